@@ -1,6 +1,6 @@
-// How long from a training process's request until the agent calls the driver: idle, and with every
-// core busy; beside what waking a thread through an eventfd takes in the same run. And what an
-// agent costs that has nothing to do.
+// How long does the agent take from a request of a training process until it calls the driver, on
+// an idle machine and with every core busy? For comparison, the same run measures how long an
+// eventfd takes to wake a thread. What does an idle agent cost?
 //
 //   agent_latency [requests]
 #include <fcntl.h>
@@ -26,7 +26,7 @@ namespace {
 
 constexpr auto kBetweenRequests = std::chrono::microseconds(2'000);
 
-// A driver that answers at once, and notes when it was called.
+// A driver that returns at once, and records when it was called.
 class NotingDevice : public device::Device {
  public:
   explicit NotingDevice(std::atomic<Nanoseconds>& called_at) : called_at_(called_at) {
@@ -78,14 +78,14 @@ std::vector<Nanoseconds> MeasureRequests(int requests) {
     called_at = 0;
     const Nanoseconds start = agent::MonotonicNow();
     publisher.Publish(0, i % 2 == 0 ? 1410 : 1200);
-    // Not spinning, which would keep one core from the worker.
+    // This thread does not spin, because that would take a core from the worker.
     while (called_at == 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
     times.push_back(called_at - start);
   }
   return times;
 }
 
-// The least that any such design can take here: one thread in poll(), woken by another.
+// The least time that any such design can take here: one thread wakes another from poll().
 std::vector<Nanoseconds> MeasureWaking(int requests) {
   const FileDescriptor bell(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   std::atomic<Nanoseconds> woken_at = 0;
@@ -124,7 +124,7 @@ double CpuSeconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// Of workers that nobody asks for anything.
+// The cost of workers without requests.
 void ReportIdle(int gpus) {
   std::atomic<Nanoseconds> called_at = 0;
   std::vector<std::unique_ptr<agent::GpuWorker>> workers;
@@ -143,7 +143,7 @@ std::vector<pid_t> StartLoad() {
   for (unsigned i = 0; i < std::thread::hardware_concurrency(); ++i) {
     const pid_t child = fork();
     if (child == 0) {
-      // Relaxed, so that it is not optimised away and costs nothing else.
+      // A relaxed access costs little, and the compiler does not remove it.
       for (std::atomic<unsigned> count = 0;; count.fetch_add(1, std::memory_order_relaxed)) {
       }
     }

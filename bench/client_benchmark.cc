@@ -1,8 +1,9 @@
-// What do the two calls around an instruction cost a training thread, in C: with nothing set up,
-// along a plan that keeps its clock, along one that changes it each time, and on a stream (a fake
-// driver, so without the driver's own microseconds)? Beside them what other ways to hook an
-// instruction cost: a message to a thread through a queue with a mutex, and a request and its reply
-// over a TCP connection to this machine (HTTP's least cost, before any parsing).
+// What do the two calls around an instruction cost a training thread, in C? The cases are: nothing
+// set up, a plan that keeps its clock, a plan that changes it each time, and a stream (with a fake
+// driver, so without the microseconds of a real driver). For comparison, the program measures other
+// ways to hook an instruction: a message to a thread through a queue with a mutex, and a request
+// and its reply over a TCP connection to this machine (the least cost of HTTP, without any
+// parsing).
 #include <arpa/inet.h>
 #include <benchmark/benchmark.h>
 #include <netinet/in.h>
@@ -33,9 +34,9 @@
 namespace perseus {
 namespace {
 
-constexpr int kMicrobatches = 32;  // 64 instructions a step.
+constexpr int kMicrobatches = 32;  // 64 instructions in each step.
 
-// A virtual GPU with its agent; gone with the benchmark.
+// A virtual GPU with its agent. The destructor removes both.
 class Node {
  public:
   Node() {
@@ -59,15 +60,15 @@ class Node {
 
   std::string socket() const { return (directory_ / "agent.sock").string(); }
   std::string devices() const { return "virtual:" + (directory_ / "node.toml").string(); }
-  // A GPipe iteration of one rank, whose clocks alternate between these two.
+  // A GPipe iteration of one pp_rank. Its clocks alternate between these two.
   std::string PlanFile(double even_mhz, double odd_mhz) const {
     synthetic::SyntheticProfileSpec spec;
     spec.stages = 1;
     spec.kinds = {InstructionKind::kForward, InstructionKind::kBackward};
     plan_file::PlannedJob job;
     job.profile = "profile.csv";
-    job.schedule =
-        *schedule::GenerateSchedule({.name = "gpipe", .ranks = 1, .microbatches = kMicrobatches});
+    job.schedule = *schedule::GenerateSchedule(
+        {.name = "gpipe", .pp_ranks = 1, .microbatches = kMicrobatches});
     job.model.blocking_power_w = 84;
     auto graph = schedule::BuildInstructionGraph(job.schedule, *synthetic::SynthesizeProfile(spec),
                                                  job.model);
@@ -100,19 +101,19 @@ perseus_session* Open(const std::string& agent, const std::string& devices,
   return perseus_open(&options);
 }
 
-// Instructions take milliseconds in earnest; here they take none, and would be dropped after a
-// while instead of recorded, which is cheaper.
+// Real instructions take milliseconds. Here they take almost no time, so after a while the client
+// would drop them instead of recording them, which is cheaper.
 constexpr int kStepsAtATime = 32;
 constexpr int kInstructions = 64 * kStepsAtATime * 50;
 void LetBackgroundThreadCatchUp(benchmark::State& state) {
   state.PauseTiming();
-  // It comes every 50 ms.
+  // The writer wakes up every 50 ms.
   std::this_thread::sleep_for(std::chrono::milliseconds(120));
   state.ResumeTiming();
 }
 
-// Steps of 64 instructions; the time is that of one instruction's two calls, with its share of the
-// step's two.
+// Runs steps of 64 instructions. The time is that of the two calls of one instruction, with its
+// share of the two calls of the step.
 template <typename Begin, typename End>
 void RunSteps(benchmark::State& state, perseus_session* session, Begin begin, End end) {
   int at = 2 * kMicrobatches;
@@ -176,7 +177,7 @@ void OnAStream(benchmark::State& state) {
       },
       [&] {
         perseus_instruction_end_on(session, stream);
-        // The GPU keeps up; this is not the client's, and not counted.
+        // Waits for the GPU. This is not work of the client, so it does not count.
         if (++instructions % 64 != 0) return;
         state.PauseTiming();
         fake_cuda::Advance(1'000'000);
@@ -187,7 +188,7 @@ BENCHMARK(OnAStream)->Iterations(kInstructions);
 
 // ---- Other ways ----
 
-// One message when it begins and one when it ends, to a thread that takes them from a queue.
+// Sends one message at the begin and one at the end of an instruction, through a queue to a thread.
 void Queue(benchmark::State& state) {
   struct Message {
     int kind = 0;
@@ -227,8 +228,8 @@ void Queue(benchmark::State& state) {
 }
 BENCHMARK(Queue);
 
-// A request of a hundred bytes and its reply when it begins, and when it ends, over a connection
-// that is kept open.
+// Sends a request of a hundred bytes and waits for its reply at the begin and at the end of an
+// instruction, over a connection that stays open.
 void LoopbackRequest(benchmark::State& state) {
   const int listener = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};

@@ -1,8 +1,9 @@
-// What does asking for a clock cost a training thread, beside a message over a socket?
+// What does a request of a clock cost a training thread, compared with a message over a socket?
 //
-// The baseline is one request and its reply over a socketpair of the agent's kind: "SocketCalls"
-// has both ends on this thread, so it is the four system calls alone; "SocketRoundTrip" has an
-// answering thread, so it is what a training thread would wait for.
+// The baseline is one request and its reply over a socketpair of the kind that the agent uses.
+// "SocketCalls" has both ends on this thread, so it measures only the four system calls.
+// "SocketRoundTrip" has a thread that replies, so it measures how long a training thread would
+// wait.
 #include <benchmark/benchmark.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -43,7 +44,7 @@ void PublishAgentAwake(benchmark::State& state) {
 }
 BENCHMARK(PublishAgentAwake);
 
-// It said that it would sleep, and does not: the write to the eventfd alone.
+// The worker has announced that it will sleep, but does not sleep: only the write to the eventfd.
 void PublishAgentAboutToSleep(benchmark::State& state) {
   Ends ends = Connected();
   ends.agent.Announce(0, protocol::ClockChannel::Sleep::kAboutToSleep);
@@ -51,7 +52,7 @@ void PublishAgentAboutToSleep(benchmark::State& state) {
 }
 BENCHMARK(PublishAgentAboutToSleep);
 
-// It sleeps in poll(), and is asleep again before the next request: with waking its thread up.
+// The worker sleeps in poll() before each request, so this includes the wake-up of its thread.
 void PublishAgentAsleep(benchmark::State& state) {
   Ends ends = Connected();
   using Clock = std::chrono::steady_clock;
@@ -111,7 +112,7 @@ Pair Connection() {
   return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
 }
 
-// What `socket` has to say; false at its end.
+// Receives a message from `socket`. Returns false at its end.
 bool Receive(int socket, Buffer& buffer) {
   return ::recv(socket, buffer.data(), buffer.size(), 0) > 0;
 }

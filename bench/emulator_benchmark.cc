@@ -1,7 +1,7 @@
-// How long does a job of thousands of GPUs take to emulate, and how does that grow with pipelines,
-// stages, microbatches and events? Beside it the same with every pipeline of every iteration
-// computed by itself (noise too small to matter), as a simulator would that does not see that most
-// are alike.
+// How long does it take to emulate a job of thousands of GPUs, and how does the time grow with
+// pipelines, stages, microbatches and events? For comparison, the program also computes every
+// pipeline of every iteration separately (with noise that is too small to matter), as a simulator
+// would that does not detect equal pipelines.
 #include <benchmark/benchmark.h>
 
 #include "perseus/planning/schedule/instruction_graph.h"
@@ -24,12 +24,12 @@ plan::Planner MakePlanner(const Size& size) {
   model.blocking_power_w = 84;
   const auto profile = synthetic::SynthesizeProfile({.stages = size.stages});
   const auto schedule = schedule::GenerateSchedule(
-      {.name = "1f1b", .ranks = size.stages, .microbatches = size.microbatches});
+      {.name = "1f1b", .pp_ranks = size.stages, .microbatches = size.microbatches});
   return *plan::Planner::Create(*schedule::BuildInstructionGraph(*schedule, *profile, model),
                                 {84, 0});
 }
 
-// Stragglers of four kinds that come and go, each for a tenth of the time.
+// Stragglers of four kinds, each for a tenth of the time.
 emulator::EmulationSpec MakeSpec(const plan::Planner& planner, const Size& size) {
   emulator::EmulationSpec spec{.pipelines = size.pipelines,
                                .iterations = size.iterations,

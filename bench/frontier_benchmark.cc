@@ -1,13 +1,14 @@
-// How long does the whole frontier take, against searching the network afresh after each step; how
-// long one deadline; and how does either grow with the iteration?
+// How long does the whole frontier take, compared with a new search of the network after each step?
+// How long does one deadline take? How do both grow with the iteration?
 //
-//   frontier_benchmark            measured jobs (without ../shared, synthetic ones), and synthetic
-//                                 iterations of up to 32 stages x 128 microbatches: a minute
+//   frontier_benchmark            measured jobs (or synthetic ones if they are absent), and
+//                                 synthetic iterations of up to 32 stages x 128 microbatches: a
+//                                 minute
 //   frontier_benchmark --large    also the naive walk at 32 x 128 and everything at 64 x 512: a
 //                                 quarter of an hour
 //
-// Besides Google Benchmark's own flags (--benchmark_filter=..., --benchmark_out=...). Ratios of
-// naive to ours, measured in the same run, are printed at the end.
+// It also takes the flags of Google Benchmark (--benchmark_filter=..., --benchmark_out=...). At the
+// end, it prints the ratios of the naive walk to ours, measured in the same run.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -31,7 +32,7 @@ namespace {
 
 using MakeNetwork = std::function<frontier::Network()>;
 
-// Of the process so far; instances are run from small to large.
+// The peak memory of the process so far. Instances run from small to large.
 double PeakMebibytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -76,8 +77,8 @@ void RunDeadline(benchmark::State& state, const MakeNetwork& make_network, int s
   state.counters["peak_MiB"] = PeakMebibytes();
 }
 
-// Every stage its own work and its own noise, so that no two curves are alike; with so little noise
-// that most options stay on the hull (14 segments a curve; the measured profiles have 9 or 10).
+// Every stage has its own work and its own noise, so that no two curves are equal. The noise is so
+// small that most options are on the hull (14 segments in a curve; measured profiles have 9 or 10).
 frontier::Network SyntheticNetwork(int stages, int microbatches) {
   synthetic::SyntheticProfileSpec spec;
   spec.stages = stages;
@@ -92,7 +93,7 @@ frontier::Network SyntheticNetwork(int stages, int microbatches) {
                    blocking_power_w);
 }
 
-// Each is called NAME/MICROBATCHES/what or STAGESxMICROBATCHES/what.
+// The names of benchmarks are NAME/MICROBATCHES/what or STAGESxMICROBATCHES/what.
 enum class Effort { kWithNaive, kWithoutNaive };
 void Register(const std::string& name, const MakeNetwork& make_network, Effort effort) {
   const auto add = [&](const std::string& what, auto&& run) {
@@ -125,7 +126,7 @@ void RegisterAll(bool large) {
     int stages;
     int microbatches;
   };
-  // Both directions apart, then together.
+  // Grows each dimension alone, and then both together.
   std::vector<Size> sizes;
   if (!measured) sizes = {{8, 12}, {8, 24}, {8, 48}, {8, 96}};
   for (const Size& size :

@@ -26,10 +26,11 @@ Result<schedule::InstructionGraph> ReadIterationOf(const std::filesystem::path& 
                                                    double blocking_power_w, int microbatches) {
   PERSEUS_ASSIGN_OR_RETURN(const std::string text, ReadFile(profile));
   PERSEUS_ASSIGN_OR_RETURN(const auto measured, profile::ParseProfile(text, profile.string()));
-  PERSEUS_ASSIGN_OR_RETURN(
-      const auto schedule,
-      schedule::GenerateSchedule(
-          {.name = "1f1b", .ranks = kMeasuredStages, .microbatches = microbatches, .chunks = 1}));
+  PERSEUS_ASSIGN_OR_RETURN(const auto schedule,
+                           schedule::GenerateSchedule({.name = "1f1b",
+                                                       .pp_ranks = kMeasuredStages,
+                                                       .microbatches = microbatches,
+                                                       .chunks = 1}));
   schedule::PipelineModel model;
   model.blocking_power_w = blocking_power_w;
   return schedule::BuildInstructionGraph(schedule, measured, model);

@@ -1,5 +1,5 @@
-// The jobs that others measured: their profiles and what they published about them. The files are
-// not part of this project (../shared, or the folder that PERSEUS_SHARED_DIR names).
+// Jobs that the authors of the published method measured: profiles and published results. The files
+// are not part of this repository (../shared, or the folder in PERSEUS_SHARED_DIR).
 #pragma once
 
 #include <filesystem>
@@ -10,10 +10,10 @@
 
 namespace perseus {
 
-// 1F1B over eight stages.
+// A job of 1F1B with eight stages.
 struct MeasuredJob {
   std::string_view name;
-  double blocking_power_w;   // Of one GPU, as the profile counts.
+  double blocking_power_w;   // Of one GPU, in the units of the profile.
   Nanoseconds planner_unit;  // The published planner rounds times down to whole units.
 };
 inline constexpr MeasuredJob kMeasuredJobs[] = {{"gpt3-175b_a100-sxm", 83.64, 1'000'000},
@@ -24,7 +24,7 @@ std::filesystem::path SharedDirectory();
 std::filesystem::path ProfilePath(const MeasuredJob& job);
 std::filesystem::path PublishedFrontierPath(const MeasuredJob& job, int microbatches);
 
-// One iteration. Fails if the profile is absent.
+// One iteration of the job. Fails if the profile is absent.
 Result<schedule::InstructionGraph> ReadIteration(const MeasuredJob& job, int microbatches);
 
 // One iteration of 1F1B over kMeasuredStages of any profile. Fails if the profile is absent.

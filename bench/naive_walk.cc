@@ -6,7 +6,7 @@
 namespace perseus {
 namespace {
 
-constexpr Microwatts kUnbounded = Microwatts{1} << 61;  // Above any sum of slopes.
+constexpr Microwatts kUnbounded = Microwatts{1} << 61;  // Larger than any sum of slopes.
 
 class NaiveWalk {
  public:
@@ -24,7 +24,7 @@ class NaiveWalk {
   };
   struct Step {
     std::int32_t arc = -1;
-    bool along = true;  // From the arc's tail to its head.
+    bool along = true;  // Whether the step goes from the tail of the arc to its head.
   };
 
   Nanoseconds Length(const frontier::Arc& arc) const {
@@ -40,7 +40,7 @@ class NaiveWalk {
   const frontier::Network& network_;
   std::vector<Nanoseconds> times_;
   std::vector<State> states_;
-  std::vector<std::vector<Step>> steps_;  // By node: its arcs.
+  std::vector<std::vector<Step>> steps_;  // [node] the steps along its arcs.
   std::vector<std::uint8_t> reached_;
   std::vector<Step> reached_by_;
   std::vector<std::int32_t> queue_;
@@ -61,8 +61,8 @@ NaiveWalk::NaiveWalk(const frontier::Network& network)
   }
 }
 
-// The highest flow at this length is the slope on the fast side of it, the lowest the one on the
-// slow side: the same one strictly inside a segment.
+// The highest flow at this length is the slope on its fast side, and the lowest flow is the slope
+// on its slow side. Strictly inside a segment, both are the same.
 Microwatts NaiveWalk::RoomToRise(Index arc) const {
   const profile::Curve& curve = network_.curve_of(network_.arcs[arc]);
   const State& state = states_[arc];
@@ -97,7 +97,8 @@ bool NaiveWalk::ReachSink() {
   return false;
 }
 
-// Fills the path that ReachSink found and returns by how much; changes nothing if it is endless.
+// Sends as much flow as fits along the path that ReachSink found, and returns the amount. If the
+// path has no limit, changes nothing.
 Microwatts NaiveWalk::SendFlow() {
   const auto for_each_step = [&](auto&& visit) {
     for (std::int32_t node = network_.sink; node != network_.source;) {
@@ -117,7 +118,7 @@ Microwatts NaiveWalk::SendFlow() {
   return amount;
 }
 
-// How far the nodes that were not reached can move earlier before an arc arrives at a vertex.
+// How far the nodes that were not reached can move earlier until an arc arrives at a vertex.
 Nanoseconds NaiveWalk::LargestShift() const {
   Nanoseconds shift = std::numeric_limits<Nanoseconds>::max();
   for (Index i = 0; i < network_.arcs.size(); ++i) {
@@ -126,7 +127,7 @@ Nanoseconds NaiveWalk::LargestShift() const {
     const std::vector<Nanoseconds>& vertices = network_.curve_of(arc).times;
     const Index vertex = states_[i].vertex;
     const Nanoseconds length = Length(arc);
-    if (reached_[At(arc.tail)] != 0) {  // It shrinks.
+    if (reached_[At(arc.tail)] != 0) {  // The arc gets shorter.
       shift = std::min(shift, length - vertices[vertex - 1]);
     } else if (vertex < vertices.size() && length < vertices[vertex]) {
       shift = std::min(shift, vertices[vertex] - length);
@@ -155,7 +156,7 @@ std::vector<FrontierVertex> NaiveWalk::Run() {
   std::vector<FrontierVertex> frontier = {{time(), 0}};
   Femtojoules extra_energy = 0;
   Microwatts price = 0;
-  Microwatts price_before = 0;  // Of the last stretch.
+  Microwatts price_before = 0;  // The price of the previous stretch.
   for (;;) {
     if (ReachSink()) {
       const Microwatts amount = SendFlow();

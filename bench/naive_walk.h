@@ -1,11 +1,11 @@
-// The frontier by the textbook: what the walk of src/frontier is measured against, and an oracle
-// for it in tests.
+// The textbook algorithm for the frontier: the baseline for the speed of the walk in
+// perseus/planning/frontier, and an oracle for it in tests.
 //
-// The same parametric algorithm, with the flow carried along (Fulkerson 1961), but without trees:
-// after every change of flow or lengths the residual network is searched afresh, breadth first,
-// from the source. If that reaches the sink, flow is sent along the shortest path; if not, the
-// reached set is a minimum cut, and everything beyond it is shifted until an arc of the cut arrives
-// at a vertex of its curve.
+// It is the same parametric algorithm, with the flow carried along (Fulkerson 1961), but without
+// trees. After every change of flow or lengths, it searches the residual network again, breadth
+// first, from the source. If the search reaches the sink, the algorithm sends flow along the
+// shortest path. If not, the reached set is a minimum cut, and the algorithm shifts all other nodes
+// until an arc of the cut arrives at a vertex of its curve.
 #pragma once
 
 #include <vector>
@@ -21,7 +21,7 @@ struct FrontierVertex {
   bool operator==(const FrontierVertex&) const = default;
 };
 
-// All vertices of the frontier, from slow to fast.
+// All breakpoints of the frontier, from slow to fast.
 std::vector<FrontierVertex> NaiveFrontier(const frontier::Network& network);
 
 }  // namespace perseus

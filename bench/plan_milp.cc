@@ -1,10 +1,10 @@
-// Is the gap between our plans and their bound ours, or is the discrete optimum itself that far
-// from the bound? Solves the same problem as a mixed-integer program, starting from our plan or
-// (cold) from nothing.
+// Do our plans cause their gap to the bound, or is the discrete optimum that far from the bound?
+// Solves the same problem as a mixed-integer program that starts from our plan, or with `cold`
+// without a start.
 //
 //   plan_milp PROFILE BLOCKING_POWER_W MICROBATCHES SLOWDOWN_PCT [SECONDS [cold]]
 //
-// 1F1B. CBC works on one thread; beyond a few microbatches it does not finish.
+// The schedule is 1F1B. CBC uses one thread. With more than a few microbatches it does not finish.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -37,8 +37,11 @@ Result<plan::Planner> MakePlanner(const Task& task) {
   if (!text) return Fail(text);
   const Result<profile::Profile> profile = profile::ParseProfile(*text, task.profile);
   if (!profile) return Fail(profile);
-  const Result<schedule::Schedule> schedule = schedule::GenerateSchedule(
-      {.name = "1f1b", .ranks = profile->stages(), .microbatches = task.microbatches, .chunks = 1});
+  const Result<schedule::Schedule> schedule =
+      schedule::GenerateSchedule({.name = "1f1b",
+                                  .pp_ranks = profile->stages(),
+                                  .microbatches = task.microbatches,
+                                  .chunks = 1});
   if (!schedule) return Fail(schedule);
   schedule::PipelineModel model;
   model.blocking_power_w = task.blocking_power_w;

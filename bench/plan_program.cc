@@ -16,8 +16,8 @@ std::size_t At(int i) { return static_cast<std::size_t>(i); }
 constexpr double kNanosecondsPerUnit = 1e6;  // Times in milliseconds.
 double ToUnits(Nanoseconds time) { return static_cast<double>(time) / kNanosecondsPerUnit; }
 
-// Columns: the options of each instruction, its start, and last the length. A row at a time; CBC
-// wants columns, so entries are sorted at the end.
+// The columns are the options of each instruction, its start, and finally the length. The code adds
+// one row at a time. CBC needs columns, so the entries are sorted at the end.
 class Program {
  public:
   Program(const plan::Planner& planner, Nanoseconds deadline)
@@ -32,7 +32,7 @@ class Program {
     first_start_ = columns();
     for (int i = 0; i < instructions; ++i) AddColumn(0, ToUnits(deadline));
     const int length = columns();
-    const double waiting_w = planner.model().blocking_power_w * planner.ranks();
+    const double waiting_w = planner.model().blocking_power_w * planner.pp_ranks();
     AddColumn(waiting_w * kNanosecondsPerUnit / kNanosecondsPerSecond, ToUnits(deadline));
 
     for (int i = 0; i < instructions; ++i) {
@@ -95,7 +95,7 @@ class Program {
   void AddEntry(int row, int column, double value) {
     entries_[At(column)].emplace_back(row, value);
   }
-  // That event, `delay` after the instruction's end or later.
+  // The event is at least `delay` after the end of the instruction.
   void AddOrder(int instruction, int event, double delay) {
     const int row = AddRow(delay, std::numeric_limits<double>::infinity());
     AddEntry(row, event, 1);
@@ -136,7 +136,7 @@ class Program {
         if (chosen) choices.push_back(c);
       }
     }
-    if (choices.size() != options.size()) return;  // A dominated option is no column.
+    if (choices.size() != options.size()) return;  // A dominated option has no column.
     const std::vector<Nanoseconds> starts = plan::EarliestStarts(graph_, choices);
     double length = 0;
     for (int i = 0; i < graph_.instructions(); ++i) {

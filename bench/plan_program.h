@@ -1,7 +1,7 @@
-// The discrete planning problem as a mixed-integer program, solved by COIN-OR CBC: how good could
-// any plan be? It shares no idea and no code with src/plan.
+// The discrete planning problem as a mixed-integer program, solved by COIN-OR CBC. It shows how
+// good a plan could be. It shares no idea and no code with perseus/planning/plan.
 //
-//     minimise   sum over instructions i, options o of  e_io * z_io  +  ranks * P * length
+//     minimize   sum over instructions i, options o of  e_io * z_io  +  pp_ranks * P * length
 //     subject to one option each:      sum over o of z_io = 1
 //                precedence:           start_j >= start_i + sum over o of t_io * z_io + delay
 //                deadline:             start_i + sum over o of t_io * z_io <= length <= deadline
@@ -22,19 +22,19 @@ namespace perseus {
 struct ProgramLimits {
   double seconds = 300;
   enum class Report { kSilent, kProgress } report = Report::kSilent;  // On standard output.
-  // Where to start from: a plan's options. Empty: from nothing.
+  // The options of a plan to start from. Empty: without a start.
   std::vector<int> start = {};
 };
 
-// CBC's answers are doubles and hold up to its tolerances (1e-6 of a millisecond, about).
+// The answers of CBC are doubles. They are right up to its tolerances, about 1e-6 ms.
 struct ProgramOptimum {
-  bool proved = false;       // Nothing better exists.
-  std::vector<int> options;  // Per instruction, an index into its option set; empty if none found.
-  double energy_j = 0;       // Of `options`, by the program.
-  double lower_bound_j = 0;  // No plan costs less.
+  bool proved = false;       // Whether CBC has proved that no better plan exists.
+  std::vector<int> options;  // [instruction] an index into its option set; empty if none is found.
+  double energy_j = 0;       // The energy of `options` according to CBC.
+  double lower_bound_j = 0;  // No plan needs less energy.
 };
 
-// Requires a planner without switching latency.
+// Requires a planner without switch latency.
 ProgramOptimum SolvePlanProgram(const plan::Planner& planner, Nanoseconds deadline,
                                 const ProgramLimits& limits);
 

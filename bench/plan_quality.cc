@@ -1,13 +1,13 @@
-// How close are plans to the bound that no plan can beat, and how long does planning take? A row
-// for every job and slowdown: profile, schedule, microbatches, slowdown, iteration time, energy,
-// saving against everything at maximum frequency, gap, and seconds of planning (one core).
+// How close are plans to their lower bound, and how long does planning take? Prints a row for every
+// job and slowdown: profile, schedule, microbatches, slowdown, iteration time, energy, saving
+// relative to maximum frequency, gap, and seconds of planning (on one core).
 //
 //   plan_quality [all | measured | examples | synthetic | SCHEDULE]
 //
-// measured   both profiles of ../shared (skipped where absent), 12 to 96 microbatches
-// examples   the profiles of examples/, read as an A100's
-// synthetic  every schedule at 24 microbatches, and 1F1B at all; profiles without noise and with
-// SCHEDULE   of the synthetic ones that alone, such as zb-v
+// measured   both profiles of ../shared (skipped if absent), with 12 to 96 microbatches
+// examples   the profiles of examples/, as if measured on an A100
+// synthetic  every schedule with 24 microbatches, 1F1B with all; profiles without and with noise
+// SCHEDULE   only this schedule of the synthetic jobs, such as zb-v
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ namespace {
 constexpr int kMicrobatches[] = {12, 24, 48, 96};
 constexpr double kSlowdownsPercent[] = {0, 1, 2, 3, 5, 7.5, 10, 15, 20};
 constexpr int kRanks = 8;
-// Of the A100 in synthetic_profile.h; where a profile does not say.
+// The blocking power of the A100 in synthetic_profile.h, for profiles without one.
 constexpr double kBlockingPowerW = 84;
 
 struct Job {
@@ -97,7 +97,7 @@ Result<void> PrintMeasured(std::string_view, Worst& worst) {
 Result<void> PrintSchedule(const Job& job, const profile::Profile& profile, Worst& worst) {
   const Result<schedule::Schedule> schedule =
       schedule::GenerateSchedule({.name = job.schedule,
-                                  .ranks = profile.stages(),
+                                  .pp_ranks = profile.stages(),
                                   .microbatches = job.microbatches,
                                   .chunks = profile.chunks()});
   if (!schedule) return Fail(schedule);

@@ -34,7 +34,7 @@ Bounds BoundsAt(std::span<const PublishedPoint> points, schedule::InstructionGra
       option.energy_j = profile::EffectiveEnergy(option, job.blocking_power_w);
     }
   }
-  const frontier::Network network = NetworkOf(graph, 0);  // The energies are effective already.
+  const frontier::Network network = NetworkOf(graph, 0);  // The energies are already effective.
   double least_effective_energy_j = 0;
   for (const schedule::InstructionNode& instruction : graph.instructions) {
     least_effective_energy_j +=

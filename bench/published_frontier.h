@@ -1,4 +1,4 @@
-// The frontiers that the published planner found on the measured profiles, beside our bounds.
+// The frontiers of the published planner on the measured profiles, compared with our bounds.
 #pragma once
 
 #include <filesystem>
@@ -14,15 +14,15 @@ struct PublishedPoint {
   double energy_j = 0;  // Of one GPU of each stage, waiting included.
 };
 
-// From slow to fast. Empty if the file is not what it should be.
+// The points from slow to fast. Empty if the file does not have the expected contents.
 std::vector<PublishedPoint> ReadPublishedFrontier(const std::filesystem::path& path);
 
-// How the options count. The published planner sees times rounded down to whole units, so that an
-// instruction of 50.16 ms lasts 50 ms, and is waited for the longer.
+// How options count. The published planner rounds times down to whole units. An instruction of
+// 50.16 ms then takes 50 ms, and others seem to wait longer.
 enum class Times { kMeasured, kRoundedDown };
 
-// At each point's time our bound on the energy of an iteration that lasts so long, waiting
-// included; infinite where that is less than the least possible time. Points from slow to fast.
+// Our lower bounds, with waiting included, of an iteration that lasts as long as each point. The
+// bound is infinite below the least possible time. Requires the points from slow to fast.
 struct Bounds {
   std::vector<double> energies_j;
   double least_time_s = 0;

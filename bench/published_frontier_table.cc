@@ -1,5 +1,5 @@
-// How far below the published planner's frontier does ours lie, and where above, and why?
-// Prints the table of docs/benchmarks.md; needs ../shared or PERSEUS_SHARED_DIR.
+// How far is our frontier below that of the published planner? Where is it above, and why? Prints
+// the table of docs/benchmarks.md. Needs ../shared or PERSEUS_SHARED_DIR.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,8 +13,8 @@ namespace perseus {
 namespace {
 
 struct Comparison {
-  int faster = 0;  // Than our least possible time.
-  int above = 0;   // Points at which our bound is above theirs.
+  int faster = 0;  // Their points below our least possible time.
+  int above = 0;   // Their points below our bound.
   double highest_percent = -100;
 };
 

@@ -1,6 +1,6 @@
-// What was published of policies on the measured jobs (reference/published.csv), in the profile's
-// units: published times are ten times those, energies eighty times (ten, times eight GPUs a
-// stage).
+// The published results of policies on the measured jobs (reference/published.csv), in the units of
+// the profiles. The published times are ten times as large, and the published energies eighty times
+// (ten times eight GPUs in a stage).
 #pragma once
 
 #include <filesystem>
@@ -13,15 +13,15 @@ namespace perseus {
 struct PublishedPolicies {
   const MeasuredJob* job = nullptr;
   int microbatches = 0;
-  int pipelines = 0;          // Of the full-scale job: 64 GPUs each.
-  double perseus_saving = 0;  // With no straggler, a fraction.
+  int pipelines = 0;          // Of the full-scale job, each with 64 GPUs.
+  double perseus_saving = 0;  // Without a straggler, as a fraction.
   double envpipe_time_s = 0;
   double envpipe_energy_j = 0;
 };
 
 std::filesystem::path PublishedPoliciesPath();
 
-// Every row of the file. Aborts if it is not what it was.
+// All rows of the file. Aborts if the file does not have the expected contents.
 std::vector<PublishedPolicies> ReadPublishedPolicies();
 
 }  // namespace perseus

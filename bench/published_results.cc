@@ -1,5 +1,5 @@
-// The published results on the measured jobs, beside ours: savings with no straggler, EnvPipe, and
-// savings with stragglers. Prints the tables of docs/reproduction.md.
+// Compares the published results on the measured jobs with ours: savings without a straggler,
+// EnvPipe, and savings with stragglers. Prints the tables of docs/reproduction.md.
 //
 //   published_results
 #include <fmt/format.h>
@@ -58,8 +58,8 @@ void PrintEnvPipe(const std::vector<PublishedPolicies>& rows) {
   }
 }
 
-// Of a job with that many pipelines, one of which is slower by hardware: it runs the plan with no
-// slowdown, stretched, at the same power; the others have its time.
+// The saving of a job with that many pipelines, one of which has slow hardware. That one runs the
+// plan with no slowdown for a longer time at the same power. The others may take as long.
 void PrintStragglers(const std::vector<PublishedPolicies>& rows) {
   fmt::print("\n| job | pipelines | T*/T | slow end/T |");
   for (const double factor : kStragglers) fmt::print(" {:g} |", factor);

@@ -1,16 +1,17 @@
-// Do modelled profiles rank workloads as measurements do? For each of the ten workloads that the
-// authors of the published method measured on real GPUs (arXiv 2312.06902; reference/measured.csv):
-// the model's profile (src/profile/model_profile.h), our plans on it, and their savings beside the
-// measured ones, with no slowdown and with stragglers. Prints the tables of docs/reproduction.md.
+// Do modeled profiles rank workloads as measurements do? The authors of the published method
+// measured ten workloads on real GPUs (arXiv 2312.06902; reference/measured.csv). For each of them,
+// this program makes the profile of the model (perseus/simulation/synthetic/model_profile.h), plans
+// on it, and compares the savings with the measured ones, without and with stragglers. Prints the
+// tables of docs/reproduction.md.
 //
-//   published_workloads          activations are computed again in the backward pass, as measured
-//   published_workloads kept     activations are kept
+//   published_workloads          with recomputation of activations, as in the measurements
+//   published_workloads kept     without recomputation
 //
-// Needs ../shared or the folder that PERSEUS_SHARED_DIR names.
+// Needs ../shared or the folder in PERSEUS_SHARED_DIR.
 //
-// Savings are those of a pipeline that the straggler is not in, against everything at maximum
-// frequency, both over the straggler's iteration time T': who is done earlier waits at the blocking
-// power.
+// Savings are those of a pipeline that is not the straggler, relative to maximum frequency. Both
+// energies cover the iteration time T' of the straggler: a pipeline that ends earlier waits at the
+// blocking power.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -36,14 +37,14 @@ namespace {
 constexpr std::array kSlowdowns = {1.0, 1.05, 1.1, 1.2, 1.3, 1.4, 1.5};
 using Savings = std::array<double, kSlowdowns.size()>;  // In %.
 
-// With no straggler, in %.
+// Without a straggler, in %.
 struct WithEnvPipe {
   double saving = 0;
   double slowdown = 0;
 };
 
 struct Workload {
-  std::string gpu;  // As the file names it.
+  std::string gpu;  // Its name in the file.
   synthetic::ModelProfileSpec spec;
   int microbatches = 0;
   double blocking_power_w = 0;
@@ -55,8 +56,8 @@ struct Comparison {
   Workload workload;
   Savings modelled = {};
   WithEnvPipe modelled_envpipe;
-  double imbalance = 0;        // Slowest stage over fastest, forward, maximum frequency.
-  double average_power_w = 0;  // Of a GPU, everything at maximum frequency.
+  double imbalance = 0;        // Slowest forward / fastest forward, at maximum frequency.
+  double average_power_w = 0;  // Of a GPU, with everything at maximum frequency.
   double forward_s = 0;        // Of the slowest stage.
 };
 
@@ -77,8 +78,8 @@ std::vector<int> NumbersOf(std::string_view list) {
   return numbers;
 }
 
-// What the example scripts of the artifact of arXiv 2312.06902 set: GPT-3 and Bloom with 1,024
-// tokens; BERT and T5 with their own 512.
+// The sequence lengths in the example scripts of the artifact of arXiv 2312.06902: 1,024 tokens for
+// GPT-3 and Bloom, and 512 for BERT and T5, which is their own length.
 int SequenceLength(std::string_view model) {
   return model.starts_with("gpt3") || model.starts_with("bloom") ? 1024 : 0;
 }
@@ -139,7 +140,7 @@ Result<Comparison> Compare(const Workload& workload) {
   if (!profile) return Fail(profile);
   const int stages = workload.spec.stages;
   const auto schedule = schedule::GenerateSchedule(
-      {.name = "1f1b", .ranks = stages, .microbatches = workload.microbatches, .chunks = 1});
+      {.name = "1f1b", .pp_ranks = stages, .microbatches = workload.microbatches, .chunks = 1});
   if (!schedule) return Fail(schedule);
   schedule::PipelineModel model;
   model.blocking_power_w = workload.blocking_power_w;
@@ -178,7 +179,7 @@ Result<Comparison> Compare(const Workload& workload) {
   return comparison;
 }
 
-// From 1, equal values share their mean rank.
+// Ranks from 1. Equal values share their mean rank.
 std::vector<double> Ranks(const std::vector<double>& values) {
   std::vector<double> ranks;
   for (const double value : values) {
@@ -190,7 +191,7 @@ std::vector<double> Ranks(const std::vector<double>& values) {
   return ranks;
 }
 
-// Spearman's: Pearson's of the ranks.
+// The correlation of Spearman: that of Pearson of the ranks.
 double RankCorrelation(const std::vector<double>& a, const std::vector<double>& b) {
   const std::vector<double> x = Ranks(a);
   const std::vector<double> y = Ranks(b);

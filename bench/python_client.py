@@ -31,7 +31,7 @@ import time
 
 import perseus
 
-INSTRUCTIONS = 96  # Of a step.
+INSTRUCTIONS = 96  # In each step.
 ROUNDS = 15
 COLD_PAIRS = 101
 CACHES = bytes(32 << 20)
@@ -139,7 +139,7 @@ def cold(run):
     """Microseconds a call, of a pair on its own."""
     times = []
     for _ in range(COLD_PAIRS):
-        bytearray(CACHES)  # Copied, and let go.
+        bytearray(CACHES)  # Makes a copy and frees it.
         began = time.perf_counter()
         run(1)
         times.append((time.perf_counter() - began) / 2 * 1e6)
@@ -164,7 +164,7 @@ def main():
         recorded = perseus.open(**alone, job_directory=directory)
         with open(os.path.join(directory, "assignment.json"), "w") as file:
             file.write('{"perseus_assignment": 1, "version": 1, "from_step": 0, "record": true}')
-        time.sleep(1)  # Until the session has read it.
+        time.sleep(1)  # The session reads the assignment in this time.
         ways = {
             "empty": (empty, 9600),
             "perseus": (with_perseus(plain), 9600),

@@ -1,15 +1,16 @@
-// Does the GPU model (src/profile/gpu_roofline.h) bend as two measured profiles do? For a middle
-// stage of GPT-3 175B on A100-SXM and of Bloom 176B on A40: time relative to a reference clock and
-// average power, measured and modelled. Efficiency, stalls, static and dynamic power and voltage of
-// the A100 and the A40 were fitted to these, and nothing else was.
+// Do the curves of the GPU model (perseus/simulation/synthetic/gpu_roofline.h) have the shape of
+// two measured profiles? Prints the time relative to a reference clock and the average power,
+// measured and modeled, for a middle stage of GPT-3 175B on A100-SXM and of Bloom 176B on A40. Only
+// the efficiency, stalls, static and dynamic power and voltage of the A100 and the A40 were fitted
+// to these profiles.
 //
-// The stage counts as its matrix products alone, of one sequence: so the measured times say. Twelve
-// layers of GPT-3 are 11.4 TFLOP for one of eight GPUs; 50 ms for them are 73 % of the peak, which
-// leaves no room for anything else.
+// The model of the stage has only its matrix products for one sequence, because the measured times
+// agree with that: twelve layers of GPT-3 are 11.4 TFLOP for one of eight GPUs. With 50 ms for
+// them, a GPU reaches 73 % of its peak, which leaves no time for other work.
 //
 //   roofline_calibration
 //
-// Needs ../shared or the folder that PERSEUS_SHARED_DIR names.
+// Needs ../shared or the folder in PERSEUS_SHARED_DIR.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,10 +34,10 @@ struct Case {
   std::string_view model;
   int layers = 0;  // Of the stage.
   double power_limit_w = 0;
-  double reference_mhz = 0;  // Where the limit no longer acts.
+  double reference_mhz = 0;  // The highest clock that the power limit does not affect.
 };
 constexpr Case kCases[] = {
-    // These GPUs drew 480 W: the 80 GB SXM module exists with a limit of 500 W.
+    // These GPUs drew 480 W. The 80 GB SXM module also exists with a limit of 500 W.
     {kMeasuredJobs[0], "a100-sxm", "gpt3-175b", 12, 480, 1290},
     {kMeasuredJobs[1], "a40", "bloom-176b", 9, 294, 1395}};
 

@@ -1,14 +1,14 @@
-// What does it cost to judge a step of a job, as its pipelines grow in number?
+// How does the cost of straggler detection for a step grow with the number of pipelines?
 #include <benchmark/benchmark.h>
 
-#include "perseus/cluster/server/straggler_detector.h"
+#include "perseus/cluster/telemetry/straggler_detector.h"
 
 namespace perseus {
 namespace {
 
 void BM_JudgeStep(benchmark::State& state) {
   const auto pipelines = static_cast<int>(state.range(0));
-  server::StragglerDetector detector;
+  telemetry::StragglerDetector detector;
   std::int64_t step = 0;
   for (auto _ : state) {
     for (int pipeline = 0; pipeline < pipelines; ++pipeline) {

@@ -1,10 +1,10 @@
-# How every target of this project is compiled: C++20, warnings as errors, sanitizers on request.
+# The compile options of every target: C++20, warnings as errors, and sanitizers on request.
 # docs/development.md has the measurements behind these choices.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
-# The modules are static libraries, and libperseus.so is made of them.
+# The modules are static libraries, and libperseus.so links them.
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 
@@ -15,8 +15,8 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 set(CMAKE_CXX_FLAGS_DEV "-O1")
 set(CMAKE_CXX_FLAGS_SANITIZE "-O1 -g1")
 
-# Paths below the source directory are hashed as relative ones, so that one checkout can use what
-# another one compiled.
+# ccache hashes paths below the source directory as relative paths, so that checkouts share compiled
+# files.
 find_program(PERSEUS_CCACHE ccache)
 if(PERSEUS_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
@@ -35,8 +35,8 @@ target_include_directories(perseus_flags INTERFACE $<BUILD_INTERFACE:${PROJECT_S
 target_compile_options(perseus_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror=unused-result)
 if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # A unity batch looks like a header: these two would warn of each file-local type or alias.
-  # The dev preset has them.
+  # In a unity batch, these two warnings would report each file-local type or alias. The dev preset
+  # has them on.
   target_compile_options(perseus_flags INTERFACE -Wno-subobject-linkage -Wno-shadow)
 endif()
 option(PERSEUS_WERROR "Treat warnings as errors" ON)
@@ -47,30 +47,31 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   target_compile_options(perseus_flags INTERFACE -Wthread-safety)
 endif()
 
-# For the tests' own code. The code under test is optimized; to optimize the tests too doubles the
-# time to compile them and finds nothing.
+# For the code of the tests. The code under test is optimized. Optimizing the tests too would double
+# their compile time and find nothing.
 add_library(perseus_test_flags INTERFACE)
 target_link_libraries(perseus_test_flags INTERFACE perseus_flags)
 target_compile_options(perseus_test_flags INTERFACE $<$<CONFIG:Release,Dev>:-O0>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
-  # EXPECT_EQ(json["n"], vector.size()) is fine in a test.
+  # Tests may write EXPECT_EQ(json["n"], vector.size()).
   target_compile_options(perseus_test_flags INTERFACE -Wno-sign-conversion)
 endif()
 
 if(PERSEUS_SANITIZE)
   set(sanitizers ${PERSEUS_SANITIZE})
   if(PERSEUS_BUILD_FUZZERS)
-    # Coverage for the fuzzers, which tests ignore: one build serves both.
+    # The fuzzers need coverage. Tests ignore it, so one build serves both.
     string(APPEND sanitizers ",fuzzer-no-link")
   endif()
   add_compile_options(-fsanitize=${sanitizers} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${sanitizers})
   if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 16)
-    # With it, coroutines do not compile ("Cannot represent a difference across sections").
+    # With -fsanitize=function, coroutines do not compile ("Cannot represent a difference across
+    # sections").
     add_compile_options(-fno-sanitize=function)
   endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    # g++ 12 takes a coroutine's frame, which Asio allocates and frees by itself, for a mismatch.
+    # Asio allocates and frees coroutine frames itself, which g++ 12 wrongly reports as a mismatch.
     add_compile_options(-Wno-mismatched-new-delete)
   endif()
 endif()

@@ -1,12 +1,12 @@
-# The package that `find_package(perseus)` finds in another project: targets perseus::base,
-# perseus::profile, ... one a room (PerseusRoom.cmake puts each into the export).
+# The package that `find_package(perseus)` finds in another project. It has one target for each
+# installed module (perseus::base, perseus::profile, ...): PerseusModule.cmake adds each to the export.
 include(CMakePackageConfigHelpers)
 
 set(package_directory ${CMAKE_INSTALL_LIBDIR}/cmake/perseus)
 configure_package_config_file(
   ${CMAKE_CURRENT_LIST_DIR}/perseusConfig.cmake.in ${PROJECT_BINARY_DIR}/perseusConfig.cmake
   INSTALL_DESTINATION ${package_directory})
-# Before 1.0 a minor version may break what it likes.
+# Before 1.0, each minor version may change any interface.
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/perseusConfigVersion.cmake
   COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/perseusConfig.cmake

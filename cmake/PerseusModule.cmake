@@ -1,19 +1,26 @@
 # perseus_module(NAME [NOT_INSTALLED] [SOURCES extra.cc ...] LINKS modules-and-libraries ...
-#                [PRIVATE_LINKS libraries ...] [TEST_SOURCES extra.cc ...] [TEST_LINKS ...]
-#                [TESTS_WHOLE])
+#                [PRIVATE_LINKS libraries ...] [PRIVATE_HEADERS header-only-libraries ...]
+#                [TEST_SOURCES extra.cc ...] [TEST_LINKS ...] [TESTS_WHOLE])
 #
-# One static library `perseus::NAME` for the folder of the calling CMakeLists.txt: every .cc file
-# there but the tests. Every *_test.cc file there goes into the executable NAME_test. The path of a
-# header in the repository is its path in an #include, and in the installed package.
+# Makes one static library `perseus::NAME` of the folder of the calling CMakeLists.txt: of every .cc
+# file there except the tests. Every *_test.cc file there goes into the executable NAME_test. The
+# path of a header in the repository is its path in an #include, and in the installed package.
 #
-# LINKS names every module whose headers this one includes; the test modules.includes holds the
-# sources to it. PRIVATE_LINKS are libraries that only .cc files use.
-# NOT_INSTALLED: a module that only our own programs use.
-# `installed_modules` builds the libraries that `cmake --install` copies.
+# LINKS: every module and library whose headers this module includes. The test style.modules checks
+#   that the sources include nothing else.
+# PRIVATE_LINKS: libraries that only .cc files include. A program that links the installed static
+#   library has to link these libraries too, so perseusConfig.cmake.in must find them.
+# PRIVATE_HEADERS: header-only libraries that only .cc files include. The installed package does not
+#   need them.
+# NOT_INSTALLED: only our own programs use the module.
+# TEST_SOURCES, TEST_LINKS: further sources and libraries of the test.
+# TESTS_WHOLE: see WHOLE of perseus_test.
+#
+# The target `installed_modules` builds the libraries that `cmake --install` copies.
 add_custom_target(installed_modules)
 function(perseus_module name)
-  cmake_parse_arguments(MODULE "NOT_INSTALLED;TESTS_WHOLE" "" "SOURCES;LINKS;PRIVATE_LINKS;TEST_SOURCES;TEST_LINKS"
-    ${ARGN})
+  cmake_parse_arguments(MODULE "NOT_INSTALLED;TESTS_WHOLE" "" 
+    "SOURCES;LINKS;PRIVATE_LINKS;PRIVATE_HEADERS;TEST_SOURCES;TEST_LINKS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *.cc)
   set(tests ${sources})
   list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
@@ -26,11 +33,12 @@ function(perseus_module name)
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
     $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_compile_features(perseus_${name} PUBLIC cxx_std_20)
-  list(TRANSFORM MODULE_PRIVATE_LINKS PREPEND "$<BUILD_INTERFACE:")
-  list(TRANSFORM MODULE_PRIVATE_LINKS APPEND ">")
+  set(private_headers ${MODULE_PRIVATE_HEADERS})
+  list(TRANSFORM private_headers PREPEND "$<BUILD_INTERFACE:")
+  list(TRANSFORM private_headers APPEND ">")
   target_link_libraries(perseus_${name}
     PUBLIC ${MODULE_LINKS}
-    PRIVATE $<BUILD_INTERFACE:perseus_flags> ${MODULE_PRIVATE_LINKS})
+    PRIVATE $<BUILD_INTERFACE:perseus_flags> ${private_headers} ${MODULE_PRIVATE_LINKS})
 
   if(NOT MODULE_NOT_INSTALLED)
     add_dependencies(installed_modules perseus_${name})
@@ -47,20 +55,23 @@ function(perseus_module name)
       set(whole WHOLE)
     endif()
     perseus_test(${name}_test SOURCES ${tests} ${MODULE_TEST_SOURCES}
-      LINKS perseus::${name} ${MODULE_TEST_LINKS} ${MODULE_PRIVATE_LINKS} PREFIX ${name}
-      LABELS unit ${whole})
+      LINKS perseus::${name} ${MODULE_TEST_LINKS} ${MODULE_PRIVATE_LINKS} ${MODULE_PRIVATE_HEADERS}
+      PREFIX ${name} LABELS unit ${whole})
   endif()
 endfunction()
 
 # perseus_test(NAME SOURCES ... LINKS ... [PREFIX ctest-prefix] [LABELS unit|process] [FILTER gtest-filter]
 #              [PROPERTIES ...] [DEFINITIONS ...] [WHOLE])
 #
-# A GoogleTest executable. ctest lists each of its tests as PREFIX.Suite.Test. WHOLE: the executable
-# is one test of ctest, for tests that share what is slow to start. With PERSEUS_TESTS_WHOLE all are:
-# a process that runs under sanitizers takes long to start.
-# `unit_tests` builds all of them that start no processes.
+# Makes a GoogleTest executable. ctest lists each of its tests as PREFIX.Suite.Test.
+#
+# WHOLE: ctest runs the executable as one test, because its tests share a resource that is slow to
+#   start. With PERSEUS_TESTS_WHOLE, this holds for every executable: under sanitizers, a process
+#   takes long to start.
+#
+# The target `unit_tests` builds all executables with the label unit, which start no processes.
 add_custom_target(unit_tests)
-option(PERSEUS_TESTS_WHOLE "One test of ctest an executable, not one a GoogleTest test" OFF)
+option(PERSEUS_TESTS_WHOLE "One ctest test for each executable, not one for each GoogleTest test" OFF)
 function(perseus_test name)
   cmake_parse_arguments(TEST "WHOLE" "PREFIX;FILTER" "SOURCES;LINKS;LABELS;PROPERTIES;DEFINITIONS"
     ${ARGN})
@@ -76,10 +87,14 @@ function(perseus_test name)
   target_compile_definitions(${name} PRIVATE
     PERSEUS_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ${TEST_DEFINITIONS})
   if(TEST_WHOLE OR PERSEUS_TESTS_WHOLE)
-    add_test(NAME ${PERSEUS_TEST_PREFIX}${TEST_PREFIX}
-      COMMAND ${name} --gtest_brief=1 "--gtest_filter=${TEST_FILTER}")
+    # An empty filter selects no test at all.
+    set(filter)
+    if(TEST_FILTER)
+      set(filter "--gtest_filter=${TEST_FILTER}")
+    endif()
+    add_test(NAME ${PERSEUS_TEST_PREFIX}${TEST_PREFIX} COMMAND ${name} --gtest_brief=1 ${filter})
     set_tests_properties(${PERSEUS_TEST_PREFIX}${TEST_PREFIX} PROPERTIES
-      LABELS "${TEST_LABELS}" ${TEST_PROPERTIES})
+      LABELS "${TEST_LABELS}" FAIL_REGULAR_EXPRESSION " 0 tests from" ${TEST_PROPERTIES})
     return()
   endif()
   set(filter)

@@ -1,11 +1,12 @@
-# perseus_web_assets(variable): the C++ file that carries the report page, made by npm from web/.
-# If npm, or what it has to fetch, is unavailable, `variable` names a file with nothing in it,
-# and a warning says what is missing: all else builds, and the program says so when asked.
+# perseus_web_assets(variable) sets `variable` to the C++ file that contains the report page. npm makes
+# it from web/. If npm or one of its packages is unavailable, a warning says what is missing and
+# `variable` names a file without a page. Everything else then builds, and the program reports an error
+# when a user asks for a report.
 #
-# PERSEUS_HAS_PAGE tells afterwards, in every directory, whether this build has the page; where it
-# does, PERSEUS_NODE runs what is in web/.
-option(PERSEUS_BUILD_PAGE "Make the report page, where node and npm are" ON)
-option(PERSEUS_REQUIRE_PAGE "Fail where the report page cannot be made" OFF)
+# Afterwards PERSEUS_HAS_PAGE says in every directory whether this build has the page, and PERSEUS_NODE
+# is the node that runs the scripts of web/.
+option(PERSEUS_BUILD_PAGE "Build the report page if node and npm are available" ON)
+option(PERSEUS_REQUIRE_PAGE "Fail if the report page cannot be built" OFF)
 find_program(PERSEUS_NODE node)
 find_program(PERSEUS_NPM npm)
 
@@ -22,7 +23,7 @@ function(perseus_web_assets variable)
   endif()
   set(remedy "configure again after: apt-get install nodejs npm")
   if(NOT PERSEUS_NODE OR NOT PERSEUS_NPM)
-    message(${severity} "no node or npm: reports and figures are left out (${remedy})")
+    message(${severity} "node or npm is missing: reports and figures are left out (${remedy})")
     return()
   endif()
   execute_process(COMMAND ${PERSEUS_NODE} --version OUTPUT_VARIABLE version
@@ -30,16 +31,16 @@ function(perseus_web_assets variable)
   string(REPLACE "v" "" version "${version}")
   if(version VERSION_LESS 18)
     message(${severity}
-      "node ${version} is too old, 18 is needed: reports and figures are left out (${PERSEUS_NODE})")
+      "node ${version} is too old (version 18 is needed): reports and figures are left out (${PERSEUS_NODE})")
     return()
   endif()
 
-  # npm ci begins by removing what is installed, so it runs only if the lock file has changed since.
+  # npm ci first removes the installed packages, so it runs only if the lock file has changed.
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${web}/package-lock.json)
   set(installed ${web}/node_modules/.perseus-lock.sha256)
   file(SHA256 ${web}/package-lock.json wanted)
   set(present "")
-  # Other build directories share it.
+  # Other build directories share web/node_modules.
   file(LOCK ${web} DIRECTORY GUARD FUNCTION TIMEOUT 600)
   if(EXISTS ${installed})
     file(READ ${installed} present)

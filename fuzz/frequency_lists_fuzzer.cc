@@ -1,5 +1,5 @@
-// Answers: does any text make ParseFrequencyLists crash, or accept a number out of range? What it
-// accepts either fits a job or is refused in one line.
+// Checks that no text makes ParseFrequencyLists crash or accept a number out of range, and that
+// accepted lists either fit a job or are refused in one line.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
@@ -21,7 +21,7 @@ perseus::schedule::InstructionGraph MakeGraph() {
   perseus::synthetic::SyntheticProfileSpec spec;
   spec.stages = 2;
   const auto schedule =
-      perseus::schedule::GenerateSchedule({.name = "1f1b", .ranks = 2, .microbatches = 2});
+      perseus::schedule::GenerateSchedule({.name = "1f1b", .pp_ranks = 2, .microbatches = 2});
   return *perseus::schedule::BuildInstructionGraph(
       *schedule, *perseus::synthetic::SynthesizeProfile(spec), {});
 }
@@ -36,8 +36,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     RequireOneLine(lists.error());
     return 0;
   }
-  Require(!lists->ranks.empty());
-  for (const auto& rank : lists->ranks) {
+  Require(!lists->pp_ranks.empty());
+  for (const auto& rank : lists->pp_ranks) {
     Require(!rank.empty());
     for (const auto& entry : rank) {
       Require(entry.frequency_mhz > 0 && entry.frequency_mhz <= 1e6 && entry.line >= 1);
@@ -48,7 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     RequireOneLine(options.error());
     return 0;
   }
-  // What fits comes out the same again.
+  // Lists that fit the job are the same after another round of writing and reading.
   const auto written =
       perseus::plan_file::FormatFrequencyLists(graph, {.options = *options, .target = "fuzzed"});
   Require(written.has_value());

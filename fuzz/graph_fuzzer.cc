@@ -1,5 +1,5 @@
-// Answers: does any JSON make ParseInstructionGraph crash, or accept a graph that is not in order,
-// refers to what is not there, or holds a number out of range?
+// Checks that no JSON makes ParseInstructionGraph crash or accept a graph that is not in
+// topological order, refers to an instruction that does not exist, or has a number out of range.
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -26,7 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const perseus::schedule::InstructionGraph& graph = file->graph;
   Require(std::isfinite(file->blocking_power_w) && file->blocking_power_w >= 0);
   Require(!graph.instructions.empty());
-  Require(graph.rank_names.size() == graph.rank_orders.size());
+  Require(graph.pp_rank_names.size() == graph.pp_rank_orders.size());
   const int instructions = static_cast<int>(graph.instructions.size());
   for (const auto& dependency : graph.dependencies) {
     Require(0 <= dependency.from && dependency.from < dependency.to &&
@@ -34,9 +34,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     Require(dependency.delay >= 0);
   }
   std::size_t placed = 0;
-  for (std::size_t rank = 0; rank < graph.rank_orders.size(); ++rank) {
+  for (std::size_t rank = 0; rank < graph.pp_rank_orders.size(); ++rank) {
     int last = -1;
-    for (int instruction : graph.rank_orders[rank]) {
+    for (int instruction : graph.pp_rank_orders[rank]) {
       Require(instruction > last);
       Require(graph.instructions[static_cast<std::size_t>(instruction)].pp_rank ==
               static_cast<int>(rank));

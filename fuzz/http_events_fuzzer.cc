@@ -1,5 +1,5 @@
-// Answers: does it matter in which pieces an event stream comes, is what is heard what would be
-// sent again, and is a response read without harm, whatever it is?
+// Checks that the pieces in which an event stream arrives do not matter, that writing received
+// events gives the same events, and that no response causes harm.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -39,7 +39,7 @@ std::vector<http::Event> Parsed(std::string_view text, std::size_t piece) {
   return events;
 }
 
-// In pieces, as the client does; gives up where it would.
+// Reads the stream in pieces, as the client does, and stops where the client would stop.
 void ReadResponse(std::string_view text, std::size_t piece) {
   http::ResponseParser parser(http::Expected::kBody, {2000, 2000});
   std::string input;
@@ -67,7 +67,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Require(Same(events, Parsed(text, 7)));
   std::string again;
   for (const http::Event& event : events) again += http::FormatEvent(event);
-  // A byte order mark is one only at a stream's very start.
+  // A byte order mark only counts at the start of a stream.
   Require(Same(events, Parsed(again, 3)));
   ReadResponse(text, 1);
   ReadResponse(text, 100);

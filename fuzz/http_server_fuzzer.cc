@@ -1,5 +1,5 @@
-// Answers: can any bytes on a connection, in pieces of any size, bring the server down, make it
-// fail (500), or keep it from answering who comes next?
+// Checks that no bytes on a connection, in pieces of any size, crash the server, make it fail
+// (500), or prevent it from answering the next client.
 #include <sys/socket.h>
 
 #include <boost/asio/co_spawn.hpp>
@@ -47,7 +47,7 @@ http::Router Routes() {
   return router;
 }
 
-// Sends each piece and lets the server do what it can with it. The pieces' sizes come of the input.
+// Sends each piece and lets the server process it. The input determines the sizes of the pieces.
 asio::awaitable<void> Send(int socket, std::string_view text) {
   while (!text.empty()) {
     const std::size_t size =
@@ -89,7 +89,7 @@ std::string Converse(std::string_view text) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  // The socket between the two takes all of it at once.
+  // The buffer of the socket is larger than the input, so one call sends all of it.
   if (size > 50'000) return 0;
   const std::string answer = Converse({reinterpret_cast<const char*>(data), size});
   Require(answer.empty() || answer.starts_with("HTTP/1.1 "));

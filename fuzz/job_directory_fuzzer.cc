@@ -1,5 +1,5 @@
-// Answers: does any text make ParseAssignment or ParseRecord crash, or lose something on the way
-// through the file? A person may write assignment, and a log may end anywhere.
+// Checks that no text makes ParseAssignment or ParseRecord crash, and that writing and reading
+// again loses nothing. A user may write an assignment by hand, and a log may end anywhere.
 #include <cstdint>
 #include <cstdlib>
 #include <string>

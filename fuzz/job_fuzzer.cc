@@ -1,4 +1,4 @@
-// Answers: does any TOML make ParseJob crash, or accept a number out of range?
+// Checks that no TOML makes ParseJob crash or accept a number out of range.
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -23,7 +23,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   const perseus::schedule::FixedInstructions& fixed = job->model.fixed;
-  Require(job->schedule.ranks >= 0 && job->schedule.microbatches >= 0);
+  Require(job->schedule.pp_ranks >= 0 && job->schedule.microbatches >= 0);
   Require(job->schedule.chunks >= 1 && job->pipelines >= 1 && job->model.gpus_per_stage >= 1);
   Require(std::isfinite(job->model.blocking_power_w) && job->model.blocking_power_w >= 0);
   Require(job->switch_latency >= 0 && fixed.p2p >= 0);

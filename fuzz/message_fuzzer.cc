@@ -1,5 +1,5 @@
-// Answers: do any bytes that a client or an agent may send crash the other side, or mean something
-// else once they were formatted and parsed again?
+// Checks that no bytes from a client or an agent crash the other side, and that messages have the
+// same meaning after they are formatted and parsed again.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -24,7 +24,8 @@ void Check(const perseus::Result<Message>& parsed,
     return;
   }
   const std::string written = protocol::Format(*parsed);
-  // What was left out (a heartbeat) is written, so the longest messages may grow beyond it.
+  // Formatting also writes members that the input left out (a heartbeat). So the longest messages
+  // may exceed the limit.
   if (written.size() > protocol::kLongestMessage) return;
   const perseus::Result<Message> again = parse(written);
   Require(again.has_value() && *again == *parsed);

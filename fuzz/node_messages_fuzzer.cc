@@ -1,5 +1,6 @@
-// Answers: do any bytes that a node and the server may send each other crash the other side, or
-// mean something else once they were written and read again? The first byte chooses the message.
+// Checks that no bytes that a node and the server send each other crash the other side, and that
+// messages have the same meaning after they are written and read again. The first byte chooses the
+// message.
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -65,7 +66,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         from, "fuzz", protocol::kDeepestAttachment,
         [](const Node& body) { return protocol::ReadAttachment(body, {}); });
   };
-  // '0' to '3', so that seeds are text.
+  // The choices are '0' to '3', so that seeds are text.
   switch (data[0] % 4) {
     case 0:
       CheckEvent(text, protocol::kAssignmentEvent);

@@ -1,5 +1,5 @@
-// Answers: does any JSON make ParsePlan crash, accept what is no plan, or lose something on the way
-// through FormatPlan? What parses can be laid out over a profile, or is refused in one line.
+// Checks that no JSON makes ParsePlan crash or accept a file that is not a plan, and that
+// FormatPlan loses nothing. A plan that parses fits a profile, or is refused in one line.
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -13,7 +13,7 @@ void Require(bool condition) {
   if (!condition) std::abort();
 }
 
-// A profile that has whatever the plan may name, at two clocks.
+// A profile with every stage and kind that the plan may have, at two clocks.
 perseus::profile::Profile MakeProfile(const perseus::plan_file::PlanFile& plan) {
   using perseus::InstructionKind;
   std::vector<perseus::profile::ProfileEntry> entries;
@@ -59,7 +59,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Require(perseus::plan_file::FormatPlan(*again) == written);
   if (plan->job.IsGeneralGraph()) return 0;
 
-  // A schedule that is not whole, or deadlocks, is no fault of the reader.
+  // The reader may accept a schedule that is not complete or that deadlocks.
   const auto graph = perseus::schedule::BuildInstructionGraph(plan->job.schedule,
                                                               MakeProfile(*plan), plan->job.model);
   if (!graph) {

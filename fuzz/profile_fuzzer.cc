@@ -1,5 +1,5 @@
-// Can any bytes crash the profile reader, and does whatever it accepts survive being written and
-// read again, and bend into a curve?
+// Checks that no bytes crash the reader of profiles, and that an accepted profile is the same after
+// it is written and read again, and gives curves.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace {
 
-// Formatting drops `samples` alone: what was averaged is one row afterwards.
+// Only `samples` may differ after formatting: averaged rows become one row.
 bool Same(const perseus::profile::ProfileEntry& a, const perseus::profile::ProfileEntry& b) {
   if (a.stage != b.stage || a.chunk != b.chunk || a.kind != b.kind) return false;
   if (a.options.size() != b.options.size()) return false;

@@ -1,5 +1,5 @@
-// Answers: does any JSON make ParseProfilerState crash or accept what it would not write? What
-// parses can be measured on with, and solved.
+// Checks that no JSON makes ParseProfilerState crash or accept a state that it would not write.
+// With a state that parses, the profiler can continue to measure, and solve.
 #include <cstdint>
 #include <cstdlib>
 #include <string>

@@ -1,5 +1,6 @@
-// Answers: does any JSON make ParseSavedState crash, accept what it would not write, or lose
-// something on the way through FormatSavedState? What parses can be restored from, after any boot.
+// Checks that no JSON makes ParseSavedState crash or accept a state that it would not write, and
+// that FormatSavedState loses nothing. The agent can restore GPUs from a state that parses, after
+// any boot.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>

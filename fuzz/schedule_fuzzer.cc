@@ -1,5 +1,5 @@
-// Answers: does any text make ParseSchedule crash, accept a schedule that is not whole, or lose
-// something on the way through FormatSchedule?
+// Checks that no text makes ParseSchedule crash or accept a schedule that is not complete, and that
+// FormatSchedule loses nothing.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
@@ -13,7 +13,7 @@ void Require(bool condition) {
   if (!condition) std::abort();
 }
 
-// A profile that has whatever the schedule may ask for, at one option each.
+// A profile with one option for every stage, chunk and kind that the schedule may have.
 perseus::profile::Profile MakeProfile(const perseus::schedule::Schedule& schedule) {
   using perseus::InstructionKind;
   std::vector<perseus::profile::ProfileEntry> entries;
@@ -45,13 +45,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string formatted = perseus::schedule::FormatSchedule(*schedule);
   const auto again = perseus::schedule::ParseSchedule(formatted, "fuzz");
   Require(again.has_value());
-  Require(again->ranks == schedule->ranks);
+  Require(again->pp_ranks == schedule->pp_ranks);
   Require(again->microbatches == schedule->microbatches);
   Require(again->pp_rank_of_stage == schedule->pp_rank_of_stage);
   Require(again->chunk_of_stage == schedule->chunk_of_stage);
   Require(perseus::schedule::FormatSchedule(*again) == formatted);
 
-  // What parses is whole, so only its order can be refused.
+  // A schedule that parses is complete, so only its order can be refused.
   const auto graph = perseus::schedule::BuildInstructionGraph(*schedule, MakeProfile(*schedule),
                                                               perseus::schedule::PipelineModel());
   if (!graph) {
@@ -59,7 +59,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   std::size_t instructions = 0;
-  for (const auto& rank : schedule->ranks) instructions += rank.size();
+  for (const auto& rank : schedule->pp_ranks) instructions += rank.size();
   Require(graph->instructions.size() == instructions);
   for (const auto& dependency : graph->dependencies) Require(dependency.from < dependency.to);
   return 0;

@@ -1,19 +1,24 @@
-// Answers: does any body make the control plane's readers crash, accept what they would not read
-// again, or refuse it without saying where and what to do? The first byte chooses the reader.
+// Checks that no body makes a reader of the control plane crash, accept a value that it would not
+// read again, or refuse it without a place and a remedy. The first byte chooses the reader.
 #include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <string_view>
 
-#include "perseus/cluster/server/event_hub.h"
-#include "perseus/cluster/server/job_spec.h"
-#include "perseus/cluster/server/node_reports.h"
+#include "perseus/cluster/job_planning/job_spec.h"
+#include "perseus/cluster/job_planning/planned_assignment.h"
+#include "perseus/cluster/server/answer.h"
 #include "perseus/cluster/server/plan_cuts.h"
-#include "perseus/cluster/server/planning.h"
+#include "perseus/cluster/telemetry/node_ranks.h"
 #include "perseus/planning/plan_file/plan_file.h"
+#include "perseus/runtime/protocol/node_messages.h"
 
 namespace {
+
+namespace job_planning = perseus::job_planning;
+using perseus::json_file::Node;
+using perseus::server::ReadBody;
 
 constexpr int kGpus = 8;
 
@@ -34,43 +39,46 @@ void RequireProblem(const perseus::http::Problem& problem) {
 void RequireError(const perseus::Error& error) { Require(IsOneLine(error.message)); }
 
 void ReadTargetAgain(const perseus::plan::Target& target) {
-  const std::string body = perseus::server::TargetJson(target).dump();
-  const auto again = perseus::server::ReadTargetBody(body, target.gpus);
-  Require(again.has_value() && perseus::server::TargetJson(*again).dump() == body);
+  const std::string body = job_planning::TargetJson(target).dump();
+  const auto again = job_planning::ParseTarget(body, target.gpus);
+  Require(again.has_value() && job_planning::TargetJson(*again).dump() == body);
 }
 
 void ReadJob(std::string_view text) {
-  const auto spec = perseus::server::ReadJobSpec(text);
+  const auto spec = ReadBody(text, job_planning::kDeepestJobSpec, job_planning::ReadJobSpec);
   if (!spec) return RequireProblem(spec.error());
-  const auto stored = perseus::server::StoredJobSpec(nlohmann::json::parse(text).dump());
+  const auto stored = job_planning::StoredJobSpec(nlohmann::json::parse(text).dump());
   Require(stored.has_value() && stored->key == spec->key);
-  Require(stored->planned.schedule.ranks.size() == spec->planned.schedule.ranks.size());
+  Require(stored->planned.schedule.pp_ranks.size() == spec->planned.schedule.pp_ranks.size());
   ReadTargetAgain(spec->target);
 }
 
 void ReadTarget(std::string_view text) {
-  const auto target = perseus::server::ReadTargetBody(text, kGpus);
+  const auto target = ReadBody(text, job_planning::kDeepestJobSpec, [](const Node& node) {
+    return job_planning::ReadTarget(node, kGpus);
+  });
   if (!target) return RequireProblem(target.error());
   ReadTargetAgain(*target);
 }
 
 void ReadReports(std::string_view text) {
-  const auto reports = perseus::server::ReadReports(text);
+  namespace protocol = perseus::protocol;
+  const auto reports = ReadBody(text, protocol::kDeepestReports, protocol::ReadReports);
   if (!reports) return RequireProblem(reports.error());
-  for (const perseus::protocol::JobReport& report : *reports) {
+  for (const protocol::JobReport& report : *reports) {
     Require(report.acknowledged >= 0 && report.following >= 0 && report.since_step >= -1);
-    for (const perseus::protocol::StepReport& step : report.steps) {
+    for (const protocol::StepReport& step : report.steps) {
       Require(step.step >= 0 && step.dp_rank >= 0 && step.busy_s >= 0 && step.ranks > 0);
     }
   }
 }
 
 void ReadNodeRanks(std::string_view text) {
-  const auto ranks = perseus::server::ParseNodeRanks(text);
+  const auto ranks = perseus::telemetry::ParseNodeRanks(text);
   if (!ranks) return RequireError(ranks.error());
 }
 
-// What a node gets is a plan wherever the whole was one.
+// If the whole plan is valid, the cut that a node receives is valid, too.
 void CutPlan(std::string_view text) {
   const auto cut = perseus::server::CutPlan(text, {0});
   if (!cut) RequireError(cut.error());
@@ -82,31 +90,31 @@ void CutPlan(std::string_view text) {
   Require(cut_plan->ranks[0].instructions.size() == plan->ranks[0].instructions.size());
 }
 
-void ReadOrders(std::string_view text) {
-  const auto assignment = perseus::server::ParsePlannedAssignment(text);
+void ReadAssignment(std::string_view text) {
+  const auto assignment = job_planning::ParsePlannedAssignment(text);
   if (!assignment) return RequireError(assignment.error());
-  const std::string written = perseus::server::FormatPlannedAssignment(*assignment);
-  const auto again = perseus::server::ParsePlannedAssignment(written);
-  Require(again.has_value() && perseus::server::FormatPlannedAssignment(*again) == written);
+  const std::string written = job_planning::FormatPlannedAssignment(*assignment);
+  const auto again = job_planning::ParsePlannedAssignment(written);
+  Require(again.has_value() && job_planning::FormatPlannedAssignment(*again) == written);
 }
 
 void ReadSlug(std::string_view text) {
-  const auto target = perseus::server::TargetOfSlug(text);
+  const auto target = job_planning::TargetOfSlug(text);
   if (!target) return;
   const std::string slug = perseus::plan::Slug(*target);
-  const auto again = perseus::server::TargetOfSlug(slug);
+  const auto again = job_planning::TargetOfSlug(slug);
   Require(again.has_value() && perseus::plan::Slug(*again) == slug);
 }
 
-constexpr std::array kReaders{ReadJob, ReadTarget, ReadReports, ReadNodeRanks,
-                              CutPlan, ReadOrders, ReadSlug};
+constexpr std::array kReaders{ReadJob, ReadTarget,     ReadReports, ReadNodeRanks,
+                              CutPlan, ReadAssignment, ReadSlug};
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
-  // '0' to '6', so that seeds are text.
+  // The choices are '0' to '6', so that seeds are text.
   kReaders[(data[0] + kReaders.size() - '0' % kReaders.size()) % kReaders.size()](text);
   return 0;
 }

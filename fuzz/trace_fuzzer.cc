@@ -1,5 +1,5 @@
-// Answers: do any bytes make ParseJobTrace or BuildTraceGraph crash, or give a timeline that breaks
-// their invariants, or one that cannot be replayed?
+// Checks that no bytes make ParseJobTrace or BuildTraceGraph crash, or give a timeline that
+// violates their invariants or that cannot be replayed.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -58,7 +58,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Require(graph->steps.size() == trace->steps.size());
   for (const perseus::replay::StepGraph& step : graph->steps) CheckGraph(step);
   const auto model = perseus::replay::JobPowerModel::Of(perseus::synthetic::GpuModels().front());
-  const auto answer = perseus::replay::AskWhatIf(*graph, model, {0, 1});
+  const auto answer = perseus::replay::AnalyzeWhatIf(*graph, model, {0, 1});
   if (!answer) {
     RequireOneLine(answer.error().message);
     Require(answer.error().kind != perseus::ErrorKind::kSystem);

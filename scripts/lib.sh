@@ -1,11 +1,11 @@
-# shellcheck shell=bash disable=SC2034  # Lists of packages are read by those that source this.
-# Shared by the scripts beside it, which source it first: the packages, their installation, and the
-# builds. Leaves the caller in the repository's root.
+# shellcheck shell=bash disable=SC2034  # The scripts that source this file read the package lists.
+# Shared code of the scripts in this directory, which source it first: package lists, installation and
+# builds. It changes to the repository's root.
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# What Debian 12 has to provide, by what needs it. Nowhere else are packages listed.
+# The packages of Debian 12, by the part that needs them. This is the only list of packages.
 packages_build=(cmake ninja-build g++ ccache mold libexpected-dev libfmt-dev libcli11-dev
   nlohmann-json3-dev libtomlplusplus-dev duktape-dev zlib1g-dev libboost1.81-dev libssl-dev
   libeigen3-dev libspdlog-dev prometheus-cpp-dev libsqlite3-dev libpq-dev)
@@ -27,15 +27,15 @@ die() {
 }
 
 is_installed() {
-  # One per architecture; the first state tells.
+  # dpkg-query prints one state for each architecture; the first one counts.
   [[ $(dpkg-query -W -f '${db:Status-Status} ' "$1" 2>/dev/null) == installed* ]]
 }
 
-# install_packages PACKAGE... installs those that are missing. With none missing it asks neither
-# for the network nor for root. Fails with one line that says what cannot be had and why.
+# install_packages PACKAGE... installs the missing packages. If none is missing, it needs neither the
+# network nor root. On failure it prints one line: which packages it cannot install, and why.
 install_packages() {
   if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
-    say "no apt on this system; going on with what is installed (needed: $*)"
+    say "this system has no apt; continuing with the installed packages (needed: $*)"
     return 0
   fi
   local package missing=()
@@ -58,8 +58,8 @@ install_packages() {
   local log=build/apt.log
   local install=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y
     -o Acquire::Retries=3 install --no-install-recommends "${missing[@]}")
-  # The lists of packages may be absent (a fresh machine) or stale, so a failure is tried once more
-  # with new ones.
+  # The package lists may be absent (on a new machine) or stale. After a failure, it updates them and
+  # tries again.
   if ! "${install[@]}" >"$log" 2>&1; then
     "${as_root[@]}" apt-get -q update >"$log" 2>&1 || true
     if ! "${install[@]}" >>"$log" 2>&1; then
@@ -70,44 +70,45 @@ install_packages() {
   fi
 }
 
-# leave_out WHAT...: says what is left out and why. An error if PERSEUS_REQUIRE_PAGE is set, as in CI,
-# where nothing may be.
+# leave_out WHAT...: prints what is left out and why. It is an error if PERSEUS_REQUIRE_PAGE is set, as in
+# CI, where nothing may be left out.
 leave_out() {
   [[ -z ${PERSEUS_REQUIRE_PAGE:-} ]] || die "$@"
   say "$@"
 }
 
-# install_web: what makes the report page. All else builds without it, so failing is no error.
+# install_web installs what builds the report page. Everything else builds without it, so a failure is
+# not an error.
 install_web() {
-  # Another node than Debian's has its own npm, and Debian's would be in its way.
+  # A node that is not Debian's has its own npm, which Debian's npm would conflict with.
   if command -v node >/dev/null && command -v npm >/dev/null; then
     local version
     version=$(node --version)
     version=${version#v}
     [[ ${version%%.*} -lt 18 ]] || return 0
-    leave_out "node $version is too old, 18 is needed: reports and figures are left out"
+    leave_out "node $version is too old (version 18 is needed): reports and figures are left out"
   elif ! install_packages "${packages_web[@]}"; then
-    leave_out "without ${packages_web[*]} reports and figures are left out"
+    leave_out "without ${packages_web[*]}, reports and figures are left out"
   fi
 }
 
-# install_browser: what the tests of the report page look at it with; the others run without.
+# install_browser installs the browser that tests of the report page need; other tests run without it.
 install_browser() {
   command -v chromium >/dev/null || install_packages "${packages_browser[@]}" ||
-    leave_out "without ${packages_browser[*]} the tests of the report page in a browser are left out"
+    leave_out "without ${packages_browser[*]}, the tests of the report page in a browser are skipped"
 }
 
-# install_python: what the Python package and its tests take. All else builds without it.
+# install_python installs what the Python package and its tests need. Everything else builds without it.
 install_python() {
   install_packages "${packages_python[@]}" ||
-    leave_out "without ${packages_python[*]} the Python package is left out"
+    leave_out "without ${packages_python[*]}, the Python package is left out"
   install_packages "${packages_wheel[@]}" ||
-    leave_out "without ${packages_wheel[*]} its wheel is not tested"
+    leave_out "without ${packages_wheel[*]}, the wheel is not tested"
   install_packages "${packages_torch[@]}" ||
-    leave_out "without ${packages_torch[*]} the PyTorch example is not tested"
+    leave_out "without ${packages_torch[*]}, the PyTorch example is not tested"
 }
 
-# configure PRESET [CMAKE ARGUMENT...]: quiet unless it fails.
+# configure PRESET [CMAKE ARGUMENT...] prints output only if it fails.
 configure() {
   mkdir -p build
   local log="build/configure-$1.log"
@@ -118,8 +119,8 @@ configure() {
   fi
 }
 
-# build PRESET [NINJA ARGUMENT...]: all cores; one line that updates itself on a terminal, else only
-# what goes wrong.
+# build PRESET [NINJA ARGUMENT...] uses all cores. On a terminal it shows one line of progress; otherwise
+# it prints only errors.
 build() {
   local directory="build/$1" quiet=()
   shift

@@ -1,5 +1,5 @@
-// Makes what the program carries: the report page with its scripts and styles in it, and the
-// figures as one script for the engine inside the program. Writes them as C++ text.
+// Writes a C++ file with two texts, which the program contains: the report page with its scripts and
+// styles, and the script that draws figures in the JavaScript engine of the program.
 //
 //   node build.mjs assets.cc
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -10,7 +10,7 @@ import ts from "typescript";
 
 const root = dirname(fileURLToPath(import.meta.url));
 
-/** The bundled text, and the packages that are in it. */
+/** Returns the bundled text, and the names of the packages that it contains. */
 function bundle(entry, options) {
   const result = buildSync({
     metafile: true,
@@ -34,13 +34,13 @@ function bundle(entry, options) {
   return { text: result.outputFiles[0].text, packages };
 }
 
-/** Their notices, which have to go where the code goes. */
-function licences(packages) {
+/** Returns the license notices of the packages. They must accompany the code. */
+function licenses(packages) {
   return [...packages].sort().map((name) => {
     const folder = `${root}/node_modules/${name}`;
     const file = readdirSync(folder).find((entry) => /^licen[cs]e/i.test(entry));
     const { version, license } = JSON.parse(readFileSync(`${folder}/package.json`, "utf8"));
-    const text = file ? readFileSync(`${folder}/${file}`, "utf8").trim() : `Licence: ${license}`;
+    const text = file ? readFileSync(`${folder}/${file}`, "utf8").trim() : `License: ${license}`;
     return `${name} ${version}\n\n${text}\n`;
   }).join("\n");
 }
@@ -49,21 +49,23 @@ export function makePage() {
   const { text: script, packages } = bundle("src/page/main.tsx", { minify: true, target: "es2020" });
   const { text: style } = bundle("src/page/page.css", { minify: true });
   const template = readFileSync(`${root}/src/report.html`, "utf8");
-  // A function, since a replacement's text may hold "$&". A script must not end its own element.
+  // The replacements are functions because the texts may contain "$&". A script must not contain the
+  // end tag of its own element.
   return template
-    .replace("/* licences */", () => licences(packages).replaceAll("</", "<\\/"))
+    .replace("/* licenses */", () => licenses(packages).replaceAll("</", "<\\/"))
     .replace("/* style */", () => style.trim())
     .replace("/* script */", () => script.trim().replaceAll("</script", "<\\/script"));
 }
 
-// Duktape knows ECMAScript 5; core-js, which src/figures.tsx loads first, adds what libraries use.
+// Duktape supports ECMAScript 5. core-js, which src/figures.tsx loads first, adds the newer functions
+// that the libraries use.
 export function makeFigures() {
   const { text: script, packages } = bundle("src/figures.tsx", {
     target: "es2020",
     platform: "neutral",
     mainFields: ["module", "main"],
   });
-  const notice = licences(packages).replaceAll("*/", "* /");
+  const notice = licenses(packages).replaceAll("*/", "* /");
   return `/*\n${notice}*/\n` + ts.transpileModule(script, {
     compilerOptions: {
       target: ts.ScriptTarget.ES5,
@@ -74,12 +76,12 @@ export function makeFigures() {
   }).outputText;
 }
 
-// Compilers limit the length of one literal, and join those that stand side by side.
+// Compilers limit the length of one literal, and concatenate adjacent literals.
 function literal(text) {
   const pieces = [];
   for (let at = 0; at < text.length; ) {
     let end = Math.min(at + 8000, text.length);
-    // Not between the two halves of a character.
+    // Do not split a surrogate pair.
     if (/[\ud800-\udbff]/.test(text[end - 1])) --end;
     pieces.push(`R"perseus(${text.slice(at, end)})perseus"`);
     at = end;

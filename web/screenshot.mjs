@@ -1,4 +1,4 @@
-// A picture of a report, for documents: screenshot.mjs REPORT.html PICTURE.png
+// Makes a picture of a report for the documents: screenshot.mjs REPORT.html PICTURE.png
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { chromium } from "playwright-core";
@@ -14,7 +14,7 @@ const page = await browser.newPage({
   colorScheme: "light",
 });
 await page.goto(pathToFileURL(resolve(report)).href);
-// From the headline to the end of the timeline.
+// The picture shows the page from the headline to the end of the timeline.
 const end = await page.evaluate(() => document.querySelector(".zoom").getBoundingClientRect().bottom);
 await page.screenshot({
   path: picture,

@@ -40,16 +40,17 @@ int Status(std::string_view head) {
   return status;
 }
 
-// What came so far into whole events; the rest stays. Searches only what is new, from `searched`.
+// Passes on the whole events that have arrived, and keeps the rest. Searches only the new text,
+// from `searched` on.
 void TakeEvents(std::string& text, std::size_t searched,
-                const std::function<void(std::string)>& heard) {
+                const std::function<void(std::string)>& received) {
   std::size_t from = searched > 0 ? searched - 1 : 0;
   for (;;) {
     const std::size_t end = text.find(kEndOfEvent, from);
     if (end == std::string::npos) return;
     std::string rest = text.substr(end + kEndOfEvent.size());
     text.resize(end);
-    if (!text.starts_with(':')) heard(std::move(text));
+    if (!text.starts_with(':')) received(std::move(text));
     text = std::move(rest);
     from = 0;
   }
@@ -103,15 +104,15 @@ asio::awaitable<std::string> Connection::Must(std::string_view method, std::stri
 }
 
 asio::awaitable<void> Connection::Listen(std::string_view target,
-                                         std::function<void(std::string)> heard) {
+                                         std::function<void(std::string)> received) {
   co_await Send("GET", target, "");
   const std::size_t head = co_await ReadHead();
   if (Status(unread_) != 200) throw std::runtime_error("no stream: " + unread_.substr(0, head));
   std::string text = unread_.substr(head);
   unread_.clear();
   socket_.non_blocking(true);
-  TakeEvents(text, 0, heard);
-  // One for all: nothing is awaited between reading into it and taking out of it.
+  TakeEvents(text, 0, received);
+  // All connections share this buffer, because no coroutine waits between filling and emptying it.
   static std::array<char, kScratch> scratch;
   boost::system::error_code error;
   while (socket_.is_open()) {
@@ -125,7 +126,7 @@ asio::awaitable<void> Connection::Listen(std::string_view target,
     if (error) co_return;
     const std::size_t searched = text.size();
     text.append(scratch.data(), got);
-    TakeEvents(text, searched, heard);
+    TakeEvents(text, searched, received);
   }
 }
 

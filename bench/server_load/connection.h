@@ -1,7 +1,7 @@
-// A client's connection as thousands of them fit into one thread: plain HTTP/1.1 over asio
-// coroutines, good for what `perseus serve` answers and for nothing else.
+// A connection of a client, so cheap that one thread can have thousands of them: plain HTTP/1.1
+// over asio coroutines. It only understands the responses of `perseus serve`.
 //
-// What goes wrong is thrown (std::runtime_error, boost::system::system_error): it ends the run.
+// An error is an exception (std::runtime_error, boost::system::system_error), which ends the run.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -25,15 +25,15 @@ class Connection {
   Connection(asio::io_context& loop, asio::ip::tcp::endpoint server)
       : socket_(loop), server_(std::move(server)) {}
 
-  // Connects first if it has not. One at a time.
+  // Sends a request and waits for the response. Connects first if necessary. Only one request at a
+  // time.
   asio::awaitable<Reply> Ask(std::string_view method, std::string_view target,
                              std::string_view body = "");
-  // The same, but anything but 2xx is thrown, with what the server says. The body.
+  // The same, and returns the body. Throws the message of the server if the status is not 2xx.
   asio::awaitable<std::string> Must(std::string_view method, std::string_view target,
                                     std::string_view body = "");
-  // Calls `heard` with each event's text as it stands in the stream, until the server or Close()
-  // ends it.
-  asio::awaitable<void> Listen(std::string_view target, std::function<void(std::string)> heard);
+  // Calls `received` with the text of each event, until the server or Close() ends the stream.
+  asio::awaitable<void> Listen(std::string_view target, std::function<void(std::string)> received);
   void Close();
 
  private:
@@ -46,10 +46,10 @@ class Connection {
   std::string unread_;
 };
 
-// Runs it on the loop; what it throws comes out of the loop's run().
+// Runs a coroutine on the loop. The run() of the loop throws its exceptions.
 void Spawn(asio::io_context& loop, asio::awaitable<void> work);
 
-// Runs work(loop), a coroutine, on a loop of its own, to its end.
+// Runs the coroutine work(loop) on a new loop, to its end.
 template <typename Work>
 void RunOnLoop(Work work) {
   asio::io_context loop(1);
@@ -57,7 +57,7 @@ void RunOnLoop(Work work) {
   loop.run();
 }
 
-// Calls `work` with 0, 1, … count - 1, at most `width` at a time; done when all are.
+// Calls `work` with 0 to count - 1, at most `width` at a time. Ends when all calls have ended.
 asio::awaitable<void> ForEach(asio::io_context& loop, int count, int width,
                               std::function<asio::awaitable<void>(Connection&, int)> work,
                               asio::ip::tcp::endpoint server);

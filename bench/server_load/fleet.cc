@@ -30,7 +30,7 @@ std::string RanksBody(const Fleet::Node& node) {
   return json{{"ranks", std::move(ranks)}}.dump();
 }
 
-// Of assignment, whose head stands before the plans; 0: another event.
+// The version of an assignment, which is before the plans in the text. 0 for another event.
 std::int64_t VersionOf(std::string_view event) {
   constexpr std::string_view kKey = "\"version\":";
   if (!event.starts_with("event: assignment")) return 0;
@@ -69,7 +69,7 @@ std::string SyntheticCsv(int stages, int clocks, std::uint64_t seed) {
   if (!profile) throw std::runtime_error(profile.error().message);
   std::vector<profile::ProfileEntry> entries;
   for (profile::ProfileEntry entry : profile->entries()) {
-    // Spread over all of them.
+    // Spreads the requests over all servers.
     std::vector<profile::Option> kept;
     const auto all = static_cast<int>(entry.options.size());
     for (int i = 0; i < clocks; ++i) {

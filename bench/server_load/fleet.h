@@ -1,4 +1,4 @@
-// The nodes of one job, as many as a rack or a building has: attached, with an event stream each.
+// The nodes of one job. All are attached to the server, each with an event stream.
 #pragma once
 
 #include <boost/asio/steady_timer.hpp>
@@ -14,7 +14,7 @@ namespace perseus::load {
 using Clock = std::chrono::steady_clock;
 
 double SecondsSince(Clock::time_point begin);
-// Of a sorted list.
+// The quantile of a sorted list.
 double Quantile(const std::vector<double>& sorted, double part);
 
 struct JobShape {
@@ -22,11 +22,11 @@ struct JobShape {
   int stages = 8;
   int microbatches = 96;
 };
-// Of POST /v1/jobs: 1F1B, tensor parallel over the eight GPUs of a node.
+// The body of POST /v1/jobs: 1F1B, tensor parallel over the eight GPUs of a node.
 std::string JobBody(const std::string& key, const JobShape& shape);
-// A profile of `clocks` clocks for each computation of each stage.
+// A profile with `clocks` clocks for each kind and stage.
 std::string SyntheticCsv(int stages, int clocks, std::uint64_t seed);
-// The value of "id" or of whatever `key` names, of an answer.
+// The value of `key` in a response.
 std::string FieldOf(const std::string& json, const std::string& key);
 
 class Fleet {
@@ -39,19 +39,19 @@ class Fleet {
     int pipeline = 0;
     int rank = 0;
     std::unique_ptr<Connection> stream;
-    std::int64_t version = 0;   // Of the newest assignment,
-    std::string assignment;     // as they came,
-    Clock::time_point came_at;  // and when.
-    bool has_ended = false;     // Says the server of the job.
+    std::int64_t version = 0;   // The version of the newest assignment.
+    std::string assignment;     // Its text.
+    Clock::time_point came_at;  // When it arrived.
+    bool has_ended = false;     // Whether the server has said that the job has ended.
   };
 
-  // Registers the job, uploads its profile. Its id.
+  // Registers the job and uploads its profile. Returns its id.
   asio::awaitable<std::string> Register(const std::string& key, int clocks, std::uint64_t seed);
   asio::awaitable<void> Attach();
   void OpenStreams();
   void CloseStreams();
-  asio::awaitable<void> UntilStreamsEnded();  // Before the fleet goes.
-  // Until every node has assignment of that version or a later one.
+  asio::awaitable<void> UntilStreamsEnded();  // Required before the destructor.
+  // Waits until every node has an assignment of that version or a later one.
   asio::awaitable<void> UntilAllHave(std::int64_t version);
   // Waits until the job has an assignment. Returns its version.
   asio::awaitable<std::int64_t> UntilAssigned();
@@ -70,7 +70,7 @@ class Fleet {
   std::string job_;
   std::vector<Node> nodes_;
   std::int64_t wanted_ = 0;
-  std::size_t have_ = 0;  // What is wanted.
+  std::size_t have_ = 0;  // The number of nodes that have the wanted version.
   asio::steady_timer all_have_;
   int open_streams_ = 0;
   std::int64_t events_ = 0;

@@ -1,5 +1,6 @@
-// How much does one `perseus serve` carry, and where does it bend? A fleet's traffic on loopback,
-// against a server of its own over SQLite (docs/benchmarks.md, "Control plane").
+// How much load does one `perseus serve` carry, and where is its limit? The program starts a server
+// over SQLite and sends it the traffic of a fleet over loopback (docs/benchmarks.md, "Control
+// plane").
 //
 //   server_load streams | uploads | plans | reports | soak
 #include <fmt/format.h>
@@ -18,7 +19,7 @@ namespace {
 using perseus::load::Options;
 using perseus::load::ServerProcess;
 
-// Thousands of connections, here and in the server.
+// This process and the server need thousands of descriptors.
 void RaiseLimitOnOpenFiles() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;

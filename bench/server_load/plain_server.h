@@ -1,5 +1,4 @@
-// What the machine itself takes: the same bytes over as many connections, from a thread that does
-// nothing but write them.
+// The baseline of the machine: a thread that only writes the same bytes over as many connections.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -12,8 +11,8 @@
 
 namespace perseus::load {
 
-// Answers every request with `answer`, and streams what it is told to everybody who asked for a
-// stream (a GET).
+// Answers every request with `answer`. Broadcast writes to all clients that requested a stream (a
+// GET).
 class PlainServer {
  public:
   explicit PlainServer(std::string answer);
@@ -22,7 +21,7 @@ class PlainServer {
   PlainServer& operator=(const PlainServer&) = delete;
 
   boost::asio::ip::tcp::endpoint endpoint() const { return acceptor_.local_endpoint(); }
-  void Broadcast(std::string event);  // From any thread.
+  void Broadcast(std::string event);  // Any thread may call it.
 
  private:
   boost::asio::awaitable<void> Accept();

@@ -10,7 +10,7 @@ namespace perseus::load {
 namespace {
 
 constexpr int kPlanningStages = 8;
-constexpr int kPlanningClocks = 63;  // 63 x 8 stages x forward and backward: a thousand rows.
+constexpr int kPlanningClocks = 63;  // With 8 stages, forward and backward: a thousand rows.
 constexpr int kPlanningAtOnce = 32;
 constexpr int kDistinctProfiles = 50;
 
@@ -38,7 +38,7 @@ std::vector<std::string> Profiles(int count) {
   return profiles;
 }
 
-// Each job's, by that path of its own; how long all took.
+// Uploads the profile of each job. Returns how long all uploads took.
 asio::awaitable<double> UploadAll(asio::io_context& loop, const asio::ip::tcp::endpoint& server,
                                   const std::vector<std::string>& ids,
                                   const std::vector<std::string>& profiles) {
@@ -52,7 +52,7 @@ asio::awaitable<double> UploadAll(asio::io_context& loop, const asio::ip::tcp::e
   co_return SecondsSince(begin);
 }
 
-// One job after the other, so that asking costs the server next to nothing.
+// Asks for one job after the other, so that the requests cost the server almost nothing.
 asio::awaitable<void> UntilPlanned(asio::io_context& loop, const ServerProcess& server,
                                    const std::vector<std::string>& ids) {
   Connection connection(loop, server.endpoint());

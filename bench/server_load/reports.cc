@@ -16,13 +16,13 @@ constexpr int kReportsStages = 8;
 constexpr int kReportsClocks = 63;
 
 struct Tally {
-  std::vector<double> seconds;  // From when it was due until it was answered.
+  std::vector<double> seconds;  // From the planned time of a report until its answer.
   int errors = 0;
-  int skipped = 0;  // The one before was not answered yet.
+  int skipped = 0;  // Reports that were not sent, because the previous one had no answer yet.
 };
 
 std::string ReportBody(const std::string& job, const Fleet::Node& node, std::int64_t step) {
-  // Pipelines differ by a little, so that nothing straggles.
+  // Pipelines differ so little that none is a straggler.
   const double busy_s = 2.7 + 0.001 * (node.pipeline % 7);
   return fmt::format(
       R"({{"jobs": [{{"job": "{}", "acknowledged": {}, "following": {}, "since_step": 0, "steps": )"
@@ -31,7 +31,7 @@ std::string ReportBody(const std::string& job, const Fleet::Node& node, std::int
       job, node.version, node.version, step, node.pipeline, busy_s, node.version);
 }
 
-// One node: a report a second, beginning with its share of the first second.
+// One node sends a report every second. Nodes begin at different times of the first second.
 asio::awaitable<void> ReportOn(asio::io_context& loop, const asio::ip::tcp::endpoint& server,
                                const Fleet& fleet, std::size_t number, int seconds, Tally& tally,
                                int& running) {

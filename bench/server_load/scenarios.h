@@ -1,4 +1,4 @@
-// What is measured; each prints its own numbers, with the machine's load average beside them.
+// The scenarios. Each prints its results, with the load average of the machine.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -18,15 +18,15 @@ struct Options {
   int width = 8;  // Jobs at a time.
 };
 
-// From a straggler's notice until the last of many nodes has its new plan.
+// The time from the report of a straggler until the last of many nodes has its new plan.
 void MeasureStreams(const ServerProcess& server, const Options& options);
-// Profiles of a thousand rows.
+// Uploads of profiles with a thousand rows.
 void MeasureUploads(const ServerProcess& server, const Options& options);
-// From many jobs' profiles to their assignment.
+// The time from the profiles of many jobs to their assignments.
 void MeasurePlans(const ServerProcess& server, const Options& options);
-// What nodes report, each once a second.
+// The reports of nodes, one from each node every second.
 void MeasureReports(const ServerProcess& server, const Options& options);
-// Jobs that come and go: what grows?
+// Jobs that begin and end: does memory or the database grow?
 void Soak(const ServerProcess& server, const Options& options);
 
 }  // namespace perseus::load

@@ -36,7 +36,7 @@ double Field(std::string_view status, std::string_view name) {
   return std::strtod(text.c_str(), nullptr);
 }
 
-// Fields 14 and 15 of /proc/PID/stat, counted behind the program's name.
+// Fields 14 and 15 of /proc/PID/stat, counted from the end of the name of the program.
 double CpuSeconds(const std::string& stat) {
   std::istringstream fields(stat.substr(stat.rfind(')') + 2));
   std::string field;
@@ -47,7 +47,7 @@ double CpuSeconds(const std::string& stat) {
   return ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
-// Its log says where it listens.
+// The port in the log of the server.
 int PortIn(const std::string& log) {
   constexpr std::string_view kSays = "listening on 127.0.0.1:";
   const std::size_t at = log.find(kSays);
@@ -86,7 +86,7 @@ ServerProcess::~ServerProcess() {
   kill(pid_, SIGTERM);
   waitpid(pid_, nullptr, 0);
   const std::string log = Read(directory_ / "log");
-  // What it complained of; it usually says no more than that it listens.
+  // Prints the log with warnings and errors. Usually it only says that the server listens.
   if (log.size() > 400)
     fmt::print("the server's log ends with:\n{}\n", log.substr(log.size() - 400));
   std::error_code ignored;

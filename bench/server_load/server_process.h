@@ -1,5 +1,5 @@
-// The server that is measured: `perseus serve` over an SQLite file of its own, as a process, and
-// what the kernel knows of it.
+// The measured server: a process of `perseus serve` with its own SQLite file, and its use of
+// resources.
 #pragma once
 
 #include <sys/types.h>
@@ -10,22 +10,22 @@
 
 namespace perseus::load {
 
-// Now, of /proc.
+// The present use of resources, from /proc.
 struct Usage {
   double rss_mb = 0;
   double peak_rss_mb = 0;
   double cpu_s = 0;
   int threads = 0;
   int descriptors = 0;
-  double database_mb = 0;  // With its log.
+  double database_mb = 0;  // With the write-ahead log.
 };
 
 class ServerProcess {
  public:
-  // Starts `program` serve in a directory of its own, on any port, and waits until it listens.
-  // `keep_ended`: as the flag takes it. Throws if it does not start.
+  // Starts `program` serve in a new directory, on a free port, and waits until it listens.
+  // `keep_ended` is the value of --keep-ended. Throws if the server does not start.
   ServerProcess(const std::string& program, const std::string& keep_ended);
-  ~ServerProcess();  // Ends it, and removes its directory.
+  ~ServerProcess();  // Ends the server and removes its directory.
   ServerProcess(const ServerProcess&) = delete;
   ServerProcess& operator=(const ServerProcess&) = delete;
 
@@ -41,7 +41,7 @@ class ServerProcess {
 
 // "rss 120 MB (peak 130), 3.1 s of CPU, 14 threads, 5012 descriptors, database 3.0 MB"
 std::string Describe(const Usage& usage);
-// The machine's, of the last minute: others share it.
+// The load average of the machine over the last minute. Other programs may run on it.
 double LoadAverage();
 
 }  // namespace perseus::load

@@ -40,12 +40,12 @@ asio::awaitable<void> UntilAll(const Fleet& fleet, Condition condition) {
 }
 
 bool FollowsStraggler(const Fleet::Node& node) {
-  constexpr std::size_t kHead = 1'000;  // Plans stand behind it.
+  constexpr std::size_t kHead = 1'000;  // Plans come after this many characters.
   return std::string_view(node.assignment).substr(0, kHead).find("straggler 0:") !=
          std::string_view::npos;
 }
 
-// A job's whole life, with its nodes' streams.
+// The whole life of a job, with the streams of its nodes.
 asio::awaitable<void> Live(asio::io_context& loop, const ServerProcess& server, int worker,
                            std::int64_t number, Counts& counts) {
   Connection connection(loop, server.endpoint());

@@ -13,12 +13,12 @@ namespace {
 
 constexpr int kStreamsStages = 8;
 constexpr int kStreamsClocks = 63;
-// The last events of a planning are on their way.
+// A pause in which the last events of a planning arrive.
 constexpr double kQuiet_s = 1;
-// Both of its ends are files of this process.
+// Both ends of a connection are files of this process.
 constexpr int kMostPlainNodes = 5'000;
 
-// What is left of `text` behind `mark`; throws if it is not there.
+// The rest of `text` after `mark`. Throws if `mark` is not in `text`.
 std::string_view Behind(std::string_view text, std::string_view mark) {
   const std::size_t at = text.find(mark);
   if (at == std::string_view::npos) {
@@ -27,8 +27,8 @@ std::string_view Behind(std::string_view text, std::string_view mark) {
   return text.substr(at + mark.size());
 }
 
-// How many have the plan that their assignment name in the same event. Only after the clock was
-// stopped: it costs this process more than the machine has to spare.
+// The number of nodes whose last event contains the plan that its assignment names. This runs after
+// the measurement, because it takes much time.
 int CountWithPlan(const Fleet& fleet) {
   int with_plan = 0;
   for (const Fleet::Node& node : fleet.nodes()) {
@@ -41,7 +41,7 @@ int CountWithPlan(const Fleet& fleet) {
   return with_plan;
 }
 
-// The same bytes from a server that has nothing else to do.
+// Sends the same bytes from a server that does no other work.
 asio::awaitable<double> MeasurePlain(asio::io_context& loop, int nodes, const std::string& event) {
   PlainServer plain("");
   std::vector<std::unique_ptr<Connection>> streams;

@@ -1,5 +1,5 @@
-/* A training loop with Perseus: what each rank of a pipeline calls, with sleeps where the computing
- * would be. docs/client.md goes through it.
+/* A training loop with Perseus: the calls of each rank of a pipeline, with sleeps in place of the
+ * computation. docs/client.md explains it.
  *
  *   cc loop.c -o loop -lperseus
  *   PERSEUS_PLAN=plan.json ./loop 0      # rank 0
@@ -39,7 +39,7 @@ int main(int argc, char** argv) {
   perseus_counters counters = {0};
   counters.size = sizeof counters;
   perseus_read_counters(session, &counters);
-  printf("%llu steps, %llu of them off the plan; %llu clocks asked for; %llu warnings\n",
+  printf("%llu steps, %llu of them off the plan; %llu clock requests; %llu warnings\n",
          (unsigned long long)counters.steps, (unsigned long long)counters.steps_off_plan,
          (unsigned long long)counters.clock_requests, (unsigned long long)counters.warnings);
   perseus_close(session);

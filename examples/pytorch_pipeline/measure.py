@@ -1,7 +1,7 @@
-"""What the hooks cost: --measure puts a stopwatch around each of them, in real steps.
+"""Measures the time of the hooks in real steps: --measure puts a stopwatch around each of them.
 
-The stopwatch itself (two looks at the clock a call) is counted as the hooks' cost, so what is printed
-is more than they take.
+The stopwatch reads the clock twice for each call, and this time counts as the hooks' time. The printed
+times are therefore upper limits.
 """
 
 import time
@@ -46,7 +46,7 @@ class Stopwatch:
 def report(rank, watch, session):
     print(
         f"rank {rank}: {watch.steps} steps of {watch.step_s / watch.steps * 1e3:.1f} ms; hooks took "
-        f"{watch.hook_s / watch.steps * 1e6:.1f} us a step in {watch.calls // watch.steps} calls, "
+        f"{watch.hook_s / watch.steps * 1e6:.1f} us per step in {watch.calls // watch.steps} calls, "
         f"{watch.hook_s / watch.step_s:.5%} of it"
         + (f"; {session.counters.warnings} warnings" if session else ""),
         flush=True,

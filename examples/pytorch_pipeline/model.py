@@ -1,4 +1,4 @@
-"""A small GPT, cut into pipeline stages. Nothing here knows of Perseus."""
+"""A small GPT, cut into pipeline stages. Nothing in this file depends on Perseus."""
 
 import torch
 from torch import nn
@@ -12,7 +12,7 @@ BLOCKS = 8
 
 
 class Block(nn.Module):
-    """Attention to what came before, then a layer a position."""
+    """Causal attention, then a feed-forward network at each position."""
 
     def __init__(self):
         super().__init__()
@@ -32,7 +32,7 @@ class Block(nn.Module):
 
 
 class Stage(nn.Module):
-    """What one rank of the pipeline holds: the embedding is on the first, the loss on the last."""
+    """The layers of one rank. The first rank has the embedding, the last one computes the loss."""
 
     def __init__(self, rank, stages):
         super().__init__()
@@ -54,7 +54,7 @@ class Stage(nn.Module):
 
 
 class Text:
-    """Batches of consecutive characters of a file: the input, and the same one further on."""
+    """Batches of consecutive characters of a file. The targets are the inputs shifted by one character."""
 
     def __init__(self, path, batch):
         text = path.read_bytes()

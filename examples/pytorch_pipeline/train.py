@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""A small GPT over four pipeline stages, with Perseus around forward and backward.
+"""Trains a small GPT over four pipeline stages, with Perseus around forward and backward.
 
-What Perseus needs are the four lines that name it; README.md goes through them. Everything else is
-ordinary PyTorch: a process a stage, gloo between them, and the 1F1B schedule.
+Apart from the import, Perseus needs four lines; README.md explains them. Everything else is ordinary
+PyTorch: one process for each stage, gloo between them, and the 1F1B schedule.
 """
 
 import argparse
@@ -21,7 +21,8 @@ STAGES = 4
 
 
 def order_1f1b(rank, microbatches):
-    """What the rank runs, in order: warm-up forwards, then one forward, one backward, then the rest."""
+    """The instructions of a rank in order: warm-up forwards, then pairs of one forward and one backward,
+    then the remaining backwards."""
     warm_up = min(STAGES - rank - 1, microbatches)
     order = [("forward", i) for i in range(warm_up)]
     for i in range(microbatches - warm_up):
@@ -30,14 +31,14 @@ def order_1f1b(rank, microbatches):
 
 
 class Pipeline:
-    """One rank: receives, computes, sends."""
+    """One rank: it receives, computes and sends tensors."""
 
     def __init__(self, rank, flags):
         self.rank, self.flags = rank, flags
         self.stage = Stage(rank, STAGES)
         self.text = Text(flags.text, flags.batch)
         self.optimizer = torch.optim.AdamW(self.stage.parameters(), lr=1e-3)
-        self.sent = []  # What is on its way; kept until it has arrived.
+        self.sent = []  # Tensors in flight, kept until they have arrived.
 
     def receive(self, source):
         tensor = torch.empty(self.flags.batch, CONTEXT, WIDTH)
@@ -70,7 +71,7 @@ class Pipeline:
             self.send(inputs.grad, self.rank - 1)
 
     def step(self, step):
-        """One iteration; its loss on the last rank."""
+        """Runs one iteration. Returns its loss on the last rank, None on the others."""
         losses, waiting = [], {}
         with perseus.step():
             for kind, microbatch in order_1f1b(self.rank, self.flags.microbatches):
@@ -109,7 +110,7 @@ def train(rank, flags):
             if step % 10 == 0 or step == flags.steps - 1:
                 print(f"step {step}: loss {loss:.4f}", flush=True)
     if flags.losses and losses:
-        # All digits: two runs are compared bit for bit.
+        # Hexadecimal floats keep all bits, so a test can compare two runs bit for bit.
         flags.losses.write_text("".join(f"{loss.hex()}\n" for loss in losses))
     if watch:
         report(rank, watch, session)
@@ -122,11 +123,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--microbatches", type=int, default=8)
-    parser.add_argument("--batch", type=int, default=16, help="sequences of a microbatch")
+    parser.add_argument("--batch", type=int, default=16, help="sequences in a microbatch")
     parser.add_argument("--text", type=pathlib.Path, default=here / "README.md")
     parser.add_argument("--plan", type=pathlib.Path, help="a plan to follow (perseus plan)")
-    parser.add_argument("--without-perseus", action="store_true", help="hooks that do nothing")
-    parser.add_argument("--measure", action="store_true", help="print what the hooks cost")
+    parser.add_argument("--without-perseus", action="store_true", help="do not open a session")
+    parser.add_argument("--measure", action="store_true", help="print the time of the hooks")
     parser.add_argument("--losses", type=pathlib.Path, help="write every loss with all its digits")
     flags = parser.parse_args()
     flags.rendezvous = pathlib.Path(f"/tmp/perseus-example-{time.time_ns()}")

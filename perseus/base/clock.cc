@@ -11,7 +11,7 @@
 namespace perseus {
 namespace {
 
-// The futex is the word itself.
+// The kernel uses the word itself as the futex, so the atomic must be a plain 32-bit integer.
 static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t));
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
@@ -27,7 +27,7 @@ void WakeAll(const std::atomic<std::uint32_t>& word) {
   syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-// Answered by the vDSO: no system call.
+// The vDSO answers this without a system call.
 Nanoseconds MonotonicNow() { return TimeOf(CLOCK_MONOTONIC); }
 
 Nanoseconds RealClock::Now() { return MonotonicNow(); }
@@ -37,7 +37,7 @@ void RealClock::WaitWhile(const std::atomic<std::uint32_t>& word, std::uint32_t 
                           Nanoseconds until) {
   if (until <= 0) return;
   const timespec deadline{until / kSecond, until % kSecond};
-  // FUTEX_WAIT_BITSET, since its time is a moment, where FUTEX_WAIT's is a duration.
+  // FUTEX_WAIT_BITSET takes an absolute time. FUTEX_WAIT takes a duration.
   syscall(SYS_futex, &word, FUTEX_WAIT_BITSET, value, &deadline, nullptr, FUTEX_BITSET_MATCH_ANY);
 }
 

@@ -1,6 +1,7 @@
-// The time that passes, as something that can be passed in: so that tests wait for nothing.
+// Clock is the source of time for code that waits. Code takes a Clock as an argument, so a test can
+// pass a FakeClock and never sleeps.
 //
-// Thread safety: all calls may come from several threads at a time.
+// Thread safety: several threads may call all functions at the same time.
 #pragma once
 
 #include <poll.h>
@@ -22,34 +23,36 @@ class Clock {
   Clock(const Clock&) = delete;
   Clock& operator=(const Clock&) = delete;
 
-  // A moment that does not come.
+  // A time that never arrives.
   static constexpr Nanoseconds kNever = std::numeric_limits<Nanoseconds>::max();
 
-  // Never goes back. The same for all processes of this machine, from one boot to the next.
+  // The time now. It never decreases, and all processes of this machine see the same time. Only
+  // differences of times from the same boot have a meaning.
   virtual Nanoseconds Now() = 0;
-  // The same moment as time since 1970.
+  // The time now, counted from 1970-01-01 00:00 UTC.
   virtual Nanoseconds SinceEpoch() = 0;
 
-  // Returns when `word` is not `value`, when it is `until`, or earlier for no reason: look again.
-  // Whoever changes the word calls WakeAll(word) after it, from any process that shares its memory.
+  // Returns when `word` is not `value`, or when Now() reaches `until`. It may also return earlier
+  // without a reason, so the caller checks again. A thread that changes the word has to call
+  // WakeAll(word) afterwards. That thread may be in any process that shares the word's memory.
   virtual void WaitWhile(const std::atomic<std::uint32_t>& word, std::uint32_t value,
                          Nanoseconds until) = 0;
-  // As poll(2), but until a moment. Also returns 0 earlier for no reason, for a signal for
-  // instance.
+  // As poll(2), but waits until a time instead of for a duration. It may also return 0 earlier, for
+  // example after a signal.
   virtual int Poll(std::span<pollfd> descriptors, Nanoseconds until) = 0;
 
   // While the returned value lives, the calling thread takes part in the time of a SharedClock
-  // (perseus/simulation/virtual_gpu/shared_clock.h), which then stands still unless the thread
-  // waits in one of the calls above. Null with clocks that go by themselves.
+  // (perseus/simulation/virtual_gpu/shared_clock.h). That clock then stands still unless the thread
+  // waits in one of the calls above. Other clocks return null.
   enum class Part {
     kFollows,
-    kPeriodic,  // Waits for little but time, and a few milliseconds more do not matter.
-    kLeads,     // While it takes part, time need not go at the pace of real time.
+    kPeriodic,  // The thread mostly waits for time, and a few milliseconds more do not matter.
+    kLeads,     // While the thread takes part, time may run faster than real time.
   };
   virtual std::shared_ptr<void> TakePart(Part /*part*/) { return nullptr; }
 };
 
-// Ends WaitWhile(word, ...) of every thread of every process.
+// Wakes every thread of every process that waits in WaitWhile(word, ...).
 void WakeAll(const std::atomic<std::uint32_t>& word);
 
 // CLOCK_MONOTONIC.
@@ -62,10 +65,11 @@ class RealClock final : public Clock {
   int Poll(std::span<pollfd> descriptors, Nanoseconds until) override;
 };
 
-// CLOCK_MONOTONIC, for code that nobody runs on another clock.
+// CLOCK_MONOTONIC, for code that always runs in real time.
 Nanoseconds MonotonicNow();
 
-// Stands still until told to go on; who waits for a moment is taken there at once.
+// A clock for tests. Time stands still until Advance or AdvanceTo. A call that waits until a time
+// sets the clock to that time and returns at once.
 class FakeClock final : public Clock {
  public:
   explicit FakeClock(Nanoseconds now = 0) : now_(now) {}
@@ -83,7 +87,7 @@ class FakeClock final : public Clock {
   }
 
   void Advance(Nanoseconds duration) { now_.fetch_add(duration); }
-  // Does nothing if it is later already.
+  // Does nothing if the clock is already past `time`.
   void AdvanceTo(Nanoseconds time) {
     Nanoseconds now = now_.load();
     while (now < time && !now_.compare_exchange_weak(now, time)) {

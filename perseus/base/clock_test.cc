@@ -8,7 +8,7 @@
 namespace perseus {
 namespace {
 
-TEST(RealClock, DoesNotWaitForWhatHasCome) {
+TEST(RealClock, DoesNotWaitForATimeInThePast) {
   RealClock clock;
   std::atomic<std::uint32_t> word = 7;
   const Nanoseconds before = clock.Now();
@@ -29,12 +29,12 @@ TEST(RealClock, IsWokenByAnotherThread) {
   other.join();
 }
 
-TEST(FakeClock, TakesWhoWaitsToTheMoment) {
+TEST(FakeClock, AWaitAdvancesTheClockToItsEnd) {
   FakeClock clock(100);
   const std::atomic<std::uint32_t> word = 0;
   clock.WaitWhile(word, 0, 250);
   EXPECT_EQ(clock.Now(), 250);
-  clock.WaitWhile(word, 1, 300);  // It is not 1.
+  clock.WaitWhile(word, 1, 300);  // The word is not 1, so this returns at once.
   EXPECT_EQ(clock.Now(), 250);
   clock.AdvanceTo(200);
   EXPECT_EQ(clock.Now(), 250);

@@ -71,7 +71,7 @@ std::string_view NearestName(std::string_view text, std::span<const std::string_
   std::string_view nearest;
   std::size_t least = text.size();
   for (const std::string_view name : names) {
-    if (text.size() > 2 * name.size()) continue;  // Cannot be near, and may be megabytes.
+    if (text.size() > 2 * name.size()) continue;  // It cannot be near, and may be megabytes long.
     const std::size_t distance = EditDistance(text, name);
     if (3 * distance <= name.size() && (nearest.empty() || distance < least)) {
       nearest = name;

@@ -1,4 +1,4 @@
-// How a piece of somebody's input is shown in a one-line message, safely.
+// Shows a part of a user's input in a one-line message, safely.
 #pragma once
 
 #include <span>
@@ -7,16 +7,16 @@
 
 namespace perseus {
 
-// The text in double quotes, cut after about 40 characters. Control characters and bytes that are
-// not UTF-8 are shown as \xNN, so that a message is always one line of text and cannot steer a
-// terminal.
+// Returns the text in double quotes, cut after about 40 characters. Control characters and bytes
+// that are not UTF-8 become \xNN. So a message is always one line of text and cannot send control
+// sequences to a terminal.
 std::string Excerpt(std::string_view text);
 
-// Whether it is UTF-8 without control characters, tabs and line ends among them.
+// Whether the text is UTF-8 without control characters. Tabs and line ends are control characters.
 bool IsPrintable(std::string_view text);
 
-// The name with the least edit distance (Levenshtein) to `text`; empty if none is near enough to
-// be what somebody meant (a third of its letters wrong at most).
+// Returns the name with the least edit distance (Levenshtein) to `text`. Returns an empty text if
+// the distance of that name is more than a third of its length: the user probably meant none.
 std::string_view NearestName(std::string_view text, std::span<const std::string_view> names);
 
 }  // namespace perseus

@@ -7,18 +7,18 @@
 namespace perseus {
 namespace {
 
-TEST(Excerpt, TextIsShownAsItIsInQuotes) {
+TEST(Excerpt, PutsPlainTextInQuotes) {
   EXPECT_EQ(Excerpt("14l0"), "\"14l0\"");
   EXPECT_EQ(Excerpt(""), "\"\"");
   EXPECT_EQ(Excerpt("Größe 频率"), "\"Größe 频率\"");
 }
 
-TEST(Excerpt, LongTextIsCutBetweenCharacters) {
+TEST(Excerpt, CutsLongTextBetweenCharacters) {
   EXPECT_EQ(Excerpt(std::string(40, 'x')), '"' + std::string(40, 'x') + '"');
   EXPECT_EQ(Excerpt(std::string(41, 'x')), '"' + std::string(40, 'x') + "...\"");
 }
 
-TEST(Excerpt, WhatCouldSteerATerminalIsEscaped) {
+TEST(Excerpt, EscapesControlSequencesOfATerminal) {
   EXPECT_EQ(Excerpt("a\nb\x1B[2J"), "\"a\\x0Ab\\x1B[2J\"");
   EXPECT_EQ(Excerpt("\xC2\x9B"), "\"\\xC2\\x9B\"");  // U+009B: a control sequence introducer.
   EXPECT_EQ(Excerpt(std::string_view("\0", 1)), "\"\\x00\"");
@@ -40,7 +40,7 @@ TEST(IsPrintable, AcceptsExactlyUtf8WithoutControlCharacters) {
   for (const std::string_view text : bad) EXPECT_FALSE(IsPrintable(text)) << Excerpt(text);
 }
 
-TEST(NearestName, FindsWhatSomebodyMeant) {
+TEST(NearestName, FindsTheNameThatTheUserProbablyMeant) {
   constexpr std::array<std::string_view, 3> kNames = {"forward", "backward", "recompute"};
   EXPECT_EQ(NearestName("foward", kNames), "forward");
   EXPECT_EQ(NearestName("Backward", kNames), "backward");

@@ -10,26 +10,12 @@
 #include <system_error>
 #include <vector>
 
+#include "perseus/base/file_descriptor.h"
+
 namespace perseus {
 namespace {
 
 namespace fs = std::filesystem;
-
-// An open file descriptor, closed when it goes out of scope.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int get() const { return fd_; }
-  bool valid() const { return fd_ >= 0; }
-
- private:
-  int fd_;
-};
 
 tl::unexpected<Error> SystemFailure(std::string_view what, const std::filesystem::path& path,
                                     int error) {
@@ -49,14 +35,14 @@ Result<void> WriteAll(int fd, std::string_view contents, const std::filesystem::
   return {};
 }
 
-// A pipe or a device, whose readers would never see a file that took its place.
+// For a pipe or a device. Its readers would not see a file that replaced it.
 Result<void> WriteInPlace(const fs::path& path, std::string_view contents) {
-  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-  if (!file.valid()) return SystemFailure("write", path, errno);
+  const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (!file) return SystemFailure("write", path, errno);
   return WriteAll(file.get(), contents, path);
 }
 
-// What mkstemp puts random letters and digits in place of.
+// mkstemp replaces the letters X with random letters and digits.
 constexpr std::string_view kUnfinished = ".XXXXXX";
 
 bool IsUnfinished(std::string_view name, std::string_view of) {
@@ -68,9 +54,9 @@ bool IsUnfinished(std::string_view name, std::string_view of) {
          });
 }
 
-// Where symbolic links lead, to a file that need not be there yet.
+// The target of symbolic links. The target does not have to exist.
 fs::path TargetOf(fs::path path) {
-  constexpr int kMostLinks = 40;  // As the kernel follows.
+  constexpr int kMostLinks = 40;  // The limit of the kernel.
   std::error_code error;
   for (int i = 0; i < kMostLinks && fs::is_symlink(fs::symlink_status(path, error)); ++i) {
     const fs::path target = fs::read_symlink(path, error);
@@ -80,7 +66,7 @@ fs::path TargetOf(fs::path path) {
   return path;
 }
 
-// The nearest directory on the way to `directory` that is there; "." for one that has no name.
+// `directory` or its nearest parent that exists. "." if the path is empty.
 fs::path NearestExisting(fs::path directory) {
   std::error_code error;
   while (!directory.empty() && !fs::exists(directory, error) &&
@@ -90,15 +76,15 @@ fs::path NearestExisting(fs::path directory) {
   return directory.empty() ? "." : directory;
 }
 
-// Flushes `directory` and all above it up to `topmost`: a name is on disk only once the directory
-// that holds it is. Some file systems cannot (EINVAL), and some directories may be written to and
-// not read (EACCES); the file is complete all the same.
+// Flushes `directory` and its parents up to `topmost`, because a file name is on disk only once its
+// directory is. Some file systems cannot flush a directory (EINVAL), and some directories may be
+// written but not read (EACCES). The file is complete in any case.
 Result<void> FlushDirectories(fs::path directory, const fs::path& topmost) {
   while (true) {
     if (directory.empty()) directory = ".";
-    const Descriptor opened(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!opened.valid() && errno != EACCES) return SystemFailure("flush", directory, errno);
-    if (opened.valid() && ::fsync(opened.get()) != 0 && errno != EINVAL) {
+    const FileDescriptor opened(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!opened && errno != EACCES) return SystemFailure("flush", directory, errno);
+    if (opened && ::fsync(opened.get()) != 0 && errno != EINVAL) {
       return SystemFailure("flush", directory, errno);
     }
     if (directory == topmost || directory == directory.parent_path()) return {};
@@ -109,17 +95,18 @@ Result<void> FlushDirectories(fs::path directory, const fs::path& topmost) {
 }  // namespace
 
 Result<std::string> ReadFile(const std::filesystem::path& path) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.valid()) return SystemFailure("read", path, errno);
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) return SystemFailure("read", path, errno);
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) return SystemFailure("read", path, errno);
   if (S_ISDIR(status.st_mode)) {
-    return FailAs(ErrorKind::kSystem, "{}: is a directory (name a file in it)", path.string());
+    return FailAs(ErrorKind::kSystem, "{}: is a directory (give the path of a file in it)",
+                  path.string());
   }
   std::string contents;
   std::size_t used = 0;
   contents.resize(static_cast<std::size_t>(status.st_size) + 1);
-  while (true) {  // Pipes report size 0, so read until the end rather than st_size bytes.
+  while (true) {  // A pipe has size 0, so read until the end and not only st_size bytes.
     if (used == contents.size()) contents.resize(contents.size() * 2);
     const ssize_t got = ::read(file.get(), contents.data() + used, contents.size() - used);
     if (got < 0) {
@@ -146,8 +133,8 @@ Result<void> WriteFileAtomically(const fs::path& given, std::string_view content
 
   std::string temporary = path.string().append(kUnfinished);
   {
-    const Descriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
-    if (!file.valid()) return SystemFailure("write", path, errno);
+    const FileDescriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
+    if (!file) return SystemFailure("write", path, errno);
     Result<void> written = WriteAll(file.get(), contents, path);
     if (written && ::fchmod(file.get(), 0644) != 0) written = SystemFailure("write", path, errno);
     if (!written) {

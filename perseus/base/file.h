@@ -1,4 +1,4 @@
-// Whole files in and out, so that a reader sees all of a file and a writer leaves all or nothing.
+// Reads and writes whole files. A write replaces the whole file or changes nothing.
 #pragma once
 
 #include <filesystem>
@@ -9,21 +9,24 @@
 
 namespace perseus {
 
-// The file's bytes. Fails (kSystem) with the operating system's reason, and with a remedy where one
-// is known (a directory was given, for instance).
+// Returns the bytes of the file. Fails (kSystem) with the reason of the operating system. The
+// message has a remedy if one is known, for example if `path` is a directory.
 Result<std::string> ReadFile(const std::filesystem::path& path);
 
-// Replaces `path` by `contents` in one step: writes a temporary file beside it, flushes it to disk,
-// renames, flushes the directory. Whatever happens, `path` holds either its old contents or all of
-// the new ones; once this has succeeded, the new ones, and a power cut does not undo that. (Where
-// flushing the directory is what failed, the new contents are there, and a power cut may undo it.)
-// Creates missing parent directories. Where `path` is a symbolic link, the file that it leads to is
-// replaced; where it is a pipe or a device, that is written to, and nothing can be taken back.
+// Replaces the contents of `path` in one step: writes a temporary file in the same directory,
+// flushes it to disk, renames it, and flushes the directory. Creates missing parent directories.
+//
+// 1. At any time, `path` holds either its old contents or all of the new ones.
+// 2. After success, `path` holds the new contents, and a power cut does not undo this.
+// 3. If only the flush of the directory fails, the call fails, but `path` already holds the new
+//    contents. A power cut may then undo the write.
+// 4. If `path` is a symbolic link, the call replaces the target of the link.
+// 5. If `path` is a pipe or a device, the call writes to it directly. 1 to 3 do not hold then.
 Result<void> WriteFileAtomically(const std::filesystem::path& path, std::string_view contents);
 
-// Removes the temporary files beside `path` that writers left who were killed meanwhile. Only for
-// whoever is the only writer of `path`: another's, which is not finished yet, would go, too. What
-// cannot be removed stays.
+// Removes the temporary files that killed writers of `path` left in its directory. Only the sole
+// writer of `path` may call this, because it also removes the temporary file of a writer that is
+// still busy. Ignores files that it cannot remove.
 void RemoveUnfinished(const std::filesystem::path& path);
 
 }  // namespace perseus

@@ -1,4 +1,4 @@
-// A descriptor that closes itself.
+// Owns a file descriptor (of a file, a socket or an eventfd) and closes it when it is destroyed.
 #pragma once
 
 #include <utility>
@@ -17,8 +17,9 @@ class FileDescriptor {
   ~FileDescriptor();
 
   int get() const { return fd_; }
-  // No longer this one's to close.
+  // Gives up the ownership: the caller closes the descriptor.
   int Release() { return std::exchange(fd_, -1); }
+  // Whether it owns a descriptor.
   explicit operator bool() const { return fd_ >= 0; }
 
  private:

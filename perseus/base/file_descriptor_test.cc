@@ -20,7 +20,7 @@ TEST(FileDescriptor, ClosesItself) {
   EXPECT_FALSE(IsOpen(fd));
 }
 
-TEST(FileDescriptor, AMovedOneIsClosedOnceAndByItsNewOwner) {
+TEST(FileDescriptor, AMovedDescriptorIsClosedOnceByItsNewOwner) {
   const int fd = Open();
   FileDescriptor file(fd);
   {
@@ -28,10 +28,10 @@ TEST(FileDescriptor, AMovedOneIsClosedOnceAndByItsNewOwner) {
     EXPECT_EQ(owner.get(), fd);
   }
   EXPECT_FALSE(IsOpen(fd));
-  EXPECT_FALSE(file);  // NOLINT(bugprone-use-after-move): that is the question.
+  EXPECT_FALSE(file);  // NOLINT(bugprone-use-after-move): the test reads it on purpose.
 }
 
-TEST(FileDescriptor, AssigningClosesWhatWasThere) {
+TEST(FileDescriptor, AssignmentClosesThePreviousDescriptor) {
   const int fd = Open();
   FileDescriptor file(fd);
   file = FileDescriptor();

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What fsync() was called on, by device and inode; nothing while no test asks.
+// The files on which fsync() was called, by device and inode. Null while no test records them.
 using Inode = std::pair<dev_t, ino_t>;
 std::set<Inode>* flushed = nullptr;
 
@@ -29,7 +29,7 @@ class FileTest : public ::testing::Test {
   TemporaryDirectory directory_;
 };
 
-TEST_F(FileTest, WhatWasWrittenIsRead) {
+TEST_F(FileTest, AReadReturnsTheBytesOfTheWrite) {
   const fs::path path = directory_ / "deep" / "er" / "file";
   const std::string contents("a\0b\r\n", 5);
   ASSERT_TRUE(WriteFileAtomically(path, contents));
@@ -38,7 +38,7 @@ TEST_F(FileTest, WhatWasWrittenIsRead) {
   EXPECT_EQ(*read, contents);
 }
 
-TEST_F(FileTest, AWriteReplacesAndLeavesNothingBeside) {
+TEST_F(FileTest, AWriteReplacesTheFileAndLeavesNoTemporaryFile) {
   const fs::path path = directory_ / "file";
   ASSERT_TRUE(WriteFileAtomically(path, "old"));
   ASSERT_TRUE(WriteFileAtomically(path, "new"));
@@ -46,7 +46,7 @@ TEST_F(FileTest, AWriteReplacesAndLeavesNothingBeside) {
   EXPECT_EQ(std::distance(fs::directory_iterator(directory_), fs::directory_iterator()), 1);
 }
 
-TEST_F(FileTest, WhatKilledWritersLeftIsRemovedAndNothingElse) {
+TEST_F(FileTest, RemoveUnfinishedRemovesOnlyTheFilesOfKilledWriters) {
   const auto names = [this] {
     std::set<std::string> all;
     for (const auto& entry : fs::directory_iterator(directory_)) {
@@ -58,7 +58,7 @@ TEST_F(FileTest, WhatKilledWritersLeftIsRemovedAndNothingElse) {
                                  "fileAbCd12", "file.AbCd123"}) {
     ASSERT_TRUE(WriteFileAtomically(directory_ / name, "whole"));
   }
-  fs::create_directory(directory_ / "file.folder");  // As many letters.
+  fs::create_directory(directory_ / "file.folder");  // The same length as a temporary name.
   fs::create_symlink("file", directory_ / "link");
   const std::set<std::string> stays = names();
   ASSERT_TRUE(WriteFileAtomically(directory_ / "file.AbCd12", "half"));
@@ -78,7 +78,7 @@ TEST_F(FileTest, AFailedWriteKeepsTheOldContentsAndSaysWhy) {
   EXPECT_EQ(std::distance(fs::directory_iterator(directory_), fs::directory_iterator()), 1);
 }
 
-TEST_F(FileTest, AWriteFlushesTheFileAndTheNamesOnTheWayToIt) {
+TEST_F(FileTest, AWriteFlushesTheFileAndItsNewDirectories) {
   std::set<Inode> seen;
   flushed = &seen;
   const Result<void> written = WriteFileAtomically(directory_ / "deep" / "er" / "file", "new");
@@ -115,7 +115,7 @@ TEST_F(FileTest, AWriteThroughALinkKeepsTheLink) {
   }
 }
 
-TEST_F(FileTest, APipeIsWrittenToAndStays) {
+TEST_F(FileTest, AWriteToAPipeKeepsThePipe) {
   const fs::path pipe = directory_ / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
@@ -128,21 +128,21 @@ TEST_F(FileTest, APipeIsWrittenToAndStays) {
   EXPECT_TRUE(fs::is_fifo(pipe));
 }
 
-TEST_F(FileTest, AParentThatCannotBeMadeSaysWhy) {
+TEST_F(FileTest, TheErrorSaysWhyAParentDirectoryCannotBeCreated) {
   ASSERT_TRUE(WriteFileAtomically(directory_ / "file", ""));
   const Result<void> written = WriteFileAtomically(directory_ / "file" / "deep" / "er", "");
   ASSERT_FALSE(written);
   EXPECT_NE(written.error().message.find("er: cannot write: Not a directory"), std::string::npos);
 }
 
-TEST_F(FileTest, ReadingWhatIsNotThereNamesIt) {
+TEST_F(FileTest, TheErrorNamesAMissingFile) {
   const Result<std::string> read = ReadFile(directory_ / "absent");
   ASSERT_FALSE(read);
   EXPECT_EQ(read.error().kind, ErrorKind::kSystem);
   EXPECT_NE(read.error().message.find("absent: cannot read: No such file"), std::string::npos);
 }
 
-TEST_F(FileTest, ReadingADirectorySaysSo) {
+TEST_F(FileTest, TheErrorSaysThatThePathIsADirectory) {
   const Result<std::string> read = ReadFile(directory_);
   ASSERT_FALSE(read);
   EXPECT_NE(read.error().message.find("is a directory"), std::string::npos);
@@ -151,7 +151,7 @@ TEST_F(FileTest, ReadingADirectorySaysSo) {
 }  // namespace
 }  // namespace perseus
 
-// Stands before the C library's, to see that what was written is flushed, too.
+// Replaces the function of the C library, so the tests see what a write flushes.
 extern "C" int fsync(int fd) {
   struct stat status {};
   if (perseus::flushed != nullptr && ::fstat(fd, &status) == 0) {

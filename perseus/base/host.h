@@ -7,9 +7,9 @@
 
 namespace perseus {
 
-// As gethostname() says; "unknown" if it fails.
+// The host name (gethostname), or "unknown" if the call fails.
 std::string HostName();
-// Another one with each boot of the machine.
+// The kernel's random UUID of this boot. Every boot of the machine has a different one.
 Result<std::string> BootId();
 
 }  // namespace perseus

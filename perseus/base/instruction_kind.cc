@@ -6,7 +6,7 @@
 namespace perseus {
 namespace {
 
-// In the order of the enumeration.
+// Indexed by InstructionKind.
 constexpr std::array<std::string_view, 9> kNames = {
     "forward", "backward",   "backward_input", "backward_weight", "recompute",
     "load",    "all_reduce", "optimizer",      "generic"};

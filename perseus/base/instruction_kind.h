@@ -1,4 +1,4 @@
-// What a GPU of a pipeline does during an iteration, by the field's names.
+// The kinds of instructions that a GPU of a pipeline runs in an iteration.
 #pragma once
 
 #include <cstdint>
@@ -8,17 +8,17 @@
 namespace perseus {
 
 enum class InstructionKind : std::uint8_t {
-  // Computations: their time and energy depend on the clock, and a profile measures them.
+  // A profile measures these. Their time and energy depend on the clock.
   kForward,
   kBackward,        // The full backward pass.
-  kBackwardInput,   // dgrad: the gradient of the activations alone.
-  kBackwardWeight,  // wgrad: the gradient of the weights alone.
-  kRecompute,       // The forward pass again, for activations that were not kept.
+  kBackwardInput,   // dgrad: only the gradient of the activations.
+  kBackwardWeight,  // wgrad: only the gradient of the weights.
+  kRecompute,       // A second forward pass, for activations that were not kept.
   // Fixed instructions: no clock changes their time.
   kLoad,
   kAllReduce,
   kOptimizer,
-  // Anything else: an instruction of a general graph.
+  // An instruction of a general graph.
   kGeneric,
 };
 
@@ -26,7 +26,7 @@ enum class InstructionKind : std::uint8_t {
 // "load", "all_reduce", "optimizer", "generic".
 std::string_view Name(InstructionKind kind);
 
-// The kind of that name; nothing if there is none.
+// The kind with that name, or nothing if no kind has it.
 std::optional<InstructionKind> ParseInstructionKind(std::string_view name);
 
 // Whether a profile measures this kind (the first five).

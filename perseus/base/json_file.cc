@@ -14,7 +14,7 @@ using nlohmann::json;
 
 namespace {
 
-// What the library says after its own preamble: "[json.exception...] parse error at line 1, ...: ".
+// The library's message without its prefix: "[json.exception...] parse error at line 1, ...: ".
 std::string_view Explanation(std::string_view what) {
   const std::size_t column = what.find("column");
   const std::size_t end =
@@ -22,15 +22,15 @@ std::string_view Explanation(std::string_view what) {
   return end == std::string_view::npos ? what : what.substr(end + 2);
 }
 
-// The library quotes what it read up to the byte that is none of UTF-8, at any length.
+// For text that is not UTF-8, the library quotes everything before the wrong byte, at any length.
 std::string WhatIsWrong(std::string_view what) {
   if (what.find("ill-formed UTF-8") != std::string_view::npos) return "a text is not UTF-8";
   return Explained(Explanation(what));
 }
 
-// Reads the text without keeping it, for what the library alone would let pass: two equal keys,
-// nesting to any depth, any number of values. (Its parser with a callback sees them, too, but looks
-// through a list again for each object in it.)
+// Reads the text without keeping it, and rejects what the library alone would accept: an object
+// with the same key twice, nesting to any depth, and any number of values. (The library's parser
+// with a callback could do this too, but it scans a list again for each object in the list.)
 class Checker : public nlohmann::json_sax<json> {
  public:
   explicit Checker(const Bounds& bounds) : bounds_(bounds) {}
@@ -52,13 +52,13 @@ class Checker : public nlohmann::json_sax<json> {
     Open& object = open_.back();
     object.key = key;
     if (object.keys.insert(key).second) return true;
-    throw Failure{fmt::format(": key {} stands twice in one object (remove one)", Excerpt(key)),
+    throw Failure{fmt::format(": key {} appears twice in one object (remove one)", Excerpt(key)),
                   Pointer()};
   }
 
   bool parse_error(std::size_t position, const std::string&,
                    const nlohmann::detail::exception& error) override {
-    constexpr int kNumberOverflow = 406;  // As the library numbers them.
+    constexpr int kNumberOverflow = 406;  // The library's number of this error.
     const bool is_overflow = error.id == kNumberOverflow;
     throw NotJson{position, WhatIsWrong(error.what()), is_overflow ? Pointer() : "", is_overflow};
   }
@@ -74,7 +74,7 @@ class Checker : public nlohmann::json_sax<json> {
   struct Open {
     bool is_object = false;
     std::size_t elements = 0;
-    std::string key = {};  // The newest.
+    std::string key = {};  // The last key that was read.
     std::set<std::string> keys = {};
   };
 
@@ -95,7 +95,7 @@ class Checker : public nlohmann::json_sax<json> {
   }
   void CheckDepth() const {
     if (open_.size() <= static_cast<std::size_t>(bounds_.deepest)) return;
-    Throw("nested too deeply (see docs/formats.md for what goes where)");
+    Throw("nested too deeply (see docs/formats.md for the format)");
   }
   void Count() {
     CheckDepth();
@@ -104,7 +104,7 @@ class Checker : public nlohmann::json_sax<json> {
   void Advance() {
     if (!open_.empty()) ++open_.back().elements;
   }
-  // To the value that comes next.
+  // The JSON pointer to the value that comes next.
   std::string Pointer() const {
     std::string pointer;
     for (const Open& open : open_) {
@@ -191,11 +191,11 @@ std::size_t Node::ListSize() const {
 }
 
 std::string Node::Text() const {
-  if (!value.is_string()) ThrowAt(path, "is not a text (write it in quotes)");
+  if (!value.is_string()) ThrowAt(path, "is not a string (write it in quotes)");
   return value.get<std::string>();
 }
 
-// What is no number is within no bounds.
+// A value that is not a number becomes NaN, which fails every comparison.
 double Node::Number(double least, double most, std::string_view unit) const {
   const double number =
       value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
@@ -212,7 +212,7 @@ int Node::Count(int least, int most, std::string_view unit) const {
 }
 
 std::int64_t Node::Whole(std::int64_t least, std::int64_t most, std::string_view unit) const {
-  // What is above the signed ones is kept as unsigned.
+  // The library keeps numbers above the signed range as unsigned.
   const bool fits = value.is_number_integer() &&
                     !(value.is_number_unsigned() &&
                       value.get<std::uint64_t>() > std::numeric_limits<std::int64_t>::max());

@@ -1,11 +1,11 @@
-// Strict reading of our JSON files, for the readers that know their formats: every value knows its
-// place, every failure names it, and nothing that the format lacks is passed over.
+// Reads our JSON files strictly: every error names the place in the file, and an unknown key is an
+// error. Each file format has a reader that uses these functions.
 //
-// Failures are thrown inside, and Read turns them into an Error:
+// Inside, an error is an exception of type Failure. Read turns it into an Error:
 //
-//   return json_file::Read(text, name, kDeepest, [](const Node& file) { return ...; });
+//   return json_file::Read(text, name, kMaxDepth, [](const Node& file) { return ...; });
 //
-// Only for .cc files that link nlohmann_json.
+// Only .cc files of modules that link nlohmann_json may include this header.
 #pragma once
 
 #include <fmt/format.h>
@@ -23,18 +23,18 @@
 
 namespace perseus::json_file {
 
-// The largest whole number up to which every one is exact in JSON, whose numbers are doubles.
+// JSON readers may keep numbers as doubles. Every whole number up to this one is exact as a double.
 inline constexpr std::int64_t kLargestWhole = std::int64_t{1} << 53;
 
 struct Failure {
-  std::string message;       // Follows the file's name.
-  std::string pointer = {};  // To the value that is wrong, if one is (RFC 6901).
+  std::string message;       // The text after the file's name.
+  std::string pointer = {};  // A JSON pointer (RFC 6901) to the wrong value; empty if none is.
 };
 
-// Of how messages call a value, by keys without special characters: "stages[2].kind" is
-// "/stages/2/kind".
+// Turns the path of a value in messages into a JSON pointer: "stages[2].kind" becomes
+// "/stages/2/kind". Requires keys without special characters.
 std::string PointerTo(std::string_view path);
-// One step further, to whatever key.
+// The JSON pointer to the member `key` of the object at `pointer`. The key may have any characters.
 std::string PointerTo(std::string_view pointer, std::string_view key);
 
 template <typename... Args>
@@ -42,7 +42,7 @@ template <typename... Args>
   throw Failure{": " + fmt::format(format, std::forward<Args>(args)...)};
 }
 
-// As Throw, of the value at that path.
+// As Throw, with the path of the wrong value before the message.
 template <typename... Args>
 [[noreturn]] void ThrowAt(std::string_view path, fmt::format_string<Args...> format,
                           Args&&... args) {
@@ -51,14 +51,15 @@ template <typename... Args>
                 PointerTo(path)};
 }
 
-// A value of the file and how messages call it: `stages[2].instructions[5]`.
+// A value of the file, and its path in messages, such as `stages[2].instructions[5]`. The functions
+// below throw a Failure if the value does not have the type or is not in the range.
 struct Node {
   const nlohmann::json& value;
   std::string path;
 
   Node operator[](std::size_t index) const;
   bool Has(std::string_view key) const { return value.contains(key); }
-  // Throws "... is missing (`remedy`)".
+  // If the key is absent, throws "... is missing (`remedy`)".
   Node Member(std::string_view key, std::string_view remedy = "add it") const;
 
   void RequireObject(std::span<const std::string_view> known_keys) const;
@@ -66,23 +67,24 @@ struct Node {
   std::string Text() const;
   double Number(double least, double most, std::string_view unit) const;
   int Count(int least, int most, std::string_view unit) const;
-  // For what a double cannot hold: nanoseconds, numbers of steps.
+  // For whole numbers that a double cannot hold exactly, such as nanoseconds.
   std::int64_t Whole(std::int64_t least, std::int64_t most, std::string_view unit) const;
   bool Flag() const;
 };
 
-// What parsing may lead to: a value takes some 100 bytes of memory, and 2 of the text.
+// Limits for parsing. They bound the memory: a value may take only 2 bytes of the text, but takes
+// about 100 bytes of memory.
 struct Bounds {
-  int deepest = 0;
+  int deepest = 0;  // The most lists and objects inside each other.
   std::size_t values = std::numeric_limits<std::size_t>::max();
 };
 
-// Throws Failure for what is not JSON, for two equal keys in one object and for what is beyond the
-// bounds.
+// Throws a Failure if the text is not JSON, if an object has the same key twice, or if the text
+// exceeds the bounds.
 nlohmann::json Parse(std::string_view text, const Bounds& bounds);
 
-// What `read` makes of the file, or the first failure as an Error (kInput): "name: what and where",
-// "name:line: not JSON: ...".
+// Parses the text, calls `read` with the root, and returns its result. The first failure becomes an
+// Error (kInput): "name: path and cause (remedy)", or "name:line: not JSON: ...".
 template <typename Reader>
 auto Read(std::string_view text, std::string_view name, int deepest, Reader read)
     -> Result<decltype(read(std::declval<const Node&>()))> {

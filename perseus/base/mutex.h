@@ -1,5 +1,5 @@
-// A mutex that clang's thread-safety analysis understands (-Wthread-safety, an error in the builds
-// that use clang), so that what a lock guards is written where it is checked:
+// A mutex for clang's thread-safety analysis (-Wthread-safety). A variable names the mutex that
+// guards it, and a clang build fails if code uses the variable without the lock:
 //
 //   Mutex mutex_;
 //   int count_ PERSEUS_GUARDED_BY(mutex_) = 0;
@@ -16,9 +16,9 @@
 #define PERSEUS_THREAD_ANNOTATION(x)
 #endif
 
-// Of a variable: only to be touched with the mutex held.
+// For a variable: code may use it only with the mutex held.
 #define PERSEUS_GUARDED_BY(mutex) PERSEUS_THREAD_ANNOTATION(guarded_by(mutex))
-// Of a function: only to be called with the mutex held, or without it.
+// For a function: code may call it only with the mutex held (REQUIRES) or not held (EXCLUDES).
 #define PERSEUS_REQUIRES(mutex) PERSEUS_THREAD_ANNOTATION(requires_capability(mutex))
 #define PERSEUS_EXCLUDES(mutex) PERSEUS_THREAD_ANNOTATION(locks_excluded(mutex))
 

@@ -1,4 +1,4 @@
-// What a number that a user gives may be, whether as a flag or as an argument in Python.
+// The range of a number that a user gives, as a flag or as an argument in Python.
 #pragma once
 
 #include <string_view>
@@ -10,7 +10,7 @@ struct NumberRange {
   double most = 0;
   std::string_view unit;
 
-  // False for what is not a number, too.
+  // False for NaN.
   bool Holds(double number) const { return number >= least && number <= most; }
 };
 

@@ -12,8 +12,8 @@ namespace perseus {
 
 void ForEachOnAllCores(std::size_t count, const std::function<void(std::size_t)>& work) {
   std::atomic<std::size_t> next = 0;
-  std::mutex mutex;              // Guards:
-  std::exception_ptr exception;  // the first that was thrown.
+  std::mutex mutex;              // Guards `exception`.
+  std::exception_ptr exception;  // The first one.
   const auto work_on = [&] {
     for (std::size_t i = next++; i < count; i = next++) {
       try {
@@ -31,7 +31,7 @@ void ForEachOnAllCores(std::size_t count, const std::function<void(std::size_t)>
     try {
       for (std::size_t i = 1; i < std::min(cores, count); ++i) helpers.emplace_back(work_on);
     } catch (const std::system_error&) {
-      // Those that there are do it all.
+      // The existing threads do all the work.
     }
     work_on();
   }

@@ -1,4 +1,4 @@
-// The same work on many things, on all cores.
+// Runs the same function for many items on all cores.
 #pragma once
 
 #include <cstddef>
@@ -6,10 +6,10 @@
 
 namespace perseus {
 
-// Calls work(0) to work(count - 1), each once and in this order of beginning, on as many threads as
-// the machine has cores, and returns when all are done. `work` is called from several threads at a
-// time. Where no more threads are to be had, those that there are do it all. If a call throws, no
-// further ones begin, and one such exception is thrown here.
+// Calls work(0) to work(count - 1), each once, and returns when all calls have ended. The calls
+// begin in this order, on as many threads as the machine has cores. So `work` must be thread safe.
+// If the system refuses a thread, the existing threads do all the work. If a call throws, no
+// further calls begin, and this function throws one of the exceptions.
 void ForEachOnAllCores(std::size_t count, const std::function<void(std::size_t)>& work);
 
 }  // namespace perseus

@@ -9,14 +9,14 @@
 namespace perseus {
 namespace {
 
-TEST(ForEachOnAllCores, DoesEachOnce) {
+TEST(ForEachOnAllCores, CallsTheFunctionOnceForEachItem) {
   std::vector<std::atomic<int>> done(10'000);
   ForEachOnAllCores(done.size(), [&](std::size_t i) { ++done[i]; });
   for (const auto& times : done) EXPECT_EQ(times, 1);
   ForEachOnAllCores(0, [](std::size_t) { FAIL(); });
 }
 
-TEST(ForEachOnAllCores, PassesAnExceptionOnAndBeginsNoMore) {
+TEST(ForEachOnAllCores, AnExceptionReachesTheCallerAndEndsTheWork) {
   std::atomic<int> begun = 0;
   EXPECT_THROW(ForEachOnAllCores(1'000'000,
                                  [&](std::size_t i) {

@@ -17,8 +17,8 @@ namespace {
 struct CloseFile {
   void operator()(std::FILE* file) const { std::fclose(file); }
 };
-// A file without a name, gone when it is closed. Files in place of pipes: nobody has to read and
-// write at the same time.
+// A file without a name, which the system deletes when it is closed. With pipes instead, this
+// process would have to read and write at the same time.
 using ScratchFile = std::unique_ptr<std::FILE, CloseFile>;
 
 std::string ReadAll(std::FILE* file) {
@@ -41,8 +41,8 @@ Result<std::string> RunProgram(const std::vector<std::string>& command, const st
   const std::string& program = command.front();
   const ScratchFile in(std::tmpfile());
   const ScratchFile out(std::tmpfile());
-  const ScratchFile complaints(std::tmpfile());
-  if (!in || !out || !complaints) return SystemFailure(program, errno);
+  const ScratchFile errors(std::tmpfile());
+  if (!in || !out || !errors) return SystemFailure(program, errno);
   if (std::fwrite(input.data(), 1, input.size(), in.get()) != input.size() ||
       std::fflush(in.get()) != 0) {
     return SystemFailure(program, errno);
@@ -58,7 +58,7 @@ Result<std::string> RunProgram(const std::vector<std::string>& command, const st
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, ::fileno(in.get()), STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, ::fileno(out.get()), STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, ::fileno(complaints.get()), STDERR_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, ::fileno(errors.get()), STDERR_FILENO);
   pid_t child = 0;
   const int error =
       ::posix_spawnp(&child, program.c_str(), &actions, nullptr, arguments.data(), environ);
@@ -76,7 +76,7 @@ Result<std::string> RunProgram(const std::vector<std::string>& command, const st
     return FailAs(ErrorKind::kSystem, "{} was killed by signal {}", program, WTERMSIG(status));
   }
   if (WEXITSTATUS(status) != 0) {
-    const std::string text = ReadAll(complaints.get());
+    const std::string text = ReadAll(errors.get());
     return FailAs(ErrorKind::kSystem, "{} failed: {}", program, text.substr(0, text.find('\n')));
   }
   return ReadAll(out.get());

@@ -1,4 +1,4 @@
-// Other programs, run to their end.
+// Runs another program and waits for its end.
 #pragma once
 
 #include <string>
@@ -8,10 +8,11 @@
 
 namespace perseus {
 
-// What `command` (a program, found along PATH, and its arguments; no shell) writes to standard
-// output when `input` stands on its standard input. Waits for it. Fails with kUnreachable if there
-// is no such program, and with kSystem if it cannot be run or ends with anything but 0: the message
-// has the first line of what it complained.
+// Runs `command` (a program, searched along PATH, and its arguments) without a shell, with `input`
+// as its standard input. Waits for its end and returns its standard output. Fails with
+//   kUnreachable  if the program is not installed
+//   kSystem       if it cannot run, or its exit status is not 0; the message then has the first
+//                 line of its standard error
 Result<std::string> RunProgram(const std::vector<std::string>& command, const std::string& input);
 
 }  // namespace perseus

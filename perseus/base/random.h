@@ -1,5 +1,5 @@
-// Random numbers that are the same on every machine: std::mt19937_64 is specified, the standard
-// library's distributions are not.
+// Random numbers that are the same on every machine. The C++ standard specifies the numbers of
+// std::mt19937_64, but not those of its distributions, so the distributions here replace them.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,9 @@
 
 namespace perseus {
 
-// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): 8 bytes of state where the Mersenne twister has
-// 2,504, for generators that lie in shared memory or are made for a single number. Any seed does.
+// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014). It has 8 bytes of state, and the Mersenne
+// twister has 2,504. So it suits generators in shared memory, or for a single number. Any seed is
+// good.
 struct SplitMix64 {
   std::uint64_t state = 0;
 
@@ -21,14 +22,14 @@ struct SplitMix64 {
   }
 };
 
-// Uniform in [0, 1), in exact arithmetic. `random`: std::mt19937_64 or SplitMix64.
+// A uniform sample of [0, 1), in exact arithmetic. `random` is a std::mt19937_64 or a SplitMix64.
 template <typename Generator>
 double Uniform(Generator& random) {
   return static_cast<double>(random() >> 11) * 0x1p-53;
 }
 
-// A standard normal sample, nearly (Irwin-Hall): the sum of twelve uniform ones has variance 1 and
-// never leaves +-6. Additions alone, so every machine draws the same.
+// Approximately a standard normal sample (Irwin-Hall): the sum of twelve uniform samples has
+// variance 1 and stays within +-6. It needs only additions, so every machine gets the same number.
 template <typename Generator>
 double Normal(Generator& random) {
   double sum = -6;

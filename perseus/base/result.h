@@ -1,6 +1,6 @@
-// What a function that can fail returns, and what a user is told when it did.
+// Result is what a function returns that can fail: a value or an Error.
 //
-// An Error's message is one line with the cause and the remedy, and where in the input:
+// The message of an Error is one line with the place in the input, the cause and the remedy:
 //   profile.csv:17: frequency "14l0" is not a number (expected MHz, such as 1410)
 // Libraries return errors; only cli/ prints them, and only tests abort.
 #pragma once
@@ -14,12 +14,12 @@
 
 namespace perseus {
 
-// Who can do something about an error; cli/ turns it into the exit status.
+// What kind of problem an error is. cli/ turns it into the exit status.
 enum class ErrorKind {
   kInput,        // The input is wrong; the message says where and how to fix it. Exit status 2.
-  kSystem,       // The machine refused: no such file, disk full. Exit status 1.
-  kUnreachable,  // A well-formed request that nothing can meet, such as a deadline below the least
-                 // possible time; the message says what can be met. Exit status 3.
+  kSystem,       // The system refused: no such file, disk full. Exit status 1.
+  kUnreachable,  // The request is valid but impossible, such as a deadline below the least possible
+                 // time. The message says what is possible. Exit status 3.
 };
 
 struct Error {
@@ -47,7 +47,7 @@ template <typename... Args>
   return tl::unexpected<Error>(Error{fmt::format(format, std::forward<Args>(args)...), kind});
 }
 
-// Passes another result's error on, whatever that result would have held.
+// Passes on the error of another result, of any type.
 template <typename T>
 [[nodiscard]] tl::unexpected<Error> Fail(const Result<T>& failed) {
   return tl::unexpected<Error>(failed.error());
@@ -62,8 +62,8 @@ inline constexpr bool kMayBeDropped = std::is_void_v<T> || std::is_copy_construc
 #define PERSEUS_CONCATENATE(a, b) PERSEUS_CONCATENATE_(a, b)
 
 // PERSEUS_ASSIGN_OR_RETURN(const Profile profile, ReadProfile(path));
-// The declaration gets the value; if there is none, the enclosing function returns the error. Put
-// a type with a comma in parentheses or use auto.
+// Declares a variable with the value. If the result is an error, the enclosing function returns the
+// error. A type with a comma needs parentheses; or use auto.
 #define PERSEUS_ASSIGN_OR_RETURN(declaration, ...)                                       \
   PERSEUS_ASSIGN_OR_RETURN_(PERSEUS_CONCATENATE(result_of_line_, __LINE__), declaration, \
                             __VA_ARGS__)
@@ -73,14 +73,14 @@ inline constexpr bool kMayBeDropped = std::is_void_v<T> || std::is_copy_construc
   declaration = *std::move(result)
 
 // PERSEUS_RETURN_IF_ERROR(CheckListable(graph));
-// Only for a call whose value is of no use. A value that cannot be copied holds something (a lock, a
-// descriptor, a process) that would be let go at once: keep it with PERSEUS_ASSIGN_OR_RETURN.
-#define PERSEUS_RETURN_IF_ERROR(...)                                                          \
-  do {                                                                                        \
-    if (auto result_of_call = __VA_ARGS__; !result_of_call) {                                 \
-      return Fail(result_of_call);                                                            \
-    } else {                                                                                  \
-      static_assert(::perseus::kMayBeDropped<typename decltype(result_of_call)::value_type>,  \
-                    "the value holds a resource: keep it with PERSEUS_ASSIGN_OR_RETURN");     \
-    }                                                                                         \
+// Only for a call whose value is of no use. A value that cannot be copied holds something (a lock,
+// a descriptor, a process) that would be let go at once: keep it with PERSEUS_ASSIGN_OR_RETURN.
+#define PERSEUS_RETURN_IF_ERROR(...)                                                         \
+  do {                                                                                       \
+    if (auto result_of_call = __VA_ARGS__; !result_of_call) {                                \
+      return Fail(result_of_call);                                                           \
+    } else {                                                                                 \
+      static_assert(::perseus::kMayBeDropped<typename decltype(result_of_call)::value_type>, \
+                    "the value holds a resource: keep it with PERSEUS_ASSIGN_OR_RETURN");    \
+    }                                                                                        \
   } while (false)

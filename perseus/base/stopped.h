@@ -1,5 +1,5 @@
-// What a computation says that was told to stop by its std::stop_token. Whoever stopped it knows
-// why, so there is nothing to find out from it.
+// The error of a computation that ends because of a stop request (std::stop_token). The caller made
+// that request, so the error does not need a detailed reason.
 #pragma once
 
 #include "perseus/base/result.h"
@@ -7,7 +7,7 @@
 namespace perseus {
 
 [[nodiscard]] inline tl::unexpected<Error> FailAsStopped() {
-  return FailAs(ErrorKind::kSystem, "stopped before it was done (ask again)");
+  return FailAs(ErrorKind::kSystem, "stopped before the computation was complete (try again)");
 }
 
 }  // namespace perseus

@@ -1,5 +1,5 @@
-// Strict reading of our TOML files: every failure names file and line, and nothing that the format
-// lacks is passed over. Only for .cc files that link tomlplusplus.
+// Reads our TOML files strictly: every error names the file and the line, and an unknown key is an
+// error. Only .cc files of modules that link tomlplusplus may include this header.
 #pragma once
 
 #include <fmt/format.h>
@@ -17,11 +17,11 @@
 
 namespace perseus::toml_file {
 
-// One table of the file. Reads are typed and ranged; the first thing wrong is kept, and what is
-// read after it does not matter.
+// Reads one table of the file. Each function checks the type and the range of a value. The reader
+// keeps the first error. Check error() after the last read: the values are valid only without one.
 class TableReader {
  public:
-  // `title` is how messages call the table: "[gpu]", or "the job file" for the outermost.
+  // `title` is the name of the table in messages: "[gpu]", or "the job file" for the root table.
   TableReader(const toml::table& table, std::string_view file, std::string_view title,
               std::span<const std::string_view> known_keys)
       : table_(table), file_(file), title_(title) {
@@ -41,7 +41,7 @@ class TableReader {
     if (node == nullptr) return {};
     const toml::value<std::string>* value = node->as_string();
     if (value != nullptr && !value->get().empty()) return value->get();
-    FailAt(node->source(), fmt::format("{} is not a text (write {} = \"...\")", key, key));
+    FailAt(node->source(), fmt::format("{} is not a string (write {} = \"...\")", key, key));
     return {};
   }
 
@@ -67,11 +67,12 @@ class TableReader {
     const std::optional<double> value = node->value<double>();
     if (node->is_number() && value && *value >= 0 && *value <= most) return *value;
     FailAt(node->source(),
-           fmt::format("{} is not a number from 0 to {} (write {} = 0.1, say)", key, most, key));
+           fmt::format("{} is not a number from 0 to {} (for example, write {} = 0.1)", key, most,
+                       key));
     return otherwise;
   }
 
-  // Keeps the first failure, by where it was found.
+  // Keeps the error unless an earlier one exists.
   void FailAt(const toml::source_region& where, std::string_view message) {
     if (error_) return;
     error_ = Error{fmt::format("{}:{}: {}", file_, where.begin.line, message), ErrorKind::kInput};
@@ -90,7 +91,7 @@ class TableReader {
   std::optional<Error> error_;
 };
 
-// The text as a table. Fails (kInput) with file and line for what is not TOML.
+// Parses the text. Fails (kInput) with the file and the line if it is not TOML.
 inline Result<toml::table> Parse(std::string_view text, std::string_view name) {
   try {
     return toml::parse(text);

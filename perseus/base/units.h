@@ -1,8 +1,8 @@
-// Units, and how a measured real number becomes an exact integer.
+// Units, and the conversion of measured real numbers to exact integers.
 //
-// Files and reports speak of seconds, joules and watts as doubles. Inside the planner everything
-// that is compared is an integer: times in nanoseconds, prices of time in microwatts (so that
-// price * time is in femtojoules), which makes results exact and the same on every machine.
+// Files and reports have seconds, joules and watts as doubles. The planner compares only integers:
+// times in nanoseconds and prices of time in microwatts, so price * time is in femtojoules. This
+// makes results exact and the same on every machine.
 #pragma once
 
 #include <cmath>
@@ -16,7 +16,7 @@ inline constexpr Nanoseconds kMillisecond = 1'000'000;
 inline constexpr Nanoseconds kSecond = 1'000'000'000;
 
 using Microwatts = std::int64_t;
-// A sum of price * time. A megajoule is 10^21 fJ, which does not fit 64 bits.
+// A sum of price * time. It has 128 bits because a megajoule is 10^21 fJ.
 __extension__ using Femtojoules = __int128;
 
 inline constexpr double kNanosecondsPerSecond = 1e9;
@@ -31,7 +31,7 @@ inline constexpr double kLongestSeconds = 1e6;
 // The most energy one instruction may take, for the same reason.
 inline constexpr double kMostJoules = 1e12;
 
-// Nearest nanosecond. Requires |seconds| <= kLongestSeconds.
+// Rounds to the nearest nanosecond. Requires |seconds| <= kLongestSeconds.
 inline Nanoseconds ToNanoseconds(double seconds) {
   return static_cast<Nanoseconds>(std::llround(seconds * kNanosecondsPerSecond));
 }

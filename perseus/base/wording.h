@@ -1,4 +1,4 @@
-// What to say of names that are not known, and of what a parser library said.
+// Parts of error messages: help for an unknown name, and the text of a parser library.
 #pragma once
 
 #include <span>
@@ -7,10 +7,12 @@
 
 namespace perseus {
 
-// ` (did you mean "stages"?)` where one of `known` is near `name`, else ` (known: a, b, c)`.
+// Returns ` (did you mean "stages"?)` if a name in `known` is similar to `name`, or else
+// ` (known: a, b, c)`.
 std::string DidYouMean(std::string_view name, std::span<const std::string_view> known);
 
-// What a parser library explains, as part of a one-line message: it may quote the input.
+// Makes the explanation of a parser library fit for a one-line message. The explanation may quote
+// the input, so it may be long or contain control characters.
 std::string Explained(std::string_view explanation);
 
 }  // namespace perseus

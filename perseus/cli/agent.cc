@@ -26,8 +26,8 @@ constexpr const char* kAgentExamples =
     "Examples:\n"
     "  perseus agent                                  # as root: all GPUs that the driver shows\n"
     "  perseus agent --devices virtual:node.toml --socket agent.sock --state agent.json\n"
-    "  perseus agent --rest GPU-1f…=210-1200          # clocks that GPU rests at, for the driver\n"
-    "                                                 # cannot tell what somebody locked it to";
+    "  perseus agent --rest GPU-1f…=210-1200          # if another program locked the clocks of\n"
+    "                                                 # this GPU: restore 210 to 1200 MHz";
 
 struct AgentFlags {
   std::string devices = "auto";
@@ -40,7 +40,7 @@ struct AgentFlags {
   std::string log_level = "info";
 };
 
-// ", metrics on 127.0.0.1:9836", with the port that was found where 0 was asked for.
+// ", metrics on 127.0.0.1:9836". If the flag has port 0, `port` is the one that the system chose.
 std::string MetricsPlace(const std::string& address, int port) {
   if (port == 0) return "";
   return fmt::format(", metrics on {}:{}", address.substr(0, address.rfind(':')), port);
@@ -48,16 +48,16 @@ std::string MetricsPlace(const std::string& address, int port) {
 
 Result<void> RunAgent(const AgentFlags& flags) {
   RaiseLimitOnOpenFiles();
-  // A log that nobody reads any more is no reason to die.
+  // The agent must not end because nobody reads its log any more.
   std::signal(SIGPIPE, SIG_IGN);
-  // Before there are threads, which keep what they were started with.
+  // This comes before threads start, because they inherit the capabilities.
   if (auto kept = agent::KeepOnlyNeededCapabilities(); !kept) return kept;
   spdlog::logger log = MakeLog(flags.log_level);
   PERSEUS_ASSIGN_OR_RETURN(auto gpus, SetUpGpus(flags.devices, flags.state, flags.resting, log));
   agent::AgentOptions options;
   options.gpus = std::move(gpus);
   options.socket = flags.socket;
-  std::error_code ignored;  // What is wrong shows when it is listened on.
+  std::error_code ignored;  // If this fails, listening on the socket fails with a clear message.
   std::filesystem::create_directories(options.socket.parent_path(), ignored);
   options.metrics_address = flags.metrics == "off" ? "" : flags.metrics;
   options.version = PERSEUS_VERSION;
@@ -74,10 +74,10 @@ Result<void> RunAgent(const AgentFlags& flags) {
   if (!run) {
     log.critical("{}", run.error().message);
     log.flush();
-    // A driver that does not answer would hold the destructors up for good.
+    // If the driver does not respond, destructors would wait forever.
     std::_Exit(1);
   }
-  log.info("all GPUs are back");
+  log.info("all GPUs are restored");
   return run;
 }
 
@@ -88,8 +88,8 @@ Verb AddAgentVerb(CLI::App& program) {
   CLI::App* verb = program.add_subcommand("agent", kAgentAbout);
   verb->footer(kAgentExamples);
   verb->add_option("--devices", flags->devices,
-                   "auto, nvml, rocm, or virtual:FILE (default: auto; nvml:FILE and rocm:FILE name "
-                   "the library)")
+                   "auto, nvml, rocm, or virtual:FILE (default: auto; nvml:FILE and rocm:FILE give "
+                   "the path of the library)")
       ->type_name("WHICH");
   verb->add_option("--socket", flags->socket,
                    fmt::format("Where clients connect (default: {})", kAgentSocket))

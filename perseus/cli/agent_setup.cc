@@ -14,7 +14,7 @@
 namespace perseus::cli {
 namespace {
 
-// "GPU-1f…=210-1200", in MHz.
+// Parses a text such as "GPU-1f…=210-1200", in MHz.
 Result<agent::GpuManager::Setup::Resting> ParseResting(const std::string& text) {
   const auto bad = [&] {
     return Fail("--rest {} is not a GPU and its clocks (write GPU-...=210-1200, in MHz)", text);
@@ -49,10 +49,10 @@ Result<agent::GpuManager::Setup> SetUpGpus(const std::string& which, const std::
   for (const auto& device : devices.devices) {
     const device::DeviceInfo& info = device->info();
     log.info("{} {} ({}){}", info.uuid, info.name, info.backend,
-             info.measure_only.empty() ? "" : ", to be measured only: " + info.measure_only);
+             info.measure_only.empty() ? "" : ", only measured: " + info.measure_only);
   }
   for (const device::RefusedDevice& refused : devices.refused) {
-    log.warn("{} is left alone: {}", refused.what, refused.why);
+    log.warn("{} is not used: {}", refused.what, refused.why);
   }
   setup.devices = std::move(devices);
   setup.state = state;

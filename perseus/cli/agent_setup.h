@@ -1,4 +1,4 @@
-// What `perseus agent` and `perseus gpu restore` have in common: how they come to their GPUs.
+// What `perseus agent` and `perseus gpu restore` share: how they open GPUs, and their log.
 #pragma once
 
 #include <spdlog/logger.h>
@@ -14,17 +14,18 @@ namespace perseus::cli {
 inline constexpr const char* kAgentSocket = "/run/perseus/agent.sock";
 inline constexpr const char* kAgentState = "/var/lib/perseus/agent.json";
 
-// `which`: see OpenDevices. `resting`: "GPU-1f…=210-1200", in MHz. Says on `log` what GPUs there
-// are.
+// Opens the GPUs and logs them. `which` is as for OpenDevices. `resting` has default clocks such as
+// "GPU-1f…=210-1200", in MHz. Fails (kInput) if one of them is not in this form.
 Result<agent::GpuManager::Setup> SetUpGpus(const std::string& which, const std::string& state,
                                            const std::vector<std::string>& resting,
                                            spdlog::logger& log);
 
-// Connections take descriptors, and the soft limit of 1,024 is for programs that use select().
-// Where it cannot be raised, fewer connections are taken.
+// Raises the soft limit on open files to the hard limit, because every connection needs a
+// descriptor. The usual soft limit of 1,024 is only for programs that use select(). If this fails,
+// the program accepts fewer connections.
 void RaiseLimitOnOpenFiles();
 
-// To standard error; without the time where systemd's journal writes it.
+// A log on standard error. It has no times under systemd, because the journal adds them.
 spdlog::logger MakeLog(const std::string& level);
 
 }  // namespace perseus::cli

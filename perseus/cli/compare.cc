@@ -1,4 +1,4 @@
-// `perseus compare`: every policy on one job.
+// `perseus compare` runs every policy on one job.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,26 +21,25 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr const char* kCompareAbout =
-    "Compare ways to choose clocks for one job: AllMax, Zeus (one clock for all, or one per "
-    "stage),\n"
-    "EnvPipe, Perseus as published, and Perseus. Each is at its best with no slowdown, or at the\n"
-    "least slowdown that it has. With a straggler, a pipeline so many times slower, all others "
-    "may\n"
-    "take as long as it does; savings are of the energy until it is done.";
+    "Compare policies that choose the clocks of one job: AllMax, Zeus (one clock for all, or one\n"
+    "for each stage), EnvPipe, Perseus as published, and Perseus. Each shows its best result with\n"
+    "no slowdown, or with its least slowdown. With --straggler, one pipeline takes so many times\n"
+    "as long, and all others may take as long as it does. Savings then count the energy until the\n"
+    "straggler has finished.";
 constexpr const char* kCompareExamples =
     "Examples:\n"
     "  perseus compare profile.csv --schedule 1f1b --microbatches 96 --blocking-power 83.64\n"
     "  perseus compare --job job.toml --straggler 1.1 --straggler 1.3 --figure frontier.svg";
 
-// The policy that --unit is for.
+// The policy to which --unit applies.
 constexpr std::string_view kRounds = "PerseusPublished";
 
-// Deadlines between the baseline and least energy, for the frontier of ours.
+// The number of deadlines between the baseline and least energy for the curve of our own plans.
 constexpr int kPlansOfFrontier = 12;
 
 struct CompareFlags {
   job::JobFlags job;
-  std::vector<double> stragglers;  // Times the baseline.
+  std::vector<double> stragglers;  // Their iteration times divided by that of the baseline.
   double unit_ms = 1;
   bool is_unit_given = false;
   FigureFlags figures;
@@ -49,12 +48,12 @@ struct CompareFlags {
 
 struct Outcome {
   std::string policy;
-  baselines::PolicyPoints offered;  // No points: it failed, as the note says.
+  baselines::PolicyPoints offered;  // Without points if the policy failed; the note says why.
 
   bool failed() const { return offered.points.empty(); }
 };
 
-// The baseline's time, and those of its stragglers; the first is no straggler.
+// The time of the baseline (no straggler), and then the times of the stragglers.
 std::vector<Nanoseconds> TimesOf(const CompareFlags& flags, const plan::Planner& planner) {
   std::vector<Nanoseconds> times{planner.baseline().time};
   for (const double factor : flags.stragglers) {
@@ -63,8 +62,8 @@ std::vector<Nanoseconds> TimesOf(const CompareFlags& flags, const plan::Planner&
   return times;
 }
 
-// What ours plans for: each of those, and a few more if they are drawn. Beyond the frontier's slow
-// end nothing is left to slow down.
+// The times for which Perseus plans: each of `times`, and a few more for a figure. No time is
+// beyond the slow end of the frontier, because longer plans are the same.
 std::vector<Nanoseconds> PlannedTimes(const std::vector<Nanoseconds>& times,
                                       const plan::Planner& planner, const plan::Frontier& frontier,
                                       bool is_drawn) {
@@ -84,10 +83,10 @@ std::vector<Nanoseconds> PlannedTimes(const std::vector<Nanoseconds>& times,
 
 struct Cell {
   const baselines::OperatingPoint* point;
-  Nanoseconds until;  // The straggler's time, or the point's own where that is later.
+  Nanoseconds until;  // The time of the straggler, or that of the point if it is longer.
   double energy_j;
-  double saving;    // Of what everything at maximum frequency takes until the straggler is done.
-  double slowdown;  // Beyond the straggler's time.
+  double saving;    // Relative to maximum frequency, until the straggler has finished.
+  double slowdown;  // Relative to the time of the straggler.
 };
 
 Cell CellOf(const plan::Planner& planner, const baselines::PolicyPoints& offered,
@@ -175,7 +174,7 @@ std::string FormatJson(const plan::Planner& planner, const std::vector<Nanosecon
          "\n";
 }
 
-// What a point of ours is for: "Perseus, no slowdown", "Perseus, straggler of 1.3".
+// The target of one of our plans: "Perseus, no slowdown" or "Perseus, straggler of 1.3".
 std::string TargetOf(const baselines::OperatingPoint& point, const baselines::PolicyPoints& ours,
                      const plan::Planner& planner, const std::vector<Nanoseconds>& times,
                      const std::vector<double>& factors) {
@@ -190,7 +189,7 @@ std::string TargetOf(const baselines::OperatingPoint& point, const baselines::Po
   return fmt::format("Perseus, straggler of {:g}", fmt::join(beside, ", "));
 }
 
-// Ours as plans, the others beside them.
+// The data of a report in which our results are plans, and the other policies are overlays.
 Result<std::string> ReportData(const CompareFlags& flags, const job::LoadedJob& job,
                                const plan::Planner& planner, const plan::Frontier& frontier,
                                const std::vector<Outcome>& outcomes,
@@ -241,7 +240,8 @@ Result<void> RunCompare(const CompareFlags& flags) {
   for (const auto& policy : policies) {
     auto offered = policy->Points(planner, planned);
     if (!offered) {
-      // A unit that was asked for is an error; otherwise the others are still worth seeing.
+      // If the user gave the wrong unit, this is an error. Otherwise, the other policies are still
+      // useful.
       const bool is_asked_for = flags.is_unit_given && policy->name() == kRounds;
       if (is_asked_for || policy == policies.back()) return Fail(offered);
       offered = baselines::PolicyPoints{{}, offered.error().message};
@@ -268,16 +268,16 @@ Verb AddCompareVerb(CLI::App& program) {
       ->type_name("PROFILE.csv");
   AddJobFlags(*verb, flags->job);
   verb->add_option("--straggler", flags->stragglers,
-                   "Another pipeline takes this many times as long (repeatable)")
+                   "Another pipeline takes this many times as long; repeatable")
       ->type_name("TIMES")
       ->check(NumberIn({1, 100}, "times"))
       ->expected(1)
       ->take_all();
   CLI::Option* unit = verb->add_option("--unit", flags->unit_ms,
-                                       "What Perseus as published rounds times to (default: 1)");
+                                       "Perseus as published rounds times to this (default: 1)");
   unit->type_name("MS")->check(NumberIn({1e-3, 1e6}, "milliseconds"));
   AddFigureFlags(*verb, flags->figures);
-  verb->add_flag("--json", flags->as_json, "Print JSON in place of the tables");
+  verb->add_flag("--json", flags->as_json, "Print JSON instead of the tables");
   return {verb, [flags, unit] {
             flags->is_unit_given = unit->count() > 0;
             return RunCompare(*flags);

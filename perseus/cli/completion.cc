@@ -1,4 +1,4 @@
-// `perseus completion`: shell completion, generated from the flags.
+// `perseus completion` prints shell completion, generated from the flags.
 #include <fmt/format.h>
 
 #include <algorithm>

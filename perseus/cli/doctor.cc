@@ -1,4 +1,4 @@
-// `perseus doctor`: what works on this node, and the command that fixes what does not.
+// `perseus doctor` shows what works on this node, and the commands that fix problems.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -30,7 +30,7 @@ constexpr const char* kDoctorExamples =
     "  perseus doctor --read-only\n"
     "  sudo perseus doctor --measure-latency -o latency.toml    # while something runs on the "
     "GPUs\n"
-    "  perseus plan profile.csv --job latency.toml ...          # and plan with what was measured";
+    "  perseus plan profile.csv --job latency.toml ...          # plans with the measured latency";
 
 struct DoctorFlags {
   std::string devices = "auto";
@@ -44,7 +44,7 @@ struct DoctorFlags {
 
 struct Measured {
   std::string uuid;
-  std::optional<device::SwitchLatency> latency;  // Nothing: it could not be measured.
+  std::optional<device::SwitchLatency> latency;  // Absent if the measurement failed.
   std::string failure;
 };
 
@@ -56,15 +56,15 @@ agent::Finding FindingOf(const Measured& measured) {
   const device::SwitchLatency& latency = *measured.latency;
   if (latency.samples.empty()) {
     return {agent::Finding::Level::kNote, what,
-            fmt::format("none of {} switches was seen: an idle GPU may not show its clock",
+            fmt::format("none of {} switches was observed: an idle GPU may not show its clock",
                         latency.unseen),
-            "measure while something runs on it"};
+            "measure while a program runs on the GPU"};
   }
   return {agent::Finding::Level::kGood, what,
           fmt::format("{:.1f} ms (median), {:.1f} ms (95 %), {:.1f} ms (longest) of {} switches{}",
                       ToMs(latency.Percentile(0.5)), ToMs(latency.Percentile(0.95)),
                       ToMs(latency.Percentile(1)), latency.samples.size(),
-                      latency.unseen == 0 ? "" : fmt::format("; {} unseen", latency.unseen)),
+                      latency.unseen == 0 ? "" : fmt::format("; {} not observed", latency.unseen)),
           ""};
 }
 
@@ -72,7 +72,7 @@ Result<std::vector<Measured>> MeasureAll(const DoctorFlags& flags,
                                          const device::DeviceList& devices) {
   if (protocol::Connect(flags.socket)) {
     return FailAs(ErrorKind::kSystem,
-                  "an agent runs on {}, and it alone sets clocks (stop it to measure)",
+                  "an agent runs on {}, and only it may set clocks (stop it to measure)",
                   flags.socket);
   }
   PERSEUS_ASSIGN_OR_RETURN(auto boot_id, BootId());
@@ -94,7 +94,7 @@ Result<std::vector<Measured>> MeasureAll(const DoctorFlags& flags,
   return all;
 }
 
-// For the job file: plans use the 95th percentile of the slowest GPU.
+// The part of a job file. Plans use the 95th percentile of the slowest GPU.
 Result<std::string> FormatJobPart(const std::vector<Measured>& all) {
   Nanoseconds slowest = -1;
   std::string comments;
@@ -104,10 +104,11 @@ Result<std::string> FormatJobPart(const std::vector<Measured>& all) {
     comments += fmt::format("# {}: {}\n", measured.uuid, FindingOf(measured).detail);
   }
   if (slowest < 0) {
-    return FailAs(ErrorKind::kSystem, "no GPU's switching latency could be measured");
+    return FailAs(ErrorKind::kSystem,
+                  "the switch latency of no GPU could be measured (see the problems above)");
   }
   return fmt::format(
-      "# Measured by perseus doctor; the slowest GPU's 95th percentile.\n{}[gpu]\n"
+      "# Measured by perseus doctor: the 95th percentile of the slowest GPU.\n{}[gpu]\n"
       "switch_latency_ms = {:.3f}\n",
       comments, ToMs(slowest));
 }
@@ -183,12 +184,12 @@ Verb AddDoctorVerb(CLI::App& program) {
   verb->add_option("--state", flags->state,
                    fmt::format("The agent's state (default: {})", kAgentState))
       ->type_name("FILE");
-  verb->add_flag("--read-only", flags->is_read_only, "Set nothing");
+  verb->add_flag("--read-only", flags->is_read_only, "Change nothing");
   verb->add_flag(
       "--measure-latency", flags->measures_latency,
       "Measure how long a clock switch takes, then restore the clocks (stop the agent first)");
   verb->add_option("-o,--output", flags->output,
-                   "Where the measured latency goes, as part of a job file for perseus plan")
+                   "Write the measured latency as part of a job file for perseus plan")
       ->type_name("FILE.toml");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of text");
   return {verb, [flags] { return RunDoctor(*flags); }};

@@ -1,4 +1,4 @@
-// `perseus emulate`: a whole job, iteration by iteration, with what happens to it.
+// `perseus emulate` runs a whole job iteration by iteration, with events such as stragglers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,14 +27,11 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr const char* kEmulateAbout =
-    "Run a whole job without a GPU: all its pipelines, iteration by iteration, with stragglers, "
-    "power\n"
-    "caps and plans that come and go (--events), noise and switching latency. Tells time, energy\n"
-    "and power, and what everything at maximum frequency would have taken with the same "
-    "stragglers:\n"
-    "it takes no plans, and keeps to no power cap. Events by the clock (from_s) come at the same "
-    "time\n"
-    "of each job, and so in other iterations where it is faster or slower.";
+    "Emulate a whole job without a GPU: all its pipelines, iteration by iteration, with\n"
+    "stragglers, power caps and plans that come and go (--events), noise, and switch latency.\n"
+    "Prints the time, energy and power of the job, and those of the same job at maximum\n"
+    "frequency. That job has the same stragglers, but ignores plans and power caps. An event at a\n"
+    "time (from_s) occurs at the same time in both jobs, and so possibly in different iterations.";
 constexpr const char* kEmulateExamples =
     "Examples:\n"
     "  perseus emulate profile.csv --schedule 1f1b --microbatches 96 --blocking-power 83.64 \\\n"
@@ -70,13 +67,13 @@ std::string FormatIterations(const emulator::Emulation& emulation) {
   return text;
 }
 
-std::string FormatRanks(const emulator::Emulation& emulation, int gpus_per_rank) {
+std::string FormatRanks(const emulator::Emulation& emulation, int gpus_per_stage) {
   std::string text = "dp_rank,pp_rank,gpus,busy,computing_energy,waiting_energy,switches\n";
   for (std::size_t pipeline = 0; pipeline < emulation.ranks.size(); ++pipeline) {
     for (std::size_t rank = 0; rank < emulation.ranks[pipeline].size(); ++rank) {
       const emulator::RankTotals& totals = emulation.ranks[pipeline][rank];
       fmt::format_to(std::back_inserter(text), "{},{},{},{},{},{},{}\n", pipeline, rank,
-                     gpus_per_rank, totals.busy_s, totals.instruction_energy_j,
+                     gpus_per_stage, totals.busy_s, totals.instruction_energy_j,
                      totals.blocking_energy_j, totals.switches);
     }
   }
@@ -124,7 +121,7 @@ ordered_json Describe(const emulator::Emulation& emulation) {
           {"executions", emulation.executions}};
 }
 
-// `files` were written beside it.
+// `files` are the other files of the run.
 std::string FormatJson(const emulator::EmulationSpec& spec, const Results& results,
                        const std::vector<std::string>& files) {
   ordered_json object{
@@ -139,7 +136,7 @@ std::string FormatJson(const emulator::EmulationSpec& spec, const Results& resul
       {"slowdown", ToSeconds(results.planned.time) / ToSeconds(results.all_max.time) - 1},
       {"remarks", results.remarks},
       {"files", files}};
-  // Remarks quote the names of files.
+  // Remarks contain names of files, which may have bytes that are not UTF-8.
   return object.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
@@ -176,20 +173,20 @@ ordered_json SeriesOf(const emulator::Emulation& emulation) {
   return series;
 }
 
-// Whether the figure's name says that it is an emulation's, and it can be drawn.
+// Checks that the name is that of a figure of an emulation, and that this build can draw it.
 Result<void> CheckFigure(const std::string& path) {
   if (path.empty()) return {};
   const auto figure = report::FigureOf(path);
   if (!figure || figure->kind != report::FigureKind::kEmulation) {
     return Fail(
-        "{}: an emulation draws emulation.svg alone (.png and .pdf are fine, too; the others "
-        "are perseus plan's)",
+        "{}: perseus emulate draws only emulation.svg, .png or .pdf (perseus plan draws the other "
+        "figures)",
         path);
   }
   return report::CheckDrawable(*figure);
 }
 
-// Nothing if no figure was asked for.
+// Returns an empty text if no figure is requested.
 Result<std::string> Draw(const std::string& path, const emulator::EmulationSpec& spec,
                          const Results& results) {
   if (path.empty()) return {};
@@ -204,11 +201,11 @@ Result<std::string> Draw(const std::string& path, const emulator::EmulationSpec&
 // The last one is the summary.
 Result<std::vector<ResultFile>> MakeFiles(const EmulateFlags& flags, const plan::Planner& planner,
                                           const emulator::EmulationSpec& spec,
-                                          const Results& results, int gpus_per_rank) {
+                                          const Results& results, int gpus_per_stage) {
   PERSEUS_ASSIGN_OR_RETURN(auto trace,
                            TraceOf(planner, spec, results.planned, flags.traced.value_or(0)));
   std::vector<ResultFile> files{{"iterations.csv", FormatIterations(results.planned)},
-                                {"ranks.csv", FormatRanks(results.planned, gpus_per_rank)},
+                                {"ranks.csv", FormatRanks(results.planned, gpus_per_stage)},
                                 {"trace.json", std::move(trace)}};
   std::vector<std::string> names;
   for (const ResultFile& file : files) names.push_back(file.name);
@@ -216,7 +213,7 @@ Result<std::vector<ResultFile>> MakeFiles(const EmulateFlags& flags, const plan:
   return files;
 }
 
-// `chooser` has to outlive what is returned.
+// `chooser` must outlive the returned value.
 Result<emulator::EmulationSpec> SpecOf(const EmulateFlags& flags, const plan::Planner& planner,
                                        int pipelines, Chooser& chooser) {
   emulator::EmulationSpec spec{
@@ -239,7 +236,7 @@ Result<emulator::EmulationSpec> SpecOf(const EmulateFlags& flags, const plan::Pl
   return WithEvents(std::move(spec), flags.events, planner.graph(), chooser);
 }
 
-// The same weather, and nobody who plans.
+// The same stragglers and noise, but everything at maximum frequency.
 emulator::EmulationSpec Unplanned(emulator::EmulationSpec spec,
                                   const schedule::InstructionGraph& graph) {
   spec.options = schedule::BaselineOptions(graph);
@@ -251,11 +248,11 @@ emulator::EmulationSpec Unplanned(emulator::EmulationSpec spec,
 
 Result<void> RunEmulate(const EmulateFlags& flags) {
   if (flags.traced && *flags.traced >= flags.iterations) {
-    return Fail("--trace {} is not one of the iterations (they are 0 to {})", *flags.traced,
+    return Fail("--trace {} is not one of the iterations (use 0 to {})", *flags.traced,
                 flags.iterations - 1);
   }
   if (flags.traced && flags.directory.empty()) {
-    return Fail("--trace says which iteration trace.json shows (add -o DIR)");
+    return Fail("--trace needs a directory for trace.json (add -o DIR)");
   }
   if (auto able = CheckFigure(flags.figure); !able) return able;
   ResultDirectory directory(flags.directory, kEmulationResults);
@@ -265,8 +262,7 @@ Result<void> RunEmulate(const EmulateFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto job, job::LoadJob(flags.job));
   if (flags.latency_spread > 0 && job.model.switch_latency == 0) {
     return Fail(
-        "--latency-spread is of the switching latency, and there is none (add "
-        "--switch-latency MS)");
+        "--latency-spread needs a switch latency, but the job has none (add --switch-latency MS)");
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
 
@@ -292,7 +288,7 @@ Result<void> RunEmulate(const EmulateFlags& flags) {
     names.pop_back();  // The summary does not list itself.
   }
   const std::int64_t gpus = static_cast<std::int64_t>(spec.pipelines) * job.gpus();
-  // Results that could not be told of do not stay.
+  // If the answer cannot be printed, no results stay.
   auto printed =
       Print(flags.as_json ? FormatJson(spec, results, names) : FormatTable(spec, results, gpus));
   if (!printed) return printed;
@@ -300,35 +296,37 @@ Result<void> RunEmulate(const EmulateFlags& flags) {
   return flags.figure.empty() ? Result<void>() : WriteFileAtomically(flags.figure, figure);
 }
 
-// Who plans, and what happens.
+// The flags of the policy and of the events.
 void AddEventFlags(CLI::App& verb, EmulateFlags& flags) {
-  CLI::Option* plan =
-      verb.add_option("--plan", flags.plan, "What pipelines run (JSON; default: no slowdown)")
-          ->type_name("PLAN.json");
+  CLI::Option* plan = verb.add_option("--plan", flags.plan,
+                                      "The plan that pipelines follow (JSON; default: no slowdown)")
+                          ->type_name("PLAN.json");
   verb.add_option("--policy", flags.policy,
-                  "Who chooses the clocks (default: perseus): allmax, zeus-global, "
-                  "zeus-per-stage, envpipe or perseus-published in its place")
+                  "The policy that chooses the clocks: allmax, zeus-global, zeus-per-stage, "
+                  "envpipe, perseus-published or perseus (default: perseus)")
       ->type_name("NAME")
       ->check(CLI::IsMember(PolicyNames()))
       ->excludes(plan);
-  verb.add_option("--unit", flags.unit_ms, "What Perseus as published rounds times to (default: 1)")
+  verb.add_option("--unit", flags.unit_ms, "Perseus as published rounds times to this (default: 1)")
       ->type_name("MS")
       ->check(NumberIn({1e-3, 1e6}, "milliseconds"));
-  verb.add_option("--events", flags.events, "What happens: stragglers, plans, power caps (TOML)")
+  verb.add_option("--events", flags.events, "Events: stragglers, plans and power caps (TOML)")
       ->type_name("FILE");
   verb.add_option(
           "--follow", flags.follow,
-          "Pipelines that a straggler keeps waiting slow down too, so many iterations after "
-          "it is there (0: it is foreseen)")
+          "Pipelines that wait for a straggler slow down, too, this many iterations after it "
+          "begins (0: at once, because a forecast announced it)")
       ->type_name("ITERATIONS")
       ->check(WholeNumberIn({0, 1'000'000}));
-  verb.add_option("--noise", flags.noise, "Spread of each computation's time (0.01: one per cent)")
+  verb.add_option("--noise", flags.noise,
+                  "Relative spread of the time of each instruction (0.01 means 1 %)")
       ->type_name("X")
-      ->check(NumberIn({0, 1}, "as a part"));
-  verb.add_option("--latency-spread", flags.latency_spread, "The same of the switching latency")
+      ->check(NumberIn({0, 1}, "a fraction"));
+  verb.add_option("--latency-spread", flags.latency_spread,
+                  "Relative spread of the switch latency (0.01 means 1 %)")
       ->type_name("X")
-      ->check(NumberIn({0, 3}, "as a part"));
-  verb.add_option("--seed", flags.seed, "Of the noise (default: 1)")
+      ->check(NumberIn({0, 3}, "a fraction"));
+  verb.add_option("--seed", flags.seed, "Seed of the noise (default: 1)")
       ->type_name("N")
       ->check(WholeNumberIn({0, 1e15}));
 }
@@ -357,12 +355,12 @@ Verb AddEmulateVerb(CLI::App& program) {
   AddJobFlags(*verb, flags->job);
   verb->get_option("--pipelines")
       ->description("Data-parallel pipelines, which wait for the slowest");
-  verb->add_option("--iterations", flags->iterations, "How many (default: 100)")
+  verb->add_option("--iterations", flags->iterations, "Number of iterations (default: 100)")
       ->type_name("N")
       ->check(WholeNumberIn({1, 100'000'000}));
   AddEventFlags(*verb, *flags);
   AddOutputFlags(*verb, *flags);
-  verb->add_flag("--json", flags->as_json, "Print JSON in place of the table");
+  verb->add_flag("--json", flags->as_json, "Print JSON instead of the table");
   return {verb, [flags] { return RunEmulate(*flags); }};
 }
 

@@ -17,11 +17,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// In the order of AllPolicies; ours is the last.
+// In the order of AllPolicies. Perseus is the last one.
 constexpr std::array<std::string_view, 6> kPolicies = {
     "allmax", "zeus-global", "zeus-per-stage", "envpipe", "perseus-published", "perseus"};
 
-// An error in an event, with where the event is written.
+// Adds the place of an event to an error.
 tl::unexpected<Error> FailAt(const std::string& where, const Error& error) {
   return FailAs(error.kind, "{}: {}", where, error.message);
 }
@@ -75,12 +75,12 @@ Result<std::vector<int>> Chooser::WithinPower(double watts, int pipelines) {
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto least_w, LeastPower());
   return FailAs(ErrorKind::kUnreachable,
-                "{} has no plan that keeps to a power cap of {} W: the least that the job's {} "
-                "pipelines draw is {} W",
+                "{} has no plan that meets a power cap of {} W: the {} pipelines of the job draw "
+                "at least {} W",
                 name_, watts, pipelines, std::ceil(least_w * pipelines));
 }
 
-// Of a pipeline.
+// The least power of one pipeline.
 Result<double> Chooser::LeastPower() {
   if (is_ours_) {
     PERSEUS_ASSIGN_OR_RETURN(const auto plan,

@@ -1,4 +1,4 @@
-// From flags and files to what is emulated: which plans pipelines run, and what happens to them.
+// Turns flags and files into the input of the emulator: the plans of pipelines, and the events.
 #pragma once
 
 #include <optional>
@@ -14,20 +14,21 @@ namespace perseus::cli {
 // The names that --policy takes.
 std::vector<std::string> PolicyNames();
 
-// Whoever chooses the clocks of all pipelines: Perseus, or a rival with what it offers. Keeps a
-// reference to the planner.
+// Chooses the clocks of all pipelines by a policy: Perseus, or a published baseline. Keeps a
+// reference to the planner. Not thread safe.
 class Chooser {
  public:
-  // `policy` is one of the above. `unit` is of perseus-published.
+  // `policy` is one of PolicyNames(). `unit` is the unit of time of perseus-published. Fails if the
+  // policy has no plan for this job.
   static Result<Chooser> Create(const plan::Planner& planner, const std::string& policy,
                                 Nanoseconds unit);
 
-  // The plan when nothing happens: no slowdown, or the least that it has.
+  // The plan without events: with no slowdown, or with the least slowdown of the policy.
   Result<std::vector<int>> NoSlowdown() const;
-  // Beside a straggler whose iteration takes that time.
+  // The plan while a straggler's iteration takes that time.
   Result<std::vector<int>> Beside(Nanoseconds straggler) const;
-  // The fastest of at most so much mean power. Fails (kUnreachable) with the least that it has, of
-  // all pipelines.
+  // The fastest plan with at most this mean power of all pipelines. Fails (kUnreachable) if no plan
+  // has it; the message has the least power of all pipelines.
   Result<std::vector<int>> WithinPower(double watts, int pipelines);
 
   const std::string& name() const { return name_; }
@@ -40,15 +41,16 @@ class Chooser {
   const plan::Planner* planner_;
   std::string name_;
   bool is_ours_ = true;
-  baselines::PolicyPoints offered_;         // A rival's.
-  std::optional<plan::Frontier> frontier_;  // Ours, once a power cap needs it.
+  baselines::PolicyPoints offered_;         // The plans of a published baseline.
+  std::optional<plan::Frontier> frontier_;  // For Perseus; computed when a power cap needs it.
 };
 
-// The options of a plan's file.
+// Reads the options of a plan file.
 Result<std::vector<int>> ReadOptions(const std::string& path,
                                      const schedule::InstructionGraph& graph);
 
-// Adds what the event file says to `spec`, which has its pipelines. Errors name file and line.
+// Adds the events of a file to `spec`, which has its number of pipelines. Errors have the file and
+// the line of the event.
 Result<emulator::EmulationSpec> WithEvents(emulator::EmulationSpec spec,
                                            const std::string& event_file,
                                            const schedule::InstructionGraph& graph,

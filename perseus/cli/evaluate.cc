@@ -1,4 +1,4 @@
-// `perseus evaluate`: what a plan really takes and costs.
+// `perseus evaluate` computes the time and energy of a plan.
 #include <fmt/format.h>
 
 #include <memory>
@@ -20,10 +20,9 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr const char* kEvaluateAbout =
-    "Lay a plan out over a profile: what it takes and costs on the measured options that it "
-    "names.\n"
-    "PLAN is a plan in JSON, which holds its job, or a freqs_pipeline_*.py list of other tools of\n"
-    "the field (read as data, never run), whose job the flags have to describe.";
+    "Compute the time and energy of a plan from the measured options of a profile. PLAN is a plan\n"
+    "in JSON, which contains its job, or a freqs_pipeline_*.py list of other tools of the field\n"
+    "(read as data, never run). For a list, the flags have to describe the job.";
 constexpr const char* kEvaluateExamples =
     "Examples:\n"
     "  perseus evaluate out/plans/no-slowdown.json --profile profile.csv --switch-latency 10\n"
@@ -36,7 +35,7 @@ struct EvaluateFlags {
   bool as_json = false;
 };
 
-// What the plan's file says of itself.
+// The time and energy in the plan file.
 struct Claim {
   std::string target;
   Nanoseconds time = 0;
@@ -68,8 +67,8 @@ Result<LoadedPlan> LoadFrequencyLists(std::string_view text, const EvaluateFlags
   return LoadedPlan{std::move(job), std::move(options), std::nullopt};
 }
 
-// By content, since the name says nothing: a JSON plan is an object, and a list begins with [, or
-// with a comment.
+// Decides by the content, because names are free: a JSON plan is an object, and a list begins with
+// [ or with a comment.
 bool LooksLikeJson(std::string_view text) {
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
@@ -116,12 +115,12 @@ std::string FormatTable(const LoadedPlan& plan, const plan::Evaluation& baseline
   std::string text = table.Format();
   if (!plan.claim) return text;
   if (plan.claim->Holds(evaluation)) {
-    text += "\nThis is what the plan says of itself.\n";
+    text += "\nThe plan file has the same time and energy.\n";
   } else {
-    // In full: what differs may be less than the table shows.
+    // All digits, because the difference may be too small for the table.
     text += fmt::format(
-        "\nThe plan says otherwise: {} s and {} J, and not {} s and {} J. It was made for another "
-        "profile, switching latency or job, or changed since.\n",
+        "\nThe plan file has {} s and {} J, but this evaluation gives {} s and {} J. The plan was "
+        "made for another profile, switch latency or job, or it was edited.\n",
         ToSeconds(plan.claim->time), plan.claim->energy_j, ToSeconds(evaluation.time),
         evaluation.energy_j);
   }
@@ -153,7 +152,7 @@ Verb AddEvaluateVerb(CLI::App& program) {
                    "Measured options (default: the profile that the plan names)")
       ->type_name("FILE");
   AddJobFlags(*verb, flags->job);
-  verb->add_flag("--json", flags->as_json, "Print JSON in place of the table");
+  verb->add_flag("--json", flags->as_json, "Print JSON instead of the table");
   return {verb, [flags] { return RunEvaluate(*flags); }};
 }
 

@@ -13,14 +13,14 @@ void AddFigureFlags(CLI::App& verb, FigureFlags& flags) {
                   "Write a figure: frontier, timeline or profile, as .svg, .png or .pdf; may be "
                   "repeated")
       ->type_name("FILE")
-      ->group("Pictures")
+      ->group("Figures")
       ->expected(1)
       ->take_all();
   verb.add_option("--overlay", flags.overlays,
-                  "Another frontier to draw beside ours (CSV with time and energy, or a report); "
-                  "may be repeated")
+                  "Also draw another frontier (CSV with time and energy, or a report); may be "
+                  "repeated")
       ->type_name("[NAME=]FILE")
-      ->group("Pictures")
+      ->group("Figures")
       ->expected(1)
       ->take_all();
 }
@@ -30,7 +30,7 @@ Result<void> CheckFigures(const FigureFlags& flags) {
     PERSEUS_ASSIGN_OR_RETURN(const auto figure, report::FigureOf(path));
     if (figure.kind == report::FigureKind::kEmulation) {
       return Fail(
-          "{}: is for perseus emulate to draw (there are frontier, timeline and profile here)",
+          "{}: only perseus emulate draws this figure (use frontier, timeline or profile here)",
           path);
     }
     if (auto able = report::CheckDrawable(figure); !able) return able;
@@ -41,7 +41,7 @@ Result<void> CheckFigures(const FigureFlags& flags) {
 Result<std::vector<report::FrontierCurve>> LoadOverlays(const FigureFlags& flags) {
   std::vector<report::FrontierCurve> overlays;
   for (const std::string& flag : flags.overlays) {
-    // A path may have the sign in it.
+    // A path may contain "=".
     std::error_code error;
     const std::size_t equals = std::filesystem::exists(flag, error) ? flag.npos : flag.find('=');
     const std::string path = equals == flag.npos ? flag : flag.substr(equals + 1);

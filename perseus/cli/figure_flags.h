@@ -1,4 +1,4 @@
-// --figure and --overlay, which `plan` and `report` share.
+// The flags --figure and --overlay of `plan`, `report` and `compare`.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -18,16 +18,18 @@ struct FigureFlags {
 
 void AddFigureFlags(CLI::App& verb, FigureFlags& flags);
 
-// Whether the names say what to draw, and it can be drawn here, before anything is computed.
+// Checks that the file names are names of figures, and that this build can draw them. A verb calls
+// this before it computes anything.
 Result<void> CheckFigures(const FigureFlags& flags);
 
-// The frontiers to compare with, read.
+// Reads the frontiers of --overlay.
 Result<std::vector<report::FrontierCurve>> LoadOverlays(const FigureFlags& flags);
 
-// The contents of each figure's file, from the report's data. Requires CheckFigures.
+// Draws the figures and returns the contents of their files. `data` is that of the report. Requires
+// that CheckFigures succeeded.
 Result<std::vector<std::string>> DrawFigures(const FigureFlags& flags, const std::string& data);
 
-// Writes what was drawn.
+// Writes the files. `drawn` is the result of DrawFigures.
 Result<void> WriteFigures(const FigureFlags& flags, const std::vector<std::string>& drawn);
 
 }  // namespace perseus::cli

@@ -1,4 +1,4 @@
-// What a number given to a flag may be. CLI11 takes "nan" and "1e999" for numbers; these do not.
+// Checks of the numbers in flags. Unlike the checks of CLI11, these refuse "nan" and "1e999".
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -11,7 +11,7 @@ struct Range {
   double most = 0;
 };
 
-// Checks that the text is a finite number in the range; errors name the unit ("seconds").
+// Checks that the text is a finite number in the range. Errors have the unit, such as "seconds".
 CLI::Validator NumberIn(Range range, const std::string& unit);
 // The same for a whole number.
 CLI::Validator WholeNumberIn(Range range);

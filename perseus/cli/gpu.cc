@@ -1,4 +1,4 @@
-// `perseus gpu`: what the agent of this node holds, and undoing it by hand.
+// `perseus gpu` shows the GPUs that the agent of this node manages, and restores them by hand.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -67,8 +67,8 @@ Result<protocol::Listing> AskForList(int socket) {
 }
 
 std::string StateOf(const protocol::GpuStatus& gpu) {
-  if (gpu.is_restoring) return fmt::format("going back to {}", gpu.before);
-  if (gpu.lease.empty()) return gpu.measure_only.empty() ? "free" : "measured only";
+  if (gpu.is_restoring) return fmt::format("restoring {}", gpu.before);
+  if (gpu.lease.empty()) return gpu.measure_only.empty() ? "free" : "only measured";
   return fmt::format("{} (user {}, process {})", gpu.job, gpu.uid, gpu.pid);
 }
 
@@ -89,7 +89,7 @@ std::string FormatTable(const protocol::Listing& listing) {
 }
 
 std::string FormatJson(const protocol::Listing& listing) {
-  // As the agent sends it, less the envelope.
+  // The list as the agent sends it, without the rest of the message.
   const auto message = nlohmann::ordered_json::parse(protocol::Format(protocol::Reply(listing)));
   const nlohmann::ordered_json object{
       {"format", "perseus-gpus"}, {"version", 1}, {"gpus", message.at("listing").at("gpus")}};
@@ -105,12 +105,12 @@ Result<void> RunList(const GpuFlags& flags) {
 Result<void> RunWatch(const GpuFlags& flags) {
   const bool is_terminal = isatty(STDOUT_FILENO) != 0;
   for (bool is_first = true;; is_first = false) {
-    // A new connection each time: the agent closes silent ones, and it may be restarted.
+    // Each round uses a new connection, because the agent closes silent ones and may restart.
     const auto socket = protocol::Connect(flags.socket);
     const auto listing =
         socket ? AskForList(socket->get()) : Result<protocol::Listing>(Fail(socket));
     if (!listing && is_first) return Fail(listing);
-    // The cursor to the top, and what was there before away.
+    // The escapes move the cursor to the top and clear the screen.
     const std::string page = listing ? FormatTable(*listing) : listing.error().message + "\n";
     if (auto printed = Print(is_terminal ? "\x1b[H\x1b[J" + page : page + "\n"); !printed) {
       return printed;
@@ -119,7 +119,7 @@ Result<void> RunWatch(const GpuFlags& flags) {
   }
 }
 
-// One request for each GPU named; all are tried, the first failure is told.
+// Sends one request for each GPU. Tries all of them, and returns the first failure.
 Result<void> RunRelease(const GpuFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto socket, protocol::Connect(flags.socket));
   Result<void> result;
@@ -134,7 +134,7 @@ enum class GrantChange { kGrant, kRevoke };
 
 Result<void> RunGrant(const GpuFlags& flags, GrantChange change) {
   if (flags.uid.has_value() == flags.cgroup.has_value()) {
-    return Fail("a grant names a user or a cgroup (add --uid N or --cgroup PATH, one of them)");
+    return Fail("a grant is for a user or a cgroup (add either --uid N or --cgroup PATH)");
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto socket, protocol::Connect(flags.socket));
   const protocol::Grant grant{flags.gpus, flags.uid, flags.cgroup};
@@ -147,7 +147,7 @@ Result<void> RunGrant(const GpuFlags& flags, GrantChange change) {
 Result<void> RunRestore(const GpuFlags& flags) {
   spdlog::logger log = MakeLog("info");
   if (!std::filesystem::exists(flags.state)) {
-    return Fail("{} does not exist, so there is nothing to restore (is it the agent's --state?)",
+    return Fail("{} does not exist, so there is nothing to restore (give the --state of the agent)",
                 flags.state);
   }
   constexpr std::chrono::milliseconds kAnswerTime{5'000};
@@ -157,7 +157,7 @@ Result<void> RunRestore(const GpuFlags& flags) {
   const std::chrono::milliseconds timeout(static_cast<int>(flags.timeout_s * 1000));
   PERSEUS_ASSIGN_OR_RETURN(auto given_back,
                            agent::GiveBackLeftovers(std::move(setup), timeout, log));
-  return Print(given_back == 0 ? "no GPU was left changed\n"
+  return Print(given_back == 0 ? "all GPUs had their default clocks\n"
                                : fmt::format("{} GPUs restored\n", given_back));
 }
 
@@ -177,8 +177,9 @@ void AddGpus(CLI::App& part, GpuFlags& flags) {
 
 void AddGrantee(CLI::App& part, GpuFlags& flags) {
   AddGpus(part, flags);
-  part.add_option("--uid", flags.uid, "A user's number")->type_name("N");
-  part.add_option("--cgroup", flags.cgroup, "A cgroup: it and all below it (/slurm/job_17)")
+  part.add_option("--uid", flags.uid, "The number of a user")->type_name("N");
+  part.add_option("--cgroup", flags.cgroup,
+                  "A cgroup, with all cgroups below it, such as /slurm/job_17")
       ->type_name("PATH");
 }
 
@@ -192,8 +193,8 @@ Verb AddGpuVerb(CLI::App& program) {
 
   CLI::App* list = AddPart(*verb, *flags, "list", "Show who holds which GPU, and its setting");
   list->add_flag("--json", flags->as_json, "Print JSON instead of a table");
-  CLI::App* watch = AddPart(*verb, *flags, "watch", "Show this list again and again");
-  watch->add_option("--interval", flags->interval_s, "How often (default: 1)")
+  CLI::App* watch = AddPart(*verb, *flags, "watch", "Show this list repeatedly");
+  watch->add_option("--interval", flags->interval_s, "Time between two lists (default: 1)")
       ->type_name("SECONDS")
       ->check(NumberIn({0.1, 3600}, "in seconds"));
   CLI::App* release = AddPart(*verb, *flags, "release", "End the lease of GPUs and restore them");

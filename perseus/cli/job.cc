@@ -1,4 +1,4 @@
-// `perseus job`: registers, shows, changes and ends a job of a server, and reports its stragglers.
+// `perseus job` registers, shows, changes and ends a job of a server, and reports its stragglers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 #include "perseus/cli/table.h"
 #include "perseus/cli/target_flags.h"
 #include "perseus/cli/verbs.h"
-#include "perseus/cluster/server/job_spec.h"
+#include "perseus/cluster/job_planning/job_spec.h"
 #include "perseus/planning/job/job_setup.h"
 #include "perseus/planning/profile/profile.h"
 
@@ -60,7 +60,7 @@ std::string PathOf(const Flags& flags, std::string_view rest = "") {
 Result<ordered_json> TargetOf(const TargetFlags& flags) {
   const std::vector<plan::Target> asked = AskedTargets(flags, 1);
   if (asked.size() > 1) return Fail("a job has only one target (give one target flag)");
-  return server::TargetJson(asked.front());
+  return job_planning::TargetJson(asked.front());
 }
 
 // The name and sizes of a generated schedule, which people can read. Otherwise the whole schedule.
@@ -69,13 +69,13 @@ ordered_json ScheduleJson(const schedule::Schedule& schedule) {
   if (std::ranges::find(names, schedule.name) != names.end()) {
     const schedule::ScheduleSpec spec{
         .name = schedule.name,
-        .ranks = static_cast<int>(schedule.ranks.size()),
+        .pp_ranks = static_cast<int>(schedule.pp_ranks.size()),
         .microbatches = schedule.microbatches,
-        .chunks = schedule.stages() / static_cast<int>(schedule.ranks.size())};
+        .chunks = schedule.stages() / static_cast<int>(schedule.pp_ranks.size())};
     const auto generated = schedule::GenerateSchedule(spec);
-    if (generated && generated->ranks == schedule.ranks) {
+    if (generated && generated->pp_ranks == schedule.pp_ranks) {
       return {{"kind", spec.name},
-              {"pp_ranks", spec.ranks},
+              {"pp_ranks", spec.pp_ranks},
               {"microbatches", spec.microbatches},
               {"chunks", spec.chunks}};
     }
@@ -242,8 +242,7 @@ Result<void> SetTarget(const Flags& flags) {
   if (!AsksForTarget(flags.targets)) {
     return Fail(
         "the target is missing (give --slowdown, --deadline, --energy-budget, --power-cap, "
-        "--price, "
-        "--min-energy or --edp; perseus job show {} shows the current one)",
+        "--price, --min-energy or --edp; perseus job show {} shows the current one)",
         flags.job);
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto target, TargetOf(flags.targets));
@@ -263,7 +262,7 @@ Result<void> ReportStraggler(const Flags& flags) {
     PERSEUS_ASSIGN_OR_RETURN(const auto deleted, server.Send("DELETE", path, ""));
     return Print(fmt::format(
         "dp_rank {} {}\n", flags.dp_rank,
-        deleted.at("deleted").get<bool>() ? "is no straggler any more" : "was no straggler"));
+        deleted.at("deleted").get<bool>() ? "is no longer a straggler" : "was not a straggler"));
   }
   ordered_json body{{"slowdown", *flags.slowdown}};
   if (flags.starts_in_s) body["starts_in"] = *flags.starts_in_s;
@@ -285,6 +284,34 @@ Result<void> End(const Flags& flags) {
   return Print(fmt::format("job {} has ended; its nodes remove their assignment\n", flags.job));
 }
 
+void AddRegisterFlags(CLI::App& verb, Flags& flags) {
+  AddJobFlags(verb, flags.registered, JobComes::kWithoutProfile);
+  verb.add_option("--profile", flags.profile, "Profile of the job (CSV), if it is measured")
+      ->type_name("FILE");
+  verb.add_option("--gpu", flags.gpu, "Name of the GPUs")->type_name("NAME");
+  verb.add_flag("--no-detection", flags.has_no_detection,
+                "Do not detect stragglers; use only reported ones");
+  AddTargetFlags(verb, flags.targets);
+}
+
+void AddStragglerFlags(CLI::App& verb, Flags& flags) {
+  verb.add_option("dp_rank", flags.dp_rank, "Number of the pipeline, from 0")
+      ->required()
+      ->check(CLI::Range(0, 999'999))
+      ->type_name("DP_RANK");
+  verb.add_option("--slowdown", flags.slowdown,
+                  "T'/T: how many times as long its iteration takes, such as 1.25")
+      ->check(NumberIn({1, 100}, ""))
+      ->type_name("FACTOR");
+  verb.add_option("--starts-in", flags.starts_in_s, "When the slowdown begins (default: 0)")
+      ->check(NumberIn({0, 1e8}, "in seconds"))
+      ->type_name("SECONDS");
+  verb.add_option("--expires-in", flags.expires_in_s, "When the slowdown ends (default: never)")
+      ->check(NumberIn({0, 1e8}, "in seconds"))
+      ->type_name("SECONDS");
+  verb.add_flag("--over", flags.is_over, "The pipeline is no longer slow");
+}
+
 }  // namespace
 
 Verb AddJobVerb(CLI::App& program) {
@@ -301,17 +328,10 @@ Verb AddJobVerb(CLI::App& program) {
     actions->emplace_back(sub, run);
     return sub;
   };
-  CLI::App* registers =
-      add("register", "Register a job, or find the job with this key", "job", Register);
-  AddJobFlags(*registers, flags->registered, JobComes::kWithoutProfile);
-  registers->add_option("--profile", flags->profile, "Profile of the job (CSV), if it is measured")
-      ->type_name("FILE");
-  registers->add_option("--gpu", flags->gpu, "Name of the GPUs")->type_name("NAME");
-  registers->add_flag("--no-detection", flags->has_no_detection,
-                      "Do not detect stragglers; use only reported ones");
-  AddTargetFlags(*registers, flags->targets);
+  AddRegisterFlags(
+      *add("register", "Register a job, or find the job with this key", "job", Register), *flags);
   add("show", "Show the state of the job, its assignment and its nodes", "read", Show)
-      ->add_flag("--json", flags->as_json, "As JSON, for scripts");
+      ->add_flag("--json", flags->as_json, "Print JSON, for scripts");
   AddTargetFlags(*add("target", "Set another target while the job runs", "job", SetTarget),
                  flags->targets);
   add("plan", "Print a plan file", "read", PrintPlan)
@@ -319,26 +339,10 @@ Verb AddJobVerb(CLI::App& program) {
                    "current, no-slowdown, slowdown-5, deadline-2.9s, least-energy, … (default: "
                    "current)")
       ->type_name("PLAN");
-  CLI::App* straggler =
-      add("straggler", "Report that a pipeline is slow, will be slow, or is no longer slow", "job",
-          ReportStraggler);
-  straggler->add_option("dp_rank", flags->dp_rank, "Number of the pipeline, from 0")
-      ->required()
-      ->check(CLI::Range(0, 999'999))
-      ->type_name("DP_RANK");
-  straggler
-      ->add_option("--slowdown", flags->slowdown,
-                   "T'/T: how many times as long its iteration takes, such as 1.25")
-      ->check(NumberIn({1, 100}, ""))
-      ->type_name("FACTOR");
-  straggler->add_option("--starts-in", flags->starts_in_s, "When the slowdown begins (default: 0)")
-      ->check(NumberIn({0, 1e8}, "in seconds"))
-      ->type_name("SECONDS");
-  straggler
-      ->add_option("--expires-in", flags->expires_in_s, "When the slowdown ends (default: never)")
-      ->check(NumberIn({0, 1e8}, "in seconds"))
-      ->type_name("SECONDS");
-  straggler->add_flag("--over", flags->is_over, "The pipeline is no longer slow");
+  AddStragglerFlags(
+      *add("straggler", "Report that a pipeline is slow, will be slow, or is no longer slow", "job",
+           ReportStraggler),
+      *flags);
   add("end", "End the job", "job", End);
   return {verb, [flags, actions] {
             for (const auto& [sub, run] : *actions) {

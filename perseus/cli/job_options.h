@@ -10,7 +10,8 @@ namespace perseus::cli {
 // Whether the verb has a profile when it reads the job. A profile says how many pp_ranks exist.
 enum class JobComes { kWithProfile, kWithoutProfile };
 
-// Adds all but the profile, which is an argument of one verb and a flag of the other.
+// Adds all flags of a job except the profile, which is an argument of some verbs and a flag of
+// others.
 void AddJobFlags(CLI::App& verb, job::JobFlags& flags, JobComes comes = JobComes::kWithProfile);
 
 }  // namespace perseus::cli

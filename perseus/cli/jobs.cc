@@ -1,4 +1,4 @@
-// `perseus jobs` and `perseus top`: the jobs of a server.
+// `perseus jobs` and `perseus top` show the jobs of a server.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -19,9 +19,8 @@ namespace {
 
 constexpr const char* kAboutJobs = "List the jobs of a perseus server.";
 constexpr const char* kAboutTop =
-    "Show the jobs of a perseus server until Ctrl-C. `step` and `energy` are measured means of "
-    "the\n"
-    "last steps. `planned saving` is the saving of the plans in force.";
+    "Show the jobs of a perseus server until Ctrl-C. `step` and `energy` are measured means of\n"
+    "the last steps. `planned saving` is the saving of the plans in force.";
 // How often to check for a signal.
 constexpr std::chrono::milliseconds kSignalPollInterval{100};
 
@@ -60,10 +59,10 @@ Result<void> RunTop(const TopFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(auto signals, EndSignals::Take());
   PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
   // Move the cursor home and clear to the end, so that nothing flickers.
-  const std::string_view home = DetectTerminal().colour ? "\x1b[H\x1b[J" : "";
+  const std::string_view home = DetectTerminal().color ? "\x1b[H\x1b[J" : "";
   for (int round = 0; flags.rounds == 0 || round < flags.rounds; ++round) {
     const auto jobs = FetchJobs(server, false);
-    // A server that does not answer may come back.
+    // After the first round, a server that does not respond is not an error: it may restart.
     const std::string text =
         jobs ? Screen(*jobs) : fmt::format("perseus: {}\n", jobs.error().message);
     if (!jobs && round == 0) return Fail(jobs);
@@ -85,7 +84,7 @@ Verb AddJobsVerb(CLI::App& program) {
   auto flags = std::make_shared<JobsFlags>();
   CLI::App* verb = program.add_subcommand("jobs", kAboutJobs);
   verb->add_flag("--all", flags->all, "Include jobs that have ended");
-  verb->add_flag("--json", flags->as_json, "As JSON, for scripts");
+  verb->add_flag("--json", flags->as_json, "Print JSON, for scripts");
   AddServerFlags(*verb, flags->server, "read");
   return {verb, [flags] { return RunJobs(*flags); }};
 }

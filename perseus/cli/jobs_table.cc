@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "perseus/cli/table.h"
-#include "perseus/cluster/server/job_spec.h"
+#include "perseus/cluster/job_planning/job_spec.h"
 
 namespace perseus::cli {
 namespace {
@@ -23,7 +23,7 @@ std::string StatusText(const ordered_json& job) {
   return fmt::format("{}, {} node{} lost", status, lost, lost == 1 ? "" : "s");
 }
 
-// Energy of a step over all pipelines. Empty if the energy of a pipeline is unknown.
+// The energy of a step of all pipelines. Empty if the energy of any pipeline is unknown.
 std::string MeasuredEnergy(const ordered_json& job) {
   const auto measured = job.find("measured");
   if (measured == job.end()) return "";
@@ -38,7 +38,7 @@ std::string MeasuredEnergy(const ordered_json& job) {
 }  // namespace
 
 std::string TargetText(const ordered_json& target) {
-  const auto known = server::ReadTargetBody(target.dump(), 1);
+  const auto known = job_planning::ParseTarget(target.dump(), 1);
   // A newer server may have other targets.
   return known ? Describe(*known) : target.at("kind").get<std::string>();
 }

@@ -9,10 +9,10 @@
 
 namespace perseus::cli {
 
-// The target as `perseus plan` shows it: "deadline 2.9 s".
+// The target as `perseus plan` shows it, such as "deadline 2.9 s".
 std::string TargetText(const nlohmann::ordered_json& target);
 
-// All pages of GET /v1/jobs.
+// Reads all pages of GET /v1/jobs.
 Result<nlohmann::ordered_json> FetchJobs(ServerClient& server, bool ended_too);
 std::string FormatJobs(const nlohmann::ordered_json& jobs);
 

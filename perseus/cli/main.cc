@@ -1,5 +1,5 @@
-// The program `perseus`: finds the verb, runs it, and turns an error into one line on standard
-// error and an exit status.
+// The program `perseus` finds the verb, runs it, and turns an error into one line on standard error
+// and an exit status.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -49,7 +49,7 @@ int StatusOf(ErrorKind kind) {
 }
 
 int ReportError(std::string_view message, int status) {
-  // Not fmt::print, which throws if standard error is closed or full.
+  // fmt::print would throw if standard error is closed or full.
   std::fputs(fmt::format("perseus: {}\n", message).c_str(), stderr);
   return status;
 }

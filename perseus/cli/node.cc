@@ -1,4 +1,4 @@
-// `perseus node`: a node's half of the control plane.
+// `perseus node` is the part of the control plane on a node.
 #include "perseus/base/host.h"
 #include "perseus/cluster/node/run_node.h"
 
@@ -46,7 +46,7 @@ Result<std::map<std::filesystem::path, std::string>> JobsGiven(
     const std::vector<std::string>& given) {
   std::map<std::filesystem::path, std::string> jobs;
   for (const std::string& job : given) {
-    // A key may have a "=" in it; a directory, rarely.
+    // A key may contain "=". A directory rarely does.
     const std::size_t equals = job.rfind('=');
     if (equals == std::string::npos || equals == 0 || equals + 1 == job.size()) {
       return Fail("--job {} is not KEY=DIR (expected one such as gpt3-run7=/scratch/run7)",
@@ -58,7 +58,7 @@ Result<std::map<std::filesystem::path, std::string>> JobsGiven(
 }
 
 Result<void> RunNodeVerb(const NodeFlags& flags) {
-  // A server that goes, or a log that nobody reads any more, is no reason to die.
+  // The daemon must not end because a server closes a connection or nobody reads its log any more.
   std::signal(SIGPIPE, SIG_IGN);
   PERSEUS_ASSIGN_OR_RETURN(auto signals, EndSignals::Take());
   spdlog::logger log = MakeLog(flags.log_level);
@@ -68,7 +68,7 @@ Result<void> RunNodeVerb(const NodeFlags& flags) {
   options.name = flags.name.empty() ? HostName() : flags.name;
   options.jobs = jobs;
   options.jobs_directory = flags.jobs_directory;
-  // Who names single jobs means these.
+  // With --job, only these jobs count.
   if (options.jobs_directory.empty() && jobs.empty()) options.jobs_directory = kJobsDirectory;
   RealClock clock;
   log.info("node {} of {}", options.name, server.server);

@@ -1,4 +1,4 @@
-// `perseus partition`: where to cut a model into stages.
+// `perseus partition` splits a model into stages.
 #include "perseus/planning/partition/partition.h"
 
 #include <fmt/format.h>
@@ -23,14 +23,15 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr const char* kPartitionAbout =
-    "Cut a model into pipeline stages, from the measured time and energy of each layer.\n"
-    "Shows the split that is most even in time (balanced), the one of the shortest iteration\n"
-    "(fastest), and the one whose plan costs least energy while it is as fast as that (energy).\n"
-    "Imbalance is the longest stage over the shortest, at maximum frequency.";
+    "Split a model into pipeline stages, from the measured time and energy of each layer. Shows\n"
+    "three splits: the one with the most equal stage times (balanced), the one with the shortest\n"
+    "iteration (fastest), and the one whose plan needs the least energy and is as fast as the\n"
+    "fastest split (energy). Imbalance is the time of the longest stage divided by that of the\n"
+    "shortest, at maximum frequency.";
 constexpr const char* kPartitionExamples =
     "Examples:\n"
     "  perseus partition layers.csv --stages 4 --schedule 1f1b --microbatches 32 \\\n"
-    "      --blocking-power 83.64 -o profile.csv     # and prints the command that plans it";
+    "      --blocking-power 83.64 -o profile.csv     # also prints the command that plans it";
 
 constexpr const char* kBalanced = "balanced";
 constexpr const char* kFastest = "fastest";
@@ -69,7 +70,7 @@ ordered_json SplitJson(const partition::Partition& partition,
             {"saving", SavingOf(partition, split)}}}};
 }
 
-// `command` plans the split whose profile was written; empty if none was.
+// `command` plans the split whose profile was written. It is empty if none was written.
 std::string FormatJson(const partition::Partition& partition, const std::string& command) {
   ordered_json json{{"format", "perseus-partition"},
                     {"version", 1},
@@ -87,25 +88,27 @@ std::string FormatJson(const partition::Partition& partition, const std::string&
   return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
-// What was gained, and how sure that is.
+// What the energy split saves, and whether a better split may exist.
 std::string FormatVerdict(const partition::Partition& partition) {
   const double fastest_j = partition.fastest.plan.evaluation.energy_j;
   const double least_j = partition.least_energy.plan.evaluation.energy_j;
   const bool is_better = partition.least_energy.boundaries != partition.fastest.boundaries;
   const std::string gained =
       is_better ? fmt::format(
-                      "The energy split costs {} less than the fastest as planned, and is no "
-                      "slower than that at maximum frequency",
+                      "The plan of the energy split needs {} less energy than the plan of the "
+                      "fastest split, and is no slower than the fastest split at maximum frequency",
                       FormatPercent(1 - least_j / fastest_j))
-                : "No split was found that is as fast and costs less than the fastest one";
+                : "No other split was found that is as fast as the fastest one and needs less "
+                  "energy";
   if (!partition.tried_all) {
     return fmt::format(
-        "{}; {} of {}{} splits that may be as fast were tried, so there may be a better one.\n",
+        "{}. {} of {}{} splits that may be as fast were tried, so a better one may exist.\n",
         gained, partition.bounded, partition.counts_all() ? "" : "more than ",
         partition.candidates);
   }
   return fmt::format(
-      "{}; of all {} that may be as fast none has a plan that costs more than {:.3f} % less.\n",
+      "{}. All {} splits that may be as fast were tried, and no plan of any of them needs more "
+      "than {:.3f} % less energy.\n",
       gained, partition.candidates, std::max(0.0, 1 - partition.lower_bound_j / least_j) * 100);
 }
 
@@ -126,7 +129,7 @@ std::string FormatTable(const partition::Partition& partition) {
   return table.Format() + "\n" + FormatVerdict(partition);
 }
 
-// As a shell reads one word.
+// Quotes a text so that a shell reads it as one word.
 std::string Quoted(const std::string& word) {
   constexpr std::string_view kPlain =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789%+,-./:=@_";
@@ -143,13 +146,13 @@ std::string NextCommand(const PartitionFlags& flags, const partition::PlannedSpl
       flags.schedule, flags.microbatches, flags.blocking_power_w);
   if (flags.gpus_per_stage > 1)
     command += fmt::format(" --gpus-per-stage {}", flags.gpus_per_stage);
-  // All digits: it is a whole number of nanoseconds.
+  // Nine decimals keep every nanosecond.
   return command + fmt::format(" --deadline {:.9f}", ToSeconds(split.plan.deadline));
 }
 
 Result<void> RunPartition(const PartitionFlags& flags, bool is_split_given) {
   if (is_split_given && flags.profile.empty()) {
-    return Fail("--split says which profile is written (add -o PROFILE.csv)");
+    return Fail("--split needs a file for the profile (add -o PROFILE.csv)");
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(flags.layers));
   PERSEUS_ASSIGN_OR_RETURN(auto layers, profile::ParseLayers(text, flags.layers));
@@ -188,26 +191,26 @@ Verb AddPartitionVerb(CLI::App& program) {
   };
   add("layers", flags->layers, "LAYERS.csv", "Measured time and energy of each layer (CSV)")
       ->required();
-  add("--stages", flags->stages, "N", "Stages to cut it into")->check(count)->required();
+  add("--stages", flags->stages, "N", "Number of stages")->check(count)->required();
   const auto names = schedule::ScheduleNames();
-  add("--schedule", flags->schedule, "NAME", "What each stage runs when")
+  add("--schedule", flags->schedule, "NAME", "The order of instructions on each pp_rank")
       ->check(CLI::IsMember(std::vector<std::string>(names.begin(), names.end())))
       ->capture_default_str();
   add("--microbatches", flags->microbatches, "N", "Microbatches of one iteration of one pipeline")
       ->check(count)
       ->required();
-  add("--blocking-power", flags->blocking_power_w, "W", "What one GPU draws while it waits")
+  add("--blocking-power", flags->blocking_power_w, "W", "Power of one GPU while it waits")
       ->check(NumberIn({0, 100'000}, "watts"))
       ->required();
   add("--gpus-per-stage", flags->gpus_per_stage, "N", "GPUs that share a stage (tensor parallel)")
       ->check(count)
       ->capture_default_str();
-  CLI::Option* split = add("--split", flags->split, "NAME", "Whose profile is written")
+  CLI::Option* split = add("--split", flags->split, "NAME", "The split whose profile is written")
                            ->check(CLI::IsMember({kBalanced, kFastest, kEnergy}))
                            ->capture_default_str();
   add("-o,--output", flags->profile, "PROFILE.csv",
-      "Write the profile of a split's stages, for perseus plan");
-  verb->add_flag("--json", flags->as_json, "Print JSON in place of the table");
+      "Write the profile of the stages of a split, for perseus plan");
+  verb->add_flag("--json", flags->as_json, "Print JSON instead of the table");
   return {verb, [flags, split] { return RunPartition(*flags, split->count() > 0); }};
 }
 

@@ -1,4 +1,4 @@
-// `perseus plan`: from a profile to the frontier and to plans.
+// `perseus plan` computes the frontier and plans from a profile.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,10 +26,9 @@ namespace perseus::cli {
 namespace {
 
 constexpr const char* kPlanAbout =
-    "Plan the clock of every computation of a training iteration.\n"
-    "Prints the time and the energy of an iteration of one pipeline: at maximum frequency, with "
-    "no\n"
-    "slowdown, with several slowdowns, and at least energy. Every plan meets its target to the\n"
+    "Plan the clock of every instruction of a training iteration.\n"
+    "Prints the time and the energy of an iteration of one pipeline: at maximum frequency, with\n"
+    "no slowdown, with several slowdowns, and at least energy. Every plan meets its target to the\n"
     "nanosecond. `gap` says how far a plan may be from the best possible plan.";
 constexpr const char* kPlanExamples =
     "Examples:\n"
@@ -41,7 +40,8 @@ constexpr const char* kPlanExamples =
     "plans/*.json, trace.json (for ui.perfetto.dev) and summary.json. The files of an earlier run\n"
     "are removed first.";
 
-// Of the progress bar: more than the walk takes, so that the bar does not stand still after it.
+// The share of the progress bar. It is larger than the share of time, because the bar should not
+// stop after the walk.
 constexpr double kShareOfWalk = 0.15;
 
 struct PlanFlags {
@@ -59,7 +59,7 @@ struct PlanFlags {
 Result<void> AddFrequencyLists(const PlanOutcome& outcome, std::vector<ResultFile>& files) {
   std::vector<const PlannedTarget*> slowest_first;
   for (const PlannedTarget& planned : outcome.targets) slowest_first.push_back(&planned);
-  // As their solver numbers them: from the slow end, so that the last file is the fastest plan.
+  // Other tools number these files from the slow end, so the last file is the fastest plan.
   std::stable_sort(slowest_first.begin(), slowest_first.end(), [](const auto* a, const auto* b) {
     return a->plan.evaluation.time > b->plan.evaluation.time;
   });
@@ -74,7 +74,7 @@ Result<void> AddFrequencyLists(const PlanOutcome& outcome, std::vector<ResultFil
   return {};
 }
 
-// `first_asked` is what the trace shows beside the baseline.
+// The trace shows the baseline and the plan with the slug `first_asked`.
 std::string FormatPlanTrace(const PlanOutcome& outcome, std::string_view first_asked) {
   const auto shown = std::find_if(outcome.targets.begin(), outcome.targets.end(),
                                   [&](const PlannedTarget& t) { return t.slug == first_asked; });
@@ -85,7 +85,7 @@ std::string FormatPlanTrace(const PlanOutcome& outcome, std::string_view first_a
   return report::FormatTrace(planner.graph(), planner.model().blocking_power_w, timelines);
 }
 
-// The page's data; `first_asked` is the plan that is shown first.
+// The data of the report. The page first shows the plan with the slug `first_asked`.
 Result<std::string> MakeReportData(const PlanOutcome& outcome,
                                    std::vector<report::FrontierCurve> overlays,
                                    std::string_view first_asked) {
@@ -133,18 +133,18 @@ Result<void> CheckWithoutFrontier(const std::vector<plan::Target>& asked) {
   return {};
 }
 
-// Everything that the flags alone show to be impossible.
+// Checks the flags alone.
 Result<void> CheckFlags(const PlanFlags& flags) {
   if (flags.with_frequency_lists && flags.directory.empty()) {
     return Fail("--frequency-lists needs a directory to write them to (add -o DIR)");
   }
   if (flags.with_plot && flags.as_json) {
-    return Fail("--plot draws for people and --json prints for programs (leave one of them out)");
+    return Fail("--plot and --json exclude each other (remove one of them)");
   }
   return CheckFigures(flags.figures);
 }
 
-// The same for the flags together with the job.
+// Checks the flags together with the job.
 Result<void> CheckJob(const PlanFlags& flags, const job::LoadedJob& job,
                       const std::vector<plan::Target>& asked) {
   if (flags.without_frontier) PERSEUS_RETURN_IF_ERROR(CheckWithoutFrontier(asked));
@@ -159,7 +159,7 @@ struct FrontierAndPlans {
   std::vector<PlannedTarget> planned;
 };
 
-// Shows a progress bar meanwhile.
+// Shows a progress bar while it computes.
 Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planner& planner,
                                       const std::vector<plan::Target>& asked) {
   FrontierAndPlans computed;
@@ -169,7 +169,7 @@ Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planne
     PERSEUS_ASSIGN_OR_RETURN(computed.frontier,
                              planner.ComputeFrontier([&](double part) { bar.Update(part); }));
   }
-  // Stops are for the report alone.
+  // Only the report uses stops.
   const int stops =
       flags.directory.empty() ? 0 : flags.stops.value_or(DefaultStops(planner.graph()));
   PERSEUS_ASSIGN_OR_RETURN(
@@ -178,7 +178,7 @@ Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planne
   return computed;
 }
 
-// What the verb prints. `files` counts those that the run writes.
+// What the verb prints. `files` is the number of files that the run writes.
 std::string FormatAnswer(const PlanFlags& flags, const PlanOutcome& outcome,
                          const std::string& summary, std::size_t files) {
   if (flags.as_json) return summary;
@@ -197,7 +197,7 @@ std::string FormatAnswer(const PlanFlags& flags, const PlanOutcome& outcome,
 Result<void> RunPlan(const PlanFlags& flags) {
   PERSEUS_RETURN_IF_ERROR(CheckFlags(flags));
   PERSEUS_ASSIGN_OR_RETURN(auto overlays, LoadOverlays(flags.figures));
-  // Fails before anything is computed if the results cannot be written.
+  // If the results cannot be written, this fails before anything is computed.
   ResultDirectory results(flags.directory, kPlanResults);
   if (!flags.directory.empty()) PERSEUS_RETURN_IF_ERROR(results.Open());
   PERSEUS_ASSIGN_OR_RETURN(const auto job, job::LoadJob(flags.job));
@@ -243,18 +243,18 @@ Verb AddPlanVerb(CLI::App& program) {
   AddTargetFlags(*verb, flags->targets);
   verb->add_option("-o,--output", flags->directory, "Directory for the results")->type_name("DIR");
   verb->add_option("--stops", flags->stops,
-                   "Plans at even distances along the frontier, for the report's slider (default: "
-                   "up to 16, fewer for large jobs)")
+                   "Number of further plans for the slider of the report, at even distances along "
+                   "the frontier (default: up to 16, fewer for large jobs)")
       ->type_name("N")
       ->check(WholeNumberIn({0, 1000}));
   AddFigureFlags(*verb, flags->figures);
   verb->add_flag("--frequency-lists", flags->with_frequency_lists,
                  "Also write freqs_pipeline_*.py, the lists that other tools of the field read");
   verb->add_flag("--no-frontier", flags->without_frontier,
-                 "Plan slowdowns, deadlines and least energy alone, for very large jobs");
-  verb->add_flag("--json", flags->as_json, "Print JSON in place of the table");
+                 "For very large jobs: plan only slowdowns, deadlines and least energy");
+  verb->add_flag("--json", flags->as_json, "Print JSON instead of the table");
   verb->add_flag("--plot", flags->with_plot,
-                 "Also draw the frontier and a timeline of the ranks, as wide as the terminal");
+                 "Also draw the frontier and a timeline of the pp_ranks, as wide as the terminal");
   return {verb, [flags] { return RunPlan(*flags); }};
 }
 

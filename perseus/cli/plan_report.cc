@@ -66,8 +66,9 @@ std::string FormatFinding(const PlanOutcome& outcome) {
           ? ""
           : fmt::format(" ({} over {} pipelines)", FormatJoules(saved_j * pipelines), pipelines);
   return fmt::format(
-      "At maximum frequency {} of this job's energy buys no speed: the plan with no slowdown saves "
-      "{} an iteration{}.\nNo plan for this profile that is as fast can save more than {}.\n",
+      "At maximum frequency, {} of this job's energy does not make it faster: the plan with no "
+      "slowdown saves {} per iteration{}.\nNo plan for this profile that is as fast can save more "
+      "than {}.\n",
       FormatPercent(SavingOf(outcome.planner, plan.evaluation.energy_j)), FormatJoules(saved_j),
       all,
       FormatPercent(

@@ -1,4 +1,4 @@
-// What `perseus plan` found, for people and for programs.
+// Formats the results of `perseus plan` as text and as JSON.
 #pragma once
 
 #include <optional>
@@ -18,13 +18,13 @@ struct PlanOutcome {
   const std::vector<PlannedTarget>& targets;  // The first is "no slowdown".
 };
 
-// One line for the baseline and one for each target that is no stop.
+// A table with one line for the baseline and one for each target that is not a stop.
 std::string FormatPlanTable(const PlanOutcome& outcome);
 
-// The finding in plain words.
+// The main result in two sentences.
 std::string FormatFinding(const PlanOutcome& outcome);
 
-// JSON: what --json prints and summary.json holds. `files` are those written.
+// The JSON of --json and of summary.json. `files` are the names of the files of the run.
 std::string FormatSummary(const PlanOutcome& outcome, const std::vector<std::string>& files);
 
 }  // namespace perseus::cli

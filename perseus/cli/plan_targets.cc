@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kTableSlowdownsPercent[] = {1, 2, 5, 10, 20};
 constexpr int kMostStops = 16;
-// Instructions of all stops together: some ten seconds of planning on one core.
+// The most instructions of all stops together: about ten seconds of planning on one core.
 constexpr std::size_t kMostStopInstructions = 40'000;
 
 bool IsSlowdown(const plan::Target& target) { return target.kind == plan::Target::Kind::kSlowdown; }
@@ -30,19 +30,19 @@ double NiceStep(double range, int most) {
   return 10 * power;
 }
 
-// Slowdowns (in percent) at even distances, short of `longest`.
+// Slowdowns (in percent) at even distances, below `longest`.
 std::vector<double> StopsUpTo(double longest, int stops) {
   std::vector<double> percents;
   if (stops == 0 || !(longest > 0)) return percents;
   const double step = NiceStep(longest, stops);
   for (int i = 1; i * step < longest; ++i) {
-    // As it is written: 0.3, not 0.30000000000000004.
+    // Rounds to the value as a user would write it: 0.3, not 0.30000000000000004.
     percents.push_back(std::stod(fmt::format("{:.6g}", i * step)));
   }
   return percents;
 }
 
-// Little to choose from gives the same plan for many a target.
+// Whether an earlier target has the same plan. This is frequent for profiles with few options.
 bool IsAmong(const std::vector<PlannedTarget>& planned, const plan::Plan& plan) {
   return std::ranges::any_of(
       planned, [&](const PlannedTarget& other) { return other.plan.options == plan.options; });
@@ -69,11 +69,11 @@ std::vector<WantedTarget> TargetsToPlan(const std::vector<plan::Target>& asked,
     }
     others.push_back({.kind = plan::Target::Kind::kMinEnergy});
   }
-  // Of equal ones that first which is no stop.
+  // Of equal slowdowns, the one that is not a stop comes first.
   std::ranges::sort(slowdowns);
 
   std::vector<WantedTarget> targets;
-  std::vector<std::string> slugs;  // Asking twice gives one plan.
+  std::vector<std::string> slugs;  // A target that is requested twice gives one plan.
   auto add = [&](const plan::Target& target, bool is_stop) {
     const std::string slug = plan::Slug(target);
     if (std::ranges::find(slugs, slug) != slugs.end()) return;
@@ -102,7 +102,7 @@ Result<std::vector<PlannedTarget>> PlanTargets(const plan::Planner& planner,
   std::atomic<bool> has_failed = false;
   bar.Begin(fmt::format("{} plans", wanted.size()), 1);
   ForEachOnAllCores(wanted.size(), [&](std::size_t i) {
-    // What comes after a failure is not needed, for the first one is told.
+    // After a failure, no further plan is needed, because only the first error is reported.
     if (has_failed) return;
     plans[i] = plan::PlanForTarget(planner, frontier ? &*frontier : nullptr, wanted[i].target);
     if (!plans[i] && !wanted[i].is_stop) has_failed = true;

@@ -1,4 +1,4 @@
-// What `perseus plan` plans, and the planning of it: several plans at a time, one a core.
+// Chooses the targets of `perseus plan`, and plans them: several plans at a time, one on each core.
 #pragma once
 
 #include <optional>
@@ -14,30 +14,31 @@ namespace perseus::cli {
 
 struct WantedTarget {
   plan::Target target;
-  bool is_stop = false;  // Between the targets of the table, for the report's slider.
+  bool is_stop = false;  // A further plan for the slider of the report, which no table shows.
 };
 
 struct PlannedTarget {
   plan::Target target;
-  std::string slug;  // Of its files.
+  std::string slug;  // The name of its file without the extension.
   plan::Plan plan;
   bool is_stop = false;
 };
 
-// Everything that is planned: no slowdown, larger ones, least energy, and then the rest that was
-// asked for. Without a frontier only what was asked for, since a plan may take long then. Of
-// slowdowns up to that of least energy, at most `stops` more at even distances are stops.
+// Returns all targets to plan, in this order: no slowdown, larger slowdowns, least energy, and then
+// the other requested targets. Without a frontier, returns only no slowdown and the requested
+// targets, because a plan of such a large job takes long. Adds at most `stops` stops: slowdowns at
+// even distances, below the slowdown of least energy.
 std::vector<WantedTarget> TargetsToPlan(const std::vector<plan::Target>& asked,
                                         const plan::Planner& planner,
                                         const std::optional<plan::Frontier>& frontier, int stops);
 
-// As many stops as do not make the planning long, where nobody says how many: at most 16, and none
-// for jobs of tens of thousands of instructions.
+// The default number of stops: at most 16, and fewer for large jobs, so that planning does not take
+// much longer. 0 for jobs with tens of thousands of instructions.
 int DefaultStops(const schedule::InstructionGraph& graph);
 
-// In the order of `wanted`, whatever the number of cores. Fails with the first target that cannot
-// be met; a stop that cannot be (a switching latency may have that), or is no other plan than an
-// earlier one, is left out.
+// Plans the targets. The results have the order of `wanted`, whatever the number of cores. Fails
+// with the error of the first target that cannot be met. Leaves out a stop that cannot be met
+// (under a switch latency), and a stop whose plan is the same as an earlier one.
 Result<std::vector<PlannedTarget>> PlanTargets(const plan::Planner& planner,
                                                const std::optional<plan::Frontier>& frontier,
                                                const std::vector<WantedTarget>& wanted,

@@ -45,7 +45,7 @@ std::string ProgressBar::Line(Clock::duration elapsed) {
 
 void ProgressBar::Draw(const std::stop_token& stop) {
   const Clock::time_point started = Clock::now();
-  std::mutex alone;  // Nothing is ever notified but the stop.
+  std::mutex alone;  // wait_for needs a mutex. Only the stop request ends a wait early.
   std::condition_variable_any stopped;
   std::unique_lock lock(alone);
   auto wait = [&](Clock::duration duration) {

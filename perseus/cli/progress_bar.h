@@ -1,6 +1,8 @@
-// How far a long computation is, on a terminal; nothing at all anywhere else, nor in its first
-// second. A thread of its own draws it, since a single plan may take long and tells nothing
-// meanwhile.
+// Shows the progress of a long computation, if standard error is a terminal. Shows nothing in the
+// first second. A separate thread draws the bar, because a single plan may take long without a call
+// of Update.
+//
+// Thread safety: several threads may call Begin and Update.
 #pragma once
 
 #include <chrono>
@@ -15,11 +17,11 @@ class ProgressBar {
   ProgressBar();
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
-  ~ProgressBar() = default;  // Wipes the bar.
+  ~ProgressBar() = default;  // Clears the bar.
 
-  // What is being done from now on, which takes up to `end` of the whole.
+  // Begins a part of the work, with its label. The part ends at the fraction `end` of the bar.
   void Begin(std::string label, double end);
-  // The part of that which is done.
+  // The completed fraction of this part, from 0 to 1.
   void Update(double fraction);
 
  private:
@@ -28,12 +30,13 @@ class ProgressBar {
   std::string Line(Clock::duration elapsed);
   void Draw(const std::stop_token& stop);
 
-  std::mutex mutex_;  // Guards all of these:
+  std::mutex mutex_;  // Guards the next four members.
   std::string label_;
   double from_ = 0;
   double to_ = 0;
   double fraction_ = 0;
-  std::jthread drawer_;  // Last, so that it ends first.
+  std::jthread
+      drawer_;  // The last member, so that the thread ends before the others are destroyed.
 };
 
 }  // namespace perseus::cli

@@ -1,4 +1,5 @@
-// `perseus replay`: what a recorded job wasted, and who could have saved it.
+// `perseus replay` computes the energy bloat of a recorded job, and what controllers would have
+// saved.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,9 +25,9 @@ using nlohmann::ordered_json;
 
 constexpr const char* kReplayAbout =
     "Read the recorded timeline of a real job (a Chrome trace of all ranks and steps, gzip or\n"
-    "not), check that running its graph again gives the recorded step times, and say how much\n"
-    "energy it wasted on GPUs of a model, and what a controller would have saved that knows this\n"
-    "step, the last one, or one further back.";
+    "not). Check that its graph, run again, gives the recorded step times. Print its energy bloat\n"
+    "on a model of a GPU, and what controllers would have saved that know this step, the previous\n"
+    "step, or an earlier one.";
 constexpr const char* kReplayExamples =
     "Examples:\n"
     "  perseus replay timeline.json.gz --gpu a100\n"
@@ -34,8 +35,8 @@ constexpr const char* kReplayExamples =
     "  perseus replay timeline.json --ignore data-loading --json";
 
 constexpr int kReactive = 1;
-// A graph that gives a step so much longer or shorter than it was is not that job's. Of recorded
-// jobs that it is (docs/replay.md) the worst step is off by 1.3 %.
+// If the replayed time of a step differs this much from the recorded time, the graph is probably
+// wrong. In correct graphs of recorded jobs (docs/replay.md), the worst step differs by 1.3 %.
 constexpr double kDoubtfulError = 0.05;
 
 struct ReplayFlags {
@@ -53,7 +54,7 @@ struct Sums {
   double energy_j = 0;
 };
 
-// What the verb says, before it is a table or JSON.
+// The answer of the verb, before it is formatted as a table or JSON.
 struct Answer {
   const replay::JobTrace& trace;
   const ReplayFlags& flags;
@@ -65,8 +66,8 @@ struct Answer {
   double median_error = 0;
   double largest_error = 0;
   double median_error_without_delays = 0;
-  std::vector<std::int64_t> doubtful_steps;  // Off by more than kDoubtfulError.
-  bool has_gaps = false;                     // Not every step of the job was recorded.
+  std::vector<std::int64_t> doubtful_steps;  // With an error above kDoubtfulError.
+  bool has_gaps = false;                     // Whether some steps of the job were not recorded.
 
   Answer(const replay::JobTrace& of, const ReplayFlags& asked, replay::WhatIf answered)
       : trace(of), flags(asked), what_if(std::move(answered)) {}
@@ -90,7 +91,7 @@ Sums SumOf(const std::vector<replay::StepOutcome>& steps) {
   return sums;
 }
 
-Answer Summarise(const replay::JobTrace& trace, const ReplayFlags& flags, replay::WhatIf what_if) {
+Answer Summarize(const replay::JobTrace& trace, const ReplayFlags& flags, replay::WhatIf what_if) {
   Answer answer{trace, flags, std::move(what_if)};
   std::vector<double> errors;
   std::vector<double> without_delays;
@@ -106,7 +107,7 @@ Answer Summarise(const replay::JobTrace& trace, const ReplayFlags& flags, replay
     if (errors.back() > kDoubtfulError) answer.doubtful_steps.push_back(step.number);
     without_delays.push_back(
         std::abs(ToSeconds(step.without_host_delays) / ToSeconds(step.recorded) - 1));
-    // A number may be the largest there is; the one before it is not.
+    // step.number + 1 could overflow, but step.number - 1 cannot.
     answer.has_gaps = answer.has_gaps || (i > 0 && step.number - 1 != steps[i - 1].number);
   }
   answer.largest_error = *std::ranges::max_element(errors);
@@ -117,7 +118,7 @@ Answer Summarise(const replay::JobTrace& trace, const ReplayFlags& flags, replay
 
 std::string NameOf(const replay::ControllerOutcome& controller) {
   if (controller.delay == 0) return "oracle (knows this step)";
-  if (controller.delay == kReactive) return "reactive (acts on the last step)";
+  if (controller.delay == kReactive) return "reactive (acts on the previous step)";
   return fmt::format("delayed by {} steps", controller.delay);
 }
 
@@ -153,7 +154,7 @@ std::string FormatSteps(const Answer& answer) {
   return table.Format();
 }
 
-// Nothing if the check passed.
+// Returns an empty text if the check passed.
 std::string FormatDoubts(const Answer& answer) {
   const std::vector<std::int64_t>& doubtful = answer.doubtful_steps;
   if (doubtful.empty()) return {};
@@ -164,9 +165,9 @@ std::string FormatDoubts(const Answer& answer) {
   }
   if (doubtful.size() > kNamed) named += ", ...";
   return fmt::format(
-      "CHECK FAILED: {} of {} steps come out more than {:g} % off ({}), so what follows is not to "
-      "be trusted.\nIs something missing that they waited for (a pipeline, an event), or does a "
-      "clock jump? --steps shows each.\n\n",
+      "CHECK FAILED: the replayed times of {} of {} steps differ from the recorded ones by more "
+      "than {:g} % ({}), so the results below are not reliable.\nThe trace may lack a pipeline or "
+      "an event that these steps waited for, or a clock may jump (--steps shows each step).\n\n",
       doubtful.size(), answer.what_if.steps.size(), kDoubtfulError * 100, named);
 }
 
@@ -177,7 +178,8 @@ std::string FormatText(const Answer& answer) {
   for (const replay::RecordedStep& step : trace.steps) events += step.events.size();
   std::string text = fmt::format(
       "{}: {} pipelines of {} ranks, {} steps ({} to {}), {} events\n"
-      "replayed: step times are off by {} (median), {} at most; without host delays by {}\n\n",
+      "error of replayed step times: {} (median), {} (largest), {} (median without host "
+      "delays)\n\n",
       trace.name, trace.pipelines, trace.ranks, steps.size(), steps.front().number,
       steps.back().number, events, FormatPercent(answer.median_error),
       FormatPercent(answer.largest_error), FormatPercent(answer.median_error_without_delays));
@@ -198,15 +200,17 @@ std::string FormatText(const Answer& answer) {
   for (const replay::ControllerOutcome& controller : answer.what_if.controllers) {
     add(NameOf(controller), SumOf(controller.steps));
   }
-  add("bound (no clocks save more)", {answer.highest.time_s, answer.bound_j});
+  add("bound (no clocks can save more)", {answer.highest.time_s, answer.bound_j});
   text += table.Format() + "\n";
 
   text += fmt::format("The slowest pipeline changes {} times in {} steps.\n",
                       answer.what_if.slowest_changes, steps.size());
-  text += fmt::format("Energies are of {} GPUs like the {}, one a rank.\n", trace.gpus(),
-                      answer.flags.gpu);
+  text += fmt::format("Energies are those of {} GPUs of the model {}, one for each rank.\n",
+                      trace.gpus(), answer.flags.gpu);
   if (answer.has_gaps) {
-    text += "Not every step was recorded: the last step is the last recorded one.\n";
+    text +=
+        "Some steps were not recorded: the previous step of a controller is the previous recorded "
+        "one.\n";
   }
   if (answer.flags.shows_steps) text += "\n" + FormatSteps(answer);
   return text;
@@ -282,8 +286,8 @@ Result<void> RunReplay(ReplayFlags flags) {
     if (std::ranges::find(delays, delay) == delays.end()) delays.push_back(delay);
   }
   PERSEUS_ASSIGN_OR_RETURN(auto what_if,
-                           replay::AskWhatIf(graph, replay::JobPowerModel::Of(gpu), delays));
-  const Answer answer = Summarise(trace, flags, std::move(what_if));
+                           replay::AnalyzeWhatIf(graph, replay::JobPowerModel::Of(gpu), delays));
+  const Answer answer = Summarize(trace, flags, std::move(what_if));
   return Print(flags.as_json ? FormatJson(answer) : FormatText(answer));
 }
 
@@ -299,27 +303,27 @@ Verb AddReplayVerb(CLI::App& program) {
   verb->add_option("trace", flags->path, "Timeline (Chrome trace in JSON, gzip or not)")
       ->type_name("TRACE")
       ->required();
-  verb->add_option("--gpu", flags->gpu, "What the GPUs are like")
+  verb->add_option("--gpu", flags->gpu, "The model of the GPUs")
       ->type_name("NAME")
       ->capture_default_str()
       ->check(CLI::IsMember(gpus));
   verb->add_option("--delay", flags->delays,
-                   "A controller that acts on the step N before; may be repeated")
+                   "Also a controller that acts on the step N steps before; may be repeated")
       ->type_name("N")
       ->capture_default_str()
       ->allow_extra_args(false)
       ->check(WholeNumberIn({1, 1'000'000}));
   verb->add_option("--ignore", flags->reading.ignored,
-                   "Leave out events of this name; may be repeated")
+                   "Ignore events with this name; may be repeated")
       ->type_name("NAME")
       ->allow_extra_args(false);
   verb->add_option("--clock-tolerance", flags->clock_tolerance_ms,
-                   "How far the ranks' clocks may be apart, in ms")
+                   "The largest difference between the clocks of ranks, in ms")
       ->type_name("MS")
       ->capture_default_str()
       ->check(NumberIn({0, 60'000}, "milliseconds"));
-  verb->add_flag("--steps", flags->shows_steps, "Print a line for each step, too");
-  verb->add_flag("--json", flags->as_json, "Print JSON in place of the tables");
+  verb->add_flag("--steps", flags->shows_steps, "Also print a line for each step");
+  verb->add_flag("--json", flags->as_json, "Print JSON instead of the tables");
   return {verb, [flags] { return RunReplay(*flags); }};
 }
 

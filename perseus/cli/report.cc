@@ -1,4 +1,4 @@
-// `perseus report`: the page and figures again, from plans that are files.
+// `perseus report` makes the report page and figures from plan files.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,10 +22,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kReportAbout =
-    "Make the report page, or figures, from plans that are there.\n"
-    "Takes the directory that `perseus plan -o` wrote, or plans in JSON for one job. What is "
-    "drawn\n"
-    "is evaluated on the profile that the plans name; a plan that says otherwise is refused.";
+    "Make the report page, or figures, from existing plans.\n"
+    "SOURCE is the directory that `perseus plan -o` wrote, or plans in JSON for one job. Every\n"
+    "plan is evaluated again on the profile that it names. A plan with another result is refused.";
 constexpr const char* kReportExamples =
     "Examples:\n"
     "  perseus report out -o report.html --overlay published=reference.csv\n"
@@ -53,7 +52,7 @@ Result<std::vector<std::string>> PlansIn(const fs::path& directory) {
     if (entry.path().extension() == ".json") paths.push_back(entry.path().string());
   }
   if (error || paths.empty()) {
-    return Fail("{}: has no plans (name a directory that perseus plan -o wrote, or plans)",
+    return Fail("{}: has no plans (give a directory that perseus plan -o wrote, or plan files)",
                 directory.string());
   }
   std::ranges::sort(paths);
@@ -70,20 +69,20 @@ Result<std::vector<NamedPlan>> ReadPlans(const std::vector<std::string>& paths) 
   return plans;
 }
 
-// The job of the first plan, over its profile or the one that is named.
+// The job of the first plan, with the profile of --profile or else its own.
 Result<job::LoadedJob> LoadJobOf(const NamedPlan& plan, const ReportFlags& flags) {
   job::JobFlags job;
   (plan.file.job.IsGeneralGraph() ? job.graph : job.profile) = flags.profile;
   std::error_code error;
   if (flags.profile.empty() && !fs::exists(plan.file.job.profile, error)) {
-    return Fail("{}: its {} {} is not there (name it with --profile)", plan.path,
+    return Fail("{}: its {} {} does not exist (give its path with --profile)", plan.path,
                 plan.file.job.IsGeneralGraph() ? "graph" : "profile", plan.file.job.profile);
   }
   return job::LoadPlannedJob(plan.file, job);
 }
 
-// The plan on the profile, which has to give what the file says: a page that shows other numbers
-// than its files would be worth nothing.
+// Evaluates the plan on the profile. The result must be that of the file, because the page must not
+// show other numbers than its files.
 Result<plan::Plan> Evaluate(const NamedPlan& plan, const plan::Planner& planner,
                             const job::LoadedJob& job) {
   PERSEUS_ASSIGN_OR_RETURN(auto options,
@@ -100,23 +99,24 @@ Result<plan::Plan> Evaluate(const NamedPlan& plan, const plan::Planner& planner,
       planner.baseline().time != plan.file.baseline_time ||
       planner.baseline().energy_j != plan.file.baseline_energy_j) {
     return Fail(
-        "{}: says {} s and {} J, but with {} it is {} s and {} J, or its baseline differs (name "
-        "plans of one job, and the profile that they were made from)",
+        "{}: has {} s and {} J, but with {} it takes {} s and {} J, or its baseline differs (give "
+        "plans of one job, and the profile that they were made with)",
         plan.path, ToSeconds(plan.file.time), plan.file.energy_j, job.planned.profile,
         ToSeconds(evaluation.time), evaluation.energy_j);
   }
-  // Beyond the rounding of sums.
+  // The tolerance is for the rounding of sums.
   if (plan.file.lower_bound_j > evaluation.energy_j * (1 + 1e-9) ||
       evaluation.time > plan.file.deadline) {
     return Fail(
-        "{}: its lower bound of {} J is above its energy, or its deadline of {} s before its end, "
-        "which no plan of ours is (was the file edited?)",
+        "{}: its lower bound of {} J is above its energy, or its deadline of {} s is before its "
+        "end (the file was probably edited: plan again)",
         plan.path, plan.file.lower_bound_j, ToSeconds(plan.file.deadline));
   }
   return evaluated;
 }
 
-// Whether the frontier is that of the plans: at each deadline it has to say the plan's bound.
+// Checks that the frontier belongs to the plans: at the deadline of each plan, it must have the
+// lower bound of the plan.
 Result<void> CheckSameJob(const report::FrontierCurve& frontier,
                           const std::vector<report::ReportedPlan>& plans, const std::string& path) {
   plan::Frontier curve{.points = frontier.points, .least_energy = 0};
@@ -124,18 +124,18 @@ Result<void> CheckSameJob(const report::FrontierCurve& frontier,
   curve.least_energy = static_cast<std::size_t>(least - curve.points.begin());
   for (const report::ReportedPlan& plan : plans) {
     const double bound_j = curve.BoundAt(plan.plan.deadline);
-    // Files have the breakpoints to the nanosecond.
+    // Files have breakpoints in whole nanoseconds, so the bounds differ slightly.
     if (std::abs(bound_j / plan.plan.lower_bound_j - 1) <= 1e-6) continue;
     return Fail(
-        "{}: is not the frontier of these plans: {} J at {} s, where the plan {} has a bound of {} "
-        "J "
-        "(name the run's own frontier.csv; others go beside it with --overlay)",
+        "{}: is not the frontier of these plans: it has {} J at {} s, but the plan {} has a bound "
+        "of {} J (give the frontier.csv of the same run, or use --overlay for other frontiers)",
         path, bound_j, ToSeconds(plan.plan.deadline), plan.name, plan.plan.lower_bound_j);
   }
   return {};
 }
 
-// Where the frontier is, if anywhere: as said, or in the directory of the run.
+// The path of the frontier: that of --frontier, or else the file in the directory of the run. Empty
+// if neither exists.
 std::string FrontierPath(const ReportFlags& flags) {
   if (!flags.frontier.empty()) return flags.frontier;
   std::error_code error;
@@ -164,7 +164,7 @@ Result<std::string> MakeData(const ReportFlags& flags) {
   const std::string shown = flags.show.empty() ? "no-slowdown" : flags.show;
   const auto place = std::ranges::find(names, shown);
   if (place == names.end() && !flags.show.empty()) {
-    return Fail("--show {}: none of the plans is called so (they are {})", flags.show,
+    return Fail("--show {}: no plan has this name (use one of {})", flags.show,
                 fmt::join(names, ", "));
   }
   if (place != names.end()) report.chosen = static_cast<std::size_t>(place - names.begin());
@@ -183,7 +183,7 @@ Result<std::string> MakeData(const ReportFlags& flags) {
 
 Result<void> RunReport(const ReportFlags& flags) {
   if (flags.output.empty() && flags.figures.figures.empty()) {
-    return Fail("there is nothing to write (add -o report.html, or --figure frontier.svg)");
+    return Fail("the output is missing (add -o report.html, or --figure frontier.svg)");
   }
   if (auto able = CheckFigures(flags.figures); !able) return able;
   PERSEUS_ASSIGN_OR_RETURN(const auto data, MakeData(flags));
@@ -197,10 +197,10 @@ Result<void> RunReport(const ReportFlags& flags) {
   if (page) {
     if (auto written = WriteFileAtomically(flags.output, *page); !written) return written;
   }
-  std::string told;
-  for (const std::string& path : flags.figures.figures) told += fmt::format("wrote {}\n", path);
-  if (page) told += fmt::format("wrote {}\n", flags.output);
-  return Print(told);
+  std::string answer;
+  for (const std::string& path : flags.figures.figures) answer += fmt::format("wrote {}\n", path);
+  if (page) answer += fmt::format("wrote {}\n", flags.output);
+  return Print(answer);
 }
 
 }  // namespace
@@ -213,10 +213,10 @@ Verb AddReportVerb(CLI::App& program) {
       ->type_name("DIR|PLAN...")
       ->required();
   verb->add_option("--profile", flags->profile,
-                   "The profile (or graph) of the plans, if not where they say")
+                   "The profile (or graph) of the plans (default: the one that they name)")
       ->type_name("FILE");
   verb->add_option("--frontier", flags->frontier,
-                   "The job's frontier.csv (default: the one in DIR)")
+                   "The frontier.csv of the job (default: the one in DIR)")
       ->type_name("FILE");
   verb->add_option("--show", flags->show, "The plan that is shown first (default: no-slowdown)")
       ->type_name("NAME");

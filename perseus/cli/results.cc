@@ -24,8 +24,8 @@ bool IsPlanOrList(std::string_view name) {
 
 bool IsNone(std::string_view /*name*/) { return false; }
 
-// Whether a run writes files of that name. The list may have been edited, and must not make us
-// remove anything else.
+// Whether a run writes files with that name. A user may have edited the list in a summary, and a
+// run must not remove other files because of it.
 bool IsResultName(const ResultKind& kind, std::string_view name) {
   if (name.empty() || name == kind.summary) return false;
   return std::ranges::find(kind.always, name) != std::end(kind.always) || kind.is_other(name);
@@ -43,7 +43,7 @@ Result<void> Remove(const fs::path& path) {
   return {};
 }
 
-// The files that a summary lists; none if there is no summary.
+// The files that a summary lists. Empty if no summary exists.
 Result<std::vector<std::string>> ListedFiles(const fs::path& directory, const ResultKind& kind) {
   const fs::path summary_path = directory / kind.summary;
   std::error_code error;
@@ -52,7 +52,7 @@ Result<std::vector<std::string>> ListedFiles(const fs::path& directory, const Re
   PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(summary_path));
   const auto summary = nlohmann::json::parse(text, nullptr, false);
   if (!summary.is_object() || summary.value("format", nlohmann::json()) != kind.format) {
-    return Fail("{}: was not written by {} (name another directory with -o)", summary_path.string(),
+    return Fail("{}: was not written by {} (use another directory with -o)", summary_path.string(),
                 kind.verb);
   }
   for (const auto& file : summary.value("files", nlohmann::json::array())) {
@@ -62,8 +62,9 @@ Result<std::vector<std::string>> ListedFiles(const fs::path& directory, const Re
   return names;
 }
 
-// Takes back what a run has staged, and what it has moved to its place already: that is listed in
-// the staged summary, and no longer beside it. The run may have been the other verb's.
+// Removes the staged files of a run, and the files that it has already moved to their places. Those
+// are in the list of the staged summary, but no longer next to it. The run may be one of the other
+// verb.
 Result<void> Unstage(const fs::path& directory) {
   const fs::path staging = directory / kStagingName;
   std::error_code error;
@@ -84,8 +85,7 @@ Result<void> RefuseToReplace(const fs::path& path, const ResultKind& kind) {
   std::error_code error;
   if (!fs::exists(fs::symlink_status(path, error))) return {};
   return Fail(
-      "{}: is in the way and was not written by an earlier run of {} (move it away, or name "
-      "another "
+      "{}: already exists and was not written by an earlier run of {} (move it, or use another "
       "directory with -o)",
       path.string(), kind.verb);
 }
@@ -134,7 +134,8 @@ Result<void> ResultDirectory::Open() {
 }
 
 Result<void> ResultDirectory::Stage(const std::vector<ResultFile>& files) {
-  // Before a staged summary says that what has these names is ours.
+  // This check comes before the summary is staged, because a staged summary declares all files with
+  // these names as ours.
   for (const ResultFile& file : files) {
     if (auto free = RefuseToReplace(path_ / file.name, kind_); !free) return free;
   }

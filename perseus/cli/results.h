@@ -1,14 +1,15 @@
-// The directory that `perseus plan -o DIR` or `perseus emulate -o DIR` writes. Its files belong to
-// one run of one of them.
+// The directory of the results of `perseus plan -o DIR` or `perseus emulate -o DIR`.
 //
 // Invariants:
-// 1. A run first removes what an earlier run left, so that afterwards the directory holds this
-//    run's results or none, whatever goes wrong. Files of other origin, the other verb's among
-//    them, are neither removed nor replaced: what would replace one fails.
-// 2. Each file appears whole or not at all. The summary comes last and lists the others: where it
-//    is, all of them are.
-// 3. A run that was killed leaves at most DIR/.perseus-run, where files are written before they are
-//    moved to their places, and files that the list in there names. The next run removes both.
+// 1. A run first removes the results of an earlier run of the same verb. So whatever fails,
+//    afterwards the directory has the results of this run or none. A run never removes or replaces
+//    other files, such as those of the other verb. It fails if it would have to replace one.
+// 2. Each file appears whole or not at all. The summary is the last file, and lists the others. So
+//    if it exists, all of them exist.
+// 3. A killed run leaves at most DIR/.perseus-run, in which it writes files before it moves them,
+//    and files that the summary in there lists. The next run removes both.
+//
+// Two runs must not use one directory at the same time.
 #pragma once
 
 #include <filesystem>
@@ -20,40 +21,42 @@
 
 namespace perseus::cli {
 
-// What a verb writes.
+// The files that a verb writes.
 struct ResultKind {
-  std::string_view verb;       // For messages: "perseus plan".
+  std::string_view verb;       // For messages, such as "perseus plan".
   std::string_view summary;    // The name of the file that lists the others.
-  std::string_view format;     // What it says it is.
-  std::string_view always[4];  // Written by every run; names of the others depend on it.
-  bool (*is_other)(std::string_view name);  // Whether it may be one of those.
+  std::string_view format;     // The value of its key `format`.
+  std::string_view always[4];  // The names of the files that every run writes.
+  // Whether a run may write a file with this name, which is not in `always`.
+  bool (*is_other)(std::string_view name);
 };
 
 extern const ResultKind kPlanResults;
 extern const ResultKind kEmulationResults;
 
 struct ResultFile {
-  std::string name;  // Relative to the directory: "plans/no-slowdown.json".
+  std::string name;  // Relative to the directory, such as "plans/no-slowdown.json".
   std::string contents;
 };
 
 class ResultDirectory {
  public:
-  // Touches nothing yet. Keeps a reference to the kind.
+  // Does not use the directory yet. Keeps a reference to the kind.
   ResultDirectory(std::filesystem::path path, const ResultKind& kind);
   ResultDirectory(const ResultDirectory&) = delete;
   ResultDirectory& operator=(const ResultDirectory&) = delete;
-  // Removes what was staged and not published, and the directory if this run made it for nothing.
+  // Removes the staged files that were not published, and the directory if this run created it and
+  // published nothing.
   ~ResultDirectory();
 
-  // Makes the directory, removes the results of earlier runs, and sees whether new ones can be
-  // written. Fails before it removes anything if the summary was not written by a run.
+  // Creates the directory, removes the results of an earlier run, and checks that the directory is
+  // writable. If the file of the summary is not a summary, fails before it removes anything.
   Result<void> Open();
 
-  // Writes the files out of sight. The last one is the summary. Requires Open().
+  // Writes the files to DIR/.perseus-run. The last one is the summary. Requires Open().
   Result<void> Stage(const std::vector<ResultFile>& files);
 
-  // Moves what was staged to its places. If that fails, nothing of it stays.
+  // Moves the staged files to their places. If this fails, the destructor removes all of them.
   Result<void> Publish();
 
  private:

@@ -1,4 +1,4 @@
-// `perseus serve`: the control plane.
+// `perseus serve` runs the server of the control plane.
 #include <spdlog/sinks/stdout_sinks.h>
 
 #include <csignal>

@@ -21,7 +21,8 @@ std::string FirstOf(const std::string& flag, const char* variable, const std::st
   return value == nullptr || *value == '\0' ? otherwise : value;
 }
 
-// Empty if no file is given. A reader of the token has the rights of its owner.
+// Reads the token. Returns an empty text if no file is given. Everybody who can read the token has
+// the rights of its owner, so a file that everybody can read is an error.
 Result<std::string> ReadToken(const std::string& path) {
   if (path.empty()) return "";
   struct stat status {};

@@ -18,7 +18,7 @@ struct ServerFlags {
   std::string key;
 };
 
-// `scope`: the scope of the token that the verb needs.
+// `scope` is the scope of the token that the verb needs.
 void AddServerFlags(CLI::App& verb, ServerFlags& flags, const std::string& scope);
 
 // Takes missing flags from PERSEUS_SERVER and PERSEUS_TOKEN_FILE. Fails (kInput) if everybody can

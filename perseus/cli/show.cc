@@ -1,4 +1,4 @@
-// `perseus show`: plans side by side.
+// `perseus show` shows plans side by side.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,8 +20,8 @@ using nlohmann::ordered_json;
 
 constexpr const char* kShowAbout =
     "Show plans side by side: time, energy, savings, and the mean clock of every stage.\n"
-    "Reads only the plans, in JSON, as `perseus plan -o` writes them; `perseus evaluate` checks\n"
-    "them against a profile.";
+    "Reads only the plans, in JSON, as `perseus plan -o` writes them. `perseus evaluate` checks\n"
+    "plans against a profile.";
 constexpr const char* kShowExamples =
     "Example:\n"
     "  perseus show out/plans/no-slowdown.json out/plans/slowdown-5.json";
@@ -31,7 +31,7 @@ struct ShowFlags {
   bool as_json = false;
 };
 
-// The mean clock of what runs alike: the forwards of a stage, or the instructions of a resource.
+// The mean clock of a group: the forwards of a stage, or the instructions of a resource.
 struct Clock {
   std::string of;
   double sum_mhz = 0;
@@ -43,7 +43,7 @@ struct Clock {
 struct Shown {
   std::string path;
   plan_file::PlanFile plan;
-  double waiting = 0;  // The part of its ranks' time.
+  double waiting = 0;  // As a fraction of the time of its pp_ranks.
   std::vector<Clock> clocks;
 
   double saving() const { return 1 - plan.energy_j / plan.baseline_energy_j; }
@@ -52,9 +52,9 @@ struct Shown {
   double gap() const { return std::max(0.0, plan.energy_j / plan.lower_bound_j - 1); }
 };
 
-Shown Summarise(std::string path, plan_file::PlanFile plan) {
+Shown Summarize(std::string path, plan_file::PlanFile plan) {
   Shown shown;
-  std::map<std::pair<int, std::string>, Clock> clocks;  // By stage, so that they come in order.
+  std::map<std::pair<int, std::string>, Clock> clocks;  // The stage in the key gives the order.
   double busy_s = 0;
   for (const plan_file::PlannedRank& rank : plan.ranks) {
     for (const plan_file::PlannedInstruction& instruction : rank.instructions) {
@@ -120,7 +120,7 @@ std::string FormatTable(const std::vector<Shown>& plans) {
   add_row("switches", [](const Shown& shown) { return fmt::to_string(shown.plan.switches); });
   add_row("waiting", [](const Shown& shown) { return FormatPercent(shown.waiting); });
 
-  // Of all plans, in the order of the first that has them.
+  // The groups of all plans, in the order of their first appearance.
   std::vector<std::string> names;
   for (const Shown& shown : plans) {
     for (const Clock& clock : shown.clocks) {
@@ -141,8 +141,8 @@ std::string FormatTable(const std::vector<Shown>& plans) {
   });
   if (differ) {
     text +=
-        "\nThese plans are for different jobs or profiles: each slowdown and saving is against its "
-        "own baseline.\n";
+        "\nThese plans are for different jobs or profiles: each slowdown and saving is relative to "
+        "its own baseline.\n";
   }
   return text;
 }
@@ -152,7 +152,7 @@ Result<void> RunShow(const ShowFlags& flags) {
   for (const std::string& path : flags.plans) {
     PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(path));
     PERSEUS_ASSIGN_OR_RETURN(auto plan, plan_file::ParsePlan(text, path));
-    plans.push_back(Summarise(path, std::move(plan)));
+    plans.push_back(Summarize(path, std::move(plan)));
   }
   return Print(flags.as_json ? FormatJson(plans) : FormatTable(plans));
 }
@@ -164,7 +164,7 @@ Verb AddShowVerb(CLI::App& program) {
   CLI::App* verb = program.add_subcommand("show", kShowAbout);
   verb->footer(kShowExamples);
   verb->add_option("plan", flags->plans, "Plans (JSON)")->type_name("PLAN...")->required();
-  verb->add_flag("--json", flags->as_json, "Print JSON in place of the table");
+  verb->add_flag("--json", flags->as_json, "Print JSON instead of the table");
   return {verb, [flags] { return RunShow(*flags); }};
 }
 

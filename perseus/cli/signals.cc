@@ -14,7 +14,7 @@ Result<EndSignals> EndSignals::Take() {
   sigemptyset(&ends);
   sigaddset(&ends, SIGTERM);
   sigaddset(&ends, SIGINT);
-  sigaddset(&ends, SIGHUP);  // The terminal is gone.
+  sigaddset(&ends, SIGHUP);  // The system sends it when the terminal closes.
   EndSignals taken;
   if (sigprocmask(SIG_BLOCK, &ends, nullptr) == 0) {
     taken.signals_ = FileDescriptor(signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK));

@@ -1,4 +1,4 @@
-// SIGTERM, SIGINT and SIGHUP for verbs that run long and have to clean up at the end.
+// Receives SIGTERM, SIGINT and SIGHUP for verbs that run long and have to clean up at the end.
 #pragma once
 
 #include "perseus/base/file_descriptor.h"

@@ -1,4 +1,4 @@
-// `perseus synth`: a profile without a GPU.
+// `perseus synth` makes a profile without a GPU.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,11 +18,11 @@ namespace perseus::cli {
 namespace {
 
 constexpr const char* kSynthAbout =
-    "Make a profile without a GPU: for trying things out and for planning before anything was\n"
-    "measured. Either of stages that are nearly alike, from a small model of a GPU's clock, "
-    "voltage\n"
-    "and power; or, with --model, of a published architecture on a modelled GPU, layer by layer.\n"
-    "The same flags give the same file everywhere.";
+    "Make a profile without a GPU, for first experiments and for plans before a measurement.\n"
+    "Without --model, the stages are nearly equal, and a small model of the clock, voltage and\n"
+    "power of a GPU gives their times and energies. With --model, the profile is that of a\n"
+    "published architecture on a modeled GPU, layer by layer. The same flags give the same file\n"
+    "on every machine.";
 constexpr const char* kSynthExamples =
     "Examples:\n"
     "  perseus synth --gpu a100 --stages 8 -o profile.csv\n"
@@ -38,12 +38,12 @@ struct SynthFlags {
   synthetic::SyntheticProfileSpec spec;
   std::vector<std::string> instructions;
   std::string path;
-  // For --model; what it shares with `spec` is taken from there.
+  // For --model. Flags that apply to both are in `spec`.
   synthetic::ModelProfileSpec model;
   std::string boundaries;
   std::optional<double> power_limit_w;
   bool lists_models = false;
-  // Which flags mean nothing with --model, and without.
+  // The flags that apply only without --model, and only with it.
   const CLI::Option* gpu = nullptr;
   const CLI::Option* model_name = nullptr;
   std::vector<const CLI::Option*> only_without_model;
@@ -67,13 +67,14 @@ Result<void> CheckMeaning(const SynthFlags& flags) {
   const bool has_model = flags.model_name->count() > 0;
   for (const CLI::Option* option : has_model ? flags.only_without_model : flags.only_with_model) {
     if (option->count() == 0) continue;
-    if (has_model) return Fail("{} means nothing with --model (leave it out)", option->get_name());
-    return Fail("{} means nothing without --model (name one; --list-models)", option->get_name());
+    if (has_model) return Fail("{} does not apply with --model (remove it)", option->get_name());
+    return Fail("{} needs --model (add --model NAME; --list-models shows the names)",
+                option->get_name());
   }
   return {};
 }
 
-// "0,8,14", or what stages have alike.
+// Reads a list such as "0,8,14", or "layers" or "blocks" for stages with equal numbers of these.
 Result<void> ReadBoundaries(std::string_view text, synthetic::ModelProfileSpec& spec) {
   if (text == "layers" || text == "blocks") {
     spec.partition =
@@ -144,7 +145,7 @@ void AddModelFlags(CLI::App& verb, SynthFlags& flags) {
     return option;
   };
   const auto count = WholeNumberIn({1, 1e6});
-  add("--microbatch-size", workload.microbatch_size, "N", "Sequences, or images, of a microbatch")
+  add("--microbatch-size", workload.microbatch_size, "N", "Sequences (or images) of a microbatch")
       ->capture_default_str()
       ->check(count);
   add("--sequence-length", workload.sequence_length, "N",
@@ -154,15 +155,16 @@ void AddModelFlags(CLI::App& verb, SynthFlags& flags) {
       ->capture_default_str()
       ->check(count);
   add("--boundaries", flags.boundaries, "LIST",
-      "First layer of each stage, and the number of layers: 0,8,14,21,27; or as many layers "
-      "(default) or blocks in each");
-  add("--power-limit", flags.power_limit_w, "W", "Of the GPU (default: the data sheet's)")
+      "First layer of each stage, and the number of layers, such as 0,8,14,21,27; or layers or "
+      "blocks: the same number of these in each stage (default: layers)");
+  add("--power-limit", flags.power_limit_w, "W",
+      "Power limit of the GPU (default: that of the data sheet)")
       ->check(NumberIn({1, 1e5}, "watts"));
   flags.only_with_model.push_back(
       verb.add_flag("--recompute-activations", flags.model.recomputes_activations,
-                    "Backward passes first run the forward pass of their blocks again")
+                    "Run the forward pass of each block again before its backward pass")
           ->group(kModelGroup));
-  verb.add_flag("--list-models", flags.lists_models, "Print the architectures and stop")
+  verb.add_flag("--list-models", flags.lists_models, "Print the architectures and exit")
       ->group(kModelGroup);
 }
 
@@ -186,33 +188,35 @@ Verb AddSynthVerb(CLI::App& program) {
   auto add = [&](const char* name, auto& value, const char* type, const char* help) {
     return verb->add_option(name, value, help)->type_name(type)->capture_default_str();
   };
-  // The library knows the ranges; what is checked here is that these are numbers.
+  // The library checks the ranges. This check only refuses text that is not a number.
   constexpr double kAny = std::numeric_limits<double>::max();
   const auto number = NumberIn({-kAny, kAny}, "such as 0.02");
   flags->gpu = add("--gpu", spec.gpu, "NAME",
-                   "What the GPUs are like; a100 or a40, or with --model one of the others or a40 "
-                   "(default there: a100-sxm)")
+                   "The model of the GPUs: a100 or a40; with --model a40 or one of the others "
+                   "(default with --model: a100-sxm)")
                    ->check(CLI::IsMember(gpus));
   add("--stages", spec.stages, "N", "Pipeline stages")->check(WholeNumberIn({1, 100'000}));
   add("--chunks", spec.chunks, "N", "Model chunks on each stage")->check(WholeNumberIn({1, 1'000}));
   verb->add_flag_function(
       "--fold", [&spec](std::int64_t) { spec.placement = synthetic::ChunkPlacement::kV; },
-      "Stages fold back at the last rank, as for zb-v and dualpipe-v");
+      "Place stages in a V on the pp_ranks, as zb-v and dualpipe-v do");
   verb->add_option("--instructions", flags->instructions,
-                   "What the schedule runs (default forward,backward)")
+                   "The instructions of the schedule (default: forward,backward)")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(CLI::IsMember(computations))
       ->type_name("KIND,...");
   flags->only_without_model = {
-      add("--work-scale", spec.work_scale, "X", "Work of a microbatch, relative to the model's own")
+      add("--work-scale", spec.work_scale, "X", "Work of a microbatch, relative to the default")
           ->check(number),
       add("--head", spec.language_model_head, "X",
-          "Extra work of the last stage, as a part of a stage")
+          "Extra work of the last stage, as a fraction of a stage")
           ->check(number),
-      add("--imbalance", spec.imbalance, "X", "How far stages differ in work")->check(number),
-      add("--noise", spec.noise, "X", "Spread of the measurements")->check(number),
-      add("--seed", spec.seed, "N", "Of imbalance and noise")->check(WholeNumberIn({0, 1e18}))};
+      add("--imbalance", spec.imbalance, "X", "Relative difference of the work of stages")
+          ->check(number),
+      add("--noise", spec.noise, "X", "Relative spread of the measurements")->check(number),
+      add("--seed", spec.seed, "N", "Seed of imbalance and noise")
+          ->check(WholeNumberIn({0, 1e18}))};
   AddModelFlags(*verb, *flags);
   verb->add_option("-o,--output", flags->path, "File (default: standard output)")
       ->type_name("FILE");

@@ -1,4 +1,4 @@
-// Text in columns: the first to the left, numbers to the right.
+// Formats text in columns. The first column is aligned to the left, the others to the right.
 #pragma once
 
 #include <string>
@@ -11,16 +11,16 @@ class Table {
   explicit Table(std::vector<std::string> header);
   // Requires as many cells as the header has.
   void AddRow(std::vector<std::string> cells);
-  // A line for each row, two blanks between columns, a rule under the header.
+  // Returns a line for each row, with two blanks between columns and a rule below the header.
   std::string Format() const;
 
  private:
-  std::vector<std::vector<std::string>> rows_;  // The header first.
+  std::vector<std::vector<std::string>> rows_;  // The first one is the header.
 };
 
-// With enough digits to tell plans apart whatever the magnitude: "0.0512341", "58321.4".
+// Formats a number with at least six significant digits: "0.0512341", "58321.4".
 std::string FormatQuantity(double value);
-// A fraction as percent: "15.36 %".
+// Formats a fraction as percent: "15.36 %".
 std::string FormatPercent(double fraction);
 
 }  // namespace perseus::cli

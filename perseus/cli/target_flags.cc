@@ -6,7 +6,7 @@
 namespace perseus::cli {
 
 void AddTargetFlags(CLI::App& verb, TargetFlags& flags) {
-  // Each takes one value at a time, so that `--slowdown 5 profile.csv` leaves the profile alone.
+  // Each flag takes one value, so that `--slowdown 5 profile.csv` does not take the profile.
   auto add = [&](plan::Target::Kind kind, const char* name, auto& values, const char* type,
                  const char* help) {
     const NumberRange range = plan::ValueRange(kind);
@@ -26,7 +26,7 @@ void AddTargetFlags(CLI::App& verb, TargetFlags& flags) {
       "The fastest plan of at most this average power (of one pipeline)");
   add(plan::Target::Kind::kPrice, "--price", flags.prices, "KWH GPUHOUR",
       "The cheapest plan at $/kWh and $/GPU-hour, such as 0.12 2");
-  verb.add_flag("--min-energy", flags.min_energy, "Least energy, however long it takes")
+  verb.add_flag("--min-energy", flags.min_energy, "Least energy, with any iteration time")
       ->group("Targets");
   verb.add_flag("--edp", flags.edp, "Least product of energy and time")->group("Targets");
 }

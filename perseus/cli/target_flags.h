@@ -1,4 +1,4 @@
-// The targets that a user may ask `perseus plan` for.
+// The flags of targets, such as --slowdown and --deadline.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -15,7 +15,7 @@ struct TargetFlags {
   std::vector<double> deadlines_s;
   std::vector<double> energy_budgets_j;
   std::vector<double> power_caps_w;
-  std::vector<std::pair<double, double>> prices;  // $/kWh, $/GPU-hour.
+  std::vector<std::pair<double, double>> prices;  // ($/kWh, $/GPU-hour)
   bool min_energy = false;
   bool edp = false;
 };
@@ -24,7 +24,8 @@ void AddTargetFlags(CLI::App& verb, TargetFlags& flags);
 
 bool AsksForTarget(const TargetFlags& flags);
 
-// In the order above; "no slowdown" if nothing was asked for. `gpus` are those of one pipeline.
+// The requested targets, in the order of the members above. Without flags, it is "no slowdown".
+// `gpus` is the number of GPUs of one pipeline.
 std::vector<plan::Target> AskedTargets(const TargetFlags& flags, int gpus);
 
 }  // namespace perseus::cli

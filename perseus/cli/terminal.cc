@@ -19,7 +19,8 @@ struct CharacterRange {
   char32_t first;
   char32_t last;
 };
-// Generous: a character that is thought wider than it is leaves a blank, the opposite would wrap.
+// The ranges are generous. If a character is narrower than assumed, it leaves a blank. If it were
+// wider, the line would wrap.
 constexpr CharacterRange kTwoColumns[] = {
     {0x1100, 0x115F},   {0x231A, 0x231B},   {0x23E9, 0x23F3},   {0x25FD, 0x25FE}, {0x2614, 0x2615},
     {0x2630, 0x2637},   {0x2648, 0x2653},   {0x267F, 0x267F},   {0x268A, 0x268F}, {0x2693, 0x2693},
@@ -29,7 +30,8 @@ constexpr CharacterRange kTwoColumns[] = {
     {0xAC00, 0xD7FF},   {0xF900, 0xFAFF},   {0xFE10, 0xFE6F},   {0xFF01, 0xFF60}, {0xFFE0, 0xFFE6},
     {0x16FE0, 0x1B2FF}, {0x1F000, 0x1FAFF}, {0x20000, 0x3FFFD},
 };
-// Those of alphabets; of the marks that combine in other scripts each may count as a column.
+// Combining marks of alphabets, and characters that are not visible. Combining marks of other
+// scripts may count as a column.
 constexpr CharacterRange kNoColumn[] = {
     {0x00AD, 0x00AD},   {0x0300, 0x036F}, {0x0483, 0x0489}, {0x0591, 0x05C7}, {0x0600, 0x061C},
     {0x064B, 0x065F},   {0x180E, 0x180E}, {0x1AB0, 0x1AFF}, {0x1DC0, 0x1DFF}, {0x200B, 0x200F},
@@ -45,7 +47,8 @@ bool IsIn(const CharacterRange (&ranges)[kCount], char32_t character) {
   });
 }
 
-// Takes the first character off `text`; '?' for what cannot be shown. Requires text not empty.
+// Removes the first character from `text` and returns it, or '?' if it cannot be shown. Requires a
+// text that is not empty.
 char32_t TakeCharacter(std::string_view& text) {
   const auto first = static_cast<unsigned char>(text.front());
   const std::size_t length = first < 0xC0 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
@@ -108,8 +111,8 @@ Terminal DescribeTerminal(const OutputDevice& output, const Environment& environ
   terminal.width = std::clamp(width, kNarrowest, kWidest);
 
   const std::string_view kind = ValueOf(environment, "TERM");
-  terminal.colour = output.is_terminal && !kind.empty() && kind != "dumb" &&
-                    ValueOf(environment, "NO_COLOR").empty();
+  terminal.color = output.is_terminal && !kind.empty() && kind != "dumb" &&
+                   ValueOf(environment, "NO_COLOR").empty();
 
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     const std::string_view locale = ValueOf(environment, name);
@@ -132,7 +135,7 @@ std::u32string FitColumns(std::string_view text, int columns, const Terminal& te
   const std::u32string ellipsis = terminal.unicode ? U"…" : U"..";
   const auto room = static_cast<std::size_t>(std::max(columns, 0));
   std::u32string shown;
-  std::size_t kept = 0;  // Of `shown`, what leaves room for the ellipsis.
+  std::size_t kept = 0;  // The longest beginning of `shown` that leaves room for the ellipsis.
   while (!text.empty() && shown.size() <= room) {
     if (shown.size() + ellipsis.size() <= room) kept = shown.size();
     char32_t character = TakeCharacter(text);
@@ -150,13 +153,13 @@ CharacterGrid::CharacterGrid(int rows, int columns)
       cells_(static_cast<std::size_t>(rows), std::vector<Cell>(static_cast<std::size_t>(columns))) {
 }
 
-void CharacterGrid::Put(int row, int column, char32_t character, Colour colour) {
+void CharacterGrid::Put(int row, int column, char32_t character, Color color) {
   if (row < 0 || row >= rows() || column < 0 || column >= columns_) return;
-  cells_[static_cast<std::size_t>(row)][static_cast<std::size_t>(column)] = {character, colour};
+  cells_[static_cast<std::size_t>(row)][static_cast<std::size_t>(column)] = {character, color};
 }
 
-void CharacterGrid::Put(int row, int column, std::u32string_view text, Colour colour) {
-  for (const char32_t character : text) Put(row, column++, character, colour);
+void CharacterGrid::Put(int row, int column, std::u32string_view text, Color color) {
+  for (const char32_t character : text) Put(row, column++, character, color);
 }
 
 bool CharacterGrid::IsBlank(int row, int column, int columns) const {
@@ -172,19 +175,19 @@ std::string CharacterGrid::Format(const Terminal& terminal) const {
     const auto end = std::find_if(row.rbegin(), row.rend(), [](const Cell& cell) {
                        return cell.character != U' ';
                      }).base();
-    Colour colour = Colour::kDefault;
-    const auto change_to = [&](Colour next) {
-      if (terminal.colour && next != colour) {
+    Color color = Color::kDefault;
+    const auto change_to = [&](Color next) {
+      if (terminal.color && next != color) {
         text += fmt::format("\x1b[{}m", static_cast<int>(next));
       }
-      colour = next;
+      color = next;
     };
     for (auto cell = row.begin(); cell != end; ++cell) {
       if (cell->character == kSecondColumn) continue;
-      change_to(cell->colour);
+      change_to(cell->color);
       AppendUtf8(cell->character, text);
     }
-    change_to(Colour::kDefault);
+    change_to(Color::kDefault);
     text += '\n';
   }
   return text;

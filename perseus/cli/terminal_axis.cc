@@ -10,17 +10,18 @@
 namespace perseus::cli {
 namespace {
 
-// Of the larger end. What differs by less is the same to a reader, and labels stay short.
+// The least length of an axis, as a fraction of its larger end. A smaller difference does not
+// matter to a reader, and would need long labels.
 constexpr double kLeastSpan = 1e-3;
-constexpr double kMargin = 0.03;  // At each end.
-// Joules and seconds read well from here to there, as the table has them too; multiples of them
-// closer to 1.
+constexpr double kMargin = 0.03;  // At each end, as a fraction of the range.
+// In this range, the axis has plain joules and seconds, as the table does.
 constexpr double kLeastPlain = 0.01;
 constexpr double kMostPlain = 1e5;
+// With a prefix, numbers are in this range.
 constexpr double kLeastPrefixed = 1;
 constexpr double kMostPrefixed = 1e3;
 constexpr int kMostDecimals = 7;
-constexpr double kLongNumber = 1e7;  // From here on, and beyond those decimals, with an exponent.
+constexpr double kLongNumber = 1e7;  // Longer numbers, or more decimals, get an exponent.
 constexpr int kRowsBetweenTicks = 2;
 constexpr int kBlanksBetweenLabels = 6;
 constexpr std::string_view kBetweenItems = "   ";
@@ -34,7 +35,7 @@ constexpr Prefix kLarger[] = {{"k", 1e3},  {"M", 1e6},  {"G", 1e9},
                               {"T", 1e12}, {"P", 1e15}, {"E", 1e18}};
 
 Prefix ChoosePrefix(Quantity quantity, double largest) {
-  if (largest < kMostPlain || quantity == Quantity::kTime) {  // Nobody counts in kiloseconds.
+  if (largest < kMostPlain || quantity == Quantity::kTime) {  // Kiloseconds are not usual.
     for (const Prefix& prefix : kSmaller) {
       const double least = prefix.scale == 1 ? kLeastPlain : kLeastPrefixed;
       if (largest / prefix.scale >= least) return prefix;
@@ -59,7 +60,7 @@ std::string FormatTick(double number, int exponent) {
 
 Axis Axis::Around(AxisSpec spec) {
   const double lacking = spec.high * kLeastSpan - (spec.high - spec.low);
-  if (spec.high <= 0) spec.high = 1;  // Nothing takes anything.
+  if (spec.high <= 0) spec.high = 1;  // All values are 0.
   if (lacking > 0) {
     spec.low -= lacking / 2;
     spec.high += lacking / 2;
@@ -122,7 +123,8 @@ void DrawTimeAxis(const Axis& axis, CharacterGrid& grid, int row, int column, in
 
 std::string FormatLegend(const std::vector<LegendItem>& items, const Terminal& terminal) {
   if (items.empty()) return "";
-  CharacterGrid grid(static_cast<int>(items.size()), terminal.width);  // At most one on each row.
+  // In the worst case, each item needs its own row.
+  CharacterGrid grid(static_cast<int>(items.size()), terminal.width);
   int row = 0;
   int column = 0;
   for (const LegendItem& item : items) {
@@ -133,7 +135,7 @@ std::string FormatLegend(const std::vector<LegendItem>& items, const Terminal& t
       ++row;
       column = 0;
     }
-    grid.Put(row, column, item.symbol, item.colour);
+    grid.Put(row, column, item.symbol, item.color);
     grid.Put(row, column + symbol, text);
     column += width + static_cast<int>(kBetweenItems.size());
   }

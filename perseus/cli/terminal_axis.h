@@ -1,4 +1,4 @@
-// What the plots for a terminal share: axes with round numbers, and legends.
+// Parts of plots for a terminal: axes with round numbers, and legends.
 #pragma once
 
 #include <string>
@@ -17,25 +17,25 @@ struct AxisSpec {
   Direction direction = Direction::kAcross;
   double low = 0;
   double high = 0;
-  int cells = 0;  // Characters that it spans.
+  int cells = 0;  // The length of the axis in characters.
 };
 
 class Axis {
  public:
-  // From low to high exactly. Requires 0 <= low < high.
+  // An axis from exactly low to exactly high. Requires 0 <= low < high.
   explicit Axis(const AxisSpec& spec);
-  // A little longer at both ends; much longer if all values are nearly the same.
+  // An axis that is a little longer at both ends, or much longer if low and high are nearly equal.
   static Axis Around(AxisSpec spec);
 
-  // A value at a round number; `label` is its number of units.
+  // A value at a round number. `label` is this number in the unit of the axis.
   struct Tick {
     double value = 0;
     std::string label;
   };
   const std::vector<Tick>& ticks() const { return ticks_; }
-  // "s", "ms", "kJ".
+  // Such as "s", "ms" or "kJ".
   std::string UnitName(const Terminal& terminal) const;
-  // Which of `parts` equal parts of the axis the value lies in, counted from 0 at the low end.
+  // The index of the part with the value, if the axis has `parts` equal parts. 0 is the low end.
   int PartOf(double value, int parts) const;
 
  private:
@@ -49,17 +49,17 @@ class Axis {
   std::vector<Tick> ticks_;
 };
 
-// Draws an axis of time on two rows of the grid: the line with its marks, and below it their
-// labels. `column` is where its first character is.
+// Draws an axis of time on two rows of the grid: the line with its marks, and below it the labels.
+// `column` is the column of its first character.
 void DrawTimeAxis(const Axis& axis, CharacterGrid& grid, int row, int column, int cells,
                   const Terminal& terminal);
 
 struct LegendItem {
   std::u32string symbol;
   std::string text;
-  Colour colour = Colour::kDefault;  // Of the symbol.
+  Color color = Color::kDefault;  // Of the symbol.
 };
-// As many items on a line as fit.
+// Formats a legend, with as many items on a line as fit.
 std::string FormatLegend(const std::vector<LegendItem>& items, const Terminal& terminal);
 
 }  // namespace perseus::cli

@@ -13,7 +13,7 @@ namespace perseus::cli {
 namespace {
 
 constexpr int kPlotRows = 16;
-// Of a braille character.
+// The dots of a braille character.
 constexpr int kDotsAcross = 2;
 constexpr int kDotsUp = 4;
 constexpr char32_t kBrailleBlank = U'\u2800';
@@ -21,10 +21,11 @@ constexpr char32_t kBrailleBlank = U'\u2800';
 constexpr char32_t kBrailleDots[kDotsUp][kDotsAcross] = {
     {0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
 
-constexpr int kNear = 4;  // Columns between a name and a symbol that it might seem to belong to.
+// A name closer than this many columns to a symbol may seem to belong to it.
+constexpr int kNear = 4;
 
-constexpr Colour kPlanColour = Colour::kGreen;
-constexpr Colour kBaselineColour = Colour::kRed;
+constexpr Color kPlanColor = Color::kGreen;
+constexpr Color kBaselineColor = Color::kRed;
 
 struct PlotSymbols {
   char32_t plan;
@@ -57,8 +58,8 @@ class FrontierDrawing {
     DrawAxes();
     DrawBound();
     DrawSymbols();
-    DrawName(plot_.baseline, kBaselineColour);
-    for (const PlotPoint& plan : plot_.plans) DrawName(plan, kPlanColour);
+    DrawName(plot_.baseline, kBaselineColor);
+    for (const PlotPoint& plan : plot_.plans) DrawName(plan, kPlanColor);
     return grid_.Format(terminal_) + FormatLegend(Legend(), terminal_);
   }
 
@@ -160,7 +161,7 @@ class FrontierDrawing {
         kBrailleDots[from_top % kDotsUp][across % kDotsAcross];
   }
 
-  // By which halves of the character have dots.
+  // Chooses the character by the halves (upper, lower) that have dots.
   static char32_t AsciiOf(char32_t dots) {
     constexpr char32_t kUpper =
         kBrailleDots[0][0] | kBrailleDots[0][1] | kBrailleDots[1][0] | kBrailleDots[1][1];
@@ -171,11 +172,11 @@ class FrontierDrawing {
   void DrawSymbols() {
     for (const PlotPoint& plan : plot_.plans) {
       const Place place = PlaceOf(plan);
-      grid_.Put(place.row, place.column, symbols_.plan, kPlanColour);
+      grid_.Put(place.row, place.column, symbols_.plan, kPlanColor);
     }
     const Place baseline = PlaceOf(plot_.baseline);
     grid_.Put(baseline.row, baseline.column, PlansAt(baseline) ? symbols_.both : symbols_.baseline,
-              kBaselineColour);
+              kBaselineColor);
   }
 
   bool PlansAt(const Place& place) const {
@@ -183,9 +184,9 @@ class FrontierDrawing {
                                [&](const PlotPoint& plan) { return PlaceOf(plan) == place; });
   }
 
-  // Where nothing else is: to the right, where the frontier leaves room since it falls, or above;
-  // to the left, or below.
-  void DrawName(const PlotPoint& point, Colour colour) {
+  // Writes the name at the first free place: to the right or above, where a falling frontier leaves
+  // room, or else to the left or below.
+  void DrawName(const PlotPoint& point, Color color) {
     const std::u32string name = FitColumns(point.name, columns_, terminal_);
     const auto width = static_cast<int>(name.size());
     const Place at = PlaceOf(point);
@@ -194,12 +195,12 @@ class FrontierDrawing {
                             {at.row - 1, at.column - width}, {at.row - 2, at.column - width}};
     for (const Place& start : starts) {
       if (!HasRoom(start, width) || IsBesideAnother(start, width, at)) continue;
-      grid_.Put(start.row, start.column, name, colour);
+      grid_.Put(start.row, start.column, name, color);
       return;
     }
   }
 
-  // With a blank at either end.
+  // Whether the name fits there with a blank at both ends.
   bool HasRoom(const Place& start, int width) const {
     const int end = start.column + width;
     return start.row >= 1 && start.row <= kPlotRows && start.column > gutter_ &&
@@ -208,7 +209,7 @@ class FrontierDrawing {
                          std::min(end + 1, terminal_.width) - start.column + 1);
   }
 
-  // Whether a reader could take the name there for that of a point which is not at `own`.
+  // Whether a reader could think that the name belongs to another point than the one at `own`.
   bool IsBesideAnother(const Place& start, int width, const Place& own) const {
     const auto is_near = [&](const PlotPoint& point) {
       const Place place = PlaceOf(point);
@@ -221,18 +222,18 @@ class FrontierDrawing {
   std::vector<LegendItem> Legend() const {
     std::vector<LegendItem> items;
     if (!plot_.bound.empty()) {
-      items.push_back({std::u32string(symbols_.bound), "bound: no plan lies below"});
+      items.push_back({std::u32string(symbols_.bound), "bound: no plan is below"});
     }
     const bool has_both = PlansAt(PlaceOf(plot_.baseline));
     const bool has_plan = std::ranges::any_of(plot_.plans, [&](const PlotPoint& plan) {
       return !(PlaceOf(plan) == PlaceOf(plot_.baseline));
     });
-    if (has_plan) items.push_back({std::u32string(1, symbols_.plan), "plan", kPlanColour});
+    if (has_plan) items.push_back({std::u32string(1, symbols_.plan), "plan", kPlanColor});
     if (has_both) {
       items.push_back(
-          {std::u32string(1, symbols_.both), "plan and " + plot_.baseline.name, kBaselineColour});
+          {std::u32string(1, symbols_.both), "plan and " + plot_.baseline.name, kBaselineColor});
     } else {
-      items.push_back({std::u32string(1, symbols_.baseline), plot_.baseline.name, kBaselineColour});
+      items.push_back({std::u32string(1, symbols_.baseline), plot_.baseline.name, kBaselineColor});
     }
     return items;
   }
@@ -272,7 +273,7 @@ std::string DrawOutcome(const PlanOutcome& outcome, const Terminal& terminal) {
     slowest = std::max(slowest, planned.plan.evaluation.time);
   }
   if (outcome.frontier) {
-    // Longer iterations than that of least energy need no more energy: the plan may end sooner.
+    // Beyond the time of least energy, the bound is flat, because a plan may end earlier.
     const std::vector<plan::FrontierPoint>& points = outcome.frontier->points;
     for (std::size_t i = 0; i <= outcome.frontier->least_energy; ++i) {
       plot.bound.push_back({ToSeconds(points[i].time), points[i].bound_j, {}});

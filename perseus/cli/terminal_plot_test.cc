@@ -15,8 +15,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr Terminal kTerminalPlotUtf8{.width = 80, .colour = false, .unicode = true};
-constexpr Terminal kColour{.width = 80, .colour = true, .unicode = true};
+constexpr Terminal kTerminalPlotUtf8{.width = 80, .color = false, .unicode = true};
+constexpr Terminal kColor{.width = 80, .color = true, .unicode = true};
 
 int Count(std::string_view text, std::string_view what) {
   int count = 0;
@@ -41,7 +41,7 @@ std::vector<std::string> LinesOf(const std::string& text) {
   return lines;
 }
 
-// Requires that no character is two columns wide.
+// Requires text without characters that are two columns wide.
 int ColumnsOf(const std::string& line) {
   return static_cast<int>(std::count_if(line.begin(), line.end(), [](char byte) {
     return (static_cast<unsigned char>(byte) & 0xC0) != 0x80;
@@ -53,7 +53,7 @@ void ExpectFits(const std::string& text, const Terminal& terminal) {
     EXPECT_LE(ColumnsOf(line), terminal.width) << line;
   }
   EXPECT_TRUE(text.ends_with('\n'));
-  if (!terminal.colour) {
+  if (!terminal.color) {
     EXPECT_EQ(text.find('\x1b'), std::string::npos);
   }
   if (!terminal.unicode) {
@@ -64,14 +64,14 @@ void ExpectFits(const std::string& text, const Terminal& terminal) {
 std::vector<Terminal> AllTerminals() {
   std::vector<Terminal> terminals;
   for (int width = kNarrowest; width <= kWidest; width += 13) {
-    for (const bool colour : {false, true}) {
-      for (const bool unicode : {false, true}) terminals.push_back({width, colour, unicode});
+    for (const bool color : {false, true}) {
+      for (const bool unicode : {false, true}) terminals.push_back({width, color, unicode});
     }
   }
   return terminals;
 }
 
-// The lines of the plot alone, without title, axis and legend.
+// Only the lines of the plot, without title, axis and legend.
 std::string Inside(const std::string& drawing) {
   std::string inside;
   for (const std::string& line : LinesOf(drawing)) {
@@ -94,14 +94,14 @@ TEST(DrawFrontierTest, MarksEveryPlanAndTheBaseline) {
   EXPECT_EQ(Count(Inside(drawing), "✕"), 1) << drawing;
   for (const char* text :
        {"✕ maximum frequency", "no slowdown", "10 % slowdown", "least energy", "(J)",
-        "iteration time (s)", "bound: no plan lies below", "60 ┤", " 2.4 "}) {
+        "iteration time (s)", "bound: no plan is below", "60 ┤", " 2.4 "}) {
     EXPECT_THAT(drawing, HasSubstr(text));
   }
   ExpectFits(drawing, kTerminalPlotUtf8);
-  EXPECT_EQ(WithoutEscapes(DrawFrontier(SmallPlot(), kColour)), drawing);
+  EXPECT_EQ(WithoutEscapes(DrawFrontier(SmallPlot(), kColor)), drawing);
 }
 
-TEST(DrawFrontierTest, WithoutAFrontierThePlansStandAlone) {
+TEST(DrawFrontierTest, DrawsPlansWithoutAFrontier) {
   FrontierPlot plot = SmallPlot();
   plot.bound.clear();
   const std::string drawing = DrawFrontier(plot, kTerminalPlotUtf8);
@@ -118,7 +118,7 @@ TEST(DrawFrontierTest, ABaselineSlowerThanTheFrontierIsInside) {
   EXPECT_THAT(drawing, AllOf(HasSubstr(" 4.0"), HasSubstr("maximum frequency ✕\n")));
 }
 
-TEST(DrawFrontierTest, OnePointIsDrawnInTheMiddle) {
+TEST(DrawFrontierTest, DrawsASinglePointInTheMiddle) {
   const FrontierPlot plot{.bound = {{2, 50, ""}},
                           .plans = {{2, 50, "no slowdown"}},
                           .baseline = {2, 50, "maximum frequency"}};
@@ -128,7 +128,7 @@ TEST(DrawFrontierTest, OnePointIsDrawnInTheMiddle) {
                              Not(HasSubstr("✕")), HasSubstr("\n50.00 ┤")));
 }
 
-TEST(DrawFrontierTest, UnitsGetPrefixesWhereNumbersGetLong) {
+TEST(DrawFrontierTest, UnitsGetPrefixesIfNumbersAreLong) {
   const auto scaled = [](double times, double energies) {
     FrontierPlot plot = SmallPlot();
     for (PlotPoint& point : plot.bound)
@@ -143,7 +143,7 @@ TEST(DrawFrontierTest, UnitsGetPrefixesWhereNumbersGetLong) {
   EXPECT_THAT(scaled(1e3, 1e9), AllOf(HasSubstr("(s)"), HasSubstr("(GJ)"), HasSubstr(" 3000")));
 }
 
-TEST(DrawFrontierTest, FitsEverywhereWhateverTheNumbers) {
+TEST(DrawFrontierTest, FitsEveryTerminalWithAnyNumbers) {
   for (const double times : {1e-9, 1e-6, 1.0, 1.23e9}) {
     for (const double energies : {1e-300, 1e-12, 1.0, 1e18, 1e30}) {
       for (const double range : {0.0, 1e-12, 1.0}) {
@@ -163,7 +163,7 @@ TEST(DrawFrontierTest, FitsEverywhereWhateverTheNumbers) {
   }
 }
 
-TEST(DrawFrontierTest, InAscii) {
+TEST(DrawFrontierTest, DrawsInAscii) {
   const std::string drawing = DrawFrontier(SmallPlot(), {.width = 40});
   EXPECT_EQ(drawing, R"(energy of one pipeline's iteration (J)
 60 + X maximum frequency
@@ -185,7 +185,7 @@ TEST(DrawFrontierTest, InAscii) {
    +-+----------------+---------------+-
     2.0              2.5             3.0
                       iteration time (s)
-.. bound: no plan lies below   o plan
+.. bound: no plan is below   o plan
 X maximum frequency
 )");
 }
@@ -198,7 +198,7 @@ profile::Option MakeOption(double frequency_mhz, double time_s) {
   return option;
 }
 
-// A forward of 10 or 20 s on one rank, then 20 s without a clock on the other.
+// A forward of 10 or 20 s on one pp_rank, then a fixed instruction of 20 s on the other.
 schedule::InstructionGraph SmallGraph() {
   schedule::InstructionGraph graph;
   graph.option_sets.resize(2);
@@ -208,8 +208,8 @@ schedule::InstructionGraph SmallGraph() {
   graph.option_sets[1].options = {MakeOption(0, 20)};
   graph.instructions = {{.option_set = 0, .pp_rank = 0}, {.option_set = 1, .pp_rank = 1}};
   graph.dependencies = {{.from = 0, .to = 1}};
-  graph.rank_orders = {{0}, {1}};
-  graph.rank_names = {"gpu \x1b[31m", "the other of the two"};
+  graph.pp_rank_orders = {{0}, {1}};
+  graph.pp_rank_names = {"gpu \x1b[31m", "the other of the two"};
   return graph;
 }
 
@@ -219,7 +219,7 @@ report::Timeline TimelineOf(const schedule::InstructionGraph& graph, std::vector
   return {std::move(name), std::move(options), std::move(evaluation)};
 }
 
-TEST(DrawTimelinesTest, ClocksWaitingAndNamesOfAnyKind) {
+TEST(DrawTimelinesTest, DrawsClocksWaitingAndAnyNames) {
   const schedule::InstructionGraph graph = SmallGraph();
   const report::Timeline timelines[] = {TimelineOf(graph, {0, 0}, "fast"),
                                         TimelineOf(graph, {1, 0}, "slow")};
@@ -236,21 +236,21 @@ the other of t.. ....................O~~~~~~~~~~~~~~~~~~~
 F forward begins   O other instruction begins   . waiting
 # at 1300-1400 MHz   = at 1200-1300 MHz
 + at 1100-1200 MHz   - at 1000-1100 MHz
-~ has no clock to choose
+~ fixed instruction
 )");
 }
 
-TEST(DrawTimelinesTest, EveryKindHasALetterOrAColour) {
+TEST(DrawTimelinesTest, EveryKindHasALetterOrAColor) {
   constexpr InstructionKind kKinds[] = {InstructionKind::kForward, InstructionKind::kRecompute,
                                         InstructionKind::kBackwardInput,
                                         InstructionKind::kBackwardWeight};
   schedule::InstructionGraph graph;
-  graph.rank_orders.emplace_back();
-  graph.rank_names = {"pp_rank 0"};
+  graph.pp_rank_orders.emplace_back();
+  graph.pp_rank_names = {"pp_rank 0"};
   for (int i = 0; i < 4; ++i) {
     graph.option_sets.push_back({.name = "", .kind = kKinds[i], .options = {MakeOption(1400, 11)}});
     graph.instructions.push_back({.option_set = i, .pp_rank = 0});
-    graph.rank_orders[0].push_back(i);
+    graph.pp_rank_orders[0].push_back(i);
     if (i > 0) graph.dependencies.push_back({.from = i - 1, .to = i});
   }
   const report::Timeline timelines[] = {TimelineOf(graph, {0, 0, 0, 0}, "plan")};
@@ -258,7 +258,7 @@ TEST(DrawTimelinesTest, EveryKindHasALetterOrAColour) {
               AllOf(HasSubstr("pp_rank 0 F##########R##########B##########W##########\n"),
                     HasSubstr("\nW weight gradient begins   R recompute begins\n"),
                     HasSubstr("\n# at 1400 MHz\n")));
-  EXPECT_THAT(DrawTimelines(graph, timelines, {.width = 54, .colour = true}),
+  EXPECT_THAT(DrawTimelines(graph, timelines, {.width = 54, .color = true}),
               AllOf(HasSubstr("pp_rank 0 \x1b[36m###########\x1b[35m###########\x1b[33m###########"
                               "\x1b[32m###########\x1b[0m\n"),
                     HasSubstr("\x1b[33m#\x1b[0m backward   \x1b[32m#\x1b[0m weight gradient")));
@@ -269,18 +269,18 @@ TEST(DrawTimelinesTest, InstructionsShorterThanAColumnShowTheirClocks) {
   graph.option_sets[1] = graph.option_sets[0];
   graph.option_sets[1].kind = InstructionKind::kBackward;
   graph.instructions.clear();
-  graph.rank_orders[0].clear();
-  graph.rank_names[0] = "pp_rank 0";
-  graph.rank_names[1] = "pp_rank 1";
+  graph.pp_rank_orders[0].clear();
+  graph.pp_rank_names[0] = "pp_rank 0";
+  graph.pp_rank_names[1] = "pp_rank 1";
   std::vector<int> options;
   for (int i = 0; i < 200; ++i) {  // 100 forwards of 10 s, then 50 backwards each of 10 and 20 s.
     graph.instructions.push_back({.option_set = i < 100 ? 0 : 1, .pp_rank = 0});
-    graph.rank_orders[0].push_back(i);
+    graph.pp_rank_orders[0].push_back(i);
     options.push_back(i < 150 ? 0 : 1);
     if (i > 0) graph.dependencies.push_back({.from = i - 1, .to = i});
   }
-  graph.dependencies.erase(graph.dependencies.begin());  // Of the small graph.
-  graph.rank_orders[1].clear();
+  graph.dependencies.erase(graph.dependencies.begin());  // The dependency of the small graph.
+  graph.pp_rank_orders[1].clear();
   const report::Timeline timelines[] = {TimelineOf(graph, options, "plan")};
   EXPECT_THAT(DrawTimelines(graph, timelines, {.width = 60}),
               AllOf(HasSubstr("pp_rank 0 F" + std::string(19, '#') + 'B' + std::string(9, '#') +
@@ -288,7 +288,7 @@ TEST(DrawTimelinesTest, InstructionsShorterThanAColumnShowTheirClocks) {
                     HasSubstr("F mostly forward   B mostly backward")));
 }
 
-TEST(DrawTimelinesTest, OfManyRanksTheFirstAndTheLastAreDrawn) {
+TEST(DrawTimelinesTest, DrawsTheFirstAndTheLastOfManyPpRanks) {
   const schedule::InstructionGraph graph = MakeSyntheticJob({.stages = 20, .microbatches = 20});
   const report::Timeline timelines[] = {
       TimelineOf(graph, schedule::BaselineOptions(graph), "baseline")};
@@ -297,10 +297,10 @@ TEST(DrawTimelinesTest, OfManyRanksTheFirstAndTheLastAreDrawn) {
     EXPECT_EQ(Count(drawing, fmt::format("\npp_rank {} ", rank)), rank < 8 || rank >= 12 ? 1 : 0)
         << drawing;
   }
-  EXPECT_THAT(drawing, HasSubstr("(4 more ranks, not drawn)"));
+  EXPECT_THAT(drawing, HasSubstr("(4 more pp_ranks, not drawn)"));
 }
 
-TEST(DrawTimelinesTest, FitsEverywhere) {
+TEST(DrawTimelinesTest, FitsEveryTerminal) {
   for (const std::string schedule : {"1f1b", "gpipe"}) {
     const schedule::InstructionGraph graph = MakeSyntheticJob({.schedule = schedule});
     std::vector<int> slowest;
@@ -313,7 +313,7 @@ TEST(DrawTimelinesTest, FitsEverywhere) {
     for (const Terminal& terminal : AllTerminals()) {
       const std::string drawing = DrawTimelines(graph, timelines, terminal);
       ExpectFits(drawing, terminal);
-      for (const std::string& name : graph.rank_names) {
+      for (const std::string& name : graph.pp_rank_names) {
         EXPECT_EQ(Count(drawing, '\n' + name + ' '), 2) << drawing;
       }
       EXPECT_EQ(Count(drawing, "MHz"), 4) << drawing;

@@ -13,8 +13,8 @@ namespace {
 using ::testing::Each;
 using ::testing::Ne;
 
-constexpr Terminal kTerminalUtf8{.width = 80, .colour = false, .unicode = true};
-constexpr Terminal kAscii{.width = 80, .colour = false, .unicode = false};
+constexpr Terminal kTerminalUtf8{.width = 80, .color = false, .unicode = true};
+constexpr Terminal kAscii{.width = 80, .color = false, .unicode = false};
 
 Terminal Describe(const OutputDevice& output, const std::map<std::string, std::string>& variables) {
   return DescribeTerminal(output, [&](const char* name) {
@@ -31,7 +31,7 @@ std::string Fit(std::string_view text, int columns, const Terminal& terminal = k
   return line;
 }
 
-TEST(TerminalTest, IsAsWideAsTheDeviceOrElseAsColumnsSays) {
+TEST(TerminalTest, TheWidthIsThatOfTheDeviceOrElseOfColumns) {
   EXPECT_EQ(Describe({}, {}).width, 80);
   EXPECT_EQ(Describe({}, {{"COLUMNS", "100"}}).width, 100);
   EXPECT_EQ(Describe({.columns = 120}, {{"COLUMNS", "100"}}).width, 120);
@@ -42,17 +42,17 @@ TEST(TerminalTest, IsAsWideAsTheDeviceOrElseAsColumnsSays) {
   }
 }
 
-TEST(TerminalTest, HasColourOnlyWhereItIsWanted) {
+TEST(TerminalTest, HasColorOnlyOnATerminalWithoutNoColor) {
   const OutputDevice device{.is_terminal = true, .columns = 80};
-  EXPECT_TRUE(Describe(device, {{"TERM", "xterm"}}).colour);
-  EXPECT_TRUE(Describe(device, {{"TERM", "xterm"}, {"NO_COLOR", ""}}).colour);
-  EXPECT_FALSE(Describe(device, {{"TERM", "xterm"}, {"NO_COLOR", "1"}}).colour);
-  EXPECT_FALSE(Describe(device, {{"TERM", "dumb"}}).colour);
-  EXPECT_FALSE(Describe(device, {}).colour);
-  EXPECT_FALSE(Describe({}, {{"TERM", "xterm"}}).colour);
+  EXPECT_TRUE(Describe(device, {{"TERM", "xterm"}}).color);
+  EXPECT_TRUE(Describe(device, {{"TERM", "xterm"}, {"NO_COLOR", ""}}).color);
+  EXPECT_FALSE(Describe(device, {{"TERM", "xterm"}, {"NO_COLOR", "1"}}).color);
+  EXPECT_FALSE(Describe(device, {{"TERM", "dumb"}}).color);
+  EXPECT_FALSE(Describe(device, {}).color);
+  EXPECT_FALSE(Describe({}, {{"TERM", "xterm"}}).color);
 }
 
-TEST(TerminalTest, HasUnicodeWhereTheLocaleThatCountsSaysSo) {
+TEST(TerminalTest, HasUnicodeIfTheLocaleNamesUtf8) {
   EXPECT_FALSE(Describe({}, {}).unicode);
   EXPECT_TRUE(Describe({}, {{"LANG", "de_DE.UTF-8"}}).unicode);
   EXPECT_TRUE(Describe({}, {{"LC_CTYPE", "C.utf8"}, {"LANG", "C"}}).unicode);
@@ -61,7 +61,7 @@ TEST(TerminalTest, HasUnicodeWhereTheLocaleThatCountsSaysSo) {
   EXPECT_FALSE(Describe({}, {{"LANG", "de_DE.ISO-8859-1"}}).unicode);
 }
 
-TEST(FitColumnsTest, CutsWhatIsTooLong) {
+TEST(FitColumnsTest, CutsLongText) {
   EXPECT_EQ(Fit("rank 0", 6), "rank 0");
   EXPECT_EQ(Fit("rank 10", 6), "rank …");
   EXPECT_EQ(Fit("rank 10", 6, kAscii), "rank..");
@@ -76,9 +76,9 @@ TEST(FitColumnsTest, CountsTheColumnsOfWideCharacters) {
   EXPECT_EQ(Fit("Größe", 5), "Größe");
 }
 
-TEST(FitColumnsTest, ShowsNothingThatSteersATerminal) {
+TEST(FitColumnsTest, ShowsNoControlSequences) {
   EXPECT_EQ(Fit("a\x1b[2Jb\r\n\tc\x7f", 20), "a?[2Jb???c?");
-  EXPECT_EQ(Fit("a\xff\xc3", 20), "a??");  // Not UTF-8, and the half of one.
+  EXPECT_EQ(Fit("a\xff\xc3", 20), "a??");  // A byte that is not UTF-8, and half a character.
   EXPECT_EQ(Fit("e\u0301 \u202e\u200b\u0085", 20).substr(0, 5), "e? ??");
   EXPECT_EQ(Fit("Größe", 20, kAscii), "Gr??e");
 }
@@ -96,18 +96,18 @@ TEST(FitColumnsTest, AnyBytesBecomePrintableTextOfThatLength) {
   }
 }
 
-TEST(CharacterGridTest, ColoursOnlyOnRequestAndClosesThem) {
+TEST(CharacterGridTest, HasColorsOnlyOnRequestAndResetsThem) {
   CharacterGrid grid(2, 5);
-  grid.Put(0, 1, U"ab", Colour::kRed);
-  grid.Put(0, 3, U'c', Colour::kCyan);
+  grid.Put(0, 1, U"ab", Color::kRed);
+  grid.Put(0, 3, U'c', Color::kCyan);
   grid.Put(1, 3, U"outside");
   grid.Put(7, 0, U'x');
   EXPECT_EQ(grid.Format(kAscii), " abc\n   ou\n");
-  EXPECT_EQ(grid.Format({.width = 80, .colour = true, .unicode = false}),
+  EXPECT_EQ(grid.Format({.width = 80, .color = true, .unicode = false}),
             " \x1b[31mab\x1b[36mc\x1b[0m\n   ou\n");
 }
 
-TEST(CharacterGridTest, OnlyWhatIsInsideIsBlank) {
+TEST(CharacterGridTest, OnlyCellsInsideAreBlank) {
   CharacterGrid grid(1, 5);
   grid.Put(0, 2, U'x');
   EXPECT_TRUE(grid.IsBlank(0, 0, 2));

@@ -14,25 +14,25 @@
 namespace perseus::cli {
 namespace {
 
-constexpr std::size_t kMostRanks = 16;
+constexpr std::size_t kMostPpRanks = 16;
 constexpr int kLongestLabel = 16;
 constexpr int kNothing = -1;
-// Of the mean instruction. Below that there would be letters alone, and no clocks.
+// If the mean instruction takes fewer slots, a letter for each instruction would hide all clocks.
 constexpr double kLeastSlots = 1.5;
 
-// What is told apart.
+// The groups of kinds that the drawing distinguishes.
 enum class Activity { kForward, kBackward, kWeights, kRecompute, kOther };
 constexpr std::size_t kActivities = 5;
 struct ActivityLook {
-  char32_t letter;  // As schedules have them.
-  Colour colour;
+  char32_t letter;
+  Color color;
   const char* name;
 };
-constexpr ActivityLook kLooks[kActivities] = {{U'F', Colour::kCyan, "forward"},
-                                              {U'B', Colour::kYellow, "backward"},
-                                              {U'W', Colour::kGreen, "weight gradient"},
-                                              {U'R', Colour::kMagenta, "recompute"},
-                                              {U'O', Colour::kDefault, "other instruction"}};
+constexpr ActivityLook kLooks[kActivities] = {{U'F', Color::kCyan, "forward"},
+                                              {U'B', Color::kYellow, "backward"},
+                                              {U'W', Color::kGreen, "weight gradient"},
+                                              {U'R', Color::kMagenta, "recompute"},
+                                              {U'O', Color::kDefault, "other instruction"}};
 
 Activity ActivityOf(InstructionKind kind) {
   switch (kind) {
@@ -52,15 +52,15 @@ Activity ActivityOf(InstructionKind kind) {
 
 constexpr std::size_t kShades = 4;
 struct TimelineSymbols {
-  std::array<char32_t, kShades> shades;  // Of the lowest clocks first.
-  char32_t no_clock;                     // Of an instruction that has none.
+  std::array<char32_t, kShades> shades;  // For the lowest clocks first.
+  char32_t no_clock;                     // For an instruction without a clock.
   char32_t waiting;
-  const char* to;  // Between two numbers.
+  const char* to;  // The dash between two numbers.
 };
 constexpr TimelineSymbols kTimelineUnicodeSymbols{{U'░', U'▒', U'▓', U'█'}, U'─', U'·', "–"};
 constexpr TimelineSymbols kTimelineAsciiSymbols{{U'-', U'+', U'=', U'#'}, U'~', U'.', "-"};
 
-// Of all instructions whose clock is planned.
+// The range of the clocks of all instructions whose clock is planned.
 struct ClockRange {
   double lowest_mhz = std::numeric_limits<double>::infinity();
   double highest_mhz = 0;
@@ -78,7 +78,7 @@ struct ClockRange {
 
   bool IsRange() const { return lowest_mhz < highest_mhz; }
   bool IsOneClock() const { return lowest_mhz == highest_mhz; }
-  // Where a shade begins; kShades: where the last one ends.
+  // The lowest clock of a shade, in MHz. BeginOf(kShades) is the end of the last shade.
   double BeginOf(std::size_t shade) const {
     return lowest_mhz +
            (highest_mhz - lowest_mhz) * static_cast<double>(shade) / static_cast<double>(kShades);
@@ -90,17 +90,17 @@ struct ClockRange {
   }
 };
 
-// A character of a rank's line while it is made: how long the rank does what.
+// A character in the line of a pp_rank, before it is drawn: the time that each activity takes.
 struct Slot {
   struct Share {
     Nanoseconds time = 0;
     Nanoseconds longest = 0;
-    int instruction = 0;  // Which takes that.
+    int instruction = 0;  // The instruction that takes `longest`.
   };
   std::array<Share, kActivities> shares;
 
-  // What takes most of the slot, of which `in_iteration` is part of the iteration; nothing where
-  // that is waiting.
+  // The activity that takes most of the slot, or nothing if waiting does. `in_iteration` is the
+  // part of the slot that belongs to the iteration.
   std::optional<std::size_t> Winner(Nanoseconds in_iteration) const {
     const auto most = std::ranges::max_element(shares, {}, &Share::time);
     Nanoseconds busy = 0;
@@ -119,14 +119,14 @@ class TimelineDrawing {
         terminal_(terminal),
         symbols_(terminal.unicode ? kTimelineUnicodeSymbols : kTimelineAsciiSymbols),
         clocks_(graph) {
-    for (std::size_t i = 0; i < graph.rank_orders.size(); ++i) {
-      const bool is_shown = graph.rank_orders.size() <= kMostRanks || i < kMostRanks / 2 ||
-                            i + kMostRanks / 2 >= graph.rank_orders.size();
-      if (is_shown) ranks_.push_back(i);
+    for (std::size_t i = 0; i < graph.pp_rank_orders.size(); ++i) {
+      const bool is_shown = graph.pp_rank_orders.size() <= kMostPpRanks || i < kMostPpRanks / 2 ||
+                            i + kMostPpRanks / 2 >= graph.pp_rank_orders.size();
+      if (is_shown) pp_ranks_.push_back(i);
     }
-    left_out_ = graph.rank_orders.size() - ranks_.size();
-    for (const std::size_t rank : ranks_) {
-      labels_.push_back(FitColumns(graph.rank_names[rank], kLongestLabel, terminal));
+    left_out_ = graph.pp_rank_orders.size() - pp_ranks_.size();
+    for (const std::size_t rank : pp_ranks_) {
+      labels_.push_back(FitColumns(graph.pp_rank_names[rank], kLongestLabel, terminal));
       gutter_ = std::max(gutter_, static_cast<int>(labels_.back().size()) + 1);
     }
     columns_ = terminal.width - gutter_;
@@ -139,19 +139,19 @@ class TimelineDrawing {
   }
 
   std::string Draw() && {
-    const int rows_each = 2 + static_cast<int>(ranks_.size()) + (left_out_ > 0 ? 1 : 0);
+    const int rows_each = 2 + static_cast<int>(pp_ranks_.size()) + (left_out_ > 0 ? 1 : 0);
     CharacterGrid grid(rows_each * static_cast<int>(timelines_.size()) + 2, terminal_.width);
     int row = 0;
     for (const report::Timeline& timeline : timelines_) {
       if (row > 0) ++row;
       grid.Put(row++, 0, FitColumns("timeline, " + timeline.name, terminal_.width, terminal_));
-      for (std::size_t i = 0; i < ranks_.size(); ++i) {
-        if (left_out_ > 0 && i == kMostRanks / 2) {
-          const std::string note = fmt::format("({} more ranks, not drawn)", left_out_);
+      for (std::size_t i = 0; i < pp_ranks_.size(); ++i) {
+        if (left_out_ > 0 && i == kMostPpRanks / 2) {
+          const std::string note = fmt::format("({} more pp_ranks, not drawn)", left_out_);
           grid.Put(row++, gutter_, FitColumns(note, columns_, terminal_));
         }
         grid.Put(row, 0, labels_[i]);
-        DrawRank(timeline, ranks_[i], grid, row++);
+        DrawRank(timeline, pp_ranks_[i], grid, row++);
       }
     }
     const Axis axis({Quantity::kTime, Direction::kAcross, 0,
@@ -165,17 +165,17 @@ class TimelineDrawing {
   }
 
  private:
-  // Of what is drawn; in nanoseconds.
+  // The mean duration of the instructions that are drawn, in nanoseconds.
   double MeanDuration() const {
     double sum = 0;
     std::size_t count = 0;
     for (const report::Timeline& timeline : timelines_) {
-      for (const std::size_t rank : ranks_) {
-        for (const int instruction : graph_.rank_orders[rank]) {
+      for (const std::size_t rank : pp_ranks_) {
+        for (const int instruction : graph_.pp_rank_orders[rank]) {
           sum += static_cast<double>(
               timeline.evaluation.durations[static_cast<std::size_t>(instruction)]);
         }
-        count += graph_.rank_orders[rank].size();
+        count += graph_.pp_rank_orders[rank].size();
       }
     }
     return count == 0 ? 0 : sum / static_cast<double>(count);
@@ -183,11 +183,11 @@ class TimelineDrawing {
 
   void DrawRank(const report::Timeline& timeline, std::size_t rank, CharacterGrid& grid, int row) {
     const std::vector<Slot> slots = SlotsOf(timeline, rank);
-    int last = kNothing;  // What the column before shows: an instruction, or an activity.
+    int last = kNothing;  // The instruction or activity that the previous column shows.
     for (int i = 0; i < columns_; ++i) {
       const Nanoseconds in_iteration =
           std::clamp<Nanoseconds>(timeline.evaluation.time - slot_ * i, 0, slot_);
-      if (2 * in_iteration < slot_) break;  // Mostly after its end.
+      if (2 * in_iteration < slot_) break;  // Most of the slot is after the iteration.
       const Slot& slot = slots[static_cast<std::size_t>(i)];
       const std::optional<std::size_t> winner = slot.Winner(in_iteration);
       if (!winner) {
@@ -198,9 +198,9 @@ class TimelineDrawing {
       const int instruction = slot.shares[*winner].instruction;
       const char32_t shade = ShadeOf(timeline, instruction);
       const int shown = is_dense_ ? static_cast<int>(*winner) : instruction;
-      const bool is_letter = !terminal_.colour && last != shown;
+      const bool is_letter = !terminal_.color && last != shown;
       const ActivityLook& look = kLooks[*winner];
-      grid.Put(row, gutter_ + i, is_letter ? look.letter : shade, look.colour);
+      grid.Put(row, gutter_ + i, is_letter ? look.letter : shade, look.color);
       last = shown;
       is_present_[*winner] = true;
       has_no_clock_ |= shade == symbols_.no_clock;
@@ -209,7 +209,7 @@ class TimelineDrawing {
 
   std::vector<Slot> SlotsOf(const report::Timeline& timeline, std::size_t rank) const {
     std::vector<Slot> slots(static_cast<std::size_t>(columns_));
-    for (const int instruction : graph_.rank_orders[rank]) {
+    for (const int instruction : graph_.pp_rank_orders[rank]) {
       const Nanoseconds start = timeline.evaluation.starts[static_cast<std::size_t>(instruction)];
       const Nanoseconds end =
           start + timeline.evaluation.durations[static_cast<std::size_t>(instruction)];
@@ -241,11 +241,11 @@ class TimelineDrawing {
     std::vector<LegendItem> items;
     for (std::size_t i = 0; i < kActivities; ++i) {
       if (!is_present_[i]) continue;
-      const char32_t symbol = terminal_.colour ? symbols_.shades.back() : kLooks[i].letter;
+      const char32_t symbol = terminal_.color ? symbols_.shades.back() : kLooks[i].letter;
       items.push_back({std::u32string(1, symbol),
                        fmt::format("{}{}{}", is_dense_ ? "mostly " : "", kLooks[i].name,
-                                   is_dense_ || terminal_.colour ? "" : " begins"),
-                       kLooks[i].colour});
+                                   is_dense_ || terminal_.color ? "" : " begins"),
+                       kLooks[i].color});
     }
     items.push_back({std::u32string(1, symbols_.waiting), "waiting"});
     return items;
@@ -263,7 +263,7 @@ class TimelineDrawing {
       add(symbols_.shades[shade], fmt::format("at {:.0f}{}{:.0f} MHz", clocks_.BeginOf(shade),
                                               symbols_.to, clocks_.BeginOf(shade + 1)));
     }
-    if (has_no_clock_) add(symbols_.no_clock, "has no clock to choose");
+    if (has_no_clock_) add(symbols_.no_clock, "fixed instruction");
     return items;
   }
 
@@ -272,14 +272,14 @@ class TimelineDrawing {
   const Terminal& terminal_;
   const TimelineSymbols& symbols_;
   ClockRange clocks_;
-  std::vector<std::size_t> ranks_;  // Those that are drawn.
+  std::vector<std::size_t> pp_ranks_;  // The pp_ranks that are drawn.
   std::size_t left_out_ = 0;
-  std::vector<std::u32string> labels_;  // Of `ranks_`.
-  int gutter_ = 0;                      // Columns of the labels and a blank.
-  int columns_ = 0;                     // Of the timeline.
-  Nanoseconds slot_ = 1;                // How long a column lasts.
-  bool is_dense_ = false;               // A letter begins an activity, not every instruction.
-  // Of what is drawn, for the legend.
+  std::vector<std::u32string> labels_;  // Of `pp_ranks_`.
+  int gutter_ = 0;                      // The width of the labels and a blank.
+  int columns_ = 0;                     // The width of the timeline.
+  Nanoseconds slot_ = 1;                // The time of a column.
+  bool is_dense_ = false;               // Letters only mark where another activity begins.
+  // What the legend has to explain.
   std::array<bool, kActivities> is_present_{};
   bool has_no_clock_ = false;
 };

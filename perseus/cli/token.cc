@@ -1,4 +1,4 @@
-// `perseus token`: the access tokens of a server.
+// `perseus token` manages the access tokens of a server.
 #include <fmt/format.h>
 
 #include <memory>
@@ -18,9 +18,8 @@ using nlohmann::ordered_json;
 
 constexpr const char* kTokenAbout =
     "Manage the tokens of a perseus server. While no tokens exist, everybody who can reach the\n"
-    "server is an operator: create a token of scope operator first, and keep it. A token is "
-    "printed\n"
-    "only once. The server stores only its hash.";
+    "server is an operator: create a token of scope operator first, and keep it. A token is\n"
+    "printed only once. The server stores only its hash.";
 constexpr const char* kTokenExamples =
     "Examples:\n"
     "  perseus token create --scope operator --name ann > operator.token\n"
@@ -90,7 +89,7 @@ Verb AddTokenVerb(CLI::App& program) {
   revoke->add_option("id", flags->id, "Id of the token, as listed")->required()->type_name("ID");
   for (CLI::App* sub : {create, list, revoke}) {
     AddServerFlags(*sub, flags->server, "operator");
-    if (sub != revoke) sub->add_flag("--json", flags->as_json, "As JSON, for scripts");
+    if (sub != revoke) sub->add_flag("--json", flags->as_json, "Print JSON, for scripts");
   }
   return {verb, [=] {
             if (create->parsed()) return Create(*flags);

@@ -1,4 +1,4 @@
-// `perseus trace`: what a job really ran, to look at.
+// `perseus trace` writes a timeline of what a job really ran.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,8 +18,8 @@ namespace perseus::cli {
 namespace {
 
 constexpr const char* kTraceAbout =
-    "Draw what a job really ran, from its rank logs: instructions, requested and applied clocks,\n"
-    "power, and the plan beside them. Open the file with https://ui.perfetto.dev.";
+    "Write a timeline of what a job really ran, from its rank logs: instructions, requested and\n"
+    "applied clocks, power, and the plan for comparison. Open it with https://ui.perfetto.dev.";
 constexpr const char* kTraceExamples =
     "Examples:\n"
     "  perseus trace run -o trace.json                  # the last 5 steps\n"
@@ -35,7 +35,8 @@ struct TraceFlags {
   std::optional<int> to;
 };
 
-// The given one, or those that the assignment in force name: pipelines may follow different ones.
+// The path of --plan, or else those in the assignment in force. Pipelines may follow different
+// plans.
 Result<std::set<std::filesystem::path>> PlanPaths(const TraceFlags& flags) {
   if (!flags.plan.empty()) return std::set<std::filesystem::path>{flags.plan};
   PERSEUS_ASSIGN_OR_RETURN(const auto assignment, protocol::ReadAssignment(flags.directory));
@@ -67,7 +68,7 @@ Result<void> RunTrace(const TraceFlags& flags) {
   range.first = flags.from.value_or(
       static_cast<int>(std::max<std::int64_t>(0, range.last - kStepsByDefault + 1)));
   if (range.first > range.last) {
-    return Fail("--from {} is after --to {} (exchange them)", range.first, range.last);
+    return Fail("--from {} is after --to {} (swap them)", range.first, range.last);
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto trace, tuner::FormatRunTrace(logs, range, plans));
   if (auto written = WriteFileAtomically(flags.output, trace); !written) return written;

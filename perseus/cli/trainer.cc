@@ -1,4 +1,4 @@
-// `perseus trainer`: a training job without GPUs, for trying things out and for tests.
+// `perseus trainer` runs a training job without GPUs, for experiments and for tests.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,11 +24,10 @@ namespace perseus::cli {
 namespace {
 
 constexpr const char* kTrainerAbout =
-    "Run a training job on virtual GPUs: a process for each rank, the job's schedule, tensors "
-    "that\n"
-    "go from stage to stage over sockets, and the client library that a real job has. What it\n"
-    "computes is nothing; what that takes and costs is what the profile says, at the clocks that\n"
-    "the GPUs are set to meanwhile. Ends after --steps, or with SIGTERM after the step that runs.";
+    "Run a training job on virtual GPUs. It has a process for each rank, the schedule of the job,\n"
+    "tensors that go from stage to stage over sockets, and the client library of a real job. It\n"
+    "computes nothing: the time and energy of an instruction are those of the profile at the\n"
+    "present clock of the GPU. Ends after --steps, or, after SIGTERM, at the end of the step.";
 constexpr const char* kTrainerExamples =
     "Examples:\n"
     "  perseus agent --devices virtual:a.toml --socket a.sock --state a.json --metrics off &\n"
@@ -49,37 +48,37 @@ struct TrainerFlags {
   double scale = 1;
   double timeout_s = 30;
   bool as_json = false;
-  // Of a rank: what the parent adds.
+  // The parent adds these for the process of a rank.
   std::string as_rank;
   std::string sockets;
 };
 
-// What all processes of the trainer make of the flags alike.
+// What every process of the trainer derives from the flags, in the same way.
 struct Workload {
   plan_file::PlannedJob planned;
   profile::Profile profile;
   std::vector<trainer::TrainingNode> nodes;
-  std::vector<trainer::Seat> seats;
-  int ranks() const { return static_cast<int>(planned.schedule.ranks.size()); }
+  std::vector<trainer::AssignedGpu> gpus;
+  int ranks() const { return static_cast<int>(planned.schedule.pp_ranks.size()); }
 };
 
 Result<std::vector<trainer::TrainingNode>> OpenNodes(const TrainerFlags& flags) {
   if (!flags.plan.empty() && flags.agents.empty()) {
     return Fail(
-        "--plan without --agent: nobody would set the plan's clocks (start perseus agent --devices "
-        "virtual:FILE for each node, and name its socket with --agent)");
+        "--plan needs --agent, because only an agent sets clocks (start perseus agent --devices "
+        "virtual:FILE for each node, and give its socket with --agent)");
   }
   if (!flags.agents.empty() && flags.agents.size() != flags.nodes.size()) {
     return Fail(
-        "there are {} --node and {} --agent (say one --agent for each node, in their order; "
-        "off for none)",
+        "{} --node, but {} --agent (give one --agent for each node, in the same order; off means "
+        "no agent)",
         flags.nodes.size(), flags.agents.size());
   }
   const std::vector<std::string>& directories = flags.job_directories;
   if (directories.size() > 1 && directories.size() != flags.nodes.size()) {
     return Fail(
-        "there are {} --node and {} --job-directory (say one for all nodes, or one for each in "
-        "their order)",
+        "{} --node, but {} --job-directory (give one for all nodes, or one for each, in the same "
+        "order)",
         flags.nodes.size(), directories.size());
   }
   std::vector<trainer::TrainingNode> nodes;
@@ -95,11 +94,11 @@ Result<std::vector<trainer::TrainingNode>> OpenNodes(const TrainerFlags& flags) 
 Result<Workload> LoadWorkload(const TrainerFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(auto job, job::LoadJob(flags.job));
   if (job.planned.IsGeneralGraph()) {
-    return Fail("the trainer runs pipelines, not general graphs (leave out graph and --graph)");
+    return Fail("the trainer runs pipelines, not general graphs (remove graph and --graph)");
   }
   if (job.planned.model.gpus_per_stage != 1) {
     return Fail(
-        "gpus_per_stage is {}, and a rank of the trainer has one GPU (add --gpus-per-stage 1)",
+        "gpus_per_stage is {}, but a pp_rank of the trainer has one GPU (add --gpus-per-stage 1)",
         job.planned.model.gpus_per_stage);
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(job.planned.profile));
@@ -109,9 +108,8 @@ Result<Workload> LoadWorkload(const TrainerFlags& flags) {
       std::move(job.planned), trainer::Scaled(profile, flags.scale), std::move(nodes), {}};
   workload.planned.model.fixed = trainer::Scaled(workload.planned.model.fixed, flags.scale);
   PERSEUS_ASSIGN_OR_RETURN(
-      auto seats,
-      trainer::AssignGpus(workload.nodes, workload.planned.pipelines, workload.ranks()));
-  workload.seats = std::move(seats);
+      auto gpus, trainer::AssignGpus(workload.nodes, workload.planned.pipelines, workload.ranks()));
+  workload.gpus = std::move(gpus);
   return workload;
 }
 
@@ -120,27 +118,28 @@ Result<Workload> LoadWorkload(const TrainerFlags& flags) {
 Result<void> BeRank(const TrainerFlags& flags, const trainer::RankSockets& sockets) {
   trainer::RankProcessOptions options;
   if (std::sscanf(flags.as_rank.c_str(), "%d:%d", &options.pipeline, &options.rank) != 2) {
-    return Fail("--as-rank is for the trainer's own use (leave it out)");
+    return Fail("--as-rank is only for the trainer itself (remove it)");
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto workload, LoadWorkload(flags));
   const schedule::PipelineModel& model = workload.planned.model;
   PERSEUS_ASSIGN_OR_RETURN(auto work, trainer::MakeRankWork(workload.planned.schedule, options.rank,
                                                             workload.profile, model));
   const auto place = static_cast<std::size_t>(options.pipeline * workload.ranks() + options.rank);
-  const trainer::Seat seat = workload.seats.at(place);
-  options.gpu = seat.gpu;
+  const trainer::AssignedGpu& assigned = workload.gpus.at(place);
+  options.gpu = assigned.gpu;
   options.work = std::move(work);
   options.p2p = model.fixed.p2p;
   options.control = sockets.control;
   options.peers.insert(sockets.peers.begin(), sockets.peers.end());
-  return trainer::RunRankProcess(workload.nodes[static_cast<std::size_t>(seat.node)].node, options);
+  return trainer::RunRankProcess(workload.nodes[static_cast<std::size_t>(assigned.node)].node,
+                                 options);
 }
 
 Result<void> RunRank(const TrainerFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto sockets, trainer::ParseRankSockets(flags.sockets));
   const auto run = BeRank(flags, sockets);
   if (run) return run;
-  // The parent says what is to be said, once.
+  // The parent prints the error of a rank, once.
   (void)trainer::SendMessage(
       sockets.control, trainer::TextMessage(trainer::MessageKind::kFailed, run.error().message));
   std::_Exit(1);
@@ -148,7 +147,7 @@ Result<void> RunRank(const TrainerFlags& flags) {
 
 // ---- The parent ----
 
-// As this process was called: a rank reads the same flags.
+// The command line of this process. A rank reads the same flags.
 Result<std::vector<std::string>> OwnCommand() {
   PERSEUS_ASSIGN_OR_RETURN(const auto line, ReadFile("/proc/self/cmdline"));
   std::vector<std::string> words;
@@ -163,9 +162,9 @@ Result<std::vector<std::string>> OwnCommand() {
 }
 
 struct Figures {
-  double time_s = 0;  // Mean of an iteration.
-  double time_deviation_s = 0;
-  double energy_j = 0;  // Of an iteration of all pipelines, mean.
+  double time_s = 0;            // The mean of iterations.
+  double time_deviation_s = 0;  // The standard deviation of iterations.
+  double energy_j = 0;          // The mean of iterations, of all pipelines together.
   double published_energy_j = 0;
 };
 
@@ -231,7 +230,7 @@ std::string FormatText(const Workload& workload, const trainer::TrainingSummary&
       figures.published_energy_j, summary.statistics.clock_requests);
 }
 
-// begin_s counts as the steps' begin_ns in the ranks' logs does.
+// begin_s has the same origin as begin_ns of the steps in rank logs.
 std::string FormatRecordFile(const trainer::TrainingSummary& summary) {
   std::string text = "step,begin_s,time_s,energy_j,published_energy_j\n";
   for (std::size_t i = 0; i < summary.steps.size(); ++i) {
@@ -246,28 +245,28 @@ Result<void> RunParent(const TrainerFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(auto workload, LoadWorkload(flags));
   trainer::TrainingOptions options;
   options.nodes = workload.nodes;
-  options.seats = workload.seats;
+  options.gpus = workload.gpus;
   options.pipelines = workload.planned.pipelines;
   options.ranks = workload.ranks();
   const schedule::Schedule& schedule = workload.planned.schedule;
   for (int rank = 0; rank < options.ranks; ++rank) {
-    // What a rank could not do is better known before there are ranks.
+    // This reports an error of a rank before any process starts.
     PERSEUS_RETURN_IF_ERROR(
         trainer::MakeRankWork(schedule, rank, workload.profile, workload.planned.model));
-    options.neighbours.push_back(trainer::NeighboursOf(schedule, rank));
+    options.neighbors.push_back(trainer::NeighborsOf(schedule, rank));
   }
   options.steps = flags.steps;
-  options.patience = ToNanoseconds(flags.timeout_s);
+  options.rank_timeout = ToNanoseconds(flags.timeout_s);
   options.warn = [](std::string_view text) {
     std::fputs(fmt::format("perseus: warning: {}\n", text).c_str(), stderr);
   };
   options.environment = {{"PERSEUS_JOB", "trainer"}};
   for (const std::string& directory : flags.job_directories) {
-    // At once, so that a coordinator that is started beside finds it.
+    // The directory exists early, so that a coordinator that starts at the same time finds it.
     std::error_code error;
     std::filesystem::create_directories(directory, error);
     if (error) {
-      return FailAs(ErrorKind::kSystem, "{}: cannot make this directory: {}", directory,
+      return FailAs(ErrorKind::kSystem, "{}: cannot create this directory: {}", directory,
                     error.message());
     }
     const auto& clock = options.nodes.front().node.spec().clock;
@@ -292,14 +291,14 @@ Verb AddTrainerVerb(CLI::App& program) {
   auto flags = std::make_shared<TrainerFlags>();
   CLI::App* verb = program.add_subcommand("trainer", kTrainerAbout);
   verb->footer(kTrainerExamples);
-  verb->add_option("--profile", flags->job.profile, "What its instructions take and cost (CSV)")
+  verb->add_option("--profile", flags->job.profile, "Time and energy of its instructions (CSV)")
       ->type_name("FILE");
   verb->add_option("--node", flags->nodes, "A node of virtual GPUs (TOML); repeatable")
       ->type_name("FILE")
       ->allow_extra_args(false)
       ->required();
   verb->add_option("--agent", flags->agents,
-                   "The socket of a node's agent, or off; one for each node (default: off)")
+                   "The socket of the agent of a node, or off; one for each node (default: off)")
       ->type_name("SOCKET")
       ->allow_extra_args(false);
   verb->add_option("--steps", flags->steps, "Iterations (default: 0, until SIGTERM)")
@@ -307,14 +306,14 @@ Verb AddTrainerVerb(CLI::App& program) {
       ->check(WholeNumberIn({0, 1'000'000'000}));
   verb->add_option(
           "--job-directory", flags->job_directories,
-          "Where ranks find assignment and record what they run (PERSEUS_JOB_DIR); one for "
-          "all nodes, or repeated: one for each")
+          "Directory for assignments and rank logs (PERSEUS_JOB_DIR); one for all nodes, or one "
+          "for each node")
       ->type_name("DIR")
       ->allow_extra_args(false);
   verb->add_option("--plan", flags->plan, "A plan to follow from the start (PERSEUS_PLAN)")
       ->type_name("FILE");
   verb->add_option("--scale", flags->scale,
-                   "So many times the profile's times and energies (default: 1)")
+                   "Multiply the times and energies of the profile by this (default: 1)")
       ->type_name("FACTOR")
       ->check(NumberIn({1e-3, 1e3}, "as a factor"));
   verb->add_option("--timeout", flags->timeout_s,
@@ -322,10 +321,10 @@ Verb AddTrainerVerb(CLI::App& program) {
       ->type_name("SECONDS")
       ->check(NumberIn({0.1, 86'400}, "in seconds"));
   verb->add_option("--record", flags->record,
-                   "Writes every step's time and energy, by the virtual GPUs themselves (CSV)")
+                   "Write the time and energy of every step, as the virtual GPUs know them (CSV)")
       ->type_name("FILE");
-  verb->add_flag("--json", flags->as_json, "Print JSON in place of text");
-  // Not for users: an empty group is not shown.
+  verb->add_flag("--json", flags->as_json, "Print JSON instead of text");
+  // These are not for users. CLI11 does not show an empty group.
   verb->add_option("--as-rank", flags->as_rank)->group("");
   verb->add_option("--sockets", flags->sockets)->group("");
   AddJobFlags(*verb, flags->job);

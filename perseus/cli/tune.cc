@@ -1,4 +1,4 @@
-// `perseus tune`: the coordinator of a job that trains.
+// `perseus tune` is the coordinator of a training job.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -25,20 +25,19 @@ namespace {
 
 constexpr const char* kTuneAbout =
     "Profile a job while it trains, make a plan, and put it into force. The ranks of the job use\n"
-    "the client library with JOBDIR as PERSEUS_JOB_DIR. The sweep runs a few steps at each of a "
-    "few\n"
-    "clocks, which are chosen by how much they matter for the plan. Then the job follows the "
-    "plan,\n"
-    "tune measures it, and makes the plan again. If tune is ended, the next tune continues\n"
+    "the client library with JOBDIR as PERSEUS_JOB_DIR. The sweep runs a few steps at each of a\n"
+    "few clocks, which it chooses by their effect on the plan. Then the job follows the plan, and\n"
+    "tune measures it and makes a better plan. If tune ends early, the next tune continues\n"
     "(JOBDIR/tuner.json).";
 constexpr const char* kTuneExamples =
     "Example:\n"
     "  perseus tune run --job job.toml --budget-steps 80 --budget-slowdown 20 -o tuned\n"
     "  perseus tune run --give-back\n"
     "\n"
-    "DIR then holds profile.csv (what was measured, with confidence intervals), plan.json, and\n"
-    "planned.csv (what the plan goes by: also clocks that were not measured, by a fitted model), "
-    "and\noptions.csv (what other plans are best made from: give it to perseus job register).";
+    "DIR then contains plan.json and three profiles: profile.csv (the measurements, with\n"
+    "confidence intervals), planned.csv (the options of the plan, with clocks that only a fitted\n"
+    "model knows), and options.csv (the best profile for other plans: give it to perseus job\n"
+    "register).";
 
 struct TuneFlags {
   job::JobFlags job;
@@ -91,27 +90,27 @@ enum class BlockingPower { kGiven, kMeasured };
 std::string FormatText(const tuner::TuningResult& result, BlockingPower blocking_power) {
   const plan_file::PlanFile& plan = result.plan;
   return fmt::format(
-      "measured {} clocks of an instruction at most, in {} rounds: {} steps, {:.1f} s, {:.2f} % "
-      "slower "
-      "on average\n"
-      "stopped since {}\n"
+      "measured at most {} clocks of an instruction, in {} rounds: {} steps, {:.1f} s, {:.2f} % "
+      "slower on average\n"
+      "stopped because {}\n"
       "a GPU that waits draws {:.1f} W{}\n"
-      "{}: {:.2f} % of the energy saved at {:.2f} % more time, by what was measured {}\n"
+      "{}: {:.2f} % of the energy saved at {:.2f} % more time, by measurements {}\n"
       "{}{}\n",
       result.frequencies, result.rounds, result.spent.steps, result.spent.seconds,
       result.slowdown_spent * 100, result.reason, result.blocking_power_w,
-      blocking_power == BlockingPower::kGiven ? ", as the job says" : " (measured)", plan.target,
+      blocking_power == BlockingPower::kGiven ? " (given)" : " (measured)", plan.target,
       SavingOf(result) * 100, (ToSeconds(plan.time) / ToSeconds(plan.baseline_time) - 1) * 100,
-      result.version == 0 ? "before it ran (expect a point less)" : "while it ran",
+      result.version == 0 ? "before the plan ran (expect one percentage point less)"
+                          : "while the plan ran",
       result.seen
-          ? fmt::format("seen in whole steps: {:.2f} % of the energy saved at {:.2f} % more "
+          ? fmt::format("measured in whole steps: {:.2f} % of the energy saved at {:.2f} % more "
                         "time\n",
                         result.seen->saving() * 100, result.seen->slowdown() * 100)
           : "",
       result.version == 0
-          ? "the clocks are what they were before"
-          : fmt::format("all ranks follow it (assignment {}); perseus verify says what it "
-                        "really saves",
+          ? "the clocks are restored"
+          : fmt::format("all ranks follow the plan (assignment {}); perseus verify measures its "
+                        "real saving",
                         result.version));
 }
 
@@ -133,12 +132,13 @@ Result<void> WriteResults(const TuneFlags& flags, const tuner::TuningResult& res
   return written;
 }
 
-// Assignment that say nothing but to go by what each rank has of its own.
+// Writes an assignment after which each rank follows its own plan, or uses the default clocks.
 Result<void> TakePlanBack(const TuneFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto now, protocol::ReadAssignment(flags.directory));
   if (!now) {
-    return Fail("{} has no assignment, so no plan is in force (name the job's PERSEUS_JOB_DIR)",
-                flags.directory);
+    return Fail(
+        "{} has no assignment, so no plan is in force (give the PERSEUS_JOB_DIR of the job)",
+        flags.directory);
   }
   PERSEUS_ASSIGN_OR_RETURN(auto writer, protocol::AssignmentWriter::Open(flags.directory));
   protocol::Assignment own;
@@ -146,9 +146,8 @@ Result<void> TakePlanBack(const TuneFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto version, writer.Write(std::move(own), 0));
   return Print(flags.as_json
                    ? nlohmann::ordered_json{{"assignment_version", version}}.dump(2) + "\n"
-                   : fmt::format("no plan of tune is in force from the next step on: ranks follow "
-                                 "their own plan, or "
-                                 "use the default clocks (assignment {})\n",
+                   : fmt::format("from the next step on, no plan of tune is in force: ranks follow "
+                                 "their own plan, or use the default clocks (assignment {})\n",
                                  version));
 }
 
@@ -156,10 +155,10 @@ Result<void> RunTune(const TuneFlags& flags) {
   if (flags.gives_back) return TakePlanBack(flags);
   PERSEUS_ASSIGN_OR_RETURN(auto signals, EndSignals::Take());
   PERSEUS_ASSIGN_OR_RETURN(auto job, job::LoadUnprofiledJob(flags.job));
-  const int gpus = static_cast<int>(job.schedule.ranks.size()) * job.model.gpus_per_stage;
+  const int gpus = static_cast<int>(job.schedule.pp_ranks.size()) * job.model.gpus_per_stage;
   const std::vector<plan::Target> targets = AskedTargets(flags.targets, gpus);
   if (targets.size() != 1) {
-    return Fail("a job follows one plan, but there are {} targets (keep one)", targets.size());
+    return Fail("a job follows one plan, but {} targets are given (keep one)", targets.size());
   }
   tuner::TuningOptions options;
   options.job_directory = flags.directory;
@@ -197,7 +196,7 @@ Verb AddTuneVerb(CLI::App& program) {
   verb->add_option("directory", flags->directory, "The job's directory (its PERSEUS_JOB_DIR)")
       ->type_name("JOBDIR")
       ->required();
-  verb->add_option("-o,--output", flags->output, "Where profile.csv and plan.json go")
+  verb->add_option("-o,--output", flags->output, "Directory for profile.csv, plan.json and others")
       ->type_name("DIR");
   auto add = [&](const char* name, auto& value, const char* type, const char* help) {
     return verb->add_option(name, value, help)->type_name(type)->group("Budget");
@@ -208,13 +207,13 @@ Verb AddTuneVerb(CLI::App& program) {
       "The largest mean slowdown of these steps (default: 25)")
       ->check(NumberIn({0, 1'000}, "percent"));
   add("--frequencies", flags->budget.frequencies, "N",
-      "At most so many clocks of each instruction (default: 10)")
+      "The most clocks of each instruction (default: 10)")
       ->check(WholeNumberIn({2, 1'000}));
   add("--steps-per-round", flags->budget.steps_per_round, "N",
       "Steps at the same clocks (default: 3)")
       ->check(WholeNumberIn({1, 1'000}));
   add("--least-gain", flags->least_gain_percent, "PCT",
-      "Ends when further steps promise less than this part of the energy (default: 0.02)")
+      "End when further steps promise to save less of the energy than this (default: 0.02)")
       ->check(NumberIn({0, 100}, "percent"));
   add("--follow-steps", flags->steps_followed, "N",
       "Steps in which each of two plans is measured at its own clocks (default: 12)")
@@ -227,9 +226,9 @@ Verb AddTuneVerb(CLI::App& program) {
       ->type_name("SECONDS")
       ->check(NumberIn({0.1, 86'400}, "in seconds"));
   verb->add_flag("--restore", flags->restores,
-                 "Leave the clocks as they were, with no plan in force");
+                 "Restore the clocks at the end, with no plan in force");
   verb->add_flag("--give-back", flags->gives_back,
-                 "Only take the plan of an earlier tune out of force");
+                 "Only end the assignment of the plan of an earlier tune");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of text");
   AddTargetFlags(*verb, flags->targets);
   AddJobFlags(*verb, flags->job, JobComes::kWithoutProfile);

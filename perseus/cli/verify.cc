@@ -1,4 +1,4 @@
-// `perseus verify`: what a plan saves in a job that runs.
+// `perseus verify` measures what a plan saves in a running job.
 #include <fmt/format.h>
 
 #include <memory>
@@ -60,7 +60,7 @@ std::string_view NameOf(profiler::Verdict verdict) {
   return "";
 }
 
-// What the plan says of itself: without waiting of pipelines for each other.
+// The saving and slowdown in the plan file. They ignore that pipelines wait for each other.
 struct Promise {
   double saving = 0;
   double slowdown = 0;
@@ -116,7 +116,7 @@ Result<void> RunVerify(const VerifyFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(auto text, ReadFile(flags.plan));
   PERSEUS_ASSIGN_OR_RETURN(const auto plan, plan_file::ParsePlan(text, flags.plan));
   if (plan.job.IsGeneralGraph()) {
-    return Fail("{}: is a plan of a general graph, which no training job follows (plan a pipeline)",
+    return Fail("{}: is a plan of a general graph, but a training job needs a plan of a pipeline",
                 flags.plan);
   }
   tuner::VerificationOptions options;
@@ -162,7 +162,7 @@ Verb AddVerifyVerb(CLI::App& program) {
       ->check(WholeNumberIn({1, 10'000'000}))
       ->required();
   verb->add_option("--pipelines", flags->pipelines,
-                   "Data-parallel pipelines of the job (default: as the plan says)")
+                   "Data-parallel pipelines of the job (default: those of the plan)")
       ->type_name("N")
       ->check(WholeNumberIn({1, 1'000'000}));
   verb->add_option("--confidence", flags->level_percent,
@@ -174,7 +174,7 @@ Verb AddVerifyVerb(CLI::App& program) {
       ->type_name("PCT")
       ->check(NumberIn({0, 100}, "percent"));
   verb->add_option("--counter-period", flags->counter_period_ms,
-                   "How often the GPUs' energy counters move (default: 100)")
+                   "Time between two updates of the energy counters of GPUs (default: 100)")
       ->type_name("MS")
       ->check(NumberIn({1, 10'000}, "milliseconds"));
   verb->add_option("--assignment-delay", flags->assignment_delay_s,

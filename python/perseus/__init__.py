@@ -1,7 +1,7 @@
 """Perseus removes energy bloat from large model training.
 
-Around a training loop (libperseus.so sets the clock that the plan has for each instruction, through
-the node's agent, and times what ran; nothing that is computed changes):
+In a training loop (libperseus.so asks the node's agent for the clock that the plan has for each
+instruction, and measures the instructions; it changes nothing about what is computed):
 
     perseus.open(pp_rank=pp_rank)
     for batch in batches:
@@ -34,12 +34,12 @@ try:
     from perseus._client import version as __version__
 except ModuleNotFoundError as missing:
     raise ImportError(
-        f"the modules of perseus are not built ({missing}); build them with cmake --build "
+        f"the extension modules of perseus are missing ({missing}); build them with cmake --build "
         "build/release, and use the Python that they were built for (/usr/bin/python3 on Debian)"
     ) from missing
 from perseus._session import open
 
-# What needs NumPy is loaded when it is first used: a training process may have none.
+# The planner needs NumPy, so it is loaded at its first use: a training process may not have NumPy.
 _PLANNING = ("Baseline", "Error", "Frontier", "Plan", "PlanResult", "UnreachableError", "plan")
 
 __all__ = [

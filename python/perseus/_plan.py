@@ -1,4 +1,4 @@
-"""Planning: from a profile to the frontier and to plans, as NumPy arrays."""
+"""Plans a job: from a profile to the frontier and to plans, as NumPy arrays."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Error = _planner.Error
 UnreachableError = _planner.UnreachableError
 
 PathLike = Union[str, "os.PathLike[str]"]
-#: A path of a CSV; or columns by name (a mapping, a structured array, a data frame); or rows (each a
-#: mapping, or stage, instruction, frequency, time, energy).
+#: A profile: the path of a CSV file; columns by name (a mapping, a structured array or a data
+#: frame); or rows (each a mapping, or a sequence: stage, instruction, frequency, time, energy).
 ProfileLike = Union[PathLike, Mapping[str, Sequence[Any]], NDArray[Any], Sequence[Any]]
 
 _COLUMNS = ("stage", "instruction", "frequency", "time", "energy")
@@ -39,28 +39,39 @@ _NAMED_TARGETS = {
 class Baseline:
     """One iteration of one pipeline with every instruction at maximum frequency."""
 
-    time_s: float
-    energy_j: float
-    switches: int
+    time_s: float  #: Iteration time (s).
+    energy_j: float  #: Energy of all GPUs of the pipeline, with waiting included (J).
+    switches: int  #: Number of clock changes; 0 if all instructions have the same maximum clock.
 
     @property
     def average_power_w(self) -> float:
+        """Returns the mean power of all GPUs of the pipeline (W)."""
         return self.energy_j / self.time_s
 
 
 @dataclasses.dataclass(frozen=True)
 class Frontier:
-    """For every iteration time the least energy: convex, and linear between its points."""
+    """For every iteration time of one pipeline, the least energy of a plan that meets it.
 
-    times_s: NDArray[np.float64]  #: Breakpoints, fastest first (s).
-    energies_j: NDArray[np.float64]  #: No plan that lasts so long costs less (J, waiting included).
-    prices_w: NDArray[np.float64]  #: What instructions save per further second (W).
-    least_energy: int  #: Index of the point of least energy: T*.
+    The curve is convex, and linear between its breakpoints. The three arrays have the same shape
+    (number of breakpoints,), and the fastest breakpoint comes first. times_s[0] is T_min. The
+    frontier comes from the relaxation (docs/algorithm.md), so it is a lower bound for every plan.
+    """
+
+    times_s: NDArray[np.float64]  #: Iteration times of the breakpoints, rising (s).
+    energies_j: NDArray[np.float64]  #: The least energy at each time, with waiting included (J).
+    prices_w: NDArray[np.float64]  #: What the instructions save for one more second there (W).
+    least_energy: int  #: Index of the breakpoint of least energy: its time is T*.
 
     def energy_at(self, time_s: Union[float, NDArray[np.float64]]) -> Any:
-        """The least energy (J) of an iteration that may take up to `time_s` (s).
+        """Returns the least energy of an iteration that may take up to `time_s`.
 
-        Not a number below the least possible time; level from T* on.
+        Args:
+            time_s: An iteration time or an array of them, of any shape (s).
+
+        Returns:
+            The energy (J), with the shape of `time_s`: NaN below the least possible time, and
+            constant from T* on.
         """
         useful = slice(0, self.least_energy + 1)
         return np.interp(
@@ -69,17 +80,20 @@ class Frontier:
 
 
 class Plan:
-    """A clock for every instruction of an iteration of one pipeline.
+    """A clock for every instruction of one iteration of one pipeline.
+
+    The planner evaluates time and energy from the measured options that the plan names.
 
     Attributes:
-        name: "no-slowdown", "deadline-2.9s": fit for a file's name.
-        target: What was asked for, in words.
-        deadline_s, time_s: What was allowed, and what the plan takes (s). time_s <= deadline_s.
-        energy_j: Of an iteration of one pipeline, waiting included (J).
-        lower_bound_j: No plan for this profile that meets the deadline costs less (J).
-        gap: How far energy_j may be above the best there is, as a fraction.
-        saving: Energy saved against maximum frequency, as a fraction.
-        switches: Changes of the clock.
+        name: The target as part of a file name, such as "no-slowdown" or "deadline-2.9s".
+        target: The target in words.
+        deadline_s: The iteration time that the target allows (s).
+        time_s: The iteration time of the plan (s), at most deadline_s.
+        energy_j: The energy of all GPUs of the pipeline, with waiting included (J).
+        lower_bound_j: No plan for this profile that meets the deadline needs less energy (J).
+        gap: How far energy_j may be above the energy of the best plan, as a fraction.
+        saving: The energy saved against maximum frequency, as a fraction.
+        switches: The number of clock changes.
     """
 
     def __init__(self, planned: "_planner.PlannedTarget", baseline: Baseline) -> None:
@@ -102,15 +116,26 @@ class Plan:
 
     @property
     def average_power_w(self) -> float:
+        """Returns the mean power of all GPUs of the pipeline (W)."""
         return self.energy_j / self.time_s
 
     @functools.cached_property
     def instructions(self) -> NDArray[Any]:
-        """All instructions, pp_rank by pp_rank in execution order: a structured array.
+        """Returns all instructions, pp_rank by pp_rank, in execution order.
 
-        Fields: pp_rank, stage (over all ranks; -1: none), kind ("forward"), microbatch (-1: none),
-        chunk, frequency_mhz (0: no clock is chosen), start_s, duration_s, energy_j (of all GPUs of
-        the stage); with a general graph also name. `plan.instructions["start_s"]` is one column.
+        Returns:
+            A structured array of shape (number of instructions,).
+            `plan.instructions["start_s"]` is one column. The fields are:
+
+            - pp_rank: the position along the pipeline, from 0.
+            - stage: numbered over all pp_ranks; -1 if the instruction has none.
+            - kind: such as "forward".
+            - microbatch: from 0; -1 if the instruction has none.
+            - chunk: which of the stages of its pp_rank, from 0.
+            - frequency_mhz: 0 if the plan chooses no clock.
+            - start_s, duration_s: from the begin of the iteration (s).
+            - energy_j: of all GPUs of the stage (J).
+            - name: the name of the instruction; only with a general graph.
         """
         columns = self._planned.instructions()
         columns["kind"] = _KINDS[columns["kind"]]
@@ -125,26 +150,33 @@ class Plan:
 
     @functools.cached_property
     def knobs(self) -> Dict[str, NDArray[np.float64]]:
-        """The profile's knobs besides the clock, a value an instruction (not a number: none)."""
+        """Returns the chosen values of all knobs except the clock, by the name of the knob.
+
+        Each array has one value for each row of `instructions`: NaN if the plan chooses none.
+        """
         return dict(self._planned.knobs())
 
     def to_json(self) -> str:
-        """The plan's file as text."""
+        """Returns the text of the plan file (JSON; docs/formats.md)."""
         text: str = self._planned.to_json()
         return text
 
     def save(self, path: PathLike) -> None:
-        """Writes the file that `perseus plan` writes, and that training runs follow."""
+        """Writes the plan file, as `perseus plan` does. Training jobs can follow it.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
         self._planned.save(os.fspath(path))
 
 
 class PlanResult:
-    """What `perseus.plan` found.
+    """The result of `perseus.plan`.
 
     Attributes:
-        baseline: Everything at maximum frequency.
-        frontier: None if it was not wanted.
-        plans: By name, in the order in which they were asked for.
+        baseline: One iteration with everything at maximum frequency.
+        frontier: The frontier; None if `perseus.plan` was called with frontier=False.
+        plans: All plans by name, in the order of the requested targets.
     """
 
     def __init__(self, job: "_planner.PlanningJob") -> None:
@@ -159,21 +191,21 @@ class PlanResult:
 
     @property
     def plan(self) -> Plan:
-        """The first that was asked for."""
+        """Returns the plan of the first requested target."""
         return next(iter(self.plans.values()))
 
     @property
     def saving(self) -> float:
-        """What `plan` saves against maximum frequency, as a fraction."""
+        """Returns the energy that `plan` saves against maximum frequency, as a fraction."""
         return self.plan.saving
 
     @property
     def lower_bound_j(self) -> float:
-        """No plan for this profile that meets `plan`'s deadline costs less (J)."""
+        """Returns the bound of `plan` (J): no plan within the same deadline needs less energy."""
         return self.plan.lower_bound_j
 
     def save(self, path: PathLike) -> None:
-        """Writes `plan`: the file that `perseus plan` writes, and that training runs follow."""
+        """Writes the file of `plan` (see `Plan.save`)."""
         self.plan.save(path)
 
     def plan_for(
@@ -186,11 +218,18 @@ class PlanResult:
         power_cap_w: Union[None, float, Sequence[float]] = None,
         price: Optional[Tuple[float, float]] = None,
     ) -> Plan:
-        """A further plan of the same job, quickly, since its frontier is known.
+        """Makes further plans of the same job. This is quick, because the frontier is known.
 
-        Takes targets as `perseus.plan` does and adds their plans to `plans`; returns the first.
+        Takes targets as `perseus.plan` does, and adds the plans to `plans`.
+
+        Returns:
+            The plan of the first target.
+
+        Raises:
+            Error: A target is wrong.
+            UnreachableError: No plan meets a target. The message says which values can be met.
         """
-        asked = _targets(
+        requested = _targets(
             target,
             slowdown_percent=slowdown_percent,
             deadline_s=deadline_s,
@@ -199,7 +238,7 @@ class PlanResult:
             price=price,
         )
         plans = []
-        for kind, value, gpu_hour in asked:
+        for kind, value, gpu_hour in requested:
             planned = self._job.plan(getattr(_planner.TargetKind, kind), value, gpu_hour)
             plans.append(self.plans.setdefault(planned.name, Plan(planned, self.baseline)))
         return plans[0]
@@ -231,58 +270,65 @@ def plan(
     price: Optional[Tuple[float, float]] = None,
     frontier: bool = True,
 ) -> PlanResult:
-    """Plans the clock of every computation of a training iteration.
+    """Plans the clock of every instruction of a training iteration.
 
     >>> found = perseus.plan("profile.csv", schedule="1f1b", microbatches=96, blocking_power_w=83.64)
     >>> found.plan.saving, found.frontier.times_s, found.plan.instructions["frequency_mhz"]
 
     Args:
-        profile: Measured time (s) and energy (J, of one GPU) of each stage's computations at each
-            clock (MHz): the path of a CSV, or the same in memory. Columns by name (a mapping, a
-            structured array, a data frame): stage, instruction, frequency, time, energy. Or rows,
-            each a mapping or those five in this order.
-        job: A job file (TOML); arguments override it.
-        schedule: "1f1b", "interleaved-1f1b", "gpipe", "zb-h1", ...
-        schedule_file: In place of a schedule: a CSV as torch.distributed.pipelining dumps it.
-        graph: In place of profile and schedule: work that is no pipeline (JSON).
-        pp_ranks: Positions along the pipeline; by default, the number that the profile has.
-        microbatches: Of one iteration of one pipeline.
-        chunks: Model chunks on each rank (interleaved schedules).
-        pipelines: Data-parallel pipelines; for totals only.
-        gpus_per_stage: GPUs that share a stage (tensor parallel).
-        blocking_power_w: What one GPU draws while it waits (W).
-        switch_latency_ms: From asking for a clock to having it (ms).
-        p2p_s: Time on the wire from stage to stage (s).
-        load_s, all_reduce_s, optimizer_s: What no clock changes: to load a microbatch on the first
-            stage, to reduce gradients and to step the optimizer on each rank (s).
-        target: "no-slowdown" (if nothing else is asked for), "least-energy",
-            "least-energy-delay"; or several.
-        slowdown_percent: At most so much slower than at maximum frequency (%).
+        profile: The measured time (s) and energy (J, of one GPU) of each stage and instruction kind
+            at each clock (MHz). Either the path of a CSV file, or the same data in memory: columns
+            by name (a mapping, a structured array or a data frame) with the names stage,
+            instruction, frequency, time and energy; or rows, each a mapping with these names or a
+            sequence of the five values in this order.
+        job: The path of a job file (TOML). Other arguments override its keys.
+        schedule: "1f1b", "interleaved-1f1b", "gpipe", "zb-h1", ... (perseus plan --help lists all).
+        schedule_file: Instead of `schedule`: a CSV file as torch.distributed.pipelining dumps it.
+        graph: Instead of profile and schedule: a JSON file with work that is not a pipeline.
+        pp_ranks: The number of positions along the pipeline. Default: as many as the profile has.
+        microbatches: The number of microbatches of one iteration of one pipeline.
+        chunks: The number of model chunks on each pp_rank (interleaved schedules). Default: 1.
+        pipelines: The number of data-parallel pipelines; for totals only. Default: 1.
+        gpus_per_stage: The number of GPUs that share a stage (tensor parallel). Default: 1.
+        blocking_power_w: The power of one GPU while it waits (W).
+        switch_latency_ms: The time from the request of a clock until the GPU runs at it (ms).
+            Default: 0.
+        p2p_s: The time to send data from one stage to the next (s). Default: 0.
+        load_s: The time to load a microbatch on the first stage (s). Default: 0.
+        all_reduce_s: The time of the gradient all-reduce on each pp_rank (s). Default: 0.
+        optimizer_s: The time of the optimizer step on each pp_rank (s). Default: 0.
+        target: "no-slowdown", "least-energy" or "least-energy-delay", or a sequence of them.
+            Default: "no-slowdown", if no other target is given.
+        slowdown_percent: At most this much slower than at maximum frequency (%).
         deadline_s: At most this iteration time (s).
-        energy_budget_j: The fastest plan of at most this energy per iteration of one pipeline (J).
-        power_cap_w: The fastest plan of at most this average power of one pipeline (W).
-        price: The cheapest plan at ($/kWh, $/GPU-hour).
-        frontier: False for very large jobs, whose slowdowns, deadlines and least energy are planned
-            alone then.
+        energy_budget_j: The fastest plan with at most this energy of one iteration of one pipeline
+            (J).
+        power_cap_w: The fastest plan with at most this mean power of one pipeline (W).
+        price: The cheapest plan for this pair of prices ($/kWh, $/GPU-hour).
+        frontier: Whether to compute the frontier. For very large jobs, False saves time. Then only
+            slowdowns, deadlines and least energy can be targets.
 
-    Each target may be given several values; `plans` has them all and `plan` is the first.
+    slowdown_percent, deadline_s, energy_budget_j and power_cap_w take one value or several.
+
+    Returns:
+        A PlanResult. `plans` has the plans of all targets, and `plan` is the first one.
 
     Raises:
-        Error: The input is wrong; the message says where, and the remedy.
-        UnreachableError: No plan meets the target; the message says what can be met.
+        Error: The input is wrong. The message says where, and the remedy.
+        UnreachableError: No plan meets the target. The message says which values can be met.
         OSError: A file cannot be read.
     """
-    asked: Dict[str, Any] = dict(
+    requested: Dict[str, Any] = dict(
         slowdown_percent=slowdown_percent,
         deadline_s=deadline_s,
         energy_budget_j=energy_budget_j,
         power_cap_w=power_cap_w,
         price=price,
     )
-    _targets(target, **asked)  # What cannot be is refused before anything is computed.
+    _targets(target, **requested)  # Refuse wrong targets before anything is computed.
     flags = _planner.JobFlags()
     if profile is None and job is None and graph is None:
-        raise Error("the profile is missing (name a CSV, or give rows or columns)")
+        raise Error("the profile is missing (give the path of a CSV file, rows, or columns)")
     if graph is None and job is None:
         _require(schedule, schedule_file, microbatches, blocking_power_w)
     if isinstance(profile, (str, os.PathLike)):
@@ -313,7 +359,7 @@ def plan(
         if value is not None:
             setattr(flags, name, _checked(name, value))
     result = PlanResult(_planner.PlanningJob(flags, bool(frontier)))
-    result.plan_for(target, **asked)
+    result.plan_for(target, **requested)
     return result
 
 
@@ -323,15 +369,15 @@ def _require(
     microbatches: Optional[int],
     blocking_power_w: Optional[float],
 ) -> None:
-    """In Python's words; with a job file it is the planner that says what is missing."""
+    """Reports missing arguments by their Python names. (With a job file, the planner reports them.)"""
     if schedule is None and schedule_file is None:
-        raise Error('the schedule is missing (say schedule="1f1b", for instance; or schedule_file)')
+        raise Error('the schedule is missing (for example, schedule="1f1b"; or give schedule_file)')
     if microbatches is None and schedule_file is None:
-        raise Error("the number of microbatches is missing (say microbatches=96, for instance)")
+        raise Error("the number of microbatches is missing (for example, microbatches=96)")
     if blocking_power_w is None:
         raise Error(
-            "blocking_power_w is missing (what one GPU draws while it waits, in watts; 0 counts no "
-            "waiting at all)"
+            "blocking_power_w is missing (the power of one GPU while it waits, in W; 0 means that "
+            "waiting uses no energy)"
         )
 
 
@@ -341,7 +387,7 @@ def _path(path: Optional[PathLike]) -> str:
 
 def _text(name: str, value: Optional[str]) -> str:
     if value is not None and not isinstance(value, str):
-        raise Error(f"{name}: {value!r} is not a text")
+        raise Error(f"{name}: {value!r} is not a string")
     return value or ""
 
 
@@ -358,25 +404,28 @@ def _checked(name: str, value: Any) -> Union[int, float]:
 
 
 def _targets(
-    target: Union[None, str, Sequence[str]], **asked: Any
+    target: Union[None, str, Sequence[str]], **values_by_kind: Any
 ) -> List[Tuple[str, float, float]]:
-    """Kind, value and price of a GPU-hour: named ones first, then in the order of the arguments."""
+    """Returns (kind, value, price of a GPU-hour) of each target, the named targets first."""
     targets: List[Tuple[str, float, float]] = []
     names = [target] if isinstance(target, str) else list(target or ())
     for name in names:
         if name not in _NAMED_TARGETS:
             known = ", ".join(_NAMED_TARGETS)
-            raise Error(f"target: {name!r} is none of {known} (or say deadline_s=2.9, for instance)")
+            raise Error(
+                f"target: {name!r} is not one of {known} (or give another target, such as "
+                "deadline_s=2.9)"
+            )
         kind, value = _NAMED_TARGETS[name]
         targets.append((kind, value, 0.0))
-    for kind, given in asked.items():
+    for kind, given in values_by_kind.items():
         if given is None:
             continue
         if kind == "price":
             try:
                 kwh, gpu_hour = given
             except (TypeError, ValueError):
-                raise Error(f"price: {given!r} is no pair of $/kWh and $/GPU-hour") from None
+                raise Error(f"price: {given!r} is not a pair of $/kWh and $/GPU-hour") from None
             targets.append((kind, _checked(kind, kwh), _checked(kind, gpu_hour)))
             continue
         values = given if np.ndim(given) else [given]
@@ -385,12 +434,12 @@ def _targets(
 
 
 def _profile_text(profile: Any) -> str:
-    """The CSV of a profile in memory, each number with all of its digits."""
+    """Returns the CSV text of a profile in memory. Each number keeps all of its digits."""
     header, rows = _table(profile)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)
-    # Of NumPy's numbers Python's, which are written as short as they can be.
+    # item() turns a NumPy number into a Python number, whose text is short and exact.
     writer.writerows(
         [value.item() if isinstance(value, np.generic) else value for value in row] for row in rows
     )
@@ -398,6 +447,7 @@ def _profile_text(profile: Any) -> str:
 
 
 def _table(profile: Any) -> Tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    """Returns the header and the rows of a profile in memory. Raises Error if it has another form."""
     if isinstance(profile, np.ndarray):
         if profile.dtype.names is None:
             raise Error(
@@ -416,15 +466,17 @@ def _table(profile: Any) -> Tuple[Sequence[str], Iterable[Sequence[Any]]]:
         rows = list(profile)
     except TypeError:
         raise Error(
-            f"profile: {type(profile).__name__} is no profile (give a path, columns or rows)"
+            f"profile: {type(profile).__name__} is not a profile (give a path, columns or rows)"
         ) from None
     if rows and hasattr(rows[0], "keys"):
         header = list(rows[0].keys())
         try:
             return header, [[row[name] for name in header] for row in rows]
         except (KeyError, TypeError, IndexError) as error:
-            raise Error(f"profile: a row lacks {error} (all need what the first has)") from None
+            raise Error(
+                f"profile: a row lacks {error} (each row needs the keys of the first row)"
+            ) from None
     for number, row in enumerate(rows):
         if isinstance(row, str) or not hasattr(row, "__len__") or len(row) != len(_COLUMNS):
-            raise Error(f"profile: row {number} is not {', '.join(_COLUMNS)}")
+            raise Error(f"profile: row {number} is not a sequence of {', '.join(_COLUMNS)}")
     return _COLUMNS, rows

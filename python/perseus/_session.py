@@ -1,4 +1,4 @@
-"""The client: a training process marks the begin and the end of each instruction."""
+"""The client of a training process, which marks the begin and the end of each instruction."""
 
 from __future__ import annotations
 
@@ -31,18 +31,20 @@ def open(  # noqa: A001: users call it perseus.open().
 ) -> _client.Session:
     """Opens a session. `perseus.step` and `perseus.instruction` then use it.
 
-    Does not fail if something is missing that training can do without: then the session only
-    measures, or does nothing, and a warning of the logger "perseus" says why. Takes as long as the
-    agent of the node needs to reply (at most 20 s). The session is closed when the interpreter exits.
-    In a forked child it does nothing.
+    If something is missing (such as the agent or the plan), this function does not fail. The
+    session then only measures, or does nothing, and a warning of the logger "perseus" says why. The
+    function waits until the agent of the node replies, at most 20 s. The session closes when the
+    interpreter exits. In a forked child, it does nothing.
 
-    An argument that is None comes from the environment variable, or else is the default.
+    An argument that is None comes from the environment variable in its description. If that is not
+    set either, the default applies.
 
     Args:
         dp_rank: The pipeline, from 0.
         pp_rank: The position along the pipeline, from 0: which instructions of the plan it runs.
         tp_rank: Which of the GPUs that share the work of one pp_rank, from 0.
-        gpu: The UUID, or the number among the visible GPUs. PERSEUS_GPU.
+        gpu: The UUID of the GPU, or its number among the visible GPUs. PERSEUS_GPU, or the only
+            GPU.
         job: The name that other users see as the holder of the GPU. PERSEUS_JOB, or "training".
         job_directory: Where assignments come from, and where steps are recorded. PERSEUS_JOB_DIR,
             or none.
@@ -51,7 +53,14 @@ def open(  # noqa: A001: users call it perseus.open().
             may set clocks. PERSEUS_AGENT, or "/run/perseus/agent.sock".
         devices: What measures energy: "auto", "nvml", "rocm", "virtual:FILE" or "off".
             PERSEUS_DEVICES, or "auto".
-        plan_expires_at: Seconds since 1970, from which on `plan` is not followed. 0: never.
+        plan_expires_at: The time (in seconds since 1970) from which on `plan` is not followed. 0:
+            never.
+
+    Returns:
+        The session. One process may open several, one for each GPU.
+
+    Raises:
+        TypeError: An argument is unknown, or has a wrong type.
     """
     session = _client.Session(
         dp_rank=dp_rank,
@@ -74,6 +83,7 @@ def _path(path: Optional[PathLike]) -> Optional[str]:
 
 
 def _decorate(instruction: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns `function` with each call marked as `instruction`."""
     microbatch, chunk = (_argument(function, name) for name in instruction._names)
     fresh = instruction._with
 
@@ -88,13 +98,13 @@ def _decorate(instruction: Any, function: Callable[..., Any]) -> Callable[..., A
 def _argument(
     function: Callable[..., Any], name: Optional[str]
 ) -> Callable[[Tuple[Any, ...], Any], Any]:
-    """Returns a function that reads the argument of that name out of a call."""
+    """Returns a function that returns the argument of that name from the arguments of a call."""
     if name is None:
         return lambda args, kwargs: None
     parameters = inspect.signature(function).parameters
     if name not in parameters:
         _log.warning(
-            "instruction: %s has no argument %r; its microbatches are counted instead",
+            "instruction: %s has no argument %r (Perseus counts the microbatches, and takes chunk 0)",
             getattr(function, "__qualname__", function),
             name,
         )

@@ -1,11 +1,11 @@
-// perseus._client: libperseus.so for Python.
+// perseus._client: the functions of libperseus.so for Python.
 #include "python/src/hooks.h"
 
 namespace {
 
 PyModuleDef definition = {PyModuleDef_HEAD_INIT,
                           "_client",
-                          "Perseus's client; use it through the package perseus.",
+                          "The client of Perseus. Use it through the package perseus.",
                           -1,
                           nullptr,
                           nullptr,

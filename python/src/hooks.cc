@@ -8,23 +8,23 @@ namespace {
 PyTypeObject* step_type = nullptr;
 PyTypeObject* instruction_type = nullptr;
 
-// `with step():`
+// The object of `with step():`.
 struct StepObject {
   // clang-format off
   PyObject_HEAD
-  SessionObject* session;  // Owned; null: the default one.
+  SessionObject* session;  // Owned; null: the default session.
   // clang-format on
   SessionObject* entered;  // Owned.
 };
 
-// `with instruction(...):`, and the decorator.
+// The object of `with instruction(...):`, and the decorator.
 struct InstructionObject {
   // clang-format off
   PyObject_HEAD
   SessionObject* session;  // As above.
   // clang-format on
   SessionObject* entered;
-  Instruction instruction;  // Its names are owned here.
+  Instruction instruction;  // This object owns its names.
 };
 
 template <typename Object>
@@ -35,7 +35,7 @@ PyObject* NewReference(SessionObject* session) {
   return Py_XNewRef(reinterpret_cast<PyObject*>(session));
 }
 
-// Of what is entered: its own session, or the default one; null if there is none.
+// Remembers and returns the session of the object: its own or the default one, or null.
 template <typename Object>
 SessionObject* Enter(Object* object) {
   SessionObject* const session = object->session != nullptr ? object->session : DefaultSession();
@@ -102,8 +102,8 @@ void DeallocateInstruction(PyObject* self) {
   Py_DECREF(type);
 }
 
-// For the decorator: the names of the arguments that say microbatch and chunk (or None), and the
-// same instruction with these.
+// For the decorator: returns the names of the function's arguments for microbatch and chunk (or
+// None).
 PyObject* GetNames(PyObject* self, void*) {
   const Instruction& instruction = As<InstructionObject>(self)->instruction;
   auto or_none = [](PyObject* name) { return name != nullptr ? name : Py_None; };
@@ -111,6 +111,7 @@ PyObject* GetNames(PyObject* self, void*) {
                        or_none(instruction.chunk_name));
 }
 
+// For the decorator: returns the same instruction with this microbatch and chunk.
 PyObject* With(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
   auto* const object = As<InstructionObject>(self);
   PyObject* const copy = instruction_type->tp_alloc(instruction_type, 0);
@@ -121,8 +122,8 @@ PyObject* With(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
   instruction.microbatch_name = instruction.chunk_name = nullptr;
   if (instruction.kind < 0 || count != 2) return copy;
   static PyObject* const kind = PyUnicode_InternFromString("forward");
-  PyObject* const said[] = {kind, arguments[0], arguments[1]};
-  const auto numbers = ReadInstruction(said, 3, nullptr);
+  PyObject* const given[] = {kind, arguments[0], arguments[1]};
+  const auto numbers = ReadInstruction(given, 3, nullptr);
   if (!numbers) {
     Py_DECREF(copy);
     return nullptr;
@@ -163,7 +164,7 @@ PyObject* InstructionFunction(PyObject*, PyObject* const* arguments, Py_ssize_t 
                               PyObject* keyword_names) {
   return MakeInstruction(nullptr, arguments, count, keyword_names);
 }
-// What a warning is logged to may open another default session, and this one is still used then.
+// Keeps the session alive during the hook: a handler of the log may open another default session.
 template <typename Hook>
 bool WithDefaultSession(const Hook& hook) {
   SessionObject* const session = DefaultSession();
@@ -199,32 +200,38 @@ constexpr int kWithKeywords = METH_FASTCALL | METH_KEYWORDS;
 PyMethodDef functions[] = {
     {"step", AsMethod(StepFunction), METH_NOARGS,
      "step()\n--\n\n"
-     "`with perseus.step():` around an iteration: forward and backward of all its microbatches.\n\n"
-     "Plans and assignment take effect here, and warnings are logged. Does nothing while no "
-     "session is "
-     "open."},
+     "Use `with perseus.step():` around one iteration: forward and backward of all "
+     "microbatches.\n\n"
+     "When a step begins, new plans and assignments take effect, and warnings are logged. Does "
+     "nothing while no session is open."},
     {"instruction", AsMethod(InstructionFunction), kWithKeywords,
      "instruction(kind, microbatch=None, chunk=0, stream=None)\n--\n\n"
-     "`with perseus.instruction(\"forward\", microbatch=3):` around a computation; also a "
-     "decorator, "
-     "whose microbatch and chunk may be names of the function's arguments.\n\n"
-     "kind: forward, backward (full), backward_input, backward_weight or recompute.\n"
-     "microbatch: from 0; None counts those of this kind and chunk since the step began.\n"
-     "chunk: of the rank's, 0 unless the schedule is interleaved.\n"
-     "stream: a torch.cuda.Stream, or its address, that the work is launched on; nothing waits for "
-     "it.\n\n"
-     "Never raises. Does nothing while no session is open, or outside of a step."},
+     "Use `with perseus.instruction(\"forward\", microbatch=3):` around the computation of one "
+     "instruction. It is also a decorator. Then microbatch and chunk may be names of arguments of "
+     "the function.\n\n"
+     "Args:\n"
+     "    kind: \"forward\", \"backward\" (the full backward), \"backward_input\", "
+     "\"backward_weight\" or \"recompute\".\n"
+     "    microbatch: From 0. With None, Perseus counts the microbatches of this kind and chunk in "
+     "the step.\n"
+     "    chunk: Which model chunk of the pp_rank, from 0. It is 0 unless the schedule is "
+     "interleaved.\n"
+     "    stream: The torch.cuda.Stream (or its address) of the work. Nothing waits for it.\n\n"
+     "Never raises: wrong arguments are a warning, once for each cause. Does nothing while no "
+     "session is open, or outside of a step."},
     {"step_begin", AsMethod(StepBeginFunction), METH_NOARGS,
-     "step_begin()\n--\n\nAs `with step()`, for code that has hooks in two places."},
-    {"step_end", AsMethod(StepEndFunction), METH_NOARGS, "step_end()\n--\n\nSee step_begin."},
+     "step_begin()\n--\n\nBegins a step, for code with separate hooks before and after (see "
+     "step)."},
+    {"step_end", AsMethod(StepEndFunction), METH_NOARGS,
+     "step_end()\n--\n\nEnds the step (see step_begin)."},
     {"instruction_begin", AsMethod(InstructionBeginFunction), kWithKeywords,
      "instruction_begin(kind, microbatch=None, chunk=0, stream=None)\n--\n\n"
-     "As `with instruction(...)`, for code that has hooks in two places."},
+     "Begins an instruction, for code with separate hooks before and after (see instruction)."},
     {"instruction_end", AsMethod(InstructionEndFunction), METH_NOARGS,
-     "instruction_end()\n--\n\nEnds the instruction that was begun last, on the same stream."},
+     "instruction_end()\n--\n\nEnds the instruction that began last, on the same stream."},
     {nullptr, nullptr, 0, nullptr}};
 
-// The microbatch of an instruction that does not say it: how many of its kind there were.
+// Returns the microbatch of an instruction without one: the number of earlier ones of its kind.
 std::int32_t CountMicrobatch(SessionObject* session, const Instruction& instruction) {
   if (instruction.chunk >= kCountedChunks) return 0;
   return session->counts[static_cast<std::size_t>(instruction.kind)]
@@ -239,8 +246,8 @@ bool Begin(SessionObject* session, const Instruction& instruction) {
   if (instruction.microbatch_name != nullptr || instruction.chunk_name != nullptr) {
     return WarnOnce(
         "name",
-        "instruction: a name in place of a microbatch or a chunk is for decorators (say "
-        "the number); such instructions are passed over");
+        "instruction: only a decorator takes a name as microbatch or chunk (give the number); "
+        "Perseus ignores such instructions");
   }
   const std::int32_t microbatch =
       instruction.microbatch >= 0 ? instruction.microbatch : CountMicrobatch(session, instruction);

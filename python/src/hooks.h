@@ -1,10 +1,10 @@
-// The hot half of the package: a session, and the hooks around steps and instructions.
+// The session and the hooks around steps and instructions. A training step calls a hook for every
+// instruction, so this is C++ on the C API of Python.
 //
-// In C++ against Python's own interface: a hook is called for every instruction of a training step.
+// A hook never raises, whatever its arguments are: it logs a warning once for each cause, and then
+// does nothing. (Only a KeyboardInterrupt during the logging of a warning passes.)
 //
-// No hook ever raises, whatever it is given: what is wrong is told through logging, once a cause,
-// and the hook then does nothing. (Only what a user means to raise passes: KeyboardInterrupt while
-// a warning is logged.) All runs under Python's lock, which is what guards the globals.
+// Thread safety: all code runs under Python's global interpreter lock, which guards the globals.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN
@@ -20,38 +20,39 @@
 namespace perseus::python {
 
 inline constexpr int kKinds = 5;
-// Of chunks above it, an instruction without a microbatch is not counted.
+// Chunks from this number on have no counter: an instruction without a microbatch then has number
+// 0.
 inline constexpr int kCountedChunks = 32;
 
 struct SessionObject {
   // clang-format off
   PyObject_HEAD
-  perseus_session* handle;  // Null once closed.
+  perseus_session* handle;  // Null after close.
   // clang-format on
-  perseus_counters last_counters;  // Once closed.
+  perseus_counters last_counters;  // The counters at close.
   std::uint64_t warnings_logged;
-  std::array<char, 48> name;  // "dp0-pp3-tp0": of which rank a warning is.
-  // Microbatches so far in this step, for instructions that do not say theirs.
+  std::array<char, 48> name;  // "dp0-pp3-tp0": the rank, in front of each warning.
+  // Microbatches so far in this step, for instructions without a microbatch.
   std::array<std::array<std::int32_t, kCountedChunks>, kKinds> counts;
-  bool is_running;  // Between an instruction's begin and its end.
-  bool on_stream;   // Whether the instruction that runs was begun on one, and on which.
+  bool is_running;  // Between the begin and the end of an instruction.
+  bool on_stream;   // Whether that instruction began on a stream.
   void* stream;
 };
 
-// What an instruction was told.
+// The arguments of an instruction.
 struct Instruction {
-  int kind = -1;                 // -1: something was wrong, so it is none.
-  std::int32_t microbatch = -1;  // -1: counted.
+  int kind = -1;                 // -1: an argument was wrong, so hooks ignore it.
+  std::int32_t microbatch = -1;  // -1: to be counted.
   std::int32_t chunk = 0;
   bool on_stream = false;
   void* stream = nullptr;
-  // Names of a decorated function's arguments in place of numbers; borrowed.
+  // Names of arguments of a decorated function, instead of numbers; borrowed.
   PyObject* microbatch_name = nullptr;
   PyObject* chunk_name = nullptr;
 };
 
-// Positional and keyword arguments as a METH_FASTCALL | METH_KEYWORDS function has them. Nothing if
-// Python's error is set: KeyboardInterrupt, no other.
+// Reads the positional and keyword arguments of a METH_FASTCALL | METH_KEYWORDS function. Returns
+// nullopt only if Python's error is set (KeyboardInterrupt).
 std::optional<Instruction> ReadInstruction(PyObject* const* arguments, Py_ssize_t count,
                                            PyObject* keyword_names);
 
@@ -61,33 +62,34 @@ void End(SessionObject* session);
 bool BeginStep(SessionObject* session);
 void EndStep(SessionObject* session);
 
-// Tells logging, once a cause ever. False if Python's error is set (KeyboardInterrupt).
+// Logs a warning, once for each cause in this process. False if Python's error is set
+// (KeyboardInterrupt).
 bool WarnOnce(const char* cause, const char* message);
-// Of an open session as of now, of a closed one as of its end.
+// Returns the current counters of an open session, or the last counters of a closed one.
 perseus_counters ReadCounters(const SessionObject* session);
-// Logs what the session has to say. False likewise.
+// Logs the new warnings of the session. False if Python's error is set.
 bool LogWarnings(SessionObject* session);
 
-// What is opened last, until it is closed; borrowed, may be null.
+// The session that was opened last, until it closes; borrowed, may be null.
 SessionObject* DefaultSession();
 
 // Add their types and functions to the module. False if Python's error is set.
 bool AddSession(PyObject* module);
 bool AddHooks(PyObject* module);
-bool PrepareReading();  // Of ReadInstruction.
+bool PrepareReading();  // For ReadInstruction.
 
-// `with session.step():` and `with session.instruction(...):`; null session: the default one,
-// looked up when it is entered.
+// Make the objects of `with session.step():` and `with session.instruction(...):`. A null session
+// stands for the default session at the time of the `with`.
 PyObject* MakeStep(SessionObject* session);
 PyObject* MakeInstruction(SessionObject* session, PyObject* const* arguments, Py_ssize_t count,
                           PyObject* keyword_names);
 
-// The package's helpers in Python (borrowed, null until they are set): log(message) and
-// decorate(make, kind, microbatch, chunk, stream, function).
+// The helpers of the package in Python (borrowed, null until they are set): log(message) and
+// decorate(instruction, function).
 PyObject* Logger();
 PyObject* Decorator();
 
-// Python keeps every kind of function as one type of pointer.
+// Python stores every kind of function in one pointer type.
 template <typename Function>
 PyCFunction AsMethod(Function function) {
   return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));

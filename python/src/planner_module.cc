@@ -1,9 +1,9 @@
-// perseus._planner: the planner for Python. Loads a job, computes its frontier and plans; the
-// package's _plan.py makes objects with NumPy arrays of what this returns.
+// perseus._planner: the planner for Python. It loads a job and computes its frontier and its plans.
+// perseus/_plan.py makes objects with NumPy arrays of the results.
 //
-// Failures are perseus.Error (a ValueError) for input, perseus.UnreachableError for a target that
-// nothing meets, and OSError for what the system refuses; the text is that of the program. Nothing
-// here holds Python's lock while it plans.
+// Errors have the text of the program. They are perseus.Error (a ValueError) for wrong input,
+// perseus.UnreachableError for a target that no plan meets, and OSError for a failure of the
+// system. Planning releases Python's global interpreter lock.
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -37,7 +37,7 @@ T OrThrow(Result<T> result) {
   if constexpr (!std::is_void_v<T>) return *std::move(result);
 }
 
-// A job, ready to be planned, with its frontier where that was wanted.
+// A job that is ready to be planned, with its frontier if requested.
 class PlanningJob {
  public:
   PlanningJob(const job::JobFlags& flags, bool with_frontier)
@@ -56,7 +56,7 @@ class PlanningJob {
   std::optional<plan::Frontier> frontier_;
 };
 
-// A plan and all that its file says.
+// A plan and the content of its file.
 struct PlannedTarget {
   std::string slug;
   plan::Plan plan;
@@ -92,7 +92,7 @@ py::dict FrontierColumns(const plan::Frontier& frontier) {
   return columns;
 }
 
-// All instructions, rank by rank in execution order.
+// All instructions, pp_rank by pp_rank, in execution order.
 py::dict InstructionColumns(const plan_file::PlanFile& file) {
   struct Row {
     std::size_t pp_rank;
@@ -127,7 +127,7 @@ py::dict InstructionColumns(const plan_file::PlanFile& file) {
   return columns;
 }
 
-// Knobs besides the clock, by name; where none was chosen, not a number.
+// The knobs other than the clock, by name. NaN if the plan chooses no value.
 py::dict KnobColumns(const plan_file::PlanFile& file) {
   py::dict columns;
   for (std::size_t knob = 0; knob < file.other_knob_names.size(); ++knob) {
@@ -176,12 +176,12 @@ std::vector<std::string_view> KindNames() {
 
 void AddExceptions(py::module_& module) {
   // They live as long as the interpreter does.
-  static PyObject* const input_error =
-      PyErr_NewExceptionWithDoc("perseus.Error", "Input that is wrong; says where and the remedy.",
-                                PyExc_ValueError, nullptr);
+  static PyObject* const input_error = PyErr_NewExceptionWithDoc(
+      "perseus.Error", "The input is wrong. The message says where, and the remedy.",
+      PyExc_ValueError, nullptr);
   static PyObject* const unreachable_error = PyErr_NewExceptionWithDoc(
-      "perseus.UnreachableError", "A target that no plan meets; says what can be met.", input_error,
-      nullptr);
+      "perseus.UnreachableError",
+      "No plan meets the target. The message says which values can be met.", input_error, nullptr);
   if (input_error == nullptr || unreachable_error == nullptr) throw py::error_already_set();
   module.attr("Error") = py::handle(input_error);
   module.attr("UnreachableError") = py::handle(unreachable_error);
@@ -278,7 +278,7 @@ void AddJob(py::module_& module) {
 
 PYBIND11_MODULE(_planner, module) {
   using namespace perseus;
-  module.doc() = "Perseus's planner; use it through the package perseus.";
+  module.doc() = "The planner of Perseus. Use it through the package perseus.";
   AddExceptions(module);
   AddJobFlags(module);
   AddTargets(module);

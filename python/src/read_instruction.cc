@@ -11,11 +11,11 @@ constexpr const char* kKindNames[kKinds] = {"forward", "backward", "backward_inp
 enum Argument { kKind, kMicrobatch, kChunk, kStream, kArguments };
 constexpr const char* kArgumentNames[kArguments] = {"kind", "microbatch", "chunk", "stream"};
 
-// Interned, so that the texts in a user's code are the same objects.
+// Interned, so that literals in user code are the same objects and compare by address.
 PyObject* kind_texts[kKinds] = {};
 PyObject* argument_texts[kArguments] = {};
 
-// The place of `text` among `texts`, or -1.
+// Returns the index of `text` in `texts`, or -1.
 int Find(PyObject* text, PyObject* const* texts, int count) {
   for (int i = 0; i < count; ++i) {
     if (texts[i] == text) return i;
@@ -29,7 +29,7 @@ int Find(PyObject* text, PyObject* const* texts, int count) {
   return -1;
 }
 
-// A count from 0, also NumPy's; nothing for what is none.
+// Reads a whole number from 0 (Python's or NumPy's). Returns nullopt for anything else.
 std::optional<std::int32_t> ReadCount(PyObject* value) {
   long number = -1;
   if (PyLong_Check(value)) {
@@ -42,7 +42,8 @@ std::optional<std::int32_t> ReadCount(PyObject* value) {
   return static_cast<std::int32_t>(number);
 }
 
-// A CUDA stream: its address, or what has one as `cuda_stream` (torch.cuda.Stream).
+// Reads a CUDA stream: its address, or an object with the attribute `cuda_stream`, such as a
+// torch.cuda.Stream.
 bool ReadStream(PyObject* value, Instruction& instruction) {
   if (value == Py_None) return true;
   PyObject* const address =
@@ -59,7 +60,7 @@ bool ReadStream(PyObject* value, Instruction& instruction) {
   return instruction.on_stream;
 }
 
-// A number, or a name that a decorator looks up.
+// Reads a number, or a name for the decorator.
 bool ReadCountOrName(PyObject* value, std::int32_t& count, PyObject*& name) {
   if (value == Py_None) return true;
   if (PyUnicode_Check(value)) {
@@ -76,21 +77,23 @@ const char* Read(Argument argument, PyObject* value, Instruction& instruction) {
     case kKind:
       instruction.kind = Find(value, kind_texts, kKinds);
       if (instruction.kind < 0) {
-        return "instruction: the kind is none of \"forward\", \"backward\", \"backward_input\", "
-               "\"backward_weight\", \"recompute\"; such instructions are passed over";
+        return "instruction: the kind is not one of \"forward\", \"backward\", \"backward_input\", "
+               "\"backward_weight\", \"recompute\"; Perseus ignores such instructions";
       }
       return nullptr;
     case kMicrobatch:
       if (ReadCountOrName(value, instruction.microbatch, instruction.microbatch_name)) break;
-      return "instruction: the microbatch is no whole number from 0; such instructions are passed "
-             "over";
+      return "instruction: the microbatch is not a whole number from 0; Perseus ignores such "
+             "instructions";
     case kChunk:
       if (ReadCountOrName(value, instruction.chunk, instruction.chunk_name)) break;
-      return "instruction: the chunk is no whole number from 0; such instructions are passed over";
+      return "instruction: the chunk is not a whole number from 0; Perseus ignores such "
+             "instructions";
     case kStream:
       if (ReadStream(value, instruction)) break;
-      return "instruction: the stream is neither a CUDA stream nor its address; such instructions "
-             "are passed over";
+      return "instruction: the stream is neither a CUDA stream nor its address; Perseus ignores "
+             "such "
+             "instructions";
     case kArguments:
       break;
   }
@@ -119,8 +122,8 @@ std::optional<Instruction> ReadInstruction(PyObject* const* arguments, Py_ssize_
                   : Find(PyTuple_GET_ITEM(keyword_names, i - count), argument_texts, kArguments);
     if (argument < 0 || argument >= kArguments) {
       wrong =
-          "instruction: takes kind, microbatch, chunk and stream, nothing else; such instructions "
-          "are passed over";
+          "instruction: the arguments are kind, microbatch, chunk and stream, and no others; "
+          "Perseus ignores such instructions";
       break;
     }
     has_kind = has_kind || argument == kKind;
@@ -128,8 +131,8 @@ std::optional<Instruction> ReadInstruction(PyObject* const* arguments, Py_ssize_
   }
   if (wrong == nullptr && !has_kind) {
     wrong =
-        "instruction: the kind is missing (say \"forward\", for instance); such instructions are "
-        "passed over";
+        "instruction: the kind is missing (for example \"forward\"); Perseus ignores such "
+        "instructions";
   }
   if (wrong != nullptr) {
     if (!WarnOnce(wrong, wrong)) return std::nullopt;

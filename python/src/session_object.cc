@@ -16,7 +16,7 @@ PyTypeObject* session_type = nullptr;
 SessionObject* default_session = nullptr;  // Owned.
 PyObject* log_function = nullptr;
 PyObject* decorate_function = nullptr;
-// Open ones, borrowed: what atexit closes.
+// The open sessions, borrowed. atexit closes them.
 std::vector<SessionObject*>& OpenSessions() {
   static std::vector<SessionObject*> sessions;
   return sessions;
@@ -24,7 +24,8 @@ std::vector<SessionObject*>& OpenSessions() {
 
 SessionObject* AsSession(PyObject* object) { return reinterpret_cast<SessionObject*>(object); }
 
-// Passes KeyboardInterrupt and the like; says what else went wrong where such things go.
+// Returns false if Python's error must pass to the caller (KeyboardInterrupt and similar). Reports
+// any other error as unraisable and clears it.
 bool Swallow(PyObject* where) {
   if (PyErr_Occurred() == nullptr) return true;
   if (!PyErr_ExceptionMatches(PyExc_Exception)) return false;
@@ -32,7 +33,7 @@ bool Swallow(PyObject* where) {
   return true;
 }
 
-// All ranks of a node may share a terminal: says whose it is.
+// Names the rank in each line, because all ranks of a node may share a terminal.
 bool Log(const SessionObject* session, const char* message) {
   if (log_function == nullptr) return true;
   const std::string whose = session == nullptr ? "" : session->name.data() + std::string(": ");
@@ -69,7 +70,7 @@ PyObject* New(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
     return nullptr;
   }
   options.plan_expires_at = expires;
-  options.flags = PERSEUS_QUIET;                             // Logging has them.
+  options.flags = PERSEUS_QUIET;                             // The logger prints warnings.
   auto* const session = AsSession(type->tp_alloc(type, 0));  // All zero.
   if (session == nullptr) return nullptr;
   perseus_session* handle = nullptr;
@@ -125,22 +126,22 @@ PyObject* UsePlanMethod(PyObject* self, PyObject* path) {
 }
 
 PyStructSequence_Field counter_fields[] = {
-    {"steps", "Ended."},
-    {"steps_off_plan", "Of these: in which the order was not the plan's."},
-    {"instructions", "Ended."},
-    {"clock_requests", "Published to the agent."},
-    {"clocks_limited", "Accepted, but power or heat holds the GPU lower."},
-    {"clocks_refused", "Not taken."},
-    {"agent_losses", "Connections lost."},
-    {"records_dropped", "Instructions not recorded, since the buffer was full."},
+    {"steps", "Steps that ended."},
+    {"steps_off_plan", "Steps whose order of instructions differed from the plan."},
+    {"instructions", "Instructions that ended."},
+    {"clock_requests", "Clock requests to the agent."},
+    {"clocks_limited", "Requests that were accepted while power or temperature limits the clock."},
+    {"clocks_refused", "Requests that were not accepted."},
+    {"agent_losses", "Lost connections to the agent."},
+    {"records_dropped", "Instructions that were not recorded, because the buffer was full."},
     {"stream_failures", "Calls of the CUDA driver that failed."},
-    {"warnings", "Told through logging."},
-    {"may_set_clocks", "True while a lease holds."},
-    {"follows_plan", "True if this step does."},
-    {"plan_version", "Of the assignment in force; 0: none."},
+    {"warnings", "Warnings so far."},
+    {"may_set_clocks", "True while this process has a lease."},
+    {"follows_plan", "True if the current step follows a plan."},
+    {"plan_version", "Version of the assignment in force; 0: none."},
     {nullptr, nullptr}};
-PyStructSequence_Desc counters_description = {"perseus.Counters", "What happened so far.",
-                                              counter_fields,
+PyStructSequence_Desc counters_description = {"perseus.Counters",
+                                              "Numbers of what happened so far.", counter_fields,
                                               static_cast<int>(std::size(counter_fields)) - 1};
 
 PyObject* GetCounters(PyObject* self, void*) {
@@ -197,34 +198,38 @@ PyObject* InstructionEndMethod(PyObject* self, PyObject*) {
 constexpr int kMethodWithKeywords = METH_FASTCALL | METH_KEYWORDS;
 PyMethodDef session_methods[] = {
     {"step", AsMethod(StepMethod), METH_NOARGS,
-     "step()\n--\n\n`with session.step():` around an iteration, all its microbatches."},
+     "step()\n--\n\nUse `with session.step():` around one iteration (see perseus.step)."},
     {"instruction", AsMethod(InstructionMethod), kMethodWithKeywords,
      "instruction(kind, microbatch=None, chunk=0, stream=None)\n--\n\n"
-     "`with session.instruction(\"forward\", microbatch=3):` around a computation, or a "
-     "decorator."},
+     "Use `with session.instruction(\"forward\", microbatch=3):` around the computation of one "
+     "instruction, or use it as a decorator (see perseus.instruction)."},
     {"step_begin", AsMethod(StepBeginMethod), METH_NOARGS,
-     "step_begin()\n--\n\nAs `with step()`, for code that has hooks in two places."},
-    {"step_end", AsMethod(StepEndMethod), METH_NOARGS, "step_end()\n--\n\nSee step_begin."},
+     "step_begin()\n--\n\nBegins a step, for code with separate hooks before and after (see "
+     "step)."},
+    {"step_end", AsMethod(StepEndMethod), METH_NOARGS,
+     "step_end()\n--\n\nEnds the step (see step_begin)."},
     {"instruction_begin", AsMethod(InstructionBeginMethod), kMethodWithKeywords,
      "instruction_begin(kind, microbatch=None, chunk=0, stream=None)\n--\n\n"
-     "As `with instruction(...)`, for code that has hooks in two places."},
+     "Begins an instruction, for code with separate hooks before and after (see instruction)."},
     {"instruction_end", AsMethod(InstructionEndMethod), METH_NOARGS,
-     "instruction_end()\n--\n\nEnds the instruction that was begun last, on the same stream."},
+     "instruction_end()\n--\n\nEnds the instruction that began last, on the same stream."},
     {"use_plan", AsMethod(UsePlanMethod), METH_O,
-     "use_plan(path)\n--\n\nFollows this plan file from the next step on; None for none. False if "
-     "it "
-     "is no plan for this rank: then a warning says why, and the one before stays in force."},
+     "use_plan(path)\n--\n\nFollows this plan file from the next step on. With None, follows no "
+     "plan.\n\nReturns False if the file has no plan for this rank. Then a warning says why, and "
+     "the "
+     "previous plan stays in force."},
     {"close", AsMethod(CloseMethod), METH_NOARGS,
-     "close()\n--\n\nGives the GPU back and writes what is recorded. Waits at most a second."},
+     "close()\n--\n\nReturns the GPU to the agent and writes the record. Waits at most one "
+     "second."},
     {"__enter__", AsMethod(EnterMethod), METH_NOARGS, nullptr},
     {"__exit__", AsMethod(ExitMethod), METH_FASTCALL, nullptr},
     {nullptr, nullptr, 0, nullptr}};
-PyGetSetDef session_properties[] = {
-    {"counters", GetCounters, nullptr, "What happened so far: perseus.Counters.", nullptr},
-    {"is_open", GetIsOpen, nullptr, "False once it is closed.", nullptr},
-    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyGetSetDef session_properties[] = {{"counters", GetCounters, nullptr,
+                                     "Numbers of what happened so far: perseus.Counters.", nullptr},
+                                    {"is_open", GetIsOpen, nullptr, "False after close.", nullptr},
+                                    {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyType_Slot session_slots[] = {
-    {Py_tp_doc, const_cast<char*>("One GPU's place in the job. Made by perseus.open().")},
+    {Py_tp_doc, const_cast<char*>("One rank of a job. perseus.open() makes it.")},
     {Py_tp_new, reinterpret_cast<void*>(New)},
     {Py_tp_dealloc, reinterpret_cast<void*>(Deallocate)},
     {Py_tp_methods, session_methods},
@@ -275,10 +280,10 @@ PyObject* Logger() { return log_function; }
 PyObject* Decorator() { return decorate_function; }
 
 bool WarnOnce(const char* cause, const char* message) {
-  // Causes are literals of ours: as many as the code has.
-  static std::vector<std::string>& told = *new std::vector<std::string>;
-  if (std::find(told.begin(), told.end(), cause) != told.end()) return true;
-  told.emplace_back(cause);
+  // The causes are literals of this library, so the list cannot grow without limit.
+  static std::vector<std::string>& logged = *new std::vector<std::string>;
+  if (std::find(logged.begin(), logged.end(), cause) != logged.end()) return true;
+  logged.emplace_back(cause);
   return Log(default_session, message);
 }
 

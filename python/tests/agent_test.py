@@ -1,4 +1,4 @@
-"""With a real agent on virtual GPUs: the plan's clocks are asked for, and given back."""
+"""A session with a real agent on virtual GPUs requests the clocks of the plan and returns the GPU."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ import perseus
 from support import PROFILE, Agent, ScratchTest
 
 
-class WithAnAgent(ScratchTest):
+class AgentTest(ScratchTest):
     def setUp(self):
         super().setUp()
         self.agent = Agent(self)
@@ -36,7 +36,7 @@ class WithAnAgent(ScratchTest):
                     with perseus.instruction(str(kind), microbatch=microbatch):
                         time.sleep(0.02)
 
-    def test_follows_the_plan_and_gives_the_gpu_back(self):
+    def test_follows_the_plan_and_returns_the_gpu(self):
         session = self.open(plan=self.plan)
         self.train(3)
         counters = session.counters
@@ -49,7 +49,7 @@ class WithAnAgent(ScratchTest):
         session.close()
         self.agent.wait_until(lambda: self.agent.gpus()[0]["lease"] == "")
 
-    def test_an_agent_that_is_lost_is_a_warning_and_no_more(self):
+    def test_a_lost_agent_is_only_a_warning(self):
         session = self.open(plan=self.plan)
         self.train(1)
         with self.assertLogs("perseus") as logs:
@@ -62,7 +62,7 @@ class WithAnAgent(ScratchTest):
         self.assertEqual(session.counters.steps, 3)
         self.assertFalse(session.counters.may_set_clocks)
 
-    def test_a_child_that_is_forked_does_not_end_the_lease(self):
+    def test_a_forked_child_does_not_end_the_lease(self):
         session = self.open(plan=self.plan)
         child = os.fork()
         if child == 0:

@@ -1,4 +1,4 @@
-"""Sessions and hooks: they do what they say, and whatever goes wrong, training goes on."""
+"""Tests sessions and hooks, and that training continues after every error."""
 
 import json
 import logging
@@ -14,7 +14,7 @@ ALONE = dict(agent="off", devices="off")
 
 
 def steps_of(directory, name="dp0-pp0-tp0"):
-    """What a rank recorded."""
+    """Returns the steps that a rank recorded."""
     with open(directory / "ranks" / f"{name}.jsonl") as file:
         lines = [json.loads(line) for line in file]
     return [line for line in lines if "step" in line]
@@ -27,7 +27,7 @@ class SessionTest(ScratchTest):
         return session
 
     def recorded(self, session):
-        """Kind, microbatch and chunk of what ran, step by step."""
+        """Returns kind, microbatch and chunk of the recorded instructions of each step."""
         session.close()
         return [[tuple(one[:3]) for one in step["instructions"]] for step in steps_of(self.scratch)]
 
@@ -38,7 +38,7 @@ class SessionTest(ScratchTest):
 
 
 class HooksTest(SessionTest):
-    def test_records_what_ran_in_its_order(self):
+    def test_records_instructions_in_their_order(self):
         self.record()
         session = self.open()
         with perseus.step():
@@ -60,7 +60,7 @@ class HooksTest(SessionTest):
             self.recorded(session), [[(0, 3, 1), (2, 3, 0), (3, 3, 0)], [(4, 0, 0), (1, 0, 0)]]
         )
 
-    def test_a_microbatch_that_is_not_said_is_counted(self):
+    def test_a_missing_microbatch_is_counted(self):
         self.record()
         session = self.open()
         for _ in range(2):
@@ -76,7 +76,7 @@ class HooksTest(SessionTest):
 
         @perseus.instruction("forward", microbatch="batch")
         def forward(x, batch=7):
-            """Says so."""
+            """The docstring."""
             return x + batch
 
         class Stage:
@@ -86,7 +86,7 @@ class HooksTest(SessionTest):
 
             @perseus.instruction("backward")
             def counted(self):
-                raise ArithmeticError("its own")
+                raise ArithmeticError("from the function")
 
         session = self.open()
         with perseus.step():
@@ -94,9 +94,9 @@ class HooksTest(SessionTest):
             self.assertEqual(forward(1, batch=4), 5)
             self.assertEqual(forward(1), 8)
             self.assertEqual(Stage().backward(2, part=3), 6)
-            with self.assertRaisesRegex(ArithmeticError, "its own"):
+            with self.assertRaisesRegex(ArithmeticError, "from the function"):
                 Stage().counted()
-        self.assertEqual(forward.__doc__, "Says so.")
+        self.assertEqual(forward.__doc__, "The docstring.")
         self.assertEqual(
             self.recorded(session), [[(0, 2, 0), (0, 4, 0), (0, 7, 0), (1, 2, 3), (1, 0, 0)]]
         )
@@ -127,14 +127,14 @@ class HooksTest(SessionTest):
         with session.step():
             pass
         session.close()
-        self.assertEqual(session.counters.steps, 1)  # As it was when it was closed.
+        self.assertEqual(session.counters.steps, 1)  # The value at close.
 
     def test_two_sessions(self):
         first, second = self.open(), self.open(pp_rank=1)
         with first.step(), second.step():
             with first.instruction("forward", microbatch=0):
                 pass
-            with perseus.instruction("forward", microbatch=0):  # Of the one opened last.
+            with perseus.instruction("forward", microbatch=0):  # In the session that was opened last.
                 pass
         self.assertEqual((first.counters.instructions, second.counters.instructions), (1, 1))
         with perseus.open(**ALONE) as third:
@@ -142,7 +142,7 @@ class HooksTest(SessionTest):
         self.assertFalse(third.is_open)
 
 
-class WrongArguments(SessionTest):
+class WrongArgumentsTest(SessionTest):
     def test_hooks_warn_and_never_raise(self):
         session = self.open()
         wrong = [
@@ -174,7 +174,7 @@ class WrongArguments(SessionTest):
         self.assertEqual(ran, len(wrong))
         self.assertEqual(session.counters.instructions, 1)
 
-    def test_each_cause_is_told_once(self):
+    def test_each_cause_is_logged_once(self):
         done = self.run_python(
             "import logging, perseus\n"
             "logging.basicConfig(format='%(name)s|%(message)s')\n"
@@ -186,21 +186,21 @@ class WrongArguments(SessionTest):
         )
         lines = done.stderr.splitlines()
         self.assertEqual(len(lines), 2, done.stderr)
-        self.assertIn("perseus|dp0-pp0-tp0: instruction: the kind is none of", lines[0])
-        self.assertIn("perseus|dp0-pp0-tp0: instruction: the microbatch is no whole number", lines[1])
+        self.assertIn("perseus|dp0-pp0-tp0: instruction: the kind is not one of", lines[0])
+        self.assertIn("perseus|dp0-pp0-tp0: instruction: the microbatch is not a whole number", lines[1])
 
-    def test_a_handler_that_raises_stays_out_of_training(self):
+    def test_a_handler_that_raises_does_not_stop_training(self):
         done = self.run_python(
             "import logging, perseus\n"
             "class Broken(logging.Handler):\n"
             "    def handle(self, record): raise ValueError('broken handler')\n"
             "logging.getLogger('perseus').addHandler(Broken())\n"
-            "with perseus.instruction('sideways'): print('went on')\n"
+            "with perseus.instruction('sideways'): print('continued')\n"
         )
-        self.assertEqual(done.stdout, "went on\n")
+        self.assertEqual(done.stdout, "continued\n")
         self.assertIn("broken handler", done.stderr)
 
-    def test_a_handler_that_opens_another_session_does_not_pull_this_one_away(self):
+    def test_a_handler_may_open_another_session(self):
         done = self.run_python(
             "import logging, perseus\n"
             "class Reopens(logging.Handler):\n"
@@ -208,15 +208,15 @@ class WrongArguments(SessionTest):
             "logging.getLogger('perseus').addHandler(Reopens())\n"
             "perseus.open(agent='off', devices='off')\n"
             "perseus.step_begin()\n"
-            "perseus.instruction_begin('forward', 0, stream=1)\n"  # Without a driver: a warning,
+            "perseus.instruction_begin('forward', 0, stream=1)\n"  # No driver: a warning,
             "perseus.instruction_end()\n"
             "perseus.step_end()\n"
-            "perseus.step_begin()\n"  # which is logged here.
-            "print('went on')\n",
+            "perseus.step_begin()\n"  # which this call logs.
+            "print('continued')\n",
             PERSEUS_CUDA_LIBRARY="/none",
-            PYTHONMALLOC="debug",  # What is freed is overwritten.
+            PYTHONMALLOC="debug",  # Overwrites freed memory.
         )
-        self.assertEqual(done.stdout, "went on\n")
+        self.assertEqual(done.stdout, "continued\n")
 
     def test_streams(self):
         class Stream:
@@ -227,11 +227,11 @@ class WrongArguments(SessionTest):
             for microbatch, stream in enumerate([0, Stream()]):
                 with perseus.instruction("forward", microbatch, stream=stream):
                     pass
-        # What a stream without a GPU comes to is the library's to say; it is not to break the step.
+        # Without a GPU, the library may not time these instructions. The step must still end.
         self.assertEqual(session.counters.steps, 1)
 
 
-class FailsOpen(SessionTest):
+class FailOpenTest(SessionTest):
     def test_no_agent_and_no_plan_are_warnings(self):
         (self.scratch / "node.toml").write_text('gpus = 1\n[gpu]\nmodel = "a100-sxm"\n')
         with self.assertLogs("perseus", logging.WARNING) as logs:
@@ -242,7 +242,7 @@ class FailsOpen(SessionTest):
                 dp_rank=1,
                 pp_rank=3,
             )
-            # What its own thread finds out is told at a step's begin.
+            # Warnings of the background thread are logged when a step begins.
             end = time.monotonic() + 20
             while session.counters.warnings < 2 and time.monotonic() < end:
                 time.sleep(0.01)
@@ -256,7 +256,7 @@ class FailsOpen(SessionTest):
         self.assertEqual(session.counters.may_set_clocks, False)
         self.assertEqual(session.counters.steps, 1)
 
-    def test_another_order_than_the_plan_s(self):
+    def test_an_order_that_differs_from_the_plan(self):
         plan = self.scratch / "plan.json"
         perseus.plan(PROFILE, schedule="1f1b", microbatches=2, blocking_power_w=80).save(plan)
         session = self.open(plan=plan, pp_rank=7)
@@ -284,7 +284,7 @@ class FailsOpen(SessionTest):
         with perseus.step():
             self.assertFalse(session.counters.follows_plan)
 
-    def test_open_says_what_is_no_option(self):
+    def test_open_refuses_unknown_options_and_wrong_types(self):
         with self.assertRaises(TypeError):
             perseus.open(rang=3)
         with self.assertRaises(TypeError):
@@ -292,7 +292,7 @@ class FailsOpen(SessionTest):
 
 
 def load(index):
-    """What a DataLoader's worker does: it was forked from a training process in a step."""
+    """Runs in a worker of a DataLoader, which was forked from a training process during a step."""
     with perseus.instruction("forward", microbatch=index):
         pass
     with perseus.step():
@@ -300,7 +300,7 @@ def load(index):
     return index
 
 
-class Processes(SessionTest):
+class ProcessTest(SessionTest):
     def test_a_forked_child_does_nothing_and_exits(self):
         self.record()
         session = self.open()
@@ -308,7 +308,7 @@ class Processes(SessionTest):
             with perseus.instruction("forward", microbatch=0):
                 child = os.fork()
                 if child == 0:
-                    # As Python ends: atexit runs, which closes what is open.
+                    # In a real child, atexit would close the session at the end.
                     with perseus.step():
                         with perseus.instruction("forward", microbatch=1):
                             pass
@@ -318,14 +318,14 @@ class Processes(SessionTest):
         self.assertEqual(os.waitstatus_to_exitcode(status), 17)
         self.assertEqual(self.recorded(session), [[(0, 0, 0)]])
 
-    def test_workers_that_are_forked(self):
+    def test_forked_workers_do_nothing(self):
         session = self.open()
         with perseus.step():
             with get_context("fork").Pool(4) as pool:
                 self.assertEqual(pool.map(load, range(8)), list(range(8)))
         self.assertEqual((session.counters.steps, session.counters.instructions), (1, 0))
 
-    def test_a_child_may_open_its_own(self):
+    def test_a_child_may_open_its_own_session(self):
         self.open()
         child = os.fork()
         if child == 0:
@@ -347,7 +347,7 @@ class Processes(SessionTest):
             "perseus.instruction_end()\n"
             "{}\n"
         )
-        for name, end in [("falls off", "pass"), ("exits", "sys.exit(0)")]:
+        for name, end in [("at the end of the script", "pass"), ("exits", "sys.exit(0)")]:
             with self.subTest(name):
                 self.run_python(code.format(end))
                 (step,) = steps_of(self.scratch)

@@ -1,4 +1,4 @@
-"""What docs/python.md shows works: each ```python block on its own, as a reader would copy it."""
+"""Runs each ```python block of docs/python.md by itself, as a reader would copy it."""
 
 import importlib.util
 import re
@@ -10,14 +10,14 @@ from support import SOURCES, ScratchTest
 DOCUMENT = SOURCES / "docs" / "python.md"
 
 
-class Documents(ScratchTest):
+class DocumentTest(ScratchTest):
     def test_blocks_run(self):
         shutil.copytree(SOURCES / "examples", self.scratch / "examples")
         blocks = re.findall(r"^```python\n(.*?)^```$", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL)
         self.assertGreaterEqual(len(blocks), 6)
         for block in blocks:
             with self.subTest(block.splitlines()[-1]):
-                # Debian's matplotlib is larger than all else that the tests take.
+                # matplotlib is optional: it is larger than all other packages of the tests together.
                 if "matplotlib" in block and not importlib.util.find_spec("matplotlib"):
                     continue
                 self.run_python(block, PERSEUS_AGENT="off", PERSEUS_DEVICES="off")

@@ -1,4 +1,4 @@
-"""The package as users get it: from an installed prefix, and as a wheel in a virtual environment."""
+"""Tests the package from an installed prefix, and as a wheel in a virtual environment."""
 
 import os
 import subprocess
@@ -20,9 +20,9 @@ print(perseus.__version__, perseus.__file__)
 """
 
 
-class Installed(ScratchTest):
-    def run_well(self, *command, **environment):
-        # Nothing of the build directory's.
+class InstallTest(ScratchTest):
+    def run_command(self, *command, **environment):
+        # Nothing may come from the build directory.
         clean = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "LD_LIBRARY_PATH")}
         done = subprocess.run(
             list(map(str, command)),
@@ -36,27 +36,28 @@ class Installed(ScratchTest):
 
     def test_prefix(self):
         prefix = self.scratch / "prefix"
-        self.run_well("cmake", "--install", BUILD, "--prefix", prefix)
+        self.run_command("cmake", "--install", BUILD, "--prefix", prefix)
         where = prefix / "lib" / "python3" / "dist-packages"
-        told = self.run_well(sys.executable, "-c", USE, PYTHONPATH=str(where))
-        self.assertIn(str(where), told)
+        output = self.run_command(sys.executable, "-c", USE, PYTHONPATH=str(where))
+        self.assertIn(str(where), output)
         self.assertEqual(list(where.rglob("libperseus*")), [])
         self.assertTrue((where / "perseus" / "py.typed").exists())
 
     def test_wheel(self):
-        # CMake's own build of it is the same but for the directory; from nothing it takes minutes.
+        # Use the existing build: a new build of the wheel would differ only in its directory, and
+        # take minutes.
         venv = self.scratch / "venv"
-        self.run_well(sys.executable, "-m", "venv", "--system-site-packages", venv)
+        self.run_command(sys.executable, "-m", "venv", "--system-site-packages", venv)
         pip = [venv / "bin" / "python", "-m", "pip", "--disable-pip-version-check"]
         offline = ["--no-build-isolation", "--no-index", "--no-deps"]
-        self.run_well(
+        self.run_command(
             *pip, "wheel", *offline, "-w", self.scratch, SOURCES, PERSEUS_CMAKE_BUILD=BUILD
         )
         (wheel,) = self.scratch.glob("perseus-*.whl")
         self.assertIn("linux", wheel.name)
-        self.run_well(*pip, "install", "--no-index", "--no-deps", wheel)
-        told = self.run_well(venv / "bin" / "python", "-c", USE)
-        self.assertIn(str(venv), told)
+        self.run_command(*pip, "install", "--no-index", "--no-deps", wheel)
+        output = self.run_command(venv / "bin" / "python", "-c", USE)
+        self.assertIn(str(venv), output)
         self.assertEqual(len(list(venv.rglob("libperseus.so.1"))), 1)
 
 

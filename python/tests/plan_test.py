@@ -1,4 +1,4 @@
-"""The planner from Python: the same plans as the program's, from a file or from memory."""
+"""Tests that the planner gives the plans of the program, with profiles from files and from memory."""
 
 import csv
 import json
@@ -14,8 +14,8 @@ JOB = dict(schedule="1f1b", microbatches=6, blocking_power_w=83.64, gpus_per_sta
 FLAGS = ["--schedule=1f1b", "--microbatches=6", "--blocking-power=83.64", "--gpus-per-stage=8"]
 
 SMALL = [
-    # One stage, so that the plan can be told by hand: nothing waits, and without slowdown nothing
-    # can run slower than at maximum frequency.
+    # One stage, so the plan is clear by hand: nothing waits, and with no slowdown everything runs
+    # at maximum frequency.
     (0, "forward", 1410, 0.010, 4.0),
     (0, "forward", 1200, 0.012, 3.0),
     (0, "backward", 1410, 0.020, 8.0),
@@ -29,7 +29,7 @@ def rows(path):
         return list(csv.DictReader(file))
 
 
-class SamePlansAsTheProgram(ScratchTest):
+class ProgramTest(ScratchTest):
     def test_plans_and_frontier(self):
         self.run_program("plan", PROFILE, *FLAGS, "--slowdown=5", "--deadline=2", "--edp", "-oout")
         found = perseus.plan(
@@ -52,8 +52,8 @@ class SamePlansAsTheProgram(ScratchTest):
     def test_save_is_a_plan_that_the_program_evaluates(self):
         found = perseus.plan(PROFILE, **JOB)
         found.save(self.scratch / "plan.json")
-        told = json.loads(self.run_program("evaluate", "plan.json", "--json"))
-        self.assertIn(repr(found.plan.time_s), json.dumps(told))
+        evaluation = json.loads(self.run_program("evaluate", "plan.json", "--json"))
+        self.assertIn(repr(found.plan.time_s), json.dumps(evaluation))
 
     def test_errors_have_the_program_s_text(self):
         bad = self.scratch / "bad.csv"
@@ -72,7 +72,7 @@ class SamePlansAsTheProgram(ScratchTest):
                 self.assertIn(str(raised.exception), self.run_program("plan", *flags, status=status))
 
 
-class Arrays(unittest.TestCase):
+class ArrayTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.found = perseus.plan(PROFILE, **JOB)
@@ -90,14 +90,14 @@ class Arrays(unittest.TestCase):
             gaps = of_rank["start_s"][1:] - (of_rank["start_s"] + of_rank["duration_s"])[:-1]
             self.assertGreaterEqual(gaps.min(), -1e-9)
 
-    def test_energy_is_that_of_instructions_and_of_waiting(self):
+    def test_energy_is_the_sum_of_instructions_and_waiting(self):
         plan, table = self.found.plan, self.found.plan.instructions
         waiting_s = 8 * plan.time_s - table["duration_s"].sum()
         energy_j = table["energy_j"].sum() + waiting_s * 83.64 * 8
-        # Sums of a hundred doubles in another order.
+        # The sums add a hundred doubles in another order.
         self.assertAlmostEqual(energy_j / plan.energy_j, 1, delta=1e-12)
 
-    def test_no_slowdown_saves_and_keeps_its_bound(self):
+    def test_no_slowdown_saves_energy_and_respects_its_bound(self):
         found = self.found
         self.assertLessEqual(found.plan.time_s, found.baseline.time_s)
         self.assertGreater(found.saving, 0.01)
@@ -108,7 +108,7 @@ class Arrays(unittest.TestCase):
         frontier = self.found.frontier
         slopes = np.diff(frontier.energies_j) / np.diff(frontier.times_s)
         self.assertTrue((np.diff(frontier.times_s) > 0).all())
-        # Of points a nanosecond apart a slope is good to about a watt of rounding; of these not.
+        # Rounding disturbs the slope between points that are only nanoseconds apart. Leave them out.
         far = np.diff(frontier.times_s) > 1e-5
         self.assertTrue((np.diff(slopes[far]) > -1).all())
         least = frontier.least_energy
@@ -123,9 +123,8 @@ class Arrays(unittest.TestCase):
         self.assertLess(plan.energy_j, self.found.plan.energy_j)
         self.assertIs(self.found.plans[plan.name], plan)
 
-    def test_python_goes_on_meanwhile(self):
-        # The thread can end only if planning lets Python run: planning waits for it in no way, so it
-        # is joined within the call's own duration or the lock was held throughout.
+    def test_python_continues_while_it_plans(self):
+        # The thread counts only while planning releases the global interpreter lock.
         began, ended, ticks = threading.Event(), threading.Event(), []
 
         def count():
@@ -145,7 +144,7 @@ class Arrays(unittest.TestCase):
         self.assertGreater(during, 10)
 
 
-class ProfilesInMemory(unittest.TestCase):
+class MemoryProfileTest(unittest.TestCase):
     def test_every_form_gives_the_same_plan(self):
         names = ["stage", "instruction", "frequency", "time", "energy"]
         columns = dict(zip(names, map(list, zip(*SMALL))))
@@ -180,11 +179,11 @@ class ProfilesInMemory(unittest.TestCase):
             perseus.plan(numbers, **JOB).plan.energy_j, perseus.plan(PROFILE, **JOB).plan.energy_j
         )
 
-    def test_what_is_no_profile_is_refused(self):
+    def test_wrong_profiles_are_refused(self):
         cases = {
-            "a row too short": ([(0, "forward", 1410, 0.01)], "row 0 is not stage, instruction"),
+            "a row too short": ([(0, "forward", 1410, 0.01)], "row 0 is not a sequence of stage, instruction"),
             "no rows": ([], "profile"),
-            "a number": (3, "int is no profile"),
+            "a number": (3, "int is not a profile"),
             "an array of numbers": (np.zeros((3, 5)), "without field names"),
             "uneven columns": ({"stage": [0], "time": []}, "stage: 1, time: 0"),
             "a wrong number": ([(0, "forward", 1410, -1.0, 4.0)], "profile:2"),
@@ -197,13 +196,13 @@ class ProfilesInMemory(unittest.TestCase):
                     perseus.plan(profile, **SMALL_JOB)
 
 
-class BadArguments(unittest.TestCase):
-    def test_messages_say_what_and_the_remedy(self):
+class BadArgumentTest(unittest.TestCase):
+    def test_messages_name_the_argument_and_the_remedy(self):
         nan = float("nan")
         cases = [
             (dict(schedule=None), "the schedule is missing"),
             (dict(schedule="1f1x"), "unknown schedule"),
-            (dict(schedule=1), "schedule: 1 is not a text"),
+            (dict(schedule=1), "schedule: 1 is not a string"),
             (dict(schedule_file="x.csv"), "exclude each other"),
             (dict(microbatches=None), "number of microbatches is missing"),
             (dict(microbatches=0), "microbatches: 0 is not a number from 1"),
@@ -213,9 +212,9 @@ class BadArguments(unittest.TestCase):
             (dict(blocking_power_w=-1), "from 0 to 100000 .watts."),
             (dict(blocking_power_w=nan), "blocking_power_w: nan is not"),
             (dict(switch_latency_ms=1e9), "switch_latency_ms: 1000000000.0 is not"),
-            (dict(target="fast"), "target: 'fast' is none of"),
+            (dict(target="fast"), "target: 'fast' is not one of"),
             (dict(deadline_s="soon"), "deadline_s: 'soon' is not"),
-            (dict(price=0.1), "price: 0.1 is no pair"),
+            (dict(price=0.1), "price: 0.1 is not a pair"),
             (dict(power_cap_w=1, frontier=False), "frontier"),
         ]
         for wrong, message in cases:
@@ -233,7 +232,7 @@ class BadArguments(unittest.TestCase):
             perseus.plan(SMALL, **SMALL_JOB).save("/proc/no/plan.json")
 
 
-class OtherJobs(ScratchTest):
+class OtherJobTest(ScratchTest):
     def test_a_job_file(self):
         (self.scratch / "profile.csv").write_text(PROFILE.read_text())
         job = self.scratch / "job.toml"
@@ -255,7 +254,7 @@ class OtherJobs(ScratchTest):
             {"name": "c", "resource": "x", "options": options}]}))
         table = perseus.plan(graph=graph).plan.instructions
         self.assertEqual(list(table["name"]), ["a", "c", "b"])
-        # b has twice the time that it needs.
+        # b may take 2 s, twice its fastest time.
         self.assertEqual(list(table["frequency_mhz"]), [1410, 1410, 900])
 
 

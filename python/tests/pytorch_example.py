@@ -1,4 +1,4 @@
-"""examples/pytorch_pipeline: every loss is the same, bit for bit, with and without Perseus."""
+"""Tests that examples/pytorch_pipeline has the same losses, bit for bit, with and without Perseus."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ SMALL = ["--steps=3", "--microbatches=6", "--batch=2"]
 
 
 def profile(stages):
-    """About an A100's: at lower clocks longer and cheaper."""
+    """Returns a profile similar to an A100: lower clocks take longer and use less energy."""
     return [
         (stage, kind, mhz, seconds * (0.3 + 0.7 * 1410 / mhz), seconds * 300 * (mhz / 1410) ** 1.5)
         for stage in range(stages)
@@ -21,7 +21,7 @@ def profile(stages):
     ]
 
 
-class Example(ScratchTest):
+class ExampleTest(ScratchTest):
     def train(self, name, *flags):
         losses = self.scratch / name
         done = subprocess.run(
@@ -38,21 +38,21 @@ class Example(ScratchTest):
         perseus.plan(profile(4), schedule="1f1b", microbatches=6, blocking_power_w=80).save(plan)
         without, _ = self.train("without", "--without-perseus")
         measured, done = self.train("measured", "--measure")
-        planned, told = self.train("planned", f"--plan={plan}")
+        planned, done_planned = self.train("planned", f"--plan={plan}")
         self.assertEqual(len(without), 3)
         self.assertEqual(without, measured)
         self.assertEqual(without, planned)
-        # It trains: three losses that differ.
+        # The model trains: its three losses differ.
         self.assertEqual(len(set(without)), 3)
         self.assertEqual(done.stdout.count("hooks took"), 4)
-        # Each rank ran what the plan has for it.
-        self.assertNotIn("the plan has", told.stderr)
+        # Each rank followed the plan, so no rank warns.
+        self.assertNotIn("the plan has", done_planned.stderr)
 
     def test_a_plan_of_another_schedule_is_a_warning(self):
         plan = self.scratch / "plan.json"
         perseus.plan(profile(4), schedule="gpipe", microbatches=6, blocking_power_w=80).save(plan)
-        _, told = self.train("losses", f"--plan={plan}")
-        self.assertIn("the plan has", told.stderr)
+        _, done = self.train("losses", f"--plan={plan}")
+        self.assertIn("the plan has", done.stderr)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What tests share. ctest says where the program and the sources are."""
+"""Functions that tests share. ctest sets the variables with the paths of program and sources."""
 
 import json
 import os
@@ -15,7 +15,7 @@ PROFILE = SOURCES / "examples" / "gpt3-like_a100_pp8.csv"
 
 
 class ScratchTest(unittest.TestCase):
-    """A test with a directory of its own."""
+    """A test with its own temporary directory."""
 
     def setUp(self):
         directory = tempfile.TemporaryDirectory()
@@ -23,7 +23,7 @@ class ScratchTest(unittest.TestCase):
         self.scratch = pathlib.Path(directory.name)
 
     def run_program(self, *arguments, status=0):
-        """`perseus` with these arguments, in the scratch directory: what it printed."""
+        """Runs `perseus` in the scratch directory. Returns its output, or its errors if `status` is not 0."""
         done = subprocess.run(
             [PROGRAM, *map(str, arguments)], cwd=self.scratch, capture_output=True, text=True
         )
@@ -31,7 +31,7 @@ class ScratchTest(unittest.TestCase):
         return done.stdout if status == 0 else done.stderr
 
     def run_python(self, code, **environment):
-        """Another interpreter, so that its exit is part of the test."""
+        """Runs code in another interpreter, so that its exit is part of the test."""
         done = subprocess.run(
             [sys.executable, "-c", code],
             cwd=self.scratch,
@@ -45,7 +45,7 @@ class ScratchTest(unittest.TestCase):
 
 
 class Agent:
-    """A real agent on virtual GPUs, until the test ends."""
+    """A real agent on virtual GPUs. It runs until the test ends."""
 
     def __init__(self, test, gpus=1):
         (test.scratch / "node.toml").write_text(

@@ -1,4 +1,4 @@
-// `perseus agent`, `perseus gpu` and `perseus doctor` as processes, on virtual GPUs.
+// Tests `perseus agent`, `perseus gpu` and `perseus doctor` as processes, on virtual GPUs.
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -27,7 +27,7 @@ class AgentProgramTest : public ProgramTest {
   }
   ~AgentProgramTest() override { StopAgent(); }
 
-  // The shell prints the agent's process number, and leaves it running.
+  // The shell prints the process number of the agent and leaves the agent running.
   void StartAgent(const std::string& flags = " --metrics off ") {
     const std::string started = RunWell(std::string("agent") + kDevices + kWhere +
                                         " --state agent.json " + flags + " 2>log & echo $!");
@@ -35,7 +35,7 @@ class AgentProgramTest : public ProgramTest {
     const auto is_up = [&] { return Run(std::string("gpu list") + kWhere).status == 0; };
     ASSERT_TRUE(Comes(is_up)) << Read("log");
   }
-  // True if it ended in time.
+  // Returns whether the agent ended in time.
   bool StopAgent() {
     if (agent_ == 0) return true;
     kill(agent_, SIGTERM);
@@ -43,7 +43,7 @@ class AgentProgramTest : public ProgramTest {
     agent_ = 0;
     return has_ended;
   }
-  // It is the shell's child, not ours: who comes to reap it, and when, is not known.
+  // The agent is a child of the shell, so this test cannot wait for it, and it may remain a zombie.
   static bool HasEnded(pid_t process) {
     const auto stat = ReadFile("/proc/" + std::to_string(process) + "/stat");
     return !stat || stat->find(") Z ") != std::string::npos;
@@ -69,25 +69,25 @@ TEST_F(AgentProgramTest, ListsItsGpusAndEndsWithSigterm) {
   EXPECT_EQ(listing.at("gpus").at(0).at("lease"), "");
   EXPECT_THAT(RunWell(std::string("gpu list") + kWhere), ContainsRegex("GPU-virtual-box-1 +free"));
   EXPECT_TRUE(StopAgent());
-  EXPECT_THAT(Read("log"), HasSubstr("all GPUs are back"));
+  EXPECT_THAT(Read("log"), HasSubstr("all GPUs are restored"));
 }
 
-TEST_F(AgentProgramTest, EndsByItselfWhenNobodyIsThere) {
-  // By itself alone: nothing signals it.
+TEST_F(AgentProgramTest, EndsByItselfWithoutClients) {
+  // The agent must end without a signal.
   EXPECT_EQ(Run(std::string("agent") + kDevices + kWhere +
                 " --state agent.json --metrics off --exit-when-idle 0.5 2>log")
                 .status,
             0);
-  EXPECT_THAT(Read("log"), HasSubstr("all GPUs are back"));
+  EXPECT_THAT(Read("log"), HasSubstr("all GPUs are restored"));
 }
 
-TEST_F(AgentProgramTest, MetricsAreWhatPrometheusReads) {
+TEST_F(AgentProgramTest, MetricsAreValidForPrometheus) {
   StartAgent(" --metrics 127.0.0.1:0 --log-level debug ");
   const std::string log = Read("log");
   const std::size_t at = log.find("metrics on 127.0.0.1:");
   ASSERT_NE(at, std::string::npos) << log;
   const std::string port = log.substr(at + 21, log.find('\n', at) - at - 21);
-  // Bash's own sockets: no other program is needed.
+  // Bash has sockets of its own, so this needs no other program.
   Write("scrape", "exec 3<>/dev/tcp/127.0.0.1/" + port +
                       "; printf 'GET /metrics HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n' >&3; "
                       "sed '1,/^\\r$/d' <&3 >metrics\n");
@@ -97,11 +97,11 @@ TEST_F(AgentProgramTest, MetricsAreWhatPrometheusReads) {
   EXPECT_THAT(metrics, HasSubstr("perseus_gpu_up{"));
   EXPECT_THAT(metrics, HasSubstr("UUID=\"GPU-virtual-box-1\""));
   EXPECT_THAT(metrics, HasSubstr("perseus_gpu_request_to_driver_seconds_bucket{"));
-  // 3 would be its linter's, 1 its parser's complaint.
+  // The status would be 3 for a warning of the linter, and 1 for an error of the parser.
   RunWell("--version; promtool check metrics <metrics");
 }
 
-TEST_F(AgentProgramTest, WhatItRefusesIsOneLine) {
+TEST_F(AgentProgramTest, ARefusalIsOneLine) {
   StartAgent();
   const std::string gpu = std::string("gpu ");
   ExpectComplaint(Run(gpu + "release GPU-none" + kWhere), 2, "the agent refuses: ");
@@ -121,7 +121,7 @@ TEST_F(AgentProgramTest, GrantsSurviveTheAgent) {
   ExpectComplaint(Run("gpu revoke " + grantee), 2, "the agent refuses");
 }
 
-TEST_F(AgentProgramTest, BadFlagsAndStatesAreErrorsBeforeItListens) {
+TEST_F(AgentProgramTest, BadFlagsAndStateFilesAreErrorsAtTheStart) {
   ExpectComplaint(Run(std::string("agent --devices cuda") + kWhere), 2, "is no kind of GPU");
   ExpectComplaint(Run(std::string("agent --rest GPU-a=1200") + kDevices + kWhere), 2,
                   "is not a GPU and its clocks");
@@ -136,12 +136,12 @@ TEST_F(AgentProgramTest, BadFlagsAndStatesAreErrorsBeforeItListens) {
   EXPECT_THAT(none.err, HasSubstr("other.toml:2"));
 }
 
-TEST_F(AgentProgramTest, WithoutAnAgentTheRemedyIsNamed) {
+TEST_F(AgentProgramTest, WithoutAnAgentTheErrorNamesTheRemedy) {
   ExpectComplaint(Run(std::string("gpu list") + kWhere), 1, "is the agent running");
   ExpectComplaint(Run("gpu"), 2, "");
 }
 
-TEST_F(AgentProgramTest, DoctorTellsOfTheNodeAndFailsOnProblemsAlone) {
+TEST_F(AgentProgramTest, DoctorDescribesTheNodeAndFailsOnlyOnProblems) {
   const std::string doctor =
       std::string("doctor --read-only --state agent.json") + kDevices + kWhere;
   const std::string screen = RunWell(doctor);

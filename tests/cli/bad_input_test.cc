@@ -1,4 +1,4 @@
-// Whatever is wrong with an input: status 2, one line that says what and what to do, no files.
+// Tests that every bad input gives status 2, one line with the cause and the remedy, and no files.
 #include <gmock/gmock.h>
 
 #include <ostream>
@@ -131,9 +131,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadUse{"SizesOfAScheduleFileInTheJob", "plan --job sizes.toml",
                "s.csv: has 2 microbatches, not 96"},
         BadUse{"GraphWithFixedInstructions", "plan --job graph.toml",
-               "graph.toml: fixed means nothing"},
+               "graph.toml: fixed does not apply"},
         BadUse{"GraphWithAPipelinesJob", "plan --job sizes.toml --graph g.json",
-               "sizes.toml: profile means nothing"},
+               "sizes.toml: profile does not apply"},
         BadUse{"TooLong",
                "plan good.csv --schedule 1f1b --microbatches 1200 --blocking-power 80 --load 1e6",
                "36 years"},
@@ -150,16 +150,16 @@ INSTANTIATE_TEST_SUITE_P(
         BadUse{"ZeroPpRanks", "plan good.csv --pp-ranks 0", "\"0\" is not a whole number"},
         BadUse{"HalfAPrice", "plan good.csv --price 0.12", "--price"},
         BadUse{"GraphWithPpRanks", "plan --graph g.json --pp-ranks 4",
-               "means nothing for a general"},
+               "does not apply to a general"},
         BadUse{"StagesDiffer",
                "plan good.csv --schedule 1f1b --pp-ranks 3 --microbatches 2 --blocking-power 80",
                "has 1 stages"},
-        BadUse{"ListsOfNothing", "synth --instructions forword", "forword"}),
+        BadUse{"UnknownInstructionOfSynth", "synth --instructions forword", "forword"}),
     kNameOf);
 
 class UseTest : public ProgramTest {};
 
-TEST_F(UseTest, AVerbIsNeeded) {
+TEST_F(UseTest, ACommandIsRequired) {
   ExpectComplaint(Run(""), 2, "see perseus --help");
   ExpectComplaint(Run("plam"), 2, "did you mean plan?");
 }
@@ -169,13 +169,13 @@ TEST_F(UseTest, FrequencyListsNeedADirectory) {
   ExpectComplaint(Run(std::string("plan profile.csv --frequency-lists") + kJob), 2, "-o DIR");
 }
 
-TEST_F(UseTest, AFileThatIsNotThereIsASystemFailure) {
+TEST_F(UseTest, AMissingFileIsASystemFailure) {
   ExpectComplaint(Run(std::string("plan nothing.csv -o out") + kJob), 1,
                   "nothing.csv: cannot read");
   EXPECT_THAT(Files("out"), IsEmpty());
 }
 
-TEST_F(UseTest, LineEndsAndByteOrderMarksOfOtherSystemsAreFine) {
+TEST_F(UseTest, CrlfAndByteOrderMarksAreAccepted) {
   std::string text = "\xEF\xBB\xBF";
   for (char c : kHeader + kRows) {
     if (c == '\n') text += '\r';

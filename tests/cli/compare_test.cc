@@ -1,4 +1,4 @@
-// `perseus compare`: a policy that cannot be asked.
+// Tests `perseus compare` with a policy that fails.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -13,8 +13,8 @@ using ::testing::HasSubstr;
 
 class CompareTest : public ProgramTest {};
 
-// An instruction of 0.1 ms is shorter than the unit that is the default.
-TEST_F(CompareTest, OnePolicyThatFailsLeavesTheOthers) {
+// An instruction of 0.1 ms is shorter than the default unit of the published planner.
+TEST_F(CompareTest, AFailedPolicyDoesNotStopTheOthers) {
   std::string rows = "stage,instruction,frequency,time,energy\n";
   for (const char* kind : {"0,forward", "0,backward", "1,forward", "1,backward"}) {
     for (const char* option : {"1400,0.0001,0.09", "1000,0.00012,0.06", "800,0.00015,0.05"}) {
@@ -30,13 +30,13 @@ TEST_F(CompareTest, OnePolicyThatFailsLeavesTheOthers) {
   ASSERT_EQ(policies.size(), 6U);
   EXPECT_TRUE(policies[4]["results"].empty());
   EXPECT_EQ(policies[5]["results"].size(), 1U);
-  // Asked for, it is an error.
+  // With an explicit unit, the same failure is an error.
   ExpectComplaint(Run(job + "--unit 2"), 2, "takes less than the unit of 0.002 s");
 }
 
-// The published rule is min(T*, T'): its last plan is that of least energy, however long a
-// straggler takes. Energies are as measured and T* is as fitted, so they differ a little.
-TEST_F(CompareTest, PerseusAsPublishedIsNeverSlowerThanItsLeastEnergy) {
+// The published rule is min(T*, T'), so its slowest plan is the one of least energy, whatever the
+// straggler. The energies are measured and T* comes from the fit, so they differ a little.
+TEST_F(CompareTest, PerseusPublishedIsNeverSlowerThanItsLeastEnergy) {
   const auto comparison =
       RunJson("compare '" PERSEUS_SOURCE_DIR
               "/examples/gpt3-like_a100_pp8.csv' --schedule 1f1b "
@@ -55,7 +55,7 @@ TEST_F(CompareTest, PerseusAsPublishedIsNeverSlowerThanItsLeastEnergy) {
   EXPECT_EQ(published["results"][2]["setting"], published["points"].back()["setting"]);
 }
 
-TEST_F(CompareTest, AUnitThatIsTooSmallIsRefused) {
+TEST_F(CompareTest, ATooSmallUnitIsRefused) {
   MakeProfile();
   ExpectComplaint(Run("compare profile.csv --schedule 1f1b --microbatches 12 "
                       "--blocking-power 83.64 --unit 0.001"),

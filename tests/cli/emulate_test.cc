@@ -1,4 +1,4 @@
-// `perseus emulate` and `perseus compare`, as a user runs them.
+// Tests `perseus emulate` and `perseus compare` as a user runs them.
 #include <gmock/gmock.h>
 
 #include <sstream>
@@ -21,7 +21,7 @@ class EmulateTest : public ProgramTest {
       "--pipelines 3 ";
 };
 
-TEST_F(EmulateTest, TakesWhatThePlanSaysTimesPipelinesAndIterations) {
+TEST_F(EmulateTest, MultipliesThePlanByPipelinesAndIterations) {
   RunWell("plan " + job_ + "--stops 0 -o out");
   const json plan = json::parse(Read("out/plans/no-slowdown.json"));
   const json emulation =
@@ -35,7 +35,7 @@ TEST_F(EmulateTest, TakesWhatThePlanSaysTimesPipelinesAndIterations) {
   EXPECT_EQ(emulation["slowdown"].get<double>() <= 0, true);
 }
 
-TEST_F(EmulateTest, WritesIterationsRanksAndATraceThatAddUp) {
+TEST_F(EmulateTest, WritesIterationsAndRanksWithEqualTotals) {
   Write("events.toml",
         "[[straggler]]\ndp_rank = 1\npp_rank = 2\nfrom = 2\nuntil = 5\nslowdown = 1.5\n");
   const std::string command =
@@ -74,11 +74,11 @@ TEST_F(EmulateTest, WritesIterationsRanksAndATraceThatAddUp) {
   EXPECT_THAT(Read("emu/trace.json"), HasSubstr("dp_rank 1"));
 }
 
-TEST_F(EmulateTest, FilesOfOtherOriginAreNeverReplaced) {
+TEST_F(EmulateTest, FilesOfOtherOriginAreNotReplaced) {
   const std::string command = "emulate " + job_ + "--iterations 2 -o out";
   for (const char* name : {"iterations.csv", "ranks.csv", "trace.json"}) {
     Write(std::string("out/") + name, "precious");
-    ExpectComplaint(Run(command), 2, std::string("out/") + name + ": is in the way");
+    ExpectComplaint(Run(command), 2, std::string("out/") + name + ": already exists");
     EXPECT_EQ(Read(std::string("out/") + name), "precious");
     EXPECT_THAT(Files("out"), ElementsAre(name));
     RunWell("--version; rm -r out");
@@ -89,20 +89,20 @@ TEST_F(EmulateTest, FilesOfOtherOriginAreNeverReplaced) {
   RunWell("plan " + job_ + "--stops 0 --no-frontier -o out");
   const std::vector<std::string> planned = Files("out");
   ExpectComplaint(Run(command + " --plan out/plans/no-slowdown.json"), 2,
-                  "out/trace.json: is in the way");
+                  "out/trace.json: already exists");
   EXPECT_EQ(Files("out"), planned);
   RunWell("--version; rm -r out");
   RunWell(command);
   const std::vector<std::string> emulated = Files("out");
-  ExpectComplaint(Run("plan " + job_ + "-o out"), 2, "out/trace.json: is in the way");
+  ExpectComplaint(Run("plan " + job_ + "-o out"), 2, "out/trace.json: already exists");
   EXPECT_EQ(Files("out"), emulated);
 }
 
-TEST_F(EmulateTest, ARunThatFailsLeavesNoResultsOfAnEarlierOne) {
+TEST_F(EmulateTest, AFailedRunLeavesNoResultsOfAnEarlierRun) {
   const std::string command = "emulate " + job_ + "--iterations 2 -o out ";
   RunWell(command);
-  Write("out/notes.txt", "mine");
-  RunWell(command);  // Its own files are replaced.
+  Write("out/notes.txt", "notes");
+  RunWell(command);  // A run replaces the files of an earlier run.
   EXPECT_THAT(Files("out"), ElementsAre("emulation.json", "iterations.csv", "notes.txt",
                                         "ranks.csv", "trace.json"));
   ExpectComplaint(Run(command + "--events absent.toml"), 1, "absent.toml");
@@ -111,22 +111,22 @@ TEST_F(EmulateTest, ARunThatFailsLeavesNoResultsOfAnEarlierOne) {
   EXPECT_THAT(Files("out"), ElementsAre("notes.txt"));
 }
 
-// As a run leaves them that is killed while it moves its files to their places.
-TEST_F(EmulateTest, APlanMayTakeThePlaceOfAnEmulationThatWasKilled) {
+// The files are those of a run that was killed while it moved its files to their places.
+TEST_F(EmulateTest, APlanMayReplaceAKilledEmulation) {
   RunWell("emulate " + job_ + "--iterations 2 -o out");
   RunWell("--version; mkdir out/.perseus-run; mv out/emulation.json out/.perseus-run");
   RunWell("plan " + job_ + "--stops 0 --no-frontier -o out");
   EXPECT_THAT(Results("out"), ElementsAre("plans/no-slowdown.json", "summary.json", "trace.json"));
 }
 
-TEST_F(EmulateTest, FollowingSavesEnergyAndForeseeingLosesNoTime) {
+TEST_F(EmulateTest, FollowingWithoutDelaySavesEnergyAndLosesNoTime) {
   Write("events.toml", "[[straggler]]\ndp_rank = 0\nfrom = 1\nuntil = 9\nslowdown = 1.3\n");
   const std::string command = "emulate " + job_ + "--iterations 10 --events events.toml --json ";
   const json alone = RunJson(command);
-  const json foreseen = RunJson(command + "--follow 0");
-  EXPECT_LT(foreseen["emulated"]["energy_j"], alone["emulated"]["energy_j"]);
-  EXPECT_EQ(foreseen["emulated"]["time_s"], alone["emulated"]["time_s"]);
-  EXPECT_EQ(foreseen["maximum_frequency"], alone["maximum_frequency"]);
+  const json followed = RunJson(command + "--follow 0");
+  EXPECT_LT(followed["emulated"]["energy_j"], alone["emulated"]["energy_j"]);
+  EXPECT_EQ(followed["emulated"]["time_s"], alone["emulated"]["time_s"]);
+  EXPECT_EQ(followed["maximum_frequency"], alone["maximum_frequency"]);
 }
 
 TEST_F(EmulateTest, PushedPlansAndPowerCapsTakeEffect) {
@@ -158,29 +158,29 @@ TEST_F(EmulateTest, BadInputIsOneLine) {
   const std::string command = "emulate " + job_;
   Write("events.toml", "[[straggler]]\ndp_rank = 3\nslowdown = 2\n");
   ExpectComplaint(Run(command + "--events events.toml"), 2,
-                  "events.toml:1: there is no dp_rank 3 to slow down");
+                  "events.toml:1: dp_rank 3 cannot be slowed down");
   Write("events.toml", "[[straggler]]\ndp_rank = 0\nslowdwn = 2\n");
   ExpectComplaint(Run(command + "--events events.toml"), 2,
                   "events.toml:3: [[straggler]] has no key");
   Write("events.toml", "[[power_cap]]\nwatts = 1\n");
   ExpectComplaint(Run(command + "--events events.toml"), 3,
-                  "events.toml:1: Perseus has no plan that keeps to a power cap of 1 W: the least "
-                  "that the job's 3 pipelines draw");
+                  "events.toml:1: Perseus has no plan that meets a power cap of 1 W: the 3 "
+                  "pipelines of the job draw at least");
   ExpectComplaint(Run(command + "--events events.toml --policy allmax"), 3,
                   "events.toml:1: AllMax has no plan");
   ExpectComplaint(Run(command + "--policy zeus"), 2, "--policy");
   Write("events.toml", "[[plan]]\nfile = \"nowhere.json\"\n");
   ExpectComplaint(Run(command + "--events events.toml"), 1, "events.toml:1: nowhere.json");
   ExpectComplaint(Run(command + "--iterations 5 --trace 5"), 2, "--trace 5 is not one of");
-  ExpectComplaint(Run(command + "--figure frontier.svg"), 2, "emulation.svg alone");
-  ExpectComplaint(Run(command + "--figure emulation.jpg"), 2, "emulation.svg alone");
+  ExpectComplaint(Run(command + "--figure frontier.svg"), 2, "draws only emulation.svg");
+  ExpectComplaint(Run(command + "--figure emulation.jpg"), 2, "draws only emulation.svg");
   ExpectComplaint(Run(command + "--trace 3"), 2, "add -o DIR");
   ExpectComplaint(Run(command + "--latency-spread 0.5"), 2, "add --switch-latency MS");
   RunWell(command + "--latency-spread 0.5 --switch-latency 1 --iterations 2");
   ExpectComplaint(Run(command + "--seed -1"), 2, "--seed");
 }
 
-TEST_F(EmulateTest, RivalsMeetTheSameEvents) {
+TEST_F(EmulateTest, OtherPoliciesHaveTheSameEvents) {
   Write("events.toml", "[[straggler]]\ndp_rank = 0\nfrom = 1\nslowdown = 1.2\n");
   const std::string command =
       "emulate " + job_ + "--iterations 4 --events events.toml --follow 0 --unit 0.1 --json ";
@@ -192,20 +192,20 @@ TEST_F(EmulateTest, RivalsMeetTheSameEvents) {
                                    {"envpipe", "EnvPipe"},
                                    {"perseus-published", "PerseusPublished"},
                                    {"perseus", "Perseus"}}) {
-    const json rival = RunJson(command + "--policy " + flag);
-    EXPECT_EQ(rival["policy"], name);
-    EXPECT_EQ(rival["maximum_frequency"], ours["maximum_frequency"]);
-    if (rival["slowdown"] > 0) continue;
-    EXPECT_LE(rival["saving"].get<double>(), ours["saving"].get<double>() + 1e-9) << flag;
+    const json other = RunJson(command + "--policy " + flag);
+    EXPECT_EQ(other["policy"], name);
+    EXPECT_EQ(other["maximum_frequency"], ours["maximum_frequency"]);
+    if (other["slowdown"] > 0) continue;
+    EXPECT_LE(other["saving"].get<double>(), ours["saving"].get<double>() + 1e-9) << flag;
   }
   const json idle = RunJson(command + "--policy allmax");
   EXPECT_EQ(idle["emulated"], idle["maximum_frequency"]);
 }
 
-TEST_F(EmulateTest, SaysWhichEventsDidNothing) {
+TEST_F(EmulateTest, ReportsEventsWithoutEffect) {
   Write("events.toml", "[[straggler]]\ndp_rank = 0\nfrom = 100\nslowdown = 1.2\n");
   EXPECT_THAT(RunWell("emulate " + job_ + "--iterations 4 --events events.toml"),
-              HasSubstr("events.toml:1: nothing felt this straggler"));
+              HasSubstr("events.toml:1: this straggler had no effect"));
 }
 
 TEST_F(EmulateTest, DrawsTimeAndPower) {
@@ -217,7 +217,7 @@ TEST_F(EmulateTest, DrawsTimeAndPower) {
   EXPECT_THAT(Read("emulation.svg"), HasSubstr("power of the job"));
 }
 
-TEST_F(EmulateTest, ComparesEveryPolicyAndOursIsBest) {
+TEST_F(EmulateTest, ComparesEveryPolicyAndPerseusIsBest) {
   const json comparison =
       RunJson("compare " + job_ + "--straggler 1.1 --straggler 1.4 --unit 0.1 --json");
   const json& policies = comparison["policies"];
@@ -229,7 +229,7 @@ TEST_F(EmulateTest, ComparesEveryPolicyAndOursIsBest) {
       const json& result = policy["results"][i];
       const json& ours = policies.back()["results"][i];
       EXPECT_LE(ours["slowdown"], 0.0);
-      // At no more time than ours takes, nobody saves more.
+      // No policy saves more without taking more time.
       if (result["slowdown"] <= 0.0) {
         EXPECT_LE(result["saving"].get<double>(), ours["saving"].get<double>() + 1e-9)
             << policy["policy"] << ", " << i;
@@ -239,7 +239,7 @@ TEST_F(EmulateTest, ComparesEveryPolicyAndOursIsBest) {
   EXPECT_THAT(RunWell("compare " + job_), HasSubstr("EnvPipe"));
 }
 
-TEST_F(EmulateTest, ComparesOnOnePicture) {
+TEST_F(EmulateTest, ComparesInOneFigure) {
   const Outcome drawn =
       Run("compare " + job_ + "--unit 0.1 --straggler 2 --straggler 3 --figure frontier.svg");
   if (drawn.status == 1 && drawn.err.find("no figures") != std::string::npos) {

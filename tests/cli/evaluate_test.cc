@@ -1,4 +1,4 @@
-// `perseus evaluate`: plans and lists on measured options.
+// Tests `perseus evaluate`, which evaluates plans and frequency lists on measured options.
 #include <gmock/gmock.h>
 
 #include "tests/cli/program.h"
@@ -28,7 +28,7 @@ class EvaluateVerbTest : public ProgramTest {
   const std::string plan_ = "evaluate out/plans/slowdown-5.json --profile profile.csv";
 };
 
-TEST_F(EvaluateVerbTest, APlanIsExactlyWhatItSays) {
+TEST_F(EvaluateVerbTest, APlanMatchesItsClaimExactly) {
   const json summary = json::parse(Read("out/summary.json"));
   for (const json& plan : summary["plans"]) {
     const json result = RunJson("evaluate out/plans/" + plan["name"].get<std::string>() +
@@ -41,12 +41,12 @@ TEST_F(EvaluateVerbTest, APlanIsExactlyWhatItSays) {
   }
 }
 
-TEST_F(EvaluateVerbTest, TheProfileThatThePlanNamesWillDo) {
+TEST_F(EvaluateVerbTest, TheDefaultProfileIsTheOneThatThePlanNames) {
   EXPECT_EQ(RunJson("evaluate out/plans/slowdown-5.json"), RunJson(plan_));
-  EXPECT_THAT(RunWell(plan_), HasSubstr("This is what the plan says of itself."));
+  EXPECT_THAT(RunWell(plan_), HasSubstr("The plan file has the same time and energy."));
 }
 
-TEST_F(EvaluateVerbTest, TheListsSayTheSameAsThePlans) {
+TEST_F(EvaluateVerbTest, TheListsEqualThePlans) {
   // The last list is the fastest plan: the one with no slowdown.
   std::string last;
   for (const std::string& file : Files("out")) {
@@ -66,7 +66,7 @@ TEST_F(EvaluateVerbTest, SwitchingTakesTime) {
   EXPECT_EQ(late["baseline"]["time_s"], at_once["baseline"]["time_s"]);
 }
 
-TEST_F(EvaluateVerbTest, AByteOrderMarkIsFine) {
+TEST_F(EvaluateVerbTest, AByteOrderMarkIsAccepted) {
   const std::string mark = "\xEF\xBB\xBF";
   Write("plan.json", mark + Read("out/plans/slowdown-5.json"));
   RunWell("evaluate plan.json");
@@ -74,15 +74,15 @@ TEST_F(EvaluateVerbTest, AByteOrderMarkIsFine) {
   RunWell(std::string("evaluate list.py --profile profile.csv") + kJob);
 }
 
-TEST_F(EvaluateVerbTest, APlanThatClaimsMoreIsFoundOut) {
+TEST_F(EvaluateVerbTest, AFalseClaimIsReported) {
   Damage("out/plans/slowdown-5.json", "\"energy_j\": ", "\"energy_j\": 1");
   const json claim = RunJson(plan_)["claimed"];
-  EXPECT_THAT(RunWell(plan_), HasSubstr("The plan says otherwise: " + claim["time_s"].dump() +
-                                        " s and " + claim["energy_j"].dump() + " J"));
+  EXPECT_THAT(RunWell(plan_), HasSubstr("The plan file has " + claim["time_s"].dump() + " s and " +
+                                        claim["energy_j"].dump() + " J"));
   EXPECT_EQ(RunJson(plan_)["claimed"]["holds"], false);
 }
 
-TEST_F(EvaluateVerbTest, AClockThatWasNotMeasuredIsNamedWithTheNearest) {
+TEST_F(EvaluateVerbTest, AnUnmeasuredClockIsReportedWithTheNearestOne) {
   json plan = json::parse(Read("out/plans/no-slowdown.json"));
   plan["ranks"][2]["instructions"][5]["frequency"] = 1203;
   Write("changed.json", plan.dump());
@@ -91,12 +91,12 @@ TEST_F(EvaluateVerbTest, AClockThatWasNotMeasuredIsNamedWithTheNearest) {
                   "1203 MHz, the nearest measured is 1200 MHz (");
 }
 
-TEST_F(EvaluateVerbTest, APlanHoldsItsOwnSchedule) {
+TEST_F(EvaluateVerbTest, APlanHasItsOwnSchedule) {
   ExpectComplaint(Run(plan_ + " --schedule gpipe"), 2, "its own schedule");
-  ExpectComplaint(Run(plan_ + " --graph g.json"), 2, "leave out --graph");
+  ExpectComplaint(Run(plan_ + " --graph g.json"), 2, "remove --graph");
 }
 
-TEST_F(EvaluateVerbTest, CenturiesOfWaitingCountAndMoreIsRefused) {
+TEST_F(EvaluateVerbTest, YearsOfWaitingCountAndMoreIsRefused) {
   RunWell("synth --stages 32 -o many.csv");
   const auto lists_of = [](int microbatches) {
     std::string list = "[\n";
@@ -116,7 +116,7 @@ TEST_F(EvaluateVerbTest, CenturiesOfWaitingCountAndMoreIsRefused) {
   ExpectComplaint(Run("evaluate longer.py --microbatches 1200" + job), 2, "36 years");
 }
 
-TEST_F(EvaluateVerbTest, ListsNeedTheirJob) {
+TEST_F(EvaluateVerbTest, ListsNeedTheFlagsOfTheJob) {
   ExpectComplaint(Run("evaluate out/freqs_pipeline_00000.py --profile profile.csv"), 2,
                   "--blocking-power");
   ExpectComplaint(Run("evaluate out/freqs_pipeline_00000.py --profile profile.csv --schedule 1f1b "
@@ -124,9 +124,9 @@ TEST_F(EvaluateVerbTest, ListsNeedTheirJob) {
                   2, "out/freqs_pipeline_00000.py:2: pp_rank 0 has 16 frequencies");
 }
 
-TEST_F(EvaluateVerbTest, WhatIsNeitherIsRefused) {
+TEST_F(EvaluateVerbTest, AFileOfAnotherKindIsRefused) {
   Write("other.json", "{\"a\": 1}");
-  ExpectComplaint(Run("evaluate other.json"), 2, "other.json: is not a plan of perseus");
+  ExpectComplaint(Run("evaluate other.json"), 2, "other.json: is not a plan of Perseus");
   Write("os.py", "import os\n");
   ExpectComplaint(Run("evaluate os.py --profile profile.csv"), 2, "os.py:1: \"import\"");
 }

@@ -1,4 +1,4 @@
-// Work that is no pipeline, from plan to evaluate.
+// Tests work that is not a pipeline, from `plan` to `evaluate`.
 #include <gmock/gmock.h>
 
 #include "tests/cli/program.h"
@@ -42,14 +42,14 @@ TEST_F(GraphTest, IsPlannedAndEvaluated) {
   RunWell("evaluate out/freqs_pipeline_00000.py --graph work.json");
 }
 
-TEST_F(GraphTest, TheJobFileMayNameItAndItsBlockingPower) {
+TEST_F(GraphTest, TheJobFileMayNameTheGraphAndTheBlockingPower) {
   Write("job.toml", "[pipeline]\ngraph = \"work.json\"\n[gpu]\nblocking_power_w = 70\n");
   const json of_file = RunJson("plan --job job.toml");
   EXPECT_EQ(of_file["plans"], RunJson("plan --graph work.json --blocking-power 70")["plans"]);
   EXPECT_NE(of_file["plans"], RunJson("plan --graph work.json")["plans"]);
 }
 
-TEST_F(GraphTest, APlanKeepsTheBlockingPowerItWasMadeWith) {
+TEST_F(GraphTest, APlanKeepsItsBlockingPower) {
   RunWell("plan --graph work.json --blocking-power 70 -o out");
   const json of_plan = RunJson("evaluate out/plans/no-slowdown.json");
   EXPECT_EQ(of_plan["claimed"]["holds"], true);
@@ -57,7 +57,7 @@ TEST_F(GraphTest, APlanKeepsTheBlockingPowerItWasMadeWith) {
             RunJson("evaluate out/plans/no-slowdown.json --blocking-power 50")["energy_j"]);
 }
 
-TEST_F(GraphTest, ABlockingPowerNeedsToKnowWhatWaits) {
+TEST_F(GraphTest, ABlockingPowerNeedsResources) {
   Write("alone.json",
         R"({"instructions": [{"name": "a", "options": [{"time": 1, "energy": 1}]}]})");
   ExpectComplaint(Run("plan --graph alone.json --blocking-power 84"), 2, "has no resource");

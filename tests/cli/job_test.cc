@@ -1,4 +1,4 @@
-// `perseus job` and `perseus jobs` as processes, with a server of their own.
+// Tests `perseus job` and `perseus jobs` as processes, with a real server.
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -27,7 +27,7 @@ class JobProgramTest : public ProgramTest {
     const std::string mark = "listening on 127.0.0.1:";
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (std::chrono::steady_clock::now() < end) {
-      // The shell makes it after it said who it is.
+      // The shell may create the log after it has printed the process number.
       const std::string log = ReadFile(Directory() / "log").value_or("");
       const std::size_t at = log.find(mark);
       if (at != std::string::npos && log.find('\n', at) != std::string::npos) {
@@ -37,7 +37,7 @@ class JobProgramTest : public ProgramTest {
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
-    ADD_FAILURE() << "the server does not come up: " << Read("log");
+    ADD_FAILURE() << "the server does not start: " << Read("log");
   }
   ~JobProgramTest() override { kill(server_, SIGTERM); }
 
@@ -55,7 +55,7 @@ class JobProgramTest : public ProgramTest {
   std::string server_flag_;
 };
 
-TEST_F(JobProgramTest, OfAProfileThatCannotBeReadNothingIsRegistered) {
+TEST_F(JobProgramTest, AnUnreadableProfileRegistersNothing) {
   Write("bad.csv", "stage,instruction,frequency,time,energy\n0,forward,1410,soon,5\n");
   for (const char* name : {"bad.csv", "missing.csv"}) {
     const std::string flags = std::string("register run7 --profile ") + name + kJob;
@@ -64,7 +64,7 @@ TEST_F(JobProgramTest, OfAProfileThatCannotBeReadNothingIsRegistered) {
   EXPECT_EQ(Jobs(" --all"), "no jobs\n");
 }
 
-TEST_F(JobProgramTest, WhoseProfileIsRefusedIsNotRegistered) {
+TEST_F(JobProgramTest, AJobWithARefusedProfileIsNotRegistered) {
   MakeProfile();
   const Outcome refused =
       Job("register run7 --profile profile.csv --schedule 1f1b --pp-ranks 6 --microbatches 8 "
@@ -76,7 +76,7 @@ TEST_F(JobProgramTest, WhoseProfileIsRefusedIsNotRegistered) {
               HasSubstr("planning has started"));
 }
 
-TEST_F(JobProgramTest, AnotherProfileThatIsRefusedLeavesTheJobAsItWas) {
+TEST_F(JobProgramTest, ARefusedProfileDoesNotChangeTheJob) {
   MakeProfile();
   RunWell("synth --stages 2 -o small.csv");
   JobWell(std::string("register run7 --profile profile.csv") + kJob);
@@ -86,14 +86,14 @@ TEST_F(JobProgramTest, AnotherProfileThatIsRefusedLeavesTheJobAsItWas) {
   EXPECT_THAT(Jobs(), HasSubstr("run7"));
 }
 
-TEST_F(JobProgramTest, TopShowsTheJobsAsOftenAsItIsAsked) {
+TEST_F(JobProgramTest, TopShowsTheJobs) {
   EXPECT_EQ(Top(), "0 jobs, 0 with a plan\n\nno jobs\n");
   JobWell(std::string("register run7") + kJob);
   EXPECT_THAT(Top(), StartsWith("1 job, 0 with a plan\n\n"));
   EXPECT_THAT(Top(), HasSubstr("run7  waiting"));
 }
 
-TEST_F(JobProgramTest, RegisteringSaysWhatIsMissing) {
+TEST_F(JobProgramTest, RegisterReportsWhatIsMissing) {
   const Outcome bare = Job(std::string("register bare") + kShape);
   EXPECT_EQ(bare.status, 0);
   EXPECT_THAT(bare.out, HasSubstr("; no profile yet: --profile FILE\n"));
@@ -106,16 +106,16 @@ TEST_F(JobProgramTest, RegisteringSaysWhatIsMissing) {
               ContainsRegex("no profile yet: --profile .*profile.csv \\(job.toml names this file"));
 }
 
-TEST_F(JobProgramTest, AnotherRegistrationIsToldInWhatItDiffers) {
+TEST_F(JobProgramTest, AnErrorNamesTheDifferencesOfTwoRegistrations) {
   JobWell(std::string("register run7") + kJob);
   ExpectComplaint(Job("register run7 --schedule 1f1b --pp-ranks 8 --microbatches 8 "
                       "--blocking-power 83.64"),
                   3,
-                  "registered differently: schedule.pp_ranks 4, here 8 (end it first: perseus "
-                  "job end run7, or take another key)");
+                  "has another registration: schedule.pp_ranks 4, here 8 (end it first: perseus "
+                  "job end run7, or choose another key)");
 }
 
-TEST_F(JobProgramTest, TargetsAreAskedForAndShownInWords) {
+TEST_F(JobProgramTest, TargetsAreRequiredAndShownInWords) {
   JobWell(std::string("register run7 --price 0.12 2") + kJob);
   ExpectComplaint(Job("target run7"), 2, "--energy-budget");
   const std::string words = "least cost at 0.12 $/kWh and 2 $/GPU-hour";
@@ -131,10 +131,10 @@ TEST_F(JobProgramTest, RemediesAreCommands) {
   EXPECT_THAT(unknown.err, Not(HasSubstr("/v1")));
 }
 
-// Without a server.
+// Tests that need no server.
 using JobUsageTest = ProgramTest;
 
-TEST_F(JobUsageTest, HelpIsThatOfTheWholeVerb) {
+TEST_F(JobUsageTest, ErrorsNameTheHelpOfTheWholeCommand) {
   const Outcome slow = Run("job straggler g 1 --slowdown -1");
   ExpectComplaint(slow, 2, "see perseus job straggler --help");
   EXPECT_THAT(slow.err, Not(HasSubstr("()")));
@@ -143,14 +143,14 @@ TEST_F(JobUsageTest, HelpIsThatOfTheWholeVerb) {
   ExpectComplaint(Run("job retarget g"), 2, "did you mean target?");
 }
 
-TEST_F(JobUsageTest, HelpOfRegisterSpeaksOfNoProfile) {
+TEST_F(JobUsageTest, HelpOfRegisterDoesNotMentionTheProfile) {
   const std::string help = RunWell("job register --help");
   EXPECT_THAT(help, Not(HasSubstr("the number that the profile has")));
   EXPECT_THAT(help, Not(HasSubstr("for totals only")));
   EXPECT_THAT(RunWell("plan --help"), HasSubstr("the number that the profile has"));
 }
 
-TEST_F(JobUsageTest, APortAloneIsNoAddressToServeAt) {
+TEST_F(JobUsageTest, APortAloneIsNotAnAddress) {
   ExpectComplaint(Run("serve --listen 7433"), 2, "7433 is not an address (expected HOST:PORT");
 }
 

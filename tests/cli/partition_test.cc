@@ -1,4 +1,4 @@
-// `perseus partition`: from layers to a profile that plans.
+// Tests `perseus partition`, from layers to a profile that can be planned.
 #include <gmock/gmock.h>
 
 #include <ostream>
@@ -19,14 +19,14 @@ constexpr const char* kFlags = " --stages 4 --microbatches 8 --blocking-power 70
 
 class PartitionTest : public ProgramTest {};
 
-TEST_F(PartitionTest, ShowsTheSplitsAndSaysHowSureItIs) {
+TEST_F(PartitionTest, ShowsTheSplitsAndHowManyItTried) {
   EXPECT_THAT(RunWell("partition " + kLayers + kFlags),
               AllOf(HasSubstr("imbalance"), HasSubstr("balanced   0,8,14,20,27"),
                     HasSubstr("fastest    0,9,15,21,27"), HasSubstr("energy     0,9,15,21,27"),
                     HasSubstr("; of all 30 that may be as fast")));
 }
 
-TEST_F(PartitionTest, TheProfileOfASplitPlansAsPromised) {
+TEST_F(PartitionTest, TheProfileOfASplitGivesThePredictedPlan) {
   for (const char* split : {"balanced", "fastest", "energy"}) {
     SCOPED_TRACE(split);
     const auto partition =
@@ -48,36 +48,37 @@ TEST_F(PartitionTest, TheProfileOfASplitPlansAsPromised) {
   }
 }
 
-TEST_F(PartitionTest, TheCommandThatItPrintsGivesWhatItPromises) {
+TEST_F(PartitionTest, ThePrintedCommandGivesThePredictedPlan) {
   for (const char* split : {"balanced", "fastest", "energy"}) {
     SCOPED_TRACE(split);
     const std::string arguments =
         "partition " + kLayers + kFlags + "--gpus-per-stage 2 -o 'my profile.csv' --split " + split;
     const auto partition = RunJson(arguments);
-    const auto& promised = partition[split]["plan"];
+    const auto& predicted = partition[split]["plan"];
     const std::string command = partition["plan_command"];
     EXPECT_THAT(RunWell(arguments), HasSubstr("To plan them as above:\n  " + command + "\n"));
     ASSERT_THAT(command, StartsWith("perseus plan 'my profile.csv' "));
     const auto summary = RunJson(command.substr(std::string("perseus ").size()));
     const auto& planned = summary["plans"].back();
-    EXPECT_EQ(planned["deadline_s"], promised["deadline_s"]);
-    EXPECT_EQ(planned["time_s"], promised["time_s"]);
-    EXPECT_EQ(planned["energy_j"], promised["energy_j"]);
+    EXPECT_EQ(planned["deadline_s"], predicted["deadline_s"]);
+    EXPECT_EQ(planned["time_s"], predicted["time_s"]);
+    EXPECT_EQ(planned["energy_j"], predicted["energy_j"]);
   }
 }
 
 TEST_F(PartitionTest, AStageThatNoClockSlowsIsNamed) {
-  ExpectComplaint(Run("partition " + kLayers + " --stages 27 --microbatches 8 --blocking-power 70"),
-                  2,
-                  "stage 0 forward: takes as long at each of 48 measured options, which leaves "
-                  "nothing to plan");
+  ExpectComplaint(
+      Run("partition " + kLayers + " --stages 27 --microbatches 8 --blocking-power 70"), 2,
+      "stage 0 forward: all 48 measured options take the same time, so there is nothing "
+      "to plan");
 }
 
-TEST_F(PartitionTest, TheEnergySplitIsWrittenUnlessAskedOtherwise) {
+TEST_F(PartitionTest, TheEnergySplitIsWrittenByDefault) {
   RunWell("partition " + kLayers + kFlags + "-o default.csv");
   RunWell("partition " + kLayers + kFlags + "-o energy.csv --split energy");
   RunWell("partition " + kLayers + kFlags + "-o balanced.csv --split balanced");
-  EXPECT_TRUE(Read("default.csv") == Read("energy.csv"));  // Not hundreds of rows.
+  EXPECT_TRUE(Read("default.csv") ==
+              Read("energy.csv"));  // EXPECT_EQ would print hundreds of rows.
   EXPECT_FALSE(Read("default.csv") == Read("balanced.csv"));
 }
 
@@ -135,7 +136,7 @@ INSTANTIATE_TEST_SUITE_P(
                      "clock.csv: layer 0 lacks forward at 1300 MHz, which layer 1 has"},
         BadPartition{"TruncatedRow",
                      "cut.csv --stages 2 --microbatches 8 --blocking-power 70 -o p.csv",
-                     "cut.csv:14: the row has 2 fields but the header 5"},
+                     "cut.csv:14: the row has 2 fields, but the header has 5"},
         BadPartition{"SeveralChunks",
                      "good.csv --stages 2 --microbatches 8 --blocking-power 70 --schedule zb-v",
                      "single chunk"},
@@ -154,7 +155,7 @@ INSTANTIATE_TEST_SUITE_P(
                      "--blocking-power"}),
     [](const auto& param_info) { return param_info.param.name; });
 
-TEST_F(PartitionTest, AFileThatIsNotThereIsASystemFailure) {
+TEST_F(PartitionTest, AMissingFileIsASystemFailure) {
   ExpectComplaint(Run(std::string("partition nothing.csv") + kFlags), 1,
                   "nothing.csv: cannot read");
   EXPECT_THAT(Files("."), IsEmpty());

@@ -1,4 +1,4 @@
-// `perseus plan`: its table, its files, its targets.
+// Tests `perseus plan`: its table, its files, and its targets.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -42,7 +42,7 @@ TEST_F(PlanVerbTest, PrintsATableAndAFinding) {
        {"\nmaximum frequency ", "\nno slowdown ", "\n5 % slowdown ", "\nleast energy "}) {
     EXPECT_THAT(out, HasSubstr(row));
   }
-  EXPECT_THAT(out, HasSubstr("of this job's energy buys no speed"));
+  EXPECT_THAT(out, HasSubstr("of this job's energy does not make it faster"));
   EXPECT_THAT(Files("."), ElementsAre("profile.csv"));  // No -o, no files.
 }
 
@@ -74,7 +74,7 @@ TEST_F(PlanVerbTest, WritesTheFilesThatTheSummaryLists) {
   EXPECT_THAT(Read("out/trace.json"), AllOf(HasSubstr("7 % slowdown"), Not(HasSubstr("least"))));
 }
 
-TEST_F(PlanVerbTest, TheFrontierGoesDownToLeastEnergy) {
+TEST_F(PlanVerbTest, TheFrontierHasAllBreakpointsInOrder) {
   const json summary = RunJson(plan_ + "-o out");
   std::istringstream lines(Read("out/frontier.csv"));
   std::string line;
@@ -104,7 +104,7 @@ TEST_F(PlanVerbTest, EveryPlanKeepsItsDeadlineAndItsBound) {
   PlanNamed(summary, "price-0.3-0");
 }
 
-TEST_F(PlanVerbTest, SummaryIsWhatJsonPrints) {
+TEST_F(PlanVerbTest, TheSummaryEqualsTheJsonOutput) {
   const std::string printed = RunWell(plan_ + "--no-frontier -o out --json");
   EXPECT_EQ(printed, Read("out/summary.json"));
 }
@@ -122,14 +122,14 @@ TEST_F(PlanVerbTest, FlagsOverrideTheJobFile) {
   EXPECT_EQ(of_flags["plans"], RunJson(plan_)["plans"]);
 }
 
-TEST_F(PlanVerbTest, AScheduleFileIsAsGoodAsAName) {
+TEST_F(PlanVerbTest, AScheduleFileMayReplaceAName) {
   Write("s.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
   RunWell("synth --stages 2 -o two.csv");
   const json summary = RunJson("plan two.csv --schedule-file s.csv --blocking-power 80");
   EXPECT_EQ(summary["job"]["instructions"], 8);
 }
 
-TEST_F(PlanVerbTest, WithoutTheFrontierOnlyWhatWasAsked) {
+TEST_F(PlanVerbTest, WithoutTheFrontierItMakesOnlyTheRequestedPlans) {
   const json summary = RunJson(plan_ + "--no-frontier --slowdown 5 -o out");
   EXPECT_EQ(summary["plans"].size(), 2U);
   EXPECT_THAT(Files("out"), Not(Contains("frontier.csv")));
@@ -137,20 +137,20 @@ TEST_F(PlanVerbTest, WithoutTheFrontierOnlyWhatWasAsked) {
   EXPECT_THAT(Files("other"), IsEmpty());
 }
 
-TEST_F(PlanVerbTest, ATargetThatNothingMeetsSaysWhatCan) {
+TEST_F(PlanVerbTest, AnUnreachableTargetNamesAReachableValue) {
   for (const std::string flag : {"--deadline ", "--power-cap ", "--energy-budget "}) {
     const Outcome outcome = Run(plan_ + "--slowdown 5 " + flag + "0.001 -o out");
     ExpectComplaint(outcome, 3, " is ");
     EXPECT_THAT(Files("out"), IsEmpty());
-    // What is offered, "... there is 888.085 W", can be had.
-    std::istringstream offer(outcome.err.substr(outcome.err.rfind(" is ") + 4));
-    std::string offered;
-    offer >> offered;
-    RunWell(fmt::format("{}{}{}", plan_, flag, offered));
+    // The value in the message ("... is 888.085 W") can be met.
+    std::istringstream message(outcome.err.substr(outcome.err.rfind(" is ") + 4));
+    std::string value;
+    message >> value;
+    RunWell(fmt::format("{}{}{}", plan_, flag, value));
   }
 }
 
-TEST_F(PlanVerbTest, NothingOfAnEarlierRunSurvivesAFailure) {
+TEST_F(PlanVerbTest, AFailureLeavesNothingOfAnEarlierRun) {
   RunWell(plan_ + "--no-frontier --slowdown 7 --frequency-lists -o out");
   Write("out/notes.txt", "mine");
   Write("out/plans/mine.json", "{}");
@@ -158,13 +158,13 @@ TEST_F(PlanVerbTest, NothingOfAnEarlierRunSurvivesAFailure) {
   EXPECT_THAT(Files("out"), ElementsAre("notes.txt", "plans/mine.json"));
 }
 
-TEST_F(PlanVerbTest, ALaterRunLeavesNothingOfAnEarlierOne) {
+TEST_F(PlanVerbTest, ALaterRunRemovesTheFilesOfAnEarlierRun) {
   RunWell(plan_ + "--slowdown 7 -o out");
   RunWell(plan_ + "--no-frontier -o out");
   EXPECT_THAT(Results("out"), ElementsAre("plans/no-slowdown.json", "summary.json", "trace.json"));
 }
 
-TEST_F(PlanVerbTest, ASummaryOfOtherOriginIsLeftAlone) {
+TEST_F(PlanVerbTest, ASummaryOfOtherOriginIsNotTouched) {
   Write("out/summary.json", "{\"files\": [\"../profile.csv\"]}");
   ExpectComplaint(Run(plan_ + "-o out"), 2, "was not written by perseus plan");
   Write("out/summary.json",
@@ -173,26 +173,26 @@ TEST_F(PlanVerbTest, ASummaryOfOtherOriginIsLeftAlone) {
   EXPECT_THAT(Files("."), Contains("profile.csv"));
 }
 
-TEST_F(PlanVerbTest, FilesOfOtherOriginAreNeverReplaced) {
+TEST_F(PlanVerbTest, FilesOfOtherOriginAreNotReplaced) {
   for (const char* name : {"frontier.csv", "plans/no-slowdown.json", "freqs_pipeline_00000.py"}) {
     Write(std::string("out/") + name, "mine");
     ExpectComplaint(Run(plan_ + "--frequency-lists -o out"), 2,
-                    std::string("out/") + name + ": is in the way");
+                    std::string("out/") + name + ": already exists");
     EXPECT_EQ(Read(std::string("out/") + name), "mine");
     EXPECT_THAT(Files("out"), ElementsAre(name));
     RunWell("--version; rm -r out");
   }
 }
 
-// As a run leaves them that is killed while it moves its files to their places.
-TEST_F(PlanVerbTest, NothingOfAKilledRunSurvivesTheNextOne) {
+// The files are those of a run that was killed while it moved its files to their places.
+TEST_F(PlanVerbTest, TheNextRunRemovesTheFilesOfAKilledRun) {
   RunWell(plan_ + "--slowdown 7 -o out");
   RunWell("--version; mkdir out/.perseus-run; mv out/summary.json out/trace.json out/.perseus-run");
   Write("out/notes.txt", "mine");
   Write("out/trace.json", "mine, since theirs has not moved");
-  ExpectComplaint(Run(plan_ + "--no-frontier -o out"), 2, "out/trace.json: is in the way");
+  ExpectComplaint(Run(plan_ + "--no-frontier -o out"), 2, "out/trace.json: already exists");
   EXPECT_THAT(Files("out"), ElementsAre("notes.txt", "trace.json"));
-  // And while it writes them.
+  // The same if the run was killed while it wrote its files.
   Write("out/.perseus-run/plans/slowdown-7.json", "{}");
   RunWell("--version; rm out/trace.json");
   RunWell(plan_ + "--no-frontier -o out");
@@ -200,7 +200,7 @@ TEST_F(PlanVerbTest, NothingOfAKilledRunSurvivesTheNextOne) {
               ElementsAre("notes.txt", "plans/no-slowdown.json", "summary.json", "trace.json"));
 }
 
-TEST_F(PlanVerbTest, WhatCannotBeRemovedIsSaid) {
+TEST_F(PlanVerbTest, FilesThatCannotBeRemovedAreReported) {
   RunWell(plan_ + "--no-frontier -o out");
   RunWell("--version; rm out/trace.json; mkdir -p out/trace.json/mine");
   ExpectComplaint(Run(plan_ + "--no-frontier -o out"), 1,
@@ -212,13 +212,13 @@ TEST_F(PlanVerbTest, OutputThatCannotBeWrittenIsASystemFailure) {
   ExpectComplaint(Run(plan_ + "--no-frontier -o file/out"), 1, "file/out: cannot make");
   ExpectComplaint(Run(plan_ + "--no-frontier >/dev/full -o out"), 1, "standard output");
   EXPECT_THAT(Files("."), ElementsAre("file", "profile.csv"));
-  // Before anything else is looked at.
+  // The directory is checked before the inputs.
   ExpectComplaint(Run("plan nothing.csv -o /proc/perseus/out"), 1,
                   "/proc/perseus/out: cannot make the directory: No such file");
 }
 
-TEST_F(PlanVerbTest, WhatCannotComeToAnythingIsRefusedBeforePlanning) {
-  // That no plan meets the deadline is found later.
+TEST_F(PlanVerbTest, ImpossibleRequestsAreRefusedBeforePlanning) {
+  // The unreachable deadline would only be found by planning.
   ExpectComplaint(Run(plan_ + "--no-frontier --deadline 0.001 --edp"), 2, "--no-frontier");
   Write("knobs.csv",
         "stage,instruction,frequency,sm_count,time,energy\n"

@@ -1,4 +1,4 @@
-// `perseus plan --plot`: what it draws after the table.
+// Tests `perseus plan --plot`, which draws figures after the table.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -21,13 +21,13 @@ class PlotTest : public ProgramTest {
  protected:
   PlotTest() { SetTerminal("C.UTF-8", "60"); }
 
-  // For the programs that the test runs from now on. Their output is a file, so has no colour.
+  // For the programs that the test runs from now on. Their output is a file, so has no color.
   static void SetTerminal(const char* locale, const char* columns) {
     ::setenv("LC_ALL", locale, 1);
     ::setenv("COLUMNS", columns, 1);
   }
 
-  // What follows the table and the finding.
+  // Returns the output after the table and the finding.
   std::string Plot(const std::string& arguments) const {
     const std::string out = RunWell(arguments + " --plot");
     std::string drawing = out.substr(std::min(out.find("\nenergy of"), out.size()));
@@ -64,7 +64,7 @@ energy of one pipeline's iteration (J)
    └─┬───────────┬───────────┬──────────┬───────────┬───────
    0.09        0.10        0.11       0.12        0.13
                                           iteration time (s)
-⠤⠤ bound: no plan lies below   ● plan   ✕ maximum frequency
+⠤⠤ bound: no plan is below   ● plan   ✕ maximum frequency
 
 timeline, maximum frequency
 pp_rank 0 F█████F████···········B██████████······B██████████
@@ -82,7 +82,7 @@ F forward begins   B backward begins   · waiting
 )");
 }
 
-TEST_F(PlotTest, IsAsWideAsToldAndNoWider) {
+TEST_F(PlotTest, HasExactlyTheGivenWidth) {
   MakeProfile();
   for (const std::size_t width : {40U, 160U}) {
     SetTerminal("C", std::to_string(width).c_str());
@@ -106,7 +106,7 @@ TEST_F(PlotTest, WithoutAFrontierAndWithFiles) {
 }
 
 TEST_F(PlotTest, IsNotForPrograms) {
-  ExpectComplaint(Run("plan nothing.csv --plot --json"), 2, "leave one of them out");
+  ExpectComplaint(Run("plan nothing.csv --plot --json"), 2, "remove one of them");
 }
 
 }  // namespace

@@ -20,10 +20,11 @@ ProgramTest::ProgramTest() { std::filesystem::create_directory(root_ / "here"); 
 
 Outcome ProgramTest::Run(const std::string& arguments) const {
   const std::string root = root_.path().string();
-  // Redirections among the arguments come last, and win.
+  // A redirection in the arguments applies to the program alone, so it takes precedence.
   const std::string command = "cd '" + root + "/here' && { '" PERSEUS_PROGRAM "' " + arguments +
                               "; } >'" + root + "/out' 2>'" + root + "/err' </dev/null";
-  const int status = std::system(command.c_str());  // NOLINT(bugprone-*): a test's own words.
+  const int status =
+      std::system(command.c_str());  // NOLINT(bugprone-*): the command is from a test.
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, *ReadFile(root_ / "out"),
           *ReadFile(root_ / "err")};
 }

@@ -1,4 +1,4 @@
-// Runs the built `perseus` in a fresh directory.
+// Runs the built program `perseus` in a new directory.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,31 +22,32 @@ class ProgramTest : public testing::Test {
  protected:
   ProgramTest();
 
-  // As typed in the directory: "plan profile.csv --json". Words are split by the shell.
+  // Runs the program with arguments such as "plan profile.csv --json". The shell splits the words.
   Outcome Run(const std::string& arguments) const;
-  // The same for what must go well; what it prints.
+  // The same, but the program must succeed. Returns its output.
   std::string RunWell(const std::string& arguments) const;
   nlohmann::json RunJson(const std::string& arguments) const;
 
-  // Where it runs.
+  // The directory in which the program runs.
   std::filesystem::path Directory() const { return root_ / "here"; }
   void Write(const std::string& name, const std::string& text) const;
   std::string Read(const std::string& name) const;
-  // Every file below a folder, relative to it and sorted. None if it is not there.
+  // Returns all files below a folder, relative to it and sorted. Empty if the folder does not
+  // exist.
   std::vector<std::string> Files(const std::string& folder) const;
-  // The same but for the report page, which not every build has (it takes npm).
+  // The same without the report page, because a build without npm does not have it.
   std::vector<std::string> Results(const std::string& folder) const;
 
-  // A profile of four stages, profile.csv, and the flags of a small job on it.
+  // Makes profile.csv with four stages. kJob has the flags of a small job with it.
   void MakeProfile() const;
   static constexpr const char* kJob =
       " --schedule 1f1b --pp-ranks 4 --microbatches 8 --blocking-power 83.64 ";
 
  private:
-  TemporaryDirectory root_;  // Holds the directory, and what the program prints.
+  TemporaryDirectory root_;  // Contains that directory and the output of the program.
 };
 
-// Status and one line on standard error, nothing on standard output.
+// Expects this exit status, one line on standard error that contains `about`, and no output.
 void ExpectComplaint(const Outcome& outcome, int status, const std::string& about);
 
 }  // namespace perseus

@@ -1,4 +1,5 @@
-// `perseus replay`: a recorded job's bloat, and what controllers would have saved.
+// Tests `perseus replay`, which computes the bloat of a recorded job and the savings of
+// controllers.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -23,7 +24,7 @@ class ReplayVerbTest : public ProgramTest {
   }
 };
 
-TEST_F(ReplayVerbTest, SaysWhatWasWastedAndWhoWouldHaveSavedIt) {
+TEST_F(ReplayVerbTest, ReportsBloatAndTheSavingsOfControllers) {
   EXPECT_THAT(
       RunWell("replay job.json --delay 2 --steps"),
       AllOf(HasSubstr("2 pipelines of 2 ranks, 6 steps (7 to 12)"),
@@ -55,7 +56,7 @@ void ExpectConsistent(const json& answer) {
       EXPECT_NEAR(outcome_j,
                   outcome["computing_j"].get<double>() + outcome["waiting_j"].get<double>(),
                   1e-9 * outcome_j);
-      // One that is not slower cannot save more than the bound.
+      // A controller that is not slower cannot save more than the bound.
       if (outcome["time_s"] > answer["steps"][s]["replayed_s"]) continue;
       EXPECT_GE(outcome_j, answer["steps"][s]["bound_j"].get<double>() * (1 - 1e-9));
     }
@@ -77,7 +78,7 @@ TEST_F(ReplayVerbTest, JsonIsConsistent) {
   }
 }
 
-TEST_F(ReplayVerbTest, GzipSaysTheSame) {
+TEST_F(ReplayVerbTest, GzipGivesTheSameResult) {
   const std::string plain = RunWell("replay job.json --json");
   RunWell("--version; gzip -n job.json; mv job.json.gz job.json");
   EXPECT_EQ(RunWell("replay job.json --json"), plain);
@@ -103,7 +104,7 @@ TEST_F(ReplayVerbTest, BadInputIsOneLineThatNamesTheEvent) {
   ExpectComplaint(Run("replay job.json --gpu h900"), 2, "h900");
 }
 
-// Clocks may be a millisecond apart, unless it is said otherwise.
+// By default, the clocks of machines may differ by one millisecond.
 TEST_F(ReplayVerbTest, AClockThatJumpsBackIsRefused) {
   const std::vector<TracedEvent> good = TwoPipelines({.steps = 3, .late_ms = 500});
   const auto shifted = [&](const char* name, int microbatch, double shift_ms) {
@@ -119,9 +120,10 @@ TEST_F(ReplayVerbTest, AClockThatJumpsBackIsRefused) {
     Write("jump.json", FormatTimeline(events));
     return Run("replay jump.json");
   };
-  // F1 of 11 to 21 ms would begin before F0 has ended, and B0 of 42 to 62 ms before its gradient
-  // has come, at 42.
-  EXPECT_EQ(shifted("forward-compute", 1, -1.9).status, 0);  // A millisecond of it was idle.
+  // F1 (11 to 21 ms) would begin before F0 ends. B0 (42 to 62 ms) would begin before its gradient
+  // arrives at 42 ms.
+  EXPECT_EQ(shifted("forward-compute", 1, -1.9).status,
+            0);  // The rank was idle for one millisecond.
   ExpectComplaint(shifted("forward-compute", 1, -2.1), 2, "1.100 ms before event");
   EXPECT_EQ(shifted("backward-compute", 0, -0.9).status, 0);
   ExpectComplaint(shifted("backward-compute", 0, -15), 2,
@@ -137,28 +139,29 @@ TEST_F(ReplayVerbTest, AClockThatJumpsBackIsRefused) {
   ExpectComplaint(Run("replay jump.json"), 2, "ms before step 7 does: its clock jumps");
 }
 
-TEST_F(ReplayVerbTest, AnswersOfAReplayThatIsOffAreNotToBeTrusted) {
+TEST_F(ReplayVerbTest, AReplayThatDiffersFromTheRecordingFailsItsCheck) {
   EXPECT_EQ(RunJson("replay job.json --json")["check_passed"], true);
-  // Half of the steps wait for a pipeline that is not there any more.
+  // Two of the six steps wait for a pipeline that the file no longer contains.
   std::vector<TracedEvent> events = TwoPipelines({.steps = 6, .slowness = {1, 1, 1, 1, 1.5, 1.5}});
   std::erase_if(events, [](const TracedEvent& event) { return event.dp_rank == 1; });
   Write("alone.json", FormatTimeline(events));
   EXPECT_THAT(RunWell("replay alone.json"),
-              AllOf(HasSubstr("CHECK FAILED: 2 of 6 steps come out more than 5 % off (11, 12)"),
-                    HasSubstr("not to be trusted")));
+              AllOf(HasSubstr("CHECK FAILED: the replayed times of 2 of 6 steps differ from the "
+                              "recorded ones by more than 5 % (11, 12)"),
+                    HasSubstr("are not reliable")));
   const json answer = RunJson("replay alone.json --json");
   EXPECT_EQ(answer["check_passed"], false);
   EXPECT_EQ(answer["doubtful_steps"], json({11, 12}));
 }
 
-TEST_F(ReplayVerbTest, StepsOfNoTimeAreRefused) {
+TEST_F(ReplayVerbTest, StepsWithoutDurationAreRefused) {
   Write("zero.json", FormatTimeline({{"forward-compute", 0, 0, 1, 0, 0, 0},
                                      {"backward-compute", 0, 0, 1, 0, 0, 0},
                                      {"gc", 0, 0, 1, 5, 5, -1}}));
-  ExpectComplaint(Run("replay zero.json"), 2, "step 1: none of its computations takes any time");
+  ExpectComplaint(Run("replay zero.json"), 2, "step 1: all its computations have the duration 0");
 }
 
-TEST_F(ReplayVerbTest, AnyNumberOfAStepWillDo) {
+TEST_F(ReplayVerbTest, AStepMayHaveAnyNumber) {
   std::string text = FormatTimeline(TwoPipelines({.steps = 2, .slowness = {1}}));
   const auto replace_all = [&](const std::string& from, const std::string& to) {
     for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
@@ -170,10 +173,10 @@ TEST_F(ReplayVerbTest, AnyNumberOfAStepWillDo) {
   Write("extreme.json", text);
   EXPECT_THAT(RunWell("replay extreme.json"),
               AllOf(HasSubstr("(-9223372036854775808 to 9223372036854775807)"),
-                    HasSubstr("Not every step was recorded")));
+                    HasSubstr("Some steps were not recorded")));
 }
 
-// Production timelines that others recorded.
+// Tests public timelines of production jobs.
 class RecordedJobTest : public ProgramTest {
  protected:
   static std::filesystem::path Timeline(const std::string& name) {
@@ -190,9 +193,9 @@ TEST_F(RecordedJobTest, ReplayGivesTheRecordedStepTimes) {
     const char* name;
     int pipelines, ranks;
     std::size_t steps;
-    // Of step times that others published for their own replay of such jobs: half of the jobs are
-    // off by more than 1.3 %. Host delays that no event explains make up 1.8 % of ST; AR's first
-    // four steps have one of 1.3 % that the others have not.
+    // For comparison: in the published replay of such jobs, half of the jobs are off by more than
+    // 1.3 %. Host delays that no event explains are 1.8 % of ST. The first four steps of AR have a
+    // delay of 1.3 % that the other steps do not have.
     double median_error, largest_error;
   } jobs[] = {{"ST", 2, 4, 32, 0.002, 0.005}, {"AR", 4, 4, 44, 0.005, 0.02}};
   for (const auto& job : jobs) {
@@ -210,8 +213,8 @@ TEST_F(RecordedJobTest, ReplayGivesTheRecordedStepTimes) {
   }
 }
 
-// ST's last stage is slow, in both pipelines; AR has a slow worker in pipeline 0.
-TEST_F(RecordedJobTest, BloatIsWhereTheStragglerIs) {
+// In ST, the last stage of both pipelines is slow. In AR, a worker of pipeline 0 is slow.
+TEST_F(RecordedJobTest, BloatMatchesTheKindOfStraggler) {
   for (const char* name : {"ST", "AR"}) {
     const std::filesystem::path path = Timeline(name);
     if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is absent";

@@ -1,4 +1,4 @@
-// `perseus report`, and --figure and --overlay of `perseus plan`.
+// Tests `perseus report`, and the flags --figure and --overlay of `perseus plan`.
 #include <gmock/gmock.h>
 
 #include "tests/cli/program.h"
@@ -33,7 +33,7 @@ class ReportVerbTest : public ProgramTest {
       "plan profile.csv --schedule 1f1b --pp-ranks 4 --microbatches 3 --blocking-power 83.64 ";
 };
 
-TEST_F(ReportVerbTest, MakesThePageThatPlanMade) {
+TEST_F(ReportVerbTest, MakesTheSamePageAsPlan) {
   RunWell("report out --show slowdown-3 -o again.html");
   const json ours = DataOf("again.html");
   const json theirs = DataOf("out/report.html");
@@ -42,11 +42,11 @@ TEST_F(ReportVerbTest, MakesThePageThatPlanMade) {
   EXPECT_EQ(ours["option_sets"], theirs["option_sets"]);
   EXPECT_EQ(ours["job"], theirs["job"]);
   EXPECT_EQ(ours["plans"][ours["chosen"].get<std::size_t>()]["name"], "slowdown-3");
-  // Through a file: nanoseconds and shortest decimals lose nothing.
+  // The files keep every nanosecond and every bit.
   EXPECT_EQ(ours["frontier"], theirs["frontier"]);
 }
 
-TEST_F(ReportVerbTest, HasAPlanForEveryFileAndItsNumbers) {
+TEST_F(ReportVerbTest, HasTheValuesOfEveryPlanFile) {
   const json data = DataOf("out/report.html");
   std::vector<std::string> files;
   for (const json& plan : data["plans"]) {
@@ -62,7 +62,7 @@ TEST_F(ReportVerbTest, HasAPlanForEveryFileAndItsNumbers) {
   EXPECT_EQ(data["plans"][data["chosen"].get<std::size_t>()]["name"], "slowdown-3");
 }
 
-TEST_F(ReportVerbTest, StopsAreOnTheSliderAndNotInTheTable) {
+TEST_F(ReportVerbTest, StopsAreOnlyOnTheSlider) {
   const std::string table = RunWell(plan_ + "--stops 12 -o more");
   const json slider = DataOf("more/report.html")["plans"];
   RunWell(plan_ + "--stops 0 -o fewer");
@@ -71,7 +71,7 @@ TEST_F(ReportVerbTest, StopsAreOnTheSliderAndNotInTheTable) {
   EXPECT_THAT(table, StartsWith(RunWell(plan_)));
 }
 
-TEST_F(ReportVerbTest, DrawsFiguresFromFilesAsPlanDoes) {
+TEST_F(ReportVerbTest, DrawsTheSameFiguresAsPlan) {
   RunWell("report out --show no-slowdown --figure a-timeline.svg --figure a-profile.svg");
   RunWell(plan_ + "--figure b-timeline.svg --figure b-profile.svg");
   EXPECT_THAT(Read("a-timeline.svg"), HasSubstr("<svg xmlns"));
@@ -79,7 +79,7 @@ TEST_F(ReportVerbTest, DrawsFiguresFromFilesAsPlanDoes) {
   EXPECT_EQ(Read("a-profile.svg"), Read("b-profile.svg"));
 }
 
-TEST_F(ReportVerbTest, DrawsOtherFrontiersBeside) {
+TEST_F(ReportVerbTest, DrawsOverlays) {
   Write("published.csv", "time,energy\n1.9,2000\n2.0,1900\n");
   RunWell(plan_ +
           "--figure frontier.svg --overlay as\\ published=published.csv "
@@ -95,11 +95,11 @@ TEST_F(ReportVerbTest, DrawsOtherFrontiersBeside) {
 
 TEST_F(ReportVerbTest, BadInputIsOneLineAndWritesNothing) {
   const std::string plans = "report out/plans/no-slowdown.json ";
-  ExpectComplaint(Run("report out"), 2, "there is nothing to write");
+  ExpectComplaint(Run("report out"), 2, "the output is missing");
   ExpectComplaint(Run("report nowhere -o r.html"), 1, "nowhere");
   ExpectComplaint(Run("report out/plans -o r.html"), 2, "out/plans: has no plans");
-  ExpectComplaint(Run("report out --show x -o r.html"), 2, "none of the plans is called so");
-  ExpectComplaint(Run("report out --figure picture.svg"), 2, "names no figure");
+  ExpectComplaint(Run("report out --show x -o r.html"), 2, "no plan has this name");
+  ExpectComplaint(Run("report out --figure picture.svg"), 2, "is not the name of a figure");
   ExpectComplaint(Run("report out --overlay no.csv -o r.html"), 1, "no.csv");
   Write("bad.csv", "time,energy\n1,x\n");
   ExpectComplaint(Run("report out --overlay bad.csv -o r.html"), 2, "bad.csv:2: energy \"x\"");
@@ -113,12 +113,12 @@ TEST_F(ReportVerbTest, BadInputIsOneLineAndWritesNothing) {
   Write("empty.json", empty.dump());
   ExpectComplaint(Run("report empty.json -o r.html"), 2, "empty.json");
 
-  // Another profile than the plan's.
+  // The profile differs from the profile of the plan.
   RunWell("synth --gpu a100 --stages 4 --seed 7 -o other.csv");
   ExpectComplaint(Run(plans + "--profile other.csv -o r.html"), 2, "out/plans/no-slowdown.json");
   RunWell("--version; mv profile.csv moved.csv");
   ExpectComplaint(Run(plans + "-o r.html"), 2,
-                  "its profile profile.csv is not there (name it with");
+                  "its profile profile.csv does not exist (give its path with");
   RunWell(plans + "--profile moved.csv --figure timeline.svg");
   EXPECT_THAT(Files("."), Not(Contains("r.html")));
   EXPECT_THAT(Files("."), Not(Contains("out2/summary.json")));
@@ -146,7 +146,7 @@ TEST_F(ReportVerbTest, ReportsAGeneralGraphWithAnyNames) {
   EXPECT_EQ(DataOf("again.html")["plans"], DataOf("graph/report.html")["plans"]);
   EXPECT_THAT(Read("timeline.svg"), Not(HasSubstr("<b>")));
   EXPECT_THAT(Read("profile.svg"), Not(HasSubstr("<script>")));
-  // An attribute without a value is no XML; there is no fit to so few options.
+  // Two options have no fit, and its path must not become an attribute without a value.
   EXPECT_THAT(Read("profile.svg"), Not(HasSubstr("<path d ")));
 }
 

@@ -1,4 +1,4 @@
-// `perseus show`: plans side by side.
+// Tests `perseus show`, which prints plans side by side.
 #include <gmock/gmock.h>
 
 #include "tests/cli/program.h"
@@ -20,7 +20,7 @@ class ShowVerbTest : public ProgramTest {
   const std::string plans_ = "out/plans/no-slowdown.json out/plans/slowdown-10.json";
 };
 
-TEST_F(ShowVerbTest, SaysWhatTheRunSaid) {
+TEST_F(ShowVerbTest, ShowsTheValuesOfTheSummary) {
   const json summary = json::parse(Read("out/summary.json"));
   for (const json& plan : summary["plans"]) {
     const json shown =
@@ -32,8 +32,8 @@ TEST_F(ShowVerbTest, SaysWhatTheRunSaid) {
   }
 }
 
-// Recomputed from the instructions of the plan.
-TEST_F(ShowVerbTest, MeanClocksAndWaitingAreThoseOfTheInstructions) {
+// The test computes the values again from the instructions of the plan.
+TEST_F(ShowVerbTest, MeanClocksAndWaitingMatchTheInstructions) {
   const json plan = json::parse(Read("out/plans/slowdown-10.json"));
   const json shown = RunJson("show out/plans/slowdown-10.json")["plans"][0];
   double busy_s = 0;
@@ -63,7 +63,7 @@ TEST_F(ShowVerbTest, PutsPlansSideBySide) {
   EXPECT_THAT(table, Not(HasSubstr("different jobs")));
 }
 
-TEST_F(ShowVerbTest, SaysThatPlansAreForDifferentJobs) {
+TEST_F(ShowVerbTest, ReportsPlansOfDifferentJobs) {
   RunWell(
       "plan profile.csv --no-frontier --slowdown 0 --schedule gpipe --microbatches 3 "
       "--blocking-power 80 -o other");
@@ -71,7 +71,7 @@ TEST_F(ShowVerbTest, SaysThatPlansAreForDifferentJobs) {
               HasSubstr("different jobs"));
 }
 
-TEST_F(ShowVerbTest, WhatIsNoPlanIsRefusedByName) {
+TEST_F(ShowVerbTest, AFileThatIsNotAPlanIsRefused) {
   ExpectComplaint(Run("show out/plans/no-slowdown.json profile.csv"), 2, "profile.csv:1:");
 }
 

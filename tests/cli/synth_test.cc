@@ -1,4 +1,5 @@
-// `perseus synth --model`: profiles of published architectures. The rest of synth: verbs_test.cc.
+// Tests `perseus synth --model`, which makes profiles of published architectures. verbs_test.cc has
+// the tests of `synth` without --model.
 #include <gmock/gmock.h>
 
 #include <ostream>
@@ -18,7 +19,7 @@ constexpr const char* kGpt =
 
 class SynthModelTest : public ProgramTest {};
 
-TEST_F(SynthModelTest, MakesAProfileThatPlans) {
+TEST_F(SynthModelTest, MakesAProfileThatCanBePlanned) {
   RunWell(std::string(kGpt) + " -o gpt.csv");
   EXPECT_EQ(RunWell(kGpt), Read("gpt.csv"));
   const auto summary =
@@ -33,12 +34,13 @@ TEST_F(SynthModelTest, EveryFlagChangesTheProfile) {
   for (const char* flag :
        {"--gpu h100-sxm", "--microbatch-size 2", "--sequence-length 1024", "--tensor-parallel 2",
         "--boundaries blocks", "--power-limit 300", "--recompute-activations"}) {
-    EXPECT_TRUE(RunWell(base + " " + flag) != profile) << flag;  // Not thousands of rows.
+    EXPECT_TRUE(RunWell(base + " " + flag) != profile)
+        << flag;  // EXPECT_NE would print thousands of rows.
   }
   EXPECT_EQ(RunWell(base + " --boundaries layers"), profile);
 }
 
-TEST_F(SynthModelTest, MakesWhatAVShapedScheduleNeeds) {
+TEST_F(SynthModelTest, MakesProfilesForVShapedSchedules) {
   RunWell(
       "synth --model llama3-8b --stages 2 --chunks 2 --fold --sequence-length 512 "
       "--instructions forward,backward_input,backward_weight -o v.csv");
@@ -70,24 +72,25 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         BadModel{"UnknownModel", "--model gpt5", "gpt5"},
         BadModel{"TooFewBoundaries", "--model gpt3-xl --stages 4 --boundaries 0,8,27",
-                 "make 2 parts, not 4"},
+                 "make 2 parts, but 4 parts are needed"},
         BadModel{"FallingBoundaries", "--model gpt3-xl --stages 2 --boundaries 0,28,27",
                  "28 is followed by 27"},
         BadModel{"ShortBoundaries", "--model gpt3-xl --stages 2 --boundaries 0,8,20",
                  "the model has 27 layers"},
-        BadModel{"NoNumber", "--model gpt3-xl --boundaries 0,x,27", "\"x\" is not a layer number"},
+        BadModel{"NotANumber", "--model gpt3-xl --boundaries 0,x,27",
+                 "\"x\" is not a layer number"},
         BadModel{"EmptyNumber", "--model gpt3-xl --boundaries 0,,27", "\"\" is not a layer number"},
         BadModel{"HugeNumber", "--model gpt3-xl --boundaries 0,99999999999", "is not a layer"},
         BadModel{"TooManyStages", "--model gpt3-xl --stages 28", "cannot fill 28 parts"},
         BadModel{"GpuOfTheOtherKind", "--model gpt3-xl --gpu a100", "choose one of a40, a100-pcie"},
         BadModel{"GpuOfModelsAlone", "--gpu h100-sxm", "choose one of a100, a40"},
-        BadModel{"NoiseOfAModel", "--model gpt3-xl --noise 0", "leave it out"},
-        BadModel{"BatchOfNoModel", "--microbatch-size 2", "means nothing without --model"},
-        BadModel{"RecomputationOfNoModel", "--recompute-activations", "without --model"},
+        BadModel{"NoiseOfAModel", "--model gpt3-xl --noise 0", "remove it"},
+        BadModel{"BatchOfNoModel", "--microbatch-size 2", "--microbatch-size needs --model"},
+        BadModel{"RecomputationOfNoModel", "--recompute-activations", "needs --model"},
         BadModel{"NoDivisor", "--model gpt3-xl --tensor-parallel 3", "choose a divisor"},
         BadModel{"SequenceOfImages", "--model wide-resnet101_8 --sequence-length 9",
                  "leave the sequence length out"},
-        BadModel{"LowLimit", "--model gpt3-xl --power-limit 50", "raise it"},
+        BadModel{"LowLimit", "--model gpt3-xl --power-limit 50", "raise the limit"},
         BadModel{"NanLimit", "--model gpt3-xl --power-limit nan", "not a number"}),
     [](const auto& param_info) { return param_info.param.name; });
 

@@ -1,4 +1,4 @@
-// Help, version, synth and completion.
+// Tests help, version, synth and completion.
 #include <gmock/gmock.h>
 
 #include "tests/cli/program.h"
@@ -13,7 +13,7 @@ using ::testing::StartsWith;
 
 class VerbsTest : public ProgramTest {};
 
-TEST_F(VerbsTest, HelpTeachesWithAnExample) {
+TEST_F(VerbsTest, HelpHasExamples) {
   EXPECT_THAT(RunWell("--help"), AllOf(HasSubstr("Example"), HasSubstr("Exit status")));
   for (const char* verb : {"plan", "evaluate", "partition", "replay", "synth", "completion"}) {
     EXPECT_THAT(RunWell(std::string(verb) + " --help"),
@@ -30,7 +30,7 @@ TEST_F(VerbsTest, SynthIsRepeatable) {
   EXPECT_THAT(Read("a.csv"), StartsWith("stage,instruction,frequency,time,energy\n"));
 }
 
-TEST_F(VerbsTest, SynthMakesWhatASplitScheduleNeeds) {
+TEST_F(VerbsTest, SynthMakesProfilesForSplitBackwards) {
   RunWell(
       "synth --stages 2 --chunks 2 --instructions forward,backward_input,backward_weight "
       "-o split.csv");
@@ -43,7 +43,7 @@ TEST_F(VerbsTest, SynthOutOfRangeIsOneLine) {
   EXPECT_THAT(Files("."), ElementsAre());
 }
 
-// More than a buffer full, so that writing fails before the end.
+// The first output is larger than a buffer, so writing fails before the end.
 TEST_F(VerbsTest, AFullStandardOutputIsASystemFailure) {
   for (const char* arguments :
        {"synth --stages 64", "synth --stages 1", "completion bash", "plan --help", "--version"}) {
@@ -58,7 +58,7 @@ TEST_F(VerbsTest, CompletionIsAScript) {
         RunWell(std::string("completion ") + shell),
         AllOf(HasSubstr("blocking-power"), HasSubstr("gpipe 1f1b "), HasSubstr("bash zsh fish")));
   }
-  // bash reads it, and completes a flag, a choice and an argument with it.
+  // bash loads the script and completes a flag, a choice and an argument.
   RunWell("completion bash > completion");
   Write("complete",
         "set -e\n. ./completion\nCOMP_WORDS=(perseus plan --slow) COMP_CWORD=2\n"

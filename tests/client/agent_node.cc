@@ -37,7 +37,7 @@ void AgentNodeTest::StartAgent() {
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
-  // Not fork(): a session's threads may be here by now.
+  // posix_spawn and not fork(), because this process may have the threads of a session.
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, log.c_str(),
@@ -156,8 +156,8 @@ plan_file::PlanFile PlanGpipe(int ranks, int microbatches) {
   spec.kinds = {InstructionKind::kForward, InstructionKind::kBackward};
   plan_file::PlannedJob job;
   job.profile = "profile.csv";
-  job.schedule =
-      *schedule::GenerateSchedule({.name = "gpipe", .ranks = ranks, .microbatches = microbatches});
+  job.schedule = *schedule::GenerateSchedule(
+      {.name = "gpipe", .pp_ranks = ranks, .microbatches = microbatches});
   job.model.blocking_power_w = 84;
   auto graph =
       schedule::BuildInstructionGraph(job.schedule, *synthetic::SynthesizeProfile(spec), job.model);

@@ -1,4 +1,4 @@
-// For tests: a node of virtual GPUs with the real agent as a process, and what its GPUs are set to.
+// For tests: a node of virtual GPUs with the real agent as a process, and the clocks of its GPUs.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -30,23 +30,24 @@ class AgentNodeTest : public testing::Test {
   std::string socket() const { return (directory_ / "agent.sock").string(); }
   std::string devices() const { return "virtual:" + (directory_ / "node.toml").string(); }
   static std::string Uuid(int gpu) { return "GPU-virtual-box-" + std::to_string(gpu); }
-  // What somebody asked the driver for last; nothing: its own management.
+  // The locked clock of the GPU (MHz). Nothing if the driver chooses the clock.
   std::optional<int> Lock(int gpu) const;
   testing::AssertionResult LockBecomes(int gpu, std::optional<int> clock_mhz) const;
 
   void Write(const std::string& name, const std::string& text) const;
   std::string Read(const std::string& name) const;
-  // What `perseus WORDS...` prints.
+  // Runs `perseus WORDS...` and returns its output.
   std::string RunProgram(std::vector<std::string> words) const;
 
   TemporaryDirectory directory_;
   pid_t agent_ = 0;
 };
 
-// Whether it came true within 20 s.
+// Waits up to 20 s for the condition. Returns whether it holds.
 bool Comes(const std::function<bool()>& condition);
 
-// A child that runs `body` and ends with what it returns, past exit handlers; its wait status.
+// Forks a child that runs `body` and exits with its result, without exit handlers. WaitFor returns
+// its wait status.
 pid_t StartChild(const std::function<int()>& body);
 int WaitFor(pid_t child);
 
@@ -76,18 +77,18 @@ class RankSession {
     Begin(kind, microbatch);
     End();
   }
-  // All microbatches forward, then all backward.
+  // Runs one step: all microbatches forward, then all backward.
   void RunStep(int microbatches);
   perseus_counters Counters() const;
-  // All that were not taken, a line each.
+  // Takes all warnings, one per line.
   std::string Warnings();
 
  private:
   perseus_session* session_ = nullptr;
 };
 
-// A plan for `ranks` that run `microbatches` forward and then as many backward (GPipe). Its clocks
-// are those of an A100.
+// Returns a plan of a GPipe schedule: each rank runs all microbatches forward, then all backward.
+// Its clocks are those of an A100.
 plan_file::PlanFile PlanGpipe(int ranks, int microbatches);
 
 }  // namespace perseus

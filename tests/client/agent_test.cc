@@ -1,5 +1,5 @@
-// The library with a real agent on virtual GPUs: clocks as planned, and what becomes of them when
-// something goes wrong.
+// Tests the library with a real agent on virtual GPUs: planned clocks, and the clocks after
+// failures.
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-TEST_F(ClientTest, SetsTheClocksOfThePlanAndGivesTheGpuBack) {
+TEST_F(ClientTest, SetsTheClocksOfThePlanAndReturnsTheGpu) {
   StartAgent();
   RankSession rank(PlaceWithPlan(PlanWithClocks({1410, 1200, 1005, 1305})));
   EXPECT_EQ(rank.Counters().may_set_clocks, 1);
@@ -28,7 +28,7 @@ TEST_F(ClientTest, SetsTheClocksOfThePlanAndGivesTheGpuBack) {
     perseus_step_begin(rank.get());
     EXPECT_TRUE(LockBecomes(0, 1410));
     rank.Run(PERSEUS_FORWARD, 0);
-    EXPECT_TRUE(LockBecomes(0, 1200));  // Before the next one begins.
+    EXPECT_TRUE(LockBecomes(0, 1200));  // Before the next instruction begins.
     rank.Run(PERSEUS_FORWARD, 1);
     EXPECT_TRUE(LockBecomes(0, 1005));
     rank.Run(PERSEUS_BACKWARD, 0);
@@ -45,14 +45,14 @@ TEST_F(ClientTest, SetsTheClocksOfThePlanAndGivesTheGpuBack) {
   EXPECT_TRUE(LockBecomes(0, std::nullopt));
 }
 
-TEST_F(ClientTest, AsksOnlyForChanges) {
+TEST_F(ClientTest, RequestsOnlyChanges) {
   StartAgent();
   RankSession rank(PlaceWithPlan(PlanWithClocks({1410, 1410, 1200, 1200})));
   for (int step = 0; step < 10; ++step) rank.RunStep(2);
   EXPECT_EQ(rank.Counters().clock_requests, 20U);
 }
 
-TEST_F(ClientTest, TellsTheAgentHowMuchSlowerItIsOnPurpose) {
+TEST_F(ClientTest, DeclaresItsPlannedSlowdown) {
   StartAgent();
   const plan_file::PlanFile plan = PlanGpipe(1, 2);
   RankSession rank(PlaceWithPlan(plan));
@@ -62,7 +62,7 @@ TEST_F(ClientTest, TellsTheAgentHowMuchSlowerItIsOnPurpose) {
   EXPECT_TRUE(Comes([&] { return Listed(0).at("slowdown") == slowdown; })) << Listed(0).dump();
 }
 
-TEST_F(ClientTest, AnotherOrderGetsTheClocksFromBeforeUntilTheNextStep) {
+TEST_F(ClientTest, AnotherOrderGetsTheDefaultClocksUntilTheNextStep) {
   StartAgent();
   RankSession rank(PlaceWithPlan(PlanWithClocks({1410, 1200, 1005, 1305})));
   perseus_step_begin(rank.get());
@@ -72,7 +72,7 @@ TEST_F(ClientTest, AnotherOrderGetsTheClocksFromBeforeUntilTheNextStep) {
   EXPECT_TRUE(LockBecomes(0, std::nullopt));
   rank.End();
   perseus_step_end(rank.get());
-  rank.RunStep(3);  // Another number of microbatches; told once only.
+  rank.RunStep(3);  // Another number of microbatches. No second warning.
   EXPECT_EQ(rank.Counters().steps_off_plan, 2U);
   EXPECT_EQ(rank.Warnings(),
             "step 0, instruction 1: the plan has forward of microbatch 1, and training began "
@@ -84,7 +84,7 @@ TEST_F(ClientTest, AnotherOrderGetsTheClocksFromBeforeUntilTheNextStep) {
   EXPECT_TRUE(LockBecomes(0, 1305));
 }
 
-TEST_F(ClientTest, EvaluationRunsAtTheClocksFromBefore) {
+TEST_F(ClientTest, EvaluationRunsAtTheDefaultClocks) {
   StartAgent();
   RankSession rank(PlaceWithPlan(PlanWithClocks({1410, 1005})));
   rank.RunStep(1);
@@ -93,13 +93,13 @@ TEST_F(ClientTest, EvaluationRunsAtTheClocksFromBefore) {
   EXPECT_TRUE(LockBecomes(0, std::nullopt));
   rank.RunStep(1);
   EXPECT_TRUE(LockBecomes(0, 1005));
-  // And one that does not call: nothing is asked for a while.
+  // An evaluation without calls: the default clocks return after one second.
   EXPECT_TRUE(LockBecomes(0, std::nullopt));
   EXPECT_EQ(rank.Counters().steps_off_plan, 0U);
   EXPECT_THAT(rank.Warnings(), IsEmpty());
 }
 
-TEST_F(ClientTest, ClocksThatTheGpuLacksAreRoundedUpAndToldOnce) {
+TEST_F(ClientTest, UnavailableClocksAreRoundedUpWithOneWarning) {
   StartAgent();
   RankSession rank(PlaceWithPlan(PlanWithClocks({1406, 1001})));
   perseus_step_begin(rank.get());
@@ -114,7 +114,7 @@ TEST_F(ClientTest, ClocksThatTheGpuLacksAreRoundedUpAndToldOnce) {
       "(plan with a profile of this type of GPU)\n");
 }
 
-TEST_F(ClientTest, ABadPlanIsToldAndTrainingGoesOn) {
+TEST_F(ClientTest, ABadPlanIsAWarningAndTrainingContinues) {
   StartAgent();
   RankSession::Place place = PlaceWithPlan(PlanGpipe(2, 2), 2);
   place.gpu = Uuid(2);
@@ -150,7 +150,7 @@ TEST_F(ClientTest, PlansMayBeChangedBetweenSteps) {
 TEST_F(ClientTest, AnExpiredPlanIsNotFollowed) {
   StartAgent();
   RankSession::Place place = PlaceWithPlan(PlanWithClocks({1410, 1005}));
-  // The latter is more nanoseconds ago than there are numbers for.
+  // The second time is too long ago to count in 64-bit nanoseconds.
   for (const std::int64_t at : {std::int64_t{std::time(nullptr)} - 10, -10'000'000'000}) {
     place.plan_expires_at = at;
     RankSession rank(place);
@@ -183,7 +183,7 @@ TEST_F(ClientTest, WithoutAnAgentItMeasuresOnly) {
   EXPECT_EQ(step.instructions.at(1).frequency_mhz, 0);
 }
 
-TEST_F(ClientTest, AGpuThatSomebodyHoldsIsOnlyMeasured) {
+TEST_F(ClientTest, AGpuWithAnotherHolderIsOnlyMeasured) {
   StartAgent();
   RankSession first(Place());
   RankSession second(Place());
@@ -198,17 +198,17 @@ TEST_F(ClientTest, ALostAgentIsFoundAgain) {
   rank.RunStep(1);
   EXPECT_TRUE(LockBecomes(0, 1005));
   KillAgent();
-  // One after the other.
+  // The library sets these one after another.
   EXPECT_TRUE(Comes([&] { return rank.Counters().may_set_clocks == 0; }));
   EXPECT_TRUE(Comes([&] { return rank.Counters().agent_losses == 1; }));
   EXPECT_TRUE(Comes([&] { return rank.Counters().warnings >= 1; }));
   const std::string warnings = rank.Warnings();
   EXPECT_THAT(warnings, HasSubstr("the connection to the agent is lost"));
-  // Nobody is left to give it back.
+  // No process is left that could restore the GPU.
   EXPECT_THAT(warnings, HasSubstr("the GPU keeps the last clock"));
   EXPECT_EQ(Lock(0), 1005);
   rank.RunStep(1);
-  // The next agent gives back what was left, and lends it again.
+  // The next agent restores the GPU, and then grants a new lease.
   StartAgent();
   EXPECT_TRUE(Comes([&] { return rank.Counters().may_set_clocks == 1; }));
   rank.RunStep(1);
@@ -216,7 +216,7 @@ TEST_F(ClientTest, ALostAgentIsFoundAgain) {
   EXPECT_EQ(rank.Counters().steps_off_plan, 0U);
 }
 
-TEST_F(ClientTest, ALeaseThatIsEndedByHandIsNotTakenBack) {
+TEST_F(ClientTest, ALeaseEndedByHandIsNotRequestedAgain) {
   StartAgent();
   RankSession rank(PlaceWithPlan(PlanWithClocks({1410, 1005})));
   rank.RunStep(1);
@@ -229,7 +229,7 @@ TEST_F(ClientTest, ALeaseThatIsEndedByHandIsNotTakenBack) {
   EXPECT_TRUE(LockBecomes(0, std::nullopt));
 }
 
-// ---- An agent of one's own ----
+// ---- The user's own agent (PERSEUS_AGENT=own) ----
 
 class OwnAgentTest : public ClientTest {
  protected:
@@ -240,7 +240,7 @@ class OwnAgentTest : public ClientTest {
   ~OwnAgentTest() override {
     ::unsetenv("XDG_RUNTIME_DIR");
     ::unsetenv("PERSEUS_PROGRAM");
-    // It would end by itself after ten seconds, and has nowhere to write to by then.
+    // The agent would end by itself after ten seconds, but then its directory no longer exists.
     const auto listed = AgentProcesses();
     for (const pid_t agent : listed) ::kill(agent, SIGTERM);
     Comes([&] { return AgentProcesses().empty(); });
@@ -250,7 +250,7 @@ class OwnAgentTest : public ClientTest {
     place.socket = "own";
     return place;
   }
-  // Those whose command line names this test's directory.
+  // Returns the agents whose command line names the directory of this test.
   std::vector<pid_t> AgentProcesses() const {
     std::vector<pid_t> agents;
     for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
@@ -266,7 +266,7 @@ class OwnAgentTest : public ClientTest {
   }
 };
 
-TEST_F(OwnAgentTest, EightRanksAtOnceShareOne) {
+TEST_F(OwnAgentTest, EightRanksShareOneAgent) {
   std::vector<pid_t> ranks;
   for (int i = 0; i < kGpus; ++i) {
     ranks.push_back(StartChild([this, i] {
@@ -281,7 +281,7 @@ TEST_F(OwnAgentTest, EightRanksAtOnceShareOne) {
   for (int i = 0; i < kGpus; ++i) EXPECT_TRUE(LockBecomes(i, std::nullopt));
 }
 
-TEST_F(OwnAgentTest, AKilledRankGivesItsClockBackHereToo) {
+TEST_F(OwnAgentTest, AKilledRankLosesItsClockHereToo) {
   RankSession::Place place = PlaceWithPlan(PlanWithClocks({1410, 1005}));
   place.socket = "own";
   const pid_t child = StartChild([place] {
@@ -296,14 +296,14 @@ TEST_F(OwnAgentTest, AKilledRankGivesItsClockBackHereToo) {
   EXPECT_TRUE(LockBecomes(0, std::nullopt));
 }
 
-TEST_F(OwnAgentTest, SaysWhyThereIsNone) {
+TEST_F(OwnAgentTest, ReportsWhyTheAgentDoesNotStart) {
   ::setenv("PERSEUS_PROGRAM", "/bin/false", 1);
   RankSession rank(OwnPlace(0));
   EXPECT_EQ(rank.Counters().may_set_clocks, 0);
   EXPECT_THAT(rank.Warnings(), HasSubstr("PERSEUS_PROGRAM names another program"));
 }
 
-TEST_F(OwnAgentTest, ADirectoryOfSomebodyElsesIsNotTrusted) {
+TEST_F(OwnAgentTest, ADirectoryWithOtherWritersIsNotTrusted) {
   std::filesystem::create_directory(directory_ / "perseus");
   std::filesystem::permissions(directory_ / "perseus", std::filesystem::perms::all);
   RankSession rank(OwnPlace(0));
@@ -313,7 +313,7 @@ TEST_F(OwnAgentTest, ADirectoryOfSomebodyElsesIsNotTrusted) {
 
 // ---- The end of a process ----
 
-TEST_F(ClientTest, AKilledRankGivesItsClockBack) {
+TEST_F(ClientTest, AKilledRankLosesItsClock) {
   StartAgent();
   const RankSession::Place place = PlaceWithPlan(PlanWithClocks({1410, 1005}));
   const pid_t child = StartChild([&] {
@@ -330,7 +330,7 @@ TEST_F(ClientTest, AKilledRankGivesItsClockBack) {
   EXPECT_TRUE(LockBecomes(0, std::nullopt));
 }
 
-TEST_F(ClientTest, EightRanksOfANode) {
+TEST_F(ClientTest, EightRanksOfANodeFollowThePlan) {
   StartAgent();
   constexpr int kSteps = 20;
   const plan_file::PlanFile plan = PlanGpipe(kGpus, 4);
@@ -371,7 +371,7 @@ TEST_F(ClientTest, EightRanksOfANode) {
   }
 }
 
-TEST_F(ClientTest, AForkedChildsCopyIsDead) {
+TEST_F(ClientTest, AForkedChildHasADeadSession) {
   StartAgent();
   RankSession rank(PlaceWithPlan(PlanWithClocks({1410, 1005})));
   rank.RunStep(1);
@@ -379,7 +379,7 @@ TEST_F(ClientTest, AForkedChildsCopyIsDead) {
     for (int i = 0; i < 100; ++i) rank.RunStep(1);
     const bool did_nothing = rank.Counters().steps == 1;
     rank.Close();
-    // No descriptor of the parent's session is left: the agent's socket least of all.
+    // The child has no descriptor of the parent's session, such as the socket of the agent.
     for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
       std::error_code ignored;
       const auto target = std::filesystem::read_symlink(entry, ignored).string();
@@ -401,13 +401,13 @@ TEST_F(ClientTest, AForkedChildMayExitAndOpenItsOwn) {
   if (child == 0) {
     RankSession own({socket(), devices(), Uuid(1), 0, (directory_ / "plan.json").string(), "", 0});
     own.RunStep(1);
-    std::exit(own.Counters().may_set_clocks == 1 ? 0 : 1);  // With both still open.
+    std::exit(own.Counters().may_set_clocks == 1 ? 0 : 1);  // Both sessions are still open.
   }
   EXPECT_EQ(WaitFor(child), 0);
   EXPECT_EQ(rank.Counters().may_set_clocks, 1);
 }
 
-TEST_F(ClientTest, ExitWithoutCloseWritesWhatRanAndGivesTheGpuBack) {
+TEST_F(ClientTest, ExitWithoutCloseWritesTheRecordAndReturnsTheGpu) {
   StartAgent();
   RankSession::Place place = PlaceWithPlan(PlanWithClocks({1410, 1005}));
   place.job_directory = (directory_ / "job").string();

@@ -1,4 +1,4 @@
-// Following a job's assignment, and the edges of the C functions.
+// Tests how ranks follow the assignments of a job, and special cases of the C functions.
 #include <gmock/gmock.h>
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-// ---- Assignment ----
+// ---- Assignments ----
 
 class AssignmentTest : public ClientTest {
  protected:
@@ -27,7 +27,7 @@ class AssignmentTest : public ClientTest {
     place.job_directory = job_.string();
     return std::make_unique<RankSession>(place);
   }
-  void Order(const protocol::Assignment& assignment) const {
+  void Assign(const protocol::Assignment& assignment) const {
     const auto written = protocol::WriteAssignment(job_, assignment);
     ASSERT_TRUE(written) << written.error().message;
   }
@@ -41,12 +41,12 @@ class AssignmentTest : public ClientTest {
   std::filesystem::path job_;
 };
 
-TEST_F(AssignmentTest, PlansAndClocksAreFollowedFromTheirStepOn) {
+TEST_F(AssignmentTest, PlansAndClocksApplyFromTheirStepOn) {
   const auto rank = Open();
   Write("job/plans/1.json", plan_file::FormatPlan(PlanWithClocks({1410, 1005})));
   protocol::Assignment plan;
   plan.plan = "plans/1.json";
-  Order(plan);
+  Assign(plan);
   EXPECT_TRUE(Follows(*rank, 1));
   EXPECT_TRUE(LockBecomes(0, 1005));
 
@@ -56,7 +56,7 @@ TEST_F(AssignmentTest, PlansAndClocksAreFollowedFromTheirStepOn) {
   clocks.clocks = {{0, 0, InstructionKind::kForward, 1200},
                    {0, 0, InstructionKind::kBackward, 1305},
                    {1, 0, InstructionKind::kBackward, 300}};
-  Order(clocks);
+  Assign(clocks);
   EXPECT_TRUE(Follows(*rank, 2));
   EXPECT_GE(static_cast<std::int64_t>(rank->Counters().steps), clocks.from_step + 1);
   rank->RunStep(1);
@@ -64,12 +64,12 @@ TEST_F(AssignmentTest, PlansAndClocksAreFollowedFromTheirStepOn) {
 
   protocol::Assignment none;
   none.version = 3;
-  Order(none);
+  Assign(none);
   EXPECT_TRUE(Follows(*rank, 3));
   EXPECT_TRUE(LockBecomes(0, std::nullopt));
   rank->Close();
 
-  // Each step says what it followed.
+  // Each recorded step has the version of its assignment.
   protocol::RankLogReader log(protocol::RankLogPath(job_, {0, 0, 0}));
   const auto records = log.ReadNew();
   ASSERT_TRUE(records) << records.error().message;
@@ -85,8 +85,8 @@ TEST_F(AssignmentTest, PlansAndClocksAreFollowedFromTheirStepOn) {
   }
 }
 
-// A rank that came after its node had asked the control plane for the others' plan.
-TEST_F(AssignmentTest, APlanCutDownToOthersIsWaitedFor) {
+// The node may have requested the plan before this rank was attached, so the plan lacks this rank.
+TEST_F(AssignmentTest, ARankWaitsIfThePlanWasCutDownToOthers) {
   const auto rank = Open();
   plan_file::PlanFile cut = PlanWithClocks({1410, 1005});
   const plan_file::PlanFile whole = cut;
@@ -95,13 +95,13 @@ TEST_F(AssignmentTest, APlanCutDownToOthersIsWaitedFor) {
   Write("job/plans/1.json", plan_file::FormatPlan(cut));
   protocol::Assignment assignment;
   assignment.plan = "plans/1.json";
-  Order(assignment);
+  Assign(assignment);
   for (int i = 0; i < 20; ++i) rank->RunStep(1);
   EXPECT_EQ(rank->Counters().plan_version, 0);
 
   Write("job/plans/1.json", plan_file::FormatPlan(whole));
   assignment.version = 2;
-  Order(assignment);
+  Assign(assignment);
   EXPECT_TRUE(Follows(*rank, 2));
   EXPECT_TRUE(LockBecomes(0, 1005));
   rank->Close();
@@ -109,7 +109,7 @@ TEST_F(AssignmentTest, APlanCutDownToOthersIsWaitedFor) {
 }
 
 TEST_F(AssignmentTest, EachPipelineFollowsItsOwnPlan) {
-  const auto rank = Open();  // Of pipeline 0.
+  const auto rank = Open();  // A rank of pipeline 0.
   RankSession::Place place = Place(1);
   place.pp_rank = 0;
   place.dp_rank = 1;
@@ -120,15 +120,15 @@ TEST_F(AssignmentTest, EachPipelineFollowsItsOwnPlan) {
   protocol::Assignment assignment;
   assignment.plan = "plans/a.json";
   assignment.plans = {{1, "plans/b.json"}};
-  Order(assignment);
+  Assign(assignment);
   EXPECT_TRUE(Follows(*rank, 1));
   EXPECT_TRUE(Follows(other, 1));
   EXPECT_TRUE(LockBecomes(0, 1005));
   EXPECT_TRUE(LockBecomes(1, 705));
 }
 
-// What `perseus verify` does to a job that was started with PERSEUS_PLAN.
-TEST_F(AssignmentTest, OwnPlanIsFollowedAgainWhereAssignmentSaySo) {
+// `perseus verify` does this to a job that was started with PERSEUS_PLAN.
+TEST_F(AssignmentTest, AnAssignmentMayReturnToTheOwnPlan) {
   StartAgent();
   RankSession::Place place = PlaceWithPlan(PlanWithClocks({1410, 1005}));
   place.job_directory = job_.string();
@@ -137,23 +137,23 @@ TEST_F(AssignmentTest, OwnPlanIsFollowedAgainWhereAssignmentSaySo) {
   EXPECT_TRUE(LockBecomes(0, 1005));
   protocol::Assignment none;
   none.until_step = 1'000'000;
-  Order(none);
+  Assign(none);
   EXPECT_TRUE(Follows(rank, 1));
   EXPECT_TRUE(LockBecomes(0, std::nullopt));
   protocol::Assignment own;
   own.version = 2;
   own.own = true;
-  Order(own);
+  Assign(own);
   EXPECT_TRUE(Follows(rank, 2));
   rank.RunStep(1);
   EXPECT_TRUE(LockBecomes(0, 1005));
 }
 
-TEST_F(AssignmentTest, NothingIsRecordedWhereAssignmentSaySo) {
+TEST_F(AssignmentTest, AnAssignmentMayTurnOffRecording) {
   const auto rank = Open();
   protocol::Assignment assignment;
   assignment.record = false;
-  Order(assignment);
+  Assign(assignment);
   EXPECT_TRUE(Follows(*rank, 1));
   const auto steps = rank->Counters().steps;
   for (int i = 0; i < 5; ++i) rank->RunStep(1);
@@ -161,20 +161,22 @@ TEST_F(AssignmentTest, NothingIsRecordedWhereAssignmentSaySo) {
   protocol::RankLogReader log(protocol::RankLogPath(job_, {0, 0, 0}));
   const auto records = log.ReadNew();
   ASSERT_TRUE(records) << records.error().message;
-  EXPECT_THAT(*records, SizeIs(steps));  // The header, and all but the one that followed.
+  EXPECT_THAT(
+      *records,
+      SizeIs(steps));  // The header, and all steps except the one that follows the assignment.
 }
 
-TEST_F(AssignmentTest, ABadPlanOfAssignmentIsToldAndNotFollowed) {
+TEST_F(AssignmentTest, ABadPlanInAnAssignmentIsAWarningAndNotFollowed) {
   const auto rank = Open();
   Write("job/plans/1.json", plan_file::FormatPlan(PlanWithClocks({1410, 1005})));
   protocol::Assignment assignment;
   assignment.plan = "plans/1.json";
-  Order(assignment);
+  Assign(assignment);
   EXPECT_TRUE(Follows(*rank, 1));
   Write("job/plans/2.json", "no plan");
   assignment.version = 2;
   assignment.plan = "plans/2.json";
-  Order(assignment);
+  Assign(assignment);
   EXPECT_TRUE(Follows(*rank, 0));
   EXPECT_TRUE(LockBecomes(0, std::nullopt));
   EXPECT_THAT(rank->Warnings(), HasSubstr("2.json"));
@@ -187,7 +189,7 @@ TEST_F(AssignmentTest, ABadPlanOfAssignmentIsToldAndNotFollowed) {
   EXPECT_THAT(Read("job/ranks/dp0-pp0-tp0.jsonl"), HasSubstr("\"remark\""));
 }
 
-TEST_F(AssignmentTest, ALogThatReachesItsLimitGoesOnAndWhoFollowsMissesNothing) {
+TEST_F(AssignmentTest, ALogAtItsLimitContinuesAndItsReaderMissesNoStep) {
   constexpr std::size_t kMost = 6000;
   constexpr std::int64_t kSteps = 100;
   ::setenv("PERSEUS_LOG_BYTES", "6000", 1);
@@ -221,8 +223,9 @@ TEST_F(AssignmentTest, ALogThatReachesItsLimitGoesOnAndWhoFollowsMissesNothing) 
   for (std::int64_t step = 0; step < kSteps; ++step) {
     EXPECT_EQ(followed[static_cast<std::size_t>(step)], step);
   }
-  EXPECT_LT(Read("job/ranks/dp0-pp0-tp0.jsonl").find("\"step\":"), kMost) << "never a header alone";
-  // Who comes late has the last of it, in one piece.
+  EXPECT_LT(Read("job/ranks/dp0-pp0-tp0.jsonl").find("\"step\":"), kMost)
+      << "the new log must not have only a header";
+  // A later reader has the last steps, without gaps.
   protocol::RankLogReader late(path);
   std::vector<std::int64_t> kept;
   for (auto records = late.ReadNew(); records && !records->empty(); records = late.ReadNew()) {
@@ -236,7 +239,7 @@ TEST_F(AssignmentTest, ALogThatReachesItsLimitGoesOnAndWhoFollowsMissesNothing) 
   EXPECT_GT(kept.size(), 4U);
 }
 
-TEST_F(AssignmentTest, TheLogLearnsOfALeaseThatComesLater) {
+TEST_F(AssignmentTest, TheLogRecordsALaterLease) {
   RankSession::Place place = Place();
   place.job_directory = job_.string();
   RankSession rank(place);  // No agent listens yet.
@@ -259,11 +262,11 @@ TEST_F(AssignmentTest, TheLogLearnsOfALeaseThatComesLater) {
   EXPECT_EQ(headers[1].pid, headers[0].pid);
 }
 
-TEST_F(AssignmentTest, AssignmentThatTheFileSystemFailsToReadAreReadAgain) {
+TEST_F(AssignmentTest, AnAssignmentWithAMissingPlanIsReadAgain) {
   const auto rank = Open();
   protocol::Assignment assignment;
   assignment.plan = "plans/1.json";
-  Order(assignment);  // Before its plan can be seen, as on a network file system.
+  Assign(assignment);  // Its plan is not visible yet, as on a network file system.
   ASSERT_TRUE(Comes([&] { return rank->Counters().warnings == 1; }));
   rank->RunStep(1);
   EXPECT_EQ(rank->Counters().plan_version, 0);
@@ -271,13 +274,13 @@ TEST_F(AssignmentTest, AssignmentThatTheFileSystemFailsToReadAreReadAgain) {
   EXPECT_TRUE(Follows(*rank, 1));
   EXPECT_TRUE(LockBecomes(0, 1005));
   rank->Close();
-  // Looked at twenty times a second, and told once.
+  // The library checks 20 times per second, and warns once.
   const std::string log = Read("job/ranks/dp0-pp0-tp0.jsonl");
   EXPECT_NE(log.find("\"remark\""), std::string::npos);
   EXPECT_EQ(log.find("\"remark\""), log.rfind("\"remark\""));
 }
 
-TEST_F(AssignmentTest, TwoRanksOfOneNameDoNotWriteOneLog) {
+TEST_F(AssignmentTest, TwoRanksOfOneNameDoNotShareALog) {
   const auto first = Open();
   first->RunStep(1);
   RankSession::Place place = Place(1);
@@ -295,7 +298,7 @@ TEST_F(AssignmentTest, TwoRanksOfOneNameDoNotWriteOneLog) {
   EXPECT_THAT(*records, SizeIs(3));  // The header and two steps.
 }
 
-TEST_F(AssignmentTest, AJobDirectoryThatCannotBeWrittenIsTold) {
+TEST_F(AssignmentTest, AnUnwritableJobDirectoryIsAWarning) {
   Write("file", "");
   RankSession::Place place = Place();
   place.job_directory = (directory_ / "file").string();
@@ -307,7 +310,7 @@ TEST_F(AssignmentTest, AJobDirectoryThatCannotBeWrittenIsTold) {
 
 // ---- The interface ----
 
-TEST(Interface, NullIsNoSession) {
+TEST(Interface, NullIsAccepted) {
   perseus_step_begin(nullptr);
   perseus_instruction_begin(nullptr, 0, 0, 0);
   perseus_instruction_end(nullptr);
@@ -324,7 +327,7 @@ TEST(Interface, NullIsNoSession) {
   perseus_close(nullptr);
 }
 
-TEST(Interface, StructsOfOlderProgramsAreShorter) {
+TEST(Interface, ShorterStructsOfOlderProgramsAreRespected) {
   perseus_counters counters{};
   counters.size = offsetof(perseus_counters, steps_off_plan);
   counters.steps_off_plan = 17;
@@ -332,7 +335,7 @@ TEST(Interface, StructsOfOlderProgramsAreShorter) {
   EXPECT_EQ(counters.steps_off_plan, 17U);
 }
 
-TEST(Interface, KindsThatThereAreNotArePassedOver) {
+TEST(Interface, UnknownKindsAreIgnored) {
   RankSession rank({"off", "off", "", 0, "", "", 0});
   perseus_step_begin(rank.get());
   rank.Run(5, 0);

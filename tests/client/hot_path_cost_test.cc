@@ -1,5 +1,5 @@
-// What the header promises of the hot path, enforced by the kernel and by the allocator: no system
-// call but the write that wakes the agent, and no allocation.
+// Tests what the header promises for the hot path, with a filter in the kernel and with the
+// allocator: no system call except the write that wakes the agent, and no allocation.
 #include <errno.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -17,7 +17,7 @@
 
 #include "tests/client/agent_node.h"
 
-// ---- Allocations are counted ----
+// ---- Counting allocations ----
 
 extern "C" {
 void* __libc_malloc(std::size_t size);
@@ -62,8 +62,8 @@ constexpr std::uint32_t kArchitecture = AUDIT_ARCH_X86_64;
 constexpr std::uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 #endif
 
-// From here on this thread, and it alone, is killed with its process by any system call but a write
-// of eight bytes (an eventfd's) and the process's end.
+// From now on, any system call of this thread kills the process, except a write of eight bytes (to
+// an eventfd) and the exit of the process. Other threads are not affected.
 bool ForbidSystemCalls() {
   const auto load = [](std::size_t offset) {
     return sock_filter BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<std::uint32_t>(offset));
@@ -95,13 +95,13 @@ bool ForbidSystemCalls() {
 
 enum ChildEnd : int { kGood = 0, kNoFilter = 3, kAllocated = 4, kOffPlan = 5, kNoLease = 6 };
 
-// Steps of a session under the filter.
+// Runs steps of a session under the filter.
 int RunForbidden(const RankSession::Place& place, bool wants_lease) {
   RankSession rank(place);
   if (wants_lease && rank.Counters().may_set_clocks == 0) return kNoLease;
-  rank.RunStep(4);  // What is done once is done.
+  rank.RunStep(4);  // Does the work that is done only once.
   if (!ForbidSystemCalls()) return kNoFilter;
-  allocations = 0;  // The parent's came along.
+  allocations = 0;  // The child inherited the count of the parent.
   is_counting = true;
   for (int step = 0; step < 2000; ++step) rank.RunStep(4);
   is_counting = false;
@@ -130,7 +130,7 @@ class HotPathCostTest : public AgentNodeTest {
   }
 };
 
-// The filter does kill: what the other tests show means something.
+// This test shows that the filter works, so that the other tests mean something.
 TEST_F(HotPathCostTest, AnyOtherSystemCallEndsTheProcess) {
   const int status = WaitFor(StartChild([] {
     if (!ForbidSystemCalls()) return static_cast<int>(kNoFilter);
@@ -152,7 +152,7 @@ TEST_F(HotPathCostTest, MeasuringMakesNoSystemCallAndDoesNotAllocate) {
   ExpectGood(WaitFor(StartChild([&] { return RunForbidden(Place(), false); })));
 }
 
-TEST_F(HotPathCostTest, AClockForEachInstructionMakesNoneButTheWakeUp) {
+TEST_F(HotPathCostTest, ClockChangesMakeNoSystemCallExceptTheWakeUp) {
   StartAgent();
   const RankSession::Place place = PlaceWithPlan();
   ExpectGood(WaitFor(StartChild([&] { return RunForbidden(place, true); })));

@@ -1,4 +1,4 @@
-// Timing and clocks on CUDA streams, with a driver of our own whose GPU stands still until told.
+// Tests timing and clocks on CUDA streams, with a fake driver whose GPU only runs during Advance().
 #include <gmock/gmock.h>
 
 #include <cstdlib>
@@ -69,7 +69,7 @@ class StreamTest : public AgentNodeTest {
   void* stream_ = nullptr;
 };
 
-TEST_F(StreamTest, InstructionsAreTimedByTheStreamNotByTheThreadThatLaunchesThem) {
+TEST_F(StreamTest, TheStreamTimesInstructionsNotTheLaunchingThread) {
   RankSession rank(Place());
   RunStep(rank);
   EXPECT_THAT(Steps(), IsEmpty());
@@ -79,20 +79,21 @@ TEST_F(StreamTest, InstructionsAreTimedByTheStreamNotByTheThreadThatLaunchesThem
   ASSERT_TRUE(Comes([&] { return Steps().size() == 1; }));
   const auto steps = Steps();
   ASSERT_THAT(steps[0].instructions, SizeIs(2));
-  // Elapsed times are floats in milliseconds: of 150, to 2^-17 ms; two of them are subtracted.
+  // Elapsed times are floats in ms. At 150 ms, their resolution is 2^-17 ms (8 ns), and a duration
+  // is the difference of two of them.
   constexpr double kFloatError = 2 * 8;
   EXPECT_NEAR(static_cast<double>(steps[0].instructions[0].duration), 50e6, kFloatError);
   EXPECT_NEAR(static_cast<double>(steps[0].instructions[1].duration), 100e6, kFloatError);
   EXPECT_NEAR(static_cast<double>(steps[0].instructions[1].begin - steps[0].instructions[0].begin),
               50e6, kFloatError);
-  // The step lasts until the GPU is done with it.
+  // The step lasts until the GPU has finished it.
   EXPECT_EQ(steps[0].end - steps[0].begin,
             steps[0].instructions[1].begin + steps[0].instructions[1].duration);
   EXPECT_EQ(rank.Counters().stream_failures, 0U);
   EXPECT_THAT(rank.Warnings(), IsEmpty());
 }
 
-TEST_F(StreamTest, TheFirstMomentIsTheHostsOfItsHostFunction) {
+TEST_F(StreamTest, TheStepBeginsAtTheTimeOfItsHostFunction) {
   RankSession rank(Place());
   const auto now = [] {
     timespec time{};
@@ -114,7 +115,8 @@ TEST_F(StreamTest, TheFirstMomentIsTheHostsOfItsHostFunction) {
 TEST_F(StreamTest, ClocksChangeInTheOrderOfTheStream) {
   StartAgent();
   RankSession rank(PlaceWithPlan());
-  // The first step begins before any stream is known, so its first clock is asked for at once.
+  // The first step begins before any stream is known, so the library requests its first clock at
+  // once.
   RunStep(rank);
   EXPECT_TRUE(LockBecomes(0, 1410));
   EXPECT_EQ(rank.Counters().clock_requests, 1U);
@@ -122,7 +124,7 @@ TEST_F(StreamTest, ClocksChangeInTheOrderOfTheStream) {
   EXPECT_EQ(rank.Counters().clock_requests, 1U);
   fake_cuda::Advance(2 * kMillisecond);  // Forward is done.
   EXPECT_TRUE(LockBecomes(0, 1005));
-  RunStep(rank);  // Its clocks wait for their turn.
+  RunStep(rank);  // Its clock requests wait for the stream.
   EXPECT_EQ(rank.Counters().clock_requests, 2U);
   fake_cuda::Advance(100 * kMillisecond);
   EXPECT_TRUE(LockBecomes(0, 1410));
@@ -135,15 +137,15 @@ TEST_F(StreamTest, ClocksChangeInTheOrderOfTheStream) {
   EXPECT_EQ(rank.Counters().steps_off_plan, 0U);
 }
 
-TEST_F(StreamTest, HostFunctionsAreLaunchedOnlyWhereTheClockChanges) {
+TEST_F(StreamTest, HostFunctionsAreLaunchedOnlyForClockChanges) {
   StartAgent();
   RankSession rank(PlaceWithPlan());
   for (int i = 0; i < 10; ++i) {
     RunStep(rank);
     fake_cuda::Advance(200 * kMillisecond);
   }
-  // One for the base, and two a step but for one that the step's begin asked for, which the stream
-  // then asks for, too, since it does not know.
+  // One host function measures the base time. Each step needs two. In the first step, the begin of
+  // the step requests the first clock itself, and the stream requests the clock again.
   EXPECT_LE(fake_cuda::Calls("cuLaunchHostFunc"), 1 + 2 * 10);
   EXPECT_GE(fake_cuda::Calls("cuLaunchHostFunc"), 2 * 10);
   EXPECT_EQ(rank.Counters().clock_requests, 20U);
@@ -159,13 +161,14 @@ TEST_F(StreamTest, ThousandsOfStepsReuseTheEvents) {
   }
   EXPECT_EQ(rank.Counters().records_dropped, 0U);
   EXPECT_EQ(rank.Counters().stream_failures, 0U);
-  // Nothing was created after the first use.
+  // No event is created after the first use.
   EXPECT_LT(fake_cuda::Calls("cuEventCreate"), 10'000);
 }
 
-TEST_F(StreamTest, MoreInstructionsThanEventsAreDroppedNotWaitedFor) {
+TEST_F(StreamTest, InstructionsBeyondTheEventsAreDropped) {
   RankSession rank(Place());
-  for (int i = 0; i < 2100; ++i) RunStep(rank);  // 4,200 of 4,096 that fit.
+  for (int i = 0; i < 2100; ++i)
+    RunStep(rank);  // 4,200 instructions, but only 4,096 pairs of events.
   EXPECT_EQ(rank.Counters().records_dropped, 104U);
   EXPECT_EQ(rank.Counters().instructions, 4200U);
   EXPECT_THAT(rank.Warnings(), HasSubstr("launched ahead of the GPU"));
@@ -182,7 +185,7 @@ TEST_F(StreamTest, AfterAFailedCallTheSessionNeitherTimesNorSetsClocks) {
   RunStep(rank);
   fake_cuda::Advance(1000 * kMillisecond);
   ASSERT_TRUE(Comes([&] { return Steps().size() == 1; }));
-  RunStep(rank);  // Launched, and not run yet: its host functions come after the failure.
+  RunStep(rank);  // Launched but not run yet, so its host functions run after the failure.
   fake_cuda::FailFrom("cuEventRecord", kOutOfMemory);
   RunStep(rank);
   const int calls = fake_cuda::Calls("cuEventRecord");
@@ -199,7 +202,7 @@ TEST_F(StreamTest, AfterAFailedCallTheSessionNeitherTimesNorSetsClocks) {
   EXPECT_EQ(rank.Counters().clock_requests, requests);
   EXPECT_TRUE(LockBecomes(0, std::nullopt));
   rank.Close();
-  EXPECT_THAT(Steps(), SizeIs(1));  // What the launching thread took is nobody's time.
+  EXPECT_THAT(Steps(), SizeIs(1));  // The times of the launching thread are not recorded.
 }
 
 TEST_F(StreamTest, EveryCallMayFail) {
@@ -255,7 +258,7 @@ TEST_F(StreamTest, NothingIsEnqueuedOnAStreamThatIsCaptured) {
   EXPECT_EQ(rank.Counters().stream_failures, 0U);
 }
 
-TEST_F(StreamTest, ACaptureElsewhereIsNotBrokenByWhatIsAskedOfEvents) {
+TEST_F(StreamTest, EventQueriesDoNotBreakACapture) {
   void* const graph = fake_cuda::MakeStream();
   fake_cuda::SetCapturing(graph, true);
   {
@@ -269,14 +272,14 @@ TEST_F(StreamTest, ACaptureElsewhereIsNotBrokenByWhatIsAskedOfEvents) {
   }
   EXPECT_EQ(fake_cuda::LiveEvents(), 0);
   EXPECT_FALSE(fake_cuda::IsCaptureBroken(graph));
-  // The training thread's mode is as it was.
+  // The capture mode of the training thread is unchanged.
   int mode = 1;
   ASSERT_EQ(cuThreadExchangeStreamCaptureMode(&mode), 0);
   EXPECT_EQ(mode, 0);
   ASSERT_EQ(cuThreadExchangeStreamCaptureMode(&mode), 0);
 }
 
-TEST_F(StreamTest, TheLegacyStreamIsLeftAloneWhileAnotherIsCaptured) {
+TEST_F(StreamTest, TheLegacyStreamIsNotUsedDuringACapture) {
   stream_ = nullptr;
   void* const graph = fake_cuda::MakeStream();
   RankSession rank(Place());
@@ -291,7 +294,7 @@ TEST_F(StreamTest, TheLegacyStreamIsLeftAloneWhileAnotherIsCaptured) {
   EXPECT_THAT(rank.Warnings(), HasSubstr("being captured"));
 }
 
-TEST_F(StreamTest, ACaptureThatBeginsWithinAnInstructionGetsNothing) {
+TEST_F(StreamTest, NothingIsEnqueuedIfACaptureBeginsWithinAnInstruction) {
   StartAgent();
   RankSession rank(PlaceWithPlan());
   RunStep(rank);
@@ -308,29 +311,30 @@ TEST_F(StreamTest, ACaptureThatBeginsWithinAnInstructionGetsNothing) {
   perseus_step_end(rank.get());
   RunStep(rank);
   fake_cuda::Advance(1000 * kMillisecond);
-  EXPECT_TRUE(Comes([&] { return Steps().size() == 2; }));  // Not the one that was captured.
+  EXPECT_TRUE(Comes([&] { return Steps().size() == 2; }));  // The captured step is not recorded.
 }
 
-TEST_F(StreamTest, WhatWasOnItsWayToALostLeaseIsTakenBackFromTheNext) {
+TEST_F(StreamTest, PendingRequestsOfALostLeaseDoNotReachTheNextLease) {
   StartAgent();
   RankSession rank(PlaceWithPlan());
   RunStep(rank);
   fake_cuda::Advance(1000 * kMillisecond);
   EXPECT_TRUE(LockBecomes(0, 1005));
-  RunStep(rank);  // Its clocks are on their way.
+  RunStep(rank);  // Its clock requests are pending.
   KillAgent();
   ASSERT_TRUE(Comes([&] { return rank.Counters().may_set_clocks == 0; }));
   StartAgent();
   ASSERT_TRUE(Comes([&] { return rank.Counters().may_set_clocks == 1; }));
-  // An evaluation, which wants no clock.
+  // An evaluation, which has no clock in the plan.
   Run(rank, PERSEUS_FORWARD, kMillisecond);
   fake_cuda::Advance(1000 * kMillisecond);
   EXPECT_TRUE(LockBecomes(0, std::nullopt));
   const auto requests = rank.Counters().clock_requests;
-  EXPECT_EQ(requests, 5U);  // Two of the first step, two of the second, and the one that ends it.
+  EXPECT_EQ(requests,
+            5U);  // Two for the first step, two for the second, and one for the default clocks.
 }
 
-TEST_F(StreamTest, ADriverThatIsGoneAtTheProcessesEndIsNoFailure) {
+TEST_F(StreamTest, AnUnloadedDriverAtTheEndIsNotAFailure) {
   constexpr int kDeinitialized = 4;
   RankSession rank(Place());
   fake_cuda::FailFrom("cuEventQuery", kDeinitialized);
@@ -349,7 +353,7 @@ TEST_F(StreamTest, AnEndAfterItsStepCostsNothingLater) {
   perseus_instruction_begin_on(rank.get(), PERSEUS_FORWARD, 0, 0, stream_);
   perseus_step_end(rank.get());
   perseus_instruction_end_on(rank.get(), stream_);
-  // More than once around all pairs.
+  // Use all pairs of events more than once.
   constexpr std::size_t kSteps = 1000;
   for (std::size_t round = 1; round <= 3; ++round) {
     for (std::size_t i = 0; i < kSteps; ++i) RunStep(rank);
@@ -359,7 +363,7 @@ TEST_F(StreamTest, AnEndAfterItsStepCostsNothingLater) {
   EXPECT_THAT(rank.Warnings(), IsEmpty());
 }
 
-TEST_F(StreamTest, ForgottenEndsCostNothingLater) {
+TEST_F(StreamTest, MissingEndsCostNothingLater) {
   RankSession rank(Place());
   for (int i = 0; i < 5000; ++i) {
     perseus_step_begin(rank.get());
@@ -376,7 +380,7 @@ TEST_F(StreamTest, ForgottenEndsCostNothingLater) {
   EXPECT_THAT(rank.Warnings(), IsEmpty());
 }
 
-TEST_F(StreamTest, AnEndWithoutItsBeginChangesNoInstructionBeforeIt) {
+TEST_F(StreamTest, AnEndWithoutABeginChangesNoEarlierInstruction) {
   RankSession rank(Place());
   perseus_step_begin(rank.get());
   Run(rank, PERSEUS_FORWARD, kMillisecond);
@@ -401,7 +405,7 @@ TEST_F(StreamTest, ClosingDestroysTheEvents) {
   EXPECT_EQ(fake_cuda::LiveEvents(), 0);
 }
 
-TEST_F(StreamTest, HostFunctionsThatRunAfterTheCloseFindNothingToDo) {
+TEST_F(StreamTest, HostFunctionsAfterTheCloseDoNothing) {
   StartAgent();
   {
     RankSession rank(PlaceWithPlan());
@@ -412,7 +416,7 @@ TEST_F(StreamTest, HostFunctionsThatRunAfterTheCloseFindNothingToDo) {
   EXPECT_TRUE(LockBecomes(0, std::nullopt));
 }
 
-TEST_F(StreamTest, TheDriversThreadAsksNotTheTrainingThread) {
+TEST_F(StreamTest, TheThreadOfTheDriverMaySetClocks) {
   StartAgent();
   RankSession rank(PlaceWithPlan());
   RunStep(rank);

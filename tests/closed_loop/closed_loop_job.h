@@ -1,5 +1,5 @@
-// A job on two nodes of virtual GPUs, with an agent each and the trainer's ranks, all of them
-// processes.
+// A job on two nodes of virtual GPUs. Each node has an agent; the agents and the trainer's ranks
+// are processes.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -14,17 +14,20 @@ class ClosedLoopJob : public TrainingFixture {
  protected:
   static constexpr int kGpusOfANode = 4;
 
-  // truth.csv, of which a.toml and b.toml are made, job.toml, and the agents of the two nodes.
+  // Writes truth.csv, the node descriptions a.toml and b.toml that refer to it, and job.toml, and
+  // starts the agents of the two nodes.
   void SetUpNodes(const std::string& schedule, int microbatches, const std::string& synth_flags);
-  // Leaves it running; what it prints goes to trainer.out and trainer.err, its steps to record.csv.
+  // Starts the trainer in the background. Its output goes to trainer.out and trainer.err, its steps
+  // to record.csv.
   void StartTrainer(const std::string& flags);
-  // SIGTERM, or nothing if it ends by itself; waits for its end.
+  // Sends SIGTERM and waits for the end.
   void EndTrainer();
+  // Waits until the trainer ends by itself.
   void AwaitTrainer();
 
   std::vector<TrueStep> TrueSteps() const { return TrueStepsOf("record.csv"); }
   nlohmann::json Summary() const { return nlohmann::json::parse(Read("trainer.out")); }
-  // Whether both agents list all GPUs as free, and no GPU has a lock in truth.
+  // Whether both agents list all GPUs as free, and no virtual GPU has a lock.
   bool IsAllRestored() const;
 
   pid_t trainer_ = 0;

@@ -1,5 +1,5 @@
-// What was promised is what is measured: plans in force in a job of eight processes, judged by the
-// virtual GPUs' own energy counters.
+// Plans save as much energy as they promise. A job of eight processes follows a plan, and the
+// virtual GPUs' own energy counters judge it.
 #include <gmock/gmock.h>
 
 #include <csignal>
@@ -27,25 +27,25 @@ class ClosedLoopTest : public ClosedLoopJob {
     return {1 - plan.at("energy_j").get<double>() / baseline.at("energy_j").get<double>(),
             plan.at("time_s").get<double>(), baseline.at("time_s").get<double>()};
   }
-  // Assignment that put the plan into force at that step, before there are ranks.
-  void OrderPlan(std::int64_t from_step) const {
+  // Writes an assignment that puts the plan into force from that step on, before any rank exists.
+  void AssignPlan(std::int64_t from_step) const {
     auto writer = protocol::AssignmentWriter::Open(Directory() / "run");
     ASSERT_TRUE(writer) << writer.error().message;
     protocol::Assignment assignment;
     assignment.plan = *writer->AddPlan("1", Read("out/plans/no-slowdown.json"));
     ASSERT_TRUE(writer->Write(assignment, from_step));
   }
-  // That a job of 16 steps saves what was promised, under an assignment from step 8 on.
+  // Runs a job of 16 steps under an assignment from step 8 on, and expects the promised saving.
   void TrainAndExpectKept(const Promise& promise) {
     StartTrainer("--steps 16");
     AwaitTrainer();
-    // The first of all, and that in which all clocks change, are neither.
+    // The first step, and the step in which all clocks change, count neither before nor after.
     ExpectPromiseKept(promise, TrueSteps(), {1, 8}, {9, 16});
   }
 };
 
-// Nobody tells it what the instructions take, nor what waiting costs.
-TEST_F(ClosedLoopTest, ProfiledOnlineThePlanSavesWhatItPromised) {
+// The coordinator measures how long the instructions take and how much power a waiting GPU draws.
+TEST_F(ClosedLoopTest, PlanFromOnlineProfileSavesWhatItPromises) {
   SetUpNodes("1f1b", 6, "--work-scale 0.4");
   StartTrainer("");
   const std::filesystem::path run = Directory() / "run";
@@ -53,9 +53,9 @@ TEST_F(ClosedLoopTest, ProfiledOnlineThePlanSavesWhatItPromised) {
   constexpr Nanoseconds kTimeout = 30'000'000'000;
   std::optional<tuner::JobLogs> logs;
   const auto await_step = [&](std::int64_t step) {
-    const auto came = logs->AwaitStep(
+    const auto reached = logs->AwaitStep(
         logs->Alive(), step, kTimeout, [] { return false; }, *clock);
-    ASSERT_TRUE(came) << came.error().message;
+    ASSERT_TRUE(reached) << reached.error().message;
   };
   ASSERT_TRUE(Comes([&] { return std::filesystem::exists(run / "ranks"); }));
   logs = *tuner::JobLogs::Open(run, tuner::JobLogs::Job::kIsRunning);
@@ -72,7 +72,7 @@ TEST_F(ClosedLoopTest, ProfiledOnlineThePlanSavesWhatItPromised) {
   const auto version = tuned.at("assignment_version").get<std::int64_t>();
   ASSERT_GT(version, 0) << Read("tune.err");
   EXPECT_LE(tuned.at("frequencies"), 6);
-  // What the virtual nodes' files say.
+  // The virtual nodes' files say 84 W.
   EXPECT_NEAR(tuned.at("blocking_power_w").get<double>(), 84, 84 * 0.1);
   ASSERT_TRUE(logs->ReadNew());
   await_step(logs->LastStep(logs->Alive()) + 8);
@@ -94,30 +94,30 @@ TEST_F(ClosedLoopTest, ProfiledOnlineThePlanSavesWhatItPromised) {
   ExpectPromiseKept({tuned.at("saving").get<double>(), tuned.at("time_s").get<double>(),
                      tuned.at("baseline_time_s").get<double>()},
                     TrueSteps(), before, after);
-  // What was measured can be planned with.
+  // The measured profile is a valid input of `perseus plan`.
   RunWell(
       "plan tuned/profile.csv --schedule 1f1b --microbatches 6 --blocking-power 84 --no-frontier");
   RunWell("evaluate tuned/plan.json");
 }
 
-TEST_F(ClosedLoopTest, InterleavedPlanSavesWhatItPromised) {
+TEST_F(ClosedLoopTest, InterleavedPlanSavesWhatItPromises) {
   SetUpNodes("interleaved-1f1b", 8, "--chunks 2 --work-scale 0.35");
   const Promise promise = PlanWithTruth();
-  OrderPlan(8);
+  AssignPlan(8);
   TrainAndExpectKept(promise);
 }
 
-TEST_F(ClosedLoopTest, ZeroBubblePlanSavesWhatItPromised) {
+TEST_F(ClosedLoopTest, ZeroBubblePlanSavesWhatItPromises) {
   SetUpNodes("zb-h1", 6, "--instructions forward,backward_input,backward_weight --work-scale 0.5");
   const Promise promise = PlanWithTruth();
-  OrderPlan(8);
+  AssignPlan(8);
   TrainAndExpectKept(promise);
 }
 
-TEST_F(ClosedLoopTest, RankThatIsKilledLeavesNoClockSet) {
+TEST_F(ClosedLoopTest, KilledRankLeavesNoClockLocked) {
   SetUpNodes("1f1b", 6, "--work-scale 0.5");
   PlanWithTruth();
-  OrderPlan(0);
+  AssignPlan(0);
   StartTrainer("");
   const virtual_gpu::VirtualNode node = OpenNode("b");
   const auto is_planned = [&] {

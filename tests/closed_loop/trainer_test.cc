@@ -1,4 +1,4 @@
-// `perseus trainer` by itself, and what it says of what is wrong.
+// `perseus trainer` alone, and its error messages.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Without agents: clocks are what they are.
+// Runs without agents, so clocks never change.
 class TrainerTest : public ClosedLoopJob {
  protected:
   TrainerTest() {
@@ -33,9 +33,9 @@ class TrainerTest : public ClosedLoopJob {
   }
 };
 
-// Nothing varies here, so that what a step takes and draws is what the plan's baseline says, but
-// for rounding.
-TEST_F(TrainerTest, StepTakesWhatTheScheduleSays) {
+// Nothing varies here, so a step takes the time and energy of the plan's baseline, except for
+// rounding.
+TEST_F(TrainerTest, StepTakesTheBaselineTimeAndEnergy) {
   const std::string out = RunWell("plan --job job.toml --no-frontier -o out");
   const auto baseline = nlohmann::json::parse(Read("out/plans/no-slowdown.json")).at("baseline");
   const double time_s = baseline.at("time_s").get<double>();
@@ -45,13 +45,13 @@ TEST_F(TrainerTest, StepTakesWhatTheScheduleSays) {
   EXPECT_EQ(summary.at("steps"), 4);
   EXPECT_EQ(summary.at("instructions"), 4 * 4 * 8);
   for (const TrueStep& step : TrueSteps()) {
-    // A nanosecond for each of the instructions on the longest path, at 4 * 500 W at most.
+    // Rounding costs at most 1 ns for each instruction on the longest path, at up to 4 * 500 W.
     EXPECT_NEAR(step.time_s, time_s, 1e-6);
     EXPECT_NEAR(step.energy_j, energy_j, 2e-3);
   }
 }
 
-TEST_F(TrainerTest, SigtermEndsItAfterTheStep) {
+TEST_F(TrainerTest, SigtermEndsTheTrainerAfterTheStep) {
   StartAlone("");
   const virtual_gpu::VirtualNode node = OpenNode("a");
   ASSERT_TRUE(Comes([&] { return node.Look(3)->reading.is_running; })) << Read("trainer.err");
@@ -83,19 +83,19 @@ TEST_F(TrainerTest, RankThatDiesIsNamed) {
                                          HasSubstr("was killed by signal 9")));
 }
 
-TEST_F(TrainerTest, RankThatIsToldToEndSaysByWhom) {
+TEST_F(TrainerTest, RankThatReceivesASignalNamesTheSender) {
   StartAlone("");
   const virtual_gpu::VirtualNode node = OpenNode("a");
   ASSERT_TRUE(Comes([&] { return node.Look(2)->reading.is_running; })) << Read("trainer.err");
   kill(node.Look(2)->worker_pid, SIGTERM);
   AwaitTrainer();
   EXPECT_THAT(Read("trainer.err"),
-              HasSubstr(fmt::format("rank 2 of pipeline 0: was told to end by signal 15 from "
+              HasSubstr(fmt::format("rank 2 of pipeline 0: received signal 15 from "
                                     "process {} of user {}",
                                     getpid(), getuid())));
 }
 
-TEST_F(TrainerTest, GpuThatIsTakenIsNamed) {
+TEST_F(TrainerTest, GpuInUseIsNamed) {
   const virtual_gpu::VirtualNode node = OpenNode("a");
   const auto worker = node.OpenWorker(3);
   ASSERT_TRUE(worker);
@@ -106,12 +106,12 @@ TEST_F(TrainerTest, GpuThatIsTakenIsNamed) {
 
 TEST_F(TrainerTest, BadInputIsNamed) {
   ExpectComplaint(Run("trainer --job job.toml --node a.toml --pipelines 2"), 2,
-                  "2 pipelines of 4 ranks want 8 GPUs, and the nodes have 4");
+                  "2 pipelines of 4 ranks need 8 GPUs, but the nodes have 4");
   ExpectComplaint(Run("trainer --job job.toml --node a.toml --agent off --agent off"), 2,
-                  "1 --node and 2 --agent");
+                  "1 --node, but 2 --agent");
   ExpectComplaint(
       Run("trainer --job job.toml --node a.toml --job-directory one --job-directory two"), 2,
-      "1 --node and 2 --job-directory");
+      "1 --node, but 2 --job-directory");
   ExpectComplaint(Run("trainer --job job.toml --node a.toml --schedule zb-h1"), 2,
                   "stage 0 backward_input is missing");
   ExpectComplaint(Run("trainer --job job.toml --node a.toml --gpus-per-stage 2"), 2,
@@ -128,14 +128,14 @@ TEST_F(TrainerTest, DirectoryWithoutRanksIsNamed) {
   RunWell("plan --job job.toml --no-frontier -o out");
   std::filesystem::create_directory(Directory() / "empty");
   const std::string plan = " --plan out/plans/no-slowdown.json ";
-  ExpectComplaint(Run("trace empty -o trace.json"), 2, "empty holds no rank's log");
+  ExpectComplaint(Run("trace empty -o trace.json"), 2, "empty has no rank log");
   ExpectComplaint(Run("trace nowhere -o trace.json"), 2, "nowhere is not a directory");
   ExpectComplaint(Run("verify nowhere --steps 50" + plan), 2, "nowhere is not a directory");
   ExpectComplaint(Run("verify empty --steps 50 --timeout 0.2" + plan), 1,
                   "4 of 4 ranks have recorded no step for 0.2 s: dp0-pp0-tp0 (no log)");
 }
 
-TEST_F(TrainerTest, PlanIsTakenOutOfForceByHand) {
+TEST_F(TrainerTest, GiveBackTakesThePlanOutOfForce) {
   ExpectComplaint(Run("tune run --give-back"), 2, "run has no assignment");
   Write("run/assignment.json",
         R"({"perseus_assignment": 1, "version": 7, "from_step": 0, "record": true,
@@ -147,7 +147,7 @@ TEST_F(TrainerTest, PlanIsTakenOutOfForceByHand) {
   EXPECT_FALSE(assignment.contains("until_step"));
 }
 
-TEST_F(TrainerTest, LogsOfAnEarlierRunAreNoRanks) {
+TEST_F(TrainerTest, LogsOfAnEarlierRunDoNotCountAsRanks) {
   RunWell("plan --job job.toml --no-frontier -o out");
   RunWell("trainer --job job.toml --node a.toml --steps 2 --job-directory run");
   const Outcome outcome =

@@ -12,7 +12,7 @@
 namespace perseus {
 namespace {
 
-// `ip` and these words.
+// Runs `ip` with these words as arguments.
 Result<std::string> Ip(const std::string& words) {
   std::vector<std::string> command{"ip"};
   std::istringstream stream(words);
@@ -24,7 +24,8 @@ void MustIp(const std::string& words) {
   if (const auto ran = Ip(words); !ran) throw std::runtime_error(ran.error().message);
 }
 
-// For networks at the same time: 10.213.x.y, of addresses that nobody else is likely to use.
+// Keeps the networks of tests that run at the same time apart. Their addresses are 10.213.x.y,
+// which nothing else is likely to use.
 int OwnNumber() { return static_cast<int>(getpid()); }
 
 }  // namespace
@@ -77,8 +78,8 @@ std::vector<std::string> Network::InsideWords(int machine) const {
   return {"ip", "netns", "exec", Name(machine)};
 }
 
-// Its other end goes down with it, and the route: this end gives up at once, as where a machine
-// vanishes. Addresses stay.
+// The other end of the cable goes down too, and with it the route, so connections from the test
+// fail at once, as they do when a machine vanishes. The addresses stay.
 void Network::Cut(int machine) const {
   MustIp(fmt::format("-n {} link set eth0 down", Name(machine)));
 }
@@ -87,7 +88,7 @@ void Network::Repair(int machine) const {
   MustIp(fmt::format("-n {} link set eth0 up", Name(machine)));
 }
 
-// It has no route for what it sends, and none back to the sender of what it receives.
+// The blackhole route drops what the machine sends, including its replies.
 void Network::Silence(int machine) const {
   MustIp(fmt::format("-n {} route add blackhole {}/32", Name(machine), Gateway(machine)));
 }
@@ -96,7 +97,7 @@ void Network::EndSilence(int machine) const {
   MustIp(fmt::format("-n {} route del blackhole {}/32", Name(machine), Gateway(machine)));
 }
 
-// An interface's name has 15 letters at most.
+// An interface's name has at most 15 characters.
 std::string Network::Name(int machine) const {
   return fmt::format("pp{}m{}", OwnNumber(), machine);
 }

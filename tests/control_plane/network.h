@@ -1,4 +1,4 @@
-// Other machines, as far as the network goes: namespaces, each at the end of a cable of its own.
+// Simulates other machines on the network: each is a network namespace with its own virtual cable.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@ namespace perseus {
 
 class Network {
  public:
-  // Why there can be none here; empty if there can.
+  // Why this machine cannot create such a network; empty if it can.
   static std::string WhyNot();
 
   explicit Network(int machines);  // Throws std::runtime_error.
@@ -16,21 +16,21 @@ class Network {
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
 
-  // Of a machine, as this one reaches it.
+  // The address under which the test reaches that machine.
   std::string Address(int machine) const;
-  // Before a command that is to run there.
+  // The prefix that makes a command run on that machine.
   std::string Inside(int machine) const;
   std::vector<std::string> InsideWords(int machine) const;
-  // Pulls its cable, as seen from both ends, and puts it back.
+  // Cut unplugs the machine's cable, which both ends notice; Repair plugs it in again.
   void Cut(int machine) const;
   void Repair(int machine) const;
-  // Loses every packet of its, and neither end is told.
+  // Silence drops every packet from and to the machine, and neither end is notified.
   void Silence(int machine) const;
   void EndSilence(int machine) const;
 
  private:
   std::string Name(int machine) const;
-  // This machine, as that one reaches it.
+  // The address under which that machine reaches the test.
   static std::string Gateway(int machine);
 
   int machines_;

@@ -60,7 +60,7 @@ StragglerLoad::StragglerLoad(const std::string& servers, const std::string& job)
         auto client = http::Client::Create({.server = servers, .timeout = milliseconds(3000)});
         for (int i = 0; !ends_; ++i) {
           const int pipeline = i % 2;
-          // Many, but not ever new: plans that were made are found again.
+          // The values repeat after a while, so the server also finds stored plans.
           const double slowdown = 1.05 + 0.01 * (i % 23);
           const auto put =
               client->Send({.method = "PUT",
@@ -69,12 +69,12 @@ StragglerLoad::StragglerLoad(const std::string& servers, const std::string& job)
           {
             const std::lock_guard lock(mutex_);
             if (put && put->status == 200) {
-              said_[pipeline].acknowledged = slowdown;
-              said_[pipeline].unknown.clear();
+              reported_[pipeline].acknowledged = slowdown;
+              reported_[pipeline].unknown.clear();
               ++acknowledged_;
             } else {
-              said_[pipeline].unknown.push_back(slowdown);
-              if (!put) said_[pipeline].unanswered.push_back(slowdown);
+              reported_[pipeline].unknown.push_back(slowdown);
+              if (!put) reported_[pipeline].unanswered.push_back(slowdown);
             }
           }
           std::this_thread::sleep_for(milliseconds(20));
@@ -86,9 +86,9 @@ void StragglerLoad::End() {
   if (thread_.joinable()) thread_.join();
 }
 
-std::map<int, StragglerLoad::Said> StragglerLoad::said() const {
+std::map<int, StragglerLoad::Reported> StragglerLoad::reported() const {
   const std::lock_guard lock(mutex_);
-  return said_;
+  return reported_;
 }
 
 // ---- Replicas ----
@@ -126,15 +126,15 @@ std::int64_t Replicas::VersionInForce() const {
   return assignment && *assignment && (*assignment)->server ? (*assignment)->server->version : 0;
 }
 
-http::Response Replicas::Ask(const std::string& server, const std::string& method,
-                             const std::string& target, const std::string& body) const {
+http::Response Replicas::Send(const std::string& server, const std::string& method,
+                              const std::string& target, const std::string& body) const {
   auto client = http::Client::Create({.server = server});
   auto response = client->Send({.method = method, .target = target, .body = body});
   return response ? *std::move(response) : http::Response{.status = 0};
 }
 
 json Replicas::Get(const std::string& target) const {
-  const http::Response response = Ask(urls(), "GET", target);
+  const http::Response response = Send(urls(), "GET", target);
   EXPECT_EQ(response.status, 200) << target << "\n" << response.body;
   return json::parse(response.body, nullptr, false);
 }
@@ -142,8 +142,8 @@ json Replicas::Get(const std::string& target) const {
 void Replicas::Attach(const std::string& node) const {
   auto ranks = json::array();
   for (int rank = 0; rank < 4; ++rank) ranks.push_back({{"dp_rank", 1}, {"pp_rank", rank}});
-  const auto attached = Ask(urls(), "PUT", fmt::format("/v1/nodes/{}/jobs/{}", node, kKey),
-                            json{{"ranks", ranks}}.dump());
+  const auto attached = Send(urls(), "PUT", fmt::format("/v1/nodes/{}/jobs/{}", node, kKey),
+                             json{{"ranks", ranks}}.dump());
   ASSERT_EQ(attached.status, 200) << attached.body;
 }
 
@@ -157,32 +157,32 @@ void Replicas::ExpectNothingLost(const StragglerLoad& load, const RecordedStream
   })) << Get(job).dump(1)
       << Read("node.log");
 
-  std::map<int, double> there;
+  std::map<int, double> stored;
   const json shown = Get(job);
   for (const json& straggler : shown["stragglers"]) {
-    if (straggler["source"] != "detected") there[straggler["dp_rank"]] = straggler["slowdown"];
+    if (straggler["source"] != "detected") stored[straggler["dp_rank"]] = straggler["slowdown"];
   }
-  for (const auto& [pipeline, said] : load.said()) {
-    std::vector<double> possible = said.unknown;
-    possible.push_back(said.acknowledged);
+  for (const auto& [pipeline, reported] : load.reported()) {
+    std::vector<double> possible = reported.unknown;
+    possible.push_back(reported.acknowledged);
     if (unanswered == Unanswered::kMayComeLate) {
-      possible.insert(possible.end(), said.unanswered.begin(), said.unanswered.end());
+      possible.insert(possible.end(), reported.unanswered.begin(), reported.unanswered.end());
     }
-    EXPECT_THAT(possible, testing::Contains(testing::DoubleNear(there[pipeline], 1e-9)));
+    EXPECT_THAT(possible, testing::Contains(testing::DoubleNear(stored[pipeline], 1e-9)));
   }
 
-  std::vector<std::int64_t> given;
+  std::vector<std::int64_t> versions;
   const json listed = Get(job + "/assignments?limit=200");
-  for (const json& assignment : listed["assignments"]) given.push_back(assignment["version"]);
-  std::ranges::reverse(given);
-  ASSERT_FALSE(given.empty());
-  for (std::size_t i = 1; i < given.size(); ++i) EXPECT_EQ(given[i], given[i - 1] + 1);
+  for (const json& assignment : listed["assignments"]) versions.push_back(assignment["version"]);
+  std::ranges::reverse(versions);
+  ASSERT_FALSE(versions.empty());
+  for (std::size_t i = 1; i < versions.size(); ++i) EXPECT_EQ(versions[i], versions[i - 1] + 1);
 
-  const std::vector<std::int64_t> heard = stream.versions();
-  for (std::size_t i = 1; i < heard.size(); ++i) EXPECT_GT(heard[i], heard[i - 1]) << "told twice";
+  const std::vector<std::int64_t> received = stream.versions();
+  for (std::size_t i = 1; i < received.size(); ++i) EXPECT_GT(received[i], received[i - 1]);
   std::cout << fmt::format(
-      "{} stragglers acknowledged, {} versions of assignment, {} of them told\n",
-      load.acknowledged(), given.back(), heard.size());
+      "{} stragglers acknowledged, {} assignment versions, {} of them received\n",
+      load.acknowledged(), versions.back(), received.size());
 }
 
 }  // namespace perseus

@@ -1,5 +1,4 @@
-// Replicas, and a node of theirs: a real `perseus node` over the logs of ranks that the test
-// writes.
+// Server replicas, and a real `perseus node` that reads rank logs which the test writes.
 #pragma once
 
 #include <atomic>
@@ -16,14 +15,14 @@
 
 namespace perseus {
 
-// What a node would hear, recorded.
+// Connects to the event stream of a node and records the assignments that arrive.
 class RecordedStream {
  public:
   RecordedStream(const std::string& servers, const std::string& node);
   ~RecordedStream();
-  // Of assignment, as they came; with duplicates, if there were any.
+  // The versions of the assignments in order of arrival, duplicates included.
   std::vector<std::int64_t> versions() const;
-  // The replica that it is connected to.
+  // The URL of the replica that the stream is connected to; empty while it is not connected.
   std::string server() const;
 
  private:
@@ -34,27 +33,28 @@ class RecordedStream {
   std::thread thread_;
 };
 
-// Says all the time that a pipeline is slow, each time another slowdown, and remembers what was
-// acknowledged.
+// Reports stragglers all the time, each time with another slowdown, and remembers which reports the
+// server acknowledged.
 class StragglerLoad {
  public:
   StragglerLoad(const std::string& servers, const std::string& job);
   ~StragglerLoad() { End(); }
   void End();
-  // By pipeline: the last slowdown that was acknowledged, and those that were sent after it and
-  // whose fate is unknown.
-  struct Said {
-    double acknowledged = 0;
+  // What was reported of one pipeline.
+  struct Reported {
+    double acknowledged = 0;  // The last slowdown that the server acknowledged.
+    // Slowdowns sent after it: whether the server stored them is unknown.
     std::vector<double> unknown;
-    // All that were never answered: where they wait for a silent database, they may come late.
+    // All requests without an answer. The server may store them late, after a silent database
+    // answers again.
     std::vector<double> unanswered;
   };
-  std::map<int, Said> said() const;
+  std::map<int, Reported> reported() const;  // By pipeline.
   int acknowledged() const { return acknowledged_; }
 
  private:
   mutable std::mutex mutex_;
-  std::map<int, Said> said_;
+  std::map<int, Reported> reported_;
   std::atomic<int> acknowledged_{0};
   std::atomic<bool> ends_{false};
   std::thread thread_;
@@ -64,23 +64,26 @@ class Replicas : public Served {
  protected:
   static constexpr const char* kKey = "run";
 
-  // Two pipelines of four ranks, planned.
+  // Registers a job of two pipelines of four ranks, with a profile, so that the server plans it.
   void RegisterJob();
-  // `perseus node` n0, of pipeline 0; its ranks' logs are in the directory run, and grow.
+  // Starts `perseus node` n0 for pipeline 0. A thread appends steps to its ranks' logs in the
+  // directory run.
   void StartNode();
-  int ReplicaOfNode() const { return ReplicaHeardBy("node.log"); }
-  // Which of the server's versions lies in the job's directory.
+  int ReplicaOfNode() const { return ReplicaOfLog("node.log"); }
+  // The server's version of the assignment in the job's directory.
   std::int64_t VersionInForce() const;
-  // Steps that ranks have run.
+  // The number of steps that the ranks have run.
   int steps() const { return steps_; }
 
-  http::Response Ask(const std::string& server, const std::string& method,
-                     const std::string& target, const std::string& body = "") const;
+  // The response has status 0 if the request got no answer.
+  http::Response Send(const std::string& server, const std::string& method,
+                      const std::string& target, const std::string& body = "") const;
   nlohmann::json Get(const std::string& target) const;
-  // Attaches pipeline 1 as another node's.
+  // Attaches pipeline 1 to this node.
   void Attach(const std::string& node) const;
-  // Once nothing is to be planned: each acknowledged straggler is there, versions have no gap, and
-  // nodes have the last one, none twice.
+  // Waits until nothing is left to plan. Then expects that the server has each acknowledged
+  // straggler, that the versions have no gap, and that the nodes received the last one and none
+  // twice.
   enum class Unanswered { kNeverComeLate, kMayComeLate };
   void ExpectNothingLost(const StragglerLoad& load, const RecordedStream& stream,
                          Unanswered unanswered = Unanswered::kNeverComeLate);

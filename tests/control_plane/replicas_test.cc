@@ -1,4 +1,4 @@
-// Three replicas over one PostgreSQL, and what may happen to them.
+// Failures of three server replicas that share one PostgreSQL database.
 #include "tests/control_plane/replicas.h"
 
 #include <fmt/format.h>
@@ -26,7 +26,7 @@ class ReplicasTest : public Replicas {
   }
 };
 
-TEST_F(ReplicasTest, KilledUnderLoadNothingAcknowledgedIsLostNorToldTwice) {
+TEST_F(ReplicasTest, KilledUnderLoadNothingIsLostOrSentTwice) {
   StartReplicas({"127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"});
   Begin();
   const RecordedStream stream(urls(), "n1");
@@ -36,9 +36,9 @@ TEST_F(ReplicasTest, KilledUnderLoadNothingAcknowledgedIsLostNorToldTwice) {
     ASSERT_TRUE(Comes([&] {
       return VersionInForce() > version && ReplicaOfNode() >= 0 && ReplicaAt(stream.server()) >= 0;
     }));
-    // In turn the one that the real node hears, and the one that the recording one does.
+    // Kills in turn the replica of the real node and the replica of the recorded stream.
     const int killed = round % 2 == 0 ? ReplicaOfNode() : ReplicaAt(stream.server());
-    ASSERT_GE(killed, 0) << "nobody would be killed";
+    ASSERT_GE(killed, 0) << "no replica to kill";
     Kill(pid(killed), SIGKILL);
     EXPECT_TRUE(Comes([&] { return ReplicaOfNode() >= 0 && ReplicaOfNode() != killed; }));
     EXPECT_TRUE(Comes([&] { return ReplicaAt(stream.server()) >= 0; }));
@@ -62,10 +62,10 @@ TEST_F(ReplicasTest, WithoutTheDatabaseNodesKeepTheirAssignmentAndCatchUp) {
   ASSERT_TRUE(Comes([&] { return load.acknowledged() > 20; }));
   postgres().Stop();
   for (int replica = 0; replica < kReplicas; ++replica) {
-    EXPECT_TRUE(Comes([&] { return Ask(url(replica), "GET", "/readyz").status == 503; }));
-    EXPECT_EQ(Ask(url(replica), "GET", "/healthz").status, 200);
+    EXPECT_TRUE(Comes([&] { return Send(url(replica), "GET", "/readyz").status == 503; }));
+    EXPECT_EQ(Send(url(replica), "GET", "/healthz").status, 200);
     const auto refused =
-        Ask(url(replica), "PUT", "/v1/jobs/run/stragglers/1", R"({"slowdown": 1.5})");
+        Send(url(replica), "PUT", "/v1/jobs/run/stragglers/1", R"({"slowdown": 1.5})");
     EXPECT_EQ(refused.status, 503) << refused.body;
   }
   const std::string assignment = Read("run/assignment.json");
@@ -74,7 +74,7 @@ TEST_F(ReplicasTest, WithoutTheDatabaseNodesKeepTheirAssignmentAndCatchUp) {
   EXPECT_EQ(Read("run/assignment.json"), assignment);
   postgres().Start();
   for (int replica = 0; replica < kReplicas; ++replica) {
-    EXPECT_TRUE(Comes([&] { return Ask(url(replica), "GET", "/readyz").status == 200; }));
+    EXPECT_TRUE(Comes([&] { return Send(url(replica), "GET", "/readyz").status == 200; }));
   }
   const int acknowledged = load.acknowledged();
   EXPECT_TRUE(Comes([&] { return load.acknowledged() > acknowledged + 20; }));
@@ -82,10 +82,10 @@ TEST_F(ReplicasTest, WithoutTheDatabaseNodesKeepTheirAssignmentAndCatchUp) {
   ExpectNothingLost(load, stream);
 }
 
-// The database's network loses everything, and nobody is told.
+// The network drops every packet from and to the database, and no replica is notified.
 class SilentDatabaseTest : public ReplicasTest {
  protected:
-  // For that long at least, and until all replicas have noticed.
+  // The loss lasts for that long at least, and until all replicas have noticed it.
   void LoseFor(std::chrono::seconds outage);
 };
 
@@ -105,8 +105,8 @@ void SilentDatabaseTest::LoseFor(std::chrono::seconds outage) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   };
   for (int replica = 0; replica < kReplicas; ++replica) {
-    EXPECT_TRUE(Comes([&] { return Ask(url(replica), "GET", "/readyz").status == 503; }));
-    EXPECT_EQ(Ask(url(replica), "GET", "/healthz").status, 200);
+    EXPECT_TRUE(Comes([&] { return Send(url(replica), "GET", "/readyz").status == 503; }));
+    EXPECT_EQ(Send(url(replica), "GET", "/healthz").status, 200);
   }
   std::cout << fmt::format("not ready {:.1f} s after the loss\n", seconds());
   const int acknowledged = load.acknowledged();
@@ -118,7 +118,7 @@ void SilentDatabaseTest::LoseFor(std::chrono::seconds outage) {
   EXPECT_EQ(Read("run/assignment.json"), assignment);
   network.EndSilence(0);
   for (int replica = 0; replica < kReplicas; ++replica) {
-    EXPECT_TRUE(Comes([&] { return Ask(url(replica), "GET", "/readyz").status == 200; }));
+    EXPECT_TRUE(Comes([&] { return Send(url(replica), "GET", "/readyz").status == 200; }));
   }
   std::cout << fmt::format("ready {:.1f} s after it, ", seconds());
   EXPECT_TRUE(Comes([&] { return load.acknowledged() > acknowledged + 20; }));
@@ -127,12 +127,14 @@ void SilentDatabaseTest::LoseFor(std::chrono::seconds outage) {
   ExpectNothingLost(load, stream, Unanswered::kMayComeLate);
 }
 
-TEST_F(SilentDatabaseTest, UntilThatIsNoticedNothingIsLost) { LoseFor(std::chrono::seconds(0)); }
+TEST_F(SilentDatabaseTest, NothingIsLostUntilTheReplicasNotice) {
+  LoseFor(std::chrono::seconds(0));
+}
 
 TEST_F(SilentDatabaseTest, ForAMinuteNothingIsLost) { LoseFor(std::chrono::minutes(1)); }
 
-// A cut cable says nothing: no connection is closed, and what was sent to it is never answered.
-TEST_F(ReplicasTest, CutOffOneIsLeftForAnother) {
+// Behind a cut cable no connection is closed, and no request is answered.
+TEST_F(ReplicasTest, CutOffReplicaIsReplacedByAnother) {
   const std::string why_not = Network::WhyNot();
   if (!why_not.empty()) GTEST_SKIP() << why_not;
   const Network network(kReplicas);
@@ -144,8 +146,8 @@ TEST_F(ReplicasTest, CutOffOneIsLeftForAnother) {
   const int cut = ReplicaOfNode();
   network.Cut(cut);
   const auto is_elsewhere = [&] {
-    const int heard = ReplicaAt(stream.server());
-    return ReplicaOfNode() >= 0 && ReplicaOfNode() != cut && heard >= 0 && heard != cut;
+    const int streaming = ReplicaAt(stream.server());
+    return ReplicaOfNode() >= 0 && ReplicaOfNode() != cut && streaming >= 0 && streaming != cut;
   };
   EXPECT_TRUE(Comes(is_elsewhere)) << Read("node.log");
   const int acknowledged = load.acknowledged();

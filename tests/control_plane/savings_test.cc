@@ -1,5 +1,5 @@
-// From a profile that was measured online to savings, by way of the server: what it promises of a
-// job (`perseus job show`) is what the virtual GPUs' own counters say.
+// From an online profile to energy savings, with a server: the saving that the server promises for
+// a job (`perseus job show`) is the saving that the virtual GPUs' own counters measure.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -16,8 +16,8 @@ using nlohmann::json;
 
 class SavingsTest : public ServedJobs {
  protected:
-  // Nobody tells it what the instructions take, nor what waiting costs. What tune measures while
-  // its own plan is followed makes the profile honest, so it is not cut short by --restore.
+  // `perseus tune` measures how long the instructions take and how much power a waiting GPU draws.
+  // It runs without --restore, because its measurements under its own plan correct the profile.
   void ProfileOnline(const ServedJob& job) {
     const std::string directory = job.nodes[0].directory;
     const std::string tuned = job.key + ".tuned";
@@ -46,8 +46,8 @@ class SavingsTest : public ServedJobs {
                           assignment.at("baseline").at("time_s").get<double>()};
     perseus::ExpectPromiseKept(promise, TrueStepsOf(job.key + ".record.csv"), before, window.steps);
   }
-  // The servers run. Two jobs, one after the other; the server has both all along. `in_the_middle`
-  // is called when the first was profiled.
+  // Requires running servers. Trains two jobs one after the other; both are registered from the
+  // start. Calls `in_the_middle` after the first job is profiled.
   void ProfileAndSave(const std::function<void()>& in_the_middle) {
     const ServedJob two{"two-pipelines", 2, 4, 6, {{"a", 4, "run-two"}, {"b", 4, "run-two"}}};
     const ServedJob one{"one-pipeline", 1, 8, 8, {{"c", 8, "run-one"}}};
@@ -69,13 +69,13 @@ class SavingsTest : public ServedJobs {
   }
 };
 
-TEST_F(SavingsTest, TwoJobsSaveWhatTheServerPromised) {
+TEST_F(SavingsTest, TwoJobsSaveWhatTheServerPromises) {
   StartServer();
   ProfileAndSave([] {});
 }
 
-// The one that the nodes are at is cut off when the profile has just come.
-TEST_F(SavingsTest, AlsoWithThreeReplicasOfWhichOneIsCutOffMeanwhile) {
+// The replica of the nodes is cut off right after it receives the profile.
+TEST_F(SavingsTest, AlsoWithThreeReplicasWhenOneIsCutOff) {
   const std::string why_not = Network::WhyNot();
   if (!why_not.empty()) GTEST_SKIP() << why_not;
   const Network network(kReplicas);

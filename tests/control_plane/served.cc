@@ -41,7 +41,7 @@ void Served::StartReplica(int replica) {
   pids_[index] = Start(fmt::format("serve --listen {} --database '{}' --replica r{} {} 2>{}",
                                    address, database_, replica, is_local ? "" : "--insecure", log),
                        in_front_.empty() ? "" : in_front_[index]);
-  // After a restart it uses the same port.
+  // A restarted replica uses the same port.
   address = AwaitAddress(log);
   urls_[index] = "http://" + address;
 }
@@ -57,7 +57,7 @@ int Served::ReplicaAt(const std::string& url) const {
   return found == urls_.end() ? -1 : static_cast<int>(found - urls_.begin());
 }
 
-int Served::ReplicaHeardBy(const std::string& node_log) const {
+int Served::ReplicaOfLog(const std::string& node_log) const {
   const std::string log = Read(node_log);
   const std::string connected = "connected to ";
   const std::size_t last = log.rfind(connected);

@@ -1,4 +1,4 @@
-// A `perseus serve`, or three over one PostgreSQL, that tests ask and do things to.
+// One `perseus serve`, or three replicas that share one PostgreSQL database.
 #pragma once
 
 #include <memory>
@@ -14,27 +14,28 @@ namespace perseus {
 
 class Served : public TrainingFixture {
  protected:
-  // One, of a SQLite file, on a free port.
+  // Starts one server with a SQLite database, on a free port.
   void StartServer();
 
   static constexpr int kReplicas = 3;
-  // They listen at `addresses`, each ("127.0.0.1:0") a free port's; `in_front` (of each) runs it
-  // elsewhere ("ip netns exec NAME").
+  // Starts the replicas. They listen at `addresses`; port 0 ("127.0.0.1:0") is any free port.
+  // `in_front` has a command prefix for each that runs it on another machine ("ip netns exec
+  // NAME").
   void StartReplicas(const std::vector<std::string>& addresses,
                      const std::vector<std::string>& in_front = {},
                      const std::optional<PostgresServer::Machine>& database = {});
   void StartReplica(int replica);
-  // Each on a machine of that network.
+  // Starts each replica on its own machine of that network.
   void StartReplicasIn(const Network& network);
   const std::string& url(int replica) const { return urls_.at(static_cast<std::size_t>(replica)); }
-  int ReplicaAt(const std::string& url) const;  // -1: none of these.
+  int ReplicaAt(const std::string& url) const;  // -1: no replica has this URL.
   pid_t pid(int replica) const { return pids_.at(static_cast<std::size_t>(replica)); }
   PostgresServer& postgres() { return *postgres_; }
-  // The replica that a `perseus node` with this log is connected to; -1: to none just now.
-  int ReplicaHeardBy(const std::string& node_log) const;
+  // The replica that the `perseus node` with this log is connected to; -1 if to none now.
+  int ReplicaOfLog(const std::string& node_log) const;
 
   int servers() const { return static_cast<int>(urls_.size()); }
-  // With commas in between, from a replica on.
+  // All URLs, separated by commas, in turn from replica `first` on.
   std::string urls(int first = 0) const;
 
  private:

@@ -81,17 +81,17 @@ ServedJobs::Steady ServedJobs::AwaitSteady(const std::string& key, std::size_t c
     if (!is_followed) return version = 0, false;
     if (job["assignment_version"] != version) {
       version = job["assignment_version"];
-      // That in which clocks change is none.
+      // The step in which clocks change does not count.
       const auto begin =
           static_cast<std::size_t>(std::max(since, job["last_step"].get<std::int64_t>())) + 1;
       steady.steps = {begin, begin + count};
     }
-    const bool has_come = job["last_step"] >= steady.steps.end;
+    const bool is_reached = job["last_step"] >= steady.steps.end;
     steady.job = std::move(job);
-    return has_come;
+    return is_reached;
   };
   if (Comes(is_steady) || Comes(is_steady)) return steady;
-  ADD_FAILURE() << "job " << key << " has no " << count << " steps under the same assignment\n"
+  ADD_FAILURE() << "job " << key << " did not run " << count << " steps under one assignment\n"
                 << steady.job.dump(1) << "\n"
                 << Read("serve.log") << Read("serve0.log");
   return {};

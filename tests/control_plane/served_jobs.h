@@ -1,5 +1,5 @@
-// Training jobs of virtual GPUs under a `perseus serve`, with `perseus agent` and `perseus node` on
-// each node: all of them real processes, that tests look at with `perseus job show`.
+// Training jobs on virtual GPUs, managed by a `perseus serve`. Each node has a `perseus agent` and
+// a `perseus node`. All of them are real processes; tests observe them with `perseus job show`.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -28,36 +28,36 @@ struct ServedJob {
 
 class ServedJobs : public Served {
  protected:
-  // KEY.csv, which is what the GPUs are like, KEY.toml, and the nodes' agents.
   using Served::SetUp;
+  // Writes the GPUs' profile KEY.csv and the job file KEY.toml, and starts the nodes' agents.
   void SetUp(const ServedJob& job, const std::string& synth_flags);
-  // `perseus job register`; with a profile it is planned.
+  // Runs `perseus job register`. With a profile among the flags, the server plans the job.
   void Register(const ServedJob& job, const std::string& flags = "");
-  // Steps go to KEY.record.csv when it ends.
+  // The trainer writes its steps to KEY.record.csv when it ends.
   void StartTrainer(const ServedJob& job);
   void EndTrainer();
-  // One for each job directory; NAME.node.log is its log.
+  // Starts a `perseus node` for each job directory; its log is NAME.node.log.
   void StartNodes(const ServedJob& job);
 
   nlohmann::json Show(const std::string& key) const;
   void AwaitStep(const std::string& key, std::int64_t step) const;
-  // Steps from now on that all pipelines ran under the same assignment, made with care and for
-  // these many stragglers, and what `perseus job show` said then. No steps if there are none within
-  // a minute or two.
+  // Waits until all pipelines have run `count` more steps under one assignment, for this number of
+  // stragglers, with planning done. Returns these steps and the job as `perseus job show` printed
+  // it. Fails and returns no steps after ten minutes.
   struct Steady {
     Steps steps;
     nlohmann::json job;
   };
   Steady AwaitSteady(const std::string& key, std::size_t count, std::size_t stragglers = 0) const;
-  // What one rank of a pipeline recorded.
+  // The steps that one rank recorded.
   std::vector<protocol::RanStep> StepsOf(const std::string& directory,
                                          const protocol::RankId& rank) const;
 
  private:
-  // The last one first: those before it may be cut off.
+  // The last replica comes first, because tests cut off the others.
   std::string server() const { return " --server " + urls(servers() - 1) + " "; }
   pid_t trainer_ = 0;
-  std::string trained_;  // Its job's key.
+  std::string trained_;  // The key of the trainer's job.
 };
 
 }  // namespace perseus

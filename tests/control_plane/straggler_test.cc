@@ -1,9 +1,9 @@
-// A GPU that gets slow by itself: the server notices, the other pipeline saves energy meanwhile and
-// delays nobody, and all is as before when it is well again.
+// One GPU becomes slow. The server detects it, the other pipeline saves energy meanwhile and delays
+// no step, and everything is as before once the GPU recovers.
 //
-// Training goes in virtual time, and the server and `perseus node` in real time: what is judged is
-// energy and time by the virtual GPUs, not how many steps pass before the server knows (that is
-// straggler_detector_test.cc's).
+// Training runs in virtual time, the server and `perseus node` in real time. The test therefore
+// judges energy and time by the virtual GPUs, but not how many steps detection takes
+// (straggler_detector_test.cc tests that).
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -24,10 +24,10 @@ constexpr double kBlockingPowerW = 84;
 
 class StragglerTest : public ServedJobs {
  protected:
-  // A directory for each node, as where they share no file system.
+  // Each node has its own directory, as on nodes that share no file system.
   const ServedJob job_{"run", 2, 4, 6, {{"a", 4, "run-a", 0}, {"b", 4, "run-b", 1}}};
 
-  // The servers run. `in_the_middle` is called when the straggler was noticed.
+  // Requires running servers. Calls `in_the_middle` after the straggler is detected.
   void ThrottleAndRecover(const std::function<void()>& in_the_middle);
 
   double EnergyOf(const virtual_gpu::VirtualNode& node) const {
@@ -36,7 +36,8 @@ class StragglerTest : public ServedJobs {
     return energy_j;
   }
 
-  // A pipeline's energy in a step by its GPUs' own counters, over steps under the same assignment.
+  // A pipeline's mean energy for a step, by its GPUs' own counters, over steps under one
+  // assignment.
   struct Measured {
     json assignment;
     Steps steps;
@@ -50,7 +51,7 @@ class StragglerTest : public ServedJobs {
       if (HasFailure()) return {};
       Measured measured{steady.job.at("assignment"), {}, 0};
       {
-        // Training stands still while this thread looks.
+        // Virtual time, and with it training, stands still while this thread reads the counters.
         const auto part = node.clock()->TakePart(Clock::Part::kFollows);
         const std::int64_t first = AwaitEndOfStep(0, *node.clock());
         const double before_j = EnergyOf(node);
@@ -61,10 +62,10 @@ class StragglerTest : public ServedJobs {
       const json after = Show(job_.key);
       if (after.at("assignment") == measured.assignment) return measured;
     }
-    ADD_FAILURE() << "assignment change all the time";
+    ADD_FAILURE() << "the assignment never stayed the same for long enough";
     return {};
   }
-  // Until the first pipeline has ended another step, with that number at least; which it was.
+  // Waits until the first pipeline ends another step with at least that number; returns its number.
   std::int64_t AwaitEndOfStep(std::int64_t number, Clock& clock) const {
     protocol::RankLogReader reader(protocol::RankLogPath(Directory() / "run-a", {0, 0, 0}));
     EXPECT_TRUE(reader.SkipToEnd());
@@ -79,7 +80,7 @@ class StragglerTest : public ServedJobs {
     }
     return last;
   }
-  // Of the second pipeline, that lie between two moments of the nodes' clock.
+  // The second pipeline's steps between two moments of the nodes' clock.
   Steps StepsBetween(Nanoseconds begin, Nanoseconds end) const {
     Steps between;
     for (const protocol::RanStep& step : StepsOf("run-b", {1, 0, 0})) {
@@ -89,31 +90,31 @@ class StragglerTest : public ServedJobs {
     }
     return between;
   }
-  // What the plans say that the first pipeline draws in a step: its own, and waiting for the
-  // slowest.
+  // The first pipeline's energy for a step by its plan: its own, and that of waiting for the
+  // slowest pipeline.
   double Predicted(const json& assignment) const {
     const json& share = assignment.at("pipelines").at(0);
-    const double waits_s = assignment.at("time_s").get<double>() - share.at("time_s").get<double>();
-    return share.at("energy_j").get<double>() + job_.stages * kBlockingPowerW * waits_s;
+    const double wait_s = assignment.at("time_s").get<double>() - share.at("time_s").get<double>();
+    return share.at("energy_j").get<double>() + job_.stages * kBlockingPowerW * wait_s;
   }
 };
 
-TEST_F(StragglerTest, TheOtherPipelineSavesMeanwhileAndNobodyWaitsForIt) {
+TEST_F(StragglerTest, TheOtherPipelineSavesEnergyAndDelaysNoStep) {
   StartServer();
   ThrottleAndRecover([] {});
 }
 
-// Nodes are at different replicas, and the one that judges the job is cut off in the middle.
-TEST_F(StragglerTest, AlsoWithThreeReplicasOfWhichOneIsCutOffMeanwhile) {
+// The nodes are connected to different replicas; the one that judges the job is cut off.
+TEST_F(StragglerTest, AlsoWithThreeReplicasWhenOneIsCutOff) {
   const std::string why_not = Network::WhyNot();
   if (!why_not.empty()) GTEST_SKIP() << why_not;
   const Network network(kReplicas);
   StartReplicasIn(network);
   ThrottleAndRecover([&] {
-    EXPECT_EQ(ReplicaHeardBy("a.node.log"), 0);
-    EXPECT_EQ(ReplicaHeardBy("b.node.log"), 1);
+    EXPECT_EQ(ReplicaOfLog("a.node.log"), 0);
+    EXPECT_EQ(ReplicaOfLog("b.node.log"), 1);
     network.Cut(0);
-    EXPECT_TRUE(Comes([this] { return ReplicaHeardBy("a.node.log") > 0; }));
+    EXPECT_TRUE(Comes([this] { return ReplicaOfLog("a.node.log") > 0; }));
   });
 }
 
@@ -141,7 +142,7 @@ void StragglerTest::ThrottleAndRecover(const std::function<void()>& in_the_middl
   const double predicted = 1 - Predicted(during.assignment) / Predicted(before.assignment);
   const double saved = 1 - during.energy_j / before.energy_j;
   EXPECT_NEAR(saved, predicted, kOnePoint);
-  EXPECT_GT(predicted, 3 * kOnePoint) << "a promise that would be kept by doing nothing";
+  EXPECT_GT(predicted, 3 * kOnePoint) << "too small a promise: doing nothing would keep it";
 
   const Nanoseconds ends = node.clock()->Now();
   ASSERT_TRUE(node.SetThrottle(1, std::nullopt));
@@ -149,7 +150,7 @@ void StragglerTest::ThrottleAndRecover(const std::function<void()>& in_the_middl
   EXPECT_EQ(after.assignment.at("pipelines"), before.assignment.at("pipelines"));
   EndTrainer();
 
-  // While the other pipeline went at its old plan, only the straggler itself made steps longer.
+  // While the other pipeline followed its old plan, only the straggler made steps longer.
   const Steps throttled = StepsBetween(begins, ends);
   const std::vector<TrueStep> steps = TrueStepsOf("run.record.csv");
   Steps alone{throttled.begin, throttled.begin};
@@ -165,9 +166,8 @@ void StragglerTest::ThrottleAndRecover(const std::function<void()>& in_the_middl
       3 * std::hypot(meanwhile.time_error_s, by_itself.time_error_s) / by_itself.time_s + 0.0052;
   EXPECT_LT(delay, noise);
   std::cout << fmt::format(
-      "{} steps at the old plan, slowdown {:.3f}; energy of the other pipeline: predicted -{:.2f} "
-      "%, "
-      "measured -{:.2f} %; the job's delay by it {:.2f} % (noise {:.2f} %)\n",
+      "{} steps under the old plan, slowdown {:.3f}; energy of the other pipeline: predicted "
+      "-{:.2f} %, measured -{:.2f} %; it delays the job by {:.2f} % (noise {:.2f} %)\n",
       alone.end - alone.begin, straggler.at("slowdown").get<double>(), predicted * 100, saved * 100,
       delay * 100, noise * 100);
 }

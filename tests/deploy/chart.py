@@ -1,5 +1,5 @@
-"""What `helm template` would print for a chart whose templates keep to what is understood here: values,
-the release's name and namespace, toJson, and blocks that depend on one value."""
+"""Renders a chart as `helm template` does. Supports only values, the release's name and namespace, toJson,
+and blocks that depend on one value; other expressions raise SyntaxError."""
 import json
 import re
 
@@ -23,7 +23,7 @@ class Chart:
         return value
 
     def unused(self):
-        """Values, as paths, that no template mentions."""
+        """The paths of the values that no template uses."""
         def leaves(value, path):
             if ".".join(path) in self.used:
                 return
@@ -37,7 +37,7 @@ class Chart:
     def _value(self, expression):
         match = re.fullmatch(r"(toJson )?\.(Values|Release)\.([\w.]+)", expression)
         if not match:
-            raise SyntaxError(f"{{{{ {expression} }}}} is not understood here")
+            raise SyntaxError(f"{{{{ {expression} }}}} is not supported")
         if match[2] == "Release":
             return self._release[match[3]]
         self.used.add(match[3])
@@ -45,7 +45,7 @@ class Chart:
         if match[1]:
             return json.dumps(value)
         if isinstance(value, (dict, list)):
-            raise SyntaxError(f"{expression} is no single value (toJson?)")
+            raise SyntaxError(f"{expression} is not a single value; use toJson")
         return str(value)
 
     def objects(self):

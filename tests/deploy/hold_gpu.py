@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A process that leases a GPU and never lets go.
+"""Leases a GPU and holds it until it is killed.
 
   hold_gpu.py SOCKET GPU
 """

@@ -1,4 +1,4 @@
-"""Programs that run beside each other for as long as a test does, and a PostgreSQL."""
+"""Programs that run during a test, and a PostgreSQL server."""
 import contextlib
 import glob
 import os
@@ -14,7 +14,7 @@ PATIENCE_S = 30
 
 
 class Processes:
-    """with Processes() as processes: their files lie in processes.scratch, their logs in NAME.log."""
+    """with Processes() as processes: files are in processes.scratch, the log of NAME in NAME.log there."""
 
     def __enter__(self):
         self._stack = contextlib.ExitStack()
@@ -46,13 +46,13 @@ class Processes:
         self._running.pop(name).wait()
 
     def port_of(self, name):
-        """Where a server that was told port 0 listens."""
+        """The port that a server with port 0 listens on."""
         log = self.scratch / f"{name}.log"
         return int(self.soon(lambda: re.search(r"listening on \S*:(\d+)$", log.read_text(), re.M),
                              f"{name} listens")[1])
 
     def soon(self, condition, what):
-        """What the condition gives once it holds."""
+        """Waits until the condition gives a true value, and returns it. Fails if a program ends with an error."""
         for _ in range(PATIENCE_S * 10):
             with contextlib.suppress(subprocess.CalledProcessError, OSError, LookupError):
                 if value := condition():
@@ -61,15 +61,15 @@ class Processes:
                 if process.poll():
                     raise AssertionError(f"{name} ended with {process.returncode}")
             time.sleep(0.1)
-        raise AssertionError(f"not within {PATIENCE_S} s: {what}")
+        raise AssertionError(f"this did not happen within {PATIENCE_S} s: {what}")
 
     def start_postgres(self):
-        """The address of a database of the test's own; it is reached by a socket there."""
+        """Starts a PostgreSQL server in the scratch directory and returns the address of its database."""
         programs = max(glob.glob("/usr/lib/postgresql/*/bin"), key=lambda p: int(p.split("/")[4]))
         directory = self.scratch / "postgres"
         directory.mkdir()
         as_user = ["env", "-C", "/"]
-        if os.geteuid() == 0:  # It refuses to run as root.
+        if os.geteuid() == 0:  # PostgreSQL refuses to run as root.
             user = pwd.getpwnam("postgres")
             os.chmod(self.scratch, 0o755)
             os.chown(directory, user.pw_uid, user.pw_gid)

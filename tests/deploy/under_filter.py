@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs a program under the system call filter of a systemd unit, as systemd would: what the filter
-does not allow kills it.
+"""Runs a program under the system call filter of a systemd unit, as systemd does. A system call that the
+filter does not allow kills the program.
 
   under_filter.py UNIT PROGRAM ARGUMENT...
 """
@@ -18,7 +18,7 @@ PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
 
 
 def expand(name):
-    """The system calls of a group (@service), or the one."""
+    """The system calls of a group (@service), or the single call itself."""
     if not name.startswith("@"):
         return {name}
     listing = subprocess.run(["systemd-analyze", "syscall-filter", name], check=True,
@@ -28,7 +28,7 @@ def expand(name):
 
 
 def allowed_by(unit):
-    """The first line says whether it lists what is allowed; later ones add and remove."""
+    """The allowed system calls. The first line lists them; later lines add calls, or remove them with ~."""
     calls = expand("@default") | {"execve"}
     for line in open(unit, encoding="utf-8"):
         match = re.match(r"SystemCallFilter=(~?)(.*)", line)

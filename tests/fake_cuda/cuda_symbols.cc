@@ -1,4 +1,4 @@
-// libcuda.so.1 as far as the client calls it, and what would synchronise.
+// The functions of libcuda.so.1 that the client calls, and those that would synchronize.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -24,7 +24,7 @@ constexpr int kRelaxed = 2;
 
 struct Event {
   bool is_recorded = false;
-  std::int64_t at = -1;  // The GPU's time; -1: it did not get there yet.
+  std::int64_t at = -1;  // The GPU's time at the event; -1 if it has not reached the event.
 };
 struct Item {
   enum class Kind { kWork, kEvent, kHostFunction } kind = Kind::kWork;
@@ -35,9 +35,9 @@ struct Item {
 };
 struct Stream {
   std::deque<Item> items;
-  std::int64_t free_at = 0;  // When what was begun last is done.
+  std::int64_t free_at = 0;  // When the last started work ends.
   bool is_capturing = false;
-  bool is_broken = false;  // What was captured.
+  bool is_broken = false;  // The capture is invalid.
 };
 struct Failure {
   int result = 0;
@@ -58,11 +58,11 @@ Driver& driver() {
   return the_driver;
 }
 int the_context = 0;
-// A thread has none until it makes a stream or is given one.
+// A thread has no context until it makes a stream or sets one.
 thread_local void* current_context = nullptr;
-thread_local int capture_mode = 0;  // Global.
+thread_local int capture_mode = 0;  // 0 is the global mode.
 
-// Counts the call; what it is to return, 0 for success.
+// Counts the call and returns its result; 0 is success.
 int Enter(const char* entry_point) {
   ++driver().calls[entry_point];
   const auto failure = driver().failures.find(entry_point);
@@ -70,7 +70,7 @@ int Enter(const char* entry_point) {
   return failure->second.after-- > 0 ? 0 : failure->second.result;
 }
 
-// As Enter, for what is forbidden while something is captured.
+// As Enter(), for functions that are forbidden during a capture.
 int EnterUnsafe(const char* entry_point) {
   const int failed = Enter(entry_point);
   if (failed != 0 || capture_mode == kRelaxed) return failed;
@@ -88,7 +88,7 @@ bool IsAnyCapturing() {
                      [](const auto& stream) { return stream->is_capturing; });
 }
 
-// Null if there is no such stream.
+// Null if the stream does not exist.
 Stream* StreamOf(void* handle) {
   if (handle == nullptr) return &driver().legacy;
   for (const auto& stream : driver().streams) {
@@ -101,7 +101,7 @@ int Enqueue(void* handle, const Item& item) {
   Stream* const stream = StreamOf(handle);
   if (stream == nullptr) return kInvalidHandle;
   if (stream == &driver().legacy && IsAnyCapturing()) return kCaptureImplicit;
-  // What an empty queue is given begins now, not in the past.
+  // New work of an empty queue begins now, not in the past.
   if (stream->items.empty()) stream->free_at = std::max(stream->free_at, driver().now);
   stream->items.push_back(item);
   return 0;
@@ -243,7 +243,7 @@ int cuEventDestroy_v2(void* handle) {
   if (const int failed = EnterUnsafe("cuEventDestroy_v2"); failed != 0) return failed;
   auto* event = static_cast<Event*>(handle);
   if (driver().events.erase(event) == 0) return kInvalidHandle;
-  // The real one frees it once the GPU is past it.
+  // The real driver frees the event after the GPU has passed it.
   for (const auto& stream : driver().streams) {
     std::erase_if(stream->items, [event](const Item& item) { return item.event == event; });
   }

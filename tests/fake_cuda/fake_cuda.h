@@ -1,9 +1,8 @@
-// A CUDA driver of our own: a stream is a queue that stands still until the test lets the GPU's
-// time pass. What the client calls is counted, calls can be made to fail, and whatever would wait
-// for the GPU ends the test's process.
+// A fake CUDA driver. A stream is a queue; its work proceeds only when the test advances the GPU's
+// time. The fake counts calls, can make calls fail, and ends the test's process if a call would
+// wait for the GPU.
 //
-// Thread safety: all calls may come from several threads, as with the real one. Host functions run
-// in the thread that calls Advance.
+// Thread-safe, as the real driver. Host functions run in the thread that calls Advance().
 #pragma once
 
 #include <cstdint>
@@ -11,25 +10,25 @@
 
 namespace fake_cuda {
 
-// A driver without streams, calls, failures and events, whose time is 0.
+// Resets the driver: no streams, calls, failures or events, and time 0.
 void Reset();
 void* MakeStream();
-// Work of so many nanoseconds at the end of the stream.
+// Appends work of this duration to the stream.
 void Launch(void* stream, std::int64_t duration_ns);
-// The GPU's time passes; queues are worked off as far as they get.
+// Advances the GPU's time. The streams run their work up to the new time.
 void Advance(std::int64_t duration_ns);
 
-// In the global mode, as captures are unless told otherwise: what a thread that is not relaxed asks
-// of events meanwhile fails, and breaks the capture. While any stream is captured, the legacy one
-// (null) cannot be used.
+// Begins or ends a capture in the global mode, which is the default. During a capture, calls that
+// query events fail and break the capture, unless the calling thread is in the relaxed mode. The
+// legacy stream (null) cannot be used during any capture.
 void SetCapturing(void* stream, bool is_capturing);
 bool IsCaptureBroken(void* stream);
-// From its next call but `after` on, this entry point returns `result`.
+// After `after` more calls, this entry point returns `result` on each call.
 void FailFrom(std::string_view entry_point, int result, int after = 0);
 
 int Calls(std::string_view entry_point);
 int LiveEvents();
-// What waits in the stream's queue.
+// The number of items in the stream's queue.
 int Queued(void* stream);
 
 }  // namespace fake_cuda

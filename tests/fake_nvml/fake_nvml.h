@@ -1,9 +1,10 @@
-// The test's hand on a node of fake NVIDIA GPUs.
+// Controls a node of fake NVIDIA GPUs in tests.
 //
-// libnvidia-ml.so.1 beside this file is a real shared library with NVML's interface, over GPUs that
-// live in a file (node_file.h). A process uses them if FAKE_NVML_FILE names that file and its NVML
-// is the fake one ("nvml:" + kLibrary, or LD_LIBRARY_PATH). Test and processes see the same GPUs;
-// what was set stays set when whoever set it is killed, as on hardware.
+// libnvidia-ml.so.1 in this directory is a real shared library with NVML's interface. The state of
+// its GPUs is in a file (node_file.h). A process uses them if FAKE_NVML_FILE names that file and it
+// loads the fake library ("nvml:" + FAKE_NVML_LIBRARY, or LD_LIBRARY_PATH). The test and all
+// processes see the same GPUs. As on hardware, settings stay when the process that made them is
+// killed.
 //
 //   FakeNvml node = FakeNvml::Create(directory + "/node", {.gpus = {{}, {}}});
 //   node.UseInThisProcess();
@@ -11,14 +12,15 @@
 //   EXPECT_EQ(node.SmLock(0), (Range{1200, 1200}));
 //   node.Fail(0, Function::kSetSmClock, kNoPermission);
 //
-// NVML's order of GPUs is not that of their UUIDs: the last one has the smallest UUID.
+// The order of GPUs in NVML differs from the order of their UUIDs: the last GPU has the smallest
+// UUID.
 //
-// What is faithful: reference-counted Init, handles that die with Shutdown or a driver's reload,
-// locks and limits that a reload drops, clock lists from high to low, the length of a list by
-// asking with no room, what an idle or capped GPU shows. What is not: there is no physics; power
-// and temperature are what the test says.
+// Like the real library, the fake counts references of Init, invalidates handles at Shutdown and at
+// a driver reload, drops locks and limits at a reload, lists clocks from high to low, returns the
+// length of a list to a caller without a buffer, and shows the clocks of an idle or capped GPU.
+// Unlike it, the fake has no physics: tests set power and temperature.
 //
-// Thread safety: all of it, from any process.
+// Thread-safe, also across processes.
 #pragma once
 
 #include <cstdint>
@@ -38,9 +40,10 @@ struct GpuSpec {
   int default_power_limit_mw = 400'000;  // 0: no power limit.
   int least_power_limit_mw = 100'000;
   int most_power_limit_mw = 400'000;
-  int mig_instances = 0;  // -1: no such thing as MIG; 0: off; else MIG mode, with so many.
+  int mig_instances = 0;  // -1: no MIG support; 0: MIG is off; otherwise the number of instances.
   bool has_energy_counter = true;
-  bool is_energy_running = false;  // Counts power over real time; else only what AddEnergy says.
+  bool is_energy_running =
+      false;  // Adds up power over real time; otherwise only AddEnergy() counts.
   int power_mw = 100'000;
   int temperature_c = 40;
   bool is_persistent = true;
@@ -59,13 +62,13 @@ struct ClockRange {
 struct LoggedCall {
   Function function;
   std::optional<int> gpu;
-  int first = 0;  // The arguments that are numbers.
+  int first = 0;  // The numeric arguments.
   int second = 0;
   int pid = 0;
-  std::optional<int> result;  // NVML's code; nothing: the process has not come back from it.
+  std::optional<int> result;  // NVML's code; nothing if the call has not returned.
 };
 
-// NVML's codes that tests inject most.
+// The NVML codes that tests inject most often.
 inline constexpr int kInvalidArgument = 2;
 inline constexpr int kNotSupported = 3;
 inline constexpr int kNoPermission = 4;
@@ -76,24 +79,24 @@ class FakeNvml {
   static constexpr int kEveryGpu = -1;
   static constexpr int kForever = 0xffff;
 
-  // Both throw std::runtime_error if the file cannot be had.
+  // Both throw std::runtime_error if they cannot make or open the file.
   static FakeNvml Create(const std::string& path, const NodeSpec& spec);
   static FakeNvml Attach(const std::string& path);
 
-  // Sets FAKE_NVML_FILE, for this process and those that it starts. Takes effect at nvmlInit.
+  // Sets FAKE_NVML_FILE for this process and its children. It takes effect at the next nvmlInit.
   void UseInThisProcess() const;
   const std::string& path() const { return path_; }
 
   // ---- The hardware ----
   int gpu_count() const { return static_cast<int>(node_->gpu_count); }
   std::string Uuid(int gpu) const;
-  int GpuOf(const std::string& uuid) const;  // -1: none.
+  int GpuOf(const std::string& uuid) const;  // -1 if no GPU has this UUID.
   std::optional<ClockRange> SmLock(int gpu) const;
   std::optional<ClockRange> MemoryLock(int gpu) const;
   int PowerLimit(int gpu) const;                // mW
   bool IsAsShipped(int gpu) const;              // No lock, default power limit.
-  void LockSm(int gpu, ClockRange range);       // As somebody else would.
-  void SetPowerLimit(int gpu, int milliwatts);  // Likewise.
+  void LockSm(int gpu, ClockRange range);       // As an administrator would.
+  void SetPowerLimit(int gpu, int milliwatts);  // As an administrator would.
   void AddEnergy(int gpu, std::uint64_t millijoules);
   void SetPower(int gpu, int milliwatts);
   void SetIdle(int gpu, bool is_idle);
@@ -101,29 +104,29 @@ class FakeNvml {
 
   // ---- The log: the last kLogCapacity calls, in the order in which they began ----
   std::uint64_t LogEnd() const { return node_->log_end.load(); }
-  // From a former LogEnd(). Left out: calls whose process was killed while it wrote them down, and
-  // those overwritten since.
+  // The calls since a former LogEnd(), without those whose process was killed while it logged them,
+  // and without those that newer calls have overwritten.
   std::vector<LoggedCall> Log(std::uint64_t from = 0) const;
-  // Of it, the calls that change something.
+  // Only the calls of the log that change a setting.
   std::vector<LoggedCall> Changes(std::uint64_t from = 0) const;
-  std::uint64_t Calls(Function function) const;  // Since Create.
+  std::uint64_t Calls(Function function) const;  // Since Create().
 
-  // ---- What goes wrong ----
-  // The function answers `code` and does nothing, so many times.
+  // ---- Faults ----
+  // The function returns `code` and does nothing, this many times.
   void Fail(int gpu, Function function, int code, int times = kForever);
-  void FailChanges(int gpu, int code);  // All that set or reset something.
-  void Heal();                          // Takes back all of this section but reload and unload.
-  // Each call takes so long before it does anything; a lower number frees those inside.
+  void FailChanges(int gpu, int code);  // All functions that change a setting.
+  void Heal();                          // Ends all faults of this section except reload and unload.
+  // Each call waits this long first. A lower number also shortens the waits of calls in progress.
   void Slow(int gpu, Function function, int milliseconds);
-  void IgnoreChanges(int gpu, bool ignores);  // Success, and nothing changes.
-  void HideSetting(int gpu, bool hides);      // A lock is not named as what limits the clock.
-  // The SM clock stays at or below, and NVML names these reasons (0x4 power cap, 0x20 thermal).
+  void IgnoreChanges(int gpu, bool ignores);  // Changes return success but have no effect.
+  void HideSetting(int gpu, bool hides);  // NVML does not name a lock as a reason for the clock.
+  // Limits the SM clock; NVML then reports these reasons (0x4 power cap, 0x20 thermal).
   void Cap(int gpu, int sm_clock_mhz, std::uint64_t reasons);
-  void StickSmClock(int gpu, int mhz);  // A change that has not landed; 0: it moves again.
-  void Lose(int gpu);                   // Fell off the bus...
-  void Find(int gpu);                   // ...and is back, as after a reset: no locks.
-  // The driver is unloaded and loaded: NVML has to be initialized again; locks, limits and energy
-  // counters are as new.
+  void StickSmClock(int gpu, int mhz);  // The clock stays at this value; 0 lets it change again.
+  void Lose(int gpu);                   // The GPU falls off the bus...
+  void Find(int gpu);                   // ...and returns without locks, as after a reset.
+  // Unloads and loads the driver. Processes must initialize NVML again; locks, limits and energy
+  // counters are reset.
   void ReloadDriver();
   void UnloadDriver();
   void LoadDriver();

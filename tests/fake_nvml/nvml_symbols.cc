@@ -1,7 +1,8 @@
-// The shared library: NVML's interface over the fake node. With FAKE_NVML_OLD it is that of an old
-// driver, which lacks what came later.
+// The fake NVML library: NVML's interface to the fake node. With FAKE_NVML_OLD it lacks the
+// functions that an old driver does not have.
 //
-// Declared here once more, apart from src/device/nvml_api.h, so that a slip there shows.
+// This file declares NVML's interface independently of perseus/runtime/device/nvml_api.h, so that a
+// mistake there makes a test fail.
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,10 +29,10 @@ constexpr int kGpuIsLost = 15;
 using NvmlHandle = void*;  // epoch << 16 | instance + 1 << 8 | index + 1.
 
 struct Process {
-  std::mutex mutex;  // Of this process alone; guards all of these:
+  std::mutex mutex;  // Guards all members below.
   std::shared_ptr<Node> node;
   int references = 0;
-  std::uint64_t epoch = 0;  // Counts initializations: handles of another one are void.
+  std::uint64_t epoch = 0;  // Counts initializations; handles of an earlier one are invalid.
   std::uint64_t driver_generation = 0;
 };
 Process& TheProcess() {
@@ -39,7 +40,7 @@ Process& TheProcess() {
   return process;
 }
 
-// One call: on record from its beginning, so that a kill inside shows.
+// One call. The log has it from its beginning, so a kill during the call shows.
 class Call {
  public:
   Call(std::shared_ptr<Node> node, Function function, std::uint32_t gpu, std::uint32_t first,
@@ -70,7 +71,7 @@ class Call {
   std::uint64_t sequence_ = 0;
 };
 
-// The code to answer in place of doing anything; kSuccess: none. Counts the times down.
+// Returns the injected error code, or kSuccess if no fault is set. Counts the fault's times down.
 int TakeFault(std::atomic<std::uint32_t>& fault) {
   std::uint32_t now = fault;
   while ((now & 0xffff) != 0) {
@@ -80,8 +81,8 @@ int TakeFault(std::atomic<std::uint32_t>& fault) {
   return kSuccess;
 }
 
-// As long as the test says, which may change its mind meanwhile.
-void Dawdle(const std::atomic<std::uint32_t>& milliseconds) {
+// Waits for the time that the test sets, and may change during the wait.
+void DelayCall(const std::atomic<std::uint32_t>& milliseconds) {
   const std::timespec slice{.tv_sec = 0, .tv_nsec = 1'000'000};
   const std::int64_t begin = MonotonicNs();
   while (MonotonicNs() - begin < std::int64_t{milliseconds} * 1'000'000) {
@@ -108,7 +109,7 @@ NvmlHandle MakeHandle(std::uint64_t epoch, std::uint64_t index, std::uint64_t in
   return reinterpret_cast<NvmlHandle>(epoch << 16 | instance << 8 | (index + 1));
 }
 
-// Calls body(node, epoch) -> code.
+// Calls body(node, epoch), which returns an NVML code.
 template <typename Body>
 int OnNode(Function function, Body body) {
   const Attached attached = Attachment();
@@ -118,7 +119,7 @@ int OnNode(Function function, Body body) {
   return call.Return(fault != kSuccess ? fault : body(*attached.node, attached.epoch));
 }
 
-// Calls body(gpu) -> code. Handles of MIG instances know only kGetInfo.
+// Calls body(gpu), which returns an NVML code. Handles of MIG instances support only kGetInfo.
 template <typename Body>
 int OnGpu(Function function, NvmlHandle handle, std::uint32_t first, std::uint32_t second,
           Body body) {
@@ -132,7 +133,7 @@ int OnGpu(Function function, NvmlHandle handle, std::uint32_t first, std::uint32
   if (!attached.is_usable) return call.Return(kUninitialized);
   if (!is_known) return call.Return(kInvalidArgument);
   Gpu& gpu = attached.node->gpus[index];
-  Dawdle(gpu.slow_ms[static_cast<std::size_t>(function)]);
+  DelayCall(gpu.slow_ms[static_cast<std::size_t>(function)]);
   if (gpu.is_lost != 0) return call.Return(kGpuIsLost);
   for (auto* faults : {attached.node->faults, gpu.faults}) {
     const int fault = TakeFault(faults[static_cast<std::size_t>(function)]);
@@ -297,7 +298,7 @@ int nvmlDeviceGetUUID(NvmlHandle handle, char* text, unsigned size) {
   const std::uint64_t instance = reinterpret_cast<std::uint64_t>(handle) >> 8 & 0xff;
   return OnGpu(Function::kGetInfo, handle, [&](Gpu& gpu) {
     if (instance == 0) return CopyText(gpu.uuid, text, size);
-    // "MIG-" and what follows "GPU-", its last digit replaced by the instance's number.
+    // "MIG-" and the rest of the GPU's UUID, with the instance number as its last digit.
     std::string uuid = std::string("MIG-") + (gpu.uuid + 4);
     uuid.back() = static_cast<char>('0' + instance);
     return CopyText(uuid.c_str(), text, size);
@@ -342,7 +343,7 @@ int nvmlDeviceGetSupportedGraphicsClocks(NvmlHandle handle, unsigned memory_mhz,
     const std::uint32_t* const begin = gpu.memory_clocks_mhz;
     const std::uint32_t* const end = begin + gpu.memory_clock_count;
     if (std::find(begin, end, memory_mhz) == end) return kNotFound;
-    // Low memory clocks go with low SM clocks only.
+    // A low memory clock supports only low SM clocks.
     const bool is_top = memory_mhz == end[-1];
     return CopyClocks(gpu.sm_clocks_mhz, is_top ? gpu.sm_clock_count : 1, count, mhz);
   });

@@ -1,4 +1,4 @@
-// ROCm SMI's interface, so much of it as the product uses, over the fake node.
+// The part of ROCm SMI's interface that Perseus uses, with the fake node behind it.
 #include <cstdio>
 #include <cstring>
 
@@ -15,7 +15,7 @@ constexpr std::uint32_t kNotSupported = 2;
 constexpr std::uint32_t kInitError = 8;
 constexpr std::uint64_t kMega = 1'000'000;
 
-// Calls body(gpu) -> status.
+// Calls body(gpu), which returns a status.
 template <typename Body>
 std::uint32_t On(std::uint32_t index, Body body) {
   Node& node = *FakeRocmNode();
@@ -112,7 +112,7 @@ std::uint32_t rsmi_dev_energy_count_get(std::uint32_t index, std::uint64_t* coun
 }
 std::uint32_t rsmi_dev_temp_metric_get(std::uint32_t index, std::uint32_t sensor, int,
                                        std::int64_t* millicelsius) {
-  // The junction only.
+  // Only the junction has a sensor.
   return On(index, [&](Gpu&) { return Give(sensor == 1, 66'000, millicelsius); });
 }
 std::uint32_t rsmi_dev_gpu_clk_freq_get(std::uint32_t index, int clock, void* to) {
@@ -172,7 +172,7 @@ std::uint32_t rsmi_dev_perf_level_set_v1(std::uint32_t index, int level) {
 std::uint32_t rsmi_dev_clk_range_set(std::uint32_t index, std::uint64_t least, std::uint64_t most,
                                      int clock) {
   return Change(index, [&](Gpu& gpu) {
-    // The real one asserts that the least is below the most.
+    // The real library asserts that the lower limit is below the upper one.
     if (!gpu.has_clock_range || clock != 0 || least >= most) return kInvalid;
     gpu.level = 3;
     gpu.range_mhz[0] = least;

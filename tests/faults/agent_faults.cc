@@ -1,4 +1,4 @@
-// The agent dies, in every way and at every moment.
+// Faults in which the agent ends.
 #include <signal.h>
 
 #include "tests/faults/faults.h"
@@ -16,29 +16,29 @@ std::vector<Process> StartClients(const Round& round) {
 
 }  // namespace
 
-// While clients come and go, who find the next agent by themselves.
+// Kills the agent while clients work. The clients find the next agent by themselves.
 void KillAgent(Round& round) {
   std::vector<Process> clients = StartClients(round);
-  round.NapUpTo(40'000);
+  round.SleepUpTo(40'000);
   round.Strikes();
   round.node.KillAgent();
-  // Some die with it, some live to see the next one.
+  // In some rounds the clients die with the agent; in the others they connect to the next one.
   if (round.random() % 3 == 0) clients.clear();
   round.node.StartAgent();
-  round.NapUpTo(5000);
+  round.SleepUpTo(5000);
 }
 
 void TerminateAgent(Round& round) {
   const std::vector<Process> clients = StartClients(round);
-  round.NapUpTo(40'000);
+  round.SleepUpTo(40'000);
   round.Strikes();
   round.node.StopAgent();
-  round.node.RequireAllBack();
+  round.node.RequireAllRestored();
   round.node.StartAgent();
 }
 
-// With a driver that takes its time, so that there is a while to die in; and agents that die while
-// they clean up after the last one.
+// Kills the agent while it restores GPUs with a slow driver, and then kills the next agents while
+// they restore what the earlier ones left.
 void KillAgentWhileRestoring(Round& round) {
   Process holder = round.StartHolder();
   for (int gpu = 0; gpu < round.node.fake().gpu_count(); ++gpu) {
@@ -47,12 +47,12 @@ void KillAgentWhileRestoring(Round& round) {
     round.node.fake().Slow(gpu, fake_nvml::Function::kSetSmClock, milliseconds);
   }
   holder.Kill();
-  round.NapUpTo(25'000);
+  round.SleepUpTo(25'000);
   for (std::uint64_t deaths = 1 + round.random() % 4; deaths > 0; --deaths) {
     round.Strikes();
     round.node.KillAgent();
     round.node.LaunchAgent();
-    round.NapUpTo(120'000);
+    round.SleepUpTo(120'000);
   }
   round.node.KillAgent();
   round.node.fake().Heal();

@@ -1,5 +1,5 @@
-// fault_campaign: the real agent, with real clients, over fake GPUs, and what goes wrong on a node.
-// docs/reliability.md has what was found, and how often each fault was tried.
+// fault_campaign runs the real agent with real clients and fake GPUs, and injects faults.
+// docs/reliability.md lists what it found, and how often it tried each fault.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -20,32 +20,44 @@ constexpr Fault kFaults[] = {
     {"kill-client", "clients get SIGKILL at random moments", KillClients},
     {"kill-agent", "the agent gets SIGKILL at a random moment and is started again", KillAgent},
     {"terminate-agent", "the agent gets SIGTERM", TerminateAgent, 5},
-    {"kill-restoring", "the agent gets SIGKILL while it gives GPUs back, and again as it starts",
+    {"kill-restoring", "the agent gets SIGKILL while it restores GPUs, and again as it starts",
      KillAgentWhileRestoring, 5},
-    {"full-disk", "no room for the agent's state", FillDisk, 10, 4, {.has_small_disk = true}},
+    {"full-disk",
+     "the disk has no space for the agent's state",
+     FillDisk,
+     10,
+     4,
+     {.has_small_disk = true}},
     {"failing-restore", "the driver refuses to unlock one GPU for a while", FailRestores, 10},
     {"reload-driver", "the driver disappears and comes back with nothing set", ReloadDriver, 10},
     {"wall-clock",
-     "the wall clock jumps by years, both ways",
+     "the wall clock jumps by years, in both directions",
      ShiftWallClock,
      50,
      4,
      {.has_clock_shim = true}},
-    {"hang", "a client stops, and wakes up after its lease has ended", HangClient, 50},
+    {"hang", "a client stops, and continues after its lease has ended", HangClient, 50},
     {"recycled-pid",
-     "a leaseholder's process number is given to another",
+     "another process gets the process number of a lease holder",
      RecycleProcessNumber,
      10,
      4,
      {},
      false,
      true},
-    {"nonsense", "10,000 malformed messages a second from four connections", SendNonsense, 50},
-    {"silence", "100 connections say nothing", SayNothing, 10},
-    {"long-silence", "the same until the agent ends them", SayNothingForAMinute, 1000, 4, {}, true},
-    {"crowd", "200 clients contend for 16 GPUs", CrowdIn, 50, 16},
+    {"nonsense", "four connections send 10,000 malformed messages per second",
+     SendMalformedMessages, 50},
+    {"silence", "100 connections send nothing", KeepSilence, 10},
+    {"long-silence",
+     "the same until the agent closes them",
+     KeepSilenceForAMinute,
+     1000,
+     4,
+     {},
+     true},
+    {"crowd", "200 clients contend for 16 GPUs", Contend, 50, 16},
     {"descriptors",
-     "400 connections, where the agent may have 128 files open",
+     "400 connections, while the agent may have 128 open files",
      TakeAllDescriptors,
      50,
      4,
@@ -62,12 +74,12 @@ struct Options {
 struct Outcome {
   int rounds = 0;
   int violations = 0;
-  int struck = 0;  // Rounds in which a clock was set when the fault came.
+  int struck = 0;  // Rounds in which a client's clock was set at the moment of the fault.
   std::uint64_t leases = 0;
   std::uint64_t landed = 0;
   std::uint64_t messages = 0;
   double slowest_ms = 0;
-  std::vector<long> memory_kb;  // After each round that the agent of now has lived through.
+  std::vector<long> memory_kb;  // Of the current agent, after each round.
   double seconds = 0;
 };
 
@@ -78,8 +90,8 @@ double Mean(const std::vector<long>& values, std::size_t begin, std::size_t end)
          static_cast<double>(end - begin);
 }
 
-// kB by which the agent's own memory grew from the first quarter of the rounds to the last one, on
-// average; nothing if it did not live through enough of them.
+// The growth in kB of the agent's memory, from its mean in the first quarter of the rounds to its
+// mean in the last quarter; nothing if this agent has run for too few rounds.
 std::optional<double> Growth(const Outcome& outcome) {
   constexpr std::size_t kFewest = 40;
   const std::size_t count = outcome.memory_kb.size();
@@ -87,8 +99,9 @@ std::optional<double> Growth(const Outcome& outcome) {
   return Mean(outcome.memory_kb, count - count / 4, count) - Mean(outcome.memory_kb, 0, count / 4);
 }
 
-// What malloc may keep without a leak: each thread has an arena, which gives memory back only when
-// 128 KiB lie free at its end (M_TRIM_THRESHOLD). Two threads a GPU, and the loop's.
+// Without a leak, malloc may keep this much: each thread has an arena that returns memory only when
+// 128 KiB at its end are free (M_TRIM_THRESHOLD). The agent has two threads for each GPU and one
+// more.
 double MostGrowth(const Fault& fault) { return (2 * fault.gpus + 1) * 128.0; }
 
 void PrintEnd(const std::filesystem::path& log) {
@@ -99,7 +112,7 @@ void PrintEnd(const std::filesystem::path& log) {
   fmt::print(stderr, "the end of the agent's log:\n{}", text->substr(begin));
 }
 
-// One fault: its rounds on one node, and after a violation on a new one.
+// The rounds of one fault. They use one node, and a new node after each violation.
 class Series {
  public:
   Series(const Fault& fault, const Options& options) : fault_(fault), options_(options) {}
@@ -118,14 +131,14 @@ class Series {
       Report(count, violation);
     }
     if (const auto growth = Growth(outcome_); growth && *growth > MostGrowth(fault_)) {
-      Report(count, Violation(fmt::format("the agent's memory grew by {:.0f} kB, where {:.0f} are "
-                                          "explained",
+      Report(count, Violation(fmt::format("the agent's memory grew by {:.0f} kB, and at most "
+                                          "{:.0f} kB are normal",
                                           *growth, MostGrowth(fault_))));
     }
-    // A campaign that only strikes at rest shows nothing.
+    // Faults that only occur while no clock is set would show nothing.
     constexpr int kEnough = 20;
     if (outcome_.rounds >= kEnough && outcome_.struck == 0) {
-      Report(count, Violation("no round struck while a clock was set"));
+      Report(count, Violation("no fault occurred while a clock was set"));
     }
     outcome_.seconds = ToSeconds(RealClock().Now() - begin);
     return std::move(outcome_);
@@ -196,8 +209,8 @@ int RunCampaign(const Options& options) {
   int violations = 0;
   for (const Fault& fault : kFaults) {
     if (options.fault != "all" && options.fault != fault.name) continue;
-    if (fault.needs_root && !IsApart()) {
-      fmt::print("{:<16}   left out: it needs root\n", fault.name);
+    if (fault.needs_root && !IsIsolated()) {
+      fmt::print("{:<16}   skipped: it needs root\n", fault.name);
       continue;
     }
     const Outcome outcome = Series(fault, options).Run();
@@ -205,14 +218,15 @@ int RunCampaign(const Options& options) {
     PrintLine(fault, outcome);
     violations += outcome.violations;
   }
-  if (!IsApart()) fmt::print("without root, a limit on file sizes stood for the full disk\n");
+  if (!IsIsolated()) fmt::print("without root, a limit on file sizes replaced the full disk\n");
   return violations == 0 ? 0 : 1;
 }
 
 int Main(int argc, char** argv) {
   Options options;
-  CLI::App program("Injects faults into the agent's node and checks that all GPUs come back.");
-  program.add_option("--rounds", options.rounds, "Of the most frequent faults (default: 10)")
+  CLI::App program("Injects faults into the agent's node and checks that all GPUs are restored.");
+  program
+      .add_option("--rounds", options.rounds, "Rounds of the most frequent faults (default: 10)")
       ->check(CLI::Range(1, 1'000'000));
   std::vector<std::string> names = {"all"};
   std::string about;
@@ -220,13 +234,14 @@ int Main(int argc, char** argv) {
     names.emplace_back(fault.name);
     about += fmt::format("  {:<16} 1 in {:<5} {}\n", fault.name, fault.one_in, fault.what);
   }
-  program.footer("Faults, and which part of the rounds they get (one at least):\n" + about);
-  program.add_option("--fault", options.fault, "One of those below, or all (default: all)")
+  program.footer("Faults, and their share of the rounds (at least one round):\n" + about);
+  program.add_option("--fault", options.fault, "A fault of the list below, or all (default: all)")
       ->check(CLI::IsMember(names));
-  program.add_option("--seed", options.seed, "Of everything but the scheduler (default: 1)");
-  program.add_option("--round", options.round, "Only this one, as a violation names it");
+  program.add_option("--seed", options.seed, "Seed of all random choices (default: 1)");
+  program.add_option("--round", options.round,
+                     "Runs only this round; a violation prints its number");
   CLI11_PARSE(program, argc, argv);
-  return RunApart([&] { return RunCampaign(options); });
+  return RunIsolated([&] { return RunCampaign(options); });
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Clients that die, hang, or are taken for one another.
+// Faults in which a client dies, hangs, or is mistaken for another process.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,12 +19,13 @@ bool Eventually(Condition condition) {
   const Nanoseconds begin = RealClock().Now();
   while (!condition()) {
     if (RealClock().Now() - begin > kReplyTimeout) return false;
-    NapMicroseconds(1000);
+    SleepMicroseconds(1000);
   }
   return true;
 }
 
-// A process that has the number `pid` and only sleeps; none if the kernel gave it to somebody else.
+// Starts a process with the number `pid` that only sleeps; none if the kernel gave that number to
+// another process.
 Process StartAs(pid_t pid) {
   for (int attempt = 0; attempt < 100; ++attempt) {
     std::ofstream("/proc/sys/kernel/ns_last_pid") << pid - 1;
@@ -44,7 +45,7 @@ Process Round::StartHolder(double heartbeat_s, std::optional<int> clock_mhz) con
   ClientPlan plan = Plan(heartbeat_s);
   plan.clock_mhz = clock_mhz;
   Process holder = Process::Start([&plan] { return Hold(plan); });
-  Require(Eventually([&] { return board->landed > landed; }), "a client gets no clock set");
+  Require(Eventually([&] { return board->landed > landed; }), "no clock of a client was set");
   return holder;
 }
 
@@ -53,30 +54,31 @@ void KillClients(Round& round) {
   for (std::uint64_t count = 1 + round.random() % 3; count > 0; --count) {
     clients.push_back(Process::Start([plan = round.Plan()] { return Churn(plan); }));
   }
-  round.NapUpTo(30'000);
+  round.SleepUpTo(30'000);
   for (Process& client : clients) {
     round.Strikes();
     client.Kill();
-    round.NapUpTo(2000);
+    round.SleepUpTo(2000);
   }
 }
 
 void HangClient(Round& round) {
   Process client = round.StartHolder(1);
-  round.NapUpTo(50'000);
+  round.SleepUpTo(50'000);
   round.Strikes();
   client.Send(SIGSTOP);
   round.node.Settle(1);
-  // It wakes up, and believes that it still has its lease.
+  // The client continues as if it still had its lease.
   client.Send(SIGCONT);
-  NapMicroseconds(50'000);
+  SleepMicroseconds(50'000);
   Require(!round.node.IsChanged(), "a client whose lease has ended sets clocks");
 }
 
-// The leaseholder dies, a child of it keeps the connection open, and its number is given away.
+// The lease holder dies, its child keeps the connection open, and another process gets its process
+// number.
 void RecycleProcessNumber(Round& round) {
   int ends[2];
-  if (pipe(ends) != 0) throw std::runtime_error("no pipe");
+  if (pipe(ends) != 0) throw std::runtime_error("cannot make a pipe");
   Process client = Process::Start([&round, write_end = ends[1]] {
     auto connection = Client::Connect(round.node.socket());
     const auto lease = connection->Acquire(round.node.uuids());
@@ -92,16 +94,16 @@ void RecycleProcessNumber(Round& round) {
   });
   close(ends[1]);
   pid_t child = 0;
-  const bool is_told = read(ends[0], &child, sizeof child) == sizeof child;
+  const bool is_received = read(ends[0], &child, sizeof child) == sizeof child;
   close(ends[0]);
-  Require(is_told, "a client gets no lease");
-  Require(Eventually([&] { return round.node.IsChanged(); }), "a client gets no clock set");
+  Require(is_received, "a client got no lease");
+  Require(Eventually([&] { return round.node.IsChanged(); }), "no clock of a client was set");
   const pid_t number = client.pid();
   round.Strikes();
   client.Kill();
   const Process other = StartAs(number);
   try {
-    Require(other.pid() == number, "the kernel does not give the number again");
+    Require(other.pid() == number, "the kernel did not assign the number again");
     round.node.Settle();
   } catch (...) {
     kill(child, SIGKILL);

@@ -49,20 +49,20 @@ void Raise(std::atomic<std::uint64_t>& most, std::uint64_t value) {
   }
 }
 
-// Publishes and waits for the answer; false if none comes.
+// Publishes a clock and waits for the answer; false if none arrives.
 bool Switch(Client& client, int gpu, int clock_mhz, Board& board) {
-  const Nanoseconds asked = Now();
+  const Nanoseconds begin = Now();
   const std::uint32_t sequence = client.publisher().Publish(gpu, clock_mhz);
   while (client.publisher().answer(gpu).sequence != sequence) {
-    if (Now() - asked > 5 * kSecond) return false;
-    NapMicroseconds(50);
+    if (Now() - begin > 5 * kSecond) return false;
+    SleepMicroseconds(50);
   }
-  Raise(board.slowest_ns, static_cast<std::uint64_t>(Now() - asked));
+  Raise(board.slowest_ns, static_cast<std::uint64_t>(Now() - begin));
   if (IsSet(client.publisher().answer(gpu))) ++board.landed;
   return true;
 }
 
-// A while of training, as far as the agent sees it. Some clocks are none.
+// Publishes clocks as in training. Some are invalid, and 0 requests none.
 void Train(Client& client, const protocol::Lease& lease, SplitMix64& random, Board& board) {
   const auto count = static_cast<int>(lease.gpus.size());
   for (std::uint64_t left = 1 + random() % 40; left > 0; --left) {
@@ -70,14 +70,14 @@ void Train(Client& client, const protocol::Lease& lease, SplitMix64& random, Boa
     const std::vector<int>& clocks = lease.sm_clocks_mhz[static_cast<std::size_t>(gpu)];
     const std::uint64_t dice = random() % 20;
     client.publisher().Publish(gpu, dice == 0 ? 0 : dice == 1 ? 777 : AnyOf(clocks, random));
-    if (random() % 2 == 0) NapMicroseconds(static_cast<std::int64_t>(random() % 500));
+    if (random() % 2 == 0) SleepMicroseconds(static_cast<std::int64_t>(random() % 500));
   }
   for (int gpu = 0; gpu < count; ++gpu) {
     if (IsSet(client.publisher().answer(gpu))) ++board.landed;
   }
 }
 
-// What no agent should be able to read.
+// A message that the agent must refuse.
 std::string Nonsense(SplitMix64& random) {
   static constexpr std::array<std::string_view, 8> kTexts = {
       "{\"perseus\":1,\"acquire\":{\"gpus\":[],\"job\":\"x\"}}",
@@ -91,9 +91,9 @@ std::string Nonsense(SplitMix64& random) {
   switch (random() % 4) {
     case 0:
       return std::string(AnyOf(kTexts, random));
-    case 1:  // Deep.
+    case 1:  // Deeply nested.
       return std::string(1 + random() % 3000, random() % 2 == 0 ? '[' : '{');
-    case 2: {  // Cut off, with a byte changed.
+    case 2: {  // Truncated, with one byte changed.
       std::string text(AnyOf(kTexts, random));
       text[random() % text.size()] = static_cast<char>(random());
       return text.substr(0, 1 + random() % text.size());
@@ -106,8 +106,8 @@ std::string Nonsense(SplitMix64& random) {
   }
 }
 
-// As the agent's own code never does: longer than allowed, or with a descriptor.
-void SendAsNobodyShould(int socket, SplitMix64& random) {
+// Sends what a correct client never sends: a message that is too long, or a descriptor.
+void SendForbidden(int socket, SplitMix64& random) {
   if (random() % 2 == 0) {
     const std::string text(protocol::kLongestMessage + 1 + random() % 1000, 'x');
     send(socket, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -129,7 +129,7 @@ void SendAsNobodyShould(int socket, SplitMix64& random) {
   sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-// Reads what the agent answered; false at the end of the connection.
+// Discards all answers of the agent; false at the end of the connection.
 bool Drain(int socket) {
   std::array<char, 2048> bytes{};
   for (;;) {
@@ -154,7 +154,7 @@ std::optional<Client> Client::Connect(const std::filesystem::path& socket) {
   return Client(*std::move(connected));
 }
 
-std::optional<protocol::Reply> Client::Ask(const protocol::Request& request) {
+std::optional<protocol::Reply> Client::Send(const protocol::Request& request) {
   auto answer = protocol::SendRequest(socket_.get(), protocol::Format(request), kConnectTimeout);
   if (!answer) {
     refusal_ = {protocol::Refusal::kUnavailable, answer.error().message};
@@ -172,7 +172,7 @@ std::optional<protocol::Reply> Client::Ask(const protocol::Request& request) {
 
 std::optional<protocol::Lease> Client::Acquire(const std::vector<std::string>& gpus,
                                                double heartbeat_s) {
-  const auto reply = Ask(protocol::Acquire{gpus, "fault campaign", heartbeat_s});
+  const auto reply = Send(protocol::Acquire{gpus, "fault campaign", heartbeat_s});
   if (!reply) return std::nullopt;
   if (const auto* refused = std::get_if<protocol::Refused>(&*reply)) refusal_ = *refused;
   if (!std::holds_alternative<protocol::Lease>(*reply)) return std::nullopt;
@@ -187,16 +187,16 @@ int Churn(const ClientPlan& plan) {
       const auto lease = client->Acquire(SomeOf(plan.gpus, random), plan.heartbeat_s);
       if (!lease) {
         ++plan.board->refused;
-        NapMicroseconds(static_cast<std::int64_t>(random() % 2000));
+        SleepMicroseconds(static_cast<std::int64_t>(random() % 2000));
         continue;
       }
       ++plan.board->leases;
       Train(*client, *lease, random, *plan.board);
-      if (random() % 2 == 0) break;  // Hangs up.
-      if (!client->Ask(protocol::Release{lease->id})) break;
+      if (random() % 2 == 0) break;  // Closes the connection without a release.
+      if (!client->Send(protocol::Release{lease->id})) break;
     }
     client.reset();
-    NapMicroseconds(static_cast<std::int64_t>(random() % 2000));
+    SleepMicroseconds(static_cast<std::int64_t>(random() % 2000));
   }
 }
 
@@ -206,7 +206,7 @@ int Hold(const ClientPlan& plan) {
   if (!client) return 1;
   auto lease = client->Acquire(plan.gpus, plan.heartbeat_s);
   while (!lease) {
-    NapMicroseconds(1000);
+    SleepMicroseconds(1000);
     lease = client->Acquire(plan.gpus, plan.heartbeat_s);
   }
   ++plan.board->leases;
@@ -214,9 +214,9 @@ int Hold(const ClientPlan& plan) {
     const std::size_t gpu = random() % lease->gpus.size();
     const int clock_mhz = plan.clock_mhz.value_or(AnyOf(lease->sm_clocks_mhz[gpu], random));
     if (!Switch(*client, static_cast<int>(gpu), clock_mhz, *plan.board)) break;
-    // The agent's word on it, now and then.
+    // Now and then it asks the agent whether the lease still exists.
     if (round % 64 != 0) continue;
-    const auto renewed = client->Ask(protocol::Renew{lease->id});
+    const auto renewed = client->Send(protocol::Renew{lease->id});
     if (!renewed || !std::holds_alternative<protocol::Done>(*renewed)) break;
   }
   ++plan.board->lost;
@@ -233,44 +233,44 @@ int WorkOnce(const ClientPlan& plan) {
       ++plan.board->leases;
       const int clock_mhz = AnyOf(lease->sm_clocks_mhz[0], random);
       if (!Switch(*client, 0, clock_mhz, *plan.board)) return 3;
-      return client->Ask(protocol::Release{lease->id}) ? 0 : 4;
+      return client->Send(protocol::Release{lease->id}) ? 0 : 4;
     }
-    // Only because another has it.
+    // The only valid reason for a refusal is that another client has the GPU.
     if (client->refusal().code != protocol::Refusal::kHeld) {
-      std::fprintf(stderr, "a client is refused: %s\n", client->refusal().message.c_str());
+      std::fprintf(stderr, "the agent refuses a client: %s\n", client->refusal().message.c_str());
       return 5;
     }
     ++plan.board->refused;
-    NapMicroseconds(2000 + static_cast<std::int64_t>(random() % 30'000));
+    SleepMicroseconds(2000 + static_cast<std::int64_t>(random() % 30'000));
   }
 }
 
-int Babble(const ClientPlan& plan, int messages_a_second) {
-  constexpr int kBatches = 200;  // A second.
+int SendMalformed(const ClientPlan& plan, int messages_per_second) {
+  constexpr int kBatches = 200;  // Per second.
   SplitMix64 random{plan.seed};
   std::optional<Client> client;
   for (Nanoseconds next = Now();; next += kSecond / kBatches) {
-    for (int left = messages_a_second / kBatches; left > 0; --left) {
-      // Some never read what they are answered.
+    for (int left = messages_per_second / kBatches; left > 0; --left) {
+      // A client does not always read the answers.
       if (client && random() % 4 != 0 && !Drain(client->socket())) client.reset();
       if (!client) client = Client::Connect(plan.socket);
       if (!client) break;
       if (random() % 50 == 0) {
-        SendAsNobodyShould(client->socket(), random);
+        SendForbidden(client->socket(), random);
       } else if (const std::string text = Nonsense(random);
                  send(client->socket(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT) <
                  0) {
-        // Closed by the agent, or it has not read the last ones yet.
+        // The agent has closed the connection, or has not read the last messages yet (EAGAIN).
         if (errno != EAGAIN) client.reset();
         continue;
       }
       ++plan.board->messages;
     }
-    if (const Nanoseconds left = next - Now(); left > 0) NapMicroseconds(left / 1000);
+    if (const Nanoseconds left = next - Now(); left > 0) SleepMicroseconds(left / 1000);
   }
 }
 
-int BeSilent(const ClientPlan& plan, int connections) {
+int StaySilent(const ClientPlan& plan, int connections) {
   std::vector<Client> clients;
   for (int i = 0; i < connections; ++i) {
     if (auto client = Client::Connect(plan.socket)) {

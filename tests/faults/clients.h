@@ -1,5 +1,5 @@
-// What a training job's processes do to the agent: all of them run in a process of their own, for
-// as long as nobody kills them.
+// Clients of the agent, as in training jobs. Each function below runs in its own process until it
+// returns or is killed.
 #pragma once
 
 #include <atomic>
@@ -16,14 +16,14 @@
 
 namespace perseus::faults {
 
-// What clients tell the campaign; in memory that they share.
+// Counters of all clients, in memory that they share with the campaign.
 struct Board {
   std::atomic<std::uint64_t> leases;      // Granted.
-  std::atomic<std::uint64_t> landed;      // Clocks that the agent answered as set.
-  std::atomic<std::uint64_t> messages;    // Malformed ones sent.
+  std::atomic<std::uint64_t> landed;      // Clocks that the agent confirmed as set.
+  std::atomic<std::uint64_t> messages;    // Malformed messages, or silent connections.
   std::atomic<std::uint64_t> refused;     // Connections and requests.
-  std::atomic<std::uint64_t> lost;        // Leases that ended before their client wanted it.
-  std::atomic<std::uint64_t> slowest_ns;  // From a proper client's request to its answer.
+  std::atomic<std::uint64_t> lost;        // Leases that ended before their client released them.
+  std::atomic<std::uint64_t> slowest_ns;  // Longest time from a correct request to its answer.
 };
 std::shared_ptr<Board> MakeBoard();
 
@@ -31,9 +31,9 @@ std::shared_ptr<Board> MakeBoard();
 class Client {
  public:
   static std::optional<Client> Connect(const std::filesystem::path& socket);
-  // Nothing: the agent is gone, or does not answer.
-  std::optional<protocol::Reply> Ask(const protocol::Request& request);
-  // Nothing: refused.
+  // Returns nothing if the agent is gone or does not answer.
+  std::optional<protocol::Reply> Send(const protocol::Request& request);
+  // Returns nothing if the agent refuses.
   std::optional<protocol::Lease> Acquire(const std::vector<std::string>& gpus,
                                          double heartbeat_s = 30);
   const protocol::Refused& refusal() const { return refusal_; }  // The last one.
@@ -53,20 +53,20 @@ struct ClientPlan {
   std::uint64_t seed = 0;
   std::shared_ptr<Board> board;
   double heartbeat_s = 30;
-  std::optional<int> clock_mhz = std::nullopt;  // Hold: always this one; else random ones.
+  std::optional<int> clock_mhz = std::nullopt;  // For Hold(): the only clock; otherwise random.
 };
 
-// Lease after lease, of some of the GPUs, with random clocks, ended in every way; survives agents.
+// Gets one lease after another, of some GPUs, publishes random clocks, and ends each lease in a
+// random way. Continues with the next agent when one dies.
 int Churn(const ClientPlan& plan);
-// One lease of all the GPUs, with clocks set all the time, for as long as it is let: ends with 1 if
-// the lease does. Waits for GPUs that are not free yet.
+// Waits until all GPUs are free, gets one lease of them, and sets clocks all the time. Returns 1
+// when the lease ends.
 int Hold(const ClientPlan& plan);
-// One lease of one of the GPUs, whichever is free first; ends with 0 once a clock was set and the
-// lease was released.
+// Gets one lease of any free GPU, sets a clock, releases the lease, and returns 0.
 int WorkOnce(const ClientPlan& plan);
-// So many malformed messages a second, over one connection after another.
-int Babble(const ClientPlan& plan, int messages_a_second);
-// Connects so often and says nothing.
-int BeSilent(const ClientPlan& plan, int connections);
+// Sends this number of malformed messages per second, over one connection after another.
+int SendMalformed(const ClientPlan& plan, int messages_per_second);
+// Opens this number of connections and sends nothing.
+int StaySilent(const ClientPlan& plan, int connections);
 
 }  // namespace perseus::faults

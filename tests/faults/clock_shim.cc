@@ -1,6 +1,6 @@
-// Loaded before the agent's own libraries: the wall clock that it sees is off by the seconds in
-// FAULTS_CLOCK_FILE, which may change while it runs. The machine's clock stays as it is, and so do
-// all other clocks.
+// A library that is preloaded into the agent and shifts the wall clock that the agent sees by the
+// seconds in FAULTS_CLOCK_FILE, which may change at any time. It changes neither the machine's
+// clock nor any other clock.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>

@@ -1,6 +1,6 @@
-// The faults of the campaign. Each function is one round: it lets clients work, does the damage at
-// a random moment, and checks what is particular to it. What must hold after every fault
-// (Node::Settle) the campaign checks after the function has returned.
+// The faults of the campaign. Each function is one round: it runs clients, injects the fault at a
+// random moment, and checks the requirements of this fault. The campaign then checks what must hold
+// after every fault (Node::Settle).
 #pragma once
 
 #include <memory>
@@ -16,34 +16,35 @@ struct Round {
   Node& node;
   SplitMix64& random;
   std::shared_ptr<Board> board;
-  // To be called where the fault strikes: whether a clock of ours was set then is counted, since a
-  // campaign that only ever strikes at rest shows nothing.
+  // Call this at the moment of the fault. It records whether a client's clock is set then, because
+  // faults that only occur while no clock is set would show nothing.
   bool was_changed = false;
   void Strikes() { was_changed = was_changed || node.IsChanged(); }
 
   ClientPlan Plan(double heartbeat_s = 30) const {
     return {node.socket(), node.uuids(), random(), board, heartbeat_s};
   }
-  // Up to so many microseconds.
-  void NapUpTo(std::int64_t microseconds) const {
-    NapMicroseconds(static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(microseconds)));
+  // Sleeps for a random time up to this limit.
+  void SleepUpTo(std::int64_t microseconds) const {
+    SleepMicroseconds(
+        static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(microseconds)));
   }
-  // A client of Hold(), which has got its lease and a clock.
+  // Starts a client that runs Hold(), and returns after its first clock is set.
   Process StartHolder(double heartbeat_s = 30, std::optional<int> clock_mhz = {}) const;
 };
 
 struct Fault {
   const char* name;
-  const char* what;  // In a line.
+  const char* what;  // A description of one line.
   void (*run)(Round&);
-  int one_in = 1;  // This many of the campaign's rounds; 1: each.
+  int one_in = 1;  // It gets one in this number of the campaign's rounds.
   int gpus = 4;
   AgentEnvironment environment = {};
-  bool is_long = false;  // Left out where it would be less than one round.
+  bool is_long = false;  // Skipped if its share is less than one round.
   bool needs_root = false;
 };
 
-// The rounds, by what goes wrong.
+// One round of each fault.
 void KillClients(Round& round);
 void HangClient(Round& round);
 void RecycleProcessNumber(Round& round);
@@ -54,10 +55,10 @@ void FillDisk(Round& round);
 void FailRestores(Round& round);
 void ReloadDriver(Round& round);
 void ShiftWallClock(Round& round);
-void SendNonsense(Round& round);
-void SayNothing(Round& round);
-void SayNothingForAMinute(Round& round);
-void CrowdIn(Round& round);
+void SendMalformedMessages(Round& round);
+void KeepSilence(Round& round);
+void KeepSilenceForAMinute(Round& round);
+void Contend(Round& round);
 void TakeAllDescriptors(Round& round);
 
 }  // namespace perseus::faults

@@ -26,10 +26,10 @@ namespace fs = std::filesystem;
 using fake_nvml::ClockRange;
 using fake_nvml::FakeNvml;
 
-// The agent retries a restore after 5 s at most, and looks at heartbeats every 250 ms; the rest is
-// for a machine that has other things to do.
+// The agent retries a restore after at most 5 s, and checks heartbeats every 250 ms. The rest is a
+// reserve for a busy machine.
 constexpr Nanoseconds kLongestSettling = 30 * kSecond;
-constexpr std::int64_t kLookEveryUs = 2000;
+constexpr std::int64_t kPollPeriodUs = 2000;
 
 std::string InWords(const std::optional<ClockRange>& range) {
   return range ? fmt::format("{}-{}", range->lower, range->upper) : "none";
@@ -45,7 +45,7 @@ std::string EndInWords(int status) {
 }
 
 void SetMemoryLock(const FakeNvml& fake, int gpu, const std::optional<ClockRange>& range) {
-  // Nobody else needs to, so the fake has no call for it.
+  // Only this test sets a memory lock, so FakeNvml has no function for it.
   fake_nvml::MapNode(fake.path())->gpus[gpu].memory_lock =
       range ? fake_nvml::Range(static_cast<unsigned>(range->lower),
                                static_cast<unsigned>(range->upper))
@@ -84,15 +84,16 @@ Node::Node(int gpus, std::uint64_t seed, AgentEnvironment environment)
   SetAsAdministrator();
   ShiftWallClock(0);
   fs::create_directories(state().parent_path());
-  if (environment_.has_small_disk && IsApart() &&
+  if (environment_.has_small_disk && IsIsolated() &&
       mount("tmpfs", state().parent_path().c_str(), "tmpfs", 0, "size=64k") != 0) {
-    throw std::runtime_error("cannot mount a small disk");
+    throw std::runtime_error("cannot mount a tmpfs for the small disk");
   }
 }
 
 Node::~Node() {
   agent_.Kill();
-  if (environment_.has_small_disk && IsApart()) umount2(state().parent_path().c_str(), MNT_DETACH);
+  if (environment_.has_small_disk && IsIsolated())
+    umount2(state().parent_path().c_str(), MNT_DETACH);
 }
 
 void Node::SetAsAdministrator() {
@@ -107,19 +108,19 @@ void Node::SetAsAdministrator() {
 
 // ---- The agent ----
 
-void Node::BeAgent() const {
+void Node::ExecAgent() const {
   setenv("FAKE_NVML_FILE", fake_.path().c_str(), 1);
   if (environment_.has_clock_shim) {
     setenv("LD_PRELOAD", FAULTS_CLOCK_SHIM, 1);
     setenv("FAULTS_CLOCK_FILE", (directory_ / "clock").c_str(), 1);
-    // Of a build under the sanitizer, which wants to be first otherwise.
+    // In a sanitizer build, the sanitizer otherwise insists on being the first library.
     setenv("ASAN_OPTIONS", "verify_asan_link_order=0", 1);
   }
   if (environment_.open_files) {
     const rlimit limit{*environment_.open_files, *environment_.open_files};
     setrlimit(RLIMIT_NOFILE, &limit);
   }
-  signal(SIGXFSZ, SIG_IGN);  // For the limit that stands for a full disk.
+  signal(SIGXFSZ, SIG_IGN);  // The limit on file sizes then makes writes fail, as a full disk does.
   const int log_file = open(log().c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
   dup2(log_file, STDERR_FILENO);
   close(log_file);
@@ -140,7 +141,7 @@ void Node::BeAgent() const {
 }
 
 void Node::LaunchAgent() {
-  agent_ = Process::Start([this]() -> int { BeAgent(); });
+  agent_ = Process::Start([this]() -> int { ExecAgent(); });
 }
 
 void Node::StartAgent() {
@@ -153,14 +154,14 @@ void Node::StartAgent() {
     }
     if (const auto client = Client::Connect(socket())) break;
     Require(RealClock().Now() - begin < kLongestSettling, "the agent does not begin to listen");
-    NapMicroseconds(500);
+    SleepMicroseconds(500);
   }
   List();
   if (descriptors_when_new_ != 0) return;
-  // The first one, without clients: until List's connection is closed.
+  // Without clients, the number is stable once the connection of List() is closed.
   do {
     descriptors_when_new_ = Descriptors();
-    NapMicroseconds(20'000);
+    SleepMicroseconds(20'000);
   } while (Descriptors() != descriptors_when_new_);
 }
 
@@ -173,7 +174,7 @@ void Node::StopAgent() {
           "after SIGTERM the agent " + EndInWords(status));
 }
 
-// ---- What there is ----
+// ---- The node ----
 
 std::vector<std::string> Node::uuids() const {
   std::vector<std::string> all;
@@ -194,8 +195,8 @@ bool Node::IsChanged() const {
 
 protocol::Listing Node::List() const {
   auto client = Client::Connect(socket());
-  Require(client.has_value(), "the agent takes no connection");
-  const auto reply = client->Ask(protocol::List{});
+  Require(client.has_value(), "the agent accepts no connection");
+  const auto reply = client->Send(protocol::List{});
   Require(reply.has_value(), "the agent does not answer");
   Require(std::holds_alternative<protocol::Listing>(*reply), "the agent refuses to list its GPUs");
   return std::get<protocol::Listing>(*reply);
@@ -227,81 +228,82 @@ std::size_t Node::Descriptors() const {
   return static_cast<std::size_t>(std::distance(begin(entries), end(entries)));
 }
 
-// ---- What must hold ----
+// ---- Requirements ----
 
-std::string Node::HardwareTrouble() const {
+std::string Node::HardwareProblem() const {
   for (int gpu = 0; gpu < fake_.gpu_count(); ++gpu) {
     const Hardware& expected = expected_[static_cast<std::size_t>(gpu)];
     if (const Hardware now = Now(gpu); now != expected) {
-      return fmt::format("GPU {} ({}) has {}, and had {}", gpu, fake_.Uuid(gpu), InWords(now),
+      return fmt::format("GPU {} ({}) has {}, but must have {}", gpu, fake_.Uuid(gpu), InWords(now),
                          InWords(expected));
     }
   }
   return {};
 }
 
-std::string Node::StateTrouble() const {
-  if (!fs::exists(state())) return {};  // Written with the first thing that there is to save.
+std::string Node::StateProblem() const {
+  if (!fs::exists(state())) return {};  // The agent writes it when it first saves something.
   const auto text = ReadFile(state());
   if (!text) return text.error().message;
   const auto saved = agent::ParseSavedState(*text, "state");
   if (!saved) return saved.error().message;
-  if (!saved->gpus.empty()) return "still saved as changed: " + saved->gpus.begin()->first;
+  if (!saved->gpus.empty()) return "the state still contains the GPU " + saved->gpus.begin()->first;
   return {};
 }
 
-std::string Node::FileTrouble() const {
+std::string Node::FileProblem() const {
   const std::set<std::string> known = {"agent.sock", "agent.log",       "node", "clock", "state",
                                        "agent.json", "agent.json.lock", "fill"};
   for (const fs::path& directory : {directory(), state().parent_path()}) {
     for (const auto& entry : fs::directory_iterator(directory)) {
-      if (!known.contains(entry.path().filename())) return "left behind: " + entry.path().string();
+      if (!known.contains(entry.path().filename()))
+        return "left-over file: " + entry.path().string();
     }
   }
   return {};
 }
 
-std::string Node::AgentTrouble(std::size_t connections) {
+std::string Node::AgentProblem(std::size_t connections) {
   for (const protocol::GpuStatus& gpu : List().gpus) {
     if (!gpu.lease.empty()) {
       return fmt::format("{} is {} {} ({})", gpu.uuid,
-                         gpu.is_restoring ? "being given back after" : "held by", gpu.lease,
+                         gpu.is_restoring ? "being restored after" : "held by", gpu.lease,
                          gpu.trouble);
     }
   }
-  // Of a connection: itself, and its process.
+  // Each connection needs two descriptors: its socket and the client's process.
   const std::size_t most = descriptors_when_new_ + 2 * connections;
   if (const std::size_t now = Descriptors(); now > most) {
-    return fmt::format("the agent has {} descriptors, and {} are enough", now, most);
+    return fmt::format("the agent has {} descriptors, at most {} are expected", now, most);
   }
   return {};
 }
 
-std::string Node::FirstTrouble(std::size_t connections) {
+std::string Node::FirstProblem(std::size_t connections) {
   int status = 0;
   if (agent_.HasEnded(&status)) throw Violation("the agent " + EndInWords(status));
-  for (const auto& look : {&Node::HardwareTrouble, &Node::StateTrouble, &Node::FileTrouble}) {
-    if (std::string trouble = (this->*look)(); !trouble.empty()) return trouble;
+  for (const auto& check : {&Node::HardwareProblem, &Node::StateProblem, &Node::FileProblem}) {
+    if (std::string problem = (this->*check)(); !problem.empty()) return problem;
   }
-  return AgentTrouble(connections);
+  return AgentProblem(connections);
 }
 
 void Node::Settle(std::size_t connections) {
   const Nanoseconds begin = RealClock().Now();
   for (;;) {
-    const std::string trouble = FirstTrouble(connections);
-    if (trouble.empty()) return;
+    const std::string problem = FirstProblem(connections);
+    if (problem.empty()) return;
     if (RealClock().Now() - begin > kLongestSettling) {
-      throw Violation(fmt::format("{} s later: {}", kLongestSettling / kSecond, trouble));
+      throw Violation(fmt::format("after {} s: {}", kLongestSettling / kSecond, problem));
     }
-    NapMicroseconds(kLookEveryUs);
+    SleepMicroseconds(kPollPeriodUs);
   }
 }
 
-void Node::RequireAllBack() {
-  for (const auto& look : {&Node::HardwareTrouble, &Node::StateTrouble, &Node::FileTrouble}) {
-    const std::string trouble = (this->*look)();
-    Require(trouble.empty(), trouble);
+void Node::RequireAllRestored() {
+  for (const auto& check : {&Node::HardwareProblem, &Node::StateProblem, &Node::FileProblem}) {
+    const std::string problem = (this->*check)();
+    Require(problem.empty(), problem);
   }
 }
 

@@ -1,5 +1,5 @@
-// A node under test: fake GPUs, as an administrator has set them, and the real agent as a process
-// of its own that may be killed and started again.
+// A node under test: fake GPUs with settings of an administrator, and the real agent as a process
+// that tests kill and start again.
 #pragma once
 
 #include <sys/resource.h>
@@ -19,14 +19,14 @@
 
 namespace perseus::faults {
 
-// Something that must hold does not.
+// A requirement is violated.
 class Violation : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 void Require(bool holds, const std::string& what);
 
-// What is set on a GPU.
+// The settings of a GPU.
 struct Hardware {
   std::optional<fake_nvml::ClockRange> sm_lock;
   std::optional<fake_nvml::ClockRange> memory_lock;
@@ -35,15 +35,15 @@ struct Hardware {
 };
 
 struct AgentEnvironment {
-  bool has_clock_shim = false;                      // clock_shim.cc, to shift its wall clock.
-  std::optional<rlim_t> open_files = std::nullopt;  // Soft and hard.
-  // Its state lies on a disk of 64 KiB. Only in RunApart.
+  bool has_clock_shim = false;                      // Preloads clock_shim.cc into the agent.
+  std::optional<rlim_t> open_files = std::nullopt;  // The soft and the hard limit.
+  // The agent's state is on a disk of 64 KiB. Works only in RunIsolated().
   bool has_small_disk = false;
 };
 
 class Node {
  public:
-  // `seed` decides which GPU an administrator has set how, in all the ways there are.
+  // `seed` chooses which settings of the administrator each GPU has. All kinds of settings occur.
   Node(int gpus, std::uint64_t seed, AgentEnvironment environment);
   ~Node();
   Node(const Node&) = delete;
@@ -51,49 +51,49 @@ class Node {
 
   // ---- The agent ----
   void LaunchAgent();  // Returns at once.
-  void StartAgent();   // Returns when it answers.
+  void StartAgent();   // Returns when the agent answers.
   void KillAgent();    // SIGKILL.
-  void StopAgent();    // SIGTERM; it must end with 0.
+  void StopAgent();    // SIGTERM; the agent must exit with status 0.
   pid_t agent_pid() const { return agent_.pid(); }
 
-  // ---- What it is about ----
+  // ---- The node ----
   fake_nvml::FakeNvml& fake() { return fake_; }
   const std::filesystem::path& directory() const { return directory_; }
   std::filesystem::path socket() const { return directory_ / "agent.sock"; }
   std::filesystem::path state() const { return directory_ / "state" / "agent.json"; }
   std::filesystem::path log() const { return directory_ / "agent.log"; }
   std::vector<std::string> uuids() const;
-  // A GPU's number in the fake that an administrator has locked the SM clock of; its lock comes
-  // back as what it was declared to rest at.
+  // The index of the GPU whose SM clock the administrator has locked. The agent restores this lock,
+  // because it is declared with --rest.
   int locked_gpu() const { return locked_gpu_; }
   Hardware Now(int gpu) const;
   Hardware& Expected(int gpu) { return expected_[static_cast<std::size_t>(gpu)]; }
-  // Sets all GPUs as the administrator has them (after a driver's reload).
+  // Applies the administrator's settings to all GPUs, as after a driver reload.
   void SetAsAdministrator();
-  // Whether a client's clock is set on some GPU now.
+  // Whether a client's clock is set on any GPU now.
   bool IsChanged() const;
   protocol::Listing List() const;
-  // The wall clock that the agent sees is off by so much.
+  // Shifts the wall clock that the agent sees.
   void ShiftWallClock(std::int64_t seconds);
 
-  // ---- What must hold when nobody has a lease ----
-  // Waits until every GPU is as expected, no lease is there, nothing is saved of any GPU, the agent
-  // has no more descriptors than when it was new, and no file lies about that should not. Throws
-  // Violation with what is missing when that takes longer than any retry of the agent's.
-  // `connections`: so many are still open, rightly.
+  // ---- Requirements when no lease exists ----
+  // Waits until every GPU has its expected settings, no lease exists, the agent has saved no GPU's
+  // settings, it has no more descriptors than after its start, and no unexpected file exists.
+  // Throws Violation with the first problem if that takes longer than all retries of the agent.
+  // `connections` is the number of connections that clients still have open.
   void Settle(std::size_t connections = 0);
-  // The same without an agent's word: it is gone.
-  void RequireAllBack();
-  // kB of memory that are the agent's own (not the fake's file, which it maps).
+  // Checks the same without the agent, which has ended.
+  void RequireAllRestored();
+  // The agent's anonymous memory in kB, without the mapped file of the fake GPUs.
   long OwnMemory() const;
 
  private:
-  [[noreturn]] void BeAgent() const;
-  std::string HardwareTrouble() const;
-  std::string StateTrouble() const;
-  std::string FileTrouble() const;
-  std::string AgentTrouble(std::size_t connections);
-  std::string FirstTrouble(std::size_t connections);
+  [[noreturn]] void ExecAgent() const;
+  std::string HardwareProblem() const;
+  std::string StateProblem() const;
+  std::string FileProblem() const;
+  std::string AgentProblem(std::size_t connections);
+  std::string FirstProblem(std::size_t connections);
   std::size_t Descriptors() const;
 
   TemporaryDirectory directory_;

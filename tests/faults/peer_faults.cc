@@ -1,4 +1,4 @@
-// Peers that mean no good, and too many that do.
+// Faulty clients, and too many correct ones.
 #include <sys/wait.h>
 
 #include <string>
@@ -11,48 +11,49 @@
 namespace perseus::faults {
 namespace {
 
-void LetWork(const Round& round, Nanoseconds duration) {
+void ExpectWork(const Round& round, Nanoseconds duration) {
   const Nanoseconds end = RealClock().Now() + duration;
   const std::uint64_t landed = round.board->landed;
-  while (RealClock().Now() < end) NapMicroseconds(5000);
-  Require(round.board->lost == 0, "a proper client lost its lease");
-  Require(round.board->landed > landed, "a proper client's switches no longer land");
+  while (RealClock().Now() < end) SleepMicroseconds(5000);
+  Require(round.board->lost == 0, "a correct client lost its lease");
+  Require(round.board->landed > landed, "a correct client's clocks are no longer set");
 }
 
 }  // namespace
 
-void SendNonsense(Round& round) {
+void SendMalformedMessages(Round& round) {
   const Process holder = round.StartHolder();
   std::vector<Process> peers;
   for (int i = 0; i < 4; ++i) {
-    peers.push_back(Process::Start([plan = round.Plan()] { return Babble(plan, 2600); }));
+    peers.push_back(Process::Start([plan = round.Plan()] { return SendMalformed(plan, 2600); }));
   }
   round.Strikes();
-  LetWork(round, kSecond);
+  ExpectWork(round, kSecond);
   round.node.List();
 }
 
-void SayNothing(Round& round) {
+void KeepSilence(Round& round) {
   constexpr int kSilent = 100;
   const std::uint64_t before = round.board->messages + round.board->refused;
-  const Process peer = Process::Start([plan = round.Plan()] { return BeSilent(plan, kSilent); });
-  while (round.board->messages + round.board->refused < before + kSilent) NapMicroseconds(1000);
+  const Process peer = Process::Start([plan = round.Plan()] { return StaySilent(plan, kSilent); });
+  while (round.board->messages + round.board->refused < before + kSilent) SleepMicroseconds(1000);
   const Process holder = round.StartHolder();
   round.Strikes();
-  LetWork(round, kSecond / 20);
+  ExpectWork(round, kSecond / 20);
 }
 
-// They are sent away, and a client that holds a lease and only publishes is not.
-void SayNothingForAMinute(Round& round) {
-  const Process peer = Process::Start([plan = round.Plan()] { return BeSilent(plan, 100); });
+// The agent closes silent connections, but not that of a client that holds a lease and only
+// publishes.
+void KeepSilenceForAMinute(Round& round) {
+  const Process peer = Process::Start([plan = round.Plan()] { return StaySilent(plan, 100); });
   Process holder = round.StartHolder();
   round.Strikes();
-  LetWork(round, 62 * kSecond);
+  ExpectWork(round, 62 * kSecond);
   holder.Kill();
-  round.node.Settle();  // The silent ones are still there, and their descriptors are not.
+  round.node.Settle();  // The silent peer still runs, but the agent has closed its connections.
 }
 
-void CrowdIn(Round& round) {
+void Contend(Round& round) {
   std::vector<Process> clients;
   for (int i = 0; i < 200; ++i) {
     clients.push_back(Process::Start([plan = round.Plan()] { return WorkOnce(plan); }));
@@ -61,19 +62,19 @@ void CrowdIn(Round& round) {
     round.Strikes();
     const int status = client.Wait();
     Require(WIFEXITED(status) && WEXITSTATUS(status) == 0,
-            "one of 200 clients got no clock set (" + std::to_string(status) + ")");
+            "one of 200 clients failed to set a clock (" + std::to_string(status) + ")");
   }
 }
 
-// More connections than the agent may have files open.
+// Opens more connections than the agent may have open files.
 void TakeAllDescriptors(Round& round) {
   const Process holder = round.StartHolder();
   std::vector<Process> peers;
   for (int i = 0; i < 4; ++i) {
-    peers.push_back(Process::Start([plan = round.Plan()] { return BeSilent(plan, 100); }));
+    peers.push_back(Process::Start([plan = round.Plan()] { return StaySilent(plan, 100); }));
   }
   round.Strikes();
-  LetWork(round, kSecond / 2);
+  ExpectWork(round, kSecond / 2);
 }
 
 }  // namespace perseus::faults

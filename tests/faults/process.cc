@@ -17,7 +17,7 @@
 namespace perseus::faults {
 namespace {
 
-bool is_apart = false;
+bool is_isolated = false;
 
 int ExitStatusOf(int status) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -31,13 +31,13 @@ int WaitFor(pid_t pid) {
 }
 
 // The first process of a PID namespace: the kernel kills all others when it ends.
-int BeFirst(const std::function<int()>& body) {
+int RunAsInit(const std::function<int()>& body) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr);
   if (mount("proc", "/proc", "proc", 0, nullptr) != 0) return body();
   const pid_t campaign = fork();
   if (campaign == 0) {
-    is_apart = true;
+    is_isolated = true;
     std::exit(body());
   }
   for (;;) {
@@ -90,19 +90,19 @@ void Process::Kill() {
   Wait();
 }
 
-int RunApart(const std::function<int()>& body) {
+int RunIsolated(const std::function<int()>& body) {
   if (unshare(CLONE_NEWPID | CLONE_NEWNS) != 0) return body();
   std::fflush(nullptr);
   const pid_t first = fork();
-  if (first == 0) _exit(BeFirst(body));
+  if (first == 0) _exit(RunAsInit(body));
   const int status = ExitStatusOf(WaitFor(first));
-  // No process can be started from here any more, which the leak sanitizer would do.
+  // This process cannot fork any more, which the leak sanitizer does at exit. _exit() skips it.
   _exit(status);
 }
 
-bool IsApart() { return is_apart; }
+bool IsIsolated() { return is_isolated; }
 
-void NapMicroseconds(std::int64_t microseconds) {
+void SleepMicroseconds(std::int64_t microseconds) {
   timespec left{.tv_sec = microseconds / 1'000'000, .tv_nsec = microseconds % 1'000'000 * 1000};
   while (nanosleep(&left, &left) != 0 && errno == EINTR) {
   }

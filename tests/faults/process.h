@@ -1,4 +1,4 @@
-// Child processes that do not outlive the campaign.
+// Child processes that end with the campaign.
 #pragma once
 
 #include <sys/types.h>
@@ -12,7 +12,7 @@ namespace perseus::faults {
 class Process {
  public:
   Process() = default;
-  // Runs `body` in a child, which ends with what it returns.
+  // Runs `body` in a child process, which exits with the returned status.
   static Process Start(const std::function<int()>& body);
   Process(Process&& other) noexcept : pid_(std::exchange(other.pid_, 0)) {}
   Process& operator=(Process&& other) noexcept {
@@ -21,25 +21,25 @@ class Process {
   }
   ~Process();  // SIGKILL.
 
-  pid_t pid() const { return pid_; }  // 0: none, or it was waited for.
+  pid_t pid() const { return pid_; }  // 0 if there is no process or it has ended.
   void Send(int signal) const;
-  // Its end, as waitpid() tells it; -1 if there is none.
+  // Waits for the end and returns the status of waitpid(); -1 if there is no process.
   int Wait();
   bool HasEnded(int* status);
-  void Kill();  // And waits.
+  void Kill();  // Sends SIGKILL and waits for the end.
 
  private:
   explicit Process(pid_t pid) : pid_(pid) {}
   pid_t pid_ = 0;
 };
 
-// Runs `body` where everything that it starts dies with it, and where process numbers and mounts
-// are its own, and ends with what it returns. Without root just runs it: some faults then leave
-// something out, and say so.
-int RunApart(const std::function<int()>& body);
-// Whether this process is inside of a RunApart that could.
-bool IsApart();
+// Runs `body` in new namespaces for process numbers and mounts, so that all its processes end with
+// it, and returns its status. Without root it only runs `body`; some faults then do less, and
+// report it.
+int RunIsolated(const std::function<int()>& body);
+// Whether this process runs in the namespaces of RunIsolated().
+bool IsIsolated();
 
-void NapMicroseconds(std::int64_t microseconds);
+void SleepMicroseconds(std::int64_t microseconds);
 
 }  // namespace perseus::faults

@@ -1,4 +1,4 @@
-// What the agent stands on gives way: the disk, the driver, the time of day.
+// Faults of the system below the agent: disk, driver and wall clock.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -18,11 +18,11 @@ namespace {
 namespace fs = std::filesystem;
 using fake_nvml::Function;
 
-// No more room for the agent's state, until this ends.
+// The disk has no space for the agent's state while this object exists.
 class FullDisk {
  public:
   explicit FullDisk(Node& node) : node_(node) {
-    if (IsApart()) {
+    if (IsIsolated()) {
       Fill();
     } else {
       LimitFileSize(0);
@@ -31,7 +31,7 @@ class FullDisk {
   FullDisk(const FullDisk&) = delete;
   FullDisk& operator=(const FullDisk&) = delete;
   ~FullDisk() {
-    if (IsApart()) {
+    if (IsIsolated()) {
       std::error_code ignored;
       fs::remove(FillPath(), ignored);
     } else {
@@ -60,8 +60,8 @@ class FullDisk {
 
 void RequireNoLease(Round& round, const std::string& uuid, const std::string& why) {
   auto client = Client::Connect(round.node.socket());
-  Require(client.has_value(), "the agent takes no connection");
-  Require(!client->Acquire({uuid}), "a lease of " + uuid + " was granted " + why);
+  Require(client.has_value(), "the agent accepts no connection");
+  Require(!client->Acquire({uuid}), "the agent granted a lease of " + uuid + " " + why);
 }
 
 }  // namespace
@@ -70,25 +70,25 @@ void FillDisk(Round& round) {
   Process holder = round.StartHolder();
   {
     const FullDisk full(round.node);
-    round.NapUpTo(20'000);
+    round.SleepUpTo(20'000);
     round.Strikes();
-    // The limit that stands for a full disk goes with the process.
-    const bool agent_dies = IsApart() && round.random() % 3 == 0;
+    // The limit on file sizes ends with the process, so only a real full disk survives its death.
+    const bool agent_dies = IsIsolated() && round.random() % 3 == 0;
     if (agent_dies) round.node.KillAgent();
     holder.Kill();
-    // Nothing has to be written for a restore to begin.
+    // The new agent must begin to restore without writing anything.
     if (agent_dies) round.node.StartAgent();
-    // Clocks come back although it cannot be saved that they did, and nobody gets what he could not
-    // be given back.
+    // The agent restores clocks although it cannot save that it did. It lends no GPU whose settings
+    // it cannot save.
     const Nanoseconds begin = RealClock().Now();
     while (round.node.IsChanged()) {
       Require(RealClock().Now() - begin < 30'000'000'000, "a full disk keeps clocks locked");
-      NapMicroseconds(1000);
+      SleepMicroseconds(1000);
     }
     for (const std::string& uuid : round.node.uuids()) {
-      RequireNoLease(round, uuid, "that could not be saved");
+      RequireNoLease(round, uuid, "whose state it could not save");
     }
-    Require(!round.node.IsChanged(), "a GPU was changed that could not be saved");
+    Require(!round.node.IsChanged(), "a GPU was changed although its state could not be saved");
   }
 }
 
@@ -104,15 +104,15 @@ void FailRestores(Round& round) {
   holder.Kill();
   const Nanoseconds begin = RealClock().Now();
   for (int other = 0; other < fake.gpu_count(); ++other) {
-    // One GPU's failure is not the others'.
+    // The failure of one GPU must not delay the others.
     while (other != gpu && round.node.Now(other) != round.node.Expected(other)) {
       Require(RealClock().Now() - begin < 30'000'000'000,
-              "a restore waits for another GPU's, which fails");
-      NapMicroseconds(1000);
+              "a restore waits for that of another GPU, which fails");
+      SleepMicroseconds(1000);
     }
   }
-  RequireNoLease(round, fake.Uuid(gpu), "before it was back");
-  round.NapUpTo(200'000);
+  RequireNoLease(round, fake.Uuid(gpu), "before it was restored");
+  round.SleepUpTo(200'000);
   Require(!is_changed || round.node.Now(gpu) != round.node.Expected(gpu),
           "a failing driver set a clock");
   fake.Heal();
@@ -121,32 +121,32 @@ void FailRestores(Round& round) {
 void ReloadDriver(Round& round) {
   constexpr int kClockMhz = 1200;
   fake_nvml::FakeNvml& fake = round.node.fake();
-  // One that asks for the same clock all the time must get it on the new driver, too, which knows
-  // nothing of it. (The agent's observers look every 100 ms; no reload is as fast as that.)
-  const bool lives_on = round.random() % 2 == 0;
+  // A client that requests the same clock all the time must get it on the new driver too, which has
+  // no settings. (The agent reads each GPU every 100 ms, and no reload is as fast as that.)
+  const bool continues = round.random() % 2 == 0;
   Process holder = round.StartHolder(30, kClockMhz);
-  round.NapUpTo(20'000);
+  round.SleepUpTo(20'000);
   round.Strikes();
-  // A reload drops every lock and limit, an administrator's too; the SM clock of a GPU that is lent
-  // is declared, and comes back.
+  // A reload removes every lock and limit, also those of the administrator. The agent restores only
+  // the declared SM clock of a leased GPU.
   for (int gpu = 0; gpu < fake.gpu_count(); ++gpu) {
     round.node.Expected(gpu).memory_lock.reset();
     round.node.Expected(gpu).power_limit_mw = fake_nvml::GpuSpec().default_power_limit_mw;
   }
   fake.UnloadDriver();
-  if (!lives_on) holder.Kill();
-  NapMicroseconds(250'000);
-  round.NapUpTo(250'000);
+  if (!continues) holder.Kill();
+  SleepMicroseconds(250'000);
+  round.SleepUpTo(250'000);
   fake.LoadDriver();
   const Nanoseconds begin = RealClock().Now();
-  for (int gpu = 0; lives_on && gpu < fake.gpu_count(); ++gpu) {
+  for (int gpu = 0; continues && gpu < fake.gpu_count(); ++gpu) {
     while (fake.SmLock(gpu) != fake_nvml::ClockRange{kClockMhz, kClockMhz}) {
       Require(RealClock().Now() - begin < 30'000'000'000,
               "a client's clock is not set on the new driver: GPU " + std::to_string(gpu));
-      NapMicroseconds(1000);
+      SleepMicroseconds(1000);
     }
   }
-  Require(round.board->lost == 0, "a lease was lost with the driver");
+  Require(round.board->lost == 0, "a lease ended with the driver");
   holder.Kill();
   round.node.Settle();
   round.node.SetAsAdministrator();
@@ -157,26 +157,26 @@ void ShiftWallClock(Round& round) {
   Process holder = round.StartHolder(1);
   const std::int64_t shifts[] = {10 * kYear, -20 * kYear, 3600, -3600, 29 * 60, 0};
   const std::uint64_t lost = round.board->lost;
-  // Longer than the heartbeat's second in all.
+  // In total longer than the heartbeat period of 1 s.
   for (const std::int64_t shift : shifts) {
     round.node.ShiftWallClock(shift);
-    NapMicroseconds(250'000);
+    SleepMicroseconds(250'000);
     round.Strikes();
-    Require(round.board->lost == lost, "a lease ended as the wall clock was set");
+    Require(round.board->lost == lost, "a lease ended when the wall clock jumped");
   }
-  // Silence counts all the same.
+  // A missing heartbeat must end the lease nevertheless.
   round.node.ShiftWallClock(-10 * kYear);
   holder.Send(SIGSTOP);
   round.node.Settle(1);
   round.node.ShiftWallClock(0);
-  // That the agent really saw another year stands in its log.
+  // The agent's log proves that it saw another year.
   const std::time_t then = std::time(nullptr) - 10 * kYear;
   std::array<char, 8> year{};
   std::tm parts{};
   std::strftime(year.data(), year.size(), "%Y-", localtime_r(&then, &parts));
   const auto log = ReadFile(round.node.log());
   Require(log && log->find(year.data()) != std::string::npos,
-          "the agent's wall clock was not shifted, so nothing was shown");
+          "the agent's wall clock was not shifted, so the test shows nothing");
 }
 
 }  // namespace perseus::faults

@@ -1,5 +1,5 @@
-// What a program outside this project does with the installed libraries: it reads a profile, makes
-// a plan step by step, and handles an error. (examples/cpp/plan.cc does the same in one call.)
+// A program outside this project that uses the installed libraries: it reads a profile, makes a
+// plan step by step, and handles an error. (examples/cpp/plan.cc makes its plan in one call.)
 #include <perseus/planning/plan/planner.h>
 #include <perseus/planning/profile/profile.h>
 #include <perseus/planning/schedule/instruction_graph.h>
@@ -27,7 +27,7 @@ int main() {
   };
   const auto profile = perseus::profile::ParseProfile(kProfile, "profile.csv");
   if (!profile) return fail(profile.error());
-  const auto order = schedule::GenerateSchedule({.name = "1f1b", .ranks = 2, .microbatches = 8});
+  const auto order = schedule::GenerateSchedule({.name = "1f1b", .pp_ranks = 2, .microbatches = 8});
   if (!order) return fail(order.error());
   const auto graph = schedule::BuildInstructionGraph(*order, *profile, {.blocking_power_w = 80});
   if (!graph) return fail(graph.error());

@@ -1,11 +1,11 @@
-// The strong checks of measured_job_test.cc and of the published policies on a job that every clone
-// has: the example profile of this repository (eight unbalanced synthetic stages of a GPT-3-like
-// model on A100 GPUs, made by the generator in perseus/simulation/synthetic).
+// The checks of measured_job_test.cc and published_policies_test.cc on a job that every clone has:
+// the example profile of this repository (eight unbalanced synthetic stages of a GPT-3-like model
+// on A100 GPUs, made by the generator in perseus/simulation/synthetic).
 //
-// The published measurements are not part of the repository. On them the policies below were
-// compared with what their authors published (published_policies_test.cc, docs/reproduction.md).
-// The numbers here pin the same code on the example, so that a change of it shows without the
-// measurements.
+// The published measurements are not part of the repository. published_policies_test.cc compares
+// the policies with published results on these measurements (docs/reproduction.md). The numbers
+// here pin the same code on the example, so a change of behavior shows without the measurements
+// too.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -62,7 +62,7 @@ TEST(ExampleJob, BothSolversAgreeWithTheLinearProgram) {
   }
 }
 
-TEST(ExampleJob, TheWalkIsTheTextbookAlgorithms) {
+TEST(ExampleJob, WalkEqualsTheTextbookAlgorithm) {
   const frontier::Network network = ExampleNetwork(24);
   frontier::Walk walk(network);
   std::vector<FrontierVertex> frontier = {{walk.time(), walk.extra_energy()}};
@@ -76,13 +76,13 @@ TEST(ExampleJob, TheWalkIsTheTextbookAlgorithms) {
 
 struct Expected {
   int microbatches;
-  double saving;     // Of the plan with no slowdown, a fraction.
-  double bound;      // No plan saves more.
+  double saving;     // Of the plan with no slowdown, as a fraction.
+  double bound;      // Upper bound on the saving of any plan with no slowdown.
   double published;  // Saving of the published planner.
   double envpipe;    // Saving of EnvPipe.
 };
-// What the code found when the same code met the published results on the published measurements.
-// Savings are compared to 0.05 percentage points: a better search may find a little more.
+// The results of the version that agreed with the published results on the published measurements.
+// The tolerance is 0.05 percentage points, because a better search may save a little more.
 constexpr Expected kExpected[] = {
     {.microbatches = 12,
      .saving = 0.13569,
@@ -96,7 +96,7 @@ constexpr Expected kExpected[] = {
      .envpipe = 0.09125},
 };
 
-TEST(ExampleJob, PlansAndPublishedPoliciesSaveWhatTheyDid) {
+TEST(ExampleJob, SavingsOfPlansAndPoliciesAreUnchanged) {
   for (const Expected& expected : kExpected) {
     SCOPED_TRACE(testing::Message() << expected.microbatches << " microbatches");
     const plan::Planner planner = ExamplePlanner(expected.microbatches);

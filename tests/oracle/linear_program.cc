@@ -33,18 +33,18 @@ double ProvedBound(const ClpSimplex& program) {
 
 }  // namespace
 
-// Variables: for each node its event time; for each segment of each arc by how much the arc is
-// shorter than the segment's slow end (from 0 to the length of the segment, at the segment's
-// slope). Rows: an arc lasts at least its slowest time less all that is taken off; the sink happens
-// by the deadline, the source at 0. Slopes rise towards the fast end, so an optimum takes time off
-// the slow segments first without being told.
+// The variables are the event time of each node, and for each segment of each arc the time that the
+// segment takes off the arc's slowest duration (from 0 to the length of the segment, at the
+// segment's slope). The rows say that an arc lasts at least its slowest time minus all time taken
+// off. The source happens at 0, the sink by the deadline. Slopes rise toward the fast end, so an
+// optimum uses the slow segments first, and no constraint has to enforce that.
 //
-//     minimise   sum over segments  slope * taken_off
+//     minimize   sum over segments  slope * taken_off
 //     subject to time[head] - time[tail] + sum(taken_off) >= slowest     for each arc
 //                0 <= taken_off <= length of the segment
 //                time[source] = 0,  0 <= time[node] <= deadline
 //
-// Given flows y >= 0 on the arcs (the rows' dual values), no schedule costs less than
+// For any flows y >= 0 on the arcs (the dual values of the rows), no schedule costs less than
 //     sum over arcs  y * slowest  +  sum over variables  min over its range of (reduced cost) * x.
 LinearOptimum SolveLinearProgram(const frontier::Network& network, Nanoseconds deadline,
                                  const ProgramUnits& units) {

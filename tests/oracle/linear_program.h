@@ -1,29 +1,31 @@
-// The planner's relaxation as a linear program, solved by COIN-OR CLP: an oracle that shares no
-// idea and no code with the solvers of src/frontier.
+// The planner's relaxation as a linear program, solved by COIN-OR CLP. This oracle shares neither
+// algorithm nor code with the solvers of perseus/planning/frontier.
 #pragma once
 
 #include "perseus/planning/frontier/network.h"
 
 namespace perseus {
 
-// What CLP says of the least extra energy. Its answers are doubles and hold up to tolerances; but
-// any dual solution proves a lower bound (weak duality), so `proved_j` is computed from the duals
-// alone and holds however rough they are. An exact optimum lies on it or above.
+// CLP's result for the least extra energy. CLP computes with doubles and up to tolerances. But any
+// dual solution proves a lower bound (weak duality). `proved_j` is computed from the dual values
+// alone, so it is a valid bound even if they are inexact: the exact optimum is never below it.
 struct LinearOptimum {
   bool solved = false;
   double objective_j = 0;
   double proved_j = 0;
-  // By how much `proved_j` may fall short because CLP takes small reduced costs for zero: its dual
-  // tolerance times the range of each variable. Matters only where the energy itself is about 0.
+  // How far `proved_j` may lie below the optimum because CLP treats small reduced costs as zero:
+  // its dual tolerance times the range of each variable. It matters only where the energy is about
+  // 0.
   double slack_j = 0;
 };
 
-// The least extra energy of a schedule of at most `deadline`. A unit of time in the program is
-// `time_unit`, so that typical durations are between 1 and 1,000 there; likewise for slopes.
+// The units of the program. They are chosen so that typical durations and slopes are between 1 and
+// 1,000 there, which keeps the rounding errors of CLP small.
 struct ProgramUnits {
   Nanoseconds time = 1;
   Microwatts slope = 1;
 };
+// Finds the least extra energy of a schedule that takes at most `deadline`.
 LinearOptimum SolveLinearProgram(const frontier::Network& network, Nanoseconds deadline,
                                  const ProgramUnits& units);
 

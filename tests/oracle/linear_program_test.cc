@@ -1,4 +1,4 @@
-// Both solvers of src/frontier against CLP, on thousands of random networks.
+// Compares both solvers of perseus/planning/frontier with CLP on thousands of random networks.
 #include "tests/oracle/linear_program.h"
 
 #include <gtest/gtest.h>
@@ -6,6 +6,7 @@
 #include "perseus/planning/frontier/deadline.h"
 #include "perseus/planning/frontier/walk.h"
 #include "tests/oracle/random_network.h"
+#include "tests/support/seeds.h"
 
 namespace perseus {
 namespace {
@@ -15,8 +16,8 @@ ProgramUnits UnitsOf(Scale scale) {
   return {};
 }
 
-// CLP's duals prove the walk's energy to 1 ppm, and never more than it. A double's own rounding is
-// a thousandth of that: 1e-16 times a few hundred terms, each up to 1e4 times the result.
+// CLP's dual values prove the walk's energy to 1 ppm, and never prove more. Rounding of doubles
+// costs a thousandth of that: 1e-16 times a few hundred terms, each up to 1e4 times the result.
 void ExpectAgreement(const frontier::Network& network, Nanoseconds deadline,
                      const ProgramUnits& units, double energy_j) {
   const LinearOptimum optimum = SolveLinearProgram(network, deadline, units);
@@ -27,7 +28,7 @@ void ExpectAgreement(const frontier::Network& network, Nanoseconds deadline,
 }
 
 TEST(LinearProgram, AgreesWithBothSolversOnRandomNetworks) {
-  for (std::uint64_t seed = 0; seed < 3000; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(3000); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     const Scale scale = kScales[seed % std::size(kScales)];
     const Shape shape = kShapes[seed / std::size(kScales) % std::size(kShapes)];
@@ -35,7 +36,7 @@ TEST(LinearProgram, AgreesWithBothSolversOnRandomNetworks) {
     const auto sink = static_cast<std::size_t>(network.sink);
     const Nanoseconds least = frontier::EarliestTimes(network, frontier::Pace::kFastest)[sink];
     const Nanoseconds longest = frontier::EarliestTimes(network, frontier::Pace::kSlowest)[sink];
-    for (const int part : {0, 1, 3}) {  // Of four, from the least time on.
+    for (const int part : {0, 1, 3}) {  // Quarters of the time range, from the least time on.
       const Nanoseconds deadline = least + (longest - least) * part / 4;
       frontier::Walk walk(network);
       while (walk.time() > deadline) walk.Advance(deadline);

@@ -1,4 +1,4 @@
-// The frontier of measured jobs: against CLP, and against the frontier that the published planner
+// Compares the frontier of measured jobs with CLP, and with the frontier that the published planner
 // found on the same profiles.
 #include "bench/measured_job.h"
 
@@ -14,7 +14,7 @@
 namespace perseus {
 namespace {
 
-// Stands in each test, since GTEST_SKIP only leaves the function it is in.
+// A macro, because GTEST_SKIP leaves only the function that contains it.
 #define SKIP_WITHOUT(path)                                                                         \
   if (!std::filesystem::exists(path)) {                                                            \
     GTEST_SKIP() << (path) << " is absent (set PERSEUS_SHARED_DIR to the folder of measurements)"; \
@@ -52,11 +52,11 @@ TEST(MeasuredJob, BothSolversAgreeWithTheLinearProgram) {
   }
 }
 
-// The published planner rounds times down, so that its iterations are too short by up to a unit for
-// each instruction on the critical path. Given the same rounded times we must find its least time,
-// to the unit, and at each of its times at most its energy. (Its own energy is that of an
-// exponential fit, of which ours knows nothing; no margin is needed for that. docs/benchmarks.md
-// has the distances, and those on the times as they were measured.)
+// The published planner rounds times down, so its iterations are too short by up to one unit for
+// each instruction on the critical path. With the same rounded times, our frontier must have the
+// same least time, to the unit, and at each published time at most the published energy. The
+// published energy comes from an exponential fit that our planner does not use; the comparison
+// needs no margin for that. docs/benchmarks.md has the distances, also on unrounded times.
 TEST(MeasuredJob, ThePublishedFrontierLiesOnOrAboveOurs) {
   for (const MeasuredJob& job : kMeasuredJobs) {
     SKIP_WITHOUT(ProfilePath(job));

@@ -1,4 +1,4 @@
-// The walk against the textbook algorithm that bench/ compares its speed with.
+// Compares the walk with the textbook algorithm that bench/ measures its speed against.
 #include "bench/naive_walk.h"
 
 #include <gtest/gtest.h>
@@ -6,6 +6,7 @@
 #include "bench/measured_job.h"
 #include "perseus/planning/frontier/walk.h"
 #include "tests/oracle/random_network.h"
+#include "tests/support/seeds.h"
 
 namespace perseus {
 namespace {
@@ -20,14 +21,14 @@ std::vector<FrontierVertex> FrontierOf(const frontier::Network& network) {
   return frontier;
 }
 
-TEST(NaiveFrontier, IsTheWalksOnRandomNetworks) {
-  for (std::uint64_t seed = 0; seed < 6000; ++seed) {
+TEST(NaiveFrontier, EqualsTheWalkOnRandomNetworks) {
+  for (std::uint64_t seed = 0; seed < Seeds(6000); ++seed) {
     const frontier::Network network = RandomNetwork(seed);
     ASSERT_TRUE(NaiveFrontier(network) == FrontierOf(network)) << "seed " << seed;
   }
 }
 
-TEST(NaiveFrontier, IsTheWalksOnMeasuredJobs) {
+TEST(NaiveFrontier, EqualsTheWalkOnMeasuredJobs) {
   for (const MeasuredJob& job : kMeasuredJobs) {
     if (!std::filesystem::exists(ProfilePath(job))) {
       GTEST_SKIP() << ProfilePath(job)

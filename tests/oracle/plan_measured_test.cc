@@ -1,4 +1,4 @@
-// Plans for the jobs that others measured: no slowdown, and close to the bound.
+// Plans for measured jobs have no slowdown and are close to their lower bound.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ struct Case {
 
 class MeasuredPlanTest : public ::testing::TestWithParam<Case> {};
 
-// Nothing where the profile is absent.
+// Returns nothing if the profile is absent.
 std::optional<plan::Planner> MakePlanner(const Case& given) {
   Result<schedule::InstructionGraph> graph = ReadIteration(given.job, given.microbatches);
   if (!graph) return std::nullopt;
@@ -27,16 +27,16 @@ std::optional<plan::Planner> MakePlanner(const Case& given) {
   return *std::move(planner);
 }
 
-// The goal is 0.15 %. Where a mixed-integer program (bench/plan_milp) finds nothing better than our
-// plan in five minutes, that plan's gap is the limit: Bloom, 12 microbatches, no slowdown.
+// The goal is 0.15 %. For Bloom with 12 microbatches and no slowdown, a mixed-integer program
+// (bench/plan_milp) finds no better plan than ours in five minutes, so our plan's gap is the limit.
 double LargestGap(const Case& given, int slowdown_percent) {
-  const bool coarse = given.job.name == "bloom-176b_a40" && given.microbatches == 12;
-  return coarse && slowdown_percent == 0 ? 0.00176 : 0.0015;
+  const bool is_hard = given.job.name == "bloom-176b_a40" && given.microbatches == 12;
+  return is_hard && slowdown_percent == 0 ? 0.00176 : 0.0015;
 }
 
-TEST_P(MeasuredPlanTest, IsWithinItsDeadlineAndCloseToItsBound) {
+TEST_P(MeasuredPlanTest, MeetsTheDeadlineCloseToTheBound) {
   const std::optional<plan::Planner> planner = MakePlanner(GetParam());
-  if (!planner) GTEST_SKIP() << "no " << ProfilePath(GetParam().job);
+  if (!planner) GTEST_SKIP() << ProfilePath(GetParam().job) << " is absent";
   const plan::Evaluation& baseline = planner->baseline();
   for (const int slowdown_percent : {0, 1, 5, 10, 20}) {
     SCOPED_TRACE(slowdown_percent);
@@ -49,12 +49,12 @@ TEST_P(MeasuredPlanTest, IsWithinItsDeadlineAndCloseToItsBound) {
   }
 }
 
-// At 12 microbatches the published planner's plan saves 15.36 % and is 0.11 % slower than maximum
-// frequency (shared/design.md); the bound without slowdown is 16.06 %.
+// At 12 microbatches, the published planner's plan saves 15.36 % and is 0.11 % slower than maximum
+// frequency. The upper bound on the saving without slowdown is 16.06 %.
 TEST(MeasuredPlan, SavesMoreThanPublishedAndIsNoSlower) {
   const MeasuredJob& gpt3 = kMeasuredJobs[0];
   const std::optional<plan::Planner> planner = MakePlanner({gpt3, 12});
-  if (!planner) GTEST_SKIP() << "no " << ProfilePath(gpt3);
+  if (!planner) GTEST_SKIP() << ProfilePath(gpt3) << " is absent";
   const plan::Evaluation& baseline = planner->baseline();
   const Result<plan::Plan> plan = planner->PlanFor(baseline.time);
   ASSERT_TRUE(plan) << plan.error().message;

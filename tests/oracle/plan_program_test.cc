@@ -1,5 +1,5 @@
-// The mixed-integer program that bench/plan_milp measures our plans with, against exhaustive search
-// of tiny jobs; and our plans against the program.
+// Compares the mixed-integer program of bench/plan_milp with exhaustive search of tiny jobs, and
+// our plans with the program.
 #include "bench/plan_program.h"
 #include "perseus/base/index.h"
 
@@ -10,8 +10,8 @@
 namespace perseus {
 namespace {
 
-// CBC's answers hold up to its tolerances: 1e-6 of a time or an option, of a few joules each. Times
-// in whole milliseconds make that no difference: what is late by less is not late at all.
+// CBC's results hold up to its tolerances: 1e-6 of a time or of an option of a few joules. Times
+// are whole milliseconds, so a plan that is late by less than the tolerance is not late at all.
 constexpr double kTolerance = 1e-6;
 
 void CompareWithAll(const JobSpec& spec, std::uint64_t seed) {

@@ -1,5 +1,5 @@
-// What must hold of every frontier, tried on thousands of random networks: each point is proved
-// optimal, the points make a convex curve, and the two solvers, which share no code, agree on it.
+// Properties of every frontier, checked on thousands of random networks: each point is proved
+// optimal, the points form a convex curve, and the two solvers, which share no code, agree.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +9,7 @@
 #include "perseus/planning/frontier/deadline.h"
 #include "perseus/planning/frontier/walk.h"
 #include "tests/oracle/random_network.h"
+#include "tests/support/seeds.h"
 
 namespace perseus {
 namespace {
@@ -18,10 +19,11 @@ constexpr std::uint64_t kNetworks = 6000;
 struct Point {
   Nanoseconds time;
   Femtojoules extra_energy;
-  Microwatts price;  // Of the stretch that ends here, coming from above; 0 at the slow end.
+  Microwatts
+      price;  // Slope of the segment between this point and the next slower one; 0 at the slow end.
 };
 
-// The frontier from slow to fast, with its proof checked at every point.
+// The frontier from slow to fast. Checks the proof of optimality at every point.
 std::vector<Point> WalkedFrontier(const frontier::Network& network) {
   frontier::Walk walk(network);
   std::vector<Point> points;
@@ -49,7 +51,7 @@ Femtojoules EnergyAt(const std::vector<Point>& frontier, Nanoseconds time) {
   return frontier.back().extra_energy;
 }
 
-// Deterministic everywhere, unlike std::uniform_int_distribution.
+// Gives the same numbers with every library, unlike std::uniform_int_distribution.
 class Draw {
  public:
   explicit Draw(std::uint64_t seed) : random_(seed) {}
@@ -62,7 +64,7 @@ class Draw {
 };
 
 TEST(Frontier, IsConvexAndEveryPointIsProvedOptimal) {
-  for (std::uint64_t seed = 0; seed < kNetworks; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(kNetworks); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     const frontier::Network network = RandomNetwork(seed);
     const auto sink = static_cast<std::size_t>(network.sink);
@@ -76,7 +78,8 @@ TEST(Frontier, IsConvexAndEveryPointIsProvedOptimal) {
       const Point& slower = frontier[i - 1];
       const Point& faster = frontier[i];
       ASSERT_LT(faster.time, slower.time);
-      ASSERT_GT(faster.price, slower.price);  // Convex, and no breakpoint without a bend.
+      ASSERT_GT(faster.price,
+                slower.price);  // The curve is convex, and its slope changes at each point.
       ASSERT_TRUE(faster.extra_energy - slower.extra_energy ==
                   Femtojoules{faster.price} * (slower.time - faster.time));
     }
@@ -84,8 +87,8 @@ TEST(Frontier, IsConvexAndEveryPointIsProvedOptimal) {
   }
 }
 
-TEST(Frontier, IsTheSameWhereverTheWalkRests) {
-  for (std::uint64_t seed = 0; seed < kNetworks; ++seed) {
+TEST(Frontier, DoesNotDependOnWhereTheWalkStops) {
+  for (std::uint64_t seed = 0; seed < Seeds(kNetworks); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     const frontier::Network network = RandomNetwork(seed);
     const std::vector<Point> frontier = WalkedFrontier(network);
@@ -106,9 +109,10 @@ TEST(Frontier, IsTheSameWhereverTheWalkRests) {
   }
 }
 
-// The random networks never stall for long enough to need it.
+// The random networks never stall long enough to switch to Bland's rule, so this test starts with
+// it.
 TEST(Frontier, IsTheSameUnderBlandsRule) {
-  for (std::uint64_t seed = 0; seed < kNetworks; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(kNetworks); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     const frontier::Network network = RandomNetwork(seed);
     frontier::Walk walk(network);
@@ -125,7 +129,7 @@ TEST(Frontier, IsTheSameUnderBlandsRule) {
 }
 
 TEST(SolveDeadline, AgreesWithTheWalk) {
-  for (std::uint64_t seed = 0; seed < kNetworks; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(kNetworks); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     const frontier::Network network = RandomNetwork(seed);
     const std::vector<Point> frontier = WalkedFrontier(network);
@@ -149,8 +153,8 @@ TEST(SolveDeadline, AgreesWithTheWalk) {
   }
 }
 
-TEST(SolveDeadline, APriceFloorStopsWhereTheFrontierCrossesIt) {
-  for (std::uint64_t seed = 0; seed < kNetworks; ++seed) {
+TEST(SolveDeadline, PriceFloorStopsWhereTheFrontierCrossesIt) {
+  for (std::uint64_t seed = 0; seed < Seeds(kNetworks); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     const frontier::Network network = RandomNetwork(seed);
     const std::vector<Point> frontier = WalkedFrontier(network);
@@ -165,8 +169,8 @@ TEST(SolveDeadline, APriceFloorStopsWhereTheFrontierCrossesIt) {
       const Result<void> checked = frontier::CheckOptimality(network, *solution);
       ASSERT_TRUE(checked) << checked.error().message;
 
-      // Energy plus floor * time is convex along the frontier: its least is at the deadline or at
-      // a breakpoint before it.
+      // Energy plus floor * time is convex along the frontier, so its minimum is at the deadline or
+      // at a breakpoint before it.
       const Nanoseconds time = solution->time(network);
       ASSERT_LE(time, deadline);
       const auto cost_at = [&](Nanoseconds t) {

@@ -1,4 +1,4 @@
-// The published planner as we rebuilt it, against the frontiers that theirs found.
+// Compares our implementation of the published planner with the published frontiers.
 #include "perseus/simulation/baselines/published_planner.h"
 
 #include <gtest/gtest.h>
@@ -11,9 +11,9 @@
 namespace perseus {
 namespace {
 
-// Both fits minimise the same sum of squares, theirs by iteration. If that stops when the sum
-// changes by 1e-8 of itself, its curve is within 1e-4 of the root mean square error from the best
-// one. Taking that error for a tenth of the energy at most gives 1e-5.
+// Both fits minimize the same sum of squares; the published one does so by iteration. If it stops
+// when the relative change of the sum is below 1e-8, its curve differs from the best one by 1e-4 of
+// the root mean square error. That error is at most a tenth of the energy, which gives 1e-5.
 constexpr double kFitTolerance = 1e-5;
 
 TEST(PublishedPlannerTest, FindsThePublishedFrontiers) {
@@ -35,7 +35,7 @@ TEST(PublishedPlannerTest, FindsThePublishedFrontiers) {
       planner->ForEachSchedule([&](const baselines::PublishedPlanner::Schedule& schedule) {
         energy_at[schedule.time] = schedule.energy_j;
       });
-      // Theirs begins with the first schedule that is shorter than the slowest.
+      // The published frontier begins with the first schedule that is shorter than the slowest.
       EXPECT_EQ(planner->slowest(), ToNanoseconds(published.front().time_s) + job.planner_unit);
       EXPECT_EQ(planner->fastest(), ToNanoseconds(published.back().time_s));
       for (const PublishedPoint& point : published) {

@@ -25,7 +25,7 @@ class RandomDraw {
   Problem Pipeline();
 
  private:
-  // From 0 to end - 1. (std::uniform_int_distribution differs between libraries.)
+  // A number from 0 to end - 1. std::uniform_int_distribution differs between libraries.
   int Below(int end) { return static_cast<int>(random_() % static_cast<std::uint64_t>(end)); }
   bool OneIn(int n) { return Below(n) == 0; }
 
@@ -66,7 +66,7 @@ profile::Curve RandomDraw::RandomCurve() {
   return curve;
 }
 
-// With few curves for many instructions, as in a pipeline, many cuts cost the same.
+// If few curves serve many instructions, as in a pipeline, many cuts cost the same.
 void RandomDraw::AddCurves() {
   share_curves_ = OneIn(2);
   if (!share_curves_) return;
@@ -146,18 +146,18 @@ Problem RandomDraw::SeriesParallel() {
   return problem_;
 }
 
-// Rank r runs (ranks - r) forwards ahead, then a backward and a forward in turn.
+// Rank r runs (ranks - r) forwards first, then one backward and one forward in turn.
 Problem RandomDraw::Pipeline() {
   const int ranks = 1 + Below(4);
   const int microbatches = 1 + Below(5);
   const auto instruction = [&](int rank, bool backward, int microbatch) {
     return (2 * rank + (backward ? 1 : 0)) * microbatches + microbatch;
   };
-  const int twins = OneIn(3) ? 2 : 2 * ranks;  // All ranks alike, or each its own.
-  for (int i = 0; i < twins; ++i) problem_.curves.push_back(RandomCurve());
+  const int curves = OneIn(3) ? 2 : 2 * ranks;  // All ranks share two curves, or each has its own.
+  for (int i = 0; i < curves; ++i) problem_.curves.push_back(RandomCurve());
   for (int rank = 0; rank < ranks; ++rank) {
     for (int i = 0; i < 2 * microbatches; ++i) {
-      problem_.curve_of_instruction.push_back((2 * rank + i / microbatches) % twins);
+      problem_.curve_of_instruction.push_back((2 * rank + i / microbatches) % curves);
     }
     int last = -1;
     for (int step = 0; step < microbatches + ranks - rank; ++step) {

@@ -1,4 +1,5 @@
-// Small random planning problems, drawn to be awkward: ties, twins, fixed instructions, delays.
+// Small random planning problems with difficult cases: ties, shared curves, fixed instructions and
+// delays.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +9,10 @@
 
 namespace perseus {
 
-// How what waits for what is drawn.
+// How the dependencies are drawn.
 enum class Shape {
-  kAnyOrder,        // Any earlier instruction may be waited for.
-  kLayered,         // Those of the layer before.
+  kAnyOrder,        // An instruction may wait for any earlier one.
+  kLayered,         // An instruction may wait for those of the layer before.
   kSeriesParallel,  // Nested chains and forks.
   kPipeline,        // 1F1B: the instructions of a stage and kind share a curve.
 };
@@ -20,17 +21,17 @@ inline constexpr Shape kShapes[] = {Shape::kAnyOrder, Shape::kLayered, Shape::kS
 
 // How times and slopes are drawn.
 enum class Scale {
-  kTies,      // 1 to 4 of each, so that most are equal.
+  kTies,      // From 1 to 4, so that most are equal.
   kMixed,     // Up to a thousand.
   kMeasured,  // Fractions of a second in nanoseconds, hundreds of watts in microwatts.
 };
 inline constexpr Scale kScales[] = {Scale::kTies, Scale::kMixed, Scale::kMeasured};
 
 // Up to about 40 instructions. Some curves have a single vertex, some dependencies have a delay,
-// some are stated twice. The same seed gives the same problem everywhere.
+// some occur twice. The same seed gives the same problem with every library.
 frontier::Network RandomNetwork(Shape shape, Scale scale, std::uint64_t seed);
 
-// Shape and scale follow from the seed as well; any twelve seeds in a row have all of them.
+// The seed also chooses shape and scale; any twelve consecutive seeds have all combinations.
 frontier::Network RandomNetwork(std::uint64_t seed);
 
 }  // namespace perseus

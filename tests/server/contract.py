@@ -1,4 +1,4 @@
-"""A contract, a server, and what is held against what: for check_contract beside this."""
+"""The parts of check_contract: the contract, the server, and the checks of one against the other."""
 import datetime
 import http.client
 import json
@@ -12,11 +12,11 @@ import jsonschema
 import yaml
 
 PATIENCE_S = 60
-NOTHING = object()  # In place of a value: leave its key out.
+NOTHING = object()  # Stands for a value whose key is left out.
 WRONG = [NOTHING, None, True, -1, 1.5, 1e300, "", "\0", "no such", [], {}, [[]]]
-# About the largest that some numbers may be; the contract says of which that is.
+# Numbers near some upper limits. The contract says which fields have these limits.
 LARGE = [4_096, 70_000, 200_000, 500_000, 2_000_000, 10**16]
-# What these may be depends on the job, or on another field; their descriptions say so.
+# The valid values of these fields depend on the job or on another field, as the descriptions say.
 NOT_ALONE = {"job", "scope", "pp_ranks", "chunks", "microbatches", "csv", "kind", "stage", "chunk", "rank",
              "tp_rank", "dp_rank", "pp_rank", "clocks_mhz", "starts_in", "expires_in", "ready"}
 NO_JSON = [b"", b"{", b"\xff\xfe", b"[]", b"null", b'{"key": 1, "key": 2}', b"[" * 100_000,
@@ -37,25 +37,25 @@ class Contract:
         self.formats = jsonschema.FormatChecker(formats=[])
         self.formats.checks("date-time", ValueError)(
             lambda text: datetime.datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ"))
-        # ("GET", "/v1/jobs/{job}") -> successes that were promised and not seen yet.
-        self.unseen = {}
+        # ("GET", "/v1/jobs/{job}") -> success statuses of the contract that have not occurred yet.
+        self.missing = {}
         for path, item in self.document["paths"].items():
-            for method, instruction in item.items():
+            for method, operation in item.items():
                 if method == "parameters":
                     continue
-                self.unseen[method.upper(), path] = {
-                    status for status in instruction["responses"] if status[0] == "2"}
+                self.missing[method.upper(), path] = {
+                    status for status in operation["responses"] if status[0] == "2"}
 
     def deref(self, value):
         while "$ref" in value:
             value = self.resolver.resolve(value["$ref"])[1]
         return value
 
-    def instruction(self, method, path):
+    def operation(self, method, path):
         return self.document["paths"][path][method.lower()]
 
     def body_schema(self, method, path):
-        content = self.instruction(method, path).get("requestBody", {}).get("content", {})
+        content = self.operation(method, path).get("requestBody", {}).get("content", {})
         return content.get("application/json", {}).get("schema")
 
     def faults(self, schema, value):
@@ -64,17 +64,17 @@ class Contract:
         return sorted(validator.iter_errors(value), key=lambda error: list(error.path))
 
     def check(self, method, path, answer):
-        """That the answer is one that the contract has."""
-        responses = self.instruction(method, path)["responses"]
+        """Requires that the contract allows this response."""
+        responses = self.operation(method, path)["responses"]
         what = (method, path, answer.status, answer.text[:600])
-        require(answer.status < 500, "the server's own fault for what a client sent:", *what)
+        require(answer.status < 500, "a server error for a client's request:", *what)
         require(re.fullmatch("00-[0-9a-f]{32}-[0-9a-f]{16}-00", answer.fields["traceresponse"] or ""),
-                "no trace:", *what)
+                "no trace identifier:", *what)
         require((answer.status == 401) == (answer.fields["www-authenticate"] == "Bearer"), *what)
         key = str(answer.status)
         if answer.status < 400:
-            require(key in responses, "a status that the contract lacks:", *what)
-            self.unseen[method, path].discard(key)
+            require(key in responses, "a status that is not in the contract:", *what)
+            self.missing[method, path].discard(key)
         response = self.deref(responses.get(key, responses["default"]))
         require(answer.media in response["content"], "media type", answer.media, *what)
         schema = response["content"][answer.media]["schema"]
@@ -83,7 +83,7 @@ class Contract:
                 require(False, "/".join(map(str, fault.absolute_path)), fault.message, *what)
         if answer.status >= 400:
             require(answer.media == "application/problem+json", "no problem document:", *what)
-            require(answer.json()["status"] == answer.status, "another status within:", *what)
+            require(answer.json()["status"] == answer.status, "the problem document has another status:", *what)
             require("remedy" in answer.json(), "no remedy:", *what)
 
 
@@ -126,7 +126,7 @@ class Server:
             self.connection.request(method, target, body, {**self.fields(), **(fields or {})})
             return Answer(self.connection.getresponse())
         except (http.client.HTTPException, ConnectionError) as error:
-            require(False, method, target, "was not answered:", error)
+            require(False, method, target, "got no response:", error)
 
     def end(self):
         self.connection.close()
@@ -135,7 +135,7 @@ class Server:
 
 
 def mutated(value, path=()):
-    """Bodies that differ from `value` in one place, with that place."""
+    """Yields bodies that differ from `value` in one place, each with that place."""
     if isinstance(value, dict):
         yield {**value, "surplus": 1}, (*path, "surplus")
         for key, member in value.items():
@@ -160,24 +160,24 @@ class Check:
         self.count = 0
 
     def call(self, method, path, status, query="", body=None, fields=None, **named):
-        """`named` goes into the path."""
+        """Sends a request and checks the response. `named` fills the placeholders of the path."""
         place = re.sub(r"\{(\w+)\}", lambda found: urllib.parse.quote(named[found[1]], safe=""), path)
         answer = self.server.send(method, place + query, body, fields)
         self.count += 1
         self.contract.check(method, path, answer)
         wanted = status if isinstance(status, tuple) else (status,)
-        require(answer.status in wanted, method, place, query, body, "answers", answer.status,
+        require(answer.status in wanted, method, place, query, body, "returns", answer.status,
                 answer.text)
         schema = self.contract.body_schema(method, path)
         if answer.status < 300 and schema is not None and isinstance(body, dict):
             for fault in self.contract.faults(schema, body):
-                require(False, method, path, "takes what the contract forbids:", fault.message, body)
+                require(False, method, path, "accepts a body that the contract forbids:", fault.message, body)
         return answer
 
     def refuse_all(self, method, path, good, **named):
-        """What the contract forbids near a body that it allows."""
+        """Sends bodies that the contract forbids, each near the valid body `good`; all must be refused."""
         schema = self.contract.body_schema(method, path)
-        require(not self.contract.faults(schema, good), "this should be allowed:", path, good)
+        require(not self.contract.faults(schema, good), "the contract should allow this:", path, good)
         for body in NO_JSON:
             self.call(method, path, (400, 422), body=body, **named)
         for body, place in mutated(good):
@@ -189,10 +189,10 @@ class Check:
                 require(pointer == "/" + "/".join(map(str, place)), method, path, body, problem)
             elif place:
                 require(pointer.startswith("/" + place[0]), method, path, body,
-                        "should be refused at", place, "and is with", problem)
+                        "the fault is at", place, "but the problem is", problem)
 
     def try_all(self, method, path, good, **named):
-        """What the contract allows near it: answered as the contract says, and not wrong in itself."""
+        """Sends bodies near `good` that the contract allows; none may be a malformed request."""
         for body, place in mutated(good):
             if self.contract.faults(self.contract.body_schema(method, path), body):
                 continue
@@ -200,17 +200,17 @@ class Check:
             self.call(method, path, (200, 201, 202, 404, 409, 422) + ((400,) if depends else ()),
                       body=body, **named)
 
-    def comes(self, path, condition, **named):
+    def wait_until(self, path, condition, **named):
         until = time.monotonic() + PATIENCE_S
         while True:
             view = self.call("GET", path, 200, **named).json()
             if condition(view):
                 return view
-            require(time.monotonic() < until, path, "never came to what it should:", view)
+            require(time.monotonic() < until, path, "did not reach the expected state:", view)
             time.sleep(0.02)
 
     def state(self):
-        """All that refused requests could have changed."""
+        """All state that a wrongly accepted request could change."""
         jobs = self.call("GET", "/v1/jobs", 200, "?all=1").json()["jobs"]
         views = [self.call("GET", "/v1/jobs/{job}", 200, job=job["id"]).json() for job in jobs]
         for view in views:
@@ -229,9 +229,9 @@ class Stream:
         self.connection.request("GET", f"/v1/nodes/{node}/events?instance={instance}")
         self.response = self.connection.getresponse()
         path = "/v1/nodes/{node}/events"
-        content = check.contract.instruction("GET", path)["responses"]["200"]["content"]
-        require(self.response.getheader("content-type").split(";")[0] in content, "of the stream")
-        check.contract.unseen["GET", path].discard("200")
+        content = check.contract.operation("GET", path)["responses"]["200"]["content"]
+        require(self.response.getheader("content-type").split(";")[0] in content, "wrong media type of the event stream")
+        check.contract.missing["GET", path].discard("200")
 
     def await_event(self, name, schema):
         event = {}

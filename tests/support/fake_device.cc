@@ -10,7 +10,7 @@ namespace perseus {
 
 struct FakeGpu::State {
   device::DeviceInfo info;
-  mutable std::mutex mutex;  // Guards all that follows.
+  mutable std::mutex mutex;  // Guards all members below.
   std::condition_variable unblocked;
   std::map<device::Control, std::optional<device::Setting>> settings;
   std::vector<Write> history;
@@ -47,7 +47,7 @@ class FakeGpu::FakeDevice : public device::Device {
     const std::lock_guard lock(state_->mutex);
     if (state_->broken) return tl::unexpected<device::DeviceError>(*state_->broken);
     if (control == device::Control::kSmClock && state_->hint) {
-      // As NVML: it shows only that something is locked.
+      // As with NVML, the reading shows only that a clock is locked.
       return device::SettingReading{.is_known = false,
                                     .setting = std::nullopt,
                                     .hint = state_->settings[control] ? *state_->hint : "",

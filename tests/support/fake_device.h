@@ -1,4 +1,4 @@
-// A GPU that exists only in the test: it remembers every write, and fails as it is told to.
+// A fake GPU that records every write and fails on request.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace perseus {
 
-// What the test holds on to; the device itself belongs to whoever works with it. Thread-safe.
+// The test's view of the GPU. Open() makes the device that the code under test owns. Thread-safe.
 class FakeGpu {
  public:
   explicit FakeGpu(std::string uuid);
@@ -22,28 +22,28 @@ class FakeGpu {
     std::optional<device::Setting> setting;
     friend bool operator==(const Write&, const Write&) = default;
   };
-  // Every Apply() that the driver took, in order.
+  // All successful calls of Apply(), in order.
   std::vector<Write> history() const;
   std::optional<device::Setting> setting(device::Control control) const;
 
-  // As an administrator would, past the history.
+  // Changes the setting as an administrator would, without a record in the history.
   void Set(device::Control control, std::optional<device::Setting> setting);
-  // The next `times` calls of Apply on this control fail so.
+  // The next `times` calls of Apply() on this control fail with this error.
   void FailNext(device::Control control, int times, device::DeviceErrorKind kind,
                 std::string message);
-  // The next `times` calls succeed and change nothing.
+  // The next `times` calls of Apply() on this control succeed but change nothing.
   void IgnoreNext(device::Control control, int times);
-  // What ReadSetting tells of the SM clock: as NVML, nothing but a hint.
+  // ReadSetting() of the SM clock then returns only this hint, as NVML does.
   void HideSmClock(std::string hint);
   void SetLimits(device::ClockLimits limits);
   // Every call fails until Repair() is called.
   void Break(device::DeviceErrorKind kind, std::string message);
   void Repair();
-  // Apply() does not return before Unblock().
+  // Apply() then does not return until Unblock() is called.
   void Block();
   void Unblock();
 
-  // More than one may be made: what one agent's successor opens.
+  // May be called again: a restarted agent opens the same GPU.
   std::unique_ptr<device::Device> Open();
 
  private:
@@ -52,8 +52,8 @@ class FakeGpu {
   std::shared_ptr<State> state_;
 };
 
-// Whether `condition` came true within ten seconds, looked at every millisecond: for what other
-// threads do.
+// Waits up to ten seconds for what other threads do, and returns whether `condition` became true.
+// It checks once a millisecond.
 bool Eventually(const std::function<bool()>& condition);
 
 }  // namespace perseus

@@ -1,4 +1,4 @@
-// Timelines of small jobs, for tests: what a tracer would write.
+// Timelines of small jobs, for tests, as a tracer writes them.
 #pragma once
 
 #include <map>
@@ -18,11 +18,12 @@ struct TracedEvent {
   int microbatch = -1;
 };
 
-// In the order given, thread names last. seq_id counts the events of a name on a rank.
+// Writes the events in the given order, then the thread names. seq_id counts the events of each
+// name on each rank.
 std::string FormatTimeline(const std::vector<TracedEvent>& events);
 
-// Two pipelines of two ranks, two microbatches, 1F1B; rank 1 of pipeline 1 takes half as long
-// again. Every transfer takes 1 ms.
+// Two pipelines of two ranks, two microbatches, 1F1B. Rank 1 of pipeline 1 takes 1.5 times as long
+// as rank 1 of pipeline 0. Every transfer takes 1 ms.
 //
 //   ms          0    10        21             41 42             62         72 73      93
 //   p0 rank 0   |[F0]>|[ F1 ]                  <>|[     B0     ]             <|[  B1  ]
@@ -31,14 +32,17 @@ std::string FormatTimeline(const std::vector<TracedEvent>& events);
 //   p1 rank 0   |[F0]>|[ F1 ]                        <>|[    B0   ]             <|[  B1  ]
 //      rank 1          [   F0    ][       B0       ] <>|[  F1  ][     B1       ] >
 //
-// Then, each with its counterpart in the other pipeline: grads-reduce-scatter (5 ms; rank 1 at 103,
-// rank 0 at 123), optimizer-clip-main-grad (all four, 128 to 129), optimizer (2 ms, to 131).
+// Collectives follow: grads-reduce-scatter of each rank with the same rank of the other pipeline
+// (5 ms; rank 1 from 103 ms, rank 0 from 123 ms), optimizer-clip-main-grad of all four ranks (128
+// to 129 ms) and optimizer (2 ms, until 131 ms).
 struct TimelineSpec {
   int first_step = 7;
   int steps = 1;
-  double late_ms = 0;                    // The host begins every step so much later than it could.
-  bool waits_are_recorded = false;       // Communication is recorded from when its rank was ready.
-  std::vector<double> slowness = {1.5};  // Of rank 1 of pipeline 1, by step; the last one stays.
+  double late_ms = 0;  // Each rank starts its step this much later than it could, after a gc event.
+  // Events of communication begin when their rank is ready, and so include waiting.
+  bool waits_are_recorded = false;
+  // Time factor of rank 1 of pipeline 1, by step; the last value holds for all later steps.
+  std::vector<double> slowness = {1.5};
 };
 std::vector<TracedEvent> TwoPipelines(const TimelineSpec& spec = {});
 inline constexpr double kTwoPipelinesMs = 131;

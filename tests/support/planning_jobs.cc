@@ -18,11 +18,11 @@ class Draw {
   schedule::InstructionGraph AnyOrder();
 
  private:
-  // From 0 to end - 1. (std::uniform_int_distribution differs between libraries.)
+  // A number from 0 to end - 1. std::uniform_int_distribution differs between libraries.
   int Below(int end) { return static_cast<int>(random_() % static_cast<std::uint64_t>(end)); }
 
-  // Options of falling effective energy at any blocking power below 100 W: each slower one saves at
-  // least 100 W of energy.
+  // Options whose effective energy falls at any blocking power below 100 W: each slower option
+  // saves at least 100 J for each second that it takes longer.
   schedule::OptionSet RandomOptions(int number) {
     schedule::OptionSet set;
     set.name = "set " + std::to_string(number);
@@ -58,19 +58,19 @@ schedule::InstructionGraph Draw::Pipeline() {
   const int microbatches = 1 + Below(std::max(1, spec_.instructions / 4));
   schedule::InstructionGraph graph;
   for (int set = 0; set < 4; ++set) graph.option_sets.push_back(RandomOptions(set));
-  graph.rank_orders.resize(2);
-  graph.rank_names = {"rank 0", "rank 1"};
+  graph.pp_rank_orders.resize(2);
+  graph.pp_rank_names = {"rank 0", "rank 1"};
   const Nanoseconds delay = Below(3) == 0 ? Unit() / 10 : 0;
   std::vector<std::vector<int>> forward(2);
   const auto add = [&](int rank, bool backward, int microbatch) {
     const auto index = static_cast<int>(graph.instructions.size());
     graph.instructions.push_back({2 * rank + (backward ? 1 : 0), rank, microbatch});
-    std::vector<int>& order = graph.rank_orders[At(rank)];
+    std::vector<int>& order = graph.pp_rank_orders[At(rank)];
     if (!order.empty()) graph.dependencies.push_back({order.back(), index, 0});
     order.push_back(index);
     return index;
   };
-  // In topological order: what rank 1 does with a microbatch, then what rank 0 does after it.
+  // In topological order: rank 1's instructions of a microbatch, then those of rank 0 that follow.
   std::vector<int> first_forward(At(microbatches));
   first_forward[0] = add(0, false, 0);
   for (int m = 0; m < microbatches; ++m) {
@@ -88,15 +88,15 @@ schedule::InstructionGraph Draw::AnyOrder() {
   schedule::InstructionGraph graph;
   const int ranks = 1 + Below(3);
   const int instructions = 1 + Below(spec_.instructions);
-  graph.rank_orders.resize(At(ranks));
+  graph.pp_rank_orders.resize(At(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
-    graph.rank_names.push_back("rank " + std::to_string(rank));
+    graph.pp_rank_names.push_back("rank " + std::to_string(rank));
   }
   for (int i = 0; i < instructions; ++i) {
     graph.option_sets.push_back(RandomOptions(i));
     const int rank = Below(ranks);
     graph.instructions.push_back({i, rank, -1});
-    std::vector<int>& order = graph.rank_orders[At(rank)];
+    std::vector<int>& order = graph.pp_rank_orders[At(rank)];
     if (!order.empty()) graph.dependencies.push_back({order.back(), i, 0});
     order.push_back(i);
     for (int before = 0; before < i; ++before) {
@@ -128,7 +128,7 @@ std::optional<Exhaustive> SearchAll(const schedule::InstructionGraph& graph,
       best = Exhaustive{options, evaluation.energy_j};
     }
     std::size_t i = 0;
-    for (; i < options.size(); ++i) {  // Counts up, the first digit fastest.
+    for (; i < options.size(); ++i) {  // Counts up like a number whose first digit changes fastest.
       const auto count = static_cast<int>(graph.options_of(static_cast<int>(i)).options.size());
       if (++options[i] < count) break;
       options[i] = 0;
@@ -145,7 +145,7 @@ schedule::InstructionGraph MakeSyntheticJob(const SyntheticJob& job) {
   model.blocking_power_w = kSyntheticBlockingPowerW;
   return *schedule::BuildInstructionGraph(
       *schedule::GenerateSchedule({.name = job.schedule,
-                                   .ranks = job.stages,
+                                   .pp_ranks = job.stages,
                                    .microbatches = job.microbatches,
                                    .chunks = 1}),
       *synthetic::SynthesizeProfile(spec), model);

@@ -15,18 +15,18 @@ namespace perseus {
 // How a random graph is laid out.
 enum class JobShape {
   kPipeline,  // 1F1B over two ranks: a stage's instructions of one kind share their options.
-  kAnyOrder,  // Instructions on up to three ranks, each with its own options, waiting for any
-              // before.
+  kAnyOrder,  // Instructions on up to three ranks, each with its own options; each may wait for any
+              // earlier one.
 };
 
 struct JobSpec {
   JobShape shape = JobShape::kAnyOrder;
   int instructions = 7;  // At most; kPipeline: 4 for each microbatch.
-  int options = 4;       // At most, per option set; at least 2, all of them useful.
+  int options = 4;       // At most, per option set; at least 2. Each lies on the Pareto front.
   enum class Times {
     kAny,           // Milliseconds, to the nanosecond.
-    kMilliseconds,  // A few whole ones, which gives many ties.
-    kNanoseconds,   // A few thousand, options hundreds apart: where rounding shows.
+    kMilliseconds,  // A few whole milliseconds, which gives many ties.
+    kNanoseconds,   // A few thousand, options hundreds apart, so that rounding errors show.
   } times = Times::kAny;
 };
 
@@ -35,7 +35,8 @@ struct JobSpec {
 schedule::InstructionGraph RandomJob(const JobSpec& spec, std::uint64_t seed);
 double RandomBlockingPower(std::uint64_t seed);
 
-// The combination of options of least energy that meets the deadline; nothing if none meets it.
+// The combination of options with the least energy that meets the deadline; nothing if none meets
+// it.
 struct Exhaustive {
   std::vector<int> options;
   double energy_j = 0;
@@ -43,7 +44,7 @@ struct Exhaustive {
 std::optional<Exhaustive> SearchAll(const schedule::InstructionGraph& graph,
                                     const plan::ExecutionModel& model, Nanoseconds deadline);
 
-// `stages` alike but for the imbalance, on a synthetic A100. Its blocking power is 84 W.
+// Stages of a synthetic A100 that differ only by the imbalance. The blocking power is 84 W.
 struct SyntheticJob {
   std::string schedule = "1f1b";
   int stages = 4;

@@ -24,10 +24,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// PostgreSQL refuses to run as root; this is who Debian runs it as.
+// PostgreSQL refuses to run as root. Debian runs it as this user.
 constexpr const char* kUser = "postgres";
 
-// Debian's, which are not on the PATH; of the newest version. Empty if there are none.
+// The program directory of the newest installed version. Debian does not put it on the PATH. Empty
+// if PostgreSQL is not installed.
 std::string FindPrograms() {
   const fs::path versions = "/usr/lib/postgresql";
   std::string found;
@@ -104,8 +105,10 @@ PostgresServer::~PostgresServer() { Stop(); }
 
 std::vector<std::string> PostgresServer::CommandOf(
     const std::string& program, const std::vector<std::string>& arguments) const {
-  // From a directory that the user may be in. setpriv replaces itself by the program, so it is our
-  // child, and ends (SIGQUIT: at once, and all its own) when this process does.
+  // The user may not have access to the current directory, so the program runs in the root
+  // directory. setpriv replaces itself with the program, so the program is a child of this process.
+  // When this process ends, the program receives SIGQUIT and ends at once, together with its own
+  // children.
   std::vector<std::string> command = {"env", "-C", "/", "setpriv", "--pdeathsig", "QUIT"};
   if (::geteuid() == 0) {
     command.insert(command.end(), {std::string("--reuid=") + kUser, std::string("--regid=") + kUser,
@@ -127,8 +130,8 @@ void PostgresServer::Start() {
     command.insert(command.begin(), machine_->in_front.begin(), machine_->in_front.end());
   }
   server_ = Spawn(command, log);
-  const std::vector<std::string> ask = {programs_ + "/pg_isready", "-q", "-h", directory_.path()};
-  while (!RunProgram(ask, "")) {
+  const std::vector<std::string> probe = {programs_ + "/pg_isready", "-q", "-h", directory_.path()};
+  while (!RunProgram(probe, "")) {
     if (::waitpid(server_, nullptr, WNOHANG) == server_) {
       server_ = 0;
       throw std::runtime_error("PostgreSQL does not start: " + ReadAll(log));

@@ -1,4 +1,4 @@
-// A shared profile as the truth of a job: 1F1B, 8 stages, 24 microbatches.
+// Jobs whose true times and energies are shared profiles: 1F1B, 8 stages, 24 microbatches.
 #pragma once
 
 #include <cstdint>
@@ -23,15 +23,16 @@ inline constexpr SharedJob kSharedJobs[] = {
     {"BloomA40", "bloom-176b_a40_pp8_tp8", 70.38},
 };
 
-// In the folder that PERSEUS_SHARED_DIR names, or ../shared; may be absent.
+// The path of the profile, in the directory that PERSEUS_SHARED_DIR names, or in ../shared. The
+// file may be absent.
 std::filesystem::path PathOf(const SharedJob& shared);
-// Requires that it is there.
+// Requires that the file exists.
 profile::Profile ReadSharedProfile(const SharedJob& shared);
 
-// What a sweep of it is told: all but the profile.
+// The input of a sweep of this job: everything except the profile.
 profiler::SweepJob SweepJobOf(const SharedJob& shared, const profile::Profile& profile);
 
-// What plans really take and cost.
+// The true time and energy of plans.
 class TrueJob {
  public:
   TrueJob(const profiler::SweepJob& job, const profile::Profile& profile);
@@ -42,7 +43,7 @@ class TrueJob {
     double loss = 0;      // Of the plan's true energy, against the plan of the whole profile.
     double slowdown = 0;  // Of its true time, against the true baseline.
   };
-  // `options`: of the true graph, by instruction.
+  // `options`: the option of each instruction of the true graph.
   Outcome Judge(std::span<const int> options) const;
 
  private:

@@ -1,4 +1,4 @@
-// For tests: a job whose ranks write logs and follow assignment, a step a call.
+// For tests: a job whose ranks write logs and follow assignments. Each call runs one step.
 #pragma once
 
 #include <filesystem>
@@ -22,7 +22,7 @@ class SimulatedJob {
  public:
   struct Cost {
     double time_s = 0.5;
-    double energy_j = 100;  // Of a rank.
+    double energy_j = 100;  // Of each rank.
   };
   explicit SimulatedJob(std::set<protocol::RankId> ranks) : ranks_(std::move(ranks)) {
     std::filesystem::create_directory(directory_ / "ranks");
@@ -37,7 +37,7 @@ class SimulatedJob {
     }
   }
 
-  // What a rank says of itself from now on.
+  // Appends a new header to the rank's log.
   void Announce(const protocol::RankHeader& header) const {
     Append(header.name, protocol::FormatRecord(header));
   }
@@ -46,15 +46,16 @@ class SimulatedJob {
   const std::set<protocol::RankId>& ranks() const { return ranks_; }
   std::int64_t steps() const { return step_; }
 
-  // What a step takes under these assignment; before the noise.
+  // A step's time and energy under an assignment, before noise.
   std::function<Cost(const protocol::Assignment&)> cost = [](const protocol::Assignment&) {
     return Cost();
   };
   double noise = 0.001;  // Of energy and time, relative.
   double counter_period_s = 0.1;
-  schedule::Schedule schedule;  // Of which steps hold the instructions; none: they hold none.
-  // Ranks that take no notice of assignment.
-  std::set<protocol::RankId> deaf;
+  // Steps contain the instructions of this schedule; an empty one gives steps without them.
+  schedule::Schedule schedule;
+  // Ranks that ignore assignments.
+  std::set<protocol::RankId> ignoring;
 
   void RunStep() {
     const protocol::Assignment& assignment = assignment_.At(step_);
@@ -64,12 +65,12 @@ class SimulatedJob {
     for (const protocol::RankId& rank : ranks_) {
       protocol::RanStep step;
       step.step = step_;
-      step.assignment_version = deaf.contains(rank) ? 0 : assignment.version;
+      step.assignment_version = ignoring.contains(rank) ? 0 : assignment.version;
       step.on_plan = true;
       step.begin = ToNanoseconds(now_s_);
       step.end = ToNanoseconds(now_s_ + time_s);
       step.instructions = InstructionsOf(rank, ToNanoseconds(time_s));
-      // The counter moves at whole periods; all ranks' alike.
+      // The counters of all ranks change at the same moments, once a period.
       double tick_s = next_tick_s_;
       for (; tick_s < now_s_ + time_s; tick_s += counter_period_s) {
         const Nanoseconds at = ToNanoseconds(tick_s - now_s_);
@@ -87,17 +88,17 @@ class SimulatedJob {
   void Append(const protocol::RankId& rank, const std::string& text) const {
     std::ofstream(protocol::RankLogPath(directory(), rank), std::ios::app) << text;
   }
-  // One after the other, all of one length.
+  // The instructions run one after the other and share the time equally.
   std::vector<protocol::RanInstruction> InstructionsOf(const protocol::RankId& rank,
                                                        Nanoseconds time) const {
     std::vector<protocol::RanInstruction> instructions;
-    if (schedule.ranks.empty()) return instructions;
-    const auto& actions = schedule.ranks[static_cast<std::size_t>(rank.pp_rank)];
-    const Nanoseconds each = time / std::ssize(actions);
-    for (const schedule::Instruction& action : actions) {
-      const int chunk = schedule.chunk_of_stage[static_cast<std::size_t>(action.stage)];
+    if (schedule.pp_ranks.empty()) return instructions;
+    const auto& planned = schedule.pp_ranks[static_cast<std::size_t>(rank.pp_rank)];
+    const Nanoseconds each = time / std::ssize(planned);
+    for (const schedule::Instruction& instruction : planned) {
+      const int chunk = schedule.chunk_of_stage[static_cast<std::size_t>(instruction.stage)];
       const Nanoseconds begin = each * std::ssize(instructions);
-      instructions.push_back({action.kind, action.microbatch, chunk, begin, each, 1000});
+      instructions.push_back({instruction.kind, instruction.microbatch, chunk, begin, each, 1000});
     }
     return instructions;
   }

@@ -1,8 +1,8 @@
 // Whole sweeps of a shared profile.
 //
 // A measurement of n instructions is the truth with a noise of 1 % / sqrt(n) on time and
-// 1.5 % / sqrt(n) on power: about what gpu_measurements.h gets from virtual GPUs with a noise of 1
-// % and a counter of 100 ms (its test sees nearer to 1.7 % on power).
+// 1.5 % / sqrt(n) on power. That is about the precision of gpu_measurements.h with virtual GPUs
+// that have 1 % noise and a counter period of 100 ms (its test measures about 1.7 % on power).
 #pragma once
 
 #include <cstdint>
@@ -18,19 +18,19 @@ namespace perseus {
 
 class SweptJob {
  public:
-  // `own_deviation`: stages 0 to 6 of the shared profiles are
-  // copies of each other; this makes every option's truth differ by so much on its own, and stages
-  // by a few percent.
+  // Stages 0 to 6 of the shared profiles are copies of each other. `own_deviation` changes the
+  // truth of every option by this relative amount, independently, and of every stage by a few
+  // percent.
   SweptJob(const SharedJob& shared, std::uint64_t seed, double own_deviation = 0);
 
   struct Outcome : TrueJob::Outcome {
     int most_frequencies = 0;
-    int most_clocks_of_rank = 0;  // At a time.
+    int most_clocks_of_rank = 0;  // In one round.
     profiler::SweepSpent spent;
   };
   void UseClocks(profiler::SweepJob::Clocks clocks) { job_.clocks = clocks; }
   Outcome Sweep(const profiler::SweepBudget& budget, const profiler::PlanningProfileSpec& spec,
-                profiler::CurveModel::Sharing sharing = profiler::CurveModel::Sharing::kLearnt);
+                profiler::CurveModel::Sharing sharing = profiler::CurveModel::Sharing::kLearned);
   // So many clocks, exact values, nothing modelled.
   Outcome EvenlySpaced(int frequencies) const;
   double baseline_s() const { return truth_.baseline_s(); }

@@ -1,5 +1,5 @@
-// A directory of a test's own, gone with it. Tests run side by side, so a name that two of them
-// share is a race.
+// A temporary directory for one test, removed at the end of the object. Tests run side by side, so
+// a fixed name would be a race.
 #pragma once
 
 #include <stdlib.h>
@@ -14,9 +14,10 @@ namespace perseus {
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {
-    // Short: a socket's path has 107 bytes.
+    // The name is short, because the path of a socket has at most 107 bytes.
     std::string name = (std::filesystem::temp_directory_path() / "perseus-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary directory");
+    if (::mkdtemp(name.data()) == nullptr)
+      throw std::runtime_error("cannot make a temporary directory");
     path_ = name;
   }
   ~TemporaryDirectory() {
@@ -27,7 +28,7 @@ class TemporaryDirectory {
   TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  // NOLINTNEXTLINE(google-explicit-constructor): it stands for its path.
+  // NOLINTNEXTLINE(google-explicit-constructor): it is used like its path.
   operator const std::filesystem::path&() const { return path_; }
   std::filesystem::path operator/(const std::filesystem::path& name) const { return path_ / name; }
 

@@ -12,7 +12,7 @@ namespace perseus::http {
 namespace {
 
 void Require(bool condition) {
-  if (!condition) throw std::runtime_error("no certificate could be made");
+  if (!condition) throw std::runtime_error("cannot make a certificate");
 }
 
 std::shared_ptr<EVP_PKEY> NewKey() {

@@ -1,4 +1,4 @@
-// An authority for tests, and certificates of it, as PEM files.
+// A certificate authority for tests, and certificates that it issues, as PEM files.
 #pragma once
 
 #include <filesystem>
@@ -12,7 +12,7 @@ namespace perseus::http {
 
 class TestAuthority {
  public:
-  // Its files lie in `directory`.
+  // Writes its files to `directory`.
   TestAuthority(std::filesystem::path directory, const std::string& name);
 
   std::string file() const { return file_; }
@@ -20,7 +20,8 @@ class TestAuthority {
     std::string certificate;
     std::string key;
   };
-  // `names`: "DNS:localhost,IP:127.0.0.1"; empty: none. Files of the same `file` are replaced.
+  // `names`: subject alternative names, such as "DNS:localhost,IP:127.0.0.1"; may be empty.
+  // Replaces existing files with the prefix `file`.
   Files Issue(const std::string& file, const std::string& common_name, const std::string& names);
 
  private:

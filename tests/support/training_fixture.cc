@@ -37,14 +37,16 @@ void ExpectPromiseKept(const Promise& promise, const std::vector<TrueStep>& step
   const TrueMean planned = MeanOf(steps, after.begin, after.end);
   const double saving = 1 - planned.energy_j / baseline.energy_j;
   const double slowdown = planned.time_s / baseline.time_s - 1;
-  // Three standard errors of the difference, by the steps' own scatter, and what scatter does not
-  // show: with noise, a plan without slack waits for the slowest of many paths where the baseline
-  // waits for one. Of k paths with an error of s each, the slowest is about s sqrt(2 ln k) late:
-  // 4 ranks, 0.05 to 0.15 % (sweep_plan.h), hence at most 0.25 %. Switches land after 2 ms in the
-  // median with a spread of 0.3, hence 2.1 ms in the mean and 0.6 ms off each; an instruction
-  // that waits for one loses a quarter of that: over 16 of them on a path 0.4 ms and, of four
-  // paths the latest, 0.25 * 0.6 ms * sqrt(16) * sqrt(2 ln 4) = 1 ms more, of half a second
-  // another 0.27 %.
+  // The limit has three parts.
+  // (1) Three standard errors of the difference, by the steps' own scatter.
+  // (2) With noise, a plan without slack waits for the slowest of many paths, where the baseline
+  //     waits for one path. Of k paths with an error of s each, the slowest is about
+  //     s sqrt(2 ln k) late. 4 ranks with 0.05 to 0.15 % (sweep_plan.h) give at most 0.25 %.
+  // (3) A clock switch takes effect after 2 ms in the median with a spread of 0.3, which is 2.1 ms
+  //     in the mean with a deviation of 0.6 ms. An instruction that waits for a switch loses a
+  //     quarter of that: 0.4 ms over the 16 switches of a path, and
+  //     0.25 * 0.6 ms * sqrt(16) * sqrt(2 ln 4) = 1 ms more on the latest of four paths. Together
+  //     that is 0.27 % of half a second.
   const double noise =
       3 * std::hypot(planned.time_error_s, baseline.time_error_s) / baseline.time_s + 0.0052;
   std::cout << fmt::format(
@@ -53,7 +55,7 @@ void ExpectPromiseKept(const Promise& promise, const std::vector<TrueStep>& step
       promise.saving * 100, saving * 100, (promise.time_s / promise.baseline_time_s - 1) * 100,
       slowdown * 100, noise * 100, baseline.time_s, promise.baseline_time_s);
   EXPECT_NEAR(saving, promise.saving, kOnePoint);
-  EXPECT_GT(promise.saving, 3 * kOnePoint) << "a promise that would be kept by doing nothing";
+  EXPECT_GT(promise.saving, 3 * kOnePoint) << "too small a promise: doing nothing would keep it";
   EXPECT_LT(slowdown, noise);
 }
 
@@ -69,7 +71,7 @@ pid_t TrainingFixture::Start(const std::string& command, const std::string& in_f
   const std::string line =
       fmt::format("cd '{}' && {{ {} '" PERSEUS_PROGRAM "' {} & echo $! >pid; }}",
                   Directory().string(), in_front, command);
-  const int status = std::system(line.c_str());  // NOLINT(bugprone-*): a test's own words.
+  const int status = std::system(line.c_str());  // NOLINT(bugprone-*): the test wrote the line.
   EXPECT_EQ(status, 0) << line;
   const pid_t process = std::stoi(Read("pid"));
   started_.push_back(process);
@@ -103,7 +105,7 @@ bool TrainingFixture::Comes(const std::function<bool()>& condition) {
   return true;
 }
 
-// It is the shell's child, not ours: who comes to reap it, and when, is not known.
+// The process is a child of the shell, so the test cannot wait for it, and it may stay a zombie.
 bool TrainingFixture::HasEnded(pid_t process) {
   const auto stat = ReadFile("/proc/" + std::to_string(process) + "/stat");
   return !stat || stat->find(") Z ") != std::string::npos;

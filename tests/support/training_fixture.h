@@ -1,8 +1,8 @@
-// What tests of whole jobs share: virtual nodes with an agent each, and programs that run beside
-// the test, all of them real processes; and what the virtual GPUs themselves say of a job's steps.
+// Shared code of tests that run whole jobs: virtual nodes, their agents and other programs as real
+// processes, and the time and energy of a job's steps by the virtual GPUs' own counters.
 //
-// Nodes, agents, ranks and whoever follows the job directory live in one virtual time
-// (perseus/simulation/virtual_gpu/shared_clock.h). The test itself and the server do not.
+// Nodes, agents, ranks and the programs that follow the job directory share one virtual time
+// (perseus/simulation/virtual_gpu/shared_clock.h). The test itself and the server run in real time.
 #pragma once
 
 #include <sys/types.h>
@@ -16,7 +16,7 @@
 
 namespace perseus {
 
-// A step by the virtual GPUs' own time and counters.
+// A step's time and energy by the virtual GPUs' own clock and counters.
 struct TrueStep {
   double time_s = 0;
   double energy_j = 0;
@@ -37,30 +37,32 @@ struct Steps {
   std::size_t begin = 0;
   std::size_t end = 0;
 };
-// Of energy: what the issue of the closed loop asks for.
+// One percentage point of energy: the largest difference between a promised and a measured saving.
 inline constexpr double kOnePoint = 0.01;
-// That the steps `after` draw as much less than those `before` as was promised, and are as fast,
-// but for the noise of the virtual GPUs. Prints both.
+// Expects that the steps `after` save the promised energy against the steps `before` and are as
+// fast, within the noise of the virtual GPUs. Prints promised and measured values.
 void ExpectPromiseKept(const Promise& promise, const std::vector<TrueStep>& steps,
                        const Steps& before, const Steps& after);
 
 class TrainingFixture : public ProgramTest {
  protected:
-  // Ends what was started and still runs, the last first.
+  // Ends all started processes that still run, the last one first.
   ~TrainingFixture() override;
 
-  // `perseus COMMAND` in the background; redirections go with it. `in_front` runs it in its stead
-  // ("ip netns exec NAME").
+  // Runs `perseus COMMAND` in the background; the command may contain redirections. `in_front` is a
+  // prefix ("ip netns exec NAME").
   pid_t Start(const std::string& command, const std::string& in_front = "");
   static void Kill(pid_t process, int signal);
-  // Until `perseus serve` says in that log where it listens: "127.0.0.1:41234".
+  // Waits until `perseus serve` logs its address and returns it: "127.0.0.1:41234".
   std::string AwaitAddress(const std::string& log) const;
-  // True once `condition` is, within five minutes: on a machine that does much else, too.
+  // Waits up to five minutes, enough for a busy machine, until `condition` is true; returns whether
+  // it is.
   static bool Comes(const std::function<bool()>& condition);
   static bool HasEnded(pid_t process);
 
   static constexpr const char* kClock = "job.clock";
-  // NAME.toml, of GPUs that take and draw what `profile` says, and its agent at NAME.sock.
+  // Writes NAME.toml, whose GPUs take the time and power of `profile`, and starts its agent at
+  // NAME.sock.
   struct NodeSpec {
     std::string name;
     int gpus = 4;
@@ -71,7 +73,7 @@ class TrainingFixture : public ProgramTest {
   void AwaitAgent(const std::string& name) const;
   virtual_gpu::VirtualNode OpenNode(const std::string& name) const;
 
-  // Of a trainer's --record.
+  // Reads the file of a trainer's --record.
   std::vector<TrueStep> TrueStepsOf(const std::string& record) const;
 
  private:

@@ -1,4 +1,4 @@
-// For tests: a description of a virtual node in a directory of its own, removed afterwards.
+// For tests: the description of a virtual node, in a temporary directory.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -35,7 +35,8 @@ class VirtualNodeTest : public testing::Test {
     return path;
   }
 
-  // At 1000 MHz `seconds` and 300 W, at 500 MHz and below twice that and 100 W.
+  // Work that takes `seconds` at 300 W at 1000 MHz, and twice as long at 100 W at 500 MHz and
+  // below.
   static virtual_gpu::InstructionTable Work(double seconds) {
     virtual_gpu::InstructionTable table;
     table.count = 2;

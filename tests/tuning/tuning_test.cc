@@ -1,5 +1,5 @@
-// The whole of `perseus tune` on the shared measurements: virtual GPUs take and draw what these
-// say, and the coordinator sees of them what ranks' logs hold.
+// The complete `perseus tune` on the shared measurements. Virtual GPUs have their times and powers,
+// and the coordinator sees only the ranks' logs.
 #include "perseus/runtime/tuner/tuning.h"
 
 #include <gmock/gmock.h>
@@ -32,7 +32,8 @@ class TunedSharedJob : public testing::TestWithParam<SharedJob> {
     tuner::TuningResult result;
     TrueJob::Outcome outcome;
   };
-  // What the plan really is. Nobody tells the coordinator what waiting costs.
+  // Tunes the job and judges the plan by the truth. The coordinator has to measure the blocking
+  // power.
   static Tuned Tune(std::uint64_t seed, Plans plans) {
     const profile::Profile truth = ReadSharedProfile(GetParam());
     const profiler::SweepJob sweep = SweepJobOf(GetParam(), truth);
@@ -42,7 +43,7 @@ class TunedSharedJob : public testing::TestWithParam<SharedJob> {
     options.job_directory = directory.path();
     options.job.schedule = sweep.schedule;
     options.leaves_plan_in_force = plans == Plans::kFollowed;
-    // Whatever is waited for is a step.
+    // The coordinator only ever waits for steps, so each wait runs one.
     options.should_end = [&] {
       pipeline.RunStep();
       return false;
@@ -53,8 +54,8 @@ class TunedSharedJob : public testing::TestWithParam<SharedJob> {
     const auto chosen =
         plan_file::FindOptions(result.plan, job.planner().graph(), "the plan").value();
     const TrueJob::Outcome outcome = job.Judge(chosen);
-    std::cout << fmt::format("seed {}: {:.3f} % lost, {:.3f} % late, {} clocks, {} steps\n", seed,
-                             100 * outcome.loss, 100 * outcome.slowdown, result.frequencies,
+    std::cout << fmt::format("seed {}: loss {:.3f} %, slowdown {:.3f} %, {} clocks, {} steps\n",
+                             seed, 100 * outcome.loss, 100 * outcome.slowdown, result.frequencies,
                              result.spent.steps);
     return {result, outcome};
   }
@@ -63,8 +64,8 @@ class TunedSharedJob : public testing::TestWithParam<SharedJob> {
 INSTANTIATE_TEST_SUITE_P(Both, TunedSharedJob, testing::ValuesIn(kSharedJobs),
                          [](const auto& job) { return std::string(job.param.name); });
 
-// Ten clocks of the 38 or 60, noise of 1 %, a counter of 100 ms. The energy limit is the
-// requirement; late by 0.1 % is what sweep_test.cc allows, and why.
+// The sweep measures ten of the 38 or 60 clocks, with 1 % noise and a counter period of 100 ms. The
+// energy limit is the requirement; sweep_test.cc derives the 0.1 % limit on the slowdown.
 TEST_P(TunedSharedJob, LosesLittleAgainstAFullSweep) {
   for (std::uint64_t seed = 1; seed <= 2; ++seed) {
     const Tuned tuned = Tune(seed, Plans::kOnlyMade);
@@ -76,22 +77,22 @@ TEST_P(TunedSharedJob, LosesLittleAgainstAFullSweep) {
   }
 }
 
-// What the plan promises, once it was followed, is what it saves in truth.
-TEST_P(TunedSharedJob, PromisesWhatItSaves) {
+// The saving that the plan promises after the job has followed it is the true saving.
+TEST_P(TunedSharedJob, PlanPromisesItsTrueSaving) {
   const Tuned tuned = Tune(1, Plans::kFollowed);
   EXPECT_LE(tuned.outcome.loss, 0.005);
   EXPECT_LE(tuned.outcome.slowdown, 0.001);
   const plan_file::PlanFile& plan = tuned.result.plan;
   const tuner::SeenSteps& seen = *tuned.result.seen;
   EXPECT_NEAR(1 - plan.energy_j / plan.baseline_energy_j, seen.saving(), 0.003);
-  // Runs that differ by 1 % make a plan without slack wait for the slowest of many paths, where the
-  // baseline waits for one: 0.5 % on the A100.
+  // With 1 % noise, a plan without slack waits for the slowest of many paths, where the baseline
+  // waits for one path. That costs 0.5 % on the A100.
   EXPECT_LT(seen.slowdown(), 0.01);
 }
 
-// So is what another plan promises that a server makes of its options, by half a point: any plan is
-// of options that seem better than they are.
-TEST_P(TunedSharedJob, OtherPlansPromiseWhatTheySave) {
+// Other plans that a server makes with the measured options promise their true saving too, within
+// half a percentage point. A planner prefers options that noise makes look better than they are.
+TEST_P(TunedSharedJob, OtherPlansPromiseTheirTrueSaving) {
   const profile::Profile truth = ReadSharedProfile(GetParam());
   const profiler::SweepJob sweep = SweepJobOf(GetParam(), truth);
   const TrueJob job(sweep, truth);
@@ -103,10 +104,10 @@ TEST_P(TunedSharedJob, OtherPlansPromiseWhatTheySave) {
   planned.model = sweep.model;
   const plan_file::PlanFile file = plan::MakePlanFile(planner, plan, planned);
   const auto chosen = plan_file::FindOptions(file, job.planner().graph(), "the plan").value();
-  const plan::Evaluation really =
+  const plan::Evaluation actual =
       plan::Evaluator(job.planner().graph(), job.planner().model()).Evaluate(chosen);
   const double promised = 1 - plan.evaluation.energy_j / planner.baseline().energy_j;
-  const double saved = 1 - really.energy_j / job.planner().baseline().energy_j;
+  const double saved = 1 - actual.energy_j / job.planner().baseline().energy_j;
   EXPECT_NEAR(promised, saved, 0.005);
   EXPECT_LE(job.Judge(chosen).slowdown, 0.001);
 }

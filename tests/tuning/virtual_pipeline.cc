@@ -11,7 +11,7 @@
 namespace perseus {
 namespace {
 
-constexpr Nanoseconds kLookEvery = 10'000'000;
+constexpr Nanoseconds kReadPeriod = 10'000'000;
 
 virtual_gpu::VirtualGpuModel ModelOf(const profiler::SweepJob& job, std::size_t rank,
                                      const VirtualPipelineSpec& spec) {
@@ -34,7 +34,7 @@ VirtualPipeline::VirtualPipeline(const profiler::SweepJob& job, const profile::P
     : job_directory_(std::move(job_directory)), assignment_(job_directory_) {
   std::filesystem::create_directory(job_directory_ / "ranks");
   SplitMix64 random{spec.seed};
-  for (std::size_t i = 0; i < job.schedule.ranks.size(); ++i) {
+  for (std::size_t i = 0; i < job.schedule.pp_ranks.size(); ++i) {
     const auto number = static_cast<int>(i);
     const protocol::RankId name{0, number, 0};
     ranks_.push_back({.name = name,
@@ -43,7 +43,7 @@ VirtualPipeline::VirtualPipeline(const profiler::SweepJob& job, const profile::P
                       .step = {}});
     Rank& rank = ranks_.back();
     rank.gpu.SetRest(virtual_gpu::Rest::kBlocking, 0);
-    rank.next_look = static_cast<Nanoseconds>(random() % static_cast<std::uint64_t>(kLookEvery));
+    rank.next_read = static_cast<Nanoseconds>(random() % static_cast<std::uint64_t>(kReadPeriod));
     protocol::RankHeader header;
     header.name = name;
     header.host = "here";
@@ -115,7 +115,7 @@ void VirtualPipeline::RunNext(Rank& rank, const protocol::Assignment& assignment
 int VirtualPipeline::ClockOf(const Rank& rank, const trainer::RankInstruction& instruction,
                              const protocol::Assignment& assignment) {
   if (!assignment.plan.empty()) {
-    // The work has the plan's order: the schedule's.
+    // The instructions of the plan and of the work have the same order: that of the schedule.
     const plan_file::PlannedRank& planned =
         PlanOf(assignment).ranks.at(static_cast<std::size_t>(rank.name.pp_rank));
     return static_cast<int>(planned.instructions.at(rank.next).frequency_mhz);
@@ -136,14 +136,14 @@ const plan_file::PlanFile& VirtualPipeline::PlanOf(const protocol::Assignment& a
 }
 
 void VirtualPipeline::AdvanceTo(Rank& rank, Nanoseconds until) {
-  for (; rank.next_look <= until; rank.next_look += kLookEvery) {
-    rank.gpu.AdvanceTo(rank.next_look);
-    const double energy_j = rank.gpu.ReadAt(rank.next_look).published_energy_j;
-    const Nanoseconds after = std::exchange(rank.last_look, rank.next_look);
-    if (energy_j == rank.looked_j) continue;
-    rank.looked_j = energy_j;
+  for (; rank.next_read <= until; rank.next_read += kReadPeriod) {
+    rank.gpu.AdvanceTo(rank.next_read);
+    const double energy_j = rank.gpu.ReadAt(rank.next_read).published_energy_j;
+    const Nanoseconds after = std::exchange(rank.last_read, rank.next_read);
+    if (energy_j == rank.read_j) continue;
+    rank.read_j = energy_j;
     rank.step.energy.push_back(
-        {after - rank.step.begin, rank.next_look - rank.step.begin, energy_j});
+        {after - rank.step.begin, rank.next_read - rank.step.begin, energy_j});
   }
   rank.gpu.AdvanceTo(until);
 }

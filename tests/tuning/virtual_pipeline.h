@@ -1,9 +1,12 @@
-// A job that trains on virtual GPUs (device/virtual_gpu.h) in a time of its own: a step a call, no
-// process, no waiting. Its ranks follow assignment and write logs as the client does:
-//   - an instruction begins when its rank is free and its input is there; waiting GPUs spin;
-//   - the next instruction's clock is asked for when the one before it ends, and is there at once;
-//   - the energy counter is looked at every 10 ms, each rank's at its own moments;
-//   - a step ends for all when the last rank is done.
+// A job that trains on virtual GPUs (perseus/simulation/virtual_gpu) in virtual time, without
+// processes and without waiting. Each call runs one step. Its ranks follow assignments and write
+// logs as the client does:
+//   - an instruction begins when its rank is free and its input has arrived; waiting GPUs spin;
+//   - the clock of the next instruction is requested when the one before it ends, and takes effect
+//   at
+//     once;
+//   - each rank reads its energy counter every 10 ms, at its own moments;
+//   - a step ends for all ranks when the last rank is done.
 #pragma once
 
 #include <cstdint>
@@ -23,15 +26,15 @@
 namespace perseus {
 
 struct VirtualPipelineSpec {
-  double noise = 0.01;  // On what each run of an instruction takes, and on what it draws.
+  double noise = 0.01;  // Relative; on the time and the power of each run of an instruction.
   Nanoseconds counter_period = 100'000'000;
   std::uint64_t seed = 1;
 };
 
 class VirtualPipeline {
  public:
-  // `job` says the schedule, the model and the clocks of each rank, `truth` what they take and
-  // cost.
+  // `job` has the schedule, the model and the clocks of each rank; `truth` has the time and energy
+  // of the instructions.
   VirtualPipeline(const profiler::SweepJob& job, const profile::Profile& truth,
                   const VirtualPipelineSpec& spec, std::filesystem::path job_directory);
 
@@ -43,10 +46,10 @@ class VirtualPipeline {
     protocol::RankId name;
     std::vector<trainer::RankInstruction> work;
     virtual_gpu::VirtualGpu gpu;
-    Nanoseconds next_look = 0;
-    Nanoseconds last_look = 0;
-    double looked_j = 0;  // What the counter showed last.
-    int clock_mhz = 0;    // Asked for; 0: what the GPU has by itself.
+    Nanoseconds next_read = 0;  // Of the energy counter.
+    Nanoseconds last_read = 0;
+    double read_j = 0;  // The counter's last value.
+    int clock_mhz = 0;  // The requested clock; 0 if none is requested.
     std::size_t next = 0;
     protocol::RanStep step;
   };
@@ -62,7 +65,7 @@ class VirtualPipeline {
 
   std::filesystem::path job_directory_;
   FollowedAssignment assignment_;
-  std::map<std::string, plan_file::PlanFile> plans_;  // By the name that assignment have for it.
+  std::map<std::string, plan_file::PlanFile> plans_;  // By the file name in the assignment.
   std::vector<Rank> ranks_;
   Nanoseconds now_ = 0;
   std::int64_t next_step_ = 0;

@@ -1,5 +1,5 @@
-// Colours that charts share. In the page they are CSS variables, so that themes switch without
-// drawing again; in static figures they are the light theme's values.
+// The colors of all charts. In the page, they are CSS variables, so a theme switch needs no new
+// drawing. In static figures, they are the values of the light theme.
 import { interpolateRgbBasis } from "d3-interpolate";
 
 export interface Palette {
@@ -44,26 +44,26 @@ export const dark: Palette = {
   series: ["#4fd1c5", "#c4a4ff", "#eabf4f", "#ff8fc0", "#a8d95b"],
 };
 
-/** How many colours tell powers apart. */
+/** The number of colors for different powers. */
 export const powerSteps = 24;
 
-// From cool to hot, of falling lightness, so that it also reads in grey (a test).
+// From cool to warm, with falling lightness, so it is readable in gray too (charts_test.ts checks it).
 const ramp = interpolateRgbBasis(["#b9e3f5", "#f3dc7c", "#f0a44a", "#dc5f3c", "#a3203c"]);
 const ramps = Array.from({ length: powerSteps }, (_, i) => ramp(i / (powerSteps - 1)));
 
-/** The colour of what draws no more than waiting does: a collective, say. */
+/** The color of instructions that draw no more power than waiting, such as a collective. */
 export const idleStep = powerSteps;
-/** How many colours there are in all. */
+/** The number of all colors. */
 export const colorCount = powerSteps + 1;
 const idleColor = "#a7b0c0";
 
-/** Which colour a power has: a number below `colorCount`. */
+/** Returns the color of a power (W of one GPU): a number below `colorCount`. */
 export function powerStep(
   power: number,
   [least, most]: [number, number],
   blocking: number,
 ): number {
-  // A little more, for what is rounded.
+  // The margin of 2 % allows for rounded energies.
   if (power <= blocking * 1.02) return idleStep;
   const part = (power - least) / (most - least);
   return Math.max(0, Math.min(powerSteps - 1, Math.floor(part * powerSteps)));
@@ -72,7 +72,7 @@ export function powerStep(
 export const powerColor = (step: number): string =>
   step === idleStep ? idleColor : ramps[step];
 
-/** Relative luminance (WCAG 2) of "rgb(r, g, b)" or "#rrggbb". */
+/** Returns the relative luminance (WCAG 2) of "rgb(r, g, b)" or "#rrggbb". */
 export function luminance(color: string): number {
   const parts = color.startsWith("#")
     ? [1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16))
@@ -85,11 +85,11 @@ export function luminance(color: string): number {
 }
 
 const inks = Array.from({ length: colorCount }, (_, step) =>
-  // Whichever of white and black has more contrast.
+  // White or black: the one with more contrast.
   1.05 / (luminance(powerColor(step)) + 0.05) > (luminance(powerColor(step)) + 0.05) / 0.05
     ? "#ffffff"
     : "#000000",
 );
 
-/** Text upon that colour. */
+/** Returns the color of text on top of that color. */
 export const inkOn = (step: number): string => inks[step];

@@ -1,5 +1,6 @@
-// What the program writes into the page (src/report/report.cc), and the same laid out for drawing.
-// Times are in ns, energies in J, powers in W; a rank's are of all its GPUs together.
+// The data that the program writes into the page (perseus/planning/report/report.cc), and functions
+// that prepare it for drawing. Times are in ns, energies in J, powers in W. The values of a pp_rank are
+// of all its GPUs together. In the report of a general graph, a "rank" is a resource.
 
 export interface OptionSet {
   name: string;
@@ -7,25 +8,25 @@ export interface OptionSet {
   pp_rank: number;
   chunk: number;
   baseline: number; // Index of the option at maximum frequency.
-  hull: number[]; // Indices of the options that are vertices of the curve, fastest first.
+  hull: number[]; // Indices of the options that are vertices of the lower hull, fastest first.
   frequency_mhz: number[];
   time_ns: number[];
   energy_j: number[];
   knobs: number[][];
-  fit?: { a: number; b: number; c: number }; // Effective energy = a exp(b t) + c, t in s.
+  fit?: { a: number; b: number; c: number }; // Effective energy (J) = a exp(b t) + c, t in s.
 }
 
 export interface Rank {
   name: string;
-  option_sets: number[]; // Per instruction, in execution order.
-  microbatches: number[]; // -1: of none.
+  option_sets: number[]; // An index for each instruction, in execution order.
+  microbatches: number[]; // For each instruction; -1: it belongs to no microbatch.
 }
 
 export interface Lane {
-  options: number[];
-  gaps_ns: number[]; // What the rank waits before each instruction.
+  options: number[]; // The option of each instruction, in execution order.
+  gaps_ns: number[]; // How long the pp_rank waits before each instruction.
   critical: string; // "0" or "1" for each instruction.
-  durations_ns?: number[]; // Only under a switching latency, else those of the options.
+  durations_ns?: number[]; // Only with a switching latency; otherwise the durations of the options.
   energies_j?: number[];
   busy_ns: number;
   energy_j: Record<string, number>; // By kind.
@@ -68,7 +69,7 @@ export interface Job {
   microbatches?: number;
   pipelines: number;
   gpus_per_stage: number;
-  blocking_power_w: number; // Of a rank.
+  blocking_power_w: number; // Of all GPUs of one pp_rank.
   switch_latency_s: number;
   knobs: string[];
 }
@@ -89,12 +90,12 @@ export interface Report {
 export function parseReport(text: string): Report {
   const report = JSON.parse(text) as Report;
   if (report.format !== "perseus-report" || report.version !== 1) {
-    throw new Error("the data in this page is not a report of this version");
+    throw new Error("the data in this page is not a report, or has another version");
   }
   return report;
 }
 
-/** One instruction of a timeline, as long as it is drawn. */
+/** One instruction of a timeline. */
 export interface Slice {
   set: OptionSet;
   microbatch: number;
@@ -105,7 +106,7 @@ export interface Slice {
   critical: boolean;
 }
 
-/** The instructions of each rank, in order. */
+/** Returns the instructions of each pp_rank, in execution order. */
 export function slicesOf(report: Report, iteration: Iteration): Slice[][] {
   return iteration.lanes.map((lane, r) => {
     const rank = report.ranks[r];
@@ -128,16 +129,19 @@ export function slicesOf(report: Report, iteration: Iteration): Slice[][] {
   });
 }
 
-/** W of one GPU while the instruction runs. */
+/** Returns the power (W) of one GPU while the instruction runs. */
 export function powerOf(slice: Slice, report: Report): number {
   return slice.energy / (slice.duration / 1e9) / report.job.gpus_per_stage;
 }
 
-/** W of one GPU that waits. */
+/** Returns the power (W) of one GPU that waits. */
 export const blockingPowerOf = (report: Report): number =>
   report.job.blocking_power_w / report.job.gpus_per_stage;
 
-/** Least and most power of one GPU that any option draws beyond waiting: for colours. */
+/**
+ * Returns the least and the greatest power (W) of one GPU over all options, for the color scale.
+ * Options that draw no more power than waiting do not count.
+ */
 export function powerRange(report: Report): [number, number] {
   let least = Infinity;
   let most = 0;
@@ -164,18 +168,25 @@ const letters: Record<string, string> = {
   optimizer: "O",
 };
 
-/** "F3": the forward of microbatch 3. */
+/** Returns a short label such as "F3": the forward of microbatch 3. */
 export function labelOf(slice: Slice): string {
   const letter = letters[slice.set.kind];
   if (letter === undefined) return slice.set.name;
   return slice.microbatch >= 0 ? letter + slice.microbatch : letter;
 }
 
+/** What the report calls a lane: the pp_rank of a pipeline, or the resource of a general graph. */
+export const laneNoun = (report: Report): string =>
+  report.job.profile !== undefined ? "pp_rank" : "resource";
+
 export function gpusOfPipeline(report: Report): number {
   return report.ranks.length * report.job.gpus_per_stage;
 }
 
-/** The plan of least energy with no slowdown, the first of equal ones; else the fastest. */
+/**
+ * Returns the index of the plan of least energy with no slowdown (the first of equal ones). If every
+ * plan is slower than the baseline, it is the fastest plan.
+ */
 export function firstPlan(report: Report): number {
   const baseline = report.baseline.time_ns;
   let best = 0;

@@ -38,7 +38,7 @@ function FrontierFigure({ report }: { report: Report }) {
       <g font-family={fontFamily} font-size="12" fill={light.muted}
         transform={`translate(62,${height + 8})`}>
         {report.frontier && <path d="M0,0h24" stroke={light.bound} stroke-width="2" />}
-        {report.frontier && <text x="30" y="4">bound: no plan costs less</text>}
+        {report.frontier && <text x="30" y="4">bound: no plan needs less</text>}
         <circle cx="204" cy="0" r="3.5" fill={light.paper} stroke={light.plan} stroke-width="1.5" />
         <text x="214" y="4">plans</text>
         <path d="M264,-5l10,10m0,-10l-10,10" stroke={light.baseline} stroke-width="2" />
@@ -109,7 +109,7 @@ function EmulationFigure({ data }: { data: EmulationData }) {
         <path d="M0,0h24" stroke={light.bound} stroke-width="1.5" />
         <text x="30" y="4">emulated (mean power)</text>
         <path d="M180,0h24" stroke={light.chosen} stroke-width="1.5" stroke-dasharray="6 3" />
-        <text x="210" y="4">its peak power</text>
+        <text x="210" y="4">peak power</text>
         <path d="M316,0h24" stroke={light.baseline} stroke-width="1.5" stroke-dasharray="2 3" />
         <text x="346" y="4">everything at maximum frequency (mean power)</text>
       </g>
@@ -117,11 +117,11 @@ function EmulationFigure({ data }: { data: EmulationData }) {
   );
 }
 
-/** What `emulate` draws has data of its own, since it has no page. */
+/** Draws the figure of `perseus emulate`, whose data is not a report. */
 export function drawEmulation(text: string) {
   const data = JSON.parse(text) as EmulationData;
   if (data.format !== "perseus-emulation" || data.version !== 1) {
-    throw new Error("the data is no emulation of this version");
+    throw new Error("the data is not an emulation, or has another version");
   }
   return <EmulationFigure data={data} />;
 }
@@ -135,6 +135,6 @@ export function drawFigure(name: string, report: Report) {
     case "profile":
       return <ProfileFigure report={report} />;
     default:
-      throw new Error(`no figure is called ${name}`);
+      throw new Error(`unknown figure "${name}"`);
   }
 }

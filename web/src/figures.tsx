@@ -1,5 +1,5 @@
-// Figures for papers: the charts of the page as text, in an engine without a browser. The program
-// calls figure(name, data) with the report's data, or an emulation's, and gets SVG back.
+// Draws figures for papers: the charts of the page as SVG text, in an engine without a browser. The
+// program calls figure(name, data) with the data of a report or of an emulation, and receives the SVG.
 import "core-js/es/map";
 import "core-js/es/set";
 import "core-js/es/symbol";

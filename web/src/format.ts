@@ -1,9 +1,9 @@
-// Numbers for people: as many digits as tell plans apart, units beside them.
+// Formats numbers for readers: with units, and with enough digits to distinguish plans.
 import { format } from "d3-format";
 
 export const whole = format(",.0f");
 
-/** A number with about `digits` significant digits and no exponent: 1,234; 12.3; 0.123. */
+/** Formats a number with about `digits` significant digits and no exponent: 1,234; 12.3; 0.123. */
 export function number(value: number, digits = 4): string {
   if (value === 0 || !Number.isFinite(value)) return String(value);
   const before = Math.floor(Math.log10(Math.abs(value))) + 1;
@@ -11,7 +11,7 @@ export function number(value: number, digits = 4): string {
   return shown(value).replace("−", "-");
 }
 
-/** The value in the largest unit that leaves at least 1 of it. */
+/** Formats the value in the largest unit in which it is at least 1. */
 function scaled(value: number, units: [number, string][], digits: number): string {
   const size = Math.abs(value);
   const unit = units.find(([of]) => size >= of) ?? units[units.length - 1];
@@ -32,16 +32,16 @@ export const wattHours = (j: number, digits = 3): string =>
 
 export const kilograms = (kg: number): string => scaled(kg, [[1e3, "t"], [1, "kg"]], 3);
 
-/** In dollars, as the program's --price. */
+/** Formats an amount in dollars, as `--price` of the program does. */
 export const money = (amount: number): string => `$${number(amount, amount >= 100 ? 1 : 3)}`;
 
-/** "1 rank", "8 ranks". */
+/** Formats a count with its noun: "1 GPU", "8 GPUs". */
 export const counted = (count: number, noun: string, plural = "s"): string =>
   `${whole(count)} ${noun}${count === 1 ? "" : plural}`;
 
-/** Never "-0.00 %": what rounds to nothing has no sign. */
+/** Formats a fraction in percent. A value that rounds to 0 has no sign: never "-0.00 %". */
 export const percent = (part: number, digits = 2): string =>
   `${(part * 100).toFixed(digits).replace(/^-(?=[0.]*$)/, "")} %`;
 
-/** A clock, without unit: whole ones are exact. */
+/** Formats a clock without its unit. Whole numbers keep all digits. */
 export const megahertz = (mhz: number): string => (Number.isInteger(mhz) ? whole(mhz) : number(mhz));

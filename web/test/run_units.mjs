@@ -1,4 +1,4 @@
-// Runs the unit tests: test/units/*_test.ts(x), bundled into one file for this node.
+// Runs the unit tests: bundles test/units/*_test.ts(x) into one file and runs it.
 //
 //   node test/run_units.mjs
 import { mkdtempSync, readdirSync, rmSync } from "node:fs";

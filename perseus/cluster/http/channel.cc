@@ -17,7 +17,7 @@ using boost::system::error_code;
 
 constexpr std::chrono::milliseconds kLinger{1000};
 
-// Takes `written` bytes off the front.
+// Removes the first `written` bytes of the texts.
 void Advance(std::vector<std::string_view>& texts, std::size_t written) {
   std::size_t done = 0;
   while (done < texts.size() && texts[done].size() <= written) written -= texts[done++].size();
@@ -27,7 +27,7 @@ void Advance(std::vector<std::string_view>& texts, std::size_t written) {
 
 }  // namespace
 
-// The descriptor's owner changes only when it has a new one, whatever fails here.
+// `socket` releases the descriptor last, so it still owns the descriptor if a constructor throws.
 Channel::Channel(asio::io_context& loop, FileDescriptor socket, const TlsContext& tls)
     : descriptor_(loop, socket.get()),
       deadline_(loop),
@@ -38,7 +38,7 @@ void Channel::ExpireAfter(std::chrono::milliseconds time) {
   deadline_.expires_after(time);
   deadline_.async_wait([weak = weak_from_this()](const error_code& error) {
     const auto self = weak.lock();
-    // It may have been set again just when it was over.
+    // The deadline may have been set again at the moment when the timer expired.
     if (error || !self || self->deadline_.expiry() > asio::steady_timer::clock_type::now()) return;
     self->late_ = true;
     error_code ignored;
@@ -46,7 +46,7 @@ void Channel::ExpireAfter(std::chrono::milliseconds time) {
   });
 }
 
-// Without it, some fifteen minutes go by. A system that cannot do it is lived with.
+// By default, the system waits about 15 minutes. An error is ignored: then that default applies.
 void Channel::FailWithoutAcknowledgement(std::chrono::milliseconds time) {
   const auto timeout = static_cast<unsigned>(time.count());
   ::setsockopt(descriptor_.native_handle(), IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout,
@@ -69,7 +69,7 @@ asio::posix::stream_descriptor::wait_type Channel::WaitType(Link::Status want) {
                                           : asio::posix::stream_descriptor::wait_read;
 }
 
-asio::awaitable<bool> Channel::CanGoOn(Link::Moved moved) {
+asio::awaitable<bool> Channel::CanContinue(Link::Moved moved) {
   const bool wants =
       moved.status == Link::Status::kWantRead || moved.status == Link::Status::kWantWrite;
   if (!wants || late_ || !IsOpen()) co_return false;
@@ -83,7 +83,7 @@ asio::awaitable<bool> Channel::Handshake() {
   while (IsOpen()) {
     const Link::Moved moved = link_.Handshake();
     if (moved.status == Link::Status::kMoved) co_return true;
-    if (!co_await CanGoOn(moved)) co_return false;
+    if (!co_await CanContinue(moved)) co_return false;
   }
   co_return false;
 }
@@ -95,7 +95,7 @@ asio::awaitable<bool> Channel::ReadMore(std::string& text, std::span<char> scrat
       text.append(scratch.data(), moved.bytes);
       co_return true;
     }
-    if (!co_await CanGoOn(moved)) co_return false;
+    if (!co_await CanContinue(moved)) co_return false;
   }
   co_return false;
 }
@@ -107,7 +107,7 @@ asio::awaitable<bool> Channel::Write(std::vector<std::string_view> texts) {
     const Link::Moved moved = link_.Write(texts);
     if (moved.status == Link::Status::kMoved) {
       Advance(texts, moved.bytes);
-    } else if (!co_await CanGoOn(moved)) {
+    } else if (!co_await CanContinue(moved)) {
       co_return false;
     }
   }
@@ -121,7 +121,7 @@ asio::awaitable<void> Channel::CloseGracefully(std::span<char> scratch) {
   std::string ignored;
   while (co_await ReadMore(ignored, scratch)) {
     ignored.clear();
-    // Others have their turn, however fast this one sends.
+    // Let other connections run, however fast this client sends.
     co_await asio::post(co_await asio::this_coro::executor, asio::use_awaitable);
   }
   Close();

@@ -57,7 +57,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
  private:
   static asio::posix::stream_descriptor::wait_type WaitType(Link::Status want);
   // Waits until the operation can continue. False if it cannot.
-  asio::awaitable<bool> CanGoOn(Link::Moved moved);
+  asio::awaitable<bool> CanContinue(Link::Moved moved);
 
   asio::posix::stream_descriptor descriptor_;
   asio::steady_timer deadline_;

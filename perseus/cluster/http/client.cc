@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "perseus/base/random.h"
-#include "perseus/cluster/http/address.h"
 #include "perseus/cluster/http/client_connection.h"
 #include "perseus/cluster/http/event_parser.h"
 #include "perseus/cluster/http/parser.h"
+#include "perseus/cluster/http/server_url.h"
 #include "perseus/cluster/http/trace_context.h"
 
 namespace perseus::http {
@@ -26,14 +26,14 @@ constexpr std::size_t kLongestHeader = 64 << 10;
 constexpr std::size_t kLongestBody = 1 << 30;
 constexpr milliseconds kFirstPause{100};
 constexpr milliseconds kLongestPause{5000};
-constexpr milliseconds kClientLook{100};
+constexpr milliseconds kClientPollInterval{100};  // How often should_end is called.
 
 bool IsOneLine(std::string_view text) {
   return std::none_of(text.begin(), text.end(),
                       [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
 }
 
-// Doing it twice is doing it once.
+// Idempotent methods have the same effect if the server receives the request twice.
 bool IsHarmlessToRepeat(std::string_view method) {
   return method == "GET" || method == "HEAD" || method == "PUT" || method == "DELETE";
 }
@@ -49,7 +49,7 @@ std::string Member(const nlohmann::json& document, const char* name) {
   return member != document.end() && member->is_string() ? member->get<std::string>() : "";
 }
 
-// "/schedule/kind: "zigzag" is no schedule (choose 1f1b)"
+// Returns an error such as: /schedule/kind: "zigzag" is not a schedule (choose 1f1b)
 Error ErrorOf(const Response& response) {
   const auto document = nlohmann::json::parse(response.body, nullptr, false);
   std::string text;
@@ -61,7 +61,7 @@ Error ErrorOf(const Response& response) {
     if (!pointer.empty()) text = fmt::format("{}: {}", pointer, text);
     remedy = Member(document, "remedy");
     const std::string trace = Member(document, "trace");
-    // Whose log says more.
+    // With the trace id, the user can find the reason in the log of the server.
     if (response.status == 500 && !trace.empty()) remedy += fmt::format("; trace {}", trace);
   }
   if (text.empty()) text = fmt::format("the server answered with status {}", response.status);
@@ -71,27 +71,28 @@ Error ErrorOf(const Response& response) {
   return {text, KindOf(response.status)};
 }
 
-bool CanTakeMore(const ResponseParser& parser) {
+bool NeedsMore(const ResponseParser& parser) {
   return !parser.IsDone() && parser.failure().empty();
 }
 
-// In parentheses, at the end. Those of a handshake that failed (link.h): nothing was done then.
+// Whether the failure ends with a remedy in parentheses. Only failures of a handshake do (link.h),
+// and after them the server has not processed the request.
 bool HasRemedy(std::string_view failure) { return failure.ends_with(')'); }
 
-// Without a word.
+// The reason if the server closed the connection without an answer.
 std::string ClosedBy(const ServerUrl& server) {
   return server.is_tls ? "it closed the connection"
-                       : "it closed the connection, as one does that wants https://";
+                       : "it closed the connection; if it uses TLS, write https://";
 }
 
-// Of one connection of an event stream.
+// How one connection of an event stream ended.
 struct StreamEnd {
-  std::string lost;            // Why the stream ended. Empty: as intended.
-  std::optional<Error> error;  // Another attempt cannot help.
-  bool anything = false;
+  std::string lost;            // Why the stream broke. Empty: it ended as intended.
+  std::optional<Error> error;  // Set if another attempt cannot help.
+  bool has_received = false;   // Whether the stream had any bytes.
 };
 
-// What an answer means that was to be an event stream: nothing in it if it is one.
+// Checks the answer to a request for an event stream. The result is empty if it is an event stream.
 StreamEnd StreamEndOf(ResponseParser& parser) {
   const std::string& type = parser.fields()["content-type"];
   if (parser.status() == 200 && type.starts_with("text/event-stream")) return {};
@@ -121,11 +122,11 @@ class Client::Impl {
   Result<void> Listen(const Listening& listening);
 
  private:
-  // How far a request came that was not answered.
-  enum class Reached { kPublic, kServer, kAnswer };
+  // How far an exchange received: nothing was sent, something was sent, or the answer began.
+  enum class Reached { kNothing, kServer, kAnswer };
   struct Outcome {
     std::optional<Response> response;
-    Reached reached = Reached::kPublic;
+    Reached reached = Reached::kNothing;
     std::string failure;
   };
 
@@ -155,7 +156,7 @@ class Client::Impl {
 Result<std::string> Client::Impl::Text(const Outgoing& request) {
   std::string text = fmt::format("{} {} HTTP/1.1\r\nHost: {}\r\n", request.method, request.target,
                                  Current().text.substr(Current().text.find("//") + 2));
-  bool is_sound = request.target.starts_with('/') && IsOneLine(request.target) &&
+  bool is_valid = request.target.starts_with('/') && IsOneLine(request.target) &&
                   request.target.find(' ') == std::string::npos;
   if (!options_.token.empty()) text += fmt::format("Authorization: Bearer {}\r\n", options_.token);
   if (!request.body.empty()) text += fmt::format("Content-Type: {}\r\n", request.content_type);
@@ -165,9 +166,10 @@ Result<std::string> Client::Impl::Text(const Outgoing& request) {
   text += fmt::format("traceparent: {}\r\n", TraceField(traces_.Next(), traces_));
   for (const auto& [name, value] : request.fields) {
     text += fmt::format("{}: {}\r\n", name, value);
-    is_sound = is_sound && IsOneLine(name) && IsOneLine(value);
+    is_valid = is_valid && IsOneLine(name) && IsOneLine(value);
   }
-  if (!is_sound) return Fail("{} cannot be asked for (escape special characters)", request.target);
+  if (!is_valid)
+    return Fail("{} is not a valid target (escape special characters)", request.target);
   return text + "\r\n" + request.body;
 }
 
@@ -181,7 +183,7 @@ Result<Response> Client::Impl::Send(const Outgoing& request) {
     const std::string server = Current().text;
     TryNext();
     const bool may_repeat =
-        outcome.reached == Reached::kPublic ||
+        outcome.reached == Reached::kNothing ||
         (outcome.reached == Reached::kServer && IsHarmlessToRepeat(request.method));
     if (!may_repeat) {
       return FailAs(ErrorKind::kSystem, "{} did not answer: {}{}", server, outcome.failure,
@@ -197,18 +199,18 @@ Client::Impl::Outcome Client::Impl::SendToCurrent(const Outgoing& request, const
                                                   Clock::time_point until) {
   if (kept_ && kept_->IsUsable()) {
     Outcome outcome = Exchange(request, text, {until, nullptr});
-    // The server may have closed it just now, which is no reason to fail.
+    // The server may have closed the idle connection just now. Then a new connection may succeed.
     const bool is_harmless =
-        outcome.reached == Reached::kPublic ||
+        outcome.reached == Reached::kNothing ||
         (outcome.reached == Reached::kServer && IsHarmlessToRepeat(request.method));
     if (outcome.response || !is_harmless || Clock::now() >= until) return outcome;
   }
   kept_.reset();
-  // A server that is silent leaves time for the others.
+  // Each server gets a share of the time, so that a silent server leaves time for the others.
   const auto share = options_.timeout / static_cast<int>(servers_.size());
   auto connection =
       ClientConnection::Open(Current(), tls_, {std::min(until, Clock::now() + share), nullptr});
-  if (!connection) return {std::nullopt, Reached::kPublic, connection.error().message};
+  if (!connection) return {std::nullopt, Reached::kNothing, connection.error().message};
   kept_ = *std::move(connection);
   return Exchange(request, text, {until, nullptr});
 }
@@ -218,9 +220,9 @@ Client::Impl::Outcome Client::Impl::Exchange(const Outgoing& request, const std:
   const auto written = kept_->Write(text, limit);
   if (!written.failure.empty() && written.bytes == 0) {
     kept_.reset();
-    return {std::nullopt, Reached::kPublic, written.failure};
+    return {std::nullopt, Reached::kNothing, written.failure};
   }
-  // Where writing failed midway, the server may have said why before it closed.
+  // If writing failed midway, the server may have sent the reason before it closed the connection.
   Outcome outcome =
       ReadResponse(request.method == "HEAD" ? Expected::kNoBody : Expected::kBody, limit);
   if (!outcome.response || !written.failure.empty()) {
@@ -234,23 +236,23 @@ Client::Impl::Outcome Client::Impl::ReadResponse(Expected expected, const TimeLi
   ResponseParser parser(expected, {kLongestHeader, kLongestBody});
   std::string input;
   Reached reached = Reached::kServer;
-  while (CanTakeMore(parser)) {
-    const auto came = kept_->Read(limit);
-    if (!came) return {std::nullopt, reached, came.error().message};
-    if (came->empty()) {
+  while (NeedsMore(parser)) {
+    const auto received = kept_->Read(limit);
+    if (!received) return {std::nullopt, reached, received.error().message};
+    if (received->empty()) {
       if (reached == Reached::kServer) return {std::nullopt, reached, ClosedBy(Current())};
       parser.End();
       break;
     }
     reached = Reached::kAnswer;
-    input += *came;
-    for (std::size_t used = 1; used > 0 && !input.empty() && CanTakeMore(parser);) {
+    input += *received;
+    for (std::size_t used = 1; used > 0 && !input.empty() && NeedsMore(parser);) {
       used = parser.Put(input);
       input.erase(0, used);
     }
   }
   if (!parser.failure().empty()) {
-    return {std::nullopt, reached, "its answer is no HTTP: " + parser.failure()};
+    return {std::nullopt, reached, "its answer is not HTTP: " + parser.failure()};
   }
   Response response;
   response.status = parser.status();
@@ -275,18 +277,19 @@ Result<void> Client::Impl::Listen(const Listening& listening) {
       listening.on_change(fmt::format("lost {}: {}; trying again", server, end.lost));
     }
     TryNext();
-    if (end.anything) {
+    if (end.has_received) {
       pause = milliseconds(0);
       tried = 0;
     }
-    // Each of the servers at once, then all of them after growing pauses.
-    if (++tried % servers_.size() != 0 || end.anything) continue;
+    // Try each of the servers at once, then all of them again after growing pauses.
+    if (++tried % servers_.size() != 0 || end.has_received) continue;
     pause = std::clamp(pause * 2, kFirstPause, kLongestPause);
     const auto scattered =
         std::chrono::duration_cast<Clock::duration>(pause * (0.5 + 0.5 * Uniform(random_)));
     const auto until = Clock::now() + scattered;
     while (Clock::now() < until && !(listening.should_end && listening.should_end())) {
-      std::this_thread::sleep_for(std::min<Clock::duration>(kClientLook, until - Clock::now()));
+      std::this_thread::sleep_for(
+          std::min<Clock::duration>(kClientPollInterval, until - Clock::now()));
     }
   }
   return {};
@@ -319,30 +322,30 @@ StreamEnd Client::Impl::ReadEvents(const Listening& listening, std::string& last
   bool is_stream = false;
   while (true) {
     const auto most = is_stream ? listening.silence : options_.timeout;
-    const auto came = kept_->Read({Clock::now() + most, listening.should_end});
-    const bool has_ended = !came || came->empty();
-    if (came) input += *came;
-    for (std::size_t used = 1; used > 0 && !input.empty() && CanTakeMore(parser);) {
+    const auto received = kept_->Read({Clock::now() + most, listening.should_end});
+    const bool has_ended = !received || received->empty();
+    if (received) input += *received;
+    for (std::size_t used = 1; used > 0 && !input.empty() && NeedsMore(parser);) {
       used = parser.Put(input);
       input.erase(0, used);
     }
     if (parser.HasHeader() && !is_stream) {
-      if (parser.status() != 200 && !has_ended && CanTakeMore(parser)) continue;
+      if (parser.status() != 200 && !has_ended && NeedsMore(parser)) continue;
       end = StreamEndOf(parser);
       if (end.error || !end.lost.empty()) return end;
       is_stream = true;
       if (listening.on_change) listening.on_change(fmt::format("connected to {}", Current().text));
     }
     const auto put = events.Put(std::exchange(parser.body(), ""));
-    end.anything = end.anything || (is_stream && came && !came->empty());
+    end.has_received = end.has_received || (is_stream && received && !received->empty());
     last_id = events.last_id();
-    if (!put) return {put.error().message, std::nullopt, end.anything};
+    if (!put) return {put.error().message, std::nullopt, end.has_received};
     for (const Event& event : *put) {
       if (!listening.on_event(event)) return {};
     }
-    if (!came) return {came.error().message, std::nullopt, end.anything};
-    if (has_ended || !CanTakeMore(parser)) {
-      return {"it ended the stream", std::nullopt, end.anything};
+    if (!received) return {received.error().message, std::nullopt, end.has_received};
+    if (has_ended || !NeedsMore(parser)) {
+      return {"it ended the stream", std::nullopt, end.has_received};
     }
   }
 }

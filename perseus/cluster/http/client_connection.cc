@@ -17,14 +17,14 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kClientConnectionLook{100};  // How often should_end is asked.
+constexpr milliseconds kShouldEndInterval{100};  // How often should_end is called.
 constexpr std::size_t kClientConnectionMostAtOnce = 64 << 10;
 
 std::string SystemText(int error) { return std::generic_category().message(error); }
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 
-// Takes as long as the system's resolver lets it.
+// The resolver of the system determines how long this takes.
 Result<Addresses> Resolve(const HostPort& at) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -36,13 +36,13 @@ Result<Addresses> Resolve(const HostPort& at) {
   return Addresses(found, ::freeaddrinfo);
 }
 
-// Why waiting ended early; empty: `events` are there.
+// Waits for `events`. Returns why waiting ended early, or an empty text.
 std::string Wait(int socket, short events, const ClientConnection::TimeLimit& limit) {
   while (true) {
-    if (limit.should_end && limit.should_end()) return "given up";
+    if (limit.should_end && limit.should_end()) return "canceled";
     const auto left = std::chrono::ceil<milliseconds>(limit.until - ClientConnection::Clock::now());
     if (left.count() <= 0) return "timed out";
-    const milliseconds now = limit.should_end ? std::min(left, kClientConnectionLook) : left;
+    const milliseconds now = limit.should_end ? std::min(left, kShouldEndInterval) : left;
     pollfd polled{socket, events, 0};
     const int ready =
         ::poll(&polled, 1, static_cast<int>(std::min(now, milliseconds(60'000)).count()));
@@ -93,7 +93,7 @@ Result<ClientConnection> ClientConnection::Open(const ServerUrl& server, const T
     if (moved.status == Link::Status::kMoved) return connection;
     const std::string why = Wants(moved) ? WaitFor(connection.socket_.get(), moved.status, limit)
                                          : connection.FailureOf(moved);
-    if (!why.empty()) return FailAs(ErrorKind::kSystem, "no TLS: {}", why);
+    if (!why.empty()) return FailAs(ErrorKind::kSystem, "TLS failed: {}", why);
   }
 }
 
@@ -109,7 +109,7 @@ std::string ClientConnection::FailureOf(const Link::Moved& moved) const {
 
 void ClientConnection::Abandon() {
   const linger at_once{.l_onoff = 1, .l_linger = 0};
-  // Where that fails, it is gone already.
+  // If this fails, the connection is already closed.
   static_cast<void>(::setsockopt(socket_.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once));
 }
 

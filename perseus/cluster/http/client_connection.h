@@ -10,8 +10,8 @@
 
 #include "perseus/base/file_descriptor.h"
 #include "perseus/base/result.h"
-#include "perseus/cluster/http/address.h"
 #include "perseus/cluster/http/link.h"
+#include "perseus/cluster/http/server_url.h"
 
 namespace perseus::http {
 

@@ -14,7 +14,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-// A server that answers as it is told: one text a connection, then it closes.
+// A server that sends one given text on each connection, and then closes the connection.
 class ScriptedServer {
  public:
   explicit ScriptedServer(std::vector<std::string> answers)
@@ -35,7 +35,7 @@ class ScriptedServer {
   }
 
   std::string Url() const { return "http://127.0.0.1:" + std::to_string(port_); }
-  int asked() const { return asked_; }
+  int requests() const { return count_; }
   std::string last_request() const { return requests_.back(); }
 
  private:
@@ -46,25 +46,25 @@ class ScriptedServer {
       std::string request;
       char bytes[4096];
       while (request.find("\r\n\r\n") == std::string::npos) {
-        const ssize_t came = ::recv(peer.get(), bytes, sizeof(bytes), 0);
-        if (came <= 0) break;
-        request.append(bytes, static_cast<std::size_t>(came));
+        const ssize_t received = ::recv(peer.get(), bytes, sizeof(bytes), 0);
+        if (received <= 0) break;
+        request.append(bytes, static_cast<std::size_t>(received));
       }
       requests_.push_back(request);
-      ++asked_;
+      ++count_;
       ::send(peer.get(), answer.data(), answer.size(), MSG_NOSIGNAL);
     }
   }
 
   FileDescriptor socket_;
   int port_ = 0;
-  std::atomic<int> asked_ = 0;
+  std::atomic<int> count_ = 0;
   std::vector<std::string> requests_;
   std::thread thread_;
 };
 
-// Where nobody listens: a port that was free just now.
-std::string Nobody() {
+// Returns a URL at which no server listens: its port was free just now.
+std::string UnusedUrl() {
   const ScriptedServer gone({});
   return gone.Url();
 }
@@ -90,7 +90,8 @@ Router ClientRoutes() {
   router.Add("POST", "/echo", echo);
   for (const int status : {400, 404, 409, 429, 500}) {
     router.Add("GET", "/" + std::to_string(status), [status](Call&) -> asio::awaitable<Response> {
-      co_return ProblemResponse({status, "Bad", "\"zigzag\" is no schedule", "/kind", "say 1f1b"});
+      co_return ProblemResponse(
+          {status, "Bad", "\"zigzag\" is not a schedule", "/kind", "choose 1f1b"});
     });
   }
   return router;
@@ -113,7 +114,7 @@ TEST(Client, KeepsItsConnection) {
   EXPECT_EQ(*body, "GET  Bearer secret");
 }
 
-TEST(Client, ConnectsAgainWhenTheServerHasClosed) {
+TEST(Client, ConnectsAgainAfterTheServerCloses) {
   ServerOptions options;
   options.limits.idle_time = milliseconds(30);
   TestServer server(ClientRoutes(), options);
@@ -125,10 +126,10 @@ TEST(Client, ConnectsAgainWhenTheServerHasClosed) {
   }
 }
 
-TEST(Client, TellsWhatTheProblemIs) {
+TEST(Client, ReportsProblemDocuments) {
   TestServer server(ClientRoutes());
   Client client = Make(server.Url());
-  const std::string message = "/kind: \"zigzag\" is no schedule (say 1f1b";
+  const std::string message = "/kind: \"zigzag\" is not a schedule (choose 1f1b";
   const std::pair<const char*, ErrorKind> rows[] = {{"/400", ErrorKind::kInput},
                                                     {"/404", ErrorKind::kInput},
                                                     {"/409", ErrorKind::kUnreachable},
@@ -137,7 +138,7 @@ TEST(Client, TellsWhatTheProblemIs) {
   for (const auto& [target, kind] : rows) {
     const auto body = client.Fetch({.target = target});
     ASSERT_FALSE(body);
-    // By the trace the server's log has what failed there.
+    // With the trace id, the user finds the failure in the log of the server.
     const char* const end = std::string_view(target) == "/500" ? "; trace " : ")";
     EXPECT_THAT(body.error().message, StartsWith(message + end));
     EXPECT_EQ(body.error().kind, kind);
@@ -149,18 +150,18 @@ TEST(Client, TellsWhatTheProblemIs) {
 
 TEST(Client, TriesServersInTurn) {
   TestServer server(ClientRoutes());
-  const std::string nobody = Nobody();
-  Client client = Make(nobody + "," + server.Url());
+  const std::string unused = UnusedUrl();
+  Client client = Make(unused + "," + server.Url());
   const auto body = client.Fetch({.method = "POST", .target = "/echo", .body = "x"});
   ASSERT_TRUE(body) << body.error().message;
-  Client lost = Make(nobody + "," + nobody);
+  Client lost = Make(unused + "," + unused);
   const auto failed = lost.Fetch({.target = "/echo"});
   ASSERT_FALSE(failed);
   EXPECT_EQ(failed.error().kind, ErrorKind::kSystem);
-  EXPECT_THAT(failed.error().message, HasSubstr(nobody + ": Connection refused; " + nobody));
+  EXPECT_THAT(failed.error().message, HasSubstr(unused + ": Connection refused; " + unused));
 }
 
-TEST(Client, RepeatsOnlyWhatDoesNoHarm) {
+TEST(Client, RepeatsOnlyIdempotentMethods) {
   for (const char* method : {"GET", "HEAD", "PUT", "DELETE"}) {
     ScriptedServer closes({""});
     ScriptedServer answers({kOk});
@@ -173,10 +174,10 @@ TEST(Client, RepeatsOnlyWhatDoesNoHarm) {
   const auto response = client.Send({.method = "POST", .target = "/"});
   ASSERT_FALSE(response);
   EXPECT_THAT(response.error().message, HasSubstr("it may have processed the request"));
-  EXPECT_EQ(answers.asked(), 0);
+  EXPECT_EQ(answers.requests(), 0);
 }
 
-TEST(Client, TakesNoHalfAnAnswer) {
+TEST(Client, RefusesIncompleteAnswers) {
   for (const char* answer :
        {"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nok", "HTTP/1.1 200 OK\r\nConte",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n", "nonsense\r\n\r\n"}) {
@@ -187,7 +188,7 @@ TEST(Client, TakesNoHalfAnAnswer) {
   }
 }
 
-TEST(Client, ReadsAnswersOfAllShapes) {
+TEST(Client, ReadsAllFormsOfAnswers) {
   for (const char* answer :
        {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\no\r\n1\r\nk\r\n0\r\n\r\n",
         "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
@@ -199,8 +200,8 @@ TEST(Client, ReadsAnswersOfAllShapes) {
   }
 }
 
-TEST(Client, GivesUpInTime) {
-  // Accepts nothing and answers nothing: the system's queue takes the connection.
+TEST(Client, StopsAtItsTimeout) {
+  // This socket never accepts and never answers: the queue of the kernel holds the connection.
   const FileDescriptor silent(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -216,7 +217,7 @@ TEST(Client, GivesUpInTime) {
   EXPECT_THAT(response.error().message, HasSubstr("timed out"));
 }
 
-TEST(Client, RefusesWhatCannotBeSent) {
+TEST(Client, RefusesInvalidOptionsAndTargets) {
   for (const ClientOptions& options :
        {ClientOptions{.server = "perseus"}, ClientOptions{.token = "a\r\nb"},
         ClientOptions{.server = "https://a", .authority = "/nowhere.pem"}}) {
@@ -224,7 +225,7 @@ TEST(Client, RefusesWhatCannotBeSent) {
     ASSERT_FALSE(client);
     EXPECT_EQ(client.error().kind, ErrorKind::kInput);
   }
-  Client client = Make(Nobody());
+  Client client = Make(UnusedUrl());
   for (const char* target : {"", "a", "/a b", "/a\r\nb"}) {
     const auto response = client.Send({.target = target});
     ASSERT_FALSE(response);
@@ -238,7 +239,7 @@ struct Received {
   Result<void> result;
 };
 
-// Until `most` events came.
+// Receives up to `most` events.
 Received Receive(Client& client, std::size_t most, std::string last_id = "",
                  milliseconds silence = milliseconds(10'000)) {
   Received received;
@@ -255,7 +256,7 @@ Received Receive(Client& client, std::size_t most, std::string last_id = "",
   return received;
 }
 
-TEST(Listen, GoesOnWithAnotherServerWhereItWas) {
+TEST(Listen, ContinuesWithAnotherServerAfterTheLastEvent) {
   ScriptedServer first({kStream + "event: a\nid: 1\ndata: x\n\nid: 2\ndata: y\n\ndata: half"});
   ScriptedServer second(
       {"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -273,17 +274,17 @@ TEST(Listen, GoesOnWithAnotherServerWhereItWas) {
                           "connected to " + second.Url()));
 }
 
-TEST(Listen, SaysAnewWhatTheAskerHasWithEachConnection) {
+TEST(Listen, SendsTheCurrentPositionWithEachConnection) {
   ScriptedServer first({kStream + "id: 1\ndata: x\n\n"});
   ScriptedServer second({kStream + "data: y\n\n"});
   Client client = Make(first.Url() + "," + second.Url());
-  std::vector<std::string> had{"b", "a"};
+  std::vector<std::string> positions{"b", "a"};
   const auto listened =
       client.Listen({.target = "/events",
                      .position =
                          [&] {
-                           const std::string id = had.back();
-                           had.pop_back();
+                           const std::string id = positions.back();
+                           positions.pop_back();
                            return id;
                          },
                      .on_event = [](const Event& event) { return event.data != "y"; }});
@@ -292,7 +293,7 @@ TEST(Listen, SaysAnewWhatTheAskerHasWithEachConnection) {
   EXPECT_THAT(second.last_request(), HasSubstr("\r\nLast-Event-ID: b\r\n"));
 }
 
-TEST(Listen, TriesAgainUntilSomebodyIsThere) {
+TEST(Listen, TriesAgainUntilAServerAnswers) {
   const std::string busy = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
   ScriptedServer server({busy, "", busy, kStream + "data: x\n\n"});
   Client client = Make(server.Url());
@@ -302,7 +303,7 @@ TEST(Listen, TriesAgainUntilSomebodyIsThere) {
   EXPECT_EQ(received.changes.size(), 4u);
 }
 
-TEST(Listen, StopsWhereTryingAgainDoesNotHelp) {
+TEST(Listen, StopsIfAnotherAttemptCannotHelp) {
   for (const char* status : {"400", "401", "403", "404"}) {
     ScriptedServer server({std::string("HTTP/1.1 ") + status +
                            " No\r\n\r\n"
@@ -318,13 +319,13 @@ TEST(Listen, StopsWhereTryingAgainDoesNotHelp) {
   EXPECT_FALSE(Receive(client, 1).result);
 }
 
-TEST(Listen, TakesSilenceForLoss) {
+TEST(Listen, ConnectsAgainAfterSilence) {
   Router router;
-  int asked = 0;
+  int requests = 0;
   std::vector<std::shared_ptr<Stream>> streams;
   router.Add("GET", "/events", [&](const Call& call) -> asio::awaitable<Response> {
     streams.push_back(*call.open_stream());
-    if (++asked == 2) streams.back()->Send(std::make_shared<const std::string>("data: x\n\n"));
+    if (++requests == 2) streams.back()->Send(std::make_shared<const std::string>("data: x\n\n"));
     co_return Response();
   });
   TestServer server(std::move(router));
@@ -339,16 +340,13 @@ TEST(Listen, TakesSilenceForLoss) {
   });
 }
 
-TEST(Listen, EndsWhenItShould) {
-  const std::string nobody = Nobody();
-  for (const std::string& server : {nobody}) {
-    Client client = Make(server);
-    int asked = 0;
-    const auto result = client.Listen({.target = "/events",
-                                       .on_event = [](const Event&) { return true; },
-                                       .should_end = [&] { return ++asked > 5; }});
-    EXPECT_TRUE(result);
-  }
+TEST(Listen, EndsWhenShouldEndReturnsTrue) {
+  Client client = Make(UnusedUrl());
+  int calls = 0;
+  const auto result = client.Listen({.target = "/events",
+                                     .on_event = [](const Event&) { return true; },
+                                     .should_end = [&] { return ++calls > 5; }});
+  EXPECT_TRUE(result);
 }
 
 }  // namespace

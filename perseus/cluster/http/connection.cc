@@ -14,7 +14,7 @@
 namespace perseus::http {
 namespace {
 
-// A stream for as long as somebody holds it.
+// Closes the stream when the handler no longer holds it.
 class HeldStream : public Stream {
  public:
   explicit HeldStream(std::shared_ptr<EventStream> stream) : stream_(std::move(stream)) {}
@@ -29,21 +29,23 @@ class HeldStream : public Stream {
 };
 
 Problem NoRoute(const Request& request) {
-  return {404, "Nothing is here", fmt::format("There is no {}", request.path), "",
+  return {404, "Unknown path", fmt::format("{} does not exist", request.path), "",
           "see /openapi.yaml"};
 }
 
 Response NoMethod(const Request& request, const std::string& allow) {
-  Response response = ProblemResponse(
-      {405, "Not by this method", fmt::format("{} is not for {}", request.path, request.method), "",
-       fmt::format("use {}", allow)});
+  Response response =
+      ProblemResponse({405, "Unsupported method",
+                       fmt::format("{} does not support {}", request.path, request.method), "",
+                       fmt::format("use {}", allow)});
   response.fields.emplace_back("Allow", allow);
   return response;
 }
 
 Response Failed() {
-  return ProblemResponse({500, "The server failed", "It is the server's fault; its log says why",
-                          "", "try again, and report it if it stays"});
+  return ProblemResponse({500, "The server failed",
+                          "An error in the server; its log has the reason", "",
+                          "try again, and report the error if it remains"});
 }
 
 // The requests of one connection, one after another.
@@ -63,14 +65,14 @@ class Session {
       }
       if (stream_) co_return;
       if (!co_await Answer(*incoming, response)) co_return;
-      // Others have their turn, however many requests this one has sent already.
+      // Let other connections run, however many requests this client has sent.
       co_await asio::post(state_.loop, asio::use_awaitable);
     }
   }
 
  private:
   asio::awaitable<Response> Route(IncomingRequest& incoming) {
-    connection_->NeverExpire();  // However long it takes us.
+    connection_->NeverExpire();  // A handler may take any time.
     Router::Match& match = incoming.match;
     if (match.handler == nullptr) {
       co_return match.allow.empty() ? ProblemResponse(NoRoute(incoming.request))
@@ -101,17 +103,16 @@ class Session {
     if (stream_) return FailAs(ErrorKind::kSystem, "this request already has an event stream");
     if (state_.streams.size() >= static_cast<std::size_t>(state_.options.limits.streams) ||
         state_.is_stopping) {
-      return FailAs(ErrorKind::kSystem,
-                    "no more event streams can be served here (try again later)");
+      return FailAs(ErrorKind::kSystem, "the server has too many event streams (try again later)");
     }
     stream_ = std::make_shared<EventStream>(connection_);
     stream_->Start();
     if (call.request.method == "HEAD") stream_->Close();
-    Tell(call.request, 200, incoming);
+    Report(call.request, 200, incoming);
     return std::make_shared<HeldStream>(stream_);
   }
 
-  void Tell(const Request& request, int status, const IncomingRequest& incoming) const {
+  void Report(const Request& request, int status, const IncomingRequest& incoming) const {
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - incoming.begin;
     if (state_.options.answered) state_.options.answered(request, pattern_, status, took.count());
   }
@@ -126,7 +127,7 @@ class Session {
     if (incoming.request.method != "HEAD" && HasBody(response.status)) {
       texts.push_back(response.body);
     }
-    Tell(incoming.request, response.status, incoming);
+    Report(incoming.request, response.status, incoming);
     pattern_.clear();
     connection_->ExpireAfter(state_.options.limits.request_time);
     if (!co_await connection_->Write(std::move(texts))) co_return false;
@@ -137,8 +138,8 @@ class Session {
   std::shared_ptr<Connection> connection_;
   ServerState& state_;
   RequestReader reader_;
-  std::string pattern_;                  // Of the request in hand.
-  std::shared_ptr<EventStream> stream_;  // What the connection has become.
+  std::string pattern_;                  // The route of the current request.
+  std::shared_ptr<EventStream> stream_;  // Set once the connection is an event stream.
 };
 
 }  // namespace
@@ -150,11 +151,11 @@ asio::awaitable<void> Serve(std::shared_ptr<Connection> connection) {
       Session session(connection);
       co_await session.Run();
     } else if (!connection->WasLate()) {
-      // The other side learns why.
+      // So that the other side receives the TLS alert with the reason.
       co_await connection->CloseGracefully(connection->state().scratch);
     }
   } catch (...) {
-    // Out of memory, or a function of the options: this connection ends, the server goes on.
+    // Out of memory, or a function in the options threw. Only this connection ends.
     connection->Close();
   }
 }
@@ -162,8 +163,8 @@ asio::awaitable<void> Serve(std::shared_ptr<Connection> connection) {
 asio::awaitable<void> Refuse(std::shared_ptr<Connection> connection) {
   try {
     Response response = ProblemResponse({503, "Too many connections",
-                                         "No more can be served here, or from this address", "",
-                                         "try again later, or close connections"});
+                                         "The server, or this address, has too many connections",
+                                         "", "try again later, or close connections"});
     response.fields.emplace_back("Retry-After", "1");
     const std::string head = ResponseHead(response, Afterwards::kClose);
     connection->ExpireAfter(connection->state().options.limits.request_time);

@@ -44,7 +44,7 @@ void EventParser::TakeLine(std::string_view line, std::vector<Event>& events) {
   }
   if (std::exchange(has_id_, false)) last_id_ = event_.id;
   if (std::exchange(has_data_, false)) {
-    event_.data.pop_back();  // The newline after its last line.
+    event_.data.pop_back();  // Remove the newline after the last line.
     events.push_back(std::move(event_));
   }
   event_ = Event();

@@ -36,7 +36,8 @@ void EventStream::Start() {
 void EventStream::Send(std::shared_ptr<const std::string> text) {
   if (!is_open_ || text->empty()) return;
   const std::size_t most = state_->options.limits.stream_bytes;
-  // A burst within one turn of the loop is no fault of the client's.
+  // First write what can be written: the client could not read during a burst in one turn of the
+  // loop.
   if (unwritten_bytes_ + text->size() > most && !WriteSome()) return;
   if (unwritten_bytes_ + text->size() > most) return Drop(Reason::kSlow);
   unwritten_bytes_ += text->size();
@@ -44,7 +45,7 @@ void EventStream::Send(std::shared_ptr<const std::string> text) {
   SchedulePump();
 }
 
-// What is sent within one turn of the loop goes out together.
+// One write sends all texts of one turn of the loop.
 void EventStream::SchedulePump() {
   if (is_pumping_) return;
   is_pumping_ = true;
@@ -96,7 +97,7 @@ void EventStream::Advance(std::size_t bytes) {
   unwritten_.erase(unwritten_.begin(), done);
 }
 
-// A client has nothing to say on a stream: whatever comes is its end.
+// Waits for the end of the stream: a client sends nothing on it, so any input ends it.
 void EventStream::Watch() {
   connection_->WhenReady(
       Link::Status::kWantRead, [self = shared_from_this()](const error_code& error) {
@@ -137,7 +138,7 @@ void EventStream::Drop(Reason reason) {
   Finish();
 }
 
-// Whoever still holds the stream holds neither a connection nor memory.
+// Releases the connection and the memory, even if a handler still holds the stream.
 void EventStream::Finish() {
   connection_->link().EndWriting();
   connection_->Close();

@@ -1,4 +1,4 @@
-// What a client can do to a server is bounded: each of Limits.
+// Tests each field of Limits, which bound what a client can do to a server.
 #include <gmock/gmock.h>
 
 #include "perseus/cluster/http/test_server.h"
@@ -46,7 +46,7 @@ std::string Post(std::size_t length, const std::string& fields = "") {
          fields + "\r\n";
 }
 
-TEST(Limits, OfAHeader) {
+TEST(Limits, BoundTheHeader) {
   Limits limits;
   limits.header_bytes = 1000;
   LimitedServer server(limits);
@@ -62,12 +62,12 @@ TEST(Limits, OfAHeader) {
   for (int i = 0; i < 200; ++i) fields += "a: b\r\n";
   many.Send(start + fields + "\r\n");
   EXPECT_THAT(many.ReadAll(), StartsWith("HTTP/1.1 431"));
-  // Field by field, so that each is taken before the next is there.
+  // Send field by field, so that the server parses each one before the next one arrives.
   RawClient dripping(server.port());
   dripping.Send(start);
   for (int i = 0; i < 200; ++i) {
     dripping.Send("a: b\r\n");
-    server.Counts();  // The loop has had a turn.
+    server.Counts();  // Waits for a turn of the loop.
   }
   EXPECT_THAT(dripping.ReadAll(), StartsWith("HTTP/1.1 431"));
   RawClient target(server.port());
@@ -83,14 +83,14 @@ TEST(Limits, OfAHeader) {
   EXPECT_THAT(extension.ReadAll(), StartsWith("HTTP/1.1 431"));
 }
 
-TEST(Limits, OfABody) {
+TEST(Limits, BoundTheBody) {
   Limits limits;
   limits.body_bytes = 1000;
   LimitedServer server(limits);
   RawClient fits(server.port());
   fits.Send(Post(1000) + std::string(1000, 'x'));
   EXPECT_THAT(fits.ReadResponse(), HasSubstr("\r\n\r\n1000"));
-  // Refused by what it says, before it is sent.
+  // The server refuses the announced length, before the body is sent.
   RawClient announced(server.port());
   announced.Send(Post(1001, "Expect: 100-continue\r\n"));
   EXPECT_THAT(announced.ReadAll(), StartsWith("HTTP/1.1 413"));
@@ -98,13 +98,13 @@ TEST(Limits, OfABody) {
   chunked.Send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1f4\r\n" +
                std::string(500, 'x') + "\r\n1f5\r\n");
   EXPECT_THAT(chunked.ReadAll(), StartsWith("HTTP/1.1 413"));
-  // It is told why although it sends all of it first.
+  // A client that sends the whole body first still receives the answer.
   RawClient sent(server.port());
   sent.Send(Post(3'000'000) + std::string(3'000'000, 'x'));
   EXPECT_THAT(sent.ReadAll(), StartsWith("HTTP/1.1 413"));
 }
 
-TEST(Limits, OfABodyOfARoute) {
+TEST(Limits, BoundTheBodyOfARoute) {
   LimitedServer server({});
   const auto post = [](const std::string& path, std::size_t length) {
     return "POST " + path + " HTTP/1.1\r\nHost: a\r\nContent-Length: " + std::to_string(length) +
@@ -113,7 +113,7 @@ TEST(Limits, OfABodyOfARoute) {
   RawClient fits(server.port());
   fits.Send(post("/few", 100) + std::string(100, 'x'));
   EXPECT_THAT(fits.ReadResponse(), HasSubstr("\r\n\r\n100"));
-  // Nothing of the body has to come.
+  // The server answers without any byte of the body.
   RawClient announced(server.port());
   announced.Send(post("/few", 101));
   const std::string refused = announced.ReadResponse();
@@ -130,13 +130,13 @@ TEST(Limits, OfABodyOfARoute) {
   EXPECT_THAT(beyond.ReadResponse(), HasSubstr("more than 10000000 bytes"));
 }
 
-TEST(Limits, OfAllBodiesTogether) {
+TEST(Limits, BoundAllBodiesTogether) {
   Limits limits;
   limits.all_bodies_bytes = 1500;
   LimitedServer server(limits);
   RawClient first(server.port());
   first.Send(Post(1000) + std::string(999, 'x'));
-  // It says when it has that much.
+  // Repeat until the server has received the first body, and so refuses the second one.
   RawClient second(server.port());
   std::string refused;
   while (refused.empty()) {
@@ -152,8 +152,8 @@ TEST(Limits, OfAllBodiesTogether) {
   EXPECT_THAT(third.ReadResponse(), HasSubstr("\r\n\r\n600"));
 }
 
-// A byte now and then does not keep it going.
-TEST(Limits, OfTheTimeThatARequestTakes) {
+// A client cannot extend the time by sending a byte now and then.
+TEST(Limits, BoundTheTimeOfARequest) {
   Limits limits;
   limits.request_time = milliseconds(100);
   LimitedServer server(limits);
@@ -174,7 +174,7 @@ TEST(Limits, OfTheTimeThatARequestTakes) {
   }
 }
 
-TEST(Limits, OfTheTimeWithoutARequest) {
+TEST(Limits, BoundTheTimeWithoutARequest) {
   Limits limits;
   limits.idle_time = milliseconds(50);
   LimitedServer server(limits);
@@ -186,7 +186,7 @@ TEST(Limits, OfTheTimeWithoutARequest) {
   EXPECT_TRUE(once.IsClosedByServer());
 }
 
-TEST(Limits, OfTheTimeToTakeAnAnswer) {
+TEST(Limits, BoundTheTimeToReceiveAnAnswer) {
   Limits limits;
   limits.request_time = milliseconds(100);
   LimitedServer server(limits);
@@ -196,7 +196,7 @@ TEST(Limits, OfTheTimeToTakeAnAnswer) {
   EXPECT_TRUE(server.Until([](const auto& counts) { return counts.connections == 0; }));
 }
 
-TEST(Limits, OfConnections) {
+TEST(Limits, BoundTheConnections) {
   Limits limits;
   limits.connections = 2;
   LimitedServer server(limits);
@@ -217,7 +217,7 @@ TEST(Limits, OfConnections) {
   EXPECT_THAT(fourth.ReadResponse(), StartsWith("HTTP/1.1 200"));
 }
 
-TEST(Limits, OfConnectionsFromOneAddress) {
+TEST(Limits, BoundTheConnectionsFromOneAddress) {
   Limits limits;
   limits.connections_per_address = 1;
   LimitedServer server(limits);
@@ -228,7 +228,7 @@ TEST(Limits, OfConnectionsFromOneAddress) {
   EXPECT_THAT(second.ReadAll(), StartsWith("HTTP/1.1 503"));
 }
 
-TEST(Limits, OfRequestsASecond) {
+TEST(Limits, BoundTheRequestsPerSecond) {
   Limits limits;
   limits.requests_per_second = 0.5;
   LimitedServer server(limits);
@@ -238,7 +238,7 @@ TEST(Limits, OfRequestsASecond) {
   const std::string refused = client.ReadResponse();
   EXPECT_THAT(refused, StartsWith("HTTP/1.1 429"));
   EXPECT_THAT(refused, HasSubstr("Retry-After: 2\r\n"));
-  // Not even read.
+  // The server does not read the body of a refused request.
   client.Send(Post(1'000'000));
   EXPECT_THAT(client.ReadAll(), StartsWith("HTTP/1.1 429"));
 }

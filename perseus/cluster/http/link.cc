@@ -18,25 +18,25 @@ namespace {
 constexpr std::size_t kLinkMostTexts = 64;        // In one call.
 constexpr std::size_t kLongestRecord = 16 << 10;  // Of TLS.
 
-// What the user of a client can do about a handshake that failed; empty: nothing that is known.
+// Returns what the user of a client can do about a failed handshake. Empty if that is unknown.
 std::string_view Remedy(long verified, unsigned long code) {
   switch (verified) {
     case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
     case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
     case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
-      return " (name its authority with --ca)";
+      return " (name the file of its authority with --ca)";
     default:
       break;
   }
   if (ERR_GET_LIB(code) != ERR_LIB_SSL) return "";
   switch (ERR_GET_REASON(code)) {
     case SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED:
-      return " (show it a certificate of one's own with --cert and --key)";
+      return " (name a client certificate with --cert and --key)";
     case SSL_R_TLSV1_ALERT_UNKNOWN_CA:
-      return " (show it, with --cert and --key, a certificate of an authority that it trusts)";
+      return " (with --cert and --key, name a certificate of an authority that the server trusts)";
     case SSL_R_WRONG_VERSION_NUMBER:
-      return " (does it speak plain HTTP? write http:// then)";
+      return " (if the server uses plain HTTP, write http://)";
     default:
       return "";
   }
@@ -46,7 +46,8 @@ std::string SystemFailure() { return std::generic_category().message(errno); }
 
 bool WouldBlock() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
-// OpenSSL's own for sockets writes so that a peer that is gone kills the process (SIGPIPE).
+// This project has its own BIO, because OpenSSL's socket BIO causes SIGPIPE if the peer has closed
+// the connection.
 int SocketOf(BIO* bio) {
   return static_cast<int>(reinterpret_cast<std::intptr_t>(BIO_get_data(bio)));
 }
@@ -59,27 +60,28 @@ int BioWrite(BIO* bio, const char* data, int size) {
 }
 
 int BioRead(BIO* bio, char* data, int size) {
-  const ssize_t came = ::recv(SocketOf(bio), data, static_cast<std::size_t>(size), 0);
+  const ssize_t received = ::recv(SocketOf(bio), data, static_cast<std::size_t>(size), 0);
   BIO_clear_retry_flags(bio);
-  if (came < 0 && WouldBlock()) BIO_set_retry_read(bio);
-  return static_cast<int>(came);
+  if (received < 0 && WouldBlock()) BIO_set_retry_read(bio);
+  return static_cast<int>(received);
 }
 
 long BioControl(BIO*, int command, long, void*) { return command == BIO_CTRL_FLUSH ? 1 : 0; }
 
 BIO_METHOD* SocketBio() {
   static const std::unique_ptr<BIO_METHOD, decltype(&BIO_meth_free)> method = [] {
-    BIO_METHOD* made = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "socket");
-    if (made == nullptr) throw std::bad_alloc();
-    BIO_meth_set_write(made, BioWrite);
-    BIO_meth_set_read(made, BioRead);
-    BIO_meth_set_ctrl(made, BioControl);
-    return std::unique_ptr<BIO_METHOD, decltype(&BIO_meth_free)>(made, BIO_meth_free);
+    BIO_METHOD* bio_method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "socket");
+    if (bio_method == nullptr) throw std::bad_alloc();
+    BIO_meth_set_write(bio_method, BioWrite);
+    BIO_meth_set_read(bio_method, BioRead);
+    BIO_meth_set_ctrl(bio_method, BioControl);
+    return std::unique_ptr<BIO_METHOD, decltype(&BIO_meth_free)>(bio_method, BIO_meth_free);
   }();
   return method.get();
 }
 
-// As much as goes into one record, put together: each is encrypted and sent by itself.
+// Copies the texts into one record, as far as it has space: TLS encrypts and sends each record by
+// itself.
 std::size_t Gather(std::span<const std::string_view> texts, std::span<char> into) {
   std::size_t size = 0;
   for (const std::string_view text : texts) {
@@ -118,7 +120,7 @@ Link Link::OfClient(int socket, const TlsContext& tls, const std::string& host) 
   link.Secure(tls);
   SSL* ssl = link.tls_.get();
   SSL_set_connect_state(ssl);
-  // An address is looked for among the certificate's addresses, and is no name to ask for.
+  // An IP address must be among the addresses of the certificate. It is not sent as a server name.
   if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host.c_str()) != 1) {
     ERR_clear_error();
     if (SSL_set1_host(ssl, host.c_str()) != 1 || SSL_set_tlsext_host_name(ssl, host.c_str()) != 1) {
@@ -161,7 +163,7 @@ Link::Moved Link::TlsResult(int result) {
   failure_ = TlsFailure();
   if (verified != X509_V_OK) {
     failure_ =
-        std::string("its certificate will not do: ") + X509_verify_cert_error_string(verified);
+        std::string("its certificate is invalid: ") + X509_verify_cert_error_string(verified);
   }
   if (SSL_is_server(tls_.get()) == 0) failure_ += Remedy(verified, code);
   return {Status::kFailed};
@@ -178,9 +180,9 @@ Link::Moved Link::Read(std::span<char> into) {
     ERR_clear_error();
     return TlsResult(SSL_read(tls_.get(), into.data(), static_cast<int>(into.size())));
   }
-  const ssize_t came = ::recv(socket_, into.data(), into.size(), 0);
-  if (came < 0 && WouldBlock()) return {Status::kWantRead};
-  return SocketResult(came);
+  const ssize_t received = ::recv(socket_, into.data(), into.size(), 0);
+  if (received < 0 && WouldBlock()) return {Status::kWantRead};
+  return SocketResult(received);
 }
 
 Link::Moved Link::Write(std::span<const std::string_view> texts) {
@@ -207,7 +209,7 @@ Link::Moved Link::Write(std::span<const std::string_view> texts) {
   return SocketResult(sent);
 }
 
-// The socket's number may soon be another's.
+// The number of the socket may soon belong to another file.
 void Link::Detach() {
   tls_.reset();
   socket_ = -1;

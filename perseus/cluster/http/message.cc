@@ -31,7 +31,7 @@ Response ProblemResponse(const Problem& problem) {
   response.status = problem.status;
   response.content_type = kProblemType;
   if (problem.status == 401) response.fields.emplace_back("WWW-Authenticate", "Bearer");
-  // Details quote what clients send, which may be no UTF-8.
+  // Details quote input of clients, which may not be UTF-8.
   response.body =
       document.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
   return response;

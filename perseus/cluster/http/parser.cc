@@ -15,8 +15,8 @@ using boost::beast::error_code;
 using boost::beast::string_view;
 using BeastError = boost::beast::http::error;
 
-// Where a chunk begins, "0\r\n\r\n" at least has to come. Given less of it first, Beast's parser
-// fails an assertion of its own when it sees the rest.
+// The size of the shortest chunk, "0\r\n\r\n". If Beast's parser receives less of a chunk first, it
+// fails an assertion when it receives the rest.
 constexpr std::size_t kShortestChunk = 5;
 
 std::string Text(string_view text) { return std::string(text.data(), text.size()); }
@@ -29,18 +29,18 @@ std::string LowerCase(string_view text) {
   return lower;
 }
 
-// Collects what requests and responses have in common.
+// The common part of the parsers of requests and responses.
 template <bool kIsRequest>
 class Collector : public beast::basic_parser<kIsRequest> {
  public:
   explicit Collector(RequestParser::Most limits) : most(limits) {
-    // Beast's own limit is for what it has not taken yet: a header that comes in small pieces would
-    // be as long as it likes.
+    // Beast's own limit only counts bytes that it has not consumed. A header that arrives in small
+    // pieces would have no limit, so CheckSize() counts.
     this->header_limit(std::numeric_limits<std::uint32_t>::max());
     this->body_limit(limits.body_bytes);
   }
 
-  // As RequestParser::Put. With an error, no more can be put.
+  // As RequestParser::Put. Do not call it again after an error.
   std::size_t Put(std::string_view bytes, error_code& error) {
     const bool had_header = this->is_header_done();
     std::size_t used = 0;
@@ -69,14 +69,14 @@ class Collector : public beast::basic_parser<kIsRequest> {
  private:
   bool AwaitsChunk() const { return this->is_header_done() && this->chunked() && chunk_left_ == 0; }
 
-  // `waiting`: of a header, of a chunk's, or of a trailer.
+  // `waiting`: unconsumed bytes of a header, of the header of a chunk, or of a trailer.
   void CheckSize(std::size_t waiting, error_code& error) const {
     const std::size_t size = waiting + (this->is_header_done() ? 0 : header_bytes_);
     if (size > most.header_bytes) error = BeastError::header_limit;
   }
 
   void on_field_impl(beast::field, string_view name, string_view value, error_code&) override {
-    // Trailers come when what they could change has been decided.
+    // Ignore trailers: the header alone decides how a message is handled.
     if (this->is_header_done()) return;
     const auto [field, is_new] = fields.emplace(LowerCase(name), Text(value));
     if (is_new) return;
@@ -105,18 +105,19 @@ class Collector : public beast::basic_parser<kIsRequest> {
 
 Problem ProblemOf(const error_code& error, RequestParser::Most most) {
   if (error == BeastError::header_limit) {
-    return {431, "Too large a header", fmt::format("It has more than {} bytes", most.header_bytes),
-            "", "send fewer or shorter fields"};
+    return {431, "The header is too large",
+            fmt::format("It has more than {} bytes", most.header_bytes), "",
+            "send fewer or shorter fields"};
   }
   if (error == BeastError::body_limit) {
-    return {413, "Too large a body", fmt::format("It has more than {} bytes", most.body_bytes), "",
-            "send less: GET /openapi.yaml says how much this takes"};
+    return {413, "The body is too large", fmt::format("It has more than {} bytes", most.body_bytes),
+            "", "send less; /openapi.yaml has the limit of each route"};
   }
   return {400, "Not an HTTP request", "The request is malformed: " + error.message(), "",
-          "send a request as RFC 9112 has it"};
+          "send a request according to RFC 9112"};
 }
 
-// Whether a request's first line is one but for its version: "PRI * HTTP/2.0".
+// Whether the first line is a request line of another HTTP version, such as "PRI * HTTP/2.0".
 bool HasOtherVersion(std::string_view bytes) {
   constexpr std::string_view kMark = " HTTP/";
   const std::string_view line = bytes.substr(0, bytes.find_first_of("\r\n"));
@@ -134,13 +135,13 @@ class RequestParser::Impl : public Collector<true> {
   std::optional<Problem> failure;
   bool is_http_1_0 = false;
 
-  // What Beast leaves to its users.
+  // Checks what Beast does not check.
   std::optional<Problem> HeaderProblem() const {
     const auto encoding = fields.find("transfer-encoding");
     if (encoding != fields.end()) {
       if (!boost::beast::iequals(encoding->second, "chunked")) {
-        return Problem{501, "Unknown transfer encoding", "Only chunked is known here", "",
-                       "send the body chunked or with its length"};
+        return Problem{501, "Unknown transfer encoding", "The only transfer encoding is chunked",
+                       "", "send the body in chunks or with its length"};
       }
       if (is_http_1_0) return Malformed("HTTP/1.0 has no chunks");
     }
@@ -152,7 +153,7 @@ class RequestParser::Impl : public Collector<true> {
  private:
   static Problem Malformed(std::string_view why) {
     return {400, "Not an HTTP request", fmt::format("The request is malformed: {}", why), "",
-            "send a request as RFC 9112 has it"};
+            "send a request according to RFC 9112"};
   }
 
   void on_request_impl(beast::verb, string_view method, string_view target, int version,
@@ -227,7 +228,7 @@ std::size_t ResponseParser::Put(std::string_view bytes) {
   error_code error;
   const std::size_t used = impl_->Put(bytes, error);
   if (error) impl_->failure = error.message();
-  // 100 Continue and the like are no answers yet.
+  // 100 Continue and other 1xx responses come before the answer.
   if (!error && impl_->is_done() && impl_->status / 100 == 1) {
     impl_ = std::make_unique<Impl>(expected_, most_);
   }

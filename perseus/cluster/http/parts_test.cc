@@ -2,11 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "perseus/cluster/http/address.h"
 #include "perseus/cluster/http/admission.h"
 #include "perseus/cluster/http/client.h"
 #include "perseus/cluster/http/event_parser.h"
 #include "perseus/cluster/http/response_text.h"
+#include "perseus/cluster/http/server_url.h"
 #include "perseus/cluster/http/target.h"
 #include "perseus/cluster/http/trace_context.h"
 
@@ -69,18 +69,7 @@ TEST(Trace, BeginsWithAnIdOfItsOwn) {
   EXPECT_NE(first, ids.Next());
 }
 
-TEST(Address, IsTakenApart) {
-  EXPECT_EQ(ParseHostPort("127.0.0.1:80")->port, 80);
-  EXPECT_EQ(ParseHostPort("[::1]:80")->host, "::1");
-  for (const char* bad : {"", ":", ":80", "a", "a:", "a:b", "a:65536", "a:-1", "::1:80", "a/b:80",
-                          "a b:80", "u@a:80", "[::1:80"}) {
-    const auto parsed = ParseHostPort(bad);
-    ASSERT_FALSE(parsed) << bad;
-    EXPECT_THAT(parsed.error().message, HasSubstr("127.0.0.1:7410"));
-  }
-}
-
-TEST(Address, OfServers) {
+TEST(ServerUrls, AreSeparatedByCommas) {
   const auto urls = ParseServerUrls("http://a,https://b:1/,http://[::1]");
   ASSERT_TRUE(urls) << urls.error().message;
   ASSERT_EQ(urls->size(), 3u);

@@ -22,21 +22,21 @@ Response TryLater(const Problem& problem, milliseconds wait) {
 }
 
 Response TooManyBodies() {
-  return TryLater({503, "Too much at once", "The requests in hand take all the memory they may", "",
-                   "try again later"},
+  return TryLater({503, "Too many requests at once",
+                   "The running requests use all memory for bodies", "", "try again later"},
                   milliseconds(1000));
 }
 
 Response NoSuchQuery(const std::string& name, const std::vector<std::string>& known) {
   std::string names;
   for (const std::string& one : known) names += (names.empty() ? "" : ", ") + one;
-  return ProblemResponse({400, "The request is wrong",
-                          fmt::format("the query field {} is not known here", Excerpt(name)),
-                          "?" + name,
-                          known.empty() ? "send no query" : fmt::format("it takes {}", names)});
+  return ProblemResponse(
+      {400, "The request is wrong", fmt::format("the query field {} is unknown", Excerpt(name)),
+       "?" + name,
+       known.empty() ? "send no query" : fmt::format("the query fields are {}", names)});
 }
 
-// Without parameters: "application/json; charset=utf-8".
+// Returns the media type without parameters: for "text/csv; charset=utf-8" it is "text/csv".
 std::string MediaType(std::string_view field) {
   std::string type(field.substr(0, field.find_first_of("; \t")));
   for (char& c : type) {
@@ -45,7 +45,7 @@ std::string MediaType(std::string_view field) {
   return type;
 }
 
-// What the route does not take, of what the header has.
+// Checks whether the route accepts what the header says.
 std::optional<Response> HeadRefusal(const Request& request, const Takes& takes, bool has_body) {
   for (const auto& [name, value] : request.query) {
     if (std::find(takes.query.begin(), takes.query.end(), name) == takes.query.end()) {
@@ -55,22 +55,23 @@ std::optional<Response> HeadRefusal(const Request& request, const Takes& takes, 
   if (!has_body) return std::nullopt;
   const std::string type = MediaType(request.Field("content-type"));
   if (!type.empty() && type != takes.media_type) {
-    return ProblemResponse({415, "Not this type of body", fmt::format("It is {}", Excerpt(type)),
-                            "", fmt::format("send {}", takes.media_type)});
+    return ProblemResponse({415, "Unsupported type of body",
+                            fmt::format("The type is {}", Excerpt(type)), "",
+                            fmt::format("send {}", takes.media_type)});
   }
   const std::string encoding = MediaType(request.Field("content-encoding"));
   if (!encoding.empty() && encoding != "identity") {
-    return ProblemResponse({415, "No encoded bodies",
-                            fmt::format("Its Content-Encoding is {}", Excerpt(encoding)), "",
-                            "send it as it is"});
+    return ProblemResponse({415, "Unsupported encoding of the body",
+                            fmt::format("The Content-Encoding is {}", Excerpt(encoding)), "",
+                            "send the body without encoding"});
   }
   return std::nullopt;
 }
 
 Response TooSlow(milliseconds most) {
-  return ProblemResponse({408, "Too slow a request",
-                          fmt::format("It was not all here after {} ms", most.count()), "",
-                          "send requests at once, or have the server's limit raised"});
+  return ProblemResponse({408, "The request is too slow",
+                          fmt::format("It was not complete after {} ms", most.count()), "",
+                          "send each request at once, or raise the limit of the server"});
 }
 
 }  // namespace
@@ -96,7 +97,7 @@ asio::awaitable<std::unique_ptr<IncomingRequest>> RequestReader::Next() {
   if (!co_await Read(*incoming, parser)) co_return nullptr;
   if (!incoming->has_head) TakeHead(*incoming, parser);
   incoming->request.body = std::move(parser.body());
-  // Where a request was not taken to its end, nobody knows where the next one begins.
+  // If the end of this request was not reached, the begin of the next one is unknown.
   incoming->keeps_alive = parser.IsDone() && !parser.failure() && parser.KeepsAlive();
   co_return incoming;
 }
@@ -104,12 +105,12 @@ asio::awaitable<std::unique_ptr<IncomingRequest>> RequestReader::Next() {
 asio::awaitable<bool> RequestReader::AwaitFirstByte() {
   if (!input_.empty()) co_return true;
   if (state_.is_stopping) co_return false;
-  input_ = std::string();  // Thousands of connections are idle: they hold nothing.
+  input_ = std::string();  // Free the memory, because thousands of connections may be idle.
   connection_.is_idle = true;
   connection_.ExpireAfter(state_.options.limits.idle_time);
-  const bool came = co_await connection_.ReadMore(input_, state_.scratch);
+  const bool has_input = co_await connection_.ReadMore(input_, state_.scratch);
   connection_.is_idle = false;
-  co_return came;
+  co_return has_input;
 }
 
 asio::awaitable<bool> RequestReader::Read(IncomingRequest& incoming, RequestParser& parser) {
@@ -126,8 +127,8 @@ asio::awaitable<bool> RequestReader::Read(IncomingRequest& incoming, RequestPars
       CheckHead(incoming, parser);
       if (incoming.refusal) co_return true;
       if (!parser.IsDone() && expects_continue && input_.empty()) {
-        std::vector<std::string_view> go_on = {"HTTP/1.1 100 Continue\r\n\r\n"};
-        if (!co_await connection_.Write(std::move(go_on))) co_return false;
+        std::vector<std::string_view> interim = {"HTTP/1.1 100 Continue\r\n\r\n"};
+        if (!co_await connection_.Write(std::move(interim))) co_return false;
       }
     }
     if (!incoming.share.Hold(parser.body().size())) {
@@ -149,7 +150,7 @@ std::optional<Response> RequestReader::RateRefusal() {
       state_.rates.TimeToWait(connection_.peer().address, std::chrono::steady_clock::now());
   if (!wait) return std::nullopt;
   return TryLater({429, "Too many requests",
-                   fmt::format("More than {} a second came from this address",
+                   fmt::format("This address sent more than {} per second",
                                state_.options.limits.requests_per_second),
                    "", fmt::format("try again in {} ms", wait->count())},
                   *wait);
@@ -158,7 +159,7 @@ std::optional<Response> RequestReader::RateRefusal() {
 void RequestReader::CheckHead(IncomingRequest& incoming, RequestParser& parser) {
   if (auto refusal = RateRefusal()) incoming.refusal = std::move(refusal);
   if (incoming.refusal) return;
-  const Takes nothing_special;  // Of what is no route.
+  const Takes nothing_special;  // For unknown routes.
   const Takes* takes = incoming.match.takes;
   if (takes != nullptr) incoming.refusal = HeadRefusal(incoming.request, *takes, !parser.IsDone());
   if (incoming.refusal) return;
@@ -184,13 +185,13 @@ void RequestReader::TakeHead(IncomingRequest& incoming, RequestParser& parser) {
   }
   if (incoming.refusal) return;
   if (!target) {
-    incoming.refusal =
-        ProblemResponse({400, "Not a target", "The request's target " + target.error().message, "",
-                         "send a path with its special bytes escaped, as %2F is"});
+    incoming.refusal = ProblemResponse({400, "The target is invalid",
+                                        "The target of the request " + target.error().message, "",
+                                        "send a path, with special bytes escaped (such as %2F)"});
   } else if (target->repeated) {
     incoming.refusal = ProblemResponse(
         {400, "The request is wrong",
-         fmt::format("the query field {} stands there twice", Excerpt(*target->repeated)),
+         fmt::format("the query has the field {} twice", Excerpt(*target->repeated)),
          "?" + *target->repeated, "leave one of them out"});
   }
 }

@@ -57,7 +57,7 @@ std::string_view Reason(int status) {
   }
 }
 
-// Names and values that a handler took from a request could otherwise begin a line of their own.
+// Without this, a name or value that a handler copied from a request could begin a new header line.
 std::string WithoutControlCharacters(std::string_view text) {
   std::string line(text);
   for (char& c : line) {
@@ -66,7 +66,7 @@ std::string WithoutControlCharacters(std::string_view text) {
   return line;
 }
 
-// Not by the locale.
+// Formats the date for HTTP, independently of the locale.
 std::string HttpDate(std::time_t now) {
   constexpr std::string_view kDays[] = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
   constexpr std::string_view kMonths[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
@@ -99,7 +99,7 @@ std::string ResponseHead(const Response& response, Afterwards afterwards) {
 }
 
 std::string StreamHead() {
-  // The last field is for proxies that would wait for more before they hand it on.
+  // The last field prevents that a proxy collects more output before it forwards the event.
   return StatusLine(200) +
          "Content-Type: text/event-stream\r\nCache-Control: no-cache\r\nConnection: close\r\n"
          "X-Accel-Buffering: no\r\n\r\n";

@@ -30,7 +30,7 @@ struct Row {
   const char* allow;
 };
 
-TEST(Router, FindsWhatIsThere) {
+TEST(Router, FindsItsRoutes) {
   const Router router = SomeRoutes();
   const Row rows[] = {
       {"GET", "/", true, "/", "GET, HEAD"},
@@ -60,7 +60,7 @@ TEST(Router, FindsWhatIsThere) {
   }
 }
 
-TEST(Router, TakesParametersOutOfThePath) {
+TEST(Router, ReturnsTheParametersOfThePath) {
   const Router router = SomeRoutes();
   EXPECT_THAT(router.Find("PUT", "/v1/jobs/a%2Fb%20c/stragglers/1").path,
               ElementsAre(Pair("job", "a/b c"), Pair("pipeline", "1")));

@@ -12,7 +12,7 @@
 #include <exception>
 #include <utility>
 
-#include "perseus/cluster/http/address.h"
+#include "perseus/base/host_port.h"
 #include "perseus/cluster/http/connection.h"
 #include "perseus/cluster/http/event_stream.h"
 
@@ -22,10 +22,11 @@ namespace {
 using asio::ip::tcp;
 using boost::system::error_code;
 
-constexpr std::size_t kMostRefusals = 64;  // In hand at a time; what comes beyond is just closed.
-constexpr int kServerMostAtOnce = 64;      // Accepted in a row.
+// Simultaneous 503 answers to refused connections. Further ones are closed without an answer.
+constexpr std::size_t kMostRefusals = 64;
+constexpr int kServerMostAtOnce = 64;  // Connections that are accepted in a row.
 
-// How a peer is called: an IPv4 address as such, however it came.
+// Returns the text of an address. An IPv4 address that is mapped to IPv6 becomes IPv4 again.
 std::string AddressText(asio::ip::address address) {
   if (address.is_v6() && address.to_v6().is_v4_mapped()) {
     address = asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6());
@@ -64,8 +65,8 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
         accepted = self->AcceptOne();
       }
       error_code error;
-      if (accepted == Accepted::kNoRoom) {
-        // The connection stays in the queue until there is some.
+      if (accepted == Accepted::kNoResources) {
+        // The connection stays in the queue of the kernel until descriptors or memory are free.
         self->pause_.expires_after(std::chrono::milliseconds(100));
         co_await self->pause_.async_wait(asio::redirect_error(asio::use_awaitable, error));
       } else {
@@ -99,7 +100,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
   TlsContext tls;
 
  private:
-  enum class Accepted { kOne, kNone, kNoRoom };
+  enum class Accepted { kOne, kNone, kNoResources };
 
   Accepted AcceptOne() {
     tcp::endpoint peer;
@@ -111,14 +112,14 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
       try {
         Take(std::move(socket), AddressText(peer.address()));
       } catch (const std::exception&) {
-        // Out of memory: this one is closed, and the next one may fare better.
+        // Out of memory. Close this connection and continue with the next one.
       }
       return Accepted::kOne;
     }
     if (errno == EAGAIN || errno == EWOULDBLOCK) return Accepted::kNone;
-    const bool is_out_of_room =
+    const bool is_out_of_resources =
         errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
-    return is_out_of_room ? Accepted::kNoRoom : Accepted::kOne;
+    return is_out_of_resources ? Accepted::kNoResources : Accepted::kOne;
   }
 
   void Take(FileDescriptor socket, std::string address) {
@@ -127,7 +128,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     if (is_refused) ++state->refused;
     const std::size_t refusals =
         state->open.size() - static_cast<std::size_t>(state->connections.count());
-    // One who speaks TLS could not read why.
+    // A client with TLS could not read the answer.
     if (is_refused && (tls || refusals >= kMostRefusals)) return;
     const int on = 1;
     ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));

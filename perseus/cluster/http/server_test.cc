@@ -83,7 +83,7 @@ TEST(Server, AnswersPipelinedRequestsInOrder) {
   }
 }
 
-TEST(Server, TakesBodiesByLengthAndInChunks) {
+TEST(Server, AcceptsBodiesByLengthAndInChunks) {
   TestServer server(Routes());
   RawClient client(server.port());
   client.Send("POST /echo/1 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc");
@@ -97,7 +97,7 @@ TEST(Server, TakesBodiesByLengthAndInChunks) {
     for (const char c :
          "POST /echo/1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + body) {
       client.Send(std::string(1, c));
-      server.Counts();  // The loop has had a turn.
+      server.Counts();  // Waits for a turn of the loop.
     }
     EXPECT_THAT(client.ReadResponse(), HasSubstr(body.size() > 5 ? "body=ab " : "body= "));
   }
@@ -107,7 +107,7 @@ TEST(Server, TakesBodiesByLengthAndInChunks) {
   EXPECT_EQ(BodyOf(client.ReadResponse()), "5000000");
 }
 
-TEST(Server, TellsWhoAsksToGoOn) {
+TEST(Server, AnswersExpectContinue) {
   TestServer server(Routes());
   RawClient client(server.port());
   client.Send(
@@ -126,7 +126,7 @@ TEST(Server, AnswersHeadLikeGetWithoutTheBody) {
   EXPECT_THAT(client.ReadResponse(), StartsWith("HTTP/1.1 204 "));
 }
 
-TEST(Server, ClosesWhenTheClientWantsItTo) {
+TEST(Server, ClosesIfTheClientWantsIt) {
   TestServer server(Routes());
   RawClient closing(server.port());
   closing.Send("GET /nothing HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
@@ -157,7 +157,7 @@ struct BadRequest {
   const char* status;
 };
 
-TEST(Server, RefusesWhatIsNoRequest) {
+TEST(Server, RefusesMalformedRequests) {
   const std::string host = "Host: a\r\n";
   const BadRequest rows[] = {
       {"nonsense", "what is this\r\n\r\n", "400"},
@@ -219,8 +219,8 @@ TEST(Server, RefusesWhatIsNoRequest) {
   EXPECT_THAT(client.ReadResponse(), StartsWith("HTTP/1.1 204"));
 }
 
-// Where a request's end is unknown, what follows could be a request that somebody smuggled in.
-TEST(Server, TakesNoRequestAfterOneWithoutAnEnd) {
+// If the end of a request is unknown, the next bytes could be a smuggled request.
+TEST(Server, ReadsNoRequestAfterOneWithoutAnEnd) {
   TestServer server(Routes());
   RawClient client(server.port());
   client.Send(
@@ -232,12 +232,12 @@ TEST(Server, TakesNoRequestAfterOneWithoutAnEnd) {
   EXPECT_THAT(all, Not(HasSubstr("smuggled")));
 }
 
-TEST(Server, SaysWhatIsNotThere) {
+TEST(Server, ReportsUnknownPathsAndMethods) {
   TestServer server(Routes());
   RawClient client(server.port());
   client.Send(Get("/v2/jobs"));
   EXPECT_THAT(client.ReadResponse(), testing::AllOf(StartsWith("HTTP/1.1 404 Not Found\r\n"),
-                                                    HasSubstr("\"There is no /v2/jobs\"")));
+                                                    HasSubstr("\"/v2/jobs does not exist\"")));
   client.Send("DELETE /echo/1 HTTP/1.1\r\nHost: a\r\n\r\n");
   EXPECT_THAT(client.ReadResponse(), testing::AllOf(StartsWith("HTTP/1.1 405 "),
                                                     HasSubstr("\r\nAllow: GET, HEAD, POST\r\n")));
@@ -245,7 +245,7 @@ TEST(Server, SaysWhatIsNotThere) {
   EXPECT_THAT(client.ReadResponse(), StartsWith("HTTP/1.1 204"));
 }
 
-TEST(Server, KeepsAHandlersFailureToItself) {
+TEST(Server, HidesTheFailureOfAHandler) {
   std::vector<std::string> failures;
   std::vector<std::string> answers;
   ServerOptions options;
@@ -272,7 +272,7 @@ TEST(Server, KeepsAHandlersFailureToItself) {
   });
 }
 
-TEST(Server, StopsGently) {
+TEST(Server, CompletesRunningRequestsWhenItStops) {
   asio::thread_pool pool(1);
   std::promise<void> may_end;
   auto ends = may_end.get_future().share();
@@ -305,7 +305,7 @@ TEST(Server, StopsGently) {
   pool.join();
 }
 
-TEST(Server, NamesWhatKeepsItFromListening) {
+TEST(Server, ReportsWhyItCannotListen) {
   asio::io_context loop;
   for (const char* address : {"", "7410", "perseus:7410", "127.0.0.1:x"}) {
     ServerOptions options;
@@ -322,7 +322,7 @@ TEST(Server, NamesWhatKeepsItFromListening) {
   EXPECT_EQ(server.error().kind, ErrorKind::kSystem);
 }
 
-TEST(Offload, WorksElsewhereAndComesBack) {
+TEST(Offload, RunsOnThePoolAndReturnsToTheLoop) {
   asio::io_context loop;
   asio::thread_pool pool(1);
   std::thread::id worked;
@@ -352,7 +352,7 @@ TEST(Offload, WorksElsewhereAndComesBack) {
   EXPECT_EQ(failure, "no");
 }
 
-TEST(Server, RefusesWhatARouteDoesNotTake) {
+TEST(Server, RefusesInputThatARouteDoesNotAccept) {
   Router router;
   router.Add("GET", "/list", Echo, {.query = {"limit", "after"}});
   router.Add("POST", "/json", Echo);
@@ -370,17 +370,17 @@ TEST(Server, RefusesWhatARouteDoesNotTake) {
     const char* fields;
     const char* body;
     const char* status;
-    const char* says;
+    const char* text;
   } const rows[] = {
       {"GET /list?limit=5&after=x", "", "", "200", ""},
       {"GET /list?limits=5", "", "", "400",
-       R"("pointer":"?limits","remedy":"it takes limit, after")"},
+       R"("pointer":"?limits","remedy":"the query fields are limit, after")"},
       {"GET /list?limit=5&limit=6", "", "", "400", R"("pointer":"?limit")"},
       {"POST /json?x", "", "{}", "400", "send no query"},
       {"POST /json", "", "{}", "200", ""},
       {"POST /json", "Content-Type: Application/JSON ; charset=utf-8\r\n", "{}", "200", ""},
       {"POST /json", "Content-Encoding: identity\r\n", "{}", "200", ""},
-      {"POST /json", "Content-Encoding: gzip\r\n", "{}", "415", "send it as it is"},
+      {"POST /json", "Content-Encoding: gzip\r\n", "{}", "415", "send the body without encoding"},
       {"POST /json", "Content-Type: text/plain\r\n", "{}", "415", "send application/json"},
       {"POST /json", "Content-Type: application/x-www-form-urlencoded\r\n", "{}", "415", ""},
       {"POST /json", "Content-Type: text/plain\r\n", "", "200", ""},
@@ -391,11 +391,11 @@ TEST(Server, RefusesWhatARouteDoesNotTake) {
     const std::string response = answer(row.line, row.fields, row.body);
     EXPECT_THAT(response, StartsWith("HTTP/1.1 " + std::string(row.status)))
         << row.line << row.fields;
-    EXPECT_THAT(response, HasSubstr(row.says)) << row.line << row.fields;
+    EXPECT_THAT(response, HasSubstr(row.text)) << row.line << row.fields;
   }
 }
 
-TEST(Server, AnswersWithTheTrace) {
+TEST(Server, AnswersWithTheTraceId) {
   TestServer server(Routes());
   RawClient client(server.port());
   const std::string trace = "0af7651916cd43dd8448eb211c80319c";

@@ -1,4 +1,4 @@
-// Event streams, as the server sends them.
+// Tests the server side of event streams.
 #include <gmock/gmock.h>
 
 #include <atomic>
@@ -17,7 +17,7 @@ std::shared_ptr<const std::string> Text(std::string text) {
   return std::make_shared<const std::string>(std::move(text));
 }
 
-// GET /events opens a stream, which is kept here.
+// GET /events opens a stream. This class keeps all streams.
 class Streams {
  public:
   explicit Streams(Limits limits = {}) : server_(Routes(), Options(limits)) {}
@@ -41,7 +41,7 @@ class Streams {
       return 0;
     });
   }
-  // Has the head by the time it returns.
+  // Returns after the head of the response has arrived.
   RawClient Open(const std::string& method = "GET") {
     RawClient client(server_.port());
     client.Send(method + " /events HTTP/1.1\r\nHost: a\r\nLast-Event-ID: 7\r\n\r\n");
@@ -79,7 +79,7 @@ class Streams {
   TestServer server_;
 };
 
-TEST(Streams, SendWhatTheyAreGivenInOrder) {
+TEST(Streams, SendTextsInOrder) {
   Streams streams;
   RawClient client = streams.Open();
   EXPECT_THAT(streams.head(), StartsWith("HTTP/1.1 200 OK\r\n"));
@@ -94,7 +94,7 @@ TEST(Streams, SendWhatTheyAreGivenInOrder) {
   EXPECT_EQ(client.ReadUntil("id: 2999\ndata: x\n\n"), sent);
 }
 
-TEST(Streams, ReachEverybody) {
+TEST(Streams, ReachAllClients) {
   Streams streams;
   std::vector<RawClient> clients;
   for (int i = 0; i < 500; ++i) clients.push_back(streams.Open());
@@ -111,23 +111,23 @@ TEST(Streams, ReachEverybody) {
   EXPECT_EQ(streams.closed(), 500);
 }
 
-TEST(Streams, TellWhenTheClientIsGone) {
+TEST(Streams, ReportADisconnectedClient) {
   Streams streams;
   { const RawClient client = streams.Open(); }
   EXPECT_TRUE(streams.server().Until([](const auto& counts) { return counts.streams == 0; }));
-  streams.Broadcast(Text("data: nobody hears this\n\n"));
+  streams.Broadcast(Text("data: no client receives this\n\n"));
   streams.WithEach([](Stream& stream) {
     EXPECT_FALSE(stream.IsOpen());
     stream.Close();
   });
   EXPECT_EQ(streams.closed(), 1);
-  // Who asks afterwards is told, too.
-  std::atomic<bool> is_told = false;
-  streams.WithEach([&](Stream& stream) { stream.OnClose([&] { is_told = true; }); });
-  EXPECT_TRUE(streams.server().Until([&](const auto&) { return is_told.load(); }));
+  // A callback that is set after the end is called, too.
+  std::atomic<bool> is_called = false;
+  streams.WithEach([&](Stream& stream) { stream.OnClose([&] { is_called = true; }); });
+  EXPECT_TRUE(streams.server().Until([&](const auto&) { return is_called.load(); }));
 }
 
-TEST(Streams, SendWhatTheyHaveBeforeTheyAreClosed) {
+TEST(Streams, SendEarlierTextsBeforeTheyClose) {
   Streams streams;
   RawClient client = streams.Open();
   streams.WithEach([](Stream& stream) {
@@ -161,7 +161,7 @@ TEST(Streams, DropAClientThatDoesNotRead) {
   EXPECT_EQ(streams.closed(), 1);
 }
 
-TEST(Streams, DropAClientThatTakesNothingBetweenTwoBeats) {
+TEST(Streams, DropAClientThatReadsNothingBetweenTwoHeartbeats) {
   Limits limits;
   limits.stream_bytes = 100'000'000;
   limits.stream_beat = milliseconds(50);
@@ -172,7 +172,7 @@ TEST(Streams, DropAClientThatTakesNothingBetweenTwoBeats) {
   EXPECT_EQ(streams.server().Counts().dropped_streams, 1);
 }
 
-TEST(Streams, BeatWhileNothingHappens) {
+TEST(Streams, SendHeartbeatsWhileIdle) {
   Limits limits;
   limits.stream_beat = milliseconds(20);
   Streams streams(limits);
@@ -180,14 +180,14 @@ TEST(Streams, BeatWhileNothingHappens) {
   for (int i = 0; i < 3; ++i) EXPECT_THAT(client.ReadUntil(": \n\n"), HasSubstr(": \n\n"));
 }
 
-// Of two beats, one may come late; and a server that is gone without a word is not missed for long.
-TEST(Streams, AreSilentForThatLongOnlyIfTheServerIsGone) {
+// The client tolerates one late heartbeat, and still notices soon that a server disappeared.
+TEST(Streams, CountAsLostAfterTwoHeartbeats) {
   const auto silence = Client::Listening().silence;
   EXPECT_GT(silence, 2 * Limits().stream_beat);
   EXPECT_LE(silence, std::chrono::seconds(15));
 }
 
-TEST(Streams, AreOnlySoMany) {
+TEST(Streams, AreLimitedInNumber) {
   Limits limits;
   limits.streams = 1;
   Streams streams(limits);

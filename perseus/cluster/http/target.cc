@@ -59,7 +59,7 @@ Result<void> ParseQuery(std::string_view text, Target& target) {
   return {};
 }
 
-// "http://host/path" is "/path", as RFC 9112 has it.
+// Reduces "http://host/path" to "/path" (RFC 9112, absolute form).
 std::string_view WithoutHost(std::string_view target) {
   const std::size_t scheme = target.find("://");
   if (target.starts_with('/') || scheme == std::string_view::npos) return target;

@@ -21,7 +21,8 @@ struct Target {
   std::map<std::string, std::string, std::less<>> query;
   std::optional<std::string> repeated;  // A name that the query has twice.
 };
-// Also accepts "http://host/path" in place of "/path". Messages continue "The request's target ".
+// Also accepts "http://host/path" in place of "/path". Messages continue "The target of the request
+// ".
 Result<Target> ParseTarget(std::string_view target);
 
 // Splits "/v1/jobs/a%2Fb" into "v1", "jobs", "a/b": an escaped slash is an ordinary character.

@@ -129,11 +129,12 @@ class RawClient {
  private:
   bool ReadSome() {
     pollfd polled{socket_.get(), POLLIN, 0};
-    if (::poll(&polled, 1, 20'000) <= 0) throw std::runtime_error("nothing came");
+    if (::poll(&polled, 1, 20'000) <= 0)
+      throw std::runtime_error("the server sent nothing for 20 s");
     char bytes[16384];
-    const ssize_t came = ::recv(socket_.get(), bytes, sizeof(bytes), 0);
-    if (came > 0) input_.append(bytes, static_cast<std::size_t>(came));
-    return came > 0;
+    const ssize_t received = ::recv(socket_.get(), bytes, sizeof(bytes), 0);
+    if (received > 0) input_.append(bytes, static_cast<std::size_t>(received));
+    return received > 0;
   }
 
   FileDescriptor socket_;

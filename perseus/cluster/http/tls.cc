@@ -8,7 +8,7 @@
 namespace perseus::http {
 namespace {
 
-// A key that needs a password would make OpenSSL ask for it on the terminal.
+// Without this, OpenSSL would ask for the password of a key on the terminal.
 int NoPassword(char*, int, int, void*) { return 0; }
 
 Result<TlsContext> NewContext(const SSL_METHOD* method) {
@@ -18,14 +18,15 @@ Result<TlsContext> NewContext(const SSL_METHOD* method) {
                   TlsFailure());
   }
   SSL_CTX_set_options(context.get(), SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
-  // Buffers of idle connections are given back: thousands of streams are idle.
+  // Release the buffers of idle connections, because thousands of streams may be idle.
   SSL_CTX_set_mode(context.get(), SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
                                       SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
   SSL_CTX_set_default_passwd_cb(context.get(), NoPassword);
   return context;
 }
 
-// OpenSSL's own reason for a file that cannot be read is about its calls.
+// Reports a clear error. For an unreadable file, OpenSSL only reports a failure in its own
+// functions.
 Result<void> CheckReadable(const std::string& path) {
   const auto text = ReadFile(path);
   if (!text) return Fail("{}", text.error().message);

@@ -1,4 +1,4 @@
-// Server and client with TLS between them.
+// Tests server and client with TLS.
 #include "perseus/cluster/http/tls.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ using testing::HasSubstr;
 
 class Tls : public testing::Test {
  protected:
-  // Answers with the common name that the client showed, and with what it sent.
+  // Answers with the common name in the certificate of the client, and with the body.
   static Router Routes(std::vector<std::shared_ptr<Stream>>& streams) {
     Router router;
     router.Add("POST", "/",
@@ -54,14 +54,14 @@ class Tls : public testing::Test {
       return 0;
     });
   }
-  TlsFiles ServersOwn() {
+  TlsFiles ServerFiles() {
     const auto files = authority_.Issue("server", "perseus", "DNS:localhost,IP:127.0.0.1");
     return {files.certificate, files.key};
   }
   std::string Url(const std::string& host = "127.0.0.1") const {
     return "https://" + host + ":" + std::to_string(server_->port());
   }
-  Result<std::string> Ask(ClientOptions options, std::string body = "hello") {
+  Result<std::string> Post(ClientOptions options, std::string body = "hello") {
     if (options.server.starts_with("http://127.0.0.1:7410")) options.server = Url();
     options.timeout = milliseconds(10'000);
     auto client = Client::Create(options);
@@ -77,7 +77,7 @@ class Tls : public testing::Test {
 };
 
 TEST_F(Tls, CarriesRequestsAndAnswersOfAnySize) {
-  Serve(ServersOwn());
+  Serve(ServerFiles());
   auto client = Client::Create({.server = Url("localhost"), .authority = authority_.file()});
   ASSERT_TRUE(client) << client.error().message;
   for (const std::size_t size : {std::size_t{0}, std::size_t{5}, std::size_t{3'000'000}}) {
@@ -90,93 +90,94 @@ TEST_F(Tls, CarriesRequestsAndAnswersOfAnySize) {
 }
 
 TEST_F(Tls, CarriesEventStreams) {
-  Serve(ServersOwn());
+  Serve(ServerFiles());
   auto client = Client::Create({.server = Url(), .authority = authority_.file()});
   ASSERT_TRUE(client);
-  int heard = 0;
+  int received = 0;
   const auto result = client->Listen({.target = "/events", .on_event = [&](const Event& event) {
-                                        EXPECT_EQ(event.id, std::to_string(heard));
-                                        return ++heard < 1000;
+                                        EXPECT_EQ(event.id, std::to_string(received));
+                                        return ++received < 1000;
                                       }});
   EXPECT_TRUE(result);
   EXPECT_TRUE(server_->Until([](const auto& counts) { return counts.streams == 0; }));
 }
 
-TEST_F(Tls, IsRefusedWithoutTrust) {
-  Serve(ServersOwn());
-  const auto stranger = Ask({.authority = other_.file()});
+TEST_F(Tls, IsRefusedForAnUnknownAuthority) {
+  Serve(ServerFiles());
+  const auto stranger = Post({.authority = other_.file()});
   ASSERT_FALSE(stranger);
-  EXPECT_THAT(stranger.error().message, HasSubstr("its certificate will not do"));
-  EXPECT_THAT(stranger.error().message, EndsWith("(name its authority with --ca)"));
-  const auto system = Ask({});
+  EXPECT_THAT(stranger.error().message, HasSubstr("its certificate is invalid"));
+  EXPECT_THAT(stranger.error().message, EndsWith("(name the file of its authority with --ca)"));
+  const auto system = Post({});
   ASSERT_FALSE(system);
-  EXPECT_THAT(system.error().message, HasSubstr("its certificate will not do"));
-  EXPECT_TRUE(Ask({.authority = authority_.file()}));
+  EXPECT_THAT(system.error().message, HasSubstr("its certificate is invalid"));
+  EXPECT_TRUE(Post({.authority = authority_.file()}));
 }
 
 TEST_F(Tls, IsRefusedForAnotherHost) {
   const auto files = authority_.Issue("server", "127.0.0.1", "DNS:perseus.example,IP:192.0.2.1");
   Serve({files.certificate, files.key});
   for (const char* host : {"127.0.0.1", "localhost"}) {
-    const auto answer = Ask({.server = Url(host), .authority = authority_.file()});
+    const auto answer = Post({.server = Url(host), .authority = authority_.file()});
     ASSERT_FALSE(answer) << host;
     EXPECT_THAT(answer.error().message, HasSubstr("mismatch"));
   }
 }
 
-TEST_F(Tls, AsksClientsForTheirsIfItShould) {
-  TlsFiles files = ServersOwn();
+TEST_F(Tls, MayRequireClientCertificates) {
+  TlsFiles files = ServerFiles();
   files.client_authority = authority_.file();
   Serve(files);
   const auto mine = authority_.Issue("client", "node-7", "");
   const auto strange = other_.Issue("stranger", "node-7", "");
   const auto known =
-      Ask({.authority = authority_.file(), .certificate = mine.certificate, .key = mine.key});
+      Post({.authority = authority_.file(), .certificate = mine.certificate, .key = mine.key});
   ASSERT_TRUE(known) << known.error().message;
   EXPECT_EQ(*known, "node-7:hello");
-  const auto without = Ask({.authority = authority_.file()});
+  const auto without = Post({.authority = authority_.file()});
   ASSERT_FALSE(without);
-  EXPECT_THAT(without.error().message, EndsWith("one's own with --cert and --key)"));
-  const auto stranger =
-      Ask({.authority = authority_.file(), .certificate = strange.certificate, .key = strange.key});
+  EXPECT_THAT(without.error().message,
+              EndsWith("(name a client certificate with --cert and --key)"));
+  const auto stranger = Post(
+      {.authority = authority_.file(), .certificate = strange.certificate, .key = strange.key});
   ASSERT_FALSE(stranger);
-  EXPECT_THAT(stranger.error().message, EndsWith("an authority that it trusts)"));
+  EXPECT_THAT(stranger.error().message, EndsWith("an authority that the server trusts)"));
 }
 
-TEST_F(Tls, SaysWhichOfHttpAndHttpsIsWanted) {
-  Serve(ServersOwn());
-  const auto plain = Ask({.server = "http://127.0.0.1:" + std::to_string(server_->port())});
+TEST_F(Tls, ReportsThatTheServerNeedsHttpOrHttps) {
+  Serve(ServerFiles());
+  const auto plain = Post({.server = "http://127.0.0.1:" + std::to_string(server_->port())});
   ASSERT_FALSE(plain);
-  EXPECT_THAT(plain.error().message, HasSubstr("wants https://"));
+  EXPECT_THAT(plain.error().message, HasSubstr("write https://"));
   server_.reset();
   server_ = std::make_unique<TestServer>(Routes(streams_), ServerOptions());
-  const auto secure = Ask({.server = Url(), .authority = authority_.file()});
+  const auto secure = Post({.server = Url(), .authority = authority_.file()});
   ASSERT_FALSE(secure);
-  EXPECT_THAT(secure.error().message, EndsWith("(does it speak plain HTTP? write http:// then)"));
+  EXPECT_THAT(secure.error().message, EndsWith("(if the server uses plain HTTP, write http://)"));
 }
 
-TEST_F(Tls, IsReadAgainForNewConnections) {
-  const TlsFiles files = ServersOwn();
+TEST_F(Tls, ReloadsItsFilesForNewConnections) {
+  const TlsFiles files = ServerFiles();
   Serve(files);
   auto kept = Client::Create({.server = Url(), .authority = authority_.file()});
   ASSERT_TRUE(kept->Fetch({.method = "POST", .target = "/"}));
   other_.Issue("server", "perseus", "IP:127.0.0.1");
-  ASSERT_TRUE(Ask({.authority = authority_.file()}));  // Not before it is told to.
+  ASSERT_TRUE(Post({.authority = authority_.file()}));  // Only after ReloadTls().
   const auto reloaded = server_->OnLoop([this] { return server_->server().ReloadTls(); });
   ASSERT_TRUE(reloaded) << reloaded.error().message;
-  EXPECT_TRUE(Ask({.authority = other_.file()}));
-  EXPECT_FALSE(Ask({.authority = authority_.file()}));
+  EXPECT_TRUE(Post({.authority = other_.file()}));
+  EXPECT_FALSE(Post({.authority = authority_.file()}));
   EXPECT_TRUE(kept->Fetch({.method = "POST", .target = "/"}));
-  // What cannot be used changes nothing.
+  // Unusable files change nothing.
   std::ofstream(files.key) << "nonsense";
   EXPECT_FALSE(server_->OnLoop([this] { return server_->server().ReloadTls(); }));
-  EXPECT_TRUE(Ask({.authority = other_.file()}));
+  EXPECT_TRUE(Post({.authority = other_.file()}));
 }
 
-TEST_F(Tls, EndsForWhoDoesNotShakeHands) {
+TEST_F(Tls, EndsIfTheHandshakeDoesNotComplete) {
   Limits limits;
   limits.request_time = milliseconds(50);
-  Serve(ServersOwn(), limits);
+  Serve(ServerFiles(), limits);
   RawClient silent(server_->port());
   EXPECT_TRUE(silent.IsClosedByServer());
   RawClient plain(server_->port());
@@ -185,8 +186,8 @@ TEST_F(Tls, EndsForWhoDoesNotShakeHands) {
   EXPECT_TRUE(server_->Until([](const auto& counts) { return counts.connections == 0; }));
 }
 
-TEST_F(Tls, NamesTheFileThatWillNotDo) {
-  const TlsFiles good = ServersOwn();
+TEST_F(Tls, NamesTheUnusableFile) {
+  const TlsFiles good = ServerFiles();
   const auto other = authority_.Issue("other-server", "perseus", "");
   const std::string text = directory_ / "text";
   std::ofstream(text) << "nonsense";

@@ -32,7 +32,7 @@ std::optional<std::string> TraceOf(std::string_view traceparent) {
     if (!IsLowerHex(part)) return std::nullopt;
   }
   if (version == "ff" || IsZero(trace) || IsZero(parent)) return std::nullopt;
-  // Later versions may add to it.
+  // Later versions of the format may be longer.
   if (traceparent.size() > kLength && (version == "00" || traceparent[kLength] != '-')) {
     return std::nullopt;
   }

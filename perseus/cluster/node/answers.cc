@@ -5,7 +5,7 @@
 namespace perseus::node {
 namespace {
 
-// A newer server may add values that lie deeper than those that are known here.
+// A newer server may add values that are nested more deeply than the known ones.
 constexpr int kDeepestAnswer = 16;
 
 }  // namespace
@@ -30,7 +30,7 @@ std::set<std::string> NotAttachedOfAnswer(std::string_view body) {
   return jobs.value_or(std::set<std::string>());
 }
 
-bool IsOfInstance(const http::Response& problem) {
+bool IsNameConflict(const http::Response& problem) {
   const auto pointer =
       json_file::Read(problem.body, "answer", kDeepestAnswer, [](const json_file::Node& answer) {
         return answer.Has("pointer") ? answer.Member("pointer").Text() : std::string();
@@ -38,15 +38,15 @@ bool IsOfInstance(const http::Response& problem) {
   return pointer.value_or("") == "/instance";
 }
 
-bool IsOfNoJob(const http::Response& problem) {
+bool IsUnknownJob(const http::Response& problem) {
   constexpr int kNotFound = 404;
   constexpr int kConflict = 409;
   if (problem.status != kNotFound && problem.status != kConflict) return false;
-  // A proxy may answer with the same status, but with a page.
+  // A proxy may answer with the same status, but its body is a page.
   const auto is_problem =
       json_file::Read(problem.body, "answer", kDeepestAnswer,
                       [](const json_file::Node& answer) { return answer.Has("title"); });
-  return is_problem.value_or(false) && !IsOfInstance(problem);
+  return is_problem.value_or(false) && !IsNameConflict(problem);
 }
 
 }  // namespace perseus::node

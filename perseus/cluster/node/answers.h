@@ -1,4 +1,4 @@
-// What the node reads in the server's answers.
+// Reads the parts of the server's answers that the node needs.
 #pragma once
 
 #include <set>
@@ -9,16 +9,16 @@
 
 namespace perseus::node {
 
-// The job's id in the answer to an attachment. Empty if the answer does not name it.
+// The id of the job in the answer to an attachment. Empty if the answer does not contain it.
 std::string JobOfAnswer(std::string_view body);
 
-// The jobs in the answer to reports of which this node has no ranks, according to the server. They
-// may have ended. Each is named as in the report.
+// The jobs of a report whose ranks on this node the server does not know, from its answer. They may
+// have ended. Each name is the one in the report.
 std::set<std::string> NotAttachedOfAnswer(std::string_view body);
 
-// Whether a problem says that another process has this node's name.
-bool IsOfInstance(const http::Response& problem);
-// Whether a problem says that no such job runs.
-bool IsOfNoJob(const http::Response& problem);
+// Whether the problem is that another process has this node's name.
+bool IsNameConflict(const http::Response& problem);
+// Whether the problem is that no such job runs.
+bool IsUnknownJob(const http::Response& problem);
 
 }  // namespace perseus::node

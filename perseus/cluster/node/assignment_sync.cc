@@ -13,9 +13,9 @@
 namespace perseus::node {
 namespace {
 
-// Twice as long as a rank takes between looks at its assignment.
-constexpr double kRanksTakeSeconds = 0.1;
-// Versions that some rank may still follow.
+// Twice the interval at which a rank reads its assignment.
+constexpr double kReadDelaySeconds = 0.1;
+// More than the versions that some rank may still follow.
 constexpr std::size_t kMostVersions = 64;
 
 bool IsSame(const struct stat& a, const struct stat& b) {
@@ -33,7 +33,7 @@ void AddPlans(const std::optional<protocol::Assignment>& assignment, std::set<st
   for (const auto& [pipeline, path] : assignment->plans) ids.insert(IdOf(path));
 }
 
-// Nothing: it is whole.
+// The ranks whose instructions the file has. Empty: all.
 std::optional<std::set<int>> RanksOfCut(const plan_file::PlanFile& plan) {
   std::set<int> whole;
   for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
@@ -57,11 +57,11 @@ protocol::Assignment AssignmentOf(const protocol::AssignmentEvent& assignment) {
 }
 
 std::int64_t FromStep(std::int64_t wanted, const JobProgress& progress) {
-  // Ranks of other nodes go by the server's step, so it is kept unless it has begun already.
+  // Ranks of other nodes change at the server's step, so the step stays unless it has begun.
   if (progress.last_step < 0 || wanted > progress.last_step + 1) return wanted;
   const double step_time_s =
-      progress.step_time ? std::max(ToSeconds(*progress.step_time), 1e-3) : kRanksTakeSeconds;
-  return progress.last_step + protocol::StepsAhead(kRanksTakeSeconds, step_time_s);
+      progress.step_time ? std::max(ToSeconds(*progress.step_time), 1e-3) : kReadDelaySeconds;
+  return progress.last_step + protocol::StepsAhead(kReadDelaySeconds, step_time_s);
 }
 
 AssignmentSync::AssignmentSync(std::filesystem::path job_directory)
@@ -84,7 +84,7 @@ Result<void> AssignmentSync::Look() {
   Remember(assignment);
   const bool is_temporary = assignment && assignment->until_step;
   lasting_ = is_temporary ? before : assignment;
-  // After a start of this process the server does not say again what lies here.
+  // After a restart of this process, the server does not send the assignment again.
   if (!wanted_ && !is_nothing_wanted_ && lasting_ && lasting_->server) wanted_ = lasting_;
   return {};
 }
@@ -163,7 +163,7 @@ std::set<std::string> AssignmentSync::MissingUpcoming() const {
   return missing;
 }
 
-Result<void> AssignmentSync::KeepPlan(const std::string& id, const std::string& text) {
+Result<void> AssignmentSync::StorePlan(const std::string& id, const std::string& text) {
   PERSEUS_ASSIGN_OR_RETURN(const auto plan, plan_file::ParsePlan(text, id));
   if (auto written = WriteFileAtomically(job_directory_ / PlanPath(id), text); !written) {
     return written;
@@ -211,7 +211,7 @@ Result<void> AssignmentSync::Write(const JobProgress& progress) {
   return Look();
 }
 
-// What cannot be deleted now is tried again with the next assignment.
+// A file that cannot be deleted now is deleted with the next assignment.
 void AssignmentSync::DeletePlansBut(const std::set<std::string>& kept) {
   std::error_code error;
   std::vector<std::filesystem::path> old;
@@ -238,7 +238,7 @@ std::optional<protocol::ServerOrigin> AssignmentSync::newest() const {
 std::int64_t AssignmentSync::ServerVersionOf(std::int64_t version) const {
   const auto found = origins_.find(version);
   const auto now = newest();
-  // An earlier job of this directory counted its own.
+  // An earlier job in this directory had its own versions.
   const bool is_of_this_job = found != origins_.end() && now && found->second.job == now->job;
   return is_of_this_job ? found->second.version : 0;
 }

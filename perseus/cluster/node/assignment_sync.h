@@ -1,12 +1,12 @@
 // Keeps the newest assignment from the server in the job directory.
 //
-// It compares what the server wants with what the directory has, again and again. Whatever happens
-// to the directory (a tune or verify uses it for a while, the node daemon restarts), it writes the
-// last wanted assignment as soon as it can. The directory itself says which of the server's
-// versions it has (Assignment::server), so nothing else has to be stored. The assignments that a
-// `perseus verify` puts back still say so.
+// It compares the wanted assignment with the one in the directory, again and again. Whatever
+// happens to the directory (a tune or verify uses it for a while, the node daemon restarts), it
+// writes the wanted assignment as soon as it can. Each assignment in the directory names the job
+// and version of the server that it came from (Assignment::server), so nothing else has to be
+// stored. A `perseus verify` keeps this origin when it restores an assignment.
 //
-// It deletes plan files that it no longer needs, but only those that the server named.
+// It deletes plan files that are no longer needed, but only those that came from the server.
 //
 // Not thread safe.
 #pragma once
@@ -33,10 +33,10 @@ namespace perseus::node {
 
 // "plans/p-0123456789abcdef.json"
 std::string PlanPath(std::string_view id);
-// The assignment for the ranks, from the step that the server names.
+// The assignment for the ranks, from the step in the event on.
 protocol::Assignment AssignmentOf(const protocol::AssignmentEvent& assignment);
-// The first step that an assignment can have which should hold from `wanted` on: every rank has to
-// read it before that step.
+// The first step of an assignment that the server wants from step `wanted` on. It is later than
+// `wanted` if some rank cannot read the assignment before that step.
 std::int64_t FromStep(std::int64_t wanted, const JobProgress& progress);
 
 // ---- A directory ----
@@ -49,15 +49,16 @@ class AssignmentSync {
   // it changes.
   Result<void> Look();
 
-  // Ignores an older version than the wanted one. The same version may come again with the plans of
-  // more pipelines, for ranks that came later.
+  // Sets the wanted assignment. Ignores an older version than the current one. The same version may
+  // come again with the plans of more pipelines, for ranks that started later.
   void Want(const protocol::AssignmentEvent& assignment);
-  // The job has ended: the server's assignment is taken out of force.
+  // The job has ended. The next Write withdraws the server's assignment.
   void WantNothing();
-  // The ranks restarted: an assignment that begins at a later step holds at once.
+  // The ranks restarted. The next Write makes the assignment begin at step 0.
   void Restart() { has_restarted_ = true; }
-  // The pp_ranks on this node, by dp_rank. A plan file needs their instructions. If a rank comes
-  // after the assignment was written with a file that was cut for the others, it is written again.
+  // The pp_ranks on this node, by dp_rank. A plan file has to contain their instructions. A rank
+  // may start after the assignment was written with a plan file that lacks its instructions. Then
+  // the assignment is written again.
   void SetRanks(std::map<int, std::set<int>> ranks);
 
   // Ids of the plans that the wanted assignment needs and the directory does not have.
@@ -66,13 +67,14 @@ class AssignmentSync {
   std::set<std::string> MissingUpcoming() const;
   // Whether the wanted assignment names a plan for each pipeline with ranks here.
   bool NamesPlansOfAll() const;
-  // Whether the plan is there, with all instructions of the ranks here that will follow it.
+  // Whether the directory has the plan, with all instructions of the ranks here that will follow
+  // it.
   bool HasPlan(const std::string& id) const;
-  // Refuses (kInput) a text that is not a plan. It may lack instructions of ranks that are not
-  // here.
-  Result<void> KeepPlan(const std::string& id, const std::string& text);
+  // Writes the plan file. Refuses (kInput) a text that is not a plan. The plan may lack
+  // instructions of ranks that are not on this node.
+  Result<void> StorePlan(const std::string& id, const std::string& text);
 
-  // Whether Give has anything to do.
+  // Whether Write has anything to do.
   bool HasToWrite() const;
   // Writes the wanted assignment. Fails (kSystem) while another coordinator holds the job, or if
   // the directory cannot be written. Then try again later.
@@ -95,14 +97,15 @@ class AssignmentSync {
   std::filesystem::path job_directory_;
   std::optional<struct stat> seen_;
   std::optional<protocol::Assignment> lasting_;  // In the directory.
-  std::optional<protocol::Assignment> wanted_;   // Of the server; from_step as it named it.
-  std::vector<std::string> upcoming_;  // Ids of plans, as the server named them with these.
+  std::optional<protocol::Assignment> wanted_;   // From the server, with the server's from_step.
+  std::vector<std::string> upcoming_;            // Ids of plans, from the same event.
   bool is_nothing_wanted_ = false;
   bool has_restarted_ = false;
-  bool were_plans_short_ = false;  // Of those in force: some rank came later.
+  // A plan file in force lacks the instructions of a rank that started later.
+  bool were_plans_short_ = false;
   std::map<int, std::set<int>> ranks_;
-  // Of plans in the directory, as far as they were looked up: the ranks that a file was cut for;
-  // nothing: it is whole.
+  // The ranks whose instructions a plan file in the directory has, by id, as far as the files were
+  // read. Empty: those of all ranks.
   mutable std::map<std::string, std::optional<std::set<int>>> cut_for_;
   std::map<std::int64_t, protocol::ServerOrigin> origins_;  // By the version of assignment.json.
 };

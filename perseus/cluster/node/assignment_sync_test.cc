@@ -26,7 +26,7 @@ protocol::AssignmentEvent Version(std::int64_t version) {
   return {"j-1", "run", version, 120, {{0, kAssignmentSyncPlanA}}, ""};
 }
 
-TEST(AssignmentOfAJob, NameEachPipelinesPlan) {
+TEST(AssignmentOf, NamesThePlanOfEachPipeline) {
   const protocol::Assignment assignment =
       AssignmentOf({"j-1",
                     "run",
@@ -41,14 +41,14 @@ TEST(AssignmentOfAJob, NameEachPipelinesPlan) {
   EXPECT_TRUE(assignment.record);
 }
 
-TEST(FromStep, IsTheServersUnlessThatHasBegun) {
-  EXPECT_EQ(FromStep(120, {}), 120);  // Nobody has begun.
+TEST(FromStep, IsTheStepOfTheServerUnlessItHasBegun) {
+  EXPECT_EQ(FromStep(120, {}), 120);  // No rank has begun.
   EXPECT_EQ(FromStep(120, {100, 1'000'000'000}), 120);
   EXPECT_EQ(FromStep(102, {100, 1'000'000'000}), 102);
-  // Step 101 runs: what can still be read in time is the one after the next.
+  // Step 101 runs. Ranks can read the assignment in time for step 103.
   EXPECT_EQ(FromStep(101, {100, 1'000'000'000}), 103);
   EXPECT_EQ(FromStep(50, {100, 1'000'000'000}), 103);
-  // Ten steps of 10 ms go by until ranks have looked.
+  // Ranks run ten steps of 10 ms until all have read the assignment.
   EXPECT_EQ(FromStep(50, {100, 10'000'000}), 112);
   EXPECT_EQ(FromStep(50, {100, std::nullopt}), 103);
 }
@@ -64,10 +64,10 @@ class AssignmentSyncTest : public testing::Test {
     Look();
     if (!sync_.HasToWrite()) return false;
     for (const std::string& id : sync_.MissingPlans()) {
-      EXPECT_TRUE(sync_.KeepPlan(id, TinyPlan()));
+      EXPECT_TRUE(sync_.StorePlan(id, TinyPlan()));
     }
-    const auto given = sync_.Write(progress);
-    EXPECT_TRUE(given) << given.error().message;
+    const auto written = sync_.Write(progress);
+    EXPECT_TRUE(written) << written.error().message;
     return true;
   }
   protocol::Assignment InForce() const { return **protocol::ReadAssignment(directory_.path()); }
@@ -76,7 +76,7 @@ class AssignmentSyncTest : public testing::Test {
   AssignmentSync sync_{directory_.path()};
 };
 
-TEST_F(AssignmentSyncTest, GivesWhatIsWantedOnce) {
+TEST_F(AssignmentSyncTest, WritesTheWantedAssignmentOnce) {
   EXPECT_FALSE(Write());
   sync_.Want(Version(7));
   EXPECT_THAT(sync_.MissingPlans(), ElementsAre(kAssignmentSyncPlanA));
@@ -97,7 +97,7 @@ TEST_F(AssignmentSyncTest, GivesWhatIsWantedOnce) {
   EXPECT_FALSE(InForce().own);
 }
 
-TEST_F(AssignmentSyncTest, TheSameAssignmentComeAgainForRanksOfAnotherPipeline) {
+TEST_F(AssignmentSyncTest, TheSameVersionMayAddThePlanOfAnotherPipeline) {
   sync_.SetRanks({{0, {0}}});
   sync_.Want(Version(7));
   EXPECT_TRUE(Write());
@@ -113,17 +113,17 @@ TEST_F(AssignmentSyncTest, TheSameAssignmentComeAgainForRanksOfAnotherPipeline) 
   EXPECT_EQ(InForce().PlanOf(0), PlanPath(kAssignmentSyncPlanA));
   EXPECT_EQ(InForce().PlanOf(1), PlanPath(kAssignmentSyncPlanB));
   sync_.Want(Version(7));
-  EXPECT_FALSE(Write()) << "fewer change nothing";
+  EXPECT_FALSE(Write()) << "fewer plans change nothing";
 }
 
-TEST_F(AssignmentSyncTest, WhatIsNoPlanIsNotKept) {
-  const auto kept = sync_.KeepPlan(kAssignmentSyncPlanA, "<html>");
-  ASSERT_FALSE(kept);
-  EXPECT_THAT(kept.error().message, HasSubstr(kAssignmentSyncPlanA));
+TEST_F(AssignmentSyncTest, AnInvalidPlanIsNotStored) {
+  const auto stored = sync_.StorePlan(kAssignmentSyncPlanA, "<html>");
+  ASSERT_FALSE(stored);
+  EXPECT_THAT(stored.error().message, HasSubstr(kAssignmentSyncPlanA));
   EXPECT_FALSE(sync_.HasPlan(kAssignmentSyncPlanA));
 }
 
-TEST_F(AssignmentSyncTest, ANewProcessKnowsWhatTheDirectoryHas) {
+TEST_F(AssignmentSyncTest, ANewProcessReadsTheVersionInTheDirectory) {
   sync_.Want(Version(7));
   Write();
   AssignmentSync next(directory_.path());
@@ -136,7 +136,7 @@ TEST_F(AssignmentSyncTest, ANewProcessKnowsWhatTheDirectoryHas) {
   EXPECT_TRUE(next.HasToWrite());
 }
 
-TEST_F(AssignmentSyncTest, WaitsForAVerificationAndKnowsWhatItPutsBack) {
+TEST_F(AssignmentSyncTest, WaitsForAVerificationAndRecognizesTheRestoredAssignment) {
   sync_.Want(Version(7));
   Write();
   {
@@ -149,9 +149,10 @@ TEST_F(AssignmentSyncTest, WaitsForAVerificationAndKnowsWhatItPutsBack) {
     EXPECT_EQ(sync_.ServerVersionOf(InForce().version), 0);
     EXPECT_FALSE(sync_.HasToWrite());
     sync_.Want(Version(8));
-    const auto given = sync_.Write({});
-    ASSERT_FALSE(given);
-    EXPECT_THAT(given.error().message, HasSubstr("another perseus gives this job its assignment"));
+    const auto written = sync_.Write({});
+    ASSERT_FALSE(written);
+    EXPECT_THAT(written.error().message,
+                HasSubstr("another perseus gives this job its assignment"));
     ASSERT_TRUE(verification->Restore());
   }
   Look();
@@ -161,7 +162,7 @@ TEST_F(AssignmentSyncTest, WaitsForAVerificationAndKnowsWhatItPutsBack) {
   EXPECT_EQ(InForce().from_step, 303);
 }
 
-TEST_F(AssignmentSyncTest, TheServersAssignmentComeBackAfterATune) {
+TEST_F(AssignmentSyncTest, WritesTheWantedAssignmentAgainAfterATune) {
   sync_.Want(Version(7));
   Write();
   {
@@ -174,9 +175,9 @@ TEST_F(AssignmentSyncTest, TheServersAssignmentComeBackAfterATune) {
   EXPECT_EQ(InForce().PlanOf(0), PlanPath(kAssignmentSyncPlanA));
 }
 
-TEST_F(AssignmentSyncTest, AJobThatBeginsAnewFollowsFromItsFirstStepOn) {
+TEST_F(AssignmentSyncTest, ARestartedJobHasItsAssignmentFromStepZero) {
   sync_.Want(Version(7));
-  sync_.Restart();  // Before it had any assignment: those of the server count.
+  sync_.Restart();  // Without an assignment in force, the step of the server stays.
   EXPECT_TRUE(Write());
   EXPECT_EQ(InForce().from_step, 120);
   EXPECT_FALSE(Write());
@@ -188,7 +189,7 @@ TEST_F(AssignmentSyncTest, AJobThatBeginsAnewFollowsFromItsFirstStepOn) {
   EXPECT_FALSE(Write());
 }
 
-TEST_F(AssignmentSyncTest, AJobThatEndedHasNoneOfTheServersAssignment) {
+TEST_F(AssignmentSyncTest, WithdrawsTheAssignmentOfAnEndedJob) {
   sync_.Want(Version(7));
   Write();
   sync_.WantNothing();
@@ -204,42 +205,42 @@ TEST_F(AssignmentSyncTest, AJobThatEndedHasNoneOfTheServersAssignment) {
   EXPECT_EQ(sync_.in_force(), (protocol::ServerOrigin{"j-2", 1}));
 }
 
-TEST_F(AssignmentSyncTest, PlansThatNobodyNeedsAnyMoreAreDeleted) {
+TEST_F(AssignmentSyncTest, DeletesPlansThatAreNoLongerNeeded) {
   const auto plan = [](int i) { return fmt::format("p-{:016x}", i); };
-  const auto is_there = [&](const std::string& id) {
+  const auto exists = [&](const std::string& id) {
     return std::filesystem::exists(directory_ / PlanPath(id));
   };
-  const auto order = [&](int version, const std::string& id) {
+  const auto assign = [&](int version, const std::string& id) {
     protocol::AssignmentEvent assignment = Version(version);
     assignment.plans = {{0, id}};
     assignment.upcoming = {plan(100)};
     sync_.Want(assignment);
     EXPECT_TRUE(Write());
   };
-  order(1, plan(1));
-  ASSERT_TRUE(sync_.KeepPlan(plan(100), TinyPlan()));
+  assign(1, plan(1));
+  ASSERT_TRUE(sync_.StorePlan(plan(100), TinyPlan()));
   std::ofstream(directory_ / "plans/tuned.json") << TinyPlan();
   std::ofstream(directory_ / "plans/p-tuned.json") << TinyPlan();
-  order(2, plan(2));
-  EXPECT_TRUE(is_there(plan(1))) << "a rank may be about to read it";
-  order(3, plan(3));
-  EXPECT_FALSE(is_there(plan(1)));
-  EXPECT_TRUE(is_there(plan(2)));
-  EXPECT_TRUE(is_there(plan(100))) << "it is likely to be next";
+  assign(2, plan(2));
+  EXPECT_TRUE(exists(plan(1))) << "a rank may be about to read it";
+  assign(3, plan(3));
+  EXPECT_FALSE(exists(plan(1)));
+  EXPECT_TRUE(exists(plan(2)));
+  EXPECT_TRUE(exists(plan(100))) << "it is likely to be next";
   EXPECT_TRUE(std::filesystem::exists(directory_ / "plans/tuned.json"));
   EXPECT_TRUE(std::filesystem::exists(directory_ / "plans/p-tuned.json"));
   sync_.WantNothing();
   EXPECT_TRUE(Write());
-  EXPECT_TRUE(is_there(plan(3)));
-  EXPECT_FALSE(is_there(plan(2)));
-  // What was deleted is wanted again.
+  EXPECT_TRUE(exists(plan(3)));
+  EXPECT_FALSE(exists(plan(2)));
+  // The deleted plan is wanted again.
   protocol::AssignmentEvent again = Version(4);
   again.plans = {{0, plan(1)}};
   sync_.Want(again);
   EXPECT_THAT(sync_.MissingPlans(), ElementsAre(plan(1)));
 }
 
-TEST_F(AssignmentSyncTest, AssignmentOfOthersAreLeftAloneWhereTheJobEnds) {
+TEST_F(AssignmentSyncTest, AnEndedJobKeepsTheAssignmentOfAnotherCoordinator) {
   protocol::Assignment plan;
   plan.plan = "plans/tuned.json";
   ASSERT_TRUE(protocol::WriteAssignment(directory_.path(), plan));
@@ -247,7 +248,7 @@ TEST_F(AssignmentSyncTest, AssignmentOfOthersAreLeftAloneWhereTheJobEnds) {
   EXPECT_FALSE(Write());
 }
 
-TEST_F(AssignmentSyncTest, VersionsOfAnEarlierJobAreNoneOfThisOne) {
+TEST_F(AssignmentSyncTest, VersionsOfAnEarlierJobDoNotCount) {
   sync_.Want(Version(7));
   Write();
   const std::int64_t before = InForce().version;

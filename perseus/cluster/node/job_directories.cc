@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kJobDirectoriesJsonDepth = 2;
 constexpr std::size_t kLongestKey = 1024;
-// Whoever may run jobs writes it; a node must not be made to read what has no end.
+// Any user of the node may write the file, so its size is limited.
 constexpr std::uintmax_t kMostBytes = 64 << 10;
 
 }  // namespace
@@ -38,7 +38,7 @@ JobDirectories FindJobDirectories(const std::filesystem::path& parent) {
     if (!std::filesystem::is_regular_file(path, error)) continue;
     if (std::filesystem::file_size(path, error) > kMostBytes || error) {
       found.troubles.push_back(path.string() +
-                               ": is too long for {\"job\": KEY} (write the job's key there)");
+                               ": is too long for {\"job\": KEY} (write only the key of the job)");
       continue;
     }
     const auto text = ReadFile(path);

@@ -1,5 +1,5 @@
-// Finds the job directories of a node that belong to the server: those with a file server.json,
-// which names the job by its key or id:
+// Finds the job directories of a node that the server plans for: those with a file server.json,
+// which contains the key or id of the job:
 //
 //   {"job": "gpt3-run7"}
 #pragma once
@@ -19,9 +19,9 @@ Result<std::string> ParseServerJob(std::string_view text, std::string_view name)
 
 struct JobDirectories {
   std::map<std::filesystem::path, std::string> jobs;  // Keys, by directory.
-  std::vector<std::string> troubles;                  // What could not be read.
+  std::vector<std::string> troubles;                  // One for each file that cannot be read.
 };
-// Those in `parent`, which need not be there.
+// The job directories in `parent`. None if `parent` does not exist.
 JobDirectories FindJobDirectories(const std::filesystem::path& parent);
 
 }  // namespace perseus::node

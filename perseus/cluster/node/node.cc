@@ -17,13 +17,13 @@ namespace {
 
 constexpr Nanoseconds kNodeSearchEvery = kSecond;
 constexpr Nanoseconds kRetryAfter = 5 * kSecond;   // After a refusal of the server.
-constexpr Nanoseconds kWriteAgainAfter = kSecond;  // While another coordinator holds the job.
-// A directory in which no step ran for so long belongs to an earlier run, if another directory of
-// the same key has steps.
+constexpr Nanoseconds kWriteAgainAfter = kSecond;  // While the job has another coordinator.
+// If two directories have the same key, the one that had no step for this much longer belongs to an
+// earlier run.
 constexpr Nanoseconds kIsOver = 60 * kSecond;
 constexpr Nanoseconds kReportApart = kSecond / 10;
 constexpr Nanoseconds kReportAtLeastEvery = 4 * kSecond;  // The server expects one in 5 s.
-// Reports of a job that are kept while the server is away, the newest ones.
+// The newest reports of a job that are stored while the server is unreachable.
 constexpr std::size_t kMostUnsent = 256;
 
 constexpr int kTooManyRequests = 429;
@@ -50,7 +50,7 @@ std::string Node::JobTarget(const Job& job) const {
                      http::PercentEncoded(job.key));
 }
 
-// ---- What the server says ----
+// ---- Events from the server ----
 
 void Node::Receive(const http::Event& event) {
   const auto parsed = protocol::ParseEvent(event.name, event.data);
@@ -67,30 +67,29 @@ void Node::Receive(const http::Event& event) {
 }
 
 void Node::LoseName() {
-  for (auto& [directory, job] : jobs_) job.is_attached = false;
+  for (auto& [directory, job] : jobs_) job.lifecycle.Apply(JobEvent::kClaimLost);
 }
 
 void Node::TakeAssignment(Job& job, const protocol::AssignmentEvent& assignment) {
   if (job.is_second || (assignment.job != job.id && assignment.key != job.key)) return;
-  // Of one that had this key before the job that has these ranks now.
-  if (job.is_attached && !job.id.empty() && assignment.job != job.id) return;
+  // The event belongs to an earlier job with this key.
+  if (job.lifecycle.is_attached() && !job.id.empty() && assignment.job != job.id) return;
   job.id = assignment.job;
-  job.has_ended = false;
+  job.lifecycle.Apply(JobEvent::kAssigned);
   job.assignment.Want(assignment);
-  KeepFiles(job, assignment);
+  StoreFiles(job, assignment);
   job.next_write = job.next_fetch = 0;
 }
 
 void Node::TakeEnd(const std::filesystem::path& directory, Job& job,
                    const protocol::EndedEvent& ended) {
-  // A process that has not attached yet knows by what lies in the directory.
+  // Before the first attachment, only the assignment in the directory names the job.
   const auto newest = job.assignment.newest();
-  const bool is_of_it = job.id.empty() ? newest && newest->job == ended.job : ended.job == job.id;
-  if (!is_of_it || job.has_ended) return;
-  log_.info("job {} has ended; its assignment in {} is taken out of force", job.key,
-            directory.string());
-  job.has_ended = true;
-  job.has_run = job.is_attached = false;
+  const bool is_this_job =
+      job.id.empty() ? newest && newest->job == ended.job : ended.job == job.id;
+  if (!is_this_job || job.lifecycle.has_ended()) return;
+  log_.info("job {} has ended; its assignment in {} is withdrawn", job.key, directory.string());
+  job.lifecycle.Apply(JobEvent::kEnded);
   job.unsent.clear();
   job.assignment.WantNothing();
 }
@@ -99,7 +98,7 @@ std::string Node::LastEventId() const {
   std::string id;
   for (const auto& [directory, job] : jobs_) {
     const auto newest = job.assignment.newest();
-    const std::string attached = job.is_attached ? job.id : "";
+    const std::string attached = job.lifecycle.is_attached() ? job.id : "";
     const std::string& its_id = newest ? newest->job : attached;
     if (its_id.empty()) continue;
     const bool has_all = newest && job.assignment.NamesPlansOfAll();
@@ -113,10 +112,10 @@ std::string Node::LastEventId() const {
 
 void Node::Turn(Nanoseconds now) {
   if (now >= next_search_) FindJobs(now);
-  for (auto& [directory, job] : jobs_) LookAt(directory, job, now);
+  for (auto& [directory, job] : jobs_) ReadJob(directory, job, now);
   for (auto& [directory, job] : jobs_) {
     Attach(directory, job, now);
-    if (!job.has_ended) FetchPlans(job, now);
+    if (!job.lifecycle.has_ended()) FetchPlans(job, now);
     WriteAssignment(job, now);
   }
   Report(now);
@@ -145,7 +144,7 @@ void Node::FindJobs(Nanoseconds now) {
   }
 }
 
-void Node::LookAt(const std::filesystem::path& directory, Job& job, Nanoseconds now) {
+void Node::ReadJob(const std::filesystem::path& directory, Job& job, Nanoseconds now) {
   if (auto looked = job.assignment.Look(); !looked) {
     uplink_.WarnOnce(directory.string() + " assignment", looked.error().message);
   }
@@ -154,8 +153,7 @@ void Node::LookAt(const std::filesystem::path& directory, Job& job, Nanoseconds 
   for (const std::string& trouble : news.troubles) uplink_.WarnOnce(trouble, trouble);
   if (news.has_restarted) {
     job.assignment.Restart();
-    job.has_ended = false;
-    job.restarted = true;
+    job.lifecycle.Apply(JobEvent::kRestarted);
   }
   if (news.have_ranks_changed || news.has_restarted) {
     std::map<int, std::set<int>> ranks;
@@ -163,14 +161,16 @@ void Node::LookAt(const std::filesystem::path& directory, Job& job, Nanoseconds 
       ranks[rank.name.dp_rank].insert(rank.name.pp_rank);
     }
     job.assignment.SetRanks(std::move(ranks));
-    job.is_attached = job.is_unknown = false;
+    job.lifecycle.Apply(JobEvent::kRanksChanged);
     job.next_attach = 0;
     job.last_active = now;
   }
   auto reports = job.ranks.TakeReports(now);
-  if (!reports.empty()) job.last_active = now;
-  job.has_run = job.has_run || !reports.empty();
-  if (job.has_ended) return;
+  if (!reports.empty()) {
+    job.last_active = now;
+    job.lifecycle.StepRan();
+  }
+  if (job.lifecycle.has_ended()) return;
   std::move(reports.begin(), reports.end(), std::back_inserter(job.unsent));
   if (job.unsent.size() > kMostUnsent) {
     job.unsent.erase(job.unsent.begin(),
@@ -180,16 +180,16 @@ void Node::LookAt(const std::filesystem::path& directory, Job& job, Nanoseconds 
 
 // ---- Attaching ----
 
-// To the server, a node's ranks of a job are one list: those of a second directory would replace
-// the first's.
+// The server stores one list of ranks for each job and node. The ranks of a second directory would
+// replace those of the first one.
 bool Node::TakeKey(const std::filesystem::path& directory, const Job& job) {
   auto& holder = holders_.try_emplace(job.key, directory).first->second;
   if (holder == directory) return true;
   Job& first = jobs_.at(holder);
-  if (first.has_ended || job.last_active > first.last_active + kIsOver) {
+  if (first.lifecycle.has_ended() || job.last_active > first.last_active + kIsOver) {
     log_.info("job {} continues in {}, no longer in {}", job.key, directory.string(),
               holder.string());
-    first.is_attached = false;
+    first.lifecycle.Apply(JobEvent::kClaimLost);
     holder = directory;
     return true;
   }
@@ -197,70 +197,70 @@ bool Node::TakeKey(const std::filesystem::path& directory, const Job& job) {
   uplink_.WarnOnce(
       directory.string() + " is second",
       fmt::format("job {} has ranks in {} and in {} on one node, and those in the latter get no "
-                  "plans (use one directory for all its ranks here, or a perseus node with another "
-                  "--name for {})",
+                  "plans (use one directory for all its ranks on this node, or run a perseus node "
+                  "with another --name for {})",
                   job.key, holder.string(), directory.string(), directory.string()));
   return false;
 }
 
 void Node::Attach(const std::filesystem::path& directory, Job& job, Nanoseconds now) {
-  if (job.is_attached || now < job.next_attach) return;
-  // One that was ended while its ranks go on may be registered again; ranks that stand still may
-  // have gone on elsewhere.
-  if ((job.has_ended || job.is_unknown) && !job.has_run) return;
+  if (!job.lifecycle.NeedsRequest() || now < job.next_attach) return;
   const std::vector<protocol::RankHeader> ranks = job.ranks.Alive();
   if (ranks.empty()) return;
   job.is_second = !TakeKey(directory, job);
   if (job.is_second || !uplink_.IsUsable(now)) return;
   job.next_attach = now + kRetryAfter;
-  job.has_run = false;
-  const auto answer = uplink_.Request(
-      {.method = "PUT",
-       .target = JobTarget(job),
-       .body = protocol::FormatAttachment(AttachmentOf(ranks, job.restarted, options_.instance))},
-      now);
+  const std::string body = protocol::FormatAttachment(
+      AttachmentOf(ranks, job.lifecycle.has_restarted(), options_.instance));
+  job.lifecycle.RequestSent();
+  const auto answer =
+      uplink_.Request({.method = "PUT", .target = JobTarget(job), .body = body}, now);
   if (!answer) return;
-  const std::string about = "attaching " + job.key;
-  if (!IsSuccess(*answer)) {
-    // It was there when this process attached before.
-    if (IsOfNoJob(*answer) && !job.id.empty()) TakeEnd(directory, job, {job.id});
-    // Of its name, the stream is refused, too, and tells.
-    if (job.has_ended || IsOfInstance(*answer)) return;
-    uplink_.WarnOnce(about, fmt::format("the server does not accept the ranks of job {}: {}; the "
-                                        "request is repeated every 5 s",
-                                        job.key, ProblemText(*answer)));
-    return;
-  }
-  uplink_.Recovered(about);
-  job.is_attached = true;
-  job.restarted = job.has_ended = job.is_unknown = false;
-  if (const std::string id = JobOfAnswer(answer->body); !id.empty()) TakeId(job, id);
-  job.reported = {};
+  if (!IsSuccess(*answer)) return TakeRefusal(directory, job, *answer);
+  TakeAcceptance(job, *answer);
   log_.info("{} ranks of job {} are attached", ranks.size(), job.key);
+}
+
+void Node::TakeAcceptance(Job& job, const http::Response& answer) {
+  uplink_.Recovered("attaching " + job.key);
+  job.lifecycle.Apply(JobEvent::kAccepted);
+  if (const std::string id = JobOfAnswer(answer.body); !id.empty()) TakeId(job, id);
+  job.reported = {};
+}
+
+void Node::TakeRefusal(const std::filesystem::path& directory, Job& job,
+                       const http::Response& answer) {
+  // The job existed when this process attached its ranks before.
+  if (IsUnknownJob(answer) && !job.id.empty()) TakeEnd(directory, job, {job.id});
+  // If another process has the node's name, the stream of events reports it.
+  if (job.lifecycle.has_ended() || IsNameConflict(answer)) return;
+  uplink_.WarnOnce("attaching " + job.key,
+                   fmt::format("the server does not accept the ranks of job {}: {}; the request is "
+                               "repeated every 5 s",
+                               job.key, ProblemText(answer)));
 }
 
 void Node::TakeId(Job& job, const std::string& id) {
   job.id = id;
   const auto newest = job.assignment.newest();
   if (!newest || newest->job == id) return;
-  log_.info("{} is now another job with the same key; the old assignment is taken out of force",
-            job.key);
+  log_.info("{} is now another job with the same key; the old assignment is withdrawn", job.key);
   job.assignment.WantNothing();
   job.next_write = 0;
 }
 
 void Node::Detach(const Job& job, Nanoseconds now) {
-  if (!job.is_attached || !uplink_.IsUsable(now)) return;
-  // If it fails, the server notices that their reports stop.
+  if (!job.lifecycle.is_attached() || !uplink_.IsUsable(now)) return;
+  // If it fails, the server notices that the reports stop.
   static_cast<void>(uplink_.Request({.method = "DELETE", .target = JobTarget(job)}, now));
 }
 
 // ---- Assignment ----
 
-// A file that cannot be kept is fetched later, with a warning.
-void Node::KeepFiles(Job& job, const protocol::AssignmentEvent& assignment) {
+// A file that cannot be stored is fetched later, with a warning.
+void Node::StoreFiles(Job& job, const protocol::AssignmentEvent& assignment) {
   for (const auto& [id, text] : assignment.files) {
-    if (!job.assignment.HasPlan(id)) static_cast<void>(job.assignment.KeepPlan(id, text));
+    if (!job.assignment.HasPlan(id)) static_cast<void>(job.assignment.StorePlan(id, text));
   }
 }
 
@@ -269,7 +269,7 @@ void Node::FetchPlans(Job& job, Nanoseconds now) {
   for (const std::string& id : job.assignment.MissingPlans()) {
     if (!FetchPlan(job, id, now)) return;
   }
-  // One in each turn: plans that are wanted now must not wait for upcoming ones.
+  // One upcoming plan in each turn, so that plans that are wanted now do not wait.
   const std::set<std::string> upcoming = job.assignment.MissingUpcoming();
   if (!upcoming.empty()) FetchPlan(job, *upcoming.begin(), now);
 }
@@ -281,7 +281,7 @@ bool Node::FetchPlan(Job& job, const std::string& id, Nanoseconds now) {
   std::string problem;
   if (!IsSuccess(*answer)) {
     problem = ProblemText(*answer);
-  } else if (const auto kept = job.assignment.KeepPlan(id, answer->body); !kept) {
+  } else if (const auto kept = job.assignment.StorePlan(id, answer->body); !kept) {
     problem = kept.error().message;
   }
   if (problem.empty()) {
@@ -303,12 +303,12 @@ void Node::WriteAssignment(Job& job, Nanoseconds now) {
   const std::string about = "writing " + job.key;
   if (!written) {
     job.next_write = now + kWriteAgainAfter;
-    uplink_.WarnOnce(about, written.error().message + "; the server's assignment waits");
+    uplink_.WarnOnce(about, written.error().message + "; the assignment from the server waits");
     return;
   }
   uplink_.Recovered(about);
   if (const auto in_force = job.assignment.in_force()) {
-    log_.info("job {} has the server's assignment {}", job.key, in_force->version);
+    log_.info("job {} has assignment {} from the server", job.key, in_force->version);
   }
 }
 
@@ -321,7 +321,7 @@ protocol::JobReport Node::ReportOf(const Job& job) {
   if (in_force && (job.id.empty() || in_force->job == job.id)) {
     report.acknowledged = in_force->version;
   }
-  // Ranks may still follow what a job before it was told.
+  // Ranks may still follow an assignment of an earlier job.
   if (report.acknowledged == 0) return report;
   const RankFollower::Following following = job.ranks.following();
   report.following = following.version;
@@ -334,7 +334,7 @@ void Node::Report(Nanoseconds now) {
   std::vector<protocol::JobReport> reports;
   bool is_new = now >= report_by_;
   for (const auto& [directory, job] : jobs_) {
-    if (!job.is_attached) continue;
+    if (!job.lifecycle.is_attached()) continue;
     protocol::JobReport report = ReportOf(job);
     is_new = is_new || !job.unsent.empty() || report.acknowledged != job.reported.acknowledged ||
              report.following != job.reported.following ||
@@ -363,12 +363,11 @@ void Node::TakeAnswer(const http::Response& response, Nanoseconds now) {
   }
   const std::set<std::string> not_attached = NotAttachedOfAnswer(response.body);
   for (auto& [directory, job] : jobs_) {
-    if (!job.is_attached) continue;
+    if (!job.lifecycle.is_attached()) continue;
     job.reported = ReportOf(job);
     job.unsent.clear();
     if (!not_attached.contains(job.reported.job)) continue;
-    job.is_unknown = true;
-    job.has_run = job.is_attached = false;
+    job.lifecycle.Apply(JobEvent::kNotAttached);
     uplink_.WarnOnce(
         "attaching " + job.key,
         fmt::format("the server no longer has ranks of job {} on this node: they are on "

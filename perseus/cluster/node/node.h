@@ -1,5 +1,5 @@
 // The node daemon (docs/server.md, "Nodes"). It connects job directories with a server, which may
-// be away at any time. It never talks to the ranks themselves.
+// be unreachable at any time. It does not communicate with the ranks directly.
 //
 //   rank logs ──► RankFollower ──► reports ──► server
 //   assignment.json ◄── AssignmentSync ◄── events ◄── server
@@ -8,7 +8,7 @@
 // this process ends, the assignment stays there.
 //
 // The caller passes everything in, so that tests need no network and no waiting: events through
-// Receive, requests through a function, the time through Turn. run_node.h has the threads.
+// Receive, a function that sends requests, and the time through Turn. run_node.h has the threads.
 //
 // Not thread safe.
 #pragma once
@@ -24,17 +24,19 @@
 #include "perseus/base/units.h"
 #include "perseus/cluster/http/message.h"
 #include "perseus/cluster/node/assignment_sync.h"
+#include "perseus/cluster/node/job_lifecycle.h"
 #include "perseus/cluster/node/rank_follower.h"
 #include "perseus/cluster/node/uplink.h"
 
 namespace perseus::node {
 
 struct NodeOptions {
-  std::string name;                      // The name of this node for the server.
-  std::filesystem::path jobs_directory;  // Has the job directories; empty: none.
-  std::map<std::filesystem::path, std::string>
-      jobs;  // Further job directories, with the job's key.
-  // Identifies this process, if several have the same name.
+  std::string name;  // Of this node, for the server.
+  // Contains job directories. Empty: none.
+  std::filesystem::path jobs_directory;
+  // Further job directories, with the key of the job.
+  std::map<std::filesystem::path, std::string> jobs;
+  // Distinguishes this process from others with the same name.
   std::string instance = {};
 };
 
@@ -44,13 +46,14 @@ class Node {
 
   // An event from the server.
   void Receive(const http::Event& event);
-  // The server says that another process has this name. The node then reports nothing until the
-  // server accepts its ranks again. It continues to attach them.
+  // The server says that another process has this name. The node continues to request the
+  // attachment of its ranks, and reports nothing until the server accepts them.
   void LoseName();
-  // Reads everything new and does what is due. Call it often: a report should reach the server
-  // within 0.2 s of the end of its step.
+  // Reads what is new, writes assignments and sends reports. Call it often: a report should reach
+  // the server within 0.2 s of the end of its step.
   void Turn(Nanoseconds now);
-  // "j-0f…:7 j-41…:0": the version of each job that is here. 0: some plan for its ranks is missing.
+  // "j-0f…:7 j-41…:0": the version of the assignment of each job here. 0: the server has to send
+  // the assignment, because it lacks a plan for some rank here.
   std::string LastEventId() const;
 
  private:
@@ -62,31 +65,29 @@ class Node {
     std::string id;  // The server's id; empty until the server names it.
     RankFollower ranks;
     AssignmentSync assignment;
-    bool is_attached = false;
-    bool restarted = false;  // Its ranks are new since the last attachment.
-    // The server says so. Until ranks restart, or the server accepts them for a job with this key.
-    bool has_ended = false;
-    bool is_unknown =
-        false;  // The server does not know its ranks here: the job ended, or is on another node.
-    bool has_run = false;         // It ran a step since then, or since the last attachment.
-    bool is_second = false;       // Another directory has the key.
-    Nanoseconds last_active = 0;  // When its ranks appeared, or ended a step.
+    JobLifecycle lifecycle;
+    // Another directory here has the key, so this one gets no plans. It is not a state of the
+    // lifecycle: it depends on the other directory, not on the server.
+    bool is_second = false;
+    Nanoseconds last_active = 0;  // When its ranks appeared or ended a step.
     Nanoseconds next_attach = 0;
     Nanoseconds next_fetch = 0;
     Nanoseconds next_write = 0;
     std::vector<protocol::StepReport> unsent;
-    protocol::JobReport reported;  // Without steps: the last report that the server has.
+    protocol::JobReport reported;  // The last report that the server has, without its steps.
   };
 
   void TakeAssignment(Job& job, const protocol::AssignmentEvent& assignment);
   void TakeEnd(const std::filesystem::path& directory, Job& job, const protocol::EndedEvent& ended);
   void FindJobs(Nanoseconds now);
-  void LookAt(const std::filesystem::path& directory, Job& job, Nanoseconds now);
+  void ReadJob(const std::filesystem::path& directory, Job& job, Nanoseconds now);
   void Attach(const std::filesystem::path& directory, Job& job, Nanoseconds now);
   bool TakeKey(const std::filesystem::path& directory, const Job& job);
+  void TakeAcceptance(Job& job, const http::Response& answer);
+  void TakeRefusal(const std::filesystem::path& directory, Job& job, const http::Response& answer);
   void TakeId(Job& job, const std::string& id);
   void Detach(const Job& job, Nanoseconds now);
-  static void KeepFiles(Job& job, const protocol::AssignmentEvent& assignment);
+  static void StoreFiles(Job& job, const protocol::AssignmentEvent& assignment);
   void FetchPlans(Job& job, Nanoseconds now);
   bool FetchPlan(Job& job, const std::string& id, Nanoseconds now);
   void WriteAssignment(Job& job, Nanoseconds now);
@@ -99,11 +100,11 @@ class Node {
   Uplink uplink_;
   spdlog::logger& log_;
   std::map<std::filesystem::path, Job> jobs_;  // By directory.
-  std::map<std::string, std::filesystem::path>
-      holders_;  // Of the directory whose ranks the server has, by key.
+  // By key: the directory whose ranks the server gets.
+  std::map<std::string, std::filesystem::path> holders_;
   Nanoseconds next_search_ = 0;
-  Nanoseconds next_report_ = 0;  // Not before.
-  Nanoseconds report_by_ = 0;    // Even if there is nothing new.
+  Nanoseconds next_report_ = 0;  // The earliest time of the next report.
+  Nanoseconds report_by_ = 0;    // The latest time, even if there is nothing new.
 };
 
 }  // namespace perseus::node

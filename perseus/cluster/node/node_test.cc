@@ -1,4 +1,4 @@
-// The node against a server that is a function, and a clock that is a number.
+// The node with a function as its server and a number as its clock.
 #include "perseus/cluster/node/node.h"
 
 #include <gmock/gmock.h>
@@ -78,7 +78,7 @@ class NodeTest : public testing::Test {
     std::ofstream(directory_ / name / "server.json") << json{{"job", key}}.dump();
     return logs;
   }
-  // Rank 0 is there, attached, and follows version 7: plan A from step 1 on.
+  // Rank 0 is attached, and the job has version 7: plan A from step 1 on.
   RankLogs MakeFollowedJob() {
     const RankLogs logs = MakeJob();
     logs.Begin({0, 0, 0}, 100);
@@ -116,7 +116,7 @@ class NodeTest : public testing::Test {
   Nanoseconds now_ = 0;
 };
 
-TEST_F(NodeTest, OfTwoDirectoriesOfOneJobTheSecondIsRefusedOnceAloud) {
+TEST_F(NodeTest, ASecondDirectoryWithTheSameKeyIsIgnoredWithOneWarning) {
   const RankLogs first = MakeJob("a");
   const RankLogs second = MakeJob("b");
   first.Begin({0, 0, 0}, 100);
@@ -138,7 +138,7 @@ TEST_F(NodeTest, OfTwoDirectoriesOfOneJobTheSecondIsRefusedOnceAloud) {
   EXPECT_THAT(server_.requests, Contains("PUT /v1/nodes/n7/jobs/gpt3-run7"));
 }
 
-TEST_F(NodeTest, ARunThatGoesOnInAnotherDirectoryIsFollowed) {
+TEST_F(NodeTest, ARunThatContinuesInAnotherDirectoryIsAttached) {
   const RankLogs first = MakeJob("b");
   first.Begin({0, 0, 0}, 100);
   Turn();
@@ -154,10 +154,10 @@ TEST_F(NodeTest, ARunThatGoesOnInAnotherDirectoryIsFollowed) {
   EXPECT_THAT(logged_.str(), Not(HasSubstr("another --name")));
 }
 
-TEST_F(NodeTest, AttachesRanksFetchesPlansOnceGivesAssignmentAndReports) {
+TEST_F(NodeTest, AttachesRanksFetchesPlansWritesTheAssignmentAndReports) {
   const RankLogs logs = MakeJob();
   Turn();
-  EXPECT_THAT(server_.requests, IsEmpty());  // Nobody is there yet.
+  EXPECT_THAT(server_.requests, IsEmpty());  // No rank runs yet.
   for (int rank = 0; rank < 2; ++rank) logs.Begin({0, rank, 0}, 100 + rank);
   Turn();
   EXPECT_THAT(server_.requests, ElementsAre("PUT /v1/nodes/n7/jobs/gpt3-run7"));
@@ -183,7 +183,7 @@ TEST_F(NodeTest, AttachesRanksFetchesPlansOnceGivesAssignmentAndReports) {
   EXPECT_EQ(report.at("steps")[0].at("ranks"), 2);
 
   server_.requests.clear();
-  Receive(7, 1, {{"0", kNodePlanA}});  // Said again: passed over.
+  Receive(7, 1, {{"0", kNodePlanA}});  // A repetition is ignored.
   Receive(8, 50, {{"0", kNodePlanA}});
   Turn();
   EXPECT_THAT(server_.requests, IsEmpty());
@@ -191,7 +191,7 @@ TEST_F(NodeTest, AttachesRanksFetchesPlansOnceGivesAssignmentAndReports) {
   EXPECT_EQ(InForce().version, 2);
 }
 
-// As the server cuts it for rank 0.
+// The server sends only the instructions of rank 0.
 json CutPlan() {
   json plan = json::parse(PlanOfTwoRanks());
   json& other = plan["ranks"][1];
@@ -200,7 +200,7 @@ json CutPlan() {
   return plan;
 }
 
-TEST_F(NodeTest, PlansThatComeWithAssignmentAreNotFetched) {
+TEST_F(NodeTest, PlansInAnAssignmentEventAreNotFetched) {
   const RankLogs logs = MakeJob();
   logs.Begin({0, 0, 0}, 100);
   Turn();
@@ -212,42 +212,42 @@ TEST_F(NodeTest, PlansThatComeWithAssignmentAreNotFetched) {
   EXPECT_TRUE(std::filesystem::exists(directory_ / "run" / PlanPath(kNodePlanA)));
 }
 
-TEST_F(NodeTest, ARankThatComesLaterHasAWholePlanAndReadsItAnew) {
+TEST_F(NodeTest, ARankThatStartsLaterGetsAPlanWithItsInstructions) {
   const RankLogs logs = MakeJob();
   server_.plan = PlanOfTwoRanks();
   logs.Begin({0, 0, 0}, 100);
   Turn();
   Receive(7, 0, {{"0", kNodePlanA}}, {{kNodePlanA, CutPlan()}});
   Turn();
-  const std::int64_t given = InForce().version;
+  const std::int64_t written = InForce().version;
   server_.requests.clear();
   logs.Begin({0, 1, 0}, 101);
   Turn();
   EXPECT_THAT(server_.requests, Contains(std::string("GET /v1/plans/") + kNodePlanA));
-  EXPECT_EQ(InForce().version, given + 1);
+  EXPECT_EQ(InForce().version, written + 1);
   EXPECT_EQ(InForce().from_step, 0);
   server_.requests.clear();
   Turn();
   EXPECT_THAT(server_.requests, IsEmpty());
-  EXPECT_EQ(InForce().version, given + 1);
-  // What a new process finds there is enough.
+  EXPECT_EQ(InForce().version, written + 1);
+  // A new process uses the plan in the directory.
   Start();
   Turn();
   Turn();
   EXPECT_THAT(server_.requests, Not(Contains(std::string("GET /v1/plans/") + kNodePlanA)));
 }
 
-TEST_F(NodeTest, RanksOfAnotherPipelineThatComeLaterGetTheirPlan) {
+TEST_F(NodeTest, RanksOfAnotherPipelineThatStartLaterGetTheirPlan) {
   const RankLogs logs = MakeJob();
   logs.Begin({0, 0, 0}, 100);
   Turn();
-  EXPECT_EQ(node_->LastEventId(), "j-1:0") << "whose end it wants to receive";
+  EXPECT_EQ(node_->LastEventId(), "j-1:0") << "the server has to send the end of the job";
   Receive(7, 0, {{"0", kNodePlanA}});
   Turn();
   EXPECT_EQ(node_->LastEventId(), "j-1:7");
   logs.Begin({1, 0, 0}, 101);
   Turn();
-  EXPECT_EQ(node_->LastEventId(), "j-1:0") << "the server is to say it again";
+  EXPECT_EQ(node_->LastEventId(), "j-1:0") << "the server has to send the assignment again";
   Receive(7, 0, {{"0", kNodePlanA}, {"1", kNodePlanB}});
   Turn();
   EXPECT_EQ(InForce().PlanOf(0), PlanPath(kNodePlanA));
@@ -255,7 +255,7 @@ TEST_F(NodeTest, RanksOfAnotherPipelineThatComeLaterGetTheirPlan) {
   EXPECT_EQ(node_->LastEventId(), "j-1:7");
 }
 
-TEST_F(NodeTest, APlanThatComesWithAssignmentAndIsNoneIsFetched) {
+TEST_F(NodeTest, AnInvalidPlanInAnAssignmentEventIsFetched) {
   const RankLogs logs = MakeJob();
   logs.Begin({0, 0, 0}, 100);
   Turn();
@@ -265,7 +265,7 @@ TEST_F(NodeTest, APlanThatComesWithAssignmentAndIsNoneIsFetched) {
   EXPECT_EQ(InForce().PlanOf(0), PlanPath(kNodePlanA));
 }
 
-TEST_F(NodeTest, ReportsAtAStepsEndAndAtLeastEveryFewSeconds) {
+TEST_F(NodeTest, ReportsAtTheEndOfAStepAndAtLeastEveryFourSeconds) {
   const RankLogs logs = MakeJob();
   logs.Begin({0, 0, 0}, 100);
   Turn();
@@ -284,7 +284,7 @@ TEST_F(NodeTest, ReportsAtAStepsEndAndAtLeastEveryFewSeconds) {
   EXPECT_THAT(server_.reports.back()[0].at("steps"), IsEmpty());
 }
 
-TEST_F(NodeTest, JobsShareAReport) {
+TEST_F(NodeTest, AReportHasAllJobs) {
   for (const char* name : {"one", "two"}) {
     const RankLogs logs = MakeJob(name, name);
     logs.Begin({0, 0, 0}, 100);
@@ -295,7 +295,7 @@ TEST_F(NodeTest, JobsShareAReport) {
   EXPECT_THAT(server_.reports.back(), SizeIs(2));
 }
 
-TEST_F(NodeTest, WhileTheServerIsAwayAssignmentStayAndTheNewestStepsAreKept) {
+TEST_F(NodeTest, WithoutTheServerAssignmentsStayAndTheNewestStepsAreStored) {
   const RankLogs logs = MakeFollowedJob();
   server_.is_away = true;
   const std::size_t before = server_.reports.size();
@@ -316,7 +316,7 @@ TEST_F(NodeTest, WhileTheServerIsAwayAssignmentStayAndTheNewestStepsAreKept) {
   EXPECT_EQ(steps.back().at("step"), 400);
 }
 
-TEST_F(NodeTest, LateAssignmentHoldFromWhereRanksCanFollow) {
+TEST_F(NodeTest, ALateAssignmentBeginsAtAStepThatRanksCanMeet) {
   const RankLogs logs = MakeJob();
   logs.Begin({0, 0, 0}, 100);
   Turn();
@@ -327,7 +327,7 @@ TEST_F(NodeTest, LateAssignmentHoldFromWhereRanksCanFollow) {
   EXPECT_EQ(InForce().from_step, 103);
 }
 
-TEST_F(NodeTest, APlanThatIsNoneLeavesTheAssignmentOfBefore) {
+TEST_F(NodeTest, AnInvalidPlanLeavesThePreviousAssignmentInForce) {
   const RankLogs logs = MakeFollowedJob();
   server_.plan = "{}";
   Receive(8, 9, {{"0", kNodePlanB}});
@@ -340,7 +340,7 @@ TEST_F(NodeTest, APlanThatIsNoneLeavesTheAssignmentOfBefore) {
   EXPECT_EQ(InForce().PlanOf(0), PlanPath(kNodePlanB));
 }
 
-TEST_F(NodeTest, NothingIsAcknowledgedWhileAnotherGivesAssignment) {
+TEST_F(NodeTest, NothingIsAcknowledgedWhileTheJobHasAnotherCoordinator) {
   const RankLogs logs = MakeJob();
   logs.Begin({0, 0, 0}, 100);
   Turn();
@@ -357,7 +357,7 @@ TEST_F(NodeTest, NothingIsAcknowledgedWhileAnotherGivesAssignment) {
   EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 7);
 }
 
-TEST_F(NodeTest, PlansNamedAheadAreThereWhenTheyAreWanted) {
+TEST_F(NodeTest, UpcomingPlansAreFetchedAhead) {
   const RankLogs logs = MakeJob();
   logs.Begin({0, 0, 0}, 100);
   Turn();
@@ -371,7 +371,7 @@ TEST_F(NodeTest, PlansNamedAheadAreThereWhenTheyAreWanted) {
   EXPECT_EQ(InForce().PlanOf(0), PlanPath(kNodePlanB));
 }
 
-TEST_F(NodeTest, AJobThatEndedIsAskedForWhileItRunsAndOnceItBeginsAnew) {
+TEST_F(NodeTest, AnEndedJobRequestsAttachmentAfterStepsAndAfterARestart) {
   const RankLogs logs = MakeFollowedJob();
   node_->Receive({"ended", "", R"({"job": "j-1"})"});
   server_.attach_status = 409;
@@ -380,7 +380,7 @@ TEST_F(NodeTest, AJobThatEndedIsAskedForWhileItRunsAndOnceItBeginsAnew) {
   Turn();
   EXPECT_TRUE(InForce().own);
   Turn(10'000 * kMillisecond);
-  EXPECT_THAT(server_.requests, IsEmpty()) << "no rank runs any more";
+  EXPECT_THAT(server_.requests, IsEmpty()) << "no rank runs";
   for (int step = 3; step < 7; ++step) {
     logs.End({0, 0, 0}, step, 1);
     Turn(2'500 * kMillisecond);
@@ -395,7 +395,7 @@ TEST_F(NodeTest, AJobThatEndedIsAskedForWhileItRunsAndOnceItBeginsAnew) {
   EXPECT_THAT(server_.requests, ElementsAre("PUT /v1/nodes/n7/jobs/gpt3-run7"));
 }
 
-TEST_F(NodeTest, AJobThatIsEndedAndRegisteredAgainGoesOnWithItsNewAssignment) {
+TEST_F(NodeTest, AJobThatIsRegisteredAgainGetsItsNewAssignment) {
   const RankLogs logs = MakeFollowedJob();
   node_->Receive({"ended", "", R"({"job": "j-1"})"});
   Turn();
@@ -409,8 +409,8 @@ TEST_F(NodeTest, AJobThatIsEndedAndRegisteredAgainGoesOnWithItsNewAssignment) {
   EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 1);
 }
 
-// The node was away when its job was ended and registered again.
-TEST_F(NodeTest, AssignmentOfAnEarlierJobOfThatKeyAreTakenBackAndItsEventsPassedOver) {
+// The node did not run when its job ended and was registered again.
+TEST_F(NodeTest, AssignmentsAndEventsOfAnEarlierJobWithTheKeyAreDropped) {
   const RankLogs logs = MakeFollowedJob();
   logs.End({0, 0, 0}, 1, InForce().version);
   Start();
@@ -423,7 +423,7 @@ TEST_F(NodeTest, AssignmentOfAnEarlierJobOfThatKeyAreTakenBackAndItsEventsPassed
   EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 0);
 
   server_.job = "j-1";
-  Receive(8, 1, {{"0", kNodePlanA}});  // Late, of the earlier one.
+  Receive(8, 1, {{"0", kNodePlanA}});  // A late event of the earlier job.
   Turn();
   EXPECT_TRUE(InForce().own);
   server_.job = "j-2";
@@ -435,8 +435,8 @@ TEST_F(NodeTest, AssignmentOfAnEarlierJobOfThatKeyAreTakenBackAndItsEventsPassed
   EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 1);
 }
 
-// A node that is started again hears that a job ended before it has attached.
-TEST_F(NodeTest, AnEndThatComesFirstIsThatOfWhatLiesInTheDirectory) {
+// A restarted node receives the end of a job before it has attached the ranks.
+TEST_F(NodeTest, AnEndBeforeTheAttachmentEndsTheJobOfTheAssignment) {
   const RankLogs logs = MakeFollowedJob();
   Start();
   server_.is_away = true;
@@ -446,7 +446,7 @@ TEST_F(NodeTest, AnEndThatComesFirstIsThatOfWhatLiesInTheDirectory) {
   EXPECT_TRUE(InForce().own);
 }
 
-TEST_F(NodeTest, AssignmentStayWhereTheNodeEndsAndTheNextOneGoesOn) {
+TEST_F(NodeTest, AssignmentsStayWhenTheNodeEndsAndTheNextProcessContinues) {
   const RankLogs logs = MakeFollowedJob();
   logs.End({0, 0, 0}, 1, InForce().version);
   node_.reset();
@@ -461,7 +461,7 @@ TEST_F(NodeTest, AssignmentStayWhereTheNodeEndsAndTheNextOneGoesOn) {
   EXPECT_EQ(server_.reports.back()[0].at("following"), 7);
 }
 
-TEST_F(NodeTest, AServerThatKnowsNoSuchJobIsAskedAgain) {
+TEST_F(NodeTest, AnUnknownJobRequestsAttachmentAgain) {
   server_.attach_status = 404;
   const RankLogs logs = MakeJob();
   logs.Begin({0, 0, 0}, 100);
@@ -473,20 +473,20 @@ TEST_F(NodeTest, AServerThatKnowsNoSuchJobIsAskedAgain) {
   server_.attach_status = 200;
   Turn(5'000 * kMillisecond);
   EXPECT_THAT(server_.reports, SizeIs(1));
-  server_.report_answer = R"({"not_attached": ["j-1"]})";  // It has lost what it knew.
+  server_.report_answer = R"({"not_attached": ["j-1"]})";  // The server has lost its ranks.
   Turn(5'000 * kMillisecond);
   server_.report_answer = "{}";
   server_.requests.clear();
   Turn(10'000 * kMillisecond);
-  EXPECT_THAT(server_.requests, IsEmpty()) << "ranks that stand still may be elsewhere now";
+  EXPECT_THAT(server_.requests, IsEmpty()) << "ranks without a step may have moved to another node";
   logs.End({0, 0, 0}, 3, 1);
   Turn();
   EXPECT_THAT(server_.requests, ElementsAre("PUT /v1/nodes/n7/jobs/gpt3-run7"));
   EXPECT_THAT(logged_.str(), Not(HasSubstr("its assignment")));
 }
 
-// Its stream was broken when the server told.
-TEST_F(NodeTest, AJobThatEndedUnheardIsLearntOfByTheReports) {
+// The stream was broken when the job ended.
+TEST_F(NodeTest, AnAnswerToAReportRevealsThatTheJobEnded) {
   const RankLogs logs = MakeFollowedJob();
   server_.report_answer = R"({"not_attached": ["j-1"]})";
   server_.attach_status = 409;
@@ -500,7 +500,7 @@ TEST_F(NodeTest, AJobThatEndedUnheardIsLearntOfByTheReports) {
   EXPECT_EQ(node_->LastEventId(), "");
   server_.requests.clear();
   Turn(10'000 * kMillisecond);
-  EXPECT_THAT(server_.requests, IsEmpty()) << "no rank runs any more";
+  EXPECT_THAT(server_.requests, IsEmpty()) << "no rank runs";
   server_.attach_status = 200;
   server_.attach_problem = "";
   server_.job = "j-2";
@@ -510,7 +510,7 @@ TEST_F(NodeTest, AJobThatEndedUnheardIsLearntOfByTheReports) {
   EXPECT_EQ(node_->LastEventId(), "j-2:0");
 }
 
-TEST_F(NodeTest, APageThatIsNoProblemEndsNoJob) {
+TEST_F(NodeTest, AnErrorPageOfAProxyDoesNotEndTheJob) {
   const RankLogs logs = MakeFollowedJob();
   server_.attach_status = 404;
   server_.attach_problem = "<html>not here</html>";
@@ -519,7 +519,7 @@ TEST_F(NodeTest, APageThatIsNoProblemEndsNoJob) {
   EXPECT_FALSE(InForce().own);
 }
 
-TEST_F(NodeTest, WhileAnotherProcessHasItsNameItReportsNothing) {
+TEST_F(NodeTest, ReportsNothingWhileAnotherProcessHasItsName) {
   const RankLogs logs = MakeJob();
   logs.Begin({0, 0, 0}, 100);
   Turn();
@@ -532,7 +532,7 @@ TEST_F(NodeTest, WhileAnotherProcessHasItsNameItReportsNothing) {
     Turn();
   }
   EXPECT_THAT(server_.reports, SizeIs(1));
-  EXPECT_THAT(logged_.str(), Not(HasSubstr("warning"))) << "the stream tells";
+  EXPECT_THAT(logged_.str(), Not(HasSubstr("warning"))) << "the stream of events reports it";
   server_.attach_status = 200;
   server_.attach_problem = "";
   for (int i = 0; i < 5; ++i) Turn();
@@ -540,7 +540,7 @@ TEST_F(NodeTest, WhileAnotherProcessHasItsNameItReportsNothing) {
   EXPECT_THAT(server_.reports.back()[0].at("steps"), SizeIs(10));
 }
 
-TEST_F(NodeTest, ADirectoryThatIsGoneIsDetached) {
+TEST_F(NodeTest, ADeletedDirectoryIsDetached) {
   const RankLogs logs = MakeJob();
   logs.Begin({0, 0, 0}, 100);
   Turn();
@@ -552,7 +552,7 @@ TEST_F(NodeTest, ADirectoryThatIsGoneIsDetached) {
   EXPECT_FALSE(std::filesystem::exists(directory_ / "run"));
 }
 
-TEST_F(NodeTest, DirectoriesOfOthersAndNonsenseAreLeftAlone) {
+TEST_F(NodeTest, OtherDirectoriesAndInvalidEventsAreIgnored) {
   RankLogs(directory_ / "private").Begin({0, 0, 0}, 100);
   RankLogs(directory_ / "broken").Begin({0, 0, 0}, 100);
   std::ofstream(directory_ / "broken/server.json") << R"({"id": 7})";

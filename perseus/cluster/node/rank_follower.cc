@@ -9,7 +9,7 @@ namespace perseus::node {
 namespace {
 
 constexpr Nanoseconds kRankFollowerSearchEvery = 500'000'000;
-// Ranks of a job wait for each other; one further behind is of an earlier run, or dead.
+// Ranks of a job wait for each other. A rank further behind is dead or belongs to an earlier run.
 constexpr std::int64_t kMostBehind = 2;
 
 }  // namespace
@@ -17,11 +17,11 @@ constexpr std::int64_t kMostBehind = 2;
 void RankFollower::FindLogs(News& news) {
   std::error_code error;
   std::filesystem::directory_iterator files(job_directory_ / "ranks", error);
-  if (error) return;  // No rank has come yet.
+  if (error) return;  // No rank has started yet.
   for (const auto& file : files) {
     if (file.path().extension() != ".jsonl") continue;
     const auto name = protocol::ParseRankId(file.path().stem().string());
-    // Opening a pipe that somebody put there would wait for good.
+    // To open a pipe would block forever.
     if (!name || ranks_.contains(*name) || !file.is_regular_file(error)) continue;
     Rank& rank = ranks_.emplace(*name, Rank(file.path())).first->second;
     const auto passed = rank.reader.SkipToEnd();
@@ -40,7 +40,7 @@ void RankFollower::FindLogs(News& news) {
 void RankFollower::TakeHeader(const protocol::RankHeader& header, Rank& rank, News& news) {
   if (!protocol::IsOfSameProcess(rank.header, header)) {
     collector_.Restart(header.name);
-    // A job whose ranks start again may have others than before: how far those were is of no use.
+    // A restarted job may have other ranks than before, so the progress of all ranks is discarded.
     for (auto& [name, one] : ranks_) {
       one.last_step = -1;
       one.step_time.reset();
@@ -81,7 +81,7 @@ RankFollower::News RankFollower::Look(
     if (!records->empty() && !std::exchange(rank.is_alive, true)) news.have_ranks_changed = true;
     for (const protocol::RankRecord& record : *records) {
       if (const auto* header = std::get_if<protocol::RankHeader>(&record)) {
-        // The name decides who it is: what a log says of itself may be wrong.
+        // The name of the file identifies the rank, because the header may be wrong.
         protocol::RankHeader own = *header;
         own.name = name;
         TakeHeader(own, rank, news);

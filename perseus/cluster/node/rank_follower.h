@@ -1,8 +1,8 @@
-// Follows the rank logs of one job directory while the job trains: which ranks are there, what they
-// ran, and at which step they are.
+// Follows the rank logs of one job directory while the job trains: which ranks run, what they ran,
+// and at which step they are.
 //
-// A directory may hold logs of an earlier run. So the content that a log has when it is found is
-// skipped. Its rank counts once the log grows, or if the log has no step yet.
+// A directory may contain logs of an earlier run. So the follower skips the content that a log has
+// when it is found. A rank is alive once its log grows, or if its log has no step yet.
 //
 // Not thread safe.
 #pragma once
@@ -25,7 +25,7 @@ namespace perseus::node {
 // The progress of the ranks of a job.
 struct JobProgress {
   std::int64_t last_step = -1;           // The last step that any rank ended; -1: none so far.
-  std::optional<Nanoseconds> step_time;  // Of the last two seen.
+  std::optional<Nanoseconds> step_time;  // Of the newest step.
 };
 
 class RankFollower {
@@ -36,7 +36,7 @@ class RankFollower {
   struct News {
     bool have_ranks_changed = false;    // Alive() returns other ranks.
     bool has_restarted = false;         // A rank has a new process, whose steps count from 0.
-    std::vector<std::string> troubles;  // Logs that cannot be read, and lines that are wrong.
+    std::vector<std::string> troubles;  // One for each log or line that cannot be read.
   };
   // Reads new lines. `server_version` returns the server's version for a version of
   // assignment.json.

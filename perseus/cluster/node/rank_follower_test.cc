@@ -23,7 +23,7 @@ class RankFollowerTest : public testing::Test {
  protected:
   RankFollower::News Look() {
     now_ += kSecond;
-    // Versions of assignment.json here are ten more than the server's.
+    // In this test, versions of assignment.json are higher by ten than those of the server.
     return follower_.Look([](std::int64_t version) { return version < 10 ? 0 : version - 10; },
                           now_);
   }
@@ -34,10 +34,10 @@ class RankFollowerTest : public testing::Test {
   Nanoseconds now_ = 0;
 };
 
-TEST_F(RankFollowerTest, RanksCountOnceTheyWaitToBeginOrTheirLogGrows) {
+TEST_F(RankFollowerTest, ARankIsAliveOnceItsLogGrowsOrHasNoStepYet) {
   EXPECT_FALSE(Look().have_ranks_changed);
   logs_.Begin({0, 0, 0}, 100);
-  logs_.Begin({0, 1, 0}, 101);  // Of an earlier run.
+  logs_.Begin({0, 1, 0}, 101);  // Left by an earlier run.
   logs_.End({0, 1, 0}, 5000, 17);
   EXPECT_TRUE(Look().have_ranks_changed);
   ASSERT_THAT(follower_.Alive(), SizeIs(1));
@@ -51,8 +51,8 @@ TEST_F(RankFollowerTest, RanksCountOnceTheyWaitToBeginOrTheirLogGrows) {
   EXPECT_THAT(follower_.Alive(), SizeIs(2));
 }
 
-// The rank sets aside what it wrote, and begins another log.
-TEST_F(RankFollowerTest, GoesOnWhereALogThatGotTooLongIsGoneOnWith) {
+// The rank renames its log and begins another one.
+TEST_F(RankFollowerTest, ContinuesWithTheNextLogAfterTheRankRotatesIt) {
   const protocol::RankId rank{0, 0, 0};
   logs_.Begin(rank, 100);
   Look();
@@ -79,7 +79,7 @@ TEST_F(RankFollowerTest, GoesOnWhereALogThatGotTooLongIsGoneOnWith) {
   EXPECT_THAT(follower_.Alive(), SizeIs(1));
 }
 
-TEST_F(RankFollowerTest, KnowsHowFarRanksAreAndWhatTheyFollow) {
+TEST_F(RankFollowerTest, ReportsProgressAndTheVersionThatRanksFollow) {
   for (int rank = 0; rank < 2; ++rank) logs_.Begin({0, rank, 0}, 100 + rank);
   Look();
   EXPECT_EQ(follower_.following(), (Following{0, -1}));
@@ -93,7 +93,7 @@ TEST_F(RankFollowerTest, KnowsHowFarRanksAreAndWhatTheyFollow) {
   EXPECT_EQ(follower_.following(), (Following{6, 8}));
   logs_.End({0, 0, 0}, 10, 17);
   Look();
-  EXPECT_EQ(follower_.following(), (Following{6, 8}));  // Not all do yet.
+  EXPECT_EQ(follower_.following(), (Following{6, 8}));  // Not all ranks follow version 7 yet.
   logs_.End({0, 1, 0}, 10, 16);
   logs_.End({0, 0, 0}, 11, 17);
   logs_.End({0, 1, 0}, 11, 17);
@@ -102,14 +102,14 @@ TEST_F(RankFollowerTest, KnowsHowFarRanksAreAndWhatTheyFollow) {
   EXPECT_THAT(follower_.TakeReports(now_), SizeIs(4));
 }
 
-TEST_F(RankFollowerTest, AJobThatBeginsAnewIsAsFarAsItsNewRanks) {
+TEST_F(RankFollowerTest, ARestartedJobHasTheProgressOfItsNewRanks) {
   for (int rank = 0; rank < 2; ++rank) {
     logs_.Begin({0, rank, 0}, 100 + rank);
   }
   Look();
   for (int rank = 0; rank < 2; ++rank) logs_.End({0, rank, 0}, 500, 16);
   Look();
-  logs_.Begin({0, 0, 0}, 200);  // With one rank less.
+  logs_.Begin({0, 0, 0}, 200);  // With one rank fewer.
   EXPECT_TRUE(Look().has_restarted);
   EXPECT_EQ(follower_.progress().last_step, -1);
   logs_.End({0, 0, 0}, 0, 16);
@@ -118,7 +118,7 @@ TEST_F(RankFollowerTest, AJobThatBeginsAnewIsAsFarAsItsNewRanks) {
   EXPECT_EQ(follower_.following(), (Following{6, 0}));
 }
 
-TEST_F(RankFollowerTest, AHeaderThatLearnedMoreIsNoNewProcess) {
+TEST_F(RankFollowerTest, ARepeatedHeaderIsNotANewProcess) {
   logs_.Begin({0, 0, 0}, 100);
   Look();
   logs_.End({0, 0, 0}, 3, 16);
@@ -127,7 +127,7 @@ TEST_F(RankFollowerTest, AHeaderThatLearnedMoreIsNoNewProcess) {
   EXPECT_EQ(follower_.progress().last_step, 3);
 }
 
-TEST_F(RankFollowerTest, PassesOverWhatIsNoLog) {
+TEST_F(RankFollowerTest, IgnoresFilesThatAreNotLogs) {
   std::filesystem::create_directories(directory_ / "ranks");
   ASSERT_EQ(::mkfifo((directory_ / "ranks/dp0-pp0-tp0.jsonl").c_str(), 0600), 0);
   logs_.Text("notes.jsonl", "{}\n");
@@ -135,7 +135,7 @@ TEST_F(RankFollowerTest, PassesOverWhatIsNoLog) {
   EXPECT_THAT(follower_.Alive(), IsEmpty());
 }
 
-TEST_F(RankFollowerTest, TellsOfWrongLinesAndGoesOn) {
+TEST_F(RankFollowerTest, ReportsAnInvalidLineAndContinues) {
   logs_.Begin({0, 0, 0}, 100);
   Look();
   logs_.Text("dp0-pp0-tp0.jsonl", "nonsense\n");

@@ -1,4 +1,4 @@
-// For tests: logs as ranks write them.
+// For tests: writes logs as ranks do.
 #pragma once
 
 #include <filesystem>
@@ -28,12 +28,12 @@ class RankLogs {
     header.epoch = 1'700'000'000'000'000'000;
     return header;
   }
-  // A rank's process begins, and its log with it.
+  // The process of a rank starts and begins its log.
   void Begin(const protocol::RankId& name, int pid) const {
     std::ofstream(protocol::RankLogPath(job_directory_, name), std::ios::trunc)
         << protocol::FormatRecord(Header(name, pid));
   }
-  // It ends a step under assignment of that version.
+  // The rank ends a step under the assignment of this version.
   void End(const protocol::RankId& name, std::int64_t number, std::int64_t version) const {
     protocol::RanStep step;
     step.step = number;

@@ -17,14 +17,14 @@
 namespace perseus::node {
 namespace {
 
-// Between looks at the logs.
+// How often the logs are read.
 constexpr Nanoseconds kTurnEvery = 50 * kMillisecond;
 // After the server refused the stream.
 constexpr Nanoseconds kListenAgainAfter = 5'000 * kMillisecond;
-// Nothing else is done meanwhile.
+// For one request. The thread waits for the answer.
 constexpr std::chrono::milliseconds kRunNodeTimeout{5000};
 
-// From the thread that listens to the one that works, and how far that is.
+// Passes events from the listening thread to the working thread, and its position back.
 class Mailbox {
  public:
   void Put(const http::Event& event) PERSEUS_EXCLUDES(mutex_) {
@@ -70,7 +70,7 @@ std::string RandomInstance() {
 void Listen(http::Client& client, const std::string& target, Mailbox& mailbox,
             const std::atomic<bool>& is_over, Clock& clock, spdlog::logger& log) {
   const std::atomic<std::uint32_t> never = 0;
-  std::string told;  // Of why it is refused: once.
+  std::string last_error;  // So that each error is logged once.
   while (!is_over) {
     http::Client::Listening listening;
     listening.target = target;
@@ -80,16 +80,16 @@ void Listen(http::Client& client, const std::string& target, Mailbox& mailbox,
       return !is_over;
     };
     listening.on_change = [&](std::string_view what) {
-      told.clear();
+      last_error.clear();
       log.info("{}", what);
     };
     listening.should_end = [&is_over] { return is_over.load(); };
     const auto ended = client.Listen(listening);
     if (ended || is_over) continue;
     if (ended.error().kind == ErrorKind::kUnreachable) mailbox.PutRefusal();
-    if (told != ended.error().message) {
-      told = ended.error().message;
-      log.error("{}; ranks keep their assignment, and the connection is tried again", told);
+    if (last_error != ended.error().message) {
+      last_error = ended.error().message;
+      log.error("{}; ranks keep their assignment, and the connection is retried", last_error);
     }
     const Nanoseconds again = clock.Now() + kListenAgainAfter;
     while (!is_over && clock.Now() < again) clock.WaitWhile(never, 0, clock.Now() + kTurnEvery);
@@ -100,9 +100,9 @@ void Listen(http::Client& client, const std::string& target, Mailbox& mailbox,
 
 Result<void> RunNode(NodeOptions options, const http::ClientOptions& server,
                      const std::function<bool()>& should_end, Clock& clock, spdlog::logger& log) {
-  http::ClientOptions hurried = server;
-  hurried.timeout = kRunNodeTimeout;
-  PERSEUS_ASSIGN_OR_RETURN(auto asking, http::Client::Create(hurried));
+  http::ClientOptions with_timeout = server;
+  with_timeout.timeout = kRunNodeTimeout;
+  PERSEUS_ASSIGN_OR_RETURN(auto asking, http::Client::Create(with_timeout));
   PERSEUS_ASSIGN_OR_RETURN(auto listening, http::Client::Create(server));
 
   options.instance = RandomInstance();
@@ -112,17 +112,17 @@ Result<void> RunNode(NodeOptions options, const http::ClientOptions& server,
       std::move(options), [&](const auto& request) { return asking.Send(request); }, log);
   Mailbox mailbox;
   std::atomic<bool> is_over = false;
-  // What lies in the directories decides what the server is asked for.
+  // The assignments in the directories decide which events the server sends.
   node.Turn(clock.Now());
   mailbox.SetPosition(node.LastEventId());
   std::thread listener([&] { Listen(listening, stream, mailbox, is_over, clock, log); });
   while (!should_end()) {
-    const std::uint32_t heard = mailbox.count().load();
+    const std::uint32_t received = mailbox.count().load();
     if (mailbox.TakeRefusal()) node.LoseName();
     for (const http::Event& event : mailbox.TakeAll()) node.Receive(event);
     node.Turn(clock.Now());
     mailbox.SetPosition(node.LastEventId());
-    clock.WaitWhile(mailbox.count(), heard, clock.Now() + kTurnEvery);
+    clock.WaitWhile(mailbox.count(), received, clock.Now() + kTurnEvery);
   }
   is_over = true;
   listener.join();

@@ -1,4 +1,4 @@
-// Runs the node daemon: one thread reads events from the server, the other does everything else.
+// Runs the node daemon: one thread reads events from the server, another one does everything else.
 #pragma once
 
 #include <spdlog/logger.h>
@@ -12,8 +12,9 @@
 
 namespace perseus::node {
 
-// Runs until `should_end` is true. Assignments stay as they are. Fails (kInput) if the address of
-// the server or a file of `server` is not valid; does not fail if the server is away.
+// Runs until `should_end` is true. Assignments stay in the job directories. Fails (kInput) if the
+// address of the server or a file that `server` names is not valid. Does not fail if the server is
+// unreachable.
 Result<void> RunNode(NodeOptions options, const http::ClientOptions& server,
                      const std::function<bool()>& should_end, Clock& clock, spdlog::logger& log);
 

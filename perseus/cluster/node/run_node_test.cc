@@ -1,4 +1,4 @@
-// The node as it runs, against a real server: threads, sockets and time are real here.
+// The node daemon with a real server. Threads, sockets and time are real here.
 #include "perseus/cluster/node/run_node.h"
 
 #include <gmock/gmock.h>
@@ -36,7 +36,7 @@ using nlohmann::json;
 constexpr const char* kRunNodePlanA = "p-00000000000000aa";
 constexpr const char* kRunNodePlanB = "p-00000000000000bb";
 
-// The least of a server: it knows one job, sends what it is told to send, and remembers what came.
+// A minimal server: it has one job, sends the given events, and records the requests.
 class HttpServer {
  public:
   HttpServer() { Start("127.0.0.1:0"); }
@@ -55,13 +55,13 @@ class HttpServer {
     server_.reset();
     loop_.reset();
   }
-  // To whoever opens a stream from now on; nothing: it is let in.
+  // The answer to streams that are opened from now on. Empty: they are accepted.
   void Refuse(std::optional<http::Problem> problem) {
     const MutexLock lock(mutex_);
     refusal_ = std::move(problem);
   }
   void ComeBack() { Start("127.0.0.1:" + std::to_string(port_)); }
-  // To the stream, once there is one.
+  // Sends to the stream once it is open.
   void Send(std::int64_t version, std::int64_t from_step, const std::string& plan) {
     const json data{{"job", "j-1"},
                     {"key", "run"},
@@ -181,10 +181,10 @@ class WarningCounter : public spdlog::sinks::base_sink<std::mutex> {
   std::atomic<int>& warnings_;
 };
 
-// Real time, so many times as fast.
-class HurriedClock final : public Clock {
+// Real time, faster by a factor.
+class FastClock final : public Clock {
  public:
-  explicit HurriedClock(int factor) : factor_(factor) {}
+  explicit FastClock(int factor) : factor_(factor) {}
   Nanoseconds Now() override { return factor_ * real_.Now(); }
   Nanoseconds SinceEpoch() override { return real_.SinceEpoch(); }
   int Poll(std::span<pollfd> descriptors, Nanoseconds until) override {
@@ -202,11 +202,11 @@ class HurriedClock final : public Clock {
 
 class RunNodeTest : public testing::Test {
  protected:
-  void StartNode(int hurry = 1) {
+  void StartNode(int speed = 1) {
     is_over_ = false;
-    node_ = std::thread([this, hurry] {
+    node_ = std::thread([this, speed] {
       spdlog::logger log("node", std::make_shared<WarningCounter>(warnings_));
-      HurriedClock clock(hurry);
+      FastClock clock(speed);
       http::ClientOptions options;
       options.server = "http://127.0.0.1:" + std::to_string(server_.port());
       const auto ran = RunNode(
@@ -245,12 +245,12 @@ class RunNodeTest : public testing::Test {
   TemporaryDirectory directory_;
   RankLogs logs_{directory_ / "run"};
   HttpServer server_;
-  std::atomic<int> warnings_ = 0;  // That the node logged.
+  std::atomic<int> warnings_ = 0;  // Logged by the node.
   std::atomic<bool> is_over_ = false;
   std::thread node_;
 };
 
-TEST_F(RunNodeTest, FollowsAServerThatDiesAndComesBack) {
+TEST_F(RunNodeTest, ReconnectsToARestartedServer) {
   logs_.Begin({0, 0, 0}, 100);
   StartNode();
   ASSERT_TRUE(Comes([&] { return server_.Count("PUT /v1/nodes/n7/jobs/run") == 1; }));
@@ -271,8 +271,8 @@ TEST_F(RunNodeTest, FollowsAServerThatDiesAndComesBack) {
   ASSERT_TRUE(Comes([&] { return server_.HasReported(1); }));
 
   const std::int64_t before = InForce()->version;
-  server_.Send(1, 0, kRunNodePlanB);  // Said again, wrongly: passed over.
-  server_.Send(2, 0, kRunNodePlanB);  // Late: step 2 runs.
+  server_.Send(1, 0, kRunNodePlanB);  // The same version with another plan is ignored.
+  server_.Send(2, 0, kRunNodePlanB);  // Late: step 2 runs already.
   ASSERT_TRUE(Comes([&] { return IsInForce(kRunNodePlanB); }));
   EXPECT_EQ(InForce()->version, before + 1);
   EXPECT_GT(InForce()->from_step, 2);
@@ -280,7 +280,7 @@ TEST_F(RunNodeTest, FollowsAServerThatDiesAndComesBack) {
   EXPECT_EQ(server_.Count(std::string("GET /v1/plans/") + kRunNodePlanA), 1);
 }
 
-TEST_F(RunNodeTest, ANodeThatIsStartedAnewSaysWhatItHas) {
+TEST_F(RunNodeTest, ARestartedNodeSendsThePositionOfItsAssignment) {
   logs_.Begin({0, 0, 0}, 100);
   StartNode();
   ASSERT_TRUE(Comes([&] { return server_.Positions().size() == 1; }));
@@ -296,7 +296,7 @@ TEST_F(RunNodeTest, ANodeThatIsStartedAnewSaysWhatItHas) {
   ASSERT_TRUE(Comes([&] { return IsAcknowledged(4); }));
 }
 
-TEST_F(RunNodeTest, ANodeWhoseNameAnotherHasSaysSoOnceAndGoesOnTrying) {
+TEST_F(RunNodeTest, ANameConflictIsLoggedOnceAndTheStreamIsRetried) {
   server_.Refuse(http::Problem{.status = 409,
                                .title = "Another process is this node",
                                .detail = "another perseus node has the name n7",
@@ -314,7 +314,7 @@ TEST_F(RunNodeTest, ANodeWhoseNameAnotherHasSaysSoOnceAndGoesOnTrying) {
   ASSERT_TRUE(Comes([&] { return server_.Instances().size() == 2; }));
 }
 
-TEST_F(RunNodeTest, EndsWhileTheServerIsAway) {
+TEST_F(RunNodeTest, EndsWhileTheServerIsUnreachable) {
   server_.Die();
   logs_.Begin({0, 0, 0}, 100);
   StartNode();

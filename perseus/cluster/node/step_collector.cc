@@ -6,7 +6,8 @@
 namespace perseus::node {
 namespace {
 
-// For records of a step that others have ended already; a network file system shows them late.
+// How long a step that some ranks have ended waits for the others. A network file system shows
+// their records late.
 constexpr Nanoseconds kStepCollectorTimeout = 1'000'000'000;
 
 Nanoseconds LastComputation(const protocol::RanStep& step) {
@@ -27,7 +28,7 @@ std::optional<double> StepCollector::PowerOf(const protocol::RankHeader& rank,
                    last.energy_j};
   const auto [found, is_first] = last_samples_.try_emplace(rank.name, now);
   const Sample before = std::exchange(found->second, now);
-  // A counter that was reset, or a host's clock that was set back.
+  // The counter was reset, or the clock of the host was set back.
   if (is_first || now.at <= before.at || now.energy_j < before.energy_j) return std::nullopt;
   return (now.energy_j - before.energy_j) / ToSeconds(now.at - before.at);
 }
@@ -67,7 +68,7 @@ void StepCollector::Restart(const protocol::RankId& rank) {
 
 bool StepCollector::IsDue(const Pipeline& pipeline,
                           std::map<std::int64_t, Pending>::const_iterator step, Nanoseconds now) {
-  // Ranks record their steps in order: those of a complete later step will not come any more.
+  // Ranks record their steps in order. Once a later step is complete, no record of this one comes.
   for (auto later = step; later != pipeline.steps.end(); ++later) {
     if (later->second.ranks == pipeline.ranks) return true;
   }
@@ -96,7 +97,7 @@ std::vector<protocol::StepReport> StepCollector::Take(Nanoseconds now) {
       const auto first = pipeline.steps.begin();
       reports.push_back(ReportOf(number, pipeline, first->first, first->second));
       pipeline.reported = {first->first, first->second.end};
-      // A rank that did not come counts again once it records something.
+      // A rank whose record is missing counts again once it records a step.
       pipeline.ranks = std::move(first->second.ranks);
       pipeline.steps.erase(first);
       for (const auto& [step, later] : pipeline.steps) {

@@ -2,11 +2,11 @@
 // pipeline, as soon as all ranks of the pipeline on this node have ended the step.
 //
 // Time and energy of a step count from the end of the previous step to its own end. So their sum
-// covers everything, also what lies between two steps. The last value of an energy counter in a
-// step is up to 100 ms older than the end of the step. So the mean power between two such values
-// stands for the step. The next step corrects this error.
+// covers the whole run, with the time between steps. The last value of an energy counter in a step
+// is up to 100 ms older than the end of the step. So the energy of a step is its time multiplied by
+// the mean power between the last values of two steps. The next step corrects this error.
 //
-// Pure. `now` is any clock that does not go back.
+// Pure. `now` is the time of any monotonic clock.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ class StepCollector {
            std::int64_t server_version, Nanoseconds now);
   // The rank is a new process. Its steps count from 0.
   void Restart(const protocol::RankId& rank);
-  // The steps that are complete, or whose missing ranks did not come in time. Ascending in each
-  // pipeline, each once.
+  // The steps that are complete, or whose other ranks did not end them in time. Ascending in each
+  // pipeline, each step once.
   std::vector<protocol::StepReport> Take(Nanoseconds now);
 
  private:
@@ -40,18 +40,19 @@ class StepCollector {
   };
   struct Pending {
     std::set<protocol::RankId> ranks;
-    Nanoseconds begin = 0;  // Since 1970: of the first rank to begin,
-    Nanoseconds busy = 0;   // of the last one to compute,
-    Nanoseconds end = 0;    // and of the last one to end.
+    // Since 1970:
+    Nanoseconds begin = 0;  // the begin of the first rank,
+    Nanoseconds busy = 0;   // the end of the last computation of any rank,
+    Nanoseconds end = 0;    // and the end of the last rank.
     double power_w = 0;
     bool is_power_known = true;
     std::int64_t version = 0;
-    Nanoseconds since = 0;  // When the first rank's record came.
+    Nanoseconds since = 0;  // When the first record of the step came.
   };
   struct Pipeline {
-    std::set<protocol::RankId> ranks;  // Whose records are waited for.
+    std::set<protocol::RankId> ranks;  // A step is complete when all of them have ended it.
     std::map<std::int64_t, Pending> steps;
-    std::optional<std::pair<std::int64_t, Nanoseconds>> reported;  // The last one, and its end.
+    std::optional<std::pair<std::int64_t, Nanoseconds>> reported;  // The last step, and its end.
   };
 
   std::optional<double> PowerOf(const protocol::RankHeader& rank, const protocol::RanStep& step);

@@ -19,7 +19,7 @@ protocol::RankHeader Rank(int pipeline, int rank, Nanoseconds epoch = kEpoch) {
   return header;
 }
 
-// Steps of 1,000 ms, of which 10 lie between a step's end and the next one's begin.
+// A step begins every 1,000 ms. The last 10 ms are between its end and the begin of the next step.
 //
 //   |- 0 ------------------ computes to 900 --- 990 -|  |- 1000 …
 protocol::RanStep Step(std::int64_t number, Nanoseconds computes = 900 * kMillisecond) {
@@ -30,14 +30,14 @@ protocol::RanStep Step(std::int64_t number, Nanoseconds computes = 900 * kMillis
   step.instructions = {
       {InstructionKind::kForward, 0, 0, 0, 100 * kMillisecond, 0},
       {InstructionKind::kBackward, 0, 0, computes - 200 * kMillisecond, 200 * kMillisecond, 0}};
-  // At 300 W; the last value is 40 ms older than the step's end.
+  // At 300 W. The last value is 40 ms older than the end of the step.
   const Nanoseconds last = 950 * kMillisecond;
   step.energy = {{last - 10 * kMillisecond, last + 10 * kMillisecond,
                   300.0 * (static_cast<double>(number) + 0.95)}};
   return step;
 }
 
-TEST(StepCollector, ReportsAStepOnceAllItsRanksHaveEndedIt) {
+TEST(StepCollector, ReportsAStepOnceAllRanksHaveEndedIt) {
   StepCollector collector;
   collector.Add(Rank(0, 0), Step(5), 6, 0);
   collector.Add(Rank(0, 1), Step(5, 930 * kMillisecond), 6, 0);
@@ -49,25 +49,25 @@ TEST(StepCollector, ReportsAStepOnceAllItsRanksHaveEndedIt) {
   ASSERT_THAT(reports, SizeIs(1));
   EXPECT_EQ(reports[0].step, 6);
   EXPECT_EQ(reports[0].ranks, 2);
-  EXPECT_EQ(reports[0].version, 6);            // The least that any followed.
-  EXPECT_DOUBLE_EQ(reports[0].time_s, 1.0);    // From end to end.
-  EXPECT_DOUBLE_EQ(reports[0].busy_s, 0.930);  // Of the last to compute.
+  EXPECT_EQ(reports[0].version, 6);            // The lowest that any rank followed.
+  EXPECT_DOUBLE_EQ(reports[0].time_s, 1.0);    // From the end of step 5 to its own end.
+  EXPECT_DOUBLE_EQ(reports[0].busy_s, 0.930);  // Until the last computation.
   ASSERT_TRUE(reports[0].energy_j);
   EXPECT_NEAR(*reports[0].energy_j, 2 * 300.0, 1e-9);
   EXPECT_THAT(collector.Take(0), IsEmpty());
 }
 
-TEST(StepCollector, TheFirstStepCountsFromItsBeginAndHasNoEnergy) {
+TEST(StepCollector, TheFirstStepCountsFromItsBeginWithoutEnergy) {
   StepCollector collector;
   collector.Add(Rank(0, 0), Step(5), 0, 0);
   EXPECT_THAT(collector.Take(0),
               ElementsAre(protocol::StepReport{5, 0, 0.990, 0.900, std::nullopt, 0, 1}));
-  // So does one after steps that nobody recorded.
+  // So does a step whose previous step was not recorded.
   collector.Add(Rank(0, 0), Step(9), 0, 0);
   EXPECT_DOUBLE_EQ(collector.Take(0).at(0).time_s, 0.990);
 }
 
-TEST(StepCollector, PipelinesAreApart) {
+TEST(StepCollector, PipelinesAreSeparate) {
   StepCollector collector;
   collector.Add(Rank(0, 0), Step(5), 6, 0);
   collector.Add(Rank(1, 0), Step(4, 800 * kMillisecond), 6, 0);
@@ -78,10 +78,10 @@ TEST(StepCollector, PipelinesAreApart) {
   EXPECT_DOUBLE_EQ(reports[1].busy_s, 0.800);
 }
 
-TEST(StepCollector, HostsAreLaidSideBySide) {
+TEST(StepCollector, AlignsTheClocksOfHosts) {
   StepCollector collector;
   collector.Add(Rank(0, 0), Step(5), 6, 0);
-  // Its clock shows a second less, and it began 20 ms later.
+  // The clock of its host is behind by one second, and the rank began 20 ms later.
   protocol::RanStep other = Step(5);
   other.begin -= 980 * kMillisecond;
   other.end -= 980 * kMillisecond;
@@ -89,7 +89,7 @@ TEST(StepCollector, HostsAreLaidSideBySide) {
   EXPECT_DOUBLE_EQ(collector.Take(0).at(0).busy_s, 0.920);
 }
 
-TEST(StepCollector, ARankThatRecordsNothingIsWaitedForOnce) {
+TEST(StepCollector, WaitsOnlyOnceForARankWithoutRecords) {
   StepCollector collector;
   for (int rank = 0; rank < 2; ++rank) collector.Add(Rank(0, rank), Step(5), 6, 0);
   EXPECT_THAT(collector.Take(0), SizeIs(1));
@@ -98,7 +98,7 @@ TEST(StepCollector, ARankThatRecordsNothingIsWaitedForOnce) {
   EXPECT_EQ(collector.Take(2'000 * kMillisecond).at(0).ranks, 1);
   collector.Add(Rank(0, 0), Step(7), 6, 2'000 * kMillisecond);
   EXPECT_EQ(collector.Take(2'000 * kMillisecond).at(0).ranks, 1);
-  // What comes too late is of a step that was reported; from the next one on it counts.
+  // A record of a reported step is ignored. The rank counts again from its next step on.
   collector.Add(Rank(0, 1), Step(7), 6, 2'100 * kMillisecond);
   collector.Add(Rank(0, 0), Step(8), 6, 3'000 * kMillisecond);
   EXPECT_THAT(collector.Take(3'000 * kMillisecond), IsEmpty());
@@ -106,11 +106,11 @@ TEST(StepCollector, ARankThatRecordsNothingIsWaitedForOnce) {
   EXPECT_EQ(collector.Take(3'050 * kMillisecond).at(0).ranks, 2);
 }
 
-TEST(StepCollector, StepsBehindACompleteOneAreNotWaitedFor) {
+TEST(StepCollector, StepsBeforeACompleteStepDoNotWait) {
   StepCollector collector;
   for (int rank = 0; rank < 2; ++rank) collector.Add(Rank(0, rank), Step(5), 6, 0);
   static_cast<void>(collector.Take(0));
-  collector.Add(Rank(0, 0), Step(6), 6, 0);  // The other left it out of its record.
+  collector.Add(Rank(0, 0), Step(6), 6, 0);  // The other rank did not record this step.
   for (int rank = 0; rank < 2; ++rank) collector.Add(Rank(0, rank), Step(7), 6, 0);
   const auto reports = collector.Take(0);
   ASSERT_THAT(reports, SizeIs(2));
@@ -118,7 +118,7 @@ TEST(StepCollector, StepsBehindACompleteOneAreNotWaitedFor) {
   EXPECT_EQ(reports[1].ranks, 2);
 }
 
-TEST(StepCollector, AJobThatBeginsAnewCountsFromNothing) {
+TEST(StepCollector, ARestartedRankCountsFromStepZero) {
   StepCollector collector;
   for (int step = 4; step < 6; ++step) collector.Add(Rank(0, 0), Step(step), 6, 0);
   EXPECT_THAT(collector.Take(0), SizeIs(2));
@@ -131,7 +131,7 @@ TEST(StepCollector, AJobThatBeginsAnewCountsFromNothing) {
               ElementsAre(protocol::StepReport{0, 0, 0.990, 0.900, std::nullopt, 0, 1}));
 }
 
-TEST(StepCollector, EnergyIsLeftOutWhereACounterDoesNotTell) {
+TEST(StepCollector, EnergyIsUnknownWithoutAValidCounterOfEachRank) {
   StepCollector collector;
   for (int rank = 0; rank < 2; ++rank) collector.Add(Rank(0, rank), Step(5), 6, 0);
   collector.Add(Rank(0, 0), Step(6), 6, 0);
@@ -139,7 +139,7 @@ TEST(StepCollector, EnergyIsLeftOutWhereACounterDoesNotTell) {
   unmetered.energy.clear();
   collector.Add(Rank(0, 1), unmetered, 6, 0);
   EXPECT_FALSE(collector.Take(0).at(1).energy_j);
-  // The driver was loaded again: the counter begins at 0.
+  // The driver was loaded again, so the counter begins at 0.
   collector.Add(Rank(0, 0), Step(7), 6, 0);
   protocol::RanStep reset = Step(7);
   reset.energy[0].energy_j = 1;

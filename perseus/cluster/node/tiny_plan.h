@@ -1,4 +1,4 @@
-// For tests: the least that is a plan.
+// For tests: the smallest plans.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ inline std::string TinyPlan() {
   plan.job.profile = "profile.csv";
   plan.job.schedule.name = "gpipe";
   plan.job.schedule.microbatches = 1;
-  plan.job.schedule.ranks = {{{InstructionKind::kForward, 0, 0}}};
+  plan.job.schedule.pp_ranks = {{{InstructionKind::kForward, 0, 0}}};
   plan.job.schedule.pp_rank_of_stage = plan.job.schedule.chunk_of_stage = {0};
   plan.target = "no slowdown";
   plan.deadline = plan.time = plan.baseline_time = 1'000'000'000;
@@ -25,7 +25,7 @@ inline std::string TinyPlan() {
   return plan_file::FormatPlan(plan);
 }
 
-// Of two ranks, of which the second has its forward and backward alone if it is cut for the first.
+// A plan of two ranks, each with a forward and a backward.
 inline std::string PlanOfTwoRanks() {
   plan_file::PlanFile plan;
   plan.job.profile = "profile.csv";
@@ -37,7 +37,7 @@ inline std::string PlanOfTwoRanks() {
   for (int rank = 0; rank < 2; ++rank) {
     plan_file::PlannedRank& planned = plan.ranks.emplace_back();
     planned.name = "rank " + std::to_string(rank);
-    auto& order = plan.job.schedule.ranks.emplace_back();
+    auto& order = plan.job.schedule.pp_ranks.emplace_back();
     for (const InstructionKind kind : {InstructionKind::kForward, InstructionKind::kBackward}) {
       plan_file::PlannedInstruction instruction;
       instruction.kind = kind;

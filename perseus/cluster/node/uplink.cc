@@ -48,12 +48,12 @@ std::string ProblemText(const http::Response& response) {
     const std::string value = has ? problem[key].get<std::string>() : std::string();
     return IsPrintable(value) ? value : Excerpt(value);
   };
-  std::string says = fmt::format("{}", response.status);
-  if (const std::string detail = text("detail"); !detail.empty()) says += ": " + detail;
+  std::string shown = fmt::format("{}", response.status);
+  if (const std::string detail = text("detail"); !detail.empty()) shown += ": " + detail;
   if (const std::string remedy = text("remedy"); !remedy.empty()) {
-    says += fmt::format(" ({})", remedy);
+    shown += fmt::format(" ({})", remedy);
   }
-  return says;
+  return shown;
 }
 
 }  // namespace perseus::node

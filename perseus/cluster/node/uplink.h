@@ -1,5 +1,5 @@
-// Requests to a server that may be away. After a failure it waits before the next request, and it
-// logs each problem once.
+// Sends requests to a server that may be unreachable. After a failure it waits before the next
+// request. It logs each problem once.
 //
 // Not thread safe.
 #pragma once
@@ -24,8 +24,8 @@ class Uplink {
 
   // Whether a request makes sense now. After a failure there is a pause of up to 5 s.
   bool IsUsable(Nanoseconds now) const { return now >= pause_until_; }
-  // Fails with kSystem if no server can be reached, and logs this once. Any HTTP status is a
-  // success.
+  // Fails with kSystem if no server can be reached, and logs this once. An answer with any HTTP
+  // status is a success.
   Result<http::Response> Request(const http::Client::Outgoing& request, Nanoseconds now);
 
   // Logs a warning, once until Recovered(about).

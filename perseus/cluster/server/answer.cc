@@ -3,8 +3,8 @@
 namespace perseus::server {
 namespace {
 
-constexpr const char* kUsualRemedy = "GET /openapi.yaml says what the server takes";
-constexpr const char* kAskForMore = "ask for what can be met";
+constexpr const char* kUsualRemedy = "see GET /openapi.yaml for what the server accepts";
+constexpr const char* kRequestPossible = "request a value that is possible";
 constexpr std::string_view kTheFile = ": the file ";
 
 http::Problem Split(int status, std::string title, std::string message, std::string pointer,
@@ -21,7 +21,7 @@ http::Problem Split(int status, std::string title, std::string message, std::str
     if (text[i] == ')') ++depth;
     if (text[i] == '(') --depth;
     if (depth > 0) continue;
-    // "the price is wrong (correct it)", but no "f(x)".
+    // Splits "the price is wrong (correct it)", but not "f(x)".
     if (i < 2 || text[i - 1] != ' ' || i + 2 == text.size()) return problem;
     problem.remedy = text.substr(i + 1, text.size() - i - 2);
     text.resize(i - 1);
@@ -37,8 +37,9 @@ http::Problem ProblemOf(const Error& error, std::string pointer) {
     case ErrorKind::kInput:
       return Split(400, "The request is wrong", error.message, std::move(pointer));
     case ErrorKind::kUnreachable:
-      // The message says how much that is.
-      return Split(422, "Nothing can meet this", error.message, std::move(pointer), kAskForMore);
+      // The message says which values are possible.
+      return Split(422, "The request is not possible", error.message, std::move(pointer),
+                   kRequestPossible);
     case ErrorKind::kSystem:
       break;
   }
@@ -46,7 +47,7 @@ http::Problem ProblemOf(const Error& error, std::string pointer) {
           .title = "The server cannot do this now",
           .detail = error.message,
           .pointer = "",
-          .remedy = "try again in some seconds; nothing was changed"};
+          .remedy = "try again in a few seconds; nothing has changed"};
 }
 
 http::Problem ProblemOf(const json_file::Failure& failure) {
@@ -59,7 +60,7 @@ http::Problem ProblemOf(const json_file::Failure& failure) {
   detail += message;
   http::Problem problem =
       Split(400, "The request's body is wrong", std::move(detail), failure.pointer);
-  // That document describes formats of files, not of bodies.
+  // That document describes files and not bodies.
   if (problem.remedy.starts_with("see docs/formats.md")) problem.remedy = kUsualRemedy;
   return problem;
 }

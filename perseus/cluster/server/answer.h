@@ -1,4 +1,4 @@
-// What an endpoint answers with: a value, or a problem for the client.
+// The result of an endpoint: a value, or a problem for the client.
 //
 // Only for .cc files that link nlohmann_json.
 #pragma once
@@ -38,7 +38,7 @@ tl::unexpected<http::Problem> Refuse(const Result<T>& failed, std::string pointe
 // A problem with the place in the body that is wrong.
 http::Problem ProblemOf(const json_file::Failure& failure);
 
-// The largest number of values in a body. As many members of objects need 70 MB of memory.
+// The largest number of values in a body. This many members of objects need 70 MB of memory.
 inline constexpr std::size_t kMaxBodyValues = 400'000;
 
 // Reads a body with `read`, which throws json_file::Failure. Returns a problem with the place of

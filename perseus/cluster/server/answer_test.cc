@@ -41,9 +41,9 @@ INSTANTIATE_TEST_SUITE_P(
                     BadBody{"UnknownKey", R"({"foo": 1})", "/foo", "no key \"foo\""},
                     BadBody{"UnknownKeyWithin", R"({"list": [{"known": 1, "a/b~c.d": 1}]})",
                             "/list/0/a~1b~0c.d", "no key"},
-                    BadBody{"KeyTwice", R"({"list": [], "list": []})", "/list", "stands twice"},
+                    BadBody{"KeyTwice", R"({"list": [], "list": []})", "/list", "appears twice"},
                     BadBody{"KeyTwiceWithin", R"({"list": [{}, {"x.y": {"z": {}, "z": 1}}]})",
-                            "/list/1/x.y/z", "stands twice"},
+                            "/list/1/x.y/z", "appears twice"},
                     BadBody{"Overflow", R"({"list": [{"known": 1}, {"known": 1e400}]})",
                             "/list/1/known", "number overflow"},
                     BadBody{"TooDeep", R"({"list": [[[[[1]]]]]})", "", "nested too deeply"},
@@ -52,7 +52,7 @@ INSTANTIATE_TEST_SUITE_P(
                             "", "not JSON: a text is not UTF-8"}),
     [](const auto& row) { return std::string(row.param.name); });
 
-TEST_P(BadBodyTest, IsRefusedWithItsPlace) {
+TEST_P(BadBodyTest, IsRefusedWithThePlaceOfTheMistake) {
   const auto read = ReadThing(GetParam().text);
   ASSERT_FALSE(read);
   EXPECT_EQ(read.error().status, 400);
@@ -61,8 +61,8 @@ TEST_P(BadBodyTest, IsRefusedWithItsPlace) {
   EXPECT_FALSE(read.error().remedy.empty());
 }
 
-// A byte or two of text make a hundred of memory.
-TEST(Bodies, HaveOnlySoManyValues) {
+// A value of two bytes takes 100 bytes of memory.
+TEST(Bodies, HaveALimitedNumberOfValues) {
   std::string text = R"({"list": [)";
   for (std::size_t i = 0; i < kMaxBodyValues; ++i) text += "[],";
   text.back() = ']';
@@ -73,9 +73,9 @@ TEST(Bodies, HaveOnlySoManyValues) {
   EXPECT_EQ(read.error().remedy, "send less");
 }
 
-// As many as there may be, and objects in a list are no slower than others: all else would have to
+// Objects in a list must not take longer than other values, because other requests would have to
 // wait for one body.
-TEST(Bodies, OfManyObjectsAreRead) {
+TEST(Bodies, WithTheMaximumOfObjectsAreReadQuickly) {
   std::string text = R"({"list": [)";
   for (std::size_t i = 0; i + 2 < kMaxBodyValues; ++i) text += "{},";
   text.back() = ']';
@@ -84,12 +84,12 @@ TEST(Bodies, OfManyObjectsAreRead) {
   EXPECT_EQ(read.error().pointer, "/list/0/known");
 }
 
-TEST(Problems, OfWhatCannotBeMetSayWhatToDo) {
+TEST(Problems, OfImpossibleRequestsSayWhatToDo) {
   const auto problem =
       ProblemOf(Error{"no plan keeps to 1 W: the least is 5 W", ErrorKind::kUnreachable});
   EXPECT_EQ(problem.status, 422);
   EXPECT_THAT(problem.detail, HasSubstr("the least is 5 W"));
-  EXPECT_EQ(problem.remedy, "ask for what can be met");
+  EXPECT_EQ(problem.remedy, "request a value that is possible");
 }
 
 }  // namespace

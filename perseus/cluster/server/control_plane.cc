@@ -16,26 +16,22 @@
 #include <system_error>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/host_port.h"
 #include "perseus/base/mutex.h"
-#include "perseus/base/units.h"
-#include "perseus/cluster/http/address.h"
+#include "perseus/cluster/job_planning/planning_workers.h"
 #include "perseus/cluster/server/database_health.h"
 #include "perseus/cluster/server/endpoints.h"
 #include "perseus/cluster/server/event_hub.h"
+#include "perseus/cluster/server/maintenance.h"
 #include "perseus/cluster/server/openapi.h"
-#include "perseus/cluster/server/planning_workers.h"
-#include "perseus/cluster/server/report_messages.h"
 #include "perseus/cluster/server/server_metrics.h"
+#include "perseus/cluster/telemetry/replica_messages.h"
 
 namespace perseus::server {
 namespace {
 
 constexpr int kStoreThreads = 8;
-constexpr int kPruneAtATime = 500;
-constexpr store::Milliseconds kWatchesKept = 3'600'000;
 constexpr std::chrono::milliseconds kShutdownTimeout{5'000};
-// Between checks of a database that does not answer.
-constexpr std::chrono::milliseconds kCheckUnavailableEvery{1'000};
 
 store::Milliseconds SystemNow() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -129,11 +125,27 @@ class ControlPlane::Impl {
                                           Failed(error);
                                           health_.RequestReread();
                                         })),
-        maintenance_(loop_) {}
+        maintenance_({.loop = loop_,
+                      .pool = pool_,
+                      .store = *store_,
+                      .health = health_,
+                      .rights = rights_,
+                      .watches = watches_,
+                      .hub = *hub_,
+                      .log = log_},
+                     {.interval = options_.maintenance_interval,
+                      .keep_ended_days = options_.keep_ended_days,
+                      .now = options_.now,
+                      .each_time =
+                          [this] {
+                            CheckCertificates();
+                            SetGauges();
+                          },
+                      .failed = [this](const Error& error) { Failed(error); }}) {}
 
   ~Impl() {
     ends_.request_stop();
-    std::unique_ptr<PlanningWorkers> ending;
+    std::unique_ptr<job_planning::PlanningWorkers> ending;
     {
       const MutexLock lock(workers_mutex_);
       ending = std::move(workers_);
@@ -146,8 +158,39 @@ class ControlPlane::Impl {
   }
 
   Result<void> Start() {
-    if (auto loaded = rights_.Load(*store_); !loaded) return loaded;
-    if (auto may = CheckExposure(); !may) return may;
+    PERSEUS_RETURN_IF_ERROR(rights_.Load(*store_));
+    PERSEUS_RETURN_IF_ERROR(CheckExposure());
+    PERSEUS_RETURN_IF_ERROR(StartServer());
+    PERSEUS_RETURN_IF_ERROR(
+        store_->Listen([this](const store::Notice& notice) { Receive(notice); }));
+    StartPlanning();
+    maintenance_.Run();
+    return {};
+  }
+
+  void Run() {
+    const auto keeps_running = boost::asio::make_work_guard(loop_);
+    loop_.run();
+  }
+
+  void Stop() {
+    boost::asio::post(loop_, [this] {
+      maintenance_.Stop();
+      server_->Stop(kShutdownTimeout);
+      auto end = std::make_shared<boost::asio::steady_timer>(loop_, kShutdownTimeout);
+      WaitForEnd(std::move(end));
+    });
+  }
+
+  void ReloadTls() {
+    boost::asio::post(loop_, [this] { ReadCertificates(); });
+  }
+
+  int port() const { return server_->port(); }
+  const std::vector<std::string>& routes() const { return routes_; }
+
+ private:
+  Result<void> StartServer() {
     AddAll(endpoints_, *hub_, pool_);
     http::Router router = endpoints_.TakeRouter();
     routes_ = router.Routes();
@@ -167,48 +210,23 @@ class ControlPlane::Impl {
         std::move(router));
     if (!server) return Fail(server);
     server_.emplace(*std::move(server));
-    if (auto listens = store_->Listen([this](const store::Notice& notice) { Receive(notice); });
-        !listens) {
-      return listens;
-    }
-    auto workers = std::make_unique<PlanningWorkers>(
-        *store_, PlanningWorkers::Options{
-                     .threads = options_.planning_threads,
-                     .name = options_.replica,
-                     .lead_s = options_.lead_s,
-                     .now = options_.now,
-                     .planned = [this](const PlanningReport& report) { Planned(report); },
-                     .failed = [this](const Error& error) { Failed(error); }});
-    {
-      const MutexLock lock(workers_mutex_);
-      workers_ = std::move(workers);
-    }
-    RunMaintenance();
     return {};
   }
 
-  void Run() {
-    const auto keeps_running = boost::asio::make_work_guard(loop_);
-    loop_.run();
+  void StartPlanning() {
+    auto workers = std::make_unique<job_planning::PlanningWorkers>(
+        *store_,
+        job_planning::PlanningWorkers::Options{
+            .threads = options_.planning_threads,
+            .name = options_.replica,
+            .lead_s = options_.lead_s,
+            .now = options_.now,
+            .planned = [this](const job_planning::PlanningReport& report) { Planned(report); },
+            .failed = [this](const Error& error) { Failed(error); }});
+    const MutexLock lock(workers_mutex_);
+    workers_ = std::move(workers);
   }
 
-  void Stop() {
-    boost::asio::post(loop_, [this] {
-      maintenance_.cancel();
-      server_->Stop(kShutdownTimeout);
-      auto end = std::make_shared<boost::asio::steady_timer>(loop_, kShutdownTimeout);
-      WaitForEnd(std::move(end));
-    });
-  }
-
-  void ReloadTls() {
-    boost::asio::post(loop_, [this] { ReadCertificates(); });
-  }
-
-  int port() const { return server_->port(); }
-  const std::vector<std::string>& routes() const { return routes_; }
-
- private:
   void ReadCertificates() {
     if (auto loaded = server_->ReloadTls(); !loaded) {
       log_.error("the certificates were not replaced: {}", loaded.error().message);
@@ -238,7 +256,7 @@ class ControlPlane::Impl {
   }
 
   Result<void> CheckExposure() {
-    PERSEUS_RETURN_IF_ERROR(http::ParseHostPort(options_.address));
+    PERSEUS_RETURN_IF_ERROR(ParseHostPort(options_.address));
     if (IsLoopback(options_.address) || options_.is_insecure) return {};
     if (!options_.tls) {
       return Fail(
@@ -272,7 +290,7 @@ class ControlPlane::Impl {
 
   // The messages of one job are processed in order.
   void ReceiveSteps(std::string_view text) {
-    auto message = ParseReplicaMessage(text);
+    auto message = telemetry::ParseReplicaMessage(text);
     if (!message) return Failed(message.error());
     auto& strand = strands_[std::hash<std::string>()(message->job) % strands_.size()];
     boost::asio::post(strand, [this, message = *std::move(message)] {
@@ -296,7 +314,7 @@ class ControlPlane::Impl {
              request.trace, request.peer, request.method, pattern, status, seconds);
   }
 
-  void Planned(const PlanningReport& report) {
+  void Planned(const job_planning::PlanningReport& report) {
     metrics_.CountPlanning(report.is_kept ? report.status : "superseded", report.seconds);
     if (report.status == "failed") {
       log_.warn("job={} planning failed: {}", report.job, report.problem);
@@ -317,59 +335,15 @@ class ControlPlane::Impl {
                   "nodes keep running their last plans; try again later");
   }
 
-  void RunMaintenance() {
-    CheckCertificates();
-    metrics_.Set({.connections = server_->counts().connections,
-                  .streams = server_->counts().streams,
+  void SetGauges() {
+    const auto counts = server_->counts();
+    metrics_.Set({.connections = counts.connections,
+                  .streams = counts.streams,
                   .jobs = watches_.jobs(),
                   .events = hub_->events(),
-                  .refused_connections = server_->counts().refused,
-                  .dropped_streams = server_->counts().dropped_streams,
+                  .refused_connections = counts.refused,
+                  .dropped_streams = counts.dropped_streams,
                   .is_ready = health_.is_available()});
-    if (health_.StartCheck()) {
-      boost::asio::post(pool_, [this, claims = hub_->Claims()] {
-        MaintainStore(claims);
-        health_.EndCheck();
-      });
-    } else if (health_.CheckSilence(std::chrono::steady_clock::now()) ==
-               DatabaseHealth::Change::kBecameUnavailable) {
-      log_.error("the database does not answer; nodes keep running their last plans");
-    }
-    maintenance_.expires_after(health_.is_available() ? options_.maintenance_interval
-                                                      : kCheckUnavailableEvery);
-    maintenance_.async_wait([this](boost::system::error_code error) {
-      if (!error) RunMaintenance();
-    });
-  }
-
-  // Checks whether the database answers, and if so renews claims of nodes and deletes old jobs.
-  void MaintainStore(const std::vector<store::NodeClaim>& claims) {
-    health_.PingSent(std::chrono::steady_clock::now());
-    const Result<void> answer = store_->Ping();
-    switch (health_.PingAnswered(answer.has_value())) {
-      case DatabaseHealth::Change::kBecameUnavailable:
-        log_.error("{}; nodes keep running their last plans", answer.error().message);
-        break;
-      case DatabaseHealth::Change::kBecameAvailable:
-        log_.info("the database answers again");
-        break;
-      case DatabaseHealth::Change::kNone:
-        break;
-    }
-    if (!answer) return;
-    // A default notice means: read everything again.
-    if (health_.TakeReread()) hub_->Receive(store::Notice());
-    if (auto loaded = rights_.Load(*store_); !loaded) Failed(loaded.error());
-    const store::Milliseconds now = options_.now();
-    if (auto lost = store_->ClaimNodes(claims, now, now - kNodeIsSilentAfter); !lost) {
-      Failed(lost.error());
-    } else {
-      hub_->UpdateClaims(claims, *std::move(lost));
-    }
-    const auto kept =
-        static_cast<store::Milliseconds>(options_.keep_ended_days * kMillisecondsPerDay);
-    if (auto pruned = store_->Prune(now - kept, kPruneAtATime); !pruned) Failed(pruned.error());
-    watches_.ForgetBefore(now - kWatchesKept);
   }
 
   ControlPlaneOptions options_;
@@ -380,8 +354,8 @@ class ControlPlane::Impl {
   std::atomic<int> plans_on_request_{0};
   std::stop_source ends_;
   Rights rights_;
-  JobWatches watches_;
-  NodeReports reports_;
+  telemetry::JobWatches watches_;
+  telemetry::NodeReports reports_;
   PlanCuts cuts_;
   Services services_;
   boost::asio::io_context loop_{1};
@@ -394,8 +368,8 @@ class ControlPlane::Impl {
   std::optional<http::Server> server_;
   std::vector<std::filesystem::file_time_type> tls_times_;
   Mutex workers_mutex_;
-  std::unique_ptr<PlanningWorkers> workers_ PERSEUS_GUARDED_BY(workers_mutex_);
-  boost::asio::steady_timer maintenance_;
+  std::unique_ptr<job_planning::PlanningWorkers> workers_ PERSEUS_GUARDED_BY(workers_mutex_);
+  Maintenance maintenance_;
 };
 
 ControlPlane::ControlPlane(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

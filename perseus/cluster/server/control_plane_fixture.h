@@ -1,4 +1,5 @@
-// A control plane of a test's own, over a database in memory, asked over real sockets.
+// A control plane for one test, with a database in memory. The test sends requests over real
+// sockets.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -32,7 +33,7 @@ inline std::string JobBody(const std::string& key, int pipelines = 2) {
                         {"gpu", {{"blocking_power_w", 80}}}}
       .dump();
 }
-// What is sent there.
+// The media type of the body that the target expects.
 inline std::string ContentType(const std::string& target) {
   return target.ends_with("/profile") ? "text/csv" : "application/json";
 }
@@ -42,7 +43,7 @@ inline std::string Csv() {
   return profile::FormatProfile(*synthetic::SynthesizeProfile(spec));
 }
 
-// A node's stream, read on a thread of its own.
+// The event stream of a node. Reads it on its own thread.
 class NodeStream {
  public:
   NodeStream(const std::string& server, const std::string& node, std::string last_event_id = "",
@@ -56,7 +57,7 @@ class NodeStream {
                                   [this](const http::Event& event) {
                                     const std::lock_guard lock(mutex_);
                                     events_.push_back(event);
-                                    came_.notify_all();
+                                    arrived_.notify_all();
                                     return true;
                                   },
                               .should_end = [this] { return ends_.load(); }});
@@ -67,12 +68,13 @@ class NodeStream {
     thread_.join();
   }
 
-  // The first event from `from` on that is as wanted; its index. -1: none came.
+  // Waits for an event for which `wanted` is true, from index `from` on. Returns its index, or -1
+  // after kTimeout.
   template <typename Wanted>
   int Await(Wanted wanted, std::size_t from = 0) {
     std::unique_lock lock(mutex_);
     int found = -1;
-    came_.wait_for(lock, kTimeout, [&] {
+    arrived_.wait_for(lock, kTimeout, [&] {
       for (std::size_t i = from; i < events_.size(); ++i) {
         if (!wanted(events_[i])) continue;
         found = static_cast<int>(i);
@@ -93,7 +95,7 @@ class NodeStream {
 
  private:
   std::mutex mutex_;
-  std::condition_variable came_;
+  std::condition_variable arrived_;
   std::vector<http::Event> events_;
   std::atomic<bool> ends_{false};
   std::thread thread_;
@@ -128,14 +130,14 @@ class ControlPlaneTest : public testing::Test {
     EXPECT_EQ(response.status, 200) << target << "\n" << response.body;
     return nlohmann::json::parse(response.body, nullptr, false);
   }
-  // Registered, with a profile and a plan.
+  // Registers the job, stores a profile, and waits for the assignment.
   void PlanJob(const std::string& key, int pipelines = 2) {
     ASSERT_EQ(Send("POST", "/v1/jobs", JobBody(key, pipelines)).status, 201);
     ASSERT_EQ(Send("PUT", "/v1/jobs/" + key + "/profile", Csv()).status, 202);
     ASSERT_TRUE(Comes([&] { return Get("/v1/jobs/" + key).contains("assignment"); }));
   }
   template <typename Condition>
-  static bool Comes(Condition condition) {
+  static bool Comes(Condition condition) {  // Within kTimeout.
     const auto until = std::chrono::steady_clock::now() + kTimeout;
     while (!condition()) {
       if (std::chrono::steady_clock::now() > until) return false;

@@ -1,4 +1,4 @@
-// What nodes are told, and what their reports come to.
+// Nodes: streams of assignments, attachments and reports.
 #include "perseus/cluster/server/control_plane_fixture.h"
 
 namespace perseus::server {
@@ -7,7 +7,7 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-TEST_F(ControlPlaneTest, TellsNodesWhatToDo) {
+TEST_F(ControlPlaneTest, SendsAssignmentsToNodes) {
   PlanJob("run");
   Attach("n0", "run", 0);
   Attach("n1", "run", 1);
@@ -17,7 +17,7 @@ TEST_F(ControlPlaneTest, TellsNodesWhatToDo) {
   ASSERT_GE(first, 0);
   const json assignment = json::parse(n0.At(first).data);
   EXPECT_EQ(assignment["key"], "run");
-  EXPECT_EQ(assignment["plans"].size(), 1U) << "its own pipelines' alone";
+  EXPECT_EQ(assignment["plans"].size(), 1U) << "only of its own pipelines";
   const std::string plan = assignment["plans"]["0"];
   const json file = assignment["files"][plan];
   EXPECT_EQ(file["ranks"][1]["instructions"].size(), 16U);
@@ -52,7 +52,7 @@ TEST_F(ControlPlaneTest, TellsNodesWhatToDo) {
   EXPECT_GE(n1.Await(ended), 0);
 }
 
-TEST_F(ControlPlaneTest, AStreamGoesOnWhereItWas) {
+TEST_F(ControlPlaneTest, AStreamContinuesAfterTheLastEvent) {
   PlanJob("run");
   Attach("n0", "run", 0);
   std::string id;
@@ -67,10 +67,10 @@ TEST_F(ControlPlaneTest, AStreamGoesOnWhereItWas) {
   const int next = again.Await(IsAssignment);
   ASSERT_EQ(next, 0);
   EXPECT_EQ(json::parse(again.At(0).data)["target"], "7 % slowdown")
-      << "what it had was not sent again";
+      << "the first assignment is not sent again";
 }
 
-TEST_F(ControlPlaneTest, AJobThatEndedMeanwhileIsToldOnReturn) {
+TEST_F(ControlPlaneTest, AReconnectedNodeReceivesTheEndOfAJob) {
   PlanJob("run");
   Attach("n0", "run", 0);
   std::string id;
@@ -85,15 +85,15 @@ TEST_F(ControlPlaneTest, AJobThatEndedMeanwhileIsToldOnReturn) {
   EXPECT_GE(again.Await([](const http::Event& event) { return event.name == "ended"; }), 0);
 }
 
-TEST_F(ControlPlaneTest, TellsANodeThatAJobWhichIsDeletedHasEnded) {
+TEST_F(ControlPlaneTest, ADeletedJobHasEnded) {
   NodeStream stream(url(), "n0", "j-0123456789abcdef:3");
   const int ended = stream.Await([](const http::Event& event) { return event.name == "ended"; });
   ASSERT_GE(ended, 0);
   EXPECT_THAT(stream.At(ended).data, HasSubstr("j-0123456789abcdef"));
 }
 
-// As after an older database was restored.
-TEST_F(ControlPlaneTest, AssignmentOutrunThoseThatNodesHave) {
+// An older database may have been restored.
+TEST_F(ControlPlaneTest, RaisesVersionsAboveThoseOfNodes) {
   PlanJob("run");
   Attach("n0", "run", 0);
   const std::string id = Get("/v1/jobs/run")["id"];
@@ -109,7 +109,7 @@ TEST_F(ControlPlaneTest, AssignmentOutrunThoseThatNodesHave) {
   EXPECT_EQ(report(1'000'000'000'001).status, 400);
 }
 
-TEST_F(ControlPlaneTest, TwoProcessesAreNotOneNode) {
+TEST_F(ControlPlaneTest, TwoProcessesCannotBeTheSameNode) {
   PlanJob("run");
   const auto attach = [&](const std::string& instance) {
     const json ranks{{"ranks", {{{"dp_rank", 0}, {"pp_rank", 0}}}}, {"instance", instance}};
@@ -123,23 +123,24 @@ TEST_F(ControlPlaneTest, TwoProcessesAreNotOneNode) {
   ASSERT_EQ(first->Await(IsAssignment), 0);
   for (const http::Response& refused : {attach("b"), listen("b")}) {
     EXPECT_EQ(refused.status, 409) << refused.body;
-    EXPECT_THAT(refused.body, HasSubstr("give one of them another --name"));
+    EXPECT_THAT(refused.body, HasSubstr("start one of them with another --name"));
   }
   EXPECT_EQ(json::parse(attach("b").body)["pointer"], "/instance");
   EXPECT_EQ(Get("/v1/nodes/n0/jobs")["jobs"][0]["ranks"].size(), 1U);
   EXPECT_EQ(listen("b%20c").status, 400);
-  // The same process, before the old connection is known to be broken.
+  // The same process may connect again before the server finds out that the old connection is
+  // broken.
   {
     NodeStream again(url(), "n0", "", "a");
     EXPECT_EQ(again.Await(IsAssignment), 0);
   }
-  // Once it is gone, its successor is let in at once.
+  // After it has disconnected, another process gets the name at once.
   first.reset();
   EXPECT_TRUE(Comes([&] { return attach("c").status == 200; }));
   EXPECT_GE(NodeStream(url(), "n0", "", "c").Await(IsAssignment), 0);
 }
 
-TEST_F(ControlPlaneTest, SaysWhichJobsANodeIsNotAttachedTo) {
+TEST_F(ControlPlaneTest, NamesTheJobsToWhichANodeIsNotAttached) {
   for (const char* key : {"mine", "other", "ended"}) {
     ASSERT_EQ(Send("POST", "/v1/jobs", JobBody(key)).status, 201);
   }
@@ -169,7 +170,7 @@ TEST_F(ControlPlaneTest, SaysWhichJobsANodeIsNotAttachedTo) {
             (json{{"not_attached", json::array()}}));
 }
 
-TEST_F(ControlPlaneTest, RanksThatCannotBeAreRefusedWithTheirPlace) {
+TEST_F(ControlPlaneTest, RefusesImpossibleRanksWithTheirPlace) {
   ASSERT_EQ(Send("POST", "/v1/jobs", JobBody("run")).status, 201);
   const auto pointer_for = [&](const json& ranks) {
     const auto refused = Send("PUT", "/v1/nodes/n0/jobs/run", json{{"ranks", ranks}}.dump());
@@ -189,7 +190,7 @@ TEST_F(ControlPlaneTest, RanksThatCannotBeAreRefusedWithTheirPlace) {
   EXPECT_TRUE(Get("/v1/nodes/n0/jobs")["jobs"].empty()) << "nothing is written";
 }
 
-TEST_F(ControlPlaneTest, NoticesAStragglerByItself) {
+TEST_F(ControlPlaneTest, DetectsAStraggler) {
   PlanJob("run");
   Attach("n0", "run", 0);
   Attach("n1", "run", 1);
@@ -216,7 +217,8 @@ TEST_F(ControlPlaneTest, NoticesAStragglerByItself) {
     report(0, step, 2.5);
     report(1, step, 3.5);
   }
-  EXPECT_TRUE(Get("/v1/jobs/run")["stragglers"].empty()) << "a perseus tune, say";
+  EXPECT_TRUE(Get("/v1/jobs/run")["stragglers"].empty())
+      << "no assignment of the server: perseus tune may choose the clocks";
   version = 1;
   for (; step < 16; ++step) {
     report(0, step, 2.5);

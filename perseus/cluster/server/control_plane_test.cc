@@ -25,7 +25,7 @@ TEST_F(ControlPlaneTest, RegistersOnceByKey) {
   EXPECT_EQ(Get("/v1/jobs?all=1")["jobs"].size(), 2U);
 }
 
-TEST_F(ControlPlaneTest, PlansWhatWasProfiled) {
+TEST_F(ControlPlaneTest, PlansAJobWithAProfile) {
   PlanJob("run");
   const json job = Get("/v1/jobs/run");
   EXPECT_EQ(job["status"], "planned");
@@ -44,7 +44,7 @@ TEST_F(ControlPlaneTest, PlansWhatWasProfiled) {
       Comes([&] { return Get("/v1/jobs/run")["assignment"]["target"] == "10 % slowdown"; }));
 }
 
-TEST_F(ControlPlaneTest, RefusesATargetThatNothingCanMeet) {
+TEST_F(ControlPlaneTest, RefusesAnImpossibleTarget) {
   PlanJob("run");
   ASSERT_TRUE(Comes([&] { return Send("GET", "/v1/jobs/run/frontier").status == 200; }));
   const json frontier = Get("/v1/jobs/run/frontier");
@@ -62,8 +62,8 @@ TEST_F(ControlPlaneTest, RefusesATargetThatNothingCanMeet) {
   EXPECT_EQ(Send("PUT", "/v1/jobs/run/target", possible.dump()).status, 200);
 }
 
-// Costs of what no clock changes come out as `perseus plan` has them.
-TEST_F(ControlPlaneTest, FixedInstructionsHaveTheEnergyThatTheyWereRegisteredWith) {
+// The energy of fixed instructions is the same as with `perseus plan`.
+TEST_F(ControlPlaneTest, FixedInstructionsHaveTheRegisteredEnergy) {
   const auto energy = [this](const std::string& key, const json& fixed) {
     json body = json::parse(JobBody(key));
     body["fixed"] = fixed;
@@ -71,13 +71,13 @@ TEST_F(ControlPlaneTest, FixedInstructionsHaveTheEnergyThatTheyWereRegisteredWit
     EXPECT_EQ(Send("PUT", "/v1/jobs/" + key + "/profile", Csv()).status, 202);
     return Get("/v1/jobs/" + key + "/plans/slowdown-10")["energy_j"].get<double>();
   };
-  // Of four GPUs, 0.2 s each, at 80 W: 64 J by default.
+  // By default, four GPUs draw 80 W for 0.2 s: 64 J.
   const double by_default = energy("default", {{"all_reduce_s", 0.2}});
-  EXPECT_NEAR(energy("said", {{"all_reduce_s", 0.2}, {"all_reduce_j", 30}}) - by_default, 4 * 14,
-              0.5);
+  EXPECT_NEAR(energy("registered", {{"all_reduce_s", 0.2}, {"all_reduce_j", 30}}) - by_default,
+              4 * 14, 0.5);
 }
 
-TEST_F(ControlPlaneTest, BadRequestsAreProblemsAndWriteNothing) {
+TEST_F(ControlPlaneTest, BadRequestsGiveProblemsAndWriteNothing) {
   PlanJob("run");
   const json before = Get("/v1/jobs/run");
   struct Bad {
@@ -98,7 +98,7 @@ TEST_F(ControlPlaneTest, BadRequestsAreProblemsAndWriteNothing) {
         Bad{"PUT", "/v1/jobs/run/stragglers/1",
             R"({"slowdown": 1.2, "starts_in": 5, "expires_in": 5})", 400, "/expires_in"},
         Bad{"POST", "/v1/jobs/run/forecasts", R"({"dp_rank": 9, "slowdown": 1.1})", 400,
-            "/pipeline"},
+            "/dp_rank"},
         Bad{"PUT", "/v1/nodes/n/jobs/run", R"({"ranks": [{"dp_rank": 0, "pp_rank": 4}]})", 400,
             "/ranks/0/pp_rank"},
         Bad{"PUT", "/v1/nodes/a%2Fb/jobs/run", R"({"ranks": [{"dp_rank": 0, "pp_rank": 0}]})", 400,
@@ -197,7 +197,7 @@ TEST_F(ControlPlaneTest, MeasurementsBecomeAProfile) {
   EXPECT_TRUE(Comes([&] { return Get("/v1/jobs/run").contains("assignment"); }));
 }
 
-TEST_F(ControlPlaneTest, MeasurementsThatCannotBePlannedWithAreNotKept) {
+TEST_F(ControlPlaneTest, RefusesUnusableMeasurements) {
   ASSERT_EQ(Send("POST", "/v1/jobs", JobBody("run")).status, 201);
   const auto row = [](int stage, int mhz) {
     return json{{"stage", stage},
@@ -227,10 +227,10 @@ TEST_F(ControlPlaneTest, MeasurementsThatCannotBePlannedWithAreNotKept) {
   const auto whole = add({{"rows", rows}, {"ready", true}});
   EXPECT_EQ(whole.status, 202) << whole.body;
   const std::string csv = Send("GET", "/v1/jobs/run/profile").body;
-  EXPECT_EQ(std::ranges::count(csv, '\n'), 17) << "no row stands twice\n" << csv;
+  EXPECT_EQ(std::ranges::count(csv, '\n'), 17) << "each row once\n" << csv;
 }
 
-TEST_F(ControlPlaneTest, AJobThatHasEndedTakesNoRanksAndResults) {
+TEST_F(ControlPlaneTest, AnEndedJobAcceptsNoRanksAndResults) {
   PlanJob("run");
   const std::string id = Get("/v1/jobs/run")["id"];
   ASSERT_EQ(Send("POST", "/v1/jobs/run/end", "{}").status, 200);

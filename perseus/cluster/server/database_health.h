@@ -1,4 +1,4 @@
-// Whether the database answers, as the maintenance of this replica finds out.
+// Whether the database answers the checks of this replica (maintenance.h).
 //
 //              ping fails, or no answer for kSilence
 //   available ───────────────────────────────────────▶ unavailable
@@ -6,8 +6,8 @@
 //                          ping succeeds
 //
 // One check runs at a time: idle → started → waiting for the answer to a ping → started → idle.
-// While the database is unavailable, notices may be lost. So nodes' streams have to be read again
-// when it becomes available.
+// While the database is unavailable, notices may be lost. So when it becomes available, the state
+// of all streams has to be read again.
 //
 // Thread safe.
 #pragma once

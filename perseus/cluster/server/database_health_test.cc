@@ -32,7 +32,7 @@ TEST(DatabaseHealth, SilenceMakesItUnavailableUntilAnAnswer) {
   DatabaseHealth health;
   const DatabaseHealth::Time end = kStart + DatabaseHealth::kSilence;
   ASSERT_TRUE(health.StartCheck());
-  EXPECT_EQ(health.CheckSilence(end), Change::kNone) << "nothing was sent yet";
+  EXPECT_EQ(health.CheckSilence(end), Change::kNone) << "no ping was sent yet";
   health.PingSent(kStart);
   EXPECT_FALSE(health.StartCheck()) << "one check at a time";
   EXPECT_EQ(health.CheckSilence(end - std::chrono::seconds(1)), Change::kNone);

@@ -12,9 +12,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kMostTold = 4;
+constexpr int kMaxDifferences = 4;
 
-// Of a document that was laid flat: {"/schedule/stages": 4}.
+// `flat`: a flattened document, such as {"/schedule/stages": 4}.
 std::string TextAt(const json& flat, const std::string& pointer) {
   const auto found = flat.find(pointer);
   if (found == flat.end()) return "none";
@@ -37,17 +37,17 @@ std::string Differences(const json& there, const json& here) {
     for (const auto& [pointer, value] : members->items()) pointers.insert(pointer);
   }
   std::string text;
-  int told = 0;
+  int differences = 0;
   for (const std::string& pointer : pointers) {
     const std::string was = TextAt(old_members, pointer);
     const std::string is = TextAt(new_members, pointer);
-    // Long texts may begin alike.
+    // The excerpts of two long texts may be equal.
     if (was == is && old_members.value(pointer, json()) == new_members.value(pointer, json())) {
       continue;
     }
-    if (told == kMostTold) return text + "; …";
-    text += fmt::format("{}{} {}, here {}", told == 0 ? "" : "; ", NameOf(pointer), was, is);
-    ++told;
+    if (differences == kMaxDifferences) return text + "; …";
+    text += fmt::format("{}{} {}, here {}", differences == 0 ? "" : "; ", NameOf(pointer), was, is);
+    ++differences;
   }
   return text;
 }

@@ -15,7 +15,7 @@ namespace {
 
 constexpr store::Milliseconds kSecond = 1000;
 
-// Who calls, and whether he may; with the job, if the path has one.
+// Identifies the caller, checks the rights, and finds the job if the path has one.
 Answer<Context> Admit(const Services& services, const http::Request& request,
                       const std::map<std::string, std::string, std::less<>>& path, Access access) {
   const store::Milliseconds now = services.now();
@@ -24,9 +24,10 @@ Answer<Context> Admit(const Services& services, const http::Request& request,
   auto principal = services.rights.Identify(request, now);
   if (!principal) return tl::unexpected(principal.error());
   context.principal = *std::move(principal);
-  const auto named = path.find("job");
-  if (named == path.end()) {
-    // Which job it is about, the endpoint has to find out by itself, and check.
+  const auto id = path.find("job");
+  if (id == path.end()) {
+    // The path names no job. The endpoint finds the job and checks the rights of a token of scope
+    // job.
     const bool is_of_a_job = access == Access::kRead || access == Access::kJob;
     if (is_of_a_job && context.principal.scope == Principal::Scope::kJob) return context;
     if (auto may = Rights::Check(context.principal, access, ""); !may) {
@@ -34,15 +35,16 @@ Answer<Context> Admit(const Services& services, const http::Request& request,
     }
     return context;
   }
-  auto job = services.store.FindJob(named->second);
+  auto job = services.store.FindJob(id->second);
   if (!job) return Refuse(job);
-  // A job that is not there is nobody's, so a job's token does not learn which jobs are.
+  // A missing job belongs to no token, so the holder of a job's token cannot find out which jobs
+  // exist.
   if (auto may = Rights::Check(context.principal, access, *job ? (*job)->key : ""); !may) {
     return tl::unexpected(may.error());
   }
   if (!*job) {
     return Refuse(404, "There is no such job",
-                  fmt::format("no job has the id or key {}", Excerpt(named->second)),
+                  fmt::format("no job has the id or key {}", Excerpt(id->second)),
                   "perseus jobs --all lists the jobs, perseus job register registers one");
   }
   context.job = **std::move(job);

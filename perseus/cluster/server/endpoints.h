@@ -17,11 +17,11 @@
 
 #include "perseus/cluster/http/server.h"
 #include "perseus/cluster/server/answer.h"
-#include "perseus/cluster/server/job_watch.h"
-#include "perseus/cluster/server/node_reports.h"
 #include "perseus/cluster/server/plan_cuts.h"
 #include "perseus/cluster/server/rights.h"
 #include "perseus/cluster/store/store.h"
+#include "perseus/cluster/telemetry/job_watch.h"
+#include "perseus/cluster/telemetry/node_reports.h"
 
 namespace perseus::server {
 
@@ -31,8 +31,8 @@ class EventHub;
 struct Services {
   store::Store& store;
   Rights& rights;
-  JobWatches& watches;
-  NodeReports& reports;
+  telemetry::JobWatches& watches;
+  telemetry::NodeReports& reports;
   PlanCuts& cuts;
   std::function<store::Milliseconds()> now;
   std::function<std::string()> metrics;  // In the text format of Prometheus.

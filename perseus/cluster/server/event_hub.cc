@@ -14,7 +14,7 @@ namespace perseus::server {
 namespace {
 
 // Nodes fetch longer plans themselves (GET /v1/plans/ID).
-constexpr std::size_t kLongestInline = 128U << 10U;
+constexpr std::size_t kMaxInlineBytes = 128U << 10U;
 constexpr std::int64_t kEnded = -1;  // Stands for a version.
 
 bool IsJobId(std::string_view text) {
@@ -43,8 +43,8 @@ std::map<std::string, std::int64_t> ParsePositions(std::string_view text) {
 }
 
 // The part of each plan that a node with these ranks needs.
-std::map<std::string, std::set<int>> PlansFor(const PlannedAssignment& assignment,
-                                              const NodeRanks& node) {
+std::map<std::string, std::set<int>> PlansFor(const job_planning::PlannedAssignment& assignment,
+                                              const telemetry::NodeRanks& node) {
   std::map<std::string, std::set<int>> plans;
   for (const auto& [pipeline, ranks] : node) {
     if (pipeline < static_cast<int>(assignment.pipelines.size())) {
@@ -58,18 +58,6 @@ std::map<std::string, std::set<int>> PlansFor(const PlannedAssignment& assignmen
 }
 
 }  // namespace
-
-Result<NodeRanks> ParseNodeRanks(std::string_view json) {
-  const auto list = protocol::ParseRanks(json);
-  if (!list) {
-    return FailAs(ErrorKind::kSystem, "the database is damaged: {}", list.error().message);
-  }
-  NodeRanks ranks;
-  for (const protocol::AttachedRank& rank : *list) {
-    ranks[rank.name.dp_rank].insert(rank.name.pp_rank);
-  }
-  return ranks;
-}
 
 void EventHub::Open(const store::NodeClaim& claim, std::string_view last_event_id,
                     std::shared_ptr<http::Stream> stream) {
@@ -155,9 +143,9 @@ void EventHub::Receive(const store::Notice& notice) {
 }
 
 void EventHub::RequestNodeRead(const std::string& node) {
-  const auto [look_up, is_first] = node_reads_.try_emplace(node, Afterwards::kNothing);
+  const auto [read, is_first] = node_reads_.try_emplace(node, Afterwards::kNothing);
   if (is_first) return StartNodeRead(node);
-  look_up->second = Afterwards::kReadAgain;
+  read->second = Afterwards::kReadAgain;
 }
 
 void EventHub::StartNodeRead(const std::string& node) {
@@ -166,13 +154,13 @@ void EventHub::StartNodeRead(const std::string& node) {
   for (const auto& [job, ignored] : open.jobs) known.insert(job);
   for (const auto& [job, ignored] : open.positions) known.insert(job);
   boost::asio::post(pool_, [self = shared_from_this(), node, known = std::move(known)] {
-    auto looked = self->ReadNode(node, known);
-    if (!looked) self->failed_(looked.error());
-    boost::asio::post(self->loop_, [self, node, looked = std::move(looked)] {
+    auto state = self->ReadNode(node, known);
+    if (!state) self->failed_(state.error());
+    boost::asio::post(self->loop_, [self, node, state = std::move(state)] {
       const bool is_open = self->nodes_.contains(node);
-      const auto look_up = self->node_reads_.extract(node);
-      if (is_open && looked) self->Take(node, *looked);
-      if (is_open && look_up.mapped() == Afterwards::kReadAgain) self->RequestNodeRead(node);
+      const auto read = self->node_reads_.extract(node);
+      if (is_open && state) self->Take(node, *state);
+      if (is_open && read.mapped() == Afterwards::kReadAgain) self->RequestNodeRead(node);
     });
   });
 }
@@ -181,53 +169,53 @@ void EventHub::StartNodeRead(const std::string& node) {
 Result<EventHub::NodeState> EventHub::ReadNode(const std::string& node,
                                                const std::set<std::string>& known) {
   PERSEUS_ASSIGN_OR_RETURN(auto records, store_.ListJobsOfNode(node));
-  NodeState looked;
+  NodeState state;
   for (const store::NodeRecord& record : records) {
-    PERSEUS_ASSIGN_OR_RETURN(auto ranks, ParseNodeRanks(record.ranks));
-    looked.jobs.emplace(record.job, std::move(ranks));
+    PERSEUS_ASSIGN_OR_RETURN(auto ranks, telemetry::ParseNodeRanks(record.ranks));
+    state.jobs.emplace(record.job, std::move(ranks));
   }
   for (const std::string& job : known) {
-    if (looked.jobs.contains(job)) continue;
+    if (state.jobs.contains(job)) continue;
     PERSEUS_ASSIGN_OR_RETURN(const auto record, store_.FindJob(job));
     if (record && record->ended == 0) continue;
     // A job that does not exist has ended and was deleted.
-    auto news = std::make_shared<JobState>();
-    news->job = job;
-    news->key = record ? record->key : "";
-    news->has_ended = true;
-    looked.ended.push_back(std::move(news));
+    auto ended = std::make_shared<JobState>();
+    ended->job = job;
+    ended->key = record ? record->key : "";
+    ended->has_ended = true;
+    state.ended.push_back(std::move(ended));
   }
-  return looked;
+  return state;
 }
 
-void EventHub::Take(const std::string& node, const NodeState& looked) {
+void EventHub::Take(const std::string& node, const NodeState& state) {
   Node& open = nodes_[node];
-  for (const auto& [job, ranks] : looked.jobs) {
+  for (const auto& [job, ranks] : state.jobs) {
     NodeJob& of_node = open.jobs[job];
     // The last event has no plans for the new ranks.
     if (of_node.ranks != ranks) of_node = {.ranks = ranks, .sent = 0};
     nodes_of_job_[job].insert(node);
   }
   std::set<std::string> ended;
-  for (const auto& news : looked.ended) ended.insert(news->job);
+  for (const auto& job : state.ended) ended.insert(job->job);
   for (auto position = open.positions.begin(); position != open.positions.end();) {
     const auto& [job, version] = *position;
-    const bool is_here = looked.jobs.contains(job) || ended.contains(job);
+    const bool is_here = state.jobs.contains(job) || ended.contains(job);
     // A job that runs again has not ended: an older database was restored.
     const bool counts = version != kEnded || ended.contains(job);
     if (is_here && counts) open.jobs[job].sent = version;
     position = is_here ? open.positions.erase(position) : std::next(position);
   }
-  for (const auto& news : looked.ended) Send(node, *news);
+  for (const auto& job : state.ended) Send(node, *job);
   for (auto job = open.jobs.begin(); job != open.jobs.end();) {
-    if (looked.jobs.contains(job->first)) {
+    if (state.jobs.contains(job->first)) {
       ++job;
       continue;
     }
     Leave(node, job->first);
     job = open.jobs.erase(job);
   }
-  for (const auto& [job, ignored] : looked.jobs) SendJob(job, {node});
+  for (const auto& [job, ignored] : state.jobs) SendJob(job, {node});
 }
 
 void EventHub::SendJob(const std::string& job, const std::set<std::string>& nodes) {
@@ -249,18 +237,18 @@ void EventHub::StartReading(const std::string& job) {
   }
   boost::asio::post(pool_, [self = shared_from_this(), job, nodes = std::move(nodes),
                             shapes = std::move(shapes)]() mutable {
-    auto news = self->ReadJobState(job, shapes);
-    if (!news) self->failed_(news.error());
-    boost::asio::post(self->loop_, [self, job, nodes = std::move(nodes), news = std::move(news)] {
-      self->SendJobState(job, nodes, news ? news->get() : nullptr);
+    auto state = self->ReadJobState(job, shapes);
+    if (!state) self->failed_(state.error());
+    boost::asio::post(self->loop_, [self, job, nodes = std::move(nodes), state = std::move(state)] {
+      self->SendJobState(job, nodes, state ? state->get() : nullptr);
     });
   });
 }
 
 void EventHub::SendJobState(const std::string& job, const std::set<std::string>& nodes,
-                            const JobState* news) {
-  if (news != nullptr) {
-    for (const std::string& node : nodes) Send(node, *news);
+                            const JobState* state) {
+  if (state != nullptr) {
+    for (const std::string& node : nodes) Send(node, *state);
   }
   Reading& reading = readings_[job];
   reading.is_under_way = false;
@@ -274,23 +262,23 @@ Result<std::shared_ptr<const EventHub::JobState>> EventHub::ReadJobState(const s
   const auto nothing = std::shared_ptr<const JobState>();
   PERSEUS_ASSIGN_OR_RETURN(auto record, store_.FindJob(job));
   if (!record) return nothing;
-  auto news = std::make_shared<JobState>();
-  news->job = record->id;
-  news->key = record->key;
-  news->has_ended = record->ended != 0;
-  if (news->has_ended) return std::shared_ptr<const JobState>(std::move(news));
+  auto state = std::make_shared<JobState>();
+  state->job = record->id;
+  state->key = record->key;
+  state->has_ended = record->ended != 0;
+  if (state->has_ended) return std::shared_ptr<const JobState>(std::move(state));
   PERSEUS_ASSIGN_OR_RETURN(auto assignment, store_.FindNewestAssignment(job));
   if (!assignment) return nothing;
-  news->version = assignment->version;
-  PERSEUS_ASSIGN_OR_RETURN(auto parsed, ParsePlannedAssignment(assignment->body));
-  news->assignment = std::move(parsed);
-  for (const NodeRanks& shape : shapes) {
-    for (auto& needed : PlansFor(news->assignment, shape)) {
+  state->version = assignment->version;
+  PERSEUS_ASSIGN_OR_RETURN(auto parsed, job_planning::ParsePlannedAssignment(assignment->body));
+  state->assignment = std::move(parsed);
+  for (const telemetry::NodeRanks& shape : shapes) {
+    for (auto& needed : PlansFor(state->assignment, shape)) {
       PERSEUS_ASSIGN_OR_RETURN(auto cut, cuts_.Get(needed.first, needed.second));
-      if (cut && cut->size() <= kLongestInline) news->files[needed] = cut;
+      if (cut && cut->size() <= kMaxInlineBytes) state->files[needed] = cut;
     }
   }
-  return std::shared_ptr<const JobState>(std::move(news));
+  return std::shared_ptr<const JobState>(std::move(state));
 }
 
 std::string EventHub::Positions(const Node& node) {
@@ -304,27 +292,27 @@ std::string EventHub::Positions(const Node& node) {
   return text;
 }
 
-void EventHub::Send(const std::string& name, const JobState& news) {
+void EventHub::Send(const std::string& name, const JobState& state) {
   const auto open = nodes_.find(name);
   if (open == nodes_.end()) return;
   Node& node = open->second;
-  const auto found = node.jobs.find(news.job);
+  const auto found = node.jobs.find(state.job);
   if (found == node.jobs.end()) return;
   NodeJob& job = found->second;
-  if (job.sent == kEnded || (!news.has_ended && news.version <= job.sent)) return;
-  job.sent = news.has_ended ? kEnded : news.version;
+  if (job.sent == kEnded || (!state.has_ended && state.version <= job.sent)) return;
+  job.sent = state.has_ended ? kEnded : state.version;
   ++events_;
-  if (!news.has_ended) return SendAssignment(node, job, news);
+  if (!state.has_ended) return SendAssignment(node, job, state);
   node.stream->Send(std::make_shared<const std::string>(
       fmt::format("event: {}\nid: {}\ndata: {}\n\n", protocol::kEndedEvent, Positions(node),
-                  protocol::FormatEvent(protocol::EndedEvent{news.job, news.key}))));
+                  protocol::FormatEvent(protocol::EndedEvent{state.job, state.key}))));
 }
 
-void EventHub::SendAssignment(Node& node, const NodeJob& job, const JobState& news) {
-  const PlannedAssignment& assignment = news.assignment;
-  protocol::AssignmentEvent event{.job = news.job,
-                                  .key = news.key,
-                                  .version = news.version,
+void EventHub::SendAssignment(Node& node, const NodeJob& job, const JobState& state) {
+  const job_planning::PlannedAssignment& assignment = state.assignment;
+  protocol::AssignmentEvent event{.job = state.job,
+                                  .key = state.key,
+                                  .version = state.version,
                                   .from_step = assignment.from_step,
                                   .plans = {},
                                   .target = assignment.target,
@@ -337,8 +325,8 @@ void EventHub::SendAssignment(Node& node, const NodeJob& job, const JobState& ne
   // All streams share the texts of the cuts.
   std::vector<std::pair<std::string, protocol::SharedText>> files;
   for (const auto& needed : PlansFor(assignment, job.ranks)) {
-    const auto file = news.files.find(needed);
-    if (file != news.files.end()) files.emplace_back(needed.first, file->second);
+    const auto file = state.files.find(needed);
+    if (file != state.files.end()) files.emplace_back(needed.first, file->second);
   }
   const auto send = [&node](std::string text) {
     node.stream->Send(std::make_shared<const std::string>(std::move(text)));

@@ -4,8 +4,8 @@
 //   notice "assignment j-1"  ──► read the assignment of j-1 once ──► all streams of nodes with j-1
 //   a node opens a stream    ──► read its jobs ──► the same for each job, for this node
 //
-// At most one read runs for each job and for each node. A request that arrives during a read causes
-// another one after it. So thousands of nodes that connect at once share few reads. No node
+// At most one read runs for each job and for each node. A request during a read causes another read
+// after it. So thousands of nodes that connect at once share few reads. No node
 // receives an assignment that is older than its last one, and none misses an assignment that was
 // made while its jobs were read.
 //
@@ -29,18 +29,12 @@
 #include <vector>
 
 #include "perseus/cluster/http/server.h"
+#include "perseus/cluster/job_planning/planned_assignment.h"
 #include "perseus/cluster/server/plan_cuts.h"
-#include "perseus/cluster/server/planning.h"
 #include "perseus/cluster/store/store.h"
+#include "perseus/cluster/telemetry/node_ranks.h"
 
 namespace perseus::server {
-
-// The pp_ranks of a node, by dp_rank.
-using NodeRanks = std::map<int, std::set<int>>;
-Result<NodeRanks> ParseNodeRanks(std::string_view json);
-
-// A process loses the name of its node if it renewed its claim this long ago.
-constexpr store::Milliseconds kNodeIsSilentAfter = 15'000;
 
 class EventHub : public std::enable_shared_from_this<EventHub> {
  public:
@@ -65,12 +59,11 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
   // Call it on any thread.
   void Receive(const store::Notice& notice);
 
-  int streams() const { return static_cast<int>(nodes_.size()); }  // Call it on the loop.
-  std::int64_t events() const { return events_; }
+  std::int64_t events() const { return events_; }  // Sent so far. Call it on the loop.
 
  private:
   struct NodeJob {
-    NodeRanks ranks;
+    telemetry::NodeRanks ranks;
     std::int64_t sent = 0;  // The version that was sent. -1: the end of the job.
   };
   struct Node {
@@ -86,13 +79,13 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
     std::string key;
     bool has_ended = false;
     std::int64_t version = 0;
-    PlannedAssignment assignment;
+    job_planning::PlannedAssignment assignment;
     // The texts of plans, cut for ranks. Null if a text is too large for an event.
     std::map<std::pair<std::string, std::set<int>>, std::shared_ptr<const std::string>> files;
   };
-  using Shapes = std::set<NodeRanks>;
+  using Shapes = std::set<telemetry::NodeRanks>;
   struct NodeState {
-    std::map<std::string, NodeRanks> jobs;               // The jobs of the node.
+    std::map<std::string, telemetry::NodeRanks> jobs;    // The jobs of the node.
     std::vector<std::shared_ptr<const JobState>> ended;  // Jobs that it had before.
   };
   // The read of a job.
@@ -107,15 +100,15 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
   void RequestNodeRead(const std::string& node);
   void StartNodeRead(const std::string& node);
   Result<NodeState> ReadNode(const std::string& node, const std::set<std::string>& known);
-  void Take(const std::string& node, const NodeState& looked);
+  void Take(const std::string& node, const NodeState& state);
   void SendJob(const std::string& job, const std::set<std::string>& nodes);
   void StartReading(const std::string& job);
   void SendJobState(const std::string& job, const std::set<std::string>& nodes,
-                    const JobState* news);
+                    const JobState* state);
   Result<std::shared_ptr<const JobState>> ReadJobState(const std::string& job,
                                                        const Shapes& shapes);
-  void Send(const std::string& name, const JobState& news);
-  void SendAssignment(Node& node, const NodeJob& job, const JobState& news);
+  void Send(const std::string& name, const JobState& state);
+  void SendAssignment(Node& node, const NodeJob& job, const JobState& state);
   static std::string Positions(const Node& node);
 
   boost::asio::io_context& loop_;

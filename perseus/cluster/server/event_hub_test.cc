@@ -1,4 +1,4 @@
-// What streams are sent, over a database in memory; the streams are texts.
+// The events that streams receive, with a database in memory. A stream is a text.
 #include "perseus/cluster/server/event_hub.h"
 
 #include <gmock/gmock.h>
@@ -30,7 +30,7 @@ struct TextStream : http::Stream {
   void Close() override { is_open = false; }
   void OnClose(std::function<void()> closed) override { on_close = std::move(closed); }
 
-  // Of the events that came since the last time: "assignment" or "ended", and their data.
+  // Returns the name ("assignment" or "ended") and the data of the events since the last call.
   std::vector<std::pair<std::string, json>> TakeEvents() {
     std::vector<std::pair<std::string, json>> events;
     for (std::size_t end = 0; (end = text.find("\n\n")) != std::string::npos;) {
@@ -60,16 +60,16 @@ class EventHubTest : public testing::Test {
   std::string Register(const std::string& key) {
     return store_->CreateJob({.key = key, .body = "{}", .target = ""}, 1)->job.id;
   }
-  // Pipeline 0 follows plan A, pipeline 1 plan B.
-  void Order(const std::string& job) {
+  // Stores a new assignment: pipeline 0 follows plan A, pipeline 1 follows plan B.
+  void Assign(const std::string& job) {
     ASSERT_TRUE(store_->RequestPlanning(job, 1));
     const auto task = store_->ClaimPlanning("w", 1, 1000);
     ASSERT_TRUE(task && *task);
-    PlannedAssignment assignment;
+    job_planning::PlannedAssignment assignment;
     assignment.pipelines = {{.plan = kPlanA, .time_s = 1, .energy_j = 1},
                             {.plan = kPlanB, .time_s = 1, .energy_j = 1}};
     store::PlanningOutcome outcome;
-    outcome.assignment = FormatPlannedAssignment(assignment);
+    outcome.assignment = job_planning::FormatPlannedAssignment(assignment);
     ASSERT_TRUE(store_->CompletePlanning(**task, outcome, 1));
   }
   void Attach(const std::string& job, const char* ranks) {
@@ -84,11 +84,11 @@ class EventHubTest : public testing::Test {
     Settle();
     return stream;
   }
-  void Hear(store::Notice::Kind kind, const std::string& name) {
+  void Receive(store::Notice::Kind kind, const std::string& name) {
     hub_->Receive({.kind = kind, .name = name});
     Settle();
   }
-  // Until neither the loop nor the pool has anything to do.
+  // Runs until neither the loop nor the pool has anything to do.
   void Settle() {
     for (std::size_t ran = 1; ran > 0;) {
       std::promise<void> drained;
@@ -107,108 +107,107 @@ class EventHubTest : public testing::Test {
       loop_, pool_, *store_, cuts_, [](const Error& error) { ADD_FAILURE() << error.message; });
 };
 
-TEST_F(EventHubTest, GoesOnWhereAStreamWas) {
+TEST_F(EventHubTest, ANewStreamContinuesAfterTheLastEvent) {
   const std::string job = Register("run");
-  Order(job);
+  Assign(job);
   Attach(job, kRanksOf0);
   const auto first = Open();
-  const auto told = first->TakeEvents();
-  ASSERT_THAT(told, SizeIs(1));
-  EXPECT_EQ(told[0].second["plans"], (json{{"0", kPlanA}}));
+  const auto events = first->TakeEvents();
+  ASSERT_THAT(events, SizeIs(1));
+  EXPECT_EQ(events[0].second["plans"], (json{{"0", kPlanA}}));
   EXPECT_EQ(first->last_id, job + ":1");
 
   const auto again = Open(first->last_id);
   EXPECT_FALSE(first->is_open);
   EXPECT_THAT(again->TakeEvents(), IsEmpty());
-  Order(job);
-  Hear(store::Notice::Kind::kAssignment, job);
+  Assign(job);
+  Receive(store::Notice::Kind::kAssignment, job);
   EXPECT_THAT(again->TakeEvents(), SizeIs(1));
   EXPECT_EQ(again->last_id, job + ":2");
   EXPECT_THAT(first->TakeEvents(), IsEmpty());
 }
 
-TEST_F(EventHubTest, AssignmentAreToldAgainForRanksThatCameLater) {
+TEST_F(EventHubTest, SendsTheAssignmentAgainForNewRanks) {
   const std::string job = Register("run");
-  Order(job);
+  Assign(job);
   Attach(job, kRanksOf0);
   const auto stream = Open();
   ASSERT_THAT(stream->TakeEvents(), SizeIs(1));
   Attach(job, kRanksOfBoth);
-  Hear(store::Notice::Kind::kNode, "n0");
-  const auto told = stream->TakeEvents();
-  ASSERT_THAT(told, SizeIs(1));
-  EXPECT_EQ(told[0].second["version"], 1);
-  EXPECT_EQ(told[0].second["plans"], (json{{"0", kPlanA}, {"1", kPlanB}}));
-  Hear(store::Notice::Kind::kNode, "n0");
-  EXPECT_THAT(stream->TakeEvents(), IsEmpty()) << "they are the same ranks";
+  Receive(store::Notice::Kind::kNode, "n0");
+  const auto events = stream->TakeEvents();
+  ASSERT_THAT(events, SizeIs(1));
+  EXPECT_EQ(events[0].second["version"], 1);
+  EXPECT_EQ(events[0].second["plans"], (json{{"0", kPlanA}, {"1", kPlanB}}));
+  Receive(store::Notice::Kind::kNode, "n0");
+  EXPECT_THAT(stream->TakeEvents(), IsEmpty()) << "the ranks have not changed";
 }
 
-TEST_F(EventHubTest, TellsOnceThatAJobHasEnded) {
+TEST_F(EventHubTest, SendsTheEndOfAJobOnce) {
   const std::string job = Register("run");
-  Order(job);
+  Assign(job);
   Attach(job, kRanksOf0);
   const auto stream = Open();
   stream->TakeEvents();
   ASSERT_TRUE(store_->EndJob(job, 2));
-  Hear(store::Notice::Kind::kNode, "n0");
-  const auto told = stream->TakeEvents();
-  ASSERT_THAT(told, SizeIs(1));
-  EXPECT_EQ(told[0].first, "ended");
-  EXPECT_EQ(told[0].second, (json{{"job", job}, {"key", "run"}}));
+  Receive(store::Notice::Kind::kNode, "n0");
+  const auto events = stream->TakeEvents();
+  ASSERT_THAT(events, SizeIs(1));
+  EXPECT_EQ(events[0].first, "ended");
+  EXPECT_EQ(events[0].second, (json{{"job", job}, {"key", "run"}}));
   EXPECT_EQ(stream->last_id, job + ":-1");
-  Hear(store::Notice::Kind::kReadAgain, "");
+  Receive(store::Notice::Kind::kReadAgain, "");
   EXPECT_THAT(stream->TakeEvents(), IsEmpty());
   EXPECT_THAT(Open(stream->last_id)->TakeEvents(), IsEmpty());
 }
 
-// It attached, and its stream was broken while the job ended.
-TEST_F(EventHubTest, TellsOfTheEndOfAJobWithoutAssignmentToWhoKnowsIt) {
+// The node attached, and its stream was broken while the job ended.
+TEST_F(EventHubTest, SendsTheEndOfAJobWithoutAnAssignment) {
   const std::string job = Register("run");
   Attach(job, kRanksOf0);
   EXPECT_THAT(Open()->TakeEvents(), IsEmpty());
   ASSERT_TRUE(store_->EndJob(job, 2));
-  const auto told = Open(job + ":0")->TakeEvents();
-  ASSERT_THAT(told, SizeIs(1));
-  EXPECT_EQ(told[0].first, "ended");
+  const auto events = Open(job + ":0")->TakeEvents();
+  ASSERT_THAT(events, SizeIs(1));
+  EXPECT_EQ(events[0].first, "ended");
 }
 
-TEST_F(EventHubTest, AJobThatIsDeletedHasEndedAndWhatIsNoneIsPassedOver) {
+TEST_F(EventHubTest, ADeletedJobHasEndedAndOtherWordsAreIgnored) {
   const auto stream = Open("j-0:1 j-0123456789abcdef:3 run:2 j-fedcba9876543210:-2 : j-1");
-  const auto told = stream->TakeEvents();
-  ASSERT_THAT(told, SizeIs(1));
-  EXPECT_EQ(told[0].second, (json{{"job", "j-0123456789abcdef"}})) << "nobody knows its key";
+  const auto events = stream->TakeEvents();
+  ASSERT_THAT(events, SizeIs(1));
+  EXPECT_EQ(events[0].second, (json{{"job", "j-0123456789abcdef"}})) << "its key is unknown";
 }
 
-// It ended in the database that was lost, and not in the older one that is there now.
-TEST_F(EventHubTest, AJobThatRunsAgainHasAssignment) {
+// The job ended in a database that was lost, and still runs in the older one that was restored.
+TEST_F(EventHubTest, ARestoredJobHasItsAssignment) {
   const std::string job = Register("run");
-  Order(job);
+  Assign(job);
   Attach(job, kRanksOf0);
   EXPECT_THAT(Open(job + ":-1")->TakeEvents(), SizeIs(1));
 }
 
-TEST_F(EventHubTest, WhatBelongsToAStreamGoesWithIt) {
+TEST_F(EventHubTest, AClosedStreamLeavesNothing) {
   const std::string job = Register("run");
-  Order(job);
+  Assign(job);
   Attach(job, kRanksOf0);
   const auto first = Open();
   const auto second = Open();
-  first->on_close();  // Of the one before: nothing changes.
+  first->on_close();  // The node has a newer stream, so nothing changes.
   Settle();
-  EXPECT_EQ(hub_->streams(), 1);
   EXPECT_THAT(hub_->Claims(), ElementsAre(store::NodeClaim{.node = "n0", .instance = "a"}));
   second->TakeEvents();
   second->on_close();
   Settle();
-  EXPECT_EQ(hub_->streams(), 0);
+  EXPECT_THAT(hub_->Claims(), IsEmpty());
   const store::NodeClaim successor{.node = "n0", .instance = "b"};
   EXPECT_THAT(*store_->ClaimNodes({successor}, 2, 0), IsEmpty()) << "the name is free";
-  Order(job);
-  Hear(store::Notice::Kind::kAssignment, job);
+  Assign(job);
+  Receive(store::Notice::Kind::kAssignment, job);
   EXPECT_THAT(second->TakeEvents(), IsEmpty());
 }
 
-TEST_F(EventHubTest, ANameThatIsRenewedAfterItsStreamClosedIsFreeAgain) {
+TEST_F(EventHubTest, ReleasesANameWhoseClaimWasRenewedTooLate) {
   const auto stream = Open();
   const std::vector<store::NodeClaim> claims = hub_->Claims();
   stream->on_close();
@@ -219,7 +218,7 @@ TEST_F(EventHubTest, ANameThatIsRenewedAfterItsStreamClosedIsFreeAgain) {
   EXPECT_THAT(*store_->ClaimNodes({successor}, 3, 0), IsEmpty());
 }
 
-TEST_F(EventHubTest, AStreamIsClosedOnlyIfItsOwnNameIsLost) {
+TEST_F(EventHubTest, AStreamIsClosedOnlyIfItsOwnClaimIsLost) {
   const auto first = Open();
   const std::vector<store::NodeClaim> before = hub_->Claims();
   first->on_close();
@@ -227,7 +226,7 @@ TEST_F(EventHubTest, AStreamIsClosedOnlyIfItsOwnNameIsLost) {
   const auto second = Open("", "b");
   hub_->UpdateClaims(before, {"n0"});
   Settle();
-  EXPECT_TRUE(second->is_open) << "it was its predecessor that lost it";
+  EXPECT_TRUE(second->is_open) << "the claim of the closed stream was lost";
   hub_->UpdateClaims(hub_->Claims(), {});
   Settle();
   EXPECT_TRUE(second->is_open);

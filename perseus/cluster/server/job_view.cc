@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "perseus/base/units.h"
-#include "perseus/cluster/server/event_hub.h"
-#include "perseus/cluster/server/job_spec.h"
-#include "perseus/cluster/server/planning.h"
+#include "perseus/cluster/job_planning/job_spec.h"
+#include "perseus/cluster/job_planning/planned_assignment.h"
+#include "perseus/cluster/telemetry/node_ranks.h"
 
 namespace perseus::server {
 namespace {
@@ -23,7 +23,7 @@ double SecondsSince(store::Milliseconds time, store::Milliseconds now) {
 }
 
 bool IsLost(const store::NodeRecord& node, store::Milliseconds now) {
-  return now - node.seen > kNodeIsSilentAfter;
+  return now - node.seen > telemetry::kNodeIsSilentAfter;
 }
 
 // Where a node is with the newest assignment.
@@ -35,17 +35,18 @@ std::string_view StateOf(const store::NodeRecord& node, const store::JobRecord& 
   return job.last_step >= 0 && job.last_step > from_step ? "late" : "pending";
 }
 
-Result<std::optional<PlannedAssignment>> AssignmentOf(const Services& services,
-                                                      const store::JobRecord& job) {
+Result<std::optional<job_planning::PlannedAssignment>> AssignmentOf(const Services& services,
+                                                                    const store::JobRecord& job) {
   PERSEUS_ASSIGN_OR_RETURN(const auto record, services.store.FindNewestAssignment(job.id));
-  if (!record) return std::optional<PlannedAssignment>();
-  PERSEUS_ASSIGN_OR_RETURN(auto assignment, ParsePlannedAssignment(record->body));
-  return std::optional<PlannedAssignment>(std::move(assignment));
+  if (!record) return std::optional<job_planning::PlannedAssignment>();
+  PERSEUS_ASSIGN_OR_RETURN(auto assignment, job_planning::ParsePlannedAssignment(record->body));
+  return std::optional<job_planning::PlannedAssignment>(std::move(assignment));
 }
 
-ordered_json AssignmentJson(const store::JobRecord& job, const PlannedAssignment& assignment) {
+ordered_json AssignmentJson(const store::JobRecord& job,
+                            const job_planning::PlannedAssignment& assignment) {
   auto pipelines = ordered_json::array();
-  for (const PlannedAssignment::Share& share : assignment.pipelines) {
+  for (const job_planning::PlannedAssignment::Share& share : assignment.pipelines) {
     pipelines.push_back(
         {{"plan", share.plan}, {"time_s", share.time_s}, {"energy_j", share.energy_j}});
   }
@@ -59,8 +60,9 @@ ordered_json AssignmentJson(const store::JobRecord& job, const PlannedAssignment
           {"pipelines", std::move(pipelines)}};
 }
 
-ordered_json Summary(const store::JobRecord& job, const JobSpec& spec,
-                     const std::optional<PlannedAssignment>& assignment, std::int64_t lost_nodes) {
+ordered_json Summary(const store::JobRecord& job, const job_planning::JobSpec& spec,
+                     const std::optional<job_planning::PlannedAssignment>& assignment,
+                     std::int64_t lost_nodes) {
   ordered_json json{{"id", job.id},
                     {"key", job.key},
                     {"status", job.ended != 0 ? "ended" : job.status},
@@ -68,12 +70,13 @@ ordered_json Summary(const store::JobRecord& job, const JobSpec& spec,
   if (job.ended != 0) json["ended"] = TimeText(job.ended);
   if (!job.problem.empty()) json["problem"] = job.problem;
   json["pipelines"] = spec.planned.pipelines;
-  json["pp_ranks"] = spec.planned.schedule.ranks.size();
+  json["pp_ranks"] = spec.planned.schedule.pp_ranks.size();
   json["tensor_parallel"] = spec.planned.model.gpus_per_stage;
   json["schedule"] = spec.planned.schedule.name;
   json["microbatches"] = spec.planned.schedule.microbatches;
   if (!spec.gpu_name.empty()) json["gpu"] = spec.gpu_name;
-  json["target"] = job.target.empty() ? TargetJson(spec.target) : ordered_json::parse(job.target);
+  json["target"] =
+      job.target.empty() ? job_planning::TargetJson(spec.target) : ordered_json::parse(job.target);
   json["detect_stragglers"] = spec.detects_stragglers;
   json["profile_version"] = job.profile_version;
   json["planning"] = job.planned_generation < job.generation ? "due" : "done";
@@ -82,7 +85,8 @@ ordered_json Summary(const store::JobRecord& job, const JobSpec& spec,
   if (!job.summary.empty()) json["measured"] = ordered_json::parse(job.summary);
   if (assignment && !assignment->pipelines.empty()) {
     double energy_j = 0;
-    for (const PlannedAssignment::Share& share : assignment->pipelines) energy_j += share.energy_j;
+    for (const job_planning::PlannedAssignment::Share& share : assignment->pipelines)
+      energy_j += share.energy_j;
     const double baseline_j =
         assignment->baseline_energy_j * static_cast<double>(assignment->pipelines.size());
     json["assignment_version"] = job.assignment_version;
@@ -96,16 +100,16 @@ ordered_json Summary(const store::JobRecord& job, const JobSpec& spec,
 
 Result<ordered_json> SummarizeJob(const Services& services, const store::JobRecord& job,
                                   store::Milliseconds now) {
-  PERSEUS_ASSIGN_OR_RETURN(auto spec, StoredJobSpec(job.body));
+  PERSEUS_ASSIGN_OR_RETURN(auto spec, job_planning::StoredJobSpec(job.body));
   PERSEUS_ASSIGN_OR_RETURN(auto assignment, AssignmentOf(services, job));
-  PERSEUS_ASSIGN_OR_RETURN(const auto lost,
-                           services.store.CountNodesSilentSince(job.id, now - kNodeIsSilentAfter));
+  PERSEUS_ASSIGN_OR_RETURN(const auto lost, services.store.CountNodesSilentSince(
+                                                job.id, now - telemetry::kNodeIsSilentAfter));
   return Summary(job, spec, assignment, lost);
 }
 
 Result<ordered_json> ViewJob(const Services& services, const store::JobRecord& job,
                              store::Milliseconds now) {
-  PERSEUS_ASSIGN_OR_RETURN(auto spec, StoredJobSpec(job.body));
+  PERSEUS_ASSIGN_OR_RETURN(auto spec, job_planning::StoredJobSpec(job.body));
   PERSEUS_ASSIGN_OR_RETURN(auto assignment, AssignmentOf(services, job));
   PERSEUS_ASSIGN_OR_RETURN(const auto stragglers, services.store.ListStragglers(job.id));
   PERSEUS_ASSIGN_OR_RETURN(const auto nodes, services.store.ListNodesOfJob(job.id));
@@ -146,8 +150,9 @@ ordered_json StragglerJson(const store::StragglerRecord& straggler, store::Milli
   if (straggler.expires != 0) json["expires"] = TimeText(straggler.expires);
   if (straggler.expires == 0 && has_begun && now - straggler.starts > kOldStraggler) {
     json["warning"] = fmt::format(
-        "said {:.0f} hours ago and never expires (perseus job straggler JOB {} --over when the "
-        "pipeline is well)",
+        "reported {:.0f} hours ago, and never expires (when the pipeline is fast again: perseus "
+        "job "
+        "straggler JOB {} --over)",
         SecondsSince(straggler.starts, now) / 3600, straggler.dp_rank);
   }
   return json;

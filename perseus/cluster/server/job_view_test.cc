@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "perseus/cluster/server/planning.h"
+#include "perseus/cluster/job_planning/planned_assignment.h"
 
 namespace perseus::server {
 namespace {
@@ -24,15 +24,15 @@ class JobViewTest : public testing::Test {
                ->job.id;
   }
 
-  // Version 1 of its assignment, from step 100 on.
-  void Order() {
+  // Stores version 1 of the assignment of the job, from step 100 on.
+  void Assign() {
     EXPECT_TRUE(store_->RequestPlanning(job_, 1));
-    PlannedAssignment assignment;
+    job_planning::PlannedAssignment assignment;
     assignment.from_step = 100;
     assignment.pipelines = {{.plan = "p-0", .time_s = 1, .energy_j = 1}};
     assignment.baseline_time_s = assignment.baseline_energy_j = 1;
     store::PlanningOutcome outcome;
-    outcome.assignment = FormatPlannedAssignment(assignment);
+    outcome.assignment = job_planning::FormatPlannedAssignment(assignment);
     EXPECT_TRUE(*store_->CompletePlanning(**store_->ClaimPlanning("w", 1, 1000), outcome, 1));
   }
   void Step(std::int64_t step) {
@@ -55,16 +55,16 @@ class JobViewTest : public testing::Test {
   std::unique_ptr<store::Store> store_ = *store::OpenStore("sqlite::memory:");
   std::string job_;
   Rights rights_{Rights::WithoutTokens::kOpen};
-  JobWatches watches_;
-  NodeReports reports_{*store_, watches_};
+  telemetry::JobWatches watches_;
+  telemetry::NodeReports reports_{*store_, watches_};
   PlanCuts cuts_{*store_};
   std::atomic<int> plans_on_request_ = 0;
   Services services_{*store_, rights_, watches_, reports_,          cuts_, {},
                      {},      {},      "",       plans_on_request_, {}};
 };
 
-TEST_F(JobViewTest, SaysWhereEachNodeIsWithTheNewestAssignment) {
-  Order();
+TEST_F(JobViewTest, HasTheStateOfEachNode) {
+  Assign();
   EXPECT_EQ(State(0), "pending");
   Step(100);
   EXPECT_EQ(State(0), "pending");
@@ -78,7 +78,7 @@ TEST_F(JobViewTest, SaysWhereEachNodeIsWithTheNewestAssignment) {
   EXPECT_EQ(SummarizeJob(services_, **store_->FindJob(job_), kNow)->at("lost_nodes"), 1);
 }
 
-TEST(StragglerJson, WarnsAfterAnHourOfOneThatNeverEnds) {
+TEST(StragglerJson, WarnsOfAnOldOneThatNeverExpires) {
   store::StragglerRecord straggler;
   straggler.dp_rank = 3;
   straggler.source = "report";
@@ -87,7 +87,8 @@ TEST(StragglerJson, WarnsAfterAnHourOfOneThatNeverEnds) {
   EXPECT_FALSE(StragglerJson(straggler, kNow).contains("warning"));
   straggler.starts -= 1;
   EXPECT_THAT(StragglerJson(straggler, kNow)["warning"].get<std::string>(),
-              HasSubstr("said 1 hours ago and never expires (perseus job straggler JOB 3 --over"));
+              HasSubstr("reported 1 hours ago, and never expires (when the pipeline is fast again: "
+                        "perseus job straggler JOB 3 --over)"));
   straggler.expires = kNow + 1;
   EXPECT_FALSE(StragglerJson(straggler, kNow).contains("warning"));
   straggler.expires = 0;

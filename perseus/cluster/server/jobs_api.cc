@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/cluster/job_planning/job_spec.h"
 #include "perseus/cluster/server/differences.h"
 #include "perseus/cluster/server/endpoints.h"
-#include "perseus/cluster/server/job_spec.h"
 #include "perseus/cluster/server/job_view.h"
 
 namespace perseus::server {
@@ -14,37 +14,40 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int kUsualJobs = 100;
-constexpr int kMostJobs = 1000;
-// Of a registration: a schedule file takes some 30 bytes for each instruction.
-constexpr std::size_t kLargestJob = 8 << 20;
+constexpr int kDefaultJobs = 100;
+constexpr int kMaxJobs = 1000;
+// A schedule file takes about 30 bytes for each instruction.
+constexpr std::size_t kMaxRegistrationBytes = 8 << 20;
 
-// Equal for all orders of keys and all white space.
+// Bodies that differ only in the order of keys and in white space give the same text.
 std::string Canonical(std::string_view body) { return nlohmann::json::parse(body).dump(); }
 
 Answer<http::Response> Register(const Context& context) {
   const std::string& body = context.request.body;
-  // Before the schedule is generated, which takes time and memory.
-  const auto key = ReadRegisteredKey(body);
+  // Checks the rights first, because ReadJobSpec generates the schedule, which takes time and
+  // memory.
+  const auto key = ReadBody(body, job_planning::kDeepestJobSpec, job_planning::ReadRegisteredKey);
   if (!key) return tl::unexpected(key.error());
   if (auto may = Rights::Check(context.principal, Access::kJob, *key); !may) {
     return tl::unexpected(may.error());
   }
-  auto spec = ReadJobSpec(body);
+  auto spec = ReadBody(body, job_planning::kDeepestJobSpec, job_planning::ReadJobSpec);
   if (!spec) return tl::unexpected(spec.error());
   const std::string canonical = Canonical(body);
-  auto created = context.services.store.CreateJob(
-      {.key = spec->key, .body = canonical, .target = TargetJson(spec->target).dump()},
-      context.now);
+  auto created =
+      context.services.store.CreateJob({.key = spec->key,
+                                        .body = canonical,
+                                        .target = job_planning::TargetJson(spec->target).dump()},
+                                       context.now);
   if (!created) return Refuse(created);
   if (!created->is_new && created->job.body != canonical) {
     return Refuse(
         409, "Another job has this key",
         fmt::format(
-            "job {} runs with key \"{}\" and was registered differently: {}", created->job.id,
+            "job {} runs with key \"{}\" and has another registration: {}", created->job.id,
             spec->key,
             Differences(nlohmann::json::parse(created->job.body), nlohmann::json::parse(body))),
-        fmt::format("end it first: perseus job end {}, or take another key", spec->key), "/key");
+        fmt::format("end it first: perseus job end {}, or choose another key", spec->key), "/key");
   }
   auto view = ViewJob(context.services, created->job, context.now);
   if (!view) return Refuse(view);
@@ -56,12 +59,12 @@ Answer<store::Store::Which> ReadWhich(const http::Request& request) {
   if (all == request.query.end() || all->second == "0") return store::Store::Which::kRunning;
   if (all->second == "1") return store::Store::Which::kAll;
   return Refuse(400, "The request is wrong",
-                fmt::format("all is {}, but only 0 and 1 are possible", Excerpt(all->second)),
+                fmt::format("all is {} (expected 0 or 1)", Excerpt(all->second)),
                 "1 includes ended jobs", "?all");
 }
 
 Answer<http::Response> ListJobs(const Context& context) {
-  const auto limit = ReadLimit(context.request, kUsualJobs, kMostJobs);
+  const auto limit = ReadLimit(context.request, kDefaultJobs, kMaxJobs);
   if (!limit) return tl::unexpected(limit.error());
   const auto which = ReadWhich(context.request);
   if (!which) return tl::unexpected(which.error());
@@ -94,16 +97,18 @@ Answer<http::Response> End(const Context& context) {
   return JsonResponse({{"id", id}, {"ended", true}});
 }
 
-// The frontier goes from the least time to the least energy, where the mean power is lowest. No
-// plan is below it. Planning finds out whether a target slightly above it can be met.
-Answer<void> CheckAgainst(const std::string& frontier, const plan::Target& target) {
+// Refuses a target below the frontier. The frontier goes from the least time to the least energy,
+// where the mean power is lowest. Planning finds out whether a target slightly above it is
+// possible.
+Answer<void> CheckAgainstFrontier(const std::string& frontier, const plan::Target& target) {
   const auto json = nlohmann::json::parse(frontier);
   const auto& fastest = json.at("points").front();
-  const auto& thriftiest = json.at("points").at(json.at("least_energy").get<std::size_t>());
-  const double energy_j = thriftiest.at("energy_j");
-  const double time_s = thriftiest.at("time_s");
+  const auto& least_energy = json.at("points").at(json.at("least_energy").get<std::size_t>());
+  const double energy_j = least_energy.at("energy_j");
+  const double time_s = least_energy.at("time_s");
   double least = 0;
   std::string_view unit;
+  using Kind = plan::Target::Kind;
   switch (target.kind) {
     case Kind::kDeadline:
       least = fastest.at("time_s");
@@ -121,25 +126,29 @@ Answer<void> CheckAgainst(const std::string& frontier, const plan::Target& targe
       return {};
   }
   if (target.value >= least) return {};
-  return Refuse(422, "Nothing can meet this",
+  return Refuse(422, "The request is not possible",
                 fmt::format("{} of an iteration is not possible: the least is {} {}",
                             Describe(target), plan::RoundedUp(least), unit),
-                "give this value or more; the target has not changed", "/value");
+                "request at least this value; the target has not changed", "/value");
 }
 
 Answer<http::Response> SetTarget(const Context& context) {
   const store::JobRecord& job = *context.job;
   if (auto runs = RequireRunning(job); !runs) return tl::unexpected(runs.error());
-  auto spec = StoredJobSpec(job.body);
+  auto spec = job_planning::StoredJobSpec(job.body);
   if (!spec) return Refuse(spec);
-  const auto target = ReadTargetBody(context.request.body, spec->target.gpus);
+  const auto target = ReadBody(context.request.body, job_planning::kDeepestJobSpec,
+                               [&](const json_file::Node& node) {
+                                 return job_planning::ReadTarget(node, spec->target.gpus);
+                               });
   if (!target) return tl::unexpected(target.error());
   const auto frontier = context.services.store.FindFrontier(job.id);
   if (!frontier) return Refuse(frontier);
   if (*frontier) {
-    if (auto can = CheckAgainst(**frontier, *target); !can) return tl::unexpected(can.error());
+    if (auto possible = CheckAgainstFrontier(**frontier, *target); !possible)
+      return tl::unexpected(possible.error());
   }
-  const ordered_json json = TargetJson(*target);
+  const ordered_json json = job_planning::TargetJson(*target);
   if (auto set = context.services.store.SetTarget(job.id, json.dump(), context.now); !set) {
     return Refuse(set);
   }
@@ -149,7 +158,7 @@ Answer<http::Response> SetTarget(const Context& context) {
 }  // namespace
 
 void AddJobEndpoints(Endpoints& endpoints) {
-  endpoints.Add("POST", "/v1/jobs", Access::kJob, Register, {.body_bytes = kLargestJob});
+  endpoints.Add("POST", "/v1/jobs", Access::kJob, Register, {.body_bytes = kMaxRegistrationBytes});
   endpoints.Add("GET", "/v1/jobs", Access::kReadAll, ListJobs,
                 {.query = {"all", "after", "limit"}});
   endpoints.Add("GET", "/v1/jobs/{job}", Access::kRead, Show);

@@ -5,10 +5,11 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/cluster/http/offload.h"
+#include "perseus/cluster/job_planning/job_spec.h"
 #include "perseus/cluster/server/endpoints.h"
 #include "perseus/cluster/server/event_hub.h"
-#include "perseus/cluster/server/job_spec.h"
 #include "perseus/cluster/server/job_view.h"
+#include "perseus/cluster/telemetry/node_ranks.h"
 #include "perseus/runtime/protocol/node_messages.h"
 
 namespace perseus::server {
@@ -18,35 +19,35 @@ using json_file::Node;
 using json_file::ThrowAt;
 using nlohmann::ordered_json;
 
-constexpr std::size_t kLargestAttachment = 1 << 20;  // 4,096 ranks with UUIDs.
-// 256 steps of a job have 40 kB. So a node can send the unsent steps of 100 jobs.
-constexpr std::size_t kLargestReport = 4 << 20;
-constexpr std::size_t kNodesApiLongestName = 253;  // Of a host.
+constexpr std::size_t kMaxAttachmentBytes = 1 << 20;  // 4,096 ranks with UUIDs.
+// 256 steps of a job take 40 kB, so a node can send the unsent steps of 100 jobs.
+constexpr std::size_t kMaxReportBytes = 4 << 20;
+constexpr std::size_t kMaxNodeNameBytes = 253;  // As a host name.
 
 Answer<std::string> NodeName(const Context& context) {
   const std::string& name = context.Path("node");
-  const bool fits = name.size() <= kNodesApiLongestName &&
-                    name.find_first_not_of(
-                        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                        "0123456789._-") == std::string::npos;
+  const bool fits =
+      name.size() <= kMaxNodeNameBytes && name.find_first_not_of(
+                                              "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                              "0123456789._-") == std::string::npos;
   if (fits) return name;
   return Refuse(400, "The request is wrong",
                 fmt::format("{} is not the name of a node", Excerpt(name)),
                 "use letters, digits, '.', '_' and '-', such as a host name");
 }
 
-constexpr std::size_t kLongestInstance = 64;
+constexpr std::size_t kMaxInstanceBytes = 64;
 constexpr std::string_view kAboutInstances = "up to 64 letters, digits, '-' and '_'";
 
 bool IsInstance(std::string_view text) {
-  return text.size() <= kLongestInstance &&
+  return text.size() <= kMaxInstanceBytes &&
          text.find_first_not_of(
              "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
              "0123456789_-") == std::string_view::npos;
 }
 
 // A node without an instance counts as one process.
-Answer<std::string> InstanceAsked(const Context& context) {
+Answer<std::string> ReadInstance(const Context& context) {
   const auto found = context.request.query.find("instance");
   if (found == context.request.query.end()) return std::string();
   if (IsInstance(found->second)) return found->second;
@@ -58,21 +59,21 @@ Answer<std::string> InstanceAsked(const Context& context) {
 // Checks that the process has the name of the node. `pointer`: the place of the instance in the
 // body.
 Answer<void> ClaimName(const Context& context, const store::NodeClaim& claim, const char* pointer) {
-  const auto refused =
-      context.services.store.ClaimNodes({claim}, context.now, context.now - kNodeIsSilentAfter);
+  const auto refused = context.services.store.ClaimNodes(
+      {claim}, context.now, context.now - telemetry::kNodeIsSilentAfter);
   if (!refused) return Refuse(refused);
   if (refused->empty()) return {};
   return Refuse(409, "Another process is this node",
-                fmt::format("another perseus node has the name {}: it is connected, or was less "
-                            "than {} s ago",
-                            claim.node, kNodeIsSilentAfter / 1000),
-                "give one of them another --name", pointer);
+                fmt::format("another process of perseus node has the name {}: it is connected, or "
+                            "was connected less than {} s ago",
+                            claim.node, telemetry::kNodeIsSilentAfter / 1000),
+                "start one of them with another --name", pointer);
 }
 
-protocol::Attachment ReadAttachment(const Node& body, const JobSpec& spec) {
+protocol::Attachment ReadAttachment(const Node& body, const job_planning::JobSpec& spec) {
   const protocol::HighestRanks highest{
       .dp_rank = spec.planned.pipelines - 1,
-      .pp_rank = static_cast<int>(spec.planned.schedule.ranks.size()) - 1,
+      .pp_rank = static_cast<int>(spec.planned.schedule.pp_ranks.size()) - 1,
       .tp_rank = spec.planned.model.gpus_per_stage - 1};
   protocol::Attachment attachment = protocol::ReadAttachment(body, highest);
   if (!IsInstance(attachment.instance)) {
@@ -86,13 +87,15 @@ Answer<http::Response> Attach(const Context& context) {
   if (!name) return tl::unexpected(name.error());
   const store::JobRecord& job = *context.job;
   if (auto runs = RequireRunning(job); !runs) return tl::unexpected(runs.error());
-  const auto spec = StoredJobSpec(job.body);
+  const auto spec = job_planning::StoredJobSpec(job.body);
   if (!spec) return Refuse(spec);
   const auto attachment = ReadBody(context.request.body, protocol::kDeepestAttachment,
                                    [&](const Node& node) { return ReadAttachment(node, *spec); });
   if (!attachment) return tl::unexpected(attachment.error());
   const store::NodeClaim claim{.node = *name, .instance = attachment->instance};
-  if (auto has = ClaimName(context, claim, "/instance"); !has) return tl::unexpected(has.error());
+  if (auto claimed = ClaimName(context, claim, "/instance"); !claimed) {
+    return tl::unexpected(claimed.error());
+  }
   store::Store& store = context.services.store;
   if (auto attached =
           store.AttachNode(job.id, *name, protocol::FormatRanks(attachment->ranks), context.now);
@@ -101,10 +104,12 @@ Answer<http::Response> Attach(const Context& context) {
   }
   if (attachment->restarted) {
     // A new assignment must not begin at a step of the previous run.
-    const auto told =
+    const auto recorded =
         store.RecordStep(job.id, store::Store::Steps::kRestart, -1, job.summary, context.now);
-    if (!told) return Refuse(told);
-    if (auto begun = context.services.reports.Restart(job.id); !begun) return Refuse(begun);
+    if (!recorded) return Refuse(recorded);
+    if (auto restarted = context.services.reports.Restart(job.id); !restarted) {
+      return Refuse(restarted);
+    }
   }
   return JsonResponse({{"job", job.id}, {"key", job.key}, {"node", *name}});
 }
@@ -121,7 +126,8 @@ Answer<http::Response> Detach(const Context& context) {
 Answer<http::Response> Report(const Context& context) {
   const auto name = NodeName(context);
   if (!name) return tl::unexpected(name.error());
-  const auto reports = ReadReports(context.request.body);
+  const auto reports =
+      ReadBody(context.request.body, protocol::kDeepestReports, protocol::ReadReports);
   if (!reports) return tl::unexpected(reports.error());
   const auto not_attached = context.services.reports.Take(*name, *reports, context.now);
   if (!not_attached) return Refuse(not_attached);
@@ -147,22 +153,22 @@ Answer<http::Response> JobsOfNode(const Context& context) {
 
 void AddNodeEndpoints(Endpoints& endpoints, EventHub& hub, boost::asio::thread_pool& pool) {
   endpoints.Add("PUT", "/v1/nodes/{node}/jobs/{job}", Access::kNode, Attach,
-                {.body_bytes = kLargestAttachment});
+                {.body_bytes = kMaxAttachmentBytes});
   endpoints.Add("DELETE", "/v1/nodes/{node}/jobs/{job}", Access::kNode, Detach);
   endpoints.Add("GET", "/v1/nodes/{node}/jobs", Access::kReadAll, JobsOfNode);
   endpoints.Add("POST", "/v1/nodes/{node}/reports", Access::kNode, Report,
-                {.body_bytes = kLargestReport});
+                {.body_bytes = kMaxReportBytes});
   endpoints.AddWaiting(
       "GET", "/v1/nodes/{node}/events", Access::kNode,
       [&hub, &pool](http::Call& call, Context context) -> boost::asio::awaitable<http::Response> {
         const auto name = NodeName(context);
         if (!name) co_return http::ProblemResponse(name.error());
-        const auto instance = InstanceAsked(context);
+        const auto instance = ReadInstance(context);
         if (!instance) co_return http::ProblemResponse(instance.error());
         const store::NodeClaim claim{.node = *name, .instance = *instance};
-        const auto claims = [&] { return ClaimName(context, claim, ""); };
-        const Answer<void> has = co_await http::Offload(pool, claims);
-        if (!has) co_return http::ProblemResponse(has.error());
+        const auto claim_name = [&] { return ClaimName(context, claim, ""); };
+        const Answer<void> claimed = co_await http::Offload(pool, claim_name);
+        if (!claimed) co_return http::ProblemResponse(claimed.error());
         auto stream = call.open_stream();
         if (!stream) co_return http::ProblemResponse(ProblemOf(stream.error()));
         hub.Open(claim, call.request.Field("last-event-id"), *std::move(stream));

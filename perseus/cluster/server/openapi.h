@@ -1,4 +1,4 @@
-// docs/openapi.yaml, as it was when the program was built.
+// The text of docs/openapi.yaml at the time of the build.
 #pragma once
 
 #include <string_view>

@@ -8,10 +8,10 @@ using nlohmann::ordered_json;
 
 namespace {
 
-// As kept: a rank of a key is a node of a tree.
+// The memory that a cut takes. Each rank of the key is a node of a tree.
 std::size_t SizeOf(const std::pair<std::string, std::set<int>>& key, const std::string& text) {
-  constexpr std::size_t kBytesOfRank = 48;
-  return text.size() + key.first.size() + kBytesOfRank * key.second.size();
+  constexpr std::size_t kTreeNodeBytes = 48;
+  return text.size() + key.first.size() + kTreeNodeBytes * key.second.size();
 }
 
 }  // namespace
@@ -33,8 +33,8 @@ Result<std::string> CutPlan(std::string_view plan, const std::set<int>& ranks) {
       rank["instructions"] = std::move(kept);
     }
     if (unknown.empty()) return json.dump();
-    return Fail("the plan has no rank {} (it has {} along the pipeline, from 0)", *unknown.begin(),
-                json.at("ranks").size());
+    return Fail("the plan has no pp_rank {} (it has {} pp_ranks, numbered from 0)",
+                *unknown.begin(), json.at("ranks").size());
   } catch (const ordered_json::exception& error) {
     return FailAs(ErrorKind::kSystem, "a plan in the database cannot be read: {}", error.what());
   }

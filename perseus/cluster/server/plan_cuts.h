@@ -1,10 +1,10 @@
 // Plan files cut to the part that one node needs.
 //
-// A plan of 8 x 96 instructions has 240 kB, of which a pp_rank needs an eighth, and a straggler
-// changes the plans of 5,000 nodes at once. A cut keeps all instructions of the requested pp_ranks.
-// Of each other pp_rank it keeps the first instruction of each stage, and marks the pp_rank as cut.
-// ParsePlan needs this to know which pp_rank has which stage. A rank whose pp_rank is cut waits for
-// another file. A cut is one line of JSON, so that it fits into an event.
+// A plan of 8 x 96 instructions takes 240 kB, of which a pp_rank needs an eighth. And a straggler
+// may change the plans of 5,000 nodes at once. A cut keeps all instructions of the requested
+// pp_ranks. Of each other pp_rank it keeps the first instruction of each stage, and marks the
+// pp_rank as cut. ParsePlan needs this to know which pp_rank has which stage. A rank whose pp_rank
+// is cut waits for another file. A cut is one line of JSON, so that it fits into an event.
 //
 // Keeps recently used cuts. Thread safe.
 #pragma once

@@ -15,7 +15,7 @@ constexpr const char* kPlan = R"({"ranks": [
   {"pp_rank": 0, "instructions": [{"stage": 0, "n": 0}, {"stage": 0, "n": 1}]},
   {"pp_rank": 1, "instructions": [{"stage": 1, "n": 0}, {"stage": 1, "n": 1}]}]})";
 
-TEST(CutPlan, KeepsTheRanksAskedForWhole) {
+TEST(CutPlan, KeepsTheRequestedRanksWhole) {
   const auto cut = CutPlan(kPlan, {1});
   ASSERT_TRUE(cut);
   const json ranks = json::parse(*cut)["ranks"];
@@ -25,12 +25,12 @@ TEST(CutPlan, KeepsTheRanksAskedForWhole) {
   EXPECT_EQ(ranks[1]["instructions"].size(), 2U);
 }
 
-// Else each list of such ranks would be another cut to be kept.
-TEST(CutPlan, RefusesRanksThatThePlanDoesNotHave) {
+// Otherwise each list of such ranks would be another cut in the cache.
+TEST(CutPlan, RefusesUnknownRanks) {
   const auto cut = CutPlan(kPlan, {0, 2, 3});
   ASSERT_FALSE(cut);
   EXPECT_EQ(cut.error().kind, ErrorKind::kInput);
-  EXPECT_THAT(cut.error().message, HasSubstr("no rank 2 (it has 2 along the pipeline"));
+  EXPECT_THAT(cut.error().message, HasSubstr("no pp_rank 2 (it has 2 pp_ranks"));
 }
 
 }  // namespace

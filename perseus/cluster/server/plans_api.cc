@@ -7,29 +7,29 @@
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/cluster/job_planning/job_spec.h"
+#include "perseus/cluster/job_planning/planning.h"
 #include "perseus/cluster/server/endpoints.h"
-#include "perseus/cluster/server/job_spec.h"
-#include "perseus/cluster/server/planning.h"
 
 namespace perseus::server {
 namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int kUsualList = 20;
-constexpr int kMostList = 200;
-// A request does not compute the frontier of a larger job,
+constexpr int kDefaultListed = 20;
+constexpr int kMaxListed = 200;
+// A request does not compute the frontier of a job with more instructions.
 constexpr std::size_t kMaxFrontierOnRequest = 10'000;
-// and uses the short search for a larger job than this.
+// A request uses the short search for a job with more instructions.
 constexpr std::size_t kMaxFullSearchOnRequest = 2'000;
 // How many requests may plan at the same time, because other requests need threads, too.
-constexpr int kMostAtOnce = 2;
+constexpr int kMaxPlansAtOnce = 2;
 
-// Counts as one of these requests while it lives.
+// Holds one of the kMaxPlansAtOnce places.
 class PlanningPlace {
  public:
   static std::optional<PlanningPlace> Take(std::atomic<int>& taken) {
-    if (taken.fetch_add(1) < kMostAtOnce) return PlanningPlace(taken);
+    if (taken.fetch_add(1) < kMaxPlansAtOnce) return PlanningPlace(taken);
     taken.fetch_sub(1);
     return std::nullopt;
   }
@@ -73,7 +73,7 @@ Answer<http::Response> GetFrontier(const Context& context) {
 }
 
 Answer<http::Response> ListPlans(const Context& context) {
-  const auto limit = ReadLimit(context.request, kUsualList, kMostList);
+  const auto limit = ReadLimit(context.request, kDefaultListed, kMaxListed);
   if (!limit) return tl::unexpected(limit.error());
   const auto plans = context.services.store.ListPlans(context.job->id, *limit);
   if (!plans) return Refuse(plans);
@@ -95,7 +95,7 @@ Answer<store::PlanRecord> CurrentPlan(const Context& context) {
     return Refuse(404, "There is no plan in force", "planning has not made a plan yet",
                   "see the status of the job");
   }
-  const auto parsed = ParsePlannedAssignment((*assignment)->body);
+  const auto parsed = job_planning::ParsePlannedAssignment((*assignment)->body);
   if (!parsed) return Refuse(parsed);
   auto plan = context.services.store.FindPlanById(parsed->pipelines.front().plan);
   if (!plan) return Refuse(plan);
@@ -106,31 +106,32 @@ Answer<store::PlanRecord> CurrentPlan(const Context& context) {
 }
 
 Answer<store::PlanRecord> MakeAndKeep(const Context& context, const plan::Target& target) {
-  // This is not only reading: it takes seconds of a processor, and stores the plan.
+  // A new plan takes seconds of a processor and is stored, so a right to read does not suffice.
   if (auto may = Rights::Check(context.principal, Access::kJob, context.job->key); !may) {
     return tl::unexpected(may.error());
   }
   const auto place = PlanningPlace::Take(context.services.plans_on_request);
   if (!place) {
-    return Refuse(503, "The server cannot do this now", "other plans are being made on request",
+    return Refuse(503, "The server cannot do this now", "it is making plans for other requests",
                   "try again in a few seconds");
   }
   store::Store& store = context.services.store;
   const auto profile = store.FindProfile(context.job->id);
   if (!profile) return Refuse(profile);
   if (!*profile) return tl::unexpected(NoProfile().error());
-  const auto job = PrepareJob(*context.job, **profile);
+  const auto job = job_planning::PrepareJob(*context.job, **profile);
   if (!job) return Refuse(job);
   if (plan::NeedsFrontier(target.kind) &&
       job->planner.graph().instructions.size() > kMaxFrontierOnRequest) {
-    return Refuse(422, "Nothing can meet this", "the job has too many instructions for this target",
+    return Refuse(422, "The request is not possible",
+                  "the job has too many instructions for this target",
                   "use perseus plan, or a slowdown or deadline");
   }
   const bool is_large = job->planner.graph().instructions.size() > kMaxFullSearchOnRequest;
-  auto made =
-      MakePlan(*job, target,
-               {.effort = is_large ? plan::SearchEffort::kFirstLook : plan::SearchEffort::kFull,
-                .stop = context.services.ends});
+  auto made = job_planning::MakePlan(
+      *job, target,
+      {.effort = is_large ? plan::SearchEffort::kFirstLook : plan::SearchEffort::kFull,
+       .stop = context.services.ends});
   if (!made) return Refuse(made);
   auto kept = store.AddPlan({.id = "",
                              .job = context.job->id,
@@ -154,7 +155,7 @@ Answer<http::Response> GetPlan(const Context& context) {
       name.starts_with("p-") ? store.FindPlanById(name) : store.FindPlan(context.job->id, name);
   if (!kept) return Refuse(kept);
   if (*kept && (*kept)->job == context.job->id) return PlanResponse(**kept);
-  const auto target = TargetOfSlug(name);
+  const auto target = job_planning::TargetOfSlug(name);
   if (!target) {
     return Refuse(404, "There is no such plan",
                   fmt::format("{} is not the name of a plan", Excerpt(name)),
@@ -171,12 +172,12 @@ Answer<http::Response> GetPlan(const Context& context) {
 }
 
 Answer<http::Response> ListAssignments(const Context& context) {
-  const auto limit = ReadLimit(context.request, kUsualList, kMostList);
+  const auto limit = ReadLimit(context.request, kDefaultListed, kMaxListed);
   if (!limit) return tl::unexpected(limit.error());
-  const auto assignment = context.services.store.ListAssignments(context.job->id, *limit);
-  if (!assignment) return Refuse(assignment);
+  const auto assignments = context.services.store.ListAssignments(context.job->id, *limit);
+  if (!assignments) return Refuse(assignments);
   auto list = ordered_json::array();
-  for (const store::AssignmentRecord& record : *assignment) {
+  for (const store::AssignmentRecord& record : *assignments) {
     ordered_json json{{"version", record.version}, {"created", TimeText(record.created)}};
     json.update(ordered_json::parse(record.body));
     list.push_back(std::move(json));
@@ -184,7 +185,7 @@ Answer<http::Response> ListAssignments(const Context& context) {
   return JsonResponse({{"assignments", std::move(list)}});
 }
 
-// "3,4"
+// Reads "3,4".
 Answer<std::set<int>> ReadRanks(std::string_view text) {
   std::set<int> ranks;
   for (std::size_t comma = 0; comma != std::string_view::npos;) {
@@ -222,9 +223,9 @@ Answer<http::Response> GetPlanById(const Context& context) {
     return tl::unexpected(may.error());
   }
   if (!*record) return NoSuchPlan(id);
-  const auto asked = context.request.query.find("ranks");
-  if (asked == context.request.query.end()) return PlanResponse(**record);
-  const auto ranks = ReadRanks(asked->second);
+  const auto requested = context.request.query.find("ranks");
+  if (requested == context.request.query.end()) return PlanResponse(**record);
+  const auto ranks = ReadRanks(requested->second);
   if (!ranks) return tl::unexpected(ranks.error());
   const auto cut = context.services.cuts.Get(id, *ranks);
   if (!cut) return Refuse(cut, "?ranks");

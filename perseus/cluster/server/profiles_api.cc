@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/cluster/job_planning/job_spec.h"
+#include "perseus/cluster/job_planning/planning.h"
 #include "perseus/cluster/server/endpoints.h"
-#include "perseus/cluster/server/job_spec.h"
 #include "perseus/cluster/server/job_view.h"
-#include "perseus/cluster/server/planning.h"
 #include "perseus/runtime/profiler/sweep.h"
 
 namespace perseus::server {
@@ -20,16 +20,16 @@ using json_file::Node;
 using json_file::ThrowAt;
 using nlohmann::ordered_json;
 
-constexpr int kProfilesApiJsonDepth = 5;
-constexpr int kMostRows = 20'000;              // Of one request,
-constexpr std::size_t kLargestRows = 4 << 20;  // in as many bytes: 200 a row.
-constexpr std::size_t kLargestProfile = 64 << 20;
-constexpr std::size_t kLargestQuestion = 1 << 20;  // 1,000 ranks of 100 clocks.
-constexpr int kMostSteps = 100'000;
-constexpr int kMostMegahertz = 100'000;  // As a profile takes.
-constexpr int kMostCounted = 1'000'000;
-constexpr double kProfilesApiMostSeconds = 1e6;
-constexpr double kProfilesApiMostJoules = 1e12;
+constexpr int kDeepestMeasurements = 5;
+constexpr int kMaxRowsOfRequest = 20'000;
+constexpr std::size_t kMaxRowsBytes = 4 << 20;  // 200 bytes for each row.
+constexpr std::size_t kMaxProfileBytes = 64 << 20;
+constexpr std::size_t kMaxQuestionBytes = 1 << 20;  // 1,000 ranks with 100 clocks each.
+constexpr int kMaxBudgetCount = 100'000;
+constexpr int kMaxMegahertz = 100'000;  // As in a profile.
+constexpr int kMaxCount = 1'000'000;
+constexpr double kMaxMeasuredSeconds = 1e6;
+constexpr double kMaxMeasuredJoules = 1e12;
 
 struct Row {
   int stage = 0;  // Along the pipeline.
@@ -50,9 +50,9 @@ struct Shape {
 };
 
 Result<Shape> ShapeOf(const store::JobRecord& job) {
-  PERSEUS_ASSIGN_OR_RETURN(const auto spec, StoredJobSpec(job.body));
+  PERSEUS_ASSIGN_OR_RETURN(const auto spec, job_planning::StoredJobSpec(job.body));
   const schedule::Schedule& schedule = spec.planned.schedule;
-  return Shape{.stages = static_cast<int>(schedule.ranks.size()),
+  return Shape{.stages = static_cast<int>(schedule.pp_ranks.size()),
                .chunks = 1 + std::ranges::max(schedule.chunk_of_stage)};
 }
 
@@ -69,27 +69,28 @@ Row ReadRow(const Node& node, const Shape& shape) {
   const Node kind = node.Member("instruction");
   const auto known = ParseInstructionKind(kind.Text());
   if (!known || !IsComputation(*known)) {
-    ThrowAt(kind.path, "{} is not a computation (expected \"forward\", \"backward\", …)",
+    ThrowAt(kind.path,
+            "{} is not an instruction of a stage (expected \"forward\", \"backward\", …)",
             Excerpt(kind.Text()));
   }
   row.kind = *known;
-  row.frequency_mhz = node.Member("frequency").Count(1, kMostMegahertz, "MHz, such as 1410");
-  row.time_s = node.Member("time").Number(1e-9, kProfilesApiMostSeconds, "seconds");
-  row.energy_j = node.Member("energy").Number(1e-9, kProfilesApiMostJoules, "joules");
-  if (node.Has("samples")) row.samples = node.Member("samples").Count(1, kMostCounted, "a count");
+  row.frequency_mhz = node.Member("frequency").Count(1, kMaxMegahertz, "MHz, such as 1410");
+  row.time_s = node.Member("time").Number(1e-9, kMaxMeasuredSeconds, "seconds");
+  row.energy_j = node.Member("energy").Number(1e-9, kMaxMeasuredJoules, "joules");
+  if (node.Has("samples")) row.samples = node.Member("samples").Count(1, kMaxCount, "a count");
   if (node.Has("time_ci")) {
-    row.time_ci_s = node.Member("time_ci").Number(0, kProfilesApiMostSeconds, "seconds");
+    row.time_ci_s = node.Member("time_ci").Number(0, kMaxMeasuredSeconds, "seconds");
   }
   if (node.Has("energy_ci")) {
-    row.energy_ci_j = node.Member("energy_ci").Number(0, kProfilesApiMostJoules, "joules");
+    row.energy_ci_j = node.Member("energy_ci").Number(0, kMaxMeasuredJoules, "joules");
   }
   return row;
 }
 
 std::vector<Row> ReadRows(const Node& list, const Shape& shape) {
   const std::size_t count = list.ListSize();
-  if (count > kMostRows)
-    ThrowAt(list.path, "has more than {} rows (send them in parts)", kMostRows);
+  if (count > kMaxRowsOfRequest)
+    ThrowAt(list.path, "has more than {} rows (send them in parts)", kMaxRowsOfRequest);
   std::vector<Row> rows;
   for (std::size_t i = 0; i < count; ++i) rows.push_back(ReadRow(list[i], shape));
   return rows;
@@ -108,7 +109,7 @@ Answer<MeasuredRows> AllRows(const Context& context) {
   if (!measured) return Refuse(measured);
   std::vector<Row> rows;
   for (const std::string& part : measured->rows) {
-    const auto read = json_file::Read(part, "measurements", kProfilesApiJsonDepth,
+    const auto read = json_file::Read(part, "measurements", kDeepestMeasurements,
                                       [&](const Node& node) { return ReadRows(node, *shape); });
     if (!read) return Refuse(500, "The database is damaged", read.error().message);
     rows.insert(rows.end(), read->begin(), read->end());
@@ -134,7 +135,8 @@ Answer<http::Response> StoreProfile(const Context& context, const std::string& c
                                     std::int64_t measured_to) {
   const store::JobRecord& job = *context.job;
   if (auto runs = RequireRunning(job); !runs) return tl::unexpected(runs.error());
-  const auto prepared = PrepareJob(job, {.version = job.profile_version + 1, .csv = csv});
+  const auto prepared =
+      job_planning::PrepareJob(job, {.version = job.profile_version + 1, .csv = csv});
   if (!prepared) return Refuse(prepared);
   const auto version = context.services.store.PutProfile(job.id, csv, context.now, measured_to);
   if (!version) return Refuse(version);
@@ -170,7 +172,7 @@ Answer<http::Response> AddMeasurements(const Context& context) {
     std::string text;
     bool is_ready = false;
   };
-  const auto body = ReadBody(context.request.body, kProfilesApiJsonDepth, [&](const Node& node) {
+  const auto body = ReadBody(context.request.body, kDeepestMeasurements, [&](const Node& node) {
     constexpr std::array<std::string_view, 2> kKeys{"rows", "ready"};
     node.RequireObject(kKeys);
     const Node rows = node.Member("rows");
@@ -190,10 +192,12 @@ Answer<http::Response> AddMeasurements(const Context& context) {
     const auto added = context.services.store.AddMeasurements(job.id, body->text, context.now);
     if (!added) return Refuse(added);
     if (!*added) {
-      return Refuse(409, "There are too many measurements",
-                    fmt::format("with these there would be more than {} MB that are no profile yet",
-                                store::Store::kMaxMeasurementBytes / 1'000'000),
-                    "make them the profile (\"ready\": true), or upload one in their place");
+      return Refuse(
+          409, "There are too many measurements",
+          fmt::format(
+              "with these, the job would have more than {} MB of measurements outside its profile",
+              store::Store::kMaxMeasurementBytes / 1'000'000),
+          "turn them into the profile (\"ready\": true), or upload a profile, which replaces them");
     }
   }
   return JsonResponse({{"rows", body->rows.size()}});
@@ -230,17 +234,17 @@ NextQuestion ReadQuestion(const Node& node, std::size_t ranks) {
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     std::vector<int>& of_rank = question.clocks_mhz.emplace_back();
     for (std::size_t i = 0; i < clocks[rank].ListSize(); ++i) {
-      of_rank.push_back(clocks[rank][i].Count(1, kMostMegahertz, "MHz, such as 1410"));
+      of_rank.push_back(clocks[rank][i].Count(1, kMaxMegahertz, "MHz, such as 1410"));
     }
     std::ranges::sort(of_rank);
-    if (of_rank.empty()) ThrowAt(clocks[rank].path, "is empty (list what the GPU can be set to)");
+    if (of_rank.empty()) ThrowAt(clocks[rank].path, "is empty (list the clocks of the GPU)");
   }
   if (node.Has("spent")) {
     constexpr std::array<std::string_view, 2> kSpent{"steps", "seconds"};
     const Node spent = node.Member("spent");
     spent.RequireObject(kSpent);
-    question.spent.steps = spent.Member("steps").Count(0, kMostCounted, "steps");
-    question.spent.seconds = spent.Member("seconds").Number(0, kProfilesApiMostSeconds, "seconds");
+    question.spent.steps = spent.Member("steps").Count(0, kMaxCount, "steps");
+    question.spent.seconds = spent.Member("seconds").Number(0, kMaxMeasuredSeconds, "seconds");
   }
   if (node.Has("budget")) {
     constexpr std::array<std::string_view, 4> kBudget{"frequencies", "steps", "steps_per_round",
@@ -248,7 +252,7 @@ NextQuestion ReadQuestion(const Node& node, std::size_t ranks) {
     const Node budget = node.Member("budget");
     budget.RequireObject(kBudget);
     const auto count = [&](std::string_view key, int least, int& value) {
-      if (budget.Has(key)) value = budget.Member(key).Count(least, kMostSteps, "a count");
+      if (budget.Has(key)) value = budget.Member(key).Count(least, kMaxBudgetCount, "a count");
     };
     count("frequencies", 2, question.budget.frequencies);
     count("steps", 1, question.budget.steps);
@@ -261,11 +265,11 @@ NextQuestion ReadQuestion(const Node& node, std::size_t ranks) {
 }
 
 Answer<http::Response> NextClocks(const Context& context) {
-  const auto spec = StoredJobSpec(context.job->body);
+  const auto spec = job_planning::StoredJobSpec(context.job->body);
   if (!spec) return Refuse(spec);
-  const auto question = ReadBody(
-      context.request.body, kProfilesApiJsonDepth,
-      [&](const Node& node) { return ReadQuestion(node, spec->planned.schedule.ranks.size()); });
+  const auto question = ReadBody(context.request.body, kDeepestMeasurements, [&](const Node& node) {
+    return ReadQuestion(node, spec->planned.schedule.pp_ranks.size());
+  });
   if (!question) return tl::unexpected(question.error());
   const auto all = AllRows(context);
   if (!all) return tl::unexpected(all.error());
@@ -294,12 +298,12 @@ Answer<http::Response> NextClocks(const Context& context) {
 
 void AddProfileEndpoints(Endpoints& endpoints) {
   endpoints.Add("PUT", "/v1/jobs/{job}/profile", Access::kJob, PutProfile,
-                {.body_bytes = kLargestProfile, .media_type = "text/csv"});
+                {.body_bytes = kMaxProfileBytes, .media_type = "text/csv"});
   endpoints.Add("GET", "/v1/jobs/{job}/profile", Access::kRead, GetProfile);
   endpoints.Add("POST", "/v1/jobs/{job}/measurements", Access::kJob, AddMeasurements,
-                {.body_bytes = kLargestRows});
+                {.body_bytes = kMaxRowsBytes});
   endpoints.Add("POST", "/v1/jobs/{job}/next-clocks", Access::kJob, NextClocks,
-                {.body_bytes = kLargestQuestion});
+                {.body_bytes = kMaxQuestionBytes});
 }
 
 }  // namespace perseus::server

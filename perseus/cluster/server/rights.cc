@@ -7,7 +7,7 @@
 #include <array>
 
 #include "perseus/base/excerpt.h"
-#include "perseus/cluster/server/random_id.h"
+#include "perseus/base/random_id.h"
 
 namespace perseus::server {
 namespace {
@@ -23,7 +23,7 @@ bool IsLoopbackHost(std::string_view address) {
 
 // Whether the request goes to "127.0.0.1:7410", "[::1]:7410" or "localhost", comes from this
 // machine, and does not come from a web page.
-bool IsSentHere(const http::Request& request) {
+bool IsFromThisMachine(const http::Request& request) {
   if (!request.Field("origin").empty() || !IsLoopbackHost(request.peer)) return false;
   std::string_view host = request.Field("host");
   const std::size_t port = host.rfind(':');
@@ -34,12 +34,12 @@ bool IsSentHere(const http::Request& request) {
 }
 
 Answer<Principal> Unknown(std::string detail) {
-  return Refuse(401, "Who are you?", std::move(detail),
-                "send Authorization: Bearer with a token of `perseus token create`");
+  return Refuse(401, "A valid token is required", std::move(detail),
+                "send the field Authorization: Bearer TOKEN (perseus token create makes tokens)");
 }
 
 Answer<void> Forbid(std::string detail, std::string remedy) {
-  return Refuse(403, "This token may not do that", std::move(detail), std::move(remedy));
+  return Refuse(403, "The token has no right to this", std::move(detail), std::move(remedy));
 }
 
 }  // namespace
@@ -78,23 +78,23 @@ Answer<Principal> Rights::Identify(const http::Request& request, store::Millisec
   }
   if (tokens->empty() && without_ == WithoutTokens::kOpen) return Principal();
   if (tokens->empty() && without_ == WithoutTokens::kOpenHere) {
-    if (IsSentHere(request)) return Principal();
+    if (IsFromThisMachine(request)) return Principal();
     return Refuse(403, "This request may come from a web page",
                   "while no tokens exist, the server accepts only programs of this machine",
                   "use http://127.0.0.1 or http://localhost, or create a token");
   }
   const std::string_view field = request.Field("authorization");
   if (field.empty()) return Unknown("the request has no token");
-  if (!field.starts_with(kBearer)) return Unknown("the Authorization is not a bearer's");
-  // Found by its hash, so the time of the search says nothing about the secret.
+  if (!field.starts_with(kBearer)) return Unknown("the Authorization field has no bearer token");
+  // The search compares hashes, so its time reveals nothing about the secret.
   const std::string hash = HashOfSecret(field.substr(kBearer.size()));
   const auto token = std::ranges::find(*tokens, hash, &store::TokenRecord::hash);
-  if (token == tokens->end()) return Unknown("the token is not known here");
+  if (token == tokens->end()) return Unknown("the token does not exist");
   if (token->expires != 0 && token->expires <= now) {
     return Unknown(fmt::format("token {} has expired", token->id));
   }
   const auto scope = ParseScope(token->scope);
-  if (!scope) return Unknown("the token's scope is of a newer server");
+  if (!scope) return Unknown("a newer version of the server created the token");
   return Principal{*scope, token->job, token->id};
 }
 
@@ -106,22 +106,25 @@ Answer<void> Rights::Check(const Principal& principal, Access access, std::strin
       return {};
     case Access::kRead:
       if (!is_other_job) return {};
-      return Forbid("it is good for one job alone", "use that job's token, or one of scope read");
+      return Forbid("the token is valid for another job only",
+                    "use the token of this job, or a token of scope read");
     case Access::kReadAll:
       if (principal.scope != Scope::kJob) return {};
-      return Forbid("it is good for one job alone", "use a token of scope read");
+      return Forbid("the token is valid for one job only", "use a token of scope read");
     case Access::kJob:
       if (principal.scope == Scope::kOperator ||
           (principal.scope == Scope::kJob && !is_other_job)) {
         return {};
       }
-      return Forbid("changing this job takes its own token, or an operator's", "use one of these");
+      return Forbid(
+          "a change of this job requires the token of the job or a token of scope operator",
+          "use one of these tokens");
     case Access::kNode:
       if (principal.scope == Scope::kOperator || principal.scope == Scope::kAgent) return {};
-      return Forbid("nodes' endpoints take a token of scope agent", "use one");
+      return Forbid("the endpoints of nodes require a token of scope agent", "use such a token");
     case Access::kOperator:
       if (principal.scope == Scope::kOperator) return {};
-      return Forbid("this takes a token of scope operator", "use one");
+      return Forbid("this requires a token of scope operator", "use such a token");
   }
   return {};
 }

@@ -1,5 +1,5 @@
-// Who may call what, over sockets: every route of the server against every kind of token. A route
-// without a row here fails, and so does one whose x-scopes in openapi.yaml say something else.
+// The rights of every kind of token on every route, over sockets. The test fails if a route has no
+// row here, or if its x-scopes in openapi.yaml differ.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spdlog/sinks/null_sink.h>
@@ -20,11 +20,11 @@ namespace {
 
 using nlohmann::json;
 
-// Whose tokens are good for it. Said here once more, apart from the server's own table.
+// Who has the right to a route. Independent of the server's own table.
 enum class For {
   kEverybody,      // Without a token, too.
-  kReaders,        // All scopes; a job's token for that job alone.
-  kReadersOfMany,  // All scopes but a job's.
+  kReaders,        // All scopes. A token of scope job only for its own job.
+  kReadersOfMany,  // All scopes except job.
   kOwners,         // Operators, and the job's token.
   kNodes,          // Operators and agents.
   kOperators,
@@ -33,7 +33,7 @@ enum class For {
 struct RightsRow {
   For access;
   std::string target;  // Of job "mine".
-  std::string body;    // That would change something, were it allowed.
+  std::string body;    // Changes something if the caller has the right.
 };
 
 const char* const kRightsTableJob =
@@ -130,7 +130,7 @@ std::string TokenOf(Who who, double expires_in_days) {
 }
 
 // "GET /v1/jobs" -> "[operator, agent, read]", as openapi.yaml has them: paths are two spaces in,
-// methods four, what belongs to them six.
+// methods four, and their members six.
 std::map<std::string, std::string> ScopesOfContract() {
   std::map<std::string, std::string> scopes;
   std::istringstream lines{std::string(OpenApiDocument())};
@@ -145,7 +145,7 @@ std::map<std::string, std::string> ScopesOfContract() {
     if (indent == 4 && !path.empty() && word != "parameters") {
       route = word + " " + path;
       std::ranges::transform(word, route.begin(), [](char c) { return std::toupper(c); });
-      scopes[route] = "none said";
+      scopes[route] = "none";
     }
     if (indent == 6 && word == "x-scopes") scopes[route] = line.substr(line.find('['));
   }
@@ -208,7 +208,7 @@ class RightsOverSockets : public testing::Test {
         .has_value();
   }
 
-  // A job with a plan; then tokens, so that nobody is an operator any more without one.
+  // Makes a job with a plan, and then the tokens. From then on, requests need a token.
   void MakeJobAndTokens() {
     http::Client open = ClientWith("");
     Sent(open, "POST", "/v1/jobs", kRightsTableJob);
@@ -245,7 +245,7 @@ class RightsOverSockets : public testing::Test {
     }
     return target;
   }
-  // All that a request that is refused could have changed.
+  // Everything that the requests could change.
   json State() const {
     http::Client client = ClientWith(good_[0]);
     json state;
@@ -265,7 +265,7 @@ class RightsOverSockets : public testing::Test {
   std::vector<std::string> expired_;  // By Who.
 };
 
-TEST_F(RightsOverSockets, EveryRouteHasARowAndItsScopesInTheContract) {
+TEST_F(RightsOverSockets, EveryRouteHasARowAndTheScopesOfTheContract) {
   std::map<std::string, std::string> expected;
   for (const auto& [route, row] : Table()) expected[route] = ScopesOf(row.access);
   EXPECT_EQ(ScopesOfContract(), expected);
@@ -274,7 +274,7 @@ TEST_F(RightsOverSockets, EveryRouteHasARowAndItsScopesInTheContract) {
   EXPECT_THAT(plane_->Routes(), testing::UnorderedElementsAreArray(routes));
 }
 
-TEST_F(RightsOverSockets, RefusesWhoMayNotAndChangesNothing) {
+TEST_F(RightsOverSockets, RefusesCallersWithoutTheRight) {
   ASSERT_NO_FATAL_FAILURE(MakeJobAndTokens());
   const json before = State();
   const std::string wrong = "perseus_" + std::string(64, '0');
@@ -298,7 +298,7 @@ TEST_F(RightsOverSockets, RefusesWhoMayNotAndChangesNothing) {
   EXPECT_EQ(State(), before);
 }
 
-TEST_F(RightsOverSockets, ServesWhoMay) {
+TEST_F(RightsOverSockets, ServesCallersWithTheRight) {
   ASSERT_NO_FATAL_FAILURE(MakeJobAndTokens());
   for (const auto& [route, row] : Table()) {
     std::vector<std::string> tokens;
@@ -320,8 +320,8 @@ TEST_F(RightsOverSockets, ServesWhoMay) {
   }
 }
 
-// Making a plan takes seconds of a processor, and it is kept: readers get those that are there.
-TEST_F(RightsOverSockets, MakesPlansForWhoMayChangeTheJob) {
+// A new plan takes seconds of a processor and is stored. So readers receive only existing plans.
+TEST_F(RightsOverSockets, OnlyOwnersCauseNewPlans) {
   ASSERT_NO_FATAL_FAILURE(MakeJobAndTokens());
   int percent = 3;
   for (const Who who : kEverybody) {
@@ -336,8 +336,8 @@ TEST_F(RightsOverSockets, MakesPlansForWhoMayChangeTheJob) {
   }
 }
 
-// Nor does it learn which jobs there are.
-TEST_F(RightsOverSockets, AJobsTokenIsToldNothingOfOthers) {
+// The answers do not show which other jobs exist.
+TEST_F(RightsOverSockets, TheTokenOfAJobRevealsNothingAboutOtherJobs) {
   ASSERT_NO_FATAL_FAILURE(MakeJobAndTokens());
   http::Client other = ClientWith(good_[static_cast<std::size_t>(Who::kOtherJob)]);
   const std::string degrees = R"({"pp_degree": 2, "dp_degree": 2, "tp_degree": 1, "world_size": 4)";

@@ -13,14 +13,14 @@ using Scope = Principal::Scope;
 struct Row {
   const char* name;
   Access access;
-  const char* job;              // That is asked for.
+  const char* job;              // The requested job.
   std::array<bool, 4> allowed;  // Operator, agent, the token of job "mine", read.
 };
 
 class RightsTable : public testing::TestWithParam<Row> {};
 INSTANTIATE_TEST_SUITE_P(
     Rows, RightsTable,
-    testing::Values(Row{"Nobody", Access::kPublic, "", {true, true, true, true}},
+    testing::Values(Row{"Public", Access::kPublic, "", {true, true, true, true}},
                     Row{"ReadOwn", Access::kRead, "mine", {true, true, true, true}},
                     Row{"ReadOther", Access::kRead, "other", {true, true, false, true}},
                     Row{"ReadMissing", Access::kRead, "", {true, true, false, true}},
@@ -31,7 +31,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Row{"Operator", Access::kOperator, "", {true, false, false, false}}),
     [](const auto& row) { return std::string(row.param.name); });
 
-TEST_P(RightsTable, SaysWhoMay) {
+TEST_P(RightsTable, AllowsTheseScopes) {
   constexpr std::array<Scope, 4> kScopes{Scope::kOperator, Scope::kAgent, Scope::kJob,
                                          Scope::kRead};
   for (std::size_t i = 0; i < kScopes.size(); ++i) {
@@ -70,7 +70,7 @@ class RightsTest : public testing::Test {
   Rights rights_{Rights::WithoutTokens::kOpen};
 };
 
-TEST_F(RightsTest, WithoutTokensEverybodyIsAnOperator) {
+TEST_F(RightsTest, WithoutTokensEveryCallerIsAnOperator) {
   ASSERT_TRUE(rights_.Load(*store_));
   const auto principal = rights_.Identify(With(""), 0);
   ASSERT_TRUE(principal);
@@ -79,7 +79,7 @@ TEST_F(RightsTest, WithoutTokensEverybodyIsAnOperator) {
   EXPECT_FALSE(closed.Identify(With(""), 0));
 }
 
-TEST_F(RightsTest, OpenHereIsNotOpenToWebPages) {
+TEST_F(RightsTest, RefusesWebPagesWithoutTokens) {
   const Rights here(Rights::WithoutTokens::kOpenHere);
   for (const char* host :
        {"127.0.0.1:7410", "localhost:7410", "localhost", "[::1]:7410", "[::1]"}) {
@@ -101,7 +101,7 @@ TEST_F(RightsTest, OpenHereIsNotOpenToWebPages) {
   EXPECT_EQ(here.Identify(rebound, 0).error().status, 403);
 }
 
-TEST_F(RightsTest, ATokenIsItsScopeUntilItExpires) {
+TEST_F(RightsTest, ATokenHasItsScopeUntilItExpires) {
   const std::string secret = Add("job", "mine", 1000);
   const auto principal = rights_.Identify(With("Bearer " + secret), 999);
   ASSERT_TRUE(principal) << principal.error().detail;
@@ -112,14 +112,14 @@ TEST_F(RightsTest, ATokenIsItsScopeUntilItExpires) {
   EXPECT_EQ(late.error().status, 401);
 }
 
-TEST_F(RightsTest, NoWrongOrRevokedTokenIsNobody) {
+TEST_F(RightsTest, RefusesWrongAndRevokedTokens) {
   const std::string secret = Add("operator", "", 0);
   for (const std::string& wrong :
        {std::string(), std::string("Bearer "), "Bearer " + secret + "0", "Basic " + secret,
         std::string("Bearer ") + HashOfSecret(secret)}) {
     EXPECT_FALSE(rights_.Identify(With(wrong), 0)) << wrong;
   }
-  store::TokenRecord other;  // So that there are tokens still.
+  store::TokenRecord other;  // So that the server still has a token.
   other.id = "t-other";
   other.scope = "operator";
   ASSERT_TRUE(store_->AddToken(other));
@@ -128,7 +128,7 @@ TEST_F(RightsTest, NoWrongOrRevokedTokenIsNobody) {
   EXPECT_FALSE(rights_.Identify(With("Bearer " + secret), 0));
 }
 
-TEST(Secrets, AreNeverTheSameAndHashAsTheStandardSays) {
+TEST(Secrets, AreUniqueAndHashedWithSha256) {
   EXPECT_NE(NewSecret(), NewSecret());
   // FIPS 180-2, appendix B.1.
   EXPECT_EQ(HashOfSecret("abc"),

@@ -1,4 +1,4 @@
-// Stragglers that infrastructure, a data loader or a person reports.
+// Stragglers that monitoring, a data loader or a person reports.
 #include <fmt/format.h>
 
 #include <array>
@@ -7,8 +7,8 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/units.h"
+#include "perseus/cluster/job_planning/job_spec.h"
 #include "perseus/cluster/server/endpoints.h"
-#include "perseus/cluster/server/job_spec.h"
 #include "perseus/cluster/server/job_view.h"
 
 namespace perseus::server {
@@ -16,17 +16,18 @@ namespace {
 
 using json_file::Node;
 
-constexpr int kStragglersApiJsonDepth = 2;
-constexpr double kMostSlowdown = 100;
-constexpr double kLongestSeconds = 1e8;  // Three years.
-constexpr double kForecastLasts = 60;    // Unless it says otherwise.
+constexpr int kDeepestStraggler = 2;
+constexpr double kMaxSlowdown = 100;
+constexpr double kMaxSeconds = 1e8;      // Three years.
+constexpr double kForecastSeconds = 60;  // If the forecast has no expires_in.
 
 store::Milliseconds ReadSeconds(const Node& node) {
-  return static_cast<store::Milliseconds>(node.Number(0, kLongestSeconds, "seconds") *
+  return static_cast<store::Milliseconds>(node.Number(0, kMaxSeconds, "seconds") *
                                           kMillisecondsPerSecond);
 }
 
-store::StragglerRecord ReadSaid(const Node& node, const Context& context, std::string_view source) {
+store::StragglerRecord ReadStraggler(const Node& node, const Context& context,
+                                     std::string_view source) {
   constexpr std::array<std::string_view, 4> kForecast{"dp_rank", "slowdown", "starts_in",
                                                       "expires_in"};
   const std::span<const std::string_view> keys(kForecast);
@@ -36,18 +37,19 @@ store::StragglerRecord ReadSaid(const Node& node, const Context& context, std::s
   straggler.job = context.job->id;
   straggler.source = source;
   straggler.slowdown =
-      node.Member("slowdown").Number(1, kMostSlowdown, "T'/T, such as 1.25; 1 for none");
+      node.Member("slowdown").Number(1, kMaxSlowdown, "T'/T, such as 1.25 (1: no slowdown)");
   straggler.starts = context.now;
   if (node.Has("starts_in")) straggler.starts += ReadSeconds(node.Member("starts_in"));
   if (node.Has("expires_in")) {
     straggler.expires = context.now + ReadSeconds(node.Member("expires_in"));
   } else if (is_forecast) {
     straggler.expires = straggler.starts +
-                        static_cast<store::Milliseconds>(kForecastLasts * kMillisecondsPerSecond);
+                        static_cast<store::Milliseconds>(kForecastSeconds * kMillisecondsPerSecond);
   }
   if (straggler.expires != 0 && straggler.expires <= straggler.starts) {
-    json_file::ThrowAt(node.Has("expires_in") ? "expires_in" : "starts_in",
-                       "leaves it no time (let it expire after it starts)");
+    json_file::ThrowAt(
+        node.Has("expires_in") ? "expires_in" : "starts_in",
+        "leaves no time between start and end (expires_in has to be larger than starts_in)");
   }
   if (is_forecast) {
     straggler.dp_rank = node.Member("dp_rank").Count(0, 999'999, "a pipeline, from 0");
@@ -67,12 +69,12 @@ Answer<int> ReadPipeline(const Context& context, std::string_view text) {
 }
 
 Answer<void> CheckPipeline(const Context& context, int pipeline, std::string pointer) {
-  const auto spec = StoredJobSpec(context.job->body);
+  const auto spec = job_planning::StoredJobSpec(context.job->body);
   if (!spec) return Refuse(spec);
   if (pipeline < spec->planned.pipelines) return {};
   const int status = pointer.empty() ? 404 : 400;
   return Refuse(status, "There is no such pipeline",
-                fmt::format("job {} has pipelines 0 to {}, but not {}", context.job->key,
+                fmt::format("job {} has the pipelines 0 to {}, and not {}", context.job->key,
                             spec->planned.pipelines - 1, pipeline),
                 "give one of these numbers", std::move(pointer));
 }
@@ -87,23 +89,24 @@ Answer<http::Response> Keep(const Context& context, const store::StragglerRecord
 Answer<http::Response> PutStraggler(const Context& context) {
   const auto pipeline = ReadPipeline(context, context.Path("dp_rank"));
   if (!pipeline) return tl::unexpected(pipeline.error());
-  if (auto there = CheckPipeline(context, *pipeline, ""); !there) {
-    return tl::unexpected(there.error());
+  if (auto exists = CheckPipeline(context, *pipeline, ""); !exists) {
+    return tl::unexpected(exists.error());
   }
-  auto straggler = ReadBody(context.request.body, kStragglersApiJsonDepth,
-                            [&](const Node& node) { return ReadSaid(node, context, "report"); });
+  auto straggler = ReadBody(context.request.body, kDeepestStraggler, [&](const Node& node) {
+    return ReadStraggler(node, context, "report");
+  });
   if (!straggler) return tl::unexpected(straggler.error());
   straggler->dp_rank = *pipeline;
   return Keep(context, *straggler);
 }
 
 Answer<http::Response> Forecast(const Context& context) {
-  const auto straggler =
-      ReadBody(context.request.body, kStragglersApiJsonDepth,
-               [&](const Node& node) { return ReadSaid(node, context, "forecast"); });
+  const auto straggler = ReadBody(context.request.body, kDeepestStraggler, [&](const Node& node) {
+    return ReadStraggler(node, context, "forecast");
+  });
   if (!straggler) return tl::unexpected(straggler.error());
-  if (auto there = CheckPipeline(context, straggler->dp_rank, "/pipeline"); !there) {
-    return tl::unexpected(there.error());
+  if (auto exists = CheckPipeline(context, straggler->dp_rank, "/dp_rank"); !exists) {
+    return tl::unexpected(exists.error());
   }
   return Keep(context, *straggler);
 }
@@ -112,19 +115,19 @@ Answer<http::Response> Forecast(const Context& context) {
 Answer<http::Response> Delete(const Context& context) {
   const auto pipeline = ReadPipeline(context, context.Path("dp_rank"));
   if (!pipeline) return tl::unexpected(pipeline.error());
-  if (auto there = CheckPipeline(context, *pipeline, ""); !there) {
-    return tl::unexpected(there.error());
+  if (auto exists = CheckPipeline(context, *pipeline, ""); !exists) {
+    return tl::unexpected(exists.error());
   }
-  bool was_there = false;
+  bool existed = false;
   for (const std::string_view source : {"report", "forecast", "detected"}) {
     const auto deleted =
         context.services.store.DeleteStraggler(context.job->id, *pipeline, source, context.now);
     if (!deleted) return Refuse(deleted);
-    was_there = was_there || *deleted;
+    existed = existed || *deleted;
   }
   auto forgotten = context.services.reports.Forget(context.job->id, *pipeline);
   if (!forgotten) return Refuse(forgotten);
-  return JsonResponse({{"dp_rank", *pipeline}, {"deleted", was_there}});
+  return JsonResponse({{"dp_rank", *pipeline}, {"deleted", existed}});
 }
 
 Answer<http::Response> ListStragglers(const Context& context) {

@@ -5,10 +5,10 @@
 #include <array>
 #include <utility>
 
+#include "perseus/base/random_id.h"
 #include "perseus/base/units.h"
+#include "perseus/cluster/job_planning/job_spec.h"
 #include "perseus/cluster/server/endpoints.h"
-#include "perseus/cluster/server/job_spec.h"
-#include "perseus/cluster/server/random_id.h"
 
 namespace perseus::server {
 namespace {
@@ -16,8 +16,8 @@ namespace {
 using json_file::Node;
 using json_file::ThrowAt;
 
-constexpr int kTokensApiJsonDepth = 2;
-constexpr double kLongestDays = 36'500;
+constexpr int kDeepestToken = 2;
+constexpr double kMaxDays = 36'500;
 
 nlohmann::ordered_json TokenJson(const store::TokenRecord& token) {
   nlohmann::ordered_json json{{"id", token.id}, {"scope", token.scope}, {"name", token.name}};
@@ -35,27 +35,28 @@ store::TokenRecord ReadToken(const Node& node, store::Milliseconds now) {
   if (const auto scope = ParseScope(token.scope); !scope) {
     ThrowAt("scope", "is wrong: {}", scope.error().message);
   }
-  if (node.Has("job")) token.job = ReadJobKey(node.Member("job"));
+  if (node.Has("job")) token.job = job_planning::ReadJobKey(node.Member("job"));
   if ((token.scope == "job") != !token.job.empty()) {
-    ThrowAt("job", "goes with scope job, and only with it (give the job's key)");
+    ThrowAt("job",
+            "is the key of a job, for scope job only (give it with this scope, and with no other)");
   }
   if (node.Has("name")) token.name = node.Member("name").Text();
   token.id = "t-" + RandomHex(4);
   token.created = now;
   if (node.Has("expires_in_days")) {
-    const double days = node.Member("expires_in_days").Number(0, kLongestDays, "days");
+    const double days = node.Member("expires_in_days").Number(0, kMaxDays, "days");
     token.expires = now + static_cast<store::Milliseconds>(days * kMillisecondsPerDay);
   }
   return token;
 }
 
-// If tokens exist, only an operator token can create more.
+// Only an operator token can create more tokens. This one never expires.
 bool IsLasting(const store::TokenRecord& token) {
   return token.scope == "operator" && token.expires == 0;
 }
 
 Answer<http::Response> Create(const Context& context) {
-  auto token = ReadBody(context.request.body, kTokensApiJsonDepth,
+  auto token = ReadBody(context.request.body, kDeepestToken,
                         [&](const Node& node) { return ReadToken(node, context.now); });
   if (!token) return tl::unexpected(token.error());
   store::Store& store = context.services.store;
@@ -63,14 +64,14 @@ Answer<http::Response> Create(const Context& context) {
   if (!tokens) return Refuse(tokens);
   // Another replica may have created the first token just now, without a notice yet.
   if (context.principal.token.empty() && !tokens->empty()) {
-    return Refuse(401, "Who are you?", "tokens exist now, and the request has none",
-                  "send Authorization: Bearer with a token of scope operator");
+    return Refuse(401, "A valid token is required", "tokens exist now, and the request has none",
+                  "send the field Authorization: Bearer TOKEN with a token of scope operator");
   }
   if (!IsLasting(*token) && std::ranges::none_of(*tokens, IsLasting)) {
     return Refuse(
         409, "The first token must be an operator token",
-        "no operator token that never expires exists, and without one nobody could create "
-        "tokens some day",
+        "no operator token that never expires exists, and without one nobody could create tokens "
+        "after the others expire",
         "first create a token of scope operator that never expires");
   }
   const std::string secret = NewSecret();

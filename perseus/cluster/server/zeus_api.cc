@@ -18,9 +18,9 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/cluster/http/offload.h"
+#include "perseus/cluster/job_planning/planned_assignment.h"
 #include "perseus/cluster/server/endpoints.h"
 #include "perseus/cluster/server/job_view.h"
-#include "perseus/cluster/server/planning.h"
 #include "perseus/cluster/server/zeus_jobs.h"
 
 namespace perseus::server {
@@ -31,14 +31,14 @@ using json_file::ThrowAt;
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr int kZeusApiJsonDepth = 6;
-constexpr int kMostDegree = 1'000'000;
-constexpr std::size_t kLargestResult = 1 << 20;
+constexpr int kDeepestZeusBody = 6;
+constexpr int kMaxDegree = 1'000'000;
+constexpr std::size_t kMaxResultBytes = 1 << 20;
 constexpr int kClientLeft = 499;  // Nobody reads this answer, and it is no failure of the server.
-constexpr std::size_t kMostFrequencies = 4096;
-constexpr std::size_t kZeusApiLongestName = 64;  // Of an instruction.
-constexpr int kJobsAtOnce = 100;
-constexpr std::chrono::milliseconds kLookEvery{250};
+constexpr std::size_t kMaxFrequencies = 4096;
+constexpr std::size_t kMaxInstructionNameBytes = 64;
+constexpr int kJobsOfPage = 100;
+constexpr std::chrono::milliseconds kPollInterval{250};
 
 struct JobInfo {
   ZeusDegrees degrees;
@@ -65,10 +65,10 @@ void RequireObject(const Node& node) {
 JobInfo ReadJobInfo(const Node& node) {
   RequireObject(node);
   if (node.Has("job_id") && !node.Member("job_id").Text().empty()) {
-    ThrowAt("job_id", "is not empty (the server gives it)");
+    ThrowAt("job_id", "is not empty (leave it empty: the server chooses it)");
   }
   const auto degree = [&](std::string_view key) {
-    return node.Member(key).Count(1, kMostDegree, "a degree, such as 8");
+    return node.Member(key).Count(1, kMaxDegree, "a degree, such as 8");
   };
   JobInfo info;
   info.degrees = {degree("pp_degree"), degree("dp_degree"), degree("tp_degree")};
@@ -90,15 +90,15 @@ Answer<store::JobRecord> JobOfDegrees(store::Store& store, const ZeusDegrees& de
   std::optional<store::JobRecord> found;
   std::string after;
   while (true) {
-    auto jobs = store.ListJobs(store::Store::Which::kRunning, after, kJobsAtOnce);
+    auto jobs = store.ListJobs(store::Store::Which::kRunning, after, kJobsOfPage);
     if (!jobs) return Refuse(jobs);
     if (jobs->empty()) break;
     after = jobs->back().id;
     for (store::JobRecord& job : *jobs) {
-      const auto its = DegreesOf(job);
-      if (!its || *its != degrees) continue;
+      const auto degrees_of_job = DegreesOf(job);
+      if (!degrees_of_job || *degrees_of_job != degrees) continue;
       if (found) {
-        return Refuse(422, "Which job?",
+        return Refuse(422, "Several jobs match",
                       fmt::format("{} and {} both have these degrees", found->key, job.key),
                       kRegisterFirst, "/job_metadata");
       }
@@ -128,13 +128,13 @@ Answer<store::JobRecord> JobOf(const Context& context, JobInfo info) {
         fmt::format("job_metadata {} is not the key of a running job", Excerpt(info.metadata)),
         kRegisterFirst, "/job_metadata");
   }
-  const auto its = DegreesOf(**job);
-  if (!its) return Refuse(its);
-  if (*its != info.degrees) {
-    return Refuse(
-        422, "The job has other degrees",
-        fmt::format("job {} has pp {}, dp {}, tp {}", (*job)->key, its->pp, its->dp, its->tp),
-        "correct the degrees, or job_metadata", "/pp_degree");
+  const auto degrees_of_job = DegreesOf(**job);
+  if (!degrees_of_job) return Refuse(degrees_of_job);
+  if (*degrees_of_job != info.degrees) {
+    return Refuse(422, "The job has other degrees",
+                  fmt::format("job {} has pp {}, dp {}, tp {}", (*job)->key, degrees_of_job->pp,
+                              degrees_of_job->dp, degrees_of_job->tp),
+                  "correct the degrees, or job_metadata", "/pp_degree");
   }
   return **std::move(job);
 }
@@ -142,7 +142,7 @@ Answer<store::JobRecord> JobOf(const Context& context, JobInfo info) {
 // The first rank of a run calls this before any rank registers. So existing ranks belong to an
 // earlier run, or register again.
 Answer<http::Response> RegisterJob(const Context& context) {
-  const auto info = Unprocessable(ReadBody(context.request.body, kZeusApiJsonDepth, ReadJobInfo));
+  const auto info = Unprocessable(ReadBody(context.request.body, kDeepestZeusBody, ReadJobInfo));
   if (!info) return tl::unexpected(info.error());
   const auto job = JobOf(context, *info);
   if (!job) return tl::unexpected(job.error());
@@ -166,15 +166,15 @@ struct RankInfo {
 RankInfo ReadRankInfo(const Node& node) {
   RequireObject(node);
   const auto rank = [&](std::string_view key) {
-    return node.Member(key).Count(0, kMostDegree, "a rank, from 0");
+    return node.Member(key).Count(0, kMaxDegree, "a rank, from 0");
   };
   RankInfo info{rank("rank"), rank("dp_rank"), rank("pp_rank"), rank("tp_rank"), {}};
   const Node frequencies = node.Member("available_frequencies");
-  if (frequencies.ListSize() > kMostFrequencies) {
-    ThrowAt(frequencies.path, "has more than {} entries (list each once)", kMostFrequencies);
+  if (frequencies.ListSize() > kMaxFrequencies) {
+    ThrowAt(frequencies.path, "has more than {} entries (list each once)", kMaxFrequencies);
   }
   for (std::size_t i = 0; i < frequencies.ListSize(); ++i) {
-    info.frequencies_mhz.push_back(frequencies[i].Count(1, kMostDegree, "MHz, such as 1410"));
+    info.frequencies_mhz.push_back(frequencies[i].Count(1, kMaxDegree, "MHz, such as 1410"));
   }
   std::ranges::sort(info.frequencies_mhz);
   return info;
@@ -207,7 +207,7 @@ Answer<http::Response> RegisterRank(ZeusJobs& jobs, const Context& context) {
   const auto degrees = jobs.Degrees(*context.job);
   if (!degrees) return Refuse(degrees);
   const auto info =
-      Unprocessable(ReadBody(context.request.body, kZeusApiJsonDepth,
+      Unprocessable(ReadBody(context.request.body, kDeepestZeusBody,
                              [&](const Node& node) { return ReadRankOf(node, *degrees); }));
   if (!info) return tl::unexpected(info.error());
   const int place = (info->dp_rank * degrees->pp + info->pp_rank) * degrees->tp + info->tp_rank;
@@ -223,7 +223,7 @@ Answer<http::Response> RegisterRank(ZeusJobs& jobs, const Context& context) {
   return Compact(nullptr);
 }
 
-Answer<int> AskedRank(const http::Request& request) {
+Answer<int> ReadRank(const http::Request& request) {
   const auto found = request.query.find("rank");
   int rank = -1;
   if (found != request.query.end()) {
@@ -272,9 +272,9 @@ Answer<std::optional<http::Response>> ScheduleOf(const Services& services, ZeusJ
   const auto assignment = services.store.FindNewestAssignment(id);
   if (!assignment) return Refuse(assignment);
   if (!*assignment) return std::optional<http::Response>();
-  const auto parsed = ParsePlannedAssignment((*assignment)->body);
+  const auto parsed = job_planning::ParsePlannedAssignment((*assignment)->body);
   if (!parsed) return Refuse(parsed);
-  const auto info = json_file::Read(registered->body, "rank", kZeusApiJsonDepth, ReadRankInfo);
+  const auto info = json_file::Read(registered->body, "rank", kDeepestZeusBody, ReadRankInfo);
   if (!info) return Refuse(info);
   const auto plan =
       jobs.Plan(services.store, parsed->pipelines[static_cast<std::size_t>(info->dp_rank)].plan);
@@ -286,19 +286,19 @@ Answer<std::optional<http::Response>> ScheduleOf(const Services& services, ZeusJ
 // Answers when all ranks have registered and a plan exists. The client waits without a limit.
 boost::asio::awaitable<http::Response> AwaitSchedule(boost::asio::thread_pool& pool, ZeusJobs& jobs,
                                                      http::Call& call, Context context) {
-  const auto rank = AskedRank(context.request);
+  const auto rank = ReadRank(context.request);
   if (!rank) co_return http::ProblemResponse(rank.error());
   const std::string job = context.job->id;
   boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor);
   while (call.is_client_there()) {
     if (!jobs.IsWaiting(job, std::chrono::steady_clock::now())) {
-      const auto look = [&] { return ScheduleOf(context.services, jobs, job, *rank); };
-      Answer<std::optional<http::Response>> answer = co_await http::Offload(pool, look);
+      const auto find = [&] { return ScheduleOf(context.services, jobs, job, *rank); };
+      Answer<std::optional<http::Response>> answer = co_await http::Offload(pool, find);
       if (!answer && answer.error().status != 503) co_return http::ProblemResponse(answer.error());
       if (answer && *answer) co_return **std::move(answer);
-      jobs.SetWaiting(job, std::chrono::steady_clock::now() + kLookEvery);
+      jobs.SetWaiting(job, std::chrono::steady_clock::now() + kPollInterval);
     }
-    timer.expires_after(kLookEvery);
+    timer.expires_after(kPollInterval);
     co_await timer.async_wait(boost::asio::use_awaitable);
   }
   co_return http::Response{.status = kClientLeft};
@@ -312,8 +312,9 @@ void CheckNumbers(const Node& list) {
 void CheckBreakdown(const Node& node) {
   RequireObject(node);
   for (const auto& [instruction, iterations] : node.value.items()) {
-    if (instruction.size() > kZeusApiLongestName) {
-      ThrowAt(node.path, "has a name of more than {} letters (shorten it)", kZeusApiLongestName);
+    if (instruction.size() > kMaxInstructionNameBytes) {
+      ThrowAt(node.path, "has a name of more than {} letters (shorten it)",
+              kMaxInstructionNameBytes);
     }
     const Node list{iterations, fmt::format("{}.{}", node.path, instruction)};
     for (std::size_t i = 0; i < list.ListSize(); ++i) CheckNumbers(list[i]);
@@ -336,7 +337,7 @@ Answer<http::Response> TakeResult(ZeusJobs& jobs, const Context& context) {
   const auto degrees = jobs.Degrees(*context.job);
   if (!degrees) return Refuse(degrees);
   const auto checked =
-      Unprocessable(ReadBody(context.request.body, kZeusApiJsonDepth, [&](const Node& node) {
+      Unprocessable(ReadBody(context.request.body, kDeepestZeusBody, [&](const Node& node) {
         CheckResult(node, *degrees);
         return true;
       }));
@@ -358,7 +359,7 @@ void AddZeusEndpoints(Endpoints& endpoints, boost::asio::thread_pool& pool) {
                        {.query = {"rank"}});
   endpoints.Add("POST", "/result/{job}", Access::kJob,
                 [jobs](const Context& context) { return TakeResult(*jobs, context); },
-                {.body_bytes = kLargestResult});
+                {.body_bytes = kMaxResultBytes});
 }
 
 }  // namespace perseus::server

@@ -1,5 +1,5 @@
-// What clients of Zeus may count on beyond a run's beginning (control_plane_test.cc), and what is
-// refused.
+// Clients of Zeus: several runs of a job, and refused requests. control_plane_test.cc tests a whole
+// run.
 #include "perseus/cluster/server/control_plane_fixture.h"
 #include "perseus/cluster/server/zeus_jobs.h"
 
@@ -33,12 +33,12 @@ class ZeusTest : public ControlPlaneTest {
   http::Response RegisterRank(const std::string& job, const json& body) {
     return Send("POST", "/register_rank/" + job, body.dump());
   }
-  // 422, with its place.
+  // Expects status 422 with the place of the mistake.
   void ExpectRefused(const http::Response& response, const std::string& pointer) {
     EXPECT_EQ(response.status, 422) << response.body;
     EXPECT_EQ(json::parse(response.body).value("pointer", ""), pointer) << response.body;
   }
-  // Whether /schedule answers at all within two of the server's looks.
+  // Whether /schedule answers within two polls of the server.
   bool IsScheduled(const std::string& job) {
     auto client =
         http::Client::Create({.server = url(), .timeout = std::chrono::milliseconds(600)});
@@ -47,7 +47,7 @@ class ZeusTest : public ControlPlaneTest {
   }
 };
 
-TEST_F(ZeusTest, ARunWaitsForItsOwnRanksAndNotForThoseOfTheRunBefore) {
+TEST_F(ZeusTest, ARunWaitsForItsOwnRanks) {
   PlanJob("run");
   const std::string job = RegisterRun();
   for (int rank = 0; rank < 8; ++rank)
@@ -55,14 +55,14 @@ TEST_F(ZeusTest, ARunWaitsForItsOwnRanksAndNotForThoseOfTheRunBefore) {
   EXPECT_TRUE(IsScheduled(job));
   EXPECT_EQ(RegisterRun(), job);
   EXPECT_FALSE(IsScheduled(job));
-  // They may stand elsewhere than they did.
+  // The ranks of the new run may have other positions.
   for (int rank = 0; rank < 8; ++rank) {
     EXPECT_EQ(RegisterRank(job, RankBody(rank, 7 - rank)).status, 200);
   }
   EXPECT_TRUE(IsScheduled(job));
 }
 
-TEST_F(ZeusTest, RanksHaveAPlaceInTheJobAndEachItsOwn) {
+TEST_F(ZeusTest, EachRankHasItsOwnPosition) {
   PlanJob("run");
   const std::string job = RegisterRun();
   for (const char* key : {"rank", "dp_rank", "pp_rank", "tp_rank"}) {
@@ -78,7 +78,7 @@ TEST_F(ZeusTest, RanksHaveAPlaceInTheJobAndEachItsOwn) {
   ExpectRefused(RegisterRank(job, RankBody(1, 5)), "/rank");
 }
 
-TEST_F(ZeusTest, KeysOfForksArePassedOver) {
+TEST_F(ZeusTest, IgnoresUnknownKeys) {
   PlanJob("run");
   json info = JobInfo();
   info["framework"] = {{"name", "a fork"}};
@@ -90,7 +90,7 @@ TEST_F(ZeusTest, KeysOfForksArePassedOver) {
   EXPECT_EQ(Send("POST", "/result/run", result.dump()).status, 200);
 }
 
-TEST_F(ZeusTest, BreakdownsAreListsOfNumbersOfEachIteration) {
+TEST_F(ZeusTest, ChecksBreakdowns) {
   PlanJob("run");
   const auto send = [this](const json& breakdown) {
     const json result{
@@ -104,7 +104,7 @@ TEST_F(ZeusTest, BreakdownsAreListsOfNumbersOfEachIteration) {
   ExpectRefused(send({{"forward", {{"0.1"}}}}), "/time_breakdown/forward/0/0");
 }
 
-TEST_F(ZeusTest, AJobIsFoundByItsDegreesHoweverManyRun) {
+TEST_F(ZeusTest, FindsAJobByItsDegreesAmongMany) {
   for (int i = 0; i < 1000; ++i) {
     ASSERT_EQ(Send("POST", "/v1/jobs", JobBody("other" + std::to_string(i))).status, 201);
   }
@@ -115,7 +115,7 @@ TEST_F(ZeusTest, AJobIsFoundByItsDegreesHoweverManyRun) {
   ExpectRefused(Send("POST", "/register_job", JobInfo(3).dump()), "/job_metadata");
 }
 
-TEST_F(ZeusTest, AllRanksShareOneReadingOfTheirPlan) {
+TEST_F(ZeusTest, AllRanksShareOneReadOfTheirPlan) {
   const auto store = *store::OpenStore("sqlite::memory:");
   const auto job = store->CreateJob({.key = "run", .body = JobBody("run"), .target = "{}"}, 1);
   PlanJob("run");
@@ -129,7 +129,7 @@ TEST_F(ZeusTest, AllRanksShareOneReadingOfTheirPlan) {
   ASSERT_TRUE(plan) << plan.error().message;
   ASSERT_NE(*plan, nullptr);
   EXPECT_EQ(*jobs.Plan(*store, record.id), *plan);
-  EXPECT_EQ(*jobs.Plan(*store, "p-none"), nullptr) << "it may come yet";
+  EXPECT_EQ(*jobs.Plan(*store, "p-none"), nullptr) << "the plan may be stored later";
   EXPECT_EQ(*jobs.Degrees(job->job), (ZeusDegrees{.pp = 4, .dp = 2, .tp = 1}));
 }
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "perseus/cluster/server/job_spec.h"
+#include "perseus/cluster/job_planning/job_spec.h"
 
 namespace perseus::server {
 namespace {
@@ -18,8 +18,8 @@ void Keep(std::map<std::string, Value>& kept, const std::string& id, const Value
 }  // namespace
 
 Result<ZeusDegrees> DegreesOf(const store::JobRecord& job) {
-  PERSEUS_ASSIGN_OR_RETURN(const auto spec, StoredJobSpec(job.body));
-  return ZeusDegrees{.pp = static_cast<int>(spec.planned.schedule.ranks.size()),
+  PERSEUS_ASSIGN_OR_RETURN(const auto spec, job_planning::StoredJobSpec(job.body));
+  return ZeusDegrees{.pp = static_cast<int>(spec.planned.schedule.pp_ranks.size()),
                      .dp = spec.planned.pipelines,
                      .tp = spec.planned.model.gpus_per_stage};
 }

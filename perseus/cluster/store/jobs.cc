@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/random_id.h"
 #include "perseus/cluster/store/statements.h"
 #include "perseus/cluster/store/store.h"
 
@@ -45,7 +46,7 @@ Result<std::optional<Store::Created>> TryCreate(Transaction& transaction, const 
               "INSERT INTO jobs (id, key, body, target, created) VALUES ($1, $2, $3, $4, $5) "
               "ON CONFLICT (key) WHERE ended = 0 DO NOTHING RETURNING {}",
               kJobColumns),
-          {MakeId("j-"), job.key, job.body, job.target, now}));
+          {"j-" + RandomHex(kBytesOfId), job.key, job.body, job.target, now}));
   if (!made.empty()) return Store::Created{.job = JobOf(made.front()), .is_new = true};
   PERSEUS_ASSIGN_OR_RETURN(
       Rows there,

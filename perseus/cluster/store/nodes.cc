@@ -2,18 +2,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "perseus/cluster/store/statements.h"
 #include "perseus/cluster/store/store.h"
+#include "perseus/runtime/protocol/node_messages.h"
 
 namespace perseus::store {
 namespace {
@@ -36,34 +36,21 @@ Result<void> NotifyNode(Transaction& transaction, std::string_view node) {
   return transaction.Notify({.kind = Notice::Kind::kNode, .name = std::string(node)});
 }
 
-using nlohmann::ordered_json;
+using protocol::RankId;
 
-// A rank of a job: dp_rank, pp_rank, tp_rank.
-using RankKey = std::array<std::int64_t, 3>;
-
-RankKey RankKeyOf(const ordered_json& rank) {
-  const auto number = [&rank](const char* key) {
-    const auto found = rank.find(key);
-    return found != rank.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
-  };
-  return {number("dp_rank"), number("pp_rank"), number("tp_rank")};
+std::set<RankId> IdsOf(const std::vector<protocol::AttachedRank>& ranks) {
+  std::set<RankId> ids;
+  for (const protocol::AttachedRank& rank : ranks) ids.insert(rank.name);
+  return ids;
 }
 
-Result<std::set<RankKey>> ParseRankKeys(std::string_view ranks) {
-  const auto list = ordered_json::parse(ranks, nullptr, false);
-  if (!list.is_array()) return Fail("the ranks of a node are not a list (expected a JSON array)");
-  std::set<RankKey> keys;
-  for (const ordered_json& rank : list) keys.insert(RankKeyOf(rank));
-  return keys;
-}
+using Owners = std::map<RankId, std::string>;
 
-using Owners = std::map<RankKey, std::string>;
-
-// The owners of the ranks of these pipelines, and all ranks of the node.
+// Finds the owners of all ranks in the pipelines of `ranks`, and all ranks of the node.
 Result<Owners> FindOwners(Transaction& transaction, std::string_view job, std::string_view node,
-                          const std::set<RankKey>& keys) {
-  const std::int64_t first = keys.empty() ? 0 : (*keys.begin())[0];
-  const std::int64_t last = keys.empty() ? -1 : (*keys.rbegin())[0];
+                          const std::set<RankId>& ranks) {
+  const int first = ranks.empty() ? 0 : ranks.begin()->dp_rank;
+  const int last = ranks.empty() ? -1 : ranks.rbegin()->dp_rank;
   PERSEUS_ASSIGN_OR_RETURN(
       Rows rows,
       transaction.Run("SELECT dp_rank, pp_rank, tp_rank, node FROM node_ranks "
@@ -71,41 +58,42 @@ Result<Owners> FindOwners(Transaction& transaction, std::string_view job, std::s
                       {job, first, last, node}));
   Owners owners;
   for (Row& row : rows) {
-    owners[{row.Integer(0), row.Integer(1), row.Integer(2)}] = row.TakeText(3);
+    owners[{.dp_rank = static_cast<int>(row.Integer(0)),
+            .pp_rank = static_cast<int>(row.Integer(1)),
+            .tp_rank = static_cast<int>(row.Integer(2))}] = row.TakeText(3);
   }
   return owners;
 }
 
 // Gives the node exactly these ranks.
 Result<void> PutRanks(Transaction& transaction, std::string_view job, std::string_view node,
-                      const std::set<RankKey>& keys, const Owners& owners) {
-  for (const auto& [key, owner] : owners) {
-    if (owner != node || keys.contains(key)) continue;
+                      const std::set<RankId>& ranks, const Owners& owners) {
+  for (const auto& [rank, owner] : owners) {
+    if (owner != node || ranks.contains(rank)) continue;
     PERSEUS_RETURN_IF_ERROR(
         transaction.Run("DELETE FROM node_ranks WHERE job = $1 AND dp_rank = $2 AND pp_rank = $3 "
                         "AND tp_rank = $4",
-                        {job, key[0], key[1], key[2]}));
+                        {job, rank.dp_rank, rank.pp_rank, rank.tp_rank}));
   }
-  for (const RankKey& key : keys) {
-    const auto owner = owners.find(key);
+  for (const RankId& rank : ranks) {
+    const auto owner = owners.find(rank);
     if (owner != owners.end() && owner->second == node) continue;
     PERSEUS_RETURN_IF_ERROR(transaction.Run(
         "INSERT INTO node_ranks (job, dp_rank, pp_rank, tp_rank, node) "
         "VALUES ($1, $2, $3, $4, $5) "
         "ON CONFLICT (job, dp_rank, pp_rank, tp_rank) DO UPDATE SET node = excluded.node",
-        {job, key[0], key[1], key[2], node}));
+        {job, rank.dp_rank, rank.pp_rank, rank.tp_rank, node}));
   }
   return {};
 }
 
 // Takes these ranks from another node, and detaches it if it has none left.
 Result<void> RemoveRanks(Transaction& transaction, std::string_view job, std::string_view other,
-                         std::string_view ranks, const std::set<RankKey>& keys) {
-  auto left = ordered_json::array();
-  for (const ordered_json& rank : ordered_json::parse(ranks, nullptr, false)) {
-    if (!keys.contains(RankKeyOf(rank))) left.push_back(rank);
-  }
-  const std::string text = left.dump();
+                         std::string_view its_ranks, const std::set<RankId>& taken) {
+  PERSEUS_ASSIGN_OR_RETURN(auto left, protocol::ParseRanks(its_ranks));
+  std::erase_if(left,
+                [&taken](const protocol::AttachedRank& rank) { return taken.contains(rank.name); });
+  const std::string text = protocol::FormatRanks(left);
   PERSEUS_RETURN_IF_ERROR(
       left.empty() ? transaction.Run("DELETE FROM nodes WHERE job = $1 AND node = $2", {job, other})
                    : transaction.Run("UPDATE nodes SET ranks = $3 WHERE job = $1 AND node = $2",
@@ -134,13 +122,14 @@ Result<std::map<std::string, std::string>> LockNodes(
 // nodes.
 Result<void> Store::AttachNode(std::string_view job, std::string_view node, std::string_view ranks,
                                Milliseconds now) {
-  PERSEUS_ASSIGN_OR_RETURN(const auto keys, ParseRankKeys(ranks));
+  PERSEUS_ASSIGN_OR_RETURN(const auto attached, protocol::ParseRanks(ranks));
+  const std::set<RankId> ids = IdsOf(attached);
   return database_->Transact([&](Transaction& transaction) -> Result<void> {
     PERSEUS_RETURN_IF_ERROR(LockRunningJob(*database_, transaction, job));
-    PERSEUS_ASSIGN_OR_RETURN(const auto owners, FindOwners(transaction, job, node, keys));
+    PERSEUS_ASSIGN_OR_RETURN(const auto owners, FindOwners(transaction, job, node, ids));
     std::set<std::string, std::less<>> affected{std::string(node)};
-    for (const RankKey& key : keys) {
-      if (const auto owner = owners.find(key); owner != owners.end()) {
+    for (const RankId& id : ids) {
+      if (const auto owner = owners.find(id); owner != owners.end()) {
         affected.insert(owner->second);
       }
     }
@@ -149,10 +138,10 @@ Result<void> Store::AttachNode(std::string_view job, std::string_view node, std:
         "INSERT INTO nodes (job, node, ranks, seen) VALUES ($1, $2, $3, $4) "
         "ON CONFLICT (job, node) DO UPDATE SET ranks = excluded.ranks, seen = excluded.seen",
         {job, node, ranks, now}));
-    if (auto put = PutRanks(transaction, job, node, keys, owners); !put) return put;
+    if (auto put = PutRanks(transaction, job, node, ids, owners); !put) return put;
     const auto own = had.extract(std::string(node));
     for (const auto& [other, its_ranks] : had) {
-      if (auto taken = RemoveRanks(transaction, job, other, its_ranks, keys); !taken) return taken;
+      if (auto taken = RemoveRanks(transaction, job, other, its_ranks, ids); !taken) return taken;
     }
     if (own && own.mapped() == ranks) return {};
     return NotifyNode(transaction, node);

@@ -1,4 +1,4 @@
-// Planning, assignment and notices, on every database.
+// Planning, assignments and notices, on every database.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ class StorePlanningTest : public StoreTest {
     outcome.generation = Job().generation;
     return outcome;
   }
-  // A planning that results in this assignment.
+  // Completes a planning with this assignment.
   void Assign(const std::string& body) {
     Succeed(store_->RequestPlanning(job_, 1));
     const PlanningTask task = Claim("w", 1);
@@ -39,7 +39,7 @@ class StorePlanningTest : public StoreTest {
 
 INSTANTIATE_TEST_SUITE_P(Every, StorePlanningTest, kBackends, NameOf);
 
-TEST_P(StorePlanningTest, WhatIsDueLongestIsClaimedFirstAndByOne) {
+TEST_P(StorePlanningTest, OneWorkerClaimsThePlanningThatIsDueLongest) {
   const std::string other = Register("run8");
   Succeed(store_->RequestPlanning(job_, 200));
   Succeed(store_->RequestPlanning(other, 100));
@@ -47,16 +47,16 @@ TEST_P(StorePlanningTest, WhatIsDueLongestIsClaimedFirstAndByOne) {
   EXPECT_EQ(Get(store_->NextPlanningTime()), 100);
   EXPECT_TRUE(IsIdle(99));
   EXPECT_EQ(Claim("w1", 200).job, other);
-  EXPECT_EQ(Get(store_->NextPlanningTime()), 200) << "the earlier one counts";
+  EXPECT_EQ(Get(store_->NextPlanningTime()), 200) << "the earlier request counts";
   const PlanningTask second = Claim("w2", 200);
   EXPECT_EQ(second.job, job_);
   EXPECT_EQ(second.worker, "w2");
   EXPECT_EQ(second.until, 1200);
   EXPECT_TRUE(IsIdle(1199));
-  EXPECT_EQ(Get(store_->NextPlanningTime()), 1200) << "when the first worker's time is up";
+  EXPECT_EQ(Get(store_->NextPlanningTime()), 1200) << "when the first claim expires";
 }
 
-TEST_P(StorePlanningTest, AWorkerWhoIsOutOfTimeLosesItToAnother) {
+TEST_P(StorePlanningTest, AnotherWorkerTakesAnExpiredClaim) {
   Succeed(store_->RequestPlanning(job_, 1));
   const PlanningTask lost = Claim("w1", 1);
   const PlanningTask taken = Claim("w2", 1001);
@@ -64,50 +64,50 @@ TEST_P(StorePlanningTest, AWorkerWhoIsOutOfTimeLosesItToAnother) {
   EXPECT_EQ(Job().status, "waiting");
   EXPECT_TRUE(Get(store_->CompletePlanning(taken, Current(), 1003)));
   EXPECT_EQ(Job().status, "planned");
-  EXPECT_FALSE(Get(store_->CompletePlanning(taken, Current(), 1004))) << "it is done";
+  EXPECT_FALSE(Get(store_->CompletePlanning(taken, Current(), 1004))) << "it is completed";
   EXPECT_EQ(Get(store_->NextPlanningTime()), std::nullopt);
 }
 
-TEST_P(StorePlanningTest, AWorkerWhoIsOutOfTimeKeepsItWhileNobodyElseHasIt) {
+TEST_P(StorePlanningTest, AnExpiredClaimHoldsUntilAnotherWorkerTakesIt) {
   Succeed(store_->RequestPlanning(job_, 1));
   const PlanningTask task = Claim("w1", 1);
   EXPECT_TRUE(Get(store_->CompletePlanning(task, Current(), 9999)));
 }
 
-TEST_P(StorePlanningTest, AWorkerKeepsATaskThatHeRenews) {
+TEST_P(StorePlanningTest, ARenewedClaimDoesNotExpire) {
   Succeed(store_->RequestPlanning(job_, 1));
   const PlanningTask task = Claim("w1", 1);
   EXPECT_TRUE(Get(store_->RenewPlanning(task, 900, 1000)));
   EXPECT_EQ(Get(store_->NextPlanningTime()), 1900);
   EXPECT_TRUE(IsIdle(1899));
-  EXPECT_TRUE(Get(store_->RenewPlanning(task, 5000, 1000))) << "late, but nobody has it";
+  EXPECT_TRUE(Get(store_->RenewPlanning(task, 5000, 1000))) << "late, but no other worker has it";
   const PlanningTask taken = Claim("w2", 6000);
   EXPECT_FALSE(Get(store_->RenewPlanning(task, 6000, 1000)));
   EXPECT_TRUE(Get(store_->RenewPlanning(taken, 6000, 2000)));
   EXPECT_TRUE(Get(store_->CompletePlanning(taken, Current(), 6001)));
-  EXPECT_FALSE(Get(store_->RenewPlanning(taken, 6002, 1000))) << "it is done";
+  EXPECT_FALSE(Get(store_->RenewPlanning(taken, 6002, 1000))) << "it is completed";
 }
 
-TEST_P(StorePlanningTest, WhatAWorkerGivesBackIsDueAgain) {
+TEST_P(StorePlanningTest, AReleasedPlanningIsDueAgain) {
   Get(store_->PutProfile(job_, "a", 1));
   const PlanningTask task = Claim("w1", 1);
   Succeed(store_->ReleasePlanning(task, 50));
   EXPECT_TRUE(IsIdle(49));
   const PlanningTask again = Claim("w2", 50);
   Succeed(store_->ReleasePlanning(task, 50));
-  EXPECT_TRUE(IsIdle(51)) << "it is not his any more";
+  EXPECT_TRUE(IsIdle(51)) << "the first worker does not have it any more";
   Succeed(store_->RequestPlanning(job_, 60));
   Succeed(store_->ReleasePlanning(again, 5000));
-  EXPECT_EQ(Get(store_->NextPlanningTime()), 60) << "it was wanted meanwhile";
+  EXPECT_EQ(Get(store_->NextPlanningTime()), 60) << "it was requested in the meantime";
 }
 
-TEST_P(StorePlanningTest, AssignmentOutrunThoseOfADatabaseThatIsLost) {
+TEST_P(StorePlanningTest, RaisesVersionsAboveThoseOfALostDatabase) {
   Succeed(store_->RaiseAssignmentVersion(job_, 3, 5));
   EXPECT_EQ(Get(store_->FindNewestAssignment(job_)), std::nullopt);
   Assign("first");
   EXPECT_EQ(Job().assignment_version, 4);
   Succeed(store_->RaiseAssignmentVersion(job_, 4, 5));
-  EXPECT_EQ(Job().assignment_version, 4) << "as far";
+  EXPECT_EQ(Job().assignment_version, 4) << "the version is as high";
   Succeed(store_->RaiseAssignmentVersion(job_, 7, 5));
   Succeed(store_->RaiseAssignmentVersion(job_, 6, 6));
   EXPECT_EQ(Get(store_->FindNewestAssignment(job_)),
@@ -116,8 +116,7 @@ TEST_P(StorePlanningTest, AssignmentOutrunThoseOfADatabaseThatIsLost) {
   Assign("next");
   EXPECT_EQ(Get(store_->FindNewestAssignment(job_))->version, 9);
   Succeed(store_->RaiseAssignmentVersion(job_, 1000, 5));
-  EXPECT_THAT(Get(store_->ListAssignments(job_, 10)), SizeIs(4))
-      << "the newest 50, whatever they are";
+  EXPECT_THAT(Get(store_->ListAssignments(job_, 10)), SizeIs(4)) << "raised versions count, too";
 
   EXPECT_EQ(store_->RaiseAssignmentVersion(job_, 1'000'000'000'001, 5).error().kind,
             ErrorKind::kInput);
@@ -127,7 +126,7 @@ TEST_P(StorePlanningTest, AssignmentOutrunThoseOfADatabaseThatIsLost) {
   Succeed(store_->RaiseAssignmentVersion("j-none", 2, 5));
 }
 
-TEST_P(StorePlanningTest, WhatPlanningCameToIsKeptAtOnce) {
+TEST_P(StorePlanningTest, StoresAllResultsOfAPlanning) {
   Get(store_->PutProfile(job_, "a", 1));
   const PlanningTask task = Claim("w", 1);
   PlanningOutcome outcome = Current();
@@ -150,17 +149,17 @@ TEST_P(StorePlanningTest, WhatPlanningCameToIsKeptAtOnce) {
   EXPECT_EQ(Get(store_->NextPlanningTime()), 700);
 
   Get(store_->PutProfile(job_, "b", 60));
-  EXPECT_EQ(Get(store_->FindFrontier(job_)), std::nullopt) << "of an older profile";
+  EXPECT_EQ(Get(store_->FindFrontier(job_)), std::nullopt) << "it belongs to an older profile";
 }
 
-TEST_P(StorePlanningTest, WhatChangedMeanwhileIsDueAgain) {
+TEST_P(StorePlanningTest, AChangeDuringAPlanningMakesItDueAgain) {
   Get(store_->PutProfile(job_, "a", 1));
   const PlanningTask task = Claim("w", 1);
   PlanningOutcome outcome = Current();
   outcome.frontier = "of a";
   outcome.again_at = 5000;
   Get(store_->PutProfile(job_, "b", 2));
-  EXPECT_TRUE(IsIdle(3)) << "nobody else takes it on meanwhile";
+  EXPECT_TRUE(IsIdle(3)) << "the claim still holds";
   ASSERT_TRUE(Get(store_->CompletePlanning(task, outcome, 4)));
   EXPECT_EQ(Get(store_->FindFrontier(job_)), std::nullopt);
   EXPECT_EQ(Job().planned_generation, 1);
@@ -170,7 +169,7 @@ TEST_P(StorePlanningTest, WhatChangedMeanwhileIsDueAgain) {
   EXPECT_EQ(Get(store_->NextPlanningTime()), std::nullopt);
 }
 
-TEST_P(StorePlanningTest, WhatWasWantedMeanwhileIsNotForgotten) {
+TEST_P(StorePlanningTest, ARequestDuringAPlanningIsKept) {
   Succeed(store_->RequestPlanning(job_, 1));
   const PlanningTask task = Claim("w", 1);
   Succeed(store_->RequestPlanning(job_, 8000));
@@ -178,7 +177,7 @@ TEST_P(StorePlanningTest, WhatWasWantedMeanwhileIsNotForgotten) {
   EXPECT_EQ(Get(store_->NextPlanningTime()), 8000);
 }
 
-TEST_P(StorePlanningTest, AFailureIsKeptAndTheAssignmentInForceStay) {
+TEST_P(StorePlanningTest, AFailureKeepsTheAssignmentInForce) {
   Assign("first");
   Succeed(store_->SetTarget(job_, "impossible", 2));
   const PlanningTask task = Claim("w", 2);
@@ -191,7 +190,7 @@ TEST_P(StorePlanningTest, AFailureIsKeptAndTheAssignmentInForceStay) {
   EXPECT_EQ(Get(store_->FindNewestAssignment(job_))->body, "first");
 }
 
-TEST_P(StorePlanningTest, OfAJobThatEndedMeanwhileNothingIsKept) {
+TEST_P(StorePlanningTest, StoresNothingForAnEndedJob) {
   Succeed(store_->RequestPlanning(job_, 1));
   const PlanningTask task = Claim("w", 1);
   PlanningOutcome outcome = Current();
@@ -203,7 +202,7 @@ TEST_P(StorePlanningTest, OfAJobThatEndedMeanwhileNothingIsKept) {
   EXPECT_THAT(Get(store_->ListPlans(job_, 9)), IsEmpty());
 }
 
-TEST_P(StorePlanningTest, AnOutcomeThatCannotBeKeptLeavesNothing) {
+TEST_P(StorePlanningTest, AFailedWriteStoresNothing) {
   const PlanRecord there = Get(store_->AddPlan(NewPlan("edp", 0), 1));
   Succeed(store_->RequestPlanning(job_, 1));
   const PlanningTask task = Claim("w", 1);
@@ -214,10 +213,10 @@ TEST_P(StorePlanningTest, AnOutcomeThatCannotBeKeptLeavesNothing) {
   EXPECT_THAT(Get(store_->ListPlans(job_, 9)), SizeIs(1));
   EXPECT_EQ(Job().assignment_version, 0);
   outcome.plans.clear();
-  EXPECT_TRUE(Get(store_->CompletePlanning(task, outcome, 3))) << "the claim stays";
+  EXPECT_TRUE(Get(store_->CompletePlanning(task, outcome, 3))) << "the claim still holds";
 }
 
-TEST_P(StorePlanningTest, TheNewest50AssignmentAreKept) {
+TEST_P(StorePlanningTest, KeepsTheNewest50Assignments) {
   for (int i = 1; i <= 60; ++i) Assign(fmt::format("assignment {}", i));
   const std::vector<AssignmentRecord> kept = Get(store_->ListAssignments(job_, 1000));
   ASSERT_THAT(kept, SizeIs(50));
@@ -227,9 +226,9 @@ TEST_P(StorePlanningTest, TheNewest50AssignmentAreKept) {
   EXPECT_EQ(Job().assignment_version, 60);
 }
 
-TEST_P(StorePlanningTest, TheNewest200PlansAreKeptAndThoseThatAssignmentName) {
+TEST_P(StorePlanningTest, KeepsTheNewest200PlansAndThoseOfAssignments) {
   const PlanRecord in_force = Get(store_->AddPlan(NewPlan("no-slowdown", 0), 1));
-  const PlanRecord forgotten = Get(store_->AddPlan(NewPlan("edp", 0), 1));
+  const PlanRecord deleted = Get(store_->AddPlan(NewPlan("edp", 0), 1));
   Assign(fmt::format(R"({{"plans": {{"0": "{}"}}}})", in_force.id));
   Succeed(store_->RequestPlanning(job_, 1));
   PlanningOutcome outcome = Current();
@@ -237,7 +236,7 @@ TEST_P(StorePlanningTest, TheNewest200PlansAreKeptAndThoseThatAssignmentName) {
   ASSERT_TRUE(Get(store_->CompletePlanning(Claim("w", 1), outcome, 2)));
   EXPECT_THAT(Get(store_->ListPlans(job_, 1000)), SizeIs(201));
   EXPECT_EQ(Get(store_->FindPlanById(in_force.id)), in_force);
-  EXPECT_EQ(Get(store_->FindPlanById(forgotten.id)), std::nullopt);
+  EXPECT_EQ(Get(store_->FindPlanById(deleted.id)), std::nullopt);
 }
 
 TEST_P(StorePlanningTest, EachChangeSendsOneNotice) {
@@ -247,7 +246,7 @@ TEST_P(StorePlanningTest, EachChangeSendsOneNotice) {
   using Kind = Notice::Kind;
   Succeed(store_->AttachNode(job_, "node 7", "[]", 1));
   EXPECT_EQ(received.Next(), (Notice{.kind = Kind::kNode, .name = "node 7"}));
-  Succeed(store_->AttachNode(job_, "node 7", "[]", 2));  // The same: no news.
+  Succeed(store_->AttachNode(job_, "node 7", "[]", 2));  // The same ranks: no notice.
   EXPECT_EQ(store_->SetTarget("j-0", "u", 2).error().kind, ErrorKind::kInput);
   Succeed(store_->SetTarget(job_, "u", 2));
   EXPECT_EQ(received.Next(), (Notice{.kind = Kind::kPlanning, .name = ""}));
@@ -279,7 +278,7 @@ TEST_P(StorePlanningTest, AListenerSeesTheChangeAndMayUseTheStore) {
   }
 }
 
-TEST_P(StorePlanningTest, ManyThreadsLoseNothingAndEachVersionIsOnce) {
+TEST_P(StorePlanningTest, ConcurrentChangesAllCount) {
   constexpr std::size_t kThreads = 8;
   constexpr std::size_t kWrites = 200;
   std::vector<std::string> jobs(kThreads);
@@ -287,11 +286,11 @@ TEST_P(StorePlanningTest, ManyThreadsLoseNothingAndEachVersionIsOnce) {
   std::vector<std::vector<std::int64_t>> versions(kThreads);
   RunInThreads(kThreads, [&](std::size_t i) {
     for (std::size_t k = 0; k < kWrites; ++k) {
-      // All change one job, and each its own.
+      // Each thread changes the shared job and its own job.
       const std::string mine = fmt::format("{} {}", i, k);
       versions[i].push_back(Get(store_->PutProfile(job_, mine, 1)));
       Succeed(store_->SetTarget(jobs[i], mine, 1));
-      // On disk, or at least seen by all, once it returns.
+      // A change is visible when the call returns.
       if (Job(jobs[i]).target != mine) throw std::runtime_error("not written");
       if (store_->SetTarget("j-none", mine, 1)) throw std::runtime_error("must fail");
     }

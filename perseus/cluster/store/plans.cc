@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/random_id.h"
 #include "perseus/cluster/store/statements.h"
 #include "perseus/cluster/store/store.h"
 
@@ -38,7 +39,7 @@ AssignmentRecord AssignmentOf(Row& row) {
 }  // namespace
 
 Result<PlanRecord> InsertPlan(Transaction& transaction, PlanRecord plan, Milliseconds now) {
-  if (plan.id.empty()) plan.id = MakeId("p-");
+  if (plan.id.empty()) plan.id = "p-" + RandomHex(kBytesOfId);
   if (plan.created == 0) plan.created = now;
   PERSEUS_ASSIGN_OR_RETURN(
       const Rows added,

@@ -14,7 +14,7 @@
 namespace perseus::store {
 namespace {
 
-// From pg_type. They never change.
+// Type ids from pg_type. They never change.
 constexpr Oid kInt8 = 20;
 constexpr Oid kInt4 = 23;
 constexpr Oid kText = 25;
@@ -23,9 +23,9 @@ constexpr Oid kFloat8 = 701;
 constexpr int kBinary = 1;
 constexpr int kAsText = 0;
 
-// The address may override these. We give up on a server that is cut off after about 20 s (the
-// default of Linux is two hours or more). The server gives up on us after the same time, because we
-// may have locked a job that all other replicas wait for.
+// The address may override these. Each side closes the connection about 20 s after it is cut off
+// (the default of Linux is two hours or more). The server must do so too, because this program may
+// have locked a job that all other replicas wait for.
 constexpr std::pair<const char*, const char*> kDefaults[] = {
     {"connect_timeout", "5"},
     {"keepalives_idle", "10"},
@@ -133,10 +133,10 @@ struct FreeOptions {
 }  // namespace
 
 Result<PostgresAddress> ParsePostgresAddress(const std::string& url) {
-  char* complaint = nullptr;  // Not shown: it may quote a password.
+  char* message = nullptr;  // Not shown, because it may quote a password.
   const std::unique_ptr<PQconninfoOption, FreeOptions> options(
-      ::PQconninfoParse(url.c_str(), &complaint));
-  ::PQfreemem(complaint);
+      ::PQconninfoParse(url.c_str(), &message));
+  ::PQfreemem(message);
   const auto find = [&](std::string_view keyword) -> std::string {
     for (const PQconninfoOption* option = options.get(); option && option->keyword; ++option) {
       if (keyword == option->keyword && option->val != nullptr) return option->val;
@@ -148,8 +148,8 @@ Result<PostgresAddress> ParsePostgresAddress(const std::string& url) {
   const std::string port = find("port");
   const std::string name = find("dbname");
   // If a password contains an @ or / that is not encoded, parts of the password are in these.
-  const bool is_torn = (host + port + name).find('@') != std::string::npos;
-  if (!options || is_torn || url.find('\0') != std::string::npos) {
+  const bool is_misread = (host + port + name).find('@') != std::string::npos;
+  if (!options || is_misread || url.find('\0') != std::string::npos) {
     return Fail(
         "this is not the address of a PostgreSQL database (expected "
         "postgresql://USER:PASSWORD@HOST:PORT/NAME, with %40 for an @ in the password, %2F for a "
@@ -177,7 +177,7 @@ Result<PostgresConnection> PostgresConnection::Open(const PostgresAddress& addre
                                 address.name);
   PGconn* const handle = connection.handle();
   if (::PQstatus(handle) != CONNECTION_OK) return connection.Failure(nullptr);
-  // By default libpq prints them.
+  // By default, libpq prints notices to standard error.
   ::PQsetNoticeProcessor(
       handle, [](void*, const char*) {}, nullptr);
   return connection;

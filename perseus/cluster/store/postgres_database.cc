@@ -1,4 +1,4 @@
-// PostgreSQL: a few connections, each of which serves one call at a time.
+// The PostgreSQL driver: a few connections, each of which serves one call at a time.
 #include <condition_variable>
 #include <memory>
 #include <optional>
@@ -113,16 +113,16 @@ class PostgresDatabase final : public Database {
    public:
     explicit Lease(PostgresDatabase& database)
         : database_(database), connection_(database.Take()) {}
-    ~Lease() { database_.GiveBack(std::move(connection_)); }
+    ~Lease() { database_.Return(std::move(connection_)); }
     Lease(const Lease&) = delete;
     Lease& operator=(const Lease&) = delete;
 
     // Opens a connection if this one does not work.
     Result<void> Connect() {
       if (connection_ && !connection_->IsLost()) return {};
-      PERSEUS_ASSIGN_OR_RETURN(PostgresConnection made,
+      PERSEUS_ASSIGN_OR_RETURN(PostgresConnection opened,
                                PostgresConnection::Open(database_.address_));
-      connection_.emplace(std::move(made));
+      connection_.emplace(std::move(opened));
       is_new_ = true;
       return {};
     }
@@ -140,29 +140,29 @@ class PostgresDatabase final : public Database {
   // Waits until fewer than kConnections are in use. Returns nothing if no idle one is open.
   std::optional<PostgresConnection> Take() {
     const MutexLock lock(mutex_);
-    while (in_use_ == kConnections) given_back_.wait(mutex_);
+    while (in_use_ == kConnections) returned_.wait(mutex_);
     ++in_use_;
     if (idle_.empty()) return std::nullopt;
     std::optional<PostgresConnection> taken(std::move(idle_.back()));
     idle_.pop_back();
     return taken;
   }
-  void GiveBack(std::optional<PostgresConnection> connection) {
+  void Return(std::optional<PostgresConnection> connection) {
     {
       const MutexLock lock(mutex_);
       --in_use_;
       if (connection && connection->IsIdle()) idle_.push_back(std::move(*connection));
     }
-    given_back_.notify_one();
+    returned_.notify_one();
   }
 
   const PostgresAddress address_;
   Mutex mutex_;
-  std::condition_variable_any given_back_;
+  std::condition_variable_any returned_;
   std::vector<PostgresConnection> idle_ PERSEUS_GUARDED_BY(mutex_);
   int in_use_ PERSEUS_GUARDED_BY(mutex_) = 0;
   Mutex listen_mutex_;
-  // Last: its thread may use all above.
+  // This is the last member, because its thread uses the members above.
   std::optional<PostgresListener> listener_ PERSEUS_GUARDED_BY(listen_mutex_);
 };
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <memory>
@@ -27,9 +26,9 @@ struct Free {
   void operator()(PGnotify* notification) const { ::PQfreemem(notification); }
 };
 
-int MakeEvent() {
-  const int event = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (event < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
+FileDescriptor MakeEvent() {
+  FileDescriptor event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!event) throw std::system_error(errno, std::generic_category(), "eventfd");
   return event;
 }
 
@@ -69,13 +68,12 @@ PostgresListener::PostgresListener(PostgresAddress address, PostgresConnection c
       thread_([this, first = std::move(connection)]() mutable { Run(std::move(first)); }) {}
 
 PostgresListener::~PostgresListener() {
-  ::eventfd_write(stop_, 1);
+  ::eventfd_write(stop_.get(), 1);
   thread_.join();
-  ::close(stop_);
 }
 
 bool PostgresListener::Wait(int socket, int timeout_ms) {
-  pollfd waits[] = {{stop_, POLLIN, 0}, {socket, POLLIN, 0}};  // poll ignores -1.
+  pollfd waits[] = {{stop_.get(), POLLIN, 0}, {socket, POLLIN, 0}};  // poll ignores -1.
   ::poll(waits, std::size(waits), timeout_ms);
   return waits[0].revents == 0;
 }

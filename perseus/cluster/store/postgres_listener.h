@@ -6,6 +6,7 @@
 #include <string_view>
 #include <thread>
 
+#include "perseus/base/file_descriptor.h"
 #include "perseus/cluster/store/postgres_connection.h"
 #include "perseus/cluster/store/records.h"
 
@@ -40,7 +41,7 @@ class PostgresListener {
 
   const PostgresAddress address_;
   const std::function<void(const Notice&)> receive_;
-  const int stop_;  // An eventfd, written to once.
+  const FileDescriptor stop_;  // An eventfd, written to once.
   std::thread thread_;
 };
 

@@ -81,8 +81,8 @@ TEST_F(PostgresTest, ANoticeReachesTheOtherReplicaAfterTheChange) {
   }
 }
 
-TEST_F(PostgresTest, AServerThatGoesAwayAndComesBackIsUsedAgain) {
-  PostgresServer server;  // Its own: others' tests are not to see it go.
+TEST_F(PostgresTest, ReconnectsToARestartedServer) {
+  PostgresServer server;  // The shared one has to run for the other tests.
   auto store = Get(OpenStore(server.MakeDatabase()));
   const std::string job = Register(*store, "k");
   ReceivedNotices received;
@@ -103,26 +103,26 @@ TEST_F(PostgresTest, AServerThatGoesAwayAndComesBackIsUsedAgain) {
   Succeed(store->SetTarget(job, "back", 1));
   EXPECT_EQ(received.Next().kind, Notice::Kind::kPlanning);
 
-  // Its connections are dead, which nobody has to notice.
+  // All connections are broken. The next call opens a new one.
   server.Restart();
   Succeed(store->SetTarget(job, "again", 1));
   EXPECT_EQ(Get(store->FindJob(job))->target, "again");
   EXPECT_EQ(Get(store->FindJob(job))->generation, 2);
 
-  // A store may go while it tries to connect again.
+  // A store may be destroyed while it tries to connect again.
   server.Stop();
   store.reset();
 }
 
-// What it would do of itself is to keep their locks for two hours.
-TEST_F(PostgresTest, TransactionsOfAReplicaThatIsCutOffEndSoon) {
+// By default, PostgreSQL keeps the locks of a lost connection for two hours.
+TEST_F(PostgresTest, TransactionsOfALostReplicaEndSoon) {
   const auto database = Get(OpenPostgres(address_));
   Rows rows =
       Get(database->Read("SELECT current_setting('idle_in_transaction_session_timeout')", {}));
   EXPECT_EQ(rows.at(0).TakeText(0), "20s");
 }
 
-TEST_F(PostgresTest, TablesOfANewerProgramAreRefused) {
+TEST_F(PostgresTest, RefusesTablesOfANewerProgram) {
   Get(OpenStore(address_));
   const auto database = Get(OpenPostgres(address_));
   Succeed(database->Transact([](Transaction& transaction) -> Result<void> {
@@ -136,7 +136,7 @@ TEST_F(PostgresTest, TablesOfANewerProgramAreRefused) {
   EXPECT_THAT(newer.error().message, HasSubstr("have version 1000"));
 }
 
-TEST_F(PostgresTest, WhatFailsLeavesNothingAndSendsNothing) {
+TEST_F(PostgresTest, AFailedTransactionWritesAndSendsNothing) {
   const auto store = Get(OpenStore(address_));
   const auto database = Get(OpenPostgres(address_));
   ReceivedNotices received;
@@ -146,8 +146,7 @@ TEST_F(PostgresTest, WhatFailsLeavesNothingAndSendsNothing) {
       const auto added = transaction.Run("INSERT INTO tokens VALUES ($1, '', '', '', '', 1, 1)",
                                          {std::string_view(id)});
       if (!added) return Fail(added);
-      Result<void> told = transaction.Notify({.kind = Notice::Kind::kNode, .name = id});
-      if (!told) return told;
+      PERSEUS_RETURN_IF_ERROR(transaction.Notify({.kind = Notice::Kind::kNode, .name = id}));
       if (fails) return Fail("on purpose");
       return {};
     });
@@ -159,11 +158,12 @@ TEST_F(PostgresTest, WhatFailsLeavesNothingAndSendsNothing) {
   EXPECT_THAT(write("b", false).error().message, HasSubstr("refuses: duplicate key"));
 }
 
-TEST_F(PostgresTest, TransactionsInEachOthersWayAreTriedAgain) {
+TEST_F(PostgresTest, RetriesTransactionsAfterADeadlock) {
   const auto store = Get(OpenStore(address_));
   const auto database = Get(OpenPostgres(address_));
   const std::string jobs[] = {Register(*store, "a"), Register(*store, "b")};
-  // Each locks one job and then, once both have, the other: a deadlock.
+  // Each transaction locks one job, waits for the other transaction, and then locks the other job:
+  // a deadlock.
   std::atomic<int> locked = 0;
   std::atomic<int> runs = 0;
   RunInThreads(2, [&](std::size_t i) {
@@ -184,17 +184,17 @@ TEST_F(PostgresTest, TransactionsInEachOthersWayAreTriedAgain) {
   for (const std::string& job : jobs) EXPECT_EQ(Get(store->FindJob(job))->generation, 2);
 }
 
-TEST_F(PostgresTest, WhatIsTooLongIsTheGiversFault) {
+TEST_F(PostgresTest, ATextThatIsTooLongIsAnInputError) {
   const auto store = Get(OpenStore(address_));
   const std::string job = Register(*store, "k");
-  // No notice is as long as this.
+  // A notice cannot be this long.
   const auto attached = store->AttachNode(job, std::string(9000, 'n'), "[]", 1);
   ASSERT_FALSE(attached);
   EXPECT_EQ(attached.error().kind, ErrorKind::kInput);
   EXPECT_TRUE(Get(store->ListNodesOfJob(job)).empty());
 }
 
-TEST(PostgresAddressTest, APasswordIsNeverShown) {
+TEST(PostgresAddressTest, NoMessageContainsThePassword) {
   for (const char* url : {
            "postgresql://u:secret@127.0.0.1:1/db",
            "postgresql://u@127.0.0.1:1/db?password=secret",
@@ -215,7 +215,7 @@ TEST(PostgresAddressTest, APasswordIsNeverShown) {
               HasSubstr("the database at postgresql://127.0.0.1:1/db does not answer: "));
 }
 
-TEST(PostgresNoticeTest, ANoticeReadsAsItWasWritten) {
+TEST(PostgresNoticeTest, ReadsItsOwnText) {
   for (const Notice& notice : {Notice{.kind = Notice::Kind::kAssignment, .name = "j-1"},
                                Notice{.kind = Notice::Kind::kNode, .name = "a node of many words"},
                                Notice{.kind = Notice::Kind::kPlanning, .name = ""},

@@ -75,7 +75,7 @@ struct AssignmentRecord {
 struct NodeRecord {
   std::string job;
   std::string node;
-  std::string ranks;              // A JSON list of objects with dp_rank, pp_rank and tp_rank.
+  std::string ranks;              // As protocol::FormatRanks writes them.
   std::int64_t acknowledged = 0;  // The newest assignment that the node has received.
   std::int64_t following = 0;     // The newest assignment that all its ranks follow,
   std::int64_t since_step = -1;   // and the step from which they follow it.

@@ -44,21 +44,21 @@ std::string_view RemedyFor(int code) {
     case SQLITE_FULL:
       return "free space on its disk";
     case SQLITE_CANTOPEN:
-      return "does its directory exist, and may this user write there?";
+      return "check that its directory exists and that this user may write there";
     case SQLITE_READONLY:
     case SQLITE_PERM:
       return "let this user write to it and to its directory";
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-      return "another program uses it, and SQLite is for one server";
+      return "another program uses it; close that program, or use PostgreSQL for several servers";
     case SQLITE_NOTADB:
       return "name another file";
     case SQLITE_CORRUPT:
       return "restore it from a backup";
     case SQLITE_TOOBIG:
-      return "store texts of less than 1 GB";
+      return "store shorter texts, of less than 1 GB";
     default:
-      return "see the system log for errors of its disk";
+      return "check the system log for disk errors";
   }
 }
 

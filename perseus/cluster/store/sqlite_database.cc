@@ -1,7 +1,6 @@
 // SQLite. One connection writes (group_commit.h), another reads what was committed.
 #include <fcntl.h>
 #include <sys/file.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -10,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "perseus/base/file_descriptor.h"
 #include "perseus/base/mutex.h"
 #include "perseus/cluster/store/database.h"
 #include "perseus/cluster/store/group_commit.h"
@@ -19,56 +19,41 @@
 namespace perseus::store {
 namespace {
 
-// Locks the database for one process, from Take() until destruction. This is a separate file,
-// because SQLite loses its own locks when the process closes any descriptor of the database file.
-class LockFile {
- public:
-  LockFile() = default;
-  LockFile(LockFile&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  LockFile& operator=(LockFile&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
+// Locks the database for one process, as long as the returned file is open. This is a separate
+// file, because SQLite loses its own locks when the process closes any descriptor of the database
+// file.
+Result<FileDescriptor> LockDatabase(const std::string& database) {
+  const std::string path = database + ".lock";
+  FileDescriptor lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!lock) {
+    return FailAs(ErrorKind::kSystem,
+                  "cannot open {}: {} (does its directory exist, and may this user write there?)",
+                  path, std::strerror(errno));
   }
-  ~LockFile() {
-    if (fd_ >= 0) ::close(fd_);
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
+  if (errno == EWOULDBLOCK) {
+    return FailAs(ErrorKind::kSystem,
+                  "another server uses the database {} (SQLite is for one server; use "
+                  "postgresql:// for several)",
+                  database);
   }
-
-  static Result<LockFile> Take(const std::string& database) {
-    const std::string path = database + ".lock";
-    LockFile lock;
-    lock.fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (lock.fd_ < 0) {
-      return FailAs(ErrorKind::kSystem,
-                    "cannot open {}: {} (does its directory exist, and may this user write there?)",
-                    path, std::strerror(errno));
-    }
-    if (::flock(lock.fd_, LOCK_EX | LOCK_NB) == 0) return lock;
-    if (errno == EWOULDBLOCK) {
-      return FailAs(ErrorKind::kSystem,
-                    "another server uses the database {} (SQLite is for one server; use "
-                    "postgresql:// for several)",
-                    database);
-    }
-    return FailAs(ErrorKind::kSystem, "cannot lock {}: {} (put it on a local disk)", path,
-                  std::strerror(errno));
-  }
-
- private:
-  int fd_ = -1;
-};
+  return FailAs(ErrorKind::kSystem, "cannot lock {}: {} (put it on a local disk)", path,
+                std::strerror(errno));
+}
 
 // Creates the file so that only its owner can read it, because it contains hashes of tokens. SQLite
 // gives its logs the same mode. Errors are ignored here: SQLite reports them when it opens the
 // file.
 void MakePrivateFile(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (fd >= 0) ::close(fd);  // Before SQLite has locks that it could lose.
+  // Closes the file at once, before SQLite has locks that it could lose.
+  const FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
 }
 
 class SqliteDatabase final : public Database {
  public:
   // A database in memory has no `reader`, because only one connection sees it.
-  SqliteDatabase(LockFile lock, SqliteConnection writer, std::unique_ptr<SqliteConnection> reader)
+  SqliteDatabase(FileDescriptor lock, SqliteConnection writer,
+                 std::unique_ptr<SqliteConnection> reader)
       : lock_(std::move(lock)),
         writer_(std::move(writer)),
         reader_(std::move(reader)),
@@ -118,7 +103,7 @@ class SqliteDatabase final : public Database {
     for (const Notice& notice : notices) listener_->Send(notice);
   }
 
-  const LockFile lock_;
+  const FileDescriptor lock_;
   Mutex writer_mutex_;
   Mutex reader_mutex_;
   SqliteConnection writer_;                         // With writer_mutex_ held.
@@ -132,9 +117,9 @@ class SqliteDatabase final : public Database {
 
 Result<std::unique_ptr<Database>> OpenSqlite(const std::string& path) {
   const bool is_in_memory = path == ":memory:";
-  LockFile lock;
+  FileDescriptor lock;
   if (!is_in_memory) {
-    PERSEUS_ASSIGN_OR_RETURN(LockFile taken, LockFile::Take(path));
+    PERSEUS_ASSIGN_OR_RETURN(FileDescriptor taken, LockDatabase(path));
     lock = std::move(taken);
     MakePrivateFile(path);
   }

@@ -34,7 +34,7 @@ class SqliteTest : public testing::Test {
   const std::string address_ = "sqlite:" + path_.string();
 };
 
-TEST_F(SqliteTest, ASecondServerOnOneFileIsRefused) {
+TEST_F(SqliteTest, RefusesASecondServer) {
   auto store = Get(OpenStore(address_));
   const auto second = OpenStore(address_);
   ASSERT_FALSE(second);
@@ -44,7 +44,7 @@ TEST_F(SqliteTest, ASecondServerOnOneFileIsRefused) {
   EXPECT_TRUE(OpenStore(address_).has_value());
 }
 
-TEST_F(SqliteTest, WhatIsNoDatabaseIsRefusedWithARemedy) {
+TEST_F(SqliteTest, RefusesOtherFilesWithARemedy) {
   RunSql(path_, "CREATE TABLE t (a)");
   std::filesystem::resize_file(path_, 0);
   std::FILE* file = std::fopen(path_.c_str(), "w");
@@ -68,7 +68,7 @@ TEST_F(SqliteTest, WhatIsNoDatabaseIsRefusedWithARemedy) {
   }
 }
 
-TEST_F(SqliteTest, OnlyItsOwnerReadsAFileThatIsNew) {
+TEST_F(SqliteTest, OnlyTheOwnerReadsANewFile) {
   namespace fs = std::filesystem;
   const auto store = Get(OpenStore(address_));
   for (const char* end : {"", "-wal", "-shm"}) {
@@ -77,7 +77,7 @@ TEST_F(SqliteTest, OnlyItsOwnerReadsAFileThatIsNew) {
   }
 }
 
-TEST_F(SqliteTest, TablesOfANewerProgramAreRefused) {
+TEST_F(SqliteTest, RefusesTablesOfANewerProgram) {
   Get(OpenStore(address_));
   RunSql(path_, "UPDATE schema_version SET version = 1000");
   const auto newer = OpenStore(address_);
@@ -87,14 +87,14 @@ TEST_F(SqliteTest, TablesOfANewerProgramAreRefused) {
   EXPECT_THAT(newer.error().message, HasSubstr("use the program that made them"));
 }
 
-TEST_F(SqliteTest, AMigrationThatFailsLeavesNothing) {
-  RunSql(path_, "CREATE TABLE tokens (somebody TEXT)");  // In the way of the tables.
+TEST_F(SqliteTest, AFailedMigrationWritesNothing) {
+  RunSql(path_, "CREATE TABLE tokens (somebody TEXT)");  // Prevents the creation of our table.
   ASSERT_FALSE(OpenStore(address_));
   RunSql(path_, "CREATE TABLE jobs (these TEXT); DROP TABLE jobs; DROP TABLE tokens");
   EXPECT_TRUE(OpenStore(address_).has_value());
 }
 
-TEST_F(SqliteTest, ATransactionThatFailsTakesBackItsOwnChangesAlone) {
+TEST_F(SqliteTest, AFailedTransactionUndoesOnlyItsOwnChanges) {
   const auto database = Get(OpenSqlite(path_));
   Succeed(CreateTables(*database));
   const auto add = [](Transaction& transaction, std::string_view id) -> Result<void> {
@@ -118,7 +118,7 @@ TEST_F(SqliteTest, ATransactionThatFailsTakesBackItsOwnChangesAlone) {
   ASSERT_EQ(rows.size(), 1u);
 }
 
-TEST_F(SqliteTest, NullsAreKept) {
+TEST_F(SqliteTest, StoresNulls) {
   const auto database = Get(OpenSqlite(path_));
   Rows rows = Get(database->Read("SELECT $1, $2, $1", {std::monostate(), ""}));
   EXPECT_TRUE(rows[0].IsNull(0));
@@ -140,20 +140,20 @@ TEST_F(SqliteTest, TheFileShrinksWhenJobsArePruned) {
   EXPECT_LT(std::filesystem::file_size(path_), 1'000'000u);
 }
 
-TEST_F(SqliteTest, ADatabaseThatStopsWritingSaysSoAndLosesNothingOlder) {
+TEST_F(SqliteTest, ALockedDatabaseGivesAnErrorAndLosesNothing) {
   const auto store = Get(OpenStore(address_));
   const std::string job =
       Get(store->CreateJob({.key = "k", .body = "{}", .target = "t"}, 1)).job.id;
-  // A person's sqlite3 that has the file for longer than the store waits.
-  sqlite3* person = nullptr;
-  ASSERT_EQ(::sqlite3_open(path_.c_str(), &person), SQLITE_OK);
-  ASSERT_EQ(::sqlite3_exec(person, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr), SQLITE_OK);
+  // Another program, such as sqlite3, holds the file for longer than the store waits.
+  sqlite3* other_program = nullptr;
+  ASSERT_EQ(::sqlite3_open(path_.c_str(), &other_program), SQLITE_OK);
+  ASSERT_EQ(::sqlite3_exec(other_program, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr), SQLITE_OK);
   const Result<void> refused = store->SetTarget(job, "u", 1);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().kind, ErrorKind::kSystem);
   EXPECT_THAT(refused.error().message, HasSubstr("another program uses it"));
   EXPECT_EQ(Get(store->FindJob(job))->target, "t");
-  ::sqlite3_close(person);
+  ::sqlite3_close(other_program);
   Succeed(store->SetTarget(job, "u", 1));
   EXPECT_EQ(Get(store->FindJob(job))->target, "u");
 }

@@ -1,10 +1,6 @@
 #include "perseus/cluster/store/statements.h"
 
 #include <fmt/format.h>
-#include <sys/random.h>
-
-#include <cstdint>
-#include <random>
 
 #include "perseus/base/excerpt.h"
 
@@ -43,16 +39,6 @@ Result<LockedJob> LockRunningJob(const Database& database, Transaction& transact
     return Fail("job {} has ended (register it again to continue)", Excerpt(job));
   }
   return *locked;
-}
-
-std::string MakeId(std::string_view prefix) {
-  std::uint64_t number = 0;
-  // The kernel does not interrupt requests of up to 256 bytes.
-  if (::getrandom(&number, sizeof number, 0) != sizeof number) {
-    std::random_device random;  // Throws if the machine has no source of randomness.
-    number = std::uint64_t{random()} << 32 | random();
-  }
-  return fmt::format("{}{:016x}", prefix, number);
 }
 
 }  // namespace perseus::store

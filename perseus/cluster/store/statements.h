@@ -82,8 +82,8 @@ Result<void> MakePlanningDue(Transaction& transaction, std::string_view job, Mil
 // Stores the plan, and deletes the plans beyond the limits in store.h.
 Result<PlanRecord> InsertPlan(Transaction& transaction, PlanRecord plan, Milliseconds now);
 
-// `prefix` and 16 hexadecimal digits that nobody can guess.
-std::string MakeId(std::string_view prefix);
+// An id of a job or a plan ends with 16 hexadecimal digits (RandomHex).
+inline constexpr std::size_t kBytesOfId = 8;
 
 // For a LIMIT clause: PostgreSQL refuses negative limits, and SQLite takes them as no limit.
 inline std::int64_t AsLimit(int limit) { return std::max(limit, 0); }

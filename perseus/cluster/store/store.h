@@ -162,8 +162,9 @@ class Store final {
 
   // --- Nodes.
 
-  // Attaches a node with its ranks. Other nodes lose these ranks; a node without ranks is detached.
-  // Keeps what the node has acknowledged. Sends notices only to nodes whose ranks changed.
+  // Attaches a node with its ranks (protocol::FormatRanks; kInput if the text is malformed). Other
+  // nodes lose these ranks; a node without ranks is detached. Keeps what the node has acknowledged.
+  // Sends notices only to nodes whose ranks changed.
   Result<void> AttachNode(std::string_view job, std::string_view node, std::string_view ranks,
                           Milliseconds now);
   Result<void> DetachNode(std::string_view job, std::string_view node);

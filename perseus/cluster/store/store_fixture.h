@@ -1,4 +1,4 @@
-// What the store's tests run against: every kind of database that it can be opened on.
+// A fixture for tests of the store, which run on every kind of database.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -17,13 +17,13 @@
 
 namespace perseus::store {
 
-// One for all tests of the process, started by the first that asks.
+// One server for all tests of the process. The first test that needs it starts it.
 inline PostgresServer& SharedPostgres() {
   static PostgresServer server;
   return server;
 }
 
-// The value, or a failed test.
+// Returns the value. Fails the test if the result is an error.
 template <typename T>
 T Get(Result<T> result) {
   if (!result) throw std::runtime_error(result.error().message);
@@ -33,7 +33,7 @@ inline void Succeed(const Result<void>& result) {
   if (!result) throw std::runtime_error(result.error().message);
 }
 
-// Calls work(0), …, work(count - 1), each on a thread of its own; returns when all have.
+// Calls work(0), …, work(count - 1), each on its own thread. Returns when all calls have returned.
 template <typename Work>
 void RunInThreads(std::size_t count, const Work& work) {
   std::vector<std::thread> threads;
@@ -93,7 +93,7 @@ class StoreTest : public testing::TestWithParam<Backend> {
   JobRecord Job(const std::string& id_or_key) { return Get(store_->FindJob(id_or_key)).value(); }
   JobRecord Job() { return Job(job_); }
 
-  // A plan of the job, as it is before the store has given it an id and a time.
+  // Returns a plan of the job without an id and a time, which the store fills in.
   PlanRecord NewPlan(const std::string& slug, std::int64_t profile_version,
                      const std::string& body = "{}") const {
     PlanRecord plan;

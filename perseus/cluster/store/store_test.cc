@@ -19,7 +19,7 @@ using testing::SizeIs;
 
 INSTANTIATE_TEST_SUITE_P(Every, StoreTest, kBackends, NameOf);
 
-TEST_P(StoreTest, AJobIsFoundByIdAndByKeyAsItWasRegistered) {
+TEST_P(StoreTest, FindsAJobByIdAndByKey) {
   EXPECT_THAT(job_, testing::MatchesRegex("j-[0-9a-f]{16}"));
   const JobRecord expected = {.id = job_,
                               .key = "run7",
@@ -34,7 +34,7 @@ TEST_P(StoreTest, AJobIsFoundByIdAndByKeyAsItWasRegistered) {
   EXPECT_EQ(Get(store_->FindJob("run8")), std::nullopt);
 }
 
-TEST_P(StoreTest, AKeyIsOfOneJobUntilThatEnds) {
+TEST_P(StoreTest, AKeyBelongsToOneRunningJob) {
   const auto again = Get(store_->CreateJob({.key = "run7", .body = "other", .target = "u"}, 2000));
   EXPECT_FALSE(again.is_new);
   EXPECT_EQ(again.job, Job());
@@ -47,24 +47,24 @@ TEST_P(StoreTest, AKeyIsOfOneJobUntilThatEnds) {
   EXPECT_EQ(Job(job_).ended, 3000);
 
   Succeed(store_->EndJob(next.job.id, 5000));
-  EXPECT_EQ(Job("run7").id, next.job.id) << "the newest of those that ended";
+  EXPECT_EQ(Job("run7").id, next.job.id) << "the newest ended job";
 }
 
-TEST_P(StoreTest, ManyWhoRegisterOneKeyGetOneJob) {
+TEST_P(StoreTest, ConcurrentRegistrationsOfAKeyGetOneJob) {
   std::vector<Store::Created> created(8);
   RunInThreads(created.size(), [&](std::size_t i) {
     created[i] = Get(store_->CreateJob({.key = "shared", .body = "{}", .target = "t"}, 1000));
   });
-  int news = 0;
+  int new_jobs = 0;
   for (const Store::Created& one : created) {
     EXPECT_EQ(one.job.id, created[0].job.id);
-    news += one.is_new ? 1 : 0;
+    new_jobs += one.is_new ? 1 : 0;
   }
-  EXPECT_EQ(news, 1);
+  EXPECT_EQ(new_jobs, 1);
 }
 
-TEST_P(StoreTest, JobsAreListedInPagesInOrderOfCreation) {
-  // At one time: the clock does not tell them apart.
+TEST_P(StoreTest, ListsJobsInPagesInOrderOfCreation) {
+  // All have the same time of creation.
   for (const char* key : {"b", "a", "c"}) Register(key);
   Succeed(store_->EndJob(Job("a").id, 2000));
   const auto keys = [&](Store::Which which, std::string_view after, int limit) {
@@ -83,7 +83,7 @@ TEST_P(StoreTest, JobsAreListedInPagesInOrderOfCreation) {
   EXPECT_EQ(store_->ListJobs(Store::Which::kAll, "j-gone", 1).error().kind, ErrorKind::kInput);
 }
 
-TEST_P(StoreTest, WhatIsNoRunningJobIsNotChanged) {
+TEST_P(StoreTest, ChangesOnlyRunningJobs) {
   Succeed(store_->EndJob(job_, 2000));
   Succeed(store_->EndJob(job_, 3000));
   EXPECT_EQ(Job().ended, 2000);
@@ -106,7 +106,7 @@ TEST_P(StoreTest, WhatIsNoRunningJobIsNotChanged) {
   EXPECT_EQ(store_->EndJob("j-0000000000000000", 1).error().kind, ErrorKind::kInput);
 }
 
-TEST_P(StoreTest, HeartbeatsGoForwardsUnlessTheJobRestarted) {
+TEST_P(StoreTest, StepsIncreaseUnlessTheJobRestarted) {
   Succeed(store_->RecordStep(job_, Store::Steps::kContinue, 10, "ten", 5000));
   Succeed(store_->RecordStep(job_, Store::Steps::kContinue, 9, "late", 5100));
   EXPECT_EQ(Job().last_step, 10);
@@ -118,15 +118,15 @@ TEST_P(StoreTest, HeartbeatsGoForwardsUnlessTheJobRestarted) {
   EXPECT_EQ(Job().last_step_at, 65'000);
 }
 
-// Nothing of the run before delays an assignment, whatever the clock of its last report was.
-TEST_P(StoreTest, ARestartedJobCountsFrom0WhateverClocksSay) {
+// The steps of the previous run must not delay an assignment, even if its last report is later.
+TEST_P(StoreTest, ARestartedJobCountsFrom0WithAnyClock) {
   Succeed(store_->RecordStep(job_, Store::Steps::kContinue, 50'000, "before", 5200));
   Succeed(store_->RecordStep(job_, Store::Steps::kRestart, -1, "restarted", 5000));
   EXPECT_EQ(Job().last_step, -1);
   EXPECT_EQ(Job().summary, "restarted");
 }
 
-TEST_P(StoreTest, ANewProfileIsANewVersionAndTheSameIsNone) {
+TEST_P(StoreTest, OnlyADifferentProfileIsANewVersion) {
   EXPECT_FALSE(Get(store_->FindProfile(job_)).has_value());
   EXPECT_TRUE(Get(store_->AddMeasurements(job_, "[1]", 1)));
   EXPECT_TRUE(Get(store_->AddMeasurements(job_, "[2]", 1)));
@@ -140,14 +140,14 @@ TEST_P(StoreTest, ANewProfileIsANewVersionAndTheSameIsNone) {
   EXPECT_EQ(Get(store_->PutProfile(job_, "a", 1600)), 1);
   EXPECT_EQ(Job().generation, 1);
   EXPECT_EQ(Get(store_->PutProfile(job_, "b", 1700)), 2);
-  EXPECT_EQ(Get(store_->PutProfile(job_, "a", 1800)), 3) << "the same as an older one is news";
+  EXPECT_EQ(Get(store_->PutProfile(job_, "a", 1800)), 3) << "it differs from the newest one";
   const auto profile = Get(store_->FindProfile(job_));
   EXPECT_EQ(profile->version, 3);
   EXPECT_EQ(profile->csv, "a");
   EXPECT_EQ(Job().profile_version, 3);
 }
 
-TEST_P(StoreTest, MeasurementsThatCameAfterThoseOfAProfileStay) {
+TEST_P(StoreTest, AProfileDeletesOnlyItsOwnMeasurements) {
   const std::string other = Register("run8");
   EXPECT_TRUE(Get(store_->AddMeasurements(job_, "[1]", 1)));
   const MeasurementRecords read = Get(store_->ListMeasurements(job_));
@@ -158,7 +158,7 @@ TEST_P(StoreTest, MeasurementsThatCameAfterThoseOfAProfileStay) {
   EXPECT_THAT(Get(store_->ListMeasurements(other)).rows, ElementsAre("[2]"));
 }
 
-TEST_P(StoreTest, MeasurementsAreKeptUpToALimitUntilTheyAreAProfile) {
+TEST_P(StoreTest, MeasurementsHaveALimit) {
   const std::string half = LongText(Store::kMaxMeasurementBytes / 2);
   EXPECT_TRUE(Get(store_->AddMeasurements(job_, half, 1)));
   const std::int64_t first = Get(store_->ListMeasurements(job_)).last;
@@ -171,7 +171,7 @@ TEST_P(StoreTest, MeasurementsAreKeptUpToALimitUntilTheyAreAProfile) {
   EXPECT_TRUE(Get(store_->AddMeasurements(job_, half, 2)));
 }
 
-TEST_P(StoreTest, AVeryLongTextComesBackWhole) {
+TEST_P(StoreTest, StoresVeryLongTexts) {
   std::string csv = LongText(50'000'000);
   csv[12'345'678] = '\n';
   csv += "end, and \xC3\xA9";
@@ -180,7 +180,7 @@ TEST_P(StoreTest, AVeryLongTextComesBackWhole) {
   EXPECT_EQ(Get(store_->PutProfile(job_, csv, 1)), 1);
 }
 
-TEST_P(StoreTest, TextsThatNotEveryDatabaseHoldsAreRefusedWithTheirPlace) {
+TEST_P(StoreTest, RefusesTextsThatSomeDatabaseCannotStore) {
   using std::string_literals::operator""s;
   const auto refused = [&](const std::string& text) {
     const Result<void> set = store_->SetTarget(job_, text, 1);
@@ -194,10 +194,10 @@ TEST_P(StoreTest, TextsThatNotEveryDatabaseHoldsAreRefusedWithTheirPlace) {
   }
   EXPECT_EQ(store_->FindJob("a\0b"s).error().kind, ErrorKind::kInput);
   EXPECT_EQ(Job().generation, 0);
-  // The size alone is looked at.
+  // The store checks the size before it reads the text.
   const std::size_t too_long = 500'000'000 + job_.size();
   EXPECT_FALSE(store_->SetTarget(job_, std::string_view(job_.data(), too_long), 1));
-  // What is UTF-8, though nobody can read it, is kept.
+  // Unprintable UTF-8 is stored.
   const std::string odd = "\x01\x7F '\"; DROP TABLE jobs; -- $1 %\\ \xF0\x9F\x98\x80 \xEF\xBF\xBF";
   Succeed(store_->SetTarget(job_, odd, 1));
   EXPECT_EQ(Job().target, odd);
@@ -205,18 +205,18 @@ TEST_P(StoreTest, TextsThatNotEveryDatabaseHoldsAreRefusedWithTheirPlace) {
   EXPECT_EQ(Job().target, "");
 }
 
-TEST_P(StoreTest, NumbersComeBackExactlyToTheirLimits) {
-  constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
+TEST_P(StoreTest, StoresNumbersExactlyUpToTheirLimits) {
+  constexpr auto kMax = std::numeric_limits<std::int64_t>::max();
   const StragglerRecord straggler = {.job = job_,
                                      .dp_rank = std::numeric_limits<int>::max(),
                                      .source = "report",
                                      .slowdown = 1.1000000000000001,
                                      .starts = std::numeric_limits<std::int64_t>::min(),
-                                     .expires = kMost};
+                                     .expires = kMax};
   Succeed(store_->PutStraggler(straggler, 1));
   EXPECT_THAT(Get(store_->ListStragglers(job_)), ElementsAre(straggler));
-  Succeed(store_->RecordStep(job_, Store::Steps::kContinue, kMost, "", kMost));
-  EXPECT_EQ(Job().last_step, kMost);
+  Succeed(store_->RecordStep(job_, Store::Steps::kContinue, kMax, "", kMax));
+  EXPECT_EQ(Job().last_step, kMax);
   for (const double slowdown : {0.99, -1.0, std::numeric_limits<double>::infinity(),
                                 std::numeric_limits<double>::quiet_NaN()}) {
     EXPECT_EQ(store_->PutStraggler({.job = job_, .source = "report", .slowdown = slowdown}, 1)
@@ -226,7 +226,7 @@ TEST_P(StoreTest, NumbersComeBackExactlyToTheirLimits) {
   }
 }
 
-TEST_P(StoreTest, PlansAreFoundByIdAndForTheNewestProfileBySlug) {
+TEST_P(StoreTest, FindsPlansByIdAndBySlug) {
   Get(store_->PutProfile(job_, "a", 1));
   const PlanRecord first = Get(store_->AddPlan(NewPlan("edp", 1, "one"), 5000));
   EXPECT_THAT(first.id, testing::MatchesRegex("p-[0-9a-f]{16}"));
@@ -246,13 +246,13 @@ TEST_P(StoreTest, PlansAreFoundByIdAndForTheNewestProfileBySlug) {
   EXPECT_THAT(Get(store_->ListPlans(job_, 9)), ElementsAre(second, listed));
   EXPECT_THAT(Get(store_->ListPlans(job_, 1)), ElementsAre(second));
 
-  EXPECT_EQ(store_->AddPlan(first, 1).error().kind, ErrorKind::kInput) << "it is there";
-  PlanRecord homeless = NewPlan("edp", 1);
-  homeless.job = "j-0";
-  EXPECT_EQ(store_->AddPlan(homeless, 1).error().kind, ErrorKind::kInput);
+  EXPECT_EQ(store_->AddPlan(first, 1).error().kind, ErrorKind::kInput) << "it exists";
+  PlanRecord without_job = NewPlan("edp", 1);
+  without_job.job = "j-0";
+  EXPECT_EQ(store_->AddPlan(without_job, 1).error().kind, ErrorKind::kInput);
 }
 
-// Of the first pipeline.
+// Ranks of the first pipeline.
 std::string RanksOf(const std::vector<int>& ranks) {
   std::string list;
   for (const int rank : ranks) {
@@ -302,7 +302,7 @@ TEST_P(StoreTest, NodesKeepWhatTheyAcknowledged) {
   EXPECT_THAT(Get(store_->ListNodesOfJob(job_)), SizeIs(1)) << "not attached by a report";
 }
 
-TEST_P(StoreTest, ARankIsOnTheNodeThatAttachedItLast) {
+TEST_P(StoreTest, ARankIsOnTheLastNodeThatAttachedIt) {
   const std::string other = Register("run8");
   const auto rank = [](int dp_rank, int pp_rank) {
     return R"({"dp_rank":)" + std::to_string(dp_rank) + R"(,"pp_rank":)" + std::to_string(pp_rank) +
@@ -326,11 +326,11 @@ TEST_P(StoreTest, ARankIsOnTheNodeThatAttachedItLast) {
   Succeed(store_->AttachNode(job_, "c", "[" + rank(1, 0) + "}," + rank(1, 1) + "}]", 30));
   EXPECT_THAT(nodes(), ElementsAre(Pair("a", "[" + rank(0, 0) + "}]"),
                                    Pair("c", "[" + rank(1, 0) + "}," + rank(1, 1) + "}]")));
-  EXPECT_THAT(Get(store_->ListJobsOfNode("b")), SizeIs(1)) << "the other job's";
+  EXPECT_THAT(Get(store_->ListJobsOfNode("b")), SizeIs(1)) << "of the other job";
   EXPECT_EQ(store_->AttachNode(job_, "d", "none", 40).error().kind, ErrorKind::kInput);
 }
 
-TEST_P(StoreTest, ANodesNameIsOneProcesssUntilThatIsSilentOrGone) {
+TEST_P(StoreTest, ANameBelongsToOneProcessUntilItIsSilentOrReleasesIt) {
   const NodeClaim first = {.node = "n1", .instance = "a"};
   const NodeClaim second = {.node = "n1", .instance = "b"};
   const auto claim = [&](const std::vector<NodeClaim>& claims, Milliseconds now) {
@@ -338,19 +338,19 @@ TEST_P(StoreTest, ANodesNameIsOneProcesssUntilThatIsSilentOrGone) {
   };
   EXPECT_THAT(claim({first}, 1000), IsEmpty());
   EXPECT_THAT(claim({second, {.node = "n0", .instance = "b"}}, 1050), ElementsAre("n1"));
-  EXPECT_THAT(claim({first}, 1050), IsEmpty()) << "the same, elsewhere perhaps";
+  EXPECT_THAT(claim({first}, 1050), IsEmpty()) << "the same process, perhaps at another replica";
   EXPECT_THAT(claim({second}, 1150), ElementsAre("n1"));
   EXPECT_THAT(claim({second}, 1151), IsEmpty()) << "the first one is silent";
   EXPECT_THAT(claim({first}, 1152), ElementsAre("n1"));
-  Succeed(store_->ReleaseNode(first));  // It has lost it.
+  Succeed(store_->ReleaseNode(first));  // It has already lost the name.
   EXPECT_THAT(claim({first}, 1152), ElementsAre("n1"));
   Succeed(store_->ReleaseNode(second));
   EXPECT_THAT(claim({first}, 1152), IsEmpty());
   EXPECT_EQ(Get(store_->Prune(1153, 10)), 0);
-  EXPECT_THAT(claim({second}, 1153), IsEmpty()) << "and what is old is deleted";
+  EXPECT_THAT(claim({second}, 1153), IsEmpty()) << "old claims are deleted";
 }
 
-TEST_P(StoreTest, EachSourceSaysOneThingOfAPipeline) {
+TEST_P(StoreTest, EachSourceHasOneStragglerOfAPipeline) {
   StragglerRecord straggler = {.job = job_, .dp_rank = 1, .source = "report", .slowdown = 1.25};
   Succeed(store_->PutStraggler(straggler, 100));
   EXPECT_EQ(Job().generation, 1);
@@ -369,7 +369,7 @@ TEST_P(StoreTest, EachSourceSaysOneThingOfAPipeline) {
   EXPECT_THAT(Get(store_->ListStragglers(job_)), ElementsAre(forecast));
 }
 
-TEST_P(StoreTest, WhatIsSaidAgainOfAStragglerPutsItsEndOff) {
+TEST_P(StoreTest, ExtendsAStraggler) {
   StragglerRecord straggler = {.job = job_,
                                .dp_rank = 1,
                                .source = "detected",
@@ -378,27 +378,28 @@ TEST_P(StoreTest, WhatIsSaidAgainOfAStragglerPutsItsEndOff) {
                                .expires = 200};
   Succeed(store_->PutStraggler(straggler, 100));
   ASSERT_EQ(Job().generation, 1);
-  const auto say = [&](Milliseconds starts, Milliseconds expires, Milliseconds now) {
+  const auto put = [&](Milliseconds starts, Milliseconds expires, Milliseconds now) {
     StragglerRecord again = straggler;
     again.starts = starts;
     again.expires = expires;
     Succeed(store_->PutStraggler(again, now));
     return Job().generation;
   };
-  EXPECT_EQ(say(150, 250, 150), 1);
-  StragglerRecord put_off = straggler;
-  put_off.expires = 250;
-  EXPECT_THAT(Get(store_->ListStragglers(job_)), ElementsAre(put_off)) << "it began when it did";
-  EXPECT_EQ(say(160, 240, 160), 2) << "sooner";
-  EXPECT_EQ(say(180, 300, 170), 3) << "from later on";
-  EXPECT_EQ(say(310, 400, 310), 4) << "it was over";
-  EXPECT_EQ(say(320, 0, 320), 4) << "for ever";
-  EXPECT_EQ(say(330, 500, 330), 5) << "no longer";
+  EXPECT_EQ(put(150, 250, 150), 1);
+  StragglerRecord extended = straggler;
+  extended.expires = 250;
+  EXPECT_THAT(Get(store_->ListStragglers(job_)), ElementsAre(extended))
+      << "the start does not change";
+  EXPECT_EQ(put(160, 240, 160), 2) << "an earlier end";
+  EXPECT_EQ(put(180, 300, 170), 3) << "a later start";
+  EXPECT_EQ(put(310, 400, 310), 4) << "the first one was over";
+  EXPECT_EQ(put(320, 0, 320), 4) << "no end";
+  EXPECT_EQ(put(330, 500, 330), 5) << "an end instead of none";
   straggler.slowdown = 1.2;
-  EXPECT_EQ(say(340, 600, 340), 6);
+  EXPECT_EQ(put(340, 600, 340), 6);
 }
 
-TEST_P(StoreTest, TokensAreListedUntilTheyAreTakenBack) {
+TEST_P(StoreTest, ListsTokensUntilTheyAreDeleted) {
   const TokenRecord token = {.id = "t1",
                              .hash = "00ff",
                              .scope = "job",
@@ -414,13 +415,14 @@ TEST_P(StoreTest, TokensAreListedUntilTheyAreTakenBack) {
   EXPECT_THAT(Get(store_->ListTokens()), IsEmpty());
 }
 
-TEST_P(StoreTest, OfOperatorsTokensThatNeverExpireOneStays) {
+TEST_P(StoreTest, KeepsTheLastOperatorTokenThatNeverExpires) {
   TokenRecord token{.id = "a", .hash = "00", .scope = "operator", .job = "", .name = ""};
   Succeed(store_->AddToken(token));
   token.id = "expiring";
   token.expires = 9;
   Succeed(store_->AddToken(token));
-  EXPECT_EQ(store_->DeleteToken("a").error().kind, ErrorKind::kUnreachable) << "the other expires";
+  EXPECT_EQ(store_->DeleteToken("a").error().kind, ErrorKind::kUnreachable)
+      << "the other token expires";
   EXPECT_TRUE(Get(store_->DeleteToken("expiring")));
   token.expires = 0;
   for (int round = 0; round < 20; ++round) {
@@ -437,14 +439,14 @@ TEST_P(StoreTest, OfOperatorsTokensThatNeverExpireOneStays) {
   }
 }
 
-TEST_P(StoreTest, RanksAreReplacedAndNoTwoStandInOnePlace) {
+TEST_P(StoreTest, ZeusRanksHaveDifferentPositions) {
   const auto count = [this] { return Get(store_->FindZeusRank(job_, 0)).ranks; };
   EXPECT_TRUE(Get(store_->PutZeusRank(job_, 10, 0, "ten")));
   EXPECT_TRUE(Get(store_->PutZeusRank(job_, 2, 1, "two")));
   EXPECT_TRUE(Get(store_->PutZeusRank(job_, 10, 0, "TEN")));
   EXPECT_FALSE(Get(store_->PutZeusRank(job_, 3, 1, "three")));
   EXPECT_FALSE(Get(store_->PutZeusRank(job_, 10, 1, "moved")));
-  EXPECT_TRUE(Get(store_->PutZeusRank(Register("run8"), 3, 1, "another job's")));
+  EXPECT_TRUE(Get(store_->PutZeusRank(Register("run8"), 3, 1, "of another job")));
   EXPECT_EQ(count(), 2);
   EXPECT_EQ(Get(store_->FindZeusRank(job_, 10)).body, "TEN");
   EXPECT_EQ(Get(store_->FindZeusRank(job_, 3)).body, "");
@@ -453,7 +455,7 @@ TEST_P(StoreTest, RanksAreReplacedAndNoTwoStandInOnePlace) {
   EXPECT_TRUE(Get(store_->PutZeusRank(job_, 3, 1, "three")));
 }
 
-TEST_P(StoreTest, AnEndedJobGoesWithAllThatIsItsOnceItIsPruned) {
+TEST_P(StoreTest, PruneDeletesEndedJobsWithTheirRecords) {
   Get(store_->PutProfile(job_, "a", 1));
   EXPECT_TRUE(Get(store_->AddMeasurements(job_, "[1]", 1)));
   const PlanRecord plan = Get(store_->AddPlan(NewPlan("edp", 1), 1));
@@ -472,7 +474,7 @@ TEST_P(StoreTest, AnEndedJobGoesWithAllThatIsItsOnceItIsPruned) {
   Succeed(store_->EndJob(other, 3000));
   EXPECT_EQ(Get(store_->Prune(2000, 10)), 0);
   EXPECT_EQ(Get(store_->Prune(9000, 1)), 1);
-  EXPECT_EQ(Get(store_->FindJob(job_)), std::nullopt) << "what ended first goes first";
+  EXPECT_EQ(Get(store_->FindJob(job_)), std::nullopt) << "the one that ended first";
   EXPECT_EQ(Get(store_->FindPlanById(plan.id)), std::nullopt);
   EXPECT_FALSE(Get(store_->FindProfile(job_)).has_value());
   EXPECT_THAT(Get(store_->ListMeasurements(job_)).rows, IsEmpty());
@@ -481,8 +483,8 @@ TEST_P(StoreTest, AnEndedJobGoesWithAllThatIsItsOnceItIsPruned) {
   EXPECT_EQ(Job(running).ended, 0);
 }
 
-TEST_P(StoreTest, WhatWasWrittenIsThereWhenItIsOpenedAgain) {
-  if (GetParam() == Backend::kMemory) GTEST_SKIP() << "gone with the store";
+TEST_P(StoreTest, KeepsRecordsWhenItIsOpenedAgain) {
+  if (GetParam() == Backend::kMemory) GTEST_SKIP() << "a database in memory ends with the store";
   Get(store_->PutProfile(job_, "a", 1));
   const JobRecord before = Job();
   store_.reset();

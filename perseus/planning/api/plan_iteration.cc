@@ -12,7 +12,7 @@
 namespace perseus {
 namespace {
 
-// Without this check, a negative blocking power would only show in strange energies.
+// Without this check, a negative blocking power would give wrong energies without an error.
 Result<void> CheckSpec(const IterationSpec& spec) {
   const NumberRange& power = job::kBlockingPowerRange;
   if (!power.Holds(spec.blocking_power_w)) {

@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 class PlanIterationTest : public ::testing::Test {
  protected:
   PlanIterationTest() {
-    // The forward and backward of two stages, at two clocks each.
+    // Forward and backward of two stages, each at two clocks.
     std::ofstream(spec_.profile) << "stage,instruction,frequency,time,energy\n"
                                     "0,forward,1410,0.010,4.0\n"
                                     "0,forward,1200,0.011,3.5\n"
@@ -43,7 +43,7 @@ TEST_F(PlanIterationTest, PlansWithNoSlowdown) {
   EXPECT_LE(plan->time_s, plan->baseline_time_s);
   EXPECT_EQ(plan->deadline_s, plan->baseline_time_s);
   EXPECT_GT(plan->saving(), 0);
-  EXPECT_LE(plan->lower_bound_j, plan->energy_j * (1 + 1e-12));  // The rounding of sums of doubles.
+  EXPECT_LE(plan->lower_bound_j, plan->energy_j * (1 + 1e-12));  // Sums of doubles are rounded.
   EXPECT_GE(plan->gap(), 0);
   EXPECT_EQ(plan->instructions.ranks.size(), 2U);
 }
@@ -79,7 +79,7 @@ TEST_F(PlanIterationTest, SavesAPlanThatCanBeReadAgain) {
   EXPECT_EQ(read->energy_j, plan->energy_j);
 }
 
-TEST_F(PlanIterationTest, SaysWhatIsWrong) {
+TEST_F(PlanIterationTest, ErrorsNameTheWrongValue) {
   const auto error = [](const Result<IterationPlan>& plan) {
     return plan ? Error{"planned", ErrorKind::kInput} : plan.error();
   };

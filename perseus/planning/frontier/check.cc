@@ -11,7 +11,8 @@ struct FlowRange {
   Microwatts highest = 0;
 };
 
-// Flows of a wrong solution may be anything; a sum that wraps around could look right.
+// The flows of a wrong solution may be any numbers. With 64 bits, their sum could wrap around and
+// look right.
 __extension__ using FlowSum = __int128;
 
 constexpr Microwatts kNoUpperBound = std::numeric_limits<Microwatts>::max();
@@ -64,7 +65,9 @@ Result<void> CheckOptimality(const Network& network, const Solution& solution) {
   for (std::size_t node = 0; node < nodes; ++node) {
     if (balance[node] != 0) return Fail("node {} keeps {} uW of flow", node, balance[node]);
   }
-  if (extra_energy != solution.extra_energy) return Fail("the stated energy is not the arcs'");
+  if (extra_energy != solution.extra_energy) {
+    return Fail("the energy of the solution is not the sum over its arcs");
+  }
   return {};
 }
 
@@ -73,13 +76,15 @@ Result<void> CheckDeadline(const Network& network, const Solution& solution, Nan
   if (auto optimal = CheckOptimality(network, solution); !optimal) return optimal;
   const Nanoseconds time = solution.time(network);
   if (time > deadline)
-    return Fail("it takes {} ns, longer than the deadline {} ns", time, deadline);
+    return Fail("the schedule takes {} ns, longer than the deadline {} ns", time, deadline);
   if (solution.price < price_floor) {
-    return Fail("its price {} uW is below the floor {} uW", solution.price, price_floor);
+    return Fail("the price {} uW is below the floor {} uW", solution.price, price_floor);
   }
   if (solution.price > price_floor && time < deadline && solution.extra_energy > 0) {
-    return Fail("it stops at {} ns of {} ns, though its price {} uW is above the floor {} uW", time,
-                deadline, solution.price, price_floor);
+    return Fail(
+        "the schedule takes {} ns of a deadline of {} ns, although its price {} uW is above the "
+        "floor {} uW",
+        time, deadline, solution.price, price_floor);
   }
   return {};
 }
@@ -91,12 +96,14 @@ Result<void> CheckConvex(std::span<const Breakpoint> points) {
   Femtojoules last_price = 1;
   for (std::size_t i = 1; i < points.size(); ++i) {
     const Nanoseconds faster_by = points[i - 1].time - points[i].time;
-    if (faster_by <= 0) return Fail("point {} is no faster than the one before", i);
-    const Femtojoules dearer_by = points[i].extra_energy - points[i - 1].extra_energy;
-    const Femtojoules price = dearer_by / faster_by;
-    if (price * faster_by != dearer_by || price < last_price) {
-      return Fail("point {} is {} ns faster than the one before, at a price that does not fit", i,
-                  faster_by);
+    if (faster_by <= 0) return Fail("point {} is not faster than the one before", i);
+    const Femtojoules costs_more = points[i].extra_energy - points[i - 1].extra_energy;
+    const Femtojoules price = costs_more / faster_by;
+    if (price * faster_by != costs_more || price < last_price) {
+      return Fail(
+          "point {} is {} ns faster than the one before, but the price of that time is not whole, "
+          "not positive, or below the previous price",
+          i, faster_by);
     }
     last_price = price;
   }

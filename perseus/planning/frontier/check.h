@@ -32,36 +32,38 @@ struct Solution {
 // Verifies, in exact integers, that
 //   1. the source happens at 0, and every arc lasts at least its curve's fastest time (the schedule
 //      is feasible);
-//   2. what flows into a node flows out of it, and `price` flows from source to sink (the prices
-//   are
-//      consistent);
-//   3. every arc's flow lies between the slopes on either side of its length (complementary
+//   2. the flow into each node equals the flow out of it, and `price` flows from source to sink
+//      (the prices are consistent);
+//   3. the flow of every arc is between the slopes on either side of its length (complementary
 //      slackness): no flow beyond the slowest time, exactly the slope strictly inside a segment,
 //      between the two slopes at a vertex, at least the steepest slope at the fastest time;
 //   4. `extra_energy` is the energy of those lengths.
 // Then no schedule of the same length has less energy. Fails with the first violation and its arc.
 Result<void> CheckOptimality(const Network& network, const Solution& solution);
 
-// The same for the promise of SolveDeadline. The schedule is optimal for its own length, and
+// Verifies the contract of SolveDeadline. The schedule is optimal for its own length (1 to 4), and
 //   5. the schedule is no longer than `deadline`;
 //   6. `price` is at least `price_floor`;
 //   7. `price` is above `price_floor` only if the schedule is as long as the deadline, or if more
 //      time saves nothing (`extra_energy` is 0).
-// Then no schedule within the deadline has less extra energy + price_floor * length: by 1 to 4,
-// another of length T has at least extra_energy + price * (time - T), so a shorter one saves no
-// more than it costs by 6, and a longer one by 7.
+// Then no schedule within the deadline has less extra energy + price_floor * length. Proof: by 1 to
+// 4, any schedule of length T has at least extra_energy + price * (time - T). A shorter schedule
+// (T < time) needs at least price * (time - T) more energy, which by 6 is no less than the
+// price_floor * (time - T) that its length saves. A longer one (T > time) within the deadline
+// exists only if time < deadline. By 7, price is then equal to price_floor, so it saves no more
+// than its length costs, or extra_energy is 0, so it saves nothing.
 Result<void> CheckDeadline(const Network& network, const Solution& solution, Nanoseconds deadline,
                            Microwatts price_floor);
 
-// A point of the frontier: E at that time.
+// A point of the frontier: E(time), as the extra energy.
 struct Breakpoint {
   Nanoseconds time = 0;
   Femtojoules extra_energy = 0;
 };
 
-// Verifies, in exact integers, that the points, slowest first, lie on a decreasing convex function
-// that begins at 0: each point is faster than the one before, and the price of a nanosecond between
-// them is whole, positive, and never below the price before.
+// Verifies, in exact integers, that the points (slowest first) are on a decreasing convex function
+// whose least value is 0: each point is faster than the one before, and the price of time between
+// them is a positive whole number of microwatts, and is never below the previous price.
 Result<void> CheckConvex(std::span<const Breakpoint> points);
 
 }  // namespace perseus::frontier

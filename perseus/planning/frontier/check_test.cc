@@ -16,9 +16,10 @@ constexpr Microwatts kMostFlow = std::numeric_limits<Microwatts>::max();
 //        .-------> u ---.       a: 1..5 ns at 7 uW     (in the middle of its segment: exactly 7)
 //      s           ~2~   t      b: 3..9 ns at 4 uW, then 2 uW from 6 ns  (at a vertex: 2..4)
 //        `-------> v ---'       c: 2 ns                (fixed: from 0 up)
-//            b        c         d: 1..2 ns at 8 uW     (longer than it needs to be: 0)
+//            b        c         d: 1..2 ns at 8 uW     (beyond its slowest time: 0)
 //
-// Event u is a's end and d's start; d's end is t. a's end is awaited by c as well, 2 ns later.
+// Event u is the end of a and the start of d. The end of d is t. Instruction c starts at least 2 ns
+// after the end of a.
 class CheckOptimalityTest : public ::testing::Test {
  protected:
   CheckOptimalityTest() {
@@ -45,7 +46,7 @@ class CheckOptimalityTest : public ::testing::Test {
     }
     return solution_.event_times[static_cast<std::size_t>(node)];
   }
-  // The message for the solution as it is now; "" if it is optimal.
+  // The error of CheckOptimality for the present solution; "" if it is optimal.
   std::string Verdict() const {
     const Result<void> checked = CheckOptimality(network_, solution_);
     return checked ? "" : checked.error().message;
@@ -59,7 +60,7 @@ class CheckOptimalityTest : public ::testing::Test {
 
 TEST_F(CheckOptimalityTest, AcceptsAnOptimum) { EXPECT_EQ(Verdict(), ""); }
 
-TEST_F(CheckOptimalityTest, EveryEventTimeMatters) {
+TEST_F(CheckOptimalityTest, RefusesAnyOtherEventTime) {
   for (std::int32_t node = 0; node < network_.nodes; ++node) {
     for (const Nanoseconds change : {-1, 1}) {
       time_of(node) += change;
@@ -69,7 +70,7 @@ TEST_F(CheckOptimalityTest, EveryEventTimeMatters) {
   }
 }
 
-TEST_F(CheckOptimalityTest, EveryFlowMatters) {
+TEST_F(CheckOptimalityTest, RefusesAnyOtherFlow) {
   for (std::size_t arc = 0; arc < solution_.flow.size(); ++arc) {
     for (const Microwatts change : {-1, 1}) {
       solution_.flow[arc] += change;
@@ -81,13 +82,13 @@ TEST_F(CheckOptimalityTest, EveryFlowMatters) {
 
 TEST_F(CheckOptimalityTest, NamesAnArcThatIsTooFast) {
   time_of(v_) = 7;        // c would last 1 ns.
-  solution_.flow[1] = 2;  // Right for b, which now lasts 7 ns.
+  solution_.flow[1] = 2;  // This is right for b, which now lasts 7 ns.
   EXPECT_EQ(Verdict(), "arc 2 lasts 1 ns, less than its fastest 2 ns");
 }
 
-TEST_F(CheckOptimalityTest, NamesADelayThatIsCutShort) {
+TEST_F(CheckOptimalityTest, NamesADelayThatIsTooShort) {
   time_of(u_) = 5;
-  solution_.flow[0] = 0;  // Right for a, which now lasts as long as it wants.
+  solution_.flow[0] = 0;  // This is right for a, which now runs beyond its slowest time.
   EXPECT_EQ(Verdict(), "arc 4 lasts 1 ns, less than its fastest 2 ns");
 }
 
@@ -101,11 +102,12 @@ TEST_F(CheckOptimalityTest, AtAVertexTheFlowIsBetweenTheSlopes) {
   EXPECT_EQ(Verdict(), "arc 1 of 6 ns carries 5 uW, outside 2..4");
   solution_.flow[1] = 1;
   EXPECT_EQ(Verdict(), "arc 1 of 6 ns carries 1 uW, outside 2..4");
-  solution_.flow[1] = 4;  // Allowed; but now more leaves the source than `price`.
+  solution_.flow[1] =
+      4;  // The slopes allow this, but now more flow than `price` leaves the source.
   EXPECT_THAT(Verdict(), HasSubstr("keeps -1 uW"));
 }
 
-TEST_F(CheckOptimalityTest, WhatIsSlowerThanItNeedsToBeCarriesNothing) {
+TEST_F(CheckOptimalityTest, AnArcBeyondItsSlowestTimeCarriesNoFlow) {
   solution_.flow[3] = 1;
   EXPECT_EQ(Verdict(), "arc 3 of 4 ns carries 1 uW, outside 0..0");
 }
@@ -115,22 +117,22 @@ TEST_F(CheckOptimalityTest, NoFlowIsNegative) {
   EXPECT_THAT(Verdict(), HasSubstr("arc 2 of 2 ns carries -1 uW, outside 0.."));
 }
 
-TEST_F(CheckOptimalityTest, FlowIsKept) {
-  solution_.flow[2] = 11;  // Out of v comes more than went in; c is fixed and would take it.
+TEST_F(CheckOptimalityTest, FlowIsConserved) {
+  solution_.flow[2] = 11;  // More flow leaves v than enters it. The slopes of c allow it.
   EXPECT_EQ(Verdict(), "node " + std::to_string(v_) + " keeps -1 uW of flow");
 }
 
-TEST_F(CheckOptimalityTest, ThePriceIsTheFlow) {
+TEST_F(CheckOptimalityTest, ThePriceIsTheValueOfTheFlow) {
   for (const Microwatts price : {9, 11, 0, -10}) {
     solution_.price = price;
     EXPECT_THAT(Verdict(), HasSubstr("of flow")) << price;
   }
 }
 
-TEST_F(CheckOptimalityTest, TheEnergyIsThatOfTheLengths) {
+TEST_F(CheckOptimalityTest, TheEnergyIsTheSumOverTheArcs) {
   for (const Femtojoules change : {-1, 1}) {
     solution_.extra_energy += change;
-    EXPECT_EQ(Verdict(), "the stated energy is not the arcs'");
+    EXPECT_EQ(Verdict(), "the energy of the solution is not the sum over its arcs");
     solution_.extra_energy -= change;
   }
 }
@@ -141,7 +143,7 @@ TEST_F(CheckOptimalityTest, TimeCountsFromTheSource) {
   EXPECT_EQ(Verdict(), "the source happens at 100 ns instead of 0");
 }
 
-TEST_F(CheckOptimalityTest, SizesAreThoseOfTheNetwork) {
+TEST_F(CheckOptimalityTest, RefusesASolutionOfOtherSizes) {
   solution_.flow.push_back(0);
   EXPECT_THAT(Verdict(), HasSubstr("not of this network"));
   solution_.flow.pop_back();
@@ -151,20 +153,20 @@ TEST_F(CheckOptimalityTest, SizesAreThoseOfTheNetwork) {
   EXPECT_THAT(Verdict(), HasSubstr("not of this network"));
 }
 
-// What a checker is for: nonsense must not slip through because a sum wraps around.
+// The checker must refuse a wrong solution even if a sum of its flows would wrap around.
 TEST_F(CheckOptimalityTest, FlowsTooLargeForTheirSumDoNotWrapAround) {
-  //   s --0--> t, twice: both fixed, so any flow would do.
+  //   s --0--> t, twice: both are fixed, so their slopes allow any flow.
   const std::vector<profile::Curve> curves = {profile::Curve{{2}, {}, {}, 0}};
   network_ = *BuildNetwork(curves, std::vector<std::int32_t>{0, 0}, {});
   solution_ = {};
   time_of(network_.sink) = 2;
   solution_.flow = {kMostFlow, kMostFlow};
-  solution_.price = -2;  // What the sum would be in 64 bits.
+  solution_.price = -2;  // This is the sum in 64 bits.
   EXPECT_THAT(Verdict(), HasSubstr("of flow"));
 }
 
-// CheckDeadline, for the optimum above: 8 ns at a price of 10 uW.
-TEST_F(CheckOptimalityTest, ADeadlineIsKeptAndUsedUp) {
+// CheckDeadline for the optimum above: 8 ns at a price of 10 uW.
+TEST_F(CheckOptimalityTest, CheckDeadlineRefusesALateScheduleAndUnusedTime) {
   const auto verdict = [this](Nanoseconds deadline, Microwatts price_floor) {
     const Result<void> checked = CheckDeadline(network_, solution_, deadline, price_floor);
     return checked ? "" : checked.error().message;
@@ -172,16 +174,17 @@ TEST_F(CheckOptimalityTest, ADeadlineIsKeptAndUsedUp) {
   EXPECT_EQ(verdict(8, 0), "");
   EXPECT_EQ(verdict(8, 10), "");
   EXPECT_EQ(verdict(20, 10), "") << "more time costs as much as it saves";
-  EXPECT_EQ(verdict(7, 0), "it takes 8 ns, longer than the deadline 7 ns");
-  EXPECT_EQ(verdict(8, 11), "its price 10 uW is below the floor 11 uW");
+  EXPECT_EQ(verdict(7, 0), "the schedule takes 8 ns, longer than the deadline 7 ns");
+  EXPECT_EQ(verdict(8, 11), "the price 10 uW is below the floor 11 uW");
   EXPECT_EQ(verdict(9, 9),
-            "it stops at 8 ns of 9 ns, though its price 10 uW is above the floor 9 uW");
-  solution_.flow[0] = 8;  // Optimality itself is checked, too.
+            "the schedule takes 8 ns of a deadline of 9 ns, although its price 10 uW is above the "
+            "floor 9 uW");
+  solution_.flow[0] = 8;  // CheckDeadline also checks optimality.
   EXPECT_EQ(verdict(8, 0), "arc 0 of 4 ns carries 8 uW, outside 7..7");
 }
 
-//   s ---> t: 1..5 ns at 7 uW, run at 5 ns, where any flow from 0 to 7 will do.
-TEST(CheckDeadline, NobodyWantsMoreTimeThanTheCheapestSchedule) {
+//   s ---> t: 1..5 ns at 7 uW, run at 5 ns, where any flow from 0 to 7 is allowed.
+TEST(CheckDeadline, TheCheapestScheduleNeedNotUseTheDeadline) {
   const std::vector<profile::Curve> curves = {profile::Curve{{1, 5}, {7}, {}, 0}};
   const Network network = *BuildNetwork(curves, std::vector<std::int32_t>{0}, {});
   Solution solution{.event_times = {0, 5}, .flow = {3}, .price = 3, .extra_energy = 0};
@@ -190,7 +193,7 @@ TEST(CheckDeadline, NobodyWantsMoreTimeThanTheCheapestSchedule) {
   EXPECT_FALSE(CheckDeadline(network, solution, 9, 2));
 }
 
-TEST(CheckConvex, AcceptsAFrontierAndNothingElse) {
+TEST(CheckConvex, AcceptsOnlyAFrontier) {
   const auto verdict = [](const std::vector<Breakpoint>& points) {
     const Result<void> checked = CheckConvex(points);
     return checked ? "" : checked.error().message;
@@ -199,13 +202,14 @@ TEST(CheckConvex, AcceptsAFrontierAndNothingElse) {
   EXPECT_EQ(verdict({{30, 0}, {24, 24}, {18, 60}, {16, 80}}), "");
   EXPECT_EQ(verdict({}), "the slowest point is not the cheapest");
   EXPECT_EQ(verdict({{30, 1}, {24, 24}}), "the slowest point is not the cheapest");
-  EXPECT_EQ(verdict({{30, 0}, {30, 24}}), "point 1 is no faster than the one before");
-  EXPECT_EQ(verdict({{30, 0}, {24, 24}, {25, 30}}), "point 2 is no faster than the one before");
+  EXPECT_EQ(verdict({{30, 0}, {30, 24}}), "point 1 is not faster than the one before");
+  EXPECT_EQ(verdict({{30, 0}, {24, 24}, {25, 30}}), "point 2 is not faster than the one before");
   for (const Breakpoint last :
        {Breakpoint{18, 20}, Breakpoint{18, 24}, Breakpoint{18, 42},
-        Breakpoint{18, 61}}) {  // Cheaper, as dear, flatter, between prices.
+        Breakpoint{18, 61}}) {  // Less energy, the same energy, a lower price, no whole price.
     EXPECT_EQ(verdict({{30, 0}, {24, 24}, last}),
-              "point 2 is 6 ns faster than the one before, at a price that does not fit");
+              "point 2 is 6 ns faster than the one before, but the price of that time is not "
+              "whole, not positive, or below the previous price");
   }
 }
 

@@ -17,16 +17,16 @@ constexpr Cost kNever = std::numeric_limits<Cost>::max() / 2;
 constexpr Microwatts kUnboundedFlow = std::numeric_limits<Microwatts>::max() / 2;
 
 constexpr int kLogFactor = 4;                // Each phase divides epsilon by 2^4.
-constexpr std::size_t kPathLength = 8;       // Of a partial augmentation.
-constexpr Cost kFinishBelow = 2048;          // Nanoseconds of epsilon.
-constexpr std::int64_t kFinishEffort = 500;  // Arcs looked at per node, before it gives up.
+constexpr std::size_t kPathLength = 8;       // The most arcs of a partial augmentation.
+constexpr Cost kFinishBelow = 2048;          // The epsilon, in ns, at which Finisher starts.
+constexpr std::int64_t kFinishEffort = 500;  // Arcs for each node that Finisher may examine.
 
 struct Node {
   Cost potential = 0;
   Microwatts excess = 0;
   std::int32_t first_residual = 0;
   std::int32_t current = 0;   // The first residual arc that may be admissible.
-  std::int32_t distance = 0;  // Of UpdateGlobally.
+  std::int32_t distance = 0;  // For UpdateGlobally.
   bool is_active = false;
 };
 
@@ -34,20 +34,20 @@ struct FlowArc {
   std::int32_t tail;
   std::int32_t head;
   std::int32_t first_vertex;
-  std::int32_t slowest;  // Number of segments.
+  std::int32_t slowest;  // The number of segments.
   std::int32_t vertex;   // slope after `vertex` <= flow <= slope before it.
   Microwatts flow = 0;
-  std::int32_t residual[2] = {};  // Where its residual arcs stand in residuals_.
+  std::int32_t residual[2] = {};  // Its residual arcs, as indices into residuals_.
 };
 
-// One direction of an arc, as seen from the node it leaves; what the inner loops read. It may take
-// flow, or give it back, as soon as the potential of its head is less than its limit above that of
-// its tail ("admissible").
+// One direction of an arc: the flow of the arc rises, or falls. It has only what the inner loops
+// need. It is admissible if the potential of its head minus that of its tail is less than its
+// limit.
 struct ResidualArc {
-  std::int32_t limit = 0;     // Into limits_; 0 where there is no room.
-  std::int32_t opposite = 0;  // The limit of the same arc's other direction.
+  std::int32_t limit = 0;     // Index into limits_; 0 if the flow has no room.
+  std::int32_t opposite = 0;  // The limit of the other direction of the same arc.
   std::int32_t head = 0;
-  std::int32_t code = 0;  // 2 * arc, and 1 more for the direction in which flow falls.
+  std::int32_t code = 0;  // 2 * arc, plus 1 for the direction in which the flow falls.
 
   std::size_t arc() const { return static_cast<std::size_t>(code) / 2; }
   bool rises() const { return (code & 1) == 0; }
@@ -62,8 +62,8 @@ class CostScaling {
   using Index = std::size_t;
   static Index At(std::int32_t i) { return static_cast<Index>(i); }
 
-  // What a flow just above `vertex` asks of the length, and what one just below it asks of minus
-  // the length: indices into limits_.
+  // Indices into limits_. A flow just above `vertex` requires at least the first limit of the
+  // length, and a flow just below it requires at least the second limit of minus the length.
   static std::int32_t RisingLimit(std::int32_t vertex) { return 2 * vertex + 1; }
   static std::int32_t FallingLimit(std::int32_t vertex) { return 2 * vertex + 2; }
   Cost FastestLength(const FlowArc& arc) const {
@@ -92,8 +92,8 @@ class CostScaling {
     return {residuals_.data() + nodes_[At(node)].first_residual,
             residuals_.data() + nodes_[At(node) + 1].first_residual};
   }
-  // How far the residual arc is from being admissible; negative where it is. About kNever where it
-  // has no room.
+  // The reduced cost: negative if the residual arc is admissible, and about kNever if it has no
+  // room.
   Cost Reluctance(const ResidualArc& residual, Cost tail_potential) const {
     return nodes_[At(residual.head)].potential - tail_potential - limits_[At(residual.limit)];
   }
@@ -115,17 +115,19 @@ class CostScaling {
   const TimingProblem& problem_;
   const std::stop_token& stop_;
   Cost scale_;
-  std::vector<Cost> limits_ = {-kNever};  // Then, for each vertex, its duration and minus that.
+  // [0] is for residual arcs without room. Then each vertex has its duration, and minus that.
+  std::vector<Cost> limits_ = {-kNever};
   std::vector<FlowArc> arcs_;
-  std::vector<Node> nodes_;             // And one past the end, for first_residual.
-  std::vector<ResidualArc> residuals_;  // By the node that they leave.
+  std::vector<Node> nodes_;             // With one more at the end, for first_residual.
+  std::vector<ResidualArc> residuals_;  // Ordered by the node that they leave.
 
   bool mirrored_ = false;
   std::vector<std::int32_t> active_;  // Nodes with excess, first in first out.
   std::vector<ResidualArc> path_;
   std::int64_t relabels_since_update_ = 0;
 
-  // Of UpdateGlobally: for each distance a list of nodes that were once believed to be there.
+  // For UpdateGlobally: each distance has a linked list of nodes. A node may also still be in the
+  // list of a larger distance, from before the search found a shorter path.
   struct Entry {
     std::int32_t node;
     std::int32_t next;
@@ -157,7 +159,7 @@ void CostScaling::BuildResiduals() {
   }
   for (Index v = 0; v + 1 < nodes_.size(); ++v) {
     nodes_[v + 1].first_residual += nodes_[v].first_residual;
-    nodes_[v].current = nodes_[v].first_residual;  // The next free slot, for now.
+    nodes_[v].current = nodes_[v].first_residual;  // Here, this is the next free slot.
   }
   residuals_.resize(2 * arcs_.size());
   for (Index i = 0; i < arcs_.size(); ++i) {
@@ -171,7 +173,7 @@ void CostScaling::BuildResiduals() {
   }
 }
 
-// How much flow can rise (or fall) before the limit changes.
+// The amount by which the flow can rise (or fall) before the limit changes.
 Microwatts CostScaling::Room(const FlowArc& arc, bool rising) const {
   if (rising) {
     const Microwatts room = HighestFlow(arc, arc.vertex) - arc.flow;
@@ -184,7 +186,7 @@ Microwatts CostScaling::Room(const FlowArc& arc, bool rising) const {
 }
 
 void CostScaling::RefreshLimits(const FlowArc& arc) {
-  // At the end of a vertex's range the next vertex is the one that flow would enter.
+  // At the end of the range of a vertex, more flow enters the range of the next vertex.
   const std::int32_t up = arc.vertex - (arc.flow == HighestFlow(arc, arc.vertex) ? 1 : 0);
   const std::int32_t down = arc.vertex + (arc.flow == LowestFlow(arc, arc.vertex) ? 1 : 0);
   ResidualArc& rising = residuals_[At(arc.residual[0])];
@@ -237,7 +239,8 @@ void CostScaling::Activate(std::int32_t node) {
   active_.push_back(node);
 }
 
-// Turns the problem round: what was missing becomes excess, and is pushed the other way.
+// Reverses the problem: missing flow becomes excess, and the solver pushes it in the other
+// direction.
 void CostScaling::Mirror() {
   mirrored_ = !mirrored_;
   for (Node& node : nodes_) {
@@ -262,8 +265,8 @@ void CostScaling::Refine(int log_epsilon) {
   if (mirrored_) Mirror();
 }
 
-// Fills active_; false if there is nothing to do. Whatever stands at more nodes is what gets
-// pushed.
+// Fills active_ with the nodes that have excess. Mirrors the problem if more nodes lack flow than
+// have excess. Returns false if no node has excess.
 bool CostScaling::Prepare() {
   std::int64_t excesses = 0;
   std::int64_t deficits = 0;
@@ -286,7 +289,8 @@ void CostScaling::Discharge(std::int32_t node, int log_epsilon) {
   }
 }
 
-// Leaves in path_ up to kPathLength admissible arcs from `from` on; relabels nodes that have none.
+// Fills path_ with up to kPathLength admissible arcs that start at `from`. Relabels nodes without
+// an admissible arc.
 bool CostScaling::ExtendPath(std::int32_t from, int log_epsilon) {
   path_.clear();
   std::int32_t node = from;
@@ -333,8 +337,8 @@ void CostScaling::PushAlongPath(std::int32_t from) {
   if (node != from && nodes_[At(node)].excess > 0) Activate(node);
 }
 
-// Raises every potential by its distance, in units of epsilon, to the nearest node that lacks flow
-// (Dijkstra with buckets), after which excess finds its way without local trial and error.
+// Raises the potential of every node by its distance, in units of epsilon, to the nearest node that
+// lacks flow (Dijkstra with buckets). Afterwards, excess finds its way with few relabels.
 void CostScaling::UpdateGlobally(int log_epsilon) {
   relabels_since_update_ = 0;
   constexpr std::int32_t kFar = std::numeric_limits<std::int32_t>::max();
@@ -361,12 +365,12 @@ void CostScaling::UpdateGlobally(int log_epsilon) {
       const Entry entry = entries_[At(bucket_[At(d)])];
       bucket_[At(d)] = entry.next;
       const Node& here = nodes_[At(entry.node)];
-      if (here.distance != d) continue;  // It turned out to be nearer.
+      if (here.distance != d) continue;  // The search has found a shorter path to it.
       if (here.excess > 0) --waiting;
       for (const ResidualArc& away : ResidualsOf(entry.node)) {
         const Node& other = nodes_[At(away.head)];
         if (other.distance <= d) continue;
-        // Of the residual arc from the other node to here.
+        // The reluctance of the residual arc from the other node to this one.
         const Cost reluctance = here.potential - other.potential - limits_[At(away.opposite)];
         if (reluctance > kNever / 2) continue;
         const std::int64_t distance = d + (reluctance < 0 ? 0 : (reluctance >> log_epsilon) + 1);
@@ -382,7 +386,8 @@ void CostScaling::UpdateGlobally(int log_epsilon) {
   }
 }
 
-// Whole event times that satisfy (1) and (2) exactly, cancelling negative cycles on the way.
+// Finds event times in whole nanoseconds that satisfy (1) and (2) exactly. Cancels the negative
+// cycles that it meets.
 class CostScaling::Finisher {
  public:
   Finisher(CostScaling& scaling, std::int64_t effort)
@@ -423,7 +428,7 @@ class CostScaling::Finisher {
   enum class State : std::uint8_t { kUnseen, kOnStack, kDone };
   struct Frame {
     std::int32_t node;
-    std::int32_t next;  // Residual arc to look at next; the one before it leads to the next frame.
+    std::int32_t next;  // The next residual arc. The one before it leads to the next frame.
   };
 
   // Negative if the arc violates its condition, zero if it is tight.
@@ -441,7 +446,7 @@ class CostScaling::Finisher {
     stack_.push_back({node, scaling_.nodes_[At(node)].first_residual});
   }
 
-  // Depth first along violated and tight arcs. Appends what it is done with to order_.
+  // A depth-first search along violated and tight arcs. Appends nodes to order_ in postorder.
   void Search(std::int32_t root) {
     Enter(root, 0);
     while (!stack_.empty()) {
@@ -466,8 +471,8 @@ class CostScaling::Finisher {
     }
   }
 
-  // The stack from `node` on is a cycle of negative cost: sends round it what it takes, and resumes
-  // the search at the tail of the first arc that is full.
+  // The stack from `node` on is a cycle of negative cost. Sends as much flow around it as fits, and
+  // resumes the search at the tail of the first arc that is then full.
   void Cancel(std::int32_t node) {
     const auto arc_of = [&](const Frame& frame) { return scaling_.residuals_[At(frame.next - 1)]; };
     Index first = stack_.size();
@@ -485,10 +490,10 @@ class CostScaling::Finisher {
     for (; stack_.size() > full + 1; stack_.pop_back()) {
       state_[At(stack_.back().node)] = State::kUnseen;
     }
-    --stack_.back().next;  // It may still have room, at its next vertex.
+    --stack_.back().next;  // The arc may have room again, at its next vertex.
   }
 
-  // Moves heads of violated arcs later, in topological order. Returns them.
+  // Moves the heads of violated arcs later, in topological order. Returns these nodes.
   std::vector<std::int32_t> Relax() {
     std::vector<std::int32_t> moved;
     for (Index i = order_.size(); i-- > 0;) {
@@ -512,7 +517,7 @@ class CostScaling::Finisher {
   std::vector<Nanoseconds> times_;
   std::vector<Nanoseconds> bounds_;  // limits_ in whole nanoseconds.
   std::vector<State> state_;
-  std::vector<Nanoseconds> depth_;  // Sum of slacks from the root to a node on the stack.
+  std::vector<Nanoseconds> depth_;  // [node on the stack] the sum of slacks from the root.
   std::vector<Frame> stack_;
   std::vector<std::int32_t> order_;
 };
@@ -526,11 +531,11 @@ std::optional<TimingSolution> CostScaling::Solve() {
     widest = std::max(
         widest, limits_[At(RisingLimit(arc.first_vertex + arc.slowest))] - FastestLength(arc));
   }
-  // A phase raises potentials by a few nodes * epsilon, which must not come near 2^62.
+  // A phase raises potentials by a few times nodes * epsilon, which must stay far below 2^62.
   const int first = std::min(bits(widest) - 1, 58 - bits(scale_));
   for (int log_epsilon = std::max(0, first);; log_epsilon = std::max(0, log_epsilon - kLogFactor)) {
     Refine(log_epsilon);
-    if (stop_.stop_requested()) return std::nullopt;  // Excess may be left.
+    if (stop_.stop_requested()) return std::nullopt;  // The flow may not be complete.
     if (log_epsilon > 0 && (Cost{1} << log_epsilon) / scale_ >= kFinishBelow) continue;
     // With epsilon = 1 the flow is optimal, and there are no cycles to cancel.
     const std::int64_t effort = log_epsilon == 0 ? std::numeric_limits<std::int64_t>::max()

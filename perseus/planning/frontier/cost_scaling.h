@@ -23,18 +23,16 @@
 //   n, m      the number of nodes and arcs
 // The sign of our potentials is that of times: they rise where Goldberg & Tarjan's prices fall.
 // Their reduced cost of a residual arc is our Reluctance(). Their "refine" is Refine() with the
-// steps 3 and
-// 4 below. A residual arc with negative reluctance is "admissible".
+// steps 3 and 4 below. A residual arc with negative reluctance is "admissible".
 //
 // METHOD (Goldberg & Tarjan 1990; "partial augment-relabel", Goldberg 2008; "global update",
-// Goldberg
-// 1997). Each phase
+// Goldberg 1997)
+//   Each phase
 //
 //   1. divides epsilon by 16;
 //   2. makes the schedule feasible: no arc is shorter than its fastest time, no node is late.
-//   Without
-//      this step, the next one would send flow without end through the arcs that are too short, and
-//      the rest of the phase would bring that flow back (1.6 times the time, measured);
+//      Without this step, the next one would send huge flows through the arcs that are too short,
+//      and the rest of the phase would bring them back (1.6 times the time, measured);
 //   3. sets the flow of each arc to the flow that its length asks for. After that, some nodes have
 //      too much flow;
 //   4. pushes the excess to where flow is missing, along arcs that violate (1) or (2) slightly, and
@@ -48,11 +46,11 @@
 //
 // Times are multiplied by nodes + 1, so a flow with epsilon = 1 is exactly optimal. The solver
 // hardly ever gets that far. Below two microseconds, few cycles with negative cost (in whole
-// nanoseconds) are left. To cancel them one by one (Goldberg & Tarjan 1989) is faster than more
-// phases. The search for them is the shortest-path search of Goldberg & Radzik (1993): passes over
-// the nodes in topological order of the arcs that are violated or tight. When nothing is violated,
-// the times of the search are the answer and the proof. After too many arcs the search stops, and
-// another phase follows.
+// nanoseconds) are left. It is faster to cancel them one by one (Goldberg & Tarjan 1989) than to
+// run more phases. The search for them is the shortest-path search of Goldberg & Radzik (1993):
+// passes over the nodes in topological order of the arcs that are violated or tight. When no arc
+// is violated, the times of the search are the answer and the proof. The search examines at most
+// about 500 arcs for each node. Then it stops, and another phase follows.
 //
 // COMPLEXITY
 //   O(log(n * C) / log(alpha)) phases for durations up to C. A phase of push-relabel takes at most
@@ -73,13 +71,11 @@
 // REFERENCES
 //   A. V. Goldberg and R. E. Tarjan, Finding Minimum-Cost Circulations by Successive Approximation,
 //     Mathematics of Operations Research 15 (1990).
-//   A. V. Goldberg, An Efficient Implementation of a Scaling Minimum-Cost Flow Algorithm, Journal
-//   of
-//     Algorithms 22 (1997).
+//   A. V. Goldberg, An Efficient Implementation of a Scaling Minimum-Cost Flow Algorithm,
+//     Journal of Algorithms 22 (1997).
 //   A. V. Goldberg, The Partial Augment-Relabel Algorithm for the Maximum Flow Problem, ESA (2008).
 //   A. V. Goldberg and R. E. Tarjan, Finding Minimum-Cost Circulations by Canceling Negative
-//   Cycles,
-//     Journal of the ACM 36 (1989).
+//     Cycles, Journal of the ACM 36 (1989).
 //   A. V. Goldberg and T. Radzik, A Heuristic Improvement of the Bellman-Ford Algorithm, Applied
 //     Mathematics Letters 6 (1993).
 #pragma once
@@ -98,8 +94,8 @@ struct TimingProblem {
   struct Arc {
     std::int32_t tail = 0;
     std::int32_t head = 0;
-    std::int32_t first_vertex = 0;  // Of its curve, the fastest.
-    std::int32_t segments = 0;      // One less than the curve's vertices.
+    std::int32_t first_vertex = 0;  // The fastest vertex of its curve, in `durations`.
+    std::int32_t segments = 0;      // The number of vertices of its curve, minus 1.
   };
 
   std::int32_t nodes = 0;

@@ -15,12 +15,12 @@ namespace {
 using Index = std::size_t;
 Index At(std::int32_t i) { return static_cast<Index>(i); }
 
-// One deadline's problem as cost_scaling.h wants it, and the way back.
+// Turns the problem of one deadline into a TimingProblem, and its solution back.
 class DeadlineProblem {
  public:
   // Requires that the fastest schedule meets the deadline.
   DeadlineProblem(const Network& network, Nanoseconds deadline, Microwatts price_floor);
-  // Nothing if it was stopped.
+  // Returns nothing if `stop` is requested before the end.
   std::optional<Solution> Solve(const std::stop_token& stop) const;
 
  private:
@@ -36,11 +36,12 @@ class DeadlineProblem {
   Microwatts price_floor_;
   std::vector<std::int32_t> order_;
   std::vector<Nanoseconds> earliest_;
-  std::vector<Nanoseconds> latest_;  // 0 at the source.
+  std::vector<Nanoseconds> latest_;  // [node of the network]; 0 at the source.
 
   TimingProblem problem_;
-  std::vector<std::int32_t> node_of_;  // [network's node]: 0, the ground, where it is forced.
-  std::vector<std::int32_t> arc_of_;   // [network's arc], or -1 where it is forced.
+  // An event is forced if its earliest time is its latest time.
+  std::vector<std::int32_t> node_of_;  // [node of the network]; 0 (the ground) if it is forced.
+  std::vector<std::int32_t> arc_of_;   // [arc of the network]; -1 if both of its nodes are forced.
 };
 
 DeadlineProblem::DeadlineProblem(const Network& network, Nanoseconds deadline,
@@ -64,7 +65,8 @@ DeadlineProblem::DeadlineProblem(const Network& network, Nanoseconds deadline,
 void DeadlineProblem::AddNodes() {
   problem_.nodes = 1;
   problem_.earliest = problem_.latest = problem_.guess = {0};
-  // Between the fastest and the slowest schedule: in practice not far off.
+  // The first guess interpolates between the fastest and the slowest schedule. In practice it is
+  // close.
   const std::vector<Nanoseconds> slow = EarliestTimes(network_, Pace::kSlowest);
   const Index sink = At(network_.sink);
   const double part = static_cast<double>(deadline_ - earliest_[sink]) /
@@ -80,7 +82,7 @@ void DeadlineProblem::AddNodes() {
   problem_.supply.assign(At(problem_.nodes), 0);
 }
 
-// Returns where its first vertex stands.
+// Returns the index of its first vertex.
 std::int32_t DeadlineProblem::AppendCurve(const profile::Curve& curve, Nanoseconds shift) {
   const auto first = static_cast<std::int32_t>(problem_.durations.size());
   for (const Nanoseconds time : curve.times) problem_.durations.push_back(time + shift);
@@ -97,7 +99,7 @@ void DeadlineProblem::AddArcs() {
     const Arc& arc = network_.arcs[At(i)];
     if (Forced(arc)) continue;
     const profile::Curve& curve = network_.curve_of(arc);
-    // The ground is at 0, not at the time of the event that it stands for.
+    // A forced event is not at time 0, but the ground node that replaces it is.
     const Nanoseconds shift = (Forced(arc.tail) ? earliest_[At(arc.tail)] : 0) -
                               (Forced(arc.head) ? earliest_[At(arc.head)] : 0);
     arc_of_[At(i)] = static_cast<std::int32_t>(problem_.arcs.size());
@@ -107,7 +109,7 @@ void DeadlineProblem::AddArcs() {
                              static_cast<std::int32_t>(curve.slopes.size())});
   }
   if (Forced(network_.sink)) return;
-  // "The source comes no earlier than T before the sink": the arc whose flow is the price of time.
+  // This arc says that the source is at most T before the sink. Its flow is the price of time.
   const std::int32_t sink = node_of_[At(network_.sink)];
   problem_.arcs.push_back({sink, 0, AppendCurve(profile::Curve{{-deadline_}, {}, {}, 0}, 0), 0});
   problem_.supply[0] = price_floor_;
@@ -138,7 +140,8 @@ std::optional<Solution> DeadlineProblem::Solve(const std::stop_token& stop) cons
   return solution;
 }
 
-// Every forced node lies on a path from source to sink of forced arcs at their fastest.
+// Every forced node is on a path of forced arcs from source to sink, all at their fastest. Sends
+// the excess of the forced nodes along such paths.
 void DeadlineProblem::BalanceForcedNodes(Solution& solution) const {
   std::vector<Microwatts> excess(At(network_.nodes), 0);
   for (Index i = 0; i < network_.arcs.size(); ++i) {
@@ -170,25 +173,26 @@ Result<Solution> SolveDeadline(const Network& network, Nanoseconds deadline, Mic
   const auto sink = static_cast<std::size_t>(network.sink);
   const Nanoseconds least = EarliestTimes(network, Pace::kFastest)[sink];
   if (deadline < least) {
-    // Rounded up, so that whoever asks for what the message says gets it.
-    const Nanoseconds digits = (least + kMicrosecond - 1) / kMicrosecond * kMicrosecond;
+    // Rounded up, so that a user who asks for the time in the message gets a plan.
+    const Nanoseconds rounded = (least + kMicrosecond - 1) / kMicrosecond * kMicrosecond;
     return FailAs(ErrorKind::kUnreachable,
                   "no plan can meet {:.6f} s: the least possible iteration time is {:.6f} s",
-                  ToSeconds(deadline), ToSeconds(digits));
+                  ToSeconds(deadline), ToSeconds(rounded));
   }
   Solution solution;
   solution.event_times = EarliestTimes(network, Pace::kSlowest);
   deadline = std::min(deadline, solution.event_times[sink]);
-  if (deadline == solution.event_times[sink] && price_floor == 0) {  // Nothing needs to hurry.
+  // At the slow end, every instruction runs at its cheapest, and time has no price.
+  if (deadline == solution.event_times[sink] && price_floor == 0) {
     solution.flow.assign(network.arcs.size(), 0);
     return solution;
   }
-  // Curves are scaled up to their slowest vertex, whatever the deadline.
+  // The solver scales whole curves, up to their slowest vertex, whatever the deadline is.
   const Nanoseconds longest = solution.event_times[sink];
   if (longest > std::numeric_limits<Nanoseconds>::max() / 8 / (network.nodes + 1)) {
     return Fail(
-        "an iteration of {} instructions that may last {:.0f} s does not fit the solver's 64 bits "
-        "(are all times in seconds? fewer microbatches fit)",
+        "an iteration of {} instructions that may last {:.0f} s does not fit the 64 bits of the "
+        "solver (check that all times are in seconds, or use fewer microbatches)",
         network.instructions, ToSeconds(longest));
   }
   std::optional<Solution> solved = DeadlineProblem(network, deadline, price_floor).Solve(stop);

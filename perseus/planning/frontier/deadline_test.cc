@@ -63,18 +63,19 @@ TEST(SolveDeadline, FindsEveryPointOfTheFrontier) {
   }
 }
 
-TEST(SolveDeadline, ThePriceIsASlopeOfTheFrontierThere) {
+TEST(SolveDeadline, ThePriceIsASlopeOfTheFrontierAtTheDeadline) {
   const Network network = DeadlineBridge();
   EXPECT_EQ(Solve(network, 29).price, 4);
   EXPECT_EQ(Solve(network, 20).price, 6);
   EXPECT_EQ(Solve(network, 17).price, 10);
-  const Solution at_breakpoint = Solve(network, 24);  // Any price from one side to the other.
+  // At a breakpoint, any price between the slopes of both sides is optimal.
+  const Solution at_breakpoint = Solve(network, 24);
   EXPECT_GE(at_breakpoint.price, 4);
   EXPECT_LE(at_breakpoint.price, 6);
-  EXPECT_GE(Solve(network, 16).price, 10);  // Nothing is shorter: no price is too high.
+  EXPECT_GE(Solve(network, 16).price, 10);  // No schedule is shorter, so any higher price is right.
 }
 
-TEST(SolveDeadline, MoreTimeThanAnybodyWantsChangesNothing) {
+TEST(SolveDeadline, TimeBeyondTheSlowEndChangesNothing) {
   const Network network = DeadlineBridge();
   for (const Nanoseconds deadline : {Nanoseconds{31}, std::numeric_limits<Nanoseconds>::max()}) {
     const Solution solution = Solve(network, deadline);
@@ -97,7 +98,7 @@ TEST(SolveDeadline, BelowTheLeastTimeIsUnreachable) {
             "no plan can meet 1.250000 s: the least possible iteration time is 1.500000 s");
 }
 
-// A schedule stops short of the deadline where more time would save less than the floor.
+// The schedule is shorter than the deadline if more time would save less than the floor.
 TEST(SolveDeadline, APriceFloorStopsWhereTheFrontierBecomesFlatter) {
   const Network network = DeadlineBridge();
   struct Case {
@@ -112,17 +113,17 @@ TEST(SolveDeadline, APriceFloorStopsWhereTheFrontierBecomesFlatter) {
     EXPECT_EQ(solution.time(network), c.time) << "floor " << c.floor;
     EXPECT_EQ(solution.price, c.price) << "floor " << c.floor;
   }
-  // Where the deadline is what binds, the price is above the floor.
+  // If the deadline limits the schedule, the price is above the floor.
   const Solution bound = Solve(network, 20, 5);
   EXPECT_EQ(bound.time(network), 20);
   EXPECT_EQ(bound.price, 6);
-  // A floor that is a slope: anywhere along it is as good.
+  // If the floor is equal to a slope, all schedules along this slope are equally good.
   const Solution along = Solve(network, 40, 6);
   EXPECT_EQ(along.extra_energy + Femtojoules{6} * along.time(network), 24 + 6 * 24);
 }
 
-// 11.6 days is the longest that an instruction may take, and the solver multiplies times by nodes.
-TEST(SolveDeadline, ADeadlineTooLongForItsIntegersIsAnError) {
+// An instruction may take up to 11.6 days, and the solver multiplies times by the number of nodes.
+TEST(SolveDeadline, ADeadlineThatDoesNotFitItsIntegersIsAnError) {
   constexpr Nanoseconds kDays = 1'000'000'000'000'000;
   std::vector<profile::Curve> curves(20'000, profile::Curve{{1, 2}, {3}, {}, 0});
   curves.front() = profile::Curve{{kDays / 2, kDays}, {3}, {}, 0};
@@ -132,11 +133,11 @@ TEST(SolveDeadline, ADeadlineTooLongForItsIntegersIsAnError) {
   const Result<Solution> solution = SolveDeadline(network, 2 * kDays / 3);
   ASSERT_FALSE(solution);
   EXPECT_EQ(solution.error().kind, ErrorKind::kInput);
-  EXPECT_THAT(solution.error().message, HasSubstr("are all times in seconds"));
+  EXPECT_THAT(solution.error().message, HasSubstr("check that all times are in seconds"));
 }
 
-// The deadline is short, but one instruction would like to take days.
-TEST(SolveDeadline, ACurveTooLongForItsIntegersIsAnErrorToo) {
+// The deadline is short, but the slowest option of one instruction takes days.
+TEST(SolveDeadline, ACurveThatDoesNotFitItsIntegersIsAnError) {
   constexpr Nanoseconds kDays = 1'000'000'000'000'000;
   std::vector<profile::Curve> curves(20'000, profile::Curve{{1, 2}, {3}, {}, 0});
   curves.front() = profile::Curve{{1, kDays}, {3}, {}, 0};
@@ -144,10 +145,10 @@ TEST(SolveDeadline, ACurveTooLongForItsIntegersIsAnErrorToo) {
   for (int i = 1; i < 20'000; ++i) chain.push_back({i - 1, i, 0});
   const Result<Solution> solution = SolveDeadline(DeadlineBuild(curves, chain), 30'000);
   ASSERT_FALSE(solution);
-  EXPECT_THAT(solution.error().message, HasSubstr("are all times in seconds"));
+  EXPECT_THAT(solution.error().message, HasSubstr("check that all times are in seconds"));
 }
 
-// The far end of what the check above lets through: one instruction as long as all others together.
+// A problem just inside that limit: one instruction is as long as all others together.
 //   s --0--> o --1--> o ... o --n--> t
 TEST(SolveDeadline, OneLongInstructionAmongManyShortOnesDoesNotOverflow) {
   constexpr int kInstructions = 2'000;
@@ -158,13 +159,13 @@ TEST(SolveDeadline, OneLongInstructionAmongManyShortOnesDoesNotOverflow) {
   for (int i = 1; i < kInstructions; ++i) chain.push_back({i - 1, i, 0});
   const Network network = DeadlineBuild(curves, chain);
   const Solution solution = Solve(network, kLong / 4 + 3'000'000);
-  // The long one gives all it can (2 uW a nanosecond); the others, 3,998,000 ns at their slowest,
-  // have 3,000,000 ns.
+  // The long instruction runs at its fastest (its slope is 2 uW). The others take 3,998,000 ns at
+  // their slowest and have 3,000,000 ns.
   EXPECT_EQ(solution.extra_energy,
             Femtojoules{2} * (kLong / 2 - kLong / 4) + Femtojoules{3} * 998'000);
 }
 
-TEST(SolveDeadline, StopsWhenItIsToldTo) {
+TEST(SolveDeadline, StopsOnRequest) {
   std::stop_source stop;
   stop.request_stop();
   const Result<Solution> solution = SolveDeadline(DeadlineBridge(), 20, 0, stop.get_token());

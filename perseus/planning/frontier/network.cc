@@ -8,7 +8,7 @@
 namespace perseus::frontier {
 namespace {
 
-// Sets of events that coincide (union-find with path halving).
+// The sets of events that coincide (union-find with path halving).
 class EventSets {
  public:
   explicit EventSets(std::size_t count) : parent_(count) {
@@ -68,8 +68,8 @@ class GraphEvents {
  private:
   std::int32_t instructions_;
   EventSets sets_;
-  std::vector<std::int32_t> waits_for_;   // Dependencies into each instruction,
-  std::vector<std::int32_t> awaited_by_;  // and out of it.
+  std::vector<std::int32_t> waits_for_;   // [instruction] how many instructions it waits for.
+  std::vector<std::int32_t> awaited_by_;  // [instruction] how many instructions wait for it.
 };
 
 Result<void> CheckSumOfDurations(const Network& network) {
@@ -79,8 +79,8 @@ Result<void> CheckSumOfDurations(const Network& network) {
     // An eighth of the range leaves room for sums and differences of event times.
     if (slowest > std::numeric_limits<Nanoseconds>::max() / 8 - total) {
       return Fail(
-          "the durations of all instructions add up to more than 36 years, which does not "
-          "fit the planner's nanoseconds (are the profile's times in seconds?)");
+          "the durations of all instructions add up to more than 36 years, which does not fit the "
+          "planner's nanoseconds (check that the times in the profile are in seconds)");
     }
     total += slowest;
   }
@@ -96,8 +96,8 @@ Result<void> CheckSumOfSlopes(const Network& network) {
     if (curve.slopes.empty()) continue;
     if (curve.slopes.front() > kMostPower - steepest) {
       return Fail(
-          "the power that could be saved adds up to more than {:.0f} W, which does not fit "
-          "the planner's microwatts (are the profile's energies in joules?)",
+          "the savings of all instructions add up to more than {:.0f} W, which does not fit the "
+          "planner's microwatts (check that the energies in the profile are in joules)",
           ToWatts(kMostPower));
     }
     steepest += curve.slopes.front();
@@ -105,7 +105,7 @@ Result<void> CheckSumOfSlopes(const Network& network) {
   return {};
 }
 
-// The nodes and arcs. Nodes are numbered in the order in which the arcs name them.
+// Makes the nodes and arcs. Nodes are numbered in the order in which arcs refer to them.
 Network ConnectEvents(std::span<const profile::Curve> curves,
                       std::span<const std::int32_t> curve_of_instruction,
                       std::span<const schedule::Dependency> dependencies) {

@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 constexpr int kNoArc = -1;
 
-// InstructionNode i lasts i + 1 to 10 * (i + 1) nanoseconds.
+// Instruction i lasts i + 1 to 10 * (i + 1) nanoseconds.
 std::vector<profile::Curve> Curves(int count) {
   std::vector<profile::Curve> curves;
   for (Nanoseconds i = 1; i <= count; ++i)
@@ -53,18 +53,18 @@ TEST(BuildNetwork, AChainNeedsNoArcsForItsDependencies) {
 }
 
 //        ,--1--.
-//   s -0-o      o-3- t        1 and 2 start when 0 ends, 3 starts when the later of both ends;
-//        `--2--'              the other may as well end then, too.
+//   s -0-o      o-3- t        1 and 2 start when 0 ends. 3 starts when the later of both ends, and
+//        `--2--'              the other may end at the same time.
 TEST(BuildNetwork, ForksAndJoinsAreOneNodeEach) {
   const Network network = Build(4, {{0, 1}, {0, 2}, {1, 3}, {2, 3}});
   EXPECT_EQ(network.nodes, 4);
   EXPECT_EQ(network.arcs.size(), 4U);
 }
 
-//   s --0--> o --2--> t       3 waits for both 0 and 1, and 0 is awaited by both 2 and 3:
+//   s --0--> o --2--> t       3 waits for both 0 and 1, and both 2 and 3 wait for 0. So
 //             `.              the end of 0 and the start of 3 are two events.
 //   s --1----> o --3--> t
-TEST(BuildNetwork, WhereTwoWaitForOneOfTwoTheDependencyIsAnArc) {
+TEST(BuildNetwork, ADependencyBetweenTwoEventsIsAnArc) {
   const Network network = Build(4, {{0, 2}, {0, 3}, {1, 3}});
   EXPECT_EQ(network.nodes, 4);
   ASSERT_EQ(network.arcs.size(), 5U);
@@ -85,9 +85,9 @@ TEST(BuildNetwork, ADelayIsAnArcAndEqualDelaysShareACurve) {
   EXPECT_EQ(network.instructions, 3);
 }
 
-// Graph files may say the same thing twice, once with a delay and once without.
+// A graph may have a dependency twice, once with a delay and once without.
 //   s --0--> o ==> o --1--> t
-TEST(BuildNetwork, ADependencyStatedTwiceIsHarmless) {
+TEST(BuildNetwork, AcceptsADependencyTwice) {
   const Network network = Build(2, {{0, 1}, {0, 1}, {0, 1, 5}});
   EXPECT_EQ(network.nodes, 4);
   EXPECT_EQ(EarliestTimes(network, Pace::kFastest)[static_cast<std::size_t>(network.sink)],
@@ -95,7 +95,7 @@ TEST(BuildNetwork, ADependencyStatedTwiceIsHarmless) {
 }
 
 TEST(BuildNetwork, SourceAndSinkAreTheFirstStartAndTheLastEnd) {
-  const Network network = Build(3, {});  // Side by side.
+  const Network network = Build(3, {});  // Three independent instructions.
   EXPECT_EQ(network.nodes, 2);
   EXPECT_EQ(EarliestTimes(network, Pace::kSlowest)[static_cast<std::size_t>(network.sink)], 30);
 }
@@ -113,7 +113,7 @@ TEST(BuildNetwork, TakesTheCurvesOfOptionSets) {
   EXPECT_THAT(EarliestTimes(*network, Pace::kFastest), ElementsAre(0, 2, 3, 5));
 }
 
-TEST(BuildNetwork, NothingToPlanIsAnError) {
+TEST(BuildNetwork, AGraphWithoutInstructionsIsAnError) {
   const Result<Network> network = BuildNetwork({}, {}, {});
   ASSERT_FALSE(network);
   EXPECT_THAT(network.error().message, HasSubstr("no instructions"));
@@ -131,8 +131,8 @@ TEST(BuildNetwork, DurationsThatDoNotFitAreAnError) {
   ASSERT_FALSE(too_long);
   EXPECT_EQ(too_long.error().kind, ErrorKind::kInput);
   EXPECT_THAT(too_long.error().message, HasSubstr("36 years"));
-  EXPECT_THAT(too_long.error().message, HasSubstr("in seconds?"));
-  EXPECT_FALSE(build(kMost / 2, {{0, 1, 2}}));  // Delays count.
+  EXPECT_THAT(too_long.error().message, HasSubstr("are in seconds"));
+  EXPECT_FALSE(build(kMost / 2, {{0, 1, 2}}));  // Delays count, too.
 }
 
 TEST(BuildNetwork, SlopesThatDoNotFitAreAnError) {
@@ -146,7 +146,7 @@ TEST(BuildNetwork, SlopesThatDoNotFitAreAnError) {
   ASSERT_FALSE(too_steep);
   EXPECT_EQ(too_steep.error().kind, ErrorKind::kInput);
   EXPECT_THAT(too_steep.error().message, HasSubstr("576460752303 W"));
-  EXPECT_THAT(too_steep.error().message, HasSubstr("in joules?"));
+  EXPECT_THAT(too_steep.error().message, HasSubstr("are in joules"));
 }
 
 //        [1: 2..20]

@@ -27,7 +27,7 @@ Walk::Walk(const Network& network, std::int64_t most_stalled)
   siblings_.resize(At(network.nodes));
   changed_.resize(At(network.nodes));
   BuildIncidence();
-  PlantTrees();
+  BuildTrees();
   Advance(time_);  // Finds the first price.
 }
 
@@ -47,9 +47,9 @@ void Walk::BuildIncidence() {
   }
 }
 
-// At the slow end every node but the source has an arc into it that it waits for, at its slowest:
-// these form the early tree. The late tree is the sink alone.
-void Walk::PlantTrees() {
+// At the slow end, every node except the source waits for an arc that runs at its slowest. These
+// arcs form the early tree. The late tree is only the sink.
+void Walk::BuildTrees() {
   for (std::size_t i = 0; i < arcs_.size(); ++i) {
     ArcState& arc = arcs_[i];
     if (arc.head == sink_ || links_[At(arc.head)].parent >= 0) continue;
@@ -81,8 +81,8 @@ void Walk::Detach(std::int32_t node) {
   }
 }
 
-// The length of the schedule at which a bending arc between the trees arrives at a vertex; kNone if
-// it never does.
+// The length of the schedule at which a bending arc between the trees arrives at its next vertex.
+// kNone if it never arrives.
 Nanoseconds Walk::NextArrival(const ArcState& arc) const {
   const Side head = sides_[At(arc.head)];
   if (sides_[At(arc.tail)] == head || arc.rigid()) return kNone;
@@ -101,7 +101,8 @@ void Walk::Watch(std::int32_t index) {
   std::push_heap(arrivals_.begin(), arrivals_.end());
 }
 
-// An arc may have come to lie within one tree, or crossed at another time, since it was queued.
+// Since an arrival was queued, both ends of its arc may have joined one tree, or the arc may arrive
+// at another time.
 void Walk::DropStaleArrivals() {
   while (!arrivals_.empty()) {
     const Arrival& next = arrivals_.front();
@@ -138,9 +139,9 @@ void Walk::Advance(Nanoseconds stop) {
   }
 }
 
-// Follows the path from the entering arc to source and sink and finds the link with the least room.
-// Of links without any room the nearest to the entering arc serves, since the smallest piece then
-// changes trees; in a long stall, the one of smallest index.
+// Follows the path from the entering arc to source and sink, and finds the link with the least
+// room. Of links without room, it takes the nearest to the entering arc, because the smallest part
+// of a tree then changes sides. In a long stall, it takes the arc with the smallest index.
 Walk::Bottleneck Walk::FindBottleneck(std::int32_t early_end, std::int32_t late_end,
                                       Microwatts room) const {
   Bottleneck found{room, -1, Side::kEarly};
@@ -184,15 +185,15 @@ void Walk::Pivot(std::int32_t entering) {
   const std::int32_t early_end = shrinks ? arc.tail : arc.head;
   const std::int32_t late_end = shrinks ? arc.head : arc.tail;
 
-  // It stands at a vertex: flow may grow from the slope on one side to that on the other. Where an
-  // arc lengthens, it is the flow against it that shrinks.
+  // The arc is at a vertex: its flow may change from the slope on one side to the slope on the
+  // other. If the arc gets longer, its flow falls.
   arc.position += shrinks ? -1 : 1;
   const Microwatts before = SlopeBefore(arc, arc.vertex());
   const Microwatts room =
       before == kUnbounded ? kUnbounded : before - SlopeAfter(arc, arc.vertex());
   const Bottleneck bottleneck = FindBottleneck(early_end, late_end, room);
   if (bottleneck.room > kUnbounded / 2) {
-    finished_ = true;  // No amount of energy makes this path shorter.
+    finished_ = true;  // Everything on this path is at its fastest.
     arc.position += shrinks ? 1 : -1;
     return;
   }
@@ -203,20 +204,20 @@ void Walk::Pivot(std::int32_t entering) {
     ++statistics_.degenerate_pivots;
     statistics_.longest_stall = std::max(statistics_.longest_stall, ++stall_);
   }
-  if (bottleneck.node < 0) {  // Past this vertex already; on to the next.
+  if (bottleneck.node < 0) {  // The entering arc passes this vertex and bends again.
     arc.position += shrinks ? -1 : 1;
     Watch(entering);
     return;
   }
 
-  // The leaving arc begins to bend: towards shorter if it is full in its own direction.
+  // The leaving arc begins to bend. It gets shorter if its own direction has no more room.
   const std::int32_t cut_off = bottleneck.node;
   const bool was_early = bottleneck.side == Side::kEarly;
   ArcState& leaving = arcs_[At(links_[At(cut_off)].arc)];
   const bool flows_along = (leaving.head == cut_off) == was_early;
   leaving.position += flows_along ? -1 : 1;
 
-  // What it cut off hangs from the other tree by the entering arc.
+  // The entering arc connects the part that was cut off to the other tree.
   const Microwatts left =
       room == kUnbounded ? kUnbounded - bottleneck.room : room - bottleneck.room;
   if (was_early) {
@@ -228,8 +229,8 @@ void Walk::Pivot(std::int32_t entering) {
   }
 }
 
-// Gives `from` the parent in `link`, and every node on the path from it up to `to` its former child
-// as parent.
+// Sets `link` as the link of `from`. Reverses the links on the path from `from` up to `to`: the
+// parent of each further node becomes its former child.
 void Walk::Rehang(std::int32_t from, std::int32_t to, Link link) {
   for (std::int32_t node = from;;) {
     const Link former = links_[At(node)];
@@ -242,9 +243,9 @@ void Walk::Rehang(std::int32_t from, std::int32_t to, Link link) {
   }
 }
 
-// Moves `root` and all below it to the other tree and watches the arcs that cross now.
+// Moves `root` and its subtree to the other side, and watches the arcs that now cross.
 void Walk::ChangeSide(std::int32_t root, Side side) {
-  const std::span<std::int32_t> changed = changed_;  // Room for all nodes.
+  const std::span<std::int32_t> changed = changed_;  // It has room for all nodes.
   const Nanoseconds later = side == Side::kLate ? shift_ : -shift_;
   std::size_t count = 0;
   changed[count++] = root;
@@ -274,7 +275,8 @@ Solution Walk::solution() const {
     solution.event_times.push_back(TimeOf(node));
   }
   for (const ArcState& arc : arcs_) solution.flow.push_back(SlopeAfter(arc, arc.vertex()));
-  for (std::int32_t node = 0; At(node) < links_.size(); ++node) {  // Rigid arcs: the links know.
+  // For a rigid arc, the link has the part of the flow above the slope after the vertex.
+  for (std::int32_t node = 0; At(node) < links_.size(); ++node) {
     const Link& link = links_[At(node)];
     if (link.arc < 0) continue;
     const ArcState& arc = arcs_[At(link.arc)];

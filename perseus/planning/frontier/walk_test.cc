@@ -8,7 +8,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Where the frontier bends, and what a nanosecond of shortening costs from there on.
+// A breakpoint of the frontier, and the price of a shorter schedule from there on.
 struct Breakpoint {
   Nanoseconds time;
   std::int64_t extra_energy;
@@ -34,7 +34,8 @@ Network Build(const std::vector<profile::Curve>& curves,
 
 profile::Curve Fixed(Nanoseconds time) { return profile::Curve{{time}, {}, {}, 0}; }
 
-// The whole frontier, every point of it checked. The price of the last is 0: none buys more.
+// The whole frontier, with a check of optimality at every point. The last point has the price 0,
+// because no shorter schedule exists.
 std::vector<Breakpoint> FrontierOf(const Network& network) {
   Walk walk(network);
   std::vector<Breakpoint> frontier;
@@ -65,13 +66,13 @@ TEST(Walk, OneInstructionFollowsItsCurve) {
               ElementsAre(Breakpoint{7, 0, 1}, Breakpoint{3, 4, 6}, Breakpoint{1, 16, 0}));
 }
 
-TEST(Walk, AFixedInstructionHasNoFrontierButAPoint) {
+TEST(Walk, TheFrontierOfAFixedInstructionIsAPoint) {
   const Network network = Build({Fixed(5)}, {});
   EXPECT_THAT(FrontierOf(network), ElementsAre(Breakpoint{5, 0, 0}));
 }
 
 //   s --a--> o --b--> t        the flatter slope bends first, wherever it is
-TEST(Walk, AChainShortensByOrderOfSlope) {
+TEST(Walk, AChainShortensInTheOrderOfSlopes) {
   const Network network = Build(
       {profile::Curve{{1, 3, 7}, {6, 1}, {}, 0}, profile::Curve{{2, 4}, {3}, {}, 0}}, {{0, 1}});
   EXPECT_THAT(FrontierOf(network), ElementsAre(Breakpoint{11, 0, 1}, Breakpoint{7, 4, 3},
@@ -79,7 +80,7 @@ TEST(Walk, AChainShortensByOrderOfSlope) {
 }
 
 //   s --a--> o ~10~> o --b--> t
-TEST(Walk, ADelayIsTimeThatNothingBuys) {
+TEST(Walk, NoEnergyShortensADelay) {
   const Network network =
       Build({profile::Curve{{1, 3}, {2}, {}, 0}, profile::Curve{{2, 4}, {3}, {}, 0}}, {{0, 1, 10}});
   EXPECT_THAT(FrontierOf(network),
@@ -89,7 +90,7 @@ TEST(Walk, ADelayIsTimeThatNothingBuys) {
 //   s --a--> o --b--> t        a: 6..2 ns at 2 uW, b: 3 ns
 //   s --c--> o --d--> t        c: 5..1 ns at 3 uW, d: 4..2 ns at 1 uW
 //
-// Both last 9 ns and shorten together: a with d to 7 ns, then a with c, until a can do no more.
+// Both last 9 ns and shorten together: a with d to 7 ns, then a with c, until a is at its fastest.
 TEST(Walk, ParallelChainsPayTogether) {
   const Network network =
       Build({profile::Curve{{2, 6}, {2}, {}, 0}, Fixed(3), profile::Curve{{1, 5}, {3}, {}, 0},
@@ -99,7 +100,7 @@ TEST(Walk, ParallelChainsPayTogether) {
               ElementsAre(Breakpoint{9, 0, 3}, Breakpoint{7, 6, 5}, Breakpoint{5, 16, 0}));
 }
 
-// The smallest network in which shortening makes something longer.
+// The smallest network in which a shorter schedule makes an arc longer.
 //
 //          a     d = 14
 //        .--> u ---.          a, e: 10..2 ns at 5 uW
@@ -108,9 +109,9 @@ TEST(Walk, ParallelChainsPayTogether) {
 //      b = 14     e
 //
 // T = 30: only a-c-e is critical, and c is cheapest.
-// T = 24: now a-d and b-e are critical as well. The cut {s, v | u, t} shortens a and e, for 10 uW,
-//         and is crossed backwards by c, which gets longer and gives 4 uW back.
-// T = 18: c has back all that it gave.
+// T = 24: now a-d and b-e are critical as well. The cut {s, v | u, t} shortens a and e for 10 uW.
+//         Arc c crosses the cut backward, gets longer, and gives 4 uW back.
+// T = 18: c is at its slowest again.
 // T = 16: a and e are at their fastest.
 Network Bridge() {
   const profile::Curve outer{{2, 10}, {5}, {}, 0};
@@ -129,7 +130,7 @@ TEST(Walk, ShorteningOneArcCanLengthenAnother) {
   }
 }
 
-TEST(Walk, StopsWhereItIsToldAndGoesOnFromThere) {
+TEST(Walk, StopsAtTheGivenTimeAndContinuesFromThere) {
   const Network network = Bridge();
   Walk walk(network);
   for (Nanoseconds time = 29; time >= 16; --time) {
@@ -143,8 +144,8 @@ TEST(Walk, StopsWhereItIsToldAndGoesOnFromThere) {
   EXPECT_EQ(walk.time(), 16);
 }
 
-// A stop behind the present length, or at it, moves nothing.
-TEST(Walk, NeverLengthens) {
+// A stop that is not shorter than the present length has no effect.
+TEST(Walk, NeverGetsLonger) {
   Walk walk(Bridge());
   walk.Advance(20);  // Stops at the breakpoint before it.
   EXPECT_EQ(walk.time(), 24);
@@ -155,8 +156,8 @@ TEST(Walk, NeverLengthens) {
 }
 
 //   s --a--> o --b--> t        a and b alike: the price is one from 20 ns down to 4 ns, although
-//                              there are vertices on the way
-TEST(Walk, AVertexThatLeavesThePriceAsItIsIsNoBreakpoint) {
+//                              both arcs pass vertices
+TEST(Walk, AVertexThatKeepsThePriceIsNotABreakpoint) {
   const profile::Curve curve{{2, 10}, {3}, {}, 0};
   const Network network = Build({curve, curve}, {{0, 1}});
   EXPECT_THAT(FrontierOf(network), ElementsAre(Breakpoint{20, 0, 3}, Breakpoint{4, 48, 0}));
@@ -170,11 +171,11 @@ TEST(Walk, KnowsThePriceOfTheFirstNanosecond) {
   EXPECT_EQ(Walk(Build({Fixed(5)}, {})).price(), 0);
 }
 
-//   o-->o-->o-->            A grid of twins: instruction (row, column) waits for its left and upper
-//   |   |   |               neighbours. All monotone paths cost the same, so nearly every pivot is
-//   v   v   v               degenerate, whichever way ties are broken.
+//   o-->o-->o-->            A grid of equal instructions. Instruction (row, column) waits for its
+//   |   |   |               left and upper neighbors. All monotone paths cost the same, so nearly
+//   v   v   v               every pivot is degenerate, with either rule for ties.
 //   o-->o-->o-->
-TEST(Walk, AGridOfTwinsIsDegenerateAndEnds) {
+TEST(Walk, EndsOnADegenerateGrid) {
   constexpr int kSide = 12;
   const std::vector<profile::Curve> curves = {profile::Curve{{10, 20, 30}, {5, 3}, {}, 0}};
   std::vector<schedule::Dependency> dependencies;

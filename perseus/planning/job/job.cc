@@ -18,7 +18,7 @@ namespace {
 
 using toml_file::TableReader;
 
-// Ranges generous enough for any cluster, and narrow enough that a slip of units shows.
+// These ranges fit any cluster, and they are narrow enough to reveal a wrong unit.
 constexpr int kMostPpRanks = 100'000;
 constexpr int kMostMicrobatches = 1'000'000;
 constexpr int kMostChunks = 1'000;
@@ -48,7 +48,7 @@ class JobReader {
     for (const auto& [key, value] : table) job_.keys.emplace_back(key.str());
   }
 
-  // Takes over the reader's failure. True if there is none.
+  // Keeps the error of the reader, if it has one. Returns whether no error has occurred.
   bool Keep(const TableReader& reader) {
     if (!error_) error_ = reader.error();
     return !error_;
@@ -77,7 +77,7 @@ class JobReader {
     job_.schedule.name = reader.Text("schedule");
     job_.schedule_path = reader.Text("schedule_file");
     job_.graph_path = reader.Text("graph");
-    job_.schedule.ranks = reader.Count("pp_ranks", kMostPpRanks, 0);
+    job_.schedule.pp_ranks = reader.Count("pp_ranks", kMostPpRanks, 0);
     job_.schedule.microbatches = reader.Count("microbatches", kMostMicrobatches, 0);
     job_.schedule.chunks = reader.Count("chunks", kMostChunks, 1);
     job_.pipelines = reader.Count("pipelines", kMostPipelines, 1);
@@ -89,8 +89,7 @@ class JobReader {
     }
     if (reader.Has("schedule") + reader.Has("schedule_file") + reader.Has("graph") > 1) {
       reader.FailHere(
-          "[pipeline] has more than one of schedule, schedule_file and graph (keep the "
-          "one that says what runs)");
+          "[pipeline] has more than one of schedule, schedule_file and graph (keep one of them)");
     }
     Keep(reader);
   }
@@ -119,7 +118,8 @@ class JobReader {
       if (const toml::table* table = element.as_table()) {
         ReadFixedInstruction(*table);
       } else {
-        FailAt(element, "fixed holds something that is no table (write [[fixed]] above each one)");
+        FailAt(element,
+               "fixed has an element that is not a table (write [[fixed]] above each one)");
       }
       if (error_) return;
     }
@@ -134,25 +134,24 @@ class JobReader {
         ToNanoseconds(reader.Number("time_s", kLongestSeconds, 0)),
         reader.Number("energy_j", kMostJoules, -1)};
     if (!reader.Has("kind")) {
-      reader.FailHere("[[fixed]] without kind (write kind = \"load\", say)");
+      reader.FailHere("[[fixed]] has no kind (for example, write kind = \"load\")");
     } else if (!reader.Has("time_s")) {
-      reader.FailHere(
-          fmt::format("[[fixed]] {} without time_s (write time_s = 0.001, say)", Excerpt(kind)));
+      reader.FailHere(fmt::format("[[fixed]] {} has no time_s (for example, write time_s = 0.001)",
+                                  Excerpt(kind)));
     }
     const auto known = std::find(kKinds.begin(), kKinds.end(), kind);
     if (reader.Has("kind") && known == kKinds.end()) {
-      reader.FailAt("kind", fmt::format("no fixed instruction {}{}", Excerpt(kind),
+      reader.FailAt("kind", fmt::format("unknown fixed instruction {}{}", Excerpt(kind),
                                         DidYouMean(kind, kKinds)));
     }
     if (kind == "p2p" && reader.Has("energy_j")) {
       reader.FailAt("energy_j",
-                    "p2p has no energy_j: it delays the next pp_rank and occupies no GPU (remove "
-                    "it)");
+                    "p2p has no energy_j, because it only delays the next pp_rank (remove it)");
     }
     if (!Keep(reader)) return;
 
     bool& seen = seen_[static_cast<std::size_t>(known - kKinds.begin())];
-    if (seen) reader.FailAt("kind", fmt::format("[[fixed]] {} stands twice (keep one)", kind));
+    if (seen) reader.FailAt("kind", fmt::format("[[fixed]] {} appears twice (keep one)", kind));
     seen = true;
     schedule::FixedInstructions& fixed = job_.model.fixed;
     if (kind == "p2p") {
@@ -170,7 +169,7 @@ class JobReader {
   const toml::table& root_;
   std::string_view name_;
   Job job_;
-  std::array<bool, 4> seen_{};  // Of the fixed kinds.
+  std::array<bool, 4> seen_{};  // Which kinds of fixed instructions the file has so far.
   std::optional<Error> error_;
 };
 

@@ -34,19 +34,20 @@ struct Job {
   std::string schedule_path;
   std::string graph_path;
 
-  schedule::ScheduleSpec schedule;  // name empty, sizes 0 where absent.
+  schedule::ScheduleSpec schedule;  // Without a key, its name is empty and its sizes are 0.
   int pipelines = 1;
   schedule::PipelineModel model;
   Nanoseconds switch_latency = 0;
 
-  // The keys that the file has, without their tables: "pp_ranks", "blocking_power_w", "fixed".
+  // The keys of the file, without the names of their tables: "pp_ranks", "blocking_power_w".
   std::vector<std::string> keys;
   bool Has(std::string_view key) const {
     return std::find(keys.begin(), keys.end(), key) != keys.end();
   }
 };
 
-// Unknown keys, wrong types and values out of range are errors with file and line.
+// `name` is the name of the file in messages. Unknown keys, wrong types and values out of range are
+// errors (kInput) with the file and the line.
 Result<Job> ParseJob(std::string_view toml, std::string_view name);
 
 }  // namespace perseus::job

@@ -22,7 +22,8 @@ std::string ScheduleList() {
   return list;
 }
 
-// The job file, with its paths made relative to where we are. An empty job if there is no file.
+// Reads the job file, and makes its paths relative to the working directory. Without a file, the
+// job is empty.
 Result<Job> ReadJobFile(const std::string& path) {
   if (path.empty()) return Job();
   PERSEUS_ASSIGN_OR_RETURN(auto text, ReadFile(path));
@@ -53,13 +54,13 @@ void OverrideModel(schedule::PipelineModel& model, Nanoseconds& switch_latency,
 
 void Override(Job& job, const JobFlags& flags) {
   if (!flags.profile.empty()) job.profile_path = flags.profile;
-  // Of these three one says what runs, so a flag takes the place of whichever the file has.
+  // Only one of these three describes the work. So a flag replaces any of them in the file.
   if (!flags.schedule.empty() || !flags.schedule_file.empty() || !flags.graph.empty()) {
     job.schedule.name = flags.schedule;
     job.schedule_path = flags.schedule_file;
     job.graph_path = flags.graph;
   }
-  job.schedule.ranks = flags.pp_ranks.value_or(job.schedule.ranks);
+  job.schedule.pp_ranks = flags.pp_ranks.value_or(job.schedule.pp_ranks);
   job.schedule.microbatches = flags.microbatches.value_or(job.schedule.microbatches);
   job.schedule.chunks = flags.chunks.value_or(job.schedule.chunks);
   job.pipelines = flags.pipelines.value_or(job.pipelines);
@@ -72,25 +73,25 @@ Result<profile::Profile> LoadProfile(const std::string& path, const JobFlags& fl
   return profile::ParseProfile(text, path);
 }
 
-// What is said of a schedule besides its file has to be so.
+// Checks that the sizes from the flags and the job file are those of the schedule file.
 Result<void> CheckSizes(const Job& job, const JobFlags& flags, const schedule::Schedule& schedule) {
-  const auto ranks = static_cast<int>(schedule.ranks.size());
   struct Size {
     std::string_view name;
-    bool is_said;
-    int said;
+    bool is_given;
+    int given;
     int actual;
   };
   const Size sizes[] = {
-      {"pp_ranks", job.schedule.ranks != 0, job.schedule.ranks, ranks},
+      {"pp_ranks", job.schedule.pp_ranks != 0, job.schedule.pp_ranks,
+       static_cast<int>(schedule.pp_ranks.size())},
       {"microbatches", job.schedule.microbatches != 0, job.schedule.microbatches,
        schedule.microbatches},
       {"chunks", flags.chunks || job.Has("chunks"), job.schedule.chunks,
        1 + *std::max_element(schedule.chunk_of_stage.begin(), schedule.chunk_of_stage.end())}};
   for (const Size& size : sizes) {
-    if (!size.is_said || size.said == size.actual) continue;
+    if (!size.is_given || size.given == size.actual) continue;
     return Fail("{}: has {} {}, not {} (remove {} from the flags and from the job file)",
-                job.schedule_path, size.actual, size.name, size.said, size.name);
+                job.schedule_path, size.actual, size.name, size.given, size.name);
   }
   return {};
 }
@@ -105,14 +106,14 @@ Result<schedule::Schedule> LoadSchedule(const Job& job, const JobFlags& flags, i
     return schedule;
   }
   if (job.schedule.name.empty()) {
-    return Fail("the schedule is missing (say --schedule with one of {}; or --schedule-file)",
+    return Fail("the schedule is missing (add --schedule with one of {}; or add --schedule-file)",
                 ScheduleList());
   }
   if (job.schedule.microbatches == 0) {
-    return Fail("the number of microbatches is missing (say --microbatches 96, for instance)");
+    return Fail("the number of microbatches is missing (add --microbatches 96, for example)");
   }
   schedule::ScheduleSpec spec = job.schedule;
-  if (spec.ranks == 0) spec.ranks = pp_ranks;
+  if (spec.pp_ranks == 0) spec.pp_ranks = pp_ranks;
   return schedule::GenerateSchedule(spec);
 }
 
@@ -126,8 +127,8 @@ Result<LoadedJob> LayOut(plan_file::PlannedJob planned, const profile::Profile& 
   return job;
 }
 
-// `planned.profile` is the graph's file. What a waiting resource draws is in it, unless a flag says
-// otherwise.
+// `planned.profile` is the file of the graph. `blocking_power_w`, if given, replaces the blocking
+// power of the file.
 Result<LoadedJob> LayOutGraph(plan_file::PlannedJob planned,
                               const std::optional<double>& blocking_power_w) {
   PERSEUS_ASSIGN_OR_RETURN(auto text, ReadFile(planned.profile));
@@ -141,7 +142,7 @@ Result<LoadedJob> LayOutGraph(plan_file::PlannedJob planned,
   return job;
 }
 
-// Nothing that describes a pipeline means anything for a general graph, whoever says it.
+// Refuses flags and keys that describe a pipeline, because a general graph is not one.
 Result<void> RefuseWithGraph(const JobFlags& flags, const Job& job) {
   const std::pair<std::string_view, bool> given[] = {
       {"a profile", !flags.profile.empty()},
@@ -155,16 +156,17 @@ Result<void> RefuseWithGraph(const JobFlags& flags, const Job& job) {
       {"--optimizer", flags.optimizer_s.has_value()}};
   for (const auto& [flag, is_given] : given) {
     if (is_given) {
-      return Fail("{} means nothing for a general graph, whose file says it all (leave it out)",
-                  flag);
+      return Fail(
+          "{} does not apply to a general graph, whose file describes all of it (remove it)", flag);
     }
   }
   constexpr std::string_view kKeys[] = {"profile", "pp_ranks",       "microbatches",
                                         "chunks",  "gpus_per_stage", "fixed"};
   for (const std::string_view key : kKeys) {
     if (job.Has(key)) {
-      return Fail("{}: {} means nothing for a general graph, whose file says it all (leave it out)",
-                  flags.job_file, key);
+      return Fail(
+          "{}: {} does not apply to a general graph, whose file describes all of it (remove it)",
+          flags.job_file, key);
     }
   }
   return {};
@@ -173,7 +175,7 @@ Result<void> RefuseWithGraph(const JobFlags& flags, const Job& job) {
 }  // namespace
 
 int LoadedJob::gpus() const {
-  return static_cast<int>(graph.rank_orders.size()) * planned.model.gpus_per_stage;
+  return static_cast<int>(graph.pp_rank_orders.size()) * planned.model.gpus_per_stage;
 }
 
 Result<LoadedJob> LoadJob(const JobFlags& flags) {
@@ -185,7 +187,7 @@ Result<LoadedJob> LoadJob(const JobFlags& flags) {
                                 .model = job.model,
                                 .switch_latency = job.switch_latency};
   std::optional<double> blocking_power_w = flags.blocking_power_w;
-  // Flags are in the model by now.
+  // Override has already written the flags into the model.
   if (job.Has("blocking_power_w")) blocking_power_w = job.model.blocking_power_w;
   if (!job.graph_path.empty()) {
     PERSEUS_RETURN_IF_ERROR(RefuseWithGraph(flags, job));
@@ -193,12 +195,13 @@ Result<LoadedJob> LoadJob(const JobFlags& flags) {
     return LayOutGraph(std::move(planned), blocking_power_w);
   }
   if (planned.profile.empty()) {
-    return Fail("the profile is missing (name a CSV, or make one with perseus synth)");
+    return Fail("the profile is missing (give the path of a CSV, or make one with perseus synth)");
   }
   if (!blocking_power_w) {
     return Fail(
-        "--blocking-power is missing, or blocking_power_w under [gpu] of a job file (what one GPU "
-        "draws while it waits, in watts; 0 counts no waiting at all)");
+        "the blocking power is missing (add --blocking-power, or blocking_power_w in [gpu] of a "
+        "job file: the power that one GPU draws while it waits, in watts; with 0, waiting uses no "
+        "energy)");
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto profile, LoadProfile(planned.profile, flags));
   PERSEUS_ASSIGN_OR_RETURN(auto schedule, LoadSchedule(job, flags, profile.stages()));
@@ -210,13 +213,13 @@ Result<plan_file::PlannedJob> LoadUnprofiledJob(const JobFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(auto job, ReadJobFile(flags.job_file));
   Override(job, flags);
   if (!job.graph_path.empty()) {
-    return Fail("{} is a general graph, which no training job runs (name a schedule)",
+    return Fail("{} is a general graph, but a training job needs a schedule (add --schedule)",
                 job.graph_path);
   }
-  if (job.schedule.ranks == 0 && job.schedule_path.empty()) {
+  if (job.schedule.pp_ranks == 0 && job.schedule_path.empty()) {
     return Fail("the number of pp_ranks is missing (add --pp-ranks 8, for example)");
   }
-  PERSEUS_ASSIGN_OR_RETURN(auto schedule, LoadSchedule(job, flags, job.schedule.ranks));
+  PERSEUS_ASSIGN_OR_RETURN(auto schedule, LoadSchedule(job, flags, job.schedule.pp_ranks));
   return plan_file::PlannedJob{.profile = job.profile_path,
                                .schedule = std::move(schedule),
                                .pipelines = job.pipelines,
@@ -228,7 +231,7 @@ Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, const JobFlags
   if (!flags.job_file.empty() || !flags.schedule.empty() || !flags.schedule_file.empty() ||
       flags.pp_ranks || flags.microbatches || flags.chunks) {
     return Fail(
-        "the plan holds its own schedule (leave out --job, --schedule, --schedule-file, "
+        "the plan contains its own schedule (remove --job, --schedule, --schedule-file, "
         "--pp-ranks, --microbatches and --chunks)");
   }
   plan_file::PlannedJob planned = plan.job;
@@ -241,7 +244,7 @@ Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, const JobFlags
     return LayOutGraph(std::move(planned), blocking_power_w);
   }
   if (!flags.graph.empty()) {
-    return Fail("the plan is one for a pipeline, not for a general graph (leave out --graph)");
+    return Fail("the plan is for a pipeline, not for a general graph (remove --graph)");
   }
   if (!flags.profile.empty()) planned.profile = flags.profile;
   PERSEUS_ASSIGN_OR_RETURN(const auto profile, LoadProfile(planned.profile, flags));

@@ -8,7 +8,7 @@ namespace {
 
 using ::testing::StartsWith;
 
-TEST(Job, ReadsEverything) {
+TEST(Job, ReadsAllKeys) {
   const Result<Job> job = ParseJob(R"(
     profile = "profile.csv"           # relative to the job file
     [pipeline]
@@ -36,7 +36,7 @@ TEST(Job, ReadsEverything) {
   ASSERT_TRUE(job) << job.error().message;
   EXPECT_EQ(job->profile_path, "profile.csv");
   EXPECT_EQ(job->schedule.name, "1f1b");
-  EXPECT_EQ(job->schedule.ranks, 8);
+  EXPECT_EQ(job->schedule.pp_ranks, 8);
   EXPECT_EQ(job->schedule.microbatches, 96);
   EXPECT_EQ(job->schedule.chunks, 1);
   EXPECT_EQ(job->pipelines, 16);
@@ -60,20 +60,20 @@ TEST(Job, KnowsWhichKeysItHas) {
   EXPECT_FALSE(job->Has("pp_ranks"));
 }
 
-TEST(Job, WhatIsAbsentIsLeftToFlags) {
+TEST(Job, AbsentKeysKeepTheirDefaults) {
   const Result<Job> job = ParseJob("", "job.toml");
   ASSERT_TRUE(job) << job.error().message;
   EXPECT_FALSE(job->Has("blocking_power_w"));
   EXPECT_EQ(job->profile_path, "");
   EXPECT_EQ(job->schedule.name, "");
-  EXPECT_EQ(job->schedule.ranks, 0);
+  EXPECT_EQ(job->schedule.pp_ranks, 0);
   EXPECT_EQ(job->schedule.microbatches, 0);
   EXPECT_EQ(job->schedule.chunks, 1);
   EXPECT_EQ(job->pipelines, 1);
   EXPECT_EQ(job->model.gpus_per_stage, 1);
 }
 
-TEST(Job, TakesAScheduleFileOrAGraphInstead) {
+TEST(Job, AcceptsAScheduleFileOrAGraph) {
   EXPECT_EQ(ParseJob("pipeline.schedule_file = 'dump.csv'", "job.toml")->schedule_path, "dump.csv");
   EXPECT_EQ(ParseJob("[pipeline]\ngraph = 'work.json'", "job.toml")->graph_path, "work.json");
 }
@@ -111,8 +111,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"Zero", "[pipeline]\nmicrobatches = 0",
                 "job.toml:2: microbatches is not a whole number from 1 to 1000000"},
         Refusal{"TooMany", "[pipeline]\npp_ranks = 100001", "job.toml:2: pp_ranks is not a whole"},
-        Refusal{"NumberForText", "profile = 3", "job.toml:1: profile is not a text"},
-        Refusal{"EmptyText", "profile = ''", "job.toml:1: profile is not a text"},
+        Refusal{"NumberForText", "profile = 3", "job.toml:1: profile is not a string"},
+        Refusal{"EmptyText", "profile = ''", "job.toml:1: profile is not a string"},
         Refusal{"NotANumber", "[gpu]\nblocking_power_w = nan",
                 "job.toml:2: blocking_power_w is not a number from 0 to 100000"},
         Refusal{"Negative", "[gpu]\nswitch_latency_ms = -1",
@@ -124,15 +124,16 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"TwoSources", "[pipeline]\nschedule = '1f1b'\ngraph = 'work.json'",
                 "job.toml:1: [pipeline] has more than one of schedule, schedule_file and graph"},
         Refusal{"FixedIsNoList", "[fixed]\nkind = 'load'", "job.toml:1: fixed is not a list"},
-        Refusal{"FixedHoldsNumbers", "fixed = [1]", "job.toml:1: fixed holds something"},
-        Refusal{"FixedWithoutKind", "[[fixed]]\ntime_s = 1", "job.toml:1: [[fixed]] without kind"},
+        Refusal{"FixedHoldsNumbers", "fixed = [1]", "job.toml:1: fixed has an element"},
+        Refusal{"FixedWithoutKind", "[[fixed]]\ntime_s = 1", "job.toml:1: [[fixed]] has no kind"},
         Refusal{"FixedWithoutTime", "[[fixed]]\nkind = 'load'",
-                "job.toml:1: [[fixed]] \"load\" without time_s"},
-        Refusal{"FixedKind", "[[fixed]]\nkind = 'optimiser'\ntime_s = 1",
-                "job.toml:2: no fixed instruction \"optimiser\" (did you mean \"optimizer\"?)"},
+                "job.toml:1: [[fixed]] \"load\" has no time_s"},
+        Refusal{
+            "FixedKind", "[[fixed]]\nkind = 'optimiser'\ntime_s = 1",
+            "job.toml:2: unknown fixed instruction \"optimiser\" (did you mean \"optimizer\"?)"},
         Refusal{"FixedTwice",
                 "[[fixed]]\nkind = 'load'\ntime_s = 1\n[[fixed]]\nkind = 'load'\ntime_s = 1",
-                "job.toml:5: [[fixed]] load stands twice (keep one)"},
+                "job.toml:5: [[fixed]] load appears twice (keep one)"},
         Refusal{"EnergyOfP2p", "[[fixed]]\nkind = 'p2p'\ntime_s = 1\nenergy_j = 1",
                 "job.toml:4: p2p has no energy_j"}),
     [](const auto& param_info) { return std::string(param_info.param.name); });

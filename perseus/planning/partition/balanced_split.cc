@@ -10,14 +10,14 @@ namespace {
 
 __extension__ using Product = __int128;
 
-// sums[i] is that of the layers before i.
-// What the stages of a split lie between.
+// All stages of a split must be between these limits.
 struct Limits {
   Nanoseconds shortest = 0;
   Nanoseconds longest = 0;
 };
 
-// The least value of [from, to] that is good, where all above a good one are. Requires `to` to be.
+// The least good value of [from, to]. Requires that `to` is good, and that every value above a good
+// value is good.
 template <typename IsGood>
 Nanoseconds Bisect(Nanoseconds from, Nanoseconds to, IsGood is_good) {
   while (from < to) {
@@ -38,14 +38,16 @@ class Splits {
 
   Nanoseconds total() const { return sums_.back(); }
 
-  // Requires a split whose stages are that long.
+  // The least longest stage of all splits whose stages take at least `shortest`. Requires that such
+  // a split exists.
   Nanoseconds ShortestLongest(Nanoseconds shortest) const {
     return Bisect(shortest, total(), [&](Nanoseconds longest) {
       return Exists({shortest, longest});
     });
   }
 
-  // 0 if there is no split whose stages are that short.
+  // The most that the shortest stage can take in a split whose stages take at most `longest`. 0 if
+  // no such split exists.
   Nanoseconds LongestShortest(Nanoseconds longest) const {
     const Nanoseconds most = total() / stages_;
     return most - Bisect(0, most, [&](Nanoseconds less) {
@@ -55,7 +57,7 @@ class Splits {
 
   bool Exists(const Limits& limits) const { return Table(limits).back().front(); }
 
-  // Of those between the limits, the one that cuts first earliest. Requires that there is one.
+  // The split within the limits with the earliest cuts. Requires that one exists.
   Boundaries Earliest(const Limits& limits) const {
     const auto can_rest = Table(limits);
     Boundaries boundaries{0};
@@ -70,11 +72,11 @@ class Splits {
  private:
   int layers() const { return static_cast<int>(sums_.size()) - 1; }
 
-  // Where a stage may end that begins there: [first, second).
+  // The ends [first, second) that the limits allow for a stage that begins at `begin`.
   std::pair<int, int> WithinReach(int begin, const Limits& limits) const {
     const auto from = sums_.begin() + begin + 1;
     const Nanoseconds before = sums_[At(begin)];
-    // Differences, since a sum with a limit may not fit.
+    // The code compares differences, because a sum with a limit may overflow.
     const auto first = std::partition_point(
         from, sums_.end(), [&](Nanoseconds sum) { return sum - before < limits.shortest; });
     const auto second = std::partition_point(
@@ -82,13 +84,13 @@ class Splits {
     return {static_cast<int>(first - sums_.begin()), static_cast<int>(second - sums_.begin())};
   }
 
-  // [s][i]: whether the layers from i on make s stages between the limits.
+  // [s][i]: whether the layers from i on can make s stages within the limits.
   std::vector<std::vector<bool>> Table(const Limits& limits) const {
     std::vector<std::pair<int, int>> reach;
     for (int i = 0; i < layers(); ++i) reach.push_back(WithinReach(i, limits));
     std::vector<std::vector<bool>> can(At(stages_ + 1), std::vector<bool>(sums_.size(), false));
     can[0].back() = true;
-    std::vector<int> ends_before(sums_.size() + 1, 0);  // How many of can[s - 1] before each.
+    std::vector<int> ends_before(sums_.size() + 1, 0);  // Counts the true values of can[s - 1].
     for (int s = 1; s <= stages_; ++s) {
       for (int i = 0; i <= layers(); ++i) {
         ends_before[At(i + 1)] = ends_before[At(i)] + (can[At(s - 1)][At(i)] ? 1 : 0);
@@ -129,7 +131,7 @@ Result<Boundaries> BalancedBoundaries(std::span<const Nanoseconds> layer_times, 
   Limits best;
   for (Nanoseconds shortest = 1; shortest <= most_shortest;) {
     Limits limits{shortest, splits.ShortestLongest(shortest)};
-    // No split from here on has a shorter longest stage, nor a longer shortest one than the most.
+    // Every further split has at least this longest stage, and at most `most_shortest`.
     if (best.longest > 0 && !is_less({most_shortest, limits.longest}, best)) break;
     limits.shortest = splits.LongestShortest(limits.longest);
     if (best.longest == 0 || is_less(limits, best)) best = limits;

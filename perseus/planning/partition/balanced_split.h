@@ -1,9 +1,8 @@
-// Cuts a row of layers into stages whose times are as equal as possible.
+// Splits a sequence of layers into stages whose times are as equal as possible.
 //
 // *Imbalance* is the time of the longest stage divided by the time of the shortest: 1 at best. The
-// split with the shortest longest stage need not have the least imbalance. Example: the layers 1,
-// 8,
-// 5, 3, 3, 3, 2 in four stages make 1, 8, 8, 8 (imbalance 8) or 9, 5, 6, 5 (imbalance 1.8).
+// split with the shortest longest stage need not have the least imbalance. Example: the layers
+// 1, 8, 5, 3, 3, 3, 2 in four stages make 1, 8, 8, 8 (imbalance 8) or 9, 5, 6, 5 (imbalance 1.8).
 //
 // The idea. Dynamic programming decides whether a split exists whose stages all lie between two
 // limits: the layers from i on make s such stages if some j within reach of i exists such that the
@@ -25,7 +24,7 @@
 
 namespace perseus::partition {
 
-// As in layer_partition.h: stage s holds the layers from boundaries[s] to before boundaries[s + 1].
+// Stage s has the layers boundaries[s] to boundaries[s + 1] - 1.
 using Boundaries = std::vector<int>;
 
 // The split with the least imbalance. Of several, the one with the shortest longest stage. Of

@@ -15,7 +15,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Every way to cut, in lexicographic order.
+// All splits, in lexicographic order.
 void ForEachSplit(int layers, int stages, const std::function<void(const Boundaries&)>& visit,
                   Boundaries begun = {0}) {
   if (stages == 1) {
@@ -30,14 +30,14 @@ void ForEachSplit(int layers, int stages, const std::function<void(const Boundar
   }
 }
 
-// In lowest terms, so that equal ratios are equal.
+// The ratio in lowest terms, so that equal ratios compare equal.
 std::pair<Nanoseconds, Nanoseconds> Ratio(Nanoseconds longest, Nanoseconds shortest) {
   const Nanoseconds divisor = std::gcd(longest, shortest);
   return {longest / divisor, shortest / divisor};
 }
 
-// Embedding and head unlike the rest in every other run; a few values only in every third, for
-// ties.
+// In every second run, the first and last layers (embedding and head) differ from the others. In
+// every third run, the times have only a few values, so that ties occur.
 std::vector<Nanoseconds> RandomLayers(std::mt19937_64& random, int run, int layers) {
   std::vector<Nanoseconds> times;
   for (int i = 0; i < layers; ++i) {
@@ -59,7 +59,8 @@ TEST(BalancedBoundaries, AreTheBestOfAllSplits) {
     const int layers = 1 + static_cast<int>(random() % 11);
     const int stages = 1 + static_cast<int>(random() % static_cast<std::uint64_t>(layers));
     const std::vector<Nanoseconds> times = RandomLayers(random, run, layers);
-    // By ratio, then the longest stage, then the cuts; and by the longest, then the shortest.
+    // The order of one function is by ratio, longest stage and cuts. The order of the other is by
+    // longest stage, shortest stage and cuts.
     std::optional<std::pair<Nanoseconds, Boundaries>> even;
     std::pair<Nanoseconds, Nanoseconds> ratio;
     std::optional<std::tuple<Nanoseconds, Nanoseconds, Boundaries>> short_stages;
@@ -83,33 +84,33 @@ TEST(BalancedBoundaries, AreTheBestOfAllSplits) {
     ASSERT_TRUE(shortest_longest);
     EXPECT_EQ(*shortest_longest, std::get<2>(*short_stages));
   }
-  EXPECT_GT(ties, 50);    // The rules among equals are tested, too,
-  EXPECT_GE(differ, 10);  // and that a longer longest stage may be more even.
+  EXPECT_GT(ties, 50);    // The rules for ties are tested, too.
+  EXPECT_GE(differ, 10);  // A longer longest stage can have less imbalance.
 }
 
 //  1  8  5  3  3  3  2
-// [1][8][5  3][3  3  2]     no stage is longer than 8, and one 8 times as long as another
-// [1  8][5][3  3][3  2]     one of 9, 1.8 times as long as another
+// [1][8][5  3][3  3  2]     no stage takes more than 8, and one takes 8 times as long as another
+// [1  8][5][3  3][3  2]     one stage takes 9, which is 1.8 times as long as another
 TEST(BalancedBoundaries, MayHaveALongerLongestStage) {
   const std::vector<Nanoseconds> times{1, 8, 5, 3, 3, 3, 2};
   EXPECT_THAT(*ShortestLongestBoundaries(times, 4), ElementsAre(0, 1, 2, 4, 7));
   EXPECT_THAT(*BalancedBoundaries(times, 4), ElementsAre(0, 2, 3, 5, 7));
 }
 
-// Thousands of layers that take nearly 64 bits together.
-TEST(BalancedBoundaries, TakesManyAndLongLayers) {
+// The sum of thousands of layers nearly fills 64 bits.
+TEST(BalancedBoundaries, AcceptsManyAndLongLayers) {
   constexpr int kLayers = 2000;
   std::vector<Nanoseconds> times(kLayers, std::numeric_limits<Nanoseconds>::max() / kLayers);
   times.front() /= 2;
   const auto balanced = BalancedBoundaries(times, 8);
   ASSERT_TRUE(balanced);
-  EXPECT_LT(ImbalanceRatio(StageTimes(times, *balanced)), 1.005);  // A layer in 250.
+  EXPECT_LT(ImbalanceRatio(StageTimes(times, *balanced)), 1.005);  // 1 of 250 layers.
 }
 
 //  embedding  blocks            head
-//      1      4  4  4  4  4  4    7      the first stage gets the embedding beside two blocks,
-//     [1      4  4] [4  4  4]   [4  7]   the last a block beside the head.
-TEST(BalancedBoundaries, GivesEmbeddingAndHeadTheirPlace) {
+//      1      4  4  4  4  4  4    7      the first stage has the embedding and two blocks,
+//     [1      4  4] [4  4  4]   [4  7]   the last one a block and the head.
+TEST(BalancedBoundaries, BalancesEmbeddingAndHead) {
   const std::vector<Nanoseconds> times{1, 4, 4, 4, 4, 4, 4, 7};
   const auto balanced = BalancedBoundaries(times, 3);
   ASSERT_TRUE(balanced);

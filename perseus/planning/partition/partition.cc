@@ -18,8 +18,7 @@ namespace {
 
 constexpr double kNone = std::numeric_limits<double>::infinity();
 
-// sums[i] is that of the layers before i.
-// Which stages a split may have, so that it can keep the time at all (see the header).
+// The stages that a split may have if it is to keep the time (see the header).
 class StageLimits {
  public:
   StageLimits(const profile::Profile& layers, const schedule::Schedule& schedule,
@@ -35,7 +34,8 @@ class StageLimits {
         const Nanoseconds fastest =
             std::ranges::min_element(options, {}, &profile::Option::time)->time;
         work.back() += fastest;
-        // A full backward is the last that a rank runs, and goes back through those before.
+        // A full backward is the last instruction of a pp_rank. Its gradient then passes the
+        // earlier layers.
         if (kind == InstructionKind::kForward || kind == InstructionKind::kBackward) {
           fill.back() += fastest;
         }
@@ -57,7 +57,7 @@ class StageLimits {
     return true;
   }
 
-  // [s][i]: in how many ways the layers from i on make s allowed stages, at most
+  // [s][i]: the number of ways in which the layers from i on make s allowed stages, at most
   // Partition::kMostCounted.
   std::vector<std::vector<std::int64_t>> CountWays(int stages) const {
     std::vector<std::vector<std::int64_t>> ways(At(stages + 1),
@@ -106,8 +106,8 @@ std::vector<Boundaries> ListSplits(const StageLimits& limits, int stages) {
 
 std::vector<InstructionKind> KindsOf(const schedule::Schedule& schedule) {
   std::vector<InstructionKind> kinds;
-  for (const auto& rank : schedule.ranks) {
-    for (const schedule::Instruction& instruction : rank) {
+  for (const auto& pp_rank : schedule.pp_ranks) {
+    for (const schedule::Instruction& instruction : pp_rank) {
       if (std::ranges::find(kinds, instruction.kind) == kinds.end())
         kinds.push_back(instruction.kind);
     }
@@ -124,7 +124,7 @@ Result<plan::Planner> PlannerOf(const PartitionJob& job, const Boundaries& split
                                {job.model.blocking_power_w * job.model.gpus_per_stage, 0});
 }
 
-// Those with a run of consecutive cuts moved by one layer, and no stage empty.
+// The splits that have a run of consecutive cuts moved by one layer, and no empty stage.
 std::vector<Boundaries> Neighbors(const Boundaries& split) {
   std::vector<Boundaries> neighbors;
   for (const int step : {-1, 1}) {
@@ -140,16 +140,16 @@ std::vector<Boundaries> Neighbors(const Boundaries& split) {
   return neighbors;
 }
 
-// From split to split by a value of each, computed once: of all those allowed, or from neighbour to
-// neighbour to where none has a lower one.
+// Computes a value for splits, once for each split. Descend moves from a split to its best neighbor
+// until no neighbor has a lower value.
 class SplitSearch {
  public:
   using Value = std::function<double(const Boundaries&)>;
   explicit SplitSearch(Value value) : value_(std::move(value)) {}
 
-  // Of those tried.
+  // The values of the splits that were tried.
   const std::map<Boundaries, double>& values() const { return values_; }
-  // The least, and of those the first in lexicographic order.
+  // The split of least value. Of several, the first in lexicographic order.
   const Boundaries& best() const {
     return std::ranges::min_element(values_, {}, [](const auto& entry) { return entry.second; })
         ->first;
@@ -190,21 +190,22 @@ Result<PlannedSplit> PlanSplit(const PartitionJob& job, std::span<const Nanoseco
   return PlannedSplit{split, StageTimes(layer_times, split), planner.baseline(), std::move(plan)};
 }
 
-// Fails as the planner does; for a split that it refuses, with the split.
+// Fails as the planner does. If the planner refuses the split, the message has the split.
 Result<PlannedSplit> PlanBalanced(const PartitionJob& job, std::span<const Nanoseconds> layer_times,
                                   const Boundaries& split) {
   auto planned = PlanSplit(job, layer_times, split, {});
   if (planned || planned.error().kind != ErrorKind::kInput) return planned;
-  return Fail("split at layers {}: {}", fmt::join(split, ","), planned.error().message);
+  return Fail("the split at layers {}: {}", fmt::join(split, ","), planned.error().message);
 }
 
-// Of everything at maximum frequency; kNone if the planner refuses the split.
+// The baseline time, or kNone if the planner refuses the split.
 double BaselineNanoseconds(const PartitionJob& job, const Boundaries& split) {
   const auto planner = PlannerOf(job, split);
   return planner ? static_cast<double>(planner->baseline().time) : kNone;
 }
 
-// kNone if no plan of the split keeps the time, or the planner refuses it.
+// The lower bound of the plans of a split, in J. kNone if no plan of the split meets the deadline,
+// or if the planner refuses the split.
 double BoundOf(const PartitionJob& job, const Boundaries& split, Nanoseconds deadline) {
   const auto planner = PlannerOf(job, split);
   if (!planner || planner->least_time() > deadline) return kNone;
@@ -212,7 +213,8 @@ double BoundOf(const PartitionJob& job, const Boundaries& split, Nanoseconds dea
   return bound ? *bound : kNone;
 }
 
-// Plans those of least bound, best first, while they may cost less than the one in `partition`.
+// Plans the splits in order of their bounds, as long as a bound is below the energy of the best
+// plan so far.
 Result<void> PlanBest(const PartitionJob& job, std::span<const Nanoseconds> layer_times,
                       const std::map<Boundaries, double>& bounds, int most_plans,
                       Partition& partition) {
@@ -236,11 +238,11 @@ Result<void> PlanBest(const PartitionJob& job, std::span<const Nanoseconds> laye
 }  // namespace
 
 Result<Partition> PartitionLayers(const PartitionJob& job, const PartitionEffort& effort) {
-  const auto stages = static_cast<int>(job.schedule.ranks.size());
+  const auto stages = static_cast<int>(job.schedule.pp_ranks.size());
   if (job.schedule.stages() != stages) {
     return Fail(
-        "schedule {} has {} stages on {} ranks, and only whole ranks are cut here (choose one of a "
-        "single chunk a rank, such as 1f1b)",
+        "schedule {} has {} stages on {} pp_ranks, but a partition needs one stage on each pp_rank "
+        "(choose a schedule with a single chunk, such as 1f1b)",
         job.schedule.name, job.schedule.stages(), stages);
   }
   const std::vector<InstructionKind> kinds = KindsOf(job.schedule);
@@ -249,7 +251,7 @@ Result<Partition> PartitionLayers(const PartitionJob& job, const PartitionEffort
   if (!boundaries) return Fail("{}: {}", job.layers.name(), boundaries.error().message);
   PERSEUS_ASSIGN_OR_RETURN(auto balanced, PlanBalanced(job, layer_times, *boundaries));
 
-  // All that may be as fast as the better one of two; where they are too many, some.
+  // Finds the fastest split among those that may be as fast as the better one of two splits.
   SplitSearch times([&](const Boundaries& split) { return BaselineNanoseconds(job, split); });
   times.ValueOf(*boundaries);
   times.ValueOf(*ShortestLongestBoundaries(layer_times, stages));

@@ -1,4 +1,4 @@
-// The search for the fastest split, and for that of least energy, against trying each.
+// Compares the searches for the fastest split and the split of least energy with exhaustive search.
 #include "perseus/planning/partition/partition.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Every way to cut, in lexicographic order.
+// All splits, in lexicographic order.
 void PartitionForEachSplit(int layers, int stages,
                            const std::function<void(const Boundaries&)>& visit,
                            Boundaries begun = {0}) {
@@ -44,7 +44,8 @@ std::vector<InstructionKind> KindsFor(const std::string& schedule) {
   return {InstructionKind::kForward, InstructionKind::kBackward};
 }
 
-// Layers of unlike work, bound by compute or by memory; the first is light, the last heavy.
+// Layers with different amounts of work, limited by compute or by memory. The first layer is light,
+// and the last one is heavy.
 profile::Profile PartitionRandomLayers(std::mt19937_64& random, int layers,
                                        std::span<const InstructionKind> kinds) {
   const auto uniform = [&] { return static_cast<double>(random() >> 11) * 0x1p-53; };
@@ -71,7 +72,7 @@ profile::Profile PartitionRandomLayers(std::mt19937_64& random, int layers,
 
 struct JobSize {
   int most_stages = 4;        // At least 2.
-  int most_extra_layers = 5;  // Beyond one a stage; at least 1.
+  int most_extra_layers = 5;  // In addition to one for each stage; at least 1.
   int microbatches = 4;
 };
 
@@ -96,11 +97,11 @@ plan::Planner PlannerOf(const PartitionJob& job, const Boundaries& split) {
 
 void ForEachPlanner(const PartitionJob& job,
                     const std::function<void(const plan::Planner&)>& visit) {
-  PartitionForEachSplit(job.layers.stages(), static_cast<int>(job.schedule.ranks.size()),
+  PartitionForEachSplit(job.layers.stages(), static_cast<int>(job.schedule.pp_ranks.size()),
                         [&](const Boundaries& split) { visit(PlannerOf(job, split)); });
 }
 
-// Of all splits, none left out beforehand.
+// The best of all splits, without any test that excludes some.
 Nanoseconds LeastTime(const PartitionJob& job) {
   Nanoseconds least = std::numeric_limits<Nanoseconds>::max();
   ForEachPlanner(
@@ -136,7 +137,7 @@ void CheckPromises(const Partition& partition) {
   EXPECT_GE(partition.gap(), 0);
 }
 
-TEST(PartitionLayers, FindsTheBestOfAllSplitsWhereItTriesAll) {
+TEST(PartitionLayers, FindsTheBestSplitIfItTriesAll) {
   std::mt19937_64 random(11);
   int gains = 0;
   int faster = 0;
@@ -155,13 +156,13 @@ TEST(PartitionLayers, FindsTheBestOfAllSplitsWhereItTriesAll) {
       if (partition->least_energy.boundaries != partition->fastest.boundaries) ++gains;
     }
   }
-  EXPECT_GE(faster, 10);  // Else nothing was searched for.
+  EXPECT_GE(faster, 10);  // Otherwise the balanced split would always be the fastest.
   EXPECT_GE(gains, 3);
 }
 
-// How often the local search ends at a slower split than the fastest, or at a worse bound than the
-// best of all splits that are as fast, and by how much.
-TEST(PartitionLayers, SeldomMissesWhereItSearches) {
+// Counts how often the local search ends at a split that is not the fastest, or at a bound that is
+// not the least of all splits that are as fast, and by how much.
+TEST(PartitionLayers, TheLocalSearchRarelyMissesTheBestSplit) {
   std::mt19937_64 random(13);
   constexpr int kRuns = 120;
   int slower = 0;
@@ -192,12 +193,12 @@ TEST(PartitionLayers, SeldomMissesWhereItSearches) {
     if (searched->lower_bound_j > tried_all->lower_bound_j) ++misses;
     worst = std::max(worst, searched->lower_bound_j / tried_all->lower_bound_j - 1);
   }
-  // partition.h has what 300 runs gave.
+  // partition.h has the result of 300 runs.
   EXPECT_LE(slower, 2) << "of " << kRuns << ", the slowest by " << slowest;
   EXPECT_LE(misses, 2) << "of " << kRuns << ", the worst by " << worst;
 }
 
-TEST(PartitionLayers, IsTheSameTwice) {
+TEST(PartitionLayers, IsDeterministic) {
   std::mt19937_64 random(17);
   const PartitionJob job = RandomPartitionJob(random, "1f1b");
   const auto first = PartitionLayers(job);
@@ -207,7 +208,7 @@ TEST(PartitionLayers, IsTheSameTwice) {
   EXPECT_EQ(first->least_energy.plan.options, second->least_energy.plan.options);
 }
 
-TEST(PartitionLayers, PlansAtMostSoMany) {
+TEST(PartitionLayers, LimitsTheNumberOfPlans) {
   std::mt19937_64 random(19);
   const PartitionJob job = RandomPartitionJob(random, "1f1b");
   const auto partition = PartitionLayers(job, {.most_plans = 0});
@@ -215,7 +216,7 @@ TEST(PartitionLayers, PlansAtMostSoMany) {
   EXPECT_EQ(partition->least_energy.boundaries, partition->fastest.boundaries);
 }
 
-TEST(PartitionLayers, RefusesWhatItCannotCut) {
+TEST(PartitionLayers, RefusesLayersAndSchedulesThatDoNotFit) {
   std::mt19937_64 random(23);
   PartitionJob job = RandomPartitionJob(random, "1f1b");
   const schedule::Schedule good = job.schedule;

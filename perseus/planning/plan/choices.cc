@@ -6,7 +6,6 @@
 #include "perseus/base/index.h"
 
 namespace perseus::plan {
-namespace {}  // namespace
 
 ChoiceGraph::ChoiceGraph(const schedule::InstructionGraph& graph, double blocking_power_w)
     : graph_(graph),

@@ -1,8 +1,10 @@
 // The discrete problem: choose one useful option for every instruction.
 //
-// Useful options are on the Pareto front of time and effective energy. Every other option is beaten
-// in both by one of them. rounding.h and window_search.h share this view: candidates by time,
-// neighbors by instruction, in either direction of time.
+// Useful options are on the Pareto front of time and effective energy. For every other option, one
+// of them is no slower and needs no more. rounding.h and window_search.h share this view:
+// candidates in order of time, and the neighbors of an instruction in both directions of time.
+//
+// Thread safety: const methods may be called from several threads.
 #pragma once
 
 #include <span>
@@ -15,7 +17,7 @@
 
 namespace perseus::plan {
 
-// A search does not count a smaller gain, in joules: it may be the rounding of sums of doubles.
+// A search ignores a smaller gain (in joules), because it may come from rounded sums of doubles.
 inline constexpr double kLeastGainJ = 1e-9;
 
 struct Candidate {
@@ -40,7 +42,7 @@ class ChoiceGraph {
 
   int instructions() const { return static_cast<int>(graph_.instructions.size()); }
   const schedule::InstructionGraph& graph() const { return graph_; }
-  // Fastest (and dearest) first.
+  // Fastest (and most expensive) first.
   std::span<const Candidate> candidates(int instruction) const {
     return candidates_[Set(instruction)];
   }
@@ -51,7 +53,8 @@ class ChoiceGraph {
     return successors_.Of(instruction);
   }
 
-  // Sum of effective energies. What a plan costs besides is blocking power for its whole length.
+  // The sum of effective energies, in joules. The energy of the plan is this sum plus the blocking
+  // power of all pp_ranks times the length of the plan.
   double EffectiveEnergy(const Choices& choices) const;
   std::vector<int> Options(const Choices& choices) const;
 
@@ -78,8 +81,9 @@ class ChoiceGraph {
   Neighbors successors_;
 };
 
-// When each instruction starts if all start as soon, or as late, as the choices and the length
-// allow. Any mix of the two, the same for all instructions, is a schedule, too.
+// The start of each instruction if all start as early, or as late, as the choices and the length
+// allow. Any convex combination of the two (with the same weights for all instructions) is also a
+// schedule.
 std::vector<Nanoseconds> EarliestStarts(const ChoiceGraph& graph, const Choices& choices);
 std::vector<Nanoseconds> LatestStarts(const ChoiceGraph& graph, const Choices& choices,
                                       Nanoseconds length);

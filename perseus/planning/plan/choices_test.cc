@@ -1,4 +1,4 @@
-// ChoiceGraph: which options are candidates, which nodes are neighbors, and the two schedules.
+// Tests of ChoiceGraph: its candidates, its neighbors, and the two schedules.
 #include "perseus/planning/plan/choices.h"
 
 #include <gmock/gmock.h>
@@ -6,15 +6,16 @@
 
 #include "perseus/base/index.h"
 #include "tests/support/planning_jobs.h"
+#include "tests/support/seeds.h"
 
 namespace perseus::plan {
 namespace {
 
 using ::testing::ElementsAre;
 
-//   rank 0   0 ----> 2        0: 10, 20 or 30 ns (which costs more than 20 ns)
-//             \     ^         1: 5 ns, fixed, 4 ns after 0
-//   rank 1     > 1 /          2: 10 or 20 ns
+//   pp_rank 0   0 ----> 2     0: 10, 20 or 30 ns (30 ns costs more than 20 ns)
+//                \     ^      1: 5 ns, fixed, 4 ns after 0
+//   pp_rank 1     > 1 /       2: 10 or 20 ns
 schedule::InstructionGraph Diamond() {
   schedule::InstructionGraph graph;
   schedule::OptionSet three;
@@ -26,24 +27,24 @@ schedule::InstructionGraph Diamond() {
   graph.option_sets = {three, fixed, two};
   graph.instructions = {{0, 0, 0}, {1, 1, 0}, {2, 0, 0}};
   graph.dependencies = {{0, 2, 0}, {0, 1, 4}, {1, 2, 0}};
-  graph.rank_orders = {{0, 2}, {1}};
-  graph.rank_names = {"pp_rank 0", "pp_rank 1"};
+  graph.pp_rank_orders = {{0, 2}, {1}};
+  graph.pp_rank_names = {"pp_rank 0", "pp_rank 1"};
   return graph;
 }
 
 TEST(ChoiceGraph, CandidatesAreUsefulOptionsFastestFirst) {
   const schedule::InstructionGraph graph = Diamond();
   const ChoiceGraph choices(graph, 0);
-  ASSERT_EQ(choices.candidates(0).size(), 2U);  // 30 ns loses to 20 ns on both counts.
+  ASSERT_EQ(choices.candidates(0).size(), 2U);  // 30 ns is slower and costs more than 20 ns.
   EXPECT_EQ(choices.candidates(0)[0].option, 0);
   EXPECT_EQ(choices.candidates(0)[1].option, 1);
   EXPECT_EQ(choices.candidates(0)[1].time, 20);
   EXPECT_EQ(choices.candidates(1).size(), 1U);
 
-  // Where a waiting rank draws 0.2 J/ns, the 10 ns between are worth 2 J.
-  const ChoiceGraph dear(graph, 0.2e9);
-  ASSERT_EQ(dear.candidates(0).size(), 3U);
-  EXPECT_DOUBLE_EQ(dear.candidates(0)[1].effective_energy_j, 5.0 - 0.2 * 20);
+  // A waiting pp_rank draws 0.2 J/ns, so a difference of 10 ns is worth 2 J.
+  const ChoiceGraph with_waiting(graph, 0.2e9);
+  ASSERT_EQ(with_waiting.candidates(0).size(), 3U);
+  EXPECT_DOUBLE_EQ(with_waiting.candidates(0)[1].effective_energy_j, 5.0 - 0.2 * 20);
 }
 
 TEST(ChoiceGraph, AddsEnergiesAndNamesOptions) {
@@ -65,7 +66,7 @@ TEST(ChoiceGraph, KnowsNeighborsBothWays) {
   EXPECT_TRUE(choices.successors(2).empty());
 }
 
-TEST(ChoiceGraph, SchedulesAsEarlyAndAsLate) {
+TEST(ChoiceGraph, ComputesTheEarliestAndTheLatestStarts) {
   const schedule::InstructionGraph graph = Diamond();
   const ChoiceGraph choices(graph, 0);
   // 10 ns, a delay of 4, 5 ns, 20 ns: 39 ns.
@@ -74,8 +75,8 @@ TEST(ChoiceGraph, SchedulesAsEarlyAndAsLate) {
   EXPECT_THAT(LatestStarts(choices, {0, 0, 1}, 50), ElementsAre(11, 25, 30));
 }
 
-TEST(ChoiceGraphProperty, EarliestStartsAreTheEvaluators) {
-  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+TEST(ChoiceGraphProperty, EarliestStartsAreThoseOfTheEvaluator) {
+  for (std::uint64_t seed = 0; seed < Seeds(300); ++seed) {
     const schedule::InstructionGraph graph = RandomJob({.instructions = 12}, seed);
     const ChoiceGraph choices(graph, RandomBlockingPower(seed));
     Choices chosen;

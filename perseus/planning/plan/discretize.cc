@@ -14,25 +14,25 @@ namespace {
 
 constexpr int kSharpeningRounds = 4;
 constexpr int kMostTilts = 12;
-// Instructions in all relaxations solved: about 0.7 s.
+// The sum of instructions over all relaxations that are solved. These take about 0.7 s.
 constexpr int kMostRelaxedInstructions = 24'000;
 
 constexpr WindowSearch::Effort kFirstLook{8, 1'000};
 constexpr WindowSearch::Effort kLongSearch[] = {{10, 5'000}, {12, 20'000}, {14, 100'000}};
 constexpr std::int64_t kMostTries = 80'000'000;  // About half a second.
-// Gaps, as a part of the effective energy: one that needs no other start, and one not worth a
-// round.
+// With a smaller gap (divided by the effective energy), no further relaxed schedule is tried.
 constexpr double kGoodEnough = 5e-4;
+// A round that saves less (divided by the effective energy) counts as no improvement.
 constexpr double kNotWorthIt = 1e-5;
 
-// Which tilt helps depends on the profile; per microbatch is the best single choice.
+// The best tilt depends on the profile. If only one were tried, it should be by microbatch.
 Tilt TiltNumber(int number) {
   constexpr double kSizes[] = {0.1, 0.1, 0.1, 0.05, 0.2};
-  return {number % 3 == 2 ? TiltBy::kGeneric : TiltBy::kMicrobatch,
+  return {number % 3 == 2 ? TiltBy::kInstruction : TiltBy::kMicrobatch,
           kSizes[At(number) % std::size(kSizes)], static_cast<std::uint64_t>(number)};
 }
 
-// The best plan so far, and how good it could be.
+// The best plan so far, and its lower bound.
 class Best {
  public:
   Best(const ChoiceGraph& graph, WindowSearch& search, double bound_j)
@@ -53,12 +53,12 @@ class Best {
   void SearchLong() {
     const std::int64_t tries_until_now = search_.tries();
     for (const WindowSearch::Effort& effort : kLongSearch) {
-      // Rounds alternate between three schedules: only when none of them helps is it over.
-      for (int fruitless = 0; fruitless < 3;) {
+      // Rounds alternate between three schedules. The search ends when none of them helps.
+      for (int without_gain = 0; without_gain < 3;) {
         if (search_.tries() - tries_until_now > kMostTries) return;
         const double saved_j = search_.Improve(choices_, effort);
         energy_j_ -= saved_j;
-        fruitless = saved_j > kNotWorthIt * std::abs(bound_j_) ? 0 : fruitless + 1;
+        without_gain = saved_j > kNotWorthIt * std::abs(bound_j_) ? 0 : without_gain + 1;
       }
     }
   }
@@ -92,7 +92,7 @@ Result<Choices> Discretize(const ChoiceGraph& graph, const frontier::Network& ne
   if (limits.stop.stop_requested()) return FailAsStopped();
   if (limits.effort == SearchEffort::kFirstLook) return best.choices();
 
-  // Relaxed optima of large graphs take seconds each.
+  // A relaxed optimum of a large graph takes seconds, so large graphs get fewer of them.
   const int relaxations = kMostRelaxedInstructions / graph.instructions();
   const int rounds = std::min(kSharpeningRounds, relaxations - 1);
   const int tilts = rounds < 0 ? 0 : std::min(kMostTilts, relaxations / (rounds + 1));

@@ -18,15 +18,14 @@
 namespace perseus::plan {
 
 enum class SearchEffort {
-  kFirstLook,  // The relaxed optimum alone, a short search.
+  kFirstLook,  // Only the relaxed optimum, and a short search.
   kFull,
 };
 
-// How long to look for a plan, and when to leave off.
 struct SearchLimits {
   SearchEffort effort = SearchEffort::kFull;
-  // Once stop is requested, the search fails (kSystem) as soon as it notices: between windows,
-  // rounds and solves, none of which takes long. Who stops it knows why.
+  // After a stop request, the search fails (kSystem). It checks for a request between windows,
+  // rounds and solves, none of which takes long.
   std::stop_token stop = {};
 };
 

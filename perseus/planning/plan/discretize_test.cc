@@ -1,4 +1,4 @@
-// Discretize: deterministic, and the more effort the better.
+// Tests of Discretize: it is deterministic, and more effort gives better plans.
 #include "perseus/planning/plan/discretize.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ class DiscretizeTest : public ::testing::Test {
   const ChoiceGraph graph_{planner_.graph(), kSyntheticBlockingPowerW};
 };
 
-TEST_F(DiscretizeTest, TheMoreEffortTheBetter) {
+TEST_F(DiscretizeTest, MoreEffortGivesBetterPlans) {
   for (const int slowdown : {0, 13, 100}) {
     const frontier::Solution solution = Solve(slowdown);
     const Windows windows = WindowsOf(planner_.network(), solution);
@@ -51,7 +51,7 @@ TEST_F(DiscretizeTest, TheSameInputGivesTheSamePlan) {
             *Discretize(graph_, planner_.network(), solution, {SearchEffort::kFull}));
 }
 
-TEST(Discretize, TakesAGraphOfFixedInstructions) {
+TEST(Discretize, AcceptsAGraphOfFixedInstructions) {
   schedule::InstructionGraph fixed;
   schedule::OptionSet set;
   set.name = "fixed";
@@ -59,8 +59,8 @@ TEST(Discretize, TakesAGraphOfFixedInstructions) {
   set.options = {{0, {}, 10, 1.0, 1}};
   fixed.option_sets = {set};
   fixed.instructions = {{0, 0, -1}};
-  fixed.rank_orders = {{0}};
-  fixed.rank_names = {"pp_rank 0"};
+  fixed.pp_rank_orders = {{0}};
+  fixed.pp_rank_names = {"pp_rank 0"};
   const Planner planner = *Planner::Create(fixed, {0, 0});
   const auto plan = planner.PlanFor(10);
   ASSERT_TRUE(plan) << plan.error().message;

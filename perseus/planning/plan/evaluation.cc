@@ -13,20 +13,23 @@ namespace {
 
 constexpr int kNoSetting = -1;
 
+// The sum of times over all pp_ranks may exceed 64 bits.
+__extension__ using TotalNanoseconds = __int128;
+
 using Knobs = std::pair<double, std::vector<double>>;
 
 Knobs KnobsOf(const profile::Option& option) { return {option.frequency_mhz, option.other_knobs}; }
 
 }  // namespace
 
-// The setting that a rank runs at, and the one that has been requested and has yet to land.
+// The setting at which a pp_rank runs, and the pending setting of a requested switch.
 struct Evaluator::Clock {
   int setting = kNoSetting;
   int pending = kNoSetting;
-  Nanoseconds lands = 0;
+  Nanoseconds switch_time = 0;  // When the pending setting takes effect.
 
   void Settle(Nanoseconds now) {
-    if (pending == kNoSetting || lands > now) return;
+    if (pending == kNoSetting || switch_time > now) return;
     setting = pending;
     pending = kNoSetting;
   }
@@ -37,7 +40,7 @@ struct Evaluator::Timing {
   double energy_j;
 };
 
-// The option at the same power for `factor` times as long.
+// The same power for `factor` times the time of the option.
 Evaluator::Timing Evaluator::Slowed(const profile::Option& option, double factor) {
   if (factor == 1) return {option.time, option.energy_j};
   const double time = static_cast<double>(option.time) * factor;
@@ -96,12 +99,13 @@ int Evaluator::OptionNearest(int option_set, int setting) const {
   return below_by < above_by ? below->second : above->second;
 }
 
-// The instruction starts before its clock has landed.
+// Evaluates an instruction that starts before the switch to its clock takes effect.
 void Evaluator::RunAtPreviousClock(int instruction, const Timing& wanted, int wanted_setting,
                                    Clock& clock, Nanoseconds start, const Variation& variation,
                                    Evaluation& evaluation) const {
   const int set = graph_.instructions[At(instruction)].option_set;
-  // Most profiles have the same clocks for all: then settings are numbered as the options are.
+  // In most profiles, all option sets have the same clocks. Then a setting is also the index of its
+  // option.
   const std::vector<int>& settings = setting_of_option_[At(set)];
   const auto same = At(clock.setting);
   const int previous_index = same < settings.size() && settings[same] == clock.setting
@@ -112,11 +116,11 @@ void Evaluator::RunAtPreviousClock(int instruction, const Timing& wanted, int wa
   const Timing previous = Slowed(graph_.option_sets[At(set)].options[At(previous_index)], factor);
   if (clock.pending != wanted_setting) {
     clock.pending = wanted_setting;
-    clock.lands =
+    clock.switch_time =
         start + (variation.switch_latencies.empty() ? model_.switch_latency
                                                     : variation.switch_latencies[At(instruction)]);
   }
-  const Nanoseconds wait = clock.lands - start;
+  const Nanoseconds wait = clock.switch_time - start;
   Nanoseconds& duration = evaluation.durations[At(instruction)];
   double& energy_j = evaluation.energies_j[At(instruction)];
   if (wait >= previous.time) {
@@ -141,8 +145,8 @@ Evaluation Evaluator::Evaluate(std::span<const int> options, const Variation& va
   evaluation.starts.assign(instructions, 0);
   evaluation.durations.assign(instructions, 0);
   evaluation.energies_j.assign(instructions, 0);
-  evaluation.rank_switches.assign(graph_.rank_orders.size(), 0);
-  std::vector<Clock> clocks(graph_.rank_orders.size());
+  evaluation.pp_rank_switches.assign(graph_.pp_rank_orders.size(), 0);
+  std::vector<Clock> clocks(graph_.pp_rank_orders.size());
   Nanoseconds busy = 0;
   for (int i = 0; At(i) < instructions; ++i) {
     const schedule::InstructionNode& instruction = graph_.instructions[At(i)];
@@ -166,7 +170,7 @@ Evaluation Evaluator::Evaluate(std::span<const int> options, const Variation& va
       if (clock.setting == kNoSetting) clock.setting = wanted;
       if (clock.setting != wanted) {
         ++evaluation.switches;
-        ++evaluation.rank_switches[At(instruction.pp_rank)];
+        ++evaluation.pp_rank_switches[At(instruction.pp_rank)];
         if (model_.switch_latency > 0) {
           RunAtPreviousClock(i, option, wanted, clock, start, variation, evaluation);
           clock.Settle(start + evaluation.durations[At(i)]);
@@ -181,9 +185,8 @@ Evaluation Evaluator::Evaluate(std::span<const int> options, const Variation& va
     evaluation.instruction_energy_j += evaluation.energies_j[At(i)];
     evaluation.time = std::max(evaluation.time, start + evaluation.durations[At(i)]);
   }
-  const auto ranks = static_cast<Femtojoules>(graph_.rank_orders.size());
-  // The time of all ranks together fits 64 bits only if they are few.
-  const auto waiting = static_cast<double>(ranks * evaluation.time - busy);
+  const auto pp_ranks = static_cast<TotalNanoseconds>(graph_.pp_rank_orders.size());
+  const auto waiting = static_cast<double>(pp_ranks * evaluation.time - busy);
   evaluation.blocking_energy_j = model_.blocking_power_w * (waiting / kNanosecondsPerSecond);
   evaluation.energy_j = evaluation.instruction_energy_j + evaluation.blocking_energy_j;
   return evaluation;

@@ -1,4 +1,4 @@
-// The real time and energy of a plan: the measured options that it names, one after the other.
+// The time and energy of a plan, computed from the measured options that it names.
 //
 // Every pp_rank runs its instructions in order. An instruction starts when its predecessors have
 // ended and their delays have passed. While a pp_rank waits, before, between or after its
@@ -32,12 +32,12 @@ namespace perseus::plan {
 
 struct Evaluation {
   Nanoseconds time = 0;  // Of the iteration.
-  double energy_j = 0;   // Of all ranks; instruction_energy_j + blocking_energy_j.
+  double energy_j = 0;   // Of all pp_ranks: instruction_energy_j + blocking_energy_j.
   double instruction_energy_j = 0;
   double blocking_energy_j = 0;
-  int switches = 0;                // How often an instruction finds its rank at another clock.
-  std::vector<int> rank_switches;  // The same by rank.
-  // Per instruction.
+  int switches = 0;  // How often an instruction starts while its pp_rank is at another clock.
+  std::vector<int> pp_rank_switches;  // [pp_rank]
+  // [instruction]
   std::vector<Nanoseconds> starts;
   std::vector<Nanoseconds> durations;
   std::vector<double> energies_j;
@@ -46,17 +46,18 @@ struct Evaluation {
 };
 
 struct ExecutionModel {
-  double blocking_power_w = 0;     // Of one rank: all of its GPUs together.
+  double blocking_power_w = 0;     // Of one pp_rank: all of its GPUs together.
   Nanoseconds switch_latency = 0;  // From request to effect.
 };
 
-// How one execution differs from what was measured, per instruction. An empty list: not at all.
-// As for CheckDurations, what it makes of all durations has to fit 64 bits of nanoseconds.
+// How one execution differs from the measurements. Each list is empty (no difference), or has one
+// value for each instruction. The sum of the resulting durations must fit 64 bits of nanoseconds,
+// as for CheckDurations.
 struct Variation {
-  std::vector<double> time_factors;           // It takes so many times as long, at the same power.
-  std::vector<Nanoseconds> earliest_starts;   // It cannot start before.
-  std::vector<Nanoseconds> switch_latencies;  // Of a switch that it asks for, in place of the
-                                              // model's.
+  std::vector<double> time_factors;          // The time is multiplied by this, at the same power.
+  std::vector<Nanoseconds> earliest_starts;  // The instruction cannot start earlier.
+  // The latency of a switch that the instruction requests. It replaces that of the model.
+  std::vector<Nanoseconds> switch_latencies;
 };
 
 // Evaluates many plans of one graph. Keeps a reference to the graph.
@@ -68,12 +69,12 @@ class Evaluator {
 
   // `options[i]` is the option of instruction i, as an index into its option set, in range.
   Evaluation Evaluate(std::span<const int> options) const;
-  // The same when things vary: for the emulator.
+  // The same for an execution that differs from the measurements. The emulator uses it.
   Evaluation Evaluate(std::span<const int> options, const Variation& variation) const;
 
  private:
-  struct Clock;   // Of a rank, while a plan is evaluated.
-  struct Timing;  // What an option takes and costs.
+  struct Clock;   // The clock of a pp_rank during an evaluation.
+  struct Timing;  // The time and energy of an option.
 
   static Timing Slowed(const profile::Option& option, double factor);
   void RunAtPreviousClock(int instruction, const Timing& wanted, int wanted_setting, Clock& clock,
@@ -82,15 +83,15 @@ class Evaluator {
 
   const schedule::InstructionGraph& graph_;
   ExecutionModel model_;
-  // The option of that setting, or else the first of those whose frequency is nearest.
+  // The option with that setting, or else the first option with the nearest frequency.
   int OptionNearest(int option_set, int setting) const;
 
-  // Settings are the distinct clocks (and other knobs) of all options, numbered.
+  // A setting is the number of a distinct combination of frequency and other knobs.
   std::vector<std::vector<int>> setting_of_option_;  // [option set][option]
   std::vector<double> frequency_mhz_of_setting_;
-  // [option set]: frequency (MHz) and index of its options, in this order. Only under a latency.
+  // [option set] the (frequency in MHz, index) of its options, sorted. Empty without a latency.
   std::vector<std::vector<std::pair<double, int>>> by_frequency_;
-  std::vector<int> first_dependency_;  // By the instruction that waits.
+  std::vector<int> first_dependency_;  // [instruction that waits] an index into dependencies_.
   std::vector<schedule::Dependency> dependencies_;
 };
 

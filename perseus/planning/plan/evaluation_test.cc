@@ -1,10 +1,11 @@
-// Evaluator against examples worked out by hand.
+// Compares Evaluator with examples computed by hand.
 #include "perseus/planning/plan/evaluation.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/support/planning_jobs.h"
+#include "tests/support/seeds.h"
 
 namespace perseus::plan {
 namespace {
@@ -27,14 +28,14 @@ schedule::OptionSet Fixed(Nanoseconds time, double energy_j) {
   return set;
 }
 
-// InstructionNode i is of set i; all on one rank, in order.
+// Instruction i has option set i. All instructions are on one pp_rank, in order.
 schedule::InstructionGraph OneRank(std::vector<schedule::OptionSet> sets) {
   schedule::InstructionGraph graph;
-  graph.rank_orders.resize(1);
-  graph.rank_names = {"pp_rank 0"};
+  graph.pp_rank_orders.resize(1);
+  graph.pp_rank_names = {"pp_rank 0"};
   for (int i = 0; i < static_cast<int>(sets.size()); ++i) {
     graph.instructions.push_back({i, 0, -1});
-    graph.rank_orders[0].push_back(i);
+    graph.pp_rank_orders[0].push_back(i);
     if (i > 0) graph.dependencies.push_back({i - 1, i, 0});
   }
   graph.option_sets = std::move(sets);
@@ -44,16 +45,16 @@ schedule::InstructionGraph OneRank(std::vector<schedule::OptionSet> sets) {
 constexpr int kFast = 0;
 constexpr int kSlow = 1;
 
-//   rank 0   [F 10 ms]                    [B 20 ms]
-//   rank 1            . 2 ms  [F 20 ms]. 2 ms
+//   pp_rank 0   [F 10 ms]                    [B 20 ms]
+//   pp_rank 1            . 2 ms  [F 20 ms]. 2 ms
 //
-TEST(Evaluate, LaysInstructionsEndToEndAndCountsWaiting) {
+TEST(Evaluate, AddsDelaysAndCountsWaiting) {
   schedule::InstructionGraph graph;
   graph.option_sets = {TwoSpeeds()};
   graph.instructions = {{0, 0, 0}, {0, 1, 0}, {0, 0, 0}};
   graph.dependencies = {{0, 2, 0}, {0, 1, 2 * kMillisecond}, {1, 2, 2 * kMillisecond}};
-  graph.rank_orders = {{0, 2}, {1}};
-  graph.rank_names = {"pp_rank 0", "pp_rank 1"};
+  graph.pp_rank_orders = {{0, 2}, {1}};
+  graph.pp_rank_names = {"pp_rank 0", "pp_rank 1"};
 
   const Evaluation evaluation = Evaluator(graph, {.blocking_power_w = 50, .switch_latency = 0})
                                     .Evaluate(std::vector{kFast, kSlow, kSlow});
@@ -63,22 +64,22 @@ TEST(Evaluate, LaysInstructionsEndToEndAndCountsWaiting) {
   EXPECT_THAT(evaluation.energies_j, ElementsAre(2.0, 1.0, 1.0));
   EXPECT_EQ(evaluation.time, 54 * kMillisecond);
   EXPECT_DOUBLE_EQ(evaluation.instruction_energy_j, 4.0);
-  // Rank 0 waits 24 ms in the middle, rank 1 12 ms before and 22 ms after: 58 ms at 50 W.
+  // pp_rank 0 waits 24 ms in the middle, pp_rank 1 12 ms before and 22 ms after: 58 ms at 50 W.
   EXPECT_DOUBLE_EQ(evaluation.blocking_energy_j, 2.9);
   EXPECT_DOUBLE_EQ(evaluation.energy_j, 6.9);
   EXPECT_DOUBLE_EQ(evaluation.average_power_w(), 6.9 / 0.054);
-  EXPECT_EQ(evaluation.switches, 1);  // Rank 0 between its two.
+  EXPECT_EQ(evaluation.switches, 1);  // pp_rank 0 switches between its two instructions.
 }
 
-TEST(Evaluate, AnEmptyRankWaitsTheWholeTime) {
+TEST(Evaluate, AnEmptyPpRankWaitsTheWholeTime) {
   schedule::InstructionGraph graph = OneRank({TwoSpeeds()});
-  graph.rank_orders.emplace_back();
-  graph.rank_names.emplace_back("idle");
+  graph.pp_rank_orders.emplace_back();
+  graph.pp_rank_names.emplace_back("idle");
   const Evaluation evaluation = Evaluator(graph, {50, 0}).Evaluate(std::vector{kFast});
   EXPECT_DOUBLE_EQ(evaluation.energy_j, 2.0 + 50 * 0.010);
 }
 
-TEST(Evaluate, IsSilentAboutSwitchesWhereAllRunAtOneClock) {
+TEST(Evaluate, CountsNoSwitchesIfAllRunAtOneClock) {
   const schedule::InstructionGraph graph = OneRank({TwoSpeeds(), TwoSpeeds(), TwoSpeeds()});
   const Evaluation evaluation =
       Evaluator(graph, {50, 5 * kMillisecond}).Evaluate(std::vector{kSlow, kSlow, kSlow});
@@ -98,8 +99,8 @@ struct LatencyCase {
 
 class SwitchLatency : public ::testing::TestWithParam<LatencyCase> {};
 
-// All on one rank, back to back.
-TEST_P(SwitchLatency, BlendsTheTwoOptions) {
+// All instructions are on one pp_rank, without gaps.
+TEST_P(SwitchLatency, MixesTheTwoOptions) {
   const LatencyCase& expected = GetParam();
   const schedule::InstructionGraph graph =
       OneRank(std::vector<schedule::OptionSet>(expected.options.size(), TwoSpeeds()));
@@ -115,41 +116,41 @@ constexpr Nanoseconds kTwenty = 20 * kMillisecond;
 INSTANTIATE_TEST_SUITE_P(
     Latencies, SwitchLatency,
     ::testing::Values(
-        // The first instruction finds its clock set, whichever it is.
+        // The clock of the first instruction is already set.
         LatencyCase{"first", 5 * kMillisecond, {kSlow}, {kTwenty}, {1}, 0},
-        // 4 ms at 1000 MHz are 4/10 of the work; the rest takes 6/10 of 20 ms.
+        // 4 ms at 1000 MHz are 4/10 of the work. The rest takes 6/10 of 20 ms.
         LatencyCase{"down",
                     4 * kMillisecond,
                     {kFast, kSlow},
                     {kTen, 16 * kMillisecond},
                     {2, 0.4 * 2 + 0.6 * 1},
                     1},
-        // 4 ms at 500 MHz are 4/20; the rest takes 8/10 of 10 ms.
+        // 4 ms at 500 MHz are 4/20 of the work. The rest takes 8/10 of 10 ms.
         LatencyCase{"up",
                     4 * kMillisecond,
                     {kSlow, kFast},
                     {kTwenty, 12 * kMillisecond},
                     {1, 0.2 * 1 + 0.8 * 2},
                     1},
-        // Exactly as long as the instruction takes: all of it at the previous clock.
+        // The latency is as long as the instruction, so all of it runs at the previous clock.
         LatencyCase{"all of it", kTen, {kFast, kSlow}, {kTen, kTen}, {2, 2}, 1},
-        // 14 ms: the second runs at 1000 MHz throughout; the third still waits 4 ms for the same
-        // request.
+        // With 14 ms, the whole second instruction runs at 1000 MHz, and the third one still waits
+        // 4 ms for the same request.
         LatencyCase{"lands later",
                     14 * kMillisecond,
                     {kFast, kSlow, kSlow},
                     {kTen, kTen, 16 * kMillisecond},
                     {2, 2, 0.4 * 2 + 0.6 * 1},
                     2},
-        // The third asks for the clock that the rank still has: the pending switch is off, and the
-        // fourth finds 1000 MHz.
+        // The third instruction requests the clock that the pp_rank still has. This cancels the
+        // pending switch, and the fourth one starts at 1000 MHz.
         LatencyCase{"superseded by the present clock",
                     14 * kMillisecond,
                     {kFast, kSlow, kFast, kFast},
                     {kTen, kTen, kTen, kTen},
                     {2, 2, 2, 2},
                     1},
-        // As above, but then down again: the request starts afresh.
+        // As above, but then a lower clock again: the latency of the request starts from zero.
         LatencyCase{"asked again",
                     14 * kMillisecond,
                     {kFast, kSlow, kFast, kSlow},
@@ -168,13 +169,14 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-// A third clock between: what is pending is replaced by another request.
-TEST(SwitchLatencyOf, APendingSwitchIsReplaced) {
+// A request for a third clock replaces a pending request.
+TEST(SwitchLatencyOf, ALaterRequestReplacesAPendingSwitch) {
   schedule::OptionSet three = TwoSpeeds();
   three.options.insert(three.options.begin() + 1, {750, {}, 14 * kMillisecond, 1.4, 1});
   const schedule::InstructionGraph graph = OneRank({three, three, three});
-  // 12 ms: the second runs at 1000 MHz for its 10 ms; 2 ms before its switch to 500 MHz would land
-  // the third asks for 750 MHz, which lands 12 ms later, after the third's 10 ms.
+  // The latency is 12 ms. The second instruction runs at 1000 MHz for its 10 ms. 2 ms before its
+  // switch to 500 MHz would happen, the third one requests 750 MHz. That switch would happen 12 ms
+  // later, after the 10 ms of the third one.
   const Evaluation evaluation =
       Evaluator(graph, {0, 12 * kMillisecond}).Evaluate(std::vector{0, 2, 1});
   EXPECT_THAT(evaluation.durations, ElementsAre(kTen, kTen, kTen));
@@ -182,7 +184,7 @@ TEST(SwitchLatencyOf, APendingSwitchIsReplaced) {
 }
 
 //   [1000 MHz][500 MHz requested]..gap..[500 MHz]
-TEST(SwitchLatencyOf, APendingSwitchLandsInTheGap) {
+TEST(SwitchLatencyOf, APendingSwitchHappensInTheGap) {
   schedule::InstructionGraph graph = OneRank({TwoSpeeds(), TwoSpeeds(), TwoSpeeds()});
   graph.dependencies[1].delay = 5 * kMillisecond;
   const Evaluation evaluation =
@@ -191,13 +193,13 @@ TEST(SwitchLatencyOf, APendingSwitchLandsInTheGap) {
   EXPECT_EQ(evaluation.switches, 1);
 }
 
-TEST(SwitchLatencyOf, FixedInstructionsLeaveTheClockAlone) {
+TEST(SwitchLatencyOf, FixedInstructionsDoNotChangeTheClock) {
   const schedule::InstructionGraph graph =
       OneRank({TwoSpeeds(), Fixed(3 * kMillisecond, 0.5), TwoSpeeds()});
   const Evaluation same = Evaluator(graph, {0, 4 * kMillisecond}).Evaluate(std::vector{1, 0, 1});
   EXPECT_THAT(same.durations, ElementsAre(kTwenty, 3 * kMillisecond, kTwenty));
   EXPECT_EQ(same.switches, 0);
-  // The clock of the third is requested when it begins, not while the fixed one runs.
+  // The third instruction requests its clock when it begins, not while the fixed one runs.
   const Evaluation down = Evaluator(graph, {0, 4 * kMillisecond}).Evaluate(std::vector{0, 0, 1});
   EXPECT_THAT(down.durations, ElementsAre(kTen, 3 * kMillisecond, 16 * kMillisecond));
   EXPECT_EQ(down.switches, 1);
@@ -211,7 +213,7 @@ TEST(SwitchLatencyOf, AFixedInstructionMayComeFirst) {
   EXPECT_EQ(evaluation.switches, 0);
 }
 
-TEST(SwitchLatencyOf, TheNearestFrequencyStandsInForOneNeverMeasured) {
+TEST(SwitchLatencyOf, TheNearestFrequencyReplacesOneThatWasNotMeasured) {
   schedule::OptionSet coarse;  // 1000 MHz was never measured; 900 MHz is nearer than 400.
   coarse.options = {{900, {}, 8 * kMillisecond, 1.6, 1}, {400, {}, 16 * kMillisecond, 0.8, 1}};
   const schedule::InstructionGraph graph = OneRank({TwoSpeeds(), coarse});
@@ -222,9 +224,9 @@ TEST(SwitchLatencyOf, TheNearestFrequencyStandsInForOneNeverMeasured) {
   EXPECT_DOUBLE_EQ(evaluation.energies_j[1], 0.25 * 1.6 + 0.75 * 0.8);
 }
 
-// The options in no order: 1000 MHz is 100 from two of them, of which the first counts; of those
-// at one frequency, the one of the same knobs, or else the first.
-TEST(SwitchLatencyOf, OfSeveralNearestTheFirstStandsIn) {
+// The options are not sorted. 1000 MHz is 100 MHz from two of them, and the first one counts. Of
+// several options at one frequency, the one with the same knobs counts, or else the first one.
+TEST(SwitchLatencyOf, OfSeveralNearestOptionsTheFirstCounts) {
   const auto option = [](double mhz, double knob) {
     return profile::Option{mhz, {knob}, 10 * kMillisecond, mhz + knob, 1};
   };
@@ -236,7 +238,7 @@ TEST(SwitchLatencyOf, OfSeveralNearestTheFirstStandsIn) {
                       option(9000, 1), option(901, 1),  option(1500, 1)};
   const schedule::InstructionGraph graph = OneRank({previous, many});
   const auto stand_in_for = [&](int present) {
-    // So long a latency that all of the second instruction runs at the first one's clock.
+    // The latency is so long that the whole second instruction runs at the clock of the first one.
     const Evaluator evaluator(graph, {0, 20 * kMillisecond});
     return evaluator.Evaluate(std::vector{present, 0}).energies_j[1];
   };
@@ -249,8 +251,9 @@ TEST(SwitchLatencyOf, OfSeveralNearestTheFirstStandsIn) {
   EXPECT_EQ(stand_in_for(6), 1500 + 1);
 }
 
-// Each instruction with clocks of its own: a table of what stands in for what would take 7 GB.
-TEST(SwitchLatencyOf, AnyNumberOfClocksIsFine) {
+// Each instruction has its own clocks. A table of the nearest options for all pairs of clocks would
+// take 7 GB.
+TEST(SwitchLatencyOf, AcceptsAnyNumberOfClocks) {
   std::vector<schedule::OptionSet> sets(30'000, TwoSpeeds());
   for (std::size_t i = 0; i < sets.size(); ++i) {
     for (profile::Option& option : sets[i].options)
@@ -263,7 +266,7 @@ TEST(SwitchLatencyOf, AnyNumberOfClocksIsFine) {
   EXPECT_EQ(evaluation.time, 30'000 * kTen);
 }
 
-TEST(SwitchLatencyOf, OtherKnobsAreSwitchedToo) {
+TEST(SwitchLatencyOf, AppliesToOtherKnobs) {
   schedule::OptionSet set;
   set.options = {{1000, {8}, 10 * kMillisecond, 2.0, 1}, {1000, {4}, 20 * kMillisecond, 1.0, 1}};
   const schedule::InstructionGraph graph = OneRank({set, set});
@@ -272,9 +275,10 @@ TEST(SwitchLatencyOf, OtherKnobsAreSwitchedToo) {
   EXPECT_EQ(evaluation.switches, 1);
 }
 
-// Starts are the earliest, energy is what the header says, and no latency is latency 0.
+// Starts are the earliest possible, energy follows the formula of the header, and a latency of 0 is
+// the same as none.
 TEST(EvaluateProperty, HoldsOnRandomJobs) {
-  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(500); ++seed) {
     SCOPED_TRACE(seed);
     const auto shape = seed % 2 == 0 ? JobShape::kPipeline : JobShape::kAnyOrder;
     const schedule::InstructionGraph graph = RandomJob({.shape = shape, .instructions = 16}, seed);
@@ -288,7 +292,7 @@ TEST(EvaluateProperty, HoldsOnRandomJobs) {
       const Evaluation evaluation = Evaluator(graph, {power_w, latency}).Evaluate(options);
       EXPECT_DOUBLE_EQ(evaluation.energy_j,
                        evaluation.instruction_energy_j + evaluation.blocking_energy_j);
-      const auto ranks = static_cast<double>(graph.rank_orders.size());
+      const auto ranks = static_cast<double>(graph.pp_rank_orders.size());
       double energy_j = ranks * power_w * ToSeconds(evaluation.time);
       Nanoseconds last = 0;
       for (std::size_t i = 0; i < options.size(); ++i) {
@@ -310,7 +314,7 @@ TEST(EvaluateProperty, HoldsOnRandomJobs) {
   }
 }
 
-TEST(BaselineOptions, AreThoseAtMaximumFrequency) {
+TEST(BaselineOptions, AreTheOptionsAtMaximumFrequency) {
   schedule::OptionSet set = TwoSpeeds();
   set.baseline = 1;
   EXPECT_THAT(schedule::BaselineOptions(OneRank({TwoSpeeds(), set})), ElementsAre(0, 1));

@@ -9,7 +9,7 @@
 namespace perseus::plan {
 namespace {
 
-// The stage over all ranks, by where it lives.
+// [(pp_rank, chunk)] the stage.
 std::map<std::pair<int, int>, int> StagesByPlace(const schedule::Schedule& schedule) {
   std::map<std::pair<int, int>, int> stages;
   for (std::size_t stage = 0; stage < schedule.pp_rank_of_stage.size(); ++stage) {
@@ -37,11 +37,11 @@ plan_file::PlanFile MakePlanFile(const Planner& planner, const Plan& plan,
                            .baseline_energy_j = planner.baseline().energy_j,
                            .ranks = {}};
   const auto stages = StagesByPlace(file.job.schedule);
-  for (std::size_t rank = 0; rank < graph.rank_orders.size(); ++rank) {
+  for (std::size_t rank = 0; rank < graph.pp_rank_orders.size(); ++rank) {
     plan_file::PlannedRank& planned = file.ranks.emplace_back();
-    planned.name = graph.rank_names[rank];
-    planned.instructions.reserve(graph.rank_orders[rank].size());
-    for (int node : graph.rank_orders[rank]) {
+    planned.name = graph.pp_rank_names[rank];
+    planned.instructions.reserve(graph.pp_rank_orders[rank].size());
+    for (int node : graph.pp_rank_orders[rank]) {
       const auto i = static_cast<std::size_t>(node);
       const schedule::OptionSet& set = graph.options_of(node);
       plan_file::PlannedInstruction instruction;

@@ -1,4 +1,4 @@
-// From a plan of the solver to the plan file that others read (plan_file.h).
+// Turns a plan of the planner into a plan file (plan_file.h).
 #pragma once
 
 #include "perseus/planning/plan/planner.h"
@@ -6,7 +6,7 @@
 
 namespace perseus::plan {
 
-// `plan` is one of `planner`'s plans, and `planner` was made for `job`.
+// Requires that `planner` made `plan`, and that `planner` was created for `job`.
 plan_file::PlanFile MakePlanFile(const Planner& planner, const Plan& plan,
                                  plan_file::PlannedJob job);
 

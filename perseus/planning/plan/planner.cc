@@ -13,32 +13,32 @@
 namespace perseus::plan {
 namespace {
 
-// What waiting costs all ranks together, rounded down: a bound stays a bound. CheckBlockingPower
-// has seen that it fits.
-Microwatts BlockingPrice(const ExecutionModel& model, int ranks) {
+// The blocking power of all pp_ranks together. It is rounded down, so that a lower bound stays a
+// lower bound. CheckBlockingPower has checked that it fits.
+Microwatts BlockingPrice(const ExecutionModel& model, int pp_ranks) {
   return static_cast<Microwatts>(
-      std::floor(model.blocking_power_w * static_cast<double>(ranks) * kMicrowattsPerWatt));
+      std::floor(model.blocking_power_w * static_cast<double>(pp_ranks) * kMicrowattsPerWatt));
 }
 
-// Flows reach the blocking price plus all that the instructions could save, and the solvers take no
-// more than BuildNetwork allows the latter alone.
+// A flow may be as large as the blocking price plus the savings of all instructions. This sum has
+// the limit that BuildNetwork sets for the savings alone.
 constexpr double kMostPriceW = static_cast<double>(Microwatts{1} << 59) / kMicrowattsPerWatt;
 
-Result<void> CheckBlockingPower(const ExecutionModel& model, int ranks, double could_save_w) {
-  if (model.blocking_power_w * ranks + could_save_w <= kMostPriceW) return {};
+Result<void> CheckBlockingPower(const ExecutionModel& model, int pp_ranks, double could_save_w) {
+  if (model.blocking_power_w * pp_ranks + could_save_w <= kMostPriceW) return {};
   return Fail(
-      "a blocking power of {} W on each of {} ranks{} is more than the {:.0f} W that fit the "
+      "a blocking power of {} W on each of {} pp_ranks{} is more than the {:.0f} W that fit the "
       "planner's microwatts (check the blocking power, in watts, and the GPUs per stage)",
-      model.blocking_power_w, ranks,
+      model.blocking_power_w, pp_ranks,
       could_save_w > 0
           ? fmt::format(", with {:.0f} W that their instructions could save,", could_save_w)
           : "",
       kMostPriceW);
 }
 
-// The most that all instructions together save by each second they are given.
+// The most power that all instructions together save with more time.
 double SteepestSavingW(const frontier::Network& network) {
-  Microwatts sum = 0;  // BuildNetwork has checked that it fits.
+  Microwatts sum = 0;  // BuildNetwork has checked that this sum fits.
   for (std::int32_t i = 0; i < network.instructions; ++i) {
     const profile::Curve& curve = network.curve_of(network.arcs[static_cast<std::size_t>(i)]);
     if (!curve.slopes.empty()) sum += curve.slopes.front();
@@ -55,13 +55,13 @@ Result<std::vector<profile::Curve>> HullsOf(const schedule::InstructionGraph& gr
       const auto [fastest, slowest] = std::ranges::minmax(set.options, {}, &profile::Option::time);
       if (set.options.size() > 1 && fastest.time == slowest.time) {
         return Fail(
-            "{}: takes as long at each of {} measured options, which leaves nothing to plan (what "
-            "only moves memory does, such as an embedding alone: give the stage more layers)",
+            "{}: all {} measured options take the same time, so there is nothing to plan (a stage "
+            "that only moves memory, such as an embedding alone, behaves so: give it more layers)",
             set.name, set.options.size());
       }
       return Fail(
-          "{}: {} of {} measured options is useful, since no other one saves effective energy over "
-          "it (at least 2 are needed: measure more frequencies, or check the blocking power)",
+          "{}: only {} of {} measured options is useful, because no slower option saves effective "
+          "energy (at least 2 are needed: measure more frequencies, or check the blocking power)",
           set.name, useful, set.options.size());
     }
     Result<profile::Curve> curve = profile::LowerHull(set.options, blocking_power_w);
@@ -92,14 +92,14 @@ Result<Planner> Planner::Create(schedule::InstructionGraph graph, const Executio
   Planner planner;
   planner.graph_ = std::move(graph);
   planner.model_ = model;
-  const int ranks = planner.ranks();
-  if (const Result<void> fits = CheckBlockingPower(model, ranks, 0); !fits) return Fail(fits);
+  const int pp_ranks = planner.pp_ranks();
+  if (const Result<void> fits = CheckBlockingPower(model, pp_ranks, 0); !fits) return Fail(fits);
   PERSEUS_ASSIGN_OR_RETURN(std::vector<profile::Curve> curves,
                            HullsOf(planner.graph_, model.blocking_power_w, few));
   PERSEUS_ASSIGN_OR_RETURN(frontier::Network network,
                            frontier::BuildNetwork(planner.graph_, curves));
   planner.network_ = std::move(network);
-  if (const auto fits = CheckBlockingPower(model, ranks, SteepestSavingW(planner.network_));
+  if (const auto fits = CheckBlockingPower(model, pp_ranks, SteepestSavingW(planner.network_));
       !fits) {
     return Fail(fits);
   }
@@ -115,7 +115,7 @@ Result<Planner> Planner::Create(schedule::InstructionGraph graph, const Executio
 
 double Planner::BoundOf(Nanoseconds time, Femtojoules extra_energy) const {
   return least_effective_energy_j_ + ToJoules(extra_energy) +
-         ToWatts(BlockingPrice(model_, ranks())) * ToSeconds(time);
+         ToWatts(BlockingPrice(model_, pp_ranks())) * ToSeconds(time);
 }
 
 Result<Frontier> Planner::ComputeFrontier(const Progress& progress,
@@ -173,7 +173,7 @@ Result<frontier::Solution> Planner::Relax(Nanoseconds deadline, Microwatts price
 
 Result<double> Planner::BoundFor(Nanoseconds deadline) const {
   PERSEUS_ASSIGN_OR_RETURN(const frontier::Solution solution,
-                           Relax(deadline, BlockingPrice(model_, ranks()), {}));
+                           Relax(deadline, BlockingPrice(model_, pp_ranks()), {}));
   return BoundOf(solution.time(network_), solution.extra_energy);
 }
 
@@ -190,7 +190,7 @@ Result<Planner::Discretized> Planner::Solve(Nanoseconds deadline, Microwatts pri
 }
 
 Result<Plan> Planner::PlanWithoutLatency(Nanoseconds deadline, const SearchLimits& limits) const {
-  PERSEUS_ASSIGN_OR_RETURN(auto found, Solve(deadline, BlockingPrice(model_, ranks()), limits));
+  PERSEUS_ASSIGN_OR_RETURN(auto found, Solve(deadline, BlockingPrice(model_, pp_ranks()), limits));
   found.plan.lower_bound_j = BoundOf(found.solution.time(network_), found.solution.extra_energy);
   return std::move(found.plan);
 }
@@ -203,12 +203,13 @@ Result<Plan> Planner::PlanFor(Nanoseconds deadline, const SearchLimits& limits) 
 }
 
 Result<Plan> Planner::PlanForStraggler(Nanoseconds time, const SearchLimits& limits) const {
-  // Time itself costs nothing: it passes anyhow.
+  // The iteration lasts until `time` in any case, so time has no price.
   PERSEUS_ASSIGN_OR_RETURN(auto found, Solve(time, 0, limits));
   Plan plan = std::move(found.plan);
   plan.lower_bound_j = BoundOf(time, found.solution.extra_energy);
   if (model_.switch_latency == 0) return Evaluated(std::move(plan));
-  // Made as if switches took no time, it may be late, or cost more than one that knows of them.
+  // This plan ignores the switch latency. So it may be late, or need more energy than a plan that
+  // includes the latency.
   plan.evaluation = Evaluator(graph_, model_).Evaluate(plan.options);
   auto other = PlanFor(time, limits);
   if (!other) return other;
@@ -232,7 +233,7 @@ Result<Plan> Planner::Evaluated(Plan plan) const {
 
 double Planner::EnergyUntil(Nanoseconds time, const Evaluation& evaluation) const {
   return evaluation.energy_j +
-         model_.blocking_power_w * ranks() * ToSeconds(time - evaluation.time);
+         model_.blocking_power_w * pp_ranks() * ToSeconds(time - evaluation.time);
 }
 
 }  // namespace perseus::plan

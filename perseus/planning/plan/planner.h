@@ -57,7 +57,7 @@ struct Plan {
   double gap() const { return std::max(0.0, evaluation.energy_j / lower_bound_j - 1); }
 };
 
-// Called from time to time with the part that is done, from 0 to 1.
+// Called from time to time with the completed fraction, from 0 to 1.
 using Progress = std::function<void(double)>;
 
 class Planner {
@@ -74,7 +74,7 @@ class Planner {
   const ExecutionModel& model() const { return model_; }
   const frontier::Network& network() const { return network_; }
   const Evaluation& baseline() const { return baseline_; }
-  int ranks() const { return static_cast<int>(graph_.rank_orders.size()); }
+  int pp_ranks() const { return static_cast<int>(graph_.pp_rank_orders.size()); }
 
   // T_min of the relaxation. A plan of the fastest options attains it.
   Nanoseconds least_time() const { return least_time_; }

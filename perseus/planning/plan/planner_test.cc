@@ -1,4 +1,4 @@
-// Planner: bounds against exhaustive search, the shape of the frontier, and what it refuses.
+// Tests of Planner: bounds against exhaustive search, the shape of the frontier, and errors.
 #include "perseus/planning/plan/planner.h"
 
 #include <gmock/gmock.h>
@@ -10,6 +10,7 @@
 
 #include "perseus/base/index.h"
 #include "tests/support/planning_jobs.h"
+#include "tests/support/seeds.h"
 
 namespace perseus::plan {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Sums of a few dozen joules in doubles, and prices rounded to microwatts.
+// The tolerance for sums of a few dozen joules in doubles and for prices rounded to microwatts.
 constexpr double kRounding = 1e-9;
 
 Planner MakePlanner(schedule::InstructionGraph graph, const ExecutionModel& model) {
@@ -33,14 +34,14 @@ Nanoseconds SlowestTime(const Planner& planner) {
 
 Planner Synthetic() { return MakePlanner(MakeSyntheticJob({}), {kSyntheticBlockingPowerW, 0}); }
 
-// One rank, one instruction after the other, with these options each.
+// Instructions on one pp_rank, one after the other, each with these options.
 schedule::InstructionGraph Chain(std::vector<schedule::OptionSet> sets) {
   schedule::InstructionGraph graph;
-  graph.rank_orders.resize(1);
-  graph.rank_names = {"pp_rank 0"};
+  graph.pp_rank_orders.resize(1);
+  graph.pp_rank_names = {"pp_rank 0"};
   for (int i = 0; i < static_cast<int>(sets.size()); ++i) {
     graph.instructions.push_back({i, 0, 0});
-    graph.rank_orders[0].push_back(i);
+    graph.pp_rank_orders[0].push_back(i);
     if (i > 0) graph.dependencies.push_back({i - 1, i, 0});
   }
   graph.option_sets = std::move(sets);
@@ -60,7 +61,7 @@ struct Agreement {
   int optimal = 0;
 };
 
-// Every combination of options of a tiny job, at three deadlines.
+// Tries every combination of options of a tiny job, at three deadlines.
 void CompareWithAll(const JobSpec& spec, std::uint64_t seed, Agreement& agreement) {
   SCOPED_TRACE(seed);
   const double power_w = RandomBlockingPower(seed);
@@ -90,18 +91,18 @@ void CompareWithAll(const JobSpec& spec, std::uint64_t seed, Agreement& agreemen
 
 TEST(PlanForProperty, NoCombinationBeatsTheBoundOfATinyPipeline) {
   Agreement agreement;
-  for (std::uint64_t seed = 0; seed < 150; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(150); ++seed) {
     JobSpec spec{.shape = JobShape::kPipeline, .instructions = 8, .options = 3};
     if (seed % 3 == 0) spec.times = JobSpec::Times::kMilliseconds;
     CompareWithAll(spec, seed, agreement);
   }
-  // Most plans are the best there is, though nothing promises it.
+  // Most plans are the best possible, although this is not guaranteed.
   EXPECT_GE(agreement.optimal, agreement.plans * 9 / 10);
 }
 
 TEST(PlanForProperty, NoCombinationBeatsTheBoundOfATinyGraph) {
   Agreement agreement;
-  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(300); ++seed) {
     JobSpec spec{.instructions = 6};
     if (seed % 3 == 0) spec.times = JobSpec::Times::kMilliseconds;
     if (seed % 3 == 1) spec.times = JobSpec::Times::kNanoseconds;
@@ -110,9 +111,10 @@ TEST(PlanForProperty, NoCombinationBeatsTheBoundOfATinyGraph) {
   EXPECT_GE(agreement.optimal, agreement.plans * 9 / 10);
 }
 
-// The walk along the frontier and the solver for one deadline share the answer and no code.
+// The walk along the frontier and the solver for one deadline give the same answer and share no
+// code.
 TEST(ComputeFrontierProperty, GivesTheBoundOfEveryPlan) {
-  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(200); ++seed) {
     SCOPED_TRACE(seed);
     const auto shape = seed % 2 == 0 ? JobShape::kPipeline : JobShape::kAnyOrder;
     const Planner planner = MakePlanner(RandomJob({.shape = shape, .instructions = 16}, seed),
@@ -133,8 +135,8 @@ TEST(ComputeFrontierProperty, GivesTheBoundOfEveryPlan) {
   }
 }
 
-TEST(ComputeFrontierProperty, IsConvexAndFallsUntilItsLeast) {
-  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+TEST(ComputeFrontierProperty, IsConvexAndFallsUntilTheLeastEnergy) {
+  for (std::uint64_t seed = 0; seed < Seeds(200); ++seed) {
     SCOPED_TRACE(seed);
     const auto shape = seed % 2 == 0 ? JobShape::kPipeline : JobShape::kAnyOrder;
     const Planner planner = MakePlanner(RandomJob({.shape = shape, .instructions = 24}, seed),
@@ -142,7 +144,7 @@ TEST(ComputeFrontierProperty, IsConvexAndFallsUntilItsLeast) {
     const Result<Frontier> frontier = planner.ComputeFrontier();
     ASSERT_TRUE(frontier);
     const std::vector<FrontierPoint>& points = frontier->points;
-    const double waiting_w = planner.ranks() * planner.model().blocking_power_w;
+    const double waiting_w = planner.pp_ranks() * planner.model().blocking_power_w;
     for (std::size_t i = 0; i + 1 < points.size(); ++i) {
       EXPECT_LT(points[i].time, points[i + 1].time);
       EXPECT_GT(points[i].price_w, points[i + 1].price_w);
@@ -153,7 +155,7 @@ TEST(ComputeFrontierProperty, IsConvexAndFallsUntilItsLeast) {
       if (i >= frontier->least_energy) {
         EXPECT_LE(fall_j, kRounding);
       }
-      // The price is what the stretch saves besides waiting.
+      // The price is the slope of the energy without the energy of waiting.
       EXPECT_NEAR(fall_j,
                   (points[i].price_w - waiting_w) * ToSeconds(points[i + 1].time - points[i].time),
                   kRounding * points[i].bound_j);
@@ -162,7 +164,7 @@ TEST(ComputeFrontierProperty, IsConvexAndFallsUntilItsLeast) {
   }
 }
 
-TEST(ComputeFrontier, TellsItsProgress) {
+TEST(ComputeFrontier, ReportsItsProgress) {
   std::vector<double> parts;
   const Planner planner = Synthetic();
   ASSERT_TRUE(planner.ComputeFrontier([&](double part) { parts.push_back(part); }));
@@ -186,7 +188,7 @@ TEST(PlanFor, StopsAtTheTimeOfLeastEnergy) {
   }
 }
 
-TEST(BoundFor, IsThatOfThePlan) {
+TEST(BoundFor, IsTheBoundOfThePlan) {
   const Planner planner = Synthetic();
   const Nanoseconds least = planner.least_time();
   for (const Nanoseconds deadline : {least, least + least / 10, 2 * SlowestTime(planner)}) {
@@ -200,7 +202,7 @@ TEST(BoundFor, IsThatOfThePlan) {
   EXPECT_EQ(below.error().kind, ErrorKind::kUnreachable);
 }
 
-TEST(PlanFor, MeetsTheLeastTimeAndNothingBelow) {
+TEST(PlanFor, MeetsTheLeastTimeAndNoShorterOne) {
   const Planner planner = Synthetic();
   const Result<Plan> plan = planner.PlanFor(planner.least_time());
   ASSERT_TRUE(plan) << plan.error().message;
@@ -211,7 +213,7 @@ TEST(PlanFor, MeetsTheLeastTimeAndNothingBelow) {
   EXPECT_EQ(late.error().kind, ErrorKind::kUnreachable);
 }
 
-// Whoever types what the message says gets a plan.
+// A user who enters the time in the message gets a plan.
 TEST(PlanFor, NamesALeastTimeThatCanBeMet) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     const Planner planner = MakePlanner(RandomJob({}, seed), {RandomBlockingPower(seed), 0});
@@ -228,7 +230,7 @@ TEST(PlanFor, NamesALeastTimeThatCanBeMet) {
 }
 
 TEST(PlanFor, NeverChoosesADominatedOption) {
-  // The middle option is slower than the first and dearer: noise.
+  // The middle option is slower than the first and needs more energy: noise.
   const schedule::OptionSet noisy =
       Computation("stage 0 forward", {{1400, {}, 10'000'000, 4.0, 1},
                                       {1300, {}, 11'000'000, 4.2, 1},
@@ -250,13 +252,14 @@ TEST(Create, RefusesAComputationWithTooFewUsefulOptions) {
   const Result<Planner> planner = Planner::Create(Chain({fine, flat}), {0, 0});
   ASSERT_FALSE(planner);
   EXPECT_EQ(planner.error().kind, ErrorKind::kInput);
-  EXPECT_THAT(planner.error().message, AllOf(HasSubstr("stage 3 forward"), HasSubstr("1 of 2")));
+  EXPECT_THAT(planner.error().message,
+              AllOf(HasSubstr("stage 3 forward"), HasSubstr("only 1 of 2")));
 
-  // Where waiting costs 200 W, running longer is worth it again.
+  // If waiting costs 200 W, the slower option is useful again.
   EXPECT_TRUE(Planner::Create(Chain({fine, flat}), {200, 0}));
 }
 
-TEST(Create, AcceptsThemWhereAskedToAndLeavesThemAtTheirOption) {
+TEST(Create, AcceptsAComputationWithOneUsefulOptionOnRequest) {
   const schedule::OptionSet fine = Computation(
       "stage 0 forward", {{1400, {}, 10'000'000, 4.0, 1}, {1200, {}, 13'000'000, 3.5, 1}});
   const schedule::OptionSet flat = Computation(
@@ -269,25 +272,25 @@ TEST(Create, AcceptsThemWhereAskedToAndLeavesThemAtTheirOption) {
   EXPECT_EQ(plan->options, (std::vector<int>{1, 0}));
 }
 
-// What waiting costs all ranks together must fit 64 bits, with room for the solvers' flows.
+// The blocking power of all pp_ranks together must fit 64 bits, with room for flows.
 TEST(Create, RefusesABlockingPowerTooLargeForItsIntegers) {
   schedule::InstructionGraph graph = Chain({Computation(
       "stage 0 forward", {{1400, {}, 10'000'000, 4.0, 1}, {1200, {}, 13'000'000, 3.5, 1}})});
   for (const double power_w : {1e11, 6e11, 1e30, std::numeric_limits<double>::infinity(),
                                std::numeric_limits<double>::quiet_NaN()}) {
     schedule::InstructionGraph ranks = graph;
-    ranks.rank_orders.resize(100);
-    ranks.rank_names.resize(100);
+    ranks.pp_rank_orders.resize(100);
+    ranks.pp_rank_names.resize(100);
     const Result<Planner> planner = Planner::Create(ranks, {power_w, 0});
     ASSERT_FALSE(planner) << power_w;
     EXPECT_EQ(planner.error().kind, ErrorKind::kInput);
     EXPECT_THAT(planner.error().message,
-                AllOf(HasSubstr("a blocking power of"), HasSubstr("on each of 100 ranks")));
+                AllOf(HasSubstr("a blocking power of"), HasSubstr("on each of 100 pp_ranks")));
   }
-  // Just below the limit alone; beyond it with the slope of the instruction, which saves the
-  // blocking power and more.
-  graph.rank_orders.resize(64);
-  graph.rank_names.resize(64);
+  // The blocking power alone is just below the limit. With the slope of the instruction, which is
+  // even larger, it exceeds the limit.
+  graph.pp_rank_orders.resize(64);
+  graph.pp_rank_names.resize(64);
   const double most_w = 0x1p59 / 1e6 / 64;
   const Result<Planner> planner = Planner::Create(graph, {most_w - 1, 0});
   ASSERT_FALSE(planner);
@@ -295,7 +298,7 @@ TEST(Create, RefusesABlockingPowerTooLargeForItsIntegers) {
   EXPECT_TRUE(Planner::Create(graph, {most_w / 2, 0}));
 }
 
-TEST(Create, TakesFixedInstructions) {
+TEST(Create, AcceptsFixedInstructions) {
   schedule::OptionSet fixed;
   fixed.name = "optimizer";
   fixed.kind = InstructionKind::kOptimizer;
@@ -307,9 +310,9 @@ TEST(Create, TakesFixedInstructions) {
   EXPECT_EQ(planner.PlanFor(18'000'000)->options[0], 1);
 }
 
-// 1305 MHz was measured faster than the maximum (a power limit does that): the least time lies
-// below the baseline, and the difference comes back as energy.
-TEST(PlanFor, GivesBackTimeThatTheMaximumFrequencyWastes) {
+// 1305 MHz was measured as faster than the maximum (a power limit can cause this). So the least
+// time is below the baseline, and the plan uses the difference to save energy.
+TEST(PlanFor, UsesTheTimeThatTheMaximumFrequencyWastes) {
   const schedule::OptionSet throttled =
       Computation("stage 0 forward", {{1410, {}, 10'100'000, 4.5, 1},
                                       {1305, {}, 10'000'000, 4.0, 1},
@@ -323,7 +326,7 @@ TEST(PlanFor, GivesBackTimeThatTheMaximumFrequencyWastes) {
   EXPECT_DOUBLE_EQ(plan->evaluation.energy_j, 4.0 + 3.7);
 }
 
-// Far from the bound of 0.15 % that measured profiles get: these are coarse and few.
+// The gap is far above the 0.15 % of measured profiles, because these options are coarse and few.
 TEST(PlanFor, IsCloseToItsBoundOnASyntheticJob) {
   const Planner planner = Synthetic();
   for (const int slowdown_percent : {0, 1, 5, 20}) {
@@ -336,9 +339,9 @@ TEST(PlanFor, IsCloseToItsBoundOnASyntheticJob) {
   }
 }
 
-TEST(Planner, StopsWhenItIsToldTo) {
+TEST(Planner, StopsOnRequest) {
   std::stop_source stop;
-  // Begun already: a report comes every thousand points.
+  // The walk has begun: it reports progress about every thousand points.
   const Planner large = MakePlanner(MakeSyntheticJob({.stages = 8, .microbatches = 96}),
                                     {kSyntheticBlockingPowerW, 0});
   const auto frontier =

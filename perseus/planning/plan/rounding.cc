@@ -7,7 +7,7 @@
 namespace perseus::plan {
 namespace {
 
-// The last candidate that takes no longer; the fastest if there is none.
+// The slowest candidate that takes at most `time`, or the fastest candidate if none does.
 int SlowestWithin(std::span<const Candidate> candidates, Nanoseconds time) {
   const auto beyond = std::upper_bound(
       candidates.begin(), candidates.end(), time,
@@ -31,7 +31,7 @@ Windows WindowsOf(const frontier::Network& network, const frontier::Solution& so
 Choices DiffuseRounding(const ChoiceGraph& graph, const Windows& windows, TimeDirection direction) {
   const int instructions = graph.instructions();
   Choices choices(At(instructions), 0);
-  // Forward, the actual end of each instruction; backward, its actual start.
+  // Forward in time, this is the actual end of each instruction. Backward, it is its actual start.
   std::vector<Nanoseconds> reached(At(instructions), 0);
   if (direction == TimeDirection::kForward) {
     for (int i = 0; i < instructions; ++i) {

@@ -1,4 +1,4 @@
-// From relaxed durations to measured options, without ever being late.
+// Rounds relaxed durations to measured options. The result is never late.
 //
 // To round every instruction down to the next faster option leaves 0.1 to 3 % of the energy unused:
 // each instruction leaves a little slack that nothing uses. Error diffusion, known from printing
@@ -19,7 +19,7 @@
 
 namespace perseus::plan {
 
-// When each instruction may start and must have ended, by the relaxed optimum.
+// The start and the end of each instruction in a relaxed schedule.
 struct Windows {
   Nanoseconds length = 0;  // Of the whole schedule.
   std::vector<Nanoseconds> starts;

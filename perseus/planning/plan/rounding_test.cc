@@ -1,4 +1,4 @@
-// DiffuseRounding: by hand, and that it is never late, on random jobs.
+// Tests of DiffuseRounding: an example by hand, and that it is never late on random jobs.
 #include "perseus/planning/plan/rounding.h"
 
 #include <gmock/gmock.h>
@@ -8,6 +8,7 @@
 #include "perseus/planning/frontier/deadline.h"
 #include "perseus/planning/plan/planner.h"
 #include "tests/support/planning_jobs.h"
+#include "tests/support/seeds.h"
 
 namespace perseus::plan {
 namespace {
@@ -22,13 +23,13 @@ schedule::InstructionGraph RoundingChain() {
   graph.option_sets = {set};
   graph.instructions = {{0, 0, 0}, {0, 0, 1}, {0, 0, 2}};
   graph.dependencies = {{0, 1, 0}, {1, 2, 0}};
-  graph.rank_orders = {{0, 1, 2}};
-  graph.rank_names = {"pp_rank 0"};
+  graph.pp_rank_orders = {{0, 1, 2}};
+  graph.pp_rank_names = {"pp_rank 0"};
   return graph;
 }
 
 //   relaxed   |----17----|----17----|----17----|    51 ns
-//   forward   |--10--|----20------|-----20-----|    the second uses what the first left
+//   forward   |--10--|----20------|-----20-----|    the second uses the slack of the first
 TEST(DiffuseRounding, PassesSlackOn) {
   const schedule::InstructionGraph graph = RoundingChain();
   const ChoiceGraph choices(graph, 0);
@@ -37,7 +38,7 @@ TEST(DiffuseRounding, PassesSlackOn) {
   EXPECT_THAT(DiffuseRounding(choices, windows, TimeDirection::kBackward), ElementsAre(1, 1, 0));
 }
 
-TEST(DiffuseRounding, KeepsWhatIsAnOptionAlready) {
+TEST(DiffuseRounding, KeepsDurationsThatAreOptions) {
   const schedule::InstructionGraph graph = RoundingChain();
   const ChoiceGraph choices(graph, 0);
   const Windows windows{60, {0, 10, 30}, {10, 30, 60}};
@@ -46,7 +47,7 @@ TEST(DiffuseRounding, KeepsWhatIsAnOptionAlready) {
 }
 
 TEST(DiffuseRoundingProperty, IsNeverLate) {
-  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(1000); ++seed) {
     SCOPED_TRACE(seed);
     const auto shape = seed % 2 == 0 ? JobShape::kPipeline : JobShape::kAnyOrder;
     const Result<Planner> planner = Planner::Create(
@@ -74,7 +75,7 @@ TEST(DiffuseRoundingProperty, IsNeverLate) {
     for (int i = 0; i < graph.instructions(); ++i) {
       EXPECT_GE(latest[At(i)], windows.starts[At(i)]);
     }
-    // Nor dearer than everything at its fastest.
+    // It also needs no more energy than everything at its fastest.
     const Choices fastest(At(graph.instructions()), 0);
     EXPECT_LE(graph.EffectiveEnergy(forward), graph.EffectiveEnergy(fastest));
     EXPECT_LE(graph.EffectiveEnergy(backward), graph.EffectiveEnergy(fastest));

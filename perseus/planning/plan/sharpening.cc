@@ -12,14 +12,15 @@
 namespace perseus::plan {
 namespace {
 
-double Uniform(std::mt19937_64& random) {            // In [-1, 1), the same on every machine.
-  constexpr double kHalfRange = 4503599627370496.0;  // 2^52, after a shift by 11.
+// Uniform in [-1, 1), and the same on every machine.
+double Uniform(std::mt19937_64& random) {
+  constexpr double kHalfRange = 4503599627370496.0;  // 2^52, because the shift leaves 53 bits.
   return static_cast<double>(static_cast<std::int64_t>(random()) >> 11) / kHalfRange;
 }
 
 profile::Curve TiltCurve(const profile::Curve& curve, double part) {
   profile::Curve tilted = curve;
-  Microwatts least = 1;  // From the flat end up, so that slopes stay strictly ordered.
+  Microwatts least = 1;  // The loop starts at the flat end and keeps the slopes strictly ordered.
   for (std::size_t i = curve.slopes.size(); i-- > 0;) {
     const double slope = static_cast<double>(curve.slopes[i]) * (1 + part);
     tilted.slopes[i] = std::max(static_cast<Microwatts>(std::llround(slope)), least);
@@ -28,7 +29,7 @@ profile::Curve TiltCurve(const profile::Curve& curve, double part) {
   return tilted;
 }
 
-// The same network with a curve of its own, tilted, for each instruction.
+// The same network, in which each instruction has its own tilted curve.
 frontier::Network TiltNetwork(const frontier::Network& network,
                               const schedule::InstructionGraph& graph, const Tilt& tilt) {
   std::mt19937_64 random(tilt.seed);
@@ -57,7 +58,7 @@ frontier::Network TiltNetwork(const frontier::Network& network,
   return tilted;
 }
 
-// The segment that `duration` lies strictly inside of, if it does.
+// The segment with `duration` strictly inside, or nothing if `duration` is at a vertex or outside.
 std::optional<std::size_t> SegmentAround(const profile::Curve& curve, Nanoseconds duration) {
   if (duration >= curve.slowest()) return std::nullopt;
   const auto after = std::lower_bound(curve.times.begin(), curve.times.end(), duration);
@@ -87,18 +88,18 @@ profile::Curve SharpenCurve(const profile::Curve& curve, std::size_t segment,
 Result<Windows> SharpenedWindows(const frontier::Network& network,
                                  const schedule::InstructionGraph& graph, Nanoseconds length,
                                  const Tilt& tilt, int rounds, const std::stop_token& stop) {
-  frontier::Network bent = TiltNetwork(network, graph, tilt);
+  frontier::Network tilted = TiltNetwork(network, graph, tilt);
   for (int round = 0;; ++round) {
     PERSEUS_ASSIGN_OR_RETURN(const frontier::Solution solution,
-                             frontier::SolveDeadline(bent, length, 0, stop));
-    Windows windows = WindowsOf(bent, solution);
+                             frontier::SolveDeadline(tilted, length, 0, stop));
+    Windows windows = WindowsOf(tilted, solution);
     windows.length = length;
     if (round == rounds) return windows;
     for (std::int32_t i = 0; i < network.instructions; ++i) {
       const profile::Curve& curve = network.curve_of(network.arcs[At(i)]);
       const Nanoseconds duration = windows.ends[At(i)] - windows.starts[At(i)];
       if (const std::optional<std::size_t> segment = SegmentAround(curve, duration)) {
-        bent.curves[At(i)] = SharpenCurve(curve, *segment, duration);
+        tilted.curves[At(i)] = SharpenCurve(curve, *segment, duration);
       }
     }
   }

@@ -1,4 +1,4 @@
-// Relaxed schedules that hardly need rounding.
+// Finds relaxed schedules that need little rounding.
 //
 // The relaxed optimum is far from unique. A training iteration repeats the same few instructions
 // hundreds of times, and the relaxation does not care which microbatch gets the slower vertex of a
@@ -8,7 +8,7 @@
 //
 //   Tilt: multiply the slopes of each curve by a random factor near one, drawn for each microbatch
 //   (so that all instructions of a microbatch are fast or slow together) or for each instruction.
-//   Sharpen: if an instruction still lies inside a segment of its curve, make this segment as steep
+//   Sharpen: if an instruction is still inside a segment of its curve, make this segment as steep
 //   (if it is nearer to the slow end) or as flat (if nearer to the fast end) as convexity allows.
 //   This pushes the instruction to that end. Solve again. After a few rounds, a fraction of the
 //   instructions is still inside a segment: the structure of the schedule forces these.
@@ -27,11 +27,11 @@
 
 namespace perseus::plan {
 
-enum class TiltBy { kMicrobatch, kGeneric };
+enum class TiltBy { kMicrobatch, kInstruction };
 
 struct Tilt {
   TiltBy by = TiltBy::kMicrobatch;
-  double size = 0.1;  // Slopes change by up to this part.
+  double size = 0.1;  // Slopes change by at most this fraction.
   std::uint64_t seed = 0;
 };
 

@@ -1,4 +1,4 @@
-// SharpenedWindows: feasible schedules of the length asked for, that need less rounding.
+// Tests of SharpenedWindows: feasible schedules of the given length that need less rounding.
 #include "perseus/planning/plan/sharpening.h"
 
 #include <gtest/gtest.h>
@@ -9,6 +9,7 @@
 #include "perseus/planning/frontier/deadline.h"
 #include "perseus/planning/plan/planner.h"
 #include "tests/support/planning_jobs.h"
+#include "tests/support/seeds.h"
 
 namespace perseus::plan {
 namespace {
@@ -39,14 +40,14 @@ int InsideSegments(const frontier::Network& network, const Windows& windows) {
 }
 
 // If tilting or sharpening broke the convexity of a curve, the solver would not find an optimum, or
-// a schedule in which an instruction is faster than it can be.
+// it would find a schedule in which an instruction is faster than its fastest option.
 TEST(SharpenedWindows, AreSchedulesOfThatLength) {
-  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(500); ++seed) {
     SCOPED_TRACE(seed);
     const auto shape = seed % 2 == 0 ? JobShape::kPipeline : JobShape::kAnyOrder;
     const Planner planner = SharpeningMakePlanner({.shape = shape, .instructions = 24}, seed);
     const Nanoseconds length = Between(planner, seed % 11);
-    const Tilt tilt{seed % 3 == 0 ? TiltBy::kGeneric : TiltBy::kMicrobatch,
+    const Tilt tilt{seed % 3 == 0 ? TiltBy::kInstruction : TiltBy::kMicrobatch,
                     seed % 5 == 0 ? 0.9 : 0.1, seed};
     const auto rounds = static_cast<int>(seed % 6);
     const Result<Windows> windows =
@@ -74,7 +75,7 @@ TEST(SharpenedWindows, AreSchedulesOfThatLength) {
 TEST(SharpenedWindows, PutMostInstructionsOnVertices) {
   int relaxed = 0;
   int sharpened = 0;
-  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(200); ++seed) {
     const Planner planner = SharpeningMakePlanner(
         {.shape = JobShape::kPipeline, .instructions = 40, .options = 6}, seed);
     const Nanoseconds length = Between(planner, 1 + seed % 9);

@@ -15,19 +15,19 @@
 namespace perseus::plan {
 namespace {
 
-// Instructions evaluated in one local search: about a second. Small graphs need no more evaluations
-// than so many for each instruction.
+// The number of evaluations times the number of instructions in one local search: about a second.
 constexpr std::int64_t kMostWork = 40'000'000;
 constexpr std::int64_t kMostQuickWork = 1'000'000;
+// Small graphs need at most this many evaluations for each instruction.
 constexpr std::int64_t kEvaluationsPerInstruction = 2'000;
 constexpr int kMostShortenings = 8;
-// Temperatures as parts of the mean energy of an instruction.
+// The first and the last temperature, as fractions of the mean energy of an instruction.
 constexpr double kHot = 0.02;
 constexpr double kCold = 0.002;
-constexpr std::int64_t kAnnealingPart = 90;  // Per cent of the evaluations that are left.
-constexpr std::size_t kLongestStep = 3;      // Of a random change, in useful options.
+constexpr std::int64_t kAnnealingPercent = 90;  // Of the remaining evaluations.
+constexpr std::size_t kLongestStep = 3;         // Of a random change, in useful options.
 
-// Improves a plan by moves that keep the deadline, on the exact evaluation.
+// Improves a plan by changes that keep the deadline. It evaluates every change exactly.
 class ClockSearch {
  public:
   ClockSearch(const Planner& planner, Nanoseconds deadline, std::vector<int> options,
@@ -43,15 +43,15 @@ class ClockSearch {
     for (const schedule::OptionSet& set : graph_.option_sets) {
       fronts_.push_back(profile::ParetoFront(set.options, planner.model().blocking_power_w));
     }
-    for (const std::vector<int>& order : graph_.rank_orders) {
-      std::vector<int>& clocked = ranks_.emplace_back();
+    for (const std::vector<int>& order : graph_.pp_rank_orders) {
+      std::vector<int>& clocked = pp_ranks_.emplace_back();
       for (const int instruction : order) {
         if (graph_.options_of(instruction).options.size() > 1) clocked.push_back(instruction);
       }
     }
   }
 
-  // Whole runs first: while a rank keeps one clock, slowing it costs no switch.
+  // Tries whole runs first. As long as a pp_rank has only one clock, a slower clock adds no switch.
   void Descend() {
     while (SlowRuns()) {
     }
@@ -61,19 +61,19 @@ class ClockSearch {
     }
   }
 
-  // Simulated annealing: an instruction takes the clock of a neighbour, or one a few steps from its
-  // own. Ends with the best plan on the way, improved by Descend. Moving several instructions in a
-  // row at once was worse the more they were.
+  // Simulated annealing: an instruction gets the clock of a neighbor, or a clock a few steps from
+  // its own. Ends with the best plan that it saw, improved by Descend. Changes of several
+  // instructions in a row gave worse plans, the more instructions the worse.
   void Anneal() {
     std::mt19937_64 random(1);
     std::vector<int> best_options = options_;
     Evaluation best = evaluation_;
     const double typical_j = evaluation_.energy_j / static_cast<double>(graph_.instructions.size());
-    const std::int64_t steps = evaluations_left_ * kAnnealingPart / 100;
+    const std::int64_t steps = evaluations_left_ * kAnnealingPercent / 100;
     for (std::int64_t step = 0; step < steps && !stop_.stop_requested(); ++step) {
       const double cooled = static_cast<double>(step) / static_cast<double>(steps);
       const double temperature_j = typical_j * kHot * std::pow(kCold / kHot, cooled);
-      // In (0, 1], the same on every machine.
+      // Uniform in (0, 1], and the same on every machine.
       const double chance = static_cast<double>((random() >> 11) + 1) / 9007199254740992.0;
       if (!Try(RandomChange(random), -temperature_j * std::log(chance))) continue;
       if (evaluation_.energy_j >= best.energy_j - kLeastGainJ) continue;
@@ -100,7 +100,7 @@ class ClockSearch {
     return graph_.options_of(instruction).options[At(options_[At(instruction)])];
   }
 
-  // Adds "`instruction` runs at that clock" if that was measured.
+  // Adds the change to that clock. Returns false if it was not measured for `instruction`.
   bool AddClock(int instruction, const profile::Option& clock, Change& change) const {
     const std::vector<profile::Option>& options = graph_.options_of(instruction).options;
     for (std::size_t i = 0; i < options.size(); ++i) {
@@ -114,7 +114,7 @@ class ClockSearch {
     return AddClock(instruction, Chosen(like), change);
   }
 
-  // Adds "`instruction` takes the next slower useful option" if there is one.
+  // Adds the change to the next slower useful option. Returns false if none exists.
   bool AddSlower(int instruction, Change& change) const {
     const std::vector<int>& front = fronts_[At(graph_.instructions[At(instruction)].option_set)];
     const Nanoseconds time = Chosen(instruction).time;
@@ -127,17 +127,17 @@ class ClockSearch {
   }
 
   Change RandomChange(std::mt19937_64& random) const {
-    const std::vector<int>& rank = ranks_[random() % ranks_.size()];
-    if (rank.empty()) return {};
-    const std::size_t place = random() % rank.size();
-    const int instruction = rank[place];
+    const std::vector<int>& order = pp_ranks_[random() % pp_ranks_.size()];
+    if (order.empty()) return {};
+    const std::size_t place = random() % order.size();
+    const int instruction = order[place];
     Change change;
     switch (random() % 4) {
       case 0:
-        if (place > 0) AddSameClock(instruction, rank[place - 1], change);
+        if (place > 0) AddSameClock(instruction, order[place - 1], change);
         return change;
       case 1:
-        if (place + 1 < rank.size()) AddSameClock(instruction, rank[place + 1], change);
+        if (place + 1 < order.size()) AddSameClock(instruction, order[place + 1], change);
         return change;
       default: {
         const std::vector<int>& front =
@@ -166,8 +166,9 @@ class ClockSearch {
       --evaluations_left_;
       Evaluation next = evaluator_.Evaluate(options_);
       const double saved = evaluation_.energy_j - next.energy_j;
-      const bool calmer = saved >= -kLeastGainJ && next.switches < evaluation_.switches;
-      if (next.time <= deadline_ && (saved > kLeastGainJ || calmer || saved > -allowed_j)) {
+      const bool has_fewer_switches = saved >= -kLeastGainJ && next.switches < evaluation_.switches;
+      if (next.time <= deadline_ &&
+          (saved > kLeastGainJ || has_fewer_switches || saved > -allowed_j)) {
         evaluation_ = std::move(next);
         return true;
       }
@@ -178,41 +179,42 @@ class ClockSearch {
     return false;
   }
 
-  // An instruction, or two in a row, at the clock of a neighbour; an instruction a step slower.
+  // Tries to run an instruction, or two in a row, at the clock of a neighbor, and to run an
+  // instruction one step slower.
   bool ChangeFew() {
     bool improved = false;
-    for (const std::vector<int>& rank : ranks_) {
-      for (std::size_t i = 0; i < rank.size(); ++i) {
+    for (const std::vector<int>& order : pp_ranks_) {
+      for (std::size_t i = 0; i < order.size(); ++i) {
         const bool has_previous = i > 0;
-        const bool has_next = i + 1 < rank.size();
+        const bool has_next = i + 1 < order.size();
         Change change;
-        if (has_previous && AddSameClock(rank[i], rank[i - 1], change)) {
+        if (has_previous && AddSameClock(order[i], order[i - 1], change)) {
           improved |= Try(change);
-          if (has_next && AddSameClock(rank[i + 1], rank[i - 1], change)) improved |= Try(change);
+          if (has_next && AddSameClock(order[i + 1], order[i - 1], change)) improved |= Try(change);
         }
         change.clear();
-        if (has_next && AddSameClock(rank[i], rank[i + 1], change)) improved |= Try(change);
+        if (has_next && AddSameClock(order[i], order[i + 1], change)) improved |= Try(change);
         change.clear();
-        if (AddSlower(rank[i], change)) improved |= Try(change);
+        if (AddSlower(order[i], change)) improved |= Try(change);
       }
     }
     return improved;
   }
 
-  // A whole run of one clock a step slower.
+  // Tries to run a whole run of instructions with one clock one step slower.
   bool SlowRuns() {
     bool improved = false;
-    for (const std::vector<int>& rank : ranks_) {
-      for (std::size_t first = 0; first < rank.size();) {
+    for (const std::vector<int>& order : pp_ranks_) {
+      for (std::size_t first = 0; first < order.size();) {
         std::size_t end = first + 1;
-        while (end < rank.size() && Chosen(rank[end]).SameKnobs(Chosen(rank[first]))) ++end;
+        while (end < order.size() && Chosen(order[end]).SameKnobs(Chosen(order[first]))) ++end;
         Change change;
-        bool complete = AddSlower(rank[first], change);
+        bool complete = AddSlower(order[first], change);
         if (complete) {
           const profile::Option& slower =
-              graph_.options_of(rank[first]).options[At(change.front().second)];
+              graph_.options_of(order[first]).options[At(change.front().second)];
           for (std::size_t i = first + 1; complete && i < end; ++i) {
-            complete = AddClock(rank[i], slower, change);
+            complete = AddClock(order[i], slower, change);
           }
         }
         if (complete) improved |= Try(change);
@@ -225,15 +227,15 @@ class ClockSearch {
   const schedule::InstructionGraph& graph_;
   Evaluator evaluator_;
   Nanoseconds deadline_;
-  std::stop_token stop_;  // Once it is requested, nothing is an improvement.
+  std::stop_token stop_;  // After a request, Try accepts no change.
   std::vector<int> options_;
   Evaluation evaluation_;
   std::int64_t evaluations_left_;
-  std::vector<std::vector<int>> fronts_;  // [option set]
-  std::vector<std::vector<int>> ranks_;   // Instructions that have a clock, in order.
+  std::vector<std::vector<int>> fronts_;    // [option set]
+  std::vector<std::vector<int>> pp_ranks_;  // [pp_rank] its instructions with a choice of clocks.
 };
 
-// The instructions of one longest path, last first.
+// The instructions of one critical path, the last one first.
 std::vector<int> CriticalPath(const schedule::InstructionGraph& graph,
                               const Evaluation& evaluation) {
   const auto end = [&](int i) { return evaluation.starts[At(i)] + evaluation.durations[At(i)]; };
@@ -250,10 +252,11 @@ std::vector<int> CriticalPath(const schedule::InstructionGraph& graph,
   return path;
 }
 
-// The instruction before each on its rank that has a clock; -1 if there is none.
-std::vector<int> PreviousOnRank(const schedule::InstructionGraph& graph) {
+// For each instruction, the nearest earlier instruction on its pp_rank that has a choice of clocks;
+// -1 if none exists.
+std::vector<int> PreviousOnPpRank(const schedule::InstructionGraph& graph) {
   std::vector<int> previous(graph.instructions.size(), -1);
-  for (const std::vector<int>& order : graph.rank_orders) {
+  for (const std::vector<int>& order : graph.pp_rank_orders) {
     int latest = -1;
     for (const int instruction : order) {
       previous[At(instruction)] = latest;
@@ -263,18 +266,20 @@ std::vector<int> PreviousOnRank(const schedule::InstructionGraph& graph) {
   return previous;
 }
 
-// Speeds a late plan up until it meets the deadline: what the latency slows on the critical path
-// gets its clock one instruction earlier, and where it slows nothing, the path runs a step faster.
-// Clocks only ever rise, so this ends; nothing if it ends late, or is stopped.
+// Speeds up a late plan until it meets the deadline. An instruction on the critical path that the
+// latency slows gets its clock one instruction earlier. If the latency slows none, the whole path
+// runs one step faster. Clocks only rise, so this ends. Returns nothing if the plan is still late,
+// or if `stop` is requested.
 std::optional<std::vector<int>> SpeedUp(const Planner& planner, Nanoseconds deadline,
                                         std::vector<int> options, const std::stop_token& stop) {
   const schedule::InstructionGraph& graph = planner.graph();
   const Evaluator evaluator(graph, planner.model());
-  const std::vector<int> previous = PreviousOnRank(graph);
+  const std::vector<int> previous = PreviousOnPpRank(graph);
   const auto option = [&](int i) -> const profile::Option& {
     return graph.options_of(i).options[At(options[At(i)])];
   };
-  // Raises `instruction` to at least that frequency: to the nearest measured one.
+  // Raises the clock of `instruction` to the lowest measured frequency that is at least
+  // `frequency_mhz` and faster than now. Returns false if none exists.
   const auto raise = [&](int instruction, double frequency_mhz) {
     const std::vector<profile::Option>& measured = graph.options_of(instruction).options;
     int nearest = -1;
@@ -308,7 +313,8 @@ std::optional<std::vector<int>> SpeedUp(const Planner& planner, Nanoseconds dead
   return std::nullopt;
 }
 
-// Plans without latency for ever shorter deadlines until one meets `deadline` in spite of it.
+// Plans without latency for shorter and shorter deadlines, until a plan meets `deadline` under the
+// latency.
 Result<std::optional<std::vector<int>>> Shorten(const Planner& planner, Nanoseconds deadline,
                                                 const SearchLimits& quick) {
   const Evaluator evaluator(planner.graph(), planner.model());
@@ -342,11 +348,12 @@ Result<Plan> PlanUnderLatency(const Planner& planner, Nanoseconds deadline,
   if (planner.baseline().time <= deadline)
     starts.push_back(schedule::BaselineOptions(planner.graph()));
   if (starts.empty()) {
-    return FailAs(ErrorKind::kUnreachable,
-                  "no plan found meets {:.6f} s under a switching latency of {:.3f} ms (everything "
-                  "at maximum frequency takes {:.6f} s)",
-                  ToSeconds(deadline), ToSeconds(planner.model().switch_latency) * 1e3,
-                  ToSeconds(planner.baseline().time));
+    return FailAs(
+        ErrorKind::kUnreachable,
+        "found no plan that meets {:.6f} s with a switch latency of {:.3f} ms (everything "
+        "at maximum frequency takes {:.6f} s)",
+        ToSeconds(deadline), ToSeconds(planner.model().switch_latency) * 1e3,
+        ToSeconds(planner.baseline().time));
   }
   std::optional<ClockSearch> best;
   for (std::vector<int>& start : starts) {

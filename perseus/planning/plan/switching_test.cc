@@ -1,9 +1,11 @@
-// Plans under a switching latency: in time, by the exact evaluation, and worth having.
+// Tests of plans under a switch latency: by the exact evaluation, they meet the deadline and save
+// energy.
 #include "perseus/planning/plan/switching.h"
 
 #include <gtest/gtest.h>
 
 #include "tests/support/planning_jobs.h"
+#include "tests/support/seeds.h"
 
 namespace perseus::plan {
 namespace {
@@ -43,14 +45,14 @@ TEST_P(SwitchingTest, PlansAreInTimeAndSaveEnergy) {
   }
 }
 
-TEST_P(SwitchingTest, WithoutSlowdownTheBaselineIsAPlan) {
+TEST_P(SwitchingTest, FindsAPlanWithNoSlowdown) {
   const Result<Plan> plan = planner_.PlanFor(planner_.baseline().time);
   ASSERT_TRUE(plan) << plan.error().message;
   EXPECT_LE(plan->evaluation.time, planner_.baseline().time);
   EXPECT_LE(plan->evaluation.energy_j, planner_.baseline().energy_j);
 }
 
-TEST_P(SwitchingTest, BelowTheLeastTimeNothingHelps) {
+TEST_P(SwitchingTest, FailsBelowTheLeastTime) {
   const Result<Plan> plan = planner_.PlanFor(planner_.least_time() - 1);
   ASSERT_FALSE(plan);
   EXPECT_EQ(plan.error().kind, ErrorKind::kUnreachable);
@@ -63,11 +65,11 @@ INSTANTIATE_TEST_SUITE_P(Latencies, SwitchingTest,
                                            Latency{"sixty_milliseconds", 60'000 * kMicrosecond}),
                          [](const auto& test) { return std::string(test.param.name); });
 
-// On tiny jobs every combination can be tried, the latency included.
+// The jobs are so small that the test can try every combination, with the latency.
 TEST(SwitchingProperty, NoCombinationBeatsTheBound) {
   int plans = 0;
   int optimal = 0;
-  for (std::uint64_t seed = 0; seed < 150; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(150); ++seed) {
     SCOPED_TRACE(seed);
     const auto shape = seed % 2 == 0 ? JobShape::kPipeline : JobShape::kAnyOrder;
     const ExecutionModel model{RandomBlockingPower(seed),
@@ -89,7 +91,7 @@ TEST(SwitchingProperty, NoCombinationBeatsTheBound) {
       if (plan->evaluation.energy_j <= best->energy_j * (1 + 1e-9)) ++optimal;
     }
   }
-  // A local search: most of the time it finds the best of these.
+  // The local search usually finds the best combination.
   EXPECT_GE(optimal, plans / 2);
   RecordProperty("optimal", optimal);
   RecordProperty("plans", plans);

@@ -9,21 +9,22 @@
 namespace perseus::plan {
 namespace {
 
-// Far from the end of 64 bits.
+// The longest time, which is far from the limit of 64 bits.
 constexpr double kMostNanoseconds = 4e18;
 constexpr double kSecondsPerHour = 3600;
 constexpr double kJoulesPerKilowattHour = 3.6e6;
-// Plans made for one budget, and how close they come to the fastest time that keeps to it.
-constexpr int kMostAimedPlans = 10;
+// The most plans for one budget or cap. The search also ends when the interval of times is this
+// small, as a fraction of the time.
+constexpr int kMostAttempts = 10;
 constexpr double kTimeTolerance = 1e-4;
 
-// The points from the least time to that of least energy. No plan is made for a longer time.
+// The points from the least time to the time of least energy. A longer time is never useful.
 std::span<const FrontierPoint> UsefulPoints(const Frontier& frontier) {
   return std::span(frontier.points).first(frontier.least_energy + 1);
 }
 
-// The least time on the frontier at which `cost(time_s, energy_j)` is at most `limit`; nothing if
-// it is above everywhere. Between points both are linear, so bisection on the segment finds it.
+// The least time on the frontier at which `cost(time_s, energy_j)` is at most `limit`, or nothing
+// if no point of the frontier is within the limit. Finds the segment, and then bisects it.
 template <typename Cost>
 std::optional<Nanoseconds> FastestWithin(const Frontier& frontier, double limit, Cost cost) {
   const auto within = [&](Nanoseconds time) {
@@ -46,8 +47,8 @@ std::optional<Nanoseconds> FastestWithin(const Frontier& frontier, double limit,
 
 template <typename Cost>
 Nanoseconds Cheapest(const Frontier& frontier, Cost cost) {
-  // Energy falls linearly with time between points: there, linear costs are linear and the product
-  // of the two is concave, so both are least at a point.
+  // Between points, energy falls linearly with time. There, a cost that is linear in both is
+  // linear, and their product is concave. So both are least at a point.
   const auto best = std::min_element(frontier.points.begin(), frontier.points.end(),
                                      [&](const FrontierPoint& a, const FrontierPoint& b) {
                                        return cost(ToSeconds(a.time), a.bound_j) <
@@ -56,15 +57,14 @@ Nanoseconds Cheapest(const Frontier& frontier, Cost cost) {
   return best->time;
 }
 
-// A planner that takes as much care as was asked for.
+// A planner, and the limits of its searches.
 struct Plans {
   const Planner& planner;
   const SearchLimits& limits;
   Result<Plan> For(Nanoseconds deadline) const { return planner.PlanFor(deadline, limits); }
 };
 
-// The plan for `time`, or where a switching latency makes that impossible, for the time that
-// everything at maximum frequency takes.
+// The plan for `time`. If the switch latency makes this impossible, the plan for the baseline time.
 Result<Plan> PlanAtOrAfter(const Plans& plans, Nanoseconds time) {
   const Planner& planner = plans.planner;
   Result<Plan> plan = plans.For(std::max(time, planner.least_time()));
@@ -73,9 +73,11 @@ Result<Plan> PlanAtOrAfter(const Plans& plans, Nanoseconds time) {
   return plans.For(planner.baseline().time);
 }
 
-// The fastest plan that stays within `limit`. The bound tells where to begin. As plans lie a little
-// above it, attempts aim lower by what the last plan was above its bound, then by twice that and
-// so on; once a plan fits they halve what is between it and the last that did not.
+// The fastest plan whose cost is at most `limit`. The first attempt uses the time at which the
+// lower bound meets the limit. The cost of a plan is a little above its bound. So the next attempt
+// lowers the limit by the difference between the last plan and its bound, the one after by at least
+// twice as much, and so on. Once a plan fits, bisection between it and the last plan that did not
+// fit finds a faster one.
 template <typename Cost>
 Result<Plan> PlanWithin(const Plans& plans, const Frontier& frontier, double limit, Cost cost,
                         std::string_view what, std::string_view unit) {
@@ -89,7 +91,7 @@ Result<Plan> PlanWithin(const Plans& plans, const Frontier& frontier, double lim
     Nanoseconds fits = longest;
     Nanoseconds time = *first;
     double margin = 0;  // Between the limit and the bound at the next time.
-    for (int attempt = 0; attempt < kMostAimedPlans; ++attempt) {
+    for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
       Result<Plan> plan = PlanAtOrAfter(plans, time);
       if (!plan) return plan;
       const double reached = cost_of(*plan);
@@ -110,8 +112,8 @@ Result<Plan> PlanWithin(const Plans& plans, const Frontier& frontier, double lim
   Result<Plan> least = PlanAtOrAfter(plans, longest);
   if (!least || cost_of(*least) <= limit) return least;
   return FailAs(ErrorKind::kUnreachable,
-                "no plan between the least time and the least energy keeps to {} of {} {}: the "
-                "least is {} {}",
+                "no plan between the least time and the least energy meets {} of {} {}: the least "
+                "is {} {}",
                 what, limit, unit, RoundedUp(cost_of(*least)), unit);
 }
 
@@ -241,8 +243,7 @@ Result<Plan> PlanForTarget(const Planner& planner, const Frontier* frontier, con
                            const SearchLimits& limits) {
   for (const double value : {target.value, target.gpu_hour}) {
     if (std::isfinite(value) && value >= 0) continue;
-    return Fail("{}: {} is not a number that a target can have (0 or more)", Describe(target),
-                value);
+    return Fail("{}: {} is out of range (expected a number from 0)", Describe(target), value);
   }
   Result<Plan> plan = PlanOf({planner, limits}, frontier, target);
   if (plan) plan->target = Describe(target);

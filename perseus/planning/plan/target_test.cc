@@ -1,4 +1,4 @@
-// PlanForTarget: each target is met as it says, or says what can be met.
+// Tests of PlanForTarget: it meets each target, or the error says what is possible.
 #include "perseus/planning/plan/target.h"
 
 #include <gmock/gmock.h>
@@ -31,7 +31,7 @@ class TargetTest : public ::testing::Test {
     EXPECT_FALSE(plan) << Describe(target);
     return plan ? Error{} : plan.error();
   }
-  // The last number of a message, in the unit that ends it.
+  // The last number of a message, which is followed by its unit.
   static double LastNumber(const std::string& message) {
     const std::size_t unit = message.rfind(' ');
     return std::stod(message.substr(message.rfind(' ', unit - 1) + 1));
@@ -43,7 +43,7 @@ class TargetTest : public ::testing::Test {
   const Frontier frontier_ = *planner_.ComputeFrontier();
 };
 
-TEST_F(TargetTest, SlowdownIsAgainstEverythingAtMaximumFrequency) {
+TEST_F(TargetTest, SlowdownIsRelativeToTheBaseline) {
   const Plan none = Reach({.kind = Kind::kSlowdown, .value = 0});
   EXPECT_LE(none.evaluation.time, planner_.baseline().time);
   EXPECT_EQ(none.deadline, planner_.baseline().time);
@@ -65,14 +65,14 @@ TEST_F(TargetTest, DeadlineBelowTheLeastTimeIsUnreachable) {
   EXPECT_THAT(error.message, HasSubstr("least possible iteration time"));
 }
 
-TEST_F(TargetTest, EnergyBudgetIsKeptByAFastPlan) {
+TEST_F(TargetTest, AFastPlanMeetsTheEnergyBudget) {
   const double fastest_j = frontier_.points.front().bound_j;
   const double least_j = Cheapest().bound_j;
   for (const double part : {0.1, 0.5, 0.9}) {
     const double budget_j = least_j + part * (fastest_j - least_j);
     const Plan plan = Reach({.kind = Kind::kEnergyBudget, .value = budget_j});
     EXPECT_LE(plan.evaluation.energy_j, budget_j);
-    // No faster plan keeps the budget, but for the gap of plans: 0.5 % here.
+    // No faster plan meets the budget, up to the gap of plans: 0.5 % here.
     const double sooner_j = frontier_.BoundAt(plan.evaluation.time) * 1.005;
     EXPECT_GE(sooner_j, budget_j);
   }
@@ -80,7 +80,7 @@ TEST_F(TargetTest, EnergyBudgetIsKeptByAFastPlan) {
   EXPECT_EQ(easy.evaluation.time, planner_.least_time());
 }
 
-TEST_F(TargetTest, EnergyBudgetBelowTheLeastEnergySaysWhatCanBeMet) {
+TEST_F(TargetTest, TheErrorOfASmallEnergyBudgetHasTheLeastEnergy) {
   for (const double part : {0.5, 0.99, 0.999999}) {
     const Error error = Refuse({.kind = Kind::kEnergyBudget, .value = part * Cheapest().bound_j});
     EXPECT_EQ(error.kind, ErrorKind::kUnreachable);
@@ -91,7 +91,7 @@ TEST_F(TargetTest, EnergyBudgetBelowTheLeastEnergySaysWhatCanBeMet) {
   }
 }
 
-// What the plan of least energy keeps to can be kept to, though plans lie a little above the bound.
+// A budget that the plan of least energy meets is possible, although plans are above the bound.
 TEST_F(TargetTest, BudgetsOfTheLeastEnergyPlanAreMet) {
   const Plan least = Reach({.kind = Kind::kMinEnergy});
   const double budget_j = least.evaluation.energy_j * (1 + 1e-9);
@@ -100,7 +100,7 @@ TEST_F(TargetTest, BudgetsOfTheLeastEnergyPlanAreMet) {
   EXPECT_LE(Reach({.kind = Kind::kPowerCap, .value = cap_w}).evaluation.average_power_w(), cap_w);
 }
 
-TEST_F(TargetTest, PowerCapIsKept) {
+TEST_F(TargetTest, APlanMeetsThePowerCap) {
   const auto power = [](const FrontierPoint& point) {
     return point.bound_j / ToSeconds(point.time);
   };
@@ -115,7 +115,7 @@ TEST_F(TargetTest, PowerCapIsKept) {
   EXPECT_EQ(easy.evaluation.time, planner_.least_time());
 }
 
-TEST_F(TargetTest, PowerCapBelowTheLeastPowerSaysWhatCanBeMet) {
+TEST_F(TargetTest, TheErrorOfASmallPowerCapHasTheLeastPower) {
   for (const double cap_w : {1.0, 100.0}) {
     const Error error = Refuse({.kind = Kind::kPowerCap, .value = cap_w});
     EXPECT_EQ(error.kind, ErrorKind::kUnreachable);
@@ -125,9 +125,9 @@ TEST_F(TargetTest, PowerCapBelowTheLeastPowerSaysWhatCanBeMet) {
   }
 }
 
-// Whatever the gaps of the plans on the way: a plan that keeps to the budget, found for another
-// target, is not faster by more than the search's tolerance and a plan's own granularity.
-TEST_F(TargetTest, NoPlanForAnotherTargetKeepsABudgetFaster) {
+// If a plan for another target meets the budget, it is not faster by more than the tolerance of the
+// search and the granularity of plans.
+TEST_F(TargetTest, NoPlanForAnotherTargetMeetsABudgetFaster) {
   std::vector<Plan> others;
   for (int percent = 0; percent <= 30; percent += 3) {
     others.push_back(Reach({.kind = Kind::kSlowdown, .value = static_cast<double>(percent)}));
@@ -145,8 +145,8 @@ TEST_F(TargetTest, NoPlanForAnotherTargetKeepsABudgetFaster) {
   }
 }
 
-// The least time of the frontier cannot be met when clocks take a second to switch.
-TEST_F(TargetTest, GenerousTargetsAreMetUnderAnyLatency) {
+// With a switch latency of a second, no plan meets the least time of the frontier.
+TEST_F(TargetTest, MeetsGenerousTargetsUnderAnyLatency) {
   const Planner slow = *Planner::Create(MakeSyntheticJob({.stages = 2, .microbatches = 6}),
                                         {kSyntheticBlockingPowerW, ToNanoseconds(1)});
   for (const Target& target : {Target{Kind::kEnergyBudget, 1e6}, Target{Kind::kPowerCap, 1e6},
@@ -166,7 +166,7 @@ TEST_F(TargetTest, LeastEnergyNeedsNoFrontier) {
   EXPECT_EQ(same->options, plan.options);
 }
 
-TEST_F(TargetTest, EnergyDelayProductIsLeastOverTheFrontier) {
+TEST_F(TargetTest, EnergyDelayProductIsTheLeastOfTheFrontier) {
   const Plan plan = Reach({.kind = Kind::kEdp});
   const double product = ToSeconds(plan.deadline) * frontier_.BoundAt(plan.deadline);
   for (const FrontierPoint& point : frontier_.points) {
@@ -174,7 +174,7 @@ TEST_F(TargetTest, EnergyDelayProductIsLeastOverTheFrontier) {
   }
 }
 
-TEST_F(TargetTest, PriceIsLeastOverTheFrontier) {
+TEST_F(TargetTest, PriceIsTheLeastOfTheFrontier) {
   Nanoseconds former = std::numeric_limits<Nanoseconds>::max();
   for (const double gpu_hour : {0.0, 0.05, 0.2, 2.0, 1000.0}) {
     const Target target{.kind = Kind::kPrice, .value = 0.12, .gpu_hour = gpu_hour, .gpus = 16};
@@ -185,7 +185,7 @@ TEST_F(TargetTest, PriceIsLeastOverTheFrontier) {
     for (const FrontierPoint& point : frontier_.points) {
       EXPECT_LE(dollars(plan.deadline), dollars(point.time) * (1 + 1e-12));
     }
-    EXPECT_LE(plan.deadline, former) << "dearer GPUs should not take longer";
+    EXPECT_LE(plan.deadline, former) << "more expensive GPUs should not take longer";
     former = plan.deadline;
     if (gpu_hour == 0) {
       EXPECT_EQ(plan.deadline, Cheapest().time);
@@ -196,7 +196,7 @@ TEST_F(TargetTest, PriceIsLeastOverTheFrontier) {
   }
 }
 
-TEST_F(TargetTest, RefusesWhatIsNoNumberForIt) {
+TEST_F(TargetTest, RefusesValuesOutOfRange) {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   for (const Kind kind :
@@ -211,7 +211,7 @@ TEST_F(TargetTest, RefusesWhatIsNoNumberForIt) {
   }
 }
 
-// Too large for nanoseconds in 64 bits.
+// These times do not fit 64 bits of nanoseconds.
 TEST_F(TargetTest, RefusesTimesOutOfRange) {
   EXPECT_EQ(Refuse({.kind = Kind::kDeadline, .value = 1e12}).kind, ErrorKind::kInput);
   EXPECT_EQ(Refuse({.kind = Kind::kSlowdown, .value = 1e30}).kind, ErrorKind::kInput);

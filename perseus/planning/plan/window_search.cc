@@ -10,8 +10,9 @@ namespace perseus::plan {
 namespace {
 
 constexpr double kJoulesPerFemtojoule = 1e-15;
-// An instruction with more neighbours than this (a barrier; no pipeline has one) is in no window
-// but its own: what surrounds a member has to be looked at for every window it is in.
+// An instruction with more neighbors than this is only in its own window, because every window
+// examines all neighbors of its members. Pipelines have no such instruction. A barrier in a general
+// graph is one.
 constexpr std::size_t kMostNeighbors = 64;
 constexpr int kOutside = -1;
 constexpr int kOnFringe = -2;
@@ -27,7 +28,9 @@ WindowSearch::WindowSearch(const ChoiceGraph& graph, const frontier::Network& ne
   };
   for (int i = 0; i < instructions; ++i) instruction_prices_.push_back(price(i));
 
-  // Where two events coincide in the network, all flow of the one instruction is the dependency's.
+  // If the two events of a dependency coincide in the network, the dependency has no arc. Then it
+  // is the only dependency of one of its instructions on that side, so it has the flow of that
+  // instruction.
   dependency_prices_.resize(graph.graph().dependencies.size());
   for (std::size_t d = 0; d < dependency_prices_.size(); ++d) {
     const schedule::Dependency& dependency = graph.graph().dependencies[d];
@@ -68,7 +71,7 @@ Nanoseconds WindowSearch::EndOf(int instruction, const Choices& choices) const {
          graph_.candidates(instruction)[At(choices[At(instruction)])].time;
 }
 
-// A schedule between as early and as late as possible.
+// Makes a schedule between the earliest and the latest one.
 void WindowSearch::Reschedule(const Choices& choices) {
   starts_ = EarliestStarts(graph_, choices);
   const std::vector<Nanoseconds> latest = LatestStarts(graph_, choices, length_);
@@ -76,8 +79,8 @@ void WindowSearch::Reschedule(const Choices& choices) {
   std::int64_t part = static_cast<std::int64_t>(random_() % kWhole);
   if (round_ % 3 == 0) part = 0;
   if (round_ % 3 == 1) part = kWhole;
-  // Exactly slack * part / kWhole, rounded down once: then starts keep every dependency, and the
-  // product does not overflow.
+  // This is slack * part / kWhole, rounded down once, without overflow. A single rounding keeps
+  // every dependency satisfied.
   for (std::size_t i = 0; i < starts_.size(); ++i) {
     const Nanoseconds slack = latest[i] - starts_[i];
     starts_[i] += slack / kWhole * part + slack % kWhole * part / kWhole;
@@ -118,13 +121,13 @@ void WindowSearch::CollectWindow(int center, int size) {
     reach(graph_.successors(instruction));
   }
   for (const int instruction : fringe_) member_of_[At(instruction)] = kOutside;
-  std::sort(window_.begin(), window_.end());  // Topological, as all instructions are.
+  std::sort(window_.begin(), window_.end());  // Instructions are in topological order.
   for (std::size_t m = 0; m < window_.size(); ++m) {
     member_of_[At(window_[m])] = static_cast<int>(m);
   }
 }
 
-// Fixes when the world outside the window ends and starts.
+// Fixes the ends and starts of the instructions around the window.
 void WindowSearch::Surround(const Choices& choices) {
   origin_ = starts_[At(window_.front())];
   members_.clear();
@@ -167,7 +170,7 @@ void WindowSearch::Surround(const Choices& choices) {
   }
 }
 
-// Runs the member as early as its predecessors allow; returns what waiting costs, or kLate.
+// Starts the member as early as its predecessors allow. Returns the cost of waiting (2), or kLate.
 double WindowSearch::Place(int index, const Candidate& candidate) {
   Member& member = members_[At(index)];
   const int last_link = At(index) + 1 < members_.size() ? members_[At(index) + 1].first_link
@@ -221,7 +224,7 @@ void WindowSearch::Search(int member, double loss) {
 }
 
 double WindowSearch::ImproveWindow(int center, const Effort& effort, Choices& choices) {
-  // Windows of varying size keep rounds from looking at the same ones again.
+  // With varying sizes, rounds do not examine the same windows again.
   const int size = effort.window - static_cast<int>(random_() % 3);
   CollectWindow(center, size);
   Surround(choices);
@@ -238,7 +241,7 @@ double WindowSearch::ImproveWindow(int center, const Effort& effort, Choices& ch
       saved = present - best_loss_;
       for (std::size_t m = 0; m < window_.size(); ++m) choices[At(window_[m])] = best_[m];
     }
-    PresentLoss(choices);  // Places the members for good: the schedule outside stays valid.
+    PresentLoss(choices);  // Places the members with the final choices.
     for (const Member& member : members_) {
       const int choice = choices[At(member.instruction)];
       starts_[At(member.instruction)] =

@@ -1,36 +1,39 @@
 // Closes most of the gap that rounding leaves between a plan and its bound.
 //
-// The idea. The relaxed optimum comes with prices. The flow x_i on instruction i says what a second
-// is worth there. The flow x_d on dependency d says what a second of waiting on it costs. Flow is
-// conserved, so the gap of ANY plan of the same length splits into parts that are never negative:
+// IDEA
+//   The relaxed optimum comes with prices. The flow x_i of instruction i is the price of a second
+//   of its duration. The flow x_d of dependency d is the price of a second of waiting on d. Flow is
+//   conserved, so the gap of ANY plan of the same length is a sum of parts that are never negative:
 //
-//     energy - bound = sum over instructions of  [e_i(option) + x_i * t_i(option) - the least of
-//     it] (1)
-//                    + sum over dependencies of  x_d * (time that the successor waits on d)
-//                    (2)
+//     energy - bound = sum over instructions i of  r_i(option) - the least r_i of all options  (1)
+//                    + sum over dependencies d of  x_d * (time that the successor waits on d)  (2)
 //
-// (e is the effective energy. The start and the end of the iteration count as dependencies.) So the
-// certificate does not only say how good a plan is. It says where the plan is bad, and it gives a
-// lower bound for every part of the plan that is decided. This makes an exact search of a small
-// window cheap:
+//     r_i(option) = e_i(option) + x_i * t_i(option)
 //
-//   - take an instruction and some of its neighbors, up to a dozen: a window in both pp_rank and
-//   time
-//     (an instruction with very many predecessors or successors is a window of its own);
-//   - fix the time at which everything around the window ends and starts;
-//   - try all combinations of options in the window, depth first in order of time and of (1), and
-//   stop
-//     wherever the parts (1) and (2) so far exceed the best total.
+//   Here e_i is the effective energy and t_i the time of an option. The start and the end of the
+//   iteration count as dependencies. So the certificate does not only say how good a plan is. It
+//   says where the plan is bad, and it gives a lower bound for every part of the plan that is
+//   decided. This makes an exact search of a small window cheap:
+//
+//   - Take an instruction and some of its neighbors, up to about a dozen: a window in both pp_rank
+//     and time. (An instruction with very many neighbors is a window of its own.)
+//   - Fix the time at which everything around the window ends and starts.
+//   - Try all combinations of options in the window, depth first in order of time and of (1). Stop
+//     a branch when the parts (1) and (2) so far exceed the best total.
 //
 // The search exchanges slack across pp_ranks, kinds and microbatches, over all useful options and
 // not only those on the hull. A window of ten instructions with thirty options each has 6e14
-// combinations. The search examines a few thousand of them. Rivals: optimizing pairs of neighbors
-// again, and exact dynamic programming along one pp_rank (both stop at the first choice that two
-// pp_ranks have to make together: a gap of 0.24 % where this search reaches 0.14 %), and beam
-// search over larger windows (no better, slower).
+// combinations. The search examines a few thousand of them.
 //
-// It is arbitrary whether slack lies before or after a window. So rounds alternate between
-// everything as early as possible, as late as possible, and in between.
+// It is arbitrary whether slack is before or after a window. So rounds alternate between schedules
+// in which everything is as early as possible, as late as possible, and in between.
+//
+// TRIED AND WORSE
+//   Repeated optimization of pairs of neighbors, and exact dynamic programming along one pp_rank.
+//   Both get stuck when two pp_ranks have to change together (a gap of 0.24 % where this search
+//   reaches 0.14 %). Beam search over larger windows (no better, slower).
+//
+// Thread safety: one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -47,23 +50,24 @@ namespace perseus::plan {
 
 class WindowSearch {
  public:
-  // `solution` is an optimum of `network`, the relaxation of `graph`; plans have its length. Keeps
-  // a reference to `graph`. Deterministic: the same input gives the same plan. Once `stop` is
-  // requested, no further windows are looked at.
+  // Requires that `solution` is an optimum of `network`, the relaxation of `graph`. Plans have the
+  // length of `solution`. Keeps a reference to `graph`. Deterministic: the same input gives the
+  // same plan. After a stop request, the search examines no further windows.
   WindowSearch(const ChoiceGraph& graph, const frontier::Network& network,
                const frontier::Solution& solution, std::stop_token stop = {});
 
   struct Effort {
-    int window = 8;              // Instructions; at most kLargestWindow.
-    std::int64_t tries = 2'000;  // Options looked at per window before it is left alone.
+    int window = 8;              // Instructions in a window; at most kLargestWindow.
+    std::int64_t tries = 2'000;  // The most options that are tried in a window.
   };
   static constexpr int kLargestWindow = 16;
 
-  // One round: a window around every instruction. `choices` must fit the solution's length, and do
-  // so afterwards; their energy never rises. Returns what was saved, in J.
+  // Runs one round: a window around every instruction. Requires that the schedule of `choices` is
+  // no longer than that of the solution. This holds afterwards, too, and the energy never rises.
+  // Returns the saved energy in J.
   double Improve(Choices& choices, const Effort& effort);
 
-  // Options looked at since the start.
+  // The number of options tried since the start.
   std::int64_t tries() const { return tries_; }
 
  private:
@@ -71,17 +75,19 @@ class WindowSearch {
     double energy_j = 0;  // Part (1) of the gap.
     int candidate = 0;
   };
-  // An instruction of the window with what surrounds it, times counted from origin_.
+  // An instruction of the window, with the limits that its surroundings set. Times are counted from
+  // origin_.
   struct Member {
     int instruction = 0;
-    Nanoseconds release = 0;  // No earlier start, because of predecessors outside.
-    Nanoseconds due = 0;      // No later end, because of successors outside.
-    // Price of waiting on those: in_price * start - in_paid, and out_paid - out_price * end.
+    Nanoseconds release = 0;  // The earliest start that predecessors outside allow.
+    Nanoseconds due = 0;      // The latest end that successors outside allow.
+    // The cost (2) of these dependencies is
+    // in_price * start - in_paid + out_paid - out_price * end.
     double in_price = 0;
     double in_paid = 0;
     double out_price = 0;
     double out_paid = 0;
-    int first_link = 0;  // Predecessors inside, in links_, up to the next member's.
+    int first_link = 0;  // The first of its predecessors inside the window, in links_.
     Nanoseconds end = 0;
   };
   struct Link {
@@ -107,18 +113,18 @@ class WindowSearch {
   Nanoseconds length_;
   std::vector<double> instruction_prices_;  // J/ns
   std::vector<double> dependency_prices_;   // J/ns
-  std::vector<Reduced> reduced_;            // Of each instruction, cheapest first.
+  std::vector<Reduced> reduced_;            // Instruction by instruction, the least energy first.
   std::vector<std::size_t> first_reduced_;
 
-  std::vector<Nanoseconds> starts_;  // A schedule of the present choices.
+  std::vector<Nanoseconds> starts_;  // A schedule with the present choices.
   int round_ = 0;
   std::mt19937_64 random_;
   std::int64_t tries_ = 0;
 
-  // The window at hand.
+  // The present window.
   std::vector<int> window_;
-  std::vector<int> fringe_;
-  std::vector<int> member_of_;  // [instruction]; kOutside, kOnFringe or its place in the window.
+  std::vector<int> fringe_;     // Neighbors of the window that may join it.
+  std::vector<int> member_of_;  // [instruction]; kOutside, kOnFringe, or its index in window_.
   std::vector<Member> members_;
   std::vector<Link> links_;
   Nanoseconds origin_ = 0;

@@ -1,4 +1,5 @@
-// WindowSearch: never dearer, never late, always the same, and exact where a window holds all.
+// Tests of WindowSearch: it never needs more energy, is never late, is deterministic, and is exact
+// if a window contains the whole job.
 #include "perseus/planning/plan/window_search.h"
 
 #include <gtest/gtest.h>
@@ -13,11 +14,12 @@
 #include "perseus/planning/plan/planner.h"
 #include "perseus/planning/plan/rounding.h"
 #include "tests/support/planning_jobs.h"
+#include "tests/support/seeds.h"
 
 namespace perseus::plan {
 namespace {
 
-// A job, its relaxed optimum somewhere on the frontier, and a plan to improve.
+// A job, its relaxed optimum for some deadline, and a plan to improve.
 class Case {
  public:
   Case(const JobSpec& spec, std::uint64_t seed)
@@ -44,7 +46,7 @@ class Case {
     return end;
   }
 
-  // Least effective energy of all combinations that fit the length.
+  // The least effective energy of all combinations that fit the length.
   double LeastEnergy() const {
     Choices choices(At(graph_.instructions()), 0);
     double least = std::numeric_limits<double>::infinity();
@@ -85,11 +87,11 @@ JobSpec SpecOf(std::uint64_t seed, int instructions) {
   return spec;
 }
 
-// What a window saves by the prices of the relaxed optimum, parts (1) and (2) of the gap, is what
-// the plan's energy falls by: that is the identity the search rests on. Energies are about 20 J an
-// instruction, so that sums of doubles agree to 1e-11 J; gains below 1e-9 J are none.
-TEST(WindowSearchProperty, SavesWhatItSaysAndIsNeverLate) {
-  for (std::uint64_t seed = 0; seed < 1500; ++seed) {
+// The search relies on an identity: what a window saves in the parts (1) and (2) of the gap is what
+// the energy of the plan falls by. An instruction needs about 20 J, so sums of doubles agree to
+// 1e-11 J. Gains below 1e-9 J are ignored.
+TEST(WindowSearchProperty, SavesTheReportedEnergyAndIsNeverLate) {
+  for (std::uint64_t seed = 0; seed < Seeds(1500); ++seed) {
     SCOPED_TRACE(seed);
     const Case job(SpecOf(seed, 40), seed);
     WindowSearch search = job.Search();
@@ -108,11 +110,11 @@ TEST(WindowSearchProperty, SavesWhatItSaysAndIsNeverLate) {
   }
 }
 
-// Between as early and as late as possible, rounded to nanoseconds, a schedule still has to keep
-// every dependency: a rounding that does not (by less than a microsecond) once made plans late.
-// Small windows leave most of that schedule as it is.
+// A schedule between the earliest and the latest one is rounded to nanoseconds, and still has to
+// satisfy every dependency. A wrong rounding (by less than a microsecond) once made plans late.
+// Small windows keep most of that schedule.
 TEST(WindowSearchProperty, IsNeverLateByNanoseconds) {
-  for (std::uint64_t seed = 600; seed < 1200; ++seed) {
+  for (std::uint64_t seed = 600; seed < 600 + Seeds(600); ++seed) {
     SCOPED_TRACE(seed);
     JobSpec spec = SpecOf(seed, 40);
     spec.options = 8;
@@ -128,7 +130,7 @@ TEST(WindowSearchProperty, IsNeverLateByNanoseconds) {
 }
 
 TEST(WindowSearchProperty, TheSameInputGivesTheSamePlan) {
-  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(100); ++seed) {
     const Case job(SpecOf(seed, 40), seed);
     Choices a = job.start();
     Choices b = job.start();
@@ -142,10 +144,10 @@ TEST(WindowSearchProperty, TheSameInputGivesTheSamePlan) {
   }
 }
 
-// One window holds the whole job, and there are tries enough to look at everything. (Parts that
-// nothing joins are searched one after the other, which is just as exact.)
-TEST(WindowSearchProperty, IsExactWhereAWindowHoldsAll) {
-  for (std::uint64_t seed = 0; seed < 600; ++seed) {
+// One window contains the whole job, and the tries are enough for all combinations. (Parts without
+// a connection are searched one after the other, which is also exact.)
+TEST(WindowSearchProperty, IsExactIfAWindowContainsTheWholeJob) {
+  for (std::uint64_t seed = 0; seed < Seeds(600); ++seed) {
     SCOPED_TRACE(seed);
     const Case job(SpecOf(seed, 6), seed);
     WindowSearch search = job.Search();
@@ -157,7 +159,7 @@ TEST(WindowSearchProperty, IsExactWhereAWindowHoldsAll) {
 }
 
 //       .--> worker ---.
-//   hub ---> worker ---> join      Windows that hold the hub would each look at all workers.
+//   hub ---> worker ---> join      Each window with the hub would examine all workers.
 //       `--> worker ---'
 schedule::InstructionGraph Hub(int workers) {
   schedule::InstructionGraph graph;
@@ -170,15 +172,15 @@ schedule::InstructionGraph Hub(int workers) {
   const int join = workers + 1;
   for (int i = 0; i <= join; ++i) {
     graph.instructions.push_back({0, i, 0});
-    graph.rank_orders.push_back({i});
-    graph.rank_names.push_back("rank " + std::to_string(i));
+    graph.pp_rank_orders.push_back({i});
+    graph.pp_rank_names.push_back("rank " + std::to_string(i));
   }
   for (int i = 1; i < join; ++i) graph.dependencies.push_back({0, i, 0});
   for (int i = 1; i < join; ++i) graph.dependencies.push_back({i, join, 0});
   return graph;
 }
 
-// Options looked at in one round, from a plan with everything at its fastest.
+// The options that one round tries, from a plan with everything at its fastest.
 std::int64_t TriesOfARound(const schedule::InstructionGraph& job) {
   const Planner planner = *Planner::Create(job, {0, 0});
   const ChoiceGraph graph(planner.graph(), 0);
@@ -197,7 +199,7 @@ TEST(WindowSearch, DoesNotGrowThroughInstructionsOfManyNeighbors) {
   EXPECT_LE(TriesOfARound(wide), 4 * std::ssize(wide.instructions)) << "each by itself";
 }
 
-TEST(WindowSearch, StopsAtItsTries) {
+TEST(WindowSearch, StopsAfterItsTries) {
   const Case job({.shape = JobShape::kPipeline, .instructions = 40}, 3);
   WindowSearch search = job.Search();
   Choices choices = job.start();

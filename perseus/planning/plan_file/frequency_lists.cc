@@ -17,7 +17,7 @@ constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 struct Token {
   enum class Kind { kOpen, kClose, kComma, kText, kNumber, kEnd, kUnknown };
   Kind kind = Kind::kEnd;
-  std::string_view text;  // Of a kText without its quotes.
+  std::string_view text;  // For kText, without the quotes.
   int line = 1;
 };
 
@@ -63,7 +63,7 @@ class Tokenizer {
     return token;
   }
 
-  // A name in quotes needs no escapes, and does not go on in the next line.
+  // A name in quotes has no escapes and ends on the same line.
   Token TakeText(char quote) {
     const std::size_t end = rest_.find_first_of(quote == '"' ? "\"\\\n" : "'\\\n", 1);
     if (end == std::string_view::npos || rest_[end] != quote) {
@@ -91,7 +91,7 @@ class ListsReader {
     }
     while (token_.kind != Token::Kind::kClose) {
       if (auto rank = ReadRank(); rank) {
-        lists.ranks.push_back(*std::move(rank));
+        lists.pp_ranks.push_back(*std::move(rank));
       } else {
         return Fail(rank);
       }
@@ -100,8 +100,8 @@ class ListsReader {
       }
     }
     PERSEUS_RETURN_IF_ERROR(Close("["));
-    if (token_.kind != Token::Kind::kEnd) return FailAtToken("nothing but comments after the list");
-    if (lists.ranks.empty()) {
+    if (token_.kind != Token::Kind::kEnd) return FailAtToken("only comments after the list");
+    if (lists.pp_ranks.empty()) {
       return Fail("{}: the list is empty (expected a list for each pp_rank)", name_);
     }
     return lists;
@@ -143,7 +143,7 @@ class ListsReader {
         return FailAtToken("an instruction, such as 'forward'");
       entry.kind = ParseInstructionKind(token_.text);
       if (!entry.kind || !IsPlanned(*entry.kind)) {
-        return FailAtToken("forward, backward or another computation");
+        return FailAtToken("forward, backward or another instruction that has a clock");
       }
       Advance();
       if (auto comma = Expect(Token::Kind::kComma, "a comma and a frequency"); !comma) {
@@ -170,7 +170,7 @@ class ListsReader {
     return mhz;
   }
 
-  // After an entry: a comma, behind which the list may end all the same, or the end.
+  // An entry is followed by a comma or by the end of the list. The list may also end after a comma.
   Result<void> SeparateOrClose(std::string_view expected) {
     if (token_.kind == Token::Kind::kComma) {
       Advance();
@@ -182,7 +182,8 @@ class ListsReader {
 
   Result<void> Close(std::string_view opened) {
     const std::string_view closing = opened == "[" ? "]" : ")";
-    // By kind as well: the text of a string is without its quotes.
+    // The check of the kind is necessary: a string has no quotes here, so it may look like a
+    // bracket.
     if (token_.kind != Token::Kind::kClose || token_.text != closing) return FailAtToken(closing);
     Advance();
     return {};
@@ -215,9 +216,8 @@ Result<FrequencyLists> ParseFrequencyLists(std::string_view text, std::string_vi
 
 Result<void> CheckListable(const schedule::InstructionGraph& graph) {
   if (graph.other_knob_names.empty()) return {};
-  return Fail(
-      "frequency lists have no place for the knob {} of the profile (use the plans in JSON)",
-      Excerpt(graph.other_knob_names.front()));
+  return Fail("frequency lists cannot have the knob {} of the profile (use the plans in JSON)",
+              Excerpt(graph.other_knob_names.front()));
 }
 
 Result<std::string> FormatFrequencyLists(const schedule::InstructionGraph& graph,
@@ -233,8 +233,10 @@ Result<std::string> FormatFrequencyLists(const schedule::InstructionGraph& graph
           static_cast<std::size_t>(plan.options[static_cast<std::size_t>(instruction)]);
       const double mhz = set.options[option].frequency_mhz;
       if (mhz != std::floor(mhz) || mhz < 1) {
-        return Fail("frequency lists have whole MHz only, not {}'s {} (use the plans in JSON)",
-                    set.name, mhz);
+        return Fail(
+            "frequency lists can only have whole MHz, but {} runs at {} MHz (use the plans in "
+            "JSON)",
+            set.name, mhz);
       }
       fmt::format_to(std::back_inserter(text), "{}('{}', {})", separator, Name(set.kind), mhz);
       separator = ", ";
@@ -250,30 +252,31 @@ Result<std::vector<int>> FindOptions(const FrequencyLists& lists,
                                      const schedule::InstructionGraph& graph,
                                      std::string_view name) {
   const std::vector<std::vector<int>> orders = PlannedOrders(graph);
-  if (lists.ranks.size() != orders.size()) {
+  if (lists.pp_ranks.size() != orders.size()) {
     return Fail(
-        "{}: has lists for {} pp_ranks, but the job has {} (describe the job that the file was "
-        "made for)",
-        name, lists.ranks.size(), orders.size());
+        "{}: has lists for {} pp_ranks, but the job has {} (use the flags of the job that the file "
+        "was made for)",
+        name, lists.pp_ranks.size(), orders.size());
   }
-  std::vector<int> options = schedule::BaselineOptions(graph);  // Those of fixed instructions stay.
+  // Fixed instructions keep their options of the baseline.
+  std::vector<int> options = schedule::BaselineOptions(graph);
   for (std::size_t rank = 0; rank < orders.size(); ++rank) {
-    const std::vector<ListedFrequency>& listed = lists.ranks[rank];
+    const std::vector<ListedFrequency>& listed = lists.pp_ranks[rank];
     if (listed.size() != orders[rank].size()) {
       const int line = listed.empty() ? 1 : listed.front().line;
       return Fail(
-          "{}:{}: {} has {} frequencies, but the job has {} computations there (describe the job "
-          "it was made for)",
-          name, line, graph.rank_names[rank], listed.size(), orders[rank].size());
+          "{}:{}: {} has {} frequencies, but the job has {} instructions there (use the flags of "
+          "the job that the file was made for)",
+          name, line, graph.pp_rank_names[rank], listed.size(), orders[rank].size());
     }
     for (std::size_t i = 0; i < listed.size(); ++i) {
       const schedule::OptionSet& set = graph.options_of(orders[rank][i]);
       const std::string where = fmt::format("{}:{}", name, listed[i].line);
       if (listed[i].kind && *listed[i].kind != set.kind) {
         return Fail(
-            "{}: entry {} of {} is a {}, but the job has {} there (describe the job it was "
-            "made for)",
-            where, i, graph.rank_names[rank], Name(*listed[i].kind),
+            "{}: entry {} of {} is a {}, but the job has {} there (use the flags of the job that "
+            "the file was made for)",
+            where, i, graph.pp_rank_names[rank], Name(*listed[i].kind),
             schedule::Describe(graph, orders[rank][i]));
       }
       const auto option = FindOption(set, {listed[i].frequency_mhz, {}}, where);

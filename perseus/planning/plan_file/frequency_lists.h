@@ -38,12 +38,12 @@ struct ListedFrequency {
 };
 
 struct FrequencyLists {
-  std::vector<std::vector<ListedFrequency>> ranks;
+  std::vector<std::vector<ListedFrequency>> pp_ranks;  // [pp_rank][position]
 };
 
 // What FormatFrequencyLists writes.
 struct ListedPlan {
-  std::span<const int> options;  // Per instruction, an index into its option set.
+  std::span<const int> options;  // [instruction] an index into its option set.
   std::string_view target;       // In words.
   Nanoseconds time = 0;          // Of the iteration.
   double energy_j = 0;           // Of one pipeline.
@@ -52,17 +52,17 @@ struct ListedPlan {
 // Errors (kInput) are one line, "name:line: cause (remedy)".
 Result<FrequencyLists> ParseFrequencyLists(std::string_view text, std::string_view name);
 
-// Fails (kInput) if the graph has other knobs than the frequency, for which lists have no place.
+// Fails (kInput) if the graph has other knobs than the frequency, because lists cannot have them.
 Result<void> CheckListable(const schedule::InstructionGraph& graph);
 
-// The newer form, with the target, time and energy as comments at the end. Fails (kInput) if the
-// graph is not listable, or a frequency is no whole number of MHz, which the tools that read the
-// form do not take.
+// Writes the newer form, with the target, time and energy as comments at the end. Fails (kInput) if
+// CheckListable fails, or if a frequency is not a whole number of MHz, because other tools do not
+// accept that.
 Result<std::string> FormatFrequencyLists(const schedule::InstructionGraph& graph,
                                          const ListedPlan& plan);
 
-// The options that the lists name, per instruction of `graph`. Fails (kInput) where the lists do
-// not fit the graph's ranks, or name a frequency that was not measured.
+// The options that the lists name, one for each instruction of `graph`. Fails (kInput) if the lists
+// do not fit the pp_ranks of the graph, or have a frequency that was not measured.
 Result<std::vector<int>> FindOptions(const FrequencyLists& lists,
                                      const schedule::InstructionGraph& graph,
                                      std::string_view name);

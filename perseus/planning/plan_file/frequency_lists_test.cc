@@ -1,4 +1,4 @@
-// The lists of clocks that other tools of the field write and read.
+// Tests of the lists of clocks that other tools of the field write and read.
 #include "perseus/planning/plan_file/frequency_lists.h"
 
 #include "perseus/planning/plan/planner.h"
@@ -19,7 +19,7 @@ std::string ErrorOf(std::string_view text) {
   return lists ? "no error" : lists.error().message;
 }
 
-TEST(FrequencyListsTest, PairsOfInstructionAndFrequency) {
+TEST(FrequencyListsTest, ReadsPairsOfInstructionAndFrequency) {
   const auto lists = ParseFrequencyLists(
       "[\n"
       "[('forward', 1410), ('backward', 1395)],\n"
@@ -28,20 +28,20 @@ TEST(FrequencyListsTest, PairsOfInstructionAndFrequency) {
       "# Iteration 42 cost change: -0.25\n",
       "f.py");
   ASSERT_TRUE(lists) << lists.error().message;
-  ASSERT_EQ(lists->ranks.size(), 2U);
-  EXPECT_EQ(lists->ranks[0][1].kind, InstructionKind::kBackward);
-  EXPECT_EQ(lists->ranks[1][0].frequency_mhz, 1200);
-  EXPECT_EQ(lists->ranks[1][1].frequency_mhz, 1185.5);
-  EXPECT_EQ(lists->ranks[1][1].line, 3);
+  ASSERT_EQ(lists->pp_ranks.size(), 2U);
+  EXPECT_EQ(lists->pp_ranks[0][1].kind, InstructionKind::kBackward);
+  EXPECT_EQ(lists->pp_ranks[1][0].frequency_mhz, 1200);
+  EXPECT_EQ(lists->pp_ranks[1][1].frequency_mhz, 1185.5);
+  EXPECT_EQ(lists->pp_ranks[1][1].line, 3);
 }
 
-TEST(FrequencyListsTest, OlderFilesHaveBareFrequencies) {
+TEST(FrequencyListsTest, ReadsBareFrequenciesOfOlderFiles) {
   const auto lists =
       ParseFrequencyLists("# a comment\r\n[[1410, 1395],\r\n (1200, 1185,)]", "f.py");
   ASSERT_TRUE(lists) << lists.error().message;
-  EXPECT_EQ(lists->ranks[1][1].frequency_mhz, 1185);
-  EXPECT_FALSE(lists->ranks[0][0].kind);
-  EXPECT_EQ(lists->ranks[1][1].line, 3);
+  EXPECT_EQ(lists->pp_ranks[1][1].frequency_mhz, 1185);
+  EXPECT_FALSE(lists->pp_ranks[0][0].kind);
+  EXPECT_EQ(lists->pp_ranks[1][1].line, 3);
 }
 
 TEST(FrequencyListsTest, AnythingElseIsAnErrorWithItsLine) {
@@ -75,9 +75,9 @@ class FrequencyListsOfAPlanTest : public testing::Test {
     synthetic::SyntheticProfileSpec spec;
     spec.stages = 2;
     schedule::PipelineModel model;
-    model.fixed.load = {.time = 1000};  // Has no place in the lists.
+    model.fixed.load = {.time = 1000};  // The lists must not have it.
     const auto schedule =
-        schedule::GenerateSchedule({.name = "1f1b", .ranks = 2, .microbatches = 3});
+        schedule::GenerateSchedule({.name = "1f1b", .pp_ranks = 2, .microbatches = 3});
     graph_ =
         *schedule::BuildInstructionGraph(*schedule, *synthetic::SynthesizeProfile(spec), model);
     plan_.target = "no slowdown";
@@ -103,7 +103,7 @@ class FrequencyListsOfAPlanTest : public testing::Test {
   plan::Plan plan_;
 };
 
-TEST_F(FrequencyListsOfAPlanTest, SurviveTheFile) {
+TEST_F(FrequencyListsOfAPlanTest, AreTheSameAfterWritingAndReading) {
   const auto text = FormatFrequencyLists(graph_, Listed());
   ASSERT_TRUE(text) << text.error().message;
   EXPECT_THAT(*text, StartsWith("[\n[('forward', "));
@@ -120,7 +120,7 @@ TEST_F(FrequencyListsOfAPlanTest, MustFitTheJob) {
               StartsWith("f.py: has lists for 1 pp_ranks, but the job has 2 ("));
   EXPECT_THAT(
       ErrorOfLists("[[1410],\n[1410]]"),
-      StartsWith("f.py:1: pp_rank 0 has 1 frequencies, but the job has 6 computations there"));
+      StartsWith("f.py:1: pp_rank 0 has 1 frequencies, but the job has 6 instructions there"));
   EXPECT_THAT(ErrorOfLists("[[1410,1410,1410,1410,1410,1410],\n"
                            "[('forward',1410),('forward',1410),1410,1410,1410,1410]]"),
               StartsWith("f.py:2: entry 1 of pp_rank 1 is a forward, but the job has backward"));
@@ -130,17 +130,17 @@ TEST_F(FrequencyListsOfAPlanTest, MustFitTheJob) {
                          "measured is 1410 MHz ("));
 }
 
-TEST_F(FrequencyListsOfAPlanTest, HaveNoPlaceForOtherKnobsOrFractions) {
+TEST_F(FrequencyListsOfAPlanTest, CannotHaveOtherKnobsOrFractions) {
   schedule::InstructionGraph with_knobs = graph_;
   with_knobs.other_knob_names = {"sm_count"};
   EXPECT_THAT(FormatFrequencyLists(with_knobs, Listed()).error().message,
-              HasSubstr("no place for the knob \"sm_count\""));
+              HasSubstr("cannot have the knob \"sm_count\""));
   schedule::InstructionGraph fractional = graph_;
   for (schedule::OptionSet& set : fractional.option_sets) {
     for (profile::Option& option : set.options) option.frequency_mhz += 0.5;
   }
   EXPECT_THAT(FormatFrequencyLists(fractional, Listed()).error().message,
-              HasSubstr("whole MHz only"));
+              HasSubstr("can only have whole MHz"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What fits on a slice of a timeline: the letters that schedules use.
+// Short labels of instructions, for the slices of a timeline.
 #pragma once
 
 #include <string>
@@ -7,8 +7,9 @@
 
 namespace perseus::plan_file {
 
-// "F3": the forward of microbatch 3; I dgrad, W wgrad, B full backward, R recompute. Others have
-// their name, "load 3", "optimizer" (microbatch -1).
+// "F3" is the forward of microbatch 3. The letters are those of schedule files: F forward, B full
+// backward, I dgrad, W wgrad, R recompute. Other kinds have their name: "load 3", or "optimizer" if
+// the microbatch is -1.
 std::string InstructionLabel(InstructionKind kind, int microbatch);
 
 }  // namespace perseus::plan_file

@@ -10,7 +10,7 @@ bool IsPlanned(InstructionKind kind) {
 }
 
 std::vector<std::vector<int>> PlannedOrders(const schedule::InstructionGraph& graph) {
-  std::vector<std::vector<int>> orders = graph.rank_orders;
+  std::vector<std::vector<int>> orders = graph.pp_rank_orders;
   for (std::vector<int>& order : orders) {
     std::erase_if(order,
                   [&](int instruction) { return !IsPlanned(graph.options_of(instruction).kind); });
@@ -37,20 +37,20 @@ Result<int> FindOption(const schedule::OptionSet& set, const NamedOption& named,
   }
   if (at_frequency == 0) {
     return Fail(
-        "{}: {} was not measured at {} MHz, the nearest measured is {} MHz (profile it there, or "
-        "plan again with this profile)",
+        "{}: {} was not measured at {} MHz, the nearest measured is {} MHz (measure it at this "
+        "frequency, or plan again with this profile)",
         where, set.name, named.frequency_mhz, nearest->frequency_mhz);
   }
   if (found < 0) {
     return Fail(
-        "{}: {} was measured at {} MHz, but not with these other knobs (profile it so, or plan "
-        "again with this profile)",
+        "{}: {} was measured at {} MHz, but not with these other knobs (measure it with them, or "
+        "plan again with this profile)",
         where, set.name, named.frequency_mhz);
   }
   if (named.other_knobs.empty() && at_frequency > 1) {
     return Fail(
-        "{}: {} was measured in {} ways at {} MHz, and the plan does not say which (use a plan "
-        "that names the other knobs)",
+        "{}: {} has {} options at {} MHz, and the plan does not say which (use a plan that names "
+        "the other knobs)",
         where, set.name, at_frequency, named.frequency_mhz);
   }
   return found;

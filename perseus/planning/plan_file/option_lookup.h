@@ -1,4 +1,4 @@
-// From the clock that a plan names to the option that was measured at it.
+// Finds the measured option for a clock that a plan names.
 #pragma once
 
 #include <span>
@@ -13,10 +13,10 @@ namespace perseus::plan_file {
 // The highest frequency that a plan or a list may name. A larger number is in another unit.
 inline constexpr double kHighestFrequencyMhz = 1e6;
 
-// Whether a plan chooses a clock for it: not for fixed instructions, whose time no clock changes.
+// Whether a plan chooses a clock for instructions of this kind. False for fixed instructions.
 bool IsPlanned(InstructionKind kind);
 
-// The instructions of each rank that a plan chooses a clock for, in order.
+// [pp_rank][position] the instructions for which a plan chooses a clock, in execution order.
 std::vector<std::vector<int>> PlannedOrders(const schedule::InstructionGraph& graph);
 
 struct NamedOption {
@@ -24,9 +24,10 @@ struct NamedOption {
   std::span<const double> other_knobs;  // Empty if the plan names none.
 };
 
-// The index in `set.options`. Fails (kInput) if it was not measured, naming the nearest that was;
-// or, where the plan names no other knobs, if several options share the frequency. `where` begins
-// the message: "plan.json: ranks[2].instructions[5]".
+// The index in `set.options`. Fails (kInput) if the option was not measured; the message then has
+// the nearest measured frequency. Also fails if the plan names no other knobs, but several options
+// have the frequency. `where` is the beginning of the message, such as
+// "plan.json: ranks[2].instructions[5]".
 Result<int> FindOption(const schedule::OptionSet& set, const NamedOption& named,
                        std::string_view where);
 

@@ -1,4 +1,4 @@
-// FormatPlan and FindOptions. ParsePlan has a file of its own, plan_file_reader.cc.
+// FormatPlan and FindOptions. ParsePlan is in plan_file_reader.cc.
 #include "perseus/planning/plan_file/plan_file.h"
 
 #include <fmt/format.h>
@@ -18,7 +18,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// On one line. Paths need not be UTF-8, and JSON must be.
+// Formats a value on one line. A path may have bytes that are not UTF-8, but JSON must not. So they
+// are replaced.
 std::string Dump(const ordered_json& value) {
   return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
@@ -47,7 +48,7 @@ ordered_json DescribeJob(const PlanFile& plan) {
     const auto& chunks = job.schedule.chunk_of_stage;
     object["profile"] = job.profile;
     object["schedule"] = job.schedule.name;
-    object["pp_ranks"] = job.schedule.ranks.size();
+    object["pp_ranks"] = job.schedule.pp_ranks.size();
     object["microbatches"] = job.schedule.microbatches;
     object["chunks"] = 1 + *std::max_element(chunks.begin(), chunks.end());
   }
@@ -79,7 +80,8 @@ ordered_json DescribeInstruction(const PlannedInstruction& instruction,
   return object;
 }
 
-// Where in the plan's list of knobs each knob of the profile stands: columns have no order.
+// For each knob of the profile, its index in the list of knobs of the plan. The order of columns in
+// a profile is free.
 Result<std::vector<std::size_t>> MatchKnobs(const std::vector<std::string>& of_plan,
                                             const std::vector<std::string>& of_profile,
                                             std::string_view name) {
@@ -104,7 +106,7 @@ Result<std::vector<std::size_t>> MatchKnobs(const std::vector<std::string>& of_p
 
 }  // namespace
 
-// A line for each instruction: a plan is read by people too, and compared with diff.
+// Writes one line for each instruction, so that users can read a plan and compare it with diff.
 std::string FormatPlan(const PlanFile& plan) {
   std::string text = "{\n";
   auto member = [&](std::string_view key, const ordered_json& value) {
@@ -145,14 +147,17 @@ std::string FormatPlan(const PlanFile& plan) {
 
 Result<std::vector<int>> FindOptions(const PlanFile& plan, const schedule::InstructionGraph& graph,
                                      std::string_view name) {
-  if (plan.ranks.size() != graph.rank_orders.size()) {
-    return Fail("{}: ranks has {} pp_ranks, but the job has {} (evaluate it with its own job)",
-                name, plan.ranks.size(), graph.rank_orders.size());
+  if (plan.ranks.size() != graph.pp_rank_orders.size()) {
+    return Fail(
+        "{}: ranks has {} pp_ranks, but the job has {} (evaluate the plan with the job that it was "
+        "made for)",
+        name, plan.ranks.size(), graph.pp_rank_orders.size());
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto places,
                            MatchKnobs(plan.other_knob_names, graph.other_knob_names, name));
   std::vector<double> knobs(places.size());
-  std::vector<int> options = schedule::BaselineOptions(graph);  // Those of fixed instructions stay.
+  // Fixed instructions keep their options of the baseline.
+  std::vector<int> options = schedule::BaselineOptions(graph);
   const std::vector<std::vector<int>> orders = PlannedOrders(graph);
   for (std::size_t rank = 0; rank < orders.size(); ++rank) {
     const std::vector<PlannedInstruction>& instructions = plan.ranks[rank].instructions;

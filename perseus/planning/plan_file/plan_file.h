@@ -21,7 +21,7 @@
 namespace perseus::plan_file {
 
 // The job that was planned. A general graph has no schedule: its file replaces the profile and the
-// schedule, and `schedule.ranks` is empty.
+// schedule, and `schedule.pp_ranks` is empty.
 struct PlannedJob {
   std::string profile;  // The path of the profile, or of the general graph, as the user gave it.
   schedule::Schedule schedule;
@@ -29,17 +29,17 @@ struct PlannedJob {
   schedule::PipelineModel model;
   Nanoseconds switch_latency = 0;
 
-  bool IsGeneralGraph() const { return schedule.ranks.empty(); }
+  bool IsGeneralGraph() const { return schedule.pp_ranks.empty(); }
 };
 
 struct PlannedInstruction {
   InstructionKind kind = InstructionKind::kForward;
   std::string name;           // Of an instruction of a general graph; else empty.
-  int stage = -1;             // Over all ranks, as in Schedule; -1 if it belongs to none.
-  int chunk = 0;              // Of the stages on its rank.
+  int stage = -1;             // Numbered over all pp_ranks; -1 if it belongs to no stage.
+  int chunk = 0;              // Counts the stages of its pp_rank from 0.
   int microbatch = -1;        // -1 if it belongs to none.
-  double frequency_mhz = 0;   // 0 if no clock was chosen: fixed instructions.
-  std::vector<double> knobs;  // One value per PlanFile::other_knob_names, or empty likewise.
+  double frequency_mhz = 0;   // 0 for fixed instructions, which have no clock.
+  std::vector<double> knobs;  // One value for each other_knob_names; empty if it has no clock.
   Nanoseconds start = 0;
   Nanoseconds duration = 0;
   double energy_j = 0;  // Of all GPUs of the stage.
@@ -60,8 +60,8 @@ struct PlanFile {
   std::string target;  // In words.
   Nanoseconds deadline = 0;
   Nanoseconds time = 0;      // Of the iteration.
-  double energy_j = 0;       // Of one pipeline, waiting included.
-  double lower_bound_j = 0;  // No plan for this profile within the deadline costs less.
+  double energy_j = 0;       // Of one pipeline, with waiting included.
+  double lower_bound_j = 0;  // No plan for this profile within the deadline needs less energy.
   int switches = 0;
   Nanoseconds baseline_time = 0;  // Everything at maximum frequency.
   double baseline_energy_j = 0;

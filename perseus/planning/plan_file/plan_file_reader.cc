@@ -1,4 +1,4 @@
-// ParsePlan: a plan back from JSON (plan_file.h).
+// ParsePlan reads a plan from JSON (plan_file.h).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,13 +19,13 @@ namespace {
 using json_file::Node;
 using json_file::Throw;
 
-// file -> ranks -> rank -> instructions -> instruction -> knobs -> value: nothing lies deeper.
-constexpr int kDeepest = 7;
-// Ranges generous enough for any job, and narrow enough that a slip of units shows.
+// The deepest value is in file -> ranks -> rank -> instructions -> instruction -> knobs -> value.
+constexpr int kMaxDepth = 7;
+// These ranges fit any job, and they are narrow enough to reveal a wrong unit.
 constexpr int kMostCount = 10'000'000;
 constexpr double kMostWatts = 100'000;
 constexpr double kLongestSwitchMs = 60'000;
-// An iteration sums many instructions; up to here a double tells nanoseconds apart.
+// An iteration may be longer than an instruction. Up to here, a double holds every nanosecond.
 constexpr double kLongestIterationSeconds = 4e6;
 constexpr double kMostIterationJoules = 1e18;
 constexpr double kMostKnob = 1e15;
@@ -68,10 +68,10 @@ class PlanReader {
  private:
   static void CheckVersion(const Node& file) {
     if (!file.value.is_object() || !file.Has("format") || file.value["format"] != "perseus-plan") {
-      Throw("is not a plan of perseus (expected \"format\": \"perseus-plan\")");
+      Throw("is not a plan of Perseus (expected \"format\": \"perseus-plan\")");
     }
     if (Member(file, "version").value != 1) {
-      Throw("version is not 1, which is what this perseus reads (make the plan again with it)");
+      Throw("version is not 1, the version that this program reads (make the plan again with it)");
     }
   }
 
@@ -150,7 +150,7 @@ class PlanReader {
       plan_.ranks.push_back({.name = Member(listed, "name").Text(),
                              .instructions = {},
                              .is_cut = listed.Has("cut") && listed.Member("cut").Flag()});
-      if (!is_general_graph_) plan_.job.schedule.ranks.emplace_back();
+      if (!is_general_graph_) plan_.job.schedule.pp_ranks.emplace_back();
       const Node instructions = Member(listed, "instructions");
       for (std::size_t i = 0; i < instructions.ListSize(); ++i) {
         ReadInstruction(instructions[i], static_cast<int>(rank));
@@ -168,9 +168,9 @@ class PlanReader {
     if (node.Has("microbatch")) read.microbatch = Count(Member(node, "microbatch"), 0, "a count");
     if (is_general_graph_) read.name = Member(node, "name").Text();
     if (IsComputation(read.kind)) {
-      // Of a computation, these say where in the schedule it stands.
+      // These give the position of the instruction in the schedule.
       read.microbatch = Count(Member(node, "microbatch"), 0, "a count");
-      read.stage = Count(Member(node, "stage"), 0, "a stage over all ranks");
+      read.stage = Count(Member(node, "stage"), 0, "a stage, numbered over all pp_ranks");
       read.chunk = Count(Member(node, "chunk"), 0, "a chunk of its pp_rank");
       Place(node, read, pp_rank);
     }
@@ -191,13 +191,13 @@ class PlanReader {
     const std::string name = node.Text();
     const std::optional<InstructionKind> kind = ParseInstructionKind(name);
     if (!kind) {
-      Throw("{}: no instruction is called {} (expected forward, backward, ...)", node.path,
+      Throw("{}: unknown kind of instruction {} (expected forward, backward, ...)", node.path,
             Excerpt(name));
     }
     if ((*kind == InstructionKind::kGeneric) != is_general_graph_) {
       Throw("{}: {} (expected {})", node.path, Excerpt(name),
-            is_general_graph_ ? "generic, since the job is a general graph"
-                              : "an instruction of a pipeline, since the job is none");
+            is_general_graph_ ? "generic, because the job is a general graph"
+                              : "an instruction of a pipeline, because the job is a pipeline");
     }
     return *kind;
   }
@@ -211,7 +211,7 @@ class PlanReader {
     }
   }
 
-  // Adds a computation to the schedule. Stages may come in any order, and are checked at the end.
+  // Adds an instruction to the schedule. Stages may come in any order. FinishSchedule checks them.
   void Place(const Node& node, const PlannedInstruction& read, int pp_rank) {
     const auto [home, is_new] = homes_.try_emplace(read.stage, Home{pp_rank, read.chunk});
     if (home->second.pp_rank != pp_rank || home->second.chunk != read.chunk) {
@@ -219,10 +219,11 @@ class PlanReader {
           "{}.stage: stage {} is chunk {} of pp_rank {} elsewhere (keep each stage on one pp_rank)",
           node.path, read.stage, home->second.chunk, home->second.pp_rank);
     }
-    plan_.job.schedule.ranks.back().push_back({read.kind, read.stage, read.microbatch});
+    plan_.job.schedule.pp_ranks.back().push_back({read.kind, read.stage, read.microbatch});
   }
 
-  // Only now is the number of stages known to be no larger than that of instructions.
+  // Makes the tables of stages, after a check that stages have no gaps. Without it, a large number
+  // in the file would make huge tables.
   void FinishSchedule() {
     schedule::Schedule& schedule = plan_.job.schedule;
     std::set<std::pair<int, int>> places;
@@ -232,13 +233,13 @@ class PlanReader {
               stage, schedule.stages());
       }
       if (!places.emplace(home.pp_rank, home.chunk).second) {
-        Throw("ranks[{}]: chunk {} names two stages (number the chunks of a pp_rank)", home.pp_rank,
-              home.chunk);
+        Throw("ranks[{}]: two stages have the chunk {} (number the chunks of a pp_rank from 0)",
+              home.pp_rank, home.chunk);
       }
       schedule.pp_rank_of_stage.push_back(home.pp_rank);
       schedule.chunk_of_stage.push_back(home.chunk);
     }
-    if (homes_.empty()) Throw("ranks: nothing to compute (expected a forward and a backward)");
+    if (homes_.empty()) Throw("ranks: no instructions (expected a forward and a backward)");
   }
 
   struct Home {
@@ -254,7 +255,7 @@ class PlanReader {
 }  // namespace
 
 Result<PlanFile> ParsePlan(std::string_view text, std::string_view name) {
-  return json_file::Read(text, name, kDeepest,
+  return json_file::Read(text, name, kMaxDepth,
                          [](const Node& file) { return PlanReader().Read(file); });
 }
 

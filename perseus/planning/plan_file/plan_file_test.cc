@@ -1,4 +1,4 @@
-// FormatPlan, ParsePlan and FindOptions: a plan on its way through a file.
+// Tests of FormatPlan, ParsePlan and FindOptions.
 #include "perseus/planning/plan_file/plan_file.h"
 
 #include "perseus/planning/plan/make_plan_file.h"
@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// A job of four ranks, planned with a little slowdown.
+// A job of four pp_ranks, planned with a small slowdown.
 struct Planned {
   plan::Planner planner;
   plan::Plan plan;
@@ -48,8 +48,8 @@ Planned PlanSchedule(const std::string& name, int chunks, const std::vector<Inst
                      const schedule::FixedInstructions& fixed = {}) {
   PlannedJob job;
   job.profile = "profile.csv";
-  job.schedule =
-      *schedule::GenerateSchedule({.name = name, .ranks = 4, .microbatches = 8, .chunks = chunks});
+  job.schedule = *schedule::GenerateSchedule(
+      {.name = name, .pp_ranks = 4, .microbatches = 8, .chunks = chunks});
   job.model.blocking_power_w = 83.64;
   job.model.fixed = fixed;
   auto graph = schedule::BuildInstructionGraph(job.schedule, MakeProfile(chunks, kinds), job.model);
@@ -71,7 +71,7 @@ void ExpectSurvives(const Planned& planned) {
   EXPECT_EQ(parsed->deadline, planned.plan.deadline);
   EXPECT_EQ(parsed->energy_j, planned.plan.evaluation.energy_j);
   EXPECT_EQ(parsed->lower_bound_j, planned.plan.lower_bound_j);
-  EXPECT_EQ(parsed->job.schedule.ranks, planned.job.schedule.ranks);
+  EXPECT_EQ(parsed->job.schedule.pp_ranks, planned.job.schedule.pp_ranks);
   EXPECT_EQ(parsed->job.schedule.pp_rank_of_stage, planned.job.schedule.pp_rank_of_stage);
   EXPECT_EQ(parsed->job.schedule.chunk_of_stage, planned.job.schedule.chunk_of_stage);
   EXPECT_EQ(parsed->job.schedule.microbatches, planned.job.schedule.microbatches);
@@ -81,9 +81,9 @@ void ExpectSurvives(const Planned& planned) {
   EXPECT_EQ(*options, planned.plan.options);
 }
 
-TEST(PlanFileTest, APlanSurvivesTheFile) { ExpectSurvives(Plan1F1B()); }
+TEST(PlanFileTest, APlanIsTheSameAfterWritingAndReading) { ExpectSurvives(Plan1F1B()); }
 
-TEST(PlanFileTest, StagesOfAVSurvive) {
+TEST(PlanFileTest, KeepsTheStagesOfAV) {
   ExpectSurvives(PlanSchedule("zb-v", 2,
                               {InstructionKind::kForward, InstructionKind::kBackwardInput,
                                InstructionKind::kBackwardWeight}));
@@ -107,7 +107,7 @@ TEST(PlanFileTest, FixedInstructionsAppearWithTheirKinds) {
   EXPECT_EQ(parsed->ranks[3].instructions.back().frequency_mhz, 0);
 }
 
-TEST(PlanFileTest, OtherKnobsSurvive) {
+TEST(PlanFileTest, KeepsOtherKnobs) {
   std::string csv = "stage,instruction,frequency,sm_count,time,energy\n";
   for (const char* kind : {"forward", "backward"}) {
     csv +=
@@ -115,7 +115,7 @@ TEST(PlanFileTest, OtherKnobsSurvive) {
   }
   PlannedJob job;
   job.profile = "profile.csv";
-  job.schedule = *schedule::GenerateSchedule({.name = "gpipe", .ranks = 1, .microbatches = 2});
+  job.schedule = *schedule::GenerateSchedule({.name = "gpipe", .pp_ranks = 1, .microbatches = 2});
   auto graph = schedule::BuildInstructionGraph(
       job.schedule, *profile::ParseProfile(csv, "profile.csv"), job.model);
   ASSERT_TRUE(graph) << graph.error().message;
@@ -124,7 +124,7 @@ TEST(PlanFileTest, OtherKnobsSurvive) {
   ExpectSurvives(planned);
 }
 
-// A rank that runs two microbatches, with a profile of these columns for its knobs.
+// One pp_rank that runs two microbatches. Its profile has these columns of knobs.
 schedule::InstructionGraph TwoKnobs(const std::string& header, const std::string& low,
                                     const std::string& high) {
   std::string csv = "stage,instruction,frequency,time,energy," + header + "\n";
@@ -132,17 +132,17 @@ schedule::InstructionGraph TwoKnobs(const std::string& header, const std::string
     csv += fmt::format("0,{0},1400,0.01,4,{1}\n0,{0},1400,0.012,3,{2}\n", kind, low, high);
   }
   const auto schedule =
-      schedule::GenerateSchedule({.name = "gpipe", .ranks = 1, .microbatches = 2});
+      schedule::GenerateSchedule({.name = "gpipe", .pp_ranks = 1, .microbatches = 2});
   auto graph =
       schedule::BuildInstructionGraph(*schedule, *profile::ParseProfile(csv, "profile.csv"), {});
   EXPECT_TRUE(graph) << graph.error().message;
   return *std::move(graph);
 }
 
-TEST(PlanFileTest, KnobsAreFoundByNameWhereverTheirColumnStands) {
+TEST(PlanFileTest, FindsKnobsByNameInAnyOrderOfColumns) {
   PlannedJob job;
   job.profile = "profile.csv";
-  job.schedule = *schedule::GenerateSchedule({.name = "gpipe", .ranks = 1, .microbatches = 2});
+  job.schedule = *schedule::GenerateSchedule({.name = "gpipe", .pp_ranks = 1, .microbatches = 2});
   const Planned planned = PlanJob(TwoKnobs("sm,mem", "1,2", "2,1"), std::move(job));
   const auto parsed = ParsePlan(planned.Text(), "plan.json");
   ASSERT_TRUE(parsed) << parsed.error().message;
@@ -181,7 +181,7 @@ TEST(PlanFileTest, AGeneralGraphIsListedByName) {
 
 struct Damage {
   std::string name;
-  std::string from;  // In the plan's text, the first one.
+  std::string from;  // Its first occurrence in the text of the plan is replaced.
   std::string to;
   std::string message;
 };
@@ -191,7 +191,7 @@ void PrintTo(const Damage& damage, std::ostream* out) { *out << damage.name; }
 
 class DamagedPlanTest : public testing::TestWithParam<Damage> {};
 
-TEST_P(DamagedPlanTest, IsOneLineThatSaysWhere) {
+TEST_P(DamagedPlanTest, TheErrorIsOneLineWithThePlace) {
   std::string text = Plan1F1B().Text();
   const std::size_t place = text.find(GetParam().from);
   ASSERT_NE(place, std::string::npos) << text.substr(0, 2000);
@@ -209,10 +209,10 @@ INSTANTIATE_TEST_SUITE_P(
     All, DamagedPlanTest,
     testing::Values(
         Damage{"NotJson", "\"version\"", "version", "plan.json:3: not JSON"},
-        Damage{"OtherFormat", "perseus-plan", "perseus-plot", "is not a plan of perseus"},
+        Damage{"OtherFormat", "perseus-plan", "perseus-plot", "is not a plan of Perseus"},
         Damage{"LaterVersion", "\"version\": 1", "\"version\": 2", "version is not 1"},
         Damage{"UnknownKey", "\"switches\"", "\"swiches\"", "no key \"swiches\" (did you mean"},
-        Damage{"KeyTwice", "\"switches\": ", "\"gap\": 1, \"switches\": ", "\"gap\" stands twice"},
+        Damage{"KeyTwice", "\"switches\": ", "\"gap\": 1, \"switches\": ", "\"gap\" appears twice"},
         Damage{"Missing", "\"microbatches\":8,", "", "job.microbatches is missing"},
         Damage{"TimeIsText", "\"start_s\":0.0", "\"start_s\":\"0\"",
                "ranks[0].instructions[0].start_s is not a number from 0 to"},
@@ -221,7 +221,7 @@ INSTANTIATE_TEST_SUITE_P(
         Damage{"NegativeTime", "\"duration_s\":", "\"duration_s\":-",
                "ranks[0].instructions[0].duration_s is not a number from 0 to"},
         Damage{"UnknownKind", "\"forward\"", "\"foreword\"",
-               "ranks[0].instructions[0].kind: no instruction is called \"foreword\""},
+               "ranks[0].instructions[0].kind: unknown kind of instruction \"foreword\""},
         Damage{"KindOfAGraph", "\"forward\"", "\"generic\"", "instruction of a pipeline"},
         Damage{"StageElsewhere", "\"stage\":0", "\"stage\":1",
                "stage 1 is chunk 0 of pp_rank 0 elsewhere"},
@@ -235,7 +235,7 @@ INSTANTIATE_TEST_SUITE_P(
         Damage{"BinaryName", "profile.csv", "\x01\xff", "not JSON"}),
     [](const auto& param_info) { return param_info.param.name; });
 
-TEST(PlanFileTest, AFrequencyThatWasNotMeasuredIsNamedWithTheNearest) {
+TEST(PlanFileTest, TheErrorOfAFrequencyThatWasNotMeasuredHasTheNearest) {
   const Planned planned = Plan1F1B();
   PlanFile file = planned.File();
   file.ranks[2].instructions[5].frequency_mhz = 1203;
@@ -246,7 +246,7 @@ TEST(PlanFileTest, AFrequencyThatWasNotMeasuredIsNamedWithTheNearest) {
                          "at 1203 MHz, the nearest measured is 1200 MHz ("));
 }
 
-TEST(PlanFileTest, APlanForAnotherJobIsRefused) {
+TEST(PlanFileTest, RefusesAPlanForAnotherJob) {
   const Planned planned = Plan1F1B();
   PlanFile file = planned.File();
   file.ranks[1].instructions.pop_back();

@@ -72,7 +72,7 @@ Result<void> CsvReader::ReadQuotedRecord() {
   }
 }
 
-// From the opening quote to the comma, line end or end of text after the closing one.
+// Reads from the opening quote up to the comma, line end or end of text after the closing quote.
 Result<std::string_view> CsvReader::ReadQuotedField() {
   const std::size_t begin = position_ + 1;
   bool has_doubled_quotes = false;
@@ -82,7 +82,7 @@ Result<std::string_view> CsvReader::ReadQuotedField() {
     close = text_.find('"', close + 2);
   }
   if (close == std::string_view::npos) {
-    return Fail("{}: a quote is opened and never closed (close it, or write \"\" for a quote)",
+    return Fail("{}: a quoted field has no closing quote (add it, or write \"\" for a quote)",
                 Where());
   }
   std::string_view field = text_.substr(begin, close - begin);
@@ -91,8 +91,8 @@ Result<std::string_view> CsvReader::ReadQuotedField() {
   while (position_ < text_.size() && IsSpace(text_[position_])) ++position_;
   if (position_ < text_.size() && text_[position_] != ',' && text_[position_] != '\n') {
     return Fail(
-        "{}: a closing quote is followed by more text (end the field there, or write \"\" "
-        "for a quote)",
+        "{}: text follows a closing quote (end the field at the quote, or write \"\" for a quote "
+        "inside the field)",
         Where());
   }
   if (!has_doubled_quotes) return field;

@@ -1,8 +1,8 @@
-// Records of a CSV text, one at a time, without copying it.
+// Reads the records of a CSV text one at a time, without copying the text.
 //
-// RFC 4180: fields are separated by commas; a field in double quotes may hold commas, line ends,
-// and quotes, doubled. Besides: LF or CRLF, a byte order mark, spaces and tabs around a field, and
-// blank lines are all skipped.
+// The format is RFC 4180: commas separate fields. A field in double quotes may contain commas, line
+// ends, and doubled quotes. In addition, lines may end with LF or CRLF, and the reader skips a byte
+// order mark, spaces and tabs around a field, and blank lines.
 //
 // Not thread safe. The text must outlive the reader.
 #pragma once
@@ -21,16 +21,16 @@ namespace perseus::profile {
 
 class CsvReader {
  public:
-  // `name` stands for the file in messages.
+  // `name` is the name of the file in messages.
   CsvReader(std::string_view text, std::string_view name);
 
-  // Moves to the next record that is not blank; false at the end of the text. Fails if a quoted
-  // field is not closed or is followed by more text.
+  // Moves to the next record that is not blank. Returns false at the end of the text. Fails
+  // (kInput) if a quoted field is not closed, or if text follows it.
   Result<bool> Next();
 
   // The fields of the current record, trimmed. Valid until the next call of Next().
   std::span<const std::string_view> fields() const { return fields_; }
-  // Where the current record begins, from 1.
+  // The line where the current record begins, counted from 1.
   std::int64_t line() const { return line_; }
   // "name:line", for messages.
   std::string Where() const;
@@ -46,7 +46,8 @@ class CsvReader {
   std::int64_t next_line_ = 1;
   std::int64_t line_ = 0;
   std::vector<std::string_view> fields_;
-  std::deque<std::string> unescaped_;  // Fields with doubled quotes; a deque keeps them in place.
+  // Fields that had doubled quotes. `fields_` points into them, and a deque never moves them.
+  std::deque<std::string> unescaped_;
 };
 
 }  // namespace perseus::profile

@@ -11,7 +11,7 @@ using ::testing::HasSubstr;
 
 using Record = std::vector<std::string>;
 
-// All records, or the error as a single record.
+// Returns all records, or the error as a single record.
 std::vector<Record> Records(std::string_view text) {
   std::vector<Record> records;
   CsvReader reader(text, "f");
@@ -23,25 +23,25 @@ std::vector<Record> Records(std::string_view text) {
   }
 }
 
-TEST(CsvReader, FieldsAreSeparatedByCommasAndTrimmed) {
+TEST(CsvReader, SplitsFieldsAtCommasAndTrimsThem) {
   EXPECT_THAT(Records("a, b ,\tc\n1,,3"), ElementsAre(Record{"a", "b", "c"}, Record{"1", "", "3"}));
 }
 
-TEST(CsvReader, ByteOrderMarkCarriageReturnsAndBlankLinesAreSkipped) {
+TEST(CsvReader, SkipsByteOrderMarkCarriageReturnsAndBlankLines) {
   EXPECT_THAT(Records("\xEF\xBB\xBF\r\na,b\r\n\r\n  \n1,2\r\n\n"),
               ElementsAre(Record{"a", "b"}, Record{"1", "2"}));
   EXPECT_THAT(Records(""), ElementsAre());
   EXPECT_THAT(Records(" \n\n"), ElementsAre());
 }
 
-TEST(CsvReader, QuotedFieldsHoldCommasQuotesAndLineEnds) {
+TEST(CsvReader, QuotedFieldsMayContainCommasQuotesAndLineEnds) {
   EXPECT_THAT(Records("\"a,b\" , \"say \"\"x\"\"\",\"two\nlines\"\r\nplain,\"\"\n"),
               ElementsAre(Record{"a,b", "say \"x\"", "two\nlines"}, Record{"plain", ""}));
-  // A quote inside a field that does not begin with one is a character like any other.
+  // In a field that does not begin with a quote, a quote is a plain character.
   EXPECT_THAT(Records("5\" disk,\"x\"\n"), ElementsAre(Record{"5\" disk", "x"}));
 }
 
-TEST(CsvReader, LinesAreCountedThroughQuotedLineEndsAndBlankLines) {
+TEST(CsvReader, CountsLinesInQuotedFieldsAndBlankLines) {
   CsvReader reader("\"a\nb\"\n\nc\n", "f");
   ASSERT_TRUE(*reader.Next());
   EXPECT_EQ(reader.line(), 1);
@@ -50,9 +50,11 @@ TEST(CsvReader, LinesAreCountedThroughQuotedLineEndsAndBlankLines) {
   EXPECT_EQ(reader.Where(), "f:4");
 }
 
-TEST(CsvReader, MisplacedQuotesAreErrorsThatSayWhere) {
-  EXPECT_THAT(Records("a\n\"b\nc"), ElementsAre(ElementsAre(HasSubstr("f:2: a quote is opened"))));
-  EXPECT_THAT(Records("a\n\"b\"c"), ElementsAre(ElementsAre(HasSubstr("f:2: a closing quote is"))));
+TEST(CsvReader, ErrorsOfMisplacedQuotesHaveTheLine) {
+  EXPECT_THAT(Records("a\n\"b\nc"),
+              ElementsAre(ElementsAre(HasSubstr("f:2: a quoted field has no closing quote"))));
+  EXPECT_THAT(Records("a\n\"b\"c"),
+              ElementsAre(ElementsAre(HasSubstr("f:2: text follows a closing quote"))));
 }
 
 }  // namespace

@@ -9,12 +9,11 @@
 namespace perseus::profile {
 namespace {
 
-// The steepest slope of a curve: ten gigawatts, or 10 J a nanosecond. No device draws that, and it
-// leaves room in 64 bits for the sum of some 900 such slopes, as a cut through a graph adds them
-// up.
+// The steepest slope of a curve: ten gigawatts, or 10 J per nanosecond. No device draws that much.
+// A cut through a graph adds slopes up, and 64 bits hold the sum of about 900 such slopes.
 constexpr Microwatts kSteepestSlope = 10'000'000'000'000'000;
 
-// Effective energies beyond this do not come from measurements, and 128 bits hold the rest.
+// No measurement gives a larger effective energy. 128 bits hold it in femtojoules.
 constexpr double kMostEffectiveJoules = 1e18;
 
 struct Point {
@@ -23,8 +22,8 @@ struct Point {
   int option = 0;
 };
 
-// What a nanosecond saves between two points, exactly: (whole + remainder / duration) microwatts
-// with 0 <= remainder < duration. A cross product of the differences would not fit 128 bits.
+// The exact slope between two points: (whole + remainder / duration) microwatts with
+// 0 <= remainder < duration. A cross product of the differences would not fit 128 bits.
 struct ExactSlope {
   Femtojoules whole = 0;
   Femtojoules remainder = 0;
@@ -106,7 +105,7 @@ Result<Curve> LowerHull(std::span<const Option> options, double blocking_power_w
   double least = 0;
   for (const int index : ParetoFront(options, blocking_power_w)) {
     const Option& option = options[static_cast<std::size_t>(index)];
-    least = EffectiveEnergy(option, blocking_power_w);  // The front's last is its cheapest.
+    least = EffectiveEnergy(option, blocking_power_w);  // The last option is the cheapest.
     if (!(std::abs(least) <= kMostEffectiveJoules)) break;
     front.push_back(
         {option.time, static_cast<Femtojoules>(std::floor(least * kFemtojoulesPerJoule)), index});
@@ -118,9 +117,9 @@ Result<Curve> LowerHull(std::span<const Option> options, double blocking_power_w
         options.size(), blocking_power_w, kMostEffectiveJoules);
   }
 
-  // From slow to fast, so that a slope that rounds to that of the slower neighbour (or to zero)
-  // drops the vertex between them, and the curve itself stays as it is. Where the slowest vertex
-  // is dropped, the energy that the curve counts from remains the least of all options.
+  // The loop goes from slow to fast. If a slope rounds to the slope of its slower neighbor (or to
+  // 0), the vertex between them is dropped, and the rest of the curve does not change. Even if this
+  // drops the slowest vertex, the curve still counts from the least energy of all options.
   const std::vector<Point> hull = HullOf(front);
   Curve curve;
   curve.least_effective_energy_j = least;
@@ -131,9 +130,8 @@ Result<Curve> LowerHull(std::span<const Option> options, double blocking_power_w
     const Femtojoules slope = SlopeBetween(hull[j], hull[j + 1]).whole;
     if (slope > kSteepestSlope) {
       return Fail(
-          "options of {} ns and {} ns differ by {:.3g} J, more than ten gigawatts (are the units "
-          "mixed "
-          "up? expected seconds, joules and watts)",
+          "the options of {} ns and {} ns differ by {:.3g} J, which is more than ten gigawatts "
+          "(are the units mixed up? expected seconds, joules and watts)",
           hull[j].time, hull[j + 1].time, ToJoules(hull[j].cost - hull[j + 1].cost));
     }
     if (slope == slower) {

@@ -1,18 +1,23 @@
-// From measured options to the convex time-energy curve that the planner bends.
+// Turns measured options into the convex time-energy curve that the solvers use.
 //
-// A rank that waits draws the blocking power P, so finishing an instruction later by dt saves P*dt
-// of waiting. What an option costs is therefore its *effective energy* e - P*t (design: with S
-// ranks and iteration time T, E = sum(e_i - P*t_i) + P*S*T). In the plane of (time, effective
-// energy):
-//   - an option is *dominated* if another is no slower and costs no more; it is dropped (noise);
-//   - the rest is the Pareto front;
-//   - the lower convex hull of that front is the curve: the cheapest mix of options for any time.
+// A pp_rank that waits draws the blocking power P. An instruction that ends dt later saves P*dt of
+// waiting. So the cost of an option with energy e and time t is its *effective energy* e - P*t.
+// With S pp_ranks and iteration time T, the energy of an iteration is
 //
-// The curve is a lower bound on every measured option, in exact integers: its slopes are whole
-// microwatts rounded down, counted from the cheapest option, so that rounding only ever lowers the
-// curve. Equal slopes are merged, so the curve is strictly convex; a slope below one microwatt is
-// none, and the slower options behind it are no vertices. Rounding lowers the curve by less than
-// 1 uW * (slowest - t) at time t: for a tenth of a second, a tenth of a microjoule.
+//     E = sum(e_i) + P*(S*T - sum(t_i)) = sum(e_i - P*t_i) + P*S*T.
+//
+// In the plane of time and effective energy:
+//   - an option is *dominated* if another option is no slower and costs no more. Such an option is
+//     noise or useless, and is dropped;
+//   - the remaining options are the Pareto front;
+//   - the lower convex hull of the front is the curve: the least cost of any mix of options.
+//
+// Invariants, in exact integers:
+// 1. The curve is never above a measured option. Its slopes are whole microwatts, rounded down and
+//    counted from the cheapest option, so rounding only lowers the curve. It does so by less than
+//    1 uW * (slowest - t) at time t: for a tenth of a second, by a tenth of a microjoule.
+// 2. The curve is strictly convex. Equal slopes are merged. A slope below one microwatt counts as
+//    0, so the slower options after it are not vertices.
 #pragma once
 
 #include <span>
@@ -24,23 +29,24 @@
 
 namespace perseus::profile {
 
-// Piecewise linear, strictly convex, strictly decreasing. Vertices from fast to slow:
+// Piecewise linear, strictly convex, strictly decreasing. Vertices are in order from fast to slow:
 //   times[0] < times[1] < ... < times[k]
-//   slopes[j] > 0 is what each nanosecond saves between times[j] and times[j+1], in microwatts;
-//   slopes[0] > slopes[1] > ... > slopes[k-1].
-// Below times[0] nothing can run. Beyond times[k] nothing more is saved.
+//   slopes[0] > slopes[1] > ... > slopes[k-1] > 0
+// slopes[j] is the power in microwatts that more time saves between times[j] and times[j+1]. A
+// duration below times[0] is impossible. A duration beyond times[k] saves nothing more.
 struct Curve {
   std::vector<Nanoseconds> times;
   std::vector<Microwatts> slopes;
-  std::vector<int> options;             // At each vertex, the index of its option.
-  double least_effective_energy_j = 0;  // Of all options: what the curve says at times[k].
+  std::vector<int> options;             // [vertex] the index of its option.
+  double least_effective_energy_j = 0;  // The least of all options: the curve at times[k].
 
   Nanoseconds fastest() const { return times.front(); }
   Nanoseconds slowest() const { return times.back(); }
-  // Effective energy above the least one, for a duration of at least fastest(); 0 from slowest()
-  // on.
+  // The effective energy above the least one. It is 0 from slowest() on. Requires a duration of at
+  // least fastest().
   Femtojoules ExtraEnergyAt(Nanoseconds duration) const;
-  // What the next nanosecond saves after a duration of at least fastest().
+  // The slope just after `duration`, 0 from slowest() on. Requires a duration of at least
+  // fastest().
   Microwatts SlopeAfter(Nanoseconds duration) const;
 };
 
@@ -48,17 +54,19 @@ inline double EffectiveEnergy(const Option& option, double blocking_power_w) {
   return option.energy_j - blocking_power_w * ToSeconds(option.time);
 }
 
-// The indices of the options that no other one dominates, fastest (and dearest) first. Of equal
-// options the first stays.
+// The indices of the options that no other option dominates, fastest (and most expensive) first. Of
+// equal options, only the first remains. O(n log n).
 std::vector<int> ParetoFront(std::span<const Option> options, double blocking_power_w);
 
-// The lower hull of the Pareto front. Requires at least one option. A single option gives a curve
-// of one vertex: a fixed instruction. Fails only if a slope exceeds ten gigawatts or an effective
-// energy is not finite (a profile with units mixed up). O(n log n).
+// The lower hull of the Pareto front. A single option gives a curve of one vertex: a fixed
+// instruction. Fails (kInput) without options, if a slope exceeds ten gigawatts, or if an effective
+// energy is not a finite number below 1e18 J. The usual cause is a profile with mixed units.
+// O(n log n).
 Result<Curve> LowerHull(std::span<const Option> options, double blocking_power_w);
 
-// The published method's curve instead: effective energy fitted as a*exp(b*t) + c over the Pareto
-// front by least squares (Perseus, SOSP '24, section 4.1). For comparison only: a fit is no bound.
+// The curve of the published method (Perseus, SOSP '24, section 4.1): a least-squares fit of
+// a*exp(b*t) + c to the effective energies of the Pareto front. It serves only for comparison,
+// because a fit is not a bound.
 struct ExponentialFit {
   double a = 0;  // J
   double b = 0;  // 1/s, negative
@@ -66,7 +74,8 @@ struct ExponentialFit {
   double root_mean_square_error_j = 0;
   double At(double seconds) const;
 };
-// Needs at least three options on the front.
+// Fails (kInput) if the front has fewer than three options, or if their times are too close
+// together.
 Result<ExponentialFit> FitExponential(std::span<const Option> options, double blocking_power_w);
 
 }  // namespace perseus::profile

@@ -18,16 +18,16 @@ Option At(Nanoseconds time, double energy_j) {
   return Option{.frequency_mhz = 1000, .other_knobs = {}, .time = time, .energy_j = energy_j};
 }
 
-// A second, in which a joule is a watt.
+// Over one second, a joule is a watt.
 constexpr Microwatts kWatt = 1'000'000;
 
-TEST(ParetoFront, DropsWhatIsNoFasterAndNoCheaper) {
+TEST(ParetoFront, DropsOptionsThatAreNeitherFasterNorCheaper) {
   const std::vector<Option> options = {At(30, 1), At(10, 9), At(20, 9),
                                        At(20, 4), At(40, 1), At(10, 9)};
   EXPECT_THAT(ParetoFront(options, 0), ElementsAre(1, 3, 0));
 }
 
-TEST(ParetoFront, CountsTheWaitingThatATimeSaves) {
+TEST(ParetoFront, CountsTheWaitingThatASlowerOptionSaves) {
   // The slow option takes 1 J more than the fast one but saves a second of waiting at 2 W.
   const std::vector<Option> options = {At(1 * kSecond, 10), At(2 * kSecond, 11)};
   EXPECT_THAT(ParetoFront(options, 0), ElementsAre(0));
@@ -37,7 +37,7 @@ TEST(ParetoFront, CountsTheWaitingThatATimeSaves) {
 //  20 J *
 //        \          slope 8 W
 //  12 J   *
-//          `  x     13 J at 2.5 s: on the front's far side of the hull
+//          `  x     13 J at 2.5 s: on the front, but above the hull
 //   9 J      `-*    slope 1.5 W over two seconds
 TEST(LowerHull, KeepsTheVerticesAndTheirSlopes) {
   const std::vector<Option> options = {At(4 * kSecond, 9), At(2 * kSecond, 12), At(kSecond, 20),
@@ -56,7 +56,7 @@ TEST(LowerHull, KeepsTheVerticesAndTheirSlopes) {
   EXPECT_EQ(ToJoules(curve->ExtraEnergyAt(9 * kSecond)), 0);
 }
 
-TEST(LowerHull, OfOneOptionIsAFixedInstruction) {
+TEST(LowerHull, OneOptionGivesAFixedInstruction) {
   const Result<Curve> curve = LowerHull(std::vector{At(7, 3), At(8, 4)}, 0);
   ASSERT_TRUE(curve);
   EXPECT_THAT(curve->times, ElementsAre(7));
@@ -64,15 +64,15 @@ TEST(LowerHull, OfOneOptionIsAFixedInstruction) {
   EXPECT_THAT(curve->options, ElementsAre(0));
 }
 
-TEST(LowerHull, OptionsOnOneLineAreOneSegment) {
+TEST(LowerHull, OptionsOnOneLineGiveOneSegment) {
   const Result<Curve> curve = LowerHull(std::vector{At(1, 30), At(2, 20), At(3, 10)}, 0);
   ASSERT_TRUE(curve);
   EXPECT_THAT(curve->times, ElementsAre(1, 3));
 }
 
-TEST(LowerHull, ASavingOfLessThanAMicrowattIsNone) {
-  // The last two seconds save 0.9 and 0.3 microwatts: waiting for them buys nothing, but the least
-  // energy stays what the slowest option measured, so that the curve remains below all of them.
+TEST(LowerHull, ASavingOfLessThanAMicrowattCountsAsZero) {
+  // The last two seconds save 0.9 and 0.3 microwatts, which count as 0. The least energy is still
+  // that of the slowest option, so the curve stays below all options.
   const double least = 1 - 1.2e-6;
   const Result<Curve> curve =
       LowerHull(std::vector{At(kSecond, 2), At(2 * kSecond, 1), At(3 * kSecond, 1 - 0.9e-6),
@@ -85,7 +85,7 @@ TEST(LowerHull, ASavingOfLessThanAMicrowattIsNone) {
   EXPECT_EQ(curve->least_effective_energy_j, least);
 }
 
-TEST(LowerHull, WhatDoesNotFitIsAnErrorWithARemedy) {
+TEST(LowerHull, OptionsThatDoNotFitAreAnErrorWithARemedy) {
   const auto message = [](const std::vector<Option>& options, double blocking_power_w) {
     const Result<Curve> curve = LowerHull(options, blocking_power_w);
     return curve ? "no error" : curve.error().message;
@@ -97,8 +97,8 @@ TEST(LowerHull, WhatDoesNotFitIsAnErrorWithARemedy) {
   EXPECT_THAT(message({}, 0), HasSubstr("give each instruction an option"));
 }
 
-// Random option sets of four characters: a noisy convex curve, pure noise, nearly a straight line
-// (slopes that differ by fractions of a microwatt), and a crowd of equal times and energies.
+// Random option sets of four kinds: a noisy convex curve, pure noise, nearly a straight line
+// (slopes that differ by fractions of a microwatt), and many equal times and energies.
 std::vector<Option> RandomOptions(std::mt19937_64& random) {
   const auto uniform = [&](double low, double high) {
     return low + (high - low) * static_cast<double>(random() >> 11) * 0x1p-53;
@@ -159,8 +159,8 @@ TEST_F(RandomCurves, LieBelowEveryOption) {
       const double cost = EffectiveEnergy(option, blocking_power_w);
       const double bound =
           curve.least_effective_energy_j + ToJoules(curve.ExtraEnergyAt(option.time));
-      // In doubles, energies near 100 J are known to some 1e-14 J. Rounding to femtojoules adds
-      // less than 1e-15 J.
+      // A double holds energies near 100 J to about 1e-14 J. Rounding to femtojoules adds less than
+      // 1e-15 J.
       EXPECT_LE(bound, cost + 1e-13);
     }
   });
@@ -178,7 +178,7 @@ TEST_F(RandomCurves, TouchEveryVertexUpToTheRoundingOfSlopes) {
       const double cost = EffectiveEnergy(option, blocking_power_w);
       const double bound =
           curve.least_effective_energy_j + ToJoules(curve.ExtraEnergyAt(option.time));
-      // Each slope is rounded down by less than a microwatt, from the cheapest option on.
+      // Each slope, counted from the cheapest option, is rounded down by less than a microwatt.
       EXPECT_GE(bound, cost - 1e-6 * ToSeconds(slowest_vertex - option.time) - 1e-13);
     }
   });

@@ -1,6 +1,6 @@
-// For a given b, the a and c of least squares are a linear regression on u = exp(b * (t -
-// fastest)). So only b is searched, on a log scale: a grid first, because the sum of squares may
-// have several minima, then a golden section around the best grid point. Nothing here can diverge.
+// For a given b, linear regression on u = exp(b * (t - fastest)) gives the best a and c. So only b
+// needs a search, on a log scale: first on a grid, because the sum of squares may have several
+// minima, and then by golden section around the best grid point. This cannot diverge.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -12,8 +12,8 @@ namespace perseus::profile {
 namespace {
 
 constexpr int kGridPoints = 96;
-// Shrinks the bracket to less than the square root of a double's precision; a sum of squares is
-// flat within that of its minimum, so more steps buy nothing.
+// These steps shrink the bracket to less than the square root of the precision of a double. So near
+// its minimum, a sum of squares is flat in doubles, and more steps do not help.
 constexpr int kGoldenSectionSteps = 40;
 
 struct Samples {
@@ -61,13 +61,13 @@ Result<ExponentialFit> FitExponential(std::span<const Option> options, double bl
   }
   if (samples.times_s.size() < 3) {
     return Fail(
-        "an exponential has three parameters, and only {} of {} options are not dominated (measure "
-        "more frequencies)",
+        "an exponential fit needs three options that no other option dominates, and only {} of {} "
+        "are such options (measure more frequencies)",
         samples.times_s.size(), options.size());
   }
 
-  // From all but a straight line to a drop right after the first point, as far as a double holds
-  // exp(-b * fastest).
+  // The range of b goes from almost a straight line to a drop right after the first point. A double
+  // must be able to hold exp(-b * fastest).
   const double slowest = samples.times_s.back();
   const double range = slowest - samples.times_s.front();
   const double lowest = std::log(1e-3 / range);

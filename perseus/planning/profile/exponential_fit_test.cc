@@ -33,8 +33,9 @@ TEST(FitExponential, RecoversTheCurveThatMadeTheOptions) {
   for (const Exponential& truth : {Exponential{120, -40, 11}, {3000, -100, 9}, {30, -4, 2}}) {
     const Result<ExponentialFit> fit = FitExponential(Sampled(truth, 0.05, 0.08), 0);
     ASSERT_TRUE(fit) << fit.error().message;
-    // Times are rounded to nanoseconds: at slopes below 100 J * 100/s that is 1e-5 J, seen through
-    // a curve that bends as little as the last one does over 30 ms (b * range is 0.12).
+    // Times are rounded to nanoseconds. At slopes below 100 J * 100/s this is an error of 1e-5 J.
+    // The last curve bends so little over its 30 ms (b * range is 0.12) that the error in its
+    // parameters is larger.
     EXPECT_NEAR(fit->b, truth.b, 1e-3 * std::abs(truth.b));
     EXPECT_NEAR(fit->a, truth.a, 1e-2 * truth.a);
     EXPECT_NEAR(fit->At(0.06), truth.a * std::exp(truth.b * 0.06) + truth.c, 1e-5);
@@ -55,11 +56,11 @@ TEST(FitExponential, NeedsThreeOptionsOnTheFront) {
   options.resize(2);
   const Result<ExponentialFit> fit = FitExponential(options, 0);
   ASSERT_FALSE(fit);
-  EXPECT_THAT(fit.error().message, HasSubstr("only 2 of 2 options are not dominated"));
+  EXPECT_THAT(fit.error().message, HasSubstr("only 2 of 2 are such options"));
 }
 
-TEST(FitExponential, StaysFiniteWhereNothingIsExponential) {
-  // A straight line, a single step, and times that differ by nanoseconds only.
+TEST(FitExponential, StaysFiniteForDataThatIsNotExponential) {
+  // A straight line, a single step, and times that differ only by nanoseconds.
   const auto at = [](Nanoseconds time, double energy_j) {
     return Option{.frequency_mhz = 1, .other_knobs = {}, .time = time, .energy_j = energy_j};
   };
@@ -80,7 +81,7 @@ TEST(FitExponential, StaysFiniteWhereNothingIsExponential) {
   EXPECT_THAT(fit.error().message, HasSubstr("too close together for an exponential"));
 }
 
-// Measured profiles, which are not part of this project (see its design notes).
+// Measured profiles, which are not part of this repository.
 std::filesystem::path SharedDirectory() {
   if (const char* directory = std::getenv("PERSEUS_SHARED_DIR")) return directory;
   return std::filesystem::path(PERSEUS_SOURCE_DIR) / ".." / "shared";
@@ -90,10 +91,11 @@ TEST(FitExponential, DescribesMeasuredProfiles) {
   struct Case {
     const char* file;
     double blocking_power_w;
-    double error;  // Of the fit, as a fraction of the energy at the highest frequency.
+    double error;  // The error of the fit divided by the energy at the highest frequency.
   };
-  // The A100's curve is flat at its power limit, which no exponential is: some 1 %. The A40's
-  // forward pass drops by a quarter of its energy between two neighbouring clocks: up to 8 %.
+  // The curve of the A100 is flat at its power limit, which an exponential cannot be: about 1 %.
+  // The forward pass of the A40 loses a quarter of its energy between two neighboring clocks: up to
+  // 8 %.
   for (const Case& measured : {Case{"gpt3-175b_a100-sxm_pp8_tp8.csv", 83.64, 0.02},
                                Case{"bloom-176b_a40_pp8_tp8.csv", 70.38, 0.09}}) {
     const std::filesystem::path path = SharedDirectory() / "profiles" / measured.file;

@@ -14,15 +14,14 @@ Result<void> CheckHasClocksOf(const Profile& layers, const ProfileEntry& entry,
     if (same != entry.options.end()) continue;
     return Fail(
         "{}: layer {} lacks {} at {} MHz, which layer {} has (measure it, or remove that clock "
-        "from "
-        "the {} of every layer)",
+        "from the {} of every layer)",
         layers.name(), entry.stage, Name(entry.kind), option.frequency_mhz, other.stage,
         Name(entry.kind));
   }
   return {};
 }
 
-// Against layer 0, both ways: instructions, and the clocks of each.
+// Checks that every layer has the same instructions as layer 0, and the same clocks for each.
 Result<void> CheckAlike(const Profile& layers) {
   const auto lacks = [&](int layer, InstructionKind kind, int other) {
     return Fail("{}: layer {} lacks {}, which layer {} has (measure it for every layer)",
@@ -64,8 +63,8 @@ Result<std::vector<Nanoseconds>> LayerTimes(const Profile& layers,
     for (const InstructionKind kind : kinds) {
       const ProfileEntry* entry = layers.Find(layer, 0, kind);
       if (entry == nullptr) {
-        return Fail("{}: layer {} has no {} (measure it, or choose a schedule without)",
-                    layers.name(), layer, Name(kind));
+        return Fail("{}: layer {} has no {} (measure it, or choose a schedule without {})",
+                    layers.name(), layer, Name(kind), Name(kind));
       }
       time += entry->options.front().time;
     }
@@ -82,7 +81,7 @@ Profile StageProfile(const Profile& layers, std::span<const int> boundaries) {
       ProfileEntry entry{static_cast<int>(stage), 0, first.kind, first.options};
       for (Option& sum : entry.options) sum = {sum.frequency_mhz, {}, 0, 0, 1};
       for (int layer = boundaries[stage]; layer < boundaries[stage + 1]; ++layer) {
-        // The same clocks in the same order.
+        // ParseLayers has checked that all layers have the same clocks in the same order.
         const std::vector<Option>& options = layers.Find(layer, 0, first.kind)->options;
         for (std::size_t i = 0; i < options.size(); ++i) {
           entry.options[i].time += options[i].time;

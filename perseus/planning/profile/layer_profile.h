@@ -1,12 +1,13 @@
-// Measured layers: the profile of a model that no pipeline has been cut from yet. Held as a Profile
-// whose stages are the layers, first layer first.
+// The profile of the layers of a model, for a search of the best partition into stages. It is a
+// Profile whose stages are the layers, in the order of the model.
 //
-// File format: that of a profile (profile.h) with `layer` in place of `stage`. No `chunk`, no
-// further knobs; of each instruction every layer has the same clocks, so that those of a stage can
-// be added up.
+// The file has the format of a profile (profile.h) with the column `layer` instead of `stage`, and
+// without `chunk` and further knobs. For each instruction, all layers have the same clocks. So the
+// times and the energies of the layers of a stage can be added up.
 //
-// What adding up leaves out: kernels that overlap or are fused across layers, and a GPU at its
-// power limit, whose clock follows the mean of its load. A stage measured as a whole is truer.
+// A sum is an approximation. It ignores kernels that overlap or are fused across layers. It also
+// ignores that a GPU at its power limit sets its clock by its mean load. A measurement of the whole
+// stage is more accurate.
 #pragma once
 
 #include <span>
@@ -19,21 +20,21 @@
 
 namespace perseus::profile {
 
-// Sums over so many layers fit 64 bits of nanoseconds.
+// Sums over this many layers fit 64 bits of nanoseconds.
 inline constexpr int kMostLayers = 2'000;
 
-// Errors (kInput) are one line, "name:line: cause (remedy)", or "name: cause (remedy)" for rows
-// that are missing.
+// Errors (kInput) are one line: "name:line: cause (remedy)", or "name: cause (remedy)" for missing
+// rows.
 Result<Profile> ParseLayers(std::string_view text, std::string_view name);
 
-// Per layer, how long those instructions take together at the highest clock. Fails if a layer lacks
-// one, naming both.
+// For each layer, the total time of the instructions `kinds` at the highest clock. Fails (kInput)
+// if a layer lacks one of them; the message has the layer and the kind.
 Result<std::vector<Nanoseconds>> LayerTimes(const Profile& layers,
                                             std::span<const InstructionKind> kinds);
 
-// The profile of the stages: at each clock the times and the energies of a stage's layers, added
-// up. Requires layers as ParseLayers gives them, and boundaries that CheckBoundaries
-// (layer_partition.h) passes.
+// The profile of the stages: for each clock, the sums of the times and of the energies of the
+// layers of a stage. Stage s has the layers boundaries[s] to boundaries[s + 1] - 1. Requires layers
+// from ParseLayers, and boundaries that increase strictly from 0 to the number of layers.
 Profile StageProfile(const Profile& layers, std::span<const int> boundaries);
 
 }  // namespace perseus::profile

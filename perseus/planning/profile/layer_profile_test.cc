@@ -1,4 +1,4 @@
-// Reading layers, and adding them up to stages.
+// Tests of the profile of layers, and of the sums that make a stage.
 #include "perseus/planning/profile/layer_profile.h"
 
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 const std::string kLayerProfileHeader = "layer,instruction,frequency,time,energy\n";
-// Three layers at two clocks; the clocks of layer 1 in the other order.
+// Three layers at two clocks. The clocks of layer 1 are in the other order.
 const std::string kRows =
     "0,forward,1400,0.001,1\n0,forward,1000,0.002,0.5\n"
     "0,backward,1400,0.010,10\n0,backward,1000,0.020,5\n"
@@ -41,7 +41,7 @@ TEST(LayerProfile, AStageIsTheSumOfItsLayers) {
   EXPECT_TRUE(ParseProfile(FormatProfile(stages), "stages.csv"));
 }
 
-TEST(LayerProfile, ALayersTimeIsThatOfItsInstructionsAtTheHighestClock) {
+TEST(LayerProfile, TheTimeOfALayerIsTheTimeOfItsInstructionsAtTheHighestClock) {
   const auto layers = ParseLayers(kLayerProfileHeader + kRows, "l.csv");
   ASSERT_TRUE(layers);
   const InstructionKind both[] = {InstructionKind::kForward, InstructionKind::kBackward};
@@ -53,17 +53,17 @@ TEST(LayerProfile, ALayersTimeIsThatOfItsInstructionsAtTheHighestClock) {
               HasSubstr("l.csv: layer 0 has no recompute"));
 }
 
-TEST(LayerProfile, StagesAloneAreNoLayersAndTheOtherWayRound) {
+TEST(LayerProfile, RefusesAProfileOfStagesAndParseProfileRefusesLayers) {
   EXPECT_THAT(ParseProfile(kLayerProfileHeader + kRows, "l.csv").error().message,
               HasSubstr("perseus partition"));
   EXPECT_THAT(ParseLayers("stage,instruction,frequency,time,energy\n", "p.csv").error().message,
-              HasSubstr("p.csv:1: column \"stage\" has no place among layers"));
+              HasSubstr("p.csv:1: a profile of layers has no column \"stage\""));
 }
 
 struct BadLayers {
   std::string name;
   std::string text;
-  std::string complaint;
+  std::string message;
 };
 
 void PrintTo(const BadLayers& bad, std::ostream* out) { *out << bad.name; }
@@ -73,7 +73,7 @@ class BadLayersTest : public testing::TestWithParam<BadLayers> {};
 TEST_P(BadLayersTest, SaysWhereAndWhatToDo) {
   const auto layers = ParseLayers(GetParam().text, "l.csv");
   ASSERT_FALSE(layers);
-  EXPECT_THAT(layers.error().message, HasSubstr(GetParam().complaint));
+  EXPECT_THAT(layers.error().message, HasSubstr(GetParam().message));
   EXPECT_EQ(layers.error().message.find('\n'), std::string::npos);
 }
 
@@ -81,7 +81,8 @@ INSTANTIATE_TEST_SUITE_P(
     All, BadLayersTest,
     testing::Values(
         BadLayers{"Gap", kLayerProfileHeader + kRows + "4,forward,1400,0.1,1\n",
-                  "l.csv: layer 3 is missing (add its rows, or number the layers 0, 1, ..."},
+                  "l.csv: layer 3 is missing, but layer 4 exists (add its rows, or number the "
+                  "layers 0, 1, ..."},
         BadLayers{"MissingClock", kLayerProfileHeader + kRows + "2,forward,1200,0.0075,6.5\n",
                   "l.csv: layer 0 lacks forward at 1200 MHz, which layer 2 has"},
         BadLayers{"MissingClockOfALaterLayer",
@@ -94,13 +95,13 @@ INSTANTIATE_TEST_SUITE_P(
                   kLayerProfileHeader + kRows + "1,recompute,1400,0.1,1\n",
                   "layer 0 lacks recompute, which layer 1 has"},
         BadLayers{"TruncatedRow", kLayerProfileHeader + kRows + "3,forward,14",
-                  "l.csv:14: the row has 3 fields but the header 5"},
+                  "l.csv:14: the row has 3 fields, but the header has 5"},
         BadLayers{"NotALayer", kLayerProfileHeader + "one,forward,1400,0.1,1\n",
                   "l.csv:2: layer \"one\" is not a number"},
         BadLayers{"RepeatsDiffer", kLayerProfileHeader + kRows + "2,forward,1400,0.1,7\n",
                   "l.csv:14: the time of layer 2 forward at 1400 MHz"},
         BadLayers{"Knob", "layer,instruction,frequency,time,energy,sm_count\n",
-                  "\"sm_count\" has no place among layers"},
+                  "a profile of layers has no column \"sm_count\""},
         BadLayers{"MissingColumn", "layer,instruction,frequency,time\n",
                   "column \"energy\" is missing (expected the header layer,"},
         BadLayers{"TooMany", kLayerProfileHeader + "999999,forward,1400,0.1,1\n",

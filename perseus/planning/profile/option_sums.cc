@@ -11,7 +11,7 @@
 namespace perseus::profile {
 namespace {
 
-// The mixing step of SplitMix64: neighbouring clocks must not land in neighbouring buckets.
+// The mixing step of SplitMix64. It spreads neighboring clocks over all buckets.
 std::uint64_t Mix(std::uint64_t state, std::uint64_t value) {
   state = (state ^ value) + 0x9E3779B97F4A7C15;
   state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9;
@@ -19,8 +19,8 @@ std::uint64_t Mix(std::uint64_t state, std::uint64_t value) {
   return state ^ (state >> 31);
 }
 
-constexpr double kMostSamplesOfAverage = 2e9;  // Of an average: as many as an int holds.
-// Half-width of a 95 % interval by standard deviation, of a normal distribution.
+constexpr double kMostSamplesOfAverage = 2e9;  // An int holds as many.
+// The half-width of a 95 % interval of a normal distribution, in standard deviations.
 constexpr double kDeviations = 1.959964;
 
 double Ratio(double a, double b) { return a > b ? a / b : b / a; }
@@ -60,7 +60,7 @@ bool OptionSums::Matches(std::size_t index, const Measurement& row) const {
 
 std::size_t OptionSums::FindOrAppend(const Measurement& row) {
   if (!sums_.empty() && Matches(last_, row)) return last_;
-  // The row is appended first, so that the index can hash it in place, and taken back if known.
+  // The index hashes a row in place. So the row is appended first, and removed if it is known.
   const std::size_t appended = sums_.size();
   const Range::End time_s{row.time_s, row.line};
   const Range::End energy_j{row.energy_j, row.line};
@@ -106,7 +106,8 @@ double OptionSums::IntervalSum::HalfWidth(double weights) const {
   if (!is_complete_ || rows_ == 0) return 0;
   const double independent = std::sqrt(squares_) / weights;
   if (rows_ == 1) return independent;
-  // Around the mean of least chi-squared.
+  // The Birge ratio (profile.h): chi-squared around the mean that makes it least, divided by the
+  // degrees of freedom. It only ever widens the interval.
   const double chi_squared =
       kDeviations * kDeviations *
       std::max(0.0, scaled_squares_ - scaled_values_ * scaled_values_ / inverse_squares_);
@@ -165,12 +166,12 @@ std::optional<OptionSums::Suspect> OptionSums::FindMeasuredKnob() const {
   return std::nullopt;
 }
 
-// `entry` holds its options by frequency.
+// Requires the options of `entry` in order of frequency.
 std::optional<OptionSums::Suspect> OptionSums::FindMeasuredKnob(std::span<const std::size_t> entry,
                                                                 std::size_t knob) const {
   const auto value_of = [&](std::size_t index) { return KnobsOf(index)[knob]; };
-  std::vector<double> values;  // At the frequencies that have several rows.
-  std::int64_t rows = 0;       // There.
+  std::vector<double> values;  // Of the knob, at the frequencies that have several rows.
+  std::int64_t rows = 0;       // All rows at these frequencies.
   int frequencies = 0;
   std::optional<Suspect> example;
   for (auto first = entry.begin(); first != entry.end();) {
@@ -190,14 +191,14 @@ std::optional<OptionSums::Suspect> OptionSums::FindMeasuredKnob(std::span<const 
     }
     first = last;
   }
-  // A setting swept at one frequency alone differs on every row, too.
+  // With rows at only one frequency, a setting may also differ on every row: a sweep of it does.
   if (frequencies < 2) return std::nullopt;
   std::sort(values.begin(), values.end());
   const auto distinct = std::unique(values.begin(), values.end()) - values.begin();
   return 4 * distinct > 3 * rows ? example : std::nullopt;
 }
 
-// A single row keeps its value to the last bit, whatever it weighs.
+// A single row keeps its exact value, whatever its weight.
 double OptionSums::MeanOf(double total, const Range& range, const Sum& sum) {
   return sum.rows == 1 ? range.least.value : total / sum.samples;
 }

@@ -1,7 +1,7 @@
-// Running averages of repeated measurements: what ParseProfile keeps of the rows it has read.
+// OptionSums averages repeated measurements of the same option while ParseProfile reads rows.
 //
-// Memory is proportional to the number of distinct options, not of rows. A row costs one hash
-// lookup, and none where it measures the same option as the row before.
+// Memory is proportional to the number of distinct options, not to the number of rows. A row takes
+// one hash lookup, or none if it measures the same option as the row before. Not thread safe.
 #pragma once
 
 #include <cstddef>
@@ -27,27 +27,29 @@ struct Measurement {
   double time_s = 0;
   double energy_j = 0;
   std::int64_t line = 0;
-  int samples = 1;         // >= 1; its weight.
-  double time_ci_s = 0;    // Half-width of the 95 % confidence interval; 0: there is none.
-  double energy_ci_j = 0;  // The same.
+  int samples = 1;         // >= 1; the weight of the row.
+  double time_ci_s = 0;    // Half-width of the 95 % confidence interval of time_s; 0 if unknown.
+  double energy_ci_j = 0;  // The same of energy_j.
 };
 
 class OptionSums {
  public:
-  // Rows have `knobs` knobs each, and repeats differ by no more than this factor. `part` is what
-  // messages call a stage; it must outlive this.
+  // Every row has `knobs` knobs. Repeats of one option may differ by at most the factor
+  // `largest_repeat_ratio`. `part` is the word for a stage in messages. It must outlive this
+  // object.
   OptionSums(std::size_t knobs, double largest_repeat_ratio, std::string_view part = "stage");
   OptionSums(const OptionSums&) = delete;  // The index refers to its owner.
   OptionSums& operator=(const OptionSums&) = delete;
 
-  // Fails, with a message that names the other line but lacks the file, if the row cannot be a
-  // measurement of the same thing as each row of its option so far.
+  // Adds a row to its option. Fails (kInput) if its time or energy differs too much from an earlier
+  // row of the same option. The message has the line of that row, but not the file.
   Result<void> Add(const Measurement& row);
 
-  // A knob besides the frequency whose values look measured rather than set, and two rows of one
-  // entry and frequency that differ in it. Where frequencies of an entry are measured repeatedly, a
-  // setting comes up again and again; a power, a temperature or a row's number hardly ever does. As
-  // a knob it would make an option of each row, and the planner would pick the luckiest.
+  // A knob other than the frequency whose values look measured and not set, with two rows of the
+  // same entry and frequency that differ in it. If an entry has repeated rows at its frequencies,
+  // the values of a setting repeat. A power, a temperature or a row number hardly ever repeats. As
+  // a knob, such a column would make every row an option of its own, and the planner would choose
+  // the row with the luckiest measurement.
   struct Suspect {
     std::size_t knob = 0;  // As in Measurement::knobs.
     double value = 0;
@@ -57,11 +59,11 @@ class OptionSums {
   };
   std::optional<Suspect> FindMeasuredKnob() const;
 
-  // The averages, by entry. Times are rounded to nanoseconds after averaging.
+  // The averages, ordered by entry. Times are rounded to nanoseconds after averaging.
   std::vector<ProfileEntry> Entries() const;
 
  private:
-  // Of an option's rows so far, which the next one is compared with.
+  // The range of the values of an option so far. Add compares the next row with it.
   struct Range {
     struct End {
       double value = 0;
@@ -70,16 +72,17 @@ class OptionSums {
     End least;
     End most;
 
-    // The end that is further from `value`, as a factor.
+    // The end with the larger ratio to `value`.
     const End& Furthest(double value) const;
     void Include(double value, std::int64_t line);
   };
-  // Combines the intervals of an option's rows. Values are counted from the first row's value, so
-  // that the sums of squares do not cancel.
+  // Combines the confidence intervals of the rows of an option. It counts values from the value of
+  // the first row, so that the sums of squares do not cancel.
   class IntervalSum {
    public:
     void Add(double value, double half_width, double weight);
-    // Of the weighted mean of rows that weigh `weights` together; 0 if some row had none.
+    // The half-width of the weighted mean. `weights` is the sum of the weights. Returns 0 if a row
+    // has no interval.
     double HalfWidth(double weights) const;
 
    private:
@@ -95,9 +98,9 @@ class OptionSums {
     int stage = 0;
     int chunk = 0;
     InstructionKind kind = InstructionKind::kForward;
-    double time_s = 0;  // Totals, by weight.
+    double time_s = 0;  // Sum of weight * time.
     double energy_j = 0;
-    double samples = 0;
+    double samples = 0;  // Sum of the weights.
     IntervalSum time_interval;
     IntervalSum energy_interval;
     std::int64_t first_line = 0;
@@ -106,7 +109,7 @@ class OptionSums {
     int rows = 0;
   };
   static double MeanOf(double total, const Range& range, const Sum& sum);
-  // Options are looked up by their place in sums_ and knobs_.
+  // The index holds positions in sums_ and knobs_, and hashes what is there.
   struct Hash {
     const OptionSums* owner;
     std::size_t operator()(std::size_t index) const;
@@ -129,7 +132,7 @@ class OptionSums {
   double largest_repeat_ratio_;
   std::string_view part_;
   std::vector<Sum> sums_;
-  std::vector<double> knobs_;  // knob_count_ values an option.
+  std::vector<double> knobs_;  // knob_count_ values for each option.
   std::unordered_set<std::size_t, Hash, Equal> index_;
   std::size_t last_ = 0;
 };

@@ -21,7 +21,7 @@ bool Precedes(const Option& a, const Option& b) {
   return a.other_knobs < b.other_knobs;
 }
 
-// RFC 4180: quotes around what holds a comma, a quote or a line end.
+// Puts a field with a comma, a quote or a line end in quotes (RFC 4180).
 std::string CsvField(std::string_view text) {
   if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
   std::string quoted = "\"";
@@ -32,7 +32,7 @@ std::string CsvField(std::string_view text) {
   return quoted + '"';
 }
 
-// Seconds with as many decimals as the nanoseconds need: 50161667 ns is 0.050161667.
+// Writes seconds with as many decimals as the nanoseconds need: 50161667 ns is 0.050161667.
 template <typename Output>
 void AppendSeconds(Output output, Nanoseconds time) {
   constexpr Nanoseconds kPerSecond = 1'000'000'000;
@@ -104,7 +104,7 @@ std::string FormatProfile(const Profile& profile) {
       AppendSeconds(output, option.time);
       fmt::format_to(output, ",{}", option.energy_j);
       if (has_confidence) {
-        // Nothing, where nobody measured it.
+        // A field without a measured value stays empty.
         fmt::format_to(output, ",{},", option.samples > 0 ? fmt::to_string(option.samples) : "");
         if (option.time_ci_s > 0) fmt::format_to(output, "{}", option.time_ci_s);
         text += ',';

@@ -1,25 +1,31 @@
-// A profile: for every (stage, chunk, instruction kind) the measured options, that is, what one
-// such instruction takes (time) and costs (energy) at each clock.
+// A profile has the measured options of every (stage, chunk, instruction kind): the time and the
+// energy of one such instruction at each clock.
 //
-// File format (CSV, RFC 4180 quoting, UTF-8 with or without BOM, LF or CRLF):
+// The file is CSV (RFC 4180 quoting, UTF-8 with or without BOM, LF or CRLF):
 //   stage,instruction,frequency,time,energy        frequency in MHz, time in s, energy in J
-// Optional columns: `chunk` (interleaved schedules; 0 where absent) and `rank`, `dp_rank`,
-// `pp_rank`, `tp_rank` (who measured it; `pp_rank` may stand for `stage`). Any further column is a
-// further knob: a number that, like the frequency, is chosen (`sm_count`, say). One that differs on
-// nearly every row, though frequencies repeat, was measured instead (a power, a temperature), or is
-// a row's number: that is an error.
 //
-// Confidence, optional too: `samples` (how many instructions a row is the mean of), `time_ci` and
-// `energy_ci` (half-widths of the 95 % confidence intervals of time, in s, and energy, in J). An
-// empty field says nothing. They are no knobs.
+// Optional columns:
+//   chunk                          for interleaved schedules; 0 if absent
+//   rank, dp_rank, pp_rank, tp_rank
+//                                  the rank that measured the row; `pp_rank` may replace `stage`
+//   samples                        the number of instructions that a row is the mean of
+//   time_ci, energy_ci             half-widths of the 95 % confidence intervals of time (s) and
+//                                  energy (J)
+// An empty field of the last three means that the value is unknown.
 //
-// Repeated measurements of one option (same stage, chunk, kind and knobs: several rows, several
-// ranks) are averaged, each row weighing as much as it has samples. Repeats that cannot be
-// measurements of the same thing are an error. The interval of an average is that of a mean of
-// independent measurements; where rows differ by more than their intervals say (two GPUs are not
-// quite alike), it is widened by the Birge ratio, the root of chi-squared over its degrees of
-// freedom (Birge, Phys. Rev. 40, 207, 1932). If a row of an option has no interval, its average has
-// none.
+// Any other column is a further knob: a number that a user chooses, like the frequency, such as
+// `sm_count`. A column that differs on nearly every row although frequencies repeat is an error. It
+// is probably a measurement (a power, a temperature) or a row number.
+//
+// Repeated measurements of one option (the same stage, chunk, kind and knobs, in several rows or
+// from several ranks) are averaged. The weight of a row is its samples. Repeats that differ too
+// much to be measurements of the same option are an error. The confidence interval of an average is
+// that of a mean of independent measurements. If rows differ by more than their intervals allow
+// (two GPUs are never quite alike), the Birge ratio widens it: the square root of chi-squared
+// divided by its degrees of freedom (Birge, Phys. Rev. 40, 207, 1932). If any row of an option has
+// no interval, its average has none.
+//
+// Thread safety: Profile does not change after construction, so several threads may read it.
 #pragma once
 
 #include <span>
@@ -36,11 +42,11 @@ namespace perseus::profile {
 // One way to run an instruction.
 struct Option {
   double frequency_mhz = 0;
-  std::vector<double> other_knobs;  // One value per Profile::other_knob_names().
+  std::vector<double> other_knobs;  // One value for each of Profile::other_knob_names().
   Nanoseconds time = 0;             // > 0.
   double energy_j = 0;              // > 0; of one GPU.
-  int samples = 1;                  // How many instructions, or rows, were averaged.
-  double time_ci_s = 0;             // Half-width of the 95 % confidence interval; 0: not told.
+  int samples = 1;                  // The number of averaged instructions, or of rows.
+  double time_ci_s = 0;             // Half-width of the 95 % confidence interval; 0 if unknown.
   double energy_ci_j = 0;           // The same; of one GPU.
 
   bool SameKnobs(const Option& other) const {
@@ -57,17 +63,18 @@ struct ProfileEntry {
 
 class Profile {
  public:
-  // Takes entries in any order. Requires: each key once, each entry with at least one option.
+  // Takes the entries in any order. Requires each (stage, chunk, kind) at most once, and at least
+  // one option in each entry.
   Profile(std::string name, std::vector<std::string> other_knob_names,
           std::vector<ProfileEntry> entries);
 
   const std::string& name() const { return name_; }  // For messages; usually the file's path.
   const std::vector<std::string>& other_knob_names() const { return other_knob_names_; }
   std::span<const ProfileEntry> entries() const { return entries_; }  // By stage, chunk, kind.
-  int stages() const;  // One more than the largest stage.
-  int chunks() const;  // One more than the largest chunk.
+  int stages() const;                                                 // The largest stage + 1.
+  int chunks() const;                                                 // The largest chunk + 1.
 
-  // The options of that instruction, or null where the profile lacks it.
+  // The options of that instruction, or null if the profile has none.
   const ProfileEntry* Find(int stage, int chunk, InstructionKind kind) const;
 
  private:
@@ -78,26 +85,27 @@ class Profile {
 
 enum class ProfileRows {
   kStages,
-  // `layer` in place of `stage`, and no chunk, pp_rank or further knob: what layer_profile.h reads.
+  // The format of layer_profile.h: `layer` instead of `stage`, and no chunk, pp_rank, confidence or
+  // further knob.
   kLayers,
 };
 
 struct ProfileReadOptions {
   ProfileRows rows = ProfileRows::kStages;
-  // Two measurements of the same option may differ by this factor in time or energy before they
-  // are taken for a mistake rather than noise.
+  // Two measurements of the same option may differ by at most this factor in time and in energy. A
+  // larger difference is an error, because noise does not explain it.
   double largest_repeat_ratio = 1.5;
 };
 
-// Parses CSV `text`; `name` stands for the file in messages. Errors (kInput) are one line,
-// "name:line: cause (remedy)". Ten million rows are read in seconds, in memory proportional to the
-// number of distinct options.
+// Parses the CSV `text`. `name` is the name of the file in messages. Errors (kInput) are one line,
+// "name:line: cause (remedy)". Ten million rows take seconds. Memory is proportional to the number
+// of distinct options.
 Result<Profile> ParseProfile(std::string_view text, std::string_view name,
                              const ProfileReadOptions& options = {});
 
-// The same format back: one row per option, round-trip exact to the nanosecond and the last bit of
-// the energy. `chunk` is written only if some entry has one; the columns of confidence, only if
-// some option has an interval.
+// Writes the same format, one row for each option. ParseProfile restores every nanosecond and every
+// bit of the energies. The column `chunk` is written only if an entry has a chunk above 0, and the
+// columns of confidence only if an option has an interval.
 std::string FormatProfile(const Profile& profile);
 
 }  // namespace perseus::profile

@@ -1,5 +1,5 @@
-// Reads the profile's CSV: the header into Columns, each row into a Measurement, and the averages
-// of all rows into a Profile.
+// Reads the CSV of a profile. The header becomes Columns, each row becomes a Measurement, and the
+// averages of all rows become a Profile.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -16,9 +16,9 @@
 namespace perseus::profile {
 namespace {
 
-// What a row measures, and how that changes the words.
+// The words that differ between the rows of stages and the rows of layers.
 struct Wording {
-  std::string_view part;  // The column that says of what, and "part 3" in messages.
+  std::string_view part;  // The name of the column, and the word before the number in messages.
   std::string_view header;
 };
 constexpr Wording kStageWording{"stage", "stage,instruction,frequency,time,energy"};
@@ -28,13 +28,14 @@ Wording WordingOf(ProfileRows rows) {
   return rows == ProfileRows::kLayers ? kLayerWording : kStageWording;
 }
 
-constexpr double kLeastSeconds = 0.5e-9;      // Less would round to no time at all.
-constexpr double kHighestFrequencyMhz = 1e5;  // A clock in Hz or kHz is far above.
+constexpr double kLeastSeconds = 0.5e-9;      // A shorter time would round to 0 ns.
+constexpr double kHighestFrequencyMhz = 1e5;  // A clock in Hz or kHz is far above this.
 constexpr int kLargestStage = 1'000'000;
-constexpr int kMostSamplesOfRow = 1'000'000'000;  // Of one row; sums of many saturate.
-constexpr std::size_t kMostColumns = 256;         // Names are compared with each other.
+constexpr int kMostSamplesOfRow = 1'000'000'000;
+// The header's names are compared with each other, which takes quadratic time.
+constexpr std::size_t kMostColumns = 256;
 
-// What a column must hold.
+// The values that a column may have, and what an error says about them.
 struct Quantity {
   std::string_view column;
   std::string_view expected;
@@ -51,7 +52,7 @@ constexpr Quantity kEnergyInterval{
     "energy_ci", "the half-width of a 95 % interval in joules, such as 0.05, or nothing", 0,
     kMostJoules};
 
-// Where each column stands in a row.
+// The index of each column in a row.
 struct Columns {
   std::optional<std::size_t> stage;
   std::optional<std::size_t> pp_rank;
@@ -60,7 +61,7 @@ struct Columns {
   std::optional<std::size_t> frequency;
   std::optional<std::size_t> time;
   std::optional<std::size_t> energy;
-  std::optional<std::size_t> rank;  // Who measured it: checked to be numbers, and not kept.
+  std::optional<std::size_t> rank;  // The rank that measured: checked to be a number, and not kept.
   std::optional<std::size_t> dp_rank;
   std::optional<std::size_t> tp_rank;
   std::optional<std::size_t> samples;
@@ -109,12 +110,12 @@ Result<Columns> ReadHeader(const CsvReader& reader, ProfileRows rows) {
     }
     const std::span<const std::string_view> before = reader.fields().first(place);
     if (std::ranges::find(before, name) != before.end()) {
-      return Fail("{}: column {} is there twice (keep one of them)", where, Excerpt(name));
+      return Fail("{}: column {} appears twice (keep one of them)", where, Excerpt(name));
     }
     if (std::optional<std::size_t>* known = KnownColumn(columns, name, rows)) {
       *known = place;
     } else if (rows == ProfileRows::kLayers) {
-      return Fail("{}: column {} has no place among layers (remove it; expected the header {})",
+      return Fail("{}: a profile of layers has no column {} (remove it; expected the header {})",
                   where, Excerpt(name), wording.header);
     } else {
       columns.other_knobs.push_back(place);
@@ -132,8 +133,8 @@ Result<Columns> ReadHeader(const CsvReader& reader, ProfileRows rows) {
     if (is_there) continue;
     if (name == "stage" && std::ranges::find(reader.fields(), "layer") != reader.fields().end()) {
       return Fail(
-          "{}: column \"stage\" is missing, but there are layers (perseus partition cuts them into "
-          "stages)",
+          "{}: column \"stage\" is missing, and the rows are layers (perseus partition makes "
+          "stages of layers)",
           where);
     }
     return Fail("{}: column \"{}\" is missing (expected the header {}, in any order)", where, name,
@@ -142,7 +143,7 @@ Result<Columns> ReadHeader(const CsvReader& reader, ProfileRows rows) {
   return columns;
 }
 
-// Measurements out of the reader's current record.
+// Turns the current record of the reader into a Measurement.
 class RowParser {
  public:
   RowParser(const CsvReader& reader, const Columns& columns, std::string_view part)
@@ -150,7 +151,7 @@ class RowParser {
     knobs_.resize(1 + columns.other_knobs.size());
   }
 
-  // Valid until the next call.
+  // The measurement is valid until the next call.
   Result<Measurement> Parse();
 
  private:
@@ -204,12 +205,12 @@ Result<double> RowParser::PositiveNumber(std::size_t place, const Quantity& quan
   return value;
 }
 
-// A stage, chunk or rank. Tools that write tables of floating point write stage 3 as 3.0.
+// A stage, chunk or rank. Some tools write all numbers as floating point: stage 3 is then 3.0.
 Result<int> RowParser::Index(std::size_t place, std::string_view column) const {
   const std::string_view field = reader_.fields()[place];
   PERSEUS_ASSIGN_OR_RETURN(double value, Number(field, column, "a whole number, such as 0"));
   if (value < 0 || value > kLargestStage || value != std::floor(value)) {
-    return Fail("{}: {} {} is not a whole number from 0 to {} (number from 0)", reader_.Where(),
+    return Fail("{}: {} {} is not a whole number from 0 to {} (count from 0)", reader_.Where(),
                 column, Excerpt(field), kLargestStage);
   }
   return static_cast<int>(value);
@@ -225,9 +226,8 @@ Result<InstructionKind> RowParser::Kind() const {
   }
   if (kind) {
     return Fail(
-        "{}: instruction {} is no computation (remove the row; the job says what fixed "
-        "instructions "
-        "take. A profile measures {})",
+        "{}: instruction {} does not belong in a profile, which measures {} (remove the row; the "
+        "job file has the times of fixed instructions)",
         reader_.Where(), Excerpt(field), fmt::join(known, ", "));
   }
   const std::string_view nearest = NearestName(field, known);
@@ -244,7 +244,7 @@ Result<int> RowParser::Stage() const {
   if (!stage || !columns_.pp_rank) return stage;
   Result<int> pp_rank = Index(*columns_.pp_rank, "pp_rank");
   if (pp_rank && *pp_rank != *stage) {
-    return Fail("{}: stage {} and pp_rank {} differ (they name the same thing; remove one column)",
+    return Fail("{}: stage {} and pp_rank {} differ (they mean the same here; remove one column)",
                 reader_.Where(), *stage, *pp_rank);
   }
   return pp_rank;
@@ -260,20 +260,22 @@ Result<void> RowParser::CheckRanks() const {
   return {};
 }
 
-// An empty field: one row is one sample.
+// If the field is empty, the row is one sample.
 Result<int> RowParser::Samples() const {
   if (!columns_.samples || FieldAt(columns_.samples).empty()) return 1;
   const std::string_view field = FieldAt(columns_.samples);
   PERSEUS_ASSIGN_OR_RETURN(const double value,
                            Number(field, "samples", "a whole number, such as 48"));
   if (value < 1 || value > kMostSamplesOfRow || value != std::floor(value)) {
-    return Fail("{}: samples {} is not a whole number from 1 to {} (how many were averaged)",
-                reader_.Where(), Excerpt(field), kMostSamplesOfRow);
+    return Fail(
+        "{}: samples {} is not a whole number from 1 to {} (write how many instructions were "
+        "averaged)",
+        reader_.Where(), Excerpt(field), kMostSamplesOfRow);
   }
   return static_cast<int>(value);
 }
 
-// 0: there is none.
+// Returns 0 if the row has no interval.
 Result<double> RowParser::Interval(std::optional<std::size_t> place,
                                    const Quantity& quantity) const {
   if (!place || FieldAt(place).empty()) return 0;
@@ -283,7 +285,7 @@ Result<double> RowParser::Interval(std::optional<std::size_t> place,
 Result<Measurement> RowParser::Parse() {
   const std::span<const std::string_view> fields = reader_.fields();
   if (fields.size() != columns_.count) {
-    return Fail("{}: the row has {} {} but the header {} (complete or remove the row)",
+    return Fail("{}: the row has {} {}, but the header has {} (complete or remove the row)",
                 reader_.Where(), fields.size(), fields.size() == 1 ? "field" : "fields",
                 columns_.count);
   }
@@ -304,7 +306,7 @@ Result<Measurement> RowParser::Parse() {
     const std::string_view field = fields[columns_.other_knobs[i]];
     const Result<double> value = Number(field, columns_.other_knob_names[i],
                                         "a number, as in every further column; remove the column "
-                                        "if it is no knob");
+                                        "if it is not a knob");
     if (!value) return Fail(value);
     knobs_[i + 1] = *value;
   }
@@ -312,23 +314,22 @@ Result<Measurement> RowParser::Parse() {
                      energy, reader_.line(), samples, time_ci, energy_ci};
 }
 
-// Stages are numbered 0, 1, ..., and so are the chunks of each stage.
+// Checks that stages are numbered 0, 1, ... without a gap, and also the chunks of each stage.
 Result<void> CheckNoGaps(const Profile& profile, std::string_view part) {
   int stage = -1;
   int chunk = -1;
   for (const ProfileEntry& entry : profile.entries()) {
     if (entry.stage > stage + 1) {
       return Fail(
-          "{0}: {1} {2} is missing (add its rows, or number the {1}s 0, 1, ... without a gap; "
-          "there "
-          "is a {1} {3})",
+          "{0}: {1} {2} is missing, but {1} {3} exists (add its rows, or number the {1}s 0, 1, ... "
+          "without a gap)",
           profile.name(), part, stage + 1, entry.stage);
     }
     if (entry.stage != stage) chunk = -1;
     if (entry.chunk > chunk + 1) {
       return Fail(
-          "{}: chunk {} of stage {} is missing (add its rows, or number the chunks 0, 1, "
-          "... without a gap; there is a chunk {})",
+          "{}: chunk {} of stage {} is missing, but chunk {} exists (add its rows, or number the "
+          "chunks 0, 1, ... without a gap)",
           profile.name(), chunk + 1, entry.stage, entry.chunk);
     }
     stage = entry.stage;
@@ -362,15 +363,14 @@ Result<Profile> ParseProfile(std::string_view text, std::string_view name,
 
   if (const auto suspect = sums.FindMeasuredKnob()) {
     return Fail(
-        "{}:{}: {} is {} here and {} on line {} at the same frequency, and is hardly ever the same "
-        "twice: it looks like a measurement, not a setting (remove the column)",
+        "{}:{}: {} is {} here and {} on line {} at the same frequency, and its values hardly ever "
+        "repeat: it looks like a measurement, not a setting (remove the column)",
         name, suspect->line, Excerpt(columns.other_knob_names[suspect->knob - 1]), suspect->value,
         suspect->earlier_value, suspect->earlier_line);
   }
   Profile profile(std::string(name), std::move(columns.other_knob_names), sums.Entries());
   if (profile.entries().empty()) {
-    return Fail("{}: there are no rows below the header (add a row for each measured option)",
-                name);
+    return Fail("{}: no rows follow the header (add a row for each measured option)", name);
   }
   if (const Result<void> complete = CheckNoGaps(profile, wording.part); !complete)
     return Fail(complete);

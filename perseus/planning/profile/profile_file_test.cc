@@ -1,4 +1,4 @@
-// Reading a profile's CSV: what is accepted, and what each mistake is told.
+// Tests of the reader of profile CSVs: what it accepts, and the message for each mistake.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ Result<Profile> ParseRows(std::string_view rows) {
   return Parse(std::string(kProfileFileHeader).append(rows));
 }
 
-TEST(ParseProfile, ReadsOptionsHighestFrequencyFirst) {
+TEST(ParseProfile, SortsOptionsByFrequencyHighestFirst) {
   const Result<Profile> profile =
       ParseRows("0,forward,1395,0.06,20\n0,backward,1410,0.1,45\n0,forward,1410,0.05,24\n");
   ASSERT_TRUE(profile) << profile.error().message;
@@ -32,7 +32,7 @@ TEST(ParseProfile, ReadsOptionsHighestFrequencyFirst) {
   EXPECT_EQ(forward->options[0].samples, 1);
 }
 
-TEST(ParseProfile, ColumnsStandInAnyOrderAndFormattingIsFree) {
+TEST(ParseProfile, AcceptsColumnsInAnyOrderAndFreeFormatting) {
   const Result<Profile> profile = Parse(
       "\xEF\xBB\xBF"
       "energy, time ,\"frequency\",instruction,stage\r\n"
@@ -63,7 +63,7 @@ Result<Profile> ParseConfidentRows(std::string_view rows) {
   return Parse(std::string(kConfidentHeader).append(rows));
 }
 
-TEST(ParseProfile, ColumnsOfConfidenceAreNoKnobsAndComeBack) {
+TEST(ParseProfile, ColumnsOfConfidenceAreNotKnobsAndAreWrittenAgain) {
   const std::string text = std::string(kConfidentHeader) +
                            "0,forward,1410,0.05,24,72,0.00011,0.07\n"
                            "0,forward,1395,0.051,23.7,1,,\n";
@@ -80,7 +80,7 @@ TEST(ParseProfile, ColumnsOfConfidenceAreNoKnobsAndComeBack) {
   EXPECT_EQ(FormatProfile(*profile), text);
 }
 
-TEST(ParseProfile, RepeatsWeighAsManySamplesAsTheyHave) {
+TEST(ParseProfile, TheWeightOfARepeatIsItsSamples) {
   // Means: (3 * 0.050 + 0.054) / 4 = 0.051, (3 * 24 + 28) / 4 = 25. Half-widths of independent
   // means: sqrt((3 * 0.003)^2 + (1 * 0.012)^2) / 4 = 0.015 / 4, and the same in joules, where the
   // rows differ by 4 J: less than the sqrt(3^2 + 12^2) that their intervals allow.
@@ -96,28 +96,29 @@ TEST(ParseProfile, RepeatsWeighAsManySamplesAsTheyHave) {
 }
 
 TEST(ParseProfile, RepeatsThatDifferByMoreThanTheirIntervalsWidenTheAverages) {
-  // Two equal rows 4 J apart, each sure to 0.1 J: chi-squared is (4 / (sqrt(2) * 0.1 / 1.96))^2
-  // with one degree of freedom, so the half-width sqrt(2) * 0.1 / 2 grows by its root, to
-  // 1.96 * 4 / 2 = 3.92. Of times, one row has no interval: nor has the average.
+  // Two rows of equal weight are 4 J apart, and each has a half-width of 0.1 J. So chi-squared is
+  // (4 / (sqrt(2) * 0.1 / 1.96))^2 with one degree of freedom, and the half-width sqrt(2) * 0.1 / 2
+  // grows by its square root, to 1.96 * 4 / 2 = 3.92. One of the times has no interval, so their
+  // average has none.
   const Result<Profile> profile =
       ParseConfidentRows("0,forward,1410,0.05,24,5,0.001,0.1\n0,forward,1410,0.05,28,5,,0.1\n");
   ASSERT_TRUE(profile) << profile.error().message;
   const Option& option = profile->entries()[0].options[0];
-  EXPECT_NEAR(option.energy_ci_j, 3.92, 1e-3);  // 1.96 is 1.959964.
+  EXPECT_NEAR(option.energy_ci_j, 3.92, 1e-3);  // The exact factor is 1.959964.
   EXPECT_EQ(option.time_ci_s, 0);
 }
 
-TEST(ParseProfile, WrongConfidenceIsToldWithItsRemedy) {
+TEST(ParseProfile, TheErrorOfWrongConfidenceHasARemedy) {
   EXPECT_EQ(ParseConfidentRows("0,forward,1410,0.05,24,0,,\n").error().message,
-            "p.csv:2: samples \"0\" is not a whole number from 1 to 1000000000 (how many were "
-            "averaged)");
+            "p.csv:2: samples \"0\" is not a whole number from 1 to 1000000000 (write how many "
+            "instructions were averaged)");
   EXPECT_THAT(ParseConfidentRows("0,forward,1410,0.05,24,1,-0.1,\n").error().message,
               StartsWith("p.csv:2: time_ci \"-0.1\" is not positive"));
   EXPECT_THAT(ParseConfidentRows("0,forward,1410,0.05,24,1,,few\n").error().message,
               StartsWith("p.csv:2: energy_ci \"few\" is not a number"));
 }
 
-// Ten clocks, each measured three times, and one more column.
+// A profile with ten clocks, each measured three times, and one more column.
 std::string Repeated(std::string_view column, double (*value)(int mhz, int repeat, int row)) {
   std::string text = fmt::format("stage,instruction,frequency,time,energy,{}\n", column);
   int row = 0;
@@ -129,12 +130,12 @@ std::string Repeated(std::string_view column, double (*value)(int mhz, int repea
   return text;
 }
 
-TEST(ParseProfile, AColumnThatWasMeasuredIsNoKnob) {
+TEST(ParseProfile, RefusesAMeasuredColumnAsAKnob) {
   const auto row_number = Repeated("row", [](int, int, int row) { return 1.0 * row; });
   EXPECT_EQ(Parse(row_number).error().message,
-            "p.csv:3: \"row\" is 1 here and 0 on line 2 at the same frequency, and is hardly ever "
-            "the same twice: it looks like a measurement, not a setting (remove the column)");
-  // A few are alike by chance.
+            "p.csv:3: \"row\" is 1 here and 0 on line 2 at the same frequency, and its values "
+            "hardly ever repeat: it looks like a measurement, not a setting (remove the column)");
+  // A few values are equal by chance.
   const auto power =
       Repeated("power", [](int mhz, int, int row) { return 0.25 * mhz + 0.5 * (row * row % 50); });
   EXPECT_THAT(Parse(power).error().message, HasSubstr("looks like a measurement"));
@@ -147,11 +148,11 @@ TEST(ParseProfile, AColumnOfAFewValuesIsAKnob) {
   EXPECT_EQ(Parse(constant)->entries()[0].options.size(), 10u);
   const auto follows_the_clock = Repeated("voltage", [](int mhz, int, int) { return mhz / 1e3; });
   EXPECT_EQ(Parse(follows_the_clock)->entries()[0].options.size(), 10u);
-  // Every clock once, and a number on each row: nothing was repeated, so nothing gets lost.
+  // Every clock appears once, so no average would lose anything.
   EXPECT_TRUE(
       Parse("stage,instruction,frequency,time,energy,row\n"
             "0,forward,1410,0.05,24,0\n0,forward,1395,0.06,22,1\n"));
-  // One clock alone, at which the other knob is swept.
+  // The profile has a single clock and sweeps the other knob.
   EXPECT_TRUE(
       Parse("stage,instruction,frequency,time,energy,sm_count\n"
             "0,forward,1410,0.05,24,108\n0,forward,1410,0.06,22,54\n"));
@@ -171,7 +172,7 @@ TEST(ParseProfile, RanksMeasureTheSameStage) {
 }
 
 TEST(ParseProfile, NanosecondsAreRoundedAfterAveraging) {
-  // Rounded one by one (1, 1 and 2 ns) they would average to 1 ns.
+  // If each were rounded first (1, 1 and 2 ns), the average would be 1 ns.
   const Result<Profile> profile =
       ParseRows("0,forward,1,1.4e-9,1\n0,forward,1,1.4e-9,1\n0,forward,1,1.9e-9,1\n");
   ASSERT_TRUE(profile) << profile.error().message;
@@ -187,7 +188,7 @@ TEST(ParseProfile, ChunksAreEntriesOfTheirOwn) {
   EXPECT_EQ(profile->Find(0, 1, InstructionKind::kForward)->options[0].energy_j, 24);
 }
 
-TEST(ParseProfile, HowMuchRepeatsMayDifferIsTheCallersChoice) {
+TEST(ParseProfile, TheCallerChoosesHowMuchRepeatsMayDiffer) {
   const std::string text = std::string(kProfileFileHeader) + "0,forward,1,1,1\n0,forward,1,1.6,1\n";
   EXPECT_FALSE(ParseProfile(text, "p"));
   EXPECT_TRUE(ParseProfile(text, "p", {.largest_repeat_ratio = 2}));
@@ -196,7 +197,7 @@ TEST(ParseProfile, HowMuchRepeatsMayDifferIsTheCallersChoice) {
 struct Mistake {
   std::string_view name;
   std::string text;
-  std::string_view place;  // How the message begins.
+  std::string_view place;  // The beginning of the message.
   std::string_view cause;
   std::string_view remedy;
 };
@@ -208,7 +209,7 @@ Mistake Row(std::string_view name, std::string_view row, std::string_view cause,
 
 class ParseProfileMistake : public ::testing::TestWithParam<Mistake> {};
 
-TEST_P(ParseProfileMistake, IsToldInOneLineWithPlaceCauseAndRemedy) {
+TEST_P(ParseProfileMistake, TheMessageIsOneLineWithPlaceCauseAndRemedy) {
   const Result<Profile> profile = Parse(GetParam().text);
   ASSERT_FALSE(profile);
   const std::string& message = profile.error().message;
@@ -233,14 +234,15 @@ const Mistake kMistakes[] = {
     {"Utf16", std::string("\xFF\xFEs\0t\0", 6), "p.csv:1: ", "is not text", "UTF-8"},
     {"MissingColumn", "stage,instruction,frequency,time\n", "p.csv:1: ", "\"energy\" is missing",
      "expected the header stage,instruction,frequency,time,energy, in any order"},
-    {"ColumnTwice", "stage,time,time\n", "p.csv:1: ", "column \"time\" is there twice", "keep one"},
+    {"ColumnTwice", "stage,time,time\n", "p.csv:1: ", "column \"time\" appears twice", "keep one"},
     {"TooManyColumns", std::string(300, ','), "p.csv:1: ", "301 columns are too many",
      "at most 256"},
     {"ColumnWithoutName", ",stage,time\n", "p.csv:1: ", "column 1 has no name", "remove it"},
     {"ColumnNameOfTwoLines", "stage,\"a\nb\"\n", "p.csv:1: ", "\"a\\x0Ab\" is not text", "UTF-8"},
-    Row("FieldMissing", "0,forward,1410,0.05\n", "has 4 fields but the header 5", "complete"),
-    Row("FieldTooMany", "0,forward,1410,0,05,23,8\n", "has 7 fields but the header 5", "remove"),
-    Row("QuoteOpen", "0,\"forward,1410,0.05,23\n", "never closed", "close it"),
+    Row("FieldMissing", "0,forward,1410,0.05\n", "has 4 fields, but the header has 5", "complete"),
+    Row("FieldTooMany", "0,forward,1410,0,05,23,8\n", "has 7 fields, but the header has 5",
+        "remove"),
+    Row("QuoteOpen", "0,\"forward,1410,0.05,23\n", "no closing quote", "add it"),
     Row("NotANumber", "0,forward,14l0,0.05,23\n", "frequency \"14l0\" is not a number",
         "expected MHz, such as 1410"),
     Row("NumberWithUnit", "0,forward,1410,50ms,23\n", "time \"50ms\" is not a number",
@@ -266,23 +268,23 @@ const Mistake kMistakes[] = {
     Row("NegativeStage", "-1,forward,1410,1,2\n", "stage \"-1\" is not a whole number from 0", "0"),
     Row("FractionalStage", "0.5,forward,1410,1,2\n", "stage \"0.5\" is not a whole number",
         "from 0"),
-    Row("AbsurdStage", "1000001,forward,1410,1,2\n", "from 0 to 1000000", "number from 0"),
+    Row("AbsurdStage", "1000001,forward,1410,1,2\n", "from 0 to 1000000", "count from 0"),
     Row("Misspelt", "0,foward,1410,1,2\n", "instruction \"foward\" is unknown",
         "did you mean forward? expected one of forward, backward, backward_input,"),
     Row("UnknownInstruction", "0,F,1410,1,2\n", "instruction \"F\" is unknown (expected one of",
         "backward_weight, recompute)"),
-    Row("FixedInstruction", "0,all_reduce,1410,1,2\n", "\"all_reduce\" is no computation",
-        "A profile measures forward,"),
+    Row("FixedInstruction", "0,all_reduce,1410,1,2\n",
+        "\"all_reduce\" does not belong in a profile, which measures forward,", "remove the row"),
     {"StageMissing",
      std::string(kProfileFileHeader) + "3,forward,1,1,1\n0,forward,1,1,1\n2,forward,1,1,1\n",
      "p.csv: ", "stage 1 is missing", "number the stages 0, 1, ... without a gap"},
     {"NegativeChunk", "stage,chunk,instruction,frequency,time,energy\n0,-1,forward,1,1,1\n",
-     "p.csv:2: ", "chunk \"-1\" is not a whole number", "number from 0"},
+     "p.csv:2: ", "chunk \"-1\" is not a whole number", "count from 0"},
     {"ChunkMissing",
      "stage,chunk,instruction,frequency,time,energy\n0,0,forward,1,1,1\n1,1,forward,1,1,1\n",
-     "p.csv: ", "chunk 0 of stage 1 is missing", "there is a chunk 1"},
+     "p.csv: ", "chunk 0 of stage 1 is missing, but chunk 1 exists", "add its rows"},
     {"KnobNotANumber", "stage,instruction,frequency,time,energy,gpu\n0,forward,1,1,1,A100\n",
-     "p.csv:2: ", "gpu \"A100\" is not a number", "remove the column if it is no knob"},
+     "p.csv:2: ", "gpu \"A100\" is not a number", "remove the column if it is not a knob"},
     {"RankNotANumber", "rank,stage,instruction,frequency,time,energy\nx,0,forward,1,1,1\n",
      "p.csv:2: ", "rank \"x\" is not a number", "a whole number, such as 0"},
     {"StageIsNotPipelineRank",

@@ -9,7 +9,7 @@ Option OptionAt(double frequency_mhz, Nanoseconds time, double energy_j) {
   return {.frequency_mhz = frequency_mhz, .other_knobs = {}, .time = time, .energy_j = energy_j};
 }
 
-TEST(InstructionKind, NamesAreReadBack) {
+TEST(InstructionKind, ParsesItsOwnNames) {
   for (int i = 0; i <= static_cast<int>(InstructionKind::kGeneric); ++i) {
     const auto kind = static_cast<InstructionKind>(i);
     EXPECT_EQ(ParseInstructionKind(Name(kind)), kind);
@@ -37,13 +37,13 @@ TEST(Profile, SortsEntriesAndOptionsAndFindsThem) {
   EXPECT_EQ(profile.Find(2, 0, InstructionKind::kForward), nullptr);
 }
 
-TEST(Profile, OfNothingHasNoStages) {
+TEST(Profile, WithoutEntriesHasNoStages) {
   const Profile profile("p", {}, {});
   EXPECT_EQ(profile.stages(), 0);
   EXPECT_EQ(profile.chunks(), 0);
 }
 
-TEST(FormatProfile, WritesTimesFromNanosecondsAndEnergiesInFull) {
+TEST(FormatProfile, WritesExactTimesAndEnergies) {
   const Profile profile("p", {},
                         {{0,
                           0,
@@ -57,7 +57,7 @@ TEST(FormatProfile, WritesTimesFromNanosecondsAndEnergiesInFull) {
             "0,forward,877.5,0.000000001,1e-09\n");
 }
 
-TEST(FormatProfile, WritesChunksAndKnobsWhereThereAreSome) {
+TEST(FormatProfile, WritesChunksAndKnobsIfTheProfileHasThem) {
   Option option = OptionAt(1410, 1'500'000'000, 3);
   option.other_knobs = {108, -0.5};
   const Profile profile(

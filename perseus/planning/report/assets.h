@@ -1,11 +1,12 @@
-// What npm made of web/, as text in the program. Empty where the build had no npm.
+// The output of the npm build of web/, as text in the program. Empty if the build had no npm.
 #pragma once
 
 #include <string_view>
 
 namespace perseus::report::assets {
 
-extern const std::string_view kReportPage;  // HTML with an empty place for the data.
-extern const std::string_view kFigures;  // JavaScript (ES5): defines figure(name, data, options).
+extern const std::string_view kReportPage;  // HTML with an empty element for the data.
+extern const std::string_view
+    kFigures;  // JavaScript (ES5) that defines figure(name, data, options).
 
 }  // namespace perseus::report::assets

@@ -5,7 +5,6 @@
 #include "perseus/base/index.h"
 
 namespace perseus::report {
-namespace {}  // namespace
 
 std::vector<bool> CriticalInstructions(const schedule::InstructionGraph& graph,
                                        const plan::Evaluation& evaluation) {
@@ -15,7 +14,7 @@ std::vector<bool> CriticalInstructions(const schedule::InstructionGraph& graph,
   }
   std::vector<Nanoseconds> latest_starts(graph.instructions.size());
   std::vector<bool> critical(graph.instructions.size());
-  // Instructions are in topological order, so what waits for one comes after it.
+  // Instructions are in topological order, so the successors of each come later.
   for (int i = static_cast<int>(graph.instructions.size()) - 1; i >= 0; --i) {
     Nanoseconds latest_end = evaluation.time;
     for (const schedule::Dependency* dependency : successors[At(i)]) {

@@ -1,4 +1,4 @@
-// Which instructions an iteration waits for.
+// Finds the instructions that determine the iteration time.
 #pragma once
 
 #include <vector>
@@ -8,9 +8,10 @@
 
 namespace perseus::report {
 
-// Per instruction, whether it lies on a critical path: were it a nanosecond longer, the iteration
-// would be, too. Exact, by the durations of the evaluation: latest start equals earliest start
-// (Kelley & Walker 1959). At least one path from the iteration's start to its end is critical.
+// [instruction] whether it is on a critical path: if it took a nanosecond longer, the iteration
+// would take longer, too. This is exact for the durations of the evaluation: an instruction is
+// critical if its latest start is its actual start (Kelley & Walker 1959). At least one path from
+// the start to the end of the iteration is critical. O(instructions + dependencies).
 std::vector<bool> CriticalInstructions(const schedule::InstructionGraph& graph,
                                        const plan::Evaluation& evaluation);
 

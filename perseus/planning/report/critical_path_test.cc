@@ -5,13 +5,14 @@
 
 #include "perseus/planning/schedule/instruction_graph.h"
 #include "tests/support/planning_jobs.h"
+#include "tests/support/seeds.h"
 
 namespace perseus::report {
 namespace {
 
 using ::testing::ElementsAre;
 
-// Time runs to the right; d waits 2 ns on the wire after b.
+// Time runs to the right. d starts 2 ns (a transfer) after the end of b.
 //
 //   gpu0  [a 10][b 20    ]
 //   gpu1        [c 15 ]    . .[d 5]
@@ -24,7 +25,7 @@ constexpr const char* kGraph = R"({"instructions": [
   {"name": "e", "resource": "gpu2", "options": [{"time": 36e-9, "energy": 1}]}],
  "dependencies": [{"from": "a", "to": "c"}, {"from": "b", "to": "d", "delay": 2e-9}]})";
 
-TEST(CriticalInstructions, AreThoseThatTheIterationWaitsFor) {
+TEST(CriticalInstructions, AreTheInstructionsThatTheIterationWaitsFor) {
   const auto file = schedule::ParseInstructionGraph(kGraph, "graph.json");
   ASSERT_TRUE(file) << file.error().message;
   const schedule::InstructionGraph& graph = file->graph;
@@ -36,13 +37,13 @@ TEST(CriticalInstructions, AreThoseThatTheIterationWaitsFor) {
   for (std::size_t i = 0; i < is_critical.size(); ++i) {
     if (is_critical[i]) critical.push_back(graph.options_of(static_cast<int>(i)).name);
   }
-  EXPECT_THAT(critical, ElementsAre("a", "b", "d"));  // e ends a nanosecond before.
+  EXPECT_THAT(critical, ElementsAre("a", "b", "d"));  // e ends a nanosecond before d.
 }
 
-TEST(CriticalInstructions, LengthenTheIterationAndOthersDoNot) {
-  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+TEST(CriticalInstructions, OnlyTheyMakeTheIterationLonger) {
+  for (std::uint64_t seed = 0; seed < Seeds(200); ++seed) {
     schedule::InstructionGraph graph = RandomJob({.instructions = 12}, seed);
-    // An option set of its own for each, so that one can be made longer.
+    // Each instruction has its own option set, so that the test can make one longer.
     std::vector<schedule::OptionSet> sets;
     for (std::size_t i = 0; i < graph.instructions.size(); ++i) {
       sets.push_back(graph.options_of(static_cast<int>(i)));

@@ -36,7 +36,7 @@ std::string_view NameOf(FigureKind kind) {
   return "";
 }
 
-// "frontier", or the end of "bloom-frontier".
+// Whether `stem` is `name` or ends with it, such as "frontier" or "bloom-frontier".
 bool IsNamed(std::string_view stem, std::string_view name) {
   if (!stem.ends_with(name)) return false;
   if (stem.size() == name.size()) return true;
@@ -53,8 +53,9 @@ struct Call {
   const std::string& data;
 };
 
-// figure(name, data) in the script; leaves its result on the stack. An error, a lack of memory
-// among them, leaves by a jump, so nothing here has a destructor.
+// Calls figure(name, data) of the script, and leaves its result on the stack. After an error, such
+// as a lack of memory, Duktape leaves this function by longjmp. So no object here may have a
+// destructor.
 duk_ret_t CallFigure(duk_context* context, void* argument) {
   const auto* const call = static_cast<const Call*>(argument);
   duk_eval_lstring(context, assets::kFigures.data(), assets::kFigures.size());
@@ -66,8 +67,8 @@ duk_ret_t CallFigure(duk_context* context, void* argument) {
   return 1;
 }
 
-// What XML cannot hold, escaped or not, becomes a replacement character: control characters but for
-// white space, and the two non-characters at the end of the first plane.
+// Replaces the characters that XML forbids even as escapes: control characters that are not white
+// space, and the code points U+FFFE and U+FFFF.
 std::string AsXml(std::string_view svg) {
   constexpr std::string_view kReplacement = "\xef\xbf\xbd";
   std::string text = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
@@ -95,7 +96,7 @@ Result<std::string> RunScript(std::string_view name, const std::string& data) {
     const std::string_view reason = duk_safe_to_string(context, -1);
     const bool is_memory = reason.find("alloc") != reason.npos;
     return FailAs(ErrorKind::kSystem, "the figure cannot be drawn: {} ({})", reason,
-                  is_memory ? "draw it on a machine with more memory" : "please report this");
+                  is_memory ? "use a machine with more memory" : "please report this");
   }
   duk_size_t size = 0;
   const char* const svg = duk_get_lstring(context, -1, &size);
@@ -125,8 +126,8 @@ Result<Figure> FigureOf(std::string_view file_name) {
   }
   if (!kind || !format) {
     return Fail(
-        "{} names no figure (call it frontier.svg, timeline.svg or profile.svg, or the same with "
-        "something before: bloom-frontier.svg; .png and .pdf are fine, too)",
+        "{} is not the name of a figure (use frontier.svg, timeline.svg or profile.svg, with an "
+        "optional prefix as in bloom-frontier.svg, or the same with .png or .pdf)",
         Excerpt(file_name));
   }
   return Figure{*kind, *format};
@@ -140,7 +141,7 @@ Result<void> CheckDrawable(const Figure& figure) {
   if (figure.format == FigureFormat::kSvg) return {};
   if (const auto version = RunProgram({kConverter, "--version"}, ""); !version) {
     return FailAs(ErrorKind::kSystem,
-                  "figures in PNG and PDF need {} (apt-get install librsvg2-bin; or ask for .svg)",
+                  "figures in PNG and PDF need {} (apt-get install librsvg2-bin, or use .svg)",
                   kConverter);
   }
   return {};

@@ -1,10 +1,14 @@
-// Static figures, for papers: the charts of the report page without the page.
+// Draws static figures for papers: the charts of the report page without the page.
 //
-// They are drawn by the same code (web/src/draw_figure.tsx), which needs no browser: an embedded
-// engine (Duktape) runs it and gets SVG back as text. So a chart is written once, and a figure
-// needs nothing installed. Rivals: a second set of charts in C++ (twice the code, and two pictures
-// of the same numbers that differ), node as a process (not on a cluster's login nodes). Reading
-// plans and drawing one takes 0.1 to 0.2 s for 8 stages x 96 microbatches (docs/benchmarks.md).
+// The code of the page draws them (web/src/draw_figure.tsx). An embedded JavaScript engine
+// (Duktape) runs this code and returns SVG as text. So each chart has one implementation, and a
+// user need not install anything. It takes 0.1 to 0.2 s to read the plans of 8 stages x 96
+// microbatches and to draw a figure (docs/benchmarks.md).
+//
+// Rejected: a second set of charts in C++ (twice the code, and two different pictures of the same
+// numbers), and a node process (login nodes of clusters do not have node).
+//
+// Thread safety: the functions share no state, so several threads may call them.
 #pragma once
 
 #include <string>
@@ -15,10 +19,10 @@
 namespace perseus::report {
 
 enum class FigureKind {
-  kFrontier,   // The bound, the plans, the baseline, other frontiers.
-  kTimeline,   // An iteration at maximum frequency above the chosen plan's.
-  kProfile,    // Measured options, hull and fit of each stage and kind.
-  kEmulation,  // Time and power of an emulated job over its iterations.
+  kFrontier,   // The lower bound, the plans, the baseline, and other frontiers.
+  kTimeline,   // An iteration at maximum frequency, and below it the iteration of the chosen plan.
+  kProfile,    // The measured options, the hull and the fit of each stage and kind.
+  kEmulation,  // The time and power of an emulated job over its iterations.
 };
 
 enum class FigureFormat { kSvg, kPng, kPdf };
@@ -28,18 +32,18 @@ struct Figure {
   FigureFormat format = FigureFormat::kSvg;
 };
 
-// From a file's name: "out/frontier.svg", "bloom-timeline.pdf". Fails (kInput) with the names that
-// there are.
+// Returns the figure that a file name means: "out/frontier.svg" or "bloom-timeline.pdf". Fails
+// (kInput) for other names; the message has the possible names.
 Result<Figure> FigureOf(std::string_view file_name);
 
-// Whether DrawFigure can do it here. Fails (kSystem) where this build has no figures, or where
-// rsvg-convert is not installed and the format needs it.
+// Whether DrawFigure can draw this figure. Fails (kSystem) if this build has no figures, or if the
+// format needs rsvg-convert and it is not installed.
 Result<void> CheckDrawable(const Figure& figure);
 
-// The figure's file. `data` is what FormatReportData makes; for an
-// emulation {"format": "perseus-emulation", "version": 1, ...} (web/src/charts/emulation.tsx). SVG
-// becomes PNG (two pixels a unit) or PDF by rsvg-convert, a program of librsvg. Fails (kSystem) as
-// CheckDrawable does, or where rsvg-convert fails.
+// Returns the contents of the file. `data` comes from FormatReportData. For kEmulation, it is
+// {"format": "perseus-emulation", "version": 1, ...} (web/src/charts/emulation.tsx). rsvg-convert,
+// a program of librsvg, converts SVG to PNG (two pixels for each unit) or PDF. Fails (kSystem) as
+// CheckDrawable does, or if the script or rsvg-convert fails.
 Result<std::string> DrawFigure(const Figure& figure, const std::string& data);
 
 }  // namespace perseus::report

@@ -32,8 +32,8 @@ TEST(FigureOf, KnowsNamesAndFormats) {
   }
 }
 
-// Reads XML as far as a drawing needs it: tags that close, attributes with a value in quotes, no
-// character that XML cannot hold.
+// Checks XML as far as a drawing needs it: closed tags, attributes with a value in quotes, and no
+// character that XML forbids.
 class XmlReader {
  public:
   explicit XmlReader(std::string_view xml) : rest_(xml) {}
@@ -100,8 +100,8 @@ class DrawFigureTest : public testing::Test {
   void SetUp() override {
     if (!HasReportPage()) GTEST_SKIP() << "this build has no figures (no npm)";
     schedule::InstructionGraph graph = MakeSyntheticJob({.stages = 2, .microbatches = 3});
-    graph.rank_names[1] = "<b>&\"\x01\xef\xbf\xbf";
-    // Too few options for a fit.
+    graph.pp_rank_names[1] = "<b>&\"\x01\xef\xbf\xbf";
+    // This profile has too few options for a fit.
     auto& options = graph.option_sets[0].options;
     options.erase(options.begin() + 1, options.end() - 1);
     const plan::Planner planner =
@@ -128,17 +128,17 @@ class DrawFigureTest : public testing::Test {
   std::string data_;
 };
 
-TEST_F(DrawFigureTest, DrawsTheFrontierAndOthersBesideIt) {
+TEST_F(DrawFigureTest, DrawsTheFrontierAndOtherFrontiers) {
   const std::string svg = Draw(FigureKind::kFrontier);
   EXPECT_THAT(svg, HasSubstr("iteration time (s)"));
   EXPECT_THAT(svg, HasSubstr("a &lt; b"));
 }
 
-TEST_F(DrawFigureTest, DrawsEveryInstructionToScaleUnderEscapedNames) {
+TEST_F(DrawFigureTest, DrawsEveryInstructionAndEscapesNames) {
   const std::string svg = Draw(FigureKind::kTimeline);
   EXPECT_THAT(svg, HasSubstr("&lt;b>&amp;"));
   EXPECT_THAT(svg, Not(HasSubstr("<b>")));
-  // Backwards are wide enough for their names: three microbatches, two ranks, two iterations.
+  // Backwards are wide enough for their names: three microbatches, two pp_ranks, two iterations.
   std::size_t backwards = 0;
   for (std::size_t at = svg.find(">B"); at != svg.npos; at = svg.find(">B", at + 1)) ++backwards;
   EXPECT_EQ(backwards, 12U);
@@ -151,7 +151,7 @@ TEST_F(DrawFigureTest, DrawsAPanelForEachStageAndKind) {
   }
 }
 
-TEST_F(DrawFigureTest, MakesPicturesOfTheSame) {
+TEST_F(DrawFigureTest, ConvertsToPngAndPdf) {
   const auto png = DrawFigure({FigureKind::kFrontier, FigureFormat::kPng}, data_);
   if (!png && png.error().message.find("librsvg2-bin") != std::string::npos) {
     GTEST_SKIP() << png.error().message;
@@ -163,7 +163,7 @@ TEST_F(DrawFigureTest, MakesPicturesOfTheSame) {
   EXPECT_THAT(*pdf, StartsWith("%PDF"));
 }
 
-TEST_F(DrawFigureTest, SaysSoWhenTheDataIsNone) {
+TEST_F(DrawFigureTest, RefusesDataThatIsNotAReport) {
   const auto figure = DrawFigure({}, "{\"format\":");
   ASSERT_FALSE(figure);
   EXPECT_THAT(figure.error().message, HasSubstr("cannot be drawn"));

@@ -33,13 +33,16 @@ Result<Columns> ReadHeader(const profile::CsvReader& reader) {
     if (fields[i] == "energy" || fields[i] == "energy_bound") columns.energy = i;
     if (fields[i] == "marginal_watts") columns.price = i;
     if (fields[i] == "frequency") {
-      return Fail("{}: is a profile, not a frontier (make one of it: perseus plan ... -o DIR)",
-                  reader.Where());
+      return Fail(
+          "{}: is a profile, not a frontier (perseus plan ... -o DIR writes the frontier of a "
+          "profile)",
+          reader.Where());
     }
   }
   if (!columns.time || !columns.energy) {
-    return Fail("{}: no column \"{}\" (a frontier has the columns time, in s, and energy, in J)",
-                reader.Where(), columns.time ? "energy" : "time");
+    return Fail(
+        "{}: column \"{}\" is missing (a frontier has the columns time, in s, and energy, in J)",
+        reader.Where(), columns.time ? "energy" : "time");
   }
   return columns;
 }
@@ -49,7 +52,7 @@ Result<double> ReadNumber(std::string_view field, std::string_view what, double 
   double number = 0;
   const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), number);
   if (error != std::errc() || end != field.data() + field.size() || !std::isfinite(number)) {
-    return Fail("{}: {} {} is not a number (expected such as 2.82)", reader.Where(), what,
+    return Fail("{}: {} {} is not a number (expected a number such as 2.82)", reader.Where(), what,
                 Excerpt(field));
   }
   if (number < least || number > most) {
@@ -63,7 +66,7 @@ Result<std::vector<plan::FrontierPoint>> ParseCsv(std::string_view text, std::st
   profile::CsvReader reader(text, name);
   PERSEUS_ASSIGN_OR_RETURN(const auto has_header, reader.Next());
   if (!has_header) {
-    return Fail("{}: is empty (expected a frontier: time,energy and a row for each point)", name);
+    return Fail("{}: is empty (expected the header time,energy and a row for each point)", name);
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto columns, ReadHeader(reader));
   constexpr double kLeast = 1e-9;
@@ -72,8 +75,8 @@ Result<std::vector<plan::FrontierPoint>> ParseCsv(std::string_view text, std::st
     PERSEUS_ASSIGN_OR_RETURN(const auto more, reader.Next());
     if (!more) break;
     if (reader.fields().size() != columns.count) {
-      return Fail("{}: {} fields, but the header has {} (is the file cut off?)", reader.Where(),
-                  reader.fields().size(), columns.count);
+      return Fail("{}: {} fields, but the header has {} (check that the file is complete)",
+                  reader.Where(), reader.fields().size(), columns.count);
     }
     PERSEUS_ASSIGN_OR_RETURN(const auto time, ReadNumber(reader.fields()[*columns.time], "time",
                                                          kLeast, kLongestSeconds, reader));
@@ -103,14 +106,14 @@ std::vector<plan::FrontierPoint> FromReport(const nlohmann::json& frontier) {
   return points;
 }
 
-// The frontier of a report: it is in the page's data.
+// Reads the frontier from the data in the page of a report.
 Result<std::vector<plan::FrontierPoint>> ParseReport(std::string_view text, std::string_view name) {
   const std::size_t begin = text.find(kDataBegin) + kDataBegin.size();
   const std::size_t end = text.find(kDataEnd, begin);
   const std::string_view data = text.substr(begin, end == text.npos ? 0 : end - begin);
   const auto report = nlohmann::json::parse(data, nullptr, false);
   if (!report.is_object()) {
-    return Fail("{}: is a report whose data is damaged (make it again: perseus report)", name);
+    return Fail("{}: is a report with damaged data (make it again with perseus report)", name);
   }
   if (report.value("frontier", nlohmann::json()).is_null()) {
     return Fail("{}: is a report without a frontier (plan again without --no-frontier)", name);
@@ -118,9 +121,11 @@ Result<std::vector<plan::FrontierPoint>> ParseReport(std::string_view text, std:
   try {
     return FromReport(report["frontier"]);
   } catch (const nlohmann::json::exception&) {
-    return Fail("{}: is a report whose frontier is damaged (make it again: perseus report)", name);
+    return Fail("{}: is a report with a damaged frontier (make it again with perseus report)",
+                name);
   } catch (const std::out_of_range&) {
-    return Fail("{}: is a report whose frontier is damaged (make it again: perseus report)", name);
+    return Fail("{}: is a report with a damaged frontier (make it again with perseus report)",
+                name);
   }
 }
 
@@ -129,7 +134,7 @@ Result<std::vector<plan::FrontierPoint>> ParseReport(std::string_view text, std:
 Result<FrontierCurve> ParseFrontier(std::string_view text, std::string_view name) {
   const bool is_report = text.find(kDataBegin) != text.npos;
   PERSEUS_ASSIGN_OR_RETURN(auto points, is_report ? ParseReport(text, name) : ParseCsv(text, name));
-  if (points.empty()) return Fail("{}: has no points (is the file cut off?)", name);
+  if (points.empty()) return Fail("{}: has no points (check that the file is complete)", name);
   std::ranges::stable_sort(points, {}, &plan::FrontierPoint::time);
   return FrontierCurve{std::string(name), std::move(points)};
 }

@@ -1,10 +1,11 @@
-// Frontiers as files: our own frontier.csv, the CSV of other tools, and what is inside a report.
+// Reads frontiers from our own frontier.csv, from CSV files of other tools, and from reports.
+// Writes frontier.csv.
 //
-//   time,energy_bound,marginal_watts        frontier.csv (docs/formats.md)
-//   time,energy                             what the published planner's results are kept as
+//   time,energy_bound,marginal_watts        the header of frontier.csv (docs/formats.md)
+//   time,energy                             the header of the results of the published planner
 //
-// Times in s, energies in J of one iteration of one pipeline; any order; further columns are
-// ignored. A report (HTML) is recognised by its content: its frontier is taken out of it.
+// Times are in s. Energies are in J, of one iteration of one pipeline. Rows may be in any order,
+// and further columns are ignored. The reader recognizes a report (HTML) by its content.
 #pragma once
 
 #include <string>
@@ -16,16 +17,17 @@
 
 namespace perseus::report {
 
-// A frontier as it was read or computed: points by time, fastest first.
+// A frontier from a file or from the planner.
 struct FrontierCurve {
   std::string name;                         // For the legend.
-  std::vector<plan::FrontierPoint> points;  // price_w is 0 where a file does not say.
+  std::vector<plan::FrontierPoint> points;  // Fastest first; price_w is 0 if the file has none.
 };
 
-// `name` stands for the file in messages ("name:line: cause (remedy)", kInput) and in the legend.
+// `name` is the name of the file in messages and in the legend. Errors (kInput) are one line,
+// "name:line: cause (remedy)".
 Result<FrontierCurve> ParseFrontier(std::string_view text, std::string_view name);
 
-// frontier.csv: every breakpoint, in seconds, joules and watts.
+// Writes frontier.csv: every breakpoint, in seconds, joules and watts.
 std::string FormatFrontier(const plan::Frontier& frontier);
 
 }  // namespace perseus::report

@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(ParseFrontier, ReadsWhatWeWrite) {
+TEST(ParseFrontier, ReadsTheOutputOfFormatFrontier) {
   const plan::Frontier frontier{
       .points = {{2'822'212'829, 6124.411, 2210.5}, {3'000'000'001, 5.5, 0}}, .least_energy = 1};
   const auto curve = ParseFrontier(FormatFrontier(frontier), "frontier.csv");
@@ -32,7 +32,7 @@ TEST(ParseFrontier, SortsAndIgnoresOtherColumns) {
   EXPECT_EQ(curve->points[0].bound_j, 20);
 }
 
-TEST(ParseFrontier, TakesTheFrontierOutOfAReport) {
+TEST(ParseFrontier, ReadsTheFrontierOfAReport) {
   const std::string page =
       "<html>" + std::string(kDataBegin) +
       R"({"frontier":{"name":"bound","time_s":[2,3],"energy_j":[20,10],"marginal_w":[5,1]}})" +
@@ -47,16 +47,16 @@ TEST(ParseFrontier, TakesTheFrontierOutOfAReport) {
 struct Bad {
   std::string name;
   std::string text;
-  std::string complaint;
+  std::string message;
 };
 
 class BadFrontier : public testing::TestWithParam<Bad> {};
 
-TEST_P(BadFrontier, IsRefusedWithPlaceAndRemedy) {
+TEST_P(BadFrontier, TheErrorHasPlaceAndRemedy) {
   const auto curve = ParseFrontier(GetParam().text, "f.csv");
   ASSERT_FALSE(curve);
   EXPECT_EQ(curve.error().kind, ErrorKind::kInput);
-  EXPECT_THAT(curve.error().message, HasSubstr(GetParam().complaint));
+  EXPECT_THAT(curve.error().message, HasSubstr(GetParam().message));
 }
 
 std::string Page(const std::string& data) {
@@ -67,19 +67,19 @@ INSTANTIATE_TEST_SUITE_P(
     , BadFrontier,
     testing::Values(
         Bad{"Empty", "", "f.csv: is empty"}, Bad{"NoRows", "time,energy\n", "f.csv: has no points"},
-        Bad{"NoEnergy", "time,watts\n1,2\n", "f.csv:1: no column \"energy\""},
+        Bad{"NoEnergy", "time,watts\n1,2\n", "f.csv:1: column \"energy\" is missing"},
         Bad{"Profile", "stage,instruction,frequency,time,energy\n", "f.csv:1: is a profile"},
         Bad{"NotANumber", "time,energy\n1,2\n1.5,2J\n", "f.csv:3: energy \"2J\" is not a number"},
         Bad{"Infinite", "time,energy\n1,inf\n", "f.csv:2: energy \"inf\" is not a number"},
         Bad{"Negative", "time,energy\n-1,2\n", "f.csv:2: time \"-1\" is out of range"},
         Bad{"CutOff", "time,energy\n1,2\n1\n", "f.csv:3: 1 fields, but the header has 2"},
         Bad{"ReportCutOff", std::string(kDataBegin) + "{\"frontier\":{\"time_s\":[1,",
-            "f.csv: is a report whose data is damaged"},
+            "f.csv: is a report with damaged data"},
         Bad{"ReportWithoutFrontier", Page(R"({"frontier":null})"), "without a frontier"},
         Bad{"ReportOfOtherLengths",
             Page(R"({"frontier":{"time_s":[1,2],"energy_j":[1],"marginal_w":[1,1]}})"),
-            "frontier is damaged"},
-        Bad{"ReportOfOtherTypes", Page(R"({"frontier":{"time_s":"1"}})"), "frontier is damaged"}),
+            "damaged frontier"},
+        Bad{"ReportOfOtherTypes", Page(R"({"frontier":{"time_s":"1"}})"), "damaged frontier"}),
     [](const auto& tested) { return tested.param.name; });
 
 }  // namespace

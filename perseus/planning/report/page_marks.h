@@ -1,4 +1,4 @@
-// Where the data stands in the page; web/src/report.html has the same.
+// The text before and after the data in the page. It must be the same as in web/src/report.html.
 #pragma once
 
 #include <string_view>

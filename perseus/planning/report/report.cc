@@ -19,7 +19,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Points that a chart can tell apart; of a longer frontier so many are kept.
+// A chart cannot show more points. A longer frontier is thinned to about this many.
 constexpr std::size_t kMostPoints = 2'000;
 
 ordered_json DescribeJob(const Report& report) {
@@ -38,7 +38,7 @@ ordered_json DescribeJob(const Report& report) {
   return object;
 }
 
-// The measured options; which of them are the vertices of the curve; and the published fit.
+// The measured options, the indices of those that are vertices of the curve, and the published fit.
 ordered_json DescribeOptionSet(const schedule::OptionSet& set, const profile::Curve& curve,
                                double blocking_power_w) {
   ordered_json object{{"name", set.name},   {"kind", Name(set.kind)},   {"pp_rank", set.pp_rank},
@@ -52,29 +52,30 @@ ordered_json DescribeOptionSet(const schedule::OptionSet& set, const profile::Cu
     object["energy_j"].push_back(option.energy_j);
     object["knobs"].push_back(option.other_knobs);
   }
-  // A front too short for a fit is drawn without one.
+  // A front with too few options has no fit.
   if (const auto fit = profile::FitExponential(set.options, blocking_power_w)) {
     object["fit"] = {{"a", fit->a}, {"b", fit->b}, {"c", fit->c}};
   }
   return object;
 }
 
-ordered_json DescribeRank(const schedule::InstructionGraph& graph, std::size_t rank) {
+ordered_json DescribePpRank(const schedule::InstructionGraph& graph, std::size_t pp_rank) {
   ordered_json option_sets = ordered_json::array();
   ordered_json microbatches = ordered_json::array();
-  for (int instruction : graph.rank_orders[rank]) {
+  for (int instruction : graph.pp_rank_orders[pp_rank]) {
     option_sets.push_back(graph.instructions[At(instruction)].option_set);
     microbatches.push_back(graph.instructions[At(instruction)].microbatch);
   }
-  return {{"name", graph.rank_names[rank]},
+  return {{"name", graph.pp_rank_names[pp_rank]},
           {"option_sets", std::move(option_sets)},
           {"microbatches", std::move(microbatches)}};
 }
 
-// What one rank does under a plan. Starts are told by the gaps before instructions: most are 0.
+// The work of one pp_rank under a plan. The gap before each instruction replaces its start, because
+// most gaps are 0.
 ordered_json DescribeLane(const Report& report, const std::vector<int>& options,
                           const plan::Evaluation& evaluation, const std::vector<bool>& critical,
-                          std::size_t rank) {
+                          std::size_t pp_rank) {
   const schedule::InstructionGraph& graph = report.planner.graph();
   const plan::ExecutionModel& model = report.planner.model();
   ordered_json chosen = ordered_json::array();
@@ -87,7 +88,7 @@ ordered_json DescribeLane(const Report& report, const std::vector<int>& options,
   Nanoseconds busy = 0;
   double slopes_w = 0;
   int adjustable = 0;
-  for (int instruction : graph.rank_orders[rank]) {
+  for (int instruction : graph.pp_rank_orders[pp_rank]) {
     const schedule::OptionSet& set = graph.options_of(instruction);
     const Nanoseconds duration = evaluation.durations[At(instruction)];
     chosen.push_back(options[At(instruction)]);
@@ -107,7 +108,8 @@ ordered_json DescribeLane(const Report& report, const std::vector<int>& options,
   }
   ordered_json lane{
       {"options", std::move(chosen)}, {"gaps_ns", std::move(gaps)}, {"critical", std::move(marks)}};
-  // Under a latency an instruction runs partly at the clock before; else these are its option's.
+  // Under a switch latency, an instruction may run partly at the previous clock. Otherwise, these
+  // are the time and energy of its option, and the page takes them from there.
   if (model.switch_latency > 0) {
     lane["durations_ns"] = std::move(durations);
     lane["energies_j"] = std::move(energies);
@@ -115,7 +117,7 @@ ordered_json DescribeLane(const Report& report, const std::vector<int>& options,
   lane["busy_ns"] = busy;
   lane["energy_j"] = energy_of_kind;
   lane["blocking_energy_j"] = model.blocking_power_w * ToSeconds(evaluation.time - busy);
-  lane["switches"] = evaluation.rank_switches[rank];
+  lane["switches"] = evaluation.pp_rank_switches[pp_rank];
   lane["marginal_w"] = adjustable > 0 ? slopes_w / adjustable : 0;
   return lane;
 }
@@ -130,13 +132,13 @@ ordered_json DescribeIteration(const Report& report, const std::vector<int>& opt
                       {"switches", evaluation.switches},
                       {"lanes", ordered_json::array()}};
   const std::vector<bool> critical = CriticalInstructions(graph, evaluation);
-  for (std::size_t rank = 0; rank < graph.rank_orders.size(); ++rank) {
-    object["lanes"].push_back(DescribeLane(report, options, evaluation, critical, rank));
+  for (std::size_t pp_rank = 0; pp_rank < graph.pp_rank_orders.size(); ++pp_rank) {
+    object["lanes"].push_back(DescribeLane(report, options, evaluation, critical, pp_rank));
   }
   return object;
 }
 
-// What the next second would save at the plan's deadline; null if the frontier is not known.
+// The marginal price of time at the deadline of a plan, in W; null if the frontier is unknown.
 ordered_json MarginalPrice(const FrontierCurve& frontier, Nanoseconds deadline) {
   const auto after =
       std::ranges::upper_bound(frontier.points, deadline, {}, &plan::FrontierPoint::time);
@@ -156,7 +158,8 @@ ordered_json DescribePlan(const Report& report, const ReportedPlan& reported) {
   return object;
 }
 
-// So many points of it that a chart shows no difference, first, last and cheapest among them.
+// Keeps so many points that a chart does not show the difference. The first, the last and the
+// cheapest point remain.
 std::vector<plan::FrontierPoint> Thin(const std::vector<plan::FrontierPoint>& points) {
   if (points.size() <= kMostPoints) return points;
   const auto cheapest = std::ranges::min_element(points, {}, &plan::FrontierPoint::bound_j);
@@ -186,12 +189,13 @@ ordered_json DescribeFrontier(const FrontierCurve& frontier) {
 
 Result<std::string> FormatReportData(const Report& report) {
   const schedule::InstructionGraph& graph = report.planner.graph();
-  if (graph.instructions.empty())
-    return Fail("the job has no instructions, so there is nothing to show");
-  if (report.plans.empty()) return Fail("there is no plan to show (plan at least one target)");
+  if (graph.instructions.empty()) {
+    return Fail("the job has no instructions, so the report would be empty (add instructions)");
+  }
+  if (report.plans.empty()) return Fail("the report has no plan (plan at least one target)");
   std::vector<const ReportedPlan*> plans;
   for (const ReportedPlan& plan : report.plans) plans.push_back(&plan);
-  // Of equally fast ones always in the same order, whoever asks.
+  // The order of equally fast plans does not depend on their order in the report.
   std::ranges::sort(plans, {}, [](const ReportedPlan* plan) {
     return std::tuple(plan->plan.evaluation.time, plan->plan.deadline, plan->name != "no-slowdown",
                       plan->name);
@@ -205,8 +209,8 @@ Result<std::string> FormatReportData(const Report& report) {
                                                     report.planner.model().blocking_power_w));
   }
   data["ranks"] = ordered_json::array();
-  for (std::size_t rank = 0; rank < graph.rank_orders.size(); ++rank) {
-    data["ranks"].push_back(DescribeRank(graph, rank));
+  for (std::size_t pp_rank = 0; pp_rank < graph.pp_rank_orders.size(); ++pp_rank) {
+    data["ranks"].push_back(DescribePpRank(graph, pp_rank));
   }
   data["frontier"] = nullptr;
   if (!report.frontier.points.empty()) data["frontier"] = DescribeFrontier(report.frontier);
@@ -219,7 +223,7 @@ Result<std::string> FormatReportData(const Report& report) {
   for (const FrontierCurve& overlay : report.overlays) {
     data["overlays"].push_back(DescribeFrontier(overlay));
   }
-  // Paths need not be UTF-8, and JSON must be.
+  // A path may have bytes that are not UTF-8, but JSON must not. So they are replaced.
   return data.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
@@ -233,7 +237,7 @@ Result<std::string> FormatReportPage(const std::string& data) {
   const std::string_view page = assets::kReportPage;
   const std::size_t place = page.find(kDataBegin) + kDataBegin.size();
   std::string text(page.substr(0, place));
-  // Nothing in the data can end the element that it stands in.
+  // Without any '<', the data cannot end the HTML element that contains it.
   for (const char c : data) {
     if (c == '<') {
       text += "\\u003c";

@@ -1,11 +1,15 @@
-// The report: one HTML file that shows where the energy of a job went and what its plans do.
+// The report is one HTML file that shows where the energy of a job goes and what its plans do.
 //
-// What the page shows is one JSON document, made here (docs/formats.md, "Report"), and a page that
-// only draws it (web/). Every number of the page is either in that document or a sum, a difference
-// or a ratio of numbers that are; lengths and energies are those of the plans' evaluations, in
-// whole nanoseconds and to the last bit. So whatever the page says, the plan files say.
+// It consists of a JSON document (docs/formats.md, "Report") and a page that draws it (web/).
 //
-// The page opens offline, from a file: it asks for nothing from anywhere.
+// Invariants:
+// 1. Every number on the page is in the document, or is a sum, a difference or a ratio of such
+//    numbers.
+// 2. Times and energies are those of the evaluations of the plans: whole nanoseconds, and exact to
+//    the last bit. So the page agrees with the plan files.
+// 3. The page works offline, from a file. It loads nothing over the network.
+//
+// Thread safety: the functions share no state, so several threads may call them.
 #pragma once
 
 #include <string>
@@ -18,28 +22,28 @@
 
 namespace perseus::report {
 
-// A place where the page's slider can stop.
+// A plan of the report. The slider of the page stops at it.
 struct ReportedPlan {
-  std::string name;  // Of its file: "no-slowdown".
-  plan::Plan plan;   // With its evaluation under the planner's model.
+  std::string name;  // The name of its file, such as "no-slowdown".
+  plan::Plan plan;   // With its evaluation under the model of the planner.
 };
 
-// `planner` was made for `job`.
+// Requires that `planner` was created for `job`.
 struct Report {
   const plan::Planner& planner;
   plan_file::PlannedJob job;
-  FrontierCurve frontier;  // Without points if it is not known.
+  FrontierCurve frontier;  // Without points if it is unknown.
   std::vector<ReportedPlan> plans;
   std::size_t chosen = 0;               // The plan that is shown first.
   std::vector<FrontierCurve> overlays;  // Other frontiers, to compare with.
 };
 
-// The JSON document. Plans come fastest first. Fails (kInput) if there is nothing to show: no
-// instructions, or no plans.
+// Returns the JSON document. Plans are in order of time, fastest first. Fails (kInput) if the
+// report has no instructions or no plans.
 Result<std::string> FormatReportData(const Report& report);
 
-// The page, whole, around `data` as FormatReportData makes it. Fails (kSystem) where this build has
-// no page: npm makes it, and the build goes without where there is no npm.
+// Returns the whole page with `data`, which comes from FormatReportData. Fails (kSystem) if this
+// build has no page, because npm was not installed.
 Result<std::string> FormatReportPage(const std::string& data);
 
 // Whether this build has the page (and figures).

@@ -1,4 +1,4 @@
-// The report's data: totals agree with the plans, and nothing can break out of the page.
+// Tests of the report: its totals agree with the plans, and data cannot leave its HTML element.
 #include "perseus/planning/report/report.h"
 
 #include <gmock/gmock.h>
@@ -33,7 +33,7 @@ class ReportData : public testing::TestWithParam<Case> {
                   .frontier = {"bound", frontier->points},
                   .plans = {},
                   .overlays = {}};
-    // Out of order, to see that they are sorted.
+    // The plans are not in order, so that the test sees whether the report sorts them.
     for (const double percent : {10., 0., 3.}) {
       auto plan = plan::PlanForTarget(planner_, &*frontier, {.value = percent});
       if (!plan) throw std::runtime_error(plan.error().message);
@@ -44,7 +44,7 @@ class ReportData : public testing::TestWithParam<Case> {
     data_ = json::parse(*FormatReportData(report));
   }
 
-  // The plan that has that name.
+  // The plan with that name.
   const plan::Plan& PlanNamed(const std::string& name) const {
     for (const ReportedPlan& plan : plans_) {
       if (plan.name == name) return plan.plan;
@@ -57,7 +57,7 @@ class ReportData : public testing::TestWithParam<Case> {
   json data_;
 };
 
-// What the page draws: starts from gaps, durations and energies from options.
+// Does what the page does: computes starts from gaps, and durations and energies from options.
 void ExpectSame(const json& data, const json& iteration, const plan::Planner& planner,
                 const plan::Evaluation& evaluation) {
   EXPECT_EQ(iteration["time_ns"], evaluation.time);
@@ -65,9 +65,9 @@ void ExpectSame(const json& data, const json& iteration, const plan::Planner& pl
   EXPECT_EQ(iteration["switches"], evaluation.switches);
   double total_j = 0;
   int switches = 0;
-  for (std::size_t rank = 0; rank < planner.graph().rank_orders.size(); ++rank) {
+  for (std::size_t rank = 0; rank < planner.graph().pp_rank_orders.size(); ++rank) {
     const json& lane = iteration["lanes"][rank];
-    const std::vector<int>& order = planner.graph().rank_orders[rank];
+    const std::vector<int>& order = planner.graph().pp_rank_orders[rank];
     ASSERT_EQ(lane["options"].size(), order.size());
     ASSERT_EQ(lane["critical"].get<std::string>().size(), order.size());
     Nanoseconds end = 0;
@@ -102,7 +102,7 @@ void ExpectSame(const json& data, const json& iteration, const plan::Planner& pl
   EXPECT_EQ(switches, evaluation.switches);
 }
 
-TEST_P(ReportData, IsThePlansToTheBit) {
+TEST_P(ReportData, AgreesExactlyWithThePlans) {
   ExpectSame(data_, data_["baseline"], planner_, planner_.baseline());
   ASSERT_EQ(data_["plans"].size(), plans_.size());
   for (const json& plan : data_["plans"]) {
@@ -114,7 +114,7 @@ TEST_P(ReportData, IsThePlansToTheBit) {
   }
 }
 
-TEST_P(ReportData, HasPlansFastestFirstAndTheChosenOneMarked) {
+TEST_P(ReportData, SortsPlansByTimeAndMarksTheChosenOne) {
   const json& plans = data_["plans"];
   for (std::size_t i = 1; i < plans.size(); ++i) {
     EXPECT_LE(plans[i - 1]["time_ns"], plans[i]["time_ns"]);
@@ -122,7 +122,7 @@ TEST_P(ReportData, HasPlansFastestFirstAndTheChosenOneMarked) {
   EXPECT_EQ(plans[data_["chosen"].get<std::size_t>()]["name"], plans_.front().name);
 }
 
-TEST_P(ReportData, MarksAPathThatIsCriticalFromEndToEnd) {
+TEST_P(ReportData, MarksACriticalPathFromStartToEnd) {
   for (const json& plan : data_["plans"]) {
     bool starts = false;
     bool ends = false;
@@ -146,7 +146,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"SwitchingLatency", {.microbatches = 4}, 5'000'000}),
     [](const auto& tested) { return tested.param.name; });
 
-TEST(ReportPage, HoldsItsDataWhateverItSays) {
+TEST(ReportPage, ContainsAnyDataSafely) {
   if (!HasReportPage()) GTEST_SKIP() << "this build has no page (no npm)";
   const std::string data = R"({"name":"</script><script>alert(1)</script><!--"})";
   const auto page = FormatReportPage(data);
@@ -157,16 +157,16 @@ TEST(ReportPage, HoldsItsDataWhateverItSays) {
   EXPECT_EQ(page->substr(begin, end - begin).find('<'), std::string::npos);
 }
 
-TEST(FormatReportData, RefusesWhatHasNothingToShow) {
+TEST(FormatReportData, RefusesAReportWithoutPlans) {
   const plan::Planner planner =
       *plan::Planner::Create(MakeSyntheticJob({}), {kSyntheticBlockingPowerW, 0});
   const auto data = FormatReportData(
       {.planner = planner, .job = {}, .frontier = {}, .plans = {}, .overlays = {}});
   ASSERT_FALSE(data);
-  EXPECT_THAT(data.error().message, HasSubstr("no plan to show"));
+  EXPECT_THAT(data.error().message, HasSubstr("the report has no plan"));
 }
 
-TEST(FormatReportData, ThinsALongFrontierButForItsEndsAndItsLeast) {
+TEST(FormatReportData, ThinsALongFrontierAndKeepsItsEndsAndItsLeast) {
   const plan::Planner planner =
       *plan::Planner::Create(MakeSyntheticJob({}), {kSyntheticBlockingPowerW, 0});
   Report report{.planner = planner, .job = {}, .frontier = {}, .plans = {}, .overlays = {}};

@@ -18,13 +18,13 @@ using nlohmann::ordered_json;
 
 constexpr Nanoseconds kNanosecondsPerMicrosecond = 1000;
 
-// The format counts in microseconds; exact to the nanosecond.
+// The format has times in microseconds. Three decimals keep every nanosecond.
 std::string Microseconds(Nanoseconds time) {
   return fmt::format("{}.{:03}", time / kNanosecondsPerMicrosecond,
                      time % kNanosecondsPerMicrosecond);
 }
 
-// Names come from files, so they need escaping, and need not be UTF-8.
+// Names come from files, so they need escapes, and they may have bytes that are not UTF-8.
 std::string Quoted(std::string_view text) {
   return ordered_json(text).dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
@@ -45,9 +45,9 @@ class TraceWriter {
           Quoted(timeline.name));
     Event(R"("ph": "M", "pid": {}, "name": "process_sort_index", "args": {{"sort_index": {}}})",
           process_, process_);
-    for (std::size_t rank = 0; rank < graph_.rank_names.size(); ++rank) {
+    for (std::size_t rank = 0; rank < graph_.pp_rank_names.size(); ++rank) {
       Event(R"("ph": "M", "pid": {}, "tid": {}, "name": "thread_name", "args": {{"name": {}}})",
-            process_, rank, Quoted(graph_.rank_names[rank]));
+            process_, rank, Quoted(graph_.pp_rank_names[rank]));
       Event(
           R"("ph": "M", "pid": {}, "tid": {}, "name": "thread_sort_index", "args": {{"sort_index": {}}})",
           process_, rank, rank);
@@ -97,7 +97,7 @@ class TraceWriter {
     return evaluation.energies_j[instruction] / ToSeconds(evaluation.durations[instruction]);
   }
 
-  // A step wherever an instruction starts or ends; in between, power is constant.
+  // The power changes when an instruction starts or ends, and is constant in between.
   void AddPower(const plan::Evaluation& evaluation, Nanoseconds until) {
     std::vector<std::pair<Nanoseconds, double>> steps;
     steps.reserve(evaluation.starts.size() * 2);
@@ -107,7 +107,7 @@ class TraceWriter {
       steps.emplace_back(evaluation.starts[i] + evaluation.durations[i], -above_blocking_w);
     }
     std::sort(steps.begin(), steps.end());
-    double power_w = blocking_power_w_ * static_cast<double>(graph_.rank_orders.size());
+    double power_w = blocking_power_w_ * static_cast<double>(graph_.pp_rank_orders.size());
     if (steps.empty() || steps.front().first > 0) AddCounter(0, power_w);
     for (std::size_t i = 0; i < steps.size(); ++i) {
       power_w += steps[i].second;

@@ -1,9 +1,10 @@
-// The timeline of an iteration, to look at: https://ui.perfetto.dev or chrome://tracing.
+// Writes timelines of an iteration in the Trace Event Format (JSON), for https://ui.perfetto.dev or
+// chrome://tracing.
 //
-// The file is in the Trace Event Format (JSON). Each timeline is a process with a lane for each
-// rank; a slice is an instruction ("F3": the forward of microbatch 3), a gap is a rank that waits.
-// Click a slice for its clock, energy and power. A counter shows the power of the whole pipeline,
-// so that the baseline and a plan can be compared at a glance.
+// Each timeline is a process with a lane for each pp_rank. A slice is an instruction ("F3" is the
+// forward of microbatch 3). In a gap, the pp_rank waits. The arguments of a slice are its clock,
+// energy and power. A counter shows the power of the whole pipeline, so that a user can compare the
+// baseline and a plan.
 #pragma once
 
 #include <span>
@@ -16,13 +17,13 @@
 namespace perseus::report {
 
 struct Timeline {
-  std::string name;  // "baseline", "no slowdown".
-  std::vector<int> options;
-  plan::Evaluation evaluation;  // Of those options.
-  Nanoseconds until = 0;        // Ranks wait until then, where that is after the evaluation's end.
+  std::string name;             // Such as "baseline" or "no slowdown".
+  std::vector<int> options;     // [instruction] an index into its option set.
+  plan::Evaluation evaluation;  // Of these options.
+  Nanoseconds until = 0;  // If this is after the end of the evaluation, pp_ranks wait until it.
 };
 
-// Timelines become processes 1, 2, ... in the order given, all starting at 0.
+// The timelines become the processes 1, 2, ..., in the given order. All start at time 0.
 std::string FormatTrace(const schedule::InstructionGraph& graph, double blocking_power_w,
                         std::span<const Timeline> timelines);
 

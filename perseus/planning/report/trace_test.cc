@@ -1,4 +1,4 @@
-// FormatTrace: valid JSON whose slices and counters add up to the evaluation.
+// Tests of FormatTrace: it writes valid JSON, and slices and counters agree with the evaluation.
 #include "perseus/planning/report/trace.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ class TraceTest : public testing::Test {
     model.blocking_power_w = 80;
     model.fixed.all_reduce = {.time = 5'000'000, .energy_j = 1};
     const auto schedule =
-        schedule::GenerateSchedule({.name = "1f1b", .ranks = 3, .microbatches = 4});
+        schedule::GenerateSchedule({.name = "1f1b", .pp_ranks = 3, .microbatches = 4});
     graph_ =
         *schedule::BuildInstructionGraph(*schedule, *synthetic::SynthesizeProfile(spec), model);
     std::vector<int> slower = schedule::BaselineOptions(graph_);
@@ -38,7 +38,7 @@ class TraceTest : public testing::Test {
     trace_ = json::parse(FormatTrace(graph_, 80, timelines_));
   }
 
-  // Events of that phase of process `index` + 1.
+  // The events with that phase of the process `index` + 1.
   std::vector<json> Events(const char* phase, std::size_t index) const {
     std::vector<json> events;
     for (const json& event : trace_["traceEvents"]) {
@@ -57,10 +57,10 @@ TEST_F(TraceTest, SlicesAreTheInstructions) {
     const plan::Evaluation& evaluation = timelines_[p].evaluation;
     double energy_j = 0;
     double end_us = 0;
-    std::map<int, double> free_us;  // When the rank's last slice has ended.
+    std::map<int, double> free_us;  // [pp_rank] the end of its last slice.
     for (const json& slice : Events("X", p)) {
       const int rank = slice["tid"];
-      // Half a nanosecond: the numbers are whole ones, but not in binary.
+      // The tolerance is half a nanosecond: decimals are exact in text, but not as doubles.
       EXPECT_GE(slice["ts"].get<double>() + 0.0005, free_us[rank]) << "slices overlap";
       free_us[rank] = slice["ts"].get<double>() + slice["dur"].get<double>();
       end_us = std::max(end_us, free_us[rank]);
@@ -81,15 +81,15 @@ TEST_F(TraceTest, PowerOverTimeIsTheEnergy) {
       EXPECT_GT(lasts_us, 0);
       energy_j += counters[i]["args"]["W"].get<double>() * lasts_us / kMicrosecondsPerSecond;
     }
-    // Power is written to the milliwatt.
+    // The file has power in milliwatts.
     const plan::Evaluation& evaluation = timelines_[p].evaluation;
     EXPECT_NEAR(energy_j, evaluation.energy_j, 1e-3 * ToSeconds(evaluation.time));
     EXPECT_EQ(counters.back()["args"]["W"], 0);
   }
 }
 
-// A pipeline that waits for others a second longer than it takes.
-TEST_F(TraceTest, RanksThatWaitForOthersDrawBlockingPower) {
+// A pipeline waits one second for other pipelines after its own iteration.
+TEST_F(TraceTest, PpRanksThatWaitDrawBlockingPower) {
   Timeline waiting = timelines_[0];
   waiting.until = waiting.evaluation.time + 1'000'000'000;
   trace_ = json::parse(FormatTrace(graph_, 80, std::vector{waiting}));
@@ -99,7 +99,7 @@ TEST_F(TraceTest, RanksThatWaitForOthersDrawBlockingPower) {
   EXPECT_NEAR(counters.back()["ts"], ToSeconds(waiting.until) * kMicrosecondsPerSecond, 1e-3);
 }
 
-TEST_F(TraceTest, LanesAreNamedAndSlicesTellTheirClock) {
+TEST_F(TraceTest, LanesHaveNamesAndSlicesHaveTheirClock) {
   EXPECT_EQ(Events("M", 0).front()["args"]["name"], "\"quoted\"");
   const json first = Events("X", 0).front();
   EXPECT_EQ(first["name"], "F0");

@@ -1,4 +1,5 @@
-// ParseInstructionGraph: a general graph from JSON (instruction_graph.h).
+// ParseInstructionGraph reads a general graph from JSON (instruction_graph.h). Each resource of the
+// file becomes a pp_rank of the graph.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,8 +20,8 @@ namespace {
 using json_file::Node;
 using json_file::Throw;
 
-// instructions -> instruction -> options -> option: nothing in the format lies deeper.
-constexpr int kDeepest = 5;
+// The deepest value is in file -> instructions -> instruction -> options -> option.
+constexpr int kMaxDepth = 5;
 constexpr double kMostBlockingPowerW = 100'000;
 constexpr double kHighestFrequencyMhz = 1e6;
 
@@ -38,7 +39,7 @@ profile::Option ReadOption(const Node& node, bool is_only_option) {
   constexpr std::array<std::string_view, 3> kKeys{"frequency", "time", "energy"};
   node.RequireObject(kKeys);
   profile::Option option;
-  // An instruction with one option has nothing to choose, and needs no name for it.
+  // An instruction with one option has no choice of a frequency, so it need not give one.
   if (node.Has("frequency") || !is_only_option) {
     option.frequency_mhz =
         RequireMember(node, "frequency", "1410").Number(0, kHighestFrequencyMhz, "MHz");
@@ -52,7 +53,7 @@ profile::Option ReadOption(const Node& node, bool is_only_option) {
   return option;
 }
 
-// Highest frequency first, as in a profile.
+// Returns the options with the highest frequency first, as in a profile.
 std::vector<profile::Option> ReadOptions(const Node& node) {
   const std::size_t count = node.ListSize();
   if (count == 0) Throw("{} is empty (give at least one way to run the instruction)", node.path);
@@ -82,7 +83,7 @@ class GraphReader {
     file_.blocking_power_w = blocking_power_w.value_or(0);
   }
 
-  // Before sorting.
+  // Returns the graph in the order of the file. The caller sorts it.
   GraphFile Read(const Node& file) {
     constexpr std::array<std::string_view, 3> kKeys{"instructions", "dependencies",
                                                     "blocking_power"};
@@ -119,23 +120,23 @@ class GraphReader {
       Throw("{}.name {} is also the name of instructions[{}] (rename one)", node.path,
             Excerpt(name), same->second);
     }
-    const int rank =
+    const int pp_rank =
         node.Has("resource") ? RankOf(ReadName(node.Member("resource"))) : OwnRank(node.path, name);
     std::vector<profile::Option> options = ReadOptions(RequireMember(node, "options", "[...]"));
     graph.option_sets.push_back({.name = std::move(name),
                                  .kind = InstructionKind::kGeneric,
-                                 .pp_rank = rank,
+                                 .pp_rank = pp_rank,
                                  .chunk = 0,
                                  .options = std::move(options),
                                  .baseline = 0});
-    graph.instructions.push_back({.option_set = instruction, .pp_rank = rank});
-    std::vector<int>& order = graph.rank_orders[static_cast<std::size_t>(rank)];
+    graph.instructions.push_back({.option_set = instruction, .pp_rank = pp_rank});
+    std::vector<int>& order = graph.pp_rank_orders[static_cast<std::size_t>(pp_rank)];
     if (!order.empty()) graph.dependencies.push_back({order.back(), instruction, 0});
     order.push_back(instruction);
   }
 
   int RankOf(const std::string& resource) {
-    const auto [known, is_new] = rank_of_resource_.emplace(resource, ranks());
+    const auto [known, is_new] = rank_of_resource_.emplace(resource, pp_ranks());
     if (is_new) AddRank(resource);
     return known->second;
   }
@@ -143,17 +144,17 @@ class GraphReader {
   int OwnRank(const std::string& path, const std::string& name) {
     if (file_.blocking_power_w > 0) {
       Throw(
-          "{} {} has no resource, so what would draw the blocking power while it waits is unknown "
-          "(name its resource, or leave the blocking power out)",
+          "{} {} has no resource, but a blocking power needs one: the resource draws it while it "
+          "waits (name the resource, or leave the blocking power out)",
           path, Excerpt(name));
     }
     AddRank(name);
-    return ranks() - 1;
+    return pp_ranks() - 1;
   }
 
   void AddRank(const std::string& name) {
-    file_.graph.rank_names.push_back(name);
-    file_.graph.rank_orders.emplace_back();
+    file_.graph.pp_rank_names.push_back(name);
+    file_.graph.pp_rank_orders.emplace_back();
   }
 
   void ReadDependency(const Node& node) {
@@ -171,14 +172,14 @@ class GraphReader {
     const std::string name = ReadName(node);
     const auto found = instruction_of_name_.find(name);
     if (found == instruction_of_name_.end()) {
-      Throw("{}: there is no instruction {} (name one of those in instructions)", node.path,
+      Throw("{}: no instruction has the name {} (use a name that is in instructions)", node.path,
             Excerpt(name));
     }
     return found->second;
   }
 
-  // A dependency may repeat what the order on a resource says already, or one above it: the longest
-  // delay says it all.
+  // The file may have a dependency twice, or one that the order on a resource already implies. Of
+  // equal dependencies, only the one with the longest delay remains.
   void MergeDependencies() {
     std::vector<Dependency>& dependencies = file_.graph.dependencies;
     std::sort(dependencies.begin(), dependencies.end(),
@@ -193,7 +194,7 @@ class GraphReader {
     dependencies.erase(end, dependencies.end());
   }
 
-  int ranks() const { return static_cast<int>(file_.graph.rank_names.size()); }
+  int pp_ranks() const { return static_cast<int>(file_.graph.pp_rank_names.size()); }
 
   GraphFile file_;
   bool is_power_given_;
@@ -205,7 +206,7 @@ class GraphReader {
 
 Result<GraphFile> ParseInstructionGraph(std::string_view text, std::string_view name,
                                         std::optional<double> blocking_power_w) {
-  auto file = json_file::Read(text, name, kDeepest, [&](const Node& root) {
+  auto file = json_file::Read(text, name, kMaxDepth, [&](const Node& root) {
     return GraphReader(name, blocking_power_w).Read(root);
   });
   if (!file) return file;

@@ -1,4 +1,4 @@
-// ParseInstructionGraph: general graphs in JSON.
+// Tests of ParseInstructionGraph: general graphs in JSON.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,13 +33,13 @@ TEST(GraphFile, ReadsAndSorts) {
   EXPECT_EQ(Describe(graph, 0), "\"a\"");
   EXPECT_EQ(Describe(graph, 1), "\"c\"") << "before b, which waits for it";
   EXPECT_EQ(Describe(graph, 2), "\"b\"");
-  EXPECT_THAT(graph.rank_names, ElementsAre("gpu0", "gpu1"));
-  EXPECT_THAT(graph.rank_orders, ElementsAre(ElementsAre(0, 2), ElementsAre(1)));
+  EXPECT_THAT(graph.pp_rank_names, ElementsAre("gpu0", "gpu1"));
+  EXPECT_THAT(graph.pp_rank_orders, ElementsAre(ElementsAre(0, 2), ElementsAre(1)));
   ASSERT_EQ(graph.dependencies.size(), 3U);
   EXPECT_EQ(graph.dependencies[2].delay, 1'000'000);
 }
 
-TEST(GraphFile, OptionsComeHighestFrequencyFirst) {
+TEST(GraphFile, SortsOptionsByFrequencyHighestFirst) {
   const Result<GraphFile> file = ParseInstructionGraph(kDiamond, "work.json");
   ASSERT_TRUE(file) << file.error().message;
   const OptionSet& options = file->graph.options_of(0);
@@ -50,17 +50,17 @@ TEST(GraphFile, OptionsComeHighestFrequencyFirst) {
   EXPECT_EQ(options.baseline, 0);
 }
 
-TEST(GraphFile, WithoutResourceAnInstructionBlocksNobody) {
+TEST(GraphFile, AnInstructionWithoutAResourceBlocksNoOther) {
   const Result<GraphFile> file = ParseInstructionGraph(R"({"instructions": [
       {"name": "a", "options": [{"time": 1, "energy": 1}]},
       {"name": "b", "options": [{"time": 1, "energy": 1}]}]})",
                                                        "work.json");
   ASSERT_TRUE(file) << file.error().message;
-  EXPECT_THAT(file->graph.rank_names, ElementsAre("a", "b"));
+  EXPECT_THAT(file->graph.pp_rank_names, ElementsAre("a", "b"));
   EXPECT_TRUE(file->graph.dependencies.empty());
 }
 
-TEST(GraphFile, ABlockingPowerThatIsGivenTakesThePlaceOfTheFiles) {
+TEST(GraphFile, AGivenBlockingPowerReplacesThatOfTheFile) {
   EXPECT_EQ(ParseInstructionGraph(kDiamond, "work.json", 50)->blocking_power_w, 50);
   EXPECT_EQ(ParseInstructionGraph(kDiamond, "work.json", 0)->blocking_power_w, 0);
   const std::string without_resource =
@@ -68,7 +68,7 @@ TEST(GraphFile, ABlockingPowerThatIsGivenTakesThePlaceOfTheFiles) {
   const Result<GraphFile> file = ParseInstructionGraph(without_resource, "work.json", 50);
   ASSERT_FALSE(file) << "a GPU of its own would idle";
   EXPECT_THAT(file.error().message,
-              StartsWith("work.json: instructions[0] \"a\" has no resource, so what would draw"));
+              StartsWith("work.json: instructions[0] \"a\" has no resource, but a blocking power"));
   EXPECT_TRUE(ParseInstructionGraph(without_resource, "work.json", 0));
 }
 
@@ -89,11 +89,11 @@ struct Refusal {
   std::string_view message;
 };
 
-// A file with that list of options in its only instruction.
+// A file with one instruction, which has the given list of options.
 std::string WithOptions(std::string_view options) {
   return R"({"instructions": [{"name": "a", "options": )" + std::string(options) + "}]}";
 }
-// A file of instructions "a" and "b" on one resource, with that list of dependencies.
+// A file with instructions "a" and "b" on one resource and the given list of dependencies.
 std::string WithDependencies(std::string_view dependencies) {
   return R"({"instructions": [
       {"name": "a", "resource": "r", "options": [{"time": 1, "energy": 1}]},
@@ -122,7 +122,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"UnknownKey", R"({"instruction": []})",
                 "work.json: the file has no key \"instruction\" (did you mean \"instructions\"?)"},
         Refusal{"KeyTwice", R"({"instructions": [{"name": "a", "name": "b"}]})",
-                "work.json: key \"name\" stands twice in one object (remove one)"},
+                "work.json: key \"name\" appears twice in one object (remove one)"},
         Refusal{"NoInstructions", "{}", "work.json: instructions is missing"},
         Refusal{"EmptyInstructions", R"({"instructions": []})", "work.json: instructions is empty"},
         Refusal{"InstructionsIsNoList", R"({"instructions": {}})",
@@ -132,7 +132,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"NoName", R"({"instructions": [{"options": []}]})",
                 "work.json: instructions[0].name is missing"},
         Refusal{"NumberAsName", R"({"instructions": [{"name": 3, "options": []}]})",
-                "work.json: instructions[0].name is not a text"},
+                "work.json: instructions[0].name is not a string"},
         Refusal{"NameTwice",
                 R"({"instructions": [{"name": "a", "options": [{"time": 1, "energy": 1}]},
                                    {"name": "a", "options": [{"time": 1, "energy": 1}]}]})",
@@ -166,7 +166,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"DependenciesIsNoList", WithDependencies("3"),
                 "work.json: dependencies is not a list"},
         Refusal{"UnknownInstruction", WithDependencies(R"([{"from": "a", "to": "z"}])"),
-                "work.json: dependencies[0].to: there is no instruction \"z\""},
+                "work.json: dependencies[0].to: no instruction has the name \"z\""},
         Refusal{"NegativeDelay", WithDependencies(R"([{"from": "a", "to": "b", "delay": -1}])"),
                 "work.json: dependencies[0].delay is not a number from 0"},
         Refusal{"AgainstTheResource", WithDependencies(R"([{"from": "b", "to": "a"}])"),

@@ -15,18 +15,18 @@ Result<InstructionGraph> SortTopologically(InstructionGraph graph) {
   if (found.cycle.empty()) return Renumber(std::move(graph), found.order);
 
   constexpr std::size_t kMostShown = 8;
-  std::string circle;
+  std::string cycle;
   for (std::size_t i = 0; i < std::min(found.cycle.size(), kMostShown); ++i) {
-    circle += Describe(graph, found.cycle[i]) + " -> ";
+    cycle += Describe(graph, found.cycle[i]) + " -> ";
   }
   if (found.cycle.size() > kMostShown) {
-    circle += fmt::format("{} more -> ", found.cycle.size() - kMostShown);
+    cycle += fmt::format("{} more -> ", found.cycle.size() - kMostShown);
   }
-  circle += Describe(graph, found.cycle.front());
+  cycle += Describe(graph, found.cycle.front());
   return Fail(
       "{}: instructions wait for each other: {} (remove one of these dependencies; instructions "
       "on one resource also wait for those before them)",
-      graph.name, circle);
+      graph.name, cycle);
 }
 
 Result<void> CheckDurations(const InstructionGraph& graph) {
@@ -48,7 +48,7 @@ Result<void> CheckDurations(const InstructionGraph& graph) {
   if (fits) return {};
   return Fail(
       "{}: the durations of all instructions add up to more than 36 years, which does not fit the "
-      "planner's nanoseconds (are the times in seconds?)",
+      "planner's nanoseconds (check that the times are in seconds)",
       graph.name);
 }
 
@@ -62,7 +62,7 @@ std::string Describe(const InstructionGraph& graph, int instruction) {
   const bool has_chunks = std::any_of(graph.option_sets.begin(), graph.option_sets.end(),
                                       [](const OptionSet& set) { return set.chunk > 0; });
   if (has_chunks && IsComputation(options.kind)) text += fmt::format(" of chunk {}", options.chunk);
-  return text + " on " + graph.rank_names[static_cast<std::size_t>(described.pp_rank)];
+  return text + " on " + graph.pp_rank_names[static_cast<std::size_t>(described.pp_rank)];
 }
 
 std::vector<int> BaselineOptions(const InstructionGraph& graph) {

@@ -44,10 +44,10 @@ struct InstructionGraph {
   std::string name;
   std::vector<std::string> other_knob_names;
   std::vector<OptionSet> option_sets;
-  std::vector<InstructionNode> instructions;  // In a topological order.
-  std::vector<Dependency> dependencies;       // With those between neighbors on a pp_rank.
-  std::vector<std::vector<int>> rank_orders;  // [pp_rank][position] -> instruction.
-  std::vector<std::string> rank_names;  // "pp_rank 0", or the name of a resource in a graph file.
+  std::vector<InstructionNode> instructions;     // In a topological order.
+  std::vector<Dependency> dependencies;          // With those between neighbors on a pp_rank.
+  std::vector<std::vector<int>> pp_rank_orders;  // [pp_rank][position] -> instruction.
+  std::vector<std::string> pp_rank_names;        // "pp_rank 0", or a resource of a graph file.
 
   const OptionSet& options_of(int instruction) const {
     return option_sets[static_cast<std::size_t>(

@@ -8,13 +8,15 @@
 #include <numeric>
 #include <random>
 
+#include "tests/support/seeds.h"
+
 namespace perseus::schedule {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Instructions "a", "b", ... each on a rank of its own.
+// Instructions "a", "b", ..., each on its own pp_rank.
 InstructionGraph MakeGraph(int instructions, std::vector<Dependency> dependencies) {
   InstructionGraph graph;
   graph.name = "work.json";
@@ -23,8 +25,8 @@ InstructionGraph MakeGraph(int instructions, std::vector<Dependency> dependencie
     set.name = std::string(1, static_cast<char>('a' + i % 26));
     graph.option_sets.push_back(set);
     graph.instructions.push_back({.option_set = i, .pp_rank = i});
-    graph.rank_names.push_back(set.name);
-    graph.rank_orders.push_back({i});
+    graph.pp_rank_names.push_back(set.name);
+    graph.pp_rank_orders.push_back({i});
   }
   graph.dependencies = std::move(dependencies);
   return graph;
@@ -43,11 +45,11 @@ TEST(SortTopologically, RenumbersEverything) {
     EXPECT_EQ(dependency.to, i + 1);
     EXPECT_EQ(dependency.delay, 30 - 10 * i);
   }
-  EXPECT_THAT(sorted->rank_orders,
+  EXPECT_THAT(sorted->pp_rank_orders,
               ElementsAre(ElementsAre(3), ElementsAre(2), ElementsAre(1), ElementsAre(0)));
 }
 
-TEST(SortTopologically, LeavesWhatIsInOrderAsItIs) {
+TEST(SortTopologically, DoesNotChangeASortedGraph) {
   const auto sorted = SortTopologically(MakeGraph(4, {{0, 3}, {1, 2}}));
   ASSERT_TRUE(sorted) << sorted.error().message;
   for (int i = 0; i < 4; ++i) {
@@ -58,7 +60,7 @@ TEST(SortTopologically, LeavesWhatIsInOrderAsItIs) {
 //        ,-> c --.
 //   a -> b       v
 //        ^------ d -> e
-TEST(SortTopologically, NamesTheCycleAndNothingElse) {
+TEST(SortTopologically, TheErrorNamesOnlyTheInstructionsOfTheCycle) {
   const auto sorted = SortTopologically(MakeGraph(5, {{0, 1}, {1, 2}, {2, 3}, {3, 1}, {3, 4}}));
   ASSERT_FALSE(sorted);
   EXPECT_EQ(sorted.error().message.find("\"a\""), std::string::npos);
@@ -69,17 +71,17 @@ TEST(SortTopologically, NamesTheCycleAndNothingElse) {
             "dependencies; instructions on one resource also wait for those before them)");
 }
 
-TEST(SortTopologically, ALongCycleStillFitsOnALine) {
+TEST(SortTopologically, TheErrorShortensALongCycle) {
   std::vector<Dependency> ring;
   ring.reserve(20);
   for (int i = 0; i < 20; ++i) ring.push_back({i, (i + 1) % 20});
   EXPECT_THAT(SortTopologically(MakeGraph(20, ring)).error().message, HasSubstr(" -> 12 more -> "));
 }
 
-TEST(SortTopologically, RandomGraphs) {
+TEST(SortTopologically, SortsRandomGraphsAndFindsTheirCycles) {
   std::mt19937 random(1);
   auto below = [&](int end) { return std::uniform_int_distribution<int>(0, end - 1)(random); };
-  for (int round = 0; round < 2000; ++round) {
+  for (std::uint64_t round = 0; round < Seeds(2000); ++round) {
     const int instructions = 1 + below(12);
     std::vector<int> hidden_order(static_cast<std::size_t>(instructions));
     std::iota(hidden_order.begin(), hidden_order.end(), 0);
@@ -98,7 +100,8 @@ TEST(SortTopologically, RandomGraphs) {
     for (const Dependency& dependency : sorted->dependencies) {
       ASSERT_LT(dependency.from, dependency.to);
     }
-    // A way back from the last to the first closes a cycle exactly if there is a way there.
+    // A dependency from the last to the first instruction closes a cycle exactly if a path leads
+    // from the first to the last.
     if (!dependencies.empty()) {
       dependencies.push_back({dependencies[0].to, dependencies[0].from});
       EXPECT_FALSE(SortTopologically(MakeGraph(instructions, dependencies)));
@@ -106,8 +109,8 @@ TEST(SortTopologically, RandomGraphs) {
   }
 }
 
-//   a -> b: as long as the planner's range, and a delay beyond it.
-TEST(CheckDurations, CountsInstructionsAtTheirSlowestAndDelays) {
+//   a -> b: the durations fill the range of the planner, and the delay exceeds it.
+TEST(CheckDurations, CountsDelaysAndTheSlowestOptions) {
   constexpr Nanoseconds kMost = std::numeric_limits<Nanoseconds>::max() / 8;
   InstructionGraph graph = MakeGraph(2, {{0, 1, 0}});
   graph.option_sets[0].options = {{1400, {}, 1, 1, 1}, {1000, {}, kMost - 1, 1, 1}};

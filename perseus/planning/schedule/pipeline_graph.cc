@@ -1,4 +1,4 @@
-// BuildInstructionGraph: a schedule laid out over a profile.
+// BuildInstructionGraph makes an instruction graph of a schedule and a profile.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,7 +13,8 @@ namespace {
 
 constexpr int kNone = -1;
 
-// The option that runs when nobody plans: the maximum frequency, at which other knobs may vary.
+// The option that runs without a plan: the maximum frequency. Of several options at that frequency
+// (which differ in other knobs), the fastest.
 int FindBaseline(const std::vector<profile::Option>& options) {
   const auto best = std::min_element(options.begin(), options.end(),
                                      [](const profile::Option& left, const profile::Option& right) {
@@ -38,8 +39,8 @@ class PipelineGraphBuilder {
     const std::size_t pairs =
         schedule_.pp_rank_of_stage.size() * static_cast<std::size_t>(schedule_.microbatches);
     for (std::vector<int>& instructions : instruction_of_) instructions.resize(pairs, kNone);
-    for (int rank = 0; rank < ranks(); ++rank) {
-      PERSEUS_RETURN_IF_ERROR(LayOutRank(rank));
+    for (int pp_rank = 0; pp_rank < pp_ranks(); ++pp_rank) {
+      PERSEUS_RETURN_IF_ERROR(LayOutRank(pp_rank));
     }
     AddDataDependencies();
     PERSEUS_RETURN_IF_ERROR(CheckDurations(graph_));
@@ -52,21 +53,22 @@ class PipelineGraphBuilder {
  private:
   Result<void> CheckInputs() const {
     if (auto defect = FindDefect(schedule_)) {
-      return Fail("schedule {}: pp_rank {}: {}", schedule_.name, defect->rank, defect->message);
+      return Fail("schedule {}: pp_rank {}: {}", schedule_.name, defect->pp_rank, defect->message);
     }
-    if (profile_.stages() != ranks()) {
+    if (profile_.stages() != pp_ranks()) {
       return Fail(
           "{} has {} stages, but schedule {} has {} pp_ranks (a profile needs one stage for "
-          "each pp_rank; profile again, or change --pp-ranks)",
-          profile_.name(), profile_.stages(), schedule_.name, ranks());
+          "each pp_rank; profile again, or change --pp-pp_ranks)",
+          profile_.name(), profile_.stages(), schedule_.name, pp_ranks());
     }
-    // Chunks that the profile tells apart and the schedule does not would be left out in silence.
+    // Without this check, chunks of the profile that the schedule does not have would be ignored
+    // without a message.
     if (const int chunks =
             1 + *std::max_element(schedule_.chunk_of_stage.begin(), schedule_.chunk_of_stage.end());
         profile_.chunks() > chunks) {
       return Fail(
-          "{} tells {} chunks of a stage apart, but schedule {} runs {} on a rank (profile "
-          "again without interleaving, or choose a schedule with {} chunks)",
+          "{} has {} chunks for each stage, but schedule {} runs {} on a pp_rank (profile again "
+          "without interleaving, or choose a schedule with {} chunks)",
           profile_.name(), profile_.chunks(), schedule_.name, chunks, profile_.chunks());
     }
     if (model_.gpus_per_stage < 1) {
@@ -75,41 +77,43 @@ class PipelineGraphBuilder {
     return {};
   }
 
-  Result<void> LayOutRank(int rank) {
-    graph_.rank_names.push_back(fmt::format("pp_rank {}", rank));
-    graph_.rank_orders.emplace_back();
+  Result<void> LayOutRank(int pp_rank) {
+    graph_.pp_rank_names.push_back(fmt::format("pp_rank {}", pp_rank));
+    graph_.pp_rank_orders.emplace_back();
     const FixedInstructions& fixed = model_.fixed;
     int load = kNone;
-    for (const Instruction& instruction : schedule_.ranks[static_cast<std::size_t>(rank)]) {
+    for (const Instruction& instruction : schedule_.pp_ranks[static_cast<std::size_t>(pp_rank)]) {
       if (instruction.kind == InstructionKind::kForward && instruction.stage == 0 &&
           fixed.load.time > 0) {
-        if (load == kNone) load = AddFixedOptions(InstructionKind::kLoad, rank, fixed.load);
-        Append(rank, load, instruction.microbatch);
+        if (load == kNone) load = AddFixedOptions(InstructionKind::kLoad, pp_rank, fixed.load);
+        Append(pp_rank, load, instruction.microbatch);
       }
       PERSEUS_ASSIGN_OR_RETURN(auto options, OptionsOf(instruction));
       InstructionOf(instruction.kind, instruction.stage, instruction.microbatch) =
-          Append(rank, options, instruction.microbatch);
+          Append(pp_rank, options, instruction.microbatch);
     }
     if (fixed.all_reduce.time > 0) {
-      Append(rank, AddFixedOptions(InstructionKind::kAllReduce, rank, fixed.all_reduce), kNone);
+      Append(pp_rank, AddFixedOptions(InstructionKind::kAllReduce, pp_rank, fixed.all_reduce),
+             kNone);
     }
     if (fixed.optimizer.time > 0) {
-      Append(rank, AddFixedOptions(InstructionKind::kOptimizer, rank, fixed.optimizer), kNone);
+      Append(pp_rank, AddFixedOptions(InstructionKind::kOptimizer, pp_rank, fixed.optimizer),
+             kNone);
     }
     return {};
   }
 
-  // Adds an instruction behind the last one of its rank.
-  int Append(int rank, int option_set, int microbatch) {
+  // Adds an instruction behind the last one of its pp_rank.
+  int Append(int pp_rank, int option_set, int microbatch) {
     const int instruction = static_cast<int>(graph_.instructions.size());
-    graph_.instructions.push_back({option_set, rank, microbatch});
-    std::vector<int>& order = graph_.rank_orders[static_cast<std::size_t>(rank)];
+    graph_.instructions.push_back({option_set, pp_rank, microbatch});
+    std::vector<int>& order = graph_.pp_rank_orders[static_cast<std::size_t>(pp_rank)];
     if (!order.empty()) graph_.dependencies.push_back({order.back(), instruction, 0});
     order.push_back(instruction);
     return instruction;
   }
 
-  // The option set of that stage and kind; copied from the profile when first asked for.
+  // The option set of that stage and kind. The first call copies it from the profile.
   Result<int> OptionsOf(const Instruction& instruction) {
     const auto stage = static_cast<std::size_t>(instruction.stage);
     if (option_sets_.empty()) {
@@ -119,13 +123,13 @@ class PipelineGraphBuilder {
     int& option_set = option_sets_[stage][static_cast<std::size_t>(instruction.kind)];
     if (option_set != kNone) return option_set;
 
-    const int rank = schedule_.pp_rank_of_stage[stage];
+    const int pp_rank = schedule_.pp_rank_of_stage[stage];
     const int chunk = schedule_.chunk_of_stage[stage];
-    const profile::ProfileEntry* entry = profile_.Find(rank, chunk, instruction.kind);
-    if (entry == nullptr) return FailWithMissingEntry(rank, chunk, instruction.kind);
-    OptionSet set{.name = OptionSetName(rank, chunk, instruction.kind),
+    const profile::ProfileEntry* entry = profile_.Find(pp_rank, chunk, instruction.kind);
+    if (entry == nullptr) return FailWithMissingEntry(pp_rank, chunk, instruction.kind);
+    OptionSet set{.name = OptionSetName(pp_rank, chunk, instruction.kind),
                   .kind = instruction.kind,
-                  .pp_rank = rank,
+                  .pp_rank = pp_rank,
                   .chunk = chunk,
                   .options = entry->options,
                   .baseline = FindBaseline(entry->options)};
@@ -137,16 +141,16 @@ class PipelineGraphBuilder {
     return option_set;
   }
 
-  int AddFixedOptions(InstructionKind kind, int rank, const FixedInstructions::Cost& cost) {
+  int AddFixedOptions(InstructionKind kind, int pp_rank, const FixedInstructions::Cost& cost) {
     profile::Option option;
     option.time = cost.time;
     option.other_knobs.resize(profile_.other_knob_names().size());
     const double energy_j =
         cost.energy_j < 0 ? model_.blocking_power_w * ToSeconds(cost.time) : cost.energy_j;
     option.energy_j = energy_j * model_.gpus_per_stage;
-    return AddOptions({.name = fmt::format("pp_rank {} {}", rank, Name(kind)),
+    return AddOptions({.name = fmt::format("pp_rank {} {}", pp_rank, Name(kind)),
                        .kind = kind,
-                       .pp_rank = rank,
+                       .pp_rank = pp_rank,
                        .chunk = 0,
                        .options = {std::move(option)},
                        .baseline = 0});
@@ -157,20 +161,20 @@ class PipelineGraphBuilder {
     return static_cast<int>(graph_.option_sets.size()) - 1;
   }
 
-  std::string OptionSetName(int rank, int chunk, InstructionKind kind) const {
-    if (schedule_.stages() == ranks()) return fmt::format("stage {} {}", rank, Name(kind));
-    return fmt::format("stage {} chunk {} {}", rank, chunk, Name(kind));
+  std::string OptionSetName(int pp_rank, int chunk, InstructionKind kind) const {
+    if (schedule_.stages() == pp_ranks()) return fmt::format("stage {} {}", pp_rank, Name(kind));
+    return fmt::format("stage {} chunk {} {}", pp_rank, chunk, Name(kind));
   }
 
-  tl::unexpected<Error> FailWithMissingEntry(int rank, int chunk, InstructionKind kind) const {
-    const std::string missing = OptionSetName(rank, chunk, kind);
+  tl::unexpected<Error> FailWithMissingEntry(int pp_rank, int chunk, InstructionKind kind) const {
+    const std::string missing = OptionSetName(pp_rank, chunk, kind);
     if (chunk >= profile_.chunks()) {
       return Fail(
-          "{}: {} is missing: schedule {} runs several chunks on a rank, and the profile "
-          "tells {} (profile every chunk and write the column `chunk`)",
+          "{}: {} is missing: schedule {} runs several chunks on a pp_rank, but the profile has "
+          "{} for each stage (profile every chunk, and write the column `chunk`)",
           profile_.name(), missing, schedule_.name,
-          profile_.chunks() == 1 ? std::string("none apart")
-                                 : fmt::format("only {} apart", profile_.chunks()));
+          profile_.chunks() == 1 ? std::string("only one chunk")
+                                 : fmt::format("only {} chunks", profile_.chunks()));
     }
     return Fail(
         "{}: {} is missing, which schedule {} runs (profile it, or choose a schedule "
@@ -200,14 +204,15 @@ class PipelineGraphBuilder {
 
   void Connect(int from, int to) {
     if (from == kNone || to == kNone) return;
-    // On one rank the order alone sees to it, unless it is the wrong way round; then the dependency
-    // closes a cycle, and the deadlock is found there.
+    // On one pp_rank, the order implies the dependency. If the order is reversed, the dependency
+    // closes a cycle, and Build finds the deadlock.
     if (FollowsOnRank(from, to)) return;
     graph_.dependencies.push_back({from, to, RankOf(from) == RankOf(to) ? 0 : model_.fixed.p2p});
   }
 
-  // A deadlock is a circle of ranks, each waiting for a computation that comes behind one which
-  // itself waits. The dependencies to show are those that are not merely a rank's own order.
+  // In a deadlock, a cycle of pp_ranks wait for each other: each waits for a computation that comes
+  // later in the order of another pp_rank, which itself waits. The message shows only dependencies
+  // that are not the order of a pp_rank.
   tl::unexpected<Error> FailWithDeadlock(const std::vector<int>& cycle) const {
     constexpr int kMostShown = 4;
     std::string waits;
@@ -220,7 +225,7 @@ class PipelineGraphBuilder {
                            DescribeComputation(to), DescribeComputation(from));
     }
     return Fail(
-        "schedule {} deadlocks: {} (order each rank so that no computation comes before one "
+        "schedule {} deadlocks: {} (order each pp_rank so that every computation comes after those "
         "that it needs)",
         schedule_.name, waits);
   }
@@ -242,17 +247,17 @@ class PipelineGraphBuilder {
         static_cast<std::size_t>(microbatch);
     return instruction_of_[static_cast<std::size_t>(kind)][pair];
   }
-  // What the stage below waits for: the full backward, or the dgrad of a split one.
+  // The instruction that the previous stage waits for: the full backward, or the dgrad.
   int GradientOf(int stage, int microbatch) {
     const int full = InstructionOf(InstructionKind::kBackward, stage, microbatch);
     return full != kNone ? full : InstructionOf(InstructionKind::kBackwardInput, stage, microbatch);
   }
 
-  int ranks() const { return static_cast<int>(schedule_.ranks.size()); }
+  int pp_ranks() const { return static_cast<int>(schedule_.pp_ranks.size()); }
   int RankOf(int instruction) const {
     return graph_.instructions[static_cast<std::size_t>(instruction)].pp_rank;
   }
-  // Instructions are numbered rank by rank, in order, until the graph is sorted.
+  // Before the graph is sorted, the numbers of instructions increase along the order of a pp_rank.
   bool FollowsOnRank(int from, int to) const { return RankOf(from) == RankOf(to) && from < to; }
 
   static constexpr std::size_t kComputations =

@@ -1,4 +1,4 @@
-// BuildInstructionGraph: a schedule laid out over a profile.
+// Tests of BuildInstructionGraph, which makes a graph of a schedule and a profile.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ using enum InstructionKind;
 const std::vector<InstructionKind> kComputations = {kForward, kBackward, kBackwardInput,
                                                     kBackwardWeight, kRecompute};
 
-// A time that tells every (stage, chunk, kind) apart.
+// A different time for every (stage, chunk, kind).
 Nanoseconds TimeOf(int stage, int chunk, InstructionKind kind) {
   return 1000 + 100 * (stage * 7 % 5) + 30 * chunk + 13 * static_cast<int>(kind);
 }
@@ -71,7 +71,8 @@ std::vector<std::string> DescribeDependencies(const InstructionGraph& graph) {
 
 std::vector<std::string> DescribeRank(const InstructionGraph& graph, std::size_t rank) {
   std::vector<std::string> described;
-  for (int instruction : graph.rank_orders[rank]) described.push_back(Describe(graph, instruction));
+  for (int instruction : graph.pp_rank_orders[rank])
+    described.push_back(Describe(graph, instruction));
   return described;
 }
 
@@ -79,7 +80,7 @@ std::vector<std::string> DescribeRank(const InstructionGraph& graph, std::size_t
 //               \     `------/--------.        ^
 //                v          /          v      /
 //   pp_rank 1:      F0 -----> B0 -------> F1 -> B1
-TEST(PipelineGraph, HasTheOrderOfEachRankAndWhatCrossesRanks) {
+TEST(PipelineGraph, HasDependenciesAlongAndBetweenPpRanks) {
   PipelineModel model;
   model.fixed.p2p = 400;
   const auto graph = BuildInstructionGraph(Generate({"1f1b", 2, 2}), MakeProfile(2, 1), model);
@@ -98,12 +99,13 @@ TEST(PipelineGraph, HasTheOrderOfEachRankAndWhatCrossesRanks) {
           "backward of microbatch 0 on pp_rank 1 -> backward of microbatch 0 on pp_rank 0 delayed",
           "backward of microbatch 1 on pp_rank 1 -> backward of microbatch 1 on pp_rank 0 "
           "delayed"));
-  EXPECT_THAT(graph->rank_names, ElementsAre("pp_rank 0", "pp_rank 1"));
+  EXPECT_THAT(graph->pp_rank_names, ElementsAre("pp_rank 0", "pp_rank 1"));
   EXPECT_EQ(graph->name, "1f1b");
 }
 
-// Chunk 0 of the last rank feeds chunk 1 of the same rank: nothing is on the wire.
-TEST(PipelineGraph, TheTurnOfAVCrossesNoRanks) {
+// Chunk 0 of the last pp_rank passes activations to chunk 1 of the same pp_rank, without a
+// transfer.
+TEST(PipelineGraph, TheTurnOfAVHasNoTransfer) {
   PipelineModel model;
   model.fixed.p2p = 400;
   const auto graph = BuildInstructionGraph(Generate({"zb-v", 1, 1}), MakeProfile(1, 2), model);
@@ -112,7 +114,7 @@ TEST(PipelineGraph, TheTurnOfAVCrossesNoRanks) {
   EXPECT_EQ(Describe(*graph, 0), "forward of microbatch 0 of chunk 0 on pp_rank 0");
 }
 
-TEST(PipelineGraph, FixedInstructionsStandWhereTheyRun) {
+TEST(PipelineGraph, PlacesFixedInstructionsInTheOrder) {
   PipelineModel model;
   model.blocking_power_w = 100;
   model.gpus_per_stage = 8;
@@ -136,12 +138,12 @@ TEST(PipelineGraph, FixedInstructionsStandWhereTheyRun) {
   std::map<InstructionKind, double> energy_j;
   for (const OptionSet& set : graph->option_sets) energy_j[set.kind] = set.options[0].energy_j;
   EXPECT_DOUBLE_EQ(energy_j[kLoad], 0.5 * 8);
-  EXPECT_DOUBLE_EQ(energy_j[kAllReduce], 100 * 2 * 8) << "not told: it draws the blocking power";
+  EXPECT_DOUBLE_EQ(energy_j[kAllReduce], 100 * 2 * 8) << "not given: it draws the blocking power";
   EXPECT_DOUBLE_EQ(energy_j[kOptimizer], 0);
   EXPECT_DOUBLE_EQ(energy_j[kForward], 2 * 8);
 }
 
-TEST(PipelineGraph, InstructionsThatAreAlikeShareTheirOptions) {
+TEST(PipelineGraph, InstructionsOfAStageAndKindShareTheirOptions) {
   const auto graph =
       BuildInstructionGraph(Generate({"zb-v", 2, 50}), MakeProfile(2, 2), PipelineModel());
   ASSERT_TRUE(graph) << graph.error().message;
@@ -156,7 +158,7 @@ TEST(PipelineGraph, InstructionsThatAreAlikeShareTheirOptions) {
                          "stage 1 chunk 1 backward_input", "stage 1 chunk 1 backward_weight"));
 }
 
-TEST(PipelineGraph, TheBaselineIsTheFastestAtTheHighestFrequency) {
+TEST(PipelineGraph, TheBaselineIsTheFastestOptionAtTheHighestFrequency) {
   auto option = [](double frequency_mhz, double sm_count, Nanoseconds time) {
     profile::Option made;
     made.frequency_mhz = frequency_mhz;
@@ -179,7 +181,7 @@ TEST(PipelineGraph, TheBaselineIsTheFastestAtTheHighestFrequency) {
   EXPECT_THAT(graph->other_knob_names, ElementsAre("sm_count"));
 }
 
-TEST(PipelineGraph, AProfileMustFitTheSchedule) {
+TEST(PipelineGraph, RefusesAProfileThatDoesNotFitTheSchedule) {
   const PipelineModel model;
   EXPECT_THAT(ErrorOf(BuildInstructionGraph(Generate({"1f1b", 4, 8}), MakeProfile(2, 1), model)),
               HasSubstr("profile.csv has 2 stages, but schedule 1f1b has 4 pp_ranks"));
@@ -190,7 +192,7 @@ TEST(PipelineGraph, AProfileMustFitTheSchedule) {
                                             MakeProfile(2, 1, {kForward, kBackward}), model)),
               HasSubstr("stage 0 backward_input is missing, which schedule zb-h1 runs"));
   EXPECT_THAT(ErrorOf(BuildInstructionGraph(Generate({"1f1b", 2, 4}), MakeProfile(2, 2), model)),
-              HasSubstr("tells 2 chunks of a stage apart, but schedule 1f1b runs 1 on a rank"));
+              HasSubstr("has 2 chunks for each stage, but schedule 1f1b runs 1 on a pp_rank"));
   PipelineModel no_gpus;
   no_gpus.gpus_per_stage = 0;
   EXPECT_THAT(ErrorOf(BuildInstructionGraph(Generate({"1f1b", 2, 4}), MakeProfile(2, 1), no_gpus)),
@@ -199,20 +201,20 @@ TEST(PipelineGraph, AProfileMustFitTheSchedule) {
 
 //   pp_rank 0:  F0 F1           B1 B0
 //   pp_rank 1:     F0 B0 F1 B1
-TEST(PipelineGraph, AnOddOrderThatCanRunIsAccepted) {
+TEST(PipelineGraph, AcceptsAnUnusualOrderThatCanRun) {
   const auto graph = BuildInstructionGraph(Parse("0F0,0F1,0B1,0B0\n1F0,1B0,1F1,1B1"),
                                            MakeProfile(2, 1), PipelineModel());
   EXPECT_TRUE(graph) << graph.error().message;
 }
 
-TEST(PipelineGraph, ADeadlockNamesWhoWaitsForWhat) {
+TEST(PipelineGraph, TheErrorOfADeadlockNamesWhatEachPpRankWaitsFor) {
   EXPECT_EQ(
       ErrorOf(BuildInstructionGraph(Parse("0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0"), MakeProfile(2, 1),
                                     PipelineModel())),
       "schedule dump.csv deadlocks: pp_rank 0 waits at backward of microbatch 0 (stage 0) for "
       "backward of microbatch 0 (stage 1), pp_rank 1 waits at forward of microbatch 1 (stage 1) "
-      "for forward of microbatch 1 (stage 0) (order each rank so that no computation comes "
-      "before one that it needs)");
+      "for forward of microbatch 1 (stage 0) (order each pp_rank so that every computation comes "
+      "after those that it needs)");
   EXPECT_THAT(ErrorOf(BuildInstructionGraph(Parse("0B0,0F0"), MakeProfile(1, 1), PipelineModel())),
               HasSubstr("pp_rank 0 waits at backward of microbatch 0 (stage 0) for forward of "
                         "microbatch 0 (stage 0)"));
@@ -221,7 +223,7 @@ TEST(PipelineGraph, ADeadlockNamesWhoWaitsForWhat) {
       HasSubstr("pp_rank 0 waits at backward_weight"));
 }
 
-TEST(PipelineGraph, ASchedulePutTogetherWronglyIsAnErrorNotACrash) {
+TEST(PipelineGraph, RefusesAnInconsistentSchedule) {
   const profile::Profile profile = MakeProfile(1, 1);
   const Schedule good = Generate({"gpipe", 1, 2});
   auto error_after = [&](auto change) {
@@ -229,33 +231,32 @@ TEST(PipelineGraph, ASchedulePutTogetherWronglyIsAnErrorNotACrash) {
     change(schedule);
     return ErrorOf(BuildInstructionGraph(schedule, profile, PipelineModel()));
   };
-  EXPECT_THAT(error_after([](Schedule& s) { s.ranks[0].pop_back(); }),
+  EXPECT_THAT(error_after([](Schedule& s) { s.pp_ranks[0].pop_back(); }),
               HasSubstr("backward of microbatch 1 (stage 0) is missing"));
-  EXPECT_THAT(error_after([](Schedule& s) { s.ranks[0].push_back(s.ranks[0][0]); }),
-              HasSubstr("forward of microbatch 0 (stage 0) stands twice"));
-  EXPECT_THAT(error_after([](Schedule& s) { s.ranks[0][0].stage = 3; }),
+  EXPECT_THAT(error_after([](Schedule& s) { s.pp_ranks[0].push_back(s.pp_ranks[0][0]); }),
+              HasSubstr("forward of microbatch 0 (stage 0) appears twice"));
+  EXPECT_THAT(error_after([](Schedule& s) { s.pp_ranks[0][0].stage = 3; }),
               HasSubstr("no such stage (expected 0 to 0)"));
-  EXPECT_THAT(error_after([](Schedule& s) { s.ranks[0][0].microbatch = -1; }),
+  EXPECT_THAT(error_after([](Schedule& s) { s.pp_ranks[0][0].microbatch = -1; }),
               HasSubstr("no such microbatch (expected 0 to 1)"));
-  EXPECT_THAT(error_after([](Schedule& s) { s.ranks[0][0].kind = kOptimizer; }),
-              HasSubstr("is no computation (leave it out)"));
+  EXPECT_THAT(error_after([](Schedule& s) { s.pp_ranks[0][0].kind = kOptimizer; }),
+              HasSubstr("a schedule has no fixed instruction such as optimizer"));
   EXPECT_THAT(error_after([](Schedule& s) { s.pp_rank_of_stage[0] = 7; }),
-              HasSubstr("stage 0 lives on pp_rank 7 (expected 0 to 0)"));
+              HasSubstr("stage 0 is on pp_rank 7 (expected 0 to 0)"));
   EXPECT_THAT(error_after([](Schedule& s) { s.chunk_of_stage.clear(); }),
-              HasSubstr("1 stages have a rank but 0 have a chunk"));
-  EXPECT_THAT(error_after([](Schedule& s) { s = Schedule(); }), HasSubstr("nothing to compute"));
-  EXPECT_THAT(
-      error_after([](Schedule& s) { s.ranks.push_back({s.ranks[0][0]}); }),
-      HasSubstr("pp_rank 1: forward of microbatch 0 (stage 0): the stage lives on pp_rank 0"));
+              HasSubstr("1 stages have a pp_rank, but 0 have a chunk"));
+  EXPECT_THAT(error_after([](Schedule& s) { s = Schedule(); }), HasSubstr("is empty"));
+  EXPECT_THAT(error_after([](Schedule& s) { s.pp_ranks.push_back({s.pp_ranks[0][0]}); }),
+              HasSubstr("pp_rank 1: forward of microbatch 0 (stage 0): the stage is on pp_rank 0"));
 }
 
-// The end of each computation, found without the graph: every rank takes the next computation of
-// its order as soon as what that needs is there.
+// The end of each computation, found without the graph: every pp_rank starts the next computation
+// of its order as soon as the computations that it needs have ended.
 std::map<std::tuple<InstructionKind, int, int>, Nanoseconds> Execute(const Schedule& schedule,
                                                                      Nanoseconds p2p) {
   std::map<std::tuple<InstructionKind, int, int>, Nanoseconds> end;
-  std::vector<std::size_t> next(schedule.ranks.size());
-  std::vector<Nanoseconds> clock(schedule.ranks.size());
+  std::vector<std::size_t> next(schedule.pp_ranks.size());
+  std::vector<Nanoseconds> clock(schedule.pp_ranks.size());
   auto rank_of = [&](int stage) {
     return schedule.pp_rank_of_stage[static_cast<std::size_t>(stage)];
   };
@@ -263,11 +264,11 @@ std::map<std::tuple<InstructionKind, int, int>, Nanoseconds> Execute(const Sched
   while (progress) {
     progress = false;
     for (std::size_t rank = 0; rank < next.size(); ++rank) {
-      if (next[rank] == schedule.ranks[rank].size()) continue;
-      const Instruction instruction = schedule.ranks[rank][next[rank]];
+      if (next[rank] == schedule.pp_ranks[rank].size()) continue;
+      const Instruction instruction = schedule.pp_ranks[rank][next[rank]];
       const auto [kind, stage, microbatch] = instruction;
       Nanoseconds ready = clock[rank];
-      // Ready when any of these alternatives has ended.
+      // The instruction is ready when one of these alternatives has ended.
       auto need = [&](int of_stage, const std::vector<InstructionKind>& alternatives) {
         for (InstructionKind alternative : alternatives) {
           const auto found = end.find({alternative, of_stage, instruction.microbatch});
@@ -297,7 +298,7 @@ std::map<std::tuple<InstructionKind, int, int>, Nanoseconds> Execute(const Sched
   return end;
 }
 
-TEST(PipelineGraph, RunsAsTheScheduleDoesForEverySchedule) {
+TEST(PipelineGraph, GivesTheSameTimesAsEverySchedule) {
   PipelineModel model;
   model.fixed.p2p = 170;
   int graphs = 0;
@@ -318,7 +319,7 @@ TEST(PipelineGraph, RunsAsTheScheduleDoesForEverySchedule) {
           std::vector<Nanoseconds> ends(graph->instructions.size());
           std::set<std::pair<int, int>> seen;
           std::size_t next = 0;
-          // Dependencies come by their first instruction, so each start is final when it is used.
+          // Dependencies are sorted by their first instruction, so each start is final before use.
           for (int instruction = 0; instruction < static_cast<int>(start.size()); ++instruction) {
             const auto at = static_cast<std::size_t>(instruction);
             ends[at] = start[at] + graph->options_of(instruction).options[0].time;
@@ -336,11 +337,11 @@ TEST(PipelineGraph, RunsAsTheScheduleDoesForEverySchedule) {
 
           const auto executed = Execute(*schedule, model.fixed.p2p);
           ASSERT_EQ(executed.size(), graph->instructions.size());
-          for (std::size_t rank = 0; rank < graph->rank_orders.size(); ++rank) {
-            ASSERT_EQ(graph->rank_orders[rank].size(), schedule->ranks[rank].size());
-            for (std::size_t i = 0; i < graph->rank_orders[rank].size(); ++i) {
-              const Instruction& instruction = schedule->ranks[rank][i];
-              const auto node = static_cast<std::size_t>(graph->rank_orders[rank][i]);
+          for (std::size_t rank = 0; rank < graph->pp_rank_orders.size(); ++rank) {
+            ASSERT_EQ(graph->pp_rank_orders[rank].size(), schedule->pp_ranks[rank].size());
+            for (std::size_t i = 0; i < graph->pp_rank_orders[rank].size(); ++i) {
+              const Instruction& instruction = schedule->pp_ranks[rank][i];
+              const auto node = static_cast<std::size_t>(graph->pp_rank_orders[rank][i]);
               ASSERT_EQ(graph->instructions[node].pp_rank, static_cast<int>(rank));
               ASSERT_EQ(graph->instructions[node].microbatch, instruction.microbatch);
               ASSERT_EQ(ends[node],
@@ -354,12 +355,12 @@ TEST(PipelineGraph, RunsAsTheScheduleDoesForEverySchedule) {
   EXPECT_GT(graphs, 500);
 }
 
-TEST(PipelineGraph, SixtyFiveThousandInstructions) {
+TEST(PipelineGraph, BuildsSixtyFiveThousandInstructions) {
   const auto graph =
       BuildInstructionGraph(Generate({"1f1b", 64, 512}), MakeProfile(64, 1), PipelineModel());
   ASSERT_TRUE(graph) << graph.error().message;
   EXPECT_EQ(graph->instructions.size(), 65'536U);
-  // Between neighbours on a rank, and both ways between neighbouring ranks.
+  // Dependencies between neighbors on a pp_rank, and both ways between neighboring pp_ranks.
   EXPECT_EQ(graph->dependencies.size(), 64U * 1023 + 2 * 63 * 512);
 }
 

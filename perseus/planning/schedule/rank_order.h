@@ -1,5 +1,5 @@
 // The orders that GenerateSchedule uses: the instructions of one pp_rank in execution order. The
-// caller has checked the sizes, so nothing here fails.
+// caller has checked the sizes, so these functions cannot fail.
 #pragma once
 
 #include <deque>
@@ -21,11 +21,11 @@ class RankOrder {
         next_weight_(stages_.size()) {}
 
   void Forward(int chunk);
-  void Recompute(int chunk);  // Of the microbatch whose backward comes next.
-  void Backward(int chunk);   // Full.
+  void Recompute(int chunk);  // For the microbatch whose backward comes next.
+  void Backward(int chunk);   // The full backward.
   void BackwardInput(int chunk);
   void BackwardWeight(int chunk);
-  // The wgrad of the oldest dgrad that has none yet, if there is one.
+  // Adds the wgrad of the oldest dgrad whose wgrad is pending. Does nothing if none is pending.
   void OldestBackwardWeight();
 
   int forwards(int chunk) const { return next_forward_[Index(chunk)]; }
@@ -50,26 +50,29 @@ class RankOrder {
 };
 
 // All forwards, then all backwards (Huang et al., 2019).
-std::vector<Instruction> GpipeOrder(const ScheduleSpec& spec, int rank);
+std::vector<Instruction> GpipeOrder(const ScheduleSpec& spec, int pp_rank);
 
 // Every schedule that warms up with forwards, then alternates one forward and one backward, then
 // drains: 1F1B (Narayanan et al., 2019), interleaved 1F1B (Narayanan et al., 2021), ZB-H1 and its
 // interleaved form (Qi et al., 2024), and 1F1B with early recomputation (Lai et al., 2022).
 struct OneForwardOneBackward {
-  // How many more forwards a rank warms up with than its successor. One suffices for one chunk;
-  // interleaved 1F1B takes two, so that activations arrive before they are needed.
+  // A pp_rank warms up with this many more forwards than the next pp_rank. One is enough for one
+  // chunk. Interleaved 1F1B uses two, so that activations arrive before they are needed.
   int warmup_per_hop = 1;
   enum class Backward { kFull, kSplit, kRecomputed } backward = Backward::kFull;
 };
-std::vector<Instruction> OneForwardOneBackwardOrder(const ScheduleSpec& spec, int rank,
+std::vector<Instruction> OneForwardOneBackwardOrder(const ScheduleSpec& spec, int pp_rank,
                                                     OneForwardOneBackward variant);
 
-// Microbatches that a chunk takes before the rank turns to its next chunk: about one for each rank.
-int MicrobatchesPerRound(int microbatches, int ranks);
+// The number of microbatches that a pp_rank runs on one chunk before its next chunk: about one for
+// each pp_rank of the pipeline.
+int MicrobatchesPerRound(int microbatches, int pp_ranks);
 
-// Two chunks a rank in a V: the last rank feeds itself, so backwards start early and the loss is on
-// rank 0. ZB-V (Qi et al., 2024, section 6) and DualPipeV (DeepSeek-AI, 2024, halved).
-std::vector<Instruction> ZbVOrder(const ScheduleSpec& spec, int rank);
-std::vector<Instruction> DualPipeVOrder(const ScheduleSpec& spec, int rank);
+// Schedules with two chunks on each pp_rank, in the shape of a V. The last pp_rank passes the
+// activations of its first chunk to its second chunk. So the loss is on pp_rank 0, and backwards
+// start early. ZB-V: Qi et al., 2024, section 6. DualPipeV: DeepSeek-AI, 2024, one half of
+// DualPipe.
+std::vector<Instruction> ZbVOrder(const ScheduleSpec& spec, int pp_rank);
+std::vector<Instruction> DualPipeVOrder(const ScheduleSpec& spec, int pp_rank);
 
 }  // namespace perseus::schedule

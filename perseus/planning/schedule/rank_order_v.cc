@@ -1,5 +1,5 @@
-// The schedules that fold into a V: chunk 0 of rank r is stage r on the way down, chunk 1 is stage
-// 2R-1-r on the way up.
+// The schedules in the shape of a V on R pp_ranks. Chunk 0 of pp_rank r is stage r, on the way down
+// to the last pp_rank. Chunk 1 is stage 2R-1-r, on the way up to pp_rank 0.
 #include <algorithm>
 
 #include "perseus/planning/schedule/rank_order.h"
@@ -10,8 +10,8 @@ namespace {
 constexpr int kDown = 0;
 constexpr int kUp = 1;
 
-RankOrder VOrder(const ScheduleSpec& spec, int rank) {
-  return RankOrder({rank, 2 * spec.ranks - 1 - rank});
+RankOrder VOrder(const ScheduleSpec& spec, int pp_rank) {
+  return RankOrder({pp_rank, 2 * spec.pp_ranks - 1 - pp_rank});
 }
 
 void BackwardInputAndWeight(RankOrder& order, int chunk) {
@@ -21,37 +21,37 @@ void BackwardInputAndWeight(RankOrder& order, int chunk) {
 
 }  // namespace
 
-std::vector<Instruction> ZbVOrder(const ScheduleSpec& spec, int rank) {
-  // The pattern is only whole with 2R-1 microbatches. With fewer it is laid out for 2R-1, and the
-  // microbatches that do not exist are left out.
-  const int microbatches = std::max(spec.microbatches, 2 * spec.ranks - 1);
-  const int ranks_after = spec.ranks - 1 - rank;
-  RankOrder order = VOrder(spec, rank);
+std::vector<Instruction> ZbVOrder(const ScheduleSpec& spec, int pp_rank) {
+  // The pattern needs at least 2R-1 microbatches. With fewer, this function makes it for 2R-1 and
+  // then removes the microbatches that do not exist.
+  const int microbatches = std::max(spec.microbatches, 2 * spec.pp_ranks - 1);
+  const int pp_ranks_after = spec.pp_ranks - 1 - pp_rank;
+  RankOrder order = VOrder(spec, pp_rank);
 
-  // Warm up: go down until the first microbatch comes back up, then alternate down and up, then
-  // only up, each with its backward, so that this rank fills its memory and no more.
-  for (int i = 0; i < 2 * ranks_after + 1; ++i) order.Forward(kDown);
-  for (int i = 0; i < rank; ++i) {
+  // Warm-up: forwards down until the first microbatch comes back up, then down and up in turn, then
+  // only up, each with its backward. So this pp_rank uses its memory and no more.
+  for (int i = 0; i < 2 * pp_ranks_after + 1; ++i) order.Forward(kDown);
+  for (int i = 0; i < pp_rank; ++i) {
     order.Forward(kUp);
     order.Forward(kDown);
   }
-  for (int i = 0; i < ranks_after + 1; ++i) {
+  for (int i = 0; i < pp_ranks_after + 1; ++i) {
     order.Forward(kUp);
     BackwardInputAndWeight(order, kUp);
   }
-  // Steady: a forward, a dgrad and a wgrad of each chunk.
+  // Steady state: a forward, a dgrad and a wgrad of each chunk.
   while (order.forwards(kUp) < microbatches) {
     if (order.forwards(kDown) < microbatches) order.Forward(kDown);
     BackwardInputAndWeight(order, kDown);
     order.Forward(kUp);
     BackwardInputAndWeight(order, kUp);
   }
-  // Drain: dgrads first, since other ranks wait for them; wgrads fill what waiting remains.
-  for (int i = 0; i < rank; ++i) {
+  // Drain: first dgrads, because other pp_ranks wait for them. Wgrads fill the remaining waiting.
+  for (int i = 0; i < pp_rank; ++i) {
     order.BackwardInput(kDown);
     order.BackwardInput(kUp);
   }
-  for (int i = 0; i < ranks_after + 1; ++i) {
+  for (int i = 0; i < pp_ranks_after + 1; ++i) {
     order.BackwardInput(kDown);
     order.BackwardWeight(kDown);
   }
@@ -65,37 +65,38 @@ std::vector<Instruction> ZbVOrder(const ScheduleSpec& spec, int rank) {
   return instructions;
 }
 
-std::vector<Instruction> DualPipeVOrder(const ScheduleSpec& spec, int rank) {
-  const int ranks_after = spec.ranks - 1 - rank;
-  RankOrder order = VOrder(spec, rank);
+std::vector<Instruction> DualPipeVOrder(const ScheduleSpec& spec, int pp_rank) {
+  const int pp_ranks_after = spec.pp_ranks - 1 - pp_rank;
+  RankOrder order = VOrder(spec, pp_rank);
 
-  // Warm up.
-  for (int i = 0; i < 2 * ranks_after; ++i) order.Forward(kDown);
-  for (int i = 0; i < rank + 1; ++i) {
+  // Warm-up.
+  for (int i = 0; i < 2 * pp_ranks_after; ++i) order.Forward(kDown);
+  for (int i = 0; i < pp_rank + 1; ++i) {
     order.Forward(kDown);
     order.Forward(kUp);
   }
-  // The first gradients are split, so that the ranks below get theirs sooner.
-  for (int i = 0; i < ranks_after; ++i) {
+  // The first backwards are split, so that the previous stages get their gradients earlier.
+  for (int i = 0; i < pp_ranks_after; ++i) {
     BackwardInputAndWeight(order, kUp);
     order.Forward(kUp);
   }
-  // Steady: the forward of one chunk beside the backward of the other.
-  for (int i = 0; i < spec.microbatches - 2 * spec.ranks + rank + 1; ++i) {
+  // Steady state: the forward of one chunk next to the backward of the other.
+  for (int i = 0; i < spec.microbatches - 2 * spec.pp_ranks + pp_rank + 1; ++i) {
     order.Forward(kDown);
     order.Backward(kUp);
     order.Forward(kUp);
     order.Backward(kDown);
   }
-  // Drain: down there is nothing left to forward; then nothing up either.
-  for (int i = 0; i < ranks_after; ++i) {
+  // Drain: no forward down is left, and after this loop no forward up either.
+  for (int i = 0; i < pp_ranks_after; ++i) {
     order.Backward(kUp);
     order.Forward(kUp);
     order.Backward(kDown);
   }
-  // Half of what remains up and down is split: those wgrads wait, and fill the end.
+  // About half of the remaining backwards, up and down, are split. Their wgrads fill the waiting at
+  // the end.
   int backwards = 0;
-  const int full_backwards = rank + 1;
+  const int full_backwards = pp_rank + 1;
   auto backward = [&](int chunk) {
     if (backwards++ < full_backwards) {
       order.Backward(chunk);
@@ -103,11 +104,11 @@ std::vector<Instruction> DualPipeVOrder(const ScheduleSpec& spec, int rank) {
       order.BackwardInput(chunk);
     }
   };
-  for (int i = 0; i < rank + 1; ++i) {
+  for (int i = 0; i < pp_rank + 1; ++i) {
     backward(kUp);
     backward(kDown);
   }
-  for (int i = 0; i < ranks_after; ++i) {
+  for (int i = 0; i < pp_ranks_after; ++i) {
     order.OldestBackwardWeight();
     backward(kDown);
   }

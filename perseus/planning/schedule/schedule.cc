@@ -11,29 +11,28 @@
 namespace perseus::schedule {
 namespace {
 
-enum class Placement { kOneStageARank, kLooped, kFolded };
+enum class Placement { kOneStage, kLooped, kFolded };
 
 using Backward = OneForwardOneBackward::Backward;
 
 struct Generator {
   std::string_view name;
   Placement placement;
-  std::vector<Instruction> (*order)(const ScheduleSpec& spec, int rank);
+  std::vector<Instruction> (*order)(const ScheduleSpec& spec, int pp_rank);
 };
 
 template <int kWarmupPerHop, Backward kBackward>
-std::vector<Instruction> Alternating(const ScheduleSpec& spec, int rank) {
-  return OneForwardOneBackwardOrder(spec, rank,
+std::vector<Instruction> Alternating(const ScheduleSpec& spec, int pp_rank) {
+  return OneForwardOneBackwardOrder(spec, pp_rank,
                                     {.warmup_per_hop = kWarmupPerHop, .backward = kBackward});
 }
 
 constexpr std::array kGenerators{
-    Generator{"gpipe", Placement::kOneStageARank, GpipeOrder},
-    Generator{"1f1b", Placement::kOneStageARank, Alternating<1, Backward::kFull>},
+    Generator{"gpipe", Placement::kOneStage, GpipeOrder},
+    Generator{"1f1b", Placement::kOneStage, Alternating<1, Backward::kFull>},
     Generator{"interleaved-1f1b", Placement::kLooped, Alternating<2, Backward::kFull>},
-    Generator{"early-recompute-1f1b", Placement::kOneStageARank,
-              Alternating<1, Backward::kRecomputed>},
-    Generator{"zb-h1", Placement::kOneStageARank, Alternating<1, Backward::kSplit>},
+    Generator{"early-recompute-1f1b", Placement::kOneStage, Alternating<1, Backward::kRecomputed>},
+    Generator{"zb-h1", Placement::kOneStage, Alternating<1, Backward::kSplit>},
     Generator{"interleaved-zb", Placement::kLooped, Alternating<1, Backward::kSplit>},
     Generator{"zb-v", Placement::kFolded, ZbVOrder},
     Generator{"dualpipe-v", Placement::kFolded, DualPipeVOrder},
@@ -46,26 +45,28 @@ constexpr auto kNames = [] {
   return names;
 }();
 
-constexpr int kMostRanks = 100'000;
+constexpr int kMostPpRanks = 100'000;
 constexpr int kMostMicrobatches = 1'000'000;
 constexpr int kMostChunks = 1'000;
-// Three for each stage and microbatch at most; this many take about 360 MB.
-constexpr std::int64_t kMostActions = 30'000'000;
+// A stage has at most three for each microbatch. This many take about 360 MB.
+constexpr std::int64_t kMostInstructions = 30'000'000;
 
 Result<void> CheckRange(const ScheduleSpec& spec, std::string_view what, int value, int most) {
   if (value >= 1 && value <= most) return {};
   return Fail("schedule {}: {} {} (expected 1 to {})", spec.name, value, what, most);
 }
 
-// The next number of microbatches from `from`, going by `step`, that comes in whole rounds.
-int NearestWholeRounds(int from, int step, int ranks) {
+// The nearest number of microbatches from `from` in the direction of `step` that gives whole
+// rounds.
+int NearestWholeRounds(int from, int step, int pp_ranks) {
   int microbatches = from;
-  while (microbatches % std::max(1, microbatches / ranks) != 0) microbatches += step;
+  while (microbatches % std::max(1, microbatches / pp_ranks) != 0) microbatches += step;
   return microbatches;
 }
 
 Result<void> CheckSizes(const ScheduleSpec& spec, const Generator& generator) {
-  if (auto ranks = CheckRange(spec, "ranks", spec.ranks, kMostRanks); !ranks) return ranks;
+  if (auto pp_ranks = CheckRange(spec, "pp_ranks", spec.pp_ranks, kMostPpRanks); !pp_ranks)
+    return pp_ranks;
   if (auto microbatches = CheckRange(spec, "microbatches", spec.microbatches, kMostMicrobatches);
       !microbatches) {
     return microbatches;
@@ -73,49 +74,49 @@ Result<void> CheckSizes(const ScheduleSpec& spec, const Generator& generator) {
   if (auto chunks = CheckRange(spec, "chunks", spec.chunks, kMostChunks); !chunks) return chunks;
 
   switch (generator.placement) {
-    case Placement::kOneStageARank:
+    case Placement::kOneStage:
       if (spec.chunks != 1) {
         return Fail(
-            "schedule {}: {} chunks, but it has one stage a rank (take 1 chunk, or an "
-            "interleaved schedule)",
+            "schedule {}: {} chunks, but this schedule has one stage on each pp_rank (use 1 chunk, "
+            "or an interleaved schedule)",
             spec.name, spec.chunks);
       }
       break;
     case Placement::kLooped:
-      // Chunks take turns round by round. An unfinished round would leave a rank waiting for
-      // microbatches that never come.
-      if (const int rounds = std::max(1, spec.microbatches / spec.ranks);
+      // Chunks alternate in rounds. In an incomplete round, a pp_rank would wait for microbatches
+      // that never come.
+      if (const int rounds = std::max(1, spec.microbatches / spec.pp_ranks);
           spec.chunks > 1 && spec.microbatches % rounds != 0) {
         return Fail(
-            "schedule {}: {} microbatches do not divide into {} equal rounds, one for "
-            "every {} ranks (take {} or {} microbatches)",
-            spec.name, spec.microbatches, rounds, spec.ranks,
-            NearestWholeRounds(spec.microbatches, -1, spec.ranks),
-            NearestWholeRounds(spec.microbatches, 1, spec.ranks));
+            "schedule {}: {} microbatches do not divide into {} equal rounds of about {}, the "
+            "number of pp_ranks (use {} or {} microbatches)",
+            spec.name, spec.microbatches, rounds, spec.pp_ranks,
+            NearestWholeRounds(spec.microbatches, -1, spec.pp_ranks),
+            NearestWholeRounds(spec.microbatches, 1, spec.pp_ranks));
       }
       break;
     case Placement::kFolded:
-      // One chunk is what a ScheduleSpec says when nobody said anything.
+      // One chunk is the default of a ScheduleSpec, so it means that the user gave no number.
       if (spec.chunks > 2) {
-        return Fail("schedule {}: {} chunks, but it folds exactly 2 onto a rank (take 2)",
+        return Fail("schedule {}: {} chunks, but this schedule has 2 on each pp_rank (use 2)",
                     spec.name, spec.chunks);
       }
-      if (generator.order == DualPipeVOrder && spec.microbatches < 2 * spec.ranks) {
+      if (generator.order == DualPipeVOrder && spec.microbatches < 2 * spec.pp_ranks) {
         return Fail(
-            "schedule {}: {} microbatches on {} ranks (take at least {}, one for each "
-            "stage)",
-            spec.name, spec.microbatches, spec.ranks, 2 * spec.ranks);
+            "schedule {}: {} microbatches are too few for {} pp_ranks (use at least {}, one for "
+            "each stage)",
+            spec.name, spec.microbatches, spec.pp_ranks, 2 * spec.pp_ranks);
       }
       break;
   }
 
   const std::int64_t instructions =
-      std::int64_t{3} * spec.ranks * std::max(spec.chunks, 2) * spec.microbatches;
-  if (instructions > kMostActions) {
+      std::int64_t{3} * spec.pp_ranks * std::max(spec.chunks, 2) * spec.microbatches;
+  if (instructions > kMostInstructions) {
     return Fail(
-        "schedule {}: {} ranks with {} chunks and {} microbatches are more than {} "
-        "instructions (take fewer)",
-        spec.name, spec.ranks, spec.chunks, spec.microbatches, kMostActions);
+        "schedule {}: {} pp_ranks with {} chunks and {} microbatches give more than {} "
+        "instructions (use fewer)",
+        spec.name, spec.pp_ranks, spec.chunks, spec.microbatches, kMostInstructions);
   }
   return {};
 }
@@ -136,15 +137,15 @@ Result<Schedule> GenerateSchedule(const ScheduleSpec& spec) {
   Schedule schedule;
   schedule.name = spec.name;
   schedule.microbatches = spec.microbatches;
-  for (int rank = 0; rank < spec.ranks; ++rank) {
-    schedule.ranks.push_back(generator->order(spec, rank));
+  for (int pp_rank = 0; pp_rank < spec.pp_ranks; ++pp_rank) {
+    schedule.pp_ranks.push_back(generator->order(spec, pp_rank));
   }
   const bool folded = generator->placement == Placement::kFolded;
   const int chunks = folded ? 2 : spec.chunks;
-  for (int stage = 0; stage < spec.ranks * chunks; ++stage) {
-    const int chunk = stage / spec.ranks;
-    const int along = stage % spec.ranks;
-    schedule.pp_rank_of_stage.push_back(folded && chunk == 1 ? spec.ranks - 1 - along : along);
+  for (int stage = 0; stage < spec.pp_ranks * chunks; ++stage) {
+    const int chunk = stage / spec.pp_ranks;
+    const int along = stage % spec.pp_ranks;
+    schedule.pp_rank_of_stage.push_back(folded && chunk == 1 ? spec.pp_ranks - 1 - along : along);
     schedule.chunk_of_stage.push_back(chunk);
   }
   return schedule;

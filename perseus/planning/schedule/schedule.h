@@ -27,9 +27,9 @@ struct Instruction {
 struct Schedule {
   std::string name;
   int microbatches = 0;
-  std::vector<std::vector<Instruction>> ranks;  // [pp_rank][position]
-  std::vector<int> pp_rank_of_stage;            // [stage]
-  std::vector<int> chunk_of_stage;              // [stage]; counts the stages of its pp_rank from 0.
+  std::vector<std::vector<Instruction>> pp_ranks;  // [pp_rank][position]
+  std::vector<int> pp_rank_of_stage;               // [stage]
+  std::vector<int> chunk_of_stage;  // [stage]; counts the stages of its pp_rank from 0.
 
   int stages() const { return static_cast<int>(pp_rank_of_stage.size()); }
 };
@@ -37,7 +37,7 @@ struct Schedule {
 // A schedule that this library generates by name.
 struct ScheduleSpec {
   std::string name;  // One of ScheduleNames().
-  int ranks = 0;     // The number of pp_ranks.
+  int pp_ranks = 0;
   int microbatches = 0;
   int chunks = 1;  // Stages on each pp_rank; always 2 for zb-v and dualpipe-v.
 };

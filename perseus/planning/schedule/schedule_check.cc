@@ -9,7 +9,7 @@
 namespace perseus::schedule {
 namespace {
 
-using Kinds = std::uint8_t;  // A bit for each kind of computation.
+using Kinds = std::uint8_t;  // One bit for each kind.
 
 constexpr Kinds Bit(InstructionKind kind) {
   return static_cast<Kinds>(1U << static_cast<unsigned>(kind));
@@ -20,29 +20,31 @@ constexpr Kinds kInput = Bit(InstructionKind::kBackwardInput);
 constexpr Kinds kWeight = Bit(InstructionKind::kBackwardWeight);
 
 std::optional<ScheduleDefect> FindShapeDefect(const Schedule& schedule) {
-  const int ranks = static_cast<int>(schedule.ranks.size());
-  if (ranks == 0 || schedule.microbatches < 1 || schedule.pp_rank_of_stage.empty()) {
-    return ScheduleDefect{0, "nothing to compute (give at least one rank, stage and microbatch)"};
+  const int pp_ranks = static_cast<int>(schedule.pp_ranks.size());
+  if (pp_ranks == 0 || schedule.microbatches < 1 || schedule.pp_rank_of_stage.empty()) {
+    return ScheduleDefect{
+        0, "the schedule is empty (it needs at least one pp_rank, stage and microbatch)"};
   }
   if (schedule.chunk_of_stage.size() != schedule.pp_rank_of_stage.size()) {
     return ScheduleDefect{
-        0, fmt::format("{} stages have a rank but {} have a chunk (give both)",
+        0, fmt::format("{} stages have a pp_rank, but {} have a chunk (give both)",
                        schedule.pp_rank_of_stage.size(), schedule.chunk_of_stage.size())};
   }
   for (int stage = 0; stage < schedule.stages(); ++stage) {
-    const int rank = schedule.pp_rank_of_stage[static_cast<std::size_t>(stage)];
-    if (rank < 0 || rank >= ranks) {
-      return ScheduleDefect{0, fmt::format("stage {} lives on pp_rank {} (expected 0 to {})", stage,
-                                           rank, ranks - 1)};
+    const int pp_rank = schedule.pp_rank_of_stage[static_cast<std::size_t>(stage)];
+    if (pp_rank < 0 || pp_rank >= pp_ranks) {
+      return ScheduleDefect{0, fmt::format("stage {} is on pp_rank {} (expected 0 to {})", stage,
+                                           pp_rank, pp_ranks - 1)};
     }
   }
   return std::nullopt;
 }
 
 std::optional<std::string> FindInstructionDefect(const Schedule& schedule,
-                                                 const Instruction& instruction, int rank) {
+                                                 const Instruction& instruction, int pp_rank) {
   if (!IsComputation(instruction.kind)) {
-    return fmt::format("{} is no computation (leave it out)", Describe(instruction));
+    return fmt::format("a schedule has no fixed instruction such as {} (leave it out)",
+                       Describe(instruction));
   }
   if (instruction.stage < 0 || instruction.stage >= schedule.stages()) {
     return fmt::format("{}: no such stage (expected 0 to {})", Describe(instruction),
@@ -53,14 +55,14 @@ std::optional<std::string> FindInstructionDefect(const Schedule& schedule,
                        schedule.microbatches - 1);
   }
   const int home = schedule.pp_rank_of_stage[static_cast<std::size_t>(instruction.stage)];
-  if (home != rank) {
-    return fmt::format("{}: the stage lives on pp_rank {} (move it there)", Describe(instruction),
-                       home);
+  if (home != pp_rank) {
+    return fmt::format("{}: the stage is on pp_rank {} (move the instruction there)",
+                       Describe(instruction), home);
   }
   return std::nullopt;
 }
 
-// What `kinds`, those that a stage runs for a microbatch, lack or have too many.
+// Checks `kinds`, the instructions that a stage runs for one microbatch.
 std::optional<std::string> FindKindsDefect(Kinds kinds, int stage, int microbatch) {
   auto missing = [&](InstructionKind kind) {
     return fmt::format("{} is missing (every stage runs every microbatch)",
@@ -70,8 +72,7 @@ std::optional<std::string> FindKindsDefect(Kinds kinds, int stage, int microbatc
   if (kinds & kBackward) {
     if (!(kinds & (kInput | kWeight))) return std::nullopt;
     return fmt::format(
-        "{} stands beside its own dgrad or wgrad (keep the full backward or both "
-        "parts)",
+        "{} appears together with its own dgrad or wgrad (keep the full backward, or both parts)",
         Describe(Instruction{InstructionKind::kBackward, stage, microbatch}));
   }
   if (!(kinds & (kInput | kWeight))) return missing(InstructionKind::kBackward);
@@ -91,25 +92,25 @@ std::optional<ScheduleDefect> FindDefect(const Schedule& schedule) {
   if (auto defect = FindShapeDefect(schedule)) return defect;
 
   std::size_t instructions = 0;
-  for (const std::vector<Instruction>& rank : schedule.ranks) instructions += rank.size();
-  // If there are more (stage, microbatch) pairs than instructions, a pair among the first
-  // instructions + 1 has none; so no more need be looked at, and numbers out of a file cannot
-  // exhaust the memory.
+  for (const std::vector<Instruction>& pp_rank : schedule.pp_ranks) instructions += pp_rank.size();
+  // If there are more pairs (stage, microbatch) than instructions, one of the first
+  // instructions + 1 pairs has no instruction. So these pairs are enough for the check, and large
+  // numbers in a file cannot exhaust the memory.
   const auto microbatches = static_cast<std::size_t>(schedule.microbatches);
   std::vector<Kinds> kinds_of_pair(
       std::min(schedule.pp_rank_of_stage.size() * microbatches, instructions + 1));
-  for (int rank = 0; rank < static_cast<int>(schedule.ranks.size()); ++rank) {
-    for (const Instruction& instruction : schedule.ranks[static_cast<std::size_t>(rank)]) {
-      if (auto defect = FindInstructionDefect(schedule, instruction, rank)) {
-        return ScheduleDefect{rank, *std::move(defect)};
+  for (int pp_rank = 0; pp_rank < static_cast<int>(schedule.pp_ranks.size()); ++pp_rank) {
+    for (const Instruction& instruction : schedule.pp_ranks[static_cast<std::size_t>(pp_rank)]) {
+      if (auto defect = FindInstructionDefect(schedule, instruction, pp_rank)) {
+        return ScheduleDefect{pp_rank, *std::move(defect)};
       }
       const std::size_t pair = static_cast<std::size_t>(instruction.stage) * microbatches +
                                static_cast<std::size_t>(instruction.microbatch);
       if (pair >= kinds_of_pair.size()) continue;
       Kinds& kinds = kinds_of_pair[pair];
       if (kinds & Bit(instruction.kind)) {
-        return ScheduleDefect{rank,
-                              fmt::format("{} stands twice (remove one)", Describe(instruction))};
+        return ScheduleDefect{pp_rank,
+                              fmt::format("{} appears twice (remove one)", Describe(instruction))};
       }
       kinds = static_cast<Kinds>(kinds | Bit(instruction.kind));
     }

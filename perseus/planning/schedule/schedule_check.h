@@ -10,7 +10,7 @@
 namespace perseus::schedule {
 
 struct ScheduleDefect {
-  int rank = 0;         // The pp_rank that has the defect.
+  int pp_rank = 0;
   std::string message;  // Cause and remedy.
 };
 

@@ -1,4 +1,4 @@
-// Reading and writing schedules in the form of torch.distributed.pipelining (schedule.h).
+// Reads and writes schedules in the format of torch.distributed.pipelining (schedule.h).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,7 +27,8 @@ std::string_view Trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
 }
 
-// Takes the text up to `separator` off the front of `rest`, and the separator too.
+// Removes the text up to `separator`, and the separator, from the front of `rest`. Returns the
+// text.
 std::string_view TakeUntil(std::string_view& rest, char separator) {
   const std::size_t end = rest.find(separator);
   const std::string_view taken = rest.substr(0, end);
@@ -35,8 +36,8 @@ std::string_view TakeUntil(std::string_view& rest, char separator) {
   return taken;
 }
 
-// Takes a number off the front of `rest`. Nothing if there is none, or it is too large for any
-// schedule.
+// Removes a number from the front of `rest` and returns it. Returns nothing if `rest` does not
+// start with a number, or if the number does not fit an int.
 std::optional<int> TakeNumber(std::string_view& rest) {
   int number = 0;
   if (rest.starts_with('-')) return std::nullopt;
@@ -51,20 +52,20 @@ bool IsCommunication(std::string_view letters) {
          letters == "RESHARD" || letters == "REDUCE_GRAD";
 }
 
-// A cell's instruction, and whether its letter was the ambiguous B.
-struct ParsedAction {
+// The instruction of a cell, and whether its letter was B, which has two meanings.
+struct ParsedInstruction {
   Instruction instruction;
   bool is_b = false;
 };
 
-std::optional<ParsedAction> ParseLetters(std::string_view letters) {
+std::optional<ParsedInstruction> ParseLetters(std::string_view letters) {
   using enum InstructionKind;
-  if (letters == "F") return ParsedAction{{kForward}};
-  if (letters == "B") return ParsedAction{{kBackward}, true};
-  if (letters == "BW") return ParsedAction{{kBackward}};
-  if (letters == "I") return ParsedAction{{kBackwardInput}};
-  if (letters == "W") return ParsedAction{{kBackwardWeight}};
-  if (letters == "R") return ParsedAction{{kRecompute}};
+  if (letters == "F") return ParsedInstruction{{kForward}};
+  if (letters == "B") return ParsedInstruction{{kBackward}, true};
+  if (letters == "BW") return ParsedInstruction{{kBackward}};
+  if (letters == "I") return ParsedInstruction{{kBackwardInput}};
+  if (letters == "W") return ParsedInstruction{{kBackwardWeight}};
+  if (letters == "R") return ParsedInstruction{{kRecompute}};
   return std::nullopt;
 }
 
@@ -81,7 +82,7 @@ std::string_view Letter(InstructionKind kind) {
     case InstructionKind::kRecompute:
       return "R";
     default:
-      return "";  // No computation: no schedule holds one.
+      return "";  // A schedule has no fixed instructions.
   }
 }
 
@@ -97,20 +98,21 @@ class ScheduleReader {
     while (!rest_.empty()) {
       PERSEUS_RETURN_IF_ERROR(ReadRow(TakeUntil(rest_, '\n')));
     }
-    if (schedule_.ranks.empty()) {
-      return Fail("{}: no schedule (expected a row for each rank, such as 0F0,0B0)", name_);
+    if (schedule_.pp_ranks.empty()) {
+      return Fail("{}: the file is empty (expected a row for each pp_rank, such as 0F0,0B0)",
+                  name_);
     }
     PERSEUS_RETURN_IF_ERROR(PlaceStages());
     ResolveOldLetters();
     if (auto defect = FindDefect(schedule_)) {
-      return Fail("{}:row {}: {}", name_, defect->rank + 1, defect->message);
+      return Fail("{}:row {}: {}", name_, defect->pp_rank + 1, defect->message);
     }
     return std::move(schedule_);
   }
 
  private:
   Result<void> ReadRow(std::string_view row) {
-    schedule_.ranks.emplace_back();
+    schedule_.pp_ranks.emplace_back();
     while (!row.empty()) {
       std::string_view cell = Trimmed(TakeUntil(row, ','));
       if (cell.size() >= 2 && cell.starts_with('"') && cell.ends_with('"')) {
@@ -120,9 +122,9 @@ class ScheduleReader {
       auto read = cell.starts_with('(') ? ReadOverlap(cell) : ReadInstruction(cell);
       if (!read) return read;
     }
-    if (!schedule_.ranks.back().empty()) return {};
-    return Fail("{}:row {}: pp_rank {} computes nothing (remove the row, or give the rank a stage)",
-                name_, row_number(), rank());
+    if (!schedule_.pp_ranks.back().empty()) return {};
+    return Fail("{}:row {}: pp_rank {} has no instructions (remove the row, or add instructions)",
+                name_, row_number(), pp_rank());
   }
 
   Result<void> ReadOverlap(std::string_view cell) {
@@ -130,7 +132,7 @@ class ScheduleReader {
     std::string_view instructions = TakeUntil(rest, ')');
     if (Trimmed(rest) != "OVERLAP_F_B" || instructions.empty()) {
       return Fail(
-          "{}:row {}: cell {} (expected instructions side by side, such as "
+          "{}:row {}: cell {} is not an overlap of instructions (expected a cell such as "
           "(0F7;7B3)OVERLAP_F_B)",
           name_, row_number(), Excerpt(cell));
     }
@@ -142,8 +144,8 @@ class ScheduleReader {
 
   Result<void> ReadInstruction(std::string_view cell) {
     auto fail = [&] {
-      return Fail("{}:row {}: cell {} is no instruction ({})", name_, row_number(), Excerpt(cell),
-                  kExpectedCell);
+      return Fail("{}:row {}: cell {} is not an instruction ({})", name_, row_number(),
+                  Excerpt(cell), kExpectedCell);
     };
     std::string_view rest = cell;
     const std::optional<int> stage = TakeNumber(rest);
@@ -151,37 +153,38 @@ class ScheduleReader {
     const std::string_view letters = rest.substr(0, rest.find_first_of("0123456789"));
     if (IsCommunication(letters)) return {};
     rest.remove_prefix(letters.size());
-    std::optional<ParsedAction> parsed = ParseLetters(letters);
+    std::optional<ParsedInstruction> parsed = ParseLetters(letters);
     const std::optional<int> microbatch = TakeNumber(rest);
     if (!parsed || !microbatch || !rest.empty()) return fail();
 
     parsed->instruction.stage = *stage;
     parsed->instruction.microbatch = *microbatch;
-    const auto [home, first] = pp_rank_of_stage_.emplace(*stage, rank());
-    if (!first && home->second != rank()) {
+    const auto [home, first] = pp_rank_of_stage_.emplace(*stage, pp_rank());
+    if (!first && home->second != pp_rank()) {
       return Fail(
-          "{}:row {}: {} is here, but stage {} was on pp_rank {} in row {} (a stage lives on "
-          "one rank)",
+          "{}:row {}: {} is here, but stage {} is on pp_rank {} in row {} (keep each stage on one "
+          "pp_rank)",
           name_, row_number(), cell, *stage, home->second, home->second + 1);
     }
     microbatches_ = std::max(microbatches_, std::int64_t{*microbatch} + 1);
     if (parsed->is_b) {
-      ambiguous_.push_back({rank(), schedule_.ranks.back().size()});
+      ambiguous_.push_back({pp_rank(), schedule_.pp_ranks.back().size()});
     } else if (parsed->instruction.kind == InstructionKind::kBackwardWeight) {
       weights_.push_back(Key(parsed->instruction));
     }
-    schedule_.ranks.back().push_back(parsed->instruction);
+    schedule_.pp_ranks.back().push_back(parsed->instruction);
     return {};
   }
 
   Result<void> PlaceStages() {
-    // Before the table of stages is made: its size would be whatever number stands in the file.
-    for (int stage = 0; const auto& [number, rank] : pp_rank_of_stage_) {
+    // This check comes before the table of stages, because a large number in the file would make a
+    // huge table.
+    for (int stage = 0; const auto& [number, pp_rank] : pp_rank_of_stage_) {
       if (number != stage) {
         return Fail(
-            "{}:row {}: stage {} is here but stage {} is nowhere (number stages from 0 "
-            "without gaps)",
-            name_, rank + 1, number, stage);
+            "{}:row {}: stage {} is here, but stage {} is in no row (number stages from 0 without "
+            "gaps)",
+            name_, pp_rank + 1, number, stage);
       }
       ++stage;
     }
@@ -190,33 +193,33 @@ class ScheduleReader {
                   microbatches_ - 1);
     }
     schedule_.microbatches = static_cast<int>(microbatches_);
-    std::vector<int> chunks_of_rank(schedule_.ranks.size());
-    for (const auto& [stage, rank] : pp_rank_of_stage_) {
-      schedule_.pp_rank_of_stage.push_back(rank);
-      schedule_.chunk_of_stage.push_back(chunks_of_rank[static_cast<std::size_t>(rank)]++);
+    std::vector<int> chunks_of_rank(schedule_.pp_ranks.size());
+    for (const auto& [stage, pp_rank] : pp_rank_of_stage_) {
+      schedule_.pp_rank_of_stage.push_back(pp_rank);
+      schedule_.chunk_of_stage.push_back(chunks_of_rank[static_cast<std::size_t>(pp_rank)]++);
     }
     return {};
   }
 
-  // Older files write dgrad as B; a wgrad of the same microbatch gives it away.
+  // Older files write B for a dgrad. A B is a dgrad if the file also has its wgrad.
   void ResolveOldLetters() {
     std::sort(weights_.begin(), weights_.end());
-    for (const auto& [rank, position] : ambiguous_) {
-      Instruction& instruction = schedule_.ranks[static_cast<std::size_t>(rank)][position];
+    for (const auto& [pp_rank, position] : ambiguous_) {
+      Instruction& instruction = schedule_.pp_ranks[static_cast<std::size_t>(pp_rank)][position];
       if (std::binary_search(weights_.begin(), weights_.end(), Key(instruction))) {
         instruction.kind = InstructionKind::kBackwardInput;
       }
     }
   }
 
-  int rank() const { return static_cast<int>(schedule_.ranks.size()) - 1; }
-  int row_number() const { return rank() + 1; }
+  int pp_rank() const { return static_cast<int>(schedule_.pp_ranks.size()) - 1; }
+  int row_number() const { return pp_rank() + 1; }
   static std::pair<int, int> Key(const Instruction& instruction) {
     return {instruction.stage, instruction.microbatch};
   }
 
   struct Place {
-    int rank;
+    int pp_rank;
     std::size_t position;
   };
 
@@ -237,9 +240,9 @@ Result<Schedule> ParseSchedule(std::string_view text, std::string_view name) {
 
 std::string FormatSchedule(const Schedule& schedule) {
   std::string text;
-  for (const std::vector<Instruction>& rank : schedule.ranks) {
+  for (const std::vector<Instruction>& pp_rank : schedule.pp_ranks) {
     std::string_view separator;
-    for (const Instruction& instruction : rank) {
+    for (const Instruction& instruction : pp_rank) {
       fmt::format_to(std::back_inserter(text), "{}{}{}{}", separator, instruction.stage,
                      Letter(instruction.kind), instruction.microbatch);
       separator = ",";

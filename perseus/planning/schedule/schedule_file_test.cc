@@ -1,4 +1,4 @@
-// Schedules as CSV: what is read, what is refused, and that nothing is lost on the way back.
+// Tests of schedules as CSV: what the reader accepts and refuses, and that writing loses nothing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@ namespace {
 using ::testing::HasSubstr;
 using enum InstructionKind;
 
-// What the text means, in the canonical form; or what is wrong with it.
+// Returns the schedule in canonical form, or the error.
 std::string Read(std::string_view text) {
   const Result<Schedule> schedule = ParseSchedule(text, "dump.csv");
   return schedule ? FormatSchedule(*schedule) : schedule.error().message;
@@ -22,33 +22,33 @@ TEST(ScheduleFile, ReadsInstructionsInOrder) {
   EXPECT_EQ(schedule->name, "dump.csv");
   EXPECT_EQ(schedule->microbatches, 2);
   EXPECT_EQ(schedule->pp_rank_of_stage, (std::vector<int>{0, 1}));
-  EXPECT_EQ(schedule->ranks[1],
+  EXPECT_EQ(schedule->pp_ranks[1],
             (std::vector<Instruction>{
                 {kForward, 1, 0}, {kBackward, 1, 0}, {kForward, 1, 1}, {kBackward, 1, 1}}));
 }
 
-TEST(ScheduleFile, SpacesQuotesBubblesAndLineEndsDoNotMatter) {
+TEST(ScheduleFile, IgnoresSpacesQuotesBubblesAndLineEnds) {
   EXPECT_EQ(Read("\xEF\xBB\xBF 0F0 ,,\"0B0\",\t,\r\n, \" 1F0 \",1B0\r\n\r\n"),
             "0F0,0B0\n1F0,1B0\n");
 }
 
-TEST(ScheduleFile, CommunicationIsNoComputation) {
+TEST(ScheduleFile, SkipsCommunication) {
   EXPECT_EQ(Read("0UNSHARD,0F0,0SEND_F0,0RECV_B0,0B0,0RESHARD,0REDUCE_GRAD\n"
                  "1RECV_F0,1F0,1B0,1SEND_B0"),
             "0F0,0B0\n1F0,1B0\n");
 }
 
-TEST(ScheduleFile, OverlappedInstructionsStandInTheirOrder) {
+TEST(ScheduleFile, KeepsTheOrderOfOverlappedInstructions) {
   EXPECT_EQ(Read("0F0,(0F1;0B0)OVERLAP_F_B,0B1"), "0F0,0F1,0B0,0B1\n");
   EXPECT_EQ(Read("0F0,\"( 0F1 ; 0B0 )OVERLAP_F_B\",0B1"), "0F0,0F1,0B0,0B1\n");
 }
 
-TEST(ScheduleFile, InOldFilesBBesideItsWIsDgrad) {
+TEST(ScheduleFile, AnOldBWithAWOfTheSameMicrobatchIsADgrad) {
   EXPECT_EQ(Read("0F0,0B0,0W0,0F1,0B1"), "0F0,0I0,0W0,0F1,0B1\n");
   EXPECT_EQ(Read("0F0,0B0,0W0,0F1,0BW1"), "0F0,0I0,0W0,0F1,0B1\n");
 }
 
-TEST(ScheduleFile, ChunksCountTheStagesOfARank) {
+TEST(ScheduleFile, ChunksCountTheStagesOfAPpRank) {
   const Result<Schedule> schedule = ParseSchedule("0F0,3F0,3B0,0B0\n1F0,2F0,2B0,1B0\n", "dump.csv");
   ASSERT_TRUE(schedule) << schedule.error().message;
   EXPECT_EQ(schedule->pp_rank_of_stage, (std::vector<int>{0, 1, 1, 0}));
@@ -70,23 +70,25 @@ TEST_P(ScheduleFileRefusal, SaysWhereAndWhatToDo) {
 INSTANTIATE_TEST_SUITE_P(
     All, ScheduleFileRefusal,
     ::testing::Values(
-        ScheduleRefusal{"Nothing", "\r\n", "dump.csv: no schedule (expected a row for each rank"},
+        ScheduleRefusal{"Nothing", "\r\n",
+                        "dump.csv: the file is empty (expected a row for each pp_rank"},
         ScheduleRefusal{"Word", "0F0,forward",
-                        "dump.csv:row 1: cell \"forward\" is no instruction (expected"},
-        ScheduleRefusal{"Letter", "0F0,0Q0", "dump.csv:row 1: cell \"0Q0\" is no instruction"},
-        ScheduleRefusal{"NoMicrobatch", "0F", "cell \"0F\" is no instruction"},
-        ScheduleRefusal{"TrailingText", "0F0x", "cell \"0F0x\" is no instruction"},
-        ScheduleRefusal{"Negative", "-1F0", "cell \"-1F0\" is no instruction"},
-        ScheduleRefusal{"HugeNumber", "0F99999999999", "cell \"0F99999999999\" is no instruction"},
+                        "dump.csv:row 1: cell \"forward\" is not an instruction (expected"},
+        ScheduleRefusal{"Letter", "0F0,0Q0", "dump.csv:row 1: cell \"0Q0\" is not an instruction"},
+        ScheduleRefusal{"NoMicrobatch", "0F", "cell \"0F\" is not an instruction"},
+        ScheduleRefusal{"TrailingText", "0F0x", "cell \"0F0x\" is not an instruction"},
+        ScheduleRefusal{"Negative", "-1F0", "cell \"-1F0\" is not an instruction"},
+        ScheduleRefusal{"HugeNumber", "0F99999999999",
+                        "cell \"0F99999999999\" is not an instruction"},
         ScheduleRefusal{"LargestNumber", "0F2147483647", "microbatch 2147483647 is too large"},
-        ScheduleRefusal{"OpenOverlap", "(0F0;0B0", "(expected instructions side by side"},
-        ScheduleRefusal{"OtherOverlap", "(0F0;0B0)OVERLAP", "(expected instructions side by side"},
+        ScheduleRefusal{"OpenOverlap", "(0F0;0B0", "is not an overlap of instructions"},
+        ScheduleRefusal{"OtherOverlap", "(0F0;0B0)OVERLAP", "is not an overlap of instructions"},
         ScheduleRefusal{"EmptyRow", "0F0,0B0\n,,\n1F0,1B0",
-                        "dump.csv:row 2: pp_rank 1 computes nothing"},
+                        "dump.csv:row 2: pp_rank 1 has no instructions"},
         ScheduleRefusal{"TwoRanks", "0F0,0B0\n0F1,0B1",
-                        "dump.csv:row 2: 0F1 is here, but stage 0 was on pp_rank 0 in row 1"},
+                        "dump.csv:row 2: 0F1 is here, but stage 0 is on pp_rank 0 in row 1"},
         ScheduleRefusal{"StageGap", "0F0,0B0\n2F0,2B0",
-                        "dump.csv:row 2: stage 2 is here but stage 1 is nowhere"},
+                        "dump.csv:row 2: stage 2 is here, but stage 1 is in no row"},
         ScheduleRefusal{"MicrobatchGap", "0F0,0B0,0F2,0B2",
                         "dump.csv:row 1: forward of microbatch 1 (stage 0) is missing"},
         ScheduleRefusal{"StageLacksMicrobatch", "0F0,0F1,0B0,0B1\n1F0,1B0",
@@ -100,18 +102,20 @@ INSTANTIATE_TEST_SUITE_P(
                         "backward_input of microbatch 0 (stage 0) is missing"},
         ScheduleRefusal{"NoWgrad", "0F0,0I0",
                         "backward_weight of microbatch 0 (stage 0) is missing"},
-        ScheduleRefusal{"Twice", "0F0,0B0,0F0", "forward of microbatch 0 (stage 0) stands twice"},
-        ScheduleRefusal{"FullAndDgrad", "0F0,0B0,0I0", "stands beside its own dgrad or wgrad"},
-        ScheduleRefusal{"FullAndWgrad", "0F0,0BW0,0W0", "stands beside its own dgrad or wgrad"}),
+        ScheduleRefusal{"Twice", "0F0,0B0,0F0", "forward of microbatch 0 (stage 0) appears twice"},
+        ScheduleRefusal{"FullAndDgrad", "0F0,0B0,0I0",
+                        "appears together with its own dgrad or wgrad"},
+        ScheduleRefusal{"FullAndWgrad", "0F0,0BW0,0W0",
+                        "appears together with its own dgrad or wgrad"}),
     [](const auto& param_info) { return std::string(param_info.param.name); });
 
-TEST(ScheduleFile, WhatIsWrittenReadsTheSame) {
+TEST(ScheduleFile, ReadsTheSameScheduleThatItWrote) {
   for (std::string_view name : ScheduleNames()) {
     const Result<Schedule> schedule = GenerateSchedule({std::string(name), 4, 8});
     ASSERT_TRUE(schedule) << schedule.error().message;
     const Result<Schedule> read = ParseSchedule(FormatSchedule(*schedule), name);
     ASSERT_TRUE(read) << read.error().message;
-    EXPECT_EQ(read->ranks, schedule->ranks);
+    EXPECT_EQ(read->pp_ranks, schedule->pp_ranks);
     EXPECT_EQ(read->pp_rank_of_stage, schedule->pp_rank_of_stage);
     EXPECT_EQ(read->chunk_of_stage, schedule->chunk_of_stage);
     EXPECT_EQ(read->microbatches, schedule->microbatches);

@@ -21,8 +21,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A schedule drawn as in PyTorch's dumps, with spaces to align what runs at the same time. The
-// spaces stand for bubbles.
+// A schedule drawn as in the dumps of PyTorch. Spaces align instructions that run at the same time,
+// so they show the bubbles.
 std::string Drawn(std::string_view drawing) {
   std::string csv;
   std::istringstream rows{std::string(drawing)};
@@ -40,7 +40,7 @@ std::string Generated(const ScheduleSpec& spec) {
 }
 
 TEST(Schedule, Gpipe) {
-  EXPECT_EQ(Generated({.name = "gpipe", .ranks = 3, .microbatches = 4}), Drawn(R"(
+  EXPECT_EQ(Generated({.name = "gpipe", .pp_ranks = 3, .microbatches = 4}), Drawn(R"(
     0F0 0F1 0F2 0F3                         0B0 0B1 0B2 0B3
         1F0 1F1 1F2 1F3                 1B0 1B1 1B2 1B3
             2F0 2F1 2F2 2F3 2B0 2B1 2B2 2B3
@@ -48,7 +48,7 @@ TEST(Schedule, Gpipe) {
 }
 
 TEST(Schedule, OneForwardOneBackward) {
-  EXPECT_EQ(Generated({.name = "1f1b", .ranks = 3, .microbatches = 4}), Drawn(R"(
+  EXPECT_EQ(Generated({.name = "1f1b", .pp_ranks = 3, .microbatches = 4}), Drawn(R"(
     0F0 0F1 0F2         0B0 0F3 0B1     0B2     0B3
         1F0 1F1     1B0 1F2 1B1 1F3 1B2     1B3
             2F0 2B0 2F1 2B1 2F2 2B2 2F3 2B3
@@ -56,7 +56,7 @@ TEST(Schedule, OneForwardOneBackward) {
 }
 
 TEST(Schedule, OneForwardOneBackwardWithFewMicrobatches) {
-  EXPECT_EQ(Generated({.name = "1f1b", .ranks = 4, .microbatches = 2}), Drawn(R"(
+  EXPECT_EQ(Generated({.name = "1f1b", .pp_ranks = 4, .microbatches = 2}), Drawn(R"(
     0F0 0F1                     0B0 0B1
         1F0 1F1             1B0 1B1
             2F0 2F1     2B0 2B1
@@ -64,25 +64,25 @@ TEST(Schedule, OneForwardOneBackwardWithFewMicrobatches) {
   )"));
 }
 
-// Each recompute stands where the rank waits for the gradient.
+// Each recompute runs where the pp_rank waits for the gradient.
 TEST(Schedule, EarlyRecompute) {
-  EXPECT_EQ(Generated({.name = "early-recompute-1f1b", .ranks = 2, .microbatches = 3}), Drawn(R"(
+  EXPECT_EQ(Generated({.name = "early-recompute-1f1b", .pp_ranks = 2, .microbatches = 3}), Drawn(R"(
     0F0 0F1 0R0         0B0 0F2 0R1     0B1 0R2     0B2
         1F0 1R0     1B0 1F1 1R1     1B1 1F2 1R2 1B2
   )"));
 }
 
 TEST(Schedule, InterleavedOneForwardOneBackward) {
-  EXPECT_EQ(Generated({.name = "interleaved-1f1b", .ranks = 2, .microbatches = 4, .chunks = 2}),
+  EXPECT_EQ(Generated({.name = "interleaved-1f1b", .pp_ranks = 2, .microbatches = 4, .chunks = 2}),
             Drawn(R"(
     0F0 0F1 2F0 2F1     0F2 2B0 0F3 2B1 2F2 0B0 2F3 0B1     2B2     2B3     0B2     0B3
         1F0 1F1     3F0 3B0 3F1 3B1 1F2 1B0 1F3 1B1 3F2 3B2 3F3 3B3     1B2     1B3
   )"));
 }
 
-// The wgrads that rank r holds back (r of them) fill its drain.
+// The r wgrads that pp_rank r delays fill its drain phase.
 TEST(Schedule, ZbH1) {
-  EXPECT_EQ(Generated({.name = "zb-h1", .ranks = 3, .microbatches = 4}), Drawn(R"(
+  EXPECT_EQ(Generated({.name = "zb-h1", .pp_ranks = 3, .microbatches = 4}), Drawn(R"(
     0F0 0F1 0F2         0I0 0W0 0F3 0I1 0W1     0I2 0W2 0I3 0W3
         1F0 1F1     1I0 1F2 1I1 1W0 1F3 1I2 1W1 1I3 1W2 1W3
             2F0 2I0 2F1 2I1 2F2 2I2 2W0 2F3 2I3 2W1 2W2 2W3
@@ -90,7 +90,7 @@ TEST(Schedule, ZbH1) {
 }
 
 TEST(Schedule, InterleavedZb) {
-  EXPECT_EQ(Generated({.name = "interleaved-zb", .ranks = 2, .microbatches = 2, .chunks = 2}),
+  EXPECT_EQ(Generated({.name = "interleaved-zb", .pp_ranks = 2, .microbatches = 2, .chunks = 2}),
             Drawn(R"(
     0F0 0F1 2F0     2F1 2I0 2W0 2I1 2W1 0I0 0W0     0I1 0W1
         1F0 1F1 3F0 3I0 3F1 3I1 3W0 1I0 3W1 1I1 1W0 1W1
@@ -100,7 +100,7 @@ TEST(Schedule, InterleavedZb) {
 //   pp_rank 0:  stage 0  stage 3
 //   pp_rank 1:  stage 1  stage 2
 TEST(Schedule, ZbV) {
-  EXPECT_EQ(Generated({.name = "zb-v", .ranks = 2, .microbatches = 3}), Drawn(R"(
+  EXPECT_EQ(Generated({.name = "zb-v", .pp_ranks = 2, .microbatches = 3}), Drawn(R"(
     0F0 0F1 0F2     3F0 3I0 3W0 3F1 3I1 3W1 0I0 0W0 3F2 3I2 3W2 0I1 0W1     0I2 0W2
         1F0 2F0 1F1 2F1         2I0 2W0 1F2 1I0 1W0 2F2 2I1 2W1 1I1 2I2 1I2 1W1 2W2 1W2
   )"));
@@ -109,7 +109,7 @@ TEST(Schedule, ZbV) {
 //   pp_rank 0:  stage 0  stage 3
 //   pp_rank 1:  stage 1  stage 2
 TEST(Schedule, DualPipeV) {
-  EXPECT_EQ(Generated({.name = "dualpipe-v", .ranks = 2, .microbatches = 4}), Drawn(R"(
+  EXPECT_EQ(Generated({.name = "dualpipe-v", .pp_ranks = 2, .microbatches = 4}), Drawn(R"(
     0F0 0F1 0F2     3F0 3I0 3W0 3F1 0F3 3B1     3F2 0B0 3B2 3F3 0B1     3B3 0I2 0W2 0I3 0W3
         1F0 2F0 1F1 2F1 1F2         2B0 2F2 1B0 1F3 2B1 2F3 1B1 2B2 1B2 2I3 1I3 2W3 1W3
   )"));
@@ -117,40 +117,41 @@ TEST(Schedule, DualPipeV) {
 
 TEST(Schedule, PlacesStagesInALoopOrInAV) {
   const Result<Schedule> looped =
-      GenerateSchedule({.name = "interleaved-zb", .ranks = 2, .microbatches = 2, .chunks = 3});
+      GenerateSchedule({.name = "interleaved-zb", .pp_ranks = 2, .microbatches = 2, .chunks = 3});
   ASSERT_TRUE(looped);
   EXPECT_EQ(looped->pp_rank_of_stage, (std::vector<int>{0, 1, 0, 1, 0, 1}));
   EXPECT_EQ(looped->chunk_of_stage, (std::vector<int>{0, 0, 1, 1, 2, 2}));
 
   const Result<Schedule> folded =
-      GenerateSchedule({.name = "zb-v", .ranks = 3, .microbatches = 1, .chunks = 2});
+      GenerateSchedule({.name = "zb-v", .pp_ranks = 3, .microbatches = 1, .chunks = 2});
   ASSERT_TRUE(folded);
   EXPECT_EQ(folded->pp_rank_of_stage, (std::vector<int>{0, 1, 2, 2, 1, 0}));
   EXPECT_EQ(folded->chunk_of_stage, (std::vector<int>{0, 0, 0, 1, 1, 1}));
 }
 
-TEST(Schedule, RefusesWhatItCannotTakeAndSaysWhatItCan) {
-  EXPECT_EQ(Generated({.name = "1f1bb", .ranks = 2, .microbatches = 2}),
+TEST(Schedule, RefusesWrongSizesAndSaysWhichAreAllowed) {
+  EXPECT_EQ(Generated({.name = "1f1bb", .pp_ranks = 2, .microbatches = 2}),
             "unknown schedule \"1f1bb\" (did you mean \"1f1b\"?)");
-  EXPECT_THAT(Generated({.name = "bfs", .ranks = 2, .microbatches = 2}),
+  EXPECT_THAT(Generated({.name = "bfs", .pp_ranks = 2, .microbatches = 2}),
               HasSubstr("(known: gpipe, 1f1b, interleaved-1f1b,"));
-  EXPECT_EQ(Generated({.name = "1f1b", .ranks = 0, .microbatches = 2}),
-            "schedule 1f1b: 0 ranks (expected 1 to 100000)");
-  EXPECT_EQ(Generated({.name = "gpipe", .ranks = 2, .microbatches = -1}),
+  EXPECT_EQ(Generated({.name = "1f1b", .pp_ranks = 0, .microbatches = 2}),
+            "schedule 1f1b: 0 pp_ranks (expected 1 to 100000)");
+  EXPECT_EQ(Generated({.name = "gpipe", .pp_ranks = 2, .microbatches = -1}),
             "schedule gpipe: -1 microbatches (expected 1 to 1000000)");
-  EXPECT_THAT(Generated({.name = "zb-h1", .ranks = 2, .microbatches = 2, .chunks = 2}),
-              HasSubstr("it has one stage a rank"));
-  EXPECT_THAT(Generated({.name = "interleaved-1f1b", .ranks = 4, .microbatches = 9, .chunks = 2}),
-              HasSubstr("(take 8 or 10 microbatches)"));
-  EXPECT_THAT(Generated({.name = "zb-v", .ranks = 2, .microbatches = 2, .chunks = 3}),
-              HasSubstr("(take 2)"));
-  EXPECT_THAT(Generated({.name = "dualpipe-v", .ranks = 4, .microbatches = 7}),
-              HasSubstr("(take at least 8"));
-  EXPECT_THAT(Generated({.name = "1f1b", .ranks = 10'000, .microbatches = 100'000}),
-              HasSubstr("(take fewer)"));
+  EXPECT_THAT(Generated({.name = "zb-h1", .pp_ranks = 2, .microbatches = 2, .chunks = 2}),
+              HasSubstr("this schedule has one stage on each pp_rank"));
+  EXPECT_THAT(
+      Generated({.name = "interleaved-1f1b", .pp_ranks = 4, .microbatches = 9, .chunks = 2}),
+      HasSubstr("(use 8 or 10 microbatches)"));
+  EXPECT_THAT(Generated({.name = "zb-v", .pp_ranks = 2, .microbatches = 2, .chunks = 3}),
+              HasSubstr("(use 2)"));
+  EXPECT_THAT(Generated({.name = "dualpipe-v", .pp_ranks = 4, .microbatches = 7}),
+              HasSubstr("(use at least 8"));
+  EXPECT_THAT(Generated({.name = "1f1b", .pp_ranks = 10'000, .microbatches = 100'000}),
+              HasSubstr("(use fewer)"));
 }
 
-// What a stage has to wait for, besides the computations before it on its rank.
+// The instructions whose results an instruction needs.
 std::vector<Instruction> Needs(const Schedule& schedule, const std::set<std::pair<int, int>>& split,
                                const Instruction& instruction) {
   using enum InstructionKind;
@@ -167,13 +168,13 @@ std::vector<Instruction> Needs(const Schedule& schedule, const std::set<std::pai
            microbatch}};
 }
 
-// Runs whatever can run until nothing more can. Returns how many computations ran.
+// Runs instructions until none is ready. Returns how many ran.
 std::size_t CountRunnable(const Schedule& schedule) {
   auto key = [](const Instruction& instruction) {
     return std::tuple(instruction.kind, instruction.stage, instruction.microbatch);
   };
   std::set<std::pair<int, int>> split;
-  for (const std::vector<Instruction>& rank : schedule.ranks) {
+  for (const std::vector<Instruction>& rank : schedule.pp_ranks) {
     for (const Instruction& instruction : rank) {
       if (instruction.kind == InstructionKind::kBackwardInput) {
         split.insert({instruction.stage, instruction.microbatch});
@@ -181,12 +182,12 @@ std::size_t CountRunnable(const Schedule& schedule) {
     }
   }
   std::set<std::tuple<InstructionKind, int, int>> done;
-  std::vector<std::size_t> next(schedule.ranks.size());
+  std::vector<std::size_t> next(schedule.pp_ranks.size());
   for (bool progress = true; progress;) {
     progress = false;
     for (std::size_t rank = 0; rank < next.size(); ++rank) {
-      while (next[rank] < schedule.ranks[rank].size()) {
-        const Instruction& instruction = schedule.ranks[rank][next[rank]];
+      while (next[rank] < schedule.pp_ranks[rank].size()) {
+        const Instruction& instruction = schedule.pp_ranks[rank][next[rank]];
         const std::vector<Instruction> needs = Needs(schedule, split, instruction);
         if (!std::all_of(needs.begin(), needs.end(),
                          [&](const Instruction& need) { return done.contains(key(need)); })) {
@@ -203,11 +204,12 @@ std::size_t CountRunnable(const Schedule& schedule) {
 
 std::size_t CountInstructions(const Schedule& schedule) {
   std::size_t instructions = 0;
-  for (const std::vector<Instruction>& rank : schedule.ranks) instructions += rank.size();
+  for (const std::vector<Instruction>& rank : schedule.pp_ranks) instructions += rank.size();
   return instructions;
 }
 
-// The most microbatches between their forward and the `end` of their backward at any moment.
+// The most microbatches at any time that are after their forward and before their instruction of
+// kind `end`.
 int MostInFlight(const std::vector<Instruction>& rank, InstructionKind end) {
   int most = 0;
   int in_flight = 0;
@@ -218,7 +220,7 @@ int MostInFlight(const std::vector<Instruction>& rank, InstructionKind end) {
   return most;
 }
 
-// Every schedule for every size it takes, up to small ones where all that is irregular shows.
+// Calls `check` for every schedule and every small size. Irregular cases occur at small sizes.
 template <typename Check>
 void ForEverySchedule(int most_ranks, int most_microbatches, Check check) {
   for (std::string_view name : ScheduleNames()) {
@@ -248,7 +250,7 @@ TEST(Schedule, EachComputesEverythingOnceAndNeverDeadlocks) {
   EXPECT_GT(schedules, 800);
 }
 
-TEST(Schedule, OneForwardOneBackwardKeepsNoMoreInFlightThanRanksAfterIt) {
+TEST(Schedule, OneForwardOneBackwardKeepsFewMicrobatchesInFlight) {
   for (int ranks = 1; ranks <= 9; ++ranks) {
     for (int microbatches = 1; microbatches <= 20; ++microbatches) {
       const auto schedule = GenerateSchedule({"1f1b", ranks, microbatches});
@@ -256,23 +258,23 @@ TEST(Schedule, OneForwardOneBackwardKeepsNoMoreInFlightThanRanksAfterIt) {
       ASSERT_TRUE(schedule && zero_bubble);
       for (int rank = 0; rank < ranks; ++rank) {
         const auto at = static_cast<std::size_t>(rank);
-        EXPECT_EQ(MostInFlight(schedule->ranks[at], InstructionKind::kBackward),
+        EXPECT_EQ(MostInFlight(schedule->pp_ranks[at], InstructionKind::kBackward),
                   std::min(ranks - rank, microbatches));
-        // ZB-H1's promise: no rank needs more memory than 1F1B's first one.
-        EXPECT_EQ(MostInFlight(zero_bubble->ranks[at], InstructionKind::kBackwardWeight),
+        // With ZB-H1, no pp_rank needs more memory than pp_rank 0 of 1F1B.
+        EXPECT_EQ(MostInFlight(zero_bubble->pp_ranks[at], InstructionKind::kBackwardWeight),
                   std::min(ranks, microbatches));
       }
     }
   }
 }
 
-TEST(Schedule, WithoutHeldBackWeightsZbH1Is1F1B) {
+TEST(Schedule, ZbH1WithoutDelayedWgradsIs1F1B) {
   const auto one_rank = GenerateSchedule({"zb-h1", 1, 2});
   ASSERT_TRUE(one_rank);
   EXPECT_EQ(FormatSchedule(*one_rank), "0F0,0I0,0W0,0F1,0I1,0W1\n");
 }
 
-// Dumps as PyTorch published them (shared data, absent on a user's machine).
+// Compares with the dumps that PyTorch published. They are not part of this repository.
 class PublishedSchedule : public ::testing::Test {
  protected:
   void Compare(const std::string& file, const ScheduleSpec& spec) {

@@ -11,8 +11,8 @@ namespace {
 
 std::size_t Index(int instruction) { return static_cast<std::size_t>(instruction); }
 
-// Whatever waits after Kahn's algorithm has ended waits for another that waits; so going back from
-// any of them must come to one that was seen before.
+// When Kahn's algorithm ends, each instruction that still waits waits for another such instruction.
+// So a walk backward from any of them reaches an instruction for the second time.
 std::vector<int> FindCycle(const InstructionGraph& graph, const std::vector<int>& waiting_for) {
   std::vector<int> before(graph.instructions.size(), -1);
   int current = -1;
@@ -91,8 +91,8 @@ InstructionGraph Renumber(InstructionGraph graph, const std::vector<int>& order)
             [](const Dependency& left, const Dependency& right) {
               return std::tie(left.from, left.to) < std::tie(right.from, right.to);
             });
-  for (std::vector<int>& rank : graph.rank_orders) {
-    for (int& instruction : rank) instruction = number[Index(instruction)];
+  for (std::vector<int>& pp_rank : graph.pp_rank_orders) {
+    for (int& instruction : pp_rank) instruction = number[Index(instruction)];
   }
   return graph;
 }

@@ -8,16 +8,18 @@
 namespace perseus::schedule {
 
 struct TopologicalOrder {
-  // Every instruction, each after all that it waits for; among those that are ready the lowest
-  // number first, so that numbers already in order stay as they are. Empty if there is a cycle.
+  // All instructions, each after those that it waits for. Of several ready instructions, the one
+  // with the lowest number comes first. So a graph that is already in order does not change. Empty
+  // if there is a cycle.
   std::vector<int> order;
-  // If there is one: instructions that wait for each other, each after the one it waits for.
+  // If there is a cycle, its instructions, each after the one that it waits for.
   std::vector<int> cycle;
 };
 
 TopologicalOrder FindTopologicalOrder(const InstructionGraph& graph);
 
-// The same graph with instruction order[i] as number i, and dependencies by (from, to).
+// Returns the same graph with instruction order[i] as number i. Sorts the dependencies by
+// (from, to).
 InstructionGraph Renumber(InstructionGraph graph, const std::vector<int>& order);
 
 }  // namespace perseus::schedule

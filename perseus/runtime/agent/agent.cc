@@ -38,23 +38,23 @@ using protocol::Refusal;
 constexpr std::size_t kLeftForRoot = 16;
 constexpr auto kTick = std::chrono::milliseconds(250);
 constexpr auto kStoppingTick = std::chrono::milliseconds(10);
-// Messages of one connection before the others have their turn.
+// How many messages of one connection are handled before the others have their turn.
 constexpr int kMessagesPerTurn = 16;
-// A peer that sends nothing else is not going to.
+// After this many malformed messages, a client is not expected to send a valid one.
 constexpr int kMostMalformedInARow = 32;
-// Before accepting again where there are no descriptors left.
+// How long to wait before accepting again if no descriptors are left.
 constexpr auto kAcceptPause = std::chrono::milliseconds(200);
 constexpr const char* kFull =
-    "the agent cannot watch one more process (close connections, or raise its limit on open files)";
+    "the agent cannot watch another process (close connections, or raise its limit on open files)";
 
 Nanoseconds NanosecondsOf(std::chrono::milliseconds time) { return time.count() * kMillisecond; }
 
-// How many connections there may be so that leases, the state's file and metrics never lack
-// descriptors, which whoever may connect could use up otherwise.
+// How many connections are possible so that enough descriptors remain for leases, the state file
+// and metrics. Otherwise, any user who may connect could use up all descriptors.
 std::size_t RoomForConnections(std::size_t gpus) {
-  constexpr std::size_t kOfConnection = 2;  // Itself and its process.
-  constexpr std::size_t kOfLeasedGpu = 3;   // Channel, eventfd, and what watches that.
-  constexpr std::size_t kOfAllElse = 64;    // Metrics, files that are open for a moment.
+  constexpr std::size_t kOfConnection = 2;  // Its socket and the pidfd of its process.
+  constexpr std::size_t kOfLeasedGpu = 3;   // The channel, the eventfd and its epoll descriptor.
+  constexpr std::size_t kOfAllElse = 64;    // Metrics, and files that are open for a short time.
   rlimit limit{};
   std::error_code error;
   const std::filesystem::directory_iterator open_now("/proc/self/fd", error);
@@ -73,8 +73,9 @@ bool Watch(asio::posix::stream_descriptor& to, FileDescriptor&& descriptor) {
   return true;
 }
 
-// A wait may end though nothing happened: Asio gives what it remembers of a closed descriptor to
-// the next one, events that it has yet to deal with included. Reading finds that out by itself.
+// A wait may end although nothing happened: Asio may assign pending events of a closed descriptor
+// to a new one with the same number. For sockets, reading detects this. For pidfds, this function
+// does.
 bool IsReadable(int descriptor) {
   pollfd wanted{.fd = descriptor, .events = POLLIN, .revents = 0};
   return poll(&wanted, 1, 0) > 0;
@@ -93,11 +94,11 @@ class Agent::Loop {
         accept_pause_(context_) {}
 
   Result<void> Start() {
-    // Listening comes first: it fails if there is an agent already, whose GPUs are not ours.
+    // Listening comes first. It fails if another agent runs here, whose GPUs must not be touched.
     PERSEUS_ASSIGN_OR_RETURN(auto listening,
                              protocol::Listen(options_.socket, options_.socket_mode));
     if (!Watch(listener_, std::move(listening))) {
-      return FailAs(ErrorKind::kSystem, "cannot watch the socket {} (the system has no memory)",
+      return FailAs(ErrorKind::kSystem, "cannot watch the socket {} (the system is out of memory)",
                     options_.socket.string());
     }
     host_ = options_.gpus.host;
@@ -125,7 +126,7 @@ class Agent::Loop {
         context_.run();
         is_over = true;
       } catch (const std::exception& error) {
-        // Whatever it was, the GPUs go back.
+        // The GPUs are restored after any error.
         log_.critical("stopping because of: {} (please report this)", error.what());
         BeginStop();
       }
@@ -133,8 +134,8 @@ class Agent::Loop {
     CloseAll();
     if (is_all_back_) return {};
     return FailAs(ErrorKind::kSystem,
-                  "some GPUs were not given back within {:g} s (see the log; the next agent tries "
-                  "again, or perseus gpu restore)",
+                  "some GPUs were not restored within {:g} s (see the log; the next agent tries "
+                  "again, or run perseus gpu restore)",
                   std::chrono::duration<double>(options_.timeout).count());
   }
 
@@ -152,12 +153,11 @@ class Agent::Loop {
     asio::steady_timer pause;                // While its user has spent the budget.
     Caller caller;
     int malformed_in_a_row = 0;
-    Nanoseconds last_heard = 0;
+    Nanoseconds last_message_at = 0;
   };
   using ConnectionPtr = std::shared_ptr<Connection>;
 
-  // Whether anyone reads them does not decide whether GPUs are served: somebody may have taken the
-  // port.
+  // GPUs are served even if metrics cannot be, for example because another program uses the port.
   Result<void> ServeMetrics() {
     if (options_.metrics_address.empty()) return {};
     auto server = MetricsServer::Listen(context_, options_.metrics_address, [this] {
@@ -167,8 +167,8 @@ class Agent::Loop {
       metrics_.emplace(*std::move(server));
       return {};
     }
-    if (std::exchange(has_told_of_metrics_, true)) return Fail(server);
-    log_.error("{} (trying again)", server.error().message);
+    if (std::exchange(has_logged_metrics_failure_, true)) return Fail(server);
+    log_.error("{} (the agent tries again)", server.error().message);
     return Fail(server);
   }
 
@@ -241,7 +241,7 @@ class Agent::Loop {
                                                 .pause = asio::steady_timer(context_),
                                                 .caller = *std::move(caller),
                                                 .malformed_in_a_row = 0,
-                                                .last_heard = options_.clock->Now()});
+                                                .last_message_at = options_.clock->Now()});
     if ((process && !Watch(connection->process, std::move(process))) ||
         !Watch(connection->socket, std::move(accepted))) {
       return refuse(Refusal::kUnavailable, kFull);
@@ -252,7 +252,7 @@ class Agent::Loop {
     return std::nullopt;
   }
 
-  // No user gets more than a quarter of all connections, and some are left for root.
+  // No user gets more than a quarter of all connections, and some are reserved for root.
   bool IsOverQuota(uid_t uid) const {
     if (uid == 0) return false;
     const std::size_t most = options_.most_connections;
@@ -278,11 +278,11 @@ class Agent::Loop {
   void Listen(const ConnectionPtr& connection) {
     connection->socket.async_wait(asio::posix::descriptor_base::wait_read,
                                   [this, connection](error_code error) {
-                                    if (!error) Hear(connection);
+                                    if (!error) ReadMessages(connection);
                                   });
   }
 
-  void Hear(const ConnectionPtr& connection) {
+  void ReadMessages(const ConnectionPtr& connection) {
     for (int i = 0; i < kMessagesPerTurn && IsOpen(connection); ++i) {
       if (!IsReadable(connection->socket.native_handle())) break;
       const Nanoseconds wait =
@@ -290,7 +290,7 @@ class Agent::Loop {
       if (wait > 0) return PauseReading(connection, wait);
       auto received = protocol::Receive(connection->socket.native_handle());
       if (!received) {
-        // Nothing that we can read, but the connection stands.
+        // The message is invalid, but the connection still works.
         Malformed(connection, received.error().message);
         continue;
       }
@@ -301,7 +301,7 @@ class Agent::Loop {
                   connection->caller.process.pid, connection->caller.uid);
         return Close(connection);
       }
-      connection->last_heard = options_.clock->Now();
+      connection->last_message_at = options_.clock->Now();
       const auto request = protocol::ParseRequest(received->datagram.text);
       if (!request) {
         Malformed(connection, request.error().message);
@@ -317,7 +317,7 @@ class Agent::Loop {
   void PauseReading(const ConnectionPtr& connection, Nanoseconds wait) {
     connection->pause.expires_after(std::chrono::nanoseconds(wait));
     connection->pause.async_wait([this, connection](error_code error) {
-      if (!error && IsOpen(connection)) Hear(connection);
+      if (!error && IsOpen(connection)) ReadMessages(connection);
     });
   }
 
@@ -325,7 +325,7 @@ class Agent::Loop {
     ++malformed_;
     Reply(connection, protocol::Refused{Refusal::kMalformed, message});
     if (++connection->malformed_in_a_row < kMostMalformedInARow) return;
-    log_.warn("process {} of user {} sends no messages that can be read: {} (closing)",
+    log_.warn("process {} of user {} sends invalid messages: {} (closing the connection)",
               connection->caller.process.pid, connection->caller.uid, message);
     Close(connection);
   }
@@ -354,7 +354,7 @@ class Agent::Loop {
     if (std::holds_alternative<protocol::Refused>(reply)) ++refusals_;
     const auto sent =
         protocol::Send(connection->socket.native_handle(), protocol::Format(reply), descriptors);
-    // A client that does not read its replies is no client.
+    // A client that does not read its replies is disconnected.
     if (!sent) Close(connection);
   }
 
@@ -426,7 +426,9 @@ class Agent::Loop {
     const Nanoseconds latest = options_.clock->Now() - NanosecondsOf(options_.silence);
     std::vector<ConnectionPtr> silent;
     for (const auto& [id, connection] : connections_) {
-      if (connection->last_heard < latest && !manager_->HasLease(id)) silent.push_back(connection);
+      if (connection->last_message_at < latest && !manager_->HasLease(id)) {
+        silent.push_back(connection);
+      }
     }
     for (const ConnectionPtr& connection : silent) Close(connection);
   }
@@ -439,13 +441,13 @@ class Agent::Loop {
 
   void BeginStop() {
     if (is_stopping_) return;
-    log_.info("stopping: giving all GPUs back");
+    log_.info("stopping: restoring all GPUs");
     is_stopping_ = true;
     stop_until_ = std::chrono::steady_clock::now() + options_.timeout;
     // Those who connected and were not accepted yet may have sent descriptors, too.
     disposal_.Close(FileDescriptor(listener_.release()));
     manager_->EndAll();
-    tick_.cancel();  // It ticks at once, and faster from now on.
+    tick_.cancel();  // So that the next tick comes at once, and then at kStoppingTick.
   }
 
   bool IsStopOver() {
@@ -453,7 +455,7 @@ class Agent::Loop {
     return is_all_back_ || std::chrono::steady_clock::now() > stop_until_;
   }
 
-  AgentOptions options_;  // Without the GPUs, which are the manager's.
+  AgentOptions options_;  // Without the GPUs, which the manager owns.
   Host host_;
   spdlog::logger& log_;
   asio::io_context context_{1};
@@ -464,7 +466,7 @@ class Agent::Loop {
   UserBudget budget_;
   SocketDisposal disposal_;
   std::optional<MetricsServer> metrics_;
-  bool has_told_of_metrics_ = false;
+  bool has_logged_metrics_failure_ = false;
   ConnectionId last_connection_ = 0;
   std::map<ConnectionId, ConnectionPtr> connections_;
   std::uint64_t malformed_ = 0;
@@ -473,7 +475,7 @@ class Agent::Loop {
   bool is_all_back_ = false;
   std::chrono::steady_clock::time_point stop_until_;
   Nanoseconds last_busy_ = options_.clock->Now();
-  std::unique_ptr<GpuManager> manager_;  // Ends first: its threads post to the context.
+  std::unique_ptr<GpuManager> manager_;  // Destroyed first, because its threads post to context_.
 };
 
 Agent::Agent(std::unique_ptr<Loop> loop) : loop_(std::move(loop)) {}

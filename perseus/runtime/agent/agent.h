@@ -1,9 +1,9 @@
-// The agent: the only process of a node that sets clocks. This file has the outside, the socket and
-// the signals. gpu_manager.h has the GPUs and the leases.
+// The agent: the only process of a node that sets clocks. This file has its socket and its signals.
+// gpu_manager.h has the GPUs and the leases.
 //
 // It accepts datagrams from every process that may open the socket, and trusts none of them. The
 // kernel identifies the peer, each message is checked completely, and the cost of one connection is
-// bounded: messages in one turn, bad messages in a row, and silence without a lease.
+// bounded: messages per turn, malformed messages in a row, and silence without a lease.
 #pragma once
 
 #include <spdlog/logger.h>
@@ -24,16 +24,16 @@ namespace perseus::agent {
 struct AgentOptions {
   std::filesystem::path socket;
   mode_t socket_mode = 0666;    // Every user may connect. The rights of a user are checked later.
-  std::string metrics_address;  // "127.0.0.1:9836"; empty: no metrics.
+  std::string metrics_address;  // Such as "127.0.0.1:9836". Empty: no metrics.
   std::string version;
   std::string hostname;
-  std::chrono::milliseconds timeout{30'000};  // For GPUs that cannot be restored when it stops.
-  std::chrono::milliseconds silence{60'000};  // Of a connection without a lease, at most.
+  std::chrono::milliseconds timeout{30'000};  // How long it tries to restore GPUs when it stops.
+  std::chrono::milliseconds silence{60'000};  // A connection without a lease is closed after this.
   std::size_t most_connections = 1024;
   // Stops after this time without a client and without a GPU to restore. Empty: never. The time
-  // begins at its start, so a client that starts it has this time to connect.
+  // starts with the agent, so a client that starts the agent has this time to connect.
   std::optional<std::chrono::milliseconds> exit_when_idle;
-  // By which silence and idleness are measured.
+  // The clock for silence and idle time.
   std::shared_ptr<Clock> clock = std::make_shared<RealClock>();
   GpuManager::Setup gpus;
 };

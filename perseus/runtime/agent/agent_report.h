@@ -23,8 +23,8 @@ struct GpuReport {
   GpuSnapshot snapshot;
   std::optional<GpuHold> hold;
   std::optional<Lease> lease;  // The lease that holds the GPU.
-  std::vector<ControlSetting>
-      before;  // What the GPU returns to; empty: the agent has not changed it.
+  // The settings that the GPU returns to. Empty if the agent has not changed it.
+  std::vector<ControlSetting> before;
 };
 
 struct AgentReport {
@@ -37,9 +37,9 @@ struct AgentReport {
   std::size_t connections = 0;
   std::size_t leases = 0;
   std::map<LeaseEnd, std::uint64_t> ended;
-  std::uint64_t malformed = 0;  // Messages.
+  std::uint64_t malformed = 0;  // Counts messages.
   std::uint64_t refusals = 0;
-  std::uint64_t state_failures = 0;  // The state could not be written.
+  std::uint64_t state_failures = 0;  // How often the state could not be written.
 };
 
 }  // namespace perseus::agent

@@ -28,7 +28,7 @@ using ::testing::HasSubstr;
 
 constexpr std::chrono::milliseconds kLong(10'000);
 
-// A connection to the agent, as a training process has one.
+// A connection to the agent like that of a training process.
 class Client {
  public:
   explicit Client(const std::filesystem::path& socket) : socket_(*protocol::Connect(socket)) {}
@@ -47,7 +47,7 @@ class Client {
     return *protocol::ParseReply(answer->text);
   }
 
-  // The id of the lease, or what the agent said.
+  // Returns the id of the lease, or the agent's refusal.
   std::string Acquire(const std::vector<std::string>& gpus, double heartbeat_s = 30) {
     const protocol::Reply reply = Ask(protocol::Acquire{gpus, "test", heartbeat_s});
     if (const auto* lease = std::get_if<protocol::Lease>(&reply)) return lease->id;
@@ -64,7 +64,7 @@ class Client {
   }
 
   bool HasEnded() {
-    // A blocking socket: what comes is the end.
+    // The socket blocks, so this returns at the end of the connection.
     const auto received = protocol::Receive(socket_.get());
     return received && received->state == protocol::Received::kEnd;
   }
@@ -77,16 +77,16 @@ class Client {
   std::optional<protocol::ClockPublisher> publisher_;
 };
 
-// A process that is made before the agent has threads and runs its function when told. A process
-// that is forked from several threads must not allocate: the address sanitizer's allocator may be
-// locked by a thread that the child does not have, and the child waits for it for good.
+// A process that is forked before the agent has threads, and runs its function on request. A child
+// of a process with several threads must not allocate: a thread that the child does not have may
+// hold the lock of the address sanitizer's allocator, and the child would wait for it forever.
 class LaterProcess {
  public:
   explicit LaterProcess(const std::function<int()>& function) {
     EXPECT_EQ(pipe(go_), 0);
     pid_ = fork();
     if (pid_ != 0) return;
-    close(go_[1]);  // So that it ends if the test does.
+    close(go_[1]);  // The child ends when the test does.
     char byte = 0;
     _exit(read(go_[0], &byte, 1) == 1 ? function() : 127);
   }
@@ -96,7 +96,7 @@ class LaterProcess {
     close(go_[0]);
     close(go_[1]);
   }
-  // What it returned; waits for it.
+  // Waits for the process and returns its exit status.
   int Run() {
     EXPECT_EQ(write(go_[1], "g", 1), 1);
     int status = -1;
@@ -136,7 +136,7 @@ class AgentTest : public testing::Test {
     agent_ = *std::move(agent);
     thread_ = std::thread([this] { result_ = agent_->Run(); });
   }
-  // As SIGTERM.
+  // Does what SIGTERM does.
   void Stop() {
     if (!agent_) return;
     agent_->Stop();
@@ -146,7 +146,7 @@ class AgentTest : public testing::Test {
 
   std::filesystem::path socket() const { return directory_ / "agent.sock"; }
   std::filesystem::path state() const { return directory_ / "state" / "agent.json"; }
-  // Nothing of ours is in effect and nothing is saved.
+  // Expects that no setting of the agent is in effect and that its state is empty.
   bool IsAllBack() const {
     return !a_.setting(device::Control::kSmClock) && !b_.setting(device::Control::kSmClock) &&
            ParseSavedState(*ReadFile(state()), "state")->gpus.empty();
@@ -162,12 +162,12 @@ class AgentTest : public testing::Test {
   std::thread thread_;
 };
 
-TEST_F(AgentTest, LendsGpusSetsTheirClocksAndTakesThemBack) {
+TEST_F(AgentTest, LeasesGpusSetsTheirClocksAndRestoresThem) {
   Start();
   {
     Client client(socket());
     const std::string lease = client.Acquire({"GPU-b", "GPU-a"});
-    client.publisher().Publish(0, 1200);  // Channels are in the order that was asked for.
+    client.publisher().Publish(0, 1200);  // Channels are in the order of the request.
     client.publisher().Publish(1, 1000);
     EXPECT_TRUE(Eventually([&] {
       return b_.setting(device::Control::kSmClock) == device::Setting{1200, 1200} &&
@@ -188,7 +188,7 @@ TEST_F(AgentTest, LendsGpusSetsTheirClocksAndTakesThemBack) {
   }
 }
 
-TEST_F(AgentTest, EndsByItselfOnlyWhenNobodyIsLeft) {
+TEST_F(AgentTest, EndsByItselfOnlyWithoutClients) {
   const auto clock = std::make_shared<FakeClock>();
   AgentOptions options = Options();
   options.exit_when_idle = std::chrono::milliseconds(500);
@@ -198,35 +198,35 @@ TEST_F(AgentTest, EndsByItselfOnlyWhenNobodyIsLeft) {
     Client client(socket());
     client.Acquire({"GPU-a"});
     client.publisher().Publish(0, 1000);
-    // Three times as long as it would wait for a client.
+    // This is three times as long as it waits for a client.
     clock->Advance(1500 * kMillisecond);
     EXPECT_EQ(client.StatusOf("GPU-a").job, "test");
   }
-  // Until it has noticed that the client is gone, and from then on.
+  // It has to notice first that the client is gone.
   const std::jthread passing([&](const std::stop_token& stop) {
     while (!stop.stop_requested()) {
       clock->Advance(100 * kMillisecond);
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   });
-  thread_.join();  // Nobody stops it.
+  thread_.join();  // It ends by itself.
   EXPECT_TRUE(result_);
   EXPECT_TRUE(IsAllBack());
   agent_.reset();
 }
 
-TEST_F(AgentTest, TheSecondOwnerIsRefusedWithTheFirstOnesName) {
+TEST_F(AgentTest, TheSecondOwnerIsRefusedWithTheNameOfTheFirst) {
   Start();
   Client first(socket());
   first.Acquire({"GPU-a"});
   Client second(socket());
   EXPECT_THAT(second.Acquire({"GPU-b", "GPU-a"}), HasSubstr("GPU-a is held by job \"test\""));
-  // All or nothing.
+  // A request gets all of its GPUs or none.
   EXPECT_EQ(second.StatusOf("GPU-b").lease, "");
-  EXPECT_THAT(second.Acquire({"GPU-c"}), HasSubstr("no GPU-c"));
+  EXPECT_THAT(second.Acquire({"GPU-c"}), HasSubstr("no GPU GPU-c"));
 }
 
-TEST_F(AgentTest, GivesBackWhatAnAdministratorHadSet) {
+TEST_F(AgentTest, RestoresTheSettingsOfAnAdministrator) {
   a_.Set(device::Control::kSmClock, device::Setting{1000, 1300});
   Start();
   {
@@ -242,7 +242,7 @@ TEST_F(AgentTest, GivesBackWhatAnAdministratorHadSet) {
   }));
 }
 
-TEST_F(AgentTest, ALockThatTheDriverCannotTellOfIsNotOverwrittenUnlessDeclared) {
+TEST_F(AgentTest, ALockThatTheDriverCannotReportIsNotOverwrittenUnlessDeclared) {
   a_.HideSmClock("the SM clock stands at 1000 of 1410 MHz");
   a_.Set(device::Control::kSmClock, device::Setting{1000, 1000});
   Start();
@@ -273,14 +273,14 @@ TEST_F(AgentTest, SilenceEndsALease) {
   Client client(socket());
   client.Acquire({"GPU-a"}, 1);
   client.publisher().Publish(0, 1200);
-  // It says nothing more, and its connection stands.
+  // The client sends nothing more, but its connection stays open.
   EXPECT_TRUE(Eventually([&] {
     return !client.StatusOf("GPU-a").is_restoring && client.StatusOf("GPU-a").lease.empty();
   }));
   EXPECT_TRUE(IsAllBack());
 }
 
-TEST_F(AgentTest, StoppingGivesAllBack) {
+TEST_F(AgentTest, StoppingRestoresAllGpus) {
   Start();
   Client client(socket());
   client.Acquire({"GPU-a", "GPU-b"});
@@ -291,11 +291,11 @@ TEST_F(AgentTest, StoppingGivesAllBack) {
   Stop();
   EXPECT_TRUE(result_);
   EXPECT_TRUE(IsAllBack());
-  // And no GPU is lent meanwhile; the connection is at its end.
+  // Meanwhile no GPU is leased, and the connection has ended.
   EXPECT_TRUE(client.HasEnded());
 }
 
-TEST_F(AgentTest, WhatDoesNotGoBackInTimeIsAnErrorAndTheNextAgentsWork) {
+TEST_F(AgentTest, AGpuThatIsNotRestoredInTimeIsAnErrorAndLeftToTheNextAgent) {
   AgentOptions options = Options();
   options.timeout = std::chrono::milliseconds(50);
   Start(std::move(options));
@@ -308,14 +308,14 @@ TEST_F(AgentTest, WhatDoesNotGoBackInTimeIsAnErrorAndTheNextAgentsWork) {
   a_.Break(device::DeviceErrorKind::kGone, "the driver is gone");
   Stop();
   ASSERT_FALSE(result_);
-  EXPECT_THAT(result_.error().message, HasSubstr("not given back"));
+  EXPECT_THAT(result_.error().message, HasSubstr("not restored"));
   EXPECT_EQ(a_.setting(device::Control::kSmClock), (device::Setting{1200, 1200}));
   a_.Repair();
   Start();
   EXPECT_TRUE(Eventually([&] { return IsAllBack(); }));
 }
 
-TEST_F(AgentTest, NobodyGetsAGpuBeforeItIsBack) {
+TEST_F(AgentTest, AGpuIsNotLeasedBeforeItIsRestored) {
   Start();
   {
     Client client(socket());
@@ -335,7 +335,7 @@ TEST_F(AgentTest, NobodyGetsAGpuBeforeItIsBack) {
   EXPECT_TRUE(IsAllBack());
 }
 
-TEST_F(AgentTest, WhatCannotBeSavedIsNotLentAndNotTouched) {
+TEST_F(AgentTest, AGpuIsNotLeasedIfTheStateCannotBeSaved) {
   AgentOptions options = Options();
   auto is_full = std::make_shared<std::atomic<bool>>(false);
   options.gpus.write_state = [is_full](const auto& path, std::string_view text) -> Result<void> {
@@ -348,7 +348,7 @@ TEST_F(AgentTest, WhatCannotBeSavedIsNotLentAndNotTouched) {
   EXPECT_THAT(client.Acquire({"GPU-a"}), HasSubstr("no space left"));
   EXPECT_TRUE(a_.history().empty());
   *is_full = false;
-  // The disk has room again, and soon the GPU is to be had.
+  // Once the disk has room again, the GPU becomes available.
   EXPECT_TRUE(Eventually([&] { return client.StatusOf("GPU-a").lease.empty(); }));
   client.Acquire({"GPU-a"});
   client.publisher().Publish(0, 1200);
@@ -357,13 +357,13 @@ TEST_F(AgentTest, WhatCannotBeSavedIsNotLentAndNotTouched) {
   }));
   *is_full = true;
   client.Ask(protocol::ReleaseGpu{"GPU-a"});
-  // A full disk is no reason to leave a clock locked.
+  // A full disk must not leave a clock locked.
   EXPECT_TRUE(Eventually([&] { return !a_.setting(device::Control::kSmClock); }));
   *is_full = false;
   EXPECT_TRUE(Eventually([&] { return IsAllBack(); }));
 }
 
-// The process that leased dies, and a child of it keeps the connection open.
+// The owner of the lease dies, and a child of it keeps the connection open.
 TEST_F(AgentTest, AChildThatInheritsTheConnectionDoesNotInheritTheLease) {
   int pipe_ends[2];
   ASSERT_EQ(pipe(pipe_ends), 0);
@@ -374,7 +374,7 @@ TEST_F(AgentTest, AChildThatInheritsTheConnectionDoesNotInheritTheLease) {
     if (fork() != 0) _exit(0);
     close(pipe_ends[1]);
     char byte = 0;
-    // Until the test is over.
+    // Ends with the test.
     [[maybe_unused]] const auto end = read(pipe_ends[0], &byte, 1);
     return 0;
   });
@@ -385,8 +385,8 @@ TEST_F(AgentTest, AChildThatInheritsTheConnectionDoesNotInheritTheLease) {
   close(pipe_ends[1]);
 }
 
-// What the kernel told of a process that has ended must not be taken for the next one's end.
-TEST_F(AgentTest, ClientsThatComeAndGoDoNotEndOneAnother) {
+// The kernel's report that one process ended must not be taken for the end of the next one.
+TEST_F(AgentTest, ClientsThatEndDoNotEndOtherClients) {
   const auto come_and_go = [&] {
     const auto connection = protocol::Connect(socket());
     for (int request = 0; connection && request < 3; ++request) {
@@ -395,7 +395,7 @@ TEST_F(AgentTest, ClientsThatComeAndGoDoNotEndOneAnother) {
     }
     return connection ? 0 : 1;
   };
-  // All of them are children of one that has no other threads.
+  // All of them are children of a process without other threads.
   LaterProcess parent([&] {
     constexpr int kClients = 100;
     for (int i = 0; i < kClients; ++i) {
@@ -413,20 +413,20 @@ TEST_F(AgentTest, ClientsThatComeAndGoDoNotEndOneAnother) {
   EXPECT_EQ(parent.Run(), 0);
 }
 
-TEST_F(AgentTest, NonsenseIsAnsweredAndSoonNoMore) {
+TEST_F(AgentTest, InvalidRequestsAreAnsweredUntilThereAreTooMany) {
   Start();
   Client client(socket());
   for (int i = 0; i < 31; ++i) {
     const protocol::Reply reply = client.AskInWords("{\"perseus\":1,\"nonsense\":{}}");
     EXPECT_EQ(std::get<protocol::Refused>(reply).code, Refusal::kMalformed);
   }
-  // A word of sense, and it counts again.
+  // A valid request resets the count.
   EXPECT_TRUE(std::holds_alternative<protocol::Listing>(client.Ask(protocol::List{})));
   for (int i = 0; i < 32; ++i) client.AskInWords("nonsense");
   EXPECT_TRUE(client.HasEnded());
 }
 
-TEST_F(AgentTest, ASilentPeerWithoutALeaseIsSentAway) {
+TEST_F(AgentTest, ASilentPeerWithoutALeaseIsDisconnected) {
   const auto clock = std::make_shared<FakeClock>();
   AgentOptions options = Options();
   options.clock = clock;
@@ -434,14 +434,15 @@ TEST_F(AgentTest, ASilentPeerWithoutALeaseIsSentAway) {
   Client silent(socket());
   Client leasing(socket());
   leasing.Acquire({"GPU-a"});
-  // Both are connected: they are taken in their order.
+  // The agent accepts connections in their order, so both are connected.
   clock->Advance(61 * kSecond);
-  EXPECT_TRUE(silent.HasEnded());  // Waits for it.
+  EXPECT_TRUE(silent.HasEnded());  // This waits for the end.
   EXPECT_EQ(leasing.StatusOf("GPU-a").pid, getpid());
 }
 
-// Whoever may connect can use up the agent's descriptors, at any point of taking one more.
-TEST_F(AgentTest, WithoutDescriptorsItRefusesAndLivesOn) {
+// A client that may connect can use up the agent's descriptors, so each step of accepting a
+// connection may fail.
+TEST_F(AgentTest, WithoutDescriptorsItRefusesAndContinues) {
   Start();
   Client client(socket());
   client.Acquire({"GPU-a"});
@@ -449,7 +450,7 @@ TEST_F(AgentTest, WithoutDescriptorsItRefusesAndLivesOn) {
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
   std::vector<FileDescriptor> peers;
   bool is_refused = false;
-  for (int more = 2; more <= 4; ++more) {  // The peer's own, and what is left to the agent.
+  for (int more = 2; more <= 4; ++more) {  // The peer has one of these descriptors.
     std::vector<FileDescriptor> room;
     for (int i = 0; i < more; ++i) room.emplace_back(dup(client.socket()));
     const rlimit tight{static_cast<rlim_t>(room.back().get()) + 1, before.rlim_max};
@@ -467,7 +468,7 @@ TEST_F(AgentTest, WithoutDescriptorsItRefusesAndLivesOn) {
   EXPECT_EQ(client.StatusOf("GPU-a").pid, getpid());
 }
 
-TEST_F(AgentTest, ASuccessorRemovesWhatAKilledAgentLeftHalfWritten) {
+TEST_F(AgentTest, ASuccessorRemovesIncompleteFilesOfAKilledAgent) {
   std::filesystem::create_directories(state().parent_path());
   const std::filesystem::path half = state().native() + ".AbCd12";
   std::ofstream(half) << "{\"format\": \"perseus-ag";
@@ -475,7 +476,7 @@ TEST_F(AgentTest, ASuccessorRemovesWhatAKilledAgentLeftHalfWritten) {
   EXPECT_FALSE(std::filesystem::exists(half));
 }
 
-TEST_F(AgentTest, OneAgentForOneSocketAndOneState) {
+TEST_F(AgentTest, OneAgentPerSocketAndState) {
   Start();
   const auto second = Agent::Start(Options(), log_);
   ASSERT_FALSE(second);
@@ -484,10 +485,10 @@ TEST_F(AgentTest, OneAgentForOneSocketAndOneState) {
   options.socket = directory_ / "other.sock";
   const auto third = Agent::Start(std::move(options), log_);
   ASSERT_FALSE(third);
-  EXPECT_THAT(third.error().message, HasSubstr("another agent's"));
+  EXPECT_THAT(third.error().message, HasSubstr("another agent that is running"));
 }
 
-TEST_F(AgentTest, OneAgentForOneGpuThoughItsStateIsAnother) {
+TEST_F(AgentTest, OneAgentPerGpuEvenWithAnotherState) {
   AgentOptions first = Options();
   first.gpus.lock_directory = directory_ / "locks";
   Start(std::move(first));
@@ -497,10 +498,10 @@ TEST_F(AgentTest, OneAgentForOneGpuThoughItsStateIsAnother) {
   second.gpus.lock_directory = directory_ / "locks";
   const auto agent = Agent::Start(std::move(second), log_);
   ASSERT_FALSE(agent);
-  EXPECT_THAT(agent.error().message, HasSubstr("GPU-a is another agent's"));
+  EXPECT_THAT(agent.error().message, HasSubstr("GPU-a: another agent that is running"));
 }
 
-TEST_F(AgentTest, ADamagedStateStopsItBeforeAnythingIsTouched) {
+TEST_F(AgentTest, ADamagedStateStopsItBeforeItChangesAnything) {
   std::filesystem::create_directories(state().parent_path());
   std::ofstream(state()) << "{\"format\": \"perseus-agent-st";
   const auto agent = Agent::Start(Options(), log_);

@@ -1,5 +1,6 @@
 #include "perseus/runtime/agent/caller.h"
 
+#include <linux/capability.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,7 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 using protocol::Refusal;
 
-constexpr unsigned kCallerCapSysAdmin = 21;
 
 template <typename Number>
 std::optional<Number> ParseNumber(std::string_view text, int base = 10) {
@@ -47,7 +47,7 @@ fs::path ProcessDirectory(const Host& host, pid_t pid) {
 
 std::string ReadOrEmpty(const fs::path& path) { return ReadFile(path).value_or(std::string()); }
 
-// What follows "key:" in /proc/PID/status, by words.
+// The words after "key:" in /proc/PID/status.
 std::vector<std::string_view> StatusWords(std::string_view status, std::string_view key) {
   for (std::string_view line : Split(status, "\n")) {
     if (line.starts_with(key) && line.substr(key.size()).starts_with(':')) {
@@ -57,8 +57,8 @@ std::vector<std::string_view> StatusWords(std::string_view status, std::string_v
   return {};
 }
 
-// As "hierarchy:controllers:path" a line. A path may hold colons, and a name that "(deleted)" was
-// put to is no longer any cgroup's.
+// Each line is "hierarchy:controllers:path". A path may contain colons. A path with " (deleted)" at
+// its end belongs to no cgroup any more.
 std::vector<Caller::Cgroup> ParseCgroups(std::string_view text) {
   std::vector<Caller::Cgroup> cgroups;
   for (std::string_view line : Split(text, "\n")) {
@@ -85,7 +85,7 @@ bool IsAdministrator(const Host& host, pid_t pid, uid_t uid, std::string_view st
   const std::vector<std::string_view> words = StatusWords(status, "CapEff");
   const auto capabilities =
       words.empty() ? std::nullopt : ParseNumber<std::uint64_t>(words.front(), 16);
-  return capabilities && (*capabilities >> kCallerCapSysAdmin & 1) != 0;
+  return capabilities && (*capabilities >> CAP_SYS_ADMIN & 1) != 0;
 }
 
 std::optional<std::uint64_t> StartTimeOf(const Host& host, pid_t pid) {
@@ -95,8 +95,8 @@ std::optional<std::uint64_t> StartTimeOf(const Host& host, pid_t pid) {
 
 tl::unexpected<protocol::Refused> Gone(pid_t pid) {
   return Refuse(Refusal::kNotAllowed,
-                "process {} ended before the agent could look at it (connect "
-                "from the process that stays)",
+                "process {} ended before the agent could check it (connect from a process that "
+                "keeps running)",
                 pid);
 }
 
@@ -152,7 +152,7 @@ Answer<Caller> Identify(const Host& host, const protocol::Peer& peer) {
   const std::string status = ReadOrEmpty(ProcessDirectory(host, peer.pid) / "status");
   caller.is_administrator = IsAdministrator(host, peer.pid, peer.uid, status);
   caller.cgroups = ParseCgroups(ReadOrEmpty(ProcessDirectory(host, peer.pid) / "cgroup"));
-  // Real, effective, saved, file system.
+  // The line has the real, effective, saved and file system user ids.
   const std::vector<std::string_view> uids = StatusWords(status, "Uid");
   const auto effective_uid = uids.size() < 2 ? std::nullopt : ParseNumber<uid_t>(uids[1]);
   const std::vector<std::string_view> gids = StatusWords(status, "Gid");

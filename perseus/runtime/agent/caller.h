@@ -48,12 +48,12 @@
 
 namespace perseus::agent {
 
-// The system that callers run on.
+// The system on which callers run.
 struct Host {
-  std::filesystem::path root = "/";  // Where proc/ and sys/ are.
+  std::filesystem::path root = "/";  // Contains proc/ and sys/.
   uid_t agent_uid = 0;
 };
-// The one that this process runs on.
+// The host of this process.
 Host ThisHost();
 
 struct Caller {
@@ -71,10 +71,10 @@ struct Caller {
   bool is_administrator = false;
 };
 
-// Who connected. Refuses (kNotAllowed) a peer that is gone, that is another user's process by now,
-// or that the agent cannot see (another PID namespace).
+// Identifies the process that connected. Refuses (kNotAllowed) a peer that is gone, that now runs
+// as another user, or that the agent cannot see (another PID namespace).
 Answer<Caller> Identify(const Host& host, const protocol::Peer& peer);
-// The same process as it is now; refuses (kNotAllowed) if it is gone.
+// The current state of the same process. Refuses (kNotAllowed) if it is gone.
 Answer<Caller> LookAgain(const Host& host, const Caller& caller);
 
 // The right that somebody gave the caller by name; nothing if nobody did.
@@ -96,8 +96,8 @@ struct GpuFile {
 protocol::Refused NoRightTo(const Caller& caller, const GpuFile& gpu, int error);
 
 // Whether `path` is `ancestor` or below it, name by name: "/slurm/job_17" is not below
-// "/slurm/job_1". Slashes at the end mean nothing. Never of paths with "..", which lead out of
-// what this process can see.
+// "/slurm/job_1". Slashes at the end are ignored. False for paths with "..", which lead out of what
+// this process can see.
 bool IsWithinCgroup(std::string_view path, std::string_view ancestor);
 
 }  // namespace perseus::agent

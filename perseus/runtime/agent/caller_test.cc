@@ -17,13 +17,13 @@ using protocol::Refusal;
 using ::testing::HasSubstr;
 
 constexpr pid_t kPid = 4242;
-constexpr uid_t kCallerAnn = 1000;
+constexpr uid_t kUser = 1000;
 constexpr const char* kAllCapabilities = "000001ffffffffff";
 constexpr const char* kContainersCapabilities = "00000000a80425fb";  // Docker's: no CAP_SYS_ADMIN.
 
 const GpuFile kGpu{"GPU-a", "/dev/nvidia3"};
 
-// A made-up /proc and /sys.
+// An imitation of /proc and /sys.
 class CallerTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -31,7 +31,7 @@ class CallerTest : public ::testing::Test {
     host_.agent_uid = 0;
     Write("proc/self/cgroup", "5:devices:/system.slice/perseus-agent.service\n0::/\n");
     Namespace("self", "user:[4026531837]");
-    Process(7000, kCallerAnn);
+    Process(7000, kUser);
   }
 
   void Write(const fs::path& path, const std::string& text) {
@@ -65,7 +65,7 @@ class CallerTest : public ::testing::Test {
   Host host_;
 };
 
-TEST_F(CallerTest, IsKnownByNumberUserStartTimeAndCgroups) {
+TEST_F(CallerTest, IsIdentifiedByPidUserStartTimeAndCgroups) {
   Cgroups(
       "12:cpu,cpuacct:/slurm/uid_1000\n5:devices:/slurm/uid_1000/job_17\n1:name=systemd:/a:b\n"
       "0::/system.slice\n");
@@ -82,13 +82,13 @@ TEST_F(CallerTest, IsKnownByNumberUserStartTimeAndCgroups) {
   EXPECT_EQ(caller.cgroups[3].controllers, "");
 }
 
-TEST_F(CallerTest, WhoIsGoneOrUnseenOrAnotherUsersIsRefused) {
+TEST_F(CallerTest, RefusesCallersThatEndedAreHiddenOrChangedUser) {
   struct Row {
     protocol::Peer peer;
     const char* message;
   };
   for (const Row& row :
-       {Row{{0, kCallerAnn, 0}, "PID namespace"}, Row{{4243, kCallerAnn, 0}, "process 4243 ended"},
+       {Row{{0, kUser, 0}, "PID namespace"}, Row{{4243, kUser, 0}, "process 4243 ended"},
         Row{{kPid, 2000, 0}, "process 4242 runs as user 1000 now"}}) {
     const Answer<Caller> caller = Identify(host_, row.peer);
     ASSERT_FALSE(caller);
@@ -96,10 +96,10 @@ TEST_F(CallerTest, WhoIsGoneOrUnseenOrAnotherUsersIsRefused) {
     EXPECT_THAT(caller.error().message, HasSubstr(row.message));
   }
   Write("proc/4242/status", "Name:\tUid:\t1000\n");
-  EXPECT_FALSE(Identify(host_, {kPid, kCallerAnn, 0}));
+  EXPECT_FALSE(Identify(host_, {kPid, kUser, 0}));
 }
 
-TEST_F(CallerTest, AProcessThatGotTheNumberLaterIsAnother) {
+TEST_F(CallerTest, AProcessThatReusesThePidIsAnotherCaller) {
   const Caller caller = Identified();
   EXPECT_TRUE(LookAgain(host_, caller));
   Process(7001, kCallerAnn);
@@ -109,13 +109,13 @@ TEST_F(CallerTest, AProcessThatGotTheNumberLaterIsAnother) {
   EXPECT_FALSE(LookAgain(host_, caller));
 }
 
-TEST_F(CallerTest, LookingAgainSeesTheCgroupsOfNow) {
+TEST_F(CallerTest, IdentifyingAgainReadsTheCurrentCgroups) {
   const Caller before = Identified();
   Cgroups("0::/slurm/job_17\n");
   EXPECT_EQ(LookAgain(host_, before)->cgroups[0].path, "/slurm/job_17");
 }
 
-TEST_F(CallerTest, AnAdministratorIsWhoTheDriverTakesForOne) {
+TEST_F(CallerTest, AdministratorsAreThoseOfTheDriver) {
   struct Row {
     const char* name;
     uid_t agent_uid;
@@ -130,10 +130,10 @@ TEST_F(CallerTest, AnAdministratorIsWhoTheDriverTakesForOne) {
        {Row{"root", 0, 0, kAllCapabilities, kOurs, true},
         Row{"root in a container", 0, 0, kContainersCapabilities, kOurs, false},
         Row{"root in its own user namespace", 0, 0, kAllCapabilities, kOther, false},
-        Row{"an able user", 0, kCallerAnn, kAllCapabilities, kOurs, false},
-        Row{"the user of an ordinary agent", kCallerAnn, kCallerAnn, "0", kOurs, true},
-        Row{"that user, in a namespace", kCallerAnn, kCallerAnn, kAllCapabilities, kOther, false},
-        Row{"another user", 2000, kCallerAnn, kAllCapabilities, kOurs, false},
+        Row{"an able user", 0, kUser, kAllCapabilities, kOurs, false},
+        Row{"the user of an ordinary agent", kUser, kUser, "0", kOurs, true},
+        Row{"that user, in a namespace", kUser, kUser, kAllCapabilities, kOther, false},
+        Row{"another user", 2000, kUser, kAllCapabilities, kOurs, false},
         Row{"nonsense", 0, 0, "all", kOurs, false}}) {
     SCOPED_TRACE(row.name);
     host_.agent_uid = row.agent_uid;
@@ -146,7 +146,7 @@ TEST_F(CallerTest, AnAdministratorIsWhoTheDriverTakesForOne) {
   }
 }
 
-TEST_F(CallerTest, GrantsGoByGpuAndUserOrCgroup) {
+TEST_F(CallerTest, GrantsMatchGpuAndUserOrCgroup) {
   Cgroups("7:freezer:/slurm/uid_1000/job_17/step_0\n5:devices:/user.slice\n0::/init.scope\n");
   struct Row {
     const char* name;
@@ -156,7 +156,7 @@ TEST_F(CallerTest, GrantsGoByGpuAndUserOrCgroup) {
   for (const Row& row :
        {Row{"the user", {{"GPU-b", "GPU-a"}, kCallerAnn, std::nullopt}, NamedRight::kGrantToUser},
         Row{"another user", {{"GPU-a"}, 2000, std::nullopt}, std::nullopt},
-        Row{"another GPU", {{"GPU-b"}, kCallerAnn, std::nullopt}, std::nullopt},
+        Row{"another GPU", {{"GPU-b"}, kUser, std::nullopt}, std::nullopt},
         Row{"nobody", {{"GPU-a"}, std::nullopt, std::nullopt}, std::nullopt},
         Row{"the job",
             {{"GPU-a"}, std::nullopt, "/slurm/uid_1000/job_17"},
@@ -243,8 +243,8 @@ TEST_F(CallerTest, ARefusalNamesTheRemedy) {
   EXPECT_THAT(NoRightTo(ann, {"GPU-v", {}}, 0).message, HasSubstr("no device file"));
 }
 
-// The real kernel's answers, of this process.
-TEST(ThisHost, KnowsThisProcess) {
+// These tests ask the real kernel about this process.
+TEST(ThisHost, IdentifiesThisProcess) {
   const Host host = ThisHost();
   const Answer<Caller> self = Identify(host, {::getpid(), ::geteuid(), ::getegid()});
   ASSERT_TRUE(self) << self.error().message;

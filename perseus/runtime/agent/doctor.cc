@@ -1,5 +1,6 @@
 #include "perseus/runtime/agent/doctor.h"
 
+#include <linux/capability.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -19,9 +20,7 @@ namespace {
 
 using Level = Finding::Level;
 
-constexpr int kDoctorCapSysAdmin = 21;
-
-// Of this process; nothing if /proc does not tell.
+// The effective capabilities of this process, or nothing if /proc does not have them.
 std::optional<std::uint64_t> EffectiveCapabilities(const std::filesystem::path& root) {
   const auto status = ReadFile(root / "proc/self/status");
   if (!status) return std::nullopt;
@@ -44,13 +43,13 @@ Finding ExamineRights(const DoctorScene& scene) {
   const bool is_container = IsContainer(scene.root);
   const auto capabilities = EffectiveCapabilities(scene.root);
   const std::string where = is_container ? "in a container" : "on the node itself";
-  if (capabilities && (*capabilities >> kDoctorCapSysAdmin & 1) != 0) {
+  if (capabilities && (*capabilities >> CAP_SYS_ADMIN & 1) != 0) {
     return {Level::kGood, "rights", fmt::format("may set clocks ({}, CAP_SYS_ADMIN)", where), ""};
   }
   return {Level::kNote, "rights",
           fmt::format("may read, not set clocks ({}, user {}, no CAP_SYS_ADMIN)", where, geteuid()),
           is_container
-              ? "docker run --gpus all --cap-add SYS_ADMIN ... (the agent's container alone)"
+              ? "docker run --gpus all --cap-add SYS_ADMIN ... (only the agent's container)"
               : "sudo perseus doctor; the agent runs as root (docs/agent.md)"};
 }
 
@@ -62,12 +61,12 @@ Finding ExamineKernel() {
   const char* end = system.release + std::string_view(system.release).size();
   const auto first = std::from_chars(system.release, end, major);
   if (first.ptr != end) std::from_chars(first.ptr + 1, end, minor);
-  // pidfd_getfd, by which the agent judges what a caller has open.
+  // Linux 5.6 has pidfd_getfd, with which the agent checks what a caller has open.
   if (std::pair(major, minor) >= std::pair(5, 6)) {
     return {Level::kGood, "kernel", system.release, ""};
   }
   return {Level::kNote, "kernel",
-          fmt::format("{} is older than 5.6: callers are known by cgroup v1 and grants alone",
+          fmt::format("{} is older than 5.6: only cgroup v1 and grants show who may use a GPU",
                       system.release),
           "perseus gpu grant GPU... --uid N"};
 }
@@ -88,7 +87,10 @@ Finding ExamineAgent(const DoctorScene& scene) {
     return {Level::kProblem, "agent", refused->message, ""};
   }
   const auto* listing = std::get_if<protocol::Listing>(&*reply);
-  if (listing == nullptr) return {Level::kProblem, "agent", "answers something else", ""};
+  if (listing == nullptr) {
+    return {Level::kProblem, "agent", "the agent's answer is not a list of GPUs",
+            "install the same version of agent and client"};
+  }
   const auto held =
       std::ranges::count_if(listing->gpus, [](const auto& gpu) { return !gpu.lease.empty(); });
   for (const protocol::GpuStatus& gpu : listing->gpus) {
@@ -106,8 +108,8 @@ Finding ExamineState(const DoctorScene& scene) {
   const std::filesystem::path directory = absolute(scene.state).parent_path();
   std::error_code ignored;
   if (!std::filesystem::exists(directory, ignored)) {
-    return {Level::kNote, "state", fmt::format("{} is not there yet", directory.string()),
-            "the agent makes it (as root), or choose --state"};
+    return {Level::kNote, "state", fmt::format("{} does not exist yet", directory.string()),
+            "the agent creates it (as root), or choose --state"};
   }
   if (access(directory.c_str(), W_OK) != 0) {
     return {Level::kNote, "state",
@@ -129,20 +131,19 @@ Finding ExamineState(const DoctorScene& scene) {
   if (!state) return {Level::kProblem, "state", state.error().message, ""};
   if (!state->gpus.empty() && !protocol::Connect(scene.socket)) {
     return {Level::kProblem, "state",
-            fmt::format("{} GPUs have yet to be given back, and no agent runs", state->gpus.size()),
+            fmt::format("{} GPUs have to be restored, but no agent runs", state->gpus.size()),
             fmt::format("perseus gpu restore --state {}", scene.state.string())};
   }
   return {Level::kGood, "state", fmt::format("{} can be read and written", scene.state.string()),
           ""};
 }
 
-// Programs that set clocks or power limits themselves, by the kernel's name of the process (15
-// letters at most).
-struct Rival {
-  const char* process;
+// A program that sets clocks or power limits itself.
+struct OtherTool {
+  const char* process;  // The kernel's name of the process, which has at most 15 letters.
   const char* what;
 };
-constexpr Rival kRivals[] = {
+constexpr OtherTool kOtherTools[] = {
     {"nv-hostengine", "DCGM: enforces clocks and power limits if a configuration was set"},
     {"nvidia-powerd", "NVIDIA's dynamic boost"},
     {"zeusd", "Zeus' daemon, which sets clocks and power limits"},
@@ -151,28 +152,28 @@ constexpr Rival kRivals[] = {
     {"eargmd", "EAR's power manager, which sets power limits"},
 };
 
-std::vector<Finding> ExamineRivals(const DoctorScene& scene) {
+std::vector<Finding> ExamineOtherTools(const DoctorScene& scene) {
   std::vector<Finding> findings;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(scene.root / "proc", error)) {
     auto name = ReadFile(entry.path() / "comm");
     if (!name) continue;
     while (!name->empty() && name->back() == '\n') name->pop_back();
-    for (const Rival& rival : kRivals) {
-      if (*name != rival.process) continue;
+    for (const OtherTool& tool : kOtherTools) {
+      if (*name != tool.process) continue;
       findings.push_back({Level::kNote, "other tools",
-                          fmt::format("{} runs (process {}): {}", rival.process,
-                                      entry.path().filename().string(), rival.what),
+                          fmt::format("{} runs (process {}): {}", tool.process,
+                                      entry.path().filename().string(), tool.what),
                           "let one of the two set clocks"});
     }
   }
   if (findings.empty()) {
-    findings.push_back({Level::kGood, "other tools", "none that sets clocks is running", ""});
+    findings.push_back({Level::kGood, "other tools", "no other program that sets clocks runs", ""});
   }
   return findings;
 }
 
-// What a GPU is, and the first thing that stands in the way of setting it.
+// Describes a GPU and what may prevent setting it. The remedy is that of the worst finding.
 Finding ExamineDevice(device::Device& device) {
   const device::DeviceInfo& info = device.info();
   Finding finding{Level::kGood, info.uuid, info.name, ""};
@@ -193,15 +194,15 @@ Finding ExamineDevice(device::Device& device) {
   finding.detail += fmt::format(", {:.0f} W, {} C, {} MHz now", telemetry->power_w,
                                 telemetry->temperature_c, telemetry->sm_clock_mhz);
   if (telemetry->is_energy_integrated) {
-    add(Level::kNote, "no energy counter: energy is summed up from power", "");
+    add(Level::kNote, "no energy counter: energy is integrated from power", "");
   }
   device::ClockLimits limits = telemetry->limits;
   limits.bits &= ~(static_cast<unsigned>(device::ClockLimit::kIdle) |
                    static_cast<unsigned>(device::ClockLimit::kSetting));
   if (limits.bits != 0)
-    add(Level::kNote, fmt::format("held lower by: {}", device::Describe(limits)), "");
+    add(Level::kNote, fmt::format("clock limited by: {}", device::Describe(limits)), "");
   if (info.is_persistent == false) {
-    add(Level::kNote, "no persistence mode: settings are lost while nobody uses it",
+    add(Level::kNote, "no persistence mode: settings are lost while no program uses the GPU",
         "sudo nvidia-smi -pm 1");
   }
   if (!info.measure_only.empty()) {
@@ -210,7 +211,7 @@ Finding ExamineDevice(device::Device& device) {
   const auto clock = device.ReadSetting(device::Control::kSmClock);
   if (clock && !clock->is_known && !clock->hint.empty()) {
     add(clock->is_certain ? Level::kProblem : Level::kNote,
-        fmt::format("{}, and the driver does not tell to what", clock->hint),
+        fmt::format("{}, and the driver does not report the locked clocks", clock->hint),
         fmt::format("sudo nvidia-smi -i {0} -rgc, or perseus agent --rest {0}=MIN-MAX", info.uuid));
   } else if (clock && clock->is_known && clock->setting) {
     add(Level::kNote,
@@ -235,7 +236,7 @@ Finding ExamineDevice(device::Device& device) {
 std::vector<Finding> ExamineNode(const DoctorScene& scene) {
   std::vector<Finding> findings = {ExamineRights(scene), ExamineKernel(), ExamineAgent(scene),
                                    ExamineState(scene)};
-  for (Finding& finding : ExamineRivals(scene)) findings.push_back(std::move(finding));
+  for (Finding& finding : ExamineOtherTools(scene)) findings.push_back(std::move(finding));
   return findings;
 }
 
@@ -246,7 +247,7 @@ std::vector<Finding> ExamineDevices(const Result<device::DeviceList>& devices) {
   for (const device::RefusedDevice& refused : devices->refused) {
     findings.push_back({Level::kProblem, refused.what, refused.why, ""});
   }
-  if (findings.empty()) findings.push_back({Level::kProblem, "driver", "it shows no GPU", ""});
+  if (findings.empty()) findings.push_back({Level::kProblem, "driver", "it has no GPU", ""});
   return findings;
 }
 

@@ -1,4 +1,4 @@
-// What works on this node, what does not, and what fixes it. Nothing here changes anything;
+// Finds out what works on this node, what does not, and how to fix it. It changes nothing.
 // latency_check.h sets clocks.
 #pragma once
 
@@ -16,18 +16,18 @@ struct Finding {
   Level level = Level::kGood;
   std::string what;    // "driver", "GPU-1f…", "agent"
   std::string detail;  // One line.
-  std::string remedy;  // A command if one exists; empty if there is nothing to do.
+  std::string remedy;  // A command if one exists. Empty if nothing has to be done.
 };
 
 struct DoctorScene {
-  std::filesystem::path root = "/";  // Where proc/ is; tests build their own.
+  std::filesystem::path root = "/";  // Contains proc/. Tests provide their own.
   std::filesystem::path socket;
   std::filesystem::path state;
 };
 
-// Rights, container, kernel, the agent, its state, other programs that set clocks.
+// Checks rights, container, kernel, the agent, its state, and other programs that set clocks.
 std::vector<Finding> ExamineNode(const DoctorScene& scene);
-// The driver and each GPU. `devices` is what OpenDevices returned.
+// Checks the driver and each GPU. `devices` is the result of OpenDevices.
 std::vector<Finding> ExamineDevices(const Result<device::DeviceList>& devices);
 
 }  // namespace perseus::agent

@@ -47,7 +47,7 @@ class DoctorTest : public testing::Test {
   DoctorScene scene_;
 };
 
-TEST_F(DoctorTest, TellsWhetherItMaySetClocks) {
+TEST_F(DoctorTest, ReportsWhetherItMaySetClocks) {
   EXPECT_EQ(About("rights").level, Level::kGood);
   Write("proc/self/status", "CapEff:\t0000000000000000\n");
   EXPECT_EQ(About("rights").level, Level::kNote);
@@ -63,18 +63,18 @@ TEST_F(DoctorTest, NamesOtherProgramsThatSetClocks) {
   EXPECT_THAT(About("other tools").detail, HasSubstr("process 4242"));
 }
 
-TEST_F(DoctorTest, AnAgentThatIsNotThereIsNoProblem) {
+TEST_F(DoctorTest, AMissingAgentIsNoProblem) {
   EXPECT_EQ(About("agent").level, Level::kNote);
   EXPECT_THAT(About("agent").remedy, HasSubstr("systemctl start"));
 }
 
-TEST_F(DoctorTest, TheStatesDirectoryIsLookedAt) {
+TEST_F(DoctorTest, ChecksTheDirectoryOfTheState) {
   EXPECT_EQ(About("state").level, Level::kGood);
   scene_.state = scene_.root / "nowhere" / "agent.json";
   EXPECT_EQ(About("state").level, Level::kNote);
 }
 
-TEST_F(DoctorTest, WhatTheStateHoldsIsTold) {
+TEST_F(DoctorTest, ReportsTheContentOfTheState) {
   SavedState state;
   state.boot_id = "boot";
   Write("agent.json", FormatSavedState(state));
@@ -92,7 +92,7 @@ TEST_F(DoctorTest, WhatTheStateHoldsIsTold) {
   EXPECT_EQ(About("state").level, Level::kProblem);
 }
 
-TEST_F(DoctorTest, AGpuThatIsFineSaysWhatItIs) {
+TEST_F(DoctorTest, DescribesAHealthyGpu) {
   FakeGpu gpu("GPU-a");
   const Finding finding = AboutGpu(gpu);
   EXPECT_EQ(finding.level, Level::kGood);
@@ -100,7 +100,7 @@ TEST_F(DoctorTest, AGpuThatIsFineSaysWhatItIs) {
   EXPECT_THAT(finding.detail, HasSubstr("6 SM clocks from 900 to 1410 MHz"));
 }
 
-TEST_F(DoctorTest, SomebodysLockIsAProblemWhereTheDriverDoesNotTellIt) {
+TEST_F(DoctorTest, AForeignLockIsAProblemIfTheDriverCannotReportIt) {
   FakeGpu gpu("GPU-a");
   gpu.Set(device::Control::kSmClock, device::Setting{1000, 1000});
   EXPECT_EQ(AboutGpu(gpu).level, Level::kNote);
@@ -110,13 +110,13 @@ TEST_F(DoctorTest, SomebodysLockIsAProblemWhereTheDriverDoesNotTellIt) {
   EXPECT_THAT(AboutGpu(gpu).remedy, HasSubstr("nvidia-smi -i GPU-a -rgc"));
 }
 
-TEST_F(DoctorTest, HeatPowerAndADriverThatIsGoneAreTold) {
+TEST_F(DoctorTest, ReportsHeatPowerAndAMissingDriver) {
   FakeGpu gpu("GPU-a");
   device::ClockLimits limits;
   limits.Add(device::ClockLimit::kThermal);
   limits.Add(device::ClockLimit::kIdle);
   gpu.SetLimits(limits);
-  EXPECT_THAT(AboutGpu(gpu).detail, HasSubstr("held lower by: too hot"));
+  EXPECT_THAT(AboutGpu(gpu).detail, HasSubstr("clock limited by: too hot"));
   gpu.Set(device::Control::kPowerLimit, device::Setting{250'000, 250'000});
   EXPECT_THAT(AboutGpu(gpu).detail, HasSubstr("power limit 250 W, not the default 400 W"));
   gpu.Break(device::DeviceErrorKind::kGone, "the driver is gone");
@@ -136,7 +136,7 @@ TEST_F(DoctorTest, NoDriverAndMigPartsAreProblems) {
 
 // ---- Measuring ----
 
-TEST_F(DoctorTest, MeasuringPutsBackWhatWasThere) {
+TEST_F(DoctorTest, MeasuringRestoresTheFormerSetting) {
   FakeGpu gpu("GPU-a");
   gpu.Set(device::Control::kSmClock, device::Setting{900, 1300});
   const auto device = gpu.Open();
@@ -147,31 +147,32 @@ TEST_F(DoctorTest, MeasuringPutsBackWhatWasThere) {
   EXPECT_TRUE(ParseSavedState(*ReadFile(scene_.state), "state")->gpus.empty());
 }
 
-TEST_F(DoctorTest, MeasuringDoesNotTouchWhatItCouldNotPutBack) {
+TEST_F(DoctorTest, MeasuringChangesNothingThatItCannotRestore) {
   FakeGpu gpu("GPU-a");
   gpu.Set(device::Control::kSmClock, device::Setting{1000, 1000});
   gpu.HideSmClock("the SM clock stands at 1000 of 1410 MHz");
   const auto device = gpu.Open();
   const auto measured = MeasureSafely(*device, {.state = scene_.state, .boot_id = "boot"});
   ASSERT_FALSE(measured);
-  EXPECT_THAT(measured.error().message, HasSubstr("unlock it first"));
+  EXPECT_THAT(measured.error().message, HasSubstr("unlock the GPU first"));
   EXPECT_TRUE(gpu.history().empty());
 }
 
-TEST_F(DoctorTest, MeasuringFailsBesideAnAgent) {
+TEST_F(DoctorTest, MeasuringFailsWhileAnAgentRuns) {
   const auto agents = LockSavedState(scene_.state);
   ASSERT_TRUE(agents);
   FakeGpu gpu("GPU-a");
   const auto device = gpu.Open();
   const auto measured = MeasureSafely(*device, {.state = scene_.state, .boot_id = "boot"});
   ASSERT_FALSE(measured);
-  EXPECT_THAT(measured.error().message, HasSubstr("another agent's"));
+  EXPECT_THAT(measured.error().message, HasSubstr("another agent that is running"));
   EXPECT_TRUE(gpu.history().empty());
 }
 
-TEST_F(DoctorTest, WhatFailsMidwayIsPutBackToo) {
+TEST_F(DoctorTest, AMeasurementThatFailsMidwayRestoresTheSetting) {
   FakeGpu gpu("GPU-a");
-  // 1410 is set, the next switch fails, then so do two attempts to put it back.
+  // The switch to 1410 succeeds. The next switch fails, and so do two attempts to restore the
+  // clock.
   const auto device = gpu.Open();
   gpu.FailNext(device::Control::kSmClock, 3, device::DeviceErrorKind::kFailed, "not now");
   const auto measured = MeasureSafely(*device, {.state = scene_.state, .boot_id = "boot"});

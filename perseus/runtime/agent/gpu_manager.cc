@@ -21,7 +21,7 @@ const device::SettingReading& At(const GpuWorker::Found& found, device::Control 
 }
 
 tl::unexpected<protocol::Refused> NoSuchGpu(const std::string& uuid) {
-  return Refuse(Refusal::kNoSuchGpu, "there is no {} on this node (see perseus gpu list)", uuid);
+  return Refuse(Refusal::kNoSuchGpu, "this node has no GPU {} (see perseus gpu list)", uuid);
 }
 
 std::string SettingInWords(const std::optional<ControlSetting>& setting) {
@@ -47,7 +47,7 @@ struct GpuManager::AccessToCheck {
 struct GpuManager::Acquiring {
   std::string lease;
   std::map<std::string, GpuWorker::Found> found;
-  std::string failure;  // The first.
+  std::string failure;  // The first one.
   std::size_t missing = 0;
   Reply done;
 };
@@ -87,13 +87,13 @@ Result<void> GpuManager::LockGpus(const std::vector<std::unique_ptr<device::Devi
     std::ranges::replace(name, '/', '_');
     auto lock = LockFile(setup_.lock_directory / name);
     if (!lock) {
-      // Who may not write there may hardly set clocks.
-      log_.warn("no lock against other agents: {}", lock.error().message);
+      // A process that may not write there is usually not allowed to set clocks either.
+      log_.warn("cannot lock out other agents: {}", lock.error().message);
       return {};
     }
     if (!*lock) {
-      return FailAs(ErrorKind::kSystem, "{} is another agent's, which is running (stop it first)",
-                    info.uuid);
+      return FailAs(ErrorKind::kSystem,
+                    "{}: another agent that is running uses this GPU (stop it first)", info.uuid);
     }
     gpu_locks_.push_back(*std::move(lock));
   }
@@ -112,7 +112,7 @@ Result<void> GpuManager::Begin(std::vector<std::unique_ptr<device::Device>> devi
   }
   SavedState next = state_.state();
   for (const Setup::Resting& resting : setup_.resting) {
-    next.Rest(resting.uuid, resting.control, resting.setting);
+    next.DeclareResting(resting.uuid, resting.control, resting.setting);
   }
   const std::vector<Restore> restores = RestoresAfterStart(next, setup_.boot_id, readings);
   next.BeginBoot(setup_.boot_id, restores);
@@ -125,19 +125,18 @@ Result<void> GpuManager::Begin(std::vector<std::unique_ptr<device::Device>> devi
   }
   for (const auto& [uuid, controls] : state_.state().resting) {
     if (!gpus_.contains(uuid))
-      log_.warn("{}, whose clocks at rest are declared, is not here", uuid);
+      log_.warn("{}, which has declared resting clocks, is not on this node", uuid);
   }
   for (const auto& [uuid, saved] : state_.state().gpus) {
     if (!gpus_.contains(uuid)) {
       log_.warn(
-          "{} was left changed by lease {} and is not here: it is given back when an agent "
-          "finds it again",
-          uuid, saved.lease);
+          "lease {} left {} changed, and the GPU is missing: it is restored when an agent finds it "
+          "again",
+          saved.lease, uuid);
       missing_.push_back(uuid);
       continue;
     }
-    log_.info("giving {} back, which lease {} ({}) left changed", uuid, saved.lease,
-              saved.owner.job);
+    log_.info("restoring {}, which lease {} ({}) left changed", uuid, saved.lease, saved.owner.job);
     table_.StartRestoring(uuid, saved.lease, saved.owner, MonotonicNow());
     StartRestore(uuid, saved.lease, restores);
   }
@@ -256,9 +255,9 @@ void GpuManager::Lend(const Caller& caller, ConnectionId connection,
 void GpuManager::Found(const std::shared_ptr<Acquiring>& acquiring) {
   const Lease* found = table_.Find(acquiring->lease);
   if (found == nullptr) {
-    // If its connection ended, there is nobody to hear it.
+    // If its connection has ended, `done` sends nothing.
     return acquiring->done(
-        Refuse(Refusal::kUnavailable, "the lease ended while the driver was asked (try again)"));
+        Refuse(Refusal::kUnavailable, "the lease ended while the driver was read (try again)"));
   }
   const Lease lease = *found;
   auto channel = OpenChannel(*acquiring, lease);
@@ -267,7 +266,7 @@ void GpuManager::Found(const std::shared_ptr<Acquiring>& acquiring) {
     return acquiring->done(tl::unexpected<protocol::Refused>(channel.error()));
   }
   if (auto saved = SaveLease(*acquiring, lease); !saved) {
-    // What is on disk now is not known, so the GPUs stay nobody's until it is.
+    // The content of the disk is unknown now, so no client gets the GPUs until a save succeeds.
     static_cast<void>(table_.Release(lease.id, lease.connection, MonotonicNow()));
     for (const std::string& uuid : lease.gpus) restored_unsaved_[uuid] = lease.id;
     return acquiring->done(tl::unexpected<protocol::Refused>(saved.error()));
@@ -279,19 +278,19 @@ void GpuManager::Found(const std::shared_ptr<Acquiring>& acquiring) {
 Answer<protocol::ClockChannel> GpuManager::OpenChannel(const Acquiring& acquiring,
                                                        const Lease& lease) const {
   if (!acquiring.failure.empty()) {
-    return Refuse(Refusal::kUnavailable, "the driver does not answer for {}", acquiring.failure);
+    return Refuse(Refusal::kUnavailable, "the driver does not respond for {}", acquiring.failure);
   }
   for (const auto& [uuid, found] : acquiring.found) {
     const device::SettingReading& clock = At(found, device::Control::kSmClock);
     if (clock.is_known || clock.hint.empty() || RestingOf(uuid, device::Control::kSmClock))
       continue;
     if (!clock.is_certain) {
-      log_.warn("{}: {}; taken for its own", uuid, clock.hint);
+      log_.warn("{}: {}; the agent assumes that it is not locked", uuid, clock.hint);
       continue;
     }
     return Refuse(Refusal::kUnavailable,
-                  "{}: {}; the driver cannot tell what it was locked to, so it could not be given "
-                  "back (unlock it, or start the agent with --rest {}=MIN-MAX)",
+                  "{}: {}; the driver does not report the locked clocks, so the agent could not "
+                  "restore them (unlock the GPU, or start the agent with --rest {}=MIN-MAX)",
                   uuid, clock.hint, uuid);
   }
   auto channel = protocol::ClockChannel::Create(static_cast<int>(lease.gpus.size()));
@@ -327,15 +326,15 @@ Answer<void> GpuManager::SaveLease(const Acquiring& acquiring, const Lease& leas
   const auto saved = Save(std::move(next));
   if (saved) return {};
   return Refuse(Refusal::kUnavailable,
-                "what the GPUs are set to now could not be saved, so they could not be given back: "
-                "{}",
+                "the current settings of the GPUs could not be saved, so the agent could not "
+                "restore them: {}",
                 saved.error().message);
 }
 
 // ---- A lease ends ----
 
 void GpuManager::End(const Lease& lease, LeaseEnd how) {
-  log_.info("{} has ended ({}); giving back {}", NameOf(lease), agent::NameOf(how),
+  log_.info("{} has ended ({}); restoring {}", NameOf(lease), agent::NameOf(how),
             fmt::join(lease.gpus, ", "));
   ++ended_[how];
   channels_.erase(lease.id);
@@ -359,8 +358,8 @@ void GpuManager::StartRestore(const std::string& uuid, const std::string& lease,
 
 void GpuManager::IsRestored(const std::string& uuid, const std::string& lease) {
   if (Free(uuid, lease)) return;
-  // Until it is saved, the GPU stays nobody's: an agent that dies now would give it back again,
-  // over what others may have set meanwhile.
+  // No client gets the GPU until this is saved. Otherwise, if this agent died, the next one would
+  // restore the GPU again, and overwrite settings that others may have made meanwhile.
   restored_unsaved_[uuid] = lease;
 }
 
@@ -370,7 +369,7 @@ bool GpuManager::Free(const std::string& uuid, const std::string& lease) {
   next.GiveBack(uuid);
   if (!Save(std::move(next))) return false;
   table_.Restored(uuid, lease);
-  log_.info("{} is what it was before lease {}", uuid, lease);
+  log_.info("{} has its settings from before lease {} again", uuid, lease);
   return true;
 }
 
@@ -463,12 +462,12 @@ Answer<void> GpuManager::Grant(const Caller& caller, const protocol::Grant& want
 
 Answer<void> GpuManager::Revoke(const Caller& caller, const protocol::Revoke& wanted) {
   if (!caller.is_administrator) {
-    return Refuse(Refusal::kNotAllowed, "only root takes grants back (run it as root)");
+    return Refuse(Refusal::kNotAllowed, "only root revokes grants (run it as root)");
   }
   SavedState next = state_.state();
   if (auto removed = next.Remove(wanted.grant); !removed) return removed;
   if (auto saved = Save(std::move(next)); !saved) {
-    return Refuse(Refusal::kUnavailable, "the end of the grant could not be saved: {}",
+    return Refuse(Refusal::kUnavailable, "the revocation could not be saved: {}",
                   saved.error().message);
   }
   return {};

@@ -9,11 +9,11 @@
 //   its end, for any reason: serve no more requests -> restore each changed control, until it
 //            succeeds -> save that -> the GPU is free
 //
-// If a step of Acquire fails, the steps before it are undone, and nothing was changed. If a step of
-// the end fails, it is tried again.
+// If a step of Acquire fails, the steps before it are undone, and nothing has changed. If a step of
+// the end fails, it is repeated.
 //
-// Thread safety: none. One thread, that of the event loop, makes all calls. `post` brings the
-// answers of other threads to this thread.
+// Not thread-safe. The thread of the event loop makes all calls. `post` brings the answers of other
+// threads to this thread.
 #pragma once
 
 #include <spdlog/logger.h>
@@ -45,10 +45,10 @@ class GpuManager {
   struct Setup {
     device::DeviceList devices;
     std::filesystem::path state;
-    SavedStateFile::Writer write_state;  // For tests; empty: to disk.
+    SavedStateFile::Writer write_state;  // For tests. Empty: writes to disk.
     std::string boot_id;
     Host host;
-    // What a control returns to if the driver cannot report it. Replaces the saved declaration.
+    // What a control returns to if the driver cannot report it. It replaces the saved declaration.
     struct Resting {
       std::string uuid;
       device::Control control = device::Control::kSmClock;
@@ -65,9 +65,9 @@ class GpuManager {
   using Post = std::function<void(std::function<void()>)>;
 
   // First restores what an earlier agent left changed. Fails if the state cannot be read or
-  // written, or if another manager uses it; then it touches no GPU.
+  // written, or if another manager uses it. Then it touches no GPU.
   static Result<std::unique_ptr<GpuManager>> Open(Setup setup, Post post, spdlog::logger& log);
-  // Restores nothing: first call EndAll() and wait until IsAllBack().
+  // Restores nothing. Call EndAll() before, and wait until IsAllBack().
   ~GpuManager();
   GpuManager(const GpuManager&) = delete;
   GpuManager& operator=(const GpuManager&) = delete;
@@ -94,8 +94,7 @@ class GpuManager {
 
   void EndOfConnection(ConnectionId connection);
   void EndOfProcess(const ProcessId& process);
-  // Checks heartbeats, and repeats what could not be saved. Call it at least every
-  // LeaseTable::kLongestGap.
+  // Checks heartbeats, and repeats failed saves. Call it at least every LeaseTable::kLongestGap.
   void Tick();
   bool HasLease(ConnectionId connection) const;
   // Grants no more leases, and restores all GPUs.
@@ -103,7 +102,7 @@ class GpuManager {
   // Whether no GPU that is present is held or being restored.
   bool IsAllBack() const;
 
-  // GPUs, leases and failures, without the numbers of the sockets.
+  // GPUs, leases and failures, without the counts of the socket.
   AgentReport Report() const;
 
  private:
@@ -135,7 +134,7 @@ class GpuManager {
   std::optional<device::Setting> RestingOf(const std::string& uuid, device::Control control) const;
 
   const Setup setup_;          // Without its devices.
-  const FileDescriptor lock_;  // Of the state file, against a second manager.
+  const FileDescriptor lock_;  // Locks the state file against a second manager.
   std::vector<FileDescriptor> gpu_locks_;
   SavedStateFile state_;
   const Post post_;
@@ -145,14 +144,14 @@ class GpuManager {
   // Without those whose connection or process has ended.
   std::set<std::shared_ptr<AccessToCheck>> checks_;
   std::map<std::string, std::shared_ptr<protocol::ClockChannel>> channels_;  // By lease.
-  // UUID to lease: GPUs that are restored, which could not be saved yet.
+  // UUID to lease: GPUs that are restored, but whose new state could not be saved yet.
   std::map<std::string, std::string> restored_unsaved_;
   bool is_disk_known_ = true;         // No save has failed since the last success.
   std::vector<std::string> missing_;  // GPUs to restore that are missing.
   std::map<LeaseEnd, std::uint64_t> ended_;
   std::uint64_t state_failures_ = 0;
   bool is_stopping_ = false;
-  // Guards the answers of workers against a manager that no longer exists.
+  // Protects answers of workers from a manager that no longer exists.
   std::shared_ptr<bool> is_alive_ = std::make_shared<bool>(true);
   AccessQueue access_queue_;  // Ends first.
 };

@@ -18,9 +18,9 @@ Nanoseconds ToNs(std::chrono::milliseconds time) {
   return time.count() * kNanosecondsPerMillisecond;
 }
 
-// Restored controls are read back where the driver tells what it has. Where it does not, its word
-// that a clock setting is still in force is all there is; a clock that is merely low proves
-// nothing.
+// Whether a control has been restored. If the driver reports settings, it is read back. Otherwise,
+// only a reason that names a clock setting shows that a lock is still in force. A clock that is
+// only low proves nothing.
 bool HasTaken(const device::SettingReading& reading, const std::optional<device::Setting>& wanted) {
   if (reading.is_known) return reading.setting == wanted;
   return wanted || !reading.is_certain;
@@ -51,7 +51,7 @@ class GpuWorker::Doorbell {
   int fd() const { return event_.get(); }
   void Ring() const {
     const std::uint64_t one = 1;
-    // It only fails where it rings already.
+    // It only fails if the counter is full, and then the thread is being woken anyway.
     [[maybe_unused]] const auto written = write(event_.get(), &one, sizeof one);
   }
   void Silence() const {
@@ -63,7 +63,7 @@ class GpuWorker::Doorbell {
   FileDescriptor event_;
 };
 
-// ---- Assignment ----
+// ---- Commands ----
 
 GpuWorker::GpuWorker(std::unique_ptr<device::Device> device, Periods periods,
                      std::shared_ptr<Clock> clock)
@@ -113,7 +113,7 @@ void GpuWorker::Serve(std::shared_ptr<protocol::ClockChannel> channel, int gpu_o
     channel_ = channel;
     slot_ = gpu_of_channel;
     before_ = before;
-    dealt_with_ = 0;
+    handled_ = 0;
     answer_ = {};
     setting_outcome_ = protocol::ClockOutcome::kNone;
     to_restore_.clear();
@@ -126,7 +126,7 @@ void GpuWorker::Serve(std::shared_ptr<protocol::ClockChannel> channel, int gpu_o
       snapshot_.effect.reset();
       unobserved_ = 0;
     }
-    // Not before: it would find the GPU free, and sleep for as long as of a free one.
+    // Ring the bell only now. Earlier, the observer would find the GPU free, and sleep too long.
     observer_bell_->Ring();
   });
 }
@@ -155,32 +155,31 @@ GpuSnapshot GpuWorker::snapshot() const {
 void GpuWorker::Work(const std::stop_token& stop) {
   const auto part = clock_->TakePart(Clock::Part::kFollows);
   while (!stop.stop_requested()) {
-    RunAssignment();
+    RunCommands();
     ServeRequest();
     AttemptRestore();
     SleepUntilNeeded(stop);
   }
 }
 
-bool GpuWorker::RunAssignment() {
+void GpuWorker::RunCommands() {
   std::vector<std::function<void()>> commands;
   {
     const MutexLock lock(mutex_);
     commands.swap(commands_);
   }
   for (const auto& command : commands) command();
-  return !commands.empty();
 }
 
 bool GpuWorker::HasRequest() const {
-  return channel_ != nullptr && channel_->Latest(slot_).sequence != dealt_with_;
+  return channel_ != nullptr && channel_->Latest(slot_).sequence != handled_;
 }
 
 void GpuWorker::ServeRequest() {
   if (!HasRequest()) return;
   const protocol::ClockRequest request = channel_->Latest(slot_);
-  const std::uint32_t overtaken = request.sequence - dealt_with_ - 1;
-  dealt_with_ = request.sequence;
+  const std::uint32_t overtaken = request.sequence - handled_ - 1;
+  handled_ = request.sequence;
 
   std::optional<device::Setting> target = before_;
   bool is_known = true;
@@ -191,7 +190,7 @@ void GpuWorker::ServeRequest() {
   bool is_set = false;
   {
     const MutexLock lock(mutex_);
-    // A client that jumps in its own numbers has not asked so often.
+    // A larger jump comes from a client with wrong numbers, not from so many requests.
     if (overtaken < 1U << 20) snapshot_.counts.coalesced += overtaken;
     is_set = snapshot_.setting && snapshot_.setting->setting == target;
     if (!is_known) ++snapshot_.counts.refused;
@@ -208,7 +207,7 @@ void GpuWorker::SwitchTo(const protocol::ClockRequest& request,
   const auto applied = Apply({device::Control::kSmClock, target});
   {
     const MutexLock lock(mutex_);
-    // Nobody else's clock can be believed, so neither can a stamp from the future.
+    // The client sets this time, so it may be wrong. A time in the future is ignored.
     if (request.requested_at > 0 && request.requested_at <= started) {
       snapshot_.request_to_call.Add(started - request.requested_at);
     }
@@ -248,7 +247,7 @@ device::DeviceResult<void> GpuWorker::Apply(const ControlSetting& wanted) {
   return applied;
 }
 
-// ---- Giving back ----
+// ---- Restoring ----
 
 void GpuWorker::AttemptRestore() {
   if (!restored_ || clock_->Now() < next_attempt_) return;
@@ -286,7 +285,7 @@ device::DeviceResult<void> GpuWorker::PutBack(const ControlSetting& wanted) {
   if (!reading) return tl::unexpected<device::DeviceError>(reading.error());
   if (HasTaken(*reading, wanted.setting)) return {};
   return device::DeviceFail(
-      device::DeviceErrorKind::kFailed, "the {} of {} did not go back to {}: {} (trying again)",
+      device::DeviceErrorKind::kFailed, "the {} of {} was not restored to {}: {} (trying again)",
       NameOf(wanted.control), info().uuid, device::Describe(wanted.control, wanted.setting),
       reading->is_known ? "it reads " + device::Describe(wanted.control, reading->setting)
                         : reading->hint);
@@ -320,7 +319,7 @@ void GpuWorker::Observe(const std::stop_token& stop) {
       is_serving = snapshot_.is_serving;
       snapshot_.reading_trouble = telemetry ? "" : telemetry.error().message;
       snapshot_.telemetry = telemetry ? std::optional(*telemetry) : std::nullopt;
-      // A driver that was away comes back with nothing set: the same clock has to reach it again.
+      // A driver that comes back has lost all settings. So the same clock has to be set again.
       if (!telemetry && telemetry.error().kind == device::DeviceErrorKind::kGone) {
         snapshot_.setting.reset();
       }
@@ -345,7 +344,7 @@ void GpuWorker::LookAtEffect() {
   if (!effect) return;
   {
     const MutexLock lock(mutex_);
-    if (unobserved_ != of_switch) return;  // Overtaken: that was another setting's.
+    if (unobserved_ != of_switch) return;  // A later switch overtook this reading.
     snapshot_.effect = *effect;
     if (effect->state == device::EffectState::kPending) return;
     unobserved_ = 0;
@@ -358,7 +357,7 @@ void GpuWorker::LookAtEffect() {
   // Only the worker writes answers.
   Command([this, of_switch, outcome] {
     if (!channel_ || last_switch_ != of_switch) return;
-    // What was refused since remains so; what asked for this clock again learns of it, too.
+    // A later refusal stays. A later request for this clock gets the new outcome, too.
     const bool is_of_setting = answer_.outcome == setting_outcome_;
     setting_outcome_ = outcome;
     if (!is_of_setting) return;

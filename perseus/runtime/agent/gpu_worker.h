@@ -9,11 +9,11 @@
 //                                           +-----+ a control failed: again, later
 //
 // Invariants:
-//  1. The driver is only told to change something while serving (the SM clock, within the GPU's own
-//     list) or restoring.
-//  2. Restoring tries every control, whatever happens to the others. It continues until the driver
-//     has accepted each, and, where the driver can report it, each was read back. No number of
-//     failures ends it.
+//  1. The driver changes something only while serving (the SM clock, to one that the GPU lists) or
+//     restoring.
+//  2. Restoring tries every control, even if others fail. It continues until the driver has
+//     accepted each and, if the driver can report it, each was read back. No number of failures
+//     ends it.
 //  3. The latest request wins. Requests that arrive while the driver is busy are counted and
 //     dropped. A request for the current clock does not reach the driver, unless the driver was
 //     away meanwhile and may have forgotten the clock.
@@ -59,7 +59,8 @@ class LatencyHistogram {
       1'000'000, 2'000'000, 5'000'000, 10'000'000, 50'000'000, 1'000'000'000, 10'000'000'000};
 
   void Add(Nanoseconds latency);
-  // [i]: how many were at most kBounds[i] and above kBounds[i - 1]; last: above all of them.
+  // counts()[i] is the number of at most kBounds[i] and above kBounds[i - 1]. The last one is the
+  // number above all bounds.
   const std::array<std::uint64_t, kBounds.size() + 1>& counts() const { return counts_; }
   std::uint64_t count() const { return count_; }
   Nanoseconds sum() const { return sum_; }
@@ -76,27 +77,26 @@ struct GpuCounts {
   std::uint64_t no_ops = 0;     // Requests for the current clock.
   std::uint64_t refused = 0;    // Requests for clocks that the GPU does not have.
   std::uint64_t failed = 0;     // Requests that the driver did not accept.
-  std::uint64_t in_effect = 0;  // Switches read back as in effect, of those looked at in time,
-  std::uint64_t limited = 0;    // and as held lower by power or temperature.
+  std::uint64_t in_effect = 0;  // Switches that a reading showed to be in effect.
+  std::uint64_t limited = 0;    // Switches that a reading showed to be limited by power or heat.
   std::uint64_t restores = 0;   // GPUs that were restored completely.
   std::uint64_t restore_failures = 0;  // Failed attempts to restore a control.
 };
 
 struct GpuSnapshot {
-  std::optional<device::Telemetry> telemetry;  // Empty: not read yet, or the last reading failed.
-  // The last failure, until it works again. Empty: none.
+  std::optional<device::Telemetry> telemetry;  // Empty before the first reading, or if it failed.
+  // The last failure, until a call succeeds. Empty: none.
   std::string reading_trouble;
   std::string setting_trouble;
   std::optional<ControlSetting> setting;  // The last SM clock that the driver accepted.
   std::optional<device::Effect> effect;   // Of that setting, at the last reading.
   bool is_serving = false;
   bool is_restoring = false;
-  // Since when (CLOCK_MONOTONIC) the driver has not returned from the worker's call; 0: no call
-  // runs.
+  // Since when (CLOCK_MONOTONIC) a call of the driver by the worker has not returned. 0: none runs.
   Nanoseconds in_driver_since = 0;
   GpuCounts counts;
-  LatencyHistogram request_to_call;  // From a client's publishing to the call of the driver.
-  LatencyHistogram call;             // The driver's call itself.
+  LatencyHistogram request_to_call;  // From a client's request to the call of the driver.
+  LatencyHistogram call;             // The duration of the driver's call.
 };
 
 class GpuWorker {
@@ -104,30 +104,30 @@ class GpuWorker {
   struct Periods {
     std::chrono::milliseconds observe_serving{100};
     std::chrono::milliseconds observe_free{1000};
-    std::chrono::milliseconds first_retry{50};   // Of a restore; doubles
+    std::chrono::milliseconds first_retry{50};   // Of a restore. It doubles with each retry
     std::chrono::milliseconds last_retry{5000};  // up to this.
   };
 
   explicit GpuWorker(std::unique_ptr<device::Device> device)
       : GpuWorker(std::move(device), Periods{}) {}
-  // `clock`: the GPU's (device::DeviceList).
+  // `clock` is that of the GPU (device::DeviceList).
   GpuWorker(std::unique_ptr<device::Device> device, Periods periods,
             std::shared_ptr<Clock> clock = std::make_shared<RealClock>());
-  // Restores nothing: first call Restore and wait. Waits for a running call of the driver.
+  // Restores nothing. Call Restore before, and wait for it. Waits for a running call of the driver.
   ~GpuWorker();
   GpuWorker(const GpuWorker&) = delete;
   GpuWorker& operator=(const GpuWorker&) = delete;
 
   const device::DeviceInfo& info() const { return device_->info(); }
 
-  // The current setting of every control.
+  // Reads the current setting of every control.
   using Found = std::array<device::SettingReading, std::size(device::kAllControls)>;  // By Control.
   void Find(std::function<void(device::DeviceResult<Found>)> done);
 
-  // From now on this slot of the channel sets the SM clock. `before`: what request 0 returns to.
+  // From now on, this slot of the channel sets the SM clock. A request of 0 returns to `before`.
   void Serve(std::shared_ptr<protocol::ClockChannel> channel, int gpu_of_channel,
              std::optional<device::Setting> before);
-  // Ends serving at once, and restores each of these. Calls `done` when all have succeeded.
+  // Stops serving at once, and restores these settings. Calls `done` when all have succeeded.
   void Restore(std::vector<ControlSetting> settings, std::function<void()> done);
 
   GpuSnapshot snapshot() const;
@@ -138,7 +138,7 @@ class GpuWorker {
   void Work(const std::stop_token& stop);
   void Observe(const std::stop_token& stop);
   void Command(std::function<void()> command);
-  bool RunAssignment();
+  void RunCommands();
   bool HasRequest() const;
   void ServeRequest();
   void SwitchTo(const protocol::ClockRequest& request,
@@ -148,7 +148,7 @@ class GpuWorker {
   void SleepUntilNeeded(const std::stop_token& stop);
   void LookAtEffect();
 
-  // Calls the driver, and notes since when.
+  // Calls the driver, and keeps since when.
   device::DeviceResult<void> Apply(const ControlSetting& wanted);
   void Answer(const protocol::ClockRequest& request, protocol::ClockOutcome outcome);
 
@@ -156,15 +156,15 @@ class GpuWorker {
   const Periods periods_;
   const std::shared_ptr<Clock> clock_;
   const std::unique_ptr<Doorbell> bell_;           // Wakes the worker.
-  const std::unique_ptr<Doorbell> observer_bell_;  // Wakes the observer, to stop.
+  const std::unique_ptr<Doorbell> observer_bell_;  // Wakes the observer.
 
-  // The worker's own.
+  // Only the worker thread uses these.
   std::shared_ptr<protocol::ClockChannel> channel_;
   int slot_ = 0;
   std::optional<device::Setting> before_;
-  std::uint32_t dealt_with_ = 0;  // Sequence.
+  std::uint32_t handled_ = 0;  // The sequence number of the last handled request.
   protocol::ClockAnswer answer_;
-  // Of what is set, whatever was refused since.
+  // The outcome of the current setting. Refused requests do not change it.
   protocol::ClockOutcome setting_outcome_ = protocol::ClockOutcome::kNone;
   std::uint32_t last_switch_ = 0;  // Counted from 1.
   std::vector<ControlSetting> to_restore_;
@@ -175,15 +175,15 @@ class GpuWorker {
   mutable Mutex mutex_;
   std::vector<std::function<void()>> commands_ PERSEUS_GUARDED_BY(mutex_);
   GpuSnapshot snapshot_ PERSEUS_GUARDED_BY(mutex_);
-  // The switch that the observer is to look at; 0: none.
+  // The switch whose effect the observer has to read. 0: none.
   std::uint32_t unobserved_ PERSEUS_GUARDED_BY(mutex_) = 0;
 
-  // Last, so that they end first.
+  // Declared last, so that they end first.
   std::jthread observer_;
   std::jthread worker_;
 };
 
-// CLOCK_MONOTONIC, which is what requests are stamped with.
+// CLOCK_MONOTONIC, the clock of the times in requests.
 Nanoseconds MonotonicNow();
 
 }  // namespace perseus::agent

@@ -32,7 +32,7 @@ class GpuWorkerTest : public testing::Test {
     publisher_.emplace(*protocol::ClockPublisher::Attach(std::move(descriptors)));
   }
 
-  // Publishes, and waits for the answer.
+  // Publishes and waits for the answer.
   protocol::ClockAnswer Ask(int mhz) {
     const std::uint32_t sequence = publisher_->Publish(0, mhz, perseus::MonotonicNow());
     EXPECT_TRUE(Eventually([&] { return publisher_->answer(0).sequence == sequence; }));
@@ -51,12 +51,12 @@ class GpuWorkerTest : public testing::Test {
   std::optional<protocol::ClockPublisher> publisher_;
 };
 
-TEST_F(GpuWorkerTest, SetsTheClockThatIsAskedFor) {
+TEST_F(GpuWorkerTest, SetsTheRequestedClock) {
   worker_.Serve(channel_, 0, std::nullopt);
   EXPECT_EQ(Ask(1200).sm_clock_mhz, 1200);
   Ask(1000);
   EXPECT_THAT(gpu_.history(), ElementsAre(Sm(1200), Sm(1000)));
-  // The same again does not reach the driver.
+  // The same request again does not reach the driver.
   Ask(1000);
   EXPECT_EQ(gpu_.history().size(), 2U);
   // Nothing: what was there before.
@@ -107,8 +107,8 @@ TEST_F(GpuWorkerTest, AcceptedIsNotYetInEffect) {
   EXPECT_EQ(worker_.snapshot().effect->limits, hot);
 }
 
-// The observer of a free GPU may sleep for as good as ever.
-TEST(GpuWorkerObserverTest, LooksOftenFromTheBeginningOfALease) {
+// The observer of a free GPU may sleep for very long.
+TEST(GpuWorkerObserverTest, ReadsOftenFromTheBeginningOfALease) {
   FakeGpu gpu("GPU-a");
   const auto never = std::chrono::milliseconds(3'600'000);
   for (int attempt = 0; attempt < 20; ++attempt) {
@@ -124,18 +124,18 @@ TEST(GpuWorkerObserverTest, LooksOftenFromTheBeginningOfALease) {
   }
 }
 
-TEST_F(GpuWorkerTest, ADriverThatWasAwayIsToldTheSameClockAgain) {
+TEST_F(GpuWorkerTest, SetsTheClockAgainAfterAReloadOfTheDriver) {
   worker_.Serve(channel_, 0, std::nullopt);
   Ask(1200);
   gpu_.Break(device::DeviceErrorKind::kGone, "the driver is gone");
   ASSERT_TRUE(Eventually([&] { return !worker_.snapshot().reading_trouble.empty(); }));
-  gpu_.Set(device::Control::kSmClock, std::nullopt);  // As its reload does.
+  gpu_.Set(device::Control::kSmClock, std::nullopt);  // A reload of the driver does this.
   gpu_.Repair();
   Ask(1200);
   EXPECT_EQ(gpu_.setting(device::Control::kSmClock), (device::Setting{1200, 1200}));
 }
 
-TEST_F(GpuWorkerTest, WhatIsInEffectStaysSoAfterARefusal) {
+TEST_F(GpuWorkerTest, TheClockInEffectStaysAfterARefusal) {
   worker_.Serve(channel_, 0, std::nullopt);
   Ask(1200);
   EXPECT_TRUE(Eventually(
@@ -144,18 +144,18 @@ TEST_F(GpuWorkerTest, WhatIsInEffectStaysSoAfterARefusal) {
   EXPECT_EQ(Ask(1200).outcome, protocol::ClockOutcome::kInEffect);
 }
 
-TEST_F(GpuWorkerTest, AFailedSwitchIsToldAndTheNextOneTried) {
+TEST_F(GpuWorkerTest, AFailedSwitchIsReportedAndTheNextOneTried) {
   worker_.Serve(channel_, 0, std::nullopt);
   gpu_.FailNext(device::Control::kSmClock, 1, device::DeviceErrorKind::kPermission,
                 "no permission");
   EXPECT_EQ(Ask(1200).outcome, protocol::ClockOutcome::kFailed);
   EXPECT_EQ(worker_.snapshot().setting_trouble, "no permission");
-  // Not taken for a no-op.
+  // The worker must not skip the request.
   EXPECT_EQ(Ask(1200).sm_clock_mhz, 1200);
   EXPECT_EQ(worker_.snapshot().setting_trouble, "");
 }
 
-TEST_F(GpuWorkerTest, GivesBackEveryControlThoughOneFails) {
+TEST_F(GpuWorkerTest, RestoresEveryControlThoughOneFails) {
   gpu_.Set(device::Control::kSmClock, device::Setting{900, 900});
   gpu_.Set(device::Control::kPowerLimit, device::Setting{200'000, 200'000});
   gpu_.FailNext(device::Control::kSmClock, 3, device::DeviceErrorKind::kFailed, "not now");
@@ -167,14 +167,14 @@ TEST_F(GpuWorkerTest, GivesBackEveryControlThoughOneFails) {
   EXPECT_EQ(gpu_.setting(device::Control::kSmClock), (device::Setting{1000, 1410}));
   EXPECT_EQ(gpu_.setting(device::Control::kMemoryClock), std::nullopt);
   EXPECT_EQ(gpu_.setting(device::Control::kPowerLimit), (device::Setting{300'000, 300'000}));
-  // The first attempt already reached the power limit, though the SM clock had failed before it.
+  // The first attempt already restored the power limit, although the SM clock failed before it.
   EXPECT_THAT(gpu_.history().front().control, device::Control::kMemoryClock);
   EXPECT_THAT(gpu_.history()[1].control, device::Control::kPowerLimit);
   EXPECT_EQ(worker_.snapshot().counts.restore_failures, 5U);
   EXPECT_FALSE(worker_.snapshot().is_restoring);
 }
 
-TEST_F(GpuWorkerTest, ALockThatTheDriverDoesNotTellOfIsGivenBackUntilNothingHintsAtIt) {
+TEST_F(GpuWorkerTest, ALockThatTheDriverCannotReportIsRestoredUntilNoSignOfItRemains) {
   gpu_.HideSmClock("the clock stands low");
   gpu_.Set(device::Control::kSmClock, device::Setting{900, 900});
   gpu_.IgnoreNext(device::Control::kSmClock, 2);
@@ -183,7 +183,7 @@ TEST_F(GpuWorkerTest, ALockThatTheDriverDoesNotTellOfIsGivenBackUntilNothingHint
   EXPECT_EQ(worker_.snapshot().counts.restore_failures, 2U);
 }
 
-TEST_F(GpuWorkerTest, GivesBackOnceTheDriverIsThereAgain) {
+TEST_F(GpuWorkerTest, RestoresOnceTheDriverReturns) {
   gpu_.Set(device::Control::kSmClock, device::Setting{900, 900});
   gpu_.Break(device::DeviceErrorKind::kGone, "the driver is gone");
   std::atomic<bool> is_back = false;
@@ -197,20 +197,20 @@ TEST_F(GpuWorkerTest, GivesBackOnceTheDriverIsThereAgain) {
   EXPECT_TRUE(Eventually([&] { return worker_.snapshot().reading_trouble.empty(); }));
 }
 
-TEST_F(GpuWorkerTest, ServesNoRequestOnceItGivesBack) {
+TEST_F(GpuWorkerTest, ServesNoRequestOnceItRestores) {
   worker_.Serve(channel_, 0, std::nullopt);
   Ask(1200);
   GiveBack({{device::Control::kSmClock, std::nullopt}});
   const std::size_t writes = gpu_.history().size();
   publisher_->Publish(0, 1000);
-  // What is served next shows that the worker came by.
+  // The next request that is served shows that the worker ran.
   std::atomic<bool> has_come_by = false;
   worker_.Find([&](const auto&) { has_come_by = true; });
   ASSERT_TRUE(Eventually([&] { return has_come_by.load(); }));
   EXPECT_EQ(gpu_.history().size(), writes);
 }
 
-TEST_F(GpuWorkerTest, FindsWhatIsSet) {
+TEST_F(GpuWorkerTest, ReadsTheSettings) {
   gpu_.Set(device::Control::kPowerLimit, device::Setting{250'000, 250'000});
   std::atomic<bool> is_done = false;
   GpuWorker::Found found;

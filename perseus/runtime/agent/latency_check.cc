@@ -34,18 +34,18 @@ device::DeviceResult<void> PutBack(device::Device& device, const SettingBefore& 
   return result;
 }
 
-// While it lives, signals that would end the process wait; they come when the GPU is back.
-class SignalsWait {
+// Blocks the signals that would end the process, until the GPU is restored.
+class SignalBlock {
  public:
-  SignalsWait() {
+  SignalBlock() {
     sigset_t signals;
     sigemptyset(&signals);
     for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) sigaddset(&signals, signal);
     pthread_sigmask(SIG_BLOCK, &signals, &before_);
   }
-  ~SignalsWait() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsWait(const SignalsWait&) = delete;
-  SignalsWait& operator=(const SignalsWait&) = delete;
+  ~SignalBlock() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalBlock(const SignalBlock&) = delete;
+  SignalBlock& operator=(const SignalBlock&) = delete;
 
  private:
   sigset_t before_{};
@@ -55,22 +55,23 @@ class SignalsWait {
 
 Result<device::SwitchLatency> MeasureSafely(device::Device& device, const LatencyCheck& check) {
   const std::string& uuid = device.info().uuid;
-  // Held until this function returns: no agent may start meanwhile.
+  // No agent may start until this function returns.
   PERSEUS_ASSIGN_OR_RETURN(const FileDescriptor lock, LockSavedState(check.state));
   PERSEUS_ASSIGN_OR_RETURN(auto file, SavedStateFile::Open(check.state, check.boot_id));
-  // After a boot, what is left has to be judged first; here nothing is known of other GPUs.
+  // After a reboot, an agent has to decide first what to restore. This function knows one GPU only.
   if (!file.state().gpus.empty() &&
       (file.state().gpus.contains(uuid) || file.state().boot_id != check.boot_id)) {
-    return FailAs(ErrorKind::kSystem, "GPUs have yet to be given back (perseus gpu restore)");
+    return FailAs(ErrorKind::kSystem, "GPUs have to be restored first (run perseus gpu restore)");
   }
   const auto found = device.ReadSetting(device::Control::kSmClock);
   if (!found) return FailAs(ErrorKind::kSystem, "{}", found.error().message);
   if (!found->is_known && found->is_certain) {
-    return FailAs(ErrorKind::kSystem, "{}, and the driver cannot tell to what (unlock it first)",
+    return FailAs(ErrorKind::kSystem,
+                  "{}, and the driver does not report the locked clocks (unlock the GPU first)",
                   found->hint);
   }
 
-  const SignalsWait signals_wait;
+  const SignalBlock signal_block;
   SavedState next = file.state();
   next.boot_id = check.boot_id;
   SavedGpu gpu;
@@ -85,7 +86,7 @@ Result<device::SwitchLatency> MeasureSafely(device::Device& device, const Latenc
   const auto measured = device::MeasureSwitchLatency(device, device::ClocksToMeasure(device.info()),
                                                      check.rounds, check.timeout, clock);
   if (const auto back = PutBack(device, Before(*found)); !back) {
-    return FailAs(ErrorKind::kSystem, "{} did not go back: {} (run perseus gpu restore)", uuid,
+    return FailAs(ErrorKind::kSystem, "{} was not restored: {} (run perseus gpu restore)", uuid,
                   back.error().message);
   }
   SavedState without = file.state();

@@ -20,8 +20,8 @@ std::string WhyNotFree(std::string_view gpu, const GpuHold& hold, Nanoseconds no
   const std::string duration = DescribeDuration(now - hold.since);
   if (hold.is_restoring) {
     return fmt::format(
-        "{} is being given back after {}, for {} now (try again in a moment; if this lasts, its "
-        "driver does not take the setting: see what the agent says of this GPU)",
+        "{} is being restored after {}, for {} now (try again in a moment; if this lasts, its "
+        "driver does not accept the setting: see the agent's log)",
         gpu, who, duration);
   }
   return fmt::format("{} is held by {} for {} (wait for it, or have its user or root release it)",
@@ -31,8 +31,8 @@ std::string WhyNotFree(std::string_view gpu, const GpuHold& hold, Nanoseconds no
 }  // namespace
 
 std::string EpochOf(std::string_view boot_id, Nanoseconds started_at) {
-  constexpr std::size_t kDigits = 8;  // Of 32; two boots of one machine will hardly share them.
-  // The agent's socket admits one agent at a time, and none starts and ends within a millisecond.
+  constexpr std::size_t kDigits = 8;  // Of 32. Two boots of one machine will hardly share them.
+  // The socket allows one agent at a time, and no agent starts and ends within a millisecond.
   return fmt::format("{}-{:x}", boot_id.substr(0, kDigits), started_at / kMillisecond);
 }
 
@@ -49,14 +49,14 @@ std::string DescribeDuration(Nanoseconds duration) {
 LeaseTable::LeaseTable(std::string epoch) : epoch_(std::move(epoch)) {}
 
 Answer<Lease> LeaseTable::Acquire(const Wish& wish, Nanoseconds now) {
-  if (wish.gpus.empty()) return Refuse(Refusal::kMalformed, "no GPU is asked for (name some)");
+  if (wish.gpus.empty()) return Refuse(Refusal::kMalformed, "no GPU is requested (name some)");
   if (wish.heartbeat_period <= 0) {
     return Refuse(Refusal::kMalformed, "the heartbeat's period is not above 0 (30 s is usual)");
   }
   std::set<std::string_view> asked;
   for (const std::string& gpu : wish.gpus) {
     if (!asked.insert(gpu).second) {
-      return Refuse(Refusal::kMalformed, "{} is asked for twice (name each GPU once)", gpu);
+      return Refuse(Refusal::kMalformed, "{} is requested twice (name each GPU once)", gpu);
     }
     if (const GpuHold* hold = HoldOf(gpu)) {
       return Refuse(Refusal::kHeld, "{}", WhyNotFree(gpu, *hold, now));
@@ -122,8 +122,8 @@ Answer<Lease> LeaseTable::ReleaseGpu(std::string_view gpu, const Requester& requ
                                      Nanoseconds now) {
   const GpuHold* hold = HoldOf(gpu);
   if (hold == nullptr || hold->is_restoring) {
-    return Refuse(Refusal::kNoSuchLease, "no lease holds {}{} (nothing is left to release)",
-                  Excerpt(gpu), hold == nullptr ? "" : ", which is being given back already");
+    return Refuse(Refusal::kNoSuchLease, "no lease holds {}{} (nothing to release)", Excerpt(gpu),
+                  hold == nullptr ? "" : ", which is already being restored");
   }
   if (!requester.is_administrator && requester.uid != hold->owner.uid) {
     return Refuse(Refusal::kNotAllowed, "{} (user {} may not end it)", WhyNotFree(gpu, *hold, now),
@@ -187,8 +187,8 @@ tl::unexpected<protocol::Refused> LeaseTable::NoSuchLease(std::string_view id) c
   return Refuse(Refusal::kNoSuchLease,
                 "this connection has no lease {}: {} (acquire the GPUs again)", Excerpt(id),
                 is_of_this_agent
-                    ? "it was released, its heartbeat stood still, or it is another connection's"
-                    : "it is none of this agent's, which may have been started since");
+                    ? "it was released, its heartbeat stopped, or it belongs to another connection"
+                    : "it does not belong to this agent, which may have restarted");
 }
 
 Lease LeaseTable::End(std::string_view id, Nanoseconds now) {

@@ -84,7 +84,8 @@ Result<int> GiveBackLeftovers(GpuManager::Setup setup, std::chrono::milliseconds
                         gpu.snapshot.setting_trouble);
   }
   if (left.empty()) return held;
-  return FailAs(ErrorKind::kSystem, "not given back yet: {} (what is saved of them stays)", left);
+  return FailAs(ErrorKind::kSystem,
+                "not restored yet: {} (their saved settings remain, so try again)", left);
 }
 
 }  // namespace perseus::agent

@@ -1,5 +1,5 @@
-// Restores what an agent left changed, without an agent: after it was killed and will not start
-// again.
+// Restores what an agent left changed, without an agent. Use it if an agent was killed and will not
+// start again.
 #pragma once
 
 #include <spdlog/logger.h>
@@ -13,7 +13,7 @@
 namespace perseus::agent {
 
 // Requires that no agent runs on this state. Returns how many GPUs were restored. Fails (kSystem)
-// if a GPU could not be restored within `timeout`; its saved state remains, so it can be tried
+// if a GPU could not be restored within `timeout`. Its saved settings remain, so it can be tried
 // again.
 Result<int> GiveBackLeftovers(GpuManager::Setup setup, std::chrono::milliseconds timeout,
                               spdlog::logger& log);

@@ -17,7 +17,7 @@ using Labels = std::vector<ClientMetric::Label>;
 
 class Families {
  public:
-  // Adds to the family of that name, which its first value makes.
+  // Adds a value to the family of that name. The first value creates the family.
   void Gauge(const char* name, const char* help, Labels labels, double value) {
     ClientMetric metric;
     metric.label = std::move(labels);
@@ -72,7 +72,7 @@ Labels With(Labels labels, const char* name, const char* value) {
   return labels;
 }
 
-// What the driver reads, as DCGM's exporter calls it.
+// Adds what the driver reports, with the names of DCGM's exporter.
 void AddReadings(Families& families, const Labels& labels, const device::Telemetry& telemetry) {
   families.Gauge("DCGM_FI_DEV_SM_CLOCK", "SM clock frequency (in MHz).", labels,
                  telemetry.sm_clock_mhz);
@@ -82,7 +82,7 @@ void AddReadings(Families& families, const Labels& labels, const device::Telemet
                  telemetry.temperature_c);
   families.Gauge("DCGM_FI_DEV_POWER_USAGE", "Power draw (in W).", labels, telemetry.power_w);
   constexpr double kMillijoulesPerJoule = 1000;
-  // A gauge to promtool, which wants _total at the end of a counter's name.
+  // It is a gauge because promtool requires _total at the end of a counter's name.
   families.Gauge("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
                  "Total energy consumption since boot (in mJ).", labels,
                  telemetry.energy_j * kMillijoulesPerJoule);
@@ -96,7 +96,7 @@ void AddReadings(Families& families, const Labels& labels, const device::Telemet
                                       {device::ClockLimit::kOther, "other"}};
   for (const Limit& limit : kLimits) {
     families.Gauge("perseus_gpu_clock_limited",
-                   "Whether the driver holds the clock below what was asked, and why.",
+                   "Whether the driver keeps the clock below the requested one, and why.",
                    With(labels, "reason", limit.name), telemetry.limits.Has(limit.limit) ? 1 : 0);
   }
 }
@@ -104,9 +104,8 @@ void AddReadings(Families& families, const Labels& labels, const device::Telemet
 void AddLease(Families& families, const Labels& labels, const GpuReport& gpu, Nanoseconds now) {
   families.Gauge("perseus_gpu_leased", "Whether a job holds the GPU's clocks.", labels,
                  gpu.lease ? 1 : 0);
-  families.Gauge("perseus_gpu_restoring",
-                 "Whether the GPU was released and is not yet what it was before.", labels,
-                 gpu.snapshot.is_restoring ? 1 : 0);
+  families.Gauge("perseus_gpu_restoring", "Whether the GPU was released, but is not restored yet.",
+                 labels, gpu.snapshot.is_restoring ? 1 : 0);
   if (!gpu.lease) return;
   const Labels job = With(labels, "job", gpu.lease->owner.job.c_str());
   families.Gauge("perseus_gpu_lease_age_seconds", "How long the job has held the GPU's clocks.",
@@ -118,14 +117,14 @@ void AddLease(Families& families, const Labels& labels, const GpuReport& gpu, Na
   if (gpu.snapshot.setting && gpu.snapshot.setting->setting) {
     constexpr double kHertzPerMegahertz = 1e6;
     families.Gauge("perseus_gpu_intended_sm_clock_hertz",
-                   "The SM clock that the job's plan asked for last.", job,
+                   "The last SM clock that the job requested.", job,
                    gpu.snapshot.setting->setting->upper * kHertzPerMegahertz);
   }
 }
 
 void AddCounts(Families& families, const Labels& labels, const GpuSnapshot& snapshot) {
   const GpuCounts& counts = snapshot.counts;
-  families.Counter("perseus_gpu_clock_switches_total", "Clocks that the driver took from a job.",
+  families.Counter("perseus_gpu_clock_switches_total", "Clocks of a job that the driver accepted.",
                    labels, counts.switches);
   struct Dropped {
     const char* reason;
@@ -139,16 +138,15 @@ void AddCounts(Families& families, const Labels& labels, const GpuSnapshot& snap
                      With(labels, "reason", dropped.reason), dropped.count);
   }
   families.Counter("perseus_gpu_clock_switches_seen_total",
-                   "Switches that were read back, by what was seen.",
+                   "Switches that were read back, by their effect.",
                    With(labels, "effect", "in_effect"), counts.in_effect);
   families.Counter("perseus_gpu_clock_switches_seen_total",
-                   "Switches that were read back, by what was seen.",
+                   "Switches that were read back, by their effect.",
                    With(labels, "effect", "limited"), counts.limited);
-  families.Counter("perseus_gpu_restores_total", "How often the GPU was given back whole.", labels,
+  families.Counter("perseus_gpu_restores_total", "How often the GPU was restored.", labels,
                    counts.restores);
-  families.Counter("perseus_gpu_restore_failures_total",
-                   "Attempts to give a control back that did not take.", labels,
-                   counts.restore_failures);
+  families.Counter("perseus_gpu_restore_failures_total", "Failed attempts to restore a control.",
+                   labels, counts.restore_failures);
   families.Histogram("perseus_gpu_request_to_driver_seconds",
                      "From a job's request to the call of the driver.", labels,
                      snapshot.request_to_call);
@@ -158,14 +156,14 @@ void AddCounts(Families& families, const Labels& labels, const GpuSnapshot& snap
 
 void AddGpu(Families& families, const GpuReport& gpu, std::size_t index,
             const std::string& hostname, Nanoseconds now) {
-  // DCGM's labels, less modelName, which Prometheus' own linter minds.
+  // DCGM's labels without modelName, which Prometheus' linter rejects.
   const Labels labels = {
       {"gpu", std::to_string(gpu.info.minor_number.value_or(static_cast<int>(index)))},
       {"UUID", gpu.info.uuid},
       {"pci_bus_id", gpu.info.pci_bus_id},
       {"Hostname", hostname}};
   families.Gauge(
-      "perseus_gpu_info", "What GPU it is, and what drives it.",
+      "perseus_gpu_info", "The model of the GPU, and its driver.",
       With(With(labels, "model", gpu.info.name.c_str()), "backend", gpu.info.backend.c_str()), 1);
   const GpuSnapshot& snapshot = gpu.snapshot;
   families.Gauge("perseus_gpu_up", "Whether the driver answers for the GPU.", labels,
@@ -173,7 +171,7 @@ void AddGpu(Families& families, const GpuReport& gpu, std::size_t index,
   families.Gauge("perseus_gpu_settable", "Whether the GPU's clocks can be set.", labels,
                  gpu.info.measure_only.empty() ? 1 : 0);
   families.Gauge("perseus_gpu_driver_call_age_seconds",
-                 "How long the driver has not answered a call.", labels,
+                 "For how long the driver has not returned from a call.", labels,
                  snapshot.in_driver_since == 0 ? 0 : ToSeconds(now - snapshot.in_driver_since));
   if (snapshot.telemetry) AddReadings(families, labels, *snapshot.telemetry);
   AddLease(families, labels, gpu, now);
@@ -186,7 +184,7 @@ void AddAgent(Families& families, const AgentReport& report) {
                  static_cast<double>(report.connections));
   families.Gauge("perseus_agent_leases", "Leases that are held.", {},
                  static_cast<double>(report.leases));
-  families.Gauge("perseus_agent_missing_gpus", "GPUs that have to be given back and are not there.",
+  families.Gauge("perseus_agent_missing_gpus", "GPUs that have to be restored, but are missing.",
                  {}, static_cast<double>(report.missing_gpus.size()));
   for (const LeaseEnd end : {LeaseEnd::kReleased, LeaseEnd::kByHand, LeaseEnd::kConnectionClosed,
                              LeaseEnd::kProcessGone, LeaseEnd::kSilent, LeaseEnd::kAgentStopped}) {
@@ -195,7 +193,7 @@ void AddAgent(Families& families, const AgentReport& report) {
                      {{"how", std::string(NameOf(end))}},
                      count == report.ended.end() ? 0 : count->second);
   }
-  families.Counter("perseus_agent_malformed_messages_total", "Messages that were none.", {},
+  families.Counter("perseus_agent_malformed_messages_total", "Messages that were invalid.", {},
                    report.malformed);
   families.Counter("perseus_agent_refusals_total", "Requests that were refused.", {},
                    report.refusals);

@@ -1,5 +1,5 @@
-// The metrics of the agent for Prometheus. Where NVIDIA's DCGM exporter has a name, this name is
-// used, with its labels and units, so that dashboards find it. docs/agent.md lists all metrics.
+// The metrics of the agent for Prometheus. If NVIDIA's DCGM exporter has a metric, its name, labels
+// and unit are used, so that existing dashboards work. docs/agent.md lists all metrics.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace perseus::agent {
 
-// The text exposition format, version 0.0.4.
+// Returns the text exposition format, version 0.0.4.
 std::string FormatMetrics(const AgentReport& report, const std::string& hostname);
 
 }  // namespace perseus::agent

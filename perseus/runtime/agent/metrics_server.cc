@@ -3,9 +3,10 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
-#include <charconv>
 #include <chrono>
 #include <utility>
+
+#include "perseus/base/host_port.h"
 
 namespace perseus::agent {
 namespace {
@@ -18,7 +19,7 @@ constexpr std::size_t kMostSessions = 32;
 constexpr std::size_t kLongestRequest = 8 * 1024;
 constexpr std::chrono::seconds kTimeout{10};
 
-// One request and its answer; then the connection is closed.
+// One request and its answer. Then the connection is closed.
 class Session : public std::enable_shared_from_this<Session> {
  public:
   Session(tcp::socket socket, std::function<std::string()> metrics, std::shared_ptr<void> place)
@@ -64,29 +65,22 @@ class Session : public std::enable_shared_from_this<Session> {
 
   beast::tcp_stream stream_;
   std::function<std::string()> metrics_;
-  std::shared_ptr<void> place_;  // Counts as a session while it is held.
+  std::shared_ptr<void> place_;  // Its owners are the open sessions, which are counted.
   beast::flat_buffer buffer_{kLongestRequest};
   http::request_parser<http::empty_body> parser_;
   http::response<http::string_body> response_;
 };
 
 Result<tcp::endpoint> ParseAddress(const std::string& address) {
-  const auto bad = [&] {
-    return Fail("{} is no address to serve metrics on (write 127.0.0.1:9836)", address);
-  };
-  const std::size_t colon = address.rfind(':');
-  if (colon == std::string::npos) return bad();
-  std::string host = address.substr(0, colon);
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
-    host = host.substr(1, host.size() - 2);
-  }
-  unsigned short port = 0;
-  const char* end = address.data() + address.size();
-  const auto [rest, failure] = std::from_chars(address.data() + colon + 1, end, port);
+  const auto at = ParseHostPort(address);
   boost::system::error_code error;
-  const auto ip = boost::asio::ip::make_address(host, error);
-  if (failure != std::errc() || rest != end || error) return bad();
-  return tcp::endpoint(ip, port);
+  const auto ip = boost::asio::ip::make_address(at ? at->host : "", error);
+  if (!at || error) {
+    return Fail(
+        "{} is not an address to serve metrics on (expected IP:PORT, such as 127.0.0.1:9836)",
+        address);
+  }
+  return tcp::endpoint(ip, at->port);
 }
 
 }  // namespace
@@ -109,7 +103,7 @@ class MetricsServer::Listener : public std::enable_shared_from_this<Listener> {
     acceptor_.async_accept(
         [self = shared_from_this()](boost::system::error_code error, tcp::socket socket) {
           if (error == boost::asio::error::operation_aborted) return;
-          // Beyond the limit it is closed at once: whoever scrapes tries again.
+          // Beyond the limit, the connection is closed at once. Prometheus retries.
           if (!error && self->sessions_.use_count() <= static_cast<long>(kMostSessions)) {
             std::make_shared<Session>(std::move(socket), self->metrics_, self->sessions_)->Run();
           }

@@ -13,8 +13,8 @@ namespace perseus::agent {
 class MetricsServer {
  public:
   // Listens on `address` ("127.0.0.1:9836", "[::1]:9836"; port 0: any), and answers on the loop's
-  // thread with what `metrics` returns. Fails with kInput for an address that is none, and with
-  // kSystem if it is taken.
+  // thread with what `metrics` returns. Fails with kInput if `address` is not an address, and with
+  // kSystem if it is in use.
   static Result<MetricsServer> Listen(boost::asio::io_context& loop, const std::string& address,
                                       std::function<std::string()> metrics);
   MetricsServer(MetricsServer&&) noexcept;

@@ -8,9 +8,9 @@
 
 namespace perseus::agent {
 
-// A process, told from a later one that got the same number. Two processes would have to share
-// number and clock tick (1/100 s) to be taken for one another: the kernel would have to hand out
-// every number of the machine once between two ticks.
+// Identifies a process, and distinguishes it from a later one with the same number. Two processes
+// could only be confused if they had the same number and started within the same clock tick (1/100
+// s). For that, the kernel would have to use every process number between two ticks.
 struct ProcessId {
   pid_t pid = 0;
   // In clock ticks since boot: field 22 of /proc/PID/stat.
@@ -21,7 +21,7 @@ struct ProcessId {
 struct Owner {
   ProcessId process;
   uid_t uid = 0;
-  std::string job;  // As the client calls it; 1 to protocol::kLongestName, printable.
+  std::string job;  // The client's name of the job. 1 to protocol::kLongestName, printable.
   friend bool operator==(const Owner&, const Owner&) = default;
 };
 

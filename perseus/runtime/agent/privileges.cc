@@ -26,16 +26,16 @@ Result<void> FailHere(const char* what) {
 Result<void> KeepOnlyNeededCapabilities() {
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return FailHere("no new privileges");
   __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
-  // The lower 32, the upper 32.
+  // The lower and the upper 32 capabilities.
   __user_cap_data_struct data[2]{};
-  if (syscall(SYS_capget, &header, data) != 0) return FailHere("reading them");
+  if (syscall(SYS_capget, &header, data) != 0) return FailHere("read them");
   for (int half = 0; half < 2; ++half) {
     const auto needed = static_cast<std::uint32_t>(kNeeded >> (32 * half));
     data[half].permitted &= needed;
     data[half].effective = data[half].permitted;
     data[half].inheritable = 0;
   }
-  if (syscall(SYS_capset, &header, data) != 0) return FailHere("setting them");
+  if (syscall(SYS_capset, &header, data) != 0) return FailHere("set them");
   return {};
 }
 

@@ -11,7 +11,7 @@
 namespace perseus::agent {
 namespace {
 
-// Of this process, by the kernel; in hexadecimal.
+// The capabilities of this process as the kernel reports them, in hexadecimal.
 std::string CapabilityLine(const std::string& key) {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
@@ -20,7 +20,7 @@ std::string CapabilityLine(const std::string& key) {
   return "no such line";
 }
 
-TEST(Privileges, OnlyWhatIsNeededIsLeft) {
+TEST(Privileges, OnlyTheNeededOnesRemain) {
   const std::uint64_t before = std::stoull(CapabilityLine("CapEff"), nullptr, 16);
   const pid_t child = fork();
   if (child == 0) {
@@ -35,7 +35,7 @@ TEST(Privileges, OnlyWhatIsNeededIsLeft) {
   int status = 0;
   waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
-  // The child's alone.
+  // This affects the child only.
   EXPECT_EQ(std::stoull(CapabilityLine("CapEff"), nullptr, 16), before);
 }
 

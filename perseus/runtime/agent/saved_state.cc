@@ -15,7 +15,7 @@ bool IsForSame(const protocol::Grant& a, const protocol::Grant& b) {
   return a.uid == b.uid && a.cgroup == b.cgroup;
 }
 
-// What a changed control returns to.
+// The setting to which a changed control returns.
 std::optional<device::Setting> Wanted(const SavedState& state, const SavedGpu& gpu,
                                       device::Control control, const SettingBefore& before) {
   if (before.is_known) return before.setting;
@@ -35,8 +35,7 @@ std::vector<Restore> RestoresOf(const SavedState& state, const SavedGpu& gpu) {
   return restores;
 }
 
-// After another boot: whether the control stands as the driver's reset left it, as far as can be
-// told.
+// After another boot: whether the control seems to have the setting that the driver's reset left.
 bool IsUntouchedSinceBoot(const Readings& readings, const Restore& restore) {
   const auto gpu = readings.find(restore.uuid);
   if (gpu == readings.end()) return true;
@@ -92,7 +91,7 @@ bool SavedState::GiveBack(std::string_view uuid) {
 Answer<void> SavedState::Add(const protocol::Grant& grant) {
   if (grant.uid.has_value() == grant.cgroup.has_value()) {
     return Refuse(Refusal::kMalformed,
-                  "a grant is for a user or for a cgroup (name just one of the two)");
+                  "a grant is for a user or for a cgroup (name exactly one of the two)");
   }
   if (grant.gpus.empty()) return Refuse(Refusal::kMalformed, "a grant names no GPU (name some)");
   auto place = std::find_if(grants.begin(), grants.end(),
@@ -114,7 +113,7 @@ Answer<void> SavedState::Remove(const protocol::Grant& grant) {
   if (place != grants.end()) left.insert(place->gpus.begin(), place->gpus.end());
   for (const std::string& gpu : std::set<std::string>(grant.gpus.begin(), grant.gpus.end())) {
     if (left.erase(gpu) != 0) continue;
-    return Refuse(Refusal::kMalformed, "there is no grant of {} to {} (nothing was taken back)",
+    return Refuse(Refusal::kMalformed, "{} is not granted to {} (nothing was revoked)",
                   Excerpt(gpu),
                   grant.uid      ? fmt::format("user {}", *grant.uid)
                   : grant.cgroup ? fmt::format("cgroup {}", Excerpt(*grant.cgroup))
@@ -126,8 +125,8 @@ Answer<void> SavedState::Remove(const protocol::Grant& grant) {
   return {};
 }
 
-void SavedState::Rest(const std::string& uuid, device::Control control,
-                      const std::optional<device::Setting>& setting) {
+void SavedState::DeclareResting(const std::string& uuid, device::Control control,
+                                const std::optional<device::Setting>& setting) {
   if (setting) {
     resting[uuid][control] = *setting;
     return;

@@ -21,9 +21,9 @@ using nlohmann::ordered_json;
 
 constexpr std::string_view kFormat = "perseus-agent-state";
 constexpr int kVersion = 1;
-// file -> gpus -> gpu -> controls -> control -> before -> lower: nothing lies deeper.
-constexpr int kDeepest = 7;
-// MHz, or mW: far above any clock, and 10 kW.
+// file -> gpus -> gpu -> controls -> control -> before -> lower.
+constexpr int kMaxJsonDepth = 7;
+// In MHz or mW: far above any clock, and 10 kW.
 constexpr int kHighestSetting = 10'000'000;
 constexpr std::size_t kLongestCgroup = 4096;
 
@@ -33,16 +33,15 @@ constexpr std::array<std::pair<device::Control, std::string_view>, 3> kControlKe
      {device::Control::kPowerLimit, "power_limit"}}};
 
 constexpr std::string_view kRemedy =
-    "until this is fixed the agent changes no GPU, since it cannot know what was there before: "
-    "put "
-    "a copy of the file back, or set the GPUs by hand to what they should be (nvidia-smi -rgc, "
-    "-rmc, -pl) and move the file away, which forgets grants and resting settings";
+    "until this is fixed, the agent changes no GPU, because it does not know the settings before: "
+    "restore a copy of the file, or set the GPUs by hand to what they should be (nvidia-smi -rgc, "
+    "-rmc, -pl) and move the file away, which removes all grants and resting settings";
 
 Node Member(const Node& node, std::string_view key) {
   return node.Member(key, "the file was damaged or changed by hand");
 }
 
-// Not empty, printable, and no longer than anything that the agent itself would write.
+// A text that is not empty, printable, and not longer than anything that the agent writes.
 std::string Name(const Node& node, std::size_t longest = protocol::kLongestName) {
   std::string text = node.Text();
   if (text.empty() || text.size() > longest || !IsPrintable(text)) {
@@ -140,9 +139,9 @@ void ReadResting(const Node& node, SavedState& state) {
                                                   kControlKeys[1].second, kControlKeys[2].second};
   node.RequireObject(kKeys);
   const std::string uuid = Name(Member(node, "uuid"));
-  if (state.resting.contains(uuid)) Throw("{}.uuid: {} stands twice", node.path, uuid);
+  if (state.resting.contains(uuid)) Throw("{}.uuid: {} appears twice", node.path, uuid);
   for (const auto& [control, key] : kControlKeys) {
-    if (node.Has(key)) state.Rest(uuid, control, ReadSetting(Member(node, key)));
+    if (node.Has(key)) state.DeclareResting(uuid, control, ReadSetting(Member(node, key)));
   }
   if (!state.resting.contains(uuid)) Throw("{} declares no control", node.path);
 }
@@ -154,7 +153,7 @@ void CheckVersion(const Node& file) {
   const std::uint64_t version =
       Unsigned(Member(file, "version"), std::numeric_limits<std::uint32_t>::max());
   if (version > kVersion) {
-    Throw("is of version {}, from a newer perseus (this one reads {}; start that one again)",
+    Throw("has version {}, from a newer perseus (this one reads version {}: start the newer one)",
           version, kVersion);
   }
   if (version < 1) Throw("version is 0 (expected {})", kVersion);
@@ -172,7 +171,7 @@ SavedState ReadState(const Node& file) {
     SavedGpu gpu = ReadGpu(gpus[i]);
     const std::string uuid = gpu.uuid;
     if (!state.gpus.emplace(uuid, std::move(gpu)).second) {
-      Throw("{}.uuid: {} stands twice", gpus[i].path, uuid);
+      Throw("{}.uuid: {} appears twice", gpus[i].path, uuid);
     }
   }
   const Node grants = Member(file, "grants");
@@ -225,7 +224,7 @@ ordered_json Json(const protocol::Grant& grant) {
 }  // namespace
 
 Result<SavedState> ParseSavedState(std::string_view text, std::string_view name) {
-  Result<SavedState> state = json_file::Read(text, name, kDeepest, ReadState);
+  Result<SavedState> state = json_file::Read(text, name, kMaxJsonDepth, ReadState);
   if (!state) return Fail("{}; {}", state.error().message, kRemedy);
   return state;
 }
@@ -247,7 +246,7 @@ std::string FormatSavedState(const SavedState& state) {
   const ordered_json file{{"format", kFormat},           {"version", kVersion},
                           {"boot_id", state.boot_id},    {"gpus", std::move(gpus)},
                           {"grants", std::move(grants)}, {"resting", std::move(resting)}};
-  // Names that are not UTF-8 would throw; so written, they do not survive the check in Save.
+  // Without this handler, a name that is not UTF-8 would throw. With it, the check in Save fails.
   return file.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
@@ -265,9 +264,9 @@ Result<SavedStateFile> SavedStateFile::Open(std::filesystem::path path,
     empty.boot_id = boot_id_now;
     return SavedStateFile(std::move(path), std::move(empty), std::move(write));
   }
-  // A device could be read for ever.
+  // Reading a device might never end.
   if (!std::filesystem::is_regular_file(path, error)) {
-    return Fail("{} is no regular file; {}", path.string(), kRemedy);
+    return Fail("{} is not a regular file; {}", path.string(), kRemedy);
   }
   const Result<std::string> text = ReadFile(path);
   if (!text) return FailAs(text.error().kind, "{}; {}", text.error().message, kRemedy);
@@ -280,9 +279,9 @@ Result<SavedStateFile> SavedStateFile::Open(std::filesystem::path path,
 Result<void> SavedStateFile::Save(SavedState next) {
   if (is_on_disk_ && next == state_) return {};
   const std::string text = FormatSavedState(next);
-  const Result<SavedState> read = json_file::Read(text, path_.string(), kDeepest, ReadState);
+  const Result<SavedState> read = json_file::Read(text, path_.string(), kMaxJsonDepth, ReadState);
   if (!read || *read != next) {
-    return Fail("{}: not written, since it could not be read again{}{} (report this)",
+    return Fail("{}: not written, because it could not be read again{}{} (please report this)",
                 path_.string(), read ? "" : ": ", read ? "" : read.error().message);
   }
   is_on_disk_ = false;
@@ -296,7 +295,8 @@ Result<FileDescriptor> LockSavedState(const std::filesystem::path& state) {
   auto lock = LockFile(LockPathOf(state));
   if (!lock) return lock;
   if (*lock) return lock;
-  return FailAs(ErrorKind::kSystem, "{} is another agent's, which is running (choose --state)",
+  return FailAs(ErrorKind::kSystem,
+                "{}: another agent that is running uses this state (choose --state)",
                 state.string());
 }
 

@@ -13,12 +13,12 @@
 // Clocks are in MHz, power limits in mW. A process that can write this file decides what the agent
 // does to GPUs, so the file belongs in a directory of root.
 //
-// Thread safety: none; one owner.
+// Not thread-safe: one thread owns it.
 //
-// What always holds:
-//  1. state() is what was last saved, never what could not be.
+// Invariants:
+//  1. state() is what was saved last. It never has changes that could not be saved.
 //  2. Nothing is written that could not be read again.
-//  3. A file that cannot be read as a whole is not used in parts, and is left as it is.
+//  3. A file that cannot be read completely is not used at all, and is left unchanged.
 #pragma once
 
 #include <filesystem>
@@ -32,8 +32,8 @@
 
 namespace perseus::agent {
 
-// Fails (kInput) for whatever is no such file, with the place, what the agent does about it, and
-// the remedy. `name` is how messages call it.
+// Fails (kInput) for an invalid file. The message has the place, what the agent does, and the
+// remedy. `name` is the file's name in messages.
 Result<SavedState> ParseSavedState(std::string_view text, std::string_view name);
 std::string FormatSavedState(const SavedState& state);
 
@@ -46,23 +46,24 @@ std::filesystem::path LockPathOf(std::filesystem::path state);
 
 class SavedStateFile {
  public:
-  // Makes `contents` the file's in one step that survives a power cut.
+  // Replaces the content of the file in one step that survives a power failure.
   using Writer =
       std::function<Result<void>(const std::filesystem::path& path, std::string_view contents)>;
 
-  // What was saved at `path`; where there is no file, an empty state of boot `boot_id_now` (which
-  // is not written before the first Save). An existing state keeps its own boot: see
-  // RestoresAfterStart. Fails as ReadFile and ParseSavedState do; the agent must then change no GPU
-  // at all, since it cannot know what was there before. `write`: for tests; WriteFileAtomically.
+  // Reads the state at `path`. If the file does not exist, the state is empty, and belongs to the
+  // boot `boot_id_now`. (It is written by the first Save.) An existing state keeps its own boot
+  // (see RestoresAfterStart). Fails as ReadFile and ParseSavedState do. Then the agent must change
+  // no GPU, because it does not know the settings before. `write` is for tests. Empty:
+  // WriteFileAtomically.
   static Result<SavedStateFile> Open(std::filesystem::path path, std::string_view boot_id_now,
                                      Writer write = {});
 
   const SavedState& state() const { return state_; }
 
-  // On disk when it returns. If it fails, do not do what was to be saved first: state() is the old
-  // one. Which of the two is on disk is not known until a Save succeeds; either is right for a GPU
-  // that nobody else touches meanwhile. So repeat Save(state()) before a GPU that could not be
-  // saved as taken counts as free again (LeaseTable::Cancel).
+  // When it returns successfully, `next` is on disk. If it fails, state() is the old one, and the
+  // caller must not do what had to be saved first. Until a Save succeeds, either of the two may be
+  // on disk. Both are right for a GPU that nobody touches meanwhile. So repeat Save(state()) before
+  // a GPU that could not be saved as taken counts as free again (LeaseTable::Cancel).
   Result<void> Save(SavedState next);
 
  private:
@@ -70,7 +71,7 @@ class SavedStateFile {
 
   std::filesystem::path path_;
   SavedState state_;
-  bool is_on_disk_ = false;  // For certain.
+  bool is_on_disk_ = false;  // True only if it is certain.
   Writer write_;
 };
 

@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-// One of everything that a state can hold.
+// A state with one of everything that it can hold.
 SavedState Everything() {
   SavedState state;
   state.boot_id = "9b2d61c4-7f0e-4a1b-9c3d-2e5f6a7b8c9d";
@@ -35,8 +35,8 @@ SavedState Everything() {
   state.Take(gpu);
   EXPECT_TRUE(state.Add({{"GPU-1f", "GPU-2a"}, 1000, std::nullopt}));
   EXPECT_TRUE(state.Add({{"GPU-1f"}, std::nullopt, "/slurm/job_17"}));
-  state.Rest("GPU-1f", device::Control::kSmClock, device::Setting{210, 1410});
-  state.Rest("GPU-1f", device::Control::kPowerLimit, device::Setting{400'000, 400'000});
+  state.DeclareResting("GPU-1f", device::Control::kSmClock, device::Setting{210, 1410});
+  state.DeclareResting("GPU-1f", device::Control::kPowerLimit, device::Setting{400'000, 400'000});
   return state;
 }
 
@@ -52,7 +52,7 @@ class SavedStateFileTest : public ::testing::Test {
   fs::path path_ = directory_ / "deep" / "state.json";
 };
 
-TEST_F(SavedStateFileTest, EverythingComesBack) {
+TEST_F(SavedStateFileTest, EverythingIsReadBack) {
   auto file = SavedStateFile::Open(path_, "boot-1");
   ASSERT_TRUE(file);
   ASSERT_TRUE(file->Save(Everything()));
@@ -71,7 +71,7 @@ TEST_F(SavedStateFileTest, WithoutAFileThereIsNothingToRestore) {
   EXPECT_FALSE(fs::exists(path_));
 }
 
-TEST_F(SavedStateFileTest, AFileThatCannotBeReadIsNotTakenForNone) {
+TEST_F(SavedStateFileTest, AFileThatCannotBeReadIsAnError) {
   fs::create_directories(path_);
   const auto directory = SavedStateFile::Open(path_, "boot-1");
   ASSERT_FALSE(directory);
@@ -81,7 +81,7 @@ TEST_F(SavedStateFileTest, AFileThatCannotBeReadIsNotTakenForNone) {
   EXPECT_FALSE(SavedStateFile::Open(path_, "boot-1"));
 }
 
-TEST_F(SavedStateFileTest, WhatCouldNotBeSavedIsNotTheState) {
+TEST_F(SavedStateFileTest, AFailedSaveLeavesTheState) {
   bool is_disk_full = false;
   std::string on_disk;
   auto file = SavedStateFile::Open(path_, "boot-1",
@@ -101,7 +101,7 @@ TEST_F(SavedStateFileTest, WhatCouldNotBeSavedIsNotTheState) {
   EXPECT_EQ(failed.error().kind, ErrorKind::kSystem);
   EXPECT_EQ(file->state(), first);
 
-  // What is on disk is not known now, so the same state is written once more.
+  // The content of the disk is now unknown, so the same state is written again.
   is_disk_full = false;
   on_disk.clear();
   ASSERT_TRUE(file->Save(first));
@@ -111,7 +111,7 @@ TEST_F(SavedStateFileTest, WhatCouldNotBeSavedIsNotTheState) {
   EXPECT_EQ(on_disk, "") << "nothing new, nothing flushed";
 }
 
-TEST_F(SavedStateFileTest, NothingIsWrittenThatCouldNotBeReadAgain) {
+TEST_F(SavedStateFileTest, NothingIsWrittenThatCouldNotBeReadBack) {
   std::vector<std::pair<const char*, SavedState>> unreadable(6, {"", Everything()});
   unreadable[0] = {"no boot", SavedState{}};
   unreadable[1].first = "not UTF-8";
@@ -119,7 +119,7 @@ TEST_F(SavedStateFileTest, NothingIsWrittenThatCouldNotBeReadAgain) {
   unreadable[2].first = "too long a cgroup";
   EXPECT_TRUE(unreadable[2].second.Add({{"GPU-1f"}, std::nullopt, "/" + std::string(5000, 'x')}));
   unreadable[3].first = "a range upside down";
-  unreadable[3].second.Rest("GPU-1f", device::Control::kSmClock, device::Setting{2, 1});
+  unreadable[3].second.DeclareResting("GPU-1f", device::Control::kSmClock, device::Setting{2, 1});
   unreadable[4].first = "an empty name";
   unreadable[4].second.gpus.at("GPU-1f").lease = "";
   unreadable[5].first = "a GPU under another's name";
@@ -144,7 +144,7 @@ TEST(ParseSavedState, ATruncatedFileIsNeverAState) {
   }
 }
 
-TEST(ParseSavedState, DamageIsNamed) {
+TEST(ParseSavedState, ErrorsNameTheDamage) {
   struct Row {
     const char* what;
     const char* by;
@@ -153,15 +153,15 @@ TEST(ParseSavedState, DamageIsNamed) {
   const std::string text = FormatSavedState(Everything());
   for (const Row& row : {
            Row{"perseus-agent-state", "perseus-plan", "is not a saved state of the agent"},
-           Row{"\"version\": 1", "\"version\": 2", "is of version 2, from a newer perseus"},
+           Row{"\"version\": 1", "\"version\": 2", "has version 2, from a newer perseus"},
            Row{"\"version\": 1", "\"version\": 0", "version is 0"},
            Row{"\"version\": 1", "\"version\": -1", "version is not a whole number"},
-           Row{"\"version\": 1", "\"version\": 1, \"version\": 1", "stands twice"},
+           Row{"\"version\": 1", "\"version\": 1, \"version\": 1", "appears twice"},
            Row{"\"grants\"", "\"grnts\"", "did you mean \"grants\"?"},
            Row{"\"unknown\"", "\"unkown\"", "gpus[0].controls.sm_clock.before is neither"},
            Row{"\"unknown\"", "null", "gpus[0].controls.sm_clock.before is neither"},
            Row{"\"changed\": true", "\"changed\": 1", "changed is neither true nor false"},
-           Row{"\"memory_clock\"", "\"sm_clock\"", "stands twice"},
+           Row{"\"memory_clock\"", "\"sm_clock\"", "appears twice"},
            Row{"\"lower\": 300000", "\"lower\": 300001", "upper is not a number from 300001"},
            Row{"\"lower\": 300000", "\"lower\": 0.5", "lower is not a whole number"},
            Row{"\"lower\": 300000,", "", "lower is missing"},
@@ -169,7 +169,8 @@ TEST(ParseSavedState, DamageIsNamed) {
            Row{"\"uid\": 4294967295", "\"uid\": 4294967296", "owner.uid is not a whole number"},
            Row{"\"uid\": 1000", "\"uid\": 1000, \"cgroup\": \"/\"", "for a user or for a cgroup"},
            Row{"\"/slurm", "\"slurm", "grants[1].cgroup does not begin with /"},
-           Row{"\"uuid\": \"GPU-2a\"", "\"uuid\": \"GPU-1f\"", "gpus[1].uuid: GPU-1f stands twice"},
+           Row{"\"uuid\": \"GPU-2a\"", "\"uuid\": \"GPU-1f\"",
+               "gpus[1].uuid: GPU-1f appears twice"},
            Row{"\"lease\": \"", "\"lease\": \"\\u0007", "gpus[0].lease is not 1 to 200 printable"},
        }) {
     SCOPED_TRACE(row.by);
@@ -181,9 +182,9 @@ TEST(ParseSavedState, DamageIsNamed) {
   }
 }
 
-// A process that replaces the file as fast as it can, killed at some moment: what is there
-// afterwards is whole, and no older than what it had said was saved.
-TEST_F(SavedStateFileTest, KillNineAtAnyMomentLeavesAStateThatWasSaved) {
+// A process replaces the file as fast as it can and is killed at some moment. The file must then be
+// complete, and no older than the last state that the process reported as saved.
+TEST_F(SavedStateFileTest, SigkillAtAnyMomentLeavesAStateThatWasSaved) {
   std::mt19937_64 random(1);
   for (int run = 0; run < 30; ++run) {
     int saved[2];
@@ -194,8 +195,8 @@ TEST_F(SavedStateFileTest, KillNineAtAnyMomentLeavesAStateThatWasSaved) {
       auto file = SavedStateFile::Open(path_, "boot-1");
       for (int round = 1; file; ++round) {
         SavedState state = Everything();
-        state.Rest("GPU-1f", device::Control::kSmClock, device::Setting{0, round});
-        // Now short, now long.
+        state.DeclareResting("GPU-1f", device::Control::kSmClock, device::Setting{0, round});
+        // The state is sometimes short and sometimes long.
         state.boot_id = std::string(static_cast<std::size_t>(1 + round % 200), 'b');
         if (!file->Save(std::move(state))) break;
         if (::write(saved[1], &round, sizeof round) != sizeof round) break;

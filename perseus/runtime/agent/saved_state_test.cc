@@ -7,15 +7,15 @@ namespace {
 
 using protocol::Refusal;
 
-constexpr device::Setting kSavedStateHers{1200, 1200};  // What an administrator had locked.
-constexpr device::Setting kOther{900, 900};             // What somebody locked since.
+constexpr device::Setting kAdministratorSetting{1200, 1200};
+constexpr device::Setting kOther{900, 900};  // Another program locked this later.
 constexpr device::Setting kResting{210, 1410};
 const SettingBefore kUnknown{};
 const SettingBefore kDefault{true, std::nullopt};
-const SettingBefore kKnown{true, kSavedStateHers};
+const SettingBefore kKnown{true, kAdministratorSetting};
 
 const device::SettingReading kReadsDefault{true, std::nullopt, ""};
-const device::SettingReading kReadsHers{true, kSavedStateHers, ""};
+const device::SettingReading kReadsAdministratorSetting{true, kAdministratorSetting, ""};
 const device::SettingReading kReadsOther{true, kOther, ""};
 const device::SettingReading kCannotTell{false, std::nullopt, ""};
 const device::SettingReading kSeemsLocked{false, std::nullopt,
@@ -33,7 +33,7 @@ SavedState With(const SettingBefore& before, bool is_changed, bool has_resting) 
   SavedState state;
   state.boot_id = "boot-1";
   state.Take(GpuOf("lease-1", {{device::Control::kSmClock, {before, is_changed}}}));
-  if (has_resting) state.Rest("GPU-a", device::Control::kSmClock, kResting);
+  if (has_resting) state.DeclareResting("GPU-a", device::Control::kSmClock, kResting);
   return state;
 }
 
@@ -43,8 +43,8 @@ struct StartCase {
   SettingBefore before;
   bool has_resting;
   bool is_same_boot;
-  std::optional<device::SettingReading> reading;  // Nothing: neither GPU nor control can be read.
-  // What is put back; nothing: left alone.
+  std::optional<device::SettingReading> reading;  // Empty if the GPU or the control cannot be read.
+  // The setting to restore. Empty if the agent leaves the control alone.
   std::optional<std::optional<device::Setting>> restored;
 };
 
@@ -64,7 +64,7 @@ TEST_P(RestoresAfterStartTest, Case) {
       RestoresAfterStart(With(given.before, false, given.has_resting), boot, readings).empty())
       << "what we did not change is nobody's business";
 
-  // Whoever dies before the restore is done comes to the same result the next time.
+  // An agent that dies before the restore is done comes to the same result the next time.
   SavedState next = state;
   next.BeginBoot(boot, expected);
   EXPECT_EQ(RestoresAfterStart(next, boot, {}), expected);
@@ -74,11 +74,13 @@ TEST_P(RestoresAfterStartTest, Case) {
 INSTANTIATE_TEST_SUITE_P(
     SameBoot, RestoresAfterStartTest,
     ::testing::Values(
-        StartCase{"known_still_ours", kKnown, false, true, kReadsOther, kSavedStateHers},
-        StartCase{"known_driver_was_reloaded", kKnown, false, true, kReadsDefault, kSavedStateHers},
-        StartCase{"known_already_back", kKnown, false, true, kReadsHers, kSavedStateHers},
+        StartCase{"known_still_ours", kKnown, false, true, kReadsOther, kAdministratorSetting},
+        StartCase{"known_driver_was_reloaded", kKnown, false, true, kReadsDefault,
+                  kAdministratorSetting},
+        StartCase{"known_already_back", kKnown, false, true, kReadsAdministratorSetting,
+                  kAdministratorSetting},
         StartCase{"known_is_not_overruled_by_resting", kKnown, true, true, kReadsOther,
-                  kSavedStateHers},
+                  kAdministratorSetting},
         StartCase{"default_still_ours", kDefault, false, true, kReadsOther, kDriversDefault},
         StartCase{"default_is_not_overruled_by_resting", kDefault, true, true, kCannotTell,
                   kDriversDefault},
@@ -87,18 +89,20 @@ INSTANTIATE_TEST_SUITE_P(
                   kDriversDefault},
         StartCase{"unknown_goes_to_resting", kUnknown, true, true, kCannotTell, kResting},
         StartCase{"a_hint_is_of_our_own_lock", kUnknown, true, true, kSeemsLocked, kResting},
-        StartCase{"gpu_is_away", kKnown, false, true, std::nullopt, kSavedStateHers}),
+        StartCase{"gpu_is_away", kKnown, false, true, std::nullopt, kAdministratorSetting}),
     [](const auto& test) { return test.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(
     AnotherBoot, RestoresAfterStartTest,
     ::testing::Values(
-        StartCase{"known_and_reset", kKnown, false, false, kReadsDefault, kSavedStateHers},
+        StartCase{"known_and_reset", kKnown, false, false, kReadsDefault, kAdministratorSetting},
         StartCase{"known_and_driver_cannot_tell", kKnown, false, false, kCannotTell,
-                  kSavedStateHers},
-        StartCase{"known_and_gpu_is_away", kKnown, false, false, std::nullopt, kSavedStateHers},
+                  kAdministratorSetting},
+        StartCase{"known_and_gpu_is_away", kKnown, false, false, std::nullopt,
+                  kAdministratorSetting},
         StartCase{"known_and_somebody_locked_it", kKnown, false, false, kReadsOther, std::nullopt},
-        StartCase{"known_and_somebody_put_it_back", kKnown, false, false, kReadsHers, std::nullopt},
+        StartCase{"known_and_somebody_put_it_back", kKnown, false, false,
+                  kReadsAdministratorSetting, std::nullopt},
         StartCase{"known_and_seems_locked", kKnown, false, false, kSeemsLocked, std::nullopt},
         StartCase{"default_and_reset", kDefault, false, false, kReadsDefault, std::nullopt},
         StartCase{"default_and_somebody_locked_it", kDefault, false, false, kReadsOther,
@@ -111,26 +115,26 @@ INSTANTIATE_TEST_SUITE_P(
                   std::nullopt}),
     [](const auto& test) { return test.param.name; });
 
-TEST(SavedState, EveryChangedControlOfAGpuIsPutBackAtTheLeasesEnd) {
+TEST(SavedState, EveryChangedControlOfAGpuIsRestoredWhenTheLeaseEnds) {
   SavedState state = With(kKnown, true, false);
   state.gpus["GPU-a"].controls[device::Control::kMemoryClock] = {kDefault, false};
   state.gpus["GPU-a"].controls[device::Control::kPowerLimit] = {kDefault, true};
   EXPECT_EQ(RestoresAfterLease(state, "GPU-a"),
-            (std::vector<Restore>{{"GPU-a", device::Control::kSmClock, kSavedStateHers},
+            (std::vector<Restore>{{"GPU-a", device::Control::kSmClock, kAdministratorSetting},
                                   {"GPU-a", device::Control::kPowerLimit, std::nullopt}}));
   EXPECT_TRUE(RestoresAfterLease(state, "GPU-b").empty());
 }
 
-TEST(SavedState, BeforeTellsThreeCases) {
+TEST(SavedState, BeforeHasThreeCases) {
   EXPECT_EQ(Before(kCannotTell), kUnknown);
   EXPECT_EQ(Before({false, kOther, "meaningless"}), kUnknown);
   EXPECT_EQ(Before(kReadsDefault), kDefault);
-  EXPECT_EQ(Before(kReadsHers), kKnown);
+  EXPECT_EQ(Before(kReadsAdministratorSetting), kKnown);
 }
 
-TEST(SavedState, WhatWasFoundFirstStaysWhileItIsChanged) {
+TEST(SavedState, TheFirstReadingStaysWhileTheControlIsChanged) {
   SavedState state = With(kKnown, true, false);
-  // A second lease would find the first one's setting.
+  // A second lease would find the setting of the first.
   state.Take(GpuOf("lease-2", {{device::Control::kSmClock, {{true, kOther}, false}},
                                {device::Control::kPowerLimit, {kKnown, false}}}));
   const SavedGpu& gpu = state.gpus.at("GPU-a");
@@ -139,10 +143,10 @@ TEST(SavedState, WhatWasFoundFirstStaysWhileItIsChanged) {
   EXPECT_EQ(gpu.controls.at(device::Control::kPowerLimit), (SavedControl{kKnown, false}));
 }
 
-TEST(SavedState, AGpuIsGivenBackOnlyWhenNothingOfItIsChanged) {
+TEST(SavedState, AGpuIsRestoredOnlyWhenNoControlIsChanged) {
   SavedState state = With(kKnown, false, false);
   EXPECT_FALSE(state.WillChange("GPU-b", device::Control::kSmClock, kUnknown)) << "never taken";
-  // Somebody put it to the default since the GPU was taken.
+  // Another program restored the default after the GPU was leased.
   EXPECT_TRUE(state.WillChange("GPU-a", device::Control::kSmClock, kDefault));
   EXPECT_TRUE(state.WillChange("GPU-a", device::Control::kSmClock, {true, kOther}));
   EXPECT_TRUE(state.WillChange("GPU-a", device::Control::kMemoryClock, kUnknown));
@@ -158,7 +162,7 @@ TEST(SavedState, AGpuIsGivenBackOnlyWhenNothingOfItIsChanged) {
   EXPECT_TRUE(state.GiveBack("GPU-a"));
 }
 
-TEST(SavedState, GrantsOfOneUserAreOneGrant) {
+TEST(SavedState, GrantsToOneUserMerge) {
   SavedState state;
   const protocol::Grant user{{"GPU-b", "GPU-a", "GPU-b"}, 1000, std::nullopt};
   const protocol::Grant more{{"GPU-c"}, 1000, std::nullopt};
@@ -168,7 +172,7 @@ TEST(SavedState, GrantsOfOneUserAreOneGrant) {
             (std::vector<protocol::Grant>{{{"GPU-a", "GPU-b", "GPU-c"}, 1000, std::nullopt}, job}));
 
   EXPECT_EQ(state.Remove({{"GPU-a", "GPU-x"}, 1000, std::nullopt}).error().message,
-            "there is no grant of \"GPU-x\" to user 1000 (nothing was taken back)");
+            "\"GPU-x\" is not granted to user 1000 (nothing was revoked)");
   EXPECT_FALSE(state.Remove({{"GPU-a"}, std::nullopt, "/slurm/job_1"}));
   EXPECT_EQ(state.grants[0].gpus.size(), 3U);
   EXPECT_TRUE(state.Remove({{"GPU-c", "GPU-a"}, 1000, std::nullopt}));
@@ -177,7 +181,7 @@ TEST(SavedState, GrantsOfOneUserAreOneGrant) {
   EXPECT_EQ(state.grants, std::vector<protocol::Grant>{job});
 }
 
-TEST(SavedState, AGrantForNeitherOrBothIsNone) {
+TEST(SavedState, AGrantNeedsExactlyOneOfUserAndCgroup) {
   SavedState state;
   EXPECT_EQ(state.Add({{"GPU-a"}, std::nullopt, std::nullopt}).error().code, Refusal::kMalformed);
   EXPECT_EQ(state.Add({{"GPU-a"}, 0, "/"}).error().code, Refusal::kMalformed);
@@ -186,15 +190,15 @@ TEST(SavedState, AGrantForNeitherOrBothIsNone) {
   EXPECT_TRUE(state.grants.empty());
 }
 
-TEST(SavedState, RestingSettingsComeAndGo) {
+TEST(SavedState, RestingSettingsCanBeDeclaredAndRemoved) {
   SavedState state;
-  state.Rest("GPU-a", device::Control::kSmClock, std::nullopt);
+  state.DeclareResting("GPU-a", device::Control::kSmClock, std::nullopt);
   EXPECT_TRUE(state.resting.empty());
-  state.Rest("GPU-a", device::Control::kSmClock, kResting);
-  state.Rest("GPU-a", device::Control::kPowerLimit, kSavedStateHers);
-  state.Rest("GPU-a", device::Control::kSmClock, std::nullopt);
+  state.DeclareResting("GPU-a", device::Control::kSmClock, kResting);
+  state.DeclareResting("GPU-a", device::Control::kPowerLimit, kAdministratorSetting);
+  state.DeclareResting("GPU-a", device::Control::kSmClock, std::nullopt);
   EXPECT_EQ(state.resting.at("GPU-a").size(), 1U);
-  state.Rest("GPU-a", device::Control::kPowerLimit, std::nullopt);
+  state.DeclareResting("GPU-a", device::Control::kPowerLimit, std::nullopt);
   EXPECT_TRUE(state.resting.empty());
 }
 

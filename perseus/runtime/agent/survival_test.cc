@@ -1,6 +1,6 @@
-// Leases and saved state together, as the event loop uses them, in a made-up world: GPUs that
-// somebody else sets, too, disks that fill up, drivers that fail, machines that boot, and an agent
-// that may die between any two of its deeds. Whatever happens, GPUs end as they should be.
+// Leases and saved state together, as the event loop uses them, in a simulated world: other
+// programs also set GPUs, disks fill up, drivers fail, machines boot, and the agent may die between
+// any two steps. Whatever happens, every GPU ends with the setting that it should have.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -16,7 +16,7 @@ namespace perseus::agent {
 namespace {
 
 namespace fs = std::filesystem;
-using ControlOf = std::pair<std::string, device::Control>;  // A GPU's control.
+using ControlOf = std::pair<std::string, device::Control>;  // A control of a GPU.
 
 constexpr int kGpus = 5;
 
@@ -24,28 +24,28 @@ struct Death {};
 
 std::string UuidOf(std::uint64_t index) { return fmt::format("GPU-{}", index); }
 
-// The GPUs, whoever sets them, and the disk: what is there without an agent.
+// Everything outside the agent: the GPUs, the programs that set them, and the disk.
 struct World {
   struct Gauge {
     std::optional<device::Setting> actual;
-    // What it should be when no lease has the GPU.
+    // The setting that it should have when no lease has the GPU.
     std::optional<device::Setting> rightful;
     bool is_readable = true;
     bool gives_hints = false;
-    // What it is to be put back to, where it is saved as changed.
+    // The setting to restore, if the control is saved as changed.
     std::optional<device::Setting> wanted;
-    // Since it was saved as changed: what was rightful then, until anything happens to it.
+    // If saved as changed: the rightful setting at that time, until anything else sets the control.
     std::optional<std::optional<device::Setting>> untouched;
   };
 
   explicit World(std::uint64_t seed) : random(seed) {
-    unsigned kind = 0;  // All kinds there are, in turn.
+    unsigned kind = 0;  // Goes through all kinds.
     for (std::uint64_t gpu = 0; gpu < kGpus; ++gpu) {
       for (device::Control control : device::kAllControls) {
         Gauge& gauge = gauges[{UuidOf(gpu), control}];
         gauge.is_readable = (kind & 1U) != 0;
         gauge.gives_hints = (kind & 2U) != 0;
-        if ((kind & 4U) != 0) on_disk.Rest(UuidOf(gpu), control, Any());
+        if ((kind & 4U) != 0) on_disk.DeclareResting(UuidOf(gpu), control, Any());
         ++kind;
       }
     }
@@ -77,14 +77,14 @@ struct World {
     return gpu->second.at(control.second);
   }
 
-  // Somebody who knows nothing of the agent.
+  // A program that does not know of the agent sets a control.
   void SomebodySets(const ControlOf& control, const std::optional<device::Setting>& setting) {
     Gauge& gauge = gauges.at(control);
     gauge.actual = setting;
     if (!IsOwed(control)) {
       gauge.rightful = setting;
     } else if (on_disk.boot_id != BootId()) {
-      // After a boot it is left alone, if it can be told from what the boot left.
+      // After a boot it is left alone if it differs from the state that the boot left.
       const bool is_seen = gauge.is_readable || gauge.gives_hints;
       gauge.rightful = !gauge.wanted || (is_seen && setting) ? setting : gauge.wanted;
     }
@@ -107,7 +107,7 @@ struct World {
                             gpu->second.controls.at(control.second).is_changed;
       if (is_owed && !was_owed) {
         gauge.untouched = gauge.rightful;
-        // From now on nobody can tell any more what it was.
+        // From now on its former setting is unknown.
         if (!gauge.is_readable) gauge.rightful = Resting(control);
         gauge.wanted = gauge.rightful;
       } else if (was_owed && !is_owed && gauge.untouched) {
@@ -124,12 +124,12 @@ struct World {
   std::map<ControlOf, Gauge> gauges;
   SavedState on_disk;
   int boots = 0;
-  bool is_kind = false;  // Nothing fails, nobody dies.
+  bool is_kind = false;  // Nothing fails and no process dies.
 };
 
 class Agent {
  public:
-  // Starts as an agent does. May die of it.
+  // Starts like an agent. May die while it starts.
   Agent(World& world, const fs::path& path, Nanoseconds now)
       : world_(world), table_(EpochOf(world.BootId(), now)), file_(Open(path)) {
     Readings readings;
@@ -182,12 +182,13 @@ class Agent {
     MayDie();
   }
 
-  // True if the GPU is free again.
+  // Returns whether the GPU is free again.
   bool GiveBack(const std::string& uuid) {
     SavedState next = file_.state();
     for (const Restore& restore : RestoresAfterLease(next, uuid)) {
       MayDie();
-      if (!world_.is_kind && world_.Chance(20)) continue;  // The driver refuses; the next time.
+      if (!world_.is_kind && world_.Chance(20))
+        continue;  // The driver refuses until the next attempt.
       world_.AgentSets({uuid, restore.control}, restore.setting);
       next.Restored(uuid, restore.control);
     }
@@ -218,7 +219,7 @@ class Agent {
         path, world_.BootId(), [this](const fs::path&, std::string_view text) -> Result<void> {
           MayDie();
           const bool is_full = !world_.is_kind && world_.Chance(5);
-          // A directory that cannot be flushed fails with the new file in its place.
+          // If the directory cannot be flushed, saving fails with the new file already in place.
           if (is_full && world_.Chance(50)) return FailAs(ErrorKind::kSystem, "disk full");
           world_.WriteDisk(*ParseSavedState(text, "disk"));
           MayDie();
@@ -236,7 +237,7 @@ class Agent {
 
 class SurvivalTest : public ::testing::TestWithParam<int> {
  protected:
-  // With whatever the world does while there is no agent.
+  // Lets the world act while no agent runs.
   void StartAgent() {
     while (!agent_) {
       if (world_.Chance(30)) world_.Boot();
@@ -252,7 +253,7 @@ class SurvivalTest : public ::testing::TestWithParam<int> {
     return {UuidOf(world_.Below(kGpus)),
             device::kAllControls[world_.Below(std::size(device::kAllControls))]};
   }
-  // Only GPUs that are not lent: an operator sees the others' holder.
+  // Only GPUs that are not leased: an operator sees the holder of the others.
   void SomebodySets() {
     const ControlOf control = AnyControl();
     if (agent_ && agent_->table().HoldOf(control.first) != nullptr) return;
@@ -366,11 +367,11 @@ class SurvivalTest : public ::testing::TestWithParam<int> {
   World world_{static_cast<std::uint64_t>(GetParam())};
   std::optional<Agent> agent_;
   Nanoseconds now_ = 0;
-  std::map<std::string, Lease> leases_;  // By id: what clients believe to have.
+  std::map<std::string, Lease> leases_;  // The leases that clients believe to have, by id.
   std::set<std::string> ids_;
 };
 
-TEST_P(SurvivalTest, GpusAreWhatTheyShouldBeWheneverNobodyHasThem) {
+TEST_P(SurvivalTest, FreeGpusHaveTheirRightfulSettings) {
   constexpr int kSteps = 5000;
   int deaths = 0;
   for (int step = 0; step < kSteps; ++step) {

@@ -21,32 +21,31 @@ struct PlannedClock {
   InstructionKind kind = InstructionKind::kForward;
   int microbatch = 0;
   int chunk = 0;
-  int frequency_mhz = 0;  // 0: what the GPU had before.
+  int frequency_mhz = 0;  // 0: the default clock.
 };
 
 struct ClockTable {
   enum class Source {
-    kNone,   // The clocks that the GPU had before.
+    kNone,   // The default clocks.
     kPlan,   // `order`.
-    kKinds,  // `kind_clocks`, whatever the order.
-    kOwn,    // Of assignment: the session's own plan, or none.
+    kKinds,  // `kind_clocks`, in any order.
+    kOwn,    // An assignment says that the session's own plan is in force, if it has one.
   };
-  static constexpr int kKinds = 5;  // That a profile measures, from 0.
+  static constexpr int kKinds = 5;  // The kinds that a profile measures, from 0.
 
   Source source = Source::kNone;
   std::vector<PlannedClock> order;
-  std::vector<int> kind_clocks;  // [chunk * kKinds + kind]; 0: what the GPU had before.
+  std::vector<int> kind_clocks;  // [chunk * kKinds + kind]; 0: the default clock.
 
   std::int64_t version = 0;     // Of the assignment; 0: none.
-  std::int64_t from_step = 0;   // Holds from the first step on that is not before this one.
-  std::int64_t until_step = 0;  // Assignment that are temporary end there; 0: they last.
-  bool is_own = false;          // The session's own plan, not of assignment.
+  std::int64_t from_step = 0;   // The assignment is in force from this step on.
+  std::int64_t until_step = 0;  // A temporary assignment ends at this step; 0: a lasting one.
   Nanoseconds expires = 0;      // CLOCK_MONOTONIC; 0: never.
-  bool is_recorded = true;      // Whether its steps are written to the rank's log.
-  double slowdown = 1;          // Of an iteration, on purpose; 1 to 100.
-  std::string name;             // Of the plan's file.
+  bool is_recorded = true;      // Whether its steps are written to the rank log.
+  double slowdown = 1;          // Planned, of an iteration; 1 to 100.
+  std::string name;             // Of the plan file.
 
-  ClockTable* next = nullptr;  // Of whoever holds it.
+  ClockTable* next = nullptr;  // For the owner's list.
 
   // For Source::kKinds.
   int ClockOf(InstructionKind kind, int chunk) const {
@@ -56,15 +55,15 @@ struct ClockTable {
   }
 };
 
-// What `rank` does of the plan in the text; Source::kNone if the file was cut down to other ranks,
-// so that another has to come. Fails (kInput) if it is not a plan, is one of a general graph, or
-// has no such rank; `name` is its file's.
+// The clocks of `rank` in the plan. Source::kNone if the file has only the instructions of other
+// ranks. Fails (kInput) if the text is not a plan, is a plan of a general graph, or has no such
+// rank. `name` is the name of the file.
 Result<ClockTable> CompilePlan(std::string_view text, std::string_view name, int rank);
-// What concerns `rank` of the clocks, of 1 to 4,096 chunks. (Assignment that parse have no others.)
+// The clocks of `rank`, of up to 4,096 chunks.
 ClockTable CompileClocks(std::span<const protocol::KindClock> clocks, int rank);
 
-// The nearest of the GPU's clocks that is not slower; its fastest if all are. `sm_clocks_mhz`:
-// ascending. 0 stays 0.
+// The nearest clock of the GPU that is not slower, or its fastest if all are slower.
+// `sm_clocks_mhz`: ascending. 0 stays 0.
 int NearestFaster(std::span<const int> sm_clocks_mhz, int frequency_mhz);
 
 }  // namespace perseus::client

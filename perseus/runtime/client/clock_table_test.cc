@@ -20,7 +20,7 @@ plan_file::PlanFile PlanTwoRanks() {
   spec.kinds = {InstructionKind::kForward, InstructionKind::kBackward};
   plan_file::PlannedJob job;
   job.profile = "profile.csv";
-  job.schedule = *schedule::GenerateSchedule({.name = "1f1b", .ranks = 2, .microbatches = 3});
+  job.schedule = *schedule::GenerateSchedule({.name = "1f1b", .pp_ranks = 2, .microbatches = 3});
   job.model.blocking_power_w = 84;
   auto graph =
       schedule::BuildInstructionGraph(job.schedule, *synthetic::SynthesizeProfile(spec), job.model);

@@ -1,7 +1,7 @@
 // Passes values from one thread (the maker) to another (the user). Neither waits for the other. The
-// user never allocates or frees memory: it returns a value to the maker, which frees it.
+// user never allocates or frees memory. It returns each value to the maker, which frees it.
 //
-// T has a member `T* next` for this class. The user may use it while it holds the value.
+// T has a member `T* next` for this class. The user may use `next` while it owns the value.
 //
 // Thread safety: Offer and FreeRetired are for the maker's thread, Take and Retire for the user's.
 #pragma once

@@ -1,55 +1,55 @@
-// What a training thread does in each call, without the time and the clock requests: where in the
-// plan it is, which clock comes next, and what goes into the record. It is pure bookkeeping: the
-// caller passes the time, and gets the wanted clock.
+// What a training thread does in each call, without the time and the clock requests: its position
+// in the plan, the next clock, and the entries of the record. The caller passes the time, and
+// receives the wanted clock. clock_precedence.h decides which clocks a step follows.
 //
 // No call allocates memory, takes a lock or makes a system call.
 //
-// If the assignment has one clock for each kind, no plan says what comes next. Then the order of
-// the previous step is expected to come again, as it does in training. If another instruction
+// If the assignment has one clock for each kind, no plan contains the next instruction. Then this
+// class expects the order of the previous step, because training repeats it. If another instruction
 // begins, its clock is requested at its begin.
-//
-// Which clocks a step follows: the plan of the latest perseus_use_plan, until the next assignment;
-// otherwise the temporary assignment, otherwise the lasting one, otherwise the session's own plan.
 //
 // Thread safety: one thread at a time. Any thread may read the counters.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "perseus/base/instruction_kind.h"
 #include "perseus/base/units.h"
+#include "perseus/runtime/client/clock_precedence.h"
 #include "perseus/runtime/client/clock_table.h"
 #include "perseus/runtime/client/handover.h"
 #include "perseus/runtime/client/ring.h"
 
 namespace perseus::client {
 
-struct Computation {
+struct Instruction {
   InstructionKind kind = InstructionKind::kForward;
   int microbatch = 0;
   int chunk = 0;
-  friend bool operator==(const Computation&, const Computation&) = default;
+  friend bool operator==(const Instruction&, const Instruction&) = default;
 };
 
-// An entry of the record. The background thread takes it.
+// An entry of the record. The background thread reads it.
 struct Event {
   enum class Type : std::uint8_t { kStepBegin, kInstruction, kStreamInstruction, kStepEnd };
   Type type = Type::kStepBegin;
   bool on_plan = false;  // kStepEnd.
   bool is_whole = true;  // kStepEnd: no instruction of it was dropped.
-  Computation what;
+  Instruction what;
   int frequency_mhz = 0;
-  int timing = 0;         // kStreamInstruction: which pair of events has its times.
-  Nanoseconds begin = 0;  // CLOCK_MONOTONIC; kStepBegin and kStepEnd: of this itself.
+  int timing = 0;         // kStreamInstruction: the pair of events that has its times.
+  Nanoseconds begin = 0;  // CLOCK_MONOTONIC. kStepBegin and kStepEnd: the time of the call.
   Nanoseconds end = 0;
   std::int64_t step = 0;     // kStepBegin.
   std::int64_t version = 0;  // kStepBegin.
-  bool is_recorded = true;   // kStepBegin: for the rank's log.
+  bool is_recorded = true;   // kStepBegin: whether the rank log gets the step.
 };
 
-// Written by the training thread, read by any.
+// Written by the training thread, read by any thread.
 struct HotCounters {
   std::atomic<std::uint64_t> steps = 0;
   std::atomic<std::uint64_t> steps_off_plan = 0;
@@ -69,13 +69,13 @@ struct HotTrouble {
   std::atomic<bool> is_off_plan = false;
   std::int64_t step = 0;
   std::size_t position = 0;   // Of the instruction in the step.
-  bool has_expected = false;  // If false, the plan was at its end.
-  Computation expected;
-  bool has_got = false;  // If false, the step was at its end.
-  Computation got;
+  bool has_expected = false;  // If false, the plan had no further instruction.
+  Instruction expected;
+  bool has_got = false;  // If false, the step ended.
+  Instruction got;
 
   std::atomic<bool> has_expired = false;
-  std::atomic<bool> is_full = false;  // The ring.
+  std::atomic<bool> is_full = false;  // The ring of events.
   std::atomic<bool> is_bad_kind = false;
 };
 
@@ -88,12 +88,11 @@ class HotPath {
           HotTrouble& trouble);
   HotPath(const HotPath&) = delete;
   HotPath& operator=(const HotPath&) = delete;
-  ~HotPath();
 
   // Each returns the wanted clock in MHz from now on (0: the default clock), or kNoChange.
   int StepBegin(Nanoseconds now);
   int StepEnd(Nanoseconds now);
-  int InstructionBegin(const Computation& what, Nanoseconds now);
+  int InstructionBegin(const Instruction& what, Nanoseconds now);
   // The clock that was requested when the instruction began, for the record.
   void SetFrequency(int frequency_mhz) { frequency_mhz_ = frequency_mhz; }
   int InstructionEnd(Nanoseconds now);
@@ -105,9 +104,9 @@ class HotPath {
   Ended InstructionEndOn(int timing);
   static constexpr int kNoTimes = -1;
 
-  // The session's own plan, from the next step on. Assignments that begin at a later step still
-  // take effect. For the training thread, outside of the hot path.
-  void Follow(ClockTable* table);
+  // Sets the session's own plan, from the next step on. For the training thread, outside of the hot
+  // path.
+  void Follow(std::unique_ptr<ClockTable> table) { clocks_.SetOwn(std::move(table)); }
 
   bool is_in_step() const { return is_in_step_; }
   bool is_in_instruction() const { return is_in_instruction_; }
@@ -115,54 +114,38 @@ class HotPath {
  private:
   static constexpr std::size_t kLongestLearned = 16'384;  // Instructions of a step.
 
-  void AddWaiting(ClockTable* table);
-  void AdoptTables(Nanoseconds now);
-  void AdoptOwn();
-  void Adopt(ClockTable* table);
-  void ChooseTable(Nanoseconds now);
-  void Replace(ClockTable*& place, ClockTable* table);
-  void LeavePlan(const Computation* expected, const Computation* got);
+  void ChooseClocks(Nanoseconds now);
+  void LeavePlan(const Instruction* expected, const Instruction* got);
   int ClockAt(std::size_t position) const;
   int FirstClock() const;
   int ClockOfNext() const;
-  bool IsFollowingPlan() const {
-    return table_ != nullptr && table_->source == ClockTable::Source::kPlan && !is_off_plan_;
-  }
-  bool IsUsingKinds() const {
-    return table_ != nullptr && table_->source == ClockTable::Source::kKinds;
+  bool IsFollowingPlan() const { return Uses(ClockTable::Source::kPlan) && !is_off_plan_; }
+  bool Uses(ClockTable::Source source) const {
+    return clocks_.table() != nullptr && clocks_.table()->source == source;
   }
   bool Record(const Event& event);
   void Drop();
   Ended EndInstruction(Event event);
 
   Ring<Event>& events_;
-  Handover<ClockTable>& tables_;
   HotCounters& counters_;
   HotTrouble& trouble_;
 
-  ClockTable* table_ = nullptr;    // In force, one of those below; null: none.
-  ClockTable* waiting_ = nullptr;  // Ascending from_step; a list by `next`.
-  // A temporary assignment hides the lasting one, which hides the session's own plan, unless the
-  // assignment says `own`.
-  ClockTable* temporary_ = nullptr;
-  ClockTable* lasting_ = nullptr;
-  ClockTable* own_ = nullptr;
-  ClockTable* next_own_ = nullptr;          // From the next step on.
-  const ClockTable* assignment_ = nullptr;  // The one of the first two that is in force.
+  ClockPrecedence clocks_;
 
   std::int64_t next_step_ = 0;
   bool is_in_step_ = false;
-  bool is_recorded_ = false;  // This step.
-  bool is_whole_ = true;
+  bool is_recorded_ = false;  // This step: there was room for it.
+  bool is_whole_ = true;      // This step: no entry was dropped.
   bool is_off_plan_ = false;
   std::size_t position_ = 0;  // Instructions of this step that have ended.
   bool is_in_instruction_ = false;
-  Computation what_;
+  Instruction what_;
   Nanoseconds began_ = 0;
   int frequency_mhz_ = 0;
 
-  // The order of this step so far. It overwrites the order of the previous step.
-  std::vector<Computation> learned_;
+  // The order of this step so far, over the order of the previous step.
+  std::vector<Instruction> learned_;
   std::size_t learned_size_ = 0;
 };
 

@@ -1,10 +1,11 @@
-// What the training thread does, call by call, on fixed times.
+// The calls of a training thread, at fixed times.
 #include "perseus/runtime/client/hot_path.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace perseus::client {
@@ -29,10 +30,10 @@ std::unique_ptr<ClockTable> PlanOfFour(std::int64_t version = 1, std::int64_t fr
 
 class HotPathTest : public testing::Test {
  protected:
-  // The clocks wanted at begin and end of each.
-  std::vector<int> Run(const std::vector<Computation>& computations) {
+  // The clocks wanted at the begin and the end of each instruction.
+  std::vector<int> Run(const std::vector<Instruction>& instructions) {
     std::vector<int> wanted;
-    for (const Computation& what : computations) {
+    for (const Instruction& what : instructions) {
       wanted.push_back(hot_.InstructionBegin(what, ++now_));
       wanted.push_back(hot_.InstructionEnd(++now_));
     }
@@ -52,7 +53,7 @@ class HotPathTest : public testing::Test {
   Nanoseconds now_ = 0;
 };
 
-TEST_F(HotPathTest, AsksForTheNextClockWhenAnInstructionEnds) {
+TEST_F(HotPathTest, RequestsTheNextClockWhenAnInstructionEnds) {
   tables_.Offer(PlanOfFour());
   EXPECT_EQ(hot_.StepBegin(0), 1000);
   EXPECT_THAT(Run({{kF, 0, 0}, {kF, 1, 0}, {kB, 0, 0}, {kB, 1, 0}}),
@@ -65,7 +66,7 @@ TEST_F(HotPathTest, AsksForTheNextClockWhenAnInstructionEnds) {
   EXPECT_FALSE(trouble_.is_off_plan.load());
 }
 
-TEST_F(HotPathTest, LeavesThePlanUntilTheNextStepWhereTheOrderDiffers) {
+TEST_F(HotPathTest, AnotherOrderLeavesThePlanUntilTheNextStep) {
   tables_.Offer(PlanOfFour());
   hot_.StepBegin(0);
   EXPECT_THAT(Run({{kF, 0, 0}, {kB, 0, 0}, {kF, 1, 0}}),
@@ -75,8 +76,8 @@ TEST_F(HotPathTest, LeavesThePlanUntilTheNextStepWhereTheOrderDiffers) {
   EXPECT_EQ(counters_.steps_off_plan.load(), 1U);
   ASSERT_TRUE(trouble_.is_off_plan.load());
   EXPECT_EQ(trouble_.position, 1U);
-  EXPECT_EQ(trouble_.expected, (Computation{kF, 1, 0}));
-  EXPECT_EQ(trouble_.got, (Computation{kB, 0, 0}));
+  EXPECT_EQ(trouble_.expected, (Instruction{kF, 1, 0}));
+  EXPECT_EQ(trouble_.got, (Instruction{kB, 0, 0}));
   EXPECT_FALSE(Events().back().on_plan);
 
   EXPECT_EQ(hot_.StepBegin(60), 1000);
@@ -84,8 +85,8 @@ TEST_F(HotPathTest, LeavesThePlanUntilTheNextStepWhereTheOrderDiffers) {
   EXPECT_THAT(Run({{kF, 0, 0}}), ElementsAre(1000, 900));
 }
 
-TEST_F(HotPathTest, EveryPartOfAnInstructionCounts) {
-  for (const Computation& other : std::vector<Computation>{{kB, 0, 0}, {kF, 1, 0}, {kF, 0, 1}}) {
+TEST_F(HotPathTest, AnInstructionIsAKindAMicrobatchAndAChunk) {
+  for (const Instruction& other : std::vector<Instruction>{{kB, 0, 0}, {kF, 1, 0}, {kF, 0, 1}}) {
     tables_.Offer(PlanOfFour());
     hot_.StepBegin(0);
     EXPECT_EQ(hot_.InstructionBegin(other, 1), 0);
@@ -94,7 +95,7 @@ TEST_F(HotPathTest, EveryPartOfAnInstructionCounts) {
   EXPECT_EQ(counters_.steps_off_plan.load(), 3U);
 }
 
-TEST_F(HotPathTest, AStepThatGoesOnAfterThePlanIsOffIt) {
+TEST_F(HotPathTest, AStepWithMoreInstructionsIsOffThePlan) {
   tables_.Offer(PlanOfFour());
   hot_.StepBegin(0);
   Run({{kF, 0, 0}, {kF, 1, 0}, {kB, 0, 0}, {kB, 1, 0}});
@@ -113,19 +114,19 @@ TEST_F(HotPathTest, AShortLastBatchIsOffThePlan) {
   EXPECT_FALSE(trouble_.has_got);
 }
 
-TEST_F(HotPathTest, EvaluationRunsAtTheClocksFromBeforeAndIsNotRecorded) {
+TEST_F(HotPathTest, EvaluationRunsAtTheDefaultClocksAndIsNotRecorded) {
   tables_.Offer(PlanOfFour());
   EXPECT_THAT(Run({{kF, 0, 0}}), ElementsAre(0, kNoChange));
   EXPECT_EQ(counters_.instructions.load(), 0U);
   EXPECT_TRUE(Events().empty());
 }
 
-TEST_F(HotPathTest, WithOneClockAKindTheOrderOfTheLastStepSaysWhatIsNext) {
+TEST_F(HotPathTest, WithOneClockForEachKindTheOrderOfThePreviousStepIsExpected) {
   auto table = std::make_unique<ClockTable>();
   table->source = ClockTable::Source::kKinds;
   table->kind_clocks = {1000, 800, 0, 0, 0};
   tables_.Offer(std::move(table));
-  const std::vector<Computation> step = {{kF, 0, 0}, {kB, 0, 0}, {kF, 1, 0}, {kB, 1, 0}};
+  const std::vector<Instruction> step = {{kF, 0, 0}, {kB, 0, 0}, {kF, 1, 0}, {kB, 1, 0}};
   EXPECT_EQ(hot_.StepBegin(0), kNoChange);
   EXPECT_THAT(Run(step),
               ElementsAre(1000, kNoChange, 800, kNoChange, 1000, kNoChange, 800, kNoChange));
@@ -133,14 +134,14 @@ TEST_F(HotPathTest, WithOneClockAKindTheOrderOfTheLastStepSaysWhatIsNext) {
   EXPECT_EQ(hot_.StepBegin(60), 1000);
   EXPECT_THAT(Run(step), ElementsAre(1000, 800, 800, 1000, 1000, 800, 800, kNoChange));
   hot_.StepEnd(90);
-  // Another order is noticed when its instruction begins, and is not off any plan.
+  // Another order is noticed when its instruction begins. It is not off the plan, as none exists.
   hot_.StepBegin(100);
   EXPECT_THAT(Run({{kF, 0, 0}, {kF, 1, 0}}), ElementsAre(1000, 800, 1000, 1000));
   hot_.StepEnd(150);
   EXPECT_EQ(counters_.steps_off_plan.load(), 0U);
 }
 
-TEST_F(HotPathTest, TablesHoldFromTheirStepOnAndLaterOnesSupersede) {
+TEST_F(HotPathTest, AnAssignmentBeginsAtItsStepAndANewerOneReplacesIt) {
   tables_.Offer(PlanOfFour(1, 0));
   hot_.StepBegin(0);  // 0
   tables_.Offer(PlanOfFour(2, 2));
@@ -150,7 +151,7 @@ TEST_F(HotPathTest, TablesHoldFromTheirStepOnAndLaterOnesSupersede) {
   tables_.Offer(PlanOfFour(3, 3));
   hot_.StepBegin(2);  // 2
   EXPECT_EQ(counters_.version.load(), 2);
-  tables_.Offer(PlanOfFour(4, 1));  // Newer, and due before version 3 was.
+  tables_.Offer(PlanOfFour(4, 1));  // Newer than version 3, and it begins earlier.
   hot_.StepBegin(3);                // 3
   EXPECT_EQ(counters_.version.load(), 4);
   tables_.Offer(std::make_unique<ClockTable>());
@@ -160,13 +161,13 @@ TEST_F(HotPathTest, TablesHoldFromTheirStepOnAndLaterOnesSupersede) {
   EXPECT_THAT(Events().back().on_plan, true);
 }
 
-TEST_F(HotPathTest, AnOwnPlanDoesNotSupersedeAssignmentOfALaterStep) {
+TEST_F(HotPathTest, AnOwnPlanKeepsAssignmentsThatBeginLater) {
   tables_.Offer(PlanOfFour(7, 3));
   hot_.StepBegin(0);  // 0
-  hot_.Follow(PlanOfFour(0).release());
+  hot_.Follow(PlanOfFour(0));
   auto faster = PlanOfFour(0);
   faster->order[0].frequency_mhz = 1300;
-  hot_.Follow(faster.release());
+  hot_.Follow(std::move(faster));
   EXPECT_EQ(hot_.StepBegin(1), 1300);  // 1
   EXPECT_EQ(counters_.version.load(), 0);
   hot_.StepBegin(2);  // 2
@@ -175,7 +176,7 @@ TEST_F(HotPathTest, AnOwnPlanDoesNotSupersedeAssignmentOfALaterStep) {
   EXPECT_EQ(counters_.version.load(), 7);
 }
 
-TEST_F(HotPathTest, TemporaryAssignmentEndByThemselves) {
+TEST_F(HotPathTest, ATemporaryAssignmentEndsAtItsLastStep) {
   tables_.Offer(PlanOfFour(1, 0));
   hot_.StepBegin(0);  // 0
   auto sweep = std::make_unique<ClockTable>();
@@ -189,14 +190,13 @@ TEST_F(HotPathTest, TemporaryAssignmentEndByThemselves) {
   EXPECT_EQ(counters_.version.load(), 2);
   hot_.StepBegin(2);  // 2
   EXPECT_THAT(Run({{kF, 0, 0}}), ElementsAre(700, kNoChange));
-  EXPECT_EQ(hot_.StepBegin(3), 1000);  // 3: what was in force before.
+  EXPECT_EQ(hot_.StepBegin(3), 1000);  // 3: the lasting assignment.
   EXPECT_EQ(counters_.version.load(), 1);
 }
 
-TEST_F(HotPathTest, OwnPlanIsFollowedWhereAssignmentSaySo) {
+TEST_F(HotPathTest, TheOwnPlanIsFollowedIfTheAssignmentSaysSo) {
   auto own = PlanOfFour(0, 0);
-  own->is_own = true;
-  hot_.Follow(own.release());
+  hot_.Follow(std::move(own));
   EXPECT_EQ(hot_.StepBegin(0), 1000);
   EXPECT_EQ(counters_.version.load(), 0);
   // The baseline of a verification.
@@ -205,7 +205,7 @@ TEST_F(HotPathTest, OwnPlanIsFollowedWhereAssignmentSaySo) {
   none->until_step = 2;
   tables_.Offer(std::move(none));
   EXPECT_EQ(hot_.StepBegin(1), 0);     // 1
-  EXPECT_EQ(hot_.StepBegin(2), 1000);  // 2: nobody said so.
+  EXPECT_EQ(hot_.StepBegin(2), 1000);  // 2: no assignment is in force.
   auto other = std::make_unique<ClockTable>();
   other->version = 2;
   tables_.Offer(std::move(other));
@@ -219,7 +219,7 @@ TEST_F(HotPathTest, OwnPlanIsFollowedWhereAssignmentSaySo) {
   EXPECT_TRUE(counters_.follows_plan.load());
 }
 
-TEST_F(HotPathTest, AnExpiredPlanIsLeftAtAStepsBegin) {
+TEST_F(HotPathTest, AnExpiredPlanEndsAtTheBeginOfAStep) {
   auto table = PlanOfFour();
   table->expires = 1000;
   tables_.Offer(std::move(table));
@@ -229,7 +229,7 @@ TEST_F(HotPathTest, AnExpiredPlanIsLeftAtAStepsBegin) {
   EXPECT_TRUE(trouble_.has_expired.load());
 }
 
-TEST_F(HotPathTest, AStepThatWasNotEndedEndsAtTheNext) {
+TEST_F(HotPathTest, AnOpenStepEndsAtTheBeginOfTheNext) {
   hot_.StepBegin(10);
   hot_.InstructionBegin({kF, 0, 0}, 11);
   hot_.StepBegin(20);
@@ -240,13 +240,13 @@ TEST_F(HotPathTest, AStepThatWasNotEndedEndsAtTheNext) {
   EXPECT_EQ(events[2].step, 1);
 }
 
-TEST_F(HotPathTest, EndsWithoutBeginsDoNothing) {
+TEST_F(HotPathTest, EndsWithoutABeginDoNothing) {
   EXPECT_EQ(hot_.StepEnd(1), kNoChange);
   EXPECT_EQ(hot_.InstructionEnd(1), kNoChange);
   EXPECT_TRUE(Events().empty());
 }
 
-TEST_F(HotPathTest, AFullBufferKeepsAPlaceForTheStepsEnd) {
+TEST_F(HotPathTest, AFullBufferHasRoomForTheEndOfTheStep) {
   hot_.StepBegin(0);
   for (int i = 0; i < 20; ++i) Run({{kF, i, 0}});
   hot_.StepEnd(100);
@@ -262,7 +262,7 @@ TEST_F(HotPathTest, AFullBufferKeepsAPlaceForTheStepsEnd) {
   EXPECT_EQ(Events().size(), 1U);
 }
 
-TEST_F(HotPathTest, APairOfEventsThatNoRecordTookIsHandedBack) {
+TEST_F(HotPathTest, APairOfEventsThatIsNotRecordedIsReturned) {
   EXPECT_FALSE(hot_.InstructionEndOn(1).is_taken);  // No step, no instruction.
   hot_.StepBegin(0);
   hot_.InstructionBegin({kF, 0, 0}, 1);
@@ -277,7 +277,7 @@ TEST_F(HotPathTest, APairOfEventsThatNoRecordTookIsHandedBack) {
   EXPECT_FALSE(hot_.InstructionEndOn(4).is_taken);
 }
 
-TEST_F(HotPathTest, AnInstructionOfAStreamWithoutTimesMakesItsStepIncomplete) {
+TEST_F(HotPathTest, AStreamInstructionWithoutTimesMakesItsStepIncomplete) {
   hot_.StepBegin(0);
   hot_.InstructionBegin({kF, 0, 0}, 1);
   EXPECT_TRUE(hot_.InstructionEndOn(7).is_taken);

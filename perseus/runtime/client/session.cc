@@ -281,8 +281,7 @@ bool Session::UsePlan(const std::filesystem::path& path) {
       table->expires = ExpiryOf(core_->settings.plan_expires_at, *core_->clock);
     }
   }
-  table->is_own = true;
-  hot_.Follow(table.release());
+  hot_.Follow(std::move(table));
   return true;
 }
 

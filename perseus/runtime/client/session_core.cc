@@ -12,7 +12,7 @@ namespace {
 // system.
 constexpr std::size_t kEvents = 16'384;
 
-std::string Describe(const Computation& what) {
+std::string Describe(const Instruction& what) {
   return fmt::format("{} of microbatch {}{}", Name(what.kind), what.microbatch,
                      what.chunk == 0 ? "" : fmt::format(", chunk {}", what.chunk));
 }

@@ -8,12 +8,10 @@
 // Every backend guarantees:
 //  1. Apply() succeeds only if the driver reported that it accepted the setting. Whether the GPU
 //     really runs at it is another question, which ReadEffect() answers by a reading.
-//  2. Nothing is remembered instead of read: ReadSetting() returns what the driver reports, and
-//  says
-//     so if the driver cannot report it (NVML has no call that reads locked clocks).
-//  3. A driver that goes away (reload, reset, a GPU that fell off the bus) is an error of kind
-//  kGone.
-//     The next call searches for the same UUID again, so a device object survives it.
+//  2. ReadSetting() returns what the driver reports, not a remembered value. If the driver cannot
+//     report it, it says so (NVML has no call that reads locked clocks).
+//  3. If the driver goes away (reload, reset, a GPU that fell off the bus), the call fails with
+//     kGone. The next call searches for the same UUID again, so a device object survives this.
 //  4. Units are converted here, once: MHz, milliwatts, joules, degrees Celsius.
 #pragma once
 
@@ -36,16 +34,16 @@ namespace perseus::device {
 // ---- What can go wrong ----
 
 enum class DeviceErrorKind {
-  kPermission,    // The driver wants a privilege that this process lacks.
-  kNotSupported,  // This GPU, or this driver, cannot do it at all.
-  kInvalid,       // Not a value that the GPU knows.
-  kGone,          // The driver or the GPU went away. May come back.
-  kFailed,        // Anything else. May work the next time.
+  kPermission,    // The driver needs a privilege that this process lacks.
+  kNotSupported,  // This GPU or this driver cannot do it at all.
+  kInvalid,       // The value is not valid for the GPU.
+  kGone,          // The driver or the GPU went away. It may come back.
+  kFailed,        // Any other error. The next call may succeed.
 };
 
 struct DeviceError {
   DeviceErrorKind kind = DeviceErrorKind::kFailed;
-  std::string message;  // One line: what failed, why, and the remedy where one is known.
+  std::string message;  // One line: what failed, why, and the remedy if one is known.
 };
 
 template <typename T>
@@ -65,9 +63,9 @@ template <typename... Args>
 // ---- What can be set ----
 
 enum class Control {
-  kSmClock,      // The range that the SM clock is locked to, MHz.
-  kMemoryClock,  // The range that the memory clock is locked to, MHz.
-  kPowerLimit,   // The board's power limit, mW (lower equals upper).
+  kSmClock,      // The range to which the SM clock is locked, in MHz.
+  kMemoryClock,  // The range to which the memory clock is locked, in MHz.
+  kPowerLimit,   // The board's power limit, in mW (lower equals upper).
 };
 inline constexpr Control kAllControls[] = {Control::kSmClock, Control::kMemoryClock,
                                            Control::kPowerLimit};
@@ -75,8 +73,8 @@ inline constexpr Control kAllControls[] = {Control::kSmClock, Control::kMemoryCl
 // "SM clock", "memory clock", "power limit".
 std::string_view NameOf(Control control);
 
-// What one control is set to. `std::optional<Setting>` is used throughout: nothing means the
-// driver's own management (no lock; the default power limit).
+// The value of a control. It is always passed as `std::optional<Setting>`. An empty one means that
+// the driver is in control (no lock, the default power limit).
 struct Setting {
   int lower = 0;
   int upper = 0;
@@ -86,27 +84,27 @@ struct Setting {
 // "1410 MHz", "1200-1410 MHz", "300 W", "the driver's default".
 std::string Describe(Control control, const std::optional<Setting>& setting);
 
-// What a driver tells of a control.
+// What a driver reports about a control.
 struct SettingReading {
-  // The driver has no way to tell; `setting` then means nothing.
+  // False if the driver cannot report it. Then `setting` has no meaning.
   bool is_known = false;
   std::optional<Setting> setting;
-  // Where it is not known: what suggests that somebody locked it ("the SM clock stands at 1200 of
-  // 1980 MHz, and the driver names a clock setting as the reason"). Empty where nothing does.
+  // If it is not known: a sign of a lock ("the SM clock stands at 1200 of 1980 MHz, and the driver
+  // names a clock setting as the reason"). Empty without such a sign.
   std::string hint;
-  // The hint is more than a guess: the driver itself names a clock setting.
+  // The hint is certain, because the driver itself names a clock setting.
   bool is_certain = false;
 };
 
 // ---- What can be read ----
 
-// Why a clock is lower than asked, by what the driver says; bits, for several at a time.
+// Why a clock is lower than requested, as the driver reports it. Several reasons may hold at once.
 enum class ClockLimit : unsigned {
   kIdle = 1U << 0,
-  kSetting = 1U << 1,     // Somebody's clock setting, ours included.
+  kSetting = 1U << 1,     // A clock setting, of Perseus or of another program.
   kPowerCap = 1U << 2,    // The power limit.
-  kThermal = 1U << 3,     // Too hot.
-  kPowerBrake = 1U << 4,  // The board or the rack pulled the brake.
+  kThermal = 1U << 3,     // The GPU is too hot.
+  kPowerBrake = 1U << 4,  // The board or the rack limits the power.
   kOther = 1U << 5,
 };
 struct ClockLimits {
@@ -115,15 +113,16 @@ struct ClockLimits {
   void Add(ClockLimit limit) { bits |= static_cast<unsigned>(limit); }
   friend bool operator==(const ClockLimits&, const ClockLimits&) = default;
 };
-// "power limit, too hot"; "" for none.
+// Such as "power limit, too hot". Empty for none.
 std::string Describe(ClockLimits limits);
 
 struct Telemetry {
-  Nanoseconds at = 0;  // Of the device's clock (steady; virtual GPUs: virtual time).
+  Nanoseconds at = 0;  // By the device's clock (steady; virtual time for virtual GPUs).
   double power_w = 0;
-  // Since some fixed moment; only differences mean something.
+  // Since a fixed moment, so only differences have a meaning.
   double energy_j = 0;
-  // Integrated from power readings, since the GPU has no counter: as good as it is read often.
+  // The GPU has no energy counter, so energy_j is integrated from power readings. Frequent reads
+  // make it more exact.
   bool is_energy_integrated = false;
   int temperature_c = 0;
   int sm_clock_mhz = 0;
@@ -132,9 +131,9 @@ struct Telemetry {
 };
 
 enum class EffectState {
-  kInEffect,  // Read back, and it is so.
-  kPending,   // Accepted; not seen yet. Also of an idle GPU, whose clock tells nothing.
-  kLimited,   // Accepted, but something else holds the GPU below it: `limits` says what.
+  kInEffect,  // A reading confirms it.
+  kPending,   // Accepted, but not confirmed yet. An idle GPU's clock confirms nothing.
+  kLimited,   // Accepted, but the GPU is below it for the reasons in `limits`.
 };
 struct Effect {
   EffectState state = EffectState::kPending;
@@ -158,11 +157,10 @@ struct DeviceInfo {
   int default_power_limit_mw = 0;      // 0: the GPU has no power limit to set.
   int least_power_limit_mw = 0;
   int most_power_limit_mw = 0;
-  // Whether the driver keeps the GPU initialized, and with it what was set, while nobody uses it
-  // (NVIDIA's persistence mode), as it was when the device was opened. Nothing: no such notion.
+  // Whether the driver keeps the GPU and its settings initialized while no program uses it
+  // (NVIDIA's persistence mode), when the device was opened. Empty if the driver has no such mode.
   std::optional<bool> is_persistent;
-  // Why this GPU can be measured but not set, in words; empty where it can be set, as far as can be
-  // known without trying.
+  // Why this GPU can be measured but not set. Empty if nothing is known to prevent it.
   std::string measure_only;
 };
 
@@ -173,32 +171,32 @@ class Device {
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
-  // Does not change while the device lives.
+  // Constant during the device's lifetime.
   virtual const DeviceInfo& info() const = 0;
 
   virtual DeviceResult<Telemetry> Read() = 0;
-  // Telemetry's energy_j alone, for who looks at it a hundred times a second.
+  // Only the energy_j of Read(). It is cheaper, for a hundred calls per second.
   virtual DeviceResult<double> ReadEnergy();
   virtual DeviceResult<SettingReading> ReadSetting(Control control) = 0;
 
-  // Asks the driver for it, and returns when the driver has answered (for a clock: long before the
-  // GPU runs so). Nothing: back to the driver's own management.
+  // Requests the setting, and returns when the driver has answered. A GPU changes its clock long
+  // after that. An empty setting returns control to the driver.
   virtual DeviceResult<void> Apply(Control control, const std::optional<Setting>& setting) = 0;
-  // Whether what was applied last is what the GPU does, by reading back now.
+  // Reads whether the setting, which was applied last, is in effect.
   virtual DeviceResult<Effect> ReadEffect(Control control,
                                           const std::optional<Setting>& setting) = 0;
 };
 
-// A GPU, or a part of one, that is there and cannot be used; "why" has the remedy.
+// A GPU, or a part of one, that exists but cannot be used. `why` has the remedy.
 struct RefusedDevice {
   std::string what;
   std::string why;
 };
 
 struct DeviceList {
-  // The time in which these GPUs live, and so whoever measures or sets them.
+  // The time of these GPUs. Every program that measures or sets them uses this clock.
   std::shared_ptr<Clock> clock = std::make_shared<RealClock>();
-  std::vector<std::unique_ptr<Device>> devices;  // By UUID, ascending.
+  std::vector<std::unique_ptr<Device>> devices;  // Sorted by UUID.
   std::vector<RefusedDevice> refused;
 };
 

@@ -5,14 +5,14 @@
 namespace perseus::device {
 namespace {
 
-TEST(Describe, SettingsInTheirUnits) {
+TEST(Describe, SettingsHaveTheirUnits) {
   EXPECT_EQ(Describe(Control::kSmClock, Setting{1410, 1410}), "1410 MHz");
   EXPECT_EQ(Describe(Control::kMemoryClock, Setting{800, 1215}), "800-1215 MHz");
   EXPECT_EQ(Describe(Control::kPowerLimit, Setting{300'500, 300'500}), "300.5 W");
   EXPECT_EQ(Describe(Control::kPowerLimit, std::nullopt), "the driver's default");
 }
 
-TEST(Describe, AllLimitsOfAClock) {
+TEST(Describe, NamesAllLimitsOfAClock) {
   ClockLimits limits;
   EXPECT_EQ(Describe(limits), "");
   limits.Add(ClockLimit::kThermal);

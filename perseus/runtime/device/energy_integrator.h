@@ -1,7 +1,7 @@
-// The energy of a GPU as one number that only grows, from what drivers offer: power readings, or a
-// counter that restarts when the driver is reloaded.
+// The energy of a GPU as one number that only grows. Its source is power readings, or a counter
+// that restarts when the driver is reloaded.
 //
-// Thread safety: none. The device that owns it uses a lock.
+// Not thread-safe. The device that owns it uses a lock.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 
 namespace perseus::device {
 
-// For GPUs without an energy counter: power readings joined by straight lines (trapezoids). As good
-// as it is read often; what happens between two readings is not seen.
+// For GPUs without an energy counter. It connects power readings by straight lines (trapezoids), so
+// it does not see what happens between two readings.
 class EnergyIntegrator {
  public:
-  // A reading. One that is not later than the last is left out: time and energy never run back.
+  // Adds a reading. One that is not later than the last is ignored, so the energy never falls.
   void Add(Nanoseconds at, double power_w);
-  // Since the first reading.
+  // The energy since the first reading.
   double energy_j() const { return energy_j_; }
 
  private:
@@ -29,16 +29,17 @@ class EnergyIntegrator {
   double energy_j_ = 0;
 };
 
-// For GPUs with a counter, which a reload of the driver starts again at 0; what was counted before
-// stays. Readings of several threads may arrive in another order than they were taken: only one
-// after a restart of the driver's library (a higher `generation`) can mean a counter started again.
+// For GPUs with a counter. A reload of the driver starts the counter at 0 again, and this class
+// keeps what was counted before. Readings of several threads may arrive in another order than they
+// were taken. So only a reading after a restart of the driver's library (with a higher
+// `generation`) can mean that the counter started again.
 class EnergyCounter {
  public:
-  // The energy after this reading, J.
+  // Returns the energy after this reading, in J.
   double Add(double counter_j, std::uint64_t generation);
 
  private:
-  double before_j_ = 0;  // Counted before the counter last began again.
+  double before_j_ = 0;  // Counted before the last restart of the counter.
   double last_j_ = 0;
   std::uint64_t generation_ = 0;
 };

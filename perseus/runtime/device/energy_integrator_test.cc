@@ -5,7 +5,7 @@
 namespace perseus::device {
 namespace {
 
-TEST(EnergyIntegrator, TrapezoidsBetweenReadings) {
+TEST(EnergyIntegrator, AddsTrapezoidsBetweenReadings) {
   EnergyIntegrator energy;
   EXPECT_EQ(energy.energy_j(), 0);
   energy.Add(5 * kSecond, 100);
@@ -16,7 +16,7 @@ TEST(EnergyIntegrator, TrapezoidsBetweenReadings) {
   EXPECT_DOUBLE_EQ(energy.energy_j(), 400);
 }
 
-TEST(EnergyIntegrator, TimeThatDoesNotPassAddsNothing) {
+TEST(EnergyIntegrator, ZeroTimeAddsNothing) {
   EnergyIntegrator energy;
   energy.Add(2 * kSecond, 100);
   energy.Add(2 * kSecond, 900);
@@ -25,7 +25,7 @@ TEST(EnergyIntegrator, TimeThatDoesNotPassAddsNothing) {
   EXPECT_DOUBLE_EQ(energy.energy_j(), 100);
 }
 
-TEST(EnergyCounter, GoesOnWhereItWasWhenTheDriverBeginsAgain) {
+TEST(EnergyCounter, ContinuesAfterTheDriverResetsIt) {
   EnergyCounter energy;
   EXPECT_DOUBLE_EQ(energy.Add(1000, 1), 1000);
   EXPECT_DOUBLE_EQ(energy.Add(1500, 1), 1500);
@@ -34,7 +34,7 @@ TEST(EnergyCounter, GoesOnWhereItWasWhenTheDriverBeginsAgain) {
   EXPECT_DOUBLE_EQ(energy.Add(50, 3), 1550) << "the library restarted, the driver did not";
 }
 
-TEST(EnergyCounter, ReadingsThatOvertookEachOther) {
+TEST(EnergyCounter, AcceptsReadingsOutOfOrder) {
   EnergyCounter energy;
   EXPECT_DOUBLE_EQ(energy.Add(1500, 1), 1500);
   EXPECT_DOUBLE_EQ(energy.Add(1490, 1), 1500);

@@ -5,7 +5,8 @@
 namespace perseus::device::nvml {
 namespace {
 
-// Looks the symbols of one library up, and remembers the first that had to be there and was not.
+// Looks up the symbols of one library, and keeps the name of the first required one that is
+// missing.
 class Symbols {
  public:
   explicit Symbols(void* library) : library_(library) {}
@@ -51,7 +52,7 @@ void LookUpOptional(Symbols& symbols, Functions& f) {
   symbols.Optional(f.GetTotalEnergyConsumption, "nvmlDeviceGetTotalEnergyConsumption");
   symbols.Optional(f.GetTemperature, "nvmlDeviceGetTemperature");
   symbols.Optional(f.GetCurrentClocksEventReasons, "nvmlDeviceGetCurrentClocksEventReasons");
-  if (f.GetCurrentClocksEventReasons == nullptr) {  // Its name up to driver 530 or so.
+  if (f.GetCurrentClocksEventReasons == nullptr) {  // Drivers up to about 530 have the older name.
     symbols.Optional(f.GetCurrentClocksEventReasons, "nvmlDeviceGetCurrentClocksThrottleReasons");
   }
   symbols.Optional(f.GetPowerManagementLimit, "nvmlDeviceGetPowerManagementLimit");
@@ -82,9 +83,10 @@ Result<Api> Load(std::string_view file) {
   Symbols symbols(opened);
   LookUpRequired(symbols, api.functions);
   if (symbols.missing() != nullptr) {
-    return FailAs(ErrorKind::kSystem,
-                  "{} lacks {}: it is not NVML, or of a driver older than 450 (name another file)",
-                  name, symbols.missing());
+    return FailAs(
+        ErrorKind::kSystem,
+        "{} lacks {}: it is not NVML, or its driver is older than 450 (name another file)", name,
+        symbols.missing());
   }
   LookUpOptional(symbols, api.functions);
   return api;

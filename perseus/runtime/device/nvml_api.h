@@ -1,11 +1,10 @@
-// The part of NVML's binary interface that we use, opened at run time, so that building needs no
-// header of NVIDIA's and running on a node without its driver no library.
+// The part of NVML's binary interface that Perseus uses. The library is opened at run time. So a
+// build needs no header of NVIDIA, and a node without NVIDIA's driver needs no library.
 //
-// Names without a version suffix are those whose interface has never changed. Symbols that a driver
-// lacks are null where the comment says "may be null": the driver is too old, or too new, to have
-// them, and the GPU is used as far as it goes without.
+// Names without a version suffix are those whose interface has never changed. A function is null if
+// the driver lacks it, because it is too old or too new. The GPU is then used without it.
 //
-// Thread safety: NVML itself is thread-safe, but for nvmlShutdown, which nvml_library.h guards.
+// Thread safety: NVML itself is thread-safe, except nvmlShutdown, which nvml_library.h guards.
 #pragma once
 
 #include <memory>
@@ -17,9 +16,9 @@
 namespace perseus::device::nvml {
 
 struct OpaqueDevice;
-using Handle = OpaqueDevice*;  // nvmlDevice_t. Means something until nvmlShutdown.
+using Handle = OpaqueDevice*;  // nvmlDevice_t. Valid until nvmlShutdown.
 
-// nvmlReturn_t; an int, since a driver may answer what is not listed here.
+// nvmlReturn_t. The type is int, because a driver may return codes that are not listed here.
 enum Code : int {
   kSuccess = 0,
   kUninitialized = 1,
@@ -34,8 +33,8 @@ enum Code : int {
   kFunctionNotFound = 13,
   kGpuIsLost = 15,
   kResetRequired = 16,
-  kOperatingSystem = 17,  // Blocked by the operating system: a cgroup, say.
-  kVersionMismatch = 18,  // Of library and kernel module: an upgrade while it ran.
+  kOperatingSystem = 17,  // Blocked by the operating system, for example by a cgroup.
+  kVersionMismatch = 18,  // Library and kernel module differ: an upgrade of the running driver.
   kFrequencyNotSupported = 24,
   kArgumentVersionMismatch = 25,
   kDeprecated = 26,
@@ -49,17 +48,17 @@ inline constexpr unsigned kClockMemory = 2;
 inline constexpr unsigned kTemperatureGpu = 0;
 inline constexpr unsigned kEnabled = 1;
 
-// Bits of nvmlDeviceGetCurrentClocksEventReasons (and of its older name).
+// Bits of nvmlDeviceGetCurrentClocksEventReasons and of the function with the older name.
 inline constexpr unsigned long long kReasonIdle = 0x1;
 inline constexpr unsigned long long kReasonSetting = 0x2;
 inline constexpr unsigned long long kReasonPowerCap = 0x4;
-inline constexpr unsigned long long kReasonHardware = 0x8;  // Set along with the next but one.
+inline constexpr unsigned long long kReasonHardware = 0x8;  // Also set with the last two below.
 inline constexpr unsigned long long kReasonSyncBoost = 0x10;
 inline constexpr unsigned long long kReasonThermal = 0x20;
 inline constexpr unsigned long long kReasonHardwareThermal = 0x40;
 inline constexpr unsigned long long kReasonPowerBrake = 0x80;
 
-// Enough for what NVML calls UUID_V2 and NAME_V2.
+// Large enough for what NVML calls UUID_V2 and NAME_V2.
 inline constexpr unsigned kLongestText = 96;
 
 // nvmlPciInfo_t of nvmlDeviceGetPciInfo_v3.
@@ -76,7 +75,7 @@ static_assert(sizeof(PciInfo) == 68);
 
 struct Functions {
   // nvmlInit_v2, nvmlShutdown, nvmlErrorString, nvmlDeviceGetCount_v2,
-  // nvmlDeviceGetHandleByIndex_v2; from here on Get is nvmlDeviceGet, Set nvmlDeviceSet, ...
+  // nvmlDeviceGetHandleByIndex_v2. Below, Get stands for nvmlDeviceGet, Set for nvmlDeviceSet, ...
   int (*Init)() = nullptr;
   int (*Shutdown)() = nullptr;
   const char* (*ErrorString)(int) = nullptr;
@@ -95,7 +94,7 @@ struct Functions {
   int (*GetMigMode)(Handle, unsigned* now, unsigned* after_reset) = nullptr;
   int (*GetMaxMigDeviceCount)(Handle, unsigned*) = nullptr;
   int (*GetMigDeviceHandleByIndex)(Handle, unsigned index, Handle*) = nullptr;
-  // `count` in: the room in `mhz`; out: how many there are.
+  // `count` is the size of `mhz` before the call, and the number of clocks after it.
   int (*GetSupportedMemoryClocks)(Handle, unsigned* count, unsigned* mhz) = nullptr;
   int (*GetSupportedGraphicsClocks)(Handle, unsigned memory_mhz, unsigned* count,
                                     unsigned* mhz) = nullptr;
@@ -112,14 +111,14 @@ struct Functions {
   int (*ResetMemoryLockedClocks)(Handle) = nullptr;
 };
 
-// The loaded library; unloaded with the object. Does not call Init.
+// The loaded library, which is unloaded with this object. Load() does not call Init.
 struct Api {
   std::shared_ptr<void> library;
   Functions functions;
 };
 
-// `file` empty: libnvidia-ml.so.1 by the loader's rules. Fails with kSystem and a remedy if there
-// is no such library or it is not NVML.
+// An empty `file` means libnvidia-ml.so.1 by the loader's rules. Fails (kSystem), with a remedy, if
+// there is no such library or it is not NVML.
 Result<Api> Load(std::string_view file);
 
 }  // namespace perseus::device::nvml

@@ -34,7 +34,7 @@ ClockLimits LimitsOf(unsigned long long reasons) {
       {nvml::kReasonThermal, ClockLimit::kThermal},
       {nvml::kReasonHardwareThermal, ClockLimit::kThermal},
       {nvml::kReasonPowerBrake, ClockLimit::kPowerBrake}};
-  // "Hardware slowdown" alone does not tell why; with one of these it tells nothing more.
+  // "Hardware slowdown" alone does not say why. With one of these two it adds nothing.
   if ((reasons & (nvml::kReasonHardwareThermal | nvml::kReasonPowerBrake)) != 0) {
     reasons &= ~nvml::kReasonHardware;
   }
@@ -56,7 +56,7 @@ bool IsHeldDown(ClockLimits limits) {
 
 EffectState ClockEffect(int mhz, ClockLimits limits, const std::optional<Setting>& setting,
                         const std::vector<int>& clocks) {
-  // Nothing on it: the clock tells of the load, not of the setting.
+  // The clock of an idle GPU shows the load, not the setting.
   if (limits.Has(ClockLimit::kIdle)) return EffectState::kPending;
   const int top = clocks.empty() ? mhz : clocks.back();
   const int lower = setting ? setting->lower : top;
@@ -66,7 +66,7 @@ EffectState ClockEffect(int mhz, ClockLimits limits, const std::optional<Setting
   return EffectState::kPending;
 }
 
-// What looks like a lock that somebody set.
+// A text if the clock looks as if a program had locked it. Otherwise empty.
 std::string LockHint(std::string_view clock, int mhz, ClockLimits limits,
                      const std::vector<int>& clocks) {
   if (clocks.empty() || mhz >= clocks.back()) return {};
@@ -119,7 +119,7 @@ DeviceResult<NvmlDevice::Session> NvmlDevice::Begin() {
   }
   nvml::Handle handle = nullptr;
   const int code = visit->nvml().GetHandleByUUID(info_.uuid.c_str(), &handle);
-  // An "invalid argument" here is a UUID that the driver does not know.
+  // An "invalid argument" here means that the driver does not know the UUID.
   if (code != nvml::kSuccess) return Failure(*visit, NvmlUse::kRead, "find the GPU", code);
   const std::lock_guard lock(mutex_);
   handle_ = handle;
@@ -232,7 +232,8 @@ DeviceResult<SettingReading> NvmlDevice::ReadSetting(Control control) {
   std::string hint =
       LockHint(NameOf(control), is_sm ? clocks->sm_mhz : clocks->memory_mhz, clocks->limits,
                is_sm ? info_.sm_clocks_mhz : info_.memory_clocks_mhz);
-  // The reason does not say of which clock: where this one stands at its top, it is another's.
+  // The driver's reason is not for a specific clock. So it holds for this clock only if this clock
+  // is below its highest value, which LockHint checks.
   const bool is_certain = !hint.empty() && clocks->limits.Has(ClockLimit::kSetting);
   return SettingReading{.is_known = false,
                         .setting = std::nullopt,
@@ -240,36 +241,37 @@ DeviceResult<SettingReading> NvmlDevice::ReadSetting(Control control) {
                         .is_certain = is_certain};
 }
 
-// Before the driver is asked: NVML takes clocks that are in no list, and rounds as it likes.
+// This check is necessary because NVML accepts clocks that are in no list, and rounds them.
 DeviceResult<void> NvmlDevice::CheckSetting(Control control, const Setting& setting) const {
   if (control == Control::kPowerLimit) {
     if (setting.lower == setting.upper && setting.lower >= info_.least_power_limit_mw &&
         setting.lower <= info_.most_power_limit_mw) {
       return {};
     }
-    return DeviceFail(DeviceErrorKind::kInvalid, "{}: {} mW is no power limit of it ({} to {} mW)",
-                      info_.uuid, setting.upper, info_.least_power_limit_mw,
-                      info_.most_power_limit_mw);
+    return DeviceFail(DeviceErrorKind::kInvalid,
+                      "{}: {} mW is not a power limit of this GPU ({} to {} mW)", info_.uuid,
+                      setting.upper, info_.least_power_limit_mw, info_.most_power_limit_mw);
   }
   const std::vector<int>& clocks =
       control == Control::kSmClock ? info_.sm_clocks_mhz : info_.memory_clocks_mhz;
   if (clocks.empty()) {
-    return DeviceFail(DeviceErrorKind::kNotSupported,
-                      "{}: its driver lists no {} that could be set", info_.uuid, NameOf(control));
+    return DeviceFail(DeviceErrorKind::kNotSupported, "{}: its driver lists no {} that can be set",
+                      info_.uuid, NameOf(control));
   }
-  // The ends of a range need not be in the list, as administrators write them.
+  // The ends of a range need not be in the list. Administrators write round numbers.
   const bool is_range = setting.lower < setting.upper;
   for (const int mhz : {setting.lower, setting.upper}) {
     if (is_range ? mhz >= clocks.front() && mhz <= clocks.back()
                  : std::binary_search(clocks.begin(), clocks.end(), mhz)) {
       continue;
     }
-    return DeviceFail(DeviceErrorKind::kInvalid, "{}: {} MHz is no {} of it ({} from {} to {} MHz)",
+    return DeviceFail(DeviceErrorKind::kInvalid,
+                      "{}: {} MHz is not among the {}s of this GPU ({} from {} to {} MHz)",
                       info_.uuid, mhz, NameOf(control), clocks.size(), clocks.front(),
                       clocks.back());
   }
   if (setting.lower <= setting.upper) return {};
-  return DeviceFail(DeviceErrorKind::kInvalid, "{}: the {}s {}-{} MHz are the wrong way round",
+  return DeviceFail(DeviceErrorKind::kInvalid, "{}: the {}s {}-{} MHz are in the wrong order",
                     info_.uuid, NameOf(control), setting.lower, setting.upper);
 }
 

@@ -1,11 +1,11 @@
-// A GPU that NVML drives.
+// A GPU behind NVML.
 //
-// What NVML does not do, and how it shows here:
-//  - There is no call that reads locked clocks: ReadSetting of a clock is never known, and its hint
-//    says what looks like somebody's lock.
-//  - Locked clocks belong to the driver: a reload drops them, which Read() cannot see and the
-//    next error of kind kGone tells.
-//  - An idle GPU may clock down below its lock: ReadEffect of a clock is then kPending.
+// Limits of NVML, and their effect here:
+//  - No call reads locked clocks. So ReadSetting of a clock is never known, and its hint says what
+//    looks like a lock.
+//  - Locked clocks belong to the driver. A reload drops them. Read() cannot see this, but the next
+//    error has the kind kGone.
+//  - An idle GPU may run below its lock. Then ReadEffect of a clock is kPending.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ namespace perseus::device {
 
 class NvmlDevice : public Device {
  public:
-  // `info` as OpenNvmlDevices found it; `uuid` in it is what the GPU is looked up by.
+  // `info` comes from OpenNvmlDevices. Its `uuid` identifies the GPU.
   NvmlDevice(std::shared_ptr<NvmlLibrary> library, DeviceInfo info);
 
   const DeviceInfo& info() const override { return info_; }
@@ -33,7 +33,7 @@ class NvmlDevice : public Device {
   DeviceResult<Effect> ReadEffect(Control control, const std::optional<Setting>& setting) override;
 
  private:
-  // One visit to the driver, with the GPU's handle of that generation.
+  // A visit to the driver, with the GPU's handle of the visit's generation.
   struct Session {
     NvmlLibrary::Visit visit;
     nvml::Handle handle;
@@ -53,7 +53,7 @@ class NvmlDevice : public Device {
                                const std::optional<Setting>& setting);
   DeviceResult<void> ApplyPowerLimit(const Session& session, const std::optional<Setting>& setting);
 
-  // Calls NVML; `what` is what messages say could not be done. A null function is kNotSupported.
+  // Calls NVML. `what` completes "cannot ..." in messages. A null function is kNotSupported.
   template <typename... Parameters, typename... Arguments>
   DeviceResult<void> Call(const Session& session, NvmlUse use, std::string_view what,
                           int (*function)(nvml::Handle, Parameters...), Arguments... arguments);
@@ -63,9 +63,9 @@ class NvmlDevice : public Device {
   const std::shared_ptr<NvmlLibrary> library_;
   const DeviceInfo info_;
 
-  std::mutex mutex_;  // Never held during a driver's call. Guards:
+  std::mutex mutex_;  // Never held during a call of the driver. Guards:
   nvml::Handle handle_ = nullptr;
-  std::uint64_t handle_generation_ = 0;  // 0: there is none yet.
+  std::uint64_t handle_generation_ = 0;  // 0: no handle yet.
   EnergyIntegrator integrator_;
   EnergyCounter counter_;
 };

@@ -20,7 +20,7 @@ using testing::HasSubstr;
 
 // ---- Setting and reading back ----
 
-TEST(NvmlDevice, LocksReachTheGpuThatTheyName) {
+TEST(NvmlDevice, LocksReachTheNamedGpu) {
   FakeNode fake;
   const DeviceList list = fake.Open();
   Device& device = fake.At(list, 1);
@@ -38,7 +38,7 @@ TEST(NvmlDevice, LocksReachTheGpuThatTheyName) {
   EXPECT_EQ(fake.node.Changes().size(), 6U);
 }
 
-TEST(NvmlDevice, WhatIsNoSettingNeverReachesTheDriver) {
+TEST(NvmlDevice, InvalidSettingsNeverReachTheDriver) {
   struct Row {
     const char* name;
     Control control;
@@ -66,7 +66,7 @@ TEST(NvmlDevice, WhatIsNoSettingNeverReachesTheDriver) {
   EXPECT_TRUE(fake.node.Changes().empty());
 }
 
-TEST(NvmlDevice, ThePowerLimitIsReadAndClocksAreNot) {
+TEST(NvmlDevice, ReadsThePowerLimitButNotTheClocks) {
   FakeNode fake;
   const DeviceList list = fake.Open();
   Device& device = fake.At(list, 0);
@@ -82,7 +82,7 @@ TEST(NvmlDevice, ThePowerLimitIsReadAndClocksAreNot) {
   EXPECT_FALSE(device.ReadSetting(Control::kMemoryClock)->is_known);
 }
 
-TEST(NvmlDevice, WhatLooksLikeSomebodysLock) {
+TEST(NvmlDevice, RecognizesAForeignLock) {
   FakeNode fake;
   const DeviceList list = fake.Open();
   Device& device = fake.At(list, 0);
@@ -91,21 +91,21 @@ TEST(NvmlDevice, WhatLooksLikeSomebodysLock) {
             "the SM clock stands at 1200 of 1410 MHz, and the driver names a clock setting as the "
             "reason");
   EXPECT_TRUE(device.ReadSetting(Control::kSmClock)->is_certain);
-  // The memory's clock stands at its top: it is not the one that was set.
+  // The memory clock is at its highest, so it is not the clock that was set.
   EXPECT_EQ(device.ReadSetting(Control::kMemoryClock)->hint, "");
   EXPECT_FALSE(device.ReadSetting(Control::kMemoryClock)->is_certain);
   fake.node.HideSetting(0, true);
   EXPECT_FALSE(device.ReadSetting(Control::kSmClock)->is_certain);
   EXPECT_EQ(device.ReadSetting(Control::kSmClock)->hint,
             "the SM clock stands at 1200 of 1410 MHz, and the driver names no reason for it");
-  // What explains a low clock is no sign of a lock.
+  // A low clock that has another explanation is no sign of a lock.
   fake.node.Cap(0, 210, 0x20);
   EXPECT_EQ(device.ReadSetting(Control::kSmClock)->hint, "");
   fake.node.SetIdle(0, true);
   EXPECT_EQ(device.ReadSetting(Control::kSmClock)->hint, "");
 }
 
-TEST(NvmlDevice, TelemetryInItsUnits) {
+TEST(NvmlDevice, TelemetryHasItsUnits) {
   FakeNode fake({{.power_mw = 123'456, .temperature_c = 61}});
   const DeviceList list = fake.Open();
   fake.node.AddEnergy(0, 7'500);
@@ -124,7 +124,7 @@ TEST(NvmlDevice, TelemetryInItsUnits) {
   EXPECT_EQ(telemetry->limits, hot);
 }
 
-TEST(NvmlDevice, EnergyAloneAsksForNothingElse) {
+TEST(NvmlDevice, ReadingEnergyCallsNothingElse) {
   FakeNode fake;
   const DeviceList list = fake.Open();
   Device& device = fake.At(list, 0);
@@ -164,7 +164,7 @@ TEST(NvmlDevice, EachReasonHasItsLimit) {
   }
 }
 
-TEST(NvmlDevice, EnergyFromPowerWhereThereIsNoCounter) {
+TEST(NvmlDevice, IntegratesPowerWithoutAnEnergyCounter) {
   FakeNode fake({{.has_energy_counter = false, .power_mw = 100'000}});
   const DeviceList list = fake.Open();
   Device& device = *list.devices[0];
@@ -177,7 +177,7 @@ TEST(NvmlDevice, EnergyFromPowerWhereThereIsNoCounter) {
 
 // ---- Effects ----
 
-TEST(NvmlDevice, EffectOfALockedClock) {
+TEST(NvmlDevice, ALockedClockTakesEffect) {
   FakeNode fake;
   const DeviceList list = fake.Open();
   Device& device = fake.At(list, 0);
@@ -213,7 +213,7 @@ TEST(NvmlDevice, EffectOfALockedClock) {
   EXPECT_EQ(state(std::nullopt), EffectState::kInEffect);
 }
 
-TEST(NvmlDevice, EffectOfTheMemoryClockAndThePowerLimit) {
+TEST(NvmlDevice, TheMemoryClockAndThePowerLimitTakeEffect) {
   FakeNode fake;
   const DeviceList list = fake.Open();
   Device& device = fake.At(list, 0);
@@ -227,8 +227,8 @@ TEST(NvmlDevice, EffectOfTheMemoryClockAndThePowerLimit) {
   EXPECT_EQ(device.ReadEffect(Control::kPowerLimit, std::nullopt)->state, EffectState::kPending);
 }
 
-// Success means that the driver said so; that nothing happened shows when it is read back.
-TEST(NvmlDevice, AChangeThatDoesNotTakeIsNotInEffect) {
+// The driver reports success but changes nothing. Reading the setting back reveals this.
+TEST(NvmlDevice, AnIgnoredChangeIsNotInEffect) {
   FakeNode fake;
   const DeviceList list = fake.Open();
   Device& device = fake.At(list, 0);
@@ -256,7 +256,7 @@ constexpr DeviceErrorKind kFailed = DeviceErrorKind::kFailed;
 constexpr DeviceErrorKind kInvalid = DeviceErrorKind::kInvalid;
 constexpr FaultRow kFaults[] = {
     {"uninitialized", 1, kGone, kGone},
-    {"invalid argument", 2, kInvalid, kGone},  // Of a read: a handle that is none.
+    {"invalid argument", 2, kInvalid, kGone},  // In a read: an invalid handle.
     {"not supported", 3, kUnsupported, kUnsupported},
     {"no permission", 4, kPermission, kPermission},
     {"not found", 6, kGone, kGone},
@@ -352,7 +352,7 @@ TEST(NvmlDevice, FindsItsGpuAgainAfterAReload) {
       << "energy goes on, though its counter started again";
 }
 
-TEST(NvmlDevice, StaysGoneWhileTheDriverIs) {
+TEST(NvmlDevice, StaysLostWithoutADriver) {
   FakeNode fake;
   const DeviceList list = fake.Open();
   Device& device = fake.At(list, 0);
@@ -367,7 +367,7 @@ TEST(NvmlDevice, StaysGoneWhileTheDriverIs) {
   EXPECT_TRUE(device.Read());
 }
 
-TEST(NvmlDevice, ALostGpuComesBackAndTheOthersGoOn) {
+TEST(NvmlDevice, ALostGpuReturnsAndTheOthersContinue) {
   FakeNode fake;
   const DeviceList list = fake.Open();
   fake.node.Lose(1);
@@ -380,8 +380,8 @@ TEST(NvmlDevice, ALostGpuComesBackAndTheOthersGoOn) {
   EXPECT_TRUE(fake.At(list, 1).Read());
 }
 
-// Somebody who is killed with a lock set leaves it set; the next one finds it as it is.
-TEST(NvmlDevice, TheHardwareOutlivesAProcess) {
+// A process that is killed leaves its lock set, and the next process finds it.
+TEST(NvmlDevice, SettingsOutliveTheProcess) {
   FakeNode fake;
   const pid_t child = ::fork();
   if (child == 0) {
@@ -406,8 +406,8 @@ TEST(NvmlDevice, TheHardwareOutlivesAProcess) {
   EXPECT_TRUE(fake.node.IsAsShipped(2));
 }
 
-// The fake itself bears what it is for: processes that are killed inside its calls.
-TEST(FakeNvml, WorksOnWhereverAProcessIsKilled) {
+// The fake itself survives processes that are killed inside its calls.
+TEST(FakeNvml, KeepsWorkingWhereverAProcessIsKilled) {
   FakeNode fake;
   for (std::uint64_t round = 0; round < 50; ++round) {
     const std::uint64_t before = fake.node.Calls(Function::kSetSmClock);

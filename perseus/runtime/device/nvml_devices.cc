@@ -10,20 +10,20 @@
 namespace perseus::device {
 namespace {
 
-// What a function that writes text into a buffer has written; empty if it fails.
+// The text that `function` writes into a buffer. Empty if it fails.
 std::string Text(int (*function)(nvml::Handle, char*, unsigned), nvml::Handle handle) {
   char text[nvml::kLongestText + 1] = {};
   return function(handle, text, nvml::kLongestText) == nvml::kSuccess ? text : std::string();
 }
 
-// A number, or nothing if there is no such function or it fails.
+// A number, or nothing if the function does not exist or fails.
 std::optional<int> Number(int (*function)(nvml::Handle, unsigned*), nvml::Handle handle) {
   unsigned value = 0;
   if (function == nullptr || function(handle, &value) != nvml::kSuccess) return std::nullopt;
   return static_cast<int>(value);
 }
 
-// A list whose length the driver knows: asks for that first.
+// A sorted list. The first query asks the driver for its length.
 template <typename Query>
 std::vector<int> AscendingList(Query query) {
   unsigned count = 0;
@@ -46,7 +46,7 @@ void ReadClockLists(const nvml::Functions& nvml, nvml::Handle handle, DeviceInfo
     return nvml.GetSupportedMemoryClocks(handle, count, mhz);
   });
   if (info.memory_clocks_mhz.empty()) return;
-  // SM clocks are listed for each memory clock; training runs at the highest.
+  // SM clocks are listed for each memory clock. Training runs at the highest memory clock.
   const auto memory_mhz = static_cast<unsigned>(info.memory_clocks_mhz.back());
   info.sm_clocks_mhz = AscendingList([&](unsigned* count, unsigned* mhz) {
     return nvml.GetSupportedGraphicsClocks(handle, memory_mhz, count, mhz);
@@ -87,7 +87,8 @@ DeviceInfo ReadInfo(const nvml::Functions& nvml, nvml::Handle handle, std::strin
   if (nvml.SetGpuLockedClocks == nullptr || nvml.ResetGpuLockedClocks == nullptr) {
     info.measure_only = "its driver cannot lock clocks (install version 450 or later)";
   } else if (info.sm_clocks_mhz.empty()) {
-    info.measure_only = "its driver lists no clocks that could be set (a virtual GPU, or too old)";
+    info.measure_only =
+        "its driver lists no clocks that can be set (it is a virtual GPU, or too old)";
   }
   return info;
 }
@@ -99,19 +100,20 @@ bool IsInMigMode(const nvml::Functions& nvml, nvml::Handle handle) {
          nvml.GetMigMode(handle, &now, &after_reset) == nvml::kSuccess && now == nvml::kEnabled;
 }
 
-// The GPU and each of its instances: a user may have named either.
+// Refuses the GPU and each of its instances, because a user may name either.
 void RefuseMig(const nvml::Functions& nvml, nvml::Handle gpu, const std::string& uuid,
                std::vector<RefusedDevice>& refused) {
   refused.push_back(
       {fmt::format("{} ({})", uuid, Text(nvml.GetName, gpu)),
-       fmt::format("it is in MIG mode: its instances share one clock, so that setting it for one "
-                   "slows its neighbours (turn it off: nvidia-smi -i {} -mig 0)",
-                   uuid)});
+       fmt::format(
+           "it is in MIG mode: its instances share one clock, so setting it for one of them "
+           "slows the others (turn it off: nvidia-smi -i {} -mig 0)",
+           uuid)});
   const int most = Number(nvml.GetMaxMigDeviceCount, gpu).value_or(0);
   if (nvml.GetMigDeviceHandleByIndex == nullptr) return;
   for (unsigned i = 0; i < static_cast<unsigned>(most); ++i) {
     nvml::Handle instance = nullptr;
-    // Not every index up to the most there can be is taken.
+    // Some indices may be unused.
     if (nvml.GetMigDeviceHandleByIndex(gpu, i, &instance) != nvml::kSuccess) continue;
     refused.push_back({Text(nvml.GetUUID, instance),
                        fmt::format("it is a MIG instance of {}, without a clock of its own (use "
@@ -144,7 +146,7 @@ Result<DeviceList> OpenNvmlDevices(std::string_view file, DeviceClock clock) {
           {fmt::format("NVML's GPU {}", i),
            fmt::format(
                "{} (see dmesg; reset it with nvidia-smi --gpu-reset, or reboot)",
-               code == nvml::kSuccess ? "it does not tell its UUID" : library->Describe(code))});
+               code == nvml::kSuccess ? "it does not report its UUID" : library->Describe(code))});
     } else if (IsInMigMode(nvml, handle)) {
       RefuseMig(nvml, handle, uuid, list.refused);
     } else {

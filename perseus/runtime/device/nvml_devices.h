@@ -1,4 +1,4 @@
-// Which GPUs NVML has on this node, and which of them can be used.
+// Finds the GPUs that NVML has on this node, and which of them can be used.
 #pragma once
 
 #include <string_view>
@@ -9,10 +9,10 @@
 
 namespace perseus::device {
 
-// `file` empty: libnvidia-ml.so.1 by the loader's rules. Fails with kSystem, cause and remedy,
-// where there is no driver. Refused, with why: GPUs in MIG mode and their instances, and those that
-// do not even tell their UUID. A GPU whose clocks cannot be set is among the devices
-// (`measure_only`).
+// An empty `file` means libnvidia-ml.so.1 by the loader's rules. Fails (kSystem), with cause and
+// remedy, without a driver. GPUs in MIG mode, their instances, and GPUs that do not report their
+// UUID are in `refused`. A GPU whose clocks cannot be set is in `devices` (`measure_only` says
+// why).
 Result<DeviceList> OpenNvmlDevices(std::string_view file, DeviceClock clock = SteadyNow);
 
 }  // namespace perseus::device

@@ -12,7 +12,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-TEST(NvmlDevices, ByUuidWhateverTheIndex) {
+TEST(NvmlDevices, AreFoundByUuidAtAnyIndex) {
   FakeNode fake;
   const DeviceList list = fake.Open();
   ASSERT_EQ(list.devices.size(), 3U);
@@ -22,7 +22,7 @@ TEST(NvmlDevices, ByUuidWhateverTheIndex) {
   EXPECT_EQ(list.devices[2]->info().uuid, fake.node.Uuid(0));
 }
 
-TEST(NvmlDevices, WhatAGpuIs) {
+TEST(NvmlDevices, DescribeAGpu) {
   FakeNode fake({{}, {.name = "Fake H100", .mig_instances = -1, .is_persistent = false}});
   const DeviceList list = fake.Open();
   const DeviceInfo& info = fake.At(list, 1).info();
@@ -61,7 +61,7 @@ TEST(NvmlDevices, ALostGpuDoesNotHideTheOthers) {
   EXPECT_THAT(list.refused[0].why, HasSubstr("GPU is lost (NVML error 15) (see dmesg"));
 }
 
-TEST(NvmlDevices, MeasureOnlyWhereNoClocksAreListed) {
+TEST(NvmlDevices, AllowOnlyMeasuringWithoutListedClocks) {
   FakeNode fake({{.sm_clocks_mhz = {}, .memory_clocks_mhz = {}, .default_power_limit_mw = 0}});
   const DeviceList list = fake.Open();
   ASSERT_EQ(list.devices.size(), 1U);
@@ -70,7 +70,7 @@ TEST(NvmlDevices, MeasureOnlyWhereNoClocksAreListed) {
   EXPECT_EQ(info.default_power_limit_mw, 0);
 }
 
-TEST(NvmlDevices, NoDriverIsAnErrorWithARemedy) {
+TEST(NvmlDevices, AMissingDriverIsAnErrorWithARemedy) {
   FakeNode fake;
   fake.node.UnloadDriver();
   Result<DeviceList> list = fake.TryOpen();
@@ -89,8 +89,9 @@ TEST(NvmlDevices, NoDriverIsAnErrorWithARemedy) {
   EXPECT_THAT(list.error().message, HasSubstr("libm.so.6 lacks nvmlInit_v2"));
 }
 
-// An old driver: no energy counter, no memory clock lock, no MIG, the older name for the reasons.
-TEST(NvmlDevices, WhatAnOldDriverLacksIsNotSupported) {
+// An old driver has no energy counter, no memory clock lock and no MIG, and an older function for
+// the throttle reasons.
+TEST(NvmlDevices, FunctionsThatAnOldDriverLacksAreNotSupported) {
   FakeNode fake;
   const DeviceList list = fake.Open(FAKE_NVML_OLD_LIBRARY);
   ASSERT_EQ(list.devices.size(), 3U);

@@ -86,7 +86,7 @@ bool NvmlLibrary::IsRestartDue() const {
   return now >= next_restart_ && (*gone_ == Gone::kDriver || now >= next_restart_for_gpu_);
 }
 
-// With the lock held, though not during the driver's calls: is_restarting_ keeps the others out.
+// The lock is held, except during calls of the driver. Meanwhile, is_restarting_ blocks new visits.
 void NvmlLibrary::Restart(std::unique_lock<std::mutex>& lock) {
   is_restarting_ = true;
   if (changed_.wait_for(lock, longest_drain_, [this] { return visits_ == 0; })) {
@@ -101,8 +101,8 @@ void NvmlLibrary::Restart(std::unique_lock<std::mutex>& lock) {
     next_restart_for_gpu_ = clock_() + kRestartPause;
     if (!is_initialized_) {
       trouble_ = fmt::format(
-          "NVIDIA's driver is gone: {} (it is looked for again at the next call; see whether "
-          "nvidia-smi works)",
+          "NVIDIA's driver is gone: {} (the next call looks for it again; check whether nvidia-smi "
+          "works)",
           Describe(code));
     }
   } else {

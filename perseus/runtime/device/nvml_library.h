@@ -1,17 +1,16 @@
-// NVML as all its devices share it: loaded once, and started again when the driver went away and
-// came back.
+// NVML, shared by all its devices. It is loaded once, and restarted if the driver has gone away.
 //
-// Handles die with nvmlShutdown, so nobody may be inside the driver then. Each call into NVML is
-// therefore a Visit; a restart waits until all visits have ended, and new ones wait for it. Visits
-// do not wait for one another: no lock is held while a driver's call runs, and a slow GPU delays no
-// other.
+// nvmlShutdown invalidates all handles, so no call may be inside the driver then. So each call into
+// NVML is a Visit. A restart waits until all visits have ended, and new visits wait for the
+// restart. Visits do not wait for one another: no lock is held during a call of the driver, so a
+// slow GPU delays no other.
 //
-// A call that hangs inside the driver would hold a restart up for ever, and with it all other GPUs.
-// So a restart gives up after kLongestDrain, and is not tried again for kRestartPause.
-// A single GPU that fell off the bus fails at each call; so that its attempts do not keep
-// interrupting the healthy ones, restarts for a GPU's sake are kRestartPause apart as well.
+// A call that hangs inside the driver would block a restart, and with it all other GPUs. So a
+// restart gives up after kLongestDrain, and is not tried again for kRestartPause. A single GPU that
+// fell off the bus fails at each call. So that it does not keep interrupting the healthy GPUs,
+// restarts for a single GPU are also at least kRestartPause apart.
 //
-// Thread safety: all calls may come from several threads at a time.
+// Thread safety: all calls may come from several threads at the same time.
 #pragma once
 
 #include <chrono>
@@ -32,7 +31,7 @@
 
 namespace perseus::device {
 
-// Time as devices stamp it; steady. Tests bring their own.
+// The steady clock of the devices. Tests pass their own.
 using DeviceClock = std::function<Nanoseconds()>;
 Nanoseconds SteadyNow();
 
@@ -41,7 +40,7 @@ class NvmlLibrary {
   static constexpr std::chrono::seconds kLongestDrain{2};
   static constexpr Nanoseconds kRestartPause = 5'000'000'000;
 
-  // Loads and initializes. Fails with kSystem, cause and remedy.
+  // Loads and initializes NVML. Fails (kSystem) with cause and remedy.
   static Result<std::shared_ptr<NvmlLibrary>> Open(
       std::string_view file, DeviceClock clock,
       std::chrono::milliseconds longest_drain = kLongestDrain);
@@ -49,7 +48,7 @@ class NvmlLibrary {
   NvmlLibrary(const NvmlLibrary&) = delete;
   NvmlLibrary& operator=(const NvmlLibrary&) = delete;
 
-  // Somebody inside the driver; while it lives, handles of its generation mean something.
+  // A stay inside the driver. While it lives, handles of its generation are valid.
   class Visit {
    public:
     Visit(Visit&& other) noexcept
@@ -58,7 +57,7 @@ class NvmlLibrary {
     ~Visit();
 
     const nvml::Functions& nvml() const { return library_->api_.functions; }
-    // Of the initialization; handles of another one are void.
+    // The number of the initialization. Handles of another one are invalid.
     std::uint64_t generation() const { return generation_; }
 
    private:
@@ -69,41 +68,42 @@ class NvmlLibrary {
     std::uint64_t generation_;
   };
 
-  // Restarts NVML first if somebody reported it gone. Fails with kGone if that fails.
+  // Restarts NVML first if a call has reported that it is gone. Fails (kGone) if the restart fails.
   DeviceResult<Visit> Enter();
 
-  // Tells that a call of this generation found nobody at home, so that the next visit begins with a
-  // restart: one for all devices, since reports of an older generation are late and mean nothing.
+  // Reports that the GPU or the driver did not answer in this generation. The next visit begins
+  // with a restart. One restart serves all devices, because reports of an older generation are
+  // ignored.
   enum class Gone { kGpu, kDriver };
   void ReportGone(std::uint64_t generation, Gone what);
 
   Nanoseconds Now() const { return clock_(); }
-  // "Insufficient Permissions (NVML error 4)".
+  // Such as "Insufficient Permissions (NVML error 4)".
   std::string Describe(int code) const;
 
  private:
   NvmlLibrary(nvml::Api api, DeviceClock clock, std::chrono::milliseconds longest_drain);
-  bool IsRestartDue() const;  // With the lock held.
+  bool IsRestartDue() const;  // Call it with the lock held.
   void Restart(std::unique_lock<std::mutex>& lock);
 
   const nvml::Api api_;
   const DeviceClock clock_;
   const std::chrono::milliseconds longest_drain_;
 
-  std::mutex mutex_;  // Never held during a driver's call. Guards:
+  std::mutex mutex_;  // Never held during a call of the driver. Guards:
   std::condition_variable changed_;
   int visits_ = 0;
   std::uint64_t generation_ = 1;
   bool is_initialized_ = true;
   bool is_restarting_ = false;
-  std::optional<Gone> gone_;  // Reported, and not restarted since.
-  Nanoseconds next_restart_;  // Not before this, after one that had to give up.
+  std::optional<Gone> gone_;  // Reported since the last restart.
+  Nanoseconds next_restart_;  // No restart before this, after one that gave up.
   Nanoseconds next_restart_for_gpu_;
-  std::string trouble_;  // Why it is not initialized.
+  std::string trouble_;  // Why NVML is not initialized.
 };
 
-// What a code means for whoever called. `kChange`: a call that sets something, whose arguments may
-// be wrong; of one that only reads, an "invalid argument" is a handle that is no longer one.
+// The meaning of a code. `kChange` is a call that sets something, so its arguments may be invalid.
+// In a call that only reads, an "invalid argument" is a handle that is no longer valid.
 enum class NvmlUse { kRead, kChange };
 DeviceErrorKind KindOfNvmlCode(int code, NvmlUse use);
 

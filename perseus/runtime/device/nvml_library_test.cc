@@ -14,7 +14,7 @@ namespace {
 
 using fake_nvml::Function;
 
-TEST(NvmlLibrary, OneRestartForAllDevices) {
+TEST(NvmlLibrary, RestartsOnceForAllDevices) {
   FakeNode fake(std::vector<fake_nvml::GpuSpec>(8));
   const DeviceList list = fake.Open();
   EXPECT_EQ(fake.node.Calls(Function::kInit), 1U);
@@ -34,8 +34,8 @@ TEST(NvmlLibrary, EndsWithItsLastDevice) {
   EXPECT_EQ(fake.node.Calls(Function::kShutdown), 1U);
 }
 
-// Else each of its calls would make the healthy ones wait for a restart.
-TEST(NvmlLibrary, RestartsForOneGpuArePausesApart) {
+// Otherwise each call on a lost GPU would make the healthy GPUs wait for a restart.
+TEST(NvmlLibrary, PausesBetweenRestartsForOneGpu) {
   FakeNode fake;
   const DeviceList list = fake.Open();
   fake.node.Lose(0);
@@ -44,7 +44,7 @@ TEST(NvmlLibrary, RestartsForOneGpuArePausesApart) {
   fake.Pass(NvmlLibrary::kRestartPause);
   for (int i = 0; i < 20; ++i) static_cast<void>(fake.At(list, 0).Read());
   EXPECT_EQ(fake.node.Calls(Function::kInit), 3U);
-  // A driver that is gone is another matter.
+  // A missing driver, however, is a reason to restart.
   fake.node.ReloadDriver();
   static_cast<void>(fake.At(list, 1).Read());
   EXPECT_TRUE(fake.At(list, 1).Read());
@@ -66,8 +66,8 @@ TEST(NvmlLibrary, ASlowCallDelaysNoOtherGpu) {
   EXPECT_NE(fake.node.SmLock(0), std::nullopt);
 }
 
-// A call that never comes back must not keep the others from theirs.
-TEST(NvmlLibrary, ARestartGivesUpOnACallThatHangs) {
+// A call that never returns must not block the other GPUs.
+TEST(NvmlLibrary, ARestartIsPostponedWhileACallHangs) {
   FakeNode fake;
   auto now = std::make_shared<Nanoseconds>(0);
   const auto library = NvmlLibrary::Open(
@@ -84,7 +84,7 @@ TEST(NvmlLibrary, ARestartGivesUpOnACallThatHangs) {
   EXPECT_EQ(fake.node.Calls(Function::kShutdown), 1U);
 }
 
-TEST(NvmlLibrary, ManyThreadsThroughReloads) {
+TEST(NvmlLibrary, ManyThreadsSurviveReloads) {
   FakeNode fake(std::vector<fake_nvml::GpuSpec>(4));
   const DeviceList list = fake.Open();
   std::vector<std::thread> threads;

@@ -46,8 +46,8 @@ std::optional<ClockRange> ParseRange(const StructBuffer& bytes, std::size_t offs
 
 void* Open(std::string_view file) {
   if (!file.empty()) return ::dlopen(std::string(file).c_str(), RTLD_NOW | RTLD_LOCAL);
-  // The name without a version comes with the development package only; its numbers followed the
-  // releases of ROCm, and began again at 1.
+  // Only the development package has the name without a version. The version numbers followed the
+  // releases of ROCm, and then began at 1 again.
   for (const std::string directory : {"", "/opt/rocm/lib/"}) {
     for (const char* version : {"", ".1", ".7", ".6", ".5"}) {
       const std::string name = directory + "librocm_smi64.so" + version;
@@ -111,7 +111,7 @@ std::optional<Frequencies> ParseFrequencies(const StructBuffer& bytes) {
 }
 
 std::optional<OverdriveRanges> ParseOverdrive(const StructBuffer& bytes) {
-  // Ranges set: SM, memory; then the limits in the same order; 16 bytes each.
+  // The current ranges of SM and memory come first, then their limits. Each has 16 bytes.
   const std::optional<ClockRange> sm = ParseRange(bytes, 0);
   const std::optional<ClockRange> limits = ParseRange(bytes, 32);
   if (!sm || !limits) return std::nullopt;

@@ -1,10 +1,9 @@
-// The part of ROCm SMI's binary interface that we use, opened at run time, as nvml_api.h does for
-// NVML.
+// The part of ROCm SMI's binary interface that Perseus uses. It is opened at run time, as
+// nvml_api.h does for NVML.
 //
-// The interface differs from release to release and from GPU to GPU, so that nothing is taken for
-// granted: every function but the first three may be null, and what a GPU can do is found by
-// asking. Two structs are read, both through bytes rather than declarations (Frequencies,
-// OverdriveRanges).
+// The interface differs between releases and GPUs. So every function except the first three may be
+// null, and what a GPU can do is found out by calls. Two structs are read as bytes, without their
+// declarations (Frequencies, OverdriveRanges).
 #pragma once
 
 #include <array>
@@ -40,12 +39,12 @@ inline constexpr std::uint32_t kEdge = 0;
 inline constexpr std::uint32_t kJunction = 1;
 inline constexpr int kTemperatureNow = 0;
 
-// What the library writes an rsmi_frequencies_t or rsmi_od_volt_freq_data_t into, with room for
-// those of later releases.
+// The buffer for an rsmi_frequencies_t or rsmi_od_volt_freq_data_t. It has room for those of later
+// releases.
 using StructBuffer = std::array<std::byte, 4096>;
 
 struct Functions {
-  // rsmi_init, rsmi_shut_down, rsmi_num_monitor_devices; from here on rsmi_dev_..._get and _set.
+  // rsmi_init, rsmi_shut_down, rsmi_num_monitor_devices. Below: rsmi_dev_..._get and _set.
   Code (*Init)(std::uint64_t flags) = nullptr;
   Code (*ShutDown)() = nullptr;
   Code (*CountDevices)(std::uint32_t*) = nullptr;
@@ -69,7 +68,7 @@ struct Functions {
   Code (*SetPowerCap)(std::uint32_t gpu, std::uint32_t sensor, std::uint64_t uw) = nullptr;
   Code (*GetLevel)(std::uint32_t gpu, int*) = nullptr;
   Code (*SetLevel)(std::uint32_t gpu, int) = nullptr;
-  // Sets the level to manual, too. The least must be below the most: the library asserts it.
+  // Also sets the level to manual. The library asserts that the least clock is below the most.
   Code (*SetClockRange)(std::uint32_t gpu, std::uint64_t least_mhz, std::uint64_t most_mhz,
                         int clock) = nullptr;
 };
@@ -79,20 +78,20 @@ struct Api {
   Functions functions;
 };
 
-// `file` empty: librocm_smi64.so, whichever version the loader or /opt/rocm has. Fails with kSystem
-// and a remedy.
+// An empty `file` means librocm_smi64.so in any version that the loader or /opt/rocm has. Fails
+// (kSystem) with a remedy.
 Result<Api> Load(std::string_view file);
 
-// An rsmi_frequencies_t: {number, current, Hz[32]}, since ROCm 6 {bool, number, current, Hz[33]}.
+// An rsmi_frequencies_t: {number, current, Hz[32]}. Since ROCm 6: {bool, number, current, Hz[33]}.
 struct Frequencies {
   std::vector<int> mhz;
-  std::optional<std::size_t> current;  // Nothing: the driver names none of them.
+  std::optional<std::size_t> current;  // Empty if the driver names none of them.
 };
-// Nothing if the bytes make sense in neither layout. They cannot in both: what is `current` in one
-// is a frequency in Hz, or a number above the count, in the other.
+// Empty if the bytes are valid in neither layout. They cannot be valid in both: `current` of one
+// layout is a frequency in Hz, or a number above the count, in the other one.
 std::optional<Frequencies> ParseFrequencies(const StructBuffer& bytes);
 
-// What rsmi_od_volt_freq_data_t begins with: the ranges set and settable of both clocks.
+// The beginning of rsmi_od_volt_freq_data_t: the current ranges and the limits of both clocks.
 struct ClockRange {
   int lower_mhz = 0;
   int upper_mhz = 0;

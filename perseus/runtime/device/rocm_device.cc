@@ -42,8 +42,8 @@ std::string_view Remedy(DeviceErrorKind kind) {
   return "";
 }
 
-// The library takes no range of one clock: a single clock is written with the one next to it, below
-// unless there is none, and read back so.
+// The library accepts no range of a single clock. So a single clock is written as a range with its
+// lower neighbor, or with its upper neighbor at the lowest clock. It is read back in the same way.
 rocm::ClockRange RangeOf(const Setting& setting, int least_mhz) {
   if (setting.lower != setting.upper) return {setting.lower, setting.upper};
   if (setting.lower == least_mhz) return {setting.lower, setting.lower + 1};
@@ -188,7 +188,7 @@ DeviceResult<int> RocmDevice::ReadClock(const Session& session, int clock) {
 }
 
 DeviceResult<int> RocmDevice::ReadTemperature(const Session& session) {
-  // The edge is what other tools show; some GPUs have only the junction.
+  // Other tools show the edge temperature. Some GPUs have only that of the junction.
   for (const std::uint32_t sensor : {rocm::kEdge, rocm::kJunction}) {
     std::int64_t millicelsius = 0;
     const DeviceResult<void> read =
@@ -285,12 +285,14 @@ DeviceResult<void> RocmDevice::ApplyClock(const Session& session,
   }
   if (!setting) return Call(session, "unlock the SM clock", rocm.SetLevel, rocm::kLevelAuto);
   const std::vector<int>& clocks = info_.sm_clocks_mhz;
-  // The list is ours, in steps; the driver takes what lies between, as an administrator may have.
+  // The list has our own steps. The driver accepts clocks between them, and administrators use
+  // them.
   if (setting->lower < clocks.front() || setting->upper > clocks.back() ||
       setting->lower > setting->upper) {
-    return DeviceFail(
-        DeviceErrorKind::kInvalid, "{}: {} is no SM clock of it ({} from {} to {} MHz)", info_.uuid,
-        Describe(Control::kSmClock, setting), clocks.size(), clocks.front(), clocks.back());
+    return DeviceFail(DeviceErrorKind::kInvalid,
+                      "{}: {} is not an SM clock of this GPU ({} from {} to {} MHz)", info_.uuid,
+                      Describe(Control::kSmClock, setting), clocks.size(), clocks.front(),
+                      clocks.back());
   }
   const rocm::ClockRange range = RangeOf(*setting, clocks.front());
   return Call(session, fmt::format("lock the SM clock to {}", Describe(Control::kSmClock, setting)),
@@ -307,9 +309,9 @@ DeviceResult<void> RocmDevice::ApplyPowerCap(const Session& session,
   const int milliwatts = setting ? setting->upper : info_.default_power_limit_mw;
   if (setting && (setting->lower != setting->upper || milliwatts < info_.least_power_limit_mw ||
                   milliwatts > info_.most_power_limit_mw)) {
-    return DeviceFail(DeviceErrorKind::kInvalid, "{}: {} mW is no power limit of it ({} to {} mW)",
-                      info_.uuid, milliwatts, info_.least_power_limit_mw,
-                      info_.most_power_limit_mw);
+    return DeviceFail(DeviceErrorKind::kInvalid,
+                      "{}: {} mW is not a power limit of this GPU ({} to {} mW)", info_.uuid,
+                      milliwatts, info_.least_power_limit_mw, info_.most_power_limit_mw);
   }
   return Call(session, fmt::format("set the power limit to {} mW", milliwatts),
               library_->api.functions.SetPowerCap, kSensor,
@@ -328,7 +330,8 @@ DeviceResult<void> RocmDevice::Apply(Control control, const std::optional<Settin
       break;
   }
   return DeviceFail(DeviceErrorKind::kNotSupported,
-                    "{}: cannot set the memory clock (ROCm SMI is used for SM clocks and power)",
+                    "{}: cannot set the memory clock (with ROCm SMI, Perseus sets SM clocks and "
+                    "power limits)",
                     info_.uuid);
 }
 

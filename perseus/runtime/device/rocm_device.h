@@ -1,9 +1,9 @@
-// A GPU that ROCm SMI drives.
+// A GPU behind ROCm SMI.
 //
-// What can be set: a range of the SM clock, where the driver has one (its performance level is then
-// "manual"; unlocking is the level "auto"), and the power cap. Unlike NVML, the driver tells both.
-// It does not tell what limits a clock, nor whether the GPU is idle: an effect is what is read back
-// of the setting.
+// Two controls can be set: a range of the SM clock, if the driver has one (its performance level is
+// then "manual"; unlocking sets the level "auto"), and the power cap. Unlike NVML, the driver
+// reports both settings. It does not report what limits a clock, nor whether the GPU is idle. So a
+// setting is in effect if it is read back.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@
 
 namespace perseus::device {
 
-// ROCm SMI as all its devices share it. One call at a time: its functions read and write a few
-// small files of the kernel's, and what it promises about threads differs from release to release.
+// ROCm SMI, shared by all its devices. Only one call runs at a time: its functions read and write a
+// few small kernel files, and their thread safety differs between releases.
 struct RocmLibrary {
   RocmLibrary(rocm::Api loaded, DeviceClock now) : api(std::move(loaded)), clock(std::move(now)) {}
   RocmLibrary(const RocmLibrary&) = delete;
@@ -30,11 +30,11 @@ struct RocmLibrary {
   const DeviceClock clock;
   std::mutex mutex;  // Guards all calls, and:
   bool is_initialized = false;
-  bool is_gone = false;          // A call found nobody at home: the next one starts again.
-  std::uint64_t generation = 0;  // Of the initialization; indices of another one mean nothing.
+  bool is_gone = false;          // A call failed with kGone. The next call restarts the library.
+  std::uint64_t generation = 0;  // The number of the initialization. It invalidates older indices.
 };
 
-// "GPU-" and the unique id that the driver tells, else the place on the bus.
+// "GPU-" and the unique id that the driver reports, or else the PCI id.
 std::string RocmUuid(const rocm::Functions& functions, std::uint32_t gpu);
 
 class RocmDevice : public Device {
@@ -48,13 +48,13 @@ class RocmDevice : public Device {
   DeviceResult<Effect> ReadEffect(Control control, const std::optional<Setting>& setting) override;
 
  private:
-  // One call's stay in the library.
+  // The duration of one call of the library.
   struct Session {
     std::unique_lock<std::mutex> lock;
     std::uint32_t gpu = 0;
   };
   DeviceResult<Session> Begin();
-  // Both with the library's lock held.
+  // Call both with the library's lock held.
   DeviceResult<void> Restart();
   DeviceResult<std::uint32_t> FindGpu();
 
@@ -66,7 +66,7 @@ class RocmDevice : public Device {
 
   DeviceResult<double> ReadPower(const Session& session);
   DeviceResult<double> ReadEnergyCounter(const Session& session, Telemetry& telemetry);
-  // 0 where the driver does not tell.
+  // 0 if the driver does not report it.
   DeviceResult<int> ReadClock(const Session& session, int clock);
   DeviceResult<int> ReadTemperature(const Session& session);
   DeviceResult<SettingReading> ReadClockSetting(const Session& session);

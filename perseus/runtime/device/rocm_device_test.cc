@@ -18,7 +18,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// The fake library, kept loaded, with a node as new.
+// Keeps the fake library loaded and resets its node.
 class RocmTest : public testing::Test {
  protected:
   RocmTest()
@@ -44,7 +44,7 @@ class RocmTest : public testing::Test {
   std::shared_ptr<Nanoseconds> now_ = std::make_shared<Nanoseconds>(0);
 };
 
-TEST_F(RocmTest, WhatAGpuIs) {
+TEST_F(RocmTest, DescribesAGpu) {
   const DeviceList list = Open();
   ASSERT_EQ(list.devices.size(), 2U);
   EXPECT_EQ(list.devices[0]->info().uuid, "GPU-000000000000abcd");
@@ -78,7 +78,7 @@ TEST_F(RocmTest, ClocksAreLockedReadBackAndUnlocked) {
   EXPECT_EQ(node_.gpus[1].changes, 0);
 }
 
-TEST_F(RocmTest, PowerCapInMilliwatts) {
+TEST_F(RocmTest, PowerCapIsInMilliwatts) {
   const DeviceList list = Open();
   Device& device = *list.devices[1];
   const Setting cap = {300'000, 300'000};
@@ -89,7 +89,7 @@ TEST_F(RocmTest, PowerCapInMilliwatts) {
   EXPECT_EQ(device.ReadSetting(Control::kPowerLimit)->setting, std::nullopt);
 }
 
-TEST_F(RocmTest, TelemetryInItsUnits) {
+TEST_F(RocmTest, TelemetryHasItsUnits) {
   node_.gpus[1].has_long_frequencies = true;
   node_.gpus[1].has_average_power = false;
   for (fake_rocm::Gpu& gpu : node_.gpus) {
@@ -105,11 +105,11 @@ TEST_F(RocmTest, TelemetryInItsUnits) {
     EXPECT_FALSE(telemetry->is_energy_integrated);
     EXPECT_EQ(telemetry->temperature_c, 66);
     EXPECT_EQ(telemetry->sm_clock_mhz, 1234);
-    EXPECT_EQ(telemetry->memory_clock_mhz, 0) << "not told";
+    EXPECT_EQ(telemetry->memory_clock_mhz, 0) << "not reported";
   }
 }
 
-TEST_F(RocmTest, EnergyFromPowerWhereThereIsNoCounter) {
+TEST_F(RocmTest, IntegratesPowerWithoutAnEnergyCounter) {
   node_.gpus[1].has_energy_counter = false;
   const DeviceList list = Open();
   EXPECT_TRUE(list.devices[0]->Read()->is_energy_integrated);
@@ -117,7 +117,7 @@ TEST_F(RocmTest, EnergyFromPowerWhereThereIsNoCounter) {
   EXPECT_DOUBLE_EQ(list.devices[0]->Read()->energy_j, 600);
 }
 
-TEST_F(RocmTest, PerformanceLevelsAloneAreMeasureOnly) {
+TEST_F(RocmTest, PerformanceLevelsAloneAllowOnlyMeasuring) {
   node_.gpus[1].has_clock_range = false;
   const DeviceList list = Open();
   EXPECT_THAT(list.devices[0]->info().measure_only, HasSubstr("performance levels only"));
@@ -160,7 +160,7 @@ TEST_F(RocmTest, EachFaultHasItsKind) {
   }
 }
 
-TEST_F(RocmTest, WhatIsNoSettingNeverReachesTheDriver) {
+TEST_F(RocmTest, InvalidSettingsNeverReachTheDriver) {
   const DeviceList list = Open();
   for (const auto& [control, setting] : {std::pair(Control::kSmClock, Setting{50, 50}),
                                          std::pair(Control::kSmClock, Setting{1400, 1200}),
@@ -174,8 +174,8 @@ TEST_F(RocmTest, WhatIsNoSettingNeverReachesTheDriver) {
   EXPECT_EQ(node_.gpus[1].changes, 0);
 }
 
-// After a reload the GPUs may be in another order.
-TEST_F(RocmTest, FindsItsGpuAgainAfterTheDriverWasGone) {
+// The order of GPUs may change with a reload.
+TEST_F(RocmTest, FindsItsGpuAgainAfterAReload) {
   const DeviceList list = Open();
   node_.is_driver_gone = true;
   EXPECT_EQ(list.devices[0]->Read().error().kind, DeviceErrorKind::kGone);
@@ -187,7 +187,7 @@ TEST_F(RocmTest, FindsItsGpuAgainAfterTheDriverWasGone) {
   EXPECT_EQ(node_.gpus[1].cap_uw, 500'000'000U);
 }
 
-TEST_F(RocmTest, NoDriverIsAnErrorWithARemedy) {
+TEST_F(RocmTest, AMissingDriverIsAnErrorWithARemedy) {
   node_.is_driver_gone = true;
   const Result<DeviceList> list = OpenRocmDevices(FAKE_ROCM_LIBRARY);
   ASSERT_FALSE(list);
@@ -196,7 +196,7 @@ TEST_F(RocmTest, NoDriverIsAnErrorWithARemedy) {
   EXPECT_THAT(OpenRocmDevices("libm.so.6").error().message, HasSubstr("is not ROCm SMI"));
 }
 
-TEST(RocmFrequencies, BytesThatAreNoneAreRefused) {
+TEST(RocmFrequencies, InvalidBytesAreRefused) {
   rocm::StructBuffer bytes = {};
   EXPECT_FALSE(rocm::ParseFrequencies(bytes));
   EXPECT_FALSE(rocm::ParseOverdrive(bytes));

@@ -11,10 +11,10 @@
 namespace perseus::device {
 namespace {
 
-// The driver takes any whole MHz; a planner needs a list of a useful length.
+// The driver accepts every whole MHz. A planner needs a shorter list.
 constexpr int kClockStepMhz = 50;
 
-// "0000:c1:00.0" of what rsmi_dev_pci_id_get tells.
+// Such as "0000:c1:00.0", from rsmi_dev_pci_id_get.
 std::string BusId(const rocm::Functions& rocm, std::uint32_t gpu) {
   std::uint64_t id = 0;
   if (rocm.GetPciId == nullptr || rocm.GetPciId(gpu, &id) != rocm::kSuccess) return {};
@@ -41,11 +41,11 @@ std::string ReadClocks(const rocm::Functions& rocm, std::uint32_t gpu, DeviceInf
   }
   rocm::StructBuffer bytes = {};
   if (rocm.GetOverdrive == nullptr || rocm.GetOverdrive(gpu, &bytes) != rocm::kSuccess) {
-    return "its driver takes performance levels only, no range of clocks (where amdgpu offers "
-           "overdrive: boot with amdgpu.ppfeaturemask=0xffffffff)";
+    return "its driver has performance levels only, and no range of clocks (if amdgpu has "
+           "overdrive, boot with amdgpu.ppfeaturemask=0xffffffff)";
   }
   const std::optional<rocm::OverdriveRanges> ranges = rocm::ParseOverdrive(bytes);
-  if (!ranges) return "its driver does not tell which clocks it takes";
+  if (!ranges) return "its driver does not report which clocks it accepts";
   for (int mhz = ranges->sm_limits.upper_mhz; mhz > ranges->sm_limits.lower_mhz;
        mhz -= kClockStepMhz) {
     info.sm_clocks_mhz.push_back(mhz);
@@ -100,7 +100,7 @@ Result<DeviceList> OpenRocmDevices(std::string_view file, DeviceClock clock) {
   }
   if (code != rocm::kSuccess) {
     return FailAs(ErrorKind::kSystem,
-                  "cannot start ROCm SMI: error {} (see whether rocm-smi works; load the kernel "
+                  "cannot start ROCm SMI: error {} (check whether rocm-smi works; load the kernel "
                   "module: modprobe amdgpu)",
                   static_cast<std::uint32_t>(code));
   }
@@ -109,8 +109,8 @@ Result<DeviceList> OpenRocmDevices(std::string_view file, DeviceClock clock) {
     std::string uuid = RocmUuid(rocm, i);
     if (uuid.empty()) {
       list.refused.push_back({fmt::format("ROCm SMI's GPU {}", i),
-                              "it tells neither a unique id nor its place on the bus (update the "
-                              "amdgpu driver)"});
+                              "it reports neither a unique id nor a PCI id (update the amdgpu "
+                              "driver)"});
       continue;
     }
     list.devices.push_back(

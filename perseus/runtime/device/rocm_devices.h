@@ -1,4 +1,4 @@
-// Which GPUs ROCm SMI has on this node, and what can be done with them.
+// Finds the GPUs that ROCm SMI has on this node, and what can be set on them.
 #pragma once
 
 #include <string_view>
@@ -9,8 +9,8 @@
 
 namespace perseus::device {
 
-// `file` empty: librocm_smi64.so by the loader's rules. Fails with kSystem, cause and remedy, where
-// there is no driver. Refused are GPUs that tell neither a unique id nor their place on the bus.
+// An empty `file` means librocm_smi64.so by the loader's rules. Fails (kSystem), with cause and
+// remedy, without a driver. GPUs that report neither a unique id nor a PCI id are in `refused`.
 Result<DeviceList> OpenRocmDevices(std::string_view file, DeviceClock clock = SteadyNow);
 
 }  // namespace perseus::device

@@ -7,9 +7,9 @@
 namespace perseus::device {
 namespace {
 
-// Between two readings of the clock: a driver's reading takes about as long.
+// The time between two readings of the clock. A reading takes about as long.
 constexpr Nanoseconds kBetweenReadings = 200'000;
-// Unseen so often before any was seen, the rest will be, too: the GPU idles.
+// If the first switches are not seen, the others will not be seen either, because the GPU is idle.
 constexpr int kMostUnseen = 3;
 
 }  // namespace
@@ -42,7 +42,7 @@ DeviceResult<SwitchLatency> MeasureSwitchLatency(Device& device, const std::vect
         is_there = telemetry->sm_clock_mhz == to_mhz;
         if (!is_there) clock.WaitWhile(nobody_changes, 0, clock.Now() + kBetweenReadings);
       }
-      // The first one starts from nobody knows where.
+      // The clock before the first switch is unknown.
       if (!is_there) {
         ++result.unseen;
       } else if (from_mhz != 0) {

@@ -1,4 +1,4 @@
-// Measures the time from the driver's "yes" until the GPU runs at the clock. A plan has to take it
+// Measures the time from the request of a clock until the GPU runs at it. Plans have to take it
 // into account (switch_latency_ms).
 #pragma once
 
@@ -12,31 +12,30 @@ namespace perseus::device {
 struct SwitchSample {
   int from_mhz = 0;
   int to_mhz = 0;
-  Nanoseconds call = 0;  // The driver's call alone.
-  // From the call's beginning until the clock was read as asked.
+  Nanoseconds call = 0;  // Of the driver's call.
+  // From the begin of the call until a reading shows the new clock.
   Nanoseconds latency = 0;
 };
 
 struct SwitchLatency {
   std::vector<SwitchSample> samples;
-  int unseen = 0;  // Switches whose clock did not come within the timeout.
+  int unseen = 0;  // Switches whose clock was not read within the timeout.
 
-  // Of the samples' latencies, 0 < part <= 1, the smallest that so many do not exceed. Requires
-  // samples.
+  // The smallest latency that is at least as large as this part of the samples, 0 < part <= 1.
+  // Requires samples.
   Nanoseconds Percentile(double part) const;
 };
 
-// Switches the GPU between `clocks_mhz`, each to the next and round again, `rounds` times, and
-// reads the clock until it is there. Leaves the last clock set: putting back what was set before is
-// the caller's, who has saved it. Fails as the driver does. `timeout`: of one switch.
+// Switches the GPU from each of `clocks_mhz` to the next one and from the last one to the first,
+// `rounds` times, and reads the clock until it has changed. `timeout` is for one switch. It leaves
+// the last clock set, so the caller has to save and restore the setting. Fails as the driver does.
 //
-// An idle GPU may not show its clock at all (`unseen`; after three it gives up): measure while
-// something runs.
+// An idle GPU may not show its clock at all. After three unseen switches, the function gives up. So
+// measure while a program runs.
 DeviceResult<SwitchLatency> MeasureSwitchLatency(Device& device, const std::vector<int>& clocks_mhz,
                                                  int rounds, Nanoseconds timeout, Clock& clock);
 
-// Some clocks that make for large, middling and small switches: of the GPU's own, from the upper
-// half.
+// Some clocks of the GPU's upper half for large, medium and small switches.
 std::vector<int> ClocksToMeasure(const DeviceInfo& info);
 
 }  // namespace perseus::device

@@ -8,7 +8,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Takes 2 ms to a higher clock and 10 ms to a lower one; 1000 MHz never comes.
+// Needs 2 ms for a higher clock and 10 ms for a lower one. Never reaches 1000 MHz.
 class SlowGpu : public Device {
  public:
   explicit SlowGpu(FakeClock& clock, bool is_idle = false) : clock_(clock), is_idle_(is_idle) {
@@ -41,21 +41,21 @@ class SlowGpu : public Device {
   Nanoseconds lands_at_ = 0;
 };
 
-TEST(MeasureSwitchLatency, IsHowLongTheClockTakesToCome) {
+TEST(MeasureSwitchLatency, IsTheTimeUntilTheClockChanges) {
   FakeClock clock;
   SlowGpu gpu(clock);
   const auto measured = MeasureSwitchLatency(gpu, {900, 1200}, 5, 1000 * kMillisecond, clock);
   ASSERT_TRUE(measured);
   EXPECT_EQ(measured->unseen, 0);
-  ASSERT_EQ(measured->samples.size(), 9U);  // The first starts from nobody knows where.
+  ASSERT_EQ(measured->samples.size(), 9U);  // The first switch starts from an unknown clock.
   EXPECT_EQ(measured->samples[0].from_mhz, 900);
   EXPECT_EQ(measured->samples[0].to_mhz, 1200);
-  // It is looked at every 0.2 ms.
+  // The clock is read every 0.2 ms.
   EXPECT_EQ(measured->Percentile(0.5), 2 * kMillisecond);
   EXPECT_EQ(measured->Percentile(1), 10 * kMillisecond);
 }
 
-TEST(MeasureSwitchLatency, AClockThatDoesNotComeIsCountedAndNotMeasured) {
+TEST(MeasureSwitchLatency, AClockThatIsNeverReachedIsCountedAndNotMeasured) {
   FakeClock clock;
   SlowGpu gpu(clock);
   const auto measured = MeasureSwitchLatency(gpu, {1200, 1000}, 3, 50 * kMillisecond, clock);
@@ -64,7 +64,7 @@ TEST(MeasureSwitchLatency, AClockThatDoesNotComeIsCountedAndNotMeasured) {
   EXPECT_EQ(measured->samples.size(), 2U);
 }
 
-TEST(MeasureSwitchLatency, GivesUpOnAGpuThatShowsNothing) {
+TEST(MeasureSwitchLatency, GivesUpOnAnIdleGpu) {
   FakeClock clock;
   SlowGpu gpu(clock, /*is_idle=*/true);
   const auto measured = MeasureSwitchLatency(gpu, {1000, 1200}, 30, 50 * kMillisecond, clock);
@@ -73,7 +73,7 @@ TEST(MeasureSwitchLatency, GivesUpOnAGpuThatShowsNothing) {
   EXPECT_TRUE(measured->samples.empty());
 }
 
-TEST(ClocksToMeasure, AreTheGpusOwnAndNoneTwiceInARow) {
+TEST(ClocksToMeasure, AreClocksOfTheGpuWithoutRepetition) {
   FakeClock clock;
   SlowGpu gpu(clock);
   EXPECT_THAT(ClocksToMeasure(gpu.info()), ElementsAre(1410, 1100, 1300, 1200));

@@ -12,7 +12,7 @@ bool HasAny(const Result<device::DeviceList>& list) {
   return list && (!list->devices.empty() || !list->refused.empty());
 }
 
-Result<device::DeviceList> OpenWhatIsHere() {
+Result<device::DeviceList> OpenAnyDevices() {
   Result<device::DeviceList> nvml = device::OpenNvmlDevices("");
   if (HasAny(nvml)) return nvml;
   Result<device::DeviceList> rocm = device::OpenRocmDevices("");
@@ -26,7 +26,7 @@ Result<device::DeviceList> OpenWhatIsHere() {
 }  // namespace
 
 Result<device::DeviceList> OpenDevices(std::string_view which) {
-  if (which == "auto") return OpenWhatIsHere();
+  if (which == "auto") return OpenAnyDevices();
   const std::size_t colon = which.find(':');
   const std::string_view backend = which.substr(0, colon);
   const bool has_file = colon != std::string_view::npos;

@@ -14,7 +14,7 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(OpenDevices, TheLibraryThatIsNamed) {
+TEST(OpenDevices, OpensTheNamedLibrary) {
   FakeNode fake;
   const Result<device::DeviceList> list = OpenDevices("nvml:" FAKE_NVML_LIBRARY);
   ASSERT_TRUE(list) << list.error().message;
@@ -22,9 +22,8 @@ TEST(OpenDevices, TheLibraryThatIsNamed) {
   EXPECT_TRUE(OpenDevices("rocm:" FAKE_ROCM_LIBRARY));
 }
 
-// A library that is loaded is what the loader finds by its name, so that the fakes stand in for
-// whatever is installed.
-TEST(OpenDevices, AutoIsNvmlIfThatHasGpusElseRocm) {
+// The loader finds a loaded library by its name, so the fakes replace the installed libraries.
+TEST(OpenDevices, AutoIsNvmlIfItHasGpusAndRocmOtherwise) {
   const auto close = [](void* library) { ::dlclose(library); };
   const std::shared_ptr<void> nvml(::dlopen(FAKE_NVML_LIBRARY, RTLD_NOW), close);
   const std::shared_ptr<void> rocm(::dlopen(FAKE_ROCM_LIBRARY, RTLD_NOW), close);
@@ -51,7 +50,7 @@ TEST(OpenDevices, AutoIsNvmlIfThatHasGpusElseRocm) {
   EXPECT_EQ(none.error().message, "no GPU found. NVIDIA: no GPU. AMD: no GPU");
 }
 
-TEST(OpenDevices, WhatIsNoKindOfGpu) {
+TEST(OpenDevices, RefusesUnknownKinds) {
   for (const char* which : {"", "cuda", "nvml:", "rocm:", "virtual", "virtual:", ":x", "NVML"}) {
     const Result<device::DeviceList> list = OpenDevices(which);
     ASSERT_FALSE(list) << which;
@@ -60,7 +59,7 @@ TEST(OpenDevices, WhatIsNoKindOfGpu) {
   }
 }
 
-TEST(OpenDevices, AnAbsentLibraryIsTheSystemsFault) {
+TEST(OpenDevices, AMissingLibraryIsASystemError) {
   for (const char* which : {"nvml:/nonexistent.so", "rocm:/nonexistent.so"}) {
     const Result<device::DeviceList> list = OpenDevices(which);
     ASSERT_FALSE(list) << which;

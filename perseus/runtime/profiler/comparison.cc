@@ -8,18 +8,18 @@
 namespace perseus::profiler {
 namespace {
 
-// Up to here the distribution is summed up exactly; above it the normal one is as good (its error
-// in the tail is below 1e-4 there).
+// For at most this many pairs, the distribution is computed exactly. Above, the normal distribution
+// is as good: its error in the tail is below 1e-4.
 constexpr int kMostExact = 200;
 
-// Years of training.
+// More pairs would take years of training.
 constexpr int kTooManyPairs = 1'000'000;
 
-// Of a ratio's logarithm.
+// The relative change, from the logarithm of a ratio.
 double ToChange(double log_ratio) { return std::expm1(log_ratio); }
 
-// P(T <= t) for t = 0, 1, ..., where T is the sum of those of 1..n whose sign is positive, each
-// with probability a half.
+// P(T <= t) for t = 0, 1, ... T is the sum of the positive numbers if each of 1..n has a random
+// sign (+ or -, with probability 1/2 each).
 std::vector<double> SignedRankDistribution(int n) {
   const int most = n * (n + 1) / 2;
   std::vector<double> probability(static_cast<std::size_t>(most) + 1, 0.0);
@@ -39,7 +39,8 @@ std::vector<double> SignedRankDistribution(int n) {
 
 double NormalTail(double z) { return 0.5 * std::erfc(z / std::sqrt(2.0)); }
 
-// How many of the sorted averages lie outside of the interval at each end, and its level.
+// How many of the sorted averages lie outside of the interval at each end, and the interval's
+// level.
 struct Cut {
   int outside = -1;  // -1: no interval has the level.
   double level = 0;
@@ -57,7 +58,7 @@ Cut CutFor(int n, double level) {
   }
   const double mean = n * (n + 1.0) / 4;
   const double deviation = std::sqrt(n * (n + 1.0) * (2.0 * n + 1) / 24);
-  // With the correction for continuity.
+  // The 0.5 is the correction for continuity.
   auto below = [&](int t) { return NormalTail((mean - t - 0.5) / deviation); };
   int low = -1;
   int high = static_cast<int>(mean);
@@ -75,7 +76,7 @@ double MedianOfSorted(const std::vector<double>& sorted) {
   return sorted.size() % 2 == 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
 }
 
-// How many times as many pairs it takes until `interval` no longer reaches `limit`.
+// By which factor the number of pairs has to grow until `interval` does not reach `limit`.
 double Growth(const Interval& interval, double limit) {
   const double distance = std::abs(interval.estimate - limit);
   const double half = (interval.upper - interval.lower) / 2;
@@ -87,12 +88,12 @@ int PairsNeeded(const Comparison& comparison, const ComparisonOptions& options) 
   double growth = 0;
   if (comparison.saves == Verdict::kCannotTell) growth = Growth(comparison.saving, 0);
   if (comparison.slows == Verdict::kCannotTell) {
-    // Either limit settles it.
+    // Either limit decides.
     growth = std::max(growth, std::min(Growth(comparison.slowdown, 0),
                                        Growth(comparison.slowdown, options.slowdown_tolerance)));
   }
   if (growth == 0) return 0;
-  // One more, so that it never asks for what there is already.
+  // One more, so that the result is larger than the number of pairs so far.
   return static_cast<int>(
       std::min<double>(kTooManyPairs, std::ceil(growth * comparison.pairs) + 1));
 }
@@ -112,7 +113,7 @@ int LeastPairs(double level) {
   return n;
 }
 
-SignedRankInterval CentreOf(std::span<const double> differences, double level) {
+SignedRankInterval EstimateCenter(std::span<const double> differences, double level) {
   const auto n = static_cast<int>(differences.size());
   const Cut cut = CutFor(n, level);
   std::vector<double> averages;
@@ -132,8 +133,8 @@ Result<Comparison> Compare(std::span<const BlockPair> pairs, const ComparisonOpt
   const int least = LeastPairs(options.level);
   if (pairs.size() < static_cast<std::size_t>(least)) {
     return Fail(
-        "{} pairs of blocks are too few to compare at {:g} % confidence (expected {} at "
-        "least: give it more steps)",
+        "{} pairs of blocks are too few for a comparison at {:g} % confidence (it needs at least "
+        "{}: run more steps)",
         pairs.size(), 100 * options.level, least);
   }
   std::vector<double> times;
@@ -143,7 +144,7 @@ Result<Comparison> Compare(std::span<const BlockPair> pairs, const ComparisonOpt
           pair.planned_energy_j > 0)) {
       return Fail(
           "pair {} has a time or an energy that is not above 0 (does the GPU have an energy "
-          "counter? Make blocks longer than its period)",
+          "counter? If so, make blocks longer than its period)",
           times.size());
     }
     times.push_back(std::log(pair.planned_time_s / pair.baseline_time_s));
@@ -152,8 +153,8 @@ Result<Comparison> Compare(std::span<const BlockPair> pairs, const ComparisonOpt
 
   Comparison comparison;
   comparison.pairs = static_cast<int>(pairs.size());
-  const SignedRankInterval time = CentreOf(times, options.level);
-  const SignedRankInterval energy = CentreOf(energies, options.level);
+  const SignedRankInterval time = EstimateCenter(times, options.level);
+  const SignedRankInterval energy = EstimateCenter(energies, options.level);
   comparison.level = time.level;
   comparison.slowdown = {ToChange(time.interval.estimate), ToChange(time.interval.lower),
                          ToChange(time.interval.upper)};
@@ -204,9 +205,9 @@ std::string Describe(const Comparison& comparison, const ComparisonOptions& opti
                           100 * options.slowdown_tolerance, slowdown);
   }
   if (comparison.pairs_needed >= kTooManyPairs) {
-    text += "\nwhat difference there is, if any, is too small for a run of any length to tell";
+    text += "\nthe difference, if there is one, is too small to measure in a run of any length";
   } else if (comparison.pairs_needed > 0) {
-    text += fmt::format("\nabout {} pairs of blocks would tell, in place of {}",
+    text += fmt::format("\nabout {} pairs of blocks would decide it (this run has {})",
                         comparison.pairs_needed, comparison.pairs);
   }
   return text;

@@ -1,34 +1,37 @@
-// What an A/B comparison of two ways to run a job can tell: how many times as much time and energy
-// a step takes under B as under A, with a confidence interval, and whether that is enough to say.
+// The A/B comparison of two ways to run a job, A and B: the ratio of time and of energy of a step,
+// with confidence intervals, and a verdict.
 //
-// Design of the experiment. Steps come in blocks, blocks in pairs, one of A and one of B beside it,
-// and a coin decides which comes first. Then, for each pair,
+// Design of the experiment. Steps come in blocks, and blocks come in pairs: one of A and one of B.
+// A coin decides which of the two comes first. Then, for each pair,
 //
 //     d = ln(B / A) = θ + ε
 //
-// where θ is what is sought and ε is symmetric around 0, whatever the noise looks like: had the
-// coin fallen the other way, noise and drift of the two blocks would have been exchanged, and ε
-// would be -ε. A clock that drifts, a machine that warms up, a checkpoint now and then need no
-// model; slow ones nearly cancel within a pair.
+// θ is the effect to estimate. ε is symmetric around 0 for any kind of noise: if the coin had
+// fallen the other way, noise and drift of the two blocks would be exchanged, and ε would be -ε. So
+// a clock that drifts, a machine that gets warmer, or an occasional checkpoint needs no model. Slow
+// drift nearly cancels within a pair.
 //
-// Interval. For differences symmetric around θ the Wilcoxon signed-rank statistic has a known
-// distribution, so the interval between two order statistics of the pairwise (Walsh) averages
+// Interval. If differences are symmetric around θ, the distribution of the Wilcoxon signed-rank
+// statistic is known. So the interval between two order statistics of the pairwise (Walsh) averages
 // (d_i + d_j) / 2 covers θ with a probability that can be computed exactly, for any symmetric noise
 // (Hodges & Lehmann 1963; Hollander, Wolfe & Chicken, Nonparametric Statistical Methods, 3.3). The
-// estimate is the averages' median.
+// estimate is the median of the averages.
 //
-// Rivals. Student's t on d is 5 % shorter if the noise is normal, and wrong by an unknown amount if
-// one block in a hundred holds a checkpoint. A bootstrap of ten pairs covers noticeably less than
-// it says. Comparing all A steps with all B steps counts drift as effect, or as noise.
+// Alternatives that we rejected. Student's t on d gives an interval that is 5 % shorter for normal
+// noise, and wrong by an unknown amount if one block in a hundred contains a checkpoint. A
+// bootstrap of ten pairs covers noticeably less than its nominal level. A comparison of all A steps
+// with all B steps counts drift as an effect or as noise.
 //
-// Edges. Whoever makes the blocks leaves out the steps beside a change from A to B, on both sides:
-// the one after it, in which the switch lands, and as many as the energy counter's period is long.
-// A window of the counter that spans the change has some of both in it. On virtual GPUs with blocks
-// of three periods, leaving out the first step only made savings 10 % too small, and intervals for
-// 95 % covered 88 %.
+// Edges. The caller that makes the blocks leaves out the steps next to a change from A to B, on
+// both sides: the step after the change, in which the switch happens, and as many steps as the
+// period of the energy counter is long. A window of the counter that spans the change contains
+// parts of both. On virtual GPUs, with blocks of three periods, leaving out only the first step
+// made savings 10 % too small, and intervals for 95 % covered 88 %.
 //
-// What it cannot do. The level is one of a few: with 5 pairs the widest interval covers 93.75 %, so
-// 6 is the least for 95 %. An effect that grows over the run is averaged.
+// Limits. The level is one of a few: with 5 pairs, the widest interval covers 93.75 %, so 95 %
+// needs at least 6. An effect that grows during the run is averaged.
+//
+// Thread safety: all functions are pure.
 #pragma once
 
 #include <span>
@@ -39,7 +42,7 @@
 
 namespace perseus::profiler {
 
-// Of one pair, per step (means over the block's steps); > 0.
+// The means of one pair over the steps of each block. All are above 0.
 struct BlockPair {
   double baseline_time_s = 0;
   double baseline_energy_j = 0;
@@ -55,51 +58,50 @@ struct Interval {
 
 enum class Verdict {
   kCannotTell,
-  kLess,     // Below, as far as the interval goes.
-  kSame,     // Within the tolerance.
-  kGreater,  // Above.
+  kLess,     // The whole interval is below 0.
+  kSame,     // The interval does not exceed the tolerance.
+  kGreater,  // The whole interval is above 0.
 };
 
 struct Comparison {
   int pairs = 0;
-  // Probability that an interval covers the truth; at least what was asked for.
+  // The probability that an interval covers the true value. At least the level of the options.
   double level = 0;
-  // 1 - planned / baseline energy: 0.12 saves 12 %.
+  // 1 - planned / baseline energy. 0.12 is a saving of 12 %.
   Interval saving;
   // planned / baseline time - 1.
   Interval slowdown;
-  // kGreater: it saves. kLess: it costs. Never kSame.
+  // kGreater: B saves energy. kLess: B needs more energy. Never kSame.
   Verdict saves = Verdict::kCannotTell;
-  // kSame: slower by no more than the tolerance. kGreater: slower, by more than nothing. kLess:
-  // faster.
+  // kSame: B is slower by at most the tolerance. kGreater: B is slower. kLess: B is faster.
   Verdict slows = Verdict::kCannotTell;
-  // About so many pairs would settle what cannot be told; 0 if all is told. The interval shrinks
-  // with the root of the number of pairs.
+  // About how many pairs would decide what this run cannot. 0 if the run decides both. The width of
+  // an interval falls with the square root of the number of pairs.
   int pairs_needed = 0;
 };
 
 struct ComparisonOptions {
   double level = 0.95;                // Above 0.5, below 1.
-  double slowdown_tolerance = 0.002;  // What still counts as no slowdown.
+  double slowdown_tolerance = 0.002;  // A slowdown up to this counts as none.
 };
 
-// How many pairs the level takes at least: 6 for 0.95.
+// How many pairs the level needs at least: 6 for 0.95.
 int LeastPairs(double level);
 
 // Fails (kInput) with fewer than LeastPairs(level) pairs, and for times or energies that are not
 // above 0.
 Result<Comparison> Compare(std::span<const BlockPair> pairs, const ComparisonOptions& options = {});
 
-// "saves 12.1 % of the energy (11.8 to 12.4 % at 95.2 % confidence)"; two lines, one of energy and
-// one of time, and a third on what would settle it where something cannot be told.
+// The comparison in words: one line on energy, one on time, and one on the pairs that would decide
+// if this run cannot. "saves 12.1 % of the energy (11.8 to 12.4 % at 95.2 % confidence)"
 std::string Describe(const Comparison& comparison, const ComparisonOptions& options = {});
 
-// The interval for the centre of differences that are symmetric around it. Requires
+// The interval for the center of differences that are symmetric around it. Requires
 // differences.size() >= LeastPairs(level).
 struct SignedRankInterval {
   Interval interval;
   double level = 0;
 };
-SignedRankInterval CentreOf(std::span<const double> differences, double level);
+SignedRankInterval EstimateCenter(std::span<const double> differences, double level);
 
 }  // namespace perseus::profiler

@@ -20,37 +20,37 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-TEST(SignedRank, LeastPairsAreThoseOfTheTables) {
+TEST(SignedRank, TheLeastNumberOfPairsIsThatOfTheTables) {
   // With n pairs the widest interval leaves out 2 of 2^n equally likely outcomes.
   EXPECT_EQ(LeastPairs(0.95), 6);
   EXPECT_EQ(LeastPairs(0.9375), 5);
   EXPECT_EQ(LeastPairs(0.99), 8);
 }
 
-TEST(SignedRank, IntervalIsTheTextbooks) {
+TEST(SignedRank, IntervalIsThatOfTheTextbook) {
   // n = 10: the critical value at 5 % (two-sided) is 8, so the 9th averages from both ends, and
   // P(T <= 8) = 25/1024 (the sets of distinct numbers from 1 to 10 with a sum of at most 8).
   std::vector<double> differences;
   for (int i = 1; i <= 10; ++i) differences.push_back(i);
-  const SignedRankInterval centre = CentreOf(differences, 0.95);
-  EXPECT_DOUBLE_EQ(centre.level, 1 - 2 * 25 / 1024.0);
-  EXPECT_DOUBLE_EQ(centre.interval.estimate, 5.5);
+  const SignedRankInterval center = EstimateCenter(differences, 0.95);
+  EXPECT_DOUBLE_EQ(center.level, 1 - 2 * 25 / 1024.0);
+  EXPECT_DOUBLE_EQ(center.interval.estimate, 5.5);
   std::vector<double> averages;
   for (int i = 1; i <= 10; ++i) {
     for (int j = i; j <= 10; ++j) averages.push_back((i + j) / 2.0);
   }
   std::sort(averages.begin(), averages.end());
-  EXPECT_DOUBLE_EQ(centre.interval.lower, averages[8]);
-  EXPECT_DOUBLE_EQ(centre.interval.upper, averages[averages.size() - 9]);
+  EXPECT_DOUBLE_EQ(center.interval.lower, averages[8]);
+  EXPECT_DOUBLE_EQ(center.interval.upper, averages[averages.size() - 9]);
 }
 
 TEST(SignedRank, NormalApproximationJoinsTheExactDistribution) {
   std::mt19937_64 random(1);
   std::vector<double> differences;
   for (int i = 0; i < 201; ++i) differences.push_back(Normal(random));
-  const SignedRankInterval approximate = CentreOf(differences, 0.95);
+  const SignedRankInterval approximate = EstimateCenter(differences, 0.95);
   differences.pop_back();
-  const SignedRankInterval exact = CentreOf(differences, 0.95);
+  const SignedRankInterval exact = EstimateCenter(differences, 0.95);
   // One pair in 200 moves the bounds by some hundredths of the spread 1/sqrt(200) = 0.07.
   EXPECT_NEAR(approximate.interval.lower, exact.interval.lower, 0.02);
   EXPECT_NEAR(approximate.interval.upper, exact.interval.upper, 0.02);
@@ -70,7 +70,7 @@ std::vector<BlockPair> Around(double time_ratio, double energy_ratio, double spr
   return result;
 }
 
-TEST(Compare, SaysWhatItCanTell) {
+TEST(Compare, ReportsASignificantDifference) {
   const auto saves = Compare(Around(1.0, 0.85, 0.001, 10));
   ASSERT_TRUE(saves) << saves.error().message;
   EXPECT_EQ(saves->saves, Verdict::kGreater);
@@ -81,7 +81,7 @@ TEST(Compare, SaysWhatItCanTell) {
   EXPECT_EQ(saves->pairs_needed, 0);
   EXPECT_THAT(Describe(*saves), HasSubstr("saves 15.00 % of the energy"));
   EXPECT_THAT(Describe(*saves), HasSubstr("is no slower, to within 0.2 %"));
-  EXPECT_THAT(Describe(*saves), Not(HasSubstr("would tell")));
+  EXPECT_THAT(Describe(*saves), Not(HasSubstr("would decide")));
 
   const auto harms = Compare(Around(1.05, 1.10, 0.001, 10));
   ASSERT_TRUE(harms);
@@ -95,20 +95,20 @@ TEST(Compare, SaysWhatItCanTell) {
   EXPECT_EQ(faster->slows, Verdict::kLess);
 }
 
-TEST(Compare, SaysWhenItCannotTellAndWhatWould) {
+TEST(Compare, ReportsThatTheDataIsInconclusiveAndWhatIsMissing) {
   const auto noisy = Compare(Around(1.001, 0.99, 0.05, 10));
   ASSERT_TRUE(noisy);
   EXPECT_EQ(noisy->saves, Verdict::kCannotTell);
   EXPECT_EQ(noisy->slows, Verdict::kCannotTell);
   EXPECT_GT(noisy->pairs_needed, 10);
   EXPECT_THAT(Describe(*noisy), HasSubstr("cannot tell whether it saves energy"));
-  EXPECT_THAT(Describe(*noisy), HasSubstr("would tell, in place of 10"));
+  EXPECT_THAT(Describe(*noisy), HasSubstr("would decide it (this run has 10)"));
 }
 
-TEST(Compare, RefusesWhatIsTooLittleOrNoMeasurement) {
+TEST(Compare, RefusesTooFewOrInvalidMeasurements) {
   const auto few = Compare(Around(1, 0.9, 0.01, 5));
   ASSERT_FALSE(few);
-  EXPECT_THAT(few.error().message, HasSubstr("expected 6 at least"));
+  EXPECT_THAT(few.error().message, HasSubstr("it needs at least 6"));
   std::vector<BlockPair> none = Around(1, 0.9, 0.01, 6);
   none[3].planned_energy_j = 0;
   const auto zero = Compare(none);
@@ -120,9 +120,9 @@ TEST(Compare, RefusesWhatIsTooLittleOrNoMeasurement) {
 
 constexpr int kHighMhz = 1410;
 constexpr int kLowMhz = 1050;
-constexpr Nanoseconds kGap = 8'000'000;  // Waiting, at blocking power, at a step's end.
+constexpr Nanoseconds kGap = 8'000'000;  // The wait at the end of a step, at blocking power.
 constexpr Nanoseconds kCheckpoint = 200'000'000;
-constexpr Nanoseconds kLook = 10'000'000;  // How often the counter is looked at.
+constexpr Nanoseconds kLook = 10'000'000;  // The period between two readings of the counter.
 constexpr int kStepsOfBlock = 3;           // And one before them that is left out.
 constexpr int kPairs = 10;
 
@@ -146,14 +146,15 @@ virtual_gpu::InstructionTable Table(double low_time_s, double drift) {
   return table;
 }
 
-// A rank on one virtual GPU. The second of each step's four instructions runs lower under the plan.
+// A rank on one virtual GPU. Under the plan, the second of the four instructions of a step runs at
+// a lower clock.
 class Rank {
  public:
   Rank(std::uint64_t seed, double noise) : gpu_(Model(noise), seed, 0), coin_(seed + 1) {
     gpu_.SetRest(virtual_gpu::Rest::kBlocking, 0);
   }
 
-  // `hazards`: a checkpoint now and then, and ten per cent of drift over two minutes.
+  // `hazards` adds checkpoints and ten percent of drift over two minutes.
   void RunStep(bool planned, bool hazards) {
     const double drift = hazards ? 1 + 0.1 * ToSeconds(now_) / 120 : 1;
     for (int i = 0; i < 4; ++i) {
@@ -193,7 +194,7 @@ class Rank {
       const Block second = RunBlock(!planned_first, hazards);
       blocks.push_back(planned_first ? Pair{second, first} : Pair{first, second});
     }
-    RunStep(false, hazards);  // So that the counter moves once more.
+    RunStep(false, hazards);  // The counter needs one more update.
     std::vector<BlockPair> pairs;
     for (const Pair& pair : blocks) {
       pairs.push_back({pair.baseline.time_s(), EnergyOf(pair.baseline), pair.planned.time_s(),
@@ -203,7 +204,7 @@ class Rank {
   }
 
  private:
-  // Looks at the counter as often as a client does.
+  // Reads the counter as often as a client does.
   void AdvanceTo(Nanoseconds until) {
     while (now_ < until) {
       const Nanoseconds next = std::min(until, now_ + kLook);
@@ -234,7 +235,7 @@ struct Coverage {
   double level = 0;
 };
 Coverage Cover(int runs, bool hazards) {
-  // By the table: four instructions, one of them slower and cheaper, and the gap.
+  // From the table: four instructions, one of them slower and cheaper, and the gap.
   const double gap_j = 80 * ToSeconds(kGap);
   const double saving = 1 - (3 * 9.0 + 7.2 + gap_j) / (4 * 9.0 + gap_j);
   const double slowdown = (3 * 0.025 + 0.026 + ToSeconds(kGap)) / (0.1 + ToSeconds(kGap)) - 1;
@@ -254,8 +255,8 @@ Coverage Cover(int runs, bool hazards) {
   return coverage;
 }
 
-// Runs are independent, so their number is binomial; the seeds are fixed, and a right
-// implementation lies outside of 3.5 deviations once in 2,000 choices of seeds.
+// Runs are independent, so the number that cover the truth is binomial. The seeds are fixed. For
+// one choice of seeds in 2,000, a correct implementation is outside 3.5 standard deviations.
 void ExpectStatedRate(int covered, int runs, double level, const char* of) {
   const double deviation = std::sqrt(runs * level * (1 - level));
   EXPECT_NEAR(covered, runs * level, 3.5 * deviation) << of;
@@ -268,7 +269,7 @@ TEST(CompareOnVirtualGpus, IntervalsCoverTheTruthAtTheirStatedRate) {
   ExpectStatedRate(coverage.slowdown, kRuns, coverage.level, "slowdown");
 }
 
-TEST(CompareOnVirtualGpus, IntervalsCoverItUnderDriftAndCheckpoints) {
+TEST(CompareOnVirtualGpus, IntervalsCoverTheTruthUnderDriftAndCheckpoints) {
   constexpr int kRuns = 1000;
   const Coverage coverage = Cover(kRuns, /*hazards=*/true);
   ExpectStatedRate(coverage.saving, kRuns, coverage.level, "saving");

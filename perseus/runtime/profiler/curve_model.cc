@@ -11,8 +11,8 @@
 namespace perseus::profiler {
 namespace {
 
-// Standard deviations of the vague priors: a level within a factor of e of the group's mean, a
-// trend between clock^-4 and clock^4.
+// Standard deviations of the vague priors. They allow a level within a factor of e of the group's
+// mean, and a trend between clock^-4 and clock^4.
 constexpr double kLevel = 1;
 constexpr double kTrend = 2;
 
@@ -20,11 +20,11 @@ constexpr std::array kSmooth = {0.03, 0.1, 0.3};
 constexpr std::array kReach = {0.2, 0.45};
 constexpr std::array kRoughness = {0.0007, 0.002, 0.005, 0.015};
 constexpr std::array kOwnShare = {0.003, 0.03, 0.2, 1.0};
-// Where the priors have their middle, and how wide they are, as logarithms.
+// The priors of the logarithms: their centers, and their common standard deviation.
 constexpr double kUsualSmooth = 0.1;
 constexpr double kUsualRoughness = 0.004;
 constexpr double kPriorWidth = 0.9;
-// More points than this add nothing to how well the scales are known, only time.
+// More points than this cost time and do not make the scales more certain.
 constexpr std::size_t kMostPointsForScales = 200;
 
 double LogPrior(double value, double usual) {
@@ -122,7 +122,8 @@ double CurveModel::FitWith(const Scales& scales) {
     for (Eigen::Index j = 0; j <= i; ++j) {
       covariance(i, j) = Covariance(point, points_[static_cast<std::size_t>(j)]);
     }
-    // The roughness, 5e-7 at least, beside entries of about 5: far above a double's rounding.
+    // The roughness adds at least 5e-7 to a diagonal of about 5, which is far above the rounding of
+    // doubles. So the matrix stays definite.
     covariance(i, i) += point.noise_variance;
   }
   const auto factor = FactorCovariance(std::move(covariance));

@@ -1,37 +1,39 @@
-// What instructions probably take at clocks where nobody measured them, and how sure that is.
+// A model of the time or the power of instructions at clocks that were not measured, with its
+// uncertainty.
 //
-// The problem. A few clocks were measured, each with its own error. Of the others a planner wants
-// the value, and a profiler wants to know where the next measurement tells most: both need an
-// uncertainty that is small near what was measured and honest in between. And the stages of a
-// pipeline hold like layers on like GPUs: what one has shown says something of the others, and how
-// much it says has to be learnt, too.
+// The problem. A few clocks were measured, each with its own error. A planner needs the values at
+// the other clocks, and a profiler needs to know where the next measurement helps most. Both need
+// an uncertainty that is small near the measurements and realistic between them. The stages of a
+// pipeline have similar layers on similar GPUs, so the measurements of one stage also help to
+// predict another one. How much they help has to be learned, too.
 //
 // The model (universal kriging with several outputs; Rasmussen and Williams, Gaussian Processes for
-// Machine Learning, 2006, chapters 2 and 5; Bonilla et al., NeurIPS 2007). A *group* is what has a
-// curve of its own: a (rank, chunk). With x = ln(clock / highest clock) and y = ln(value),
+// Machine Learning, 2006, chapters 2 and 5; Bonilla et al., NeurIPS 2007). A *group* has a curve of
+// its own: a (rank, chunk). With x = ln(clock / highest clock) and y = ln(value),
 //
 //     y_g(x) = level_g + trend_g x + smooth_g(x) + roughness_g(x)
 //
-//   level      any; of each group alone.
-//   trend      a power law: time falls, power rises with the clock. A vague prior.
-//   smooth     a Gaussian process with Matérn 5/2 covariance: twice differentiable, no more. It
+//   level      Independent in each group.
+//   trend      A power law: time falls and power rises with the clock. Its prior is vague.
+//   smooth     A Gaussian process with Matérn 5/2 covariance, which is twice differentiable. It
 //              bends where a GPU leaves its power limit or reaches its voltage floor.
-//   roughness  every clock's own deviation, independent of its neighbours'. Real profiles have it,
-//              it does not go away with more samples, and it is what makes one of two neighbouring
-//              clocks the better choice.
+//   roughness  Each clock's own deviation, independent of its neighbors. Real profiles have it.
+//              More samples do not remove it, and it decides which of two neighboring clocks is
+//              better.
 //
-// Each of the last three is the sum of a part that all groups share and one of the group's own;
-// `own_share` is the latter's part of the variance. How large smooth and roughness are, how far
-// smooth reaches, and own_share are chosen from a grid by the posterior density of the
-// measurements. If groups turn out to differ, own_share is 1, and each stands for itself.
+// Each of the last three is the sum of a part that all groups share and a part of the group's own.
+// `own_share` is the fraction of the variance that is the group's own. The sizes of smooth and
+// roughness, the reach of smooth (its length in x), and own_share are chosen from a grid by the
+// posterior density of the measurements. If groups differ completely, own_share is 1, and each
+// group is predicted from its own measurements.
 //
-// Rivals. The published exponential (profile/curve.h) has three parameters, fits effective energy
-// alone, and gives no uncertainty. The same model with own_share fixed at 1 needs more than ten
-// clocks a group for rough profiles. docs/client.md has what either loses.
+// Alternatives that we rejected. The published exponential (profile/curve.h) has three parameters,
+// fits effective energy only, and gives no uncertainty. The same model with own_share fixed at 1
+// needs more than ten clocks per group for rough profiles. docs/client.md has the losses of both.
 //
-// What it cannot do: foresee a jump that no measured clock of any group has seen.
+// Limit: the model cannot predict a jump that no measured clock of any group shows.
 //
-// Immutable; any thread. Fitting n points costs about 100 n^3 / 6 multiplications.
+// Immutable, so any thread may use it. Fitting n points costs about 100 n^3 / 6 multiplications.
 #pragma once
 
 #include <span>
@@ -42,8 +44,8 @@ namespace perseus::profiler {
 struct CurvePoint {
   int group = 0;
   double frequency_mhz = 0;
-  double value = 0;                    // > 0: seconds, watts.
-  double relative_standard_error = 0;  // Of the measurement; > 0.
+  double value = 0;                    // In seconds or watts, above 0.
+  double relative_standard_error = 0;  // Of the measurement, above 0.
 };
 
 class CurveModel {
@@ -51,23 +53,24 @@ class CurveModel {
   struct Prediction {
     double value = 0;
     double relative_standard_deviation = 0;
-    // For CovarianceOf: L^-1 times the covariances with the points.
+    // For CovarianceOf. `explained` is L^-1 times the covariances with the points.
     int group = 0;
     double x = 0;
     std::vector<double> explained;
   };
-  enum class Sharing { kLearnt, kNone };
+  enum class Sharing { kLearned, kNone };
 
-  // Requires at least one point, and of each group each clock once.
-  explicit CurveModel(std::span<const CurvePoint> points, Sharing sharing = Sharing::kLearnt);
+  // Requires at least one point, and at most one point for each clock of a group.
+  explicit CurveModel(std::span<const CurvePoint> points, Sharing sharing = Sharing::kLearned);
 
-  // Of the true value at that clock. At a measured one: near the measurement, and as sure. A group
-  // without a point gets the others' average and next to no certainty.
+  // Predicts the true value at that clock. At a measured clock, the prediction is near the
+  // measurement and about as certain. A group without a point gets the average of the others, with
+  // a very large deviation.
   Prediction At(int group, double frequency_mhz) const;
-  // Of the logarithms of two true values, given all measurements so far.
+  // The covariance of the logarithms of two true values, given all measurements.
   double CovarianceOf(const Prediction& a, const Prediction& b) const;
 
-  // Standard deviation of a clock's own deviation, as a fraction.
+  // The standard deviation of a clock's own deviation, as a fraction.
   double roughness() const { return scales_.roughness; }
   double own_share() const { return scales_.own_share; }
 
@@ -81,21 +84,21 @@ class CurveModel {
   struct Point {
     int group = 0;
     double x = 0;
-    double y = 0;  // From its group's mean.
+    double y = 0;  // Relative to its group's mean.
     double noise_variance = 0;
   };
   double Covariance(const Point& a, const Point& b) const;
   double FitWith(const Scales& scales);
   double CenterOf(int group) const;
-  // With each of the points.
+  // The covariances with each of the points.
   std::vector<double> CovariancesWith(const Point& point) const;
 
   double highest_mhz_ = 0;
-  std::vector<double> centers_;  // By group: mean of ln(value).
+  std::vector<double> centers_;  // By group: the mean of ln(value).
   double center_ = 0;
   std::vector<Point> points_;
   Scales scales_;
-  std::vector<double> factor_;   // The Cholesky factor L of the covariance, by columns.
+  std::vector<double> factor_;   // The Cholesky factor L of the covariance, column by column.
   std::vector<double> weights_;  // Covariance^-1 y.
 };
 

@@ -17,16 +17,17 @@ namespace perseus::profiler {
 
 class EnergyCurve {
  public:
-  // The counter took this value after `after` and not after `until`. In order of time: what lies
-  // before the last one is passed over (a counter that was reset begins a new curve).
+  // The counter took the value `energy_j` after `after` and not after `until`. Values come in order
+  // of time. A value that is not later than the last one is skipped. A smaller value means that the
+  // counter was reset, and begins a new curve.
   void Add(Nanoseconds after, Nanoseconds until, double energy_j);
 
-  // Nothing outside of the first and the last value.
+  // The energy at that time. Empty before the first and after the last value.
   std::optional<double> At(Nanoseconds time) const;
-  // Nothing where one of the two is not known.
+  // Empty if one of the two energies is unknown.
   std::optional<double> Between(Nanoseconds begin, Nanoseconds end) const;
 
-  // What no later question needs.
+  // Deletes the values that no call with a time from `time` on needs.
   void ForgetBefore(Nanoseconds time);
 
  private:

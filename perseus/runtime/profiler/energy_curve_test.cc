@@ -5,9 +5,9 @@
 namespace perseus::profiler {
 namespace {
 
-TEST(EnergyCurve, InterpolatesBetweenTheMiddlesOfWhatIsKnown) {
+TEST(EnergyCurve, InterpolatesBetweenTheMiddlesOfReadings) {
   EnergyCurve curve;
-  curve.Add(90, 110, 1000);  // At 100.
+  curve.Add(90, 110, 1000);  // The moment is 100.
   curve.Add(190, 210, 1030);
   curve.Add(290, 310, 1130);
   EXPECT_EQ(curve.At(100), 1000);
@@ -19,7 +19,7 @@ TEST(EnergyCurve, InterpolatesBetweenTheMiddlesOfWhatIsKnown) {
   EXPECT_FALSE(curve.Between(150, 301));
 }
 
-TEST(EnergyCurve, BeginsAnewWithACounterThatWasReset) {
+TEST(EnergyCurve, BeginsAgainWithACounterThatWasReset) {
   EnergyCurve curve;
   curve.Add(0, 0, 1000);
   curve.Add(100, 100, 1010);
@@ -29,7 +29,7 @@ TEST(EnergyCurve, BeginsAnewWithACounterThatWasReset) {
   EXPECT_EQ(curve.At(250), 10);
 }
 
-TEST(EnergyCurve, ForgetsWhatNobodyAsksForAnyMore) {
+TEST(EnergyCurve, ForgetsReadingsThatAreNoLongerNeeded) {
   EnergyCurve curve;
   for (int i = 0; i < 10; ++i) curve.Add(100 * i, 100 * i, 10 * i);
   curve.ForgetBefore(450);

@@ -11,28 +11,30 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-// The variances that a power's error is computed from are estimated too (from 75 windows, say), and
-// the place of the edges is the likeliest of five: both make errors look smaller than they are. On
-// virtual GPUs intervals for 95 % covered 90 % without this factor, 1.96 / 1.645.
+// The variances behind the error of a power are estimates, too (from 75 windows, for example), and
+// the place of the edges is the most likely of five. Both make errors look smaller than they are.
+// On virtual GPUs, intervals for 95 % covered 90 % without this factor, which is 1.96 / 1.645.
 constexpr double kEstimatedVariances = 1.19;
 
-// Fewer than this say too little of their own spread to test the next by.
+// Fewer samples than this do not show their own spread well enough to test the next ones.
 constexpr std::int64_t kLeastSamplesToTest = 20;
-constexpr std::int64_t kLeastResiduals = 3;  // The same of steps.
-// Standard errors; one clean step in 16,000.
+constexpr std::int64_t kLeastResiduals = 3;  // The same for steps.
+// In standard errors. One normal step in 16,000 is this far off.
 constexpr double kFarOff = 4;
 
 double Overlap(Nanoseconds a_begin, Nanoseconds a_end, Nanoseconds b_begin, Nanoseconds b_end) {
   return ToSeconds(std::max<Nanoseconds>(0, std::min(a_end, b_end) - std::max(a_begin, b_begin)));
 }
 
-// An instruction this far from the median of its step, in standard deviations and as a fraction,
-// did not run as the others: its thread was woken late, say. Five deviations of a normal
-// distribution are one instruction in a million; the fraction is for kinds that hardly vary.
+// An instruction that differs from the median of its step by more than both of these, in standard
+// deviations and as a fraction, is left out. Its thread may have been woken late, for example. In a
+// normal distribution, one instruction in a million is five deviations off. The fraction is for
+// kinds that hardly vary.
 constexpr double kStalledDeviations = 5;
 constexpr double kStalledPart = 0.05;
-constexpr std::size_t kLeastToTellStalled = 5;
-constexpr double kDeviationsOfMad = 1.4826;  // Of a normal distribution.
+constexpr std::size_t kLeastInstructionsToFindStalled = 5;
+// Standard deviations in a median absolute deviation, for a normal distribution.
+constexpr double kDeviationsOfMad = 1.4826;
 
 double MedianOf(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -40,14 +42,14 @@ double MedianOf(std::vector<double> values) {
   return *middle;
 }
 
-// How far from the median an instruction may be.
+// The median of instructions, and how far from it an instruction may be.
 struct Usual {
   double median_s = 0;
   double most_s = 0;
 };
 Usual UsualOf(const std::vector<double>& seconds) {
   Usual usual{MedianOf(seconds), kInfinite};
-  if (seconds.size() < kLeastToTellStalled) return usual;
+  if (seconds.size() < kLeastInstructionsToFindStalled) return usual;
   std::vector<double> distances;
   for (const double one : seconds) distances.push_back(std::abs(one - usual.median_s));
   usual.most_s = std::max(kStalledDeviations * kDeviationsOfMad * MedianOf(std::move(distances)),
@@ -55,9 +57,9 @@ Usual UsualOf(const std::vector<double>& seconds) {
   return usual;
 }
 
-// Adds to one of the pair of one-sided sums. True: alarm.
+// Adds a deviation to the two one-sided sums. Returns whether one of them exceeds the limit.
 bool Raise(double& up, double& down, double z) {
-  // One step alone is no drift, however far off it is.
+  // A single step is no drift, even if it is far off.
   z = std::clamp(z, -GpuMeasurements::kMostOfAStep, GpuMeasurements::kMostOfAStep);
   up = std::max(0.0, up + z - GpuMeasurements::kDriftSlack);
   down = std::max(0.0, down - z - GpuMeasurements::kDriftSlack);
@@ -77,14 +79,14 @@ int MeanTemperature(const GpuMeasurements::Record& record) {
 }  // namespace
 
 struct GpuMeasurements::Clean {
-  std::vector<protocol::RanInstruction> instructions;  // By begin.
+  std::vector<protocol::RanInstruction> instructions;  // Sorted by begin.
   std::vector<bool> is_clean;
 };
 
 GpuMeasurements::Clean GpuMeasurements::Sort(const protocol::RanStep& step) {
   Clean clean{step.instructions, {}};
   std::ranges::stable_sort(clean.instructions, {}, &protocol::RanInstruction::begin);
-  // When the clock may have been another than the one asked for.
+  // The periods in which the GPU may have run at another clock than the requested one.
   std::vector<std::pair<Nanoseconds, Nanoseconds>> changes;
   const Nanoseconds length = step.end - step.begin;
   Nanoseconds refused_from = 0;
@@ -142,7 +144,7 @@ GpuMeasurements::Record& GpuMeasurements::RecordOf(const protocol::RanInstructio
   return place->second;
 }
 
-// The windows between samples, in runs without a gap.
+// The windows between samples. A new stretch begins wherever a window is left out.
 std::vector<std::vector<PowerWindow>> GpuMeasurements::Stretches(const protocol::RanStep& step,
                                                                  const Clean& clean,
                                                                  const PowerFit::Answer& powers,
@@ -199,9 +201,10 @@ std::vector<std::vector<PowerWindow>> GpuMeasurements::Stretches(const protocol:
   return stretches;
 }
 
-// Twice where something is seen for the first time: what the edges' powers are is known after. The
-// free phase of power_fit.h is linear; edges that it would carry over the end of an instruction
-// have to be put near the right place first, the likeliest.
+// Kinds that are new in this step are fitted twice, because the powers at the edges of windows are
+// known only after the first fit. The free phase of power_fit.h is linear. If it would move edges
+// across the end of an instruction, it fails. So the edges are first put at the most likely of five
+// places.
 PowerFit GpuMeasurements::FitOf(const protocol::RanStep& step, const Clean& clean) {
   const auto fit_with = [&](const PowerFit::Answer& powers, double place) {
     PowerFit fit;
@@ -238,7 +241,7 @@ void GpuMeasurements::ForgetTimes(Record& record) {
   ++counts_.drifts;
 }
 
-// The old one stays in the fit, and is what is known until the new one is.
+// The old parameter stays in the fit. It is reported until the new one is identified.
 void GpuMeasurements::ForgetPower(Record& record) {
   record.parameter_before = record.parameter;
   record.parameter = parameters_++;
@@ -246,8 +249,9 @@ void GpuMeasurements::ForgetPower(Record& record) {
   ++counts_.drifts;
 }
 
-// The step's mean against all before, for every kind at its clock. A step that is far off is left
-// out unless it is the one that sounds the alarm: the first after a change, or one that stalled.
+// Tests the step's mean time against all earlier steps, for each kind and clock. A kind that is far
+// off in this step is left out, unless this step raises the alarm: it is the first step after a
+// change, or a step that stalled.
 void GpuMeasurements::TestTimes(const protocol::RanStep& step, Clean& clean,
                                 std::vector<DriftAlarm>& alarms) {
   std::map<ClockedKind, std::pair<int, double>> of_step;  // Count, sum.
@@ -286,9 +290,9 @@ void GpuMeasurements::TestTimes(const protocol::RanStep& step, Clean& clean,
   }
 }
 
-// The step's windows against the powers of all before: the score of each power, which has the
-// variance A + A V A (A: the step's normal equations; V: the covariance of the powers so far, of
-// which the diagonal bounds well enough what V adds).
+// Tests the step's windows against the powers of all earlier steps. It uses the score of each
+// power, which has the variance A + A V A. A is the normal equations of the step, V is the
+// covariance of the earlier powers. The diagonal of V bounds the second term well enough.
 void GpuMeasurements::TestPowers(const protocol::RanStep& step, const PowerFit& of_step,
                                  std::vector<DriftAlarm>& alarms) {
   const PowerFit::Answer known = fit_.Solve();
@@ -356,7 +360,7 @@ std::vector<DriftAlarm> GpuMeasurements::Add(const protocol::RanStep& step) {
   TestTimes(step, clean, alarms);
   const PowerFit of_step = FitOf(step, clean);
   TestPowers(step, of_step, alarms);
-  // A kind that drifted starts again with this step: its windows belong to the new parameter.
+  // After an alarm, this step's windows belong to the new parameter of the kind that drifted.
   fit_.Add(alarms.empty() ? of_step : FitOf(step, clean));
   counts_.windows += std::max<std::int64_t>(0, std::ssize(step.energy) - 1);
   counts_.windows_left_out += std::max<std::int64_t>(0, std::ssize(step.energy) - 1) -
@@ -382,7 +386,7 @@ std::vector<MeasuredOption> GpuMeasurements::Options(int rank) const {
                                                 std::sqrt(record.squares / (samples - 1) / samples);
     option.power_ci_w = kInfinite;
     for (const std::size_t parameter : {record.parameter, record.parameter_before}) {
-      // 0: nothing was known before.
+      // Parameter 0 as parameter_before means that the power has not drifted.
       if (option.power_w > 0 || parameter == 0 || parameter >= answer.powers.size()) continue;
       const PowerEstimate& power = answer.powers[parameter];
       if (!power.is_identified || !(power.power_w > 0)) continue;

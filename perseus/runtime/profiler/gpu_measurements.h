@@ -1,40 +1,39 @@
-// What one GPU of a job has shown, step by step: mean times with intervals, powers with intervals,
-// the power of waiting, and what has changed since.
+// What the steps of one GPU of a job show: mean times and powers of instructions with confidence
+// intervals, the power of waiting, and changes of these (drift).
 //
 //   GpuMeasurements gpu({.switch_latency = 5'000'000});
 //   for (const RanStep& step : steps) gpu.Add(step);
 //   for (const MeasuredOption& option : gpu.Options(rank)) ...
 //
-// Times. Mean and Student interval of the instructions of a (chunk, kind, clock): their errors are
-// taken to be independent. Where they are not (a machine that is slow for seconds at a time) the
-// interval is too narrow; the drift test below goes by how much steps' means really vary.
-// Energies. power_fit.h: windows between samples of the counter, all kinds together.
+// Times. Each (chunk, kind, clock) has the mean of its instructions and a Student interval, which
+// takes their errors as independent. If they are not (a machine that is slow for seconds), the
+// interval is too narrow. The drift test below uses the actual variation of the means of steps.
+// Energies. power_fit.h explains them: windows between samples of the counter, all kinds together.
 //
-// What is left out, and counted:
-//   - steps in which heat, power or somebody else held the clock down (`is_limited`), whole;
-//   - instructions during which a clock changed: from the request until the driver had applied it
-//     and `switch_latency` later the GPU may run at either clock. Such an instruction counts
-//     neither for times nor do the windows that it lies in, unless the change covers less than
-//     kToleratedPart of it. (A part q of an instruction at a clock that is 30 % faster or slower is
-//     off by 0.3 q: 0.06 %.)
-//   - instructions that are far from the median of their kind in the step (a thread that was woken
-//     late), and of a step that is far off as a whole those kinds that are;
-//   - instructions from a clock that was refused until the next that was not;
-//   - windows that reach beyond a step: what is between steps is not told.
+// These are left out, and counted:
+//   - Whole steps in which temperature, power or another program limited the clock (`is_limited`).
+//   - Instructions during which a clock changed. From the request until `switch_latency` after the
+//     driver's answer, the GPU may run at either clock. The instruction's time and all windows that
+//     overlap with it are left out, unless the change covers less than kToleratedPart of the
+//     instruction. (If a part q runs at a clock that is 30 % faster or slower, the time is off by
+//     0.3 q = 0.06 %.)
+//   - Instructions that are far from the median of their kind in the step (a thread that was woken
+//     late), and all instructions of a kind if the step as a whole is far off for this kind.
+//   - Instructions between a refused clock and the next clock that is not refused.
+//   - Windows that reach beyond a step, because nothing is known about the time between steps.
 //
-// Drift. If nothing changes, what a step shows of an option differs from all that was seen of it
-// before by an error of known size, and these recursive residuals are independent (Brown, Durbin &
-// Evans, 1975). Of each, a two-sided CUSUM (Page 1954): S = max(0, S + z - k), alarm at S > h, with
-// k = 1 (made for changes of two standard errors of a step) and h from the wanted rate: between
-// false alarms lie (e^(2 k b) - 2 k b - 1) / (2 k^2) steps, b = h + 1.166 (Siegmund 1985, for one
-// side). h = 4.5 gives 42,000 steps for one side, 21,000 for two: with 100 options under test one
-// false alarm in 200 steps, which costs one round of measuring again. A step counts for 2.8
-// standard errors at most, so that one or two steps alone, however slow, do not sound it: a large
-// change is noticed in the third. An option whose alarm sounds forgets the times, or the power,
-// that it had seen before the step that sounded it; the old power is still told until the new one
-// can be.
+// Drift. If nothing changes, the mean of a step differs from the mean of all earlier steps by an
+// error of known size, and these recursive residuals are independent (Brown, Durbin & Evans, 1975).
+// A two-sided CUSUM (Page 1954) sums each of them: S = max(0, S + z - k), with an alarm at S > h.
+// k = 1 suits changes of two standard errors of a step. h follows from the rate of false alarms: on
+// average they are (e^(2 k b) - 2 k b - 1) / (2 k^2) steps apart, with b = h + 1.166 (Siegmund
+// 1985, for one side). h = 4.5 gives 42,000 steps for one side and 21,000 for two. With 100 options
+// under test, there is one false alarm in 200 steps, which costs one round of new measurements. A
+// step counts for at most 2.8 standard errors, so that one or two very slow steps raise no alarm. A
+// large change raises the alarm in its third step. After an alarm, the option drops the times, or
+// the power, of all steps before. The old power is still reported until the new one is known.
 //
-// Not thread safe.
+// Not thread-safe.
 #pragma once
 
 #include <array>
@@ -52,11 +51,11 @@
 namespace perseus::profiler {
 
 struct MeasuringSettings {
-  Nanoseconds switch_latency = 0;  // From the driver's answer until the clock is there.
+  Nanoseconds switch_latency = 0;  // From the driver's answer until the GPU runs at the clock.
   friend bool operator==(const MeasuringSettings&, const MeasuringSettings&) = default;
 };
 
-// Of one GPU.
+// A kind of instruction of one chunk at one clock.
 struct ClockedKind {
   int chunk = 0;
   InstructionKind kind = InstructionKind::kForward;
@@ -64,32 +63,35 @@ struct ClockedKind {
   friend auto operator<=>(const ClockedKind&, const ClockedKind&) = default;
 };
 
+// A change of an option's time or power.
 struct DriftAlarm {
   ClockedKind what;
   enum class Quantity { kTime, kPower } quantity = Quantity::kTime;
   std::int64_t step = 0;
-  double before = 0;             // s or W: the mean until then,
-  double now = 0;                // and what the step showed.
-  int temperature_before_c = 0;  // 0: not told.
+  double before = 0;             // The mean of all earlier steps, in s or W.
+  double now = 0;                // The value of this step, in s or W.
+  int temperature_before_c = 0;  // 0 if unknown.
   int temperature_now_c = 0;
 };
 
 class GpuMeasurements {
  public:
-  static constexpr double kToleratedPart = 0.002;
+  static constexpr double kToleratedPart = 0.002;  // Of an instruction's time.
+  // k, h and the largest z of the drift test above.
   static constexpr double kDriftSlack = 1;
   static constexpr double kDriftLimit = 4.5;
   static constexpr double kMostOfAStep = 2.8;
 
   explicit GpuMeasurements(const MeasuringSettings& settings) : settings_(settings) {}
 
-  // Returns the alarms that the step set off.
+  // Adds a step, and returns the alarms that it raises.
   std::vector<DriftAlarm> Add(const protocol::RanStep& step);
 
-  // Computations only, each named as of that rank. A power that cannot be told apart yet is 0, and
-  // its interval infinite; so is an interval of one sample.
+  // The options of computations, with `rank` as their rank. A power that is not identified yet is 0
+  // with an infinite interval. The interval of a single sample is infinite, too.
   std::vector<MeasuredOption> Options(int rank) const;
-  // Of waiting; not identified if it never did, or never apart from something else.
+  // The power of waiting. It is not identified if the GPU never waited, or always waited in the
+  // same proportion to something else.
   PowerEstimate BlockingPower() const;
 
   struct Counts {
@@ -98,7 +100,7 @@ class GpuMeasurements {
     std::int64_t instructions = 0;
     std::int64_t switching_instructions = 0;  // Left out.
     std::int64_t stalled_instructions = 0;    // Left out.
-    std::int64_t steps_held_back = 0;         // Of a kind at a clock: left out.
+    std::int64_t steps_held_back = 0;         // Left out, counted for each kind at a clock.
     std::int64_t windows = 0;
     std::int64_t windows_left_out = 0;
     std::int64_t drifts = 0;
@@ -106,23 +108,23 @@ class GpuMeasurements {
   };
   const Counts& counts() const { return counts_; }
 
-  // What is kept of a kind at a clock.
+  // The sums of a kind at a clock.
   struct Record {
-    std::size_t parameter = 0;         // Of the power fit.
-    std::size_t parameter_before = 0;  // What it was before its power drifted; 0: it did not.
+    std::size_t parameter = 0;         // In the power fit.
+    std::size_t parameter_before = 0;  // Its parameter before its power drifted. 0: it did not.
     std::int64_t samples = 0;
     double mean_s = 0;
-    double squares = 0;  // Sum of squared deviations from the mean (Welford 1962).
+    double squares = 0;  // The sum of squared deviations from the mean (Welford 1962).
     double temperature_sum = 0;
     std::int64_t steps = 0;
-    // Of steps' means against all before, each as a variance of one instruction: more than
-    // `squares` says where the instructions of a step are slow together.
+    // Residuals of the means of steps, each scaled to the variance of one instruction. They exceed
+    // `squares` if the instructions of a step are slow together.
     std::int64_t residuals = 0;
     double residual_squares = 0;
-    std::array<double, 4> sums = {};  // CUSUM: time up, down; power up, down.
+    std::array<double, 4> sums = {};  // CUSUM: time up, time down, power up, power down.
     friend bool operator==(const Record&, const Record&) = default;
   };
-  // For the state file.
+  // The content of the state file.
   struct State {
     MeasuringSettings settings;
     std::map<ClockedKind, Record> records;
@@ -136,11 +138,11 @@ class GpuMeasurements {
   static GpuMeasurements Restore(State state);
 
  private:
-  struct Clean;  // A step's instructions, and which of them no clock change touches.
+  struct Clean;  // A step's instructions, and which of them count.
 
   Clean Sort(const protocol::RanStep& step);
-  // `powers`: what is known of parameters already, for the windows' edges. `place`: where in
-  // (after, until] edges are put, from 0 to 1.
+  // `powers` has the powers that are known already, for the edges of windows. `place` says where in
+  // (after, until] an edge is put, from 0 to 1.
   std::vector<std::vector<PowerWindow>> Stretches(const protocol::RanStep& step, const Clean& clean,
                                                   const PowerFit::Answer& powers, double place);
   PowerFit FitOf(const protocol::RanStep& step, const Clean& clean);
@@ -157,9 +159,9 @@ class GpuMeasurements {
   std::map<ClockedKind, Record> records_;
   Counts counts_;
   PowerFit fit_;
-  std::size_t parameters_ = 1;  // 0 is waiting.
-  int last_frequency_mhz_ = 0;  // Of the last clock change.
-  bool is_refused_ = false;     // One was since, and the GPU is at another clock than is recorded.
+  std::size_t parameters_ = 1;  // Parameter 0 is waiting.
+  int last_frequency_mhz_ = 0;  // Of the last clock change that was not refused.
+  bool is_refused_ = false;     // The last request was refused, so the clock is unknown.
 };
 
 }  // namespace perseus::profiler

@@ -1,5 +1,5 @@
-// From the counter of a virtual GPU to times and powers with intervals: whether these cover the
-// truth as often as they say.
+// Estimates times and powers from the counter of a virtual GPU, and checks that their intervals
+// cover the truth as often as they state.
 #include "perseus/runtime/profiler/gpu_measurements.h"
 
 #include <gtest/gtest.h>
@@ -16,9 +16,9 @@ namespace {
 //
 //   |F 31 ms|F|F|F|F|F|....250 ms....|B 57 ms|..13 ms..|F|B|..13 ms..|F|B|.. ... |B|B|B|B|B|
 //
-// (Were it all pairs of 101 ms, each window of 100 ms would hold the same parts of everything, and
-// nothing could be told apart.)
-// Counter every 100 ms, looked at every 20 ms; runs differ by 1 % in time and in power.
+// If all were pairs of 101 ms, each window of 100 ms would hold the same shares of all kinds, and
+// no estimate could separate them. The counter moves every 100 ms and is read every 20 ms. Runs
+// differ by 1 % in time and in power.
 class VirtualJob {
  public:
   explicit VirtualJob(std::uint64_t seed) : gpu_(Model(), seed, 0) {
@@ -108,17 +108,18 @@ const MeasuredOption* Find(const std::vector<MeasuredOption>& options, Instructi
   return nullptr;
 }
 
-// 300 jobs x 2 kinds of intervals for 95 %: were all independent, their number would be binomial
-// with a standard deviation of sqrt(600 * 0.95 * 0.05) = 5.3; the two of a job share windows, so at
-// most sqrt(2) of that, 7.5. Four of those are 30.
-TEST(GpuMeasurements, IntervalsCoverTheTruthAsOftenAsTheySay) {
+// 300 jobs have 2 kinds each, with intervals for 95 %. If all were independent, the number that
+// cover the truth would be binomial with a standard deviation of sqrt(600 * 0.95 * 0.05) = 5.3. The
+// two of a job share windows, so the deviation is at most sqrt(2) times as large, 7.5. Four of them
+// are 30.
+TEST(GpuMeasurements, IntervalsCoverTheTruthAtTheirStatedRate) {
   constexpr int kJobs = 300;
   int covered_times = 0;
   int covered_energies = 0;
   int covered_blocking = 0;
   double relative_width = 0;
   for (int seed = 1; seed <= kJobs; ++seed) {
-    // Not the seeds 1 to 300 that kEstimatedVariances was found with.
+    // The seeds 1 to 300 were used to find kEstimatedVariances, so they are not used here.
     VirtualJob job(static_cast<std::uint64_t>(1000 + seed));
     GpuMeasurements gpu({});
     for (int i = 0; i < 3; ++i) gpu.Add(job.Step({}));
@@ -142,12 +143,12 @@ TEST(GpuMeasurements, IntervalsCoverTheTruthAsOftenAsTheySay) {
   RecordProperty("mean_relative_half_width_ppm", static_cast<int>(1e6 * relative_width));
   EXPECT_NEAR(covered_times, 0.95 * 2 * kJobs, 30);
   EXPECT_NEAR(covered_energies, 0.95 * 2 * kJobs, 30);
-  // One interval a job: sqrt(300 * 0.95 * 0.05) = 3.8, four of them.
+  // Four deviations of one interval a job: sqrt(300 * 0.95 * 0.05) = 3.8 each.
   EXPECT_NEAR(covered_blocking, 0.95 * kJobs, 15.2);
 }
 
-TEST(GpuMeasurements, KindsThatAlwaysComeTogetherAreNotToldApart) {
-  // Windows that each hold forward and backward in the same parts, and no waiting.
+TEST(GpuMeasurements, KindsThatAlwaysRunTogetherAreNotSeparated) {
+  // Each window holds the same shares of forward and backward, and no wait.
   GpuMeasurements gpu({});
   protocol::RanStep step;
   step.end = 2000 * kMillisecond;
@@ -156,7 +157,7 @@ TEST(GpuMeasurements, KindsThatAlwaysComeTogetherAreNotToldApart) {
     step.instructions.push_back({InstructionKind::kForward, i, 0, at, 40 * kMillisecond, 1400});
     step.instructions.push_back(
         {InstructionKind::kBackward, i, 0, at + 40 * kMillisecond, 60 * kMillisecond, 1400});
-    // Energies that vary a little, so that there is an error to speak of.
+    // Energies vary a little, so the error is not zero.
     step.energy.push_back({at, at, 35.0 * i + 0.1 * (i % 3)});
   }
   gpu.Add(step);
@@ -170,7 +171,7 @@ TEST(GpuMeasurements, KindsThatAlwaysComeTogetherAreNotToldApart) {
   EXPECT_FALSE(gpu.BlockingPower().is_identified);
 }
 
-TEST(GpuMeasurements, LimitedStepsCountForNothing) {
+TEST(GpuMeasurements, LimitedStepsDoNotCount) {
   VirtualJob job(1);
   GpuMeasurements gpu({});
   protocol::RanStep step = job.Step({});
@@ -183,7 +184,8 @@ TEST(GpuMeasurements, LimitedStepsCountForNothing) {
 TEST(GpuMeasurements, InstructionsUnderASwitchAreLeftOut) {
   VirtualJob job(1);
   protocol::RanStep step = job.Step({});
-  // Asked for as the third instruction begins; there 5 ms later, and 5 ms more of latency.
+  // The clock is requested as the third instruction begins, and lands within 10 ms (5 ms later plus
+  // 5 ms of latency).
   const Nanoseconds begin = step.instructions[2].begin;
   step.clocks.push_back({begin, begin + 5 * kMillisecond, 1400, 2});
   GpuMeasurements gpu({.switch_latency = 5 * kMillisecond});
@@ -199,7 +201,7 @@ TEST(GpuMeasurements, InstructionsUnderASwitchAreLeftOut) {
   EXPECT_EQ(gpu.counts().switching_instructions, 1);
 }
 
-TEST(GpuMeasurements, DriftIsNoticedAndMeasuredAnew) {
+TEST(GpuMeasurements, DriftIsNoticedAndMeasuredAgain) {
   // 5 % in time is 5 % / (1 % / sqrt(24)) = 24 standard errors of a step, of which 2.8 count.
   VirtualJob job(7);
   GpuMeasurements gpu({});
@@ -216,9 +218,9 @@ TEST(GpuMeasurements, DriftIsNoticedAndMeasuredAnew) {
   const std::vector<MeasuredOption> options = gpu.Options(0);
   const MeasuredOption* forward = Find(options, InstructionKind::kForward, 1400);
   ASSERT_NE(forward, nullptr);
-  EXPECT_EQ(forward->samples, 24);  // Of the step that told alone.
+  EXPECT_EQ(forward->samples, 24);  // Only the step that revealed the drift counts.
   EXPECT_GT(forward->power_w, 0);
-  // Within four standard errors of the new truth, 1 % / sqrt(24) each.
+  // The tolerance is four standard errors of 1 % / sqrt(24) around the new truth.
   EXPECT_NEAR(forward->time_s, 1.05 * 0.031, 4 * 0.031 * 0.01 / std::sqrt(24.0));
 }
 
@@ -232,7 +234,8 @@ TEST(GpuMeasurements, StepThatStalledIsNeitherDriftNorMeasured) {
   const std::vector<MeasuredOption> options = gpu.Options(0);
   const MeasuredOption* forward = Find(options, InstructionKind::kForward, 1400);
   EXPECT_EQ(forward->samples, 6 * 24);
-  // Four standard errors; with the step of 20 % more it were 2.9 % off.
+  // The tolerance is four standard errors. With the slow step (20 % more) the mean would be 2.9 %
+  // off.
   EXPECT_NEAR(forward->time_s, 0.031, 4 * 0.031 * 0.01 / std::sqrt(6 * 24.0));
   EXPECT_GT(forward->power_w, 0);
 }
@@ -261,7 +264,7 @@ TEST(GpuMeasurements, RefusedClockIsNotMeasuredAsIfSet) {
   }
   gpu.Add(step);
   EXPECT_EQ(Find(gpu.Options(0), InstructionKind::kForward, 1000), nullptr);
-  // Nor in the steps after it, until one is set.
+  // Neither do the following steps count, until a clock is set.
   protocol::RanStep next = job.Step({.mhz = 1000});
   gpu.Add(next);
   EXPECT_EQ(Find(gpu.Options(0), InstructionKind::kForward, 1000), nullptr);
@@ -273,7 +276,7 @@ TEST(GpuMeasurements, RefusedClockIsNotMeasuredAsIfSet) {
 }
 
 TEST(GpuMeasurements, DriftOfPowerIsNoticedWithinAFewSteps) {
-  // 5 % more power; a step knows a power to about 0.5 %.
+  // The power rises by 5 %. A step estimates a power to about 0.5 %.
   VirtualJob job(11);
   GpuMeasurements gpu({});
   for (int i = 0; i < 6; ++i) EXPECT_TRUE(gpu.Add(job.Step({})).empty());
@@ -286,14 +289,14 @@ TEST(GpuMeasurements, DriftOfPowerIsNoticedWithinAFewSteps) {
     }
   }
   EXPECT_GE(alarms, 1);
-  // Both are still told.
+  // Both kinds still have an estimate.
   for (const MeasuredOption& option : gpu.Options(0)) EXPECT_GT(option.power_w, 0);
 }
 
-// Times of 300 jobs x 20 steps x 2 kinds are 12,000 tests at one false alarm in 21,000 (two sides),
-// and as many of powers: 1.1 expected; 5 were seen. (The
-// variance that z is scaled with is itself estimated, which makes alarms a few times as frequent
-// in the first steps; 8 leaves room for ten times the rate.)
+// The times of 300 jobs, 20 steps and 2 kinds are 12,000 tests with one false alarm in 21,000 (both
+// sides), and so are the powers: 1.1 alarms are expected, and 5 occurred. The variance that scales
+// z is itself an estimate, which makes alarms a few times as frequent in the first steps. The limit
+// of 8 allows about seven times the expected rate.
 TEST(GpuMeasurements, FalseAlarmsAreRare) {
   std::int64_t drifts = 0;
   for (int seed = 1; seed <= 300; ++seed) {

@@ -7,10 +7,10 @@
 
 namespace perseus::profiler {
 
-// Instructions that are alike: of one kind, on one chunk of one rank, whatever the microbatch.
+// Similar instructions: of one kind, on one chunk of one rank, for any microbatch.
 struct InstructionGroup {
-  int rank = 0;   // Along the pipeline.
-  int chunk = 0;  // Of the stages on that rank.
+  int rank = 0;   // The pp_rank.
+  int chunk = 0;  // Among the stages on that rank.
   InstructionKind kind = InstructionKind::kForward;
   friend auto operator<=>(const InstructionGroup&, const InstructionGroup&) = default;
 };
@@ -18,10 +18,10 @@ struct InstructionGroup {
 struct MeasuredOption {
   InstructionGroup group;
   int frequency_mhz = 0;
-  int samples = 0;  // Instructions whose time was taken.
+  int samples = 0;  // How many instructions were measured.
   double time_s = 0;
-  double time_ci_s = 0;  // Half-widths of 95 % confidence intervals.
-  double power_w = 0;    // Mean while it runs, of one GPU.
+  double time_ci_s = 0;  // The half-width of the 95 % confidence interval, as all `_ci_`.
+  double power_w = 0;    // The mean of one GPU while it runs.
   double power_ci_w = 0;
 
   double energy_j() const { return power_w * time_s; }

@@ -8,8 +8,8 @@
 namespace perseus::profiler {
 namespace {
 
-// Between what a clock can resolve and what a single sample, with no interval of its own, may be
-// off by.
+// Limits of relative errors: what a clock can resolve, and the assumed error of a single sample,
+// which has no interval of its own.
 constexpr double kLeastError = 1e-5;
 constexpr double kMostError = 0.1;
 

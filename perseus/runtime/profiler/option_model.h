@@ -2,7 +2,7 @@
 // are.
 //
 // It has one CurveModel for the times and one for the powers of each kind of instruction, over all
-// pp_ranks and chunks. Immutable; any thread.
+// pp_ranks and chunks. Immutable, so any thread may use it.
 #pragma once
 
 #include <map>
@@ -24,24 +24,24 @@ class OptionModel {
     double energy_j() const { return time_s * power_w; }
   };
 
-  // Options without a power (power_w is 0) count for their time alone.
+  // Options without a power (power_w is 0) count for their time only.
   OptionModel(std::span<const MeasuredOption> measured, CurveModel::Sharing sharing);
 
-  // Whether something of that kind was measured, times and powers both.
+  // Whether both a time and a power of that kind were measured.
   bool Knows(InstructionKind kind) const;
   // Requires Knows(group.kind).
   Prediction At(const InstructionGroup& group, int frequency_mhz) const;
-  // Null where it was not.
+  // Null if the option was not measured.
   const MeasuredOption* Measured(const InstructionGroup& group, int frequency_mhz) const;
 
-  // Of the groups, all of one kind, at one clock: [a][b] covariances of the logarithms.
+  // [a][b]: covariances of the logarithms of two groups at one clock. Requires groups of one kind.
   struct Covariances {
     std::vector<std::vector<double>> time;
     std::vector<std::vector<double>> power;
   };
   Covariances CovariancesAt(std::span<const InstructionGroup> groups, int frequency_mhz) const;
 
-  // Relative standard error of a measurement as they usually are, of that kind.
+  // The median relative standard error of the measurements of that kind.
   double usual_time_error(InstructionKind kind) const { return Of(kind).usual_time_error; }
   double usual_power_error(InstructionKind kind) const { return Of(kind).usual_power_error; }
 

@@ -11,23 +11,23 @@
 namespace perseus::profiler {
 namespace {
 
-// Of the normal equations with a diagonal of ones: below it a combination of parameters counts as
-// unseen. Rounding leaves 1e-15 or so; a combination that varies by a thousandth of what its
-// parameters do, still worth an estimate, has 1e-6.
+// An eigenvalue of the normal equations, scaled to a diagonal of ones. Below it, that combination
+// of parameters counts as unseen. Rounding causes values of about 1e-15. A combination that varies
+// by a thousandth of its parameters has 1e-6, and is still worth an estimate.
 constexpr double kNoInformation = 1e-9;
-// A parameter whose part in an unseen combination is below this is not touched by it.
+// An unseen combination leaves a parameter alone if the parameter's part in it is below this.
 constexpr double kNoPart = 1e-6;
-// Standard deviation of the common shift of a stretch's edges, in those of an edge: so wide that
-// data decide.
+// The standard deviation of the common shift of a stretch's edges, in units of an edge's own. It is
+// so large that only the data determine the shift.
 constexpr double kFreePhase = 10;
-// No edge is known better: a call and a reading take that long.
+// No edge is known better, because a call and a reading take about this long.
 constexpr double kLeastEdgeErrorS = 1e-6;
 // Keeps the scale of an unused parameter finite before it is replaced by 0.
 constexpr double kLeastScale = std::numeric_limits<double>::min();
 
 Eigen::Index Index(std::size_t i) { return static_cast<Eigen::Index>(i); }
 
-// Mean power of a window and its neighbours.
+// The mean power of the windows from `first` to `last`.
 double PowerAround(std::span<const PowerWindow> stretch, std::size_t first, std::size_t last) {
   double energy_j = 0;
   double seconds = 0;
@@ -38,14 +38,14 @@ double PowerAround(std::span<const PowerWindow> stretch, std::size_t first, std:
   return seconds > 0 ? energy_j / seconds : 0;
 }
 
-// What is drawn at an edge.
+// The power at an edge between windows.
 double PowerAtEdge(std::span<const PowerWindow> stretch, std::size_t edge) {
   const double known_w =
       edge < stretch.size() ? stretch[edge].begin_power_w : stretch[edge - 1].end_power_w;
   return known_w > 0 ? known_w : PowerAround(stretch, edge == 0 ? 0 : edge - 1, edge);
 }
 
-// All edges off by the same time.
+// Adds the covariance of a shift of all edges by the same time.
 void AddPhase(std::span<const PowerWindow> stretch, Eigen::MatrixXd& covariance) {
   Eigen::VectorXd moved_j(covariance.rows());
   for (std::size_t k = 0; k < stretch.size(); ++k) {
@@ -55,7 +55,7 @@ void AddPhase(std::span<const PowerWindow> stretch, Eigen::MatrixXd& covariance)
   covariance += moved_j * moved_j.transpose();
 }
 
-// S: what edges add.
+// Adds S, the covariance of the errors of single edges.
 void AddEdges(std::span<const PowerWindow> stretch, Eigen::MatrixXd& covariance) {
   for (std::size_t edge = 0; edge <= stretch.size(); ++edge) {
     const double error_s =
@@ -69,7 +69,7 @@ void AddEdges(std::span<const PowerWindow> stretch, Eigen::MatrixXd& covariance)
   }
 }
 
-// G: what runs share, for a relative deviation of 1.
+// G, the covariance of what runs share, for a relative deviation of 1.
 Eigen::MatrixXd SharedRuns(std::span<const PowerWindow> stretch) {
   Eigen::MatrixXd shared = Eigen::MatrixXd::Zero(Index(stretch.size()), Index(stretch.size()));
   std::map<int, std::vector<std::pair<std::size_t, double>>> energies_j;  // By run.
@@ -89,7 +89,7 @@ Eigen::MatrixXd SharedRuns(std::span<const PowerWindow> stretch) {
 
 struct Fitted {
   Eigen::VectorXd powers;
-  Eigen::MatrixXd covariance;  // Up to the common factor.
+  Eigen::MatrixXd covariance;  // Without the common factor.
   std::vector<bool> identified;
   double rank = 0;
   double residual_squares = 0;
@@ -101,7 +101,7 @@ Fitted Solve(const PowerFit::Sums& sums) {
   Fitted fitted;
   fitted.identified.assign(sums.right.size(), true);
   if (n == 0) return fitted;
-  // Symmetric, so the order of its rows and columns does not matter.
+  // The matrix is symmetric, so the order of rows and columns does not matter.
   const Eigen::Map<const Eigen::MatrixXd> normal(sums.normal.values.data(), n, n);
   const Eigen::Map<const Eigen::VectorXd> right(sums.right.data(), n);
   const Eigen::VectorXd scales =
@@ -110,7 +110,7 @@ Fitted Solve(const PowerFit::Sums& sums) {
           .matrix();
   const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> eigen(scales.asDiagonal() * normal *
                                                              scales.asDiagonal());
-  // Column k: how parameter i takes part in combination k.
+  // Column k has the part of each parameter in combination k.
   const Eigen::MatrixXd& parts = eigen.eigenvectors();
   const Eigen::MatrixXd scaled_parts = scales.asDiagonal() * parts;
   const Eigen::VectorXd& information = eigen.eigenvalues();
@@ -223,7 +223,7 @@ PowerFit::Answer PowerFit::Solve() const {
   for (std::size_t i = 0; i < sums_.size(); ++i) {
     const Fitted fitted = profiler::Solve(sums_[i]);
     const double degrees = windows_ - fitted.rank;
-    if (degrees < 1) return answer;  // As many unknowns as windows: nothing to tell errors by.
+    if (degrees < 1) return answer;  // With as many unknowns as windows, errors are unknown.
     const double factor = std::max(fitted.residual_squares / degrees, 1e-18);
     const double likelihood =
         -0.5 * (degrees * std::log(factor) + sums_[i].log_determinant + fitted.log_determinant);

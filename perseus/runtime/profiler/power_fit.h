@@ -1,49 +1,50 @@
-// Powers from an energy counter that moves every 20 to 100 ms, of instructions that take 5 to 50
-// ms.
+// Estimates the powers of instructions that take 5 to 50 ms from an energy counter that changes
+// every 20 to 100 ms.
 //
-// The problem. What a GPU draws is taken to be a constant of what it runs: p_j for each kind of
-// instruction at each clock, p_0 while it waits. A *window* is the time between two values of the
-// counter; in it, E = sum p_j x_j, where x_j is how long j ran in it. Windows rarely hold one kind
-// alone, but they hold the kinds in different parts, so that a regression of E on x tells them
-// apart. (An energy per instruction follows: p_j times its mean time.)
+// The problem. The power of a GPU is taken as a constant of what it runs: p_j for each kind of
+// instruction at each clock, and p_0 while it waits. A *window* is the time between two values of
+// the counter. Its energy is E = sum p_j x_j, where x_j is how long j ran in it. A window rarely
+// contains one kind only, but windows contain the kinds in different proportions. So a regression
+// of E on x separates them. (The energy of an instruction is then p_j times its mean time.)
 //
-// Errors, and why plain least squares is not enough:
-//   - Edges. That the counter took a value is known only to lie between two looks at it,
-//     (after, until]. The middle is off by up to w/2, uniformly: standard deviation w / sqrt(12).
-//     An edge that is off by d takes p d from one window and gives it to the next, p being the
-//     power there: neighbours' errors are anti-correlated. Energies sum up right over windows, and
-//     a regression that takes them for independent throws that away.
-//   - Phase. Counter and looks are both periodic, so all edges of a stretch may be off by the same
-//     time, which no averaging over edges takes away: intervals that forget it cover half of what
-//     they say (measured: 51 % for 95 %). A common shift d changes window k by (p_begin - p_end) d;
-//     it is left free, one unknown a stretch (a covariance along that direction, as wide as makes
-//     no difference).
-//   - Runs. One run of an instruction draws a little more than another (data, memory traffic):
-//     relative standard deviation s. All windows that it lies in share that, so neighbours are
-//     correlated positively where an instruction is longer than a window; intervals that forget
-//     that are too narrow.
-// So the windows of a stretch, in order, have the covariance C = s^2 G + S: G_kl = sum over runs of
-// (p x_ik)(p x_il), S tridiagonal with edge variances. Generalised least squares with it is the
-// best linear unbiased estimate (Aitken 1935). C is factored for each stretch (at most
-// kLongestStretch windows) and only the normal equations X' C^-1 X, X' C^-1 y are kept.
+// The errors, and why ordinary least squares is not enough:
+//   - Edges. When the counter took a value is known only to be between two reads, (after, until].
+//     The middle is off by up to w/2, uniformly, so its standard deviation is w / sqrt(12). An edge
+//     that is off by d moves the energy p d from one window to the next, where p is the power at
+//     the edge. So the errors of neighboring windows are anti-correlated, and the sum of energies
+//     over windows is right. A regression with independent errors would lose that.
+//   - Phase. Counter and reads are both periodic, so all edges of a stretch may be off by the same
+//     time. No average over edges removes this error, and intervals that ignore it cover half of
+//     their nominal level (measured: 51 % for 95 %). A common shift d changes window k by
+//     (p_begin - p_end) d. It is one unknown per stretch: a covariance in that direction, which is
+//     so large that a larger one makes no difference.
+//   - Runs. One run of an instruction draws slightly more power than another (data, memory
+//     traffic), with the relative standard deviation s. All windows that contain a part of the run
+//     share this deviation. So neighboring windows are positively correlated if an instruction is
+//     longer than a window, and intervals that ignore this are too narrow.
+// So the windows of a stretch, in order, have the covariance C = s^2 G + S. G_kl is the sum over
+// runs of (p x_ik)(p x_il), and S is tridiagonal with the variances of edges. Generalized least
+// squares with C is the best linear unbiased estimate (Aitken 1935). C is factored for each stretch
+// (of at most kLongestStretch windows), and only the normal equations X' C^-1 X, X' C^-1 y are
+// kept.
 //
-// s is not known. A grid of it is carried along, each with its own normal equations, and the one of
-// greatest restricted likelihood (Patterson & Thompson 1971) is read out; a common factor on C
-// is estimated besides, from the residuals, so that only the ratio of s to the edges has to be on
-// the grid: large values of s stand for edges that are all off alike. The p in C is the mean power
-// of the windows around: it is measured, too, but an error of it of 5 % changes weights, and no
-// estimate, by 5 %.
+// s is unknown. Each s of a grid has its own normal equations, and the answer uses the one with the
+// greatest restricted likelihood (Patterson & Thompson 1971). The residuals also give a common
+// factor of C. So only the ratio of s to the errors of edges has to be on the grid. Large values of
+// s stand for small errors of edges. The p in C is the mean power of the windows around. It is
+// measured, too, but an error of 5 % in it changes weights by 5 % and does not bias an estimate.
 //
-// Identifiability. Two kinds that always come in the same proportion have no powers of their own.
-// The eigenvectors of the (scaled) normal equations with eigenvalue 0 are what the data cannot
-// tell; a parameter that has a part in one is reported as not identified, instead of a number that
-// the arithmetic happens to give. A parameter that is nearly so has an honest, wide interval.
+// Identifiability. Two kinds that always occur in the same proportion have no separate powers. The
+// eigenvectors of the (scaled) normal equations with eigenvalue 0 are the combinations that the
+// data do not determine. A parameter with a part in one of them is reported as not identified,
+// instead of as an arbitrary number. A parameter that is hardly identified has a wide interval.
 //
-// What it leaves out: that power changes within an instruction (a window's part of it counts as
-// average; over many runs at random places that evens out), and slow drift (drift.h).
+// The model leaves out that power changes within an instruction (a part of an instruction counts
+// with the average power; over many runs with random places the error averages out), and slow drift
+// (gpu_measurements.h).
 //
-// Not thread safe. A stretch of m windows costs 5 m^3 / 6 multiplications, an answer about 10 p^3
-// of p parameters.
+// Not thread-safe. A stretch of m windows costs 5 m^3 / 6 multiplications. An answer costs about
+// 10 p^3 multiplications for p parameters.
 #pragma once
 
 #include <array>
@@ -54,7 +55,7 @@
 
 namespace perseus::profiler {
 
-// A square matrix by rows that grows.
+// A square matrix, stored by rows, that can grow.
 struct SquareMatrix {
   std::size_t size = 0;
   std::vector<double> values;
@@ -64,20 +65,21 @@ struct SquareMatrix {
   friend bool operator==(const SquareMatrix&, const SquareMatrix&) = default;
 };
 
-// One value of the counter after the other. Windows of a stretch share their edges.
+// The time between two consecutive values of the counter. Neighboring windows share an edge.
 struct PowerWindow {
-  // Of the part of a run that lies in it.
+  // The part of a run that lies in the window.
   struct Part {
     std::size_t parameter = 0;
     double seconds = 0;
-    int run = -1;  // The same number for all parts of a run; -1: waiting, which does not vary.
+    int run = -1;  // The same number for all parts of a run. -1 is waiting, which does not vary.
   };
   double energy_j = 0;
   double seconds = 0;
   std::vector<Part> parts;
-  double begin_error_s = 0;  // Standard deviations of its edges.
+  double begin_error_s = 0;  // The standard deviations of its edges.
   double end_error_s = 0;
-  double begin_power_w = 0;  // Drawn at its edges, where that is known already; 0: the mean around.
+  // The power at its edges if it is known already. 0: the mean of the windows around is used.
+  double begin_power_w = 0;
   double end_power_w = 0;
 };
 
@@ -92,23 +94,23 @@ class PowerFit {
   static constexpr std::size_t kLongestStretch = 128;
   static constexpr std::array kRunDeviations = {0.005, 0.02, 0.08, 0.32, 1.28};
 
-  // Consecutive windows; longer stretches are cut.
+  // Adds consecutive windows. Long stretches are cut.
   void Add(std::span<const PowerWindow> stretch);
 
-  // All that another one was given.
+  // Adds everything that was added to `other`.
   void Add(const PowerFit& other);
 
-  // By parameter. Those that never had a window are not identified.
+  // `powers` is by parameter. A parameter without a window is not identified.
   struct Answer {
     std::vector<PowerEstimate> powers;
-    double likelihood = 0;          // Restricted; its logarithm.
+    double likelihood = 0;          // The logarithm of the restricted likelihood.
     double degrees_of_freedom = 0;  // Of the residuals.
-    double run_deviation = 0;       // The s that the likelihood chose, times the common factor.
-    std::size_t chosen = 0;         // Its place on the grid.
+    double run_deviation = 0;       // The chosen s times the root of the common factor.
+    std::size_t chosen = 0;         // The index of the chosen s in kRunDeviations.
   };
   Answer Solve() const;
 
-  // What the state file keeps: everything that was added.
+  // The sums of everything that was added. The state file keeps them.
   struct Sums {
     SquareMatrix normal;        // X' C^-1 X
     std::vector<double> right;  // X' C^-1 y

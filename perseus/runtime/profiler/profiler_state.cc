@@ -17,14 +17,14 @@ using json_file::Throw;
 using nlohmann::ordered_json;
 
 constexpr int kVersion = 1;
-constexpr int kDeepest = 8;
+constexpr int kMaxJsonDepth = 8;
 constexpr int kMostRanks = 1'000'000;
 constexpr int kMostParameters = 4096;
 constexpr int kHighestMhz = 1'000'000;
 constexpr double kHuge = 1e300;
-constexpr double kMostCount = 9e15;  // Whole in a double.
+constexpr double kMostCount = 9e15;  // Up to here, a double represents every whole number.
 
-// The counts by name, for both directions.
+// The names of the counts in the file.
 constexpr std::array<std::pair<std::string_view, std::int64_t GpuMeasurements::Counts::*>, 9>
     kCounts = {{{"steps", &GpuMeasurements::Counts::steps},
                 {"limited_steps", &GpuMeasurements::Counts::limited_steps},
@@ -111,7 +111,9 @@ std::pair<ClockedKind, GpuMeasurements::Record> ReadRecord(const Node& node, int
   const Node kind = node.Member("kind");
   const std::string kind_name = kind.Text();
   const auto known = ParseInstructionKind(kind_name);
-  if (!known) Throw("{} \"{}\" is no kind of instruction (such as forward)", kind.path, kind_name);
+  if (!known) {
+    Throw("{} \"{}\" is no instruction kind (expected one such as forward)", kind.path, kind_name);
+  }
   what.kind = *known;
   what.frequency_mhz = node.Member("frequency_mhz").Count(0, kHighestMhz, "MHz");
   GpuMeasurements::Record record;
@@ -182,7 +184,7 @@ GpuMeasurements ReadMeasurements(const Node& node) {
   for (std::size_t i = 0; i < records.ListSize(); ++i) {
     const auto [what, record] = ReadRecord(records[i], parameters);
     if (!taken.insert(record.parameter).second || !state.records.emplace(what, record).second) {
-      Throw("{} is there twice (remove one)", records[i].path);
+      Throw("{} is given twice (remove one)", records[i].path);
     }
   }
   const Node fits = node.Member("fits");
@@ -193,7 +195,7 @@ GpuMeasurements ReadMeasurements(const Node& node) {
   for (std::size_t i = 0; i < sums.size(); ++i) {
     sums[i] = ReadSums(fits[i], state.parameters);
     if (sums[i].right.size() != sums[0].right.size()) {
-      Throw("{} is of another size than the first (measure again)", fits[i].path);
+      Throw("{} has another size than the first entry (measure again)", fits[i].path);
     }
   }
   state.fit =
@@ -212,7 +214,7 @@ std::pair<protocol::RankId, KnownGpu> ReadGpu(const Node& node) {
 ProfilerState ReadState(const Node& file) {
   Require(file, {"perseus_profiler", "job", "spent", "gpus"});
   const int version =
-      file.Member("perseus_profiler", "is it a profiler's state?").Count(0, 1'000'000, "1");
+      file.Member("perseus_profiler", "is it a profiler's state file?").Count(0, 1'000'000, "1");
   if (version != kVersion) {
     Throw("perseus_profiler is {} (this version reads {}; remove the file to measure again)",
           version, kVersion);
@@ -226,7 +228,7 @@ ProfilerState ReadState(const Node& file) {
   const Node gpus = file.Member("gpus");
   for (std::size_t i = 0; i < gpus.ListSize(); ++i) {
     if (!state.gpus.insert(ReadGpu(gpus[i])).second) {
-      Throw("{} is of a rank that is there twice (remove one)", gpus[i].path);
+      Throw("{} has a rank that is given twice (remove one)", gpus[i].path);
     }
   }
   return state;
@@ -246,14 +248,15 @@ std::string FormatProfilerState(const ProfilerState& state) {
 }
 
 Result<ProfilerState> ParseProfilerState(std::string_view text, std::string_view name) {
-  return json_file::Read(text, name, kDeepest, [](const Node& file) { return ReadState(file); });
+  return json_file::Read(text, name, kMaxJsonDepth,
+                         [](const Node& file) { return ReadState(file); });
 }
 
 Result<void> CheckSameJob(const ProfilerState& state, std::string_view job, std::string_view name) {
   if (state.job == job) return {};
   return Fail(
-      "{}: measured for the job \"{}\", and this one is \"{}\" (remove the file to measure "
-      "again)",
+      "{}: the measurements are of the job \"{}\", but this job is \"{}\" (remove the file to "
+      "measure again)",
       name, state.job, job);
 }
 
@@ -262,8 +265,7 @@ Result<void> CheckSameGpu(const ProfilerState& state, const protocol::RankHeader
   const auto known = state.gpus.find(header.name);
   if (known == state.gpus.end() || known->second.gpu_name == header.gpu_name) return {};
   return Fail(
-      "{}: {} was measured on \"{}\" and runs on \"{}\" now (remove the file to measure "
-      "again)",
+      "{}: {} was measured on \"{}\" but runs on \"{}\" now (remove the file to measure again)",
       name, Name(header.name), known->second.gpu_name, header.gpu_name);
 }
 

@@ -1,15 +1,17 @@
-// What a profiler knows, as a file: so that one that is restarted goes on without measuring again,
-// and so that what a job's GPUs have shown can be kept for its next run.
+// The measurements of a profiler as a file. A profiler that restarts continues without measuring
+// again, and a job's next run can use what its GPUs have shown.
 //
 //   {"perseus_profiler": 1, "job": "1f1b 8x24 gpt3", "spent": {"steps": 36, "seconds": 171.4},
 //    "gpus": [{"dp_rank": 0, "pp_rank": 3, "tp_rank": 0, "gpu": "GPU-…", "gpu_name": "…",
 //              "switch_latency_ns": 5000000, "last_mhz": 1200, "parameters": 3, "windows": 812,
 //              "counts": {…},
 //              "records": [{"chunk": 0, "kind": "forward", "frequency_mhz": 1410, "parameter": 1,
-//              …}, …], "fits": [{"squares": …, "log_determinant": …, "right": […],
-//                        "normal": [[i, j, value], …]}, …]}, …]}      not zero, j <= i
+//                           …}, …],
+//              "fits": [{"squares": …, "log_determinant": …, "right": […],
+//                        "normal": [[i, j, value], …]}, …]}, …]}
 //
-// Numbers are written to the last bit: what is restored goes on as if nothing had happened.
+// "normal" has the values that are not zero, with j <= i. Numbers are written with all digits, so a
+// restored profiler continues exactly as the saved one would.
 #pragma once
 
 #include <map>
@@ -24,24 +26,24 @@
 namespace perseus::profiler {
 
 struct KnownGpu {
-  std::string gpu;  // UUID; empty where it could not be told.
+  std::string gpu;  // Its UUID. Empty if it is unknown.
   std::string gpu_name;
   GpuMeasurements measurements;
 };
 
 struct ProfilerState {
-  std::string job;  // In the coordinator's words: schedule, sizes, model.
+  std::string job;  // The coordinator's description: schedule, sizes, model.
   SweepSpent spent;
   std::map<protocol::RankId, KnownGpu> gpus;
 };
 
 std::string FormatProfilerState(const ProfilerState& state);
-// Errors (kInput): "name: gpus[3].records[2].mhz is … (remedy)".
+// Errors (kInput) are such as "name: gpus[3].records[2].frequency_mhz is … (remedy)".
 Result<ProfilerState> ParseProfilerState(std::string_view text, std::string_view name);
 
-// Whether that state is of this job and, for the rank that the header is of, of this type of GPU.
-// Another GPU of the same type will do: drift (gpu_measurements.h) tells if it differs. Fails
-// (kInput) with both names and what to do.
+// Check that the state belongs to this job and, for the rank of the header, to this type of GPU.
+// Another GPU of the same type is accepted: the drift test (gpu_measurements.h) finds out if it
+// differs. Fail (kInput) with both names and a remedy.
 Result<void> CheckSameJob(const ProfilerState& state, std::string_view job, std::string_view name);
 Result<void> CheckSameGpu(const ProfilerState& state, const protocol::RankHeader& header,
                           std::string_view name);

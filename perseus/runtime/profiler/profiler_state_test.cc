@@ -1,5 +1,4 @@
-// A profiler that is restarted knows what it knew, and takes no other job's measurements for its
-// own.
+// A restarted profiler keeps its measurements, and accepts none of another job.
 #include "perseus/runtime/profiler/profiler_state.h"
 
 #include <gmock/gmock.h>
@@ -11,7 +10,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// Forward and backward in turn, with waiting, and energies that tell them apart.
+// Alternates forward and backward with waits. The energies differ enough to separate the two.
 protocol::RanStep Step(int number) {
   protocol::RanStep step;
   step.step = number;
@@ -40,7 +39,7 @@ ProfilerState MakeState() {
   return state;
 }
 
-TEST(ProfilerState, ARestartedProfilerGoesOnAsIfNothingHadHappened) {
+TEST(ProfilerState, ARestartedProfilerContinuesUnchanged) {
   ProfilerState before = MakeState();
   Result<ProfilerState> after = ParseProfilerState(FormatProfilerState(before), "state.json");
   ASSERT_TRUE(after) << after.error().message;
@@ -69,19 +68,18 @@ TEST(ProfilerState, ARestartedProfilerGoesOnAsIfNothingHadHappened) {
 TEST(ProfilerState, AnotherJobsMeasurementsAreRefused) {
   const ProfilerState state = MakeState();
   EXPECT_TRUE(CheckSameJob(state, "1f1b 2x20", "s.json"));
-  EXPECT_EQ(
-      CheckSameJob(state, "gpipe 2x20", "s.json").error().message,
-      "s.json: measured for the job \"1f1b 2x20\", and this one is \"gpipe 2x20\" (remove the "
-      "file to measure again)");
+  EXPECT_EQ(CheckSameJob(state, "gpipe 2x20", "s.json").error().message,
+            "s.json: the measurements are of the job \"1f1b 2x20\", but this job is \"gpipe 2x20\" "
+            "(remove the file to measure again)");
   protocol::RankHeader header;
   header.name = {0, 1, 0};
   header.gpu_name = "Virtual A100";
   EXPECT_TRUE(CheckSameGpu(state, header, "s.json"));
   header.gpu_name = "Virtual A40";
   EXPECT_EQ(CheckSameGpu(state, header, "s.json").error().message,
-            "s.json: dp0-pp1-tp0 was measured on \"Virtual A100\" and runs on \"Virtual A40\" now "
+            "s.json: dp0-pp1-tp0 was measured on \"Virtual A100\" but runs on \"Virtual A40\" now "
             "(remove the file to measure again)");
-  header.name.pp_rank = 0;  // Never seen: nothing to contradict.
+  header.name.pp_rank = 0;  // The state has no measurements of this rank.
   EXPECT_TRUE(CheckSameGpu(state, header, "s.json"));
 }
 
@@ -92,7 +90,7 @@ std::string Replaced(std::string_view from, std::string_view to) {
   return text.replace(at, from.size(), to);
 }
 
-TEST(ProfilerState, MistakesAreToldWithTheirPlace) {
+TEST(ProfilerState, ErrorsNameTheirPlace) {
   const auto message = [](std::string_view from, std::string_view to) {
     const Result<ProfilerState> state = ParseProfilerState(Replaced(from, to), "s.json");
     return state ? std::string("accepted") : state.error().message;
@@ -102,10 +100,10 @@ TEST(ProfilerState, MistakesAreToldWithTheirPlace) {
       "s.json: perseus_profiler is 2 (this version reads 1; remove the file to measure again)");
   EXPECT_THAT(message("\"steps\":36", "\"steps\":-1"), StartsWith("s.json: spent.steps is not"));
   EXPECT_THAT(message("\"forward\"", "\"sideways\""),
-              HasSubstr("gpus[0].records[0].kind \"sideways\" is no kind"));
+              HasSubstr("gpus[0].records[0].kind \"sideways\" is no instruction kind"));
   EXPECT_THAT(message("\"parameter\":1", "\"parameter\":99"),
               HasSubstr("gpus[0].records[0].parameter is not"));
-  EXPECT_THAT(message("\"parameter\":1", "\"parameter\":2"), HasSubstr("is there twice"));
+  EXPECT_THAT(message("\"parameter\":1", "\"parameter\":2"), HasSubstr("is given twice"));
   EXPECT_THAT(message("\"right\":[", "\"right\":[1,1,1,"), HasSubstr("fits[0].right has more"));
   EXPECT_THAT(message("\"gpu_name\"", "\"gpu_nome\""), HasSubstr("gpus[0] has no key"));
   EXPECT_THAT(ParseProfilerState("{", "s.json").error().message, StartsWith("s.json:1: not JSON"));

@@ -18,21 +18,21 @@
 namespace perseus::profiler {
 namespace {
 
-// The descent, as parts of the highest clock. Below 0.6 of it GPUs lose energy again.
+// The clocks of the descent, as fractions of the highest clock. Below 0.6, GPUs lose energy again.
 constexpr std::array kDescent = {1.0, 0.88, 0.77, 0.66};
 
-// Rounds' worth of steps at the highest clocks: they slow nothing down, and the deadline of every
-// plan hangs on them.
+// How many rounds' steps run at the highest clocks first. They cost no slowdown, and the deadline
+// of every plan depends on them.
 constexpr int kBaselineRounds = 3;
 
-// A round takes up to so much longer than predicted (its clocks are often new to the model), and
-// the budget has to hold all the same.
+// A round may take longer than predicted by this fraction, because its clocks are often new to the
+// model. It still has to stay within the budget.
 constexpr double kPredictionError = 0.04;
 
-// How many candidates of greatest gain are looked at for what they say of others.
+// For this many candidates of greatest gain, the gain of other groups is computed, too.
 constexpr std::size_t kCandidates = 256;
 
-// E[(deviation N - distance)^+].
+// E[(deviation N - distance)^+], where N is standard normal.
 double ExpectedImprovement(double distance, double deviation) {
   if (deviation <= 0) return 0;
   const double z = distance / deviation;
@@ -40,7 +40,7 @@ double ExpectedImprovement(double distance, double deviation) {
   return deviation * (density - z * 0.5 * std::erfc(z / std::numbers::sqrt2));
 }
 
-// The sweep so far, laid out for one decision.
+// Makes one decision from the sweep so far.
 class Chooser {
  public:
   Chooser(const SweepJob& job, const SweepBudget& budget, std::span<const MeasuredOption> measured)
@@ -51,11 +51,11 @@ class Chooser {
 
   std::optional<std::vector<int>> Descent() const;
   Result<void> ComputeGains();
-  std::vector<int> MostGain();
+  std::vector<int> ChooseByGain();
 
   double chosen_gain() const { return chosen_gain_ / iteration_energy_j_; }
   Result<double> StepSeconds(std::span<const int> clocks) const;
-  // With groups at higher clocks, slowest first, until a step takes at most `most_s`.
+  // Raises groups to their highest clocks, the slowest first, until a step takes at most `most_s`.
   Result<std::vector<int>> RaisedTo(double most_s, std::vector<int> clocks) const;
   std::vector<protocol::KindClock> Named(std::span<const int> clocks) const;
   std::vector<int> AllHighest() const;
@@ -68,10 +68,10 @@ class Chooser {
     std::size_t clock = 0;
     double gain = 0;
   };
-  // What groups of a kind tell of each other at one clock.
-  struct Telling {
-    std::vector<std::pair<std::size_t, std::size_t>> groups;  // And the clock's place in theirs.
-    std::vector<std::vector<double>> parts;                   // [by][of]
+  // How much a measurement of one group at one clock says about other groups of its kind.
+  struct SharedInformation {
+    std::vector<std::pair<std::size_t, std::size_t>> groups;  // And the index of the clock in each.
+    std::vector<std::vector<double>> parts;                   // [measured group][other group]
     std::size_t PlaceOf(std::size_t group) const;
   };
   const std::vector<int>& ClocksOf(std::size_t group) const {
@@ -83,9 +83,9 @@ class Chooser {
   bool IsAllowed(std::size_t group, int mhz) const;
   void AddGains(const schedule::InstructionGraph& graph, std::size_t group,
                 std::span<const double> prices_w);
-  void Serve(const Candidate& candidate, std::vector<int>& clocks);
+  void Choose(const Candidate& candidate, std::vector<int>& clocks);
   std::vector<std::size_t> AtOneClockWith(std::size_t group) const;
-  const Telling& TellingAt(InstructionKind kind, int mhz);
+  const SharedInformation& SharedInformationAt(InstructionKind kind, int mhz);
   double GainForAll(const Candidate& candidate);
   std::size_t GroupOf(const schedule::OptionSet& set) const;
 
@@ -93,8 +93,8 @@ class Chooser {
   const SweepBudget& budget_;
   std::vector<InstructionGroup> groups_;
   OptionModel model_;
-  std::map<std::pair<InstructionKind, int>, Telling> telling_;
-  std::vector<std::vector<double>> gains_;  // [group][clock] J an iteration.
+  std::map<std::pair<InstructionKind, int>, SharedInformation> shared_;
+  std::vector<std::vector<double>> gains_;  // [group][clock] in J per iteration.
   double iteration_energy_j_ = 1;
   double chosen_gain_ = 0;
 };
@@ -111,7 +111,7 @@ int Chooser::MeasuredCount(std::size_t group) const {
   return count;
 }
 
-// Whether of the two lowest measured clocks the lower takes more effective energy, beyond doubt.
+// Whether the lower of the two lowest measured clocks certainly needs more effective energy.
 bool Chooser::OnlyLoses(std::size_t group) const {
   const MeasuredOption* lower = nullptr;
   for (const int mhz : ClocksOf(group)) {
@@ -135,7 +135,7 @@ std::vector<int> Chooser::AllHighest() const {
   return clocks;
 }
 
-// The clocks of the next round of the descent; nothing once every group has done or left it.
+// The clocks of the next round of the descent, or nothing when all groups have left or finished it.
 std::optional<std::vector<int>> Chooser::Descent() const {
   const int descent = std::min(budget_.frequencies, static_cast<int>(kDescent.size()));
   bool descends = false;
@@ -160,7 +160,7 @@ std::optional<std::vector<int>> Chooser::Descent() const {
   return clocks;
 }
 
-// The group itself, and those whose clock is not their own.
+// All groups that have to run at the same clock as `group`, which is one of them.
 std::vector<std::size_t> Chooser::AtOneClockWith(std::size_t group) const {
   if (job_.clocks == SweepJob::Clocks::kOneAGroup) return {group};
   std::vector<std::size_t> others;
@@ -180,8 +180,8 @@ std::size_t Chooser::GroupOf(const schedule::OptionSet& set) const {
                                   groups_.begin());
 }
 
-// What one instruction of the group saves, on average, by each option's measurement, summed over
-// the instructions' prices of time.
+// Adds the expected savings of measuring each option of the group, summed over its instructions.
+// Each instruction has its own price of time.
 void Chooser::AddGains(const schedule::InstructionGraph& graph, std::size_t group,
                        std::span<const double> prices_w) {
   const std::vector<int>& clocks = ClocksOf(group);
@@ -233,7 +233,7 @@ Result<void> Chooser::ComputeGains() {
       plan::Planner::Create(std::move(graph),
                             {.blocking_power_w = job_.model.blocking_power_w * gpus},
                             plan::Planner::FewOptions::kAccept));
-  const double waiting_w = job_.model.blocking_power_w * gpus * planner.ranks();
+  const double waiting_w = job_.model.blocking_power_w * gpus * planner.pp_ranks();
   PERSEUS_ASSIGN_OR_RETURN(
       const frontier::Solution solution,
       frontier::SolveDeadline(planner.network(), planner.baseline().time,
@@ -254,18 +254,18 @@ Result<void> Chooser::ComputeGains() {
   return {};
 }
 
-// Of the groups of the kind that have that clock: [by][of] how much of what is unknown of `of` a
-// measurement of `by` takes away, as a part of the variance.
-const Chooser::Telling& Chooser::TellingAt(InstructionKind kind, int mhz) {
-  const auto [place, is_new] = telling_.try_emplace({kind, mhz});
-  Telling& telling = place->second;
-  if (!is_new) return telling;
+// For the groups of the kind that have that clock: the fraction of the variance of one group that a
+// measurement of another one removes.
+const Chooser::SharedInformation& Chooser::SharedInformationAt(InstructionKind kind, int mhz) {
+  const auto [place, is_new] = shared_.try_emplace({kind, mhz});
+  SharedInformation& shared = place->second;
+  if (!is_new) return shared;
   std::vector<InstructionGroup> names;
   for (std::size_t group = 0; group < groups_.size(); ++group) {
     const std::vector<int>& clocks = ClocksOf(group);
     const auto at = std::lower_bound(clocks.begin(), clocks.end(), mhz);
     if (groups_[group].kind != kind || at == clocks.end() || *at != mhz) continue;
-    telling.groups.push_back({group, static_cast<std::size_t>(at - clocks.begin())});
+    shared.groups.push_back({group, static_cast<std::size_t>(at - clocks.begin())});
     names.push_back(groups_[group]);
   }
   const OptionModel::Covariances covariances = model_.CovariancesAt(names, mhz);
@@ -274,49 +274,50 @@ const Chooser::Telling& Chooser::TellingAt(InstructionKind kind, int mhz) {
     return c[by][of] * c[by][of] / ((c[by][by] + error * error) * std::max(c[of][of], 1e-14));
   };
   for (std::size_t by = 0; by < names.size(); ++by) {
-    telling.parts.emplace_back();
+    shared.parts.emplace_back();
     for (std::size_t of = 0; of < names.size(); ++of) {
       const double both = 0.5 * (part(covariances.time, by, of, model_.usual_time_error(kind)) +
                                  part(covariances.power, by, of, model_.usual_power_error(kind)));
-      telling.parts.back().push_back(std::min(1.0, both));
+      shared.parts.back().push_back(std::min(1.0, both));
     }
   }
-  return telling;
+  return shared;
 }
 
-std::size_t Chooser::Telling::PlaceOf(std::size_t group) const {
+std::size_t Chooser::SharedInformation::PlaceOf(std::size_t group) const {
   return static_cast<std::size_t>(
       std::find_if(groups.begin(), groups.end(),
                    [&](const auto& member) { return member.first == group; }) -
       groups.begin());
 }
 
-// What is gained for all groups if one of them measures there.
+// The gain of all groups together if this candidate is measured.
 double Chooser::GainForAll(const Candidate& candidate) {
   const InstructionKind kind = groups_[candidate.group].kind;
-  const Telling& telling = TellingAt(kind, ClocksOf(candidate.group)[candidate.clock]);
-  const std::vector<double>& parts = telling.parts[telling.PlaceOf(candidate.group)];
+  const SharedInformation& shared =
+      SharedInformationAt(kind, ClocksOf(candidate.group)[candidate.clock]);
+  const std::vector<double>& parts = shared.parts[shared.PlaceOf(candidate.group)];
   double gain = 0;
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    gain += parts[i] * gains_[telling.groups[i].first][telling.groups[i].second];
+    gain += parts[i] * gains_[shared.groups[i].first][shared.groups[i].second];
   }
   return gain;
 }
 
-void Chooser::Serve(const Candidate& candidate, std::vector<int>& clocks) {
+void Chooser::Choose(const Candidate& candidate, std::vector<int>& clocks) {
   const int mhz = ClocksOf(candidate.group)[candidate.clock];
   clocks[candidate.group] = mhz;
-  const Telling& telling = TellingAt(groups_[candidate.group].kind, mhz);
-  const std::vector<double>& parts = telling.parts[telling.PlaceOf(candidate.group)];
+  const SharedInformation& shared = SharedInformationAt(groups_[candidate.group].kind, mhz);
+  const std::vector<double>& parts = shared.parts[shared.PlaceOf(candidate.group)];
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    double& gain = gains_[telling.groups[i].first][telling.groups[i].second];
+    double& gain = gains_[shared.groups[i].first][shared.groups[i].second];
     chosen_gain_ += gain * parts[i];
     gain -= gain * parts[i];
   }
 }
 
-// A clock for every group, those of most gain first.
-std::vector<int> Chooser::MostGain() {
+// Chooses a clock for every group, in the order of gain.
+std::vector<int> Chooser::ChooseByGain() {
   std::vector<int> clocks(groups_.size(), 0);
   while (std::ranges::find(clocks, 0) != clocks.end()) {
     std::vector<Candidate> candidates;
@@ -334,13 +335,13 @@ std::vector<int> Chooser::MostGain() {
     Candidate best = *std::min_element(candidates.begin(), candidates.end(), by_gain);
     for (const std::size_t group : AtOneClockWith(best.group)) {
       best.group = group;
-      Serve(best, clocks);
+      Choose(best, clocks);
     }
   }
   return clocks;
 }
 
-// What a step takes at these clocks, by the model.
+// The model's prediction of a step at these clocks, in seconds.
 Result<double> Chooser::StepSeconds(std::span<const int> clocks) const {
   std::vector<profile::ProfileEntry> entries;
   for (std::size_t group = 0; group < groups_.size(); ++group) {
@@ -361,7 +362,7 @@ Result<double> Chooser::StepSeconds(std::span<const int> clocks) const {
 Result<std::vector<int>> Chooser::RaisedTo(double most_s, std::vector<int> clocks) const {
   while (true) {
     PERSEUS_ASSIGN_OR_RETURN(const double seconds, StepSeconds(clocks));
-    // The group that is slowed down most.
+    // The slowest group is the one with the lowest clock relative to its highest one.
     std::size_t slowest = groups_.size();
     double least_part = 1;
     for (std::size_t group = 0; group < groups_.size(); ++group) {
@@ -394,24 +395,23 @@ bool Chooser::KnowsAll() const {
 }
 
 Result<void> CheckJob(const SweepJob& job, std::span<const MeasuredOption> measured) {
-  for (std::size_t rank = 0; rank < job.schedule.ranks.size(); ++rank) {
+  for (std::size_t rank = 0; rank < job.schedule.pp_ranks.size(); ++rank) {
     if (rank >= job.clocks_mhz.size() || job.clocks_mhz[rank].empty()) {
-      return Fail("there are no clocks to choose from for rank {} (its log has sm_clocks_mhz)",
-                  rank);
+      return Fail("rank {} has no clocks to choose from (does its log have sm_clocks_mhz?)", rank);
     }
   }
   const std::vector<InstructionGroup> groups = GroupsOf(job.schedule);
   for (const MeasuredOption& option : measured) {
     if (std::ranges::binary_search(groups, option.group)) continue;
     return Fail(
-        "{} of chunk {} on rank {} was measured, but the schedule {} computes none (is it "
-        "of another job?)",
+        "{} of chunk {} on rank {} was measured, but the schedule {} has no such instruction (are "
+        "the measurements of another job?)",
         Name(option.group.kind), option.group.chunk, option.group.rank, job.schedule.name);
   }
   return {};
 }
 
-SweepRound Over(std::string reason) {
+SweepRound EndOfSweep(std::string reason) {
   SweepRound round;
   round.reason = std::move(reason);
   return round;
@@ -420,12 +420,12 @@ SweepRound Over(std::string reason) {
 }  // namespace
 
 Result<void> CheckBudget(const SweepBudget& budget) {
-  // The rounds at the highest clocks, one at lower ones, and the step in which clocks land before.
+  // The rounds at the highest clocks, one at lower clocks, and the step in which the clocks change.
   const int least = (kBaselineRounds + 1) * budget.steps_per_round + 1;
   if (budget.steps >= least) return {};
   return Fail(
-      "a budget of {} steps is spent before any clock but the highest was measured, at {} steps a "
-      "round (raise --budget-steps to {} at least, better to 40, or lower --steps-per-round)",
+      "a budget of {} steps ends before any clock except the highest is measured, at {} steps per "
+      "round (raise --budget-steps to at least {}, better to 40, or lower --steps-per-round)",
       budget.steps, budget.steps_per_round, least);
 }
 
@@ -437,7 +437,7 @@ Result<SweepRound> ChooseRound(const SweepJob& job, const SweepBudget& budget,
                                std::span<const MeasuredOption> measured, const SweepSpent& spent) {
   if (const Result<void> checked = CheckJob(job, measured); !checked) return Fail(checked);
   if (spent.steps >= budget.steps) {
-    return Over(fmt::format("the budget of {} steps is spent", budget.steps));
+    return EndOfSweep(fmt::format("the budget of {} steps is spent", budget.steps));
   }
   Chooser chooser(job, budget, measured);
   SweepRound round;
@@ -452,12 +452,12 @@ Result<SweepRound> ChooseRound(const SweepJob& job, const SweepBudget& budget,
   std::optional<std::vector<int>> clocks = chooser.Descent();
   if (!clocks) {
     if (const Result<void> computed = chooser.ComputeGains(); !computed) return Fail(computed);
-    clocks = chooser.MostGain();
+    clocks = chooser.ChooseByGain();
     round.gain = chooser.chosen_gain();
     round.reason = "adaptive";
     if (round.gain < budget.least_gain) {
-      return Over(fmt::format("another round would change the plan by {:.3f} % of its energy",
-                              100 * round.gain));
+      return EndOfSweep(fmt::format("another round would change the plan by {:.3f} % of its energy",
+                                    100 * round.gain));
     }
   }
   PERSEUS_ASSIGN_OR_RETURN(const double baseline_s, chooser.StepSeconds(chooser.AllHighest()));
@@ -466,10 +466,10 @@ Result<SweepRound> ChooseRound(const SweepJob& job, const SweepBudget& budget,
   const double most_s = baseline_s * (1 - kPredictionError) + std::max(0.0, left_s) / round.steps;
   PERSEUS_ASSIGN_OR_RETURN(const std::vector<int> affordable,
                            chooser.RaisedTo(most_s, *std::move(clocks)));
-  // Not even steps at the highest clocks are sure to fit.
+  // Without slack in the budget, even steps at the highest clocks may exceed it.
   if (most_s <= baseline_s) {
-    return Over(fmt::format("the budget of {:.1f} % slowdown over {} steps is spent",
-                            100 * budget.slowdown, budget.steps));
+    return EndOfSweep(fmt::format("the budget of {:.1f} % slowdown over {} steps is spent",
+                                  100 * budget.slowdown, budget.steps));
   }
   PERSEUS_ASSIGN_OR_RETURN(const double predicted_s, chooser.StepSeconds(affordable));
   round.predicted_s = predicted_s;

@@ -1,36 +1,43 @@
-// Which clocks to measure next, so that few of them give nearly the plan that all would give.
+// Chooses which clocks to measure next, so that a few measurements give nearly the same plan as all
+// of them.
 //
-// The problem. A GPU has 40 to 100 clocks, a pipeline 16 to 500 groups of instructions (rank,
-// chunk, kind), and every step spent at a low clock is a slow step. A no-slowdown plan uses few
-// clocks of a group, and which ones depends on the other groups: on who is critical, and how much
-// slack the others have.
+// The problem. A GPU has 40 to 100 clocks, and a pipeline has 16 to 500 groups of instructions
+// (rank, chunk, kind). Every step at a low clock is a slow step. A no-slowdown plan uses only a few
+// clocks of a group. Which ones depends on the other groups: on which are critical, and on the
+// slack of the others.
 //
-// The idea. Let all groups measure at the same time, each at a clock of its own: a *round* of a few
-// steps. After each round,
-//   1. fit what was measured (curve_model.h): every option gets a mean and an uncertainty;
-//   2. solve the relaxed plan on the means. Its dual says what a second is worth to every single
-//      instruction: the flow λ on its arc, in watts (frontier/deadline.h). With it the plan falls
-//      apart: instruction i takes the option of least *reduced cost* e - P t + λ_i t;
-//   3. so a measurement can change the plan only by changing which option is the least. With
-//      d the distance between an option's reduced cost and the best other one's, and s its
-//      standard deviation, measuring it saves
+// The idea. All groups measure at the same time, each at its own clock, for a *round* of a few
+// steps. After each round:
+//   1. Fit the measurements (curve_model.h), so that every option has a mean and an uncertainty.
+//   2. Solve the relaxed plan on the means. Its dual gives the price of a second for every single
+//      instruction: the flow λ on its arc, in watts (frontier/deadline.h). With these prices, the
+//      plan splits into independent choices: instruction i takes the option of least *reduced cost*
+//      e - P t + λ_i t.
+//   3. So a measurement can only change the plan if it changes which option has the least reduced
+//      cost. Let d be the difference between an option's reduced cost and the best other one, and s
+//      its standard deviation. Measuring the option saves on average
 //          E[(s N - d)^+] = s (φ(d/s) - d/s Φ(-d/s)),      N standard normal,
-//      of this instruction on average (expected improvement; Mockus 1975, Jones et al. 1998).
-//      Summed over instructions that is the *gain* of a measurement in joules per iteration: it
-//      wants options that the plan uses and is not sure of, and options that might beat them.
-//   4. groups are served in order of gain. What a measurement says of other groups' options at the
-//      same clock (the model's shared part) counts as gain, too, and is taken off theirs, so that
-//      stages that are alike share the work.
-// The first rounds are a fixed descent from the highest clock, which gives the fit something to
-// stand on. A group leaves it when a lower clock only loses: more effective energy at more time.
+//      for this instruction (expected improvement; Mockus 1975, Jones et al. 1998). The sum over
+//      instructions is the *gain* of a measurement in joules per iteration. It is large for options
+//      that the plan uses and that are uncertain, and for options that might be better.
+//   4. Choose clocks for the groups in the order of gain. A measurement also informs about other
+//      groups at the same clock (the shared part of the model). This counts as gain, too, and is
+//      subtracted from their gains, so that similar stages share the work.
+// The first rounds are a fixed descent from the highest clock, so that the fit has a basis. A group
+// leaves the descent when a lower clock needs more effective energy and more time.
 //
-// Budget. `frequencies` a group; `steps` in all; `slowdown`, the mean over all those steps: a round
-// that would overspend is brought up to clocks that do not. A sweep ends when the budget is spent
-// or when all measurements together promise less than `least_gain` of the iteration's energy.
+// Budget. `frequencies` limits the clocks of a group, `steps` all steps, and `slowdown` the mean
+// slowdown over all those steps. A round that would exceed the slowdown gets higher clocks. A sweep
+// ends when the budget is spent, or when all measurements of a round together promise less than
+// `least_gain` of the iteration's energy.
 //
-// Everything is a function of what was measured and spent, so a sweep resumes from those two.
+// Every result depends only on the measurements and on the spent budget, so a sweep can resume from
+// these two.
 //
-// Rivals: evenly spaced clocks, and each group for itself (no sharing); docs/client.md has numbers.
+// Alternatives that we rejected: evenly spaced clocks, and separate groups without sharing.
+// docs/client.md has the numbers.
+//
+// Thread safety: all functions are pure.
 #pragma once
 
 #include <span>
@@ -45,36 +52,36 @@
 namespace perseus::profiler {
 
 struct SweepBudget {
-  int frequencies = 10;  // Of a group, the highest included; at least 2.
+  int frequencies = 10;  // Of a group, with the highest one. At least 2.
   int steps_per_round = 3;
   int steps = 60;
-  double slowdown = 0.25;    // Mean over `steps`, as a fraction of the baseline's step.
-  double least_gain = 2e-4;  // Of the iteration's energy.
+  double slowdown = 0.25;    // The mean over `steps`, as a fraction of the baseline's step time.
+  double least_gain = 2e-4;  // As a fraction of the iteration's energy.
 };
 
-// Fails (kInput), with how many it takes, if the budget's steps end before anything but the highest
-// clocks was measured: a plan would be a guess.
+// Fails (kInput) if the steps of the budget end before any clock except the highest is measured.
+// The message says how many steps are necessary.
 Result<void> CheckBudget(const SweepBudget& budget);
 
 struct SweepSpent {
   int steps = 0;
   double seconds = 0;  // Of those steps.
-  // As a fraction, against steps at the highest clocks; 0 before the first step.
+  // Relative to steps at the highest clocks, as a fraction. 0 before the first step.
   double Slowdown(double baseline_s) const;
 };
 
 struct SweepRound {
-  std::vector<protocol::KindClock>
-      clocks;  // For every group of the job; empty when the sweep is over.
+  // For every group of the job. Empty when the sweep is over.
+  std::vector<protocol::KindClock> clocks;
   int steps = 0;
-  double gain = 0;         // Of the iteration's energy; 1 during the descent.
-  double predicted_s = 0;  // Of a step of it; 0 where nothing is known yet.
-  std::string reason;      // "descent", "adaptive", or why it is over.
+  double gain = 0;         // As a fraction of the iteration's energy. 1 during the descent.
+  double predicted_s = 0;  // Of one step of the round. 0 if nothing is known yet.
+  std::string reason;      // "descent", "adaptive", or why the sweep is over.
   bool is_over() const { return clocks.empty(); }
 };
 
-// Fails (kInput) if `measured` holds a group that the job lacks or clocks are missing for a rank;
-// passes the planner's failures on.
+// Fails (kInput) if `measured` has a group that the job lacks, or if a rank has no clocks.
+// Otherwise fails as the planner does.
 Result<SweepRound> ChooseRound(const SweepJob& job, const SweepBudget& budget,
                                std::span<const MeasuredOption> measured, const SweepSpent& spent);
 

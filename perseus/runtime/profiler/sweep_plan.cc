@@ -13,8 +13,8 @@ namespace perseus::profiler {
 
 std::vector<InstructionGroup> GroupsOf(const schedule::Schedule& schedule) {
   std::vector<InstructionGroup> groups;
-  for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
-    for (const schedule::Instruction& instruction : schedule.ranks[rank]) {
+  for (std::size_t rank = 0; rank < schedule.pp_ranks.size(); ++rank) {
+    for (const schedule::Instruction& instruction : schedule.pp_ranks[rank]) {
       if (!IsComputation(instruction.kind)) continue;
       const int chunk = schedule.chunk_of_stage[static_cast<std::size_t>(instruction.stage)];
       groups.push_back({static_cast<int>(rank), chunk, instruction.kind});
@@ -51,7 +51,7 @@ Result<profile::Profile> PlanningProfile(const SweepJob& job,
       entry.options.push_back(std::move(option));
     }
     if (entry.options.empty()) {
-      return Fail("nothing was measured of {} on rank {} (chunk {}) yet (let the job train on)",
+      return Fail("no {} on rank {} (chunk {}) was measured yet (let the job train longer)",
                   Name(group.kind), group.rank, group.chunk);
     }
     entries.push_back(std::move(entry));

@@ -1,17 +1,17 @@
-// From what was measured of some clocks to a plan that may use all of them.
+// Makes a plan that may use all clocks from measurements of some of them.
 //
-// The risk. A plan without slowdown lets every instruction that has slack end just in time. So it
-// is made of options whose times are known with an error each, and the iteration lasts as long as
-// the path whose errors add up worst: on average a plan from unsure times is late, by about
-// the size of one standard error (on the shared profiles, 0.05 to 0.15 %). A margin takes that
-// back: below a group's highest clock, options are taken to be slower than they seem, by one
-// standard error each. Options that nobody measured have larger errors, hence larger margins: the
-// plan takes them where they win nevertheless. At the highest clock there is none: the critical
-// path's error is in the iteration that the plan is compared with, too, and cancels.
+// The risk. In a plan without slowdown, every instruction that has slack ends just in time. So the
+// plan consists of options whose times have errors, and the iteration takes as long as the path
+// with the largest sum of errors. On average, a plan from uncertain times is late by about one
+// standard error (on the shared profiles, 0.05 to 0.15 %). A margin compensates for this: below a
+// group's highest clock, each option counts as slower by one standard error. Options that were not
+// measured have larger errors and so larger margins. The plan still uses them where they win.
+// Options at the highest clock have no margin: the error of the critical path is also in the
+// baseline iteration, and cancels.
 //
-// A rival was a margin in the deadline as well, of the standard error of the iteration at the
-// highest clocks. On virtual GPUs (docs/client.md, Bloom) it made plans 0.04 % earlier and 0.09 %
-// dearer.
+// An alternative that we rejected was an additional margin in the deadline, of the standard error
+// of the iteration at the highest clocks. On virtual GPUs (docs/client.md, Bloom) it made plans
+// 0.04 % earlier, and 0.09 % more expensive.
 #pragma once
 
 #include <span>
@@ -31,32 +31,33 @@ namespace perseus::profiler {
 struct SweepJob {
   schedule::Schedule schedule;
   schedule::PipelineModel model;             // Its blocking power is the measured one.
-  std::vector<std::vector<int>> clocks_mhz;  // [rank] what may be asked for, ascending, not empty.
-  CurveModel::Sharing sharing = CurveModel::Sharing::kLearnt;
-  // Where a switch takes as long as a good part of an instruction, kinds that take turns must not
-  // be at different clocks: then all groups of a rank measure the same clock at a time.
+  std::vector<std::vector<int>> clocks_mhz;  // By rank: the possible clocks, ascending, not empty.
+  CurveModel::Sharing sharing = CurveModel::Sharing::kLearned;
+  // If a switch takes a large part of an instruction, alternating kinds must not have different
+  // clocks. Then all groups of a rank measure the same clock at a time.
   enum class Clocks { kOneAGroup, kOneARank } clocks = Clocks::kOneAGroup;
-  Nanoseconds switch_latency = 0;  // Plans are made for it.
+  Nanoseconds switch_latency = 0;  // For the evaluation of plans.
 };
 
-// The groups that the schedule computes, in order.
+// The groups of the schedule's computations, sorted.
 std::vector<InstructionGroup> GroupsOf(const schedule::Schedule& schedule);
 
-// A profile to plan with: the model's options, which are the measurements where there are any,
-// steadied by their neighbours if few instructions were seen. `samples` is 0 where there are none.
+// The profile for the planner. Its options come from the model. A measured option is close to its
+// measurement, and is smoothed by its neighbors if it has few samples. `samples` is 0 for an option
+// that was not measured.
 struct PlanningProfileSpec {
   enum class Options { kMeasured, kAll } options = Options::kAll;
-  double time_margin = 1;  // Standard errors; 0: none.
+  double time_margin = 1;  // In standard errors. 0 is no margin.
 };
 Result<profile::Profile> PlanningProfile(const SweepJob& job,
                                          std::span<const MeasuredOption> measured,
                                          const PlanningProfileSpec& spec);
 
-// What plans of the job are made and judged with, whatever the profile.
+// The planner with which all plans of the job are made and evaluated, for any profile.
 Result<plan::Planner> PlannerOf(const SweepJob& job, const profile::Profile& profile);
 
-// The plan for that target on that profile. `planner` has the margins in its times: what the plan
-// promises is to be read off a plan evaluated without them. Fails as PlanForTarget does.
+// The plan for that target. The times of `planner` include the margins. To predict the plan's time
+// and energy, evaluate it without them. Fails as PlanForTarget does.
 struct SweepPlan {
   plan::Planner planner;
   plan::Plan plan;

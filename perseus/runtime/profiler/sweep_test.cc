@@ -1,5 +1,5 @@
-// Whole sweeps of the shared profiles, with noise: what the plan from ten clocks loses against the
-// plan from all, in the true profile.
+// Complete sweeps of the shared profiles, with noise. They show how much energy the plan from ten
+// clocks loses against the plan from all clocks, in the true profile.
 #include "perseus/runtime/profiler/sweep.h"
 
 #include <gtest/gtest.h>
@@ -31,10 +31,10 @@ class SharedProfiles : public testing::TestWithParam<SharedJob> {
 INSTANTIATE_TEST_SUITE_P(Both, SharedProfiles, testing::ValuesIn(kSharedJobs),
                          [](const auto& job) { return std::string(job.param.name); });
 
-// Ten clocks of the 38 or 60. The tolerance in time: the plan's margin is one standard error of
-// each option, about 0.1 %; late paths that beat it by more than as much again are not expected in
-// a handful of seeds. The energy limit is the requirement.
-TEST_P(SharedProfiles, TenClocksGiveNearlyThePlanOfAll) {
+// The sweep measures ten of the 38 or 60 clocks. The tolerance in time: the margin of the plan is
+// one standard error of each option, about 0.1 %, and a path that exceeds it by more than another
+// 0.1 % is not expected in a few seeds. The limit on energy is the requirement.
+TEST_P(SharedProfiles, TenClocksGiveNearlyThePlanOfAllClocks) {
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
     SweptJob job(GetParam(), seed);
     const SweptJob::Outcome outcome = job.Sweep({}, {});
@@ -45,7 +45,7 @@ TEST_P(SharedProfiles, TenClocksGiveNearlyThePlanOfAll) {
   }
 }
 
-// Exact values even, of ten evenly spaced clocks, no model: more is lost than the sweep loses.
+// Ten evenly spaced clocks without a model lose more than the sweep, even with exact values.
 TEST_P(SharedProfiles, TenEvenlySpacedClocksLoseMore) {
   SweptJob job(GetParam(), 1);
   const double adaptive = job.Sweep({}, {}).loss;
@@ -63,13 +63,13 @@ TEST_P(SharedProfiles, BudgetsAreKept) {
   const SweptJob::Outcome outcome = job.Sweep(budget, {});
   EXPECT_LE(outcome.most_frequencies, 5);
   EXPECT_LE(outcome.spent.steps, 24);
-  // Over all 24 steps.
+  // All 24 steps count.
   EXPECT_LE(outcome.spent.Slowdown(job.baseline_s()) * outcome.spent.steps, 0.05 * 24);
 }
 
-// Where a switch takes long, the kinds of a rank take turns at one clock. That finds out less at a
-// time (0.50 % are lost on the A40), but still more than clocks that are evenly spaced.
-TEST_P(SharedProfiles, OneClockARankIsAskedForWhereSwitchesTakeLong) {
+// If a switch takes long, all kinds of a rank share one clock in a step. A step then measures less
+// (the plan loses 0.50 % on the A40), but the sweep is still better than evenly spaced clocks.
+TEST_P(SharedProfiles, SlowSwitchesUseOneClockPerRank) {
   SweptJob job(GetParam(), 1);
   job.UseClocks(SweepJob::Clocks::kOneARank);
   const SweptJob::Outcome outcome = job.Sweep({}, {});
@@ -98,13 +98,13 @@ TEST(ChooseRound, RefusesMeasurementsOfAnotherJob) {
   const Result<SweepRound> round = ChooseRound(job, {}, std::vector{other}, {});
   ASSERT_FALSE(round);
   EXPECT_EQ(round.error().message,
-            "forward of chunk 0 on rank 5 was measured, but the schedule 1f1b computes none (is it "
-            "of another job?)");
+            "forward of chunk 0 on rank 5 was measured, but the schedule 1f1b has no such "
+            "instruction (are the measurements of another job?)");
   job.clocks_mhz.pop_back();
   EXPECT_FALSE(ChooseRound(job, {}, {}, {}));
 }
 
-TEST(ChooseRound, AGroupStopsWhereLowerClocksOnlyLose) {
+TEST(ChooseRound, AGroupStopsWhereLowerClocksSaveNothing) {
   SweepJob job;
   job.schedule = *schedule::GenerateSchedule({"1f1b", 1, 4, 1});
   job.model.blocking_power_w = 80;
@@ -113,7 +113,7 @@ TEST(ChooseRound, AGroupStopsWhereLowerClocksOnlyLose) {
   for (const InstructionKind kind : {InstructionKind::kForward, InstructionKind::kBackward}) {
     const bool loses = kind == InstructionKind::kForward;
     measured.push_back({{0, 0, kind}, 1000, 100, 0.05, 1e-5, 400, 0.1});
-    // Forward: slower at hardly less power.
+    // The forward gets slower and hardly saves power.
     measured.push_back({{0, 0, kind}, 880, 100, 0.055, 1e-5, loses ? 395.0 : 300.0, 0.1});
   }
   const Result<SweepRound> round = ChooseRound(job, {}, measured, {.steps = 6, .seconds = 3});

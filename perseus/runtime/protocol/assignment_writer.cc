@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cmath>
@@ -18,33 +17,28 @@
 namespace perseus::protocol {
 
 std::int64_t StepsAhead(double assignment_delay_s, double step_time_s) {
-  // The step that runs is not over yet.
+  // The current step has not ended.
   return 2 + static_cast<std::int64_t>(std::ceil(assignment_delay_s / step_time_s));
 }
 
 namespace {
 
-// Where locks cannot be had (some network file systems), null.
-Result<std::shared_ptr<const int>> Lock(const std::filesystem::path& job_directory) {
+// The open lock file. Some network file systems have no locks. Then nothing is locked.
+Result<FileDescriptor> Lock(const std::filesystem::path& job_directory) {
   const std::filesystem::path path = job_directory / "coordinator.lock";
-  // Assignment may be given before the first rank makes the directory.
+  // An assignment may be written before the first rank creates the directory.
   std::error_code error;
   std::filesystem::create_directories(job_directory, error);
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (fd < 0) {
+  FileDescriptor lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  if (!lock) {
     return FailAs(ErrorKind::kSystem,
                   "{}: cannot be opened: {} (who writes assignment needs to write there)",
                   path.string(), std::strerror(errno));
   }
-  // Whatever the umask: a node and those whose jobs run there are different users. Only its maker
-  // can, and has to.
-  static_cast<void>(::fchmod(fd, 0666));
-  std::shared_ptr<const int> lock(new int(fd), [](const int* held) {
-    ::close(*held);
-    delete held;
-  });
-  if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return lock;
-  if (errno != EWOULDBLOCK) return std::shared_ptr<const int>();
+  // Regardless of the umask, because the node daemon and the jobs run as different users. Only the
+  // user that creates the file can do this, and needs to.
+  static_cast<void>(::fchmod(lock.get(), 0666));
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return lock;
   return FailAs(
       ErrorKind::kSystem,
       "{}: another perseus gives this job its assignment (wait for its tune or verify, or end "

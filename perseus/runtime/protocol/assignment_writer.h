@@ -6,9 +6,9 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <string>
 
+#include "perseus/base/file_descriptor.h"
 #include "perseus/base/result.h"
 #include "perseus/runtime/protocol/assignment.h"
 
@@ -46,7 +46,7 @@ class AssignmentWriter {
       : job_directory_(std::move(job_directory)) {}
 
   std::filesystem::path job_directory_;
-  std::shared_ptr<const int> lock_;  // A file descriptor.
+  FileDescriptor lock_;
   Assignment before_;
   bool is_kept_ = false;  // In assignment-before.json.
   std::int64_t version_ = 0;

@@ -16,7 +16,7 @@
 namespace perseus::protocol {
 namespace {
 
-// Linux 6.3; older headers lack the name.
+// A flag of Linux 6.3. Older headers do not have it.
 constexpr unsigned kNoExecutableSeal = 0x0008;
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
@@ -24,7 +24,7 @@ constexpr std::size_t BytesFor(int gpu_count) {
   return sizeof(ClockChannelHeader) + static_cast<std::size_t>(gpu_count) * sizeof(ClockSlot);
 }
 
-// ---- The words of a slot ----
+// ---- The words of a slot (clock_channel.h has their layout) ----
 
 struct Word {
   std::uint32_t sequence = 0;
@@ -45,14 +45,14 @@ Word Unpack(std::uint64_t bits) {
           static_cast<unsigned>(bits >> 24 & 0x7F), static_cast<int>(bits & kHighestClockMhz)};
 }
 
-// A word and the time that belongs to it.
+// A word and its time.
 struct TimedWord {
   Word word;
   Nanoseconds time = 0;
 };
 
-// Gives up after a few words that changed meanwhile: the other side may do so on purpose, and a
-// wrong time does little harm.
+// Reads a word and its time. It gives up after a few changes in between, because the other side may
+// cause them on purpose, and a wrong time does little harm.
 TimedWord LoadTimed(const std::atomic<std::uint64_t>& bits,
                     const std::atomic<std::int64_t>* times) {
   constexpr int kMostTries = 4;
@@ -66,7 +66,7 @@ TimedWord LoadTimed(const std::atomic<std::uint64_t>& bits,
   }
 }
 
-// The time first: whoever sees the word sees its time.
+// Stores the time first, so that a reader of the word finds its time.
 void StoreTimed(std::atomic<std::uint64_t>& bits, std::atomic<std::int64_t>* times,
                 const TimedWord& timed) {
   times[timed.word.turn & 1].store(timed.time, std::memory_order_release);
@@ -75,7 +75,7 @@ void StoreTimed(std::atomic<std::uint64_t>& bits, std::atomic<std::int64_t>* tim
 
 // ---- The memory ----
 
-// The pages of a channel in this process.
+// The mapping of a channel in this process.
 class Mapping {
  public:
   Mapping() = default;
@@ -103,7 +103,7 @@ class Mapping {
 
 tl::unexpected<Error> NoMemory() {
   return FailAs(ErrorKind::kSystem,
-                "cannot make a channel for clock requests: {} (raise the limit on open files, or "
+                "cannot create a channel for clock requests: {} (raise the limit on open files, or "
                 "free memory)",
                 std::strerror(errno));
 }
@@ -111,7 +111,7 @@ tl::unexpected<Error> NoMemory() {
 FileDescriptor MakeSealedMemory(std::size_t size) {
   constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
   constexpr const char* kName = "perseus-clocks";
-  // Systems may demand the newer flag, and older ones do not know it.
+  // Some systems require the newer flag, and older ones do not know it.
   FileDescriptor memory(::memfd_create(kName, kFlags | kNoExecutableSeal));
   if (!memory && errno == EINVAL) memory = FileDescriptor(::memfd_create(kName, kFlags));
   if (!memory || ::ftruncate(memory.get(), static_cast<off_t>(size)) != 0 ||
@@ -121,7 +121,7 @@ FileDescriptor MakeSealedMemory(std::size_t size) {
   return memory;
 }
 
-// Wakes for every write to `event`, and is emptied by looking (EPOLLET).
+// Returns an epoll descriptor that becomes readable at every write to `event` (EPOLLET).
 FileDescriptor WatchWrites(int event) {
   FileDescriptor watch(::epoll_create1(EPOLL_CLOEXEC));
   epoll_event interest{};
@@ -130,14 +130,16 @@ FileDescriptor WatchWrites(int event) {
   return watch;
 }
 
-// Why a write to `event` could block or kill; empty if it cannot.
+// Why a write to `event` could block or raise a signal. Empty if it cannot.
 std::string_view FaultOf(int event) {
   const int flags = ::fcntl(event, F_GETFL);
   struct stat status {};
   if (flags < 0 || ::fstat(event, &status) != 0) return "it is not open";
-  if ((flags & O_ACCMODE) != O_RDWR) return "it is not for writing";
+  if ((flags & O_ACCMODE) != O_RDWR) return "it is not open for writing";
   if ((flags & O_NONBLOCK) == 0) return "a write to it could block";
-  if (S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode)) return "a write to it could kill";
+  if (S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode)) {
+    return "a write to it could raise SIGPIPE";
+  }
   return {};
 }
 
@@ -149,7 +151,7 @@ Result<void> CheckMemory(int memory, int gpu_count) {
   struct stat status {};
   if (::fstat(memory, &status) != 0 || status.st_size != static_cast<off_t>(BytesFor(gpu_count))) {
     return Fail(
-        "the agent's channel: its memory has {} bytes, of which {} GPUs take {} (install the same "
+        "the agent's channel: its memory has {} bytes, but {} GPUs need {} (install the same "
         "version of agent and client)",
         status.st_size, gpu_count, BytesFor(gpu_count));
   }
@@ -164,7 +166,7 @@ struct ClockChannel::Memory {
   struct Gpu {
     FileDescriptor event;
     FileDescriptor watch;
-    unsigned turn = 0;  // Of the next answer.
+    unsigned turn = 0;  // Of the last answer.
   };
   FileDescriptor memory;
   Mapping mapping;
@@ -180,8 +182,8 @@ ClockChannel::~ClockChannel() = default;
 
 Result<ClockChannel> ClockChannel::Create(int gpu_count) {
   if (gpu_count < 1 || gpu_count > kMostChannelGpus) {
-    return Fail("a channel is of 1 to {} GPUs, not of {} (ask for fewer at a time)",
-                kMostChannelGpus, gpu_count);
+    return Fail("a channel serves 1 to {} GPUs, not {} (request fewer at a time)", kMostChannelGpus,
+                gpu_count);
   }
   auto memory = std::make_unique<Memory>();
   memory->memory = MakeSealedMemory(BytesFor(gpu_count));
@@ -249,7 +251,7 @@ std::uint64_t ClockChannel::heartbeat() const {
 // ---- The client's end ----
 
 struct ClockPublisher::Memory {
-  // A cache line each: publishers of different GPUs may be different threads.
+  // Each has a cache line of its own, because different threads may publish for different GPUs.
   struct alignas(64) Gpu {
     FileDescriptor event;
     std::uint32_t sequence = 0;  // Of the last request.
@@ -269,8 +271,8 @@ ClockPublisher::~ClockPublisher() = default;
 Result<ClockPublisher> ClockPublisher::Attach(std::vector<FileDescriptor> descriptors) {
   if (descriptors.size() < 2 || descriptors.size() > 1 + std::size_t{kMostChannelGpus}) {
     return Fail(
-        "the agent's channel: {} descriptors came, where 1 for the memory and 1 to {} for GPUs "
-        "belong (raise the limit on open files; is that an agent of Perseus?)",
+        "the agent's channel: received {} descriptors (expected 1 for the memory and 1 to {} for "
+        "GPUs: raise the limit on open files; is that an agent of Perseus?)",
         descriptors.size(), kMostChannelGpus);
   }
   const int gpu_count = static_cast<int>(descriptors.size()) - 1;
@@ -298,9 +300,8 @@ Result<ClockPublisher> ClockPublisher::Attach(std::vector<FileDescriptor> descri
   if (header.version != kClockChannelVersion ||
       header.gpu_count != static_cast<std::uint32_t>(gpu_count)) {
     return Fail(
-        "the agent's channel: its layout is version {} for {} GPUs, where version {} for {} "
-        "belongs "
-        "(install the same version of agent and client)",
+        "the agent's channel: its layout is version {} for {} GPUs (expected version {} for {}: "
+        "install the same version of agent and client)",
         header.version, header.gpu_count, kClockChannelVersion, gpu_count);
   }
   return ClockPublisher(std::move(memory));
@@ -317,7 +318,7 @@ std::uint32_t ClockPublisher::Publish(int gpu, int sm_clock_mhz, Nanoseconds req
              {{own.sequence, own.turn, 0, sm_clock_mhz}, requested_at});
   Beat();
   if (slot.agent_sleeps.load(std::memory_order_seq_cst) != 0) {
-    // It can only fail where nobody has emptied 2^64 wake-ups, and then the agent is being woken.
+    // It can only fail after 2^64 unread wake-ups. Then the agent is being woken anyway.
     const std::uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = ::write(own.event.get(), &one, sizeof one);
   }

@@ -1,45 +1,47 @@
-// The hot path from a training process to the agent: for every GPU of a lease a slot in shared
-// memory that holds the clock wanted next. The latest value wins; nothing is queued.
+// The hot path from a training process to the agent. Shared memory has a slot for every GPU of a
+// lease, with the next clock that the process requests. Only the latest request counts. Nothing is
+// queued.
 //
-// The agent makes the channel and passes two kinds of descriptors over its socket: the memory (a
-// memfd, sealed so that the client cannot shrink it under the agent), and for each GPU an eventfd
-// by which a sleeping agent is woken. Publishing is three atomic stores, and one write to
-// the eventfd only if the agent sleeps.
+// The agent creates the channel and passes two kinds of descriptors over its socket: the memory (a
+// memfd, sealed so that the client cannot shrink it), and an eventfd for each GPU, which wakes a
+// sleeping agent. A request is three atomic stores, and a write to the eventfd only if the agent
+// sleeps.
 //
-// Trust: whatever the client writes, the agent reads values, never lengths or offsets, and checks
-// each against the GPU's own list of clocks. A client can do no more than ask for wrong clocks of
-// its own GPUs:
-//  1. The size is sealed, so no access of the agent's is past the end (SIGBUS). A hole that the
-//     client punches is a page of zeros at the next access.
-//  2. What the agent counts (its answers, the number of GPUs) it keeps outside the memory.
-//  3. The agent never reads the eventfd. O_NONBLOCK belongs to the open file that both sides share:
-//     a client could clear it, take the count itself, and a read would block for good. The agent
-//     watches the eventfd by an epoll instance of its own, edge-triggered, which every write wakes
-//     and nobody else can empty.
+// Trust. The agent does not trust what the client writes. It reads values only, never lengths or
+// offsets, and checks each value against the GPU's own list of clocks. So a client can only request
+// wrong clocks of its own GPUs:
+//  1. The size is sealed, so no access of the agent is beyond the end (SIGBUS). If the client
+//     punches a hole, the next access finds a page of zeros.
+//  2. The agent keeps its own counts (its answers, the number of GPUs) outside the memory.
+//  3. The agent never reads the eventfd. O_NONBLOCK belongs to the open file, which both sides
+//     share. So a client could clear the flag and read the count itself, and a read of the agent
+//     would block forever. The agent watches the eventfd with its own edge-triggered epoll
+//     instance. Every write wakes it, and no other process can consume the wake-up.
 //
 // No wake-up is lost (Dekker's pattern). The publisher stores its request, then loads
-// `agent_sleeps`; the agent stores `agent_sleeps`, then loads the request. All four are
-// sequentially consistent, so in their one total order the later of the two stores comes before the
-// other side's load: either the agent sees the request before it sleeps, or the publisher sees that
-// the agent sleeps and writes the eventfd. With release and acquire alone both loads could be
-// answered with old values, since a processor may pass a load ahead of its own earlier store (x86
-// does). The agent's half of the bargain:
+// `agent_sleeps`. The agent stores `agent_sleeps`, then loads the request. All four operations are
+// sequentially consistent. In their single total order, the later store comes before the other
+// side's load. So either the agent sees the request before it sleeps, or the publisher sees that
+// the agent sleeps and writes the eventfd. Release and acquire alone are not enough: both loads
+// could return old values, because a processor may execute a load before its own earlier store (x86
+// does). The agent has to use this loop:
 //
 //   for (;;) {
 //     channel.DrainWakeups(gpu);
-//     <deal with channel.Latest(gpu)>
+//     <handle channel.Latest(gpu)>
 //     channel.Announce(gpu, kAboutToSleep);
-//     if (channel.Latest(gpu).sequence is still the one dealt with) poll(channel.wakeup(gpu), …);
+//     if (channel.Latest(gpu).sequence is still the handled one) poll(channel.wakeup(gpu), …);
 //     channel.Announce(gpu, kAwake);
 //   }
 //
-// Thread safety: one publisher a slot at a time; the reader is one thread a slot. Both sides only
-// load and store atomics. ClockPublisher's slots of several GPUs may be used by several threads.
+// Thread safety: each slot has one publishing thread and one reading thread at a time. Both sides
+// only load and store atomics. Several threads may use ClockPublisher for different GPUs.
 //
-// Why not a message on the socket: a send and a receive take two system calls and a scheduler's
-// round trip on the training thread, and what the agent cannot keep up with would queue up.
-// Why not a futex: its word would lie in memory that the client may scribble on, and the agent's
-// thread has to wait for its own assignment, too; poll() waits for both.
+// Alternatives that we rejected:
+//  - A message on the socket. A send and a receive are two system calls and a round trip of the
+//    scheduler on the training thread, and messages would queue up if the agent is slow.
+//  - A futex. Its word would be in memory that the client may overwrite. Also, the agent's thread
+//    has to wait for commands of the agent at the same time, and poll() waits for both.
 #pragma once
 
 #include <atomic>
@@ -53,44 +55,44 @@
 
 namespace perseus::protocol {
 
-// The slot's field ends here. Nobody's clock: what lies outside the field is published as this, for
-// the agent to refuse.
+// The highest clock that a slot can hold. No GPU has it. A value outside of the range is published
+// as this one, which the agent refuses.
 inline constexpr int kHighestClockMhz = (1 << 24) - 1;
 
-// What a client asks of one GPU. Frequency 0: back to what the lease found.
+// A client's request for one GPU. Frequency 0 means: return to the clock before the lease.
 struct ClockRequest {
-  std::uint32_t sequence = 0;    // Of this slot, from 1; wraps to 1. 0: nothing was asked yet.
+  std::uint32_t sequence = 0;    // Of this slot, from 1. It wraps to 1. 0: no request yet.
   int sm_clock_mhz = 0;          // 0 to kHighestClockMhz.
-  Nanoseconds requested_at = 0;  // Of the GPU's clock (device::DeviceList); 0: not told.
+  Nanoseconds requested_at = 0;  // By the GPU's clock (device::DeviceList). 0: unknown.
 };
 
-// What became of a request, for the client to read.
+// The agent's answer to a request.
 enum class ClockOutcome : std::uint32_t {
   kNone = 0,
-  kAccepted = 1,  // The driver took it; `in effect` follows once it is read back.
+  kAccepted = 1,  // The driver accepted it. kInEffect follows when it is read back.
   kInEffect = 2,
-  kLimited = 3,  // Accepted, but power or temperature holds the GPU lower.
+  kLimited = 3,  // Accepted, but power or temperature keeps the GPU below it.
   kRefused = 4,  // Not one of the GPU's clocks.
-  kFailed = 5,   // The driver did not take it.
+  kFailed = 5,   // The driver did not accept it.
 };
 struct ClockAnswer {
-  std::uint32_t sequence = 0;  // Of the last request that was dealt with; 0 for none.
-  int sm_clock_mhz = 0;        // The setting that the driver took last.
+  std::uint32_t sequence = 0;  // Of the last request that was handled. 0: none.
+  int sm_clock_mhz = 0;        // The last setting that the driver accepted.
   ClockOutcome outcome = ClockOutcome::kNone;
-  Nanoseconds applied_at = 0;  // When the driver's call returned, by the same clock.
+  Nanoseconds applied_at = 0;  // When the driver's call returned, by the GPU's clock.
 };
 
-// The memory as both sides see it: the header, then a slot a GPU. Public for the tests that
-// scribble on it.
+// The layout of the memory: the header, then a slot for each GPU. It is public for tests that
+// overwrite it.
 //
-// A request or an answer is one word, so that a reader never sees a part of it without the rest:
+// A request or an answer is one word, so a reader never sees only a part of it:
 //
 //   63          32  31    30      24  23     0
 //   sequence        turn  outcome     MHz          (a request's outcome is 0)
 //
-// Its time does not fit. `turn` flips with every word and says which of the two times belongs to
-// it: the other one is free for the next word. A reader that finds the same word again after it
-// read the time has the time of this word.
+// The time does not fit into the word. `turn` flips with every word and says which of the two times
+// belongs to it. The other one is free for the next word. A reader loads the word, the time, and
+// the word again. If the word is the same, the time belongs to it.
 struct ClockSlot {
   // Written by the client.
   alignas(64) std::atomic<std::uint64_t> request;
@@ -98,7 +100,7 @@ struct ClockSlot {
   // Written by the agent.
   alignas(64) std::atomic<std::uint64_t> answer;
   std::atomic<std::int64_t> applied_at[2];
-  std::atomic<std::uint32_t> agent_sleeps;  // 1: the next publisher has to write the eventfd.
+  std::atomic<std::uint32_t> agent_sleeps;  // 1: the next publisher has to write to the eventfd.
 };
 inline constexpr std::uint32_t kClockChannelMagic = 0x70657273;  // "pers"
 inline constexpr std::uint32_t kClockChannelVersion = 1;         // Of this layout.
@@ -107,7 +109,7 @@ struct ClockChannelHeader {
   std::uint32_t magic;
   std::uint32_t version;
   std::uint32_t gpu_count;
-  // Written by the client whenever it publishes or beats; the lease lives as long as it moves.
+  // The client changes it whenever it publishes or beats. The lease lives as long as it changes.
   alignas(64) std::atomic<std::uint64_t> heartbeat;
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
@@ -116,29 +118,29 @@ static_assert(sizeof(ClockSlot) == 128 && sizeof(ClockChannelHeader) == 128);
 // The agent's end.
 class ClockChannel {
  public:
-  // Of `gpu_count` GPUs, 1 to 64. Fails (kSystem) if the machine has no memory or descriptors left.
+  // Creates a channel for 1 to 64 GPUs. Fails (kSystem) if no memory or descriptors are left.
   static Result<ClockChannel> Create(int gpu_count);
   ClockChannel(ClockChannel&&) noexcept;
   ClockChannel& operator=(ClockChannel&&) noexcept;
   ~ClockChannel();
 
   int gpu_count() const;
-  // To send to the client: the memory first, then an eventfd a GPU.
+  // The descriptors for the client: the memory first, then an eventfd for each GPU.
   std::vector<int> descriptors() const;
-  // To poll: readable after a publisher found the agent asleep. DrainWakeups empties it, and never
-  // blocks; look at Latest() after it, not before.
+  // A descriptor for poll(). It is readable after a publisher has found the agent asleep.
+  // DrainWakeups consumes the wake-ups and never blocks. Call Latest() after it, not before.
   int wakeup(int gpu) const;
   void DrainWakeups(int gpu);
 
-  // The latest request of the GPU, whether or not it was read before.
+  // The latest request for the GPU, even if it was returned before.
   ClockRequest Latest(int gpu) const;
-  // Announces that the agent is about to poll(), or no longer does. After kAboutToSleep the caller
-  // looks at Latest() once more before it sleeps: a request that came before the announcement
+  // Announces that the agent is about to call poll(), or no longer does. After kAboutToSleep, the
+  // caller has to check Latest() once more before it sleeps: a request from before the announcement
   // writes no eventfd.
   enum class Sleep { kAboutToSleep, kAwake };
   void Announce(int gpu, Sleep sleep);
   void Answer(int gpu, const ClockAnswer& answer);
-  // Moves whenever the client publishes or beats.
+  // It changes whenever the client publishes or beats.
   std::uint64_t heartbeat() const;
 
  private:
@@ -147,22 +149,22 @@ class ClockChannel {
   std::unique_ptr<Memory> memory_;
 };
 
-// The client's end. All calls are safe to make from a training thread: no allocation, no lock, no
-// waiting.
+// The client's end. A training thread can safely make all calls except Attach: they allocate
+// nothing, take no lock and do not wait.
 class ClockPublisher {
  public:
-  // From the descriptors that came over the socket. Fails (kInput) if they are not a channel: not
-  // sealed, not of the size that as many GPUs have, of another version, or with eventfds on which a
-  // write could block or raise a signal.
+  // Attaches to the channel whose descriptors came over the socket. Fails (kInput) if they are not
+  // a valid channel: the memory is not sealed, has the wrong size or another version, or a write to
+  // an eventfd could block or raise a signal.
   static Result<ClockPublisher> Attach(std::vector<FileDescriptor> descriptors);
   ClockPublisher(ClockPublisher&&) noexcept;
   ClockPublisher& operator=(ClockPublisher&&) noexcept;
   ~ClockPublisher();
 
   int gpu_count() const;
-  // Asks for a clock and returns at once; the sequence number that the answer will name.
+  // Requests a clock and returns at once. The answer has the returned sequence number.
   std::uint32_t Publish(int gpu, int sm_clock_mhz, Nanoseconds requested_at = 0);
-  // "Still here", for stretches without instructions.
+  // Keeps the lease alive while no clocks are requested.
   void Beat();
   ClockAnswer answer(int gpu) const;
 

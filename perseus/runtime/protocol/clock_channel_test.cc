@@ -19,7 +19,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// What a client gets: descriptors of its own for the same files.
+// The client's side: its own descriptors of the same files.
 std::vector<FileDescriptor> Passed(const ClockChannel& channel) {
   std::vector<FileDescriptor> passed;
   for (const int fd : channel.descriptors()) {
@@ -44,7 +44,7 @@ Ends Connected(int gpu_count) {
   return {std::move(*agent), std::move(*client)};
 }
 
-// The memory as a client may scribble on it.
+// The memory as words that a client may overwrite.
 class Scribble {
  public:
   explicit Scribble(const ClockChannel& channel)
@@ -80,13 +80,13 @@ TEST(ClockChannel, TheLatestRequestOfEachGpuIsSeen) {
   EXPECT_EQ(first.sequence, 2U);
   EXPECT_EQ(first.sm_clock_mhz, 1200);
   EXPECT_EQ(first.requested_at, 18);
-  EXPECT_EQ(ends.agent.Latest(0).requested_at, 18);  // Reading takes nothing.
+  EXPECT_EQ(ends.agent.Latest(0).requested_at, 18);  // Reading does not consume the request.
   EXPECT_EQ(ends.agent.Latest(1).sequence, 1U);
   EXPECT_EQ(ends.agent.Latest(1).sm_clock_mhz, 0);
   EXPECT_EQ(ends.agent.Latest(1).requested_at, 19);
 }
 
-TEST(ClockChannel, ClocksThatDoNotFitAreNobodysClock) {
+TEST(ClockChannel, ClocksOutOfRangeBecomeTheHighestClock) {
   Ends ends = Connected(1);
   for (const int mhz : {-1, std::numeric_limits<int>::min(), std::numeric_limits<int>::max()}) {
     ends.client.Publish(0, mhz);
@@ -94,7 +94,7 @@ TEST(ClockChannel, ClocksThatDoNotFitAreNobodysClock) {
   }
 }
 
-TEST(ClockChannel, TheAnswerIsSeenAsItWasGiven) {
+TEST(ClockChannel, TheClientReadsTheAnswerUnchanged) {
   Ends ends = Connected(2);
   EXPECT_EQ(ends.client.answer(1).sequence, 0U);
   EXPECT_EQ(ends.client.answer(1).outcome, ClockOutcome::kNone);
@@ -125,7 +125,7 @@ TEST(ClockChannel, TheHeartbeatMovesWithEveryRequestAndBeat) {
   EXPECT_NE(ends.agent.heartbeat(), published);
 }
 
-// A time that belongs to another word would be one that was never stored with it.
+// Each word is stored with its own time, so a mismatch reveals a torn read.
 TEST(ClockChannel, AWordAndItsTimeBelongTogether) {
   Ends ends = Connected(1);
   constexpr std::uint32_t kAnswers = 200'000;
@@ -137,7 +137,8 @@ TEST(ClockChannel, AWordAndItsTimeBelongTogether) {
   int torn = 0;
   for (ClockAnswer answer; answer.sequence != kAnswers; answer = ends.client.answer(0)) {
     if (answer.sm_clock_mhz != static_cast<int>(answer.sequence % 2000)) ++torn;
-    // Four tries may all be overtaken where this thread was interrupted; then it is a later time.
+    // If this thread was interrupted, all four attempts may be overtaken. The time is then a later
+    // one.
     if (answer.applied_at < Nanoseconds{answer.sequence}) ++torn;
   }
   agent.join();
@@ -161,7 +162,8 @@ TEST(ClockChannel, OnlyASleepingAgentIsWoken) {
   ends.agent.DrainWakeups(0);
   EXPECT_FALSE(IsReadable(ends.agent.wakeup(0)));
 
-  ends.client.Publish(0, 1200);  // Every one that finds it asleep, not the first alone.
+  ends.client.Publish(
+      0, 1200);  // Every request that finds the agent asleep wakes it, not only the first.
   ends.client.Publish(0, 1410);
   EXPECT_TRUE(IsReadable(ends.agent.wakeup(0)));
   ends.agent.DrainWakeups(0);
@@ -173,14 +175,15 @@ TEST(ClockChannel, OnlyASleepingAgentIsWoken) {
   EXPECT_FALSE(IsReadable(ends.agent.wakeup(0)));
 }
 
-// The agent as the header tells it to be, until it has dealt with request `last`. Counts how often
-// it slept, and how often only the time ended that: then a wake-up was lost, and it sleeps no more.
+// Acts as the agent of the header until it has served request `last`. Counts how often it slept,
+// and how often only the timeout ended the sleep: then a wake-up was lost, and it does not sleep
+// again.
 struct Naps {
   int slept = 0;
   int lost = 0;
 };
 Naps ServeUntil(ClockChannel& channel, std::uint32_t last) {
-  constexpr int kTimeoutMs = 20'000;  // Far beyond any scheduler's delay.
+  constexpr int kTimeoutMs = 20'000;  // This exceeds any delay of the scheduler by far.
   Naps naps;
   std::uint32_t dealt_with = 0;
   while (dealt_with != last) {
@@ -198,9 +201,9 @@ Naps ServeUntil(ClockChannel& channel, std::uint32_t last) {
   return naps;
 }
 
-// Publishes two at a time and waits for the answer to the second, which nothing but its own wake-up
-// can bring to the agent. The first wakes the agent, and the second comes at any moment of its way
-// back to sleep: waiting to see the agent's answer before it would always be too late.
+// Publishes two requests at a time and waits for the answer to the second. Only its own wake-up can
+// bring it to the agent. The first request wakes the agent, and the second comes at any moment on
+// the agent's way back to sleep. To wait for the answer to the first would always be too late.
 void PublishPairs(ClockPublisher& publisher, std::uint32_t count) {
   std::mt19937 random(1);
   for (std::uint32_t sequence = 0; sequence < count;) {
@@ -248,12 +251,12 @@ TEST(ClockChannel, AClientCannotMakeTheAgentBlock) {
   ends.agent.Announce(0, ClockChannel::Sleep::kAboutToSleep);
   ends.client.Publish(0, 1410);
   ASSERT_TRUE(IsReadable(ends.agent.wakeup(0)));
-  // O_NONBLOCK is the open file's, so the client can clear it for the agent, too; and take the
-  // count before the agent does.
+  // O_NONBLOCK belongs to the open file, so the client can clear it for the agent as well, and can
+  // then read the count before the agent does.
   ASSERT_EQ(::fcntl(event, F_SETFL, ::fcntl(event, F_GETFL) & ~O_NONBLOCK), 0);
   eventfd_t count = 0;
   ASSERT_EQ(::eventfd_read(event, &count), 0);
-  ends.agent.DrainWakeups(0);  // Returns.
+  ends.agent.DrainWakeups(0);  // This must return.
   EXPECT_FALSE(IsReadable(ends.agent.wakeup(0)));
   ends.client.Publish(0, 1200);
   EXPECT_TRUE(IsReadable(ends.agent.wakeup(0)));
@@ -265,7 +268,7 @@ TEST(ClockChannel, AClientCannotTakeTheMemoryAway) {
   EXPECT_NE(::ftruncate(memory, 0), 0);
   EXPECT_NE(::ftruncate(memory, 1 << 20), 0);
   EXPECT_NE(::fcntl(memory, F_ADD_SEALS, F_SEAL_WRITE), 0);
-  // A hole reads as nothing asked.
+  // A hole reads as zeros: no request.
   ends.client.Publish(0, 1410);
   ASSERT_EQ(::fallocate(memory, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096), 0);
   EXPECT_EQ(ends.agent.Latest(0).sequence, 0U);
@@ -273,7 +276,7 @@ TEST(ClockChannel, AClientCannotTakeTheMemoryAway) {
   EXPECT_EQ(ends.client.answer(0).sequence, 1U);
 }
 
-TEST(ClockChannel, WhateverIsScribbledTheAgentCountsForItself) {
+TEST(ClockChannel, TheAgentKeepsItsOwnCountWhateverAClientWrites) {
   auto channel = ClockChannel::Create(3);
   ASSERT_TRUE(channel) << channel.error().message;
   const Scribble scribble(*channel);
@@ -289,7 +292,7 @@ TEST(ClockChannel, WhateverIsScribbledTheAgentCountsForItself) {
   EXPECT_EQ(request.requested_at, std::numeric_limits<std::int64_t>::min());
 }
 
-TEST(ClockPublisher, AnAnswerThatIsNoneIsNone) {
+TEST(ClockPublisher, AnInvalidAnswerIsIgnored) {
   Ends ends = Connected(1);
   Scribble(ends.agent).slot(0).answer.store(std::uint64_t{7} << 32 | 0x7F00'0000U);
   EXPECT_EQ(ends.client.answer(0).outcome, ClockOutcome::kNone);
@@ -321,7 +324,7 @@ TEST(ClockChannel, NoDescriptorOutlivesIt) {
   EXPECT_EQ(again, next);
 }
 
-// What is wrong with the descriptors, and what Attach says.
+// A defect of the descriptors, and a part of the error of Attach.
 struct BadChannel {
   const char* name;
   void (*spoil)(std::vector<FileDescriptor>&);
@@ -346,7 +349,7 @@ void Spoil(const FileDescriptor& memory, std::uint32_t ClockChannelHeader::*memb
 
 class ClockPublisherOf : public ::testing::TestWithParam<BadChannel> {};
 
-TEST_P(ClockPublisherOf, WhatIsNoChannelIsRefused) {
+TEST_P(ClockPublisherOf, RefusesInvalidChannels) {
   const auto channel = ClockChannel::Create(2);
   ASSERT_TRUE(channel) << channel.error().message;
   std::vector<FileDescriptor> descriptors = Passed(*channel);
@@ -376,11 +379,11 @@ INSTANTIATE_TEST_SUITE_P(
                      all[1] = FileDescriptor(
                          ::socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
                    },
-                   "GPU 0: a write to it could kill"},
+                   "GPU 0: a write to it could raise SIGPIPE"},
         BadChannel{
             "ReadOnlyEvent",
             [](auto& all) { all[1] = FileDescriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC)); },
-            "GPU 0: it is not for writing"},
+            "GPU 0: it is not open for writing"},
         BadChannel{"EventForMemory", [](auto& all) { std::swap(all[0], all[1]); }, "not sealed"},
         BadChannel{
             "PlainFile",

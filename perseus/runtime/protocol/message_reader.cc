@@ -1,4 +1,4 @@
-// ParseRequest and ParseReply, strictly: a reader of the agent's trusts nobody.
+// ParseRequest and ParseReply. They are strict, because the agent trusts no client.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -18,8 +18,8 @@ namespace {
 using json_file::Node;
 using json_file::Throw;
 
-// {"perseus":1,"lease":{"sm_clocks_mhz":[[210]]}}: a clock is 4 deep.
-constexpr int kMessageReaderJsonDepth = 4;
+// In {"perseus":1,"lease":{"sm_clocks_mhz":[[210]]}}, a clock is at depth 4.
+constexpr int kMaxMessageDepth = 4;
 
 // ---- Values ----
 
@@ -31,15 +31,15 @@ void RequireKeys(const Node& node, const std::string_view (&keys)[kCount]) {
 std::string ReadText(const Node& node, std::size_t longest) {
   std::string text = node.Text();
   if (text.size() > longest) {
-    Throw("{} has {} bytes (write {} at most)", node.path, text.size(), longest);
+    Throw("{} has {} bytes (write at most {})", node.path, text.size(), longest);
   }
   if (!IsPrintable(text)) {
-    Throw("{} is {}, with control characters (leave them out)", node.path, Excerpt(text));
+    Throw("{} is {}, which has control characters (leave them out)", node.path, Excerpt(text));
   }
   return text;
 }
 
-// A text that says which of several something is.
+// A text that identifies something, so it must not be empty.
 std::string ReadName(const Node& node) {
   std::string name = ReadText(node, kLongestName);
   if (name.empty()) Throw("{} is empty (write a name)", node.path);
@@ -54,7 +54,7 @@ int ReadCount(const Node& node, const Range& range, std::string_view unit) {
   return node.Count(static_cast<int>(range.least), static_cast<int>(range.most), unit);
 }
 
-// For whole numbers beyond those of an int.
+// For whole numbers that do not fit an int.
 template <typename Whole>
 Whole ReadWhole(const Node& node, Whole most, std::string_view unit) {
   (void)node.Number(0, static_cast<double>(most), unit);
@@ -78,14 +78,14 @@ std::vector<std::string> ReadGpus(const Node& node) {
   for (std::size_t i = 0; i < size; ++i) {
     gpus.push_back(ReadName(node[i]));
     if (!seen.insert(gpus.back()).second) {
-      Throw("{} is {}, which stands there before (name each GPU once)", node[i].path,
+      Throw("{} is {}, which is already in the list (name each GPU once)", node[i].path,
             Excerpt(gpus.back()));
     }
   }
   return gpus;
 }
 
-// One way to write each path, since a grant is revoked by the same words.
+// Whether the path is in its only valid form. A revocation has to name the same path as its grant.
 bool IsPlainPath(std::string_view path) {
   if (!path.starts_with('/')) return false;
   if (path == "/") return true;
@@ -147,12 +147,12 @@ Request ReadReleaseGpu(const Node& node) {
 Grant ReadGrant(const Node& node) {
   RequireKeys(node, {"gpus", "uid", "cgroup"});
   if (node.Has("uid") == node.Has("cgroup")) {
-    Throw("{} needs one of uid and cgroup (name the user or the cgroup)", node.path);
+    Throw("{} needs either uid or cgroup (name the user or the cgroup)", node.path);
   }
   Grant grant{.gpus = ReadGpus(node.Member("gpus")), .uid = {}, .cgroup = {}};
   if (node.Has("uid")) {
     constexpr std::uint32_t kMostUid =
-        std::numeric_limits<std::uint32_t>::max() - 1;  // -1: nobody.
+        std::numeric_limits<std::uint32_t>::max() - 1;  // -1 is no user.
     grant.uid = ReadWhole(node.Member("uid"), kMostUid, "a user's number");
   } else {
     grant.cgroup = ReadCgroup(node.Member("cgroup"));
@@ -179,7 +179,7 @@ std::vector<int> ReadClocks(const Node& node) {
   for (std::size_t i = 0; i < size; ++i) {
     clocks.push_back(ReadCount(node[i], kClockMhz, "MHz"));
     if (i > 0 && clocks[i] <= clocks[i - 1]) {
-      Throw("{} is not above the clock before it (expected them ascending)", node[i].path);
+      Throw("{} is not above the previous clock (expected ascending clocks)", node[i].path);
     }
   }
   return clocks;
@@ -192,7 +192,7 @@ Reply ReadLease(const Node& node) {
               .sm_clocks_mhz = {}};
   const Node clocks = node.Member("sm_clocks_mhz");
   if (clocks.ListSize() != lease.gpus.size()) {
-    Throw("{} is of {} GPUs (expected {}, as in gpus)", clocks.path, clocks.ListSize(),
+    Throw("{} has {} GPUs (expected {}, as in gpus)", clocks.path, clocks.ListSize(),
           lease.gpus.size());
   }
   for (std::size_t i = 0; i < lease.gpus.size(); ++i) {
@@ -248,7 +248,7 @@ Reply ReadRefused(const Node& node) {
                  ReadText(node.Member("message"), kLongestText)};
 }
 
-// ---- Which one it is ----
+// ---- The kind of message ----
 
 template <typename Message>
 struct Reader {
@@ -266,7 +266,7 @@ constexpr std::array<Reader<Request>, 8> kRequests = {{{"acquire", ReadAcquire},
 constexpr std::array<Reader<Reply>, 4> kReplies = {
     {{"done", ReadDone}, {"lease", ReadLease}, {"listing", ReadListing}, {"error", ReadRefused}}};
 
-// The version comes first: what another one means by its keys is not ours to judge.
+// Checks the version before the other keys, whose meaning depends on it.
 void CheckVersion(const Node& root) {
   if (!root.value.is_object())
     Throw("not an object (write {{\"perseus\":{}, ...}})", kProtocolVersion);
@@ -274,8 +274,8 @@ void CheckVersion(const Node& root) {
       root.Member("perseus", fmt::format("write \"perseus\":{}", kProtocolVersion));
   if (!version.value.is_number_integer() || version.value != kProtocolVersion) {
     Throw(
-        "perseus is {}, and only version {} is known here (install the same version of agent and "
-        "client)",
+        "perseus is {}, but this program supports only version {} (install the same version of "
+        "agent and client)",
         Excerpt(version.value.dump()), kProtocolVersion);
   }
 }
@@ -287,25 +287,27 @@ Message ReadMessage(const Node& root, const std::array<Reader<Message>, kCount>&
   std::transform(readers.begin(), readers.end(), names.begin(),
                  [](const Reader<Message>& reader) { return reader.name; });
   if (root.value.size() != 2) {
-    Throw("has {} keys beside the version (write one: {})", root.value.size() - 1,
+    Throw("has {} keys besides the version (write one of: {})", root.value.size() - 1,
           fmt::join(names, ", "));
   }
   for (const auto& [key, ignored] : root.value.items()) {
     if (key == "perseus") continue;
     const auto found = std::find(names.begin(), names.end(), key);
-    if (found == names.end()) Throw("{} is not one{}", Excerpt(key), DidYouMean(key, names));
+    if (found == names.end()) {
+      Throw("{} is not a known message{}", Excerpt(key), DidYouMean(key, names));
+    }
     return readers[static_cast<std::size_t>(found - names.begin())].read(root.Member(key));
   }
-  Throw("has no key beside the version");  // Not reached: there are two.
+  Throw("has no key besides the version");  // Unreachable, because there are two keys.
 }
 
 template <typename Message, std::size_t kCount>
 Result<Message> ParseMessage(std::string_view text, std::string_view name,
                              const std::array<Reader<Message>, kCount>& readers) {
   if (text.size() > kLongestMessage) {
-    return Fail("{}: has {} bytes (write {} at most)", name, text.size(), kLongestMessage);
+    return Fail("{}: has {} bytes (write at most {})", name, text.size(), kLongestMessage);
   }
-  return json_file::Read(text, name, kMessageReaderJsonDepth,
+  return json_file::Read(text, name, kMaxMessageDepth,
                          [&](const Node& root) { return ReadMessage(root, readers); });
 }
 

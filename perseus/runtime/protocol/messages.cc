@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// The length of the character that may be shown and that `text` begins with; 0 for none.
+// The length of the first character of `text` if it is printable, or 0.
 std::size_t LengthOfFirst(std::string_view text) {
   constexpr std::size_t kLongestCharacter = 4;  // UTF-8.
   for (std::size_t size = 1; size <= std::min(kLongestCharacter, text.size()); ++size) {
@@ -23,7 +23,7 @@ std::size_t LengthOfFirst(std::string_view text) {
   return 0;
 }
 
-// The text as ParseReply takes it.
+// The text in a form that ParseReply accepts.
 std::string Presentable(std::string_view text, std::size_t longest) {
   if (text.size() <= longest && IsPrintable(text)) return std::string(text);
   constexpr std::string_view kCut = "...";
@@ -45,7 +45,7 @@ int Within(int value, const Range& range) {
   return static_cast<int>(Within(static_cast<double>(value), range));
 }
 
-// ---- What stands beside the version ----
+// ---- The key besides the version ----
 
 struct Member {
   std::string_view name;
@@ -114,7 +114,7 @@ std::string FormatMessage(const Message& message) {
   Member member = std::visit([](const auto& one) { return MemberOf(one); }, message);
   ordered_json object{{"perseus", kProtocolVersion}};
   object[std::string(member.name)] = std::move(member.value);
-  // Names need not be UTF-8, and JSON must be.
+  // Texts from outside need not be UTF-8, but JSON has to be.
   return object.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 

@@ -28,24 +28,25 @@
 namespace perseus::protocol {
 
 inline constexpr std::size_t kLongestMessage = 65'536;
-inline constexpr int kMostGpus = 64;                 // Of one request.
-inline constexpr std::size_t kLongestName = 200;     // Of every text but these:
-inline constexpr std::size_t kLongestCgroup = 1000;  // Those of containers are long.
-inline constexpr std::size_t kLongestText = 1000;    // What a refusal says.
+inline constexpr int kMostGpus = 64;                 // In one request.
+inline constexpr std::size_t kLongestName = 200;     // For all texts except the next two.
+inline constexpr std::size_t kLongestCgroup = 1000;  // Paths of containers are long.
+inline constexpr std::size_t kLongestText = 1000;    // For the message of a refusal.
 inline constexpr int kMostClocks = 1000;             // Of one GPU.
-inline constexpr std::uint64_t kMostSwitches = std::uint64_t{1} << 53;  // As far as JSON is exact.
+// JSON represents whole numbers exactly up to here.
+inline constexpr std::uint64_t kMostSwitches = std::uint64_t{1} << 53;
 
 // ---- Requests ----
 
-// GPUs for this connection's process. The lease ends with the connection, on Release, or when the
-// heartbeat stands still for `heartbeat_s`.
+// Leases GPUs to the process of this connection. The lease ends with the connection, on Release, or
+// when the heartbeat does not change for `heartbeat_s`.
 struct Acquire {
-  std::vector<std::string> gpus;  // UUIDs; 1 to kMostGpus, each once.
-  std::string job;          // The holder's name for other users; 1 to kLongestName, printable.
+  std::vector<std::string> gpus;  // UUIDs, 1 to kMostGpus, each once.
+  std::string job;          // The holder's name for other users. 1 to kLongestName, printable.
   double heartbeat_s = 30;  // 1 to 3,600.
   friend bool operator==(const Acquire&, const Acquire&) = default;
 };
-// Ends a lease of this connection. It has the id so that a late request cannot end the next lease.
+// Ends a lease of this connection. The id prevents that a late request ends the next lease.
 struct Release {
   std::string lease;
   friend bool operator==(const Release&, const Release&) = default;
@@ -55,8 +56,8 @@ struct Renew {
   std::string lease;
   friend bool operator==(const Renew&, const Renew&) = default;
 };
-// By how much the plan in force makes an iteration slower on purpose, against maximum clocks: 1.02
-// is 2 %. Metrics show it, so that nobody mistakes the plan for a fault.
+// Declares by how much the plan in force makes an iteration slower on purpose, against maximum
+// clocks: 1.02 is 2 %. Metrics show it, so that nobody takes the plan for a fault.
 struct DeclareSlowdown {
   std::string lease;
   double slowdown = 1;  // 1 to 100.
@@ -66,16 +67,17 @@ struct DeclareSlowdown {
 struct List {
   friend bool operator==(const List&, const List&) = default;
 };
-// Ends the lease that holds the GPU. For the owner of the lease, or root.
+// Ends the lease that holds the GPU. Only the owner of the lease and root may do so.
 struct ReleaseGpu {
   std::string gpu;
   friend bool operator==(const ReleaseGpu&, const ReleaseGpu&) = default;
 };
-// Lets a user, or the processes of a cgroup, lease these GPUs (root only). Kept over restarts.
+// Lets a user, or the processes of a cgroup, lease these GPUs (root only). It survives restarts.
 struct Grant {
   std::vector<std::string> gpus;
-  std::optional<std::uint32_t> uid;  // One of the two.
-  // "/slurm/job_17": it and all below it. Absolute, without a slash at the end, "." or "..".
+  std::optional<std::uint32_t> uid;  // Either uid or cgroup is set.
+  // Such as "/slurm/job_17", for this cgroup and all below it. Absolute, without ".", ".."
+  // or a slash at the end.
   std::optional<std::string> cgroup;
   friend bool operator==(const Grant&, const Grant&) = default;
 };
@@ -96,16 +98,16 @@ struct Done {
 struct Lease {
   std::string id;
   std::vector<std::string> gpus;
-  std::vector<std::vector<int>> sm_clocks_mhz;  // [gpu]: ascending.
+  std::vector<std::vector<int>> sm_clocks_mhz;  // By GPU, ascending.
   friend bool operator==(const Lease&, const Lease&) = default;
 };
 // One GPU of the reply to List.
 struct GpuStatus {
   std::string uuid;
   std::string name;
-  std::string measure_only;  // Why its clocks cannot be set; empty if they can.
-  std::string trouble;       // What is wrong now ("the driver is gone"); empty if nothing.
-  // The lease that holds it; `lease` empty for none.
+  std::string measure_only;  // Why its clocks cannot be set. Empty if they can.
+  std::string trouble;       // A current problem ("the driver is gone"). Empty if there is none.
+  // The lease that holds it. `lease` is empty if none does.
   std::string lease;
   std::string job;
   std::uint32_t uid = 0;
@@ -128,11 +130,11 @@ struct Listing {
 };
 enum class Refusal {
   kMalformed,   // The request is not valid.
-  kHeld,        // Another client has a lease; the message names it.
-  kNotAllowed,  // Not the caller's GPU, or not root.
-  kNoSuchGpu,   // Or a GPU that can only be measured.
+  kHeld,        // Another client has a lease. The message names it.
+  kNotAllowed,  // The caller does not own the GPU, or is not root.
+  kNoSuchGpu,   // Also for a GPU that can only be measured.
   kNoSuchLease,
-  kUnavailable,  // Not now: the driver is gone, the disk is full, or the agent is stopping.
+  kUnavailable,  // For now: the driver is gone, the disk is full, or the agent is stopping.
 };
 struct Refused {
   Refusal code = Refusal::kMalformed;
@@ -141,16 +143,17 @@ struct Refused {
 };
 using Reply = std::variant<Done, Lease, Listing, Refused>;
 
-// Fail with kInput and the place within the message: "request: acquire.gpus[3] is not a text …".
+// Fail with kInput and the place within the message: "request: acquire.gpus[3] is not a string …".
 Result<Request> ParseRequest(std::string_view text);
 Result<Reply> ParseReply(std::string_view text);
-// What parses is formatted so that it parses back equal. What comes from a driver or from a failure
-// (a listing's texts and numbers, a refusal's message) need not keep the limits: it is cut, and
-// what cannot be shown becomes "?". All else must keep them, or the other side refuses it.
+// A parsed message that is formatted again parses to an equal message. Values from a driver or from
+// a failure (texts and numbers of a listing, the message of a refusal) may exceed the limits. They
+// are cut, and unprintable characters become "?". All other values have to keep the limits.
+// Otherwise the other side refuses the message.
 std::string Format(const Request& request);
 std::string Format(const Reply& reply);
 
-// "held", "not-allowed", …
+// Such as "held" or "not-allowed".
 std::string_view NameOf(Refusal refusal);
 
 }  // namespace perseus::protocol

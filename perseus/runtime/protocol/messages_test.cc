@@ -89,8 +89,8 @@ TEST(Messages, RepliesComeBackEqual) {
   }
 }
 
-// A lease of as many GPUs as may be, each with as many clocks as GPUs of today have.
-TEST(Messages, TheLargestLeaseIsShortEnough) {
+// A lease of the largest number of GPUs, each with as many clocks as the GPUs of today have.
+TEST(Messages, TheLargestLeaseFitsADatagram) {
   Lease lease{.id = "4294967295", .gpus = {}, .sm_clocks_mhz = {}};
   for (int i = 0; i < kMostGpus; ++i) {
     lease.gpus.push_back("GPU-12345678-1234-1234-1234-1234567890" + std::to_string(10 + i));
@@ -111,7 +111,7 @@ TEST(Messages, AreWrittenAsDocumented) {
             R"({"perseus":1,"error":{"code":"not-allowed","message":"ask root"}})");
 }
 
-TEST(Messages, EveryExampleOfTheDocumentIsOne) {
+TEST(Messages, EveryExampleInTheDocumentParses) {
   std::ifstream document(PERSEUS_SOURCE_DIR "/docs/agent.md");
   std::set<std::size_t> requests;
   std::set<std::size_t> replies;
@@ -127,7 +127,7 @@ TEST(Messages, EveryExampleOfTheDocumentIsOne) {
   EXPECT_EQ(replies.size(), std::variant_size_v<Reply>);
 }
 
-TEST(Messages, WithoutAHeartbeatItIsThirtySeconds) {
+TEST(Messages, TheHeartbeatDefaultsToThirtySeconds) {
   const auto parsed = ParseRequest(R"({"perseus":1,"acquire":{"gpus":["a"],"job":"b"}})");
   ASSERT_TRUE(parsed) << parsed.error().message;
   EXPECT_EQ(*parsed, (Request{Acquire{{"a"}, "b", 30}}));
@@ -135,7 +135,7 @@ TEST(Messages, WithoutAHeartbeatItIsThirtySeconds) {
 
 // ---- What drivers and failures say ----
 
-TEST(Messages, WhatADriverSaysIsMadePresentable) {
+TEST(Messages, DriverMessagesAreSanitized) {
   GpuStatus gpu;
   gpu.uuid = "GPU-1";
   gpu.name = "line\nbreak \xFF \x1B[2J é";
@@ -159,7 +159,7 @@ TEST(Messages, WhatADriverSaysIsMadePresentable) {
   EXPECT_EQ(seen.switches, kMostSwitches);
 }
 
-TEST(Messages, ALongRefusalIsCutBetweenCharacters) {
+TEST(Messages, LongRefusalsAreCutBetweenCharacters) {
   std::string message;
   while (message.size() < 2 * kLongestText) message += "é";
   const auto parsed = ParseReply(Format(Reply{Refused{Refusal::kHeld, message}}));
@@ -169,64 +169,65 @@ TEST(Messages, ALongRefusalIsCutBetweenCharacters) {
   EXPECT_THAT(seen, ::testing::EndsWith("é..."));
 }
 
-// Names that are not UTF-8 are the other side's to refuse; nothing throws.
-TEST(Messages, NamesThatAreNoneAreRefusedByTheOtherSide) {
+// The receiver refuses names that are not UTF-8. Nothing throws.
+TEST(Messages, TheReceiverRefusesInvalidNames) {
   EXPECT_FALSE(ParseRequest(Format(Request{Release{"a\nb"}})));
-  EXPECT_TRUE(ParseRequest(Format(Request{Release{"a\xFF"}})));  // U+FFFD in its place.
+  EXPECT_TRUE(ParseRequest(Format(Request{Release{"a\xFF"}})));  // U+FFFD replaces the byte.
 }
 
 // ---- What is no message ----
 
 struct BadMessage {
   std::string text;
-  std::string error;  // What it begins with after "request: " or "reply: ".
+  std::string error;  // The beginning of the error after "request: " or "reply: ".
 };
 
 std::string Grants(const std::string& rest) {
   return R"({"perseus":1,"grant":{"gpus":["a"],)" + rest + "}}";
 }
 
-TEST(Messages, BadRequestsAreRefusedWithThePlace) {
+TEST(Messages, BadRequestsAreRefusedWithTheField) {
   const std::string long_name(kLongestName + 1, 'x');
   const BadMessage kBad[] = {
       {"", "request:1: not JSON"},
       {"\n{", "request:2: not JSON"},
       {"[]", "request: not an object"},
       {"{}", "request: perseus is missing (write \"perseus\":1)"},
-      {R"({"perseus":2,"anything":3})", "request: perseus is \"2\", and only version 1"},
+      {R"({"perseus":2,"anything":3})",
+       "request: perseus is \"2\", but this program supports only version 1"},
       {R"({"perseus":1.0,"list":{}})", "request: perseus is \"1.0\""},
       {R"({"perseus":"1","list":{}})", "request: perseus is \"\"1\"\""},
-      {R"({"perseus":1})", "request: has 0 keys beside the version"},
+      {R"({"perseus":1})", "request: has 0 keys besides the version"},
       {R"({"perseus":1,"list":{},"renew":{"lease":"7"}})", "request: has 2 keys"},
       {R"({"perseus":1,"aquire":{}})",
-       "request: \"aquire\" is not one (did you mean \"acquire\"?)"},
-      {R"({"perseus":1,"list":{},"list":{}})", "request: key \"list\" stands twice"},
+       "request: \"aquire\" is not a known message (did you mean \"acquire\"?)"},
+      {R"({"perseus":1,"list":{},"list":{}})", "request: key \"list\" appears twice"},
       {R"({"perseus":1,"list":{"a":1}})", "request: list has no key \"a\""},
       {R"({"perseus":1,"list":[]})", "request: list is not an object"},
       {R"({"perseus":1,"list":[[[[[[[[1]]]]]]]]})", "request: nested too deeply"},
       {R"({"perseus":1,"release":{}})", "request: release.lease is missing"},
-      {R"({"perseus":1,"release":{"lease":7}})", "request: release.lease is not a text"},
+      {R"({"perseus":1,"release":{"lease":7}})", "request: release.lease is not a string"},
       {R"({"perseus":1,"release":{"lease":""}})", "request: release.lease is empty"},
       {R"({"perseus":1,"release":{"lease":"\u0000"}})",
-       "request: release.lease is \"\\x00\", with control characters"},
+       "request: release.lease is \"\\x00\", which has control characters"},
       {R"({"perseus":1,"release":{"lease":")" + long_name + "\"}}",
-       "request: release.lease has 201 bytes (write 200 at most)"},
+       "request: release.lease has 201 bytes (write at most 200)"},
       {R"({"perseus":1,"renew":{"lease":"7","job":"x"}})", "request: renew has no key \"job\""},
       {R"({"perseus":1,"acquire":{"gpus":[],"job":"x"}})", "request: acquire.gpus has 0 GPUs"},
       {R"({"perseus":1,"acquire":{"gpus":"a","job":"x"}})", "request: acquire.gpus is not a list"},
       {R"({"perseus":1,"acquire":{"gpus":["a",5],"job":"x"}})",
-       "request: acquire.gpus[1] is not a text"},
+       "request: acquire.gpus[1] is not a string"},
       {R"({"perseus":1,"acquire":{"gpus":["a","b","a"],"job":"x"}})",
-       "request: acquire.gpus[2] is \"a\", which stands there before"},
+       "request: acquire.gpus[2] is \"a\", which is already in the list"},
       {Format(Request{Acquire{ManyGpus(65), "x", 30}}), "request: acquire.gpus has 65 GPUs"},
       {R"({"perseus":1,"acquire":{"gpus":["a"],"job":"x","heartbeat_s":0.5}})",
        "request: acquire.heartbeat_s is not a number from 1 to 3600 (expected seconds)"},
       {R"({"perseus":1,"acquire":{"gpus":["a"],"job":"x","heartbeat_s":1e999}})", "request: "},
       {R"({"perseus":1,"declare_slowdown":{"lease":"7","slowdown":0.99}})",
        "request: declare_slowdown.slowdown is not a number from 1 to 100"},
-      {R"({"perseus":1,"release_gpu":{"gpu":null}})", "request: release_gpu.gpu is not a text"},
-      {R"({"perseus":1,"grant":{"gpus":["a"]}})", "request: grant needs one of uid and cgroup"},
-      {Grants(R"("uid":1,"cgroup":"/a")"), "request: grant needs one of uid and cgroup"},
+      {R"({"perseus":1,"release_gpu":{"gpu":null}})", "request: release_gpu.gpu is not a string"},
+      {R"({"perseus":1,"grant":{"gpus":["a"]}})", "request: grant needs either uid or cgroup"},
+      {Grants(R"("uid":1,"cgroup":"/a")"), "request: grant needs either uid or cgroup"},
       {Grants(R"("uid":-1)"), "request: grant.uid is not a number from 0 to 4294967294"},
       {Grants(R"("uid":4294967295)"), "request: grant.uid is not a number from 0 to 4294967294"},
       {Grants(R"("uid":1.5)"), "request: grant.uid is not a whole number"},
@@ -236,8 +237,8 @@ TEST(Messages, BadRequestsAreRefusedWithThePlace) {
       {Grants(R"("cgroup":"//a")"), "request: grant.cgroup"},
       {Grants(R"("cgroup":"/a/../b")"), "request: grant.cgroup"},
       {Grants(R"("cgroup":"/./b")"), "request: grant.cgroup"},
-      {R"({"perseus":1,"revoke":{"gpus":["a"]}})", "request: revoke needs one of uid and cgroup"},
-      {std::string(kLongestMessage + 1, ' '), "request: has 65537 bytes (write 65536 at most)"},
+      {R"({"perseus":1,"revoke":{"gpus":["a"]}})", "request: revoke needs either uid or cgroup"},
+      {std::string(kLongestMessage + 1, ' '), "request: has 65537 bytes (write at most 65536)"},
   };
   for (const BadMessage& bad : kBad) {
     const auto parsed = ParseRequest(bad.text);
@@ -247,19 +248,20 @@ TEST(Messages, BadRequestsAreRefusedWithThePlace) {
   }
 }
 
-TEST(Messages, BadRepliesAreRefusedWithThePlace) {
+TEST(Messages, BadRepliesAreRefusedWithTheField) {
   const BadMessage kBad[] = {
-      {R"({"perseus":1,"acquire":{"gpus":["a"],"job":"x"}})", "reply: \"acquire\" is not one"},
+      {R"({"perseus":1,"acquire":{"gpus":["a"],"job":"x"}})",
+       "reply: \"acquire\" is not a known message"},
       {R"({"perseus":1,"done":{"really":true}})", "reply: done has no key \"really\""},
       {R"({"perseus":1,"error":{"code":"hold","message":""}})",
        "reply: error.code is \"hold\" (did you mean \"held\"?)"},
       {R"({"perseus":1,"error":{"code":"held"}})", "reply: error.message is missing"},
       {R"({"perseus":1,"lease":{"id":"7","gpus":["a"],"sm_clocks_mhz":[]}})",
-       "reply: lease.sm_clocks_mhz is of 0 GPUs (expected 1, as in gpus)"},
+       "reply: lease.sm_clocks_mhz has 0 GPUs (expected 1, as in gpus)"},
       {R"({"perseus":1,"lease":{"id":"7","gpus":["a"],"sm_clocks_mhz":[[]]}})",
        "reply: lease.sm_clocks_mhz[0] has 0 clocks"},
       {R"({"perseus":1,"lease":{"id":"7","gpus":["a"],"sm_clocks_mhz":[[210,210]]}})",
-       "reply: lease.sm_clocks_mhz[0][1] is not above the clock before it"},
+       "reply: lease.sm_clocks_mhz[0][1] is not above the previous clock"},
       {R"({"perseus":1,"lease":{"id":"7","gpus":["a"],"sm_clocks_mhz":[[210.5]]}})",
        "reply: lease.sm_clocks_mhz[0][0] is not a whole number"},
       {R"({"perseus":1,"lease":{"id":"7","gpus":["a"],"sm_clocks_mhz":[[[210]]]}})",

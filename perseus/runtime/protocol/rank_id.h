@@ -1,4 +1,5 @@
-// Which training process of a job: (dp_rank, pp_rank, tp_rank), in code, in text and in JSON.
+// Identifies a training process of a job: (dp_rank, pp_rank, tp_rank), in code, in text and in
+// JSON.
 #pragma once
 
 #include <compare>
@@ -23,7 +24,7 @@ struct RankId {
 std::string Name(const RankId& name);
 std::optional<RankId> ParseRankId(const std::string& name);
 
-// The highest number of each kind that is valid.
+// The highest valid numbers.
 struct HighestRanks {
   int dp_rank = 1'000'000;
   int pp_rank = 1'000'000;

@@ -20,8 +20,8 @@ using json_file::Node;
 using json_file::Throw;
 
 // record -> instructions -> instruction -> value.
-constexpr int kRankLogJsonDepth = 4;
-constexpr int kRankLogMostCount = 1'000'000;
+constexpr int kMaxRecordDepth = 4;
+constexpr int kMostInRecord = 1'000'000;
 constexpr int kMostProcess = std::numeric_limits<int>::max();
 constexpr Nanoseconds kLongest = std::numeric_limits<Nanoseconds>::max() / 4;
 constexpr double kMostJoules = 1e15;
@@ -29,9 +29,9 @@ constexpr double kMostWatts = 1e6;
 constexpr int kHottest = 1000;
 constexpr int kMostOutcome = 127;
 
-// ---- Out ----
+// ---- Writing ----
 
-// JSON with nothing left out, for texts of others: a GPU's name, a host's.
+// A text from outside (the name of a GPU or a host) as JSON. Invalid UTF-8 is replaced.
 std::string Quoted(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -91,13 +91,13 @@ class Formatter {
   std::string text_;
 };
 
-// ---- In ----
+// ---- Reading ----
 
 Nanoseconds Time(const Node& node, Nanoseconds least) {
   return node.Whole(least, kLongest, "nanoseconds");
 }
 
-// A row of numbers without names, which are long.
+// A list of `size` numbers. Rows have no keys, because keys would make the log much longer.
 Node Row(const Node& node, std::size_t size) {
   if (node.ListSize() != size) Throw("{} is not a list of {} numbers", node.path, size);
   return node;
@@ -118,11 +118,11 @@ RanInstruction ReadInstruction(const Node& row) {
   constexpr int kLastKind = static_cast<int>(InstructionKind::kRecompute);
   RanInstruction ran;
   ran.kind = static_cast<InstructionKind>(row[0].Count(0, kLastKind, "a kind's number"));
-  ran.microbatch = row[1].Count(-1, kRankLogMostCount, "a microbatch's number");
-  ran.chunk = row[2].Count(0, kRankLogMostCount, "a chunk's number");
+  ran.microbatch = row[1].Count(-1, kMostInRecord, "a microbatch's number");
+  ran.chunk = row[2].Count(0, kMostInRecord, "a chunk's number");
   ran.begin = Time(row[3], 0);
   ran.duration = Time(row[4], 0);
-  ran.frequency_mhz = row[5].Count(0, kRankLogMostCount, "MHz");
+  ran.frequency_mhz = row[5].Count(0, kMostInRecord, "MHz");
   return ran;
 }
 
@@ -134,8 +134,7 @@ EnergySample ReadSample(const Node& row) {
 }
 
 ClockChange ReadChange(const Node& row) {
-  return {Time(row[0], -kLongest), Time(row[1], -kLongest),
-          row[2].Count(0, kRankLogMostCount, "MHz"),
+  return {Time(row[0], -kLongest), Time(row[1], -kLongest), row[2].Count(0, kMostInRecord, "MHz"),
           row[3].Count(0, kMostOutcome, "an outcome's number")};
 }
 
@@ -169,7 +168,7 @@ RankHeader ReadHeader(const Node& node) {
   node.RequireObject(keys);
   if (node.Member("perseus_rank_log").value != 1) {
     Throw(
-        "perseus_rank_log is not 1, which is what this perseus reads (install the same version "
+        "perseus_rank_log is not 1, the version that this perseus reads (install the same version "
         "everywhere)");
   }
   RankHeader header;
@@ -181,7 +180,7 @@ RankHeader ReadHeader(const Node& node) {
   const Node clocks = node.Member("sm_clocks_mhz");
   const std::size_t count = clocks.ListSize();
   for (std::size_t i = 0; i < count; ++i) {
-    header.sm_clocks_mhz.push_back(clocks[i].Count(1, kRankLogMostCount, "MHz"));
+    header.sm_clocks_mhz.push_back(clocks[i].Count(1, kMostInRecord, "MHz"));
   }
   header.may_set_clocks = node.Member("may_set_clocks").Flag();
   header.epoch = node.Member("epoch_ns")
@@ -209,7 +208,7 @@ bool IsOfSameProcess(const RankHeader& a, const RankHeader& b) {
 std::string FormatRecord(const RankRecord& record) { return std::visit(Formatter(), record); }
 
 Result<RankRecord> ParseRecord(std::string_view line, std::string_view where) {
-  return json_file::Read(line, where, kRankLogJsonDepth, ReadRecord);
+  return json_file::Read(line, where, kMaxRecordDepth, ReadRecord);
 }
 
 std::filesystem::path RankLogPath(const std::filesystem::path& job_directory, const RankId& name) {

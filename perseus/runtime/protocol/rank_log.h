@@ -6,11 +6,14 @@
 //    "host":"n7","pid":4711,"sm_clocks_mhz":[…],"may_set_clocks":true,
 //    "epoch_ns":1700000000000000000}
 //   {"step":12,"assignment_version":7,"on_plan":true,"begin_ns":…,"end_ns":…,
-//    "instructions":[[0,3,0,125000,50012000,1410],…],   kind, microbatch, chunk, begin, duration,
-//    MHz "energy":[[-40000000,10500000,81234.5],…],         from, to, joules
-//    "clocks":[[125000,131000,1410,2],…],               requested, applied, MHz, outcome
+//    "instructions":[[0,3,0,125000,50012000,1410],…],
+//    "energy":[[-40000000,10500000,81234.5],…],
+//    "clocks":[[125000,131000,1410,2],…],
 //    "temperature_c":61,"power_w":310.5,"limited":false}
-//   {"remark":"plan 7 is of another schedule …"}
+//   {"remark":"plan 7 has another schedule …"}
+//
+// An instruction is [kind, microbatch, chunk, begin, duration, MHz]. An energy sample is [from, to,
+// joules]. A clock is [requested, applied, MHz, outcome].
 //
 // Times of a step are in ns of CLOCK_MONOTONIC of its host. On virtual GPUs with their own clock,
 // they are in ns of that clock (`clock` in the job directory). Add `epoch_ns` to get the time since
@@ -47,11 +50,11 @@ namespace perseus::protocol {
 
 struct RankHeader {
   RankId name;
-  std::string gpu;  // UUID; empty if unknown.
+  std::string gpu;  // Its UUID. Empty if it is unknown.
   std::string gpu_name;
   std::string host;
   int pid = 0;
-  std::vector<int> sm_clocks_mhz;  // Ascending; empty if clocks cannot be set.
+  std::vector<int> sm_clocks_mhz;  // Ascending. Empty if clocks cannot be set.
   bool may_set_clocks = false;
   Nanoseconds epoch = 0;
   friend bool operator==(const RankHeader&, const RankHeader&) = default;
@@ -64,39 +67,41 @@ struct RanInstruction {
   InstructionKind kind = InstructionKind::kForward;
   int microbatch = 0;
   int chunk = 0;
-  Nanoseconds begin = 0;  // From the step's begin.
+  Nanoseconds begin = 0;  // From the begin of the step, as all times except those of RanStep.
   Nanoseconds duration = 0;
-  int frequency_mhz = 0;  // Requested, in force at its begin; 0: the default clock.
+  int frequency_mhz = 0;  // The requested clock at its begin. 0: the default clock.
   friend bool operator==(const RanInstruction&, const RanInstruction&) = default;
 };
 struct EnergySample {
-  Nanoseconds after =
-      0;  // The counter took this value in (after, until]; from the step's begin, may be
-  Nanoseconds until = 0;  // negative for the first.
+  // The counter took this value in (after, until]. May be negative for the first sample.
+  Nanoseconds after = 0;
+  Nanoseconds until = 0;
   double energy_j = 0;
   friend bool operator==(const EnergySample&, const EnergySample&) = default;
 };
 struct ClockChange {
-  Nanoseconds requested = 0;  // From the step's begin.
-  Nanoseconds applied = 0;    // When the driver's call returned; 0 if unknown so far.
+  Nanoseconds requested = 0;
+  Nanoseconds applied = 0;  // When the driver's call returned. 0: unknown so far.
   int frequency_mhz = 0;
   int outcome = 0;  // A protocol::ClockOutcome.
-  // Refused or failed: the GPU keeps its previous clock.
+  // Whether the request was refused or failed. Then the GPU keeps its previous clock.
   bool WasRefused() const { return outcome == 4 || outcome == 5; }
   friend bool operator==(const ClockChange&, const ClockChange&) = default;
 };
 struct RanStep {
   std::int64_t step = 0;
-  std::int64_t assignment_version = 0;  // That the rank followed; 0: none.
-  bool on_plan = false;  // Its whole order was that of the plan (or there were clocks and no plan).
-  Nanoseconds begin = 0;  // Of the clock above.
+  std::int64_t assignment_version = 0;  // The one that the rank followed. 0: none.
+  // Whether the rank ran exactly the order of the plan, or followed clocks without a plan.
+  bool on_plan = false;
+  Nanoseconds begin = 0;  // By the clock above.
   Nanoseconds end = 0;
   std::vector<RanInstruction> instructions;
-  std::vector<EnergySample> energy;  // In order of time; each sample is in one step only.
+  std::vector<EnergySample> energy;  // In order of time. Each sample is in one step only.
   std::vector<ClockChange> clocks;
-  int temperature_c = 0;  // At the end of the step; 0: unknown.
+  int temperature_c = 0;  // At the end of the step. 0: unknown.
   double power_w = 0;
-  bool is_limited = false;  // At some reading, heat, power or another program held the clock down.
+  bool is_limited =
+      false;  // A reading showed that heat, power or another program limits the clock.
   friend bool operator==(const RanStep&, const RanStep&) = default;
 };
 struct Remark {
@@ -105,37 +110,37 @@ struct Remark {
 };
 using RankRecord = std::variant<RankHeader, RanStep, Remark>;
 
-// With the final newline.
+// The record with a final newline.
 std::string FormatRecord(const RankRecord& record);
-// One line without its newline; `where` is "ranks/dp0-pp3-tp0.jsonl:17".
+// Parses a line without its newline. `where` is such as "ranks/dp0-pp3-tp0.jsonl:17".
 Result<RankRecord> ParseRecord(std::string_view line, std::string_view where);
 
 // JOBDIR/ranks/dp0-pp3-tp0.jsonl
 std::filesystem::path RankLogPath(const std::filesystem::path& job_directory, const RankId& name);
 
-// Where the older part of the log is.
+// The path of the older part of the log.
 std::filesystem::path OlderRankLogPath(const std::filesystem::path& log);
 
-// Follows one log while it grows, beginning with its older part.
+// Reads one log while it grows. It starts with the older part of the log.
 class RankLogReader {
  public:
   explicit RankLogReader(std::filesystem::path path) : path_(std::move(path)) {}
 
-  // Skips everything that is there, and returns the header. For a reader that wants only new steps.
+  // Skips the existing content, and returns the header. For a reader that only needs new steps.
   // Call it only before the first ReadNew.
   struct Passed {
     std::optional<RankHeader> header;
     bool has_steps = false;
   };
   Result<Passed> SkipToEnd();
-  // The complete lines since the last call, in order. Empty if the file does not exist yet. A log
-  // that began again (of a restarted rank, or one that was renamed and read to its end) is read
-  // from its start, with its header. Fails with file and line for a complete line that is wrong;
-  // the next call continues after this line.
+  // The complete lines since the last call, in order. Empty if the file does not exist yet. If the
+  // log began again (because the rank restarted, or because the log was renamed and is read to its
+  // end), it is read from its start, with its header. Fails with file and line for a complete line
+  // that is wrong. The next call continues after this line.
   Result<std::vector<RankRecord>> ReadNew();
 
  private:
-  // Which file it is, whatever its name.
+  // Identifies a file independently of its name.
   struct Identity {
     std::uint64_t device = 0;
     std::uint64_t number = 0;
@@ -147,7 +152,7 @@ class RankLogReader {
   Result<std::vector<RankRecord>> ReadNewOf(const OpenFile& file);
 
   std::filesystem::path path_;
-  std::optional<Identity> read_;  // The one that is being read.
+  std::optional<Identity> read_;  // The file that is being read.
   std::uint64_t offset_ = 0;
   std::string head_;  // The first bytes, which show whether the log began again.
   std::int64_t line_ = 0;

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "perseus/base/file_descriptor.h"
 #include "perseus/runtime/protocol/rank_log.h"
 
 namespace perseus::protocol {
@@ -15,22 +16,17 @@ namespace perseus::protocol {
 class RankLogReader::OpenFile {
  public:
   explicit OpenFile(std::filesystem::path path)
-      : path_(std::move(path)), fd_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
+      : path_(std::move(path)), file_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
     struct stat status {};
-    if (fd_ < 0 || ::fstat(fd_, &status) != 0) return;
+    if (!file_ || ::fstat(file_.get(), &status) != 0) return;
     identity_ = {static_cast<std::uint64_t>(status.st_dev),
                  static_cast<std::uint64_t>(status.st_ino)};
   }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
-  ~OpenFile() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  bool IsOpen() const { return fd_ >= 0; }
+  bool IsOpen() const { return static_cast<bool>(file_); }
   const Identity& identity() const { return identity_; }
   const std::filesystem::path& path() const { return path_; }
 
-  // At most as many bytes from there on; fewer at the end of the file.
+  // At most `most` bytes from `offset` on. Fewer at the end of the file.
   Result<std::string> ReadAt(std::uint64_t offset, std::size_t most) const;
   tl::unexpected<Error> CannotRead() const {
     return FailAs(ErrorKind::kSystem, "{}: cannot be read: {}", path_.string(),
@@ -39,29 +35,29 @@ class RankLogReader::OpenFile {
 
  private:
   const std::filesystem::path path_;
-  const int fd_;
+  const FileDescriptor file_;
   Identity identity_;
 };
 
 namespace {
 
-// As much as one call reads; more waits for the next.
+// Read by one call. The next call continues.
 constexpr std::size_t kMostBytes = 16U << 20U;
-// By which a log is known again: enough for most of a header.
+// The begin of a log, which identifies it. It contains most of the header.
 constexpr std::size_t kHeadBytes = 256;
-// With all clocks that a GPU has.
+// With all clocks of a GPU.
 constexpr std::size_t kLongestHeader = 64U << 10U;
 
 }  // namespace
 
 Result<std::string> RankLogReader::OpenFile::ReadAt(std::uint64_t offset, std::size_t most) const {
   struct stat status {};
-  if (::fstat(fd_, &status) != 0) return CannotRead();
+  if (::fstat(file_.get(), &status) != 0) return CannotRead();
   const auto size = static_cast<std::uint64_t>(status.st_size);
   std::string text(size > offset ? std::min<std::uint64_t>(size - offset, most) : 0, '\0');
   std::size_t filled = 0;
   while (filled < text.size()) {
-    const ssize_t got = ::pread(fd_, text.data() + filled, text.size() - filled,
+    const ssize_t got = ::pread(file_.get(), text.data() + filled, text.size() - filled,
                                 static_cast<off_t>(offset + filled));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return CannotRead();
@@ -91,10 +87,10 @@ Result<RankLogReader::Passed> RankLogReader::SkipToEnd() {
         if (const auto* header = std::get_if<RankHeader>(&*record)) passed.header = *header;
       }
     }
-    // As FormatRecord begins it; parsing what may be a gigabyte takes long.
+    // The begin of a step in the format of FormatRecord. To parse a gigabyte would take long.
     passed.has_steps = passed.has_steps || text.find("\n{\"step\":") != std::string::npos;
     line_ += std::count(text.begin(), text.end(), '\n');
-    // A line that is not whole yet comes with what is new.
+    // An incomplete last line is read again with the new text.
     if (const auto end = text.rfind('\n'); end != std::string::npos) offset_ = read + end + 1;
     read += text.size();
   }
@@ -128,7 +124,7 @@ Result<std::vector<RankRecord>> RankLogReader::ReadNew() {
   if (!read_) {
     const auto header = HeaderOf(file);
     const auto header_before = HeaderOf(older);
-    // What an earlier process left is not this log's.
+    // A log of an earlier process does not belong to this one.
     const bool is_its = header && header_before && IsOfSameProcess(*header, *header_before);
     BeginWith(is_its ? older : file);
   }
@@ -136,14 +132,14 @@ Result<std::vector<RankRecord>> RankLogReader::ReadNew() {
     auto records = ReadNewOf(older);
     if (!records || !records->empty()) return records;
   }
-  // That is read to its end, or gone.
+  // The older log is read to its end, or it does not exist.
   if (read_ != file.identity()) BeginWith(file);
   return ReadNewOf(file);
 }
 
 Result<std::vector<RankRecord>> RankLogReader::ReadNewOf(const OpenFile& file) {
   PERSEUS_ASSIGN_OR_RETURN(const std::string head, file.ReadAt(0, kHeadBytes));
-  // The header names process and time, so a log that started again begins differently.
+  // The header contains the process and the time, so a new log begins differently.
   if (!head.starts_with(head_)) BeginWith(file);
   if (head_.size() < kHeadBytes) head_ = head;
 
@@ -153,7 +149,8 @@ Result<std::vector<RankRecord>> RankLogReader::ReadNewOf(const OpenFile& file) {
   for (std::size_t end = rest.find('\n'); end != std::string_view::npos; end = rest.find('\n')) {
     Result<RankRecord> record =
         ParseRecord(rest.substr(0, end), fmt::format("{}:{}", file.path().string(), line_ + 1));
-    // What came before a wrong line is returned first; the next call fails, and passes it.
+    // The records before an invalid line are returned first. The next call fails and skips the
+    // line.
     if (!record && !records.empty()) break;
     rest.remove_prefix(end + 1);
     offset_ += end + 1;

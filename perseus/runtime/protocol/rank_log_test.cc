@@ -23,7 +23,7 @@ RankHeader Header(int pid) {
   header.name = {1, 3, 7};
   header.gpu = "GPU-virtual-box-3";
   header.gpu_name = "a \"fast\" one\n";
-  header.host = "n\xff";  // Not UTF-8: becomes U+FFFD.
+  header.host = "n\xff";  // This is not UTF-8 and becomes U+FFFD.
   header.pid = pid;
   header.sm_clocks_mhz = {210, 1410};
   header.may_set_clocks = true;
@@ -36,7 +36,7 @@ RanStep Step(std::int64_t number) {
   step.step = number;
   step.assignment_version = 7;
   step.on_plan = true;
-  step.begin = 9'007'199'254'740'993;  // 2^53 + 1: no double.
+  step.begin = 9'007'199'254'740'993;  // 2^53 + 1 is not a double.
   step.end = step.begin + 500'000'001;
   step.instructions = {{InstructionKind::kForward, 0, 0, 0, 50'000'001, 1410},
                        {InstructionKind::kRecompute, 11, 1, 60'000'000, 1, 0}};
@@ -55,7 +55,7 @@ RankRecord Parsed(std::string_view line) {
   return record ? *record : RankRecord(Remark{"no record"});
 }
 
-TEST(RankRecord, SurvivesItsLine) {
+TEST(RankRecord, ParsesBackToItself) {
   RankHeader header = Header(4711);
   const std::string line = FormatRecord(header);
   EXPECT_EQ(line.find('\n'), line.size() - 1);
@@ -65,7 +65,7 @@ TEST(RankRecord, SurvivesItsLine) {
   EXPECT_EQ(Parsed(FormatRecord(Remark{"plan 7 is \"x\""})), RankRecord(Remark{"plan 7 is \"x\""}));
 }
 
-TEST(RankRecord, ThatIsWrongNamesFileLineAndPlace) {
+TEST(RankRecord, ErrorsNameFileLineAndField) {
   std::string line = FormatRecord(Step(12));
   line.replace(line.find("[0,0,0,0,50000001"), 2, "[9");
   const auto record = ParseRecord(line, "ranks/dp0-pp3-tp0.jsonl:17");
@@ -104,7 +104,7 @@ TEST_F(RankLogReaderTest, ReadsWholeLinesOnceWhileTheLogGrows) {
   EXPECT_THAT(ReadNew(), IsEmpty());
 }
 
-TEST_F(RankLogReaderTest, BeginsAnewWithTheLogHoweverLongThatBecame) {
+TEST_F(RankLogReaderTest, BeginsAgainWithAReplacedLogOfAnyLength) {
   Append(FormatRecord(Remark{"of process 1"}));
   Append(FormatRecord(Step(1)));
   EXPECT_EQ(ReadNew().size(), 2U);
@@ -112,7 +112,7 @@ TEST_F(RankLogReaderTest, BeginsAnewWithTheLogHoweverLongThatBecame) {
   EXPECT_EQ(ReadNew().size(), 3U);
 }
 
-TEST_F(RankLogReaderTest, CanPassOverWhatWasThere) {
+TEST_F(RankLogReaderTest, CanSkipTheRecordsThatExist) {
   const std::string next = FormatRecord(Step(2));
   Append(FormatRecord(Header(4711)) + FormatRecord(Step(1)) + next.substr(0, 40));
   const auto passed = reader_.SkipToEnd();
@@ -128,7 +128,7 @@ TEST_F(RankLogReaderTest, CanPassOverWhatWasThere) {
   EXPECT_EQ(ReadNew().size(), 1U);
 }
 
-TEST_F(RankLogReaderTest, KnowsARankThatWaitsToBegin) {
+TEST_F(RankLogReaderTest, RecognizesARankThatWaitsToBegin) {
   EXPECT_FALSE(reader_.SkipToEnd()->header);
   Append(FormatRecord(Header(4711)) + FormatRecord(Remark{"a lease came"}));
   const auto passed = reader_.SkipToEnd();
@@ -137,8 +137,8 @@ TEST_F(RankLogReaderTest, KnowsARankThatWaitsToBegin) {
   EXPECT_FALSE(passed->has_steps);
 }
 
-// As a log that got too long is set aside by its writer.
-TEST_F(RankLogReaderTest, ReadsOnWhereALogThatGotTooLongIsGoneOnWith) {
+// A writer renames a log that has grown too long, and begins a new one.
+TEST_F(RankLogReaderTest, ContinuesWithTheNextPartOfALongLog) {
   const auto set_aside = [&](std::string_view text) {
     std::ofstream(path_.string() + ".new") << text;
     std::filesystem::rename(path_, OlderRankLogPath(path_));
@@ -149,7 +149,7 @@ TEST_F(RankLogReaderTest, ReadsOnWhereALogThatGotTooLongIsGoneOnWith) {
   lent.may_set_clocks = false;
   Append(FormatRecord(lent) + FormatRecord(Step(1)));
   EXPECT_EQ(ReadNew().size(), 2U);
-  Append(FormatRecord(Step(2)) + R"({"step":)");  // It was not written whole.
+  Append(FormatRecord(Step(2)) + R"({"step":)");  // The last line is incomplete.
   set_aside(header + FormatRecord(Step(3)));
   EXPECT_THAT(ReadNew(), ElementsAre(RankRecord(Step(2))));
   EXPECT_EQ(ReadNew().size(), 2U);
@@ -157,23 +157,23 @@ TEST_F(RankLogReaderTest, ReadsOnWhereALogThatGotTooLongIsGoneOnWith) {
   Append(FormatRecord(Step(4)));
   EXPECT_THAT(ReadNew(), ElementsAre(RankRecord(Step(4))));
 
-  // Who comes now reads both parts.
+  // A new reader reads both parts.
   RankLogReader late(path_);
   EXPECT_EQ(late.ReadNew()->size(), 3U);
   EXPECT_EQ(late.ReadNew()->size(), 3U);
-  // Who passes over what was, both, too.
+  // A reader that skips old records also skips both parts.
   RankLogReader later(path_);
   EXPECT_TRUE(later.SkipToEnd()->has_steps);
   EXPECT_THAT(*later.ReadNew(), IsEmpty());
 
-  // Who stays behind by two parts goes on with what there is.
+  // A reader that is two parts behind continues with the parts that exist.
   set_aside(header + FormatRecord(Step(5)));
   set_aside(header + FormatRecord(Step(6)));
   EXPECT_EQ(ReadNew().size(), 2U);
   EXPECT_THAT(ReadNew(), IsEmpty());
 }
 
-TEST_F(RankLogReaderTest, LeavesAnOlderPartOfAnotherProcessAlone) {
+TEST_F(RankLogReaderTest, IgnoresAnOlderPartOfAnotherProcess) {
   std::ofstream(OlderRankLogPath(path_)) << FormatRecord(Header(1)) << FormatRecord(Step(1));
   Append(FormatRecord(Header(2)) + FormatRecord(Step(7)));
   EXPECT_EQ(ReadNew().size(), 2U);

@@ -26,14 +26,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The memory of a channel and an eventfd a GPU.
+// The memory of a channel, and an eventfd for each GPU.
 constexpr std::size_t kMostDescriptors = 1 + kMostGpus;
 static_assert(kMostGpus == kMostChannelGpus);
 constexpr std::size_t kLongestPath = sizeof(sockaddr_un::sun_path) - 1;
 constexpr int kWaitingClients = 128;
-// How long a connection may wait for an agent that is there and takes none.
+// How long a connection may wait for an agent that exists but does not accept it.
 constexpr timeval kConnectTimeout = {5, 0};
-// Linux 6.16: the receiver's word on whether descriptors may be sent at all. Headers lack it yet.
+// An option of Linux 6.16: whether a receiver accepts descriptors. Headers do not have it yet.
 constexpr int kPassRights = 83;
 
 tl::unexpected<Error> SystemFailure(std::string_view what) {
@@ -54,11 +54,11 @@ sockaddr_un AddressOf(const fs::path& path) {
 
 Result<void> CheckPath(const fs::path& path, std::size_t longest) {
   const std::size_t size = path.native().size();
-  if (size == 0) return Fail("the agent's socket has an empty path (name one)");
+  if (size == 0) return Fail("the path of the agent's socket is empty (name one)");
   if (size > longest) {
     return Fail(
-        "{}: a path of {} bytes, where a socket's takes {} at most (choose a shorter one, such as "
-        "/run/perseus/agent.sock)",
+        "{}: the path has {} bytes, but that of a socket has at most {} (choose a shorter one, "
+        "such as /run/perseus/agent.sock)",
         path.string(), size, longest);
   }
   return {};
@@ -69,8 +69,8 @@ int ConnectTo(int socket, const fs::path& path) {
   return ::connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address);
 }
 
-// Succeeds if nothing is lost where `path` is replaced: it is absent, or a socket on which nobody
-// listens. Anything but the kernel's plain refusal counts as somebody.
+// Succeeds if `path` may be replaced: it does not exist, or is a socket on which no process
+// listens. Only a refused connection proves the latter.
 Result<void> CheckFree(const fs::path& path) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) != 0) {
@@ -79,7 +79,7 @@ Result<void> CheckFree(const fs::path& path) {
   }
   if (!S_ISSOCK(status.st_mode)) {
     return FailAs(ErrorKind::kSystem,
-                  "{}: is there and is no socket (remove it, or choose another path)",
+                  "{}: exists and is not a socket (remove it, or choose another path)",
                   path.string());
   }
   const FileDescriptor probe = MakeSocket(SOCK_NONBLOCK);
@@ -92,22 +92,23 @@ Result<void> CheckFree(const fs::path& path) {
     if (state && state->is_ending) return {};
   }
   return FailAs(ErrorKind::kSystem,
-                "{}: somebody listens there already (stop that agent, or choose another path)",
+                "{}: another process already listens there (stop that agent, or choose another "
+                "path)",
                 path.string());
 }
 
-// Listens on a file that nobody knows yet.
+// Listens on a path that no client knows yet.
 Result<FileDescriptor> ListenAt(const fs::path& path, mode_t mode) {
   FileDescriptor listener = MakeSocket(SOCK_NONBLOCK);
   if (!listener) return SystemFailure("make a socket");
-  const int no = 0;  // Inherited by what Accept gives. Unknown to older systems, and no loss there.
+  const int no = 0;  // Accepted sockets inherit this. Older systems do not know it, which is fine.
   (void)::setsockopt(listener.get(), SOL_SOCKET, kPassRights, &no, sizeof no);
   const sockaddr_un address = AddressOf(path);
-  (void)::unlink(path.c_str());  // Of a process that had our id and died here.
+  (void)::unlink(path.c_str());  // It belonged to a dead process with the same process id.
   if (::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return SystemFailure("make the socket " + path.string());
   }
-  // Nobody can connect before listen(), so nobody slips in by the umask's permissions.
+  // No client can connect before listen(), so the permissions of the umask are never in effect.
   if (::chmod(path.c_str(), mode) != 0 || ::listen(listener.get(), kWaitingClients) != 0) {
     const int error = errno;
     (void)::unlink(path.c_str());
@@ -119,7 +120,7 @@ Result<FileDescriptor> ListenAt(const fs::path& path, mode_t mode) {
 
 // ---- Datagrams ----
 
-// Room for the descriptors of a channel beside a datagram, aligned as the kernel wants it.
+// A buffer for the descriptors of a channel, aligned as the kernel requires.
 struct Control {
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * kMostDescriptors)> bytes{};
 };
@@ -127,11 +128,12 @@ struct Control {
 Result<void> CheckSendable(std::string_view text, const std::vector<int>& descriptors) {
   if (text.empty()) return Fail("an empty message cannot be sent (it looks like the end)");
   if (text.size() > kLongestMessage) {
-    return Fail("a message of {} bytes, where {} are the most (ask for fewer GPUs at a time)",
-                text.size(), kLongestMessage);
+    return Fail(
+        "the message has {} bytes, but at most {} are possible (request fewer GPUs at a time)",
+        text.size(), kLongestMessage);
   }
   if (descriptors.size() > kMostDescriptors) {
-    return Fail("{} descriptors with a message, where {} are the most", descriptors.size(),
+    return Fail("the message has {} descriptors, but at most {} are possible", descriptors.size(),
                 kMostDescriptors);
   }
   return {};
@@ -186,7 +188,7 @@ std::vector<FileDescriptor> DescriptorsOf(msghdr& message) {
   return descriptors;
 }
 
-// Without `control` no descriptor is opened here, whatever was sent.
+// Without `control`, no received descriptor is opened.
 Result<Reception> ReceiveOne(int socket, Control* control) {
   Reception arrival;
   arrival.datagram.text.resize(kLongestMessage);
@@ -196,7 +198,7 @@ Result<Reception> ReceiveOne(int socket, Control* control) {
   message.msg_iovlen = 1;
   if (control != nullptr) {
     message.msg_control = control->bytes.data();
-    // Not CMSG_SPACE, whose padding has room for one more.
+    // CMSG_SPACE would be too large: its padding has room for one more descriptor.
     message.msg_controllen = CMSG_LEN(sizeof(int) * kMostDescriptors);
   }
   ssize_t size = 0;
@@ -208,12 +210,13 @@ Result<Reception> ReceiveOne(int socket, Control* control) {
   if (control != nullptr && size >= 0) arrival.datagram.descriptors = DescriptorsOf(message);
   if (size <= 0) return Reception{.state = Received::kEnd, .datagram = {}};
   if ((message.msg_flags & MSG_TRUNC) != 0) {
-    return Fail("a message of more than {} bytes (ask for fewer GPUs at a time)", kLongestMessage);
+    return Fail("received a message of more than {} bytes (request fewer GPUs at a time)",
+                kLongestMessage);
   }
   if ((message.msg_flags & MSG_CTRUNC) != 0) {
     return Fail(
-        "a message with more descriptors than the {} of a channel, or than this process may open "
-        "(raise the limit on open files)",
+        "received more descriptors than the {} of a channel, or than this process may open (raise "
+        "the limit on open files)",
         kMostDescriptors);
   }
   arrival.state = Received::kDatagram;
@@ -230,10 +233,11 @@ bool NextHasDescriptors(int socket) {
 
 using Clock = std::chrono::steady_clock;
 
-// Whether the socket is ready for `events` before the deadline; a peer that is gone is ready, too.
+// Whether the socket is ready for `events` before the deadline. It is also ready if the peer is
+// gone.
 Result<bool> WaitFor(int socket, short events, Clock::time_point deadline) {
   for (;;) {
-    constexpr std::int64_t kLongestPoll = 86'400'000;  // Its argument is an int.
+    constexpr std::int64_t kLongestPoll = 86'400'000;  // In ms. poll() takes an int.
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
     pollfd wanted{socket, events, 0};
     const int ready =
@@ -244,7 +248,7 @@ Result<bool> WaitFor(int socket, short events, Clock::time_point deadline) {
   }
 }
 
-// What processes left that were killed between making their socket and renaming it.
+// Removes sockets of processes that were killed before they renamed their socket.
 void RemoveLeftBehind(const fs::path& path) {
   const std::string prefix = path.filename().native() + ".";
   std::error_code error;
@@ -265,8 +269,8 @@ void RemoveLeftBehind(const fs::path& path) {
 }  // namespace
 
 Result<FileDescriptor> Listen(const fs::path& path, mode_t mode) {
-  // Made under a name of its own and then renamed, so that a client sees the old socket or the
-  // new one, and neither none nor one with other permissions.
+  // The socket is created under a temporary name and then renamed. So a client sees the old or the
+  // new socket, and never one with other permissions.
   const std::string suffix = fmt::format(".{}", ::getpid());
   constexpr std::size_t kLongestSuffix = 8;  // Process ids end at 4,194,304.
   if (const auto checked = CheckPath(path, kLongestPath - kLongestSuffix); !checked) {
@@ -292,7 +296,7 @@ Result<FileDescriptor> Accept(int listener) {
     if (client) return client;
     if (errno == EAGAIN) return FileDescriptor();
     if (errno == EINTR || errno == ECONNABORTED) continue;
-    return SystemFailure("take a client's connection");
+    return SystemFailure("accept a client's connection");
   }
 }
 
@@ -308,10 +312,10 @@ Result<FileDescriptor> Connect(const fs::path& path) {
   } while (failed != 0 && errno == EINTR);
   if (failed == 0) return socket;
   const std::string_view remedy =
-      errno == EACCES       ? "ask who runs the agent for the permission to use its socket"
-      : errno == EAGAIN     ? "the agent is there and takes no connections: is it stopped?"
-      : errno == EPROTOTYPE ? "that is another program's socket: name the agent's"
-                            : "is the agent running, and is that its socket?";
+      errno == EACCES       ? "ask the administrator of the agent for permission to use its socket"
+      : errno == EAGAIN     ? "the agent exists but accepts no connections: is it stopped?"
+      : errno == EPROTOTYPE ? "this is the socket of another program: name the agent's"
+                            : "is the agent running, and is this its socket?";
   return FailAs(ErrorKind::kSystem, "{}: cannot connect: {} ({})", path.string(),
                 std::strerror(errno), remedy);
 }
@@ -320,7 +324,7 @@ Result<Peer> PeerOf(int socket) {
   ucred credentials{};
   socklen_t size = sizeof credentials;
   if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) {
-    return SystemFailure("tell who is at the other end");
+    return SystemFailure("identify the process at the other end");
   }
   return Peer{credentials.pid, credentials.uid, credentials.gid};
 }
@@ -352,7 +356,7 @@ Result<Datagram> SendRequest(int socket, std::string_view request,
     if (events == POLLIN) break;
     const auto sent = SendOne(socket, request, {}, MSG_DONTWAIT);
     if (!sent && sent.error().kind == ErrorKind::kInput) return Fail(sent);
-    // If the other end is gone it may have said why.
+    // If the other end is gone, it may have sent the reason.
     if (!sent) break;
   }
   Control control;

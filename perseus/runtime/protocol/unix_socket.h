@@ -1,11 +1,11 @@
-// The agent's socket, from both ends: datagrams with borders over a connection (AF_UNIX,
-// SOCK_SEQPACKET), with descriptors passed along and the kernel's word on who the peer is.
+// The agent's socket, from both ends: a connection of datagrams (AF_UNIX, SOCK_SEQPACKET) that can
+// carry descriptors. The kernel identifies the peer.
 //
-// Descriptors go from the agent to the client only. Merely to close one can take forever (a file
-// whose file system is a process that does not answer, a connection that lingers), so the agent
-// must not be made to hold one of a client's.
+// Only the agent sends descriptors. Even closing a descriptor can block forever (a file whose file
+// system does not answer, a connection that lingers), so the agent must never hold one of a
+// client's.
 //
-// Thread safety: all functions may be called from several threads; one request at a time a socket.
+// Thread safety: several threads may call all functions, but only one at a time for each socket.
 #pragma once
 
 #include <sys/types.h>
@@ -21,7 +21,7 @@
 
 namespace perseus::protocol {
 
-// Who is at the other end, by SO_PEERCRED: as of its connect(), and nothing it can forge.
+// The process at the other end, as of its connect() (SO_PEERCRED). It cannot forge this.
 struct Peer {
   pid_t pid = 0;
   uid_t uid = 0;
@@ -33,25 +33,26 @@ struct Datagram {
   std::vector<FileDescriptor> descriptors;  // CLOEXEC.
 };
 
-// Listens on `path`, whose directory must exist; `mode` are the socket file's permissions (who may
-// connect), whatever the umask. Replaces a socket that nobody listens on any more, in one step;
-// fails (kSystem) if somebody does, or if something else is there, and names the path. A path that
-// is too long for the system is kInput. Non-blocking. The file stays when the descriptor is closed.
+// Listens on `path`, whose directory must exist. `mode` is the permissions of the socket file (who
+// may connect), independent of the umask. It atomically replaces a socket on which no process
+// listens any more. Fails (kSystem), with the path, if a process listens there or if the path is
+// something else. Fails (kInput) for a path that is too long for the system. The socket is
+// non-blocking. The file remains when the descriptor is closed.
 Result<FileDescriptor> Listen(const std::filesystem::path& path, mode_t mode);
 
-// The next client, non-blocking; an empty descriptor if none waits. Fails (kSystem) where this
-// process has no descriptors left: the client still waits, so do not try again at once.
+// Returns the next client, non-blocking, or an empty descriptor if none waits. Fails (kSystem) if
+// this process has no descriptors left. The client still waits then, so do not try again at once.
 Result<FileDescriptor> Accept(int listener);
 
-// Connects; fails with kSystem and a remedy if nobody listens there, or somebody who takes no
-// connection for some seconds. Blocking.
+// Connects. Fails (kSystem), with a remedy, if no process listens there, or if it does not accept
+// the connection for some seconds. The socket is blocking.
 Result<FileDescriptor> Connect(const std::filesystem::path& path);
 
 Result<Peer> PeerOf(int socket);
 
 // Sends one datagram. Fails (kSystem) if the peer is gone or, on a non-blocking socket, does not
-// read; with kInput if the text is empty or longer than kLongestMessage, or there are more
-// descriptors than a channel has. Never raises SIGPIPE. The descriptors stay the caller's.
+// read. Fails (kInput) if the text is empty or longer than kLongestMessage, or if it has more
+// descriptors than a channel. Never raises SIGPIPE. The caller keeps the descriptors.
 Result<void> Send(int socket, std::string_view text, const std::vector<int>& descriptors = {});
 
 // Whether the kernel lets the peer of this socket send no descriptors (SO_PASSRIGHTS, Linux 6.16),
@@ -69,9 +70,9 @@ struct Reception {
 };
 Result<Reception> Receive(int socket);
 
-// The client's side: a request and its reply, with at most the descriptors of a channel; kSystem if
-// none comes in `timeout`. After a failure close the socket: a late reply would be taken for that
-// of the next request.
+// Sends a request as a client and returns its reply, with at most the descriptors of a channel.
+// Fails (kSystem) if no reply comes within `timeout`. Close the socket after a failure, because a
+// late reply would be taken for that of the next request.
 Result<Datagram> SendRequest(int socket, std::string_view request,
                              std::chrono::milliseconds timeout);
 

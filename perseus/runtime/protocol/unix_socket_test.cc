@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-constexpr std::chrono::seconds kTimeout(20);  // For replies that come.
+constexpr std::chrono::seconds kTimeout(20);  // For replies that arrive.
 
 class UnixSocket : public ::testing::Test {
  protected:
@@ -35,7 +35,7 @@ class UnixSocket : public ::testing::Test {
   TemporaryDirectory directory_;
 };
 
-// A connection: the agent's end, which does not block, and the client's, which does.
+// A connection. The agent's end does not block; the client's end does.
 struct Pair {
   FileDescriptor agent;
   FileDescriptor client;
@@ -52,7 +52,7 @@ int DescriptorsOpen() {
   return static_cast<int>(std::distance(begin(all), end(all)));
 }
 
-// Any number of descriptors with a text, as a client that is not ours can send them.
+// Sends a text with any number of descriptors, as a foreign client can.
 bool SendRaw(int socket, std::string_view text, const std::vector<int>& descriptors) {
   const std::size_t size = sizeof(int) * descriptors.size();
   std::vector<std::max_align_t> control(CMSG_SPACE(size) / sizeof(std::max_align_t) + 1);
@@ -72,7 +72,7 @@ bool SendRaw(int socket, std::string_view text, const std::vector<int>& descript
 
 // ---- Listening and connecting ----
 
-TEST_F(UnixSocket, AClientConnectsAndIsKnown) {
+TEST_F(UnixSocket, ReportsTheCredentialsOfAClient) {
   const auto listener = Listen(path(), 0600);
   ASSERT_TRUE(listener) << listener.error().message;
   const auto nobody = Accept(listener->get());
@@ -96,7 +96,7 @@ TEST_F(UnixSocket, AClientConnectsAndIsKnown) {
   EXPECT_EQ(Receive(agent->get())->state, Received::kNothing);
 }
 
-TEST_F(UnixSocket, PermissionsAreAsAskedWhateverTheUmask) {
+TEST_F(UnixSocket, PermissionsDoNotDependOnTheUmask) {
   for (const mode_t mode : {mode_t{0600}, mode_t{0660}, mode_t{0666}}) {
     const mode_t before = ::umask(0137);
     const auto listener = Listen(path(), mode);
@@ -108,19 +108,20 @@ TEST_F(UnixSocket, PermissionsAreAsAskedWhateverTheUmask) {
   }
 }
 
-TEST_F(UnixSocket, AnAgentThatRunsKeepsItsSocket) {
+TEST_F(UnixSocket, ARunningAgentKeepsItsSocket) {
   const auto listener = Listen(path(), 0600);
   ASSERT_TRUE(listener) << listener.error().message;
   const auto second = Listen(path(), 0600);
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().kind, ErrorKind::kSystem);
-  EXPECT_THAT(second.error().message, HasSubstr(path().string() + ": somebody listens there"));
+  EXPECT_THAT(second.error().message,
+              HasSubstr(path().string() + ": another process already listens there"));
   EXPECT_TRUE(Connect(path()));
   EXPECT_EQ(std::distance(fs::directory_iterator(path().parent_path()), {}), 1);
 }
 
 TEST_F(UnixSocket, TheSocketOfADeadAgentIsReplaced) {
-  ASSERT_TRUE(Listen(path(), 0600));  // Closed at once; the file stays.
+  ASSERT_TRUE(Listen(path(), 0600));  // The socket closes at once, but the file stays.
   ASSERT_TRUE(fs::exists(path()));
   const auto nobody = Connect(path());
   ASSERT_FALSE(nobody);
@@ -131,8 +132,8 @@ TEST_F(UnixSocket, TheSocketOfADeadAgentIsReplaced) {
   EXPECT_EQ(std::distance(fs::directory_iterator(path().parent_path()), {}), 1);
 }
 
-// Killed between making its socket and renaming it.
-TEST_F(UnixSocket, WhatADeadAgentLeftHalfMadeIsRemoved) {
+// An agent was killed after it made its socket and before it renamed it.
+TEST_F(UnixSocket, AnIncompleteSocketOfADeadAgentIsRemoved) {
   const pid_t dead = ::fork();
   if (dead == 0) ::_exit(0);
   ASSERT_EQ(::waitpid(dead, nullptr, 0), dead);
@@ -147,12 +148,12 @@ TEST_F(UnixSocket, WhatADeadAgentLeftHalfMadeIsRemoved) {
   EXPECT_TRUE(fs::exists(of_living));
 }
 
-TEST_F(UnixSocket, WhatIsNoSocketIsNotReplaced) {
+TEST_F(UnixSocket, AFileThatIsNoSocketIsNotReplaced) {
   std::ofstream(path()) << "precious";
   const auto listener = Listen(path(), 0600);
   ASSERT_FALSE(listener);
   EXPECT_EQ(listener.error().kind, ErrorKind::kSystem);
-  EXPECT_THAT(listener.error().message, HasSubstr("is there and is no socket"));
+  EXPECT_THAT(listener.error().message, HasSubstr("exists and is not a socket"));
   EXPECT_TRUE(fs::is_regular_file(path()));
 }
 
@@ -162,7 +163,7 @@ TEST_F(UnixSocket, FailuresNameThePathAndTheRemedy) {
   EXPECT_EQ(absent.error().kind, ErrorKind::kSystem);
   EXPECT_EQ(absent.error().message,
             path().string() +
-                ": cannot connect: No such file or directory (is the agent running, and is that "
+                ": cannot connect: No such file or directory (is the agent running, and is this "
                 "its socket?)");
 
   const auto nowhere = Listen(path() / "below" / "x", 0600);
@@ -179,20 +180,20 @@ TEST_F(UnixSocket, FailuresNameThePathAndTheRemedy) {
   EXPECT_FALSE(Connect(""));
 }
 
-TEST_F(UnixSocket, AStreamSocketIsSomebodyElses) {
+TEST_F(UnixSocket, AStreamSocketBelongsToAnotherProgram) {
   const FileDescriptor other(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::strcpy(address.sun_path, path().c_str());
   ASSERT_EQ(::bind(other.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
   ASSERT_EQ(::listen(other.get(), 1), 0);
-  EXPECT_THAT(Listen(path(), 0600).error().message, HasSubstr("somebody listens"));
-  EXPECT_THAT(Connect(path()).error().message, HasSubstr("another program's socket"));
+  EXPECT_THAT(Listen(path(), 0600).error().message, HasSubstr("already listens"));
+  EXPECT_THAT(Connect(path()).error().message, HasSubstr("the socket of another program"));
 }
 
 // ---- Datagrams ----
 
-TEST(UnixSocketDatagram, ComesWholeUpToTheLongest) {
+TEST(UnixSocketDatagram, ArrivesWholeUpToTheMaximumLength) {
   const Pair pair = Connection();
   const std::string longest(kLongestMessage, 'x');
   ASSERT_TRUE(Send(pair.client.get(), longest));
@@ -201,7 +202,7 @@ TEST(UnixSocketDatagram, ComesWholeUpToTheLongest) {
   EXPECT_EQ(received->datagram.text, longest);
 }
 
-TEST(UnixSocketDatagram, TooLongOrEmptyIsNotSent) {
+TEST(UnixSocketDatagram, RefusesToSendTooLongOrEmptyMessages) {
   const Pair pair = Connection();
   for (const std::string& text : {std::string(), std::string(kLongestMessage + 1, 'x')}) {
     const auto sent = Send(pair.client.get(), text);
@@ -212,7 +213,7 @@ TEST(UnixSocketDatagram, TooLongOrEmptyIsNotSent) {
   EXPECT_EQ(Receive(pair.agent.get())->state, Received::kNothing);
 }
 
-TEST(UnixSocketDatagram, TooLongIsAnErrorAndTheNextIsRead) {
+TEST(UnixSocketDatagram, TooLongIsAnErrorAndTheNextIsStillRead) {
   const Pair pair = Connection();
   const std::string text(kLongestMessage + 1, 'x');
   ASSERT_EQ(::send(pair.client.get(), text.data(), text.size(), 0), ssize_t(text.size()));
@@ -223,17 +224,17 @@ TEST(UnixSocketDatagram, TooLongIsAnErrorAndTheNextIsRead) {
   EXPECT_EQ(Receive(pair.agent.get())->datagram.text, "next");
 }
 
-TEST(UnixSocketDatagram, ThePeersEndIsSeen) {
+TEST(UnixSocketDatagram, ReportsTheEndOfThePeer) {
   Pair pair = Connection();
   pair.client = FileDescriptor();
   EXPECT_EQ(Receive(pair.agent.get())->state, Received::kEnd);
-  const auto sent = Send(pair.agent.get(), "x");  // And no SIGPIPE.
+  const auto sent = Send(pair.agent.get(), "x");  // This must not raise SIGPIPE.
   ASSERT_FALSE(sent);
   EXPECT_EQ(sent.error().kind, ErrorKind::kSystem);
   EXPECT_THAT(sent.error().message, HasSubstr("the other end is gone"));
 }
 
-// A reset, not a plain end: the client left something unread.
+// The client left a message unread, so the agent sees a reset and not a plain end.
 TEST(UnixSocketDatagram, APeerThatLeftWithoutReadingIsGone) {
   Pair pair = Connection();
   ASSERT_TRUE(Send(pair.agent.get(), "unread"));
@@ -243,7 +244,7 @@ TEST(UnixSocketDatagram, APeerThatLeftWithoutReadingIsGone) {
   EXPECT_EQ(received->state, Received::kEnd);
 }
 
-TEST(UnixSocketDatagram, APeerThatDoesNotReadIsAnErrorOfTheAgentsEnd) {
+TEST(UnixSocketDatagram, APeerThatDoesNotReadIsAnErrorForTheAgent) {
   const Pair pair = Connection();
   Result<void> sent;
   for (int i = 0; i < 10'000 && sent; ++i) sent = Send(pair.agent.get(), "again");
@@ -252,7 +253,7 @@ TEST(UnixSocketDatagram, APeerThatDoesNotReadIsAnErrorOfTheAgentsEnd) {
   EXPECT_THAT(sent.error().message, HasSubstr("does not read"));
 }
 
-TEST(UnixSocketDatagram, TheAgentTakesNoDescriptors) {
+TEST(UnixSocketDatagram, TheAgentAcceptsNoDescriptors) {
   const Pair pair = Connection();
   const int before = DescriptorsOpen();
   for (const std::size_t count : {std::size_t{1}, std::size_t{65}, std::size_t{253}}) {
@@ -266,7 +267,7 @@ TEST(UnixSocketDatagram, TheAgentTakesNoDescriptors) {
 
 // ---- Asking ----
 
-// Answers one request, as the agent would.
+// Answers one request like the agent.
 std::thread Answering(const Pair& pair, const std::string& reply,
                       const std::vector<int>& descriptors) {
   return std::thread([&pair, reply, descriptors] {
@@ -277,7 +278,7 @@ std::thread Answering(const Pair& pair, const std::string& reply,
   });
 }
 
-TEST(UnixSocketAsk, TheReplyComesWithItsDescriptors) {
+TEST(UnixSocketAsk, ReceivesTheReplyWithItsDescriptors) {
   const Pair pair = Connection();
   const FileDescriptor event(::eventfd(7, EFD_CLOEXEC));
   std::thread agent = Answering(pair, "answer", std::vector<int>(1 + kMostGpus, event.get()));
@@ -313,7 +314,7 @@ TEST(UnixSocketAsk, NoReplyIsAnErrorAfterTheTimeout) {
   EXPECT_THAT(reply.error().message, HasSubstr("did not answer within 0 ms"));
 }
 
-TEST(UnixSocketAsk, AnAgentThatGoesIsAnError) {
+TEST(UnixSocketAsk, AnAgentThatEndsIsAnError) {
   Pair pair = Connection();
   pair.agent = FileDescriptor();
   const auto gone = SendRequest(pair.client.get(), "question", kTimeout);
@@ -333,7 +334,7 @@ TEST(UnixSocketAsk, AnAgentThatGoesIsAnError) {
   EXPECT_THAT(closed.error().message, HasSubstr("the agent closed the connection"));
 }
 
-// The kernel keeps descriptors of clients away from the agent altogether, where it can.
+// From Linux 6.16 on, the kernel itself refuses descriptors that clients send to the agent.
 TEST_F(UnixSocket, TheKernelRefusesDescriptorsWhereItCan) {
   const auto listener = Listen(path(), 0600);
   ASSERT_TRUE(listener) << listener.error().message;

@@ -9,21 +9,21 @@ namespace perseus::tuner {
 Result<void> CheckMaySetClocks(const protocol::RankHeader& header) {
   if (header.may_set_clocks && !header.sm_clocks_mhz.empty()) return {};
   return Fail(
-      "rank {} may not set the clock of its GPU, so that no other clock can be tried there (run "
+      "rank {} may not set the clock of its GPU, so no other clock can be measured there (run "
       "perseus agent on {}, or let the job start one: PERSEUS_AGENT=own)",
       Name(header.name), header.host);
 }
 
-Result<void> Conductor::Meet(const std::set<protocol::RankId>& expected) {
+Result<void> Conductor::AwaitRanks(const std::set<protocol::RankId>& expected) {
   PERSEUS_ASSIGN_OR_RETURN(
       auto alive, logs_.AwaitRanks(expected, options_.timeout, options_.should_end, clock_));
   ranks_ = std::move(alive);
   return {};
 }
 
-Result<void> Conductor::Watch(int steps) { return AwaitStep(logs_.LastStep(ranks_) + steps); }
+Result<void> Conductor::AwaitSteps(int steps) { return AwaitStep(logs_.LastStep(ranks_) + steps); }
 
-// By the fastest steps: slow ones, of a sweep, may be followed by those of before.
+// Uses the fastest steps, because the slow steps of a sweep may be followed by fast ones.
 std::int64_t Conductor::Ahead() {
   const double step_s = logs_.StepTime(ranks_).value_or(1);
   fastest_s_ = fastest_s_ > 0 ? std::min(fastest_s_, step_s) : step_s;
@@ -34,9 +34,9 @@ Result<std::string> Conductor::AddPlan(const std::string& text) const {
   return writer_.AddPlan(fmt::format("{}", writer_.version() + 1), text);
 }
 
-Result<Conductor::Stretch> Conductor::RunUnder(protocol::Assignment assignment, int steps,
-                                               int spare_steps) {
-  // Whoever chose the assignment took time, in which the job trained on.
+Result<Conductor::Stretch> Conductor::RunWith(protocol::Assignment assignment, int steps,
+                                              int spare_steps) {
+  // The job trained on while the assignment was chosen.
   PERSEUS_RETURN_IF_ERROR(logs_.ReadNew());
   const std::int64_t from = logs_.LastStep(ranks_) + 1 + Ahead();
   const std::int64_t last = from + steps;
@@ -50,7 +50,7 @@ Result<Conductor::Stretch> Conductor::RunUnder(protocol::Assignment assignment, 
   return stretch;
 }
 
-Result<std::int64_t> Conductor::LeaveUnder(protocol::Assignment assignment) {
+Result<std::int64_t> Conductor::LeaveInForce(protocol::Assignment assignment) {
   PERSEUS_ASSIGN_OR_RETURN(const auto version, writer_.Write(std::move(assignment), 0));
   PERSEUS_RETURN_IF_ERROR(logs_.ReadNew());
   const std::int64_t step = logs_.LastStep(ranks_) + 1 + Ahead();
@@ -75,20 +75,21 @@ Result<void> Conductor::CheckFollowed(std::int64_t from, std::int64_t to,
     for (std::int64_t number = from; number <= to; ++number) {
       const protocol::RanStep* step = rank.Find(number);
       if (step == nullptr) {
-        // A record that was dropped is no reason to stop.
+        // A few records may be missing.
         if (2 * ++missing <= to - from + 1) continue;
         return Fail("rank {} did not record most of steps {} to {}{}", Name(name), from, to,
                     remark);
       }
       if (step->assignment_version != version) {
         return Fail(
-            "rank {} ran step {} under assignment {} and not {} (does it read them late? Raise "
-            "--assignment-delay){}",
+            "rank {} ran step {} with assignment {} instead of {} (if it reads assignments late, "
+            "raise --assignment-delay){}",
             Name(name), number, step->assignment_version, version, remark);
       }
       if (!step->on_plan) {
         return Fail(
-            "rank {} ran step {} in another order than the plan's (is this the job's schedule?){}",
+            "rank {} ran step {} in another order than the plan (does the job have this "
+            "schedule?){}",
             Name(name), number, remark);
       }
     }

@@ -1,7 +1,7 @@
-// Runs a job through stretches of steps: writes assignments far enough ahead that all ranks have
-// read them, waits until the steps ran, and checks that every rank followed the assignment.
+// Runs a job through stretches of steps. It writes assignments far enough ahead that all ranks have
+// read them, waits until the steps have run, and checks that every rank followed the assignment.
 //
-// Not thread safe.
+// Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@
 namespace perseus::tuner {
 
 struct ConductorOptions {
-  double assignment_delay_s = protocol::kAssignmentDelaySeconds;  // Until every rank has read them.
-  Nanoseconds timeout = 60'000'000'000;                           // With a rank that is silent.
+  double assignment_delay_s = protocol::kAssignmentDelaySeconds;  // Until every rank has read one.
+  Nanoseconds timeout = 60'000'000'000;  // How long a rank may record no step.
   ShouldEnd should_end = [] { return false; };
 };
 
@@ -32,37 +32,38 @@ class Conductor {
             Clock& clock)
       : options_(options), logs_(std::move(logs)), writer_(std::move(writer)), clock_(clock) {}
 
-  // Waits for these ranks, and includes others that are there by then. Fails (kSystem) as
-  // JobLogs::AwaitRanks(). Call it before all other functions.
-  Result<void> Meet(const std::set<protocol::RankId>& expected);
-  // Waits until all ranks have ended this many further steps. Their time decides how far ahead
-  // assignments begin.
-  Result<void> Watch(int steps);
+  // Waits for these ranks, and includes others that are alive by then. Fails (kSystem) as
+  // JobLogs::AwaitRanks() does. Call it before all other functions.
+  Result<void> AwaitRanks(const std::set<protocol::RankId>& expected);
+  // Waits until all ranks have ended this many more steps. The time of these steps decides how far
+  // ahead assignments begin.
+  Result<void> AwaitSteps(int steps);
 
   const std::set<protocol::RankId>& ranks() const { return ranks_; }
   const LoggedRank& log_of(const protocol::RankId& name) const { return logs_.ranks().at(name); }
   const JobLogs& logs() const { return logs_; }
   void ForgetBefore(std::int64_t step) { logs_.ForgetBefore(step); }
 
-  // Writes the plan file of the next assignment; what they say of it.
+  // Writes the plan file for the next assignment. Returns the path that the assignment names.
   Result<std::string> AddPlan(const std::string& text) const;
-  // Under assignment that end by themselves, `spare_steps` later: steps that ran so throughout, and
-  // the one before them, in which clocks landed. Fails if a rank did not record most of them, read
-  // the assignment late, or ran another order than the plan's.
+  // Steps that ran with one assignment, after the one step in which the clocks changed.
   struct Stretch {
-    std::int64_t landing = 0;
+    std::int64_t landing = 0;  // The step in which the clocks changed.
     std::int64_t last = 0;
     std::int64_t version = 0;
     std::int64_t first() const { return landing + 1; }
     int steps() const { return static_cast<int>(last - landing + 1); }
-    // For what whole steps cost; the begin of the last is the end of what is counted.
+    // For the cost of whole steps, which is counted until the begin of the last step.
     StepRange counted() const { return {first(), last, version}; }
   };
-  Result<Stretch> RunUnder(protocol::Assignment assignment, int steps, int spare_steps);
-  // For good, and from step 0 on, at which a job that is started again begins. Once all follow
-  // them: their version.
-  Result<std::int64_t> LeaveUnder(protocol::Assignment assignment);
-  // Puts the previous assignment back into force, if another one is.
+  // Runs this many steps with a temporary assignment, which ends by itself `spare_steps` later.
+  // Fails if a rank did not record most of the steps, read the assignment late, or ran another
+  // order than the plan.
+  Result<Stretch> RunWith(protocol::Assignment assignment, int steps, int spare_steps);
+  // Makes the assignment the lasting one, from step 0 on, so that it also holds for a job that
+  // restarts. Waits until all ranks follow it, and returns its version.
+  Result<std::int64_t> LeaveInForce(protocol::Assignment assignment);
+  // Puts the previous lasting assignment back into force, if another one is in force.
   Result<void> Restore();
 
   // How many steps ahead an assignment has to begin.
@@ -79,7 +80,7 @@ class Conductor {
   protocol::AssignmentWriter writer_;
   Clock& clock_;
   std::set<protocol::RankId> ranks_;
-  double fastest_s_ = 0;  // Step that was seen to be usual; 0: none.
+  double fastest_s_ = 0;  // The shortest mean step time so far. 0: none.
 };
 
 }  // namespace perseus::tuner

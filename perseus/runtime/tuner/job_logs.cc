@@ -14,7 +14,8 @@ namespace {
 
 constexpr Nanoseconds kLookEvery = 50'000'000;
 constexpr std::size_t kMostNamed = 4;
-// Steps. Ranks of a job wait for each other, and their logs come late by a second or so.
+// How many steps the ranks of a job may be apart. They wait for each other, and their logs are late
+// by about a second.
 constexpr std::int64_t kMostApart = 64;
 
 std::string HostName() {
@@ -22,7 +23,7 @@ std::string HostName() {
   return gethostname(name, sizeof name - 1) == 0 ? name : "";
 }
 
-void Nap(Clock& clock) {
+void Sleep(Clock& clock) {
   const std::atomic<std::uint32_t> never = 0;
   clock.WaitWhile(never, 0, clock.Now() + kLookEvery);
 }
@@ -48,25 +49,25 @@ Result<JobLogs> JobLogs::Open(const std::filesystem::path& job_directory, Job jo
   for (;;) {
     PERSEUS_ASSIGN_OR_RETURN(const auto came, logs.ReadSome());
     if (!came) break;
-    // What ran before anybody looked is of no use, and may be weeks.
+    // Steps from before this call are of no use, and may be those of weeks.
     if (job == Job::kIsOver) continue;
     for (const auto& [name, rank] : logs.ranks_) logs.Forget(name, rank.last_step());
   }
   logs.has_looked_ = true;
   if (job == Job::kIsOver && logs.ranks_.empty()) {
     return Fail(
-        "{} holds no rank's log (no ranks/dp0-pp0-tp0.jsonl: name the directory that the ranks "
-        "had as PERSEUS_JOB_DIR)",
+        "{} has no rank log (no ranks/dp0-pp0-tp0.jsonl: name the directory that the ranks had as "
+        "PERSEUS_JOB_DIR)",
         job_directory.string());
   }
   return logs;
 }
 
-// New ranks may come at any time.
+// Logs of new ranks may appear at any time.
 Result<void> JobLogs::FindLogs() {
   std::error_code error;
   std::filesystem::directory_iterator files(directory_ / "ranks", error);
-  if (error) return {};  // No rank has come yet.
+  if (error) return {};  // No rank has made it yet.
   for (const auto& file : files) {
     if (file.path().extension() != ".jsonl") continue;
     const auto name = protocol::ParseRankId(file.path().stem().string());
@@ -102,7 +103,7 @@ Result<bool> JobLogs::ReadSome() {
     came = true;
     if (rank == nullptr) rank = &ranks_[name];
     for (const protocol::RankRecord& record : *records) Take(record, *rank);
-    // What a rank has recorded before anybody looked may be long ago.
+    // What was recorded before the first read may be from an earlier run.
     if (has_looked_ || job_ == Job::kIsOver) rank->is_alive = true;
   }
   return came;
@@ -111,13 +112,13 @@ Result<bool> JobLogs::ReadSome() {
 void JobLogs::Take(const protocol::RankRecord& record, LoggedRank& rank) const {
   if (const auto* header = std::get_if<protocol::RankHeader>(&record)) {
     const bool is_same = protocol::IsOfSameProcess(rank.header, *header);
-    // The same process says more of itself: that it may set clocks by now.
+    // A new header of the same process has more information, such as that it may set clocks now.
     if (is_same && !rank.steps.empty()) {
       rank.header = *header;
       return;
     }
-    // A new process: its counter and its steps start again. (Before it was alive, it was a log of
-    // an earlier run.)
+    // A new process starts its counter and its steps again. (If the rank was not alive, the old
+    // steps are those of an earlier run.)
     if (!rank.steps.empty() && rank.is_alive && job_ == Job::kIsRunning) rank.has_restarted = true;
     rank.steps.clear();
     rank.energy = profiler::EnergyCurve();
@@ -168,7 +169,7 @@ void JobLogs::ForgetBefore(std::int64_t step) {
 
 void JobLogs::Forget(const protocol::RankId& name, std::int64_t before) {
   LoggedRank& rank = ranks_.at(name);
-  // One step more, for times from step to step.
+  // One more step is kept, for the time from step to step.
   while (rank.steps.size() > 2 && rank.steps[1].step < before) rank.steps.pop_front();
   if (!rank.steps.empty()) rank.energy.ForgetBefore(rank.steps.front().begin);
 }
@@ -207,15 +208,15 @@ Result<std::set<protocol::RankId>> JobLogs::AwaitRanks(const std::set<protocol::
     }
     if (should_end()) return tl::unexpected<Error>(EndedByRequest());
     if (clock.Now() >= deadline) break;
-    Nap(clock);
+    Sleep(clock);
   }
   const std::set<protocol::RankId> alive = Alive();
   if (const std::string behind = FarBehind(alive); !behind.empty()) {
     return FailAs(
         ErrorKind::kSystem,
-        "{}: {} while others are at step {}: an assignment begins at one step for all ranks, and "
-        "the "
-        "steps of this rank count again from 0 (if only this rank was replaced, restart all ranks)",
+        "{}: {} while others are at step {}: an assignment begins at one step for all ranks, but "
+        "this rank counts its steps from 0 again (if only this rank was replaced, restart all "
+        "ranks)",
         directory_.string(), behind, LastStep(alive));
   }
   std::string missing;
@@ -227,7 +228,7 @@ Result<std::set<protocol::RankId>> JobLogs::AwaitRanks(const std::set<protocol::
   if (count > kMostNamed) missing += fmt::format(" and {} more", count - kMostNamed);
   return FailAs(ErrorKind::kSystem,
                 "{}: {} of {} ranks have recorded no step for {:g} s: {} (is the job running, with "
-                "this directory as PERSEUS_JOB_DIR, and is this job file its own?)",
+                "this directory as PERSEUS_JOB_DIR, and does this job file belong to it?)",
                 directory_.string(), count, expected.size(), ToSeconds(timeout), missing);
 }
 
@@ -240,7 +241,7 @@ Result<void> JobLogs::AwaitStep(const std::set<protocol::RankId>& ranks, std::in
     for (const protocol::RankId& name : ranks) {
       if (!ranks_.at(name).has_restarted) continue;
       return FailAs(ErrorKind::kSystem,
-                    "{}: rank {} has started again meanwhile (begin again once the job runs)",
+                    "{}: rank {} has restarted in the meantime (begin again when the job runs)",
                     directory_.string(), Name(name));
     }
     const std::int64_t now = LastCommonStep(ranks);
@@ -249,7 +250,7 @@ Result<void> JobLogs::AwaitStep(const std::set<protocol::RankId>& ranks, std::in
     before = now;
     if (should_end()) return tl::unexpected<Error>(EndedByRequest());
     if (clock.Now() >= deadline) break;
-    Nap(clock);
+    Sleep(clock);
   }
   std::string slow;
   for (const protocol::RankId& name : ranks) {

@@ -1,9 +1,9 @@
-// The rank logs of all ranks of a job, followed while they train.
+// Reads the rank logs of all ranks of a job while they train.
 //
-// A job directory may hold logs of an earlier run, and logs of ranks may appear later. A log counts
-// as alive once it has grown since it was opened here.
+// A job directory may contain logs of an earlier run, and logs of ranks may appear later. A rank is
+// alive once its log has grown since it was opened here.
 //
-// Not thread safe.
+// Not thread-safe.
 #pragma once
 
 #include <deque>
@@ -24,57 +24,58 @@ namespace perseus::tuner {
 
 struct LoggedRank {
   protocol::RankHeader header;
-  std::deque<protocol::RanStep> steps;  // Ascending; those not forgotten.
+  std::deque<protocol::RanStep> steps;  // Ascending, without those that were forgotten.
   profiler::EnergyCurve energy;         // Over CLOCK_MONOTONIC of its host.
   std::vector<std::string> remarks;
   bool is_alive = false;
-  bool has_restarted = false;  // Since it was alive: its header came again, of another process.
+  bool has_restarted = false;  // While it was alive, the header of another process came.
 
-  // Null where it was not recorded.
+  // Null if the step was not recorded.
   const protocol::RanStep* Find(std::int64_t step) const;
   std::int64_t last_step() const { return steps.empty() ? -1 : steps.back().step; }
 };
 
-// What a caller that waits looks at now and then, and may break off by.
+// A waiting caller calls it periodically, and stops when it returns true.
 using ShouldEnd = std::function<bool()>;
 
 class JobLogs {
  public:
-  // Fails (kInput) if it is not a job's directory: no log is there. With `is_running`, the logs
-  // that are there are taken for those of an earlier run until they grow, and none need be there
-  // yet.
+  // Fails (kInput) if `job_directory` is not a directory. With kIsRunning, existing logs count as
+  // those of an earlier run until they grow, and logs need not exist yet. With kIsOver, it fails
+  // (kInput) without logs.
   enum class Job { kIsRunning, kIsOver };
   static Result<JobLogs> Open(const std::filesystem::path& job_directory, Job job);
 
-  // Takes what came whole since. Fails for a log with a line that is wrong; where the rank is not
-  // alive, the line is passed over, with a remark.
+  // Reads the complete new lines. Fails for a log with an invalid line. If the rank is not alive,
+  // such a line is skipped, and becomes a remark.
   Result<void> ReadNew();
   const std::map<protocol::RankId, LoggedRank>& ranks() const { return ranks_; }
-  // Those that are alive.
+  // The ranks that are alive and have steps.
   std::set<protocol::RankId> Alive() const;
-  // The last step that all of them have ended; -1 for none.
+  // The last step that all of these ranks have ended. -1: none.
   std::int64_t LastCommonStep(const std::set<protocol::RankId>& ranks) const;
-  // The last that any has.
+  // The last step that any of these ranks has ended. -1: none.
   std::int64_t LastStep(const std::set<protocol::RankId>& ranks) const;
-  // Mean time from step to step of what is remembered; nothing with fewer than two steps.
+  // The mean time from step to step of the steps that are kept. Empty with fewer than two.
   std::optional<double> StepTime(const std::set<protocol::RankId>& ranks) const;
+  // Drops the steps before this one, except the last of them.
   void ForgetBefore(std::int64_t step);
 
-  // Waits until all of `expected` are alive. Fails (kSystem) after `timeout`, naming those that
-  // are not and what is known of them, and those that are far behind the others (a rank that was
-  // replaced alone). Those alive then, which may be more.
+  // Waits until all of `expected` are alive, and returns all ranks that are alive then. Fails
+  // (kSystem) after `timeout`. The message names the missing ranks and what is known of them, or a
+  // rank that is far behind the others (a single rank that was replaced).
   Result<std::set<protocol::RankId>> AwaitRanks(const std::set<protocol::RankId>& expected,
                                                 Nanoseconds timeout, const ShouldEnd& should_end,
                                                 Clock& clock);
-  // Waits until all of `ranks` have ended that step; kSystem as above if one stands still that
-  // long.
+  // Waits until all of `ranks` have ended that step. Fails (kSystem) if a rank ends no step for
+  // `timeout`, or restarts.
   Result<void> AwaitStep(const std::set<protocol::RankId>& ranks, std::int64_t step,
                          Nanoseconds timeout, const ShouldEnd& should_end, Clock& clock);
 
  private:
   JobLogs(std::filesystem::path directory, Job job) : directory_(std::move(directory)), job_(job) {}
   Result<void> FindLogs();
-  // At most a part of what came; whether anything did.
+  // Reads a part of what is new. Returns whether there was anything.
   Result<bool> ReadSome();
   void Take(const protocol::RankRecord& record, LoggedRank& rank) const;
   std::string WhatIsKnown(const protocol::RankId& name) const;
@@ -88,10 +89,10 @@ class JobLogs {
   std::map<protocol::RankId, protocol::RankLogReader> readers_;
 };
 
-// {dp0-pp0-tp0, …}
+// All ranks of a job: {dp0-pp0-tp0, …}.
 std::set<protocol::RankId> RanksOf(int pipelines, int ranks, int gpus_per_stage);
 
-// What a job that breaks off on request fails with.
+// The error of a function that stops because `should_end` returned true.
 Error EndedByRequest();
 
 }  // namespace perseus::tuner

@@ -24,7 +24,7 @@ class JobLogsTest : public testing::Test {
     header.epoch = 1;
     std::ofstream(protocol::RankLogPath(directory_, name)) << protocol::FormatRecord(header);
   }
-  // Steps of 100 ms; the counter is read in the middle of each, and has grown by 50 J a step.
+  // Steps take 100 ms. The counter is read in the middle of each and grows by 50 J a step.
   void Add(const protocol::RankId& name, std::int64_t number) const {
     protocol::RanStep step;
     step.step = number;
@@ -47,7 +47,7 @@ class JobLogsTest : public testing::Test {
   const protocol::RankId second_{1, 2, 0};
 };
 
-TEST_F(JobLogsTest, LogIsAliveOnceItGrows) {
+TEST_F(JobLogsTest, ALogThatGrowsIsActive) {
   Begin(first_);
   Add(first_, 0);
   auto logs = JobLogs::Open(directory_, JobLogs::Job::kIsRunning);
@@ -79,7 +79,7 @@ TEST_F(JobLogsTest, HeaderOfTheSameProcessIsNoRestart) {
   EXPECT_EQ(rank.steps.size(), 2U);
 }
 
-TEST_F(JobLogsTest, RanksThatNeverComeAreNamedWithWhatIsKnown) {
+TEST_F(JobLogsTest, RanksThatNeverAppearAreNamedWithTheReason) {
   Begin(first_);
   Add(first_, 0);
   auto logs = JobLogs::Open(directory_, JobLogs::Job::kIsRunning);
@@ -105,7 +105,7 @@ TEST_F(JobLogsTest, RankThatStopsIsNamed) {
   EXPECT_THAT(waited.error().message, Not(HasSubstr("dp0-pp0")));
 }
 
-TEST_F(JobLogsTest, RankThatStartsAnewIsNamed) {
+TEST_F(JobLogsTest, RankThatStartsAgainIsNamed) {
   Begin(first_);
   auto logs = JobLogs::Open(directory_, JobLogs::Job::kIsRunning);
   for (int i = 0; i < 4; ++i) Add(first_, i);
@@ -114,7 +114,7 @@ TEST_F(JobLogsTest, RankThatStartsAnewIsNamed) {
   Add(first_, 0);
   const auto waited = Await(*logs, {first_}, 4);
   ASSERT_FALSE(waited);
-  EXPECT_THAT(waited.error().message, HasSubstr("dp0-pp0-tp0 has started again"));
+  EXPECT_THAT(waited.error().message, HasSubstr("dp0-pp0-tp0 has restarted"));
 }
 
 TEST_F(JobLogsTest, LogOfAnEarlierRunThatBeginsAgainHasNotRestarted) {
@@ -156,7 +156,7 @@ TEST_F(JobLogsTest, RankThatWasReplacedAloneIsNamed) {
   EXPECT_THAT(ranks.error().message, HasSubstr("step 5002"));
 }
 
-// A reader takes 16 MiB at a time.
+// A reader reads 16 MiB at a time.
 TEST_F(JobLogsTest, LogsOfAnySizeAreReadToTheirEnd) {
   Begin(first_);
   const std::string long_remark =
@@ -173,7 +173,7 @@ TEST_F(JobLogsTest, LogsOfAnySizeAreReadToTheirEnd) {
   EXPECT_TRUE(running->Alive().empty());
 }
 
-TEST_F(JobLogsTest, WrongLineOfARankThatIsNotAliveIsPassedOver) {
+TEST_F(JobLogsTest, WrongLineOfAnInactiveRankIsSkipped) {
   Begin(first_);
   Add(first_, 0);
   std::ofstream(protocol::RankLogPath(directory_, first_), std::ios::app) << "{\"step\":}\n";
@@ -184,14 +184,14 @@ TEST_F(JobLogsTest, WrongLineOfARankThatIsNotAliveIsPassedOver) {
   EXPECT_THAT(logs->ranks().at(first_).remarks.back(), HasSubstr("dp0-pp0-tp0.jsonl:3"));
 }
 
-TEST_F(JobLogsTest, DirectoryThatIsNoneIsSaidToBe) {
+TEST_F(JobLogsTest, MissingDirectoryIsAnError) {
   EXPECT_THAT(JobLogs::Open(directory_ / "no", JobLogs::Job::kIsRunning).error().message,
               HasSubstr("is not a directory"));
   EXPECT_THAT(JobLogs::Open(directory_, JobLogs::Job::kIsOver).error().message,
-              HasSubstr("holds no rank's log"));
+              HasSubstr("has no rank log"));
 }
 
-TEST_F(JobLogsTest, ForgetsWhatIsOver) {
+TEST_F(JobLogsTest, ForgetsPastRecords) {
   Begin(first_);
   for (int i = 0; i < 10; ++i) Add(first_, i);
   auto logs = JobLogs::Open(directory_, JobLogs::Job::kIsOver);

@@ -7,13 +7,13 @@
 namespace perseus::tuner {
 namespace {
 
-// How many times as far apart as their intervals say GPUs may seem before it is taken to be so. Two
-// that are alike are further apart in one case of 20, more of them in fewer.
+// GPUs count as different if they are further apart than their intervals by more than this factor.
+// Two equal GPUs are further apart in one case of 20, more GPUs less often.
 constexpr double kMostByChance = 2;
 
-// By how much an interval is to be widened so that it says how far GPUs differ (Birge, Phys. Rev.
-// 40, 207, 1932): otherwise one that is slower than its fellows would vanish in a mean that is the
-// surer the more of them there are.
+// The factor by which an interval has to be widened so that it covers the difference between GPUs
+// (Birge, Phys. Rev. 40, 207, 1932). Without it, a GPU that is slower than the others would vanish
+// in a mean whose interval becomes narrower with the number of GPUs.
 class Spread {
  public:
   // A value with the half-width of its 95 % interval.
@@ -37,10 +37,10 @@ class Spread {
 // Sums over the GPUs of a stage.
 struct Pooled {
   std::int64_t samples = 0;
-  double time_s = 0;       // Times samples.
-  double time_square = 0;  // Of (interval * samples).
+  double time_s = 0;       // The sum of time * samples.
+  double time_square = 0;  // The sum of (interval * samples)^2.
   double power_weights = 0;
-  double power_w = 0;  // Times weights.
+  double power_w = 0;  // The sum of power * weight.
   Spread times;
   Spread powers;
 
@@ -51,7 +51,7 @@ struct Pooled {
 void Pooled::Add(const profiler::MeasuredOption& option) {
   samples += option.samples;
   time_s += option.samples * option.time_s;
-  // One sample has no interval of its own: that is, as wide as the time.
+  // A single sample has no interval. Its interval counts as wide as its time.
   const double ci_s = std::min(option.time_ci_s, option.time_s);
   times.Add(option.time_s, ci_s);
   time_square += option.samples * ci_s * option.samples * ci_s;
@@ -85,7 +85,7 @@ std::vector<profiler::MeasuredOption> PooledOptions(
   std::map<std::pair<profiler::InstructionGroup, int>, Pooled> pooled;
   for (const auto& [name, gpu] : gpus) {
     for (const profiler::MeasuredOption& option : gpu.measurements.Options(name.pp_rank)) {
-      // 0 MHz: at the clocks of before, which nobody can ask for.
+      // 0 MHz means the default clocks, which cannot be requested.
       if (option.samples == 0 || option.frequency_mhz == 0) continue;
       pooled[{option.group, option.frequency_mhz}].Add(option);
     }

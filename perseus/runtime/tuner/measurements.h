@@ -1,5 +1,5 @@
-// Combines the measurements of all GPUs of a stage. The pipelines count as repetitions of each
-// other, because they all get one plan.
+// Combines the measurements of all GPUs of a stage. GPUs of different pipelines count as
+// repetitions, because all pipelines get one plan.
 #pragma once
 
 #include <map>
@@ -14,18 +14,17 @@
 
 namespace perseus::tuner {
 
-// By group and clock. Times weigh by samples, powers by how sure they are; a power that no GPU can
-// tell yet is 0. Where GPUs differ by more than their intervals allow, the mean's is as wide as
-// that (of a stage's GPUs the slowest sets the pace).
+// The mean options by group and clock. Times are weighted by samples, powers by their certainty. A
+// power is 0 if no GPU has identified it yet. If GPUs differ by more than their intervals allow,
+// the mean gets an interval that covers this difference (the slowest GPU of a stage sets its pace).
 std::vector<profiler::MeasuredOption> PooledOptions(
     const std::map<protocol::RankId, profiler::KnownGpu>& gpus);
 
-// What a GPU draws while it waits, mean over GPUs by how sure they are; nothing if it cannot be
-// told.
+// The mean power of a waiting GPU, weighted by certainty. Empty if no GPU has identified it.
 std::optional<double> PooledBlockingPower(
     const std::map<protocol::RankId, profiler::KnownGpu>& gpus);
 
-// As measured, with confidence; options without a power are left out.
+// The profile of these options, with confidence intervals. Options without a power are left out.
 profile::Profile MeasuredProfile(std::span<const profiler::MeasuredOption> options);
 
 }  // namespace perseus::tuner

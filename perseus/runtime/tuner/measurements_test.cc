@@ -13,7 +13,7 @@ using ::testing::SizeIs;
 constexpr double kRunningW = 200;
 constexpr double kWaitingW = 80;
 
-// What a GPU has drawn by `at` that runs for `run`, then waits for as long, and so on.
+// The energy until `at` of a GPU that alternately runs for `run` and waits for as long.
 double EnergyAt(Nanoseconds at, Nanoseconds run) {
   const Nanoseconds periods = at / (2 * run);
   const Nanoseconds rest = at % (2 * run);
@@ -21,8 +21,8 @@ double EnergyAt(Nanoseconds at, Nanoseconds run) {
          ToSeconds(periods * run + std::max<Nanoseconds>(0, rest - run)) * kWaitingW;
 }
 
-// Forwards at 1000 MHz of that length, each followed by a wait as long. The counter moves every 13
-// ms.
+// Forwards of that length at 1000 MHz, each followed by a wait of the same length. The counter
+// moves every 13 ms.
 protocol::RanStep MakeStep(Nanoseconds run) {
   protocol::RanStep step;
   step.on_plan = true;
@@ -42,9 +42,9 @@ profiler::KnownGpu GpuThatRan(const std::vector<protocol::RanStep>& steps) {
   return {"GPU-1", "A100", std::move(measurements)};
 }
 
-TEST(PooledOptionsTest, PipelinesAreRepetitionsOfEachOther) {
+TEST(PooledOptionsTest, PipelinesAreRepetitions) {
   std::map<protocol::RankId, profiler::KnownGpu> gpus;
-  // Twice as many samples of 10 ms as of 13 ms.
+  // There are twice as many samples of 10 ms as of 13 ms.
   gpus.emplace(protocol::RankId{0, 2, 0},
                GpuThatRan({MakeStep(10 * kMillisecond), MakeStep(10 * kMillisecond)}));
   gpus.emplace(protocol::RankId{1, 2, 0}, GpuThatRan({MakeStep(13 * kMillisecond)}));
@@ -54,12 +54,13 @@ TEST(PooledOptionsTest, PipelinesAreRepetitionsOfEachOther) {
   EXPECT_EQ(options[0].frequency_mhz, 1000);
   EXPECT_EQ(options[0].samples, 120);
   EXPECT_NEAR(options[0].time_s, 0.011, 1e-9);
-  // Windows are exact here, so are the powers.
+  // The windows are exact here, so the powers are as well.
   EXPECT_NEAR(options[0].power_w, kRunningW, 1e-3);
   EXPECT_NEAR(*PooledBlockingPower(gpus), kWaitingW, 1e-3);
 }
 
-// Three GPUs with 10 ms and one with 12, all sure of it: the mean is not sure to a part of that.
+// Three GPUs take 10 ms and one takes 12 ms, each with a narrow interval. The interval of their
+// mean must nevertheless be wide.
 TEST(PooledOptionsTest, SlowGpuAmongOthersWidensTheInterval) {
   const auto jittered = [](Nanoseconds run) {
     protocol::RanStep step = MakeStep(run);
@@ -76,11 +77,12 @@ TEST(PooledOptionsTest, SlowGpuAmongOthersWidensTheInterval) {
   gpus.emplace(protocol::RankId{3, 0, 0}, GpuThatRan({jittered(12 * kMillisecond)}));
   const profiler::MeasuredOption mean = PooledOptions(gpus)[0];
   EXPECT_NEAR(mean.time_s, 0.0105, 1e-6);
-  // The standard deviation of the four is 1 ms, of their mean 0.5 ms, and 1.96 of these 0.98 ms.
+  // The standard deviation of the four is 1 ms, that of their mean 0.5 ms, and 1.96 of these 0.98
+  // ms.
   EXPECT_NEAR(mean.time_ci_s, 0.00098, 2e-5);
 }
 
-TEST(PooledOptionsTest, ClocksThatNobodyAskedForAreNoOptions) {
+TEST(PooledOptionsTest, ClocksThatWereNotRequestedAreNoOptions) {
   protocol::RanStep step = MakeStep(10 * kMillisecond);
   for (protocol::RanInstruction& ran : step.instructions) ran.frequency_mhz = 0;
   std::map<protocol::RankId, profiler::KnownGpu> gpus;
@@ -89,7 +91,7 @@ TEST(PooledOptionsTest, ClocksThatNobodyAskedForAreNoOptions) {
   EXPECT_FALSE(PooledBlockingPower({}));
 }
 
-TEST(MeasuredProfileTest, HasConfidenceAndLeavesOutWhatHasNoPower) {
+TEST(MeasuredProfileTest, HasConfidenceAndOmitsOptionsWithoutPower) {
   profiler::MeasuredOption known{{1, 0, InstructionKind::kForward}, 1000, 12, 0.01, 0.0001, 300, 6};
   profiler::MeasuredOption unknown{{1, 0, InstructionKind::kForward}, 900, 2, 0.011, 0.0001, 0, 0};
   const profiler::MeasuredOption both[] = {known, unknown};

@@ -14,7 +14,7 @@
 namespace perseus::tuner {
 namespace {
 
-constexpr int kPlanProcess = 1'000'000;  // Behind all pipelines.
+constexpr int kPlanProcess = 1'000'000;  // Sorts after all pipelines.
 
 std::string Quoted(std::string_view text) {
   using nlohmann::ordered_json;
@@ -53,7 +53,7 @@ class RunTraceWriter {
     fmt::format_to(std::back_inserter(events_), format, std::forward<Args>(args)...);
     events_ += '}';
   }
-  // The format counts in microseconds; exact to the nanosecond.
+  // The format counts microseconds. Three decimals make this exact to the nanosecond.
   std::string At(Nanoseconds time) const { return Microseconds(time - origin_); }
   static std::string Microseconds(Nanoseconds time) {
     return fmt::format("{}{}.{:03}", time < 0 ? "-" : "", std::abs(time) / 1000,
@@ -68,7 +68,7 @@ class RunTraceWriter {
 
   Nanoseconds origin_;
   std::string events_;
-  std::map<protocol::RankId, std::pair<Nanoseconds, double>> last_energy_;  // When, and how much.
+  std::map<protocol::RankId, std::pair<Nanoseconds, double>> last_energy_;  // Time, energy.
 };
 
 int LaneOf(const protocol::RankId& name) { return name.pp_rank * 64 + name.tp_rank; }
@@ -103,7 +103,7 @@ void RunTraceWriter::AddStep(const protocol::RankId& name, const LoggedRank& ran
   AddPower(name, step, begin);
 }
 
-// A step from one new value of the counter to the next: what was drawn on average in between.
+// Adds the mean power between two new values of the counter.
 void RunTraceWriter::AddPower(const protocol::RankId& name, const protocol::RanStep& step,
                               Nanoseconds begin) {
   for (const protocol::EnergySample& sample : step.energy) {
@@ -140,7 +140,7 @@ bool Contains(const TraceRange& range, std::int64_t step) {
 
 Result<std::string> FormatRunTrace(const JobLogs& logs, const TraceRange& range,
                                    const std::vector<plan_file::PlanFile>& plans) {
-  // When each step began, on the first rank to.
+  // The begin of each step, on the first rank that began it.
   std::map<std::int64_t, Nanoseconds> begins;
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   std::int64_t most = -1;

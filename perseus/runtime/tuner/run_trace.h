@@ -1,10 +1,10 @@
 // A timeline of what a job really ran, from its rank logs, for https://ui.perfetto.dev (in the
 // Trace Event Format, as plan_file/trace.h).
 //
-// A process is a pipeline, and a lane is a rank. Slices are instructions; click one for its
-// requested clock. Counters show the requested and applied clock of each GPU, and its power (from
-// one new value of its energy counter to the next). If plans are given, each step shows its plan in
-// a process of its own: what should have run, from the begin of the step.
+// A process of the timeline is a pipeline, and a lane is a rank. Slices are instructions, with
+// their requested clocks as arguments. Counters show the requested and applied clock of each GPU,
+// and its power (between two new values of its energy counter). If plans are given, each step shows
+// its plan in a process of its own: what should have run, from the begin of the step.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ struct TraceRange {
   std::int64_t last = 0;
 };
 
-// Hosts' clocks are laid side by side by their headers. Fails (kInput) if nobody recorded a step of
-// the range, naming the available ones.
+// The headers of the logs align the clocks of different hosts. Fails (kInput) if no rank recorded a
+// step of the range. The message names the available steps.
 Result<std::string> FormatRunTrace(const JobLogs& logs, const TraceRange& range,
                                    const std::vector<plan_file::PlanFile>& plans);
 

@@ -13,7 +13,7 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-// Two hosts whose clocks differ by 1,000 s; each rank runs one forward in its only step.
+// Two hosts have clocks that differ by 1,000 s. Each rank runs one forward in its only step.
 class RunTraceTest : public testing::Test {
  protected:
   RunTraceTest() {
@@ -58,7 +58,7 @@ class RunTraceTest : public testing::Test {
   TemporaryDirectory directory_;
 };
 
-TEST_F(RunTraceTest, HostsAreLaidSideBySide) {
+TEST_F(RunTraceTest, HostsAreAligned) {
   const json events = Trace({0, 9}, {});
   const json* first = Find(events, "X", 1, 0);
   const json* second = Find(events, "X", 1, 64);
@@ -83,7 +83,7 @@ TEST_F(RunTraceTest, ClocksAndPowerAreCounters) {
   EXPECT_NEAR(power->at("args").at("W").get<double>(), 6 / 0.02, 1e-3);
 }
 
-TEST_F(RunTraceTest, PlanStandsBesideEachStep) {
+TEST_F(RunTraceTest, EachStepHasItsPlan) {
   plan_file::PlanFile plan;
   plan.target = "no slowdown";
   plan_file::PlannedInstruction planned;
@@ -102,7 +102,7 @@ TEST_F(RunTraceTest, PlanStandsBesideEachStep) {
   EXPECT_NE(Find(events, "X", 1'000'001, 0), nullptr);
 }
 
-TEST_F(RunTraceTest, StepsThatNobodyRecordedAreNamed) {
+TEST_F(RunTraceTest, StepsWithoutRecordsAreNamed) {
   EXPECT_THAT(Trace({4, 9}, {}).get<std::string>(),
               HasSubstr("no rank has recorded a step from 4 to 9 (the logs have 3 to 3)"));
 }

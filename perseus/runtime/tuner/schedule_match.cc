@@ -19,14 +19,15 @@ struct Computation {
 };
 
 std::string Describe(const Computation& computation, const schedule::Schedule& schedule) {
-  const bool has_chunks = schedule.stages() > static_cast<int>(schedule.ranks.size());
+  const bool has_chunks = schedule.stages() > static_cast<int>(schedule.pp_ranks.size());
   return fmt::format("{} of microbatch {}{}", Name(computation.kind), computation.microbatch,
                      has_chunks ? fmt::format(" on chunk {}", computation.chunk) : "");
 }
 
 std::vector<Computation> ComputationsOf(const schedule::Schedule& schedule, int rank) {
   std::vector<Computation> computations;
-  for (const schedule::Instruction& instruction : schedule.ranks[static_cast<std::size_t>(rank)]) {
+  for (const schedule::Instruction& instruction :
+       schedule.pp_ranks[static_cast<std::size_t>(rank)]) {
     if (!IsComputation(instruction.kind)) continue;
     const int chunk = schedule.chunk_of_stage[static_cast<std::size_t>(instruction.stage)];
     computations.push_back({instruction.kind, instruction.microbatch, chunk});
@@ -60,19 +61,20 @@ Result<void> CheckRanSchedule(const schedule::Schedule& schedule, const protocol
   if (ran == wanted) return {};
   if (ran.empty()) {
     return Fail(
-        "rank {} recorded step {} without an instruction (are there calls around forward and "
-        "backward?)",
+        "rank {} recorded step {} without an instruction (does the training code report forward "
+        "and backward to the client library?)",
         Name(name), step.step);
   }
   if (const std::size_t count = MicrobatchesOf(ran); count != MicrobatchesOf(wanted)) {
     return Fail(
-        "rank {} ran {} microbatches in step {}, and the job has {} (give its own number as "
-        "--microbatches, or in the job file)",
+        "rank {} ran {} microbatches in step {}, but the job file has {} (set the right number "
+        "with --microbatches or in the job file)",
         Name(name), count, step.step, schedule.microbatches);
   }
   const auto [at_ran, at_wanted] = std::ranges::mismatch(ran, wanted);
   return Fail(
-      "rank {} ran {} as number {} of step {}, where the schedule {} has {} (is it the job's?)",
+      "rank {} ran {} as number {} of step {}, but the schedule {} has {} (is this the job's "
+      "schedule?)",
       Name(name), at_ran == ran.end() ? "nothing" : Describe(*at_ran, schedule),
       at_ran - ran.begin() + 1, step.step, schedule.name,
       at_wanted == wanted.end() ? "nothing" : Describe(*at_wanted, schedule));

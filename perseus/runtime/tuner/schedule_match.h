@@ -1,5 +1,5 @@
-// Checks that a job runs the schedule that its job file states, after one or two steps. Otherwise a
-// plan that nobody follows would show it only after the whole budget is spent.
+// Checks after one or two steps that a job runs the schedule of its job file. Otherwise, ranks that
+// do not follow the plan would be noticed only after the whole budget is spent.
 #pragma once
 
 #include "perseus/base/result.h"
@@ -9,13 +9,14 @@
 
 namespace perseus::tuner {
 
-// Fails (kInput) if the rank's computations in that step are not the schedule's, or in another
-// order: what differs, and what to do. Requires that the schedule has the rank.
+// Fails (kInput) if the rank's computations in that step differ from the schedule's, or have
+// another order. The message has the difference and a remedy. Requires that the schedule has the
+// rank.
 Result<void> CheckRanSchedule(const schedule::Schedule& schedule, const protocol::RankId& name,
                               const protocol::RanStep& step);
 
-// The same for all that is remembered of the rank. One step that is as it should be will do: others
-// may be an evaluation, or a last batch.
+// Checks the steps of the rank that are kept. One correct step is sufficient, because other steps
+// may be an evaluation or a last batch.
 Result<void> CheckRunsSchedule(const schedule::Schedule& schedule, const protocol::RankId& name,
                                const LoggedRank& rank);
 

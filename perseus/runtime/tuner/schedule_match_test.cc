@@ -15,7 +15,7 @@ schedule::Schedule OneFOneB(int microbatches) {
   return *schedule::GenerateSchedule({"1f1b", 2, microbatches, 1});
 }
 
-// A step of the second of two ranks: forward and backward of each microbatch in turn.
+// A step of the second of two ranks: the forward and then the backward of each microbatch.
 protocol::RanStep StepOf(int microbatches) {
   protocol::RanStep step;
   step.step = 12;
@@ -27,30 +27,29 @@ protocol::RanStep StepOf(int microbatches) {
   return step;
 }
 
-TEST(CheckRanSchedule, FindsTheScheduleWhateverElseRan) {
+TEST(CheckRanSchedule, FindsTheScheduleAmongOtherInstructions) {
   protocol::RanStep step = StepOf(4);
   step.instructions.push_back({InstructionKind::kAllReduce, -1, 0, 400, 10, 0});
-  // An instruction on another stream may be written down late.
+  // An instruction on another stream may be recorded late.
   std::swap(step.instructions[2], step.instructions[3]);
   EXPECT_TRUE(CheckRanSchedule(OneFOneB(4), kSecond, step));
 }
 
-TEST(CheckRanSchedule, TellsHowManyMicrobatchesThereAre) {
+TEST(CheckRanSchedule, ReportsTheNumberOfMicrobatches) {
   const auto checked = CheckRanSchedule(OneFOneB(6), kSecond, StepOf(4));
   ASSERT_FALSE(checked);
-  EXPECT_EQ(
-      checked.error().message,
-      "rank dp0-pp1-tp0 ran 4 microbatches in step 12, and the job has 6 (give its own number "
-      "as --microbatches, or in the job file)");
+  EXPECT_EQ(checked.error().message,
+            "rank dp0-pp1-tp0 ran 4 microbatches in step 12, but the job file has 6 (set the right "
+            "number with --microbatches or in the job file)");
 }
 
-TEST(CheckRanSchedule, NamesTheFirstInstructionThatIsAnother) {
+TEST(CheckRanSchedule, NamesTheFirstInstructionThatDiffers) {
   protocol::RanStep step = StepOf(4);
   std::swap(step.instructions[2].microbatch, step.instructions[4].microbatch);
   const auto checked = CheckRanSchedule(OneFOneB(4), kSecond, step);
   ASSERT_FALSE(checked);
   EXPECT_THAT(checked.error().message,
-              HasSubstr("ran forward of microbatch 2 as number 3 of step 12, where the schedule "
+              HasSubstr("ran forward of microbatch 2 as number 3 of step 12, but the schedule "
                         "1f1b has forward of microbatch 1"));
   step = StepOf(4);
   step.instructions.pop_back();
@@ -60,7 +59,7 @@ TEST(CheckRanSchedule, NamesTheFirstInstructionThatIsAnother) {
               HasSubstr("without an instruction"));
 }
 
-TEST(CheckRunsSchedule, OneStepOutOfLineIsNoCause) {
+TEST(CheckRunsSchedule, OneDeviatingStepIsNoError) {
   LoggedRank rank;
   rank.steps = {StepOf(2), StepOf(4)};
   EXPECT_TRUE(CheckRunsSchedule(OneFOneB(4), kSecond, rank));

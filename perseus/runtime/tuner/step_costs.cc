@@ -9,10 +9,10 @@
 namespace perseus::tuner {
 namespace {
 
-// How much slower than promised a plan may seem, beside three standard errors, and how much more
-// energy than the baseline's it may seem to take.
+// By this fraction, a plan may seem slower than promised (in addition to the standard errors
+// below), or seem to need more energy than the baseline.
 constexpr double kTolerated = 0.01;
-constexpr double kSlackOfErrors = 3;
+constexpr double kToleratedStandardErrors = 3;
 
 double MedianOf(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -34,13 +34,13 @@ Result<StepCost> CostOfSteps(const JobLogs& logs, const std::set<protocol::RankI
       if (step == nullptr) return Fail("rank {} did not record step {}", Name(name), number);
       if (step->assignment_version != version) {
         return Fail(
-            "rank {} ran step {} under assignment {} and not {} (its log has a remark on why, or "
-            "it reads the directory too late)",
+            "rank {} ran step {} with assignment {} instead of {} (its log has a remark with the "
+            "reason, or it reads the directory too late)",
             Name(name), number, step->assignment_version, version);
       }
       if (!step->on_plan) {
         return Fail(
-            "rank {} ran step {} in another order than the plan's (is it for this schedule?)",
+            "rank {} ran step {} in another order than the plan (is the plan for this schedule?)",
             Name(name), number);
       }
     }
@@ -51,7 +51,7 @@ Result<StepCost> CostOfSteps(const JobLogs& logs, const std::set<protocol::RankI
     if (!energy_j) {
       return Fail(
           "rank {} recorded no energy in steps {} to {} (can it read its GPU's counter? See "
-          "PERSEUS_DEVICES, and perseus doctor)",
+          "PERSEUS_DEVICES and perseus doctor)",
           Name(name), begin, end);
     }
     cost.energy_j += *energy_j / count;
@@ -71,8 +71,8 @@ Result<UsualCost> UsualCostOfSteps(const JobLogs& logs, const std::set<protocol:
   UsualCost cost{MedianOf(times), 0, mean.energy_j};
   std::vector<double> distances;
   for (const double time_s : times) distances.push_back(std::abs(time_s - cost.time_s));
-  // Standard deviation from the median distance, and what a median's error is of a mean's, both for
-  // a normal distribution.
+  // For a normal distribution: 1.4826 converts the median distance to a standard deviation, and the
+  // error of a median is 1.2533 times that of a mean.
   cost.time_error_s = 1.4826 * 1.2533 * MedianOf(std::move(distances)) /
                       std::sqrt(static_cast<double>(times.size()));
   return cost;
@@ -85,22 +85,21 @@ SeenSteps SeenStepsOf(const UsualCost& planned, const UsualCost& baseline) {
 
 Result<void> CheckSeen(const SeenSteps& seen, double promised_slowdown) {
   const double most_s = seen.baseline_time_s * (1 + promised_slowdown + kTolerated) +
-                        kSlackOfErrors * seen.time_error_s;
+                        kToleratedStandardErrors * seen.time_error_s;
   if (seen.time_s > most_s) {
-    return FailAs(ErrorKind::kUnreachable,
-                  "the plan in force takes {:.4f} s a step, and {:.4f} s at the highest clocks: "
-                  "{:.2f} % more, where it promised {:.2f} %; the clocks are what they were before "
-                  "(is the switching latency in the job file? Does the order of instructions "
-                  "differ from the schedule's?)",
-                  seen.time_s, seen.baseline_time_s, 100 * seen.slowdown(),
-                  100 * promised_slowdown);
-  }
-  if (seen.energy_j > (1 + kTolerated) * seen.baseline_energy_j) {
     return FailAs(
         ErrorKind::kUnreachable,
-        "the plan in force takes {:.1f} J a step, and {:.1f} J at the highest clocks; the "
-        "clocks are what they were before (is the blocking power right? 0 measures it)",
-        seen.energy_j, seen.baseline_energy_j);
+        "a step takes {:.4f} s with the plan and {:.4f} s at the highest clocks: {:.2f} % "
+        "more, but the plan promised {:.2f} %; the previous clocks are in force again (is "
+        "the switching latency in the job file? Does the order of instructions differ "
+        "from the schedule?)",
+        seen.time_s, seen.baseline_time_s, 100 * seen.slowdown(), 100 * promised_slowdown);
+  }
+  if (seen.energy_j > (1 + kTolerated) * seen.baseline_energy_j) {
+    return FailAs(ErrorKind::kUnreachable,
+                  "a step takes {:.1f} J with the plan and {:.1f} J at the highest clocks; the "
+                  "previous clocks are in force again (is the blocking power right? 0 measures it)",
+                  seen.energy_j, seen.baseline_energy_j);
   }
   return {};
 }

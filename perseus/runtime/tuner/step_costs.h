@@ -1,5 +1,5 @@
-// Time and energy of whole steps, from the logs and the energy counters alone, independent of the
-// measurements of single instructions.
+// Time and energy of whole steps, only from the logs and the energy counters. They do not depend on
+// the measurements of single instructions.
 #pragma once
 
 #include <cstdint>
@@ -10,26 +10,26 @@
 
 namespace perseus::tuner {
 
-// Steps [begin, end) as ordered by that version.
+// The steps [begin, end), which have to run with the assignment of that version.
 struct StepRange {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   std::int64_t version = 0;
 };
 
-// Time from step to step, and all ranks' energy, per step.
+// The time from step to step, and the energy of all ranks, per step.
 struct StepCost {
   double time_s = 0;
   double energy_j = 0;
 };
 
-// The mean. Fails with what is lacking: all of them have to have been run under that version, and
-// the step behind them be there.
+// The mean over the range. Fails (kInput) if a rank did not record one of the steps or the step
+// after the last one, ran it with another version, or has no energy.
 Result<StepCost> CostOfSteps(const JobLogs& logs, const std::set<protocol::RankId>& ranks,
                              const StepRange& range);
 
-// Requires begin < end. The mean energy, and the median time: a checkpoint or a stalled thread in
-// one of them is not what is asked about.
+// The mean energy and the median time of the range. A checkpoint or a stalled thread in one step
+// does not change the median. Requires begin < end.
 struct UsualCost {
   double time_s = 0;
   double time_error_s = 0;  // Standard error.
@@ -38,7 +38,7 @@ struct UsualCost {
 Result<UsualCost> UsualCostOfSteps(const JobLogs& logs, const std::set<protocol::RankId>& ranks,
                                    const StepRange& range);
 
-// Steps of a plan in force, beside steps at the highest clocks.
+// Steps with a plan, and steps at the highest clocks for comparison.
 struct SeenSteps {
   double time_s = 0;
   double energy_j = 0;
@@ -50,9 +50,9 @@ struct SeenSteps {
 };
 SeenSteps SeenStepsOf(const UsualCost& planned, const UsualCost& baseline);
 
-// Whether whole steps are as a plan of that slowdown (a fraction) should be. Fails (kUnreachable)
-// with both figures if they are slower than that by more than 1 % and three standard errors, or
-// cost more than 1 % more than the baseline's.
+// Checks whether whole steps are as they should be with a plan of that slowdown (a fraction). Fails
+// (kUnreachable), with both values, if they are slower by more than 1 % and three standard errors,
+// or need over 1 % more energy than the baseline.
 Result<void> CheckSeen(const SeenSteps& seen, double promised_slowdown);
 
 }  // namespace perseus::tuner

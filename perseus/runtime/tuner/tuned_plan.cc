@@ -78,11 +78,12 @@ Result<void> TunedPlan::Judge(const profiler::SweepJob& sweep, profile::Profile 
   return {};
 }
 
-// So that
+// Chooses the scale so that the following equation holds for the baseline, which has no other
+// clocks, and for the plan:
 //
-//   seen = highest * (energy of options at the highest clocks) + other * (of the rest) + waiting
-//
-// holds of the baseline, which has no others, and of the plan.
+//   seen = highest * (energy of options at the highest clocks) + other * (energy of the other
+//   options)
+//          + waiting
 Result<TunedPlan::Scale> TunedPlan::ScaleTo(const SeenSteps& seen,
                                             const plan::Planner& judge) const {
   PERSEUS_ASSIGN_OR_RETURN(const auto options,
@@ -93,11 +94,11 @@ Result<TunedPlan::Scale> TunedPlan::ScaleTo(const SeenSteps& seen,
   for (std::size_t i = 0; i < options.size(); ++i) {
     if (options[i] == highest[i]) plan_highest_j += plan.energies_j[i];
   }
-  // Of one pipeline. Between iterations, while pipelines wait for each other, all wait.
+  // For one pipeline. Between iterations, while pipelines wait for each other, all its ranks wait.
   const auto computing_j = [&](double energy_j, double time_s, const plan::Evaluation& evaluation) {
     const double between_s = std::max(0.0, time_s - ToSeconds(evaluation.time));
     return energy_j / file_.job.pipelines - evaluation.blocking_energy_j -
-           between_s * judge.ranks() * judge.model().blocking_power_w;
+           between_s * judge.pp_ranks() * judge.model().blocking_power_w;
   };
   const plan::Evaluation& baseline = judge.baseline();
   Scale scale;

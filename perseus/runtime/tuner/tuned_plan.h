@@ -1,8 +1,8 @@
 // Makes a plan from measurements, and computes what it promises.
 //
-// A plan is made with margins (profiler/sweep_plan.h), and of the options that seemed best, which
-// look better than they are. So its promise is computed separately: from its clocks, without
-// margins, with the options that were measured since, and with energies that are scaled to those of
+// A plan is made with margins (profiler/sweep_plan.h), and from the options that seemed best, which
+// look better than they are. So its promise is computed separately: with its clocks, without
+// margins, from the options that were measured later, and with energies that are scaled to those of
 // whole steps.
 #pragma once
 
@@ -21,29 +21,30 @@ namespace perseus::tuner {
 
 class TunedPlan {
  public:
-  // For that target. `job` is what the plan's file says, but for its model: that is `sweep`'s.
-  // Judged by the options that it was made from. Fails as PlanFromSweep does.
+  // Makes a plan for that target. `job` is the content of the plan's file, except for the model,
+  // which comes from `sweep`. The promise is computed from the options of the plan itself. Fails as
+  // PlanFromSweep does.
   static Result<TunedPlan> Make(const profiler::SweepJob& sweep, const plan_file::PlannedJob& job,
                                 const plan::Target& target,
                                 std::span<const profiler::MeasuredOption> measured);
 
-  // From now on by these options, and so that whole steps cost what was seen of them. (A quarter
-  // more or less is no error of measurement: something else draws power, or stopped. Then nothing
-  // is scaled.)
+  // From now on, the promise is computed from these options, with energies scaled so that whole
+  // steps need what was observed. (A difference of a quarter is no error of measurement: another
+  // consumer appeared or vanished. Then nothing is scaled.)
   Result<void> JudgeBy(const profiler::SweepJob& sweep,
                        std::span<const profiler::MeasuredOption> measured, const SeenSteps& seen);
 
-  // What to make other plans of the job from (another target, a straggler): as this one was made,
-  // from all of these options with the margins, but with energies such that this plan would save
-  // what was seen of it. Without `seen` they are as measured, and promise as much too much as any
-  // plan that was not followed.
+  // The profile for other plans of the job (another target, a straggler). Like the profile of this
+  // plan, it has all of these options, with margins. Its energies are scaled so that this plan
+  // would save what was observed. If `seen` is null, they are as measured, and promise as much too
+  // much as any plan that was not followed.
   Result<profile::Profile> ProfileForPlans(const profiler::SweepJob& sweep,
                                            std::span<const profiler::MeasuredOption> measured,
                                            const SeenSteps* seen) const;
 
-  // As it was judged last.
+  // The plan with its latest promise.
   const plan_file::PlanFile& file() const { return file_; }
-  // All options that it could use, likewise.
+  // All options that it could use, with their latest values.
   const profile::Profile& profile() const { return profile_; }
   double saving() const { return 1 - file_.energy_j / file_.baseline_energy_j; }
   double slowdown() const { return ToSeconds(file_.time) / ToSeconds(file_.baseline_time) - 1; }

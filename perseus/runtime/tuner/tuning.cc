@@ -22,22 +22,22 @@
 namespace perseus::tuner {
 namespace {
 
-// A plan is made of the options that seemed best, and those seem better than they are: a plan in
-// force is measured at its own clocks, made again once with what that shows, and judged by what is
-// measured of the second one alone.
+// A plan is made from the options that seem best, and these seem better than they are. So a plan is
+// put into force and measured at its own clocks. Then it is made again with these measurements. The
+// promise of the second plan is computed only from its own measurements.
 constexpr int kPlansFollowed = 2;
 
 std::filesystem::path StatePath(const std::filesystem::path& job_directory) {
   return job_directory / "tuner.json";
 }
 
-// Measurements are of instructions; which there are and where has to be the same.
+// Describes the instructions of a schedule. Measurements are valid only for the same description.
 std::string NameOf(const schedule::Schedule& schedule) {
   return fmt::format("{}, {} stages on {} ranks, {} microbatches", schedule.name, schedule.stages(),
-                     schedule.ranks.size(), schedule.microbatches);
+                     schedule.pp_ranks.size(), schedule.microbatches);
 }
 
-// What an earlier coordinator of this job knew; nothing if there was none.
+// The state of an earlier coordinator of this job, or an empty state.
 Result<profiler::ProfilerState> ReadState(const TuningOptions& options) {
   profiler::ProfilerState state;
   state.job = NameOf(options.job.schedule);
@@ -51,7 +51,7 @@ Result<profiler::ProfilerState> ReadState(const TuningOptions& options) {
   return read;
 }
 
-// `known`, but for options that `fresh` has measured as well.
+// `known`, with the options of `fresh` instead of the same ones.
 std::vector<profiler::MeasuredOption> WithFresh(std::vector<profiler::MeasuredOption> known,
                                                 std::span<const profiler::MeasuredOption> fresh) {
   for (const profiler::MeasuredOption& option : fresh) {
@@ -81,17 +81,17 @@ class Tuner {
   Result<TuningResult> Run();
 
  private:
-  Result<void> MeetRanks();
+  Result<void> AwaitRanks();
   Result<void> TakeClocks(const protocol::RankHeader& header);
   Result<void> Sweep();
   Result<void> RunRound(const profiler::SweepRound& round);
   Result<void> CheckEnergy() const;
   using Gpus = std::map<protocol::RankId, profiler::KnownGpu>;
-  enum class Alarms { kSaid, kKept };
+  enum class Alarms { kReported, kIgnored };
   void Measure(Gpus& gpus, const Conductor::Stretch& stretch, Alarms alarms) const;
   Result<UsualCost> RunBaseline();
   struct Followed {
-    Gpus gpus;  // What was measured meanwhile, alone.
+    Gpus gpus;  // Only what was measured while the plan was followed.
     UsualCost cost;
   };
   Result<Followed> Follow(const TunedPlan& plan);
@@ -110,29 +110,30 @@ class Tuner {
   const TuningOptions& options_;
   Conductor conductor_;
   profiler::ProfilerState state_;
-  std::vector<std::vector<int>> clocks_mhz_;  // [rank]
+  std::vector<std::vector<int>> clocks_mhz_;  // By pp_rank.
   int rounds_ = 0;
   std::optional<TunedPlan> plan_;
-  std::optional<SeenSteps> seen_;  // Of the plan that was followed last.
-  std::string reason_;
-  std::int64_t version_ = 0;  // Of the assignment with the plan.
+  std::optional<SeenSteps> seen_;  // With the plan that was followed last.
+  std::string reason_;             // Why the sweep ended.
+  std::int64_t version_ = 0;       // Of the assignment with the plan.
 };
 
 // ---- The ranks ----
 
-Result<void> Tuner::MeetRanks() {
+Result<void> Tuner::AwaitRanks() {
   const plan_file::PlannedJob& job = options_.job;
-  const auto count = static_cast<int>(job.schedule.ranks.size());
+  const auto count = static_cast<int>(job.schedule.pp_ranks.size());
   Say(fmt::format("waiting for {} ranks in {}", job.pipelines * count * job.model.gpus_per_stage,
                   options_.job_directory.string()));
-  auto met = conductor_.Meet(RanksOf(job.pipelines, count, job.model.gpus_per_stage));
-  if (!met) return met;
+  auto found = conductor_.AwaitRanks(RanksOf(job.pipelines, count, job.model.gpus_per_stage));
+  if (!found) return found;
   clocks_mhz_.resize(static_cast<std::size_t>(count));
   const std::string state = StatePath(options_.job_directory).string();
   for (const protocol::RankId& name : conductor_.ranks()) {
     if (name.pp_rank >= count) {
       return Fail(
-          "rank {} trains, and the job has {} along the pipeline (is this job file its own?)",
+          "rank {} trains, but the job file has only {} pp_ranks (does this job file belong to the "
+          "job?)",
           Name(name), count);
     }
     const protocol::RankHeader& header = conductor_.log_of(name).header;
@@ -140,7 +141,7 @@ Result<void> Tuner::MeetRanks() {
     if (auto taken = TakeClocks(header); !taken) return taken;
   }
   constexpr int kSteps = 2;
-  if (auto came = conductor_.Watch(kSteps); !came) return came;
+  if (auto ended = conductor_.AwaitSteps(kSteps); !ended) return ended;
   for (const protocol::RankId& name : conductor_.ranks()) {
     auto runs = CheckRunsSchedule(job.schedule, name, conductor_.log_of(name));
     if (!runs) return runs;
@@ -149,7 +150,7 @@ Result<void> Tuner::MeetRanks() {
   return {};
 }
 
-// Those that all GPUs of the stage have.
+// Keeps the clocks that all GPUs of the stage have.
 Result<void> Tuner::TakeClocks(const protocol::RankHeader& header) {
   if (auto may = CheckMaySetClocks(header); !may) return may;
   std::vector<int>& common = clocks_mhz_[static_cast<std::size_t>(header.name.pp_rank)];
@@ -158,7 +159,8 @@ Result<void> Tuner::TakeClocks(const protocol::RankHeader& header) {
   std::ranges::set_intersection(common, header.sm_clocks_mhz, std::back_inserter(both));
   if (both.empty()) {
     return Fail(
-        "rank {} has a GPU that shares no clock with others of its stage (are all of one type?)",
+        "the GPU of rank {} has no clock in common with others of its stage (do all have the same "
+        "type?)",
         Name(header.name));
   }
   common = std::move(both);
@@ -175,7 +177,7 @@ profiler::SweepJob Tuner::Job() const {
   if (job.model.blocking_power_w == 0) {
     job.model.blocking_power_w = PooledBlockingPower(state_.gpus).value_or(0);
   }
-  // Kinds that take turns at different clocks would each begin at the other's.
+  // With a switching latency, alternating kinds would each begin at the other kind's clock.
   if (options_.job.switch_latency > 0) job.clocks = profiler::SweepJob::Clocks::kOneARank;
   return job;
 }
@@ -200,8 +202,8 @@ Result<void> Tuner::RunRound(const profiler::SweepRound& round) {
   protocol::Assignment assignment;
   assignment.clocks = round.clocks;
   PERSEUS_ASSIGN_OR_RETURN(const auto ran,
-                           conductor_.RunUnder(std::move(assignment), round.steps, 0));
-  Measure(state_.gpus, ran, Alarms::kSaid);
+                           conductor_.RunWith(std::move(assignment), round.steps, 0));
+  Measure(state_.gpus, ran, Alarms::kReported);
   if (++rounds_ == 1) {
     if (auto energy = CheckEnergy(); !energy) return energy;
   }
@@ -216,19 +218,19 @@ Result<void> Tuner::RunRound(const profiler::SweepRound& round) {
   return SaveState();
 }
 
-// Before the budget is spent on times alone.
+// Checks after the first round that energies can be measured, before the budget is spent.
 Result<void> Tuner::CheckEnergy() const {
   for (const protocol::RankId& name : conductor_.ranks()) {
     const profiler::GpuMeasurements::Counts& counts = state_.gpus.at(name).measurements.counts();
     if (counts.windows > counts.windows_left_out) continue;
     return Fail(
-        "rank {} recorded no energy that says anything, in {} steps with {} instructions: {}",
-        Name(name), counts.steps, counts.instructions,
+        "rank {} recorded no useful energy in {} steps with {} instructions: {}", Name(name),
+        counts.steps, counts.instructions,
         counts.windows == 0
-            ? "its GPU's counter did not move twice in any of them (can it be read? See "
+            ? "its GPU's counter never changed twice in one step (can it be read? See "
               "PERSEUS_DEVICES and perseus doctor; or steps are shorter than two of its periods: "
               "make them longer, with more microbatches)"
-            : fmt::format("{} windows of its counter, and none without a change of the clock or an "
+            : fmt::format("each of the {} windows of its counter has a change of the clock or an "
                           "edge of the step in it (make steps longer, with more microbatches)",
                           counts.windows));
   }
@@ -243,15 +245,15 @@ void Tuner::Measure(Gpus& gpus, const Conductor::Stretch& stretch, Alarms alarms
         gpus.try_emplace(name, profiler::KnownGpu{rank.header.gpu, rank.header.gpu_name,
                                                   profiler::GpuMeasurements(settings)})
             .first->second;
-    // What runs while a clock lands is left out there.
+    // GpuMeasurements leaves out what ran while the clocks changed.
     for (std::int64_t number = stretch.landing; number <= stretch.last; ++number) {
       const protocol::RanStep* step = rank.Find(number);
       if (step == nullptr) continue;
       for (const profiler::DriftAlarm& alarm : gpu.measurements.Add(*step)) {
-        if (alarms == Alarms::kKept) continue;
+        if (alarms == Alarms::kIgnored) continue;
         Say(fmt::format(
-            "{} of rank {} at {} MHz has changed since it was measured, by {:+.1f} % in "
-            "step {}: measured again",
+            "{} of rank {} at {} MHz has changed by {:+.1f} % in step {} since it was measured: "
+            "measuring it again",
             alarm.quantity == profiler::DriftAlarm::Quantity::kTime ? "the time" : "the power",
             Name(name), alarm.what.frequency_mhz, 100 * (alarm.now / alarm.before - 1),
             alarm.step));
@@ -265,14 +267,14 @@ void Tuner::Measure(Gpus& gpus, const Conductor::Stretch& stretch, Alarms alarms
 Result<void> Tuner::MakePlan() {
   auto made = TunedPlan::Make(Job(), options_.job, options_.target, PooledOptions(state_.gpus));
   if (!made) {
-    return FailAs(made.error().kind, "measuring stopped since {}, and that gives no plan: {}",
+    return FailAs(made.error().kind, "measuring ended because {}, and this gives no plan: {}",
                   reason_, made.error().message);
   }
   plan_ = *std::move(made);
   return {};
 }
 
-// What the plan is compared with, just before it.
+// Runs the steps with which the plan is compared, just before the plan.
 Result<UsualCost> Tuner::RunBaseline() {
   protocol::Assignment assignment;
   for (const profiler::InstructionGroup& group : profiler::GroupsOf(options_.job.schedule)) {
@@ -281,28 +283,28 @@ Result<UsualCost> Tuner::RunBaseline() {
   }
   Say("measuring steps at the highest clocks to compare with");
   PERSEUS_ASSIGN_OR_RETURN(const auto ran,
-                           conductor_.RunUnder(std::move(assignment), options_.steps_followed, 0));
-  Measure(state_.gpus, ran, Alarms::kSaid);
+                           conductor_.RunWith(std::move(assignment), options_.steps_followed, 0));
+  Measure(state_.gpus, ran, Alarms::kReported);
   auto cost = UsualCostOfSteps(conductor_.logs(), conductor_.ranks(), ran.counted());
   conductor_.ForgetBefore(ran.last);
   return cost;
 }
 
-// Puts the plan into force, for as long as it takes to measure.
+// Puts the plan into force until it is measured.
 Result<Tuner::Followed> Tuner::Follow(const TunedPlan& plan) {
   Say(fmt::format("following a plan that seems to save {:.2f} % of the energy",
                   100 * plan.saving()));
   PERSEUS_ASSIGN_OR_RETURN(auto path, conductor_.AddPlan(plan_file::FormatPlan(plan.file())));
   protocol::Assignment assignment;
   assignment.plan = std::move(path);
-  // Until it is judged, and the next assignment are read.
+  // Enough steps to judge the plan, and for the ranks to read the next assignment.
   const auto spare_steps = static_cast<int>(2 * conductor_.Ahead());
   PERSEUS_ASSIGN_OR_RETURN(
       const auto ran,
-      conductor_.RunUnder(std::move(assignment), options_.steps_followed, spare_steps));
+      conductor_.RunWith(std::move(assignment), options_.steps_followed, spare_steps));
   Followed followed;
-  Measure(followed.gpus, ran, Alarms::kKept);
-  Measure(state_.gpus, ran, Alarms::kSaid);
+  Measure(followed.gpus, ran, Alarms::kIgnored);
+  Measure(state_.gpus, ran, Alarms::kReported);
   PERSEUS_ASSIGN_OR_RETURN(const auto cost,
                            UsualCostOfSteps(conductor_.logs(), conductor_.ranks(), ran.counted()));
   followed.cost = cost;
@@ -333,13 +335,13 @@ Result<void> Tuner::LeaveInForce() {
                            conductor_.AddPlan(plan_file::FormatPlan(plan_->file())));
   protocol::Assignment assignment;
   assignment.plan = path;
-  PERSEUS_ASSIGN_OR_RETURN(const auto version, conductor_.LeaveUnder(std::move(assignment)));
+  PERSEUS_ASSIGN_OR_RETURN(const auto version, conductor_.LeaveInForce(std::move(assignment)));
   version_ = version;
   return {};
 }
 
 Result<TuningResult> Tuner::Run() {
-  Result<void> run = MeetRanks();
+  Result<void> run = AwaitRanks();
   if (run) run = Sweep();
   const int frequencies = MostFrequencies(PooledOptions(state_.gpus));
   if (run) run = options_.leaves_plan_in_force ? FollowPlans() : MakePlan();

@@ -1,12 +1,12 @@
 // The coordinator behind `tune`: measures the time and energy of a job's instructions at different
 // clocks, makes a plan, and puts the plan into force, while the job trains.
 //
-//   rank logs -> Measurements -> ChooseRound -> assignment with clocks -> ranks ...        a round
-//                             -> PlanningProfile -> planner -> plans/N.json, assignment
-//   rank logs -> Measurements -> the same again, with what the clocks of the plan showed
+//   rank logs -> GpuMeasurements -> ChooseRound -> assignment with clocks -> ranks ...     a round
+//                                -> PlanningProfile -> planner -> plans/N.json, assignment
+//   rank logs -> GpuMeasurements -> the same again, with the measurements at the plan's clocks
 //
-// It keeps its whole state in JOBDIR/tuner.json. So after it was ended, or died, the next one
-// continues where it was.
+// It keeps its whole state in JOBDIR/tuner.json. So after it was stopped, or died, the next one
+// continues from there.
 #pragma once
 
 #include <cstdint>
@@ -30,49 +30,52 @@ namespace perseus::tuner {
 
 struct TuningOptions {
   std::filesystem::path job_directory;
-  // Its schedule, its model, its pipelines and its switching latency; `profile` is the path that
-  // the plan is to name. A blocking power of 0 is measured.
+  // The job's schedule, model, pipelines and switching latency. `profile` is the path that the plan
+  // names. A blocking power of 0 is measured.
   plan_file::PlannedJob job;
   plan::Target target;
   profiler::SweepBudget budget;
-  double assignment_delay_s = protocol::kAssignmentDelaySeconds;  // Until every rank has read them.
-  int steps_followed =
-      12;  // Of each of two plans, before the last one is left in force; 2 or more.
+  double assignment_delay_s = protocol::kAssignmentDelaySeconds;  // Until every rank has read one.
+  // For each of two plans, before the last one is left in force. At least 2.
+  int steps_followed = 12;
   bool leaves_plan_in_force = true;
   Nanoseconds timeout = 60'000'000'000;
   ShouldEnd should_end = [] { return false; };
-  std::function<void(std::string_view)> say;  // What it does, a line at a time; may be empty.
+  std::function<void(std::string_view)>
+      say;  // Receives progress, one line at a time. May be empty.
 };
 
 struct TuningResult {
-  profile::Profile profile;  // What was measured, with confidence.
-  // What the plan goes by: all clocks that could be asked for, those that nobody measured by the
-  // fitted model (without samples), energies as the plan has them.
+  profile::Profile profile;  // The measurements, with confidence intervals.
+  // The options from which the plan's promise is computed: all clocks that can be requested. Those
+  // that were not measured come from the fitted model, and have no samples. Energies are the
+  // plan's.
   profile::Profile planned;
-  // What other plans of this job are best made from, by a server for one: as `planned`, but of all
+  // The options for other plans of this job, for example by a server. Like `planned`, but from all
   // measurements, with margins in its times, and with energies such that plans promise what was
-  // seen of this one.
+  // observed with this one.
   profile::Profile options;
-  // Computed without the margins that it was made with. If it was left in force, by measurements
-  // made while it was followed, which it was not chosen by, and with energies scaled so that whole
-  // steps cost what the counters say; otherwise by those that it was made from, which promise about
-  // a point too much (measured: 0.9).
+  // Its promise is computed without the margins. If the plan was left in force, the promise comes
+  // from measurements while it was followed, which did not influence the choice, and from energies
+  // that are scaled to the counters. Otherwise it comes from the measurements from which the plan
+  // was made, and is about one percentage point too high (measured: 0.9).
   plan_file::PlanFile plan;
   double blocking_power_w = 0;
   profiler::SweepSpent spent;
-  double slowdown_spent = 0;      // Mean over the steps spent, as a fraction.
-  std::optional<SeenSteps> seen;  // Of the plan that is in force.
+  double slowdown_spent = 0;      // The mean over the spent steps, as a fraction.
+  std::optional<SeenSteps> seen;  // With the plan that is in force.
   int rounds = 0;
-  int frequencies = 0;       // Most that were measured of any group, before a plan was followed.
-  std::string reason;        // Why it stopped measuring.
-  std::int64_t version = 0;  // Of the assignment with the plan; 0: left nothing.
+  int frequencies = 0;       // The most of any group that were measured before a plan was followed.
+  std::string reason;        // Why the sweep ended.
+  std::int64_t version = 0;  // Of the assignment with the plan. 0: none was left in force.
 };
 
-// Takes the steps of the budget, the steps in which plans are followed, and the steps until ranks
-// have read an assignment. Fails (kSystem) if ranks are missing or the job ends; (kInput) if ranks
-// may not set clocks, run another schedule, or record no energy; (kUnreachable) if the plan is
-// slower than it may be, or saves nothing. Then, and if `should_end` is true, the previous
-// assignment is in force again, and the measurements stay in JOBDIR/tuner.json.
+// It takes the steps of the budget, the steps in which plans are followed, and the steps until
+// ranks have read an assignment. Fails (kSystem) if ranks are missing or the job ends. Fails
+// (kInput) if ranks may not set clocks, run another schedule, or record no energy. Fails
+// (kUnreachable) if the plan is slower than allowed, or saves nothing. Then, and if `should_end`
+// returned true, the previous assignment is in force again, and the measurements remain in
+// JOBDIR/tuner.json.
 Result<TuningResult> Tune(const TuningOptions& options, Clock& clock);
 
 }  // namespace perseus::tuner

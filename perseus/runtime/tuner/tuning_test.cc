@@ -1,5 +1,5 @@
-// What a coordinator leaves behind when it does not come to its end. (What it does when it does is
-// tests/closed_loop's.)
+// The state that a coordinator leaves behind when it fails. (tests/closed_loop tests complete
+// runs.)
 #include "perseus/runtime/tuner/tuning.h"
 
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@ class TuningTest : public testing::Test {
     options_.job_directory = job_.directory();
     schedule::ScheduleSpec spec;
     spec.name = "1f1b";
-    spec.ranks = 2;
+    spec.pp_ranks = 2;
     spec.microbatches = 4;
     options_.job.schedule = *schedule::GenerateSchedule(spec);
     job_.schedule = options_.job.schedule;
@@ -35,7 +35,7 @@ class TuningTest : public testing::Test {
   FakeClock clock_;
 };
 
-TEST_F(TuningTest, AssignmentOfACoordinatorThatWasKilledAreTakenBackByTheNext) {
+TEST_F(TuningTest, TheNextCoordinatorRemovesTheAssignmentOfAKilledOne) {
   protocol::Assignment before;
   before.plan = "plans/1.json";
   ASSERT_TRUE(protocol::WriteAssignment(job_.directory(), before));
@@ -47,37 +47,37 @@ TEST_F(TuningTest, AssignmentOfACoordinatorThatWasKilledAreTakenBackByTheNext) {
     sweep.until_step = 20;
     ASSERT_TRUE(killed->Write(sweep, 10));
   }
-  options_.job.pipelines = 2;  // Which do not come.
+  options_.job.pipelines = 2;  // The ranks of the second pipeline never appear.
   ASSERT_FALSE(Tune(options_, clock_));
   EXPECT_EQ(InForce().plan, "plans/1.json");
   EXPECT_FALSE(InForce().until_step);
 }
 
-TEST_F(TuningTest, MissingEnergyIsToldAfterOneRound) {
+TEST_F(TuningTest, MissingEnergyIsAnErrorAfterOneRound) {
   job_.counter_period_s = 1e6;
   const auto tuned = Tune(options_, clock_);
   ASSERT_FALSE(tuned);
-  EXPECT_THAT(tuned.error().message, HasSubstr("rank dp0-pp0-tp0 recorded no energy"));
-  EXPECT_THAT(tuned.error().message, HasSubstr("did not move twice"));
+  EXPECT_THAT(tuned.error().message, HasSubstr("rank dp0-pp0-tp0 recorded no useful energy"));
+  EXPECT_THAT(tuned.error().message, HasSubstr("never changed twice"));
   EXPECT_LT(job_.steps(), 30);
   EXPECT_TRUE(InForce().own);
 }
 
-TEST_F(TuningTest, BudgetForTheHighestClocksAloneIsToldBeforeAnyStep) {
+TEST_F(TuningTest, ABudgetForTheHighestClocksAloneIsAnErrorBeforeAnyStep) {
   options_.budget.steps = 12;
   const auto tuned = Tune(options_, clock_);
   ASSERT_FALSE(tuned);
-  EXPECT_THAT(tuned.error().message, HasSubstr("raise --budget-steps to 13 at least"));
+  EXPECT_THAT(tuned.error().message, HasSubstr("raise --budget-steps to at least 13"));
   EXPECT_EQ(job_.steps(), 0);
 }
 
-// Before a step is spent on it.
-TEST_F(TuningTest, AnotherScheduleIsToldAtOnce) {
+// The error comes before the sweep uses a step.
+TEST_F(TuningTest, AnotherScheduleIsAnErrorAtOnce) {
   options_.job.schedule = *schedule::GenerateSchedule({"1f1b", 2, 6, 1});
   const auto tuned = Tune(options_, clock_);
   ASSERT_FALSE(tuned);
   EXPECT_THAT(tuned.error().message, HasSubstr("rank dp0-pp0-tp0 ran 4 microbatches in step"));
-  EXPECT_THAT(tuned.error().message, HasSubstr("and the job has 6"));
+  EXPECT_THAT(tuned.error().message, HasSubstr("but the job file has 6"));
   EXPECT_LT(job_.steps(), 10);
   EXPECT_FALSE(*protocol::ReadAssignment(job_.directory()));
 }

@@ -15,11 +15,11 @@
 namespace perseus::tuner {
 namespace {
 
-constexpr std::int64_t kStepsLookedAt = 5;
-// Between looks at the counter: its edges are known no better.
-constexpr double kLookSeconds = 0.01;
+constexpr std::int64_t kStepsToEstimateTime = 5;
+// The time between reads of the counter, which is also the error of its edges.
+constexpr double kReadPeriodSeconds = 0.01;
 
-// Blocks of one pair, as ordered.
+// One block, with the assignment that it was given.
 struct Block {
   bool is_planned = false;
   std::int64_t begin = 0;
@@ -34,7 +34,7 @@ class Verifier {
 
   Result<Verification> Run() {
     auto run = Measure();
-    // Also after a failure: nobody asked for the plan to stay.
+    // Restores after a failure, too: `verify` never leaves the plan in force.
     const auto back = writer_.HasToRestore() ? writer_.Restore() : Result<std::int64_t>(0);
     if (!run) return Fail(run);
     if (!back) return Fail(back);
@@ -66,10 +66,10 @@ Result<void> Verifier::Measure() {
   for (const protocol::RankId& name : ranks_) {
     if (auto may = CheckMaySetClocks(logs_.ranks().at(name).header); !may) return may;
   }
-  // How long a step takes: the least of a few that ended while we looked, for one may hold a
-  // checkpoint, and edges are counted in steps.
+  // The time of a step: the least of a few steps. One of them may contain a checkpoint, and a time
+  // that is too long would make the edges of blocks too short.
   const std::int64_t looked_from = logs_.LastStep(ranks_);
-  if (auto came = await_step(looked_from + kStepsLookedAt); !came) return came;
+  if (auto came = await_step(looked_from + kStepsToEstimateTime); !came) return came;
   const double step_time_s = LeastStepTime(looked_from);
   logs_.ForgetBefore(logs_.LastCommonStep(ranks_) - 1);
   if (!(step_time_s > 0)) return FailAs(ErrorKind::kSystem, "steps take no time");
@@ -92,12 +92,12 @@ Result<void> Verifier::Measure() {
     }
   }
   for (Block& block : blocks_) {
-    // The assignment before stay readable for long enough: a block is longer than that.
+    // A block is long enough for ranks to read the previous assignment before it is replaced.
     if (auto came = await_step(block.begin - ahead - 1); !came) return came;
     protocol::Assignment assignment;
     if (block.is_planned) assignment.plan = plan;
-    // Long enough for the next block's to be there; should nobody give them, training is not left
-    // with these.
+    // Lasts until the next block's assignment is there. If this process dies, training returns to
+    // the lasting assignment.
     assignment.until_step = block.begin + layout.length + ahead;
     PERSEUS_ASSIGN_OR_RETURN(const auto version, writer_.Write(std::move(assignment), block.begin));
     block.version = version;
@@ -106,7 +106,7 @@ Result<void> Verifier::Measure() {
                         static_cast<double>(blocks_.size()));
     }
   }
-  // What is used of the last block ends where its last step begins.
+  // The used part of the last block ends where its last step begins.
   return await_step(begin - 1);
 }
 
@@ -123,11 +123,11 @@ double Verifier::LeastStepTime(std::int64_t from) const {
   return least_s;
 }
 
-// What is left of a block once as much time is left out at each end as a window of the counter may
-// reach over it: steps may be shorter than when the blocks were laid out.
+// The cost of the middle of a block. At each end, as much time is left out as a window of the
+// counter may reach across. Steps may be shorter now than when the blocks were laid out.
 Result<StepCost> Verifier::CostOf(const Block& block) const {
   const BlockLayout& layout = result_.layout;
-  const Nanoseconds margin = ToNanoseconds(options_.counter_period_s + kLookSeconds);
+  const Nanoseconds margin = ToNanoseconds(options_.counter_period_s + kReadPeriodSeconds);
   std::int64_t first = block.begin + layout.front;
   std::int64_t end = block.begin + layout.length - layout.back;
   for (const protocol::RankId& name : ranks_) {
@@ -138,13 +138,15 @@ Result<StepCost> Verifier::CostOf(const Block& block) const {
     };
     const auto from = begin_of(block.begin);
     const protocol::RanStep* last = rank.Find(block.begin + layout.length - 1);
-    if (!from || last == nullptr) continue;  // CostOfSteps says what is missing, if it matters.
+    if (!from || last == nullptr) continue;  // CostOfSteps reports a missing step if it matters.
     while (first < end && begin_of(first).value_or(*from + margin) - *from < margin) ++first;
     while (first < end && last->end - begin_of(end).value_or(last->end - margin) < margin) --end;
   }
   if (first >= end) {
-    return Fail("steps {} to {} were too short for the counter's period at their ends", block.begin,
-                block.begin + layout.length - 1);
+    return Fail(
+        "steps {} to {} were too short for the period of the energy counter (make steps "
+        "longer, with more microbatches)",
+        block.begin, block.begin + layout.length - 1);
   }
   return CostOfSteps(logs_, ranks_, {first, end, block.version});
 }
@@ -164,7 +166,7 @@ Result<Verification> Verifier::Conclude() {
         {baseline->time_s, baseline->energy_j, planned->time_s, planned->energy_j});
   }
   if (static_cast<int>(result_.pairs.size()) < profiler::LeastPairs(options_.comparison.level)) {
-    return Fail("only {} of {} pairs of blocks ran as ordered, and it takes {}: {}",
+    return Fail("only {} of {} pairs of blocks ran with their assignments, but {} are needed: {}",
                 result_.pairs.size(), layout.pairs, profiler::LeastPairs(options_.comparison.level),
                 result_.left_out_reason);
   }
@@ -181,21 +183,20 @@ Result<BlockLayout> LayOutBlocks(int steps, double step_time_s, double counter_p
     return std::max(1, static_cast<int>(std::ceil(seconds / step_time_s)));
   };
   BlockLayout layout;
-  // The switch lands within the first; a window of the counter spans the edge.
-  layout.front = steps_for(counter_period_s + kLookSeconds);
+  // The clocks change within the first of these steps, and a window of the counter spans the edge.
+  layout.front = steps_for(counter_period_s + kReadPeriodSeconds);
   layout.back = layout.front;
-  // As much again is used, and assignment stay in their file until ranks have read them.
+  // A block has at least one used step, and lasts until ranks have read its assignment.
   const int shortest = std::max(layout.front + layout.back + 1, steps_for(assignment_delay_s));
   const int comfortable = std::max(2 * (layout.front + layout.back), shortest);
   const int least_pairs = profiler::LeastPairs(level);
   layout.length = std::clamp(steps / (2 * least_pairs), shortest, comfortable);
   layout.pairs = steps / (2 * layout.length);
   if (layout.pairs < least_pairs) {
-    return FailAs(
-        ErrorKind::kUnreachable,
-        "{} steps are too few to tell anything at {:g} % confidence: it takes {} at least, "
-        "in {} pairs of blocks of {} (raise --steps)",
-        steps, level * 100, 2 * least_pairs * layout.length, least_pairs, layout.length);
+    return FailAs(ErrorKind::kUnreachable,
+                  "{} steps are too few for a result at {:g} % confidence: at least {} are needed, "
+                  "in {} pairs of blocks of {} (raise --steps)",
+                  steps, level * 100, 2 * least_pairs * layout.length, least_pairs, layout.length);
   }
   return layout;
 }

@@ -20,7 +20,7 @@ class VerificationTest : public testing::Test {
     options_.ranks = job_.ranks();
     options_.steps = 120;
     options_.timeout = 1'000'000'000;
-    // Called whenever the verifier waits.
+    // The verifier calls this whenever it waits.
     options_.should_end = [this] {
       if (job_.steps() < last_step_) job_.RunStep();
       return false;
@@ -38,20 +38,20 @@ TEST_F(VerificationTest, FindsTheTruth) {
   const auto verified = Run();
   ASSERT_TRUE(verified) << verified.error().message;
   const profiler::Comparison& comparison = verified->comparison;
-  // Two steps of each block of four count, in 15 pairs: a mean of time is off by 0.001 / sqrt(30),
-  // the ratio of two by sqrt(2) that, 0.00026; energies have the noise of time and that of power.
-  // Four of these.
+  // Two steps of each block of four count, in 15 pairs. The standard error of a mean time is
+  // 0.001 / sqrt(30), and that of the ratio of two means sqrt(2) times as large, 0.00026. Energies
+  // have the noise of time and of power. The tolerance is four standard errors.
   EXPECT_EQ(verified->layout.pairs, 15);
   EXPECT_NEAR(comparison.slowdown.estimate, 0.01, 0.0011);
   EXPECT_NEAR(comparison.saving.estimate, 0.1, 0.0015);
   EXPECT_LT(comparison.slowdown.upper - comparison.slowdown.lower, 0.004);
   EXPECT_EQ(comparison.saves, profiler::Verdict::kGreater);
   EXPECT_EQ(verified->left_out, 0);
-  // Energies are those of all three ranks.
+  // The energies are sums over all three ranks.
   EXPECT_NEAR(verified->pairs.front().baseline_energy_j, 300, 3);
 }
 
-TEST_F(VerificationTest, AssignmentAreWhatTheyWereAfterwards) {
+TEST_F(VerificationTest, TheFormerAssignmentIsRestored) {
   protocol::Assignment before;
   before.version = 5;
   before.plan = "plans/5.json";
@@ -62,7 +62,7 @@ TEST_F(VerificationTest, AssignmentAreWhatTheyWereAfterwards) {
   EXPECT_GT((*after)->version, 5);
 }
 
-TEST_F(VerificationTest, JobThatEndsMeanwhileIsAnErrorAndLeavesNoPlan) {
+TEST_F(VerificationTest, AJobThatEndsMeanwhileIsAnErrorAndLeavesNoPlan) {
   last_step_ = 60;
   const auto verified = Run();
   ASSERT_FALSE(verified);
@@ -70,8 +70,8 @@ TEST_F(VerificationTest, JobThatEndsMeanwhileIsAnErrorAndLeavesNoPlan) {
   EXPECT_EQ((*protocol::ReadAssignment(job_.directory()))->plan, "");
 }
 
-// A job that was started with PERSEUS_PLAN goes on with it; and were the verifier killed, its last
-// assignment would end by themselves.
+// A job that was started with PERSEUS_PLAN continues with it. The last assignment would also expire
+// if the verifier were killed.
 TEST_F(VerificationTest, LeavesRanksWithTheirOwnPlans) {
   bool all_temporary = true;
   options_.should_end = [&] {
@@ -85,9 +85,9 @@ TEST_F(VerificationTest, LeavesRanksWithTheirOwnPlans) {
   EXPECT_TRUE((*protocol::ReadAssignment(job_.directory()))->own);
 }
 
-// Blocks were laid out for steps of half a second. Where these become shorter than the counter's
-// period, the step left out at each end is not enough any more: windows that hold some of both
-// would make the saving too small.
+// The blocks were laid out for steps of half a second. If steps become shorter than the period of
+// the counter, it is not enough to leave out one step at each end: windows that hold parts of both
+// blocks would make the saving too small.
 TEST_F(VerificationTest, BlocksTooShortForTheCounterAreLeftOut) {
   job_.cost = [this](const protocol::Assignment& assignment) {
     const SimulatedJob::Cost cost =
@@ -98,17 +98,18 @@ TEST_F(VerificationTest, BlocksTooShortForTheCounterAreLeftOut) {
   const auto verified = Run();
   ASSERT_FALSE(verified);
   EXPECT_THAT(verified.error().message, HasSubstr("only 0 of 15 pairs"));
-  EXPECT_THAT(verified.error().message, HasSubstr("too short for the counter's period"));
+  EXPECT_THAT(verified.error().message,
+              HasSubstr("too short for the period of the energy counter"));
 }
 
 TEST_F(VerificationTest, RankThatDoesNotFollowIsNamed) {
-  job_.deaf = {{0, 1, 0}};
+  job_.ignoring = {{0, 1, 0}};
   const auto verified = Run();
   ASSERT_FALSE(verified);
   EXPECT_THAT(verified.error().message, HasSubstr("rank dp0-pp1-tp0 ran step"));
 }
 
-TEST_F(VerificationTest, RankThatMayNotSetClocksIsToldAtOnce) {
+TEST_F(VerificationTest, ARankThatMayNotSetClocksIsAnErrorAtOnce) {
   protocol::RankHeader header;
   header.name = {0, 1, 0};
   header.host = "n7";
@@ -122,17 +123,17 @@ TEST_F(VerificationTest, RankThatMayNotSetClocksIsToldAtOnce) {
   EXPECT_FALSE(*protocol::ReadAssignment(job_.directory()));
 }
 
-TEST_F(VerificationTest, TooFewStepsSayHowManyItTakes) {
+TEST_F(VerificationTest, TooFewStepsAreAnErrorThatNamesTheNeededNumber) {
   options_.steps = 20;
   const auto verified = Run();
   ASSERT_FALSE(verified);
   EXPECT_EQ(verified.error().kind, ErrorKind::kUnreachable);
-  // Six pairs of blocks of three: one step used between one left out on each side.
-  EXPECT_THAT(verified.error().message, HasSubstr("it takes 36 at least"));
+  // Six pairs of blocks have three steps each, of which the middle one counts.
+  EXPECT_THAT(verified.error().message, HasSubstr("at least 36 are needed"));
   EXPECT_FALSE(*protocol::ReadAssignment(job_.directory()));
 }
 
-TEST_F(VerificationTest, EndsOnRequestWithTheAssignmentOfBefore) {
+TEST_F(VerificationTest, EndsOnRequestWithTheFormerAssignment) {
   options_.should_end = [this] {
     job_.RunStep();
     return job_.steps() > 40;
@@ -144,7 +145,8 @@ TEST_F(VerificationTest, EndsOnRequestWithTheAssignmentOfBefore) {
 }
 
 TEST(BlockLayoutTest, BlocksAreLongEnoughForCounterAndAssignment) {
-  // Steps of 20 ms: 6 for the counter and a look on each side, 50 until assignment are read.
+  // With steps of 20 ms, each side leaves out 6 for the counter and its reading, and 50 until the
+  // assignment is read.
   const auto layout = LayOutBlocks(10'000, 0.02, 0.1, 0.95);
   ASSERT_TRUE(layout);
   EXPECT_EQ(layout->front, 6);

@@ -14,7 +14,7 @@
 namespace perseus::baselines {
 namespace {
 
-// The option whose clock is nearest; of those the fastest. A fixed instruction has only one.
+// The option with the nearest clock. Of several, the fastest. A fixed instruction has one option.
 int OptionAt(const schedule::OptionSet& set, double frequency_mhz) {
   const auto distance = [&](const profile::Option& option) {
     return std::pair(std::abs(option.frequency_mhz - frequency_mhz), option.time);
@@ -23,7 +23,7 @@ int OptionAt(const schedule::OptionSet& set, double frequency_mhz) {
   return static_cast<int>(nearest - set.options.begin());
 }
 
-// Every instruction at the clock of its rank.
+// The options with which every instruction runs at the clock of its rank.
 std::vector<int> OptionsAt(const schedule::InstructionGraph& graph,
                            const std::vector<double>& clock_of_rank) {
   std::vector<int> options;
@@ -60,21 +60,22 @@ class ZeusGlobal : public Policy {
     }
     std::vector<OperatingPoint> points;
     for (const double clock : clocks) {
-      const std::vector<double> clock_of_rank(graph.rank_orders.size(), clock);
+      const std::vector<double> clock_of_rank(graph.pp_rank_orders.size(), clock);
       points.push_back(
           MakePoint(planner, fmt::format("{} MHz", clock), OptionsAt(graph, clock_of_rank)));
     }
-    // Where nothing has a clock.
+    // A graph of fixed instructions has no clocks.
     if (points.empty()) return MakeAllMax()->Points(planner, {});
     return PolicyPoints{Undominated(planner, std::move(points)), ""};
   }
 };
 
-// The forward of a rank: its slowest set of options of that kind, else of any kind.
+// The slowest option set of a rank's forwards, or of any kind if the rank has no forward. Null if
+// the rank has only fixed instructions.
 const schedule::OptionSet* PacingSet(const schedule::InstructionGraph& graph, std::size_t rank) {
   const schedule::OptionSet* forward = nullptr;
   const schedule::OptionSet* any = nullptr;
-  for (const int instruction : graph.rank_orders[rank]) {
+  for (const int instruction : graph.pp_rank_orders[rank]) {
     const schedule::OptionSet& set = graph.options_of(instruction);
     if (set.options.size() < 2) continue;
     const schedule::OptionSet*& kept = set.kind == InstructionKind::kForward ? forward : any;
@@ -93,8 +94,8 @@ class ZeusPerStage : public Policy {
                               std::span<const Nanoseconds> /*times*/) const override {
     const schedule::InstructionGraph& graph = planner.graph();
     std::vector<const schedule::OptionSet*> pacing;
-    std::set<Nanoseconds> paces;  // Every time of a forward that some stage can have.
-    for (std::size_t rank = 0; rank < graph.rank_orders.size(); ++rank) {
+    std::set<Nanoseconds> paces;  // Every possible time of a stage's forward.
+    for (std::size_t rank = 0; rank < graph.pp_rank_orders.size(); ++rank) {
       pacing.push_back(PacingSet(graph, rank));
       if (pacing.back() == nullptr) continue;
       for (const profile::Option& option : pacing.back()->options) paces.insert(option.time);
@@ -112,7 +113,7 @@ class ZeusPerStage : public Policy {
   }
 
  private:
-  // The lowest clock at which the forward is done within `pace`; the fastest if none is.
+  // The lowest clock at which the forward takes at most `pace`, or the fastest clock.
   static double SlowestWithin(const schedule::OptionSet& set, Nanoseconds pace) {
     const profile::Option* chosen = nullptr;
     const profile::Option* fastest = &set.options.front();

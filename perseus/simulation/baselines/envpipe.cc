@@ -2,17 +2,17 @@
 //
 //      F0            B..                 The outer envelope: the first forward of each stage, all
 //        F0        B   B                 of the last stage, and the last backward of each stage. It
-//          F0 ... B      B(last)         stays at maximum frequency, and the rest is to fit inside.
+//          F0 ... B      B(last)         stays at maximum frequency. The rest has to fit inside.
 //
-// The rest begins at its least-energy clock. While the critical path leaves the envelope, the
-// instructions upon it that have the lowest clock are raised by one step ("balanced"
-// reconfiguration). It assumes that the last stage is the heaviest. Where it is not, the envelope
-// may never become critical: instructions end at maximum frequency and the loop would go on for
-// ever. That is noticed (nothing on the path can be raised) and said; the plan is what it had by
-// then.
+// The rest starts at its least-energy clock. While the critical path leaves the envelope, those of
+// its instructions that have the lowest clock are raised by one step ("balanced" reconfiguration).
+// EnvPipe assumes that the last stage is the slowest. If it is not, the envelope may never become
+// critical: all instructions end at maximum frequency, and EnvPipe's loop does not end. This
+// implementation notices that nothing on the path can be raised. It adds a note and returns the
+// plan of that moment.
 //
-// Of several critical paths it takes one. Ours prefers to stay on the same rank, as their
-// implementation does, which goes to another rank only where an instruction waited for it.
+// If there are several critical paths, it uses one of them. Like EnvPipe's implementation, it stays
+// on the same rank if possible, and goes to another rank only if the instruction waited for it.
 #include <algorithm>
 #include <utility>
 
@@ -42,12 +42,12 @@ class Reconfiguration {
   }
 
   Result<PolicyPoints> Run() {
-    std::vector<int> options;  // As indices into by_clock_, until the end.
+    std::vector<int> options;  // Indices into by_clock_.
     for (std::size_t i = 0; i < graph_.instructions.size(); ++i) {
       options.push_back(in_envelope_[i] ? Highest(i) : LeastEnergy(i));
     }
     PolicyPoints offered;
-    // Each round raises something, so there are no more rounds than steps in all.
+    // Each round raises an instruction, so the loop ends.
     for (;;) {
       const std::vector<int> path = CriticalPath(evaluator_.Evaluate(Chosen(options)));
       const bool is_envelope =
@@ -55,9 +55,8 @@ class Reconfiguration {
       if (is_envelope) break;
       if (!RaiseLowest(path, options)) {
         offered.note =
-            "the critical path never became the outer envelope, and all upon it is at maximum "
-            "frequency: EnvPipe would go on for ever (it supposes that the last stage is the "
-            "heaviest)";
+            "the critical path never became the outer envelope, and everything on it is at maximum "
+            "frequency: EnvPipe would not end (it assumes that the last stage is the slowest)";
         break;
       }
     }
@@ -66,7 +65,7 @@ class Reconfiguration {
   }
 
  private:
-  // Options of the set by clock, lowest first; of equal clocks the fastest alone.
+  // The options of the set, the lowest clock first. Of equal clocks, only the fastest.
   static std::vector<int> ByClock(const schedule::OptionSet& set) {
     std::vector<int> order;
     for (int i = 0; At(i) < set.options.size(); ++i) order.push_back(i);
@@ -111,8 +110,8 @@ class Reconfiguration {
 
   void MarkEnvelope() {
     in_envelope_.assign(graph_.instructions.size(), false);
-    for (std::size_t rank = 0; rank < graph_.rank_orders.size(); ++rank) {
-      const std::vector<int>& order = graph_.rank_orders[rank];
+    for (std::size_t rank = 0; rank < graph_.pp_rank_orders.size(); ++rank) {
+      const std::vector<int>& order = graph_.pp_rank_orders[rank];
       const auto kind = [&](int instruction) { return graph_.options_of(instruction).kind; };
       const auto first = std::ranges::find(order, InstructionKind::kForward, kind);
       if (first != order.end()) in_envelope_[At(*first)] = true;
@@ -122,12 +121,13 @@ class Reconfiguration {
       if (last != order.rend()) in_envelope_[At(*last)] = true;
       for (const int instruction : order) {
         const bool is_fixed = graph_.options_of(instruction).options.size() < 2;
-        if (is_fixed || rank + 1 == graph_.rank_orders.size()) in_envelope_[At(instruction)] = true;
+        if (is_fixed || rank + 1 == graph_.pp_rank_orders.size())
+          in_envelope_[At(instruction)] = true;
       }
     }
   }
 
-  // From its end to its beginning.
+  // A critical path, from its end to its begin.
   std::vector<int> CriticalPath(const plan::Evaluation& evaluation) const {
     const auto end = [&](int instruction) {
       return evaluation.starts[At(instruction)] + evaluation.durations[At(instruction)];

@@ -1,5 +1,5 @@
-// Perseus: ours, and as its authors' planner computes it (published_planner.h). The schedules of
-// both are evaluated on the measured options, like everybody's.
+// Two policies of Perseus: our planner, and its authors' planner (published_planner.h). The
+// schedules of both are evaluated on the measured options, as those of all policies.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,14 +29,14 @@ class Perseus : public Policy {
   }
 };
 
-// Of very many points those that may be chosen: for each of some times the best by then, the
-// fastest, and the best of each of a thousand stretches of time, for whoever draws them.
+// Keeps the useful ones of very many points: the fastest, the best for each of the given times, and
+// the best of each of a thousand intervals of time, for charts.
 class BestSoFar {
  public:
   BestSoFar(const plan::Planner& planner, std::span<const Nanoseconds> times, Nanoseconds range)
       : planner_(&planner), times_(times.begin(), times.end()), best_by_(times.size()) {
-    constexpr Nanoseconds kStretches = 1000;
-    stretch_ = std::max<Nanoseconds>(1, range / kStretches);
+    constexpr Nanoseconds kIntervals = 1000;
+    interval_ = std::max<Nanoseconds>(1, range / kIntervals);
   }
 
   void Offer(const OperatingPoint& point) {
@@ -44,8 +44,8 @@ class BestSoFar {
     for (std::size_t i = 0; i < times_.size(); ++i) {
       if (time <= times_[i]) KeepBetter(best_by_[i], point, times_[i]);
     }
-    const Nanoseconds stretch = time / stretch_;
-    KeepBetter(best_in_[stretch], point, (stretch + 1) * stretch_);
+    const Nanoseconds interval = time / interval_;
+    KeepBetter(best_in_[interval], point, (interval + 1) * interval_);
     if (!fastest_ || time < fastest_->evaluation.time) fastest_ = point;
   }
 
@@ -56,7 +56,7 @@ class BestSoFar {
     };
     take(fastest_);
     for (auto& point : best_by_) take(point);
-    for (auto& [stretch, point] : best_in_) take(point);
+    for (auto& [interval, point] : best_in_) take(point);
     return Undominated(*planner_, std::move(points));
   }
 
@@ -71,7 +71,7 @@ class BestSoFar {
 
   const plan::Planner* planner_;
   std::vector<Nanoseconds> times_;
-  Nanoseconds stretch_ = 1;
+  Nanoseconds interval_ = 1;
   std::vector<std::optional<OperatingPoint>> best_by_;
   std::map<Nanoseconds, std::optional<OperatingPoint>> best_in_;
   std::optional<OperatingPoint> fastest_;
@@ -91,8 +91,8 @@ class PerseusPublished : public Policy {
     BestSoFar best(planner, times, range);
     double least_energy_j = std::numeric_limits<double>::infinity();
     published.ForEachSchedule([&](PublishedPlanner::Schedule schedule) {
-      // From the slowest on. With a straggler of T' it plans for min(T*, T'), where T* is the time
-      // of least energy, as fitted: it has no use for what is slower.
+      // Schedules come slowest first. With a straggler of T', this planner plans for min(T*, T'),
+      // where T* is the fitted time of least energy. So it never uses a slower schedule than T*.
       if (schedule.energy_j <= least_energy_j) {
         least_energy_j = schedule.energy_j;
         best = BestSoFar(planner, times, range);

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "tests/support/planning_jobs.h"
+#include "tests/support/seeds.h"
 
 namespace perseus::baselines {
 namespace {
@@ -31,12 +32,12 @@ schedule::InstructionGraph TwoStages(double heavier) {
       set.options = {{300, {}, unit, 9}, {200, {}, 2 * unit, 5}, {100, {}, 3 * unit, 3}};
       graph.option_sets.push_back(set);
     }
-    graph.rank_names.push_back("rank " + std::to_string(stage));
+    graph.pp_rank_names.push_back("rank " + std::to_string(stage));
   }
   // F0 s0, F1 s0, F0 s1, B0 s1, F1 s1, B0 s0, B1 s1, B1 s0.
   graph.instructions = {{0, 0, 0}, {0, 0, 1}, {2, 1, 0}, {3, 1, 0},
                         {2, 1, 1}, {1, 0, 0}, {3, 1, 1}, {1, 0, 1}};
-  graph.rank_orders = {{0, 1, 5, 7}, {2, 3, 4, 6}};
+  graph.pp_rank_orders = {{0, 1, 5, 7}, {2, 3, 4, 6}};
   graph.dependencies = {{0, 1, 0}, {1, 5, 0}, {5, 7, 0}, {2, 3, 0}, {3, 4, 0},
                         {4, 6, 0}, {0, 2, 0}, {1, 4, 0}, {3, 5, 0}, {6, 7, 0}};
   return graph;
@@ -73,7 +74,7 @@ TEST(ZeusGlobal, OffersEveryClock) {
 }
 
 TEST(ZeusPerStage, BalancesTheForwards) {
-  // Stage 1 takes 3 ms at least, which stage 0 takes at 100 MHz.
+  // Stage 1 takes at least 3 ms. Stage 0 takes as long at 100 MHz.
   const plan::Planner planner = PlannerOf(TwoStages(3));
   const PolicyPoints offered = PointsOf(MakeZeusPerStage(), planner);
   const auto balanced = std::ranges::find_if(offered.points, [](const OperatingPoint& point) {
@@ -85,7 +86,8 @@ TEST(ZeusPerStage, BalancesTheForwards) {
 
 TEST(EnvPipe, KeepsTheEnvelopeAndRaisesTheRestUntilItFits) {
   // By hand: F0 s0, all of stage 1 and B1 s0 stay at maximum frequency: 1 + 4 * 3 + 1 = 14 ms. F1
-  // of stage 0 has until 7 ms, and takes 3 from 1: it stays. B0 has from 7 to 13: it stays.
+  // s0 can run from 1 to 7 ms and takes 3 ms, so it keeps its clock. B0 s0 can run from 7 to 13 ms,
+  // so it keeps its clock as well.
   const plan::Planner planner = PlannerOf(TwoStages(3));
   const PolicyPoints offered = PointsOf(MakeEnvPipe(), planner);
   EXPECT_THAT(offered.note, IsEmpty());
@@ -94,35 +96,35 @@ TEST(EnvPipe, KeepsTheEnvelopeAndRaisesTheRestUntilItFits) {
   EXPECT_EQ(offered.points[0].evaluation.time, 14 * kMillisecond);
 }
 
-TEST(EnvPipe, RaisesWhatIsCritical) {
-  // By hand: stage 1 works from 1 to 6 ms. F1 s0 has from 1 to 3.5 ms and takes 3 at 100 MHz: it is
-  // raised to 200. B0 s0 has from 3.5 to 6, likewise.
+TEST(EnvPipe, RaisesCriticalInstructions) {
+  // By hand: stage 1 works from 1 to 6 ms. F1 s0 can run from 1 to 3.5 ms and takes 3 ms at 100
+  // MHz, so it is raised to 200 MHz. B0 s0 can run from 3.5 to 6 ms, so it is raised as well.
   const plan::Planner planner = PlannerOf(TwoStages(1.25));
   const PolicyPoints offered = PointsOf(MakeEnvPipe(), planner);
   EXPECT_THAT(offered.points[0].options, ElementsAre(0, 1, 0, 0, 0, 1, 0, 0));
   EXPECT_EQ(offered.points[0].evaluation.time, 7 * kMillisecond);
 }
 
-TEST(EnvPipe, SaysSoWhereItWouldGoOnForEver) {
-  // The first stage is the heavier one: its own instructions are critical at any clock.
+TEST(EnvPipe, ReportsThatItWouldNotTerminate) {
+  // The first stage is the heavier one, so its own instructions are critical at every clock.
   schedule::InstructionGraph graph = TwoStages(1);
   for (schedule::OptionSet& set : graph.option_sets) {
     if (set.pp_rank != 0) continue;
     for (profile::Option& option : set.options) option.time *= 10;
   }
   const PolicyPoints offered = PointsOf(MakeEnvPipe(), PlannerOf(std::move(graph)));
-  EXPECT_THAT(offered.note, HasSubstr("would go on for ever"));
+  EXPECT_THAT(offered.note, HasSubstr("would not end"));
   EXPECT_THAT(offered.points[0].options, ElementsAre(0, 0, 0, 0, 0, 0, 0, 0));
 }
 
-TEST(PerseusPublished, SaysWhichInstructionIsShorterThanItsUnit) {
+TEST(PerseusPublished, NamesTheInstructionThatIsShorterThanItsUnit) {
   const plan::Planner planner = PlannerOf(TwoStages(1));
   const auto points = MakePerseusPublished(5 * kMillisecond)->Points(planner, {});
   ASSERT_FALSE(points);
   EXPECT_THAT(points.error().message, HasSubstr("takes less than the unit of 0.005 s"));
 }
 
-TEST(ChooseFor, CountsTheWaitingUntilTheStragglerIsDone) {
+TEST(ChooseFor, CountsTheWaitUntilTheStragglerIsDone) {
   const plan::Planner planner = PlannerOf(TwoStages(1), 100);
   OperatingPoint fast{"fast", {}, {}};
   fast.evaluation.time = 10 * kMillisecond;
@@ -131,14 +133,14 @@ TEST(ChooseFor, CountsTheWaitingUntilTheStragglerIsDone) {
   slow.evaluation.time = 20 * kMillisecond;
   slow.evaluation.energy_j = 51;
   const OperatingPoint points[] = {fast, slow};
-  // 2 ranks wait 10 ms at 100 W: 2 J more for the fast one.
+  // 2 ranks wait for 10 ms at 100 W, which adds 2 J to the fast plan.
   EXPECT_EQ(planner.EnergyUntil(20 * kMillisecond, fast.evaluation), 52);
   EXPECT_EQ(ChooseFor(20 * kMillisecond, points, planner).setting, "slow");
   EXPECT_EQ(ChooseFor(19 * kMillisecond, points, planner).setting, "fast");
   EXPECT_EQ(ChooseFor(5 * kMillisecond, points, planner).setting, "fast");  // The least slowdown.
 }
 
-TEST(PerseusPublished, SaysWhichUnitIsTheLeast) {
+TEST(PerseusPublished, NamesTheLeastUnit) {
   const plan::Planner planner = PlannerOf(TwoStages(1));
   const auto points = MakePerseusPublished(10)->Points(planner, {});
   ASSERT_FALSE(points);
@@ -147,14 +149,13 @@ TEST(PerseusPublished, SaysWhichUnitIsTheLeast) {
   EXPECT_THAT(points.error().message, HasSubstr("--unit 0.000121 or more"));
 }
 
-// Nobody beats the bound, and nobody of those who do not plan beats Perseus at the time that he
-// takes. What is published rounds times and energies, so that of it the former is all that can be
-// said.
+// No policy beats the bound, and no policy that does not plan beats Perseus at an equal time. The
+// published algorithm rounds times and energies, so only the first claim holds for it.
 TEST(PolicyProperty, NoPolicyBeatsTheBoundNorPerseusAtEqualTime) {
   const auto perseus = MakePerseus();
   int compared = 0;
   int published = 0;
-  for (std::uint64_t seed = 0; seed < 150; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(150); ++seed) {
     const plan::Planner planner =
         PlannerOf(RandomJob({.shape = JobShape::kPipeline, .instructions = 8}, seed),
                   RandomBlockingPower(seed));
@@ -164,7 +165,7 @@ TEST(PolicyProperty, NoPolicyBeatsTheBoundNorPerseusAtEqualTime) {
       const bool is_published = policy->name() == "PerseusPublished";
       const Nanoseconds baseline[] = {planner.baseline().time};
       const auto offered = policy->Points(planner, baseline);
-      if (is_published && !offered) continue;  // Too few options for a fit.
+      if (is_published && !offered) continue;  // There are too few options for a fit.
       ASSERT_TRUE(offered) << offered.error().message;
       for (const OperatingPoint& point : offered->points) {
         SCOPED_TRACE(testing::Message() << policy->name() << " " << point.setting << " " << seed);

@@ -9,7 +9,7 @@
 namespace perseus::baselines {
 namespace {
 
-// A unit of three digits that is no less, in seconds.
+// The number of seconds rounded up to three digits.
 double RoundedUp(double unit_s) {
   const double digit = std::pow(10, std::floor(std::log10(unit_s)) - 2);
   return std::ceil(unit_s / digit) * digit;
@@ -17,7 +17,7 @@ double RoundedUp(double unit_s) {
 
 }  // namespace
 
-int PublishedPlanner::Quantised::OptionWithin(Nanoseconds time) const {
+int PublishedPlanner::Quantized::OptionWithin(Nanoseconds time) const {
   const auto after = std::ranges::upper_bound(times, time);
   return options[At(static_cast<int>(after - times.begin()) - 1)];
 }
@@ -26,8 +26,8 @@ Result<PublishedPlanner> PublishedPlanner::Create(const schedule::InstructionGra
                                                   double blocking_power_w, Nanoseconds unit) {
   PublishedPlanner planner(graph, blocking_power_w, unit);
   for (const schedule::OptionSet& set : graph.option_sets) {
-    PERSEUS_ASSIGN_OR_RETURN(auto quantised, planner.Quantise(set));
-    planner.sets_.push_back(std::move(quantised));
+    PERSEUS_ASSIGN_OR_RETURN(auto quantized, planner.Quantize(set));
+    planner.sets_.push_back(std::move(quantized));
   }
   PERSEUS_RETURN_IF_ERROR(planner.CountSteps());
   std::vector<profile::Curve> curves;
@@ -44,31 +44,31 @@ Result<PublishedPlanner> PublishedPlanner::Create(const schedule::InstructionGra
   return planner;
 }
 
-Result<PublishedPlanner::Quantised> PublishedPlanner::Quantise(
+Result<PublishedPlanner::Quantized> PublishedPlanner::Quantize(
     const schedule::OptionSet& set) const {
-  Quantised quantised;
+  Quantized quantized;
   constexpr double kNoBlockingPower = 0;  // So that energies count as measured.
   for (const int index : profile::ParetoFront(set.options, kNoBlockingPower)) {
     const profile::Option& option = set.options[At(index)];
     const Nanoseconds time = set.options.size() > 1 ? option.time / unit_ * unit_ : option.time;
     if (time == 0 && option.time > 0) {
-      return Fail("{}: takes less than the unit of {} s (say a smaller --unit)", set.name,
+      return Fail("{}: takes less than the unit of {} s (choose a smaller --unit)", set.name,
                   ToSeconds(unit_));
     }
-    // Of equal times the first: the fastest as measured, and the dearest.
-    if (!quantised.times.empty() && quantised.times.back() == time) continue;
-    quantised.options.push_back(index);
-    quantised.times.push_back(time);
-    quantised.effective_energies_j.push_back(option.energy_j - blocking_power_w_ * ToSeconds(time));
+    // Of equal times, the first one counts: the fastest as measured, with the most energy.
+    if (!quantized.times.empty() && quantized.times.back() == time) continue;
+    quantized.options.push_back(index);
+    quantized.times.push_back(time);
+    quantized.effective_energies_j.push_back(option.energy_j - blocking_power_w_ * ToSeconds(time));
   }
-  return quantised;
+  return quantized;
 }
 
 Result<void> PublishedPlanner::CountSteps() {
-  // What everything costs does not matter here.
+  // Energies do not matter here.
   std::vector<profile::Curve> curves;
   Nanoseconds most = 0;
-  for (const Quantised& set : sets_) {
+  for (const Quantized& set : sets_) {
     profile::Curve curve{{set.times.front()}, {}, {}, 0};
     if (set.times.size() > 1) {
       curve.times.push_back(set.times.back());
@@ -83,40 +83,40 @@ Result<void> PublishedPlanner::CountSteps() {
   fastest_ = frontier::EarliestTimes(network, frontier::Pace::kFastest)[sink];
   most = std::max(most, slowest_ - fastest_);
   if (most / unit_ <= kMostSteps) return {};
-  // Rounding to the larger unit may make the range longer by as much.
+  // The larger unit may make the range longer by one step.
   const double least_s = RoundedUp(ToSeconds(most) / static_cast<double>(kMostSteps - 1));
   return Fail(
-      "a unit of {:g} ms makes {} steps from the slowest schedule to the fastest (say --unit {:g} "
-      "or more)",
+      "a unit of {:g} ms gives {} steps from the slowest schedule to the fastest (choose --unit "
+      "{:g} or more)",
       ToSeconds(unit_) * 1e3, most / unit_, least_s * 1e3);
 }
 
 Result<profile::Curve> PublishedPlanner::Fit(const schedule::OptionSet& set,
-                                             const Quantised& quantised) const {
+                                             const Quantized& quantized) const {
   profile::Curve curve;
-  curve.times.push_back(quantised.times.front());
-  curve.options.push_back(quantised.options.front());
-  curve.least_effective_energy_j = quantised.effective_energies_j.back();
-  if (quantised.times.size() == 1) return curve;
+  curve.times.push_back(quantized.times.front());
+  curve.options.push_back(quantized.options.front());
+  curve.least_effective_energy_j = quantized.effective_energies_j.back();
+  if (quantized.times.size() == 1) return curve;
   std::vector<profile::Option> samples;
-  for (std::size_t i = 0; i < quantised.times.size(); ++i) {
+  for (std::size_t i = 0; i < quantized.times.size(); ++i) {
     samples.push_back({.frequency_mhz = 0,
                        .other_knobs = {},
-                       .time = quantised.times[i],
-                       .energy_j = quantised.effective_energies_j[i]});
+                       .time = quantized.times[i],
+                       .energy_j = quantized.effective_energies_j[i]});
   }
-  const auto fit = profile::FitExponential(samples, 0);  // They are effective already.
-  if (!fit) return Fail("{}: {} (say a smaller --unit)", set.name, fit.error().message);
-  for (Nanoseconds time = curve.times.back(); time < quantised.times.back(); time += unit_) {
+  const auto fit = profile::FitExponential(samples, 0);  // These energies are effective already.
+  if (!fit) return Fail("{}: {} (choose a smaller --unit)", set.name, fit.error().message);
+  for (Nanoseconds time = curve.times.back(); time < quantized.times.back(); time += unit_) {
     const double slope_w =
         (fit->At(ToSeconds(time)) - fit->At(ToSeconds(time + unit_))) / ToSeconds(unit_);
     const auto slope = static_cast<Microwatts>(std::floor(slope_w * kMicrowattsPerWatt));
-    // Where the fit is flat to a microwatt, or a sum of doubles is not quite convex.
+    // Skips steps where the fit is flat to a microwatt, or not convex because of rounding.
     if (slope <= 0 || (!curve.slopes.empty() && slope >= curve.slopes.back())) continue;
     if (curve.times.back() != time) break;
     curve.slopes.push_back(slope);
     curve.times.push_back(time + unit_);
-    curve.options.push_back(quantised.OptionWithin(time + unit_));
+    curve.options.push_back(quantized.OptionWithin(time + unit_));
   }
   curve.least_effective_energy_j = fit->At(ToSeconds(curve.times.back()));
   return curve;
@@ -126,9 +126,9 @@ PublishedPlanner::Schedule PublishedPlanner::ScheduleAt(const frontier::Walk& wa
   const frontier::Solution solution = walk.solution();
   Schedule schedule;
   schedule.time = walk.time();
-  schedule.energy_j =
-      least_effective_energy_j_ + ToJoules(walk.extra_energy()) +
-      blocking_power_w_ * static_cast<double>(graph_->rank_orders.size()) * ToSeconds(walk.time());
+  schedule.energy_j = least_effective_energy_j_ + ToJoules(walk.extra_energy()) +
+                      blocking_power_w_ * static_cast<double>(graph_->pp_rank_orders.size()) *
+                          ToSeconds(walk.time());
   for (std::size_t i = 0; i < graph_->instructions.size(); ++i) {
     const frontier::Arc& arc = network_.arcs[i];
     const Nanoseconds time =

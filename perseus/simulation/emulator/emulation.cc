@@ -16,7 +16,7 @@
 namespace perseus::emulator {
 namespace {
 
-constexpr int kPowerWindows = 256;  // Of the baseline's iteration time.
+constexpr int kPowerWindows = 256;  // In the baseline's iteration time.
 
 std::vector<Moment> EdgesOf(const EmulationSpec& spec) {
   std::vector<Moment> edges;
@@ -42,8 +42,8 @@ class Engine {
         clock_(EdgesOf(spec)),
         runs_(planner, spec.disturbances, spec.pipelines, clock_),
         plans_(planner, spec, clock_, runs_),
-        totals_(At(spec.pipelines), std::vector<Totals>(graph_.rank_orders.size())),
-        felt_(spec.disturbances.size()) {}
+        totals_(At(spec.pipelines), std::vector<Totals>(graph_.pp_rank_orders.size())),
+        noticed_(spec.disturbances.size()) {}
 
   Result<Emulation> Run() {
     Emulation emulation;
@@ -51,22 +51,22 @@ class Engine {
     for (int iteration = 0; iteration < spec_.iterations; ++iteration) {
       clock_.Begin(emulation.time, reach_);
       PERSEUS_ASSIGN_OR_RETURN(const auto result,
-                               HasNoise() ? RunEach(iteration) : RunAlike(iteration));
+                               HasNoise() ? RunWithNoise(iteration) : RunWithoutNoise(iteration));
       if (result.time > kLongestRun - emulation.time) {
         return Fail(
-            "{} iterations take more than 36 years, which does not fit the nanoseconds that times "
-            "are counted in (emulate at most {})",
+            "{} iterations take more than 36 years, which 64-bit nanoseconds cannot represent "
+            "(emulate at most {})",
             spec_.iterations, iteration);
       }
       emulation.time += result.time;
       emulation.energy_j += result.energy_j;
       emulation.iterations.push_back(result);
     }
-    AddAlike();
+    AddEqualIterations();
     emulation.ranks = RankTotalsUntil(emulation.time);
     emulation.executions = runs_.executions() + executions_with_noise_;
     emulation.remarks = RemarksOn(planner_, spec_, emulation.time,
-                                  {felt_, plans_.changes_in_force(), plans_.caps_in_force()});
+                                  {noticed_, plans_.changes_in_force(), plans_.caps_in_force()});
     return emulation;
   }
 
@@ -93,7 +93,7 @@ class Engine {
  private:
   bool HasNoise() const { return spec_.noise > 0 || spec_.latency_spread > 0; }
 
-  // What a pipeline's state is in that iteration, for each of them.
+  // The state of each pipeline in that iteration.
   Result<std::vector<int>> StatesIn(int iteration) {
     PERSEUS_ASSIGN_OR_RETURN(auto plans, plans_.PlansIn(iteration));
     std::vector<int> states = std::move(plans);
@@ -105,7 +105,7 @@ class Engine {
     return states;
   }
 
-  // Whether pipelines may be in other states than in the iteration before.
+  // Whether a pipeline may have another state than in the previous iteration.
   bool MayDiffer(int iteration) const {
     if (iteration == 0 || clock_.HasEdge(iteration)) return true;
     const int known = iteration - spec_.delay;
@@ -113,23 +113,24 @@ class Engine {
            (known == 0 || clock_.HasEdge(known));
   }
 
-  // Without noise: an iteration in which nothing differs is the one before.
-  Result<EmulatedIteration> RunAlike(int iteration) {
+  // If nothing differs from the previous iteration, its result is used again.
+  Result<EmulatedIteration> RunWithoutNoise(int iteration) {
     if (MayDiffer(iteration)) {
-      AddAlike();
+      AddEqualIterations();
       PERSEUS_ASSIGN_OR_RETURN(auto states, StatesIn(iteration));
       states_ = std::move(states);
       reach_ = runs_.TakeReach();
       auto result = Compute();
       if (!result) return result;
-      alike_ = *result;
-      NoteFelt();
+      last_ = *result;
+      NoteDisturbances();
     }
-    ++times_alike_;
-    return alike_;
+    ++equal_iterations_;
+    return last_;
   }
 
-  // An iteration of pipelines in `states_`. Computed once for the same number in each state.
+  // An iteration of pipelines in `states_`. The result is kept for equal numbers of pipelines in
+  // each state.
   Result<EmulatedIteration> Compute() {
     std::map<int, std::int64_t> counts;
     EmulatedIteration result;
@@ -153,7 +154,7 @@ class Engine {
       const auto times = static_cast<double>(count);
       result.energy_j += times * (run.energy_j + WaitingW() * ToSeconds(result.time - run.time));
       result.switches += count * run.switches;
-      // Kept for none of them: only what is summed up is small.
+      // Executions are computed again here, because keeping all of them would need much memory.
       PERSEUS_ASSIGN_OR_RETURN(const auto execution, runs_.Execute(runs_.state(state)));
       AddPower(power, execution.run.evaluation, times);
     }
@@ -161,7 +162,7 @@ class Engine {
     return computed_[std::move(kinds)] = result;
   }
 
-  Result<EmulatedIteration> RunEach(int iteration) {
+  Result<EmulatedIteration> RunWithNoise(int iteration) {
     PERSEUS_ASSIGN_OR_RETURN(const auto plans, plans_.PlansIn(iteration));
     EmulatedIteration result;
     PowerOverTime power(Window());
@@ -169,12 +170,12 @@ class Engine {
     for (int pipeline = 0; pipeline < spec_.pipelines; ++pipeline) {
       const PipelineRuns::State state{plans[At(pipeline)],
                                       runs_.PresencesIn(iteration, pipeline, kForever)};
-      PERSEUS_ASSIGN_OR_RETURN(const auto execution, runs_.Execute(state, DrawChance()));
+      PERSEUS_ASSIGN_OR_RETURN(const auto execution, runs_.Execute(state, DrawVariation()));
       ++executions_with_noise_;
-      const RunSummary run = Summarise(graph_, execution);
+      const RunSummary run = Summarize(graph_, execution);
       AddPower(power, execution.run.evaluation, 1);
       Add(pipeline, run, 1);
-      Note(state.presences, run.felt);
+      NoteDisturbances(state.presences, run.noticed);
       times.push_back(run.time);
       result.energy_j += run.energy_j;
       result.switches += run.switches;
@@ -189,35 +190,35 @@ class Engine {
     return result;
   }
 
-  plan::Variation DrawChance() {
-    plan::Variation chance;
+  plan::Variation DrawVariation() {
+    plan::Variation variation;
     if (spec_.noise > 0) {
-      chance.time_factors.assign(graph_.instructions.size(), 1);
+      variation.time_factors.assign(graph_.instructions.size(), 1);
       for (int i = 0; At(i) < graph_.instructions.size(); ++i) {
         if (!runs_.executor().IsComputation(i)) continue;
-        chance.time_factors[At(i)] = std::exp(spec_.noise * Normal(random_));
+        variation.time_factors[At(i)] = std::exp(spec_.noise * Normal(random_));
       }
     }
     if (spec_.latency_spread > 0 && planner_.model().switch_latency > 0) {
       const auto latency = static_cast<double>(planner_.model().switch_latency);
       for (std::size_t i = 0; i < graph_.instructions.size(); ++i) {
         const double drawn = latency * std::exp(spec_.latency_spread * Normal(random_));
-        // No instruction lasts as long as the limit, so all beyond it are the same.
-        chance.switch_latencies.push_back(static_cast<Nanoseconds>(
+        // No instruction is longer than kLongestRun, so a longer latency makes no difference.
+        variation.switch_latencies.push_back(static_cast<Nanoseconds>(
             std::llround(std::min(drawn, static_cast<double>(kLongestRun)))));
       }
     }
-    return chance;
+    return variation;
   }
 
-  // What all ranks of a pipeline draw when they wait.
-  double WaitingW() const { return planner_.model().blocking_power_w * planner_.ranks(); }
+  // The power of all ranks of a pipeline while they wait.
+  double WaitingW() const { return planner_.model().blocking_power_w * planner_.pp_ranks(); }
 
   Nanoseconds Window() const {
     return std::max<Nanoseconds>(planner_.baseline().time / kPowerWindows, 1);
   }
 
-  // What instructions draw above the blocking power.
+  // Adds the power of instructions above the blocking power.
   void AddPower(PowerOverTime& power, const plan::Evaluation& evaluation, double count) const {
     for (std::size_t i = 0; i < evaluation.starts.size(); ++i) {
       const Nanoseconds duration = evaluation.durations[i];
@@ -228,13 +229,13 @@ class Engine {
     }
   }
 
-  // The iterations that were alike so far, in the ranks' totals.
-  void AddAlike() {
-    if (times_alike_ == 0) return;
+  // Adds the equal iterations since the last call to the totals of the ranks.
+  void AddEqualIterations() {
+    if (equal_iterations_ == 0) return;
     for (int pipeline = 0; pipeline < spec_.pipelines; ++pipeline) {
-      Add(pipeline, runs_.run(states_[At(pipeline)]), times_alike_);
+      Add(pipeline, runs_.run(states_[At(pipeline)]), equal_iterations_);
     }
-    times_alike_ = 0;
+    equal_iterations_ = 0;
   }
 
   void Add(int pipeline, const RunSummary& run, std::int64_t times) {
@@ -246,7 +247,7 @@ class Engine {
     }
   }
 
-  // Whoever is not busy waits.
+  // A rank that is not busy waits.
   std::vector<std::vector<RankTotals>> RankTotalsUntil(Nanoseconds end) const {
     std::vector<std::vector<RankTotals>> ranks(totals_.size());
     for (std::size_t pipeline = 0; pipeline < totals_.size(); ++pipeline) {
@@ -259,13 +260,15 @@ class Engine {
     return ranks;
   }
 
-  void NoteFelt() {
-    for (const int state : states_) Note(runs_.state(state).presences, runs_.run(state).felt);
+  void NoteDisturbances() {
+    for (const int state : states_) {
+      NoteDisturbances(runs_.state(state).presences, runs_.run(state).noticed);
+    }
   }
 
-  void Note(const std::vector<Presence>& presences, const std::vector<bool>& felt) {
+  void NoteDisturbances(const std::vector<Presence>& presences, const std::vector<bool>& noticed) {
     for (std::size_t i = 0; i < presences.size(); ++i) {
-      if (felt[i]) felt_[At(presences[i].disturbance)] = true;
+      if (noticed[i]) noticed_[At(presences[i].disturbance)] = true;
     }
   }
 
@@ -282,15 +285,16 @@ class Engine {
   JobClock clock_;
   PipelineRuns runs_;
   PlanChoice plans_;
-  // Of the last iteration that may have differed from the one before,
-  std::vector<int> states_;  // [pipeline]
-  EmulatedIteration alike_;
+  // Without noise: the states and the result of the last iteration that may have differed from the
+  // previous one, and how many iterations are equal to it.
+  std::vector<int> states_;  // By pipeline.
+  EmulatedIteration last_;
   Nanoseconds reach_ = 0;
-  std::int64_t times_alike_ = 0;  // and how often it has been since.
-  // By state and how many pipelines are in it.
+  std::int64_t equal_iterations_ = 0;
+  // By the number of pipelines in each state.
   std::map<std::vector<std::pair<int, std::int64_t>>, EmulatedIteration> computed_;
   std::vector<std::vector<Totals>> totals_;  // [pipeline][rank]
-  std::vector<bool> felt_;                   // By disturbance.
+  std::vector<bool> noticed_;                // By disturbance.
   std::int64_t executions_with_noise_ = 0;
 };
 
@@ -298,12 +302,13 @@ Result<void> Check(const plan::Planner& planner, const EmulationSpec& spec) {
   for (const Disturbance& disturbance : spec.disturbances) {
     const std::string where = disturbance.where.empty() ? "" : disturbance.where + ": ";
     if (disturbance.dp_rank < 0 || disturbance.dp_rank >= spec.pipelines) {
-      return Fail("{}there is no dp_rank {} to slow down (the job has {}: 0 to {})", where,
-                  disturbance.dp_rank, spec.pipelines, spec.pipelines - 1);
+      return Fail("{}dp_rank {} cannot be slowed down: it does not exist (the job has {}: 0 to {})",
+                  where, disturbance.dp_rank, spec.pipelines, spec.pipelines - 1);
     }
-    if (disturbance.pp_rank >= planner.ranks()) {
-      return Fail("{}there is no pp_rank {} to slow down (a pipeline has {}: 0 to {})", where,
-                  disturbance.pp_rank, planner.ranks(), planner.ranks() - 1);
+    if (disturbance.pp_rank >= planner.pp_ranks()) {
+      return Fail(
+          "{}pp_rank {} cannot be slowed down: it does not exist (a pipeline has {}: 0 to {})",
+          where, disturbance.pp_rank, planner.pp_ranks(), planner.pp_ranks() - 1);
     }
   }
   return {};

@@ -19,8 +19,8 @@
 // neighbor on its host) takes `value` times as long, at the same power. Fixed instructions and
 // transfers do not become slower. Several slowdowns multiply. A straggler that waits for input
 // starts later. Disturbances that begin or end at a time may do so within an iteration. They affect
-// a computation that begins while they are present, until it ends. Input is waited for where an
-// iteration begins. Plans and power caps change between iterations. Emulation::remarks names the
+// a computation that begins while they are present, until it ends. Input is awaited at the begin of
+// an iteration. Plans and power caps change between iterations. Emulation::remarks names the
 // events that no iteration noticed.
 //
 // Controllers. The job runs its base plan: the plan that arrived last, or the plan of a power cap,
@@ -72,8 +72,8 @@ struct Disturbance {
   Kind kind = Kind::kSlow;
   int dp_rank = 0;
   int pp_rank = -1;                // -1: all of them. With kInput, -1 means pp_rank 0.
-  Moment from = 0;                 // It is there from then on,
-  Moment until = Moment::Never();  // and no longer then.
+  Moment from = 0;                 // The disturbance is present from this moment
+  Moment until = Moment::Never();  // until this one.
   double value = 1;
   std::string where = {};
 };
@@ -105,7 +105,7 @@ struct EmulationSpec {
   std::vector<PowerCap> power_caps = {};
   std::vector<Disturbance> disturbances;
   Reaction reaction = Reaction::kNone;
-  int delay = 1;  // Iterations until the others react to a straggler; 0: they know it in advance.
+  int delay = 1;  // Iterations until the others react to a straggler. 0: they know it in advance.
   // The options of a pipeline whose iteration lasts this long because of a straggler. Empty:
   // Planner::PlanForStraggler.
   std::function<Result<std::vector<int>>(Nanoseconds)> plan_beside = {};
@@ -118,7 +118,7 @@ struct EmulatedIteration {
   Nanoseconds time = 0;
   double energy_j = 0;      // Of the whole job.
   double peak_power_w = 0;  // The highest mean over a 256th of the baseline's iteration time.
-  int slowest_dp_rank = 0;  // The first of those that end last.
+  int slowest_dp_rank = 0;  // The first of the pipelines that end last.
   std::int64_t switches = 0;
 
   double average_power_w() const { return energy_j / ToSeconds(time); }
@@ -132,7 +132,7 @@ struct RankTotals {
   std::int64_t switches = 0;
 };
 
-// One way that a pipeline ran: for traces.
+// How a pipeline ran in an iteration, for traces.
 struct PipelineRun {
   std::vector<int> options;
   plan::Evaluation evaluation;

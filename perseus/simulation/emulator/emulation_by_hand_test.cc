@@ -11,7 +11,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// F takes 1 s, B 2 s, at 100 W; a rank that waits draws 10 W:
+// F takes 1 s and B 2 s, both at 100 W. A rank that waits draws 10 W:
 //
 //   second   0   1   2   3   4   5   6   7   8   9
 //   rank 0   |F0 |F1 |       |B0     |   |B1     |      busy 6 s, waits 3 s
@@ -30,8 +30,8 @@ schedule::InstructionGraph MakeGraph() {
   // F0 F1 of rank 0, F0 B0 F1 B1 of rank 1, B0 B1 of rank 0.
   graph.instructions = {{0, 0, 0}, {0, 0, 1}, {0, 1, 0}, {1, 1, 0},
                         {0, 1, 1}, {1, 1, 1}, {1, 0, 0}, {1, 0, 1}};
-  graph.rank_orders = {{0, 1, 6, 7}, {2, 3, 4, 5}};
-  graph.rank_names = {"rank 0", "rank 1"};
+  graph.pp_rank_orders = {{0, 1, 6, 7}, {2, 3, 4, 5}};
+  graph.pp_rank_names = {"rank 0", "rank 1"};
   graph.dependencies = {{0, 1, 0}, {1, 6, 0}, {6, 7, 0}, {2, 3, 0}, {3, 4, 0},
                         {4, 5, 0}, {0, 2, 0}, {1, 4, 0}, {3, 6, 0}, {5, 7, 0}};
   return graph;
@@ -92,7 +92,7 @@ TEST_F(EmulationByHandTest, OneSlowRank) {
 
 // From 4.5 s to 6 s rank 1 is three times slower. Only its B1 begins meanwhile, at 5 s, and ends
 // at 11 s; F1, which began at 4 s, does not notice.
-TEST_F(EmulationByHandTest, AnEventWithinAnIterationIsFeltByWhatBeginsMeanwhile) {
+TEST_F(EmulationByHandTest, AnEventWithinAnIterationAffectsInstructionsThatBeginMeanwhile) {
   spec_.iterations = 2;
   spec_.disturbances = {{.kind = Disturbance::Kind::kSlow,
                          .dp_rank = 0,
@@ -112,9 +112,9 @@ TEST_F(EmulationByHandTest, AnEventWithinAnIterationIsFeltByWhatBeginsMeanwhile)
   EXPECT_EQ(runs->front().run.evaluation.durations[4], kSecond);
 }
 
-// It begins in iteration 0 and ends in iteration 1, which F0 and B0 begin before, at 13 s + 1 s
-// and + 3 s (rank 1 of pipeline 0, three times slower: F0 takes 3 s and B0 6 s).
-TEST_F(EmulationByHandTest, AnEventAcrossIterationsIsFeltInBoth) {
+// The event makes rank 1 of pipeline 0 three times slower: F0 takes 3 s and B0 6 s. It begins in
+// iteration 0 and ends in iteration 1, in which F0 (at 1 s) and B0 (at 4 s) begin before its end.
+TEST_F(EmulationByHandTest, AnEventAcrossIterationsAffectsBoth) {
   spec_.iterations = 3;
   spec_.disturbances = {{.kind = Disturbance::Kind::kSlow,
                          .dp_rank = 0,
@@ -130,7 +130,7 @@ TEST_F(EmulationByHandTest, AnEventAcrossIterationsIsFeltInBoth) {
   EXPECT_THAT(times, ElementsAre(13 * kSecond, 15 * kSecond, 9 * kSecond));
 }
 
-TEST_F(EmulationByHandTest, WhatNothingFeltIsSaid) {
+TEST_F(EmulationByHandTest, EventsWithoutEffectAreReported) {
   spec_.disturbances = {{.kind = Disturbance::Kind::kSlow,
                          .dp_rank = 0,
                          .from = {0, 4'200'000'000},
@@ -156,10 +156,10 @@ TEST_F(EmulationByHandTest, WhatNothingFeltIsSaid) {
                        .where = "events.toml:11"}};
   EXPECT_THAT(
       Run().remarks,
-      ElementsAre(HasSubstr("events.toml:7: nothing felt this straggler: no computation of its"),
-                  HasSubstr("events.toml:8: nothing felt this straggler: no iteration began"),
-                  HasSubstr("events.toml:9: no clock of 500 MHz or less was measured for some "
-                            "instructions: they ran at their lowest (up to 700 MHz)"),
+      ElementsAre(HasSubstr("events.toml:7: this straggler had no effect: no computation of its"),
+                  HasSubstr("events.toml:8: this straggler had no effect: no iteration began"),
+                  HasSubstr("events.toml:9: some instructions were not measured at 500 MHz or "
+                            "less: they ran at their lowest clock (up to 700 MHz)"),
                   HasSubstr("events.toml:10: this plan was never in force"),
                   HasSubstr("events.toml:11: this power cap was never in force")));
 }
@@ -176,12 +176,12 @@ TEST_F(EmulationByHandTest, APowerCapHoldsUntilItEndsWhateverPlanIsPushed) {
   std::vector<double> powers;
   for (const auto& iteration : emulation.iterations) powers.push_back(iteration.average_power_w());
   EXPECT_THAT(powers, ElementsAre(280, 120, 120, 120, 280, 280));
-  // A pushed plan that keeps to it runs.
+  // A pushed plan that keeps to the cap runs.
   spec_.power_caps[0].watts = 280;
   EXPECT_DOUBLE_EQ(Run().iterations[3].average_power_w(), 280);
 }
 
-TEST_F(EmulationByHandTest, SlowdownsThatMultiplyBeyondMeasureAreAnErrorThatNamesThem) {
+TEST_F(EmulationByHandTest, SlowdownsThatOverflowTogetherAreAnErrorThatNamesThem) {
   for (const char* where : {"e.toml:1", "e.toml:4", "e.toml:7", "e.toml:10"}) {
     spec_.disturbances.push_back(
         {.kind = Disturbance::Kind::kSlow, .dp_rank = 0, .value = 1000, .where = where});
@@ -189,7 +189,7 @@ TEST_F(EmulationByHandTest, SlowdownsThatMultiplyBeyondMeasureAreAnErrorThatName
   const auto emulation = Emulate(planner_, spec_);
   ASSERT_FALSE(emulation);
   EXPECT_THAT(emulation.error().message,
-              HasSubstr("e.toml:1, e.toml:4, e.toml:7 and 1 more: an iteration's durations"));
+              HasSubstr("e.toml:1, e.toml:4, e.toml:7 and 1 more: the durations of an iteration"));
   spec_.disturbances.resize(2);
   EXPECT_EQ(Run().time, 9'000'000 * kSecond);
   spec_.iterations = 1000;
@@ -198,7 +198,7 @@ TEST_F(EmulationByHandTest, SlowdownsThatMultiplyBeyondMeasureAreAnErrorThatName
   EXPECT_THAT(longest.error().message, HasSubstr("1000 iterations take more than 36 years"));
 }
 
-// The same instructions, if no clock and no noise changes them.
+// Makes the same instructions, but independent of clock and noise.
 TEST_F(EmulationByHandTest, FixedInstructionsHaveNoNoise) {
   schedule::InstructionGraph graph = MakeGraph();
   for (schedule::OptionSet& set : graph.option_sets) {
@@ -215,8 +215,8 @@ TEST_F(EmulationByHandTest, FixedInstructionsHaveNoNoise) {
   EXPECT_NE(Run().time, 9 * kSecond);
 }
 
-// An iteration of 9 s in windows of a 256th: 11 days of waiting have none of their own.
-TEST_F(EmulationByHandTest, WaitingForLongTakesNoMemory) {
+// An iteration takes 9 s, and a window 1/256 of it. 11 days of waiting must not need windows.
+TEST_F(EmulationByHandTest, LongWaitsNeedNoMemory) {
   spec_.disturbances = {{.kind = Disturbance::Kind::kInput, .dp_rank = 0, .value = 1e6}};
   EXPECT_EQ(Run().time, 1'000'009 * kSecond);
 }

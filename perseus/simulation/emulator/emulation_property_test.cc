@@ -1,5 +1,5 @@
-// What holds of every emulation, on random jobs with random events. What iterations take is summed
-// up again from what each pipeline ran, instruction by instruction.
+// Properties of every emulation, on random jobs with random events. The test sums up the times of
+// iterations again, from the instructions that each pipeline ran.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include "perseus/simulation/emulator/emulation.h"
 #include "perseus/simulation/synthetic/synthetic_profile.h"
 #include "tests/support/planning_jobs.h"
+#include "tests/support/seeds.h"
 
 namespace perseus::emulator {
 namespace {
@@ -51,7 +52,7 @@ class RandomEvents {
     Disturbance disturbance;
     disturbance.kind = static_cast<Disturbance::Kind>(Below(3));
     disturbance.dp_rank = Below(spec.pipelines);
-    disturbance.pp_rank = Below(planner_.ranks() + 1) - 1;
+    disturbance.pp_rank = Below(planner_.pp_ranks() + 1) - 1;
     disturbance.from = DrawMoment(spec);
     if (Below(2) == 0) disturbance.until = DrawMoment(spec);
     switch (disturbance.kind) {
@@ -77,7 +78,7 @@ struct Recomputed {
   double energy_j = 0;
 };
 
-// An iteration from the instructions of what ran in it.
+// Sums up an iteration from the instructions that ran in it.
 Recomputed Recompute(const plan::Planner& planner, const std::vector<RunOfPipelines>& runs) {
   Recomputed sum;
   for (const RunOfPipelines& run : runs) {
@@ -87,7 +88,7 @@ Recomputed Recompute(const plan::Planner& planner, const std::vector<RunOfPipeli
     }
   }
   for (const RunOfPipelines& run : runs) {
-    double idle_s = planner.ranks() * ToSeconds(sum.time);
+    double idle_s = planner.pp_ranks() * ToSeconds(sum.time);
     double instructions_j = 0;
     for (std::size_t i = 0; i < run.run.evaluation.starts.size(); ++i) {
       idle_s -= ToSeconds(run.run.evaluation.durations[i]);
@@ -122,7 +123,7 @@ void ExpectIterationsAddUp(const plan::Planner& planner, const EmulationSpec& sp
   EXPECT_NEAR(ranks_j, energy_j, 1e-9 * energy_j);
 }
 
-// With and without following: iterations add up, and followers who foresee cost neither time nor
+// With and without followers, the iterations add up. Followers with foresight cost neither time nor
 // energy.
 void ExpectSound(const plan::Planner& planner, EmulationSpec spec) {
   const auto alone = Emulate(planner, spec);
@@ -141,7 +142,7 @@ void ExpectSound(const plan::Planner& planner, EmulationSpec spec) {
 }
 
 TEST(EmulationProperties, HoldOfRandomJobsAndEvents) {
-  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(300); ++seed) {
     SCOPED_TRACE(seed);
     const JobSpec job{.shape = seed % 2 == 0 ? JobShape::kPipeline : JobShape::kAnyOrder,
                       .instructions = 16};
@@ -154,7 +155,7 @@ TEST(EmulationProperties, HoldOfRandomJobsAndEvents) {
   }
 }
 
-// All-reduce, optimizer, load and what is on the wire take their time whatever happens.
+// All-reduce, optimizer, load and transfers take their time whatever happens.
 schedule::InstructionGraph MakeJobWithFixedInstructions() {
   synthetic::SyntheticProfileSpec spec;
   spec.stages = 3;
@@ -165,7 +166,7 @@ schedule::InstructionGraph MakeJobWithFixedInstructions() {
   model.fixed.all_reduce = {.time = 200'000'000, .energy_j = 30};
   model.fixed.optimizer = {.time = 50'000'000, .energy_j = 20};
   return *schedule::BuildInstructionGraph(
-      *schedule::GenerateSchedule({.name = "1f1b", .ranks = 3, .microbatches = 4, .chunks = 1}),
+      *schedule::GenerateSchedule({.name = "1f1b", .pp_ranks = 3, .microbatches = 4, .chunks = 1}),
       *synthetic::SynthesizeProfile(spec), model);
 }
 
@@ -182,7 +183,7 @@ TEST(EmulationProperties, HoldUnderLatencyWithFixedInstructions) {
   }
 }
 
-TEST(EmulationProperties, SlownessIsOfComputationsAlone) {
+TEST(EmulationProperties, OnlyComputationsSlowDown) {
   const auto planner =
       plan::Planner::Create(MakeJobWithFixedInstructions(), {kSyntheticBlockingPowerW, 0});
   const schedule::InstructionGraph& graph = planner->graph();
@@ -209,8 +210,8 @@ TEST(EmulationProperties, SlownessIsOfComputationsAlone) {
   EXPECT_NEAR(runs->front().run.evaluation.instruction_energy_j, expected_j, 1e-9 * expected_j);
 }
 
-// Whoever follows knows of a straggler that a plan or a power cap has since overtaken.
-TEST(EmulationProperties, FollowersKeepToThePowerCapThatCameMeanwhile) {
+// A follower knows of a straggler that a later plan or power cap has superseded.
+TEST(EmulationProperties, FollowersKeepToALaterPowerCap) {
   const auto planner =
       plan::Planner::Create(MakeSyntheticJob({.microbatches = 6}), {kSyntheticBlockingPowerW, 0});
   const auto base = planner->PlanFor(planner->baseline().time);

@@ -29,7 +29,7 @@ class EmulationTest : public testing::Test {
     return *std::move(emulation);
   }
 
-  // What the ranks used is what the iterations did.
+  // The energy of the ranks is that of the iterations.
   static void ExpectConserved(const Emulation& emulation) {
     double iterations_j = 0;
     double ranks_j = 0;
@@ -56,7 +56,7 @@ class EmulationTest : public testing::Test {
   EmulationSpec spec_;
 };
 
-TEST_F(EmulationTest, TakesWhatThePlanSaysWhenNothingHappens) {
+TEST_F(EmulationTest, MatchesThePlanWithoutEvents) {
   const Emulation emulation = Run();
   ASSERT_EQ(emulation.iterations.size(), 10U);
   for (const EmulatedIteration& iteration : emulation.iterations) {
@@ -103,7 +103,7 @@ TEST_F(EmulationTest, OneThrottledGpuSlowsItsPipelineAlone) {
   ASSERT_EQ(runs->size(), 2U);
   for (const RunOfPipelines& run : *runs) {
     const bool is_throttled = run.pipelines == std::vector<int>{0};
-    for (int instruction : planner_.graph().rank_orders[1]) {
+    for (int instruction : planner_.graph().pp_rank_orders[1]) {
       const auto option =
           static_cast<std::size_t>(run.run.options[static_cast<std::size_t>(instruction)]);
       const double clock = planner_.graph().options_of(instruction).options[option].frequency_mhz;
@@ -126,7 +126,7 @@ TEST_F(EmulationTest, LateInputDelaysTheIterationByNoMoreThanItself) {
 //   iteration   0  1  2  3  4  5  6  7  8  9
 //   straggler            |--------|
 //   followers                  |--------|
-TEST_F(EmulationTest, FollowersSlowDownAsLateAsTheyAreToldAndComeBack) {
+TEST_F(EmulationTest, FollowersSlowDownAfterTheDelayAndRecover) {
   spec_.disturbances = {
       {.kind = Disturbance::Kind::kSlow, .dp_rank = 2, .from = 3, .until = 6, .value = 1.2}};
   const Emulation alone = Run();
@@ -145,7 +145,7 @@ TEST_F(EmulationTest, FollowersSlowDownAsLateAsTheyAreToldAndComeBack) {
   }
   EXPECT_LT(energy(followed, 5), energy(alone, 5));
   EXPECT_EQ(time(followed, 5), time(alone, 5));
-  // The straggler has recovered, and the others do not know yet.
+  // The straggler has recovered, but the others do not know it yet.
   for (const int i : {6, 7}) {
     EXPECT_GT(time(followed, i), time(alone, i));
     EXPECT_LE(time(followed, i), time(alone, 5));
@@ -171,7 +171,7 @@ TEST_F(EmulationTest, APushedPlanHoldsFromItsIterationOn) {
 //   late input       |-----------------|            from 0.5 to 2.2 base times after the job began:
 //                                                   iterations 1 and 2, where input is asked for
 //   plan                                |           half a base time after iteration 3 began
-TEST_F(EmulationTest, LateInputAndPlansByTheClockWaitForTheNextIteration) {
+TEST_F(EmulationTest, TimedLateInputAndPlansWaitForTheNextIteration) {
   const plan::Plan slower = *planner_.PlanFor(base_time() * 11 / 10);
   spec_.iterations = 6;
   spec_.disturbances = {{.kind = Disturbance::Kind::kInput,
@@ -193,7 +193,7 @@ TEST_F(EmulationTest, LateInputAndPlansByTheClockWaitForTheNextIteration) {
 TEST_F(EmulationTest, OfSeveralPlansTheOneThatArrivesLastHolds) {
   const plan::Plan slower = *planner_.PlanFor(base_time() * 11 / 10);
   const plan::Plan slowest = *planner_.PlanFor(base_time() * 12 / 10);
-  // Pushed first, on its way for long.
+  // It is pushed first but arrives late.
   spec_.changes = {{.from = {1, 3 * base_time()}, .options = slowest.options},
                    {.from = 2, .options = slower.options}};
   const Emulation emulation = Run();
@@ -202,7 +202,7 @@ TEST_F(EmulationTest, OfSeveralPlansTheOneThatArrivesLastHolds) {
   EXPECT_EQ(emulation.iterations.back().time, slowest.evaluation.time);
 }
 
-// The lesser of two stragglers has less time to take than the healthy ones, and takes no more.
+// The lesser of two stragglers has less slack than the healthy pipelines, and must not use more.
 TEST_F(EmulationTest, ASecondStragglerDoesNotDelayTheFirst) {
   for (const auto kind : {Disturbance::Kind::kSlow, Disturbance::Kind::kInput}) {
     spec_.disturbances = {
@@ -221,7 +221,7 @@ TEST_F(EmulationTest, ASecondStragglerDoesNotDelayTheFirst) {
   }
 }
 
-TEST_F(EmulationTest, NoiseIsTheSameForASeedAndSpreadsAsAsked) {
+TEST_F(EmulationTest, NoiseIsReproducibleAndHasItsSpread) {
   spec_.noise = 0.02;
   spec_.iterations = 50;
   const Emulation first = Run();
@@ -254,15 +254,16 @@ TEST_F(EmulationTest, ASwitchingLatencyVariesAroundItsMean) {
               0.05 * static_cast<double>(steady->time));
 }
 
-TEST_F(EmulationTest, PipelinesAndRanksThatAreNotThereAreErrors) {
+TEST_F(EmulationTest, MissingPipelinesAndRanksAreErrors) {
   spec_.disturbances = {{.dp_rank = 4}};
   auto emulation = Emulate(planner_, spec_);
   ASSERT_FALSE(emulation);
-  EXPECT_THAT(emulation.error().message, HasSubstr("no dp_rank 4 to slow down (the job has 4"));
+  EXPECT_THAT(emulation.error().message,
+              HasSubstr("dp_rank 4 cannot be slowed down: it does not exist (the job has 4"));
   spec_.disturbances = {{.dp_rank = 0, .pp_rank = 4}};
   emulation = Emulate(planner_, spec_);
   ASSERT_FALSE(emulation);
-  EXPECT_THAT(emulation.error().message, HasSubstr("no pp_rank 4"));
+  EXPECT_THAT(emulation.error().message, HasSubstr("pp_rank 4 cannot be slowed down"));
 }
 
 }  // namespace

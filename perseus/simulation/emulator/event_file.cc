@@ -55,7 +55,7 @@ class EventReader {
     for (const toml::node& element : *list) (this->*read)(*element.as_table());
   }
 
-  // An iteration, or a time in seconds.
+  // Reads an iteration, or a time in seconds.
   static Moment ReadMoment(TableReader& reader, std::string_view iteration_key,
                            std::string_view time_key, Moment otherwise) {
     if (!reader.Has(time_key)) {
@@ -63,20 +63,20 @@ class EventReader {
     }
     if (reader.Has(iteration_key)) {
       reader.FailAt(time_key,
-                    fmt::format("there are both {} and {} (keep one)", iteration_key, time_key));
+                    fmt::format("{} and {} are both given (keep one)", iteration_key, time_key));
     }
     return {0, ToNanoseconds(reader.Number(time_key, kLongestSeconds, 0))};
   }
 
-  // When it arrives.
+  // Reads the moment at which an event arrives.
   static Moment ReadArrival(TableReader& reader) {
     Moment moment = ReadMoment(reader, "from", "from_s", 0);
     moment.after += ToNanoseconds(reader.Number("delay_s", kLongestSeconds, 0));
     return moment;
   }
 
-  // An iteration and a time cannot be compared before the job has run, but no moment comes before
-  // one that is earlier in both.
+  // A moment in iterations and one in seconds cannot be compared before the job has run. This
+  // checks what is certain: no moment comes before one that is earlier in both.
   static void CheckOrder(TableReader& reader, std::string_view title, const Moment& from,
                          const Moment& until) {
     if (until.iteration > from.iteration || until.after > from.after) return;
@@ -117,12 +117,13 @@ class EventReader {
       disturbance.kind = way.kind;
       disturbance.value = reader.Number(way.key, way.most, 1);
       if (disturbance.value < way.least) {
-        reader.FailAt(way.key, fmt::format("{} is below {}", way.key, way.least));
+        reader.FailAt(way.key, fmt::format("{} is below {} (write at least {})", way.key, way.least,
+                                           way.least));
       }
     }
     if (ways != 1) {
       reader.FailHere(
-          "[[straggler]] does not say in one way how it is slow (write slowdown = 1.2, or "
+          "[[straggler]] has to be slow in exactly one way (write slowdown = 1.2, or "
           "max_frequency_mhz = 1050, or input_delay_s = 0.4)");
     }
     events_.disturbances.push_back(disturbance);

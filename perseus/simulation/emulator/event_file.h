@@ -1,18 +1,18 @@
-// What happens during an emulation, as a file (TOML; docs/formats.md, "Events"):
+// The events of an emulation, as a file (TOML; docs/formats.md, "Events"):
 //
 //   [[straggler]]
 //   dp_rank = 3
-//   pp_rank = 2               # absent: all pp_ranks of the pipeline
-//   from = 100                # the first iteration, from 0; absent: 0. Or from_s, a time
-//   until = 300               # the first iteration without it; absent: it stays. Or until_s
+//   pp_rank = 2               # default: all pp_ranks of the pipeline
+//   from = 100                # the first iteration, from 0 (the default), or from_s, a time
+//   until = 300               # the first iteration without it, or until_s; default: it stays
 //   slowdown = 1.2            # or max_frequency_mhz = 1050, or input_delay_s = 0.4
 //   [[plan]]
 //   from = 500
-//   delay_s = 2.5             # on its way for so long; absent: 0. Of a power cap, too
+//   delay_s = 2.5             # how long it takes to arrive; default: 0 (also in [[power_cap]])
 //   file = "plans/slowdown-5.json"      # relative to this file
 //   [[power_cap]]
 //   from = 700
-//   until = 800               # absent: it stays. Or until_s
+//   until = 800               # or until_s; default: it stays
 //   watts = 180000            # of the whole job
 #pragma once
 

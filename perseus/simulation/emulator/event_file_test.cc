@@ -8,7 +8,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(ParseEvents, ReadsWhatHappens) {
+TEST(ParseEvents, ReadsAllKindsOfEvents) {
   const auto events = ParseEvents(R"(
 [[straggler]]
 dp_rank = 3
@@ -101,9 +101,9 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"NoPipeline", "[[straggler]]\nslowdown = 2\n", "has no dp_rank"},
         Bad{"NegativePipeline", "[[straggler]]\ndp_rank = -1\nslowdown = 2\n",
             "e.toml:2: dp_rank is not a whole number from 0"},
-        Bad{"NoWay", "[[straggler]]\ndp_rank = 1\n", "in one way how it is slow"},
+        Bad{"NoWay", "[[straggler]]\ndp_rank = 1\n", "slow in exactly one way"},
         Bad{"TwoWays", "[[straggler]]\ndp_rank = 1\nslowdown = 2\ninput_delay_s = 1\n",
-            "in one way how it is slow"},
+            "slow in exactly one way"},
         Bad{"Faster", "[[straggler]]\ndp_rank = 1\nslowdown = 0.5\n",
             "e.toml:3: slowdown is below 1"},
         Bad{"EndsBeforeItBegins", "[[straggler]]\ndp_rank = 1\nslowdown = 2\nfrom = 5\nuntil = 5\n",
@@ -111,7 +111,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"EndsBeforeItBeginsByTheClock",
             "[[straggler]]\ndp_rank = 1\nslowdown = 2\nfrom_s = 5.5\nuntil_s = 5\n", "ends before"},
         Bad{"TwoBeginnings", "[[straggler]]\ndp_rank = 1\nslowdown = 2\nfrom_s = 5.5\nfrom = 5\n",
-            "e.toml:4: there are both from and from_s"},
+            "e.toml:4: from and from_s are both given"},
         Bad{"NegativeTime", "[[power_cap]]\nwatts = 5\ndelay_s = -1\n",
             "e.toml:3: delay_s is not a number from 0"},
         Bad{"NoFile", "[[plan]]\nfrom = 3\n", "[[plan]] has no file"},

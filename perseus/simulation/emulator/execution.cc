@@ -7,6 +7,7 @@
 #include "perseus/planning/plan_file/option_lookup.h"
 
 namespace perseus::emulator {
+
 std::string NameOf(const Disturbance& disturbance) {
   if (!disturbance.where.empty()) return disturbance.where;
   return fmt::format("the straggler of dp_rank {}", disturbance.dp_rank);
@@ -28,18 +29,18 @@ Executor::Executor(const plan::Planner& planner, const std::vector<Disturbance>&
 
 Result<Execution> Executor::Execute(const std::vector<int>& options,
                                     std::span<const Presence> presences,
-                                    const plan::Variation& chance) const {
+                                    const plan::Variation& noise) const {
   const bool is_cut = std::any_of(presences.begin(), presences.end(), [](const Presence& presence) {
     return presence.from > 0 || presence.until < kForever;
   });
   std::vector<Nanoseconds> starts(graph_.instructions.size(), 0);
   for (;;) {
-    Disturbed disturbed = Apply(options, presences, chance, starts);
+    Disturbed disturbed = Apply(options, presences, noise, starts);
     PERSEUS_RETURN_IF_ERROR(CheckFits(disturbed.variation, presences));
     plan::Evaluation evaluation = evaluator_.Evaluate(disturbed.options, disturbed.variation);
     if (!is_cut || evaluation.starts == starts) {
       return Execution{{std::move(disturbed.options), std::move(evaluation)},
-                       std::move(disturbed.felt)};
+                       std::move(disturbed.noticed)};
     }
     starts = std::move(evaluation.starts);
   }
@@ -58,7 +59,7 @@ bool Executor::Concerns(const Disturbance& disturbance, int instruction) const {
       if (!IsComputation(instruction)) return false;
       break;
     case Disturbance::Kind::kInput: {
-      const auto& order = graph_.rank_orders[At(std::max(disturbance.pp_rank, 0))];
+      const auto& order = graph_.pp_rank_orders[At(std::max(disturbance.pp_rank, 0))];
       return !order.empty() && order.front() == instruction;
     }
   }
@@ -66,7 +67,7 @@ bool Executor::Concerns(const Disturbance& disturbance, int instruction) const {
          graph_.instructions[At(instruction)].pp_rank == disturbance.pp_rank;
 }
 
-// The option of the highest clock within that one, in place of one above it.
+// The option with the highest clock up to `frequency_mhz`, if the clock of `option` is above.
 int Executor::Throttled(int option_set, int option, double frequency_mhz) const {
   const std::vector<profile::Option>& options = graph_.option_sets[At(option_set)].options;
   if (options[At(option)].frequency_mhz <= frequency_mhz) return option;
@@ -81,12 +82,12 @@ int Executor::Throttled(int option_set, int option, double frequency_mhz) const 
   return best < 0 ? lowest : best;
 }
 
-// With instructions that begin at `starts`.
+// Applies the presences to instructions that begin at `starts`.
 Executor::Disturbed Executor::Apply(const std::vector<int>& options,
                                     std::span<const Presence> presences,
-                                    const plan::Variation& chance,
+                                    const plan::Variation& noise,
                                     const std::vector<Nanoseconds>& starts) const {
-  Disturbed disturbed{options, chance, std::vector<bool>(presences.size(), false)};
+  Disturbed disturbed{options, noise, std::vector<bool>(presences.size(), false)};
   plan::Variation& variation = disturbed.variation;
   for (std::size_t p = 0; p < presences.size(); ++p) {
     const Presence& presence = presences[p];
@@ -94,9 +95,9 @@ Executor::Disturbed Executor::Apply(const std::vector<int>& options,
     for (int i = 0; At(i) < graph_.instructions.size(); ++i) {
       if (!Concerns(disturbance, i)) continue;
       const bool is_input = disturbance.kind == Disturbance::Kind::kInput;
-      const Nanoseconds begins = is_input ? 0 : starts[At(i)];  // Input is asked for before.
+      const Nanoseconds begins = is_input ? 0 : starts[At(i)];  // Input is requested at the begin.
       if (begins < presence.from || begins >= presence.until) continue;
-      disturbed.felt[p] = true;
+      disturbed.noticed[p] = true;
       if (is_input) {
         variation.earliest_starts.resize(graph_.instructions.size(), 0);
         Nanoseconds& start = variation.earliest_starts[At(i)];
@@ -113,7 +114,7 @@ Executor::Disturbed Executor::Apply(const std::vector<int>& options,
   return disturbed;
 }
 
-// A graph fits as it is; what varies may multiply without end.
+// Without variation, the graph fits, because BuildNetwork checks it. Variations multiply.
 Result<void> Executor::CheckFits(const plan::Variation& variation,
                                  std::span<const Presence> presences) const {
   if (variation.time_factors.empty() && variation.earliest_starts.empty()) return {};
@@ -127,9 +128,8 @@ Result<void> Executor::CheckFits(const plan::Variation& variation,
   }
   if (longest <= static_cast<double>(kLongestRun)) return {};
   return Fail(
-      "{}: an iteration's durations add up to more than 36 years, which does not fit the "
-      "nanoseconds that times are counted in (what slows a pipeline at a time multiplies: slow it "
-      "less)",
+      "{}: the durations of an iteration add up to more than 36 years, which 64-bit nanoseconds "
+      "cannot represent (slowdowns at the same time multiply: use smaller ones)",
       NamesOf(presences));
 }
 

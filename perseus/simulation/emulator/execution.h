@@ -25,7 +25,7 @@ inline constexpr Nanoseconds kLongestRun = kForever / 8;
 
 // A disturbance within an iteration. Its times count from the begin of the iteration.
 struct Presence {
-  int disturbance = 0;  // An index.
+  int disturbance = 0;  // Its index in EmulationSpec::disturbances.
   Nanoseconds from = 0;
   Nanoseconds until = kForever;
 
@@ -35,30 +35,30 @@ struct Presence {
 
 struct Execution {
   PipelineRun run;
-  std::vector<bool> felt;  // By presence: whether anything begins while it is there.
+  std::vector<bool> noticed;  // By presence: whether an instruction begins while it is there.
 };
 
-// Keeps references to both.
+// Keeps references to both parameters of the constructor.
 class Executor {
  public:
   Executor(const plan::Planner& planner, const std::vector<Disturbance>& disturbances);
 
-  // `options` are those of a plan. `chance` is the random variation. Fails (kInput) if the sum of
-  // the durations does not fit 64-bit nanoseconds; the message names the disturbances.
+  // `options` are those of a plan, and `noise` is the random variation. Fails (kInput) if the sum
+  // of the durations does not fit 64-bit nanoseconds. The message names the disturbances.
   Result<Execution> Execute(const std::vector<int>& options, std::span<const Presence> presences,
-                            const plan::Variation& chance = {}) const;
+                            const plan::Variation& noise = {}) const;
 
-  // Whether an instruction may be slowed: not if it is a fixed one.
+  // Whether a disturbance may slow the instruction. It does not slow fixed ones.
   bool IsComputation(int instruction) const;
 
  private:
   struct Disturbed {
     std::vector<int> options;
     plan::Variation variation;
-    std::vector<bool> felt;
+    std::vector<bool> noticed;
   };
   Disturbed Apply(const std::vector<int>& options, std::span<const Presence> presences,
-                  const plan::Variation& chance, const std::vector<Nanoseconds>& starts) const;
+                  const plan::Variation& noise, const std::vector<Nanoseconds>& starts) const;
   bool Concerns(const Disturbance& disturbance, int instruction) const;
   int Throttled(int option_set, int option, double frequency_mhz) const;
   Result<void> CheckFits(const plan::Variation& variation,
@@ -68,11 +68,11 @@ class Executor {
   const schedule::InstructionGraph& graph_;
   const std::vector<Disturbance>& disturbances_;
   plan::Evaluator evaluator_;
-  std::vector<double> longest_;  // Of each option set, in nanoseconds.
-  double delays_ = 0;            // Of all dependencies.
+  std::vector<double> longest_;  // By option set, in nanoseconds.
+  double delays_ = 0;            // The sum over all dependencies.
 };
 
-// "events.toml:3", or else "the straggler of dp_rank 2".
+// Such as "events.toml:3", or "the straggler of dp_rank 2" if `where` is empty.
 std::string NameOf(const Disturbance& disturbance);
 
 }  // namespace perseus::emulator

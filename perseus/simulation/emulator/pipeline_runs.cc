@@ -6,21 +6,20 @@
 #include "perseus/base/index.h"
 
 namespace perseus::emulator {
-namespace {}  // namespace
 
-RunSummary Summarise(const schedule::InstructionGraph& graph, const Execution& execution) {
+RunSummary Summarize(const schedule::InstructionGraph& graph, const Execution& execution) {
   const plan::Evaluation& evaluation = execution.run.evaluation;
   RunSummary summary{.time = evaluation.time,
                      .energy_j = evaluation.energy_j,
                      .switches = evaluation.switches,
-                     .ranks = std::vector<RunSummary::Rank>(graph.rank_orders.size()),
-                     .felt = execution.felt};
-  for (std::size_t rank = 0; rank < graph.rank_orders.size(); ++rank) {
-    for (const int instruction : graph.rank_orders[rank]) {
+                     .ranks = std::vector<RunSummary::Rank>(graph.pp_rank_orders.size()),
+                     .noticed = execution.noticed};
+  for (std::size_t rank = 0; rank < graph.pp_rank_orders.size(); ++rank) {
+    for (const int instruction : graph.pp_rank_orders[rank]) {
       summary.ranks[rank].busy += evaluation.durations[At(instruction)];
       summary.ranks[rank].energy_j += evaluation.energies_j[At(instruction)];
     }
-    summary.ranks[rank].switches = evaluation.rank_switches[rank];
+    summary.ranks[rank].switches = evaluation.pp_rank_switches[rank];
   }
   return summary;
 }
@@ -65,7 +64,8 @@ std::vector<Presence> PipelineRuns::PresencesIn(int iteration, int pipeline,
 }
 
 Result<int> PipelineRuns::StateIn(int iteration, int pipeline, int plan) {
-  // How far to look ahead depends on how long the iteration takes, and that on what lies ahead.
+  // The horizon depends on the length of the iteration, which depends on the disturbances up to the
+  // horizon.
   Nanoseconds horizon = 0;
   State state{plan, PresencesIn(iteration, pipeline, horizon)};
   for (;;) {
@@ -86,7 +86,7 @@ Result<int> PipelineRuns::NumberOf(State state) {
     return known->second;
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto execution, Execute(state));
-  runs_.push_back(Summarise(planner_.graph(), execution));
+  runs_.push_back(Summarize(planner_.graph(), execution));
   reach_ = std::max(reach_, runs_.back().time);
   const auto number = static_cast<int>(states_.size());
   states_.push_back(&numbers_.emplace(std::move(state), number).first->first);

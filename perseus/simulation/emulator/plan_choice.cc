@@ -9,9 +9,9 @@
 namespace perseus::emulator {
 namespace {
 
-// Plans made for one pipeline that is slow itself, but not the slowest; and their times are whole
-// such parts of the base plan's, so that the many pipelines that are nearly alike share them. (A
-// plan takes a tenth of a second, all else is small beside it.)
+// How many plans are tried for a pipeline that is slow, but not the slowest. Their times are
+// multiples of this part of the base plan's time, so that many nearly equal pipelines share a plan.
+// (A plan takes a tenth of a second, everything else is fast.)
 constexpr int kMostAttempts = 3;
 constexpr Nanoseconds kParts = 32;
 
@@ -21,7 +21,7 @@ Nanoseconds Scaled(Nanoseconds time, Nanoseconds up, Nanoseconds down) {
   return static_cast<Nanoseconds>(static_cast<Wide>(time) * up / std::max<Nanoseconds>(down, 1));
 }
 
-// The index of the one that came last of those that hold in that iteration, if any does.
+// The index of the event that came last of those that hold in that iteration, if there is one.
 template <typename Event, typename Holds>
 std::optional<std::size_t> Latest(const std::vector<Event>& events, const JobClock& clock,
                                   int iteration, Holds holds) {
@@ -57,7 +57,7 @@ PlanChoice::PlanChoice(const plan::Planner& planner, const EmulationSpec& spec,
 Result<std::vector<int>> PlanChoice::PlansIn(int iteration) {
   PERSEUS_ASSIGN_OR_RETURN(const auto base, BaseIn(iteration));
   std::vector<int> plans(At(spec_.pipelines), base.plan);
-  // What is known, is of some iterations ago.
+  // The controller knows what happened `delay` iterations ago.
   const int known = iteration - spec_.delay;
   if (spec_.reaction == Reaction::kNone || known < 0) return plans;
   PERSEUS_ASSIGN_OR_RETURN(const auto base_known, BaseIn(known));
@@ -100,7 +100,7 @@ Result<double> PlanChoice::PowerOf(int plan) {
   return runs_.run(state).average_power_w();
 }
 
-// The time of the slowest pipeline if all ran that plan.
+// The time of the slowest pipeline in that iteration if all run that plan.
 Result<Nanoseconds> PlanChoice::SlowestIn(int iteration, int plan) {
   PERSEUS_ASSIGN_OR_RETURN(const auto undisturbed, runs_.StateUndisturbed(plan));
   Nanoseconds slowest = 0;
@@ -116,8 +116,8 @@ Result<Nanoseconds> PlanChoice::SlowestIn(int iteration, int plan) {
   return are_all_disturbed ? slowest : std::max(slowest, runs_.run(undisturbed).time);
 }
 
-// What a pipeline runs beside a straggler of that time, known from `iteration`. What makes it slow
-// itself takes its part of the time; how much of it is found by trying.
+// The plan of a pipeline beside a straggler of that time, as known in `iteration`. If the pipeline
+// is slow itself, the time for its plan is found by trial.
 Result<int> PlanChoice::PlanBeside(Nanoseconds straggler, int iteration, int pipeline,
                                    const Base& base) {
   PERSEUS_ASSIGN_OR_RETURN(const auto own, runs_.StateIn(iteration, pipeline, base.plan));
@@ -148,7 +148,7 @@ Result<int> PlanChoice::PlanBeside(Nanoseconds straggler, int iteration, int pip
 double PlanChoice::EnergyUntil(Nanoseconds time, int state) const {
   const RunSummary& run = runs_.run(state);
   return run.energy_j +
-         planner_.model().blocking_power_w * planner_.ranks() * ToSeconds(time - run.time);
+         planner_.model().blocking_power_w * planner_.pp_ranks() * ToSeconds(time - run.time);
 }
 
 // The plan for a straggler of that time.

@@ -13,21 +13,21 @@ namespace perseus::emulator {
 
 class PlanChoice {
  public:
-  // Keeps references to all of them, and adds its plans to `runs`.
+  // Keeps references to all parameters, and adds its plans to `runs`.
   PlanChoice(const plan::Planner& planner, const EmulationSpec& spec, const JobClock& clock,
              PipelineRuns& runs);
 
   // The plan of each pipeline in an iteration that has begun. Fails as planning does.
   Result<std::vector<int>> PlansIn(int iteration);
 
-  // By index in the spec: which were in force in some iteration that was asked for.
+  // By index in the spec: which were in force in an iteration for which PlansIn was called.
   const std::vector<bool>& changes_in_force() const { return change_in_force_; }
   const std::vector<bool>& caps_in_force() const { return cap_in_force_; }
 
  private:
   struct Base {
     int plan = 0;
-    double most_w = 0;  // What a pipeline may draw on average.
+    double most_w = 0;  // The most mean power of a pipeline.
   };
 
   Result<Base> BaseIn(int iteration);
@@ -41,9 +41,9 @@ class PlanChoice {
   const EmulationSpec& spec_;
   const JobClock& clock_;
   PipelineRuns& runs_;
-  int plan_ = 0;                          // The numbers of the spec's plan,
-  std::vector<int> plan_of_change_;       // of its changes
-  std::vector<int> plan_of_cap_;          // and of its caps.
+  int plan_ = 0;                          // The number of the spec's plan.
+  std::vector<int> plan_of_change_;       // By index in the spec.
+  std::vector<int> plan_of_cap_;          // By index in the spec.
   std::map<Nanoseconds, int> following_;  // By the straggler's time.
   std::vector<bool> change_in_force_;
   std::vector<bool> cap_in_force_;

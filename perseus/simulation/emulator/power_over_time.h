@@ -20,16 +20,16 @@ class PowerOverTime {
   // Requires window > 0.
   explicit PowerOverTime(Nanoseconds window) : window_(window) {}
 
-  // Something draws `watts` from `start` until `end`.
+  // Adds a consumer of `watts` from `start` until `end`.
   void Add(Nanoseconds start, Nanoseconds end, double watts);
 
-  // The highest mean over a window of [0, until), with `base_w` drawn all the time besides.
+  // The highest mean over a window of [0, until), with `base_w` added all the time.
   double Peak(Nanoseconds until, double base_w) const;
 
  private:
   struct Steps {
-    double energy_j = 0;  // What its steps make of it until its own end,
-    double step_w = 0;    // and of the power from there on.
+    double energy_j = 0;  // The energy that the steps add to this window.
+    double step_w = 0;    // The power that they add to all later windows.
   };
   void Step(Nanoseconds time, double watts);
 

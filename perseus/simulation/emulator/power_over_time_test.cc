@@ -14,13 +14,13 @@ TEST(PowerOverTime, PeaksInTheWindowOfTheHighestMean) {
   EXPECT_DOUBLE_EQ(power.Peak(kSecond, 5), 55);
 }
 
-TEST(PowerOverTime, CountsWhatGoesOnThroughWindowsWithoutSteps) {
+TEST(PowerOverTime, CountsPowerInWindowsWithoutSteps) {
   PowerOverTime power(kSecond);
   power.Add(kSecond / 2, 1'000'000 * kSecond + kSecond / 2, 100);
   EXPECT_DOUBLE_EQ(power.Peak(2'000'000 * kSecond, 0), 100);
 }
 
-// The mean of the whole is 70 W.
+// The mean of all windows is 70 W.
 TEST(PowerOverTime, ALastWindowThatIsCutShortCountsForItsLength) {
   PowerOverTime power(kSecond);
   power.Add(kSecond, kSecond + kSecond / 2, 200);

@@ -8,7 +8,8 @@
 namespace perseus::emulator {
 namespace {
 
-// The highest of the lowest clocks of instructions that have none within a throttle's; 0: all do.
+// The lowest clock that instructions run at because no clock within the throttle was measured: the
+// highest one over all instructions. 0: all instructions have a clock within the throttle.
 double LowestClockAbove(const schedule::InstructionGraph& graph, const Disturbance& throttle) {
   double highest = 0;
   if (throttle.kind != Disturbance::Kind::kThrottle) return highest;
@@ -38,19 +39,19 @@ std::vector<std::string> RemarksOn(const plan::Planner& planner, const Emulation
   for (std::size_t i = 0; i < spec.disturbances.size(); ++i) {
     const Disturbance& disturbance = spec.disturbances[i];
     if (!noticed.disturbances[i]) {
-      remarks.push_back(fmt::format("{}: nothing felt this straggler: no {} began meanwhile ({})",
+      remarks.push_back(fmt::format("{}: this straggler had no effect: no {} began meanwhile ({})",
                                     NameOf(disturbance), WhatDidNotBegin(disturbance.kind), job));
     } else if (const double lowest = LowestClockAbove(planner.graph(), disturbance); lowest > 0) {
       remarks.push_back(fmt::format(
-          "{}: no clock of {} MHz or less was measured for some instructions: they ran at their "
-          "lowest (up to {} MHz)",
+          "{}: some instructions were not measured at {} MHz or less: they ran at their lowest "
+          "clock (up to {} MHz)",
           NameOf(disturbance), disturbance.value, lowest));
     }
   }
   const auto add = [&](const std::string& where, std::string_view what) {
     remarks.push_back(
-        fmt::format("{}this {} was never in force: no iteration began while it was there and the "
-                    "last to have come ({})",
+        fmt::format("{}this {} was never in force: no iteration began while it was the latest one "
+                    "({})",
                     where.empty() ? "" : where + ": ", what, job));
   };
   for (std::size_t i = 0; i < spec.changes.size(); ++i) {

@@ -1,4 +1,4 @@
-// Remarks for the user about events that had no effect, or another effect than they say.
+// Remarks for the user about events that had no effect, or another effect than the file says.
 #pragma once
 
 #include <string>
@@ -8,14 +8,14 @@
 
 namespace perseus::emulator {
 
-// What was noticed of a spec's events, each by its index.
+// Which events of a spec had an effect, each by its index.
 struct Noticed {
-  std::vector<bool> disturbances;  // Something began while it was there.
-  std::vector<bool> changes;       // In force in some iteration.
-  std::vector<bool> power_caps;
+  std::vector<bool> disturbances;  // An instruction began while the disturbance was present.
+  std::vector<bool> changes;       // The plan was in force in some iteration.
+  std::vector<bool> power_caps;    // The cap was in force in some iteration.
 };
 
-// A line each. `time` is that of all iterations.
+// One line for each remark. `time` is the time of all iterations.
 std::vector<std::string> RemarksOn(const plan::Planner& planner, const EmulationSpec& spec,
                                    Nanoseconds time, const Noticed& noticed);
 

@@ -8,7 +8,7 @@
 namespace perseus::replay {
 namespace {
 
-// zlib's state, freed whatever happens.
+// Owns the state of zlib.
 class Inflater {
  public:
   Inflater() : is_ready_(inflateInit2(&stream_, kGzipOnly + MAX_WBITS) == Z_OK) {}
@@ -43,7 +43,7 @@ Result<std::string> Gunzip(std::string_view bytes, std::size_t most_bytes) {
     if (stream.avail_in == 0) {
       const std::size_t part =
           std::min<std::size_t>(rest.size(), std::numeric_limits<uInt>::max() / 2);
-      // zlib reads only, whatever its type says.
+      // The type of next_in is not const, but zlib only reads from it.
       stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(rest.data()));
       stream.avail_in = static_cast<uInt>(part);
       rest.remove_prefix(part);
@@ -52,7 +52,7 @@ Result<std::string> Gunzip(std::string_view bytes, std::size_t most_bytes) {
       if (stream.avail_in == 0) return text;
       inflateReset(&stream);  // Another member follows.
     } else if (stream.avail_in == 0) {
-      return Fail("the gzip data ends early, after {} bytes of text (copy the file again, whole)",
+      return Fail("the gzip data ends early, after {} bytes of text (copy the whole file again)",
                   text.size());
     }
     stream.next_out = reinterpret_cast<Bytef*>(buffer.data());
@@ -64,7 +64,7 @@ Result<std::string> Gunzip(std::string_view bytes, std::size_t most_bytes) {
     }
     text.append(buffer, 0, buffer.size() - stream.avail_out);
     if (text.size() > most_bytes) {
-      return Fail("more than {} bytes when decompressed (cut it into fewer steps)", most_bytes);
+      return Fail("more than {} bytes when decompressed (record fewer steps)", most_bytes);
     }
   }
 }

@@ -11,8 +11,9 @@ namespace perseus::replay {
 
 bool IsGzip(std::string_view bytes);
 
-// The content of `bytes`: all members, one after another. Fails (kInput) if the bytes end early,
-// are damaged, or contain more than `most_bytes`. The caller puts the file name before the message.
+// Returns the decompressed content of all members of `bytes`, one after another. Fails (kInput) if
+// the bytes end early, are damaged, or contain more than `most_bytes`. The caller puts the name of
+// the file before the message.
 Result<std::string> Gunzip(std::string_view bytes, std::size_t most_bytes);
 
 }  // namespace perseus::replay

@@ -32,17 +32,18 @@ constexpr std::array<EventName, 16> kKnownEvents{{
     {"grads-all-reduce", EventKind::kDataParallel},
     {"grads-sync", EventKind::kDataParallel},
     {"embedding-grads-all-reduce", EventKind::kPipeline},
-    {"optimizer-clip-main-grad", EventKind::kEverybody},
-    {"layernorm-grads-all-reduce", EventKind::kAlone},
-    {"optimizer", EventKind::kAlone},
-    {"gc", EventKind::kAlone},
+    {"optimizer-clip-main-grad", EventKind::kAllRanks},
+    {"layernorm-grads-all-reduce", EventKind::kLocal},
+    {"optimizer", EventKind::kLocal},
+    {"gc", EventKind::kLocal},
 }};
 
 constexpr std::string_view kLaneForm = "\"PP rank 0, TP rank 0, compute\"";
-// Chrome counts microseconds, some tracers since 1970; beyond this a nanosecond count overflows.
+// Chrome counts microseconds, and some tracers count them since 1970. Larger values overflow a
+// count of nanoseconds.
 constexpr double kLatestMicroseconds = 4e15;
 constexpr double kNanosecondsPerMicrosecond = 1e3;
-constexpr std::int64_t kMostNumber = 1'000'000'000;
+constexpr std::int64_t kLargestNumber = 1'000'000'000;
 
 struct Lane {
   int pp_rank = 0;
@@ -50,7 +51,7 @@ struct Lane {
   std::string name;
 };
 
-// Takes `literal` and then a whole number off the front of `text`.
+// Removes `literal` and the whole number after it from the front of `text`, and returns the number.
 std::optional<int> TakeNumber(std::string_view& text, std::string_view literal) {
   if (!text.starts_with(literal)) return {};
   text.remove_prefix(literal.size());
@@ -70,7 +71,7 @@ std::optional<Lane> ParseLane(std::string_view text) {
 
 using Thread = std::pair<std::int64_t, std::int64_t>;
 
-// An event whose rank is not known yet: lanes may be named after their events.
+// An event whose rank is not known yet, because a lane's name may follow its events.
 struct UnplacedEvent {
   JobEvent event;
   std::int64_t step = 0;
@@ -93,16 +94,21 @@ class Reader {
       TakeMetadata(event);
       return {};
     }
-    constexpr std::string_view kTakesTime = "BEben";
-    if (event.phase.size() == 1 && kTakesTime.find(event.phase) == std::string_view::npos) {
-      return {};  // A counter, an instant, an arrow.
+    constexpr std::string_view kPhasesWithDuration = "BEben";
+    if (event.phase.size() == 1 &&
+        kPhasesWithDuration.find(event.phase) == std::string_view::npos) {
+      return {};  // A counter, an instant or an arrow.
     }
-    return Fail("event {} ({}): ph {} is not read (write events that last as one with ph \"X\")",
-                event.index, Excerpt(event.name), Excerpt(event.phase));
+    return Fail(
+        "event {} ({}): ph {} is not supported (write an event with a duration as one event with "
+        "ph \"X\")",
+        event.index, Excerpt(event.name), Excerpt(event.phase));
   }
 
   Result<JobTrace> Finish() {
-    if (events_.empty()) return Fail("there are no events with ph \"X\" (record at least a step)");
+    if (events_.empty()) {
+      return Fail("no event has ph \"X\" (record at least one step)");
+    }
     PERSEUS_RETURN_IF_ERROR(PlaceOnRanks());
     SplitIntoSteps();
     for (const RecordedStep& step : trace_.steps) {
@@ -115,62 +121,90 @@ class Reader {
  private:
   static constexpr int kIgnored = -1;
 
+  static auto FailAt(const TraceEvent& event, std::string_view what) {
+    return Fail("event {} ({}): {}", event.index, event.name, what);
+  }
+
   Result<void> TakeSlice(const TraceEvent& event) {
-    const auto known = name_number_.find(event.name);
-    if (known == name_number_.end()) {
-      std::vector<std::string_view> names;
-      for (const EventName& name : kKnownEvents) names.push_back(name.name);
-      return Fail(
-          "event {}: what an event of name {} waits for is unknown{} (--ignore it if nothing waits "
-          "for it)",
-          event.index, Excerpt(event.name), DidYouMean(event.name, names));
-    }
-    if (known->second == kIgnored) return {};
+    PERSEUS_ASSIGN_OR_RETURN(const int name, FindName(event));
+    if (name == kIgnored) return {};
     UnplacedEvent taken;
-    taken.event.name = known->second;
-    taken.event.kind = kKnownEvents[static_cast<std::size_t>(known->second)].kind;
+    taken.event.name = name;
+    taken.event.kind = kKnownEvents[Index(name)].kind;
     taken.event.index = event.index;
-    const auto lacks = [&](std::string_view what) {
-      return Fail("event {} ({}): {}", event.index, event.name, what);
-    };
-    if (!event.process) return lacks("pid is not a whole number (expected the dp_rank, from 0)");
-    if (!event.thread) return lacks("tid is not a whole number (expected the lane)");
-    if (!event.step) return lacks("args.step is not a whole number (expected the step)");
-    if (*event.process < 0 || *event.process > kMostNumber) {
-      return lacks("pid is out of range (expected the dp_rank, from 0)");
+    PERSEUS_RETURN_IF_ERROR(TakePlace(event, taken));
+    PERSEUS_RETURN_IF_ERROR(TakeTimes(event, taken.event));
+    PERSEUS_RETURN_IF_ERROR(TakeArguments(event, taken.event));
+    events_.push_back(taken);
+    return {};
+  }
+
+  // An index into kKnownEvents, or kIgnored.
+  Result<int> FindName(const TraceEvent& event) const {
+    const auto known = name_number_.find(event.name);
+    if (known != name_number_.end()) return known->second;
+    std::vector<std::string_view> names;
+    for (const EventName& name : kKnownEvents) names.push_back(name.name);
+    return Fail(
+        "event {}: the name {} is unknown, so what waits for this event is unknown, too{} (use "
+        "--ignore if nothing waits for it)",
+        event.index, Excerpt(event.name), DidYouMean(event.name, names));
+  }
+
+  static Result<void> TakePlace(const TraceEvent& event, UnplacedEvent& taken) {
+    if (!event.process) {
+      return FailAt(event, "pid is not a whole number (expected the dp_rank, from 0)");
     }
-    // Written so that what is not a number fails.
+    if (!event.thread) return FailAt(event, "tid is not a whole number (expected the lane)");
+    if (!event.step) return FailAt(event, "args.step is not a whole number (expected the step)");
+    if (*event.process < 0 || *event.process > kLargestNumber) {
+      return FailAt(event, "pid is out of range (expected the dp_rank, from 0)");
+    }
+    taken.event.dp_rank = static_cast<int>(*event.process);
+    taken.thread = {*event.process, *event.thread};
+    taken.step = *event.step;
+    return {};
+  }
+
+  static Result<void> TakeTimes(const TraceEvent& event, JobEvent& taken) {
+    // The comparisons are such that NaN fails.
     if (!event.timestamp_us || !(std::abs(*event.timestamp_us) <= kLatestMicroseconds)) {
-      return lacks("ts is not a time (expected microseconds)");
+      return FailAt(event, "ts is not a time (expected microseconds)");
     }
-    constexpr double kLongest = kLongestSeconds * 1e6;
-    if (!event.duration_us || !(*event.duration_us >= 0 && *event.duration_us <= kLongest)) {
-      return lacks("dur is not a duration (expected microseconds, from 0 to 1e12)");
+    constexpr double kLongestMicroseconds = kLongestSeconds * 1e6;
+    if (!event.duration_us ||
+        !(*event.duration_us >= 0 && *event.duration_us <= kLongestMicroseconds)) {
+      return FailAt(event, "dur is not a duration (expected microseconds, from 0 to 1e12)");
     }
     if (*event.timestamp_us < 0) {
-      return lacks("ts is before 0: its clock jumps (fix ts, or count all from the first event)");
+      return FailAt(event,
+                    "ts is before 0: its clock jumps (fix ts, or count all from the first event)");
     }
-    taken.event.start = std::llround(*event.timestamp_us * kNanosecondsPerMicrosecond);
-    taken.event.duration = std::llround(*event.duration_us * kNanosecondsPerMicrosecond);
-    taken.event.dp_rank = static_cast<int>(*event.process);
-    // Events of no chunk in particular say -1.
+    taken.start = std::llround(*event.timestamp_us * kNanosecondsPerMicrosecond);
+    taken.duration = std::llround(*event.duration_us * kNanosecondsPerMicrosecond);
+    return {};
+  }
+
+  static Result<void> TakeArguments(const TraceEvent& event, JobEvent& taken) {
+    // An event that belongs to no chunk has the chunk -1.
     const std::int64_t chunk = std::max<std::int64_t>(event.chunk.value_or(0), 0);
-    if (chunk > kMostNumber) return lacks("args.model_chunk is out of range (expected the chunk)");
-    taken.event.chunk = static_cast<int>(chunk);
-    if (IsComputation(taken.event.kind)) {
-      if (!event.microbatch || *event.microbatch < 0 || *event.microbatch > kMostNumber) {
-        return lacks("args.mb_id is not a whole number from 0 (expected the microbatch)");
+    if (chunk > kLargestNumber) {
+      return FailAt(event, "args.model_chunk is out of range (expected the chunk)");
+    }
+    taken.chunk = static_cast<int>(chunk);
+    if (IsComputation(taken.kind)) {
+      if (!event.microbatch || *event.microbatch < 0 || *event.microbatch > kLargestNumber) {
+        return FailAt(event, "args.mb_id is not a whole number from 0 (expected the microbatch)");
       }
-      taken.event.microbatch = static_cast<int>(*event.microbatch);
+      taken.microbatch = static_cast<int>(*event.microbatch);
     }
-    const std::int64_t sequence = event.sequence.value_or(IsTransfer(taken.event.kind) ? -1 : 0);
-    if (sequence < 0 || sequence > kMostNumber) {
-      return lacks("args.seq_id is not a whole number from 0 (expected which one of its name)");
+    const std::int64_t sequence = event.sequence.value_or(IsTransfer(taken.kind) ? -1 : 0);
+    if (sequence < 0 || sequence > kLargestNumber) {
+      return FailAt(event,
+                    "args.seq_id is not a whole number from 0 (expected the number of this event "
+                    "among those of its name)");
     }
-    taken.event.sequence = static_cast<int>(sequence);
-    taken.step = *event.step;
-    taken.thread = {*event.process, *event.thread};
-    events_.push_back(taken);
+    taken.sequence = static_cast<int>(sequence);
     return {};
   }
 
@@ -199,10 +233,12 @@ class Reader {
                       kLaneForm);
         }
         if (parsed->tp_rank != 0) {
-          return Fail("{}: this lane is TP rank {} (keep TP rank 0: a stage's GPUs run in step)",
-                      what, parsed->tp_rank);
+          return Fail(
+              "{}: this lane is TP rank {} (record TP rank 0 only: the GPUs of a stage run in "
+              "step)",
+              what, parsed->tp_rank);
         }
-        if (parsed->pp_rank > kMostNumber) return Fail("{}: its rank is out of range", what);
+        if (parsed->pp_rank > kLargestNumber) return Fail("{}: its rank is out of range", what);
         lane = lanes.emplace(unplaced.thread, *parsed).first;
         ranks_of_pipeline[event.dp_rank].insert(parsed->pp_rank);
       }
@@ -262,7 +298,7 @@ class Reader {
     }
   }
 
-  // [first, end) of the events of each (pipeline, rank) that has some.
+  // Calls `check` with the events of each (dp_rank, pp_rank) that has events.
   template <typename Check>
   static Result<void> ForEachRank(const RecordedStep& step, Check check) {
     std::span<const JobEvent> rest = step.events;
@@ -289,14 +325,14 @@ class Reader {
       return IsComputation(event.kind) && event.duration > 0;
     });
     if (!takes_time) {
-      return Fail("step {}: none of its computations takes any time (record dur, in us)",
+      return Fail("step {}: all its computations have the duration 0 (record dur, in us)",
                   step.number);
     }
-    int next_rank = 0;  // Of all pipelines in a row.
+    int next_rank = 0;  // Counts the ranks of all pipelines.
     std::vector<std::pair<int, int>> of_first_rank;
     Result<void> checked = ForEachRank(step, [&](std::span<const JobEvent> events) -> Result<void> {
       const int rank = events[0].dp_rank * trace_.ranks + events[0].pp_rank;
-      if (rank != next_rank) return NoEvents(step, next_rank);
+      if (rank != next_rank) return FailForMissingRank(step, next_rank);
       ++next_rank;
       PERSEUS_ASSIGN_OR_RETURN(auto computed, CheckComputations(step, events));
       if (events[0].pp_rank == 0) of_first_rank = computed;
@@ -309,21 +345,20 @@ class Reader {
       return CheckReceived(step, events, EventKind::kBackward, {trace_.ranks - 1, last_chunk});
     });
     if (!checked) return checked;
-    if (next_rank != trace_.gpus()) return NoEvents(step, next_rank);
+    if (next_rank != trace_.gpus()) return FailForMissingRank(step, next_rank);
     return {};
   }
 
-  Result<void> NoEvents(const RecordedStep& step, int rank) const {
+  Result<void> FailForMissingRank(const RecordedStep& step, int rank) const {
     return Fail(
-        "step {}: dp_rank {}, pp_rank {} has no events, though it has in other steps (leave the "
-        "step "
-        "out, or record every rank)",
+        "step {}: dp_rank {}, pp_rank {} has no events, but it has events in other steps (leave "
+        "the step out, or record every rank)",
         step.number, rank / trace_.ranks, rank % trace_.ranks);
   }
 
-  // Whether each computation of a kind begins after what it computes on was received. Which
-  // transfer is for which computation is not recorded, but the k-th of them needs k. `first` is the
-  // rank and chunk that receive nothing.
+  // Checks that each computation of a kind begins after its input was received. The trace does not
+  // say which transfer belongs to which computation, but the k-th computation needs k transfers.
+  // `first` is the (rank, chunk) whose computations receive nothing.
   Result<void> CheckReceived(const RecordedStep& step, std::span<const JobEvent> events,
                              EventKind kind, std::pair<int, int> first) const {
     const EventKind receive =
@@ -336,7 +371,8 @@ class Reader {
         computations.push_back(&event);
       }
     }
-    // Otherwise transfers are not one by one (or not recorded: then a send fails later on).
+    // The counts differ if transfers are batched, or not recorded. In the latter case, a later
+    // check finds a send without a receive.
     if (computations.size() != received.size()) return {};
     std::ranges::stable_sort(received, {}, &JobEvent::end);
     for (std::size_t i = 0; i < received.size(); ++i) {
@@ -351,7 +387,7 @@ class Reader {
     return {};
   }
 
-  // The sorted (chunk, microbatch) pairs of a rank.
+  // Checks the computations of a rank, and returns their sorted (chunk, microbatch) pairs.
   Result<std::vector<std::pair<int, int>>> CheckComputations(
       const RecordedStep& step, std::span<const JobEvent> events) const {
     std::array<std::map<std::pair<int, int>, const JobEvent*>, 2> done;  // Forward, backward.
@@ -361,9 +397,9 @@ class Reader {
       const auto [same, is_new] = done[event.kind == EventKind::kForward ? 0 : 1].try_emplace(
           {event.chunk, event.microbatch}, &event);
       if (!is_new) {
-        return Fail("{}: microbatch {} of chunk {} was computed already by event {} (keep one)",
-                    Describe(event, step.number), event.microbatch, event.chunk,
-                    same->second->index);
+        return Fail("{}: event {} already computes microbatch {} of chunk {} (keep one of them)",
+                    Describe(event, step.number), same->second->index, event.microbatch,
+                    event.chunk);
       }
       if (previous != nullptr) {
         const Nanoseconds overlap = std::min(previous->end(), event.end()) - event.start;
@@ -378,15 +414,15 @@ class Reader {
       if (previous == nullptr || event.end() > previous->end()) previous = &event;
     }
     if (done[0].empty() && done[1].empty()) {
-      return Fail("{}: its rank computes nothing in this step (record its compute lane)",
+      return Fail("{}: its rank has no computation in this step (record its compute lane)",
                   Describe(events[0], step.number));
     }
     std::vector<std::pair<int, int>> pairs;
     for (std::size_t i = 0; i < 2; ++i) {
       for (const auto& [pair, event] : done[i]) {
         if (!done[1 - i].contains(pair)) {
-          return Fail("{}: there is no {}-compute of its microbatch {} (leave the step out)",
-                      Describe(*event, step.number), i == 0 ? "backward" : "forward", pair.second);
+          return Fail("{}: its microbatch {} has no {}-compute (leave the step out)",
+                      Describe(*event, step.number), pair.second, i == 0 ? "backward" : "forward");
         }
         if (i == 0) pairs.push_back(pair);
       }
@@ -403,22 +439,21 @@ class Reader {
     const auto [chunk, microbatch] = missing.front();
     const bool is_here = std::binary_search(other.begin(), other.end(), missing.front());
     return Fail(
-        "step {}: dp_rank {}, pp_rank {} computes no microbatch {} of chunk {}, which pp_rank {} "
-        "does "
-        "(events are missing: leave the step out)",
+        "step {}: dp_rank {}, pp_rank {} does not compute microbatch {} of chunk {}, but pp_rank "
+        "{} does (events are missing: leave the step out)",
         step.number, on_rank.dp_rank, is_here ? 0 : on_rank.pp_rank, microbatch, chunk,
         is_here ? on_rank.pp_rank : 0);
   }
 
   Result<void> CheckOrderOfSteps() const {
     const auto gpus = static_cast<std::size_t>(trace_.gpus());
-    std::vector<Nanoseconds> ends(gpus, 0);  // Of the step before.
+    std::vector<Nanoseconds> ends(gpus, 0);  // Of the previous step.
     for (std::size_t i = 0; i < trace_.steps.size(); ++i) {
       const RecordedStep& step = trace_.steps[i];
       if (i > 0 && step.number < trace_.steps[i - 1].number) {
         const RecordedStep& early = trace_.steps[i - 1];
         return Fail(
-            "{}: it begins {} before step {} does: its clock jumps (fix ts, or number steps in "
+            "{}: it begins {} before step {} does: its clock jumps (fix ts, or number the steps in "
             "the order of time)",
             Describe(*std::ranges::min_element(early.events, {}, &JobEvent::start), early.number),
             Milliseconds(step.start - early.start), step.number);

@@ -12,21 +12,21 @@
 namespace perseus::replay {
 namespace {
 
-// The events of one rank, one after the other.
+// The events of one rank. Take() adds them one after another, in order of their start.
 class RankOrder {
  public:
   explicit RankOrder(const RecordedStep& step) : step_(step) {}
 
-  // How many of those taken are running when the event begins.
+  // How many of the added events still run when `event` begins.
   int CountRunning(const JobEvent& event) {
     while (!running_.empty() && running_.top() <= event.start) running_.pop();
     return static_cast<int>(running_.size());
   }
 
-  // Of those taken, the ones that the event comes right after.
+  // The added events that `event` comes directly after.
   std::vector<int> PredecessorsOf(const JobEvent& event) const {
     std::vector<int> candidates;
-    // What had ended when a candidate began, comes before it.
+    // A candidate that begins at latest_start comes after every event that had ended by then.
     Nanoseconds latest_start = std::numeric_limits<Nanoseconds>::min();
     const auto consider = [&](int earlier) {
       if (!IsAfter(step_.events[At(earlier)], event)) return;
@@ -36,7 +36,8 @@ class RankOrder {
     const bool follows_computation = IsComputation(event.kind) && last_computation_ >= 0;
     if (follows_computation) {
       consider(last_computation_);
-      --latest_start;  // What lasts no time may begin and end with it, and come after it.
+      // An event without a duration may begin and end with the computation, and come after it.
+      --latest_start;
     }
     for (auto end = by_end_.upper_bound({LatestEndBefore(event), kAnyEvent});
          end != by_end_.begin();) {
@@ -65,9 +66,9 @@ class RankOrder {
  private:
   static constexpr int kAnyEvent = std::numeric_limits<int>::max();
 
-  // Only a computation can come after a computation that ends later than this.
+  // An event that ends later is no predecessor, unless both are computations.
   static Nanoseconds LatestEndBefore(const JobEvent& event) {
-    // What lasts no time overlaps with nothing.
+    // An event without a duration overlaps with nothing.
     return event.duration == 0 ? std::numeric_limits<Nanoseconds>::max()
                                : event.start + event.duration / 2;
   }
@@ -97,11 +98,11 @@ Result<std::vector<std::vector<int>>> OrderWithinRanks(const RecordedStep& step)
       order.emplace(step);
     }
     const int running = order->CountRunning(event);
-    if (running >= kMostTogether) {
+    if (running >= kMostConcurrentEvents) {
       return Fail(
           "{}: it begins while {} other events of its rank run (expected fewer than {}: are ts and "
           "dur in us?)",
-          Describe(event, step.number), running, kMostTogether);
+          Describe(event, step.number), running, kMostConcurrentEvents);
     }
     after.push_back(order->PredecessorsOf(event));
     order->Take(static_cast<int>(i));

@@ -33,10 +33,10 @@ RecordedStep StepOf(std::vector<JobEvent> events) {
 //   [0 F ]    [2 B       ]
 //        [1 send    ]         overlaps B by half of itself: B waits for F alone
 //                        [3 gc]
-TEST(RankOrder, WaitsForWhatHadEnded) {
+TEST(RankOrder, WaitsForEventsThatHadEnded) {
   const auto order = OrderWithinRanks(
       StepOf({Event(EventKind::kForward, 0, 10), Event(EventKind::kForwardSend, 10, 31),
-              Event(EventKind::kBackward, 20, 40), Event(EventKind::kAlone, 40, 45)}));
+              Event(EventKind::kBackward, 20, 40), Event(EventKind::kLocal, 40, 45)}));
   ASSERT_TRUE(order) << order.error().message;
   EXPECT_THAT((*order)[0], IsEmpty());
   EXPECT_THAT((*order)[1], ElementsAre(0));
@@ -52,7 +52,7 @@ TEST(RankOrder, RanksDoNotWaitForEachOther) {
   EXPECT_THAT((*order)[1], IsEmpty());
 }
 
-TEST(RankOrder, ComputationsAreOneAfterTheOtherHoweverTheyOverlap) {
+TEST(RankOrder, OverlappingComputationsRunOneAfterTheOther) {
   const auto order =
       OrderWithinRanks(StepOf({Event(EventKind::kForward, 0, 10), Event(EventKind::kBackward, 1, 9),
                                Event(EventKind::kForward, 2, 8)}));
@@ -61,17 +61,17 @@ TEST(RankOrder, ComputationsAreOneAfterTheOtherHoweverTheyOverlap) {
   EXPECT_THAT((*order)[2], ElementsAre(1));
 }
 
-// By the definition, pair by pair: whoever ended before is waited for, by way of others or not;
-// nobody else is; and nobody who is implied.
-TEST(RankOrderProperty, IsTheLeastThatImpliesTheRest) {
+// Checks the definition for each pair: an event waits, directly or through others, for exactly the
+// events that ended before it, and directly for none that another one implies.
+TEST(RankOrderProperty, IsTheTransitiveReduction) {
   std::mt19937_64 random(3);
-  constexpr EventKind kKinds[] = {EventKind::kForward, EventKind::kBackward, EventKind::kAlone,
+  constexpr EventKind kKinds[] = {EventKind::kForward, EventKind::kBackward, EventKind::kLocal,
                                   EventKind::kForwardSend};
   int edges = 0;
   for (int run = 0; run < 400; ++run) {
     SCOPED_TRACE(run);
     const std::size_t events = 2 + random() % 40;
-    // In a short time much overlaps, and much is alike; events of no time are there, too.
+    // In a short range many events overlap, many times are equal, and some durations are zero.
     const std::uint64_t length = 4 + random() % 200;
     std::vector<JobEvent> recorded;
     for (std::size_t i = 0; i < events; ++i) {
@@ -108,11 +108,12 @@ TEST(RankOrderProperty, IsTheLeastThatImpliesTheRest) {
   EXPECT_GT(edges, 5000);
 }
 
-TEST(RankOrder, ManyAtATimeAreRefused) {
+TEST(RankOrder, TooManyConcurrentEventsAreRefused) {
   std::vector<JobEvent> events;
-  for (int i = 0; i < kMostTogether; ++i) events.push_back(Event(EventKind::kAlone, i, 1000 + i));
+  for (int i = 0; i < kMostConcurrentEvents; ++i)
+    events.push_back(Event(EventKind::kLocal, i, 1000 + i));
   EXPECT_TRUE(OrderWithinRanks(StepOf(events)));
-  events.push_back(Event(EventKind::kAlone, 500, 2000));
+  events.push_back(Event(EventKind::kLocal, 500, 2000));
   const auto order = OrderWithinRanks(StepOf(events));
   ASSERT_FALSE(order);
   EXPECT_THAT(order.error().message, AllOf(HasSubstr("step 3"), HasSubstr("while 64 other events"),

@@ -50,8 +50,8 @@ Field FieldOfArguments(std::string_view key) {
   return Field::kNone;
 }
 
-// Levels of nesting, where the list of events is at `list_depth_`: an event is one deeper, its
-// arguments two. Whatever else there is, is passed over.
+// The list of events is at the nesting level `list_depth_`. An event is one level deeper, its
+// arguments are two levels deeper. All other values are skipped.
 class Handler : public nlohmann::json_sax<json> {
  public:
   explicit Handler(const std::function<Result<void>(const TraceEvent&)>& take) : take_(take) {}
@@ -196,7 +196,7 @@ Result<void> ReadTraceEvents(std::string_view text,
                              const std::function<Result<void>(const TraceEvent&)>& take) {
   Handler handler(take);
   if (!json::sax_parse(text, &handler)) return Fail("{}", handler.error());
-  if (!handler.has_list()) return Fail("there are no events ({})", kExpected);
+  if (!handler.has_list()) return Fail("the file has no list of events ({})", kExpected);
   return {};
 }
 

@@ -1,4 +1,5 @@
-// The events of a Chrome trace, as they stand in the file: one pass over the JSON, no tree.
+// Reads the events of a Chrome trace as they stand in the file. It makes one pass over the JSON and
+// builds no tree.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +12,16 @@
 
 namespace perseus::replay {
 
-// Fields that the event lacks, or that are of another type, are absent.
+// Fields that the event lacks, or that have another type, are absent.
 struct TraceEvent {
-  std::int64_t index = 0;  // In the file's list, from 0.
+  std::int64_t index = 0;  // In the list of the file, from 0.
   std::string name;
   std::string phase;
   std::optional<std::int64_t> process;
   std::optional<std::int64_t> thread;
   std::optional<double> timestamp_us;
   std::optional<double> duration_us;
-  // Of "args".
+  // The fields of "args".
   std::string thread_name;
   std::optional<std::int64_t> step;
   std::optional<std::int64_t> chunk;
@@ -28,9 +29,9 @@ struct TraceEvent {
   std::optional<std::int64_t> sequence;
 };
 
-// Calls `take` with each event in turn; stops at its first failure and returns that. Fails (kInput)
-// for what is not a Chrome trace, naming the event at which reading ended; messages follow the
-// file's name.
+// Calls `take` with each event in turn. Stops at its first failure and returns that. Fails (kInput)
+// for text that is not a Chrome trace. The message names the event at which reading stopped. The
+// caller puts the name of the file before it.
 Result<void> ReadTraceEvents(std::string_view json,
                              const std::function<Result<void>(const TraceEvent&)>& take);
 

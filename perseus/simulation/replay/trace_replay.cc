@@ -13,9 +13,10 @@
 namespace perseus::replay {
 namespace {
 
-// What begins together. Groups of events that communicate, in order of their first member.
+// Events that communicate and so begin together, by their index, in ascending order.
 using Group = std::vector<int>;
-// Name (of the sender, for a transfer), chunk, sequence, pipeline, rank; -1 where all take part.
+// (name, chunk, sequence, dp_rank, pp_rank) of a group. For a transfer, name and pp_rank are those
+// of the sender. -1 stands for all.
 using GroupKey = std::tuple<int, int, int, int, int>;
 
 class GroupFinder {
@@ -28,12 +29,13 @@ class GroupFinder {
       const JobEvent& event = step_.events[i];
       if (!IsTransfer(event.kind) && !IsCollective(event.kind)) continue;
       Group& group = groups[KeyOf(event)];
-      // Events are sorted by rank, so those of its own are the last ones: two at most.
+      // Events are sorted by rank, so those of the same rank are the last ones. There are at most
+      // two.
       for (auto other = group.rbegin(); other != group.rend(); ++other) {
         const JobEvent& same = step_.events[At(*other)];
         if (same.dp_rank != event.dp_rank || same.pp_rank != event.pp_rank) break;
         if (same.name == event.name) {
-          return Fail("{}: event {} has the same seq_id {} (number events of a name from 0)",
+          return Fail("{}: event {} has the same seq_id {} (number the events of a name from 0)",
                       Describe(event, step_.number), same.index, event.sequence);
         }
       }
@@ -86,7 +88,7 @@ class GroupFinder {
                   is_forward ? "forward" : "backward", is_send ? "recv" : "send", event.sequence);
     }
     const int wanted = event.kind == EventKind::kDataParallel ? trace_.pipelines
-                       : event.kind == EventKind::kEverybody  ? trace_.gpus()
+                       : event.kind == EventKind::kAllRanks   ? trace_.gpus()
                                                               : members;
     if (members == wanted) return {};
     std::vector<bool> is_there(At(wanted), false);
@@ -109,15 +111,16 @@ class GroupFinder {
   const RecordedStep& step_;
 };
 
-// Of the delays that steps show: (rank, event's name, whether it is the first of its name). What
-// ran before is no part of it: of two events that end together, either may come out as the later
-// one.
+// Events whose host delays are comparable between steps: (rank, the event's name, whether it is the
+// first of its name). The event before it is not part of the key: if two events end at the same
+// time, either may be recorded as the later one.
 using DelayKey = std::tuple<int, int, bool>;
 
+// The graph of a step, still without host delays.
 struct Unfinished {
   StepGraph graph;
-  std::vector<Nanoseconds> shown_delays;
-  std::vector<DelayKey> delay_keys;
+  std::vector<Nanoseconds> observed_delays;  // By event.
+  std::vector<DelayKey> delay_keys;          // By event.
 };
 
 class StepBuilder {
@@ -132,7 +135,7 @@ class StepBuilder {
     for (const JobEvent& event : step_.events) graph.durations.push_back(event.duration);
     PERSEUS_ASSIGN_OR_RETURN(auto order, OrderWithinRanks(step_));
     waits_ = std::move(order);
-    result_.shown_delays.resize(events);
+    result_.observed_delays.resize(events);
     result_.delay_keys.resize(events);
     PERSEUS_ASSIGN_OR_RETURN(auto groups, GroupFinder(trace_, step_).Find());
     for (int i = 0; i < static_cast<int>(events); ++i) {
@@ -153,7 +156,8 @@ class StepBuilder {
   }
 
  private:
-  // All members wait for what each of them waits for, and transfer from then on.
+  // Adds the meeting of the group: it waits for everything that a member waits for, and each member
+  // waits for the meeting only.
   Result<void> Join(const Group& group) {
     NoteDelay(group);
     const JobEvent* last = &step_.events[At(group.front())];
@@ -172,7 +176,7 @@ class StepBuilder {
       if (event.end() < last->start - clock_tolerance_) {
         return Fail(
             "{}: it ends {:.3f} ms before its counterpart, event {} on dp_rank {}, pp_rank {}, "
-            "begins: the clock of one jumps (leave the step out, or correct ts)",
+            "begins: one of the clocks jumps (leave the step out, or correct ts)",
             Describe(event, step_.number), static_cast<double>(last->start - event.end()) / 1e6,
             last->index, last->dp_rank, last->pp_rank);
       }
@@ -182,7 +186,7 @@ class StepBuilder {
     return {};
   }
 
-  // Before Join, while each member's waits are those of its own rank.
+  // Call it before Join, while the waits of each member are those of its own rank.
   void NoteDelay(const Group& group) {
     Nanoseconds ready = 0;
     Nanoseconds start = 0;
@@ -194,12 +198,12 @@ class StepBuilder {
     }
     const JobEvent& first = step_.events[At(group.front())];
     for (const int member : group) {
-      result_.shown_delays[At(member)] = start - ready;
+      result_.observed_delays[At(member)] = start - ready;
       result_.delay_keys[At(member)] = {first.pp_rank, first.name, first.sequence == 0};
     }
   }
 
-  // Kahn's algorithm.
+  // Sorts the nodes topologically, with Kahn's algorithm.
   Result<void> Sort() {
     StepGraph& graph = result_.graph;
     const int nodes = static_cast<int>(waits_.size());
@@ -216,7 +220,7 @@ class StepBuilder {
       }
     }
     if (graph.nodes() == nodes) return {};
-    // Whoever is left waits for somebody left; going from one to the next ends in a circle.
+    // Each remaining node waits for another remaining node. Following these waits ends in a cycle.
     int at = static_cast<int>(std::ranges::find_if(waiting_for, [](int n) { return n > 0; }) -
                               waiting_for.begin());
     const auto next = [&](int node) {
@@ -229,7 +233,7 @@ class StepBuilder {
       return node;
     };
     for (int i = 0; i < nodes; ++i) at = next_event(at);
-    return Fail("{}: it waits for event {}, which in the end waits for it (is the order recorded?)",
+    return Fail("{}: it and event {} wait for each other (is the order of events recorded?)",
                 Describe(step_.events[At(at)], step_.number),
                 step_.events[At(next_event(at))].index);
   }
@@ -241,25 +245,26 @@ class StepBuilder {
   Unfinished result_;
 };
 
-// The median of `sorted` without the element at `left_out`; the lower one of two.
+// The median of `sorted` without the element at `left_out`. Of two middle elements, the lower one.
 Nanoseconds MedianWithout(const std::vector<Nanoseconds>& sorted, std::size_t left_out) {
   const std::size_t middle = (sorted.size() - 2) / 2;
   return sorted[middle < left_out ? middle : middle + 1];
 }
 
 void SetHostDelays(std::vector<Unfinished>& steps) {
-  std::map<DelayKey, std::vector<std::pair<Nanoseconds, std::size_t>>> shown;  // Least, step.
+  // For each key, the least delay of each step, with the step.
+  std::map<DelayKey, std::vector<std::pair<Nanoseconds, std::size_t>>> observed;
   for (std::size_t s = 0; s < steps.size(); ++s) {
     std::map<DelayKey, Nanoseconds> least;
     for (std::size_t i = 0; i < steps[s].delay_keys.size(); ++i) {
-      const Nanoseconds delay = steps[s].shown_delays[i];
+      const Nanoseconds delay = steps[s].observed_delays[i];
       const auto [found, is_new] = least.try_emplace(steps[s].delay_keys[i], delay);
       if (!is_new) found->second = std::min(found->second, delay);
     }
-    for (const auto& [key, delay] : least) shown[key].emplace_back(delay, s);
+    for (const auto& [key, delay] : least) observed[key].emplace_back(delay, s);
   }
   std::map<std::pair<DelayKey, std::size_t>, Nanoseconds> typical;
-  for (auto& [key, delays] : shown) {
+  for (auto& [key, delays] : observed) {
     if (delays.size() < 2) continue;
     std::sort(delays.begin(), delays.end());
     std::vector<Nanoseconds> sorted;
@@ -277,14 +282,15 @@ void SetHostDelays(std::vector<Unfinished>& steps) {
   }
 }
 
-// One after the other, events and their delays fit an eighth of 64 bits, as the planner wants it.
+// The planner requires that the sum of all durations and delays fits an eighth of the 64-bit range.
 Result<void> CheckSums(const StepGraph& graph) {
   Nanoseconds left = std::numeric_limits<Nanoseconds>::max() / 8;
   for (std::size_t i = 0; i < graph.durations.size(); ++i) {
     left -= graph.durations[i] + graph.host_delays[i];
     if (left >= 0) continue;
     return Fail(
-        "{}: with it the events of the step last more than 36 years together (is ts in us?)",
+        "{}: up to this event, the events of the step last more than 36 years in total (is ts in "
+        "us?)",
         Describe(graph.step->events[i], graph.step->number));
   }
   return {};
@@ -335,7 +341,8 @@ std::vector<Nanoseconds> ReplayPipelinesAlone(const StepGraph& graph,
     const int pipeline = pipeline_of(event);
     std::span<const int> waits = graph.waits_of(event);
     if (!waits.empty() && graph.is_meeting(waits.front())) {
-      // Events are sorted by pipeline.
+      // Of what the meeting waits for, only the events of this pipeline count. Events are sorted by
+      // pipeline.
       const auto of_all = graph.waits_of(waits.front());
       waits = {std::ranges::lower_bound(of_all, pipeline, {}, pipeline_of),
                std::ranges::upper_bound(of_all, pipeline, {}, pipeline_of)};

@@ -1,27 +1,28 @@
-// A recorded step as a graph of what waits for what, and that graph run again.
+// Builds the graph of a recorded step, which says what waits for what, and replays it.
 //
-// Within a rank, what ran one after the other stays so (rank_order.h). Events that overlap, such as
-// a send and a receive that were posted together, wait for the same ones.
+// Within a rank, events that ran one after another keep their order (rank_order.h). Events that
+// overlap, such as a send and a receive that were posted together, wait for the same events.
 //
-// Between ranks, a send and its receive begin together, when both sides are ready for it; so do all
-// members of a collective. Each of them waits for one *meeting*, which takes no time and waits for
-// what they all waited for, so that a collective of n ranks is 2n edges and not n*n. How much of a
-// recorded communication is waiting is not recorded, but the last one to come waits for nobody:
+// Between ranks, a send and its receive begin together, when both sides are ready. So do all
+// members of a collective. Each of them waits for one *meeting*. A meeting takes no time and waits
+// for everything that its members wait for. So a collective of n ranks needs 2n edges instead of
+// n*n. The recording does not say which part of a communication is waiting. But the last member
+// that arrives does not wait:
 //
 //     pipeline 0   |==========|~~~~wait~~~~[transfer]      transfer = end - the latest start
-//     pipeline 1   |========================[transfer]                of all that take part
+//     pipeline 1   |========================[transfer]                of all members
 //
 // (Lin et al., "Understanding Stragglers in Large Model Training Using What-if Analysis", 2025.)
 //
-// What is left is time that no recorded event explains: launching, loading data, Python. Some of it
-// comes back in every step, and *host delay* is what of it can be known without looking at the step
-// itself: the median over the other steps, where of each step only the least delay counts that any
-// pipeline shows for events of that name on that rank, the first one apart from the others (a rank
-// may wait for something that is not recorded; the one that it waits for does not). A trace of one
-// step has none.
+// The remaining time is explained by no recorded event: kernel launches, data loading, Python. The
+// *host delay* of an event is an estimate of this time from the other steps: in each other step,
+// the least delay of any pipeline for an event of that name on that rank; of these, the median. The
+// minimum is necessary because a rank may wait for something that is not recorded, while the rank
+// of another pipeline does not. The first event of a name counts separately. A trace of one step
+// has no host delays.
 //
-// So the check is honest: a step's replayed time uses nothing of its recorded one but what each
-// event itself took.
+// So the check of the replay is real: the replayed time of a step uses only the durations of the
+// step's own events.
 #pragma once
 
 #include <cstdint>
@@ -34,16 +35,17 @@
 
 namespace perseus::replay {
 
-// Its nodes are the events of the step, in RecordedStep's order, and then the meetings. Events wait
-// for events or for one meeting; meetings wait for events.
+// The nodes are the events of the step, in the order of RecordedStep, and then the meetings. An
+// event waits for events or for one meeting. A meeting waits for events.
 struct StepGraph {
   const RecordedStep* step = nullptr;
-  std::vector<int> order;         // Each node after all that it waits for.
-  std::vector<int> first_waited;  // Node i waits for waited[first_waited[i] ... [i + 1]).
-  std::vector<int> waited;        // Of each node in rising order.
-  // By event, of its own: of a communication, what remains when nobody waits.
+  std::vector<int> order;  // Each node stands after all nodes that it waits for.
+  std::vector<int>
+      first_waited;         // Node i waits for waited[first_waited[i] ... first_waited[i + 1]).
+  std::vector<int> waited;  // Ascending for each node.
+  // By event. For a communication, the transfer without waiting.
   std::vector<Nanoseconds> durations;
-  // By event, from the end of the last one waited for, or from the step's begin.
+  // By event. From the end of the last event that it waits for, or from the start of the step.
   std::vector<Nanoseconds> host_delays;
 
   int events() const { return static_cast<int>(durations.size()); }
@@ -57,26 +59,26 @@ struct StepGraph {
 };
 
 struct TraceGraph {
-  std::vector<StepGraph> steps;  // As in the trace, to which they point.
+  std::vector<StepGraph> steps;  // In the order of the trace. They point into it.
 };
 
-// Fails (kInput) where a send has no receive, a collective lacks a member, one side of a
-// communication had ended before the other began, or events wait for each other in a circle. The
-// message names the event.
+// Requires that `trace` outlives the result. Fails (kInput) if a send has no receive, if a
+// collective lacks a member, if one side of a communication ended before the other one began, or if
+// events wait for each other in a cycle. The message names the event.
 Result<TraceGraph> BuildTraceGraph(const JobTrace& trace, Nanoseconds clock_tolerance = 1'000'000);
 
 enum class HostDelays { kNone, kTypical };
 
 struct Replay {
   Nanoseconds time = 0;           // Of the step.
-  std::vector<Nanoseconds> ends;  // By node; a meeting's is when its last member is ready.
+  std::vector<Nanoseconds> ends;  // By node. A meeting ends when its last member is ready.
 };
 
-// Runs the step with these durations of its events.
+// Runs the step with these durations of its events, by event.
 Replay ReplayStep(const StepGraph& graph, std::span<const Nanoseconds> durations,
                   HostDelays delays = HostDelays::kTypical);
 
-// How long each pipeline takes if it waits for no other.
+// The time that each pipeline takes if it waits for no other pipeline.
 std::vector<Nanoseconds> ReplayPipelinesAlone(const StepGraph& graph,
                                               std::span<const Nanoseconds> durations);
 

@@ -13,13 +13,13 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // The graph points into the trace.
-struct TraceReplayRead {
+struct TraceAndGraph {
   JobTrace trace;
   Result<TraceGraph> graph = Fail("not built");
 };
 
-std::unique_ptr<TraceReplayRead> TraceReplayReadTrace(const std::vector<TracedEvent>& events) {
-  auto read = std::make_unique<TraceReplayRead>();
+std::unique_ptr<TraceAndGraph> ReadAndBuild(const std::vector<TracedEvent>& events) {
+  auto read = std::make_unique<TraceAndGraph>();
   auto trace = ParseJobTrace(FormatTimeline(events), "t.json");
   EXPECT_TRUE(trace) << trace.error().message;
   if (!trace) return read;
@@ -29,7 +29,7 @@ std::unique_ptr<TraceReplayRead> TraceReplayReadTrace(const std::vector<TracedEv
 }
 
 std::string ErrorOf(const std::vector<TracedEvent>& events) {
-  const auto read = TraceReplayReadTrace(events);
+  const auto read = ReadAndBuild(events);
   return read->graph ? "no error" : read->graph.error().message;
 }
 
@@ -48,8 +48,7 @@ int Find(const StepGraph& graph, std::string_view name, int pipeline, int rank, 
 TEST(TraceReplay, GivesTheRecordedTimesOfEveryEvent) {
   for (const bool waits_are_recorded : {false, true}) {
     SCOPED_TRACE(waits_are_recorded);
-    const auto read =
-        TraceReplayReadTrace(TwoPipelines({.waits_are_recorded = waits_are_recorded}));
+    const auto read = ReadAndBuild(TwoPipelines({.waits_are_recorded = waits_are_recorded}));
     ASSERT_TRUE(read->graph) << read->graph.error().message;
     const StepGraph& graph = read->graph->steps[0];
     const Replay replay = ReplayStep(graph, graph.durations);
@@ -61,8 +60,8 @@ TEST(TraceReplay, GivesTheRecordedTimesOfEveryEvent) {
   }
 }
 
-TEST(TraceReplay, TransfersLastFromWhenTheLastOneCame) {
-  const auto read = TraceReplayReadTrace(TwoPipelines({.waits_are_recorded = true}));
+TEST(TraceReplay, TransfersBeginWithTheLastMember) {
+  const auto read = ReadAndBuild(TwoPipelines({.waits_are_recorded = true}));
   ASSERT_TRUE(read->graph) << read->graph.error().message;
   const StepGraph& graph = read->graph->steps[0];
   for (std::size_t i = 0; i < graph.durations.size(); ++i) {
@@ -77,7 +76,7 @@ TEST(TraceReplay, TransfersLastFromWhenTheLastOneCame) {
 }
 
 TEST(TraceReplay, APipelineAloneWaitsForNoOther) {
-  const auto read = TraceReplayReadTrace(TwoPipelines());
+  const auto read = ReadAndBuild(TwoPipelines());
   ASSERT_TRUE(read->graph) << read->graph.error().message;
   const StepGraph& graph = read->graph->steps[0];
   // Rank 0 is done at 93; 5 + 1 + 2 ms of collectives and optimizer.
@@ -85,26 +84,27 @@ TEST(TraceReplay, APipelineAloneWaitsForNoOther) {
               testing::ElementsAre(101 * kMillisecond, 131 * kMillisecond));
 }
 
-TEST(TraceReplay, OtherDurationsMoveWhatWaitsForThem) {
-  const auto read = TraceReplayReadTrace(TwoPipelines());
+TEST(TraceReplay, OtherDurationsMoveTheEventsThatWait) {
+  const auto read = ReadAndBuild(TwoPipelines());
   ASSERT_TRUE(read->graph) << read->graph.error().message;
   const StepGraph& graph = read->graph->steps[0];
   std::vector<Nanoseconds> durations = graph.durations;
   const auto backward = static_cast<std::size_t>(Find(graph, "backward-compute", 0, 0, 1));
-  // The last backward of pipeline 0 has 30 ms until pipeline 1 arrives.
+  // The last backward of pipeline 0 has a slack of 30 ms until pipeline 1 arrives.
   durations[backward] += 30 * kMillisecond;
   EXPECT_EQ(ReplayStep(graph, durations).time, 131 * kMillisecond);
   durations[backward] += 1;
   EXPECT_EQ(ReplayStep(graph, durations).time, 131 * kMillisecond + 1);
 }
 
-TEST(TraceReplay, WhatWasPostedTogetherRunsTogether) {
-  const auto read = TraceReplayReadTrace(TwoPipelines());
+TEST(TraceReplay, EventsThatWerePostedTogetherRunTogether) {
+  const auto read = ReadAndBuild(TwoPipelines());
   ASSERT_TRUE(read->graph) << read->graph.error().message;
   const StepGraph& graph = read->graph->steps[0];
   const int send = Find(graph, "forward-send", 0, 0, 1);
   const int receive = Find(graph, "backward-recv", 0, 0, 0);
-  // Each for its meeting, and that for rank 0's second forward and rank 1's first backward.
+  // Each waits for its meeting, which waits for the second forward of rank 0 and the first backward
+  // of rank 1.
   for (const int transfer : {send, receive}) {
     ASSERT_EQ(graph.waits_of(transfer).size(), 1U);
     const int meeting = graph.waits_of(transfer).front();
@@ -115,8 +115,9 @@ TEST(TraceReplay, WhatWasPostedTogetherRunsTogether) {
   }
 }
 
-// Each member waits for one meeting, and that once for each member: not everyone for everyone.
-TEST(TraceReplay, ACollectiveTakesAnEdgeOrTwoAMember) {
+// Each member waits for one meeting, which waits for each member once. Members do not wait for each
+// other.
+TEST(TraceReplay, ACollectiveNeedsAtMostTwoEdgesPerMember) {
   constexpr int kPipelines = 40;
   std::vector<TracedEvent> events;
   for (int p = 0; p < kPipelines; ++p) {
@@ -127,33 +128,34 @@ TEST(TraceReplay, ACollectiveTakesAnEdgeOrTwoAMember) {
       events.push_back({"optimizer-clip-main-grad", p, r, 7, 61, 62, -1});
     }
   }
-  const auto read = TraceReplayReadTrace(events);
+  const auto read = ReadAndBuild(events);
   ASSERT_TRUE(read->graph) << read->graph.error().message;
   const StepGraph& graph = read->graph->steps[0];
   EXPECT_EQ(graph.nodes(), graph.events() + 3);
-  // A backward for its forward; both collectives for their meeting, and that for them.
+  // A backward waits for its forward. The two collectives wait for their meetings, which wait for
+  // their members.
   EXPECT_EQ(graph.waited.size(), kPipelines * 2U * 5);
   // The last backward ends at 59.
   EXPECT_EQ(ReplayStep(graph, graph.durations).time, 61 * kMillisecond);
 }
 
-// The host begins each step 4 ms late; only the other steps can tell.
+// The host begins each step 4 ms late, which only the other steps reveal.
 TEST(TraceReplay, HostDelaysComeFromTheOtherSteps) {
-  const auto read = TraceReplayReadTrace(TwoPipelines({.steps = 3, .late_ms = 4}));
+  const auto read = ReadAndBuild(TwoPipelines({.steps = 3, .late_ms = 4}));
   ASSERT_TRUE(read->graph) << read->graph.error().message;
   for (const StepGraph& graph : read->graph->steps) {
     EXPECT_EQ(graph.step->time, (1 + 4 + 131) * kMillisecond);
     EXPECT_EQ(ReplayStep(graph, graph.durations).time, graph.step->time);
     EXPECT_EQ(ReplayStep(graph, graph.durations, HostDelays::kNone).time, 132 * kMillisecond);
   }
-  const auto alone = TraceReplayReadTrace(TwoPipelines({.steps = 1, .late_ms = 4}));
+  const auto alone = ReadAndBuild(TwoPipelines({.steps = 1, .late_ms = 4}));
   ASSERT_TRUE(alone->graph) << alone->graph.error().message;
   EXPECT_EQ(ReplayStep(alone->graph->steps[0], alone->graph->steps[0].durations).time,
             132 * kMillisecond);
 }
 
-// A rank of one pipeline that always waits 30 ms for something that nobody recorded: the other
-// pipeline shows that the event needs no such time.
+// A rank of one pipeline always waits 30 ms for something that the trace does not record. The other
+// pipeline shows that the event does not need this time.
 TEST(TraceReplay, AWaitOfOnePipelineIsNoHostDelay) {
   std::vector<TracedEvent> events = TwoPipelines({.steps = 3, .slowness = {1}});
   for (TracedEvent& event : events) {
@@ -166,14 +168,14 @@ TEST(TraceReplay, AWaitOfOnePipelineIsNoHostDelay) {
     event.start_ms += 40 * (event.step - 7);
     event.end_ms += 40 * (event.step - 7);
   }
-  const auto read = TraceReplayReadTrace(events);
+  const auto read = ReadAndBuild(events);
   ASSERT_TRUE(read->graph) << read->graph.error().message;
   const StepGraph& graph = read->graph->steps[1];
   EXPECT_EQ(graph.step->time, 131 * kMillisecond);
   EXPECT_EQ(ReplayStep(graph, graph.durations).time, 101 * kMillisecond);
 }
 
-TEST(TraceReplay, CounterpartsThatAreMissingAreNamed) {
+TEST(TraceReplay, MissingCounterpartsAreNamed) {
   const auto without = [](auto drop) {
     std::vector<TracedEvent> events = TwoPipelines();
     std::erase_if(events, drop);
@@ -203,11 +205,11 @@ TEST(TraceReplay, AClockAheadOfItsCounterpartIsNamed) {
     event.start_ms += 5;
     event.end_ms += 5;
   }
-  EXPECT_THAT(ErrorOf(events), AllOf(HasSubstr("t.json: event"), HasSubstr("clock of one jumps"),
-                                     HasSubstr("dp_rank 0")));
+  EXPECT_THAT(ErrorOf(events), AllOf(HasSubstr("t.json: event"),
+                                     HasSubstr("one of the clocks jumps"), HasSubstr("dp_rank 0")));
 }
 
-TEST(TraceReplay, AClockWithinTheToleranceIsNot) {
+TEST(TraceReplay, AClockWithinTheToleranceIsAccepted) {
   std::vector<TracedEvent> events = TwoPipelines();
   for (TracedEvent& event : events) {
     if (event.dp_rank != 0 || event.pp_rank != 1) continue;

@@ -13,7 +13,10 @@
 #include "perseus/planning/frontier/check.h"
 #include "perseus/planning/frontier/deadline.h"
 #include "perseus/planning/frontier/network.h"
+#include "perseus/planning/plan/choices.h"
+#include "perseus/planning/plan/rounding.h"
 #include "perseus/planning/profile/curve.h"
+#include "perseus/planning/schedule/instruction_graph.h"
 
 namespace perseus::replay {
 namespace {
@@ -35,14 +38,14 @@ std::vector<profile::Option> OptionsOf(const std::vector<ClockPoint>& points,
   return options;
 }
 
-// What is left alone of how long pipelines wait for each other.
+// How a relaxation treats the waits of pipelines for each other.
 enum class Waits {
-  kFree,  // Whatever the step's time allows.
-  kKept,  // At every meeting each pipeline waits for others as long as at the highest clocks.
+  kFree,  // They may become shorter.
+  kKept,  // At every meeting, each pipeline waits for others as long as at the highest clocks.
 };
 
-// By StepGraph::waited: how long the node goes on waiting when that one has come, because other
-// pipelines have not.
+// For each element of StepGraph::waited, how long a meeting still waits for other pipelines when
+// this pipeline is ready.
 std::vector<Nanoseconds> WaitsForOthers(const StepGraph& graph,
                                         std::span<const Nanoseconds> durations) {
   const std::vector<Nanoseconds> ends = ReplayStep(graph, durations).ends;
@@ -54,7 +57,7 @@ std::vector<Nanoseconds> WaitsForOthers(const StepGraph& graph,
     // Events are sorted by pipeline.
     for (std::size_t first = 0; first < waited.size();) {
       std::size_t end = first;
-      Nanoseconds ready = 0;  // When the pipeline is.
+      Nanoseconds ready = 0;  // When this pipeline is ready.
       for (; end < waited.size() && pipeline_of(waited[end]) == pipeline_of(waited[first]); ++end) {
         ready = std::max(ready, ends[At(waited[end])]);
       }
@@ -64,13 +67,14 @@ std::vector<Nanoseconds> WaitsForOthers(const StepGraph& graph,
   return waits;
 }
 
-// The relaxation of a step. Its instructions are the computations, in the
-// step's order, and some of what takes its time at any clock. Most of the latter is no instruction
-// but a delay between instructions, which makes the network about half as large.
+// The relaxation of a step. Its instructions are the computations, in the order of the step, and
+// some of the events whose time no clock changes. Most of the latter become delays between
+// instructions, which makes the network about half as large.
 struct Relaxation {
+  schedule::InstructionGraph graph;  // With an option set of its own for each instruction.
   frontier::Network network;
-  std::vector<int> events;              // [instruction]; -1 where it is no computation.
-  double least_effective_energy_j = 0;  // Sum over computations, each at its cheapest.
+  std::vector<int> events;              // By instruction. -1 if it is no computation.
+  double least_effective_energy_j = 0;  // The sum over computations, each at its least.
 };
 
 class Relaxer {
@@ -87,19 +91,18 @@ class Relaxer {
     for (const int waited : graph_.waited) is_awaited_[At(waited)] = true;
     for (const int node : graph_.order) {
       if (graph_.is_meeting(node)) {
-        AddWithoutClock(node, StartOf(node, 0), 0, 0);
+        AddFixed(node, StartOf(node, 0), 0, 0);
       } else if (auto added = AddEvent(node); !added) {
         return Fail(added);
       }
     }
-    PERSEUS_ASSIGN_OR_RETURN(auto network,
-                             frontier::BuildNetwork(curves_, curve_of_instruction_, dependencies_));
+    PERSEUS_ASSIGN_OR_RETURN(auto network, frontier::BuildNetwork(relaxation_.graph, curves_));
     relaxation_.network = std::move(network);
     return std::move(relaxation_);
   }
 
  private:
-  // So much later than an instruction ends.
+  // A time: `delay` after the end of an instruction.
   struct After {
     int instruction = 0;
     Nanoseconds delay = 0;
@@ -111,36 +114,35 @@ class Relaxer {
     const Nanoseconds duration = durations_[At(event)];
     std::vector<After> start = StartOf(event, host_delay);
     if (!IsComputation(kind) || duration == 0) {
-      AddWithoutClock(event, std::move(start), host_delay, duration);
+      AddFixed(event, std::move(start), host_delay, duration);
       return {};
     }
-    PERSEUS_ASSIGN_OR_RETURN(
-        profile::Curve hull,
-        profile::LowerHull(OptionsOf(model_.points_of(kind), duration), model_.blocking_power_w));
+    std::vector<profile::Option> options = OptionsOf(model_.points_of(kind), duration);
+    PERSEUS_ASSIGN_OR_RETURN(profile::Curve hull,
+                             profile::LowerHull(options, model_.blocking_power_w));
     relaxation_.least_effective_energy_j += hull.least_effective_energy_j;
-    if (start.empty() && host_delay > 0) start = {{AddInstruction(Fixed(host_delay), -1, {}), 0}};
-    ends_[At(event)] = {{AddInstruction(std::move(hull), event, start), 0}};
+    if (start.empty() && host_delay > 0) start = {{AddFixedInstruction(host_delay, {}), 0}};
+    ends_[At(event)] = {{AddInstruction(std::move(options), std::move(hull), event, start), 0}};
     return {};
   }
 
-  void AddWithoutClock(int node, std::vector<After> start, Nanoseconds host_delay,
-                       Nanoseconds duration) {
-    // A delay in place of an instruction takes an arc for each pair of what it waits for and what
-    // waits for it. Four are no more than the instruction would take.
-    constexpr std::size_t kMostAfter = 4;
+  // Adds a node whose time no clock changes.
+  void AddFixed(int node, std::vector<After> start, Nanoseconds host_delay, Nanoseconds duration) {
+    // A delay needs an arc for each pair of a predecessor and a successor. Up to four predecessors,
+    // these are no more arcs than those of an instruction.
+    constexpr std::size_t kMostPredecessors = 4;
     std::vector<After>& end = ends_[At(node)];
     if (start.empty()) {
-      if (host_delay + duration > 0)
-        end = {{AddInstruction(Fixed(host_delay + duration), -1, {}), 0}};
-    } else if (start.size() > kMostAfter || !is_awaited_[At(node)]) {
-      end = {{AddInstruction(Fixed(duration), -1, start), 0}};
+      if (host_delay + duration > 0) end = {{AddFixedInstruction(host_delay + duration, {}), 0}};
+    } else if (start.size() > kMostPredecessors || !is_awaited_[At(node)]) {
+      end = {{AddFixedInstruction(duration, start), 0}};
     } else {
       end = std::move(start);
       for (After& after : end) after.delay += duration;
     }
   }
 
-  // The node comes when all of these have; none if it waits for nothing.
+  // The node starts at the latest of these times, or at 0 if it waits for nothing.
   std::vector<After> StartOf(int node, Nanoseconds host_delay) const {
     std::vector<After> start;
     const std::span<const int> waits = graph_.waits_of(node);
@@ -154,7 +156,7 @@ class Relaxer {
     std::sort(start.begin(), start.end(), [](const After& left, const After& right) {
       return std::tie(left.instruction, right.delay) < std::tie(right.instruction, left.delay);
     });
-    // Of the same instruction the longest delay counts.
+    // Of several delays after the same instruction, the longest one counts.
     const auto last =
         std::unique(start.begin(), start.end(), [](const After& left, const After& right) {
           return left.instruction == right.instruction;
@@ -163,26 +165,33 @@ class Relaxer {
     return start;
   }
 
-  static profile::Curve Fixed(Nanoseconds time) { return profile::Curve{{time}, {}, {}, 0}; }
+  int AddFixedInstruction(Nanoseconds time, const std::vector<After>& start) {
+    std::vector<profile::Option> options(1);
+    options[0].time = time;
+    return AddInstruction(std::move(options), profile::Curve{{time}, {}, {}, 0}, -1, start);
+  }
 
-  int AddInstruction(profile::Curve curve, int event, const std::vector<After>& start) {
+  int AddInstruction(std::vector<profile::Option> options, profile::Curve curve, int event,
+                     const std::vector<After>& start) {
+    schedule::InstructionGraph& graph = relaxation_.graph;
     const int instruction = static_cast<int>(curves_.size());
-    curve_of_instruction_.push_back(instruction);
+    graph.option_sets.emplace_back().options = std::move(options);
+    graph.instructions.push_back({.option_set = instruction});
     curves_.push_back(std::move(curve));
     relaxation_.events.push_back(event);
-    for (const auto& [waited, delay] : start) dependencies_.push_back({waited, instruction, delay});
+    for (const auto& [waited, delay] : start) {
+      graph.dependencies.push_back({waited, instruction, delay});
+    }
     return instruction;
   }
 
   const StepGraph& graph_;
   const JobPowerModel& model_;
   const std::vector<Nanoseconds>& durations_;
-  std::vector<Nanoseconds> kept_waits_;   // By StepGraph::waited; empty where they are free.
+  std::vector<Nanoseconds> kept_waits_;   // By element of StepGraph::waited. Empty: Waits::kFree.
   std::vector<std::vector<After>> ends_;  // By node.
   std::vector<bool> is_awaited_;
-  std::vector<profile::Curve> curves_;
-  std::vector<std::int32_t> curve_of_instruction_;
-  std::vector<schedule::Dependency> dependencies_;
+  std::vector<profile::Curve> curves_;  // By instruction.
   Relaxation relaxation_;
 };
 
@@ -201,52 +210,28 @@ int GpusOf(const StepGraph& graph) {
   return (last.dp_rank + 1) * (last.pp_rank + 1);
 }
 
-// Error diffusion, as in plan/rounding.h: each computation starts when its predecessors really end,
-// which is no later than the relaxed schedule says, and takes the slowest clock that ends no later
-// than the relaxed schedule says.
+// Chooses the clocks that plan/rounding.h gives: none makes the step longer than the relaxed
+// optimum.
 StepClocks RoundToClocks(const StepGraph& graph, const JobPowerModel& model,
-                         const std::vector<Nanoseconds>& durations, const Relaxation& relaxation,
-                         const frontier::Solution& solution) {
-  std::vector<Nanoseconds> latest_ends(durations.size(), 0);
-  for (std::size_t i = 0; i < relaxation.events.size(); ++i) {
-    if (relaxation.events[i] < 0) continue;
-    const frontier::Arc& arc = relaxation.network.arcs[i];
-    latest_ends[At(relaxation.events[i])] = solution.event_times[At(arc.head)];
-  }
-  StepClocks clocks(durations.size(), 0);
-  std::vector<Nanoseconds> ends(At(graph.nodes()), 0);
-  for (const int event : graph.order) {
-    Nanoseconds start = 0;
-    for (const int waited : graph.waits_of(event)) start = std::max(start, ends[At(waited)]);
-    if (graph.is_meeting(event)) {
-      ends[At(event)] = start;
-      continue;
-    }
-    start += graph.host_delays[At(event)];
-    Nanoseconds duration = durations[At(event)];
-    const EventKind kind = graph.step->events[At(event)].kind;
-    if (IsComputation(kind)) {
-      const std::vector<ClockPoint>& points = model.points_of(kind);
-      int& clock = clocks[At(event)];
-      while (At(clock + 1) < points.size() &&
-             start + TimeAt(points[At(clock + 1)], duration) <= latest_ends[At(event)]) {
-        ++clock;
-      }
-      duration = TimeAt(points[At(clock)], duration);
-    }
-    ends[At(event)] = start + duration;
+                         const Relaxation& relaxation, const frontier::Solution& solution) {
+  const plan::ChoiceGraph choices(relaxation.graph, model.blocking_power_w);
+  const std::vector<int> options = choices.Options(plan::DiffuseRounding(
+      choices, plan::WindowsOf(relaxation.network, solution), plan::TimeDirection::kForward));
+  StepClocks clocks(graph.durations.size(), 0);
+  for (std::size_t i = 0; i < options.size(); ++i) {
+    if (relaxation.events[i] >= 0) clocks[At(relaxation.events[i])] = options[i];
   }
   return clocks;
 }
 
-// Which computation of its step, so that clocks can be carried to another one.
+// Identifies a computation within its step, so that its clock can be used in another step.
 using ComputationKey = std::tuple<int, int, EventKind, int, int>;
 
 ComputationKey KeyOf(const JobEvent& event) {
   return {event.dp_rank, event.pp_rank, event.kind, event.chunk, event.microbatch};
 }
 
-// All computations of a kind on a rank take what they take on average.
+// The durations with each computation replaced by the mean of its kind and chunk on its rank.
 std::vector<Nanoseconds> MeanDurations(const StepGraph& graph) {
   std::map<std::tuple<int, int, EventKind, int>, std::pair<Nanoseconds, int>> sums;
   const auto sum_of = [&](const JobEvent& event) -> std::pair<Nanoseconds, int>& {
@@ -267,14 +252,15 @@ std::vector<Nanoseconds> MeanDurations(const StepGraph& graph) {
   return durations;
 }
 
-// What is known of one step once it has been planned.
+// The results of planning one step.
 struct PlannedStep {
   StepBloat bloat;
   StepClocks oracle;
-  std::map<ComputationKey, int> for_later;  // Clocks that a controller takes from this step.
+  // The clocks that a delayed controller takes from this step.
+  std::map<ComputationKey, int> clocks_for_later;
 };
 
-struct WholePlan {
+struct StepPlan {
   StepClocks clocks;
   double energy_j = 0;  // Of the relaxed optimum.
 };
@@ -285,14 +271,14 @@ double EnergyOf(const StepGraph& graph, const JobPowerModel& model, const Relaxa
          model.blocking_power_w * GpusOf(graph) * ToSeconds(deadline);
 }
 
-Result<WholePlan> PlanWhole(const StepGraph& graph, const JobPowerModel& model,
-                            const std::vector<Nanoseconds>& durations) {
+Result<StepPlan> PlanWithoutSlowdown(const StepGraph& graph, const JobPowerModel& model,
+                                     const std::vector<Nanoseconds>& durations) {
   const Nanoseconds deadline = ReplayStep(graph, durations).time;
   PERSEUS_ASSIGN_OR_RETURN(const auto relaxation,
                            Relaxer(graph, model, durations, Waits::kFree).Relax());
   PERSEUS_ASSIGN_OR_RETURN(const auto solution, Solve(relaxation, deadline));
-  return WholePlan{RoundToClocks(graph, model, durations, relaxation, solution),
-                   EnergyOf(graph, model, relaxation, solution, deadline)};
+  return StepPlan{RoundToClocks(graph, model, relaxation, solution),
+                  EnergyOf(graph, model, relaxation, solution, deadline)};
 }
 
 Result<double> LeastEnergyWith(Waits waits, const StepGraph& graph, const JobPowerModel& model,
@@ -314,12 +300,12 @@ Result<PlannedStep> PlanStep(const StepGraph& graph, const JobPowerModel& model,
   bloat.replayed = highest.time;
   bloat.energy_j = highest.energy_j;
 
-  PERSEUS_ASSIGN_OR_RETURN(auto oracle, PlanWhole(graph, model, graph.durations));
+  PERSEUS_ASSIGN_OR_RETURN(auto oracle, PlanWithoutSlowdown(graph, model, graph.durations));
   planned.oracle = std::move(oracle.clocks);
   bloat.bound_j = oracle.energy_j;
 
-  PERSEUS_ASSIGN_OR_RETURN(const auto kept, LeastEnergyWithoutWaits(graph, model, highest.time));
-  // The highest clocks keep all waits; what is negative is the rounding of sums.
+  PERSEUS_ASSIGN_OR_RETURN(const auto kept, LeastEnergyKeepingWaits(graph, model, highest.time));
+  // The highest clocks keep all waits, so only the rounding of sums can make this negative.
   bloat.intrinsic_j = std::max(0.0, bloat.energy_j - kept);
   bloat.extrinsic_j = kept - bloat.bound_j;
   bloat.pipeline_times = ReplayPipelinesAlone(graph, graph.durations);
@@ -327,17 +313,19 @@ Result<PlannedStep> PlanStep(const StepGraph& graph, const JobPowerModel& model,
                                            bloat.pipeline_times.begin());
 
   if (needs_for_later) {
-    PERSEUS_ASSIGN_OR_RETURN(const auto plan, PlanWhole(graph, model, MeanDurations(graph)));
+    PERSEUS_ASSIGN_OR_RETURN(const auto plan,
+                             PlanWithoutSlowdown(graph, model, MeanDurations(graph)));
     for (std::size_t i = 0; i < plan.clocks.size(); ++i) {
       const JobEvent& event = graph.step->events[i];
-      if (IsComputation(event.kind)) planned.for_later[KeyOf(event)] = plan.clocks[i];
+      if (IsComputation(event.kind)) planned.clocks_for_later[KeyOf(event)] = plan.clocks[i];
     }
   }
   return planned;
 }
 
-// What the other step's plan does not know runs at the highest clock.
-StepClocks Carry(const std::map<ComputationKey, int>& clocks, const StepGraph& graph) {
+// The clocks of another step's plan for this step. A computation that the plan lacks runs at the
+// highest clock.
+StepClocks CarryOver(const std::map<ComputationKey, int>& clocks, const StepGraph& graph) {
   StepClocks carried(graph.durations.size(), 0);
   for (std::size_t i = 0; i < carried.size(); ++i) {
     if (!IsComputation(graph.step->events[i].kind)) continue;
@@ -370,7 +358,7 @@ JobPowerModel JobPowerModel::Of(const synthetic::GpuModel& gpu) {
   JobPowerModel model;
   model.blocking_power_w = gpu.blocking_power_w;
   const auto sweep = [&](const synthetic::StageWork& work) {
-    // Any duration long enough shows which clocks are of use.
+    // The ratios do not depend on the duration, as long as it is large enough to round well.
     std::vector<ClockPoint> points;
     double least_time_s = 0;
     for (double mhz = gpu.highest_frequency_mhz; mhz >= gpu.lowest_frequency_mhz;
@@ -378,7 +366,7 @@ JobPowerModel JobPowerModel::Of(const synthetic::GpuModel& gpu) {
       const double actual_mhz = gpu.ActualFrequencyMhz(mhz);
       const double time_s = work.compute_s * gpu.highest_frequency_mhz / actual_mhz + work.memory_s;
       if (points.empty()) least_time_s = time_s;
-      // Beyond the power limit clocks run alike, but for the last bits of a search for it.
+      // Clocks beyond the power limit run alike, except for the last bits of the bisection.
       constexpr double kAlike = 1 + 1e-9;
       if (!points.empty() && time_s <= points.back().time_ratio * least_time_s * kAlike) continue;
       points.push_back({mhz, time_s / least_time_s, gpu.UnlimitedPowerW(actual_mhz)});
@@ -422,13 +410,13 @@ Result<double> LeastEnergy(const StepGraph& graph, const JobPowerModel& model,
   return LeastEnergyWith(Waits::kFree, graph, model, deadline);
 }
 
-Result<double> LeastEnergyWithoutWaits(const StepGraph& graph, const JobPowerModel& model,
+Result<double> LeastEnergyKeepingWaits(const StepGraph& graph, const JobPowerModel& model,
                                        Nanoseconds deadline) {
   return LeastEnergyWith(Waits::kKept, graph, model, deadline);
 }
 
-Result<WhatIf> AskWhatIf(const TraceGraph& trace, const JobPowerModel& model,
-                         const std::vector<int>& delays) {
+Result<WhatIf> AnalyzeWhatIf(const TraceGraph& trace, const JobPowerModel& model,
+                             const std::vector<int>& delays) {
   const bool needs_for_later = std::ranges::any_of(delays, [](int delay) { return delay > 0; });
   PERSEUS_ASSIGN_OR_RETURN(auto planned, PlanSteps(trace, model, needs_for_later));
   WhatIf answer;
@@ -436,9 +424,10 @@ Result<WhatIf> AskWhatIf(const TraceGraph& trace, const JobPowerModel& model,
     ControllerOutcome controller{.delay = delay, .steps = {}};
     for (std::size_t s = 0; s < trace.steps.size(); ++s) {
       const StepGraph& graph = trace.steps[s];
-      const StepClocks clocks = delay == 0      ? planned[s].oracle
-                                : s < At(delay) ? StepClocks(graph.durations.size(), 0)
-                                                : Carry(planned[s - At(delay)].for_later, graph);
+      const StepClocks clocks = delay == 0 ? planned[s].oracle
+                                : s < At(delay)
+                                    ? StepClocks(graph.durations.size(), 0)
+                                    : CarryOver(planned[s - At(delay)].clocks_for_later, graph);
       controller.steps.push_back(RunStep(graph, model, clocks));
     }
     answer.controllers.push_back(std::move(controller));

@@ -1,38 +1,46 @@
-// What a recorded job wasted, on GPUs of a chosen model, and what each controller could have saved.
+// How much energy a recorded job wasted, on GPUs of a chosen model, and how much each controller
+// could have saved.
 //
-// Every recorded computation is taken for one at the highest clock; the model says how much longer
-// it takes, and at what power, at every other one. Everything else (communication, optimizer, host
-// delays) takes its time at any clock and draws the blocking power, as waiting does. So a step of
-// length T on G GPUs costs P*G*T + sum of effective energies (profile/curve.h), and
-//   - *bound*: the least that any choice of clocks costs without making the step longer. It is the
-//     exact optimum of the relaxation over the graph of the whole step, all pipelines together;
-//   - *intrinsic* bloat: the same if every pipeline that waits for others at a meeting goes on
-//     waiting as long for them as it does at the highest clocks. Nobody uses up that others are
-//     slower, so what is left is what pipelines waste each by themselves;
-//   - *extrinsic* bloat: the rest up to the bound: what those waits are worth.
-// Both are at least 0 by construction: the highest clocks keep every wait, and a plan that keeps
-// them is one of those that the bound is the best of. Where pipelines meet but once, at the end,
-// intrinsic bloat is what planning each alone saves, in the time that it takes alone. Where they
-// meet midway that has no such meaning: plans made alone may not fit together, and be worth more
-// than the bound.
+// Every recorded computation counts as running at the highest clock. The model gives its time and
+// power at every other clock. Everything else (communication, optimizer, host delays) takes the
+// same time at any clock and draws the blocking power, as waiting does. So a step of length T on G
+// GPUs costs P*G*T + the sum of effective energies (profile/curve.h). Three quantities follow:
+//   - The *bound* is the least energy of any choice of clocks that does not make the step longer.
+//     It is the exact optimum of the relaxation over the graph of the whole step, all pipelines
+//     together.
+//   - The *intrinsic* bloat is the saving of the same optimum with one more condition: at every
+//     meeting, each pipeline waits for others as long as it does at the highest clocks. So no
+//     pipeline uses the slack that a slower pipeline creates. What remains is the waste inside each
+//     pipeline.
+//   - The *extrinsic* bloat is the rest up to the bound: the value of those waits.
+// Neither is negative: the highest clocks keep every wait, and a plan that keeps them also
+// satisfies the conditions of the bound. If pipelines only meet at the end of the step, the
+// intrinsic bloat is what planning each pipeline alone saves, in the time that it takes alone. If
+// they also meet earlier, planning each alone has no such meaning: these plans may not fit
+// together, and may save more than the bound.
 //
-// A controller chooses clocks of the model for every computation of every pipeline:
-//   - the oracle knows this step, every duration in it, and never makes it longer;
-//   - one with a delay of k steps knows what the k-th recorded step before took: of each rank's
-//     forwards and of its backwards the mean, for each chunk; communication and host delays as they
-//     are in that step's graph (so the delays are medians over steps, later ones too). It plans
-//     that step, all pipelines together and no longer than it then took, and its clocks run this
-//     step as it is; what that step did not have runs at the highest clock. A reactive one has
-//     k = 1. Where it believes in slack that is gone, the step gets longer. The first k steps run
-//     at the highest clock.
+// A controller chooses a clock for every computation of every pipeline:
+//   - The oracle knows every duration of this step, and never makes the step longer.
+//   - A controller with a delay of k steps knows the k-th recorded step before. For each rank and
+//     chunk, it knows the mean of the forwards and the mean of the backwards, and it knows
+//     communication and host delays of that step's graph. (So the host delays are medians that
+//     include later steps.) It plans that step, all pipelines together, without a slowdown. Then
+//     its clocks run the current step. A computation that was not in that step runs at the highest
+//     clock. A *reactive* controller has k = 1. If it relies on slack that no longer exists, the
+//     step gets longer. The first k steps run at the highest clocks.
 // Time and energy of a controller's step come from running the step's graph with its clocks.
 //
-// Rivals. Planning microbatch by microbatch from the step before (no means) fits that step's noise:
-// docs/replay.md has what it loses. Taking each pipeline's frontier alone and looking T' up would
-// need a definition of T' where stages of different pipelines meet in several collectives; one
-// graph of the step needs none, and is exact. Splitting the bloat by fixing when each pipeline
-// comes to a meeting, rather than how long it waits there, takes for extrinsic what pipelines that
-// are alike could all do at once.
+// Alternatives that we rejected:
+//   - Planning each microbatch from the same microbatch of the earlier step, without means. It fits
+//     the noise of that step. docs/replay.md has the loss.
+//   - Computing the frontier of each pipeline alone and looking up T'. It needs a definition of T'
+//     where stages of different pipelines meet in several collectives. One graph of the step needs
+//     none, and is exact.
+//   - Splitting the bloat by fixing the time at which each pipeline arrives at a meeting, instead
+//     of how long it waits there. It counts as extrinsic what equal pipelines could all save
+//     together.
+//
+// Thread safety: all functions may run on several threads at once.
 #pragma once
 
 #include <cstdint>
@@ -49,11 +57,11 @@ namespace perseus::replay {
 // One clock of a GPU, for computations of one kind.
 struct ClockPoint {
   double frequency_mhz = 0;
-  double time_ratio = 1;  // To the time at the highest clock.
+  double time_ratio = 1;  // The time divided by the time at the highest clock.
   double power_w = 0;
 };
 
-// What computations cost at each clock that is of use, the highest first (which has ratio 1).
+// What computations cost at each useful clock. The highest clock comes first and has ratio 1.
 struct JobPowerModel {
   std::vector<ClockPoint> forward;
   std::vector<ClockPoint> backward;
@@ -65,45 +73,46 @@ struct JobPowerModel {
   }
 };
 
-// Of a computation that took `at_highest`.
+// The time of a computation that takes `at_highest` at the highest clock.
 Nanoseconds TimeAt(const ClockPoint& point, Nanoseconds at_highest);
 
 struct StepOutcome {
   Nanoseconds time = 0;
-  double energy_j = 0;  // Of all recorded GPUs; computing_j + waiting_j.
+  double energy_j = 0;  // Of all recorded GPUs: computing_j + waiting_j.
   double computing_j = 0;
-  double waiting_j = 0;  // At the blocking power: waiting, communication, everything else.
+  double waiting_j = 0;  // At the blocking power: waiting, communication and all else.
 };
 
-// Clocks for the events of a step: an index into points_of(kind); 0 for what is no computation.
+// The clock of each event of a step: an index into points_of(kind). 0 for other events.
 using StepClocks = std::vector<int>;
 
 // Runs the step with these clocks.
 StepOutcome RunStep(const StepGraph& graph, const JobPowerModel& model, const StepClocks& clocks);
 
-// The least energy of any choice of clocks, switched as often as one likes, with which the step
-// takes at most `deadline` (waiting up to it included). Fails with kUnreachable for a deadline that
-// the highest clocks miss.
+// The least energy of any choice of clocks, with any number of switches, for which the step takes
+// at most `deadline`. The energy includes waiting until the deadline. Fails (kUnreachable) for a
+// deadline that the highest clocks miss.
 Result<double> LeastEnergy(const StepGraph& graph, const JobPowerModel& model,
                            Nanoseconds deadline);
 
-// The same where every pipeline waits at meetings for others as long as it does at the highest
-// clocks. At least LeastEnergy(graph, model, deadline).
-Result<double> LeastEnergyWithoutWaits(const StepGraph& graph, const JobPowerModel& model,
+// The same with one more condition: at every meeting, each pipeline waits for others as long as it
+// does at the highest clocks. The result is at least LeastEnergy(graph, model, deadline).
+Result<double> LeastEnergyKeepingWaits(const StepGraph& graph, const JobPowerModel& model,
                                        Nanoseconds deadline);
 
 struct StepBloat {
   std::int64_t number = 0;
   Nanoseconds recorded = 0;
   Nanoseconds replayed = 0;
-  Nanoseconds without_host_delays = 0;  // Replayed with the recorded events alone.
+  Nanoseconds without_host_delays = 0;  // The replayed time without host delays.
   int slowest_dp_rank = 0;
-  std::vector<Nanoseconds> pipeline_times;  // Each alone.
+  std::vector<Nanoseconds> pipeline_times;  // Of each pipeline alone.
   double energy_j = 0;                      // At the highest clocks.
   double intrinsic_j = 0;
   double extrinsic_j = 0;
   double bound_j = 0;
 
+  // The relative error of the replayed time.
   double error() const { return ToSeconds(replayed) / ToSeconds(recorded) - 1; }
 };
 
@@ -114,13 +123,13 @@ struct ControllerOutcome {
 
 struct WhatIf {
   std::vector<StepBloat> steps;
-  std::vector<ControllerOutcome> controllers;  // As asked for.
-  int slowest_changes = 0;                     // From one recorded step to the next.
+  std::vector<ControllerOutcome> controllers;  // In the order of `delays`.
+  int slowest_changes = 0;  // How often the slowest pipeline of two consecutive steps differs.
 };
 
-// `delays` are those of the controllers, in steps; 0 is the oracle. Steps are planned several at a
-// time, one a core.
-Result<WhatIf> AskWhatIf(const TraceGraph& trace, const JobPowerModel& model,
-                         const std::vector<int>& delays);
+// `delays` has one controller's delay in steps per element. 0 is the oracle. Plans several steps at
+// the same time, on all cores.
+Result<WhatIf> AnalyzeWhatIf(const TraceGraph& trace, const JobPowerModel& model,
+                             const std::vector<int>& delays);
 
 }  // namespace perseus::replay

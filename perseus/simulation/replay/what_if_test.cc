@@ -10,7 +10,7 @@
 namespace perseus::replay {
 namespace {
 
-// Where sums of doubles are compared: conservation of energy, and "no better than".
+// For comparisons of sums of doubles: conservation of energy, and "no better than".
 constexpr double kRounding = 1e-9;
 
 struct Read {
@@ -30,7 +30,7 @@ std::unique_ptr<Read> ReadTrace(const std::vector<TracedEvent>& events) {
   return read;
 }
 
-// Half the clock: twice the time at a quarter of the power. Waiting takes 10 W.
+// Half the clock takes twice the time at a quarter of the power. Waiting takes 10 W.
 JobPowerModel TwoClocks() {
   const std::vector<ClockPoint> points{{1000, 1, 400}, {500, 2, 100}};
   return {.forward = points, .backward = points, .blocking_power_w = 10};
@@ -62,14 +62,14 @@ TEST(WhatIf, EnergyAtTheHighestClocksByHand) {
   EXPECT_NEAR(outcome.waiting_j, (4 * 0.131 - 0.270) * 10, kRounding);
 }
 
-// Pipeline 0 has 30 ms in which to slow down anything; alone it has none on rank 0, whose path is
-// critical, while rank 1 ends 20 ms early:
+// Pipeline 0 has a slack of 30 ms for all instructions. Alone it has none on rank 0, which is on
+// the critical path, while rank 1 ends 20 ms early:
 //
 //   p0 rank 0   |[F0]>|[ F1 ]                  <>|[     B0     ]             <|[  B1  ]
 //      rank 1          [ F0 ][      B0      ]  <>|[ F1 ][      B1      ]     >
 TEST(WhatIf, BloatOfTwoPipelines) {
   const auto read = ReadTrace(TwoPipelines());
-  const auto answer = AskWhatIf(read->graph, TwoClocks(), {0});
+  const auto answer = AnalyzeWhatIf(read->graph, TwoClocks(), {0});
   ASSERT_TRUE(answer) << answer.error().message;
   const StepBloat& bloat = answer->steps[0];
   EXPECT_EQ(bloat.slowest_dp_rank, 1);
@@ -82,20 +82,20 @@ TEST(WhatIf, BloatOfTwoPipelines) {
   // waits 10 ms, of 20 that it would take.
   EXPECT_NEAR(bloat.intrinsic_j, 210 * (0.010 + 0.010 + 0.020 + 0.010), kRounding);
   // Pipeline 0 has 30 ms more. In 10 of them two computations get slower at once: F1 of rank 1, and
-  // B0 of rank 0, half of whose 20 ms the slack had covered. In the others it is one at a time.
+  // B0 of rank 0, of whose 20 ms the slack had covered half. In the others only one gets slower.
   EXPECT_NEAR(bloat.extrinsic_j, 210 * (2 * 0.010 + 0.020), kRounding);
 }
 
-// The events of one pipeline, which is then the only one.
+// Returns the events of one pipeline as a job of one pipeline.
 std::vector<TracedEvent> Alone(std::vector<TracedEvent> events, int pipeline) {
   std::erase_if(events, [&](const TracedEvent& event) { return event.dp_rank != pipeline; });
   for (TracedEvent& event : events) event.dp_rank = 0;
   return events;
 }
 
-// Where pipelines meet only at the end, each can be asked by itself: how much less it costs in the
-// time that it takes alone, and how much less still in the time of the slowest.
-TEST(WhatIf, BloatIsWhatPipelinesSaveAloneWhereTheyMeetAtTheEnd) {
+// If pipelines meet only at the end, each can be analyzed by itself: how much energy it saves in
+// the time that it takes alone, and how much more in the time of the slowest.
+TEST(WhatIf, BloatOfPipelinesThatMeetAtTheEndIsWhatEachSavesAlone) {
   std::mt19937_64 random(9);
   for (const char* gpu : {"a100", "a40"}) {
     const JobPowerModel model = JobPowerModel::Of(*synthetic::FindGpuModel(gpu));
@@ -103,7 +103,7 @@ TEST(WhatIf, BloatIsWhatPipelinesSaveAloneWhereTheyMeetAtTheEnd) {
       const double slowness = 0.4 + static_cast<double>(random() % 1000) / 500;
       SCOPED_TRACE(testing::Message() << gpu << ", " << slowness);
       const std::vector<TracedEvent> events = TwoPipelines({.slowness = {slowness}});
-      const auto answer = AskWhatIf(ReadTrace(events)->graph, model, {0});
+      const auto answer = AnalyzeWhatIf(ReadTrace(events)->graph, model, {0});
       ASSERT_TRUE(answer) << answer.error().message;
       const StepBloat& bloat = answer->steps[0];
       double intrinsic_j = 0;
@@ -128,9 +128,9 @@ TEST(WhatIf, BloatIsWhatPipelinesSaveAloneWhereTheyMeetAtTheEnd) {
   }
 }
 
-// Rank 0 of either pipeline has 90 ms to spare, pipeline 0 after the collective in the middle and
-// pipeline 1 before it. Alone each would come late to it for the other's sake, which takes 90 ms
-// more than there are. Nobody waits for a slower pipeline anywhere: all bloat is intrinsic.
+// Rank 0 of each pipeline has a slack of 90 ms: in pipeline 0 after the collective in the middle,
+// in pipeline 1 before it. If each used its slack alone, the collective would be late and the step
+// 90 ms too long. No rank waits for a slower pipeline, so all bloat is intrinsic.
 //
 //   p0 rank 0  |[F0][B0]<>[F1][B1]                                                |
 //      rank 1  |[    F0     ][    B0     ]<>[     F1     ][     B1     ]          |
@@ -155,15 +155,15 @@ TEST(WhatIf, PipelinesThatMeetMidwayHaveNoNegativeBloat) {
   add(0, 1, 25, 25.0005);
   add(1, 0, 5, 45);
   add(1, 1, 5, 5);
-  const auto answer =
-      AskWhatIf(ReadTrace(events)->graph, JobPowerModel::Of(*synthetic::FindGpuModel("a100")), {0});
+  const auto answer = AnalyzeWhatIf(ReadTrace(events)->graph,
+                                    JobPowerModel::Of(*synthetic::FindGpuModel("a100")), {0});
   ASSERT_TRUE(answer) << answer.error().message;
   const StepBloat& bloat = answer->steps[0];
   EXPECT_GT(bloat.intrinsic_j, 0.01 * bloat.energy_j);
   EXPECT_EQ(bloat.extrinsic_j, 0);
 }
 
-// Jobs that meet all over the place: each rank with its counterparts after every microbatch.
+// In these jobs each rank meets its counterparts after every microbatch.
 TEST(WhatIf, NeitherBloatIsNegativeWhereverPipelinesMeet) {
   std::mt19937_64 random(21);
   const JobPowerModel model = JobPowerModel::Of(*synthetic::FindGpuModel("a40"));
@@ -196,7 +196,7 @@ TEST(WhatIf, NeitherBloatIsNegativeWhereverPipelinesMeet) {
     for (int i = 0; i < 6; ++i) {
       events.push_back({"optimizer-clip-main-grad", i / 2, i % 2, 1, end, end + 1, -1});
     }
-    const auto answer = AskWhatIf(ReadTrace(events)->graph, model, {0});
+    const auto answer = AnalyzeWhatIf(ReadTrace(events)->graph, model, {0});
     ASSERT_TRUE(answer) << answer.error().message;
     const StepBloat& bloat = answer->steps[0];
     EXPECT_GE(bloat.intrinsic_j, 0);
@@ -206,16 +206,16 @@ TEST(WhatIf, NeitherBloatIsNegativeWhereverPipelinesMeet) {
   EXPECT_GT(with_both, 50);
 }
 
-TEST(WhatIf, PipelinesThatAreAlikeHaveNoExtrinsicBloat) {
+TEST(WhatIf, EqualPipelinesHaveNoExtrinsicBloat) {
   const auto read = ReadTrace(TwoPipelines({.slowness = {1}}));
   const auto answer =
-      AskWhatIf(read->graph, JobPowerModel::Of(*synthetic::FindGpuModel("a40")), {0});
+      AnalyzeWhatIf(read->graph, JobPowerModel::Of(*synthetic::FindGpuModel("a40")), {0});
   ASSERT_TRUE(answer) << answer.error().message;
   EXPECT_NEAR(answer->steps[0].extrinsic_j, 0, kRounding);
   EXPECT_GT(answer->steps[0].intrinsic_j, 0);
 }
 
-// Every way to choose among three clocks on a job of four computations.
+// Tries all choices among three clocks on a job of four computations.
 TEST(WhatIf, NoChoiceOfClocksIsBelowTheBound) {
   std::vector<TracedEvent> events{
       {"forward-compute", 0, 0, 1, 0, 10, 0},   {"backward-compute", 0, 0, 1, 10, 31, 0},
@@ -228,7 +228,7 @@ TEST(WhatIf, NoChoiceOfClocksIsBelowTheBound) {
   model.backward.insert(model.backward.begin() + 1, {800, 1.2, 260});
   const Nanoseconds at_highest = 46'000'000;
   const double bound_j = *LeastEnergy(graph, model, at_highest);
-  const double bound_of_kept_j = *LeastEnergyWithoutWaits(graph, model, at_highest);
+  const double bound_of_kept_j = *LeastEnergyKeepingWaits(graph, model, at_highest);
   double best_j = 1e9;
   double best_of_kept_j = 1e9;
   for (int choice = 0; choice < 81; ++choice) {
@@ -238,7 +238,7 @@ TEST(WhatIf, NoChoiceOfClocksIsBelowTheBound) {
     if (outcome.time > at_highest) continue;
     EXPECT_GE(outcome.energy_j, bound_j - kRounding);
     best_j = std::min(best_j, outcome.energy_j);
-    // Pipeline 0 is ready at 31 of 44 ms: it keeps its wait if it gets no slower.
+    // Pipeline 0 is ready at 31 of 44 ms, and keeps its wait if it gets no slower.
     const auto ended = [&](std::size_t first) {
       return TimeAt(model.forward[static_cast<std::size_t>(clocks[first])],
                     graph.durations[first]) +
@@ -249,8 +249,8 @@ TEST(WhatIf, NoChoiceOfClocksIsBelowTheBound) {
     EXPECT_GE(outcome.energy_j, bound_of_kept_j - kRounding);
     best_of_kept_j = std::min(best_of_kept_j, outcome.energy_j);
   }
-  EXPECT_GT(best_of_kept_j, best_j);  // The wait is worth something.
-  const auto answer = AskWhatIf(read->graph, model, {0});
+  EXPECT_GT(best_of_kept_j, best_j);  // To use the wait saves energy.
+  const auto answer = AnalyzeWhatIf(read->graph, model, {0});
   ASSERT_TRUE(answer) << answer.error().message;
   EXPECT_NEAR(answer->steps[0].bound_j, bound_j, kRounding);
   EXPECT_NEAR(answer->steps[0].energy_j - answer->steps[0].intrinsic_j, bound_of_kept_j, kRounding);
@@ -258,11 +258,11 @@ TEST(WhatIf, NoChoiceOfClocksIsBelowTheBound) {
   EXPECT_FALSE(LeastEnergy(graph, model, at_highest - 1));
 }
 
-// Slow, slow, fast, fast, ...: what the last step says is wrong every other time.
-TEST(WhatIf, AControllerIsAsGoodAsWhatItKnows) {
+// Slow, slow, fast, fast, ...: the last step predicts the next one wrongly every other time.
+TEST(WhatIf, AControllerIsAsGoodAsItsInformation) {
   const auto read = ReadTrace(TwoPipelines({.steps = 6, .slowness = {2, 2, 1, 1, 2, 2}}));
   const JobPowerModel model = JobPowerModel::Of(*synthetic::FindGpuModel("a100"));
-  const auto answer = AskWhatIf(read->graph, model, {0, 1, 4});
+  const auto answer = AnalyzeWhatIf(read->graph, model, {0, 1, 4});
   ASSERT_TRUE(answer) << answer.error().message;
   const auto& oracle = answer->controllers[0].steps;
   const auto& reactive = answer->controllers[1].steps;
@@ -274,19 +274,20 @@ TEST(WhatIf, AControllerIsAsGoodAsWhatItKnows) {
   // Nothing is known before the first step.
   EXPECT_EQ(reactive[0].energy_j, answer->steps[0].energy_j);
   EXPECT_EQ(periodic[3].energy_j, answer->steps[3].energy_j);
-  // Like the step before it, all of whose computations were as long: as good as the oracle.
+  // All computations take as long as in the previous step, so the controller is as good as the
+  // oracle.
   EXPECT_EQ(reactive[1].energy_j, oracle[1].energy_j);
   EXPECT_EQ(periodic[4].energy_j, oracle[4].energy_j);
-  // The straggler is gone, pipeline 0 was slowed for it, and the step takes longer than it need.
+  // The straggler is gone but pipeline 0 was slowed down for it, so the step takes too long.
   EXPECT_GT(reactive[2].time, answer->steps[2].replayed);
-  // It is back: nobody is late, but less is saved.
+  // The straggler is back: the step is not late, but saves less.
   EXPECT_EQ(reactive[4].time, answer->steps[4].replayed);
   EXPECT_GT(reactive[4].energy_j, oracle[4].energy_j);
 }
 
 TEST(WhatIf, CountsHowOftenTheSlowestPipelineChanges) {
   const auto read = ReadTrace(TwoPipelines({.steps = 6, .slowness = {2, 0.5, 0.5, 2, 2, 0.5}}));
-  const auto answer = AskWhatIf(read->graph, TwoClocks(), {0});
+  const auto answer = AnalyzeWhatIf(read->graph, TwoClocks(), {0});
   ASSERT_TRUE(answer) << answer.error().message;
   EXPECT_EQ(answer->slowest_changes, 3);
 }
@@ -300,7 +301,7 @@ TEST(WhatIf, EnergyIsConservedAndNoControllerBeatsTheBound) {
       spec.slowness.push_back(0.5 + static_cast<double>(random() % 1000) / 500);
     }
     const auto read = ReadTrace(TwoPipelines(spec));
-    const auto answer = AskWhatIf(read->graph, model, {0, 1, 3});
+    const auto answer = AnalyzeWhatIf(read->graph, model, {0, 1, 3});
     ASSERT_TRUE(answer) << answer.error().message;
     for (const ControllerOutcome& controller : answer->controllers) {
       for (std::size_t s = 0; s < controller.steps.size(); ++s) {

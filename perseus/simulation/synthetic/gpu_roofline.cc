@@ -7,22 +7,24 @@
 namespace perseus::synthetic {
 namespace {
 
-// What the SMs switch while they wait for memory, of what they switch while they compute. Assumed:
-// streaming through memory then draws 245 W of an A100-SXM's 400. The calibration cannot tell, for
-// its profiles hardly do so; docs/reproduction.md says what 0.6 would change.
+// While the SMs wait for memory, they switch this fraction of what they switch while they compute.
+// The value is an assumption: with it, a stream through memory draws 245 W of the 400 W of an
+// A100-SXM. The measured profiles cannot settle it, because their kernels hardly wait for memory.
+// docs/reproduction.md shows the results with 0.6.
 constexpr double kWaitingActivity = 0.3;
-// Kernels that stream get about this much of the data sheet's bandwidth.
+// Kernels that stream data reach about this fraction of the data sheet's bandwidth.
 constexpr double kMemoryEfficiency = 0.85;
-// A byte through memory, at the device and the link to it: about 5 pJ a bit for HBM2e (3.9 of them
-// in the device: O'Connor et al., MICRO 2017), 7.5 for GDDR6.
+// The energy of one byte, in the memory and on the link to it. HBM2e needs about 5 pJ for a bit, of
+// which 3.9 pJ are in the memory (O'Connor et al., MICRO 2017). GDDR6 needs 7.5 pJ.
 constexpr double kHbmJoulesPerByte = 40e-12;
 constexpr double kGddr6JoulesPerByte = 60e-12;
 constexpr double kPcie4BytesPerSecond = 31.5e9;  // 16 lanes, each way.
 
-// The GA100 of both A100: 108 SMs of 2,048 dense FP16 flops a cycle, 1,410 MHz: 312 TFLOP/s
-// (NVIDIA A100 white paper; A100 80 GB data sheet). Supported clocks: 210 to 1,410 MHz by 15. From
-// efficiency to the voltage's slope: calibrated; static power is what the fit gave, less what the
-// products' memory traffic draws.
+// The chip of both A100 modules, from NVIDIA's A100 white paper and the A100 80 GB data sheet: 108
+// SMs of 2,048 dense FP16 flops a cycle at 1,410 MHz are 312 TFLOP/s. Supported clocks: 210 to
+// 1,410 MHz in steps of 15. The values from compute_efficiency to voltage_slope_per_mhz are
+// calibrated. The static power is the fitted one minus what the memory traffic of matrix products
+// draws.
 GpuRoofline Ga100() {
   return {.name = {},
           .lowest_frequency_mhz = 210,
@@ -41,7 +43,7 @@ GpuRoofline Ga100() {
           .memory_energy_j_per_byte = kHbmJoulesPerByte};
 }
 
-// 80 GB PCIe: 1,935 GB/s, 300 W. (The 40 GB module: 1,555 GB/s, 250 W.)
+// The 80 GB PCIe module: 1,935 GB/s, 300 W. (The 40 GB module has 1,555 GB/s and 250 W.)
 GpuRoofline A100Pcie() {
   GpuRoofline gpu = Ga100();
   gpu.name = "a100-pcie";
@@ -51,7 +53,7 @@ GpuRoofline A100Pcie() {
   return gpu;
 }
 
-// 80 GB SXM: 2,039 GB/s, 400 W (500 W in some systems), NVLink 300 GB/s each way.
+// The 80 GB SXM module: 2,039 GB/s, 400 W (500 W in some systems), NVLink with 300 GB/s each way.
 GpuRoofline A100Sxm() {
   GpuRoofline gpu = Ga100();
   gpu.name = "a100-sxm";
@@ -62,8 +64,9 @@ GpuRoofline A100Sxm() {
 }
 
 // NVIDIA A40 data sheet: 149.7 TFLOP/s dense (84 SMs of 1,024 flops a cycle at 1,740 MHz), 696 GB/s
-// of GDDR6, 300 W. Supported clocks: 210 to 1,740 MHz by 15. Backward passes alone give the stalls:
-// the forward ones of that profile jump by a tenth between neighbouring clocks.
+// of GDDR6, 300 W. Supported clocks: 210 to 1,740 MHz in steps of 15. The stall share comes from
+// the backward passes alone: the times of the forward passes of that profile jump by a tenth
+// between neighboring clocks.
 GpuRoofline A40() {
   return {.name = "a40",
           .lowest_frequency_mhz = 210,
@@ -86,11 +89,11 @@ GpuRoofline A40() {
 }
 
 // NVIDIA H100 white paper and data sheet: 132 SMs of 4,096 dense FP16 flops a cycle (989 TFLOP/s at
-// the boost clock of 1,830 MHz), 3.35 TB/s of HBM3, 700 W, NVLink 450 GB/s each way. Supported
-// clocks: 345 to 1,980 MHz by 15. The rest is assumed: the A100's stalls; its voltage curve at the
-// same parts of the highest clock; dynamic power such that products meet the limit at the same part
-// of the highest clock as on the A100-SXM, nine tenths; waiting and static power in proportion to
-// what idle modules draw.
+// the boost clock of 1,830 MHz), 3.35 TB/s of HBM3, 700 W, NVLink with 450 GB/s each way. Supported
+// clocks: 345 to 1,980 MHz in steps of 15. The other values are assumptions. Stalls are those of
+// the A100. The voltage curve has the A100's shape relative to the highest clock. The dynamic power
+// is such that matrix products reach the power limit at nine tenths of the highest clock, as on the
+// A100-SXM. Blocking power and static power are in proportion to what idle modules draw.
 GpuRoofline H100Sxm() {
   return {.name = "h100-sxm",
           .lowest_frequency_mhz = 345,
@@ -143,7 +146,8 @@ double GpuRoofline::ActualFrequencyMhz(std::span<const KernelWork> kernels,
     return run.energy_j <= power_limit_w * run.time_s;
   };
   if (fits(requested_mhz)) return requested_mhz;
-  // Average power grows with the clock, so bisect. 50 halvings reach a double's precision.
+  // Average power grows with the clock, so bisection finds the limit. 50 steps reach the precision
+  // of a double.
   double within = lowest_frequency_mhz;
   double beyond = requested_mhz;
   for (int i = 0; i < 50; ++i) {

@@ -1,45 +1,51 @@
-// What a kernel takes and costs on a GPU at a clock: a roofline with voltage and frequency.
+// A model of the time and the energy of a kernel on a GPU at a clock: a roofline with voltage and
+// frequency.
 //
-// For profiles of workloads that nobody has measured (model_zoo.h says which kernels a model runs).
-// It stands beside GpuModel (synthetic_profile.h), whose curves are of two given stages: there the
-// work is a number, here it follows from an architecture.
+// It makes profiles of workloads that nobody has measured (model_zoo.h says which kernels a model
+// runs). GpuModel (synthetic_profile.h) is simpler: its curves describe two given stages, and work
+// is a number. Here, the work follows from an architecture.
 //
-// Time. A kernel computes and moves data; the slower of the two decides. The core clock f changes
-// the first alone, for the memory has a clock of its own:
+// Time. A kernel computes and moves data, and the slower of the two decides. The core clock f
+// changes only the time of computing, because the memory has its own clock:
 //     compute(f) = flops / (efficiency * peak) * ((1 - stalls) * f_highest / f + stalls)
 //     memory     = bytes / (efficiency * memory bandwidth)
-//     time(f)    = max(compute(f), memory)     then what tensor parallelism sends, which no clock
-//                                              changes and nothing overlaps
-// `stalls`: even a large matrix product waits for its operands now and then (a tenth of the time on
-// the A100, nearly half on the A40 with its small cache and slow memory).
-// Power. Static power, the switching of the SMs, and the memory's energy for each byte:
+//     time(f)    = max(compute(f), memory)
+// The communication of tensor parallelism comes after that. No clock changes its time, and nothing
+// overlaps with it. `stalls` is the part of the time in which even a large matrix product waits for
+// its operands: a tenth on the A100, nearly half on the A40 with its small cache and slow memory.
+//
+// Power. It is the sum of static power, the switching of the SMs, and the memory's energy for each
+// byte:
 //     power(f) = static + activity * c * f * V(f)^2 + energy per byte * bytes / time(f)
 //     V(f)     = 1 + slope * max(0, f - f_floor)
 //     activity = 1 while the SMs compute, kWaitingActivity while they wait for memory or stall
-// A GPU that waits for others (all-reduce, pipeline neighbours) draws the blocking power.
-// Limit. The GPU keeps its *average* power within the limit (it looks every few milliseconds, and
-// kernels are shorter): a clock that would break it is lowered until the instruction as a whole
-// fits. Clocks requested beyond that point all run alike, as in GpuModel.
+// A GPU that waits for others (all-reduce, pipeline neighbors) draws the blocking power.
 //
-// Rivals. (1) A stage time of our own invention for each model: no source, nothing to check.
-// (2) One roofline point a layer: it makes every transformer layer compute-bound, while in eager
-// frameworks half of a small layer's time is softmax, dropout and the like, which the clock leaves
-// alone; the savings of small models hang on that. (3) A smooth sum of the two times instead of
-// the maximum: one more parameter, and no measurement at hand to set it. So: the maximum, kernel by
-// kernel; what a layer is made of gives the mixture.
+// Power limit. The GPU keeps its *average* power within the limit, because it checks every few
+// milliseconds and kernels are shorter. A clock that would exceed the limit is lowered until the
+// instruction as a whole fits. All higher requested clocks run in the same way, as in GpuModel.
 //
-// Where the figures come from. Clocks, SMs, peaks, bandwidths and limits: NVIDIA's data sheets and
-// white papers, named at each GPU in gpu_roofline.cc. Efficiency, stalls, static power, dynamic
-// power and voltage of the A100 and the A40: the least-squares fit to two measured profiles of what
-// clocks cost, GPT-3 175B on A100-SXM and Bloom 176B on A40 (bench/roofline_calibration prints
-// both). Their large, fused layers are nearly all matrix products, and are taken as such. Nothing
-// was fitted to any workload's savings. The H100 is uncalibrated: the A100's curve, stretched.
+// Alternatives that we rejected:
+// (1) An invented stage time for each model. It has no source, and nothing can check it.
+// (2) One roofline point for each layer. Every transformer layer becomes compute-bound. In eager
+//     frameworks, however, half of a small layer's time is softmax, dropout and similar kernels,
+//     whose time does not depend on the clock. The savings of small models depend on that part.
+// (3) A smooth sum of the two times instead of the maximum. It needs one more parameter, and no
+//     available measurement sets it.
 //
-// What is left out: kernel launches, wave quantisation and small-matrix inefficiency (time is too
-// short for small microbatches), caches, a memory bandwidth that falls at the lowest clocks,
-// temperature, and data-dependent power.
+// Sources. Clocks, SMs, peaks, bandwidths and limits come from NVIDIA's data sheets and white
+// papers, which gpu_roofline.cc names at each GPU. Efficiency, stalls, static power, dynamic power
+// and voltage of the A100 and the A40 are the least-squares fit to two measured profiles: GPT-3
+// 175B on A100-SXM and Bloom 176B on A40 (bench/roofline_calibration prints both). The large, fused
+// layers of these profiles are nearly all matrix products, and the fit treats them as such. No
+// value was fitted to the savings of a workload. The H100 is not calibrated: it uses the scaled
+// curve of the A100.
 //
-// Thread safety: values; no shared state.
+// The model leaves out kernel launches, wave quantization and the inefficiency of small matrices
+// (so times of small microbatches are too short), caches, a memory bandwidth that falls at the
+// lowest clocks, temperature, and data-dependent power.
+//
+// Thread safety: all types are values without shared state.
 #pragma once
 
 #include <span>
@@ -50,10 +56,10 @@
 
 namespace perseus::synthetic {
 
-// Work of one GPU.
+// The work of one kernel on one GPU.
 struct KernelWork {
   double flops = 0;             // Of the tensor cores, FP16 or BF16.
-  double memory_bytes = 0;      // To and from the GPU's memory.
+  double memory_bytes = 0;      // Read from and written to the GPU's memory.
   double all_reduce_bytes = 0;  // What the GPU sends, and receives, for tensor parallelism.
 };
 
@@ -64,40 +70,40 @@ struct TimeAndEnergy {
 
 struct GpuRoofline {
   std::string_view name;            // "a100-sxm"
-  double lowest_frequency_mhz = 0;  // Of those the driver offers.
+  double lowest_frequency_mhz = 0;  // The lowest clock that the driver offers.
   double highest_frequency_mhz = 0;
   double frequency_step_mhz = 0;
   int multiprocessors = 0;
-  double flops_per_cycle = 0;     // Of one multiprocessor: FP16 tensor, dense.
-  double compute_efficiency = 0;  // What large matrix products reach of the peak.
-  double stall_share = 0;         // Of their time, at the highest clock.
+  double flops_per_cycle = 0;     // Of one multiprocessor: FP16 on tensor cores, dense.
+  double compute_efficiency = 0;  // The fraction of the peak that large matrix products reach.
+  double stall_share = 0;         // The fraction of their time at the highest clock.
   double memory_bytes_per_s = 0;
   double memory_efficiency = 0;
   double interconnect_bytes_per_s = 0;  // Each way, between the GPUs of a stage.
   double power_limit_w = 0;
   double blocking_power_w = 0;
   double static_power_w = 0;
-  double dynamic_power_w_per_mhz = 0;  // At the voltage floor, all SMs computing.
+  double dynamic_power_w_per_mhz = 0;  // At the voltage floor, while all SMs compute.
   double voltage_floor_mhz = 0;
   double voltage_slope_per_mhz = 0;  // Relative to the voltage floor.
   double memory_energy_j_per_byte = 0;
 
-  // At the highest clock; the data sheet's figure.
+  // In flops/s at the highest clock, as in the data sheet.
   double PeakFlops() const {
     return multiprocessors * flops_per_cycle * highest_frequency_mhz * 1e6;
   }
 
-  // One kernel after the other, were there no power limit. Requires frequency_mhz > 0.
+  // Runs the kernels one after another, without the power limit. Requires frequency_mhz > 0.
   TimeAndEnergy RunUnlimited(std::span<const KernelWork> kernels, double frequency_mhz) const;
-  // The clock that the GPU runs these kernels at when this one is requested. A limit that no clock
-  // keeps (memory and static power alone break it) gives the lowest one.
+  // The clock at which the GPU runs these kernels if `requested_mhz` is requested. If memory and
+  // static power alone exceed the power limit, it is the lowest clock.
   double ActualFrequencyMhz(std::span<const KernelWork> kernels, double requested_mhz) const;
-  // One kernel after the other at the clock that the limit allows.
+  // Runs the kernels one after another at the clock that the power limit allows.
   TimeAndEnergy Run(std::span<const KernelWork> kernels, double requested_mhz) const;
 };
 
 std::vector<GpuRoofline> GpuRooflines();
-// Fails for a name that is not among them, and lists those that are.
+// Fails (kInput) for an unknown name. The message lists the known ones.
 Result<GpuRoofline> FindGpuRoofline(std::string_view name);
 
 }  // namespace perseus::synthetic

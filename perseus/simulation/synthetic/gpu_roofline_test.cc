@@ -45,12 +45,12 @@ TEST(GpuRoofline, AHigherClockIsNeverSlower) {
       double before_s = 0;
       for (const double f : Clocks(gpu)) {
         const double time_s = gpu.Run(kernels, f).time_s;
-        // All the clocks that the power limit forbids end at one, but for rounding.
+        // All clocks above the power limit give the same time, apart from rounding.
         EXPECT_GE(time_s, before_s * (1 - 1e-12)) << gpu.name << " at " << f;
         before_s = time_s;
       }
     }
-    // And where no power limit acts, a product's time follows the clock but for its stalls.
+    // Without a power limit, the time of a product follows the clock, apart from stalls.
     const double fast_s = gpu.RunUnlimited(kProduct, gpu.highest_frequency_mhz).time_s;
     const double slow_s = gpu.RunUnlimited(kProduct, gpu.highest_frequency_mhz / 2).time_s;
     EXPECT_NEAR(slow_s / fast_s, 2 - gpu.stall_share, 1e-9) << gpu.name;
@@ -98,7 +98,7 @@ TEST(GpuRoofline, LeastEnergyIsAtAnIntermediateClock) {
   }
 }
 
-TEST(GpuRoofline, AnUnknownNameListsTheKnown) {
+TEST(GpuRoofline, AnUnknownNameIsAnErrorThatListsTheKnownNames) {
   const auto gpu = FindGpuRoofline("h200");
   ASSERT_FALSE(gpu);
   EXPECT_THAT(gpu.error().message, HasSubstr("choose one of a40, a100-pcie, a100-sxm, h100-sxm"));

@@ -3,7 +3,7 @@
 namespace perseus::synthetic {
 namespace {
 
-// Adding a weight's gradient to the sum over microbatches: both in, the sum out.
+// A weight's gradient is added to the sum over microbatches: two reads and one write.
 constexpr double kAccumulateBytes = 3 * kBytesPerNumber;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Appends the kernels of a layer, forward and backward together (model_zoo.h has the rules).
+// Functions that append the kernels of a layer, forward and backward (model_zoo.h has the rules).
 #pragma once
 
 #include "perseus/simulation/synthetic/model_zoo.h"
@@ -7,7 +7,7 @@ namespace perseus::synthetic {
 
 inline constexpr double kBytesPerNumber = 2;  // FP16 or BF16.
 
-// (m x k)(k x n), where the right side is a weight: `count` such products, each with its own.
+// `count` products (m x k)(k x n), each with its own weight as the right side.
 struct Product {
   double m = 0;
   double k = 0;
@@ -16,15 +16,15 @@ struct Product {
 };
 void AddProduct(const Product& product, LayerWork& layer);
 
-// A matrix product of two activations, whose backward pass is two products and no weight's.
-// `bytes`: operands and result.
+// Adds a matrix product of two activations. Its backward pass has two products, and no gradient of
+// a weight. `bytes` is the size of the operands and the result.
 void AddActivationProduct(double flops, double bytes, LayerWork& layer);
 
-// A kernel that computes nothing to speak of. `backward` is how many times the forward pass's bytes
-// the backward pass moves.
+// Adds a kernel that only moves data. The backward pass moves `backward` times the bytes of the
+// forward pass.
 void AddMove(double bytes, LayerWork& layer, double backward = 2);
 
-// `bytes`: what each GPU sends. The backward pass sums as much.
+// Adds an all-reduce to the forward and to the backward pass. `bytes` is what each GPU sends.
 void AddAllReduce(double bytes, LayerWork& layer);
 
 }  // namespace perseus::synthetic

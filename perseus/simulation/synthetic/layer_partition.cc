@@ -8,7 +8,8 @@ namespace perseus::synthetic {
 Result<void> CheckBoundaries(std::span<const int> boundaries, int layers, int parts) {
   if (std::ssize(boundaries) != parts + 1) {
     return Fail(
-        "{} layer boundaries make {} parts, not {} (give {}: the first layer of each, and {})",
+        "{} layer boundaries make {} parts, but {} parts are needed (give {} boundaries: the first "
+        "layer of each part, and {})",
         boundaries.size(), std::max<std::ptrdiff_t>(0, std::ssize(boundaries) - 1), parts,
         parts + 1, layers);
   }
@@ -18,7 +19,7 @@ Result<void> CheckBoundaries(std::span<const int> boundaries, int layers, int pa
                 *fall, *(fall + 1));
   }
   if (boundaries.front() != 0 || boundaries.back() != layers) {
-    return Fail("layer boundaries go from {} to {} (the model has {} layers: go from 0 to {})",
+    return Fail("layer boundaries go from {} to {} (the model has {} layers: use 0 to {})",
                 boundaries.front(), boundaries.back(), layers, layers);
   }
   return {};
@@ -26,7 +27,7 @@ Result<void> CheckBoundaries(std::span<const int> boundaries, int layers, int pa
 
 Result<std::vector<int>> UniformBoundaries(int layers, int parts) {
   if (parts < 1 || layers < parts) {
-    return Fail("{} layers cannot fill {} parts (choose 1 to {} stages times chunks)", layers,
+    return Fail("{} layers cannot fill {} parts (choose 1 to {} for stages times chunks)", layers,
                 parts, layers);
   }
   std::vector<int> boundaries = {0};

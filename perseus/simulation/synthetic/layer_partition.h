@@ -1,7 +1,7 @@
-// Where a pipeline cuts a model: which layers each part (a stage, or a stage's chunk) holds.
+// Where a pipeline cuts a model: which layers each part (a stage, or a chunk of a stage) holds.
 //
-// Boundaries: part p holds the layers from boundaries[p] to before boundaries[p + 1]. The first is
-// 0, the last the number of layers, and they increase: no part is empty.
+// Part p holds the layers from boundaries[p] to boundaries[p + 1] - 1. The first boundary is 0, the
+// last one is the number of layers, and they increase, so no part is empty.
 #pragma once
 
 #include <span>
@@ -13,17 +13,17 @@
 
 namespace perseus::synthetic {
 
-// Fails unless the boundaries cut so many layers into so many parts; the message says what is wrong
-// and what was expected.
+// Fails (kInput) unless the boundaries cut `layers` layers into `parts` parts. The message says
+// what is wrong and what was expected.
 Result<void> CheckBoundaries(std::span<const int> boundaries, int layers, int parts);
 
-// As many layers in each part, the remainder one each to the first parts. Fails if there are fewer
-// layers than parts.
+// Gives each part the same number of layers. The first parts get one more each if there is a
+// remainder. Fails (kInput) if there are fewer layers than parts.
 Result<std::vector<int>> UniformBoundaries(int layers, int parts);
 
-// As many blocks in each part (the remainder to the first parts); what comes before the first block
-// goes to the first part, what comes after the last one to the last. Fails if there are fewer
-// blocks than parts.
+// Gives each part the same number of blocks, as UniformBoundaries does with layers. The layers
+// before the first block belong to the first part, those after the last block to the last part.
+// Fails (kInput) if there are fewer blocks than parts.
 Result<std::vector<int>> UniformBlockBoundaries(std::span<const LayerWork> layers, int parts);
 
 }  // namespace perseus::synthetic

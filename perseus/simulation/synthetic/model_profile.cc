@@ -54,7 +54,7 @@ std::vector<profile::Option> Sweep(const GpuRoofline& gpu, const std::vector<Ker
 
 Result<void> CheckKinds(const std::vector<InstructionKind>& kinds) {
   if (kinds.empty()) {
-    return Fail("model profile: there is no instruction kind (choose forward and backward)");
+    return Fail("model profile: no instruction kind is given (choose forward and backward)");
   }
   for (auto kind = kinds.begin(); kind != kinds.end(); ++kind) {
     if (!IsComputation(*kind)) {
@@ -62,7 +62,7 @@ Result<void> CheckKinds(const std::vector<InstructionKind>& kinds) {
                   Name(*kind));
     }
     if (std::find(kinds.begin(), kind, *kind) != kind) {
-      return Fail("model profile: {} is there twice (name each kind once)", Name(*kind));
+      return Fail("model profile: kind {} is given twice (give each kind once)", Name(*kind));
     }
   }
   return {};
@@ -84,14 +84,14 @@ Result<std::vector<int>> BoundariesOf(const ModelProfileSpec& spec,
 
 Result<profile::Profile> SynthesizeModelProfile(const ModelProfileSpec& spec) {
   if (spec.stages < 1 || spec.chunks < 1 || spec.stages > kMostParts / spec.chunks) {
-    return Fail("model profile: {} stages of {} chunks are out of range (choose 1 to {} in all)",
+    return Fail("model profile: {} stages of {} chunks are out of range (choose 1 to {} in total)",
                 spec.stages, spec.chunks, kMostParts);
   }
   PERSEUS_RETURN_IF_ERROR(CheckKinds(spec.kinds));
   if (!(spec.gpu.power_limit_w > spec.gpu.blocking_power_w)) {
     return Fail(
-        "model profile: a power limit of {} W is not above the {} W that {} draws waiting "
-        "(raise it)",
+        "model profile: the power limit of {} W is not above the {} W that {} draws while it waits "
+        "(raise the limit)",
         spec.gpu.power_limit_w, spec.gpu.blocking_power_w, spec.gpu.name);
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto layers, LayersOf(spec.workload));

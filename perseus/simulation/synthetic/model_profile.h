@@ -1,10 +1,11 @@
 // Profiles of published architectures: a model of the zoo (model_zoo.h), cut into stages
-// (layer_partition.h), on a modelled GPU (gpu_roofline.h). No measurement, no noise: the same
-// workload gives the same profile everywhere, rounded to nanoseconds and microjoules.
+// (layer_partition.h), on a modeled GPU (gpu_roofline.h). Nothing is measured, and there is no
+// noise. The same workload gives the same profile on every machine, because results are rounded to
+// nanoseconds and microjoules.
 //
-// docs/reproduction.md holds the savings that come of such profiles beside the measured ones, and
-// says how far to trust them: for comparing workloads, stages and methods, not for planning a job
-// that could be measured.
+// docs/reproduction.md compares the savings of such profiles with those of measured ones, and says
+// how far to trust them. Use them to compare workloads, stages and methods. To plan a job that can
+// be measured, measure it.
 #pragma once
 
 #include <string>
@@ -19,10 +20,10 @@
 
 namespace perseus::synthetic {
 
-// What stages have alike unless boundaries say where each begins.
+// What is divided evenly among the stages if no boundaries are given.
 enum class EvenPartition {
   kLayers,  // UniformBoundaries
-  kBlocks,  // UniformBlockBoundaries: embeddings and head come on top.
+  kBlocks,  // UniformBlockBoundaries: embeddings and head are extra layers of the outer stages.
 };
 
 struct ModelProfileSpec {
@@ -31,18 +32,19 @@ struct ModelProfileSpec {
   int stages = 8;
   int chunks = 1;
   ChunkPlacement placement = ChunkPlacement::kLoop;
-  // Where the model is cut, in the model's order: stages * chunks + 1. Empty: evenly.
+  // Where to cut the model: stages * chunks + 1 layer numbers. If empty, it is cut evenly.
   std::vector<int> boundaries = {};
   EvenPartition partition = EvenPartition::kLayers;
   std::vector<InstructionKind> kinds = {InstructionKind::kForward, InstructionKind::kBackward};
-  // The backward pass first runs the forward pass of its blocks again. (With the kind `recompute`
-  // the schedule does, and this stays off.)
+  // If true, the backward pass first runs the forward pass of its blocks again. With the kind
+  // `recompute` the schedule does that, and this stays false.
   bool recomputes_activations = false;
 };
 
-// One option for each clock from the highest down to half of it; below, time and energy both grow.
-// Fails for what LayersOf and CheckBoundaries refuse, for more parts than layers, for kinds that no
-// clock changes or that are there twice, and for a power limit that is not above blocking power.
+// Makes one option for each clock from the highest down to half of it. Below that, time and energy
+// both grow. Fails (kInput) where LayersOf and CheckBoundaries fail, for more parts than layers,
+// for a kind that is no computation or is given twice, and for a power limit that is not above the
+// blocking power.
 Result<profile::Profile> SynthesizeModelProfile(const ModelProfileSpec& spec);
 
 }  // namespace perseus::synthetic

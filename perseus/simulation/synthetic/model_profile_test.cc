@@ -47,7 +47,7 @@ TEST(ModelProfile, EveryModelOnEveryGpuCanBePlanned) {
           return a.time < b.time;
         })) << model.name;
         for (const profile::Option& option : options) {
-          // Rounded to a nanosecond and a microjoule.
+          // Values are rounded to a nanosecond and a microjoule.
           EXPECT_LE(option.energy_j, gpu.power_limit_w * (ToSeconds(option.time) + 1e-9) + 1e-6);
         }
         EXPECT_GT(profile::ParetoFront(options, gpu.blocking_power_w).size(), 10u) << model.name;
@@ -61,7 +61,7 @@ TEST(ModelProfile, TheSameWorkloadGivesTheSameBytes) {
             profile::FormatProfile(*SynthesizeModelProfile(Gpt3Xl())));
 }
 
-TEST(ModelProfile, BoundariesSayWhatAStageHolds) {
+TEST(ModelProfile, BoundariesAreTheLayersOfAStage) {
   const auto profile = SynthesizeModelProfile(Gpt3Xl());
   ASSERT_TRUE(profile);
   // Two embeddings and six blocks, six blocks, seven, five and the head.
@@ -72,14 +72,14 @@ TEST(ModelProfile, BoundariesSayWhatAStageHolds) {
               7 / 6.0, 1e-6);
 }
 
-TEST(ModelProfile, RecomputationRunsTheBlocksOnceMore) {
+TEST(ModelProfile, RecomputationRunsTheBlocksAgain) {
   ModelProfileSpec spec = Gpt3Xl();
-  spec.gpu.power_limit_w = 1e4;  // So that times add up.
+  spec.gpu.power_limit_w = 1e4;  // Without a power limit, times add up.
   const auto kept = SynthesizeModelProfile(spec);
   spec.recomputes_activations = true;
   const auto again = SynthesizeModelProfile(spec);
   ASSERT_TRUE(kept && again);
-  // Stage 1 has nothing but blocks.
+  // Stage 1 has only blocks.
   EXPECT_NEAR(
       TimeS(*again, 1, ModelProfileKind::kBackward),
       TimeS(*kept, 1, ModelProfileKind::kBackward) + TimeS(*kept, 1, ModelProfileKind::kForward),
@@ -133,7 +133,7 @@ TEST(ModelProfile, FieldsOutOfRangeAreErrorsWithARemedy) {
   };
   using Spec = ModelProfileSpec;
   EXPECT_THAT(message([](Spec& spec) { spec.stages = 0; }), HasSubstr("0 stages of 1 chunks"));
-  EXPECT_THAT(message([](Spec& spec) { spec.stages = 3; }), HasSubstr("make 4 parts, not 3"));
+  EXPECT_THAT(message([](Spec& spec) { spec.stages = 3; }), HasSubstr("make 4 parts, but 3 parts"));
   EXPECT_THAT(message([](Spec& spec) {
                 spec.boundaries = {};
                 spec.stages = 28;
@@ -146,8 +146,9 @@ TEST(ModelProfile, FieldsOutOfRangeAreErrorsWithARemedy) {
   EXPECT_THAT(message([](Spec& spec) {
                 spec.kinds = {ModelProfileKind::kForward, ModelProfileKind::kForward};
               }),
-              HasSubstr("forward is there twice"));
-  EXPECT_THAT(message([](Spec& spec) { spec.gpu.power_limit_w = 50; }), HasSubstr("raise it"));
+              HasSubstr("forward is given twice"));
+  EXPECT_THAT(message([](Spec& spec) { spec.gpu.power_limit_w = 50; }),
+              HasSubstr("raise the limit"));
   EXPECT_THAT(message([](Spec& spec) {
                 spec.gpu.power_limit_w = std::numeric_limits<double>::quiet_NaN();
               }),

@@ -13,20 +13,21 @@ namespace {
 
 struct ZooEntry {
   ModelInfo info;
-  std::optional<Transformer> transformer;  // Else Wide-ResNet101.
+  std::optional<Transformer> transformer;  // If empty, the model is Wide-ResNet101.
   int width = 0;
 };
 
-// Bytes of an activation function (Transformer::activation_bytes), as its usual implementation
-// runs: GPT's tanh form of GELU is eight kernels that read and write, BERT's and Bloom's are one,
-// T5's ReLU has a dropout behind it, SwiGLU is SiLU and a product of two.
+// The bytes that an activation function moves for one number (Transformer::activation_bytes), in
+// its usual implementation. GPT's tanh form of GELU is eight kernels that read and write. BERT's
+// and Bloom's GELU is one kernel. T5's ReLU is followed by a dropout. SwiGLU is SiLU and a product
+// of two.
 constexpr double kGeluOfGpt = 32;
 constexpr double kGelu = 4;
 constexpr double kReluAndDropout = 9;
 constexpr double kSwiglu = 10;
 
-// GPT-3: Brown et al., arXiv 2005.14165, table 2.1 (1.3B with 16 heads of 128, as the field runs
-// it; the table's 24 heads do not divide 2048). 50,257 tokens, 2,048 positions.
+// GPT-3: Brown et al., arXiv 2005.14165, table 2.1. The 1.3B model has 16 heads of 128, as usual,
+// because the table's 24 heads do not divide 2048. 50,257 tokens, 2,048 positions.
 Transformer Gpt3(int layers, double hidden, int heads) {
   return {.layers = layers,
           .hidden = hidden,
@@ -36,15 +37,15 @@ Transformer Gpt3(int layers, double hidden, int heads) {
           .feed_forward = 4 * hidden,
           .vocabulary = 50257,
           .positions = 2048,
-          .embeds_apart = true,
+          .has_position_layer = true,
           .has_biases = true,
           .has_dropout = true,
           .ties_head = true,
           .activation_bytes = kGeluOfGpt};
 }
 
-// Bloom: BigScience, arXiv 2211.05100, table 3, and the published configurations: 250,880 tokens;
-// ALiBi in place of position embeddings; dropout 0.
+// Bloom: BigScience, arXiv 2211.05100, table 3, and the published configurations: 250,880 tokens,
+// ALiBi instead of position embeddings, dropout 0.
 Transformer Bloom(int layers, double hidden, int heads) {
   return {.layers = layers,
           .hidden = hidden,
@@ -58,7 +59,7 @@ Transformer Bloom(int layers, double hidden, int heads) {
           .activation_bytes = kGelu};
 }
 
-// Llama 3: arXiv 2407.21783, table 3. Fused attention.
+// Llama 3: arXiv 2407.21783, table 3. It uses fused attention.
 Transformer Llama3(int layers, double hidden, int heads, double feed_forward) {
   return {.attention = AttentionKind::kFused,
           .layers = layers,
@@ -88,7 +89,7 @@ Transformer Mixtral() {
           .activation_bytes = kSwiglu};
 }
 
-// BERT: Devlin et al., arXiv 1810.04805; "huge" is BERT large (24 layers, 16 heads, 30,522 tokens,
+// BERT: Devlin et al., arXiv 1810.04805. "Huge" is BERT large (24 layers, 16 heads, 30,522 tokens,
 // 512 positions and 2 segments) with 2,048 hidden units, as in the measured workloads.
 Transformer BertHuge() {
   return {.kind = TransformerKind::kEncoder,
@@ -106,7 +107,8 @@ Transformer BertHuge() {
           .activation_bytes = kGelu};
 }
 
-// T5 3B: Raffel et al., arXiv 1910.10683, section 3.7: attention four times as wide as the model.
+// T5 3B: Raffel et al., arXiv 1910.10683, section 3.7: its attention is four times as wide as the
+// model.
 Transformer T5() {
   return {.kind = TransformerKind::kEncoderDecoder,
           .layers = 24,
@@ -121,8 +123,8 @@ Transformer T5() {
           .activation_bytes = kReluAndDropout};
 }
 
-// Published parameter counts: the papers, or (GPT-3 1.3B to 6.7B, BERT huge, Wide-ResNet101_8) what
-// the artifact of arXiv 2312.06902 lists.
+// The published parameter counts come from the papers. Those of GPT-3 1.3B to 6.7B, BERT huge and
+// Wide-ResNet101_8 come from the list in the artifact of arXiv 2312.06902.
 std::vector<ZooEntry> Zoo() {
   return {{{"gpt3-xl", "GPT-3 1.3B", 1313.63e6, 2048}, Gpt3(24, 2048, 16)},
           {{"gpt3-2.7b", "GPT-3 2.7B", 2648.93e6, 2048}, Gpt3(32, 2560, 32)},
@@ -173,17 +175,17 @@ Result<std::vector<LayerWork>> LayersOf(const ModelWorkload& workload) {
   }
   if (!entry.transformer) {
     if (workload.sequence_length != 0) {
-      return Fail("{} has images, not sequences (leave the sequence length out)", workload.model);
+      return Fail("{} takes images, not sequences (leave the sequence length out)", workload.model);
     }
     if (workload.tensor_parallel != 1) {
-      return Fail("{} is not tensor parallel here (leave the degree at 1)", workload.model);
+      return Fail("{} has no tensor parallelism here (leave the degree at 1)", workload.model);
     }
     return WideResNet101Layers(entry.width, workload.microbatch_size);
   }
   if (const Result<void> fits = CheckSize("sequence length", length); !fits) return Fail(fits);
   const int heads = entry.transformer->key_value_heads;
   if (heads % workload.tensor_parallel != 0) {
-    return Fail("{} has {} key-value heads, which {} GPUs cannot share (choose a divisor)",
+    return Fail("{} has {} key-value heads, which {} GPUs cannot share evenly (choose a divisor)",
                 workload.model, heads, workload.tensor_parallel);
   }
   return TransformerLayers(*entry.transformer, {static_cast<double>(workload.microbatch_size),

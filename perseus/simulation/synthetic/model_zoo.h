@@ -1,28 +1,30 @@
-// A small zoo of published architectures, and the kernels that training one microbatch runs.
+// A small collection of published architectures, and the kernels that run to train one microbatch.
 //
-// An architecture is data: how many layers of which shape. What a layer does follows from the
-// shape, kernel by kernel, as a framework without fused kernels runs it ("eager") or with fused
-// attention, so that a GPU's roofline (gpu_roofline.h) can tell which of them the clock matters to.
-// 16-bit numbers throughout; softmax and loss in 32 bits.
+// An architecture is data: how many layers of which shape. What a layer does follows from its
+// shape, kernel by kernel. A framework runs it without fused kernels ("eager") or with fused
+// attention. So the roofline of a GPU (gpu_roofline.h) can decide which kernels depend on the
+// clock. All numbers have 16 bits, except those of softmax and loss, which have 32.
 //
-// Layers are what a pipeline can be cut between. Transformers: each embedding, each block, the
-// language-model head with the loss. GPT-3 has two embeddings, of tokens and of positions, so
-// GPT-3 1.3B has 2 + 24 + 1 = 27 layers. A decoder block of T5 is two layers, attention and
-// feed-forward: 1 + 24 + 2 * 24 + 1 = 74. Wide-ResNet101 is cut between residual blocks: 33, and
-// the stem before them; the classifier is part of the last. These are the layers that the published
-// measurements of pipelines count (the artifact of arXiv 2312.06902, its example scripts).
+// A pipeline can be cut between two layers. The layers of a transformer are: each embedding, each
+// block, and the language-model head with the loss. GPT-3 has two embeddings, of tokens and of
+// positions, so GPT-3 1.3B has 2 + 24 + 1 = 27 layers. A decoder block of T5 is two layers,
+// attention and feed-forward: 1 + 24 + 2 * 24 + 1 = 74. Wide-ResNet101 is cut between residual
+// blocks: it has 33 of them, and the stem before them. The classifier belongs to the last block.
+// Published measurements of pipelines count layers in the same way (the artifact of arXiv
+// 2312.06902, its example scripts).
 //
-// Work of one layer, N tokens, a matrix product (m x k)(k x n): 2mkn flops, and its operands and
-// its result through memory once. The backward pass has two products for each of the forward pass:
-// one gives the gradient of the input (backward_input), one that of the weights (backward_weight),
-// which is then added to the sum over microbatches. Kernels that only move data (normalisation,
-// softmax, dropout, activation functions ...) count as bytes: model_zoo.cc lists them, and how many
-// times an element passes through memory. Their backward pass moves twice as much (gradient and
-// saved tensor in, gradient out).
+// The work of one layer for N tokens: a matrix product (m x k)(k x n) takes 2mkn flops, and its
+// operands and its result pass through memory once. The backward pass has two products for each
+// product of the forward pass. One gives the gradient of the input (backward_input), the other one
+// that of the weights (backward_weight), which is then added to the sum over microbatches. Kernels
+// that only move data (normalization, softmax, dropout, activation functions ...) count as bytes:
+// transformer_layers.cc and wide_resnet_layers.cc list how many times an element passes through
+// memory. Their backward pass moves twice as much (it reads gradient and saved tensor, and writes a
+// gradient).
 //
 // Tensor parallelism divides attention, feed-forward, embedding and head among N GPUs
-// (Megatron-LM, arXiv 1909.08053); normalisation, dropout and residual sums are done by each of
-// them. Two all-reduces a block in either direction.
+// (Megatron-LM, arXiv 1909.08053). Every GPU does all of the normalization, dropout and residual
+// sums. A block has two all-reduces in each direction.
 #pragma once
 
 #include <string>
@@ -34,11 +36,12 @@
 
 namespace perseus::synthetic {
 
+// The work of one layer for one microbatch on one GPU.
 struct LayerWork {
   std::string name = {};  // "token embedding", "block 3", "head"
-  double parameters = 0;  // Of the whole model; those shared with an earlier layer count there.
-  bool is_block = false;  // Alike and many; not an embedding or the head.
-  // Of one microbatch, one GPU.
+  // Of the whole model. Parameters that an earlier layer shares count there.
+  double parameters = 0;
+  bool is_block = false;  // One of many equal layers: not an embedding or the head.
   std::vector<KernelWork> forward = {};
   std::vector<KernelWork> backward_input = {};
   std::vector<KernelWork> backward_weight = {};
@@ -48,22 +51,22 @@ struct ModelInfo {
   std::string_view name;   // "gpt3-xl"
   std::string_view title;  // "GPT-3 1.3B"
   double published_parameters = 0;
-  int sequence_length = 0;  // The published one; 0 for images.
+  int sequence_length = 0;  // The published one. 0 for images.
 };
 
-// In the order of the families.
+// Models of one family stand together.
 std::vector<ModelInfo> ModelZoo();
 
 struct ModelWorkload {
   std::string model = {};
-  int microbatch_size = 1;  // Sequences, or images.
-  int sequence_length = 0;  // 0: the published one.
+  int microbatch_size = 1;  // In sequences or images.
+  int sequence_length = 0;  // 0 means the published one.
   int tensor_parallel = 1;
 };
 
-// First layer first. Fails for an unknown model (and lists the known), for sizes below 1, for
-// tensor parallelism that does not divide the attention heads, and for a sequence length or tensor
-// parallelism of Wide-ResNet, which has neither here.
+// The layers in the order of the model. Fails (kInput) for an unknown model (and lists the known
+// ones), for sizes below 1, for tensor parallelism that does not divide the key-value heads, and if
+// a sequence length or tensor parallelism is given for Wide-ResNet, which has neither here.
 Result<std::vector<LayerWork>> LayersOf(const ModelWorkload& workload);
 
 }  // namespace perseus::synthetic

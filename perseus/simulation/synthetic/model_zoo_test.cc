@@ -66,7 +66,7 @@ TEST(ModelZoo, LayersAreThoseThatThePublishedMeasurementsCount) {
 }
 
 // A block of GPT-3 1.3B: 2,048 hidden units, 4 sequences of 1,024 tokens.
-TEST(ModelZoo, ABlockOfGpt3DoesTheFlopsOneCountsByHand) {
+TEST(ModelZoo, FlopsOfAGpt3BlockMatchACountByHand) {
   const LayerWork block =
       LayerNamed({.model = "gpt3-xl", .microbatch_size = 4, .sequence_length = 1024}, "block 5");
   const double tokens = 4 * 1024;
@@ -79,14 +79,14 @@ TEST(ModelZoo, ABlockOfGpt3DoesTheFlopsOneCountsByHand) {
   EXPECT_DOUBLE_EQ(Flops(block.backward_weight), tokens * 2 * weights);
   // Weights and biases of the four products (4h and 5h), two normalisations.
   EXPECT_DOUBLE_EQ(block.parameters, weights + 9.0 * 2048 + 4 * 2048);
-  // Scores of 16 heads go through memory: 31 bytes, and 2 at either product.
+  // The scores of 16 heads go through memory: 31 bytes each, and 2 at each of the two products.
   EXPECT_GT(Bytes(block.forward), tokens * 1024 * 16 * 35);
 }
 
 TEST(ModelZoo, TheHeadIsAProductWithTheVocabulary) {
   const LayerWork head = LayerNamed({.model = "bloom-3b", .sequence_length = 1024}, "head");
   EXPECT_DOUBLE_EQ(Flops(head.forward), 2.0 * 1024 * 2560 * 250880);
-  EXPECT_LT(head.parameters, 1e4);  // Tied to the embedding.
+  EXPECT_LT(head.parameters, 1e4);  // The head shares its parameters with the embedding.
   const LayerWork untied = LayerNamed({.model = "llama3-8b"}, "head");
   EXPECT_DOUBLE_EQ(untied.parameters, 4096.0 * 128256 + 4096);
 }
@@ -104,7 +104,7 @@ TEST(ModelZoo, T5sDecoderAlsoAttendsToTheEncoder) {
                    tokens * feed_forward);
 }
 
-TEST(ModelZoo, ATokenVisitsTwoExpertsButAllOfThemAreRead) {
+TEST(ModelZoo, ATokenVisitsTwoExpertsButAllAreRead) {
   const LayerWork block = LayerNamed({.model = "mixtral-8x7b", .sequence_length = 1024}, "block 0");
   const double projections = 4096.0 * (2 * 4096 + 2 * 1024);
   const double expert = 3 * 4096.0 * 14336;
@@ -116,7 +116,7 @@ TEST(ModelZoo, ATokenVisitsTwoExpertsButAllOfThemAreRead) {
 
 // ResNet101's first block of the last group: 1 x 1 on 14 x 14, then 3 x 3 and 1 x 1 on 7 x 7, and
 // the shortcut; inner channels 8 times ResNet's 512.
-TEST(ModelZoo, ABlockOfWideResNetDoesTheFlopsOneCountsByHand) {
+TEST(ModelZoo, FlopsOfAWideResNetBlockMatchACountByHand) {
   const LayerWork block =
       LayerNamed({.model = "wide-resnet101_8", .microbatch_size = 2}, "block 3.0");
   const double flops =
@@ -137,7 +137,7 @@ TEST(ModelZoo, TensorParallelismDividesProductsAndAddsAllReduces) {
   EXPECT_EQ(part.parameters, whole.parameters);
 }
 
-TEST(ModelZoo, WhatItCannotMakeIsAnErrorWithARemedy) {
+TEST(ModelZoo, UnsupportedModelsAreErrorsWithARemedy) {
   EXPECT_THAT(ModelZooMessageFor({.model = "gpt5"}), HasSubstr("choose one of gpt3-xl, gpt3-2.7b"));
   EXPECT_THAT(ModelZooMessageFor({.model = "gpt3-xl", .microbatch_size = 0}),
               HasSubstr("microbatch size 0 is out of range"));
@@ -148,7 +148,7 @@ TEST(ModelZoo, WhatItCannotMakeIsAnErrorWithARemedy) {
   EXPECT_THAT(ModelZooMessageFor({.model = "wide-resnet101_8", .sequence_length = 8}),
               HasSubstr("leave the sequence length out"));
   EXPECT_THAT(ModelZooMessageFor({.model = "wide-resnet101_8", .tensor_parallel = 2}),
-              HasSubstr("not tensor parallel"));
+              HasSubstr("no tensor parallelism"));
 }
 
 }  // namespace

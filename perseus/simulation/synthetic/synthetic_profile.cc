@@ -55,11 +55,12 @@ Result<void> Check(const SyntheticProfileSpec& spec) {
     if (!fits) return fits;
   }
   if (spec.stages > kMostEntries / spec.chunks) {
-    return Fail("synthetic profile: {} stages of {} chunks are too many (choose {} in all at most)",
-                spec.stages, spec.chunks, kMostEntries);
+    return Fail(
+        "synthetic profile: {} stages of {} chunks are too many (choose at most {} in total)",
+        spec.stages, spec.chunks, kMostEntries);
   }
   if (spec.kinds.empty()) {
-    return Fail("synthetic profile: there is no instruction kind (choose forward and backward)");
+    return Fail("synthetic profile: no instruction kind is given (choose forward and backward)");
   }
   for (auto kind = spec.kinds.begin(); kind != spec.kinds.end(); ++kind) {
     if (!IsComputation(*kind)) {
@@ -67,13 +68,13 @@ Result<void> Check(const SyntheticProfileSpec& spec) {
                   Name(*kind));
     }
     if (std::find(spec.kinds.begin(), kind, *kind) != kind) {
-      return Fail("synthetic profile: {} is there twice (name each kind once)", Name(*kind));
+      return Fail("synthetic profile: kind {} is given twice (give each kind once)", Name(*kind));
     }
   }
   return {};
 }
 
-// What this instruction takes at each clock, highest first.
+// The options of an instruction, at each clock, the highest first.
 std::vector<profile::Option> Sweep(const GpuModel& gpu, const StageWork& work, double noise,
                                    std::mt19937_64& random) {
   std::vector<profile::Option> options;
@@ -104,7 +105,8 @@ double GpuModel::UnlimitedPowerW(double frequency_mhz) const {
 
 double GpuModel::ActualFrequencyMhz(double requested_mhz) const {
   if (UnlimitedPowerW(requested_mhz) <= power_limit_w) return requested_mhz;
-  // Power grows with the clock, so bisect. 50 halvings reach a double's precision.
+  // Power grows with the clock, so bisection finds the limit. 50 steps reach the precision of a
+  // double.
   double within = 0;
   double beyond = requested_mhz;
   for (int i = 0; i < 50; ++i) {
@@ -115,9 +117,9 @@ double GpuModel::ActualFrequencyMhz(double requested_mhz) const {
 }
 
 std::vector<GpuModel> GpuModels() {
-  // Calibrated by hand, so that the curves have the shape and size of published measurements of
-  // such GPUs: time between the power limit and the lowest clock, power at the voltage floor and
-  // at the limit. No measured value is copied.
+  // Calibrated by hand: the curves have the shape and size of published measurements of such GPUs
+  // in three respects: the ratio of the times at the power limit and at the lowest clock, the power
+  // at the voltage floor, and the power at the limit. No measured value is copied.
   return {{.name = "a100",
            .lowest_frequency_mhz = 810,
            .highest_frequency_mhz = 1410,
@@ -158,7 +160,7 @@ Result<profile::Profile> SynthesizeProfile(const SyntheticProfileSpec& spec) {
   PERSEUS_ASSIGN_OR_RETURN(const GpuModel gpu, FindGpuModel(spec.gpu));
   if (const Result<void> checked = Check(spec); !checked) return Fail(checked);
 
-  // A V of an even number of chunks ends where it began.
+  // With an even number of chunks, the V ends at the stage where it began.
   const bool ends_at_first = spec.placement == ChunkPlacement::kV && spec.chunks % 2 == 0;
   const int head_stage = ends_at_first ? 0 : spec.stages - 1;
   std::mt19937_64 random(spec.seed);

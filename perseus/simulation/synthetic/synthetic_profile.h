@@ -1,28 +1,30 @@
-// Profiles without a GPU: a small model of dynamic voltage and frequency scaling (DVFS), for
-// examples, tests, and planning before anything was measured.
+// Profiles without a GPU: a small model of dynamic voltage and frequency scaling (DVFS). It serves
+// examples, tests, and planning before anything is measured.
 //
 // Time. An instruction has compute work, whose time is inverse to the clock, and memory work, whose
-// time the core clock does not change:
+// time does not depend on the core clock:
 //     time(f) = compute * f_highest / f + memory
-// Power. Static power, and dynamic power C * V^2 * f. The voltage follows the clock down only to a
-// floor, below which it stays:
+// Power. It is the sum of static power and dynamic power C * V^2 * f. Below a floor, the voltage
+// does not follow the clock down:
 //     power(f) = static + dynamic * f * V(f)^2,     V(f) = 1 + slope * max(0, f - f_floor)
-// So energy = power * time has its least at an intermediate clock: above the voltage floor a higher
-// clock costs voltage squared; far below it, static power is paid for longer.
-// Limit. A GPU lowers its own clock to stay within its power limit. Clocks requested beyond that
-// point all run alike, which is why measured curves are flat at the top.
+// So energy = power * time is least at a clock in between: above the voltage floor, a higher clock
+// costs voltage squared. Far below it, the GPU draws static power for longer.
+// Power limit. A GPU lowers its own clock to stay within its power limit. All higher requested
+// clocks run in the same way, which is why measured curves are flat at the top.
 //
-// What the model leaves out: temperature, the memory clock, differences between GPUs of one type,
-// and how power varies within an instruction. It is for trying things out; a plan for real GPUs
-// needs a measured profile.
+// The model leaves out temperature, the memory clock, differences between GPUs of one type, and how
+// power varies within an instruction. It is for experiments. A plan for real GPUs needs a measured
+// profile.
 //
-// Work. A model's own layers are the same on each stage; its last chunk also has the language-model
-// head, and a seeded imbalance stands for layers that do not divide evenly. backward_input and
-// backward_weight add up to backward; recompute is forward again.
-// Noise is multiplicative and log-normal, on time and on power apart. The same spec gives the same
-// profile everywhere: the generator is std::mt19937_64, whose output is specified, the sampler is
-// our own (std::normal_distribution differs between libraries), and results are rounded to
-// nanoseconds and microjoules.
+// Work. Every stage has the same layers. The last chunk of the model also has the language-model
+// head. A seeded imbalance stands for layers that do not divide evenly. The times of backward_input
+// and backward_weight add up to that of backward. recompute is the same as forward.
+//
+// Noise. It is multiplicative and log-normal, and independent for time and power.
+//
+// The same spec gives the same profile on every machine. The generator is std::mt19937_64, whose
+// output is specified. The sampler is our own, because std::normal_distribution differs between
+// libraries. Results are rounded to nanoseconds and microjoules.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +39,7 @@
 
 namespace perseus::synthetic {
 
-// The work of one microbatch of one stage.
+// The work of one microbatch on one stage.
 struct StageWork {
   double compute_s = 0;  // At the highest clock.
   double memory_s = 0;
@@ -45,7 +47,7 @@ struct StageWork {
 
 struct GpuModel {
   std::string_view name;            // "a100": like an A100-SXM; "a40": like an A40.
-  double lowest_frequency_mhz = 0;  // Of those a profile is made for.
+  double lowest_frequency_mhz = 0;  // The lowest clock of the profiles that it makes.
   double highest_frequency_mhz = 0;
   double frequency_step_mhz = 0;
   double blocking_power_w = 0;
@@ -54,35 +56,36 @@ struct GpuModel {
   double dynamic_power_w_per_mhz = 0;  // At the voltage floor.
   double voltage_floor_mhz = 0;
   double voltage_slope_per_mhz = 0;  // Relative to the voltage floor.
-  StageWork forward;                 // Of a stage of a large transformer, tensor parallel 8.
+  StageWork forward;                 // Of a stage of a large transformer with tensor parallelism 8.
   StageWork backward;
 
-  // At that clock, were there no power limit.
+  // The power at that clock, without the power limit.
   double UnlimitedPowerW(double frequency_mhz) const;
-  // The clock that the GPU runs at when this one is requested, within its power limit.
+  // The clock at which the GPU runs if `requested_mhz` is requested, within its power limit.
   double ActualFrequencyMhz(double requested_mhz) const;
 };
 
 std::vector<GpuModel> GpuModels();
-// Fails for a name that is not among them, and lists those that are.
+// Fails (kInput) for an unknown name. The message lists the known ones.
 Result<GpuModel> FindGpuModel(std::string_view name);
 
 struct SyntheticProfileSpec {
   std::string gpu = "a100";
   int stages = 8;
-  int chunks = 1;  // Each stage's work is divided evenly among its chunks.
+  int chunks = 1;  // The work of a stage is divided evenly among its chunks.
   ChunkPlacement placement = ChunkPlacement::kLoop;
   std::vector<InstructionKind> kinds = {InstructionKind::kForward, InstructionKind::kBackward};
-  double work_scale = 1;              // Of a microbatch: twice the sequences, twice the work.
-  double language_model_head = 0.07;  // Extra work of the model's last chunk, as a part of a stage.
-  double imbalance = 0.02;            // Stages have 1 - imbalance to 1 + imbalance times the work.
-  // Standard deviation of the logarithm of time, and of power: as of averages over many steps. The
-  // more noise, the further any plan is from its bound, for the hull clings to lucky measurements.
+  double work_scale = 1;              // Of a microbatch. 2 is a microbatch of twice the sequences.
+  double language_model_head = 0.07;  // Extra work of the last chunk, as a fraction of a stage.
+  double imbalance = 0.02;            // The work of a stage is 1 - imbalance to 1 + imbalance.
+  // The standard deviation of the logarithm of time, and of power. The default fits averages over
+  // many steps. With more noise a plan is further from its bound, because the hull consists of the
+  // luckiest measurements.
   double noise = 0.001;
   std::uint64_t seed = 1;
 };
 
-// Fails if a field is out of its range; the message says which and what the range is.
+// Fails (kInput) if a field is out of its range. The message names the field and its range.
 Result<profile::Profile> SynthesizeProfile(const SyntheticProfileSpec& spec);
 
 }  // namespace perseus::synthetic

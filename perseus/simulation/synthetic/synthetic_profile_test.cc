@@ -16,7 +16,7 @@ namespace {
 using ::testing::HasSubstr;
 using Kind = InstructionKind;
 
-// Nothing random in it.
+// A spec without randomness.
 SyntheticProfileSpec PlainSpec(std::string gpu) {
   SyntheticProfileSpec spec;
   spec.gpu = std::move(gpu);
@@ -75,7 +75,8 @@ TEST(SynthesizeProfile, TheLastStageHasTheLanguageModelHead) {
     return ToSeconds(profile->Find(stage, chunk, Kind::kForward)->options.front().time);
   };
   EXPECT_EQ(time_s(7, 0), time_s(0, 0));
-  EXPECT_NEAR(time_s(7, 1), 1.2 * time_s(0, 1), 2e-9);  // A tenth of a stage is a fifth of a chunk.
+  EXPECT_NEAR(time_s(7, 1), 1.2 * time_s(0, 1),
+              2e-9);  // A tenth of a stage is a fifth of its chunk.
 }
 
 //             rank 0   rank 1   rank 2
@@ -138,14 +139,14 @@ TEST(SynthesizeProfile, ImbalanceAndNoiseStayWithinTheirBounds) {
       const double time_ratio = static_cast<double>(option.time) / static_cast<double>(exact.time);
       EXPECT_GT(time_ratio, 0.9 * std::exp(-0.06));
       EXPECT_LT(time_ratio, 1.1 * std::exp(0.06));
-      // Power is free of the imbalance, so its ratio shows the noise alone.
+      // The imbalance does not affect power, so its ratio shows only the noise.
       const double log_power = std::log(option.energy_j / exact.energy_j / time_ratio);
       sum += log_power;
       squares += log_power * log_power;
       ++count;
     }
   }
-  // 656 samples: the mean's standard error is 0.0004, that of the deviation 0.0003.
+  // With 656 samples the standard error of the mean is 0.0004, and that of the deviation 0.0003.
   EXPECT_NEAR(sum / count, 0, 5 * 0.0004);
   EXPECT_NEAR(std::sqrt(squares / count), 0.01, 5 * 0.0003);
 }
@@ -158,8 +159,8 @@ TEST(SynthesizeProfile, TheSeedDecidesEverything) {
   EXPECT_NE(profile::FormatProfile(*SynthesizeProfile(spec)), first);
 }
 
-TEST(SynthesizeProfile, MadeTheExample) {
-  // The bytes of a default spec, on this machine and on the one that wrote the example.
+TEST(SynthesizeProfile, ReproducesTheExample) {
+  // A default spec gives the same bytes on this machine and on the one that wrote the example.
   const Result<std::string> example =
       ReadFile(std::filesystem::path(PERSEUS_SOURCE_DIR) / "examples" / "gpt3-like_a100_pp8.csv");
   ASSERT_TRUE(example) << example.error().message;
@@ -187,7 +188,7 @@ TEST(SynthesizeProfile, FieldsOutOfRangeAreErrorsThatSayTheRange) {
   EXPECT_THAT(message([](Spec& spec) {
                 spec.kinds = {Kind::kForward, Kind::kForward};
               }),
-              HasSubstr("forward is there twice"));
+              HasSubstr("forward is given twice"));
 }
 
 }  // namespace

@@ -7,24 +7,23 @@
 namespace perseus::synthetic {
 namespace {
 
-// How often a number goes through memory in kernels without products, in bytes, forward. Two bytes
-// each way for a 16-bit number, four for a 32-bit one, one for a dropout mask.
+// How many bytes of one number a kernel without products reads and writes in the forward pass. A
+// 16-bit number takes two bytes each way, a 32-bit one four, a dropout mask one.
 //
-// Of a score in eager attention, besides what the products on either side read and write: scale
-// (2 + 2), mask (2 + 2), softmax in 32 bits (2 + 4, 4 + 4), back to 16 bits (4 + 2), dropout
+// A score in eager attention, without what the products before and after it read and write: scale
+// (2 + 2), mask (2 + 2), softmax in 32 bits (2 + 4, 4 + 4), conversion to 16 bits (4 + 2), dropout
 // (2 + 2 + 1).
 constexpr double kScoreBytes = 31;
-// Without dropout.
-constexpr double kScoreBytesPlain = 26;
-constexpr double kLayerNormBytes = 4;    // In and out.
-constexpr double kResidualAddBytes = 6;  // Two in, one out.
-constexpr double kDropoutBytes = 5;      // In, out, mask.
-constexpr double kTransposeBytes = 4;    // To heads first, and back.
-constexpr double kEmbeddingBytes = 4;    // A row in and out.
-// Of a logit, besides the product's write: shifted by a token (2 + 2), to 32 bits (2 + 4),
-// log-softmax (4 + 4). Its gradient goes the way back.
+constexpr double kScoreBytesWithoutDropout = 26;
+constexpr double kLayerNormBytes = 4;    // One read, one write.
+constexpr double kResidualAddBytes = 6;  // Two reads, one write.
+constexpr double kDropoutBytes = 5;      // One read, one write, and the mask.
+constexpr double kTransposeBytes = 4;    // Of attention heads, one way.
+constexpr double kEmbeddingBytes = 4;    // A row is read and written.
+// A logit, without the write of the product: shift by a token (2 + 2), conversion to 32 bits
+// (2 + 4), log-softmax (4 + 4). Its gradient takes the same way back.
 constexpr double kLossBytes = 18;
-// Of an embedding's row: the microbatch's gradient is written whole, and added to the sum.
+// A row of an embedding: the microbatch's gradient is written, and then added to the sum.
 constexpr double kEmbeddingGradientBytes = 8;
 
 class Builder {
@@ -59,7 +58,7 @@ LayerWork Builder::Embedding(const std::string& name, double rows) const {
   return layer;
 }
 
-// Attention of `tokens_` queries to as many keys and values, self or cross.
+// Attention of `tokens_` queries to as many keys and values, in self-attention or cross-attention.
 void Builder::AddAttention(LayerWork& layer) const {
   const double queries = query_width() / batch_.gpus;
   const double key_values = key_value_width() / batch_.gpus;
@@ -79,7 +78,7 @@ void Builder::AddAttention(LayerWork& layer) const {
   } else {
     const double scores = tokens_ * batch_.length * model_.heads / batch_.gpus;
     AddActivationProduct(flops, operands + kBytesPerNumber * scores, layer);
-    AddMove(scores * (model_.has_dropout ? kScoreBytes : kScoreBytesPlain), layer);
+    AddMove(scores * (model_.has_dropout ? kScoreBytes : kScoreBytesWithoutDropout), layer);
     AddActivationProduct(flops, operands + kBytesPerNumber * scores, layer);
   }
   AddProduct({tokens_, queries, model_.hidden}, layer);
@@ -95,7 +94,7 @@ void Builder::AddFeedForward(LayerWork& layer) const {
   if (model_.experts > 1) {
     layer.parameters += model_.hidden * model_.experts;
     AddProduct({tokens_, model_.hidden, static_cast<double>(model_.experts)}, layer);
-    // To the experts and back.
+    // Tokens move to the experts and back.
     AddMove(2 * visits * model_.hidden * kTransposeBytes, layer);
   }
   const double experts = model_.experts;
@@ -106,8 +105,8 @@ void Builder::AddFeedForward(LayerWork& layer) const {
 }
 
 void Builder::AddResidual(LayerWork& layer) const {
-  layer.parameters += model_.hidden * (model_.has_biases ? 2 : 1);  // Of the normalisation.
-  // A ring sends 2 (n - 1) / n of the sum from each of n GPUs.
+  layer.parameters += model_.hidden * (model_.has_biases ? 2 : 1);  // Of the normalization.
+  // In a ring of n GPUs, each GPU sends 2 (n - 1) / n of the sum.
   AddAllReduce(2 * (batch_.gpus - 1) / batch_.gpus * kBytesPerNumber * tokens_ * model_.hidden,
                layer);
   AddMove(tokens_ * model_.hidden * (kResidualAddBytes + (model_.has_dropout ? kDropoutBytes : 0)),
@@ -141,7 +140,7 @@ std::vector<LayerWork> Builder::Build() {
   if (model_.positions > 0) {
     LayerWork positions = Embedding("position embedding", model_.positions);
     AddMove(tokens_ * model_.hidden * kResidualAddBytes, positions);
-    if (model_.embeds_apart) {
+    if (model_.has_position_layer) {
       layers.push_back(std::move(tokens));
       layers.push_back(std::move(positions));
     } else {
@@ -157,7 +156,8 @@ std::vector<LayerWork> Builder::Build() {
     }
     for (int i = 0; i < model_.layers; ++i) {
       LayerWork attention{.name = fmt::format("decoder attention {}", i), .is_block = true};
-      AddAttention(attention);  // To itself, then to the encoder's output, which is as long.
+      // First self-attention, then attention to the encoder's output, which has the same length.
+      AddAttention(attention);
       AddAttention(attention);
       LayerWork feed_forward{.name = fmt::format("decoder feed-forward {}", i), .is_block = true};
       AddFeedForward(feed_forward);

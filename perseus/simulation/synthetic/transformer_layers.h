@@ -7,15 +7,17 @@
 
 namespace perseus::synthetic {
 
-// The order of the family's layers, and what its blocks are made of.
+// Which blocks the family has.
 enum class TransformerKind {
   kDecoder,         // GPT-3, Bloom, Llama: one stack.
   kEncoder,         // BERT: the same kernels, and a dense layer before the head.
-  kEncoderDecoder,  // T5: `layers` of each; the decoder also attends to the encoder's output.
+  kEncoderDecoder,  // T5: `layers` of each. The decoder also attends to the encoder's output.
 };
 enum class AttentionKind {
-  kEager,  // Scores go through memory, once for every step of the softmax.
-  kFused,  // FlashAttention (arXiv 2205.14135): they never do; a causal mask halves the products.
+  kEager,  // Scores pass through memory in every step of the softmax.
+  // FlashAttention (arXiv 2205.14135): scores never pass through memory, and a causal mask halves
+  // the products.
+  kFused,
 };
 
 struct Transformer {
@@ -27,22 +29,23 @@ struct Transformer {
   int key_value_heads = 0;
   double head_size = 0;
   double feed_forward = 0;
-  bool is_gated = false;  // SwiGLU: two products in, one out.
-  int experts = 1;        // Of these every token visits
-  int experts_per_token = 1;
+  bool is_gated = false;      // SwiGLU: two products in, one out.
+  int experts = 1;            // In each feed-forward layer.
+  int experts_per_token = 1;  // How many of them process a token.
   double vocabulary = 0;
-  double positions = 0;       // Learned position embeddings; 0: none.
-  bool embeds_apart = false;  // The position embedding is a layer of its own.
-  bool has_biases = false;    // In products and normalisations.
+  double positions = 0;  // Learned position embeddings. 0 means none.
+  // Whether the position embedding is a layer of its own.
+  bool has_position_layer = false;
+  bool has_biases = false;  // In products and normalizations.
   bool has_dropout = false;
-  bool ties_head = false;       // To the token embedding.
-  double activation_bytes = 0;  // Of the activation function, a number of the feed-forward layer.
+  bool ties_head = false;       // The head shares the weights of the token embedding.
+  double activation_bytes = 0;  // Of the activation function, for one number.
 };
 
 struct TransformerBatch {
   double sequences = 0;
-  double length = 0;  // Of encoder and decoder both.
-  double gpus = 1;    // Tensor parallel.
+  double length = 0;  // In tokens, of encoder and decoder.
+  double gpus = 1;    // The tensor parallel degree.
 };
 
 std::vector<LayerWork> TransformerLayers(const Transformer& model, const TransformerBatch& batch);

@@ -9,8 +9,8 @@ namespace {
 
 constexpr int kBlocks[] = {3, 4, 23, 3};
 constexpr double kClasses = 1000;
-// Bytes of a number through memory: batch normalisation reads twice, for the statistics and to
-// apply them, and writes; ReLU and the residual sum.
+// How many bytes of one number a kernel reads and writes. Batch normalization reads a number twice,
+// for the statistics and to apply them, and writes it once.
 constexpr double kBatchNormBytes = 6;
 constexpr double kReluBytes = 4;
 constexpr double kShortcutAddBytes = 6;
@@ -22,14 +22,15 @@ struct Convolution {
   double out_pixels = 0;  // Of one image.
 };
 
-// As the product of the unrolled input and the weights. What is unrolled stays in caches.
+// Counts a convolution as the product of the unrolled input and the weights. The unrolled input
+// stays in caches, so only the input itself passes through memory.
 void AddConvolution(const Convolution& conv, double images, double stride, LayerWork& layer) {
   const double weights = conv.in * conv.out * conv.kernel * conv.kernel;
   const double rows = images * conv.out_pixels;
   const KernelWork kernel{.flops = 2 * rows * weights,
                           .memory_bytes = kBytesPerNumber * (rows * stride * stride * conv.in +
                                                              weights + rows * conv.out)};
-  layer.parameters += weights + 2 * conv.out;  // And its normalisation.
+  layer.parameters += weights + 2 * conv.out;  // 2 * conv.out are those of the normalization.
   layer.forward.push_back(kernel);
   layer.backward_input.push_back(kernel);
   layer.backward_weight.push_back(kernel);
@@ -43,8 +44,8 @@ std::vector<LayerWork> WideResNet101Layers(int width, int images) {
   std::vector<LayerWork> layers;
   LayerWork stem{.name = "stem"};
   AddConvolution({.in = 3, .out = 64, .kernel = 7, .out_pixels = 112 * 112}, images, 2, stem);
-  stem.backward_input.erase(stem.backward_input.begin());  // Nothing asks for the image's gradient.
-  AddMove(images * 112.0 * 112 * 64 * (kReluBytes + 2.5), stem);  // And pooling to a quarter.
+  stem.backward_input.erase(stem.backward_input.begin());  // No layer needs the image's gradient.
+  AddMove(images * 112.0 * 112 * 64 * (kReluBytes + 2.5), stem);  // 2.5: pooling to a quarter.
   layers.push_back(std::move(stem));
 
   double in = 64;

@@ -28,7 +28,7 @@ Result<ChildProcess> ChildProcess::Launch(const Start& start) {
   }
   if (pid > 0) return ChildProcess(pid);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (getppid() != parent) _exit(kCannotRun);  // It died before the line above.
+  if (getppid() != parent) _exit(kCannotRun);  // The parent died before prctl.
   for (const int socket : start.sockets) fcntl(socket, F_SETFD, 0);
   for (const auto& [name, value] : start.environment) setenv(name.c_str(), value.c_str(), 1);
   execv(words.front(), words.data());
@@ -54,9 +54,9 @@ std::optional<std::string> ChildProcess::End() {
   if (WIFSIGNALED(status)) {
     const int signal = WTERMSIG(status);
     end_ = fmt::format("was killed by signal {} ({}{})", signal, strsignal(signal),
-                       signal == SIGKILL ? ": by hand, or for want of memory" : "");
+                       signal == SIGKILL ? ": by a user, or because memory ran out" : "");
   } else if (WEXITSTATUS(status) == kCannotRun) {
-    end_ = "could not be started (is the program still where it was?)";
+    end_ = "could not be started (does the program still exist at its path?)";
   } else if (WEXITSTATUS(status) != 0) {
     end_ = fmt::format("ended with status {}", WEXITSTATUS(status));
   }

@@ -37,7 +37,7 @@ Result<MessageReception> ReceiveMessage(int socket) {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return MessageReception{};
     if (got < 0 && errno == ECONNRESET) return MessageReception{true, {}};
-    return FailAs(ErrorKind::kSystem, "cannot hear another process of the trainer: {}",
+    return FailAs(ErrorKind::kSystem, "cannot receive from another process of the trainer: {}",
                   got < 0 ? std::strerror(errno) : "protocol version mismatch");
   }
 }

@@ -1,9 +1,9 @@
-// What the processes of the trainer say to each other: datagrams with borders (AF_UNIX,
-// SOCK_SEQPACKET) between processes of one program, so they are plain structs.
+// The messages between the processes of the trainer. They are datagrams (AF_UNIX, SOCK_SEQPACKET)
+// between processes of one program, so plain structs are sufficient.
 //
-// Times are of the nodes' clock, and may lie a little ahead: whoever computes on a virtual GPU
-// knows when an instruction will be done, and says so shortly before. Then nobody's late wake-up
-// costs virtual time.
+// Times are those of the nodes' clock, and may be slightly in the future. A process that computes
+// on a virtual GPU knows when an instruction will end, and announces this shortly before. So a
+// process that the operating system wakes late does not cost virtual time.
 #pragma once
 
 #include <cstdint>
@@ -17,29 +17,29 @@
 namespace perseus::trainer {
 
 enum class MessageKind : std::int32_t {
-  // A rank to another.
+  // From a rank to another rank.
   kTensor,
-  // A rank to the parent.
-  kReady,       // All is open; the first step may begin.
-  kStepDone,    // At `time`.
-  kHere,        // The answer to kRollCall.
-  kFailed,      // `text` says why.
-  kWarning,     // `text` is one of the client library.
-  kStatistics,  // The last word of a rank that ends well.
-  // The parent to a rank.
-  kBeginStep,  // At `time`.
-  kStop,       // No further step.
-  kRollCall,   // Is anybody there?
+  // From a rank to the parent.
+  kReady,       // Everything is open. The first step may begin.
+  kStepDone,    // The rank ends the step at `time`.
+  kPong,        // The answer to kPing.
+  kFailed,      // `text` has the cause.
+  kWarning,     // `text` is a warning of the client library.
+  kStatistics,  // The last message of a rank that ends well.
+  // From the parent to a rank.
+  kBeginStep,  // The step begins at `time`.
+  kStop,       // No further step follows.
+  kPing,       // Asks for kPong.
 };
 
-// What a rank knows of how well it kept up.
+// How late a rank was, as it measures itself.
 struct RankStatistics {
   std::int64_t instructions = 0;
   Nanoseconds wakeup_late_sum = 0;  // From an instruction's end to the call that reports it.
   Nanoseconds wakeup_late_most = 0;
-  Nanoseconds start_late_sum = 0;  // That a GPU stood still since its next instruction came late.
+  Nanoseconds start_late_sum = 0;  // A GPU was idle because its next instruction came late.
   Nanoseconds start_late_most = 0;
-  Nanoseconds forecast_off_sum = 0;  // How far ends were from what neighbours were told before.
+  Nanoseconds forecast_off_sum = 0;  // Between the announced and the actual end of instructions.
   Nanoseconds forecast_off_most = 0;
   std::int64_t clock_requests = 0;
   std::int64_t warnings = 0;
@@ -51,19 +51,19 @@ struct Message {
   Nanoseconds time = 0;
   Tensor tensor;
   RankStatistics statistics;
-  char text[400] = {};  // Ends with 0.
+  char text[400] = {};  // Null-terminated.
 };
 
-// `text` is cut to what fits.
+// Cuts `text` to the size of Message::text.
 Message TextMessage(MessageKind kind, std::string_view text);
 
-// Fails (kSystem) if the other end is gone or does not read. Never raises SIGPIPE.
+// Fails (kSystem) if the other end is gone or its queue is full. Never raises SIGPIPE.
 Result<void> SendMessage(int socket, const Message& message);
 
-// What there is to read on a non-blocking socket.
+// The result of a read from a non-blocking socket.
 struct MessageReception {
   bool has_ended = false;          // The other end is gone.
-  std::optional<Message> message;  // Nothing: nothing now.
+  std::optional<Message> message;  // Empty if no message is there.
 };
 Result<MessageReception> ReceiveMessage(int socket);
 

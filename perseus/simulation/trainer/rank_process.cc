@@ -26,12 +26,13 @@
 namespace perseus::trainer {
 namespace {
 
-// In real time.
+// How long before its end an instruction is announced, in real time.
 constexpr Nanoseconds kLead = 3'000'000;
-// A clock that lands brings an end nearer, and nobody says so: look again this often at least.
-constexpr Nanoseconds kLeastLook = 2'000'000;
+// A new clock makes an instruction end earlier, and no message says so. So a rank checks the end at
+// least this often.
+constexpr Nanoseconds kCheckPeriod = 2'000'000;
 
-// The ABI's numbers are those of the computations.
+// The client library's numbers of instruction kinds are those of InstructionKind.
 static_assert(static_cast<int>(InstructionKind::kForward) == PERSEUS_FORWARD &&
               static_cast<int>(InstructionKind::kBackward) == PERSEUS_BACKWARD &&
               static_cast<int>(InstructionKind::kBackwardInput) == PERSEUS_BACKWARD_INPUT &&
@@ -53,13 +54,13 @@ class RankProcess {
 
  private:
   struct InFlight {
-    std::size_t index = 0;                // In the work.
-    std::uint64_t run = 0;                // The GPU's number for it.
-    Nanoseconds possible = 0;             // When its input was there and the step had begun.
-    std::optional<Nanoseconds> told_end;  // What others were told.
-    bool has_begun = false;               // The client library was told.
+    std::size_t index = 0;                     // In options_.work.
+    std::uint64_t run = 0;                     // The GPU's number for this run.
+    Nanoseconds possible = 0;                  // When its input was there and the step had begun.
+    std::optional<Nanoseconds> announced_end;  // As sent to other processes.
+    bool has_begun = false;                    // As reported to the client library.
   };
-  // By the clock.
+  // In the time of clock_.
   struct RealRun {
     Nanoseconds begin = 0;
     Nanoseconds finish = 0;
@@ -70,16 +71,18 @@ class RankProcess {
   void BeginStep();
   Result<void> Fill();
   Result<void> Follow(InFlight& flight, bool is_first);
-  Nanoseconds NextLook(const RealRun& run, Nanoseconds now, Nanoseconds end) const;
-  Result<void> Tell(InFlight& flight, Nanoseconds end);
+  Nanoseconds NextCheck(const RealRun& run, Nanoseconds now, Nanoseconds end) const;
+  Result<void> AnnounceEnd(InFlight& flight, Nanoseconds end);
   void Begin(InFlight& flight);
   void End(const InFlight& flight, const RealRun& run);
   void EndStep();
   Result<void> Wait();
   Result<void> DescribeSignal() const;
-  Result<void> Hear(int socket, int peer);
+  Result<void> Receive(int socket, int peer);
   Result<void> Take(const Message& message);
-  Result<void> Say(const Message& message) { return SendMessage(options_.control, message); }
+  Result<void> SendToParent(const Message& message) {
+    return SendMessage(options_.control, message);
+  }
 
   Result<RealRun> Look(const InFlight& flight);
   std::optional<Nanoseconds> InputTime(std::size_t index) const;
@@ -89,36 +92,36 @@ class RankProcess {
   const virtual_gpu::VirtualNode& node_;
   const RankProcessOptions& options_;
   Clock& clock_;
-  std::shared_ptr<void> part_;  // In a virtual time: then nobody is woken late.
+  std::shared_ptr<void> part_;  // Set if the clock is virtual. Then no process is woken late.
   virtual_gpu::VirtualWorker worker_;
   Session session_;
   FileDescriptor signals_;
 
   bool is_stopping_ = false;
-  // The next step, or the word that there is none. The end of a step is told before it comes, so
-  // either may be here before this rank has ended its own.
+  // kBeginStep or kStop. The end of a step is announced before it comes, so this message may arrive
+  // before this rank has ended its own step.
   std::optional<Message> next_step_;
   std::int64_t step_ = -1;
-  bool is_in_step_ = false;          // Between a kBeginStep and the end of its last instruction.
-  bool has_announced_step_ = false;  // To the client library.
+  bool is_in_step_ = false;         // From kBeginStep to the end of the last instruction.
+  bool has_reported_step_ = false;  // To the client library.
   Nanoseconds step_begin_ = 0;
-  std::size_t next_ = 0;            // The first that is not in the GPU's queue yet.
-  std::deque<InFlight> in_flight_;  // The running one first, or the one that will.
+  std::size_t next_ = 0;            // The first instruction that is not in the GPU's queue yet.
+  std::deque<InFlight> in_flight_;  // At most two. The first one runs, or will run first.
   std::map<std::pair<std::int64_t, Tensor>, Nanoseconds> arrived_;  // By step.
-  std::set<int> gone_peers_;                                        // They hung up.
+  std::set<int> gone_peers_;                                        // They closed their sockets.
   Nanoseconds last_end_ = 0;
   Nanoseconds wake_at_ = Clock::kNever;
   RankStatistics statistics_;
 };
 
 Result<void> RankProcess::Open() {
-  // Before there are threads, which keep what they were started with.
+  // Before threads start, because they inherit the signal mask.
   sigset_t ends;
   sigemptyset(&ends);
   sigaddset(&ends, SIGTERM);
   sigaddset(&ends, SIGINT);
   sigprocmask(SIG_BLOCK, &ends, nullptr);
-  sigdelset(&ends, SIGINT);  // Ctrl-C is the parent's to deal with.
+  sigdelset(&ends, SIGINT);  // The parent handles Ctrl-C.
   signals_ = FileDescriptor(signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals_) {
     return FailAs(ErrorKind::kSystem, "cannot wait for signals: {}", std::strerror(errno));
@@ -135,7 +138,7 @@ Result<void> RankProcess::Open() {
   part_ = clock_.TakePart(Clock::Part::kFollows);
   Message ready;
   ready.kind = MessageKind::kReady;
-  return Say(ready);
+  return SendToParent(ready);
 }
 
 Result<void> RankProcess::Run() {
@@ -155,25 +158,25 @@ Result<void> RankProcess::Run() {
   Message last;
   last.kind = MessageKind::kStatistics;
   last.statistics = statistics_;
-  // The parent may be gone; then nobody wants to know.
-  (void)Say(last);
+  // An error means that the parent is gone. Then nobody needs the statistics.
+  (void)SendToParent(last);
   return {};
 }
 
-// ---- What is due ----
+// ---- Running a step ----
 
 Result<void> RankProcess::Act() {
   if (!is_in_step_) BeginStep();
   if (!is_in_step_) return {};
-  if (!has_announced_step_) {
+  if (!has_reported_step_) {
     if (clock_.Now() >= step_begin_) {
       perseus_step_begin(session_.get());
-      has_announced_step_ = true;
+      has_reported_step_ = true;
     } else {
       WakeAt(step_begin_);
     }
   }
-  // What has ended makes room in the queue, and what is queued may be about to end.
+  // An instruction that ends makes room in the queue. The next one may end soon, too.
   for (bool has_room = true; has_room;) {
     if (auto filled = Fill(); !filled) return filled;
     const std::size_t filled_to = in_flight_.size();
@@ -184,7 +187,7 @@ Result<void> RankProcess::Act() {
     }
     has_room = in_flight_.size() < filled_to;
   }
-  if (in_flight_.empty() && next_ == options_.work.size() && has_announced_step_) {
+  if (in_flight_.empty() && next_ == options_.work.size() && has_reported_step_) {
     EndStep();
     if (next_step_) WakeAt(0);
   }
@@ -202,7 +205,7 @@ void RankProcess::BeginStep() {
   step_begin_ = begun.time;
   next_ = 0;
   is_in_step_ = true;
-  has_announced_step_ = false;
+  has_reported_step_ = false;
 }
 
 Result<void> RankProcess::Fill() {
@@ -210,7 +213,7 @@ Result<void> RankProcess::Fill() {
     const auto input_time = InputTime(next_);
     if (!input_time) return {};
     if (!in_flight_.empty()) {
-      // The queue takes one, and that may wait for its input's time.
+      // The GPU's queue holds one instruction, which may wait for the time of its input.
       PERSEUS_ASSIGN_OR_RETURN(const auto last, Look(in_flight_.back()));
       if (last.begin > clock_.Now()) {
         WakeAt(last.begin);
@@ -226,20 +229,20 @@ Result<void> RankProcess::Fill() {
   return {};
 }
 
-// Looks at one that runs or is queued, and does what is due about it. Removes it once it is done.
+// Does what is due for an instruction that runs or is queued. Removes it when it has ended.
 Result<void> RankProcess::Follow(InFlight& flight, bool is_first) {
   PERSEUS_ASSIGN_OR_RETURN(const auto run, Look(flight));
   const Nanoseconds now = clock_.Now();
-  if (!flight.told_end) {
-    const Nanoseconds tell_at = run.finish - (part_ ? 0 : kLead);
-    if (tell_at <= now) {
-      if (auto told = Tell(flight, run.finish); !told) return told;
+  if (!flight.announced_end) {
+    const Nanoseconds announce_at = run.finish - (part_ ? 0 : kLead);
+    if (announce_at <= now) {
+      if (auto announced = AnnounceEnd(flight, run.finish); !announced) return announced;
     } else {
-      WakeAt(std::min(tell_at, NextLook(run, now, tell_at)));
+      WakeAt(std::min(announce_at, NextCheck(run, now, announce_at)));
     }
   }
-  // The client library is told of one after the other.
-  if (!is_first || !has_announced_step_) return {};
+  // Instructions are reported to the client library one after another.
+  if (!is_first || !has_reported_step_) return {};
   if (!flight.has_begun) {
     if (run.begin > now) {
       WakeAt(run.begin);
@@ -256,15 +259,15 @@ Result<void> RankProcess::Follow(InFlight& flight, bool is_first) {
   return {};
 }
 
-// When a clock may have been set of which nobody says anything.
-Nanoseconds RankProcess::NextLook(const RealRun& run, Nanoseconds now, Nanoseconds end) const {
-  if (!part_) return now + std::max(kLeastLook, (end - now) / 2);
-  // No time passes until the agent has set what the instruction begins with.
-  return now < run.begin + kLeastLook ? run.begin + kLeastLook : Clock::kNever;
+// When to check again whether a new clock has changed the end.
+Nanoseconds RankProcess::NextCheck(const RealRun& run, Nanoseconds now, Nanoseconds end) const {
+  if (!part_) return now + std::max(kCheckPeriod, (end - now) / 2);
+  // Virtual time stands still until the agent has set the clock with which the instruction begins.
+  return now < run.begin + kCheckPeriod ? run.begin + kCheckPeriod : Clock::kNever;
 }
 
-Result<void> RankProcess::Tell(InFlight& flight, Nanoseconds end) {
-  flight.told_end = end;
+Result<void> RankProcess::AnnounceEnd(InFlight& flight, Nanoseconds end) {
+  flight.announced_end = end;
   const RankInstruction& done = WorkOf(flight.index);
   if (done.output) {
     Message message;
@@ -272,7 +275,7 @@ Result<void> RankProcess::Tell(InFlight& flight, Nanoseconds end) {
     message.step = step_;
     message.time = end + options_.p2p;
     message.tensor = done.output->tensor;
-    // A neighbour that is gone shows when it is listened to.
+    // If the neighbor is gone, Receive() finds out.
     (void)SendMessage(options_.peers.at(done.output->rank), message);
   }
   if (flight.index + 1 < options_.work.size()) return {};
@@ -280,7 +283,7 @@ Result<void> RankProcess::Tell(InFlight& flight, Nanoseconds end) {
   message.kind = MessageKind::kStepDone;
   message.step = step_;
   message.time = end;
-  return Say(message);
+  return SendToParent(message);
 }
 
 void RankProcess::Begin(InFlight& flight) {
@@ -300,11 +303,11 @@ void RankProcess::End(const InFlight& flight, const RealRun& run) {
     most = std::max(most, value);
   };
   count(clock_.Now() - run.finish, statistics.wakeup_late_sum, statistics.wakeup_late_most);
-  // Virtual and real time round differently by a nanosecond.
+  // The conversion between virtual and real time may be off by a nanosecond.
   count(std::max<Nanoseconds>(0, run.begin - std::max(flight.possible, last_end_) - 1),
         statistics.start_late_sum, statistics.start_late_most);
-  count(std::abs(flight.told_end.value_or(run.finish) - run.finish), statistics.forecast_off_sum,
-        statistics.forecast_off_most);
+  count(std::abs(flight.announced_end.value_or(run.finish) - run.finish),
+        statistics.forecast_off_sum, statistics.forecast_off_most);
   last_end_ = run.finish;
 }
 
@@ -314,7 +317,7 @@ void RankProcess::EndStep() {
   arrived_.erase(arrived_.begin(), arrived_.lower_bound({step_ + 1, Tensor{false, -1, -1}}));
   std::array<char, sizeof Message::text> text{};
   while (perseus_take_warning(session_.get(), text.data(), text.size()) > 0) {
-    (void)Say(TextMessage(MessageKind::kWarning, text.data()));
+    (void)SendToParent(TextMessage(MessageKind::kWarning, text.data()));
   }
 }
 
@@ -331,17 +334,16 @@ std::optional<Nanoseconds> RankProcess::InputTime(std::size_t index) const {
   return arrived->second;
 }
 
-// ---- What others say ----
+// ---- Messages and signals ----
 
-// Nothing if it is the parent's, which knows.
+// Fails unless the signal came from the parent, which knows the cause.
 Result<void> RankProcess::DescribeSignal() const {
   signalfd_siginfo info{};
   if (read(signals_.get(), &info, sizeof info) != sizeof info) return {};
   if (static_cast<pid_t>(info.ssi_pid) == getppid()) return {};
-  return FailAs(ErrorKind::kSystem, "was told to end by signal {} from process {} of user {}",
-                info.ssi_signo, info.ssi_pid, info.ssi_uid);
+  return FailAs(ErrorKind::kSystem, "received signal {} from process {} of user {}", info.ssi_signo,
+                info.ssi_pid, info.ssi_uid);
 }
-
 Result<void> RankProcess::Wait() {
   std::vector<pollfd> polled{{options_.control, POLLIN, 0}, {signals_.get(), POLLIN, 0}};
   for (const auto& [peer, socket] : options_.peers) {
@@ -352,14 +354,15 @@ Result<void> RankProcess::Wait() {
     is_stopping_ = true;
     return DescribeSignal();
   }
-  if (auto heard = Hear(options_.control, -1); !heard || is_stopping_) return heard;
+  auto received = Receive(options_.control, -1);
+  if (!received || is_stopping_) return received;
   for (const auto& [peer, socket] : options_.peers) {
-    if (auto heard = Hear(socket, peer); !heard) return heard;
+    PERSEUS_RETURN_IF_ERROR(Receive(socket, peer));
   }
   return {};
 }
 
-Result<void> RankProcess::Hear(int socket, int peer) {
+Result<void> RankProcess::Receive(int socket, int peer) {
   for (;;) {
     PERSEUS_ASSIGN_OR_RETURN(const auto received, ReceiveMessage(socket));
     if (received.has_ended && peer < 0) {
@@ -367,7 +370,7 @@ Result<void> RankProcess::Hear(int socket, int peer) {
       return {};
     }
     if (received.has_ended) {
-      // Whether it may is the parent's to know.
+      // The parent decides whether this is an error.
       gone_peers_.insert(peer);
       return {};
     }
@@ -386,13 +389,13 @@ Result<void> RankProcess::Take(const Message& message) {
     case MessageKind::kStop:
       next_step_ = message;
       return {};
-    case MessageKind::kRollCall: {
-      Message here;
-      here.kind = MessageKind::kHere;
-      return Say(here);
+    case MessageKind::kPing: {
+      Message pong;
+      pong.kind = MessageKind::kPong;
+      return SendToParent(pong);
     }
     default:
-      return Fail("a message came that ranks do not take (all have to be of the same version)");
+      return Fail("received a message that is not for ranks (start all from the same program)");
   }
 }
 

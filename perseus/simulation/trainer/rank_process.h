@@ -1,16 +1,17 @@
-// A rank of the trainer: a process that computes on one virtual GPU, hands tensors to its
-// neighbours, and tells the client library what it runs, as a training process would.
+// A rank of the trainer: a process that computes on one virtual GPU, sends tensors to its
+// neighbors, and reports to the client library what it runs, as a training process does.
 //
-// It is one thread that sleeps until something is due: an input arrives, an instruction is about to
-// end, has ended, may begin. Three things keep late wake-ups (eight ranks on two cores) from
-// costing virtual time, which would be counted as the plan's doing or as the baseline's:
-//  1. The next instruction whose input is known waits in the GPU's own queue
-//  (VirtualWorker::Enqueue).
-//  2. Neighbours are told `kLead` before an instruction ends when that will be, so that their GPUs
-//  begin
-//     on time. A clock that changes in between makes the forecast wrong; by how much is counted.
-//  3. The end of a step is told so, too.
-// What remains is counted in RankStatistics.
+// It is one thread. It sleeps until something is due: an input arrives; an instruction may begin,
+// is about to end, or has ended. On a machine with fewer cores than ranks, threads are woken late.
+// This must not cost virtual time, because a comparison of plans would count it. Three rules
+// prevent it:
+//  1. The next instruction whose input is known waits in the queue of the GPU
+//     (VirtualWorker::Enqueue).
+//  2. `kLead` before an instruction ends, the rank announces the end to its neighbor, so that the
+//     neighbor's GPU begins on time. If a clock changes after that, the announced time is wrong.
+//     The statistics count by how much.
+//  3. The end of a step is announced to the parent in the same way.
+// RankStatistics has the lateness that remains.
 #pragma once
 
 #include <map>
@@ -27,16 +28,16 @@ namespace perseus::trainer {
 struct RankProcessOptions {
   int pipeline = 0;
   int rank = 0;
-  int gpu = 0;                        // Of the node.
-  std::vector<RankInstruction> work;  // At least one.
-  Nanoseconds p2p = 0;                // On the wire.
-  int control = -1;                   // The socket to the parent,
-  std::map<int, int> peers;           // and those to other ranks; all stay the caller's.
+  int gpu = 0;                        // On its node.
+  std::vector<RankInstruction> work;  // Not empty.
+  Nanoseconds p2p = 0;                // The time of a transfer to another rank.
+  int control = -1;                   // The socket to the parent. The caller owns it.
+  std::map<int, int> peers;           // Rank, and the socket to it. The caller owns them.
 };
 
-// Runs steps until the parent says stop or hangs up, or SIGTERM comes (which it blocks and takes).
-// The client library gets its options from the environment. The caller tells the parent what went
-// wrong.
+// Runs steps until the parent sends kStop or closes its socket, or until SIGTERM arrives (which
+// this function blocks and reads). The client library reads its options from the environment. The
+// caller reports an error to the parent.
 Result<void> RunRankProcess(const virtual_gpu::VirtualNode& node,
                             const RankProcessOptions& options);
 

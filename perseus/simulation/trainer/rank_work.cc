@@ -18,7 +18,7 @@ int RankOf(const schedule::Schedule& schedule, int stage) {
   return schedule.pp_rank_of_stage[Index(stage)];
 }
 
-// The stage from which an instruction's input comes; -1: it needs none from elsewhere in the model.
+// The stage from which an instruction's input comes. -1: it needs no input of another stage.
 int SourceOf(const schedule::Schedule& schedule, const schedule::Instruction& instruction) {
   if (instruction.kind == kForward) return instruction.stage - 1;
   if (IsGradientStep(instruction.kind) && instruction.stage + 1 < schedule.stages())
@@ -26,7 +26,7 @@ int SourceOf(const schedule::Schedule& schedule, const schedule::Instruction& in
   return -1;
 }
 
-// The stage to which its output goes; -1: none.
+// The stage to which an instruction's output goes. -1: none.
 int TargetOf(const schedule::Schedule& schedule, const schedule::Instruction& instruction) {
   if (instruction.kind == kForward && instruction.stage + 1 < schedule.stages())
     return instruction.stage + 1;
@@ -78,7 +78,7 @@ Result<std::vector<RankInstruction>> MakeRankWork(const schedule::Schedule& sche
                                                   const schedule::PipelineModel& model) {
   const schedule::FixedInstructions& fixed = model.fixed;
   std::vector<RankInstruction> work;
-  for (const schedule::Instruction& instruction : schedule.ranks[Index(rank)]) {
+  for (const schedule::Instruction& instruction : schedule.pp_ranks[Index(rank)]) {
     if (instruction.kind == kForward && instruction.stage == 0 && fixed.load.time > 0) {
       work.push_back(MakeFixed(kLoad, fixed.load, model, instruction.microbatch));
     }
@@ -92,16 +92,16 @@ Result<std::vector<RankInstruction>> MakeRankWork(const schedule::Schedule& sche
   return work;
 }
 
-std::vector<int> NeighboursOf(const schedule::Schedule& schedule, int rank) {
-  std::set<int> neighbours;
+std::vector<int> NeighborsOf(const schedule::Schedule& schedule, int rank) {
+  std::set<int> neighbors;
   for (int stage = 0; stage + 1 < schedule.stages(); ++stage) {
     const int here = RankOf(schedule, stage);
     const int next = RankOf(schedule, stage + 1);
     if (here == next) continue;
-    if (here == rank) neighbours.insert(next);
-    if (next == rank) neighbours.insert(here);
+    if (here == rank) neighbors.insert(next);
+    if (next == rank) neighbors.insert(here);
   }
-  return {neighbours.begin(), neighbours.end()};
+  return {neighbors.begin(), neighbors.end()};
 }
 
 profile::Profile Scaled(const profile::Profile& profile, double scale) {
@@ -117,13 +117,13 @@ profile::Profile Scaled(const profile::Profile& profile, double scale) {
 }
 
 schedule::FixedInstructions Scaled(schedule::FixedInstructions fixed, double scale) {
-  const auto shrink = [scale](Nanoseconds time) {
+  const auto scaled = [scale](Nanoseconds time) {
     return static_cast<Nanoseconds>(std::llround(static_cast<double>(time) * scale));
   };
-  fixed.p2p = shrink(fixed.p2p);
+  fixed.p2p = scaled(fixed.p2p);
   for (schedule::FixedInstructions::Cost* cost :
        {&fixed.load, &fixed.all_reduce, &fixed.optimizer}) {
-    cost->time = shrink(cost->time);
+    cost->time = scaled(cost->time);
     if (cost->energy_j >= 0) cost->energy_j *= scale;
   }
   return fixed;

@@ -1,5 +1,6 @@
-// What one rank of the trainer runs in a step: its part of the schedule, with what a virtual GPU
-// has to know of each instruction, and what comes from and goes to other ranks. Pure.
+// What one rank of the trainer runs in a step: its part of the schedule, with the virtual GPU's
+// table of each instruction, and the tensors that it receives from and sends to other ranks. All
+// functions are pure.
 #pragma once
 
 #include <optional>
@@ -14,21 +15,21 @@
 
 namespace perseus::trainer {
 
-// What one stage hands to another on another rank.
+// What one stage sends to a stage on another rank.
 struct Tensor {
-  bool is_gradient = false;  // Else activations.
-  int stage = 0;             // That it is for; over all ranks, as in Schedule.
+  bool is_gradient = false;  // Otherwise activations.
+  int stage = 0;             // The stage that receives it, numbered as in Schedule.
   int microbatch = 0;
   friend auto operator<=>(const Tensor&, const Tensor&) = default;
 };
 
 struct RankInstruction {
   InstructionKind kind = InstructionKind::kForward;
-  int stage = 0;  // Over all ranks; -1 for what belongs to none.
+  int stage = 0;  // Numbered as in Schedule. -1 if it belongs to none.
   int chunk = 0;
   int microbatch = -1;
   virtual_gpu::InstructionTable table;
-  std::optional<Tensor> input;  // Nothing: it has all it needs once the one before it is done.
+  std::optional<Tensor> input;  // Empty: it may start when the previous instruction has ended.
   struct Output {
     int rank = 0;  // Of the same pipeline.
     Tensor tensor;
@@ -36,17 +37,18 @@ struct RankInstruction {
   std::optional<Output> output;
 };
 
-// In execution order: the schedule's computations, and the model's load, all-reduce and optimizer
-// where they take time. Fails (kInput) where the profile lacks an instruction, or a virtual GPU
+// In execution order: the computations of the schedule, and load, all-reduce and optimizer of the
+// model if they take time. Fails (kInput) if the profile lacks an instruction, or if a virtual GPU
 // cannot run it.
 Result<std::vector<RankInstruction>> MakeRankWork(const schedule::Schedule& schedule, int rank,
                                                   const profile::Profile& profile,
                                                   const schedule::PipelineModel& model);
 
-// The ranks that send something to this one or get something from it; ascending.
-std::vector<int> NeighboursOf(const schedule::Schedule& schedule, int rank);
+// The ranks that send tensors to this rank or receive tensors from it, ascending.
+std::vector<int> NeighborsOf(const schedule::Schedule& schedule, int rank);
 
-// The same work, so many times as long and as dear: short steps for tests. Requires scale > 0.
+// The same work with all times and energies multiplied by `scale`. Tests use it for short steps.
+// Requires scale > 0.
 profile::Profile Scaled(const profile::Profile& profile, double scale);
 schedule::FixedInstructions Scaled(schedule::FixedInstructions fixed, double scale);
 

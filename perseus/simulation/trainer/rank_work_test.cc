@@ -37,7 +37,7 @@ profile::Profile ProfileFor(int stages, int chunks) {
   return profile::Profile("profile.csv", {}, std::move(entries));
 }
 
-TEST(RankWorkTest, WhatOneRankSendsAnotherWaitsFor) {
+TEST(RankWorkTest, EachTensorThatARankSendsIsReceived) {
   for (const std::string_view name : schedule::ScheduleNames()) {
     const bool has_chunks = name.find("interleaved") == 0 || name.find("-v") != name.npos;
     const int chunks = has_chunks ? 2 : 1;
@@ -46,14 +46,14 @@ TEST(RankWorkTest, WhatOneRankSendsAnotherWaitsFor) {
     std::multiset<std::pair<int, Tensor>> sent;
     std::multiset<std::pair<int, Tensor>> awaited;
     for (int rank = 0; rank < 4; ++rank) {
-      const auto neighbours = NeighboursOf(*schedule, rank);
+      const auto neighbors = NeighborsOf(*schedule, rank);
       const auto work = MakeRankWork(*schedule, rank, ProfileFor(4, chunks), {});
       ASSERT_TRUE(work) << name << ": " << work.error().message;
       for (const RankInstruction& instruction : *work) {
         if (instruction.input) awaited.insert({rank, *instruction.input});
         if (!instruction.output) continue;
         sent.insert({instruction.output->rank, instruction.output->tensor});
-        EXPECT_THAT(neighbours, testing::Contains(instruction.output->rank)) << name;
+        EXPECT_THAT(neighbors, testing::Contains(instruction.output->rank)) << name;
       }
     }
     EXPECT_EQ(sent, awaited) << name;
@@ -62,7 +62,7 @@ TEST(RankWorkTest, WhatOneRankSendsAnotherWaitsFor) {
 }
 
 // Rank 0 of two, two microbatches, 1F1B.  [load F0][load F1] B0 B1 [all-reduce][optimizer]
-TEST(RankWorkTest, FixedInstructionsStandWhereTheModelHasThem) {
+TEST(RankWorkTest, FixedInstructionsAreAtTheirPlaces) {
   schedule::PipelineModel model;
   model.blocking_power_w = 80;
   model.fixed.load = {1'000'000, -1};
@@ -78,14 +78,14 @@ TEST(RankWorkTest, FixedInstructionsStandWhereTheModelHasThem) {
   EXPECT_DOUBLE_EQ(work->front().table.At(1).energy_j, 0.08);
   EXPECT_DOUBLE_EQ((*work)[6].table.At(1).energy_j, 3);
   EXPECT_FALSE(work->front().input);
-  // Its forwards need nothing from elsewhere, its backwards the gradients of stage 1.
+  // Its forwards need no tensor. Its backwards need the gradients of stage 1.
   EXPECT_FALSE((*work)[1].input);
   EXPECT_EQ((*work)[1].output->tensor, (Tensor{false, 1, 0}));
   EXPECT_EQ((*work)[4].input, (Tensor{true, 0, 0}));
   EXPECT_FALSE((*work)[4].output);
 }
 
-TEST(RankWorkTest, ChunksInAVHandOverWithinTheirRank) {
+TEST(RankWorkTest, ChunksOfAVOnOneRankSendNothing) {
   const auto schedule = schedule::GenerateSchedule({"zb-v", 2, 4, 2});
   const auto work = MakeRankWork(*schedule, 1, ProfileFor(2, 2), {});
   ASSERT_TRUE(work);
@@ -98,13 +98,13 @@ TEST(RankWorkTest, ChunksInAVHandOverWithinTheirRank) {
       EXPECT_FALSE(instruction.output);
     }
   }
-  EXPECT_THAT(NeighboursOf(*schedule, 1), ElementsAre(0));
+  EXPECT_THAT(NeighborsOf(*schedule, 1), ElementsAre(0));
 }
 
 TEST(RankWorkTest, InterleavedPipelineIsARing) {
   const auto schedule = schedule::GenerateSchedule({"interleaved-1f1b", 4, 8, 2});
-  EXPECT_THAT(NeighboursOf(*schedule, 0), ElementsAre(1, 3));
-  EXPECT_THAT(NeighboursOf(*schedule, 3), ElementsAre(0, 2));
+  EXPECT_THAT(NeighborsOf(*schedule, 0), ElementsAre(1, 3));
+  EXPECT_THAT(NeighborsOf(*schedule, 3), ElementsAre(0, 2));
 }
 
 TEST(RankWorkTest, MissingInstructionIsNamed) {
@@ -114,7 +114,7 @@ TEST(RankWorkTest, MissingInstructionIsNamed) {
   EXPECT_THAT(work.error().message, HasSubstr("has no forward of stage 3"));
 }
 
-TEST(RankWorkTest, ScaleIsOfTimesAndEnergies) {
+TEST(RankWorkTest, ScaledMultipliesTimesAndEnergies) {
   const profile::Profile scaled = Scaled(ProfileFor(1, 1), 0.1);
   const profile::Option& option = scaled.Find(0, 0, kForward)->options.front();
   EXPECT_EQ(option.time, 1'000'000);
@@ -129,7 +129,7 @@ TEST(RankWorkTest, ScaleIsOfTimesAndEnergies) {
   EXPECT_EQ(smaller.optimizer.energy_j, 1);
 }
 
-TEST(RankSocketsTest, ComeBackAsTheyWere) {
+TEST(RankSocketsTest, ParsedFromTheirTextTheyAreTheSame) {
   const RankSockets sockets{7, {{0, 8}, {2, 9}}};
   EXPECT_EQ(Format(sockets), "7,0:8,2:9");
   const auto parsed = ParseRankSockets("7,0:8,2:9");

@@ -22,10 +22,11 @@
 namespace perseus::trainer {
 namespace {
 
-// After the first bad news: the others' come, and tell who was the first.
-constexpr Nanoseconds kHearingOut = kSecond / 2;
-// For ranks to give their GPUs back when they are told to end.
-constexpr Nanoseconds kFarewell = 5 * kSecond;
+// How long the parent still collects messages after the first failure. They show which rank failed
+// first.
+constexpr Nanoseconds kTimeToCollectFailures = kSecond / 2;
+// How long ranks may take to return their GPUs after SIGTERM.
+constexpr Nanoseconds kTimeToEnd = 5 * kSecond;
 constexpr Nanoseconds kLongestSleep = kSecond / 10;
 
 struct SocketPair {
@@ -53,10 +54,10 @@ class Training {
     int rank = 0;
     FileDescriptor control;
     std::optional<ChildProcess> process;
-    std::optional<Message> answer;  // Of the kind that is being collected.
+    std::optional<Message> answer;  // Of the kind that Collect() waits for.
     bool has_hung_up = false;
-    bool is_here = false;  // Answered the roll call.
-    std::string complaint;
+    bool has_answered_ping = false;
+    std::string failure;
   };
   struct Energy {
     double exact_j = 0;
@@ -67,13 +68,14 @@ class Training {
   Result<void> LaunchRank(Rank& rank, FileDescriptor control,
                           const std::map<int, FileDescriptor>& peers);
   Result<void> RunSteps();
-  // Waits for a message of that kind from every rank.
+  // Waits for a message of that kind from every rank. `what_they_do` completes "rank 1 did not
+  // ...".
   Result<void> Collect(MessageKind kind, std::string_view what_they_do);
-  Result<void> Hear();
-  Result<void> HearRank(Rank& rank);
-  void Tell(const Message& message);
-  void LookForSignals();
-  bool IsBadNews() const;
+  Result<void> Receive();
+  Result<void> ReceiveFrom(Rank& rank);
+  void SendToAll(const Message& message);
+  void ReadSignals();
+  bool HasRankFailed() const;
   Error Diagnose(std::string_view what_they_do);
   void End();
   Result<Energy> ReadEnergy() const;
@@ -82,7 +84,7 @@ class Training {
   }
 
   const TrainingOptions& options_;
-  Clock& clock_;  // Of all nodes.
+  Clock& clock_;  // All nodes have the same clock.
   std::vector<Rank> ranks_;
   FileDescriptor signals_;
   bool is_asked_to_end_ = false;
@@ -105,11 +107,11 @@ Result<void> Training::Launch() {
   for (int pipeline = 0; pipeline < options_.pipelines; ++pipeline) {
     std::vector<std::map<int, FileDescriptor>> peers(static_cast<std::size_t>(options_.ranks));
     for (int rank = 0; rank < options_.ranks; ++rank) {
-      for (const int neighbour : options_.neighbours[static_cast<std::size_t>(rank)]) {
-        if (neighbour < rank) continue;
+      for (const int neighbor : options_.neighbors[static_cast<std::size_t>(rank)]) {
+        if (neighbor < rank) continue;
         PERSEUS_ASSIGN_OR_RETURN(auto pair, MakeSocketPair());
-        peers[static_cast<std::size_t>(rank)][neighbour] = std::move(pair.ends[0]);
-        peers[static_cast<std::size_t>(neighbour)][rank] = std::move(pair.ends[1]);
+        peers[static_cast<std::size_t>(rank)][neighbor] = std::move(pair.ends[0]);
+        peers[static_cast<std::size_t>(neighbor)][rank] = std::move(pair.ends[1]);
       }
     }
     for (int rank = 0; rank < options_.ranks; ++rank) {
@@ -119,7 +121,7 @@ Result<void> Training::Launch() {
                         .control = std::move(pair.ends[0]),
                         .process = {},
                         .answer = {},
-                        .complaint = {}});
+                        .failure = {}});
       auto launched =
           LaunchRank(ranks_.back(), std::move(pair.ends[1]), peers[static_cast<std::size_t>(rank)]);
       if (!launched) return launched;
@@ -136,9 +138,9 @@ Result<void> Training::LaunchRank(Rank& rank, FileDescriptor control,
     sockets.peers.emplace_back(peer, socket.get());
     kept.push_back(socket.get());
   }
-  const Seat seat =
-      options_.seats[static_cast<std::size_t>(rank.pipeline * options_.ranks + rank.rank)];
-  const TrainingNode& node = options_.nodes[static_cast<std::size_t>(seat.node)];
+  const AssignedGpu assigned =
+      options_.gpus[static_cast<std::size_t>(rank.pipeline * options_.ranks + rank.rank)];
+  const TrainingNode& node = options_.nodes[static_cast<std::size_t>(assigned.node)];
   ChildProcess::Start start{options_.command, options_.environment, std::move(kept)};
   for (std::string word : {std::string("--as-rank"), fmt::format("{}:{}", rank.pipeline, rank.rank),
                            std::string("--sockets"), Format(sockets)}) {
@@ -150,7 +152,7 @@ Result<void> Training::LaunchRank(Rank& rank, FileDescriptor control,
   }
   start.environment.emplace_back("PERSEUS_DEVICES", "virtual:" + node.description.string());
   start.environment.emplace_back("PERSEUS_GPU",
-                                 virtual_gpu::VirtualUuid(node.node.spec(), seat.gpu));
+                                 virtual_gpu::VirtualUuid(node.node.spec(), assigned.gpu));
   PERSEUS_ASSIGN_OR_RETURN(auto launched, ChildProcess::Launch(start));
   rank.process = std::move(launched);
   return {};
@@ -174,18 +176,18 @@ Result<void> Training::RunSteps() {
   begin.time = clock_.Now();
   auto energy = ReadEnergy();
   if (!energy) return Fail(energy);
-  Tell(begin);
+  SendToAll(begin);
   for (bool is_last = false; !is_last;) {
     if (auto done = Collect(MessageKind::kStepDone, "end a step"); !done) return done;
-    // They tell a little ahead.
+    // Ranks announce the end slightly before it comes.
     Nanoseconds end = clock_.Now();
     for (const Rank& rank : ranks_) end = std::max(end, rank.answer->time);
     const std::atomic<std::uint32_t> never = 0;
-    // The next step is announced first: ranks are to know before it is due.
+    // The next step is announced now, so that ranks know of it before it is due.
     ++begin.step;
     const Nanoseconds begun = std::exchange(begin.time, end);
     is_last = is_asked_to_end_ || begin.step == options_.steps;
-    if (!is_last) Tell(begin);
+    if (!is_last) SendToAll(begin);
     while (clock_.Now() < end) clock_.WaitWhile(never, 0, end);
     const auto next_energy = ReadEnergy();
     if (!next_energy) return Fail(next_energy);
@@ -195,7 +197,7 @@ Result<void> Training::RunSteps() {
   }
   Message stop;
   stop.kind = MessageKind::kStop;
-  Tell(stop);
+  SendToAll(stop);
   if (auto ended = Collect(MessageKind::kStatistics, "end"); !ended) return ended;
   for (const Rank& rank : ranks_) {
     const RankStatistics& one = rank.answer->statistics;
@@ -215,43 +217,43 @@ Result<void> Training::RunSteps() {
 
 Result<Training::Energy> Training::ReadEnergy() const {
   Energy energy;
-  for (const Seat& seat : options_.seats) {
-    PERSEUS_ASSIGN_OR_RETURN(
-        const auto view, options_.nodes[static_cast<std::size_t>(seat.node)].node.Look(seat.gpu));
+  for (const AssignedGpu& assigned : options_.gpus) {
+    const TrainingNode& node = options_.nodes[static_cast<std::size_t>(assigned.node)];
+    PERSEUS_ASSIGN_OR_RETURN(const auto view, node.node.Look(assigned.gpu));
     energy.exact_j += view.reading.energy_j;
     energy.published_j += view.reading.published_energy_j;
   }
   return energy;
 }
 
-void Training::Tell(const Message& message) {
-  // One that is gone shows when it is listened to.
+void Training::SendToAll(const Message& message) {
+  // If a rank is gone, Receive() finds out.
   for (const Rank& rank : ranks_) (void)SendMessage(rank.control.get(), message);
 }
 
-// ---- Listening ----
+// ---- Receiving ----
 
 Result<void> Training::Collect(MessageKind kind, std::string_view what_they_do) {
-  // What comes next is sent only once it was asked for, so nothing is lost.
+  // Ranks send the next answer only after the next request, so this loses nothing.
   for (Rank& rank : ranks_) rank.answer.reset();
-  // In real time: a rank that was stopped stops a virtual one.
-  Nanoseconds deadline = MonotonicNow() + options_.patience;
-  bool is_called = false;
+  // In real time, because a rank that is stopped stops a virtual clock.
+  Nanoseconds deadline = MonotonicNow() + options_.rank_timeout;
+  bool has_sent_ping = false;
   const auto is_missing = [kind](const Rank& rank) {
     return !rank.answer || rank.answer->kind != kind;
   };
   while (std::any_of(ranks_.begin(), ranks_.end(), is_missing)) {
-    if (auto heard = Hear(); !heard) return heard;
+    if (auto received = Receive(); !received) return received;
     const bool is_late = MonotonicNow() > deadline;
-    if (is_late && is_called) return tl::unexpected<Error>(Diagnose(what_they_do));
-    if (!is_called && (is_late || IsBadNews())) {
-      Message call;
-      call.kind = MessageKind::kRollCall;
-      Tell(call);
-      is_called = true;
-      deadline = MonotonicNow() + kHearingOut;
+    if (is_late && has_sent_ping) return tl::unexpected<Error>(Diagnose(what_they_do));
+    if (!has_sent_ping && (is_late || HasRankFailed())) {
+      Message ping;
+      ping.kind = MessageKind::kPing;
+      SendToAll(ping);
+      has_sent_ping = true;
+      deadline = MonotonicNow() + kTimeToCollectFailures;
     }
-    // Before the first step there is nothing to end well.
+    // Before the first step, no step has to be completed.
     if (is_asked_to_end_ && kind == MessageKind::kReady) {
       return FailAs(ErrorKind::kSystem, "ended by a signal before the first step");
     }
@@ -259,20 +261,20 @@ Result<void> Training::Collect(MessageKind kind, std::string_view what_they_do) 
   return {};
 }
 
-Result<void> Training::Hear() {
+Result<void> Training::Receive() {
   std::vector<pollfd> polled{{signals_.get(), POLLIN, 0}};
   for (const Rank& rank : ranks_) {
     polled.push_back({rank.has_hung_up ? -1 : rank.control.get(), POLLIN, 0});
   }
   clock_.Poll(polled, clock_.Now() + kLongestSleep);
-  LookForSignals();
+  ReadSignals();
   for (Rank& rank : ranks_) {
-    if (auto heard = HearRank(rank); !heard) return heard;
+    if (auto received = ReceiveFrom(rank); !received) return received;
   }
   return {};
 }
 
-Result<void> Training::HearRank(Rank& rank) {
+Result<void> Training::ReceiveFrom(Rank& rank) {
   while (!rank.has_hung_up) {
     PERSEUS_ASSIGN_OR_RETURN(const auto received, ReceiveMessage(rank.control.get()));
     if (received.has_ended) rank.has_hung_up = true;
@@ -285,10 +287,10 @@ Result<void> Training::HearRank(Rank& rank) {
         }
         break;
       case MessageKind::kFailed:
-        if (rank.complaint.empty()) rank.complaint = message.text;
+        if (rank.failure.empty()) rank.failure = message.text;
         break;
-      case MessageKind::kHere:
-        rank.is_here = true;
+      case MessageKind::kPong:
+        rank.has_answered_ping = true;
         break;
       default:
         rank.answer = message;
@@ -297,56 +299,57 @@ Result<void> Training::HearRank(Rank& rank) {
   return {};
 }
 
-void Training::LookForSignals() {
+void Training::ReadSignals() {
   signalfd_siginfo info;
   while (read(signals_.get(), &info, sizeof info) == sizeof info) is_asked_to_end_ = true;
 }
 
-bool Training::IsBadNews() const {
+bool Training::HasRankFailed() const {
   return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) {
     const bool ended_well = rank.answer && rank.answer->kind == MessageKind::kStatistics;
-    return !rank.complaint.empty() || (rank.has_hung_up && !ended_well);
+    return !rank.failure.empty() || (rank.has_hung_up && !ended_well);
   });
 }
 
-// Who was the first: one that died by itself, one that says why it failed (and does not merely miss
-// a neighbour), one that does not answer
-// the roll call.
+// Finds the rank that failed first: one whose process ended without a message, then one that sent a
+// failure, then those that do not answer the ping.
 Error Training::Diagnose(std::string_view what_they_do) {
   std::string silent;
   for (Rank& rank : ranks_) {
     const pid_t pid = rank.process->pid();
-    if (const auto end = rank.process->End(); end && rank.complaint.empty()) {
-      return {fmt::format("{} (process {}) {}; the others were ended", Describe(rank), pid,
-                          end->empty() ? "ended before the others" : *end),
+    if (const auto end = rank.process->End(); end && rank.failure.empty()) {
+      return {fmt::format("{} (process {}) {}; the trainer ended the other ranks", Describe(rank),
+                          pid, end->empty() ? "ended before the others" : *end),
               ErrorKind::kSystem};
     }
   }
   for (const Rank& rank : ranks_) {
-    if (!rank.complaint.empty()) {
-      return {fmt::format("{}: {}; the others were ended", Describe(rank), rank.complaint),
-              ErrorKind::kSystem};
+    if (!rank.failure.empty()) {
+      return {
+          fmt::format("{}: {}; the trainer ended the other ranks", Describe(rank), rank.failure),
+          ErrorKind::kSystem};
     }
-    if (!rank.is_here && !rank.answer) {
+    if (!rank.has_answered_ping && !rank.answer) {
       silent += fmt::format("{}{} (process {})", silent.empty() ? "" : ", ", Describe(rank),
                             rank.process->pid());
     }
   }
-  return {fmt::format("{} did not {} within {:g} s (stopped, or the machine is overloaded: look at "
-                      "the process, or raise --timeout); the others were ended",
-                      silent.empty() ? "the ranks, all of which answer," : silent, what_they_do,
-                      ToSeconds(options_.patience)),
+  return {fmt::format("{} did not {} within {:g} s (a process is stopped, or the machine is "
+                      "overloaded: look at the process, or raise --timeout); the trainer ended the "
+                      "other ranks",
+                      silent.empty() ? "the ranks, which all answer," : silent, what_they_do,
+                      ToSeconds(options_.rank_timeout)),
           ErrorKind::kSystem};
 }
 
-// All ranks are gone when it returns; those that do not go are killed by their destructor.
+// All ranks have ended when it returns. Their destructors kill those that do not end in time.
 void Training::End() {
   RealClock real;
-  const Nanoseconds deadline = real.Now() + kFarewell;
+  const Nanoseconds deadline = real.Now() + kTimeToEnd;
   for (Rank& rank : ranks_) {
     const bool ended_well = rank.answer && rank.answer->kind == MessageKind::kStatistics;
     if (rank.process && !ended_well) rank.process->Send(SIGTERM);
-    // One that was stopped hears SIGTERM only when it goes on.
+    // A stopped process handles SIGTERM only after SIGCONT.
     if (rank.process && !ended_well) rank.process->Send(SIGCONT);
     rank.control = FileDescriptor();
   }
@@ -361,31 +364,30 @@ void Training::End() {
 
 }  // namespace
 
-Result<std::vector<Seat>> AssignGpus(const std::vector<TrainingNode>& nodes, int pipelines,
-                                     int ranks) {
-  std::vector<Seat> seats;
+Result<std::vector<AssignedGpu>> AssignGpus(const std::vector<TrainingNode>& nodes, int pipelines,
+                                            int ranks) {
+  std::vector<AssignedGpu> gpus;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const virtual_gpu::VirtualNodeSpec& spec = nodes[i].node.spec();
     if (spec.rate != 1) {
-      return Fail("{}: rate is {}, and ranks measure real time (write rate = 1)",
+      return Fail("{}: rate is {}, but ranks measure real time (write rate = 1)",
                   spec.description.string(), spec.rate);
     }
     if (const auto& first = nodes.front().node.spec(); spec.clock != first.clock) {
-      return Fail("{} and {} have different clocks, and a job has one (write the same clock)",
+      return Fail("{} and {} have different clocks, but a job has one (write the same clock)",
                   first.description.string(), spec.description.string());
     }
-    for (int gpu = 0; gpu < spec.gpus; ++gpu) seats.push_back({static_cast<int>(i), gpu});
+    for (int gpu = 0; gpu < spec.gpus; ++gpu) gpus.push_back({static_cast<int>(i), gpu});
   }
-  const auto wanted = static_cast<std::size_t>(pipelines) * static_cast<std::size_t>(ranks);
-  if (seats.size() < wanted) {
+  const auto needed = static_cast<std::size_t>(pipelines) * static_cast<std::size_t>(ranks);
+  if (gpus.size() < needed) {
     return Fail(
-        "{} pipelines of {} ranks want {} GPUs, and the nodes have {} (name more nodes, raise gpus "
-        "in "
-        "their files, or lower --pipelines)",
-        pipelines, ranks, wanted, seats.size());
+        "{} pipelines of {} ranks need {} GPUs, but the nodes have {} (name more nodes, raise gpus "
+        "in their files, or lower --pipelines)",
+        pipelines, ranks, needed, gpus.size());
   }
-  seats.resize(wanted);
-  return seats;
+  gpus.resize(needed);
+  return gpus;
 }
 
 Result<TrainingSummary> RunTraining(const TrainingOptions& options) {
@@ -414,7 +416,7 @@ Result<RankSockets> ParseRankSockets(std::string_view text) {
         *at++ == ',' && number(peer.first) && at != end && *at++ == ':' && number(peer.second);
     sockets.peers.push_back(peer);
   }
-  if (!is_good) return Fail("--sockets is for the trainer's own use (leave it out)");
+  if (!is_good) return Fail("--sockets is only for the trainer itself (leave it out)");
   return sockets;
 }
 

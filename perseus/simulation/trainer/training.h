@@ -1,8 +1,8 @@
-// The trainer's parent: starts a process for each rank, is the barrier at the end of each step (the
-// all-reduce between pipelines, for which all wait for the slowest), and measures what is true of
-// the virtual GPUs, beside what their drivers publish.
+// The parent process of the trainer. It starts a process for each rank. It is the barrier at the
+// end of each step, which stands for the all-reduce between pipelines: all wait for the slowest
+// one. It measures the exact energy of the virtual GPUs, beside the one that their drivers publish.
 //
-// A rank that dies, hangs or never comes ends the job: the message names it.
+// If a rank dies, hangs or does not start, the job ends with an error that names the rank.
 #pragma once
 
 #include <filesystem>
@@ -22,58 +22,58 @@ namespace perseus::trainer {
 struct TrainingNode {
   virtual_gpu::VirtualNode node;
   std::filesystem::path description;
-  std::string agent;          // What its ranks find in PERSEUS_AGENT: a socket, or "off".
-  std::string job_directory;  // The same of PERSEUS_JOB_DIR; empty: not set.
+  std::string agent;          // The ranks' PERSEUS_AGENT: a socket, or "off".
+  std::string job_directory;  // The ranks' PERSEUS_JOB_DIR. Empty: the variable is not set.
 };
 
-// Where a rank computes.
-struct Seat {
+// The GPU of a rank.
+struct AssignedGpu {
   int node = 0;
   int gpu = 0;
 };
-// The GPUs in the order of the nodes, pipeline by pipeline: [pipeline * ranks + rank]. Fails
-// (kInput) if there are too few, a node's rate is not 1, or nodes have different clocks.
-Result<std::vector<Seat>> AssignGpus(const std::vector<TrainingNode>& nodes, int pipelines,
-                                     int ranks);
+// Assigns GPUs in the order of the nodes, pipeline by pipeline: [pipeline * ranks + rank]. Fails
+// (kInput) if there are too few, if a node's rate is not 1, or if nodes have different clocks.
+Result<std::vector<AssignedGpu>> AssignGpus(const std::vector<TrainingNode>& nodes, int pipelines,
+                                            int ranks);
 
 struct TrainingOptions {
   std::vector<TrainingNode> nodes;
-  std::vector<Seat> seats;
+  std::vector<AssignedGpu> gpus;  // As AssignGpus returns them.
   int pipelines = 1;
-  int ranks = 1;                             // Of a pipeline.
-  std::vector<std::vector<int>> neighbours;  // [rank]
-  int steps = 0;                             // 0: until SIGTERM or SIGINT.
-  // The program and arguments that become a rank, less what AsRankArguments adds.
+  int ranks = 1;                            // Of a pipeline.
+  std::vector<std::vector<int>> neighbors;  // By rank.
+  int steps = 0;                            // 0: until SIGTERM or SIGINT.
+  // The program and the arguments with which a rank starts. --as-rank and --sockets are added.
   std::vector<std::string> command;
-  // What all ranks find in their environment besides, such as PERSEUS_PLAN.
+  // Variables for the environment of all ranks, such as PERSEUS_PLAN.
   std::vector<std::pair<std::string, std::string>> environment;
-  // Real time, for a rank that does not come, or does not go on.
-  Nanoseconds patience = 30'000'000'000;
-  std::function<void(std::string_view)>
-      warn;  // What ranks' client libraries have to say, once each.
+  // How long a rank may take to start, or to end a step, in real time.
+  Nanoseconds rank_timeout = 30'000'000'000;
+  // Receives the warnings of the ranks' client libraries, each one once.
+  std::function<void(std::string_view)> warn;
 };
 
 struct TrainingStep {
   Nanoseconds begin = 0;          // By the nodes' clock.
-  Nanoseconds time = 0;           // Until the next one began.
+  Nanoseconds time = 0;           // Until the next step began.
   double energy_j = 0;            // Of all GPUs, exact.
-  double published_energy_j = 0;  // The same by the counters that drivers show.
+  double published_energy_j = 0;  // Of all GPUs, by the counters that drivers publish.
 };
 
 struct TrainingSummary {
   std::vector<TrainingStep> steps;
-  RankStatistics statistics;  // Of all ranks together.
+  RankStatistics statistics;  // Sums and maxima over all ranks.
 };
 
-// SIGTERM and SIGINT end it after the step that runs; they stay blocked.
+// SIGTERM and SIGINT end the job after the current step. Both signals stay blocked.
 Result<TrainingSummary> RunTraining(const TrainingOptions& options);
 
-// How a rank's process is told what it is.
+// The sockets that a rank's process inherits.
 struct RankSockets {
   int control = -1;
   std::vector<std::pair<int, int>> peers;  // Rank, socket.
 };
-// "7,0:8,2:9"
+// Such as "7,0:8,2:9". ParseRankSockets fails (kInput) for any other text.
 std::string Format(const RankSockets& sockets);
 Result<RankSockets> ParseRankSockets(std::string_view text);
 

@@ -7,7 +7,7 @@
 namespace perseus::virtual_gpu {
 namespace {
 
-constexpr double kInstructionTableMostMegahertz = 1e6;
+constexpr double kHighestTableMegahertz = 1e6;
 
 }  // namespace
 
@@ -33,23 +33,24 @@ Result<InstructionTable> MakeInstructionTable(const profile::Profile& profile, i
                 profile.name(), Name(kind), stage, chunk);
   }
   if (!profile.other_knob_names().empty()) {
-    return Fail("{}: has the knob {}, and a virtual GPU has clocks alone (remove the column)",
+    return Fail("{}: has the knob {}, but a virtual GPU has only clocks (remove the column)",
                 profile.name(), profile.other_knob_names().front());
   }
   if (entry->options.size() > kMostClocks) {
-    return Fail("{}: {} of stage {} has {} clocks (a virtual GPU takes {} at most)", profile.name(),
+    return Fail("{}: {} of stage {} has {} clocks (a virtual GPU has at most {})", profile.name(),
                 Name(kind), stage, entry->options.size(), kMostClocks);
   }
   InstructionTable table;
-  // Slowest first, where a profile has the fastest first.
+  // The table is ascending by clock. A profile is descending.
   const std::vector<profile::Option> options(entry->options.rbegin(), entry->options.rend());
   for (const profile::Option& option : options) {
     const int frequency_mhz = static_cast<int>(
-        std::lround(std::clamp(option.frequency_mhz, 0.0, kInstructionTableMostMegahertz)));
+        std::lround(std::clamp(option.frequency_mhz, 0.0, kHighestTableMegahertz)));
     const auto index = static_cast<std::size_t>(table.count);
     if (frequency_mhz < 1 || (index > 0 && table.frequencies_mhz[index - 1] == frequency_mhz)) {
       return Fail(
-          "{}: {} of stage {} has the clock {} MHz (a virtual GPU has whole ones, each once)",
+          "{}: {} of stage {} has the clock {} MHz (a virtual GPU has different clocks of whole "
+          "MHz)",
           profile.name(), Name(kind), stage, option.frequency_mhz);
     }
     table.frequencies_mhz[index] = frequency_mhz;

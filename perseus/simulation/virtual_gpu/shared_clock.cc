@@ -32,26 +32,27 @@ namespace {
 constexpr char kClockMagic[16] = "perseus-time-01";
 constexpr std::size_t kMostSlots = 1024;
 // All of these are real time.
-constexpr Nanoseconds kLookAgain = 100 * kMillisecond;
-constexpr Nanoseconds kLookAgainSoon = 2 * kMillisecond;  // For one that was woken to come to run.
-constexpr Nanoseconds kLongestYield = 5 * kMillisecond;  // For the same, before others have a turn.
-// With the mutex: its owner has it for milliseconds, unless it was stopped.
-constexpr Nanoseconds kMutexPatience = 5 * kSecond;
+constexpr Nanoseconds kRecheckPeriod = 100 * kMillisecond;
+// While a thread that was woken has not run yet.
+constexpr Nanoseconds kShortRecheckPeriod = 2 * kMillisecond;
+constexpr Nanoseconds kLongestYield = 5 * kMillisecond;
+// A process holds the mutex for milliseconds, unless it is stopped.
+constexpr Nanoseconds kMutexTimeout = 5 * kSecond;
 
 tl::unexpected<Error> CannotMakeClock(const std::filesystem::path& path) {
-  return FailAs(ErrorKind::kSystem, "{}: cannot make the clock of virtual nodes: {}", path.string(),
-                std::strerror(errno));
+  return FailAs(ErrorKind::kSystem, "{}: cannot create the clock of virtual nodes: {}",
+                path.string(), std::strerror(errno));
 }
 
-// So that those who wait now and then are woken together: each time that time moves costs
-// something.
+// Rounds up to a grid, so that periodic threads wake at the same moments. Each jump of the time
+// costs real time.
 Nanoseconds RoundedUp(Nanoseconds until) {
   constexpr Nanoseconds kGrid = 5 * kMillisecond;
   if (until > Clock::kNever - kGrid) return until;
   return (until + kGrid - 1) / kGrid * kGrid;
 }
 
-// Those that have the same see each other in /proc, and reach each other by sockets.
+// Processes with equal namespaces see each other in /proc, and reach each other by sockets.
 struct Namespaces {
   ino_t pid = 0;
   ino_t net = 0;
@@ -65,7 +66,7 @@ Namespaces OwnNamespaces() {
   return {pid.st_ino, net.st_ino};
 }
 
-// In the abstract namespace, which needs no file.
+// A socket address in the abstract namespace, which needs no file.
 std::pair<sockaddr_un, socklen_t> AddressOf(pid_t thread) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -74,7 +75,7 @@ std::pair<sockaddr_un, socklen_t> AddressOf(pid_t thread) {
   return {address, static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size())};
 }
 
-// Until either word changes or is woken; a look at both is the caller's.
+// Returns when either word changes or is woken, or earlier. The caller checks both words.
 void WaitForEither(const std::atomic<std::uint32_t>& one, std::uint32_t its_value,
                    const std::atomic<std::uint32_t>& other, std::uint32_t others_value,
                    Nanoseconds until) {
@@ -90,7 +91,7 @@ void WaitForEither(const std::atomic<std::uint32_t>& one, std::uint32_t its_valu
   const auto woken =
       syscall(SYS_futex_waitv, waiters.data(), waiters.size(), 0, &deadline, CLOCK_MONOTONIC);
   if (woken >= 0 || errno != ENOSYS) return;
-  // Before Linux 5.16. The other word is looked at a little later.
+  // Linux before 5.16 cannot wait for two words. This waits for one and returns soon for the other.
   RealClock().WaitWhile(other, others_value, std::min(until, MonotonicNow() + 5 * kMillisecond));
 }
 
@@ -100,12 +101,13 @@ void WaitForEither(const std::atomic<std::uint32_t>& one, std::uint32_t its_valu
 
 struct SharedClock::Slot {
   enum State : std::uint32_t { kFree, kRunning, kWaiting };
-  // Becomes kWaiting with the mutex held, and kRunning without it.
+  // It becomes kWaiting only with the mutex held. It becomes kRunning without the mutex, too.
   alignas(64) std::atomic<std::uint32_t> state;
-  std::uint32_t generation;  // Counts those who had the slot.
+  std::uint32_t generation;  // How many threads have had this slot.
   std::atomic<pid_t> process;
   std::atomic<pid_t> thread;
-  std::uint64_t started;  // When the thread began, for the kernel: another may get its number.
+  // The kernel's start time of the thread, because another thread may get the same number.
+  std::uint64_t started;
   Part part;
   // While it waits:
   bool has_socket;
@@ -114,25 +116,25 @@ struct SharedClock::Slot {
 
 struct SharedClock::Layout {
   char magic[16];
-  std::uint64_t size;  // Of the file: another build's structures differ in it.
+  std::uint64_t size;  // Of the file. It differs if another build has other structures.
   char boot_id[64];
   Namespaces namespaces;
-  Nanoseconds epoch;      // From this clock's time to time since 1970.
+  Nanoseconds epoch;      // Added to this clock's time, it gives the time since 1970.
   pthread_mutex_t mutex;  // Robust.
   std::atomic<Nanoseconds> now;
-  Nanoseconds moved_at;             // Real time for which `now` stands.
-  std::atomic<std::uint32_t> used;  // Slots from here on never were.
+  Nanoseconds moved_at;             // The real time that corresponds to `now`.
+  std::atomic<std::uint32_t> used;  // Slots from this one on were never used.
   Slot slots[kMostSlots];
 };
 
 class SharedClock::Guard {
  public:
-  Guard(Layout& layout, Nanoseconds patience) : mutex_(layout.mutex) {
-    const Nanoseconds until = MonotonicNow() + patience;
+  Guard(Layout& layout, Nanoseconds timeout) : mutex_(layout.mutex) {
+    const Nanoseconds until = MonotonicNow() + timeout;
     const timespec deadline{until / kSecond, until % kSecond};
     error_ = pthread_mutex_clocklock(&mutex_, CLOCK_MONOTONIC, &deadline);
-    // Its owner died. Each store leaves the file consistent; a waiter that it did not wake looks
-    // again.
+    // The owner died. Each of its stores left the file consistent. A thread that it did not wake
+    // checks the time again by itself.
     if (error_ == EOWNERDEAD) error_ = pthread_mutex_consistent(&mutex_);
   }
   Guard(const Guard&) = delete;
@@ -140,7 +142,7 @@ class SharedClock::Guard {
   ~Guard() {
     if (error_ == 0) pthread_mutex_unlock(&mutex_);
   }
-  // False: a process that has it was stopped.
+  // False if the mutex is not held: a process that holds it is stopped.
   explicit operator bool() const { return error_ == 0; }
 
  private:
@@ -150,103 +152,99 @@ class SharedClock::Guard {
 
 SharedClock::Layout& SharedClock::layout() const { return *static_cast<Layout*>(address_); }
 
-Result<std::shared_ptr<SharedClock>> SharedClock::Open(const std::filesystem::path& file) {
-  const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
-  // One process at a time looks for the file and makes it.
-  const int lock = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (lock < 0) return CannotMakeClock(folder);
-  while (flock(lock, LOCK_EX) != 0 && errno == EINTR) {
-  }
-  const auto fail = [&](auto failure) {
-    close(lock);
-    return failure;
-  };
-  const int fd = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (fd < 0) return fail(CannotMakeClock(file));
+struct SharedClock::Mapping {
+  void* address = nullptr;
+  bool is_new = false;
+};
+
+// Maps the file, which it creates if necessary.
+Result<SharedClock::Mapping> SharedClock::Map(const std::filesystem::path& file) {
+  const FileDescriptor fd(open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  if (!fd) return CannotMakeClock(file);
   struct stat status {};
-  const bool is_new = fstat(fd, &status) == 0 && status.st_size == 0;
+  const bool is_new = fstat(fd.get(), &status) == 0 && status.st_size == 0;
   char magic[sizeof kClockMagic] = {};
-  const bool is_ours = pread(fd, magic, sizeof magic, 0) == sizeof magic &&
-                       std::memcmp(magic, kClockMagic, sizeof magic) == 0 &&
-                       status.st_size == static_cast<off_t>(sizeof(Layout));
-  if (!is_new && !is_ours) {
-    close(fd);
-    return fail(
-        Fail("{}: is not the clock of virtual nodes, or of another version of it (remove "
-             "it, or name another file)",
-             file.string()));
-  }
-  // Room for all of it now, rather than a SIGBUS later on a disk that is full.
-  if (const int error = posix_fallocate(fd, 0, sizeof(Layout)); error != 0) {
-    errno = error;
-    auto failure = CannotMakeClock(file);
-    close(fd);
-    return fail(failure);
-  }
-  void* address = mmap(nullptr, sizeof(Layout), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  const int sender = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (address == MAP_FAILED || sender < 0) {
-    auto failure = CannotMakeClock(file);
-    close(fd);
-    return fail(failure);
-  }
-  close(fd);
-  auto* layout = static_cast<Layout*>(address);
-  if (is_new || BootId().value_or("") != layout->boot_id) {
-    std::memset(address, 0, sizeof(Layout));
-    new (address) Layout{};
-    RealClock real;
-    layout->size = sizeof(Layout);
-    BootId().value_or("").copy(layout->boot_id, sizeof layout->boot_id - 1);
-    layout->namespaces = OwnNamespaces();
-    layout->moved_at = real.Now();
-    layout->now = layout->moved_at;
-    layout->epoch = real.SinceEpoch() - layout->moved_at;
-    pthread_mutexattr_t attributes;
-    pthread_mutexattr_init(&attributes);
-    pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-    pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
-    pthread_mutex_init(&layout->mutex, &attributes);
-    pthread_mutexattr_destroy(&attributes);
-    // Last: whoever dies before leaves a file that is nobody's.
-    std::memcpy(layout->magic, kClockMagic, sizeof kClockMagic);
-  }
-  close(lock);
-  if (layout->namespaces != OwnNamespaces()) {
-    munmap(address, sizeof(Layout));
-    close(sender);
+  const bool is_clock = pread(fd.get(), magic, sizeof magic, 0) == sizeof magic &&
+                        std::memcmp(magic, kClockMagic, sizeof magic) == 0 &&
+                        status.st_size == static_cast<off_t>(sizeof(Layout));
+  if (!is_new && !is_clock) {
     return Fail(
-        "{}: it is of another container, whose processes cannot be seen from here (run all "
-        "in one container, or leave out clock in the description of the virtual node)",
+        "{}: is not the clock of virtual nodes, or has another version (remove it, or name another "
+        "file)",
         file.string());
   }
-  return std::shared_ptr<SharedClock>(new SharedClock(file, address, sender));
-}
-
-SharedClock::SharedClock(std::filesystem::path file, void* address, int sender)
-    : file_(std::move(file)), address_(address), sender_(sender) {}
-
-SharedClock::~SharedClock() {
-  for (const TaskFile& file : task_files_) {
-    if (file.fd >= 0) close(file.fd);
+  // Reserves the space now. On a full disk, a later store would raise SIGBUS.
+  if (const int error = posix_fallocate(fd.get(), 0, sizeof(Layout)); error != 0) {
+    errno = error;
+    return CannotMakeClock(file);
   }
-  close(sender_);
-  munmap(address_, sizeof(Layout));
+  void* address = mmap(nullptr, sizeof(Layout), PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  if (address == MAP_FAILED) return CannotMakeClock(file);
+  return Mapping{address, is_new};
 }
+
+void SharedClock::Initialize(void* address) {
+  std::memset(address, 0, sizeof(Layout));
+  auto* layout = new (address) Layout{};
+  RealClock real;
+  layout->size = sizeof(Layout);
+  BootId().value_or("").copy(layout->boot_id, sizeof layout->boot_id - 1);
+  layout->namespaces = OwnNamespaces();
+  layout->moved_at = real.Now();
+  layout->now = layout->moved_at;
+  layout->epoch = real.SinceEpoch() - layout->moved_at;
+  pthread_mutexattr_t attributes;
+  pthread_mutexattr_init(&attributes);
+  pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+  pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+  pthread_mutex_init(&layout->mutex, &attributes);
+  pthread_mutexattr_destroy(&attributes);
+  // The magic is last. If the process dies before, the file is no valid clock.
+  std::memcpy(layout->magic, kClockMagic, sizeof kClockMagic);
+}
+
+Result<std::shared_ptr<SharedClock>> SharedClock::Open(const std::filesystem::path& file) {
+  const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
+  // With this lock, one process at a time looks for the file and creates it.
+  const FileDescriptor lock(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!lock) return CannotMakeClock(folder);
+  while (flock(lock.get(), LOCK_EX) != 0 && errno == EINTR) {
+  }
+  FileDescriptor sender(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!sender) return CannotMakeClock(file);
+  PERSEUS_ASSIGN_OR_RETURN(const Mapping mapping, Map(file));
+  auto clock =
+      std::shared_ptr<SharedClock>(new SharedClock(file, mapping.address, std::move(sender)));
+  const Layout& layout = clock->layout();
+  if (mapping.is_new || BootId().value_or("") != layout.boot_id) Initialize(mapping.address);
+  if (layout.namespaces != OwnNamespaces()) {
+    return Fail(
+        "{}: belongs to another container, whose processes are not visible here (run all in one "
+        "container, or leave out clock in the description of the virtual node)",
+        file.string());
+  }
+  return clock;
+}
+
+SharedClock::SharedClock(std::filesystem::path file, void* address, FileDescriptor sender)
+    : file_(std::move(file)), address_(address), sender_(std::move(sender)) {}
+
+SharedClock::~SharedClock() { munmap(address_, sizeof(Layout)); }
 
 Nanoseconds SharedClock::Now() { return layout().now.load(); }
 Nanoseconds SharedClock::SinceEpoch() { return Now() + layout().epoch; }
 
 // ---- Slots ----
 
-// Ends a thread's part.
-class SharedClock::Seat {
+// Frees the thread's slot when it is destroyed.
+class SharedClock::Participation {
  public:
-  Seat(std::shared_ptr<SharedClock> clock, Slot& slot) : clock_(std::move(clock)), slot_(slot) {}
-  Seat(const Seat&) = delete;
-  Seat& operator=(const Seat&) = delete;
-  ~Seat() {
-    // A forked child has a copy, and no part.
+  Participation(std::shared_ptr<SharedClock> clock, Slot& slot)
+      : clock_(std::move(clock)), slot_(slot) {}
+  Participation(const Participation&) = delete;
+  Participation& operator=(const Participation&) = delete;
+  ~Participation() {
+    // A forked child has a copy of this object, but no slot.
     if (slot_.process == getpid()) clock_->Leave(slot_);
   }
 
@@ -256,10 +254,10 @@ class SharedClock::Seat {
 };
 
 std::shared_ptr<void> SharedClock::TakePart(Part part) {
-  const Guard guard(layout(), kMutexPatience);
+  const Guard guard(layout(), kMutexTimeout);
   Slot* const slot = guard ? ClaimSlot(part) : nullptr;
   if (slot == nullptr) return nullptr;
-  return std::make_shared<Seat>(shared_from_this(), *slot);
+  return std::make_shared<Participation>(shared_from_this(), *slot);
 }
 
 SharedClock::Slot* SharedClock::FindOwnSlot() const {
@@ -273,7 +271,7 @@ SharedClock::Slot* SharedClock::FindOwnSlot() const {
   return nullptr;
 }
 
-// With the mutex held.
+// Call it with the mutex held.
 SharedClock::Slot* SharedClock::ClaimSlot(Part part) {
   Layout& all = layout();
   for (std::uint32_t i = 0; i < kMostSlots; ++i) {
@@ -293,28 +291,28 @@ SharedClock::Slot* SharedClock::ClaimSlot(Part part) {
 }
 
 void SharedClock::Leave(Slot& slot) {
-  const Guard guard(layout(), kLookAgain);
+  const Guard guard(layout(), kRecheckPeriod);
   slot.state = Slot::kFree;
-  // It may have been the last to run.
-  if (guard) TryToMove(nullptr, nullptr, Running::kBelieve);
+  // This thread may have been the last one that ran.
+  if (guard) TryToMove(nullptr, nullptr, Running::kTrust);
 }
 
-// With the mutex held.
+// Call it with the mutex held.
 SharedClock::Task SharedClock::Look(const Slot& slot) {
   const auto index = static_cast<std::size_t>(&slot - layout().slots);
   if (task_files_.size() <= index) task_files_.resize(index + 1);
-  TaskFile& file = task_files_[index];
-  if (file.fd < 0 || file.generation != slot.generation) {
-    if (file.fd >= 0) close(file.fd);
+  auto& [file, generation] = task_files_[index];
+  if (!file || generation != slot.generation) {
     const std::string path =
         fmt::format("/proc/{}/task/{}/stat", slot.process.load(), slot.thread.load());
-    file = {open(path.c_str(), O_RDONLY | O_CLOEXEC), slot.generation};
+    file = FileDescriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    generation = slot.generation;
   }
   std::array<char, 1024> text{};
-  const ssize_t size = file.fd < 0 ? -1 : pread(file.fd, text.data(), text.size(), 0);
+  const ssize_t size = !file ? -1 : pread(file.get(), text.data(), text.size(), 0);
   if (size <= 0) return {};
-  // PID (NAME) STATE ..., and the 20th word from STATE on is when it began. A name may have any
-  // characters.
+  // The text is "PID (NAME) STATE ...", and a name may have any characters. Counted from STATE, the
+  // 20th word is the start time.
   const char* const end = text.data() + size;
   const std::string_view all(text.data(), static_cast<std::size_t>(size));
   const char* at = text.data() + all.rfind(')') + 2;
@@ -329,7 +327,8 @@ SharedClock::Task SharedClock::Look(const Slot& slot) {
 
 // ---- Time ----
 
-// Somebody who waits but is not asleep, `own` aside; null for nobody. With the mutex held.
+// Returns a slot other than `own` that waits but whose thread is not asleep, or null. Call it with
+// the mutex held.
 const SharedClock::Slot* SharedClock::FindAwake(const Slot* own) {
   Layout& all = layout();
   for (std::uint32_t i = 0; i < all.used; ++i) {
@@ -342,8 +341,8 @@ const SharedClock::Slot* SharedClock::FindAwake(const Slot* own) {
   return nullptr;
 }
 
-// Moves time if nobody runs, with the mutex held. `own`: the calling thread's slot, if it waits.
-// For how long it may sleep then.
+// Moves the time if no thread runs. `own` is the slot of the calling thread if it waits. Returns
+// how long the calling thread may sleep. Call it with the mutex held.
 Nanoseconds SharedClock::TryToMove(const Slot* own, const Sleep* sleep, Running running) {
   Layout& all = layout();
   const Nanoseconds give_up = MonotonicNow() + kLongestYield;
@@ -355,23 +354,23 @@ Nanoseconds SharedClock::TryToMove(const Slot* own, const Sleep* sleep, Running 
       const std::uint32_t state = slot.state;
       if (state == Slot::kFree) continue;
       if (state == Slot::kRunning) {
-        if (running == Running::kBelieve || !IsGone(slot)) return kLookAgain;
+        if (running == Running::kTrust || !IsGone(slot)) return kRecheckPeriod;
         slot.state = Slot::kFree;
         continue;
       }
       is_led = is_led || slot.part == Part::kLeads;
       next = std::min(next, slot.until);
     }
-    if (next == kNever) return kLookAgain;
+    if (next == kNever) return kRecheckPeriod;
     if (!is_led && MonotonicNow() < RealTimeOf(next)) {
-      // The one that waits for that moment sees to it.
-      if (own == nullptr || own->until == kNever) return kLookAgain;
-      return std::clamp<Nanoseconds>(RealTimeOf(own->until) - MonotonicNow(), 1, kLookAgain);
+      // The thread that waits for that moment moves the time.
+      if (own == nullptr || own->until == kNever) return kRecheckPeriod;
+      return std::clamp<Nanoseconds>(RealTimeOf(own->until) - MonotonicNow(), 1, kRecheckPeriod);
     }
     const Slot* const awake = FindAwake(own);
     if (awake == nullptr) {
-      // Whoever was found asleep may have run before, and sleep for something else by now. Nobody
-      // has begun to wait since: that takes the mutex.
+      // A thread that was found asleep may have run since, and sleep for another reason now. No
+      // thread has begun to wait since, because that needs the mutex.
       const bool has_any_run = std::any_of(all.slots, all.slots + all.used, [](const Slot& slot) {
         return slot.state == Slot::kRunning;
       });
@@ -381,14 +380,14 @@ Nanoseconds SharedClock::TryToMove(const Slot* own, const Sleep* sleep, Running 
       return 0;
     }
     while (awake->state == Slot::kWaiting && Look(*awake).state == 'R') {
-      if (MonotonicNow() > give_up) return kLookAgainSoon;
+      if (MonotonicNow() > give_up) return kShortRecheckPeriod;
       sched_yield();
     }
-    if (MonotonicNow() > give_up) return kLookAgainSoon;
+    if (MonotonicNow() > give_up) return kShortRecheckPeriod;
   }
 }
 
-// Without a thread that leads.
+// The real time of a moment if no thread leads, so that time moves at real pace.
 Nanoseconds SharedClock::RealTimeOf(Nanoseconds time) const {
   return layout().moved_at + (time - layout().now);
 }
@@ -396,8 +395,9 @@ Nanoseconds SharedClock::RealTimeOf(Nanoseconds time) const {
 void SharedClock::MoveTo(Nanoseconds time, const Slot* own, bool is_led) {
   Layout& all = layout();
   const Nanoseconds real = MonotonicNow();
-  // At real pace, what it is late by is made up for, but not what nobody waited for.
-  all.moved_at = is_led ? real : std::max(RealTimeOf(time), real - kLookAgain);
+  // At real pace, the clock catches up after a late wake-up, but not after a period in which no
+  // thread waited.
+  all.moved_at = is_led ? real : std::max(RealTimeOf(time), real - kRecheckPeriod);
   all.now = time;
   for (std::uint32_t i = 0; i < all.used; ++i) {
     Slot& slot = all.slots[i];
@@ -410,8 +410,8 @@ void SharedClock::MoveTo(Nanoseconds time, const Slot* own, bool is_led) {
 void SharedClock::Wake(const Slot& slot) const {
   if (!slot.has_socket) return WakeAll(slot.state);
   const auto [address, size] = AddressOf(slot.thread);
-  // Where it is gone, nobody has to be woken.
-  static_cast<void>(sendto(sender_, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL,
+  // If this fails, the thread is gone.
+  static_cast<void>(sendto(sender_.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL,
                            reinterpret_cast<const sockaddr*>(&address), size));
 }
 
@@ -421,15 +421,15 @@ void SharedClock::Wait(Nanoseconds until, const Sleep& sleep) {
   Layout& all = layout();
   Slot* own = FindOwnSlot();
   const bool is_guest = own == nullptr;
-  const Nanoseconds look_again = MonotonicNow() + kLookAgain;
-  Running running = Running::kBelieve;
+  const Nanoseconds check_at = MonotonicNow() + kRecheckPeriod;
+  Running running = Running::kTrust;
   for (bool is_over = false; !is_over;) {
     Nanoseconds longest = 0;
     {
-      const Guard guard(all, kLookAgain);
+      const Guard guard(all, kRecheckPeriod);
       if (guard && own == nullptr) own = ClaimSlot(Part::kFollows);
       if (!guard || own == nullptr) {
-        sleep.sleep(kLookAgainSoon);
+        sleep.sleep(kShortRecheckPeriod);
         return;
       }
       own->until = own->part == Part::kPeriodic ? RoundedUp(until) : until;
@@ -440,8 +440,8 @@ void SharedClock::Wait(Nanoseconds until, const Sleep& sleep) {
     if (own->state == Slot::kWaiting && longest > 0) sleep.sleep(longest);
     own->state = Slot::kRunning;
     is_over = all.now >= own->until || sleep.has_event() || running == Running::kCheck;
-    // Whoever was to move the time may have died.
-    if (MonotonicNow() >= look_again) running = Running::kCheck;
+    // The thread that should have moved the time may have died.
+    if (MonotonicNow() >= check_at) running = Running::kCheck;
   }
   if (is_guest) Leave(*own);
 }
@@ -456,35 +456,29 @@ void SharedClock::WaitWhile(const std::atomic<std::uint32_t>& word, std::uint32_
   Wait(until, {false, [&] { return word != value; }, sleep});
 }
 
-// By which a thread that polls is woken.
+// Wakes a thread that polls.
 class SharedClock::PollSocket {
  public:
-  PollSocket() = default;
-  PollSocket(const PollSocket&) = delete;
-  PollSocket& operator=(const PollSocket&) = delete;
-  ~PollSocket() {
-    if (fd_ >= 0) close(fd_);
-  }
-  // -1 if there is none: then the thread looks again now and then.
+  // Returns -1 if no socket can be opened. Then the thread looks again from time to time.
   int Open() {
-    if (fd_ >= 0 && thread_ == gettid()) return fd_;
-    if (fd_ >= 0) close(fd_);  // The parent's, in a forked child.
+    if (socket_ && thread_ == gettid()) return socket_.get();
     thread_ = gettid();
-    fd_ = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    // In a forked child, this closes the copy of the parent's socket.
+    socket_ = FileDescriptor(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     const auto [address, size] = AddressOf(thread_);
-    if (fd_ >= 0) {
-      static_cast<void>(bind(fd_, reinterpret_cast<const sockaddr*>(&address), size));
+    if (socket_) {
+      static_cast<void>(bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), size));
     }
-    return fd_;
+    return socket_.get();
   }
   void Drain() const {
     char byte = 0;
-    while (recv(fd_, &byte, sizeof byte, MSG_DONTWAIT) > 0) {
+    while (recv(socket_.get(), &byte, sizeof byte, MSG_DONTWAIT) > 0) {
     }
   }
 
  private:
-  int fd_ = -1;
+  FileDescriptor socket_;
   pid_t thread_ = 0;
 };
 
@@ -493,7 +487,7 @@ int SharedClock::Poll(std::span<pollfd> descriptors, Nanoseconds until) {
   std::vector<pollfd> all(descriptors.begin(), descriptors.end());
   all.push_back({socket.Open(), POLLIN, 0});
   int ready = 0;
-  const auto look = [&](Nanoseconds longest) {
+  const auto poll_for = [&](Nanoseconds longest) {
     const timespec timeout{longest / kSecond, longest % kSecond};
     ppoll(all.data(), all.size(), &timeout, nullptr);
     if (all.back().revents != 0) socket.Drain();
@@ -501,12 +495,12 @@ int SharedClock::Poll(std::span<pollfd> descriptors, Nanoseconds until) {
                                            [](const pollfd& one) { return one.revents != 0; }));
   };
   const auto has_event = [&] {
-    look(0);
+    poll_for(0);
     return ready > 0;
   };
-  Wait(until, {true, has_event, look});
-  // It may be time, and something be ready.
-  if (ready == 0) look(0);
+  Wait(until, {true, has_event, poll_for});
+  // When the time has come, a descriptor may be ready, too.
+  if (ready == 0) poll_for(0);
   std::transform(all.begin(), all.end() - 1, descriptors.begin(), descriptors.begin(),
                  [](const pollfd& one, pollfd wanted) {
                    wanted.revents = one.revents;
@@ -526,7 +520,7 @@ Result<void> SetClockOfJob(const std::filesystem::path& job_directory,
     std::filesystem::create_symlink(std::filesystem::absolute(clock), link, error);
   }
   if (!error) return {};
-  return FailAs(ErrorKind::kSystem, "{}: cannot name the job's clock: {}", link.string(),
+  return FailAs(ErrorKind::kSystem, "{}: cannot link the job's clock: {}", link.string(),
                 error.message());
 }
 

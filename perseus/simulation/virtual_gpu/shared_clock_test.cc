@@ -40,7 +40,7 @@ class SharedClockTest : public testing::Test {
   const std::filesystem::path file_ = directory_ / "job.clock";
 };
 
-// A process that runs `work` and exits with what it returns. This one must have no threads.
+// Forks a process that runs `work` and exits with its result. The caller must have no threads.
 pid_t StartProcess(const std::function<bool()>& work) {
   const pid_t child = fork();
   if (child == 0) _exit(work() ? 0 : 1);
@@ -53,7 +53,7 @@ int StatusOf(pid_t child) {
   return status;
 }
 
-TEST_F(SharedClockTest, MovesToTheEarliestMomentThatIsWaitedFor) {
+TEST_F(SharedClockTest, MovesToTheEarliestAwaitedMoment) {
   const auto clock = Open();
   const Nanoseconds begin = clock->Now();
   std::mutex mutex;
@@ -61,7 +61,7 @@ TEST_F(SharedClockTest, MovesToTheEarliestMomentThatIsWaitedFor) {
   std::atomic<int> ready = 0;
   const auto tick = [&](char name, Nanoseconds period, int times) {
     const auto part = clock->TakePart(Part::kLeads);
-    // Nobody begins before all take part.
+    // No process begins before all take part.
     for (++ready; ready < 2;) std::this_thread::yield();
     for (int i = 1; i <= times; ++i) {
       WaitUntil(*clock, begin + i * period);
@@ -76,7 +76,7 @@ TEST_F(SharedClockTest, MovesToTheEarliestMomentThatIsWaitedFor) {
                                 std::pair{'b', 60}));
 }
 
-TEST_F(SharedClockTest, StandsStillWhileSomebodyRuns) {
+TEST_F(SharedClockTest, StandsStillWhileAParticipantRuns) {
   const auto clock = Open();
   const Nanoseconds begin = clock->Now();
   std::atomic<bool> is_waiting = false;
@@ -89,7 +89,7 @@ TEST_F(SharedClockTest, StandsStillWhileSomebodyRuns) {
     has_come = true;
   });
   while (!is_waiting) std::this_thread::yield();
-  // Another part of the same file, as another process has it.
+  // Maps the same file again, as another process does.
   const auto same = Open();
   for (int i = 0; i < 1000; ++i) {
     EXPECT_EQ(same->Now(), begin);
@@ -114,7 +114,7 @@ TEST_F(SharedClockTest, AWordThatChangesEndsTheWait) {
   other.join();
 }
 
-TEST_F(SharedClockTest, WhatCanBeReadEndsThePoll) {
+TEST_F(SharedClockTest, ReadableDataEndsThePoll) {
   const auto clock = Open();
   const auto part = clock->TakePart(Part::kFollows);
   const int event = eventfd(1, EFD_CLOEXEC);
@@ -126,8 +126,8 @@ TEST_F(SharedClockTest, WhatCanBeReadEndsThePoll) {
   close(event);
 }
 
-// A token goes around; each process keeps it for a while and has a thread that wakes every so
-// often. No time passes between a message and its reception, whoever runs when.
+// Processes pass a token around. Each keeps it for a while, and has a thread that wakes
+// periodically. However the processes are scheduled, no time passes between sending and receiving.
 TEST_F(SharedClockTest, NoTimePassesWhileAMessageIsOnItsWay) {
   constexpr int kProcesses = 4;
   constexpr int kRounds = 50;
@@ -150,7 +150,7 @@ TEST_F(SharedClockTest, NoTimePassesWhileAMessageIsOnItsWay) {
         while (is_over == 0) clock->WaitWhile(is_over, 0, clock->Now() + 10 * kMillisecond);
       });
       auto part = clock->TakePart(Part::kLeads);
-      // Before all take part, time would pass for those who do.
+      // If a process began before all take part, time would already pass.
       for (++ready; ready < kProcesses;) std::this_thread::yield();
       const int in = sockets[i][0];
       const int out = sockets[(i + 1) % kProcesses][1];
@@ -183,7 +183,7 @@ TEST_F(SharedClockTest, NoTimePassesWhileAMessageIsOnItsWay) {
   munmap(shared, sizeof(std::atomic<int>));
 }
 
-TEST_F(SharedClockTest, GoesOnAfterTheDeathOfTheOneThatRuns) {
+TEST_F(SharedClockTest, ContinuesAfterARunningParticipantDies) {
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);
   const pid_t child = StartProcess([&] {
@@ -203,7 +203,7 @@ TEST_F(SharedClockTest, GoesOnAfterTheDeathOfTheOneThatRuns) {
   EXPECT_EQ(clock->Now(), until);
 }
 
-TEST_F(SharedClockTest, WithoutAJobItGoesAtThePaceOfRealTime) {
+TEST_F(SharedClockTest, RunsInRealTimeWithoutAJob) {
   const Nanoseconds real = MonotonicNow();
   const auto clock = Open();
   const auto part = clock->TakePart(Part::kFollows);
@@ -211,7 +211,7 @@ TEST_F(SharedClockTest, WithoutAJobItGoesAtThePaceOfRealTime) {
   EXPECT_GE(MonotonicNow() - real, 20 * kMillisecond);
 }
 
-TEST_F(SharedClockTest, OneWhoTakesNoPartMayWaitAsWell) {
+TEST_F(SharedClockTest, AThreadThatDoesNotTakePartMayWait) {
   const auto clock = Open();
   std::atomic<bool> is_over = false;
   std::thread job([&] {
@@ -225,7 +225,7 @@ TEST_F(SharedClockTest, OneWhoTakesNoPartMayWaitAsWell) {
   job.join();
 }
 
-TEST_F(SharedClockTest, TellsTimeSince1970) {
+TEST_F(SharedClockTest, ReportsTimeSince1970) {
   const auto clock = Open();
   EXPECT_EQ(clock->SinceEpoch() - clock->Now(), Open()->SinceEpoch() - Open()->Now());
   EXPECT_GT(clock->SinceEpoch(), clock->Now());

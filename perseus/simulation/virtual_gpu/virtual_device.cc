@@ -46,7 +46,7 @@ class VirtualDevice final : public device::Device {
   device::DeviceResult<void> Check(device::Control control,
                                    const std::optional<device::Setting>& setting) const;
   tl::unexpected<device::DeviceError> Gone() const;
-  // What the driver answers to a setting that is a possible one.
+  // The injected fault with which the driver answers a valid setting, if any.
   device::DeviceResult<void> Answer(VirtualFaults& faults, device::Control control) const;
 
   std::shared_ptr<VirtualNodeMemory> memory_;
@@ -57,8 +57,8 @@ class VirtualDevice final : public device::Device {
 tl::unexpected<device::DeviceError> VirtualDevice::Gone() const {
   return device::DeviceFail(
       device::DeviceErrorKind::kGone,
-      "{} is gone: its virtual driver was told to be (it comes back once the fault is "
-      "taken away)",
+      "{} is gone: its virtual driver has the fault is_gone (the GPU comes back when the fault is "
+      "removed)",
       info_.uuid);
 }
 
@@ -129,7 +129,7 @@ device::DeviceResult<void> VirtualDevice::Check(
   const std::string choice =
       is_limit ? fmt::format("{:g} to {:g} W", model.least_power_limit_mw / 1000.0,
                              model.most_power_limit_mw / 1000.0)
-               : fmt::format("those it lists, {} to {} MHz", clocks.lowest(), clocks.highest());
+               : fmt::format("a listed clock, {} to {} MHz", clocks.lowest(), clocks.highest());
   return device::DeviceFail(device::DeviceErrorKind::kInvalid, "{} cannot have {} {} (choose {})",
                             info_.uuid, device::NameOf(control), device::Describe(control, setting),
                             choice);
@@ -141,15 +141,15 @@ device::DeviceResult<void> VirtualDevice::Answer(VirtualFaults& faults,
   if (faults.no_permission) {
     return device::DeviceFail(
         device::DeviceErrorKind::kPermission,
-        "{} does not let this process set its {}: its virtual driver was told so", info_.uuid,
-        device::NameOf(control));
+        "{} does not let this process set its {}: its virtual driver has the fault no_permission",
+        info_.uuid, device::NameOf(control));
   }
   if (faults.failing_calls > 0) {
     --faults.failing_calls;
     return device::DeviceFail(
         device::DeviceErrorKind::kFailed,
-        "{} did not take its {}: its virtual driver was told to fail, {} times more", info_.uuid,
-        device::NameOf(control), faults.failing_calls);
+        "{} did not take its {}: its virtual driver has the fault failing_calls, {} more to come",
+        info_.uuid, device::NameOf(control), faults.failing_calls);
   }
   return {};
 }
@@ -194,7 +194,7 @@ device::DeviceResult<device::Effect> VirtualDevice::ReadEffect(
     if (SettingOf(*reading, control) == setting) effect.state = device::EffectState::kInEffect;
     return effect;
   }
-  // An idle GPU's clock tells nothing, and a request that is on its way is not in effect.
+  // The clock of an idle GPU says nothing, and a request that has not landed is not in effect.
   if (reading->limits.Has(device::ClockLimit::kIdle) || reading->lock != setting) return effect;
   const int wanted_mhz = setting ? setting->upper : info_.sm_clocks_mhz.back();
   effect.state = reading->sm_clock_mhz < wanted_mhz ? device::EffectState::kLimited

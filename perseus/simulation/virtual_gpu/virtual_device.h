@@ -1,4 +1,4 @@
-// A GPU of a virtual node as a Device: what a driver would say, and the faults it was told to have.
+// A GPU of a virtual node as a Device: what its driver reports, with the injected faults.
 #pragma once
 
 #include <memory>

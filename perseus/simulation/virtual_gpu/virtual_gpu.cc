@@ -8,12 +8,12 @@
 namespace perseus::virtual_gpu {
 namespace {
 
-// What lies in memory that processes share is copied as bytes.
+// Processes share memory that holds it, so it has to be copyable as bytes.
 static_assert(std::is_trivially_copyable_v<VirtualGpu>);
 
 constexpr Nanoseconds kNever = std::numeric_limits<Nanoseconds>::max();
 
-// Streams of random numbers of one seed.
+// Independent streams of random numbers from one seed.
 enum class Stream : std::uint64_t { kLatency = 1, kRun, kPhase, kReading };
 
 SplitMix64 GeneratorOf(std::uint64_t seed, Stream stream, std::uint64_t index = 0) {
@@ -55,13 +55,13 @@ VirtualGpu::VirtualGpu(const VirtualGpuModel& model, std::uint64_t seed, Nanosec
   counter_phase_ = static_cast<Nanoseconds>(phase() >> 1) % model.counter_period;
 }
 
-// ---- What goes on now ----
+// ---- The current state ----
 
 int VirtualGpu::CapForPower(int clock_mhz) const {
   const int limit_mw = power_limit_ ? power_limit_->upper : model_.default_power_limit_mw;
   if (limit_mw == 0) return clock_mhz;
   const double most_w = kPowerLimitSlack * limit_mw / 1000.0;
-  // Power need not grow with the clock (a table is measured), so look at each.
+  // Power need not grow with the clock, because a table may be measured. So each clock is tried.
   for (int i = model_.sm_clocks.count - 1; i >= 0; --i) {
     const int candidate_mhz = model_.sm_clocks.mhz[static_cast<std::size_t>(i)];
     if (candidate_mhz > clock_mhz) continue;
@@ -106,13 +106,13 @@ VirtualGpu::Pace VirtualGpu::CurrentPace() const {
   return pace;
 }
 
-// ---- Until something happens ----
+// ---- Events ----
 
 Nanoseconds VirtualGpu::TimeLeft(const Pace& pace) const {
   return std::llround((1 - done_) * pace.whole.time_s * kNanosecondsPerSecond);
 }
 
-// How long until the temperature crosses the threshold that it moves towards.
+// How long until the temperature crosses the threshold towards which it moves.
 Nanoseconds VirtualGpu::ThermalEvent(const Pace& pace) const {
   const ThermalModel& thermal = model_.thermal;
   const double goal_c = SteadyTemperature(thermal, pace.power_w);
@@ -121,9 +121,10 @@ Nanoseconds VirtualGpu::ThermalEvent(const Pace& pace) const {
   if (!will_cross) return kNever;
   const double time_s =
       thermal.time_constant_s * std::log((goal_c - temperature_c_) / (goal_c - threshold_c));
-  // A threshold a hair below the goal is met in the limit only.
+  // A threshold that is very close to the final temperature is reached only in the limit.
   if (!(time_s < kLongestSeconds)) return kNever;
-  // Rounding may leave it a hair on this side: then the next look is a nanosecond on.
+  // Rounding may leave the temperature just before the threshold. Then the next event is 1 ns
+  // later.
   return std::max<Nanoseconds>(1, static_cast<Nanoseconds>(std::ceil(time_s * 1e9)));
 }
 
@@ -149,13 +150,13 @@ void VirtualGpu::Integrate(const Pace& pace, Nanoseconds until) {
   const double duration_s = ToSeconds(duration);
   double drawn_j = pace.power_w * duration_s;
   if (is_running_) {
-    // The last stretch takes what is left of the instruction, not what its nanoseconds round to.
+    // The last part takes what remains of the instruction, not what its nanoseconds round to.
     const bool ends = duration >= TimeLeft(pace);
     const double share = ends ? 1 - done_ : std::min(1 - done_, duration_s / pace.whole.time_s);
     drawn_j = share * pace.whole.energy_j;
     done_ = ends ? 1 : done_ + share;
   }
-  // Without `until`, so that looking twice between two ticks gives the same to the last bit.
+  // This does not use `until`, so that two reads between two ticks give exactly the same value.
   if (const Nanoseconds tick = LastTick(until); tick > at_) {
     published_energy_j_ = energy_j_ + pace.power_w * ToSeconds(tick - at_);
   }
@@ -166,7 +167,7 @@ void VirtualGpu::Integrate(const Pace& pace, Nanoseconds until) {
   at_ = until;
 }
 
-// Everything that happens at this very moment.
+// Handles all events whose time has come.
 void VirtualGpu::HandleDue() {
   while (pending_count_ > 0 && pending_[0].lands_at <= at_) {
     lock_ = pending_[0].lock;
@@ -177,7 +178,7 @@ void VirtualGpu::HandleDue() {
               : temperature_c_ >= model_.thermal.throttle_at_c) {
     is_hot_ = !is_hot_;
   }
-  // One that takes no time is done as soon as it has begun.
+  // An instruction without duration ends as soon as it begins.
   do {
     if (!is_running_ && has_queued_ && queued_not_before_ <= at_) BeginQueued();
   } while (FinishIfDone());
@@ -235,7 +236,7 @@ VirtualRun VirtualGpu::RunOf(std::uint64_t run) const {
   }
 }
 
-// ---- What others do to it ----
+// ---- Changes ----
 
 std::optional<device::Setting> VirtualGpu::RequestedLock() const {
   return pending_count_ > 0 ? pending_[static_cast<std::size_t>(pending_count_ - 1)].lock : lock_;
@@ -249,7 +250,7 @@ Nanoseconds VirtualGpu::RequestLock(const std::optional<device::Setting>& lock, 
   if (pending_count_ > 0) {
     lands_at = std::max(lands_at, pending_[static_cast<std::size_t>(pending_count_ - 1)].lands_at);
   }
-  // Of more requests than the queue holds, the last but one is never seen.
+  // If the queue is full, the last but one request is dropped.
   if (pending_count_ == kMostPending) --pending_count_;
   pending_[static_cast<std::size_t>(pending_count_++)] = {lock, lands_at};
   HandleDue();
@@ -310,7 +311,7 @@ void VirtualGpu::Stop(Nanoseconds now) {
   rest_ = Rest::kIdle;
 }
 
-// ---- What is seen of it ----
+// ---- Readings ----
 
 double VirtualGpu::PowerReadingNoise() const {
   SplitMix64 random =

@@ -1,45 +1,45 @@
-// The physics of a GPU whose clock is set while it works: how far an instruction has got, what was
-// drawn for it, how hot it made the GPU. No real time, no input or output: every call is told what
-// time it is, and the same calls give the same GPU.
+// The physics of a GPU whose clock changes while it works: the progress of an instruction, its
+// energy, and the temperature. It uses no real time, no input and no output. Every call gets the
+// time, and the same calls give the same results.
 //
-// Instruction. At clock f it runs at the rate 1/time(f) and draws energy(f)/time(f); a change of
-// clock midway changes both from there on. So one that runs at a constant clock takes exactly
-// what its table says, in time to the nanosecond and in energy to the last bits of a double.
+// Instruction. At clock f it progresses at the rate 1/time(f) and draws energy(f)/time(f). A change
+// of the clock changes both from that moment on. So an instruction at a constant clock takes
+// exactly the time of its table, to the nanosecond, and its energy, to the last bits of a double.
 //
-// Clock. What the SM clock is, when the GPU does not idle: the highest of
-//   wanted   the upper end of the lock in effect; without a lock the GPU's highest clock
-// that none of these forbids:
-//   kThermal  above the throttle that was injected; above `thermal.throttle_mhz` while the GPU is
-//             hot (from throttle_at_c on, until it has cooled to resume_at_c)
-//   kPowerCap the instruction would draw more than the power limit (kPowerLimitSlack), by its table
-// and the GPU's lowest clock if all are forbidden. An idle GPU shows its lowest clock.
-// The memory clock is shown and locked, and changes nothing: an instruction's table has no such
-// column.
+// Clock. If the GPU is not idle, its SM clock is the wanted one: the upper end of the lock in
+// effect, or the GPU's highest clock without a lock. These limits lower it to the highest clock
+// that they allow, or to the GPU's lowest clock:
+//   kThermal  The injected throttle, and `thermal.throttle_mhz` while the GPU is hot (from
+//             throttle_at_c until it has cooled to resume_at_c).
+//   kPowerCap By its table, the instruction would draw more than the power limit
+//   (kPowerLimitSlack).
+// An idle GPU shows its lowest clock. The memory clock can be locked and is shown, but has no
+// effect, because the tables of instructions do not depend on it.
 //
-// Queue. One instruction may stand behind the running one, as on a CUDA stream: it begins when that
-// is done, to the nanosecond, and not before the time it was given (when its input arrives).
-// Whoever keeps the queue filled loses nothing by being woken late. Runs count from 1, in the order
-// of their begin.
+// Queue. One instruction may wait behind the running one, as on a CUDA stream. It begins exactly
+// when the running one ends, but not before the time that it was given (when its input arrives). So
+// a process that keeps the queue filled loses no time if it is woken late. Runs count from 1, in
+// the order of their begin.
 //
-// Lock. One that is requested lands later, after a log-normal latency; until then the previous one
-// stays. Requests land in their order, each on its own, as a driver's queue would have it.
+// Lock. A requested lock takes effect ("lands") after a log-normal latency. Until then, the
+// previous lock stays. Requests land one by one, in their order, as in a driver's queue.
 //
-// Temperature. First order: it approaches ambient + resistance * power with a time constant.
-// Within a stretch of constant power that is an exponential, so the moment when it crosses a
-// threshold is computed, not searched for; between such moments nothing is stepped.
+// Temperature. It approaches ambient + resistance * power with a time constant (first order). While
+// the power is constant, this is an exponential, so the moment at which it crosses a threshold is
+// computed directly. There are no time steps.
 //
-// Energy counter. What a driver publishes is the exact energy as of the last tick; the GPU ticks
-// once a counter period, from a moment on that differs between GPUs. Power is shown as it is now,
-// with a noise that changes from tick to tick.
+// Energy counter. A driver publishes the exact energy at the last tick. A GPU ticks once per
+// counter period, with a phase that differs between GPUs. The published power is the current one,
+// with a noise that changes at each tick.
 //
-// Noise. Log-normal: on what each run of an instruction takes and draws (this is real and in the
-// energy), and on power readings (this is not). Latency and runs have a generator each, so that the
-// order in which an agent and a rank come does not matter to what each gets.
+// Noise. It is log-normal. The noise of an instruction's time and power is real and part of the
+// energy. The noise of power readings is not. Latencies and runs have separate generators, so the
+// order of calls from an agent and a rank has no effect on their values.
 //
-// A VirtualGpu is trivially copyable, of fixed size, without pointers: it may lie in memory that
-// processes share, and reading into the future is done on a copy.
+// A VirtualGpu is trivially copyable, of fixed size, without pointers. So it may lie in shared
+// memory, and predictions are made with a copy.
 //
-// Thread safety: none of its own (virtual_node.h has it).
+// Not thread-safe (virtual_node.h is).
 #pragma once
 
 #include <array>
@@ -53,9 +53,8 @@
 
 namespace perseus::virtual_gpu {
 
-// An instruction may draw this many times the limit. A profile that was measured under a power
-// limit has rows a hair above it, for a GPU keeps a limit on average; they are no reason to go
-// lower.
+// An instruction may draw this many times the limit. A GPU keeps a limit on average. So a profile
+// that was measured under a limit has rows slightly above it, and these must not lower the clock.
 inline constexpr double kPowerLimitSlack = 1.01;
 
 struct ClockList {
@@ -65,7 +64,7 @@ struct ClockList {
   bool Has(int clock_mhz) const;
   int lowest() const { return mhz[0]; }
   int highest() const { return mhz[static_cast<std::size_t>(count - 1)]; }
-  // The highest that is not above; the lowest if all are.
+  // The highest clock that is not above, or the lowest clock if all are above.
   int HighestUpTo(int clock_mhz) const;
   friend bool operator==(const ClockList&, const ClockList&) = default;
 };
@@ -73,38 +72,38 @@ struct ClockList {
 struct ThermalModel {
   double ambient_c = 30;
   double resistance_c_per_w = 0.1;
-  double time_constant_s = 20;  // > 0
+  double time_constant_s = 20;  // Above 0.
   double throttle_at_c = 90;
-  double resume_at_c = 85;  // Below throttle_at_c by half a degree at least.
-  int throttle_mhz = 0;     // What it is held to while hot; 0: the lowest clock.
+  double resume_at_c = 85;  // At least half a degree below throttle_at_c.
+  int throttle_mhz = 0;     // The highest clock while hot. 0: the lowest clock of the GPU.
   friend bool operator==(const ThermalModel&, const ThermalModel&) = default;
 };
 
-// What kind of GPU it is. Nothing changes it.
+// The type of a GPU. It never changes.
 struct VirtualGpuModel {
   ClockList sm_clocks;      // At least one.
-  ClockList memory_clocks;  // None: there is no memory clock to lock.
+  ClockList memory_clocks;  // If empty, there is no memory clock to lock.
   double idle_power_w = 50;
   double blocking_power_w = 80;
-  int default_power_limit_mw = 0;  // 0: there is no power limit.
+  int default_power_limit_mw = 0;  // 0: no power limit.
   int least_power_limit_mw = 0;
   int most_power_limit_mw = 0;
   double switch_latency_s = 0;               // The median.
-  double switch_latency_spread = 0;          // Standard deviation of its logarithm.
-  Nanoseconds counter_period = 100'000'000;  // > 0
-  double time_noise = 0;                     // Standard deviation of the logarithm.
+  double switch_latency_spread = 0;          // The standard deviation of its logarithm.
+  Nanoseconds counter_period = 100'000'000;  // Above 0.
+  double time_noise = 0;                     // The standard deviation of the logarithm.
   double power_noise = 0;                    // The same.
   ThermalModel thermal;
   friend bool operator==(const VirtualGpuModel&, const VirtualGpuModel&) = default;
 };
 
-// What a GPU does that runs no instruction.
+// What a GPU does while it runs no instruction.
 enum class Rest : std::uint8_t {
   kIdle,
-  kBlocking,  // It spins, waiting for a neighbour.
+  kBlocking,  // It spins while it waits for a neighbor.
 };
 
-// From when to when an instruction ran, or will if no clock is set until then.
+// When an instruction ran. For the future, it assumes that no clock is set until then.
 struct VirtualRun {
   Nanoseconds begin = 0;
   Nanoseconds finish = 0;
@@ -113,68 +112,70 @@ struct VirtualRun {
 
 struct VirtualGpuReading {
   Nanoseconds at = 0;
-  double energy_j = 0;            // Exact, now.
-  double published_energy_j = 0;  // As of the last tick.
-  double power_w = 0;             // Exact, now.
+  double energy_j = 0;            // Exact.
+  double published_energy_j = 0;  // At the last tick.
+  double power_w = 0;             // Exact.
   double published_power_w = 0;   // With noise.
   double temperature_c = 0;
   int sm_clock_mhz = 0;
-  int memory_clock_mhz = 0;  // 0 if the GPU lists none.
+  int memory_clock_mhz = 0;  // 0 if the GPU has none.
   device::ClockLimits limits;
   bool is_running = false;
-  double done = 0;  // Of the running instruction, 0 to 1.
+  double done = 0;  // The fraction of the running instruction that is done.
   Rest rest = Rest::kIdle;
   std::optional<device::Setting> lock;            // In effect.
-  std::optional<device::Setting> requested_lock;  // The latest; the same as `lock` once it landed.
+  std::optional<device::Setting> requested_lock;  // The latest one. Once landed, it equals `lock`.
   std::optional<device::Setting> memory_lock;
-  std::optional<device::Setting> power_limit;  // Nothing: the default one.
-  std::optional<int> throttle_mhz;             // Injected.
+  std::optional<device::Setting> power_limit;  // Empty: the default one.
+  std::optional<int> throttle_mhz;             // The injected one.
 };
 
 class VirtualGpu {
  public:
-  // At ambient temperature warmed by idle power, unlocked, idle, its counter at 0.
+  // The GPU is idle at its steady temperature, without locks, and its counter is at 0.
   VirtualGpu(const VirtualGpuModel& model, std::uint64_t seed, Nanoseconds at);
 
   const VirtualGpuModel& model() const { return model_; }
 
-  // Every `now` that is earlier than one before counts as that one.
+  // In all calls, a `now` before the latest one counts as the latest one.
   void AdvanceTo(Nanoseconds now);
   VirtualGpuReading ReadAt(Nanoseconds now) const;
 
-  // Settings have to be ones of the model's. Nothing: the GPU's own management. When it lands:
+  // Settings have to be valid for the model. An empty setting returns control to the GPU. The lock
+  // of the SM clock lands later, and RequestLock returns when. The other settings take effect at
+  // once.
   Nanoseconds RequestLock(const std::optional<device::Setting>& lock, Nanoseconds now);
-  void SetMemoryLock(const std::optional<device::Setting>& lock, Nanoseconds now);      // At once.
-  void SetPowerLimit(const std::optional<device::Setting>& limit_mw, Nanoseconds now);  // At once.
-  // Holds the clock to this one at most, whatever the lock, as heat or a power brake would.
+  void SetMemoryLock(const std::optional<device::Setting>& lock, Nanoseconds now);
+  void SetPowerLimit(const std::optional<device::Setting>& limit_mw, Nanoseconds now);
+  // Limits the clock independently of the lock, as heat or a power brake does.
   void SetThrottle(std::optional<int> clock_mhz, Nanoseconds now);
-  // All locks and limits as after a reload of the driver, at once.
+  // Removes all locks and limits at once, as a reload of the driver does.
   void ResetSettings(Nanoseconds now);
 
-  // What it does from now on, or once the running instruction is done.
+  // What the GPU does from now on, or after the running instruction.
   void SetRest(Rest rest, Nanoseconds now);
-  // Requires that none runs or is queued at `now`.
+  // Requires that no instruction runs or is queued at `now`.
   void Begin(const InstructionTable& instruction, Nanoseconds now);
-  // Begins it at `not_before`, now, or when the running one is done: whichever comes last. The
-  // number of its run. Requires that none is queued at `now`.
+  // The instruction begins at `not_before`, at `now`, or when the running one ends: at the latest
+  // of the three. Returns the number of its run. Requires that none is queued at `now`.
   std::uint64_t Enqueue(const InstructionTable& instruction, Nanoseconds not_before,
                         Nanoseconds now);
-  // Gives the running instruction up, and the queued one, and idles.
+  // Ends the running instruction and drops the queued one. The GPU is idle then.
   void Stop(Nanoseconds now);
 
   Nanoseconds at() const { return at_; }  // The latest `now`.
   bool is_running() const { return is_running_; }
   bool has_queued() const { return has_queued_; }
-  // The latest that has begun or is queued; 0: none yet.
+  // The number of the latest run that has begun or is queued. 0: none yet.
   std::uint64_t last_run() const { return runs_begun_ + (has_queued_ ? 1 : 0); }
   // Requires that `run` is one of the kRunsRemembered latest.
   VirtualRun RunOf(std::uint64_t run) const;
   static constexpr std::uint64_t kRunsRemembered = 4;
-  // When the last instruction was done; the beginning of time if there was none.
+  // When the last instruction ended. The creation time of the GPU if there was none.
   Nanoseconds finished_at() const { return finished_at_; }
-  // When the running and the queued one will be, if nothing is set in the meantime; without one,
-  // finished_at().
-  // Takes longer the more often the clock changes until then by itself (throttling).
+  // When the running and the queued instruction will have ended if nothing is set until then.
+  // Without an instruction, finished_at(). Each change of the clock until then (throttling) makes
+  // the call slower.
   Nanoseconds FinishTime() const;
 
  private:
@@ -183,7 +184,7 @@ class VirtualGpu {
     std::optional<device::Setting> lock;
     Nanoseconds lands_at = 0;
   };
-  // What goes on, as long as no event comes.
+  // The state of the GPU until the next event.
   struct Pace {
     int sm_clock_mhz = 0;
     device::ClockLimits limits;

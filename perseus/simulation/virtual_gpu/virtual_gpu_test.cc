@@ -28,7 +28,8 @@ VirtualGpuModel Model() {
   return model;
 }
 
-// At 1000 MHz `seconds` and 300 W, at 500 MHz twice that and 100 W; interpolated between.
+// An instruction that takes `seconds` at 300 W at 1000 MHz, and twice as long at 100 W at 500 MHz.
+// Values between are interpolated.
 InstructionTable Work(double seconds) {
   InstructionTable table;
   table.count = 2;
@@ -50,7 +51,7 @@ TEST(VirtualGpu, AtAConstantClockIsExactlyTheProfile) {
         static_cast<int>(option.frequency_mhz);
   }
   std::reverse(model.sm_clocks.mhz.begin(), model.sm_clocks.mhz.begin() + model.sm_clocks.count);
-  // The limit that the profile was made under does not get in its way, noise or not.
+  // The power limit under which the profile was measured does not act, with or without noise.
   model.default_power_limit_mw = static_cast<int>(gpu_model->power_limit_w * 1000);
 
   VirtualGpu gpu(model, 1, 0);
@@ -74,7 +75,7 @@ TEST(VirtualGpu, AtAConstantClockIsExactlyTheProfile) {
   }
 }
 
-TEST(VirtualGpu, AClockThatChangesMidwayChangesWhatIsLeft) {
+TEST(VirtualGpu, AClockChangeAffectsTheRemainingWork) {
   VirtualGpu gpu(Model(), 1, 0);
   gpu.Begin(Work(1), 0);
   EXPECT_EQ(gpu.FinishTime(), kSecond);
@@ -84,26 +85,26 @@ TEST(VirtualGpu, AClockThatChangesMidwayChangesWhatIsLeft) {
   EXPECT_DOUBLE_EQ(gpu.ReadAt(kSecond).energy_j, 150 + 50);
   EXPECT_DOUBLE_EQ(gpu.ReadAt(kSecond).done, 0.75);
   EXPECT_DOUBLE_EQ(gpu.ReadAt(3 * kSecond / 2).energy_j, 250);
-  // And back at 1 s: a quarter is left, which takes 0.25 s and 75 J.
+  // The clock returns at 1 s, when a quarter is left. It takes 0.25 s and 75 J.
   gpu.RequestLock(std::nullopt, kSecond);
   EXPECT_EQ(gpu.FinishTime(), 5 * kSecond / 4);
   EXPECT_DOUBLE_EQ(gpu.ReadAt(5 * kSecond / 4).energy_j, 275);
 }
 
-TEST(VirtualGpu, ManyLooksAreTheSameAsOne) {
+TEST(VirtualGpu, ManyReadingsGiveTheSameAsOne) {
   VirtualGpu often(Model(), 1, 0);
   VirtualGpu once(Model(), 1, 0);
   often.Begin(Work(1), 0);
   once.Begin(Work(1), 0);
   for (Nanoseconds now = 0; now <= 2 * kSecond; now += 777'777) often.AdvanceTo(now);
-  // A sum of 2,600 rounded parts.
+  // The value is a sum of 2,600 rounded parts.
   EXPECT_NEAR(often.ReadAt(2 * kSecond).energy_j, once.ReadAt(2 * kSecond).energy_j, 1e-9);
   EXPECT_NEAR(often.ReadAt(2 * kSecond).temperature_c, once.ReadAt(2 * kSecond).temperature_c,
               1e-9);
   EXPECT_NEAR(static_cast<double>(often.finished_at()), 1e9, 1);
 }
 
-TEST(VirtualGpu, RestsAsToldOnceDone) {
+TEST(VirtualGpu, RestsAsRequestedOnceDone) {
   VirtualGpu gpu(Model(), 1, 0);
   EXPECT_EQ(gpu.ReadAt(kSecond).power_w, 50);
   EXPECT_EQ(gpu.ReadAt(kSecond).sm_clock_mhz, 100);
@@ -143,7 +144,7 @@ TEST(VirtualGpu, LocksLandInTheirOrder) {
   model.switch_latency_spread = 1;
   VirtualGpu gpu(model, 3, 0);
   Nanoseconds last = 0;
-  // More than the queue holds.
+  // This is more than the queue holds.
   for (int i = 0; i < 20; ++i) {
     const int mhz = 100 + 100 * (i % 10);
     const Nanoseconds lands_at = gpu.RequestLock(device::Setting{mhz, mhz}, i * kMillisecond);
@@ -215,7 +216,7 @@ TEST(VirtualGpu, ThePowerLimitLowersTheClock) {
   EXPECT_EQ(Describe(reading.limits), "power limit");
   EXPECT_DOUBLE_EQ(reading.power_w, 260 / 1.4);
   EXPECT_EQ(gpu.FinishTime(), 14 * kSecond / 10);
-  // No clock keeps to it.
+  // No clock stays within this limit.
   gpu.SetPowerLimit(device::Setting{50'000, 50'000}, 0);
   EXPECT_EQ(gpu.ReadAt(0).sm_clock_mhz, 100);
   gpu.SetPowerLimit(std::nullopt, 0);
@@ -229,7 +230,7 @@ TEST(VirtualGpu, AThrottleHoldsTheClockDown) {
   EXPECT_EQ(gpu.ReadAt(kSecond / 2).sm_clock_mhz, 500);
   EXPECT_EQ(Describe(gpu.ReadAt(kSecond / 2).limits), "too hot");
   EXPECT_EQ(gpu.FinishTime(), 3 * kSecond / 2);
-  // A lock below it has nothing to fear from it.
+  // The throttle does not affect a lower lock.
   gpu.RequestLock(k500, kSecond);
   EXPECT_EQ(Describe(gpu.ReadAt(kSecond).limits), "a clock setting");
   gpu.RequestLock(std::nullopt, kSecond);
@@ -288,7 +289,7 @@ TEST(VirtualGpu, TheSameSeedIsTheSameGpu) {
   EXPECT_NE(run(7), run(8));
 }
 
-TEST(VirtualGpu, NoiseIsOfItsSpread) {
+TEST(VirtualGpu, NoiseHasItsSpread) {
   VirtualGpuModel model = Model();
   model.time_noise = 0.02;
   model.power_noise = 0.05;
@@ -303,7 +304,7 @@ TEST(VirtualGpu, NoiseIsOfItsSpread) {
     const VirtualGpuReading reading = gpu.ReadAt(now);
     power_squares += square(reading.power_w / 300);
     reading_squares += square(reading.published_power_w / reading.power_w);
-    // The same until the next tick.
+    // The value stays the same until the next tick.
     EXPECT_EQ(gpu.ReadAt(now).published_power_w, reading.published_power_w);
     time_squares += square(ToSeconds(gpu.FinishTime() - now));
     now = gpu.FinishTime();
@@ -314,7 +315,7 @@ TEST(VirtualGpu, NoiseIsOfItsSpread) {
   EXPECT_NEAR(std::sqrt(reading_squares / 1000), 0.05, 0.0045);
 }
 
-TEST(VirtualGpu, AReloadedDriverKnowsNoSettings) {
+TEST(VirtualGpu, AReloadedDriverHasNoSettings) {
   VirtualGpuModel model = Model();
   model.default_power_limit_mw = 400'000;
   model.switch_latency_s = 1;
@@ -339,14 +340,14 @@ TEST(VirtualGpu, TimeDoesNotGoBack) {
 
 // ms      0      1000   1200        2200 2250
 //         [ first ]......[  second  ][third  (at 500 MHz from 2250 on)
-TEST(VirtualGpu, QueuedInstructionBeginsWhenTheOneBeforeIsDoneAndItsInputIsThere) {
+TEST(VirtualGpu, QueuedInstructionBeginsAfterThePreviousOneAndItsInput) {
   VirtualGpu gpu(Model(), 1, 0);
   gpu.SetRest(Rest::kBlocking, 0);
   EXPECT_EQ(gpu.last_run(), 0U);
   EXPECT_EQ(gpu.Enqueue(Work(1), 0, 0), 1U);
   EXPECT_EQ(gpu.Enqueue(Work(1), 1200 * kMillisecond, 400 * kMillisecond), 2U);
   EXPECT_TRUE(gpu.has_queued());
-  // Both are foreseen, though nobody looks until long after.
+  // The times of both are known in advance.
   EXPECT_EQ(gpu.RunOf(1), (VirtualRun{0, kSecond}));
   EXPECT_EQ(gpu.RunOf(2), (VirtualRun{1200 * kMillisecond, 2200 * kMillisecond}));
   EXPECT_EQ(gpu.FinishTime(), 2200 * kMillisecond);
@@ -363,7 +364,7 @@ TEST(VirtualGpu, QueuedInstructionBeginsWhenTheOneBeforeIsDoneAndItsInputIsThere
               1e-9);
 }
 
-TEST(VirtualGpu, StopGivesTheQueuedOneUpToo) {
+TEST(VirtualGpu, StopAlsoDropsTheQueuedInstruction) {
   VirtualGpu gpu(Model(), 1, 0);
   gpu.Enqueue(Work(1), 0, 0);
   gpu.Enqueue(Work(1), 0, 0);

@@ -1,19 +1,19 @@
-// A node of virtual GPUs: the same Device interface as real ones, with the physics of
-// virtual_gpu.h, shared between processes. An agent sets clocks, ranks compute, somebody looks on:
+// A node of virtual GPUs. It has the same Device interface as real GPUs, with the physics of
+// virtual_gpu.h, and processes share it. An agent sets clocks, ranks compute, and tests read:
 //
 //   perseus agent     OpenVirtualNode("box.toml")           the GPUs as devices
 //   a training rank   VirtualNode::Open(...)->OpenWorker(2) computes on GPU 2 (virtual_worker.h)
-//   a test            VirtualNode::Open(...)->Look(2)       what is true, beside what a driver
-//   tells
+//   a test            VirtualNode::Open(...)->Look(2)       the exact state, beside the driver's
 //
-// The file describes the node (virtual_node_file.h has the format); beside it lies the state that
-// all share (virtual_node_memory.h: made by whoever comes first, survives any process's death).
+// A file describes the node (virtual_node_file.h has the format). The shared state is in a file
+// beside it (virtual_node_memory.h). The first process creates it, and it survives the death of any
+// process.
 //
-// Time is virtual: `rate` virtual seconds a second of the node's clock, from 0 when the state was
-// made. That clock is CLOCK_MONOTONIC, or a virtual one that several nodes may share
-// (shared_clock.h). All times here and in Telemetry are the node's.
+// Time is virtual. It starts at 0 when the state is created, and `rate` virtual seconds pass per
+// second of the node's clock. That clock is CLOCK_MONOTONIC, or a virtual one that several nodes
+// may share (shared_clock.h). All times here and in Telemetry are the node's.
 //
-// Thread safety: all calls may come from several threads and processes at a time.
+// Thread safety: all calls may come from several threads and processes at the same time.
 #pragma once
 
 #include <filesystem>
@@ -30,41 +30,41 @@
 
 namespace perseus::virtual_gpu {
 
-// What a virtual GPU is, does and was told, by itself.
+// The exact state of a virtual GPU, with its faults.
 struct VirtualGpuView {
   VirtualGpuReading reading;
   VirtualFaults faults;
   std::uint64_t writes = 0;  // Settings accepted so far.
-  int worker_pid = 0;        // Who computes there; 0: nobody.
+  int worker_pid = 0;        // The process that computes on it. 0: none.
 };
 
 class VirtualNode {
  public:
-  // `clock`: null for the one that the description names; tests pass a FakeClock. Fails (kInput)
-  // with file and line for what is wrong in the description, and if the state is of another one;
-  // kSystem if the machine refuses.
+  // Opens the node. A null `clock` means the clock of the description. Tests pass a FakeClock.
+  // Fails (kInput) with file and line if the description is wrong, or if the state belongs to
+  // another description. Fails (kSystem) if a system call fails.
   static Result<VirtualNode> Open(const std::filesystem::path& description,
                                   std::shared_ptr<Clock> clock = nullptr);
 
   const VirtualNodeSpec& spec() const { return memory_->spec(); }
   const std::shared_ptr<Clock>& clock() const { return memory_->clock(); }
   Nanoseconds Now() const { return memory_->Now(); }
-  // Between the clock and this node's time, so that one node's moments can be told another.
+  // Conversions between the clock and this node's time, for messages between nodes.
   Nanoseconds ToVirtual(Nanoseconds real) const { return memory_->ToVirtual(real); }
   Nanoseconds ToReal(Nanoseconds time) const { return memory_->ToReal(time); }
 
-  // In the order of UUIDs (text: GPU-virtual-box-10 comes before -2). Each lives as long as it
-  // likes.
+  // Sorted by UUID as text (GPU-virtual-box-10 comes before -2). The devices may outlive this
+  // object.
   device::DeviceList Devices() const;
 
-  // From here on GPUs count from 0. A number that is none is an error (kInput).
+  // In the following calls, GPUs count from 0. They fail (kInput) for a GPU that does not exist.
 
-  // Fails (kSystem) while another worker is open on it.
+  // Fails (kSystem) while another worker of that GPU is open.
   Result<VirtualWorker> OpenWorker(int gpu) const;
   Result<VirtualGpuView> Look(int gpu) const;
-  // Holds the clock to this one at most, whatever the lock: what heat does to a straggler.
+  // Limits the clock independently of the lock, as heat does on a straggler.
   Result<void> SetThrottle(int gpu, std::optional<int> clock_mhz) const;
-  // Replaces all of them. A driver that goes away forgets every setting.
+  // Replaces all faults. When a driver is gone, it loses every setting.
   Result<void> SetFaults(int gpu, const VirtualFaults& faults) const;
 
  private:
@@ -74,7 +74,7 @@ class VirtualNode {
   std::shared_ptr<VirtualNodeMemory> memory_;
 };
 
-// The node's GPUs as devices. Errors as VirtualNode::Open().
+// The node's GPUs as devices. Fails as VirtualNode::Open() does.
 Result<device::DeviceList> OpenVirtualNode(const std::filesystem::path& description);
 
 // "GPU-virtual-box-0".

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 using toml_file::TableReader;
 
 constexpr std::size_t kLongestName = 40;
-constexpr int kVirtualNodeFileMostMegahertz = 100'000;
+constexpr int kHighestNodeMegahertz = 100'000;
 constexpr int kMostSeed = 1'000'000'000;
 constexpr double kMostWatts = 100'000;
 constexpr double kLeastRate = 0.001;
@@ -34,14 +34,14 @@ constexpr double kMostNoise = 0.3;
 constexpr int kUsualStepMhz = 15;
 constexpr int kUsualMemoryClockMhz = 1215;
 
-// What a name of a GPU stands for.
+// A GPU that `model` may name.
 struct NamedGpu {
   std::string_view name;
   double lowest_mhz, highest_mhz, step_mhz;
   double blocking_power_w, power_limit_w;
 };
 
-// An "a40" stands in both lists; the roofline's clocks are those that the driver offers.
+// "a40" is in both lists. The one of the rooflines counts, because its clocks are the driver's.
 std::vector<NamedGpu> NamedGpus() {
   std::vector<NamedGpu> gpus;
   const auto add = [&](const auto& gpu) {
@@ -55,7 +55,7 @@ std::vector<NamedGpu> NamedGpus() {
   return gpus;
 }
 
-// Nothing if there are none or too many.
+// Empty if there are no clocks or too many.
 std::optional<ClockList> MakeClocks(const std::set<int>& clocks_mhz) {
   if (clocks_mhz.empty() || clocks_mhz.size() > kMostClocks) return std::nullopt;
   ClockList list;
@@ -64,7 +64,7 @@ std::optional<ClockList> MakeClocks(const std::set<int>& clocks_mhz) {
   return list;
 }
 
-// By the step from the highest clock down, as drivers list them.
+// From the highest clock down in steps, as drivers list them.
 std::optional<ClockList> MakeClocks(int lowest_mhz, int highest_mhz, int step_mhz) {
   if ((highest_mhz - lowest_mhz) / step_mhz >= kMostClocks) return std::nullopt;
   std::set<int> clocks_mhz;
@@ -98,7 +98,7 @@ class NodeReader {
     if (!error_ && reader.error()) error_ = reader.error();
   }
 
-  // The table of that key, or an empty one; then each value is the usual one.
+  // Calls `read` with the table of that key, or with an empty one, which gives the defaults.
   void ReadTable(std::string_view key, void (NodeReader::*read)(const toml::table&)) {
     static const toml::table kNone;
     const toml::node* node = root_.get(key);
@@ -179,7 +179,7 @@ class NodeReader {
     const bool has_range = reader.Has("lowest_mhz") || reader.Has("highest_mhz");
     if (reader.Has("model") + reader.Has("profile") + has_range != 1) {
       reader.FailHere(
-          "[gpu] does not say in one way which clocks it has (write model = \"a100-sxm\", or "
+          "[gpu] has to state its clocks in exactly one way (write model = \"a100-sxm\", or "
           "profile = \"profile.csv\", or lowest_mhz = 210 and highest_mhz = 1410)");
       return;
     }
@@ -191,7 +191,8 @@ class NodeReader {
       ReadRange(reader);
     }
     if (reader.Has("step_mhz") && !has_range) {
-      reader.FailAt("step_mhz", "step_mhz is of lowest_mhz and highest_mhz (remove it)");
+      reader.FailAt("step_mhz",
+                    "step_mhz needs lowest_mhz and highest_mhz (remove it, or add both)");
     }
   }
 
@@ -225,14 +226,13 @@ class NodeReader {
     std::set<int> clocks_mhz;
     for (const profile::ProfileEntry& entry : profile->entries()) {
       for (const profile::Option& option : entry.options) {
-        const double clock_mhz =
-            std::clamp(option.frequency_mhz, 1.0, 1.0 * kVirtualNodeFileMostMegahertz);
+        const double clock_mhz = std::clamp(option.frequency_mhz, 1.0, 1.0 * kHighestNodeMegahertz);
         clocks_mhz.insert(static_cast<int>(std::lround(clock_mhz)));
       }
     }
     const auto clocks = MakeClocks(clocks_mhz);
     if (!clocks) {
-      reader.FailAt("profile", fmt::format("{} has {} clocks (a virtual GPU has {} at most)",
+      reader.FailAt("profile", fmt::format("{} has {} clocks (a virtual GPU has at most {})",
                                            path.string(), clocks_mhz.size(), kMostClocks));
       return;
     }
@@ -242,18 +242,18 @@ class NodeReader {
 
   void ReadRange(TableReader& reader) {
     if (!reader.Has("lowest_mhz") || !reader.Has("highest_mhz")) {
-      reader.FailHere("[gpu] has one end of its clocks only (write lowest_mhz and highest_mhz)");
+      reader.FailHere("[gpu] has only one of lowest_mhz and highest_mhz (write both)");
       return;
     }
-    const int lowest_mhz = reader.Count("lowest_mhz", kVirtualNodeFileMostMegahertz, 210);
-    const int highest_mhz = reader.Count("highest_mhz", kVirtualNodeFileMostMegahertz, 1410);
-    const int step_mhz = reader.Count("step_mhz", kVirtualNodeFileMostMegahertz, kUsualStepMhz);
+    const int lowest_mhz = reader.Count("lowest_mhz", kHighestNodeMegahertz, 210);
+    const int highest_mhz = reader.Count("highest_mhz", kHighestNodeMegahertz, 1410);
+    const int step_mhz = reader.Count("step_mhz", kHighestNodeMegahertz, kUsualStepMhz);
     const auto clocks = MakeClocks(lowest_mhz, highest_mhz, step_mhz);
     if (!clocks) {
       reader.FailAt(
           "lowest_mhz",
-          fmt::format("{} to {} MHz by {} are not 1 to {} clocks (write lowest_mhz = 210, "
-                      "highest_mhz = 1410, step_mhz = 15, say)",
+          fmt::format("{} to {} MHz in steps of {} are not 1 to {} clocks (write for example "
+                      "lowest_mhz = 210, highest_mhz = 1410, step_mhz = 15)",
                       lowest_mhz, highest_mhz, step_mhz, kMostClocks));
       return;
     }
@@ -270,7 +270,7 @@ class NodeReader {
     bool is_good = list != nullptr;
     for (std::size_t i = 0; is_good && i < list->size(); ++i) {
       const auto clock_mhz = (*list)[i].value_exact<std::int64_t>();
-      is_good = clock_mhz && *clock_mhz >= 1 && *clock_mhz <= kVirtualNodeFileMostMegahertz;
+      is_good = clock_mhz && *clock_mhz >= 1 && *clock_mhz <= kHighestNodeMegahertz;
       if (is_good) clocks_mhz.insert(static_cast<int>(*clock_mhz));
     }
     if (!is_good || clocks_mhz.size() > kMostClocks) {
@@ -291,8 +291,8 @@ class NodeReader {
     if (least_w > limit_w || most_w < limit_w) {
       reader.FailAt(
           least_w > limit_w ? "least_power_limit_w" : "most_power_limit_w",
-          fmt::format("the power limit of {} W is not between {} and {} W (write power_limit_w, "
-                      "and the ends of what it may be set to around it)",
+          fmt::format("the power limit of {} W is not between {} and {} W (write power_limit_w "
+                      "between least_power_limit_w and most_power_limit_w)",
                       limit_w, least_w, most_w));
     }
     gpu.default_power_limit_mw = ToMilliwatts(limit_w);
@@ -327,11 +327,11 @@ class NodeReader {
     thermal.throttle_at_c = reader.Number("throttle_at_c", 1e6, thermal.throttle_at_c);
     thermal.resume_at_c = reader.Number("resume_at_c", 1e6, thermal.throttle_at_c - 5);
     if (thermal.resume_at_c > thermal.throttle_at_c - kLeastHysteresisC) {
-      reader.FailAt("resume_at_c", fmt::format("resume_at_c is not half a degree below "
-                                               "throttle_at_c, at least (write resume_at_c = {})",
+      reader.FailAt("resume_at_c", fmt::format("resume_at_c is not at least half a degree below "
+                                               "throttle_at_c (write resume_at_c = {})",
                                                thermal.throttle_at_c - 5));
     }
-    thermal.throttle_mhz = reader.CountFrom("throttle_mhz", 1, kVirtualNodeFileMostMegahertz, 0);
+    thermal.throttle_mhz = reader.CountFrom("throttle_mhz", 1, kHighestNodeMegahertz, 0);
     Keep(reader);
   }
 

@@ -13,7 +13,7 @@ std::string ErrorOf(std::string_view text) {
   return spec ? "no error" : spec.error().message;
 }
 
-TEST(VirtualNodeFile, TheExampleSaysEverything) {
+TEST(VirtualNodeFile, TheExampleHasAllFields) {
   const auto spec =
       ReadVirtualNode(std::string(PERSEUS_SOURCE_DIR) + "/examples/virtual-node.toml");
   ASSERT_TRUE(spec) << spec.error().message;
@@ -49,7 +49,7 @@ TEST(VirtualNodeFile, ClocksOfARangeAndOfAProfile) {
   ASSERT_TRUE(range) << range.error().message;
   EXPECT_EQ(range->state, "dir/x/s");
   EXPECT_EQ(range->gpu.sm_clocks.count, 3);
-  EXPECT_EQ(range->gpu.sm_clocks.lowest(), 600);  // By the step from the highest down.
+  EXPECT_EQ(range->gpu.sm_clocks.lowest(), 600);  // The range steps down from the highest clock.
   EXPECT_EQ(range->gpu.memory_clocks.count, 0);
   EXPECT_EQ(range->gpu.default_power_limit_mw, 0);
 
@@ -78,20 +78,19 @@ TEST(VirtualNodeFile, EveryMistakeHasItsPlace) {
             "dir/box.toml:3: model \"a101\" is unknown (did you mean \"a100\"?)");
 }
 
-TEST(VirtualNodeFile, AGpuHasItsClocksInOneWay) {
+TEST(VirtualNodeFile, AGpuStatesItsClocksInExactlyOneWay) {
   const std::string one_way =
-      "dir/box.toml:2: [gpu] does not say in one way which clocks it has (write model = "
+      "dir/box.toml:2: [gpu] has to state its clocks in exactly one way (write model = "
       "\"a100-sxm\", or profile = \"profile.csv\", or lowest_mhz = 210 and highest_mhz = 1410)";
   EXPECT_EQ(ErrorOf("gpus = 1\n[gpu]\n"), one_way);
   EXPECT_EQ(ErrorOf("gpus = 1\n[gpu]\nmodel = \"a100\"\nlowest_mhz = 200"), one_way);
   EXPECT_EQ(ErrorOf("gpus = 1\n[gpu]\nlowest_mhz = 200"),
-            "dir/box.toml:2: [gpu] has one end of its clocks only (write lowest_mhz and "
-            "highest_mhz)");
+            "dir/box.toml:2: [gpu] has only one of lowest_mhz and highest_mhz (write both)");
   EXPECT_EQ(ErrorOf("gpus = 1\n[gpu]\nlowest_mhz = 200\nhighest_mhz = 2000\nstep_mhz = 1"),
-            "dir/box.toml:3: 200 to 2000 MHz by 1 are not 1 to 128 clocks (write lowest_mhz = 210, "
-            "highest_mhz = 1410, step_mhz = 15, say)");
+            "dir/box.toml:3: 200 to 2000 MHz in steps of 1 are not 1 to 128 clocks (write for "
+            "example lowest_mhz = 210, highest_mhz = 1410, step_mhz = 15)");
   EXPECT_EQ(ErrorOf("gpus = 1\n[gpu]\nmodel = \"a100\"\nstep_mhz = 5"),
-            "dir/box.toml:4: step_mhz is of lowest_mhz and highest_mhz (remove it)");
+            "dir/box.toml:4: step_mhz needs lowest_mhz and highest_mhz (remove it, or add both)");
   EXPECT_EQ(ErrorOf("gpus = 1\n[gpu]\nprofile = \"none.csv\""),
             "dir/box.toml:3: dir/none.csv: cannot read: No such file or directory");
 }
@@ -107,12 +106,12 @@ TEST(VirtualNodeFile, NumbersHaveTheirRanges) {
             "[810, 1215])");
   EXPECT_EQ(of_gpu("most_power_limit_w = 300"),
             "dir/box.toml:4: the power limit of 475 W is not between 118.75 and 300 W (write "
-            "power_limit_w, and the ends of what it may be set to around it)");
+            "power_limit_w between least_power_limit_w and most_power_limit_w)");
   EXPECT_EQ(of_gpu("[switch_latency]\nmedian_ms = -1"),
             "dir/box.toml:5: median_ms is not a number from 0 to 60000 (write median_ms = 0.1, "
             "say)");
   EXPECT_EQ(of_gpu("[thermal]\nresume_at_c = 90"),
-            "dir/box.toml:5: resume_at_c is not half a degree below throttle_at_c, at least (write "
+            "dir/box.toml:5: resume_at_c is not at least half a degree below throttle_at_c (write "
             "resume_at_c = 85)");
   EXPECT_EQ(of_gpu("[thermal]\ntime_constant_s = 0"),
             "dir/box.toml:5: time_constant_s is below 0.001 (write time_constant_s = 20)");

@@ -20,11 +20,11 @@
 namespace perseus::virtual_gpu {
 namespace {
 
-// The last digits count up with every change of the layout.
+// Increment the last digits with every change of the layout.
 constexpr char kMagic[16] = "perseus-vgpu-03";
 constexpr Nanoseconds kLongestSleep = 100'000'000;  // Real time.
 constexpr int kLongestWait = 5;                     // Seconds, real time.
-// Claims are locks of bytes that the file does not have.
+// Claims are locks of bytes beyond the end of the file.
 constexpr off_t kFirstClaim = off_t{1} << 40;
 
 static_assert(std::is_trivially_copyable_v<VirtualCell>);
@@ -49,12 +49,12 @@ struct flock ClaimOf(int gpu) {
 struct VirtualNodeMemory::Slot {
   pthread_mutex_t mutex;  // Robust; guards the copies.
   std::atomic<std::uint32_t> version;
-  VirtualCell copies[2];  // version % 2 is the one that counts.
+  VirtualCell copies[2];  // version % 2 is the valid one.
 };
 
 struct VirtualNodeMemory::Layout {
   char magic[16];
-  std::uint64_t size;  // Of the file: another build's structures differ in it.
+  std::uint64_t size;  // Of the file. Another build may have structures of another size.
   char boot_id[64];    // CLOCK_MONOTONIC starts again with every boot.
   Nanoseconds anchor;  // The clock's time of virtual time 0.
   bool has_shared_clock;
@@ -64,7 +64,7 @@ struct VirtualNodeMemory::Layout {
 };
 
 struct VirtualNodeMemory::Opened {
-  int fd = -1;  // -1: there was none.
+  FileDescriptor file;  // Closed: no file exists.
   void* address = nullptr;
 };
 
@@ -76,7 +76,7 @@ class VirtualNodeMemory::Guard {
     clock_gettime(CLOCK_REALTIME, &deadline);
     deadline.tv_sec += kLongestWait;
     error_ = pthread_mutex_timedlock(&slot_.mutex, &deadline);
-    // Its owner died. What it had begun is in the copy that does not count.
+    // The owner died. Its unfinished update is in the invalid copy.
     if (error_ == EOWNERDEAD) error_ = pthread_mutex_consistent(&slot_.mutex);
   }
   Guard(const Guard&) = delete;
@@ -101,21 +101,20 @@ VirtualNodeMemory::Slot& VirtualNodeMemory::SlotOf(int gpu) const {
   return *reinterpret_cast<Slot*>(static_cast<char*>(address_) + SizeFor(gpu));
 }
 
-// ---- Making and opening the file ----
+// ---- Creating and opening the file ----
 
 Result<void> VirtualNodeMemory::Create(const VirtualNodeSpec& spec, Nanoseconds anchor) {
   const std::size_t size = SizeFor(spec.gpus);
   const std::string temporary = fmt::format("{}.{}", spec.state.string(), getpid());
-  const int fd = open(temporary.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd < 0) return SystemFailure(temporary, "make the state of a virtual node");
+  const FileDescriptor file(open(temporary.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!file) return SystemFailure(temporary, "make the state of a virtual node");
   void* address = MAP_FAILED;
-  // Room for all of it now, rather than a SIGBUS later on a disk that is full.
-  if (const int error = posix_fallocate(fd, 0, static_cast<off_t>(size)); error != 0) {
+  // Allocates the disk space now. Otherwise a full disk causes a SIGBUS later.
+  if (const int error = posix_fallocate(file.get(), 0, static_cast<off_t>(size)); error != 0) {
     errno = error;
   } else {
-    address = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    address = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   }
-  close(fd);
   if (address == MAP_FAILED) {
     const auto failure = SystemFailure(temporary, "make the state of a virtual node");
     unlink(temporary.c_str());
@@ -143,31 +142,29 @@ Result<void> VirtualNodeMemory::Create(const VirtualNodeSpec& spec, Nanoseconds 
   }
   pthread_mutexattr_destroy(&attributes);
   munmap(address, size);
-  // Whoever comes first makes it; the other one takes that.
-  const bool is_there = link(temporary.c_str(), spec.state.c_str()) == 0 || errno == EEXIST;
+  // The first process creates the file, and the others use it.
+  const bool exists = link(temporary.c_str(), spec.state.c_str()) == 0 || errno == EEXIST;
   const auto failure = SystemFailure(spec.state, "make the state of a virtual node");
   unlink(temporary.c_str());
-  if (!is_there) return failure;
+  if (!exists) return failure;
   return {};
 }
 
 Result<VirtualNodeMemory::Opened> VirtualNodeMemory::OpenExisting(const VirtualNodeSpec& spec) {
-  const int fd = open(spec.state.c_str(), O_RDWR | O_CLOEXEC);
-  if (fd < 0 && errno == ENOENT) return Opened{};
-  if (fd < 0) return SystemFailure(spec.state, "open the state of a virtual node");
+  FileDescriptor file(open(spec.state.c_str(), O_RDWR | O_CLOEXEC));
+  if (!file && errno == ENOENT) return Opened{};
+  if (!file) return SystemFailure(spec.state, "open the state of a virtual node");
   Layout layout{};
   struct stat status {};
-  if (pread(fd, &layout, sizeof layout, 0) != sizeof layout || fstat(fd, &status) != 0 ||
-      std::memcmp(layout.magic, kMagic, sizeof kMagic) != 0 ||
+  if (pread(file.get(), &layout, sizeof layout, 0) != sizeof layout ||
+      fstat(file.get(), &status) != 0 || std::memcmp(layout.magic, kMagic, sizeof kMagic) != 0 ||
       static_cast<std::uint64_t>(status.st_size) != layout.size) {
-    close(fd);
     return Fail(
-        "{}: is not the state of a virtual node, or of another version of it (remove it, "
-        "or name another file: state = \"...\" in {})",
+        "{}: is not the state of a virtual node, or has another version (remove it, or name "
+        "another file: state = \"...\" in {})",
         spec.state.string(), spec.description.string());
   }
   if (BootId().value_or("") != layout.boot_id) {
-    close(fd);
     unlink(spec.state.c_str());
     return Opened{};
   }
@@ -176,54 +173,46 @@ Result<VirtualNodeMemory::Opened> VirtualNodeMemory::OpenExisting(const VirtualN
                        layout.has_shared_clock == !spec.clock.empty() && layout.seed == spec.seed &&
                        layout.gpus == spec.gpus;
   if (is_same) {
-    address = mmap(nullptr, layout.size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (address == MAP_FAILED) {
-      const auto failure = SystemFailure(spec.state, "map the state of a virtual node");
-      close(fd);
-      return failure;
-    }
+    address = mmap(nullptr, layout.size, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+    if (address == MAP_FAILED) return SystemFailure(spec.state, "map the state of a virtual node");
     const auto* first =
         reinterpret_cast<const Slot*>(static_cast<const char*>(address) + SizeFor(0));
-    // The model is in all copies and never changes, so any will do, without the mutex.
-    if (first->copies[0].gpu.model() == spec.gpu) return Opened{fd, address};
+    // The model is the same in all copies and never changes, so this needs no mutex.
+    if (first->copies[0].gpu.model() == spec.gpu) return Opened{std::move(file), address};
     munmap(address, layout.size);
   }
-  close(fd);
-  return Fail("{}: was made when {} said something else (remove it once nothing uses it)",
+  return Fail("{}: was created from other contents of {} (remove it once nothing uses it)",
               spec.state.string(), spec.description.string());
 }
 
 Result<std::shared_ptr<VirtualNodeMemory>> VirtualNodeMemory::Open(const VirtualNodeSpec& spec,
                                                                    std::shared_ptr<Clock> clock) {
-  // One process at a time looks for the file and makes it: an earlier boot's is removed, too. The
-  // kernel opens this lock when the process dies.
-  const int lock = open(spec.description.c_str(), O_RDONLY | O_CLOEXEC);
-  if (lock < 0) return SystemFailure(spec.description, "read");
-  while (flock(lock, LOCK_EX) != 0 && errno == EINTR) {
+  // One process at a time looks for the file and creates it, because a file of an earlier boot is
+  // removed. The kernel releases this lock when the process dies.
+  FileDescriptor lock(open(spec.description.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!lock) return SystemFailure(spec.description, "read");
+  while (flock(lock.get(), LOCK_EX) != 0 && errno == EINTR) {
   }
   Result<Opened> opened = OpenExisting(spec);
-  if (opened && opened->fd < 0) {
+  if (opened && !opened->file) {
     const auto created = Create(spec, clock->Now());
     opened = created ? OpenExisting(spec) : Result<Opened>(Fail(created));
   }
-  close(lock);
+  lock = {};
   if (!opened) return Fail(opened);
-  if (opened->fd < 0) {
+  if (!opened->file) {
     return FailAs(ErrorKind::kSystem, "{}: was removed while it was opened (try again)",
                   spec.state.string());
   }
   return std::shared_ptr<VirtualNodeMemory>(
-      new VirtualNodeMemory(spec, std::move(clock), opened->fd, opened->address));
+      new VirtualNodeMemory(spec, std::move(clock), std::move(opened->file), opened->address));
 }
 
-VirtualNodeMemory::VirtualNodeMemory(VirtualNodeSpec spec, std::shared_ptr<Clock> clock, int fd,
-                                     void* address)
-    : spec_(std::move(spec)), clock_(std::move(clock)), fd_(fd), address_(address) {}
+VirtualNodeMemory::VirtualNodeMemory(VirtualNodeSpec spec, std::shared_ptr<Clock> clock,
+                                     FileDescriptor file, void* address)
+    : spec_(std::move(spec)), clock_(std::move(clock)), file_(std::move(file)), address_(address) {}
 
-VirtualNodeMemory::~VirtualNodeMemory() {
-  munmap(address_, SizeFor(spec_.gpus));
-  close(fd_);
-}
+VirtualNodeMemory::~VirtualNodeMemory() { munmap(address_, SizeFor(spec_.gpus)); }
 
 // ---- Time ----
 
@@ -233,12 +222,11 @@ Nanoseconds VirtualNodeMemory::ToVirtual(Nanoseconds real) const {
       std::floor(static_cast<double>(real - layout->anchor) * spec_.rate));
 }
 
-// The first moment at which it is that virtual time.
 Nanoseconds VirtualNodeMemory::ToReal(Nanoseconds time) const {
   const auto* layout = static_cast<const Layout*>(address_);
   Nanoseconds real =
       layout->anchor + static_cast<Nanoseconds>(std::floor(static_cast<double>(time) / spec_.rate));
-  while (ToVirtual(real) < time) ++real;  // What was rounded off.
+  while (ToVirtual(real) < time) ++real;  // Corrects the rounding.
   return real;
 }
 
@@ -256,9 +244,9 @@ void VirtualNodeMemory::SleepUntil(Nanoseconds until) {
 
 // ---- Cells ----
 
-tl::unexpected<Error> VirtualNodeMemory::StandsStill(int gpu, int error) const {
+tl::unexpected<Error> VirtualNodeMemory::StoppedHolder(int gpu, int error) const {
   return FailAs(ErrorKind::kSystem,
-                "{}: GPU {} is held by a process that stands still: {} (let it go on, or end it)",
+                "{}: GPU {} is held by a process that is stopped: {} (continue it or end it)",
                 spec_.state.string(), gpu, std::strerror(error));
 }
 
@@ -266,7 +254,7 @@ Result<void> VirtualNodeMemory::Update(
     int gpu, const std::function<void(VirtualCell&, Nanoseconds)>& change) {
   Slot& slot = SlotOf(gpu);
   const Guard guard(slot);
-  if (guard.error() != 0) return StandsStill(gpu, guard.error());
+  if (guard.error() != 0) return StoppedHolder(gpu, guard.error());
   const std::uint32_t version = slot.version.load(std::memory_order_relaxed);
   VirtualCell& next = slot.copies[(version + 1) % 2];
   next = slot.copies[version % 2];
@@ -279,7 +267,7 @@ Result<void> VirtualNodeMemory::Update(
 Result<VirtualNodeMemory::Snapshot> VirtualNodeMemory::ReadAsItIs(int gpu) {
   Slot& slot = SlotOf(gpu);
   const Guard guard(slot);
-  if (guard.error() != 0) return StandsStill(gpu, guard.error());
+  if (guard.error() != 0) return StoppedHolder(gpu, guard.error());
   const std::uint32_t version = slot.version.load(std::memory_order_relaxed);
   return Snapshot{slot.copies[version % 2], Now(), version};
 }
@@ -288,7 +276,7 @@ Result<VirtualNodeMemory::Snapshot> VirtualNodeMemory::Read(int gpu) {
   auto snapshot = ReadAsItIs(gpu);
   if (!snapshot || snapshot->cell.worker == 0 || IsClaimed(gpu)) return snapshot;
   const auto updated = Update(gpu, [&](VirtualCell& cell, Nanoseconds now) {
-    // It may have a new worker by now.
+    // Another process may be the worker by now.
     if (cell.worker == 0 || IsClaimed(gpu)) return;
     cell.gpu.Stop(now);
     cell.worker = 0;
@@ -299,35 +287,36 @@ Result<VirtualNodeMemory::Snapshot> VirtualNodeMemory::Read(int gpu) {
 
 // ---- Claims ----
 
-VirtualNodeMemory::Claim::Claim(std::shared_ptr<VirtualNodeMemory> memory, int gpu, int fd)
-    : memory_(std::move(memory)), gpu_(gpu), fd_(fd) {}
+VirtualNodeMemory::Claim::Claim(std::shared_ptr<VirtualNodeMemory> memory, int gpu,
+                                FileDescriptor file)
+    : memory_(std::move(memory)), gpu_(gpu), file_(std::move(file)) {}
 
 VirtualNodeMemory::Claim::~Claim() {
-  // Where it fails, whoever looks next sees that nobody has the claim.
+  // If it fails, the next reader sees that no process has the claim.
   (void)memory_->Update(gpu_, [](VirtualCell& cell, Nanoseconds now) {
     cell.gpu.Stop(now);
     cell.worker = 0;
   });
-  close(fd_);
 }
 
-// A lock of the open file description (OFD): it ends with the process, whichever thread had it, and
-// is no concern of other descriptors of the same process. So each claim opens the file again.
+// The lock belongs to the open file description (OFD). It ends with the process, in whatever thread
+// it was taken, and is independent of other descriptors of the process. So each claim opens the
+// file again.
 Result<std::unique_ptr<VirtualNodeMemory::Claim>> VirtualNodeMemory::ClaimGpu(
     const std::shared_ptr<VirtualNodeMemory>& memory, int gpu) {
-  const std::string path = fmt::format("/proc/self/fd/{}", memory->fd_);
-  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
-  if (fd < 0) return SystemFailure(memory->spec_.state, "open the state of a virtual node");
+  const std::string path = fmt::format("/proc/self/fd/{}", memory->file_.get());
+  FileDescriptor file(open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (!file) return SystemFailure(memory->spec_.state, "open the state of a virtual node");
   struct flock claim = ClaimOf(gpu);
-  if (fcntl(fd, F_OFD_SETLK, &claim) != 0) {
-    close(fd);
+  if (fcntl(file.get(), F_OFD_SETLK, &claim) != 0) {
     const auto snapshot = memory->Read(gpu);
-    return FailAs(ErrorKind::kSystem, "{}: process {} computes on GPU {} (end it, or take another)",
+    return FailAs(ErrorKind::kSystem,
+                  "{}: process {} computes on GPU {} (end it, or use another GPU)",
                   memory->spec_.description.string(), snapshot ? snapshot->cell.worker : 0, gpu);
   }
-  auto made = std::make_unique<Claim>(memory, gpu, fd);
+  auto made = std::make_unique<Claim>(memory, gpu, std::move(file));
   const auto updated = memory->Update(gpu, [](VirtualCell& cell, Nanoseconds now) {
-    cell.gpu.Stop(now);  // What a dead process left.
+    cell.gpu.Stop(now);  // A dead process may have left it busy.
     cell.worker = getpid();
   });
   if (!updated) return Fail(updated);
@@ -336,7 +325,7 @@ Result<std::unique_ptr<VirtualNodeMemory::Claim>> VirtualNodeMemory::ClaimGpu(
 
 bool VirtualNodeMemory::IsClaimed(int gpu) const {
   struct flock claim = ClaimOf(gpu);
-  return fcntl(fd_, F_OFD_GETLK, &claim) != 0 || claim.l_type != F_UNLCK;
+  return fcntl(file_.get(), F_OFD_GETLK, &claim) != 0 || claim.l_type != F_UNLCK;
 }
 
 }  // namespace perseus::virtual_gpu

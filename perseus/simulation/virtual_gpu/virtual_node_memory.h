@@ -1,27 +1,24 @@
 // The memory that the processes of a virtual node share: a file with a cell for each GPU.
 //
-// Thread safety: all calls may come from several threads and processes at a time.
+// Thread safety: several threads and processes may make any calls at the same time.
 //
-// What a process that is killed at any instruction leaves behind:
-//  1. A cell is two copies and a version; the version's last bit says which copy counts. An update
-//     is made in the other copy, and the version is counted up last: one store, before which
-//     nothing of the update is there, and after which all of it.
-//  2. Who updates holds a robust mutex. The next one after a death is told so (EOWNERDEAD), and
-//     has nothing to repair, by 1.
-//  3. The version is what sleepers wait on. A death between the store and the wake-up leaves them
-//     asleep, so they look again every kLongestSleep.
-//  4. The file appears under its name when it is complete (link()), so two processes that make it
-//  at
-//     once end up with the same one.
-// A process that is stopped within an update is another matter: others wait kLongestWait for it,
-// then fail.
+// A process may be killed at any instruction. These rules keep the file valid:
+//  1. A cell has two copies and a version. The last bit of the version selects the valid copy. An
+//     update writes the other copy, and then increments the version with one store. Before this
+//     store, the update has no effect. After it, the whole update is in force.
+//  2. An update holds a robust mutex. If its process dies, the next one receives EOWNERDEAD. It has
+//     nothing to repair, because of rule 1.
+//  3. Processes sleep until the version changes. If a process dies between the store and the
+//     wake-up, the others still sleep. So they look again every kLongestSleep.
+//  4. The file gets its name when it is complete (link()). So two processes that create it at the
+//     same time use the same file.
+// If a process is stopped during an update, the others wait for kLongestWait and then fail.
 //
-// Why a mutex, though two copies would do for a lock-free reader: a reader that is overtaken by two
-// updates would have to notice; an update takes microseconds, and no one is in that much of a
-// hurry.
+// Two copies would be enough for a reader without a lock, but the reader would have to notice when
+// two updates overtake it. An update takes microseconds, so the mutex costs little.
 //
-// The file is trusted, as a driver is: whoever may write to it can make its readers fail in any
-// way. It is made with the permissions that the umask leaves.
+// The file is trusted like a driver. A user who may write to it can make its readers fail in any
+// way. Its permissions are those that the umask leaves.
 #pragma once
 
 #include <sys/types.h>
@@ -32,34 +29,35 @@
 #include <memory>
 
 #include "perseus/base/clock.h"
+#include "perseus/base/file_descriptor.h"
 #include "perseus/base/result.h"
 #include "perseus/simulation/virtual_gpu/virtual_gpu.h"
 #include "perseus/simulation/virtual_gpu/virtual_node_file.h"
 
 namespace perseus::virtual_gpu {
 
-// What is made to go wrong with a GPU's driver.
+// Faults that a test injects into the driver of a GPU.
 struct VirtualFaults {
-  bool no_permission = false;   // Settings want a privilege.
-  bool is_gone = false;         // Every call fails; all settings are lost.
-  bool ignores_writes = false;  // Settings are accepted, and nothing comes of them.
-  int failing_calls = 0;        // So many settings fail, then no more.
-  Nanoseconds call_time = 0;    // What a setting takes to answer; virtual time.
+  bool no_permission = false;   // Settings need a privilege.
+  bool is_gone = false;         // Every call fails, and all settings are lost.
+  bool ignores_writes = false;  // Settings are accepted and have no effect.
+  int failing_calls = 0;        // The number of next settings that fail.
+  Nanoseconds call_time = 0;    // The time that a setting takes; virtual time.
   friend bool operator==(const VirtualFaults&, const VirtualFaults&) = default;
 };
 
-// What the processes share of a GPU. Trivially copyable.
+// The state of a GPU that the processes share. Trivially copyable.
 struct VirtualCell {
   VirtualGpu gpu;
   VirtualFaults faults;
-  std::uint64_t writes = 0;  // Settings that were accepted.
-  pid_t worker = 0;          // The process that computes here; 0 for none.
+  std::uint64_t writes = 0;  // Accepted settings.
+  pid_t worker = 0;          // The process that computes on the GPU; 0: none.
 };
 
 class VirtualNodeMemory {
  public:
-  // The state file of that node, made if it is not there or was left by an earlier boot. Fails if
-  // it is something else, or was made from another description.
+  // Opens the state file of the node. Creates it if it does not exist or is from an earlier boot.
+  // Fails if the file is something else, or was created from another description.
   static Result<std::shared_ptr<VirtualNodeMemory>> Open(const VirtualNodeSpec& spec,
                                                          std::shared_ptr<Clock> clock);
   VirtualNodeMemory(const VirtualNodeMemory&) = delete;
@@ -68,13 +66,14 @@ class VirtualNodeMemory {
 
   const VirtualNodeSpec& spec() const { return spec_; }
   const std::shared_ptr<Clock>& clock() const { return clock_; }
-  Nanoseconds Now() const;  // Virtual time, from 0 when the file was made.
-  // Between the clock's and virtual time; ToReal is the first moment at which it is that time.
+  Nanoseconds Now() const;  // Virtual time, from 0 at the creation of the file.
+  // Convert between the time of the clock and virtual time. ToReal returns the first moment of the
+  // virtual time.
   Nanoseconds ToVirtual(Nanoseconds real) const;
   Nanoseconds ToReal(Nanoseconds time) const;
 
-  // Changes the cell, all or nothing; `change` is told what time it is. It may be given up midway
-  // with an exception.
+  // Changes the cell completely or not at all. `change` receives the virtual time. If it throws,
+  // the cell stays as it was.
   Result<void> Update(int gpu, const std::function<void(VirtualCell&, Nanoseconds)>& change);
 
   struct Snapshot {
@@ -82,19 +81,18 @@ class VirtualNodeMemory {
     Nanoseconds now = 0;
     std::uint32_t version = 0;
   };
-  // As of now, after the GPU was taken from a worker that died.
+  // The state now. If the worker died, the GPU is idle.
   Result<Snapshot> Read(int gpu);
-  // Returns when the cell's version is no longer this one, when it is `until` (virtual), or
-  // earlier.
+  // Returns when the version of the cell changes, at `until` (virtual time), or earlier.
   void WaitWhile(int gpu, std::uint32_t version, Nanoseconds until);
-  // Virtual time.
+  // `until` is virtual time.
   void SleepUntil(Nanoseconds until);
 
-  // Makes this process the one that computes on the GPU, until the claim is destroyed or
-  // the process ends. Fails if another one does.
+  // Makes this process the one that computes on the GPU, until the claim is destroyed or the
+  // process ends. Fails if another process computes on it.
   class Claim {
    public:
-    Claim(std::shared_ptr<VirtualNodeMemory> memory, int gpu, int fd);
+    Claim(std::shared_ptr<VirtualNodeMemory> memory, int gpu, FileDescriptor file);
     Claim(const Claim&) = delete;
     Claim& operator=(const Claim&) = delete;
     ~Claim();
@@ -102,7 +100,7 @@ class VirtualNodeMemory {
    private:
     std::shared_ptr<VirtualNodeMemory> memory_;
     int gpu_;
-    int fd_;
+    FileDescriptor file_;  // Holds the claim.
   };
   static Result<std::unique_ptr<Claim>> ClaimGpu(const std::shared_ptr<VirtualNodeMemory>& memory,
                                                  int gpu);
@@ -113,18 +111,19 @@ class VirtualNodeMemory {
   class Guard;
   struct Opened;
 
-  VirtualNodeMemory(VirtualNodeSpec spec, std::shared_ptr<Clock> clock, int fd, void* address);
+  VirtualNodeMemory(VirtualNodeSpec spec, std::shared_ptr<Clock> clock, FileDescriptor file,
+                    void* address);
   static Result<void> Create(const VirtualNodeSpec& spec, Nanoseconds anchor);
   static Result<Opened> OpenExisting(const VirtualNodeSpec& spec);
   static std::size_t SizeFor(int gpus);
   Slot& SlotOf(int gpu) const;
   Result<Snapshot> ReadAsItIs(int gpu);
-  tl::unexpected<Error> StandsStill(int gpu, int error) const;
+  tl::unexpected<Error> StoppedHolder(int gpu, int error) const;
   bool IsClaimed(int gpu) const;
 
   VirtualNodeSpec spec_;
   std::shared_ptr<Clock> clock_;
-  int fd_;
+  FileDescriptor file_;
   void* address_;
 };
 

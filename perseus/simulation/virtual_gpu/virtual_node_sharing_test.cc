@@ -18,21 +18,21 @@
 namespace perseus::virtual_gpu {
 namespace {
 
-// A process that runs `work` and exits with what it returns.
+// Forks a process that runs `work` and exits with its result.
 pid_t Start(const std::function<bool()>& work) {
   const pid_t child = fork();
   if (child == 0) _exit(work() ? 0 : 1);
   return child;
 }
 
-// Its exit status; minus the signal that ended it.
+// Returns the exit status, or minus the signal that ended the process.
 int Await(pid_t child) {
   int status = 0;
   waitpid(child, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-// Memory that children share; it is let go with the process.
+// Memory that children share. It is freed with the process.
 void* SharedPage() {
   return mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 }
@@ -56,7 +56,7 @@ class VirtualNodeSharingTest : public VirtualNodeTest {
   std::filesystem::path description_ = Describe("rate = 1000\n" + std::string(kTwoGpus));
 };
 
-TEST_F(VirtualNodeSharingTest, WhatOneProcessSetsAnotherSees) {
+TEST_F(VirtualNodeSharingTest, ASettingIsVisibleToOtherProcesses) {
   const VirtualNode node = OpenNode();
   const pid_t agent = Start([&] {
     const auto devices = OpenVirtualNode(description_);
@@ -83,7 +83,7 @@ TEST_F(VirtualNodeSharingTest, AWorkerWakesWhenAnotherProcessSetsTheClock) {
   EXPECT_EQ(Await(rank), 0);
 }
 
-TEST_F(VirtualNodeSharingTest, ProcessesThatMakeItAtOnceGetTheSame) {
+TEST_F(VirtualNodeSharingTest, ProcessesThatCreateItTogetherShareOneNode) {
   constexpr int kProcesses = 8;
   for (int round = 0; round < 20; ++round) {
     std::filesystem::remove(directory_ / "box.toml.state");
@@ -98,12 +98,12 @@ TEST_F(VirtualNodeSharingTest, ProcessesThatMakeItAtOnceGetTheSame) {
     for (const pid_t child : children) EXPECT_EQ(Await(child), 0);
     EXPECT_EQ(OpenNode().Look(0)->writes, static_cast<std::uint64_t>(kProcesses));
   }
-  // The description and the state, and nothing that was left lying about.
+  // Only the description and the state remain, no temporary files.
   const std::filesystem::directory_iterator files(directory_);
   EXPECT_EQ(std::distance(begin(files), end(files)), 2);
 }
 
-TEST_F(VirtualNodeSharingTest, AnUpdateThatIsKilledMidwayNeverWas) {
+TEST_F(VirtualNodeSharingTest, AnUpdateThatIsKilledMidwayHasNoEffect) {
   const auto memory = OpenMemory();
   const VirtualNode node = OpenNode();
   const auto devices = node.Devices();
@@ -125,7 +125,7 @@ TEST_F(VirtualNodeSharingTest, AnUpdateThatIsKilledMidwayNeverWas) {
   EXPECT_EQ(node.Look(0)->reading.requested_lock, (device::Setting{800, 800}));
 }
 
-TEST_F(VirtualNodeSharingTest, KilledAtAnyMomentItStaysWhole) {
+TEST_F(VirtualNodeSharingTest, TheStateStaysConsistentWheneverAProcessIsKilled) {
   const auto memory = OpenMemory();
   const VirtualNode node = OpenNode();
   auto* begun = new (SharedPage()) std::atomic<std::uint64_t>(0);
@@ -133,8 +133,8 @@ TEST_F(VirtualNodeSharingTest, KilledAtAnyMomentItStaysWhole) {
   std::uint64_t writes = 0;
   double energy_j = 0;
   for (int round = 0; round < 300; ++round) {
-    // Whatever it is killed in, these four agree. It spends most of its time between the first and
-    // the last of them.
+    // Wherever the child is killed, these four agree. It spends most of its time between the first
+    // and the last of them.
     const pid_t child = Start([&] {
       for (;;) {
         const auto updated = memory->Update(0, [&](VirtualCell& cell, Nanoseconds now) {
@@ -148,7 +148,8 @@ TEST_F(VirtualNodeSharingTest, KilledAtAnyMomentItStaysWhole) {
         if (!updated) return false;
       }
     });
-    // Watched without the mutex: a child that waits for it could not be killed within an update.
+    // The test watches without the mutex. Otherwise the child would wait for it and could not be
+    // killed within an update.
     const std::uint64_t until = writes + 1 + random() % 20;
     while (begun->load() < until) sched_yield();
     for (std::uint64_t spin = random() % 2000; spin > 0; --spin) (void)memory->Now();
@@ -157,7 +158,7 @@ TEST_F(VirtualNodeSharingTest, KilledAtAnyMomentItStaysWhole) {
 
     const auto view = node.Look(0);
     ASSERT_TRUE(view) << view.error().message;
-    ASSERT_GE(view->writes, until - 1);  // The last one that was begun need not have been.
+    ASSERT_GE(view->writes, until - 1);  // The last update that began may be lost.
     ASSERT_EQ(view->reading.throttle_mhz, static_cast<int>(view->writes % 1000));
     ASSERT_EQ(view->faults.failing_calls, static_cast<int>(view->writes % 1000));
     ASSERT_EQ(view->faults.call_time, static_cast<Nanoseconds>(view->writes));
@@ -168,7 +169,7 @@ TEST_F(VirtualNodeSharingTest, KilledAtAnyMomentItStaysWhole) {
   }
 }
 
-TEST_F(VirtualNodeSharingTest, AKilledWorkerLeavesItsGpu) {
+TEST_F(VirtualNodeSharingTest, AKilledWorkerReleasesItsGpu) {
   const VirtualNode node = OpenNode();
   for (int round = 0; round < 20; ++round) {
     const pid_t rank = Start([&] {

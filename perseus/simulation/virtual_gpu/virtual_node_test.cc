@@ -1,4 +1,4 @@
-// One process, and a clock that stands still until told to go on.
+// One process, with a clock that advances only when the test says so.
 #include "perseus/simulation/virtual_gpu/virtual_node.h"
 
 #include <gmock/gmock.h>
@@ -77,11 +77,11 @@ TEST_F(VirtualNodeFakeClockTest, AClockIsLockedAndReadBack) {
   EXPECT_EQ(device_->ReadEffect(device::Control::kSmClock, std::nullopt)->state,
             device::EffectState::kInEffect);
   EXPECT_EQ(device_->Read()->sm_clock_mhz, 1000);
-  // The other GPU knows nothing of it.
+  // The other GPU is not affected.
   EXPECT_EQ(node_->Look(1)->writes, 0U);
 }
 
-TEST_F(VirtualNodeFakeClockTest, AnIdleGpusClockTellsNothing) {
+TEST_F(VirtualNodeFakeClockTest, TheClockOfAnIdleGpuDoesNotShowTheLock) {
   OpenNode();
   ASSERT_TRUE(device_->Apply(device::Control::kSmClock, k500));
   clock_->Advance(kSecond);
@@ -90,7 +90,7 @@ TEST_F(VirtualNodeFakeClockTest, AnIdleGpusClockTellsNothing) {
   EXPECT_EQ(device::Describe(device_->Read()->limits), "idle");
 }
 
-TEST_F(VirtualNodeFakeClockTest, OtherControlsAreThereAtOnce) {
+TEST_F(VirtualNodeFakeClockTest, OtherControlsTakeEffectAtOnce) {
   OpenNode();
   constexpr device::Setting k200Watts{200'000, 200'000};
   ASSERT_TRUE(device_->Apply(device::Control::kPowerLimit, k200Watts));
@@ -104,7 +104,7 @@ TEST_F(VirtualNodeFakeClockTest, OtherControlsAreThereAtOnce) {
             (device::Setting{1215, 1215}));
 }
 
-TEST_F(VirtualNodeFakeClockTest, WhatNoGpuCanHaveIsRefused) {
+TEST_F(VirtualNodeFakeClockTest, InvalidSettingsAreRefused) {
   OpenNode();
   const auto refused = [&](device::Control control, device::Setting setting) {
     const auto applied = device_->Apply(control, setting);
@@ -112,7 +112,7 @@ TEST_F(VirtualNodeFakeClockTest, WhatNoGpuCanHaveIsRefused) {
     return applied.error().message;
   };
   EXPECT_EQ(refused(device::Control::kSmClock, {550, 550}),
-            "GPU-virtual-box-0 cannot have SM clock 550 MHz (choose those it lists, 100 to 1000 "
+            "GPU-virtual-box-0 cannot have SM clock 550 MHz (choose a listed clock, 100 to 1000 "
             "MHz)");
   EXPECT_THAT(refused(device::Control::kSmClock, {600, 500}), HasSubstr("600-500 MHz"));
   EXPECT_EQ(refused(device::Control::kPowerLimit, {99'000, 99'000}),
@@ -131,7 +131,7 @@ TEST_F(VirtualNodeFakeClockTest, AControlThatItLacksIsNotSupported) {
   }
 }
 
-TEST_F(VirtualNodeFakeClockTest, FaultsAreAsADriversAre) {
+TEST_F(VirtualNodeFakeClockTest, FaultsAreThoseOfADriver) {
   OpenNode();
   const auto kind_with = [&](const VirtualFaults& faults) {
     EXPECT_TRUE(node_->SetFaults(0, faults));
@@ -183,7 +183,7 @@ TEST_F(VirtualNodeFakeClockTest, AWorkerComputes) {
   EXPECT_EQ(worker->WaitUntilDone(), 3 * kSecond / 2) << "nothing runs, so nothing to wait for";
   clock_->Advance(kSecond);
   EXPECT_DOUBLE_EQ(node_->Look(0)->reading.energy_j, 250 + 80);
-  // The counter is up to 20 ms behind.
+  // The counter may be 20 ms late.
   EXPECT_LT(device_->Read()->energy_j, 330);
   EXPECT_GT(device_->Read()->energy_j, 330 - 80 * 0.02 - 1e-9);
 }
@@ -218,13 +218,13 @@ TEST_F(VirtualNodeFakeClockTest, TimeGoesAtTheNodesRate) {
     ASSERT_TRUE(worker);
     ASSERT_TRUE(worker->Begin(Work(3)));
     EXPECT_EQ(worker->WaitUntilDone(), 3 * kSecond);
-    // Not a nanosecond too early, and later by no more than one of real time.
+    // It is never early, and late by at most one nanosecond of real time.
     EXPECT_GE(node_->Now(), 3 * kSecond);
     EXPECT_NEAR(static_cast<double>(clock_->Now() - begin), 3e9 / rate, 1);
   }
 }
 
-TEST_F(VirtualNodeFakeClockTest, TheStateOutlivesWhoOpenedIt) {
+TEST_F(VirtualNodeFakeClockTest, TheStateStaysWhenTheNodeIsClosed) {
   OpenNode();
   ASSERT_TRUE(device_->Apply(device::Control::kSmClock, k500));
   clock_->Advance(kSecond);
@@ -233,15 +233,16 @@ TEST_F(VirtualNodeFakeClockTest, TheStateOutlivesWhoOpenedIt) {
   EXPECT_EQ(node_->Now(), kSecond);
 }
 
-TEST_F(VirtualNodeFakeClockTest, AStateOfSomethingElseIsRefused) {
+TEST_F(VirtualNodeFakeClockTest, AStateFileOfAnotherDescriptionIsRefused) {
   OpenNode();
   const auto error = [&](std::string_view text) {
     return VirtualNode::Open(Describe(text), clock_).error().message;
   };
   const std::string two_gpus(kTwoGpus);
   const std::string state = (directory_ / "box.toml.state").string();
-  const std::string changed = state + ": was made when " + (directory_ / "box.toml").string() +
-                              " said something else (remove it once nothing uses it)";
+  const std::string changed = state + ": was created from other contents of " +
+                              (directory_ / "box.toml").string() +
+                              " (remove it once nothing uses it)";
   EXPECT_EQ(error("rate = 2\n" + two_gpus), changed);
   EXPECT_EQ(error("seed = 2\n" + two_gpus), changed);
   EXPECT_EQ(error(two_gpus + "spread = 0.1\n"), changed);
@@ -253,7 +254,7 @@ TEST_F(VirtualNodeFakeClockTest, AStateOfSomethingElseIsRefused) {
   }
 }
 
-TEST_F(VirtualNodeFakeClockTest, AStateOfAnEarlierBootIsMadeAnew) {
+TEST_F(VirtualNodeFakeClockTest, AStateOfAnEarlierBootIsCreatedAgain) {
   OpenNode();
   ASSERT_TRUE(device_->Apply(device::Control::kSmClock, k500));
   const auto state = directory_ / "box.toml.state";
@@ -267,7 +268,7 @@ TEST_F(VirtualNodeFakeClockTest, AStateOfAnEarlierBootIsMadeAnew) {
   EXPECT_FALSE(device_->ReadSetting(device::Control::kSmClock)->setting);
 }
 
-TEST_F(VirtualNodeFakeClockTest, WhatCannotBeOpenedSaysWhy) {
+TEST_F(VirtualNodeFakeClockTest, FailuresToOpenNameTheReason) {
   EXPECT_THAT(OpenVirtualNode(directory_ / "none.toml").error().message,
               HasSubstr("none.toml: cannot read: No such file or directory"));
   const auto failed =
@@ -276,7 +277,7 @@ TEST_F(VirtualNodeFakeClockTest, WhatCannotBeOpenedSaysWhy) {
   EXPECT_THAT(failed.error().message, HasSubstr("No such file or directory"));
 }
 
-TEST_F(VirtualNodeFakeClockTest, WorkerQueuesOneAndIsToldWhenItsRunsWere) {
+TEST_F(VirtualNodeFakeClockTest, WorkerQueuesOneInstructionAndReportsItsTimes) {
   const auto clock = std::make_shared<FakeClock>();
   const auto node = VirtualNode::Open(Describe(kTwoGpus), clock);
   ASSERT_TRUE(node);
@@ -298,7 +299,7 @@ TEST_F(VirtualNodeFakeClockTest, WorkerQueuesOneAndIsToldWhenItsRunsWere) {
   EXPECT_EQ(worker->RunOf(3)->begin, 4 * kSecond);
 }
 
-TEST_F(VirtualNodeFakeClockTest, RealAndVirtualTimeAreToldFromEachOther) {
+TEST_F(VirtualNodeFakeClockTest, RealAndVirtualTimeDiffer) {
   const auto clock = std::make_shared<FakeClock>(5 * kSecond);
   const auto node = VirtualNode::Open(Describe(kTwoGpus), clock);
   ASSERT_TRUE(node);

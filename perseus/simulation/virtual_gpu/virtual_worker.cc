@@ -41,7 +41,8 @@ Result<std::uint64_t> VirtualWorker::Enqueue(const InstructionTable& instruction
   if (!updated) return Fail(updated);
   if (run == 0) {
     return Fail(
-        "GPU {} of {} has an instruction in its queue, which takes one (wait until it begins)",
+        "GPU {} of {} already has an instruction in its queue, which holds one (wait until it "
+        "begins)",
         gpu_, memory_->spec().name);
   }
   return run;
@@ -51,7 +52,7 @@ Result<VirtualRun> VirtualWorker::RunOf(std::uint64_t run) {
   PERSEUS_ASSIGN_OR_RETURN(const auto snapshot, memory_->Read(gpu_));
   const VirtualGpu& gpu = snapshot.cell.gpu;
   if (run == 0 || run > gpu.last_run() || run + VirtualGpu::kRunsRemembered <= gpu.last_run()) {
-    return Fail("GPU {} of {} remembers no run {} (ask for one of the latest {})", gpu_,
+    return Fail("GPU {} of {} does not remember run {} (use one of the latest {})", gpu_,
                 memory_->spec().name, run, VirtualGpu::kRunsRemembered);
   }
   return gpu.RunOf(run);

@@ -1,20 +1,20 @@
-// The side of a virtual GPU that a training rank sees: it computes there. One process at a time
-// does so on each GPU, as the worker that it has opened; others may set clocks and look on.
+// The interface of a virtual GPU for a training rank, which computes on it. On each GPU, only the
+// process that has opened the worker computes. Other processes may set clocks and read.
 //
 //   auto worker = node->OpenWorker(0);
-//   worker->SetRest(Rest::kBlocking);                 // Spin while waiting for neighbours.
+//   worker->SetRest(Rest::kBlocking);                 // Spin while waiting for neighbors.
 //   worker->Begin(forward);                           // MakeInstructionTable(profile, ...)
 //   const auto finished = worker->WaitUntilDone();    // Sleeps, at the node's rate.
 //   worker->SetRest(Rest::kIdle);
 //
-// or, losing no time between two instructions however late this process is woken:
+// Enqueue loses no time between two instructions, even if this process is woken late:
 //
-//   worker->Enqueue(forward, input_arrives_at);       // Begins behind the one that runs.
+//   worker->Enqueue(forward, input_arrives_at);       // Begins after the running one.
 //
-// When the worker is destroyed or its process dies, what it runs is given up and the GPU idles.
+// When the worker is destroyed or its process dies, its instruction ends and the GPU is idle.
 //
-// Not thread safe: a worker belongs to one thread at a time. A child that is forked while a worker
-// is open keeps the GPU claimed until it ends, too.
+// Not thread-safe: only one thread at a time may use a worker. A child that is forked while a
+// worker is open also keeps the GPU claimed until it ends.
 #pragma once
 
 #include <memory>
@@ -28,32 +28,32 @@ namespace perseus::virtual_gpu {
 
 class VirtualWorker {
  public:
-  // VirtualNode::OpenWorker() makes them.
+  // VirtualNode::OpenWorker() calls it.
   VirtualWorker(std::shared_ptr<VirtualNodeMemory> memory, int gpu,
                 std::unique_ptr<VirtualNodeMemory::Claim> claim);
 
-  // What the GPU does while it runs nothing; idle at first.
+  // What the GPU does while it runs no instruction. At first, it is idle.
   Result<void> SetRest(Rest rest);
 
-  // Begins now; when that is, in virtual time. Fails (kInput) if one is still running.
+  // Begins the instruction now, and returns the virtual time. Fails (kInput) if one still runs.
   Result<Nanoseconds> Begin(const InstructionTable& instruction);
 
-  // Queues it behind the running one, if one runs; it begins no earlier than `not_before` (virtual
-  // time; in the past: at once). The number of its run, from 1. Fails (kInput) if one is queued
-  // already.
+  // Queues the instruction behind the running one. It begins at `not_before` (virtual time, may be
+  // in the past) at the earliest. Returns the number of its run, from 1. Fails (kInput) if an
+  // instruction is queued already.
   Result<std::uint64_t> Enqueue(const InstructionTable& instruction, Nanoseconds not_before);
 
-  // From when to when that run of this worker's went, or goes if no clock is set until then:
-  // virtual time, exact. Fails (kInput) if it is none of the latest four.
+  // When that run of this worker began and ended, or will if no clock is set until then. Virtual
+  // time, exact. Fails (kInput) if it is not one of the latest four.
   Result<VirtualRun> RunOf(std::uint64_t run);
 
-  // When the running instruction will be done if no clock is set until then, and when the last one
-  // was if none runs. Virtual time, exact: a wait ends later, by as much as a sleeper is woken
+  // When the running instruction will end if no clock is set until then, or when the last one ended
+  // if none runs. Virtual time, exact. A wait for it may end later, because the process is woken
   // late.
   Result<Nanoseconds> FinishTime();
 
-  // Sleeps until the running instruction is done, whatever is done to the clock in the meantime;
-  // FinishTime() then. Returns at once if none runs.
+  // Sleeps until the running instruction has ended, also if its clock changes meanwhile. Then
+  // returns FinishTime(). Returns at once if none runs.
   Result<Nanoseconds> WaitUntilDone();
 
  private:

@@ -1,4 +1,4 @@
-// An emulated job over its iterations: how long they take, and what the job draws.
+// Draws an emulated job over its iterations: the iteration times, and the power of the job.
 import { max } from "d3-array";
 import { scaleLinear } from "d3-scale";
 import { line } from "d3-shape";
@@ -23,7 +23,7 @@ export interface EmulationData {
 interface Props {
   data: EmulationData;
   width: number;
-  height: number; // Of each of the two charts.
+  height: number; // Of each of the two charts, in pixels.
   palette: Palette;
 }
 
@@ -67,7 +67,7 @@ function Chart({ width, height, palette, label, series }: {
   const box: Box = { width, height, top: 34, right: 28, bottom: 46, left: 62 };
   const last = series[0].values.length;
   const x = scaleLinear([0, last], [box.left, width - box.right]);
-  // From 0: what is saved is a part of the whole.
+  // The axis begins at 0, so that the saving is visible as a part of the whole.
   const y = scaleLinear([0, 1.05 * max(series, (s) => max(s.values))!],
     [height - box.bottom, box.top]);
   return (
@@ -83,7 +83,7 @@ function Chart({ width, height, palette, label, series }: {
   );
 }
 
-/** A step for each run of equal values: most iterations are like the one before. */
+/** Returns one step for each run of equal values, because most iterations equal the previous one. */
 export function steps(values: number[]): [number, number][] {
   const points: [number, number][] = [];
   values.forEach((value, i) => {

@@ -1,4 +1,4 @@
-// Axes, grid and labels around a plot, for every chart.
+// Draws axes, grid and labels around the plot of every chart.
 import type { ScaleLinear } from "d3-scale";
 import type { ComponentChildren } from "preact";
 import type { Palette } from "../color";
@@ -63,7 +63,7 @@ export function Frame({ box, x, y, palette, children }: FrameProps) {
   );
 }
 
-/** Ticks with as many decimals as their distance asks for. */
+/** Formats ticks with as many decimals as their distance requires. */
 export function tickFormat(scale: ScaleLinear<number, number>, count: number) {
   const format = scale.tickFormat(count);
   return (value: number) => format(value).replace("−", "-");

@@ -1,4 +1,4 @@
-// The iteration time-energy frontier: the bound, the plans upon it, and the baseline above.
+// Draws the iteration time-energy frontier: the bound, the plans close to it, and the baseline.
 import { extent } from "d3-array";
 import { scaleLinear } from "d3-scale";
 import { line } from "d3-shape";
@@ -11,7 +11,7 @@ export interface FrontierPoint {
   energy_j: number;
 }
 
-/** Where everything of the chart lies. One for drawing and for reading what the pointer is on. */
+/** Places everything in the chart. Drawing the chart and finding what is under the pointer share it. */
 export function frontierLayout(report: Report, width: number, height: number) {
   const box: Box = { width, height, top: 34, right: 28, bottom: 46, left: 62 };
   const curves = [...(report.frontier ? [report.frontier] : []), ...report.overlays];
@@ -31,12 +31,15 @@ export function frontierLayout(report: Report, width: number, height: number) {
   return { box, x, y, unit };
 }
 
-/** Their range and some room; at least `span` of the largest, or nothing would seem a lot. */
+/**
+ * Returns the range of the values, widened by `part` on each side. The range covers at least the
+ * fraction `span` of the largest value: otherwise, a tiny difference would look large.
+ */
 function padded(values: number[], part: number, span: number): [number, number] {
   const [least, most] = extent(values) as [number, number];
-  const lacking = Math.max(0, (Math.abs(most) || 1) * span - (most - least)) / 2;
-  const room = (most - least + 2 * lacking) * part + lacking;
-  return [least - room, most + room];
+  const missing = Math.max(0, (Math.abs(most) || 1) * span - (most - least)) / 2;
+  const margin = (most - least + 2 * missing) * part + missing;
+  return [least - margin, most + margin];
 }
 
 interface Curve {
@@ -44,7 +47,7 @@ interface Curve {
   energy_j: number[];
 }
 
-/** Up to the point of least energy: nobody wants to run slower. */
+/** Returns the points up to least energy. A slower plan needs more energy, so no job wants it. */
 export function leastEnergyPart(curve: Curve): FrontierPoint[] {
   let least = 0;
   curve.energy_j.forEach((energy, i) => {
@@ -55,15 +58,15 @@ export function leastEnergyPart(curve: Curve): FrontierPoint[] {
     .map((time_s, i) => ({ time_s, energy_j: curve.energy_j[i] }));
 }
 
-/** Up to so many points of an overlay are marked. */
+/** An overlay with more points than this is drawn as a line only. */
 const fewPoints = 60;
 
-/** Few points are plans, each marked; of many the line is enough. */
+/** Whether each point of the overlay has a mark. An overlay with few points is a list of plans. */
 export function hasMarks(overlay: Curve): boolean {
   return leastEnergyPart(overlay).length <= fewPoints;
 }
 
-/** One point alone is no line. */
+/** Whether the overlay has a line: a single point has none. */
 export function hasLine(overlay: Curve): boolean {
   return leastEnergyPart(overlay).length > 1;
 }
@@ -100,8 +103,8 @@ export function FrontierChart({ report, chosen, width, height, palette }: Props)
     >
       {bound.length > 0 && (
         <g class="ends">
-          <Upright x={x(bound[0].time_s)} box={box} palette={palette} label="T_min" />
-          <Upright x={x(bound[bound.length - 1].time_s)} box={box} palette={palette} label="T*" />
+          <VerticalLine x={x(bound[0].time_s)} box={box} palette={palette} label="T_min" />
+          <VerticalLine x={x(bound[bound.length - 1].time_s)} box={box} palette={palette} label="T*" />
           <path d={path(bound)!} fill="none" stroke={palette.bound} stroke-width="2" />
         </g>
       )}
@@ -130,7 +133,7 @@ export function FrontierChart({ report, chosen, width, height, palette }: Props)
           stroke-width="1.5"
         />
       ))}
-      {/* Beyond the curve nothing else says what a plan is there for. */}
+      {/* A plan beyond the end of the curve gets a label, because its position explains nothing. */}
       {bound.length > 0 && report.plans.map((p, i) => {
         const time_s = p.time_ns / 1e9;
         if (i === chosen || time_s <= bound[bound.length - 1].time_s * (1 + 1e-6)) return null;
@@ -156,7 +159,7 @@ export function FrontierChart({ report, chosen, width, height, palette }: Props)
   );
 }
 
-function Upright({ x, box, palette, label }: {
+function VerticalLine({ x, box, palette, label }: {
   x: number;
   box: Box;
   palette: Palette;
@@ -175,7 +178,7 @@ function Upright({ x, box, palette, label }: {
   );
 }
 
-/** From the baseline's energy down to the plan's. */
+/** Draws an arrow from the energy of the baseline down to the energy of the plan. */
 function Saving({ x, left, from, to, palette }: {
   x: number;
   left: number;

@@ -1,4 +1,4 @@
-// How often a rank runs at each clock.
+// Draws how often a pp_rank runs at each clock.
 import { max } from "d3-array";
 import { scaleLinear } from "d3-scale";
 import type { Palette } from "../color";
@@ -12,7 +12,7 @@ export interface Bar {
 export interface ClockHistogram {
   kinds: string[];
   bars: Bar[];
-  range: [number, number]; // Of the profile, so that ranks can be compared.
+  range: [number, number]; // The clocks of the whole profile, so that pp_ranks can be compared.
 }
 
 export const kindColors = (palette: Palette): string[] => [
@@ -21,7 +21,7 @@ export const kindColors = (palette: Palette): string[] => [
   ...palette.series,
 ];
 
-/** Clocks of a rank's instructions of those kinds. */
+/** Counts the clocks of the instructions of a pp_rank, for these kinds. */
 export function histogramOf(
   report: Report,
   rank: number,

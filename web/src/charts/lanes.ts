@@ -1,4 +1,4 @@
-// Where the lanes of a timeline lie: the baseline above, the plan below, on one scale of time.
+// Places the lanes of a timeline: the baseline above, the plan below, with the same time scale.
 import type { Iteration, Report, Slice } from "../data";
 import { blockingPowerOf, powerOf, powerRange, slicesOf } from "../data";
 import { powerStep } from "../color";
@@ -7,8 +7,8 @@ export interface TimelineGroup {
   title: string;
   iteration: Iteration;
   lanes: Slice[][];
-  steps: number[][]; // The colour of each slice.
-  top: number; // Of its first lane.
+  steps: number[][]; // The color of each slice: see powerStep.
+  top: number; // Of the first lane, in pixels.
 }
 
 export interface TimelineLayout {
@@ -58,7 +58,7 @@ export function layOutTimeline(
 export const laneTop = (layout: TimelineLayout, group: TimelineGroup, lane: number): number =>
   group.top + lane * (layout.laneHeight + layout.gap);
 
-/** Index of the first slice that ends after `time`; slices are in order. */
+/** Returns the index of the first slice that ends after `time` (ns). Requires slices in order. */
 export function firstEndingAfter(lane: Slice[], time: number): number {
   let low = 0;
   let high = lane.length;

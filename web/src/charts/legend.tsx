@@ -1,11 +1,11 @@
-// What the colours of a timeline mean.
+// Explains the colors of a timeline.
 import { idleStep, powerColor, powerSteps, type Palette } from "../color";
 import { blockingPowerOf, powerRange, type Report } from "../data";
 import { watts } from "../format";
 import { fontFamily } from "./frame";
 
 export const legendHeight = 30;
-export const legendWidth = 640;
+export const legendWidth = 760;
 
 export function PowerLegend({ report, palette }: { report: Report; palette: Palette }) {
   const [least, most] = powerRange(report);
@@ -28,7 +28,7 @@ export function PowerLegend({ report, palette }: { report: Report; palette: Pale
       {report.option_sets.some((set) => set.time_ns.length === 1) && (
         <>
           <rect x={end + 338} y="2" width="22" height="14" fill={powerColor(idleStep)} />
-          <text x={end + 366} y="13">no more</text>
+          <text x={end + 366} y="13">no more power than waiting</text>
         </>
       )}
     </g>

@@ -1,5 +1,6 @@
-// The measured options of every stage and kind, the hull that plans are made on, and the fit of the
-// published method. Energy is effective energy, e - P t: what an option costs beyond waiting.
+// Draws the measured options of every stage and kind, their lower hull (which the planner uses), and
+// the exponential fit of the published method. The energy is the effective energy e - P t: the energy
+// of an option beyond that of waiting for the same time.
 import { extent } from "d3-array";
 import { scaleLinear } from "d3-scale";
 import { line } from "d3-shape";
@@ -19,7 +20,7 @@ interface Props {
   palette: Palette;
 }
 
-/** Sets that have a choice; fixed instructions have none. */
+/** The option sets with more than one option. A fixed instruction has only one. */
 const adjustable = (report: Report) => report.option_sets.filter((set) => set.time_ns.length > 1);
 
 function columnsOf(width: number): number {
@@ -39,13 +40,13 @@ export function ProfileChart({ report, width, palette }: Props) {
         <circle cx="4" cy="-4" r="2.5" fill={palette.muted} />
         <text x="12">measured option</text>
         <path d="M118,-4h22" stroke={palette.bound} stroke-width="2" />
-        <text x="146">lower hull (planned on)</text>
+        <text x="146">lower hull, for planning</text>
         <path d="M286,-4h22" stroke={palette.chosen} stroke-width="1.5" stroke-dasharray="4 3" />
         <text x="314">exponential fit</text>
         <path d="M404,-9l10,10m0,-10l-10,10" stroke={palette.ink} stroke-width="2" />
         <text x="420">maximum frequency</text>
         <text x="2" y="18">
-          x: time (ms); y: energy beyond waiting, e - P t, of all GPUs of the stage (J)
+          x: time (ms); y: effective energy, e - P t, of all GPUs of the stage (J)
         </text>
       </g>
       {adjustable(report).map((set, i) => (

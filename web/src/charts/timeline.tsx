@@ -1,5 +1,5 @@
-// The timeline as SVG, for paper and files. One path for each colour: a job of ten thousand
-// instructions has some fifty elements.
+// Draws the timeline as SVG, for paper and files. All slices of one color are one path, so a job of ten
+// thousand instructions has about fifty elements.
 import { scaleLinear } from "d3-scale";
 import { colorCount, inkOn, powerColor, type Palette } from "../color";
 import { labelOf, type Report } from "../data";
@@ -59,7 +59,7 @@ function Group({ report, layout, group, palette, x }: {
     lane.forEach((slice, i) => {
       const from = x(slice.start);
       const width = x(slice.start + slice.duration) - from;
-      // A hair between neighbours, where there is room for one.
+      // Adjacent slices get a small gap if they are wide enough.
       const drawn = fixed(width > 3 ? width - 0.6 : width);
       const rect = `M${fixed(from)},${top}h${drawn}v${layout.laneHeight}h${-drawn}z`;
       paths[group.steps[r][i]] += rect;

@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import { blockingPowerOf, type Report } from "../data";
+import { blockingPowerOf, laneNoun, type Report } from "../data";
 import { counted, seconds, watts } from "../format";
 import { FrontierSection } from "./frontier_section";
 import { Headline } from "./headline";
@@ -31,23 +31,23 @@ function Footer({ report }: { report: Report }) {
   const { job } = report;
   return (
     <footer>
-      <h2>What this is made from</h2>
+      <h2>Input of this report</h2>
       <p>
         {job.profile !== undefined ? "Profile " : "Graph "}
         <code>{job.profile ?? job.graph}</code>
         {job.profile !== undefined && `, schedule ${job.schedule}`},{" "}
-        {counted(report.ranks.length, "rank")}
+        {counted(report.ranks.length, laneNoun(report))}
         {job.microbatches !== undefined && ` × ${counted(job.microbatches, "microbatch", "es")}`},{" "}
-        {counted(job.instructions, "instruction")} an iteration,{" "}
-        {counted(job.gpus_per_stage, "GPU")} a stage. A GPU that waits draws{" "}
-        {watts(blockingPowerOf(report), 4)}; a change of clock takes{" "}
+        {counted(job.instructions, "instruction")} per iteration,{" "}
+        {counted(job.gpus_per_stage, "GPU")} per stage. A GPU that waits draws{" "}
+        {watts(blockingPowerOf(report), 4)}. A clock change takes{" "}
         {job.switch_latency_s > 0 ? seconds(job.switch_latency_s * 1e9) : "no time"}.
       </p>
       <p>
-        Energies are those of the GPUs, waiting included, and are as true as the profile: each plan is
-        evaluated on the measurements that it names. The bound is exact for this profile: no plan that
-        is as fast takes less. Savings of a month compare the same work: as many iterations as the job
-        runs at maximum frequency in 730 hours.
+        Energies are of all GPUs of a pipeline, with waiting included. They are as accurate as the
+        profile: each plan is evaluated from the measured options that it names. The bound holds for
+        this profile: no plan that is as fast needs less energy. Savings per month compare the same
+        work: the iterations that the job runs at maximum frequency in 730 hours.
       </p>
     </footer>
   );

@@ -38,9 +38,9 @@ export function FrontierSection({ report, chosen, onChoose }: Props) {
       <h2 id="frontier">The time–energy frontier</h2>
       <p>
         {report.frontier
-          ? "The line is the least energy for each iteration time: no plan lies below it. T_min is the least time there is, T* the time of least energy."
-          : "Each plan was made for its own time; the frontier between them was not computed."}{" "}
-        <span class="screen">Point at it to read numbers; click a plan to choose it.</span>
+          ? "The line shows the least energy for each iteration time: no plan lies below it. T_min is the least possible iteration time, and T* is the iteration time of least energy."
+          : "Each plan is for its own deadline. The frontier between the plans was not computed."}{" "}
+        <span class="screen">Point at the chart to read values. Click a plan to choose it.</span>
       </p>
       <div class="chart" ref={element}>
         {width > 0 && (
@@ -63,7 +63,7 @@ export function FrontierSection({ report, chosen, onChoose }: Props) {
   );
 }
 
-/** The plan under the pointer, else the bound at its time. */
+/** Returns what is under the pointer: a plan, or else the bound at the time of the pointer. */
 function readingAt(report: Report, width: number, height: number, px: number, py: number) {
   const { x, y } = frontierLayout(report, width, height);
   const at = (time_ns: number, energy_j: number) => ({ x: x(time_ns / 1e9), y: y(energy_j) });
@@ -106,7 +106,7 @@ function readingAt(report: Report, width: number, height: number, px: number, py
     lines: [
       `${number(point.time_s, 6)} s, ${joules(point.energy_j, 5)}`,
       `${percent(point.time_s / (report.baseline.time_ns / 1e9) - 1)} slowdown`,
-      `a millisecond more saves ${joules(report.frontier.marginal_w[i] / 1e3)} of computing`,
+      `one more millisecond saves ${joules(report.frontier.marginal_w[i] / 1e3)} of instruction energy`,
     ],
   };
 }

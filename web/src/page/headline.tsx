@@ -1,13 +1,13 @@
-// What it is worth: energy, money and CO2 of a month, at no slowdown and at the chosen plan.
+// Shows the savings of a month in energy, money and CO2, with no slowdown and with the chosen plan.
 import { useState } from "preact/hooks";
-import { firstPlan, gpusOfPipeline, type Plan, type Report } from "../data";
+import { firstPlan, gpusOfPipeline, laneNoun, type Plan, type Report } from "../data";
 import { counted, joules, kilograms, money, number, percent, wattHours } from "../format";
 
 export const hoursOfMonth = 730;
 const joulesPerKilowattHour = 3.6e6;
 
 export interface Rates {
-  price: number; // Of a kWh, in whatever currency.
+  price: number; // Of a kWh, in $.
   gramsPerKilowattHour: number;
   pipelines: number;
 }
@@ -16,10 +16,10 @@ export interface MonthlySaving {
   energy_j: number;
   money: number;
   co2_kg: number;
-  longer_h: number; // The same work takes so much longer.
+  longer_h: number; // The additional time (h) for the same work.
 }
 
-/** What the iterations of a month at maximum frequency save with the plan. */
+/** Returns what the plan saves for the iterations that run in a month at maximum frequency. */
 export function savingOfMonth(
   report: Report,
   plan: Plan,
@@ -58,16 +58,17 @@ export function Headline({ report, chosen }: { report: Report; chosen: number })
           </>
         ) : (
           report.plans.some((p) => p.energy_j < report.baseline.energy_j)
-            ? "Only slower plans save energy here"
-            : "No plan here saves energy"
+            ? "Only slower plans save energy for this job"
+            : "No plan saves energy for this job"
         )}
       </h1>
       <p>
-        An iteration of one pipeline ({counted(report.ranks.length, "rank")}, {counted(gpusOfPipeline(report), "GPU")}) takes{" "}
-        {number(report.baseline.time_ns / 1e9)} s and {joules(report.baseline.energy_j)} with every GPU
-        at maximum frequency. The plan for <em>{first.target}</em> takes {joules(first.energy_j)}; no
-        plan that is as fast takes less than {joules(first.lower_bound_j)}. In a month of {hoursOfMonth}{" "}
-        hours this job runs {number(iterations, 3)} iterations. The same work would save:
+        An iteration of one pipeline ({counted(report.ranks.length, laneNoun(report))},{" "}
+        {counted(gpusOfPipeline(report), "GPU")}) takes {number(report.baseline.time_ns / 1e9)} s and
+        uses {joules(report.baseline.energy_j)} with every GPU at maximum frequency. The plan for{" "}
+        <em>{first.target}</em> uses {joules(first.energy_j)}. No plan that is as fast uses less than{" "}
+        {joules(first.lower_bound_j)}. In a month of {hoursOfMonth} hours, this job runs{" "}
+        {number(iterations, 3)} iterations at maximum frequency. For the same work, the plans save:
       </p>
       <div class="scroll">
         <SavingsTable report={report} first={first} plan={plan} rates={rates} />
@@ -84,7 +85,7 @@ function SavingsTable({ report, first, plan, rates }: {
   rates: Rates;
 }) {
   const counts = rates.pipelines === 1 ? [1] : [1, rates.pipelines];
-  // The same plan twice tells nothing.
+  // If the chosen plan is the first one, one column is enough.
   const plans = plan === first ? [first] : [first, plan];
   const columns = counts.flatMap((pipelines) =>
     plans.map((p) => savingOfMonth(report, p, pipelines, rates)),
@@ -93,7 +94,7 @@ function SavingsTable({ report, first, plan, rates }: {
     ["Energy saved", (s) => wattHours(s.energy_j)],
     ["Money saved", (s) => money(s.money)],
     ["CO₂ saved", (s) => kilograms(s.co2_kg)],
-    ["Takes longer by", (s) => (s.longer_h <= 0 ? "nothing" : `${number(s.longer_h, 3)} h`)],
+    ["Additional time", (s) => (s.longer_h <= 0 ? "none" : `${number(s.longer_h, 3)} h`)],
   ];
   return (
     <table class="savings">
@@ -108,7 +109,7 @@ function SavingsTable({ report, first, plan, rates }: {
           ))}
         </tr>
         <tr>
-          <th scope="col">in a month of work</th>
+          <th scope="col">per month of work</th>
           {counts.flatMap((_, i) =>
             plans.map((p) => (
               <th scope="col" key={`${i} ${p.name}`} class={p === first ? "" : "chosen"}>
@@ -143,7 +144,7 @@ function Inputs({ rates, onChange }: { rates: Rates; onChange: (rates: Rates) =>
       {fields.map(([name, label, least, step]) => (
         <label key={name}>
           {label}
-          {/* Its text is the reader's own: "0." is on the way to 0.35. */}
+          {/* The page does not rewrite what the reader types: "0." may become 0.35. */}
           <input type="number" name={name} min={least} step={step} defaultValue={`${rates[name]}`}
             onInput={(event) => {
               const value = event.currentTarget.valueAsNumber;

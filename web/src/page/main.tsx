@@ -1,4 +1,4 @@
-// The report page: reads the data that stands in the page and draws it.
+// The entry of the report page: reads the data in the page and draws it.
 import { render } from "preact";
 import { parseReport } from "../data";
 import { App } from "./app";
@@ -10,7 +10,7 @@ try {
   place.textContent = "";
   render(<App report={report} />, place);
 } catch (error) {
-  // Better a sentence than an empty page.
+  // An error message is better than an empty page.
   place.className = "broken";
   place.textContent = `This report cannot be shown: ${
     error instanceof Error ? error.message : error

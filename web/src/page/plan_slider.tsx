@@ -1,4 +1,4 @@
-// Walks along the frontier; stays in sight while what it moves is scrolled.
+// Selects a plan along the frontier. The slider stays visible while the page scrolls.
 import type { Report } from "../data";
 import { joules, number, percent, watts } from "../format";
 
@@ -18,7 +18,7 @@ export function PlanSlider({ report, chosen, onChoose }: Props) {
     ["energy", "energy", joules(plan.energy_j, 5)],
     ["saving", "saving", percent(1 - plan.energy_j / baseline.energy_j)],
     ["power", "power", watts(plan.energy_j / (plan.time_ns / 1e9))],
-    ["gap", "at most this far from the best", percent(plan.gap, 3)],
+    ["gap", "gap to the best plan, at most", percent(plan.gap, 3)],
   ];
   return (
     <section class="slider" aria-label="Plan along the frontier">

@@ -1,5 +1,5 @@
-// Per rank: how unbalanced, at which clocks, and where the energy goes.
-import type { Iteration, Lane, Report } from "../data";
+// Shows for each pp_rank: its share of the work, its clocks, and its energies.
+import { laneNoun, type Iteration, type Lane, type Report } from "../data";
 import { Histogram, histogramOf, kindColors } from "../charts/histogram";
 import { joules, megahertz, percent, watts, whole } from "../format";
 import { themed } from "./themed";
@@ -11,7 +11,7 @@ export interface ClockSummary {
   most: number;
 }
 
-/** Clocks of a rank's instructions by kind, in MHz; kinds without a clock are left out. */
+/** Returns the clocks (MHz) of the instructions of a pp_rank, by kind. Leaves out kinds without a clock. */
 export function clocksOf(report: Report, rank: number, lane: Lane): ClockSummary[] {
   const byKind = new Map<string, number[]>();
   lane.options.forEach((option, i) => {
@@ -39,26 +39,27 @@ export function StagesSection({ report, chosen }: { report: Report; chosen: numb
   );
   const clockKinds = kinds.filter((kind) => clocked.has(kind));
   const longest = Math.max(...report.baseline.lanes.map((lane) => lane.busy_ns));
+  const noun = laneNoun(report);
   return (
     <section aria-labelledby="stages">
       <h2 id="stages">Stage by stage</h2>
       <p>
-        <b>Balance</b>: how long a rank computes at maximum frequency, as a part of the busiest one’s.{" "}
-        <b>Marginal watts</b>: what a rank’s instructions would save, on average, for each second that
-        they were given more. {plan.marginal_w !== null && (
+        <b>Balance</b>: how long a {noun} computes at maximum frequency, relative to the busiest {noun}.{" "}
+        <b>Marginal watts</b>: the energy that the instructions of a {noun} would save, on average, for
+        each second of additional time. {plan.marginal_w !== null && (
           <>
-            A millisecond more for the iteration would save {joules(plan.marginal_w / 1e3)} of computing
-            in all, where instructions share the slack, and cost{" "}
+            One more millisecond of iteration time would save {joules(plan.marginal_w / 1e3)} of
+            instruction energy in total, because instructions share the slack. It would cost{" "}
             {joules((report.job.blocking_power_w * report.ranks.length) / 1e3)} of waiting.
           </>
         )}
       </p>
       <div class="scroll">
         <table class="stages">
-          <caption>Plan: {plan.target}. Clocks: mean over instructions, and least–most below. Switches: within an iteration.</caption>
+          <caption>Plan: {plan.target}. Clocks: the mean of the instructions, with their range below. Switches: per iteration.</caption>
           <thead>
             <tr>
-              <th scope="col" rowSpan={2}>rank</th>
+              <th scope="col" rowSpan={2}>{noun}</th>
               <th scope="col" rowSpan={2}>balance</th>
               {clockKinds.length > 0 && (
                 <th scope="colgroup" colSpan={1 + clockKinds.length}>clock (MHz)</th>
@@ -68,7 +69,7 @@ export function StagesSection({ report, chosen }: { report: Report; chosen: numb
               <th scope="col" rowSpan={2}>marginal watts</th>
             </tr>
             <tr>
-              {clockKinds.length > 0 && <th scope="col">how often</th>}
+              {clockKinds.length > 0 && <th scope="col">histogram</th>}
               {clockKinds.map((kind, k) => (
                 <th scope="col" key={kind}>
                   <i class="kind" style={{ background: kindColors(themed)[k] }} />
@@ -114,7 +115,7 @@ export function StagesSection({ report, chosen }: { report: Report; chosen: numb
             })}
           </tbody>
           <tfoot>
-            <TotalRow name="all" iteration={plan} kinds={kinds} clockKinds={clockKinds} />
+            <TotalRow name="total" iteration={plan} kinds={kinds} clockKinds={clockKinds} />
             <TotalRow name="at maximum frequency" iteration={report.baseline} kinds={kinds}
               clockKinds={clockKinds} />
           </tfoot>
@@ -134,7 +135,7 @@ function clockCell(clock: ClockSummary | undefined) {
 
 const order = ["forward", "recompute", "backward", "backward_input", "backward_weight"];
 
-/** In the order of a microbatch's way; others after. */
+/** Returns the kinds of an iteration, in the order in which a microbatch passes them. Others follow. */
 function kindsOf(iteration: Iteration): string[] {
   const kinds = new Set(iteration.lanes.flatMap((lane) => Object.keys(lane.energy_j)));
   const rest = Array.from(kinds).filter((kind) => !order.includes(kind));

@@ -1,4 +1,4 @@
-// Light, dark, or as the system has it.
+// Switches the theme: light, dark, or the theme of the system.
 import { useEffect, useState } from "preact/hooks";
 
 export type Theme = "auto" | "light" | "dark";
@@ -8,7 +8,7 @@ export function useTheme(): [Theme, () => void] {
   useEffect(() => {
     if (theme === "auto") delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = theme;
-    // Canvases hold colours, and draw again.
+    // A canvas contains fixed colors, so it must draw again.
     window.dispatchEvent(new Event("themechange"));
   }, [theme]);
   const next: Record<Theme, Theme> = { auto: "light", light: "dark", dark: "auto" };

@@ -1,4 +1,4 @@
-// The palette as CSS variables, whose values page.css sets for each theme.
+// The palette as CSS variables. page.css sets their values for each theme.
 import { light, type Palette } from "../color";
 
 const names = Object.keys(light) as (keyof Palette)[];
@@ -12,7 +12,7 @@ export const themed = Object.fromEntries(
   ]),
 ) as unknown as Palette;
 
-/** For a canvas, which knows no variables. */
+/** Returns the palette as color values, for a canvas: it does not support CSS variables. */
 export function computedPalette(element: Element): Palette {
   const style = getComputedStyle(element);
   const value = (name: string) => style.getPropertyValue(`--${name}`).trim();

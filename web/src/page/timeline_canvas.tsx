@@ -1,5 +1,5 @@
-// The timeline on a canvas: ten thousand instructions are drawn again in each frame of a zoom. Only
-// what is in sight is drawn, colour by colour.
+// Draws the timeline on a canvas, because each frame of a zoom draws up to ten thousand instructions
+// again. It draws only what is visible, color by color.
 import { scaleLinear } from "d3-scale";
 import { pointer, select } from "d3-selection";
 import { zoom, zoomIdentity, type ZoomBehavior, type ZoomTransform } from "d3-zoom";
@@ -49,9 +49,9 @@ export function TimelineCanvas({ report, layout, width, theme, label }: Props) {
       .scaleExtent([1, mostZoom])
       .extent(area)
       .translateExtent(area)
-      // A notch of the wheel zooms as a key does.
+      // One notch of the wheel zooms as far as one press of a key.
       .wheelDelta((event) => -event.deltaY * (event.deltaMode === 1 ? 0.08 : 0.004))
-      // A plain wheel scrolls the page, and one finger does; with ctrl, or two fingers, it zooms.
+      // The wheel with ctrl and two fingers zoom. The wheel alone and one finger scroll the page.
       .filter((event) =>
         event.type === "wheel" ? event.ctrlKey || event.metaKey : event.touches ? event.touches.length > 1 : !event.button,
       )
@@ -67,7 +67,7 @@ export function TimelineCanvas({ report, layout, width, theme, label }: Props) {
   useEffect(() => {
     const draw = () => paint(canvas.current!, report, layout, width, height, x);
     draw();
-    // The system's theme, where the page follows it.
+    // The theme of the system may change while the page follows it.
     const media = window.matchMedia("(prefers-color-scheme: dark)");
     media.addEventListener("change", draw);
     window.addEventListener("themechange", draw);
@@ -97,7 +97,7 @@ export function TimelineCanvas({ report, layout, width, theme, label }: Props) {
         style={{ width, height }}
         tabIndex={0}
         role="img"
-        aria-label={`${label}. Plus and minus zoom, arrows move, 0 shows all.`}
+        aria-label={`${label}. The keys plus and minus zoom, the arrow keys move, and 0 shows all.`}
         data-zoom={transform.k.toFixed(2)}
         onKeyDown={(event) => {
           if (event.ctrlKey || event.metaKey || event.altKey || !keys[event.key]) return;
@@ -114,7 +114,7 @@ export function TimelineCanvas({ report, layout, width, theme, label }: Props) {
         <button type="button" aria-label="Zoom in" onClick={() => scale(2)}>+</button>
         <button type="button" aria-label="Zoom out" onClick={() => scale(0.5)}>−</button>
         <button type="button" onClick={reset}>All</button>
-        <span>ctrl and wheel zooms, dragging moves</span>
+        <span>ctrl and the mouse wheel zoom, dragging moves</span>
       </div>
       {found && <Reading report={report} found={found} width={width} />}
     </>
@@ -238,7 +238,7 @@ function paintSlices(
   byStep.forEach((rects, step) => {
     context.fillStyle = powerColor(step);
     paintAll(rects, (begin, top, length) =>
-      // A hair between neighbours, where there is room for one.
+      // Adjacent slices get a small gap if they are wide enough.
       context.fillRect(begin, top, length > 4 ? length - 0.6 : length, layout.laneHeight),
     );
   });
@@ -250,7 +250,7 @@ function paintSlices(
       context.rect(begin + 0.5, top + 0.7, length - 1.4, layout.laneHeight - 1.4);
       return;
     }
-    // Too narrow for four sides: above and below, so that neighbours make one band.
+    // The slice is too narrow for four sides. Lines above and below let adjacent slices form a band.
     context.moveTo(begin, top + 0.5);
     context.lineTo(begin + length, top + 0.5);
     context.moveTo(begin, top + layout.laneHeight - 0.5);
@@ -305,7 +305,7 @@ function paintAxis(
     const at = inSeconds(tick);
     context.moveTo(at, top);
     context.lineTo(at, top + 5);
-    // None that is cut off at an end.
+    // The first and the last label must not be cut off.
     context.textAlign = at > width - right - 24 ? "right" : at < left + 12 ? "left" : "center";
     context.fillText(`${format(tick)} s`, at, top + 16);
   }

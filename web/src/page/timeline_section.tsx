@@ -3,7 +3,7 @@ import { light } from "../color";
 import { legendHeight, legendWidth, PowerLegend } from "../charts/legend";
 import { laneHeightFor, layOutTimeline } from "../charts/lanes";
 import { axisHeight, TimelineChart } from "../charts/timeline";
-import type { Report } from "../data";
+import { laneNoun, type Report } from "../data";
 import { number } from "../format";
 import type { Theme } from "./theme_button";
 import { themed } from "./themed";
@@ -32,15 +32,15 @@ export function TimelineSection({ report, chosen, theme }: {
   const printing = usePrinting();
   return (
     <section class="timeline" aria-labelledby="timeline">
-      <h2 id="timeline">One iteration, to scale</h2>
+      <h2 id="timeline">One iteration</h2>
       <p>
-        A lane for each rank. The hotter the colour, the more power a GPU draws; grey is a GPU that
-        waits. Where nothing waited for a computation, the plan runs it cooler and longer. Outlined is a
-        critical path, which alone decides when the iteration ends; in a good plan nearly everything is
-        close to it.
+        Each lane is one {laneNoun(report)}. A warmer color means that a GPU draws more power. Gray means
+        that it waits. The outlined instructions are a critical path: only they determine the iteration
+        time. The plan runs instructions with slack at lower clocks, so they take longer and use less
+        energy. In a good plan, few instructions have slack left.
       </p>
       <svg width={legendWidth} height={legendHeight} class="power"
-        viewBox={`0 0 ${legendWidth} ${legendHeight}`} role="img" aria-label="Colours: power of a GPU, waiting, critical path">
+        viewBox={`0 0 ${legendWidth} ${legendHeight}`} role="img" aria-label="Colors: power of a GPU, waiting, critical path">
         <PowerLegend report={report} palette={themed} />
       </svg>
       <div class="chart" ref={element}>
@@ -60,7 +60,7 @@ export function TimelineSection({ report, chosen, theme }: {
   );
 }
 
-/** Paper gets vectors in place of the canvas. */
+/** Whether the page is being printed. Paper gets vectors instead of the canvas. */
 function usePrinting(): boolean {
   const [printing, setPrinting] = useState(false);
   useEffect(() => {

@@ -1,6 +1,6 @@
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
-/** The width of an element, kept up to date. */
+/** Returns the current width (pixels) of an element, and a reference to attach to it. */
 export function useWidth<E extends HTMLElement>() {
   const element = useRef<E>(null);
   const [width, setWidth] = useState(0);

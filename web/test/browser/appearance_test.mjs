@@ -1,4 +1,4 @@
-// Themes, paper, narrow screens, and use by keyboard and by ear.
+// Tests themes, print, narrow screens, and use with a keyboard and with a screen reader.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { onPage, settled, stopAt, wordsOf } from "./browser.mjs";
@@ -7,7 +7,7 @@ import { jobNames, jobOf } from "./jobs.mjs";
 const paper = { light: "rgb(255, 255, 255)", dark: "rgb(20, 24, 33)" };
 const waiting = { light: "227,230,236,255", dark: "43,49,64,255" };
 
-/** The colour of the page, and that of waiting on the canvas: the start of rank 1's lane. */
+/** Returns the color of the page, and the color of waiting on the canvas: at the start of the lane of pp_rank 1. */
 const colorsOf = async (page) => {
   await settled(page);
   return page.evaluate(() => {
@@ -23,7 +23,7 @@ const colorsOf = async (page) => {
 const colors = (theme) => ({ paper: paper[theme], waiting: waiting[theme] });
 
 describe("themes", () => {
-  it("follows the system until somebody chooses, and again when told to", async () => {
+  it("follows the system until the reader chooses a theme, and again with the theme auto", async () => {
     const job = await jobOf("2 x 4");
     await onPage(job.page, async (page) => {
       const press = async (shown) => {
@@ -44,7 +44,7 @@ describe("themes", () => {
     });
   });
 
-  it("opens dark where the system is", async () => {
+  it("opens in the dark theme if the system has it", async () => {
     const job = await jobOf("2 x 4");
     await onPage(job.page, async (page) => assert.deepEqual(await colorsOf(page), colors("dark")), {
       colorScheme: "dark",
@@ -62,7 +62,7 @@ describe("themes", () => {
   }
 });
 
-/** In the page: texts with too little contrast, as "text: ratio". */
+/** Runs in the page. Returns the texts with too little contrast, as "text: ratio". */
 function faintTexts() {
   const channels = (color) => color.match(/[\d.]+/g).map(Number);
   const luminance = (color) => {
@@ -93,16 +93,16 @@ function faintTexts() {
   return faint;
 }
 
-describe("paper", () => {
+describe("print", () => {
   for (const name of ["2 x 4 with latency", "8 x 12", "8 x 96", "16 x 512"]) {
-    it(`of ${name} has the timeline as vectors and is light, even from a dark screen`, async () => {
+    it(`${name}: print has the timeline as vectors and is light, even from a dark screen`, async () => {
       const job = await jobOf(name);
       await onPage(job.page, async (page) => {
         await page.locator("button.theme").click();
         await page.locator("button.theme").click();
         const pdf = await page.pdf({ format: "A4", printBackground: true });
         assert.ok(pdf.length > 20_000 && pdf.subarray(0, 5).toString() === "%PDF-", `${pdf.length} bytes`);
-        assert.ok(!pdf.includes("/Subtype /Image"), "a picture in the PDF: is it the canvas?");
+        assert.ok(!pdf.includes("/Subtype /Image"), "the PDF contains a picture, which may be the canvas");
 
         await page.emulateMedia({ media: "print" });
         await settled(page);
@@ -130,13 +130,13 @@ describe("paper", () => {
     });
   }
 
-  it("is not too narrow for anything on it", async () => {
+  it("fits the width of a page", async () => {
     for (const name of ["2 x 4 with latency", "8 x 96"]) {
       const job = await jobOf(name);
       await onPage(job.page, async (page) => {
         await page.emulateMedia({ media: "print" });
         await settled(page);
-        // A4 less margins; before anything can measure itself again, as when printing.
+        // The width of A4 without margins. As in real printing, nothing can measure its width again.
         const wide = await page.evaluate(() => {
           Object.assign(document.querySelector("main").style, { width: "718px", margin: "0" });
           return Array.from(document.querySelectorAll("main svg, main table, main p, main dl"))
@@ -152,7 +152,7 @@ describe("paper", () => {
 describe("layout", () => {
   for (const width of [1280, 390]) {
     for (const name of jobNames) {
-      it(`of ${name} fits into ${width} pixels, at every stop without texts upon each other`, async () => {
+      it(`${name}: fits into ${width} pixels, and no texts overlap at any stop`, async () => {
         const job = await jobOf(name);
         await onPage(job.page, async (page) => {
           for (const stop of [0, job.plans.length >> 1, job.plans.length - 1]) {
@@ -189,7 +189,7 @@ describe("layout", () => {
     }, { width: 390 });
   });
 
-  it("fits itself to a window whose size changes", async () => {
+  it("adapts to a window whose size changes", async () => {
     const job = await jobOf("8 x 12");
     await onPage(job.page, async (page) => {
       await page.setViewportSize({ width: 500, height: 800 });
@@ -202,7 +202,7 @@ describe("layout", () => {
   });
 });
 
-/** In the page: window.overlapsIn(selector), pairs of texts that lie upon each other. */
+/** Runs in the page. Defines window.overlapsIn(selector), which returns pairs of texts that overlap. */
 function defineOverlaps() {
   window.overlapsIn = (selector) => {
     const root = document.querySelector(selector);
@@ -221,7 +221,7 @@ function defineOverlaps() {
         if (a.node === b.node) continue;
         const across = Math.min(a.box.right, b.box.right) - Math.max(a.box.left, b.box.left);
         const down = Math.min(a.box.bottom, b.box.bottom) - Math.max(a.box.top, b.box.top);
-        // Boxes of lines are higher than their letters, which is why some are allowed to touch.
+        // The box of a line is higher than its letters, so boxes may overlap a little.
         const height = Math.min(a.box.height, b.box.height);
         if (across > 1 && down > height * 0.3) overlaps.push(`"${a.text}" and "${b.text}"`);
       }
@@ -230,7 +230,7 @@ function defineOverlaps() {
   };
 }
 
-describe("access", () => {
+describe("accessibility", () => {
   it("the keyboard reaches theme, inputs, slider, timeline and its buttons, in this order", async () => {
     const job = await jobOf("8 x 12");
     await onPage(job.page, async (page) => {
@@ -271,14 +271,14 @@ describe("access", () => {
   });
 
   for (const name of jobNames) {
-    it(`of ${name}: every picture has a name, every input a label, every button words`, async () => {
+    it(`${name}: every picture has a name, every input a label, every button a text`, async () => {
       const job = await jobOf(name);
       await onPage(job.page, async (page) => {
-        // As a screen reader is told: "- img" alone would be a picture without a name.
-        const told = await page.locator("body").ariaSnapshot();
-        const nameless = told.split("\n").filter((line) => /^\s*- (img|slider|spinbutton|button|region)(:|$)/.test(line));
+        // What a screen reader receives. "- img" alone would be a picture without a name.
+        const snapshot = await page.locator("body").ariaSnapshot();
+        const nameless = snapshot.split("\n").filter((line) => /^\s*- (img|slider|spinbutton|button|region)(:|$)/.test(line));
         assert.deepEqual(nameless, []);
-        for (const name of [/img "Frontier/, /img "Timeline/, /img "Colours/, /slider "Plan/]) assert.match(told, name);
+        for (const name of [/img "Frontier/, /img "Timeline/, /img "Colors/, /slider "Plan/]) assert.match(snapshot, name);
         const labels = await page.evaluate(() =>
           Array.from(document.querySelectorAll("input"), (input) => input.labels.length));
         assert.deepEqual(labels, labels.map(() => 1));

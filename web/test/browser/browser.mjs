@@ -1,4 +1,4 @@
-// One browser for all tests, and what a test does with a page of it.
+// The browser that all tests share, and functions for its pages.
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
 import { pathToFileURL } from "node:url";
@@ -18,14 +18,14 @@ export async function launch() {
 export const quit = () => browser?.close();
 
 /**
- * Opens a file, lets `look` at the page, and fails if the page has complained, asked the network for
- * anything, or opened a dialog by the end.
+ * Opens a file and calls `look` with the page. Fails if the page logs an error or a warning, sends a
+ * request to the network, or opens a dialog.
  */
 export async function onPage(file, look, { width = 1280, height = 900, beforeLoad, ...options } = {}) {
   const context = await browser.newContext({ viewport: { width, height }, colorScheme: "light", ...options });
   const complaints = [];
   context.on("request", (request) => {
-    if (!/^(file|data):/.test(request.url())) complaints.push(`asked for ${request.url()}`);
+    if (!/^(file|data):/.test(request.url())) complaints.push(`requested ${request.url()}`);
   });
   const page = await context.newPage();
   page.setDefaultTimeout(10_000);
@@ -49,7 +49,7 @@ export async function onPage(file, look, { width = 1280, height = 900, beforeLoa
   assert.deepEqual(complaints, []);
 }
 
-/** After the page has drawn what it was told: rendering waits for a frame, the canvas for another. */
+/** Waits until the page has drawn: rendering takes one frame, and the canvas takes another. */
 export const settled = (page) =>
   page.evaluate(async () => {
     for (let i = 0; i < 2; ++i) {
@@ -57,7 +57,7 @@ export const settled = (page) =>
     }
   });
 
-/** All that the page says in words and numbers. */
+/** Returns all texts and numbers of the page. */
 export const wordsOf = (page) =>
   page.evaluate(() => {
     const text = (element) => element.textContent.trim();
@@ -65,7 +65,7 @@ export const wordsOf = (page) =>
     const rows = (selector) =>
       all(selector).map((row) =>
         Array.from(row.cells).map((cell) => {
-          // The small print of a cell, apart from it.
+          // The small text of a cell is separate.
           const small = cell.querySelector("small");
           const main = small ? text(cell).slice(0, -text(small).length) : text(cell);
           return { text: main, small: small && text(small), columns: cell.colSpan,
@@ -98,7 +98,7 @@ export const tooltipOf = async (page) => {
   return { title: lines[0], lines: lines.slice(1) };
 };
 
-/** The slider's stop i, by keyboard. */
+/** Moves the slider to stop i, with the keyboard. */
 export async function stopAt(page, i) {
   const range = page.locator(".slider input");
   await range.focus();

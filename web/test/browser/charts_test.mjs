@@ -1,4 +1,4 @@
-// Pointing, clicking and keys on the two charts.
+// Tests pointing, clicking and keys on the two charts.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { onPage, pictureOf, settled, stopAt, tooltipOf, wordsOf, zoomOf } from "./browser.mjs";
@@ -26,7 +26,7 @@ const bringUp = (page, selector) =>
 
 describe("frontier", () => {
   for (const name of ["2 x 4", "8 x 12", "8 x 96", "16 x 512"]) {
-    it(`of ${name}: pointing at a plan tells its numbers, and a click chooses it`, async () => {
+    it(`${name}: pointing at a plan shows its values, and a click chooses it`, async () => {
       const job = await jobOf(name);
       await onPage(job.page, async (page) => {
         await bringUp(page, "svg.frontier");
@@ -59,12 +59,12 @@ describe("frontier", () => {
     });
   }
 
-  it("pointing at the bound tells a breakpoint of it", async () => {
+  it("pointing at the bound shows a breakpoint", async () => {
     const job = await jobOf("8 x 12");
     await onPage(job.page, async (page) => {
       await bringUp(page, "svg.frontier");
       for (const part of [0.1, 0.35, 0.8]) {
-        // Above the curve, away from plans: what counts is the time.
+        // A point above the curve, away from plans: only its time counts.
         const place = await page.locator("svg.frontier path[stroke-width='2']").first().evaluate((path, along) => {
           const { x, y } = path.getPointAtLength(along * path.getTotalLength());
           return { x, y: y - 60 };
@@ -79,9 +79,9 @@ describe("frontier", () => {
         const fits = ([t, bound, watts]) => {
           assertShows(energy, bound, "bound");
           assertShows(lines[1].replace(" slowdown", ""), t / job.summary.baseline.time_s - 1, "slowdown");
-          assertShows(lines[2].match(/a millisecond more saves (.*) of computing/)[1], watts / 1e3, "price");
+          assertShows(lines[2].match(/one more millisecond saves (.*) of instruction energy/)[1], watts / 1e3, "price");
         };
-        // Several may share the digits that are shown.
+        // Several breakpoints may share the digits that are shown.
         assert.ok(near.some((row) => {
           try {
             fits(row);
@@ -94,7 +94,7 @@ describe("frontier", () => {
     });
   });
 
-  it("pointing at the cross tells maximum frequency, and a click on it chooses nothing", async () => {
+  it("pointing at the cross shows maximum frequency, and a click on it chooses nothing", async () => {
     const job = await jobOf("8 x 12");
     await onPage(job.page, async (page) => {
       await bringUp(page, "svg.frontier");
@@ -118,7 +118,7 @@ describe("frontier", () => {
 
 describe("timeline", () => {
   for (const name of pipelineNames) {
-    it(`of ${name}: pointing tells the instruction that runs there, or that the rank waits`, async () => {
+    it(`${name}: pointing shows the instruction that runs there, or that the pp_rank waits`, async () => {
       const job = await jobOf(name);
       await onPage(job.page, async (page) => {
         const last = job.plans.length - 1;
@@ -133,7 +133,7 @@ describe("timeline", () => {
             for (const instruction of [lanes[rank][0], longest(lanes[rank]), lanes[rank].at(-1)]) {
               await pointAt(page, "canvas", place(group, rank, middle(instruction)));
               const { title, lines } = await tooltipOf(page);
-              // Where one is narrower than a pixel, a neighbour may be meant.
+              // If an instruction is narrower than a pixel, its neighbor may be under the pointer.
               const wide = place(0, 0, instruction.end).x - place(0, 0, instruction.start).x > 1.5;
               const found = wide ? instruction : lanes[rank].find((i) => title === titleOf(i));
               checkTooltip(title, lines, found, job, rank, group ? shown.target : "Maximum frequency");
@@ -150,7 +150,7 @@ describe("timeline", () => {
             assertShows(start, wait.start / 1e9, "start of waiting");
           }
         }
-        // Past the end of the faster iteration there is nothing to tell.
+        // After the end of the faster iteration, nothing is under the pointer.
         await pointAt(page, "canvas", place(0, 0, shown.time_ns));
         assert.equal((await tooltipOf(page)).title, undefined);
       });
@@ -179,7 +179,7 @@ describe("timeline", () => {
       assert.equal(await press("-"), 1.5);
       assert.equal(await press("0"), 1);
       assert.equal(await pictureOf(page), whole);
-      assert.equal(await press("-"), 1, "there is nothing to see outside");
+      assert.equal(await press("-"), 1, "zooming out stops at the whole iteration");
 
       await page.getByRole("button", { name: "Zoom in" }).click();
       await settled(page);
@@ -212,7 +212,7 @@ describe("timeline", () => {
     });
   });
 
-  it("moves with the pointer that drags it, and tells what lies under it there", async () => {
+  it("moves with the pointer that drags it, and still shows what is under the pointer", async () => {
     const job = await jobOf("8 x 12");
     await onPage(job.page, async (page) => {
       await bringUp(page, "canvas");
@@ -241,7 +241,7 @@ describe("timeline", () => {
     });
   });
 
-  it("16 x 512: how many frames a second zooming and dragging have (told, not judged)", async (t) => {
+  it("16 x 512: zooming and dragging work (the frame times are printed, not checked)", async (t) => {
     const job = await jobOf("16 x 512");
     await onPage(job.page, async (page) => {
       await bringUp(page, "canvas");

@@ -1,4 +1,4 @@
-// Names that look like HTML, and pages that are not whole.
+// Tests names that look like HTML, and incomplete pages.
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -14,13 +14,13 @@ const elementsOf = (page) =>
     handlers: document.querySelectorAll("[onerror], [onload]").length,
     outside: Array.from(document.body.children, (e) => e.tagName),
   }));
-// The data, the program and the licences of what is in it.
+// The three scripts: the data, the program, and the licenses of its libraries.
 const ours = {
   scripts: 3, pictures: 0, handlers: 0, outside: ["MAIN", "SCRIPT", "SCRIPT", "SCRIPT"],
 };
 
 describe("names that look like HTML", () => {
-  it("are shown as they are, and nothing of them comes to life", async () => {
+  it("are shown as text, and none becomes an element", async () => {
     const job = await jobOf("hostile");
     await onPage(job.page, async (page) => {
       const words = await wordsOf(page);
@@ -49,14 +49,14 @@ describe("names that look like HTML", () => {
     });
   });
 
-  it("are whole in the data of the page", async () => {
+  it("are complete in the data of the page", async () => {
     const job = await jobOf("hostile");
     assert.deepEqual(job.data.option_sets.map((set) => set.name), hostileNames);
     assert.equal((job.html.match(/<\/script/g) ?? []).length, 3);
   });
 });
 
-describe("a page that is not whole", () => {
+describe("an incomplete page", () => {
   const apology = /^This report cannot be shown: .*Make it again with perseus/s;
   const damages = {
     "whose data ends early": (data) => data.slice(0, data.length / 2),
@@ -73,7 +73,7 @@ describe("a page that is not whole", () => {
     return file;
   };
   for (const [name, change] of Object.entries(damages)) {
-    it(`${name} says so`, async () => {
+    it(`${name} shows an error`, async () => {
       const file = await damaged(name, (html) => html.replace(dataIn(html), () => change(dataIn(html))));
       await onPage(file, async (page) => {
         assert.match(await page.locator("main").textContent(), apology);
@@ -82,7 +82,7 @@ describe("a page that is not whole", () => {
     });
   }
 
-  it("whose file ends early says so", async () => {
+  it("whose file ends early shows an error", async () => {
     const job = await jobOf("2 x 4");
     const middle = job.html.indexOf(dataIn(job.html)) + 5000;
     const file = await damaged("file ends early", (html) => html.slice(0, middle));
@@ -91,7 +91,7 @@ describe("a page that is not whole", () => {
     });
   });
 
-  it("leaves no such sentence in one that is whole", async () => {
+  it("is not reported if the page is complete", async () => {
     const job = await jobOf("2 x 4");
     await onPage(job.page, async (page) => {
       assert.doesNotMatch(await page.locator("body").innerText(), /cannot be shown/);

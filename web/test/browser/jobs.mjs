@@ -1,4 +1,4 @@
-// Jobs that the real program plans, and what it writes of them.
+// The jobs of the browser tests. The real program plans them and writes their reports.
 import { execFile } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -12,7 +12,7 @@ export const program = given && resolve(given);
 const scratch = mkdtempSync(join(tmpdir(), "perseus-browser-"));
 const stopping = new AbortController();
 export function cleanUp() {
-  stopping.abort(); // Where some tests were asked for, some jobs may still be planned.
+  stopping.abort(); // If only some tests ran, the program may still be planning other jobs.
   rmSync(scratch, { recursive: true, force: true });
 }
 
@@ -27,16 +27,16 @@ const pipeline = (stages, microbatches, ...more) => ({
   flags: ["--schedule", "1f1b", "--microbatches", String(microbatches), "--blocking-power", "83.64", ...more],
 });
 
-// `shown` is the plan that the page opens with: that of the first flag that asks for one.
+// `shown` is the plan that the page opens with: the plan of the first flag that requests one.
 const specs = {
   "2 x 4": pipeline(2, 4),
-  // Load, all-reduce and optimizer have no clock; under a latency durations are not the options'.
+  // Load, all-reduce and optimizer have no clock. With a latency, durations differ from the options.
   "2 x 4 with latency": pipeline(2, 4, "--gpus-per-stage", "2", "--pipelines", "3",
     "--switch-latency", "5", "--p2p", "0.001", "--load", "0.004", "--all-reduce", "0.03",
     "--optimizer", "0.01"),
   "8 x 12": pipeline(8, 12, "--gpus-per-stage", "8", "--pipelines", "16"),
   "8 x 96": pipeline(8, 96, "--gpus-per-stage", "8", "--pipelines", "16"),
-  // Its frontier would take minutes.
+  // The frontier of this job would take minutes.
   "16 x 512": { shown: "slowdown-5", ...pipeline(16, 512, "--no-frontier", "--slowdown", "5", "--min-energy") },
   hostile: {
     graph: {
@@ -79,7 +79,7 @@ async function plan(name) {
     directory,
     page: join(directory, "out", "report.html"),
     html,
-    data, // What stands in the page.
+    data, // The data in the page.
     summary,
     shown: data.plans.findIndex((p) => p.name === shown),
     // The files in plans/, in the order of the slider.
@@ -90,17 +90,17 @@ async function plan(name) {
   };
 }
 
-/** The text of the data in a page. */
+/** Returns the text of the data in a page. */
 export const dataIn = (html) =>
   html.match(/<script type="application\/json" id="perseus-report">(.*?)<\/script>/s)[1];
 
-// Two at a time, the slowest early: they are planned while the browser looks at small ones.
+// Plans two jobs at a time. The slowest one begins early, while the browser tests small ones.
 const results = new Map();
 function planInTurn(names) {
   let before = Promise.resolve();
   for (const name of names) {
     const result = before.then(() => plan(name));
-    result.catch(() => {}); // Told to whoever asks for it.
+    result.catch(() => {}); // The test that needs the job receives the error.
     results.set(name, result);
     before = result.catch(() => {});
   }

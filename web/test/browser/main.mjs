@@ -1,5 +1,5 @@
-// Tests of the report page in a browser: the program plans jobs, and a browser opens their reports
-// as a reader would, from files.
+// Tests the report page in a browser: the program plans jobs, and the browser opens their reports from
+// files, as a reader does.
 //
 //   node test/browser/main.mjs PERSEUS [CHROMIUM]
 import { after, before } from "node:test";

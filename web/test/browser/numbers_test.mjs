@@ -1,4 +1,4 @@
-// What the page says, at every stop of the slider, is what the plan files say.
+// Tests that the page shows the values of the plan files, at every stop of the slider.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { onPage, pictureOf, settled, stopAt, wordsOf } from "./browser.mjs";
@@ -11,7 +11,7 @@ const price = 0.12;
 const gramsPerKilowattHour = 400;
 const countOf = (text) => Number(text.replaceAll(",", ""));
 
-/** The bar beside the slider. */
+/** Checks the bar beside the slider. */
 function checkBar(words, plan) {
   const { baseline } = plan;
   const expected = {
@@ -25,7 +25,7 @@ function checkBar(words, plan) {
   assert.equal(words.target, plan.target);
   assert.deepEqual(Object.keys(words.numbers).sort(), Object.keys(expected).sort());
   for (const [id, value] of Object.entries(expected)) {
-    // What is less than the last digit is shown as nothing, without a sign.
+    // A value below the last digit is shown as 0, without a sign.
     assertShows(words.numbers[id], value, `${plan.target}, ${id}`);
   }
   const [target, numbers] = words.spoken.split(": ");
@@ -35,7 +35,7 @@ function checkBar(words, plan) {
   assertShows(energy, plan.energy_j, "spoken energy");
 }
 
-/** The table of savings: each column one plan and so many pipelines. */
+/** Checks the table of savings: each column is one plan for a number of pipelines. */
 function checkSavings(words, plans, chosen, pipelines) {
   const [counts, targets] = words.savings.head;
   const columns = counts.slice(1).flatMap(({ text, columns }) => {
@@ -44,7 +44,7 @@ function checkSavings(words, plans, chosen, pipelines) {
   });
   assert.deepEqual([...new Set(columns)], pipelines === 1 ? [1] : [1, pipelines]);
   const rows = Object.fromEntries(words.savings.body.map(([name, ...cells]) => [name.text, cells]));
-  assert.deepEqual(Object.keys(rows), ["Energy saved", "Money saved", "CO₂ saved", "Takes longer by"]);
+  assert.deepEqual(Object.keys(rows), ["Energy saved", "Money saved", "CO₂ saved", "Additional time"]);
   columns.forEach((count, i) => {
     const plan = plans.find((p) => p.target === targets[i + 1].text);
     const what = `${count} pipelines, ${plan.target}`;
@@ -55,18 +55,18 @@ function checkSavings(words, plans, chosen, pipelines) {
     assertShows(rows["Money saved"][i].text.replace("$", ""), kilowattHours * price, what);
     assertShows(rows["CO₂ saved"][i].text, (kilowattHours * gramsPerKilowattHour) / 1e3, what);
     const longer = 730 * 3600 * (plan.time_s / plan.baseline.time_s - 1);
-    if (longer <= 0) assert.equal(rows["Takes longer by"][i].text, "nothing");
-    else assertShows(rows["Takes longer by"][i].text, longer, what);
+    if (longer <= 0) assert.equal(rows["Additional time"][i].text, "none");
+    else assertShows(rows["Additional time"][i].text, longer, what);
   });
   assert.ok(targets.slice(1).some((cell) => cell.text === chosen.target), "the chosen plan has a column");
 }
 
-/** Rank by rank: clocks, energies and what they sum up to, from the instructions in the plan file. */
+/** Checks clocks, energies and sums of each pp_rank against the instructions in the plan file. */
 function checkStages(words, job, plan, iteration) {
   const { body, foot, head, caption } = words.stages;
   assert.ok(caption.includes(plan.target));
   const names = head[1].map((cell) => cell.text);
-  const clocks = names.indexOf("how often") < 0 ? 0 : names.findIndex((n, i) => i > 0 && names.indexOf(n) < i) - 1;
+  const clocks = names.indexOf("histogram") < 0 ? 0 : names.findIndex((n, i) => i > 0 && names.indexOf(n) < i) - 1;
   const clockKinds = names.slice(1, 1 + clocks);
   const energyKinds = names.slice(1 + clocks, -1);
   const said = (kind) => kind.replace("_", " ");
@@ -80,8 +80,8 @@ function checkStages(words, job, plan, iteration) {
     const adjustable = rank.instructions.filter((i) => i.frequency !== undefined);
     const byClock = new Map();
     for (const { frequency } of adjustable) byClock.set(frequency, (byClock.get(frequency) ?? 0) + 1);
-    const told = [...byClock].sort(([a], [b]) => a - b).map(([mhz, count]) => `${count} at ${mhz} MHz`);
-    assert.equal(histogram.picture ?? "", told.join(", "), what);
+    const expected = [...byClock].sort(([a], [b]) => a - b).map(([mhz, count]) => `${count} at ${mhz} MHz`);
+    assert.equal(histogram.picture ?? "", expected.join(", "), what);
     clockKinds.forEach((kind, k) => {
       const mhz = adjustable.filter((i) => said(i.kind) === kind).map((i) => i.frequency);
       if (mhz.length === 0) return assert.equal(cells[k].text, "");
@@ -115,7 +115,7 @@ function checkStages(words, job, plan, iteration) {
     plan.energy_j - sum(instructions.map((i) => i.energy_j)), `${plan.target}, all waiting`);
 }
 
-/** Instructions are painted where they run, and ranks that wait in the colour of waiting. */
+/** Checks that instructions are painted where they run, and waiting in its color. */
 async function checkCanvas(page, job, iteration) {
   const width = await page.locator("canvas").evaluate((canvas) => canvas.clientWidth);
   const place = placesOn(job.data, iteration, width);
@@ -124,7 +124,7 @@ async function checkCanvas(page, job, iteration) {
     instructionsOf(job.data, shown).forEach((lane, r) => {
       const add = (isBusy) => ({ start, end }) => {
         const [from, to] = [place(group, r, start), place(group, r, end)];
-        // Labels stand in the middle, outlines at the edges.
+        // Labels are in the middle, outlines at the edges.
         const x = from.x + (to.x - from.x) * 0.2;
         if (x - from.x > 2.5) points.push({ x, y: from.y - from.height / 4, isBusy });
       };
@@ -134,7 +134,7 @@ async function checkCanvas(page, job, iteration) {
   });
   const wrong = await page.evaluate((all) => {
     const canvas = document.querySelector("canvas");
-    // A copy: the browser complains of a canvas that is often read from.
+    // Read from a copy, because the browser warns if a script often reads from a canvas.
     const copy = Object.assign(document.createElement("canvas"), { width: canvas.width, height: canvas.height });
     const context = copy.getContext("2d", { willReadFrequently: true });
     context.fillStyle = getComputedStyle(canvas).getPropertyValue("--blocking");
@@ -154,7 +154,7 @@ async function checkCanvas(page, job, iteration) {
 
 describe("numbers", () => {
   for (const name of pipelineNames) {
-    it(`of ${name}: the headline says what no slowdown saves`, async () => {
+    it(`${name}: the headline shows what the plan with no slowdown saves`, async () => {
       const job = await jobOf(name);
       const [first] = job.summary.plans.filter((plan) => plan.name === "no-slowdown");
       await onPage(job.page, async (page) => {
@@ -166,7 +166,7 @@ describe("numbers", () => {
         assertShows(saving, first.saving, "headline");
         assert.equal(rest, "with no slowdown");
         const story = words.story.replace(/\s+/g, " ").match(
-          /\((\d+) ranks, (\d+) GPUs\) takes (.*) and (.*) with every .* The plan for no slowdown takes (.*); no plan that is as fast takes less than (.*)\. In a .* runs (.*) iterations/);
+          /\((\d+) pp_ranks, (\d+) GPUs\) takes (.*) and uses (.*) with every .* The plan for no slowdown uses (.*)\. No plan that is as fast uses less than (.*)\. In a .* runs (.*) iterations/);
         assert.equal(Number(story[1]), job.plans[0].ranks.length);
         assert.equal(Number(story[2]), job.summary.job.gpus_per_pipeline);
         assertShows(story[3], job.summary.baseline.time_s, "time at maximum frequency");
@@ -177,7 +177,7 @@ describe("numbers", () => {
       });
     });
 
-    it(`of ${name}: bar, tables and timeline follow the slider to every stop`, async () => {
+    it(`${name}: bar, tables and timeline follow the slider to every stop`, async () => {
       const job = await jobOf(name);
       await onPage(job.page, async (page) => {
         await page.locator(".slider input").focus();
@@ -237,13 +237,13 @@ describe("numbers", () => {
         assertShows(shown["Money saved"].replace("$", ""), (energy / 3.6e6) * pipelines * cents, `at ${cents}`);
         assertShows(shown["CO₂ saved"], ((energy / 3.6e6) * pipelines * grams) / 1e3, `at ${grams} g`);
       }
-      // As somebody types it: on the way to 0.35 it reads "0.".
+      // The page must not rewrite "0." while the reader types 0.35.
       await page.locator("[name=price]").click({ clickCount: 3 });
       await page.keyboard.type("0.35");
       await settled(page);
       assert.equal(await page.inputValue("[name=price]"), "0.35");
       assertShows((await last())["Money saved"].replace("$", ""), (energy / 3.6e6) * 0.35, "typed");
-      // What is no number changes nothing.
+      // An invalid number changes nothing.
       await page.fill("[name=price]", "0.5");
       await settled(page);
       const before = await last();

@@ -1,8 +1,8 @@
-// The instructions of a report, laid out again from its data, and where the canvas has them.
+// Computes the instructions of a report from its data, and their places on the canvas.
 const canvasLeft = 60;
 const canvasRight = 8;
 
-/** Per rank, in order: start, duration (ns), energy (J), and what runs. */
+/** Returns for each pp_rank, in order: start, duration (ns), energy (J), and the instruction. */
 export function instructionsOf(data, iteration) {
   return iteration.lanes.map((lane, r) => {
     let end = 0;
@@ -21,14 +21,14 @@ export function instructionsOf(data, iteration) {
   });
 }
 
-/** The stretches of time in which a rank waits. */
+/** Returns the intervals in which a pp_rank waits. */
 export function waitsOf(lane, iteration) {
   const ends = [0, ...lane.map((i) => i.end)];
   const starts = [...lane.map((i) => i.start), iteration.time_ns];
   return starts.map((end, i) => ({ start: ends[i], end })).filter(({ start, end }) => end > start);
 }
 
-/** Maps (which of the two iterations, rank, time) to a place on the canvas that shows `plan`. */
+/** Returns a function from (index of the iteration, pp_rank, time) to a place on the canvas that shows `plan`. */
 export function placesOn(data, plan, canvasWidth) {
   const ranks = data.ranks.length;
   const height = ranks <= 4 ? 30 : ranks <= 8 ? 22 : ranks <= 16 ? 14 : ranks <= 64 ? 7 : 3;

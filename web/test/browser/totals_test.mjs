@@ -1,4 +1,4 @@
-// The data in the page and the plan files tell the same, and their parts make their totals.
+// Tests that the data in the page equals the plan files, and that parts add up to totals.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { jobNames, jobOf } from "./jobs.mjs";
@@ -13,7 +13,7 @@ const iterationsOf = ({ data }) => [
 
 for (const name of jobNames) {
   describe(`totals of ${name}`, () => {
-    it("energies of instructions and waiting make the iteration's", async () => {
+    it("energies of instructions and waiting add up to the energy of the iteration", async () => {
       const job = await jobOf(name);
       for (const [target, iteration] of iterationsOf(job)) {
         const lanes = instructionsOf(job.data, iteration);
@@ -33,7 +33,7 @@ for (const name of jobNames) {
       }
     });
 
-    it("every rank is done in time, and the last one just so", async () => {
+    it("the last pp_rank ends exactly with the iteration", async () => {
       const job = await jobOf(name);
       for (const [target, iteration] of iterationsOf(job)) {
         const lanes = instructionsOf(job.data, iteration);
@@ -45,13 +45,13 @@ for (const name of jobNames) {
       }
     });
 
-    it("switches of the ranks make the iteration's", async () => {
+    it("switches of the pp_ranks add up to those of the iteration", async () => {
       for (const [target, iteration] of iterationsOf(await jobOf(name))) {
         assert.equal(sum(iteration.lanes.map((lane) => lane.switches)), iteration.switches, target);
       }
     });
 
-    it("the critical path reaches from the start to the end", async () => {
+    it("the critical path extends from the start to the end", async () => {
       const job = await jobOf(name);
       for (const [target, iteration] of iterationsOf(job)) {
         const critical = instructionsOf(job.data, iteration).flat().filter((i) => i.critical);
@@ -60,7 +60,7 @@ for (const name of jobNames) {
       }
     });
 
-    it("plans are of one job, fastest first, in their deadlines and above their bounds", async () => {
+    it("plans are sorted, fastest first, within their deadlines and above their bounds", async () => {
       const { data } = await jobOf(name);
       data.plans.forEach((plan, i) => {
         assert.ok(i === 0 || plan.time_ns >= data.plans[i - 1].time_ns, plan.target);
@@ -70,7 +70,7 @@ for (const name of jobNames) {
       });
     });
 
-    it("every instruction is what its plan file says, to the last bit", async () => {
+    it("every instruction equals the plan file, to the last bit", async () => {
       const { data, plans } = await jobOf(name);
       data.plans.forEach((plan, p) => {
         const file = plans[p];
@@ -92,7 +92,7 @@ for (const name of jobNames) {
             assert.equal(shown.start, nanoseconds(said.start_s), where);
             assert.equal(shown.duration, nanoseconds(said.duration_s), where);
             assert.equal(shown.energy, said.energy_j, where);
-            // What has no choice of a clock has none in the file.
+            // An instruction without a choice of clocks has none in the file.
             assert.equal(shown.set.frequency_mhz[shown.option], said.frequency ?? 0, where);
             assert.equal(shown.set.pp_rank, file.ranks[r].pp_rank, where);
             if (said.chunk !== undefined) assert.equal(shown.set.chunk, said.chunk, where);
@@ -102,7 +102,7 @@ for (const name of jobNames) {
       });
     });
 
-    it("plans and baseline are those of the summary", async () => {
+    it("plans and baseline equal the summary", async () => {
       const { data, summary } = await jobOf(name);
       assert.equal(data.plans.length, summary.plans.length);
       assert.equal(data.baseline.time_ns, nanoseconds(summary.baseline.time_s));
@@ -115,7 +115,7 @@ for (const name of jobNames) {
       }
     });
 
-    it("the frontier is that of frontier.csv, from end to end", async () => {
+    it("the frontier equals frontier.csv, from end to end", async () => {
       const { data, frontier } = await jobOf(name);
       if (frontier.length === 0) {
         assert.equal(data.frontier, null);
@@ -128,7 +128,7 @@ for (const name of jobNames) {
       assert.equal(times.at(-1), nanoseconds(frontier.at(-1)[0]));
       times.forEach((time, i) => {
         const [energy, watts] = rows.get(time);
-        // The file rounds.
+        // The file has rounded values.
         assertNear(data.frontier.energy_j[i], energy, `bound at ${time} ns`, 1e-6);
         assertNear(data.frontier.marginal_w[i], watts, `price at ${time} ns`, 1e-5);
       });

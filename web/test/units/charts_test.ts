@@ -40,17 +40,17 @@ describe("layOutTimeline", () => {
     30,
   );
 
-  it("puts both iterations on one scale, as long as the slower", () => {
+  it("uses one time scale for both iterations: that of the slower one", () => {
     assert.equal(layout.longest, 95 * ms);
   });
 
-  it("lays no lane upon another, and all of them inside", () => {
+  it("places all lanes inside, without overlaps", () => {
     const tops = layout.groups.flatMap((group) => group.lanes.map((_, r) => laneTop(layout, group, r)));
     for (let i = 1; i < tops.length; ++i) assert.ok(tops[i] >= tops[i - 1] + layout.laneHeight);
     assert.ok(tops[tops.length - 1] + layout.laneHeight <= layout.height);
   });
 
-  it("gives the hottest and the coldest instruction the ends of the scale", () => {
+  it("gives the greatest and the least power the ends of the scale", () => {
     const steps = layout.groups[0].steps.flat();
     assert.deepEqual(new Set(steps), new Set([powerSteps - 1]));
     assert.equal(layout.groups[1].steps[0][3], 0);
@@ -63,7 +63,7 @@ describe("powerStep", () => {
     assert.equal(powerStep(500, [75, 200], 50), powerSteps - 1);
   });
 
-  it("falls in lightness from cool to hot, and can be written upon", () => {
+  it("falls in lightness with more power, and has contrast with its text", () => {
     for (let step = 0; step < powerSteps; ++step) {
       const light = luminance(powerColor(step));
       if (step > 0) assert.ok(light < luminance(powerColor(step - 1)), `step ${step}`);
@@ -73,7 +73,7 @@ describe("powerStep", () => {
     }
   });
 
-  it("has a colour apart for what draws no more than waiting", () => {
+  it("has a separate color for instructions that draw no more power than waiting", () => {
     assert.equal(powerStep(50, [75, 200], 50), idleStep);
     assert.notEqual(powerColor(idleStep), powerColor(0));
   });
@@ -91,13 +91,13 @@ describe("histogramOf", () => {
     ]);
   });
 
-  it("spans the clocks of the profile, not those in use", () => {
+  it("covers the clocks of the profile, not only those in use", () => {
     const atMaximum = histogramOf(report, 0, report.baseline.lanes[0], ["forward", "backward"]);
     assert.deepEqual(atMaximum.range, [700, 1400]);
     assert.deepEqual(atMaximum.bars, [{ frequency_mhz: 1400, counts: [2, 2] }]);
   });
 
-  it("leaves out what has no choice of a clock", () => {
+  it("leaves out instructions without a choice of clocks", () => {
     const other = sampleReport();
     other.option_sets[2] = {
       ...other.option_sets[2], kind: "load", frequency_mhz: [0, ], time_ns: [ms], energy_j: [1], knobs: [[]],
@@ -110,7 +110,7 @@ describe("histogramOf", () => {
 });
 
 describe("clocksOf", () => {
-  it("tells least, mean and most by kind", () => {
+  it("returns the least, mean and greatest clock by kind", () => {
     const report = sampleReport();
     assert.deepEqual(clocksOf(report, 1, report.plans[0].lanes[1]), [
       { kind: "forward", least: 700, mean: 1050, most: 1400 },
@@ -120,7 +120,7 @@ describe("clocksOf", () => {
 });
 
 describe("leastEnergyPart", () => {
-  // energy   36.7  36  35.7  36.1:   the last is slower and costs more
+  // energy   36.7  36  35.7  36.1:   the last plan is slower and needs more energy
   it("ends at the least energy", () => {
     assert.deepEqual(leastEnergyPart(sampleReport().frontier!), [
       { time_s: 0.075, energy_j: 36.7 },
@@ -129,14 +129,14 @@ describe("leastEnergyPart", () => {
     ]);
   });
 
-  it("is a point where energy only rises, and all where it only falls", () => {
+  it("is one point if the energy only rises, and all points if it only falls", () => {
     assert.equal(leastEnergyPart({ time_s: [1, 2], energy_j: [5, 6] }).length, 1);
     assert.equal(leastEnergyPart({ time_s: [1, 2], energy_j: [6, 5] }).length, 2);
   });
 });
 
 describe("frontierLayout", () => {
-  it("has room for baseline, plans, bound and overlays", () => {
+  it("contains baseline, plans, bound and overlays", () => {
     const report = sampleReport();
     report.overlays = [
       { name: "other", breakpoints: 2, time_s: [0.07, 0.12], energy_j: [50, 30], marginal_w: [0, 0] },
@@ -146,7 +146,7 @@ describe("frontierLayout", () => {
     assert.ok(y.domain()[0] < 30 && y.domain()[1] > 50);
   });
 
-  it("has a scale even where there is but one point", () => {
+  it("has a scale even for a single point", () => {
     const report = sampleReport();
     report.frontier = null;
     report.plans = [{ ...report.plans[0], energy_j: 39, lower_bound_j: 39 }];

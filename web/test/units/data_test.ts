@@ -6,11 +6,11 @@ import { sampleReport } from "./sample_report";
 const ms = 1e6;
 
 describe("parseReport", () => {
-  it("takes a report of this version", () => {
+  it("accepts a report of this version", () => {
     assert.deepEqual(parseReport(JSON.stringify(sampleReport())), sampleReport());
   });
 
-  it("refuses another version, another format and what is no JSON", () => {
+  it("refuses another version, another format, and text that is not JSON", () => {
     assert.throws(() => parseReport(JSON.stringify({ ...sampleReport(), version: 2 })), /not a report/);
     assert.throws(() => parseReport('{"format":"perseus-plan","version":1}'), /not a report/);
     assert.throws(() => parseReport('{"format":"perseus-rep'), SyntaxError);
@@ -18,7 +18,7 @@ describe("parseReport", () => {
 });
 
 describe("slicesOf", () => {
-  it("tells starts and durations from gaps and options", () => {
+  it("computes starts and durations from gaps and options", () => {
     const report = sampleReport();
     const [first, second] = slicesOf(report, report.plans[0]);
     const places = (lane: typeof first) => lane.map((s) => [s.start / ms, s.duration / ms]);
@@ -26,7 +26,7 @@ describe("slicesOf", () => {
     assert.deepEqual(places(second), [[10, 10], [20, 5], [25, 10], [35, 20]]);
   });
 
-  it("tells energy, option, microbatch and criticality of each instruction", () => {
+  it("returns energy, option, microbatch and criticality of each instruction", () => {
     const report = sampleReport();
     const [, lane] = slicesOf(report, report.plans[0]);
     assert.deepEqual(lane.map((s) => s.energy), [1.5, 2, 4, 3]);
@@ -35,8 +35,8 @@ describe("slicesOf", () => {
     assert.deepEqual(lane.map((s) => s.critical), [false, true, true, false]);
   });
 
-  it("takes durations and energies as evaluated where a switching latency changes them", () => {
-    // rank 0   [F0 ][F1   ]...[B0    ][B1    ]     F1 begins at the clock before
+  it("uses the evaluated durations and energies if a switching latency changes them", () => {
+    // rank 0   [F0 ][F1   ]...[B0    ][B1    ]     F1 begins at the previous clock
     const report = sampleReport();
     const lane = report.plans[0].lanes[0];
     lane.durations_ns = [10, 12, 20, 20].map((t) => t * ms);
@@ -47,7 +47,7 @@ describe("slicesOf", () => {
     assert.deepEqual(slices.map((s) => s.energy), [4, 3.9, 8, 8]);
   });
 
-  it("has no slices for a rank without instructions", () => {
+  it("has no slices for a pp_rank without instructions", () => {
     const report = sampleReport();
     report.ranks.push({ name: "idle", option_sets: [], microbatches: [] });
     report.baseline.lanes.push({ ...report.baseline.lanes[0], options: [], gaps_ns: [], critical: "" });
@@ -56,7 +56,7 @@ describe("slicesOf", () => {
 });
 
 describe("labelOf", () => {
-  it("is the name of what is no instruction of a pipeline, and leaves out an absent microbatch", () => {
+  it("is the name of a generic instruction, and leaves out an absent microbatch", () => {
     const report = sampleReport();
     const [[slice]] = slicesOf(report, report.baseline);
     assert.equal(labelOf({ ...slice, set: { ...slice.set, kind: "generic", name: "sort" } }), "sort");
@@ -71,7 +71,7 @@ describe("power", () => {
     assert.equal(powerOf(slice, report), 200);
   });
 
-  it("ranges over all that is drawn, but for what draws no more than waiting", () => {
+  it("ranges over all options except those that draw no more power than waiting", () => {
     const report = sampleReport();
     assert.deepEqual(powerRange(report), [75, 200]);
     const fixed = { ...report.option_sets[0], frequency_mhz: [0], time_ns: [ms], knobs: [[]] };
@@ -83,7 +83,7 @@ describe("power", () => {
     assert.deepEqual(powerRange(report), [75, 250]);
   });
 
-  it("has a range to scale by even where all powers are alike, or there are none", () => {
+  it("has a range even if all powers are equal or no option exists", () => {
     const report = sampleReport();
     report.option_sets = [{ ...report.option_sets[0], time_ns: [ms, 2 * ms], energy_j: [0.1, 0.2] }];
     assert.deepEqual(powerRange(report), [0, 50]);
@@ -93,20 +93,20 @@ describe("power", () => {
 });
 
 describe("firstPlan", () => {
-  it("is the one of least energy among those that are no slower than maximum frequency", () => {
+  it("is the plan of least energy among those that are no slower than maximum frequency", () => {
     const report = sampleReport();
     const [first, slower] = report.plans;
     report.plans = [{ ...first, time_ns: 74 * ms, energy_j: 38 }, first, slower];
     assert.equal(firstPlan(report), 1);
   });
 
-  it("is the first of several that are alike", () => {
+  it("is the first of several equal plans", () => {
     const report = sampleReport();
     report.plans = [report.plans[0], { ...report.plans[0], name: "slowdown-1" }, report.plans[1]];
     assert.equal(firstPlan(report), 0);
   });
 
-  it("is the fastest where all are slower", () => {
+  it("is the fastest if all are slower", () => {
     const report = sampleReport();
     report.plans = [{ ...report.plans[1], time_ns: 80 * ms }, report.plans[1]];
     assert.equal(firstPlan(report), 0);

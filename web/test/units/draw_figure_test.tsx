@@ -12,11 +12,11 @@ const figures = ["frontier", "timeline", "profile"];
 
 describe("drawFigure", () => {
   for (const name of figures) {
-    it(`draws the ${name} as one SVG, every place a number`, () => {
+    it(`draws the ${name} as one SVG, with a number in every coordinate`, () => {
       const svg = draw(name, sampleReport());
       assert.match(svg, /^<svg xmlns="http:\/\/www.w3.org\/2000\/svg"[^>]*>.*<\/svg>$/s);
       assert.doesNotMatch(svg, /NaN|undefined|Infinity|\[object/);
-      // Figures are for paper: nothing in them needs a style sheet or a script.
+      // A figure for paper must not need a style sheet or a script.
       assert.doesNotMatch(svg, /var\(|class="[^"]*theme|<script|<style|href=/);
     });
   }
@@ -42,7 +42,7 @@ describe("drawFigure", () => {
     assert.doesNotMatch(draw("frontier", report), /NaN|undefined/);
   });
 
-  it("has a panel for each set of options that leaves a choice", () => {
+  it("has a panel for each option set with more than one option", () => {
     const report = sampleReport();
     report.option_sets.push({
       ...report.option_sets[0], name: "all-reduce", frequency_mhz: [0], time_ns: [1e6], energy_j: [1],
@@ -67,7 +67,7 @@ describe("drawFigure", () => {
     }
   });
 
-  it("says so of a figure that there is not", () => {
-    assert.throws(() => drawFigure("pie", sampleReport()), /no figure is called pie/);
+  it("reports an unknown figure", () => {
+    assert.throws(() => drawFigure("pie", sampleReport()), /unknown figure "pie"/);
   });
 });

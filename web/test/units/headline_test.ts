@@ -20,13 +20,13 @@ describe("savingOfMonth", () => {
     assert.equal(saving.longer_h, 0);
   });
 
-  it("compares the same work: a slower plan runs as many iterations, in more time", () => {
+  it("compares the same work: a slower plan runs the same iterations in more time", () => {
     const saving = savingOfMonth(report, report.plans[1], 1, rates);
     near(saving.energy_j, 3.25 * iterations);
     near(saving.longer_h, 730 * (20 / 75));
   });
 
-  it("grows with the pipelines, price and grid, and time does not", () => {
+  it("grows with pipelines, price and CO2 per kWh, but the additional time does not", () => {
     const one = savingOfMonth(report, report.plans[1], 1, rates);
     const many = savingOfMonth(report, report.plans[1], 16, { price: 0.24, gramsPerKilowattHour: 100 });
     near(many.energy_j, one.energy_j * 16);

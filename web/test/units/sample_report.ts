@@ -1,4 +1,4 @@
-// A report small enough to be checked by hand: two stages, two microbatches, two GPUs a stage.
+// A report that is small enough to check by hand: two stages, two microbatches, two GPUs per stage.
 //
 //   ms           0    10   20   30   40   50   60   70   80   90
 //   maximum      |    |    |    |    |    |    |    |    |    |
@@ -11,8 +11,8 @@
 //     rank 0     [F0  [F1  .......[B0       [b1                 ]    95 ms, 35.75 J
 //     rank 1     .....[f0  [F][B0  [b1      ....................
 //
-// Capitals run at 1400 MHz, small letters at 700 MHz: twice as long, at 150 in place of 400 W a
-// stage. Dots wait, at 50 W a stage.
+// Capital letters are instructions at 1400 MHz, with 400 W per stage. Small letters are instructions at
+// 700 MHz: they take twice as long, with 150 W per stage. Dots are waiting, with 50 W per stage.
 import type { Iteration, Lane, OptionSet, Plan, Rank, Report } from "../../src/data";
 
 const fast = 0;
@@ -46,7 +46,7 @@ const ranks: Rank[] = [
   { name: "pp_rank 1", option_sets: [2, 2, 3, 3], microbatches: [0, 1, 0, 1] },
 ];
 
-interface Told {
+interface LaneInput {
   options: number[];
   gaps_ms: number[];
   critical: string;
@@ -57,15 +57,15 @@ interface Told {
   switches: number;
 }
 
-function lane(told: Told): Lane {
+function lane(input: LaneInput): Lane {
   return {
-    options: told.options,
-    gaps_ns: told.gaps_ms.map((gap) => gap * ms),
-    critical: told.critical,
-    busy_ns: told.busy_ms * ms,
-    energy_j: { forward: told.forward_j, backward: told.backward_j },
-    blocking_energy_j: told.waiting_j,
-    switches: told.switches,
+    options: input.options,
+    gaps_ns: input.gaps_ms.map((gap) => gap * ms),
+    critical: input.critical,
+    busy_ns: input.busy_ms * ms,
+    energy_j: { forward: input.forward_j, backward: input.backward_j },
+    blocking_energy_j: input.waiting_j,
+    switches: input.switches,
     marginal_w: 40,
   };
 }
@@ -81,7 +81,7 @@ const firstRank = lane({
   switches: 0,
 });
 
-const cooledRank: Told = {
+const slowedRank: LaneInput = {
   options: [slow, fast, fast, slow],
   gaps_ms: [10, 0, 0, 0],
   critical: "0110",
@@ -125,7 +125,7 @@ const noSlowdown: Plan = {
   instruction_energy_j: 34.5,
   blocking_energy_j: 2.25,
   switches: 2,
-  lanes: [firstRank, lane(cooledRank)],
+  lanes: [firstRank, lane(slowedRank)],
 };
 
 const slower: Plan = {
@@ -151,7 +151,7 @@ const slower: Plan = {
       busy_ms: 80,
       switches: 2,
     }),
-    lane({ ...cooledRank, waiting_j: 2.5 }),
+    lane({ ...slowedRank, waiting_j: 2.5 }),
   ],
 };
 
@@ -184,5 +184,5 @@ const report: Report = {
   overlays: [],
 };
 
-/** A fresh copy, to change as a test likes: nothing in it is shared. */
+/** Returns a new copy, which a test may change. */
 export const sampleReport = (): Report => JSON.parse(JSON.stringify(report)) as Report;

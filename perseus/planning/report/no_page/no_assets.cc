@@ -1,4 +1,4 @@
-// In the place of what npm makes, where there is no npm.
+// Replaces the output of npm in a build without npm.
 #include "perseus/planning/report/assets.h"
 
 namespace perseus::report::assets {

@@ -1,0 +1,33 @@
+#include "perseus/base/host_port.h"
+
+#include <algorithm>
+#include <charconv>
+#include <system_error>
+
+namespace perseus {
+
+Result<HostPort> ParseHostPort(std::string_view text) {
+  const auto bad = [&] {
+    return Fail("{} is not an address (expected HOST:PORT, such as 127.0.0.1:7410)", text);
+  };
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos) return bad();
+  HostPort parsed;
+  parsed.host = text.substr(0, colon);
+  if (parsed.host.size() > 2 && parsed.host.front() == '[' && parsed.host.back() == ']') {
+    parsed.host = parsed.host.substr(1, parsed.host.size() - 2);
+  } else if (parsed.host.find(':') != std::string::npos) {
+    return bad();
+  }
+  const bool is_host =
+      !parsed.host.empty() && std::none_of(parsed.host.begin(), parsed.host.end(), [](char c) {
+        return static_cast<unsigned char>(c) <= ' ' ||
+               std::string_view("/?#@[]").find(c) != std::string_view::npos;
+      });
+  const char* end = text.data() + text.size();
+  const auto [rest, failure] = std::from_chars(text.data() + colon + 1, end, parsed.port);
+  if (!is_host || failure != std::errc() || rest != end) return bad();
+  return parsed;
+}
+
+}  // namespace perseus

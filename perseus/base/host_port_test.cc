@@ -1,0 +1,22 @@
+#include "perseus/base/host_port.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace perseus {
+namespace {
+
+TEST(HostPort, HasAHostAndAPort) {
+  EXPECT_EQ(ParseHostPort("127.0.0.1:80")->host, "127.0.0.1");
+  EXPECT_EQ(ParseHostPort("127.0.0.1:80")->port, 80);
+  EXPECT_EQ(ParseHostPort("[::1]:80")->host, "::1");
+  for (const char* bad : {"", ":", ":80", "a", "a:", "a:b", "a:65536", "a:-1", "::1:80", "a/b:80",
+                          "a b:80", "u@a:80", "[::1:80"}) {
+    const auto parsed = ParseHostPort(bad);
+    ASSERT_FALSE(parsed) << bad;
+    EXPECT_THAT(parsed.error().message, testing::HasSubstr("127.0.0.1:7410"));
+  }
+}
+
+}  // namespace
+}  // namespace perseus

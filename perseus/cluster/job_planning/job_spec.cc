@@ -1,0 +1,246 @@
+#include "perseus/cluster/job_planning/job_spec.h"
+
+#include <array>
+#include <charconv>
+#include <utility>
+
+#include "perseus/base/excerpt.h"
+#include "perseus/base/units.h"
+#include "perseus/planning/job/job_setup.h"
+
+namespace perseus::job_planning {
+namespace {
+
+using json_file::Node;
+using json_file::ThrowAt;
+using Kind = plan::Target::Kind;
+
+constexpr std::string_view kAboutKeys = "a name of your choice, by which you find the job again";
+constexpr std::size_t kMaxKeyBytes = 200;
+// The largest number of forwards of one pipeline, because many requests generate the schedule.
+constexpr std::int64_t kMaxForwards = 100'000;
+constexpr std::int64_t kMaxGpus = 10'000'000;
+
+struct KindName {
+  Kind kind;
+  std::string_view name;
+  std::string_view slug_begin;  // The beginning of Slug(). Empty: slug_end is the whole slug.
+  std::string_view slug_end;
+};
+constexpr std::array<KindName, 7> kKinds{
+    {{Kind::kSlowdown, "slowdown", "slowdown-", ""},
+     {Kind::kDeadline, "deadline", "deadline-", "s"},
+     {Kind::kEnergyBudget, "energy_budget", "energy-budget-", "j"},
+     {Kind::kPowerCap, "power_cap", "power-cap-", "w"},
+     {Kind::kMinEnergy, "min_energy", "", "least-energy"},
+     {Kind::kEdp, "edp", "", "least-energy-delay"},
+     {Kind::kPrice, "price", "", ""}}};
+
+bool TakesValue(Kind kind) { return kind != Kind::kMinEnergy && kind != Kind::kEdp; }
+
+Kind ReadKind(const Node& node) {
+  const std::string text = node.Text();
+  for (const KindName& kind : kKinds) {
+    if (kind.name == text) return kind.kind;
+  }
+  std::string names;
+  for (const KindName& kind : kKinds) {
+    names += (names.empty() ? "\"" : ", \"") + std::string(kind.name) + "\"";
+  }
+  ThrowAt(node.path, "{} is not a target (expected {})", Excerpt(text), names);
+}
+
+schedule::Schedule ReadSchedule(const Node& node) {
+  constexpr std::array<std::string_view, 5> kKeys{"kind", "pp_ranks", "microbatches", "chunks",
+                                                  "csv"};
+  node.RequireObject(kKeys);
+  Result<schedule::Schedule> schedule;
+  if (node.Has("csv")) {
+    for (const std::string_view key : kKeys) {
+      if (key == "csv" || !node.Has(key)) continue;
+      ThrowAt(node.Member(key).path, "cannot be combined with csv (leave one of them out)");
+    }
+    schedule = schedule::ParseSchedule(node.Member("csv").Text(), "csv");
+  } else {
+    schedule::ScheduleSpec spec;
+    spec.name = node.Member("kind").Text();
+    spec.pp_ranks = node.Member("pp_ranks").Count(1, 65536, "a number of pp_ranks, such as 8");
+    spec.microbatches =
+        node.Member("microbatches").Count(1, 65536, "a number of microbatches, such as 96");
+    if (node.Has("chunks")) {
+      spec.chunks =
+          node.Member("chunks").Count(1, 4096, "a number of stages of each pp_rank, such as 2");
+    }
+    const std::int64_t forwards = std::int64_t{spec.pp_ranks} * spec.microbatches * spec.chunks;
+    if (forwards > kMaxForwards) {
+      ThrowAt(node.path,
+              "has {} forward instructions (expected at most {}; perseus plan accepts more)",
+              forwards, kMaxForwards);
+    }
+    schedule = schedule::GenerateSchedule(spec);
+  }
+  if (!schedule) ThrowAt(node.path, "is not possible: {}", schedule.error().message);
+  return *std::move(schedule);
+}
+
+void ReadGpu(const Node& node, JobSpec& spec) {
+  constexpr std::array<std::string_view, 3> kKeys{"name", "blocking_power_w", "switch_latency_ms"};
+  node.RequireObject(kKeys);
+  if (node.Has("name")) spec.gpu_name = node.Member("name").Text();
+  if (node.Has("blocking_power_w")) {
+    spec.planned.model.blocking_power_w =
+        node.Member("blocking_power_w")
+            .Number(job::kBlockingPowerRange.least, job::kBlockingPowerRange.most, "watts");
+  }
+  if (node.Has("switch_latency_ms")) {
+    const double latency_ms =
+        node.Member("switch_latency_ms")
+            .Number(job::kSwitchLatencyRange.least, job::kSwitchLatencyRange.most, "milliseconds");
+    spec.planned.switch_latency = ToNanoseconds(latency_ms / kMillisecondsPerSecond);
+  }
+}
+
+void ReadFixed(const Node& node, schedule::FixedInstructions& fixed) {
+  constexpr std::array<std::string_view, 7> kKeys{
+      "p2p_s", "load_s", "all_reduce_s", "optimizer_s", "load_j", "all_reduce_j", "optimizer_j"};
+  node.RequireObject(kKeys);
+  const std::pair<std::string_view, Nanoseconds*> times[] = {
+      {"p2p_s", &fixed.p2p},
+      {"load_s", &fixed.load.time},
+      {"all_reduce_s", &fixed.all_reduce.time},
+      {"optimizer_s", &fixed.optimizer.time}};
+  for (const auto& [key, time] : times) {
+    if (!node.Has(key)) continue;
+    *time = ToNanoseconds(
+        node.Member(key).Number(job::kSecondsRange.least, job::kSecondsRange.most, "seconds"));
+  }
+  const std::pair<std::string_view, double*> energies[] = {
+      {"load_j", &fixed.load.energy_j},
+      {"all_reduce_j", &fixed.all_reduce.energy_j},
+      {"optimizer_j", &fixed.optimizer.energy_j}};
+  for (const auto& [key, energy] : energies) {
+    if (node.Has(key)) *energy = node.Member(key).Number(0, kMostJoules, "joules");
+  }
+}
+
+}  // namespace
+
+std::string ReadRegisteredKey(const Node& body) {
+  if (!body.value.is_object()) ThrowAt("", "is not an object (write {{...}})");
+  return ReadJobKey(body.Member("key", kAboutKeys));
+}
+
+JobSpec ReadJobSpec(const Node& body) {
+  constexpr std::array<std::string_view, 8> kKeys{
+      "key", "pipelines", "tensor_parallel", "schedule",
+      "gpu", "fixed",     "target",          "detect_stragglers"};
+  body.RequireObject(kKeys);
+  JobSpec spec;
+  spec.key = ReadJobKey(body.Member("key", kAboutKeys));
+  spec.planned.schedule = ReadSchedule(
+      body.Member("schedule", R"(such as {"kind": "1f1b", "pp_ranks": 8, "microbatches": 96})"));
+  if (body.Has("pipelines")) {
+    spec.planned.pipelines = body.Member("pipelines").Count(1, 100'000, "a number of pipelines");
+  }
+  if (body.Has("tensor_parallel")) {
+    spec.planned.model.gpus_per_stage =
+        body.Member("tensor_parallel").Count(1, 4096, "a number of GPUs of each stage");
+  }
+  if (body.Has("gpu")) ReadGpu(body.Member("gpu"), spec);
+  if (body.Has("fixed")) ReadFixed(body.Member("fixed"), spec.planned.model.fixed);
+  const int gpus =
+      static_cast<int>(spec.planned.schedule.pp_ranks.size()) * spec.planned.model.gpus_per_stage;
+  if (body.Has("target")) spec.target = ReadTarget(body.Member("target"), gpus);
+  spec.target.gpus = gpus;
+  if (std::int64_t{gpus} * spec.planned.pipelines > kMaxGpus) {
+    ThrowAt("pipelines",
+            "gives the job more than {} GPUs (check pipelines, pp_ranks and tensor_parallel)",
+            kMaxGpus);
+  }
+  if (body.Has("detect_stragglers")) {
+    spec.detects_stragglers = body.Member("detect_stragglers").Flag();
+  }
+  return spec;
+}
+
+Result<JobSpec> StoredJobSpec(std::string_view body) {
+  return json_file::Read(body, "the job's registration", kDeepestJobSpec, ReadJobSpec);
+}
+
+std::string ReadJobKey(const Node& node) {
+  std::string key = node.Text();
+  const bool fits = !key.empty() && key.size() <= kMaxKeyBytes &&
+                    key.find_first_not_of(
+                        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                        "0123456789._-") == std::string::npos;
+  if (!fits || key == "." || key == ".." || key.starts_with("j-")) {
+    ThrowAt(node.path,
+            "{} is not a key (expected 1 to {} letters, digits, '.', '_' and '-', not beginning "
+            "with \"j-\")",
+            Excerpt(key), kMaxKeyBytes);
+  }
+  return key;
+}
+
+plan::Target ReadTarget(const Node& node, int gpus) {
+  constexpr std::array<std::string_view, 3> kKeys{"kind", "value", "gpu_hour"};
+  node.RequireObject(kKeys);
+  plan::Target target;
+  target.kind = ReadKind(node.Member("kind"));
+  target.gpus = gpus;
+  const NumberRange range = plan::ValueRange(target.kind);
+  if (TakesValue(target.kind)) {
+    target.value = node.Member("value").Number(range.least, range.most, range.unit);
+  } else if (node.Has("value")) {
+    ThrowAt(node.Member("value").path, "has no meaning for this kind of target (leave it out)");
+  }
+  if (target.kind == Kind::kPrice) {
+    target.gpu_hour = node.Member("gpu_hour").Number(range.least, range.most, "dollars");
+  } else if (node.Has("gpu_hour")) {
+    ThrowAt(node.Member("gpu_hour").path, "is only for a price (leave it out)");
+  }
+  return target;
+}
+
+nlohmann::ordered_json TargetJson(const plan::Target& target) {
+  nlohmann::ordered_json json;
+  for (const KindName& kind : kKinds) {
+    if (kind.kind == target.kind) json["kind"] = kind.name;
+  }
+  if (TakesValue(target.kind)) json["value"] = target.value;
+  if (target.kind == Kind::kPrice) json["gpu_hour"] = target.gpu_hour;
+  return json;
+}
+
+Result<plan::Target> ParseTarget(std::string_view text, int gpus) {
+  return json_file::Read(text, "the job's target", kDeepestJobSpec,
+                         [gpus](const Node& node) { return ReadTarget(node, gpus); });
+}
+
+std::optional<plan::Target> TargetOfSlug(std::string_view slug) {
+  if (slug == plan::Slug(plan::Target())) return plan::Target();
+  for (const KindName& kind : kKinds) {
+    plan::Target target{.kind = kind.kind};
+    if (!TakesValue(kind.kind)) {
+      if (plan::Slug(target) == slug) return target;
+      continue;
+    }
+    if (kind.slug_begin.empty() || !slug.starts_with(kind.slug_begin) ||
+        !slug.ends_with(kind.slug_end)) {
+      continue;
+    }
+    std::string_view number = slug.substr(kind.slug_begin.size());
+    if (number.size() < kind.slug_end.size()) continue;
+    number.remove_suffix(kind.slug_end.size());
+    const auto [end, error] =
+        std::from_chars(number.data(), number.data() + number.size(), target.value);
+    const NumberRange range = plan::ValueRange(kind.kind);
+    if (error == std::errc() && end == number.data() + number.size() &&
+        target.value >= range.least && target.value <= range.most) {
+      return target;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace perseus::job_planning

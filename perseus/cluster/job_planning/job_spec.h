@@ -1,0 +1,50 @@
+// A job as it is registered (docs/server.md, "Jobs"), and its targets.
+//
+// Only for .cc files that link nlohmann_json.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "perseus/base/json_file.h"
+#include "perseus/base/result.h"
+#include "perseus/planning/plan/target.h"
+#include "perseus/planning/plan_file/plan_file.h"
+
+namespace perseus::job_planning {
+
+struct JobSpec {
+  std::string key;
+  plan_file::PlannedJob planned;  // `profile` is empty. `model` describes one pipeline.
+  std::string gpu_name;
+  plan::Target target;
+  bool detects_stragglers = true;
+};
+
+// The functions that take a json_file::Node throw json_file::Failure.
+inline constexpr int kDeepestJobSpec = 4;
+
+// Reads only the key of a registration.
+std::string ReadRegisteredKey(const json_file::Node& body);
+// Reads a registration (the body of POST /v1/jobs). Missing members have their defaults. Checks the
+// whole schedule.
+JobSpec ReadJobSpec(const json_file::Node& body);
+// Reads a registration that the store keeps. Fails only if another version of this program stored
+// it.
+Result<JobSpec> StoredJobSpec(std::string_view body);
+
+// Reads a key, which has to fit into paths, log lines and tables.
+std::string ReadJobKey(const json_file::Node& node);
+
+// Reads {"kind": "slowdown", "value": 5}. `gpus`: the number of GPUs of the pipeline, for prices.
+plan::Target ReadTarget(const json_file::Node& node, int gpus);
+Result<plan::Target> ParseTarget(std::string_view text, int gpus);
+nlohmann::ordered_json TargetJson(const plan::Target& target);
+
+// The target of "no-slowdown", "slowdown-5", "deadline-2.9s", … (Slug in plan/target.h). Nothing if
+// the text is not a slug, or if it is the slug of a price, which does not contain the price.
+std::optional<plan::Target> TargetOfSlug(std::string_view slug);
+
+}  // namespace perseus::job_planning

@@ -1,0 +1,290 @@
+#include "perseus/cluster/job_planning/planning.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "perseus/cluster/job_planning/straggler_times.h"
+#include "perseus/planning/plan/make_plan_file.h"
+#include "perseus/planning/plan_file/plan_file.h"
+
+namespace perseus::job_planning {
+namespace {
+
+using nlohmann::ordered_json;
+
+// GET …/frontier returns about this many points.
+constexpr std::size_t kMaxFrontierPoints = 1'000;
+// The whole frontier of a larger job takes longer than everything else (docs/benchmarks.md).
+constexpr std::size_t kMaxFrontierInstructions = 10'000;
+// The frontier of a larger job takes longer than its plans. So nodes first get their plans, and a
+// later planning of the same state computes the frontier.
+constexpr std::size_t kMaxImmediateFrontierInstructions = 2'000;
+constexpr store::Milliseconds kFrontierDelay = 2'000;
+// Up to this size a job gets the full search for a plan, which is slower. Larger jobs get the short
+// search. The limit is a judgment: nobody has measured where the two should meet.
+constexpr std::size_t kMaxFullSearchInstructions = 200;
+
+plan::SearchEffort EffortFor(std::size_t instructions) {
+  return instructions <= kMaxFullSearchInstructions ? plan::SearchEffort::kFull
+                                                    : plan::SearchEffort::kFirstLook;
+}
+
+// The values of a plan that a planning uses.
+struct AvailablePlan {
+  store::PlanRecord record;
+  Nanoseconds time = 0;
+  double energy_j = 0;
+  Nanoseconds baseline_time = 0;
+  double baseline_energy_j = 0;
+  bool is_new = false;
+};
+
+// The plans of one planning. Each is found in the store, or made once.
+class Plans {
+ public:
+  Plans(const PlanningInput& input, const PreparedJob& job)
+      : input_(input),
+        job_(job),
+        limits_{EffortFor(job.planner.graph().instructions.size()), input.stop} {}
+
+  // The plan that is `factor` times as long as the target's plan. 1: the target's plan.
+  Result<const AvailablePlan*> Get(const plan::Target& target, double factor) {
+    const std::string slug = factor == 1
+                                 ? plan::Slug(target)
+                                 : fmt::format("{}+straggler-{:.4g}", plan::Slug(target), factor);
+    if (const auto found = plans_.find(slug); found != plans_.end()) return &found->second;
+    PERSEUS_ASSIGN_OR_RETURN(auto plan, Find(slug));
+    if (!plan) {
+      PERSEUS_ASSIGN_OR_RETURN(auto made, Make(target, factor, slug));
+      plan = std::move(made);
+    }
+    return &plans_.emplace(slug, *std::move(plan)).first->second;
+  }
+
+  // The new plans, for the store.
+  std::vector<store::PlanRecord> TakeNew() {
+    std::vector<store::PlanRecord> records;
+    for (auto& [slug, plan] : plans_) {
+      if (plan.is_new) records.push_back(std::move(plan.record));
+    }
+    return records;
+  }
+
+ private:
+  Result<std::optional<AvailablePlan>> Find(const std::string& slug) const {
+    PERSEUS_ASSIGN_OR_RETURN(auto record, input_.find_plan(slug));
+    if (!record) return std::optional<AvailablePlan>();
+    PERSEUS_ASSIGN_OR_RETURN(auto file, plan_file::ParsePlan(record->body, record->id));
+    return std::optional(AvailablePlan{.record = *std::move(record),
+                                       .time = file.time,
+                                       .energy_j = file.energy_j,
+                                       .baseline_time = file.baseline_time,
+                                       .baseline_energy_j = file.baseline_energy_j});
+  }
+
+  Result<AvailablePlan> Make(const plan::Target& target, double factor, const std::string& slug) {
+    Result<plan::Plan> plan = factor == 1 ? ForTarget(target) : ForStraggler(target, factor);
+    if (!plan) return Fail(plan);
+    const plan_file::PlanFile file = plan::MakePlanFile(job_.planner, *plan, job_.spec.planned);
+    return AvailablePlan{.record = {.id = input_.new_plan_id(),
+                                    .job = input_.job.id,
+                                    .slug = slug,
+                                    .profile_version = input_.profile->version,
+                                    .body = plan_file::FormatPlan(file),
+                                    .created = input_.now},
+                         .time = file.time,
+                         .energy_j = file.energy_j,
+                         .baseline_time = file.baseline_time,
+                         .baseline_energy_j = file.baseline_energy_j,
+                         .is_new = true};
+  }
+
+  Result<plan::Plan> ForTarget(const plan::Target& target) {
+    if (plan::NeedsFrontier(target.kind) && !frontier_) {
+      if (job_.planner.graph().instructions.size() > kMaxFrontierInstructions) {
+        return FailAs(ErrorKind::kUnreachable,
+                      "{}: the job has too many instructions for this target on a server (choose "
+                      "a slowdown, a deadline or least energy, or use perseus plan)",
+                      Describe(target));
+      }
+      PERSEUS_ASSIGN_OR_RETURN(auto frontier, job_.planner.ComputeFrontier({}, limits_.stop));
+      frontier_ = std::move(frontier);
+    }
+    return plan::PlanForTarget(job_.planner, frontier_ ? &*frontier_ : nullptr, target, limits_);
+  }
+
+  Result<plan::Plan> ForStraggler(const plan::Target& target, double factor) {
+    PERSEUS_ASSIGN_OR_RETURN(auto base, Get(target, 1));
+    const auto time = static_cast<Nanoseconds>(static_cast<double>(base->time) * factor);
+    auto plan = job_.planner.PlanForStraggler(time, limits_);
+    if (plan) plan->target = fmt::format("straggler {:.4g}, {}", factor, Describe(target));
+    return plan;
+  }
+
+  const PlanningInput& input_;
+  const PreparedJob& job_;
+  const plan::SearchLimits limits_;
+  std::optional<plan::Frontier> frontier_;
+  std::map<std::string, AvailablePlan> plans_;
+};
+
+std::string Reason(const PlanningInput& input, const std::map<int, double>& slowdowns) {
+  std::string reason = fmt::format("profile {}", input.profile->version);
+  for (const auto& [pipeline, slowdown] : slowdowns) {
+    reason += fmt::format(", straggler {}: {:.4g}", pipeline, slowdown);
+  }
+  return reason;
+}
+
+Result<PlannedAssignment> MakeAssignment(const PlanningInput& input, const PreparedJob& job,
+                                         const plan::Target& target, Plans& plans) {
+  const int pipelines = job.spec.planned.pipelines;
+  const std::map<int, double> slowdowns = SlowdownsAt(input.stragglers, pipelines, input.now);
+  PERSEUS_ASSIGN_OR_RETURN(auto base, plans.Get(target, 1));
+  PlannedAssignment assignment;
+  assignment.target = Describe(target);
+  const schedule::FixedInstructions& fixed = job.spec.planned.model.fixed;
+  assignment.tail_s = ToSeconds(fixed.all_reduce.time + fixed.optimizer.time);
+  assignment.reason = Reason(input, slowdowns);
+  assignment.baseline_time_s = ToSeconds(base->baseline_time);
+  assignment.baseline_energy_j = base->baseline_energy_j;
+  double slowest = 1;
+  for (const auto& [pipeline, slowdown] : slowdowns) slowest = std::max(slowest, slowdown);
+  assignment.time_s = ToSeconds(base->time) * slowest;
+  for (const double factor : FactorsOf(slowdowns, pipelines)) {
+    PERSEUS_ASSIGN_OR_RETURN(auto plan, plans.Get(target, factor));
+    assignment.pipelines.push_back({plan->record.id, ToSeconds(plan->time), plan->energy_j});
+  }
+  // The plans that will be needed when a straggler begins or ends next.
+  if (const auto next = NextChange(input.stragglers, input.now)) {
+    for (const double factor :
+         FactorsOf(SlowdownsAt(input.stragglers, pipelines, *next), pipelines)) {
+      PERSEUS_ASSIGN_OR_RETURN(auto plan, plans.Get(target, factor));
+      const std::string& id = plan->record.id;
+      const bool is_known =
+          std::ranges::any_of(assignment.pipelines,
+                              [&](const auto& share) { return share.plan == id; }) ||
+          std::ranges::find(assignment.upcoming, id) != assignment.upcoming.end();
+      if (!is_known) assignment.upcoming.push_back(id);
+    }
+  }
+  return assignment;
+}
+
+Result<store::PlanningOutcome> PlanPrepared(const PlanningInput& input, const PreparedJob& job,
+                                            const plan::Target& target) {
+  std::optional<PlannedAssignment> in_force;
+  if (input.assignment) {
+    PERSEUS_ASSIGN_OR_RETURN(auto parsed, ParsePlannedAssignment(input.assignment->body));
+    in_force = std::move(parsed);
+  }
+  Plans plans(input, job);
+  PERSEUS_ASSIGN_OR_RETURN(auto assignment, MakeAssignment(input, job, target, plans));
+  store::PlanningOutcome outcome;
+  outcome.generation = input.job.generation;
+  outcome.plans = plans.TakeNew();
+  outcome.again_at = NextChange(input.stragglers, input.now);
+  if (!in_force || !in_force->IsSameExceptFirstStep(assignment)) {
+    outcome.assignment = FormatPlannedAssignment(assignment);
+  }
+  const std::size_t instructions = job.planner.graph().instructions.size();
+  if (input.has_frontier || instructions > kMaxFrontierInstructions) return outcome;
+  const bool nodes_wait =
+      outcome.assignment || input.job.planned_generation != input.job.generation;
+  if (nodes_wait && instructions > kMaxImmediateFrontierInstructions) {
+    const store::Milliseconds later = input.now + kFrontierDelay;
+    outcome.again_at = std::min(outcome.again_at.value_or(later), later);
+    return outcome;
+  }
+  PERSEUS_ASSIGN_OR_RETURN(auto frontier,
+                           MakeFrontier(job.planner, input.profile->version, input.stop));
+  outcome.frontier = std::move(frontier);
+  return outcome;
+}
+
+store::PlanningOutcome Failed(const PlanningInput& input, const Error& error) {
+  return {.generation = input.job.generation,
+          .status = "failed",
+          .problem = error.message,
+          .again_at = NextChange(input.stragglers, input.now)};
+}
+
+Result<plan::Target> StoredTarget(const store::JobRecord& job, const plan::Target& registered) {
+  if (job.target.empty()) return registered;
+  return ParseTarget(job.target, registered.gpus);
+}
+
+}  // namespace
+
+Result<store::PlanningOutcome> PlanJob(const PlanningInput& input) {
+  if (!input.profile) {
+    return store::PlanningOutcome{.generation = input.job.generation, .status = "waiting"};
+  }
+  auto job = PrepareJob(input.job, *input.profile);
+  if (!job) return Failed(input, job.error());
+  auto target = StoredTarget(input.job, job->spec.target);
+  if (!target) return Failed(input, target.error());
+  auto outcome = PlanPrepared(input, *job, *target);
+  if (outcome) return outcome;
+  if (outcome.error().kind == ErrorKind::kSystem) return outcome;
+  return Failed(input, outcome.error());
+}
+
+Result<PreparedJob> PrepareJob(const store::JobRecord& job, const store::ProfileRecord& profile) {
+  PERSEUS_ASSIGN_OR_RETURN(auto spec, StoredJobSpec(job.body));
+  spec.planned.profile = fmt::format("profile {} of {}", profile.version, job.key);
+  PERSEUS_ASSIGN_OR_RETURN(const auto parsed,
+                           profile::ParseProfile(profile.csv, spec.planned.profile));
+  const schedule::PipelineModel& pipeline = spec.planned.model;
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto graph, schedule::BuildInstructionGraph(spec.planned.schedule, parsed, pipeline));
+  plan::ExecutionModel model;
+  model.blocking_power_w = pipeline.blocking_power_w * pipeline.gpus_per_stage;
+  model.switch_latency = spec.planned.switch_latency;
+  PERSEUS_ASSIGN_OR_RETURN(auto planner, plan::Planner::Create(std::move(graph), model));
+  return PreparedJob{std::move(spec), std::move(planner)};
+}
+
+Result<MadePlan> MakePlan(const PreparedJob& job, const plan::Target& target,
+                          const plan::SearchLimits& limits) {
+  std::optional<plan::Frontier> frontier;
+  if (plan::NeedsFrontier(target.kind)) {
+    PERSEUS_ASSIGN_OR_RETURN(auto computed, job.planner.ComputeFrontier({}, limits.stop));
+    frontier = std::move(computed);
+  }
+  auto plan = plan::PlanForTarget(job.planner, frontier ? &*frontier : nullptr, target, limits);
+  if (!plan) return Fail(plan);
+  const plan_file::PlanFile file = plan::MakePlanFile(job.planner, *plan, job.spec.planned);
+  return MadePlan{.slug = plan::Slug(target), .body = plan_file::FormatPlan(file)};
+}
+
+Result<std::string> MakeFrontier(const plan::Planner& planner, std::int64_t profile_version,
+                                 const std::stop_token& stop) {
+  PERSEUS_ASSIGN_OR_RETURN(auto frontier, planner.ComputeFrontier({}, stop));
+  const std::size_t all = frontier.points.size();
+  const std::size_t stride = 1 + (all - 1) / kMaxFrontierPoints;
+  auto points = ordered_json::array();
+  std::size_t least_energy = 0;
+  for (std::size_t i = 0; i < all; ++i) {
+    if (i % stride != 0 && i != all - 1 && i != frontier.least_energy) continue;
+    if (i == frontier.least_energy) least_energy = points.size();
+    const plan::FrontierPoint& point = frontier.points[i];
+    points.push_back({{"time_s", ToSeconds(point.time)},
+                      {"energy_j", point.bound_j},
+                      {"price_w", point.price_w}});
+  }
+  const ordered_json json{{"profile_version", profile_version},
+                          {"breakpoints", all},
+                          {"points", std::move(points)},
+                          {"least_energy", least_energy},
+                          {"baseline",
+                           {{"time_s", ToSeconds(planner.baseline().time)},
+                            {"energy_j", planner.baseline().energy_j}}}};
+  return json.dump();
+}
+
+}  // namespace perseus::job_planning

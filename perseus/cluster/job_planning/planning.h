@@ -1,0 +1,60 @@
+// One planning of one job: makes the frontier, plans and assignment from the state of the job.
+//
+// Planning is a function of its input. So another worker gets the same result if a worker dies.
+//
+// The search for plans has a bounded effort, because nodes wait for it. For 8 x 96 instructions, a
+// plan takes 40 ms and needs 0.1 % more energy than the plan of a full search, which takes 1.3 s.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "perseus/base/result.h"
+#include "perseus/cluster/job_planning/job_spec.h"
+#include "perseus/cluster/job_planning/planned_assignment.h"
+#include "perseus/cluster/store/store.h"
+#include "perseus/planning/plan/planner.h"
+
+namespace perseus::job_planning {
+
+struct PlanningInput {
+  store::JobRecord job;
+  std::optional<store::ProfileRecord> profile;
+  std::vector<store::StragglerRecord> stragglers;
+  std::optional<store::AssignmentRecord> assignment;  // The newest.
+  bool has_frontier = false;  // Whether the store has the frontier of `profile`.
+  store::Milliseconds now = 0;
+  // Finds the newest plan of the newest profile with this slug.
+  std::function<Result<std::optional<store::PlanRecord>>(std::string_view slug)> find_plan;
+  std::function<std::string()> new_plan_id;
+  std::stop_token stop = {};
+};
+
+// Fails (kSystem) only if find_plan fails or stop is requested. If no plan is possible, the outcome
+// has status "failed" and the problem, and the assignment in force stays.
+Result<store::PlanningOutcome> PlanJob(const PlanningInput& input);
+
+// A job with its profile, ready for planning.
+struct PreparedJob {
+  JobSpec spec;
+  plan::Planner planner;
+};
+Result<PreparedJob> PrepareJob(const store::JobRecord& job, const store::ProfileRecord& profile);
+
+// A plan that a client requested, as the store keeps it.
+struct MadePlan {
+  std::string slug;
+  std::string body;
+};
+Result<MadePlan> MakePlan(const PreparedJob& job, const plan::Target& target,
+                          const plan::SearchLimits& limits);
+
+// The response of GET …/frontier.
+Result<std::string> MakeFrontier(const plan::Planner& planner, std::int64_t profile_version,
+                                 const std::stop_token& stop);
+
+}  // namespace perseus::job_planning

@@ -1,0 +1,60 @@
+// Renews the claims of the plannings that run on this replica, and stops plannings that are not
+// needed any more.
+//
+// A claim is short, so that other replicas soon take over the plannings of a dead replica. It is
+// renewed, so that a planning may last as long as it needs. If a claim is lost all the same (for
+// example because this process was suspended), the planning stops: another replica plans the job.
+//
+// Thread safe. Has no thread of its own: the owner calls Renew.
+#pragma once
+
+#include <functional>
+#include <stop_token>
+#include <utility>
+#include <vector>
+
+#include "perseus/base/mutex.h"
+#include "perseus/base/result.h"
+#include "perseus/cluster/store/store.h"
+
+namespace perseus::job_planning {
+
+class PlanningClaims {
+ public:
+  // Far longer than the difference between clocks of replicas, and than a restart of a database.
+  static constexpr store::Milliseconds kClaim = 20'000;
+  static constexpr store::Milliseconds kRenewAfter = 5'000;
+
+  PlanningClaims(store::Store& store, std::function<store::Milliseconds()> now)
+      : store_(store), now_(std::move(now)) {}
+
+  // A worker begins a task that it has just claimed for kClaim. Returns the token that stops the
+  // planning. The worker calls End at the end.
+  std::stop_token Begin(const store::PlanningTask& task);
+  void End(const store::PlanningTask& task);
+
+  // Renews the claims that are older than kRenewAfter. Call it about once per second. After an
+  // error of the store, the next call tries again.
+  Result<void> Renew();
+
+  // Stops all plannings, also those that begin later.
+  void StopAll();
+
+ private:
+  struct Running {
+    store::PlanningTask task;
+    std::stop_source stop;
+    store::Milliseconds renewed = 0;
+  };
+
+  std::vector<Running> FindDue();
+  void SetRenewed(const store::PlanningTask& task, store::Milliseconds at);
+
+  store::Store& store_;
+  const std::function<store::Milliseconds()> now_;
+  Mutex mutex_;
+  std::vector<Running> running_ PERSEUS_GUARDED_BY(mutex_);
+  bool stops_all_ PERSEUS_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace perseus::job_planning

@@ -1,0 +1,268 @@
+#include "perseus/cluster/job_planning/planning.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "perseus/cluster/job_planning/planning_workers.h"
+#include "perseus/simulation/synthetic/synthetic_profile.h"
+
+namespace perseus::job_planning {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr std::string_view kPlanningJob = R"({"key": "run", "pipelines": 3,
+  "schedule": {"kind": "1f1b", "pp_ranks": 4, "microbatches": 12},
+  "gpu": {"blocking_power_w": 80}})";
+
+std::string Csv(int stages = 4) {
+  synthetic::SyntheticProfileSpec spec;
+  spec.stages = stages;
+  const auto profile = synthetic::SynthesizeProfile(spec);
+  EXPECT_TRUE(profile);
+  return profile::FormatProfile(*profile);
+}
+
+// A job in a store. The test plans it as a worker does.
+class PlanningTest : public testing::Test {
+ protected:
+  PlanningTest() {
+    const auto created =
+        store_->CreateJob({.key = "run", .body = std::string(kPlanningJob), .target = ""}, now_);
+    job_ = created->job.id;
+  }
+
+  store::JobRecord Job() { return **store_->FindJob(job_); }
+  // Plans until nothing is due. Returns the number of plannings.
+  int Plan() {
+    int plannings = 0;
+    while (const auto task = *store_->ClaimPlanning("test", now_, 1000)) {
+      const auto input = GatherPlanningInput(*store_, task->job, now_);
+      EXPECT_TRUE(input && *input);
+      const auto outcome = PlanJob(**input);
+      EXPECT_TRUE(outcome) << outcome.error().message;
+      EXPECT_TRUE(*store_->CompletePlanning(*task, *outcome, now_));
+      ++plannings;
+    }
+    return plannings;
+  }
+  PlannedAssignment Assignment() {
+    return *ParsePlannedAssignment((*store_->FindNewestAssignment(job_))->body);
+  }
+  void Straggle(int dp_rank, double slowdown, store::Milliseconds starts,
+                store::Milliseconds expires) {
+    ASSERT_TRUE(store_->PutStraggler({.job = job_,
+                                      .dp_rank = dp_rank,
+                                      .source = "report",
+                                      .slowdown = slowdown,
+                                      .starts = starts,
+                                      .expires = expires},
+                                     now_));
+  }
+
+  std::unique_ptr<store::Store> store_ = *store::OpenStore("sqlite::memory:");
+  store::Milliseconds now_ = 1'000'000;
+  std::string job_;
+};
+
+TEST_F(PlanningTest, WaitsForAProfile) {
+  Plan();
+  EXPECT_EQ(Job().status, "waiting");
+  EXPECT_FALSE(*store_->FindNewestAssignment(job_));
+}
+
+TEST_F(PlanningTest, AssignsThePlanOfTheTargetToAllPipelines) {
+  ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
+  EXPECT_GE(Plan(), 1);
+  EXPECT_EQ(Job().status, "planned") << Job().problem;
+  EXPECT_EQ(Job().planned_generation, Job().generation);
+  const PlannedAssignment assignment = Assignment();
+  ASSERT_THAT(assignment.pipelines, SizeIs(3));
+  EXPECT_EQ(assignment.pipelines[0], assignment.pipelines[2]);
+  EXPECT_EQ(assignment.target, "no slowdown");
+  EXPECT_LE(assignment.time_s, assignment.baseline_time_s);
+  EXPECT_LT(assignment.pipelines[0].energy_j, 0.97 * assignment.baseline_energy_j);
+  const auto frontier = nlohmann::json::parse(**store_->FindFrontier(job_));
+  EXPECT_EQ(frontier["profile_version"], 1);
+  EXPECT_NEAR(frontier["points"][0]["time_s"].get<double>(), assignment.baseline_time_s,
+              0.01 * assignment.baseline_time_s);
+}
+
+TEST_F(PlanningTest, EqualSlowdownsKeepThePlansAndChangeTheTime) {
+  ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
+  Plan();
+  const PlannedAssignment before = Assignment();
+  for (int dp_rank = 0; dp_rank < 3; ++dp_rank) Straggle(dp_rank, 1.25, now_, 0);
+  Plan();
+  EXPECT_EQ(Assignment().pipelines, before.pipelines) << "all are equally slow";
+  EXPECT_DOUBLE_EQ(Assignment().time_s, 1.25 * before.time_s);
+}
+
+TEST_F(PlanningTest, WithoutAChangeThereIsNoNewVersion) {
+  ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
+  Plan();
+  const std::int64_t version = Job().assignment_version;
+  ASSERT_TRUE(store_->RequestPlanning(job_, now_));
+  EXPECT_EQ(Plan(), 1);
+  EXPECT_EQ(Job().assignment_version, version);
+  now_ += 100'000;
+  EXPECT_EQ(Plan(), 0);
+}
+
+TEST_F(PlanningTest, NodesDoNotWaitForTheFrontierOfALargeJob) {
+  const auto created = store_->CreateJob({.key = "large",
+                                          .body = R"({"key": "large",
+      "schedule": {"kind": "1f1b", "pp_ranks": 4, "microbatches": 300},
+      "gpu": {"blocking_power_w": 80}})",
+                                          .target = ""},
+                                         now_);
+  job_ = created->job.id;
+  ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
+  EXPECT_EQ(Plan(), 1);
+  EXPECT_EQ(Job().assignment_version, 1);
+  EXPECT_FALSE(store_->FindFrontier(job_)->has_value());
+  now_ += 3000;
+  EXPECT_EQ(Plan(), 1);
+  EXPECT_EQ(Job().assignment_version, 1);
+  EXPECT_TRUE(store_->FindFrontier(job_)->has_value());
+  now_ += 100'000;
+  EXPECT_EQ(Plan(), 0);
+}
+
+TEST_F(PlanningTest, AStoppedPlanningIsASystemError) {
+  ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
+  std::stop_source stop;
+  stop.request_stop();
+  auto input = **GatherPlanningInput(*store_, job_, now_);
+  input.stop = stop.get_token();
+  const auto stopped = PlanJob(input);
+  ASSERT_FALSE(stopped);
+  EXPECT_EQ(stopped.error().kind, ErrorKind::kSystem);
+}
+
+TEST_F(PlanningTest, SlowsTheOtherPipelinesForAStragglerUntilItEnds) {
+  ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
+  Plan();
+  const PlannedAssignment before = Assignment();
+  Straggle(1, 1.2, now_, now_ + 60'000);
+  Plan();
+  const PlannedAssignment during = Assignment();
+  EXPECT_EQ(during.pipelines[1], before.pipelines[1]) << "the straggler keeps its plan";
+  EXPECT_GT(during.pipelines[0].time_s, 1.05 * before.time_s);
+  EXPECT_LE(during.pipelines[0].time_s, 1.2 * before.time_s * (1 + 1e-9));
+  EXPECT_LT(during.pipelines[0].energy_j, before.pipelines[0].energy_j);
+  EXPECT_EQ(during.pipelines[0], during.pipelines[2]);
+  EXPECT_NEAR(during.time_s, 1.2 * before.time_s, 1e-9);
+  EXPECT_THAT(during.reason, HasSubstr("straggler 1: 1.2"));
+  EXPECT_THAT(during.upcoming, IsEmpty()) << "the nodes already have the plans that follow";
+  now_ += 60'000;
+  Plan();
+  EXPECT_EQ(Assignment().pipelines, before.pipelines) << "the same plans";
+}
+
+TEST_F(PlanningTest, NamesThePlansForAnAnnouncedStraggler) {
+  ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
+  Plan();
+  const PlannedAssignment before = Assignment();
+  Straggle(0, 1.3, now_ + 30'000, 0);
+  Plan();
+  const PlannedAssignment announced = Assignment();
+  EXPECT_EQ(announced.pipelines, before.pipelines);
+  ASSERT_THAT(announced.upcoming, SizeIs(1));
+  now_ += 30'000;
+  Plan();
+  EXPECT_NE(Assignment().pipelines[1], before.pipelines[1]);
+}
+
+TEST_F(PlanningTest, ReusesThePlansOfTheStore) {
+  ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
+  Plan();
+  for (int i = 0; i < 5; ++i) {
+    Straggle(1, 1.2501 + 0.001 * i, now_, 0);
+    Plan();
+    ASSERT_TRUE(*store_->DeleteStraggler(job_, 1, "report", now_));
+    Plan();
+  }
+  EXPECT_EQ(store_->ListPlans(job_, 100)->size(), 2U);
+}
+
+TEST_F(PlanningTest, AnImpossibleTargetFailsAndKeepsTheAssignment) {
+  ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
+  Plan();
+  const auto before = store_->FindNewestAssignment(job_);
+  ASSERT_TRUE(store_->SetTarget(job_, R"({"kind": "deadline", "value": 0.001})", now_));
+  Plan();
+  EXPECT_EQ(Job().status, "failed");
+  EXPECT_THAT(Job().problem, HasSubstr("0.001"));
+  EXPECT_EQ(**store_->FindNewestAssignment(job_), **before);
+  ASSERT_TRUE(store_->SetTarget(job_, R"({"kind": "slowdown", "value": 10})", now_));
+  Plan();
+  EXPECT_EQ(Job().status, "planned");
+  EXPECT_EQ(Job().problem, "");
+  EXPECT_EQ(Assignment().target, "10 % slowdown");
+}
+
+TEST(FirstStep, LeavesTimeForTheAssignmentToArrive) {
+  store::JobRecord job;
+  EXPECT_EQ(FirstStep(job, 3, 5000, 0.5), 0) << "no step was reported yet";
+  job.last_step = 100;
+  job.last_step_at = 5000;
+  EXPECT_EQ(FirstStep(job, 3, 5000, 0.5), 102);
+  EXPECT_EQ(FirstStep(job, 3, 8000, 0.5), 103);
+  EXPECT_EQ(FirstStep(job, 0.1, 5000, 0.5), 106);
+  EXPECT_EQ(FirstStep(job, 3, 5'000'000, 0.5), 112) << "a job that stands still";
+  EXPECT_EQ(FirstStep(job, 1e-300, 5000, 0.5), 100 + 500'000 + 1) << "an impossible step time";
+  EXPECT_EQ(FirstStep(job, 0, 5000, 0.5), 100 + 500'000 + 1);
+}
+
+TEST(FirstStep, UsesTheShortestPossibleSteps) {
+  store::JobRecord job;
+  job.last_step = 100;
+  job.last_step_at = 5000;
+  PlannedAssignment assignment;
+  assignment.time_s = 4;
+  PlannedAssignment in_force;
+  in_force.time_s = 1;
+  const auto from = [&](const std::optional<PlannedAssignment>& before) {
+    return ParsePlannedAssignment(WithFirstStep(assignment, job, before, 7000, 0.5))->from_step;
+  };
+  EXPECT_EQ(from({}), 102);
+  EXPECT_EQ(from(in_force), 104);
+  job.summary = R"({"step_s": 0.5})";
+  EXPECT_EQ(from(in_force), 106);
+}
+
+TEST_F(PlanningTest, AStragglerEndsWhileTheTargetIsImpossible) {
+  ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
+  Plan();
+  Straggle(1, 1.25, now_, now_ + 60'000);
+  Plan();
+  ASSERT_TRUE(store_->SetTarget(job_, R"({"kind": "deadline", "value": 0.001})", now_));
+  Plan();
+  EXPECT_EQ(Job().status, "failed");
+  EXPECT_EQ(*store_->NextPlanningTime(), now_ + 60'000);
+}
+
+TEST(PlannedAssignment, IsReadFromItsText) {
+  const PlannedAssignment assignment{.from_step = 7,
+                                     .target = "no slowdown",
+                                     .reason = "profile 1",
+                                     .pipelines = {{"p-1", 2.5, 1000.25}, {"p-2", 3, 900}},
+                                     .upcoming = {"p-3"},
+                                     .time_s = 3,
+                                     .baseline_time_s = 2.5,
+                                     .baseline_energy_j = 1100};
+  const auto again = ParsePlannedAssignment(FormatPlannedAssignment(assignment));
+  ASSERT_TRUE(again);
+  EXPECT_EQ(*again, assignment);
+  EXPECT_EQ(FormatPlannedAssignment(*again), FormatPlannedAssignment(assignment));
+  EXPECT_FALSE(ParsePlannedAssignment("{}"));
+}
+
+}  // namespace
+}  // namespace perseus::job_planning

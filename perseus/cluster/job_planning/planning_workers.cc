@@ -1,0 +1,184 @@
+#include "perseus/cluster/job_planning/planning_workers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+
+#include "perseus/base/random_id.h"
+
+namespace perseus::job_planning {
+namespace {
+
+// Planning also becomes due by time, and a notice can be lost.
+constexpr store::Milliseconds kLongestWait = 1'000;
+constexpr store::Milliseconds kAfterFailure = 1'000;
+
+// Registers a planning with its claim while it runs.
+class RunningPlanning {
+ public:
+  RunningPlanning(PlanningClaims& claims, const store::PlanningTask& task)
+      : claims_(claims), task_(task), stop_(claims.Begin(task)) {}
+  ~RunningPlanning() { claims_.End(task_); }
+  RunningPlanning(const RunningPlanning&) = delete;
+  RunningPlanning& operator=(const RunningPlanning&) = delete;
+  const std::stop_token& stop() const { return stop_; }
+
+ private:
+  PlanningClaims& claims_;
+  const store::PlanningTask& task_;
+  const std::stop_token stop_;
+};
+
+}  // namespace
+
+Result<std::optional<PlanningInput>> GatherPlanningInput(store::Store& store,
+                                                         const std::string& job,
+                                                         store::Milliseconds now) {
+  PERSEUS_ASSIGN_OR_RETURN(auto record, store.FindJob(job));
+  if (!record || record->ended != 0) return std::optional<PlanningInput>();
+  PERSEUS_ASSIGN_OR_RETURN(auto profile, store.FindProfile(job));
+  PERSEUS_ASSIGN_OR_RETURN(auto stragglers, store.ListStragglers(job));
+  PERSEUS_ASSIGN_OR_RETURN(auto assignment, store.FindNewestAssignment(job));
+  PERSEUS_ASSIGN_OR_RETURN(auto frontier, store.FindFrontier(job));
+  return std::optional(PlanningInput{
+      .job = *std::move(record),
+      .profile = std::move(profile),
+      .stragglers = std::move(stragglers),
+      .assignment = std::move(assignment),
+      .has_frontier = frontier.has_value(),
+      .now = now,
+      .find_plan = [&store, job](std::string_view slug) { return store.FindPlan(job, slug); },
+      .new_plan_id = [] { return "p-" + RandomHex(8); }});
+}
+
+PlanningWorkers::PlanningWorkers(store::Store& store, Options options)
+    : store_(store), options_(std::move(options)), claims_(store, options_.now) {
+  for (int i = 0; i < options_.threads; ++i) {
+    threads_.emplace_back([this, i] { Run(i); });
+  }
+  threads_.emplace_back([this] { RenewClaims(); });
+}
+
+PlanningWorkers::~PlanningWorkers() {
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  claims_.StopAll();
+  woken_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void PlanningWorkers::Wake() {
+  {
+    const std::lock_guard lock(mutex_);
+    ++wakes_;
+  }
+  woken_.notify_all();
+}
+
+void PlanningWorkers::Run(int number) {
+  const std::string worker = fmt::format("{}-{}-{}", options_.name, RandomHex(4), number);
+  for (;;) {
+    std::uint64_t seen = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      if (ends_) return;
+      seen = wakes_;
+    }
+    const Result<bool> did = RunSafely(worker);
+    if (!did) {
+      options_.failed(did.error());
+      std::unique_lock lock(mutex_);
+      woken_.wait_for(lock, std::chrono::milliseconds(kAfterFailure), [&] { return ends_; });
+    } else if (!*did) {
+      Wait(seen);
+    }
+  }
+}
+
+// A job that needs more memory than the machine has must not end the planning of all others.
+Result<bool> PlanningWorkers::RunSafely(const std::string& worker) {
+  try {
+    return RunOne(worker);
+  } catch (const std::exception& exception) {
+    return FailAs(ErrorKind::kSystem, "planning failed: {} (the server tries again in {} s)",
+                  exception.what(), PlanningClaims::kClaim / 1000);
+  }
+}
+
+void PlanningWorkers::RenewClaims() {
+  for (;;) {
+    std::uint64_t seen = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      if (ends_) return;
+      seen = wakes_;
+    }
+    if (const auto renewed = claims_.Renew(); !renewed) options_.failed(renewed.error());
+    std::unique_lock lock(mutex_);
+    woken_.wait_for(lock, std::chrono::milliseconds(kLongestWait),
+                    [&] { return ends_ || wakes_ != seen; });
+  }
+}
+
+void PlanningWorkers::Wait(std::uint64_t seen) {
+  store::Milliseconds wait = kLongestWait;
+  if (const auto next = store_.NextPlanningTime(); next && *next) {
+    wait = std::clamp<store::Milliseconds>(**next - options_.now(), 1, kLongestWait);
+  }
+  std::unique_lock lock(mutex_);
+  woken_.wait_for(lock, std::chrono::milliseconds(wait), [&] { return ends_ || wakes_ != seen; });
+}
+
+Result<void> PlanningWorkers::SetFirstStep(const PlanningInput& input,
+                                           store::PlanningOutcome& outcome) {
+  if (!outcome.assignment) return {};
+  PERSEUS_ASSIGN_OR_RETURN(const auto assignment, ParsePlannedAssignment(*outcome.assignment));
+  std::optional<PlannedAssignment> in_force;
+  if (input.assignment) {
+    PERSEUS_ASSIGN_OR_RETURN(auto parsed, ParsePlannedAssignment(input.assignment->body));
+    in_force = std::move(parsed);
+  }
+  PERSEUS_ASSIGN_OR_RETURN(const auto job, store_.FindJob(input.job.id));
+  if (job) {
+    outcome.assignment = WithFirstStep(assignment, *job, in_force, options_.now(), options_.lead_s);
+  }
+  return {};
+}
+
+Result<bool> PlanningWorkers::RunOne(const std::string& worker) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto task,
+                           store_.ClaimPlanning(worker, options_.now(), PlanningClaims::kClaim));
+  if (!task) return false;
+  const RunningPlanning running(claims_, *task);
+  PERSEUS_RETURN_IF_ERROR(Plan(*task, running.stop()));
+  return true;
+}
+
+Result<void> PlanningWorkers::Plan(const store::PlanningTask& task, const std::stop_token& stop) {
+  const auto begin = std::chrono::steady_clock::now();
+  PERSEUS_ASSIGN_OR_RETURN(auto input, GatherPlanningInput(store_, task.job, options_.now()));
+  if (!input) return {};  // The job has ended.
+  input->stop = stop;
+  auto outcome = options_.plan(*input);
+  // Another replica may plan the job at once.
+  if (!outcome && stop.stop_requested()) {
+    return store_.ReleasePlanning(task, options_.now());
+  }
+  if (!outcome) return Fail(outcome);
+  PERSEUS_RETURN_IF_ERROR(SetFirstStep(*input, *outcome));
+  PERSEUS_ASSIGN_OR_RETURN(const auto kept,
+                           store_.CompletePlanning(task, *outcome, options_.now()));
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  options_.planned({.job = task.job,
+                    .status = outcome->status,
+                    .problem = outcome->problem,
+                    .seconds = took.count(),
+                    .is_kept = kept});
+  return {};
+}
+
+}  // namespace perseus::job_planning

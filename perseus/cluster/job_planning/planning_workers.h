@@ -1,0 +1,78 @@
+// The threads of this replica that plan jobs whose planning is due.
+//
+// Each thread plans one job at a time. One more thread renews their claims (planning_claims.h).
+// Thread safe.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "perseus/cluster/job_planning/planning.h"
+#include "perseus/cluster/job_planning/planning_claims.h"
+#include "perseus/cluster/store/store.h"
+
+namespace perseus::job_planning {
+
+struct PlanningReport {
+  std::string job;
+  std::string status;
+  std::string problem;
+  double seconds = 0;
+  bool is_kept = false;  // False: another worker has taken over the job, or it has ended.
+};
+
+class PlanningWorkers {
+ public:
+  struct Options {
+    int threads = 2;
+    std::string name = "worker";  // Unique among replicas.
+    double lead_s = 0.5;
+    std::function<store::Milliseconds()> now;
+    // Called on one of these threads after each planning that was not stopped, and for each error
+    // of the store.
+    std::function<void(const PlanningReport&)> planned;
+    std::function<void(const Error&)> failed;
+    // For tests.
+    std::function<Result<store::PlanningOutcome>(const PlanningInput&)> plan = PlanJob;
+  };
+  PlanningWorkers(store::Store& store, Options options);
+  ~PlanningWorkers();  // Stops running plannings, so that another replica can claim them.
+  PlanningWorkers(const PlanningWorkers&) = delete;
+  PlanningWorkers& operator=(const PlanningWorkers&) = delete;
+
+  // Call this when planning may be due.
+  void Wake();
+
+ private:
+  void Run(int number);
+  void RenewClaims();
+  // Returns whether planning of a job was due.
+  Result<bool> RunOne(const std::string& worker);
+  Result<bool> RunSafely(const std::string& worker);
+  Result<void> Plan(const store::PlanningTask& task, const std::stop_token& stop);
+  Result<void> SetFirstStep(const PlanningInput& input, store::PlanningOutcome& outcome);
+  void Wait(std::uint64_t seen);
+
+  store::Store& store_;
+  Options options_;
+  PlanningClaims claims_;
+  std::mutex mutex_;  // Guards the next three members.
+  std::condition_variable woken_;
+  std::uint64_t wakes_ = 0;
+  bool ends_ = false;
+  std::vector<std::thread> threads_;
+};
+
+// Reads the input of PlanJob from the store. Nothing if the job does not exist or has ended.
+Result<std::optional<PlanningInput>> GatherPlanningInput(store::Store& store,
+                                                         const std::string& job,
+                                                         store::Milliseconds now);
+
+}  // namespace perseus::job_planning

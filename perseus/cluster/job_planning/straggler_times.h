@@ -1,0 +1,26 @@
+// How long each pipeline may take while other pipelines are slow (docs/server.md, "Stragglers").
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "perseus/cluster/store/store.h"
+
+namespace perseus::job_planning {
+
+// The largest slowdown of each pipeline at `now`, by dp_rank. Ignores slowdowns of 1, pipelines
+// that the job does not have, and stragglers that have not begun or are over.
+std::map<int, double> SlowdownsAt(std::span<const store::StragglerRecord> stragglers, int pipelines,
+                                  store::Milliseconds now);
+
+// For each pipeline, T'/(s_p T) rounded down to half a percent: the factor by which its iteration
+// may be longer than the target's plan. 1 for the slowest, and for all if there is no straggler.
+std::vector<double> FactorsOf(const std::map<int, double>& slowdowns, int pipelines);
+
+// When the next straggler begins or ends after `now`. Nothing if none does.
+std::optional<store::Milliseconds> NextChange(std::span<const store::StragglerRecord> stragglers,
+                                              store::Milliseconds now);
+
+}  // namespace perseus::job_planning

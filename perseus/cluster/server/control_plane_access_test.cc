@@ -1,0 +1,158 @@
+// Access: tokens, exposure, certificates, and the log.
+#include <spdlog/sinks/ostream_sink.h>
+
+#include <filesystem>
+#include <sstream>
+
+#include "perseus/cluster/server/control_plane_fixture.h"
+#include "perseus/cluster/server/rights.h"
+#include "tests/support/temporary_directory.h"
+#include "tests/support/test_certificates.h"
+
+namespace perseus::server {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST_F(ControlPlaneTest, TheFirstTokenIsALastingOperatorToken) {
+  for (const char* other : {R"({"scope": "read"})", R"({"scope": "agent"})",
+                            R"({"scope": "operator", "expires_in_days": 1})"}) {
+    const auto refused = Send("POST", "/v1/tokens", other);
+    EXPECT_EQ(refused.status, 409) << refused.body;
+    EXPECT_THAT(refused.body,
+                HasSubstr("first create a token of scope operator that never expires"));
+  }
+  EXPECT_EQ(Send("GET", "/v1/jobs").status, 200) << "everybody still has access";
+
+  const json lasting = json::parse(Send("POST", "/v1/tokens", R"({"scope": "operator"})").body);
+  auto ann = http::Client::Create({.server = url(), .token = lasting["token"]});
+  const http::Client::Outgoing brief{.method = "POST",
+                                     .target = "/v1/tokens",
+                                     .body = R"({"scope": "operator", "expires_in_days": 1})"};
+  const json expiring = json::parse(ann->Send(brief)->body);
+  const auto revoke = [&ann](const json& token) {
+    const std::string target = "/v1/tokens/" + token["id"].get<std::string>();
+    return ann->Send({.method = "DELETE", .target = target})->status;
+  };
+  EXPECT_EQ(revoke(lasting), 409) << "the other token expires";
+  EXPECT_EQ(revoke(expiring), 200);
+}
+
+TEST_F(ControlPlaneTest, TokensRestrictAccess) {
+  PlanJob("run");
+  const auto created = Send("POST", "/v1/tokens", R"({"scope": "operator", "name": "ann"})");
+  ASSERT_EQ(created.status, 201) << created.body;
+  EXPECT_EQ(Send("GET", "/v1/jobs").status, 401);
+  EXPECT_EQ(Send("GET", "/healthz").status, 200);
+  auto ann = http::Client::Create({.server = url(), .token = json::parse(created.body)["token"]});
+  EXPECT_TRUE(ann->Fetch({.target = "/v1/jobs"}));
+  const auto mine = ann->Fetch(
+      {.method = "POST", .target = "/v1/tokens", .body = R"({"scope": "job", "job": "other"})"});
+  ASSERT_TRUE(mine) << mine.error().message;
+  auto other = http::Client::Create({.server = url(), .token = json::parse(*mine)["token"]});
+  EXPECT_EQ(other->Send({.target = "/v1/jobs/run"})->status, 403);
+  EXPECT_EQ(other->Send({.target = "/v1/jobs/nobody"})->status, 403)
+      << "the answer does not show whether it exists";
+  EXPECT_EQ(other->Send({.target = "/v1/jobs"})->status, 403);
+  EXPECT_EQ(other->Send({.method = "POST", .target = "/v1/jobs", .body = JobBody("other")})->status,
+            201);
+  EXPECT_EQ(other->Send({.target = "/v1/jobs/other"})->status, 200);
+}
+
+// A server that other machines can reach keeps its last operator token, and refuses requests
+// without a token.
+TEST(ExposedControlPlane, RefusesRequestsWithoutTokens) {
+  const TemporaryDirectory directory;
+  const std::string database = "sqlite:" + (directory.path() / "perseus.db").string();
+  {
+    auto store = store::OpenStore(database);
+    ASSERT_TRUE(store) << store.error().message;
+    const store::TokenRecord token{
+        .id = "t-1", .hash = HashOfSecret("secret"), .scope = "operator", .job = "", .name = ""};
+    ASSERT_TRUE((*store)->AddToken(token));
+    store::TokenRecord expired = token;  // It has expired.
+    expired.id = "t-2";
+    expired.hash = HashOfSecret("old secret");
+    expired.expires = 1;
+    ASSERT_TRUE((*store)->AddToken(expired));
+  }
+  http::TestAuthority authority(directory.path(), "authority");
+  const auto files = authority.Issue("server", "perseus", "IP:127.0.0.1");
+  spdlog::logger log("test", std::make_shared<spdlog::sinks::null_sink_mt>());
+  auto started = ControlPlane::Start(
+      {.address = "0.0.0.0:0",
+       .database = database,
+       .tls = http::TlsFiles{.certificate = files.certificate, .key = files.key}},
+      log);
+  ASSERT_TRUE(started) << started.error().message;
+  std::thread runs([&] { (*started)->Run(); });
+  const std::string url = "https://127.0.0.1:" + std::to_string((*started)->port());
+  auto client =
+      http::Client::Create({.server = url, .token = "secret", .authority = authority.file()});
+  EXPECT_TRUE(client) << client.error().message;
+  EXPECT_EQ(client->Send({.target = "/v1/jobs"})->status, 200);
+  EXPECT_EQ(client->Send({.method = "DELETE", .target = "/v1/tokens/t-1"})->status, 409)
+      << "without it, nobody could create tokens";
+  auto nobody = http::Client::Create({.server = url, .authority = authority.file()});
+  EXPECT_EQ(nobody->Send({.target = "/v1/jobs"})->status, 401);
+  (*started)->Stop();
+  runs.join();
+}
+
+// The log has the changes that people make. Renewed certificates are used without a signal.
+TEST(ControlPlaneLog, HasChangesAndRenewedCertificates) {
+  const TemporaryDirectory directory;
+  http::TestAuthority old_authority(directory.path(), "old");
+  http::TestAuthority new_authority(directory.path(), "new");
+  const auto files = old_authority.Issue("server", "perseus", "IP:127.0.0.1");
+  std::ostringstream logged;
+  spdlog::logger log("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(logged));
+  auto started = ControlPlane::Start(
+      {.address = "127.0.0.1:0",
+       .database = "sqlite::memory:",
+       .tls = http::TlsFiles{.certificate = files.certificate, .key = files.key},
+       .maintenance_interval = std::chrono::milliseconds(10)},
+      log);
+  ASSERT_TRUE(started) << started.error().message;
+  std::thread runs([&] { (*started)->Run(); });
+  const std::string url = "https://127.0.0.1:" + std::to_string((*started)->port());
+  const auto answers = [&url](const http::TestAuthority& authority) {
+    auto client = http::Client::Create({.server = url, .authority = authority.file()});
+    return client && client->Fetch({.target = "/v1/jobs"});
+  };
+  EXPECT_TRUE(answers(old_authority));
+  EXPECT_FALSE(answers(new_authority));
+  {
+    auto client = http::Client::Create({.server = url, .authority = old_authority.file()});
+    EXPECT_EQ(
+        client->Send({.method = "POST", .target = "/v1/jobs", .body = JobBody("run")})->status,
+        201);
+    EXPECT_EQ(client
+                  ->Send({.method = "PUT",
+                          .target = "/v1/nodes/n0/jobs/run",
+                          .body = R"({"ranks": [{"dp_rank": 0, "pp_rank": 0}]})"})
+                  ->status,
+              200);
+  }
+  new_authority.Issue("server", "perseus", "IP:127.0.0.1");
+  // The times have to differ, even if all files were written within the resolution of the clock.
+  for (const std::string& file : {files.certificate, files.key}) {
+    std::filesystem::last_write_time(
+        file, std::filesystem::last_write_time(file) + std::chrono::seconds(1));
+  }
+  const auto until = std::chrono::steady_clock::now() + kTimeout;
+  while (!answers(new_authority) && std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_TRUE(answers(new_authority));
+  (*started)->Stop();
+  runs.join();
+  EXPECT_THAT(logged.str(), HasSubstr("method=POST path=/v1/jobs status=201"));
+  EXPECT_THAT(logged.str(), Not(HasSubstr("/v1/nodes")));
+  EXPECT_THAT(logged.str(), HasSubstr("certificates replaced"));
+}
+
+}  // namespace
+}  // namespace perseus::server

@@ -1,0 +1,111 @@
+// Limits of requests, and answers while the database is unavailable.
+#include "perseus/cluster/server/control_plane_fixture.h"
+#include "tests/support/postgres_server.h"
+
+namespace perseus::server {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+TEST_F(ControlPlaneTest, RefusesBodiesAboveTheLimitOfTheirRoute) {
+  const auto status = [&](const std::string& method, const std::string& target, std::size_t size) {
+    return Send(method, target, std::string(size, ' ')).status;
+  };
+  constexpr std::size_t kKib = 1 << 10;
+  constexpr std::size_t kMib = 1 << 20;
+  const struct {
+    const char* method;
+    const char* target;
+    std::size_t most;
+  } rows[] = {
+      {"POST", "/v1/jobs", 8 * kMib},
+      {"PUT", "/v1/jobs/run/target", 256 * kKib},
+      {"PUT", "/v1/jobs/run/profile", 64 * kMib},
+      {"POST", "/v1/jobs/run/measurements", 4 * kMib},
+      {"POST", "/v1/jobs/run/next-clocks", kMib},
+      {"PUT", "/v1/nodes/n0/jobs/run", kMib},
+      {"POST", "/v1/nodes/n0/reports", 4 * kMib},
+      {"POST", "/result/run", kMib},
+      {"POST", "/v1/tokens", 256 * kKib},
+  };
+  for (const auto& row : rows) {
+    EXPECT_NE(status(row.method, row.target, row.most), 413) << row.target;
+    EXPECT_EQ(status(row.method, row.target, row.most + 1), 413) << row.target;
+  }
+}
+
+TEST_F(ControlPlaneTest, RefusesUnknownQueries) {
+  PlanJob("run");
+  const std::string plan = Get("/v1/jobs/run")["assignment"]["pipelines"][0]["plan"];
+  for (const std::string query :
+       {"/v1/jobs?all=yes", "/v1/jobs?limit=5&limit=6", "/v1/jobs?nosuch=1", "/v1/jobs/run?all=1",
+        "/v1/jobs/run/plans?all=1", "/v1/plans/PLAN?ranks=", "/v1/plans/PLAN?ranks=1,",
+        "/healthz?a"}) {
+    std::string target = query;
+    if (const auto at = target.find("PLAN"); at != std::string::npos) target.replace(at, 4, plan);
+    const auto refused = Send("GET", target);
+    EXPECT_EQ(refused.status, 400) << target << refused.body;
+    EXPECT_THAT(refused.body, HasSubstr(R"("pointer":"?)")) << target;
+  }
+  EXPECT_EQ(Send("GET", "/v1/jobs?all=0&limit=5").status, 200);
+}
+
+TEST_F(ControlPlaneTest, NamesThePowerCapThatIsPossible) {
+  PlanJob("run");
+  const auto refused = Send("GET", "/v1/jobs/run/plans/power-cap-1w");
+  EXPECT_EQ(refused.status, 422);
+  const std::string detail = json::parse(refused.body)["detail"];
+  EXPECT_THAT(json::parse(refused.body)["remedy"], "request a value that is possible");
+  const std::string mark = "the least is ";
+  const std::size_t at = detail.find(mark);
+  ASSERT_NE(at, std::string::npos) << detail;
+  std::string least = detail.substr(at + mark.size());
+  least.resize(least.find(' '));
+  EXPECT_EQ(Send("GET", "/v1/jobs/run/plans/power-cap-" + least + "w").status, 200) << detail;
+}
+
+TEST_F(ControlPlaneTest, AClientThatLeftIsNoFailure) {
+  ASSERT_EQ(Send("POST", "/v1/jobs", JobBody("run")).status, 201);
+  {
+    auto impatient =
+        http::Client::Create({.server = url(), .timeout = std::chrono::milliseconds(50)});
+    EXPECT_FALSE(impatient->Send({.target = "/schedule/run?rank=0"}));
+  }
+  EXPECT_TRUE(Comes([&] {
+    return Send("GET", "/metrics")
+               .body.find(R"(requests_total{route="GET /schedule/{job}",status="499"} 1)") !=
+           std::string::npos;
+  }));
+}
+
+TEST(ControlPlaneWithoutDatabase, StillHasMetrics) {
+  if (!PostgresServer::WhyNot().empty()) GTEST_SKIP() << PostgresServer::WhyNot();
+  PostgresServer postgres;
+  spdlog::logger log("test", std::make_shared<spdlog::sinks::null_sink_mt>());
+  auto started = ControlPlane::Start({.address = "127.0.0.1:0",
+                                      .database = postgres.address(),
+                                      .maintenance_interval = std::chrono::milliseconds(10)},
+                                     log);
+  ASSERT_TRUE(started) << started.error().message;
+  std::thread runs([&] { (*started)->Run(); });
+  auto client =
+      http::Client::Create({.server = "http://127.0.0.1:" + std::to_string((*started)->port())});
+  EXPECT_THAT(client->Send({.target = "/metrics"})->body, HasSubstr("perseus_server_ready 1"));
+  postgres.Stop();
+  bool is_reported = false;
+  const auto until = std::chrono::steady_clock::now() + kTimeout;
+  while (!is_reported && std::chrono::steady_clock::now() < until) {
+    const auto metrics = client->Send({.target = "/metrics"});
+    ASSERT_TRUE(metrics);
+    ASSERT_EQ(metrics->status, 200) << metrics->body;
+    is_reported = metrics->body.find("perseus_server_ready 0") != std::string::npos;
+  }
+  EXPECT_TRUE(is_reported);
+  EXPECT_EQ(client->Send({.target = "/v1/jobs"})->status, 503);
+  (*started)->Stop();
+  runs.join();
+}
+
+}  // namespace
+}  // namespace perseus::server

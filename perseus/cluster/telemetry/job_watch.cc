@@ -1,0 +1,276 @@
+#include "perseus/cluster/telemetry/job_watch.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace perseus::telemetry {
+namespace {
+
+constexpr std::size_t kVersionsKept = 16;
+// Above this number of nodes, JobWatch forgets those that have not reported for a while.
+constexpr std::size_t kMaxReportingNodes = 1000;
+
+}  // namespace
+
+bool IsWithin(store::Milliseconds pause, store::Milliseconds then, store::Milliseconds now) {
+  return then - pause < now && now < then + pause;
+}
+
+std::int64_t JobWatch::last_step() const {
+  const MutexLock lock(mutex_);
+  return last_step_;
+}
+
+std::string JobWatch::Summary() const {
+  struct Sum {
+    double busy_s = 0;
+    int steps = 0;
+    double energy_j = 0;
+    int steps_with_energy = 0;
+  };
+  double time_s = 0;
+  int timed = 0;
+  std::map<int, Sum> sums;
+  {
+    const MutexLock lock(mutex_);
+    // The newest step may lack nodes.
+    for (const auto& [step, pipelines] : steps_) {
+      if (step == last_step_) continue;
+      double longest_s = 0;
+      for (const auto& [pipeline, nodes] : pipelines) {
+        double busy_s = 0;
+        double energy_j = 0;
+        bool is_energy_known = true;
+        for (const auto& [node, of_node] : nodes) {
+          longest_s = std::max(longest_s, of_node.time_s);
+          busy_s = std::max(busy_s, of_node.busy_s);
+          is_energy_known = is_energy_known && of_node.energy_j.has_value();
+          energy_j += of_node.energy_j.value_or(0);
+        }
+        Sum& sum = sums[pipeline];
+        sum.busy_s += busy_s;
+        ++sum.steps;
+        if (!is_energy_known) continue;
+        sum.energy_j += energy_j;
+        ++sum.steps_with_energy;
+      }
+      if (longest_s == 0) continue;
+      time_s += longest_s;
+      ++timed;
+    }
+  }
+  nlohmann::ordered_json json;
+  if (timed > 0) json["step_s"] = time_s / timed;
+  auto pipelines = nlohmann::ordered_json::object();
+  for (const auto& [pipeline, sum] : sums) {
+    auto& of_pipeline = pipelines[std::to_string(pipeline)];
+    of_pipeline["busy_s"] = sum.busy_s / sum.steps;
+    if (sum.steps_with_energy > 0) of_pipeline["energy_j"] = sum.energy_j / sum.steps_with_energy;
+  }
+  json["pipelines"] = std::move(pipelines);
+  return json.dump();
+}
+
+std::vector<StragglerChange> JobWatch::Add(const std::string& node,
+                                           const protocol::StepReport& step, double expected_s,
+                                           store::Milliseconds now) {
+  const MutexLock lock(mutex_);
+  const auto [newest, is_first] = newest_.try_emplace(node, step.step);
+  if (step.step + kMaxUnsent < newest->second) {
+    steps_.clear();
+    newest_ = {{node, step.step}};
+    last_step_ = -1;
+    has_restarted_ = true;
+    detector_.Restart();
+  } else {
+    newest->second = std::max(newest->second, step.step);
+  }
+  std::vector<StragglerChange> changes;
+  if (step.step + static_cast<std::int64_t>(kWindow) <= last_step_) return changes;
+  last_step_ = std::max(last_step_, step.step);
+  Nodes& nodes = steps_[step.step][step.dp_rank];
+  nodes[node] = step;
+  while (steps_.size() > kWindow) steps_.erase(steps_.begin());
+  const auto expected_nodes = nodes_.find(step.dp_rank);
+  const bool is_whole = expected_nodes != nodes_.end() &&
+                        std::ranges::all_of(expected_nodes->second, [&](const std::string& name) {
+                          return nodes.contains(name);
+                        });
+  // Without an assignment of the server, clocks may have any value: perseus tune chooses them.
+  if (!is_whole || step.version == 0) return changes;
+  double busy_s = 0;
+  for (const auto& [name, of_node] : nodes) busy_s = std::max(busy_s, of_node.busy_s);
+  StragglerVerdicts verdicts = detector_.Add({.step = step.step,
+                                              .dp_rank = step.dp_rank,
+                                              .busy_s = busy_s,
+                                              .expected_s = expected_s,
+                                              .version = step.version});
+  changes = std::move(verdicts.changes);
+  for (const auto& [pipeline, slowdown] : verdicts.unchanged) {
+    if (!IsWithin(kRenew, returned_[pipeline], now)) changes.push_back({pipeline, slowdown});
+  }
+  for (const StragglerChange& change : changes) returned_[change.dp_rank] = now;
+  return changes;
+}
+
+void JobWatch::Restart() {
+  const MutexLock lock(mutex_);
+  steps_.clear();
+  newest_.clear();
+  last_step_ = -1;
+  detector_.Restart();
+}
+
+bool JobWatch::TakeRestart() {
+  const MutexLock lock(mutex_);
+  return std::exchange(has_restarted_, false);
+}
+
+bool JobWatch::NeedsNodes(const std::string& node, store::Milliseconds now) const {
+  const MutexLock lock(mutex_);
+  const store::Milliseconds pause =
+      all_nodes_.contains(node)
+          ? kReadNodesEvery
+          : static_cast<store::Milliseconds>(all_nodes_.size() / kNodesAMillisecond);
+  return !IsWithin(pause, read_nodes_at_, now);
+}
+
+void JobWatch::SetNodes(std::map<int, std::set<std::string>> nodes, const std::string& first,
+                        store::Milliseconds now) {
+  const MutexLock lock(mutex_);
+  nodes_ = std::move(nodes);
+  all_nodes_.clear();
+  for (const auto& [pipeline, names] : nodes_) all_nodes_.insert(names.begin(), names.end());
+  first_node_ = first;
+  read_nodes_at_ = now;
+}
+
+bool JobWatch::HasNode(const std::string& node) const {
+  const MutexLock lock(mutex_);
+  return all_nodes_.contains(node);
+}
+
+void JobWatch::NoteReport(const std::string& node, store::Milliseconds now) {
+  const MutexLock lock(mutex_);
+  received_here_[node] = now;
+  if (received_here_.size() <= kMaxReportingNodes) return;
+  std::erase_if(received_here_,
+                [now](const auto& entry) { return !IsWithin(kRecently, entry.second, now); });
+}
+
+bool JobWatch::ReceivesFirstNode(store::Milliseconds now) const {
+  const auto received = received_here_.find(first_node_);
+  return received != received_here_.end() && IsWithin(kRecently, received->second, now);
+}
+
+bool JobWatch::Judges(store::Milliseconds now) const {
+  const MutexLock lock(mutex_);
+  return judges_ && ReceivesFirstNode(now);
+}
+
+JobWatch::Role JobWatch::RoleAt(store::Milliseconds now, bool has_replicas) {
+  const MutexLock lock(mutex_);
+  if (has_replicas && !ReceivesFirstNode(now)) {
+    judges_ = false;
+    return Role::kDoesNotJudge;
+  }
+  return judges_ ? Role::kJudges : Role::kStartsToJudge;
+}
+
+void JobWatch::StartJudging(const Settings& settings, const std::map<int, double>& raised,
+                            store::Milliseconds now) {
+  const MutexLock lock(mutex_);
+  if (judges_) return;
+  judges_ = true;
+  settings_ = settings;
+  steps_.clear();
+  newest_.clear();
+  returned_.clear();
+  last_step_ = -1;
+  has_restarted_ = false;
+  detector_ = StragglerDetector();
+  for (const auto& [pipeline, slowdown] : raised) {
+    detector_.Raise(pipeline, slowdown);
+    returned_[pipeline] = now;
+  }
+}
+
+void JobWatch::Forget(int pipeline) {
+  const MutexLock lock(mutex_);
+  detector_.Forget(pipeline);
+}
+
+JobWatch::Settings JobWatch::settings() const {
+  const MutexLock lock(mutex_);
+  return settings_;
+}
+
+bool JobWatch::Knows(std::int64_t version) const {
+  const MutexLock lock(mutex_);
+  return version == 0 || expected_.contains(version);
+}
+
+void JobWatch::Learn(std::int64_t version, const job_planning::PlannedAssignment& assignment) {
+  std::vector<double> times;
+  // Reported times end with the last instruction.
+  for (const job_planning::PlannedAssignment::Share& share : assignment.pipelines) {
+    times.push_back(share.time_s - assignment.tail_s);
+  }
+  const MutexLock lock(mutex_);
+  expected_[version] = std::move(times);
+  while (expected_.size() > kVersionsKept) expected_.erase(expected_.begin());
+}
+
+double JobWatch::ExpectedTime(std::int64_t version, int pipeline) const {
+  const MutexLock lock(mutex_);
+  const auto found = expected_.find(version);
+  if (found == expected_.end() || pipeline < 0 ||
+      pipeline >= static_cast<int>(found->second.size())) {
+    return 0;
+  }
+  return found->second[static_cast<std::size_t>(pipeline)];
+}
+
+bool JobWatch::IsDue(store::Milliseconds now, store::Milliseconds pause) {
+  const MutexLock lock(mutex_);
+  if (IsWithin(pause, stored_, now)) return false;
+  stored_ = now;
+  return true;
+}
+
+std::map<int, double> JobWatch::Stragglers() const {
+  const MutexLock lock(mutex_);
+  return detector_.Stragglers();
+}
+
+std::shared_ptr<JobWatch> JobWatches::Of(const std::string& job, store::Milliseconds now) {
+  const MutexLock lock(mutex_);
+  Watched& watched = watches_[job];
+  if (!watched.watch) watched.watch = std::make_shared<JobWatch>();
+  watched.used = now;
+  return watched.watch;
+}
+
+std::shared_ptr<JobWatch> JobWatches::Find(const std::string& job) const {
+  const MutexLock lock(mutex_);
+  const auto found = watches_.find(job);
+  return found == watches_.end() ? nullptr : found->second.watch;
+}
+
+void JobWatches::Forget(const std::string& job) {
+  const MutexLock lock(mutex_);
+  watches_.erase(job);
+}
+
+void JobWatches::ForgetBefore(store::Milliseconds time) {
+  const MutexLock lock(mutex_);
+  std::erase_if(watches_, [time](const auto& entry) { return entry.second.used < time; });
+}
+
+int JobWatches::jobs() const {
+  const MutexLock lock(mutex_);
+  return static_cast<int>(watches_.size());
+}
+
+}  // namespace perseus::telemetry

@@ -1,0 +1,141 @@
+// Summarizes the steps that nodes report of a job: which pipelines straggle, and how long steps
+// take.
+//
+// In memory only: a replica that takes over needs a few steps to know the same. Thread safe.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "perseus/base/mutex.h"
+#include "perseus/base/result.h"
+#include "perseus/cluster/job_planning/planned_assignment.h"
+#include "perseus/cluster/store/store.h"
+#include "perseus/cluster/telemetry/straggler_detector.h"
+#include "perseus/runtime/protocol/node_messages.h"
+
+namespace perseus::telemetry {
+
+// Whether `then` is less than `pause` ago. False if `then` is further than `pause` in the future:
+// then the clock was set back.
+bool IsWithin(store::Milliseconds pause, store::Milliseconds then, store::Milliseconds now);
+
+class JobWatch {
+ public:
+  std::int64_t last_step() const;
+  // {"step_s": …, "pipelines": {"0": {"busy_s", "energy_j"}}}: means over the last kWindow steps.
+  // An energy is the mean of those steps for which all ranks reported it.
+  std::string Summary() const;
+
+  // Adds a reported step. Returns the changes of stragglers to store. Every kRenew it also returns
+  // the stragglers that still hold, for pipelines that were just judged. A step of a pipeline is
+  // judged when all nodes with ranks of it (SetNodes) have reported it, because a part of the nodes
+  // may be faster than the whole. A node may report a step again, after a lost answer.
+  static constexpr store::Milliseconds kRenew = 20'000;
+  std::vector<StragglerChange> Add(const std::string& node, const protocol::StepReport& step,
+                                   double expected_s, store::Milliseconds now);
+  // The job was restarted and counts its steps from 0 again.
+  void Restart();
+  // Whether a restart was found since the last call: the steps of a node went back by more steps
+  // than a node keeps unsent.
+  bool TakeRestart();
+
+  // Whether to call SetNodes again: every kReadNodesEvery, and for an unknown node. After a call
+  // for an unknown node, the next one waits 0.1 ms for each known node, since thousands may arrive
+  // in a row.
+  static constexpr store::Milliseconds kReadNodesEvery = 10'000;
+  static constexpr std::size_t kNodesAMillisecond = 10;
+  bool NeedsNodes(const std::string& node, store::Milliseconds now) const;
+  // `nodes`: by dp_rank. `first`: the first live node. Its replica judges the job.
+  void SetNodes(std::map<int, std::set<std::string>> nodes, const std::string& first,
+                store::Milliseconds now);
+  bool HasNode(const std::string& node) const;
+
+  // Records that the node reported to this replica.
+  void NoteReport(const std::string& node, store::Milliseconds now);
+  // Whether this replica judges the job: always if it is the only one, otherwise while the first
+  // node reports to it. kStartsToJudge: the caller has to call StartJudging() first.
+  enum class Role { kDoesNotJudge, kStartsToJudge, kJudges };
+  Role RoleAt(store::Milliseconds now, bool has_replicas);
+  // From the registration of the job.
+  struct Settings {
+    int pipelines = 1;
+    bool detects_stragglers = true;
+  };
+  // Forgets all steps and stragglers, because another replica judged in the meantime. `raised`: the
+  // stragglers that it detected, by dp_rank. Does nothing if another thread has already called
+  // this.
+  void StartJudging(const Settings& settings, const std::map<int, double>& raised,
+                    store::Milliseconds now);
+  // Whether it has started to judge, and the first node still reports to this replica.
+  bool Judges(store::Milliseconds now) const;
+  Settings settings() const;  // After StartJudging().
+
+  // A user deleted the detected straggler.
+  void Forget(int pipeline);
+
+  // The planned iteration time of each pipeline in an assignment version.
+  bool Knows(std::int64_t version) const;
+  void Learn(std::int64_t version, const job_planning::PlannedAssignment& assignment);
+  double ExpectedTime(std::int64_t version, int pipeline) const;  // 0: no plan.
+
+  // Whether to store the summary of the job again: at most once in `pause`.
+  bool IsDue(store::Milliseconds now, store::Milliseconds pause);
+
+  std::map<int, double> Stragglers() const;
+
+ private:
+  bool ReceivesFirstNode(store::Milliseconds now) const PERSEUS_REQUIRES(mutex_);
+
+  static constexpr std::size_t kWindow = 16;
+  using Nodes = std::map<std::string, protocol::StepReport>;
+  // Longer than the interval of reports.
+  static constexpr store::Milliseconds kRecently = 12'000;
+  // How many steps a node keeps unsent and sends again.
+  static constexpr std::int64_t kMaxUnsent = 256;
+
+  mutable Mutex mutex_;
+  StragglerDetector detector_ PERSEUS_GUARDED_BY(mutex_);
+  // When Add last returned each straggler, by dp_rank.
+  std::map<int, store::Milliseconds> returned_ PERSEUS_GUARDED_BY(mutex_);
+  std::map<std::int64_t, std::map<int, Nodes>> steps_ PERSEUS_GUARDED_BY(mutex_);  // The last ones.
+  std::int64_t last_step_ PERSEUS_GUARDED_BY(mutex_) = -1;
+  // The newest step of each node.
+  std::map<std::string, std::int64_t> newest_ PERSEUS_GUARDED_BY(mutex_);
+  bool has_restarted_ PERSEUS_GUARDED_BY(mutex_) = false;
+  std::map<int, std::set<std::string>> nodes_ PERSEUS_GUARDED_BY(mutex_);  // [pipeline]
+  std::set<std::string> all_nodes_ PERSEUS_GUARDED_BY(mutex_);
+  std::string first_node_ PERSEUS_GUARDED_BY(mutex_);
+  store::Milliseconds read_nodes_at_ PERSEUS_GUARDED_BY(mutex_) = -1;
+  std::map<std::string, store::Milliseconds> received_here_ PERSEUS_GUARDED_BY(mutex_);  // By node.
+  bool judges_ PERSEUS_GUARDED_BY(mutex_) = false;
+  std::map<std::int64_t, std::vector<double>> expected_ PERSEUS_GUARDED_BY(mutex_);  // [version]
+  store::Milliseconds stored_ PERSEUS_GUARDED_BY(mutex_) = 0;
+  Settings settings_ PERSEUS_GUARDED_BY(mutex_);
+};
+
+// The watches of all jobs. The control plane removes those without reports for an hour.
+class JobWatches {
+ public:
+  std::shared_ptr<JobWatch> Of(const std::string& job, store::Milliseconds now);
+  std::shared_ptr<JobWatch> Find(const std::string& job) const;  // Null if no node reported on it.
+  void Forget(const std::string& job);
+  void ForgetBefore(store::Milliseconds time);
+  int jobs() const;
+
+ private:
+  struct Watched {
+    std::shared_ptr<JobWatch> watch;
+    store::Milliseconds used = 0;
+  };
+  mutable Mutex mutex_;
+  std::map<std::string, Watched> watches_ PERSEUS_GUARDED_BY(mutex_);
+};
+
+}  // namespace perseus::telemetry

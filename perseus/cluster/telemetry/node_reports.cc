@@ -1,0 +1,275 @@
+#include "perseus/cluster/telemetry/node_reports.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "perseus/base/random_id.h"
+#include "perseus/cluster/job_planning/job_spec.h"
+#include "perseus/cluster/telemetry/node_ranks.h"
+
+namespace perseus::telemetry {
+namespace {
+
+constexpr store::Milliseconds kWriteNodeEvery = 5'000;
+constexpr store::Milliseconds kWriteStepsEvery = 500;
+// A detected straggler expires soon after its replica dies.
+constexpr store::Milliseconds kDetectionLasts = 60'000;
+constexpr int kAssignmentsRead = 16;
+// No job runs this many steps between two reports.
+constexpr std::int64_t kMaxStepsAhead = 1'000'000;
+// After this many writes, another report continues, because the node of this one waits for its
+// answer.
+constexpr int kWritesInARow = 3;
+// How long the last report of a lost node is kept.
+constexpr store::Milliseconds kForgetAfter = 60'000;
+
+}  // namespace
+
+class NodeReports::Writing {
+ public:
+  explicit Writing(NodeReports& reports) : reports_(reports) {}
+  ~Writing() {
+    const MutexLock lock(reports_.mutex_);
+    reports_.is_writing_ = false;
+  }
+  Writing(const Writing&) = delete;
+  Writing& operator=(const Writing&) = delete;
+
+ private:
+  NodeReports& reports_;
+};
+
+NodeReports::NodeReports(store::Store& store, JobWatches& watches)
+    : store_(store), watches_(watches), replica_(RandomHex(8)) {}
+
+Result<std::vector<std::string>> NodeReports::Take(const std::string& node,
+                                                   const std::vector<protocol::JobReport>& reports,
+                                                   store::Milliseconds now) {
+  std::vector<std::string> not_attached;
+  for (const protocol::JobReport& report : reports) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto is_attached, TakeJob(node, report, now));
+    if (!is_attached) not_attached.push_back(report.job);
+  }
+  PERSEUS_RETURN_IF_ERROR(WriteNoted());
+  return not_attached;
+}
+
+Result<bool> NodeReports::TakeJob(const std::string& node, const protocol::JobReport& report,
+                                  store::Milliseconds now) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto job, store_.FindJob(report.job));
+  if (!job || job->ended != 0) return false;
+  const std::shared_ptr<JobWatch> watch = watches_.Of(job->id, now);
+  const bool reads = watch->NeedsNodes(node, now);
+  if (reads) {
+    PERSEUS_RETURN_IF_ERROR(ReadNodes(job->id, *watch, now));
+  }
+  // If it is too soon to read the nodes again, the answer to a later report says whether this node
+  // is attached.
+  if (!watch->HasNode(node)) return !reads;
+  NoteNode(node, job->id, report, now);
+  if (const auto newest = std::max(report.acknowledged, report.following);
+      newest > job->assignment_version) {
+    PERSEUS_RETURN_IF_ERROR(store_.RaiseAssignmentVersion(job->id, newest, now));
+  }
+  watch->NoteReport(node, now);
+  if (report.steps.empty()) return true;
+  PERSEUS_ASSIGN_OR_RETURN(const auto judges, Judges(*job, *watch, now));
+  if (judges) {
+    PERSEUS_RETURN_IF_ERROR(Judge(node, *job, *watch, report.steps, now));
+  } else {
+    NoteForReplicas({.job = job->id, .node = node, .steps = report.steps});
+  }
+  return true;
+}
+
+Result<bool> NodeReports::Judges(const store::JobRecord& job, JobWatch& watch,
+                                 store::Milliseconds now) {
+  const auto role = watch.RoleAt(now, store_.has_replicas());
+  if (role == JobWatch::Role::kDoesNotJudge) return false;
+  if (role == JobWatch::Role::kJudges) return true;
+  PERSEUS_RETURN_IF_ERROR(StartJudging(job, watch, now));
+  return true;
+}
+
+Result<void> NodeReports::TakeFromReplica(const ReplicaMessage& message, store::Milliseconds now) {
+  const auto watch = watches_.Find(message.job);
+  if (message.replica == replica_ || !watch) return {};
+  if (message.restarted) watch->Restart();
+  if (message.forgotten) watch->Forget(*message.forgotten);
+  // This replica can only become the judge when a node reports to it.
+  if (message.steps.empty() || !watch->Judges(now)) return {};
+  PERSEUS_ASSIGN_OR_RETURN(const auto job, store_.FindJob(message.job));
+  if (!job || job->ended != 0) return {};
+  return Judge(message.node, *job, *watch, message.steps, now);
+}
+
+Result<void> NodeReports::Restart(const std::string& job) {
+  if (const auto watch = watches_.Find(job)) watch->Restart();
+  if (!store_.has_replicas()) return {};
+  return store_.NotifyReplicas(
+      FormatReplicaMessage({.replica = replica_, .job = job, .restarted = true}));
+}
+
+Result<void> NodeReports::Forget(const std::string& job, int pipeline) {
+  if (const auto watch = watches_.Find(job)) watch->Forget(pipeline);
+  if (!store_.has_replicas()) return {};
+  return store_.NotifyReplicas(
+      FormatReplicaMessage({.replica = replica_, .job = job, .forgotten = pipeline}));
+}
+
+void NodeReports::NoteForReplicas(ReplicaMessage message) {
+  message.replica = replica_;
+  std::vector<std::string> texts = FormatReplicaMessage(message);
+  const MutexLock lock(mutex_);
+  // The database is unavailable. Later steps are judged without these.
+  if (for_replicas_.size() > kMaxReplicaTexts) for_replicas_.clear();
+  for (std::string& text : texts) for_replicas_.push_back(std::move(text));
+}
+
+void NodeReports::NoteNode(const std::string& node, const std::string& job,
+                           const protocol::JobReport& report, store::Milliseconds now) {
+  const MutexLock lock(mutex_);
+  Known& known = known_[{job, node}];
+  if (known.acknowledged == report.acknowledged && known.following == report.following &&
+      IsWithin(kWriteNodeEvery, known.written, now)) {
+    return;
+  }
+  known = {report.acknowledged, report.following, now};
+  if (!IsWithin(kForgetAfter, pruned_, now)) {
+    pruned_ = now;
+    std::erase_if(known_, [now](const auto& entry) {
+      return !IsWithin(kForgetAfter, entry.second.written, now);
+    });
+  }
+  store::NodeRecord record;
+  record.job = job;
+  record.node = node;
+  record.acknowledged = report.acknowledged;
+  record.following = report.following;
+  record.since_step = report.since_step;
+  record.seen = now;
+  seen_.push_back(std::move(record));
+}
+
+Result<void> NodeReports::WriteNoted() {
+  for (int round = 0; round < kWritesInARow; ++round) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto wrote, WriteOnce());
+    if (!wrote) return {};
+  }
+  return {};
+}
+
+Result<bool> NodeReports::WriteOnce() {
+  std::vector<store::NodeRecord> seen;
+  std::vector<std::string> for_replicas;
+  {
+    const MutexLock lock(mutex_);
+    if (is_writing_ || (seen_.empty() && for_replicas_.empty())) return false;
+    is_writing_ = true;
+    seen.swap(seen_);
+    for_replicas.swap(for_replicas_);
+  }
+  // The store may throw. Then the next report writes.
+  const Writing writing(*this);
+  if (!for_replicas.empty()) {
+    PERSEUS_RETURN_IF_ERROR(store_.NotifyReplicas(for_replicas));
+  }
+  if (!seen.empty()) {
+    PERSEUS_RETURN_IF_ERROR(store_.Acknowledge(seen));
+  }
+  return true;
+}
+
+Result<void> NodeReports::Judge(const std::string& node, const store::JobRecord& job,
+                                JobWatch& watch, const std::vector<protocol::StepReport>& steps,
+                                store::Milliseconds now) {
+  const JobWatch::Settings settings = watch.settings();
+  std::vector<StragglerChange> changes;
+  for (const protocol::StepReport& step : steps) {
+    const bool is_too_far = job.last_step >= 0 && step.step > job.last_step + kMaxStepsAhead;
+    if (step.dp_rank >= settings.pipelines || is_too_far) continue;
+    PERSEUS_ASSIGN_OR_RETURN(const auto expected_s, ExpectedTime(job, watch, step));
+    const auto of_step = watch.Add(node, step, expected_s, now);
+    changes.insert(changes.end(), of_step.begin(), of_step.end());
+  }
+  if (watch.IsDue(now, kWriteStepsEvery)) {
+    const auto counts =
+        watch.TakeRestart() ? store::Store::Steps::kRestart : store::Store::Steps::kContinue;
+    PERSEUS_RETURN_IF_ERROR(
+        store_.RecordStep(job.id, counts, watch.last_step(), watch.Summary(), now));
+  }
+  if (!settings.detects_stragglers) return {};
+  return StoreStragglers(job.id, std::move(changes), now);
+}
+
+Result<void> NodeReports::StartJudging(const store::JobRecord& job, JobWatch& watch,
+                                       store::Milliseconds now) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto spec, job_planning::StoredJobSpec(job.body));
+  PERSEUS_ASSIGN_OR_RETURN(const auto stragglers, store_.ListStragglers(job.id));
+  std::map<int, double> raised;
+  for (const store::StragglerRecord& straggler : stragglers) {
+    if (straggler.source == "detected" && straggler.expires > now) {
+      raised[straggler.dp_rank] = straggler.slowdown;
+    }
+  }
+  watch.StartJudging({spec.planned.pipelines, spec.detects_stragglers}, raised, now);
+  return {};
+}
+
+Result<void> NodeReports::ReadNodes(const std::string& job, JobWatch& watch,
+                                    store::Milliseconds now) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto records, store_.ListNodesOfJob(job));
+  std::map<int, std::set<std::string>> nodes;
+  std::string first;
+  bool is_first_lost = true;
+  for (const store::NodeRecord& record : records) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto ranks, ParseNodeRanks(record.ranks));
+    for (const auto& [pipeline, ignored] : ranks) nodes[pipeline].insert(record.node);
+    const bool is_lost = record.seen + kNodeIsSilentAfter < now;
+    if (std::pair(is_lost, record.node) < std::pair(is_first_lost, first) || first.empty()) {
+      first = record.node;
+      is_first_lost = is_lost;
+    }
+  }
+  watch.SetNodes(std::move(nodes), first, now);
+  return {};
+}
+
+Result<void> NodeReports::StoreStragglers(const std::string& job,
+                                          std::vector<StragglerChange> changes,
+                                          store::Milliseconds now) {
+  for (const StragglerChange& change : changes) {
+    if (change.slowdown == 1) {
+      PERSEUS_RETURN_IF_ERROR(store_.DeleteStraggler(job, change.dp_rank, "detected", now));
+      continue;
+    }
+    PERSEUS_RETURN_IF_ERROR(store_.PutStraggler({.job = job,
+                                                 .dp_rank = change.dp_rank,
+                                                 .source = "detected",
+                                                 .slowdown = change.slowdown,
+                                                 .starts = now,
+                                                 .expires = now + kDetectionLasts},
+                                                now));
+  }
+  return {};
+}
+
+Result<double> NodeReports::ExpectedTime(const store::JobRecord& job, JobWatch& watch,
+                                         const protocol::StepReport& step) {
+  const bool is_known = step.version <= job.assignment_version &&
+                        step.version + kAssignmentsRead > job.assignment_version;
+  if (!is_known) return 0;
+  if (!watch.Knows(step.version)) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto assignments,
+                             store_.ListAssignments(job.id, kAssignmentsRead));
+    for (const store::AssignmentRecord& record : assignments) {
+      PERSEUS_ASSIGN_OR_RETURN(auto parsed, job_planning::ParsePlannedAssignment(record.body));
+      watch.Learn(record.version, parsed);
+    }
+    // The version belongs to a database that was lost.
+    if (!watch.Knows(step.version)) watch.Learn(step.version, job_planning::PlannedAssignment());
+  }
+  return watch.ExpectedTime(step.version, step.dp_rank);
+}
+
+}  // namespace perseus::telemetry

@@ -1,0 +1,86 @@
+// Passes the reports of nodes to the watches of the jobs, and stores what changed.
+//
+// One replica judges a job: the one that receives the reports of the job's first live node (by
+// name). The others pass on their reports to it (Store::NotifyReplicas). So the judge receives
+// whole pipelines, however the nodes are distributed. The replicas need no agreement: each
+// of them reads in the store which node is the first, and knows whether it receives its reports.
+// During a change, a few steps are judged twice (with the same result) or not at all.
+//
+// Thread safe. Calls block on the store.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "perseus/base/mutex.h"
+#include "perseus/cluster/store/store.h"
+#include "perseus/cluster/telemetry/job_watch.h"
+#include "perseus/cluster/telemetry/replica_messages.h"
+
+namespace perseus::telemetry {
+
+class NodeReports {
+ public:
+  NodeReports(store::Store& store, JobWatches& watches);
+
+  // Processes the reports of a node. Returns the jobs whose reports were ignored, by the names in
+  // the report: the node is not attached to them, or they have ended or do not exist.
+  Result<std::vector<std::string>> Take(const std::string& node,
+                                        const std::vector<protocol::JobReport>& reports,
+                                        store::Milliseconds now);
+  // Processes a message that a replica (perhaps this one) sent to all (Notice::Kind::kSteps). The
+  // caller passes the messages of one job in order and one at a time.
+  Result<void> TakeFromReplica(const ReplicaMessage& message, store::Milliseconds now);
+  // The job was restarted, or a user deleted a detected straggler. Informs all replicas.
+  Result<void> Restart(const std::string& job);
+  Result<void> Forget(const std::string& job, int pipeline);
+
+ private:
+  class Writing;  // Marks that this thread writes.
+  struct Known {
+    std::int64_t acknowledged = -1;
+    std::int64_t following = -1;
+    store::Milliseconds written = 0;
+  };
+  // Whether the node is attached to the job.
+  Result<bool> TakeJob(const std::string& node, const protocol::JobReport& report,
+                       store::Milliseconds now);
+  // Whether this replica judges the job. Prepares the watch if it has just become the judge.
+  Result<bool> Judges(const store::JobRecord& job, JobWatch& watch, store::Milliseconds now);
+  Result<void> Judge(const std::string& node, const store::JobRecord& job, JobWatch& watch,
+                     const std::vector<protocol::StepReport>& steps, store::Milliseconds now);
+  Result<void> StartJudging(const store::JobRecord& job, JobWatch& watch, store::Milliseconds now);
+  Result<void> ReadNodes(const std::string& job, JobWatch& watch, store::Milliseconds now);
+  Result<void> StoreStragglers(const std::string& job, std::vector<StragglerChange> changes,
+                               store::Milliseconds now);
+  // Notes the report for WriteNoted() if it has to be stored.
+  void NoteNode(const std::string& node, const std::string& job, const protocol::JobReport& report,
+                store::Milliseconds now);
+  // One thread at a time writes the notes of all, and the others continue. So thousands of nodes
+  // need few commits. If this process dies, the nodes report the same again.
+  Result<void> WriteNoted();
+  // Returns whether there was anything to write.
+  Result<bool> WriteOnce();
+  void NoteForReplicas(ReplicaMessage message);
+  // 0 for a version that is not among the newest ones.
+  Result<double> ExpectedTime(const store::JobRecord& job, JobWatch& watch,
+                              const protocol::StepReport& step);
+
+  static constexpr std::size_t kMaxReplicaTexts = 10'000;
+
+  store::Store& store_;
+  JobWatches& watches_;
+  const std::string replica_;  // Random: two replicas may have the same name.
+  Mutex mutex_;
+  std::map<std::pair<std::string, std::string>, Known> known_ PERSEUS_GUARDED_BY(mutex_);
+  // When nodes were last removed from known_.
+  store::Milliseconds pruned_ PERSEUS_GUARDED_BY(mutex_) = 0;
+  std::vector<store::NodeRecord> seen_ PERSEUS_GUARDED_BY(mutex_);    // To be written.
+  std::vector<std::string> for_replicas_ PERSEUS_GUARDED_BY(mutex_);  // To be sent.
+  bool is_writing_ PERSEUS_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace perseus::telemetry

@@ -1,0 +1,27 @@
+// The messages that replicas send to the one that judges a job.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "perseus/base/result.h"
+#include "perseus/runtime/protocol/node_messages.h"
+
+namespace perseus::telemetry {
+
+// Has one of: steps, restarted, forgotten.
+struct ReplicaMessage {
+  std::string replica = {};  // The sender.
+  std::string job = {};
+  std::string node = {};
+  std::vector<protocol::StepReport> steps = {};  // Reported by `node`.
+  bool restarted = false;                        // The job counts its steps from 0 again.
+  std::optional<int> forgotten = {};  // The dp_rank of a detected straggler that was deleted.
+};
+// Formats the message as one or more texts of at most Store::kMaxReplicaTextBytes.
+std::vector<std::string> FormatReplicaMessage(const ReplicaMessage& message);
+Result<ReplicaMessage> ParseReplicaMessage(std::string_view text);
+
+}  // namespace perseus::telemetry

@@ -1,0 +1,233 @@
+// Each table has its version as its only clock, so that a test sees which one is in force.
+#include "perseus/runtime/client/clock_precedence.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+namespace perseus::client {
+namespace {
+
+constexpr std::int64_t kDefaultClocks = -1;
+constexpr std::int64_t kOwnPlan = 1000;
+
+std::unique_ptr<ClockTable> PrecedenceTable(std::int64_t version, std::int64_t from_step = 0,
+                                            std::int64_t until_step = 0) {
+  auto table = std::make_unique<ClockTable>();
+  table->source = ClockTable::Source::kPlan;
+  table->version = version;
+  table->from_step = from_step;
+  table->until_step = until_step;
+  return table;
+}
+
+class ClockPrecedenceTest : public testing::Test {
+ protected:
+  // The version of the table that the step follows.
+  std::int64_t Step(std::int64_t step, Nanoseconds now = 0) {
+    change_ = precedence_.BeginStep(step, now);
+    return precedence_.table() == nullptr ? kDefaultClocks : precedence_.table()->version;
+  }
+  std::int64_t Assignment() const {
+    return precedence_.assignment() == nullptr ? 0 : precedence_.assignment()->version;
+  }
+  void Assign(std::int64_t version, std::int64_t from_step = 0, std::int64_t until_step = 0) {
+    tables_.Offer(PrecedenceTable(version, from_step, until_step));
+  }
+  void AssignOwn(std::int64_t version, std::int64_t until_step = 0) {
+    auto table = PrecedenceTable(version, 0, until_step);
+    table->source = ClockTable::Source::kOwn;
+    tables_.Offer(std::move(table));
+  }
+
+  Handover<ClockTable> tables_;
+  ClockPrecedence precedence_{tables_};
+  ClockPrecedence::Change change_ = ClockPrecedence::Change::kNone;
+};
+
+TEST_F(ClockPrecedenceTest, WithoutTablesTheDefaultClocksAreInForce) {
+  EXPECT_EQ(Step(0), kDefaultClocks);
+  EXPECT_EQ(Assignment(), 0);
+}
+
+TEST_F(ClockPrecedenceTest, ATemporaryAssignmentHidesTheLastingOneUntilItEnds) {
+  Assign(1);
+  EXPECT_EQ(Step(0), 1);
+  Assign(2, 1, 3);
+  EXPECT_EQ(Step(1), 2);
+  EXPECT_EQ(Assignment(), 2);
+  EXPECT_EQ(Step(2), 2);
+  EXPECT_EQ(Step(3), 1);
+  EXPECT_EQ(Assignment(), 1);
+}
+
+TEST_F(ClockPrecedenceTest, ALastingAssignmentEndsTheTemporaryOne) {
+  Assign(1, 0, 10);
+  EXPECT_EQ(Step(0), 1);
+  Assign(2);
+  EXPECT_EQ(Step(1), 2);
+}
+
+TEST_F(ClockPrecedenceTest, ATemporaryAssignmentReplacesTheTemporaryOneOnly) {
+  Assign(1);
+  Step(0);
+  Assign(2, 0, 10);
+  Step(1);
+  Assign(3, 0, 4);
+  EXPECT_EQ(Step(2), 3);
+  EXPECT_EQ(Step(4), 1) << "assignment 2 is gone";
+}
+
+TEST_F(ClockPrecedenceTest, ATemporaryAssignmentThatIsAlreadyOverIsSkipped) {
+  Assign(1);
+  Step(0);
+  Assign(2, 1, 3);
+  EXPECT_EQ(Step(5), 1);
+}
+
+TEST_F(ClockPrecedenceTest, AnAssignmentWaitsForItsFirstStep) {
+  Assign(1, 2);
+  EXPECT_EQ(Step(0), kDefaultClocks);
+  EXPECT_EQ(Step(1), kDefaultClocks);
+  EXPECT_EQ(Step(2), 1);
+}
+
+TEST_F(ClockPrecedenceTest, SeveralAssignmentsWait) {
+  for (const std::int64_t version : {1, 2, 3}) {
+    Assign(version, 10 * version);
+    Step(version);
+  }
+  EXPECT_EQ(Step(10), 1);
+  EXPECT_EQ(Step(20), 2);
+  EXPECT_EQ(Step(30), 3);
+}
+
+TEST_F(ClockPrecedenceTest, ANewerAssignmentDiscardsThoseThatDoNotBeginEarlier) {
+  for (const std::int64_t version : {1, 2, 3}) {
+    Assign(version, 10 * version);
+    Step(version);
+  }
+  Assign(4, 20);
+  Step(4);
+  EXPECT_EQ(Step(10), 1);
+  EXPECT_EQ(Step(20), 4);
+  EXPECT_EQ(Step(30), 4);
+}
+
+TEST_F(ClockPrecedenceTest, OfSeveralAssignmentsThatAreDueTheLastOneCounts) {
+  Assign(1, 10);
+  Step(0);
+  Assign(2, 11);
+  Step(1);
+  EXPECT_EQ(Step(12), 2);
+}
+
+TEST_F(ClockPrecedenceTest, AnyAssignmentHidesTheOwnPlanUnlessItSaysOwn) {
+  precedence_.SetOwn(PrecedenceTable(kOwnPlan));
+  EXPECT_EQ(Step(0), kOwnPlan);
+  EXPECT_EQ(Assignment(), 0);
+  Assign(1);
+  EXPECT_EQ(Step(1), 1);
+  AssignOwn(2);
+  EXPECT_EQ(Step(2), kOwnPlan);
+  EXPECT_EQ(Assignment(), 2);
+}
+
+TEST_F(ClockPrecedenceTest, OwnWithoutAPlanMeansTheDefaultClocks) {
+  AssignOwn(1);
+  EXPECT_EQ(Step(0), kDefaultClocks);
+  EXPECT_EQ(Assignment(), 1);
+}
+
+TEST_F(ClockPrecedenceTest, ATemporaryAssignmentMaySayOwn) {
+  precedence_.SetOwn(PrecedenceTable(kOwnPlan));
+  Step(0);
+  Assign(1);
+  Step(1);
+  AssignOwn(2, 4);
+  EXPECT_EQ(Step(2), kOwnPlan);
+  EXPECT_EQ(Step(4), 1);
+}
+
+TEST_F(ClockPrecedenceTest, ANewOwnPlanReplacesTheAssignmentsInForceAtTheNextStep) {
+  Assign(1);
+  Step(0);
+  Assign(2, 0, 10);
+  Step(1);
+  precedence_.SetOwn(PrecedenceTable(kOwnPlan));
+  EXPECT_EQ(precedence_.table()->version, 2) << "the current step does not change";
+  EXPECT_EQ(Step(2), kOwnPlan);
+  EXPECT_EQ(Step(10), kOwnPlan);
+}
+
+TEST_F(ClockPrecedenceTest, OfTwoOwnPlansTheLastOneCounts) {
+  precedence_.SetOwn(PrecedenceTable(kOwnPlan));
+  precedence_.SetOwn(PrecedenceTable(kOwnPlan + 1));
+  EXPECT_EQ(Step(0), kOwnPlan + 1);
+}
+
+TEST_F(ClockPrecedenceTest, ANewOwnPlanKeepsAssignmentsThatBeginLater) {
+  Assign(1, 3);
+  Step(0);
+  precedence_.SetOwn(PrecedenceTable(kOwnPlan));
+  EXPECT_EQ(Step(1), kOwnPlan);
+  EXPECT_EQ(Step(3), 1);
+}
+
+TEST_F(ClockPrecedenceTest, AnExpiredOwnPlanIsDropped) {
+  auto own = PrecedenceTable(kOwnPlan);
+  own->expires = 500;
+  precedence_.SetOwn(std::move(own));
+  EXPECT_EQ(Step(0, 499), kOwnPlan);
+  EXPECT_EQ(change_, ClockPrecedence::Change::kNone);
+  EXPECT_EQ(Step(1, 500), kDefaultClocks);
+  EXPECT_EQ(change_, ClockPrecedence::Change::kExpired);
+  EXPECT_EQ(Step(2, 501), kDefaultClocks);
+  EXPECT_EQ(change_, ClockPrecedence::Change::kNone);
+}
+
+TEST_F(ClockPrecedenceTest, AHiddenOwnPlanExpiresWhenItIsInForceAgain) {
+  auto own = PrecedenceTable(kOwnPlan);
+  own->expires = 500;
+  precedence_.SetOwn(std::move(own));
+  Step(0, 0);
+  Assign(1, 0, 2);
+  EXPECT_EQ(Step(1, 600), 1);
+  EXPECT_EQ(change_, ClockPrecedence::Change::kNone);
+  EXPECT_EQ(Step(2, 700), kDefaultClocks);
+  EXPECT_EQ(change_, ClockPrecedence::Change::kExpired);
+}
+
+TEST_F(ClockPrecedenceTest, AnExpiredAssignmentIsDroppedAndTheNextStepFollowsTheOwnPlan) {
+  precedence_.SetOwn(PrecedenceTable(kOwnPlan));
+  Step(0);
+  auto assigned = PrecedenceTable(1);
+  assigned->expires = 500;
+  tables_.Offer(std::move(assigned));
+  EXPECT_EQ(Step(1, 100), 1);
+  EXPECT_EQ(Step(2, 500), kDefaultClocks);
+  EXPECT_EQ(Assignment(), 0);
+  EXPECT_EQ(Step(3, 501), kOwnPlan);
+}
+
+// Which tables the other thread gets to free. A leak or a double free fails under the sanitizers.
+TEST(ClockPrecedenceOwnership, EveryTableReturnsToTheHandoverOnce) {
+  Handover<ClockTable> tables;
+  {
+    ClockPrecedence precedence(tables);
+    precedence.SetOwn(PrecedenceTable(kOwnPlan));
+    precedence.BeginStep(0, 0);
+    precedence.SetOwn(PrecedenceTable(kOwnPlan + 1));
+    for (std::int64_t version = 1; version <= 6; ++version) {
+      tables.Offer(PrecedenceTable(version, version % 2 == 0 ? 100 : version, version % 3));
+      precedence.BeginStep(version, 0);
+      tables.FreeRetired();
+      ASSERT_NE(precedence.table(), nullptr);
+      EXPECT_GT(precedence.table()->version, 0) << "the table in force is not freed";
+    }
+  }
+  tables.FreeRetired();
+}
+
+}  // namespace
+}  // namespace perseus::client
