@@ -9,8 +9,8 @@
 namespace perseus::agent {
 namespace {
 
-constexpr uid_t kAnn = 1000;
-constexpr uid_t kBob = 1001;
+constexpr uid_t kHangingUser = 1000;
+constexpr uid_t kOtherUserOfQueue = 1001;
 
 // Checks that end when the test says so.
 class HeldChecks {
@@ -60,33 +60,34 @@ TEST(AccessQueue, AnswersEveryCheckOfAUserOneAfterTheOther) {
   HeldChecks checks;
   AccessQueue queue(checks.check());
   std::vector<std::future<int>> answers;
-  for (int i = 0; i < 20; ++i) answers.push_back(AddFor(queue, kAnn));
-  for (auto& answer : answers) EXPECT_EQ(answer.get(), static_cast<int>(kAnn));
+  for (int i = 0; i < 20; ++i) answers.push_back(AddFor(queue, kHangingUser));
+  for (auto& answer : answers) EXPECT_EQ(answer.get(), static_cast<int>(kHangingUser));
   EXPECT_FALSE(checks.overlapped());
 }
 
 TEST(AccessQueue, AUserWhoseChecksHangDelaysNobodyElse) {
   HeldChecks checks;
   std::promise<void> release;
-  checks.Hold(kAnn, release.get_future().share());
+  checks.Hold(kHangingUser, release.get_future().share());
   AccessQueue queue(checks.check());
   std::vector<std::future<int>> held;
-  for (int i = 0; i < AccessQueue::kThreads + 1; ++i) held.push_back(AddFor(queue, kAnn));
-  EXPECT_EQ(AddFor(queue, kBob).get(), static_cast<int>(kBob));
+  for (int i = 0; i < AccessQueue::kThreads + 1; ++i) held.push_back(AddFor(queue, kHangingUser));
+  EXPECT_EQ(AddFor(queue, kOtherUserOfQueue).get(), static_cast<int>(kOtherUserOfQueue));
   release.set_value();
-  for (auto& answer : held) EXPECT_EQ(answer.get(), static_cast<int>(kAnn));
+  for (auto& answer : held) EXPECT_EQ(answer.get(), static_cast<int>(kHangingUser));
 }
 
 TEST(AccessQueue, RefusesOneUserTooManyWaitingChecks) {
   HeldChecks checks;
   std::promise<void> release;
-  checks.Hold(kAnn, release.get_future().share());
+  checks.Hold(kHangingUser, release.get_future().share());
   AccessQueue queue(checks.check());
   std::vector<std::future<int>> held;
   // One may have begun to run, and waits no more.
-  for (int i = 0; i < AccessQueue::kMostWaiting + 2; ++i) held.push_back(AddFor(queue, kAnn));
+  for (int i = 0; i < AccessQueue::kMostWaiting + 2; ++i)
+    held.push_back(AddFor(queue, kHangingUser));
   EXPECT_EQ(held.back().get(), -1);
-  EXPECT_EQ(AddFor(queue, kBob).get(), static_cast<int>(kBob));
+  EXPECT_EQ(AddFor(queue, kOtherUserOfQueue).get(), static_cast<int>(kOtherUserOfQueue));
   release.set_value();
   held.pop_back();
 }
@@ -94,11 +95,11 @@ TEST(AccessQueue, RefusesOneUserTooManyWaitingChecks) {
 TEST(AccessQueue, EndsWithChecksThatWait) {
   HeldChecks checks;
   auto release = std::make_shared<std::promise<void>>();
-  checks.Hold(kAnn, release->get_future().share());
+  checks.Hold(kHangingUser, release->get_future().share());
   std::vector<std::future<int>> held;
   {
     AccessQueue queue(checks.check());
-    for (int i = 0; i < 3; ++i) held.push_back(AddFor(queue, kAnn));
+    for (int i = 0; i < 3; ++i) held.push_back(AddFor(queue, kHangingUser));
     release->set_value();
   }
   // Answered, or dropped with its promise: nothing is left to wait for.

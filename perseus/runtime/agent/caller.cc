@@ -19,7 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 using protocol::Refusal;
 
-
 template <typename Number>
 std::optional<Number> ParseNumber(std::string_view text, int base = 10) {
   Number number{};

@@ -56,7 +56,7 @@ class CallerTest : public ::testing::Test {
     Cgroups("0::/\n");
   }
   void Cgroups(const std::string& lines) { Write("proc/4242/cgroup", lines); }
-  Caller Identified(uid_t uid = kCallerAnn) {
+  Caller Identified(uid_t uid = kUser) {
     Answer<Caller> caller = Identify(host_, {kPid, uid, 0});
     EXPECT_TRUE(caller) << caller.error().message;
     return caller.value_or(Caller());
@@ -71,7 +71,7 @@ TEST_F(CallerTest, IsIdentifiedByPidUserStartTimeAndCgroups) {
       "0::/system.slice\n");
   const Caller caller = Identified();
   EXPECT_EQ(caller.process, (ProcessId{kPid, 7000}));
-  EXPECT_EQ(caller.uid, kCallerAnn);
+  EXPECT_EQ(caller.uid, kUser);
   EXPECT_EQ(caller.gid, 100U);
   EXPECT_EQ(caller.groups, (std::vector<gid_t>{44, 100}));
   EXPECT_FALSE(caller.is_administrator);
@@ -102,7 +102,7 @@ TEST_F(CallerTest, RefusesCallersThatEndedAreHiddenOrChangedUser) {
 TEST_F(CallerTest, AProcessThatReusesThePidIsAnotherCaller) {
   const Caller caller = Identified();
   EXPECT_TRUE(LookAgain(host_, caller));
-  Process(7001, kCallerAnn);
+  Process(7001, kUser);
   EXPECT_EQ(LookAgain(host_, caller).error().code, Refusal::kNotAllowed);
   EXPECT_THAT(LookAgain(host_, caller).error().message, HasSubstr("ended"));
   fs::remove_all(root_ / "proc/4242");
@@ -154,7 +154,7 @@ TEST_F(CallerTest, GrantsMatchGpuAndUserOrCgroup) {
     std::optional<NamedRight> right;
   };
   for (const Row& row :
-       {Row{"the user", {{"GPU-b", "GPU-a"}, kCallerAnn, std::nullopt}, NamedRight::kGrantToUser},
+       {Row{"the user", {{"GPU-b", "GPU-a"}, kUser, std::nullopt}, NamedRight::kGrantToUser},
         Row{"another user", {{"GPU-a"}, 2000, std::nullopt}, std::nullopt},
         Row{"another GPU", {{"GPU-b"}, kUser, std::nullopt}, std::nullopt},
         Row{"nobody", {{"GPU-a"}, std::nullopt, std::nullopt}, std::nullopt},
@@ -193,7 +193,7 @@ TEST_F(CallerTest, TheChildJoinsTheCgroupsThatHaveRulesForDevices) {
     Cgroups(row.cgroups);
     const auto identity = IdentityOf(host_, Identified());
     ASSERT_TRUE(identity) << identity.error().message;
-    EXPECT_EQ(identity->uid, kCallerAnn);
+    EXPECT_EQ(identity->uid, kUser);
     EXPECT_EQ(identity->gid, 100U);
     EXPECT_EQ(identity->groups, (std::vector<gid_t>{44, 100}));
     std::vector<fs::path> joined;

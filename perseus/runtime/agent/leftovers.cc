@@ -24,8 +24,8 @@ constexpr std::chrono::milliseconds kLookAgain{20};
 
 bool Answers(const std::filesystem::path& socket, std::chrono::milliseconds answer_time) {
   const auto connected = protocol::Connect(socket);
-  return connected && protocol::SendRequest(connected->get(), protocol::Format(protocol::List{}),
-                                            answer_time);
+  return connected &&
+         protocol::SendRequest(connected->get(), protocol::Format(protocol::List{}), answer_time);
 }
 
 }  // namespace

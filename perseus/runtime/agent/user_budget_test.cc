@@ -5,30 +5,30 @@
 namespace perseus::agent {
 namespace {
 
-constexpr uid_t kAnn = 1000;
-constexpr uid_t kBob = 1001;
+constexpr uid_t kSpender = 1000;
+constexpr uid_t kNeighbor = 1001;
 
 TEST(UserBudget, AUserWhoSpentTheBurstWaitsUntilTheUnitsAreBack) {
   UserBudget budget;
-  EXPECT_EQ(budget.Take(kAnn, UserBudget::kBurst, 0), 0);
-  EXPECT_EQ(budget.Take(kAnn, 10, 0), 10 * kMillisecond) << "1,000 units come back in a second";
-  EXPECT_EQ(budget.Take(kAnn, 10, 9 * kMillisecond), kMillisecond);
-  EXPECT_EQ(budget.Take(kAnn, 10, 10 * kMillisecond), 0);
-  EXPECT_EQ(budget.Take(kAnn, 10, 10 * kMillisecond), 10 * kMillisecond);
+  EXPECT_EQ(budget.Take(kSpender, UserBudget::kBurst, 0), 0);
+  EXPECT_EQ(budget.Take(kSpender, 10, 0), 10 * kMillisecond) << "1,000 units come back in a second";
+  EXPECT_EQ(budget.Take(kSpender, 10, 9 * kMillisecond), kMillisecond);
+  EXPECT_EQ(budget.Take(kSpender, 10, 10 * kMillisecond), 0);
+  EXPECT_EQ(budget.Take(kSpender, 10, 10 * kMillisecond), 10 * kMillisecond);
 }
 
 TEST(UserBudget, OneUsersSpendingTakesNothingFromAnother) {
   UserBudget budget;
-  EXPECT_EQ(budget.Take(kAnn, UserBudget::kBurst, 0), 0);
-  EXPECT_GT(budget.Take(kAnn, 1, 0), 0);
-  EXPECT_EQ(budget.Take(kBob, UserBudget::kBurst, 0), 0);
+  EXPECT_EQ(budget.Take(kSpender, UserBudget::kBurst, 0), 0);
+  EXPECT_GT(budget.Take(kSpender, 1, 0), 0);
+  EXPECT_EQ(budget.Take(kNeighbor, UserBudget::kBurst, 0), 0);
 }
 
 TEST(UserBudget, NobodySavesMoreThanTheBurst) {
   UserBudget budget;
-  EXPECT_EQ(budget.Take(kAnn, 1, 0), 0);
-  EXPECT_EQ(budget.Take(kAnn, UserBudget::kBurst, 3600 * kSecond), 0);
-  EXPECT_GT(budget.Take(kAnn, 1, 3600 * kSecond), 0);
+  EXPECT_EQ(budget.Take(kSpender, 1, 0), 0);
+  EXPECT_EQ(budget.Take(kSpender, UserBudget::kBurst, 3600 * kSecond), 0);
+  EXPECT_GT(budget.Take(kSpender, 1, 3600 * kSecond), 0);
 }
 
 TEST(UserBudget, RootIsExempt) {
@@ -38,9 +38,9 @@ TEST(UserBudget, RootIsExempt) {
 
 TEST(UserBudget, ManyUsersDoNotMakeItForgetOneWhoOwes) {
   UserBudget budget;
-  EXPECT_EQ(budget.Take(kAnn, UserBudget::kBurst, 0), 0);
+  EXPECT_EQ(budget.Take(kSpender, UserBudget::kBurst, 0), 0);
   for (uid_t user = 100'000; user < 110'000; ++user) EXPECT_EQ(budget.Take(user, 1, 0), 0);
-  EXPECT_GT(budget.Take(kAnn, 1, 0), 0);
+  EXPECT_GT(budget.Take(kSpender, 1, 0), 0);
 }
 
 }  // namespace
