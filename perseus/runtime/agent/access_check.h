@@ -35,7 +35,7 @@
 
 namespace perseus::agent {
 
-// Of whom the kernel is asked.
+// The process in whose place the kernel is asked.
 struct Identity {
   uid_t uid = 0;
   gid_t gid = 0;

@@ -91,8 +91,8 @@ struct GpuFile {
   std::string uuid;
   std::filesystem::path device;  // DeviceInfo::device_file; empty if it has none.
 };
-// What to reply to a caller who has no named right, and whom the kernel refuses the device with
-// `error` (an error number; 0 if the GPU has no device file). Says what would give it the right.
+// The reply to a caller without a named right, if the kernel refuses the device with `error` (an
+// error number; 0 if the GPU has no device file). Says what would give the caller the right.
 protocol::Refused NoRightTo(const Caller& caller, const GpuFile& gpu, int error);
 
 // Whether `path` is `ancestor` or below it, name by name: "/slurm/job_17" is not below
