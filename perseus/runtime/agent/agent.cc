@@ -23,6 +23,8 @@
 
 #include "perseus/runtime/agent/metrics.h"
 #include "perseus/runtime/agent/metrics_server.h"
+#include "perseus/runtime/agent/socket_disposal.h"
+#include "perseus/runtime/agent/user_budget.h"
 #include "perseus/runtime/protocol/messages.h"
 #include "perseus/runtime/protocol/unix_socket.h"
 
@@ -62,8 +64,8 @@ std::size_t RoomForConnections(std::size_t gpus) {
   return limit.rlim_cur > taken + kOfConnection ? (limit.rlim_cur - taken) / kOfConnection : 1;
 }
 
-// Makes `to` own and watch the descriptor. Returns false if the kernel cannot watch another one.
-bool Watch(asio::posix::stream_descriptor& to, FileDescriptor descriptor) {
+// Has `to` own and watch the descriptor; false if the kernel cannot watch one more.
+bool Watch(asio::posix::stream_descriptor& to, FileDescriptor&& descriptor) {
   error_code failed;
   to.assign(descriptor.get(), failed);
   if (failed) return false;
@@ -129,6 +131,7 @@ class Agent::Loop {
         BeginStop();
       }
     }
+    CloseAll();
     if (is_all_back_) return {};
     return FailAs(ErrorKind::kSystem,
                   "some GPUs were not restored within {:g} s (see the log; the next agent tries "
@@ -146,7 +149,8 @@ class Agent::Loop {
   struct Connection {
     ConnectionId id = 0;
     asio::posix::stream_descriptor socket;
-    asio::posix::stream_descriptor process;  // A pidfd. It is readable when the process has ended.
+    asio::posix::stream_descriptor process;  // A pidfd: readable when the process has ended.
+    asio::steady_timer pause;                // While its user has spent the budget.
     Caller caller;
     int malformed_in_a_row = 0;
     Nanoseconds last_message_at = 0;
@@ -184,7 +188,7 @@ class Agent::Loop {
       if (error || is_stopping_) return;
       auto accepted = protocol::Accept(listener_.native_handle());
       if (accepted) {
-        if (*accepted) Admit(*std::move(accepted));
+        if (*accepted) Welcome(*std::move(accepted));
       } else {
         accept_pause_.expires_after(kAcceptPause);
         accept_pause_.async_wait([this](error_code cancelled) {
@@ -196,43 +200,56 @@ class Agent::Loop {
     });
   }
 
-  void Admit(FileDescriptor accepted) {
+  // A refused connection's socket is as little to be trusted as another's.
+  void Welcome(FileDescriptor accepted) {
+    if (const auto refused = Admit(accepted)) {
+      ++refusals_;
+      // A client that does not get it sees the connection end.
+      static_cast<void>(protocol::Send(accepted.get(), protocol::Format(*refused)));
+    }
+    disposal_.Close(std::move(accepted));
+  }
+
+  // Takes the socket, or says why not.
+  std::optional<protocol::Refused> Admit(FileDescriptor& accepted) {
+    const auto refuse = [](Refusal code, std::string message) {
+      return protocol::Refused{code, std::move(message)};
+    };
     if (connections_.size() >= options_.most_connections) {
-      return SendRefusal(accepted.get(), Refusal::kUnavailable,
-                         "the agent has too many clients (close some, or raise its limit on open "
-                         "files)");
+      return refuse(
+          Refusal::kUnavailable,
+          "the agent has too many clients (close some, or raise its limit on open files)");
     }
     const auto peer = protocol::PeerOf(accepted.get());
-    if (!peer) return SendRefusal(accepted.get(), Refusal::kNotAllowed, peer.error().message);
+    if (!peer) return refuse(Refusal::kNotAllowed, peer.error().message);
     if (IsOverQuota(peer->uid)) {
-      ++refusals_;
-      return SendRefusal(accepted.get(), Refusal::kUnavailable,
-                         "this user has too many clients (close some)");
+      return refuse(Refusal::kUnavailable, "too many clients of this user (close some)");
+    }
+    if (budget_.Take(peer->uid, UserBudget::kConnection, options_.clock->Now()) > 0) {
+      return refuse(Refusal::kUnavailable,
+                    "too many connections and requests of this user (try again in a second)");
     }
     auto caller = Identify(host_, *peer);
-    if (!caller) {
-      ++refusals_;
-      return SendRefusal(accepted.get(), caller.error().code, caller.error().message);
-    }
+    if (!caller) return caller.error();
     FileDescriptor process(static_cast<int>(syscall(SYS_pidfd_open, caller->process.pid, 0)));
-    // Linux before 5.3 has no pidfds. With other errors, the end of the process would go unnoticed.
-    if (!process && errno != ENOSYS) {
-      return SendRefusal(accepted.get(), Refusal::kUnavailable, kFull);
-    }
+    // Before Linux 5.3 there is no such thing. Otherwise nobody would see the process end.
+    if (!process && errno != ENOSYS) return refuse(Refusal::kUnavailable, kFull);
     auto connection =
         std::make_shared<Connection>(Connection{.id = ++last_connection_,
                                                 .socket = asio::posix::stream_descriptor(context_),
                                                 .process = asio::posix::stream_descriptor(context_),
+                                                .pause = asio::steady_timer(context_),
                                                 .caller = *std::move(caller),
                                                 .malformed_in_a_row = 0,
                                                 .last_message_at = options_.clock->Now()});
-    if (process && !Watch(connection->process, std::move(process))) {
-      return SendRefusal(accepted.get(), Refusal::kUnavailable, kFull);
+    if ((process && !Watch(connection->process, std::move(process))) ||
+        !Watch(connection->socket, std::move(accepted))) {
+      return refuse(Refusal::kUnavailable, kFull);
     }
-    if (!Watch(connection->socket, std::move(accepted))) return;
     connections_[connection->id] = connection;
     if (connection->process.is_open()) WatchProcess(connection);
     Listen(connection);
+    return std::nullopt;
   }
 
   // No user gets more than a quarter of all connections, and some are reserved for root.
@@ -245,12 +262,7 @@ class Agent::Loop {
            connections_.size() + kLeftForRoot >= std::max(most, 2 * kLeftForRoot);
   }
 
-  static void SendRefusal(int socket, Refusal code, const std::string& message) {
-    // If it cannot be sent, the client still sees the connection end.
-    static_cast<void>(protocol::Send(socket, protocol::Format(protocol::Refused{code, message})));
-  }
-
-  // A child may keep the connection open after the process that acquired a lease has died.
+  // A child may keep the connection open after the process that leased has died.
   void WatchProcess(const ConnectionPtr& connection) {
     connection->process.async_wait(asio::posix::descriptor_base::wait_read,
                                    [this, connection](error_code error) {
@@ -272,6 +284,10 @@ class Agent::Loop {
 
   void ReadMessages(const ConnectionPtr& connection) {
     for (int i = 0; i < kMessagesPerTurn && IsOpen(connection); ++i) {
+      if (!IsReadable(connection->socket.native_handle())) break;
+      const Nanoseconds wait =
+          budget_.Take(connection->caller.uid, UserBudget::kMessage, options_.clock->Now());
+      if (wait > 0) return PauseReading(connection, wait);
       auto received = protocol::Receive(connection->socket.native_handle());
       if (!received) {
         // The message is invalid, but the connection still works.
@@ -280,6 +296,11 @@ class Agent::Loop {
       }
       if (received->state == protocol::Received::kEnd) return Close(connection);
       if (received->state == protocol::Received::kNothing) break;
+      if (received->state == protocol::Received::kDescriptors) {
+        log_.warn("process {} of user {} sends descriptors, which no client does (closing)",
+                  connection->caller.process.pid, connection->caller.uid);
+        return Close(connection);
+      }
       connection->last_message_at = options_.clock->Now();
       const auto request = protocol::ParseRequest(received->datagram.text);
       if (!request) {
@@ -290,6 +311,14 @@ class Agent::Loop {
       std::visit([&](const auto& wanted) { Handle(connection, wanted); }, *request);
     }
     if (IsOpen(connection)) Listen(connection);
+  }
+
+  // What the client sends meanwhile fills its own socket's buffer.
+  void PauseReading(const ConnectionPtr& connection, Nanoseconds wait) {
+    connection->pause.expires_after(std::chrono::nanoseconds(wait));
+    connection->pause.async_wait([this, connection](error_code error) {
+      if (!error && IsOpen(connection)) ReadMessages(connection);
+    });
   }
 
   void Malformed(const ConnectionPtr& connection, const std::string& message) {
@@ -308,9 +337,15 @@ class Agent::Loop {
   void Close(const ConnectionPtr& connection) {
     if (connections_.erase(connection->id) == 0) return;
     error_code ignored;
-    connection->socket.close(ignored);
+    connection->pause.cancel();
+    disposal_.Close(FileDescriptor(connection->socket.release()));
     connection->process.close(ignored);
     manager_->EndOfConnection(connection->id);
+  }
+
+  void CloseAll() {
+    while (!connections_.empty()) Close(connections_.begin()->second);
+    disposal_.Tick();
   }
 
   void Reply(const ConnectionPtr& connection, const protocol::Reply& reply,
@@ -335,6 +370,14 @@ class Agent::Loop {
   // ---- Requests ----
 
   void Handle(const ConnectionPtr& connection, const protocol::Acquire& wanted) {
+    const uid_t user = connection->caller.uid;
+    if (budget_.Take(user, UserBudget::kAcquire, options_.clock->Now()) > 0) {
+      return Reply(connection,
+                   protocol::Refused{Refusal::kUnavailable,
+                                     fmt::format("user {} requests leases too often (try again in "
+                                                 "a second)",
+                                                 user)});
+    }
     manager_->Acquire(connection->caller, connection->id, wanted,
                       [this, connection](Answer<GpuManager::Granted> granted) {
                         if (!granted) return Reply(connection, granted.error());
@@ -370,6 +413,7 @@ class Agent::Loop {
     tick_.async_wait([this](error_code error) {
       if (error && !is_stopping_) return;
       manager_->Tick();
+      disposal_.Tick();
       CloseSilent();
       if (!metrics_ && !is_stopping_) static_cast<void>(ServeMetrics());
       if (IsIdleForLong()) BeginStop();
@@ -400,8 +444,8 @@ class Agent::Loop {
     log_.info("stopping: restoring all GPUs");
     is_stopping_ = true;
     stop_until_ = std::chrono::steady_clock::now() + options_.timeout;
-    error_code ignored;
-    listener_.close(ignored);
+    // Those who connected and were not accepted yet may have sent descriptors, too.
+    disposal_.Close(FileDescriptor(listener_.release()));
     manager_->EndAll();
     tick_.cancel();  // So that the next tick comes at once, and then at kStoppingTick.
   }
@@ -419,6 +463,8 @@ class Agent::Loop {
   asio::steady_timer tick_;
   asio::posix::stream_descriptor listener_;
   asio::steady_timer accept_pause_;
+  UserBudget budget_;
+  SocketDisposal disposal_;
   std::optional<MetricsServer> metrics_;
   bool has_logged_metrics_failure_ = false;
   ConnectionId last_connection_ = 0;

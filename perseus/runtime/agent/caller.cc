@@ -1,29 +1,23 @@
 #include "perseus/runtime/agent/caller.h"
 
-#include <fcntl.h>
 #include <linux/capability.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <system_error>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/file.h"
+#include "perseus/base/process_state.h"
 
 namespace perseus::agent {
 namespace {
 
 namespace fs = std::filesystem;
 using protocol::Refusal;
-
-constexpr unsigned kNvidiaMajor = 195;
-// A caller may have a million descriptors open, and checking one takes microseconds.
-constexpr int kMostDescriptors = 65'536;
 
 template <typename Number>
 std::optional<Number> ParseNumber(std::string_view text, int base = 10) {
@@ -94,7 +88,8 @@ bool IsAdministrator(const Host& host, pid_t pid, uid_t uid, std::string_view st
 }
 
 std::optional<std::uint64_t> StartTimeOf(const Host& host, pid_t pid) {
-  return StartTimeIn(ReadOrEmpty(ProcessDirectory(host, pid) / "stat"));
+  const auto state = ReadProcessState(pid, host.root);
+  return state ? std::optional(state->started) : std::nullopt;
 }
 
 tl::unexpected<protocol::Refused> Gone(pid_t pid) {
@@ -104,80 +99,34 @@ tl::unexpected<protocol::Refused> Gone(pid_t pid) {
                 pid);
 }
 
-// Does not contact a file server, which may not respond, or may be the caller itself (FUSE).
-bool IsDevice(int directory, const char* path, int flags, dev_t device) {
-  struct statx status {};
-  if (::statx(directory, path, flags | AT_STATX_DONT_SYNC, STATX_TYPE, &status) != 0) return false;
-  return S_ISCHR(status.stx_mode) &&
-         makedev(status.stx_rdev_major, status.stx_rdev_minor) == device;
+bool HasController(const Caller::Cgroup& cgroup, std::string_view name) {
+  const std::vector<std::string_view> controllers = Split(cgroup.controllers, ",");
+  return std::find(controllers.begin(), controllers.end(), name) != controllers.end();
 }
 
-bool IsOpenForUse(const FileDescriptor& file, dev_t device) {
-  if (!file || !IsDevice(file.get(), "", AT_EMPTY_PATH, device)) return false;
-  const int flags = ::fcntl(file.get(), F_GETFL);
-  return flags != -1 && (flags & O_PATH) == 0 && (flags & O_ACCMODE) == O_RDWR;
-}
-
-// Descriptors through which the process seems to have the device open.
-std::vector<int> Candidates(const Host& host, pid_t pid, dev_t device) {
-  std::vector<int> candidates;
+// The directory of the hierarchy: cgroup v2 alone, v2 beside v1, or v1's devices controller.
+// Nothing if it is not mounted here.
+std::optional<fs::path> HierarchyOf(const Host& host, const Caller::Cgroup& cgroup) {
+  const fs::path mounted = host.root / "sys/fs/cgroup";
   std::error_code error;
-  fs::directory_iterator entries(ProcessDirectory(host, pid) / "fd", error);
-  for (int looked_at = 0;
-       !error && entries != fs::directory_iterator() && looked_at < kMostDescriptors;
-       entries.increment(error), ++looked_at) {
-    const fs::path& link = entries->path();
-    const auto fd = ParseNumber<int>(link.filename().native());
-    // Following a link to a file on a server that does not respond would block.
-    std::error_code unreadable;
-    const bool is_in_dev =
-        fs::read_symlink(link, unreadable).native().starts_with("/dev/") && !unreadable;
-    if (fd && is_in_dev && IsDevice(AT_FDCWD, link.c_str(), 0, device)) candidates.push_back(*fd);
+  if (!cgroup.controllers.empty()) {
+    return fs::is_directory(mounted / "devices", error) ? std::optional(mounted / "devices")
+                                                        : std::nullopt;
   }
-  return candidates;
-}
-
-bool HasOpen(const Host& host, pid_t pid, dev_t device) {
-  const std::vector<int> candidates = Candidates(host, pid, device);
-  return std::any_of(candidates.begin(), candidates.end(),
-                     [&](int fd) { return IsOpenForUse(host.duplicate(pid, fd), device); });
-}
-
-bool DevicesCgroupNames(const Host& host, const Caller& caller, dev_t device) {
-  for (const Caller::Cgroup& cgroup : caller.cgroups) {
-    const std::vector<std::string_view> controllers = Split(cgroup.controllers, ",");
-    if (std::find(controllers.begin(), controllers.end(), "devices") == controllers.end()) continue;
-    if (!IsWithinCgroup(cgroup.path, "/")) continue;
-    const fs::path list = host.root / "sys/fs/cgroup/devices" /
-                          fs::path(cgroup.path).relative_path() / "devices.list";
-    const std::string text = ReadOrEmpty(list);
-    const std::vector<std::string_view> lines = Split(text, "\n");
-    return std::any_of(lines.begin(), lines.end(),
-                       [&](std::string_view line) { return NamesDevice(line, device); });
-  }
-  return false;
-}
-
-std::optional<Right> GrantedRight(const Caller& caller, std::string_view uuid,
-                                  std::span<const protocol::Grant> grants) {
-  for (const protocol::Grant& grant : grants) {
-    if (std::find(grant.gpus.begin(), grant.gpus.end(), uuid) == grant.gpus.end()) continue;
-    if (grant.uid == caller.uid) return Right::kGrantToUser;
-    for (const Caller::Cgroup& cgroup : caller.cgroups) {
-      if (grant.cgroup && IsWithinCgroup(cgroup.path, *grant.cgroup)) return Right::kGrantToCgroup;
-    }
+  for (const fs::path& directory : {mounted, mounted / "unified"}) {
+    if (fs::exists(directory / "cgroup.controllers", error)) return directory;
   }
   return std::nullopt;
 }
 
-std::optional<Right> FindRight(const Host& host, const Caller& caller, const GpuFile& gpu,
-                               std::span<const protocol::Grant> grants) {
-  if (caller.is_administrator) return Right::kAdministrator;
-  if (const std::optional<Right> granted = GrantedRight(caller, gpu.uuid, grants)) return granted;
-  if (!gpu.device) return std::nullopt;
-  if (DevicesCgroupNames(host, caller, *gpu.device)) return Right::kDevicesCgroup;
-  if (HasOpen(host, caller.process.pid, *gpu.device)) return Right::kOpenDevice;
-  return std::nullopt;
+tl::unexpected<protocol::Refused> CannotSeeCgroup(const Caller& caller,
+                                                  const Caller::Cgroup& cgroup,
+                                                  std::string_view remedy) {
+  return Refuse(
+      Refusal::kUnavailable,
+      "cannot check which GPUs process {} may use: its cgroup {} is not visible here ({}, "
+      "or grant the GPU with perseus gpu grant)",
+      caller.process.pid, Excerpt(cgroup.path), remedy);
 }
 
 }  // namespace
@@ -185,11 +134,6 @@ std::optional<Right> FindRight(const Host& host, const Caller& caller, const Gpu
 Host ThisHost() {
   Host host;
   host.agent_uid = ::geteuid();
-  host.duplicate = [](pid_t pid, int fd) {
-    const FileDescriptor process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-    if (!process) return FileDescriptor();
-    return FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_getfd, process.get(), fd, 0)));
-  };
   return host;
 }
 
@@ -210,12 +154,20 @@ Answer<Caller> Identify(const Host& host, const protocol::Peer& peer) {
   // The line has the real, effective, saved and file system user ids.
   const std::vector<std::string_view> uids = StatusWords(status, "Uid");
   const auto effective_uid = uids.size() < 2 ? std::nullopt : ParseNumber<uid_t>(uids[1]);
-  if (StartTimeOf(host, peer.pid) != started || !effective_uid) return Gone(peer.pid);
+  const std::vector<std::string_view> gids = StatusWords(status, "Gid");
+  const auto effective_gid = gids.size() < 2 ? std::nullopt : ParseNumber<gid_t>(gids[1]);
+  if (StartTimeOf(host, peer.pid) != started || !effective_uid || !effective_gid) {
+    return Gone(peer.pid);
+  }
   if (*effective_uid != peer.uid) {
     return Refuse(Refusal::kNotAllowed,
                   "user {} connected, but process {} runs as user {} now (connect after changing "
                   "users)",
                   peer.uid, peer.pid, *effective_uid);
+  }
+  caller.gid = *effective_gid;
+  for (const std::string_view word : StatusWords(status, "Groups")) {
+    if (const auto group = ParseNumber<gid_t>(word)) caller.groups.push_back(*group);
   }
   return caller;
 }
@@ -226,25 +178,62 @@ Answer<Caller> LookAgain(const Host& host, const Caller& caller) {
   return again;
 }
 
-std::optional<dev_t> NvidiaDevice(std::optional<int> minor_number) {
-  if (!minor_number || *minor_number < 0) return std::nullopt;
-  return makedev(kNvidiaMajor, static_cast<unsigned>(*minor_number));
+std::optional<NamedRight> NamedRightTo(const Caller& caller, std::string_view uuid,
+                                       std::span<const protocol::Grant> grants) {
+  if (caller.is_administrator) return NamedRight::kAdministrator;
+  for (const protocol::Grant& grant : grants) {
+    if (std::find(grant.gpus.begin(), grant.gpus.end(), uuid) == grant.gpus.end()) continue;
+    if (grant.uid == caller.uid) return NamedRight::kGrantToUser;
+    for (const Caller::Cgroup& cgroup : caller.cgroups) {
+      if (grant.cgroup && IsWithinCgroup(cgroup.path, *grant.cgroup)) {
+        return NamedRight::kGrantToCgroup;
+      }
+    }
+  }
+  return std::nullopt;
 }
 
-Answer<Right> RightTo(const Host& host, const Caller& caller, const GpuFile& gpu,
-                      std::span<const protocol::Grant> grants) {
-  const std::optional<Right> right = FindRight(host, caller, gpu, grants);
-  if (StartTimeOf(host, caller.process.pid) != caller.process.started) {
-    return Gone(caller.process.pid);
+Answer<Identity> IdentityOf(const Host& host, const Caller& caller) {
+  Identity identity{caller.uid, caller.gid, caller.groups, {}};
+  const std::vector<Caller::Cgroup> own = ParseCgroups(ReadOrEmpty(host.root / "proc/self/cgroup"));
+  for (const Caller::Cgroup& cgroup : caller.cgroups) {
+    // Only these two have rules for devices.
+    if (!cgroup.controllers.empty() && !HasController(cgroup, "devices")) continue;
+    if (std::find(own.begin(), own.end(), cgroup) != own.end()) continue;
+    // A path with ".." leads out of the agent's own cgroup namespace.
+    if (!IsWithinCgroup(cgroup.path, "/")) {
+      return CannotSeeCgroup(caller, cgroup, "run the agent in the cgroup namespace of the host");
+    }
+    const std::optional<fs::path> hierarchy = HierarchyOf(host, cgroup);
+    if (!hierarchy) {
+      return CannotSeeCgroup(caller, cgroup, "mount the host's /sys/fs/cgroup for the agent");
+    }
+    identity.cgroup_procs.push_back(*hierarchy / fs::path(cgroup.path).relative_path() /
+                                    "cgroup.procs");
   }
-  if (right) return *right;
-  return Refuse(
-      Refusal::kNotAllowed, "user {} may not lease {}: no grant allows it{}", caller.uid, gpu.uuid,
-      gpu.device ? fmt::format(", its devices cgroup does not name character device {}:{}, and "
-                               "process {} does not have that open (use the GPU first, as creating "
-                               "a CUDA context does, or have root grant it)",
-                               major(*gpu.device), minor(*gpu.device), caller.process.pid)
-                 : ", and it has no device file that shows who uses it (have root grant it)");
+  return identity;
+}
+
+protocol::Refused NoRightTo(const Caller& caller, const GpuFile& gpu, int error) {
+  const auto refused = [&](const std::string& why, std::string_view remedy) {
+    return protocol::Refused{
+        Refusal::kNotAllowed,
+        fmt::format("user {} may not lease {}: {} ({}perseus gpu grant {} --uid {}, as root)",
+                    caller.uid, gpu.uuid, why, remedy, gpu.uuid, caller.uid)};
+  };
+  if (gpu.device.empty()) return refused("it has no device file, and no grant names the user", "");
+  const std::string device = gpu.device.string();
+  switch (error) {
+    case EPERM:
+      return refused(
+          fmt::format("the cgroup of process {} does not give it {}", caller.process.pid, device),
+          "request the GPU from the batch system, or ");
+    case EACCES:
+      return refused(fmt::format("the permissions of {} do not let the user open it", device),
+                     "add the user to the group of the file, or ");
+    default:
+      return refused(fmt::format("{}: {}", device, std::generic_category().message(error)), "");
+  }
 }
 
 bool IsWithinCgroup(std::string_view path, std::string_view ancestor) {
@@ -255,29 +244,6 @@ bool IsWithinCgroup(std::string_view path, std::string_view ancestor) {
     if (std::find(list.begin(), list.end(), "..") != list.end()) return false;
   }
   return above.size() <= names.size() && std::equal(above.begin(), above.end(), names.begin());
-}
-
-bool NamesDevice(std::string_view line, dev_t device) {
-  const std::vector<std::string_view> words = Split(line, " ");
-  if (words.size() != 3 || words[0] != "c") return false;
-  const std::size_t colon = words[1].find(':');
-  if (colon == std::string_view::npos) return false;
-  const std::string_view minor_text = words[1].substr(colon + 1);
-  const bool is_minor_named =
-      minor_text == "*" || ParseNumber<unsigned>(minor_text) == minor(device);
-  return ParseNumber<unsigned>(words[1].substr(0, colon)) == major(device) && is_minor_named &&
-         words[2].find('r') != std::string_view::npos &&
-         words[2].find('w') != std::string_view::npos;
-}
-
-std::optional<std::uint64_t> StartTimeIn(std::string_view stat) {
-  const std::size_t name_end = stat.rfind(')');
-  if (name_end == std::string_view::npos) return std::nullopt;
-  // The first field after the name is field 3, the state.
-  constexpr std::size_t kStartTime = 22 - 3;
-  const std::vector<std::string_view> fields = Split(stat.substr(name_end + 1), " \n");
-  if (fields.size() <= kStartTime) return std::nullopt;
-  return ParseNumber<std::uint64_t>(fields[kStartTime]);
 }
 
 }  // namespace perseus::agent

@@ -1,55 +1,46 @@
-// Identifies the process at the other end of a connection, and decides which GPUs it may lease.
+// Who is at the other end of a connection, and by which right it may lease a GPU.
 //
-// A process may lease a GPU if it could slow it down anyway, because the kernel lets it use the
-// GPU, or if an administrator named it. The proofs, and how strong each is:
+// A caller may lease a GPU if the kernel lets it use the GPU, since then it could slow the GPU down
+// anyway, or if an administrator says so. What each proof is worth:
 //
-//  Administrator. User 0 with CAP_SYS_ADMIN in the agent's own user namespace. NVIDIA's driver uses
-//    the same rule for who may set clocks. Root in an ordinary container lacks the capability, and
-//    root of another user namespace has it there only. Also, an agent that does not run as root
-//    obeys its own user, who could kill it anyway. (It does not obey root, whose namespace it
-//    cannot see.)
-//  Grant to a user. As strong as SO_PEERCRED, for which the kernel vouches.
-//  Grant to a cgroup. It holds for the cgroup and all below it, in any hierarchy. It is as strong
-//    as the right to write the granted cgroup's cgroup.procs, which batch systems reserve for root.
-//  Devices cgroup (cgroup v1). The list names the GPU's device (or all of NVIDIA's) for reading and
-//    writing. So the batch system or the container runtime gave the GPU to the process. "a *:* rwm"
-//    is no proof. It only says that the process is not confined, and the permissions of the device
-//    file may still exclude it.
-//  Open device file (cgroup v2, whose device programs cannot be read). The kernel checked cgroup
-//    and file permissions when the file was opened for reading and writing. Such a process uses the
-//    GPU, or did. If the right is withdrawn later, the file stays open and the kernel still allows
-//    its use, so the agent does, too. O_PATH opens a file without a check, and a descriptor can be
-//    replaced between two reads of /proc. So the agent checks its own duplicate (pidfd_getfd, Linux
-//    5.6; needs CAP_SYS_PTRACE). AMD's GPUs also have a file each (/dev/dri/renderD128). The device
-//    number that is passed in decides.
+//  Administrator. User 0 with CAP_SYS_ADMIN in the agent's own user namespace: NVIDIA's driver
+//    judges the same way who may set clocks. Root in an ordinary container lacks the capability,
+//    and root in a user namespace of its own has it only there. An agent that does not run as root
+//    obeys its own user, who could kill it as well (and not root, whose namespace such an agent
+//    cannot see).
+//  Grant to a user. As good as SO_PEERCRED, which the kernel vouches for.
+//  Grant to a cgroup. Holds for the cgroup and all below it, in any hierarchy. As good as the right
+//    to write to the cgroup's cgroup.procs, which batch systems keep to root.
+//  Access to the device. The kernel's own answer for a process with the caller's user, groups and
+//    cgroups (access_check.h). It holds for the moment of the lease. A user who loses the access
+//    later keeps the lease, as a process keeps the GPU that it has open.
 //
-// Races. A process number can be reused for another process at any time. Identify() and all checks
-// below compare start times before and after, so that everything was read from one process. Whether
-// this is the process that connected cannot be decided later: it may have died before Identify()
-// ran, while a child kept its connection open. So call Identify() right after accept(). It also
-// requires that the process belongs to the connection's user. What remains possible is that one
-// process of a user is taken for another process of the same user. Later, LookAgain() refuses any
+// Races. A process number can be given to another process at any time. Identify() and everything
+// below compare start times before and after, so that what was seen was seen of one process.
+// Nobody can tell afterwards that this is the process that connected: it may have died before
+// Identify() looked, while a child keeps its connection open. So call Identify() right after
+// accept(). It requires that the process belongs to the connection's user; what remains is that one
+// process of a user is taken for another one of the same user. Later, LookAgain() refuses any
 // other process.
 //
-// All reads of /proc and /sys go through Host::root, so that tests can provide their own.
+// Nothing here opens, reads or closes anything of the caller's, whose file system (FUSE) could make
+// that wait; /proc/PID/stat, status, cgroup and ns wait for nobody. All reading of /proc and /sys
+// goes through Host::root, so that tests can build their own.
 //
-// Thread safety: all functions may be called from any thread. RightTo() checks what the caller has
-// open, and may have to close a duplicate of it. A caller who serves its own file system (FUSE) and
-// replaces descriptors at the right moment can make that block. So call it where only that caller's
-// requests wait, not in the event loop.
+// Thread safety: all are plain functions, safe to call from any thread.
 #pragma once
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "perseus/base/file_descriptor.h"
+#include "perseus/runtime/agent/access_check.h"
 #include "perseus/runtime/agent/answer.h"
 #include "perseus/runtime/agent/owner.h"
 #include "perseus/runtime/protocol/messages.h"
@@ -61,9 +52,6 @@ namespace perseus::agent {
 struct Host {
   std::filesystem::path root = "/";  // Contains proc/ and sys/.
   uid_t agent_uid = 0;
-  // Returns the agent's own duplicate of descriptor `fd` of process `pid`, or an empty descriptor
-  // if the kernel does not allow it. Tests replace it, because their processes do not exist.
-  std::function<FileDescriptor(pid_t pid, int fd)> duplicate;
 };
 // The host of this process.
 Host ThisHost();
@@ -71,10 +59,13 @@ Host ThisHost();
 struct Caller {
   ProcessId process;
   uid_t uid = 0;
-  // A line of /proc/PID/cgroup.
+  gid_t gid = 0;
+  std::vector<gid_t> groups;
+  // /proc/PID/cgroup.
   struct Cgroup {
-    std::string controllers;  // Such as "devices" or "cpu,cpuacct". Empty: cgroup v2.
-    std::string path;         // Such as "/slurm/uid_1000/job_17".
+    std::string controllers;  // "devices", "cpu,cpuacct"; empty: the hierarchy of cgroup v2.
+    std::string path;         // "/slurm/uid_1000/job_17"
+    friend bool operator==(const Cgroup&, const Cgroup&) = default;
   };
   std::vector<Cgroup> cgroups;
   bool is_administrator = false;
@@ -86,39 +77,27 @@ Answer<Caller> Identify(const Host& host, const protocol::Peer& peer);
 // The current state of the same process. Refuses (kNotAllowed) if it is gone.
 Answer<Caller> LookAgain(const Host& host, const Caller& caller);
 
-// A GPU as the kernel's permissions identify it.
+// The right that somebody gave the caller by name; nothing if nobody did.
+enum class NamedRight { kAdministrator, kGrantToUser, kGrantToCgroup };
+std::optional<NamedRight> NamedRightTo(const Caller& caller, std::string_view uuid,
+                                       std::span<const protocol::Grant> grants);
+
+// The place that a child takes to ask the kernel what the caller may use. Refuses (kUnavailable) if
+// this process cannot see or join the caller's cgroups.
+Answer<Identity> IdentityOf(const Host& host, const Caller& caller);
+
+// A GPU as the kernel's permissions know it.
 struct GpuFile {
   std::string uuid;
-  std::optional<dev_t> device;  // Of its device file. Empty if it has none (a virtual GPU).
+  std::filesystem::path device;  // DeviceInfo::device_file; empty if it has none.
 };
-// The device for a DeviceInfo::minor_number: /dev/nvidiaN is character device 195:N.
-std::optional<dev_t> NvidiaDevice(std::optional<int> minor_number);
-
-// Why a caller may lease a GPU.
-enum class Right {
-  kAdministrator,
-  kGrantToUser,
-  kGrantToCgroup,
-  kDevicesCgroup,
-  kOpenDevice,
-};
-
-// Returns the right by which the caller may lease the GPU. Refuses (kNotAllowed) with the ways to
-// get a right. `caller` should be current (LookAgain).
-Answer<Right> RightTo(const Host& host, const Caller& caller, const GpuFile& gpu,
-                      std::span<const protocol::Grant> grants);
+// The reply to a caller without a named right, if the kernel refuses the device with `error` (an
+// error number; 0 if the GPU has no device file). Says what would give the caller the right.
+protocol::Refused NoRightTo(const Caller& caller, const GpuFile& gpu, int error);
 
 // Whether `path` is `ancestor` or below it, name by name: "/slurm/job_17" is not below
 // "/slurm/job_1". Slashes at the end are ignored. False for paths with "..", which lead out of what
 // this process can see.
 bool IsWithinCgroup(std::string_view path, std::string_view ancestor);
-
-// Whether a line of devices.list ("c 195:0 rw", "c 195:* rwm") allows reading and writing of
-// exactly this device, or of all devices of its driver.
-bool NamesDevice(std::string_view line, dev_t device);
-
-// Field 22 of /proc/PID/stat, or nothing if the text is invalid. The name of the process comes
-// before it, and may contain spaces, parentheses and line ends.
-std::optional<std::uint64_t> StartTimeIn(std::string_view stat);
 
 }  // namespace perseus::agent

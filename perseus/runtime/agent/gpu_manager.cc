@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "perseus/base/file.h"
+#include "perseus/runtime/agent/agent_lock.h"
 
 namespace perseus::agent {
 namespace {
@@ -33,13 +34,22 @@ struct GpuManager::Gpu {
   std::unique_ptr<GpuWorker> worker;
 };
 
+// An Acquire whose caller's access to the devices is being checked.
+struct GpuManager::AccessToCheck {
+  Caller caller;
+  ConnectionId connection = 0;
+  protocol::Acquire wanted;
+  std::vector<GpuFile> files;
+  Reply done;
+};
+
 // An Acquire whose GPUs are being read.
 struct GpuManager::Acquiring {
   std::string lease;
   std::map<std::string, GpuWorker::Found> found;
   std::string failure;  // The first one.
   std::size_t missing = 0;
-  std::function<void(Answer<Granted>)> done;
+  Reply done;
 };
 
 // ---- The start ----
@@ -135,7 +145,8 @@ Result<void> GpuManager::Begin(std::vector<std::unique_ptr<device::Device>> devi
 
 // ---- A lease begins ----
 
-Answer<void> GpuManager::CheckWanted(const Caller& caller, const protocol::Acquire& wanted) const {
+Answer<Caller> GpuManager::CheckWanted(const Caller& caller,
+                                       const protocol::Acquire& wanted) const {
   if (is_stopping_) return Refuse(Refusal::kUnavailable, "the agent is stopping");
   for (const std::string& uuid : wanted.gpus) {
     const auto gpu = gpus_.find(uuid);
@@ -145,24 +156,75 @@ Answer<void> GpuManager::CheckWanted(const Caller& caller, const protocol::Acqui
       return Refuse(Refusal::kNoSuchGpu, "{} can only be measured: {}", uuid, info.measure_only);
     }
   }
-  const auto now = LookAgain(setup_.host, caller);
-  if (!now) return tl::unexpected<protocol::Refused>(now.error());
-  for (const std::string& uuid : wanted.gpus) {
-    const device::DeviceInfo& info = gpus_.at(uuid).worker->info();
-    const GpuFile file{uuid, NvidiaDevice(info.minor_number)};
-    if (const auto right = RightTo(setup_.host, *now, file, state_.state().grants); !right) {
-      return tl::unexpected<protocol::Refused>(right.error());
-    }
-  }
-  return {};
+  return LookAgain(setup_.host, caller);
 }
 
 void GpuManager::Acquire(const Caller& caller, ConnectionId connection,
-                         const protocol::Acquire& wanted,
-                         std::function<void(Answer<Granted>)> done) {
-  if (auto checked = CheckWanted(caller, wanted); !checked) {
-    return done(tl::unexpected<protocol::Refused>(checked.error()));
+                         const protocol::Acquire& wanted, Reply done) {
+  const auto now = CheckWanted(caller, wanted);
+  if (!now) return done(tl::unexpected<protocol::Refused>(now.error()));
+  auto check = std::make_shared<AccessToCheck>();
+  for (const std::string& uuid : wanted.gpus) {
+    if (NamedRightTo(*now, uuid, state_.state().grants)) continue;
+    const GpuFile file{uuid, gpus_.at(uuid).worker->info().device_file};
+    if (file.device.empty()) return done(tl::unexpected(NoRightTo(*now, file, 0)));
+    check->files.push_back(file);
   }
+  if (check->files.empty()) return Lend(*now, connection, wanted, std::move(done));
+  check->caller = *now;
+  check->connection = connection;
+  check->wanted = wanted;
+  check->done = std::move(done);
+  CheckAccessOf(check);
+}
+
+void GpuManager::CheckAccessOf(const std::shared_ptr<AccessToCheck>& check) {
+  auto identity = IdentityOf(setup_.host, check->caller);
+  if (!identity) return check->done(tl::unexpected<protocol::Refused>(identity.error()));
+  std::vector<std::filesystem::path> devices;
+  for (const GpuFile& file : check->files) devices.push_back(file.device);
+  const bool is_added =
+      access_queue_.Add(*std::move(identity), std::move(devices),
+                        [this, alive = is_alive_, check](AccessQueue::Answered answered) {
+                          post_([this, alive, check, answered = std::move(answered)] {
+                            if (*alive && checks_.erase(check) > 0) AccessIsKnown(*check, answered);
+                          });
+                        });
+  if (!is_added) {
+    return check->done(Refuse(Refusal::kUnavailable,
+                              "too many requests of user {} wait for a check (try again)",
+                              check->caller.uid));
+  }
+  checks_.insert(check);
+}
+
+void GpuManager::AccessIsKnown(const AccessToCheck& check, const AccessQueue::Answered& errors) {
+  if (!errors) {
+    log_.warn("cannot check what process {} of user {} may use: {}", check.caller.process.pid,
+              check.caller.uid, errors.error().message);
+    return check.done(Refuse(Refusal::kUnavailable,
+                             "cannot check which GPUs the user may use: {} (grant the GPU with "
+                             "perseus gpu grant, as root)",
+                             errors.error().message));
+  }
+  // The same process, still in the cgroups that the child joined.
+  const auto now = CheckWanted(check.caller, check.wanted);
+  if (!now) return check.done(tl::unexpected<protocol::Refused>(now.error()));
+  if (now->cgroups != check.caller.cgroups) {
+    return check.done(Refuse(Refusal::kUnavailable,
+                             "process {} moved to another cgroup meanwhile (try again)",
+                             now->process.pid));
+  }
+  for (std::size_t i = 0; i < check.files.size(); ++i) {
+    if (const int error = (*errors)[i]; error != 0) {
+      return check.done(tl::unexpected(NoRightTo(*now, check.files[i], error)));
+    }
+  }
+  Lend(*now, check.connection, check.wanted, check.done);
+}
+
+void GpuManager::Lend(const Caller& caller, ConnectionId connection,
+                      const protocol::Acquire& wanted, Reply done) {
   const LeaseTable::Wish wish{.owner = {caller.process, caller.uid, wanted.job},
                               .connection = connection,
                               .gpus = wanted.gpus,
@@ -329,12 +391,14 @@ Answer<void> GpuManager::ReleaseGpu(const Caller& caller, const protocol::Releas
 }
 
 void GpuManager::EndOfConnection(ConnectionId connection) {
+  std::erase_if(checks_, [&](const auto& check) { return check->connection == connection; });
   for (const Lease& lease : table_.EndOfConnection(connection, MonotonicNow())) {
     End(lease, LeaseEnd::kConnectionClosed);
   }
 }
 
 void GpuManager::EndOfProcess(const ProcessId& process) {
+  std::erase_if(checks_, [&](const auto& check) { return check->caller.process == process; });
   for (const Lease& lease : table_.EndOfProcess(process, MonotonicNow())) {
     End(lease, LeaseEnd::kProcessGone);
   }

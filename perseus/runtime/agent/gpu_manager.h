@@ -3,7 +3,8 @@
 //
 // The life of a lease:
 //
-//   Acquire: the caller has the right -> the GPU is free in the table -> read the current settings
+//   Acquire: the caller has the right (the kernel may have to be asked) -> the GPU is free in the
+//   table -> read the current settings
 //            -> save them to disk -> serve the channel -> reply to the client
 //   its end, for any reason: serve no more requests -> restore each changed control, until it
 //            succeeds -> save that -> the GPU is free
@@ -27,6 +28,7 @@
 
 #include "perseus/base/file_descriptor.h"
 #include "perseus/base/result.h"
+#include "perseus/runtime/agent/access_queue.h"
 #include "perseus/runtime/agent/agent_report.h"
 #include "perseus/runtime/agent/caller.h"
 #include "perseus/runtime/agent/gpu_worker.h"
@@ -76,9 +78,10 @@ class GpuManager {
     protocol::Lease lease;
     std::shared_ptr<protocol::ClockChannel> channel;
   };
-  // Calls `done` on the loop's thread, now or later. The answer may find its connection closed.
+  using Reply = std::function<void(Answer<Granted>)>;
+  // Calls `done` on the loop's thread, now or later. Does not call it if the connection has ended.
   void Acquire(const Caller& caller, ConnectionId connection, const protocol::Acquire& wanted,
-               std::function<void(Answer<Granted>)> done);
+               Reply done);
   Answer<void> Release(ConnectionId connection, const protocol::Release& wanted);
   Answer<void> Renew(ConnectionId connection, const protocol::Renew& wanted);
   Answer<void> DeclareSlowdown(ConnectionId connection, const protocol::DeclareSlowdown& wanted);
@@ -104,13 +107,19 @@ class GpuManager {
 
  private:
   struct Gpu;
+  struct AccessToCheck;
   struct Acquiring;
 
   GpuManager(Setup setup, FileDescriptor lock, SavedStateFile state, Post post,
              spdlog::logger& log);
   Result<void> LockGpus(const std::vector<std::unique_ptr<device::Device>>& devices);
   Result<void> Begin(std::vector<std::unique_ptr<device::Device>> devices);
-  Answer<void> CheckWanted(const Caller& caller, const protocol::Acquire& wanted) const;
+  // Returns the caller as it is now.
+  Answer<Caller> CheckWanted(const Caller& caller, const protocol::Acquire& wanted) const;
+  void CheckAccessOf(const std::shared_ptr<AccessToCheck>& check);
+  void AccessIsKnown(const AccessToCheck& check, const AccessQueue::Answered& errors);
+  void Lend(const Caller& caller, ConnectionId connection, const protocol::Acquire& wanted,
+            Reply done);
   void Found(const std::shared_ptr<Acquiring>& acquiring);
   Answer<protocol::ClockChannel> OpenChannel(const Acquiring& acquiring, const Lease& lease) const;
   Granted Serve(const Acquiring& acquiring, const Lease& lease, protocol::ClockChannel channel);
@@ -131,7 +140,9 @@ class GpuManager {
   const Post post_;
   spdlog::logger& log_;
   LeaseTable table_;
-  std::map<std::string, Gpu> gpus_;                                          // By UUID.
+  std::map<std::string, Gpu> gpus_;  // By UUID.
+  // Without those whose connection or process has ended.
+  std::set<std::shared_ptr<AccessToCheck>> checks_;
   std::map<std::string, std::shared_ptr<protocol::ClockChannel>> channels_;  // By lease.
   // UUID to lease: GPUs that are restored, but whose new state could not be saved yet.
   std::map<std::string, std::string> restored_unsaved_;
@@ -142,6 +153,7 @@ class GpuManager {
   bool is_stopping_ = false;
   // Protects answers of workers from a manager that no longer exists.
   std::shared_ptr<bool> is_alive_ = std::make_shared<bool>(true);
+  AccessQueue access_queue_;  // Ends first.
 };
 
 }  // namespace perseus::agent

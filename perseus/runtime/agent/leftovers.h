@@ -5,6 +5,7 @@
 #include <spdlog/logger.h>
 
 #include <chrono>
+#include <filesystem>
 
 #include "perseus/base/result.h"
 #include "perseus/runtime/agent/gpu_manager.h"
@@ -16,5 +17,12 @@ namespace perseus::agent {
 // again.
 Result<int> GiveBackLeftovers(GpuManager::Setup setup, std::chrono::milliseconds timeout,
                               spdlog::logger& log);
+
+// Ends an agent that holds `state` and does not answer on `socket` within `answer_time`: kills it,
+// and waits until it has ended, or never runs again (agent_lock.h). Fails (kInput) if the agent
+// answers, because it restores its GPUs itself. Does nothing if no process holds `state`.
+Result<void> EndUnresponsiveAgent(const std::filesystem::path& state,
+                                  const std::filesystem::path& socket,
+                                  std::chrono::milliseconds answer_time, spdlog::logger& log);
 
 }  // namespace perseus::agent

@@ -12,8 +12,9 @@
 namespace perseus::agent {
 namespace {
 
-constexpr std::uint64_t kNeeded = std::uint64_t{1} << CAP_SYS_ADMIN | std::uint64_t{1}
-                                                                          << CAP_SYS_PTRACE;
+constexpr std::uint64_t Bit(int capability) { return std::uint64_t{1} << capability; }
+constexpr std::uint64_t kNeeded = Bit(CAP_SYS_ADMIN) | Bit(CAP_SYS_PTRACE) | Bit(CAP_SETUID) |
+                                  Bit(CAP_SETGID) | Bit(CAP_DAC_OVERRIDE);
 
 Result<void> FailHere(const char* what) {
   return FailAs(ErrorKind::kSystem, "cannot give up capabilities ({}): {}", what,

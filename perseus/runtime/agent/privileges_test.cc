@@ -26,7 +26,7 @@ TEST(Privileges, OnlyTheNeededOnesRemain) {
   if (child == 0) {
     const bool is_done = KeepOnlyNeededCapabilities().has_value();
     const std::uint64_t after = std::stoull(CapabilityLine("CapEff"), nullptr, 16);
-    constexpr std::uint64_t kNeeded = 1U << 21 | 1U << 19;
+    constexpr std::uint64_t kNeeded = 1U << 21 | 1U << 19 | 1U << 7 | 1U << 6 | 1U << 1;
     const bool is_right = after == (before & kNeeded) &&
                           std::stoull(CapabilityLine("CapPrm"), nullptr, 16) == after &&
                           CapabilityLine("NoNewPrivs") == "1";

@@ -1,8 +1,5 @@
 #include "perseus/runtime/agent/saved_state_file.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -13,6 +10,7 @@
 #include "perseus/base/excerpt.h"
 #include "perseus/base/file.h"
 #include "perseus/base/json_file.h"
+#include "perseus/runtime/agent/agent_lock.h"
 
 namespace perseus::agent {
 namespace {
@@ -294,9 +292,7 @@ Result<void> SavedStateFile::Save(SavedState next) {
 }
 
 Result<FileDescriptor> LockSavedState(const std::filesystem::path& state) {
-  std::filesystem::path path = state;
-  path += ".lock";
-  auto lock = LockFile(path);
+  auto lock = LockFile(LockPathOf(state));
   if (!lock) return lock;
   if (*lock) return lock;
   return FailAs(ErrorKind::kSystem,
@@ -304,17 +300,9 @@ Result<FileDescriptor> LockSavedState(const std::filesystem::path& state) {
                 state.string());
 }
 
-Result<FileDescriptor> LockFile(const std::filesystem::path& path) {
-  std::error_code ignored;  // If this fails, opening the file fails, too.
-  std::filesystem::create_directories(path.parent_path(), ignored);
-  constexpr mode_t kOwnerOnly = 0600;
-  FileDescriptor lock(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kOwnerOnly));
-  if (!lock) {
-    return FailAs(ErrorKind::kSystem, "cannot open {}: {} (run as root, or choose --state)",
-                  path.string(), std::generic_category().message(errno));
-  }
-  if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return FileDescriptor();
-  return lock;
+std::filesystem::path LockPathOf(std::filesystem::path state) {
+  state += ".lock";
+  return state;
 }
 
 }  // namespace perseus::agent

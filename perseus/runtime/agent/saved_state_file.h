@@ -37,14 +37,12 @@ namespace perseus::agent {
 Result<SavedState> ParseSavedState(std::string_view text, std::string_view name);
 std::string FormatSavedState(const SavedState& state);
 
-// Locks the file against other processes as long as the descriptor is open. Creates it if
-// necessary. Returns an empty descriptor if another process has the lock.
-Result<FileDescriptor> LockFile(const std::filesystem::path& path);
-
-// Makes this process the only owner of the state as long as the descriptor is open. (The kernel
-// drops the lock with the process.) Every process that saves needs it. Fails (kSystem) if another
+// Makes this process the state's only owner for as long as the descriptor is open (and no longer:
+// the kernel drops the lock with the process). Whoever saves holds it. Fails (kSystem) if another
 // process has it.
 Result<FileDescriptor> LockSavedState(const std::filesystem::path& state);
+// The file that LockSavedState locks.
+std::filesystem::path LockPathOf(std::filesystem::path state);
 
 class SavedStateFile {
  public:

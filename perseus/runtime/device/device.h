@@ -17,6 +17,7 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -143,12 +144,15 @@ struct Effect {
 // ---- The device ----
 
 struct DeviceInfo {
-  std::string uuid;                    // "GPU-…" identifies the GPU. Indices are not used.
-  std::string name;                    // "NVIDIA A100-SXM4-80GB"
-  std::string backend;                 // "nvml", "rocm", "virtual"
-  std::string pci_bus_id;              // Empty if it has none.
-  std::optional<int> minor_number;     // N of /dev/nvidiaN, by which cgroups identify it.
-  std::vector<int> sm_clocks_mhz;      // Ascending. A lock may use these.
+  std::string uuid;        // "GPU-…": what identifies it. Index order is nobody's business here.
+  std::string name;        // "NVIDIA A100-SXM4-80GB"
+  std::string backend;     // "nvml", "rocm", "virtual"
+  std::string pci_bus_id;  // Empty if it has none.
+  std::optional<int> minor_number;     // N of /dev/nvidiaN.
+  // Whoever may open this file for reading and writing may use the GPU: "/dev/nvidia3". Empty if
+  // none is known.
+  std::filesystem::path device_file;
+  std::vector<int> sm_clocks_mhz;      // Ascending; those that a lock may name.
   std::vector<int> memory_clocks_mhz;  // Ascending.
   int default_power_limit_mw = 0;      // 0: the GPU has no power limit to set.
   int least_power_limit_mw = 0;

@@ -78,6 +78,7 @@ DeviceInfo ReadInfo(const nvml::Functions& nvml, nvml::Handle handle, std::strin
     info.pci_bus_id = pci.bus_id;
   }
   info.minor_number = Number(nvml.GetMinorNumber, handle);
+  if (info.minor_number) info.device_file = fmt::format("/dev/nvidia{}", *info.minor_number);
   if (const std::optional<int> mode = Number(nvml.GetPersistenceMode, handle)) {
     info.is_persistent = *mode == static_cast<int>(nvml::kEnabled);
   }

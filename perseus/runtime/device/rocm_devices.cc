@@ -1,7 +1,9 @@
 #include "perseus/runtime/device/rocm_devices.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 #include <utility>
 
 #include "perseus/runtime/device/rocm_device.h"
@@ -20,7 +22,19 @@ std::string BusId(const rocm::Functions& rocm, std::uint32_t gpu) {
                      id & 0x7);
 }
 
-// Returns why clocks cannot be set. Empty if they can.
+// "/dev/dri/renderD128"; empty if the kernel names none.
+std::filesystem::path RenderNode(const std::string& bus_id) {
+  std::error_code error;
+  const std::filesystem::path nodes = "/sys/bus/pci/devices/" + bus_id + "/drm";
+  for (std::filesystem::directory_iterator node(nodes, error);
+       !error && node != std::filesystem::directory_iterator(); node.increment(error)) {
+    const std::string name = node->path().filename();
+    if (name.starts_with("renderD")) return "/dev/dri/" + name;
+  }
+  return {};
+}
+
+// Empty if clocks can be set; else why not.
 std::string ReadClocks(const rocm::Functions& rocm, std::uint32_t gpu, DeviceInfo& info) {
   if (rocm.SetClockRange == nullptr || rocm.SetLevel == nullptr || rocm.GetLevel == nullptr) {
     return "the installed ROCm SMI cannot set a range of clocks (install another release)";
@@ -65,6 +79,7 @@ DeviceInfo ReadInfo(const rocm::Functions& rocm, std::uint32_t gpu, std::string 
   }
   info.backend = "rocm";
   info.pci_bus_id = BusId(rocm, gpu);
+  if (!info.pci_bus_id.empty()) info.device_file = RenderNode(info.pci_bus_id);
   info.measure_only = ReadClocks(rocm, gpu, info);
   ReadPowerLimits(rocm, gpu, info);
   return info;

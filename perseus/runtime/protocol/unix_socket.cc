@@ -17,6 +17,7 @@
 #include <optional>
 #include <utility>
 
+#include "perseus/base/process_state.h"
 #include "perseus/runtime/protocol/clock_channel.h"
 #include "perseus/runtime/protocol/messages.h"
 
@@ -83,7 +84,13 @@ Result<void> CheckFree(const fs::path& path) {
   }
   const FileDescriptor probe = MakeSocket(SOCK_NONBLOCK);
   if (!probe) return SystemFailure("make a socket");
-  if (ConnectTo(probe.get(), path) != 0 && (errno == ECONNREFUSED || errno == ENOENT)) return {};
+  if (ConnectTo(probe.get(), path) != 0) {
+    if (errno == ECONNREFUSED || errno == ENOENT) return {};
+  } else if (const auto listener = PeerOf(probe.get()); listener && listener->pid > 0) {
+    // One that was killed, and that a driver call keeps from ending, takes no connection again.
+    const auto state = ReadProcessState(listener->pid);
+    if (state && state->is_ending) return {};
+  }
   return FailAs(ErrorKind::kSystem,
                 "{}: another process already listens there (stop that agent, or choose another "
                 "path)",
@@ -207,7 +214,6 @@ Result<Reception> ReceiveOne(int socket, Control* control) {
                 kLongestMessage);
   }
   if ((message.msg_flags & MSG_CTRUNC) != 0) {
-    if (control == nullptr) return Fail("received a message with descriptors (send it without)");
     return Fail(
         "received more descriptors than the {} of a channel, or than this process may open (raise "
         "the limit on open files)",
@@ -216,6 +222,13 @@ Result<Reception> ReceiveOne(int socket, Control* control) {
   arrival.state = Received::kDatagram;
   arrival.datagram.text.resize(static_cast<std::size_t>(size));
   return arrival;
+}
+
+// A look at the queue that takes nothing out of it.
+bool NextHasDescriptors(int socket) {
+  msghdr message{};
+  return ::recvmsg(socket, &message, MSG_PEEK | MSG_DONTWAIT) >= 0 &&
+         (message.msg_flags & MSG_CTRUNC) != 0;
 }
 
 using Clock = std::chrono::steady_clock;
@@ -320,7 +333,16 @@ Result<void> Send(int socket, std::string_view text, const std::vector<int>& des
   return SendOne(socket, text, descriptors, 0);
 }
 
-Result<Reception> Receive(int socket) { return ReceiveOne(socket, nullptr); }
+bool RefusesDescriptors(int socket) {
+  int passes = 1;
+  socklen_t size = sizeof passes;
+  return ::getsockopt(socket, SOL_SOCKET, kPassRights, &passes, &size) == 0 && passes == 0;
+}
+
+Result<Reception> Receive(int socket) {
+  if (NextHasDescriptors(socket)) return Reception{.state = Received::kDescriptors, .datagram = {}};
+  return ReceiveOne(socket, nullptr);
+}
 
 Result<Datagram> SendRequest(int socket, std::string_view request,
                              std::chrono::milliseconds timeout) {

@@ -55,10 +55,15 @@ Result<Peer> PeerOf(int socket);
 // descriptors than a channel. Never raises SIGPIPE. The caller keeps the descriptors.
 Result<void> Send(int socket, std::string_view text, const std::vector<int>& descriptors = {});
 
-// Reads a datagram. kNothing: no datagram is there (on a non-blocking socket). kEnd: the peer is
-// gone, or sent an empty datagram, which looks the same. A datagram longer than kLongestMessage, or
-// with descriptors, is dropped with an error (kInput). The next one can be read.
-enum class Received { kDatagram, kNothing, kEnd };
+// Whether the kernel lets the peer of this socket send no descriptors (SO_PASSRIGHTS, Linux 6.16),
+// as Listen asks for. If not, even the close of the socket may wait for the peer.
+bool RefusesDescriptors(int socket);
+
+// What there is to read. kNothing: nothing now (a non-blocking socket). kEnd: the peer is gone, or
+// sent an empty datagram, which looks the same. kDescriptors: the next datagram has descriptors. It
+// stays in the queue, since to take it would close them here. A datagram over kLongestMessage is an
+// error (kInput) and thrown away; the next one can be read.
+enum class Received { kDatagram, kNothing, kEnd, kDescriptors };
 struct Reception {
   Received state = Received::kNothing;
   Datagram datagram;

@@ -1,0 +1,60 @@
+#include "perseus/base/process_state.h"
+
+#include <charconv>
+#include <csignal>
+#include <string>
+
+#include "perseus/base/file.h"
+
+namespace perseus {
+namespace {
+
+// Field 22 of /proc/PID/stat; `fields` begin at field 3, after the name.
+std::optional<std::uint64_t> StartTimeIn(std::string_view fields) {
+  for (int field = 3; field < 22; ++field) {
+    const std::size_t space = fields.find(' ');
+    if (space == std::string_view::npos) return std::nullopt;
+    fields.remove_prefix(space + 1);
+  }
+  std::uint64_t started = 0;
+  const char* end = fields.data() + fields.size();
+  const auto [rest, error] = std::from_chars(fields.data(), end, started);
+  const bool is_whole = rest == end || *rest == ' ' || *rest == '\n';
+  return error == std::errc() && is_whole ? std::optional(started) : std::nullopt;
+}
+
+// `key`: "SigPnd" (of the first thread) or "ShdPnd" (of the whole process).
+bool HasPendingKill(std::string_view status, std::string_view key) {
+  const std::size_t at = status.find("\n" + std::string(key) + ":");
+  if (at == std::string_view::npos) return false;
+  const std::size_t digits = status.find_first_not_of("\t ", at + key.size() + 2);
+  if (digits == std::string_view::npos) return false;
+  std::uint64_t pending = 0;
+  std::from_chars(status.data() + digits, status.data() + status.size(), pending, 16);
+  return (pending >> (SIGKILL - 1) & 1) != 0;
+}
+
+}  // namespace
+
+std::optional<ProcessState> ParseProcessState(std::string_view stat, std::string_view status) {
+  const std::size_t name_end = stat.rfind(") ");
+  if (name_end == std::string_view::npos || name_end + 2 >= stat.size()) return std::nullopt;
+  const auto started = StartTimeIn(stat.substr(name_end + 2));
+  if (!started) return std::nullopt;
+  // The first thread may have ended (Z) while another one cannot.
+  const char state = stat[name_end + 2];
+  return ProcessState{.started = *started,
+                      .is_ending = state == 'Z' || state == 'X' ||
+                                   HasPendingKill(status, "SigPnd") ||
+                                   HasPendingKill(status, "ShdPnd")};
+}
+
+std::optional<ProcessState> ReadProcessState(pid_t process, const std::filesystem::path& root) {
+  const std::filesystem::path directory = root / "proc" / std::to_string(process);
+  const auto stat = ReadFile(directory / "stat");
+  if (!stat) return std::nullopt;
+  const auto status = ReadFile(directory / "status");
+  return ParseProcessState(*stat, status ? *status : std::string());
+}
+
+}  // namespace perseus

@@ -1,0 +1,65 @@
+// Access checks on threads of their own, so that the event loop never waits for one.
+//
+// Fair: one check per user runs at a time, so that a user whose checks hang (a frozen cgroup) holds
+// one thread, for kAccessTimeout a check.
+//
+// Thread safe.
+#pragma once
+
+#include <sys/types.h>
+
+#include <condition_variable>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "perseus/base/mutex.h"
+#include "perseus/base/result.h"
+#include "perseus/runtime/agent/access_check.h"
+
+namespace perseus::agent {
+
+class AccessQueue {
+ public:
+  using Answered = Result<std::vector<int>>;
+  using Check =
+      std::function<Answered(const Identity&, const std::vector<std::filesystem::path>& devices)>;
+
+  // `check`: CheckAccess, or a test's.
+  explicit AccessQueue(Check check = {});
+  // Waits for the running checks, and drops the waiting ones.
+  ~AccessQueue();
+  AccessQueue(const AccessQueue&) = delete;
+  AccessQueue& operator=(const AccessQueue&) = delete;
+
+  // Calls `done` on a thread of the queue. False, and no call, if kMostWaiting checks of this user
+  // wait already.
+  bool Add(Identity identity, std::vector<std::filesystem::path> devices,
+           std::function<void(Answered)> done);
+
+  static constexpr int kMostWaiting = 64;  // Of one user: as many ranks may start at once.
+  static constexpr int kThreads = 8;
+
+ private:
+  struct Waiting {
+    Identity identity;
+    std::vector<std::filesystem::path> devices;
+    std::function<void(Answered)> done;
+  };
+
+  void Work();
+  std::deque<Waiting>::iterator FindReady() PERSEUS_REQUIRES(mutex_);
+
+  const Check check_;
+  Mutex mutex_;
+  std::condition_variable_any changed_;
+  std::deque<Waiting> waiting_ PERSEUS_GUARDED_BY(mutex_);
+  std::set<uid_t> running_ PERSEUS_GUARDED_BY(mutex_);
+  bool is_ending_ PERSEUS_GUARDED_BY(mutex_) = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace perseus::agent

@@ -1,0 +1,112 @@
+#include "perseus/runtime/agent/access_queue.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <map>
+#include <memory>
+
+namespace perseus::agent {
+namespace {
+
+constexpr uid_t kHangingUser = 1000;
+constexpr uid_t kOtherUserOfQueue = 1001;
+
+// Checks that end when the test says so.
+class HeldChecks {
+ public:
+  AccessQueue::Check check() {
+    return [this](const Identity& identity, const auto&) -> AccessQueue::Answered {
+      std::shared_future<void> open;
+      {
+        const MutexLock lock(mutex_);
+        if (++running_[identity.uid] > 1) overlapped_ = true;
+        open = held_.contains(identity.uid) ? held_.at(identity.uid) : std::shared_future<void>();
+      }
+      if (open.valid()) open.wait();
+      const MutexLock lock(mutex_);
+      --running_[identity.uid];
+      return std::vector<int>{static_cast<int>(identity.uid)};
+    };
+  }
+  // Checks of the user wait until the promise is set.
+  void Hold(uid_t user, std::shared_future<void> until) {
+    const MutexLock lock(mutex_);
+    held_[user] = std::move(until);
+  }
+  bool overlapped() {
+    const MutexLock lock(mutex_);
+    return overlapped_;
+  }
+
+ private:
+  Mutex mutex_;
+  std::map<uid_t, int> running_;
+  std::map<uid_t, std::shared_future<void>> held_;
+  bool overlapped_ = false;
+};
+
+std::future<int> AddFor(AccessQueue& queue, uid_t user) {
+  auto promise = std::make_shared<std::promise<int>>();
+  std::future<int> answer = promise->get_future();
+  const bool is_taken = queue.Add({user, 0, {}, {}}, {}, [promise](AccessQueue::Answered answered) {
+    promise->set_value(answered->front());
+  });
+  if (!is_taken) promise->set_value(-1);
+  return answer;
+}
+
+TEST(AccessQueue, AnswersEveryCheckOfAUserOneAfterTheOther) {
+  HeldChecks checks;
+  AccessQueue queue(checks.check());
+  std::vector<std::future<int>> answers;
+  for (int i = 0; i < 20; ++i) answers.push_back(AddFor(queue, kHangingUser));
+  for (auto& answer : answers) EXPECT_EQ(answer.get(), static_cast<int>(kHangingUser));
+  EXPECT_FALSE(checks.overlapped());
+}
+
+TEST(AccessQueue, AUserWhoseChecksHangDelaysNobodyElse) {
+  HeldChecks checks;
+  std::promise<void> release;
+  checks.Hold(kHangingUser, release.get_future().share());
+  AccessQueue queue(checks.check());
+  std::vector<std::future<int>> held;
+  for (int i = 0; i < AccessQueue::kThreads + 1; ++i) held.push_back(AddFor(queue, kHangingUser));
+  EXPECT_EQ(AddFor(queue, kOtherUserOfQueue).get(), static_cast<int>(kOtherUserOfQueue));
+  release.set_value();
+  for (auto& answer : held) EXPECT_EQ(answer.get(), static_cast<int>(kHangingUser));
+}
+
+TEST(AccessQueue, RefusesOneUserTooManyWaitingChecks) {
+  HeldChecks checks;
+  std::promise<void> release;
+  checks.Hold(kHangingUser, release.get_future().share());
+  AccessQueue queue(checks.check());
+  std::vector<std::future<int>> held;
+  // One may have begun to run, and waits no more.
+  for (int i = 0; i < AccessQueue::kMostWaiting + 2; ++i)
+    held.push_back(AddFor(queue, kHangingUser));
+  EXPECT_EQ(held.back().get(), -1);
+  EXPECT_EQ(AddFor(queue, kOtherUserOfQueue).get(), static_cast<int>(kOtherUserOfQueue));
+  release.set_value();
+  held.pop_back();
+}
+
+TEST(AccessQueue, EndsWithChecksThatWait) {
+  HeldChecks checks;
+  auto release = std::make_shared<std::promise<void>>();
+  checks.Hold(kHangingUser, release->get_future().share());
+  std::vector<std::future<int>> held;
+  {
+    AccessQueue queue(checks.check());
+    for (int i = 0; i < 3; ++i) held.push_back(AddFor(queue, kHangingUser));
+    release->set_value();
+  }
+  // Answered, or dropped with its promise: nothing is left to wait for.
+  for (auto& answer : held) {
+    EXPECT_EQ(answer.wait_for(std::chrono::seconds(0)), std::future_status::ready);
+  }
+}
+
+}  // namespace
+}  // namespace perseus::agent

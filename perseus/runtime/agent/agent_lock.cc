@@ -1,0 +1,98 @@
+#include "perseus/runtime/agent/agent_lock.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <string>
+#include <system_error>
+
+#include "perseus/base/file.h"
+#include "perseus/base/process_state.h"
+
+namespace perseus::agent {
+namespace {
+
+namespace fs = std::filesystem;
+
+Result<FileDescriptor> OpenLockFile(const fs::path& path) {
+  constexpr mode_t kOwnerOnly = 0600;
+  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kOwnerOnly));
+  if (file) return file;
+  return FailAs(ErrorKind::kSystem, "cannot open {}: {} (run as root, or choose --state)",
+                path.string(), std::generic_category().message(errno));
+}
+
+// Whether `path` still names the open file, which a takeover may have replaced.
+bool IsAt(const fs::path& path, const FileDescriptor& file) {
+  struct stat named {};
+  struct stat opened {};
+  return ::stat(path.c_str(), &named) == 0 && ::fstat(file.get(), &opened) == 0 &&
+         named.st_dev == opened.st_dev && named.st_ino == opened.st_ino;
+}
+
+// Empty if another process has the lock.
+Result<FileDescriptor> TryLock(const fs::path& path) {
+  while (true) {
+    PERSEUS_ASSIGN_OR_RETURN(FileDescriptor file, OpenLockFile(path));
+    if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) return FileDescriptor();
+    if (IsAt(path, file)) return file;
+  }
+}
+
+// The holder's name is only of use to others, so a full disk does not matter.
+void WriteHolder(const FileDescriptor& file) {
+  const auto self = ReadProcessState(::getpid());
+  const std::string text = fmt::format("{} {}\n", ::getpid(), self ? self->started : 0);
+  if (::ftruncate(file.get(), 0) != 0) return;
+  (void)!::pwrite(file.get(), text.data(), text.size(), 0);
+}
+
+bool IsEnding(const ProcessId& process) {
+  const auto state = ReadProcessState(process.pid);
+  return state && state->started == process.started && state->is_ending;
+}
+
+// One taker at a time, so that none removes the file that another has just locked.
+Result<FileDescriptor> TakeOver(const fs::path& path) {
+  fs::path guard_path = path;
+  guard_path += ".takeover";
+  PERSEUS_ASSIGN_OR_RETURN(const FileDescriptor guard, OpenLockFile(guard_path));
+  if (::flock(guard.get(), LOCK_EX | LOCK_NB) != 0) return FileDescriptor();
+  const auto holder = HolderOf(path);
+  if (holder && IsEnding(*holder)) ::unlink(path.c_str());
+  return TryLock(path);
+}
+
+}  // namespace
+
+Result<FileDescriptor> LockFile(const fs::path& path) {
+  std::error_code ignored;  // What is wrong shows when the file is opened.
+  fs::create_directories(path.parent_path(), ignored);
+  PERSEUS_ASSIGN_OR_RETURN(FileDescriptor lock, TryLock(path));
+  if (!lock) {
+    const auto holder = HolderOf(path);
+    if (!holder || !IsEnding(*holder)) return FileDescriptor();
+    PERSEUS_ASSIGN_OR_RETURN(lock, TakeOver(path));
+  }
+  if (lock) WriteHolder(lock);
+  return lock;
+}
+
+std::optional<ProcessId> HolderOf(const fs::path& path) {
+  const auto text = ReadFile(path);
+  if (!text) return std::nullopt;
+  ProcessId holder;
+  const char* end = text->data() + text->size();
+  const auto [after_pid, pid_error] = std::from_chars(text->data(), end, holder.pid);
+  if (pid_error != std::errc() || after_pid == end || *after_pid != ' ') return std::nullopt;
+  const auto [after, error] = std::from_chars(after_pid + 1, end, holder.started);
+  if (error != std::errc() || holder.pid <= 0) return std::nullopt;
+  return holder;
+}
+
+}  // namespace perseus::agent

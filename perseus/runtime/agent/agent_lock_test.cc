@@ -1,0 +1,108 @@
+#include "perseus/runtime/agent/agent_lock.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "perseus/base/process_state.h"
+#include "tests/support/temporary_directory.h"
+
+namespace perseus::agent {
+namespace {
+
+class AgentLockTest : public ::testing::Test {
+ protected:
+  // Another process, which takes the lock and does `then`.
+  pid_t LockInChild(void (*then)()) {
+    int ends[2];
+    EXPECT_EQ(::pipe(ends), 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      const auto lock = LockFile(path_);
+      (void)!::write(ends[1], lock && *lock ? "y" : "n", 1);
+      then();
+      ::_exit(0);
+    }
+    ::close(ends[1]);
+    char has_it = 0;
+    EXPECT_EQ(::read(ends[0], &has_it, 1), 1);
+    EXPECT_EQ(has_it, 'y');
+    ::close(ends[0]);
+    return child;
+  }
+
+  TemporaryDirectory directory_;
+  const std::filesystem::path path_ = directory_ / "new" / "agent.json.lock";
+};
+
+TEST_F(AgentLockTest, OneProcessHasIt) {
+  const pid_t other = LockInChild([] { ::pause(); });
+  const auto refused = LockFile(path_);
+  ASSERT_TRUE(refused) << refused.error().message;
+  EXPECT_FALSE(*refused);
+  const auto holder = HolderOf(path_);
+  ASSERT_TRUE(holder);
+  EXPECT_EQ(holder->pid, other);
+
+  ::kill(other, SIGKILL);
+  ::waitpid(other, nullptr, 0);
+  const auto lock = LockFile(path_);
+  ASSERT_TRUE(lock) << lock.error().message;
+  EXPECT_TRUE(*lock);
+  EXPECT_EQ(HolderOf(path_)->pid, ::getpid());
+}
+
+// A stopped process is not killed: it may go on at any moment, and set clocks.
+TEST_F(AgentLockTest, AStoppedProcessKeepsIt) {
+  const pid_t other = LockInChild([] { ::pause(); });
+  ::kill(other, SIGSTOP);
+  int status = 0;
+  ::waitpid(other, &status, WUNTRACED);
+  EXPECT_FALSE(*LockFile(path_));
+  ::kill(other, SIGKILL);
+  ::waitpid(other, nullptr, 0);
+}
+
+// A descriptor keeps the kernel's lock though the process that took it was killed. The zombie
+// stands for a process that cannot end.
+TEST_F(AgentLockTest, AKilledProcessThatDoesNotEndLosesIt) {
+  const FileDescriptor kept = [&] {
+    auto lock = LockFile(path_);
+    EXPECT_TRUE(lock && *lock);
+    return *std::move(lock);
+  }();
+  const pid_t killed = ::fork();
+  if (killed == 0) {
+    while (true) ::pause();
+  }
+  ::kill(killed, SIGKILL);
+  siginfo_t info{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(killed), &info, WEXITED | WNOWAIT), 0);
+  const auto state = ReadProcessState(killed);
+  ASSERT_TRUE(state);
+  std::ofstream(path_) << killed << " " << state->started << "\n";
+
+  const auto taken = LockFile(path_);
+  ASSERT_TRUE(taken) << taken.error().message;
+  EXPECT_TRUE(*taken);
+  EXPECT_EQ(HolderOf(path_)->pid, ::getpid());
+  EXPECT_FALSE(*LockFile(path_)) << "the new lock is a lock";
+  ::waitpid(killed, nullptr, 0);
+}
+
+TEST_F(AgentLockTest, AFileThatSaysNothingOfItsHolderIsNotTakenOver) {
+  const auto lock = LockFile(path_);
+  ASSERT_TRUE(lock && *lock);
+  for (const char* text : {"", "x", "12", "12 ", "-1 5", "999999999 5"}) {
+    std::ofstream(path_) << text;
+    EXPECT_FALSE(*LockFile(path_)) << text;
+  }
+}
+
+}  // namespace
+}  // namespace perseus::agent

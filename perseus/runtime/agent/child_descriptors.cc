@@ -1,0 +1,35 @@
+#include "perseus/runtime/agent/child_descriptors.h"
+
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace perseus::agent {
+namespace {
+
+// [first, last]
+void CloseRange(unsigned first, unsigned last) {
+  if (first > last || ::syscall(SYS_close_range, first, last, 0U) == 0) return;
+  // Before Linux 5.9.
+  rlimit limit{};
+  constexpr rlim_t kMost = 1 << 20;
+  const rlim_t end =
+      ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? std::min(limit.rlim_cur, kMost) : kMost;
+  for (rlim_t fd = first; fd <= last && fd < end; ++fd) ::close(static_cast<int>(fd));
+}
+
+}  // namespace
+
+void CloseAllDescriptorsBut(std::span<const int> kept) {
+  unsigned next = 0;
+  for (const int fd : kept) {
+    if (fd > 0) CloseRange(next, static_cast<unsigned>(fd) - 1);
+    next = static_cast<unsigned>(fd) + 1;
+  }
+  CloseRange(next, std::numeric_limits<unsigned>::max());
+}
+
+}  // namespace perseus::agent

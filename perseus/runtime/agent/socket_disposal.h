@@ -1,0 +1,48 @@
+// Closes the sockets of untrusted peers without waiting for what a peer put into them.
+//
+// A peer may send descriptors with a message (SCM_RIGHTS). The agent takes none, so the close of
+// the socket closes them. If one is the last reference to a file on the peer's own file system
+// (FUSE) that holds a lock, or to a TCP socket that lingers, that close waits for the peer: in the
+// first case uninterruptibly, so that not even SIGKILL ends it.
+//
+// From Linux 6.16 a socket can refuse descriptors (SO_PASSRIGHTS; protocol::Listen sets it), and
+// its close waits for nothing. On older kernels a child process closes the sockets, which may wait
+// for as long as the peer wants.
+//
+// Rivals: to drain the queue and close here if it has no descriptors. An empty message cannot be
+// told from the end of the queue, so this never knows when it is done.
+//
+// Not thread safe.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <vector>
+
+#include "perseus/base/file_descriptor.h"
+
+namespace perseus::agent {
+
+class SocketDisposal {
+ public:
+  // Children that wait at the same time. With that many, further sockets wait for one to end.
+  static constexpr std::size_t kMostChildren = 64;
+
+  // The peer sees the end at once. On an older kernel the descriptor is closed in Tick().
+  void Close(FileDescriptor socket);
+  // Starts at most one child, and reaps those that have ended.
+  void Tick();
+  std::size_t children() const { return children_.size(); }
+  std::size_t waiting() const { return waiting_.size(); }
+
+  // For tests: treats every socket as on an older kernel.
+  void AssumeDescriptors() { assumes_descriptors_ = true; }
+
+ private:
+  std::vector<FileDescriptor> waiting_;
+  std::vector<pid_t> children_;
+  bool assumes_descriptors_ = false;
+};
+
+}  // namespace perseus::agent

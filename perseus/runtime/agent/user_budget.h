@@ -1,0 +1,46 @@
+// How much of the agent's time each user may take, so that one user's connections do not slow down
+// the others.
+//
+// A token bucket per user: a user starts with kBurst units and gets kUnitsPerSecond of them back.
+// Connections, messages and access checks cost units by what they take of the agent: one unit is
+// about 0.05 ms of the event loop, so a user takes at most about 5 % of one core in the long run.
+// Root is exempt: it could stop the agent as well.
+//
+// Not thread safe. The caller passes the time.
+#pragma once
+
+#include <sys/types.h>
+
+#include <map>
+
+#include "perseus/base/units.h"
+
+namespace perseus::agent {
+
+class UserBudget {
+ public:
+  static constexpr double kUnitsPerSecond = 1'000;
+  // The ranks of a node may all start at the same moment: 64 of them connect and acquire.
+  static constexpr double kBurst = 10'000;
+
+  static constexpr double kConnection = 4;
+  static constexpr double kMessage = 1;
+  // What a lease takes besides: a check of the right to the GPU, and two writes to disk.
+  static constexpr double kAcquire = 100;
+
+  // Takes `cost` units. Returns 0, or how long until the user has that many; then it takes none.
+  Nanoseconds Take(uid_t user, double cost, Nanoseconds now);
+
+ private:
+  struct Bucket {
+    double units = kBurst;
+    Nanoseconds at = 0;
+  };
+
+  void ForgetFull(Nanoseconds now);
+
+  std::map<uid_t, Bucket> buckets_;  // A user without one has kBurst.
+  Nanoseconds next_forget_ = 0;
+};
+
+}  // namespace perseus::agent

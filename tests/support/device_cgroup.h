@@ -1,0 +1,39 @@
+// A cgroup whose processes may use every device but /dev/zero (1:5), as a batch system confines a
+// job to its GPUs. Needs root.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "perseus/base/file_descriptor.h"
+
+namespace perseus {
+
+class DeviceCgroup {
+ public:
+  enum Version {
+    kVersion1,  // devices.deny of the devices controller.
+    kVersion2,  // A device program (BPF).
+  };
+  // Null if this system has no such hierarchy, or does not let this process make a cgroup in it.
+  static std::unique_ptr<DeviceCgroup> DenyingZero(Version version);
+  ~DeviceCgroup();
+  DeviceCgroup(const DeviceCgroup&) = delete;
+  DeviceCgroup& operator=(const DeviceCgroup&) = delete;
+
+  // As in /proc/PID/cgroup: "/perseus-test-4711-0".
+  std::filesystem::path name() const { return "/" / directory_.filename(); }
+  std::filesystem::path procs() const { return directory_ / "cgroup.procs"; }
+  // Version 2. False if the kernel cannot.
+  bool Freeze() const;
+  bool IsEmpty() const;
+
+ private:
+  explicit DeviceCgroup(std::filesystem::path directory) : directory_(std::move(directory)) {}
+  bool DenyZero(Version version);
+
+  std::filesystem::path directory_;
+  FileDescriptor program_;
+};
+
+}  // namespace perseus
