@@ -151,8 +151,7 @@ Result<void> RunRestore(const GpuFlags& flags) {
                 flags.state);
   }
   constexpr std::chrono::milliseconds kAnswerTime{5'000};
-  PERSEUS_RETURN_IF_ERROR(
-      agent::EndUnresponsiveAgent(flags.state, flags.socket, kAnswerTime, log));
+  PERSEUS_RETURN_IF_ERROR(agent::EndUnresponsiveAgent(flags.state, flags.socket, kAnswerTime, log));
   PERSEUS_ASSIGN_OR_RETURN(auto setup, SetUpGpus(flags.devices, flags.state, {}, log));
   const std::chrono::milliseconds timeout(static_cast<int>(flags.timeout_s * 1000));
   PERSEUS_ASSIGN_OR_RETURN(auto given_back,

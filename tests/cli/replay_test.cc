@@ -27,10 +27,10 @@ class ReplayVerbTest : public ProgramTest {
 TEST_F(ReplayVerbTest, ReportsBloatAndTheSavingsOfControllers) {
   EXPECT_THAT(
       RunWell("replay job.json --delay 2 --steps"),
-      AllOf(HasSubstr("2 pipelines of 2 ranks, 6 steps (7 to 12)"),
-            HasSubstr("0.00 % (median)"), HasSubstr("intrinsic"), HasSubstr("extrinsic"),
-            HasSubstr("oracle"), HasSubstr("reactive"), HasSubstr("delayed by 2 steps"),
-            HasSubstr("bound"), HasSubstr("changes 2 times in 6 steps"), HasSubstr("dp_rank 1")));
+      AllOf(HasSubstr("2 pipelines of 2 ranks, 6 steps (7 to 12)"), HasSubstr("0.00 % (median)"),
+            HasSubstr("intrinsic"), HasSubstr("extrinsic"), HasSubstr("oracle"),
+            HasSubstr("reactive"), HasSubstr("delayed by 2 steps"), HasSubstr("bound"),
+            HasSubstr("changes 2 times in 6 steps"), HasSubstr("dp_rank 1")));
 }
 
 void ExpectConsistent(const json& answer) {

@@ -148,7 +148,7 @@ struct DeviceInfo {
   std::string name;        // "NVIDIA A100-SXM4-80GB"
   std::string backend;     // "nvml", "rocm", "virtual"
   std::string pci_bus_id;  // Empty if it has none.
-  std::optional<int> minor_number;     // N of /dev/nvidiaN.
+  std::optional<int> minor_number;  // N of /dev/nvidiaN.
   // Whoever may open this file for reading and writing may use the GPU: "/dev/nvidia3". Empty if
   // none is known.
   std::filesystem::path device_file;
