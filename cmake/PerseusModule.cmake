@@ -19,7 +19,7 @@
 # The target `installed_modules` builds the libraries that `cmake --install` copies.
 add_custom_target(installed_modules)
 function(perseus_module name)
-  cmake_parse_arguments(MODULE "NOT_INSTALLED;HOT;TESTS_WHOLE" "" 
+  cmake_parse_arguments(MODULE "NOT_INSTALLED;HOT;TESTS_WHOLE" "SLOW_IF_SANITIZED" 
     "SOURCES;LINKS;PRIVATE_LINKS;PRIVATE_HEADERS;TEST_SOURCES;TEST_LINKS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *.cc)
   set(tests ${sources})
@@ -59,6 +59,7 @@ function(perseus_module name)
       set(whole WHOLE)
     endif()
     perseus_test(${name}_test SOURCES ${tests} ${MODULE_TEST_SOURCES}
+      SLOW_IF_SANITIZED "${MODULE_SLOW_IF_SANITIZED}"
       LINKS perseus::${name} ${MODULE_TEST_LINKS} ${MODULE_PRIVATE_LINKS} ${MODULE_PRIVATE_HEADERS}
       PREFIX ${name} LABELS unit ${whole})
   endif()
@@ -76,9 +77,17 @@ endfunction()
 # The target `unit_tests` builds all executables with the label unit, which start no processes.
 add_custom_target(unit_tests)
 option(PERSEUS_TESTS_WHOLE "One ctest test for each executable, not one for each GoogleTest test" OFF)
+# SLOW_IF_SANITIZED: a GoogleTest pattern of tests that sanitizers leave out; * for all. They judge
+# how good a result is, and take minutes under a sanitizer. Other tests run the same code.
 function(perseus_test name)
-  cmake_parse_arguments(TEST "WHOLE" "PREFIX;FILTER" "SOURCES;LINKS;LABELS;PROPERTIES;DEFINITIONS"
+  cmake_parse_arguments(TEST "WHOLE" "PREFIX;FILTER;SLOW_IF_SANITIZED" "SOURCES;LINKS;LABELS;PROPERTIES;DEFINITIONS"
     ${ARGN})
+  if(PERSEUS_SANITIZE AND TEST_SLOW_IF_SANITIZED)
+    if(TEST_SLOW_IF_SANITIZED STREQUAL "*")
+      return()
+    endif()
+    set(TEST_FILTER "${TEST_FILTER}-${TEST_SLOW_IF_SANITIZED}")
+  endif()
   if(NOT TEST_PREFIX)
     set(TEST_PREFIX ${name})
   endif()
