@@ -96,6 +96,8 @@ bool DeviceCgroup::DenyZero(Version version) {
   return ::syscall(SYS_bpf, BPF_PROG_ATTACH, &attach, sizeof attach) == 0;
 }
 
+bool DeviceCgroup::Join() const { return WriteText(procs(), "0"); }
+
 bool DeviceCgroup::Freeze() const { return WriteText(directory_ / "cgroup.freeze", "1"); }
 
 bool DeviceCgroup::IsEmpty() const {

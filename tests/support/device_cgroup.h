@@ -24,6 +24,8 @@ class DeviceCgroup {
   // As in /proc/PID/cgroup: "/perseus-test-4711-0".
   std::filesystem::path name() const { return "/" / directory_.filename(); }
   std::filesystem::path procs() const { return directory_ / "cgroup.procs"; }
+  // Moves this process into the cgroup.
+  bool Join() const;
   // Version 2. False if the kernel cannot.
   bool Freeze() const;
   bool IsEmpty() const;

@@ -153,6 +153,10 @@ void FakeGpu::Unblock() {
   }
   state_->unblocked.notify_all();
 }
+void FakeGpu::SetDeviceFile(std::filesystem::path file) {
+  state_->info.device_file = std::move(file);
+}
+
 std::unique_ptr<device::Device> FakeGpu::Open() { return std::make_unique<FakeDevice>(state_); }
 
 bool Eventually(const std::function<bool()>& condition) {

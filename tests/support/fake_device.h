@@ -1,6 +1,7 @@
 // A fake GPU that records every write and fails on request.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -42,6 +43,9 @@ class FakeGpu {
   // Apply() then does not return until Unblock() is called.
   void Block();
   void Unblock();
+
+  // Its DeviceInfo::device_file. Before Open().
+  void SetDeviceFile(std::filesystem::path file);
 
   // May be called again: a restarted agent opens the same GPU.
   std::unique_ptr<device::Device> Open();

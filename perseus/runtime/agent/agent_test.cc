@@ -1,166 +1,16 @@
 #include "perseus/runtime/agent/agent.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <spdlog/sinks/ostream_sink.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
-#include <functional>
-#include <sstream>
-#include <thread>
 
-#include "perseus/base/file.h"
-#include "perseus/runtime/protocol/clock_channel.h"
-#include "perseus/runtime/protocol/messages.h"
-#include "perseus/runtime/protocol/unix_socket.h"
-#include "tests/support/fake_device.h"
-#include "tests/support/temporary_directory.h"
+#include "perseus/runtime/agent/agent_fixture.h"
 
 namespace perseus::agent {
 namespace {
 
 using protocol::Refusal;
 using ::testing::HasSubstr;
-
-constexpr std::chrono::milliseconds kLong(10'000);
-
-// A connection to the agent like that of a training process.
-class Client {
- public:
-  explicit Client(const std::filesystem::path& socket) : socket_(*protocol::Connect(socket)) {}
-
-  protocol::Reply Ask(const protocol::Request& request) {
-    return AskInWords(protocol::Format(request));
-  }
-
-  protocol::Reply AskInWords(const std::string& text) {
-    auto answer = protocol::SendRequest(socket_.get(), text, kLong);
-    EXPECT_TRUE(answer) << answer.error().message;
-    if (!answer) return protocol::Refused{Refusal::kUnavailable, answer.error().message};
-    if (!answer->descriptors.empty()) {
-      publisher_.emplace(*protocol::ClockPublisher::Attach(std::move(answer->descriptors)));
-    }
-    return *protocol::ParseReply(answer->text);
-  }
-
-  // Returns the id of the lease, or the agent's refusal.
-  std::string Acquire(const std::vector<std::string>& gpus, double heartbeat_s = 30) {
-    const protocol::Reply reply = Ask(protocol::Acquire{gpus, "test", heartbeat_s});
-    if (const auto* lease = std::get_if<protocol::Lease>(&reply)) return lease->id;
-    return std::get<protocol::Refused>(reply).message;
-  }
-
-  protocol::GpuStatus StatusOf(const std::string& uuid) {
-    const protocol::Reply reply = Ask(protocol::List{});
-    for (const protocol::GpuStatus& gpu : std::get<protocol::Listing>(reply).gpus) {
-      if (gpu.uuid == uuid) return gpu;
-    }
-    ADD_FAILURE() << "no " << uuid;
-    return {};
-  }
-
-  bool HasEnded() {
-    // The socket blocks, so this returns at the end of the connection.
-    const auto received = protocol::Receive(socket_.get());
-    return received && received->state == protocol::Received::kEnd;
-  }
-
-  protocol::ClockPublisher& publisher() { return *publisher_; }
-  int socket() const { return socket_.get(); }
-
- private:
-  FileDescriptor socket_;
-  std::optional<protocol::ClockPublisher> publisher_;
-};
-
-// A process that is forked before the agent has threads, and runs its function on request. A child
-// of a process with several threads must not allocate: a thread that the child does not have may
-// hold the lock of the address sanitizer's allocator, and the child would wait for it forever.
-class LaterProcess {
- public:
-  explicit LaterProcess(const std::function<int()>& function) {
-    EXPECT_EQ(pipe(go_), 0);
-    pid_ = fork();
-    if (pid_ != 0) return;
-    close(go_[1]);  // The child ends when the test does.
-    char byte = 0;
-    _exit(read(go_[0], &byte, 1) == 1 ? function() : 127);
-  }
-  LaterProcess(const LaterProcess&) = delete;
-  LaterProcess& operator=(const LaterProcess&) = delete;
-  ~LaterProcess() {
-    close(go_[0]);
-    close(go_[1]);
-  }
-  // Waits for the process and returns its exit status.
-  int Run() {
-    EXPECT_EQ(write(go_[1], "g", 1), 1);
-    int status = -1;
-    waitpid(pid_, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  }
-
- private:
-  int go_[2] = {-1, -1};
-  pid_t pid_ = 0;
-};
-
-class AgentTest : public testing::Test {
- protected:
-  ~AgentTest() override { Stop(); }
-
-  AgentOptions Options() {
-    AgentOptions options;
-    options.socket = socket();
-    options.timeout = std::chrono::milliseconds(5000);
-    options.gpus.devices.devices.push_back(a_.Open());
-    options.gpus.devices.devices.push_back(b_.Open());
-    options.gpus.state = state();
-    options.gpus.boot_id = "11112222-boot";
-    options.gpus.host = ThisHost();
-    options.gpus.periods = {.observe_serving = std::chrono::milliseconds(1),
-                            .observe_free = std::chrono::milliseconds(1),
-                            .first_retry = std::chrono::milliseconds(1),
-                            .last_retry = std::chrono::milliseconds(4)};
-    return options;
-  }
-
-  void Start() { Start(Options()); }
-  void Start(AgentOptions options) {
-    auto agent = Agent::Start(std::move(options), log_);
-    ASSERT_TRUE(agent) << agent.error().message;
-    agent_ = *std::move(agent);
-    thread_ = std::thread([this] { result_ = agent_->Run(); });
-  }
-  // Does what SIGTERM does.
-  void Stop() {
-    if (!agent_) return;
-    agent_->Stop();
-    thread_.join();
-    agent_.reset();
-  }
-
-  std::filesystem::path socket() const { return directory_ / "agent.sock"; }
-  std::filesystem::path state() const { return directory_ / "state" / "agent.json"; }
-  // Expects that no setting of the agent is in effect and that its state is empty.
-  bool IsAllBack() const {
-    return !a_.setting(device::Control::kSmClock) && !b_.setting(device::Control::kSmClock) &&
-           ParseSavedState(*ReadFile(state()), "state")->gpus.empty();
-  }
-
-  TemporaryDirectory directory_;
-  std::ostringstream logged_;
-  spdlog::logger log_{"test", std::make_shared<spdlog::sinks::ostream_sink_mt>(logged_)};
-  FakeGpu a_{"GPU-a"};
-  FakeGpu b_{"GPU-b"};
-  std::unique_ptr<Agent> agent_;
-  Result<void> result_;
-  std::thread thread_;
-};
 
 TEST_F(AgentTest, LeasesGpusSetsTheirClocksAndRestoresThem) {
   Start();
@@ -390,7 +240,8 @@ TEST_F(AgentTest, ClientsThatEndDoNotEndOtherClients) {
   const auto come_and_go = [&] {
     const auto connection = protocol::Connect(socket());
     for (int request = 0; connection && request < 3; ++request) {
-      if (!protocol::SendRequest(connection->get(), protocol::Format(protocol::List{}), kLong))
+      if (!protocol::SendRequest(connection->get(), protocol::Format(protocol::List{}),
+                                 kReplyTimeout))
         return 1;
     }
     return connection ? 0 : 1;
@@ -457,8 +308,8 @@ TEST_F(AgentTest, WithoutDescriptorsItRefusesAndContinues) {
     room.clear();
     ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &tight), 0);
     peers.push_back(*protocol::Connect(socket()));
-    const auto answer =
-        protocol::SendRequest(peers.back().get(), protocol::Format(protocol::List{}), kLong);
+    const auto answer = protocol::SendRequest(peers.back().get(),
+                                              protocol::Format(protocol::List{}), kReplyTimeout);
     ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
     const auto reply =
         answer ? protocol::ParseReply(answer->text) : Result<protocol::Reply>(Fail(answer));

@@ -1,0 +1,167 @@
+// Who may lease a GPU: tried with real users, groups and cgroups. Only root may run as
+// another user, so these tests need root.
+#include <fcntl.h>
+#include <grp.h>
+#include <poll.h>
+#include <sys/stat.h>
+
+#include <fstream>
+
+#include "perseus/runtime/agent/agent_fixture.h"
+#include "perseus/runtime/agent/privileges.h"
+#include "perseus/runtime/agent/user_budget.h"
+#include "tests/support/device_cgroup.h"
+
+namespace perseus::agent {
+namespace {
+
+using protocol::Refusal;
+
+constexpr uid_t kTrainingUser = 54'321;
+constexpr gid_t kTrainingGroup = 54'322;
+constexpr gid_t kGpuGroup = 54'323;
+
+// What a process of another user saw, as its exit status.
+enum Outcome : int { kLeased = 10, kNotAllowed = 11, kOther = 12 };
+
+bool BecomeTrainingUser(std::vector<gid_t> groups) {
+  return ::setgroups(groups.size(), groups.data()) == 0 &&
+         ::setresgid(kTrainingGroup, kTrainingGroup, kTrainingGroup) == 0 &&
+         ::setresuid(kTrainingUser, kTrainingUser, kTrainingUser) == 0;
+}
+
+int TryToLease(const std::filesystem::path& socket, const std::string& gpu) {
+  const auto connected = protocol::Connect(socket);
+  if (!connected) return kOther;
+  const auto answer = protocol::SendRequest(
+      connected->get(), protocol::Format(protocol::Acquire{{gpu}, "training", 30}), kReplyTimeout);
+  if (!answer) return kOther;
+  const auto reply = protocol::ParseReply(answer->text);
+  if (!reply) return kOther;
+  if (std::holds_alternative<protocol::Lease>(*reply)) return kLeased;
+  const auto* refused = std::get_if<protocol::Refused>(&*reply);
+  return refused != nullptr && refused->code == Refusal::kNotAllowed ? kNotAllowed : kOther;
+}
+
+class AgentAccessTest : public AgentTest {
+ protected:
+  void SetUp() override {
+    if (::geteuid() != 0) GTEST_SKIP() << "only root may run as another user";
+    ASSERT_EQ(::chmod(directory_.path().c_str(), 0755), 0);
+  }
+
+  // A file in place of a GPU's device: the kernel checks its permissions in the same way.
+  std::filesystem::path DeviceFile(const std::string& name, mode_t mode, gid_t group) {
+    const std::filesystem::path path = directory_ / name;
+    std::ofstream(path) << "";
+    EXPECT_EQ(::chown(path.c_str(), 0, group), 0);
+    EXPECT_EQ(::chmod(path.c_str(), mode), 0);
+    return path;
+  }
+
+  // A process of another user, in `cgroup` if there is one, that tries to lease the GPU.
+  std::unique_ptr<LaterProcess> Trainer(const std::string& gpu, std::vector<gid_t> groups = {},
+                                        const DeviceCgroup* cgroup = nullptr) {
+    return std::make_unique<LaterProcess>([this, gpu, groups, cgroup] {
+      if (cgroup != nullptr && !cgroup->Join()) return int{kOther};
+      return BecomeTrainingUser(groups) ? TryToLease(socket(), gpu) : int{kOther};
+    });
+  }
+};
+
+// No grant, no CUDA context, nothing open: the permissions of the device decide.
+TEST_F(AgentAccessTest, AnotherUserLeasesTheGpusThatItMayOpen) {
+  a_.SetDeviceFile(DeviceFile("gpu0", 0660, kGpuGroup));
+  b_.SetDeviceFile(DeviceFile("gpu1", 0660, 0));
+  const auto stranger = Trainer("GPU-a");
+  const auto member = Trainer("GPU-a", {kGpuGroup});
+  const auto member_of_another = Trainer("GPU-b", {kGpuGroup});
+  Start();
+  EXPECT_EQ(stranger->Run(), kNotAllowed);
+  EXPECT_EQ(member->Run(), kLeased);
+  EXPECT_EQ(member_of_another->Run(), kNotAllowed);
+}
+
+TEST_F(AgentAccessTest, AGrantNeedsNoAccess) {
+  a_.SetDeviceFile(DeviceFile("gpu0", 0600, 0));
+  const auto before = Trainer("GPU-a");
+  const auto after = Trainer("GPU-a");
+  Start();
+  EXPECT_EQ(before->Run(), kNotAllowed);
+  Client root(socket());
+  EXPECT_TRUE(std::holds_alternative<protocol::Done>(
+      root.Ask(protocol::Grant{{"GPU-a"}, kTrainingUser, std::nullopt})));
+  EXPECT_EQ(after->Run(), kLeased);
+}
+
+class AgentCgroupTest : public AgentAccessTest,
+                        public ::testing::WithParamInterface<DeviceCgroup::Version> {};
+
+// /dev/null stands for the GPU that the batch system gave to the job, /dev/zero for another one.
+TEST_P(AgentCgroupTest, AJobLeasesTheGpusOfItsCgroup) {
+  if (IsSkipped()) return;
+  const auto cgroup = DeviceCgroup::DenyingZero(GetParam());
+  if (!cgroup) GTEST_SKIP() << "this system has no such cgroups, or lets nobody make one";
+  a_.SetDeviceFile("/dev/null");
+  b_.SetDeviceFile("/dev/zero");
+  const auto own = Trainer("GPU-a", {}, cgroup.get());
+  const auto other = Trainer("GPU-b", {}, cgroup.get());
+  const auto unconfined = Trainer("GPU-b");
+  Start();
+  EXPECT_EQ(own->Run(), kLeased);
+  EXPECT_EQ(other->Run(), kNotAllowed);
+  EXPECT_EQ(unconfined->Run(), kLeased) << "nobody confines it";
+}
+
+INSTANTIATE_TEST_SUITE_P(Versions, AgentCgroupTest,
+                         ::testing::Values(DeviceCgroup::kVersion1, DeviceCgroup::kVersion2),
+                         [](const auto& version) {
+                           return version.param == DeviceCgroup::kVersion1 ? "V1" : "V2";
+                         });
+
+// The agent as the shipped systemd unit runs it.
+TEST_F(AgentAccessTest, FiveCapabilitiesSuffice) {
+  a_.SetDeviceFile(DeviceFile("gpu0", 0666, 0));
+  b_.SetDeviceFile(DeviceFile("gpu1", 0600, 0));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto cgroup = DeviceCgroup::DenyingZero(DeviceCgroup::kVersion2);
+    const auto allowed = Trainer("GPU-a", {}, cgroup.get());
+    const auto refused = Trainer("GPU-b", {}, cgroup.get());
+    int failure = KeepOnlyNeededCapabilities() ? 0 : 1;
+    Start();
+    if (allowed->Run() != kLeased) failure |= 2;
+    if (refused->Run() != kNotAllowed) failure |= 4;
+    Stop();
+    ::_exit(failure | (HasFailure() ? 8 : 0));
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+// The clock of the agent stands still, so the budget does not come back.
+TEST_F(AgentAccessTest, AUserWhoFloodsTheAgentWaitsAndOthersDoNot) {
+  LaterProcess flood([this] {
+    if (!BecomeTrainingUser({})) return int{kOther};
+    const auto connected = protocol::Connect(socket());
+    if (!connected) return int{kOther};
+    const std::string list = protocol::Format(protocol::List{});
+    int answers = 0;
+    while (answers <= 2 * UserBudget::kBurst &&
+           protocol::SendRequest(connected->get(), list, std::chrono::milliseconds(500))) {
+      ++answers;
+    }
+    return answers > 0 && answers < UserBudget::kBurst ? 0 : 1;
+  });
+  AgentOptions options = Options();
+  options.clock = std::make_shared<FakeClock>();
+  Start(std::move(options));
+  EXPECT_EQ(flood.Run(), 0);
+  Client root(socket());
+  EXPECT_EQ(root.StatusOf("GPU-a").uuid, "GPU-a");
+}
+
+}  // namespace
+}  // namespace perseus::agent
