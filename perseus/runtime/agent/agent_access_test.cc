@@ -22,7 +22,7 @@ constexpr gid_t kTrainingGroup = 54'322;
 constexpr gid_t kGpuGroup = 54'323;
 
 // What a process of another user saw, as its exit status.
-enum Outcome : int { kLeased = 10, kNotAllowed = 11, kOther = 12 };
+enum Outcome : int { kLeaseGranted = 10, kLeaseRefused = 11, kNoAnswer = 12 };
 
 bool BecomeTrainingUser(std::vector<gid_t> groups) {
   return ::setgroups(groups.size(), groups.data()) == 0 &&
@@ -32,15 +32,15 @@ bool BecomeTrainingUser(std::vector<gid_t> groups) {
 
 int TryToLease(const std::filesystem::path& socket, const std::string& gpu) {
   const auto connected = protocol::Connect(socket);
-  if (!connected) return kOther;
+  if (!connected) return kNoAnswer;
   const auto answer = protocol::SendRequest(
       connected->get(), protocol::Format(protocol::Acquire{{gpu}, "training", 30}), kReplyTimeout);
-  if (!answer) return kOther;
+  if (!answer) return kNoAnswer;
   const auto reply = protocol::ParseReply(answer->text);
-  if (!reply) return kOther;
-  if (std::holds_alternative<protocol::Lease>(*reply)) return kLeased;
+  if (!reply) return kNoAnswer;
+  if (std::holds_alternative<protocol::Lease>(*reply)) return kLeaseGranted;
   const auto* refused = std::get_if<protocol::Refused>(&*reply);
-  return refused != nullptr && refused->code == Refusal::kNotAllowed ? kNotAllowed : kOther;
+  return refused != nullptr && refused->code == Refusal::kNotAllowed ? kLeaseRefused : kNoAnswer;
 }
 
 class AgentAccessTest : public AgentTest {
@@ -63,8 +63,8 @@ class AgentAccessTest : public AgentTest {
   std::unique_ptr<LaterProcess> Trainer(const std::string& gpu, std::vector<gid_t> groups = {},
                                         const DeviceCgroup* cgroup = nullptr) {
     return std::make_unique<LaterProcess>([this, gpu, groups, cgroup] {
-      if (cgroup != nullptr && !cgroup->Join()) return int{kOther};
-      return BecomeTrainingUser(groups) ? TryToLease(socket(), gpu) : int{kOther};
+      if (cgroup != nullptr && !cgroup->Join()) return int{kNoAnswer};
+      return BecomeTrainingUser(groups) ? TryToLease(socket(), gpu) : int{kNoAnswer};
     });
   }
 };
@@ -77,9 +77,9 @@ TEST_F(AgentAccessTest, AnotherUserLeasesTheGpusThatItMayOpen) {
   const auto member = Trainer("GPU-a", {kGpuGroup});
   const auto member_of_another = Trainer("GPU-b", {kGpuGroup});
   Start();
-  EXPECT_EQ(stranger->Run(), kNotAllowed);
-  EXPECT_EQ(member->Run(), kLeased);
-  EXPECT_EQ(member_of_another->Run(), kNotAllowed);
+  EXPECT_EQ(stranger->Run(), kLeaseRefused);
+  EXPECT_EQ(member->Run(), kLeaseGranted);
+  EXPECT_EQ(member_of_another->Run(), kLeaseRefused);
 }
 
 TEST_F(AgentAccessTest, AGrantNeedsNoAccess) {
@@ -87,11 +87,11 @@ TEST_F(AgentAccessTest, AGrantNeedsNoAccess) {
   const auto before = Trainer("GPU-a");
   const auto after = Trainer("GPU-a");
   Start();
-  EXPECT_EQ(before->Run(), kNotAllowed);
+  EXPECT_EQ(before->Run(), kLeaseRefused);
   Client root(socket());
   EXPECT_TRUE(std::holds_alternative<protocol::Done>(
       root.Ask(protocol::Grant{{"GPU-a"}, kTrainingUser, std::nullopt})));
-  EXPECT_EQ(after->Run(), kLeased);
+  EXPECT_EQ(after->Run(), kLeaseGranted);
 }
 
 class AgentCgroupTest : public AgentAccessTest,
@@ -108,9 +108,9 @@ TEST_P(AgentCgroupTest, AJobLeasesTheGpusOfItsCgroup) {
   const auto other = Trainer("GPU-b", {}, cgroup.get());
   const auto unconfined = Trainer("GPU-b");
   Start();
-  EXPECT_EQ(own->Run(), kLeased);
-  EXPECT_EQ(other->Run(), kNotAllowed);
-  EXPECT_EQ(unconfined->Run(), kLeased) << "nobody confines it";
+  EXPECT_EQ(own->Run(), kLeaseGranted);
+  EXPECT_EQ(other->Run(), kLeaseRefused);
+  EXPECT_EQ(unconfined->Run(), kLeaseGranted) << "nobody confines it";
 }
 
 INSTANTIATE_TEST_SUITE_P(Versions, AgentCgroupTest,
@@ -130,8 +130,8 @@ TEST_F(AgentAccessTest, FiveCapabilitiesSuffice) {
     const auto refused = Trainer("GPU-b", {}, cgroup.get());
     int failure = KeepOnlyNeededCapabilities() ? 0 : 1;
     Start();
-    if (allowed->Run() != kLeased) failure |= 2;
-    if (refused->Run() != kNotAllowed) failure |= 4;
+    if (allowed->Run() != kLeaseGranted) failure |= 2;
+    if (refused->Run() != kLeaseRefused) failure |= 4;
     Stop();
     ::_exit(failure | (HasFailure() ? 8 : 0));
   }
@@ -144,9 +144,9 @@ TEST_F(AgentAccessTest, FiveCapabilitiesSuffice) {
 // The clock of the agent stands still, so the budget does not come back.
 TEST_F(AgentAccessTest, AUserWhoFloodsTheAgentWaitsAndOthersDoNot) {
   LaterProcess flood([this] {
-    if (!BecomeTrainingUser({})) return int{kOther};
+    if (!BecomeTrainingUser({})) return int{kNoAnswer};
     const auto connected = protocol::Connect(socket());
-    if (!connected) return int{kOther};
+    if (!connected) return int{kNoAnswer};
     const std::string list = protocol::Format(protocol::List{});
     int answers = 0;
     while (answers <= 2 * UserBudget::kBurst &&
