@@ -14,13 +14,26 @@ namespace {
 
 constexpr std::size_t kShownCharacters = 40;
 
+// Characters that show nothing of their own, and can make one text look like another: control
+// characters (C0, DEL, C1), line and paragraph separators, invisible characters, and those that
+// change the direction of text.
+bool IsDeceptive(char32_t code) {
+  struct Range {
+    char32_t first;
+    char32_t last;
+  };
+  static constexpr Range kRanges[] = {{0x0000, 0x001F}, {0x007F, 0x009F},  {0x00AD, 0x00AD},
+                                      {0x061C, 0x061C}, {0x180E, 0x180E},  {0x200B, 0x200F},
+                                      {0x2028, 0x202E}, {0x2060, 0x206F},  {0xFEFF, 0xFEFF},
+                                      {0xFFF9, 0xFFFB}, {0xE0000, 0xE007F}};
+  return std::ranges::any_of(
+      kRanges, [code](const Range& range) { return code >= range.first && code <= range.last; });
+}
+
 // The bytes of the printable character that `text` begins with; 0 if it does not begin with one.
 std::size_t PrintableLength(std::string_view text) {
   const std::size_t length = Utf8CharacterLength(text);
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const bool is_ascii_control = length == 1 && (byte(0) < 0x20 || byte(0) == 0x7F);
-  const bool is_control = length == 2 && byte(0) == 0xC2 && byte(1) < 0xA0;  // U+0080 to U+009F.
-  return is_ascii_control || is_control ? 0 : length;
+  return length == 0 || IsDeceptive(Utf8CodePoint(text, length)) ? 0 : length;
 }
 
 std::size_t EditDistance(std::string_view a, std::string_view b) {

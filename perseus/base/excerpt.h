@@ -7,12 +7,12 @@
 
 namespace perseus {
 
-// Returns the text in double quotes, cut after about 40 characters. Control characters and bytes
-// that are not UTF-8 become \xNN. So a message is always one line of text and cannot send control
-// sequences to a terminal.
+// Returns the text in double quotes, cut after about 40 characters. The bytes of control
+// characters, invisible characters, and whatever is not UTF-8 become \xNN. So a message is always
+// one line of text, cannot send control sequences to a terminal, and shows what it contains.
 std::string Excerpt(std::string_view text);
 
-// Whether the text is UTF-8 without control characters. Tabs and line ends are control characters.
+// Whether the text is UTF-8 without control characters (tabs, line ends) and invisible characters.
 bool IsPrintable(std::string_view text);
 
 // Returns the name with the least edit distance (Levenshtein) to `text`. Returns an empty text if

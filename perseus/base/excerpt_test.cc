@@ -24,6 +24,18 @@ TEST(Excerpt, EscapesControlSequencesOfATerminal) {
   EXPECT_EQ(Excerpt(std::string_view("\0", 1)), "\"\\x00\"");
 }
 
+// A name with these could look like another one in a log.
+TEST(IsPrintable, RefusesInvisibleCharactersAndChangesOfDirection) {
+  for (const char* text : {"a\u00ADb", "a\u061Cb", "a\u200Bb", "a\u200Fb", "a\u2028b", "a\u2029b",
+                           "a\u202Eb", "a\u2066b", "a\uFEFFb", "a\U000E0041b"}) {
+    EXPECT_FALSE(IsPrintable(text)) << Excerpt(text);
+  }
+  EXPECT_EQ(Excerpt("a\u202Eb"), "\"a\\xE2\\x80\\xAEb\"");
+  for (const char* text : {"\u00A0", "\u200A", "\u2010", "\u202F", "\u2070", "\u4E2D", "\u05D0"}) {
+    EXPECT_TRUE(IsPrintable(text)) << text;
+  }
+}
+
 TEST(IsPrintable, AcceptsExactlyUtf8WithoutControlCharacters) {
   for (const std::string_view good : {"", "a b", "é", "频", "\U0001F600", "\xEF\xBF\xBF"}) {
     EXPECT_TRUE(IsPrintable(good)) << good;

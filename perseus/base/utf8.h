@@ -27,6 +27,15 @@ inline std::size_t Utf8CharacterLength(std::string_view text) {
   return is_overlong || is_surrogate || is_too_large ? 0 : length;
 }
 
+// The code point of a character of `length` bytes (Utf8CharacterLength) at the start of `text`.
+inline char32_t Utf8CodePoint(std::string_view text, std::size_t length) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  if (length == 1) return byte(0);
+  char32_t code = byte(0) & (0x7Fu >> length);
+  for (std::size_t i = 1; i < length; ++i) code = code << 6 | (byte(i) & 0x3Fu);
+  return code;
+}
+
 // The position of the first byte that is not UTF-8. npos if there is none.
 inline std::size_t FindInvalidUtf8(std::string_view text) {
   for (std::size_t i = 0; i < text.size();) {

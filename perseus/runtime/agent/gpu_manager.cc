@@ -11,8 +11,14 @@ namespace {
 
 using protocol::Refusal;
 
+// The user chose the name. In quotes, with none inside, it cannot pass for a part of the log.
+std::string QuotedJob(std::string job) {
+  std::ranges::replace(job, '"', '\'');
+  return '"' + job + '"';
+}
+
 std::string NameOf(const Lease& lease) {
-  return fmt::format("lease {} ({}, user {}, process {})", lease.id, lease.owner.job,
+  return fmt::format("lease {} ({}, user {}, process {})", lease.id, QuotedJob(lease.owner.job),
                      lease.owner.uid, lease.owner.process.pid);
 }
 
@@ -136,7 +142,8 @@ Result<void> GpuManager::Begin(std::vector<std::unique_ptr<device::Device>> devi
       missing_.push_back(uuid);
       continue;
     }
-    log_.info("restoring {}, which lease {} ({}) left changed", uuid, saved.lease, saved.owner.job);
+    log_.info("restoring {}, which lease {} ({}) left changed", uuid, saved.lease,
+              QuotedJob(saved.owner.job));
     table_.StartRestoring(uuid, saved.lease, saved.owner, MonotonicNow());
     StartRestore(uuid, saved.lease, restores);
   }

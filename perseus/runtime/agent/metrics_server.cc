@@ -4,6 +4,8 @@
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <chrono>
+#include <deque>
+#include <memory>
 #include <utility>
 
 #include "perseus/base/host_port.h"
@@ -15,18 +17,20 @@ namespace beast = boost::beast;
 namespace http = beast::http;
 using boost::asio::ip::tcp;
 
-constexpr std::size_t kMostSessions = 32;
+constexpr std::size_t kMostSessions = 128;
 constexpr std::size_t kLongestRequest = 8 * 1024;
 constexpr std::chrono::seconds kTimeout{10};
 
 // One request and its answer. Then the connection is closed.
 class Session : public std::enable_shared_from_this<Session> {
  public:
-  Session(tcp::socket socket, std::function<std::string()> metrics, std::shared_ptr<void> place)
-      : stream_(std::move(socket)), metrics_(std::move(metrics)), place_(std::move(place)) {
+  Session(tcp::socket socket, std::function<std::string()> metrics)
+      : stream_(std::move(socket)), metrics_(std::move(metrics)) {
     parser_.body_limit(0);
     parser_.header_limit(kLongestRequest);
   }
+
+  void Close() { stream_.close(); }
 
   void Run() {
     stream_.expires_after(kTimeout);
@@ -65,7 +69,6 @@ class Session : public std::enable_shared_from_this<Session> {
 
   beast::tcp_stream stream_;
   std::function<std::string()> metrics_;
-  std::shared_ptr<void> place_;  // Its owners are the open sessions, which are counted.
   beast::flat_buffer buffer_{kLongestRequest};
   http::request_parser<http::empty_body> parser_;
   http::response<http::string_body> response_;
@@ -103,10 +106,7 @@ class MetricsServer::Listener : public std::enable_shared_from_this<Listener> {
     acceptor_.async_accept(
         [self = shared_from_this()](boost::system::error_code error, tcp::socket socket) {
           if (error == boost::asio::error::operation_aborted) return;
-          // Beyond the limit, the connection is closed at once. Prometheus retries.
-          if (!error && self->sessions_.use_count() <= static_cast<long>(kMostSessions)) {
-            std::make_shared<Session>(std::move(socket), self->metrics_, self->sessions_)->Run();
-          }
+          if (!error) self->Serve(std::move(socket));
           self->Accept();
         });
   }
@@ -118,9 +118,22 @@ class MetricsServer::Listener : public std::enable_shared_from_this<Listener> {
   int port() const { return acceptor_.local_endpoint().port(); }
 
  private:
+  // With too many connections, the oldest one is closed. Prometheus sends its request at once, so
+  // its connection ends before it is the oldest. Connections that send nothing do not.
+  void Serve(tcp::socket socket) {
+    std::erase_if(sessions_, [](const auto& session) { return session.expired(); });
+    if (sessions_.size() >= kMostSessions) {
+      if (const auto oldest = sessions_.front().lock()) oldest->Close();
+      sessions_.pop_front();
+    }
+    const auto session = std::make_shared<Session>(std::move(socket), metrics_);
+    sessions_.push_back(session);
+    session->Run();
+  }
+
   tcp::acceptor acceptor_;
   std::function<std::string()> metrics_;
-  std::shared_ptr<void> sessions_ = std::make_shared<int>();  // Its owners are counted.
+  std::deque<std::weak_ptr<Session>> sessions_;  // The oldest first. A session ends by itself.
 };
 
 Result<MetricsServer> MetricsServer::Listen(boost::asio::io_context& loop,
