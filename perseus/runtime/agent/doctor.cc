@@ -11,6 +11,7 @@
 #include <variant>
 
 #include "perseus/base/file.h"
+#include "perseus/runtime/agent/access_check.h"
 #include "perseus/runtime/agent/saved_state_file.h"
 #include "perseus/runtime/protocol/messages.h"
 #include "perseus/runtime/protocol/unix_socket.h"
@@ -61,14 +62,31 @@ Finding ExamineKernel() {
   const char* end = system.release + std::string_view(system.release).size();
   const auto first = std::from_chars(system.release, end, major);
   if (first.ptr != end) std::from_chars(first.ptr + 1, end, minor);
-  // Linux 5.6 has pidfd_getfd, with which the agent checks what a caller has open.
-  if (std::pair(major, minor) >= std::pair(5, 6)) {
+  // Linux 5.3 has pidfds, with which the agent notices the end of a process.
+  if (std::pair(major, minor) >= std::pair(5, 3)) {
     return {Level::kGood, "kernel", system.release, ""};
   }
   return {Level::kNote, "kernel",
-          fmt::format("{} is older than 5.6: only cgroup v1 and grants show who may use a GPU",
+          fmt::format("{} is older than 5.3: the agent notices the end of a client only by its "
+                      "connection",
                       system.release),
-          "perseus gpu grant GPU... --uid N"};
+          ""};
+}
+
+// Whether the agent can ask the kernel what an ordinary user may use (access_check.h).
+Finding ExamineUsers() {
+  if (geteuid() != 0) {
+    return {Level::kNote, "other users", "only an agent of root leases GPUs to other users",
+            "sudo perseus doctor"};
+  }
+  constexpr uid_t kOrdinaryUser = 65'534;
+  const auto checked = CheckAccess({kOrdinaryUser, kOrdinaryUser, {}, {}}, {"/dev/null"});
+  if (checked) {
+    return {Level::kGood, "other users", "the agent can check which GPUs a user may use", ""};
+  }
+  return {Level::kProblem, "other users",
+          fmt::format("cannot check which GPUs a user may use: {}", checked.error().message),
+          "give the agent CAP_SETUID and CAP_SETGID, or run perseus gpu grant"};
 }
 
 Finding ExamineAgent(const DoctorScene& scene) {
@@ -234,7 +252,7 @@ Finding ExamineDevice(device::Device& device) {
 }  // namespace
 
 std::vector<Finding> ExamineNode(const DoctorScene& scene) {
-  std::vector<Finding> findings = {ExamineRights(scene), ExamineKernel(), ExamineAgent(scene),
+  std::vector<Finding> findings = {ExamineRights(scene), ExamineUsers(), ExamineKernel(), ExamineAgent(scene),
                                    ExamineState(scene)};
   for (Finding& finding : ExamineOtherTools(scene)) findings.push_back(std::move(finding));
   return findings;
