@@ -34,6 +34,7 @@ Result<void> EndUnresponsiveAgent(const std::filesystem::path& state,
                                   const std::filesystem::path& socket,
                                   std::chrono::milliseconds answer_time, spdlog::logger& log) {
   const std::filesystem::path lock_path = LockPathOf(state);
+  if (!std::filesystem::exists(lock_path)) return {};
   PERSEUS_ASSIGN_OR_RETURN(const FileDescriptor free, LockFile(lock_path));
   if (free) return {};
   if (Answers(socket, answer_time)) {
