@@ -22,7 +22,7 @@ class SavingsTest : public ServedJobs {
     const std::string directory = job.nodes[0].directory;
     const std::string tuned = job.key + ".tuned";
     const Outcome outcome =
-        Run(fmt::format("tune {0} --job {1}.toml --blocking-power 0 --budget-steps 60 "
+        Run(fmt::format("tune {0} --job {1}.toml --blocking-power 0 --budget-steps 90 "
                         "--frequencies 6 --steps-per-round 9 --assignment-delay 0.4 -o {2}",
                         directory, job.key, tuned));
     ASSERT_EQ(outcome.status, 0) << outcome.err;
