@@ -252,8 +252,8 @@ Finding ExamineDevice(device::Device& device) {
 }  // namespace
 
 std::vector<Finding> ExamineNode(const DoctorScene& scene) {
-  std::vector<Finding> findings = {ExamineRights(scene), ExamineUsers(), ExamineKernel(), ExamineAgent(scene),
-                                   ExamineState(scene)};
+  std::vector<Finding> findings = {ExamineRights(scene), ExamineUsers(), ExamineKernel(),
+                                   ExamineAgent(scene), ExamineState(scene)};
   for (Finding& finding : ExamineOtherTools(scene)) findings.push_back(std::move(finding));
   return findings;
 }
