@@ -22,8 +22,8 @@
 //  2. A lease gets all the GPUs that it requested, or no lease exists.
 //  3. The id of a lease that has ended is never used again, also not by a later agent. So a late
 //     message cannot affect the next lease.
-//  4. Whenever a lease ends, each of its GPUs is being restored afterwards. Cancel() alone frees them
-//     at once, because nothing was changed yet.
+//  4. Whenever a lease ends, each of its GPUs is being restored afterwards. Cancel() alone frees
+//     them at once, because nothing was changed yet.
 //  5. Only the connection that acquired a lease acts on it. ReleaseGpu requires rights instead.
 //  6. Time is CLOCK_MONOTONIC, and is passed in. Setting the wall clock ends no lease, and the time
 //     that the machine slept does not count.
