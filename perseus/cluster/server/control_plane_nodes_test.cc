@@ -161,7 +161,7 @@ TEST_F(ControlPlaneTest, NamesTheJobsToWhichANodeIsNotAttached) {
   EXPECT_EQ(Get("/v1/nodes/n0/jobs")["jobs"][0]["acknowledged"], 3);
   EXPECT_EQ(Get("/v1/jobs/mine")["last_step"], 7);
   EXPECT_EQ(Get("/v1/jobs/other")["last_step"], -1);
-  body["jobs"] = {body["jobs"][0]};
+  body["jobs"] = json::array({body["jobs"][0]});
   body["jobs"][0].erase("steps");
   EXPECT_EQ(json::parse(Send("POST", "/v1/nodes/n0/reports", body.dump()).body),
             (json{{"not_attached", {"other"}}}));

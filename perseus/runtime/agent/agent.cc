@@ -344,7 +344,10 @@ class Agent::Loop {
   }
 
   void CloseAll() {
-    while (!connections_.empty()) Close(connections_.begin()->second);
+    while (!connections_.empty()) {
+      const ConnectionPtr connection = connections_.begin()->second;
+      Close(connection);
+    }
     disposal_.Tick();
   }
 
