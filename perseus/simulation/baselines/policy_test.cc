@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "tests/support/planning_jobs.h"
-#include "tests/support/seeds.h"
 
 namespace perseus::baselines {
 namespace {
@@ -155,7 +154,7 @@ TEST(PolicyProperty, NoPolicyBeatsTheBoundNorPerseusAtEqualTime) {
   const auto perseus = MakePerseus();
   int compared = 0;
   int published = 0;
-  for (std::uint64_t seed = 0; seed < Seeds(150); ++seed) {
+  for (std::uint64_t seed = 0; seed < 150; ++seed) {
     const plan::Planner planner =
         PlannerOf(RandomJob({.shape = JobShape::kPipeline, .instructions = 8}, seed),
                   RandomBlockingPower(seed));
