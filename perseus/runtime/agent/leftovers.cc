@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "perseus/base/process_state.h"
 #include "perseus/runtime/agent/agent_lock.h"
 #include "perseus/runtime/agent/saved_state_file.h"
 #include "perseus/runtime/protocol/messages.h"
@@ -42,10 +43,14 @@ Result<void> EndUnresponsiveAgent(const std::filesystem::path& state,
                 socket.string());
   }
   const auto holder = HolderOf(lock_path);
-  if (!holder) {
-    return FailAs(ErrorKind::kSystem,
-                  "{} is locked by an unknown process that does not answer on {} (end it first)",
-                  state.string(), socket.string());
+  const auto process = holder ? ReadProcessState(holder->pid) : std::nullopt;
+  // The number may be of another PID namespace, and here of another process.
+  if (!process || process->started != holder->started) {
+    return FailAs(
+        ErrorKind::kSystem,
+        "a process that is not visible here has locked {}, and does not answer on {} (end "
+        "it first, or run this in its PID namespace)",
+        state.string(), socket.string());
   }
   log.warn("the agent (process {}) does not answer: killing it", holder->pid);
   if (::kill(holder->pid, SIGKILL) != 0 && errno != ESRCH) {

@@ -3,6 +3,8 @@
 #include <signal.h>
 #include <sys/prctl.h>
 
+#include <fstream>
+
 #include "perseus/runtime/agent/agent_fixture.h"
 #include "perseus/runtime/agent/agent_lock.h"
 #include "perseus/runtime/agent/saved_state_file.h"
@@ -58,6 +60,24 @@ TEST_F(UnresponsiveAgentTest, AStoppedAgentIsKilledAndLosesItsState) {
   EXPECT_TRUE(LockSavedState(state()));
   ::waitpid(agent, &status, 0);
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
+// As after a start in another PID namespace: here the number belongs to another process.
+TEST_F(UnresponsiveAgentTest, AProcessThatIsNotTheAgentIsNotKilled) {
+  const auto lock = LockSavedState(state());
+  ASSERT_TRUE(lock);
+  const pid_t bystander = ::fork();
+  if (bystander == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    while (true) ::pause();
+  }
+  std::ofstream(LockPathOf(state())) << bystander << " 1\n";
+  const auto refused = EndIt();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, ErrorKind::kSystem);
+  EXPECT_EQ(::waitpid(bystander, nullptr, WNOHANG), 0) << "it still runs";
+  ::kill(bystander, SIGKILL);
+  ::waitpid(bystander, nullptr, 0);
 }
 
 }  // namespace
