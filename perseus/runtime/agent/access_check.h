@@ -45,7 +45,8 @@ struct Identity {
   std::vector<std::filesystem::path> cgroup_procs;
 };
 
-inline constexpr std::chrono::milliseconds kAccessTimeout{1'000};
+// Long enough for a node whose cores are all busy, and less than a client waits for its lease.
+inline constexpr std::chrono::milliseconds kAccessTimeout{3'000};
 
 // For each device: 0 if `identity` may open it for reading and writing, otherwise the error number
 // (EACCES: the permissions of the file; EPERM: the cgroup; ENOENT: no such device).

@@ -23,6 +23,7 @@ class HeldChecks {
         if (++running_[identity.uid] > 1) overlapped_ = true;
         open = held_.contains(identity.uid) ? held_.at(identity.uid) : std::shared_future<void>();
       }
+      changed_.notify_all();
       if (open.valid()) open.wait();
       const MutexLock lock(mutex_);
       --running_[identity.uid];
@@ -34,6 +35,10 @@ class HeldChecks {
     const MutexLock lock(mutex_);
     held_[user] = std::move(until);
   }
+  void WaitUntilOneRuns(uid_t user) {
+    const MutexLock lock(mutex_);
+    while (running_[user] == 0) changed_.wait(mutex_);
+  }
   bool overlapped() {
     const MutexLock lock(mutex_);
     return overlapped_;
@@ -41,6 +46,7 @@ class HeldChecks {
 
  private:
   Mutex mutex_;
+  std::condition_variable_any changed_;
   std::map<uid_t, int> running_;
   std::map<uid_t, std::shared_future<void>> held_;
   bool overlapped_ = false;
@@ -83,13 +89,13 @@ TEST(AccessQueue, RefusesOneUserTooManyWaitingChecks) {
   checks.Hold(kHangingUser, release.get_future().share());
   AccessQueue queue(checks.check());
   std::vector<std::future<int>> held;
-  // One may have begun to run, and waits no more.
-  for (int i = 0; i < AccessQueue::kMostWaiting + 2; ++i)
-    held.push_back(AddFor(queue, kHangingUser));
-  EXPECT_EQ(held.back().get(), -1);
+  held.push_back(AddFor(queue, kHangingUser));
+  checks.WaitUntilOneRuns(kHangingUser);  // It waits no more.
+  for (int i = 0; i < AccessQueue::kMostWaiting; ++i) held.push_back(AddFor(queue, kHangingUser));
+  EXPECT_EQ(AddFor(queue, kHangingUser).get(), -1);
   EXPECT_EQ(AddFor(queue, kOtherUserOfQueue).get(), static_cast<int>(kOtherUserOfQueue));
   release.set_value();
-  held.pop_back();
+  for (auto& answer : held) EXPECT_EQ(answer.get(), static_cast<int>(kHangingUser));
 }
 
 TEST(AccessQueue, EndsWithChecksThatWait) {

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sys/stat.h>
 
+#include <cstdio>
 #include <fstream>
 
 #include "perseus/runtime/agent/agent_fixture.h"
@@ -40,7 +41,9 @@ int TryToLease(const std::filesystem::path& socket, const std::string& gpu) {
   if (!reply) return kNoAnswer;
   if (std::holds_alternative<protocol::Lease>(*reply)) return kLeaseGranted;
   const auto* refused = std::get_if<protocol::Refused>(&*reply);
-  return refused != nullptr && refused->code == Refusal::kNotAllowed ? kLeaseRefused : kNoAnswer;
+  if (refused != nullptr && refused->code == Refusal::kNotAllowed) return kLeaseRefused;
+  std::fprintf(stderr, "%s\n", refused != nullptr ? refused->message.c_str() : "another reply");
+  return kNoAnswer;
 }
 
 class AgentAccessTest : public AgentTest {
@@ -123,8 +126,7 @@ INSTANTIATE_TEST_SUITE_P(Versions, AgentCgroupTest,
 TEST_F(AgentAccessTest, FiveCapabilitiesSuffice) {
   a_.SetDeviceFile(DeviceFile("gpu0", 0666, 0));
   b_.SetDeviceFile(DeviceFile("gpu1", 0600, 0));
-  const pid_t child = ::fork();
-  if (child == 0) {
+  const auto run_confined = [this] {
     const auto cgroup = DeviceCgroup::DenyingZero(DeviceCgroup::kVersion2);
     const auto allowed = Trainer("GPU-a", {}, cgroup.get());
     const auto refused = Trainer("GPU-b", {}, cgroup.get());
@@ -133,8 +135,10 @@ TEST_F(AgentAccessTest, FiveCapabilitiesSuffice) {
     if (allowed->Run() != kLeaseGranted) failure |= 2;
     if (refused->Run() != kLeaseRefused) failure |= 4;
     Stop();
-    ::_exit(failure | (HasFailure() ? 8 : 0));
-  }
+    return failure | (HasFailure() ? 8 : 0);
+  };
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(run_confined());
   int status = 0;
   ::waitpid(child, &status, 0);
   EXPECT_TRUE(WIFEXITED(status));
