@@ -56,6 +56,7 @@ endif()
 add_library(perseus_test_flags INTERFACE)
 target_link_libraries(perseus_test_flags INTERFACE perseus_flags)
 target_compile_options(perseus_test_flags INTERFACE $<$<CONFIG:Release,Dev>:-O0>)
+target_compile_definitions(perseus_test_flags INTERFACE $<$<CONFIG:Dev>:PERSEUS_FEW_CASES>)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   # Tests may write EXPECT_EQ(json["n"], vector.size()).
   target_compile_options(perseus_test_flags INTERFACE -Wno-sign-conversion)

@@ -1,6 +1,7 @@
 # perseus_module(NAME [NOT_INSTALLED] [HOT] [SOURCES extra.cc ...] LINKS modules-and-libraries ...
 #                [PRIVATE_LINKS libraries ...] [PRIVATE_HEADERS header-only-libraries ...]
-#                [TEST_SOURCES extra.cc ...] [TEST_LINKS ...] [TESTS_WHOLE])
+#                [TEST_SOURCES extra.cc ...] [TEST_LINKS ...] [TESTS_WHOLE] [SLOW gtest-filter]
+#                [TEST_LABEL unit|process])
 #
 # Makes one static library `perseus::NAME` of the folder of the calling CMakeLists.txt: of every .cc
 # file there except the tests. Every *_test.cc file there goes into the executable NAME_test. The
@@ -14,7 +15,7 @@
 #   need them.
 # NOT_INSTALLED: only our own programs use the module.
 # TEST_SOURCES, TEST_LINKS: further sources and libraries of the test.
-# TESTS_WHOLE, SLOW_IF_SANITIZED: see perseus_test.
+# TESTS_WHOLE, SLOW, TEST_LABEL: see perseus_test. TEST_LABEL is unit if it is not given.
 # HOT: the tests of the module compute for long. Under sanitizers it is optimized (-O2) and not
 #   instrumented for fuzzers, which are for the modules that read files. Tests of the planner took
 #   1.4 to 1.8 times as long without this.
@@ -22,7 +23,7 @@
 # The target `installed_modules` builds the libraries that `cmake --install` copies.
 add_custom_target(installed_modules)
 function(perseus_module name)
-  cmake_parse_arguments(MODULE "NOT_INSTALLED;HOT;TESTS_WHOLE" "SLOW_IF_SANITIZED" 
+  cmake_parse_arguments(MODULE "NOT_INSTALLED;HOT;TESTS_WHOLE" "SLOW;TEST_LABEL"
     "SOURCES;LINKS;PRIVATE_LINKS;PRIVATE_HEADERS;TEST_SOURCES;TEST_LINKS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *.cc)
   set(tests ${sources})
@@ -61,63 +62,78 @@ function(perseus_module name)
     if(MODULE_TESTS_WHOLE)
       set(whole WHOLE)
     endif()
-    perseus_test(${name}_test SOURCES ${tests} ${MODULE_TEST_SOURCES}
-      SLOW_IF_SANITIZED "${MODULE_SLOW_IF_SANITIZED}"
+    if(NOT MODULE_TEST_LABEL)
+      set(MODULE_TEST_LABEL unit)
+    endif()
+    perseus_test(${name}_test SOURCES ${tests} ${MODULE_TEST_SOURCES} SLOW "${MODULE_SLOW}"
       LINKS perseus::${name} ${MODULE_TEST_LINKS} ${MODULE_PRIVATE_LINKS} ${MODULE_PRIVATE_HEADERS}
-      PREFIX ${name} LABELS unit ${whole})
+      PREFIX ${name} LABELS ${MODULE_TEST_LABEL} ${whole})
   endif()
 endfunction()
 
-# perseus_test(NAME SOURCES ... LINKS ... [PREFIX ctest-prefix] [LABELS unit|process] [FILTER gtest-filter]
-#              [PROPERTIES ...] [DEFINITIONS ...] [WHOLE])
+# perseus_test(NAME SOURCES ... LINKS ... [PREFIX ctest-prefix] [LABELS unit|process]
+#              [FILTER gtest-filter | SLOW gtest-filter] [PROPERTIES ...] [DEFINITIONS ...] [WHOLE])
 #
 # Makes a GoogleTest executable. ctest lists each of its tests as PREFIX.Suite.Test.
 #
 # WHOLE: ctest runs the executable as one test, because its tests share a resource that is slow to
 #   start. With PERSEUS_TESTS_WHOLE, this holds for every executable: under sanitizers, a process
 #   takes long to start.
-# SLOW_IF_SANITIZED: a pattern of the tests that sanitizers leave out, * for all. Such a test judges
-#   how good a result is, and takes minutes under a sanitizer. Other tests run the same code.
+# FILTER: ctest runs only these tests.
+# SLOW: the tests that judge how good a result is, and take seconds, as a GoogleTest filter without
+#   "-"; * for all. They get the label slow instead of LABELS, so scripts/test --fast leaves them
+#   out. Sanitizers leave them out too: there they take minutes, and other tests run the same code.
 #
 # The target `unit_tests` builds all executables with the label unit, which start no processes.
 add_custom_target(unit_tests)
 option(PERSEUS_TESTS_WHOLE "One ctest test for each executable, not one for each GoogleTest test" OFF)
 function(perseus_test name)
-  cmake_parse_arguments(TEST "WHOLE" "PREFIX;FILTER;SLOW_IF_SANITIZED" "SOURCES;LINKS;LABELS;PROPERTIES;DEFINITIONS"
+  cmake_parse_arguments(TEST "WHOLE" "PREFIX;FILTER;SLOW;LABELS" "SOURCES;LINKS;PROPERTIES;DEFINITIONS"
     ${ARGN})
-  if(PERSEUS_SANITIZE AND TEST_SLOW_IF_SANITIZED)
-    if(TEST_SLOW_IF_SANITIZED STREQUAL "*")
-      return()
-    endif()
-    set(TEST_FILTER "${TEST_FILTER}-${TEST_SLOW_IF_SANITIZED}")
+  if(PERSEUS_SANITIZE AND TEST_SLOW STREQUAL "*")
+    return()
   endif()
   if(NOT TEST_PREFIX)
     set(TEST_PREFIX ${name})
   endif()
+  set(TEST_PREFIX ${PERSEUS_TEST_PREFIX}${TEST_PREFIX})
   add_executable(${name} ${TEST_SOURCES})
-  if("unit" IN_LIST TEST_LABELS)
+  if(TEST_LABELS STREQUAL "unit" AND NOT TEST_SLOW STREQUAL "*")
     add_dependencies(unit_tests ${name})
   endif()
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${TEST_LINKS} perseus_test_flags GTest::gmock_main)
   target_compile_definitions(${name} PRIVATE
     PERSEUS_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ${TEST_DEFINITIONS})
-  if(TEST_WHOLE OR PERSEUS_TESTS_WHOLE)
-    # An empty filter selects no test at all.
-    set(filter)
-    if(TEST_FILTER)
-      set(filter "--gtest_filter=${TEST_FILTER}")
-    endif()
-    add_test(NAME ${PERSEUS_TEST_PREFIX}${TEST_PREFIX} COMMAND ${name} --gtest_brief=1 ${filter})
-    set_tests_properties(${PERSEUS_TEST_PREFIX}${TEST_PREFIX} PROPERTIES
-      LABELS "${TEST_LABELS}" FAIL_REGULAR_EXPRESSION " 0 tests from" ${TEST_PROPERTIES})
-    return()
+
+  if(NOT TEST_SLOW)
+    perseus_add_tests(${TEST_LABELS} "${TEST_FILTER}")
+  elseif(NOT TEST_SLOW STREQUAL "*")
+    perseus_add_tests(${TEST_LABELS} "-${TEST_SLOW}")
   endif()
-  set(filter)
-  if(TEST_FILTER)
-    set(filter TEST_FILTER ${TEST_FILTER})
+  if(TEST_SLOW AND NOT PERSEUS_SANITIZE)
+    perseus_add_tests(slow "${TEST_SLOW}")
   endif()
-  gtest_discover_tests(${name} TEST_PREFIX ${PERSEUS_TEST_PREFIX}${TEST_PREFIX}. ${filter}
-    NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60
-    PROPERTIES LABELS "${TEST_LABELS}" ${TEST_PROPERTIES})
 endfunction()
+
+# Tells ctest of the tests of perseus_test's executable that the filter selects; an empty filter: of
+# all. Uses the variables of perseus_test.
+macro(perseus_add_tests label filter)
+  if(TEST_WHOLE OR PERSEUS_TESTS_WHOLE)
+    # GoogleTest would take an empty filter as: no test.
+    set(filter_argument)
+    if(NOT "${filter}" STREQUAL "")
+      set(filter_argument "--gtest_filter=${filter}")
+    endif()
+    add_test(NAME ${TEST_PREFIX} COMMAND ${name} --gtest_brief=1 ${filter_argument})
+    set_tests_properties(${TEST_PREFIX} PROPERTIES
+      LABELS ${label} FAIL_REGULAR_EXPRESSION " 0 tests from" ${TEST_PROPERTIES})
+  else()
+    set(filter_argument)
+    if(NOT "${filter}" STREQUAL "")
+      set(filter_argument TEST_FILTER "${filter}")
+    endif()
+    gtest_discover_tests(${name} TEST_PREFIX ${TEST_PREFIX}. ${filter_argument}
+      NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES LABELS ${label} ${TEST_PROPERTIES})
+  endif()
+endmacro()
