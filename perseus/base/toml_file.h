@@ -62,14 +62,32 @@ class TableReader {
   }
 
   double Number(std::string_view key, double most, double otherwise) {
+    return NumberFrom(key, 0, most, otherwise);
+  }
+
+  double NumberFrom(std::string_view key, double least, double most, double otherwise) {
     const toml::node* node = table_.get(key);
     if (node == nullptr) return otherwise;
     const std::optional<double> value = node->value<double>();
-    if (node->is_number() && value && *value >= 0 && *value <= most) return *value;
+    if (node->is_number() && value && *value >= least && *value <= most) return *value;
     FailAt(node->source(),
-           fmt::format("{} is not a number from 0 to {} (for example, write {} = 0.1)", key, most,
-                       key));
+           fmt::format("{} is not a number from {} to {} (for example, write {} = 0.1)", key, least,
+                       most, key));
     return otherwise;
+  }
+
+  bool Flag(std::string_view key) {
+    const toml::node* node = table_.get(key);
+    if (node == nullptr) return false;
+    const toml::value<bool>* value = node->as_boolean();
+    if (value != nullptr) return value->get();
+    FailAt(node->source(), fmt::format("{} is not true or false (write {} = true)", key, key));
+    return false;
+  }
+
+  // Fails if the key is absent. `example` is a line that has it.
+  void Require(std::string_view key, std::string_view example) {
+    if (!Has(key)) FailHere(fmt::format("{} has no {} (write {})", title_, key, example));
   }
 
   // Keeps the error unless an earlier one exists.

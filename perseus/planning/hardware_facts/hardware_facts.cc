@@ -1,0 +1,60 @@
+#include "perseus/planning/hardware_facts/hardware_facts.h"
+
+#include <algorithm>
+
+#include "perseus/base/file.h"
+#include "perseus/planning/hardware_facts/median.h"
+
+namespace perseus::hardware_facts {
+namespace {
+
+std::optional<Estimate> OverClocks(const HardwareFacts& facts,
+                                   std::optional<Estimate> PowerFacts::*field) {
+  std::vector<Estimate> estimates;
+  for (const PowerFacts& at_clock : facts.power) {
+    if (at_clock.*field) estimates.push_back(*(at_clock.*field));
+  }
+  if (estimates.empty()) return std::nullopt;
+  return Combine(estimates);
+}
+
+}  // namespace
+
+std::vector<std::string_view> InterferenceKinds() {
+  return {"launch", "kernel", "copy", "collective", "host_function"};
+}
+
+Result<HardwareFacts> Read(const std::filesystem::path& path) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(path));
+  return Parse(text, path.string());
+}
+
+Result<void> Write(const std::filesystem::path& path, const HardwareFacts& facts) {
+  const std::string text = Format(facts);
+  PERSEUS_RETURN_IF_ERROR(Parse(text, path.string()));
+  return WriteFileAtomically(path, text);
+}
+
+const SwitchFacts* SlowestSwitch(const HardwareFacts& facts) {
+  const auto slowest = std::max_element(facts.switches.begin(), facts.switches.end(),
+                                        [](const SwitchFacts& left, const SwitchFacts& right) {
+                                          return left.latency_ms.value < right.latency_ms.value;
+                                        });
+  return slowest == facts.switches.end() ? nullptr : &*slowest;
+}
+
+std::optional<Nanoseconds> SwitchLatencyForPlanning(const HardwareFacts& facts) {
+  const SwitchFacts* slowest = SlowestSwitch(facts);
+  if (slowest == nullptr) return std::nullopt;
+  return ToNanoseconds(slowest->latency_ms.value / kMillisecondsPerSecond);
+}
+
+std::optional<Estimate> BlockingPower(const HardwareFacts& facts) {
+  return OverClocks(facts, &PowerFacts::blocked_w);
+}
+
+std::optional<Estimate> IdlePower(const HardwareFacts& facts) {
+  return OverClocks(facts, &PowerFacts::idle_w);
+}
+
+}  // namespace perseus::hardware_facts

@@ -1,0 +1,136 @@
+// What the GPUs of a node do when clocks change: how long a change takes, what it costs others, and
+// what a waiting GPU draws. `perseus qualify` measures it and writes the hardware facts file (TOML;
+// docs/formats.md, "Hardware facts"). `plan`, `tune`, `job register` and virtual nodes read it.
+//
+// A value is measured or absent: no reader fills in a default. Each measured value has the interval
+// that its samples support (Estimate), so a reader sees how far to trust it.
+//
+// Merge() in merge.h makes one set of facts of many nodes of the same kind.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "perseus/base/result.h"
+#include "perseus/base/units.h"
+
+namespace perseus::hardware_facts {
+
+inline constexpr int kMostSamples = 1'000'000'000;
+
+// A measured value with its 95 % interval: low <= value <= high. After a merge, the interval covers
+// the intervals of the nodes.
+struct Estimate {
+  double value = 0;
+  double low = 0;
+  double high = 0;
+  int samples = 1;  // 1 to kMostSamples.
+  friend bool operator==(const Estimate&, const Estimate&) = default;
+};
+
+enum class Direction { kUp, kDown };
+
+// One case of a clock change. Each case occurs at most once in the facts of a node.
+struct SwitchFacts {
+  Direction direction = Direction::kUp;
+  bool is_far = false;    // Across most of the GPU's clocks; else to a neighboring clock.
+  bool all_gpus = false;  // All GPUs of the node change at once; else one GPU alone.
+  Estimate latency_ms;    // The median, from the begin of the call until the GPU has the clock.
+  double p95_latency_ms = 0;
+  Estimate call_ms;  // The median duration of the driver's call.
+  friend bool operator==(const SwitchFacts&, const SwitchFacts&) = default;
+};
+
+// The mean power of one GPU, with its SM clock locked. Each clock occurs at most once.
+struct PowerFacts {
+  int sm_clock_mhz = 0;
+  std::optional<Estimate> idle_w;     // No work.
+  std::optional<Estimate> blocked_w;  // A kernel waits for a neighbor: the blocking power.
+  std::optional<Estimate> busy_w;     // It computes.
+  friend bool operator==(const PowerFacts&, const PowerFacts&) = default;
+};
+
+// The energy counter of a GPU.
+struct EnergyCounterFacts {
+  Estimate period_ms;       // The median time between two changes of the counter.
+  double resolution_j = 0;  // The smallest step of the counter.
+  Estimate bias;            // (counter - integral of the power readings) / integral: a fraction.
+  friend bool operator==(const EnergyCounterFacts&, const EnergyCounterFacts&) = default;
+};
+
+// How much longer work takes while clocks are changed and read. Each combination of kind and rates
+// occurs at most once.
+struct InterferenceFacts {
+  std::string kind;  // One of InterferenceKinds().
+  double changes_per_s = 0;
+  double reads_per_s = 0;
+  Estimate slowdown;  // A fraction of the time without changes and reads. Noise can make it < 0.
+  friend bool operator==(const InterferenceFacts&, const InterferenceFacts&) = default;
+};
+
+struct HardwareFacts {
+  std::string host;  // Of merged facts: the first host, and the number of the others.
+  std::string gpu_name;
+  std::string driver_version;
+  std::string measured_at;  // RFC 3339, UTC, in seconds: "2026-02-22T17:05:00Z".
+  std::string perseus_version;
+  int gpu_count = 1;  // Of one node.
+  int nodes = 1;      // Above 1: merged facts.
+  std::vector<SwitchFacts> switches;
+  std::optional<double> max_changes_per_s;  // Of the whole node, without harm to the work.
+  std::vector<PowerFacts> power;
+  std::optional<EnergyCounterFacts> energy_counter;
+  std::vector<InterferenceFacts> interference;
+  std::vector<std::string> limits;  // Sentences: what else limits the clocks.
+  // Whether a lock with min < max lets a waiting GPU lower its clock.
+  std::optional<bool> range_lock_saves;
+  friend bool operator==(const HardwareFacts&, const HardwareFacts&) = default;
+};
+
+// "launch", "kernel", "copy", "collective", "host_function".
+std::vector<std::string_view> InterferenceKinds();
+
+// ---- The file ----
+
+// `name` is the name of the file in messages. Unknown keys, missing keys, wrong types, and values
+// out of range are errors (kInput) with the file and the line.
+Result<HardwareFacts> Parse(std::string_view text, std::string_view name);
+
+// The text that Parse reads back to equal facts. Requires facts that Parse accepts: texts of one
+// printable line, finite numbers, samples >= 1, low <= value <= high.
+std::string Format(const HardwareFacts& facts);
+
+Result<HardwareFacts> Read(const std::filesystem::path& path);
+
+// Fails (kInput) if Parse would refuse the facts, so that a file that exists can be read. Replaces
+// the whole file or changes nothing.
+Result<void> Write(const std::filesystem::path& path, const HardwareFacts& facts);
+
+// ---- Values for planning ----
+
+// The case with the largest median latency. Null if no case was measured.
+const SwitchFacts* SlowestSwitch(const HardwareFacts& facts);
+
+// The latency that a plan takes into account: the median of the slowest case. Empty if no case was
+// measured.
+//
+// The planner uses one latency for every change of every GPU. The slowest case counts, because a
+// plan changes clocks in both directions, near and far, and often on all GPUs of a node at once. Of
+// this case, the median counts and not the 95th percentile. An iteration has hundreds of changes,
+// so their typical latency decides its time and energy. With a latency that 19 of 20 changes stay
+// below, the plan would give up changes that save energy. Use p95_latency_ms for a bound that
+// single changes have to meet.
+std::optional<Nanoseconds> SwitchLatencyForPlanning(const HardwareFacts& facts);
+
+// The power of a waiting GPU, in watts: the median over the measured clocks. The interval covers
+// all these clocks. A job has one blocking power, but the GPUs of a plan wait at many clocks. Empty
+// if it was not measured.
+std::optional<Estimate> BlockingPower(const HardwareFacts& facts);
+
+// The power of a GPU without work, in watts, in the same way.
+std::optional<Estimate> IdlePower(const HardwareFacts& facts);
+
+}  // namespace perseus::hardware_facts
