@@ -76,7 +76,7 @@ class Node {
     perseus::plan_file::PlanFile plan =
         plan::MakePlanFile(*planner, *planner->PlanFor(planner->baseline().time), job);
     bool is_odd = false;
-    for (plan_file::PlannedInstruction& instruction : plan.ranks[0].instructions) {
+    for (plan_file::PlannedInstruction& instruction : plan.pp_ranks[0].instructions) {
       instruction.frequency_mhz = is_odd ? odd_mhz : even_mhz;
       is_odd = !is_odd;
     }

@@ -52,7 +52,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   Require(plan->time > 0 && plan->lower_bound_j > 0 && std::isfinite(plan->energy_j));
-  Require(!plan->ranks.empty());
+  Require(!plan->pp_ranks.empty());
   const std::string written = perseus::plan_file::FormatPlan(*plan);
   const auto again = perseus::plan_file::ParsePlan(written, "again");
   Require(again.has_value());

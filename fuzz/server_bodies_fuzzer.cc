@@ -86,8 +86,8 @@ void CutPlan(std::string_view text) {
   if (!plan) return;
   Require(cut.has_value());
   const auto cut_plan = perseus::plan_file::ParsePlan(*cut, "cut");
-  Require(cut_plan.has_value() && cut_plan->ranks.size() == plan->ranks.size());
-  Require(cut_plan->ranks[0].instructions.size() == plan->ranks[0].instructions.size());
+  Require(cut_plan.has_value() && cut_plan->pp_ranks.size() == plan->pp_ranks.size());
+  Require(cut_plan->pp_ranks[0].instructions.size() == plan->pp_ranks[0].instructions.size());
 }
 
 void ReadAssignment(std::string_view text) {

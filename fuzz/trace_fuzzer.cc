@@ -49,7 +49,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     RequireOneLine(trace.error().message);
     return 0;
   }
-  Require(trace->pipelines > 0 && trace->ranks > 0 && !trace->steps.empty());
+  Require(trace->pipelines > 0 && trace->pp_ranks > 0 && !trace->steps.empty());
   const auto graph = perseus::replay::BuildTraceGraph(*trace);
   if (!graph) {
     RequireOneLine(graph.error().message);

@@ -20,14 +20,14 @@ TEST_F(ControlPlaneTest, SendsAssignmentsToNodes) {
   EXPECT_EQ(assignment["plans"].size(), 1U) << "only of its own pipelines";
   const std::string plan = assignment["plans"]["0"];
   const json file = assignment["files"][plan];
-  EXPECT_EQ(file["ranks"][1]["instructions"].size(), 16U);
-  EXPECT_FALSE(file["ranks"][1].contains("cut"));
-  EXPECT_EQ(file["ranks"][3]["instructions"].size(), 1U) << "not one of its ranks";
-  EXPECT_EQ(file["ranks"][3]["cut"], true);
+  EXPECT_EQ(file["pp_ranks"][1]["instructions"].size(), 16U);
+  EXPECT_FALSE(file["pp_ranks"][1].contains("cut"));
+  EXPECT_EQ(file["pp_ranks"][3]["instructions"].size(), 1U) << "not one of its ranks";
+  EXPECT_EQ(file["pp_ranks"][3]["cut"], true);
   ASSERT_GE(n1.Await(IsAssignment), 0);
-  const http::Response cut = Send("GET", "/v1/plans/" + plan + "?ranks=0,4");
+  const http::Response cut = Send("GET", "/v1/plans/" + plan + "?pp_ranks=0,4");
   EXPECT_EQ(cut.status, 400);
-  EXPECT_EQ(json::parse(cut.body)["pointer"], "?ranks");
+  EXPECT_EQ(json::parse(cut.body)["pointer"], "?pp_ranks");
 
   ASSERT_EQ(Send("PUT", "/v1/jobs/run/stragglers/1", R"({"slowdown": 1.25})").status, 200);
   const auto says_straggler = [](const http::Event& event) {

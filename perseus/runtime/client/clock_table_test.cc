@@ -34,7 +34,7 @@ TEST(CompilePlan, IsTheRanksComputationsInOrder) {
   for (int rank = 0; rank < 2; ++rank) {
     const auto table = CompilePlan(plan_file::FormatPlan(plan), "plan.json", rank);
     ASSERT_TRUE(table) << table.error().message;
-    const auto& instructions = plan.ranks[static_cast<std::size_t>(rank)].instructions;
+    const auto& instructions = plan.pp_ranks[static_cast<std::size_t>(rank)].instructions;
     ASSERT_EQ(table->order.size(), instructions.size());
     for (std::size_t i = 0; i < instructions.size(); ++i) {
       EXPECT_EQ(table->order[i].kind, instructions[i].kind);
@@ -51,8 +51,8 @@ TEST(CompilePlan, IsTheRanksComputationsInOrder) {
 
 TEST(CompilePlan, OfAFileThatIsCutDownToOthersThereIsNothingToFollow) {
   plan_file::PlanFile plan = PlanTwoRanks();
-  plan.ranks[1].is_cut = true;
-  plan.ranks[1].instructions.resize(1);
+  plan.pp_ranks[1].is_cut = true;
+  plan.pp_ranks[1].instructions.resize(1);
   const auto table = CompilePlan(plan_file::FormatPlan(plan), "plan.json", 1);
   ASSERT_TRUE(table) << table.error().message;
   EXPECT_EQ(table->source, ClockTable::Source::kNone);

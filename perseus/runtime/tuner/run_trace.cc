@@ -118,8 +118,8 @@ void RunTraceWriter::AddPower(const protocol::RankId& name, const protocol::RanS
 }
 
 void RunTraceWriter::AddPlan(int process, const plan_file::PlanFile& plan, Nanoseconds begin) {
-  for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
-    for (const plan_file::PlannedInstruction& planned : plan.ranks[rank].instructions) {
+  for (std::size_t rank = 0; rank < plan.pp_ranks.size(); ++rank) {
+    for (const plan_file::PlannedInstruction& planned : plan.pp_ranks[rank].instructions) {
       const std::string clock = planned.frequency_mhz > 0
                                     ? fmt::format(R"("frequency_mhz": {}, )", planned.frequency_mhz)
                                     : "";
@@ -173,8 +173,8 @@ Result<std::string> FormatRunTrace(const JobLogs& logs, const TraceRange& range,
   int process = kPlanProcess;
   for (const plan_file::PlanFile& plan : plans) {
     writer.NameProcess(process, fmt::format("plan: {}", plan.target));
-    for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
-      writer.NameLane(process, static_cast<int>(rank), plan.ranks[rank].name);
+    for (std::size_t rank = 0; rank < plan.pp_ranks.size(); ++rank) {
+      writer.NameLane(process, static_cast<int>(rank), plan.pp_ranks[rank].name);
     }
     for (const auto& [step, begin] : begins) writer.AddPlan(process, plan, begin);
     ++process;

@@ -91,7 +91,7 @@ TEST_F(RunTraceTest, EachStepHasItsPlan) {
   planned.frequency_mhz = 900;
   planned.start = 2'000;
   planned.duration = 3'000;
-  plan.ranks.push_back({"rank 0", {planned}});
+  plan.pp_ranks.push_back({"rank 0", {planned}});
   plan_file::PlanFile straggling = plan;
   straggling.target = "straggler 1.25";
   const json events = Trace({3, 3}, {plan, straggling});
