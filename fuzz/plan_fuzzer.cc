@@ -2,16 +2,15 @@
 // FormatPlan loses nothing. A plan that parses fits a profile, or is refused in one line.
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <string_view>
 
+#include "fuzz/require.h"
 #include "perseus/planning/plan_file/plan_file.h"
 
 namespace {
 
-void Require(bool condition) {
-  if (!condition) std::abort();
-}
+using perseus::fuzz::Require;
+using perseus::fuzz::RequireOneLine;
 
 // A profile with every stage and kind that the plan may have, at two clocks.
 perseus::profile::Profile MakeProfile(const perseus::plan_file::PlanFile& plan) {
@@ -36,10 +35,6 @@ perseus::profile::Profile MakeProfile(const perseus::plan_file::PlanFile& plan) 
     }
   }
   return perseus::profile::Profile("profile", plan.other_knob_names, std::move(entries));
-}
-
-void RequireOneLine(const perseus::Error& error) {
-  Require(!error.message.empty() && error.message.find('\n') == std::string::npos);
 }
 
 }  // namespace

@@ -7,6 +7,14 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
+// The id of the first assignment in a new stream of node n0. The stream is closed again. Empty if
+// no assignment comes.
+std::string IdOfFirstAssignment(const std::string& server) {
+  NodeStream stream(server, "n0");
+  const int first = stream.Await(IsAssignment);
+  return first < 0 ? "" : stream.At(first).id;
+}
+
 TEST_F(ControlPlaneTest, SendsAssignmentsToNodes) {
   PlanJob("run");
   Attach("n0", "run", 0);
@@ -55,13 +63,8 @@ TEST_F(ControlPlaneTest, SendsAssignmentsToNodes) {
 TEST_F(ControlPlaneTest, AStreamContinuesAfterTheLastEvent) {
   PlanJob("run");
   Attach("n0", "run", 0);
-  std::string id;
-  {
-    NodeStream stream(url(), "n0");
-    const int first = stream.Await(IsAssignment);
-    ASSERT_GE(first, 0);
-    id = stream.At(first).id;
-  }
+  const std::string id = IdOfFirstAssignment(url());
+  ASSERT_NE(id, "");
   NodeStream again(url(), "n0", id);
   ASSERT_EQ(Send("PUT", "/v1/jobs/run/target", R"({"kind": "slowdown", "value": 7})").status, 200);
   const int next = again.Await(IsAssignment);
@@ -73,13 +76,8 @@ TEST_F(ControlPlaneTest, AStreamContinuesAfterTheLastEvent) {
 TEST_F(ControlPlaneTest, AReconnectedNodeReceivesTheEndOfAJob) {
   PlanJob("run");
   Attach("n0", "run", 0);
-  std::string id;
-  {
-    NodeStream stream(url(), "n0");
-    const int first = stream.Await(IsAssignment);
-    ASSERT_GE(first, 0);
-    id = stream.At(first).id;
-  }
+  const std::string id = IdOfFirstAssignment(url());
+  ASSERT_NE(id, "");
   ASSERT_EQ(Send("POST", "/v1/jobs/run/end", "{}").status, 200);
   NodeStream again(url(), "n0", id);
   EXPECT_GE(again.Await([](const http::Event& event) { return event.name == "ended"; }), 0);
