@@ -25,10 +25,9 @@
 #include <thread>
 
 #include "perseus.h"
-#include "perseus/planning/plan/make_plan_file.h"
 #include "perseus/planning/plan_file/plan_file.h"
-#include "perseus/simulation/synthetic/synthetic_profile.h"
 #include "tests/fake_cuda/fake_cuda.h"
+#include "tests/support/planned_pipeline.h"
 #include "tests/support/temporary_directory.h"
 
 namespace perseus {
@@ -62,21 +61,10 @@ class Node {
   std::string devices() const { return "virtual:" + (directory_ / "node.toml").string(); }
   // A GPipe iteration of one pp_rank. Its clocks alternate between these two.
   std::string PlanFile(double even_mhz, double odd_mhz) const {
-    synthetic::SyntheticProfileSpec spec;
-    spec.stages = 1;
-    spec.kinds = {InstructionKind::kForward, InstructionKind::kBackward};
-    plan_file::PlannedJob job;
-    job.profile = "profile.csv";
-    job.schedule = *schedule::GenerateSchedule(
-        {.name = "gpipe", .pp_ranks = 1, .microbatches = kMicrobatches});
-    job.model.blocking_power_w = 84;
-    auto graph = schedule::BuildInstructionGraph(job.schedule, *synthetic::SynthesizeProfile(spec),
-                                                 job.model);
-    const auto planner = plan::Planner::Create(*std::move(graph), {job.model.blocking_power_w, 0});
-    perseus::plan_file::PlanFile plan =
-        plan::MakePlanFile(*planner, *planner->PlanFor(planner->baseline().time), job);
+    plan_file::PlanFile plan =
+        PlanPipeline({.name = "gpipe", .pp_ranks = 1, .microbatches = kMicrobatches});
     bool is_odd = false;
-    for (plan_file::PlannedInstruction& instruction : plan.ranks[0].instructions) {
+    for (plan_file::PlannedInstruction& instruction : plan.pp_ranks[0].instructions) {
       instruction.frequency_mhz = is_odd ? odd_mhz : even_mhz;
       is_odd = !is_odd;
     }

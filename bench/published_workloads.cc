@@ -54,8 +54,8 @@ struct Workload {
 
 struct Comparison {
   Workload workload;
-  Savings modelled = {};
-  WithEnvPipe modelled_envpipe;
+  Savings modeled = {};
+  WithEnvPipe modeled_envpipe;
   double imbalance = 0;        // Slowest forward / fastest forward, at maximum frequency.
   double average_power_w = 0;  // Of a GPU, with everything at maximum frequency.
   double forward_s = 0;        // Of the slowest stage.
@@ -169,13 +169,13 @@ Result<Comparison> Compare(const Workload& workload) {
     const auto energy_j = [&](const plan::Evaluation& run) {
       return run.energy_j + stages * workload.blocking_power_w * ToSeconds(deadline - run.time);
     };
-    comparison.modelled[i] = 100 * (1 - energy_j(plan->evaluation) / energy_j(baseline));
+    comparison.modeled[i] = 100 * (1 - energy_j(plan->evaluation) / energy_j(baseline));
   }
   const auto envpipe = baselines::MakeEnvPipe()->Points(*planner, {});
   if (!envpipe) return Fail(envpipe);
   const plan::Evaluation& run = envpipe->points.front().evaluation;
-  comparison.modelled_envpipe = {100 * (1 - run.energy_j / baseline.energy_j),
-                                 100 * (ToSeconds(run.time) / ToSeconds(baseline.time) - 1)};
+  comparison.modeled_envpipe = {100 * (1 - run.energy_j / baseline.energy_j),
+                                100 * (ToSeconds(run.time) / ToSeconds(baseline.time) - 1)};
   return comparison;
 }
 
@@ -216,7 +216,7 @@ void PrintTable(const std::vector<Comparison>& comparisons) {
     fmt::print("| {} | {} | {:.0f} | {:.2f} | {:.0f} |", workload.spec.workload.model, workload.gpu,
                1e3 * comparison.forward_s, comparison.imbalance, comparison.average_power_w);
     for (std::size_t i = 0; i < kSlowdowns.size(); ++i) {
-      fmt::print(" {:.1f} ({:.1f}) |", comparison.modelled[i], workload.measured[i]);
+      fmt::print(" {:.1f} ({:.1f}) |", comparison.modeled[i], workload.measured[i]);
     }
     fmt::print("\n");
   }
@@ -225,11 +225,11 @@ void PrintTable(const std::vector<Comparison>& comparisons) {
 void PrintEnvPipe(const std::vector<Comparison>& comparisons) {
   fmt::print("\n| workload | GPU | saving | slowdown |\n|---|---|---|---|\n");
   for (const Comparison& comparison : comparisons) {
-    const WithEnvPipe& modelled = comparison.modelled_envpipe;
+    const WithEnvPipe& modeled = comparison.modeled_envpipe;
     const WithEnvPipe& measured = comparison.workload.measured_envpipe;
     fmt::print("| {} | {} | {:.1f} ({:.1f}) | {:.1f} ({:.1f}) |\n",
-               comparison.workload.spec.workload.model, comparison.workload.gpu, modelled.saving,
-               measured.saving, modelled.slowdown, measured.slowdown);
+               comparison.workload.spec.workload.model, comparison.workload.gpu, modeled.saving,
+               measured.saving, modeled.slowdown, measured.slowdown);
   }
 }
 
@@ -242,13 +242,13 @@ void PrintAgreement(const std::vector<Comparison>& comparisons) {
   for (const std::string_view gpu : {"A100", "A40", "all"}) {
     fmt::print("| {} |", gpu);
     for (std::size_t i = 0; i < kSlowdowns.size(); ++i) {
-      std::vector<double> modelled, measured;
+      std::vector<double> modeled, measured;
       for (const Comparison& comparison : comparisons) {
         if (gpu != "all" && comparison.workload.gpu != gpu) continue;
-        modelled.push_back(comparison.modelled[i]);
+        modeled.push_back(comparison.modeled[i]);
         measured.push_back(comparison.workload.measured[i]);
       }
-      fmt::print(" {:.2f} |", RankCorrelation(modelled, measured));
+      fmt::print(" {:.2f} |", RankCorrelation(modeled, measured));
     }
     fmt::print("\n");
   }
@@ -256,7 +256,7 @@ void PrintAgreement(const std::vector<Comparison>& comparisons) {
   for (std::size_t i = 0; i < kSlowdowns.size(); ++i) {
     double sum = 0;
     for (const Comparison& comparison : comparisons) {
-      sum += std::abs(comparison.modelled[i] - comparison.workload.measured[i]);
+      sum += std::abs(comparison.modeled[i] - comparison.workload.measured[i]);
     }
     fmt::print(" {:.1f} |", sum / static_cast<double>(comparisons.size()));
   }

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""What a hook costs from Python, beside what other ways to tell somebody of an instruction cost.
+"""Measures what a hook around an instruction costs in Python, compared with other ways to report one.
 
     PYTHONPATH=build/release/python bench/python_client.py [--json]
 
-Each way tells of an instruction's begin and its end, thousands of times, in steps of 96 instructions; the
-ways take turns, round after round, and of each the median round is told. A call is half of a pair.
+Each way reports the begin and the end of thousands of instructions, in steps of 96 instructions. The
+ways take turns in each round. The result of a way is its median round. A call is half of a pair.
 
-In a training process caches hold the computation and not the hook, so `cold` has the same where 32 MB were
-copied before each pair: there the caches' misses are most of it, whatever the hook does.
+In a training process, the caches hold the data of the computation and not the hook. So `cold` is
+the same measurement with a copy of 32 MB before each pair. Most of this time is cache misses, which
+do not depend on the hook.
 
-    empty       a `with` of a context manager that does nothing, in Python: the floor of such hooks
+    empty       a `with` of a context manager that does nothing, in Python: the least that such a hook costs
     perseus     with perseus.instruction(...): no agent, nothing recorded
     recorded    the same, writing a job directory
     begin/end   perseus.instruction_begin(), perseus.instruction_end()

@@ -78,7 +78,7 @@ Result<void> Print(const Case& item) {
       if (option.frequency_mhz == item.reference_mhz) reference_s = ToSeconds(option.time);
     }
     const double model_reference_s = gpu->Run(kernels, item.reference_mhz).time_s;
-    fmt::print("{} on {}, {}: {:.4f} s at {} MHz, modelled {:.4f} s\n", item.model, item.gpu,
+    fmt::print("{} on {}, {}: {:.4f} s at {} MHz, modeled {:.4f} s\n", item.model, item.gpu,
                Name(kind), reference_s, item.reference_mhz, model_reference_s);
     fmt::print("{:>6} {:>8} {:>8} {:>8} {:>8}\n", "MHz", "t", "model", "W", "model");
     for (std::size_t i = 0; i < options.size(); i += 4) {

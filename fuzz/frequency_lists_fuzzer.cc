@@ -1,21 +1,16 @@
 // Checks that no text makes ParseFrequencyLists crash or accept a number out of range, and that
 // accepted lists either fit a job or are refused in one line.
 #include <cstdint>
-#include <cstdlib>
 #include <string_view>
 
+#include "fuzz/require.h"
 #include "perseus/planning/plan_file/frequency_lists.h"
 #include "perseus/simulation/synthetic/synthetic_profile.h"
 
 namespace {
 
-void Require(bool condition) {
-  if (!condition) std::abort();
-}
-
-void RequireOneLine(const perseus::Error& error) {
-  Require(!error.message.empty() && error.message.find('\n') == std::string::npos);
-}
+using perseus::fuzz::Require;
+using perseus::fuzz::RequireOneLine;
 
 perseus::schedule::InstructionGraph MakeGraph() {
   perseus::synthetic::SyntheticProfileSpec spec;

@@ -2,25 +2,19 @@
 // topological order, refers to an instruction that does not exist, or has a number out of range.
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <string_view>
 
+#include "fuzz/require.h"
 #include "perseus/planning/schedule/instruction_graph.h"
 
-namespace {
-
-void Require(bool condition) {
-  if (!condition) std::abort();
-}
-
-}  // namespace
+using perseus::fuzz::Require;
+using perseus::fuzz::RequireOneLine;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto file = perseus::schedule::ParseInstructionGraph(text, "fuzz");
   if (!file) {
-    Require(!file.error().message.empty());
-    Require(file.error().message.find('\n') == std::string::npos);
+    RequireOneLine(file.error());
     return 0;
   }
   const perseus::schedule::InstructionGraph& graph = file->graph;

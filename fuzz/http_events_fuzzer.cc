@@ -1,21 +1,18 @@
 // Checks that the pieces in which an event stream arrives do not matter, that writing received
 // events gives the same events, and that no response causes harm.
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "fuzz/require.h"
 #include "perseus/cluster/http/event_parser.h"
 #include "perseus/cluster/http/parser.h"
 
 namespace {
 
 namespace http = perseus::http;
-
-void Require(bool condition) {
-  if (!condition) std::abort();
-}
+using perseus::fuzz::Require;
 
 bool Same(const std::vector<http::Event>& some, const std::vector<http::Event>& others) {
   if (some.size() != others.size()) return false;

@@ -7,10 +7,10 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
+#include "fuzz/require.h"
 #include "perseus/base/file_descriptor.h"
 #include "perseus/cluster/http/connection.h"
 
@@ -18,10 +18,7 @@ namespace {
 
 namespace http = perseus::http;
 namespace asio = boost::asio;
-
-void Require(bool condition) {
-  if (!condition) std::abort();
-}
+using perseus::fuzz::Require;
 
 asio::awaitable<http::Response> Answer(http::Call& call) {
   http::Response response;

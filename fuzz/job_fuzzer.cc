@@ -1,25 +1,19 @@
 // Checks that no TOML makes ParseJob crash or accept a number out of range.
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <string_view>
 
+#include "fuzz/require.h"
 #include "perseus/planning/job/job.h"
 
-namespace {
-
-void Require(bool condition) {
-  if (!condition) std::abort();
-}
-
-}  // namespace
+using perseus::fuzz::Require;
+using perseus::fuzz::RequireOneLine;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto job = perseus::job::ParseJob(text, "fuzz");
   if (!job) {
-    Require(!job.error().message.empty());
-    Require(job.error().message.find('\n') == std::string::npos);
+    RequireOneLine(job.error());
     return 0;
   }
   const perseus::schedule::FixedInstructions& fixed = job->model.fixed;

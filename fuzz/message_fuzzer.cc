@@ -1,28 +1,22 @@
 // Checks that no bytes from a client or an agent crash the other side, and that messages have the
 // same meaning after they are formatted and parsed again.
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
+#include "fuzz/require.h"
 #include "perseus/runtime/protocol/messages.h"
 
 namespace {
 
 namespace protocol = perseus::protocol;
-
-void Require(bool condition) {
-  if (!condition) std::abort();
-}
+using perseus::fuzz::Require;
+using perseus::fuzz::RequireOneLine;
 
 template <typename Message>
 void Check(const perseus::Result<Message>& parsed,
            perseus::Result<Message> (*parse)(std::string_view)) {
-  if (!parsed) {
-    const std::string& message = parsed.error().message;
-    Require(!message.empty() && message.find('\n') == std::string::npos);
-    return;
-  }
+  if (!parsed) return RequireOneLine(parsed.error());
   const std::string written = protocol::Format(*parsed);
   // Formatting also writes members that the input left out (a heartbeat). So the longest messages
   // may exceed the limit.

@@ -2,7 +2,6 @@
 // messages have the same meaning after they are written and read again. The first byte chooses the
 // message.
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -10,28 +9,15 @@
 #include <variant>
 #include <vector>
 
+#include "fuzz/require.h"
 #include "perseus/base/json_file.h"
 #include "perseus/runtime/protocol/node_messages.h"
 
 namespace {
 
 namespace protocol = perseus::protocol;
+using perseus::fuzz::CheckRoundTrip;
 using perseus::json_file::Node;
-
-void Require(bool condition) {
-  if (!condition) std::abort();
-}
-
-template <typename Parsed, typename Parse, typename Format>
-void Check(const Parsed& parsed, Parse parse, Format format) {
-  if (!parsed) {
-    Require(!parsed.error().message.empty());
-    Require(parsed.error().message.find('\n') == std::string::npos);
-    return;
-  }
-  const auto again = parse(format(*parsed));
-  Require(again.has_value() && *again == *parsed);
-}
 
 std::string FormatAssignment(const protocol::AssignmentEvent& event) {
   std::vector<std::pair<std::string, protocol::SharedText>> files;
@@ -45,7 +31,7 @@ std::string FormatAssignment(const protocol::AssignmentEvent& event) {
 
 void CheckEvent(std::string_view text, std::string_view name) {
   const auto parse = [name](std::string_view from) { return protocol::ParseEvent(name, from); };
-  Check(parse(text), parse, [](const protocol::ServerEvent& event) {
+  CheckRoundTrip(parse(text), parse, [](const protocol::ServerEvent& event) {
     if (const auto* ended = std::get_if<protocol::EndedEvent>(&event)) {
       return protocol::FormatEvent(*ended);
     }
@@ -75,10 +61,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       CheckEvent(text, protocol::kEndedEvent);
       break;
     case 2:
-      Check(reports(text), reports, protocol::FormatReports);
+      CheckRoundTrip(reports(text), reports, protocol::FormatReports);
       break;
     default:
-      Check(attachment(text), attachment, protocol::FormatAttachment);
+      CheckRoundTrip(attachment(text), attachment, protocol::FormatAttachment);
       break;
   }
   return 0;

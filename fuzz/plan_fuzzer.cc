@@ -2,16 +2,15 @@
 // FormatPlan loses nothing. A plan that parses fits a profile, or is refused in one line.
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <string_view>
 
+#include "fuzz/require.h"
 #include "perseus/planning/plan_file/plan_file.h"
 
 namespace {
 
-void Require(bool condition) {
-  if (!condition) std::abort();
-}
+using perseus::fuzz::Require;
+using perseus::fuzz::RequireOneLine;
 
 // A profile with every stage and kind that the plan may have, at two clocks.
 perseus::profile::Profile MakeProfile(const perseus::plan_file::PlanFile& plan) {
@@ -38,10 +37,6 @@ perseus::profile::Profile MakeProfile(const perseus::plan_file::PlanFile& plan) 
   return perseus::profile::Profile("profile", plan.other_knob_names, std::move(entries));
 }
 
-void RequireOneLine(const perseus::Error& error) {
-  Require(!error.message.empty() && error.message.find('\n') == std::string::npos);
-}
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -52,7 +47,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   Require(plan->time > 0 && plan->lower_bound_j > 0 && std::isfinite(plan->energy_j));
-  Require(!plan->ranks.empty());
+  Require(!plan->pp_ranks.empty());
   const std::string written = perseus::plan_file::FormatPlan(*plan);
   const auto again = perseus::plan_file::ParsePlan(written, "again");
   Require(again.has_value());

@@ -1,14 +1,17 @@
 // Checks that no bytes crash the reader of profiles, and that an accepted profile is the same after
 // it is written and read again, and gives curves.
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
+#include "fuzz/require.h"
 #include "perseus/planning/profile/curve.h"
 #include "perseus/planning/profile/profile.h"
 
 namespace {
+
+using perseus::fuzz::Require;
+using perseus::fuzz::RequireOneLine;
 
 // Only `samples` may differ after formatting: averaged rows become one row.
 bool Same(const perseus::profile::ProfileEntry& a, const perseus::profile::ProfileEntry& b) {
@@ -31,10 +34,6 @@ bool Same(const perseus::profile::Profile& a, const perseus::profile::Profile& b
   return true;
 }
 
-void Require(bool holds) {
-  if (!holds) std::abort();
-}
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -42,7 +41,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const perseus::Result<perseus::profile::Profile> profile =
       perseus::profile::ParseProfile(text, "input");
   if (!profile) {
-    Require(profile.error().message.find('\n') == std::string::npos);
+    RequireOneLine(profile.error());
     return 0;
   }
   const perseus::Result<perseus::profile::Profile> again =

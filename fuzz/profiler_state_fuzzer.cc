@@ -1,26 +1,20 @@
 // Checks that no JSON makes ParseProfilerState crash or accept a state that it would not write.
 // With a state that parses, the profiler can continue to measure, and solve.
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
+#include "fuzz/require.h"
 #include "perseus/runtime/profiler/profiler_state.h"
 
-namespace {
-
-void Require(bool condition) {
-  if (!condition) std::abort();
-}
-
-}  // namespace
+using perseus::fuzz::Require;
+using perseus::fuzz::RequireOneLine;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto state = perseus::profiler::ParseProfilerState(text, "fuzz");
   if (!state) {
-    Require(!state.error().message.empty());
-    Require(state.error().message.find('\n') == std::string::npos);
+    RequireOneLine(state.error());
     return 0;
   }
   const std::string written = perseus::profiler::FormatProfilerState(*state);

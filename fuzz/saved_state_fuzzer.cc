@@ -2,25 +2,19 @@
 // that FormatSavedState loses nothing. The agent can restore GPUs from a state that parses, after
 // any boot.
 #include <cstdint>
-#include <cstdlib>
 #include <string_view>
 
+#include "fuzz/require.h"
 #include "perseus/runtime/agent/saved_state_file.h"
 
-namespace {
-
-void Require(bool condition) {
-  if (!condition) std::abort();
-}
-
-}  // namespace
+using perseus::fuzz::Require;
+using perseus::fuzz::RequireOneLine;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto state = perseus::agent::ParseSavedState(text, "fuzz");
   if (!state) {
-    Require(!state.error().message.empty());
-    Require(state.error().message.find('\n') == std::string::npos);
+    RequireOneLine(state.error());
     return 0;
   }
   const std::string written = perseus::agent::FormatSavedState(*state);

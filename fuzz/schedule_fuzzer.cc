@@ -1,17 +1,16 @@
 // Checks that no text makes ParseSchedule crash or accept a schedule that is not complete, and that
 // FormatSchedule loses nothing.
 #include <cstdint>
-#include <cstdlib>
 #include <string_view>
 
+#include "fuzz/require.h"
 #include "perseus/planning/schedule/instruction_graph.h"
 #include "perseus/planning/schedule/schedule.h"
 
 namespace {
 
-void Require(bool condition) {
-  if (!condition) std::abort();
-}
+using perseus::fuzz::Require;
+using perseus::fuzz::RequireOneLine;
 
 // A profile with one option for every stage, chunk and kind that the schedule may have.
 perseus::profile::Profile MakeProfile(const perseus::schedule::Schedule& schedule) {
@@ -38,8 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto schedule = perseus::schedule::ParseSchedule(text, "fuzz");
   if (!schedule) {
-    Require(!schedule.error().message.empty());
-    Require(schedule.error().message.find('\n') == std::string::npos);
+    RequireOneLine(schedule.error());
     return 0;
   }
   const std::string formatted = perseus::schedule::FormatSchedule(*schedule);

@@ -2,10 +2,10 @@
 // read again, or refuse it without a place and a remedy. The first byte chooses the reader.
 #include <array>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
+#include "fuzz/require.h"
 #include "perseus/cluster/job_planning/job_spec.h"
 #include "perseus/cluster/job_planning/planned_assignment.h"
 #include "perseus/cluster/server/answer.h"
@@ -17,14 +17,11 @@
 namespace {
 
 namespace job_planning = perseus::job_planning;
+using perseus::fuzz::Require;
 using perseus::json_file::Node;
 using perseus::server::ReadBody;
 
 constexpr int kGpus = 8;
-
-void Require(bool condition) {
-  if (!condition) std::abort();
-}
 
 bool IsOneLine(std::string_view text) {
   return !text.empty() && text.find_first_of("\r\n") == std::string_view::npos;
@@ -86,8 +83,8 @@ void CutPlan(std::string_view text) {
   if (!plan) return;
   Require(cut.has_value());
   const auto cut_plan = perseus::plan_file::ParsePlan(*cut, "cut");
-  Require(cut_plan.has_value() && cut_plan->ranks.size() == plan->ranks.size());
-  Require(cut_plan->ranks[0].instructions.size() == plan->ranks[0].instructions.size());
+  Require(cut_plan.has_value() && cut_plan->pp_ranks.size() == plan->pp_ranks.size());
+  Require(cut_plan->pp_ranks[0].instructions.size() == plan->pp_ranks[0].instructions.size());
 }
 
 void ReadAssignment(std::string_view text) {

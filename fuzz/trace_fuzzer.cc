@@ -1,26 +1,19 @@
 // Checks that no bytes make ParseJobTrace or BuildTraceGraph crash, or give a timeline that
 // violates their invariants or that cannot be replayed.
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
+#include "fuzz/require.h"
 #include "perseus/simulation/replay/job_trace.h"
 #include "perseus/simulation/replay/trace_replay.h"
 #include "perseus/simulation/replay/what_if.h"
 
 namespace {
 
+using perseus::fuzz::Require;
+using perseus::fuzz::RequireOneLine;
 using perseus::replay::StepGraph;
-
-void Require(bool condition) {
-  if (!condition) std::abort();
-}
-
-void RequireOneLine(const std::string& message) {
-  Require(!message.empty());
-  Require(message.find('\n') == std::string::npos);
-}
 
 void CheckGraph(const perseus::replay::StepGraph& graph) {
   const std::size_t events = graph.step->events.size();
@@ -46,13 +39,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   options.most_bytes = std::size_t{1} << 20;
   const auto trace = perseus::replay::ParseJobTrace(bytes, "fuzz", options);
   if (!trace) {
-    RequireOneLine(trace.error().message);
+    RequireOneLine(trace.error());
     return 0;
   }
-  Require(trace->pipelines > 0 && trace->ranks > 0 && !trace->steps.empty());
+  Require(trace->pipelines > 0 && trace->pp_ranks > 0 && !trace->steps.empty());
   const auto graph = perseus::replay::BuildTraceGraph(*trace);
   if (!graph) {
-    RequireOneLine(graph.error().message);
+    RequireOneLine(graph.error());
     return 0;
   }
   Require(graph->steps.size() == trace->steps.size());
@@ -60,7 +53,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto model = perseus::replay::JobPowerModel::Of(perseus::synthetic::GpuModels().front());
   const auto answer = perseus::replay::AnalyzeWhatIf(*graph, model, {0, 1});
   if (!answer) {
-    RequireOneLine(answer.error().message);
+    RequireOneLine(answer.error());
     Require(answer.error().kind != perseus::ErrorKind::kSystem);
     return 0;
   }

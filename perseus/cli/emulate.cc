@@ -69,9 +69,9 @@ std::string FormatIterations(const emulator::Emulation& emulation) {
 
 std::string FormatRanks(const emulator::Emulation& emulation, int gpus_per_stage) {
   std::string text = "dp_rank,pp_rank,gpus,busy,computing_energy,waiting_energy,switches\n";
-  for (std::size_t pipeline = 0; pipeline < emulation.ranks.size(); ++pipeline) {
-    for (std::size_t rank = 0; rank < emulation.ranks[pipeline].size(); ++rank) {
-      const emulator::RankTotals& totals = emulation.ranks[pipeline][rank];
+  for (std::size_t pipeline = 0; pipeline < emulation.pp_ranks.size(); ++pipeline) {
+    for (std::size_t rank = 0; rank < emulation.pp_ranks[pipeline].size(); ++rank) {
+      const emulator::RankTotals& totals = emulation.pp_ranks[pipeline][rank];
       fmt::format_to(std::back_inserter(text), "{},{},{},{},{},{},{}\n", pipeline, rank,
                      gpus_per_stage, totals.busy_s, totals.instruction_energy_j,
                      totals.blocking_energy_j, totals.switches);
@@ -205,7 +205,7 @@ Result<std::vector<ResultFile>> MakeFiles(const EmulateFlags& flags, const plan:
   PERSEUS_ASSIGN_OR_RETURN(auto trace,
                            TraceOf(planner, spec, results.planned, flags.traced.value_or(0)));
   std::vector<ResultFile> files{{"iterations.csv", FormatIterations(results.planned)},
-                                {"ranks.csv", FormatRanks(results.planned, gpus_per_stage)},
+                                {"pp_ranks.csv", FormatRanks(results.planned, gpus_per_stage)},
                                 {"trace.json", std::move(trace)}};
   std::vector<std::string> names;
   for (const ResultFile& file : files) names.push_back(file.name);
@@ -337,7 +337,7 @@ void AddOutputFlags(CLI::App& verb, EmulateFlags& flags) {
       ->type_name("N")
       ->check(WholeNumberIn({0, 100'000'000}));
   verb.add_option("-o,--output", flags.directory,
-                  "Directory for iterations.csv, ranks.csv, trace.json and emulation.json")
+                  "Directory for iterations.csv, pp_ranks.csv, trace.json and emulation.json")
       ->type_name("DIR");
   verb.add_option("--figure", flags.figure,
                   "Draw time and power over the iterations: emulation.svg, .png or .pdf")

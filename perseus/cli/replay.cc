@@ -177,10 +177,10 @@ std::string FormatText(const Answer& answer) {
   std::size_t events = 0;
   for (const replay::RecordedStep& step : trace.steps) events += step.events.size();
   std::string text = fmt::format(
-      "{}: {} pipelines of {} ranks, {} steps ({} to {}), {} events\n"
+      "{}: {} pipelines of {} pp_ranks, {} steps ({} to {}), {} events\n"
       "error of replayed step times: {} (median), {} (largest), {} (median without host "
       "delays)\n\n",
-      trace.name, trace.pipelines, trace.ranks, steps.size(), steps.front().number,
+      trace.name, trace.pipelines, trace.pp_ranks, steps.size(), steps.front().number,
       steps.back().number, events, FormatPercent(answer.median_error),
       FormatPercent(answer.largest_error), FormatPercent(answer.median_error_without_delays));
   text += FormatDoubts(answer);
@@ -256,7 +256,7 @@ std::string FormatJson(const Answer& answer) {
                          {"trace", answer.trace.name},
                          {"gpu", answer.flags.gpu},
                          {"pipelines", answer.trace.pipelines},
-                         {"ranks", answer.trace.ranks},
+                         {"pp_ranks", answer.trace.pp_ranks},
                          {"time_s", answer.highest.time_s},
                          {"energy_j", answer.highest.energy_j},
                          {"bound_j", answer.bound_j},

@@ -100,7 +100,7 @@ const ResultKind kPlanResults{"perseus plan",
 const ResultKind kEmulationResults{"perseus emulate",
                                    "emulation.json",
                                    "perseus-emulation",
-                                   {"iterations.csv", "ranks.csv", "trace.json"},
+                                   {"iterations.csv", "pp_ranks.csv", "trace.json"},
                                    IsNone};
 
 ResultDirectory::ResultDirectory(fs::path path, const ResultKind& kind)

@@ -56,7 +56,7 @@ Shown Summarize(std::string path, plan_file::PlanFile plan) {
   Shown shown;
   std::map<std::pair<int, std::string>, Clock> clocks;  // The stage in the key gives the order.
   double busy_s = 0;
-  for (const plan_file::PlannedRank& rank : plan.ranks) {
+  for (const plan_file::PlannedRank& rank : plan.pp_ranks) {
     for (const plan_file::PlannedInstruction& instruction : rank.instructions) {
       busy_s += ToSeconds(instruction.duration);
       if (instruction.frequency_mhz == 0) continue;
@@ -71,7 +71,7 @@ Shown Summarize(std::string path, plan_file::PlanFile plan) {
     }
   }
   for (auto& [place, clock] : clocks) shown.clocks.push_back(std::move(clock));
-  shown.waiting = 1 - busy_s / (ToSeconds(plan.time) * static_cast<double>(plan.ranks.size()));
+  shown.waiting = 1 - busy_s / (ToSeconds(plan.time) * static_cast<double>(plan.pp_ranks.size()));
   shown.path = std::move(path);
   shown.plan = std::move(plan);
   return shown;

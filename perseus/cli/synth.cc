@@ -195,8 +195,10 @@ Verb AddSynthVerb(CLI::App& program) {
                    "The model of the GPUs: a100 or a40; with --model a40 or one of the others "
                    "(default with --model: a100-sxm)")
                    ->check(CLI::IsMember(gpus));
-  add("--stages", spec.stages, "N", "Pipeline stages")->check(WholeNumberIn({1, 100'000}));
-  add("--chunks", spec.chunks, "N", "Model chunks on each stage")->check(WholeNumberIn({1, 1'000}));
+  add("--stages", spec.stages, "N", "Pipeline stages (with --chunks: pp_ranks)")
+      ->check(WholeNumberIn({1, 100'000}));
+  add("--chunks", spec.chunks, "N", "Stages (model chunks) on each pp_rank")
+      ->check(WholeNumberIn({1, 1'000}));
   verb->add_flag_function(
       "--fold", [&spec](std::int64_t) { spec.placement = synthetic::ChunkPlacement::kV; },
       "Place stages in a V on the pp_ranks, as zb-v and dualpipe-v do");

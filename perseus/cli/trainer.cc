@@ -198,7 +198,7 @@ std::string FormatJson(const Workload& workload, const trainer::TrainingSummary&
   };
   nlohmann::ordered_json json{{"steps", summary.steps.size()},
                               {"pipelines", workload.planned.pipelines},
-                              {"ranks", workload.ranks()},
+                              {"pp_ranks", workload.ranks()},
                               {"iteration_time_s", figures.time_s},
                               {"iteration_time_deviation_s", figures.time_deviation_s},
                               {"iteration_energy_j", figures.energy_j},
@@ -221,7 +221,7 @@ std::string FormatJson(const Workload& workload, const trainer::TrainingSummary&
 std::string FormatText(const Workload& workload, const trainer::TrainingSummary& summary) {
   const Figures figures = FiguresOf(summary);
   return fmt::format(
-      "{} steps of {} pipelines of {} ranks ({})\n"
+      "{} steps of {} pipelines of {} pp_ranks ({})\n"
       "iteration time    {:.6f} s, standard deviation {:.6f} s\n"
       "iteration energy  {:.4f} J on all GPUs ({:.4f} J by the counters that drivers publish)\n"
       "clock requests    {}\n",

@@ -124,7 +124,7 @@ Result<void> RunVerify(const VerifyFlags& flags) {
   options.plan = std::move(text);
   options.ranks =
       tuner::RanksOf(flags.pipelines.value_or(plan.job.pipelines),
-                     static_cast<int>(plan.ranks.size()), plan.job.model.gpus_per_stage);
+                     static_cast<int>(plan.pp_ranks.size()), plan.job.model.gpus_per_stage);
   options.steps = flags.steps;
   options.counter_period_s = flags.counter_period_ms / 1e3;
   options.assignment_delay_s = flags.assignment_delay_s;

@@ -134,7 +134,7 @@ class Plan:
             - chunk: which of the stages of its pp_rank, from 0.
             - frequency_mhz: 0 if the plan chooses no clock.
             - start_s, duration_s: from the begin of the iteration (s).
-            - energy_j: of all GPUs of the stage (J).
+            - energy_j: of all GPUs of the pp_rank (J).
             - name: the name of the instruction; only with a general graph.
         """
         columns = self._planned.instructions()

@@ -99,8 +99,8 @@ py::dict InstructionColumns(const plan_file::PlanFile& file) {
     const plan_file::PlannedInstruction& instruction;
   };
   std::vector<Row> rows;
-  for (std::size_t rank = 0; rank < file.ranks.size(); ++rank) {
-    for (const plan_file::PlannedInstruction& one : file.ranks[rank].instructions)
+  for (std::size_t rank = 0; rank < file.pp_ranks.size(); ++rank) {
+    for (const plan_file::PlannedInstruction& one : file.pp_ranks[rank].instructions)
       rows.push_back({rank, one});
   }
   py::dict columns;
@@ -132,7 +132,7 @@ py::dict KnobColumns(const plan_file::PlanFile& file) {
   py::dict columns;
   for (std::size_t knob = 0; knob < file.other_knob_names.size(); ++knob) {
     std::vector<double> values;
-    for (const plan_file::PlannedRank& rank : file.ranks) {
+    for (const plan_file::PlannedRank& rank : file.pp_ranks) {
       for (const plan_file::PlannedInstruction& one : rank.instructions) {
         values.push_back(one.knobs.empty() ? std::numeric_limits<double>::quiet_NaN()
                                            : one.knobs[knob]);

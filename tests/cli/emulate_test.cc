@@ -42,9 +42,9 @@ TEST_F(EmulateTest, WritesIterationsAndRanksWithEqualTotals) {
       "emulate " + job_ + "--iterations 8 --events events.toml --follow 1 --trace 3 -o emu";
   RunWell(command);
   EXPECT_THAT(Files("emu"),
-              ElementsAre("emulation.json", "iterations.csv", "ranks.csv", "trace.json"));
+              ElementsAre("emulation.json", "iterations.csv", "pp_ranks.csv", "trace.json"));
   const json emulation = json::parse(Read("emu/emulation.json"));
-  EXPECT_THAT(emulation["files"], ElementsAre("iterations.csv", "ranks.csv", "trace.json"));
+  EXPECT_THAT(emulation["files"], ElementsAre("iterations.csv", "pp_ranks.csv", "trace.json"));
   double energy_j = 0;
   int rows = 0;
   std::istringstream iterations(Read("emu/iterations.csv"));
@@ -60,7 +60,7 @@ TEST_F(EmulateTest, WritesIterationsAndRanksWithEqualTotals) {
   EXPECT_EQ(rows, 8);
   EXPECT_NEAR(energy_j, emulation["emulated"]["energy_j"], 1e-6);
   double ranks_j = 0;
-  std::istringstream ranks(Read("emu/ranks.csv"));
+  std::istringstream ranks(Read("emu/pp_ranks.csv"));
   std::getline(ranks, line);
   while (std::getline(ranks, line)) {
     std::istringstream cells(line);
@@ -76,7 +76,7 @@ TEST_F(EmulateTest, WritesIterationsAndRanksWithEqualTotals) {
 
 TEST_F(EmulateTest, FilesOfOtherOriginAreNotReplaced) {
   const std::string command = "emulate " + job_ + "--iterations 2 -o out";
-  for (const char* name : {"iterations.csv", "ranks.csv", "trace.json"}) {
+  for (const char* name : {"iterations.csv", "pp_ranks.csv", "trace.json"}) {
     Write(std::string("out/") + name, "precious");
     ExpectComplaint(Run(command), 2, std::string("out/") + name + ": already exists");
     EXPECT_EQ(Read(std::string("out/") + name), "precious");
@@ -104,7 +104,7 @@ TEST_F(EmulateTest, AFailedRunLeavesNoResultsOfAnEarlierRun) {
   Write("out/notes.txt", "notes");
   RunWell(command);  // A run replaces the files of an earlier run.
   EXPECT_THAT(Files("out"), ElementsAre("emulation.json", "iterations.csv", "notes.txt",
-                                        "ranks.csv", "trace.json"));
+                                        "pp_ranks.csv", "trace.json"));
   ExpectComplaint(Run(command + "--events absent.toml"), 1, "absent.toml");
   EXPECT_THAT(Files("out"), ElementsAre("notes.txt"));
   ExpectComplaint(Run(command + ">/dev/full"), 1, "standard output");

@@ -84,10 +84,10 @@ TEST_F(EvaluateVerbTest, AFalseClaimIsReported) {
 
 TEST_F(EvaluateVerbTest, AnUnmeasuredClockIsReportedWithTheNearestOne) {
   json plan = json::parse(Read("out/plans/no-slowdown.json"));
-  plan["ranks"][2]["instructions"][5]["frequency"] = 1203;
+  plan["pp_ranks"][2]["instructions"][5]["frequency"] = 1203;
   Write("changed.json", plan.dump());
   ExpectComplaint(Run("evaluate changed.json"), 2,
-                  "changed.json: ranks[2].instructions[5]: stage 2 forward was not measured at "
+                  "changed.json: pp_ranks[2].instructions[5]: stage 2 forward was not measured at "
                   "1203 MHz, the nearest measured is 1200 MHz (");
 }
 

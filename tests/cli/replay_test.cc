@@ -27,7 +27,7 @@ class ReplayVerbTest : public ProgramTest {
 TEST_F(ReplayVerbTest, ReportsBloatAndTheSavingsOfControllers) {
   EXPECT_THAT(
       RunWell("replay job.json --delay 2 --steps"),
-      AllOf(HasSubstr("2 pipelines of 2 ranks, 6 steps (7 to 12)"), HasSubstr("0.00 % (median)"),
+      AllOf(HasSubstr("2 pipelines of 2 pp_ranks, 6 steps (7 to 12)"), HasSubstr("0.00 % (median)"),
             HasSubstr("intrinsic"), HasSubstr("extrinsic"), HasSubstr("oracle"),
             HasSubstr("reactive"), HasSubstr("delayed by 2 steps"), HasSubstr("bound"),
             HasSubstr("changes 2 times in 6 steps"), HasSubstr("dp_rank 1")));
@@ -191,7 +191,7 @@ class RecordedJobTest : public ProgramTest {
 TEST_F(RecordedJobTest, ReplayGivesTheRecordedStepTimes) {
   const struct {
     const char* name;
-    int pipelines, ranks;
+    int pipelines, pp_ranks;
     std::size_t steps;
     // For comparison: in the published replay of such jobs, half of the jobs are off by more than
     // 1.3 %. Host delays that no event explains are 1.8 % of ST. The first four steps of AR have a
@@ -205,7 +205,7 @@ TEST_F(RecordedJobTest, ReplayGivesTheRecordedStepTimes) {
     }
     const json answer = RunJson("replay --json --delay 3 " + path.string());
     EXPECT_EQ(answer["pipelines"], job.pipelines);
-    EXPECT_EQ(answer["ranks"], job.ranks);
+    EXPECT_EQ(answer["pp_ranks"], job.pp_ranks);
     EXPECT_EQ(answer["steps"].size(), job.steps);
     EXPECT_LT(answer["median_error"].get<double>(), job.median_error);
     EXPECT_LT(answer["largest_error"].get<double>(), job.largest_error);

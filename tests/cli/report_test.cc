@@ -109,7 +109,7 @@ TEST_F(ReportVerbTest, BadInputIsOneLineAndWritesNothing) {
   Write("cut.json", whole.substr(0, whole.size() / 2));
   ExpectComplaint(Run("report cut.json -o r.html"), 2, "cut.json");
   json empty = json::parse(whole);
-  for (json& rank : empty["ranks"]) rank["instructions"] = json::array();
+  for (json& rank : empty["pp_ranks"]) rank["instructions"] = json::array();
   Write("empty.json", empty.dump());
   ExpectComplaint(Run("report empty.json -o r.html"), 2, "empty.json");
 
@@ -140,7 +140,7 @@ TEST_F(ReportVerbTest, ReportsAGeneralGraphWithAnyNames) {
      {"name": "b", "resource": "other", "options": [{"time": 0.08, "energy": 5}]}],
     "blocking_power": 80})");
   RunWell("plan --graph work.json -o graph");
-  EXPECT_EQ(DataOf("graph/report.html")["ranks"][0]["name"], "<b>gpu");
+  EXPECT_EQ(DataOf("graph/report.html")["pp_ranks"][0]["name"], "<b>gpu");
   EXPECT_THAT(Read("graph/report.html"), Not(HasSubstr("<b>gpu")));
   RunWell("report graph -o again.html --figure timeline.svg --figure profile.svg");
   EXPECT_EQ(DataOf("again.html")["plans"], DataOf("graph/report.html")["plans"]);

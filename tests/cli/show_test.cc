@@ -39,7 +39,7 @@ TEST_F(ShowVerbTest, MeanClocksAndWaitingMatchTheInstructions) {
   double busy_s = 0;
   double sum_mhz = 0;
   int forwards = 0;
-  for (const json& rank : plan["ranks"]) {
+  for (const json& rank : plan["pp_ranks"]) {
     for (const json& instruction : rank["instructions"]) {
       busy_s += instruction["duration_s"].get<double>();
       if (instruction["kind"] != "forward" || instruction["stage"] != 1) continue;
@@ -50,7 +50,7 @@ TEST_F(ShowVerbTest, MeanClocksAndWaitingMatchTheInstructions) {
   EXPECT_GT(forwards, 0);
   EXPECT_DOUBLE_EQ(shown["mean_frequency_mhz"]["stage 1 forward"].get<double>(),
                    sum_mhz / forwards);
-  const double ranks = static_cast<double>(plan["ranks"].size());
+  const double ranks = static_cast<double>(plan["pp_ranks"].size());
   EXPECT_NEAR(shown["waiting"].get<double>(), 1 - busy_s / (ranks * shown["time_s"].get<double>()),
               1e-12);
 }

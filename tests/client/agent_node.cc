@@ -11,9 +11,8 @@
 
 #include "perseus/base/file.h"
 #include "perseus/base/process.h"
-#include "perseus/planning/plan/make_plan_file.h"
 #include "perseus/runtime/protocol/unix_socket.h"
-#include "perseus/simulation/synthetic/synthetic_profile.h"
+#include "tests/support/planned_pipeline.h"
 
 namespace perseus {
 
@@ -151,19 +150,7 @@ std::string RankSession::Warnings() {
 }
 
 plan_file::PlanFile PlanGpipe(int ranks, int microbatches) {
-  synthetic::SyntheticProfileSpec spec;
-  spec.stages = ranks;
-  spec.kinds = {InstructionKind::kForward, InstructionKind::kBackward};
-  plan_file::PlannedJob job;
-  job.profile = "profile.csv";
-  job.schedule = *schedule::GenerateSchedule(
-      {.name = "gpipe", .pp_ranks = ranks, .microbatches = microbatches});
-  job.model.blocking_power_w = 84;
-  auto graph =
-      schedule::BuildInstructionGraph(job.schedule, *synthetic::SynthesizeProfile(spec), job.model);
-  const auto planner = plan::Planner::Create(*std::move(graph), {job.model.blocking_power_w, 0});
-  const auto plan = planner->PlanFor(planner->baseline().time + planner->baseline().time / 20);
-  return plan::MakePlanFile(*planner, *plan, job);
+  return PlanPipeline({.name = "gpipe", .pp_ranks = ranks, .microbatches = microbatches});
 }
 
 }  // namespace perseus

@@ -90,8 +90,8 @@ TEST_F(AssignmentTest, ARankWaitsIfThePlanWasCutDownToOthers) {
   const auto rank = Open();
   plan_file::PlanFile cut = PlanWithClocks({1410, 1005});
   const plan_file::PlanFile whole = cut;
-  cut.ranks[0].is_cut = true;
-  cut.ranks[0].instructions.resize(1);
+  cut.pp_ranks[0].is_cut = true;
+  cut.pp_ranks[0].instructions.resize(1);
   Write("job/plans/1.json", plan_file::FormatPlan(cut));
   protocol::Assignment assignment;
   assignment.plan = "plans/1.json";

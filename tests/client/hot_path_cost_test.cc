@@ -117,7 +117,7 @@ class HotPathCostTest : public AgentNodeTest {
   RankSession::Place PlaceWithPlan() const {
     plan_file::PlanFile plan = PlanGpipe(1, 4);
     const int clocks[] = {1410, 1200, 1005, 1305, 900, 1410, 1395, 1110};
-    for (std::size_t i = 0; i < 8; ++i) plan.ranks[0].instructions[i].frequency_mhz = clocks[i];
+    for (std::size_t i = 0; i < 8; ++i) plan.pp_ranks[0].instructions[i].frequency_mhz = clocks[i];
     Write("plan.json", plan_file::FormatPlan(plan));
     RankSession::Place place = Place();
     place.socket = socket();

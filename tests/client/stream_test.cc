@@ -36,8 +36,8 @@ class StreamTest : public AgentNodeTest {
   // Forward at 1410, backward at 1005 MHz.
   RankSession::Place PlaceWithPlan() const {
     plan_file::PlanFile plan = PlanGpipe(1, 1);
-    plan.ranks[0].instructions[0].frequency_mhz = 1410;
-    plan.ranks[0].instructions[1].frequency_mhz = 1005;
+    plan.pp_ranks[0].instructions[0].frequency_mhz = 1410;
+    plan.pp_ranks[0].instructions[1].frequency_mhz = 1005;
     Write("plan.json", plan_file::FormatPlan(plan));
     RankSession::Place place = Place();
     place.socket = socket();

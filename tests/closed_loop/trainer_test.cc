@@ -106,7 +106,7 @@ TEST_F(TrainerTest, GpuInUseIsNamed) {
 
 TEST_F(TrainerTest, BadInputIsNamed) {
   ExpectComplaint(Run("trainer --job job.toml --node a.toml --pipelines 2"), 2,
-                  "2 pipelines of 4 ranks need 8 GPUs, but the nodes have 4");
+                  "2 pipelines of 4 pp_ranks need 8 GPUs, but the nodes have 4");
   ExpectComplaint(Run("trainer --job job.toml --node a.toml --agent off --agent off"), 2,
                   "1 --node, but 2 --agent");
   ExpectComplaint(

@@ -107,7 +107,7 @@ int Enqueue(void* handle, const Item& item) {
   return 0;
 }
 
-[[noreturn]] void Synchronised(const char* entry_point) {
+[[noreturn]] void Synchronized(const char* entry_point) {
   std::fprintf(stderr, "the client called %s, which waits for the GPU\n", entry_point);
   std::abort();
 }
@@ -293,8 +293,8 @@ int cuThreadExchangeStreamCaptureMode(int* mode) {
   return 0;
 }
 
-int cuCtxSynchronize() { Synchronised("cuCtxSynchronize"); }
-int cuStreamSynchronize(void*) { Synchronised("cuStreamSynchronize"); }
-int cuEventSynchronize(void*) { Synchronised("cuEventSynchronize"); }
+int cuCtxSynchronize() { Synchronized("cuCtxSynchronize"); }
+int cuStreamSynchronize(void*) { Synchronized("cuStreamSynchronize"); }
+int cuEventSynchronize(void*) { Synchronized("cuEventSynchronize"); }
 
 }  // extern "C"

@@ -13,11 +13,10 @@
 #include "bench/measured_job.h"
 #include "bench/naive_walk.h"
 #include "perseus/base/file.h"
-#include "perseus/planning/frontier/deadline.h"
 #include "perseus/planning/frontier/walk.h"
 #include "perseus/planning/plan/planner.h"
 #include "perseus/simulation/baselines/policy.h"
-#include "tests/oracle/linear_program.h"
+#include "tests/oracle/solver_agreement.h"
 
 namespace perseus {
 namespace {
@@ -39,26 +38,8 @@ plan::Planner ExamplePlanner(int microbatches) {
 
 TEST(ExampleJob, BothSolversAgreeWithTheLinearProgram) {
   for (const int microbatches : {12, 48}) {
-    const frontier::Network network = ExampleNetwork(microbatches);
-    const auto sink = static_cast<std::size_t>(network.sink);
-    const Nanoseconds least = frontier::EarliestTimes(network, frontier::Pace::kFastest)[sink];
-    frontier::Walk walk(network);
-    for (const int slowdown_percent : {20, 10, 2, 0}) {
-      SCOPED_TRACE(testing::Message() << microbatches << " microbatches, " << slowdown_percent
-                                      << " % above the least time");
-      const Nanoseconds deadline = least + least * slowdown_percent / 100;
-      while (walk.time() > deadline) walk.Advance(deadline);
-      ASSERT_TRUE(frontier::CheckOptimality(network, walk.solution()));
-      const Result<frontier::Solution> solution = frontier::SolveDeadline(network, deadline);
-      ASSERT_TRUE(solution) << solution.error().message;
-      ASSERT_TRUE(solution->extra_energy == walk.extra_energy());
-      const LinearOptimum optimum =
-          SolveLinearProgram(network, deadline, {.time = 1'000'000, .slope = 1'000'000});
-      ASSERT_TRUE(optimum.solved);
-      const double energy_j = ToJoules(walk.extra_energy());
-      EXPECT_NEAR(optimum.proved_j, energy_j, 1e-6 * energy_j);
-      EXPECT_NEAR(optimum.objective_j, energy_j, 1e-6 * energy_j);
-    }
+    SCOPED_TRACE(testing::Message() << microbatches << " microbatches");
+    ExpectSolversAgree(ExampleNetwork(microbatches));
   }
 }
 

@@ -3,10 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <map>
 
 #include "bench/published_frontier.h"
+#include "tests/oracle/skip_without.h"
 
 namespace perseus {
 namespace {
@@ -21,9 +21,7 @@ TEST(PublishedPlannerTest, FindsThePublishedFrontiers) {
     for (const int microbatches : {12, 24, 48, 96}) {
       SCOPED_TRACE(testing::Message() << job.name << ", " << microbatches);
       const auto path = PublishedFrontierPath(job, microbatches);
-      if (!std::filesystem::exists(path)) {
-        GTEST_SKIP() << path << " is absent (set PERSEUS_SHARED_DIR to the folder of measurements)";
-      }
+      SKIP_WITHOUT(path);
       const std::vector<PublishedPoint> published = ReadPublishedFrontier(path);
       ASSERT_FALSE(published.empty());
       const auto graph = ReadIteration(job, microbatches);

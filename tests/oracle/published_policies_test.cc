@@ -1,10 +1,9 @@
 // Compares policies on measured jobs with the published results.
 #include <gtest/gtest.h>
 
-#include <filesystem>
-
 #include "bench/published_policies.h"
 #include "perseus/simulation/baselines/policy.h"
+#include "tests/oracle/skip_without.h"
 
 namespace perseus {
 namespace {
@@ -12,10 +11,7 @@ namespace {
 class PublishedPoliciesTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (!std::filesystem::exists(PublishedPoliciesPath())) {
-      GTEST_SKIP() << PublishedPoliciesPath()
-                   << " is absent (set PERSEUS_SHARED_DIR to the folder of measurements)";
-    }
+    SKIP_WITHOUT(PublishedPoliciesPath());
     rows_ = ReadPublishedPolicies();
     ASSERT_EQ(rows_.size(), 8U);
   }

@@ -17,7 +17,7 @@ WRONG = [NOTHING, None, True, -1, 1.5, 1e300, "", "\0", "no such", [], {}, [[]]]
 # Numbers near some upper limits. The contract says which fields have these limits.
 LARGE = [4_096, 70_000, 200_000, 500_000, 2_000_000, 10**16]
 # The valid values of these fields depend on the job or on another field, as the descriptions say.
-NOT_ALONE = {"job", "scope", "pp_ranks", "chunks", "microbatches", "csv", "kind", "stage", "chunk", "rank",
+NOT_ALONE = {"job", "scope", "pp_ranks", "chunks", "microbatches", "csv", "kind", "chunk", "rank",
              "tp_rank", "dp_rank", "pp_rank", "clocks_mhz", "starts_in", "expires_in", "ready"}
 NO_JSON = [b"", b"{", b"\xff\xfe", b"[]", b"null", b'{"key": 1, "key": 2}', b"[" * 100_000,
            b'{"\\ud800": 1}', b'{"key": [[[[[[[]]]]]]]}']

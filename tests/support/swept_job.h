@@ -31,7 +31,7 @@ class SweptJob {
   void UseClocks(profiler::SweepJob::Clocks clocks) { job_.clocks = clocks; }
   Outcome Sweep(const profiler::SweepBudget& budget, const profiler::PlanningProfileSpec& spec,
                 profiler::CurveModel::Sharing sharing = profiler::CurveModel::Sharing::kLearned);
-  // So many clocks, exact values, nothing modelled.
+  // So many clocks, exact values, nothing modeled.
   Outcome EvenlySpaced(int frequencies) const;
   double baseline_s() const { return truth_.baseline_s(); }
 

@@ -117,7 +117,7 @@ int VirtualPipeline::ClockOf(const Rank& rank, const trainer::RankInstruction& i
   if (!assignment.plan.empty()) {
     // The instructions of the plan and of the work have the same order: that of the schedule.
     const plan_file::PlannedRank& planned =
-        PlanOf(assignment).ranks.at(static_cast<std::size_t>(rank.name.pp_rank));
+        PlanOf(assignment).pp_ranks.at(static_cast<std::size_t>(rank.name.pp_rank));
     return static_cast<int>(planned.instructions.at(rank.next).frequency_mhz);
   }
   const auto clock = std::ranges::find_if(assignment.clocks, [&](const protocol::KindClock& one) {

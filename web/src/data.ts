@@ -26,7 +26,7 @@ export interface Lane {
   options: number[]; // The option of each instruction, in execution order.
   gaps_ns: number[]; // How long the pp_rank waits before each instruction.
   critical: string; // "0" or "1" for each instruction.
-  durations_ns?: number[]; // Only with a switching latency; otherwise the durations of the options.
+  durations_ns?: number[]; // Only with a switch latency; otherwise the durations of the options.
   energies_j?: number[];
   busy_ns: number;
   energy_j: Record<string, number>; // By kind.
@@ -79,7 +79,7 @@ export interface Report {
   version: number;
   job: Job;
   option_sets: OptionSet[];
-  ranks: Rank[];
+  pp_ranks: Rank[];
   frontier: Frontier | null;
   baseline: Iteration;
   plans: Plan[]; // Fastest first.
@@ -109,7 +109,7 @@ export interface Slice {
 /** Returns the instructions of each pp_rank, in execution order. */
 export function slicesOf(report: Report, iteration: Iteration): Slice[][] {
   return iteration.lanes.map((lane, r) => {
-    const rank = report.ranks[r];
+    const rank = report.pp_ranks[r];
     let end = 0;
     return lane.options.map((option, i) => {
       const set = report.option_sets[rank.option_sets[i]];
@@ -180,7 +180,7 @@ export const laneNoun = (report: Report): string =>
   report.job.profile !== undefined ? "pp_rank" : "resource";
 
 export function gpusOfPipeline(report: Report): number {
-  return report.ranks.length * report.job.gpus_per_stage;
+  return report.pp_ranks.length * report.job.gpus_per_stage;
 }
 
 /**

@@ -75,7 +75,7 @@ function TimelineFigure({ report }: { report: Report }) {
           plan.energy_j / baseline.energy_j - 1,
         )})`, iteration: plan },
     ],
-    laneHeightFor(report.ranks.length),
+    laneHeightFor(report.pp_ranks.length),
   );
   return (
     <Sheet height={legendHeight + layout.height + axisHeight + 8} title="One iteration">

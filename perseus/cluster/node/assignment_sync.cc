@@ -36,10 +36,10 @@ void AddPlans(const std::optional<protocol::Assignment>& assignment, std::set<st
 // The ranks whose instructions the file has. Empty: all.
 std::optional<std::set<int>> RanksOfCut(const plan_file::PlanFile& plan) {
   std::set<int> whole;
-  for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
-    if (!plan.ranks[rank].is_cut) whole.insert(static_cast<int>(rank));
+  for (std::size_t rank = 0; rank < plan.pp_ranks.size(); ++rank) {
+    if (!plan.pp_ranks[rank].is_cut) whole.insert(static_cast<int>(rank));
   }
-  if (whole.size() == plan.ranks.size()) return std::nullopt;
+  if (whole.size() == plan.pp_ranks.size()) return std::nullopt;
   return whole;
 }
 

@@ -194,7 +194,7 @@ TEST_F(NodeTest, AttachesRanksFetchesPlansWritesTheAssignmentAndReports) {
 // The server sends only the instructions of rank 0.
 json CutPlan() {
   json plan = json::parse(PlanOfTwoRanks());
-  json& other = plan["ranks"][1];
+  json& other = plan["pp_ranks"][1];
   other["cut"] = true;
   other["instructions"].erase(1);
   return plan;

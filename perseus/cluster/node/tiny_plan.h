@@ -21,7 +21,7 @@ inline std::string TinyPlan() {
   forward.stage = forward.microbatch = 0;
   forward.frequency_mhz = 1410;
   forward.duration = 1'000'000;
-  plan.ranks.push_back({"rank 0", {forward}});
+  plan.pp_ranks.push_back({"rank 0", {forward}});
   return plan_file::FormatPlan(plan);
 }
 
@@ -35,7 +35,7 @@ inline std::string PlanOfTwoRanks() {
   plan.deadline = plan.time = plan.baseline_time = 1'000'000'000;
   plan.energy_j = plan.lower_bound_j = plan.baseline_energy_j = 100;
   for (int rank = 0; rank < 2; ++rank) {
-    plan_file::PlannedRank& planned = plan.ranks.emplace_back();
+    plan_file::PlannedRank& planned = plan.pp_ranks.emplace_back();
     planned.name = "rank " + std::to_string(rank);
     auto& order = plan.job.schedule.pp_ranks.emplace_back();
     for (const InstructionKind kind : {InstructionKind::kForward, InstructionKind::kBackward}) {

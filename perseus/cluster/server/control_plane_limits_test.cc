@@ -40,7 +40,7 @@ TEST_F(ControlPlaneTest, RefusesUnknownQueries) {
   const std::string plan = Get("/v1/jobs/run")["assignment"]["pipelines"][0]["plan"];
   for (const std::string query :
        {"/v1/jobs?all=yes", "/v1/jobs?limit=5&limit=6", "/v1/jobs?nosuch=1", "/v1/jobs/run?all=1",
-        "/v1/jobs/run/plans?all=1", "/v1/plans/PLAN?ranks=", "/v1/plans/PLAN?ranks=1,",
+        "/v1/jobs/run/plans?all=1", "/v1/plans/PLAN?pp_ranks=", "/v1/plans/PLAN?pp_ranks=1,",
         "/healthz?a"}) {
     std::string target = query;
     if (const auto at = target.find("PLAN"); at != std::string::npos) target.replace(at, 4, plan);

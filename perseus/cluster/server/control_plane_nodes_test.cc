@@ -7,6 +7,14 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
+// The id of the first assignment in a new stream of node n0. The stream is closed again. Empty if
+// no assignment comes.
+std::string IdOfFirstAssignment(const std::string& server) {
+  NodeStream stream(server, "n0");
+  const int first = stream.Await(IsAssignment);
+  return first < 0 ? "" : stream.At(first).id;
+}
+
 TEST_F(ControlPlaneTest, SendsAssignmentsToNodes) {
   PlanJob("run");
   Attach("n0", "run", 0);
@@ -20,14 +28,14 @@ TEST_F(ControlPlaneTest, SendsAssignmentsToNodes) {
   EXPECT_EQ(assignment["plans"].size(), 1U) << "only of its own pipelines";
   const std::string plan = assignment["plans"]["0"];
   const json file = assignment["files"][plan];
-  EXPECT_EQ(file["ranks"][1]["instructions"].size(), 16U);
-  EXPECT_FALSE(file["ranks"][1].contains("cut"));
-  EXPECT_EQ(file["ranks"][3]["instructions"].size(), 1U) << "not one of its ranks";
-  EXPECT_EQ(file["ranks"][3]["cut"], true);
+  EXPECT_EQ(file["pp_ranks"][1]["instructions"].size(), 16U);
+  EXPECT_FALSE(file["pp_ranks"][1].contains("cut"));
+  EXPECT_EQ(file["pp_ranks"][3]["instructions"].size(), 1U) << "not one of its ranks";
+  EXPECT_EQ(file["pp_ranks"][3]["cut"], true);
   ASSERT_GE(n1.Await(IsAssignment), 0);
-  const http::Response cut = Send("GET", "/v1/plans/" + plan + "?ranks=0,4");
+  const http::Response cut = Send("GET", "/v1/plans/" + plan + "?pp_ranks=0,4");
   EXPECT_EQ(cut.status, 400);
-  EXPECT_EQ(json::parse(cut.body)["pointer"], "?ranks");
+  EXPECT_EQ(json::parse(cut.body)["pointer"], "?pp_ranks");
 
   ASSERT_EQ(Send("PUT", "/v1/jobs/run/stragglers/1", R"({"slowdown": 1.25})").status, 200);
   const auto says_straggler = [](const http::Event& event) {
@@ -55,13 +63,8 @@ TEST_F(ControlPlaneTest, SendsAssignmentsToNodes) {
 TEST_F(ControlPlaneTest, AStreamContinuesAfterTheLastEvent) {
   PlanJob("run");
   Attach("n0", "run", 0);
-  std::string id;
-  {
-    NodeStream stream(url(), "n0");
-    const int first = stream.Await(IsAssignment);
-    ASSERT_GE(first, 0);
-    id = stream.At(first).id;
-  }
+  const std::string id = IdOfFirstAssignment(url());
+  ASSERT_NE(id, "");
   NodeStream again(url(), "n0", id);
   ASSERT_EQ(Send("PUT", "/v1/jobs/run/target", R"({"kind": "slowdown", "value": 7})").status, 200);
   const int next = again.Await(IsAssignment);
@@ -73,13 +76,8 @@ TEST_F(ControlPlaneTest, AStreamContinuesAfterTheLastEvent) {
 TEST_F(ControlPlaneTest, AReconnectedNodeReceivesTheEndOfAJob) {
   PlanJob("run");
   Attach("n0", "run", 0);
-  std::string id;
-  {
-    NodeStream stream(url(), "n0");
-    const int first = stream.Await(IsAssignment);
-    ASSERT_GE(first, 0);
-    id = stream.At(first).id;
-  }
+  const std::string id = IdOfFirstAssignment(url());
+  ASSERT_NE(id, "");
   ASSERT_EQ(Send("POST", "/v1/jobs/run/end", "{}").status, 200);
   NodeStream again(url(), "n0", id);
   EXPECT_GE(again.Await([](const http::Event& event) { return event.name == "ended"; }), 0);

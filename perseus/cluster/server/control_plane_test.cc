@@ -106,7 +106,7 @@ TEST_F(ControlPlaneTest, BadRequestsGiveProblemsAndWriteNothing) {
         Bad{"POST", "/v1/nodes/n/reports", R"({"jobs": [{"job": 7}]})", 400, "/jobs/0/job"},
         Bad{"GET", "/v1/jobs?limit=0", "", 400, "?limit"},
         Bad{"GET", "/v1/jobs/nobody", "", 404, nullptr},
-        Bad{"POST", "/v1/jobs/run/measurements", R"({"rows": [{"stage": 0}]})", 400,
+        Bad{"POST", "/v1/jobs/run/measurements", R"({"rows": [{"pp_rank": 0}]})", 400,
             "/rows/0/instruction"},
         Bad{"POST", "/v1/jobs/run/next-clocks", R"({"clocks_mhz": []})", 400, "/clocks_mhz"},
         Bad{"POST", "/register_job", R"({"pp_degree": 4})", 422, nullptr},
@@ -177,11 +177,11 @@ TEST_F(ControlPlaneTest, MeasurementsBecomeAProfile) {
   for (const json& clock : asked)
     EXPECT_EQ(clock["frequency_mhz"], 1410) << "the highest comes first";
   json rows = json::array();
-  for (int stage = 0; stage < 4; ++stage) {
+  for (int pp_rank = 0; pp_rank < 4; ++pp_rank) {
     for (const char* kind : {"forward", "backward"}) {
       for (const int mhz : {1410, 1200, 1005, 795}) {
         const double work_s = kind[0] == 'f' ? 0.05 : 0.1;
-        rows.push_back({{"stage", stage},
+        rows.push_back({{"pp_rank", pp_rank},
                         {"instruction", kind},
                         {"frequency", mhz},
                         {"time", work_s * (0.3 + 0.7 * 1410 / mhz)},
@@ -199,8 +199,8 @@ TEST_F(ControlPlaneTest, MeasurementsBecomeAProfile) {
 
 TEST_F(ControlPlaneTest, RefusesUnusableMeasurements) {
   ASSERT_EQ(Send("POST", "/v1/jobs", JobBody("run")).status, 201);
-  const auto row = [](int stage, int mhz) {
-    return json{{"stage", stage},
+  const auto row = [](int pp_rank, int mhz) {
+    return json{{"pp_rank", pp_rank},
                 {"instruction", "forward"},
                 {"frequency", mhz},
                 {"time", 100.0 / mhz},
@@ -211,15 +211,16 @@ TEST_F(ControlPlaneTest, RefusesUnusableMeasurements) {
   };
   const auto beyond = add({{"rows", {row(0, 1410), row(4, 1410)}}});
   EXPECT_EQ(beyond.status, 400) << beyond.body;
-  EXPECT_EQ(json::parse(beyond.body)["pointer"], "/rows/1/stage");
-  // Stages are missing. The whole request is refused, so that the client can correct and repeat it.
+  EXPECT_EQ(json::parse(beyond.body)["pointer"], "/rows/1/pp_rank");
+  // Some pp_ranks are missing. The whole request is refused, so that the client can correct and
+  // repeat it.
   const auto half = add({{"rows", {row(0, 1410)}}, {"ready", true}});
   EXPECT_EQ(half.status, 400) << half.body;
   json rows = json::array();
-  for (int stage = 0; stage < 4; ++stage) {
+  for (int pp_rank = 0; pp_rank < 4; ++pp_rank) {
     for (const char* kind : {"forward", "backward"}) {
       for (const int mhz : {1410, 1005}) {
-        rows.push_back(row(stage, mhz));
+        rows.push_back(row(pp_rank, mhz));
         rows.back()["instruction"] = kind;
       }
     }

@@ -20,7 +20,7 @@ Result<std::string> CutPlan(std::string_view plan, const std::set<int>& ranks) {
   try {
     ordered_json json = ordered_json::parse(plan);
     std::set<int> unknown = ranks;
-    for (ordered_json& rank : json.at("ranks")) {
+    for (ordered_json& rank : json.at("pp_ranks")) {
       if (unknown.erase(rank.at("pp_rank").get<int>()) > 0) continue;
       std::set<int> stages;
       auto kept = ordered_json::array();
@@ -34,7 +34,7 @@ Result<std::string> CutPlan(std::string_view plan, const std::set<int>& ranks) {
     }
     if (unknown.empty()) return json.dump();
     return Fail("the plan has no pp_rank {} (it has {} pp_ranks, numbered from 0)",
-                *unknown.begin(), json.at("ranks").size());
+                *unknown.begin(), json.at("pp_ranks").size());
   } catch (const ordered_json::exception& error) {
     return FailAs(ErrorKind::kSystem, "a plan in the database cannot be read: {}", error.what());
   }

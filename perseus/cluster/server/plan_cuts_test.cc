@@ -11,14 +11,14 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-constexpr const char* kPlan = R"({"ranks": [
+constexpr const char* kPlan = R"({"pp_ranks": [
   {"pp_rank": 0, "instructions": [{"stage": 0, "n": 0}, {"stage": 0, "n": 1}]},
   {"pp_rank": 1, "instructions": [{"stage": 1, "n": 0}, {"stage": 1, "n": 1}]}]})";
 
 TEST(CutPlan, KeepsTheRequestedRanksWhole) {
   const auto cut = CutPlan(kPlan, {1});
   ASSERT_TRUE(cut);
-  const json ranks = json::parse(*cut)["ranks"];
+  const json ranks = json::parse(*cut)["pp_ranks"];
   EXPECT_EQ(ranks[0]["cut"], true);
   EXPECT_EQ(ranks[0]["instructions"].size(), 1U);
   EXPECT_FALSE(ranks[1].contains("cut"));

@@ -196,7 +196,7 @@ Answer<std::set<int>> ReadRanks(std::string_view text) {
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), rank);
     if (error != std::errc() || end != word.data() + word.size() || rank < 0) {
       return Refuse(400, "The request is wrong", fmt::format("{} is not a pp_rank", Excerpt(word)),
-                    "comma-separated whole numbers, such as 3,4", "?ranks");
+                    "comma-separated whole numbers, such as 3,4", "?pp_ranks");
     }
     ranks.insert(rank);
   }
@@ -223,12 +223,12 @@ Answer<http::Response> GetPlanById(const Context& context) {
     return tl::unexpected(may.error());
   }
   if (!*record) return NoSuchPlan(id);
-  const auto requested = context.request.query.find("ranks");
+  const auto requested = context.request.query.find("pp_ranks");
   if (requested == context.request.query.end()) return PlanResponse(**record);
   const auto ranks = ReadRanks(requested->second);
   if (!ranks) return tl::unexpected(ranks.error());
   const auto cut = context.services.cuts.Get(id, *ranks);
-  if (!cut) return Refuse(cut, "?ranks");
+  if (!cut) return Refuse(cut, "?pp_ranks");
   if (!*cut) return NoSuchPlan(id);  // It was deleted in the meantime.
   http::Response response;
   response.body = **cut;
@@ -243,7 +243,7 @@ void AddPlanEndpoints(Endpoints& endpoints) {
   endpoints.Add("GET", "/v1/jobs/{job}/plans/{target}", Access::kRead, GetPlan);
   endpoints.Add("GET", "/v1/jobs/{job}/assignments", Access::kRead, ListAssignments,
                 {.query = {"limit"}});
-  endpoints.Add("GET", "/v1/plans/{plan}", Access::kRead, GetPlanById, {.query = {"ranks"}});
+  endpoints.Add("GET", "/v1/plans/{plan}", Access::kRead, GetPlanById, {.query = {"pp_ranks"}});
 }
 
 }  // namespace perseus::server

@@ -32,7 +32,7 @@ constexpr double kMaxMeasuredSeconds = 1e6;
 constexpr double kMaxMeasuredJoules = 1e12;
 
 struct Row {
-  int stage = 0;  // Along the pipeline.
+  int pp_rank = 0;
   int chunk = 0;
   InstructionKind kind = InstructionKind::kForward;
   int frequency_mhz = 0;
@@ -43,26 +43,26 @@ struct Row {
   double energy_ci_j = 0;
 };
 
-// The stages and instructions that rows may have.
+// The pp_ranks and chunks that rows may have.
 struct Shape {
-  int stages = 1;
+  int pp_ranks = 1;
   int chunks = 1;
 };
 
 Result<Shape> ShapeOf(const store::JobRecord& job) {
   PERSEUS_ASSIGN_OR_RETURN(const auto spec, job_planning::StoredJobSpec(job.body));
   const schedule::Schedule& schedule = spec.planned.schedule;
-  return Shape{.stages = static_cast<int>(schedule.pp_ranks.size()),
+  return Shape{.pp_ranks = static_cast<int>(schedule.pp_ranks.size()),
                .chunks = 1 + std::ranges::max(schedule.chunk_of_stage)};
 }
 
 Row ReadRow(const Node& node, const Shape& shape) {
-  constexpr std::array<std::string_view, 9> kKeys{"stage",     "chunk",   "instruction",
+  constexpr std::array<std::string_view, 9> kKeys{"pp_rank",   "chunk",   "instruction",
                                                   "frequency", "time",    "energy",
                                                   "samples",   "time_ci", "energy_ci"};
   node.RequireObject(kKeys);
   Row row;
-  row.stage = node.Member("stage").Count(0, shape.stages - 1, "a stage of the job");
+  row.pp_rank = node.Member("pp_rank").Count(0, shape.pp_ranks - 1, "a pp_rank of the job");
   if (node.Has("chunk")) {
     row.chunk = node.Member("chunk").Count(0, shape.chunks - 1, "a chunk of the job");
   }
@@ -118,12 +118,12 @@ Answer<MeasuredRows> AllRows(const Context& context) {
 }
 
 std::string Csv(const std::vector<Row>& rows) {
-  std::string text = "stage,chunk,instruction,frequency,time,energy,samples,time_ci,energy_ci\n";
+  std::string text = "pp_rank,chunk,instruction,frequency,time,energy,samples,time_ci,energy_ci\n";
   const auto interval = [](double half_width) {
     return half_width > 0 ? fmt::format("{}", half_width) : std::string();
   };
   for (const Row& row : rows) {
-    text += fmt::format("{},{},{},{},{},{},{},{},{}\n", row.stage, row.chunk, Name(row.kind),
+    text += fmt::format("{},{},{},{},{},{},{},{},{}\n", row.pp_rank, row.chunk, Name(row.kind),
                         row.frequency_mhz, row.time_s, row.energy_j, row.samples,
                         interval(row.time_ci_s), interval(row.energy_ci_j));
   }
@@ -205,7 +205,7 @@ Answer<http::Response> AddMeasurements(const Context& context) {
 
 profiler::MeasuredOption Measured(const Row& row) {
   profiler::MeasuredOption option;
-  option.group = {row.stage, row.chunk, row.kind};
+  option.group = {row.pp_rank, row.chunk, row.kind};
   option.frequency_mhz = row.frequency_mhz;
   option.samples = row.samples;
   option.time_s = row.time_s;

@@ -57,7 +57,7 @@ std::map<std::string, RightsRow> Table() {
       {"PUT /v1/jobs/{job}/profile", {For::kOwners, job + "/profile", "stage,instruction\n"}},
       {"POST /v1/jobs/{job}/measurements",
        {For::kOwners, job + "/measurements",
-        R"({"rows": [{"stage": 0, "instruction": "forward", "frequency": 1410, "time": 1,
+        R"({"rows": [{"pp_rank": 0, "instruction": "forward", "frequency": 1410, "time": 1,
                       "energy": 1}]})"}},
       {"POST /v1/jobs/{job}/next-clocks",
        {For::kOwners, job + "/next-clocks", R"({"clocks_mhz": [[1410, 1200], [1410, 1200]]})"}},

@@ -238,7 +238,7 @@ Answer<int> ReadRank(const http::Request& request) {
 http::Response ScheduleFor(const RankInfo& info, const plan_file::PlanFile& plan) {
   auto frequencies = ordered_json::array();
   for (const plan_file::PlannedInstruction& instruction :
-       plan.ranks[static_cast<std::size_t>(info.pp_rank)].instructions) {
+       plan.pp_ranks[static_cast<std::size_t>(info.pp_rank)].instructions) {
     if (!IsComputation(instruction.kind)) continue;
     // The nearest clock of the GPU that is not lower.
     const auto at = std::ranges::lower_bound(info.frequencies_mhz, instruction.frequency_mhz);

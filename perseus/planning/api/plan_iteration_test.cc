@@ -45,7 +45,7 @@ TEST_F(PlanIterationTest, PlansWithNoSlowdown) {
   EXPECT_GT(plan->saving(), 0);
   EXPECT_LE(plan->lower_bound_j, plan->energy_j * (1 + 1e-12));  // Sums of doubles are rounded.
   EXPECT_GE(plan->gap(), 0);
-  EXPECT_EQ(plan->instructions.ranks.size(), 2U);
+  EXPECT_EQ(plan->instructions.pp_ranks.size(), 2U);
 }
 
 TEST_F(PlanIterationTest, UsesTheTimeThatTheTargetAllows) {

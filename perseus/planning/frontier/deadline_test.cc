@@ -5,23 +5,12 @@
 
 #include <limits>
 
+#include "tests/support/make_network.h"
+
 namespace perseus::frontier {
 namespace {
 
 using ::testing::HasSubstr;
-
-Network DeadlineBuild(const std::vector<profile::Curve>& curves,
-                      const std::vector<schedule::Dependency>& dependencies) {
-  std::vector<std::int32_t> curve_of_instruction;
-  for (std::size_t i = 0; i < curves.size(); ++i) {
-    curve_of_instruction.push_back(static_cast<std::int32_t>(i));
-  }
-  Result<Network> network = BuildNetwork(curves, curve_of_instruction, dependencies);
-  EXPECT_TRUE(network) << network.error().message;
-  return *network;
-}
-
-profile::Curve DeadlineFixed(Nanoseconds time) { return profile::Curve{{time}, {}, {}, 0}; }
 
 Solution Solve(const Network& network, Nanoseconds deadline, Microwatts price_floor = 0) {
   const Result<Solution> solution = SolveDeadline(network, deadline, price_floor);
@@ -45,8 +34,8 @@ Solution Solve(const Network& network, Nanoseconds deadline, Microwatts price_fl
 Network DeadlineBridge() {
   const profile::Curve outer{{2, 10}, {5}, {}, 0};
   const profile::Curve middle{{2, 10}, {4}, {}, 0};
-  return DeadlineBuild({outer, DeadlineFixed(14), middle, DeadlineFixed(14), outer},
-                       {{0, 2}, {0, 3}, {1, 4}, {2, 4}});
+  return MakeNetwork({outer, Fixed(14), middle, Fixed(14), outer},
+                     {{0, 2}, {0, 3}, {1, 4}, {2, 4}});
 }
 
 TEST(SolveDeadline, FindsEveryPointOfTheFrontier) {
@@ -91,7 +80,7 @@ TEST(SolveDeadline, BelowTheLeastTimeIsUnreachable) {
     ASSERT_FALSE(solution);
     EXPECT_EQ(solution.error().kind, ErrorKind::kUnreachable);
   }
-  const Network seconds = DeadlineBuild({DeadlineFixed(1'500'000'000)}, {});
+  const Network seconds = MakeNetwork({Fixed(1'500'000'000)}, {});
   const Result<Solution> solution = SolveDeadline(seconds, 1'250'000'000);
   ASSERT_FALSE(solution);
   EXPECT_EQ(solution.error().message,
@@ -129,7 +118,7 @@ TEST(SolveDeadline, ADeadlineThatDoesNotFitItsIntegersIsAnError) {
   curves.front() = profile::Curve{{kDays / 2, kDays}, {3}, {}, 0};
   std::vector<schedule::Dependency> chain;
   for (int i = 1; i < 20'000; ++i) chain.push_back({i - 1, i, 0});
-  const Network network = DeadlineBuild(curves, chain);
+  const Network network = MakeNetwork(curves, chain);
   const Result<Solution> solution = SolveDeadline(network, 2 * kDays / 3);
   ASSERT_FALSE(solution);
   EXPECT_EQ(solution.error().kind, ErrorKind::kInput);
@@ -143,7 +132,7 @@ TEST(SolveDeadline, ACurveThatDoesNotFitItsIntegersIsAnError) {
   curves.front() = profile::Curve{{1, kDays}, {3}, {}, 0};
   std::vector<schedule::Dependency> chain;
   for (int i = 1; i < 20'000; ++i) chain.push_back({i - 1, i, 0});
-  const Result<Solution> solution = SolveDeadline(DeadlineBuild(curves, chain), 30'000);
+  const Result<Solution> solution = SolveDeadline(MakeNetwork(curves, chain), 30'000);
   ASSERT_FALSE(solution);
   EXPECT_THAT(solution.error().message, HasSubstr("check that all times are in seconds"));
 }
@@ -157,7 +146,7 @@ TEST(SolveDeadline, OneLongInstructionAmongManyShortOnesDoesNotOverflow) {
   curves.front() = profile::Curve{{kLong / 4, kLong / 2}, {2}, {}, 0};
   std::vector<schedule::Dependency> chain;
   for (int i = 1; i < kInstructions; ++i) chain.push_back({i - 1, i, 0});
-  const Network network = DeadlineBuild(curves, chain);
+  const Network network = MakeNetwork(curves, chain);
   const Solution solution = Solve(network, kLong / 4 + 3'000'000);
   // The long instruction runs at its fastest (its slope is 2 uW). The others take 3,998,000 ns at
   // their slowest and have 3,000,000 ns.

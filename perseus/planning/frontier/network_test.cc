@@ -4,7 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <limits>
-#include <numeric>
+
+#include "tests/support/make_network.h"
 
 namespace perseus::frontier {
 namespace {
@@ -23,11 +24,7 @@ std::vector<profile::Curve> Curves(int count) {
 }
 
 Network Build(int instructions, const std::vector<schedule::Dependency>& dependencies) {
-  std::vector<std::int32_t> curve_of_instruction(static_cast<std::size_t>(instructions));
-  std::iota(curve_of_instruction.begin(), curve_of_instruction.end(), 0);
-  Result<Network> network = BuildNetwork(Curves(instructions), curve_of_instruction, dependencies);
-  EXPECT_TRUE(network) << network.error().message;
-  return *network;
+  return MakeNetwork(Curves(instructions), dependencies);
 }
 
 Arc ArcOf(const Network& network, int index) {

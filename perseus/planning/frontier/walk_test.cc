@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/make_network.h"
+
 namespace perseus::frontier {
 namespace {
 
@@ -20,19 +22,6 @@ struct Breakpoint {
 void PrintTo(const Breakpoint& point, std::ostream* stream) {
   *stream << "{" << point.time << " ns, " << point.extra_energy << " fJ, " << point.price << " uW}";
 }
-
-Network Build(const std::vector<profile::Curve>& curves,
-              const std::vector<schedule::Dependency>& dependencies) {
-  std::vector<std::int32_t> curve_of_instruction;
-  for (std::size_t i = 0; i < curves.size(); ++i) {
-    curve_of_instruction.push_back(static_cast<std::int32_t>(i));
-  }
-  Result<Network> network = BuildNetwork(curves, curve_of_instruction, dependencies);
-  EXPECT_TRUE(network) << network.error().message;
-  return *network;
-}
-
-profile::Curve Fixed(Nanoseconds time) { return profile::Curve{{time}, {}, {}, 0}; }
 
 // The whole frontier, with a check of optimality at every point. The last point has the price 0,
 // because no shorter schedule exists.
@@ -62,18 +51,18 @@ Nanoseconds LengthOf(const Network& network, const Solution& solution, int instr
 
 //   s --a--> t        a: 7 ns, 3 ns for 1 uW, 1 ns for 6 uW
 TEST(Walk, OneInstructionFollowsItsCurve) {
-  EXPECT_THAT(FrontierOf(Build({profile::Curve{{1, 3, 7}, {6, 1}, {}, 0}}, {})),
+  EXPECT_THAT(FrontierOf(MakeNetwork({profile::Curve{{1, 3, 7}, {6, 1}, {}, 0}}, {})),
               ElementsAre(Breakpoint{7, 0, 1}, Breakpoint{3, 4, 6}, Breakpoint{1, 16, 0}));
 }
 
 TEST(Walk, TheFrontierOfAFixedInstructionIsAPoint) {
-  const Network network = Build({Fixed(5)}, {});
+  const Network network = MakeNetwork({Fixed(5)}, {});
   EXPECT_THAT(FrontierOf(network), ElementsAre(Breakpoint{5, 0, 0}));
 }
 
 //   s --a--> o --b--> t        the flatter slope bends first, wherever it is
 TEST(Walk, AChainShortensInTheOrderOfSlopes) {
-  const Network network = Build(
+  const Network network = MakeNetwork(
       {profile::Curve{{1, 3, 7}, {6, 1}, {}, 0}, profile::Curve{{2, 4}, {3}, {}, 0}}, {{0, 1}});
   EXPECT_THAT(FrontierOf(network), ElementsAre(Breakpoint{11, 0, 1}, Breakpoint{7, 4, 3},
                                                Breakpoint{5, 10, 6}, Breakpoint{3, 22, 0}));
@@ -81,8 +70,8 @@ TEST(Walk, AChainShortensInTheOrderOfSlopes) {
 
 //   s --a--> o ~10~> o --b--> t
 TEST(Walk, NoEnergyShortensADelay) {
-  const Network network =
-      Build({profile::Curve{{1, 3}, {2}, {}, 0}, profile::Curve{{2, 4}, {3}, {}, 0}}, {{0, 1, 10}});
+  const Network network = MakeNetwork(
+      {profile::Curve{{1, 3}, {2}, {}, 0}, profile::Curve{{2, 4}, {3}, {}, 0}}, {{0, 1, 10}});
   EXPECT_THAT(FrontierOf(network),
               ElementsAre(Breakpoint{17, 0, 2}, Breakpoint{15, 4, 3}, Breakpoint{13, 10, 0}));
 }
@@ -93,9 +82,9 @@ TEST(Walk, NoEnergyShortensADelay) {
 // Both last 9 ns and shorten together: a with d to 7 ns, then a with c, until a is at its fastest.
 TEST(Walk, ParallelChainsPayTogether) {
   const Network network =
-      Build({profile::Curve{{2, 6}, {2}, {}, 0}, Fixed(3), profile::Curve{{1, 5}, {3}, {}, 0},
-             profile::Curve{{2, 4}, {1}, {}, 0}},
-            {{0, 1}, {2, 3}});
+      MakeNetwork({profile::Curve{{2, 6}, {2}, {}, 0}, Fixed(3), profile::Curve{{1, 5}, {3}, {}, 0},
+                   profile::Curve{{2, 4}, {1}, {}, 0}},
+                  {{0, 1}, {2, 3}});
   EXPECT_THAT(FrontierOf(network),
               ElementsAre(Breakpoint{9, 0, 3}, Breakpoint{7, 6, 5}, Breakpoint{5, 16, 0}));
 }
@@ -116,7 +105,8 @@ TEST(Walk, ParallelChainsPayTogether) {
 Network Bridge() {
   const profile::Curve outer{{2, 10}, {5}, {}, 0};
   const profile::Curve middle{{2, 10}, {4}, {}, 0};
-  return Build({outer, Fixed(14), middle, Fixed(14), outer}, {{0, 2}, {0, 3}, {1, 4}, {2, 4}});
+  return MakeNetwork({outer, Fixed(14), middle, Fixed(14), outer},
+                     {{0, 2}, {0, 3}, {1, 4}, {2, 4}});
 }
 
 TEST(Walk, ShorteningOneArcCanLengthenAnother) {
@@ -159,7 +149,7 @@ TEST(Walk, NeverGetsLonger) {
 //                              both arcs pass vertices
 TEST(Walk, AVertexThatKeepsThePriceIsNotABreakpoint) {
   const profile::Curve curve{{2, 10}, {3}, {}, 0};
-  const Network network = Build({curve, curve}, {{0, 1}});
+  const Network network = MakeNetwork({curve, curve}, {{0, 1}});
   EXPECT_THAT(FrontierOf(network), ElementsAre(Breakpoint{20, 0, 3}, Breakpoint{4, 48, 0}));
   Walk walk(network);
   walk.Advance(0);
@@ -168,7 +158,7 @@ TEST(Walk, AVertexThatKeepsThePriceIsNotABreakpoint) {
 
 TEST(Walk, KnowsThePriceOfTheFirstNanosecond) {
   EXPECT_EQ(Walk(Bridge()).price(), 4);
-  EXPECT_EQ(Walk(Build({Fixed(5)}, {})).price(), 0);
+  EXPECT_EQ(Walk(MakeNetwork({Fixed(5)}, {})).price(), 0);
 }
 
 //   o-->o-->o-->            A grid of equal instructions. Instruction (row, column) waits for its

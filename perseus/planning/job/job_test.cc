@@ -130,9 +130,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"FixedWithoutKind", "[[fixed]]\ntime_s = 1", "job.toml:1: [[fixed]] has no kind"},
         Refusal{"FixedWithoutTime", "[[fixed]]\nkind = 'load'",
                 "job.toml:1: [[fixed]] \"load\" has no time_s"},
-        Refusal{
-            "FixedKind", "[[fixed]]\nkind = 'optimiser'\ntime_s = 1",
-            "job.toml:2: unknown fixed instruction \"optimiser\" (did you mean \"optimizer\"?)"},
+        Refusal{"FixedKind", "[[fixed]]\nkind = 'optimzer'\ntime_s = 1",
+                "job.toml:2: unknown fixed instruction \"optimzer\" (did you mean \"optimizer\"?)"},
         Refusal{"FixedTwice",
                 "[[fixed]]\nkind = 'load'\ntime_s = 1\n[[fixed]]\nkind = 'load'\ntime_s = 1",
                 "job.toml:5: [[fixed]] load appears twice (keep one)"},

@@ -3,32 +3,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <numeric>
 #include <optional>
 #include <random>
 #include <tuple>
+
+#include "tests/support/every_split.h"
 
 namespace perseus::partition {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-// All splits, in lexicographic order.
-void ForEachSplit(int layers, int stages, const std::function<void(const Boundaries&)>& visit,
-                  Boundaries begun = {0}) {
-  if (stages == 1) {
-    begun.push_back(layers);
-    visit(begun);
-    return;
-  }
-  for (int end = begun.back() + 1; end + stages - 1 <= layers; ++end) {
-    Boundaries next = begun;
-    next.push_back(end);
-    ForEachSplit(layers, stages - 1, visit, next);
-  }
-}
 
 // The ratio in lowest terms, so that equal ratios compare equal.
 std::pair<Nanoseconds, Nanoseconds> Ratio(Nanoseconds longest, Nanoseconds shortest) {

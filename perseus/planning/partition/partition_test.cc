@@ -11,28 +11,13 @@
 #include <tuple>
 
 #include "perseus/planning/profile/layer_profile.h"
+#include "tests/support/every_split.h"
 
 namespace perseus::partition {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-// All splits, in lexicographic order.
-void PartitionForEachSplit(int layers, int stages,
-                           const std::function<void(const Boundaries&)>& visit,
-                           Boundaries begun = {0}) {
-  if (stages == 1) {
-    begun.push_back(layers);
-    visit(begun);
-    return;
-  }
-  for (int end = begun.back() + 1; end + stages - 1 <= layers; ++end) {
-    Boundaries next = begun;
-    next.push_back(end);
-    PartitionForEachSplit(layers, stages - 1, visit, next);
-  }
-}
 
 constexpr double kBlockingPowerW = 70;
 
@@ -97,8 +82,8 @@ plan::Planner PlannerOf(const PartitionJob& job, const Boundaries& split) {
 
 void ForEachPlanner(const PartitionJob& job,
                     const std::function<void(const plan::Planner&)>& visit) {
-  PartitionForEachSplit(job.layers.stages(), static_cast<int>(job.schedule.pp_ranks.size()),
-                        [&](const Boundaries& split) { visit(PlannerOf(job, split)); });
+  ForEachSplit(job.layers.stages(), static_cast<int>(job.schedule.pp_ranks.size()),
+               [&](const Boundaries& split) { visit(PlannerOf(job, split)); });
 }
 
 // The best of all splits, without any test that excludes some.

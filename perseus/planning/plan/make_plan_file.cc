@@ -35,10 +35,10 @@ plan_file::PlanFile MakePlanFile(const Planner& planner, const Plan& plan,
                            .switches = evaluation.switches,
                            .baseline_time = planner.baseline().time,
                            .baseline_energy_j = planner.baseline().energy_j,
-                           .ranks = {}};
+                           .pp_ranks = {}};
   const auto stages = StagesByPlace(file.job.schedule);
   for (std::size_t rank = 0; rank < graph.pp_rank_orders.size(); ++rank) {
-    plan_file::PlannedRank& planned = file.ranks.emplace_back();
+    plan_file::PlannedRank& planned = file.pp_ranks.emplace_back();
     planned.name = graph.pp_rank_names[rank];
     planned.instructions.reserve(graph.pp_rank_orders[rank].size());
     for (int node : graph.pp_rank_orders[rank]) {

@@ -27,7 +27,7 @@ struct NamedOption {
 // The index in `set.options`. Fails (kInput) if the option was not measured; the message then has
 // the nearest measured frequency. Also fails if the plan names no other knobs, but several options
 // have the frequency. `where` is the beginning of the message, such as
-// "plan.json: ranks[2].instructions[5]".
+// "plan.json: pp_ranks[2].instructions[5]".
 Result<int> FindOption(const schedule::OptionSet& set, const NamedOption& named,
                        std::string_view where);
 

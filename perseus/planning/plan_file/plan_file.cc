@@ -125,15 +125,15 @@ std::string FormatPlan(const PlanFile& plan) {
   member("switches", plan.switches);
   member("baseline", ordered_json{{"time_s", ToSeconds(plan.baseline_time)},
                                   {"energy_j", plan.baseline_energy_j}});
-  text += "  \"ranks\": [";
+  text += "  \"pp_ranks\": [";
   std::string_view before_rank = "\n";
-  for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+  for (std::size_t rank = 0; rank < plan.pp_ranks.size(); ++rank) {
     fmt::format_to(std::back_inserter(text),
                    "{}    {{\"pp_rank\": {}, \"name\": {}, {}\"instructions\": [", before_rank,
-                   rank, Dump(plan.ranks[rank].name),
-                   plan.ranks[rank].is_cut ? "\"cut\": true, " : "");
+                   rank, Dump(plan.pp_ranks[rank].name),
+                   plan.pp_ranks[rank].is_cut ? "\"cut\": true, " : "");
     std::string_view before_instruction = "\n";
-    for (const PlannedInstruction& instruction : plan.ranks[rank].instructions) {
+    for (const PlannedInstruction& instruction : plan.pp_ranks[rank].instructions) {
       fmt::format_to(std::back_inserter(text), "{}      {}", before_instruction,
                      Dump(DescribeInstruction(instruction, plan.other_knob_names)));
       before_instruction = ",\n";
@@ -147,11 +147,12 @@ std::string FormatPlan(const PlanFile& plan) {
 
 Result<std::vector<int>> FindOptions(const PlanFile& plan, const schedule::InstructionGraph& graph,
                                      std::string_view name) {
-  if (plan.ranks.size() != graph.pp_rank_orders.size()) {
+  if (plan.pp_ranks.size() != graph.pp_rank_orders.size()) {
     return Fail(
-        "{}: ranks has {} pp_ranks, but the job has {} (evaluate the plan with the job that it was "
+        "{}: pp_ranks has {} pp_ranks, but the job has {} (evaluate the plan with the job that it "
+        "was "
         "made for)",
-        name, plan.ranks.size(), graph.pp_rank_orders.size());
+        name, plan.pp_ranks.size(), graph.pp_rank_orders.size());
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto places,
                            MatchKnobs(plan.other_knob_names, graph.other_knob_names, name));
@@ -160,11 +161,12 @@ Result<std::vector<int>> FindOptions(const PlanFile& plan, const schedule::Instr
   std::vector<int> options = schedule::BaselineOptions(graph);
   const std::vector<std::vector<int>> orders = PlannedOrders(graph);
   for (std::size_t rank = 0; rank < orders.size(); ++rank) {
-    const std::vector<PlannedInstruction>& instructions = plan.ranks[rank].instructions;
+    const std::vector<PlannedInstruction>& instructions = plan.pp_ranks[rank].instructions;
     std::size_t position = 0;
     for (int instruction : orders[rank]) {
       while (position < instructions.size() && !IsPlanned(instructions[position].kind)) ++position;
-      const std::string where = fmt::format("{}: ranks[{}].instructions[{}]", name, rank, position);
+      const std::string where =
+          fmt::format("{}: pp_ranks[{}].instructions[{}]", name, rank, position);
       const schedule::OptionSet& set = graph.options_of(instruction);
       const schedule::InstructionNode& expected =
           graph.instructions[static_cast<std::size_t>(instruction)];
@@ -184,7 +186,8 @@ Result<std::vector<int>> FindOptions(const PlanFile& plan, const schedule::Instr
     while (position < instructions.size() && !IsPlanned(instructions[position].kind)) ++position;
     if (position < instructions.size()) {
       return Fail(
-          "{}: ranks[{}].instructions[{}]: the job has nothing more on this pp_rank (evaluate the "
+          "{}: pp_ranks[{}].instructions[{}]: the job has nothing more on this pp_rank (evaluate "
+          "the "
           "plan with the job that it was made for)",
           name, rank, position);
     }

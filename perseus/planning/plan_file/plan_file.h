@@ -66,14 +66,15 @@ struct PlanFile {
   Nanoseconds baseline_time = 0;  // Everything at maximum frequency.
   double baseline_energy_j = 0;
 
-  std::vector<PlannedRank> ranks;
+  std::vector<PlannedRank> pp_ranks;
 };
 
 std::string FormatPlan(const PlanFile& plan);
 
-// Errors (kInput) are one line, "name: ranks[2].instructions[5].frequency is ... (remedy)". A plan
-// that parses is complete: `job.schedule` is built again from the instructions, with each stage on
-// one pp_rank. BuildInstructionGraph checks whether the plan computes every microbatch once.
+// Errors (kInput) are one line, "name: pp_ranks[2].instructions[5].frequency is ... (remedy)". A
+// plan that parses is complete: `job.schedule` is built again from the instructions, with each
+// stage on one pp_rank. BuildInstructionGraph checks whether the plan computes every microbatch
+// once.
 Result<PlanFile> ParsePlan(std::string_view text, std::string_view name);
 
 // The options that the plan names, one for each instruction of `graph`, ready for an Evaluator.

@@ -19,7 +19,8 @@ namespace {
 using json_file::Node;
 using json_file::Throw;
 
-// The deepest value is in file -> ranks -> rank -> instructions -> instruction -> knobs -> value.
+// The deepest value is in file -> pp_ranks -> rank -> instructions -> instruction -> knobs ->
+// value.
 constexpr int kMaxDepth = 7;
 // These ranges fit any job, and they are narrow enough to reveal a wrong unit.
 constexpr int kMostCount = 10'000'000;
@@ -46,8 +47,9 @@ class PlanReader {
  public:
   PlanFile Read(const Node& file) {
     constexpr std::array<std::string_view, 13> kKeys{
-        "format", "version",  "job",           "target", "deadline_s",      "time_s",   "energy_j",
-        "gap",    "switches", "lower_bound_j", "ranks",  "average_power_w", "baseline",
+        "format",   "version",         "job",      "target",   "deadline_s",
+        "time_s",   "energy_j",        "gap",      "switches", "lower_bound_j",
+        "pp_ranks", "average_power_w", "baseline",
     };
     CheckVersion(file);
     file.RequireObject(kKeys);
@@ -60,7 +62,7 @@ class PlanReader {
     plan_.lower_bound_j = ReadBound(Member(file, "lower_bound_j"));
     plan_.switches = Count(Member(file, "switches"), 0, "how often a clock changes");
     ReadBaseline(Member(file, "baseline"));
-    ReadRanks(Member(file, "ranks"));
+    ReadRanks(Member(file, "pp_ranks"));
     if (!is_general_graph_) FinishSchedule();
     return std::move(plan_);
   }
@@ -147,9 +149,9 @@ class PlanReader {
       if (number.Number(0, kMostCount, "a pp_rank") != static_cast<double>(rank)) {
         Throw("{} is not {} (list the pp_ranks in order, from 0)", number.path, rank);
       }
-      plan_.ranks.push_back({.name = Member(listed, "name").Text(),
-                             .instructions = {},
-                             .is_cut = listed.Has("cut") && listed.Member("cut").Flag()});
+      plan_.pp_ranks.push_back({.name = Member(listed, "name").Text(),
+                                .instructions = {},
+                                .is_cut = listed.Has("cut") && listed.Member("cut").Flag()});
       if (!is_general_graph_) plan_.job.schedule.pp_ranks.emplace_back();
       const Node instructions = Member(listed, "instructions");
       for (std::size_t i = 0; i < instructions.ListSize(); ++i) {
@@ -184,7 +186,7 @@ class PlanReader {
     read.start = Seconds(Member(node, "start_s"), kLongestIterationSeconds);
     read.duration = Seconds(Member(node, "duration_s"), kLongestIterationSeconds);
     read.energy_j = Member(node, "energy_j").Number(0, kMostIterationJoules, "joules");
-    plan_.ranks.back().instructions.push_back(std::move(read));
+    plan_.pp_ranks.back().instructions.push_back(std::move(read));
   }
 
   InstructionKind ReadKind(const Node& node) const {
@@ -229,17 +231,18 @@ class PlanReader {
     std::set<std::pair<int, int>> places;
     for (const auto& [stage, home] : homes_) {
       if (stage != schedule.stages()) {
-        Throw("ranks: stage {} exists, but stage {} does not (number stages from 0 without gaps)",
-              stage, schedule.stages());
+        Throw(
+            "pp_ranks: stage {} exists, but stage {} does not (number stages from 0 without gaps)",
+            stage, schedule.stages());
       }
       if (!places.emplace(home.pp_rank, home.chunk).second) {
-        Throw("ranks[{}]: two stages have the chunk {} (number the chunks of a pp_rank from 0)",
+        Throw("pp_ranks[{}]: two stages have the chunk {} (number the chunks of a pp_rank from 0)",
               home.pp_rank, home.chunk);
       }
       schedule.pp_rank_of_stage.push_back(home.pp_rank);
       schedule.chunk_of_stage.push_back(home.chunk);
     }
-    if (homes_.empty()) Throw("ranks: no instructions (expected a forward and a backward)");
+    if (homes_.empty()) Throw("pp_ranks: no instructions (expected a forward and a backward)");
   }
 
   struct Home {

@@ -102,9 +102,9 @@ TEST(PlanFileTest, FixedInstructionsAppearWithTheirKinds) {
   EXPECT_EQ(parsed->job.model.fixed.p2p, 123'457);
   EXPECT_EQ(parsed->job.model.fixed.load.energy_j, 0.25);
   EXPECT_LT(parsed->job.model.fixed.all_reduce.energy_j, 0);  // It draws the blocking power.
-  EXPECT_EQ(parsed->ranks[0].instructions.front().kind, InstructionKind::kLoad);
-  EXPECT_EQ(parsed->ranks[3].instructions.back().kind, InstructionKind::kOptimizer);
-  EXPECT_EQ(parsed->ranks[3].instructions.back().frequency_mhz, 0);
+  EXPECT_EQ(parsed->pp_ranks[0].instructions.front().kind, InstructionKind::kLoad);
+  EXPECT_EQ(parsed->pp_ranks[3].instructions.back().kind, InstructionKind::kOptimizer);
+  EXPECT_EQ(parsed->pp_ranks[3].instructions.back().frequency_mhz, 0);
 }
 
 TEST(PlanFileTest, KeepsOtherKnobs) {
@@ -215,19 +215,20 @@ INSTANTIATE_TEST_SUITE_P(
         Damage{"KeyTwice", "\"switches\": ", "\"gap\": 1, \"switches\": ", "\"gap\" appears twice"},
         Damage{"Missing", "\"microbatches\":8,", "", "job.microbatches is missing"},
         Damage{"TimeIsText", "\"start_s\":0.0", "\"start_s\":\"0\"",
-               "ranks[0].instructions[0].start_s is not a number from 0 to"},
+               "pp_ranks[0].instructions[0].start_s is not a number from 0 to"},
         Damage{"NegativeFrequency", "\"frequency\":", "\"frequency\":-",
-               "ranks[0].instructions[0].frequency is not a number from 0 to"},
+               "pp_ranks[0].instructions[0].frequency is not a number from 0 to"},
         Damage{"NegativeTime", "\"duration_s\":", "\"duration_s\":-",
-               "ranks[0].instructions[0].duration_s is not a number from 0 to"},
+               "pp_ranks[0].instructions[0].duration_s is not a number from 0 to"},
         Damage{"UnknownKind", "\"forward\"", "\"foreword\"",
-               "ranks[0].instructions[0].kind: unknown kind of instruction \"foreword\""},
+               "pp_ranks[0].instructions[0].kind: unknown kind of instruction \"foreword\""},
         Damage{"KindOfAGraph", "\"forward\"", "\"generic\"", "instruction of a pipeline"},
         Damage{"StageElsewhere", "\"stage\":0", "\"stage\":1",
                "stage 1 is chunk 0 of pp_rank 0 elsewhere"},
         Damage{"StageFraction", "\"stage\":0", "\"stage\":0.5", "is not a whole number"},
         Damage{"StageNowhere", "\"stage\":0", "\"stage\":9", "stage 9 exists, but stage 4"},
-        Damage{"RankOutOfOrder", "\"pp_rank\": 1", "\"pp_rank\": 2", "ranks[1].pp_rank is not 1"},
+        Damage{"RankOutOfOrder", "\"pp_rank\": 1", "\"pp_rank\": 2",
+               "pp_ranks[1].pp_rank is not 1"},
         Damage{"NegativeBound", "\"lower_bound_j\": ", "\"lower_bound_j\": -",
                "lower_bound_j is not a number from 0 to"},
         Damage{"TooDeep", "\"fixed\":{}", "\"fixed\":{\"p2p\":[[[[[[[[]]]]]]]]}",
@@ -238,21 +239,21 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(PlanFileTest, TheErrorOfAFrequencyThatWasNotMeasuredHasTheNearest) {
   const Planned planned = Plan1F1B();
   PlanFile file = planned.File();
-  file.ranks[2].instructions[5].frequency_mhz = 1203;
+  file.pp_ranks[2].instructions[5].frequency_mhz = 1203;
   const auto options = FindOptions(file, planned.planner.graph(), "plan.json");
   ASSERT_FALSE(options);
   EXPECT_THAT(options.error().message,
-              StartsWith("plan.json: ranks[2].instructions[5]: stage 2 forward was not measured "
+              StartsWith("plan.json: pp_ranks[2].instructions[5]: stage 2 forward was not measured "
                          "at 1203 MHz, the nearest measured is 1200 MHz ("));
 }
 
 TEST(PlanFileTest, RefusesAPlanForAnotherJob) {
   const Planned planned = Plan1F1B();
   PlanFile file = planned.File();
-  file.ranks[1].instructions.pop_back();
+  file.pp_ranks[1].instructions.pop_back();
   const auto options = FindOptions(file, planned.planner.graph(), "plan.json");
   ASSERT_FALSE(options);
-  EXPECT_THAT(options.error().message, HasSubstr("ranks[1].instructions[15]: the job has "
+  EXPECT_THAT(options.error().message, HasSubstr("pp_ranks[1].instructions[15]: the job has "
                                                  "backward of microbatch 7 on pp_rank 1 here"));
 }
 

@@ -88,7 +88,7 @@ const ProfileEntry* Profile::Find(int stage, int chunk, InstructionKind kind) co
 std::string FormatProfile(const Profile& profile) {
   const bool has_chunks = profile.chunks() > 1;
   std::string text =
-      has_chunks ? "stage,chunk,instruction,frequency" : "stage,instruction,frequency";
+      has_chunks ? "pp_rank,chunk,instruction,frequency" : "stage,instruction,frequency";
   const auto output = std::back_inserter(text);
   for (const std::string& knob : profile.other_knob_names()) {
     fmt::format_to(output, ",{}", CsvField(knob));

@@ -1,11 +1,16 @@
-// A profile has the measured options of every (stage, chunk, instruction kind): the time and the
+// A profile has the measured options of every (pp_rank, chunk, instruction kind): the time and the
 // energy of one such instruction at each clock.
+//
+// The column `stage` and the fields `stage` below are the pp_rank. If each pp_rank holds one stage,
+// the numbers are the same. With an interleaved schedule, a stage of the schedule is a pp_rank and
+// a chunk here.
 //
 // The file is CSV (RFC 4180 quoting, UTF-8 with or without BOM, LF or CRLF):
 //   stage,instruction,frequency,time,energy        frequency in MHz, time in s, energy in J
 //
 // Optional columns:
-//   chunk                          for interleaved schedules; 0 if absent
+//   chunk                          which of the pp_rank's stages, for interleaved schedules; 0 if
+//                                  absent
 //   rank, dp_rank, pp_rank, tp_rank
 //                                  the rank that measured the row; `pp_rank` may replace `stage`
 //   samples                        the number of instructions that a row is the mean of
@@ -106,8 +111,8 @@ Result<Profile> ParseProfile(std::string_view text, std::string_view name,
                              const ProfileReadOptions& options = {});
 
 // Writes the same format, one row for each option. ParseProfile restores every nanosecond and every
-// bit of the energies. The column `chunk` is written only if an entry has a chunk above 0, and the
-// columns of confidence only if an option has an interval.
+// bit of the energies. If an entry has a chunk above 0, the columns `pp_rank` and `chunk` replace
+// `stage`. The columns of confidence are written only if an option has an interval.
 std::string FormatProfile(const Profile& profile);
 
 }  // namespace perseus::profile

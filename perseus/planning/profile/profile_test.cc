@@ -65,7 +65,7 @@ TEST(FormatProfile, WritesChunksAndKnobsIfTheProfileHasThem) {
       {{0, 0, InstructionKind::kForward, {option}}, {0, 1, InstructionKind::kForward, {option}}});
   const std::string text = FormatProfile(profile);
   EXPECT_EQ(text,
-            "stage,chunk,instruction,frequency,sm_count,\"a, \"\"b\"\"\",time,energy\n"
+            "pp_rank,chunk,instruction,frequency,sm_count,\"a, \"\"b\"\"\",time,energy\n"
             "0,0,forward,1410,108,-0.5,1.5,3\n"
             "0,1,forward,1410,108,-0.5,1.5,3\n");
   const Result<Profile> read = ParseProfile(text, "p");

@@ -208,9 +208,9 @@ Result<std::string> FormatReportData(const Report& report) {
                                                     report.planner.network().curves[i],
                                                     report.planner.model().blocking_power_w));
   }
-  data["ranks"] = ordered_json::array();
+  data["pp_ranks"] = ordered_json::array();
   for (std::size_t pp_rank = 0; pp_rank < graph.pp_rank_orders.size(); ++pp_rank) {
-    data["ranks"].push_back(DescribePpRank(graph, pp_rank));
+    data["pp_ranks"].push_back(DescribePpRank(graph, pp_rank));
   }
   data["frontier"] = nullptr;
   if (!report.frontier.points.empty()) data["frontier"] = DescribeFrontier(report.frontier);

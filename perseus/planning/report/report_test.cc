@@ -76,7 +76,7 @@ void ExpectSame(const json& data, const json& iteration, const plan::Planner& pl
     for (std::size_t i = 0; i < order.size(); ++i) {
       const auto instruction = static_cast<std::size_t>(order[i]);
       const json& set =
-          data["option_sets"][data["ranks"][rank]["option_sets"][i].get<std::size_t>()];
+          data["option_sets"][data["pp_ranks"][rank]["option_sets"][i].get<std::size_t>()];
       const std::size_t option = lane["options"][i];
       const bool is_blended = lane.contains("durations_ns");
       const Nanoseconds start = end + lane["gaps_ns"][i].get<Nanoseconds>();
@@ -143,7 +143,7 @@ INSTANTIATE_TEST_SUITE_P(
     , ReportData,
     testing::Values(Case{"OneForwardOneBackward", {}},
                     Case{"GPipe", {.schedule = "gpipe", .stages = 3, .microbatches = 5}},
-                    Case{"SwitchingLatency", {.microbatches = 4}, 5'000'000}),
+                    Case{"SwitchLatency", {.microbatches = 4}, 5'000'000}),
     [](const auto& tested) { return tested.param.name; });
 
 TEST(ReportPage, ContainsAnyDataSafely) {

@@ -3,31 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
-#include <nlohmann/json.hpp>
-#include <string_view>
 #include <utility>
 
 #include "perseus/planning/plan_file/instruction_label.h"
 #include "perseus/planning/plan_file/option_lookup.h"
+#include "perseus/planning/plan_file/trace_events.h"
 
 namespace perseus::report {
 namespace {
 
-using nlohmann::ordered_json;
-
-constexpr Nanoseconds kNanosecondsPerMicrosecond = 1000;
-
-// The format has times in microseconds. Three decimals keep every nanosecond.
-std::string Microseconds(Nanoseconds time) {
-  return fmt::format("{}.{:03}", time / kNanosecondsPerMicrosecond,
-                     time % kNanosecondsPerMicrosecond);
-}
-
-// Names come from files, so they need escapes, and they may have bytes that are not UTF-8.
-std::string Quoted(std::string_view text) {
-  return ordered_json(text).dump(-1, ' ', false, ordered_json::error_handler_t::replace);
-}
+using plan_file::QuotedForTrace;
 
 std::string SliceName(const schedule::OptionSet& set, int microbatch) {
   return set.kind == InstructionKind::kGeneric ? set.name
@@ -40,34 +25,17 @@ class TraceWriter {
       : graph_(graph), blocking_power_w_(blocking_power_w) {}
 
   void Add(const Timeline& timeline) {
-    ++process_;
-    Event(R"("ph": "M", "pid": {}, "name": "process_name", "args": {{"name": {}}})", process_,
-          Quoted(timeline.name));
-    Event(R"("ph": "M", "pid": {}, "name": "process_sort_index", "args": {{"sort_index": {}}})",
-          process_, process_);
+    events_.NameProcess(++process_, timeline.name);
     for (std::size_t rank = 0; rank < graph_.pp_rank_names.size(); ++rank) {
-      Event(R"("ph": "M", "pid": {}, "tid": {}, "name": "thread_name", "args": {{"name": {}}})",
-            process_, rank, Quoted(graph_.pp_rank_names[rank]));
-      Event(
-          R"("ph": "M", "pid": {}, "tid": {}, "name": "thread_sort_index", "args": {{"sort_index": {}}})",
-          process_, rank, rank);
+      events_.NameLane(process_, static_cast<int>(rank), graph_.pp_rank_names[rank]);
     }
     for (std::size_t i = 0; i < graph_.instructions.size(); ++i) AddSlice(timeline, i);
     AddPower(timeline.evaluation, std::max(timeline.until, timeline.evaluation.time));
   }
 
-  std::string Finish() && {
-    return "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [" + events_ + "\n]}\n";
-  }
+  std::string Finish() && { return std::move(events_).Finish(); }
 
  private:
-  template <typename... Args>
-  void Event(fmt::format_string<Args...> format, Args&&... args) {
-    events_ += events_.empty() ? "\n{" : ",\n{";
-    fmt::format_to(std::back_inserter(events_), format, std::forward<Args>(args)...);
-    events_ += '}';
-  }
-
   void AddSlice(const Timeline& timeline, std::size_t instruction) {
     const plan::Evaluation& evaluation = timeline.evaluation;
     const schedule::OptionSet& set = graph_.options_of(static_cast<int>(instruction));
@@ -77,20 +45,23 @@ class TraceWriter {
     if (plan_file::IsPlanned(set.kind) && option.frequency_mhz > 0) {
       arguments = fmt::format(R"("frequency_mhz": {}, )", option.frequency_mhz);
       for (std::size_t i = 0; i < option.other_knobs.size(); ++i) {
-        arguments +=
-            fmt::format("{}: {}, ", Quoted(graph_.other_knob_names[i]), option.other_knobs[i]);
+        arguments += fmt::format("{}: {}, ", QuotedForTrace(graph_.other_knob_names[i]),
+                                 option.other_knobs[i]);
       }
     }
     if (IsComputation(set.kind)) {
       arguments += fmt::format(R"("pp_rank": {}, "chunk": {}, )", set.pp_rank, set.chunk);
     }
-    Event(
-        R"("ph": "X", "pid": {}, "tid": {}, "name": {}, "cat": "{}", "ts": {}, "dur": {}, "args": {{{}"energy_j": {}, "power_w": {}}})",
-        process_, graph_.instructions[instruction].pp_rank,
-        Quoted(SliceName(set, graph_.instructions[instruction].microbatch)), Name(set.kind),
-        Microseconds(evaluation.starts[instruction]),
-        Microseconds(evaluation.durations[instruction]), arguments,
-        evaluation.energies_j[instruction], PowerOf(evaluation, instruction));
+    arguments += fmt::format(R"("energy_j": {}, "power_w": {})", evaluation.energies_j[instruction],
+                             PowerOf(evaluation, instruction));
+    const schedule::InstructionNode& one = graph_.instructions[instruction];
+    events_.AddSlice({.process = process_,
+                      .lane = one.pp_rank,
+                      .name = SliceName(set, one.microbatch),
+                      .kind = set.kind,
+                      .start = evaluation.starts[instruction],
+                      .duration = evaluation.durations[instruction]},
+                     arguments);
   }
 
   static double PowerOf(const plan::Evaluation& evaluation, std::size_t instruction) {
@@ -121,13 +92,12 @@ class TraceWriter {
   }
 
   void AddCounter(Nanoseconds time, double power_w) {
-    Event(R"("ph": "C", "pid": {}, "name": "pipeline power", "ts": {}, "args": {{"W": {:.3f}}})",
-          process_, Microseconds(time), power_w);
+    events_.AddCounter(process_, "pipeline power", time, "W", fmt::format("{:.3f}", power_w));
   }
 
   const schedule::InstructionGraph& graph_;
   double blocking_power_w_;
-  std::string events_;
+  plan_file::TraceEvents events_;
   int process_ = 0;
 };
 

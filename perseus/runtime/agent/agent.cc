@@ -191,8 +191,8 @@ class Agent::Loop {
         if (*accepted) Welcome(*std::move(accepted));
       } else {
         accept_pause_.expires_after(kAcceptPause);
-        accept_pause_.async_wait([this](error_code cancelled) {
-          if (!cancelled) Accept();
+        accept_pause_.async_wait([this](error_code canceled) {
+          if (!canceled) Accept();
         });
         return;
       }

@@ -12,6 +12,22 @@ namespace {
 using protocol::Refusal;
 using ::testing::HasSubstr;
 
+class AgentRestoreTest : public AgentTest {
+ protected:
+  // A lease sets the SM clock of GPU-a. At its end, the agent restores what was set before.
+  void ExpectLeaseRestores(const device::Setting& before) {
+    {
+      Client client(socket());
+      client.Acquire({"GPU-a"});
+      client.publisher().Publish(0, 900);
+      ASSERT_TRUE(Eventually([&] {
+        return a_.setting(device::Control::kSmClock) == device::Setting{900, 900};
+      }));
+    }
+    EXPECT_TRUE(Eventually([&] { return a_.setting(device::Control::kSmClock) == before; }));
+  }
+};
+
 TEST_F(AgentTest, LeasesGpusSetsTheirClocksAndRestoresThem) {
   Start();
   {
@@ -76,23 +92,13 @@ TEST_F(AgentTest, TheSecondOwnerIsRefusedWithTheNameOfTheFirst) {
   EXPECT_THAT(second.Acquire({"GPU-c"}), HasSubstr("no GPU GPU-c"));
 }
 
-TEST_F(AgentTest, RestoresTheSettingsOfAnAdministrator) {
+TEST_F(AgentRestoreTest, TheSettingsOfAnAdministrator) {
   a_.Set(device::Control::kSmClock, device::Setting{1000, 1300});
   Start();
-  {
-    Client client(socket());
-    client.Acquire({"GPU-a"});
-    client.publisher().Publish(0, 900);
-    ASSERT_TRUE(Eventually([&] {
-      return a_.setting(device::Control::kSmClock) == device::Setting{900, 900};
-    }));
-  }
-  EXPECT_TRUE(Eventually([&] {
-    return a_.setting(device::Control::kSmClock) == device::Setting{1000, 1300};
-  }));
+  ExpectLeaseRestores(device::Setting{1000, 1300});
 }
 
-TEST_F(AgentTest, ALockThatTheDriverCannotReportIsNotOverwrittenUnlessDeclared) {
+TEST_F(AgentRestoreTest, ALockThatTheDriverCannotReportIsNotOverwrittenUnlessDeclared) {
   a_.HideSmClock("the SM clock stands at 1000 of 1410 MHz");
   a_.Set(device::Control::kSmClock, device::Setting{1000, 1000});
   Start();
@@ -105,17 +111,7 @@ TEST_F(AgentTest, ALockThatTheDriverCannotReportIsNotOverwrittenUnlessDeclared) 
   AgentOptions options = Options();
   options.gpus.resting = {{"GPU-a", device::Control::kSmClock, {1000, 1000}}};
   Start(std::move(options));
-  {
-    Client client(socket());
-    client.Acquire({"GPU-a"});
-    client.publisher().Publish(0, 900);
-    ASSERT_TRUE(Eventually([&] {
-      return a_.setting(device::Control::kSmClock) == device::Setting{900, 900};
-    }));
-  }
-  EXPECT_TRUE(Eventually([&] {
-    return a_.setting(device::Control::kSmClock) == device::Setting{1000, 1000};
-  }));
+  ExpectLeaseRestores(device::Setting{1000, 1000});
 }
 
 TEST_F(AgentTest, SilenceEndsALease) {

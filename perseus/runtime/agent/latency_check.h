@@ -1,4 +1,4 @@
-// Measures the switching latency of one GPU without an agent, and as safely as with one. It saves
+// Measures the switch latency of one GPU without an agent, and as safely as with one. It saves
 // the settings first, and restores them afterwards, also before SIGINT or SIGTERM end the process.
 // If the process is killed meanwhile, the next agent restores them.
 #pragma once

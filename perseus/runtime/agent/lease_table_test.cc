@@ -105,7 +105,7 @@ TEST_F(LeaseTableTest, AJobsNameCannotControlATerminal) {
   EXPECT_TRUE(IsPrintable(refused.error().message));
 }
 
-TEST_F(LeaseTableTest, ACancelledLeaseLeavesItsGpusFree) {
+TEST_F(LeaseTableTest, ACanceledLeaseLeavesItsGpusFree) {
   const Lease lease = Acquire(kAnn, kAnnConnection, {"GPU-a", "GPU-b"});
   EXPECT_TRUE(table_.Cancel(lease.id));
   EXPECT_TRUE(IsFree("GPU-a") && IsFree("GPU-b"));

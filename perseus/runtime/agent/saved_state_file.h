@@ -38,8 +38,8 @@ Result<SavedState> ParseSavedState(std::string_view text, std::string_view name)
 std::string FormatSavedState(const SavedState& state);
 
 // Makes this process the state's only owner for as long as the descriptor is open (and no longer:
-// the kernel drops the lock with the process). Whoever saves holds it. Fails (kSystem) if another
-// process has it.
+// the kernel drops the lock with the process). A process that saves the state has to hold it. Fails
+// (kSystem) if another process has it.
 Result<FileDescriptor> LockSavedState(const std::filesystem::path& state);
 // The file that LockSavedState locks.
 std::filesystem::path LockPathOf(std::filesystem::path state);

@@ -9,8 +9,9 @@
 // its close waits for nothing. On older kernels a child process closes the sockets, which may wait
 // for as long as the peer wants.
 //
-// Rivals: to drain the queue and close here if it has no descriptors. An empty message cannot be
-// told from the end of the queue, so this never knows when it is done.
+// An alternative that does not work: drain the queue, and close the socket here if it has no
+// descriptors. An empty message looks like the end of the queue, so this never knows when it is
+// done.
 //
 // Not thread safe.
 #pragma once

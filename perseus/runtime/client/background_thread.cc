@@ -144,7 +144,7 @@ void BackgroundThread::TryLease(std::chrono::milliseconds timeout) {
   answered_ = 0;
   next_beat_ = last_beat_ = now;
   static_cast<void>(core_.clock_requester.UseLease(std::move(leased->lease)));
-  // Whoever reads the log waits for a rank that may set clocks.
+  // Readers of the log wait for a rank that may set clocks.
   if (!has_logged_lease_) WriteHeader();
 }
 

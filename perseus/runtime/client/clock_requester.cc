@@ -37,7 +37,7 @@ void ClockRequester::Publish(int frequency_mhz, Nanoseconds now) {
 }
 
 void ClockRequester::Lock() {
-  // Whoever holds it is done within a microsecond, or was preempted.
+  // The holder releases it within a microsecond, unless it is preempted.
   while (is_busy_.test_and_set(std::memory_order_acquire)) std::this_thread::yield();
 }
 

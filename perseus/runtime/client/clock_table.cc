@@ -19,17 +19,17 @@ Result<ClockTable> CompilePlan(std::string_view text, std::string_view name, int
         "schedule: perseus plan --schedule ...)",
         name);
   }
-  const auto ranks = static_cast<int>(plan.ranks.size());
+  const auto ranks = static_cast<int>(plan.pp_ranks.size());
   if (rank < 0 || rank >= ranks) {
     return Fail("{}: the plan has ranks 0 to {}, and this is rank {} (plan for this job's ranks)",
                 name, ranks - 1, rank);
   }
   ClockTable table;
   table.name = name;
-  if (plan.ranks[static_cast<std::size_t>(rank)].is_cut) return table;
+  if (plan.pp_ranks[static_cast<std::size_t>(rank)].is_cut) return table;
   table.source = ClockTable::Source::kPlan;
   for (const plan_file::PlannedInstruction& instruction :
-       plan.ranks[static_cast<std::size_t>(rank)].instructions) {
+       plan.pp_ranks[static_cast<std::size_t>(rank)].instructions) {
     if (!IsComputation(instruction.kind)) continue;
     // Between two whole clocks, the faster: no plan is slower than it says.
     table.order.push_back({instruction.kind, instruction.microbatch, instruction.chunk,

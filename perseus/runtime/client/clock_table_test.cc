@@ -1,13 +1,12 @@
 // From plans and assignment to what one rank does.
 #include "perseus/runtime/client/clock_table.h"
-#include "perseus/planning/plan/make_plan_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "perseus/simulation/synthetic/synthetic_profile.h"
+#include "tests/support/planned_pipeline.h"
 
 namespace perseus::client {
 namespace {
@@ -15,26 +14,15 @@ namespace {
 using ::testing::HasSubstr;
 
 plan_file::PlanFile PlanTwoRanks() {
-  synthetic::SyntheticProfileSpec spec;
-  spec.stages = 2;
-  spec.kinds = {InstructionKind::kForward, InstructionKind::kBackward};
-  plan_file::PlannedJob job;
-  job.profile = "profile.csv";
-  job.schedule = *schedule::GenerateSchedule({.name = "1f1b", .pp_ranks = 2, .microbatches = 3});
-  job.model.blocking_power_w = 84;
-  auto graph =
-      schedule::BuildInstructionGraph(job.schedule, *synthetic::SynthesizeProfile(spec), job.model);
-  const auto planner = plan::Planner::Create(*std::move(graph), {job.model.blocking_power_w, 0});
-  const auto plan = planner->PlanFor(planner->baseline().time + planner->baseline().time / 20);
-  return plan::MakePlanFile(*planner, *plan, job);
+  return PlanPipeline({.name = "1f1b", .pp_ranks = 2, .microbatches = 3});
 }
 
-TEST(CompilePlan, IsTheRanksComputationsInOrder) {
+TEST(CompilePlan, HasTheInstructionsOfThePpRankInOrder) {
   const plan_file::PlanFile plan = PlanTwoRanks();
   for (int rank = 0; rank < 2; ++rank) {
     const auto table = CompilePlan(plan_file::FormatPlan(plan), "plan.json", rank);
     ASSERT_TRUE(table) << table.error().message;
-    const auto& instructions = plan.ranks[static_cast<std::size_t>(rank)].instructions;
+    const auto& instructions = plan.pp_ranks[static_cast<std::size_t>(rank)].instructions;
     ASSERT_EQ(table->order.size(), instructions.size());
     for (std::size_t i = 0; i < instructions.size(); ++i) {
       EXPECT_EQ(table->order[i].kind, instructions[i].kind);
@@ -51,8 +39,8 @@ TEST(CompilePlan, IsTheRanksComputationsInOrder) {
 
 TEST(CompilePlan, OfAFileThatIsCutDownToOthersThereIsNothingToFollow) {
   plan_file::PlanFile plan = PlanTwoRanks();
-  plan.ranks[1].is_cut = true;
-  plan.ranks[1].instructions.resize(1);
+  plan.pp_ranks[1].is_cut = true;
+  plan.pp_ranks[1].instructions.resize(1);
   const auto table = CompilePlan(plan_file::FormatPlan(plan), "plan.json", 1);
   ASSERT_TRUE(table) << table.error().message;
   EXPECT_EQ(table->source, ClockTable::Source::kNone);

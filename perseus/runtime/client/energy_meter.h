@@ -27,7 +27,7 @@ class EnergyMeter {
       : device_(std::move(device)), clock_(clock) {}
 
   const device::DeviceInfo* info() const { return device_ != nullptr ? &device_->info() : nullptr; }
-  // Nothing: the same value as before, or the driver does not tell.
+  // Nothing: the same value as before, or the driver does not report it.
   std::optional<EnergyReading> Look();
   // As of a look of the last second that succeeded; its energy, of the last one.
   const device::Telemetry& telemetry() const { return telemetry_; }

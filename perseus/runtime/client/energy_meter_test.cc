@@ -1,4 +1,4 @@
-// What a counter that ticks now and then tells who looks more often.
+// A reader that polls more often than the counter changes.
 #include "perseus/runtime/client/energy_meter.h"
 
 #include <gtest/gtest.h>

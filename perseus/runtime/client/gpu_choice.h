@@ -18,7 +18,7 @@ struct ChosenGpu {
 // `wanted`: a UUID, or its beginning as CUDA takes it; a number, counted among those that `visible`
 // (CUDA_VISIBLE_DEVICES; null: all) names; empty: the only one. Numbers count in the order of the
 // PCI bus, as CUDA does with CUDA_DEVICE_ORDER=PCI_BUS_ID. Takes the device out of the list. Fails
-// (kInput) if it is not there, or is not told.
+// (kInput) if the list does not have the GPU, or if `wanted` is empty and there are several.
 Result<ChosenGpu> ChooseGpu(device::DeviceList& list, const std::string& wanted,
                             const char* visible);
 

@@ -25,7 +25,8 @@ struct LiveSession {
   std::atomic<std::uint32_t> has_ended = 1;  // 1: there is no background thread.
 };
 
-// There are 256 that fork and exit know of; whoever comes later gets one that they do not.
+// At fork and exit, the process handles up to 256 sessions. A later session gets an entry that it
+// does not handle.
 LiveSession* ClaimLiveSession();
 void ReleaseLiveSession(LiveSession* session);
 

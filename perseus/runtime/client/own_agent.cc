@@ -90,7 +90,7 @@ struct StartLock {
   FileDescriptor file;
 };
 
-// Held by whoever starts the agent.
+// The process that starts the agent holds this lock.
 Result<StartLock> LockStart(const std::filesystem::path& path,
                             std::chrono::steady_clock::time_point until) {
   FileDescriptor lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));

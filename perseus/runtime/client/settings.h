@@ -11,9 +11,9 @@
 
 namespace perseus::client {
 
-// What a rank's log, its older part included, may take unless told otherwise.
+// The default limit of the size of a rank log, including its older part.
 inline constexpr std::uint64_t kMostLogBytes = std::uint64_t{1} << 30;
-// Where the node's agent listens unless told otherwise.
+// The default socket of the node's agent.
 inline constexpr const char* kNodesSocket = "/run/perseus/agent.sock";
 
 struct Settings {

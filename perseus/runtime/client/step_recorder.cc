@@ -12,7 +12,7 @@ constexpr std::size_t kMostEnergy = 4096;
 constexpr std::size_t kMostChanges = 4096;
 // Of a step; one that never ends must not fill the memory.
 constexpr std::size_t kMostInstructions = 16'384;
-// A driver's call that takes longer is told as not answered.
+// A driver call that takes longer counts as not answered.
 constexpr Nanoseconds kLongestAnswer = 100'000'000;
 
 bool IsHeldDown(device::ClockLimits limits) {

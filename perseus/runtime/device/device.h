@@ -149,8 +149,8 @@ struct DeviceInfo {
   std::string backend;     // "nvml", "rocm", "virtual"
   std::string pci_bus_id;  // Empty if it has none.
   std::optional<int> minor_number;  // N of /dev/nvidiaN.
-  // Whoever may open this file for reading and writing may use the GPU: "/dev/nvidia3". Empty if
-  // none is known.
+  // A process that may open this file for reading and writing may use the GPU: "/dev/nvidia3".
+  // Empty if none is known.
   std::filesystem::path device_file;
   std::vector<int> sm_clocks_mhz;      // Ascending; those that a lock may name.
   std::vector<int> memory_clocks_mhz;  // Ascending.

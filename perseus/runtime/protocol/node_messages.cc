@@ -67,7 +67,7 @@ std::vector<AttachedRank> ReadRanks(const Node& list, const HighestRanks& highes
   for (std::size_t i = 0; i < list.ListSize(); ++i) {
     ranks.push_back(ReadAttachedRank(list[i], highest));
     if (!names.insert(ranks.back().name).second) {
-      ThrowAt(list[i].path, "is there twice (name each rank once)");
+      ThrowAt(list[i].path, "appears twice (name each rank once)");
     }
   }
   return ranks;

@@ -12,7 +12,7 @@
 namespace perseus::tuner {
 namespace {
 
-constexpr Nanoseconds kLookEvery = 50'000'000;
+constexpr Nanoseconds kPollInterval = 50'000'000;
 constexpr std::size_t kMostNamed = 4;
 // How many steps the ranks of a job may be apart. They wait for each other, and their logs are late
 // by about a second.
@@ -25,7 +25,7 @@ std::string HostName() {
 
 void Sleep(Clock& clock) {
   const std::atomic<std::uint32_t> never = 0;
-  clock.WaitWhile(never, 0, clock.Now() + kLookEvery);
+  clock.WaitWhile(never, 0, clock.Now() + kPollInterval);
 }
 
 }  // namespace

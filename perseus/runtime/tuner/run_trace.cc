@@ -3,79 +3,54 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
 #include "perseus/planning/plan_file/instruction_label.h"
+#include "perseus/planning/plan_file/trace_events.h"
 
 namespace perseus::tuner {
 namespace {
 
 constexpr int kPlanProcess = 1'000'000;  // Sorts after all pipelines.
 
-std::string Quoted(std::string_view text) {
-  using nlohmann::ordered_json;
-  return ordered_json(text).dump(-1, ' ', false, ordered_json::error_handler_t::replace);
-}
-
 class RunTraceWriter {
  public:
   // Times count from `origin`, in nanoseconds since 1970.
   explicit RunTraceWriter(Nanoseconds origin) : origin_(origin) {}
 
-  void NameProcess(int process, std::string_view name) {
-    Event(R"("ph": "M", "pid": {}, "name": "process_name", "args": {{"name": {}}})", process,
-          Quoted(name));
-    Event(R"("ph": "M", "pid": {}, "name": "process_sort_index", "args": {{"sort_index": {}}})",
-          process, process);
-  }
+  void NameProcess(int process, std::string_view name) { events_.NameProcess(process, name); }
   void NameLane(int process, int lane, std::string_view name) {
-    Event(R"("ph": "M", "pid": {}, "tid": {}, "name": "thread_name", "args": {{"name": {}}})",
-          process, lane, Quoted(name));
-    Event(
-        R"("ph": "M", "pid": {}, "tid": {}, "name": "thread_sort_index", "args": {{"sort_index": {}}})",
-        process, lane, lane);
+    events_.NameLane(process, lane, name);
   }
   void AddStep(const protocol::RankId& name, const LoggedRank& rank, const protocol::RanStep& step);
   void AddPlan(int process, const plan_file::PlanFile& plan, Nanoseconds begin);
 
-  std::string Finish() && {
-    return "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [" + events_ + "\n]}\n";
-  }
+  std::string Finish() && { return std::move(events_).Finish(); }
 
  private:
-  template <typename... Args>
-  void Event(fmt::format_string<Args...> format, Args&&... args) {
-    events_ += events_.empty() ? "\n{" : ",\n{";
-    fmt::format_to(std::back_inserter(events_), format, std::forward<Args>(args)...);
-    events_ += '}';
-  }
-  // The format counts microseconds. Three decimals make this exact to the nanosecond.
-  std::string At(Nanoseconds time) const { return Microseconds(time - origin_); }
-  static std::string Microseconds(Nanoseconds time) {
-    return fmt::format("{}{}.{:03}", time < 0 ? "-" : "", std::abs(time) / 1000,
-                       std::abs(time) % 1000);
-  }
   void AddCounter(int process, const std::string& name, Nanoseconds at, std::string_view unit,
                   double value) {
-    Event(R"("ph": "C", "pid": {}, "name": {}, "ts": {}, "args": {{"{}": {:.6g}}})", process,
-          Quoted(name), At(at), unit, value);
+    events_.AddCounter(process, name, at - origin_, unit, fmt::format("{:.6g}", value));
   }
   void AddPower(const protocol::RankId& name, const protocol::RanStep& step, Nanoseconds begin);
 
   Nanoseconds origin_;
-  std::string events_;
+  plan_file::TraceEvents events_;
   std::map<protocol::RankId, std::pair<Nanoseconds, double>> last_energy_;  // Time, energy.
 };
+
+// An argument of a slice, or nothing if no clock is known.
+std::string ClockArgument(double frequency_mhz) {
+  return frequency_mhz > 0 ? fmt::format(R"("frequency_mhz": {}, )", frequency_mhz) : "";
+}
 
 int LaneOf(const protocol::RankId& name) { return name.pp_rank * 64 + name.tp_rank; }
 
 std::string LaneName(const protocol::RankId& name) {
-  return name.tp_rank == 0 ? fmt::format("rank {}", name.pp_rank)
-                           : fmt::format("rank {} GPU {}", name.pp_rank, name.tp_rank);
+  return name.tp_rank == 0 ? fmt::format("pp_rank {}", name.pp_rank)
+                           : fmt::format("pp_rank {} tp_rank {}", name.pp_rank, name.tp_rank);
 }
 
 void RunTraceWriter::AddStep(const protocol::RankId& name, const LoggedRank& rank,
@@ -83,13 +58,17 @@ void RunTraceWriter::AddStep(const protocol::RankId& name, const LoggedRank& ran
   const int process = name.dp_rank + 1;
   const Nanoseconds begin = step.begin + rank.header.epoch;
   for (const protocol::RanInstruction& ran : step.instructions) {
-    const std::string clock =
-        ran.frequency_mhz == 0 ? "" : fmt::format(R"("frequency_mhz": {}, )", ran.frequency_mhz);
-    Event(
-        R"("ph": "X", "pid": {}, "tid": {}, "name": "{}", "cat": "{}", "ts": {}, "dur": {}, "args": {{{}"chunk": {}, "microbatch": {}, "step": {}, "assignment": {}, "on_plan": {}}})",
-        process, LaneOf(name), plan_file::InstructionLabel(ran.kind, ran.microbatch),
-        Name(ran.kind), At(begin + ran.begin), Microseconds(ran.duration), clock, ran.chunk,
-        ran.microbatch, step.step, step.assignment_version, step.on_plan);
+    events_.AddSlice(
+        {.process = process,
+         .lane = LaneOf(name),
+         .name = plan_file::InstructionLabel(ran.kind, ran.microbatch),
+         .kind = ran.kind,
+         .start = begin + ran.begin - origin_,
+         .duration = ran.duration},
+        ClockArgument(ran.frequency_mhz) +
+            fmt::format(
+                R"("chunk": {}, "microbatch": {}, "step": {}, "assignment": {}, "on_plan": {})",
+                ran.chunk, ran.microbatch, step.step, step.assignment_version, step.on_plan));
   }
   for (const protocol::ClockChange& change : step.clocks) {
     const std::string lane = LaneName(name);
@@ -118,16 +97,17 @@ void RunTraceWriter::AddPower(const protocol::RankId& name, const protocol::RanS
 }
 
 void RunTraceWriter::AddPlan(int process, const plan_file::PlanFile& plan, Nanoseconds begin) {
-  for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
-    for (const plan_file::PlannedInstruction& planned : plan.ranks[rank].instructions) {
-      const std::string clock = planned.frequency_mhz > 0
-                                    ? fmt::format(R"("frequency_mhz": {}, )", planned.frequency_mhz)
-                                    : "";
-      Event(
-          R"("ph": "X", "pid": {}, "tid": {}, "name": "{}", "cat": "{}", "ts": {}, "dur": {}, "args": {{{}"chunk": {}, "microbatch": {}, "energy_j": {}}})",
-          process, rank, plan_file::InstructionLabel(planned.kind, planned.microbatch),
-          Name(planned.kind), At(begin + planned.start), Microseconds(planned.duration), clock,
-          planned.chunk, planned.microbatch, planned.energy_j);
+  for (std::size_t rank = 0; rank < plan.pp_ranks.size(); ++rank) {
+    for (const plan_file::PlannedInstruction& planned : plan.pp_ranks[rank].instructions) {
+      events_.AddSlice({.process = process,
+                        .lane = static_cast<int>(rank),
+                        .name = plan_file::InstructionLabel(planned.kind, planned.microbatch),
+                        .kind = planned.kind,
+                        .start = begin + planned.start - origin_,
+                        .duration = planned.duration},
+                       ClockArgument(planned.frequency_mhz) +
+                           fmt::format(R"("chunk": {}, "microbatch": {}, "energy_j": {})",
+                                       planned.chunk, planned.microbatch, planned.energy_j));
     }
   }
 }
@@ -173,8 +153,8 @@ Result<std::string> FormatRunTrace(const JobLogs& logs, const TraceRange& range,
   int process = kPlanProcess;
   for (const plan_file::PlanFile& plan : plans) {
     writer.NameProcess(process, fmt::format("plan: {}", plan.target));
-    for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
-      writer.NameLane(process, static_cast<int>(rank), plan.ranks[rank].name);
+    for (std::size_t rank = 0; rank < plan.pp_ranks.size(); ++rank) {
+      writer.NameLane(process, static_cast<int>(rank), plan.pp_ranks[rank].name);
     }
     for (const auto& [step, begin] : begins) writer.AddPlan(process, plan, begin);
     ++process;

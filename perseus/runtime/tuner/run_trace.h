@@ -1,5 +1,5 @@
 // A timeline of what a job really ran, from its rank logs, for https://ui.perfetto.dev (in the
-// Trace Event Format, as plan_file/trace.h).
+// Trace Event Format, plan_file/trace_events.h).
 //
 // A process of the timeline is a pipeline, and a lane is a rank. Slices are instructions, with
 // their requested clocks as arguments. Counters show the requested and applied clock of each GPU,

@@ -73,9 +73,9 @@ TEST_F(RunTraceTest, HostsAreAligned) {
 
 TEST_F(RunTraceTest, ClocksAndPowerAreCounters) {
   const json events = Trace({3, 3}, {});
-  const json* requested = Find(events, "C", 1, "rank 1 requested clock");
-  const json* applied = Find(events, "C", 1, "rank 1 applied clock");
-  const json* power = Find(events, "C", 1, "rank 0 power");
+  const json* requested = Find(events, "C", 1, "pp_rank 1 requested clock");
+  const json* applied = Find(events, "C", 1, "pp_rank 1 applied clock");
+  const json* power = Find(events, "C", 1, "pp_rank 0 power");
   ASSERT_TRUE(requested != nullptr && applied != nullptr && power != nullptr);
   EXPECT_DOUBLE_EQ(requested->at("ts").get<double>(), 1.5);
   EXPECT_DOUBLE_EQ(applied->at("ts").get<double>(), 1.7);
@@ -91,7 +91,7 @@ TEST_F(RunTraceTest, EachStepHasItsPlan) {
   planned.frequency_mhz = 900;
   planned.start = 2'000;
   planned.duration = 3'000;
-  plan.ranks.push_back({"rank 0", {planned}});
+  plan.pp_ranks.push_back({"rank 0", {planned}});
   plan_file::PlanFile straggling = plan;
   straggling.target = "straggler 1.25";
   const json events = Trace({3, 3}, {plan, straggling});

@@ -11,44 +11,46 @@
 namespace perseus::tuner {
 namespace {
 
-struct Computation {
+// An instruction of a schedule or of a step that ran.
+struct MatchedInstruction {
   InstructionKind kind = InstructionKind::kForward;
   int microbatch = 0;
   int chunk = 0;
-  friend bool operator==(const Computation&, const Computation&) = default;
+  friend bool operator==(const MatchedInstruction&, const MatchedInstruction&) = default;
 };
 
-std::string Describe(const Computation& computation, const schedule::Schedule& schedule) {
+std::string Describe(const MatchedInstruction& instruction, const schedule::Schedule& schedule) {
   const bool has_chunks = schedule.stages() > static_cast<int>(schedule.pp_ranks.size());
-  return fmt::format("{} of microbatch {}{}", Name(computation.kind), computation.microbatch,
-                     has_chunks ? fmt::format(" on chunk {}", computation.chunk) : "");
+  return fmt::format("{} of microbatch {}{}", Name(instruction.kind), instruction.microbatch,
+                     has_chunks ? fmt::format(" on chunk {}", instruction.chunk) : "");
 }
 
-std::vector<Computation> ComputationsOf(const schedule::Schedule& schedule, int rank) {
-  std::vector<Computation> computations;
+std::vector<MatchedInstruction> InstructionsOf(const schedule::Schedule& schedule, int rank) {
+  std::vector<MatchedInstruction> matched;
   for (const schedule::Instruction& instruction :
        schedule.pp_ranks[static_cast<std::size_t>(rank)]) {
     if (!IsComputation(instruction.kind)) continue;
     const int chunk = schedule.chunk_of_stage[static_cast<std::size_t>(instruction.stage)];
-    computations.push_back({instruction.kind, instruction.microbatch, chunk});
+    matched.push_back({instruction.kind, instruction.microbatch, chunk});
   }
-  return computations;
+  return matched;
 }
 
-std::vector<Computation> ComputationsOf(const protocol::RanStep& step) {
+std::vector<MatchedInstruction> InstructionsOf(const protocol::RanStep& step) {
   std::vector<protocol::RanInstruction> instructions = step.instructions;
   std::ranges::stable_sort(instructions, {}, &protocol::RanInstruction::begin);
-  std::vector<Computation> computations;
+  std::vector<MatchedInstruction> matched;
   for (const protocol::RanInstruction& instruction : instructions) {
     if (!IsComputation(instruction.kind)) continue;
-    computations.push_back({instruction.kind, instruction.microbatch, instruction.chunk});
+    matched.push_back({instruction.kind, instruction.microbatch, instruction.chunk});
   }
-  return computations;
+  return matched;
 }
 
-std::size_t MicrobatchesOf(const std::vector<Computation>& computations) {
+std::size_t MicrobatchesOf(const std::vector<MatchedInstruction>& instructions) {
   std::set<int> microbatches;
-  for (const Computation& computation : computations) microbatches.insert(computation.microbatch);
+  for (const MatchedInstruction& instruction : instructions)
+    microbatches.insert(instruction.microbatch);
   return microbatches.size();
 }
 
@@ -56,8 +58,8 @@ std::size_t MicrobatchesOf(const std::vector<Computation>& computations) {
 
 Result<void> CheckRanSchedule(const schedule::Schedule& schedule, const protocol::RankId& name,
                               const protocol::RanStep& step) {
-  const std::vector<Computation> wanted = ComputationsOf(schedule, name.pp_rank);
-  const std::vector<Computation> ran = ComputationsOf(step);
+  const std::vector<MatchedInstruction> wanted = InstructionsOf(schedule, name.pp_rank);
+  const std::vector<MatchedInstruction> ran = InstructionsOf(step);
   if (ran == wanted) return {};
   if (ran.empty()) {
     return Fail(

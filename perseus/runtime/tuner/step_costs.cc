@@ -91,7 +91,7 @@ Result<void> CheckSeen(const SeenSteps& seen, double promised_slowdown) {
         ErrorKind::kUnreachable,
         "a step takes {:.4f} s with the plan and {:.4f} s at the highest clocks: {:.2f} % "
         "more, but the plan promised {:.2f} %; the previous clocks are in force again (is "
-        "the switching latency in the job file? Does the order of instructions differ "
+        "the switch latency in the job file? Does the order of instructions differ "
         "from the schedule?)",
         seen.time_s, seen.baseline_time_s, 100 * seen.slowdown(), 100 * promised_slowdown);
   }

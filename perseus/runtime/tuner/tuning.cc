@@ -193,7 +193,7 @@ profiler::SweepJob Tuner::Job() const {
   if (job.model.blocking_power_w == 0) {
     job.model.blocking_power_w = PooledBlockingPower(state_.gpus).value_or(0);
   }
-  // With a switching latency, alternating kinds would each begin at the other kind's clock.
+  // With a switch latency, alternating kinds would each begin at the other kind's clock.
   if (options_.job.switch_latency > 0) job.clocks = profiler::SweepJob::Clocks::kOneARank;
   return job;
 }

@@ -30,7 +30,7 @@ namespace perseus::tuner {
 
 struct TuningOptions {
   std::filesystem::path job_directory;
-  // The job's schedule, model, pipelines and switching latency. `profile` is the path that the plan
+  // The job's schedule, model, pipelines and switch latency. `profile` is the path that the plan
   // names. A blocking power of 0 is measured.
   plan_file::PlannedJob job;
   // The GPU of the hardware facts that the job uses. If a rank trains on another one, Tune() says

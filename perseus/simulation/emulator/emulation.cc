@@ -63,7 +63,7 @@ class Engine {
       emulation.iterations.push_back(result);
     }
     AddEqualIterations();
-    emulation.ranks = RankTotalsUntil(emulation.time);
+    emulation.pp_ranks = RankTotalsUntil(emulation.time);
     emulation.executions = runs_.executions() + executions_with_noise_;
     emulation.remarks = RemarksOn(planner_, spec_, emulation.time,
                                   {noticed_, plans_.changes_in_force(), plans_.caps_in_force()});
@@ -239,11 +239,11 @@ class Engine {
   }
 
   void Add(int pipeline, const RunSummary& run, std::int64_t times) {
-    for (std::size_t rank = 0; rank < run.ranks.size(); ++rank) {
+    for (std::size_t rank = 0; rank < run.pp_ranks.size(); ++rank) {
       Totals& totals = totals_[At(pipeline)][rank];
-      totals.busy += times * run.ranks[rank].busy;
-      totals.energy_j += static_cast<double>(times) * run.ranks[rank].energy_j;
-      totals.switches += times * run.ranks[rank].switches;
+      totals.busy += times * run.pp_ranks[rank].busy;
+      totals.energy_j += static_cast<double>(times) * run.pp_ranks[rank].energy_j;
+      totals.switches += times * run.pp_ranks[rank].switches;
     }
   }
 

@@ -110,7 +110,7 @@ struct EmulationSpec {
   // Planner::PlanForStraggler.
   std::function<Result<std::vector<int>>(Nanoseconds)> plan_beside = {};
   double noise = 0;           // Standard deviation of the logarithm of each computation's time.
-  double latency_spread = 0;  // The same of the model's switching latency.
+  double latency_spread = 0;  // The same of the model's switch latency.
   std::uint64_t seed = 1;
 };
 
@@ -140,7 +140,7 @@ struct PipelineRun {
 
 struct Emulation {
   std::vector<EmulatedIteration> iterations;
-  std::vector<std::vector<RankTotals>> ranks;  // [dp_rank][pp_rank]
+  std::vector<std::vector<RankTotals>> pp_ranks;  // [dp_rank][pp_rank]
   Nanoseconds time = 0;
   double energy_j = 0;
   std::int64_t executions = 0;       // Different iterations of a pipeline.

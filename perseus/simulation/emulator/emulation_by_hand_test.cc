@@ -61,7 +61,7 @@ TEST_F(EmulationByHandTest, Undisturbed) {
   EXPECT_DOUBLE_EQ(emulation.energy_j, 2 * 1260);
   EXPECT_NEAR(emulation.iterations[0].peak_power_w, 2 * 200, 1e-9);
   EXPECT_DOUBLE_EQ(emulation.iterations[0].average_power_w(), 280);
-  for (const auto& pipeline : emulation.ranks) {
+  for (const auto& pipeline : emulation.pp_ranks) {
     for (const RankTotals& rank : pipeline) {
       EXPECT_DOUBLE_EQ(rank.busy_s, 6);
       EXPECT_DOUBLE_EQ(rank.instruction_energy_j, 600);
@@ -83,10 +83,10 @@ TEST_F(EmulationByHandTest, OneSlowRank) {
   EXPECT_EQ(emulation.time, 15 * kSecond);
   EXPECT_EQ(emulation.iterations[0].slowest_dp_rank, 1);
   EXPECT_DOUBLE_EQ(emulation.energy_j, (1260 + 6 * 20) + (600 + 90) + (1200 + 30));
-  EXPECT_DOUBLE_EQ(emulation.ranks[0][1].blocking_energy_j, 90);
-  EXPECT_DOUBLE_EQ(emulation.ranks[1][1].busy_s, 12);
-  EXPECT_DOUBLE_EQ(emulation.ranks[1][1].instruction_energy_j, 1200);
-  EXPECT_DOUBLE_EQ(emulation.ranks[1][0].blocking_energy_j, 90);
+  EXPECT_DOUBLE_EQ(emulation.pp_ranks[0][1].blocking_energy_j, 90);
+  EXPECT_DOUBLE_EQ(emulation.pp_ranks[1][1].busy_s, 12);
+  EXPECT_DOUBLE_EQ(emulation.pp_ranks[1][1].instruction_energy_j, 1200);
+  EXPECT_DOUBLE_EQ(emulation.pp_ranks[1][0].blocking_energy_j, 90);
   EXPECT_NEAR(emulation.peak_power_w(), 400, 1e-9);  // From 1 s to 2 s all are busy.
 }
 

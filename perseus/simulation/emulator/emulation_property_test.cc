@@ -114,7 +114,7 @@ void ExpectIterationsAddUp(const plan::Planner& planner, const EmulationSpec& sp
     energy_j += sum.energy_j;
   }
   double ranks_j = 0;
-  for (const auto& pipeline : emulation.ranks) {
+  for (const auto& pipeline : emulation.pp_ranks) {
     for (const RankTotals& rank : pipeline) {
       ranks_j += rank.instruction_energy_j + rank.blocking_energy_j;
     }

@@ -39,7 +39,7 @@ class EmulationTest : public testing::Test {
       time += iteration.time;
       EXPECT_GE(iteration.peak_power_w, 0.99 * iteration.average_power_w());
     }
-    for (const auto& pipeline : emulation.ranks) {
+    for (const auto& pipeline : emulation.pp_ranks) {
       for (const RankTotals& rank : pipeline) {
         ranks_j += rank.instruction_energy_j + rank.blocking_energy_j;
       }
@@ -233,7 +233,7 @@ TEST_F(EmulationTest, NoiseIsReproducibleAndHasItsSpread) {
   // A log-normal factor of 0.02 has a mean of exp(0.0002): energies of 50 * 4 * 48 instructions
   // average out, and waiting for the slowest of four adds time.
   double instructions_j = 0;
-  for (const auto& pipeline : first.ranks) {
+  for (const auto& pipeline : first.pp_ranks) {
     for (const RankTotals& rank : pipeline) instructions_j += rank.instruction_energy_j;
   }
   const double expected_j = 200 * plan_.evaluation.instruction_energy_j * std::exp(0.0002);
@@ -241,7 +241,7 @@ TEST_F(EmulationTest, NoiseIsReproducibleAndHasItsSpread) {
   EXPECT_GT(first.time, 50 * base_time());
 }
 
-TEST_F(EmulationTest, ASwitchingLatencyVariesAroundItsMean) {
+TEST_F(EmulationTest, TheSwitchLatencyVariesAroundItsMean) {
   const plan::Planner planner = *plan::Planner::Create(MakeSyntheticJob({.microbatches = 6}),
                                                        {kSyntheticBlockingPowerW, 5'000'000});
   const auto steady = Emulate(planner, spec_);

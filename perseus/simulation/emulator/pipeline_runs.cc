@@ -12,14 +12,14 @@ RunSummary Summarize(const schedule::InstructionGraph& graph, const Execution& e
   RunSummary summary{.time = evaluation.time,
                      .energy_j = evaluation.energy_j,
                      .switches = evaluation.switches,
-                     .ranks = std::vector<RunSummary::Rank>(graph.pp_rank_orders.size()),
+                     .pp_ranks = std::vector<RunSummary::Rank>(graph.pp_rank_orders.size()),
                      .noticed = execution.noticed};
   for (std::size_t rank = 0; rank < graph.pp_rank_orders.size(); ++rank) {
     for (const int instruction : graph.pp_rank_orders[rank]) {
-      summary.ranks[rank].busy += evaluation.durations[At(instruction)];
-      summary.ranks[rank].energy_j += evaluation.energies_j[At(instruction)];
+      summary.pp_ranks[rank].busy += evaluation.durations[At(instruction)];
+      summary.pp_ranks[rank].energy_j += evaluation.energies_j[At(instruction)];
     }
-    summary.ranks[rank].switches = evaluation.pp_rank_switches[rank];
+    summary.pp_ranks[rank].switches = evaluation.pp_rank_switches[rank];
   }
   return summary;
 }

@@ -27,7 +27,7 @@ struct RunSummary {
   Nanoseconds time = 0;
   double energy_j = 0;
   int switches = 0;
-  std::vector<Rank> ranks;
+  std::vector<Rank> pp_ranks;
   std::vector<bool> noticed;  // By presence.
 
   // The mean power without a straggler to wait for.

@@ -247,7 +247,7 @@ class Reader {
           number_of_lane.try_emplace(lane->second.name, static_cast<int>(number_of_lane.size()))
               .first->second;
       trace_.pipelines = std::max(trace_.pipelines, event.dp_rank + 1);
-      trace_.ranks = std::max(trace_.ranks, event.pp_rank + 1);
+      trace_.pp_ranks = std::max(trace_.pp_ranks, event.pp_rank + 1);
     }
     for (int pipeline = 0; pipeline < trace_.pipelines; ++pipeline) {
       const auto found = ranks_of_pipeline.find(pipeline);
@@ -255,11 +255,11 @@ class Reader {
         return Fail("dp_rank {} is missing, but dp_rank {} exists (record every pid)", pipeline,
                     trace_.pipelines - 1);
       }
-      for (int rank = 0; rank < trace_.ranks; ++rank) {
+      for (int rank = 0; rank < trace_.pp_ranks; ++rank) {
         if (!found->second.contains(rank)) {
           return Fail(
               "dp_rank {} has no pp_rank {}, but pp_rank {} exists (record every pp_rank of it)",
-              pipeline, rank, trace_.ranks - 1);
+              pipeline, rank, trace_.pp_ranks - 1);
         }
       }
     }
@@ -331,7 +331,7 @@ class Reader {
     int next_rank = 0;  // Counts the ranks of all pipelines.
     std::vector<std::pair<int, int>> of_first_rank;
     Result<void> checked = ForEachRank(step, [&](std::span<const JobEvent> events) -> Result<void> {
-      const int rank = events[0].dp_rank * trace_.ranks + events[0].pp_rank;
+      const int rank = events[0].dp_rank * trace_.pp_ranks + events[0].pp_rank;
       if (rank != next_rank) return FailForMissingRank(step, next_rank);
       ++next_rank;
       PERSEUS_ASSIGN_OR_RETURN(auto computed, CheckComputations(step, events));
@@ -342,7 +342,7 @@ class Reader {
       const int last_chunk = computed.back().first;
       auto forwards = CheckReceived(step, events, EventKind::kForward, {0, 0});
       if (!forwards) return forwards;
-      return CheckReceived(step, events, EventKind::kBackward, {trace_.ranks - 1, last_chunk});
+      return CheckReceived(step, events, EventKind::kBackward, {trace_.pp_ranks - 1, last_chunk});
     });
     if (!checked) return checked;
     if (next_rank != trace_.gpus()) return FailForMissingRank(step, next_rank);
@@ -353,7 +353,7 @@ class Reader {
     return Fail(
         "step {}: dp_rank {}, pp_rank {} has no events, but it has events in other steps (leave "
         "the step out, or record every rank)",
-        step.number, rank / trace_.ranks, rank % trace_.ranks);
+        step.number, rank / trace_.pp_ranks, rank % trace_.pp_ranks);
   }
 
   // Checks that each computation of a kind begins after its input was received. The trace does not
@@ -460,7 +460,7 @@ class Reader {
       }
       std::vector<Nanoseconds> latest(gpus, step.start);
       for (const JobEvent& event : step.events) {
-        const std::size_t gpu = Index(event.dp_rank * trace_.ranks + event.pp_rank);
+        const std::size_t gpu = Index(event.dp_rank * trace_.pp_ranks + event.pp_rank);
         const Nanoseconds start = step.start + event.start;
         if (i > 0 && start < ends[gpu] - options_.clock_tolerance) {
           return Fail(

@@ -87,10 +87,10 @@ struct RecordedStep {
 struct JobTrace {
   std::string name;  // For messages, usually the path of the file.
   int pipelines = 0;
-  int ranks = 0;                    // Of a pipeline.
+  int pp_ranks = 0;                 // Of a pipeline.
   std::vector<RecordedStep> steps;  // In the order of time.
 
-  int gpus() const { return pipelines * ranks; }
+  int gpus() const { return pipelines * pp_ranks; }
 };
 
 struct TraceReadOptions {

@@ -54,7 +54,7 @@ TEST(JobTrace, ReadsEveryRankAndStep) {
   const auto trace = ParseJobTrace(FormatTimeline(TwoPipelines({.steps = 3})), "t.json");
   ASSERT_TRUE(trace) << trace.error().message;
   EXPECT_EQ(trace->pipelines, 2);
-  EXPECT_EQ(trace->ranks, 2);
+  EXPECT_EQ(trace->pp_ranks, 2);
   ASSERT_EQ(trace->steps.size(), 3U);
   EXPECT_EQ(trace->steps[2].number, 9);
   EXPECT_EQ(trace->steps[2].start, 268'000'000);

@@ -51,10 +51,10 @@ class GroupFinder {
 
  private:
   GroupKey KeyOf(const JobEvent& event) const {
-    const int ranks = trace_.ranks;
+    const int pp_ranks = trace_.pp_ranks;
     const auto of_sender = [&](EventKind send, int rank) {
       return GroupKey{-1 - static_cast<int>(send), 0, event.sequence, event.dp_rank,
-                      (rank + ranks) % ranks};
+                      (rank + pp_ranks) % pp_ranks};
     };
     switch (event.kind) {
       case EventKind::kForwardReceive:
@@ -82,9 +82,9 @@ class GroupFinder {
           event.kind == EventKind::kForwardSend || event.kind == EventKind::kBackwardSend;
       const bool is_forward =
           event.kind == EventKind::kForwardSend || event.kind == EventKind::kForwardReceive;
-      const int other = event.pp_rank + (is_send == is_forward ? 1 : -1) + trace_.ranks;
+      const int other = event.pp_rank + (is_send == is_forward ? 1 : -1) + trace_.pp_ranks;
       return Fail("{}: pp_rank {} has no {}-{} of seq_id {} (record both sides)",
-                  Describe(event, step_.number), other % trace_.ranks,
+                  Describe(event, step_.number), other % trace_.pp_ranks,
                   is_forward ? "forward" : "backward", is_send ? "recv" : "send", event.sequence);
     }
     const int wanted = event.kind == EventKind::kDataParallel ? trace_.pipelines
@@ -96,15 +96,15 @@ class GroupFinder {
       const JobEvent& other = step_.events[At(member)];
       is_there[At(event.kind == EventKind::kDataParallel
                       ? other.dp_rank
-                      : other.dp_rank * trace_.ranks + other.pp_rank)] = true;
+                      : other.dp_rank * trace_.pp_ranks + other.pp_rank)] = true;
     }
     const auto missing =
         static_cast<int>(std::find(is_there.begin(), is_there.end(), false) - is_there.begin());
     return Fail(
         "{}: dp_rank {}, pp_rank {} does not take part in it (record it on every rank that does)",
         Describe(event, step_.number),
-        event.kind == EventKind::kDataParallel ? missing : missing / trace_.ranks,
-        event.kind == EventKind::kDataParallel ? event.pp_rank : missing % trace_.ranks);
+        event.kind == EventKind::kDataParallel ? missing : missing / trace_.pp_ranks,
+        event.kind == EventKind::kDataParallel ? event.pp_rank : missing % trace_.pp_ranks);
   }
 
   const JobTrace& trace_;

@@ -77,7 +77,7 @@ TEST(ModelZoo, FlopsOfAGpt3BlockMatchACountByHand) {
   EXPECT_DOUBLE_EQ(Flops(block.forward), tokens * (2 * weights + attention));
   EXPECT_DOUBLE_EQ(Flops(block.backward_input), tokens * (2 * weights + 2 * attention));
   EXPECT_DOUBLE_EQ(Flops(block.backward_weight), tokens * 2 * weights);
-  // Weights and biases of the four products (4h and 5h), two normalisations.
+  // Weights and biases of the four products (4h and 5h), two normalizations.
   EXPECT_DOUBLE_EQ(block.parameters, weights + 9.0 * 2048 + 4 * 2048);
   // The scores of 16 heads go through memory: 31 bytes each, and 2 at each of the two products.
   EXPECT_GT(Bytes(block.forward), tokens * 1024 * 16 * 35);

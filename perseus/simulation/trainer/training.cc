@@ -382,7 +382,8 @@ Result<std::vector<AssignedGpu>> AssignGpus(const std::vector<TrainingNode>& nod
   const auto needed = static_cast<std::size_t>(pipelines) * static_cast<std::size_t>(ranks);
   if (gpus.size() < needed) {
     return Fail(
-        "{} pipelines of {} ranks need {} GPUs, but the nodes have {} (name more nodes, raise gpus "
+        "{} pipelines of {} pp_ranks need {} GPUs, but the nodes have {} (name more nodes, raise "
+        "gpus "
         "in their files, or lower --pipelines)",
         pipelines, ranks, needed, gpus.size());
   }

@@ -32,7 +32,7 @@ export function histogramOf(
   const all = sets.flatMap((set) => set.frequency_mhz);
   const bars = new Map<number, number[]>();
   lane.options.forEach((option, i) => {
-    const set = report.option_sets[report.ranks[rank].option_sets[i]];
+    const set = report.option_sets[report.pp_ranks[rank].option_sets[i]];
     if (set.frequency_mhz.length < 2) return;
     const frequency = set.frequency_mhz[option];
     const counts = bars.get(frequency) ?? [];

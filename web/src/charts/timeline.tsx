@@ -84,7 +84,7 @@ function Group({ report, layout, group, palette, x }: {
           {layout.laneHeight >= 9 && (
             <text x={x(0) - 6} y={laneTop(layout, group, r) + layout.laneHeight / 2} dy="0.34em"
               text-anchor="end" font-size="11" fill={palette.muted}>
-              {shortened(report.ranks[r].name, 10)}
+              {shortened(report.pp_ranks[r].name, 10)}
             </text>
           )}
         </g>

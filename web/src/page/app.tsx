@@ -36,7 +36,7 @@ function Footer({ report }: { report: Report }) {
         {job.profile !== undefined ? "Profile " : "Graph "}
         <code>{job.profile ?? job.graph}</code>
         {job.profile !== undefined && `, schedule ${job.schedule}`},{" "}
-        {counted(report.ranks.length, laneNoun(report))}
+        {counted(report.pp_ranks.length, laneNoun(report))}
         {job.microbatches !== undefined && ` × ${counted(job.microbatches, "microbatch", "es")}`},{" "}
         {counted(job.instructions, "instruction")} per iteration,{" "}
         {counted(job.gpus_per_stage, "GPU")} per stage. A GPU that waits draws{" "}

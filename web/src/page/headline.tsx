@@ -63,7 +63,7 @@ export function Headline({ report, chosen }: { report: Report; chosen: number })
         )}
       </h1>
       <p>
-        An iteration of one pipeline ({counted(report.ranks.length, laneNoun(report))},{" "}
+        An iteration of one pipeline ({counted(report.pp_ranks.length, laneNoun(report))},{" "}
         {counted(gpusOfPipeline(report), "GPU")}) takes {number(report.baseline.time_ns / 1e9)} s and
         uses {joules(report.baseline.energy_j)} with every GPU at maximum frequency. The plan for{" "}
         <em>{first.target}</em> uses {joules(first.energy_j)}. No plan that is as fast uses less than{" "}

@@ -15,7 +15,7 @@ export interface ClockSummary {
 export function clocksOf(report: Report, rank: number, lane: Lane): ClockSummary[] {
   const byKind = new Map<string, number[]>();
   lane.options.forEach((option, i) => {
-    const set = report.option_sets[report.ranks[rank].option_sets[i]];
+    const set = report.option_sets[report.pp_ranks[rank].option_sets[i]];
     if (set.frequency_mhz.length < 2) return;
     const clocks = byKind.get(set.kind) ?? [];
     clocks.push(set.frequency_mhz[option]);
@@ -50,7 +50,7 @@ export function StagesSection({ report, chosen }: { report: Report; chosen: numb
           <>
             One more millisecond of iteration time would save {joules(plan.marginal_w / 1e3)} of
             instruction energy in total, because instructions share the slack. It would cost{" "}
-            {joules((report.job.blocking_power_w * report.ranks.length) / 1e3)} of waiting.
+            {joules((report.job.blocking_power_w * report.pp_ranks.length) / 1e3)} of waiting.
           </>
         )}
       </p>
@@ -83,7 +83,7 @@ export function StagesSection({ report, chosen }: { report: Report; chosen: numb
             </tr>
           </thead>
           <tbody>
-            {report.ranks.map((rank, r) => {
+            {report.pp_ranks.map((rank, r) => {
               const lane = plan.lanes[r];
               const clocks = clocksOf(report, r, lane);
               const balance = report.baseline.lanes[r].busy_ns / longest;

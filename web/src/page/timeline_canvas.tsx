@@ -158,7 +158,7 @@ function find(report: Report, layout: TimelineLayout, px: number, py: number, ti
       const lane = group.lanes[r];
       const i = firstEndingAfter(lane, time);
       const slice = lane[i];
-      const where = `${report.ranks[r].name}, ${group.title}`;
+      const where = `${report.pp_ranks[r].name}, ${group.title}`;
       if (slice && slice.start <= time) {
         return { x: px, y: py, slice, where, start: slice.start, end: slice.start + slice.duration };
       }
@@ -278,7 +278,7 @@ function paintNames(
   for (const group of layout.groups) {
     group.lanes.forEach((_, r) => {
       const middle = laneTop(layout, group, r) + layout.laneHeight / 2;
-      context.fillText(shortened(report.ranks[r].name, 9), left - 6, middle, left - 6);
+      context.fillText(shortened(report.pp_ranks[r].name, 9), left - 6, middle, left - 6);
     });
   }
 }

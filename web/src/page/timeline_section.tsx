@@ -25,7 +25,7 @@ export function TimelineSection({ report, chosen, theme }: {
           { title: "Maximum frequency", iteration: report.baseline },
           { title: `Plan: ${plan.target}`, iteration: plan },
         ],
-        laneHeightFor(report.ranks.length),
+        laneHeightFor(report.pp_ranks.length),
       ),
     [report, plan],
   );

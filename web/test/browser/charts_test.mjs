@@ -289,7 +289,7 @@ const titleOf = ({ set, microbatch }) => `${letters[set.kind]}${microbatch < 0 ?
 function checkTooltip(title, lines, instruction, job, rank, iteration) {
   assert.equal(title, titleOf(instruction));
   assert.ok(title.includes(instruction.set.kind.replace("_", " ")) || title.includes(instruction.set.kind), title);
-  assert.ok(lines[0].startsWith(`${job.data.ranks[rank].name}, `) && lines[0].includes(iteration), lines[0]);
+  assert.ok(lines[0].startsWith(`${job.data.pp_ranks[rank].name}, `) && lines[0].includes(iteration), lines[0]);
   const mhz = instruction.set.frequency_mhz[instruction.option];
   const clock = lines.find((line) => line.endsWith(" MHz"));
   if (mhz > 0) assertShows(clock, mhz, "clock");

@@ -37,9 +37,9 @@ describe("names that look like HTML", () => {
         const { x, y } = place(1, r, lane.gaps_ns[0] + lane.busy_ns / 2);
         await page.mouse.move(box.x + x, box.y + y);
         const { title, lines } = await tooltipOf(page);
-        const set = job.data.option_sets[job.data.ranks[r].option_sets[0]];
+        const set = job.data.option_sets[job.data.pp_ranks[r].option_sets[0]];
         assert.ok(title.includes(set.name), title);
-        assert.ok(lines[0].includes(job.data.ranks[r].name), lines[0]);
+        assert.ok(lines[0].includes(job.data.pp_ranks[r].name), lines[0]);
       }
       await stopAt(page, job.plans.length - 1);
       assert.deepEqual(await elementsOf(page), ours);
@@ -64,7 +64,7 @@ describe("an incomplete page", () => {
     "of another version": (data) => data.replace('"version":1', '"version":99'),
     "with something else in place of the data": () => '{"format":"perseus-plan","version":1}',
     "whose data has no plans": (data) => JSON.stringify({ ...JSON.parse(data), plans: [] }),
-    "whose data has no ranks": (data) => JSON.stringify({ ...JSON.parse(data), ranks: undefined }),
+    "whose data has no pp_ranks": (data) => JSON.stringify({ ...JSON.parse(data), pp_ranks: undefined }),
   };
   const damaged = async (name, change) => {
     const job = await jobOf("2 x 4");

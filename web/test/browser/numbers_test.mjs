@@ -71,7 +71,7 @@ function checkStages(words, job, plan, iteration) {
   const energyKinds = names.slice(1 + clocks, -1);
   const said = (kind) => kind.replace("_", " ");
   const longest = Math.max(...job.data.baseline.lanes.map((lane) => lane.busy_ns));
-  plan.ranks.forEach((rank, r) => {
+  plan.pp_ranks.forEach((rank, r) => {
     const [name, balance, ...rest] = body[r];
     const what = `${plan.target}, rank ${r}`;
     assert.equal(name.text, rank.name);
@@ -104,7 +104,7 @@ function checkStages(words, job, plan, iteration) {
     const idle = Math.max(0, plan.time_s - busy);
     if (idle > 1e-9) assertShows(energies[energyKinds.length].text, power * idle, `${what}, waiting`);
   });
-  const instructions = plan.ranks.flatMap((rank) => rank.instructions);
+  const instructions = plan.pp_ranks.flatMap((rank) => rank.instructions);
   const [, , switches, ...totals] = foot[0];
   assert.equal(countOf(switches.text), plan.switches);
   energyKinds.forEach((kind, k) => {
@@ -167,7 +167,7 @@ describe("numbers", () => {
         assert.equal(rest, "with no slowdown");
         const story = words.story.replace(/\s+/g, " ").match(
           /\((\d+) pp_ranks, (\d+) GPUs\) takes (.*) and uses (.*) with every .* The plan for no slowdown uses (.*)\. No plan that is as fast uses less than (.*)\. In a .* runs (.*) iterations/);
-        assert.equal(Number(story[1]), job.plans[0].ranks.length);
+        assert.equal(Number(story[1]), job.plans[0].pp_ranks.length);
         assert.equal(Number(story[2]), job.summary.job.gpus_per_pipeline);
         assertShows(story[3], job.summary.baseline.time_s, "time at maximum frequency");
         assertShows(story[4], job.summary.baseline.energy_j, "energy at maximum frequency");

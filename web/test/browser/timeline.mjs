@@ -7,14 +7,14 @@ export function instructionsOf(data, iteration) {
   return iteration.lanes.map((lane, r) => {
     let end = 0;
     return lane.options.map((option, i) => {
-      const set = data.option_sets[data.ranks[r].option_sets[i]];
+      const set = data.option_sets[data.pp_ranks[r].option_sets[i]];
       const start = end + lane.gaps_ns[i];
       const duration = lane.durations_ns?.[i] ?? set.time_ns[option];
       end = start + duration;
       return {
         start, duration, end, set, option,
         energy: lane.energies_j?.[i] ?? set.energy_j[option],
-        microbatch: data.ranks[r].microbatches[i],
+        microbatch: data.pp_ranks[r].microbatches[i],
         critical: lane.critical[i] === "1",
       };
     });
@@ -30,7 +30,7 @@ export function waitsOf(lane, iteration) {
 
 /** Returns a function from (index of the iteration, pp_rank, time) to a place on the canvas that shows `plan`. */
 export function placesOn(data, plan, canvasWidth) {
-  const ranks = data.ranks.length;
+  const ranks = data.pp_ranks.length;
   const height = ranks <= 4 ? 30 : ranks <= 8 ? 22 : ranks <= 16 ? 14 : ranks <= 64 ? 7 : 3;
   const pitch = height + (height >= 14 ? 3 : 1);
   const longest = Math.max(data.baseline.time_ns, plan.time_ns);

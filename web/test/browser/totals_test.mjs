@@ -81,11 +81,11 @@ for (const name of jobNames) {
         assert.equal(plan.switches, file.switches);
         assert.equal(data.baseline.time_ns, nanoseconds(file.baseline.time_s));
         assert.equal(data.baseline.energy_j, file.baseline.energy_j);
-        assert.deepEqual(data.ranks.map((rank) => rank.name), file.ranks.map((rank) => rank.name));
+        assert.deepEqual(data.pp_ranks.map((rank) => rank.name), file.pp_ranks.map((rank) => rank.name));
         instructionsOf(data, plan).forEach((lane, r) => {
-          assert.equal(lane.length, file.ranks[r].instructions.length);
+          assert.equal(lane.length, file.pp_ranks[r].instructions.length);
           lane.forEach((shown, i) => {
-            const said = file.ranks[r].instructions[i];
+            const said = file.pp_ranks[r].instructions[i];
             const where = `${plan.target}, rank ${r}, instruction ${i}`;
             assert.equal(shown.set.kind, said.kind, where);
             assert.equal(shown.microbatch, said.microbatch ?? -1, where);
@@ -94,7 +94,7 @@ for (const name of jobNames) {
             assert.equal(shown.energy, said.energy_j, where);
             // An instruction without a choice of clocks has none in the file.
             assert.equal(shown.set.frequency_mhz[shown.option], said.frequency ?? 0, where);
-            assert.equal(shown.set.pp_rank, file.ranks[r].pp_rank, where);
+            assert.equal(shown.set.pp_rank, file.pp_ranks[r].pp_rank, where);
             if (said.chunk !== undefined) assert.equal(shown.set.chunk, said.chunk, where);
             if (said.name !== undefined) assert.equal(shown.set.name, said.name, where);
           });

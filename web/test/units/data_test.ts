@@ -35,7 +35,7 @@ describe("slicesOf", () => {
     assert.deepEqual(lane.map((s) => s.critical), [false, true, true, false]);
   });
 
-  it("uses the evaluated durations and energies if a switching latency changes them", () => {
+  it("uses the evaluated durations and energies if a switch latency changes them", () => {
     // rank 0   [F0 ][F1   ]...[B0    ][B1    ]     F1 begins at the previous clock
     const report = sampleReport();
     const lane = report.plans[0].lanes[0];
@@ -49,7 +49,7 @@ describe("slicesOf", () => {
 
   it("has no slices for a pp_rank without instructions", () => {
     const report = sampleReport();
-    report.ranks.push({ name: "idle", option_sets: [], microbatches: [] });
+    report.pp_ranks.push({ name: "idle", option_sets: [], microbatches: [] });
     report.baseline.lanes.push({ ...report.baseline.lanes[0], options: [], gaps_ns: [], critical: "" });
     assert.deepEqual(slicesOf(report, report.baseline)[2], []);
   });

@@ -170,7 +170,7 @@ const report: Report = {
     knobs: [],
   },
   option_sets,
-  ranks,
+  pp_ranks: ranks,
   frontier: {
     name: "frontier",
     breakpoints: 4,

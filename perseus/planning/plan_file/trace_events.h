@@ -1,0 +1,48 @@
+// Writes timelines in the Trace Event Format (JSON), for https://ui.perfetto.dev or
+// chrome://tracing: processes with lanes, slices of instructions, and counters.
+//
+// Not thread safe.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "perseus/base/instruction_kind.h"
+#include "perseus/base/units.h"
+
+namespace perseus::plan_file {
+
+// A JSON string. Bytes that are not UTF-8 are replaced, because names come from files.
+std::string QuotedForTrace(std::string_view text);
+
+class TraceEvents {
+ public:
+  // The viewer sorts processes and lanes by their numbers.
+  void NameProcess(int process, std::string_view name);
+  void NameLane(int process, int lane, std::string_view name);
+
+  struct Slice {
+    int process = 0;
+    int lane = 0;
+    std::string_view name;
+    InstructionKind kind = InstructionKind::kForward;
+    Nanoseconds start = 0;
+    Nanoseconds duration = 0;
+  };
+  // `arguments` are the members of a JSON object, such as "\"chunk\": 0, \"microbatch\": 3".
+  void AddSlice(const Slice& slice, std::string_view arguments);
+
+  // From time `at` on, the counter has this value. `value` is a JSON number, `unit` its name.
+  void AddCounter(int process, std::string_view name, Nanoseconds at, std::string_view unit,
+                  std::string_view value);
+
+  // The complete file.
+  std::string Finish() &&;
+
+ private:
+  void Add(std::string_view event);
+
+  std::string events_;
+};
+
+}  // namespace perseus::plan_file

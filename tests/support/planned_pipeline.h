@@ -1,0 +1,25 @@
+// The plan of a synthetic pipeline, for tests of what reads plans.
+#pragma once
+
+#include "perseus/planning/plan/make_plan_file.h"
+#include "perseus/simulation/synthetic/synthetic_profile.h"
+
+namespace perseus {
+
+// One stage on each pp_rank, and a plan that is at most 5 % slower than maximum frequency.
+inline plan_file::PlanFile PlanPipeline(const schedule::ScheduleSpec& schedule) {
+  synthetic::SyntheticProfileSpec spec;
+  spec.stages = schedule.pp_ranks;
+  spec.kinds = {InstructionKind::kForward, InstructionKind::kBackward};
+  plan_file::PlannedJob job;
+  job.profile = "profile.csv";
+  job.schedule = *schedule::GenerateSchedule(schedule);
+  job.model.blocking_power_w = 84;
+  auto graph =
+      schedule::BuildInstructionGraph(job.schedule, *synthetic::SynthesizeProfile(spec), job.model);
+  const auto planner = plan::Planner::Create(*std::move(graph), {job.model.blocking_power_w, 0});
+  const auto plan = planner->PlanFor(planner->baseline().time + planner->baseline().time / 20);
+  return plan::MakePlanFile(*planner, *plan, job);
+}
+
+}  // namespace perseus
