@@ -5,16 +5,26 @@
 //   gpus = 8                   # 1 to 64
 //   state = "box.state"        # the shared state; default: this file's name and .state
 //   clock = "job.clock"        # virtual time, shared by all nodes with this file; default: real
-//   time rate = 1.0                 # virtual seconds per second of the clock seed = 1 # of all
-//   random numbers [gpu] model = "a100-sxm"         # a100, a40, a100-pcie, a100-sxm, h100-sxm:
-//   clocks and powers; or profile = "profile.csv"    # the clocks of this profile; or lowest_mhz =
-//   210           # the clocks of this range highest_mhz = 1410 step_mhz = 15              #
-//   default: 15 memory_clocks_mhz = [1215] # default: 1215; []: none to set idle_power_w = 50.0 #
-//   default: 50 blocking_power_w = 84.0    # default: the model's, or 80 power_limit_w = 400.0 #
-//   default: the model's, or none least_power_limit_w = 100.0   # default: a quarter of
-//   power_limit_w most_power_limit_w = 400.0    # default: power_limit_w counter_period_ms = 100.0
-//   # how often the energy counter changes; default: 100 time_noise = 0.0           # standard
-//   deviation of the logarithm, at most 0.3; default: 0 power_noise = 0.0          # the same
+//                              # time
+//   rate = 1.0                 # virtual seconds per second of the clock
+//   seed = 1                   # of all random numbers
+//   device_file = "gpu{}"      # who may open this file may use the GPU; {}: the number of the GPU;
+//                              # default: none, so a user needs a grant
+//   [gpu]
+//   model = "a100-sxm"         # a100, a40, a100-pcie, a100-sxm, h100-sxm: clocks and powers; or
+//   profile = "profile.csv"    # the clocks of this profile; or
+//   lowest_mhz = 210           # the clocks of this range
+//   highest_mhz = 1410
+//   step_mhz = 15              # default: 15
+//   memory_clocks_mhz = [1215] # default: 1215; []: none to set
+//   idle_power_w = 50.0        # default: 50
+//   blocking_power_w = 84.0    # default: the model's, or 80
+//   power_limit_w = 400.0      # default: the model's, or none
+//   least_power_limit_w = 100.0   # default: a quarter of power_limit_w
+//   most_power_limit_w = 400.0    # default: power_limit_w
+//   counter_period_ms = 100.0  # how often the energy counter changes; default: 100
+//   time_noise = 0.0           # standard deviation of the logarithm, at most 0.3; default: 0
+//   power_noise = 0.0          # the same
 //   [switch_latency]           # from the driver's answer to the GPU's clock
 //   median_ms = 10.0           # default: 0
 //   spread = 0.3               # standard deviation of the logarithm, at most 2; default: 0
@@ -49,6 +59,8 @@ struct VirtualNodeSpec {
   std::filesystem::path clock;  // The file of a SharedClock. Empty: real time.
   double rate = 1;
   std::uint64_t seed = 1;
+  // The file of a GPU, with {} in place of its number. Empty: the GPUs have no device files.
+  std::string device_file;
   std::string gpu_name;  // "Virtual a100-sxm"
   VirtualGpuModel gpu;
 };
@@ -57,6 +69,9 @@ struct VirtualNodeSpec {
 // relative to it. Reads the profile if one is named. Errors (kInput) are "path:line: cause
 // (remedy)".
 Result<VirtualNodeSpec> ParseVirtualNode(std::string_view text, const std::filesystem::path& path);
+
+// DeviceInfo::device_file of a GPU, counted from 0. Empty if the GPUs have none.
+std::filesystem::path DeviceFileOf(const VirtualNodeSpec& spec, int gpu);
 
 Result<VirtualNodeSpec> ReadVirtualNode(const std::filesystem::path& path);
 
