@@ -60,6 +60,7 @@ class GpuManager {
     // name.
     std::filesystem::path lock_directory;
     GpuWorker::Periods periods;
+    WhenOverridden when_overridden = WhenOverridden::kYield;
   };
   // Runs its argument later on the thread of the event loop. Any thread may call it.
   using Post = std::function<void(std::function<void()>)>;
@@ -128,6 +129,7 @@ class GpuManager {
   void StartRestore(const std::string& uuid, const std::string& lease,
                     const std::vector<Restore>& restores);
   void IsRestored(const std::string& uuid, const std::string& lease);
+  void LogForeign(const std::string& uuid, Gpu& gpu);
   // Saves that the GPU is restored, and frees it. False if this could not be saved.
   bool Free(const std::string& uuid, const std::string& lease);
   Result<void> Save(SavedState next);
