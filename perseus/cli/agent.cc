@@ -38,6 +38,7 @@ struct AgentFlags {
   double timeout_s = 30;
   std::optional<double> exit_when_idle_s;
   std::string when_overridden = "yield";
+  double most_changes_per_s = 0;
   std::string log_level = "info";
 };
 
@@ -59,6 +60,7 @@ Result<void> RunAgent(const AgentFlags& flags) {
   options.gpus = std::move(gpus);
   options.gpus.when_overridden = flags.when_overridden == "insist" ? agent::WhenOverridden::kInsist
                                                                    : agent::WhenOverridden::kYield;
+  options.gpus.most_changes_per_s = flags.most_changes_per_s;
   options.socket = flags.socket;
   std::error_code ignored;  // If this fails, listening on the socket fails with a clear message.
   std::filesystem::create_directories(options.socket.parent_path(), ignored);
@@ -122,6 +124,10 @@ Verb AddAgentVerb(CLI::App& program) {
                    "it is unlocked) or insist (set it again) (default: yield)")
       ->type_name("WHAT")
       ->check(CLI::IsMember({"yield", "insist"}));
+  verb->add_option("--max-changes", flags->most_changes_per_s,
+                   "The most clock changes per second, of all GPUs together (default: no limit)")
+      ->type_name("N")
+      ->check(NumberIn({0.001, 1'000'000}, "per second"));
   verb->add_option("--log-level", flags->log_level, "debug, info, warn or error (default: info)")
       ->type_name("LEVEL")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}));

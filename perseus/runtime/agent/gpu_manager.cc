@@ -127,10 +127,14 @@ Result<void> GpuManager::Begin(std::vector<std::unique_ptr<device::Device>> devi
   next.BeginBoot(setup_.boot_id, restores);
   if (auto saved = Save(std::move(next)); !saved) return saved;
 
+  const auto settable = std::ranges::count_if(
+      devices, [](const auto& device) { return device->info().measure_only.empty(); });
+  const double share =
+      setup_.most_changes_per_s / static_cast<double>(std::max<std::ptrdiff_t>(settable, 1));
   for (auto& device : devices) {
     const std::string uuid = device->info().uuid;
-    gpus_[uuid].worker = std::make_unique<GpuWorker>(std::move(device), setup_.periods,
-                                                     setup_.devices.clock, setup_.when_overridden);
+    gpus_[uuid].worker = std::make_unique<GpuWorker>(
+        std::move(device), setup_.periods, setup_.devices.clock, setup_.when_overridden, share);
   }
   for (const auto& [uuid, controls] : state_.state().resting) {
     if (!gpus_.contains(uuid))

@@ -61,6 +61,9 @@ class GpuManager {
     std::filesystem::path lock_directory;
     GpuWorker::Periods periods;
     WhenOverridden when_overridden = WhenOverridden::kYield;
+    // Of all GPUs together, per second. Each GPU whose clock can be set gets the same share, leased
+    // or not, so that the share of a lease never changes. 0: no limit.
+    double most_changes_per_s = 0;
   };
   // Runs its argument later on the thread of the event loop. Any thread may call it.
   using Post = std::function<void(std::function<void()>)>;

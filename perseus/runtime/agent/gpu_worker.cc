@@ -70,13 +70,17 @@ class GpuWorker::Doorbell {
 // ---- Commands ----
 
 GpuWorker::GpuWorker(std::unique_ptr<device::Device> device, Periods periods,
-                     std::shared_ptr<Clock> clock, WhenOverridden when_overridden)
+                     std::shared_ptr<Clock> clock, WhenOverridden when_overridden,
+                     double most_changes_per_s)
     : device_(std::move(device)),
       periods_(periods),
       clock_(std::move(clock)),
       when_overridden_(when_overridden),
+      most_changes_per_s_(most_changes_per_s),
       bell_(std::make_unique<Doorbell>()),
       observer_bell_(std::make_unique<Doorbell>()) {
+  changes_left_ = std::max(1.0, most_changes_per_s_);
+  changes_left_at_ = clock_->Now();
   observer_ = std::jthread([this](const std::stop_token& stop) { Observe(stop); });
   worker_ = std::jthread([this](const std::stop_token& stop) { Work(stop); });
 }
@@ -119,6 +123,8 @@ void GpuWorker::Serve(std::shared_ptr<protocol::ClockChannel> channel, int gpu_o
     slot_ = gpu_of_channel;
     before_ = before;
     handled_ = 0;
+    wait_until_ = 0;
+    postponed_request_ = 0;
     answer_ = {};
     setting_outcome_ = protocol::ClockOutcome::kNone;
     to_restore_.clear();
@@ -190,8 +196,10 @@ bool GpuWorker::HasRequest() const {
 }
 
 void GpuWorker::ServeRequest() {
+  wait_until_ = 0;
   if (!HasRequest()) return;
   const protocol::ClockRequest request = channel_->Latest(slot_);
+  if (MustWait(request)) return;
   const std::uint32_t overtaken = request.sequence - handled_ - 1;
   handled_ = request.sequence;
 
@@ -213,7 +221,29 @@ void GpuWorker::ServeRequest() {
   if (!is_known) return Answer(request, protocol::ClockOutcome::kRefused);
   if (has_yielded) return Answer(request, protocol::ClockOutcome::kLimited);
   if (is_set) return Answer(request, setting_outcome_);
+  changes_left_ -= 1;
   SwitchTo(request, target);
+}
+
+bool GpuWorker::MustWait(const protocol::ClockRequest& request) {
+  if (most_changes_per_s_ <= 0) return false;
+  const Nanoseconds now = clock_->Now();
+  changes_left_ = std::min(std::max(1.0, most_changes_per_s_),
+                           changes_left_ + ToSeconds(now - changes_left_at_) * most_changes_per_s_);
+  changes_left_at_ = now;
+  const std::optional<device::Setting> target = TargetOf(request);
+  const MutexLock lock(mutex_);
+  const std::optional<device::Setting> set =
+      snapshot_.setting ? snapshot_.setting->setting : before_;
+  const bool is_lower = target && (!set || target->upper < set->upper);
+  const bool is_change = std::ranges::binary_search(info().sm_clocks_mhz, request.sm_clock_mhz) &&
+                         !(snapshot_.foreign && snapshot_.foreign->has_yielded);
+  if (!is_lower || !is_change || changes_left_ >= 1) return false;
+  wait_until_ = now + ToNanoseconds((1 - changes_left_) / most_changes_per_s_) + 1;
+  if (std::exchange(postponed_request_, request.sequence) != request.sequence) {
+    ++snapshot_.counts.postponed;
+  }
+  return true;
 }
 
 std::optional<device::Setting> GpuWorker::TargetOf(const protocol::ClockRequest& request) const {
@@ -324,8 +354,12 @@ device::DeviceResult<void> GpuWorker::PutBack(const ControlSetting& wanted) {
 
 void GpuWorker::SleepUntilNeeded(const std::stop_token& stop) {
   if (channel_) channel_->Announce(slot_, protocol::ClockChannel::Sleep::kAboutToSleep);
-  const bool is_needed = stop.stop_requested() || HasRequest();
-  const Nanoseconds until = is_needed ? 0 : restored_ ? next_attempt_ : Clock::kNever;
+  // A request that waits is looked at again if a newer one replaces it.
+  const bool is_waiting =
+      wait_until_ != 0 && HasRequest() && channel_->Latest(slot_).sequence == postponed_request_;
+  const bool is_needed = stop.stop_requested() || (HasRequest() && !is_waiting);
+  Nanoseconds until = is_needed ? 0 : restored_ ? next_attempt_ : Clock::kNever;
+  if (is_waiting) until = std::min(until, wait_until_);
   // A command rings the bell after it is stored, so none is missed.
   std::array<pollfd, 2> bells{
       {{.fd = bell_->fd(), .events = POLLIN, .revents = 0},

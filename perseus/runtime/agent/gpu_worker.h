@@ -38,6 +38,18 @@
 // worse. A plan that changes the clock more often than `landing` overwrites other locks before they
 // can be seen, on any driver.
 //
+// Limit on changes. An operator may limit the changes of the clock per second, for hardware or
+// drivers that should not change it often. The limit must not make a job slower than its plan. So
+// only a change to a lower clock waits; the job runs faster meanwhile, and loses a part of its
+// saving. A change to a higher clock never waits. Both take a token from a bucket that holds one
+// second of changes, and at least one. The number of tokens may become negative, so the limit holds
+// in the long run. A request that comes while one waits replaces it, as always (invariant 3), so a
+// short phase at a low clock is skipped and costs no change. Restoring takes no token, and neither
+// does setting a clock again that another program has changed.
+//
+// A rival is a client that knows its plan and gives up the changes that save least. It would save
+// more within the same limit. The agent's limit is necessary with it, too, and sufficient without.
+//
 // There are two threads because reading a GPU takes up to milliseconds, which must not delay a
 // switch. The worker sleeps in poll() until a client's eventfd, a command or a retry wakes it. The
 // observer reads power and clocks from time to time, and whether the last switch is in effect.
@@ -111,6 +123,7 @@ struct GpuCounts {
   std::uint64_t failed = 0;     // Requests that the driver did not accept.
   std::uint64_t in_effect = 0;  // Switches that a reading showed to be in effect.
   std::uint64_t limited = 0;    // Switches that a reading showed to be limited by power or heat.
+  std::uint64_t postponed = 0;  // Requests of a lower clock that waited for the limit on changes.
   std::uint64_t foreign_locks = 0;     // How often another program's lock replaced ours.
   std::uint64_t foreign_resets = 0;    // How often our lock was gone.
   std::uint64_t yielded = 0;           // Requests that changed nothing because of a foreign lock.
@@ -151,7 +164,8 @@ class GpuWorker {
   // `clock` is that of the GPU (device::DeviceList).
   GpuWorker(std::unique_ptr<device::Device> device, Periods periods,
             std::shared_ptr<Clock> clock = std::make_shared<RealClock>(),
-            WhenOverridden when_overridden = WhenOverridden::kYield);
+            WhenOverridden when_overridden = WhenOverridden::kYield,
+            double most_changes_per_s = 0);  // 0: no limit.
   // Restores nothing. Call Restore before, and wait for it. Waits for a running call of the driver.
   ~GpuWorker();
   GpuWorker(const GpuWorker&) = delete;
@@ -182,6 +196,8 @@ class GpuWorker {
   void ServeRequest();
   void SwitchTo(const protocol::ClockRequest& request,
                 const std::optional<device::Setting>& target);
+  // Whether the limit on changes makes this request wait. Sets wait_until_.
+  bool MustWait(const protocol::ClockRequest& request);
   void AttemptRestore();
   device::DeviceResult<void> PutBack(const ControlSetting& wanted);
   void SleepUntilNeeded(const std::stop_token& stop);
@@ -205,6 +221,7 @@ class GpuWorker {
   const Periods periods_;
   const std::shared_ptr<Clock> clock_;
   const WhenOverridden when_overridden_;
+  const double most_changes_per_s_;
   const std::unique_ptr<Doorbell> bell_;           // Wakes the worker.
   const std::unique_ptr<Doorbell> observer_bell_;  // Wakes the observer.
 
@@ -221,6 +238,10 @@ class GpuWorker {
   std::function<void()> restored_;
   Nanoseconds next_attempt_ = 0;
   Nanoseconds retry_after_ = 0;
+  double changes_left_ = 0;  // The tokens of the limit on changes.
+  Nanoseconds changes_left_at_ = 0;
+  Nanoseconds wait_until_ = 0;           // The latest request waits until then. 0: it does not.
+  std::uint32_t postponed_request_ = 0;  // The last one that was counted.
 
   // Only the observer thread uses these.
   bool reports_locks_ = true;  // Until the driver says that it cannot.

@@ -112,7 +112,7 @@ class OverriddenTest : public testing::Test {
  protected:
   static constexpr device::Control kSm = device::Control::kSmClock;
 
-  void Start(WhenOverridden when_overridden) {
+  void Start(WhenOverridden when_overridden, double most_changes_per_s = 0) {
     channel_ = std::make_shared<protocol::ClockChannel>(*protocol::ClockChannel::Create(1));
     std::vector<FileDescriptor> descriptors;
     for (const int fd : channel_->descriptors()) {
@@ -126,7 +126,7 @@ class OverriddenTest : public testing::Test {
                            .first_retry = std::chrono::milliseconds(1),
                            .last_retry = std::chrono::milliseconds(4),
                            .landing = std::chrono::milliseconds(5)},
-        std::make_shared<RealClock>(), when_overridden);
+        std::make_shared<RealClock>(), when_overridden, most_changes_per_s);
     worker_->Serve(channel_, 0, std::nullopt);
   }
 
@@ -246,6 +246,47 @@ TEST_F(OverriddenTest, ALowerClockIsNotProofEnoughToLeaveIt) {
   gpu_.SetLimits({});  // So that the restore is confirmed.
   EndLease();
   EXPECT_EQ(gpu_.setting(kSm), std::nullopt);
+}
+
+using LimitedChangesTest = OverriddenTest;
+
+// In a thousand seconds, one change.
+constexpr double kAlmostNone = 0.001;
+
+TEST_F(LimitedChangesTest, OnlyALowerClockWaits) {
+  Start(WhenOverridden::kYield, kAlmostNone);
+  Ask(1000);
+  publisher_->Publish(0, 900);
+  ASSERT_TRUE(Eventually([&] { return worker_->snapshot().counts.postponed == 1; }));
+  Ask(1200);
+  Ask(1410);
+  EXPECT_THAT(gpu_.history(), ElementsAre(Sm(1000), Sm(1200), Sm(1410)));
+  EXPECT_EQ(worker_->snapshot().counts.coalesced, 1U) << "the phase at 900 MHz was skipped";
+  publisher_->Publish(0, 1300);
+  ASSERT_TRUE(Eventually([&] { return worker_->snapshot().counts.postponed == 2; }));
+  EXPECT_EQ(Ask(1201), protocol::ClockOutcome::kRefused) << "it does not wait";
+  // The current clock needs no change.
+  Ask(1410);
+  EXPECT_EQ(gpu_.history().size(), 3U);
+}
+
+TEST_F(LimitedChangesTest, RestoringDoesNotWait) {
+  Start(WhenOverridden::kYield, kAlmostNone);
+  Ask(1000);
+  publisher_->Publish(0, 900);
+  ASSERT_TRUE(Eventually([&] { return worker_->snapshot().counts.postponed == 1; }));
+  EndLease();
+  EXPECT_EQ(gpu_.setting(kSm), std::nullopt);
+}
+
+TEST_F(LimitedChangesTest, AWaitingRequestIsServedInTheEnd) {
+  Start(WhenOverridden::kYield, 50);
+  for (int i = 0; i < 60; ++i) {
+    Ask(1000);
+    Ask(900);
+  }
+  EXPECT_EQ(gpu_.history().size(), 120U);
+  EXPECT_EQ(gpu_.setting(kSm), (device::Setting{900, 900}));
 }
 
 // The observer of a free GPU may sleep for very long.

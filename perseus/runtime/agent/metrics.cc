@@ -162,6 +162,9 @@ void AddCounts(Families& families, const Labels& labels, const GpuSnapshot& snap
                      "Requests of a job that changed no clock, and why.",
                      With(labels, "reason", dropped.reason), dropped.count);
   }
+  families.Counter("perseus_gpu_clock_requests_postponed_total",
+                   "Requests of a lower clock that waited for the limit on changes.", labels,
+                   counts.postponed);
   families.Counter("perseus_gpu_clock_switches_seen_total",
                    "Switches that were read back, by their effect.",
                    With(labels, "effect", "in_effect"), counts.in_effect);
