@@ -37,6 +37,8 @@ struct AgentFlags {
   std::vector<std::string> resting;
   double timeout_s = 30;
   std::optional<double> exit_when_idle_s;
+  std::string when_overridden = "yield";
+  double most_changes_per_s = 0;
   std::string log_level = "info";
 };
 
@@ -56,6 +58,9 @@ Result<void> RunAgent(const AgentFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(auto gpus, SetUpGpus(flags.devices, flags.state, flags.resting, log));
   agent::AgentOptions options;
   options.gpus = std::move(gpus);
+  options.gpus.when_overridden = flags.when_overridden == "insist" ? agent::WhenOverridden::kInsist
+                                                                   : agent::WhenOverridden::kYield;
+  options.gpus.most_changes_per_s = flags.most_changes_per_s;
   options.socket = flags.socket;
   std::error_code ignored;  // If this fails, listening on the socket fails with a clear message.
   std::filesystem::create_directories(options.socket.parent_path(), ignored);
@@ -114,6 +119,15 @@ Verb AddAgentVerb(CLI::App& program) {
           "Stop after this time without a client, with every GPU restored (default: never)")
       ->type_name("SECONDS")
       ->check(NumberIn({0, 86'400}, "in seconds"));
+  verb->add_option("--when-overridden", flags->when_overridden,
+                   "If another program locks the clock of a leased GPU: yield (set no clock until "
+                   "it is unlocked) or insist (set it again) (default: yield)")
+      ->type_name("WHAT")
+      ->check(CLI::IsMember({"yield", "insist"}));
+  verb->add_option("--max-changes", flags->most_changes_per_s,
+                   "The most clock changes per second, of all GPUs together (default: no limit)")
+      ->type_name("N")
+      ->check(NumberIn({0.001, 1'000'000}, "per second"));
   verb->add_option("--log-level", flags->log_level, "debug, info, warn or error (default: info)")
       ->type_name("LEVEL")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}));

@@ -73,15 +73,18 @@ std::string StateOf(const protocol::GpuStatus& gpu) {
 }
 
 std::string FormatTable(const protocol::Listing& listing) {
-  Table table({"GPU", "held by", "for (s)", "set to", "before", "MHz", "W", "C", "switches"});
+  Table table(
+      {"GPU", "held by", "for (s)", "set to", "before", "MHz", "slow by", "W", "C", "switches"});
   std::string notes;
   for (const protocol::GpuStatus& gpu : listing.gpus) {
     const bool is_held = !gpu.lease.empty();
     table.AddRow({gpu.uuid, StateOf(gpu), is_held ? fmt::format("{:.0f}", gpu.held_s) : "-",
                   gpu.setting.empty() ? "-" : gpu.setting, gpu.before.empty() ? "-" : gpu.before,
-                  std::to_string(gpu.sm_clock_mhz), fmt::format("{:.0f}", gpu.power_w),
-                  std::to_string(gpu.temperature_c), std::to_string(gpu.switches)});
+                  std::to_string(gpu.sm_clock_mhz), gpu.slow_by.empty() ? "-" : gpu.slow_by,
+                  fmt::format("{:.0f}", gpu.power_w), std::to_string(gpu.temperature_c),
+                  std::to_string(gpu.switches)});
     if (!gpu.trouble.empty()) notes += fmt::format("{}: {}\n", gpu.uuid, gpu.trouble);
+    if (!gpu.overridden.empty()) notes += fmt::format("{}: {}\n", gpu.uuid, gpu.overridden);
     if (!gpu.measure_only.empty()) notes += fmt::format("{}: {}\n", gpu.uuid, gpu.measure_only);
   }
   if (listing.gpus.empty()) return "no GPUs\n";

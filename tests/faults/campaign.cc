@@ -12,6 +12,7 @@
 #include "perseus/base/clock.h"
 #include "perseus/base/file.h"
 #include "tests/faults/faults.h"
+#include "tests/faults/hanging_file.h"
 
 namespace perseus::faults {
 namespace {
@@ -62,6 +63,48 @@ constexpr Fault kFaults[] = {
      50,
      4,
      {.open_files = 128}},
+    {"other-user",
+     "ordinary users with and without the right to a GPU request leases",
+     ServeOtherUsers,
+     10,
+     4,
+     {.has_device_files = true},
+     false,
+     true},
+    {"descriptor-storm",
+     "a process with 20,000 open descriptors sends descriptors and requests without a pause",
+     SendManyDescriptors,
+     20,
+     4,
+     {.has_device_files = true},
+     false,
+     true},
+    {"storm-old-kernel",
+     "the same, as on Linux before 6.16, where the agent's socket accepts descriptors",
+     SendManyDescriptors,
+     20,
+     4,
+     {.has_device_files = true, .has_old_kernel = true},
+     false,
+     true},
+    {"fuse",
+     "a process sends files of its own file system (FUSE), whose close never ends",
+     PassHangingFiles,
+     20,
+     4,
+     {.has_device_files = true},
+     false,
+     true,
+     ObstacleToFuse},
+    {"fuse-old-kernel",
+     "the same, as on Linux before 6.16",
+     PassHangingFiles,
+     20,
+     4,
+     {.has_device_files = true, .has_old_kernel = true},
+     false,
+     true,
+     ObstacleToFuse},
 };
 
 struct Options {
@@ -211,6 +254,10 @@ int RunCampaign(const Options& options) {
     if (options.fault != "all" && options.fault != fault.name) continue;
     if (fault.needs_root && !IsIsolated()) {
       fmt::print("{:<16}   skipped: it needs root\n", fault.name);
+      continue;
+    }
+    if (const std::string obstacle = fault.obstacle ? fault.obstacle() : ""; !obstacle.empty()) {
+      fmt::print("{:<16}   skipped: {}\n", fault.name, obstacle);
       continue;
     }
     const Outcome outcome = Series(fault, options).Run();

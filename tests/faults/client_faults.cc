@@ -5,24 +5,10 @@
 
 #include <fstream>
 
-#include "perseus/base/clock.h"
-#include "perseus/base/units.h"
 #include "tests/faults/faults.h"
 
 namespace perseus::faults {
 namespace {
-
-constexpr Nanoseconds kReplyTimeout = 30 * kSecond;
-
-template <typename Condition>
-bool Eventually(Condition condition) {
-  const Nanoseconds begin = RealClock().Now();
-  while (!condition()) {
-    if (RealClock().Now() - begin > kReplyTimeout) return false;
-    SleepMicroseconds(1000);
-  }
-  return true;
-}
 
 // Starts a process with the number `pid` that only sleeps; none if the kernel gave that number to
 // another process.
@@ -41,9 +27,13 @@ Process StartAs(pid_t pid) {
 }  // namespace
 
 Process Round::StartHolder(double heartbeat_s, std::optional<int> clock_mhz) const {
-  const std::uint64_t landed = board->landed;
   ClientPlan plan = Plan(heartbeat_s);
   plan.clock_mhz = clock_mhz;
+  return StartHolder(plan);
+}
+
+Process Round::StartHolder(const ClientPlan& plan) const {
+  const std::uint64_t landed = board->landed;
   Process holder = Process::Start([&plan] { return Hold(plan); });
   Require(Eventually([&] { return board->landed > landed; }), "no clock of a client was set");
   return holder;

@@ -1,7 +1,9 @@
 #include "tests/faults/clients.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -9,6 +11,7 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <new>
 #include <utility>
 #include <variant>
@@ -23,6 +26,7 @@ namespace perseus::faults {
 namespace {
 
 constexpr std::chrono::seconds kConnectTimeout{30};
+constexpr std::size_t kMostInAMessage = 253;  // SCM_MAX_FD of the kernel.
 
 Nanoseconds Now() { return RealClock().Now(); }
 
@@ -113,20 +117,7 @@ void SendForbidden(int socket, SplitMix64& random) {
     send(socket, text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     return;
   }
-  char byte = 'x';
-  iovec part{&byte, 1};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof(int));
-  *reinterpret_cast<int*>(CMSG_DATA(header)) = socket;
-  sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  SendDescriptors(socket, {&socket, 1});
 }
 
 // Discards all answers of the agent; false at the end of the connection.
@@ -137,6 +128,44 @@ bool Drain(int socket) {
     if (got < 0) return errno == EAGAIN;
     if (got == 0) return false;
   }
+}
+
+void Become(const ClientPlan& plan) {
+  if (plan.user) BecomeUser(*plan.user, plan.groups);
+}
+
+FileDescriptor ListenOnTcp() {
+  FileDescriptor listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+      listen(listener.get(), 64) != 0) {
+    return {};
+  }
+  return listener;
+}
+
+// Sends a TCP socket with unsent data and SO_LINGER, whose last close waits until the other end,
+// which goes to `receiving` and does not read, is closed.
+void SendLingering(int socket, int listener, std::vector<FileDescriptor>& receiving) {
+  sockaddr_in address{};
+  socklen_t size = sizeof address;
+  getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size);
+  const FileDescriptor sender(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (connect(sender.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    return;
+  }
+  receiving.emplace_back(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
+  const std::vector<char> bytes(1U << 16);
+  while (send(sender.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL) > 0) {
+  }
+  linger wait{.l_onoff = 1, .l_linger = 600};
+  setsockopt(sender.get(), SOL_SOCKET, SO_LINGER, &wait, sizeof wait);
+  const int descriptor = sender.get();
+  if (SendDescriptors(socket, {&descriptor, 1})) return;
+  wait.l_onoff = 0;  // This process has the last reference, and must not wait.
+  setsockopt(sender.get(), SOL_SOCKET, SO_LINGER, &wait, sizeof wait);
 }
 
 }  // namespace
@@ -179,7 +208,25 @@ std::optional<protocol::Lease> Client::Acquire(const std::vector<std::string>& g
   return std::get<protocol::Lease>(*reply);
 }
 
+bool SendDescriptors(int socket, std::span<const int> descriptors) {
+  char byte = 'x';
+  iovec part{&byte, 1};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * kMostInAMessage)> control{};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(descriptors.size_bytes());
+  std::memcpy(CMSG_DATA(header), descriptors.data(), descriptors.size_bytes());
+  return sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) > 0;
+}
+
 int Churn(const ClientPlan& plan) {
+  Become(plan);
   SplitMix64 random{plan.seed};
   for (;;) {
     auto client = Client::Connect(plan.socket);
@@ -201,6 +248,7 @@ int Churn(const ClientPlan& plan) {
 }
 
 int Hold(const ClientPlan& plan) {
+  Become(plan);
   SplitMix64 random{plan.seed};
   auto client = Client::Connect(plan.socket);
   if (!client) return 1;
@@ -224,6 +272,7 @@ int Hold(const ClientPlan& plan) {
 }
 
 int WorkOnce(const ClientPlan& plan) {
+  Become(plan);
   SplitMix64 random{plan.seed};
   auto client = Client::Connect(plan.socket);
   if (!client) return 2;
@@ -243,6 +292,23 @@ int WorkOnce(const ClientPlan& plan) {
     ++plan.board->refused;
     SleepMicroseconds(2000 + static_cast<std::int64_t>(random() % 30'000));
   }
+}
+
+int BeRefused(const ClientPlan& plan, int times) {
+  Become(plan);
+  auto client = Client::Connect(plan.socket);
+  if (!client) return 2;
+  for (; times > 0; --times) {
+    for (const std::string& gpu : plan.gpus) {
+      if (client->Acquire({gpu})) return 3;
+      ++plan.board->refused;
+      if (client->refusal().code == protocol::Refusal::kNotAllowed) continue;
+      std::fprintf(stderr, "the agent refuses for another reason: %s\n",
+                   client->refusal().message.c_str());
+      return 4;
+    }
+  }
+  return 0;
 }
 
 int SendMalformed(const ClientPlan& plan, int messages_per_second) {
@@ -267,6 +333,44 @@ int SendMalformed(const ClientPlan& plan, int messages_per_second) {
       ++plan.board->messages;
     }
     if (const Nanoseconds left = next - Now(); left > 0) SleepMicroseconds(left / 1000);
+  }
+}
+
+int StormDescriptors(const ClientPlan& plan, int descriptors) {
+  constexpr rlim_t kOthers = 256;
+  const auto most = static_cast<rlim_t>(descriptors) + kOthers;
+  rlimit limit{most, most};
+  // A container may not let even root raise the limit.
+  if (setrlimit(RLIMIT_NOFILE, &limit) != 0) {
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 2;
+    limit.rlim_cur = std::min(most, limit.rlim_max);
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur <= 2 * kOthers) return 2;
+    descriptors = static_cast<int>(limit.rlim_cur - kOthers);
+  }
+  Become(plan);
+  const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  for (int i = 0; i < descriptors; ++i) {
+    if (dup(null) < 0) return 3;
+  }
+  const FileDescriptor receiver = ListenOnTcp();
+  if (!receiver) return 4;
+  SplitMix64 random{plan.seed};
+  std::vector<FileDescriptor> receiving;
+  const std::string acquire =
+      protocol::Format(protocol::Acquire{{plan.gpus.front()}, "storm", plan.heartbeat_s});
+  for (;;) {
+    const auto client = Client::Connect(plan.socket);
+    for (std::uint64_t left = random() % 8; client && left > 0; --left) {
+      send(client->socket(), acquire.data(), acquire.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      ++plan.board->messages;
+    }
+    if (!client) continue;
+    if (random() % 8 == 0 && receiving.size() < 64) {
+      SendLingering(client->socket(), receiver.get(), receiving);
+    } else {
+      const std::vector<int> many(1 + random() % kMostInAMessage, null);
+      SendDescriptors(client->socket(), many);
+    }
   }
 }
 

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,9 @@ struct ClientPlan {
   std::shared_ptr<Board> board;
   double heartbeat_s = 30;
   std::optional<int> clock_mhz = std::nullopt;  // For Hold(): the only clock; otherwise random.
+  // The process becomes this user, in these further groups. Nothing: it stays the campaign's.
+  std::optional<uid_t> user = std::nullopt;
+  std::vector<gid_t> groups = {};
 };
 
 // Gets one lease after another, of some GPUs, publishes random clocks, and ends each lease in a
@@ -64,9 +68,17 @@ int Churn(const ClientPlan& plan);
 int Hold(const ClientPlan& plan);
 // Gets one lease of any free GPU, sets a clock, releases the lease, and returns 0.
 int WorkOnce(const ClientPlan& plan);
+// Requests a lease of each GPU this number of times. Returns 0 if the agent refuses each time
+// because the user has no right to the GPU.
+int BeRefused(const ClientPlan& plan, int times);
 // Sends this number of malformed messages per second, over one connection after another.
 int SendMalformed(const ClientPlan& plan, int messages_per_second);
 // Opens this number of connections and sends nothing.
 int StaySilent(const ClientPlan& plan, int connections);
+// Has this number of open descriptors (fewer if the system allows only that), and connects,
+// requests leases and sends descriptors without a pause. Some are sockets whose last close waits.
+int StormDescriptors(const ClientPlan& plan, int descriptors);
+// Sends a message with these descriptors; false if the kernel or the agent does not accept it.
+bool SendDescriptors(int socket, std::span<const int> descriptors);
 
 }  // namespace perseus::faults

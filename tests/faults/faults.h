@@ -5,8 +5,11 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 
+#include "perseus/base/clock.h"
 #include "perseus/base/random.h"
+#include "perseus/base/units.h"
 #include "tests/faults/clients.h"
 #include "tests/faults/node.h"
 
@@ -31,7 +34,22 @@ struct Round {
   }
   // Starts a client that runs Hold(), and returns after its first clock is set.
   Process StartHolder(double heartbeat_s = 30, std::optional<int> clock_mhz = {}) const;
+  Process StartHolder(const ClientPlan& plan) const;
 };
+
+// Requires that the clients of Hold() keep their leases and set clocks for this time.
+void ExpectWork(const Round& round, Nanoseconds duration);
+
+// Waits for the condition; false if it takes longer than any retry of the agent.
+template <typename Condition>
+bool Eventually(Condition condition) {
+  const Nanoseconds begin = RealClock().Now();
+  while (!condition()) {
+    if (RealClock().Now() - begin > 30 * kSecond) return false;
+    SleepMicroseconds(1000);
+  }
+  return true;
+}
 
 struct Fault {
   const char* name;
@@ -42,6 +60,8 @@ struct Fault {
   AgentEnvironment environment = {};
   bool is_long = false;  // Skipped if its share is less than one round.
   bool needs_root = false;
+  // Why this system cannot run the fault. Empty: it can.
+  std::string (*obstacle)() = nullptr;
 };
 
 // One round of each fault.
@@ -60,5 +80,8 @@ void KeepSilence(Round& round);
 void KeepSilenceForAMinute(Round& round);
 void Contend(Round& round);
 void TakeAllDescriptors(Round& round);
+void ServeOtherUsers(Round& round);
+void SendManyDescriptors(Round& round);
+void PassHangingFiles(Round& round);
 
 }  // namespace perseus::faults

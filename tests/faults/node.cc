@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <set>
+#include <utility>
 #include <variant>
 
 #include "perseus/base/clock.h"
@@ -81,6 +83,7 @@ Node::Node(int gpus, std::uint64_t seed, AgentEnvironment environment)
     }
     administrators_.push_back(hardware);
   }
+  if (environment_.has_device_files) MakeVirtualGpus();
   SetAsAdministrator();
   ShiftWallClock(0);
   fs::create_directories(state().parent_path());
@@ -96,13 +99,51 @@ Node::~Node() {
     umount2(state().parent_path().c_str(), MNT_DETACH);
 }
 
+void Node::MakeVirtualGpus() {
+  const fs::path description = directory_ / "virtual.toml";
+  std::ofstream(description) << fmt::format(
+      "name = \"faults\"\ngpus = {}\nstate = \"virtual.state\"\ndevice_file = \"gpu{{}}\"\n"
+      "[gpu]\nmodel = \"a100-sxm\"\nmemory_clocks_mhz = [810, 1215]\n",
+      fake_.gpu_count());
+  auto node = virtual_gpu::VirtualNode::Open(description);
+  if (!node) throw std::runtime_error(node.error().message);
+  virtual_.emplace(*std::move(node));
+  bool is_done = chmod(directory().c_str(), 0755) == 0;
+  for (int gpu = 0; gpu < fake_.gpu_count(); ++gpu) {
+    std::ofstream(device_file(gpu)) << "";
+    is_done = is_done && chown(device_file(gpu).c_str(), 0, kGpuGroup) == 0 &&
+              chmod(device_file(gpu).c_str(), 0660) == 0;
+  }
+  if (!is_done) throw std::runtime_error("cannot make the device files");
+}
+
 void Node::SetAsAdministrator() {
   expected_ = administrators_;
   for (int gpu = 0; gpu < fake_.gpu_count(); ++gpu) {
-    const Hardware& hardware = expected_[static_cast<std::size_t>(gpu)];
+    Set(gpu, expected_[static_cast<std::size_t>(gpu)]);
+  }
+}
+
+void Node::Set(int gpu, const Hardware& hardware) {
+  if (!virtual_) {
     if (hardware.sm_lock) fake_.LockSm(gpu, *hardware.sm_lock);
     SetMemoryLock(fake_, gpu, hardware.memory_lock);
     fake_.SetPowerLimit(gpu, hardware.power_limit_mw);
+    return;
+  }
+  const auto in_words = [](const std::optional<ClockRange>& range) {
+    return range ? std::optional(device::Setting{range->lower, range->upper}) : std::nullopt;
+  };
+  const device::DeviceList list = virtual_->Devices();
+  device::Device& gpu_device = *list.devices[static_cast<std::size_t>(gpu)];
+  const int limit_mw = hardware.power_limit_mw;
+  for (const auto& [control, setting] :
+       {std::pair{device::Control::kSmClock, in_words(hardware.sm_lock)},
+        std::pair{device::Control::kMemoryClock, in_words(hardware.memory_lock)},
+        std::pair{device::Control::kPowerLimit,
+                  std::optional(device::Setting{limit_mw, limit_mw})}}) {
+    const auto applied = gpu_device.Apply(control, setting);
+    if (!applied) throw std::runtime_error(applied.error().message);
   }
 }
 
@@ -116,6 +157,10 @@ void Node::ExecAgent() const {
     // In a sanitizer build, the sanitizer otherwise insists on being the first library.
     setenv("ASAN_OPTIONS", "verify_asan_link_order=0", 1);
   }
+  if (environment_.has_old_kernel) {
+    setenv("LD_PRELOAD", FAULTS_OLD_KERNEL_SHIM, 1);
+    setenv("ASAN_OPTIONS", "verify_asan_link_order=0", 1);
+  }
   if (environment_.open_files) {
     const rlimit limit{*environment_.open_files, *environment_.open_files};
     setrlimit(RLIMIT_NOFILE, &limit);
@@ -124,11 +169,13 @@ void Node::ExecAgent() const {
   const int log_file = open(log().c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
   dup2(log_file, STDERR_FILENO);
   close(log_file);
-  std::vector<std::string> words = {
-      PERSEUS_PROGRAM, "agent",  "--devices", std::string("nvml:") + FAKE_NVML_LIBRARY,
-      "--socket",      socket(), "--state",   state(),
-      "--metrics",     "off"};
-  for (int gpu = 0; gpu < fake_.gpu_count(); ++gpu) {
+  const std::string devices = virtual_ ? "virtual:" + (directory_ / "virtual.toml").string()
+                                       : std::string("nvml:") + FAKE_NVML_LIBRARY;
+  std::vector<std::string> words = {PERSEUS_PROGRAM, "agent",  "--devices", devices,
+                                    "--socket",      socket(), "--state",   state(),
+                                    "--metrics",     "off"};
+  // A virtual GPU reports its lock.
+  for (int gpu = 0; !virtual_ && gpu < fake_.gpu_count(); ++gpu) {
     const auto& lock = administrators_[static_cast<std::size_t>(gpu)].sm_lock;
     if (!lock) continue;
     words.insert(words.end(), {"--rest", fake_.Uuid(gpu) + "=" + InWords(lock)});
@@ -169,7 +216,12 @@ void Node::KillAgent() { agent_.Kill(); }
 
 void Node::StopAgent() {
   agent_.Send(SIGTERM);
-  const int status = agent_.Wait();
+  const Nanoseconds begin = RealClock().Now();
+  int status = 0;
+  while (!agent_.HasEnded(&status)) {
+    Require(RealClock().Now() - begin < kLongestSettling, "the agent does not end after SIGTERM");
+    SleepMicroseconds(kPollPeriodUs);
+  }
   Require(WIFEXITED(status) && WEXITSTATUS(status) == 0,
           "after SIGTERM the agent " + EndInWords(status));
 }
@@ -178,11 +230,28 @@ void Node::StopAgent() {
 
 std::vector<std::string> Node::uuids() const {
   std::vector<std::string> all;
-  for (int gpu = 0; gpu < fake_.gpu_count(); ++gpu) all.push_back(fake_.Uuid(gpu));
+  for (int gpu = 0; gpu < fake_.gpu_count(); ++gpu) {
+    all.push_back(virtual_ ? virtual_gpu::VirtualUuid(virtual_->spec(), gpu) : fake_.Uuid(gpu));
+  }
   return all;
 }
 
+fs::path Node::device_file(int gpu) const {
+  return virtual_gpu::DeviceFileOf(virtual_->spec(), gpu);
+}
+
 Hardware Node::Now(int gpu) const {
+  if (virtual_) {
+    const auto view = virtual_->Look(gpu);
+    if (!view) throw std::runtime_error(view.error().message);
+    const auto range = [](const std::optional<device::Setting>& setting) {
+      return setting ? std::optional(ClockRange{setting->lower, setting->upper}) : std::nullopt;
+    };
+    const virtual_gpu::VirtualGpuReading& reading = view->reading;
+    return {range(reading.requested_lock), range(reading.memory_lock),
+            reading.power_limit ? reading.power_limit->upper
+                                : virtual_->spec().gpu.default_power_limit_mw};
+  }
   return {fake_.SmLock(gpu), fake_.MemoryLock(gpu), fake_.PowerLimit(gpu)};
 }
 
@@ -234,8 +303,8 @@ std::string Node::HardwareProblem() const {
   for (int gpu = 0; gpu < fake_.gpu_count(); ++gpu) {
     const Hardware& expected = expected_[static_cast<std::size_t>(gpu)];
     if (const Hardware now = Now(gpu); now != expected) {
-      return fmt::format("GPU {} ({}) has {}, but must have {}", gpu, fake_.Uuid(gpu), InWords(now),
-                         InWords(expected));
+      return fmt::format("GPU {} ({}) has {}, but must have {}", gpu,
+                         uuids()[static_cast<std::size_t>(gpu)], InWords(now), InWords(expected));
     }
   }
   return {};
@@ -252,8 +321,12 @@ std::string Node::StateProblem() const {
 }
 
 std::string Node::FileProblem() const {
-  const std::set<std::string> known = {"agent.sock", "agent.log",       "node", "clock", "state",
-                                       "agent.json", "agent.json.lock", "fill"};
+  std::set<std::string> known = {"agent.sock", "agent.log",       "node", "clock", "state",
+                                 "agent.json", "agent.json.lock", "fill"};
+  if (virtual_) known.insert({"virtual.toml", "virtual.state", "fuse", "fuse-device"});
+  for (int gpu = 0; virtual_ && gpu < fake_.gpu_count(); ++gpu) {
+    known.insert(device_file(gpu).filename());
+  }
   for (const fs::path& directory : {directory(), state().parent_path()}) {
     for (const auto& entry : fs::directory_iterator(directory)) {
       if (!known.contains(entry.path().filename()))

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "perseus/runtime/protocol/messages.h"
+#include "perseus/simulation/virtual_gpu/virtual_node.h"
 #include "tests/fake_nvml/fake_nvml.h"
 #include "tests/faults/clients.h"
 #include "tests/faults/process.h"
@@ -39,7 +40,15 @@ struct AgentEnvironment {
   std::optional<rlim_t> open_files = std::nullopt;  // The soft and the hard limit.
   // The agent's state is on a disk of 64 KiB. Works only in RunIsolated().
   bool has_small_disk = false;
+  // Virtual GPUs in place of fake NVIDIA GPUs. Only root and kGpuGroup may open their device files,
+  // and every user may connect.
+  bool has_device_files = false;
+  // Preloads old_kernel_shim.cc into the agent: its sockets accept descriptors, as on every Linux
+  // before 6.16.
+  bool has_old_kernel = false;
 };
+
+inline constexpr gid_t kGpuGroup = 54'323;
 
 class Node {
  public:
@@ -53,8 +62,9 @@ class Node {
   void LaunchAgent();  // Returns at once.
   void StartAgent();   // Returns when the agent answers.
   void KillAgent();    // SIGKILL.
-  void StopAgent();    // SIGTERM; the agent must exit with status 0.
+  void StopAgent();    // SIGTERM; the agent must exit with status 0, and within 30 s.
   pid_t agent_pid() const { return agent_.pid(); }
+  const AgentEnvironment& environment() const { return environment_; }
 
   // ---- The node ----
   fake_nvml::FakeNvml& fake() { return fake_; }
@@ -63,6 +73,8 @@ class Node {
   std::filesystem::path state() const { return directory_ / "state" / "agent.json"; }
   std::filesystem::path log() const { return directory_ / "agent.log"; }
   std::vector<std::string> uuids() const;
+  // With has_device_files: the file that decides who may use the GPU.
+  std::filesystem::path device_file(int gpu) const;
   // The index of the GPU whose SM clock the administrator has locked. The agent restores this lock,
   // because it is declared with --rest.
   int locked_gpu() const { return locked_gpu_; }
@@ -89,6 +101,8 @@ class Node {
 
  private:
   [[noreturn]] void ExecAgent() const;
+  void MakeVirtualGpus();
+  void Set(int gpu, const Hardware& hardware);
   std::string HardwareProblem() const;
   std::string StateProblem() const;
   std::string FileProblem() const;
@@ -98,6 +112,7 @@ class Node {
 
   TemporaryDirectory directory_;
   fake_nvml::FakeNvml fake_;
+  std::optional<virtual_gpu::VirtualNode> virtual_;
   AgentEnvironment environment_;
   int locked_gpu_ = 0;
   std::vector<Hardware> administrators_;

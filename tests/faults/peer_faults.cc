@@ -4,12 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "perseus/base/clock.h"
-#include "perseus/base/units.h"
 #include "tests/faults/faults.h"
 
 namespace perseus::faults {
-namespace {
 
 void ExpectWork(const Round& round, Nanoseconds duration) {
   const Nanoseconds end = RealClock().Now() + duration;
@@ -18,8 +15,6 @@ void ExpectWork(const Round& round, Nanoseconds duration) {
   Require(round.board->lost == 0, "a correct client lost its lease");
   Require(round.board->landed > landed, "a correct client's clocks are no longer set");
 }
-
-}  // namespace
 
 void SendMalformedMessages(Round& round) {
   const Process holder = round.StartHolder();

@@ -1,5 +1,6 @@
 #include "tests/faults/process.h"
 
+#include <grp.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -98,6 +99,19 @@ int RunIsolated(const std::function<int()>& body) {
   const int status = ExitStatusOf(WaitFor(first));
   // This process cannot fork any more, which the leak sanitizer does at exit. _exit() skips it.
   _exit(status);
+}
+
+void BecomeUser(uid_t user, const std::vector<gid_t>& groups) {
+  const gid_t group = user;
+  const pid_t parent = getppid();
+  if (setgroups(groups.size(), groups.data()) != 0 || setresgid(group, group, group) != 0 ||
+      setresuid(user, user, user) != 0) {
+    throw std::runtime_error("cannot become another user");
+  }
+  // The change of the user cleared both.
+  prctl(PR_SET_DUMPABLE, 1);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(1);
 }
 
 bool IsIsolated() { return is_isolated; }

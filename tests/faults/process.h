@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <utility>
+#include <vector>
 
 namespace perseus::faults {
 
@@ -39,6 +40,10 @@ class Process {
 int RunIsolated(const std::function<int()>& body);
 // Whether this process runs in the namespaces of RunIsolated().
 bool IsIsolated();
+
+// Turns this process into one of an ordinary user, in these further groups. It still ends with its
+// parent. Requires root.
+void BecomeUser(uid_t user, const std::vector<gid_t>& groups);
 
 void SleepMicroseconds(std::int64_t microseconds);
 

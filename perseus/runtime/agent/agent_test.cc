@@ -357,5 +357,25 @@ TEST_F(AgentTest, ADamagedStateStopsItBeforeItChangesAnything) {
   EXPECT_TRUE(a_.history().empty());
 }
 
+TEST_F(AgentTest, TheListAndTheLogNameTheLockOfAnotherProgram) {
+  Start();
+  Client client(socket());
+  client.Acquire({"GPU-a"});
+  client.publisher().Publish(0, 1200);
+  ASSERT_TRUE(Eventually([&] { return client.StatusOf("GPU-a").slow_by == "plan"; }));
+  EXPECT_EQ(client.StatusOf("GPU-a").overridden, "");
+  a_.Set(device::Control::kSmClock, device::Setting{1000, 1000});
+  ASSERT_TRUE(Eventually([&] { return !client.StatusOf("GPU-a").overridden.empty(); }));
+  EXPECT_EQ(client.StatusOf("GPU-a").slow_by, "another program");
+  EXPECT_EQ(client.StatusOf("GPU-b").overridden, "");
+  // The event loop writes the log when it looks for silent clients.
+  Client silent(socket());
+  silent.Acquire({"GPU-b"}, 1);
+  ASSERT_TRUE(Eventually([&] { return client.StatusOf("GPU-b").lease.empty(); }));
+  Stop();
+  EXPECT_THAT(logged_.str(), testing::HasSubstr("GPU-a: another program has locked the SM clock to "
+                                                "1000 MHz"));
+}
+
 }  // namespace
 }  // namespace perseus::agent

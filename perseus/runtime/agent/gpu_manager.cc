@@ -5,6 +5,7 @@
 
 #include "perseus/base/file.h"
 #include "perseus/runtime/agent/agent_lock.h"
+#include "perseus/runtime/agent/slow_reasons.h"
 
 namespace perseus::agent {
 namespace {
@@ -38,6 +39,8 @@ std::string SettingInWords(const std::optional<ControlSetting>& setting) {
 
 struct GpuManager::Gpu {
   std::unique_ptr<GpuWorker> worker;
+  bool has_foreign_clock = false;  // As logged last.
+  std::uint64_t foreign_resets = 0;
 };
 
 // An Acquire whose caller's access to the devices is being checked.
@@ -124,10 +127,14 @@ Result<void> GpuManager::Begin(std::vector<std::unique_ptr<device::Device>> devi
   next.BeginBoot(setup_.boot_id, restores);
   if (auto saved = Save(std::move(next)); !saved) return saved;
 
+  const auto settable = std::ranges::count_if(
+      devices, [](const auto& device) { return device->info().measure_only.empty(); });
+  const double share =
+      setup_.most_changes_per_s / static_cast<double>(std::max<std::ptrdiff_t>(settable, 1));
   for (auto& device : devices) {
     const std::string uuid = device->info().uuid;
-    gpus_[uuid].worker =
-        std::make_unique<GpuWorker>(std::move(device), setup_.periods, setup_.devices.clock);
+    gpus_[uuid].worker = std::make_unique<GpuWorker>(
+        std::move(device), setup_.periods, setup_.devices.clock, setup_.when_overridden, share);
   }
   for (const auto& [uuid, controls] : state_.state().resting) {
     if (!gpus_.contains(uuid))
@@ -437,8 +444,28 @@ void GpuManager::Tick() {
   const Nanoseconds now = MonotonicNow();
   for (const auto& [lease, channel] : channels_) table_.Beat(lease, channel->heartbeat(), now);
   for (const Lease& lease : table_.Expire(now)) End(lease, LeaseEnd::kSilent);
+  for (auto& [uuid, gpu] : gpus_) LogForeign(uuid, gpu);
   std::erase_if(restored_unsaved_,
                 [this](const auto& restored) { return Free(restored.first, restored.second); });
+}
+
+void GpuManager::LogForeign(const std::string& uuid, Gpu& gpu) {
+  GpuReport report;
+  report.snapshot = gpu.worker->snapshot();
+  const bool has_foreign_clock = report.snapshot.foreign.has_value();
+  if (has_foreign_clock && !gpu.has_foreign_clock) {
+    log_.warn("{}: {}", uuid, DescribeForeign(report));
+  } else if (!has_foreign_clock && gpu.has_foreign_clock) {
+    log_.info("{}: the lock of another program is gone", uuid);
+  }
+  gpu.has_foreign_clock = has_foreign_clock;
+  const std::uint64_t resets = report.snapshot.counts.foreign_resets;
+  if (resets != std::exchange(gpu.foreign_resets, resets)) {
+    log_.warn(
+        "{}: the SM clock of the job is not in force (another program unlocked it, or the driver "
+        "did not perform the write); the agent sets it again",
+        uuid);
+  }
 }
 
 // ---- The rest ----
@@ -554,6 +581,8 @@ protocol::Listing GpuManager::List() const {
       status.temperature_c = snapshot.telemetry->temperature_c;
     }
     status.switches = snapshot.counts.switches;
+    status.slow_by = Describe(WhySlow(gpu));
+    status.overridden = DescribeForeign(gpu);
     listing.gpus.push_back(std::move(status));
   }
   return listing;

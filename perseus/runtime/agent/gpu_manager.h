@@ -60,6 +60,10 @@ class GpuManager {
     // name.
     std::filesystem::path lock_directory;
     GpuWorker::Periods periods;
+    WhenOverridden when_overridden = WhenOverridden::kYield;
+    // Of all GPUs together, per second. Each GPU whose clock can be set gets the same share, leased
+    // or not, so that the share of a lease never changes. 0: no limit.
+    double most_changes_per_s = 0;
   };
   // Runs its argument later on the thread of the event loop. Any thread may call it.
   using Post = std::function<void(std::function<void()>)>;
@@ -128,6 +132,7 @@ class GpuManager {
   void StartRestore(const std::string& uuid, const std::string& lease,
                     const std::vector<Restore>& restores);
   void IsRestored(const std::string& uuid, const std::string& lease);
+  void LogForeign(const std::string& uuid, Gpu& gpu);
   // Saves that the GPU is restored, and frees it. False if this could not be saved.
   bool Free(const std::string& uuid, const std::string& lease);
   Result<void> Save(SavedState next);

@@ -14,6 +14,10 @@ namespace {
 
 constexpr Nanoseconds kNanosecondsPerMillisecond = 1'000'000;
 
+// A clock this close to its setting is at it: drivers round by a step or two.
+constexpr int kNearMhz = 30;
+constexpr int kReadingsToJudge = 3;
+
 Nanoseconds ToNs(std::chrono::milliseconds time) {
   return time.count() * kNanosecondsPerMillisecond;
 }
@@ -66,12 +70,17 @@ class GpuWorker::Doorbell {
 // ---- Commands ----
 
 GpuWorker::GpuWorker(std::unique_ptr<device::Device> device, Periods periods,
-                     std::shared_ptr<Clock> clock)
+                     std::shared_ptr<Clock> clock, WhenOverridden when_overridden,
+                     double most_changes_per_s)
     : device_(std::move(device)),
       periods_(periods),
       clock_(std::move(clock)),
+      when_overridden_(when_overridden),
+      most_changes_per_s_(most_changes_per_s),
       bell_(std::make_unique<Doorbell>()),
       observer_bell_(std::make_unique<Doorbell>()) {
+  changes_left_ = std::max(1.0, most_changes_per_s_);
+  changes_left_at_ = clock_->Now();
   observer_ = std::jthread([this](const std::stop_token& stop) { Observe(stop); });
   worker_ = std::jthread([this](const std::stop_token& stop) { Work(stop); });
 }
@@ -114,6 +123,8 @@ void GpuWorker::Serve(std::shared_ptr<protocol::ClockChannel> channel, int gpu_o
     slot_ = gpu_of_channel;
     before_ = before;
     handled_ = 0;
+    wait_until_ = 0;
+    postponed_request_ = 0;
     answer_ = {};
     setting_outcome_ = protocol::ClockOutcome::kNone;
     to_restore_.clear();
@@ -124,7 +135,10 @@ void GpuWorker::Serve(std::shared_ptr<protocol::ClockChannel> channel, int gpu_o
       snapshot_.is_restoring = false;
       snapshot_.setting.reset();
       snapshot_.effect.reset();
+      snapshot_.foreign.reset();
+      snapshot_.foreign.reset();
       unobserved_ = 0;
+      overridden_.reset();
     }
     // Ring the bell only now. Earlier, the observer would find the GPU free, and sleep too long.
     observer_bell_->Ring();
@@ -139,6 +153,12 @@ void GpuWorker::Restore(std::vector<ControlSetting> settings, std::function<void
     next_attempt_ = 0;
     retry_after_ = ToNs(periods_.first_retry);
     const MutexLock lock(mutex_);
+    // Another program's lock is newer than both ours and what was there before.
+    if (snapshot_.foreign && snapshot_.foreign->has_yielded && snapshot_.foreign->is_certain) {
+      std::erase_if(to_restore_, [](const ControlSetting& wanted) {
+        return wanted.control == device::Control::kSmClock;
+      });
+    }
     snapshot_.is_serving = false;
     snapshot_.is_restoring = true;
     unobserved_ = 0;
@@ -176,29 +196,69 @@ bool GpuWorker::HasRequest() const {
 }
 
 void GpuWorker::ServeRequest() {
+  wait_until_ = 0;
   if (!HasRequest()) return;
   const protocol::ClockRequest request = channel_->Latest(slot_);
+  if (MustWait(request)) return;
   const std::uint32_t overtaken = request.sequence - handled_ - 1;
   handled_ = request.sequence;
 
-  std::optional<device::Setting> target = before_;
-  bool is_known = true;
-  if (request.sm_clock_mhz != 0) {
-    target = device::Setting{request.sm_clock_mhz, request.sm_clock_mhz};
-    is_known = std::ranges::binary_search(info().sm_clocks_mhz, request.sm_clock_mhz);
-  }
+  const std::optional<device::Setting> target = TargetOf(request);
+  const bool is_known = request.sm_clock_mhz == 0 ||
+                        std::ranges::binary_search(info().sm_clocks_mhz, request.sm_clock_mhz);
   bool is_set = false;
+  bool has_yielded = false;
   {
     const MutexLock lock(mutex_);
     // A larger jump comes from a client with wrong numbers, not from so many requests.
     if (overtaken < 1U << 20) snapshot_.counts.coalesced += overtaken;
     is_set = snapshot_.setting && snapshot_.setting->setting == target;
+    has_yielded = snapshot_.foreign && snapshot_.foreign->has_yielded;
     if (!is_known) ++snapshot_.counts.refused;
+    if (is_known && has_yielded) ++snapshot_.counts.yielded;
     if (is_known && is_set) ++snapshot_.counts.no_ops;
   }
   if (!is_known) return Answer(request, protocol::ClockOutcome::kRefused);
+  if (has_yielded) return Answer(request, protocol::ClockOutcome::kLimited);
   if (is_set) return Answer(request, setting_outcome_);
+  changes_left_ -= 1;
   SwitchTo(request, target);
+}
+
+bool GpuWorker::MustWait(const protocol::ClockRequest& request) {
+  if (most_changes_per_s_ <= 0) return false;
+  const Nanoseconds now = clock_->Now();
+  changes_left_ = std::min(std::max(1.0, most_changes_per_s_),
+                           changes_left_ + ToSeconds(now - changes_left_at_) * most_changes_per_s_);
+  changes_left_at_ = now;
+  const std::optional<device::Setting> target = TargetOf(request);
+  const MutexLock lock(mutex_);
+  const std::optional<device::Setting> set =
+      snapshot_.setting ? snapshot_.setting->setting : before_;
+  const bool is_lower = target && (!set || target->upper < set->upper);
+  const bool is_change = std::ranges::binary_search(info().sm_clocks_mhz, request.sm_clock_mhz) &&
+                         !(snapshot_.foreign && snapshot_.foreign->has_yielded);
+  if (!is_lower || !is_change || changes_left_ >= 1) return false;
+  wait_until_ = now + ToNanoseconds((1 - changes_left_) / most_changes_per_s_) + 1;
+  if (std::exchange(postponed_request_, request.sequence) != request.sequence) {
+    ++snapshot_.counts.postponed;
+  }
+  return true;
+}
+
+std::optional<device::Setting> GpuWorker::TargetOf(const protocol::ClockRequest& request) const {
+  if (request.sm_clock_mhz == 0) return before_;
+  return device::Setting{request.sm_clock_mhz, request.sm_clock_mhz};
+}
+
+// The latest request, whose clock another program has changed.
+void GpuWorker::SetAgain() {
+  if (!channel_ || handled_ == 0) return;
+  protocol::ClockRequest request = channel_->Latest(slot_);
+  // A newer request, or one that was refused, sets nothing again.
+  if (request.sequence != handled_ || answer_.outcome == protocol::ClockOutcome::kRefused) return;
+  request.requested_at = 0;  // Its latency was counted.
+  SwitchTo(request, TargetOf(request));
 }
 
 void GpuWorker::SwitchTo(const protocol::ClockRequest& request,
@@ -213,6 +273,7 @@ void GpuWorker::SwitchTo(const protocol::ClockRequest& request,
     }
     snapshot_.call.Add(clock_->Now() - started);
     snapshot_.effect.reset();
+    switched_at_ = clock_->Now();
     if (applied) {
       ++snapshot_.counts.switches;
       snapshot_.setting = ControlSetting{device::Control::kSmClock, target};
@@ -293,8 +354,12 @@ device::DeviceResult<void> GpuWorker::PutBack(const ControlSetting& wanted) {
 
 void GpuWorker::SleepUntilNeeded(const std::stop_token& stop) {
   if (channel_) channel_->Announce(slot_, protocol::ClockChannel::Sleep::kAboutToSleep);
-  const bool is_needed = stop.stop_requested() || HasRequest();
-  const Nanoseconds until = is_needed ? 0 : restored_ ? next_attempt_ : Clock::kNever;
+  // A request that waits is looked at again if a newer one replaces it.
+  const bool is_waiting =
+      wait_until_ != 0 && HasRequest() && channel_->Latest(slot_).sequence == postponed_request_;
+  const bool is_needed = stop.stop_requested() || (HasRequest() && !is_waiting);
+  Nanoseconds until = is_needed ? 0 : restored_ ? next_attempt_ : Clock::kNever;
+  if (is_waiting) until = std::min(until, wait_until_);
   // A command rings the bell after it is stored, so none is missed.
   std::array<pollfd, 2> bells{
       {{.fd = bell_->fd(), .events = POLLIN, .revents = 0},
@@ -325,6 +390,7 @@ void GpuWorker::Observe(const std::stop_token& stop) {
       }
     }
     LookAtEffect();
+    if (telemetry) LookAtHolder(*telemetry);
     pollfd bell{.fd = observer_bell_->fd(), .events = POLLIN, .revents = 0};
     const auto period = is_serving ? periods_.observe_serving : periods_.observe_free;
     if (clock_->Poll({&bell, 1}, clock_->Now() + ToNs(period)) > 0) observer_bell_->Silence();
@@ -364,6 +430,105 @@ void GpuWorker::LookAtEffect() {
     answer_.outcome = outcome;
     channel_->Answer(slot_, answer_);
   });
+}
+
+// ---- Who holds the clock ----
+
+void GpuWorker::LookAtHolder(const device::Telemetry& telemetry) {
+  std::optional<device::Setting> ours;
+  std::uint64_t switches = 0;
+  {
+    const MutexLock lock(mutex_);
+    if (snapshot_.is_serving && clock_->Now() - switched_at_ >= ToNs(periods_.landing)) {
+      ours = overridden_;
+      if (!ours && snapshot_.setting) ours = snapshot_.setting->setting;
+    }
+    switches = snapshot_.counts.switches;
+  }
+  if (!ours) {
+    same_in_a_row_ = 0;
+    return;
+  }
+  const Judgement judgement = Judge(telemetry, *ours);
+  if (judgement.holder == Holder::kUnknown) return;
+  same_in_a_row_ = judgement.holder == last_holder_ ? same_in_a_row_ + 1 : 1;
+  last_holder_ = judgement.holder;
+  if (same_in_a_row_ < kReadingsToJudge) return;
+  same_in_a_row_ = 0;
+  bool sets_again = false;
+  {
+    const MutexLock lock(mutex_);
+    // The worker has set a clock meanwhile, or is doing it.
+    if (!snapshot_.is_serving || snapshot_.counts.switches != switches ||
+        snapshot_.in_driver_since != 0) {
+      return;
+    }
+    sets_again = ActOn(judgement);
+  }
+  if (sets_again) Command([this] { SetAgain(); });
+}
+
+GpuWorker::Judgement GpuWorker::Judge(const device::Telemetry& telemetry,
+                                      const device::Setting& ours) {
+  if (reports_locks_) {
+    const auto reading = device_->ReadSetting(device::Control::kSmClock);
+    if (!reading) return {};
+    reports_locks_ = reading->is_known;
+    if (reading->is_known) {
+      if (!reading->setting) return {Holder::kNobody, {}};
+      if (*reading->setting == ours) return {Holder::kPerseus, {}};
+      return {Holder::kOther,
+              {.setting = reading->setting,
+               .sm_clock_mhz = telemetry.sm_clock_mhz,
+               .is_certain = true}};
+    }
+  }
+  using device::ClockLimit;
+  for (const ClockLimit limit : {ClockLimit::kIdle, ClockLimit::kPowerCap, ClockLimit::kThermal,
+                                 ClockLimit::kPowerBrake, ClockLimit::kOther}) {
+    if (telemetry.limits.Has(limit)) return {};
+  }
+  const int mhz = telemetry.sm_clock_mhz;
+  if (mhz >= ours.lower - kNearMhz && mhz <= ours.upper + kNearMhz) return {Holder::kPerseus, {}};
+  const bool is_above = mhz > ours.upper;
+  if (telemetry.limits.Has(ClockLimit::kSetting)) {
+    return {Holder::kOther, {.setting = std::nullopt, .sm_clock_mhz = mhz, .is_certain = is_above}};
+  }
+  return {is_above ? Holder::kNobody : Holder::kUnknown, {}};
+}
+
+// Returns whether the clock has to be set again.
+bool GpuWorker::ActOn(const Judgement& judgement) {
+  const bool was_yielding = snapshot_.foreign && snapshot_.foreign->has_yielded;
+  if (judgement.holder == Holder::kPerseus) {
+    // The other program has set exactly our clock, or no longer sets another one.
+    if (was_yielding) snapshot_.setting = {device::Control::kSmClock, overridden_};
+    snapshot_.foreign.reset();
+    overridden_.reset();
+    return was_yielding;  // The job may have requested another clock meanwhile.
+  }
+  if (judgement.holder == Holder::kNobody) {
+    if (!was_yielding) ++snapshot_.counts.foreign_resets;
+    snapshot_.foreign.reset();
+    overridden_.reset();
+    snapshot_.setting.reset();
+    return true;
+  }
+  if (was_yielding) {
+    snapshot_.foreign = judgement.foreign;
+    snapshot_.foreign->has_yielded = true;
+    return false;
+  }
+  ++snapshot_.counts.foreign_locks;
+  snapshot_.foreign = judgement.foreign;
+  if (when_overridden_ == WhenOverridden::kYield) {
+    snapshot_.foreign->has_yielded = true;
+    overridden_ = snapshot_.setting ? snapshot_.setting->setting : std::nullopt;
+  }
+  snapshot_.setting.reset();
+  snapshot_.effect.reset();
+  unobserved_ = 0;
+  return when_overridden_ == WhenOverridden::kInsist;
 }
 
 }  // namespace perseus::agent

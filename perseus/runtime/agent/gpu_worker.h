@@ -18,6 +18,38 @@
 //     dropped. A request for the current clock does not reach the driver, unless the driver was
 //     away meanwhile and may have forgotten the clock.
 //
+//  4. A clock that another program has set since is not overwritten in silence (ForeignClock).
+//
+// Other programs may set the same clock: an administrator's nvidia-smi, a health check, a power
+// manager. The observer judges three readings in a row, each at least `landing` after the last
+// switch. There are three findings:
+//
+//   ours      the driver reports our lock, or the clock is where our lock puts it
+//   reset     nothing is locked: another program removed our lock, or the driver confirmed a write
+//             that it did not perform. No program holds the clock, so it is set again.
+//   foreign   another lock is in force. With kYield, the worker sets nothing until the lock is
+//   gone.
+//             With kInsist, it sets our clock again.
+//
+// A driver that reports locks (virtual, ROCm) makes this certain. NVML does not: then a busy GPU
+// whose clock differs from ours, while the driver names a clock setting as the only reason, has a
+// foreign lock. If the clock is below ours, this is likely but not certain, because our own lock is
+// a clock setting too. Such a lock ends with the lease: to leave our own lock behind would be
+// worse. A plan that changes the clock more often than `landing` overwrites other locks before they
+// can be seen, on any driver.
+//
+// Limit on changes. An operator may limit the changes of the clock per second, for hardware or
+// drivers that should not change it often. The limit must not make a job slower than its plan. So
+// only a change to a lower clock waits; the job runs faster meanwhile, and loses a part of its
+// saving. A change to a higher clock never waits. Both take a token from a bucket that holds one
+// second of changes, and at least one. The number of tokens may become negative, so the limit holds
+// in the long run. A request that comes while one waits replaces it, as always (invariant 3), so a
+// short phase at a low clock is skipped and costs no change. Restoring takes no token, and neither
+// does setting a clock again that another program has changed.
+//
+// A rival is a client that knows its plan and gives up the changes that save least. It would save
+// more within the same limit. The agent's limit is necessary with it, too, and sufficient without.
+//
 // There are two threads because reading a GPU takes up to milliseconds, which must not delay a
 // switch. The worker sleeps in poll() until a client's eventfd, a command or a retry wakes it. The
 // observer reads power and clocks from time to time, and whether the last switch is in effect.
@@ -71,6 +103,18 @@ class LatencyHistogram {
   Nanoseconds sum_ = 0;
 };
 
+// Of a clock that another program has set during a lease.
+enum class WhenOverridden { kYield, kInsist };
+
+// A lock of another program that replaced ours.
+struct ForeignClock {
+  std::optional<device::Setting> setting;  // If the driver can report it.
+  int sm_clock_mhz = 0;                    // At the reading that showed it.
+  // It cannot be our own lock, so it is not removed when the lease ends.
+  bool is_certain = false;
+  bool has_yielded = false;  // The worker sets no clock while it is there.
+};
+
 struct GpuCounts {
   std::uint64_t switches = 0;   // Clocks that the driver accepted from a client.
   std::uint64_t coalesced = 0;  // Requests that a later one replaced.
@@ -79,7 +123,11 @@ struct GpuCounts {
   std::uint64_t failed = 0;     // Requests that the driver did not accept.
   std::uint64_t in_effect = 0;  // Switches that a reading showed to be in effect.
   std::uint64_t limited = 0;    // Switches that a reading showed to be limited by power or heat.
-  std::uint64_t restores = 0;   // GPUs that were restored completely.
+  std::uint64_t postponed = 0;  // Requests of a lower clock that waited for the limit on changes.
+  std::uint64_t foreign_locks = 0;     // How often another program's lock replaced ours.
+  std::uint64_t foreign_resets = 0;    // How often our lock was gone.
+  std::uint64_t yielded = 0;           // Requests that changed nothing because of a foreign lock.
+  std::uint64_t restores = 0;          // GPUs that were restored completely.
   std::uint64_t restore_failures = 0;  // Failed attempts to restore a control.
 };
 
@@ -90,6 +138,7 @@ struct GpuSnapshot {
   std::string setting_trouble;
   std::optional<ControlSetting> setting;  // The last SM clock that the driver accepted.
   std::optional<device::Effect> effect;   // Of that setting, at the last reading.
+  std::optional<ForeignClock> foreign;    // While it is in force.
   bool is_serving = false;
   bool is_restoring = false;
   // Since when (CLOCK_MONOTONIC) a call of the driver by the worker has not returned. 0: none runs.
@@ -106,13 +155,17 @@ class GpuWorker {
     std::chrono::milliseconds observe_free{1000};
     std::chrono::milliseconds first_retry{50};   // Of a restore. It doubles with each retry
     std::chrono::milliseconds last_retry{5000};  // up to this.
+    // How long after a switch a reading shows who holds the clock.
+    std::chrono::milliseconds landing{250};
   };
 
   explicit GpuWorker(std::unique_ptr<device::Device> device)
       : GpuWorker(std::move(device), Periods{}) {}
   // `clock` is that of the GPU (device::DeviceList).
   GpuWorker(std::unique_ptr<device::Device> device, Periods periods,
-            std::shared_ptr<Clock> clock = std::make_shared<RealClock>());
+            std::shared_ptr<Clock> clock = std::make_shared<RealClock>(),
+            WhenOverridden when_overridden = WhenOverridden::kYield,
+            double most_changes_per_s = 0);  // 0: no limit.
   // Restores nothing. Call Restore before, and wait for it. Waits for a running call of the driver.
   ~GpuWorker();
   GpuWorker(const GpuWorker&) = delete;
@@ -143,10 +196,22 @@ class GpuWorker {
   void ServeRequest();
   void SwitchTo(const protocol::ClockRequest& request,
                 const std::optional<device::Setting>& target);
+  // Whether the limit on changes makes this request wait. Sets wait_until_.
+  bool MustWait(const protocol::ClockRequest& request);
   void AttemptRestore();
   device::DeviceResult<void> PutBack(const ControlSetting& wanted);
   void SleepUntilNeeded(const std::stop_token& stop);
   void LookAtEffect();
+  enum class Holder { kUnknown, kPerseus, kNobody, kOther };
+  struct Judgement {
+    Holder holder = Holder::kUnknown;
+    ForeignClock foreign;  // kOther only.
+  };
+  void LookAtHolder(const device::Telemetry& telemetry);
+  Judgement Judge(const device::Telemetry& telemetry, const device::Setting& ours);
+  bool ActOn(const Judgement& judgement) PERSEUS_REQUIRES(mutex_);
+  void SetAgain();
+  std::optional<device::Setting> TargetOf(const protocol::ClockRequest& request) const;
 
   // Calls the driver, and keeps since when.
   device::DeviceResult<void> Apply(const ControlSetting& wanted);
@@ -155,6 +220,8 @@ class GpuWorker {
   const std::unique_ptr<device::Device> device_;
   const Periods periods_;
   const std::shared_ptr<Clock> clock_;
+  const WhenOverridden when_overridden_;
+  const double most_changes_per_s_;
   const std::unique_ptr<Doorbell> bell_;           // Wakes the worker.
   const std::unique_ptr<Doorbell> observer_bell_;  // Wakes the observer.
 
@@ -171,12 +238,24 @@ class GpuWorker {
   std::function<void()> restored_;
   Nanoseconds next_attempt_ = 0;
   Nanoseconds retry_after_ = 0;
+  double changes_left_ = 0;  // The tokens of the limit on changes.
+  Nanoseconds changes_left_at_ = 0;
+  Nanoseconds wait_until_ = 0;           // The latest request waits until then. 0: it does not.
+  std::uint32_t postponed_request_ = 0;  // The last one that was counted.
+
+  // Only the observer thread uses these.
+  bool reports_locks_ = true;  // Until the driver says that it cannot.
+  Holder last_holder_ = Holder::kUnknown;
+  int same_in_a_row_ = 0;
 
   mutable Mutex mutex_;
   std::vector<std::function<void()>> commands_ PERSEUS_GUARDED_BY(mutex_);
   GpuSnapshot snapshot_ PERSEUS_GUARDED_BY(mutex_);
   // The switch whose effect the observer has to read. 0: none.
   std::uint32_t unobserved_ PERSEUS_GUARDED_BY(mutex_) = 0;
+  Nanoseconds switched_at_ PERSEUS_GUARDED_BY(mutex_) = 0;
+  // Our clock that a foreign lock has replaced.
+  std::optional<device::Setting> overridden_ PERSEUS_GUARDED_BY(mutex_);
 
   // Declared last, so that they end first.
   std::jthread observer_;

@@ -107,6 +107,188 @@ TEST_F(GpuWorkerTest, AcceptedIsNotYetInEffect) {
   EXPECT_EQ(worker_.snapshot().effect->limits, hot);
 }
 
+// Another program sets the same GPU.
+class OverriddenTest : public testing::Test {
+ protected:
+  static constexpr device::Control kSm = device::Control::kSmClock;
+
+  void Start(WhenOverridden when_overridden, double most_changes_per_s = 0) {
+    channel_ = std::make_shared<protocol::ClockChannel>(*protocol::ClockChannel::Create(1));
+    std::vector<FileDescriptor> descriptors;
+    for (const int fd : channel_->descriptors()) {
+      descriptors.emplace_back(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    }
+    publisher_.emplace(*protocol::ClockPublisher::Attach(std::move(descriptors)));
+    worker_ = std::make_unique<GpuWorker>(
+        gpu_.Open(),
+        GpuWorker::Periods{.observe_serving = std::chrono::milliseconds(1),
+                           .observe_free = std::chrono::milliseconds(1),
+                           .first_retry = std::chrono::milliseconds(1),
+                           .last_retry = std::chrono::milliseconds(4),
+                           .landing = std::chrono::milliseconds(5)},
+        std::make_shared<RealClock>(), when_overridden, most_changes_per_s);
+    worker_->Serve(channel_, 0, std::nullopt);
+  }
+
+  protocol::ClockOutcome Ask(int mhz) {
+    const std::uint32_t sequence = publisher_->Publish(0, mhz, perseus::MonotonicNow());
+    EXPECT_TRUE(Eventually([&] { return publisher_->answer(0).sequence == sequence; }));
+    return publisher_->answer(0).outcome;
+  }
+
+  void OtherLocks(int mhz) { gpu_.Set(kSm, device::Setting{mhz, mhz}); }
+  void OtherUnlocks() { gpu_.Set(kSm, std::nullopt); }
+  bool IsSoonAt(int mhz) {
+    return Eventually([&] { return gpu_.setting(kSm) == device::Setting{mhz, mhz}; });
+  }
+  std::optional<ForeignClock> WaitForForeign(int mhz) {
+    std::optional<ForeignClock> foreign;
+    EXPECT_TRUE(Eventually([&] {
+      foreign = worker_->snapshot().foreign;
+      return foreign && foreign->sm_clock_mhz == mhz;
+    }));
+    return foreign;
+  }
+  void EndLease() {
+    std::atomic<bool> is_back = false;
+    worker_->Restore({{kSm, std::nullopt}}, [&] { is_back = true; });
+    EXPECT_TRUE(Eventually([&] { return is_back.load(); }));
+  }
+  // The driver reports no lock, only that a clock setting is the reason for a low clock.
+  void HideLocks() {
+    gpu_.HideSmClock("a clock setting");
+    device::ClockLimits setting;
+    setting.Add(device::ClockLimit::kSetting);
+    gpu_.SetLimits(setting);
+  }
+
+  FakeGpu gpu_{"GPU-a"};
+  std::shared_ptr<protocol::ClockChannel> channel_;
+  std::optional<protocol::ClockPublisher> publisher_;
+  std::unique_ptr<GpuWorker> worker_;
+};
+
+TEST_F(OverriddenTest, YieldsUntilTheLockIsGone) {
+  Start(WhenOverridden::kYield);
+  Ask(1200);
+  OtherLocks(1000);
+  const auto foreign = WaitForForeign(1000);
+  ASSERT_TRUE(foreign);
+  EXPECT_EQ(foreign->setting, (device::Setting{1000, 1000}));
+  EXPECT_TRUE(foreign->has_yielded);
+  EXPECT_EQ(Ask(1100), protocol::ClockOutcome::kLimited);
+  EXPECT_THAT(gpu_.history(), ElementsAre(Sm(1200)));
+  EXPECT_EQ(worker_->snapshot().counts.yielded, 1U);
+  OtherUnlocks();
+  EXPECT_TRUE(IsSoonAt(1100)) << "the latest request of the job";
+  EXPECT_FALSE(worker_->snapshot().foreign);
+  EXPECT_EQ(worker_->snapshot().counts.foreign_locks, 1U);
+}
+
+TEST_F(OverriddenTest, InsistsIfConfigured) {
+  Start(WhenOverridden::kInsist);
+  Ask(1200);
+  OtherLocks(1000);
+  EXPECT_TRUE(IsSoonAt(1200));
+  EXPECT_EQ(worker_->snapshot().counts.foreign_locks, 1U);
+  EXPECT_TRUE(Eventually([&] { return !worker_->snapshot().foreign; }));
+}
+
+TEST_F(OverriddenTest, SetsAClockAgainThatNobodyHolds) {
+  Start(WhenOverridden::kYield);
+  Ask(1200);
+  OtherUnlocks();
+  EXPECT_TRUE(IsSoonAt(1200));
+  EXPECT_EQ(worker_->snapshot().counts.foreign_resets, 1U);
+  EXPECT_EQ(worker_->snapshot().counts.foreign_locks, 0U);
+}
+
+TEST_F(OverriddenTest, AWriteThatTheDriverDidNotPerformIsRepeated) {
+  Start(WhenOverridden::kYield);
+  gpu_.IgnoreNext(kSm, 1);
+  Ask(1200);
+  EXPECT_TRUE(IsSoonAt(1200));
+}
+
+TEST_F(OverriddenTest, TheEndOfTheLeaseLeavesTheLockOfTheOtherProgram) {
+  Start(WhenOverridden::kYield);
+  Ask(1200);
+  OtherLocks(1000);
+  WaitForForeign(1000);
+  EndLease();
+  EXPECT_EQ(gpu_.setting(kSm), (device::Setting{1000, 1000}));
+}
+
+TEST_F(OverriddenTest, ADriverThatReportsNoLockShowsAHigherClock) {
+  HideLocks();
+  Start(WhenOverridden::kYield);
+  Ask(1000);
+  OtherLocks(1300);
+  const auto foreign = WaitForForeign(1300);
+  ASSERT_TRUE(foreign);
+  EXPECT_FALSE(foreign->setting);
+  EXPECT_TRUE(foreign->is_certain);
+  EndLease();
+  EXPECT_EQ(gpu_.setting(kSm), (device::Setting{1300, 1300}));
+}
+
+// It might be the agent's own lock, which must not be left behind.
+TEST_F(OverriddenTest, ALowerClockIsNotProofEnoughToLeaveIt) {
+  HideLocks();
+  Start(WhenOverridden::kYield);
+  Ask(1200);
+  OtherLocks(1000);
+  const auto foreign = WaitForForeign(1000);
+  ASSERT_TRUE(foreign);
+  EXPECT_TRUE(foreign->has_yielded);
+  EXPECT_FALSE(foreign->is_certain);
+  HideLocks();
+  gpu_.SetLimits({});  // So that the restore is confirmed.
+  EndLease();
+  EXPECT_EQ(gpu_.setting(kSm), std::nullopt);
+}
+
+using LimitedChangesTest = OverriddenTest;
+
+// In a thousand seconds, one change.
+constexpr double kAlmostNone = 0.001;
+
+TEST_F(LimitedChangesTest, OnlyALowerClockWaits) {
+  Start(WhenOverridden::kYield, kAlmostNone);
+  Ask(1000);
+  publisher_->Publish(0, 900);
+  ASSERT_TRUE(Eventually([&] { return worker_->snapshot().counts.postponed == 1; }));
+  Ask(1200);
+  Ask(1410);
+  EXPECT_THAT(gpu_.history(), ElementsAre(Sm(1000), Sm(1200), Sm(1410)));
+  EXPECT_EQ(worker_->snapshot().counts.coalesced, 1U) << "the phase at 900 MHz was skipped";
+  publisher_->Publish(0, 1300);
+  ASSERT_TRUE(Eventually([&] { return worker_->snapshot().counts.postponed == 2; }));
+  EXPECT_EQ(Ask(1201), protocol::ClockOutcome::kRefused) << "it does not wait";
+  // The current clock needs no change.
+  Ask(1410);
+  EXPECT_EQ(gpu_.history().size(), 3U);
+}
+
+TEST_F(LimitedChangesTest, RestoringDoesNotWait) {
+  Start(WhenOverridden::kYield, kAlmostNone);
+  Ask(1000);
+  publisher_->Publish(0, 900);
+  ASSERT_TRUE(Eventually([&] { return worker_->snapshot().counts.postponed == 1; }));
+  EndLease();
+  EXPECT_EQ(gpu_.setting(kSm), std::nullopt);
+}
+
+TEST_F(LimitedChangesTest, AWaitingRequestIsServedInTheEnd) {
+  Start(WhenOverridden::kYield, 50);
+  for (int i = 0; i < 60; ++i) {
+    Ask(1000);
+    Ask(900);
+  }
+  EXPECT_EQ(gpu_.history().size(), 120U);
+  EXPECT_EQ(gpu_.setting(kSm), (device::Setting{900, 900}));
+}
+
 // The observer of a free GPU may sleep for very long.
 TEST(GpuWorkerObserverTest, ReadsOftenFromTheBeginningOfALease) {
   FakeGpu gpu("GPU-a");

@@ -3,9 +3,12 @@
 #include <prometheus/metric_family.h>
 #include <prometheus/text_serializer.h>
 
+#include <algorithm>
 #include <limits>
 #include <sstream>
 #include <utility>
+
+#include "perseus/runtime/agent/slow_reasons.h"
 
 namespace perseus::agent {
 namespace {
@@ -122,6 +125,27 @@ void AddLease(Families& families, const Labels& labels, const GpuReport& gpu, Na
   }
 }
 
+void AddSlowness(Families& families, const Labels& labels, const GpuReport& gpu) {
+  const std::vector<SlowBy> reasons = WhySlow(gpu);
+  for (const SlowBy reason : kAllSlowBy) {
+    const bool holds = std::find(reasons.begin(), reasons.end(), reason) != reasons.end();
+    families.Gauge("perseus_gpu_slow",
+                   "Whether the GPU runs below its highest clock, and why: only plan is intended.",
+                   With(labels, "reason", NameOf(reason).data()), holds ? 1 : 0);
+  }
+  const auto& foreign = gpu.snapshot.foreign;
+  families.Gauge("perseus_gpu_overridden",
+                 "Whether another program's lock has replaced the clock of the job.", labels,
+                 foreign ? 1 : 0);
+  const GpuCounts& counts = gpu.snapshot.counts;
+  for (const auto& [change, count] :
+       {std::pair{"locked", counts.foreign_locks}, std::pair{"unlocked", counts.foreign_resets}}) {
+    families.Counter("perseus_gpu_overrides_total",
+                     "How often another program changed the clock of a job.",
+                     With(labels, "change", change), count);
+  }
+}
+
 void AddCounts(Families& families, const Labels& labels, const GpuSnapshot& snapshot) {
   const GpuCounts& counts = snapshot.counts;
   families.Counter("perseus_gpu_clock_switches_total", "Clocks of a job that the driver accepted.",
@@ -132,11 +156,15 @@ void AddCounts(Families& families, const Labels& labels, const GpuSnapshot& snap
   };
   for (const Dropped& dropped :
        {Dropped{"overtaken", counts.coalesced}, Dropped{"set_already", counts.no_ops},
-        Dropped{"unknown_clock", counts.refused}, Dropped{"driver_failed", counts.failed}}) {
+        Dropped{"unknown_clock", counts.refused}, Dropped{"driver_failed", counts.failed},
+        Dropped{"yielded", counts.yielded}}) {
     families.Counter("perseus_gpu_clock_requests_dropped_total",
                      "Requests of a job that changed no clock, and why.",
                      With(labels, "reason", dropped.reason), dropped.count);
   }
+  families.Counter("perseus_gpu_clock_requests_postponed_total",
+                   "Requests of a lower clock that waited for the limit on changes.", labels,
+                   counts.postponed);
   families.Counter("perseus_gpu_clock_switches_seen_total",
                    "Switches that were read back, by their effect.",
                    With(labels, "effect", "in_effect"), counts.in_effect);
@@ -175,6 +203,7 @@ void AddGpu(Families& families, const GpuReport& gpu, std::size_t index,
                  snapshot.in_driver_since == 0 ? 0 : ToSeconds(now - snapshot.in_driver_since));
   if (snapshot.telemetry) AddReadings(families, labels, *snapshot.telemetry);
   AddLease(families, labels, gpu, now);
+  AddSlowness(families, labels, gpu);
   AddCounts(families, labels, snapshot);
 }
 

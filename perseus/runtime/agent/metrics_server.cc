@@ -1,6 +1,7 @@
 #include "perseus/runtime/agent/metrics_server.h"
 
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <chrono>
@@ -20,6 +21,9 @@ using boost::asio::ip::tcp;
 constexpr std::size_t kMostSessions = 128;
 constexpr std::size_t kLongestRequest = 8 * 1024;
 constexpr std::chrono::seconds kTimeout{10};
+// How long to wait before accepting again after an error. If no descriptors are left, the pending
+// connection makes accept() fail again at once.
+constexpr std::chrono::milliseconds kPauseAfterError{200};
 
 // One request and its answer. Then the connection is closed.
 class Session : public std::enable_shared_from_this<Session> {
@@ -91,7 +95,7 @@ Result<tcp::endpoint> ParseAddress(const std::string& address) {
 class MetricsServer::Listener : public std::enable_shared_from_this<Listener> {
  public:
   Listener(boost::asio::io_context& loop, std::function<std::string()> metrics)
-      : acceptor_(loop), metrics_(std::move(metrics)) {}
+      : acceptor_(loop), pause_(loop), metrics_(std::move(metrics)) {}
 
   boost::system::error_code Open(const tcp::endpoint& endpoint) {
     boost::system::error_code error;
@@ -106,7 +110,8 @@ class MetricsServer::Listener : public std::enable_shared_from_this<Listener> {
     acceptor_.async_accept(
         [self = shared_from_this()](boost::system::error_code error, tcp::socket socket) {
           if (error == boost::asio::error::operation_aborted) return;
-          if (!error) self->Serve(std::move(socket));
+          if (error) return self->AcceptLater();
+          self->Serve(std::move(socket));
           self->Accept();
         });
   }
@@ -114,10 +119,18 @@ class MetricsServer::Listener : public std::enable_shared_from_this<Listener> {
   void Close() {
     boost::system::error_code ignored;
     acceptor_.close(ignored);
+    pause_.cancel();
   }
   int port() const { return acceptor_.local_endpoint().port(); }
 
  private:
+  void AcceptLater() {
+    pause_.expires_after(kPauseAfterError);
+    pause_.async_wait([self = shared_from_this()](boost::system::error_code error) {
+      if (!error && self->acceptor_.is_open()) self->Accept();
+    });
+  }
+
   // With too many connections, the oldest one is closed. Prometheus sends its request at once, so
   // its connection ends before it is the oldest. Connections that send nothing do not.
   void Serve(tcp::socket socket) {
@@ -132,6 +145,7 @@ class MetricsServer::Listener : public std::enable_shared_from_this<Listener> {
   }
 
   tcp::acceptor acceptor_;
+  boost::asio::steady_timer pause_;
   std::function<std::string()> metrics_;
   std::deque<std::weak_ptr<Session>> sessions_;  // The oldest first. A session ends by itself.
 };

@@ -2,15 +2,21 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <array>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/write.hpp>
+#include <chrono>
 #include <string>
 #include <vector>
 
 namespace perseus::agent {
 namespace {
+
+using boost::asio::ip::tcp;
 
 TEST(MetricsServer, ListensOnAnAddressAndAFreePort) {
   boost::asio::io_context loop;
@@ -40,35 +46,95 @@ TEST(MetricsServer, AnAddressInUseIsASystemFailure) {
   EXPECT_EQ(second.error().kind, ErrorKind::kSystem);
 }
 
+// A client of a server whose loop runs in the same thread.
+class Scraper {
+ public:
+  Scraper(boost::asio::io_context& loop, int port)
+      : loop_(loop),
+        address_(boost::asio::ip::address_v4::loopback(), static_cast<unsigned short>(port)) {}
+
+  tcp::socket Connect() {
+    tcp::socket socket(clients_);
+    socket.connect(address_);
+    return socket;
+  }
+
+  // What the server answers until it closes the connection. Empty if it does not do so in time.
+  std::string Get(tcp::socket& socket) {
+    boost::asio::write(socket, boost::asio::buffer(std::string("GET /metrics HTTP/1.0\r\n\r\n")));
+    socket.non_blocking(true);
+    std::string answer;
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (std::chrono::steady_clock::now() < deadline) {
+      loop_.run_for(std::chrono::milliseconds(1));
+      std::array<char, 256> bytes;
+      boost::system::error_code error;
+      const std::size_t size = socket.read_some(boost::asio::buffer(bytes), error);
+      answer.append(bytes.data(), size);
+      if (error && error != boost::asio::error::would_block) return answer;
+    }
+    return {};
+  }
+
+ private:
+  boost::asio::io_context& loop_;
+  boost::asio::io_context clients_;
+  tcp::endpoint address_;
+};
+
 // More connections than the server keeps, which send nothing.
 TEST(MetricsServer, AnswersBesideConnectionsThatSendNothing) {
-  using boost::asio::ip::tcp;
   boost::asio::io_context loop;
   const auto server =
       MetricsServer::Listen(loop, "127.0.0.1:0", [] { return std::string("up 1\n"); });
   ASSERT_TRUE(server) << server.error().message;
-  const tcp::endpoint address(boost::asio::ip::address_v4::loopback(),
-                              static_cast<unsigned short>(server->port()));
-  boost::asio::io_context clients;
+  Scraper scraper(loop, server->port());
   std::vector<tcp::socket> silent;
   for (int i = 0; i < 600; ++i) {
-    silent.emplace_back(clients).connect(address);
+    silent.push_back(scraper.Connect());
     loop.poll();
   }
-  tcp::socket scraper(clients);
-  scraper.connect(address);
-  boost::asio::write(scraper, boost::asio::buffer(std::string("GET /metrics HTTP/1.0\r\n\r\n")));
-  scraper.non_blocking(true);
-  std::string answer;
-  for (boost::system::error_code error; !error;) {
-    loop.poll();
-    char bytes[256];
-    const std::size_t size = scraper.read_some(boost::asio::buffer(bytes), error);
-    answer.append(bytes, size);
-    if (error == boost::asio::error::would_block) error.clear();
-  }
+  tcp::socket socket = scraper.Connect();
+  const std::string answer = scraper.Get(socket);
   EXPECT_THAT(answer, testing::HasSubstr("200 OK"));
   EXPECT_THAT(answer, testing::HasSubstr("up 1"));
+}
+
+// Lets this process open no more files while it exists.
+class NoMoreFiles {
+ public:
+  NoMoreFiles() {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const int lowest_free = dup(STDIN_FILENO);
+    close(lowest_free);
+    const rlimit none{static_cast<rlim_t>(lowest_free), before_.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &none);
+  }
+  NoMoreFiles(const NoMoreFiles&) = delete;
+  NoMoreFiles& operator=(const NoMoreFiles&) = delete;
+  ~NoMoreFiles() { setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+// The connection that cannot be accepted stays, so an immediate retry would never end.
+TEST(MetricsServer, PausesWhileNoDescriptorIsLeft) {
+  boost::asio::io_context loop;
+  const auto server =
+      MetricsServer::Listen(loop, "127.0.0.1:0", [] { return std::string("up 1\n"); });
+  ASSERT_TRUE(server) << server.error().message;
+  Scraper scraper(loop, server->port());
+  tcp::socket socket = scraper.Connect();
+  {
+    const NoMoreFiles none;
+    ASSERT_LT(dup(STDIN_FILENO), 0);
+    std::size_t handled = 0;
+    while (handled < 100 && loop.poll_one() > 0) ++handled;
+    EXPECT_GT(handled, 0U);
+    EXPECT_LT(handled, 100U);
+  }
+  EXPECT_THAT(scraper.Get(socket), testing::HasSubstr("up 1"));
 }
 
 }  // namespace

@@ -204,7 +204,7 @@ Reply ReadLease(const Node& node) {
 GpuStatus ReadStatus(const Node& node) {
   RequireKeys(node, {"uuid", "name", "measure_only", "trouble", "lease", "job", "uid", "pid",
                      "held_s", "slowdown", "setting", "before", "is_restoring", "sm_clock_mhz",
-                     "power_w", "temperature_c", "switches"});
+                     "power_w", "temperature_c", "switches", "slow_by", "overridden"});
   const auto text = [&](std::string_view key) { return ReadText(node.Member(key), kLongestName); };
   GpuStatus gpu;
   gpu.uuid = ReadName(node.Member("uuid"));
@@ -225,6 +225,8 @@ GpuStatus ReadStatus(const Node& node) {
   gpu.power_w = ReadNumber(node.Member("power_w"), kPowerWatts, "watts");
   gpu.temperature_c = ReadCount(node.Member("temperature_c"), kTemperatureCelsius, "°C");
   gpu.switches = ReadWhole(node.Member("switches"), kMostSwitches, "a count");
+  gpu.slow_by = text("slow_by");
+  gpu.overridden = text("overridden");
   return gpu;
 }
 

@@ -90,7 +90,9 @@ ordered_json Describe(const GpuStatus& gpu) {
           {"sm_clock_mhz", Within(gpu.sm_clock_mhz, kClockMhz)},
           {"power_w", Within(gpu.power_w, kPowerWatts)},
           {"temperature_c", Within(gpu.temperature_c, kTemperatureCelsius)},
-          {"switches", std::min(gpu.switches, kMostSwitches)}};
+          {"switches", std::min(gpu.switches, kMostSwitches)},
+          {"slow_by", Presentable(gpu.slow_by, kLongestName)},
+          {"overridden", Presentable(gpu.overridden, kLongestName)}};
 }
 
 Member MemberOf(const Done&) { return {"done", ordered_json::object()}; }

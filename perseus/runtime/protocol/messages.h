@@ -122,6 +122,10 @@ struct GpuStatus {
   double power_w = 0;
   int temperature_c = 0;
   std::uint64_t switches = 0;
+  // Why it runs below its highest clock ("plan, temperature"). Empty if it does not.
+  std::string slow_by;
+  // What another program did to its clock. Empty if nothing.
+  std::string overridden;
   friend bool operator==(const GpuStatus&, const GpuStatus&) = default;
 };
 struct Listing {

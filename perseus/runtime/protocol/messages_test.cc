@@ -45,6 +45,8 @@ GpuStatus BusyGpu() {
   gpu.power_w = 0.1;
   gpu.temperature_c = -5;
   gpu.switches = kMostSwitches;
+  gpu.slow_by = "plan, temperature";
+  gpu.overridden = "another program has locked the SM clock";
   return gpu;
 }
 

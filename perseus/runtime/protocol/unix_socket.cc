@@ -224,11 +224,19 @@ Result<Reception> ReceiveOne(int socket, Control* control) {
   return arrival;
 }
 
-// A look at the queue that takes nothing out of it.
-bool NextHasDescriptors(int socket) {
-  msghdr message{};
-  return ::recvmsg(socket, &message, MSG_PEEK | MSG_DONTWAIT) >= 0 &&
-         (message.msg_flags & MSG_CTRUNC) != 0;
+// A look at the next message, which takes nothing out of the queue. Waits for it if the socket
+// blocks. Empty if it failed, with errno.
+std::optional<Received> LookAtNext(int socket) {
+  for (;;) {
+    msghdr message{};
+    if (::recvmsg(socket, &message, MSG_PEEK) >= 0) {
+      return (message.msg_flags & MSG_CTRUNC) != 0 ? Received::kDescriptors : Received::kDatagram;
+    }
+    // A peer that closed with unread messages. Its own messages are still in the queue, and the
+    // kernel reports this error once.
+    if (errno == EINTR || errno == ECONNRESET) continue;
+    return std::nullopt;
+  }
 }
 
 using Clock = std::chrono::steady_clock;
@@ -340,7 +348,12 @@ bool RefusesDescriptors(int socket) {
 }
 
 Result<Reception> Receive(int socket) {
-  if (NextHasDescriptors(socket)) return Reception{.state = Received::kDescriptors, .datagram = {}};
+  // Taking a message whose descriptors nobody wants closes them, which may wait for the peer. So
+  // nothing is taken that was not looked at.
+  const std::optional<Received> next = LookAtNext(socket);
+  if (!next && errno != EAGAIN) return SystemFailure("look at the next message");
+  if (!next) return Reception{};
+  if (next == Received::kDescriptors) return Reception{.state = *next, .datagram = {}};
   return ReceiveOne(socket, nullptr);
 }
 

@@ -253,6 +253,26 @@ TEST(UnixSocketDatagram, APeerThatDoesNotReadIsAnErrorForTheAgent) {
   EXPECT_THAT(sent.error().message, HasSubstr("does not read"));
 }
 
+// The kernel reports once that the peer has closed with an unread answer. Nothing may be taken out
+// of the queue unseen because of that.
+TEST(UnixSocketDatagram, TheAgentLeavesDescriptorsOfAPeerThatHasClosed) {
+  Pair pair = Connection();
+  ASSERT_TRUE(Send(pair.agent.get(), "unread"));
+  ASSERT_TRUE(Send(pair.client.get(), "without"));
+  ASSERT_TRUE(SendRaw(pair.client.get(), "with", {0}));
+  pair.client = FileDescriptor();
+  const auto first = Receive(pair.agent.get());
+  ASSERT_TRUE(first) << first.error().message;
+  EXPECT_EQ(first->datagram.text, "without");
+  EXPECT_EQ(Receive(pair.agent.get())->state, Received::kDescriptors);
+
+  Pair other = Connection();
+  ASSERT_TRUE(Send(other.agent.get(), "unread"));
+  ASSERT_TRUE(SendRaw(other.client.get(), "with", {0}));
+  other.client = FileDescriptor();
+  EXPECT_EQ(Receive(other.agent.get())->state, Received::kDescriptors);
+}
+
 // To take such a datagram out of the queue would close the descriptors, which may block.
 TEST(UnixSocketDatagram, TheAgentLeavesDescriptorsInTheQueue) {
   for (const std::size_t count : {std::size_t{1}, std::size_t{65}, std::size_t{253}}) {

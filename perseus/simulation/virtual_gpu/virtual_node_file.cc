@@ -23,6 +23,7 @@ namespace fs = std::filesystem;
 using toml_file::TableReader;
 
 constexpr std::size_t kLongestName = 40;
+constexpr std::string_view kNumberOfGpu = "{}";
 constexpr int kHighestNodeMegahertz = 100'000;
 constexpr int kMostSeed = 1'000'000'000;
 constexpr double kMostWatts = 100'000;
@@ -126,8 +127,9 @@ class NodeReader {
   }
 
   void ReadNode() {
-    static constexpr std::string_view kKeys[] = {"name", "gpus", "state",          "clock",  "rate",
-                                                 "seed", "gpu",  "switch_latency", "thermal"};
+    static constexpr std::string_view kKeys[] = {"name",           "gpus",   "state",       "clock",
+                                                 "rate",           "seed",   "device_file", "gpu",
+                                                 "switch_latency", "thermal"};
     TableReader reader(root_, file_, "the virtual node", kKeys);
     spec_.description = path_;
     spec_.name = reader.Has("name") ? reader.Text("name") : path_.stem().string();
@@ -150,7 +152,21 @@ class NodeReader {
       reader.FailAt("rate", fmt::format("rate is below {} (write rate = 1)", kLeastRate));
     }
     spec_.seed = static_cast<std::uint64_t>(reader.CountFrom("seed", 0, kMostSeed, 1));
+    ReadDeviceFile(reader);
     Keep(reader);
+  }
+
+  void ReadDeviceFile(TableReader& reader) {
+    if (!reader.Has("device_file")) return;
+    const std::string name = reader.Text("device_file");
+    const std::size_t number = name.find(kNumberOfGpu);
+    if (number == std::string::npos || name.find(kNumberOfGpu, number + 1) != std::string::npos) {
+      reader.FailAt("device_file", fmt::format("device_file does not contain {} exactly once "
+                                               "(write device_file = \"gpu{}\")",
+                                               kNumberOfGpu, kNumberOfGpu));
+    }
+    // The agent may run in another directory.
+    spec_.device_file = fs::absolute(path_.parent_path() / name).string();
   }
 
   void ReadGpu(const toml::table& table) {
@@ -386,6 +402,13 @@ class NodeReader {
 Result<VirtualNodeSpec> ParseVirtualNode(std::string_view text, const std::filesystem::path& path) {
   PERSEUS_ASSIGN_OR_RETURN(const auto root, toml_file::Parse(text, path.string()));
   return NodeReader(root, path).Read();
+}
+
+std::filesystem::path DeviceFileOf(const VirtualNodeSpec& spec, int gpu) {
+  std::string file = spec.device_file;
+  if (file.empty()) return {};
+  // The last one, because the directory of the description may have such a name, too.
+  return file.replace(file.rfind(kNumberOfGpu), kNumberOfGpu.size(), std::to_string(gpu));
 }
 
 Result<VirtualNodeSpec> ReadVirtualNode(const std::filesystem::path& path) {

@@ -7,6 +7,8 @@
 //   clock = "job.clock"        # virtual time, shared by all nodes with this file; default: real
 //   rate = 1.0                 # virtual seconds per second of the clock
 //   seed = 1                   # of all random numbers
+//   device_file = "gpu{}"      # who may open this file may use the GPU; {}: the number of the GPU;
+//                              # default: none, so a user needs a grant
 //   [gpu]
 //   model = "a100-sxm"         # a100, a40, a100-pcie, a100-sxm, h100-sxm: clocks and powers; or
 //   profile = "profile.csv"    # the clocks of this profile; or
@@ -59,6 +61,8 @@ struct VirtualNodeSpec {
   std::filesystem::path clock;  // The file of a SharedClock. Empty: real time.
   double rate = 1;
   std::uint64_t seed = 1;
+  // The file of a GPU, with {} in place of its number. Empty: the GPUs have no device files.
+  std::string device_file;
   std::string gpu_name;  // "Virtual a100-sxm"
   VirtualGpuModel gpu;
 };
@@ -67,6 +71,9 @@ struct VirtualNodeSpec {
 // relative to it. Reads the profile and the hardware facts if they are named. Errors (kInput) are
 // "path:line: cause (remedy)".
 Result<VirtualNodeSpec> ParseVirtualNode(std::string_view text, const std::filesystem::path& path);
+
+// DeviceInfo::device_file of a GPU, counted from 0. Empty if the GPUs have none.
+std::filesystem::path DeviceFileOf(const VirtualNodeSpec& spec, int gpu);
 
 Result<VirtualNodeSpec> ReadVirtualNode(const std::filesystem::path& path);
 

@@ -1,5 +1,6 @@
 #include "perseus/simulation/virtual_gpu/virtual_node_file.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,6 +41,25 @@ TEST(VirtualNodeFile, AModelAloneIsEnough) {
   EXPECT_EQ(spec->gpu.blocking_power_w, 70.38);
   EXPECT_EQ(spec->gpu.most_power_limit_mw, 300'000);
   EXPECT_EQ(spec->gpu.memory_clocks.count, 1);
+}
+
+TEST(VirtualNodeFile, EachGpuHasItsDeviceFile) {
+  const std::string text = "gpus = 2\n[gpu]\nmodel = \"a40\"";
+  const auto none = ParseVirtualNode(text, "/dir/box.toml");
+  ASSERT_TRUE(none) << none.error().message;
+  EXPECT_EQ(DeviceFileOf(*none, 0), "");
+  const auto beside = ParseVirtualNode("device_file = \"dev/gpu{}\"\n" + text, "/a{}/box.toml");
+  ASSERT_TRUE(beside) << beside.error().message;
+  EXPECT_EQ(DeviceFileOf(*beside, 0), "/a{}/dev/gpu0");
+  EXPECT_EQ(DeviceFileOf(*beside, 1), "/a{}/dev/gpu1");
+  const auto real = ParseVirtualNode("device_file = \"/dev/nvidia{}\"\n" + text, "box.toml");
+  ASSERT_TRUE(real) << real.error().message;
+  EXPECT_EQ(DeviceFileOf(*real, 1), "/dev/nvidia1");
+  for (const char* bad : {"gpu", "{}{}"}) {
+    EXPECT_EQ(ErrorOf(fmt::format("device_file = \"{}\"\n{}", bad, text)),
+              "dir/box.toml:1: device_file does not contain {} exactly once (write device_file = "
+              "\"gpu{}\")");
+  }
 }
 
 TEST(VirtualNodeFile, ClocksOfARangeAndOfAProfile) {
