@@ -193,8 +193,8 @@ Result<void> RunVerify(const VerifyFlags& flags) {
     options.progress = [&](double part) { bar.Update(part); };
     // Overwrites the bar, which is drawn again below.
     const char* const line_begin = isatty(STDERR_FILENO) == 1 ? "\r\x1b[K" : "";
-    options.say = [line_begin](std::string_view text) {
-      std::fputs(fmt::format("{}perseus: {}\n", line_begin, text).c_str(), stderr);
+    options.say = [line_begin](std::string_view line) {
+      std::fputs(fmt::format("{}perseus: {}\n", line_begin, line).c_str(), stderr);
     };
     PERSEUS_ASSIGN_OR_RETURN(auto verified, tuner::Verify(options, *clock));
     verification = std::move(verified);

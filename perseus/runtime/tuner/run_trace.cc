@@ -73,6 +73,11 @@ class RunTraceWriter {
 
 int LaneOf(const protocol::RankId& name) { return name.pp_rank * 64 + name.tp_rank; }
 
+std::string_view PlanOf(const protocol::RanStep& step) {
+  if (!step.has_plan) return "none";
+  return step.on_plan ? "followed" : "left";
+}
+
 std::string LaneName(const protocol::RankId& name) {
   return name.tp_rank == 0 ? fmt::format("rank {}", name.pp_rank)
                            : fmt::format("rank {} GPU {}", name.pp_rank, name.tp_rank);
@@ -86,10 +91,10 @@ void RunTraceWriter::AddStep(const protocol::RankId& name, const LoggedRank& ran
     const std::string clock =
         ran.frequency_mhz == 0 ? "" : fmt::format(R"("frequency_mhz": {}, )", ran.frequency_mhz);
     Event(
-        R"("ph": "X", "pid": {}, "tid": {}, "name": "{}", "cat": "{}", "ts": {}, "dur": {}, "args": {{{}"chunk": {}, "microbatch": {}, "step": {}, "assignment": {}, "on_plan": {}}})",
+        R"("ph": "X", "pid": {}, "tid": {}, "name": "{}", "cat": "{}", "ts": {}, "dur": {}, "args": {{{}"chunk": {}, "microbatch": {}, "step": {}, "assignment": {}, "plan": "{}"}})",
         process, LaneOf(name), plan_file::InstructionLabel(ran.kind, ran.microbatch),
         Name(ran.kind), At(begin + ran.begin), Microseconds(ran.duration), clock, ran.chunk,
-        ran.microbatch, step.step, step.assignment_version, step.on_plan);
+        ran.microbatch, step.step, step.assignment_version, PlanOf(step));
   }
   for (const protocol::ClockChange& change : step.clocks) {
     const std::string lane = LaneName(name);

@@ -98,6 +98,9 @@ class Tuner {
   Result<void> FollowPlans();
   Result<void> LeaveInForce();
   Result<void> MakePlan();
+  Result<Expectation> Expect() const {
+    return ExpectFrom(Job(), options_.job, options_.target, PooledOptions(state_.gpus));
+  }
   profiler::SweepJob Job() const;
   Result<void> SaveState() const {
     return WriteFileAtomically(StatePath(options_.job_directory),
@@ -116,6 +119,8 @@ class Tuner {
   std::optional<SeenSteps> seen_;  // With the plan that was followed last.
   std::string reason_;             // Why the sweep ended.
   std::int64_t version_ = 0;       // Of the assignment with the plan.
+  std::int64_t plan_from_step_ = -1;
+  std::int64_t began_at_ = 0;  // The last step before the tuning.
 };
 
 // ---- The ranks ----
@@ -140,6 +145,7 @@ Result<void> Tuner::AwaitRanks() {
     if (auto same = profiler::CheckSameGpu(state_, header, state); !same) return same;
     if (auto taken = TakeClocks(header); !taken) return taken;
   }
+  began_at_ = conductor_.logs().LastStep(conductor_.ranks());
   constexpr int kSteps = 2;
   if (auto ended = conductor_.AwaitSteps(kSteps); !ended) return ended;
   for (const protocol::RankId& name : conductor_.ranks()) {
@@ -292,8 +298,10 @@ Result<UsualCost> Tuner::RunBaseline() {
 
 // Puts the plan into force until it is measured.
 Result<Tuner::Followed> Tuner::Follow(const TunedPlan& plan) {
-  Say(fmt::format("following a plan that seems to save {:.2f} % of the energy",
-                  100 * plan.saving()));
+  // The plan seems to save more than it does, because noise made its options look good.
+  PERSEUS_ASSIGN_OR_RETURN(const auto expected, Expect());
+  Say(fmt::format("following a plan that probably saves about {:.1f} % of the energy",
+                  100 * (plan.saving() - expected.optimism)));
   PERSEUS_ASSIGN_OR_RETURN(auto path, conductor_.AddPlan(plan_file::FormatPlan(plan.file())));
   protocol::Assignment assignment;
   assignment.plan = std::move(path);
@@ -335,8 +343,9 @@ Result<void> Tuner::LeaveInForce() {
                            conductor_.AddPlan(plan_file::FormatPlan(plan_->file())));
   protocol::Assignment assignment;
   assignment.plan = path;
-  PERSEUS_ASSIGN_OR_RETURN(const auto version, conductor_.LeaveInForce(std::move(assignment)));
-  version_ = version;
+  PERSEUS_ASSIGN_OR_RETURN(const auto left, conductor_.LeaveInForce(std::move(assignment)));
+  version_ = left.version;
+  plan_from_step_ = left.step;
   return {};
 }
 
@@ -352,6 +361,8 @@ Result<TuningResult> Tuner::Run() {
   if (!run) return Fail(run);
   const double baseline_s = ToSeconds(plan_->file().baseline_time);
   const std::vector<profiler::MeasuredOption> measured = PooledOptions(state_.gpus);
+  PERSEUS_ASSIGN_OR_RETURN(auto expected, Expect());
+  if (seen_) expected.optimism = 0;
   PERSEUS_ASSIGN_OR_RETURN(auto profile,
                            plan_->ProfileForPlans(Job(), measured, seen_ ? &*seen_ : nullptr));
   return TuningResult{MeasuredProfile(measured),
@@ -365,7 +376,10 @@ Result<TuningResult> Tuner::Run() {
                       rounds_,
                       frequencies,
                       reason_,
-                      version_};
+                      version_,
+                      plan_from_step_,
+                      conductor_.logs().LastStep(conductor_.ranks()) - began_at_,
+                      expected};
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ device::DeviceInfo InfoOf(const VirtualNodeSpec& spec, int gpu) {
   info.uuid = VirtualUuid(spec, gpu);
   info.name = spec.gpu_name;
   info.backend = "virtual";
+  info.index = gpu;
   info.sm_clocks_mhz = ToVector(spec.gpu.sm_clocks);
   info.memory_clocks_mhz = ToVector(spec.gpu.memory_clocks);
   info.default_power_limit_mw = spec.gpu.default_power_limit_mw;
