@@ -6,13 +6,15 @@
 // NFS or Lustre, and cannot know that. So both are needed:
 //
 //   written on this node     found by the next call
-//   written on another node  found within kAskEvery, and the time after which the file system shows
-//                            a change to other nodes
-//
 //   written on another node  found within kAskEvery, and the time after which the file system
 //                            shows a change to other nodes
-// agent needs an agent that reads files of users. kAskEvery is half of the delay of an assignment
-// (protocol::kAssignmentDelaySeconds). The other half is for the file system.
+//
+// Each rank begins at another part of kAskEvery, so that they do not all ask at once. kAskEvery is
+// half of the delay of an assignment (protocol::kAssignmentDelaySeconds). The other half is for the
+// file system.
+//
+// Alternatives that we rejected: one watcher for all ranks of a node needs a leader and its
+// succession; a notice by the agent needs an agent that reads the files of users.
 //
 // Not thread safe: for the background thread.
 #pragma once
