@@ -82,9 +82,11 @@ std::string FormatJson(const tuner::TuningResult& result) {
                     {"saving", result.seen->saving()},
                     {"slowdown", result.seen->slowdown()}};
   }
-  json["optimism"] = result.expected.optimism;
-  json["left"] = result.expected.left;
-  json["left_with_twice_the_steps"] = result.expected.left - result.expected.twice;
+  if (const auto& expected = result.expected) {
+    json["optimism"] = expected->optimism;
+    json["left"] = expected->left;
+    json["left_with_twice_the_steps"] = expected->left - expected->twice;
+  }
   json["assignment_version"] = result.version;
   json["plan_from_step"] = result.version == 0
                                ? nlohmann::ordered_json()
@@ -95,14 +97,15 @@ std::string FormatJson(const tuner::TuningResult& result) {
 // Less is within the error of these numbers.
 constexpr double kLeastNamed = 0.001;
 
-std::string WhatIsLeft(const tuner::Expectation& expected) {
-  if (expected.left < kLeastNamed) {
+std::string WhatIsLeft(const std::optional<tuner::Expectation>& expected) {
+  if (!expected) return "";
+  if (expected->left < kLeastNamed) {
     return "exact measurements would save hardly more (less than 0.1 % of the energy)\n";
   }
   return fmt::format(
       "exact measurements would save about {:.1f} % of the energy more, and twice as many steps "
       "(--budget-steps) about {:.1f} %\n",
-      expected.left * 100, expected.twice * 100);
+      expected->left * 100, expected->twice * 100);
 }
 
 enum class BlockingPower { kGiven, kMeasured };
@@ -122,7 +125,7 @@ std::string FormatText(const tuner::TuningResult& result, BlockingPower blocking
       SavingOf(result) * 100, (ToSeconds(plan.time) / ToSeconds(plan.baseline_time) - 1) * 100,
       result.version == 0
           ? fmt::format("before the plan ran (expect {:.2f} percentage points less)",
-                        result.expected.optimism * 100)
+                        result.expected ? result.expected->optimism * 100 : 0)
           : "while the plan ran",
       result.seen
           ? fmt::format("measured in whole steps: {:.2f} % of the energy saved at {:.2f} % more "

@@ -135,7 +135,7 @@ TEST(TunedSmallJob, AnnouncesWhatItSavesAndWhatIsLeft) {
   }
   const profile::Profile truth("three stages", {}, std::move(entries));
   const TrueJob job(sweep, truth);
-  constexpr int kRuns = 4;
+  constexpr int kRuns = 2;
   double announced = 0;
   double saved = 0;
   double found = 0;
@@ -148,7 +148,7 @@ TEST(TunedSmallJob, AnnouncesWhatItSavesAndWhatIsLeft) {
     options.job.schedule = sweep.schedule;
     std::string last;
     options.say = [&](std::string_view text) {
-      if (text.starts_with("following a plan")) last = text;
+      if (text.starts_with("plan 2 of 2")) last = text;
     };
     options.should_end = [&] {
       pipeline.RunStep();
@@ -161,30 +161,33 @@ TEST(TunedSmallJob, AnnouncesWhatItSavesAndWhatIsLeft) {
     const plan::Evaluation actual =
         plan::Evaluator(job.planner().graph(), job.planner().model()).Evaluate(chosen);
     const double saving = 1 - actual.energy_j / job.planner().baseline().energy_j;
+    ASSERT_TRUE(result.expected);
     double percent = 0;
-    ASSERT_EQ(std::sscanf(last.c_str(), "following a plan that probably saves about %lf", &percent),
-              1)
-        << last;
+    ASSERT_EQ(std::sscanf(last.c_str(), "plan 2 of 2 saves %lf %%", &percent), 1) << last;
     const double loss = job.Judge(chosen).loss;
     std::cout << fmt::format(
         "seed {}: announced {:.2f} %, saves {:.2f} %, promised {:.2f} %; left {:.2f} %, expected "
         "{:.2f} % and {:.2f} % with twice the steps; {} of {} steps\n",
         seed, percent, 100 * saving,
         100 * (1 - result.plan.energy_j / result.plan.baseline_energy_j), 100 * loss,
-        100 * result.expected.left, 100 * result.expected.twice, result.spent.steps,
+        100 * result.expected->left, 100 * result.expected->twice, result.spent.steps,
         result.steps_taken);
     announced += percent / 100 / kRuns;
     saved += saving / kRuns;
     found += loss / kRuns;
-    left += result.expected.left / kRuns;
-    EXPECT_LE(result.expected.twice, result.expected.left);
+    left += result.expected->left / kRuns;
+    EXPECT_LE(result.expected->twice, result.expected->left);
     // The plan holds while the job still runs, after all steps that the tuning took.
     EXPECT_LE(result.plan_from_step, pipeline.steps());
     EXPECT_GT(result.plan_from_step, result.spent.steps);
     EXPECT_GE(result.steps_taken, result.plan_from_step - 1);
   }
-  EXPECT_NEAR(announced, saved, 0.01);
-  EXPECT_NEAR(left, found, 0.01);
+  // Twelve steps of 42 instructions with 2 % noise, once for the plan and once for the baseline.
+  // Most noise of an instruction ends in the slack of others. If all of it were in the energy, the
+  // standard error of a run would be 2 % / sqrt(6 * 42) * sqrt(2) = 0.2 %.
+  EXPECT_NEAR(announced, saved, 0.006);
+  // The estimate has the right order: its mean is within half a percentage point.
+  EXPECT_NEAR(left, found, 0.005);
 }
 
 }  // namespace

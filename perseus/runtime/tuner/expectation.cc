@@ -14,6 +14,21 @@
 namespace perseus::tuner {
 namespace {
 
+// The error of the options of one group, with the variance 1 at each clock.
+class SharedError {
+ public:
+  explicit SharedError(std::mt19937_64& random) : first_(Normal(random)), last_(Normal(random)) {}
+  // `place`: 0 for the first clock to 1 for the last one.
+  double At(double place, std::mt19937_64& random) const {
+    const double shared = ((1 - place) * first_ + place * last_) / std::hypot(1 - place, place);
+    return (shared + Normal(random)) / std::sqrt(2.0);
+  }
+
+ private:
+  double first_;
+  double last_;
+};
+
 // The measured options as a truth from which noisy measurements are drawn.
 class Bootstrap {
  public:
@@ -34,12 +49,15 @@ class Bootstrap {
   // The mean outcome if standard errors are `scale` times as large.
   Result<Outcome> WithNoise(double scale, std::uint64_t seed) const {
     std::mt19937_64 random(seed);
+    // More draws of a large job would take too long. Its many instructions average the noise.
+    constexpr std::size_t kLargeJob = 200;
+    const int draws = planner_.graph().instructions.size() > kLargeJob ? 2 : 6;
     Outcome mean;
-    for (int draw = 0; draw < kDraws; ++draw) {
+    for (int draw = 0; draw < draws; ++draw) {
       const auto [measured, planned] = Draw(scale, random);
       PERSEUS_ASSIGN_OR_RETURN(const Outcome outcome, Judge(measured, planned));
-      mean.promised += outcome.promised / kDraws;
-      mean.saved += outcome.saved / kDraws;
+      mean.promised += outcome.promised / draws;
+      mean.saved += outcome.saved / draws;
     }
     return mean;
   }
@@ -51,16 +69,20 @@ class Bootstrap {
     std::vector<profile::ProfileEntry> planned = measured;
     for (std::size_t i = 0; i < measured.size(); ++i) {
       const int highest = sweep_.clocks_mhz[static_cast<std::size_t>(measured[i].stage)].back();
+      const SharedError shared_time(random);
+      const SharedError shared_power(random);
+      const auto count = static_cast<double>(measured[i].options.size());
       for (std::size_t j = 0; j < measured[i].options.size(); ++j) {
         profile::Option& option = measured[i].options[j];
+        const double place = static_cast<double>(j) / std::max(1.0, count - 1);
         const double time_s = ToSeconds(option.time);
         const double errors = profiler::kStandardErrorsOf95;
         const double time_error = scale * option.time_ci_s / errors / time_s;
         const double energy_error = scale * option.energy_ci_j / errors / option.energy_j;
         const double power_error =
             std::sqrt(std::max(0.0, energy_error * energy_error - time_error * time_error));
-        const double slower = std::max(0.5, 1 + time_error * Normal(random));
-        const double stronger = std::max(0.5, 1 + power_error * Normal(random));
+        const double slower = std::max(0.5, 1 + time_error * shared_time.At(place, random));
+        const double stronger = std::max(0.5, 1 + power_error * shared_power.At(place, random));
         const double margin = option.frequency_mhz == highest ? 0 : time_error;
         option.time = ToNanoseconds(time_s * slower);
         option.energy_j *= slower * stronger;
@@ -114,11 +136,11 @@ Result<Expectation> ExpectFrom(const profiler::SweepJob& sweep, const plan_file:
                            profiler::PlanningProfile(sweep, measured, {.time_margin = 0}));
   PERSEUS_ASSIGN_OR_RETURN(auto planner, profiler::PlannerOf(sweep, truth));
   const Bootstrap bootstrap(sweep, job, target, std::move(truth), std::move(planner));
-  PERSEUS_ASSIGN_OR_RETURN(const auto best, bootstrap.WithoutNoise());
   PERSEUS_ASSIGN_OR_RETURN(const auto once, bootstrap.WithNoise(1, seed));
-  PERSEUS_ASSIGN_OR_RETURN(const auto twice, bootstrap.WithNoise(1 / std::sqrt(2.0), seed));
   Expectation expected;
   expected.optimism = std::max(0.0, once.promised - once.saved);
+  PERSEUS_ASSIGN_OR_RETURN(const auto best, bootstrap.WithoutNoise());
+  PERSEUS_ASSIGN_OR_RETURN(const auto twice, bootstrap.WithNoise(1 / std::sqrt(2.0), seed));
   expected.left = std::max(0.0, best.saved - once.saved);
   expected.twice = std::clamp(twice.saved - once.saved, 0.0, expected.left);
   return expected;

@@ -6,18 +6,19 @@
 //
 // The estimate is a parametric bootstrap (Efron & Tibshirani, An Introduction to the Bootstrap,
 // chapter 10): the measured options are taken as the truth, and measured again with noise of their
-// standard errors, kDraws times. For each draw, a plan is made as `tune` makes it. Then all of
+// standard errors, a few times. For each draw, a plan is made as `tune` makes it. Then all of
 // these are known:
 //
 //     optimism   what the plan seems to save by its own draw - what it saves by the truth
 //     left       what the plan of the truth saves            - what it saves by the truth
 //     twice      the same as `left`, less what is left with errors that are smaller by sqrt(2)
 //
-// The errors of the options of one group are independent in a draw. In reality, neighboring clocks
-// share a part of their error, so the estimate is on the cautious side. The truth of the draws is
-// itself measured, and seems to save too much. This cancels in the differences only in part.
+// Errors. Half of the variance of an option is its own. The other half changes linearly over the
+// clocks of its group, because the fitted model shares errors between neighboring clocks. The truth
+// of the draws is itself measured, and seems to save too much. This cancels in the differences only
+// in part.
 //
-// Thread safety: pure. Takes as long as 3 kDraws plans.
+// Thread safety: pure. Takes as long as 25 plans.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +38,6 @@ struct Expectation {
   double left = 0;      // How much more a plan without errors of measurement would save.
   double twice = 0;     // How much of `left` twice as many measured steps would find.
 };
-
-inline constexpr int kDraws = 8;
 
 // Fails as PlanFromSweep does.
 Result<Expectation> ExpectFrom(const profiler::SweepJob& sweep, const plan_file::PlannedJob& job,

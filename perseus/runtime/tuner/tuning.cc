@@ -98,9 +98,6 @@ class Tuner {
   Result<void> FollowPlans();
   Result<void> LeaveInForce();
   Result<void> MakePlan();
-  Result<Expectation> Expect() const {
-    return ExpectFrom(Job(), options_.job, options_.target, PooledOptions(state_.gpus));
-  }
   profiler::SweepJob Job() const;
   Result<void> SaveState() const {
     return WriteFileAtomically(StatePath(options_.job_directory),
@@ -298,10 +295,7 @@ Result<UsualCost> Tuner::RunBaseline() {
 
 // Puts the plan into force until it is measured.
 Result<Tuner::Followed> Tuner::Follow(const TunedPlan& plan) {
-  // The plan seems to save more than it does, because noise made its options look good.
-  PERSEUS_ASSIGN_OR_RETURN(const auto expected, Expect());
-  Say(fmt::format("following a plan that probably saves about {:.1f} % of the energy",
-                  100 * (plan.saving() - expected.optimism)));
+  Say("following a plan to measure it");
   PERSEUS_ASSIGN_OR_RETURN(auto path, conductor_.AddPlan(plan_file::FormatPlan(plan.file())));
   protocol::Assignment assignment;
   assignment.plan = std::move(path);
@@ -328,6 +322,9 @@ Result<void> Tuner::FollowPlans() {
     if (auto made = MakePlan(); !made) return made;
     PERSEUS_ASSIGN_OR_RETURN(auto ran, Follow(*plan_));
     followed = std::move(ran);
+    // Not the saving that the plan promises: noise made its options look good.
+    Say(fmt::format("plan {} of {} saves {:.2f} % of the energy in whole steps", i + 1,
+                    kPlansFollowed, 100 * SeenStepsOf(followed->cost, baseline).saving()));
   }
   seen_ = SeenStepsOf(followed->cost, baseline);
   const std::vector<profiler::MeasuredOption> known =
@@ -361,8 +358,13 @@ Result<TuningResult> Tuner::Run() {
   if (!run) return Fail(run);
   const double baseline_s = ToSeconds(plan_->file().baseline_time);
   const std::vector<profiler::MeasuredOption> measured = PooledOptions(state_.gpus);
-  PERSEUS_ASSIGN_OR_RETURN(auto expected, Expect());
-  if (seen_) expected.optimism = 0;
+  // The plan is in force already, so this holds up nothing.
+  std::optional<Expectation> expected;
+  if (const auto drawn =
+          ExpectFrom(Job(), options_.job, options_.target, PooledOptions(state_.gpus))) {
+    expected = *drawn;
+    if (seen_) expected->optimism = 0;
+  }
   PERSEUS_ASSIGN_OR_RETURN(auto profile,
                            plan_->ProfileForPlans(Job(), measured, seen_ ? &*seen_ : nullptr));
   return TuningResult{MeasuredProfile(measured),

@@ -59,7 +59,7 @@ struct TuningResult {
   // Its promise is computed without the margins. If the plan was left in force, the promise comes
   // from measurements while it was followed, which did not influence the choice, and from energies
   // that are scaled to the counters. Otherwise it comes from the measurements from which the plan
-  // was made, and is too high by about `expected.optimism`.
+  // was made, and is too high by about `expected->optimism`.
   plan_file::PlanFile plan;
   double blocking_power_w = 0;
   profiler::SweepSpent spent;
@@ -75,8 +75,9 @@ struct TuningResult {
   // and the baseline, and those until ranks have read an assignment.
   std::int64_t steps_taken = 0;
   // What errors of measurement cost. `optimism` is 0 if the plan was followed: then its promise
-  // does not come from the measurements that chose it.
-  Expectation expected;
+  // does not come from the measurements that chose it. Empty if the target is out of reach with
+  // some of the drawn measurements.
+  std::optional<Expectation> expected;
 };
 
 // It takes the steps of the budget, the steps in which plans are followed, and the steps until
