@@ -56,9 +56,12 @@ agent::Finding FindingOf(const Measured& measured) {
   const device::SwitchLatency& latency = *measured.latency;
   if (latency.samples.empty()) {
     return {agent::Finding::Level::kNote, what,
-            fmt::format("none of {} switches was observed: an idle GPU may not show its clock",
-                        latency.unseen),
-            "measure while a program runs on the GPU"};
+            fmt::format(
+                "none of {} switches was observed. An idle GPU stays at its idle clock, so a "
+                "locked clock does not show, and this check runs nothing on the GPU",
+                latency.unseen),
+            "run a program on the GPU and repeat, or run perseus qualify, which brings its own "
+            "load"};
   }
   return {agent::Finding::Level::kGood, what,
           fmt::format("{:.1f} ms (median), {:.1f} ms (95 %), {:.1f} ms (longest) of {} switches{}",
@@ -95,7 +98,7 @@ Result<std::vector<Measured>> MeasureAll(const DoctorFlags& flags,
 }
 
 // The part of a job file. Plans use the 95th percentile of the slowest GPU.
-Result<std::string> FormatJobPart(const std::vector<Measured>& all) {
+Result<std::string> FormatJobPart(const std::vector<Measured>& all, const std::string& output) {
   Nanoseconds slowest = -1;
   std::string comments;
   for (const Measured& measured : all) {
@@ -105,7 +108,9 @@ Result<std::string> FormatJobPart(const std::vector<Measured>& all) {
   }
   if (slowest < 0) {
     return FailAs(ErrorKind::kSystem,
-                  "the switch latency of no GPU could be measured (see the problems above)");
+                  "the switch latency of no GPU could be measured, so {} is not written (if the "
+                  "GPUs are idle: run a program on them and repeat, or run perseus qualify)",
+                  output);
   }
   return fmt::format(
       "# Measured by perseus doctor: the 95th percentile of the slowest GPU.\n{}[gpu]\n"
@@ -155,7 +160,7 @@ Result<void> RunDoctor(const DoctorFlags& flags) {
     PERSEUS_ASSIGN_OR_RETURN(const auto measured, MeasureAll(flags, *devices));
     std::ranges::transform(measured, std::back_inserter(findings), FindingOf);
     if (!flags.output.empty()) {
-      const auto part = FormatJobPart(measured);
+      const auto part = FormatJobPart(measured, flags.output);
       written = part ? WriteFileAtomically(flags.output, *part) : Result<void>(Fail(part));
     }
   }
@@ -187,7 +192,8 @@ Verb AddDoctorVerb(CLI::App& program) {
   verb->add_flag("--read-only", flags->is_read_only, "Change nothing");
   verb->add_flag(
       "--measure-latency", flags->measures_latency,
-      "Measure how long a clock switch takes, then restore the clocks (stop the agent first)");
+      "Measure how long a clock switch takes, then restore the clocks (stop the agent first; the "
+      "GPUs have to be busy)");
   verb->add_option("-o,--output", flags->output,
                    "Write the measured latency as part of a job file for perseus plan")
       ->type_name("FILE.toml");

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <memory>
@@ -24,7 +25,7 @@ namespace {
 
 constexpr const char* kGpuAbout =
     "Show and manage the GPUs of this node through its agent: who holds each GPU, its setting,\n"
-    "and the setting that it returns to.";
+    "and the setting that it returns to. # is the number that nvidia-smi or rocm-smi shows.";
 constexpr const char* kGpuExamples =
     "Examples:\n"
     "  perseus gpu list\n"
@@ -73,12 +74,15 @@ std::string StateOf(const protocol::GpuStatus& gpu) {
 }
 
 std::string FormatTable(const protocol::Listing& listing) {
-  Table table(
-      {"GPU", "held by", "for (s)", "set to", "before", "MHz", "slow by", "W", "C", "switches"});
+  Table table({"#", "GPU", "held by", "for (s)", "set to", "before", "MHz", "slow by", "W", "C",
+               "switches"});
   std::string notes;
-  for (const protocol::GpuStatus& gpu : listing.gpus) {
+  std::vector<protocol::GpuStatus> gpus = listing.gpus;
+  std::ranges::stable_sort(gpus, {}, &protocol::GpuStatus::index);
+  for (const protocol::GpuStatus& gpu : gpus) {
     const bool is_held = !gpu.lease.empty();
-    table.AddRow({gpu.uuid, StateOf(gpu), is_held ? fmt::format("{:.0f}", gpu.held_s) : "-",
+    table.AddRow({gpu.index < 0 ? "-" : std::to_string(gpu.index), gpu.uuid, StateOf(gpu),
+                  is_held ? fmt::format("{:.0f}", gpu.held_s) : "-",
                   gpu.setting.empty() ? "-" : gpu.setting, gpu.before.empty() ? "-" : gpu.before,
                   std::to_string(gpu.sm_clock_mhz), gpu.slow_by.empty() ? "-" : gpu.slow_by,
                   fmt::format("{:.0f}", gpu.power_w), std::to_string(gpu.temperature_c),

@@ -62,6 +62,7 @@ double SavingOf(const tuner::TuningResult& result) {
 std::string FormatJson(const tuner::TuningResult& result) {
   nlohmann::ordered_json json{{"rounds", result.rounds},
                               {"steps_spent", result.spent.steps},
+                              {"steps_taken", result.steps_taken},
                               {"seconds_spent", result.spent.seconds},
                               {"slowdown_spent", result.slowdown_spent},
                               {"frequencies", result.frequencies},
@@ -81,8 +82,30 @@ std::string FormatJson(const tuner::TuningResult& result) {
                     {"saving", result.seen->saving()},
                     {"slowdown", result.seen->slowdown()}};
   }
+  if (const auto& expected = result.expected) {
+    json["optimism"] = expected->optimism;
+    json["left"] = expected->left;
+    json["left_with_twice_the_steps"] = expected->left - expected->twice;
+  }
   json["assignment_version"] = result.version;
+  json["plan_from_step"] = result.version == 0
+                               ? nlohmann::ordered_json()
+                               : nlohmann::ordered_json(result.plan_from_step);
   return json.dump(2) + "\n";
+}
+
+// Less is within the error of these numbers.
+constexpr double kLeastNamed = 0.001;
+
+std::string WhatIsLeft(const std::optional<tuner::Expectation>& expected) {
+  if (!expected) return "";
+  if (expected->left < kLeastNamed) {
+    return "exact measurements would save hardly more (less than 0.1 % of the energy)\n";
+  }
+  return fmt::format(
+      "exact measurements would save about {:.1f} % of the energy more, and twice as many steps "
+      "(--budget-steps) about {:.1f} %\n",
+      expected->left * 100, expected->twice * 100);
 }
 
 enum class BlockingPower { kGiven, kMeasured };
@@ -91,27 +114,30 @@ std::string FormatText(const tuner::TuningResult& result, BlockingPower blocking
   const plan_file::PlanFile& plan = result.plan;
   return fmt::format(
       "measured at most {} clocks of an instruction, in {} rounds: {} steps, {:.1f} s, {:.2f} % "
-      "slower on average\n"
+      "slower on average (tune took {} steps in all)\n"
       "stopped because {}\n"
       "a GPU that waits draws {:.1f} W{}\n"
       "{}: {:.2f} % of the energy saved at {:.2f} % more time, by measurements {}\n"
-      "{}{}\n",
+      "{}{}{}\n",
       result.frequencies, result.rounds, result.spent.steps, result.spent.seconds,
-      result.slowdown_spent * 100, result.reason, result.blocking_power_w,
+      result.slowdown_spent * 100, result.steps_taken, result.reason, result.blocking_power_w,
       blocking_power == BlockingPower::kGiven ? " (given)" : " (measured)", plan.target,
       SavingOf(result) * 100, (ToSeconds(plan.time) / ToSeconds(plan.baseline_time) - 1) * 100,
-      result.version == 0 ? "before the plan ran (expect one percentage point less)"
-                          : "while the plan ran",
+      result.version == 0
+          ? fmt::format("before the plan ran (expect {:.2f} percentage points less)",
+                        result.expected ? result.expected->optimism * 100 : 0)
+          : "while the plan ran",
       result.seen
           ? fmt::format("measured in whole steps: {:.2f} % of the energy saved at {:.2f} % more "
                         "time\n",
                         result.seen->saving() * 100, result.seen->slowdown() * 100)
           : "",
+      WhatIsLeft(result.expected),
       result.version == 0
           ? "the clocks are restored"
-          : fmt::format("all ranks follow the plan (assignment {}); perseus verify measures its "
-                        "real saving",
-                        result.version));
+          : fmt::format("all ranks follow the plan from step {} on (assignment {}); perseus verify "
+                        "measures its real saving",
+                        result.plan_from_step, result.version));
 }
 
 Result<void> WriteResults(const TuneFlags& flags, const tuner::TuningResult& result) {

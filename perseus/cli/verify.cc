@@ -1,6 +1,9 @@
 // `perseus verify` measures what a plan saves in a running job.
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cstdint>
+#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -22,8 +25,9 @@ namespace {
 constexpr const char* kVerifyAbout =
     "Measure what a plan saves in a running job: blocks of steps at the default clocks and blocks\n"
     "of planned steps, in pairs of random order. Reports the saved energy and the slowdown with\n"
-    "confidence intervals, or that they cannot be determined. Takes --steps steps, and then puts\n"
-    "the previous assignment back into force.";
+    "confidence intervals, or that they cannot be determined, and how many steps would do. Takes\n"
+    "--steps steps, and then puts the previous assignment back into force. If it ends earlier,\n"
+    "the blocks so far decide, if they are enough.";
 constexpr const char* kVerifyExamples =
     "Example:\n"
     "  perseus verify run --plan out/plans/no-slowdown.json --steps 200";
@@ -60,6 +64,27 @@ std::string_view NameOf(profiler::Verdict verdict) {
   return "";
 }
 
+std::string_view NameOf(profiler::Comparison::Outlier::Quantity quantity) {
+  return quantity == profiler::Comparison::Outlier::Quantity::kTime ? "time" : "energy";
+}
+
+// 0 if the run decides.
+std::int64_t StepsNeeded(const tuner::Verification& verification) {
+  return std::int64_t{2} * verification.comparison.pairs_needed * verification.layout.length;
+}
+
+// "steps 33 to 35 (planned) are an outlier: …"
+std::string Describe(const tuner::OutlyingBlock& outlier) {
+  return fmt::format(
+      "steps {} to {} ({}) are an outlier: they need {:+.1f} % {} compared with the other {} "
+      "blocks (their longest step is {}, {:.3f} s). The pair is {:.0f} spreads away from the "
+      "others, and counts as {:.0f}\n",
+      outlier.steps.first, outlier.steps.last, outlier.is_planned ? "planned" : "baseline",
+      100 * outlier.change, NameOf(outlier.quantity), outlier.is_planned ? "planned" : "baseline",
+      outlier.longest_step, outlier.longest_step_s, outlier.spreads,
+      profiler::SignedRankInterval::kLimit);
+}
+
 // The saving and slowdown in the plan file. They ignore that pipelines wait for each other.
 struct Promise {
   double saving = 0;
@@ -75,10 +100,24 @@ std::string FormatJson(const tuner::Verification& verification, const plan_file:
   const Promise promise = PromiseOf(plan);
   nlohmann::ordered_json pairs = nlohmann::ordered_json::array();
   for (const profiler::BlockPair& pair : verification.pairs) {
+    const tuner::Verification::PairSteps& steps = verification.steps[pairs.size()];
     pairs.push_back({{"baseline_time_s", pair.baseline_time_s},
                      {"baseline_energy_j", pair.baseline_energy_j},
                      {"planned_time_s", pair.planned_time_s},
-                     {"planned_energy_j", pair.planned_energy_j}});
+                     {"planned_energy_j", pair.planned_energy_j},
+                     {"baseline_steps", {steps.baseline.first, steps.baseline.last}},
+                     {"planned_steps", {steps.planned.first, steps.planned.last}}});
+  }
+  nlohmann::ordered_json outliers = nlohmann::ordered_json::array();
+  for (const tuner::OutlyingBlock& outlier : verification.outliers) {
+    outliers.push_back({{"pair", outlier.pair},
+                        {"block", outlier.is_planned ? "planned" : "baseline"},
+                        {"steps", {outlier.steps.first, outlier.steps.last}},
+                        {"quantity", NameOf(outlier.quantity)},
+                        {"change", outlier.change},
+                        {"spreads", outlier.spreads},
+                        {"longest_step", outlier.longest_step},
+                        {"longest_step_s", outlier.longest_step_s}});
   }
   const nlohmann::ordered_json json{{"level", comparison.level},
                                     {"saving", ToJson(comparison.saving)},
@@ -86,10 +125,13 @@ std::string FormatJson(const tuner::Verification& verification, const plan_file:
                                     {"saves", NameOf(comparison.saves)},
                                     {"slows", NameOf(comparison.slows)},
                                     {"pairs_needed", comparison.pairs_needed},
+                                    {"steps_needed", StepsNeeded(verification)},
                                     {"promised_saving", promise.saving},
                                     {"promised_slowdown", promise.slowdown},
                                     {"steps_of_a_block", verification.layout.length},
                                     {"pairs_left_out", verification.left_out},
+                                    {"ended_early", verification.ended_early},
+                                    {"outliers", std::move(outliers)},
                                     {"pairs", std::move(pairs)}};
   return json.dump(2) + "\n";
 }
@@ -99,6 +141,11 @@ std::string FormatText(const tuner::Verification& verification, const plan_file:
   const Promise promise = PromiseOf(plan);
   std::string text = Describe(verification.comparison, options);
   if (!text.empty() && text.back() != '\n') text += '\n';
+  if (const std::int64_t steps = StepsNeeded(verification);
+      steps > 0 && verification.comparison.pairs_needed < profiler::kMostPairs) {
+    text += fmt::format("that takes about {} steps (--steps {})\n", steps, steps);
+  }
+  for (const tuner::OutlyingBlock& outlier : verification.outliers) text += Describe(outlier);
   text += fmt::format(
       "the plan promises {:.2f} % of the energy at {:.2f} % more time ({} pairs of blocks of {} "
       "steps)\n",
@@ -107,6 +154,10 @@ std::string FormatText(const tuner::Verification& verification, const plan_file:
   if (verification.left_out > 0) {
     text += fmt::format("{} pairs were left out: {}\n", verification.left_out,
                         verification.left_out_reason);
+  }
+  if (!verification.ended_early.empty()) {
+    text += fmt::format("the run ended after {} of {} pairs: {}\n", verification.pairs.size(),
+                        verification.layout.pairs, verification.ended_early);
   }
   return text;
 }
@@ -140,6 +191,11 @@ Result<void> RunVerify(const VerifyFlags& flags) {
     ProgressBar bar;
     bar.Begin("verify", 1);
     options.progress = [&](double part) { bar.Update(part); };
+    // Overwrites the bar, which is drawn again below.
+    const char* const line_begin = isatty(STDERR_FILENO) == 1 ? "\r\x1b[K" : "";
+    options.say = [line_begin](std::string_view line) {
+      std::fputs(fmt::format("{}perseus: {}\n", line_begin, line).c_str(), stderr);
+    };
     PERSEUS_ASSIGN_OR_RETURN(auto verified, tuner::Verify(options, *clock));
     verification = std::move(verified);
   }

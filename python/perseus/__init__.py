@@ -28,6 +28,7 @@ try:
         instruction_begin,
         instruction_end,
         step,
+        step_abandon,
         step_begin,
         step_end,
     )
@@ -59,6 +60,7 @@ __all__ = [
     "open",
     "plan",
     "step",
+    "step_abandon",
     "step_begin",
     "step_end",
 ]

@@ -7,6 +7,7 @@ from perseus._client import (
     instruction_begin as instruction_begin,
     instruction_end as instruction_end,
     step as step,
+    step_abandon as step_abandon,
     step_begin as step_begin,
     step_end as step_end,
 )

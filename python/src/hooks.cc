@@ -49,9 +49,14 @@ PyObject* EnterStep(PyObject* self, PyObject*) {
   Py_RETURN_NONE;
 }
 
-PyObject* ExitStep(PyObject* self, PyObject* const*, Py_ssize_t) {
+// With an exception, the step was left before its end.
+PyObject* ExitStep(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
   if (SessionObject* const session = As<StepObject>(self)->entered) {
-    EndStep(session);
+    if (count > 0 && arguments[0] != Py_None) {
+      AbandonStep(session);
+    } else {
+      EndStep(session);
+    }
     Py_CLEAR(As<StepObject>(self)->entered);
   }
   Py_RETURN_NONE;
@@ -183,6 +188,10 @@ PyObject* StepEndFunction(PyObject*, PyObject*) {
   if (DefaultSession() != nullptr) EndStep(DefaultSession());
   Py_RETURN_NONE;
 }
+PyObject* StepAbandonFunction(PyObject*, PyObject*) {
+  if (DefaultSession() != nullptr) AbandonStep(DefaultSession());
+  Py_RETURN_NONE;
+}
 PyObject* InstructionBeginFunction(PyObject*, PyObject* const* arguments, Py_ssize_t count,
                                    PyObject* keyword_names) {
   const auto instruction = ReadInstruction(arguments, count, keyword_names);
@@ -202,8 +211,9 @@ PyMethodDef functions[] = {
      "step()\n--\n\n"
      "Use `with perseus.step():` around one iteration: forward and backward of all "
      "microbatches.\n\n"
-     "When a step begins, new plans and assignments take effect, and warnings are logged. Does "
-     "nothing while no session is open."},
+     "When a step begins, new plans and assignments take effect, and warnings are logged. A step "
+     "that an exception leaves counts as abandoned and is not recorded. Does nothing while no "
+     "session is open."},
     {"instruction", AsMethod(InstructionFunction), kWithKeywords,
      "instruction(kind, microbatch=None, chunk=0, stream=None)\n--\n\n"
      "Use `with perseus.instruction(\"forward\", microbatch=3):` around the computation of one "
@@ -224,6 +234,9 @@ PyMethodDef functions[] = {
      "step)."},
     {"step_end", AsMethod(StepEndFunction), METH_NOARGS,
      "step_end()\n--\n\nEnds the step (see step_begin)."},
+    {"step_abandon", AsMethod(StepAbandonFunction), METH_NOARGS,
+     "step_abandon()\n--\n\nInstead of step_end, if training leaves the step before its end: the "
+     "step counts as abandoned and is not recorded."},
     {"instruction_begin", AsMethod(InstructionBeginFunction), kWithKeywords,
      "instruction_begin(kind, microbatch=None, chunk=0, stream=None)\n--\n\n"
      "Begins an instruction, for code with separate hooks before and after (see instruction)."},
@@ -280,6 +293,7 @@ bool BeginStep(SessionObject* session) {
 }
 
 void EndStep(SessionObject* session) { perseus_step_end(session->handle); }
+void AbandonStep(SessionObject* session) { perseus_step_abandon(session->handle); }
 
 PyObject* MakeStep(SessionObject* session) {
   PyObject* const step = step_type->tp_alloc(step_type, 0);

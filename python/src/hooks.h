@@ -61,6 +61,7 @@ bool Begin(SessionObject* session, const Instruction& instruction);
 void End(SessionObject* session);
 bool BeginStep(SessionObject* session);
 void EndStep(SessionObject* session);
+void AbandonStep(SessionObject* session);  // Training left the step before its end.
 
 // Logs a warning, once for each cause in this process. False if Python's error is set
 // (KeyboardInterrupt).

@@ -139,6 +139,7 @@ PyStructSequence_Field counter_fields[] = {
     {"may_set_clocks", "True while this process has a lease."},
     {"follows_plan", "True if the current step follows a plan."},
     {"plan_version", "Version of the assignment in force; 0: none."},
+    {"steps_abandoned", "Steps that training left before their end. They are not in steps."},
     {nullptr, nullptr}};
 PyStructSequence_Desc counters_description = {"perseus.Counters",
                                               "Numbers of what happened so far.", counter_fields,
@@ -158,6 +159,7 @@ PyObject* GetCounters(PyObject* self, void*) {
   PyStructSequence_SetItem(counters, i++, PyBool_FromLong(now.may_set_clocks));
   PyStructSequence_SetItem(counters, i++, PyBool_FromLong(now.follows_plan));
   PyStructSequence_SetItem(counters, i++, PyLong_FromLongLong(now.plan_version));
+  PyStructSequence_SetItem(counters, i++, PyLong_FromUnsignedLongLong(now.steps_abandoned));
   if (PyErr_Occurred() != nullptr) {
     Py_DECREF(counters);
     return nullptr;
@@ -184,6 +186,10 @@ PyObject* StepEndMethod(PyObject* self, PyObject*) {
   EndStep(AsSession(self));
   Py_RETURN_NONE;
 }
+PyObject* StepAbandonMethod(PyObject* self, PyObject*) {
+  AbandonStep(AsSession(self));
+  Py_RETURN_NONE;
+}
 PyObject* InstructionBeginMethod(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
                                  PyObject* keyword_names) {
   const auto instruction = ReadInstruction(arguments, count, keyword_names);
@@ -208,6 +214,9 @@ PyMethodDef session_methods[] = {
      "step)."},
     {"step_end", AsMethod(StepEndMethod), METH_NOARGS,
      "step_end()\n--\n\nEnds the step (see step_begin)."},
+    {"step_abandon", AsMethod(StepAbandonMethod), METH_NOARGS,
+     "step_abandon()\n--\n\nInstead of step_end, if training leaves the step before its end (see "
+     "perseus.step_abandon)."},
     {"instruction_begin", AsMethod(InstructionBeginMethod), kMethodWithKeywords,
      "instruction_begin(kind, microbatch=None, chunk=0, stream=None)\n--\n\n"
      "Begins an instruction, for code with separate hooks before and after (see instruction)."},

@@ -101,13 +101,49 @@ class HooksTest(SessionTest):
             self.recorded(session), [[(0, 2, 0), (0, 4, 0), (0, 7, 0), (1, 2, 3), (1, 0, 0)]]
         )
 
-    def test_an_exception_passes_and_ends_the_instruction_and_the_step(self):
+    def test_a_step_that_an_exception_leaves_is_abandoned(self):
+        self.record()
         session = self.open()
         with self.assertRaises(KeyError):
             with perseus.step():
                 with perseus.instruction("forward", microbatch=0):
                     raise KeyError
-        self.assertEqual((session.counters.steps, session.counters.instructions), (1, 1))
+        with perseus.step():
+            with perseus.instruction("backward", microbatch=0):
+                pass
+        perseus.step_begin()
+        perseus.step_abandon()
+        session.step_begin()
+        session.step_abandon()
+        counters = session.counters
+        self.assertEqual((counters.steps, counters.instructions), (1, 2))
+        self.assertEqual(counters.steps_abandoned, 3)
+        self.assertEqual(counters.steps_off_plan, 0)
+        self.assertEqual(self.recorded(session), [[(1, 0, 0)]])
+        self.assertEqual([step["step"] for step in steps_of(self.scratch)], [1])
+
+    def test_numbers_that_no_rank_has_are_a_warning(self):
+        for name, number in [("pp_rank", -1), ("dp_rank", 10**9), ("tp_rank", -7)]:
+            with self.assertLogs("perseus", logging.WARNING) as log:
+                session = self.open(**{name: number})
+                with session.step():
+                    pass
+                session.close()
+            self.assertIn(f"{name} is {number}, but it is a number from 0 to 1000000", log.output[0])
+        self.assertFalse((self.scratch / "ranks").exists())
+
+    def test_without_a_job_directory_no_warning_is_about_one(self):
+        session = self.open(job_directory=None)
+        with self.assertNoLogs("perseus", logging.WARNING):
+            with session.step():
+                for _ in range(40_000):  # More than fit between two turns of the background thread.
+                    session.instruction_begin("forward", microbatch=0)
+                    session.instruction_end()
+            for _ in range(3):
+                time.sleep(0.1)
+                with session.step():
+                    pass
+            session.close()
 
     def test_nothing_happens_without_a_session(self):
         with perseus.step():

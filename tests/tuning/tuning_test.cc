@@ -4,9 +4,13 @@
 
 #include <gmock/gmock.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <iostream>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "perseus/planning/plan/evaluation.h"
 #include "perseus/planning/plan/make_plan_file.h"
@@ -110,6 +114,80 @@ TEST_P(TunedSharedJob, OtherPlansPromiseTheirTrueSaving) {
   const double saved = 1 - actual.energy_j / job.planner().baseline().energy_j;
   EXPECT_NEAR(promised, saved, 0.005);
   EXPECT_LE(job.Judge(chosen).slowdown, 0.001);
+}
+
+// Few microbatches and much noise: 3 pp_ranks, 7 microbatches, 2 % noise on each instruction.
+TEST(TunedSmallJob, AnnouncesWhatItSavesAndWhatIsLeft) {
+  const SharedJob& shared = kSharedJobs[0];
+  if (!std::filesystem::exists(PathOf(shared))) {
+    GTEST_SKIP() << PathOf(shared)
+                 << " is absent (set PERSEUS_SHARED_DIR to the folder of measurements)";
+  }
+  const profile::Profile all = ReadSharedProfile(shared);
+  profiler::SweepJob sweep = SweepJobOf(shared, all);
+  sweep.schedule = schedule::GenerateSchedule({"1f1b", 3, 7, 1}).value();
+  sweep.clocks_mhz.resize(3);
+  std::vector<profile::ProfileEntry> entries;
+  for (const profile::ProfileEntry& entry : all.entries()) {
+    if (entry.stage % 3 != 1) continue;  // Stages 1, 4 and 7.
+    entries.push_back(entry);
+    entries.back().stage = entry.stage / 3;
+  }
+  const profile::Profile truth("three stages", {}, std::move(entries));
+  const TrueJob job(sweep, truth);
+  constexpr int kRuns = 2;
+  double announced = 0;
+  double saved = 0;
+  double found = 0;
+  double left = 0;
+  for (std::uint64_t seed = 1; seed <= kRuns; ++seed) {
+    const TemporaryDirectory directory;
+    VirtualPipeline pipeline(sweep, truth, {.noise = 0.02, .seed = seed}, directory.path());
+    tuner::TuningOptions options;
+    options.job_directory = directory.path();
+    options.job.schedule = sweep.schedule;
+    std::string last;
+    options.say = [&](std::string_view text) {
+      if (text.starts_with("plan 2 of 2")) last = text;
+    };
+    options.should_end = [&] {
+      pipeline.RunStep();
+      return false;
+    };
+    FakeClock clock;
+    const tuner::TuningResult result = perseus::tuner::Tune(options, clock).value();
+    const auto chosen =
+        plan_file::FindOptions(result.plan, job.planner().graph(), "the plan").value();
+    const plan::Evaluation actual =
+        plan::Evaluator(job.planner().graph(), job.planner().model()).Evaluate(chosen);
+    const double saving = 1 - actual.energy_j / job.planner().baseline().energy_j;
+    ASSERT_TRUE(result.expected);
+    double percent = 0;
+    ASSERT_EQ(std::sscanf(last.c_str(), "plan 2 of 2 saves %lf %%", &percent), 1) << last;
+    const double loss = job.Judge(chosen).loss;
+    std::cout << fmt::format(
+        "seed {}: announced {:.2f} %, saves {:.2f} %, promised {:.2f} %; left {:.2f} %, expected "
+        "{:.2f} % and {:.2f} % with twice the steps; {} of {} steps\n",
+        seed, percent, 100 * saving,
+        100 * (1 - result.plan.energy_j / result.plan.baseline_energy_j), 100 * loss,
+        100 * result.expected->left, 100 * result.expected->twice, result.spent.steps,
+        result.steps_taken);
+    announced += percent / 100 / kRuns;
+    saved += saving / kRuns;
+    found += loss / kRuns;
+    left += result.expected->left / kRuns;
+    EXPECT_LE(result.expected->twice, result.expected->left);
+    // The plan holds while the job still runs, after all steps that the tuning took.
+    EXPECT_LE(result.plan_from_step, pipeline.steps());
+    EXPECT_GT(result.plan_from_step, result.spent.steps);
+    EXPECT_GE(result.steps_taken, result.plan_from_step - 1);
+  }
+  // Twelve steps of 42 instructions with 2 % noise, once for the plan and once for the baseline.
+  // Most noise of an instruction ends in the slack of others. If all of it were in the energy, the
+  // standard error of a run would be 2 % / sqrt(6 * 42) * sqrt(2) = 0.2 %.
+  EXPECT_NEAR(announced, saved, 0.006);
+  // The estimate has the right order: its mean is within half a percentage point.
+  EXPECT_NEAR(left, found, 0.005);
 }
 
 }  // namespace

@@ -557,6 +557,7 @@ protocol::Listing GpuManager::List() const {
   for (const GpuReport& gpu : report.gpus) {
     const GpuSnapshot& snapshot = gpu.snapshot;
     protocol::GpuStatus status;
+    status.index = gpu.info.index.value_or(-1);
     status.uuid = gpu.info.uuid;
     status.name = gpu.info.name;
     status.measure_only = gpu.info.measure_only;

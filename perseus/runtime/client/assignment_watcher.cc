@@ -1,11 +1,21 @@
 #include "perseus/runtime/client/assignment_watcher.h"
 
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "perseus/base/file.h"
 
 namespace perseus::client {
 namespace {
+
+constexpr std::string_view kFile = "assignment.json";
 
 bool IsSame(const struct stat& a, const struct stat& b) {
   return a.st_ino == b.st_ino && a.st_dev == b.st_dev && a.st_size == b.st_size &&
@@ -30,11 +40,52 @@ Result<ClockTable> TableOf(const protocol::Assignment& assignment,
 
 }  // namespace
 
-AssignmentWatcher::News AssignmentWatcher::LookForNew() {
+// Without inotify, the rank asks as often as for changes of other nodes.
+void AssignmentWatcher::BeginToWatch() {
+  if (!inotify_) inotify_ = FileDescriptor(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
+  is_watching_ = inotify_ && ::inotify_add_watch(inotify_.get(), job_directory_.c_str(),
+                                                 IN_MOVED_TO | IN_CLOSE_WRITE | IN_ONLYDIR) >= 0;
+}
+
+bool AssignmentWatcher::HasChangedHere() {
+  if (!is_watching_) return false;
+  bool has_changed = false;
+  alignas(inotify_event) std::array<char, 4096> buffer;
+  for (;;) {
+    const ssize_t size = ::read(inotify_.get(), buffer.data(), buffer.size());
+    if (size <= 0) return has_changed;
+    for (std::size_t at = 0; at < static_cast<std::size_t>(size);) {
+      inotify_event event;
+      std::memcpy(&event, buffer.data() + at, sizeof event);
+      const char* name = buffer.data() + at + sizeof event;
+      if (event.len > 0 && kFile == name) has_changed = true;
+      if ((event.mask & IN_Q_OVERFLOW) != 0) has_changed = true;
+      // The directory was removed. A new one needs a new watch.
+      if ((event.mask & IN_IGNORED) != 0) is_watching_ = false;
+      at += sizeof event + event.len;
+    }
+  }
+}
+
+AssignmentWatcher::News AssignmentWatcher::LookForNew(Nanoseconds now) {
+  const bool has_changed = HasChangedHere();
+  if (next_ && now < *next_ && !has_changed) return {};
+  if (!next_) {
+    const std::size_t part = std::hash<std::string>()(protocol::Name(name_)) % 1000;
+    next_ = now + kAskEvery * static_cast<Nanoseconds>(part + 1) / 1000;
+  } else if (!has_changed) {
+    next_ = now + kAskEvery;
+  }
+  // Before the file is read, so that no change falls between.
+  if (!is_watching_) BeginToWatch();
+  return Ask();
+}
+
+AssignmentWatcher::News AssignmentWatcher::Ask() {
+  ++asked_;
   struct stat now {};
-  // Looking at the name alone is what makes this cheap; network file systems answer it from a cache
-  // of a few seconds.
-  if (::stat((job_directory_ / "assignment.json").c_str(), &now) != 0) return {};
+  // The name alone is cheap: network file systems answer it from a cache of a few seconds.
+  if (::stat((job_directory_ / kFile).c_str(), &now) != 0) return {};
   if (seen_ && IsSame(*seen_, now)) return {};
   seen_ = now;
   const auto assignment = protocol::ReadAssignment(job_directory_);

@@ -1,5 +1,21 @@
 // Reads the assignments of a job as they change, and makes clock tables of them for one rank.
 //
+// How it finds a change. A job may have thousands of ranks on one shared file system, so a rank
+// asks it for the file only every kAskEvery. Between, inotify reports changes that are made on this
+// node, at once and without the file system. inotify does not see changes that other nodes make on
+// NFS or Lustre, and cannot know that. So both are needed:
+//
+//   written on this node     found by the next call
+//   written on another node  found within kAskEvery, and the time after which the file system
+//                            shows a change to other nodes
+//
+// Each rank begins at another part of kAskEvery, so that they do not all ask at once. kAskEvery is
+// half of the delay of an assignment (protocol::kAssignmentDelaySeconds). The other half is for the
+// file system.
+//
+// Alternatives that we rejected: one watcher for all ranks of a node needs a leader and its
+// succession; a notice by the agent needs an agent that reads the files of users.
+//
 // Not thread safe: for the background thread.
 #pragma once
 
@@ -12,6 +28,8 @@
 #include <string>
 #include <utility>
 
+#include "perseus/base/file_descriptor.h"
+#include "perseus/base/units.h"
 #include "perseus/runtime/client/clock_table.h"
 #include "perseus/runtime/protocol/assignment.h"
 #include "perseus/runtime/protocol/rank_log.h"
@@ -30,11 +48,23 @@ class AssignmentWatcher {
     // failed, there is no table, and the next call tries again.
     std::string problem;
   };
-  News LookForNew();
+  // Does nothing before the next look is due. Call it many times a second.
+  News LookForNew(Nanoseconds now);
+  static constexpr Nanoseconds kAskEvery = 500'000'000;
+  // How often the file system was asked for the file.
+  int asked() const { return asked_; }
 
  private:
+  News Ask();
+  void BeginToWatch();
+  bool HasChangedHere();
+
   std::filesystem::path job_directory_;
   protocol::RankId name_;
+  FileDescriptor inotify_;    // Absent if the kernel has no more of them.
+  bool is_watching_ = false;  // The directory exists, and inotify reports its changes.
+  std::optional<Nanoseconds> next_;
+  int asked_ = 0;
   std::optional<struct stat> seen_;
   std::int64_t version_ = 0;
 };

@@ -12,7 +12,6 @@ namespace {
 // While steps are recorded.
 constexpr Nanoseconds kBusyTurn = 10 * kMillisecond;
 constexpr Nanoseconds kQuietTurn = 50 * kMillisecond;
-constexpr Nanoseconds kAssignmentEvery = 50 * kMillisecond;
 constexpr Nanoseconds kBeatEvery = kSecond;
 constexpr Nanoseconds kQuietLookEvery = kSecond;
 constexpr Nanoseconds kFirstRetry = kSecond;
@@ -216,9 +215,8 @@ void BackgroundThread::CollectAnswer() {
 // ---- Assignment ----
 
 void BackgroundThread::LookForAssignment(Nanoseconds now) {
-  if (core_.settings.job_directory.empty() || now < next_assignment_) return;
-  next_assignment_ = now + kAssignmentEvery;
-  auto news = assignment_.LookForNew();
+  if (core_.settings.job_directory.empty()) return;
+  auto news = assignment_.LookForNew(now);
   if (!news.problem.empty()) {
     core_.warnings.Once("assignment: " + news.problem, news.problem);
     if (news.problem != reported_problem_) Write(protocol::Remark{news.problem});

@@ -80,7 +80,6 @@ class BackgroundThread {
 
   AssignmentWatcher assignment_;
   std::string reported_problem_;  // With them.
-  Nanoseconds next_assignment_ = 0;
   std::deque<std::unique_ptr<ClockTable>> tables_;  // Offered once the training thread is ready.
   EnergyMeter meter_;
   Nanoseconds next_look_ = 0;

@@ -119,16 +119,30 @@ int HotPath::StepEnd(Nanoseconds now) {
   learned_size_ = position_ < kLongestLearned ? position_ : kLongestLearned;
   Bump(counters_.steps);
   if (is_off_plan_) Bump(counters_.steps_off_plan);
+  FinishStep(now);
+  return wanted;
+}
+
+int HotPath::StepAbandon(Nanoseconds now) {
+  if (!is_in_step_) return kNoChange;
+  is_in_instruction_ = false;
+  is_whole_ = false;
+  Bump(counters_.steps_abandoned);
+  FinishStep(now);
+  return 0;
+}
+
+void HotPath::FinishStep(Nanoseconds now) {
   Event end;
   end.type = Event::Type::kStepEnd;
   end.begin = now;
+  end.has_plan = Uses(ClockTable::Source::kPlan);
   end.on_plan = !is_off_plan_;
   end.is_whole = is_whole_;
   static_cast<void>(Record(end));
   is_in_step_ = false;
   counters_.last_step_end.store(now, std::memory_order_relaxed);
   counters_.is_in_step.store(false);
-  return wanted;
 }
 
 int HotPath::InstructionBegin(const Instruction& what, Nanoseconds now) {

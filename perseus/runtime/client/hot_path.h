@@ -37,8 +37,9 @@ struct Instruction {
 struct Event {
   enum class Type : std::uint8_t { kStepBegin, kInstruction, kStreamInstruction, kStepEnd };
   Type type = Type::kStepBegin;
-  bool on_plan = false;  // kStepEnd.
-  bool is_whole = true;  // kStepEnd: no instruction of it was dropped.
+  bool has_plan = false;  // kStepEnd: a plan was in force.
+  bool on_plan = false;   // kStepEnd.
+  bool is_whole = true;   // kStepEnd: training ran all of it, and no instruction was dropped.
   Instruction what;
   int frequency_mhz = 0;
   int timing = 0;         // kStreamInstruction: the pair of events that has its times.
@@ -53,6 +54,7 @@ struct Event {
 struct HotCounters {
   std::atomic<std::uint64_t> steps = 0;
   std::atomic<std::uint64_t> steps_off_plan = 0;
+  std::atomic<std::uint64_t> steps_abandoned = 0;
   std::atomic<std::uint64_t> instructions = 0;
   std::atomic<std::uint64_t> records_dropped = 0;
   std::atomic<bool> is_in_step = false;
@@ -92,6 +94,8 @@ class HotPath {
   // Each returns the wanted clock in MHz from now on (0: the default clock), or kNoChange.
   int StepBegin(Nanoseconds now);
   int StepEnd(Nanoseconds now);
+  // Ends a step that training left before its end. The step is not recorded.
+  int StepAbandon(Nanoseconds now);
   int InstructionBegin(const Instruction& what, Nanoseconds now);
   // The clock that was requested when the instruction began, for the record.
   void SetFrequency(int frequency_mhz) { frequency_mhz_ = frequency_mhz; }
@@ -125,6 +129,7 @@ class HotPath {
   }
   bool Record(const Event& event);
   void Drop();
+  void FinishStep(Nanoseconds now);
   Ended EndInstruction(Event event);
 
   Ring<Event>& events_;

@@ -53,6 +53,37 @@ class HotPathTest : public testing::Test {
   Nanoseconds now_ = 0;
 };
 
+TEST_F(HotPathTest, AnAbandonedStepIsNotWholeAndIsNoFaultOfThePlan) {
+  tables_.Offer(PlanOfFour());
+  hot_.StepBegin(0);
+  Run({{kF, 0, 0}});
+  EXPECT_EQ(hot_.InstructionBegin({kF, 1, 0}, ++now_), 900);
+  EXPECT_EQ(hot_.StepAbandon(++now_), 0);
+  EXPECT_EQ(hot_.StepAbandon(++now_), kNoChange);
+  const std::vector<Event> events = Events();
+  EXPECT_EQ(events.back().type, Event::Type::kStepEnd);
+  EXPECT_FALSE(events.back().is_whole);
+  EXPECT_TRUE(events.back().has_plan);
+  EXPECT_EQ(counters_.steps, 0U);
+  EXPECT_EQ(counters_.steps_abandoned, 1U);
+  EXPECT_EQ(counters_.steps_off_plan, 0U);
+  EXPECT_FALSE(trouble_.is_off_plan);
+  EXPECT_EQ(counters_.records_dropped, 0U);
+  // The next step is a whole one again.
+  EXPECT_EQ(hot_.StepBegin(++now_), 1000);
+  Run({{kF, 0, 0}, {kF, 1, 0}, {kB, 0, 0}, {kB, 1, 0}});
+  hot_.StepEnd(++now_);
+  EXPECT_TRUE(Events().back().is_whole);
+}
+
+TEST_F(HotPathTest, ABaselineStepHasNoPlan) {
+  hot_.StepBegin(0);
+  hot_.StepEnd(1);
+  const Event end = Events().back();
+  EXPECT_FALSE(end.has_plan);
+  EXPECT_TRUE(end.on_plan);
+}
+
 TEST_F(HotPathTest, RequestsTheNextClockWhenAnInstructionEnds) {
   tables_.Offer(PlanOfFour());
   EXPECT_EQ(hot_.StepBegin(0), 1000);

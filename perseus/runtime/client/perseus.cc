@@ -41,6 +41,10 @@ void perseus_step_end(perseus_session* session) {
   if (session != nullptr) session->session->StepEnd();
 }
 
+void perseus_step_abandon(perseus_session* session) {
+  if (session != nullptr) session->session->StepAbandon();
+}
+
 void perseus_instruction_begin(perseus_session* session, int32_t kind, int32_t microbatch,
                                int32_t chunk) {
   if (session != nullptr) session->session->InstructionBegin(kind, microbatch, chunk);

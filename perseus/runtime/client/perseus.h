@@ -114,6 +114,11 @@ PERSEUS_API void perseus_close(perseus_session* session);
 PERSEUS_API void perseus_step_begin(perseus_session* session);
 PERSEUS_API void perseus_step_end(perseus_session* session);
 
+/* Instead of step_end, if training leaves the step before its end, for example because of an error.
+ * The step counts as abandoned and is not recorded, and the GPU gets its default clock. The next
+ * step has the next number. */
+PERSEUS_API void perseus_step_abandon(perseus_session* session);
+
 /* Call these around each computation, in the order in which the rank runs them. `chunk` is 0 unless
  * the schedule is interleaved. Outside of a step (an evaluation), the GPU has its default clocks.
  */
@@ -150,6 +155,7 @@ typedef struct perseus_counters {
   int32_t may_set_clocks; /* 1 while the session has a lease. */
   int32_t follows_plan;   /* 1 if this step follows a plan. */
   int64_t plan_version;   /* Of the assignment in force; 0: none. */
+  uint64_t steps_abandoned; /* Left before their end. They are not in `steps`. */
 } perseus_counters;
 PERSEUS_API void perseus_read_counters(const perseus_session* session, perseus_counters* counters);
 

@@ -34,6 +34,21 @@ Nanoseconds ExpiryOf(std::int64_t seconds, Clock& clock) {
   return std::max<Nanoseconds>(at - clock.SinceEpoch() + clock.Now(), 1);
 }
 
+// Why no job has a rank with these numbers; empty if one may.
+std::string WhyNoRank(const protocol::RankId& name) {
+  const protocol::HighestRanks highest;
+  const auto check = [](const char* what, int number, int most) {
+    if (number >= 0 && number <= most) return std::string();
+    return fmt::format(
+        "{} is {}, but it is a number from 0 to {}; no plan is followed, and steps are not "
+        "recorded (give each process its own dp_rank, pp_rank and tp_rank)",
+        what, number, most);
+  };
+  std::string why = check("dp_rank", name.dp_rank, highest.dp_rank);
+  if (why.empty()) why = check("pp_rank", name.pp_rank, highest.pp_rank);
+  return why.empty() ? check("tp_rank", name.tp_rank, highest.tp_rank) : why;
+}
+
 // The GPU of the settings, if there is one; what is in the way is warned of.
 ChosenGpu FindGpu(SessionCore& core) {
   const Settings& settings = core.settings;
@@ -115,7 +130,13 @@ Session::Session(std::shared_ptr<SessionCore> core)
       hot_(core_->events, core_->tables, core_->counters, core_->trouble) {}
 
 std::unique_ptr<Session> Session::Open(Settings settings) {
+  const std::string no_rank = WhyNoRank(settings.name);
+  if (!no_rank.empty()) {
+    settings.job_directory.clear();
+    settings.plan.clear();
+  }
   auto core = std::make_shared<SessionCore>(std::move(settings));
+  if (!no_rank.empty()) core->warnings.Once("rank", no_rank);
   std::unique_ptr<Session> session(new Session(core));
   ChosenGpu gpu = FindGpu(*core);
   core->clock = gpu.clock;
@@ -186,6 +207,14 @@ void Session::StepBegin() {
 void Session::StepEnd() {
   if (IsDead()) return;
   const int wanted = hot_.StepEnd(Now());
+  if (!has_used_streams_) RequestClock(wanted);
+}
+
+void Session::StepAbandon() {
+  if (IsDead()) return;
+  DropStreamInstruction();
+  timing_ = Timing::kNone;
+  const int wanted = hot_.StepAbandon(Now());
   if (!has_used_streams_) RequestClock(wanted);
 }
 
@@ -303,6 +332,7 @@ perseus_counters Session::Counters() const {
   counters.may_set_clocks = core_->clock_requester.may_set_clocks() ? 1 : 0;
   counters.follows_plan = read(hot.follows_plan) ? 1 : 0;
   counters.plan_version = read(hot.version);
+  counters.steps_abandoned = read(hot.steps_abandoned);
   return counters;
 }
 

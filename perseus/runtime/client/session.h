@@ -25,6 +25,7 @@ class Session {
 
   void StepBegin();
   void StepEnd();
+  void StepAbandon();
   void InstructionBegin(int kind, int microbatch, int chunk);
   void InstructionEnd();
   void InstructionBeginOn(int kind, int microbatch, int chunk, void* stream);

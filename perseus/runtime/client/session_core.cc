@@ -52,7 +52,8 @@ void SessionCore::ReportTroubles() {
                   "the plan has expired and is no longer followed; the default clocks are used "
                   "(use a new plan: perseus_use_plan, or an assignment)");
   }
-  if (trouble.is_full.load(std::memory_order_relaxed)) {
+  // Without a directory, there is no record that could lack something.
+  if (trouble.is_full.load(std::memory_order_relaxed) && !settings.job_directory.empty()) {
     warnings.Once("full",
                   "instructions came faster than they could be written down; the record does not "
                   "contain the affected steps (is PERSEUS_JOB_DIR on a slow file system?)");

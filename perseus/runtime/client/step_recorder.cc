@@ -35,6 +35,7 @@ void StepRecorder::Add(const Event& event) {
   Pending& pending = steps_.back();
   if (event.type == Event::Type::kStepEnd) {
     pending.step.end = event.begin;
+    pending.step.has_plan = event.has_plan;
     pending.step.on_plan = event.on_plan;
     // One with instructions missing would be taken for another schedule.
     pending.is_wanted = pending.is_wanted && event.is_whole;

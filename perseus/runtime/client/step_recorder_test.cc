@@ -39,6 +39,7 @@ class StepRecorderTest : public testing::Test {
     Event event;
     event.type = Event::Type::kStepEnd;
     event.begin = at;
+    event.has_plan = true;
     event.on_plan = true;
     recorder_.Add(event);
   }
@@ -85,6 +86,7 @@ TEST_F(StepRecorderTest, TimesCountFromTheStepsBegin) {
   ASSERT_THAT(steps, SizeIs(1));
   EXPECT_EQ(steps[0].step, 12);
   EXPECT_EQ(steps[0].assignment_version, 7);
+  EXPECT_TRUE(steps[0].has_plan);
   EXPECT_TRUE(steps[0].on_plan);
   EXPECT_EQ(steps[0].begin, 1000);
   EXPECT_EQ(steps[0].end, 2000);

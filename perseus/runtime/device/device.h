@@ -149,6 +149,9 @@ struct DeviceInfo {
   std::string backend;     // "nvml", "rocm", "virtual"
   std::string pci_bus_id;  // Empty if it has none.
   std::optional<int> minor_number;  // N of /dev/nvidiaN.
+  // The number that nvidia-smi or rocm-smi shows: NVML counts in the order of PCI buses. It changes
+  // if a GPU falls off the bus, so it is only shown to people.
+  std::optional<int> index;
   // A process that may open this file for reading and writing may use the GPU: "/dev/nvidia3".
   // Empty if none is known.
   std::filesystem::path device_file;

@@ -150,8 +150,9 @@ Result<DeviceList> OpenNvmlDevices(std::string_view file, DeviceClock clock) {
     } else if (IsInMigMode(nvml, handle)) {
       RefuseMig(nvml, handle, uuid, list.refused);
     } else {
-      list.devices.push_back(
-          std::make_unique<NvmlDevice>(library, ReadInfo(nvml, handle, std::move(uuid))));
+      DeviceInfo info = ReadInfo(nvml, handle, std::move(uuid));
+      info.index = static_cast<int>(i);
+      list.devices.push_back(std::make_unique<NvmlDevice>(library, std::move(info)));
     }
   }
   std::sort(list.devices.begin(), list.devices.end(),

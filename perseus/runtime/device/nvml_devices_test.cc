@@ -20,6 +20,9 @@ TEST(NvmlDevices, AreFoundByUuidAtAnyIndex) {
   EXPECT_EQ(list.devices[0]->info().uuid, fake.node.Uuid(2));
   EXPECT_EQ(list.devices[1]->info().uuid, fake.node.Uuid(1));
   EXPECT_EQ(list.devices[2]->info().uuid, fake.node.Uuid(0));
+  // As nvidia-smi numbers them.
+  EXPECT_EQ(list.devices[0]->info().index, 2);
+  EXPECT_EQ(list.devices[2]->info().index, 0);
 }
 
 TEST(NvmlDevices, DescribeAGpu) {
@@ -30,6 +33,7 @@ TEST(NvmlDevices, DescribeAGpu) {
   EXPECT_EQ(info.backend, "nvml");
   EXPECT_EQ(info.pci_bus_id, "00000000:02:00.0");
   EXPECT_EQ(info.minor_number, 1);
+  EXPECT_EQ(info.index, 1);
   EXPECT_EQ(info.is_persistent, false);
   EXPECT_THAT(info.sm_clocks_mhz, ElementsAre(210, 1200, 1305, 1410));
   EXPECT_THAT(info.memory_clocks_mhz, ElementsAre(810, 1215));

@@ -113,8 +113,9 @@ Result<DeviceList> OpenRocmDevices(std::string_view file, DeviceClock clock) {
                               "driver)"});
       continue;
     }
-    list.devices.push_back(
-        std::make_unique<RocmDevice>(library, ReadInfo(rocm, i, std::move(uuid))));
+    DeviceInfo info = ReadInfo(rocm, i, std::move(uuid));
+    info.index = static_cast<int>(i);
+    list.devices.push_back(std::make_unique<RocmDevice>(library, std::move(info)));
   }
   std::sort(list.devices.begin(), list.devices.end(),
             [](const auto& a, const auto& b) { return a->info().uuid < b->info().uuid; });

@@ -12,9 +12,6 @@ namespace {
 // is as good: its error in the tail is below 1e-4.
 constexpr int kMostExact = 200;
 
-// More pairs would take years of training.
-constexpr int kTooManyPairs = 1'000'000;
-
 // The relative change, from the logarithm of a ratio.
 double ToChange(double log_ratio) { return std::expm1(log_ratio); }
 
@@ -71,31 +68,79 @@ Cut CutFor(int n, double level) {
   return cut;
 }
 
+// The z for which a standard normal variable is within -z and z with the probability `level`.
+double NormalQuantile(double level) {
+  double low = 0;
+  double high = 10;
+  for (int i = 0; i < 60; ++i) {
+    const double middle = (low + high) / 2;
+    (1 - 2 * NormalTail(middle) < level ? low : high) = middle;
+  }
+  return low;
+}
+
+// By how much the interval is wider than that of a mean for normal noise: sqrt(pi / 3).
+constexpr double kSignedRankWidth = 1.0233;
+// Four of five results of a normal variable are below its mean plus this many deviations.
+constexpr double kFourOfFive = 0.8416;
+constexpr double kLeastSpread = 1e-4;
+constexpr double kNormalSpread = 1.4826;
+
 double MedianOfSorted(const std::vector<double>& sorted) {
   const std::size_t half = sorted.size() / 2;
   return sorted.size() % 2 == 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
 }
 
-// By which factor the number of pairs has to grow until `interval` does not reach `limit`.
-double Growth(const Interval& interval, double limit) {
-  const double distance = std::abs(interval.estimate - limit);
-  const double half = (interval.upper - interval.lower) / 2;
-  if (distance <= 0) return INFINITY;
-  return std::max(1.0, (half / distance) * (half / distance));
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return MedianOfSorted(values);
 }
 
-int PairsNeeded(const Comparison& comparison, const ComparisonOptions& options) {
-  double growth = 0;
-  if (comparison.saves == Verdict::kCannotTell) growth = Growth(comparison.saving, 0);
+double DeviationOf(std::span<const double> values) {
+  if (values.size() < 2) return 0;
+  double sum = 0;
+  for (const double value : values) sum += value;
+  const double mean = sum / static_cast<double>(values.size());
+  double squares = 0;
+  for (const double value : values) squares += (value - mean) * (value - mean);
+  return std::sqrt(squares / static_cast<double>(values.size() - 1));
+}
+
+// How many pairs make an interval around the same estimate narrow enough not to reach `limit`.
+double PairsUntil(double estimate, double limit, const SignedRankInterval& center) {
+  const double distance = std::abs(estimate - limit);
+  if (distance <= 0) return INFINITY;
+  const double ratio = ExpectedHalfWidth(center.usual_deviation, 1, center.level) / distance;
+  return ratio * ratio;
+}
+
+int PairsNeeded(const Comparison& comparison, const SignedRankInterval& time,
+                const SignedRankInterval& energy, const ComparisonOptions& options) {
+  double needed = -1;
+  if (comparison.saves == Verdict::kCannotTell) {
+    needed = PairsUntil(comparison.saving.estimate, 0, energy);
+  }
   if (comparison.slows == Verdict::kCannotTell) {
     // Either limit decides.
-    growth = std::max(growth, std::min(Growth(comparison.slowdown, 0),
-                                       Growth(comparison.slowdown, options.slowdown_tolerance)));
+    const double slowdown = comparison.slowdown.estimate;
+    needed = std::max(needed, std::min(PairsUntil(slowdown, 0, time),
+                                       PairsUntil(slowdown, options.slowdown_tolerance, time)));
   }
-  if (growth == 0) return 0;
-  // One more, so that the result is larger than the number of pairs so far.
+  if (needed < 0) return 0;
+  // More than this run has.
   return static_cast<int>(
-      std::min<double>(kTooManyPairs, std::ceil(growth * comparison.pairs) + 1));
+      std::min<double>(kMostPairs, std::max(std::ceil(needed), comparison.pairs + 1.0)));
+}
+
+void AddOutliers(std::span<const double> differences, const SignedRankInterval& center,
+                 Comparison::Outlier::Quantity quantity,
+                 std::vector<Comparison::Outlier>& outliers) {
+  for (std::size_t pair = 0; pair < differences.size(); ++pair) {
+    const double spreads = std::abs(differences[pair] - center.median) / center.spread;
+    if (spreads <= SignedRankInterval::kNamed) continue;
+    outliers.push_back({pair, quantity, ToChange(differences[pair] - center.interval.estimate),
+                        spreads});
+  }
 }
 
 std::string Percent(double fraction) { return fmt::format("{:.2f}", 100 * fraction); }
@@ -116,17 +161,42 @@ int LeastPairs(double level) {
 SignedRankInterval EstimateCenter(std::span<const double> differences, double level) {
   const auto n = static_cast<int>(differences.size());
   const Cut cut = CutFor(n, level);
+  SignedRankInterval center;
+  center.level = cut.level;
+  center.median = Median({differences.begin(), differences.end()});
+  std::vector<double> distances;
+  for (const double d : differences) distances.push_back(std::abs(d - center.median));
+  center.spread = std::max(kLeastSpread, kNormalSpread * Median(std::move(distances)));
+  const double most = SignedRankInterval::kLimit * center.spread;
+  std::vector<double> limited;
+  std::vector<double> usual;
+  for (const double d : differences) {
+    limited.push_back(std::clamp(d, center.median - most, center.median + most));
+    if (limited.back() == d) usual.push_back(d);
+  }
+  center.usual_deviation = std::max(kLeastSpread, DeviationOf(usual));
   std::vector<double> averages;
-  averages.reserve(differences.size() * (differences.size() + 1) / 2);
-  for (std::size_t i = 0; i < differences.size(); ++i) {
-    for (std::size_t j = i; j < differences.size(); ++j) {
-      averages.push_back((differences[i] + differences[j]) / 2);
+  averages.reserve(limited.size() * (limited.size() + 1) / 2);
+  for (std::size_t i = 0; i < limited.size(); ++i) {
+    for (std::size_t j = i; j < limited.size(); ++j) {
+      averages.push_back((limited[i] + limited[j]) / 2);
     }
   }
   std::sort(averages.begin(), averages.end());
   const auto outside = static_cast<std::size_t>(std::max(cut.outside, 0));
-  return {{MedianOfSorted(averages), averages[outside], averages[averages.size() - 1 - outside]},
-          cut.level};
+  center.interval = {MedianOfSorted(averages), averages[outside],
+                     averages[averages.size() - 1 - outside]};
+  return center;
+}
+
+double ExpectedHalfWidth(double deviation, double pairs, double level) {
+  return NormalQuantile(level) * kSignedRankWidth * deviation / std::sqrt(pairs);
+}
+
+int PairsToResolve(double deviation, double limit, double level) {
+  const double errors = (NormalQuantile(level) + kFourOfFive) * kSignedRankWidth * deviation;
+  const double pairs = std::ceil((errors / limit) * (errors / limit));
+  return static_cast<int>(std::clamp<double>(pairs, LeastPairs(level), kMostPairs));
 }
 
 Result<Comparison> Compare(std::span<const BlockPair> pairs, const ComparisonOptions& options) {
@@ -167,7 +237,10 @@ Result<Comparison> Compare(std::span<const BlockPair> pairs, const ComparisonOpt
   } else if (comparison.slowdown.lower > 0) {
     comparison.slows = Verdict::kGreater;
   }
-  comparison.pairs_needed = PairsNeeded(comparison, options);
+  comparison.pairs_needed = PairsNeeded(comparison, time, energy, options);
+  AddOutliers(times, time, Comparison::Outlier::Quantity::kTime, comparison.outliers);
+  AddOutliers(energies, energy, Comparison::Outlier::Quantity::kEnergy, comparison.outliers);
+  std::ranges::stable_sort(comparison.outliers, {}, &Comparison::Outlier::pair);
   return comparison;
 }
 
@@ -204,7 +277,7 @@ std::string Describe(const Comparison& comparison, const ComparisonOptions& opti
       text += fmt::format("\ncannot tell whether it is slower by more than {:g} % ({})",
                           100 * options.slowdown_tolerance, slowdown);
   }
-  if (comparison.pairs_needed >= kTooManyPairs) {
+  if (comparison.pairs_needed >= kMostPairs) {
     text += "\nthe difference, if there is one, is too small to measure in a run of any length";
   } else if (comparison.pairs_needed > 0) {
     text += fmt::format("\nabout {} pairs of blocks would decide it (this run has {})",

@@ -57,6 +57,22 @@ TEST(SignedRank, NormalApproximationJoinsTheExactDistribution) {
   EXPECT_NEAR(approximate.level, exact.level, 0.001);
 }
 
+// One pair of six is stalled. The interval of six pairs reaches from the least difference to the
+// greatest, so the stall alone would decide it.
+TEST(SignedRank, OneOutlierOfSixDoesNotDecideTheInterval) {
+  std::vector<double> differences = {-0.003, -0.002, -0.001, 0.001, 0.002, 0.003};
+  const SignedRankInterval clean = EstimateCenter(differences, 0.95);
+  EXPECT_DOUBLE_EQ(clean.interval.lower, -0.003);
+  EXPECT_DOUBLE_EQ(clean.interval.upper, 0.003);
+  differences[0] = -0.9;
+  const SignedRankInterval stalled = EstimateCenter(differences, 0.95);
+  // Median 0; the distances are 0.9 and 0.001 to 0.003, so their median is 0.002.
+  EXPECT_DOUBLE_EQ(stalled.spread, 1.4826 * 0.002);
+  EXPECT_DOUBLE_EQ(stalled.interval.lower, -5 * 1.4826 * 0.002);
+  EXPECT_DOUBLE_EQ(stalled.interval.upper, 0.003);
+  EXPECT_DOUBLE_EQ(stalled.level, clean.level);
+}
+
 BlockPair Pair(double time_ratio, double energy_ratio) {
   return {1, 100, time_ratio, 100 * energy_ratio};
 }
@@ -103,6 +119,32 @@ TEST(Compare, ReportsThatTheDataIsInconclusiveAndWhatIsMissing) {
   EXPECT_GT(noisy->pairs_needed, 10);
   EXPECT_THAT(Describe(*noisy), HasSubstr("cannot tell whether it saves energy"));
   EXPECT_THAT(Describe(*noisy), HasSubstr("would decide it (this run has 10)"));
+}
+
+TEST(Compare, NamesTheStalledPairAndDoesNotAskForPairsBecauseOfIt) {
+  std::vector<BlockPair> pairs = Around(1.0, 0.85, 0.004, 6);
+  const int needed_without = Compare(pairs)->pairs_needed;
+  pairs[4].baseline_time_s = 4;
+  const auto stalled = Compare(pairs);
+  ASSERT_TRUE(stalled);
+  ASSERT_EQ(stalled->outliers.size(), 1U);
+  EXPECT_EQ(stalled->outliers[0].pair, 4U);
+  EXPECT_EQ(stalled->outliers[0].quantity, Comparison::Outlier::Quantity::kTime);
+  EXPECT_NEAR(stalled->outliers[0].change, -0.75, 0.01);
+  EXPECT_GT(stalled->outliers[0].spreads, SignedRankInterval::kNamed);
+  EXPECT_GT(stalled->slowdown.lower, -0.04);
+  EXPECT_NEAR(stalled->slowdown.estimate, 0, 0.004);
+  // The center and the usual deviation of five pairs differ a little from those of six.
+  EXPECT_LT(stalled->pairs_needed, 20 * needed_without);
+  EXPECT_TRUE(Compare(Around(1.0, 0.85, 0.004, 6))->outliers.empty());
+}
+
+TEST(Compare, MorePairsAreNeededForALessLimit) {
+  EXPECT_EQ(PairsToResolve(1e-6, 0.002, 0.95), LeastPairs(0.95));
+  // (1.96 + 0.84) * 1.0233 = 2.867 standard errors.
+  EXPECT_EQ(PairsToResolve(0.01, 0.002, 0.95), 206);
+  EXPECT_EQ(PairsToResolve(0.01, 0.001, 0.95), 822);
+  EXPECT_NEAR(ExpectedHalfWidth(0.01, 100, 0.95), 0.0020056, 1e-6);
 }
 
 TEST(Compare, RefusesTooFewOrInvalidMeasurements) {

@@ -74,7 +74,8 @@ Member MemberOf(const Grant& grant) { return {"grant", DescribeGrant(grant)}; }
 Member MemberOf(const Revoke& revoke) { return {"revoke", DescribeGrant(revoke.grant)}; }
 
 ordered_json Describe(const GpuStatus& gpu) {
-  return {{"uuid", gpu.uuid},
+  return {{"index", std::clamp(gpu.index, -1, kHighestIndex)},
+          {"uuid", gpu.uuid},
           {"name", Presentable(gpu.name, kLongestName)},
           {"measure_only", Presentable(gpu.measure_only, kLongestName)},
           {"trouble", Presentable(gpu.trouble, kLongestName)},

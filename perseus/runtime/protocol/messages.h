@@ -103,6 +103,7 @@ struct Lease {
 };
 // One GPU of the reply to List.
 struct GpuStatus {
+  int index = -1;  // The number that nvidia-smi or rocm-smi shows. -1: unknown.
   std::string uuid;
   std::string name;
   std::string measure_only;  // Why its clocks cannot be set. Empty if they can.

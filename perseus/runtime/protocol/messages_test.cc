@@ -29,6 +29,7 @@ GpuStatus IdleGpu() {
 
 GpuStatus BusyGpu() {
   GpuStatus gpu;
+  gpu.index = 5;
   gpu.uuid = "GPU-1f";
   gpu.name = "NVIDIA A100-SXM4-80GB";
   gpu.trouble = "the driver is gone";
@@ -269,7 +270,7 @@ TEST(Messages, BadRepliesAreRefusedWithTheField) {
       {R"({"perseus":1,"lease":{"id":"7","gpus":["a"],"sm_clocks_mhz":[[[210]]]}})",
        "reply: nested too deeply"},
       {R"({"perseus":1,"listing":{"gpus":{}}})", "reply: listing.gpus is not a list"},
-      {R"({"perseus":1,"listing":{"gpus":[{"uuid":"a"}]}})",
+      {R"({"perseus":1,"listing":{"gpus":[{"index":0,"uuid":"a"}]}})",
        "reply: listing.gpus[0].name is missing"},
   };
   for (const BadMessage& bad : kBad) {

@@ -49,8 +49,10 @@ class Formatter {
   }
 
   std::string operator()(const RanStep& step) {
-    Append("{{\"step\":{},\"assignment_version\":{},\"on_plan\":{},\"begin_ns\":{},\"end_ns\":{}",
-           step.step, step.assignment_version, step.on_plan, step.begin, step.end);
+    Append(
+        "{{\"step\":{},\"assignment_version\":{},\"has_plan\":{},\"on_plan\":{},"
+        "\"begin_ns\":{},\"end_ns\":{}",
+        step.step, step.assignment_version, step.has_plan, step.on_plan, step.begin, step.end);
     List("instructions", step.instructions, [&](const RanInstruction& ran) {
       Append("[{},{},{},{},{},{}]", static_cast<int>(ran.kind), ran.microbatch, ran.chunk,
              ran.begin, ran.duration, ran.frequency_mhz);
@@ -139,14 +141,15 @@ ClockChange ReadChange(const Node& row) {
 }
 
 RanStep ReadStep(const Node& node) {
-  constexpr std::array<std::string_view, 11> kKeys{
-      "step",   "assignment_version", "on_plan", "begin_ns", "end_ns", "instructions", "energy",
-      "clocks", "temperature_c",      "power_w", "limited"};
+  constexpr std::array<std::string_view, 12> kKeys{
+      "step",   "assignment_version", "has_plan", "on_plan",       "begin_ns", "end_ns",
+      "energy", "instructions",       "clocks",   "temperature_c", "power_w",  "limited"};
   node.RequireObject(kKeys);
   RanStep step;
   step.step = node.Member("step").Whole(0, json_file::kLargestWhole, "a step's number");
   step.assignment_version = node.Member("assignment_version")
                                 .Whole(0, json_file::kLargestWhole, "a version of the assignment");
+  step.has_plan = node.Member("has_plan").Flag();
   step.on_plan = node.Member("on_plan").Flag();
   step.begin = Time(node.Member("begin_ns"), 0);
   step.end = Time(node.Member("end_ns"), step.begin);

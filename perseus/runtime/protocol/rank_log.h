@@ -5,7 +5,7 @@
 //   {"perseus_rank_log":1,"dp_rank":0,"pp_rank":3,"tp_rank":0,"gpu":"GPU-…","gpu_name":"…",
 //    "host":"n7","pid":4711,"sm_clocks_mhz":[…],"may_set_clocks":true,
 //    "epoch_ns":1700000000000000000}
-//   {"step":12,"assignment_version":7,"on_plan":true,"begin_ns":…,"end_ns":…,
+//   {"step":12,"assignment_version":7,"has_plan":true,"on_plan":true,"begin_ns":…,"end_ns":…,
 //    "instructions":[[0,3,0,125000,50012000,1410],…],
 //    "energy":[[-40000000,10500000,81234.5],…],
 //    "clocks":[[125000,131000,1410,2],…],
@@ -91,7 +91,9 @@ struct ClockChange {
 struct RanStep {
   std::int64_t step = 0;
   std::int64_t assignment_version = 0;  // The one that the rank followed. 0: none.
-  // Whether the rank ran exactly the order of the plan, or followed clocks without a plan.
+  // Whether a plan was in force when the step began, not only clocks or the default clocks.
+  bool has_plan = false;
+  // False if the rank ran another order than the plan in force.
   bool on_plan = false;
   Nanoseconds begin = 0;  // By the clock above.
   Nanoseconds end = 0;

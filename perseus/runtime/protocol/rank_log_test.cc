@@ -35,6 +35,7 @@ RanStep Step(std::int64_t number) {
   RanStep step;
   step.step = number;
   step.assignment_version = 7;
+  step.has_plan = true;
   step.on_plan = true;
   step.begin = 9'007'199'254'740'993;  // 2^53 + 1 is not a double.
   step.end = step.begin + 500'000'001;

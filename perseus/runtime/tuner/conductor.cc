@@ -50,13 +50,22 @@ Result<Conductor::Stretch> Conductor::RunWith(protocol::Assignment assignment, i
   return stretch;
 }
 
-Result<std::int64_t> Conductor::LeaveInForce(protocol::Assignment assignment) {
+Result<Conductor::LeftInForce> Conductor::LeaveInForce(protocol::Assignment assignment) {
   PERSEUS_ASSIGN_OR_RETURN(const auto version, writer_.Write(std::move(assignment), 0));
   PERSEUS_RETURN_IF_ERROR(logs_.ReadNew());
   const std::int64_t step = logs_.LastStep(ranks_) + 1 + Ahead();
   PERSEUS_RETURN_IF_ERROR(AwaitStep(step));
   PERSEUS_RETURN_IF_ERROR(CheckFollowed(step, step, version));
-  return version;
+  // Ranks that read it early followed it before.
+  std::int64_t first = step;
+  const auto follow = [&](std::int64_t number) {
+    return std::ranges::all_of(ranks_, [&](const protocol::RankId& name) {
+      const protocol::RanStep* ran = log_of(name).Find(number);
+      return ran != nullptr && ran->assignment_version == version;
+    });
+  };
+  while (first > 0 && follow(first - 1)) --first;
+  return LeftInForce{version, first};
 }
 
 Result<void> Conductor::Restore() {

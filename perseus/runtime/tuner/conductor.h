@@ -61,8 +61,12 @@ class Conductor {
   // order than the plan.
   Result<Stretch> RunWith(protocol::Assignment assignment, int steps, int spare_steps);
   // Makes the assignment the lasting one, from step 0 on, so that it also holds for a job that
-  // restarts. Waits until all ranks follow it, and returns its version.
-  Result<std::int64_t> LeaveInForce(protocol::Assignment assignment);
+  // restarts. Waits until all ranks follow it.
+  struct LeftInForce {
+    std::int64_t version = 0;
+    std::int64_t step = 0;  // The first one in which all ranks followed it.
+  };
+  Result<LeftInForce> LeaveInForce(protocol::Assignment assignment);
   // Puts the previous lasting assignment back into force, if another one is in force.
   Result<void> Restore();
 

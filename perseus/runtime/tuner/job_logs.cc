@@ -39,7 +39,8 @@ const protocol::RanStep* LoggedRank::Find(std::int64_t step) const {
   return found != steps.end() && found->step == step ? &*found : nullptr;
 }
 
-Result<JobLogs> JobLogs::Open(const std::filesystem::path& job_directory, Job job) {
+Result<JobLogs> JobLogs::Open(const std::filesystem::path& job_directory, Job job,
+                              std::int64_t steps_kept) {
   std::error_code error;
   if (!std::filesystem::is_directory(job_directory, error)) {
     return Fail("{} is not a directory (name the one that the ranks have as PERSEUS_JOB_DIR)",
@@ -49,9 +50,11 @@ Result<JobLogs> JobLogs::Open(const std::filesystem::path& job_directory, Job jo
   for (;;) {
     PERSEUS_ASSIGN_OR_RETURN(const auto came, logs.ReadSome());
     if (!came) break;
-    // Steps from before this call are of no use, and may be those of weeks.
+    // The steps from before this call may be those of weeks.
     if (job == Job::kIsOver) continue;
-    for (const auto& [name, rank] : logs.ranks_) logs.Forget(name, rank.last_step());
+    for (const auto& [name, rank] : logs.ranks_) {
+      logs.Forget(name, rank.last_step() - steps_kept + 1);
+    }
   }
   logs.has_looked_ = true;
   if (job == Job::kIsOver && logs.ranks_.empty()) {

@@ -41,10 +41,12 @@ using ShouldEnd = std::function<bool()>;
 class JobLogs {
  public:
   // Fails (kInput) if `job_directory` is not a directory. With kIsRunning, existing logs count as
-  // those of an earlier run until they grow, and logs need not exist yet. With kIsOver, it fails
-  // (kInput) without logs.
+  // those of an earlier run until they grow, and logs need not exist yet. Of the steps that they
+  // have already, it keeps the last `steps_kept`. With kIsOver, it keeps all, and fails (kInput)
+  // without logs.
   enum class Job { kIsRunning, kIsOver };
-  static Result<JobLogs> Open(const std::filesystem::path& job_directory, Job job);
+  static Result<JobLogs> Open(const std::filesystem::path& job_directory, Job job,
+                              std::int64_t steps_kept = 1);
 
   // Reads the complete new lines. Fails for a log with an invalid line. If the rank is not alive,
   // such a line is skipped, and becomes a remark.

@@ -48,6 +48,11 @@ std::string ClockArgument(double frequency_mhz) {
 
 int LaneOf(const protocol::RankId& name) { return name.pp_rank * 64 + name.tp_rank; }
 
+std::string_view PlanOf(const protocol::RanStep& step) {
+  if (!step.has_plan) return "none";
+  return step.on_plan ? "followed" : "left";
+}
+
 std::string LaneName(const protocol::RankId& name) {
   return name.tp_rank == 0 ? fmt::format("pp_rank {}", name.pp_rank)
                            : fmt::format("pp_rank {} tp_rank {}", name.pp_rank, name.tp_rank);
@@ -67,8 +72,8 @@ void RunTraceWriter::AddStep(const protocol::RankId& name, const LoggedRank& ran
          .duration = ran.duration},
         ClockArgument(ran.frequency_mhz) +
             fmt::format(
-                R"("chunk": {}, "microbatch": {}, "step": {}, "assignment": {}, "on_plan": {})",
-                ran.chunk, ran.microbatch, step.step, step.assignment_version, step.on_plan));
+                R"("chunk": {}, "microbatch": {}, "step": {}, "assignment": {}, "plan": "{}")",
+                ran.chunk, ran.microbatch, step.step, step.assignment_version, PlanOf(step)));
   }
   for (const protocol::ClockChange& change : step.clocks) {
     const std::string lane = LaneName(name);

@@ -31,7 +31,8 @@ class RunTraceTest : public testing::Test {
     protocol::RanStep step;
     step.step = 3;
     step.assignment_version = 2;
-    step.on_plan = true;
+    step.has_plan = has_plan_;
+    step.on_plan = on_plan_;
     step.begin = 2'000'000'000'000 - epoch + name.pp_rank * 1'000;
     step.end = step.begin + 50'000'000;
     step.instructions.push_back({InstructionKind::kForward, 4, 0, 1'000, 40'000'001, 1410});
@@ -56,6 +57,8 @@ class RunTraceTest : public testing::Test {
   }
 
   TemporaryDirectory directory_;
+  bool has_plan_ = true;
+  bool on_plan_ = true;
 };
 
 TEST_F(RunTraceTest, HostsAreAligned) {
@@ -69,6 +72,20 @@ TEST_F(RunTraceTest, HostsAreAligned) {
   EXPECT_EQ(first->at("args").at("frequency_mhz"), 1410);
   EXPECT_EQ(first->at("args").at("assignment"), 2);
   EXPECT_DOUBLE_EQ(second->at("ts").get<double>(), 2);
+}
+
+// Baseline steps, and steps with clocks only, do not follow a plan.
+TEST_F(RunTraceTest, StepsSayWhetherTheyFollowAPlan) {
+  const auto said = [this](bool has_plan, bool on_plan) {
+    has_plan_ = has_plan;
+    on_plan_ = on_plan;
+    Add({0, 0, 0}, 0);
+    const json events = Trace({0, 9}, {});
+    return Find(events, "X", 1, 0)->at("args").at("plan").get<std::string>();
+  };
+  EXPECT_EQ(said(true, true), "followed");
+  EXPECT_EQ(said(true, false), "left");
+  EXPECT_EQ(said(false, true), "none");
 }
 
 TEST_F(RunTraceTest, ClocksAndPowerAreCounters) {

@@ -20,42 +20,57 @@ double MedianOf(std::vector<double> values) {
   return *middle;
 }
 
+// Whether the rank recorded the range and the step after it, and ran it with that version.
+Result<void> CheckRan(const LoggedRank& rank, const protocol::RankId& name,
+                      const StepRange& range) {
+  for (std::int64_t number = range.begin; number < range.end; ++number) {
+    const protocol::RanStep* step = rank.Find(number);
+    if (step == nullptr) return Fail("rank {} did not record step {}", Name(name), number);
+    if (step->assignment_version != range.version) {
+      return Fail(
+          "rank {} ran step {} with assignment {} instead of {} (its log has a remark with the "
+          "reason, or it reads the directory too late)",
+          Name(name), number, step->assignment_version, range.version);
+    }
+    if (!step->on_plan) {
+      return Fail(
+          "rank {} ran step {} in another order than the plan (is the plan for this schedule?)",
+          Name(name), number);
+    }
+  }
+  if (rank.Find(range.end) != nullptr) return {};
+  return Fail("rank {} did not record step {}", Name(name), range.end);
+}
+
 }  // namespace
+
+Result<double> TimeOfSteps(const JobLogs& logs, const std::set<protocol::RankId>& ranks,
+                           const StepRange& range) {
+  double time_s = 0;
+  for (const protocol::RankId& name : ranks) {
+    const LoggedRank& rank = logs.ranks().at(name);
+    PERSEUS_RETURN_IF_ERROR(CheckRan(rank, name, range));
+    time_s += ToSeconds(rank.Find(range.end)->begin - rank.Find(range.begin)->begin);
+  }
+  return time_s / static_cast<double>(range.end - range.begin) / static_cast<double>(ranks.size());
+}
 
 Result<StepCost> CostOfSteps(const JobLogs& logs, const std::set<protocol::RankId>& ranks,
                              const StepRange& range) {
-  const auto& [begin, end, version] = range;
   StepCost cost;
-  const auto count = static_cast<double>(end - begin);
+  PERSEUS_ASSIGN_OR_RETURN(const double time_s, TimeOfSteps(logs, ranks, range));
+  cost.time_s = time_s;
   for (const protocol::RankId& name : ranks) {
     const LoggedRank& rank = logs.ranks().at(name);
-    for (std::int64_t number = begin; number < end; ++number) {
-      const protocol::RanStep* step = rank.Find(number);
-      if (step == nullptr) return Fail("rank {} did not record step {}", Name(name), number);
-      if (step->assignment_version != version) {
-        return Fail(
-            "rank {} ran step {} with assignment {} instead of {} (its log has a remark with the "
-            "reason, or it reads the directory too late)",
-            Name(name), number, step->assignment_version, version);
-      }
-      if (!step->on_plan) {
-        return Fail(
-            "rank {} ran step {} in another order than the plan (is the plan for this schedule?)",
-            Name(name), number);
-      }
-    }
-    const protocol::RanStep* last = rank.Find(end);
-    if (last == nullptr) return Fail("rank {} did not record step {}", Name(name), end);
-    const Nanoseconds from = rank.Find(begin)->begin;
-    const auto energy_j = rank.energy.Between(from, last->begin);
+    const auto energy_j =
+        rank.energy.Between(rank.Find(range.begin)->begin, rank.Find(range.end)->begin);
     if (!energy_j) {
       return Fail(
           "rank {} recorded no energy in steps {} to {} (can it read its GPU's counter? See "
           "PERSEUS_DEVICES and perseus doctor)",
-          Name(name), begin, end);
+          Name(name), range.begin, range.end);
     }
-    cost.energy_j += *energy_j / count;
-    cost.time_s += ToSeconds(last->begin - from) / count / static_cast<double>(ranks.size());
+    cost.energy_j += *energy_j / static_cast<double>(range.end - range.begin);
   }
   return cost;
 }

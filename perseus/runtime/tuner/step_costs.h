@@ -28,6 +28,10 @@ struct StepCost {
 Result<StepCost> CostOfSteps(const JobLogs& logs, const std::set<protocol::RankId>& ranks,
                              const StepRange& range);
 
+// Only the mean time. Fails as CostOfSteps does, except that no energy is needed.
+Result<double> TimeOfSteps(const JobLogs& logs, const std::set<protocol::RankId>& ranks,
+                           const StepRange& range);
+
 // The mean energy and the median time of the range. A checkpoint or a stalled thread in one step
 // does not change the median. Requires begin < end.
 struct UsualCost {

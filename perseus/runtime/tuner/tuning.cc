@@ -117,6 +117,8 @@ class Tuner {
   std::optional<SeenSteps> seen_;  // With the plan that was followed last.
   std::string reason_;             // Why the sweep ended.
   std::int64_t version_ = 0;       // Of the assignment with the plan.
+  std::int64_t plan_from_step_ = -1;
+  std::int64_t began_at_ = 0;  // The last step before the tuning.
 };
 
 // ---- The ranks ----
@@ -142,6 +144,7 @@ Result<void> Tuner::AwaitRanks() {
     if (auto taken = TakeClocks(header); !taken) return taken;
   }
   WarnOfOtherGpu();
+  began_at_ = conductor_.logs().LastStep(conductor_.ranks());
   constexpr int kSteps = 2;
   if (auto ended = conductor_.AwaitSteps(kSteps); !ended) return ended;
   for (const protocol::RankId& name : conductor_.ranks()) {
@@ -308,8 +311,7 @@ Result<UsualCost> Tuner::RunBaseline() {
 
 // Puts the plan into force until it is measured.
 Result<Tuner::Followed> Tuner::Follow(const TunedPlan& plan) {
-  Say(fmt::format("following a plan that seems to save {:.2f} % of the energy",
-                  100 * plan.saving()));
+  Say("following a plan to measure it");
   PERSEUS_ASSIGN_OR_RETURN(auto path, conductor_.AddPlan(plan_file::FormatPlan(plan.file())));
   protocol::Assignment assignment;
   assignment.plan = std::move(path);
@@ -336,6 +338,9 @@ Result<void> Tuner::FollowPlans() {
     if (auto made = MakePlan(); !made) return made;
     PERSEUS_ASSIGN_OR_RETURN(auto ran, Follow(*plan_));
     followed = std::move(ran);
+    // Not the saving that the plan promises: noise made its options look good.
+    Say(fmt::format("plan {} of {} saves {:.2f} % of the energy in whole steps", i + 1,
+                    kPlansFollowed, 100 * SeenStepsOf(followed->cost, baseline).saving()));
   }
   seen_ = SeenStepsOf(followed->cost, baseline);
   const std::vector<profiler::MeasuredOption> known =
@@ -351,8 +356,9 @@ Result<void> Tuner::LeaveInForce() {
                            conductor_.AddPlan(plan_file::FormatPlan(plan_->file())));
   protocol::Assignment assignment;
   assignment.plan = path;
-  PERSEUS_ASSIGN_OR_RETURN(const auto version, conductor_.LeaveInForce(std::move(assignment)));
-  version_ = version;
+  PERSEUS_ASSIGN_OR_RETURN(const auto left, conductor_.LeaveInForce(std::move(assignment)));
+  version_ = left.version;
+  plan_from_step_ = left.step;
   return {};
 }
 
@@ -368,6 +374,13 @@ Result<TuningResult> Tuner::Run() {
   if (!run) return Fail(run);
   const double baseline_s = ToSeconds(plan_->file().baseline_time);
   const std::vector<profiler::MeasuredOption> measured = PooledOptions(state_.gpus);
+  // The plan is in force already, so this holds up nothing.
+  std::optional<Expectation> expected;
+  if (const auto drawn =
+          ExpectFrom(Job(), options_.job, options_.target, PooledOptions(state_.gpus))) {
+    expected = *drawn;
+    if (seen_) expected->optimism = 0;
+  }
   PERSEUS_ASSIGN_OR_RETURN(auto profile,
                            plan_->ProfileForPlans(Job(), measured, seen_ ? &*seen_ : nullptr));
   return TuningResult{MeasuredProfile(measured),
@@ -381,7 +394,10 @@ Result<TuningResult> Tuner::Run() {
                       rounds_,
                       frequencies,
                       reason_,
-                      version_};
+                      version_,
+                      plan_from_step_,
+                      conductor_.logs().LastStep(conductor_.ranks()) - began_at_,
+                      expected};
 }
 
 }  // namespace

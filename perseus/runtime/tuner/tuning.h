@@ -23,6 +23,7 @@
 #include "perseus/planning/profile/profile.h"
 #include "perseus/runtime/profiler/sweep.h"
 #include "perseus/runtime/protocol/assignment_writer.h"
+#include "perseus/runtime/tuner/expectation.h"
 #include "perseus/runtime/tuner/job_logs.h"
 #include "perseus/runtime/tuner/step_costs.h"
 
@@ -61,7 +62,7 @@ struct TuningResult {
   // Its promise is computed without the margins. If the plan was left in force, the promise comes
   // from measurements while it was followed, which did not influence the choice, and from energies
   // that are scaled to the counters. Otherwise it comes from the measurements from which the plan
-  // was made, and is about one percentage point too high (measured: 0.9).
+  // was made, and is too high by about `expected->optimism`.
   plan_file::PlanFile plan;
   double blocking_power_w = 0;
   profiler::SweepSpent spent;
@@ -71,6 +72,15 @@ struct TuningResult {
   int frequencies = 0;       // The most of any group that were measured before a plan was followed.
   std::string reason;        // Why the sweep ended.
   std::int64_t version = 0;  // Of the assignment with the plan. 0: none was left in force.
+  // From this step on, all ranks follow the plan. -1: none was left in force.
+  std::int64_t plan_from_step = -1;
+  // All steps from the begin to the end of the tuning: those of the budget, those that follow plans
+  // and the baseline, and those until ranks have read an assignment.
+  std::int64_t steps_taken = 0;
+  // What errors of measurement cost. `optimism` is 0 if the plan was followed: then its promise
+  // does not come from the measurements that chose it. Empty if the target is out of reach with
+  // some of the drawn measurements.
+  std::optional<Expectation> expected;
 };
 
 // It takes the steps of the budget, the steps in which plans are followed, and the steps until

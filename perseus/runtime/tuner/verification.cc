@@ -23,8 +23,43 @@ constexpr double kReadPeriodSeconds = 0.01;
 struct Block {
   bool is_planned = false;
   std::int64_t begin = 0;
+  std::int64_t end = 0;  // The step after the last one.
   std::int64_t version = 0;
 };
+
+// Steps from before the run that say how much their time varies.
+constexpr std::int64_t kEarlierSteps = 64;
+
+double MedianTime(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// The standard deviation of the difference of two blocks whose steps have this noise.
+double PairDeviation(double step_noise, double counted_steps) {
+  return step_noise * std::sqrt(2 / counted_steps);
+}
+
+// Blocks are at least `shortest` long, and longer than `comfortable` ones are of no use.
+struct BlockLengths {
+  int edge = 0;  // Steps to leave out at an edge.
+  int shortest = 0;
+  int comfortable = 0;
+};
+BlockLengths LengthsFor(double step_time_s, double counter_period_s, double assignment_delay_s) {
+  const auto steps_for = [&](double seconds) {
+    return std::max(1, static_cast<int>(std::ceil(seconds / step_time_s)));
+  };
+  BlockLengths lengths;
+  // The clocks change within the first of these steps, and a window of the counter spans the edge.
+  lengths.edge = steps_for(counter_period_s + kReadPeriodSeconds);
+  // A block has at least one used step, and lasts until ranks have read its assignment.
+  lengths.shortest = std::max(2 * lengths.edge + 1, steps_for(assignment_delay_s));
+  lengths.comfortable = std::max(4 * lengths.edge, lengths.shortest);
+  return lengths;
+}
 
 class Verifier {
  public:
@@ -36,16 +71,36 @@ class Verifier {
     auto run = Measure();
     // Restores after a failure, too: `verify` never leaves the plan in force.
     const auto back = writer_.HasToRestore() ? writer_.Restore() : Result<std::int64_t>(0);
-    if (!run) return Fail(run);
+    if (!run) {
+      result_.ended_early = run.error().message;
+      if (!HasEnoughPairs()) return Fail(run);
+    }
     if (!back) return Fail(back);
     return Conclude();
   }
 
  private:
   Result<void> Measure();
-  double LeastStepTime(std::int64_t from) const;
+  Result<void> RunBlocks(std::int64_t ahead);
+  std::vector<double> StepTimes(std::int64_t from) const;
+  void SayBefore(std::span<const double> step_times_s) const;
+  void SayHalfway() const;
+  Block Ran(Block block) const;
+  bool HasEnoughPairs() const;
   Result<StepCost> CostOf(const Block& block) const;
+  struct Pair {
+    Block baseline;
+    Block planned;
+    profiler::BlockPair cost;
+  };
+  Pair PairAt(std::size_t first_block) const;
+  Result<Pair> MeasuredPairAt(std::size_t first_block) const;
+  OutlyingBlock DescribeOutlier(const profiler::Comparison::Outlier& outlier,
+                                std::span<const Pair> pairs) const;
   Result<Verification> Conclude();
+  void Say(const std::string& text) const {
+    if (options_.say) options_.say(text);
+  }
 
   const VerificationOptions& options_;
   JobLogs logs_;
@@ -66,31 +121,39 @@ Result<void> Verifier::Measure() {
   for (const protocol::RankId& name : ranks_) {
     if (auto may = CheckMaySetClocks(logs_.ranks().at(name).header); !may) return may;
   }
-  // The time of a step: the least of a few steps. One of them may contain a checkpoint, and a time
-  // that is too long would make the edges of blocks too short.
   const std::int64_t looked_from = logs_.LastStep(ranks_);
   if (auto came = await_step(looked_from + kStepsToEstimateTime); !came) return came;
-  const double step_time_s = LeastStepTime(looked_from);
-  logs_.ForgetBefore(logs_.LastCommonStep(ranks_) - 1);
+  // The time of a step: the least of a few steps. One of them may contain a checkpoint, and a time
+  // that is too long would make the edges of blocks too short.
+  const std::vector<double> latest = StepTimes(looked_from);
+  const double step_time_s = latest.empty() ? 0 : *std::ranges::min_element(latest);
   if (!(step_time_s > 0)) return FailAs(ErrorKind::kSystem, "steps take no time");
   result_.step_time_s = step_time_s;
   PERSEUS_ASSIGN_OR_RETURN(auto layout,
                            LayOutBlocks(options_.steps, step_time_s, options_.counter_period_s,
                                         options_.comparison.level, options_.assignment_delay_s));
   result_.layout = layout;
+  SayBefore(StepTimes(0));
+  logs_.ForgetBefore(logs_.LastCommonStep(ranks_) - 1);
+  return RunBlocks(protocol::StepsAhead(options_.assignment_delay_s, step_time_s));
+}
 
+Result<void> Verifier::RunBlocks(std::int64_t ahead) {
   PERSEUS_ASSIGN_OR_RETURN(
       auto plan, writer_.AddPlan(fmt::format("verify-{}", writer_.version() + 1), options_.plan));
   SplitMix64 coin{options_.seed};
-  const std::int64_t ahead = protocol::StepsAhead(options_.assignment_delay_s, step_time_s);
   std::int64_t begin = logs_.LastStep(ranks_) + 1 + ahead;
-  for (int pair = 0; pair < layout.pairs; ++pair) {
+  for (int pair = 0; pair < result_.layout.pairs; ++pair) {
     const bool planned_first = coin() >> 63 != 0;
     for (const bool is_planned : {planned_first, !planned_first}) {
-      blocks_.push_back({is_planned, begin, 0});
-      begin += layout.length;
+      const std::int64_t end = begin + result_.layout.LengthOf(pair);
+      blocks_.push_back({is_planned, begin, end, 0});
+      begin = end;
     }
   }
+  const auto await_step = [&](std::int64_t step) {
+    return logs_.AwaitStep(ranks_, step, options_.timeout, options_.should_end, clock_);
+  };
   for (Block& block : blocks_) {
     // A block is long enough for ranks to read the previous assignment before it is replaced.
     if (auto came = await_step(block.begin - ahead - 1); !came) return came;
@@ -98,38 +161,92 @@ Result<void> Verifier::Measure() {
     if (block.is_planned) assignment.plan = plan;
     // Lasts until the next block's assignment is there. If this process dies, training returns to
     // the lasting assignment.
-    assignment.until_step = block.begin + layout.length + ahead;
+    assignment.until_step = block.end + ahead;
     PERSEUS_ASSIGN_OR_RETURN(const auto version, writer_.Write(std::move(assignment), block.begin));
     block.version = version;
+    const std::size_t number = static_cast<std::size_t>(&block - blocks_.data());
     if (options_.progress) {
-      options_.progress(static_cast<double>(&block - blocks_.data()) /
-                        static_cast<double>(blocks_.size()));
+      options_.progress(static_cast<double>(number) / static_cast<double>(blocks_.size()));
     }
+    if (number == blocks_.size() / 2) SayHalfway();
   }
-  // The used part of the last block ends where its last step begins.
   return await_step(begin - 1);
 }
 
-double Verifier::LeastStepTime(std::int64_t from) const {
+// The times from step to step of the latest steps with one assignment.
+std::vector<double> Verifier::StepTimes(std::int64_t from) const {
   const LoggedRank& any = logs_.ranks().at(*ranks_.begin());
-  double least_s = 0;
-  for (std::int64_t number = from; number < any.last_step(); ++number) {
-    const protocol::RanStep* step = any.Find(number);
-    const protocol::RanStep* next = any.Find(number + 1);
-    if (step == nullptr || next == nullptr) continue;
-    const double time_s = ToSeconds(next->begin - step->begin);
-    if (least_s == 0 || time_s < least_s) least_s = time_s;
+  std::vector<double> times;
+  for (std::size_t i = any.steps.size(); i >= 2; --i) {
+    const protocol::RanStep& step = any.steps[i - 2];
+    const protocol::RanStep& next = any.steps[i - 1];
+    if (step.step < from || next.assignment_version != any.steps.back().assignment_version) break;
+    if (next.step == step.step + 1) times.push_back(ToSeconds(next.begin - step.begin));
   }
-  return least_s;
+  return times;
 }
 
-// The cost of the middle of a block. At each end, as much time is left out as a window of the
-// counter may reach across. Steps may be shorter now than when the blocks were laid out.
+void Verifier::SayBefore(std::span<const double> step_times_s) const {
+  const double noise = StepNoise(step_times_s);
+  if (noise == 0) return;
+  const BlockLayout& layout = result_.layout;
+  const profiler::ComparisonOptions& comparison = options_.comparison;
+  const double half = profiler::ExpectedHalfWidth(
+      PairDeviation(noise, layout.length - layout.front), layout.pairs, comparison.level);
+  std::string text = fmt::format(
+      "the time of a step varies by {:.2f} % (in {} steps), so {} steps show a slowdown to within "
+      "about {:.2f} %",
+      100 * noise, step_times_s.size(), layout.steps(), 100 * half);
+  if (comparison.slowdown_tolerance > 0) {
+    const double needed =
+        StepsToDecide(noise, result_.step_time_s, options_.counter_period_s, comparison,
+                      options_.assignment_delay_s);
+    text += needed <= layout.steps()
+                ? fmt::format("; that probably decides whether it exceeds {:g} %",
+                              100 * comparison.slowdown_tolerance)
+                : fmt::format("; to decide whether it exceeds {:g} % takes about {:.0f} steps "
+                              "(raise --steps or --tolerance)",
+                              100 * comparison.slowdown_tolerance, needed);
+  }
+  Say(text);
+}
+
+void Verifier::SayHalfway() const {
+  const profiler::ComparisonOptions& comparison = options_.comparison;
+  std::vector<double> times;
+  for (std::size_t i = 0; i + 1 < blocks_.size(); i += 2) {
+    const auto pair = MeasuredPairAt(i);
+    if (pair) times.push_back(std::log(pair->cost.planned_time_s / pair->cost.baseline_time_s));
+  }
+  // Fewer say nothing about their noise.
+  if (times.size() < 3 || comparison.slowdown_tolerance <= 0) return;
+  const double deviation = profiler::EstimateCenter(times, comparison.level).usual_deviation;
+  const double needed = 2.0 * result_.layout.length *
+                        profiler::PairsToResolve(deviation, comparison.slowdown_tolerance,
+                                                 comparison.level);
+  if (needed <= result_.layout.steps()) return;
+  Say(fmt::format(
+      "the first {} pairs of blocks differ by {:.2f} %: to decide whether a slowdown exceeds {:g} "
+      "% takes about {:.0f} steps, and this run has {}",
+      times.size(), 100 * deviation, 100 * comparison.slowdown_tolerance, needed,
+      result_.layout.steps()));
+}
+
+// The part of the block that all ranks have recorded. Empty if it has not begun.
+Block Verifier::Ran(Block block) const {
+  block.end = std::min(block.end, logs_.LastCommonStep(ranks_) + 1);
+  if (block.version == 0 || block.end < block.begin) block.end = block.begin;
+  return block;
+}
+
+// The time of a block counts from the step after the switch. The energy counts in the middle: at
+// each end, as much time is left out as a window of the counter may reach across. Steps may be
+// shorter now than when the blocks were laid out.
 Result<StepCost> Verifier::CostOf(const Block& block) const {
   const BlockLayout& layout = result_.layout;
   const Nanoseconds margin = ToNanoseconds(options_.counter_period_s + kReadPeriodSeconds);
   std::int64_t first = block.begin + layout.front;
-  std::int64_t end = block.begin + layout.length - layout.back;
+  std::int64_t end = block.end - layout.back;
   for (const protocol::RankId& name : ranks_) {
     const LoggedRank& rank = logs_.ranks().at(name);
     const auto begin_of = [&](std::int64_t step) {
@@ -137,7 +254,7 @@ Result<StepCost> Verifier::CostOf(const Block& block) const {
       return found == nullptr ? std::optional<Nanoseconds>() : found->begin;
     };
     const auto from = begin_of(block.begin);
-    const protocol::RanStep* last = rank.Find(block.begin + layout.length - 1);
+    const protocol::RanStep* last = rank.Find(block.end - 1);
     if (!from || last == nullptr) continue;  // CostOfSteps reports a missing step if it matters.
     while (first < end && begin_of(first).value_or(*from + margin) - *from < margin) ++first;
     while (first < end && last->end - begin_of(end).value_or(last->end - margin) < margin) --end;
@@ -146,32 +263,110 @@ Result<StepCost> Verifier::CostOf(const Block& block) const {
     return Fail(
         "steps {} to {} were too short for the period of the energy counter (make steps "
         "longer, with more microbatches)",
-        block.begin, block.begin + layout.length - 1);
+        block.begin, block.end - 1);
   }
-  return CostOfSteps(logs_, ranks_, {first, end, block.version});
+  PERSEUS_ASSIGN_OR_RETURN(StepCost cost, CostOfSteps(logs_, ranks_, {first, end, block.version}));
+  // The time from step to step is known only of steps that another one follows.
+  const std::int64_t known = std::min(block.end, logs_.LastCommonStep(ranks_));
+  PERSEUS_ASSIGN_OR_RETURN(
+      const double time_s,
+      TimeOfSteps(logs_, ranks_, {block.begin + layout.front, known, block.version}));
+  cost.time_s = time_s;
+  return cost;
+}
+
+Verifier::Pair Verifier::PairAt(std::size_t first_block) const {
+  Block first = Ran(blocks_[first_block]);
+  Block second = Ran(blocks_[first_block + 1]);
+  return first.is_planned ? Pair{second, first, {}} : Pair{first, second, {}};
+}
+
+Result<Verifier::Pair> Verifier::MeasuredPairAt(std::size_t first_block) const {
+  Pair pair = PairAt(first_block);
+  PERSEUS_ASSIGN_OR_RETURN(const StepCost baseline, CostOf(pair.baseline));
+  PERSEUS_ASSIGN_OR_RETURN(const StepCost planned, CostOf(pair.planned));
+  pair.cost = {baseline.time_s, baseline.energy_j, planned.time_s, planned.energy_j};
+  return pair;
+}
+
+bool Verifier::HasEnoughPairs() const {
+  int pairs = 0;
+  for (std::size_t i = 0; i + 1 < blocks_.size(); i += 2) pairs += MeasuredPairAt(i) ? 1 : 0;
+  return pairs >= profiler::LeastPairs(options_.comparison.level);
+}
+
+OutlyingBlock Verifier::DescribeOutlier(const profiler::Comparison::Outlier& outlier,
+                                        std::span<const Pair> pairs) const {
+  using Quantity = profiler::Comparison::Outlier::Quantity;
+  const bool is_time = outlier.quantity == Quantity::kTime;
+  const auto cost_of = [&](const Pair& pair, bool is_planned) {
+    if (is_planned) return is_time ? pair.cost.planned_time_s : pair.cost.planned_energy_j;
+    return is_time ? pair.cost.baseline_time_s : pair.cost.baseline_energy_j;
+  };
+  const Pair& pair = pairs[outlier.pair];
+  OutlyingBlock found;
+  found.pair = outlier.pair;
+  found.quantity = outlier.quantity;
+  found.spreads = outlier.spreads;
+  double farthest = -1;
+  for (const bool is_planned : {false, true}) {
+    std::vector<double> costs;
+    for (const Pair& other : pairs) costs.push_back(cost_of(other, is_planned));
+    const double change = cost_of(pair, is_planned) / MedianTime(std::move(costs)) - 1;
+    if (std::abs(std::log1p(change)) <= farthest) continue;
+    farthest = std::abs(std::log1p(change));
+    found.is_planned = is_planned;
+    found.change = change;
+  }
+  const Block& block = found.is_planned ? pair.planned : pair.baseline;
+  found.steps = {block.begin, block.end - 1};
+  for (const protocol::RankId& name : ranks_) {
+    const LoggedRank& rank = logs_.ranks().at(name);
+    for (std::int64_t number = block.begin + result_.layout.front; number < block.end; ++number) {
+      const protocol::RanStep* step = rank.Find(number);
+      const protocol::RanStep* next = rank.Find(number + 1);
+      if (step == nullptr || next == nullptr) continue;
+      const double time_s = ToSeconds(next->begin - step->begin);
+      if (time_s <= found.longest_step_s) continue;
+      found.longest_step = number;
+      found.longest_step_s = time_s;
+    }
+  }
+  return found;
 }
 
 Result<Verification> Verifier::Conclude() {
   const BlockLayout& layout = result_.layout;
+  std::vector<Pair> pairs;
   for (std::size_t i = 0; i + 1 < blocks_.size(); i += 2) {
-    const bool planned_first = blocks_[i].is_planned;
-    const auto baseline = CostOf(blocks_[planned_first ? i + 1 : i]);
-    const auto planned = CostOf(blocks_[planned_first ? i : i + 1]);
-    if (!baseline || !planned) {
-      ++result_.left_out;
-      result_.left_out_reason = (baseline ? planned : baseline).error().message;
+    const auto pair = MeasuredPairAt(i);
+    if (pair) {
+      pairs.push_back(*pair);
       continue;
     }
-    result_.pairs.push_back(
-        {baseline->time_s, baseline->energy_j, planned->time_s, planned->energy_j});
+    // A pair that did not begin or has too few steps because the run ended is not left out.
+    const Block& second = blocks_[i + 1];
+    if (!result_.ended_early.empty() && Ran(second).end < second.end) continue;
+    ++result_.left_out;
+    result_.left_out_reason = pair.error().message;
   }
-  if (static_cast<int>(result_.pairs.size()) < profiler::LeastPairs(options_.comparison.level)) {
+  if (static_cast<int>(pairs.size()) < profiler::LeastPairs(options_.comparison.level)) {
     return Fail("only {} of {} pairs of blocks ran with their assignments, but {} are needed: {}",
-                result_.pairs.size(), layout.pairs, profiler::LeastPairs(options_.comparison.level),
+                pairs.size(), layout.pairs, profiler::LeastPairs(options_.comparison.level),
                 result_.left_out_reason);
+  }
+  for (const Pair& pair : pairs) {
+    result_.pairs.push_back(pair.cost);
+    result_.steps.push_back({{pair.baseline.begin, pair.baseline.end - 1},
+                             {pair.planned.begin, pair.planned.end - 1}});
   }
   PERSEUS_ASSIGN_OR_RETURN(auto comparison, profiler::Compare(result_.pairs, options_.comparison));
   result_.comparison = std::move(comparison);
+  for (const profiler::Comparison::Outlier& outlier : result_.comparison.outliers) {
+    // A stall that makes the time an outlier often makes the energy one. The time comes first.
+    if (!result_.outliers.empty() && result_.outliers.back().pair == outlier.pair) continue;
+    result_.outliers.push_back(DescribeOutlier(outlier, pairs));
+  }
   return std::move(result_);
 }
 
@@ -179,19 +374,14 @@ Result<Verification> Verifier::Conclude() {
 
 Result<BlockLayout> LayOutBlocks(int steps, double step_time_s, double counter_period_s,
                                  double level, double assignment_delay_s) {
-  const auto steps_for = [&](double seconds) {
-    return std::max(1, static_cast<int>(std::ceil(seconds / step_time_s)));
-  };
+  const BlockLengths lengths = LengthsFor(step_time_s, counter_period_s, assignment_delay_s);
   BlockLayout layout;
-  // The clocks change within the first of these steps, and a window of the counter spans the edge.
-  layout.front = steps_for(counter_period_s + kReadPeriodSeconds);
-  layout.back = layout.front;
-  // A block has at least one used step, and lasts until ranks have read its assignment.
-  const int shortest = std::max(layout.front + layout.back + 1, steps_for(assignment_delay_s));
-  const int comfortable = std::max(2 * (layout.front + layout.back), shortest);
+  layout.front = lengths.edge;
+  layout.back = lengths.edge;
   const int least_pairs = profiler::LeastPairs(level);
-  layout.length = std::clamp(steps / (2 * least_pairs), shortest, comfortable);
+  layout.length = std::clamp(steps / (2 * least_pairs), lengths.shortest, lengths.comfortable);
   layout.pairs = steps / (2 * layout.length);
+  layout.extra = steps / 2 - layout.pairs * layout.length;
   if (layout.pairs < least_pairs) {
     return FailAs(ErrorKind::kUnreachable,
                   "{} steps are too few for a result at {:g} % confidence: at least {} are needed, "
@@ -201,9 +391,35 @@ Result<BlockLayout> LayOutBlocks(int steps, double step_time_s, double counter_p
   return layout;
 }
 
+double StepNoise(std::span<const double> step_times_s) {
+  std::vector<double> differences;
+  for (std::size_t i = 0; i + 1 < step_times_s.size(); ++i) {
+    differences.push_back(std::abs(step_times_s[i + 1] - step_times_s[i]));
+  }
+  if (differences.size() < 2) return 0;
+  const double usual_s = MedianTime({step_times_s.begin(), step_times_s.end()});
+  // For normal noise, 1.4826 times the median of an absolute value is the standard deviation. That
+  // of a difference is sqrt(2) times as large as that of a step.
+  return 1.4826 * MedianTime(std::move(differences)) / std::sqrt(2.0) / usual_s;
+}
+
+double StepsToDecide(double step_noise, double step_time_s, double counter_period_s,
+                     const profiler::ComparisonOptions& comparison, double assignment_delay_s) {
+  const BlockLengths lengths = LengthsFor(step_time_s, counter_period_s, assignment_delay_s);
+  double fewest = INFINITY;
+  for (const int length : {lengths.shortest, lengths.comfortable}) {
+    const double deviation = PairDeviation(step_noise, length - lengths.edge);
+    const int pairs =
+        profiler::PairsToResolve(deviation, comparison.slowdown_tolerance, comparison.level);
+    fewest = std::min(fewest, 2.0 * length * pairs);
+  }
+  return fewest;
+}
+
 Result<Verification> Verify(const VerificationOptions& options, Clock& clock) {
   PERSEUS_ASSIGN_OR_RETURN(auto logs,
-                           JobLogs::Open(options.job_directory, JobLogs::Job::kIsRunning));
+                           JobLogs::Open(options.job_directory, JobLogs::Job::kIsRunning,
+                                         kEarlierSteps));
   PERSEUS_ASSIGN_OR_RETURN(auto writer, protocol::AssignmentWriter::Open(options.job_directory));
   return Verifier(options, std::move(logs), std::move(writer), clock).Run();
 }

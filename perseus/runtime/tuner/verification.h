@@ -1,15 +1,24 @@
 // A/B verification of a plan in a running job: blocks of baseline steps and blocks of planned
 // steps, in pairs with a random order, and their comparison (profiler/comparison.h).
 //
-//   steps    |A A A A|B B B B|B B B B|A A A A|…    blocks of the same length, in pairs
-//             x . . x x . . x x . . x              x: left out, because clocks switch or a
-//                                                  window of the counter spans the edge
+//   steps    |A A A A|B B B B|B B B B|A A A A|…    blocks of a pair have the same length
+//   energy    x . . x x . . x x . . x x . . x      x: left out, because clocks switch or a window
+//   time      x . . . x . . . x . . . x . . .         of the counter spans the edge
+//
+// All steps that were asked for belong to blocks, except one if their number is odd. If the run
+// ends early (the job ends, or the user ends it), the pairs that ran decide, also a pair whose
+// second block is unfinished: which of its two blocks is the plan was decided by the coin before.
+//
+// How many steps decide is said before the first block, from the noise of the steps so far, and
+// again after half of the blocks, from the differences of the pairs.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "perseus/base/clock.h"
@@ -22,17 +31,30 @@ namespace perseus::tuner {
 
 // How steps are divided into blocks.
 struct BlockLayout {
-  int length = 0;  // Of a block, in steps.
+  int length = 0;  // Of the shortest block, in steps.
   int front = 0;   // How many of its first steps are left out.
-  int back = 0;    // How many of its last steps are left out.
+  int back = 0;    // How many of its last steps are left out of its energy.
   int pairs = 0;
-  int steps() const { return 2 * pairs * length; }
+  int extra = 0;  // Steps of all baseline blocks together that are more than `length` each.
+  int LengthOf(int pair) const { return length + extra / pairs + (pair < extra % pairs ? 1 : 0); }
+  int steps() const { return 2 * (pairs * length + extra); }
 };
 // As many pairs as the steps allow, at least LeastPairs(level). Fails (kUnreachable), with the
 // necessary number of steps, if they are too few.
 Result<BlockLayout> LayOutBlocks(int steps, double step_time_s, double counter_period_s,
                                  double level,
                                  double assignment_delay_s = protocol::kAssignmentDelaySeconds);
+
+// The standard deviation of the time of a step, relative to its median. It compares each step with
+// the next one, so drift and single stalls do not count. 0 with fewer than 3 times.
+double StepNoise(std::span<const double> step_times_s);
+
+// How many steps tell, in four of five runs, that a plan that slows nothing slows by less than the
+// tolerance, if each step has this noise. At least as many as LayOutBlocks() needs. Requires a
+// tolerance above 0.
+double StepsToDecide(double step_noise, double step_time_s, double counter_period_s,
+                     const profiler::ComparisonOptions& comparison,
+                     double assignment_delay_s = protocol::kAssignmentDelaySeconds);
 
 struct VerificationOptions {
   std::filesystem::path job_directory;
@@ -46,11 +68,37 @@ struct VerificationOptions {
   Nanoseconds timeout = 60'000'000'000;
   ShouldEnd should_end = [] { return false; };
   std::function<void(double)> progress;  // Receives 0 to 1. May be empty.
+  std::function<void(std::string_view)> say;  // Receives what is expected. May be empty.
+};
+
+// The first and the last step of a block.
+struct BlockSteps {
+  std::int64_t first = 0;
+  std::int64_t last = 0;
+};
+
+// The block of an outlying pair that differs most from the others of its kind.
+struct OutlyingBlock {
+  std::size_t pair = 0;
+  bool is_planned = false;
+  BlockSteps steps;
+  profiler::Comparison::Outlier::Quantity quantity = profiler::Comparison::Outlier::Quantity::kTime;
+  double change = 0;   // Relative to the median of the blocks of its kind.
+  double spreads = 0;  // The distance of the pair from the others, in their spreads.
+  std::int64_t longest_step = 0;
+  double longest_step_s = 0;
 };
 
 struct Verification {
   profiler::Comparison comparison;
   std::vector<profiler::BlockPair> pairs;  // Sums over all ranks, per step.
+  struct PairSteps {
+    BlockSteps baseline;
+    BlockSteps planned;
+  };
+  std::vector<PairSteps> steps;         // Of `pairs`.
+  std::vector<OutlyingBlock> outliers;  // At most one of each pair.
+  std::string ended_early;              // Why not all blocks ran. Empty if they did.
   BlockLayout layout;
   double step_time_s = 0;
   int left_out = 0;  // Pairs in which a rank did not follow the assignment.
@@ -58,8 +106,9 @@ struct Verification {
 };
 
 // Always puts the previous assignment back into force. It takes the steps, and the steps until
-// ranks have read an assignment. Fails (kSystem) if ranks are missing or the job ends. Fails
-// (kInput) if ranks record no energy or do not follow the plan.
+// ranks have read an assignment. Fails (kSystem) if ranks are missing, or if the job or the user
+// ends it before there are enough pairs. Fails (kInput) if ranks record no energy or do not follow
+// the plan.
 Result<Verification> Verify(const VerificationOptions& options, Clock& clock);
 
 }  // namespace perseus::tuner

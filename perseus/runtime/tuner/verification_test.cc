@@ -2,6 +2,12 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "perseus/base/random.h"
 #include "tests/support/simulated_job.h"
 
 namespace perseus::tuner {
@@ -38,9 +44,9 @@ TEST_F(VerificationTest, FindsTheTruth) {
   const auto verified = Run();
   ASSERT_TRUE(verified) << verified.error().message;
   const profiler::Comparison& comparison = verified->comparison;
-  // Two steps of each block of four count, in 15 pairs. The standard error of a mean time is
-  // 0.001 / sqrt(30), and that of the ratio of two means sqrt(2) times as large, 0.00026. Energies
-  // have the noise of time and of power. The tolerance is four standard errors.
+  // Three steps of each block of four count for the time, and two for the energy, in 15 pairs. The
+  // standard error of a mean energy is 0.001 / sqrt(30) for time and power each, and that of the
+  // ratio of two means sqrt(2) times as large, 0.00037. The tolerance is four standard errors.
   EXPECT_EQ(verified->layout.pairs, 15);
   EXPECT_NEAR(comparison.slowdown.estimate, 0.01, 0.0011);
   EXPECT_NEAR(comparison.saving.estimate, 0.1, 0.0015);
@@ -62,8 +68,95 @@ TEST_F(VerificationTest, TheFormerAssignmentIsRestored) {
   EXPECT_GT((*after)->version, 5);
 }
 
-TEST_F(VerificationTest, AJobThatEndsMeanwhileIsAnErrorAndLeavesNoPlan) {
+// One step of one planned block takes five seconds instead of half a second.
+TEST_F(VerificationTest, AStalledStepIsNamedAndDoesNotDecideASmallSample) {
+  options_.steps = 40;
+  std::int64_t stalled = -1;
+  job_.cost = [&](const protocol::Assignment& assignment) {
+    if (assignment.plan.empty()) return SimulatedJob::Cost{0.5, 100};
+    const bool stalls =
+        stalled < 0 && job_.steps() > 20 && job_.steps() == assignment.from_step + 1;
+    if (stalls) stalled = job_.steps();
+    return stalls ? SimulatedJob::Cost{5, 900} : SimulatedJob::Cost{0.5, 90};
+  };
+  const auto verified = Run();
+  ASSERT_TRUE(verified) << verified.error().message;
+  ASSERT_EQ(verified->outliers.size(), 1U);
+  const OutlyingBlock& outlier = verified->outliers.front();
+  EXPECT_TRUE(outlier.is_planned);
+  EXPECT_EQ(outlier.longest_step, stalled);
+  EXPECT_NEAR(outlier.longest_step_s, 5, 0.1);
+  EXPECT_EQ(outlier.steps.first, stalled - 1);
+  // Of the two or three steps that count, one takes ten times as long.
+  EXPECT_GT(outlier.change, 2.9);
+  const profiler::Comparison& comparison = verified->comparison;
+  // The mean of the stalled pair is 300 % or more. The others have the noise 0.001 of two steps on
+  // both sides, and the outlier counts as five times their spread.
+  EXPECT_NEAR(comparison.slowdown.estimate, 0, 0.004);
+  EXPECT_LT(comparison.slowdown.upper, 0.03);
+  EXPECT_GT(comparison.slowdown.lower, -0.01);
+  EXPECT_EQ(comparison.saves, profiler::Verdict::kGreater);
+}
+
+TEST_F(VerificationTest, SaysBeforehandHowManyStepsDecide) {
+  job_.noise = 0.01;
+  for (int i = 0; i < 70; ++i) job_.RunStep();
+  options_.steps = 40;
+  std::vector<std::string> said;
+  std::vector<std::int64_t> at;
+  options_.say = [&](std::string_view text) {
+    said.emplace_back(text);
+    at.push_back(job_.steps());
+  };
+  ASSERT_TRUE(Run());
+  ASSERT_FALSE(said.empty());
+  EXPECT_LT(at.front(), 80);
+  EXPECT_THAT(said.front(), HasSubstr("40 steps show a slowdown to within about"));
+  EXPECT_THAT(said.front(), HasSubstr("to decide whether it exceeds 0.2 % takes about"));
+}
+
+TEST_F(VerificationTest, AllStepsBelongToBlocks) {
+  options_.steps = 40;
+  const auto verified = Run();
+  ASSERT_TRUE(verified) << verified.error().message;
+  EXPECT_EQ(verified->layout.steps(), 40);
+  ASSERT_EQ(verified->steps.size(), 6U);
+  std::int64_t steps = 0;
+  for (const Verification::PairSteps& pair : verified->steps) {
+    const std::int64_t planned = pair.planned.last - pair.planned.first;
+    EXPECT_EQ(planned, pair.baseline.last - pair.baseline.first);
+    steps += 2 * (planned + 1);
+  }
+  EXPECT_EQ(steps, 40);
+}
+
+// Blocks have four steps and begin at step 11, so the thirteenth one begins at step 59.
+TEST_F(VerificationTest, AJobThatEndsAfterEnoughPairsIsJudgedByThem) {
   last_step_ = 60;
+  const auto verified = Run();
+  ASSERT_TRUE(verified) << verified.error().message;
+  EXPECT_THAT(verified->ended_early, HasSubstr("has the job ended?"));
+  EXPECT_EQ(verified->pairs.size(), 6U);
+  EXPECT_EQ(verified->left_out, 0);
+  EXPECT_EQ(verified->comparison.saves, profiler::Verdict::kGreater);
+  EXPECT_EQ((*protocol::ReadAssignment(job_.directory()))->plan, "");
+}
+
+// The second block of the seventh pair has three of its four steps.
+TEST_F(VerificationTest, AnUnfinishedLastBlockCounts) {
+  last_step_ = 66;
+  const auto verified = Run();
+  ASSERT_TRUE(verified) << verified.error().message;
+  ASSERT_EQ(verified->pairs.size(), 7U);
+  const Verification::PairSteps& last = verified->steps.back();
+  EXPECT_EQ(std::max(last.planned.last, last.baseline.last), 65);
+  EXPECT_NE(last.planned.last - last.planned.first, last.baseline.last - last.baseline.first);
+  EXPECT_NEAR(verified->pairs.back().baseline_time_s, 0.5, 0.003);
+  EXPECT_NEAR(verified->pairs.back().planned_time_s, 0.505, 0.003);
+}
+
+TEST_F(VerificationTest, AJobThatEndsMeanwhileIsAnErrorAndLeavesNoPlan) {
+  last_step_ = 40;
   const auto verified = Run();
   ASSERT_FALSE(verified);
   EXPECT_THAT(verified.error().message, HasSubstr("has the job ended?"));
@@ -152,7 +245,27 @@ TEST(BlockLayoutTest, BlocksAreLongEnoughForCounterAndAssignment) {
   EXPECT_EQ(layout->front, 6);
   EXPECT_EQ(layout->back, 6);
   EXPECT_GE(layout->length, 50);
-  EXPECT_LE(layout->steps(), 10'000);
+  EXPECT_EQ(layout->steps(), 10'000);
+}
+
+TEST(StepNoiseTest, DriftAndStallsDoNotCount) {
+  std::mt19937_64 random(3);
+  std::vector<double> times;
+  for (int i = 0; i < 400; ++i) {
+    times.push_back(0.5 * (1 + 0.01 * Normal(random)) * (1 + 0.001 * i) + (i % 50 == 7 ? 3 : 0));
+  }
+  // The standard error of a median distance of 400 dependent values is 6 %.
+  EXPECT_NEAR(StepNoise(times), 0.01, 0.0025);
+  EXPECT_EQ(StepNoise(std::vector<double>{0.5, 0.5}), 0);
+}
+
+TEST(StepsToDecideTest, GrowWithTheSquareOfTheNoise) {
+  const double least = StepsToDecide(1e-5, 0.5, 0.1, {});
+  EXPECT_EQ(least, 36);  // Six pairs of blocks of three steps.
+  const double some = StepsToDecide(0.004, 0.5, 0.1, {});
+  const double more = StepsToDecide(0.008, 0.5, 0.1, {});
+  EXPECT_GT(some, least);
+  EXPECT_NEAR(more / some, 4, 0.1);
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ device::DeviceInfo InfoOf(const VirtualNodeSpec& spec, int gpu) {
   info.name = spec.gpu_name;
   info.backend = "virtual";
   info.device_file = DeviceFileOf(spec, gpu);
+  info.index = gpu;
   info.sm_clocks_mhz = ToVector(spec.gpu.sm_clocks);
   info.memory_clocks_mhz = ToVector(spec.gpu.memory_clocks);
   info.default_power_limit_mw = spec.gpu.default_power_limit_mw;
