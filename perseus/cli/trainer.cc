@@ -124,8 +124,8 @@ Result<void> BeRank(const TrainerFlags& flags, const trainer::RankSockets& socke
   const schedule::PipelineModel& model = workload.planned.model;
   PERSEUS_ASSIGN_OR_RETURN(auto work, trainer::MakeRankWork(workload.planned.schedule, options.rank,
                                                             workload.profile, model));
-  const auto place = static_cast<std::size_t>(options.pipeline * workload.ranks() + options.rank);
-  const trainer::AssignedGpu& assigned = workload.gpus.at(place);
+  const int place = options.pipeline * workload.ranks() + options.rank;
+  const trainer::AssignedGpu& assigned = workload.gpus.at(static_cast<std::size_t>(place));
   options.gpu = assigned.gpu;
   options.work = std::move(work);
   options.p2p = model.fixed.p2p;
@@ -137,7 +137,7 @@ Result<void> BeRank(const TrainerFlags& flags, const trainer::RankSockets& socke
 
 Result<void> RunRank(const TrainerFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto sockets, trainer::ParseRankSockets(flags.sockets));
-  const auto run = BeRank(flags, sockets);
+  auto run = BeRank(flags, sockets);
   if (run) return run;
   // The parent prints the error of a rank, once.
   (void)trainer::SendMessage(

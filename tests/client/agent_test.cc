@@ -268,6 +268,7 @@ class OwnAgentTest : public ClientTest {
 
 TEST_F(OwnAgentTest, EightRanksShareOneAgent) {
   std::vector<pid_t> ranks;
+  ranks.reserve(kGpus);
   for (int i = 0; i < kGpus; ++i) {
     ranks.push_back(StartChild([this, i] {
       RankSession rank(OwnPlace(i));

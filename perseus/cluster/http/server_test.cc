@@ -22,8 +22,12 @@ asio::awaitable<Response> Echo(Call& call) {
   Response response;
   response.content_type = "text/plain";
   response.body = call.request.method;
-  for (const auto& [name, value] : call.path) response.body += " " + name + "=" + value;
-  for (const auto& [name, value] : call.request.query) response.body += " " + name + ":" + value;
+  for (const auto& [name, value] : call.path) {
+    response.body.append(" ").append(name).append("=").append(value);
+  }
+  for (const auto& [name, value] : call.request.query) {
+    response.body.append(" ").append(name).append(":").append(value);
+  }
   response.body += " body=" + call.request.body + " peer=" + call.request.peer;
   response.body += " trace=" + call.request.trace + "\n";
   co_return response;
@@ -341,7 +345,7 @@ TEST(Offload, RunsOnThePoolAndReturnsToTheLoop) {
     }
   };
   const auto here = std::this_thread::get_id();
-  asio::co_spawn(loop, work, [&](std::exception_ptr error) {
+  asio::co_spawn(loop, work, [&](const std::exception_ptr& error) {
     EXPECT_FALSE(error);
     is_back = std::this_thread::get_id() == here;
   });

@@ -299,6 +299,7 @@ TEST_F(AgentTest, WithoutDescriptorsItRefusesAndContinues) {
   bool is_refused = false;
   for (int more = 2; more <= 4; ++more) {  // The peer has one of these descriptors.
     std::vector<FileDescriptor> room;
+    room.reserve(static_cast<std::size_t>(more));
     for (int i = 0; i < more; ++i) room.emplace_back(dup(client.socket()));
     const rlimit tight{static_cast<rlim_t>(room.back().get()) + 1, before.rlim_max};
     room.clear();

@@ -53,6 +53,8 @@ extern "C" {
 
 #define PERSEUS_ABI 1
 
+/* NOLINTBEGIN(modernize-use-using): this is C. */
+
 typedef struct perseus_session perseus_session;
 
 /* The kinds of instructions. The numbers are part of the ABI. */
@@ -165,6 +167,8 @@ PERSEUS_API size_t perseus_take_warning(perseus_session* session, char* buffer, 
 
 /* "0.1.0" */
 PERSEUS_API const char* perseus_version(void);
+
+/* NOLINTEND(modernize-use-using) */
 
 #ifdef __cplusplus
 }

@@ -179,7 +179,9 @@ Session::~Session() {
   if (IsDead()) return;
   hot_.StepEnd(Now());
   EndBackgroundThread(core_->live(), LiveSession::kClosed, MonotonicNow() + kSessionTimeout);
-  // The driver will still call host functions that use the core, so it stays.
+  // The driver will still call host functions that use the core, so it stays. If the allocation
+  // fails, the process ends, because the driver must not use a destroyed core.
+  // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new)
   if (core_->streams.outstanding() != 0) core_->live().kept.store(new std::shared_ptr(core_));
 }
 
