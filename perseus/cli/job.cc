@@ -98,12 +98,14 @@ ordered_json FixedJson(const schedule::FixedInstructions& fixed) {
 }
 
 // The registration of the job that `perseus plan` would plan.
-Result<ordered_json> RegistrationOf(const Flags& flags, const plan_file::PlannedJob& planned) {
+Result<ordered_json> RegistrationOf(const Flags& flags, const job::UnprofiledJob& job) {
   PERSEUS_ASSIGN_OR_RETURN(auto target, TargetOf(flags.targets));
+  const plan_file::PlannedJob& planned = job.planned;
   const schedule::PipelineModel& model = planned.model;
   ordered_json gpu{{"blocking_power_w", model.blocking_power_w},
                    {"switch_latency_ms", ToSeconds(planned.switch_latency) * 1e3}};
-  if (!flags.gpu.empty()) gpu["name"] = flags.gpu;
+  const std::string& gpu_name = flags.gpu.empty() ? job.facts_gpu_name : flags.gpu;
+  if (!gpu_name.empty()) gpu["name"] = gpu_name;
   ordered_json registration{{"key", flags.job},
                             {"pipelines", planned.pipelines},
                             {"tensor_parallel", model.gpus_per_stage},
@@ -150,8 +152,9 @@ std::string ProfileText(const Flags& flags, const plan_file::PlannedJob& planned
 }
 
 Result<void> Register(const Flags& flags) {
-  PERSEUS_ASSIGN_OR_RETURN(const auto planned, job::LoadUnprofiledJob(flags.registered));
-  PERSEUS_ASSIGN_OR_RETURN(const auto registration, RegistrationOf(flags, planned));
+  PERSEUS_ASSIGN_OR_RETURN(const auto job, job::LoadUnprofiledJob(flags.registered));
+  const plan_file::PlannedJob& planned = job.planned;
+  PERSEUS_ASSIGN_OR_RETURN(const auto registration, RegistrationOf(flags, job));
   PERSEUS_ASSIGN_OR_RETURN(const auto csv, ReadProfile(flags.profile));
   PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
   PERSEUS_ASSIGN_OR_RETURN(const auto registered, server.Register(registration.dump()));
@@ -161,12 +164,19 @@ Result<void> Register(const Flags& flags) {
   if (planned.model.blocking_power_w == 0 && !flags.registered.blocking_power_w) {
     std::fputs(
         "perseus: warning: no blocking power is given: plans use 0 W for waiting GPUs "
-        "(--blocking-power W, or blocking_power_w in the job file)\n",
+        "(--blocking-power W, blocking_power_w in the job file, or --facts FILE)\n",
         stderr);
   }
-  const ordered_json& job = registered.job;
-  return Print(fmt::format("job {} is {}{}\n", flags.job, job.at("id").get<std::string>(),
-                           ProfileText(flags, planned, job)));
+  if (!flags.gpu.empty() && !job.facts_gpu_name.empty() && flags.gpu != job.facts_gpu_name) {
+    std::fputs(fmt::format("perseus: warning: the hardware facts are of the GPU {}, but the job "
+                           "has the GPU {} (give the facts of its nodes)\n",
+                           job.facts_gpu_name, flags.gpu)
+                   .c_str(),
+               stderr);
+  }
+  return Print(fmt::format("job {} is {}{}\n", flags.job,
+                           registered.job.at("id").get<std::string>(),
+                           ProfileText(flags, planned, registered.job)));
 }
 
 std::string FormatNodes(const ordered_json& nodes) {
@@ -288,7 +298,8 @@ void AddRegisterFlags(CLI::App& verb, Flags& flags) {
   AddJobFlags(verb, flags.registered, JobComes::kWithoutProfile);
   verb.add_option("--profile", flags.profile, "Profile of the job (CSV), if it is measured")
       ->type_name("FILE");
-  verb.add_option("--gpu", flags.gpu, "Name of the GPUs")->type_name("NAME");
+  verb.add_option("--gpu", flags.gpu, "Name of the GPUs (default: that of --facts)")
+      ->type_name("NAME");
   verb.add_flag("--no-detection", flags.has_no_detection,
                 "Do not detect stragglers; use only reported ones");
   AddTargetFlags(verb, flags.targets);

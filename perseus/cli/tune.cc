@@ -155,14 +155,16 @@ Result<void> RunTune(const TuneFlags& flags) {
   if (flags.gives_back) return TakePlanBack(flags);
   PERSEUS_ASSIGN_OR_RETURN(auto signals, EndSignals::Take());
   PERSEUS_ASSIGN_OR_RETURN(auto job, job::LoadUnprofiledJob(flags.job));
-  const int gpus = static_cast<int>(job.schedule.pp_ranks.size()) * job.model.gpus_per_stage;
+  const int gpus =
+      static_cast<int>(job.planned.schedule.pp_ranks.size()) * job.planned.model.gpus_per_stage;
   const std::vector<plan::Target> targets = AskedTargets(flags.targets, gpus);
   if (targets.size() != 1) {
     return Fail("a job follows one plan, but {} targets are given (keep one)", targets.size());
   }
   tuner::TuningOptions options;
   options.job_directory = flags.directory;
-  options.job = std::move(job);
+  options.job = std::move(job.planned);
+  options.facts_gpu_name = std::move(job.facts_gpu_name);
   options.job.profile = flags.output.empty()
                             ? "planned.csv"
                             : (std::filesystem::path(flags.output) / "planned.csv").string();

@@ -256,6 +256,7 @@ def plan(
     chunks: Optional[int] = None,
     pipelines: Optional[int] = None,
     gpus_per_stage: Optional[int] = None,
+    facts: Optional[PathLike] = None,
     blocking_power_w: Optional[float] = None,
     switch_latency_ms: Optional[float] = None,
     p2p_s: Optional[float] = None,
@@ -290,6 +291,8 @@ def plan(
         chunks: The number of model chunks on each pp_rank (interleaved schedules). Default: 1.
         pipelines: The number of data-parallel pipelines; for totals only. Default: 1.
         gpus_per_stage: The number of GPUs that share a stage (tensor parallel). Default: 1.
+        facts: The path of a hardware facts file (TOML). It gives the blocking power and the switch
+            latency, unless an argument or the job file does.
         blocking_power_w: The power of one GPU while it waits (W).
         switch_latency_ms: The time from the request of a clock until the GPU runs at it (ms).
             Default: 0.
@@ -330,7 +333,7 @@ def plan(
     if profile is None and job is None and graph is None:
         raise Error("the profile is missing (give the path of a CSV file, rows, or columns)")
     if graph is None and job is None:
-        _require(schedule, schedule_file, microbatches, blocking_power_w)
+        _require(schedule, schedule_file, microbatches, blocking_power_w, facts)
     if isinstance(profile, (str, os.PathLike)):
         flags.profile = os.fspath(profile)
     elif profile is not None:
@@ -342,6 +345,7 @@ def plan(
     flags.job_file = _path(job)
     flags.schedule_file = _path(schedule_file)
     flags.graph = _path(graph)
+    flags.facts = _path(facts)
     numbers = dict(
         pp_ranks=pp_ranks,
         microbatches=microbatches,
@@ -368,16 +372,17 @@ def _require(
     schedule_file: Optional[PathLike],
     microbatches: Optional[int],
     blocking_power_w: Optional[float],
+    facts: Optional[PathLike],
 ) -> None:
     """Reports missing arguments by their Python names. (With a job file, the planner reports them.)"""
     if schedule is None and schedule_file is None:
         raise Error('the schedule is missing (for example, schedule="1f1b"; or give schedule_file)')
     if microbatches is None and schedule_file is None:
         raise Error("the number of microbatches is missing (for example, microbatches=96)")
-    if blocking_power_w is None:
+    if blocking_power_w is None and facts is None:
         raise Error(
             "blocking_power_w is missing (the power of one GPU while it waits, in W; 0 means that "
-            "waiting uses no energy)"
+            "waiting uses no energy; or give facts)"
         )
 
 

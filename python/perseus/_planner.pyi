@@ -10,6 +10,7 @@ class JobFlags:
     schedule: str
     schedule_file: str
     graph: str
+    facts: str
     pp_ranks: Optional[int]
     microbatches: Optional[int]
     chunks: Optional[int]

@@ -206,6 +206,7 @@ void AddJobFlags(py::module_& module) {
       .def_readwrite("schedule", &job::JobFlags::schedule)
       .def_readwrite("schedule_file", &job::JobFlags::schedule_file)
       .def_readwrite("graph", &job::JobFlags::graph)
+      .def_readwrite("facts", &job::JobFlags::facts)
       .def_readwrite("pp_ranks", &job::JobFlags::pp_ranks)
       .def_readwrite("microbatches", &job::JobFlags::microbatches)
       .def_readwrite("chunks", &job::JobFlags::chunks)

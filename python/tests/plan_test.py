@@ -245,6 +245,15 @@ class OtherJobTest(ScratchTest):
         again = perseus.plan(job=job, microbatches=7)
         self.assertEqual(len(again.plan.instructions), 8 * 7 * 2)
 
+    def test_hardware_facts(self):
+        facts = PROFILE.parent / "hardware-facts.toml"
+        job = {**JOB, "blocking_power_w": None}
+        of_facts = perseus.plan(PROFILE, **job, facts=facts)
+        numbers = {**JOB, "blocking_power_w": 86.25, "switch_latency_ms": 12.5}
+        self.assertAlmostEqual(of_facts.plan.energy_j, perseus.plan(PROFILE, **numbers).plan.energy_j)
+        with self.assertRaisesRegex(perseus.Error, "not TOML"):
+            perseus.plan(PROFILE, **job, facts=PROFILE)
+
     def test_a_general_graph(self):
         graph = self.scratch / "graph.json"
         options = [{"frequency": 1410, "time": 1, "energy": 10}, {"frequency": 900, "time": 2, "energy": 6}]

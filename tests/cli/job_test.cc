@@ -106,6 +106,26 @@ TEST_F(JobProgramTest, RegisterReportsWhatIsMissing) {
               ContainsRegex("no profile yet: --profile .*profile.csv \\(job.toml names this file"));
 }
 
+TEST_F(JobProgramTest, RegisterSendsTheValuesOfHardwareFacts) {
+  MakeProfile();
+  const std::string flags =
+      std::string(kShape) + "--facts " PERSEUS_SOURCE_DIR "/examples/hardware-facts.toml";
+  const Outcome registered = Job("register run7 --profile profile.csv" + flags);
+  EXPECT_EQ(registered.status, 0) << registered.err;
+  EXPECT_EQ(registered.err, "");
+  EXPECT_EQ(nlohmann::json::parse(JobWell("show run7 --json"))["gpu"], "NVIDIA A100-SXM4-80GB");
+  ExpectComplaint(Job(std::string("register run7 --gpu \"NVIDIA A100-SXM4-80GB\" ") + kShape +
+                      "--blocking-power 86.25 --switch-latency 1"),
+                  3, "has another registration: gpu.switch_latency_ms 12.5, here 1.0 (end it");
+
+  const Outcome other = Job("register run8 --gpu H200" + flags);
+  EXPECT_EQ(other.status, 0);
+  EXPECT_EQ(other.err,
+            "perseus: warning: the hardware facts are of the GPU NVIDIA A100-SXM4-80GB, but the "
+            "job has the GPU H200 (give the facts of its nodes)\n");
+  EXPECT_EQ(nlohmann::json::parse(JobWell("show run8 --json"))["gpu"], "H200");
+}
+
 TEST_F(JobProgramTest, AnErrorNamesTheDifferencesOfTwoRegistrations) {
   JobWell(std::string("register run7") + kJob);
   ExpectComplaint(Job("register run7 --schedule 1f1b --pp-ranks 8 --microbatches 8 "

@@ -122,6 +122,20 @@ TEST_F(PlanVerbTest, FlagsOverrideTheJobFile) {
   EXPECT_EQ(of_flags["plans"], RunJson(plan_)["plans"]);
 }
 
+TEST_F(PlanVerbTest, HardwareFactsReplaceTwoNumbers) {
+  const std::string facts = PERSEUS_SOURCE_DIR "/examples/hardware-facts.toml";
+  const std::string plan = "plan profile.csv --schedule 1f1b --microbatches 8 --no-frontier ";
+  const json of_facts = RunJson(plan + "-o out --facts " + facts);
+  const json job = json::parse(Read("out/plans/no-slowdown.json")).at("job");
+  EXPECT_EQ(job.at("blocking_power_w"), 86.25);  // The mean of 95 and 77.5.
+  EXPECT_EQ(job.at("switch_latency_ms"), 12.5);
+  EXPECT_EQ(of_facts["plans"],
+            RunJson(plan + "--blocking-power 86.25 --switch-latency 12.5")["plans"]);
+  EXPECT_EQ(RunJson(plan + "--switch-latency 0 --facts " + facts)["plans"],
+            RunJson(plan + "--blocking-power 86.25")["plans"]);
+  ExpectComplaint(Run(plan + "--facts profile.csv"), 2, "profile.csv:1: not TOML");
+}
+
 TEST_F(PlanVerbTest, AScheduleFileMayReplaceAName) {
   Write("s.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
   RunWell("synth --stages 2 -o two.csv");

@@ -35,13 +35,18 @@ Result<void> Write(const std::filesystem::path& path, const HardwareFacts& facts
   return WriteFileAtomically(path, text);
 }
 
+const SwitchFacts* SlowestSwitch(const HardwareFacts& facts) {
+  const auto slowest = std::max_element(facts.switches.begin(), facts.switches.end(),
+                                        [](const SwitchFacts& left, const SwitchFacts& right) {
+                                          return left.latency_ms.value < right.latency_ms.value;
+                                        });
+  return slowest == facts.switches.end() ? nullptr : &*slowest;
+}
+
 std::optional<Nanoseconds> SwitchLatencyForPlanning(const HardwareFacts& facts) {
-  std::optional<Nanoseconds> slowest;
-  for (const SwitchFacts& change : facts.switches) {
-    slowest = std::max(slowest.value_or(0),
-                       ToNanoseconds(change.latency_ms.value / kMillisecondsPerSecond));
-  }
-  return slowest;
+  const SwitchFacts* slowest = SlowestSwitch(facts);
+  if (slowest == nullptr) return std::nullopt;
+  return ToNanoseconds(slowest->latency_ms.value / kMillisecondsPerSecond);
 }
 
 std::optional<Estimate> BlockingPower(const HardwareFacts& facts) {

@@ -111,6 +111,9 @@ Result<void> Write(const std::filesystem::path& path, const HardwareFacts& facts
 
 // ---- Values for planning ----
 
+// The case with the largest median latency. Null if no case was measured.
+const SwitchFacts* SlowestSwitch(const HardwareFacts& facts);
+
 // The latency that a plan takes into account: the median of the slowest case. Empty if no case was
 // measured.
 //

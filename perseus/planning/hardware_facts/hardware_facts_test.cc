@@ -53,7 +53,7 @@ TEST(HardwareFacts, TheExampleHasAllFields) {
   EXPECT_EQ(facts.switches[0].direction, Direction::kUp);
   ASSERT_EQ(facts.power.size(), 2);
   EXPECT_EQ(facts.power[1],
-            (PowerFacts{810, Estimate{56, 55.4, 56.7, 50}, Estimate{77.4, 76.8, 78.1, 50}, {}}));
+            (PowerFacts{810, Estimate{56, 55.4, 56.7, 50}, Estimate{77.5, 76.8, 78.1, 50}, {}}));
   EXPECT_EQ(facts.energy_counter,
             (EnergyCounterFacts{{99.8, 98, 101, 30}, 0.001, {-0.012, -0.02, -0.004, 10}}));
   ASSERT_EQ(facts.interference.size(), 1);
@@ -89,8 +89,8 @@ TEST(HardwareFacts, PlansUseTheMedianOfTheSlowestCase) {
 
 TEST(HardwareFacts, TheBlockingPowerIsTheMedianOverClocks) {
   HardwareFacts facts = Example();
-  // Two clocks: the mean of 95.2 and 77.4. The interval covers both.
-  EXPECT_EQ(BlockingPower(facts), (Estimate{(95.2 + 77.4) / 2, 76.8, 96, 100}));
+  // Two clocks: the mean of 95 and 77.5. The interval covers both.
+  EXPECT_EQ(BlockingPower(facts), (Estimate{(95 + 77.5) / 2, 76.8, 96, 100}));
   facts.power.push_back({1200, {}, Estimate{80, 79, 81, 5}, {}});
   EXPECT_EQ(BlockingPower(facts), (Estimate{80, 76.8, 96, 105}));
   facts.power[0].blocked_w.reset();

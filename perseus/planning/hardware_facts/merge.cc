@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kMostMads = 5;
 constexpr double kLeastPart = 0.1;
-constexpr double kLeastFraction = 0.01;
+constexpr double kLeastFractionBound = 0.01;
 
 // What a value is, for sentences.
 struct Quantity {
@@ -108,7 +108,8 @@ class Merger {
 
   static double Bound(const Quantity& quantity, double middle, double deviation) {
     const double bound = std::max(kMostMads * deviation, kLeastPart * std::abs(middle));
-    return quantity.unit == Quantity::Unit::kFraction ? std::max(bound, kLeastFraction) : bound;
+    return quantity.unit == Quantity::Unit::kFraction ? std::max(bound, kLeastFractionBound)
+                                                      : bound;
   }
 
   // Returns the values of the nodes that do not differ, and reports the others.

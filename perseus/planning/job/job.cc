@@ -95,14 +95,15 @@ class JobReader {
   }
 
   void ReadGpu(const toml::table& table) {
-    constexpr std::array<std::string_view, 3> kKeys{"blocking_power_w", "gpus_per_stage",
-                                                    "switch_latency_ms"};
+    constexpr std::array<std::string_view, 4> kKeys{"blocking_power_w", "gpus_per_stage",
+                                                    "switch_latency_ms", "facts"};
     TableReader reader(table, name_, "[gpu]", kKeys);
     KeepKeys(table);
     job_.model.blocking_power_w = reader.Number("blocking_power_w", kMostBlockingPowerW, 0);
     job_.model.gpus_per_stage = reader.Count("gpus_per_stage", kMostGpusPerStage, 1);
     job_.switch_latency = ToNanoseconds(reader.Number("switch_latency_ms", kLongestSwitchMs, 0) /
                                         kMillisecondsPerSecond);
+    job_.facts_path = reader.Text("facts");
     Keep(reader);
   }
 

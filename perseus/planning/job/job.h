@@ -12,6 +12,7 @@
 //   blocking_power_w = 83.64
 //   gpus_per_stage = 8
 //   switch_latency_ms = 0.0
+//   facts = "facts.toml"              # for the two numbers above that are absent
 //   [[fixed]]
 //   kind = "p2p"                      # load, p2p, all_reduce or optimizer
 //   time_s = 0.0004
@@ -33,6 +34,7 @@ struct Job {
   std::string profile_path;
   std::string schedule_path;
   std::string graph_path;
+  std::string facts_path;
 
   schedule::ScheduleSpec schedule;  // Without a key, its name is empty and its sizes are 0.
   int pipelines = 1;

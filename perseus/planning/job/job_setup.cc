@@ -8,6 +8,7 @@
 
 #include "perseus/base/file.h"
 #include "perseus/base/units.h"
+#include "perseus/planning/hardware_facts/hardware_facts.h"
 #include "perseus/planning/job/job.h"
 #include "perseus/planning/profile/profile.h"
 
@@ -30,7 +31,8 @@ Result<Job> ReadJobFile(const std::string& path) {
   auto job = ParseJob(text, path);
   if (!job) return job;
   const std::filesystem::path directory = std::filesystem::path(path).parent_path();
-  for (std::string* file : {&job->profile_path, &job->schedule_path, &job->graph_path}) {
+  for (std::string* file :
+       {&job->profile_path, &job->schedule_path, &job->graph_path, &job->facts_path}) {
     if (!file->empty()) *file = (directory / *file).string();
   }
   return job;
@@ -63,8 +65,58 @@ void Override(Job& job, const JobFlags& flags) {
   job.schedule.pp_ranks = flags.pp_ranks.value_or(job.schedule.pp_ranks);
   job.schedule.microbatches = flags.microbatches.value_or(job.schedule.microbatches);
   job.schedule.chunks = flags.chunks.value_or(job.schedule.chunks);
+  if (!flags.facts.empty()) job.facts_path = flags.facts;
   job.pipelines = flags.pipelines.value_or(job.pipelines);
   OverrideModel(job.model, job.switch_latency, flags);
+}
+
+// The values of a job that hardware facts have.
+struct FactsOfJob {
+  std::string gpu_name;
+  std::optional<double> blocking_power_w;
+  std::optional<Nanoseconds> switch_latency;
+};
+
+// Without a path, the result has no values.
+Result<FactsOfJob> ReadFacts(const std::string& path) {
+  if (path.empty()) return FactsOfJob();
+  PERSEUS_ASSIGN_OR_RETURN(const auto facts, hardware_facts::Read(path));
+  FactsOfJob values{facts.gpu_name, {}, hardware_facts::SwitchLatencyForPlanning(facts)};
+  if (const auto power = hardware_facts::BlockingPower(facts)) {
+    values.blocking_power_w = power->value;
+  }
+  if (!values.blocking_power_w && !values.switch_latency) {
+    return Fail(
+        "{}: has neither a [[switch]] nor a blocked_w, so a plan cannot use it (measure again with "
+        "perseus qualify)",
+        path);
+  }
+  return values;
+}
+
+// A job as the flags, the job file and the hardware facts describe it together.
+struct DescribedJob {
+  Job job;
+  std::optional<double> blocking_power_w;  // Empty if nothing gives it.
+  std::string facts_gpu_name;
+};
+
+Result<DescribedJob> Describe(const JobFlags& flags) {
+  PERSEUS_ASSIGN_OR_RETURN(auto job, ReadJobFile(flags.job_file));
+  Override(job, flags);
+  PERSEUS_ASSIGN_OR_RETURN(const auto facts, ReadFacts(job.facts_path));
+  if (!flags.switch_latency_ms && !job.Has("switch_latency_ms")) {
+    job.switch_latency = facts.switch_latency.value_or(job.switch_latency);
+  }
+  DescribedJob described{std::move(job), {}, facts.gpu_name};
+  if (flags.blocking_power_w || described.job.Has("blocking_power_w")) {
+    // Override has already written the flag into the model.
+    described.blocking_power_w = described.job.model.blocking_power_w;
+  } else if (described.job.graph_path.empty()) {
+    described.blocking_power_w = facts.blocking_power_w;
+    described.job.model.blocking_power_w = facts.blocking_power_w.value_or(0);
+  }
+  return described;
 }
 
 Result<profile::Profile> LoadProfile(const std::string& path, const JobFlags& flags) {
@@ -179,29 +231,26 @@ int LoadedJob::gpus() const {
 }
 
 Result<LoadedJob> LoadJob(const JobFlags& flags) {
-  PERSEUS_ASSIGN_OR_RETURN(auto job, ReadJobFile(flags.job_file));
-  Override(job, flags);
+  PERSEUS_ASSIGN_OR_RETURN(const auto described, Describe(flags));
+  const Job& job = described.job;
   plan_file::PlannedJob planned{.profile = job.profile_path,
                                 .schedule = {},
                                 .pipelines = job.pipelines,
                                 .model = job.model,
                                 .switch_latency = job.switch_latency};
-  std::optional<double> blocking_power_w = flags.blocking_power_w;
-  // Override has already written the flags into the model.
-  if (job.Has("blocking_power_w")) blocking_power_w = job.model.blocking_power_w;
   if (!job.graph_path.empty()) {
     PERSEUS_RETURN_IF_ERROR(RefuseWithGraph(flags, job));
     planned.profile = job.graph_path;
-    return LayOutGraph(std::move(planned), blocking_power_w);
+    return LayOutGraph(std::move(planned), described.blocking_power_w);
   }
   if (planned.profile.empty()) {
     return Fail("the profile is missing (give the path of a CSV, or make one with perseus synth)");
   }
-  if (!blocking_power_w) {
+  if (!described.blocking_power_w) {
     return Fail(
-        "the blocking power is missing (add --blocking-power, or blocking_power_w in [gpu] of a "
-        "job file: the power that one GPU draws while it waits, in watts; with 0, waiting uses no "
-        "energy)");
+        "the blocking power is missing (add --blocking-power, blocking_power_w in [gpu] of a job "
+        "file, or --facts with a measured one: the power that one GPU draws while it waits, in "
+        "watts; with 0, waiting uses no energy)");
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto profile, LoadProfile(planned.profile, flags));
   PERSEUS_ASSIGN_OR_RETURN(auto schedule, LoadSchedule(job, flags, profile.stages()));
@@ -209,9 +258,9 @@ Result<LoadedJob> LoadJob(const JobFlags& flags) {
   return LayOut(std::move(planned), profile);
 }
 
-Result<plan_file::PlannedJob> LoadUnprofiledJob(const JobFlags& flags) {
-  PERSEUS_ASSIGN_OR_RETURN(auto job, ReadJobFile(flags.job_file));
-  Override(job, flags);
+Result<UnprofiledJob> LoadUnprofiledJob(const JobFlags& flags) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto described, Describe(flags));
+  const Job& job = described.job;
   if (!job.graph_path.empty()) {
     return Fail("{} is a general graph, but a training job needs a schedule (add --schedule)",
                 job.graph_path);
@@ -220,11 +269,12 @@ Result<plan_file::PlannedJob> LoadUnprofiledJob(const JobFlags& flags) {
     return Fail("the number of pp_ranks is missing (add --pp-ranks 8, for example)");
   }
   PERSEUS_ASSIGN_OR_RETURN(auto schedule, LoadSchedule(job, flags, job.schedule.pp_ranks));
-  return plan_file::PlannedJob{.profile = job.profile_path,
-                               .schedule = std::move(schedule),
-                               .pipelines = job.pipelines,
-                               .model = job.model,
-                               .switch_latency = job.switch_latency};
+  return UnprofiledJob{{.profile = job.profile_path,
+                        .schedule = std::move(schedule),
+                        .pipelines = job.pipelines,
+                        .model = job.model,
+                        .switch_latency = job.switch_latency},
+                       described.facts_gpu_name};
 }
 
 Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, const JobFlags& flags) {
@@ -236,6 +286,11 @@ Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, const JobFlags
   }
   plan_file::PlannedJob planned = plan.job;
   planned.pipelines = flags.pipelines.value_or(planned.pipelines);
+  PERSEUS_ASSIGN_OR_RETURN(const auto facts, ReadFacts(flags.facts));
+  planned.switch_latency = facts.switch_latency.value_or(planned.switch_latency);
+  if (facts.blocking_power_w && !planned.IsGeneralGraph()) {
+    planned.model.blocking_power_w = *facts.blocking_power_w;
+  }
   OverrideModel(planned.model, planned.switch_latency, flags);
   if (planned.IsGeneralGraph()) {
     PERSEUS_RETURN_IF_ERROR(RefuseWithGraph(flags, Job()));

@@ -20,7 +20,8 @@ inline constexpr NumberRange kBlockingPowerRange{0, 100'000, "watts"};
 inline constexpr NumberRange kSwitchLatencyRange{0, 60'000, "milliseconds"};
 inline constexpr NumberRange kSecondsRange{0, kLongestSeconds, "seconds"};
 
-// The flags that the user gave. If a flag is absent, the value of the job file counts.
+// The flags that the user gave. If a flag is absent, the value of the job file counts. If both lack
+// the blocking power or the switch latency, the hardware facts count.
 struct JobFlags {
   std::string profile;
   std::optional<std::string> profile_text;  // Instead of a file; `profile` is then only a name.
@@ -28,6 +29,7 @@ struct JobFlags {
   std::string schedule;
   std::string schedule_file;
   std::string graph;
+  std::string facts;  // A hardware facts file. If empty, that of the job file counts.
   std::optional<int> pp_ranks;
   std::optional<int> microbatches;
   std::optional<int> chunks;
@@ -49,17 +51,27 @@ struct LoadedJob {
   int gpus() const;  // Of one pipeline.
 };
 
-// Flags override the job file. Reads every file that they name.
+// A job without its profile.
+struct UnprofiledJob {
+  plan_file::PlannedJob planned;
+  std::string facts_gpu_name;  // The GPU of the hardware facts. Empty without facts.
+};
+
+// Flags override the job file. Reads every file that they name. The hardware facts set the blocking
+// power and the switch latency if neither the flags nor the job file give them. Of a graph, they
+// set only the switch latency, because the file of the graph describes the power of its resources.
+// Facts that have neither of the two values are an error.
 Result<LoadedJob> LoadJob(const JobFlags& flags);
 
-// The job without its profile, which has yet to be measured. `profile` is the path from the flags
-// or the file, and is not read. Requires the number of pp_ranks. The default of the blocking power
-// is 0.
-Result<plan_file::PlannedJob> LoadUnprofiledJob(const JobFlags& flags);
+// The job without its profile, which has yet to be measured. `planned.profile` is the path from the
+// flags or the file, and is not read. Requires the number of pp_ranks. The default of the blocking
+// power is 0.
+Result<UnprofiledJob> LoadUnprofiledJob(const JobFlags& flags);
 
 // The job that a plan was made for, with the profile (or graph) that `flags` name, or else with the
-// one that the plan names. Other flags override the values of the plan. Flags that describe the
-// schedule are an error: the plan contains its schedule.
+// one that the plan names. Other flags override the values of the plan, and so do the hardware
+// facts that a flag names. Flags that describe the schedule are an error: the plan contains its
+// schedule.
 Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, const JobFlags& flags);
 
 }  // namespace perseus::job

@@ -21,6 +21,7 @@ TEST(Job, ReadsAllKeys) {
     blocking_power_w = 83.64
     gpus_per_stage = 8
     switch_latency_ms = 2.5
+    facts = "facts.toml"
     [[fixed]]
     kind = "p2p"
     time_s = 0.0004
@@ -35,6 +36,7 @@ TEST(Job, ReadsAllKeys) {
                                    "job.toml");
   ASSERT_TRUE(job) << job.error().message;
   EXPECT_EQ(job->profile_path, "profile.csv");
+  EXPECT_EQ(job->facts_path, "facts.toml");
   EXPECT_EQ(job->schedule.name, "1f1b");
   EXPECT_EQ(job->schedule.pp_ranks, 8);
   EXPECT_EQ(job->schedule.microbatches, 96);

@@ -98,6 +98,7 @@ class Tuner {
   Result<void> FollowPlans();
   Result<void> LeaveInForce();
   Result<void> MakePlan();
+  void WarnOfOtherGpu() const;
   profiler::SweepJob Job() const;
   Result<void> SaveState() const {
     return WriteFileAtomically(StatePath(options_.job_directory),
@@ -140,6 +141,7 @@ Result<void> Tuner::AwaitRanks() {
     if (auto same = profiler::CheckSameGpu(state_, header, state); !same) return same;
     if (auto taken = TakeClocks(header); !taken) return taken;
   }
+  WarnOfOtherGpu();
   constexpr int kSteps = 2;
   if (auto ended = conductor_.AwaitSteps(kSteps); !ended) return ended;
   for (const protocol::RankId& name : conductor_.ranks()) {
@@ -148,6 +150,20 @@ Result<void> Tuner::AwaitRanks() {
   }
   conductor_.ForgetBefore(conductor_.logs().LastCommonStep(conductor_.ranks()) - 1);
   return {};
+}
+
+// One warning is enough, because the facts are usually wrong for all ranks or for none.
+void Tuner::WarnOfOtherGpu() const {
+  if (options_.facts_gpu_name.empty()) return;
+  for (const protocol::RankId& name : conductor_.ranks()) {
+    const std::string& gpu = conductor_.log_of(name).header.gpu_name;
+    if (gpu.empty() || gpu == options_.facts_gpu_name) continue;
+    Say(
+        fmt::format("warning: the hardware facts are of the GPU {}, but rank {} trains on the GPU "
+                    "{} (give the facts of the job's nodes)",
+                    options_.facts_gpu_name, Name(name), gpu));
+    return;
+  }
 }
 
 // Keeps the clocks that all GPUs of the stage have.

@@ -33,6 +33,9 @@ struct TuningOptions {
   // The job's schedule, model, pipelines and switching latency. `profile` is the path that the plan
   // names. A blocking power of 0 is measured.
   plan_file::PlannedJob job;
+  // The GPU of the hardware facts that the job uses. If a rank trains on another one, Tune() says
+  // so. Empty: the job uses no facts.
+  std::string facts_gpu_name;
   plan::Target target;
   profiler::SweepBudget budget;
   double assignment_delay_s = protocol::kAssignmentDelaySeconds;  // Until every rank has read one.

@@ -10,7 +10,10 @@
 namespace perseus::tuner {
 namespace {
 
+using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 class TuningTest : public testing::Test {
  protected:
@@ -69,6 +72,34 @@ TEST_F(TuningTest, ABudgetForTheHighestClocksAloneIsAnErrorBeforeAnyStep) {
   ASSERT_FALSE(tuned);
   EXPECT_THAT(tuned.error().message, HasSubstr("raise --budget-steps to at least 13"));
   EXPECT_EQ(job_.steps(), 0);
+}
+
+TEST_F(TuningTest, FactsOfAnotherGpuCauseOneWarning) {
+  for (const protocol::RankId& rank : job_.ranks()) {
+    protocol::RankHeader header;
+    header.name = rank;
+    header.host = "n7";
+    header.pid = 1;
+    header.may_set_clocks = true;
+    header.sm_clocks_mhz = {800, 1000};
+    header.gpu_name = "NVIDIA A40";
+    job_.Announce(header);
+  }
+  // The schedule is wrong, so Tune() ends before the sweep.
+  options_.job.schedule = *schedule::GenerateSchedule({"1f1b", 2, 6, 1});
+  std::vector<std::string> said;
+  options_.say = [&](std::string_view text) { said.emplace_back(text); };
+  options_.facts_gpu_name = "NVIDIA A40";
+  ASSERT_FALSE(Tune(options_, clock_));
+  EXPECT_THAT(said, Not(Contains(StartsWith("warning"))));
+
+  said.clear();
+  options_.facts_gpu_name = "NVIDIA H200";
+  ASSERT_FALSE(Tune(options_, clock_));
+  EXPECT_THAT(said, Contains(StartsWith("warning")).Times(1));
+  EXPECT_THAT(said, Contains("warning: the hardware facts are of the GPU NVIDIA H200, but rank "
+                             "dp0-pp0-tp0 trains on the GPU NVIDIA A40 (give the facts of the "
+                             "job's nodes)"));
 }
 
 // The error comes before the sweep uses a step.

@@ -11,6 +11,7 @@
 
 #include "perseus/base/file.h"
 #include "perseus/base/toml_file.h"
+#include "perseus/planning/hardware_facts/hardware_facts.h"
 #include "perseus/planning/profile/profile.h"
 #include "perseus/simulation/synthetic/gpu_roofline.h"
 #include "perseus/simulation/synthetic/synthetic_profile.h"
@@ -31,6 +32,9 @@ constexpr double kLeastCounterPeriodMs = 0.001;
 constexpr double kLeastTimeConstantS = 0.001;
 constexpr double kLeastHysteresisC = 0.5;
 constexpr double kMostNoise = 0.3;
+constexpr double kMostSpread = 2;
+// 95 % of a normal distribution lie below its mean and this many standard deviations.
+constexpr double kDeviationsTo95Percent = 1.6449;
 constexpr int kUsualStepMhz = 15;
 constexpr int kUsualMemoryClockMhz = 1215;
 
@@ -70,6 +74,14 @@ std::optional<ClockList> MakeClocks(int lowest_mhz, int highest_mhz, int step_mh
   std::set<int> clocks_mhz;
   for (int mhz = highest_mhz; mhz >= lowest_mhz; mhz -= step_mhz) clocks_mhz.insert(mhz);
   return MakeClocks(clocks_mhz);
+}
+
+// The standard deviation of the logarithm of a log-normal latency with this median and 95th
+// percentile.
+double SpreadOf(const hardware_facts::SwitchFacts& facts) {
+  const double ratio = facts.p95_latency_ms / facts.latency_ms.value;
+  if (!std::isfinite(ratio) || ratio <= 1) return 0;
+  return std::min(std::log(ratio) / kDeviationsTo95Percent, kMostSpread);
 }
 
 int ToMilliwatts(double watts) { return static_cast<int>(std::lround(watts * 1000)); }
@@ -146,6 +158,7 @@ class NodeReader {
   void ReadGpu(const toml::table& table) {
     static constexpr std::string_view kKeys[] = {"model",
                                                  "profile",
+                                                 "facts",
                                                  "lowest_mhz",
                                                  "highest_mhz",
                                                  "step_mhz",
@@ -161,11 +174,12 @@ class NodeReader {
     TableReader reader(table, file_, "[gpu]", kKeys);
     ReadClocks(reader);
     ReadMemoryClocks(table, reader);
+    if (reader.Has("facts")) ReadFacts(reader);
     VirtualGpuModel& gpu = spec_.gpu;
     gpu.idle_power_w = reader.Number("idle_power_w", kMostWatts, gpu.idle_power_w);
     gpu.blocking_power_w = reader.Number("blocking_power_w", kMostWatts, gpu.blocking_power_w);
     ReadPowerLimits(reader);
-    const double period_ms = reader.Number("counter_period_ms", kLongestSeconds, 100);
+    const double period_ms = reader.Number("counter_period_ms", kLongestSeconds, usual_period_ms_);
     if (period_ms < kLeastCounterPeriodMs) {
       reader.FailAt("counter_period_ms", fmt::format("counter_period_ms is below {} (write "
                                                      "counter_period_ms = 100)",
@@ -242,6 +256,27 @@ class NodeReader {
     spec_.gpu.sm_clocks = *clocks;
   }
 
+  // The facts give defaults, so they are read before the keys that they stand for.
+  void ReadFacts(TableReader& reader) {
+    const auto facts = hardware_facts::Read(path_.parent_path() / reader.Text("facts"));
+    if (!facts) {
+      reader.FailAt("facts", facts.error().message);
+      return;
+    }
+    VirtualGpuModel& gpu = spec_.gpu;
+    if (const auto power = hardware_facts::IdlePower(*facts)) gpu.idle_power_w = power->value;
+    if (const auto power = hardware_facts::BlockingPower(*facts)) {
+      gpu.blocking_power_w = power->value;
+    }
+    if (facts->energy_counter) {
+      usual_period_ms_ = std::max(facts->energy_counter->period_ms.value, kLeastCounterPeriodMs);
+    }
+    if (const hardware_facts::SwitchFacts* slowest = hardware_facts::SlowestSwitch(*facts)) {
+      gpu.switch_latency_s = slowest->latency_ms.value / kMillisecondsPerSecond;
+      gpu.switch_latency_spread = SpreadOf(*slowest);
+    }
+  }
+
   void ReadRange(TableReader& reader) {
     if (!reader.Has("lowest_mhz") || !reader.Has("highest_mhz")) {
       reader.FailHere("[gpu] has only one of lowest_mhz and highest_mhz (write both)");
@@ -305,8 +340,11 @@ class NodeReader {
   void ReadSwitchLatency(const toml::table& table) {
     static constexpr std::string_view kKeys[] = {"median_ms", "spread"};
     TableReader reader(table, file_, "[switch_latency]", kKeys);
-    spec_.gpu.switch_latency_s = reader.Number("median_ms", 60'000, 0) / 1000;
-    spec_.gpu.switch_latency_spread = reader.Number("spread", 2, 0);
+    VirtualGpuModel& gpu = spec_.gpu;
+    gpu.switch_latency_s =
+        reader.Number("median_ms", 60'000, gpu.switch_latency_s * kMillisecondsPerSecond) /
+        kMillisecondsPerSecond;
+    gpu.switch_latency_spread = reader.Number("spread", kMostSpread, gpu.switch_latency_spread);
     Keep(reader);
   }
 
@@ -368,6 +406,7 @@ class NodeReader {
   const fs::path& path_;
   std::string file_;
   VirtualNodeSpec spec_;
+  double usual_period_ms_ = 100;  // Of the energy counter.
   std::optional<Error> error_;
 };
 

@@ -5,19 +5,29 @@
 //   gpus = 8                   # 1 to 64
 //   state = "box.state"        # the shared state; default: this file's name and .state
 //   clock = "job.clock"        # virtual time, shared by all nodes with this file; default: real
-//   time rate = 1.0                 # virtual seconds per second of the clock seed = 1 # of all
-//   random numbers [gpu] model = "a100-sxm"         # a100, a40, a100-pcie, a100-sxm, h100-sxm:
-//   clocks and powers; or profile = "profile.csv"    # the clocks of this profile; or lowest_mhz =
-//   210           # the clocks of this range highest_mhz = 1410 step_mhz = 15              #
-//   default: 15 memory_clocks_mhz = [1215] # default: 1215; []: none to set idle_power_w = 50.0 #
-//   default: 50 blocking_power_w = 84.0    # default: the model's, or 80 power_limit_w = 400.0 #
-//   default: the model's, or none least_power_limit_w = 100.0   # default: a quarter of
-//   power_limit_w most_power_limit_w = 400.0    # default: power_limit_w counter_period_ms = 100.0
-//   # how often the energy counter changes; default: 100 time_noise = 0.0           # standard
-//   deviation of the logarithm, at most 0.3; default: 0 power_noise = 0.0          # the same
+//   rate = 1.0                 # virtual seconds per second of the clock
+//   seed = 1                   # of all random numbers
+//   [gpu]
+//   model = "a100-sxm"         # a100, a40, a100-pcie, a100-sxm, h100-sxm: clocks and powers; or
+//   profile = "profile.csv"    # the clocks of this profile; or
+//   lowest_mhz = 210           # the clocks of this range
+//   highest_mhz = 1410
+//   step_mhz = 15              # default: 15
+//   facts = "facts.toml"       # hardware facts: the defaults of the idle and the blocking power,
+//                              # of the counter's period and of the switch latency
+//   memory_clocks_mhz = [1215] # default: 1215; []: none to set
+//   idle_power_w = 50.0        # default: that of the facts, or 50
+//   blocking_power_w = 84.0    # default: that of the facts, of the model, or 80
+//   power_limit_w = 400.0      # default: the model's, or none
+//   least_power_limit_w = 100.0   # default: a quarter of power_limit_w
+//   most_power_limit_w = 400.0    # default: power_limit_w
+//   counter_period_ms = 100.0  # how often the energy counter changes; default: the facts', or 100
+//   time_noise = 0.0           # standard deviation of the logarithm, at most 0.3; default: 0
+//   power_noise = 0.0          # the same
 //   [switch_latency]           # from the driver's answer to the GPU's clock
-//   median_ms = 10.0           # default: 0
-//   spread = 0.3               # standard deviation of the logarithm, at most 2; default: 0
+//   median_ms = 10.0           # default: that of the facts, or 0
+//   spread = 0.3               # standard deviation of the logarithm, at most 2; default: that of
+//                              # the facts, or 0
 //   [thermal]                  # the defaults are those shown here
 //   ambient_c = 30.0
 //   resistance_c_per_w = 0.1
@@ -78,8 +88,8 @@ struct VirtualNodeSpec {
 };
 
 // Parses the text of the file `path`. Messages name this file, and other files are looked up
-// relative to it. Reads the profile if one is named. Errors (kInput) are "path:line: cause
-// (remedy)".
+// relative to it. Reads the profile and the hardware facts if they are named. Errors (kInput) are
+// "path:line: cause (remedy)".
 Result<VirtualNodeSpec> ParseVirtualNode(std::string_view text, const std::filesystem::path& path);
 
 Result<VirtualNodeSpec> ReadVirtualNode(const std::filesystem::path& path);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 
 namespace perseus::virtual_gpu {
@@ -58,6 +59,35 @@ TEST(VirtualNodeFile, ClocksOfARangeAndOfAProfile) {
   ASSERT_TRUE(profile) << profile.error().message;
   EXPECT_EQ(profile->gpu.sm_clocks.highest(), 1410);
   EXPECT_GT(profile->gpu.sm_clocks.count, 10);
+}
+
+TEST(VirtualNodeFile, FactsGiveDefaults) {
+  const std::string path = std::string(PERSEUS_SOURCE_DIR) + "/examples/box.toml";
+  const std::string node =
+      "gpus = 1\n[gpu]\nmodel = \"a100-sxm\"\nfacts = \"hardware-facts.toml\"\n";
+  const auto spec = ParseVirtualNode(node, path);
+  ASSERT_TRUE(spec) << spec.error().message;
+  EXPECT_DOUBLE_EQ(spec->gpu.idle_power_w, (62 + 56) / 2.0);
+  EXPECT_DOUBLE_EQ(spec->gpu.blocking_power_w, (95 + 77.5) / 2);
+  EXPECT_EQ(spec->gpu.counter_period, 99'800'000);
+  // The slowest case has a median of 12.5 ms, and 95 % of its switches take at most 21 ms.
+  EXPECT_DOUBLE_EQ(spec->gpu.switch_latency_s, 0.0125);
+  EXPECT_NEAR(0.0125 * std::exp(1.645 * spec->gpu.switch_latency_spread), 0.021, 1e-6);
+
+  const auto own =
+      ParseVirtualNode(node +
+                           "idle_power_w = 40\nblocking_power_w = 70\ncounter_period_ms = 20\n"
+                           "[switch_latency]\nmedian_ms = 3\nspread = 0\n",
+                       path);
+  ASSERT_TRUE(own) << own.error().message;
+  EXPECT_EQ(own->gpu.idle_power_w, 40);
+  EXPECT_EQ(own->gpu.blocking_power_w, 70);
+  EXPECT_EQ(own->gpu.counter_period, 20'000'000);
+  EXPECT_DOUBLE_EQ(own->gpu.switch_latency_s, 0.003);
+  EXPECT_EQ(own->gpu.switch_latency_spread, 0);
+
+  EXPECT_THAT(ErrorOf("gpus = 1\n[gpu]\nmodel = \"a100\"\nfacts = \"none.toml\""),
+              testing::StartsWith("dir/box.toml:4: "));
 }
 
 TEST(VirtualNodeFile, EveryMistakeHasItsPlace) {

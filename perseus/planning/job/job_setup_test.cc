@@ -1,0 +1,157 @@
+// Where the blocking power and the switch latency of a job come from. (tests/cli tests the rest.)
+#include "perseus/planning/job/job_setup.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <stdexcept>
+
+#include "perseus/base/file.h"
+#include "perseus/planning/hardware_facts/hardware_facts.h"
+#include "tests/support/temporary_directory.h"
+
+namespace perseus::job {
+namespace {
+
+using ::testing::HasSubstr;
+
+class FactsOfAJob : public testing::Test {
+ protected:
+  FactsOfAJob() {
+    facts_.gpu_name = "G";
+    facts_.host = facts_.driver_version = facts_.perseus_version = "x";
+    facts_.measured_at = "2026-02-22T17:05:00Z";
+    facts_.switches = {
+        {hardware_facts::Direction::kUp, true, true, {12, 11, 13, 5}, 20, {1, 1, 1, 5}}};
+    facts_.power = {{1410, {}, hardware_facts::Estimate{90, 89, 91, 5}, {}}};
+    WriteFacts("facts.toml");
+    flags_.profile = std::string(PERSEUS_SOURCE_DIR) + "/examples/gpt3-like_a100_pp8.csv";
+    flags_.schedule = "1f1b";
+    flags_.pp_ranks = 8;
+    flags_.microbatches = 2;
+  }
+
+  std::string WriteFacts(const std::string& name) const {
+    const auto path = directory_ / name;
+    EXPECT_TRUE(hardware_facts::Write(path, facts_));
+    return path.string();
+  }
+  void WriteJobFile(const std::string& gpu) {
+    flags_.job_file = (directory_ / "job.toml").string();
+    ASSERT_TRUE(WriteFileAtomically(flags_.job_file, "[gpu]\n" + gpu));
+  }
+  LoadedJob Load() const {
+    auto job = LoadJob(flags_);
+    if (!job) throw std::runtime_error(job.error().message);
+    return *std::move(job);
+  }
+
+  TemporaryDirectory directory_;
+  hardware_facts::HardwareFacts facts_;
+  JobFlags flags_;
+};
+
+TEST_F(FactsOfAJob, TheyGiveTheBlockingPowerAndTheSwitchLatency) {
+  flags_.facts = WriteFacts("facts.toml");
+  flags_.gpus_per_stage = 2;
+  const LoadedJob job = Load();
+  EXPECT_EQ(job.planned.model.blocking_power_w, 90);
+  EXPECT_EQ(job.model.blocking_power_w, 180);
+  EXPECT_EQ(job.planned.switch_latency, 12'000'000);
+  EXPECT_EQ(job.model.switch_latency, 12'000'000);
+}
+
+TEST_F(FactsOfAJob, AFlagAndTheJobFileCountBeforeThem) {
+  flags_.facts = WriteFacts("facts.toml");
+  WriteJobFile("switch_latency_ms = 3\n");
+  EXPECT_EQ(Load().planned.switch_latency, 3'000'000);
+  EXPECT_EQ(Load().planned.model.blocking_power_w, 90);
+
+  flags_.switch_latency_ms = 4;
+  EXPECT_EQ(Load().planned.switch_latency, 4'000'000);
+  flags_.switch_latency_ms = 0;
+  EXPECT_EQ(Load().planned.switch_latency, 0);
+
+  WriteJobFile("blocking_power_w = 70\n");
+  EXPECT_EQ(Load().planned.model.blocking_power_w, 70);
+  flags_.blocking_power_w = 60;
+  EXPECT_EQ(Load().planned.model.blocking_power_w, 60);
+}
+
+// The job file names the facts relative to itself. A flag names other facts.
+TEST_F(FactsOfAJob, TheJobFileMayNameThem) {
+  WriteJobFile("facts = \"facts.toml\"\n");
+  EXPECT_EQ(Load().planned.model.blocking_power_w, 90);
+  facts_.power[0].blocked_w = {75, 74, 76, 5};
+  flags_.facts = WriteFacts("other.toml");
+  EXPECT_EQ(Load().planned.model.blocking_power_w, 75);
+}
+
+TEST_F(FactsOfAJob, AValueThatTheyLackIsStillMissing) {
+  facts_.power.clear();
+  flags_.facts = WriteFacts("facts.toml");
+  const auto job = LoadJob(flags_);
+  ASSERT_FALSE(job);
+  EXPECT_THAT(job.error().message, HasSubstr("the blocking power is missing (add"));
+  flags_.blocking_power_w = 50;
+  EXPECT_EQ(Load().planned.switch_latency, 12'000'000);
+}
+
+TEST_F(FactsOfAJob, FactsWithoutAnyValueAreAnError) {
+  facts_.power.clear();
+  facts_.switches.clear();
+  flags_.facts = WriteFacts("facts.toml");
+  flags_.blocking_power_w = 50;
+  const auto job = LoadJob(flags_);
+  ASSERT_FALSE(job);
+  EXPECT_EQ(job.error().message,
+            flags_.facts +
+                ": has neither a [[switch]] nor a blocked_w, so a plan cannot use it "
+                "(measure again with perseus qualify)");
+  flags_.facts = (directory_ / "none").string();
+  EXPECT_EQ(LoadJob(flags_).error().kind, ErrorKind::kSystem);
+}
+
+TEST_F(FactsOfAJob, AJobWithoutProfileKnowsTheirGpu) {
+  flags_.facts = WriteFacts("facts.toml");
+  const auto job = LoadUnprofiledJob(flags_);
+  ASSERT_TRUE(job) << job.error().message;
+  EXPECT_EQ(job->planned.model.blocking_power_w, 90);
+  EXPECT_EQ(job->planned.switch_latency, 12'000'000);
+  EXPECT_EQ(job->facts_gpu_name, "G");
+  // 0 in the job file asks `tune` to measure.
+  WriteJobFile("blocking_power_w = 0\n");
+  EXPECT_EQ(LoadUnprofiledJob(flags_)->planned.model.blocking_power_w, 0);
+  flags_.facts.clear();
+  EXPECT_EQ(LoadUnprofiledJob(flags_)->facts_gpu_name, "");
+}
+
+// The file of a graph has the power of its resources. Here it has none.
+TEST_F(FactsOfAJob, OfAGraphTheyGiveOnlyTheSwitchLatency) {
+  JobFlags flags;
+  flags.graph = (directory_ / "graph.json").string();
+  flags.facts = WriteFacts("facts.toml");
+  ASSERT_TRUE(WriteFileAtomically(
+      flags.graph, R"({"instructions": [{"name": "a", "options": [{"time": 1, "energy": 10}]}]})"));
+  const auto job = LoadJob(flags);
+  ASSERT_TRUE(job) << job.error().message;
+  EXPECT_EQ(job->model.blocking_power_w, 0);
+  EXPECT_EQ(job->model.switch_latency, 12'000'000);
+}
+
+TEST_F(FactsOfAJob, TheyOverrideAPlan) {
+  flags_.blocking_power_w = 50;
+  plan_file::PlanFile plan;
+  plan.job = Load().planned;
+  JobFlags flags;
+  EXPECT_EQ(LoadPlannedJob(plan, flags)->planned.model.blocking_power_w, 50);
+  flags.facts = WriteFacts("facts.toml");
+  EXPECT_EQ(LoadPlannedJob(plan, flags)->planned.model.blocking_power_w, 90);
+  EXPECT_EQ(LoadPlannedJob(plan, flags)->planned.switch_latency, 12'000'000);
+  flags.blocking_power_w = 60;
+  EXPECT_EQ(LoadPlannedJob(plan, flags)->planned.model.blocking_power_w, 60);
+}
+
+}  // namespace
+}  // namespace perseus::job
