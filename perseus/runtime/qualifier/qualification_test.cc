@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "perseus/runtime/qualifier/figure.h"
 #include "perseus/runtime/qualifier/simulated_node.h"
 #include "perseus/runtime/qualifier/statistics.h"
 
@@ -18,6 +19,7 @@ using hardware_facts::SwitchFacts;
 using ::testing::AnyOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::Optional;
 
 std::vector<int> Clocks(int lowest_mhz, int highest_mhz, int step_mhz) {
@@ -276,6 +278,19 @@ TEST(Qualification, StopsWhenAsked) {
       Qualify(node, {.duration_s = 300, .should_stop = [&] { return ++asked > 3000; }});
   ASSERT_FALSE(qualified);
   EXPECT_THAT(qualified.error().message, HasSubstr("interrupted"));
+}
+
+TEST(Qualification, TheFigureHasEveryCase) {
+  SimulatedNode node(DifficultModel(), 2, 1);
+  const auto qualified = Qualify(node, {.duration_s = 30});
+  ASSERT_TRUE(qualified);
+  const std::string svg = DrawQualification(*qualified);
+  for (const char* text : {"far up, all GPUs", "near down, one GPU", "collective", "blocked"}) {
+    EXPECT_THAT(svg, HasSubstr(text));
+  }
+  EXPECT_THAT(svg, Not(HasSubstr("nan")));
+  // Nothing measured is no error either.
+  EXPECT_THAT(DrawQualification({}), HasSubstr("not measured"));
 }
 
 TEST(Qualification, TheFileHasEveryFact) {
