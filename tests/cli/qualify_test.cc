@@ -111,7 +111,10 @@ TEST_F(QualifyVerbTest, AfterAKillTheNextRestoreGivesTheClocksBack) {
   kill(process, SIGKILL);
   EXPECT_TRUE(Comes([&] { return HasEnded(process); }));
   EXPECT_FALSE(node.IsAsShipped(0));
-  RunWell("gpu restore" + which + " --socket none.sock --state state/agent.json");
+  const Outcome restored =
+      Run("gpu restore" + which + " --socket none.sock --state state/agent.json");
+  EXPECT_EQ(restored.status, 0) << restored.err;
+  EXPECT_THAT(restored.err, HasSubstr("which lease guard (\"perseus qualify\") left changed"));
   EXPECT_TRUE(node.IsAsShipped(0));
 }
 
