@@ -287,7 +287,9 @@ Result<void> QualifyReal(const QualifyFlags& flags) {
     return qualifier::Qualify(*node, options);
   }();
   Result<void> restored;
-  if (guard) restored = guard->Restore();
+  if (guard) {
+    restored = qualified && !qualified->has_set_clocks ? guard->Forget() : guard->Restore();
+  }
   if (!qualified) {
     return restored ? Result<void>(Fail(qualified))
                     : FailAs(ErrorKind::kSystem, "{}; {}", qualified.error().message,

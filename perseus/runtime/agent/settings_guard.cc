@@ -82,6 +82,16 @@ class SettingsGuard::Held {
     return {};
   }
 
+  Result<void> Forget() {
+    SavedState next = file_.state();
+    for (const Gpu& gpu : gpus_) {
+      next.Restored(gpu.device->info().uuid, device::Control::kSmClock);
+      next.GiveBack(gpu.device->info().uuid);
+    }
+    gpus_.clear();
+    return file_.Save(std::move(next));
+  }
+
   Result<void> Restore() {
     SavedState next = file_.state();
     std::vector<Gpu> failed;
@@ -149,5 +159,6 @@ Result<SettingsGuard> SettingsGuard::Take(std::vector<device::Device*> devices,
 }
 
 Result<void> SettingsGuard::Restore() { return held_->Restore(); }
+Result<void> SettingsGuard::Forget() { return held_->Forget(); }
 
 }  // namespace perseus::agent

@@ -38,6 +38,9 @@ class SettingsGuard {
 
   // Tries every GPU. Fails (kSystem) with the GPUs that were not restored. They stay in the state.
   Result<void> Restore();
+  // Ends without a restore, because the caller changed nothing. (A driver that refuses every change
+  // would refuse the restore, too.) Fails (kSystem) if the state cannot be saved.
+  Result<void> Forget();
 
  private:
   class Held;

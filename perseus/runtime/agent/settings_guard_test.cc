@@ -62,6 +62,17 @@ TEST_F(SettingsGuardTest, AFailedRestoreDoesNotPreventTheOthers) {
   first_.Repair();
 }
 
+TEST_F(SettingsGuardTest, WithoutAChangeNothingIsWritten) {
+  {
+    auto guard = Take();
+    ASSERT_TRUE(guard);
+    EXPECT_TRUE(guard->Forget());
+    EXPECT_EQ(SavedGpus(), 0U);
+  }
+  EXPECT_TRUE(first_.history().empty());
+  EXPECT_TRUE(second_.history().empty());
+}
+
 TEST_F(SettingsGuardTest, OnlyOneHolderAtATime) {
   const auto guard = Take();
   ASSERT_TRUE(guard);

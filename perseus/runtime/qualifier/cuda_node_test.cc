@@ -19,17 +19,17 @@ using device::Setting;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr const char* kFirst = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f";
-constexpr const char* kSecond = "GPU-ff010203-0405-0607-0809-0a0b0c0d0eff";
+constexpr const char* kFirstUuid = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f";
+constexpr const char* kSecondUuid = "GPU-ff010203-0405-0607-0809-0a0b0c0d0eff";
 
 class CudaNodeTest : public ::testing::Test {
  protected:
-  CudaNodeTest() : first_(kFirst), second_(kSecond) {
+  CudaNodeTest() : first_(kFirstUuid), second_(kSecondUuid) {
     ::setenv("PERSEUS_CUDA_LIBRARY", FAKE_KERNELS_LIBRARY, 1);
     ::setenv("PERSEUS_NCCL_LIBRARY", "/nowhere/libnccl.so.2", 1);
     devices_.push_back(first_.Open());
     devices_.push_back(second_.Open());
-    fake_kernels::Reset({kSecond, kFirst});
+    fake_kernels::Reset({kSecondUuid, kFirstUuid});
   }
   ~CudaNodeTest() override {
     EXPECT_EQ(fake_kernels::LiveResources(), 0);
@@ -125,7 +125,7 @@ TEST_F(CudaNodeTest, EveryFailureWhileOpeningLeavesNothingBehind) {
         "cuStreamCreate", "cuStreamQuery", "cuLaunchKernel"}) {
     for (const int after : {0, 1}) {
       if (after == 1 && std::string_view(entry_point) == "cuInit") continue;  // Called once.
-      fake_kernels::Reset({kSecond, kFirst});
+      fake_kernels::Reset({kSecondUuid, kFirstUuid});
       fake_kernels::FailOnce(entry_point, 2, after);
       const auto node = Open();
       EXPECT_THAT(node->WhyNot(Load::kCompute), HasSubstr("CUDA_ERROR_OUT_OF_MEMORY"))
@@ -136,8 +136,9 @@ TEST_F(CudaNodeTest, EveryFailureWhileOpeningLeavesNothingBehind) {
 }
 
 TEST_F(CudaNodeTest, AHiddenGpuIsNamed) {
-  fake_kernels::Reset({kFirst});
-  EXPECT_THAT(Open()->WhyNot(Load::kCompute), HasSubstr(std::string("does not show ") + kSecond));
+  fake_kernels::Reset({kFirstUuid});
+  EXPECT_THAT(Open()->WhyNot(Load::kCompute),
+              HasSubstr(std::string("does not show ") + kSecondUuid));
 }
 
 TEST_F(CudaNodeTest, WithoutCudaTheDriverAloneIsUsed) {

@@ -150,7 +150,10 @@ class Qualifying {
       if (why.empty() && !info.sm_clocks_mhz.empty()) {
         const int top_mhz = info.sm_clocks_mhz.back();
         const auto applied = node_.device(gpu).Apply(Control::kSmClock, Setting{top_mhz, top_mhz});
-        if (applied) continue;
+        if (applied) {
+          result_.has_set_clocks = true;
+          continue;
+        }
         const DeviceErrorKind kind = applied.error().kind;
         why = applied.error().message;
         if (kind != DeviceErrorKind::kPermission && kind != DeviceErrorKind::kNotSupported) {

@@ -51,6 +51,8 @@ struct Qualification {
   // Without host, version and time, which the caller knows.
   hardware_facts::HardwareFacts facts;
   std::vector<LatencySamples> latencies;
+  // Whether a driver accepted a setting, so that clocks have to be restored.
+  bool has_set_clocks = false;
 };
 
 // Fails (kSystem) if a driver fails in another way than by refusing, or if should_stop() became

@@ -244,6 +244,7 @@ TEST(Qualification, WithoutRightsTheRestIsMeasured) {
   const auto qualified = Qualify(node, {.duration_s = 30});
   ASSERT_TRUE(qualified);
   const auto& facts = qualified->facts;
+  EXPECT_FALSE(qualified->has_set_clocks);
   EXPECT_TRUE(facts.switches.empty());
   EXPECT_FALSE(facts.max_changes_per_s);
   EXPECT_FALSE(facts.range_lock_saves);
