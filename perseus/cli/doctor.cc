@@ -55,13 +55,13 @@ agent::Finding FindingOf(const Measured& measured) {
   if (!measured.latency) return {agent::Finding::Level::kProblem, what, measured.failure, ""};
   const device::SwitchLatency& latency = *measured.latency;
   if (latency.samples.empty()) {
-    return {agent::Finding::Level::kNote, what,
-            fmt::format(
-                "none of {} switches was observed. An idle GPU stays at its idle clock, so a "
-                "locked clock does not show, and this check runs nothing on the GPU",
-                latency.unseen),
-            "run a program on the GPU and repeat, or run perseus qualify, which brings its own "
-            "load"};
+    return {
+        agent::Finding::Level::kNote, what,
+        fmt::format("none of {} switches was observed. An idle GPU stays at its idle clock, so a "
+                    "locked clock does not show, and this check runs nothing on the GPU",
+                    latency.unseen),
+        "run a program on the GPU and repeat, or run perseus qualify, which brings its own "
+        "load"};
   }
   return {agent::Finding::Level::kGood, what,
           fmt::format("{:.1f} ms (median), {:.1f} ms (95 %), {:.1f} ms (longest) of {} switches{}",

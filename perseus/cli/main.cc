@@ -121,11 +121,11 @@ int Run(int argc, const char* const* argv) {
       AddPlanVerb(program),     AddShowVerb(program),      AddReportVerb(program),
       AddCompareVerb(program),  AddEmulateVerb(program),   AddReplayVerb(program),
       AddEvaluateVerb(program), AddPartitionVerb(program), AddSynthVerb(program),
-      AddDoctorVerb(program),   AddAgentVerb(program),     AddGpuVerb(program),
-      AddTrainerVerb(program),  AddTuneVerb(program),      AddVerifyVerb(program),
-      AddTraceVerb(program),    AddNodeVerb(program),      AddServeVerb(program),
-      AddJobsVerb(program),     AddJobVerb(program),       AddTopVerb(program),
-      AddTokenVerb(program),    AddCompletionVerb(program)};
+      AddDoctorVerb(program),   AddQualifyVerb(program),   AddAgentVerb(program),
+      AddGpuVerb(program),      AddTrainerVerb(program),   AddTuneVerb(program),
+      AddVerifyVerb(program),   AddTraceVerb(program),     AddNodeVerb(program),
+      AddServeVerb(program),    AddJobsVerb(program),      AddJobVerb(program),
+      AddTopVerb(program),      AddTokenVerb(program),     AddCompletionVerb(program)};
   try {
     program.parse(argc, argv);
   } catch (const CLI::Success& request) {  // --help, --version.

@@ -88,9 +88,8 @@ std::string FormatJson(const tuner::TuningResult& result) {
     json["left_with_twice_the_steps"] = expected->left - expected->twice;
   }
   json["assignment_version"] = result.version;
-  json["plan_from_step"] = result.version == 0
-                               ? nlohmann::ordered_json()
-                               : nlohmann::ordered_json(result.plan_from_step);
+  json["plan_from_step"] = result.version == 0 ? nlohmann::ordered_json()
+                                               : nlohmann::ordered_json(result.plan_from_step);
   return json.dump(2) + "\n";
 }
 

@@ -25,6 +25,7 @@ Verb AddJobVerb(CLI::App& program);
 Verb AddJobsVerb(CLI::App& program);
 Verb AddNodeVerb(CLI::App& program);
 Verb AddPartitionVerb(CLI::App& program);
+Verb AddQualifyVerb(CLI::App& program);
 Verb AddReportVerb(CLI::App& program);
 Verb AddServeVerb(CLI::App& program);
 Verb AddReplayVerb(CLI::App& program);

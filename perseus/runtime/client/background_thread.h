@@ -79,7 +79,7 @@ class BackgroundThread {
   protocol::ClockOutcome answered_outcome_ = protocol::ClockOutcome::kNone;
 
   AssignmentWatcher assignment_;
-  std::string reported_problem_;  // With them.
+  std::string reported_problem_;                    // With them.
   std::deque<std::unique_ptr<ClockTable>> tables_;  // Offered once the training thread is ready.
   EnergyMeter meter_;
   Nanoseconds next_look_ = 0;

@@ -154,9 +154,9 @@ typedef struct perseus_counters {
   uint64_t records_dropped; /* Instructions that are not recorded: the buffer was full. */
   uint64_t stream_failures; /* Calls of the CUDA driver that failed. */
   uint64_t warnings;
-  int32_t may_set_clocks; /* 1 while the session has a lease. */
-  int32_t follows_plan;   /* 1 if this step follows a plan. */
-  int64_t plan_version;   /* Of the assignment in force; 0: none. */
+  int32_t may_set_clocks;   /* 1 while the session has a lease. */
+  int32_t follows_plan;     /* 1 if this step follows a plan. */
+  int64_t plan_version;     /* Of the assignment in force; 0: none. */
   uint64_t steps_abandoned; /* Left before their end. They are not in `steps`. */
 } perseus_counters;
 PERSEUS_API void perseus_read_counters(const perseus_session* session, perseus_counters* counters);

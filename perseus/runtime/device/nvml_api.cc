@@ -41,6 +41,13 @@ void LookUpRequired(Symbols& symbols, Functions& f) {
 }
 
 void LookUpOptional(Symbols& symbols, Functions& f) {
+  symbols.Optional(f.SystemGetDriverVersion, "nvmlSystemGetDriverVersion");
+  symbols.Optional(f.GetComputeRunningProcesses, "nvmlDeviceGetComputeRunningProcesses_v3");
+  if (f.GetComputeRunningProcesses == nullptr) {  // Drivers before 510 have the older name.
+    symbols.Optional(f.GetComputeRunningProcesses, "nvmlDeviceGetComputeRunningProcesses_v2");
+  }
+  symbols.Optional(f.GetApplicationsClock, "nvmlDeviceGetApplicationsClock");
+  symbols.Optional(f.GetDefaultApplicationsClock, "nvmlDeviceGetDefaultApplicationsClock");
   symbols.Optional(f.GetPciInfo, "nvmlDeviceGetPciInfo_v3");
   symbols.Optional(f.GetMinorNumber, "nvmlDeviceGetMinorNumber");
   symbols.Optional(f.GetPersistenceMode, "nvmlDeviceGetPersistenceMode");

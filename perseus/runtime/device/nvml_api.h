@@ -43,6 +43,7 @@ enum Code : int {
 };
 
 // nvmlClockType_t, nvmlTemperatureSensors_t, nvmlEnableState_t.
+inline constexpr unsigned kClockGraphics = 0;
 inline constexpr unsigned kClockSm = 1;
 inline constexpr unsigned kClockMemory = 2;
 inline constexpr unsigned kTemperatureGpu = 0;
@@ -73,6 +74,15 @@ struct PciInfo {
 };
 static_assert(sizeof(PciInfo) == 68);
 
+// nvmlProcessInfo_t of nvmlDeviceGetComputeRunningProcesses_v2 and _v3.
+struct ProcessInfo {
+  unsigned pid;
+  unsigned long long used_memory;
+  unsigned gpu_instance;
+  unsigned compute_instance;
+};
+static_assert(sizeof(ProcessInfo) == 24);
+
 struct Functions {
   // nvmlInit_v2, nvmlShutdown, nvmlErrorString, nvmlDeviceGetCount_v2,
   // nvmlDeviceGetHandleByIndex_v2. Below, Get stands for nvmlDeviceGet, Set for nvmlDeviceSet, ...
@@ -88,6 +98,11 @@ struct Functions {
   int (*GetPowerUsage)(Handle, unsigned* milliwatts) = nullptr;
 
   // All of these may be null.
+  int (*SystemGetDriverVersion)(char* text, unsigned size) = nullptr;
+  // `count` is the size of `processes` before the call, and the number of processes after it.
+  int (*GetComputeRunningProcesses)(Handle, unsigned* count, ProcessInfo* processes) = nullptr;
+  int (*GetApplicationsClock)(Handle, unsigned clock_type, unsigned* mhz) = nullptr;
+  int (*GetDefaultApplicationsClock)(Handle, unsigned clock_type, unsigned* mhz) = nullptr;
   int (*GetPciInfo)(Handle, PciInfo*) = nullptr;  // _v3
   int (*GetMinorNumber)(Handle, unsigned*) = nullptr;
   int (*GetPersistenceMode)(Handle, unsigned*) = nullptr;

@@ -138,8 +138,8 @@ void AddOutliers(std::span<const double> differences, const SignedRankInterval& 
   for (std::size_t pair = 0; pair < differences.size(); ++pair) {
     const double spreads = std::abs(differences[pair] - center.median) / center.spread;
     if (spreads <= SignedRankInterval::kNamed) continue;
-    outliers.push_back({pair, quantity, ToChange(differences[pair] - center.interval.estimate),
-                        spreads});
+    outliers.push_back(
+        {pair, quantity, ToChange(differences[pair] - center.interval.estimate), spreads});
   }
 }
 

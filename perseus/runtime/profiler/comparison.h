@@ -136,7 +136,7 @@ struct SignedRankInterval {
   Interval interval;
   double level = 0;
   double median = 0;
-  double spread = 0;          // At least 1e-4. Smaller differences are no outliers.
+  double spread = 0;           // At least 1e-4. Smaller differences are no outliers.
   double usual_deviation = 0;  // The standard deviation of the differences within the limit.
 };
 SignedRankInterval EstimateCenter(std::span<const double> differences, double level);

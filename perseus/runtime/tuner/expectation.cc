@@ -101,9 +101,8 @@ class Bootstrap {
       PERSEUS_ASSIGN_OR_RETURN(plan::Frontier computed, maker.ComputeFrontier());
       frontier = std::move(computed);
     }
-    PERSEUS_ASSIGN_OR_RETURN(
-        const plan::Plan plan,
-        plan::PlanForTarget(maker, frontier ? &*frontier : nullptr, target_));
+    PERSEUS_ASSIGN_OR_RETURN(const plan::Plan plan,
+                             plan::PlanForTarget(maker, frontier ? &*frontier : nullptr, target_));
     const plan_file::PlanFile file = plan::MakePlanFile(maker, plan, job_);
     PERSEUS_ASSIGN_OR_RETURN(const plan::Planner own, profiler::PlannerOf(sweep_, measured));
     PERSEUS_ASSIGN_OR_RETURN(const double promised, SavingBy(own, file));
@@ -114,8 +113,7 @@ class Bootstrap {
   static Result<double> SavingBy(const plan::Planner& judge, const plan_file::PlanFile& file) {
     PERSEUS_ASSIGN_OR_RETURN(const auto options,
                              plan_file::FindOptions(file, judge.graph(), "the plan"));
-    const plan::Evaluation actual =
-        plan::Evaluator(judge.graph(), judge.model()).Evaluate(options);
+    const plan::Evaluation actual = plan::Evaluator(judge.graph(), judge.model()).Evaluate(options);
     return 1 - actual.energy_j / judge.baseline().energy_j;
   }
 

@@ -198,15 +198,15 @@ void Verifier::SayBefore(std::span<const double> step_times_s) const {
       "about {:.2f} %",
       100 * noise, step_times_s.size(), layout.steps(), 100 * half);
   if (comparison.slowdown_tolerance > 0) {
-    const double needed =
-        StepsToDecide(noise, result_.step_time_s, options_.counter_period_s, comparison,
-                      options_.assignment_delay_s);
+    const double needed = StepsToDecide(noise, result_.step_time_s, options_.counter_period_s,
+                                        comparison, options_.assignment_delay_s);
     text += needed <= layout.steps()
                 ? fmt::format("; that probably decides whether it exceeds {:g} %",
                               100 * comparison.slowdown_tolerance)
-                : fmt::format("; to decide whether it exceeds {:g} % takes about {:.0f} steps "
-                              "(raise --steps or --tolerance)",
-                              100 * comparison.slowdown_tolerance, needed);
+                : fmt::format(
+                      "; to decide whether it exceeds {:g} % takes about {:.0f} steps "
+                      "(raise --steps or --tolerance)",
+                      100 * comparison.slowdown_tolerance, needed);
   }
   Say(text);
 }
@@ -221,9 +221,9 @@ void Verifier::SayHalfway() const {
   // Fewer say nothing about their noise.
   if (times.size() < 3 || comparison.slowdown_tolerance <= 0) return;
   const double deviation = profiler::EstimateCenter(times, comparison.level).usual_deviation;
-  const double needed = 2.0 * result_.layout.length *
-                        profiler::PairsToResolve(deviation, comparison.slowdown_tolerance,
-                                                 comparison.level);
+  const double needed =
+      2.0 * result_.layout.length *
+      profiler::PairsToResolve(deviation, comparison.slowdown_tolerance, comparison.level);
   if (needed <= result_.layout.steps()) return;
   Say(fmt::format(
       "the first {} pairs of blocks differ by {:.2f} %: to decide whether a slowdown exceeds {:g} "
@@ -357,8 +357,8 @@ Result<Verification> Verifier::Conclude() {
   }
   for (const Pair& pair : pairs) {
     result_.pairs.push_back(pair.cost);
-    result_.steps.push_back({{pair.baseline.begin, pair.baseline.end - 1},
-                             {pair.planned.begin, pair.planned.end - 1}});
+    result_.steps.push_back(
+        {{pair.baseline.begin, pair.baseline.end - 1}, {pair.planned.begin, pair.planned.end - 1}});
   }
   PERSEUS_ASSIGN_OR_RETURN(auto comparison, profiler::Compare(result_.pairs, options_.comparison));
   result_.comparison = std::move(comparison);
@@ -417,9 +417,8 @@ double StepsToDecide(double step_noise, double step_time_s, double counter_perio
 }
 
 Result<Verification> Verify(const VerificationOptions& options, Clock& clock) {
-  PERSEUS_ASSIGN_OR_RETURN(auto logs,
-                           JobLogs::Open(options.job_directory, JobLogs::Job::kIsRunning,
-                                         kEarlierSteps));
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto logs, JobLogs::Open(options.job_directory, JobLogs::Job::kIsRunning, kEarlierSteps));
   PERSEUS_ASSIGN_OR_RETURN(auto writer, protocol::AssignmentWriter::Open(options.job_directory));
   return Verifier(options, std::move(logs), std::move(writer), clock).Run();
 }

@@ -67,7 +67,7 @@ struct VerificationOptions {
   std::uint64_t seed = 1;  // Of the random order.
   Nanoseconds timeout = 60'000'000'000;
   ShouldEnd should_end = [] { return false; };
-  std::function<void(double)> progress;  // Receives 0 to 1. May be empty.
+  std::function<void(double)> progress;       // Receives 0 to 1. May be empty.
   std::function<void(std::string_view)> say;  // Receives what is expected. May be empty.
 };
 

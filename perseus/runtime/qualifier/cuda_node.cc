@@ -1,0 +1,467 @@
+#include "perseus/runtime/qualifier/cuda_node.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <functional>
+#include <optional>
+#include <utility>
+
+#include "perseus/runtime/qualifier/cuda_api.h"
+#include "perseus/runtime/qualifier/driver_node.h"
+#include "perseus/runtime/qualifier/kernels.h"
+
+namespace perseus::qualifier {
+namespace {
+
+using device::Control;
+using device::DeviceError;
+using device::DeviceErrorKind;
+using device::DeviceFail;
+using device::DeviceResult;
+using device::Setting;
+
+constexpr Nanoseconds kKernelLimit = 600 * kSecond;
+constexpr Nanoseconds kLongestWait = 5 * kSecond;
+constexpr Nanoseconds kBetweenSamples = 250 * kMicrosecond;
+constexpr Nanoseconds kClockSettles = 200 * kMillisecond;
+constexpr std::size_t kBufferBytes = std::size_t{256} << 20;  // Larger than any L2 cache.
+constexpr std::size_t kCopyBytes = std::size_t{64} << 20;
+constexpr std::size_t kReducedFloats = std::size_t{4} << 20;
+constexpr unsigned kThreads = 512;
+constexpr unsigned kBlockedBlocks = 16;  // About as many as NCCL uses.
+
+std::string FormatUuid(const cuda::Uuid& uuid) {
+  std::string text = "GPU-";
+  for (int i = 0; i < 16; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += fmt::format("{:02x}", uuid.bytes[i]);
+  }
+  return text;
+}
+
+// The memory, streams and kernels on one GPU.
+class CudaGpu {
+ public:
+  static Result<std::unique_ptr<CudaGpu>> Open(const cuda::Api& api, cuda::Device device,
+                                               int ordinal, Clock& clock) {
+    std::unique_ptr<CudaGpu> gpu(new CudaGpu(api, device, ordinal, clock));
+    PERSEUS_RETURN_IF_ERROR(gpu->Make());
+    return gpu;
+  }
+  ~CudaGpu() {
+    if (context_ == nullptr) return;
+    static_cast<void>(api_.f.SetCurrent(context_));
+    // After a kernel that does not end, freeing would wait for ever. The driver frees what is left
+    // when the process ends.
+    if (!Stop()) return;
+    if (work_stream_ != nullptr) static_cast<void>(api_.f.StreamDestroy(work_stream_));
+    if (probe_stream_ != nullptr) static_cast<void>(api_.f.StreamDestroy(probe_stream_));
+    if (flag_ != 0) static_cast<void>(api_.f.MemFree(flag_));
+    if (buffer_ != 0) static_cast<void>(api_.f.MemFree(buffer_));
+    if (mailbox_ != nullptr) static_cast<void>(api_.f.FreeHost(mailbox_));
+    if (module_ != nullptr) static_cast<void>(api_.f.ModuleUnload(module_));
+    static_cast<void>(api_.f.PrimaryContextRelease(device_));
+  }
+  CudaGpu(const CudaGpu&) = delete;
+  CudaGpu& operator=(const CudaGpu&) = delete;
+
+  Result<void> MakeCurrent() const {
+    return api_.Check(api_.f.SetCurrent(context_), "use a GPU's context");
+  }
+
+  // Ends the load that runs.
+  Result<void> Stop() {
+    if (!is_running_) return {};
+    Word32(kMailboxStop).store(1);
+    PERSEUS_RETURN_IF_ERROR(WaitFor(work_stream_, "a load kernel to end"));
+    is_running_ = false;
+    return {};
+  }
+
+  Result<void> Start(Load load) {
+    PERSEUS_RETURN_IF_ERROR(MakeCurrent());
+    PERSEUS_RETURN_IF_ERROR(Stop());
+    if (load == Load::kIdle) return {};
+    std::memset(mailbox_, 0, kMailboxBytes);
+    notified_ = 0;
+    PERSEUS_RETURN_IF_ERROR(api_.Check(api_.f.MemsetD32(flag_, 0, 1), "clear a flag"));
+    cuda::Function function = compute_;
+    unsigned blocks = 2 * static_cast<unsigned>(multiprocessors_);
+    if (load == Load::kMemory) function = memory_;
+    if (load == Load::kBlocked) {
+      function = blocked_;
+      blocks = kBlockedBlocks;
+    }
+    std::uint64_t limit = kKernelLimit, mask = kBufferBytes - 1;
+    void* parameters[] = {&mailbox_address_, &flag_, &limit, &buffer_, &mask};
+    PERSEUS_RETURN_IF_ERROR(api_.Check(
+        api_.f.Launch(function, blocks, 1, 1, kThreads, 1, 1, 0, work_stream_, parameters, nullptr),
+        "launch a load kernel"));
+    is_running_ = true;
+    return WaitUntil([&] { return ReadMailbox().has_value(); }, "the first sample of a kernel");
+  }
+
+  struct MailboxSample {
+    std::uint64_t time = 0;
+    std::uint64_t work = 0;
+  };
+  // Empty if the kernel has written none yet, or writes one now.
+  std::optional<MailboxSample> ReadMailbox() const {
+    const std::uint64_t before = Word64(kMailboxSequence).load();
+    const MailboxSample sample{Word64(kMailboxTime).load(), Word64(kMailboxWork).load()};
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (before % 2 != 0 || Word64(kMailboxSequence).load() != before || sample.work == 0) {
+      return std::nullopt;
+    }
+    return sample;
+  }
+
+  // Launches a small kernel behind everything on the probe stream, which reports its end.
+  Result<void> Notify() {
+    ++notified_;
+    cuda::Address address = mailbox_address_ + kMailboxNotified;
+    void* parameters[] = {&address, &notified_};
+    return api_.Check(
+        api_.f.Launch(notify_, 1, 1, 1, 1, 1, 1, 0, probe_stream_, parameters, nullptr),
+        "launch a kernel");
+  }
+  Result<void> AwaitNotice() {
+    return WaitUntil([&] { return Word64(kMailboxNotified).load() == notified_; },
+                     "a small kernel");
+  }
+
+  // Waits without a system call, as a launch latency needs it.
+  template <typename Condition>
+  Result<void> WaitUntil(Condition condition, const char* what) const {
+    const Nanoseconds end = clock_.Now() + kLongestWait;
+    while (!condition()) {
+      if (clock_.Now() > end) {
+        return FailAs(ErrorKind::kSystem, "{} took longer than {:.0f} s (is the GPU healthy?)",
+                      what, ToSeconds(kLongestWait));
+      }
+    }
+    return {};
+  }
+
+  int ordinal() const { return ordinal_; }
+  cuda::Context context() const { return context_; }
+  cuda::Stream probe_stream() const { return probe_stream_; }
+  cuda::Address buffer() const { return buffer_; }
+  bool is_running() const { return is_running_; }
+
+ private:
+  CudaGpu(const cuda::Api& api, cuda::Device device, int ordinal, Clock& clock)
+      : api_(api), device_(device), ordinal_(ordinal), clock_(clock) {}
+
+  Result<void> Make() {
+    const cuda::Functions& f = api_.f;
+    int capability = 0;
+    PERSEUS_RETURN_IF_ERROR(api_.Check(
+        f.DeviceGetAttribute(&capability, cuda::kComputeCapabilityMajor, device_), "read a GPU"));
+    if (capability < 7) {
+      return FailAs(ErrorKind::kSystem, "the kernels need compute capability 7.0 or higher");
+    }
+    PERSEUS_RETURN_IF_ERROR(
+        api_.Check(f.DeviceGetAttribute(&multiprocessors_, cuda::kMultiprocessorCount, device_),
+                   "read a GPU"));
+    PERSEUS_RETURN_IF_ERROR(
+        api_.Check(f.PrimaryContextRetain(&context_, device_), "make a context"));
+    PERSEUS_RETURN_IF_ERROR(MakeCurrent());
+    const std::string text = KernelText();
+    PERSEUS_RETURN_IF_ERROR(
+        api_.Check(f.ModuleLoadData(&module_, text.c_str()), "compile the kernels"));
+    const std::pair<const char*, cuda::Function*> functions[] = {{kComputeKernel, &compute_},
+                                                                 {kMemoryKernel, &memory_},
+                                                                 {kBlockedKernel, &blocked_},
+                                                                 {kNotifyKernel, &notify_}};
+    for (const auto& [name, function] : functions) {
+      PERSEUS_RETURN_IF_ERROR(
+          api_.Check(f.ModuleGetFunction(function, module_, name), "find a kernel"));
+    }
+    PERSEUS_RETURN_IF_ERROR(api_.Check(f.MemAlloc(&flag_, 4), "allocate memory on a GPU"));
+    PERSEUS_RETURN_IF_ERROR(
+        api_.Check(f.MemAlloc(&buffer_, kBufferBytes), "allocate memory on a GPU"));
+    PERSEUS_RETURN_IF_ERROR(
+        api_.Check(f.HostAlloc(&mailbox_, kMailboxBytes, cuda::kHostPortable | cuda::kHostMapped),
+                   "allocate host memory that a GPU reaches"));
+    std::memset(mailbox_, 0, kMailboxBytes);
+    PERSEUS_RETURN_IF_ERROR(api_.Check(f.HostGetDevicePointer(&mailbox_address_, mailbox_, 0),
+                                       "map host memory to a GPU"));
+    PERSEUS_RETURN_IF_ERROR(
+        api_.Check(f.StreamCreate(&work_stream_, cuda::kStreamNonBlocking), "make a stream"));
+    PERSEUS_RETURN_IF_ERROR(
+        api_.Check(f.StreamCreate(&probe_stream_, cuda::kStreamNonBlocking), "make a stream"));
+    // Every kernel runs once now, while no other kernel runs.
+    PERSEUS_RETURN_IF_ERROR(Notify());
+    PERSEUS_RETURN_IF_ERROR(AwaitNotice());
+    for (const Load load : {Load::kCompute, Load::kMemory, Load::kBlocked, Load::kIdle}) {
+      PERSEUS_RETURN_IF_ERROR(Start(load));
+    }
+    return {};
+  }
+
+  Result<void> WaitFor(cuda::Stream stream, const char* what) const {
+    int code = cuda::kNotReady;
+    const auto is_done = [&] { return (code = api_.f.StreamQuery(stream)) != cuda::kNotReady; };
+    PERSEUS_RETURN_IF_ERROR(WaitUntil(is_done, what));
+    return api_.Check(code, "run a kernel");
+  }
+
+  // The GPU writes these words, so every access is atomic.
+  std::atomic_ref<std::uint64_t> Word64(int offset) const {
+    return std::atomic_ref(
+        *reinterpret_cast<std::uint64_t*>(static_cast<char*>(mailbox_) + offset));
+  }
+  std::atomic_ref<std::uint32_t> Word32(int offset) const {
+    return std::atomic_ref(
+        *reinterpret_cast<std::uint32_t*>(static_cast<char*>(mailbox_) + offset));
+  }
+
+  const cuda::Api& api_;
+  const cuda::Device device_;
+  const int ordinal_;
+  Clock& clock_;
+  int multiprocessors_ = 0;
+  cuda::Context context_ = nullptr;
+  cuda::Module module_ = nullptr;
+  cuda::Function compute_ = nullptr, memory_ = nullptr, blocked_ = nullptr, notify_ = nullptr;
+  cuda::Address flag_ = 0, buffer_ = 0, mailbox_address_ = 0;
+  void* mailbox_ = nullptr;
+  cuda::Stream work_stream_ = nullptr, probe_stream_ = nullptr;
+  bool is_running_ = false;
+  std::uint64_t notified_ = 0;
+};
+
+void DoNothing(void* /*argument*/) {}
+
+class CudaNode final : public DriverNode {
+ public:
+  static Result<std::unique_ptr<MeasuredNode>> Open(const std::vector<device::Device*>& devices) {
+    PERSEUS_ASSIGN_OR_RETURN(auto api, cuda::Open());
+    std::unique_ptr<CudaNode> node(new CudaNode(devices, std::move(api)));
+    for (device::Device* device : devices) {
+      PERSEUS_RETURN_IF_ERROR(node->Add(device->info().uuid));
+    }
+    node->OpenCollectives();
+    return node;
+  }
+
+  ~CudaNode() override {
+    for (void* communicator : communicators_) {
+      if (communicator != nullptr) static_cast<void>(nccl_.CommAbort(communicator));
+    }
+  }
+
+  std::string WhyNot(Load /*load*/) const override { return ""; }
+  std::string WhyNot(Operation operation) const override {
+    const bool needs_two = operation == Operation::kCopy || operation == Operation::kCollective;
+    if (needs_two && gpu_count() < 2) return "the node has only one GPU";
+    return operation == Operation::kCollective ? why_no_collectives_ : "";
+  }
+
+  Result<void> Run(int gpu, Load load) override { return At(gpu).Start(load); }
+
+  Result<double> Time(Operation operation, const Disturbance& disturbance,
+                      Nanoseconds duration) override {
+    const bool has_load = operation != Operation::kCopy && operation != Operation::kCollective;
+    for (auto& gpu : gpus_) {
+      PERSEUS_RETURN_IF_ERROR(gpu->Start(has_load ? Load::kCompute : Load::kIdle));
+    }
+    auto timed = TimeUnder(operation, disturbance, duration);
+    for (auto& gpu : gpus_) PERSEUS_RETURN_IF_ERROR(gpu->Start(Load::kIdle));
+    return timed;
+  }
+
+ protected:
+  DeviceResult<std::vector<WorkSample>> Sample(int gpu,
+                                               const std::atomic<Nanoseconds>& until) override {
+    // An idle GPU does no work, and its samples show that.
+    std::vector<WorkSample> samples;
+    const CudaGpu& cuda_gpu = *gpus_[static_cast<std::size_t>(gpu)];
+    std::optional<Nanoseconds> offset;  // From the GPU's timer to our clock.
+    std::uint64_t last = 0;
+    while (clock().Now() < until.load()) {
+      const auto sample = cuda_gpu.ReadMailbox();
+      const Nanoseconds seen = clock().Now();
+      if (sample && sample->time > last) {
+        last = sample->time;
+        const auto time = static_cast<Nanoseconds>(sample->time);
+        // A sample is seen after it was written. The shortest delay is the best estimate.
+        offset = std::min(offset.value_or(seen - time), seen - time);
+        samples.push_back({time, static_cast<double>(sample->work)});
+      }
+      Sleep(clock(), kBetweenSamples);
+    }
+    for (WorkSample& sample : samples) sample.at += *offset;
+    return samples;
+  }
+
+ private:
+  CudaNode(const std::vector<device::Device*>& devices, cuda::Api api)
+      : DriverNode(devices, ""), api_(std::move(api)) {}
+
+  CudaGpu& At(int gpu) { return *gpus_[static_cast<std::size_t>(gpu)]; }
+
+  Result<void> Add(const std::string& uuid) {
+    int count = 0;
+    PERSEUS_RETURN_IF_ERROR(api_.Check(api_.f.DeviceGetCount(&count), "count GPUs"));
+    for (int ordinal = 0; ordinal < count; ++ordinal) {
+      cuda::Device device = 0;
+      cuda::Uuid found{};
+      PERSEUS_RETURN_IF_ERROR(api_.Check(api_.f.DeviceGet(&device, ordinal), "find a GPU"));
+      PERSEUS_RETURN_IF_ERROR(api_.Check(api_.f.DeviceGetUuid(&found, device), "identify a GPU"));
+      if (FormatUuid(found) != uuid) continue;
+      PERSEUS_ASSIGN_OR_RETURN(auto gpu, CudaGpu::Open(api_, device, ordinal, clock()));
+      gpus_.push_back(std::move(gpu));
+      return {};
+    }
+    return FailAs(ErrorKind::kSystem,
+                  "CUDA does not show {} (does CUDA_VISIBLE_DEVICES or a container hide it?)",
+                  uuid);
+  }
+
+  void OpenCollectives() {
+    if (gpu_count() < 2) return;
+    const auto nccl = cuda::OpenNccl();
+    if (!nccl) {
+      why_no_collectives_ = nccl.error().message;
+      return;
+    }
+    nccl_ = *nccl;
+    std::vector<int> ordinals;
+    for (const auto& gpu : gpus_) ordinals.push_back(gpu->ordinal());
+    communicators_.resize(gpus_.size());
+    const int code = nccl_.CommInitAll(communicators_.data(), gpu_count(), ordinals.data());
+    if (code != 0) {
+      communicators_.clear();
+      why_no_collectives_ = fmt::format("NCCL cannot start (error {})", code);
+    }
+  }
+
+  // Without changes, half of the time at each of the two clocks.
+  Result<double> TimeUnder(Operation operation, const Disturbance& disturbance,
+                           Nanoseconds duration) {
+    const bool is_quiet = disturbance.change_period == 0 && disturbance.first_mhz != 0;
+    std::vector<double> means;
+    for (const int mhz : {disturbance.first_mhz, disturbance.second_mhz}) {
+      if (is_quiet) {
+        for (int gpu = 0; gpu < gpu_count(); ++gpu) {
+          const auto applied = device(gpu).Apply(Control::kSmClock, Setting{mhz, mhz});
+          if (!applied) return FailAs(ErrorKind::kSystem, "{}", applied.error().message);
+        }
+        Sleep(clock(), kClockSettles);
+      }
+      Disturber disturber(*this, disturbance);
+      auto mean = Repeat(operation, is_quiet ? duration / 2 : duration);
+      PERSEUS_RETURN_IF_ERROR(disturber.Stop());
+      if (!mean) return mean;
+      means.push_back(*mean);
+      if (!is_quiet) break;
+    }
+    double sum = 0;
+    for (const double mean : means) sum += mean;
+    return sum / static_cast<double>(means.size());
+  }
+
+  Result<double> Repeat(Operation operation, Nanoseconds duration) {
+    if (operation == Operation::kKernel) return TimeKernel(duration);
+    const Nanoseconds begin = clock().Now();
+    std::int64_t count = 0;
+    for (; clock().Now() < begin + duration; ++count) {
+      PERSEUS_RETURN_IF_ERROR(Once(operation));
+    }
+    return static_cast<double>(clock().Now() - begin) /
+           static_cast<double>(std::max<std::int64_t>(1, count));
+  }
+
+  Result<double> TimeKernel(Nanoseconds duration) {
+    const auto watched = Watch({0}, duration);
+    if (!watched) return FailAs(ErrorKind::kSystem, "{}", watched.error().message);
+    const auto& samples = watched->front();
+    if (samples.size() < 2 || samples.back().work <= samples.front().work) {
+      return FailAs(ErrorKind::kSystem, "the kernel that computes made no progress");
+    }
+    return static_cast<double>(samples.back().at - samples.front().at) /
+           (samples.back().work - samples.front().work);
+  }
+
+  Result<void> Once(Operation operation) {
+    switch (operation) {
+      case Operation::kKernel:
+        return {};
+      case Operation::kLaunch:
+      case Operation::kHostFunction:
+        PERSEUS_RETURN_IF_ERROR(At(0).MakeCurrent());
+        if (operation == Operation::kHostFunction) {
+          PERSEUS_RETURN_IF_ERROR(
+              api_.Check(api_.f.LaunchHostFunction(At(0).probe_stream(), DoNothing, nullptr),
+                         "launch a host function"));
+        }
+        PERSEUS_RETURN_IF_ERROR(At(0).Notify());
+        return At(0).AwaitNotice();
+      case Operation::kCopy:
+        PERSEUS_RETURN_IF_ERROR(CopyAround());
+        return AwaitAll();
+      case Operation::kCollective:
+        PERSEUS_RETURN_IF_ERROR(ReduceAll());
+        return AwaitAll();
+    }
+    return {};
+  }
+
+  // Every GPU sends to the next one. The halves of a buffer keep sending and receiving apart.
+  Result<void> CopyAround() {
+    for (std::size_t i = 0; i < gpus_.size(); ++i) {
+      const CudaGpu& from = *gpus_[i];
+      const CudaGpu& to = *gpus_[(i + 1) % gpus_.size()];
+      PERSEUS_RETURN_IF_ERROR(from.MakeCurrent());
+      PERSEUS_RETURN_IF_ERROR(
+          api_.Check(api_.f.CopyPeer(to.buffer() + kBufferBytes / 2, to.context(), from.buffer(),
+                                     from.context(), kCopyBytes, from.probe_stream()),
+                     "copy between GPUs"));
+    }
+    return {};
+  }
+
+  Result<void> ReduceAll() {
+    int code = nccl_.GroupStart();
+    for (std::size_t i = 0; i < gpus_.size() && code == 0; ++i) {
+      // NOLINTNEXTLINE(performance-no-int-to-ptr): NCCL takes device addresses as pointers.
+      void* const buffer = reinterpret_cast<void*>(gpus_[i]->buffer());
+      code = nccl_.AllReduce(buffer, buffer, kReducedFloats, cuda::Nccl::kFloat32, cuda::Nccl::kSum,
+                             communicators_[i], gpus_[i]->probe_stream());
+    }
+    const int ended = nccl_.GroupEnd();
+    if (code == 0) code = ended;
+    if (code == 0) return {};
+    return FailAs(ErrorKind::kSystem, "cannot run an all-reduce (NCCL error {})", code);
+  }
+
+  Result<void> AwaitAll() {
+    for (auto& gpu : gpus_) {
+      PERSEUS_RETURN_IF_ERROR(gpu->MakeCurrent());
+      PERSEUS_RETURN_IF_ERROR(gpu->Notify());
+    }
+    for (auto& gpu : gpus_) PERSEUS_RETURN_IF_ERROR(gpu->AwaitNotice());
+    return {};
+  }
+
+  const cuda::Api api_;
+  std::vector<std::unique_ptr<CudaGpu>> gpus_;
+  cuda::Nccl nccl_;
+  std::vector<void*> communicators_;
+  std::string why_no_collectives_;
+};
+
+}  // namespace
+
+std::unique_ptr<MeasuredNode> OpenCudaNode(const std::vector<device::Device*>& devices) {
+  auto node = CudaNode::Open(devices);
+  if (node) return *std::move(node);
+  return std::make_unique<DriverNode>(devices, node.error().message);
+}
+
+}  // namespace perseus::qualifier

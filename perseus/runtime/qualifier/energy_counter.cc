@@ -1,0 +1,100 @@
+#include "perseus/runtime/qualifier/energy_counter.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+
+namespace perseus::qualifier {
+namespace {
+
+constexpr std::size_t kLeastChanges = 7;
+constexpr std::size_t kBiasBlocks = 8;
+constexpr double kMicrojoules = 1e6;
+
+struct CounterChange {
+  Nanoseconds at = 0;  // The middle of the two readings around it.
+  double energy_j = 0;
+  double power_j = 0;  // The integral of the power readings up to here.
+};
+
+// The power is integrated in straight lines.
+std::vector<CounterChange> ChangesOf(const std::vector<CounterReading>& readings) {
+  std::vector<CounterChange> changes;
+  double power_j = 0;
+  for (std::size_t i = 1; i < readings.size(); ++i) {
+    const CounterReading& before = readings[i - 1];
+    const CounterReading& after = readings[i];
+    const double step_j = (before.power_w + after.power_w) / 2 * ToSeconds(after.at - before.at);
+    if (after.energy_j != before.energy_j) {
+      changes.push_back(
+          {before.at + (after.at - before.at) / 2, after.energy_j, power_j + step_j / 2});
+    }
+    power_j += step_j;
+  }
+  return changes;
+}
+
+Nanoseconds DistanceOf(const std::vector<CounterReading>& readings) {
+  return (readings.back().at - readings.front().at) / static_cast<Nanoseconds>(readings.size() - 1);
+}
+
+// The first and the last change are each known to half the distance of two readings. All blocks
+// may share this error, so it is not in their variance.
+double TimeError(const std::vector<CounterReading>& readings,
+                 const std::vector<CounterChange>& changes) {
+  return ToSeconds(DistanceOf(readings)) / ToSeconds(changes.back().at - changes.front().at);
+}
+
+}  // namespace
+
+std::optional<CounterFindings> ExamineCounter(const std::vector<CounterReading>& readings) {
+  const std::vector<CounterChange> changes = ChangesOf(readings);
+  if (changes.size() < kLeastChanges) return std::nullopt;
+  std::vector<double> periods_ms;
+  std::int64_t divisor_uj = 0;
+  for (std::size_t i = 1; i < changes.size(); ++i) {
+    periods_ms.push_back(static_cast<double>(changes[i].at - changes[i - 1].at) / kMillisecond);
+    const double step_j = changes[i].energy_j - changes[i - 1].energy_j;
+    divisor_uj = std::gcd(divisor_uj, std::int64_t{std::llround(step_j * kMicrojoules)});
+  }
+  std::vector<double> biases;
+  const std::size_t block = std::max<std::size_t>(1, (changes.size() - 1) / kBiasBlocks);
+  for (std::size_t i = block; i < changes.size(); i += block) {
+    const double power_j = changes[i].power_j - changes[i - block].power_j;
+    if (power_j <= 0) continue;
+    biases.push_back((changes[i].energy_j - changes[i - block].energy_j) / power_j - 1);
+  }
+  const auto bias = MeanOf(biases);
+  if (!bias) return std::nullopt;
+  // The change is seen at the next reading. So a period is known to half a reading.
+  CounterFindings findings{.period_ms = *MedianOf(periods_ms),
+                           .resolution_j = static_cast<double>(divisor_uj) / kMicrojoules,
+                           .bias = *bias};
+  const double distance_ms = static_cast<double>(DistanceOf(readings)) / kMillisecond;
+  findings.period_ms.low -= distance_ms / 2;
+  findings.period_ms.high += distance_ms / 2;
+  const double unsure = TimeError(readings, changes);
+  findings.bias.low -= unsure;
+  findings.bias.high += unsure;
+  return findings;
+}
+
+std::optional<Estimate> PowerByCounter(const std::vector<CounterReading>& readings, int blocks) {
+  const std::vector<CounterChange> changes = ChangesOf(readings);
+  const std::size_t count = changes.empty() ? 0 : changes.size() - 1;
+  if (count < static_cast<std::size_t>(blocks)) return std::nullopt;
+  const std::size_t size = count / static_cast<std::size_t>(blocks);
+  std::vector<double> powers_w;
+  for (std::size_t i = size; i < changes.size(); i += size) {
+    powers_w.push_back((changes[i].energy_j - changes[i - size].energy_j) /
+                       ToSeconds(changes[i].at - changes[i - size].at));
+  }
+  auto power = MeanOf(powers_w);
+  const double unsure_w = power->value * TimeError(readings, changes);
+  power->low -= unsure_w;
+  power->high += unsure_w;
+  return power;
+}
+
+}  // namespace perseus::qualifier

@@ -1,0 +1,87 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "perseus/base/random.h"
+#include "perseus/runtime/qualifier/energy_counter.h"
+#include "perseus/runtime/qualifier/interference.h"
+
+namespace perseus::qualifier {
+namespace {
+
+struct Counter {
+  double period_ms = 100, resolution_j = 0.5, bias = 0.03, power_noise = 0;
+};
+
+std::vector<CounterReading> ReadingsOf(const Counter& counter, double power_w) {
+  SplitMix64 random{11};
+  std::vector<CounterReading> readings;
+  for (Nanoseconds at = 0; at < 10 * kSecond; at += 2 * kMillisecond) {
+    const double tick_s =
+        std::floor(static_cast<double>(at) / 1e6 / counter.period_ms) * counter.period_ms / 1000;
+    const double exact_j = power_w * (1 + counter.bias) * tick_s;
+    const double shown_j = std::floor(exact_j / counter.resolution_j) * counter.resolution_j;
+    readings.push_back({at, shown_j, power_w * (1 + counter.power_noise * Normal(random))});
+  }
+  return readings;
+}
+
+TEST(EnergyCounter, FindsWhatItWasGiven) {
+  const Counter counter;
+  const auto found = ExamineCounter(ReadingsOf(counter, 307.7));
+  ASSERT_TRUE(found);
+  EXPECT_LE(found->period_ms.low, 100);
+  EXPECT_GE(found->period_ms.high, 100);
+  EXPECT_DOUBLE_EQ(found->resolution_j, 0.5);
+  EXPECT_LE(found->bias.low, 0.03);
+  EXPECT_GE(found->bias.high, 0.03);
+  EXPECT_LT(found->bias.high - found->bias.low, 0.01);
+}
+
+TEST(EnergyCounter, NoisyPowerReadingsWidenTheInterval) {
+  const auto found = ExamineCounter(ReadingsOf({.power_noise = 0.05}, 301));
+  ASSERT_TRUE(found);
+  EXPECT_LE(found->bias.low, 0.03);
+  EXPECT_GE(found->bias.high, 0.03);
+}
+
+TEST(EnergyCounter, SaysNothingAboutACounterThatStands) {
+  EXPECT_FALSE(ExamineCounter(ReadingsOf({.period_ms = 3000}, 301)));
+  EXPECT_FALSE(ExamineCounter({}));
+}
+
+TEST(EnergyCounter, PowerByCounter) {
+  const auto readings = ReadingsOf({.resolution_j = 0.001, .bias = 0}, 300);
+  const auto power = PowerByCounter(readings, 9);
+  ASSERT_TRUE(power);
+  EXPECT_LE(power->low, 300);
+  EXPECT_GE(power->high, 300);
+  EXPECT_LT(power->high - power->low, 1);
+  EXPECT_GE(power->samples, 9);
+  EXPECT_FALSE(PowerByCounter(readings, 200));  // It changed 99 times.
+  EXPECT_FALSE(PowerByCounter({}, 1));
+}
+
+TEST(Interference, TheMeanOfTheRatiosIsTheSlowdown) {
+  const auto slowdown = SlowdownOf({{100, 110}, {200, 220}, {50, 55}});
+  ASSERT_TRUE(slowdown);
+  EXPECT_NEAR(slowdown->value, 0.1, 1e-12);
+  EXPECT_NEAR(slowdown->high - slowdown->low, 0, 1e-12);
+  EXPECT_FALSE(SlowdownOf({}));
+}
+
+RateSlowdown Rate(double changes_per_s, double low, double high) {
+  return {changes_per_s, {(low + high) / 2, low, high, 5}};
+}
+
+TEST(Interference, TheGreatestHarmlessRateIsBelowTheFirstHarmfulOne) {
+  EXPECT_DOUBLE_EQ(GreatestHarmlessRate({Rate(1, 0, 0.01), Rate(5, 0.005, 0.02),
+                                         Rate(10, 0.02, 0.03), Rate(20, 0, 0.01)}),
+                   5);
+  EXPECT_DOUBLE_EQ(GreatestHarmlessRate({Rate(10, 0, 0.001), Rate(1, 0, 0.001)}), 10);
+  EXPECT_DOUBLE_EQ(GreatestHarmlessRate({Rate(1, 0.02, 0.03)}), 0);
+}
+
+}  // namespace
+}  // namespace perseus::qualifier

@@ -1,0 +1,115 @@
+// The node that `perseus qualify` measures: its GPUs with their drivers, and kernels that run on
+// them.
+//
+// Design. qualification.h measures through this interface only, so the same procedure runs on real
+// GPUs and on simulated ones with known behavior, and a test compares what it finds with what the
+// simulated node was given.
+//
+//   qualification.h   what to measure, in which order; it writes the facts
+//   statistics.h, landing.h, energy_counter.h, interference.h
+//                     estimates from samples (pure functions)
+//   measured_node.h this interface
+//   driver_node.h     real GPUs by their driver only: no kernels
+//   cuda_node.h       real GPUs with kernels by libcuda (no CUDA toolkit, no framework)
+//   simulated_node.h  GPUs with behavior that the caller gives, in virtual time
+//
+// The SM clock is seen in the work of a kernel that runs all the time and counts its iterations in
+// memory that the host reads. So a sample needs no launch, and the latency is that of the GPU and
+// not that of a driver's reading.
+//
+// All that has to happen at the same time (a switch of several GPUs, changes beside launches) is
+// one call. So the simulated node needs no threads.
+//
+// Thread safety: one thread uses a node. The node may start threads inside a call.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "perseus/base/clock.h"
+#include "perseus/base/result.h"
+#include "perseus/runtime/device/device.h"
+#include "perseus/runtime/qualifier/landing.h"
+
+namespace perseus::qualifier {
+
+enum class Load {
+  kIdle,
+  kCompute,  // Arithmetic on all SMs: its rate is proportional to the SM clock.
+  kMemory,   // Loads from the GPU's memory on all SMs.
+  kBlocked,  // A few blocks that spin on a flag, as a receive does that waits for its sender.
+};
+
+enum class Operation {
+  kLaunch,        // From the launch of a small kernel until it has run.
+  kKernel,        // A fixed amount of work of the kernel that computes.
+  kCopy,          // From a GPU to the next one.
+  kCollective,    // An all-reduce of all GPUs.
+  kHostFunction,  // A launch behind a host function on the same stream.
+};
+inline constexpr Operation kAllOperations[] = {Operation::kLaunch, Operation::kKernel,
+                                               Operation::kCopy, Operation::kCollective,
+                                               Operation::kHostFunction};
+// "launch", "kernel", "copy", "collective", "host_function": as in the facts file.
+std::string_view NameOf(Operation operation);
+
+// What runs beside an operation, on all GPUs.
+struct Disturbance {
+  Nanoseconds change_period = 0;  // The clock of each GPU is set this often. 0: never.
+  // The two clocks alternate, also without changes: half of the time each. They are close, so that
+  // the operation takes about the same time at both.
+  int first_mhz = 0;
+  int second_mhz = 0;
+  double reads_per_s = 0;  // Of the telemetry of each GPU.
+};
+
+// A request for a clock, and what the GPU did around it.
+struct SwitchRecord {
+  Nanoseconds call_begin = 0;
+  Nanoseconds call_end = 0;
+  std::vector<WorkSample> samples;
+};
+
+class MeasuredNode {
+ public:
+  virtual ~MeasuredNode() = default;
+  MeasuredNode() = default;
+  MeasuredNode(const MeasuredNode&) = delete;
+  MeasuredNode& operator=(const MeasuredNode&) = delete;
+
+  virtual int gpu_count() const = 0;
+  virtual device::Device& device(int gpu) = 0;
+  virtual Clock& clock() = 0;
+
+  // Empty if the node can run this load or this operation. Otherwise a sentence that says why not.
+  virtual std::string WhyNot(Load load) const = 0;
+  virtual std::string WhyNot(Operation operation) const = 0;
+
+  // From now on, this load runs on the GPU. It replaces the load before. Requires WhyNot(load) to
+  // be empty.
+  virtual Result<void> Run(int gpu, Load load) = 0;
+
+  // Requests the setting of the SM clock on these GPUs at the same moment, and records their work
+  // from `before` the call until `after` it. One record for each of `gpus`. Fails as the driver
+  // does.
+  virtual device::DeviceResult<std::vector<SwitchRecord>> Switch(const std::vector<int>& gpus,
+                                                                 const device::Setting& setting,
+                                                                 Nanoseconds before,
+                                                                 Nanoseconds after) = 0;
+
+  // Records the work of these GPUs from now on for that long.
+  virtual device::DeviceResult<std::vector<std::vector<WorkSample>>> Watch(
+      const std::vector<int>& gpus, Nanoseconds duration) = 0;
+
+  // Repeats the operation for that long, and returns its mean time in ns. The GPUs run what the
+  // operation needs meanwhile, and are idle afterwards. Requires WhyNot(operation) to be empty.
+  virtual Result<double> Time(Operation operation, const Disturbance& disturbance,
+                              Nanoseconds duration) = 0;
+};
+
+// Waits by the node's clock.
+void Sleep(Clock& clock, Nanoseconds duration);
+
+}  // namespace perseus::qualifier

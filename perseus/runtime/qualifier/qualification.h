@@ -1,0 +1,62 @@
+// Measures in a few minutes what a node can do: the facts that planning needs.
+//
+//   SimulatedNode node(model, 8, 1);
+//   auto qualified = Qualify(node, {});
+//   hardware_facts::Write("facts.toml", qualified->facts);
+//
+// In this order, with these parts of the duration:
+//   counter       10 %  the energy counter under load
+//   power         25 %  idle, blocked and busy at several clocks; whether a range lock saves
+//   switches      30 %  up and down, near and far, one GPU and all at once
+//   interference  35 %  operations with no changes, and with one every 1,000 to 10 ms
+//
+// A measurement that this node does not permit is left out, and `limits` has a sentence that says
+// why. So facts without a value mean "unknown".
+//
+// Qualify() changes clocks and does not restore them. The caller saves the settings before and
+// restores them afterwards, whatever happens (agent::SettingsGuard).
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "perseus/base/result.h"
+#include "perseus/planning/hardware_facts/hardware_facts.h"
+#include "perseus/runtime/qualifier/measured_node.h"
+
+namespace perseus::qualifier {
+
+struct QualifyOptions {
+  double duration_s = 300;  // Approximately. Every measurement has a least number of samples.
+  bool sets_clocks = true;
+  // As often as the telemetry of a recording client reads each GPU.
+  double reads_per_s = 190;
+  std::function<bool()> should_stop = [] { return false; };
+  // The part that begins, and the completed fraction of the whole.
+  std::function<void(std::string_view label, double fraction)> progress = [](std::string_view,
+                                                                             double) {};
+};
+
+// All samples of one case, for the figure.
+struct LatencySamples {
+  hardware_facts::Direction direction = hardware_facts::Direction::kUp;
+  bool is_far = false;
+  bool all_gpus = false;
+  std::vector<double> latencies_ms;  // With all GPUs: of the GPU that landed last.
+};
+
+struct Qualification {
+  // Without host, version and time, which the caller knows.
+  hardware_facts::HardwareFacts facts;
+  std::vector<LatencySamples> latencies;
+  // Whether a driver accepted a setting, so that clocks have to be restored.
+  bool has_set_clocks = false;
+};
+
+// Fails (kSystem) if a driver fails in another way than by refusing, or if should_stop() became
+// true. Requires a node with at least one GPU.
+Result<Qualification> Qualify(MeasuredNode& node, const QualifyOptions& options);
+
+}  // namespace perseus::qualifier

@@ -1,0 +1,347 @@
+#include "perseus/runtime/qualifier/simulated_node.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <utility>
+
+#include "perseus/base/random.h"
+
+namespace perseus::qualifier {
+namespace {
+
+using device::Control;
+using device::DeviceErrorKind;
+using device::DeviceFail;
+using device::DeviceResult;
+using device::Setting;
+
+constexpr Nanoseconds kReadCost = 50 * kMicrosecond;
+constexpr Nanoseconds kReadEnergyCost = 20 * kMicrosecond;
+constexpr Nanoseconds kSampleDistance = 100 * kMicrosecond;
+// Dynamic power grows faster than the clock, because the voltage grows with it.
+constexpr double kPowerExponent = 2.5;
+constexpr double kKernelUnitMs = 1;
+constexpr double kCopyMs = 2;
+constexpr double kCollectiveMs = 3;
+
+Nanoseconds FromMs(double ms) { return std::llround(ms * kMillisecond); }
+
+}  // namespace
+
+struct SimulatedNode::Shared {
+  SimulatedModel model;
+  FakeClock clock;
+  SplitMix64 random;
+  int writes = 0;
+
+  double LogNormal(double median, double spread) {
+    return spread == 0 ? median : median * std::exp(spread * Normal(random));
+  }
+};
+
+class SimulatedNode::Gpu final : public device::Device {
+ public:
+  Gpu(Shared& shared, int index) : shared_(shared) {
+    const SimulatedModel& model = shared.model;
+    info_.uuid = fmt::format("GPU-virtual-{}-{}", model.node_name, index);
+    info_.name = model.name;
+    info_.backend = "virtual";
+    info_.sm_clocks_mhz = model.sm_clocks_mhz;
+    phase_ = FromMs(model.counter_period_ms * Uniform(shared.random));
+    Tick();
+  }
+
+  const device::DeviceInfo& info() const override { return info_; }
+
+  DeviceResult<device::Telemetry> Read() override {
+    shared_.clock.Advance(kReadCost);
+    Advance();
+    device::Telemetry telemetry;
+    telemetry.at = at_;
+    telemetry.power_w = published_power_w_;
+    telemetry.energy_j = published_j_;
+    telemetry.temperature_c = 40;
+    telemetry.sm_clock_mhz = load_ == Load::kIdle ? Lowest() : ClockNow();
+    if (load_ == Load::kIdle) telemetry.limits.Add(device::ClockLimit::kIdle);
+    return telemetry;
+  }
+
+  DeviceResult<double> ReadEnergy() override {
+    shared_.clock.Advance(kReadEnergyCost);
+    Advance();
+    return published_j_;
+  }
+
+  DeviceResult<device::SettingReading> ReadSetting(Control control) override {
+    device::SettingReading reading;
+    reading.is_known = true;
+    if (control == Control::kSmClock) reading.setting = requested_;
+    return reading;
+  }
+
+  DeviceResult<void> Apply(Control control, const std::optional<Setting>& setting) override {
+    const auto applied = Request(control, setting, shared_.clock.Now(), 1);
+    if (!applied) return tl::unexpected<device::DeviceError>(applied.error());
+    shared_.clock.AdvanceTo(*applied);
+    return {};
+  }
+
+  DeviceResult<device::Effect> ReadEffect(Control /*control*/,
+                                          const std::optional<Setting>& /*setting*/) override {
+    Advance();
+    return device::Effect{
+        pending_.empty() ? device::EffectState::kInEffect : device::EffectState::kPending,
+        ClockNow(),
+        {}};
+  }
+
+  // Returns when the call ends, without moving the time.
+  DeviceResult<Nanoseconds> Request(Control control, const std::optional<Setting>& setting,
+                                    Nanoseconds now, int set_at_once) {
+    const SimulatedModel& model = shared_.model;
+    if (control != Control::kSmClock) {
+      return DeviceFail(DeviceErrorKind::kNotSupported, "a simulated GPU has no {} to set",
+                        device::NameOf(control));
+    }
+    if (!model.can_set_clocks) {
+      return DeviceFail(DeviceErrorKind::kPermission,
+                        "cannot lock the GPU clock: permission denied (run as root)");
+    }
+    ++shared_.writes;
+    const Nanoseconds call_end =
+        now + FromMs(model.call_ms + model.call_per_other_ms * (set_at_once - 1));
+    const int to_mhz = setting ? setting->upper : model.sm_clocks_mhz.back();
+    const int from_mhz = requested_ ? requested_->upper : model.sm_clocks_mhz.back();
+    requested_ = setting;
+    const double factor = to_mhz < from_mhz ? model.landing_down_factor : 1;
+    const Nanoseconds lands =
+        call_end + FromMs(factor * shared_.LogNormal(model.landing_ms, model.landing_spread));
+    // Requests land in their order.
+    pending_.push_back({std::max(lands, pending_.empty() ? 0 : pending_.back().at), setting});
+    return call_end;
+  }
+
+  void SetLoad(Load load) {
+    Advance();
+    load_ = load;
+    Tick();
+  }
+
+  double WorkAt(Nanoseconds now) {
+    AdvanceTo(now);
+    return work_;
+  }
+  std::optional<Setting> requested() const { return requested_; }
+
+ private:
+  struct Pending {
+    Nanoseconds at = 0;
+    std::optional<Setting> lock;
+  };
+
+  int Lowest() const { return shared_.model.sm_clocks_mhz.front(); }
+  int Highest() const { return shared_.model.sm_clocks_mhz.back(); }
+
+  int ClockNow() const {
+    const int upper = lock_ ? lock_->upper : Highest();
+    const int waiting = shared_.model.waiting_mhz;
+    const bool may_fall = lock_ ? lock_->lower < lock_->upper : true;
+    if (load_ != Load::kBlocked || waiting == 0 || !may_fall) return upper;
+    return std::clamp(waiting, lock_ ? lock_->lower : Lowest(), upper);
+  }
+
+  double PowerNow() const { return power_factor_ * MeanPower(); }
+
+  double MeanPower() const {
+    const SimulatedModel& model = shared_.model;
+    const double part = static_cast<double>(ClockNow()) / Highest();
+    const double above = Highest() == Lowest()
+                             ? 1
+                             : static_cast<double>(ClockNow() - Lowest()) / (Highest() - Lowest());
+    switch (load_) {
+      case Load::kIdle:
+        return model.idle_power_w;
+      case Load::kBlocked:
+        return model.blocked_power_lowest_w +
+               (model.blocked_power_w - model.blocked_power_lowest_w) * above;
+      case Load::kCompute:
+      case Load::kMemory:
+        return model.idle_power_w +
+               (model.busy_power_w - model.idle_power_w) * std::pow(part, kPowerExponent);
+    }
+    return 0;
+  }
+
+  // Iterations per nanosecond.
+  double WorkRate() const { return load_ == Load::kIdle ? 0 : ClockNow() / 1000.0; }
+
+  void Tick() {
+    const double exact_j = energy_j_ * (1 + shared_.model.counter_bias);
+    const double resolution_j = shared_.model.counter_resolution_j;
+    published_j_ =
+        resolution_j > 0 ? std::floor(exact_j / resolution_j + 1e-9) * resolution_j : exact_j;
+    power_factor_ = 1 + shared_.model.power_noise * Normal(shared_.random);
+    published_power_w_ = PowerNow() * (1 + shared_.model.power_noise * Normal(shared_.random));
+  }
+
+  void Advance() { AdvanceTo(shared_.clock.Now()); }
+
+  void AdvanceTo(Nanoseconds now) {
+    const Nanoseconds period = FromMs(shared_.model.counter_period_ms);
+    while (at_ < now) {
+      const Nanoseconds next_tick = at_ + period - (at_ + phase_) % period;
+      const bool has_landing = !pending_.empty() && pending_.front().at <= std::min(now, next_tick);
+      const Nanoseconds next =
+          std::max(at_, has_landing ? pending_.front().at : std::min(now, next_tick));
+      energy_j_ += PowerNow() * ToSeconds(next - at_);
+      work_ += WorkRate() * static_cast<double>(next - at_);
+      at_ = next;
+      if (has_landing) {
+        lock_ = pending_.front().lock;
+        pending_.pop_front();
+      } else if (at_ == next_tick) {
+        Tick();
+      }
+    }
+  }
+
+  Shared& shared_;
+  device::DeviceInfo info_;
+  Nanoseconds at_ = 0;
+  Nanoseconds phase_ = 0;
+  Load load_ = Load::kIdle;
+  std::optional<Setting> lock_;  // In effect.
+  std::optional<Setting> requested_;
+  std::deque<Pending> pending_;
+  double power_factor_ = 1;
+  double energy_j_ = 0;
+  double published_j_ = 0;
+  double published_power_w_ = 0;
+  double work_ = 0;
+};
+
+SimulatedNode::SimulatedNode(SimulatedModel model, int gpus, std::uint64_t seed)
+    : shared_(std::make_unique<Shared>()) {
+  shared_->model = std::move(model);
+  shared_->random.state = seed;
+  for (int i = 0; i < gpus; ++i) gpus_.push_back(std::make_unique<Gpu>(*shared_, i));
+}
+
+SimulatedNode::~SimulatedNode() = default;
+
+int SimulatedNode::gpu_count() const { return static_cast<int>(gpus_.size()); }
+device::Device& SimulatedNode::device(int gpu) { return *gpus_[static_cast<std::size_t>(gpu)]; }
+Clock& SimulatedNode::clock() { return shared_->clock; }
+int SimulatedNode::writes() const { return shared_->writes; }
+
+std::optional<Setting> SimulatedNode::RequestedLock(int gpu) const {
+  return gpus_[static_cast<std::size_t>(gpu)]->requested();
+}
+
+std::string SimulatedNode::WhyNot(Load /*load*/) const { return ""; }
+
+std::string SimulatedNode::WhyNot(Operation operation) const {
+  const bool needs_two = operation == Operation::kCopy || operation == Operation::kCollective;
+  return needs_two && gpu_count() < 2 ? "the node has only one GPU" : "";
+}
+
+Result<void> SimulatedNode::Run(int gpu, Load load) {
+  gpus_[static_cast<std::size_t>(gpu)]->SetLoad(load);
+  return {};
+}
+
+void SimulatedNode::Sample(int gpu, Nanoseconds from, Nanoseconds to,
+                           std::vector<WorkSample>& samples) {
+  for (Nanoseconds at = from; at < to; at += kSampleDistance) {
+    const double work = gpus_[static_cast<std::size_t>(gpu)]->WorkAt(at);
+    const double noise = shared_->model.time_noise * Normal(shared_->random);
+    const Nanoseconds seen = at + std::llround(noise * kSampleDistance);
+    if (samples.empty() || seen > samples.back().at) samples.push_back({seen, work});
+  }
+}
+
+DeviceResult<std::vector<SwitchRecord>> SimulatedNode::Switch(const std::vector<int>& gpus,
+                                                              const Setting& setting,
+                                                              Nanoseconds before,
+                                                              Nanoseconds after) {
+  const Nanoseconds begin = shared_->clock.Now();
+  const Nanoseconds call_begin = begin + before;
+  std::vector<SwitchRecord> records;
+  Nanoseconds end = call_begin;
+  for (const int gpu : gpus) {
+    SwitchRecord& record = records.emplace_back();
+    record.call_begin = call_begin;
+    Sample(gpu, begin, call_begin, record.samples);
+    const auto call_end = gpus_[static_cast<std::size_t>(gpu)]->Request(
+        Control::kSmClock, setting, call_begin, static_cast<int>(gpus.size()));
+    if (!call_end) return tl::unexpected<device::DeviceError>(call_end.error());
+    record.call_end = *call_end;
+    end = std::max(end, *call_end + after);
+  }
+  for (std::size_t i = 0; i < gpus.size(); ++i)
+    Sample(gpus[i], call_begin, end, records[i].samples);
+  shared_->clock.AdvanceTo(end);
+  return records;
+}
+
+DeviceResult<std::vector<std::vector<WorkSample>>> SimulatedNode::Watch(
+    const std::vector<int>& gpus, Nanoseconds duration) {
+  const Nanoseconds begin = shared_->clock.Now();
+  std::vector<std::vector<WorkSample>> samples(gpus.size());
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    Sample(gpus[i], begin, begin + duration, samples[i]);
+  }
+  shared_->clock.AdvanceTo(begin + duration);
+  return samples;
+}
+
+Result<double> SimulatedNode::Time(Operation operation, const Disturbance& disturbance,
+                                   Nanoseconds duration) {
+  const SimulatedModel& model = shared_->model;
+  double base_ms = 0, held_ms = 0;
+  switch (operation) {
+    case Operation::kLaunch:
+      base_ms = model.launch_us / 1000;
+      held_ms = model.holds_launch_ms;
+      break;
+    case Operation::kHostFunction:
+      base_ms = (model.launch_us + model.host_function_us) / 1000;
+      held_ms = model.holds_launch_ms;
+      break;
+    case Operation::kKernel:
+      base_ms = kKernelUnitMs;
+      held_ms = model.holds_kernel_ms;
+      break;
+    case Operation::kCopy:
+      base_ms = kCopyMs;
+      held_ms = model.holds_copy_ms;
+      break;
+    case Operation::kCollective:
+      base_ms = kCollectiveMs;
+      held_ms = model.holds_collective_ms;
+      break;
+  }
+  const bool is_launch = operation == Operation::kLaunch || operation == Operation::kHostFunction;
+  const double read_held =
+      is_launch ? model.read_holds_launch_ms * disturbance.reads_per_s / 1000 : 0;
+  // Readings are frequent, so they take a constant part of the time. Changes are rare: the ones in
+  // this block count.
+  const Nanoseconds period = disturbance.change_period;
+  const Nanoseconds offset =
+      period == 0 ? 0 : std::llround(Uniform(shared_->random) * static_cast<double>(period));
+  double held = read_held * static_cast<double>(duration);
+  if (period > 0) {
+    for (Nanoseconds at = offset; at < duration; at += period) {
+      held += static_cast<double>(std::min(FromMs(held_ms), duration - at));
+      ++shared_->writes;
+    }
+  }
+  shared_->clock.Advance(duration);
+  const double progress = std::max(0.001, 1 - held / static_cast<double>(duration));
+  return base_ms * kMillisecond / progress * (1 + model.time_noise * Normal(shared_->random));
+}
+
+}  // namespace perseus::qualifier

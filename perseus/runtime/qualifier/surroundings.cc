@@ -1,0 +1,84 @@
+#include "perseus/runtime/qualifier/surroundings.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+
+#include "perseus/runtime/device/nvml_api.h"
+
+namespace perseus::qualifier {
+namespace {
+
+namespace nvml = device::nvml;
+
+constexpr unsigned kMostListed = 16;
+
+void LookAtPrograms(const nvml::Functions& f, nvml::Handle handle, const std::string& uuid,
+                    Surroundings& found) {
+  if (f.GetComputeRunningProcesses == nullptr) return;
+  std::array<nvml::ProcessInfo, kMostListed> processes{};
+  unsigned count = kMostListed;
+  const int code = f.GetComputeRunningProcesses(handle, &count, processes.data());
+  if (code == nvml::kInsufficientSize) {
+    found.programs.push_back(fmt::format("{} processes run on {}", count, uuid));
+  } else if (code == nvml::kSuccess) {
+    for (unsigned i = 0; i < count; ++i) {
+      found.programs.push_back(fmt::format("process {} runs on {}", processes.at(i).pid, uuid));
+    }
+  }
+}
+
+void LookAtApplicationClocks(const nvml::Functions& f, nvml::Handle handle, const std::string& uuid,
+                             Surroundings& found) {
+  if (f.GetApplicationsClock == nullptr || f.GetDefaultApplicationsClock == nullptr) return;
+  unsigned now_mhz = 0, default_mhz = 0;
+  if (f.GetApplicationsClock(handle, nvml::kClockGraphics, &now_mhz) != nvml::kSuccess) return;
+  if (f.GetDefaultApplicationsClock(handle, nvml::kClockGraphics, &default_mhz) != nvml::kSuccess) {
+    return;
+  }
+  if (now_mhz == default_mhz) return;
+  found.limits.push_back(fmt::format(
+      "The application clock of {} is {} MHz, and {} MHz by default.", uuid, now_mhz, default_mhz));
+}
+
+void LookForMps(Surroundings& found) {
+  const char* const named = std::getenv("CUDA_MPS_PIPE_DIRECTORY");
+  const std::filesystem::path pipes =
+      named != nullptr && *named != '\0' ? named : "/tmp/nvidia-mps";
+  std::error_code ignored;
+  if (!std::filesystem::exists(pipes / "control", ignored)) return;
+  found.limits.push_back(
+      fmt::format("An MPS server may run ({} exists), so programs may share a GPU.",
+                  (pipes / "control").string()));
+}
+
+}  // namespace
+
+Result<Surroundings> LookAround(std::string_view nvml_file, const std::vector<std::string>& uuids) {
+  PERSEUS_ASSIGN_OR_RETURN(const nvml::Api api, nvml::Load(nvml_file));
+  const nvml::Functions& f = api.functions;
+  if (const int code = f.Init(); code != nvml::kSuccess) {
+    return FailAs(ErrorKind::kSystem, "cannot start NVML: {} (NVML error {})", f.ErrorString(code),
+                  code);
+  }
+  Surroundings found;
+  std::array<char, nvml::kLongestText> version{};
+  if (f.SystemGetDriverVersion != nullptr &&
+      f.SystemGetDriverVersion(version.data(), version.size()) == nvml::kSuccess) {
+    found.driver_version = version.data();
+  }
+  if (found.driver_version.empty()) found.driver_version = "unknown";
+  for (const std::string& uuid : uuids) {
+    nvml::Handle handle = nullptr;
+    if (f.GetHandleByUUID(uuid.c_str(), &handle) != nvml::kSuccess) continue;
+    LookAtPrograms(f, handle, uuid, found);
+    LookAtApplicationClocks(f, handle, uuid, found);
+  }
+  LookForMps(found);
+  f.Shutdown();
+  return found;
+}
+
+}  // namespace perseus::qualifier

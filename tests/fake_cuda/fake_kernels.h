@@ -1,0 +1,26 @@
+// A fake CUDA driver that runs the kernels of perseus/runtime/qualifier/kernels.h on threads: a
+// load kernel counts at a given rate until its mailbox says stop. It knows the host's side of the
+// kernels only: it neither reads nor checks their PTX.
+//
+// A library of its own: fake_cuda.h fakes streams whose time a test advances.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fake_kernels {
+
+// Resets the driver: these GPUs ("GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"), no failures, and a
+// rate of one iteration per microsecond. Requires that nothing is allocated or runs.
+void Reset(const std::vector<std::string>& uuids);
+// Iterations per nanosecond of all load kernels.
+void SetRate(double rate);
+// The call number `after` (from 0) of this entry point fails with this code, and only that one.
+void FailOnce(std::string_view entry_point, int code, int after = 0);
+// How often the entry point was called.
+int Calls(std::string_view entry_point);
+// Contexts, modules, streams and allocations that were not freed, and kernels that run.
+int LiveResources();
+
+}  // namespace fake_kernels
