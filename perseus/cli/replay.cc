@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "perseus/base/file.h"
+#include "perseus/base/median.h"
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/table.h"
@@ -75,12 +76,6 @@ struct Answer {
   double saving(double energy_j) const { return 1 - energy_j / highest.energy_j; }
   double slowdown(double time_s) const { return time_s / highest.time_s - 1; }
 };
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
 
 Sums SumOf(const std::vector<replay::StepOutcome>& steps) {
   Sums sums;

@@ -8,7 +8,8 @@
 #include <tuple>
 #include <utility>
 
-#include "perseus/planning/hardware_facts/median.h"
+#include "perseus/base/median.h"
+#include "perseus/planning/hardware_facts/combine.h"
 
 namespace perseus::hardware_facts {
 namespace {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "perseus/base/median.h"
+
 namespace perseus::profiler {
 namespace {
 
@@ -89,11 +91,6 @@ constexpr double kNormalSpread = 1.4826;
 double MedianOfSorted(const std::vector<double>& sorted) {
   const std::size_t half = sorted.size() / 2;
   return sorted.size() % 2 == 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
-}
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return MedianOfSorted(values);
 }
 
 double DeviationOf(std::span<const double> values) {

@@ -6,6 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include "perseus/base/median.h"
+
 namespace perseus::profiler {
 namespace {
 
@@ -36,23 +38,17 @@ constexpr std::size_t kLeastInstructionsToFindStalled = 5;
 // Standard deviations in a median absolute deviation, for a normal distribution.
 constexpr double kDeviationsOfMad = 1.4826;
 
-double MedianOf(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 // The median of instructions, and how far from it an instruction may be.
 struct Usual {
   double median_s = 0;
   double most_s = 0;
 };
 Usual UsualOf(const std::vector<double>& seconds) {
-  Usual usual{MedianOf(seconds), kInfinite};
+  Usual usual{Median(seconds), kInfinite};
   if (seconds.size() < kLeastInstructionsToFindStalled) return usual;
   std::vector<double> distances;
   for (const double one : seconds) distances.push_back(std::abs(one - usual.median_s));
-  usual.most_s = std::max(kStalledDeviations * kDeviationsOfMad * MedianOf(std::move(distances)),
+  usual.most_s = std::max(kStalledDeviations * kDeviationsOfMad * Median(std::move(distances)),
                           kStalledPart * usual.median_s);
   return usual;
 }

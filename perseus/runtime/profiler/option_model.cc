@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <utility>
 
+#include "perseus/base/median.h"
+
 namespace perseus::profiler {
 namespace {
 
@@ -15,12 +17,6 @@ constexpr double kMostError = 0.1;
 
 double RelativeError(double half_width, double value) {
   return std::clamp(half_width / kStandardErrorsOf95 / value, kLeastError, kMostError);
-}
-
-double Median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 struct Points {

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "perseus/base/median.h"
+
 namespace perseus::tuner {
 namespace {
 
@@ -13,12 +15,6 @@ namespace {
 // below), or seem to need more energy than the baseline.
 constexpr double kTolerated = 0.01;
 constexpr double kToleratedStandardErrors = 3;
-
-double MedianOf(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 // Whether the rank recorded the range and the step after it, and ran it with that version.
 Result<void> CheckRan(const LoggedRank& rank, const protocol::RankId& name,
@@ -83,13 +79,13 @@ Result<UsualCost> UsualCostOfSteps(const JobLogs& logs, const std::set<protocol:
   for (std::int64_t number = range.begin; number < range.end; ++number) {
     times.push_back(ToSeconds(any.Find(number + 1)->begin - any.Find(number)->begin));
   }
-  UsualCost cost{MedianOf(times), 0, mean.energy_j};
+  UsualCost cost{Median(times), 0, mean.energy_j};
   std::vector<double> distances;
   for (const double time_s : times) distances.push_back(std::abs(time_s - cost.time_s));
   // For a normal distribution: 1.4826 converts the median distance to a standard deviation, and the
   // error of a median is 1.2533 times that of a mean.
-  cost.time_error_s = 1.4826 * 1.2533 * MedianOf(std::move(distances)) /
-                      std::sqrt(static_cast<double>(times.size()));
+  cost.time_error_s =
+      1.4826 * 1.2533 * Median(std::move(distances)) / std::sqrt(static_cast<double>(times.size()));
   return cost;
 }
 

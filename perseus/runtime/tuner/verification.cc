@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "perseus/base/median.h"
 #include "perseus/base/random.h"
 #include "perseus/runtime/protocol/assignment_writer.h"
 #include "perseus/runtime/tuner/conductor.h"
@@ -31,10 +32,7 @@ struct Block {
 constexpr std::int64_t kEarlierSteps = 64;
 
 double MedianTime(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+  return values.empty() ? 0 : Median(std::move(values));
 }
 
 // The standard deviation of the difference of two blocks whose steps have this noise.

@@ -1,16 +1,11 @@
-#include "perseus/planning/hardware_facts/median.h"
+#include "perseus/planning/hardware_facts/combine.h"
 
 #include <algorithm>
 #include <limits>
 
-namespace perseus::hardware_facts {
+#include "perseus/base/median.h"
 
-double Median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2 == 1) return *middle;
-  return (*middle + *std::max_element(values.begin(), middle)) / 2;
-}
+namespace perseus::hardware_facts {
 
 Estimate Combine(const std::vector<Estimate>& estimates) {
   std::vector<double> values;
