@@ -54,7 +54,7 @@ void ExpectPromiseKept(const Promise& promise, const std::vector<TrueStep>& step
       "{:.2f} % (noise {:.2f} %); baseline step {:.4f} s, predicted {:.4f} s\n",
       promise.saving * 100, saving * 100, (promise.time_s / promise.baseline_time_s - 1) * 100,
       slowdown * 100, noise * 100, baseline.time_s, promise.baseline_time_s);
-  EXPECT_NEAR(saving, promise.saving, kOnePoint);
+  EXPECT_NEAR(saving, promise.saving, promise.saving_tolerance);
   EXPECT_GT(promise.saving, 3 * kOnePoint) << "too small a promise: doing nothing would keep it";
   EXPECT_LT(slowdown, noise);
 }
