@@ -50,7 +50,7 @@ void AddLive(int change) {
   TheDriver().live += change;
 }
 
-std::atomic_ref<std::uint64_t> Word(std::uint64_t mailbox, int offset) {
+std::atomic_ref<std::uint64_t> Word(std::uint64_t mailbox, std::uint64_t offset) {
   // NOLINTNEXTLINE(performance-no-int-to-ptr): a device address of this fake is a host address.
   return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(mailbox + offset));
 }
