@@ -149,7 +149,9 @@ int cuDeviceGetAttribute(int* value, int attribute, int /*device*/) {
 }
 int cuDevicePrimaryCtxRetain(void** context, int /*device*/) {
   FAKE_ENTER("cuDevicePrimaryCtxRetain");
-  *context = std::malloc(1);
+  // As with the driver, the primary context is the driver's own. A caller only counts.
+  static char primary = 0;
+  *context = &primary;
   AddLive(1);
   return 0;
 }
