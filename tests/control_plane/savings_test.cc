@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-// The server plans anew on the measured options, and the plan prefers those whose noise makes them
+// The server plans again on the measured options, and the plan prefers those whose noise makes them
 // look good. So its promise is too high. In 23 runs with the job of eight ranks, the difference was
 // 0.03 to 1.43 points, in the mean 0.5; with the job of two pipelines, at most 0.7 points.
 constexpr double kServerTolerance = 2 * kOnePoint;
