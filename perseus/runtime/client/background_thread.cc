@@ -4,13 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 namespace perseus::client {
 namespace {
 
-// While steps are recorded.
-constexpr Nanoseconds kBusyTurn = 10 * kMillisecond;
+// While no steps are recorded.
 constexpr Nanoseconds kQuietTurn = 50 * kMillisecond;
 constexpr Nanoseconds kBeatEvery = kSecond;
 constexpr Nanoseconds kQuietLookEvery = kSecond;
@@ -37,6 +37,14 @@ std::string HostName() {
   return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
 }
 
+std::uint64_t SeedOf(const protocol::RankId& name) {
+  constexpr int kBits = 20;
+  return ((static_cast<std::uint64_t>(name.dp_rank) << kBits |
+           static_cast<std::uint64_t>(name.pp_rank))
+          << kBits) |
+         static_cast<std::uint64_t>(name.tp_rank);
+}
+
 }  // namespace
 
 BackgroundThread::BackgroundThread(BackgroundThreadSetup setup)
@@ -47,7 +55,7 @@ BackgroundThread::BackgroundThread(BackgroundThreadSetup setup)
       find_agent_(std::move(setup.find_agent)),
       retry_after_(kFirstRetry),
       assignment_(core_.settings.job_directory, core_.settings.name),
-      meter_(std::move(setup.device), *clock_),
+      meter_(std::move(setup.device), *clock_, SeedOf(core_.settings.name)),
       epoch_(clock_->SinceEpoch() - clock_->Now()) {}
 
 void BackgroundThread::Begin() {
@@ -91,7 +99,7 @@ Nanoseconds BackgroundThread::Turn() {
   WriteSteps(now);
   core_.ReportTroubles();
   core_.tables.FreeRetired();
-  return now + (IsRecording() ? kBusyTurn : kQuietTurn);
+  return now + (IsRecording() ? meter_.Pause() : kQuietTurn);
 }
 
 void BackgroundThread::End() {
@@ -236,7 +244,7 @@ void BackgroundThread::OfferTables() {
 
 void BackgroundThread::MeasureEnergy(Nanoseconds now) {
   if (now < next_look_) return;
-  next_look_ = now + (IsRecording() ? kBusyTurn : kQuietLookEvery);
+  next_look_ = IsRecording() ? now : now + kQuietLookEvery;
   if (const auto reading = meter_.Look()) recorder_.Add(*reading);
   if (meter_.info() == nullptr) return;
   if (meter_.trouble().empty()) {

@@ -40,4 +40,9 @@ std::optional<EnergyReading> EnergyMeter::Look() {
   return EnergyReading{after, clock_.Now(), *read};
 }
 
+Nanoseconds EnergyMeter::Pause() {
+  constexpr auto kSpan = static_cast<double>(kMostPause - kLeastPause);
+  return kLeastPause + static_cast<Nanoseconds>(kSpan * Uniform(random_));
+}
+
 }  // namespace perseus::client

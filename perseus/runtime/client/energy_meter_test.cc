@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -17,7 +19,7 @@ TEST_F(EnergyMeterTest, TellsEachValueOnceAndBetweenWhichLooksItCame) {
   const auto clock = std::make_shared<FakeClock>(kSecond);
   const auto node = virtual_gpu::VirtualNode::Open(Describe(kTwoGpus), clock);
   ASSERT_TRUE(node) << node.error().message;
-  EnergyMeter meter(std::move(node->Devices().devices.front()), *clock);
+  EnergyMeter meter(std::move(node->Devices().devices.front()), *clock, 1);
   EXPECT_FALSE(meter.Look());  // When the first value came to be is not known.
 
   std::vector<EnergyReading> readings;
@@ -32,6 +34,45 @@ TEST_F(EnergyMeterTest, TellsEachValueOnceAndBetweenWhichLooksItCame) {
     if (i == 0) continue;
     EXPECT_EQ(readings[i].until - readings[i - 1].until, 20 * kMillisecond);
     EXPECT_GT(readings[i].energy_j, readings[i - 1].energy_j);
+  }
+}
+
+// The counter changes every 20 ms. Reads every 10 ms would all have the same error of up to 5 ms.
+TEST_F(EnergyMeterTest, TheErrorsOfTheTimesAverageOut) {
+  constexpr Nanoseconds kPeriod = 20 * kMillisecond;
+  const auto clock = std::make_shared<FakeClock>(kSecond);
+  const auto node = virtual_gpu::VirtualNode::Open(Describe(kTwoGpus), clock);
+  ASSERT_TRUE(node) << node.error().message;
+  // When the counter of the first GPU changes, within a period, by frequent reads.
+  Nanoseconds change = 0;
+  {
+    EnergyMeter meter(std::move(node->Devices().devices.front()), *clock, 1);
+    while (true) {
+      clock->Advance(kMillisecond / 10);
+      if (meter.Look()) break;
+    }
+    change = clock->Now() % kPeriod;
+  }
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+    clock->Advance(static_cast<Nanoseconds>(seed) * 7 * kMillisecond / 3);
+    EnergyMeter meter(std::move(node->Devices().devices.front()), *clock, seed);
+    double error_s = 0;
+    int changes = 0;
+    while (changes < 1000) {
+      if (const auto reading = meter.Look()) {
+        // As the profiler places it: in the middle.
+        const Nanoseconds middle = (reading->after + reading->until) / 2;
+        const Nanoseconds late = (middle - change + kPeriod + kPeriod / 2) % kPeriod - kPeriod / 2;
+        error_s += ToSeconds(late) / 1000;
+        ++changes;
+      }
+      const Nanoseconds pause = meter.Pause();
+      EXPECT_GE(pause, EnergyMeter::kLeastPause);
+      EXPECT_LE(pause, EnergyMeter::kMostPause);
+      clock->Advance(pause);
+    }
+    // The errors of single changes have a standard deviation of 3 ms.
+    EXPECT_NEAR(error_s, 0, 5 * 0.003 / std::sqrt(1000.0)) << seed;
   }
 }
 
@@ -76,7 +117,7 @@ class CountingDevice final : public device::Device {
 TEST_F(EnergyMeterTest, AsksForAllElseOnceASecond) {
   CountingDevice::Counts counts;
   FakeClock clock(kSecond);
-  EnergyMeter meter(std::make_unique<CountingDevice>(counts), clock);
+  EnergyMeter meter(std::make_unique<CountingDevice>(counts), clock, 1);
   EXPECT_FALSE(meter.Look());
   for (int i = 1; i <= 300; ++i) {
     clock.Advance(10 * kMillisecond);
@@ -92,7 +133,7 @@ TEST_F(EnergyMeterTest, AsksForAllElseOnceASecond) {
 
 TEST_F(EnergyMeterTest, WithoutADeviceThereIsNothing) {
   FakeClock clock;
-  EnergyMeter meter(nullptr, clock);
+  EnergyMeter meter(nullptr, clock, 1);
   EXPECT_EQ(meter.info(), nullptr);
   EXPECT_FALSE(meter.Look());
   EXPECT_TRUE(meter.trouble().empty());
