@@ -178,6 +178,12 @@ std::string FormatText(const Answer& answer) {
       trace.name, trace.pipelines, trace.pp_ranks, steps.size(), steps.front().number,
       steps.back().number, events, FormatPercent(answer.median_error),
       FormatPercent(answer.largest_error), FormatPercent(answer.median_error_without_delays));
+  if (trace.negative_durations > 0) {
+    text += fmt::format(
+        "{} of {} events end before they begin, within the clock tolerance. They count as 0 "
+        "long.\n\n",
+        trace.negative_durations, events);
+  }
   text += FormatDoubts(answer);
 
   Table bloat({"energy bloat", "of the energy"});
@@ -252,6 +258,7 @@ std::string FormatJson(const Answer& answer) {
                          {"gpu", answer.flags.gpu},
                          {"pipelines", answer.trace.pipelines},
                          {"pp_ranks", answer.trace.pp_ranks},
+                         {"negative_durations", answer.trace.negative_durations},
                          {"time_s", answer.highest.time_s},
                          {"energy_j", answer.highest.energy_j},
                          {"bound_j", answer.bound_j},

@@ -1,5 +1,6 @@
 // Tests `perseus replay`, which computes the bloat of a recorded job and the savings of
 // controllers.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -15,6 +16,7 @@ namespace {
 using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class ReplayVerbTest : public ProgramTest {
  protected:
@@ -152,6 +154,23 @@ TEST_F(ReplayVerbTest, AReplayThatDiffersFromTheRecordingFailsItsCheck) {
   const json answer = RunJson("replay alone.json --json");
   EXPECT_EQ(answer["check_passed"], false);
   EXPECT_EQ(answer["doubtful_steps"], json({11, 12}));
+}
+
+TEST_F(ReplayVerbTest, NegativeDurationsWithinTheClockToleranceAreCounted) {
+  std::vector<TracedEvent> events = TwoPipelines({.steps = 2, .slowness = {1}});
+  for (TracedEvent& event : events) {
+    if (event.name == "optimizer-clip-main-grad" && event.step == 8) {
+      event.end_ms = event.start_ms - 0.05;
+    }
+  }
+  Write("negative.json", FormatTimeline(events));
+  EXPECT_THAT(RunWell("replay negative.json"),
+              HasSubstr(fmt::format("4 of {} events end before they begin", events.size())));
+  EXPECT_EQ(RunJson("replay negative.json --json")["negative_durations"], 4);
+  ExpectComplaint(Run("replay negative.json --clock-tolerance 0.04"), 2,
+                  "dur is -50 us: the event ends before it begins by more than the clock tolerance "
+                  "of 0.040 ms, as 4 events do in total");
+  EXPECT_THAT(RunWell("replay job.json"), Not(HasSubstr("end before they begin")));
 }
 
 TEST_F(ReplayVerbTest, StepsWithoutDurationAreRefused) {

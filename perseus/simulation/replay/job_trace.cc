@@ -109,6 +109,7 @@ class Reader {
     if (events_.empty()) {
       return Fail("no event has ph \"X\" (record at least one step)");
     }
+    PERSEUS_RETURN_IF_ERROR(CheckNegativeDurations());
     PERSEUS_RETURN_IF_ERROR(PlaceOnRanks());
     SplitIntoSteps();
     for (const RecordedStep& step : trace_.steps) {
@@ -166,14 +167,13 @@ class Reader {
     return {};
   }
 
-  static Result<void> TakeTimes(const TraceEvent& event, JobEvent& taken) {
+  Result<void> TakeTimes(const TraceEvent& event, JobEvent& taken) {
     // The comparisons are such that NaN fails.
     if (!event.timestamp_us || !(std::abs(*event.timestamp_us) <= kLatestMicroseconds)) {
       return FailAt(event, "ts is not a time (expected microseconds)");
     }
     constexpr double kLongestMicroseconds = kLongestSeconds * 1e6;
-    if (!event.duration_us ||
-        !(*event.duration_us >= 0 && *event.duration_us <= kLongestMicroseconds)) {
+    if (!event.duration_us || !(std::abs(*event.duration_us) <= kLongestMicroseconds)) {
       return FailAt(event, "dur is not a duration (expected microseconds, from 0 to 1e12)");
     }
     if (*event.timestamp_us < 0) {
@@ -182,7 +182,36 @@ class Reader {
     }
     taken.start = std::llround(*event.timestamp_us * kNanosecondsPerMicrosecond);
     taken.duration = std::llround(*event.duration_us * kNanosecondsPerMicrosecond);
+    if (taken.duration < 0) TakeNegativeDuration(event, taken);
     return {};
+  }
+
+  // The start and the end of a communication may come from the clocks of two hosts, so that it ends
+  // before it begins.
+  void TakeNegativeDuration(const TraceEvent& event, JobEvent& taken) {
+    if (-taken.duration <= options_.clock_tolerance) {
+      ++trace_.negative_durations;
+    } else {
+      ++too_negative_durations_;
+      if (!most_negative_ || *event.duration_us < *most_negative_->duration_us) {
+        most_negative_ = event;
+      }
+    }
+    taken.duration = 0;
+  }
+
+  Result<void> CheckNegativeDurations() const {
+    if (!most_negative_) return {};
+    return FailAt(
+        *most_negative_,
+        fmt::format("dur is {:g} us: the event ends before it begins by more than the clock "
+                    "tolerance of {}, as {} in total (leave {} out, fix dur, or raise "
+                    "--clock-tolerance)",
+                    *most_negative_->duration_us, Milliseconds(options_.clock_tolerance),
+                    too_negative_durations_ == 1
+                        ? "1 event does"
+                        : fmt::format("{} events do", too_negative_durations_),
+                    too_negative_durations_ == 1 ? "its step" : "their steps"));
   }
 
   static Result<void> TakeArguments(const TraceEvent& event, JobEvent& taken) {
@@ -485,6 +514,9 @@ class Reader {
   std::unordered_map<std::string, int> name_number_;
   std::vector<UnplacedEvent> events_;
   std::map<Thread, std::string> lane_names_;
+  // Events that end before they begin by more than the clock tolerance: how many, and the worst.
+  int too_negative_durations_ = 0;
+  std::optional<TraceEvent> most_negative_;
   JobTrace trace_;
 };
 

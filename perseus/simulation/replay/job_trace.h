@@ -89,6 +89,8 @@ struct JobTrace {
   int pipelines = 0;
   int pp_ranks = 0;                 // Of a pipeline.
   std::vector<RecordedStep> steps;  // In the order of time.
+  // How many events end before they begin, within the clock tolerance. They count as 0 long.
+  int negative_durations = 0;
 
   int gpus() const { return pipelines * pp_ranks; }
 };
@@ -97,7 +99,7 @@ struct TraceReadOptions {
   // Names of events to leave out, known or unknown.
   std::vector<std::string> ignored;
   // The clocks of two machines are never exactly equal. If one event has to come before another
-  // one, they may overlap by this much.
+  // one, they may overlap by this much. An event may also end before it begins by this much.
   Nanoseconds clock_tolerance = 1'000'000;
   // The most text that a gzip file may contain.
   std::size_t most_bytes = std::size_t{4} << 30;

@@ -135,7 +135,7 @@ TEST(JobTrace, MissingOrWrongFieldsAreNamed) {
   } cases[] = {
       {"\"pid\":0", "\"pid\":\"a\"", "pid"},        {"\"pid\":0", "\"pid\":-1", "pid"},
       {"\"tid\":0", "\"tid\":0.5", "tid"},          {"\"ts\":0.000", "\"ts\":null", "ts"},
-      {"\"ts\":0.000", "\"ts\":1e300", "ts"},       {"\"dur\":10000.000", "\"dur\":-1", "dur"},
+      {"\"ts\":0.000", "\"ts\":1e300", "ts"},       {"\"dur\":10000.000", "\"dur\":null", "dur"},
       {"\"dur\":10000.000", "\"dur\":1e13", "dur"}, {"\"step\":7", "\"stop\":7", "args.step"},
       {"\"mb_id\":0", "\"mb_id\":-1", "args.mb_id"}};
   for (const auto& [from, to, complaint] : cases) {
@@ -143,6 +143,42 @@ TEST(JobTrace, MissingOrWrongFieldsAreNamed) {
                 AllOf(HasSubstr("event 0 (forward-compute): "), HasSubstr(complaint)))
         << to;
   }
+}
+
+// The clocks of hosts differ, so some tracers record a communication that ends before it begins.
+TEST(JobTrace, ANegativeDurationWithinTheClockToleranceCountsAsZero) {
+  std::vector<TracedEvent> events = TwoPipelines();
+  int shortened = 0;
+  for (TracedEvent& event : events) {
+    if (event.name != "optimizer-clip-main-grad") continue;
+    event.end_ms = event.start_ms - (shortened == 0 ? 1 : 0.075);
+    ++shortened;
+  }
+  ASSERT_EQ(shortened, 4);
+  const auto trace = ParseJobTrace(FormatTimeline(events), "t.json");
+  ASSERT_TRUE(trace) << trace.error().message;
+  EXPECT_EQ(trace->negative_durations, 4);
+  for (const JobEvent& event : trace->steps[0].events) {
+    EXPECT_GE(event.duration, 0);
+    if (event.kind == EventKind::kAllRanks) {
+      EXPECT_EQ(event.start, 128'000'000);
+      EXPECT_EQ(event.duration, 0);
+    }
+  }
+  EXPECT_EQ(ParseJobTrace(FormatTimeline(TwoPipelines()), "t.json")->negative_durations, 0);
+}
+
+TEST(JobTrace, ANegativeDurationBeyondTheClockToleranceIsRefusedWithTheWorst) {
+  std::vector<TracedEvent> events = TwoPipelines();
+  events[2].end_ms = events[2].start_ms - 1.1;
+  events[5].end_ms = events[5].start_ms - 0.9;
+  EXPECT_THAT(JobTraceErrorOf(events),
+              AllOf(HasSubstr("event 2 ("), HasSubstr("dur is -1100 us"),
+                    HasSubstr("clock tolerance of 1.000 ms, as 1 event does in total"),
+                    HasSubstr("(leave its step out, fix dur, or raise --clock-tolerance)")));
+  events[7].end_ms = events[7].start_ms - 2.5;
+  EXPECT_THAT(JobTraceErrorOf(events), AllOf(HasSubstr("event 7 ("), HasSubstr("dur is -2500 us"),
+                                             HasSubstr("as 2 events do in total (leave their")));
 }
 
 TEST(JobTrace, LanesNameTheirRank) {
