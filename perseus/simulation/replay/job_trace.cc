@@ -33,7 +33,7 @@ constexpr std::array<EventName, 16> kKnownEvents{{
     {"grads-sync", EventKind::kDataParallel},
     {"embedding-grads-all-reduce", EventKind::kPipeline},
     {"optimizer-clip-main-grad", EventKind::kAllRanks},
-    {"layernorm-grads-all-reduce", EventKind::kLocal},
+    {"layernorm-grads-all-reduce", EventKind::kLocalCollective},
     {"optimizer", EventKind::kLocal},
     {"gc", EventKind::kLocal},
 }};

@@ -43,15 +43,21 @@ enum class EventKind : std::uint8_t {
   kDataParallel,  // A collective of the same pp_rank of all pipelines.
   kPipeline,      // A collective within a pipeline, of the ranks that record it.
   kAllRanks,      // A collective of all ranks of all pipelines.
-  kLocal,         // Waits for no other recorded rank.
+  // A collective of GPUs that work in step, of which one is recorded. Waits for no recorded rank.
+  kLocalCollective,
+  kLocal,  // Waits for no other rank.
 };
 
 constexpr bool IsComputation(EventKind kind) { return kind <= EventKind::kBackward; }
 constexpr bool IsTransfer(EventKind kind) {
   return kind >= EventKind::kForwardSend && kind <= EventKind::kBackwardReceive;
 }
+// Whether it waits for other recorded ranks.
 constexpr bool IsCollective(EventKind kind) {
   return kind >= EventKind::kDataParallel && kind <= EventKind::kAllRanks;
+}
+constexpr bool IsCommunication(EventKind kind) {
+  return IsTransfer(kind) || IsCollective(kind) || kind == EventKind::kLocalCollective;
 }
 
 struct EventName {
