@@ -13,7 +13,7 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/wording.h"
-#include "perseus/simulation/replay/gzip.h"
+#include "perseus/simulation/replay/text_stream.h"
 #include "perseus/simulation/replay/trace_events.h"
 
 namespace perseus::replay {
@@ -532,17 +532,11 @@ std::string Describe(const JobEvent& event, std::int64_t step) {
 
 Result<JobTrace> ParseJobTrace(std::string_view bytes, std::string_view name,
                                const TraceReadOptions& options) {
-  std::string unpacked;
-  if (IsGzip(bytes)) {
-    Result<std::string> text = Gunzip(bytes, options.most_bytes);
-    if (!text) return FailAs(text.error().kind, "{}: {}", name, text.error().message);
-    unpacked = *std::move(text);
-    bytes = unpacked;
-  }
+  TextStream text(bytes, options.most_bytes);
   Reader reader(name, options);
   const Result<void> read =
-      ReadTraceEvents(bytes, [&](const TraceEvent& event) { return reader.Take(event); });
-  if (!read) return Fail("{}: {}", name, read.error().message);
+      ReadTraceEvents(text, [&](const TraceEvent& event) { return reader.Take(event); });
+  if (!read) return FailAs(read.error().kind, "{}: {}", name, read.error().message);
   Result<JobTrace> trace = reader.Finish();
   if (!trace) return Fail("{}: {}", name, trace.error().message);
   return trace;

@@ -107,8 +107,8 @@ struct TraceReadOptions {
   // The clocks of two machines are never exactly equal. If one event has to come before another
   // one, they may overlap by this much. An event may also end before it begins by this much.
   Nanoseconds clock_tolerance = 1'000'000;
-  // The most text that a gzip file may contain.
-  std::size_t most_bytes = std::size_t{4} << 30;
+  // The most text that the file may contain. If it is gzip, only the events are in memory.
+  std::size_t most_bytes = std::size_t{1} << 30;
 };
 
 // Parses `bytes`, gzip or JSON. `name` stands for the file in messages. Errors (kInput) are one

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <zlib.h>
 
+#include "perseus/simulation/replay/text_stream.h"
 #include "tests/support/job_traces.h"
 
 namespace perseus::replay {
@@ -96,8 +97,38 @@ TEST(JobTrace, TruncatedOrDamagedGzipIsAnError) {
   damaged[damaged.size() - 6] =
       static_cast<char>(damaged[damaged.size() - 6] + 1);  // This damages the checksum.
   EXPECT_THAT(JobTraceErrorOf(damaged), HasSubstr("damaged"));
-  EXPECT_THAT(JobTraceErrorOf(Gzip(std::string(100'000, ' ')), {.ignored = {}, .most_bytes = 1000}),
-              HasSubstr("more than 1000 bytes"));
+}
+
+// A gzip file of a megabyte may contain a gigabyte of text. The values of a trace are small.
+TEST(JobTrace, ATextOrAValueWithoutEndIsRefused) {
+  const std::string events = FormatTimeline(TwoPipelines());
+  for (const std::string& text : {events, Gzip(events)}) {
+    EXPECT_THAT(JobTraceErrorOf(text, {.ignored = {}, .most_bytes = events.size() - 1}),
+                HasSubstr(fmt::format("more than {} bytes of text (record fewer steps)",
+                                      events.size() - 1)));
+    EXPECT_TRUE(ParseJobTrace(text, "t.json", {.ignored = {}, .most_bytes = events.size()}));
+  }
+  constexpr std::size_t kTooLong = kMostBytesOfValue + (std::size_t{1} << 20);
+  const std::string name = "[{\"ph\":\"i\"},{\"name\":\"" + std::string(kTooLong, 'a') + "\"}]";
+  const std::string gap = "[{\"ph\":\"i\"}," + std::string(kTooLong, ' ') + "]";
+  for (const std::string& text : {name, Gzip(name), gap, Gzip(gap)}) {
+    EXPECT_THAT(JobTraceErrorOf(text),
+                AllOf(HasSubstr("in or after event 1: the value or gap after byte "),
+                      HasSubstr("of the text is longer than 16 MiB")));
+  }
+}
+
+// The pieces in which text is read have 256 KiB.
+TEST(JobTrace, LongTextsAreReadPieceByPiece) {
+  const std::string events = FormatTimeline(TwoPipelines());
+  for (const std::size_t gap : {262'100U, 262'144U, 524'288U, 3'000'000U}) {
+    const std::string text = "[" + std::string(gap, ' ') + events.substr(1);
+    for (const std::string& bytes : {text, Gzip(text), Gzip(text) + Gzip("  ")}) {
+      const auto trace = ParseJobTrace(bytes, "t.json");
+      ASSERT_TRUE(trace) << trace.error().message;
+      EXPECT_EQ(trace->steps[0].events.size(), TwoPipelines().size());
+    }
+  }
 }
 
 TEST(JobTrace, InvalidTracesAreRefusedWithTheEvent) {

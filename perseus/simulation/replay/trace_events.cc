@@ -1,7 +1,9 @@
 #include "perseus/simulation/replay/trace_events.h"
 
+#include <istream>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
 
 #include "perseus/base/wording.h"
@@ -54,7 +56,8 @@ Field FieldOfArguments(std::string_view key) {
 // arguments are two levels deeper. All other values are skipped.
 class Handler : public nlohmann::json_sax<json> {
  public:
-  explicit Handler(const std::function<Result<void>(const TraceEvent&)>& take) : take_(take) {}
+  Handler(TextStream& text, const std::function<Result<void>(const TraceEvent&)>& take)
+      : text_(text), take_(take) {}
 
   bool null() override { return Scalar(); }
   bool boolean(bool) override { return Scalar(); }
@@ -75,6 +78,7 @@ class Handler : public nlohmann::json_sax<json> {
   bool binary(binary_t&) override { return Scalar(); }
 
   bool start_object(std::size_t) override {
+    text_.EndValue();
     if (IsEventNext()) {
       const std::int64_t index = event_.index;
       event_ = TraceEvent{};
@@ -87,6 +91,7 @@ class Handler : public nlohmann::json_sax<json> {
     return true;
   }
   bool end_object() override {
+    text_.EndValue();
     --depth_;
     field_ = Field::kNone;
     if (is_in_list_ && depth_ == list_depth_ + 1) is_in_arguments_ = false;
@@ -96,6 +101,7 @@ class Handler : public nlohmann::json_sax<json> {
     return true;
   }
   bool start_array(std::size_t) override {
+    text_.EndValue();
     const bool is_list = !has_list_ && (depth_ == 0 || (depth_ == 1 && is_list_next_));
     if (IsEventNext()) return NotAnEvent();
     ++depth_;
@@ -107,11 +113,13 @@ class Handler : public nlohmann::json_sax<json> {
     return true;
   }
   bool end_array() override {
+    text_.EndValue();
     if (is_in_list_ && depth_ == list_depth_) is_in_list_ = false;
     --depth_;
     return true;
   }
   bool key(string_t& key) override {
+    text_.EndValue();
     is_list_next_ = depth_ == 1 && key == "traceEvents";
     field_ = Field::kNone;
     if (!is_in_list_) return true;
@@ -123,10 +131,9 @@ class Handler : public nlohmann::json_sax<json> {
     const std::string_view what = error.what();
     const std::size_t column = what.find("column");
     const std::size_t colon = column == std::string_view::npos ? column : what.find(": ", column);
-    const std::string where =
-        is_in_list_ ? fmt::format("in or after event {}: ", event_.index) : "";
+    if (!text_.status()) return Stop(Where() + text_.status().error().message);
     return Stop(fmt::format(
-        "{}not JSON: {} ({})", where,
+        "{}not JSON: {} ({})", Where(),
         Explained(colon == std::string_view::npos ? what : what.substr(colon + 2)), kExpected));
   }
 
@@ -134,6 +141,9 @@ class Handler : public nlohmann::json_sax<json> {
   const std::string& error() const { return error_; }
 
  private:
+  std::string Where() const {
+    return is_in_list_ ? fmt::format("in or after event {}: ", event_.index) : "";
+  }
   bool IsEventNext() const { return is_in_list_ && depth_ == list_depth_; }
   bool NotAnEvent() {
     return Stop(fmt::format("event {} is not an object ({})", event_.index, kExpected));
@@ -143,6 +153,7 @@ class Handler : public nlohmann::json_sax<json> {
     return false;
   }
   bool Scalar() {
+    text_.EndValue();
     if (IsEventNext()) return NotAnEvent();
     field_ = Field::kNone;
     return true;
@@ -178,6 +189,7 @@ class Handler : public nlohmann::json_sax<json> {
     return Scalar();
   }
 
+  TextStream& text_;
   const std::function<Result<void>(const TraceEvent&)>& take_;
   TraceEvent event_;
   Field field_ = Field::kNone;
@@ -192,10 +204,14 @@ class Handler : public nlohmann::json_sax<json> {
 
 }  // namespace
 
-Result<void> ReadTraceEvents(std::string_view text,
+Result<void> ReadTraceEvents(TextStream& text,
                              const std::function<Result<void>(const TraceEvent&)>& take) {
-  Handler handler(take);
-  if (!json::sax_parse(text, &handler)) return Fail("{}", handler.error());
+  Handler handler(text, take);
+  std::istream stream(&text);
+  if (!json::sax_parse(stream, &handler)) {
+    return FailAs(text.status() ? ErrorKind::kInput : text.status().error().kind, "{}",
+                  handler.error());
+  }
   if (!handler.has_list()) return Fail("the file has no list of events ({})", kExpected);
   return {};
 }
