@@ -15,6 +15,7 @@
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/table.h"
 #include "perseus/cli/verbs.h"
+#include "perseus/simulation/replay/job_power_model.h"
 #include "perseus/simulation/replay/job_trace.h"
 #include "perseus/simulation/replay/straggler_slowdown.h"
 #include "perseus/simulation/replay/trace_replay.h"
@@ -302,7 +303,7 @@ std::string FormatJson(const Answer& answer) {
 
 Result<void> RunReplay(ReplayFlags flags) {
   flags.reading.clock_tolerance = ToNanoseconds(flags.clock_tolerance_ms / 1e3);
-  PERSEUS_ASSIGN_OR_RETURN(const auto gpu, synthetic::FindGpuModel(flags.gpu));
+  PERSEUS_ASSIGN_OR_RETURN(const auto model, replay::FindJobPowerModel(flags.gpu));
   PERSEUS_ASSIGN_OR_RETURN(const auto bytes, ReadFile(flags.path));
   PERSEUS_ASSIGN_OR_RETURN(const auto trace,
                            replay::ParseJobTrace(bytes, flags.path, flags.reading));
@@ -314,8 +315,7 @@ Result<void> RunReplay(ReplayFlags flags) {
   for (const int delay : flags.delays) {
     if (std::ranges::find(delays, delay) == delays.end()) delays.push_back(delay);
   }
-  PERSEUS_ASSIGN_OR_RETURN(auto what_if,
-                           replay::AnalyzeWhatIf(graph, replay::JobPowerModel::Of(gpu), delays));
+  PERSEUS_ASSIGN_OR_RETURN(auto what_if, replay::AnalyzeWhatIf(graph, model, delays));
   const Answer answer = Summarize(trace, flags, std::move(what_if), *std::move(slowdowns));
   return Print(flags.as_json ? FormatJson(answer) : FormatText(answer));
 }
@@ -327,15 +327,13 @@ Verb AddReplayVerb(CLI::App& program) {
   flags->delays = {5};
   CLI::App* verb = program.add_subcommand("replay", kReplayAbout);
   verb->footer(kReplayExamples);
-  std::vector<std::string> gpus;
-  for (const synthetic::GpuModel& model : synthetic::GpuModels()) gpus.emplace_back(model.name);
   verb->add_option("trace", flags->path, "Timeline (Chrome trace in JSON, gzip or not)")
       ->type_name("TRACE")
       ->required();
-  verb->add_option("--gpu", flags->gpu, "The model of the GPUs")
+  verb->add_option("--gpu", flags->gpu, "The model of the GPUs (those of perseus synth)")
       ->type_name("NAME")
       ->capture_default_str()
-      ->check(CLI::IsMember(gpus));
+      ->check(CLI::IsMember(replay::JobPowerModelNames()));
   verb->add_option("--delay", flags->delays,
                    "Also a controller that acts on the step N steps before; may be repeated")
       ->type_name("N")

@@ -70,7 +70,7 @@ void ExpectConsistent(const json& answer) {
 }
 
 TEST_F(ReplayVerbTest, JsonIsConsistent) {
-  for (const char* gpu : {"a100", "a40"}) {
+  for (const char* gpu : {"a100", "a40", "a100-pcie", "a100-sxm", "h100-sxm"}) {
     const json answer =
         RunJson(std::string("replay job.json --delay 3 --delay 2 --json --gpu ") + gpu);
     EXPECT_EQ(answer["format"], "perseus-replay");
