@@ -223,15 +223,19 @@ class Reader {
     taken.chunk = static_cast<int>(chunk);
     if (IsComputation(taken.kind)) {
       if (!event.microbatch || *event.microbatch < 0 || *event.microbatch > kLargestNumber) {
-        return FailAt(event, "args.mb_id is not a whole number from 0 (expected the microbatch)");
+        return FailAt(event,
+                      fmt::format("args.mb_id is not a whole number from 0 to {} (expected the "
+                                  "microbatch)",
+                                  kLargestNumber));
       }
       taken.microbatch = static_cast<int>(*event.microbatch);
     }
     const std::int64_t sequence = event.sequence.value_or(IsTransfer(taken.kind) ? -1 : 0);
     if (sequence < 0 || sequence > kLargestNumber) {
       return FailAt(event,
-                    "args.seq_id is not a whole number from 0 (expected the number of this event "
-                    "among those of its name)");
+                    fmt::format("args.seq_id is not a whole number from 0 to {} (expected the "
+                                "number of this event among those of its name)",
+                                kLargestNumber));
     }
     taken.sequence = static_cast<int>(sequence);
     return {};
@@ -363,6 +367,7 @@ class Reader {
       const int rank = events[0].dp_rank * trace_.pp_ranks + events[0].pp_rank;
       if (rank != next_rank) return FailForMissingRank(step, next_rank);
       ++next_rank;
+      PERSEUS_RETURN_IF_ERROR(CheckDuplicates(step, events));
       PERSEUS_ASSIGN_OR_RETURN(auto computed, CheckComputations(step, events));
       if (events[0].pp_rank == 0) of_first_rank = computed;
       if (computed != of_first_rank) {
@@ -375,6 +380,22 @@ class Reader {
     });
     if (!checked) return checked;
     if (next_rank != trace_.gpus()) return FailForMissingRank(step, next_rank);
+    return {};
+  }
+
+  // Other checks find duplicates of computations, transfers and collectives, even at other times.
+  static Result<void> CheckDuplicates(const RecordedStep& step, std::span<const JobEvent> events) {
+    const auto key = [](const JobEvent& event) {
+      return std::tuple(event.start, event.duration, event.lane, event.name, event.sequence);
+    };
+    std::map<decltype(key(events[0])), const JobEvent*> seen;
+    for (const JobEvent& event : events) {
+      if (IsComputation(event.kind) || event.duration == 0) continue;
+      const auto [same, is_new] = seen.try_emplace(key(event), &event);
+      if (is_new) continue;
+      return Fail("{}: event {} is equal to it (keep one of them)", Describe(event, step.number),
+                  same->second->index);
+    }
     return {};
   }
 

@@ -93,6 +93,13 @@ TEST(JobTrace, TruncatedOrDamagedGzipIsAnError) {
   for (std::size_t size = 2; size < whole.size(); size += 97) {
     EXPECT_THAT(JobTraceErrorOf(whole.substr(0, size)), HasSubstr("gzip data ends early")) << size;
   }
+  // The text is whole, but its checksum and size are not.
+  for (std::size_t missing = 1; missing <= 8; ++missing) {
+    EXPECT_THAT(JobTraceErrorOf(whole.substr(0, whole.size() - missing)),
+                HasSubstr("gzip data ends early"))
+        << missing;
+  }
+  EXPECT_THAT(JobTraceErrorOf(whole + "other"), HasSubstr("damaged"));
   std::string damaged = whole;
   damaged[damaged.size() - 6] =
       static_cast<char>(damaged[damaged.size() - 6] + 1);  // This damages the checksum.
@@ -140,8 +147,46 @@ TEST(JobTrace, InvalidTracesAreRefusedWithTheEvent) {
   EXPECT_THAT(JobTraceErrorOf("[3]"), HasSubstr("event 0 is not an object"));
   EXPECT_THAT(JobTraceErrorOf("{\"a\": []}"), HasSubstr("no list of events"));
   EXPECT_THAT(JobTraceErrorOf("[]"), HasSubstr("no event has ph"));
-  EXPECT_THAT(JobTraceErrorOf(""), HasSubstr("not JSON"));
+  EXPECT_THAT(JobTraceErrorOf("[{\"ts\": 1e999}]"),
+              HasSubstr("in or after event 0: not JSON: number overflow"));
   EXPECT_THAT(JobTraceErrorOf("time,energy\n"), HasSubstr("not JSON"));
+}
+
+TEST(JobTrace, OtherFormatsAreNamed) {
+  using namespace std::string_literals;
+  EXPECT_THAT(JobTraceErrorOf(""), HasSubstr("the file has no text"));
+  EXPECT_THAT(JobTraceErrorOf(Gzip("")), HasSubstr("the file has no text"));
+  EXPECT_THAT(JobTraceErrorOf(Gzip(Gzip("[]"))), HasSubstr("content of the gzip data is gzip"));
+  EXPECT_THAT(JobTraceErrorOf("\x28\xb5\x2f\xfd..."), HasSubstr("the file is zstd"));
+  EXPECT_THAT(JobTraceErrorOf("\xff\xfe[\0]\0"s),
+              HasSubstr("the file is UTF-16 (expected text in UTF-8, or such text in gzip)"));
+  EXPECT_THAT(JobTraceErrorOf("[\0]\0"s), HasSubstr("the file is binary data"));
+  EXPECT_TRUE(ParseJobTrace("\xef\xbb\xbf" + FormatTimeline(TwoPipelines()), "t.json"));
+}
+
+// Some tracers pass all numbers through a table of floating-point numbers.
+TEST(JobTrace, WholeNumbersMayHaveAFraction) {
+  std::string text = FormatTimeline(TwoPipelines());
+  for (const char* field :
+       {"\"pid\":0", "\"tid\":0", "\"step\":7", "\"mb_id\":0", "\"seq_id\":0"}) {
+    text = Replaced(std::move(text), field, std::string(field) + ".0");
+  }
+  const auto trace = ParseJobTrace(text, "t.json");
+  ASSERT_TRUE(trace) << trace.error().message;
+  EXPECT_EQ(trace->steps[0].events.size(), TwoPipelines().size());
+  EXPECT_THAT(JobTraceErrorOf(Replaced(text, "\"step\":7.0", "\"step\":7.5")),
+              HasSubstr("args.step is not a whole number"));
+}
+
+TEST(JobTrace, EqualEventsAreRefused) {
+  for (const char* name : {"optimizer", "optimizer-clip-main-grad"}) {
+    const std::string text = FormatTimeline(TwoPipelines());
+    const std::size_t at = text.find(fmt::format("{{\"name\":\"{}\"", name));
+    ASSERT_NE(at, std::string::npos);
+    const std::string event = text.substr(at, text.find('\n', at) + 1 - at);
+    EXPECT_THAT(JobTraceErrorOf("[" + event + text.substr(1)),
+                AllOf(HasSubstr(name), HasSubstr("event 0 is equal to it (keep one of them)")));
+  }
 }
 
 TEST(JobTrace, UnknownEventsAreRefusedUnlessIgnored) {

@@ -9,7 +9,22 @@ namespace {
 
 constexpr std::size_t kMostBytesOfPiece = std::size_t{1} << 18;
 
-bool IsGzip(std::string_view bytes) { return bytes.starts_with("\x1f\x8b"); }
+constexpr std::string_view kGzip = "\x1f\x8b";
+
+// What the bytes are instead of UTF-8 text, or an empty text.
+std::string_view OtherFormat(std::string_view bytes) {
+  using namespace std::string_view_literals;
+  constexpr struct {
+    std::string_view begin, format;
+  } kFormats[] = {
+      {kGzip, "gzip"},        {"\x28\xb5\x2f\xfd", "zstd"}, {"PK\x03\x04", "zip"},
+      {"BZh", "bzip2"},       {"\xfd\x37zXZ", "xz"},        {"\x04\x22\x4d\x18", "lz4"},
+      {"\xff\xfe", "UTF-16"}, {"\xfe\xff", "UTF-16"},       {"\0\0\xfe\xff"sv, "UTF-32"}};
+  for (const auto& [begin, format] : kFormats) {
+    if (bytes.starts_with(begin)) return format;
+  }
+  return bytes.substr(0, 4).find('\0') == std::string_view::npos ? "" : "binary data";
+}
 
 }  // namespace
 
@@ -35,7 +50,7 @@ class TextStream::Inflater {
 
 TextStream::TextStream(std::string_view bytes, std::size_t most_bytes)
     : rest_(bytes), most_bytes_(most_bytes) {
-  if (!IsGzip(bytes)) return;
+  if (!bytes.starts_with(kGzip)) return;
   inflater_ = std::make_unique<Inflater>();
   buffer_.resize(kMostBytesOfPiece);
   if (!inflater_->is_ready()) {
@@ -70,10 +85,20 @@ Result<void> TextStream::TakePiece() {
     Show(const_cast<char*>(rest_.data()), size);
     rest_.remove_prefix(size);
   }
-  if (before_ + static_cast<std::size_t>(egptr() - gptr()) > most_bytes_) {
+  const std::string_view piece(gptr(), egptr());
+  if (before_ == 0) PERSEUS_RETURN_IF_ERROR(CheckBegin(piece));
+  if (before_ + piece.size() > most_bytes_) {
     return Fail("the trace has more than {} bytes of text (record fewer steps)", most_bytes_);
   }
   return {};
+}
+
+Result<void> TextStream::CheckBegin(std::string_view piece) const {
+  if (piece.empty()) return Fail("the file has no text (record at least one step)");
+  const std::string_view format = OtherFormat(piece);
+  if (format.empty()) return {};
+  return Fail("the {} is {} (expected text in UTF-8, or such text in gzip)",
+              inflater_ == nullptr ? "file" : "content of the gzip data", format);
 }
 
 // Fills the buffer with the next bytes of text, and returns how many. 0 is the end of the text.

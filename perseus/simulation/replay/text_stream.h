@@ -30,7 +30,7 @@ class TextStream : public std::streambuf {
   void EndValue() { value_begin_ = position(); }
 
   // Why the text ended before the end of the file. Fails (kInput) if the gzip data end early or are
-  // damaged, or if the text or a value is too long.
+  // damaged, if there is no text or another format, or if the text or a value is too long.
   const Result<void>& status() const { return status_; }
 
  protected:
@@ -41,6 +41,7 @@ class TextStream : public std::streambuf {
 
   std::size_t position() const { return before_ + static_cast<std::size_t>(gptr() - eback()); }
   Result<void> TakePiece();
+  Result<void> CheckBegin(std::string_view piece) const;
   Result<std::size_t> Inflate();
   void Show(char* piece, std::size_t size);
 

@@ -1,5 +1,7 @@
 #include "perseus/simulation/replay/trace_events.h"
 
+#include <algorithm>
+#include <cmath>
 #include <istream>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -68,7 +70,12 @@ class Handler : public nlohmann::json_sax<json> {
     }
     return Real(static_cast<double>(value));
   }
-  bool number_float(number_float_t value, const string_t&) override { return Real(value); }
+  bool number_float(number_float_t value, const string_t&) override {
+    // Some tracers write whole numbers as 8.0.
+    constexpr double kLargestExactInteger = 9007199254740992;
+    const bool is_whole = std::abs(value) <= kLargestExactInteger && value == std::floor(value);
+    return is_whole ? Integer(static_cast<std::int64_t>(value)) : Real(value);
+  }
   bool string(string_t& value) override {
     if (field_ == Field::kName) event_.name = std::move(value);
     if (field_ == Field::kPhase) event_.phase = std::move(value);
@@ -128,7 +135,8 @@ class Handler : public nlohmann::json_sax<json> {
     return true;
   }
   bool parse_error(std::size_t, const std::string&, const json::exception& error) override {
-    const std::string_view what = error.what();
+    std::string_view what = error.what();  // "[json.exception.parse_error.101] parse error at ..."
+    what.remove_prefix(std::min(what.size(), what.find("] ") + 2));
     const std::size_t column = what.find("column");
     const std::size_t colon = column == std::string_view::npos ? column : what.find(": ", column);
     if (!text_.status()) return Stop(Where() + text_.status().error().message);
@@ -212,6 +220,8 @@ Result<void> ReadTraceEvents(TextStream& text,
     return FailAs(text.status() ? ErrorKind::kInput : text.status().error().kind, "{}",
                   handler.error());
   }
+  // The end of the text may have been its last error.
+  PERSEUS_RETURN_IF_ERROR(text.status());
   if (!handler.has_list()) return Fail("the file has no list of events ({})", kExpected);
   return {};
 }
