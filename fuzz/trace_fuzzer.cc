@@ -6,6 +6,7 @@
 
 #include "fuzz/require.h"
 #include "perseus/simulation/replay/job_trace.h"
+#include "perseus/simulation/replay/straggler_slowdown.h"
 #include "perseus/simulation/replay/trace_replay.h"
 #include "perseus/simulation/replay/what_if.h"
 
@@ -50,6 +51,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   Require(graph->steps.size() == trace->steps.size());
   for (const perseus::replay::StepGraph& step : graph->steps) CheckGraph(step);
+  const auto slowdowns = perseus::replay::StragglerSlowdowns(*graph);
+  if (slowdowns) {
+    for (const auto& slowdown : *slowdowns) Require(slowdown.time > 0 && slowdown.ideal > 0);
+  } else {
+    RequireOneLine(slowdowns.error());
+  }
   const auto model = perseus::replay::JobPowerModel::Of(perseus::synthetic::GpuModels().front());
   const auto answer = perseus::replay::AnalyzeWhatIf(*graph, model, {0, 1});
   if (!answer) {

@@ -1,5 +1,5 @@
-// `perseus replay` computes the energy bloat of a recorded job, and what controllers would have
-// saved.
+// `perseus replay` computes the straggler slowdown and the energy bloat of a recorded job, and what
+// controllers would have saved.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +15,9 @@
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/table.h"
 #include "perseus/cli/verbs.h"
+#include "perseus/simulation/replay/job_power_model.h"
 #include "perseus/simulation/replay/job_trace.h"
+#include "perseus/simulation/replay/straggler_slowdown.h"
 #include "perseus/simulation/replay/trace_replay.h"
 #include "perseus/simulation/replay/what_if.h"
 
@@ -26,9 +28,10 @@ using nlohmann::ordered_json;
 
 constexpr const char* kReplayAbout =
     "Read the recorded timeline of a real job (a Chrome trace of all ranks and steps, gzip or\n"
-    "not). Check that its graph, run again, gives the recorded step times. Print its energy bloat\n"
-    "on a model of a GPU, and what controllers would have saved that know this step, the previous\n"
-    "step, or an earlier one.";
+    "not). Check that its graph, run again, gives the recorded step times. Print how much longer "
+    "it\n"
+    "took because of stragglers, its energy bloat on a model of a GPU, and what controllers would\n"
+    "have saved that know this step, the previous step, or an earlier one.";
 constexpr const char* kReplayExamples =
     "Examples:\n"
     "  perseus replay timeline.json.gz --gpu a100\n"
@@ -60,6 +63,8 @@ struct Answer {
   const replay::JobTrace& trace;
   const ReplayFlags& flags;
   replay::WhatIf what_if;
+  std::vector<replay::StragglerSlowdown> slowdowns;  // By step.
+  replay::StragglerSlowdown job_slowdown;
   Sums highest;
   double intrinsic_j = 0;
   double extrinsic_j = 0;
@@ -70,8 +75,13 @@ struct Answer {
   std::vector<std::int64_t> doubtful_steps;  // With an error above kDoubtfulError.
   bool has_gaps = false;                     // Whether some steps of the job were not recorded.
 
-  Answer(const replay::JobTrace& of, const ReplayFlags& asked, replay::WhatIf answered)
-      : trace(of), flags(asked), what_if(std::move(answered)) {}
+  Answer(const replay::JobTrace& of, const ReplayFlags& asked, replay::WhatIf answered,
+         std::vector<replay::StragglerSlowdown> slowdowns_of_steps)
+      : trace(of),
+        flags(asked),
+        what_if(std::move(answered)),
+        slowdowns(std::move(slowdowns_of_steps)),
+        job_slowdown(replay::SumOf(slowdowns)) {}
 
   double saving(double energy_j) const { return 1 - energy_j / highest.energy_j; }
   double slowdown(double time_s) const { return time_s / highest.time_s - 1; }
@@ -86,8 +96,9 @@ Sums SumOf(const std::vector<replay::StepOutcome>& steps) {
   return sums;
 }
 
-Answer Summarize(const replay::JobTrace& trace, const ReplayFlags& flags, replay::WhatIf what_if) {
-  Answer answer{trace, flags, std::move(what_if)};
+Answer Summarize(const replay::JobTrace& trace, const ReplayFlags& flags, replay::WhatIf what_if,
+                 std::vector<replay::StragglerSlowdown> slowdowns) {
+  Answer answer{trace, flags, std::move(what_if), std::move(slowdowns)};
   std::vector<double> errors;
   std::vector<double> without_delays;
   const std::vector<replay::StepBloat>& steps = answer.what_if.steps;
@@ -118,7 +129,8 @@ std::string NameOf(const replay::ControllerOutcome& controller) {
 }
 
 std::string FormatSteps(const Answer& answer) {
-  std::vector<std::string> header{"step",    "recorded (s)", "replayed (s)", "error",
+  std::vector<std::string> header{"step",    "recorded (s)", "replayed (s)",
+                                  "error",   "ideal (s)",    "slowdown",
                                   "slowest", "intrinsic",    "extrinsic"};
   const std::vector<replay::ControllerOutcome>& controllers = answer.what_if.controllers;
   for (const replay::ControllerOutcome& controller : controllers) {
@@ -136,6 +148,8 @@ std::string FormatSteps(const Answer& answer) {
                                  FormatQuantity(ToSeconds(step.recorded)),
                                  FormatQuantity(ToSeconds(step.replayed)),
                                  FormatPercent(step.error()),
+                                 FormatQuantity(ToSeconds(answer.slowdowns[i].ideal)),
+                                 fmt::format("{:.3f}", answer.slowdowns[i].ratio()),
                                  fmt::format("dp_rank {}", step.slowest_dp_rank),
                                  FormatPercent(step.intrinsic_j / step.energy_j),
                                  FormatPercent(step.extrinsic_j / step.energy_j)};
@@ -178,7 +192,21 @@ std::string FormatText(const Answer& answer) {
       trace.name, trace.pipelines, trace.pp_ranks, steps.size(), steps.front().number,
       steps.back().number, events, FormatPercent(answer.median_error),
       FormatPercent(answer.largest_error), FormatPercent(answer.median_error_without_delays));
+  if (trace.negative_durations > 0) {
+    text += fmt::format(
+        "{} of {} events end before they begin, within the clock tolerance. They count as 0 "
+        "long.\n\n",
+        trace.negative_durations, events);
+  }
   text += FormatDoubts(answer);
+
+  const replay::StragglerSlowdown& job = answer.job_slowdown;
+  const auto count = static_cast<double>(steps.size());
+  text += fmt::format(
+      "straggler slowdown: {:.3f} (a step takes {} s instead of {} s on average, without host "
+      "delays)\n\n",
+      job.ratio(), FormatQuantity(ToSeconds(job.time) / count),
+      FormatQuantity(ToSeconds(job.ideal) / count));
 
   Table bloat({"energy bloat", "of the energy"});
   bloat.AddRow({"intrinsic", FormatPercent(answer.intrinsic_j / answer.highest.energy_j)});
@@ -222,6 +250,8 @@ std::string FormatJson(const Answer& answer) {
                      {"replayed_s", ToSeconds(step.replayed)},
                      {"error", step.error()},
                      {"without_host_delays_s", ToSeconds(step.without_host_delays)},
+                     {"ideal_s", ToSeconds(answer.slowdowns[i].ideal)},
+                     {"straggler_slowdown", answer.slowdowns[i].ratio()},
                      {"slowest_dp_rank", step.slowest_dp_rank},
                      {"pipeline_times_s", std::move(times)},
                      {"energy_j", step.energy_j},
@@ -252,7 +282,10 @@ std::string FormatJson(const Answer& answer) {
                          {"gpu", answer.flags.gpu},
                          {"pipelines", answer.trace.pipelines},
                          {"pp_ranks", answer.trace.pp_ranks},
+                         {"negative_durations", answer.trace.negative_durations},
                          {"time_s", answer.highest.time_s},
+                         {"ideal_s", ToSeconds(answer.job_slowdown.ideal)},
+                         {"straggler_slowdown", answer.job_slowdown.ratio()},
                          {"energy_j", answer.highest.energy_j},
                          {"bound_j", answer.bound_j},
                          {"intrinsic", answer.intrinsic_j / answer.highest.energy_j},
@@ -270,19 +303,20 @@ std::string FormatJson(const Answer& answer) {
 
 Result<void> RunReplay(ReplayFlags flags) {
   flags.reading.clock_tolerance = ToNanoseconds(flags.clock_tolerance_ms / 1e3);
-  PERSEUS_ASSIGN_OR_RETURN(const auto gpu, synthetic::FindGpuModel(flags.gpu));
+  PERSEUS_ASSIGN_OR_RETURN(const auto model, replay::FindJobPowerModel(flags.gpu));
   PERSEUS_ASSIGN_OR_RETURN(const auto bytes, ReadFile(flags.path));
   PERSEUS_ASSIGN_OR_RETURN(const auto trace,
                            replay::ParseJobTrace(bytes, flags.path, flags.reading));
   PERSEUS_ASSIGN_OR_RETURN(const auto graph,
                            replay::BuildTraceGraph(trace, flags.reading.clock_tolerance));
+  auto slowdowns = replay::StragglerSlowdowns(graph);
+  if (!slowdowns) return Fail("{}: {}", flags.path, slowdowns.error().message);
   std::vector<int> delays{0, kReactive};
   for (const int delay : flags.delays) {
     if (std::ranges::find(delays, delay) == delays.end()) delays.push_back(delay);
   }
-  PERSEUS_ASSIGN_OR_RETURN(auto what_if,
-                           replay::AnalyzeWhatIf(graph, replay::JobPowerModel::Of(gpu), delays));
-  const Answer answer = Summarize(trace, flags, std::move(what_if));
+  PERSEUS_ASSIGN_OR_RETURN(auto what_if, replay::AnalyzeWhatIf(graph, model, delays));
+  const Answer answer = Summarize(trace, flags, std::move(what_if), *std::move(slowdowns));
   return Print(flags.as_json ? FormatJson(answer) : FormatText(answer));
 }
 
@@ -293,15 +327,13 @@ Verb AddReplayVerb(CLI::App& program) {
   flags->delays = {5};
   CLI::App* verb = program.add_subcommand("replay", kReplayAbout);
   verb->footer(kReplayExamples);
-  std::vector<std::string> gpus;
-  for (const synthetic::GpuModel& model : synthetic::GpuModels()) gpus.emplace_back(model.name);
   verb->add_option("trace", flags->path, "Timeline (Chrome trace in JSON, gzip or not)")
       ->type_name("TRACE")
       ->required();
-  verb->add_option("--gpu", flags->gpu, "The model of the GPUs")
+  verb->add_option("--gpu", flags->gpu, "The model of the GPUs (those of perseus synth)")
       ->type_name("NAME")
       ->capture_default_str()
-      ->check(CLI::IsMember(gpus));
+      ->check(CLI::IsMember(replay::JobPowerModelNames()));
   verb->add_option("--delay", flags->delays,
                    "Also a controller that acts on the step N steps before; may be repeated")
       ->type_name("N")

@@ -123,8 +123,10 @@ std::string FormatText(const tuner::TuningResult& result, BlockingPower blocking
       blocking_power == BlockingPower::kGiven ? " (given)" : " (measured)", plan.target,
       SavingOf(result) * 100, (ToSeconds(plan.time) / ToSeconds(plan.baseline_time) - 1) * 100,
       result.version == 0
-          ? fmt::format("before the plan ran (expect {:.2f} percentage points less)",
-                        result.expected ? result.expected->optimism * 100 : 0)
+          ? result.expected
+                ? fmt::format("before the plan ran (expect {:.2f} percentage points less)",
+                              result.expected->optimism * 100)
+                : "before the plan ran (expect less: noise makes its options look good)"
           : "while the plan ran",
       result.seen
           ? fmt::format("measured in whole steps: {:.2f} % of the energy saved at {:.2f} % more "

@@ -78,6 +78,8 @@ TEST_F(QualifyVerbTest, RefusalsHaveCauseAndRemedy) {
   ExpectComplaint(Run("qualify --devices nvml:/nowhere.so --socket none.sock"), 1,
                   "install NVIDIA's driver");
   ExpectComplaint(Run("qualify --devices virtual:node.toml --duration 1"), 2, "--duration");
+  // The kernel that loads the GPU would end before its power is measured.
+  ExpectComplaint(Run("qualify --devices virtual:node.toml --duration 7200"), 2, "--duration");
   EXPECT_THAT(Files("."), ElementsAre("node.toml"));
 }
 

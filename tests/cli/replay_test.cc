@@ -1,5 +1,6 @@
-// Tests `perseus replay`, which computes the bloat of a recorded job and the savings of
-// controllers.
+// Tests `perseus replay`, which computes the straggler slowdown and the bloat of a recorded job,
+// and the savings of controllers.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -15,6 +16,7 @@ namespace {
 using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class ReplayVerbTest : public ProgramTest {
  protected:
@@ -68,7 +70,7 @@ void ExpectConsistent(const json& answer) {
 }
 
 TEST_F(ReplayVerbTest, JsonIsConsistent) {
-  for (const char* gpu : {"a100", "a40"}) {
+  for (const char* gpu : {"a100", "a40", "a100-pcie", "a100-sxm", "h100-sxm"}) {
     const json answer =
         RunJson(std::string("replay job.json --delay 3 --delay 2 --json --gpu ") + gpu);
     EXPECT_EQ(answer["format"], "perseus-replay");
@@ -76,6 +78,26 @@ TEST_F(ReplayVerbTest, JsonIsConsistent) {
     EXPECT_EQ(answer["controllers"].size(), 4U);
     ExpectConsistent(answer);
   }
+}
+
+// perseus/simulation/replay/straggler_slowdown_test.cc computes these times by hand.
+TEST_F(ReplayVerbTest, StatesTheStragglerSlowdownOfTheJobAndOfEachStep) {
+  Write("two.json", FormatTimeline(TwoPipelines({.steps = 2, .slowness = {1.5, 1}})));
+  const json answer = RunJson("replay two.json --json");
+  EXPECT_DOUBLE_EQ(answer["ideal_s"].get<double>(), 2 * 0.106625);
+  EXPECT_DOUBLE_EQ(answer["straggler_slowdown"].get<double>(), 232 / 213.25);
+  ASSERT_EQ(answer["steps"].size(), 2U);
+  EXPECT_DOUBLE_EQ(answer["steps"][0]["straggler_slowdown"].get<double>(), 131 / 106.625);
+  EXPECT_DOUBLE_EQ(answer["steps"][1]["straggler_slowdown"].get<double>(), 101 / 106.625);
+  for (const json& step : answer["steps"]) {
+    EXPECT_DOUBLE_EQ(step["ideal_s"].get<double>(), 0.106625);
+    EXPECT_DOUBLE_EQ(step["straggler_slowdown"].get<double>(),
+                     step["without_host_delays_s"].get<double>() / step["ideal_s"].get<double>());
+  }
+  EXPECT_THAT(RunWell("replay two.json --steps"),
+              AllOf(HasSubstr("straggler slowdown: 1.088 (a step takes 0.116000 s instead of "
+                              "0.106625 s on average"),
+                    HasSubstr("0.106625     1.229"), HasSubstr("0.106625     0.947")));
 }
 
 TEST_F(ReplayVerbTest, GzipGivesTheSameResult) {
@@ -154,6 +176,23 @@ TEST_F(ReplayVerbTest, AReplayThatDiffersFromTheRecordingFailsItsCheck) {
   EXPECT_EQ(answer["doubtful_steps"], json({11, 12}));
 }
 
+TEST_F(ReplayVerbTest, NegativeDurationsWithinTheClockToleranceAreCounted) {
+  std::vector<TracedEvent> events = TwoPipelines({.steps = 2, .slowness = {1}});
+  for (TracedEvent& event : events) {
+    if (event.name == "optimizer-clip-main-grad" && event.step == 8) {
+      event.end_ms = event.start_ms - 0.05;
+    }
+  }
+  Write("negative.json", FormatTimeline(events));
+  EXPECT_THAT(RunWell("replay negative.json"),
+              HasSubstr(fmt::format("4 of {} events end before they begin", events.size())));
+  EXPECT_EQ(RunJson("replay negative.json --json")["negative_durations"], 4);
+  ExpectComplaint(Run("replay negative.json --clock-tolerance 0.04"), 2,
+                  "dur is -50 us: the event ends before it begins by more than the clock tolerance "
+                  "of 0.040 ms, as 4 events do in total");
+  EXPECT_THAT(RunWell("replay job.json"), Not(HasSubstr("end before they begin")));
+}
+
 TEST_F(ReplayVerbTest, StepsWithoutDurationAreRefused) {
   Write("zero.json", FormatTimeline({{"forward-compute", 0, 0, 1, 0, 0, 0},
                                      {"backward-compute", 0, 0, 1, 0, 0, 0},
@@ -197,7 +236,8 @@ TEST_F(RecordedJobTest, ReplayGivesTheRecordedStepTimes) {
     // 1.3 %. Host delays that no event explains are 1.8 % of ST. The first four steps of AR have a
     // delay of 1.3 % that the other steps do not have.
     double median_error, largest_error;
-  } jobs[] = {{"ST", 2, 4, 32, 0.002, 0.005}, {"AR", 4, 4, 44, 0.005, 0.02}};
+    double straggler_slowdown;  // As published with the jobs (blocking_slowdown).
+  } jobs[] = {{"ST", 2, 4, 32, 0.002, 0.005, 1.1787}, {"AR", 4, 4, 44, 0.005, 0.02, 1.9730}};
   for (const auto& job : jobs) {
     const std::filesystem::path path = Timeline(job.name);
     if (!std::filesystem::exists(path)) {
@@ -209,6 +249,9 @@ TEST_F(RecordedJobTest, ReplayGivesTheRecordedStepTimes) {
     EXPECT_EQ(answer["steps"].size(), job.steps);
     EXPECT_LT(answer["median_error"].get<double>(), job.median_error);
     EXPECT_LT(answer["largest_error"].get<double>(), job.largest_error);
+    // The published simulation differs in what waits for what, by at most a fifth of a percent.
+    EXPECT_NEAR(answer["straggler_slowdown"].get<double>(), job.straggler_slowdown,
+                0.002 * job.straggler_slowdown);
     ExpectConsistent(answer);
   }
 }

@@ -28,9 +28,10 @@ struct MergedFacts {
 };
 
 // Of each value, the merged facts have the median of the nodes that do not differ, and an interval
-// that covers theirs. A value that some nodes lack comes from the others. max_changes_per_s is the
-// least one. range_lock_saves is false if it is false on any node. Texts and the number of GPUs are
-// those of most nodes, measured_at is the latest, and limits has each sentence once.
+// that covers theirs. A value that some nodes lack comes from the others. Of max_changes_per_s, the
+// least of these nodes counts. range_lock_saves is false if it is false on any node. Texts and the
+// number of GPUs are those of most nodes, measured_at is the latest, and limits has each sentence
+// once.
 //
 // Fails (kInput) without facts, if the GPUs have different names (the message has both), or if
 // facts are merged already: the medians of medians would not be those of the nodes.

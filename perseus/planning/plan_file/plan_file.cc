@@ -150,8 +150,7 @@ Result<std::vector<int>> FindOptions(const PlanFile& plan, const schedule::Instr
   if (plan.pp_ranks.size() != graph.pp_rank_orders.size()) {
     return Fail(
         "{}: pp_ranks has {} pp_ranks, but the job has {} (evaluate the plan with the job that it "
-        "was "
-        "made for)",
+        "was made for)",
         name, plan.pp_ranks.size(), graph.pp_rank_orders.size());
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto places,
@@ -187,8 +186,7 @@ Result<std::vector<int>> FindOptions(const PlanFile& plan, const schedule::Instr
     if (position < instructions.size()) {
       return Fail(
           "{}: pp_ranks[{}].instructions[{}]: the job has nothing more on this pp_rank (evaluate "
-          "the "
-          "plan with the job that it was made for)",
+          "the plan with the job that it was made for)",
           name, rank, position);
     }
   }

@@ -456,7 +456,10 @@ void GpuManager::LogForeign(const std::string& uuid, Gpu& gpu) {
   if (has_foreign_clock && !gpu.has_foreign_clock) {
     log_.warn("{}: {}", uuid, DescribeForeign(report));
   } else if (!has_foreign_clock && gpu.has_foreign_clock) {
-    log_.info("{}: the lock of another program is gone", uuid);
+    log_.info("{}: {}", uuid,
+              report.snapshot.is_serving ? "the lock of another program is gone"
+                                         : "the lease has ended while another program locks the "
+                                           "clock");
   }
   gpu.has_foreign_clock = has_foreign_clock;
   const std::uint64_t resets = report.snapshot.counts.foreign_resets;

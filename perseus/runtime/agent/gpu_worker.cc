@@ -136,7 +136,6 @@ void GpuWorker::Serve(std::shared_ptr<protocol::ClockChannel> channel, int gpu_o
       snapshot_.setting.reset();
       snapshot_.effect.reset();
       snapshot_.foreign.reset();
-      snapshot_.foreign.reset();
       unobserved_ = 0;
       overridden_.reset();
     }
@@ -330,6 +329,8 @@ void GpuWorker::AttemptRestore() {
       snapshot_.is_restoring = false;
       snapshot_.setting.reset();
       snapshot_.effect.reset();
+      snapshot_.foreign.reset();
+      overridden_.reset();
     }
   }
   if (to_restore_.empty()) {

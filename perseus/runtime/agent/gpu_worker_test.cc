@@ -217,6 +217,8 @@ TEST_F(OverriddenTest, TheEndOfTheLeaseLeavesTheLockOfTheOtherProgram) {
   WaitForForeign(1000);
   EndLease();
   EXPECT_EQ(gpu_.setting(kSm), (device::Setting{1000, 1000}));
+  // It no longer overrides a clock of a job.
+  EXPECT_FALSE(worker_->snapshot().foreign);
 }
 
 TEST_F(OverriddenTest, ADriverThatReportsNoLockShowsAHigherClock) {

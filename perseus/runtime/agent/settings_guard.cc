@@ -109,9 +109,10 @@ class SettingsGuard::Held {
     }
     const bool has_news = !gpus_.empty();
     gpus_ = std::move(failed);
-    if (has_news) PERSEUS_RETURN_IF_ERROR(file_.Save(std::move(next)));
-    if (!why.empty()) return FailAs(ErrorKind::kSystem, "{} (run perseus gpu restore)", why);
-    return {};
+    const Result<void> saved = has_news ? file_.Save(std::move(next)) : Result<void>();
+    if (why.empty()) return saved;
+    return FailAs(ErrorKind::kSystem, "{}{} (run perseus gpu restore)", why,
+                  saved ? "" : "; " + saved.error().message);
   }
 
  private:

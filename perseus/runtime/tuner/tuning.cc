@@ -376,8 +376,7 @@ Result<TuningResult> Tuner::Run() {
   const std::vector<profiler::MeasuredOption> measured = PooledOptions(state_.gpus);
   // The plan is in force already, so this holds up nothing.
   std::optional<Expectation> expected;
-  if (const auto drawn =
-          ExpectFrom(Job(), options_.job, options_.target, PooledOptions(state_.gpus))) {
+  if (const auto drawn = ExpectFrom(Job(), options_.job, options_.target, measured)) {
     expected = *drawn;
     if (seen_) expected->optimism = 0;
   }

@@ -31,7 +31,7 @@ struct Block {
 // Steps from before the run that say how much their time varies.
 constexpr std::int64_t kEarlierSteps = 64;
 
-double MedianTime(std::vector<double> values) {
+double MedianOrZero(std::vector<double> values) {
   return values.empty() ? 0 : Median(std::move(values));
 }
 
@@ -310,7 +310,7 @@ OutlyingBlock Verifier::DescribeOutlier(const profiler::Comparison::Outlier& out
   for (const bool is_planned : {false, true}) {
     std::vector<double> costs;
     for (const Pair& other : pairs) costs.push_back(cost_of(other, is_planned));
-    const double change = cost_of(pair, is_planned) / MedianTime(std::move(costs)) - 1;
+    const double change = cost_of(pair, is_planned) / MedianOrZero(std::move(costs)) - 1;
     if (std::abs(std::log1p(change)) <= farthest) continue;
     farthest = std::abs(std::log1p(change));
     found.is_planned = is_planned;
@@ -395,10 +395,10 @@ double StepNoise(std::span<const double> step_times_s) {
     differences.push_back(std::abs(step_times_s[i + 1] - step_times_s[i]));
   }
   if (differences.size() < 2) return 0;
-  const double usual_s = MedianTime({step_times_s.begin(), step_times_s.end()});
+  const double usual_s = MedianOrZero({step_times_s.begin(), step_times_s.end()});
   // For normal noise, 1.4826 times the median of an absolute value is the standard deviation. That
   // of a difference is sqrt(2) times as large as that of a step.
-  return 1.4826 * MedianTime(std::move(differences)) / std::sqrt(2.0) / usual_s;
+  return 1.4826 * MedianOrZero(std::move(differences)) / std::sqrt(2.0) / usual_s;
 }
 
 double StepsToDecide(double step_noise, double step_time_s, double counter_period_s,

@@ -5,12 +5,12 @@
 //   energy    x . . x x . . x x . . x x . . x      x: left out, because clocks switch or a window
 //   time      x . . . x . . . x . . . x . . .         of the counter spans the edge
 //
-// All steps that were asked for belong to blocks, except one if their number is odd. If the run
-// ends early (the job ends, or the user ends it), the pairs that ran decide, also a pair whose
-// second block is unfinished: which of its two blocks is the plan was decided by the coin before.
+// All requested steps belong to blocks, except one if their number is odd. If the run ends early
+// (the job ends, or the user ends it), the pairs that ran decide. A pair whose second block is
+// unfinished counts, too: the coin decided the order of its blocks before they ran.
 //
-// How many steps decide is said before the first block, from the noise of the steps so far, and
-// again after half of the blocks, from the differences of the pairs.
+// Before the first block, Verify() says how many steps decide, by the noise of the steps so far.
+// After half of the blocks, it says so again, by the differences of the pairs.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ struct BlockLayout {
   int front = 0;   // How many of its first steps are left out.
   int back = 0;    // How many of its last steps are left out of its energy.
   int pairs = 0;
-  int extra = 0;  // Steps of all baseline blocks together that are more than `length` each.
+  int extra = 0;  // How many steps the baseline blocks have together beyond `length` each.
   int LengthOf(int pair) const { return length + extra / pairs + (pair < extra % pairs ? 1 : 0); }
   int steps() const { return 2 * (pairs * length + extra); }
 };

@@ -13,7 +13,7 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/wording.h"
-#include "perseus/simulation/replay/gzip.h"
+#include "perseus/simulation/replay/text_stream.h"
 #include "perseus/simulation/replay/trace_events.h"
 
 namespace perseus::replay {
@@ -33,7 +33,7 @@ constexpr std::array<EventName, 16> kKnownEvents{{
     {"grads-sync", EventKind::kDataParallel},
     {"embedding-grads-all-reduce", EventKind::kPipeline},
     {"optimizer-clip-main-grad", EventKind::kAllRanks},
-    {"layernorm-grads-all-reduce", EventKind::kLocal},
+    {"layernorm-grads-all-reduce", EventKind::kLocalCollective},
     {"optimizer", EventKind::kLocal},
     {"gc", EventKind::kLocal},
 }};
@@ -109,6 +109,7 @@ class Reader {
     if (events_.empty()) {
       return Fail("no event has ph \"X\" (record at least one step)");
     }
+    PERSEUS_RETURN_IF_ERROR(CheckNegativeDurations());
     PERSEUS_RETURN_IF_ERROR(PlaceOnRanks());
     SplitIntoSteps();
     for (const RecordedStep& step : trace_.steps) {
@@ -166,14 +167,13 @@ class Reader {
     return {};
   }
 
-  static Result<void> TakeTimes(const TraceEvent& event, JobEvent& taken) {
+  Result<void> TakeTimes(const TraceEvent& event, JobEvent& taken) {
     // The comparisons are such that NaN fails.
     if (!event.timestamp_us || !(std::abs(*event.timestamp_us) <= kLatestMicroseconds)) {
       return FailAt(event, "ts is not a time (expected microseconds)");
     }
     constexpr double kLongestMicroseconds = kLongestSeconds * 1e6;
-    if (!event.duration_us ||
-        !(*event.duration_us >= 0 && *event.duration_us <= kLongestMicroseconds)) {
+    if (!event.duration_us || !(std::abs(*event.duration_us) <= kLongestMicroseconds)) {
       return FailAt(event, "dur is not a duration (expected microseconds, from 0 to 1e12)");
     }
     if (*event.timestamp_us < 0) {
@@ -182,7 +182,36 @@ class Reader {
     }
     taken.start = std::llround(*event.timestamp_us * kNanosecondsPerMicrosecond);
     taken.duration = std::llround(*event.duration_us * kNanosecondsPerMicrosecond);
+    if (taken.duration < 0) TakeNegativeDuration(event, taken);
     return {};
+  }
+
+  // The start and the end of a communication may come from the clocks of two hosts, so that it ends
+  // before it begins.
+  void TakeNegativeDuration(const TraceEvent& event, JobEvent& taken) {
+    if (-taken.duration <= options_.clock_tolerance) {
+      ++trace_.negative_durations;
+    } else {
+      ++too_negative_durations_;
+      if (!most_negative_ || *event.duration_us < *most_negative_->duration_us) {
+        most_negative_ = event;
+      }
+    }
+    taken.duration = 0;
+  }
+
+  Result<void> CheckNegativeDurations() const {
+    if (!most_negative_) return {};
+    return FailAt(
+        *most_negative_,
+        fmt::format("dur is {:g} us: the event ends before it begins by more than the clock "
+                    "tolerance of {}, as {} in total (leave {} out, fix dur, or raise "
+                    "--clock-tolerance)",
+                    *most_negative_->duration_us, Milliseconds(options_.clock_tolerance),
+                    too_negative_durations_ == 1
+                        ? "1 event does"
+                        : fmt::format("{} events do", too_negative_durations_),
+                    too_negative_durations_ == 1 ? "its step" : "their steps"));
   }
 
   static Result<void> TakeArguments(const TraceEvent& event, JobEvent& taken) {
@@ -194,15 +223,19 @@ class Reader {
     taken.chunk = static_cast<int>(chunk);
     if (IsComputation(taken.kind)) {
       if (!event.microbatch || *event.microbatch < 0 || *event.microbatch > kLargestNumber) {
-        return FailAt(event, "args.mb_id is not a whole number from 0 (expected the microbatch)");
+        return FailAt(event,
+                      fmt::format("args.mb_id is not a whole number from 0 to {} (expected the "
+                                  "microbatch)",
+                                  kLargestNumber));
       }
       taken.microbatch = static_cast<int>(*event.microbatch);
     }
     const std::int64_t sequence = event.sequence.value_or(IsTransfer(taken.kind) ? -1 : 0);
     if (sequence < 0 || sequence > kLargestNumber) {
       return FailAt(event,
-                    "args.seq_id is not a whole number from 0 (expected the number of this event "
-                    "among those of its name)");
+                    fmt::format("args.seq_id is not a whole number from 0 to {} (expected the "
+                                "number of this event among those of its name)",
+                                kLargestNumber));
     }
     taken.sequence = static_cast<int>(sequence);
     return {};
@@ -334,6 +367,7 @@ class Reader {
       const int rank = events[0].dp_rank * trace_.pp_ranks + events[0].pp_rank;
       if (rank != next_rank) return FailForMissingRank(step, next_rank);
       ++next_rank;
+      PERSEUS_RETURN_IF_ERROR(CheckDuplicates(step, events));
       PERSEUS_ASSIGN_OR_RETURN(auto computed, CheckComputations(step, events));
       if (events[0].pp_rank == 0) of_first_rank = computed;
       if (computed != of_first_rank) {
@@ -346,6 +380,22 @@ class Reader {
     });
     if (!checked) return checked;
     if (next_rank != trace_.gpus()) return FailForMissingRank(step, next_rank);
+    return {};
+  }
+
+  // Other checks find duplicates of computations, transfers and collectives, even at other times.
+  static Result<void> CheckDuplicates(const RecordedStep& step, std::span<const JobEvent> events) {
+    const auto key = [](const JobEvent& event) {
+      return std::tuple(event.start, event.duration, event.lane, event.name, event.sequence);
+    };
+    std::map<decltype(key(events[0])), const JobEvent*> seen;
+    for (const JobEvent& event : events) {
+      if (IsComputation(event.kind) || event.duration == 0) continue;
+      const auto [same, is_new] = seen.try_emplace(key(event), &event);
+      if (is_new) continue;
+      return Fail("{}: event {} is equal to it (keep one of them)", Describe(event, step.number),
+                  same->second->index);
+    }
     return {};
   }
 
@@ -485,6 +535,9 @@ class Reader {
   std::unordered_map<std::string, int> name_number_;
   std::vector<UnplacedEvent> events_;
   std::map<Thread, std::string> lane_names_;
+  // Events that end before they begin by more than the clock tolerance: how many, and the worst.
+  int too_negative_durations_ = 0;
+  std::optional<TraceEvent> most_negative_;
   JobTrace trace_;
 };
 
@@ -500,17 +553,11 @@ std::string Describe(const JobEvent& event, std::int64_t step) {
 
 Result<JobTrace> ParseJobTrace(std::string_view bytes, std::string_view name,
                                const TraceReadOptions& options) {
-  std::string unpacked;
-  if (IsGzip(bytes)) {
-    Result<std::string> text = Gunzip(bytes, options.most_bytes);
-    if (!text) return FailAs(text.error().kind, "{}: {}", name, text.error().message);
-    unpacked = *std::move(text);
-    bytes = unpacked;
-  }
+  TextStream text(bytes, options.most_bytes);
   Reader reader(name, options);
   const Result<void> read =
-      ReadTraceEvents(bytes, [&](const TraceEvent& event) { return reader.Take(event); });
-  if (!read) return Fail("{}: {}", name, read.error().message);
+      ReadTraceEvents(text, [&](const TraceEvent& event) { return reader.Take(event); });
+  if (!read) return FailAs(read.error().kind, "{}: {}", name, read.error().message);
   Result<JobTrace> trace = reader.Finish();
   if (!trace) return Fail("{}: {}", name, trace.error().message);
   return trace;

@@ -43,15 +43,21 @@ enum class EventKind : std::uint8_t {
   kDataParallel,  // A collective of the same pp_rank of all pipelines.
   kPipeline,      // A collective within a pipeline, of the ranks that record it.
   kAllRanks,      // A collective of all ranks of all pipelines.
-  kLocal,         // Waits for no other recorded rank.
+  // A collective of GPUs that work in step, of which one is recorded. Waits for no recorded rank.
+  kLocalCollective,
+  kLocal,  // Waits for no other rank.
 };
 
 constexpr bool IsComputation(EventKind kind) { return kind <= EventKind::kBackward; }
 constexpr bool IsTransfer(EventKind kind) {
   return kind >= EventKind::kForwardSend && kind <= EventKind::kBackwardReceive;
 }
+// Whether it waits for other recorded ranks.
 constexpr bool IsCollective(EventKind kind) {
   return kind >= EventKind::kDataParallel && kind <= EventKind::kAllRanks;
+}
+constexpr bool IsCommunication(EventKind kind) {
+  return IsTransfer(kind) || IsCollective(kind) || kind == EventKind::kLocalCollective;
 }
 
 struct EventName {
@@ -89,6 +95,8 @@ struct JobTrace {
   int pipelines = 0;
   int pp_ranks = 0;                 // Of a pipeline.
   std::vector<RecordedStep> steps;  // In the order of time.
+  // How many events end before they begin, within the clock tolerance. They count as 0 long.
+  int negative_durations = 0;
 
   int gpus() const { return pipelines * pp_ranks; }
 };
@@ -97,10 +105,10 @@ struct TraceReadOptions {
   // Names of events to leave out, known or unknown.
   std::vector<std::string> ignored;
   // The clocks of two machines are never exactly equal. If one event has to come before another
-  // one, they may overlap by this much.
+  // one, they may overlap by this much. An event may also end before it begins by this much.
   Nanoseconds clock_tolerance = 1'000'000;
-  // The most text that a gzip file may contain.
-  std::size_t most_bytes = std::size_t{4} << 30;
+  // The most text that the file may contain. If it is gzip, only the events are in memory.
+  std::size_t most_bytes = std::size_t{1} << 30;
 };
 
 // Parses `bytes`, gzip or JSON. `name` stands for the file in messages. Errors (kInput) are one

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <zlib.h>
 
+#include "perseus/simulation/replay/text_stream.h"
 #include "tests/support/job_traces.h"
 
 namespace perseus::replay {
@@ -92,12 +93,49 @@ TEST(JobTrace, TruncatedOrDamagedGzipIsAnError) {
   for (std::size_t size = 2; size < whole.size(); size += 97) {
     EXPECT_THAT(JobTraceErrorOf(whole.substr(0, size)), HasSubstr("gzip data ends early")) << size;
   }
+  // The text is whole, but its checksum and size are not.
+  for (std::size_t missing = 1; missing <= 8; ++missing) {
+    EXPECT_THAT(JobTraceErrorOf(whole.substr(0, whole.size() - missing)),
+                HasSubstr("gzip data ends early"))
+        << missing;
+  }
+  EXPECT_THAT(JobTraceErrorOf(whole + "other"), HasSubstr("damaged"));
   std::string damaged = whole;
   damaged[damaged.size() - 6] =
       static_cast<char>(damaged[damaged.size() - 6] + 1);  // This damages the checksum.
   EXPECT_THAT(JobTraceErrorOf(damaged), HasSubstr("damaged"));
-  EXPECT_THAT(JobTraceErrorOf(Gzip(std::string(100'000, ' ')), {.ignored = {}, .most_bytes = 1000}),
-              HasSubstr("more than 1000 bytes"));
+}
+
+// A gzip file of a megabyte may contain a gigabyte of text. The values of a trace are small.
+TEST(JobTrace, ATextOrAValueWithoutEndIsRefused) {
+  const std::string events = FormatTimeline(TwoPipelines());
+  for (const std::string& text : {events, Gzip(events)}) {
+    EXPECT_THAT(JobTraceErrorOf(text, {.ignored = {}, .most_bytes = events.size() - 1}),
+                HasSubstr(fmt::format("more than {} bytes of text (record fewer steps)",
+                                      events.size() - 1)));
+    EXPECT_TRUE(ParseJobTrace(text, "t.json", {.ignored = {}, .most_bytes = events.size()}));
+  }
+  constexpr std::size_t kTooLong = kMostBytesOfValue + (std::size_t{1} << 20);
+  const std::string name = "[{\"ph\":\"i\"},{\"name\":\"" + std::string(kTooLong, 'a') + "\"}]";
+  const std::string gap = "[{\"ph\":\"i\"}," + std::string(kTooLong, ' ') + "]";
+  for (const std::string& text : {name, Gzip(name), gap, Gzip(gap)}) {
+    EXPECT_THAT(JobTraceErrorOf(text),
+                AllOf(HasSubstr("in or after event 1: the value or gap after byte "),
+                      HasSubstr("of the text is longer than 16 MiB")));
+  }
+}
+
+// The pieces in which text is read have 256 KiB.
+TEST(JobTrace, LongTextsAreReadPieceByPiece) {
+  const std::string events = FormatTimeline(TwoPipelines());
+  for (const std::size_t gap : {262'100U, 262'144U, 524'288U, 3'000'000U}) {
+    const std::string text = "[" + std::string(gap, ' ') + events.substr(1);
+    for (const std::string& bytes : {text, Gzip(text), Gzip(text) + Gzip("  ")}) {
+      const auto trace = ParseJobTrace(bytes, "t.json");
+      ASSERT_TRUE(trace) << trace.error().message;
+      EXPECT_EQ(trace->steps[0].events.size(), TwoPipelines().size());
+    }
+  }
 }
 
 TEST(JobTrace, InvalidTracesAreRefusedWithTheEvent) {
@@ -109,8 +147,46 @@ TEST(JobTrace, InvalidTracesAreRefusedWithTheEvent) {
   EXPECT_THAT(JobTraceErrorOf("[3]"), HasSubstr("event 0 is not an object"));
   EXPECT_THAT(JobTraceErrorOf("{\"a\": []}"), HasSubstr("no list of events"));
   EXPECT_THAT(JobTraceErrorOf("[]"), HasSubstr("no event has ph"));
-  EXPECT_THAT(JobTraceErrorOf(""), HasSubstr("not JSON"));
+  EXPECT_THAT(JobTraceErrorOf("[{\"ts\": 1e999}]"),
+              HasSubstr("in or after event 0: not JSON: number overflow"));
   EXPECT_THAT(JobTraceErrorOf("time,energy\n"), HasSubstr("not JSON"));
+}
+
+TEST(JobTrace, OtherFormatsAreNamed) {
+  using namespace std::string_literals;
+  EXPECT_THAT(JobTraceErrorOf(""), HasSubstr("the file has no text"));
+  EXPECT_THAT(JobTraceErrorOf(Gzip("")), HasSubstr("the file has no text"));
+  EXPECT_THAT(JobTraceErrorOf(Gzip(Gzip("[]"))), HasSubstr("content of the gzip data is gzip"));
+  EXPECT_THAT(JobTraceErrorOf("\x28\xb5\x2f\xfd..."), HasSubstr("the file is zstd"));
+  EXPECT_THAT(JobTraceErrorOf("\xff\xfe[\0]\0"s),
+              HasSubstr("the file is UTF-16 (expected text in UTF-8, or such text in gzip)"));
+  EXPECT_THAT(JobTraceErrorOf("[\0]\0"s), HasSubstr("the file is binary data"));
+  EXPECT_TRUE(ParseJobTrace("\xef\xbb\xbf" + FormatTimeline(TwoPipelines()), "t.json"));
+}
+
+// Some tracers pass all numbers through a table of floating-point numbers.
+TEST(JobTrace, WholeNumbersMayHaveAFraction) {
+  std::string text = FormatTimeline(TwoPipelines());
+  for (const char* field :
+       {"\"pid\":0", "\"tid\":0", "\"step\":7", "\"mb_id\":0", "\"seq_id\":0"}) {
+    text = Replaced(std::move(text), field, std::string(field) + ".0");
+  }
+  const auto trace = ParseJobTrace(text, "t.json");
+  ASSERT_TRUE(trace) << trace.error().message;
+  EXPECT_EQ(trace->steps[0].events.size(), TwoPipelines().size());
+  EXPECT_THAT(JobTraceErrorOf(Replaced(text, "\"step\":7.0", "\"step\":7.5")),
+              HasSubstr("args.step is not a whole number"));
+}
+
+TEST(JobTrace, EqualEventsAreRefused) {
+  for (const char* name : {"optimizer", "optimizer-clip-main-grad"}) {
+    const std::string text = FormatTimeline(TwoPipelines());
+    const std::size_t at = text.find(fmt::format("{{\"name\":\"{}\"", name));
+    ASSERT_NE(at, std::string::npos);
+    const std::string event = text.substr(at, text.find('\n', at) + 1 - at);
+    EXPECT_THAT(JobTraceErrorOf("[" + event + text.substr(1)),
+                AllOf(HasSubstr(name), HasSubstr("event 0 is equal to it (keep one of them)")));
+  }
 }
 
 TEST(JobTrace, UnknownEventsAreRefusedUnlessIgnored) {
@@ -135,7 +211,7 @@ TEST(JobTrace, MissingOrWrongFieldsAreNamed) {
   } cases[] = {
       {"\"pid\":0", "\"pid\":\"a\"", "pid"},        {"\"pid\":0", "\"pid\":-1", "pid"},
       {"\"tid\":0", "\"tid\":0.5", "tid"},          {"\"ts\":0.000", "\"ts\":null", "ts"},
-      {"\"ts\":0.000", "\"ts\":1e300", "ts"},       {"\"dur\":10000.000", "\"dur\":-1", "dur"},
+      {"\"ts\":0.000", "\"ts\":1e300", "ts"},       {"\"dur\":10000.000", "\"dur\":null", "dur"},
       {"\"dur\":10000.000", "\"dur\":1e13", "dur"}, {"\"step\":7", "\"stop\":7", "args.step"},
       {"\"mb_id\":0", "\"mb_id\":-1", "args.mb_id"}};
   for (const auto& [from, to, complaint] : cases) {
@@ -143,6 +219,42 @@ TEST(JobTrace, MissingOrWrongFieldsAreNamed) {
                 AllOf(HasSubstr("event 0 (forward-compute): "), HasSubstr(complaint)))
         << to;
   }
+}
+
+// The clocks of hosts differ, so some tracers record a communication that ends before it begins.
+TEST(JobTrace, ANegativeDurationWithinTheClockToleranceCountsAsZero) {
+  std::vector<TracedEvent> events = TwoPipelines();
+  int shortened = 0;
+  for (TracedEvent& event : events) {
+    if (event.name != "optimizer-clip-main-grad") continue;
+    event.end_ms = event.start_ms - (shortened == 0 ? 1 : 0.075);
+    ++shortened;
+  }
+  ASSERT_EQ(shortened, 4);
+  const auto trace = ParseJobTrace(FormatTimeline(events), "t.json");
+  ASSERT_TRUE(trace) << trace.error().message;
+  EXPECT_EQ(trace->negative_durations, 4);
+  for (const JobEvent& event : trace->steps[0].events) {
+    EXPECT_GE(event.duration, 0);
+    if (event.kind == EventKind::kAllRanks) {
+      EXPECT_EQ(event.start, 128'000'000);
+      EXPECT_EQ(event.duration, 0);
+    }
+  }
+  EXPECT_EQ(ParseJobTrace(FormatTimeline(TwoPipelines()), "t.json")->negative_durations, 0);
+}
+
+TEST(JobTrace, ANegativeDurationBeyondTheClockToleranceIsRefusedWithTheWorst) {
+  std::vector<TracedEvent> events = TwoPipelines();
+  events[2].end_ms = events[2].start_ms - 1.1;
+  events[5].end_ms = events[5].start_ms - 0.9;
+  EXPECT_THAT(JobTraceErrorOf(events),
+              AllOf(HasSubstr("event 2 ("), HasSubstr("dur is -1100 us"),
+                    HasSubstr("clock tolerance of 1.000 ms, as 1 event does in total"),
+                    HasSubstr("(leave its step out, fix dur, or raise --clock-tolerance)")));
+  events[7].end_ms = events[7].start_ms - 2.5;
+  EXPECT_THAT(JobTraceErrorOf(events), AllOf(HasSubstr("event 7 ("), HasSubstr("dur is -2500 us"),
+                                             HasSubstr("as 2 events do in total (leave their")));
 }
 
 TEST(JobTrace, LanesNameTheirRank) {

@@ -1,7 +1,11 @@
 #include "perseus/simulation/replay/trace_events.h"
 
+#include <algorithm>
+#include <cmath>
+#include <istream>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
 
 #include "perseus/base/wording.h"
@@ -54,7 +58,8 @@ Field FieldOfArguments(std::string_view key) {
 // arguments are two levels deeper. All other values are skipped.
 class Handler : public nlohmann::json_sax<json> {
  public:
-  explicit Handler(const std::function<Result<void>(const TraceEvent&)>& take) : take_(take) {}
+  Handler(TextStream& text, const std::function<Result<void>(const TraceEvent&)>& take)
+      : text_(text), take_(take) {}
 
   bool null() override { return Scalar(); }
   bool boolean(bool) override { return Scalar(); }
@@ -65,7 +70,12 @@ class Handler : public nlohmann::json_sax<json> {
     }
     return Real(static_cast<double>(value));
   }
-  bool number_float(number_float_t value, const string_t&) override { return Real(value); }
+  bool number_float(number_float_t value, const string_t&) override {
+    // Some tracers write whole numbers as 8.0.
+    constexpr double kLargestExactInteger = 9007199254740992;
+    const bool is_whole = std::abs(value) <= kLargestExactInteger && value == std::floor(value);
+    return is_whole ? Integer(static_cast<std::int64_t>(value)) : Real(value);
+  }
   bool string(string_t& value) override {
     if (field_ == Field::kName) event_.name = std::move(value);
     if (field_ == Field::kPhase) event_.phase = std::move(value);
@@ -75,6 +85,7 @@ class Handler : public nlohmann::json_sax<json> {
   bool binary(binary_t&) override { return Scalar(); }
 
   bool start_object(std::size_t) override {
+    text_.EndValue();
     if (IsEventNext()) {
       const std::int64_t index = event_.index;
       event_ = TraceEvent{};
@@ -87,6 +98,7 @@ class Handler : public nlohmann::json_sax<json> {
     return true;
   }
   bool end_object() override {
+    text_.EndValue();
     --depth_;
     field_ = Field::kNone;
     if (is_in_list_ && depth_ == list_depth_ + 1) is_in_arguments_ = false;
@@ -96,6 +108,7 @@ class Handler : public nlohmann::json_sax<json> {
     return true;
   }
   bool start_array(std::size_t) override {
+    text_.EndValue();
     const bool is_list = !has_list_ && (depth_ == 0 || (depth_ == 1 && is_list_next_));
     if (IsEventNext()) return NotAnEvent();
     ++depth_;
@@ -107,11 +120,13 @@ class Handler : public nlohmann::json_sax<json> {
     return true;
   }
   bool end_array() override {
+    text_.EndValue();
     if (is_in_list_ && depth_ == list_depth_) is_in_list_ = false;
     --depth_;
     return true;
   }
   bool key(string_t& key) override {
+    text_.EndValue();
     is_list_next_ = depth_ == 1 && key == "traceEvents";
     field_ = Field::kNone;
     if (!is_in_list_) return true;
@@ -120,13 +135,13 @@ class Handler : public nlohmann::json_sax<json> {
     return true;
   }
   bool parse_error(std::size_t, const std::string&, const json::exception& error) override {
-    const std::string_view what = error.what();
+    std::string_view what = error.what();  // "[json.exception.parse_error.101] parse error at ..."
+    what.remove_prefix(std::min(what.size(), what.find("] ") + 2));
     const std::size_t column = what.find("column");
     const std::size_t colon = column == std::string_view::npos ? column : what.find(": ", column);
-    const std::string where =
-        is_in_list_ ? fmt::format("in or after event {}: ", event_.index) : "";
+    if (!text_.status()) return Stop(Where() + text_.status().error().message);
     return Stop(fmt::format(
-        "{}not JSON: {} ({})", where,
+        "{}not JSON: {} ({})", Where(),
         Explained(colon == std::string_view::npos ? what : what.substr(colon + 2)), kExpected));
   }
 
@@ -134,6 +149,9 @@ class Handler : public nlohmann::json_sax<json> {
   const std::string& error() const { return error_; }
 
  private:
+  std::string Where() const {
+    return is_in_list_ ? fmt::format("in or after event {}: ", event_.index) : "";
+  }
   bool IsEventNext() const { return is_in_list_ && depth_ == list_depth_; }
   bool NotAnEvent() {
     return Stop(fmt::format("event {} is not an object ({})", event_.index, kExpected));
@@ -143,6 +161,7 @@ class Handler : public nlohmann::json_sax<json> {
     return false;
   }
   bool Scalar() {
+    text_.EndValue();
     if (IsEventNext()) return NotAnEvent();
     field_ = Field::kNone;
     return true;
@@ -178,6 +197,7 @@ class Handler : public nlohmann::json_sax<json> {
     return Scalar();
   }
 
+  TextStream& text_;
   const std::function<Result<void>(const TraceEvent&)>& take_;
   TraceEvent event_;
   Field field_ = Field::kNone;
@@ -192,10 +212,16 @@ class Handler : public nlohmann::json_sax<json> {
 
 }  // namespace
 
-Result<void> ReadTraceEvents(std::string_view text,
+Result<void> ReadTraceEvents(TextStream& text,
                              const std::function<Result<void>(const TraceEvent&)>& take) {
-  Handler handler(take);
-  if (!json::sax_parse(text, &handler)) return Fail("{}", handler.error());
+  Handler handler(text, take);
+  std::istream stream(&text);
+  if (!json::sax_parse(stream, &handler)) {
+    return FailAs(text.status() ? ErrorKind::kInput : text.status().error().kind, "{}",
+                  handler.error());
+  }
+  // The end of the text may have been its last error.
+  PERSEUS_RETURN_IF_ERROR(text.status());
   if (!handler.has_list()) return Fail("the file has no list of events ({})", kExpected);
   return {};
 }

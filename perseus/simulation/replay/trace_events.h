@@ -1,14 +1,14 @@
 // Reads the events of a Chrome trace as they stand in the file. It makes one pass over the JSON and
-// builds no tree.
+// builds no tree, so its memory is that of the largest value (text_stream.h).
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "perseus/base/result.h"
+#include "perseus/simulation/replay/text_stream.h"
 
 namespace perseus::replay {
 
@@ -30,9 +30,9 @@ struct TraceEvent {
 };
 
 // Calls `take` with each event in turn. Stops at its first failure and returns that. Fails (kInput)
-// for text that is not a Chrome trace. The message names the event at which reading stopped. The
-// caller puts the name of the file before it.
-Result<void> ReadTraceEvents(std::string_view json,
+// for text that is not a Chrome trace, and as TextStream does. The message names the event at which
+// reading stopped. The caller puts the name of the file before it.
+Result<void> ReadTraceEvents(TextStream& text,
                              const std::function<Result<void>(const TraceEvent&)>& take);
 
 }  // namespace perseus::replay

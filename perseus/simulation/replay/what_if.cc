@@ -1,7 +1,6 @@
 #include "perseus/simulation/replay/what_if.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <optional>
 #include <tuple>
@@ -20,23 +19,6 @@
 
 namespace perseus::replay {
 namespace {
-
-double EnergyAt(const ClockPoint& point, Nanoseconds at_highest) {
-  return point.power_w * ToSeconds(TimeAt(point, at_highest));
-}
-
-std::vector<profile::Option> OptionsOf(const std::vector<ClockPoint>& points,
-                                       Nanoseconds at_highest) {
-  std::vector<profile::Option> options;
-  options.reserve(points.size());
-  for (const ClockPoint& point : points) {
-    options.push_back({.frequency_mhz = point.frequency_mhz,
-                       .other_knobs = {},
-                       .time = TimeAt(point, at_highest),
-                       .energy_j = EnergyAt(point, at_highest)});
-  }
-  return options;
-}
 
 // How a relaxation treats the waits of pipelines for each other.
 enum class Waits {
@@ -353,38 +335,6 @@ Result<std::vector<PlannedStep>> PlanSteps(const TraceGraph& trace, const JobPow
 }
 
 }  // namespace
-
-JobPowerModel JobPowerModel::Of(const synthetic::GpuModel& gpu) {
-  JobPowerModel model;
-  model.blocking_power_w = gpu.blocking_power_w;
-  const auto sweep = [&](const synthetic::StageWork& work) {
-    // The ratios do not depend on the duration, as long as it is large enough to round well.
-    std::vector<ClockPoint> points;
-    double least_time_s = 0;
-    for (double mhz = gpu.highest_frequency_mhz; mhz >= gpu.lowest_frequency_mhz;
-         mhz -= gpu.frequency_step_mhz) {
-      const double actual_mhz = gpu.ActualFrequencyMhz(mhz);
-      const double time_s = work.compute_s * gpu.highest_frequency_mhz / actual_mhz + work.memory_s;
-      if (points.empty()) least_time_s = time_s;
-      // Clocks beyond the power limit run alike, except for the last bits of the bisection.
-      constexpr double kAlike = 1 + 1e-9;
-      if (!points.empty() && time_s <= points.back().time_ratio * least_time_s * kAlike) continue;
-      points.push_back({mhz, time_s / least_time_s, gpu.UnlimitedPowerW(actual_mhz)});
-    }
-    std::vector<ClockPoint> useful;
-    for (const int i : profile::ParetoFront(OptionsOf(points, kSecond), gpu.blocking_power_w)) {
-      useful.push_back(points[At(i)]);
-    }
-    return useful;
-  };
-  model.forward = sweep(gpu.forward);
-  model.backward = sweep(gpu.backward);
-  return model;
-}
-
-Nanoseconds TimeAt(const ClockPoint& point, Nanoseconds at_highest) {
-  return std::llround(point.time_ratio * static_cast<double>(at_highest));
-}
 
 StepOutcome RunStep(const StepGraph& graph, const JobPowerModel& model, const StepClocks& clocks) {
   std::vector<Nanoseconds> durations = graph.durations;

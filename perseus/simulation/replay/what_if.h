@@ -49,32 +49,10 @@
 
 #include "perseus/base/result.h"
 #include "perseus/base/units.h"
+#include "perseus/simulation/replay/job_power_model.h"
 #include "perseus/simulation/replay/trace_replay.h"
-#include "perseus/simulation/synthetic/synthetic_profile.h"
 
 namespace perseus::replay {
-
-// One clock of a GPU, for computations of one kind.
-struct ClockPoint {
-  double frequency_mhz = 0;
-  double time_ratio = 1;  // The time divided by the time at the highest clock.
-  double power_w = 0;
-};
-
-// What computations cost at each useful clock. The highest clock comes first and has ratio 1.
-struct JobPowerModel {
-  std::vector<ClockPoint> forward;
-  std::vector<ClockPoint> backward;
-  double blocking_power_w = 0;
-
-  static JobPowerModel Of(const synthetic::GpuModel& gpu);
-  const std::vector<ClockPoint>& points_of(EventKind kind) const {
-    return kind == EventKind::kForward ? forward : backward;
-  }
-};
-
-// The time of a computation that takes `at_highest` at the highest clock.
-Nanoseconds TimeAt(const ClockPoint& point, Nanoseconds at_highest);
 
 struct StepOutcome {
   Nanoseconds time = 0;

@@ -36,22 +36,6 @@ JobPowerModel TwoClocks() {
   return {.forward = points, .backward = points, .blocking_power_w = 10};
 }
 
-TEST(WhatIf, TheModelIsThatOfTheGpu) {
-  const synthetic::GpuModel gpu = *synthetic::FindGpuModel("a100");
-  const JobPowerModel model = JobPowerModel::Of(gpu);
-  EXPECT_EQ(model.blocking_power_w, gpu.blocking_power_w);
-  for (const auto& points : {model.forward, model.backward}) {
-    EXPECT_EQ(points[0].frequency_mhz, gpu.highest_frequency_mhz);
-    EXPECT_EQ(points[0].time_ratio, 1);
-    for (std::size_t i = 1; i < points.size(); ++i) {
-      EXPECT_GT(points[i].time_ratio, points[i - 1].time_ratio);
-      EXPECT_LT(points[i].power_w, points[i - 1].power_w);
-    }
-  }
-  // More of the backward is memory work, which no clock slows.
-  EXPECT_GT(model.forward.back().time_ratio, model.backward.back().time_ratio);
-}
-
 TEST(WhatIf, EnergyAtTheHighestClocksByHand) {
   const auto read = ReadTrace(TwoPipelines());
   const StepGraph& graph = read->graph.steps[0];

@@ -383,8 +383,7 @@ Result<std::vector<AssignedGpu>> AssignGpus(const std::vector<TrainingNode>& nod
   if (gpus.size() < needed) {
     return Fail(
         "{} pipelines of {} pp_ranks need {} GPUs, but the nodes have {} (name more nodes, raise "
-        "gpus "
-        "in their files, or lower --pipelines)",
+        "gpus in their files, or lower --pipelines)",
         pipelines, ranks, needed, gpus.size());
   }
   gpus.resize(needed);
