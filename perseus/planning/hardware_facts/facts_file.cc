@@ -115,9 +115,7 @@ class FactsReader {
     reader.Require("gpu_count", "gpu_count = 8");
     facts_.gpu_count = reader.Count("gpu_count", kMostGpus, 1);
     facts_.nodes = reader.Count("nodes", kMostNodes, 1);
-    if (reader.Has("max_changes_per_s")) {
-      facts_.max_changes_per_s = reader.Number("max_changes_per_s", kMostPerSecond, 0);
-    }
+    facts_.max_changes_per_s = ReadEstimate(root_, "max_changes_per_s", {0, kMostPerSecond});
     if (reader.Has("range_lock_saves")) facts_.range_lock_saves = reader.Flag("range_lock_saves");
     ReadLimits(reader);
     Keep(reader);
@@ -347,7 +345,7 @@ std::string Format(const HardwareFacts& facts) {
   add("perseus_version", Quoted(facts.perseus_version));
   add("gpu_count", std::to_string(facts.gpu_count));
   add("nodes", std::to_string(facts.nodes));
-  if (facts.max_changes_per_s) add("max_changes_per_s", Number(*facts.max_changes_per_s));
+  add_if("max_changes_per_s", facts.max_changes_per_s);
   if (facts.range_lock_saves) add("range_lock_saves", *facts.range_lock_saves ? "true" : "false");
   if (!facts.limits.empty()) {
     text += "limits = [\n";

@@ -16,11 +16,11 @@ namespace {
 
 using hardware_facts::Direction;
 using hardware_facts::SwitchFacts;
+using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using ::testing::Optional;
 
 std::vector<int> Clocks(int lowest_mhz, int highest_mhz, int step_mhz) {
   std::vector<int> clocks_mhz;
@@ -116,7 +116,6 @@ TEST(Qualification, FindsWhatTheNodeWasGivenWithinItsIntervals) {
   constexpr int kGpus = 4;
   constexpr int kNodes = 8;
   Coverage latency, call, power, counter, slowdown;
-  int right_rates = 0;
   for (std::uint64_t seed = 1; seed <= kNodes; ++seed) {
     SimulatedNode node(model, kGpus, seed);
     const auto qualified = Qualify(node, {.duration_s = 60});
@@ -163,21 +162,23 @@ TEST(Qualification, FindsWhatTheNodeWasGivenWithinItsIntervals) {
          {Held{"launch", model.holds_launch_ms}, Held{"kernel", model.holds_kernel_ms},
           Held{"copy", model.holds_copy_ms}, Held{"collective", model.holds_collective_ms}}) {
       for (const double period_ms : {1000., 500., 200., 100., 50., 20., 10.}) {
+        // A change of all GPUs takes 10.5 ms, which is close enough to a period of 10 ms.
+        const double made_ms = std::max(period_ms, 10.5);
         slowdown.Add(Find(facts, held.kind, 1000 * kGpus / period_ms, 0),
-                     1 / (1 - held.ms / period_ms) - 1);
+                     1 / (1 - held.ms / made_ms) - 1);
       }
     }
     slowdown.Add(Find(facts, "launch", 0, 190), 1 / (1 - 0.19 * model.read_holds_launch_ms) - 1);
     slowdown.Add(Find(facts, "copy", 0, 190), 0);
     slowdown.Add(Find(facts, "host_function", 0, 0), model.host_function_us / model.launch_us);
-    // A collective is held up for 4 ms. That is 0.8 % at a period of 500 ms (8 changes a second),
-    // and 2 % at the next one, 20 changes a second. With four pairs of noisy blocks, the interval
-    // of the latter may reach below 1 %. At 40 changes a second, it is 4 %.
-    EXPECT_THAT(facts.max_changes_per_s, AnyOf(Optional(8.0), Optional(20.0)));
-    right_rates += facts.max_changes_per_s == 8;
+    // A collective is held up for 4 ms, which is 1 % at 9.9 changes a second of four GPUs. The
+    // rates around it are 8 and 20. Noise makes the result lower, never higher.
+    ASSERT_TRUE(facts.max_changes_per_s);
+    EXPECT_THAT(facts.max_changes_per_s->value, AnyOf(0.0, 4.0, 8.0));
+    EXPECT_EQ(facts.max_changes_per_s->low, facts.max_changes_per_s->value);
+    EXPECT_THAT(facts.max_changes_per_s->high, AnyOf(20.0, 40.0));
   }
   // 95 % intervals cover the truth in 19 of 20 cases. The seeds are fixed, so the shares are, too.
-  EXPECT_GE(right_rates, 6) << "of " << kNodes;
   EXPECT_GE(latency.share(), 0.92) << latency.covered << " of " << latency.all;
   EXPECT_EQ(call.share(), 1);
   EXPECT_GE(power.share(), 0.92) << power.covered << " of " << power.all;
@@ -196,13 +197,18 @@ TEST(Qualification, IntervalsAreNarrowEnoughToBeUseful) {
   for (const auto& one : qualified->facts.power) {
     EXPECT_LT(one.busy_w->high - one.busy_w->low, 0.05 * one.busy_w->value);
   }
+  // The truth is 9.9 changes a second, and the rates around it are 8 and 20.
+  EXPECT_THAT(qualified->facts.max_changes_per_s->value, AnyOf(4.0, 8.0));
 }
 
 TEST(Qualification, APlainNodeHasNoInterference) {
   SimulatedNode node(PlainModel(), 2, 1);
   const auto qualified = Qualify(node, {.duration_s = 30});
   ASSERT_TRUE(qualified);
-  EXPECT_EQ(qualified->facts.max_changes_per_s, 200);  // Two GPUs, each every 10 ms.
+  // Two GPUs, each every 10 ms. Nothing is said about higher rates, which were not tried.
+  ASSERT_TRUE(qualified->facts.max_changes_per_s);
+  EXPECT_EQ(qualified->facts.max_changes_per_s->value, 200);
+  EXPECT_EQ(qualified->facts.max_changes_per_s->high, 200);
   EXPECT_EQ(qualified->facts.range_lock_saves, false);
 }
 
@@ -212,8 +218,58 @@ TEST(Qualification, EveryRateHarmsANodeThatStopsForLong) {
   SimulatedNode node(model, 2, 1);
   const auto qualified = Qualify(node, {.duration_s = 30});
   ASSERT_TRUE(qualified);
-  EXPECT_EQ(qualified->facts.max_changes_per_s, 0);
+  ASSERT_TRUE(qualified->facts.max_changes_per_s);
+  EXPECT_EQ(qualified->facts.max_changes_per_s->value, 0);
+  EXPECT_EQ(qualified->facts.max_changes_per_s->high, 2);
   EXPECT_THAT(qualified->facts.limits, Contains(HasSubstr("Even 2 changes a second harm")));
+}
+
+TEST(Qualification, ARateThatTheDriverDoesNotReachIsNotAResult) {
+  SimulatedModel model = PlainModel();
+  model.call_ms = 60;
+  SimulatedNode node(model, 2, 1);
+  const auto qualified = Qualify(node, {.duration_s = 30});
+  ASSERT_TRUE(qualified);
+  const auto& facts = qualified->facts;
+  EXPECT_NE(Find(facts, "launch", 20, 0), nullptr);
+  EXPECT_EQ(Find(facts, "launch", 40, 0), nullptr);
+  ASSERT_TRUE(facts.max_changes_per_s);
+  EXPECT_EQ(facts.max_changes_per_s->high, 20);
+  EXPECT_THAT(facts.limits, Contains(HasSubstr("managed at most 33.3 changes a second")));
+}
+
+TEST(Qualification, NoiseThatHidesHarmLowersTheRate) {
+  SimulatedModel model = PlainModel();
+  model.time_noise = 0.2;
+  SimulatedNode node(model, 2, 1);
+  const auto qualified = Qualify(node, {.duration_s = 30});
+  ASSERT_TRUE(qualified);
+  ASSERT_TRUE(qualified->facts.max_changes_per_s);
+  EXPECT_EQ(qualified->facts.max_changes_per_s->value, 0);
+  EXPECT_THAT(qualified->facts.limits, Contains(HasSubstr("No rate is shown to be harmless")));
+}
+
+// All GPUs are measured at once, so the values of the odd one are seen and left out.
+TEST(Qualification, AGpuThatDiffersFromItsSiblingsIsNamed) {
+  SimulatedModel model = PlainModel();
+  model.odd_gpu = 2;
+  model.odd_power_factor = 1.3;
+  model.odd_period_factor = 2;
+  SimulatedNode node(model, 4, 1);
+  const auto qualified = Qualify(node, {.duration_s = 60});
+  ASSERT_TRUE(qualified);
+  const auto& facts = qualified->facts;
+  EXPECT_THAT(facts.limits,
+              Contains(AllOf(HasSubstr("GPU-virtual-box-2 differs from its siblings: its period of "
+                                       "the energy counter is 2"),
+                             HasSubstr("and the median of 4 GPUs is"), HasSubstr("other values"))));
+  EXPECT_THAT(facts.limits, Not(Contains(HasSubstr("GPU-virtual-box-1 differs"))));
+  ASSERT_TRUE(facts.energy_counter);
+  EXPECT_TRUE(Covers(facts.energy_counter->period_ms, 100));
+  EXPECT_LT(facts.energy_counter->period_ms.high, 150);
+  ASSERT_FALSE(facts.power.empty());
+  EXPECT_TRUE(Covers(*facts.power.front().busy_w, model.busy_power_w));
+  EXPECT_LT(facts.power.front().busy_w->high, 1.2 * model.busy_power_w);
 }
 
 TEST(Qualification, LandingsAfterASecondAreSeen) {
@@ -276,7 +332,7 @@ TEST(Qualification, StopsWhenAsked) {
   SimulatedNode node(PlainModel(), 2, 1);
   int asked = 0;
   const auto qualified =
-      Qualify(node, {.duration_s = 300, .should_stop = [&] { return ++asked > 3000; }});
+      Qualify(node, {.duration_s = 300, .should_stop = [&] { return ++asked > 40; }});
   ASSERT_FALSE(qualified);
   EXPECT_THAT(qualified.error().message, HasSubstr("interrupted"));
 }

@@ -56,6 +56,11 @@ struct SimulatedModel {
   double blocked_power_lowest_w = 84;  // At the lowest clock; linear between.
   // With a lock from min to max, a GPU that only waits runs at this clock. 0: at the upper end.
   int waiting_mhz = 0;
+
+  // This GPU differs from the others in its power and in the period of its counter. -1: none.
+  int odd_gpu = -1;
+  double odd_power_factor = 1;
+  double odd_period_factor = 1;
 };
 
 class SimulatedNode final : public MeasuredNode {
@@ -76,7 +81,9 @@ class SimulatedNode final : public MeasuredNode {
                                                          Nanoseconds after) override;
   device::DeviceResult<std::vector<std::vector<WorkSample>>> Watch(const std::vector<int>& gpus,
                                                                    Nanoseconds duration) override;
-  Result<double> Time(Operation operation, const Disturbance& disturbance,
+  device::DeviceResult<std::vector<std::vector<device::Telemetry>>> Read(
+      const std::vector<int>& gpus, Nanoseconds duration) override;
+  Result<Timing> Time(Operation operation, const Disturbance& disturbance,
                       Nanoseconds duration) override;
 
   // The lock that was requested last, for tests: empty if the driver is in control.
