@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "perseus/runtime/qualifier/figure.h"
 #include "perseus/runtime/qualifier/simulated_node.h"
@@ -101,6 +102,14 @@ double MedianOfSlowest(double median_ms, double spread, int n) {
   return median_ms * std::exp(spread * low);
 }
 
+// What is found on a node of these GPUs.
+Qualification Measured(const SimulatedModel& model, int gpus, double duration_s = 30) {
+  SimulatedNode node(model, gpus, 1);
+  auto qualified = Qualify(node, {.duration_s = duration_s});
+  EXPECT_TRUE(qualified) << qualified.error().message;
+  return std::move(qualified).value_or(Qualification());
+}
+
 // Counts how often an interval covers the truth.
 struct Coverage {
   int covered = 0, all = 0;
@@ -187,50 +196,42 @@ TEST(Qualification, FindsWhatTheNodeWasGivenWithinItsIntervals) {
 }
 
 TEST(Qualification, IntervalsAreNarrowEnoughToBeUseful) {
-  SimulatedNode node(DifficultModel(), 4, 1);
-  const auto qualified = Qualify(node, {.duration_s = 300});
-  ASSERT_TRUE(qualified);
-  for (const SwitchFacts& one : qualified->facts.switches) {
+  const Qualification qualified = Measured(DifficultModel(), 4, 300);
+  for (const SwitchFacts& one : qualified.facts.switches) {
     // 80 samples of a log-normal with a spread of 0.4: about +- 12 %.
     EXPECT_LT(one.latency_ms.high - one.latency_ms.low, 0.4 * one.latency_ms.value);
   }
-  for (const auto& one : qualified->facts.power) {
+  for (const auto& one : qualified.facts.power) {
     EXPECT_LT(one.busy_w->high - one.busy_w->low, 0.05 * one.busy_w->value);
   }
   // The truth is 9.9 changes a second, and the rates around it are 8 and 20.
-  EXPECT_THAT(qualified->facts.max_changes_per_s->value, AnyOf(4.0, 8.0));
+  EXPECT_THAT(qualified.facts.max_changes_per_s->value, AnyOf(4.0, 8.0));
 }
 
 TEST(Qualification, APlainNodeHasNoInterference) {
-  SimulatedNode node(PlainModel(), 2, 1);
-  const auto qualified = Qualify(node, {.duration_s = 30});
-  ASSERT_TRUE(qualified);
+  const Qualification qualified = Measured(PlainModel(), 2);
   // Two GPUs, each every 10 ms. Nothing is said about higher rates, which were not tried.
-  ASSERT_TRUE(qualified->facts.max_changes_per_s);
-  EXPECT_EQ(qualified->facts.max_changes_per_s->value, 200);
-  EXPECT_EQ(qualified->facts.max_changes_per_s->high, 200);
-  EXPECT_EQ(qualified->facts.range_lock_saves, false);
+  ASSERT_TRUE(qualified.facts.max_changes_per_s);
+  EXPECT_EQ(qualified.facts.max_changes_per_s->value, 200);
+  EXPECT_EQ(qualified.facts.max_changes_per_s->high, 200);
+  EXPECT_EQ(qualified.facts.range_lock_saves, false);
 }
 
 TEST(Qualification, EveryRateHarmsANodeThatStopsForLong) {
   SimulatedModel model = PlainModel();
   model.holds_collective_ms = 100;
-  SimulatedNode node(model, 2, 1);
-  const auto qualified = Qualify(node, {.duration_s = 30});
-  ASSERT_TRUE(qualified);
-  ASSERT_TRUE(qualified->facts.max_changes_per_s);
-  EXPECT_EQ(qualified->facts.max_changes_per_s->value, 0);
-  EXPECT_EQ(qualified->facts.max_changes_per_s->high, 2);
-  EXPECT_THAT(qualified->facts.limits, Contains(HasSubstr("Even 2 changes a second harm")));
+  const Qualification qualified = Measured(model, 2);
+  ASSERT_TRUE(qualified.facts.max_changes_per_s);
+  EXPECT_EQ(qualified.facts.max_changes_per_s->value, 0);
+  EXPECT_EQ(qualified.facts.max_changes_per_s->high, 2);
+  EXPECT_THAT(qualified.facts.limits, Contains(HasSubstr("Even 2 changes a second harm")));
 }
 
 TEST(Qualification, ARateThatTheDriverDoesNotReachIsNotAResult) {
   SimulatedModel model = PlainModel();
   model.call_ms = 60;
-  SimulatedNode node(model, 2, 1);
-  const auto qualified = Qualify(node, {.duration_s = 30});
-  ASSERT_TRUE(qualified);
-  const auto& facts = qualified->facts;
+  const Qualification qualified = Measured(model, 2);
+  const auto& facts = qualified.facts;
   EXPECT_NE(Find(facts, "launch", 20, 0), nullptr);
   EXPECT_EQ(Find(facts, "launch", 40, 0), nullptr);
   ASSERT_TRUE(facts.max_changes_per_s);
@@ -241,12 +242,10 @@ TEST(Qualification, ARateThatTheDriverDoesNotReachIsNotAResult) {
 TEST(Qualification, NoiseThatHidesHarmLowersTheRate) {
   SimulatedModel model = PlainModel();
   model.time_noise = 0.2;
-  SimulatedNode node(model, 2, 1);
-  const auto qualified = Qualify(node, {.duration_s = 30});
-  ASSERT_TRUE(qualified);
-  ASSERT_TRUE(qualified->facts.max_changes_per_s);
-  EXPECT_EQ(qualified->facts.max_changes_per_s->value, 0);
-  EXPECT_THAT(qualified->facts.limits, Contains(HasSubstr("No rate is shown to be harmless")));
+  const Qualification qualified = Measured(model, 2);
+  ASSERT_TRUE(qualified.facts.max_changes_per_s);
+  EXPECT_EQ(qualified.facts.max_changes_per_s->value, 0);
+  EXPECT_THAT(qualified.facts.limits, Contains(HasSubstr("No rate is shown to be harmless")));
 }
 
 // All GPUs are measured at once, so the values of the odd one are seen and left out.
@@ -255,10 +254,8 @@ TEST(Qualification, AGpuThatDiffersFromItsSiblingsIsNamed) {
   model.odd_gpu = 2;
   model.odd_power_factor = 1.3;
   model.odd_period_factor = 2;
-  SimulatedNode node(model, 4, 1);
-  const auto qualified = Qualify(node, {.duration_s = 60});
-  ASSERT_TRUE(qualified);
-  const auto& facts = qualified->facts;
+  const Qualification qualified = Measured(model, 4, 60);
+  const auto& facts = qualified.facts;
   EXPECT_THAT(facts.limits,
               Contains(AllOf(HasSubstr("GPU-virtual-box-2 differs from its siblings: its period of "
                                        "the energy counter is 2"),
@@ -275,10 +272,8 @@ TEST(Qualification, AGpuThatDiffersFromItsSiblingsIsNamed) {
 TEST(Qualification, LandingsAfterASecondAreSeen) {
   SimulatedModel model = PlainModel();
   model.landing_ms = 1200;
-  SimulatedNode node(model, 1, 1);
-  const auto qualified = Qualify(node, {.duration_s = 30});
-  ASSERT_TRUE(qualified);
-  const SwitchFacts* found = Find(qualified->facts, Direction::kUp, true, false);
+  const Qualification qualified = Measured(model, 1);
+  const SwitchFacts* found = Find(qualified.facts, Direction::kUp, true, false);
   ASSERT_NE(found, nullptr);
   EXPECT_TRUE(Covers(found->latency_ms, 1201));
 }
@@ -286,21 +281,17 @@ TEST(Qualification, LandingsAfterASecondAreSeen) {
 TEST(Qualification, ClocksThatNeverLandAreALimit) {
   SimulatedModel model = PlainModel();
   model.landing_ms = 1e7;
-  SimulatedNode node(model, 1, 1);
-  const auto qualified = Qualify(node, {.duration_s = 30});
-  ASSERT_TRUE(qualified);
-  EXPECT_TRUE(qualified->facts.switches.empty());
-  EXPECT_THAT(qualified->facts.limits, Contains(HasSubstr("were not seen")));
+  const Qualification qualified = Measured(model, 1);
+  EXPECT_TRUE(qualified.facts.switches.empty());
+  EXPECT_THAT(qualified.facts.limits, Contains(HasSubstr("were not seen")));
 }
 
 TEST(Qualification, WithoutRightsTheRestIsMeasured) {
   SimulatedModel model = PlainModel();
   model.can_set_clocks = false;
-  SimulatedNode node(model, 2, 1);
-  const auto qualified = Qualify(node, {.duration_s = 30});
-  ASSERT_TRUE(qualified);
-  const auto& facts = qualified->facts;
-  EXPECT_FALSE(qualified->has_set_clocks);
+  const Qualification qualified = Measured(model, 2);
+  const auto& facts = qualified.facts;
+  EXPECT_FALSE(qualified.has_set_clocks);
   EXPECT_TRUE(facts.switches.empty());
   EXPECT_FALSE(facts.max_changes_per_s);
   EXPECT_FALSE(facts.range_lock_saves);
@@ -319,13 +310,11 @@ TEST(Qualification, NoClocksMeansNoWrites) {
 }
 
 TEST(Qualification, OneGpuHasNoCollectives) {
-  SimulatedNode node(PlainModel(), 1, 1);
-  const auto qualified = Qualify(node, {.duration_s = 30});
-  ASSERT_TRUE(qualified);
-  EXPECT_EQ(Find(qualified->facts, "collective", 0, 190), nullptr);
-  EXPECT_THAT(qualified->facts.limits,
+  const Qualification qualified = Measured(PlainModel(), 1);
+  EXPECT_EQ(Find(qualified.facts, "collective", 0, 190), nullptr);
+  EXPECT_THAT(qualified.facts.limits,
               Contains(HasSubstr("\"collective\" was not measured: the node has only one GPU")));
-  for (const SwitchFacts& one : qualified->facts.switches) EXPECT_FALSE(one.all_gpus);
+  for (const SwitchFacts& one : qualified.facts.switches) EXPECT_FALSE(one.all_gpus);
 }
 
 TEST(Qualification, StopsWhenAsked) {
@@ -338,23 +327,24 @@ TEST(Qualification, StopsWhenAsked) {
 }
 
 TEST(Qualification, TheFigureHasEveryCase) {
-  SimulatedNode node(DifficultModel(), 2, 1);
-  const auto qualified = Qualify(node, {.duration_s = 30});
-  ASSERT_TRUE(qualified);
-  const std::string svg = DrawQualification(*qualified);
+  const Qualification qualified = Measured(DifficultModel(), 2);
+  const std::string svg = DrawQualification(qualified);
   for (const char* text : {"far up, all GPUs", "near down, one GPU", "collective", "blocked"}) {
     EXPECT_THAT(svg, HasSubstr(text));
   }
+  // Ticks are round numbers.
+  for (const char* label : {">0.5<", ">200<", ">1000<", ">20<"}) {
+    EXPECT_THAT(svg, HasSubstr(label));
+  }
+  EXPECT_THAT(svg, Not(HasSubstr("e+")));
   EXPECT_THAT(svg, Not(HasSubstr("nan")));
   // Nothing measured is no error either.
   EXPECT_THAT(DrawQualification({}), HasSubstr("not measured"));
 }
 
 TEST(Qualification, TheFileHasEveryFact) {
-  SimulatedNode node(DifficultModel(), 2, 1);
-  auto qualified = Qualify(node, {.duration_s = 30});
-  ASSERT_TRUE(qualified);
-  hardware_facts::HardwareFacts& facts = qualified->facts;
+  Qualification qualified = Measured(DifficultModel(), 2);
+  hardware_facts::HardwareFacts& facts = qualified.facts;
   facts.host = "box";
   facts.driver_version = "simulated";
   facts.measured_at = "2026-02-22T17:05:00Z";
