@@ -156,7 +156,6 @@ class CudaGpu {
   cuda::Context context() const { return context_; }
   cuda::Stream probe_stream() const { return probe_stream_; }
   cuda::Address buffer() const { return buffer_; }
-  bool is_running() const { return is_running_; }
 
  private:
   CudaGpu(const cuda::Api& api, cuda::Device device, int ordinal, Clock& clock)

@@ -170,10 +170,15 @@ class Qualifying {
     }
     if (clocks) clocks_ = *clocks;
 
+    PERSEUS_RETURN_IF_ERROR(CheckReadings());
     options_.progress("energy counter", 0);
-    PERSEUS_RETURN_IF_ERROR(MeasureCounter());
-    PERSEUS_RETURN_IF_ERROR(MeasurePowers(info));
-    if (can_set_) PERSEUS_RETURN_IF_ERROR(MeasureSwitches());
+    if (can_read_) {
+      PERSEUS_RETURN_IF_ERROR(MeasureCounter());
+      PERSEUS_RETURN_IF_ERROR(MeasurePowers(info));
+    }
+    // Without a kernel, a switch shows only in readings.
+    const bool is_seen = can_read_ || node_.WhyNot(Load::kCompute).empty();
+    if (can_set_ && is_seen) PERSEUS_RETURN_IF_ERROR(MeasureSwitches());
     PERSEUS_RETURN_IF_ERROR(MeasureInterference());
     for (std::string& difference : siblings_.Differences()) Limit(std::move(difference));
     options_.progress("done", 1);
@@ -249,6 +254,24 @@ class Qualifying {
       }
       Limit(fmt::format("This user may not set clocks, so no clock was set: {}.",
                         why.empty() ? "the driver lists no clocks" : why));
+      return {};
+    }
+    return {};
+  }
+
+  // A driver without readings of power or clocks cannot say more later either.
+  Result<void> CheckReadings() {
+    for (const int gpu : all_gpus_) {
+      const auto read = node_.device(gpu).Read();
+      if (read) continue;
+      const DeviceErrorKind kind = read.error().kind;
+      if (kind != DeviceErrorKind::kPermission && kind != DeviceErrorKind::kNotSupported) {
+        return FailAs(ErrorKind::kSystem, "{}", read.error().message);
+      }
+      can_read_ = false;
+      Limit(
+          fmt::format("The driver refuses readings, so neither power nor energy was measured: {}.",
+                      read.error().message));
       return {};
     }
     return {};
@@ -625,6 +648,7 @@ class Qualifying {
   // `quiet_operation`, which are shared with the rounds before and after. So a slow drift (heat)
   // affects both sides of a pair.
   Result<void> RunRounds(Operation quiet_operation, std::vector<DisturbedCase>& cases) {
+    if (cases.empty()) return {};
     const Disturbance quiet = Quiet();
     PERSEUS_ASSIGN_OR_RETURN(auto before, node_.Time(quiet_operation, quiet, kQuietBlock));
     for (int round = 0; round < Pairs(); ++round) {
@@ -680,7 +704,7 @@ class Qualifying {
     std::vector<DisturbedCase> cases;
     Disturbance disturbed = Quiet();
     disturbed.reads_per_s = options_.reads_per_s;
-    cases.push_back({operation, disturbed});
+    if (can_read_) cases.push_back({operation, disturbed});
     disturbed.reads_per_s = 0;
     for (const Nanoseconds period : kChangePeriods) {
       if (!can_set_) break;
@@ -709,6 +733,7 @@ class Qualifying {
   const QualifyOptions& options_;
   std::vector<int> all_gpus_;
   bool can_set_;
+  bool can_read_ = true;
   SwitchClocks clocks_;
   double sample_distance_ms_ = 0;
   bool has_few_switches_ = false;

@@ -301,6 +301,45 @@ TEST(Qualification, WithoutRightsTheRestIsMeasured) {
   EXPECT_THAT(facts.limits, Contains(HasSubstr("permission denied")));
 }
 
+TEST(Qualification, IfOneGpuRefusesNoClockStaysSet) {
+  SimulatedModel model = PlainModel();
+  model.odd_gpu = 1;
+  model.odd_can_set_clocks = false;
+  SimulatedNode node(model, 2, 1);
+  const auto qualified = Qualify(node, {.duration_s = 30});
+  ASSERT_TRUE(qualified);
+  EXPECT_TRUE(qualified->has_set_clocks);  // The caller restores what was there before.
+  EXPECT_EQ(node.RequestedLock(0), std::nullopt);
+  EXPECT_TRUE(qualified->facts.switches.empty());
+  EXPECT_THAT(qualified->facts.limits, Contains(HasSubstr("permission denied")));
+}
+
+TEST(Qualification, GpusOfDifferentKindsAreRefused) {
+  SimulatedModel model = PlainModel();
+  model.odd_gpu = 1;
+  model.odd_name = "Another GPU";
+  SimulatedNode node(model, 2, 1);
+  const auto qualified = Qualify(node, {.duration_s = 30});
+  ASSERT_FALSE(qualified);
+  EXPECT_THAT(qualified.error().message,
+              AllOf(HasSubstr("GPU-virtual-box-1 (Another GPU)"), HasSubstr("--gpu UUID")));
+  EXPECT_EQ(node.writes(), 0);
+}
+
+TEST(Qualification, WithoutReadingsTheRestIsMeasured) {
+  SimulatedModel model = PlainModel();
+  model.can_read = false;
+  const Qualification qualified = Measured(model, 2);
+  const auto& facts = qualified.facts;
+  EXPECT_TRUE(facts.power.empty());
+  EXPECT_FALSE(facts.energy_counter);
+  EXPECT_FALSE(facts.range_lock_saves);
+  EXPECT_FALSE(facts.switches.empty());
+  EXPECT_TRUE(facts.max_changes_per_s);
+  EXPECT_EQ(Find(facts, "launch", 0, 190), nullptr);
+  EXPECT_THAT(facts.limits, Contains(HasSubstr("cannot read the power: not supported")));
+}
+
 TEST(Qualification, NoClocksMeansNoWrites) {
   SimulatedNode node(PlainModel(), 2, 1);
   const auto qualified = Qualify(node, {.duration_s = 30, .sets_clocks = false});

@@ -51,6 +51,8 @@ class SimulatedNode::Gpu final : public device::Device {
     info_.backend = "virtual";
     info_.sm_clocks_mhz = model.sm_clocks_mhz;
     const bool is_odd = index == model.odd_gpu;
+    if (is_odd && !model.odd_name.empty()) info_.name = model.odd_name;
+    can_set_clocks_ = model.can_set_clocks && (!is_odd || model.odd_can_set_clocks);
     own_power_ = is_odd ? model.odd_power_factor : 1;
     period_ = FromMs(model.counter_period_ms * (is_odd ? model.odd_period_factor : 1));
     phase_ = std::llround(static_cast<double>(period_) * Uniform(shared.random));
@@ -60,6 +62,9 @@ class SimulatedNode::Gpu final : public device::Device {
   const device::DeviceInfo& info() const override { return info_; }
 
   DeviceResult<device::Telemetry> Read() override {
+    if (!shared_.model.can_read) {
+      return DeviceFail(DeviceErrorKind::kNotSupported, "cannot read the power: not supported");
+    }
     shared_.clock.Advance(kReadCost);
     Advance();
     device::Telemetry telemetry;
@@ -109,7 +114,7 @@ class SimulatedNode::Gpu final : public device::Device {
       return DeviceFail(DeviceErrorKind::kNotSupported, "a simulated GPU has no {} to set",
                         device::NameOf(control));
     }
-    if (!model.can_set_clocks) {
+    if (!can_set_clocks_) {
       return DeviceFail(DeviceErrorKind::kPermission,
                         "cannot lock the GPU clock: permission denied (run as root)");
     }
@@ -211,6 +216,7 @@ class SimulatedNode::Gpu final : public device::Device {
 
   Shared& shared_;
   device::DeviceInfo info_;
+  bool can_set_clocks_ = true;
   double own_power_ = 1;    // A factor.
   Nanoseconds period_ = 0;  // Of the counter.
   Nanoseconds at_ = 0;

@@ -33,6 +33,7 @@ struct SimulatedModel {
   double landing_spread = 0;       // The standard deviation of its logarithm.
   double landing_down_factor = 1;  // Times landing_ms, if the clock falls.
   bool can_set_clocks = true;      // False: the driver refuses with "permission denied".
+  bool can_read = true;            // False: the driver refuses readings with "not supported".
 
   // What one change of a clock holds up: nothing of that kind goes on for this long.
   double holds_launch_ms = 0;
@@ -57,8 +58,10 @@ struct SimulatedModel {
   // With a lock from min to max, a GPU that only waits runs at this clock. 0: at the upper end.
   int waiting_mhz = 0;
 
-  // This GPU differs from the others in its power and in the period of its counter. -1: none.
+  // This GPU differs from the others. -1: none.
   int odd_gpu = -1;
+  std::string odd_name;  // Empty: the name of the others.
+  bool odd_can_set_clocks = true;
   double odd_power_factor = 1;
   double odd_period_factor = 1;
 };
