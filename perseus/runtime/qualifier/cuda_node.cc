@@ -109,11 +109,11 @@ class CudaGpu {
     std::uint64_t time = 0;
     std::uint64_t work = 0;
   };
-  // Empty if the kernel has written none yet, or writes one now.
+  // Empty if the kernel has written none yet, or writes one now. The loads stay in this order,
+  // because each one is sequentially consistent.
   std::optional<MailboxSample> ReadMailbox() const {
     const std::uint64_t before = Word64(kMailboxSequence).load();
     const MailboxSample sample{Word64(kMailboxTime).load(), Word64(kMailboxWork).load()};
-    std::atomic_thread_fence(std::memory_order_acquire);
     if (before % 2 != 0 || Word64(kMailboxSequence).load() != before || sample.work == 0) {
       return std::nullopt;
     }
