@@ -109,6 +109,67 @@ class TableReader {
   std::optional<Error> error_;
 };
 
+// Reads a file of several tables. It keeps the first error of all parts. Check error() after the
+// last read.
+class FileReader {
+ public:
+  FileReader(const toml::table& root, std::string_view file) : root_(root), file_(file) {}
+
+  // Keeps the error of the reader, if it has one. Returns whether no error has occurred so far.
+  bool Keep(const TableReader& reader) {
+    if (!error_) error_ = reader.error();
+    return !error_;
+  }
+  // Keeps the error unless an earlier one exists.
+  void FailAt(const toml::node& node, std::string_view message) {
+    if (error_) return;
+    error_ = Error{fmt::format("{}:{}: {}", file_, node.source().begin.line, message),
+                   ErrorKind::kInput};
+  }
+
+  // Calls read(table) with the table of this key, if the file has it.
+  template <typename Read>
+  void ReadTable(std::string_view key, Read read) {
+    const toml::node* node = root_.get(key);
+    if (node == nullptr || error_) return;
+    if (const toml::table* table = node->as_table()) {
+      read(*table);
+    } else {
+      FailAt(*node, fmt::format("{} is not a table (write [{}] on a line of its own)", key, key));
+    }
+  }
+
+  // Calls read(table) with each table of this list, up to the first error.
+  template <typename Read>
+  void ReadTables(std::string_view key, Read read) {
+    const toml::node* node = root_.get(key);
+    if (node == nullptr || error_) return;
+    const toml::array* list = node->as_array();
+    if (list == nullptr) {
+      FailAt(*node,
+             fmt::format("{} is not a list of tables (write [[{}]] above each one)", key, key));
+      return;
+    }
+    for (const toml::node& element : *list) {
+      if (const toml::table* table = element.as_table()) {
+        read(*table);
+      } else {
+        FailAt(element, fmt::format("{} has an element that is not a table (write [[{}]] above "
+                                    "each one)",
+                                    key, key));
+      }
+      if (error_) return;
+    }
+  }
+
+  const std::optional<Error>& error() const { return error_; }
+
+ private:
+  const toml::table& root_;
+  std::string_view file_;
+  std::optional<Error> error_;
+};
+
 // Parses the text. Fails (kInput) with the file and the line if it is not TOML.
 inline Result<toml::table> Parse(std::string_view text, std::string_view name) {
   try {

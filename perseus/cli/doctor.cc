@@ -10,14 +10,14 @@
 
 #include "perseus/base/file.h"
 #include "perseus/base/host.h"
-#include "perseus/cli/agent_setup.h"
+#include "perseus/cli/direct_measurement.h"
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/verbs.h"
 #include "perseus/runtime/agent/doctor.h"
 #include "perseus/runtime/agent/latency_check.h"
 #include "perseus/runtime/node_devices/open_devices.h"
-#include "perseus/runtime/protocol/unix_socket.h"
+#include "perseus/runtime/qualifier/cuda_node.h"
 
 namespace perseus::cli {
 namespace {
@@ -28,14 +28,11 @@ constexpr const char* kDoctorAbout =
 constexpr const char* kDoctorExamples =
     "Examples:\n"
     "  perseus doctor --read-only\n"
-    "  sudo perseus doctor --measure-latency -o latency.toml    # while something runs on the "
-    "GPUs\n"
+    "  sudo perseus doctor --measure-latency -o latency.toml\n"
     "  perseus plan profile.csv --job latency.toml ...          # plans with the measured latency";
 
 struct DoctorFlags {
-  std::string devices = "auto";
-  std::string socket = kAgentSocket;
-  std::string state = kAgentState;
+  DirectFlags direct;
   bool is_read_only = false;
   bool measures_latency = false;
   std::string output;
@@ -46,6 +43,7 @@ struct Measured {
   std::string uuid;
   std::optional<device::SwitchLatency> latency;  // Absent if the measurement failed.
   std::string failure;
+  std::string why_no_load;  // Empty if a load ran on the GPU.
 };
 
 double ToMs(Nanoseconds time) { return static_cast<double>(time) / 1e6; }
@@ -54,14 +52,18 @@ agent::Finding FindingOf(const Measured& measured) {
   const std::string what = measured.uuid + " switching";
   if (!measured.latency) return {agent::Finding::Level::kProblem, what, measured.failure, ""};
   const device::SwitchLatency& latency = *measured.latency;
+  if (latency.samples.empty() && measured.why_no_load.empty()) {
+    return {agent::Finding::Level::kNote, what,
+            fmt::format("none of {} switches was observed, although a load ran on the GPU",
+                        latency.unseen),
+            "run perseus qualify, which sees a switch in the work of its load"};
+  }
   if (latency.samples.empty()) {
-    return {
-        agent::Finding::Level::kNote, what,
-        fmt::format("none of {} switches was observed. An idle GPU stays at its idle clock, so a "
-                    "locked clock does not show, and this check runs nothing on the GPU",
-                    latency.unseen),
-        "run a program on the GPU and repeat, or run perseus qualify, which brings its own "
-        "load"};
+    return {agent::Finding::Level::kNote, what,
+            fmt::format("none of {} switches was observed. An idle GPU stays at its idle clock, so "
+                        "a locked clock does not show, and no load was started: {}",
+                        latency.unseen, measured.why_no_load),
+            "run a program on the GPU and repeat"};
   }
   return {agent::Finding::Level::kGood, what,
           fmt::format("{:.1f} ms (median), {:.1f} ms (95 %), {:.1f} ms (longest) of {} switches{}",
@@ -71,28 +73,51 @@ agent::Finding FindingOf(const Measured& measured) {
           ""};
 }
 
+// Runs the kernel of perseus qualify that computes. Null, with the reason, if it cannot.
+std::shared_ptr<void> StartLoad(device::Device& gpu, std::string& why_not) {
+  std::shared_ptr<qualifier::MeasuredNode> node = qualifier::OpenCudaNode({&gpu});
+  why_not = node->WhyNot(qualifier::Load::kCompute);
+  if (!why_not.empty()) return nullptr;
+  if (const auto running = node->Run(0, qualifier::Load::kCompute); !running) {
+    why_not = running.error().message;
+    return nullptr;
+  }
+  return node;
+}
+
+Result<Measured> MeasureOne(const DoctorFlags& flags, const std::string& boot_id,
+                            device::Device& gpu) {
+  Measured measured;
+  measured.uuid = gpu.info().uuid;
+  if (!gpu.info().measure_only.empty()) {
+    measured.failure = gpu.info().measure_only;
+    return measured;
+  }
+  PERSEUS_ASSIGN_OR_RETURN(const auto around, LookAround(flags.direct, {&gpu}));
+  measured.why_no_load = around.programs.empty() ? "" : around.programs.front();
+  if (gpu.info().backend != "nvml") measured.why_no_load = "it is no NVIDIA GPU";
+  agent::LatencyCheck check{.state = flags.direct.state, .boot_id = boot_id};
+  // A load would disturb programs that run on the GPU, and they are a load already.
+  if (measured.why_no_load.empty()) {
+    check.start_load = [&] { return StartLoad(gpu, measured.why_no_load); };
+  }
+  auto latency = agent::MeasureSafely(gpu, check);
+  if (latency) {
+    measured.latency = *std::move(latency);
+  } else {
+    measured.failure = latency.error().message;
+  }
+  return measured;
+}
+
 Result<std::vector<Measured>> MeasureAll(const DoctorFlags& flags,
                                          const device::DeviceList& devices) {
-  if (protocol::Connect(flags.socket)) {
-    return FailAs(ErrorKind::kSystem,
-                  "an agent runs on {}, and only it may set clocks (stop it to measure)",
-                  flags.socket);
-  }
+  PERSEUS_RETURN_IF_ERROR(RefuseBesideAgent(flags.direct));
   PERSEUS_ASSIGN_OR_RETURN(auto boot_id, BootId());
   std::vector<Measured> all;
   for (const auto& device : devices.devices) {
-    Measured& measured = all.emplace_back();
-    measured.uuid = device->info().uuid;
-    if (!device->info().measure_only.empty()) {
-      measured.failure = device->info().measure_only;
-      continue;
-    }
-    auto latency = agent::MeasureSafely(*device, {.state = flags.state, .boot_id = boot_id});
-    if (latency) {
-      measured.latency = *std::move(latency);
-    } else {
-      measured.failure = latency.error().message;
-    }
+    PERSEUS_ASSIGN_OR_RETURN(auto measured, MeasureOne(flags, boot_id, *device));
+    all.push_back(std::move(measured));
   }
   return all;
 }
@@ -108,8 +133,8 @@ Result<std::string> FormatJobPart(const std::vector<Measured>& all, const std::s
   }
   if (slowest < 0) {
     return FailAs(ErrorKind::kSystem,
-                  "the switch latency of no GPU could be measured, so {} is not written (if the "
-                  "GPUs are idle: run a program on them and repeat, or run perseus qualify)",
+                  "the switch latency of no GPU could be measured, so {} is not written (see "
+                  "above)",
                   output);
   }
   return fmt::format(
@@ -150,9 +175,8 @@ Result<void> RunDoctor(const DoctorFlags& flags) {
   if (!flags.output.empty() && !flags.measures_latency) {
     return Fail("-o writes the result of --measure-latency (add --measure-latency)");
   }
-  std::vector<agent::Finding> findings =
-      agent::ExamineNode({.root = "/", .socket = flags.socket, .state = flags.state});
-  const auto devices = node_devices::OpenDevices(flags.devices);
+  std::vector<agent::Finding> findings = ExamineNode(flags.direct);
+  const auto devices = node_devices::OpenDevices(flags.direct.devices);
   std::ranges::move(agent::ExamineDevices(devices), std::back_inserter(findings));
 
   Result<void> written;
@@ -181,19 +205,12 @@ Verb AddDoctorVerb(CLI::App& program) {
   auto flags = std::make_shared<DoctorFlags>();
   CLI::App* verb = program.add_subcommand("doctor", kDoctorAbout);
   verb->footer(kDoctorExamples);
-  verb->add_option("--devices", flags->devices, "The same as for perseus agent (default: auto)")
-      ->type_name("WHICH");
-  verb->add_option("--socket", flags->socket,
-                   fmt::format("The agent's socket (default: {})", kAgentSocket))
-      ->type_name("FILE");
-  verb->add_option("--state", flags->state,
-                   fmt::format("The agent's state (default: {})", kAgentState))
-      ->type_name("FILE");
+  AddDirectFlags(*verb, flags->direct);
   verb->add_flag("--read-only", flags->is_read_only, "Change nothing");
   verb->add_flag(
       "--measure-latency", flags->measures_latency,
-      "Measure how long a clock switch takes, then restore the clocks (stop the agent first; the "
-      "GPUs have to be busy)");
+      "Measure how long a clock switch takes, then restore the clocks (stop the agent first). "
+      "Runs a load on GPUs that are not busy");
   verb->add_option("-o,--output", flags->output,
                    "Write the measured latency as part of a job file for perseus plan")
       ->type_name("FILE.toml");

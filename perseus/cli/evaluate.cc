@@ -91,6 +91,7 @@ std::string FormatJson(const LoadedPlan& plan, const plan::Evaluation& baseline,
   result["saving"] = 1 - evaluation.energy_j / baseline.energy_j;
   result["slowdown"] = ToSeconds(evaluation.time) / ToSeconds(baseline.time) - 1;
   result["switch_latency_s"] = ToSeconds(plan.job.model.switch_latency);
+  if (!plan.job.facts.path.empty()) result["facts"] = plan.job.facts.path;
   result["baseline"] = Describe(baseline);
   if (plan.claim) {
     result["claimed"] = {{"target", plan.claim->target},
@@ -113,6 +114,8 @@ std::string FormatTable(const LoadedPlan& plan, const plan::Evaluation& baseline
                 FormatPercent(ToSeconds(evaluation.time) / ToSeconds(baseline.time) - 1),
                 FormatQuantity(evaluation.average_power_w()), fmt::to_string(evaluation.switches)});
   std::string text = table.Format();
+  const std::string facts = job::Describe(plan.job.facts);
+  if (!facts.empty()) text += "\n" + facts;
   if (!plan.claim) return text;
   if (plan.claim->Holds(evaluation)) {
     text += "\nThe plan file has the same time and energy.\n";

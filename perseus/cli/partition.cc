@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/table.h"
 #include "perseus/cli/verbs.h"
+#include "perseus/planning/hardware_facts/hardware_facts.h"
 #include "perseus/planning/profile/layer_profile.h"
 
 namespace perseus::cli {
@@ -42,7 +44,8 @@ struct PartitionFlags {
   std::string schedule = "1f1b";
   int stages = 0;
   int microbatches = 0;
-  double blocking_power_w = 0;
+  std::optional<double> blocking_power_w;
+  std::string facts;
   int gpus_per_stage = 1;
   std::string split = kEnergy;
   std::string profile;
@@ -140,32 +143,54 @@ std::string Quoted(const std::string& word) {
 }
 
 // The command that gives the plan of the split whose profile was written.
-std::string NextCommand(const PartitionFlags& flags, const partition::PlannedSplit& split) {
-  std::string command = fmt::format(
-      "perseus plan {} --schedule {} --microbatches {} --blocking-power {}", Quoted(flags.profile),
-      flags.schedule, flags.microbatches, flags.blocking_power_w);
+std::string NextCommand(const PartitionFlags& flags, double blocking_power_w,
+                        const partition::PlannedSplit& split) {
+  std::string command =
+      fmt::format("perseus plan {} --schedule {} --microbatches {} --blocking-power {}",
+                  Quoted(flags.profile), flags.schedule, flags.microbatches, blocking_power_w);
   if (flags.gpus_per_stage > 1)
     command += fmt::format(" --gpus-per-stage {}", flags.gpus_per_stage);
   // Nine decimals keep every nanosecond.
   return command + fmt::format(" --deadline {:.9f}", ToSeconds(split.plan.deadline));
 }
 
+// From the flag, or else from the hardware facts.
+Result<double> BlockingPowerOf(const PartitionFlags& flags) {
+  if (flags.blocking_power_w) return *flags.blocking_power_w;
+  if (flags.facts.empty()) {
+    return Fail(
+        "the blocking power is missing (add --blocking-power, or --facts with a measured "
+        "one)");
+  }
+  PERSEUS_ASSIGN_OR_RETURN(const auto facts, hardware_facts::Read(flags.facts));
+  const auto power = hardware_facts::BlockingPower(facts);
+  if (power) return power->value;
+  return Fail("{}: has no blocked_w (measure again with perseus qualify, or add --blocking-power)",
+              flags.facts);
+}
+
 Result<void> RunPartition(const PartitionFlags& flags, bool is_split_given) {
   if (is_split_given && flags.profile.empty()) {
     return Fail("--split needs a file for the profile (add -o PROFILE.csv)");
   }
+  PERSEUS_ASSIGN_OR_RETURN(const double blocking_power_w, BlockingPowerOf(flags));
   PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(flags.layers));
   PERSEUS_ASSIGN_OR_RETURN(auto layers, profile::ParseLayers(text, flags.layers));
   PERSEUS_ASSIGN_OR_RETURN(auto schedule, schedule::GenerateSchedule({flags.schedule, flags.stages,
                                                                       flags.microbatches, 1}));
   partition::PartitionJob job{
       .layers = std::move(layers), .schedule = std::move(schedule), .model = {}};
-  job.model.blocking_power_w = flags.blocking_power_w;
+  job.model.blocking_power_w = blocking_power_w;
   job.model.gpus_per_stage = flags.gpus_per_stage;
   const auto partition = partition::PartitionLayers(job);
   if (!partition) return Fail(partition);
+  std::string table = FormatTable(*partition);
+  if (!flags.facts.empty() && !flags.blocking_power_w) {
+    table += fmt::format("hardware facts: {} gives the blocking power ({:.4g} W)\n", flags.facts,
+                         blocking_power_w);
+  }
   if (flags.profile.empty()) {
-    return Print(flags.as_json ? FormatJson(*partition, "") : FormatTable(*partition));
+    return Print(flags.as_json ? FormatJson(*partition, "") : table);
   }
   const partition::PlannedSplit& split = flags.split == kBalanced  ? partition->balanced
                                          : flags.split == kFastest ? partition->fastest
@@ -173,10 +198,10 @@ Result<void> RunPartition(const PartitionFlags& flags, bool is_split_given) {
   const std::string profile =
       profile::FormatProfile(profile::StageProfile(job.layers, split.boundaries));
   if (auto written = WriteFileAtomically(flags.profile, profile); !written) return written;
-  const std::string command = NextCommand(flags, split);
+  const std::string command = NextCommand(flags, blocking_power_w, split);
   if (flags.as_json) return Print(FormatJson(*partition, command));
   return Print(fmt::format("{}\n{} has the stages of the {} split. To plan them as above:\n  {}\n",
-                           FormatTable(*partition), flags.profile, flags.split, command));
+                           table, flags.profile, flags.split, command));
 }
 
 }  // namespace
@@ -200,8 +225,9 @@ Verb AddPartitionVerb(CLI::App& program) {
       ->check(count)
       ->required();
   add("--blocking-power", flags->blocking_power_w, "W", "Power of one GPU while it waits")
-      ->check(NumberIn({0, 100'000}, "watts"))
-      ->required();
+      ->check(NumberIn({0, 100'000}, "watts"));
+  add("--facts", flags->facts, "FILE",
+      "Hardware facts (TOML) of the GPUs: they give the blocking power, unless a flag does");
   add("--gpus-per-stage", flags->gpus_per_stage, "N", "GPUs that share a stage (tensor parallel)")
       ->check(count)
       ->capture_default_str();

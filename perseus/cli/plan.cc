@@ -182,7 +182,8 @@ Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planne
 std::string FormatAnswer(const PlanFlags& flags, const PlanOutcome& outcome,
                          const std::string& summary, std::size_t files) {
   if (flags.as_json) return summary;
-  std::string text = fmt::format("{}\n{}", FormatPlanTable(outcome), FormatFinding(outcome));
+  std::string text = fmt::format("{}\n{}{}", FormatPlanTable(outcome), FormatFinding(outcome),
+                                 job::Describe(outcome.job.facts));
   if (flags.with_plot) text += '\n' + DrawOutcome(outcome, DetectTerminal());
   if (files == 0) return text;
   text += fmt::format("{} files are in {}\n", files, flags.directory);

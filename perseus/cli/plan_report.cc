@@ -84,6 +84,7 @@ std::string FormatSummary(const PlanOutcome& outcome, const std::vector<std::str
                     {"instructions", job.graph.instructions.size()},
                     {"pipelines", job.planned.pipelines},
                     {"gpus_per_pipeline", job.gpus()}};
+  if (!job.facts.path.empty()) summary["job"]["facts"] = job.facts.path;
   summary["baseline"] = {{"time_s", ToSeconds(baseline.time)},
                          {"energy_j", baseline.energy_j},
                          {"average_power_w", baseline.average_power_w()}};

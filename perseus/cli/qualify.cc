@@ -13,7 +13,7 @@
 #include "perseus/base/clock.h"
 #include "perseus/base/file.h"
 #include "perseus/base/host.h"
-#include "perseus/cli/agent_setup.h"
+#include "perseus/cli/direct_measurement.h"
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/progress_bar.h"
 #include "perseus/cli/signals.h"
@@ -22,15 +22,12 @@
 #include "perseus/cli/verbs.h"
 #include "perseus/planning/hardware_facts/hardware_facts.h"
 #include "perseus/planning/hardware_facts/merge.h"
-#include "perseus/runtime/agent/doctor.h"
 #include "perseus/runtime/agent/settings_guard.h"
 #include "perseus/runtime/node_devices/open_devices.h"
-#include "perseus/runtime/protocol/unix_socket.h"
 #include "perseus/runtime/qualifier/cuda_node.h"
 #include "perseus/runtime/qualifier/figure.h"
 #include "perseus/runtime/qualifier/qualification.h"
 #include "perseus/runtime/qualifier/simulated_model.h"
-#include "perseus/runtime/qualifier/surroundings.h"
 #include "perseus/simulation/virtual_gpu/virtual_node.h"
 
 namespace perseus::cli {
@@ -56,9 +53,7 @@ constexpr std::string_view kVirtual = "virtual:";
 constexpr double kLongestDuration = 3'600;
 
 struct QualifyFlags {
-  std::string devices = "auto";
-  std::string socket = kAgentSocket;
-  std::string state = kAgentState;
+  DirectFlags direct;
   std::vector<std::string> gpus;
   std::vector<std::string> merged;
   std::string output = "facts.toml";
@@ -129,8 +124,11 @@ std::string FormatFacts(const HardwareFacts& facts) {
             "{:.2f}"));
   }
   if (facts.max_changes_per_s) {
-    text += fmt::format("changes without harm: {:g} a second, of the whole node\n",
-                        *facts.max_changes_per_s);
+    const Estimate& rate = *facts.max_changes_per_s;
+    text += fmt::format("changes without harm: at least {:g} a second, of the whole node ({})\n",
+                        rate.value,
+                        rate.high > rate.value ? fmt::format("not shown for {:g}", rate.high)
+                                               : "the greatest rate that was tried");
   }
   if (facts.range_lock_saves) {
     text += fmt::format("a lock with min < max {} power while a GPU waits\n",
@@ -199,7 +197,7 @@ Result<void> Finish(const QualifyFlags& flags, qualifier::Qualification& qualifi
 Result<void> QualifyVirtual(const QualifyFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(
       const auto spec,
-      virtual_gpu::ReadVirtualNode(std::string_view(flags.devices).substr(kVirtual.size())));
+      virtual_gpu::ReadVirtualNode(std::string_view(flags.direct.devices).substr(kVirtual.size())));
   std::vector<std::string> uuids;
   for (int gpu = 0; gpu < spec.gpus; ++gpu) uuids.push_back(virtual_gpu::VirtualUuid(spec, gpu));
   PERSEUS_ASSIGN_OR_RETURN(const auto chosen, ChooseGpus(uuids, flags.gpus));
@@ -216,9 +214,7 @@ std::vector<std::string> LimitsOf(const QualifyFlags& flags, const device::Devic
   for (const device::RefusedDevice& refused : devices.refused) {
     limits.push_back(fmt::format("{} was not measured: {}.", refused.what, refused.why));
   }
-  const auto findings =
-      agent::ExamineNode({.root = "/", .socket = flags.socket, .state = flags.state});
-  for (const agent::Finding& finding : findings) {
+  for (const agent::Finding& finding : ExamineNode(flags.direct)) {
     if (finding.level == agent::Finding::Level::kGood || finding.what == "agent") continue;
     limits.push_back(fmt::format("{}: {}.", finding.what, finding.detail));
   }
@@ -226,31 +222,15 @@ std::vector<std::string> LimitsOf(const QualifyFlags& flags, const device::Devic
 }
 
 Result<void> QualifyReal(const QualifyFlags& flags) {
-  if (protocol::Connect(flags.socket)) {
-    return FailAs(ErrorKind::kSystem,
-                  "an agent runs on {}, and only it may set clocks (stop it to measure)",
-                  flags.socket);
-  }
+  PERSEUS_RETURN_IF_ERROR(RefuseBesideAgent(flags.direct));
   PERSEUS_ASSIGN_OR_RETURN(auto signals, EndSignals::Take());
-  PERSEUS_ASSIGN_OR_RETURN(const auto devices, node_devices::OpenDevices(flags.devices));
+  PERSEUS_ASSIGN_OR_RETURN(const auto devices, node_devices::OpenDevices(flags.direct.devices));
   std::vector<std::string> uuids;
   for (const auto& device : devices.devices) uuids.push_back(device->info().uuid);
   PERSEUS_ASSIGN_OR_RETURN(const auto chosen, ChooseGpus(uuids, flags.gpus));
   std::vector<device::Device*> gpus;
-  std::vector<std::string> chosen_uuids;
-  for (const std::size_t i : chosen) {
-    gpus.push_back(devices.devices[i].get());
-    chosen_uuids.push_back(uuids[i]);
-  }
-
-  qualifier::Surroundings around{.driver_version = "unknown", .programs = {}, .limits = {}};
-  const bool is_nvml = gpus.front()->info().backend == "nvml";
-  if (is_nvml) {
-    const bool has_file = flags.devices.starts_with("nvml:");
-    PERSEUS_ASSIGN_OR_RETURN(
-        around, qualifier::LookAround(has_file ? std::string_view(flags.devices).substr(5) : "",
-                                      chosen_uuids));
-  }
+  for (const std::size_t i : chosen) gpus.push_back(devices.devices[i].get());
+  PERSEUS_ASSIGN_OR_RETURN(const auto around, LookAround(flags.direct, gpus));
   if (!around.programs.empty() && !flags.is_forced) {
     return FailAs(ErrorKind::kSystem,
                   "the GPUs are busy: {} (measure without other programs; --force measures all the "
@@ -258,7 +238,7 @@ Result<void> QualifyReal(const QualifyFlags& flags) {
                   fmt::join(around.programs, ", "));
   }
   std::vector<std::string> limits = LimitsOf(flags, devices);
-  std::ranges::move(around.limits, std::back_inserter(limits));
+  std::ranges::copy(around.limits, std::back_inserter(limits));
   for (const std::string& program : around.programs) {
     limits.push_back(fmt::format("Another program ran during the measurement: {}.", program));
   }
@@ -268,17 +248,17 @@ Result<void> QualifyReal(const QualifyFlags& flags) {
   options = OptionsOf(flags, bar);
   options.should_stop = [&signals] { return signals.HaveCome(); };
   // Without the right to write the state, nothing is set: nobody could restore it after a crash.
-  const auto directory = std::filesystem::path(flags.state).parent_path();
+  const auto directory = std::filesystem::path(flags.direct.state).parent_path();
   if (options.sets_clocks && geteuid() != 0 && access(directory.c_str(), W_OK) != 0) {
     options.sets_clocks = false;
-    limits.push_back(
-        fmt::format("This user cannot write {}, so no clock was set (run as root).", flags.state));
+    limits.push_back(fmt::format("This user cannot write {}, so no clock was set (run as root).",
+                                 flags.direct.state));
   }
   std::optional<agent::SettingsGuard> guard;
   if (options.sets_clocks) {
     PERSEUS_ASSIGN_OR_RETURN(auto boot_id, BootId());
     auto taken = agent::SettingsGuard::Take(
-        gpus, {.state = flags.state, .boot_id = boot_id, .holder = "perseus qualify"});
+        gpus, {.state = flags.direct.state, .boot_id = boot_id, .holder = "perseus qualify"});
     if (!taken) {
       return FailAs(ErrorKind::kSystem, "{} (or measure without clocks: --no-clocks)",
                     taken.error().message);
@@ -306,7 +286,7 @@ Result<void> QualifyReal(const QualifyFlags& flags) {
 
 Result<void> RunQualify(const QualifyFlags& flags) {
   if (!flags.merged.empty()) return MergeFacts(flags);
-  if (flags.devices.starts_with(kVirtual)) return QualifyVirtual(flags);
+  if (flags.direct.devices.starts_with(kVirtual)) return QualifyVirtual(flags);
   return QualifyReal(flags);
 }
 
@@ -316,8 +296,7 @@ Verb AddQualifyVerb(CLI::App& program) {
   auto flags = std::make_shared<QualifyFlags>();
   CLI::App* verb = program.add_subcommand("qualify", kQualifyAbout);
   verb->footer(kQualifyExamples);
-  verb->add_option("--devices", flags->devices, "The same as for perseus agent (default: auto)")
-      ->type_name("WHICH");
+  AddDirectFlags(*verb, flags->direct);
   verb->add_option("--gpu", flags->gpus, "Only this GPU; may be repeated (default: all)")
       ->type_name("UUID")
       ->expected(1)
@@ -337,12 +316,6 @@ Verb AddQualifyVerb(CLI::App& program) {
                    "nodes differ")
       ->type_name("FILE.toml ...")
       ->expected(1, 100'000);
-  verb->add_option("--socket", flags->socket,
-                   fmt::format("The agent's socket (default: {})", kAgentSocket))
-      ->type_name("FILE");
-  verb->add_option("--state", flags->state,
-                   fmt::format("The agent's state (default: {})", kAgentState))
-      ->type_name("FILE");
   return {verb, [flags] { return RunQualify(*flags); }};
 }
 

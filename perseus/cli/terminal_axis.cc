@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <span>
 
+#include "perseus/base/round_step.h"
+
 namespace perseus::cli {
 namespace {
 
@@ -83,24 +85,21 @@ std::string Axis::UnitName(const Terminal& terminal) const {
   return fmt::format("{}{}", prefix_ == "u" && terminal.unicode ? "µ" : prefix_, unit_);
 }
 
-// The smallest of the steps 1, 2 and 5 times a power of ten that leaves room between the labels.
+// The smallest round step that leaves room between the labels.
 void Axis::ChooseTicks(Direction direction, int cells) {
   const double low = low_ / scale_;
   const double high = high_ / scale_;
-  const int smallest = static_cast<int>(std::floor(std::log10((high - low) / cells)));
-  for (int exponent = smallest;; ++exponent) {
-    for (const int digit : {1, 2, 5}) {
-      const double step = digit * std::pow(10, exponent);
-      const double cells_between = step / (high - low) * cells;
-      const auto widest = static_cast<double>(FormatTick(high, exponent).size());
-      if (cells_between <
-          (direction == Direction::kUp ? kRowsBetweenTicks : widest + kBlanksBetweenLabels))
-        continue;
-      for (double count = std::ceil(low / step); count * step <= high; ++count) {
-        ticks_.push_back({count * step * scale_, FormatTick(count * step, exponent)});
-      }
-      return;
-    }
+  const auto has_room = [&](const RoundStep& step) {
+    const double cells_between = step.value() / (high - low) * cells;
+    const auto widest = static_cast<double>(FormatTick(high, step.exponent).size());
+    return cells_between >=
+           (direction == Direction::kUp ? kRowsBetweenTicks : widest + kBlanksBetweenLabels);
+  };
+  RoundStep step = RoundStepFrom((high - low) / cells);
+  while (!has_room(step)) step = NextRoundStep(step);
+  for (double count = std::ceil(low / step.value()); count * step.value() <= high; ++count) {
+    ticks_.push_back(
+        {count * step.value() * scale_, FormatTick(count * step.value(), step.exponent)});
   }
 }
 

@@ -31,6 +31,19 @@ class QualifyVerbTest : public ProgramTest {
                            std::to_string(10 * latency_factor) +
                            "\n[driver]\nholds_collective_ms = 4\n");
   }
+  // The GPUs of the fake NVML, and files of an agent that does not run.
+  static std::string OnFakeGpus() {
+    return std::string("--devices nvml:") + FAKE_NVML_LIBRARY +
+           " --socket none.sock --state state/agent.json ";
+  }
+  // Starts the program in the background.
+  pid_t Start(const std::string& arguments) const {
+    return std::stoi(RunWell(arguments + " >out 2>err & echo $!"));
+  }
+  static void End(pid_t process, int signal) {
+    kill(process, signal);
+    EXPECT_TRUE(Comes([&] { return HasEnded(process); }));
+  }
   static bool Comes(const std::function<bool()>& condition) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (!condition()) {
@@ -72,6 +85,106 @@ TEST_F(QualifyVerbTest, MergeNamesTheNodesThatDiffer) {
   EXPECT_THAT(Read("merged.toml"), HasSubstr("nodes = 4"));
 }
 
+TEST_F(QualifyVerbTest, PlansNameTheFactsThatTheyUse) {
+  RunWell(kVirtual);
+  RunWell("synth --gpu a100 --stages 4 -o profile.csv");
+  const std::string plan = "plan profile.csv --schedule 1f1b --microbatches 4 --facts facts.toml ";
+  const std::string both = RunWell(plan + "-o out");
+  EXPECT_THAT(both, AllOf(HasSubstr("hardware facts: facts.toml gives the blocking power ("),
+                          HasSubstr(" W) and the switch latency (")));
+  EXPECT_THAT(RunWell(plan + "--blocking-power 70"),
+              HasSubstr("hardware facts: facts.toml gives the switch latency ("));
+  EXPECT_THAT(RunWell(plan + "--blocking-power 70 --switch-latency 5"),
+              HasSubstr("hardware facts: facts.toml gives nothing"));
+  EXPECT_THAT(RunWell(plan + "--json"), HasSubstr("\"facts\": \"facts.toml\""));
+  const std::string evaluate = "evaluate out/plans/no-slowdown.json ";
+  EXPECT_THAT(RunWell(evaluate + "--facts facts.toml"),
+              HasSubstr("hardware facts: facts.toml gives the blocking power ("));
+  EXPECT_THAT(RunWell(evaluate), Not(HasSubstr("hardware facts")));
+}
+
+TEST_F(QualifyVerbTest, APartitionTakesTheBlockingPowerOfFacts) {
+  RunWell(kVirtual);
+  const std::string partition =
+      "partition " PERSEUS_SOURCE_DIR "/examples/gpt-layers.csv --stages 4 --microbatches 8 ";
+  EXPECT_THAT(RunWell(partition + "--facts facts.toml -o stages.csv"),
+              AllOf(HasSubstr("hardware facts: facts.toml gives the blocking power ("),
+                    HasSubstr("--blocking-power ")));
+  EXPECT_THAT(RunWell(partition + "--facts facts.toml --blocking-power 70"),
+              Not(HasSubstr("hardware facts")));
+  ExpectComplaint(Run(partition), 2, "the blocking power is missing");
+  RunWell(std::string(kVirtual) + "--no-clocks -o less.toml");
+  std::string less = Read("less.toml");
+  const std::size_t line = less.find("blocked_w");
+  less.erase(line, less.find('\n', line) + 1 - line);
+  Write("less.toml", less);
+  ExpectComplaint(Run(partition + "--facts less.toml"), 2, "has no blocked_w");
+}
+
+TEST_F(QualifyVerbTest, BusyGpusAreRefused) {
+  FakeNvml node = FakeNvml::Create(Directory() / "nvml", {.gpus = {{}, {}}});
+  node.UseInThisProcess();
+  node.SetPrograms(1, {4242});
+  const std::string qualify = "qualify " + OnFakeGpus();
+  ExpectComplaint(Run(qualify), 1,
+                  "the GPUs are busy: process 4242 runs on " + node.Uuid(1) + " (measure without");
+  EXPECT_TRUE(node.Changes().empty());
+  // The other GPU can be measured, and --force measures all.
+  for (const std::string& which : {"--gpu " + node.Uuid(0), std::string("--force")}) {
+    const pid_t process = Start(qualify + which);
+    EXPECT_TRUE(Comes([&] { return node.SmLock(0).has_value(); })) << which << ": " << Read("err");
+    End(process, SIGTERM);
+    EXPECT_TRUE(node.IsAsShipped(0)) << which;
+  }
+}
+
+class DoctorLatencyTest : public ProgramTest {
+ protected:
+  DoctorLatencyTest() {
+    ::setenv("PERSEUS_CUDA_LIBRARY", FAKE_KERNELS_LIBRARY, 1);
+    node_.UseInThisProcess();
+  }
+  ~DoctorLatencyTest() override { ::unsetenv("PERSEUS_CUDA_LIBRARY"); }
+
+  // Other findings of the machine may be problems, so the status is not checked.
+  std::string Measure() {
+    const Outcome outcome =
+        Run(std::string("doctor --measure-latency --devices nvml:") + FAKE_NVML_LIBRARY +
+            " --socket none.sock --state state/agent.json -o latency.toml");
+    EXPECT_TRUE(node_.IsAsShipped(0));
+    EXPECT_TRUE(node_.IsAsShipped(1));
+    return outcome.out + outcome.err;
+  }
+
+  FakeNvml node_ =
+      FakeNvml::Create(Directory() / "nvml", {.gpus = {{.is_idle = true}, {.is_idle = true}}});
+};
+
+TEST_F(DoctorLatencyTest, IdleGpusGetALoad) {
+  const std::string text = Measure();
+  for (const int gpu : {0, 1}) {
+    EXPECT_THAT(text, ::testing::ContainsRegex(node_.Uuid(gpu) + " switching: [0-9.]+ ms"));
+  }
+  EXPECT_THAT(Read("latency.toml"), HasSubstr("switch_latency_ms = "));
+}
+
+TEST_F(DoctorLatencyTest, WithoutCudaTheReasonIsNamed) {
+  ::setenv("PERSEUS_CUDA_LIBRARY", "/nowhere/libcuda.so.1", 1);
+  EXPECT_THAT(Measure(), AllOf(HasSubstr("no load was started: no CUDA driver"),
+                               HasSubstr("run a program on the GPU and repeat")));
+  EXPECT_THAT(Files("."), Not(::testing::Contains("latency.toml")));
+}
+
+TEST_F(DoctorLatencyTest, ABusyGpuGetsNoLoad) {
+  node_.SetIdle(0, false);
+  node_.SetPrograms(0, {4242});
+  node_.SetPrograms(1, {4243});
+  const std::string text = Measure();
+  // The program on the first GPU is a load, and the one on the second GPU waits.
+  EXPECT_THAT(text, ::testing::ContainsRegex(node_.Uuid(0) + " switching: [0-9.]+ ms"));
+  EXPECT_THAT(text, HasSubstr("no load was started: process 4243 runs on " + node_.Uuid(1)));
+}
+
 TEST_F(QualifyVerbTest, RefusalsHaveCauseAndRemedy) {
   ExpectComplaint(Run(std::string(kVirtual) + "--gpu GPU-none"), 2,
                   "no usable GPU GPU-none (its GPUs: GPU-virtual-box-0, GPU-virtual-box-1)");
@@ -86,14 +199,10 @@ TEST_F(QualifyVerbTest, RefusalsHaveCauseAndRemedy) {
 TEST_F(QualifyVerbTest, ASignalEndsItAndTheClocksComeBack) {
   FakeNvml node = FakeNvml::Create(Directory() / "nvml", {.gpus = {{}, {}}});
   node.UseInThisProcess();
-  const std::string started =
-      RunWell(std::string("qualify --devices nvml:") + FAKE_NVML_LIBRARY +
-              " --socket none.sock --state state/agent.json >out 2>err & echo $!");
-  const pid_t process = std::stoi(started);
+  const pid_t process = Start("qualify " + OnFakeGpus());
   EXPECT_TRUE(Comes([&] { return node.SmLock(0) && node.SmLock(1); })) << Read("err");
   EXPECT_THAT(Read("state/agent.json"), HasSubstr("perseus qualify"));
-  kill(process, SIGTERM);
-  EXPECT_TRUE(Comes([&] { return HasEnded(process); }));
+  End(process, SIGTERM);
   EXPECT_TRUE(node.IsAsShipped(0));
   EXPECT_TRUE(node.IsAsShipped(1));
   EXPECT_THAT(Read("err"), HasSubstr("interrupted"));
@@ -104,17 +213,11 @@ TEST_F(QualifyVerbTest, ASignalEndsItAndTheClocksComeBack) {
 TEST_F(QualifyVerbTest, AfterAKillTheNextRestoreGivesTheClocksBack) {
   FakeNvml node = FakeNvml::Create(Directory() / "nvml", {.gpus = {{}}});
   node.UseInThisProcess();
-  const std::string which = std::string(" --devices nvml:") + FAKE_NVML_LIBRARY;
-  const std::string started = RunWell("qualify" + which +
-                                      " --socket none.sock --state state/agent.json >out 2>err & "
-                                      "echo $!");
-  const pid_t process = std::stoi(started);
+  const pid_t process = Start("qualify " + OnFakeGpus());
   EXPECT_TRUE(Comes([&] { return node.SmLock(0).has_value(); })) << Read("err");
-  kill(process, SIGKILL);
-  EXPECT_TRUE(Comes([&] { return HasEnded(process); }));
+  End(process, SIGKILL);
   EXPECT_FALSE(node.IsAsShipped(0));
-  const Outcome restored =
-      Run("gpu restore" + which + " --socket none.sock --state state/agent.json");
+  const Outcome restored = Run("gpu restore " + OnFakeGpus());
   EXPECT_EQ(restored.status, 0) << restored.err;
   EXPECT_THAT(restored.err, HasSubstr("which lease guard (\"perseus qualify\") left changed"));
   EXPECT_TRUE(node.IsAsShipped(0));

@@ -2,6 +2,13 @@
 // load kernel counts at a given rate until its mailbox says stop. It knows the host's side of the
 // kernels only: it neither reads nor checks their PTX.
 //
+// It fails where the real driver fails: for handles of another context than the current one, for
+// addresses that were not allocated, and for peers that are connected twice. A small kernel does
+// not run while a load kernel leaves no room on the GPU.
+//
+// If FAKE_NVML_FILE is set, the GPUs are those of the fake NVML node (fake_nvml.h), unless Reset()
+// named others. A GPU of that node is not idle while a load kernel runs on it.
+//
 // A library of its own: fake_cuda.h fakes streams whose time a test advances.
 #pragma once
 
@@ -11,9 +18,18 @@
 
 namespace fake_kernels {
 
+// Of all GPUs.
+struct GpuTraits {
+  int multiprocessors = 108;
+  int threads_per_multiprocessor = 2048;
+  int compute_capability = 8;
+  bool ends_long_kernels = false;  // As a GPU that drives a display does.
+  bool has_peers = true;           // The GPUs reach the memory of each other.
+};
+
 // Resets the driver: these GPUs ("GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"), no failures, and a
 // rate of one iteration per microsecond. Requires that nothing is allocated or runs.
-void Reset(const std::vector<std::string>& uuids);
+void Reset(const std::vector<std::string>& uuids, const GpuTraits& traits = {});
 // Iterations per nanosecond of all load kernels.
 void SetRate(double rate);
 // The call number `after` (from 0) of this entry point fails with this code, and only that one.

@@ -1,38 +1,74 @@
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <thread>
+#include <utility>
 
 #include "tests/fake_cuda/fake_kernels.h"
+#include "tests/fake_nvml/node_file.h"
 
 namespace fake_kernels {
 namespace {
 
-constexpr int kNotFound = 500, kFakeNotReady = 600, kInvalid = 1;
+constexpr int kInvalid = 1, kInvalidContext = 201, kInvalidHandle = 400, kNotFound = 500,
+              kFakeNotReady = 600, kPeerIsEnabled = 704;
+constexpr int kMostGpus = 16;
+constexpr std::size_t kBacking = 128;  // Bytes of an allocation that the host's side uses.
 
+// The kernel of a stream, of which one runs at most.
 struct FakeStream {
+  int gpu = 0;  // Of its context.
   std::jthread kernel;
   std::atomic<bool> is_running = false;
+};
+
+struct FakeAllocation {
+  std::size_t bytes = 0;
+  alignas(8) std::array<char, kBacking> memory = {};
 };
 
 struct FakeDriver {
   std::mutex mutex;
   std::vector<std::string> uuids;
+  GpuTraits traits;
   std::map<std::string, int, std::less<>> calls;
   std::map<std::string, std::pair<int, int>, std::less<>> failures;  // The code, and which call.
   int live = 0;
+  // By device address. Kernels keep the memory that they use.
+  std::map<std::uint64_t, std::shared_ptr<FakeAllocation>> allocations;
+  std::uint64_t next_address = 0x7f00'0000'0000;
+  std::set<std::pair<int, int>> peers;  // From, to.
+  // The threads of the load kernels that run on each GPU, by multiprocessor.
+  std::array<std::atomic<int>, kMostGpus> busy_threads{};
 };
 FakeDriver& TheDriver() {
   static FakeDriver driver;
   return driver;
 }
 std::atomic<double> the_rate = 0.001;
+
+// As with the driver, the primary context is the driver's own. A caller only counts.
+char primary_contexts[kMostGpus];
+// The GPU of a context; -1 for none.
+int GpuOf(const void* context) {
+  const auto* const found = std::find_if(
+      std::begin(primary_contexts), std::end(primary_contexts),
+      [context](const char& primary) { return static_cast<const void*>(&primary) == context; });
+  return found == std::end(primary_contexts)
+             ? -1
+             : static_cast<int>(found - std::begin(primary_contexts));
+}
+thread_local int current_gpu = -1;
 
 // Counts the call, and returns the code with which it fails.
 int Count(const char* name) {
@@ -50,13 +86,60 @@ void AddLive(int change) {
   TheDriver().live += change;
 }
 
-std::atomic_ref<std::uint64_t> Word(std::uint64_t mailbox, std::uint64_t offset) {
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): a device address of this fake is a host address.
-  return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(mailbox + offset));
+// The memory of an allocation at this address, and the offset in it. Null if there is none.
+std::pair<std::shared_ptr<FakeAllocation>, std::size_t> MemoryAt(std::uint64_t address) {
+  FakeDriver& driver = TheDriver();
+  const std::lock_guard lock(driver.mutex);
+  const auto above = driver.allocations.upper_bound(address);
+  if (above == driver.allocations.begin()) return {};
+  const auto& [begin, allocation] = *std::prev(above);
+  if (address >= begin + allocation->bytes) return {};
+  return {allocation, address - begin};
 }
 
-void RunLoad(FakeStream& stream, std::uint64_t mailbox) {
+std::uint64_t Allocate(std::size_t bytes) {
+  FakeDriver& driver = TheDriver();
+  const std::lock_guard lock(driver.mutex);
+  const std::uint64_t address = driver.next_address;
+  driver.next_address += (bytes / 4096 + 2) * 4096;
+  driver.allocations[address] = std::make_shared<FakeAllocation>();
+  driver.allocations[address]->bytes = bytes;
+  ++driver.live;
+  return address;
+}
+
+// Whether there was such an allocation.
+bool Free(std::uint64_t address) {
+  FakeDriver& driver = TheDriver();
+  const std::lock_guard lock(driver.mutex);
+  if (driver.allocations.erase(address) == 0) return false;
+  --driver.live;
+  return true;
+}
+
+std::atomic_ref<std::uint64_t> Word(FakeAllocation& mailbox, std::size_t offset) {
+  return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(mailbox.memory.data() + offset));
+}
+
+// The GPU in the fake NVML node; null without one.
+perseus::fake_nvml::Gpu* NvmlGpu(int gpu) {
+  static const std::shared_ptr<perseus::fake_nvml::Node> node = [] {
+    const char* const path = std::getenv("FAKE_NVML_FILE");
+    return path == nullptr ? nullptr : perseus::fake_nvml::MapNode(path);
+  }();
+  if (!node) return nullptr;
+  const std::string& uuid = TheDriver().uuids.at(static_cast<std::size_t>(gpu));
+  for (std::uint32_t i = 0; i < node->gpu_count; ++i) {
+    if (uuid == node->gpus[i].uuid) return &node->gpus[i];
+  }
+  return nullptr;
+}
+
+void RunLoad(FakeStream& stream, FakeAllocation& mailbox, int threads) {
   using std::chrono::steady_clock;
+  std::atomic<int>& busy = TheDriver().busy_threads.at(static_cast<std::size_t>(stream.gpu));
+  perseus::fake_nvml::Gpu* const shown = NvmlGpu(stream.gpu);
+  const std::uint32_t was_idle = shown == nullptr ? 0 : shown->is_idle.exchange(0);
   double work = 0;
   std::uint64_t sequence = 0;
   auto last = steady_clock::now();
@@ -71,21 +154,24 @@ void RunLoad(FakeStream& stream, std::uint64_t mailbox) {
     Word(mailbox, 8) = ++sequence;
     std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
+  if (shown != nullptr) shown->is_idle = was_idle;
+  busy -= threads;
   stream.is_running = false;
 }
 
-const char* const kKernels[] = {"perseus_compute", "perseus_memory", "perseus_blocked",
-                                "perseus_notify"};
+const char* const kKernels[] = {"perseus_compute", "perseus_blocked", "perseus_notify"};
 
 }  // namespace
 
-void Reset(const std::vector<std::string>& uuids) {
+void Reset(const std::vector<std::string>& uuids, const GpuTraits& traits) {
   FakeDriver& driver = TheDriver();
   const std::lock_guard lock(driver.mutex);
   if (driver.live != 0) std::abort();
   driver.uuids = uuids;
+  driver.traits = traits;
   driver.calls.clear();
   driver.failures.clear();
+  driver.peers.clear();
   the_rate = 0.001;
 }
 void SetRate(double rate) { the_rate = rate; }
@@ -115,6 +201,13 @@ extern "C" {
 
 int cuInit(unsigned /*flags*/) {
   FAKE_ENTER("cuInit");
+  FakeDriver& driver = TheDriver();
+  const std::lock_guard lock(driver.mutex);
+  const char* const path = std::getenv("FAKE_NVML_FILE");
+  if (!driver.uuids.empty() || path == nullptr) return 0;
+  const auto node = perseus::fake_nvml::MapNode(path);
+  if (!node) return kInvalid;
+  for (std::uint32_t i = 0; i < node->gpu_count; ++i) driver.uuids.emplace_back(node->gpus[i].uuid);
   return 0;
 }
 int cuGetErrorName(int code, const char** name) {
@@ -144,14 +237,27 @@ int cuDeviceGetUuid(unsigned char* uuid, int device) {
 }
 int cuDeviceGetAttribute(int* value, int attribute, int /*device*/) {
   FAKE_ENTER("cuDeviceGetAttribute");
-  *value = attribute == 75 ? 8 : 108;
-  return 0;
+  const GpuTraits& traits = TheDriver().traits;
+  switch (attribute) {
+    case 16:
+      *value = traits.multiprocessors;
+      return 0;
+    case 17:
+      *value = traits.ends_long_kernels ? 1 : 0;
+      return 0;
+    case 39:
+      *value = traits.threads_per_multiprocessor;
+      return 0;
+    case 75:
+      *value = traits.compute_capability;
+      return 0;
+    default:
+      return kInvalid;
+  }
 }
-int cuDevicePrimaryCtxRetain(void** context, int /*device*/) {
+int cuDevicePrimaryCtxRetain(void** context, int device) {
   FAKE_ENTER("cuDevicePrimaryCtxRetain");
-  // As with the driver, the primary context is the driver's own. A caller only counts.
-  static char primary = 0;
-  *context = &primary;
+  *context = &primary_contexts[device];
   AddLive(1);
   return 0;
 }
@@ -160,12 +266,16 @@ int cuDevicePrimaryCtxRelease_v2(int /*device*/) {
   AddLive(-1);
   return 0;
 }
-int cuCtxSetCurrent(void* /*context*/) {
+int cuCtxSetCurrent(void* context) {
   FAKE_ENTER("cuCtxSetCurrent");
+  const int gpu = GpuOf(context);
+  if (gpu < 0) return kInvalidContext;
+  current_gpu = gpu;
   return 0;
 }
 int cuModuleLoadData(void** module, const void* image) {
   FAKE_ENTER("cuModuleLoadData");
+  if (current_gpu < 0) return kInvalidContext;
   // As the driver, it knows only kernels that the text has.
   *module = ::strdup(static_cast<const char*>(image));
   AddLive(1);
@@ -186,49 +296,63 @@ int cuModuleGetFunction(void** function, void* module, const char* name) {
   }
   return 0;
 }
-int cuMemAlloc_v2(unsigned long long* address, std::size_t /*bytes*/) {
+int cuMemAlloc_v2(unsigned long long* address, std::size_t bytes) {
   FAKE_ENTER("cuMemAlloc_v2");
-  *address = reinterpret_cast<unsigned long long>(std::malloc(64));
-  AddLive(1);
+  if (current_gpu < 0) return kInvalidContext;
+  *address = Allocate(bytes);
   return 0;
 }
 int cuMemFree_v2(unsigned long long address) {
   FAKE_ENTER("cuMemFree_v2");
-  // NOLINTNEXTLINE(performance-no-int-to-ptr)
-  std::free(reinterpret_cast<void*>(address));
-  AddLive(-1);
+  return Free(address) ? 0 : kInvalid;
+}
+int cuMemsetD32Async(unsigned long long address, unsigned value, std::size_t count, void* handle) {
+  FAKE_ENTER("cuMemsetD32Async");
+  if (static_cast<FakeStream*>(handle)->gpu != current_gpu) return kInvalidHandle;
+  const auto [memory, offset] = MemoryAt(address);
+  if (!memory || offset + count * sizeof value > memory->memory.size()) return kInvalid;
+  for (std::size_t i = 0; i < count; ++i) {
+    std::memcpy(memory->memory.data() + offset + i * sizeof value, &value, sizeof value);
+  }
   return 0;
 }
-int cuMemsetD32_v2(unsigned long long /*address*/, unsigned /*value*/, std::size_t /*count*/) {
-  FAKE_ENTER("cuMemsetD32_v2");
-  return 0;
-}
-int cuMemHostAlloc(void** memory, std::size_t bytes, unsigned /*flags*/) {
+int cuMemHostAlloc(void** memory, std::size_t bytes, unsigned flags) {
   FAKE_ENTER("cuMemHostAlloc");
-  *memory = std::aligned_alloc(64, bytes);
-  AddLive(1);
+  if (current_gpu < 0) return kInvalidContext;
+  constexpr unsigned kMapped = 2;
+  if (bytes > kBacking || (flags & kMapped) == 0) return kInvalid;
+  *memory = MemoryAt(Allocate(bytes)).first->memory.data();
+  return 0;
+}
+// The device address of an allocation of the host; 0 if it is none.
+static std::uint64_t AddressOf(const void* memory) {
+  const std::lock_guard lock(TheDriver().mutex);
+  for (const auto& [address, allocation] : TheDriver().allocations) {
+    if (allocation->memory.data() == memory) return address;
+  }
   return 0;
 }
 int cuMemFreeHost(void* memory) {
   FAKE_ENTER("cuMemFreeHost");
-  std::free(memory);
-  AddLive(-1);
-  return 0;
+  return Free(AddressOf(memory)) ? 0 : kInvalid;
 }
 int cuMemHostGetDevicePointer_v2(unsigned long long* address, void* memory, unsigned /*flags*/) {
   FAKE_ENTER("cuMemHostGetDevicePointer_v2");
-  *address = reinterpret_cast<unsigned long long>(memory);
-  return 0;
+  *address = AddressOf(memory);
+  return *address == 0 ? kInvalid : 0;
 }
 int cuStreamCreate(void** stream, unsigned /*flags*/) {
   FAKE_ENTER("cuStreamCreate");
-  *stream = new FakeStream;
+  if (current_gpu < 0) return kInvalidContext;
+  auto made = std::make_unique<FakeStream>();
+  made->gpu = current_gpu;
+  *stream = made.release();
   AddLive(1);
   return 0;
 }
 int cuStreamDestroy_v2(void* stream) {
   FAKE_ENTER("cuStreamDestroy_v2");
-  delete static_cast<FakeStream*>(stream);
+  const std::unique_ptr<FakeStream> destroyed(static_cast<FakeStream*>(stream));
   AddLive(-1);
   return 0;
 }
@@ -236,32 +360,60 @@ int cuStreamQuery(void* stream) {
   FAKE_ENTER("cuStreamQuery");
   return static_cast<FakeStream*>(stream)->is_running ? kFakeNotReady : 0;
 }
-int cuLaunchKernel(void* function, unsigned /*grid_x*/, unsigned /*grid_y*/, unsigned /*grid_z*/,
+int cuLaunchKernel(void* function, unsigned grid_x, unsigned /*grid_y*/, unsigned /*grid_z*/,
                    unsigned block_x, unsigned /*block_y*/, unsigned /*block_z*/,
                    unsigned /*shared_bytes*/, void* handle, void** parameters, void** /*extra*/) {
   FAKE_ENTER("cuLaunchKernel");
+  auto& stream = *static_cast<FakeStream*>(handle);
+  if (stream.gpu != current_gpu) return kInvalidHandle;
   const std::string name = *static_cast<const char* const*>(function);
-  const std::uint64_t first = *static_cast<std::uint64_t*>(parameters[0]);
+  const auto [memory, offset] = MemoryAt(*static_cast<std::uint64_t*>(parameters[0]));
+  if (!memory) return kInvalid;
+  const GpuTraits& traits = TheDriver().traits;
+  std::atomic<int>& busy = TheDriver().busy_threads.at(static_cast<std::size_t>(stream.gpu));
   if (name == "perseus_notify") {
-    Word(first, 0) = *static_cast<std::uint64_t*>(parameters[1]);
+    const bool has_room = busy + static_cast<int>(block_x) <= traits.threads_per_multiprocessor;
+    if (has_room) Word(*memory, offset) = *static_cast<std::uint64_t*>(parameters[1]);
     return 0;
   }
-  auto& stream = *static_cast<FakeStream*>(handle);
   // The kernel needs warps 0 and 1, and no second one may wait behind it.
   if (block_x < 64 || stream.is_running) return kInvalid;
+  const unsigned multiprocessors = static_cast<unsigned>(traits.multiprocessors);
+  const int threads = static_cast<int>((grid_x + multiprocessors - 1) / multiprocessors * block_x);
   stream.is_running = true;
-  stream.kernel = std::jthread([&stream, first] { RunLoad(stream, first); });
+  busy += threads;
+  stream.kernel =
+      std::jthread([&stream, mailbox = memory, threads] { RunLoad(stream, *mailbox, threads); });
   return 0;
 }
-int cuLaunchHostFunc(void* /*stream*/, void (*function)(void*), void* argument) {
+int cuLaunchHostFunc(void* stream, void (*function)(void*), void* argument) {
   FAKE_ENTER("cuLaunchHostFunc");
+  if (static_cast<FakeStream*>(stream)->gpu != current_gpu) return kInvalidHandle;
   function(argument);
   return 0;
 }
-int cuMemcpyPeerAsync(unsigned long long /*to*/, void* /*to_context*/, unsigned long long /*from*/,
-                      void* /*from_context*/, std::size_t /*bytes*/, void* /*stream*/) {
+int cuMemcpyPeerAsync(unsigned long long to, void* to_context, unsigned long long from,
+                      void* from_context, std::size_t bytes, void* /*stream*/) {
   FAKE_ENTER("cuMemcpyPeerAsync");
+  if (GpuOf(to_context) < 0 || GpuOf(from_context) < 0) return kInvalidContext;
+  for (const std::uint64_t address : {to, from}) {
+    const auto [memory, offset] = MemoryAt(address);
+    if (!memory || offset + bytes > memory->bytes) return kInvalid;
+  }
   return 0;
+}
+int cuDeviceCanAccessPeer(int* can_access, int device, int peer) {
+  FAKE_ENTER("cuDeviceCanAccessPeer");
+  *can_access = TheDriver().traits.has_peers && device != peer ? 1 : 0;
+  return 0;
+}
+int cuCtxEnablePeerAccess(void* peer, unsigned flags) {
+  FAKE_ENTER("cuCtxEnablePeerAccess");
+  const int gpu = GpuOf(peer);
+  if (gpu < 0 || gpu == current_gpu) return kInvalidContext;
+  if (flags != 0) return kInvalid;
+  const std::lock_guard lock(TheDriver().mutex);
+  return TheDriver().peers.emplace(current_gpu, gpu).second ? 0 : kPeerIsEnabled;
 }
 
 }  // extern "C"

@@ -62,6 +62,8 @@ FakeNvml FakeNvml::Create(const std::string& path, const NodeSpec& spec) {
     Fill(node->gpus[i], spec.gpus[i], i, spec.gpus.size());
     fake.ResetHardware(node->gpus[i]);
   }
+  std::snprintf(node->driver_version, sizeof node->driver_version, "%s",
+                spec.driver_version.c_str());
   node->driver_generation = 1;
   node->is_driver_loaded = 1;
   return fake;
@@ -118,6 +120,16 @@ void FakeNvml::AddEnergy(int gpu, std::uint64_t millijoules) { At(gpu).energy_mj
 void FakeNvml::SetPower(int gpu, int milliwatts) { At(gpu).power_mw = Unsigned(milliwatts); }
 void FakeNvml::SetIdle(int gpu, bool is_idle) { At(gpu).is_idle = is_idle ? 1 : 0; }
 void FakeNvml::SetTemperature(int gpu, int celsius) { At(gpu).temperature_c = Unsigned(celsius); }
+void FakeNvml::SetPrograms(int gpu, const std::vector<int>& pids) {
+  if (pids.size() > kMostPrograms) throw std::runtime_error("too many programs for a fake GPU");
+  for (std::size_t i = 0; i < pids.size(); ++i) At(gpu).program_pids[i] = Unsigned(pids[i]);
+  At(gpu).program_count = static_cast<std::uint32_t>(pids.size());
+}
+void FakeNvml::UseLongPrograms(int gpu, bool uses) { At(gpu).has_long_programs = uses ? 1 : 0; }
+void FakeNvml::SetApplicationClock(int gpu, int mhz, int default_mhz) {
+  At(gpu).application_clock_mhz = Unsigned(mhz);
+  At(gpu).default_application_clock_mhz = Unsigned(default_mhz);
+}
 
 std::vector<LoggedCall> FakeNvml::Log(std::uint64_t from) const {
   std::vector<LoggedCall> calls;

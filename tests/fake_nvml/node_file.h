@@ -15,10 +15,11 @@
 
 namespace perseus::fake_nvml {
 
-inline constexpr std::uint64_t kMagic = 0x31304c4d564e4b46;  // "FKNVML01"
+inline constexpr std::uint64_t kMagic = 0x32304c4d564e4b46;  // "FKNVML02"
 inline constexpr int kMostGpus = 16;
 inline constexpr int kMostClocks = 256;
 inline constexpr int kMostInstances = 7;
+inline constexpr int kMostPrograms = 32;
 inline constexpr std::size_t kLogCapacity = 1 << 16;
 
 // The functions of NVML, as the log and the faults name them.
@@ -39,8 +40,11 @@ enum class Function : std::uint32_t {
   kResetSmClock,
   kSetMemoryClock,
   kResetMemoryClock,
+  kGetDriverVersion,
+  kGetPrograms,
+  kGetApplicationsClock,
 };
-inline constexpr std::size_t kFunctions = 16;
+inline constexpr std::size_t kFunctions = 19;
 inline constexpr std::uint32_t kNoGpu = ~0U;
 
 struct Gpu {
@@ -79,6 +83,11 @@ struct Gpu {
   std::atomic<std::uint32_t> hides_setting;       // NVML does not name a lock as a reason.
   std::atomic<std::uint32_t> ignores_changes;     // Changes return success but have no effect.
   std::atomic<std::uint32_t> is_lost;
+  std::atomic<std::uint32_t> program_count;  // Programs that use the GPU.
+  std::atomic<std::uint32_t> program_pids[kMostPrograms];
+  std::atomic<std::uint32_t> has_long_programs;      // An entry of their list has 32 bytes, not 24.
+  std::atomic<std::uint32_t> application_clock_mhz;  // 0: the GPU has no application clocks.
+  std::atomic<std::uint32_t> default_application_clock_mhz;
   // By function: code << 16 | number of times (0xffff: until Heal()).
   std::atomic<std::uint32_t> faults[kFunctions];
   std::atomic<std::uint32_t> slow_ms[kFunctions];
@@ -98,6 +107,7 @@ inline constexpr std::int32_t kInside = -1;
 struct Node {
   std::uint64_t magic;
   std::uint32_t gpu_count;
+  char driver_version[80];
   // Changes at a driver reload. Processes that initialized NVML before must do it again.
   std::atomic<std::uint64_t> driver_generation;
   std::atomic<std::uint32_t> is_driver_loaded;

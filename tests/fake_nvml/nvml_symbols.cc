@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
@@ -105,8 +106,7 @@ Attached Attachment() {
 }
 
 NvmlHandle MakeHandle(std::uint64_t epoch, std::uint64_t index, std::uint64_t instance = 0) {
-  // NOLINTNEXTLINE(performance-no-int-to-ptr)
-  return reinterpret_cast<NvmlHandle>(epoch << 16 | instance << 8 | (index + 1));
+  return std::bit_cast<NvmlHandle>(epoch << 16 | instance << 8 | (index + 1));
 }
 
 // Calls body(node, epoch), which returns an NVML code.
@@ -124,7 +124,7 @@ template <typename Body>
 int OnGpu(Function function, NvmlHandle handle, std::uint32_t first, std::uint32_t second,
           Body body) {
   const Attached attached = Attachment();
-  const auto bits = reinterpret_cast<std::uint64_t>(handle);
+  const auto bits = std::bit_cast<std::uint64_t>(handle);
   const std::uint64_t index = (bits & 0xff) - 1;
   const bool is_known =
       attached.is_usable && (bits >> 16) == attached.epoch && index < attached.node->gpu_count;
@@ -198,6 +198,21 @@ int SetLock(Gpu& gpu, std::atomic<std::uint64_t>& lock, const std::uint32_t* clo
   return kSuccess;
 }
 
+// Writes the list of programs in entries of this size, of which the process is the first field.
+int CopyPrograms(const Gpu& gpu, unsigned* count, void* entries) {
+  const std::uint32_t have = gpu.program_count;
+  const unsigned room = *count;
+  *count = have;
+  if (room < have) return kInsufficientSize;
+  const std::size_t size = gpu.has_long_programs != 0 ? 32 : 24;
+  std::memset(entries, 0, have * size);
+  for (std::uint32_t i = 0; i < have; ++i) {
+    const std::uint32_t pid = gpu.program_pids[i];
+    std::memcpy(static_cast<char*>(entries) + i * size, &pid, sizeof pid);
+  }
+  return kSuccess;
+}
+
 int ResetLock(Gpu& gpu, std::atomic<std::uint64_t>& lock) {
   if (gpu.ignores_changes == 0) lock = 0;
   return kSuccess;
@@ -266,6 +281,12 @@ const char* nvmlErrorString(int code) {
   }
 }
 
+int nvmlSystemGetDriverVersion(char* text, unsigned size) {
+  return OnNode(Function::kGetDriverVersion, [&](Node& node, std::uint64_t) {
+    return CopyText(node.driver_version, text, size);
+  });
+}
+
 int nvmlDeviceGetCount_v2(unsigned* count) {
   return OnNode(Function::kGetCount, [&](Node& node, std::uint64_t) {
     *count = node.gpu_count;
@@ -295,7 +316,7 @@ int nvmlDeviceGetHandleByUUID(const char* uuid, NvmlHandle* handle) {
 }
 
 int nvmlDeviceGetUUID(NvmlHandle handle, char* text, unsigned size) {
-  const std::uint64_t instance = reinterpret_cast<std::uint64_t>(handle) >> 8 & 0xff;
+  const std::uint64_t instance = std::bit_cast<std::uint64_t>(handle) >> 8 & 0xff;
   return OnGpu(Function::kGetInfo, handle, [&](Gpu& gpu) {
     if (instance == 0) return CopyText(gpu.uuid, text, size);
     // "MIG-" and the rest of the GPU's UUID, with the instance number as its last digit.
@@ -321,6 +342,23 @@ int nvmlDeviceGetMinorNumber(NvmlHandle handle, unsigned* number) {
   return OnGpu(Function::kGetInfo, handle, [&](Gpu& gpu) {
     *number = gpu.minor_number;
     return kSuccess;
+  });
+}
+
+// The types are 0 for graphics, 1 for SM and 2 for memory.
+int nvmlDeviceGetApplicationsClock(NvmlHandle handle, unsigned type, unsigned* mhz) {
+  return OnGpu(Function::kGetApplicationsClock, handle, type, 0, [&](Gpu& gpu) {
+    if (type > 2) return kInvalidArgument;
+    *mhz = gpu.application_clock_mhz;
+    return *mhz == 0 || type != 0 ? kNotSupported : kSuccess;
+  });
+}
+
+int nvmlDeviceGetDefaultApplicationsClock(NvmlHandle handle, unsigned type, unsigned* mhz) {
+  return OnGpu(Function::kGetApplicationsClock, handle, type, 0, [&](Gpu& gpu) {
+    if (type > 2) return kInvalidArgument;
+    *mhz = gpu.default_application_clock_mhz;
+    return *mhz == 0 || type != 0 ? kNotSupported : kSuccess;
   });
 }
 
@@ -427,7 +465,16 @@ int nvmlDeviceResetGpuLockedClocks(NvmlHandle handle) {
                [&](Gpu& gpu) { return ResetLock(gpu, gpu.sm_lock); });
 }
 
+int nvmlDeviceGetComputeRunningProcesses_v2(NvmlHandle handle, unsigned* count, void* entries) {
+  return OnGpu(Function::kGetPrograms, handle,
+               [&](Gpu& gpu) { return CopyPrograms(gpu, count, entries); });
+}
+
 #ifndef FAKE_NVML_OLD
+
+int nvmlDeviceGetComputeRunningProcesses_v3(NvmlHandle handle, unsigned* count, void* entries) {
+  return nvmlDeviceGetComputeRunningProcesses_v2(handle, count, entries);
+}
 
 int nvmlDeviceGetCurrentClocksEventReasons(NvmlHandle handle, unsigned long long* reasons) {
   return nvmlDeviceGetCurrentClocksThrottleReasons(handle, reasons);
@@ -451,7 +498,7 @@ int nvmlDeviceGetMaxMigDeviceCount(NvmlHandle handle, unsigned* count) {
 int nvmlDeviceGetMigDeviceHandleByIndex(NvmlHandle handle, unsigned index, NvmlHandle* instance) {
   return OnGpu(Function::kGetHandle, handle, index, 0, [&](Gpu& gpu) {
     if (gpu.mig_instances <= static_cast<int>(index)) return kNotFound;
-    const auto bits = reinterpret_cast<std::uint64_t>(handle);
+    const auto bits = std::bit_cast<std::uint64_t>(handle);
     *instance = MakeHandle(bits >> 16, (bits & 0xff) - 1, index + 1);
     return kSuccess;
   });

@@ -47,29 +47,21 @@ bool IsUtcTime(std::string_view text) {
 
 class FactsReader {
  public:
-  FactsReader(const toml::table& root, std::string_view file) : root_(root), file_(file) {}
+  FactsReader(const toml::table& root, std::string_view name)
+      : root_(root), name_(name), file_(root, name) {}
 
   Result<HardwareFacts> Read() {
     ReadRoot();
-    ReadTables("switch", &FactsReader::ReadSwitch);
-    ReadTables("power", &FactsReader::ReadPower);
-    ReadEnergyCounter();
-    ReadTables("interference", &FactsReader::ReadInterference);
-    if (error_) return tl::unexpected<Error>(*error_);
+    file_.ReadTables("switch", [this](const toml::table& table) { ReadSwitch(table); });
+    file_.ReadTables("power", [this](const toml::table& table) { ReadPower(table); });
+    file_.ReadTable("energy_counter",
+                    [this](const toml::table& table) { ReadEnergyCounter(table); });
+    file_.ReadTables("interference", [this](const toml::table& table) { ReadInterference(table); });
+    if (file_.error()) return tl::unexpected<Error>(*file_.error());
     return std::move(facts_);
   }
 
  private:
-  void Keep(const TableReader& reader) {
-    if (!error_) error_ = reader.error();
-  }
-
-  void FailAt(const toml::node& node, std::string_view message) {
-    if (error_) return;
-    error_ = Error{fmt::format("{}:{}: {}", file_, node.source().begin.line, message),
-                   ErrorKind::kInput};
-  }
-
   // A text of one printable line.
   static std::string ReadLine(TableReader& reader, std::string_view key, std::string_view example) {
     reader.Require(key, fmt::format("{} = \"{}\"", key, example));
@@ -89,11 +81,11 @@ class FactsReader {
     // The version comes first: another version may have other keys.
     const toml::node* version = root_.get("version");
     if (version != nullptr && version->value_exact<std::int64_t>() != kVersion) {
-      FailAt(*version, fmt::format("version is not {}, the version that this program reads "
-                                   "(measure again with its perseus qualify)",
-                                   kVersion));
+      file_.FailAt(*version, fmt::format("version is not {}, the version that this program reads "
+                                         "(measure again with its perseus qualify)",
+                                         kVersion));
     }
-    TableReader reader(root_, file_, "the hardware facts file", kKeys);
+    TableReader reader(root_, name_, "the hardware facts file", kKeys);
     reader.Require("format", fmt::format("format = \"{}\"", kFormat));
     if (reader.Has("format") && reader.Text("format") != kFormat) {
       reader.FailAt("format", fmt::format("this is not a hardware facts file: its format is not "
@@ -115,12 +107,10 @@ class FactsReader {
     reader.Require("gpu_count", "gpu_count = 8");
     facts_.gpu_count = reader.Count("gpu_count", kMostGpus, 1);
     facts_.nodes = reader.Count("nodes", kMostNodes, 1);
-    if (reader.Has("max_changes_per_s")) {
-      facts_.max_changes_per_s = reader.Number("max_changes_per_s", kMostPerSecond, 0);
-    }
+    facts_.max_changes_per_s = ReadEstimate(root_, "max_changes_per_s", {0, kMostPerSecond});
     if (reader.Has("range_lock_saves")) facts_.range_lock_saves = reader.Flag("range_lock_saves");
     ReadLimits(reader);
-    Keep(reader);
+    file_.Keep(reader);
   }
 
   void ReadLimits(TableReader& reader) {
@@ -138,28 +128,6 @@ class FactsReader {
     }
   }
 
-  // Calls `read` with each table of a list.
-  void ReadTables(std::string_view key, void (FactsReader::*read)(const toml::table&)) {
-    const toml::node* node = root_.get(key);
-    if (node == nullptr) return;
-    const toml::array* list = node->as_array();
-    if (list == nullptr) {
-      FailAt(*node,
-             fmt::format("{} is not a list of tables (write [[{}]] above each one)", key, key));
-      return;
-    }
-    for (const toml::node& element : *list) {
-      if (const toml::table* table = element.as_table()) {
-        (this->*read)(*table);
-      } else {
-        FailAt(element, fmt::format("{} has an element that is not a table (write [[{}]] above "
-                                    "each one)",
-                                    key, key));
-      }
-      if (error_) return;
-    }
-  }
-
   struct Range {
     double least = 0;
     double most = 0;
@@ -173,12 +141,13 @@ class FactsReader {
     if (node == nullptr) return std::nullopt;
     const toml::table* table = node->as_table();
     if (table == nullptr) {
-      FailAt(*node, fmt::format("{} is not a value with its interval (write {} = {{value = 2, low "
-                                "= 1.8, high = 2.3, samples = 40}})",
-                                key, key));
+      file_.FailAt(*node,
+                   fmt::format("{} is not a value with its interval (write {} = {{value = 2, low "
+                               "= 1.8, high = 2.3, samples = 40}})",
+                               key, key));
       return std::nullopt;
     }
-    TableReader reader(*table, file_, key, kKeys);
+    TableReader reader(*table, name_, key, kKeys);
     const auto number = [&](std::string_view part) {
       reader.Require(part, fmt::format("{} = 2", part));
       return reader.NumberFrom(part, range.least, range.most, range.least);
@@ -192,7 +161,7 @@ class FactsReader {
                       "value <= high must hold)",
                       key, estimate.value, estimate.low, estimate.high));
     }
-    Keep(reader);
+    file_.Keep(reader);
     return estimate;
   }
 
@@ -207,7 +176,7 @@ class FactsReader {
     static constexpr std::string_view kKeys[] = {"direction",      "far",     "all_gpus",
                                                  "p95_latency_ms", "call_ms", "latency_ms"};
     static constexpr std::string_view kDirections[] = {"up", "down"};
-    TableReader reader(table, file_, "[[switch]]", kKeys);
+    TableReader reader(table, name_, "[[switch]]", kKeys);
     SwitchFacts facts;
     const std::string direction = ReadLine(reader, "direction", "up");
     if (reader.Has("direction") && direction != "up" && direction != "down") {
@@ -231,12 +200,12 @@ class FactsReader {
       }
     }
     facts_.switches.push_back(facts);
-    Keep(reader);
+    file_.Keep(reader);
   }
 
   void ReadPower(const toml::table& table) {
     static constexpr std::string_view kKeys[] = {"sm_clock_mhz", "idle_w", "blocked_w", "busy_w"};
-    TableReader reader(table, file_, "[[power]]", kKeys);
+    TableReader reader(table, name_, "[[power]]", kKeys);
     reader.Require("sm_clock_mhz", "sm_clock_mhz = 1410");
     PowerFacts facts;
     facts.sm_clock_mhz = reader.Count("sm_clock_mhz", kHighestMegahertz, 1);
@@ -249,33 +218,26 @@ class FactsReader {
       }
     }
     facts_.power.push_back(facts);
-    Keep(reader);
+    file_.Keep(reader);
   }
 
-  void ReadEnergyCounter() {
+  void ReadEnergyCounter(const toml::table& table) {
     static constexpr std::string_view kKeys[] = {"period_ms", "resolution_j", "bias"};
-    const toml::node* node = root_.get("energy_counter");
-    if (node == nullptr) return;
-    const toml::table* table = node->as_table();
-    if (table == nullptr) {
-      FailAt(*node, "energy_counter is not a table (write [energy_counter])");
-      return;
-    }
-    TableReader reader(*table, file_, "[energy_counter]", kKeys);
+    TableReader reader(table, name_, "[energy_counter]", kKeys);
     EnergyCounterFacts facts;
-    facts.period_ms = RequireEstimate(reader, *table, "period_ms", {0, kLongestMs});
+    facts.period_ms = RequireEstimate(reader, table, "period_ms", {0, kLongestMs});
     reader.Require("resolution_j", "resolution_j = 0.001");
     facts.resolution_j = reader.Number("resolution_j", kMostResolutionJ, 0);
-    facts.bias = RequireEstimate(reader, *table, "bias", {kLeastFraction, kMostFraction});
+    facts.bias = RequireEstimate(reader, table, "bias", {kLeastFraction, kMostFraction});
     facts_.energy_counter = facts;
-    Keep(reader);
+    file_.Keep(reader);
   }
 
   void ReadInterference(const toml::table& table) {
     static constexpr std::string_view kKeys[] = {"kind", "changes_per_s", "reads_per_s",
                                                  "slowdown"};
     const auto kinds = InterferenceKinds();
-    TableReader reader(table, file_, "[[interference]]", kKeys);
+    TableReader reader(table, name_, "[[interference]]", kKeys);
     InterferenceFacts facts;
     facts.kind = ReadLine(reader, "kind", "launch");
     if (reader.Has("kind") && std::find(kinds.begin(), kinds.end(), facts.kind) == kinds.end()) {
@@ -296,13 +258,13 @@ class FactsReader {
       }
     }
     facts_.interference.push_back(facts);
-    Keep(reader);
+    file_.Keep(reader);
   }
 
   const toml::table& root_;
-  std::string_view file_;
+  std::string_view name_;
+  toml_file::FileReader file_;
   HardwareFacts facts_;
-  std::optional<Error> error_;
 };
 
 // Only " and \ have to be escaped in a line without control characters.
@@ -347,7 +309,7 @@ std::string Format(const HardwareFacts& facts) {
   add("perseus_version", Quoted(facts.perseus_version));
   add("gpu_count", std::to_string(facts.gpu_count));
   add("nodes", std::to_string(facts.nodes));
-  if (facts.max_changes_per_s) add("max_changes_per_s", Number(*facts.max_changes_per_s));
+  add_if("max_changes_per_s", facts.max_changes_per_s);
   if (facts.range_lock_saves) add("range_lock_saves", *facts.range_lock_saves ? "true" : "false");
   if (!facts.limits.empty()) {
     text += "limits = [\n";

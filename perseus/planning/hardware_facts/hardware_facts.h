@@ -80,7 +80,9 @@ struct HardwareFacts {
   int gpu_count = 1;  // Of one node.
   int nodes = 1;      // Above 1: merged facts.
   std::vector<SwitchFacts> switches;
-  std::optional<double> max_changes_per_s;  // Of the whole node, without harm to the work.
+  // Of the whole node, without harm to the work: the value is shown to be harmless, and the upper
+  // end is the least rate that is shown to harm, or the greatest one that was tried.
+  std::optional<Estimate> max_changes_per_s;
   std::vector<PowerFacts> power;
   std::optional<EnergyCounterFacts> energy_counter;
   std::vector<InterferenceFacts> interference;

@@ -43,7 +43,7 @@ TEST(HardwareFacts, TheExampleHasAllFields) {
   EXPECT_EQ(facts.perseus_version, "0.1.0");
   EXPECT_EQ(facts.gpu_count, 8);
   EXPECT_EQ(facts.nodes, 1);
-  EXPECT_EQ(facts.max_changes_per_s, 80);
+  EXPECT_EQ(facts.max_changes_per_s, (Estimate{80, 80, 160, 35}));
   EXPECT_EQ(facts.range_lock_saves, true);
   EXPECT_THAT(facts.limits, testing::ElementsAre(StartsWith("The power limit of 400 W")));
   ASSERT_EQ(facts.switches.size(), 2);

@@ -14,10 +14,6 @@
 namespace perseus::hardware_facts {
 namespace {
 
-constexpr double kMostMads = 5;
-constexpr double kLeastPart = 0.1;
-constexpr double kLeastFractionBound = 0.01;
-
 // What a value is, for sentences.
 struct Quantity {
   enum class Unit { kMilliseconds, kWatts, kPerSecond, kFraction };
@@ -43,11 +39,6 @@ struct NodeValue {
   std::string_view host;
   Estimate estimate;
 };
-
-// How far the interval is from the value; 0 if it contains the value.
-double Distance(const Estimate& estimate, double value) {
-  return std::max({estimate.low - value, value - estimate.high, 0.0});
-}
 
 class Merger {
  public:
@@ -107,42 +98,26 @@ class Merger {
     }
   }
 
-  static double Bound(const Quantity& quantity, double middle, double deviation) {
-    const double bound = std::max(kMostMads * deviation, kLeastPart * std::abs(middle));
-    return quantity.unit == Quantity::Unit::kFraction ? std::max(bound, kLeastFractionBound)
-                                                      : bound;
-  }
-
   // Returns the values of the nodes that do not differ, and reports the others.
   std::vector<Estimate> Usual(const Quantity& quantity, const std::vector<NodeValue>& values) {
-    std::vector<double> all;
-    for (const NodeValue& value : values) all.push_back(value.estimate.value);
-    const double middle = Median(all);
-    if (values.size() == 2) {
-      const Estimate& first = values[0].estimate;
-      const Estimate& second = values[1].estimate;
-      const double gap = std::max(first.low - second.high, second.low - first.high);
-      if (gap > Bound(quantity, middle, 0)) {
-        Report(
-            "{} and {} differ: {} is {} on the one and {} on the other (merge a third node to see "
-            "which one is unusual)",
-            values[0].host, values[1].host, quantity.name, quantity.Text(first.value),
-            quantity.Text(second.value));
-      }
-      return {first, second};
+    std::vector<Estimate> estimates;
+    for (const NodeValue& value : values) estimates.push_back(value.estimate);
+    const bool is_fraction = quantity.unit == Quantity::Unit::kFraction;
+    const Comparison comparison = Compare(estimates, is_fraction ? kLeastFractionBound : 0);
+    if (values.size() == 2 && comparison.has_differences()) {
+      Report(
+          "{} and {} differ: {} is {} on the one and {} on the other (merge a third node to see "
+          "which one is unusual)",
+          values[0].host, values[1].host, quantity.name, quantity.Text(estimates[0].value),
+          quantity.Text(estimates[1].value));
     }
-    for (double& value : all) value = std::abs(value - middle);
-    const double bound = Bound(quantity, middle, Median(std::move(all)));
-    std::vector<Estimate> usual;
-    for (const NodeValue& value : values) {
-      if (Distance(value.estimate, middle) <= bound) {
-        usual.push_back(value.estimate);
-        continue;
-      }
-      Report("{} differs: {} is {}, and the median of {} nodes is {}", value.host, quantity.name,
-             quantity.Text(value.estimate.value), values.size(), quantity.Text(middle));
+    for (std::size_t i = 0; i < values.size() && values.size() > 2; ++i) {
+      if (!comparison.differs[i]) continue;
+      Report("{} differs: {} is {}, and the median of {} nodes is {}", values[i].host,
+             quantity.name, quantity.Text(estimates[i].value), values.size(),
+             quantity.Text(comparison.median));
     }
-    return usual;
+    return UsualOf(estimates, comparison);
   }
 
   // Groups the elements of a list of all nodes by their key, and calls `merge` with each group.
@@ -196,17 +171,16 @@ class Merger {
         });
   }
 
+  // The least rate of the usual nodes, so that it harms none of them.
   void MergeRate() {
     std::vector<NodeValue> values;
     for (const HardwareFacts& node : nodes_) {
-      if (!node.max_changes_per_s) continue;
-      const double rate = *node.max_changes_per_s;
-      values.push_back({node.host, {rate, rate, rate, 1}});
+      if (node.max_changes_per_s) values.push_back({node.host, *node.max_changes_per_s});
     }
     if (values.empty()) return;
-    merged_.facts.max_changes_per_s =
-        Combine(Usual({"the greatest rate of clock changes", Quantity::Unit::kPerSecond}, values))
-            .low;
+    const auto usual =
+        Usual({"the greatest rate of clock changes", Quantity::Unit::kPerSecond}, values);
+    merged_.facts.max_changes_per_s = LeastOf(usual);
   }
 
   template <typename Elements>

@@ -131,8 +131,8 @@ TEST(Merge, SmallFractionsDoNotDiffer) {
 
 TEST(Merge, TheRestIsCautious) {
   auto nodes = NodesThatBlockAt({80, 80, 80});
-  nodes[0].max_changes_per_s = 50;
-  nodes[1].max_changes_per_s = 52;
+  nodes[0].max_changes_per_s = Estimate{50, 50, 100, 10};
+  nodes[1].max_changes_per_s = Estimate{52, 52, 90, 10};
   nodes[0].range_lock_saves = true;
   nodes[1].range_lock_saves = false;
   nodes[2].driver_version = "550";
@@ -140,7 +140,7 @@ TEST(Merge, TheRestIsCautious) {
   nodes[0].limits = {"One.", "Two."};
   nodes[1].limits = {"Two.", "Three."};
   const MergedFacts merged = Merged(nodes);
-  EXPECT_EQ(merged.facts.max_changes_per_s, 50);
+  EXPECT_EQ(merged.facts.max_changes_per_s, (Estimate{50, 50, 90, 20}));
   EXPECT_EQ(merged.facts.range_lock_saves, false);
   EXPECT_EQ(merged.facts.driver_version, "570");
   EXPECT_EQ(merged.facts.gpu_count, 8);

@@ -29,44 +29,25 @@ constexpr double kLongestSwitchMs = 60'000;
 
 class JobReader {
  public:
-  JobReader(const toml::table& root, std::string_view name) : root_(root), name_(name) {}
+  JobReader(const toml::table& root, std::string_view name)
+      : root_(root), name_(name), file_(root, name) {}
 
   Result<Job> Read() {
     constexpr std::array<std::string_view, 4> kKeys{"profile", "pipeline", "gpu", "fixed"};
     TableReader reader(root_, name_, "the job file", kKeys);
     KeepKeys(root_);
     job_.profile_path = reader.Text("profile");
-    if (Keep(reader)) ReadTable("pipeline", &JobReader::ReadPipeline);
-    if (!error_) ReadTable("gpu", &JobReader::ReadGpu);
-    if (!error_) ReadFixed();
-    if (error_) return tl::unexpected<Error>(*error_);
+    file_.Keep(reader);
+    file_.ReadTable("pipeline", [this](const toml::table& table) { ReadPipeline(table); });
+    file_.ReadTable("gpu", [this](const toml::table& table) { ReadGpu(table); });
+    file_.ReadTables("fixed", [this](const toml::table& table) { ReadFixedInstruction(table); });
+    if (file_.error()) return tl::unexpected<Error>(*file_.error());
     return std::move(job_);
   }
 
  private:
   void KeepKeys(const toml::table& table) {
     for (const auto& [key, value] : table) job_.keys.emplace_back(key.str());
-  }
-
-  // Keeps the error of the reader, if it has one. Returns whether no error has occurred.
-  bool Keep(const TableReader& reader) {
-    if (!error_) error_ = reader.error();
-    return !error_;
-  }
-
-  void FailAt(const toml::node& node, std::string_view message) {
-    error_ = Error{fmt::format("{}:{}: {}", name_, node.source().begin.line, message),
-                   ErrorKind::kInput};
-  }
-
-  void ReadTable(std::string_view key, void (JobReader::*read)(const toml::table&)) {
-    const toml::node* node = root_.get(key);
-    if (node == nullptr) return;
-    if (const toml::table* table = node->as_table()) {
-      (this->*read)(*table);
-    } else {
-      FailAt(*node, fmt::format("{} is not a table (write [{}] on a line of its own)", key, key));
-    }
   }
 
   void ReadPipeline(const toml::table& table) {
@@ -91,7 +72,7 @@ class JobReader {
       reader.FailHere(
           "[pipeline] has more than one of schedule, schedule_file and graph (keep one of them)");
     }
-    Keep(reader);
+    file_.Keep(reader);
   }
 
   void ReadGpu(const toml::table& table) {
@@ -104,26 +85,7 @@ class JobReader {
     job_.switch_latency = ToNanoseconds(reader.Number("switch_latency_ms", kLongestSwitchMs, 0) /
                                         kMillisecondsPerSecond);
     job_.facts_path = reader.Text("facts");
-    Keep(reader);
-  }
-
-  void ReadFixed() {
-    const toml::node* node = root_.get("fixed");
-    if (node == nullptr) return;
-    const toml::array* fixed = node->as_array();
-    if (fixed == nullptr) {
-      FailAt(*node, "fixed is not a list of tables (write [[fixed]] above each one)");
-      return;
-    }
-    for (const toml::node& element : *fixed) {
-      if (const toml::table* table = element.as_table()) {
-        ReadFixedInstruction(*table);
-      } else {
-        FailAt(element,
-               "fixed has an element that is not a table (write [[fixed]] above each one)");
-      }
-      if (error_) return;
-    }
+    file_.Keep(reader);
   }
 
   void ReadFixedInstruction(const toml::table& table) {
@@ -149,7 +111,7 @@ class JobReader {
       reader.FailAt("energy_j",
                     "p2p has no energy_j, because it only delays the next pp_rank (remove it)");
     }
-    if (!Keep(reader)) return;
+    if (!file_.Keep(reader)) return;
 
     bool& seen = seen_[static_cast<std::size_t>(known - kKinds.begin())];
     if (seen) reader.FailAt("kind", fmt::format("[[fixed]] {} appears twice (keep one)", kind));
@@ -164,14 +126,14 @@ class JobReader {
     } else {
       fixed.optimizer = cost;
     }
-    Keep(reader);
+    file_.Keep(reader);
   }
 
   const toml::table& root_;
   std::string_view name_;
   Job job_;
   std::array<bool, 4> seen_{};  // Which kinds of fixed instructions the file has so far.
-  std::optional<Error> error_;
+  toml_file::FileReader file_;
 };
 
 }  // namespace

@@ -70,18 +70,11 @@ void Override(Job& job, const JobFlags& flags) {
   OverrideModel(job.model, job.switch_latency, flags);
 }
 
-// The values of a job that hardware facts have.
-struct FactsOfJob {
-  std::string gpu_name;
-  std::optional<double> blocking_power_w;
-  std::optional<Nanoseconds> switch_latency;
-};
-
-// Without a path, the result has no values.
-Result<FactsOfJob> ReadFacts(const std::string& path) {
-  if (path.empty()) return FactsOfJob();
+// All values that hardware facts have for a job. Without a path, the result has none.
+Result<UsedFacts> ReadFacts(const std::string& path) {
+  if (path.empty()) return UsedFacts();
   PERSEUS_ASSIGN_OR_RETURN(const auto facts, hardware_facts::Read(path));
-  FactsOfJob values{facts.gpu_name, {}, hardware_facts::SwitchLatencyForPlanning(facts)};
+  UsedFacts values{path, facts.gpu_name, {}, hardware_facts::SwitchLatencyForPlanning(facts)};
   if (const auto power = hardware_facts::BlockingPower(facts)) {
     values.blocking_power_w = power->value;
   }
@@ -98,25 +91,30 @@ Result<FactsOfJob> ReadFacts(const std::string& path) {
 struct DescribedJob {
   Job job;
   std::optional<double> blocking_power_w;  // Empty if nothing gives it.
-  std::string facts_gpu_name;
+  UsedFacts facts;
 };
 
 Result<DescribedJob> Describe(const JobFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(auto job, ReadJobFile(flags.job_file));
   Override(job, flags);
-  PERSEUS_ASSIGN_OR_RETURN(const auto facts, ReadFacts(job.facts_path));
-  if (!flags.switch_latency_ms && !job.Has("switch_latency_ms")) {
-    job.switch_latency = facts.switch_latency.value_or(job.switch_latency);
-  }
-  DescribedJob described{std::move(job), {}, facts.gpu_name};
-  if (flags.blocking_power_w || described.job.Has("blocking_power_w")) {
-    // Override has already written the flag into the model.
+  PERSEUS_ASSIGN_OR_RETURN(auto facts, ReadFacts(job.facts_path));
+  if (flags.switch_latency_ms || job.Has("switch_latency_ms")) facts.switch_latency.reset();
+  job.switch_latency = facts.switch_latency.value_or(job.switch_latency);
+  // Override has already written the flag into the model.
+  const bool has_power = flags.blocking_power_w || job.Has("blocking_power_w");
+  if (has_power || !job.graph_path.empty()) facts.blocking_power_w.reset();
+  DescribedJob described{std::move(job), facts.blocking_power_w, std::move(facts)};
+  if (has_power) {
     described.blocking_power_w = described.job.model.blocking_power_w;
   } else if (described.job.graph_path.empty()) {
-    described.blocking_power_w = facts.blocking_power_w;
-    described.job.model.blocking_power_w = facts.blocking_power_w.value_or(0);
+    described.job.model.blocking_power_w = described.blocking_power_w.value_or(0);
   }
   return described;
+}
+
+Result<LoadedJob> WithFacts(Result<LoadedJob> job, const UsedFacts& facts) {
+  if (job) job->facts = facts;
+  return job;
 }
 
 Result<profile::Profile> LoadProfile(const std::string& path, const JobFlags& flags) {
@@ -226,6 +224,21 @@ Result<void> RefuseWithGraph(const JobFlags& flags, const Job& job) {
 
 }  // namespace
 
+std::string Describe(const UsedFacts& facts) {
+  if (facts.path.empty()) return {};
+  std::vector<std::string> values;
+  if (facts.blocking_power_w) {
+    values.push_back(fmt::format("the blocking power ({:.4g} W)", *facts.blocking_power_w));
+  }
+  if (facts.switch_latency) {
+    values.push_back(fmt::format("the switch latency ({:.4g} ms)",
+                                 ToSeconds(*facts.switch_latency) * kMillisecondsPerSecond));
+  }
+  return fmt::format("hardware facts: {} gives {}\n", facts.path,
+                     values.empty() ? "nothing, because flags or the job file do"
+                                    : fmt::format("{}", fmt::join(values, " and ")));
+}
+
 int LoadedJob::gpus() const {
   return static_cast<int>(graph.pp_rank_orders.size()) * planned.model.gpus_per_stage;
 }
@@ -241,7 +254,7 @@ Result<LoadedJob> LoadJob(const JobFlags& flags) {
   if (!job.graph_path.empty()) {
     PERSEUS_RETURN_IF_ERROR(RefuseWithGraph(flags, job));
     planned.profile = job.graph_path;
-    return LayOutGraph(std::move(planned), described.blocking_power_w);
+    return WithFacts(LayOutGraph(std::move(planned), described.blocking_power_w), described.facts);
   }
   if (planned.profile.empty()) {
     return Fail("the profile is missing (give the path of a CSV, or make one with perseus synth)");
@@ -255,7 +268,7 @@ Result<LoadedJob> LoadJob(const JobFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto profile, LoadProfile(planned.profile, flags));
   PERSEUS_ASSIGN_OR_RETURN(auto schedule, LoadSchedule(job, flags, profile.stages()));
   planned.schedule = std::move(schedule);
-  return LayOut(std::move(planned), profile);
+  return WithFacts(LayOut(std::move(planned), profile), described.facts);
 }
 
 Result<UnprofiledJob> LoadUnprofiledJob(const JobFlags& flags) {
@@ -274,7 +287,7 @@ Result<UnprofiledJob> LoadUnprofiledJob(const JobFlags& flags) {
                         .pipelines = job.pipelines,
                         .model = job.model,
                         .switch_latency = job.switch_latency},
-                       described.facts_gpu_name};
+                       described.facts.gpu_name};
 }
 
 Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, const JobFlags& flags) {
@@ -286,24 +299,24 @@ Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, const JobFlags
   }
   plan_file::PlannedJob planned = plan.job;
   planned.pipelines = flags.pipelines.value_or(planned.pipelines);
-  PERSEUS_ASSIGN_OR_RETURN(const auto facts, ReadFacts(flags.facts));
+  PERSEUS_ASSIGN_OR_RETURN(auto facts, ReadFacts(flags.facts));
+  if (flags.switch_latency_ms) facts.switch_latency.reset();
+  if (flags.blocking_power_w || planned.IsGeneralGraph()) facts.blocking_power_w.reset();
   planned.switch_latency = facts.switch_latency.value_or(planned.switch_latency);
-  if (facts.blocking_power_w && !planned.IsGeneralGraph()) {
-    planned.model.blocking_power_w = *facts.blocking_power_w;
-  }
+  planned.model.blocking_power_w = facts.blocking_power_w.value_or(planned.model.blocking_power_w);
   OverrideModel(planned.model, planned.switch_latency, flags);
   if (planned.IsGeneralGraph()) {
     PERSEUS_RETURN_IF_ERROR(RefuseWithGraph(flags, Job()));
     if (!flags.graph.empty()) planned.profile = flags.graph;
     const double blocking_power_w = planned.model.blocking_power_w;
-    return LayOutGraph(std::move(planned), blocking_power_w);
+    return WithFacts(LayOutGraph(std::move(planned), blocking_power_w), facts);
   }
   if (!flags.graph.empty()) {
     return Fail("the plan is for a pipeline, not for a general graph (remove --graph)");
   }
   if (!flags.profile.empty()) planned.profile = flags.profile;
   PERSEUS_ASSIGN_OR_RETURN(const auto profile, LoadProfile(planned.profile, flags));
-  return LayOut(std::move(planned), profile);
+  return WithFacts(LayOut(std::move(planned), profile), facts);
 }
 
 }  // namespace perseus::job

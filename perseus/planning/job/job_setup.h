@@ -43,10 +43,22 @@ struct JobFlags {
   std::optional<double> optimizer_s;
 };
 
+// What a hardware facts file gives to a job.
+struct UsedFacts {
+  std::string path;  // Empty without facts.
+  std::string gpu_name;
+  // Empty if a flag or the job file gives the value, or the facts do not have it.
+  std::optional<double> blocking_power_w;
+  std::optional<Nanoseconds> switch_latency;
+};
+// "hardware facts: facts.toml gives the blocking power (86.25 W)", as a line. Empty without facts.
+std::string Describe(const UsedFacts& facts);
+
 struct LoadedJob {
   plan_file::PlannedJob planned;
   schedule::InstructionGraph graph;
   plan::ExecutionModel model;  // Of a pp_rank: all GPUs of a stage together.
+  UsedFacts facts = {};
 
   int gpus() const;  // Of one pipeline.
 };

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <string>
 
 #include "perseus/base/result.h"
@@ -17,6 +19,10 @@ struct LatencyCheck {
   std::string boot_id;
   int rounds = 8;
   Nanoseconds timeout = 500'000'000;  // Of one switch.
+  // Starts a load on the GPU, because an idle GPU does not show its clock. It is called while
+  // signals are held back, so that threads of a driver inherit this. What it returns is destroyed
+  // after the measurement, which ends the load.
+  std::function<std::shared_ptr<void>()> start_load = [] { return nullptr; };
 };
 
 // Fails (kSystem) if an agent runs on this state, if the GPU still has to be restored, if the clock

@@ -4,17 +4,9 @@
 
 #include <cstdlib>
 
+#include "perseus/runtime/device/library_symbols.h"
+
 namespace perseus::client {
-namespace {
-
-// False if the library lacks it.
-template <typename Function>
-bool LookUp(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(::dlsym(library, name));
-  return function != nullptr;
-}
-
-}  // namespace
 
 Result<CudaDriver> LoadCudaDriver() {
   const char* chosen = std::getenv("PERSEUS_CUDA_LIBRARY");
@@ -27,22 +19,20 @@ Result<CudaDriver> LoadCudaDriver() {
                   ::dlerror());
   }
   CudaDriver driver;
-  const bool has_all =
-      LookUp(library, "cuEventCreate", driver.event_create) &&
-      LookUp(library, "cuEventRecord", driver.event_record) &&
-      LookUp(library, "cuEventQuery", driver.event_query) &&
-      LookUp(library, "cuEventElapsedTime", driver.event_elapsed_time) &&
-      LookUp(library, "cuEventDestroy_v2", driver.event_destroy) &&
-      LookUp(library, "cuLaunchHostFunc", driver.launch_host_function) &&
-      LookUp(library, "cuCtxGetCurrent", driver.context_get_current) &&
-      LookUp(library, "cuCtxSetCurrent", driver.context_set_current) &&
-      LookUp(library, "cuStreamIsCapturing", driver.stream_is_capturing) &&
-      LookUp(library, "cuThreadExchangeStreamCaptureMode", driver.exchange_capture_mode);
-  if (!has_all) {
-    return FailAs(ErrorKind::kSystem,
-                  "{} lacks an entry point: {} (a driver of CUDA 10.1 or later is "
-                  "needed)",
-                  name, ::dlerror());
+  device::LibrarySymbols symbols(library);
+  symbols.Required(driver.event_create, "cuEventCreate");
+  symbols.Required(driver.event_record, "cuEventRecord");
+  symbols.Required(driver.event_query, "cuEventQuery");
+  symbols.Required(driver.event_elapsed_time, "cuEventElapsedTime");
+  symbols.Required(driver.event_destroy, "cuEventDestroy_v2");
+  symbols.Required(driver.launch_host_function, "cuLaunchHostFunc");
+  symbols.Required(driver.context_get_current, "cuCtxGetCurrent");
+  symbols.Required(driver.context_set_current, "cuCtxSetCurrent");
+  symbols.Required(driver.stream_is_capturing, "cuStreamIsCapturing");
+  symbols.Required(driver.exchange_capture_mode, "cuThreadExchangeStreamCaptureMode");
+  if (symbols.missing() != nullptr) {
+    return FailAs(ErrorKind::kSystem, "{} lacks {} (a driver of CUDA 10.1 or later is needed)",
+                  name, symbols.missing());
   }
   return driver;
 }

@@ -2,32 +2,12 @@
 
 #include <dlfcn.h>
 
+#include "perseus/runtime/device/library_symbols.h"
+
 namespace perseus::device::nvml {
 namespace {
 
-// Looks up the symbols of one library, and keeps the name of the first required one that is
-// missing.
-class Symbols {
- public:
-  explicit Symbols(void* library) : library_(library) {}
-
-  template <typename Function>
-  void Optional(Function*& function, const char* name) {
-    function = reinterpret_cast<Function*>(::dlsym(library_, name));
-  }
-  template <typename Function>
-  void Required(Function*& function, const char* name) {
-    Optional(function, name);
-    if (function == nullptr && missing_ == nullptr) missing_ = name;
-  }
-  const char* missing() const { return missing_; }
-
- private:
-  void* library_;
-  const char* missing_ = nullptr;
-};
-
-void LookUpRequired(Symbols& symbols, Functions& f) {
+void LookUpRequired(LibrarySymbols& symbols, Functions& f) {
   symbols.Required(f.Init, "nvmlInit_v2");
   symbols.Required(f.Shutdown, "nvmlShutdown");
   symbols.Required(f.ErrorString, "nvmlErrorString");
@@ -40,7 +20,7 @@ void LookUpRequired(Symbols& symbols, Functions& f) {
   symbols.Required(f.GetPowerUsage, "nvmlDeviceGetPowerUsage");
 }
 
-void LookUpOptional(Symbols& symbols, Functions& f) {
+void LookUpOptional(LibrarySymbols& symbols, Functions& f) {
   symbols.Optional(f.SystemGetDriverVersion, "nvmlSystemGetDriverVersion");
   symbols.Optional(f.GetComputeRunningProcesses, "nvmlDeviceGetComputeRunningProcesses_v3");
   if (f.GetComputeRunningProcesses == nullptr) {  // Drivers before 510 have the older name.
@@ -87,7 +67,7 @@ Result<Api> Load(std::string_view file) {
   }
   Api api{.library = std::shared_ptr<void>(opened, [](void* library) { ::dlclose(library); }),
           .functions = {}};
-  Symbols symbols(opened);
+  LibrarySymbols symbols(opened);
   LookUpRequired(symbols, api.functions);
   if (symbols.missing() != nullptr) {
     return FailAs(

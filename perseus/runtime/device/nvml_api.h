@@ -74,7 +74,9 @@ struct PciInfo {
 };
 static_assert(sizeof(PciInfo) == 68);
 
-// nvmlProcessInfo_t of nvmlDeviceGetComputeRunningProcesses_v2 and _v3.
+// nvmlProcessInfo_t of nvmlDeviceGetComputeRunningProcesses_v2 and _v3. The drivers 535.43 to
+// 535.86 use 32 bytes in _v3, without a sign of it. So only the first entry can be read, and a
+// buffer needs room for such entries.
 struct ProcessInfo {
   unsigned pid;
   unsigned long long used_memory;

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <string>
 
+#include "perseus/runtime/device/library_symbols.h"
+
 namespace perseus::device::rocm {
 namespace {
 
@@ -57,30 +59,27 @@ void* Open(std::string_view file) {
   return nullptr;
 }
 
-template <typename Function>
-bool LookUp(void* library, Function*& function, const char* name) {
-  function = reinterpret_cast<Function*>(::dlsym(library, name));
-  return function != nullptr;
-}
-
-void LookUpOptional(void* library, Functions& f) {
-  LookUp(library, f.StatusString, "rsmi_status_string");
-  LookUp(library, f.GetName, "rsmi_dev_name_get");
-  LookUp(library, f.GetUniqueId, "rsmi_dev_unique_id_get");
-  LookUp(library, f.GetPciId, "rsmi_dev_pci_id_get");
-  LookUp(library, f.GetAveragePower, "rsmi_dev_power_ave_get");
-  LookUp(library, f.GetPower, "rsmi_dev_power_get");
-  LookUp(library, f.GetEnergyCount, "rsmi_dev_energy_count_get");
-  LookUp(library, f.GetTemperature, "rsmi_dev_temp_metric_get");
-  LookUp(library, f.GetFrequencies, "rsmi_dev_gpu_clk_freq_get");
-  LookUp(library, f.GetOverdrive, "rsmi_dev_od_volt_info_get");
-  LookUp(library, f.GetPowerCap, "rsmi_dev_power_cap_get");
-  LookUp(library, f.GetDefaultPowerCap, "rsmi_dev_power_cap_default_get");
-  LookUp(library, f.GetPowerCapRange, "rsmi_dev_power_cap_range_get");
-  LookUp(library, f.SetPowerCap, "rsmi_dev_power_cap_set");
-  LookUp(library, f.GetLevel, "rsmi_dev_perf_level_get");
-  LookUp(library, f.SetLevel, "rsmi_dev_perf_level_set_v1");
-  LookUp(library, f.SetClockRange, "rsmi_dev_clk_range_set");
+void LookUpRocm(LibrarySymbols& symbols, Functions& f) {
+  symbols.Required(f.Init, "rsmi_init");
+  symbols.Required(f.ShutDown, "rsmi_shut_down");
+  symbols.Required(f.CountDevices, "rsmi_num_monitor_devices");
+  symbols.Optional(f.StatusString, "rsmi_status_string");
+  symbols.Optional(f.GetName, "rsmi_dev_name_get");
+  symbols.Optional(f.GetUniqueId, "rsmi_dev_unique_id_get");
+  symbols.Optional(f.GetPciId, "rsmi_dev_pci_id_get");
+  symbols.Optional(f.GetAveragePower, "rsmi_dev_power_ave_get");
+  symbols.Optional(f.GetPower, "rsmi_dev_power_get");
+  symbols.Optional(f.GetEnergyCount, "rsmi_dev_energy_count_get");
+  symbols.Optional(f.GetTemperature, "rsmi_dev_temp_metric_get");
+  symbols.Optional(f.GetFrequencies, "rsmi_dev_gpu_clk_freq_get");
+  symbols.Optional(f.GetOverdrive, "rsmi_dev_od_volt_info_get");
+  symbols.Optional(f.GetPowerCap, "rsmi_dev_power_cap_get");
+  symbols.Optional(f.GetDefaultPowerCap, "rsmi_dev_power_cap_default_get");
+  symbols.Optional(f.GetPowerCapRange, "rsmi_dev_power_cap_range_get");
+  symbols.Optional(f.SetPowerCap, "rsmi_dev_power_cap_set");
+  symbols.Optional(f.GetLevel, "rsmi_dev_perf_level_get");
+  symbols.Optional(f.SetLevel, "rsmi_dev_perf_level_set_v1");
+  symbols.Optional(f.SetClockRange, "rsmi_dev_clk_range_set");
 }
 
 }  // namespace
@@ -95,13 +94,12 @@ Result<Api> Load(std::string_view file) {
   }
   Api api{.library = std::shared_ptr<void>(opened, [](void* library) { ::dlclose(library); }),
           .functions = {}};
-  Functions& f = api.functions;
-  if (!LookUp(opened, f.Init, "rsmi_init") || !LookUp(opened, f.ShutDown, "rsmi_shut_down") ||
-      !LookUp(opened, f.CountDevices, "rsmi_num_monitor_devices")) {
+  LibrarySymbols symbols(opened);
+  LookUpRocm(symbols, api.functions);
+  if (symbols.missing() != nullptr) {
     return FailAs(ErrorKind::kSystem, "{} is not ROCm SMI (name another file)",
                   file.empty() ? "librocm_smi64.so" : file);
   }
-  LookUpOptional(opened, f);
   return api;
 }
 

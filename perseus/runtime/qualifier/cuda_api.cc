@@ -4,6 +4,8 @@
 
 #include <cstdlib>
 
+#include "perseus/runtime/device/library_symbols.h"
+
 namespace perseus::qualifier::cuda {
 namespace {
 
@@ -12,47 +14,33 @@ const char* ChosenLibrary(const char* variable, const char* usual) {
   return chosen != nullptr && *chosen != '\0' ? chosen : usual;
 }
 
-// Looks up symbols, and keeps the name of the first one that is missing.
-class LibrarySymbols {
- public:
-  explicit LibrarySymbols(void* library) : library_(library) {}
-  template <typename Pointer>
-  void LookUp(Pointer& function, const char* name) {
-    function = reinterpret_cast<Pointer>(::dlsym(library_, name));
-    if (function == nullptr && missing_ == nullptr) missing_ = name;
-  }
-  const char* missing() const { return missing_; }
-
- private:
-  void* library_;
-  const char* missing_ = nullptr;
-};
-
-void LookUpCuda(LibrarySymbols& symbols, Functions& f) {
-  symbols.LookUp(f.Init, "cuInit");
-  symbols.LookUp(f.GetErrorName, "cuGetErrorName");
-  symbols.LookUp(f.DeviceGetCount, "cuDeviceGetCount");
-  symbols.LookUp(f.DeviceGet, "cuDeviceGet");
-  symbols.LookUp(f.DeviceGetUuid, "cuDeviceGetUuid");
-  symbols.LookUp(f.DeviceGetAttribute, "cuDeviceGetAttribute");
-  symbols.LookUp(f.PrimaryContextRetain, "cuDevicePrimaryCtxRetain");
-  symbols.LookUp(f.PrimaryContextRelease, "cuDevicePrimaryCtxRelease_v2");
-  symbols.LookUp(f.SetCurrent, "cuCtxSetCurrent");
-  symbols.LookUp(f.ModuleLoadData, "cuModuleLoadData");
-  symbols.LookUp(f.ModuleUnload, "cuModuleUnload");
-  symbols.LookUp(f.ModuleGetFunction, "cuModuleGetFunction");
-  symbols.LookUp(f.MemAlloc, "cuMemAlloc_v2");
-  symbols.LookUp(f.MemFree, "cuMemFree_v2");
-  symbols.LookUp(f.MemsetD32, "cuMemsetD32_v2");
-  symbols.LookUp(f.HostAlloc, "cuMemHostAlloc");
-  symbols.LookUp(f.FreeHost, "cuMemFreeHost");
-  symbols.LookUp(f.HostGetDevicePointer, "cuMemHostGetDevicePointer_v2");
-  symbols.LookUp(f.StreamCreate, "cuStreamCreate");
-  symbols.LookUp(f.StreamDestroy, "cuStreamDestroy_v2");
-  symbols.LookUp(f.StreamQuery, "cuStreamQuery");
-  symbols.LookUp(f.Launch, "cuLaunchKernel");
-  symbols.LookUp(f.LaunchHostFunction, "cuLaunchHostFunc");
-  symbols.LookUp(f.CopyPeer, "cuMemcpyPeerAsync");
+void LookUpCuda(device::LibrarySymbols& symbols, Functions& f) {
+  symbols.Required(f.Init, "cuInit");
+  symbols.Required(f.GetErrorName, "cuGetErrorName");
+  symbols.Required(f.DeviceGetCount, "cuDeviceGetCount");
+  symbols.Required(f.DeviceGet, "cuDeviceGet");
+  symbols.Required(f.DeviceGetUuid, "cuDeviceGetUuid");
+  symbols.Required(f.DeviceGetAttribute, "cuDeviceGetAttribute");
+  symbols.Required(f.PrimaryContextRetain, "cuDevicePrimaryCtxRetain");
+  symbols.Required(f.PrimaryContextRelease, "cuDevicePrimaryCtxRelease_v2");
+  symbols.Required(f.SetCurrent, "cuCtxSetCurrent");
+  symbols.Required(f.ModuleLoadData, "cuModuleLoadData");
+  symbols.Required(f.ModuleUnload, "cuModuleUnload");
+  symbols.Required(f.ModuleGetFunction, "cuModuleGetFunction");
+  symbols.Required(f.MemAlloc, "cuMemAlloc_v2");
+  symbols.Required(f.MemFree, "cuMemFree_v2");
+  symbols.Required(f.MemsetD32Async, "cuMemsetD32Async");
+  symbols.Required(f.HostAlloc, "cuMemHostAlloc");
+  symbols.Required(f.FreeHost, "cuMemFreeHost");
+  symbols.Required(f.HostGetDevicePointer, "cuMemHostGetDevicePointer_v2");
+  symbols.Required(f.StreamCreate, "cuStreamCreate");
+  symbols.Required(f.StreamDestroy, "cuStreamDestroy_v2");
+  symbols.Required(f.StreamQuery, "cuStreamQuery");
+  symbols.Required(f.Launch, "cuLaunchKernel");
+  symbols.Required(f.LaunchHostFunction, "cuLaunchHostFunc");
+  symbols.Required(f.CopyPeer, "cuMemcpyPeerAsync");
+  symbols.Required(f.CanAccessPeer, "cuDeviceCanAccessPeer");
+  symbols.Required(f.EnablePeerAccess, "cuCtxEnablePeerAccess");
 }
 
 }  // namespace
@@ -75,7 +63,7 @@ Result<Api> Open() {
   }
   Api api;
   api.library = std::shared_ptr<void>(library, [](void* /*stays loaded*/) {});
-  LibrarySymbols symbols(library);
+  device::LibrarySymbols symbols(library);
   LookUpCuda(symbols, api.f);
   if (symbols.missing() != nullptr) {
     return FailAs(ErrorKind::kSystem, "{} lacks {} (a driver of CUDA 11 or later is needed)", name,
@@ -83,6 +71,13 @@ Result<Api> Open() {
   }
   PERSEUS_RETURN_IF_ERROR(api.Check(api.f.Init(0), "start CUDA"));
   return api;
+}
+
+Result<void> Nccl::Check(int code, const char* what) const {
+  if (code == kSuccess) return {};
+  return FailAs(ErrorKind::kSystem,
+                "NCCL cannot {}: {} (NCCL error {}; NCCL_DEBUG=WARN in the environment shows more)",
+                what, GetErrorString(code), code);
 }
 
 Result<Nccl> OpenNccl() {
@@ -93,12 +88,13 @@ Result<Nccl> OpenNccl() {
                   ::dlerror());
   }
   Nccl nccl;
-  LibrarySymbols symbols(library);
-  symbols.LookUp(nccl.CommInitAll, "ncclCommInitAll");
-  symbols.LookUp(nccl.CommAbort, "ncclCommAbort");
-  symbols.LookUp(nccl.GroupStart, "ncclGroupStart");
-  symbols.LookUp(nccl.GroupEnd, "ncclGroupEnd");
-  symbols.LookUp(nccl.AllReduce, "ncclAllReduce");
+  device::LibrarySymbols symbols(library);
+  symbols.Required(nccl.CommInitAll, "ncclCommInitAll");
+  symbols.Required(nccl.CommAbort, "ncclCommAbort");
+  symbols.Required(nccl.GroupStart, "ncclGroupStart");
+  symbols.Required(nccl.GroupEnd, "ncclGroupEnd");
+  symbols.Required(nccl.AllReduce, "ncclAllReduce");
+  symbols.Required(nccl.GetErrorString, "ncclGetErrorString");
   if (symbols.missing() != nullptr) {
     return FailAs(ErrorKind::kSystem, "{} lacks {}: it is not NCCL", name, symbols.missing());
   }

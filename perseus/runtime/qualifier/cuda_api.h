@@ -22,7 +22,10 @@ using Address = unsigned long long;  // CUdeviceptr.
 
 inline constexpr int kSuccess = 0;
 inline constexpr int kNotReady = 600;
+inline constexpr int kPeerAccessAlreadyEnabled = 704;
 inline constexpr int kMultiprocessorCount = 16;  // CU_DEVICE_ATTRIBUTE_…
+inline constexpr int kKernelExecTimeout = 17;
+inline constexpr int kMaxThreadsPerMultiprocessor = 39;
 inline constexpr int kComputeCapabilityMajor = 75;
 inline constexpr unsigned kHostPortable = 1, kHostMapped = 2;  // CU_MEMHOSTALLOC_…
 inline constexpr unsigned kStreamNonBlocking = 1;
@@ -46,7 +49,8 @@ struct Functions {
   int (*ModuleGetFunction)(Function* function, Module module, const char* name) = nullptr;
   int (*MemAlloc)(Address* address, std::size_t bytes) = nullptr;
   int (*MemFree)(Address address) = nullptr;
-  int (*MemsetD32)(Address address, unsigned value, std::size_t count) = nullptr;
+  int (*MemsetD32Async)(Address address, unsigned value, std::size_t count,
+                        Stream stream) = nullptr;
   int (*HostAlloc)(void** memory, std::size_t bytes, unsigned flags) = nullptr;
   int (*FreeHost)(void* memory) = nullptr;
   int (*HostGetDevicePointer)(Address* address, void* memory, unsigned flags) = nullptr;
@@ -59,6 +63,8 @@ struct Functions {
   int (*LaunchHostFunction)(Stream stream, void (*function)(void*), void* argument) = nullptr;
   int (*CopyPeer)(Address to, Context to_context, Address from, Context from_context,
                   std::size_t bytes, Stream stream) = nullptr;
+  int (*CanAccessPeer)(int* can_access, Device device, Device peer) = nullptr;
+  int (*EnablePeerAccess)(Context peer, unsigned flags) = nullptr;  // For the current context.
 };
 
 struct Api {
@@ -79,9 +85,13 @@ struct Nccl {
   int (*GroupStart)() = nullptr;
   int (*GroupEnd)() = nullptr;
   int (*AllReduce)(const void* from, void* to, std::size_t count, int type, int operation,
-                   void* communicator, Stream stream) = nullptr;
+                   void* communicator, Stream stream) = nullptr;  // Device addresses.
+  const char* (*GetErrorString)(int code) = nullptr;
   static constexpr int kFloat32 = 7;
   static constexpr int kSum = 0;
+
+  // Fails (kSystem) with NCCL's text unless the code is 0. `what` completes "NCCL cannot ...".
+  Result<void> Check(int code, const char* what) const;
 };
 
 // PERSEUS_NCCL_LIBRARY, or libnccl.so.2. Fails (kSystem) if there is none.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <functional>
 #include <optional>
@@ -27,10 +28,12 @@ constexpr Nanoseconds kKernelLimit = 600 * kSecond;
 constexpr Nanoseconds kLongestWait = 5 * kSecond;
 constexpr Nanoseconds kBetweenSamples = 250 * kMicrosecond;
 constexpr Nanoseconds kClockSettles = 200 * kMillisecond;
-constexpr std::size_t kBufferBytes = std::size_t{256} << 20;  // Larger than any L2 cache.
+// A copy sends one half of the buffer of a GPU to the other half of the next one.
 constexpr std::size_t kCopyBytes = std::size_t{64} << 20;
+constexpr std::size_t kBufferBytes = 2 * kCopyBytes;
 constexpr std::size_t kReducedFloats = std::size_t{4} << 20;
 constexpr unsigned kThreads = 512;
+constexpr unsigned kMostBlocksPerMultiprocessor = 2;
 constexpr unsigned kBlockedBlocks = 16;  // About as many as NCCL uses.
 
 std::string FormatUuid(const cuda::Uuid& uuid) {
@@ -87,19 +90,17 @@ class CudaGpu {
     if (load == Load::kIdle) return {};
     std::memset(mailbox_, 0, kMailboxBytes);
     notified_ = 0;
-    PERSEUS_RETURN_IF_ERROR(api_.Check(api_.f.MemsetD32(flag_, 0, 1), "clear a flag"));
-    cuda::Function function = compute_;
-    unsigned blocks = 2 * static_cast<unsigned>(multiprocessors_);
-    if (load == Load::kMemory) function = memory_;
-    if (load == Load::kBlocked) {
-      function = blocked_;
-      blocks = kBlockedBlocks;
-    }
-    std::uint64_t limit = kKernelLimit, mask = kBufferBytes - 1;
-    void* parameters[] = {&mailbox_address_, &flag_, &limit, &buffer_, &mask};
-    PERSEUS_RETURN_IF_ERROR(api_.Check(
-        api_.f.Launch(function, blocks, 1, 1, kThreads, 1, 1, 0, work_stream_, parameters, nullptr),
-        "launch a load kernel"));
+    // On the stream of the kernel: nothing orders our streams after the default stream.
+    PERSEUS_RETURN_IF_ERROR(
+        api_.Check(api_.f.MemsetD32Async(flag_, 0, 1, work_stream_), "clear a flag"));
+    const bool computes = load == Load::kCompute;
+    const unsigned blocks = computes ? compute_blocks_ : kBlockedBlocks;
+    std::uint64_t limit = kKernelLimit;
+    void* parameters[] = {&mailbox_address_, &flag_, &limit, &buffer_};
+    PERSEUS_RETURN_IF_ERROR(
+        api_.Check(api_.f.Launch(computes ? compute_ : blocked_, blocks, 1, 1, kThreads, 1, 1, 0,
+                                 work_stream_, parameters, nullptr),
+                   "launch a load kernel"));
     is_running_ = true;
     return WaitUntil([&] { return ReadMailbox().has_value(); }, "the first sample of a kernel");
   }
@@ -108,11 +109,11 @@ class CudaGpu {
     std::uint64_t time = 0;
     std::uint64_t work = 0;
   };
-  // Empty if the kernel has written none yet, or writes one now.
+  // Empty if the kernel has written none yet, or writes one now. The loads stay in this order,
+  // because each one is sequentially consistent.
   std::optional<MailboxSample> ReadMailbox() const {
     const std::uint64_t before = Word64(kMailboxSequence).load();
     const MailboxSample sample{Word64(kMailboxTime).load(), Word64(kMailboxWork).load()};
-    std::atomic_thread_fence(std::memory_order_acquire);
     if (before % 2 != 0 || Word64(kMailboxSequence).load() != before || sample.work == 0) {
       return std::nullopt;
     }
@@ -138,19 +139,23 @@ class CudaGpu {
   Result<void> WaitUntil(Condition condition, const char* what) const {
     const Nanoseconds end = clock_.Now() + kLongestWait;
     while (!condition()) {
-      if (clock_.Now() > end) {
-        return FailAs(ErrorKind::kSystem, "{} took longer than {:.0f} s (is the GPU healthy?)",
-                      what, ToSeconds(kLongestWait));
+      if (clock_.Now() <= end) continue;
+      // A kernel that failed is the reason, if there is one.
+      for (const cuda::Stream stream : {work_stream_, probe_stream_}) {
+        const int code = api_.f.StreamQuery(stream);
+        if (code != cuda::kNotReady) PERSEUS_RETURN_IF_ERROR(api_.Check(code, "run a kernel"));
       }
+      return FailAs(ErrorKind::kSystem, "{} took longer than {:.0f} s (is the GPU healthy?)", what,
+                    ToSeconds(kLongestWait));
     }
     return {};
   }
 
+  cuda::Device device() const { return device_; }
   int ordinal() const { return ordinal_; }
   cuda::Context context() const { return context_; }
   cuda::Stream probe_stream() const { return probe_stream_; }
   cuda::Address buffer() const { return buffer_; }
-  bool is_running() const { return is_running_; }
 
  private:
   CudaGpu(const cuda::Api& api, cuda::Device device, int ordinal, Clock& clock)
@@ -158,25 +163,15 @@ class CudaGpu {
 
   Result<void> Make() {
     const cuda::Functions& f = api_.f;
-    int capability = 0;
-    PERSEUS_RETURN_IF_ERROR(api_.Check(
-        f.DeviceGetAttribute(&capability, cuda::kComputeCapabilityMajor, device_), "read a GPU"));
-    if (capability < 7) {
-      return FailAs(ErrorKind::kSystem, "the kernels need compute capability 7.0 or higher");
-    }
-    PERSEUS_RETURN_IF_ERROR(
-        api_.Check(f.DeviceGetAttribute(&multiprocessors_, cuda::kMultiprocessorCount, device_),
-                   "read a GPU"));
+    PERSEUS_RETURN_IF_ERROR(Examine());
     PERSEUS_RETURN_IF_ERROR(
         api_.Check(f.PrimaryContextRetain(&context_, device_), "make a context"));
     PERSEUS_RETURN_IF_ERROR(MakeCurrent());
     const std::string text = KernelText();
     PERSEUS_RETURN_IF_ERROR(
         api_.Check(f.ModuleLoadData(&module_, text.c_str()), "compile the kernels"));
-    const std::pair<const char*, cuda::Function*> functions[] = {{kComputeKernel, &compute_},
-                                                                 {kMemoryKernel, &memory_},
-                                                                 {kBlockedKernel, &blocked_},
-                                                                 {kNotifyKernel, &notify_}};
+    const std::pair<const char*, cuda::Function*> functions[] = {
+        {kComputeKernel, &compute_}, {kBlockedKernel, &blocked_}, {kNotifyKernel, &notify_}};
     for (const auto& [name, function] : functions) {
       PERSEUS_RETURN_IF_ERROR(
           api_.Check(f.ModuleGetFunction(function, module_, name), "find a kernel"));
@@ -197,9 +192,40 @@ class CudaGpu {
     // Every kernel runs once now, while no other kernel runs.
     PERSEUS_RETURN_IF_ERROR(Notify());
     PERSEUS_RETURN_IF_ERROR(AwaitNotice());
-    for (const Load load : {Load::kCompute, Load::kMemory, Load::kBlocked, Load::kIdle}) {
+    for (const Load load : {Load::kCompute, Load::kBlocked, Load::kIdle}) {
       PERSEUS_RETURN_IF_ERROR(Start(load));
     }
+    return {};
+  }
+
+  Result<int> Attribute(int attribute) const {
+    int value = 0;
+    PERSEUS_RETURN_IF_ERROR(
+        api_.Check(api_.f.DeviceGetAttribute(&value, attribute, device_), "read a GPU"));
+    return value;
+  }
+
+  // Whether the kernels can run on this GPU, and with how many blocks.
+  Result<void> Examine() {
+    PERSEUS_ASSIGN_OR_RETURN(const int capability, Attribute(cuda::kComputeCapabilityMajor));
+    if (capability < 7) {
+      return FailAs(ErrorKind::kSystem, "the kernels need compute capability 7.0 or higher");
+    }
+    PERSEUS_ASSIGN_OR_RETURN(const int ends_long_kernels, Attribute(cuda::kKernelExecTimeout));
+    if (ends_long_kernels != 0) {
+      return FailAs(ErrorKind::kSystem,
+                    "the driver ends kernels that run for seconds, because the GPU drives a "
+                    "display (stop the display server)");
+    }
+    PERSEUS_ASSIGN_OR_RETURN(const int multiprocessors, Attribute(cuda::kMultiprocessorCount));
+    PERSEUS_ASSIGN_OR_RETURN(const int threads, Attribute(cuda::kMaxThreadsPerMultiprocessor));
+    // Room for one block is left on every multiprocessor. Without it, a small kernel would wait
+    // until the load kernel ends. (Compute capability 7.5 has 1,024 threads, others have 1,536 or
+    // 2,048.)
+    const unsigned fitting = static_cast<unsigned>(threads) / kThreads;
+    const unsigned per_multiprocessor =
+        std::clamp(fitting - std::min(fitting, 1U), 1U, kMostBlocksPerMultiprocessor);
+    compute_blocks_ = per_multiprocessor * static_cast<unsigned>(multiprocessors);
     return {};
   }
 
@@ -224,10 +250,10 @@ class CudaGpu {
   const cuda::Device device_;
   const int ordinal_;
   Clock& clock_;
-  int multiprocessors_ = 0;
+  unsigned compute_blocks_ = 0;
   cuda::Context context_ = nullptr;
   cuda::Module module_ = nullptr;
-  cuda::Function compute_ = nullptr, memory_ = nullptr, blocked_ = nullptr, notify_ = nullptr;
+  cuda::Function compute_ = nullptr, blocked_ = nullptr, notify_ = nullptr;
   cuda::Address flag_ = 0, buffer_ = 0, mailbox_address_ = 0;
   void* mailbox_ = nullptr;
   cuda::Stream work_stream_ = nullptr, probe_stream_ = nullptr;
@@ -245,26 +271,24 @@ class CudaNode final : public DriverNode {
     for (device::Device* device : devices) {
       PERSEUS_RETURN_IF_ERROR(node->Add(device->info().uuid));
     }
-    node->OpenCollectives();
+    node->OpenCopies();
+    PERSEUS_RETURN_IF_ERROR(node->OpenCollectives());
     return node;
   }
 
-  ~CudaNode() override {
-    for (void* communicator : communicators_) {
-      if (communicator != nullptr) static_cast<void>(nccl_.CommAbort(communicator));
-    }
-  }
+  ~CudaNode() override { CloseCollectives(); }
 
   std::string WhyNot(Load /*load*/) const override { return ""; }
   std::string WhyNot(Operation operation) const override {
-    const bool needs_two = operation == Operation::kCopy || operation == Operation::kCollective;
-    if (needs_two && gpu_count() < 2) return "the node has only one GPU";
+    const std::string why = WhyTooFewGpus(operation, gpu_count());
+    if (!why.empty()) return why;
+    if (operation == Operation::kCopy) return why_no_copies_;
     return operation == Operation::kCollective ? why_no_collectives_ : "";
   }
 
   Result<void> Run(int gpu, Load load) override { return At(gpu).Start(load); }
 
-  Result<double> Time(Operation operation, const Disturbance& disturbance,
+  Result<Timing> Time(Operation operation, const Disturbance& disturbance,
                       Nanoseconds duration) override {
     const bool has_load = operation != Operation::kCopy && operation != Operation::kCollective;
     for (auto& gpu : gpus_) {
@@ -323,47 +347,87 @@ class CudaNode final : public DriverNode {
                   uuid);
   }
 
-  void OpenCollectives() {
-    if (gpu_count() < 2) return;
-    const auto nccl = cuda::OpenNccl();
-    if (!nccl) {
-      why_no_collectives_ = nccl.error().message;
-      return;
-    }
-    nccl_ = *nccl;
-    std::vector<int> ordinals;
-    for (const auto& gpu : gpus_) ordinals.push_back(gpu->ordinal());
-    communicators_.resize(gpus_.size());
-    const int code = nccl_.CommInitAll(communicators_.data(), gpu_count(), ordinals.data());
-    if (code != 0) {
-      communicators_.clear();
-      why_no_collectives_ = fmt::format("NCCL cannot start (error {})", code);
+  // Lets each GPU reach the memory of the next one. Where this is not possible, the driver copies
+  // through the host's memory, as it does for a training job.
+  void OpenCopies() {
+    for (std::size_t i = 0; i < gpus_.size() && gpus_.size() > 1; ++i) {
+      const CudaGpu& from = *gpus_[i];
+      const CudaGpu& to = *gpus_[(i + 1) % gpus_.size()];
+      if (const auto connected = Connect(from, to); !connected) {
+        why_no_copies_ = connected.error().message;
+      }
     }
   }
 
+  Result<void> Connect(const CudaGpu& from, const CudaGpu& to) const {
+    int can_access = 0;
+    PERSEUS_RETURN_IF_ERROR(
+        api_.Check(api_.f.CanAccessPeer(&can_access, from.device(), to.device()),
+                   "ask whether a GPU reaches the next one"));
+    if (can_access == 0) return {};
+    PERSEUS_RETURN_IF_ERROR(from.MakeCurrent());
+    const int code = api_.f.EnablePeerAccess(to.context(), 0);
+    if (code == cuda::kPeerAccessAlreadyEnabled) return {};
+    return api_.Check(code, "let a GPU reach the next one");
+  }
+
+  // Runs an all-reduce, because NCCL connects the GPUs only then. Fails if a GPU is not usable
+  // afterwards. If NCCL fails and the GPUs are usable, the rest can be measured.
+  Result<void> OpenCollectives() {
+    if (gpu_count() < 2) return {};
+    const auto opened = TryCollective();
+    if (opened) return {};
+    why_no_collectives_ = opened.error().message;
+    CloseCollectives();
+    return AwaitAll();
+  }
+
+  Result<void> TryCollective() {
+    PERSEUS_ASSIGN_OR_RETURN(nccl_, cuda::OpenNccl());
+    std::vector<int> ordinals;
+    for (const auto& gpu : gpus_) ordinals.push_back(gpu->ordinal());
+    std::vector<void*> communicators(gpus_.size());
+    PERSEUS_RETURN_IF_ERROR(nccl_.Check(
+        nccl_.CommInitAll(communicators.data(), gpu_count(), ordinals.data()), "connect the GPUs"));
+    communicators_ = std::move(communicators);
+    PERSEUS_RETURN_IF_ERROR(ReduceAll());
+    return AwaitAll();
+  }
+
+  // It aborts, because a destroy waits for collectives that may hang.
+  void CloseCollectives() {
+    for (void* communicator : communicators_) static_cast<void>(nccl_.CommAbort(communicator));
+    communicators_.clear();
+  }
+
   // Without changes, half of the time at each of the two clocks.
-  Result<double> TimeUnder(Operation operation, const Disturbance& disturbance,
+  Result<Timing> TimeUnder(Operation operation, const Disturbance& disturbance,
                            Nanoseconds duration) {
     const bool is_quiet = disturbance.change_period == 0 && disturbance.first_mhz != 0;
-    std::vector<double> means;
-    for (const int mhz : {disturbance.first_mhz, disturbance.second_mhz}) {
-      if (is_quiet) {
-        for (int gpu = 0; gpu < gpu_count(); ++gpu) {
-          const auto applied = device(gpu).Apply(Control::kSmClock, Setting{mhz, mhz});
-          if (!applied) return FailAs(ErrorKind::kSystem, "{}", applied.error().message);
-        }
-        Sleep(clock(), kClockSettles);
-      }
-      Disturber disturber(*this, disturbance);
-      auto mean = Repeat(operation, is_quiet ? duration / 2 : duration);
-      PERSEUS_RETURN_IF_ERROR(disturber.Stop());
-      if (!mean) return mean;
-      means.push_back(*mean);
-      if (!is_quiet) break;
-    }
+    if (!is_quiet) return TimeBeside(operation, disturbance, duration);
     double sum = 0;
-    for (const double mean : means) sum += mean;
-    return sum / static_cast<double>(means.size());
+    for (const int mhz : {disturbance.first_mhz, disturbance.second_mhz}) {
+      for (int gpu = 0; gpu < gpu_count(); ++gpu) {
+        const auto applied = device(gpu).Apply(Control::kSmClock, Setting{mhz, mhz});
+        if (!applied) return FailAs(ErrorKind::kSystem, "{}", applied.error().message);
+      }
+      Sleep(clock(), kClockSettles);
+      PERSEUS_ASSIGN_OR_RETURN(const auto half, TimeBeside(operation, disturbance, duration / 2));
+      sum += half.mean_ns;
+    }
+    return Timing{.mean_ns = sum / 2, .changes_per_s = 0};
+  }
+
+  Result<Timing> TimeBeside(Operation operation, const Disturbance& disturbance,
+                            Nanoseconds duration) {
+    Disturber disturber(*this, disturbance);
+    const Nanoseconds begin = clock().Now();
+    const auto mean_ns = Repeat(operation, duration);
+    const Nanoseconds spent = std::max<Nanoseconds>(1, clock().Now() - begin);
+    PERSEUS_ASSIGN_OR_RETURN(const std::int64_t changes, disturber.Stop());
+    if (!mean_ns) return Fail(mean_ns);
+    return Timing{.mean_ns = *mean_ns,
+                  .changes_per_s = static_cast<double>(changes) / ToSeconds(spent)};
   }
 
   Result<double> Repeat(Operation operation, Nanoseconds duration) {
@@ -419,7 +483,7 @@ class CudaNode final : public DriverNode {
       const CudaGpu& to = *gpus_[(i + 1) % gpus_.size()];
       PERSEUS_RETURN_IF_ERROR(from.MakeCurrent());
       PERSEUS_RETURN_IF_ERROR(
-          api_.Check(api_.f.CopyPeer(to.buffer() + kBufferBytes / 2, to.context(), from.buffer(),
+          api_.Check(api_.f.CopyPeer(to.buffer() + kCopyBytes, to.context(), from.buffer(),
                                      from.context(), kCopyBytes, from.probe_stream()),
                      "copy between GPUs"));
     }
@@ -427,17 +491,16 @@ class CudaNode final : public DriverNode {
   }
 
   Result<void> ReduceAll() {
-    int code = nccl_.GroupStart();
+    PERSEUS_RETURN_IF_ERROR(nccl_.Check(nccl_.GroupStart(), "begin an all-reduce"));
+    int code = 0;
     for (std::size_t i = 0; i < gpus_.size() && code == 0; ++i) {
-      // NOLINTNEXTLINE(performance-no-int-to-ptr): NCCL takes device addresses as pointers.
-      void* const buffer = reinterpret_cast<void*>(gpus_[i]->buffer());
+      // NCCL takes device addresses as pointers.
+      void* const buffer = std::bit_cast<void*>(gpus_[i]->buffer());
       code = nccl_.AllReduce(buffer, buffer, kReducedFloats, cuda::Nccl::kFloat32, cuda::Nccl::kSum,
                              communicators_[i], gpus_[i]->probe_stream());
     }
-    const int ended = nccl_.GroupEnd();
-    if (code == 0) code = ended;
-    if (code == 0) return {};
-    return FailAs(ErrorKind::kSystem, "cannot run an all-reduce (NCCL error {})", code);
+    const int ended = nccl_.GroupEnd();  // Every group ends, also after a failure in it.
+    return nccl_.Check(code != 0 ? code : ended, "run an all-reduce");
   }
 
   Result<void> AwaitAll() {
@@ -452,8 +515,8 @@ class CudaNode final : public DriverNode {
   const cuda::Api api_;
   std::vector<std::unique_ptr<CudaGpu>> gpus_;
   cuda::Nccl nccl_;
-  std::vector<void*> communicators_;
-  std::string why_no_collectives_;
+  std::vector<void*> communicators_;  // Of all GPUs, or none.
+  std::string why_no_copies_, why_no_collectives_;
 };
 
 }  // namespace

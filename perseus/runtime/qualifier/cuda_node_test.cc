@@ -9,6 +9,7 @@
 
 #include "perseus/runtime/qualifier/kernels.h"
 #include "tests/fake_cuda/fake_kernels.h"
+#include "tests/fake_cuda/fake_nccl.h"
 #include "tests/support/fake_device.h"
 
 namespace perseus::qualifier {
@@ -26,15 +27,21 @@ class CudaNodeTest : public ::testing::Test {
  protected:
   CudaNodeTest() : first_(kFirstUuid), second_(kSecondUuid) {
     ::setenv("PERSEUS_CUDA_LIBRARY", FAKE_KERNELS_LIBRARY, 1);
-    ::setenv("PERSEUS_NCCL_LIBRARY", "/nowhere/libnccl.so.2", 1);
+    ::setenv("PERSEUS_NCCL_LIBRARY", FAKE_NCCL_LIBRARY, 1);
     devices_.push_back(first_.Open());
     devices_.push_back(second_.Open());
-    fake_kernels::Reset({kSecondUuid, kFirstUuid});
+    Reset({});
   }
   ~CudaNodeTest() override {
     EXPECT_EQ(fake_kernels::LiveResources(), 0);
+    EXPECT_EQ(fake_nccl::LiveCommunicators(), 0);
     ::unsetenv("PERSEUS_CUDA_LIBRARY");
     ::unsetenv("PERSEUS_NCCL_LIBRARY");
+  }
+  // CUDA has another order than the devices.
+  static void Reset(const fake_kernels::GpuTraits& traits) {
+    fake_kernels::Reset({kSecondUuid, kFirstUuid}, traits);
+    fake_nccl::Reset();
   }
   std::unique_ptr<MeasuredNode> Open() {
     return OpenCudaNode({devices_[0].get(), devices_[1].get()});
@@ -47,12 +54,13 @@ class CudaNodeTest : public ::testing::Test {
 TEST_F(CudaNodeTest, RunsEveryLoadAndFreesEverything) {
   const auto node = Open();
   EXPECT_GT(fake_kernels::LiveResources(), 0);
-  for (const Load load : {Load::kCompute, Load::kMemory, Load::kBlocked, Load::kIdle}) {
+  for (const Load load : {Load::kCompute, Load::kBlocked, Load::kIdle}) {
     EXPECT_THAT(node->WhyNot(load), IsEmpty());
     EXPECT_TRUE(node->Run(1, load));
   }
-  EXPECT_THAT(node->WhyNot(Operation::kCopy), IsEmpty());
-  EXPECT_THAT(node->WhyNot(Operation::kCollective), HasSubstr("NCCL cannot be loaded"));
+  for (const Operation operation : kAllOperations) {
+    EXPECT_THAT(node->WhyNot(operation), IsEmpty()) << NameOf(operation);
+  }
   // The destructor also stops a kernel that still runs.
   EXPECT_TRUE(node->Run(0, Load::kCompute));
 }
@@ -92,16 +100,106 @@ TEST_F(CudaNodeTest, TimesOperationsBesideChanges) {
   const auto node = Open();
   const Disturbance changes{
       .change_period = 2 * kMillisecond, .first_mhz = 900, .second_mhz = 885, .reads_per_s = 100};
-  for (const Operation operation :
-       {Operation::kLaunch, Operation::kKernel, Operation::kCopy, Operation::kHostFunction}) {
-    const auto mean = node->Time(operation, changes, 20 * kMillisecond);
-    ASSERT_TRUE(mean) << NameOf(operation) << ": " << mean.error().message;
-    EXPECT_GT(*mean, 0) << NameOf(operation);
+  const Disturbance quiet{
+      .change_period = 0, .first_mhz = 900, .second_mhz = 885, .reads_per_s = 0};
+  for (const Operation operation : kAllOperations) {
+    const auto beside = node->Time(operation, changes, 20 * kMillisecond);
+    ASSERT_TRUE(beside) << NameOf(operation) << ": " << beside.error().message;
+    EXPECT_GT(beside->mean_ns, 0) << NameOf(operation);
+    EXPECT_GT(beside->changes_per_s, 0) << NameOf(operation);
   }
+  const auto alone = node->Time(Operation::kCollective, quiet, 20 * kMillisecond);
+  ASSERT_TRUE(alone) << alone.error().message;
+  EXPECT_GT(alone->mean_ns, 0);
+  EXPECT_EQ(alone->changes_per_s, 0);
   EXPECT_FALSE(first_.history().empty());
   EXPECT_FALSE(second_.history().empty());
   EXPECT_GT(fake_kernels::Calls("cuMemcpyPeerAsync"), 0);
   EXPECT_GT(fake_kernels::Calls("cuLaunchHostFunc"), 0);
+  // The first group was the one at the opening.
+  EXPECT_GT(fake_nccl::Calls("ncclGroupEnd"), 1);
+}
+
+TEST_F(CudaNodeTest, ReadsAllGpusAtOnce) {
+  const auto node = Open();
+  const auto readings = node->Read({0, 1}, 10 * kMillisecond);
+  ASSERT_TRUE(readings);
+  ASSERT_EQ(readings->size(), 2U);
+  for (const auto& of_gpu : *readings) EXPECT_FALSE(of_gpu.empty());
+  second_.Break(device::DeviceErrorKind::kGone, "fell off the bus");
+  EXPECT_FALSE(node->Read({0, 1}, 10 * kMillisecond));
+  EXPECT_TRUE(node->Read({0}, 10 * kMillisecond));
+}
+
+// Compute capability 7.5 has room for 1,024 threads on a multiprocessor.
+TEST_F(CudaNodeTest, ALoadLeavesRoomForASmallKernel) {
+  for (const int threads : {1024, 1536, 2048}) {
+    Reset({.threads_per_multiprocessor = threads});
+    const auto timed = Open()->Time(Operation::kLaunch, {}, 2 * kMillisecond);
+    EXPECT_TRUE(timed) << threads;
+  }
+}
+
+TEST_F(CudaNodeTest, AGpuThatCannotRunTheKernelsSaysWhy) {
+  Reset({.ends_long_kernels = true});
+  EXPECT_THAT(Open()->WhyNot(Load::kCompute), HasSubstr("drives a display"));
+  Reset({.compute_capability = 6});
+  EXPECT_THAT(Open()->WhyNot(Load::kCompute), HasSubstr("compute capability 7.0"));
+}
+
+TEST_F(CudaNodeTest, CopiesGoStraightToTheNextGpuWherePossible) {
+  const auto can_copy = [](MeasuredNode& node) {
+    return node.Time(Operation::kCopy, {}, 2 * kMillisecond).has_value();
+  };
+  EXPECT_TRUE(can_copy(*Open()));
+  EXPECT_EQ(fake_kernels::Calls("cuCtxEnablePeerAccess"), 2);
+  EXPECT_TRUE(can_copy(*Open()));  // The GPUs are connected already.
+  Reset({.has_peers = false});
+  EXPECT_TRUE(can_copy(*Open()));
+  EXPECT_EQ(fake_kernels::Calls("cuCtxEnablePeerAccess"), 0);
+  for (const char* entry_point : {"cuDeviceCanAccessPeer", "cuCtxEnablePeerAccess"}) {
+    Reset({});
+    fake_kernels::FailOnce(entry_point, 2);
+    const auto node = Open();
+    EXPECT_THAT(node->WhyNot(Operation::kCopy), HasSubstr("CUDA_ERROR_OUT_OF_MEMORY"));
+    EXPECT_THAT(node->WhyNot(Operation::kLaunch), IsEmpty());
+  }
+}
+
+TEST_F(CudaNodeTest, WithoutNcclTheRestIsMeasured) {
+  ::setenv("PERSEUS_NCCL_LIBRARY", "/nowhere/libnccl.so.2", 1);
+  const auto node = Open();
+  EXPECT_THAT(node->WhyNot(Operation::kCollective), HasSubstr("NCCL cannot be loaded"));
+  EXPECT_THAT(node->WhyNot(Operation::kCopy), IsEmpty());
+  EXPECT_THAT(node->WhyNot(Load::kCompute), IsEmpty());
+  ::setenv("PERSEUS_NCCL_LIBRARY", FAKE_KERNELS_LIBRARY, 1);
+  EXPECT_THAT(Open()->WhyNot(Operation::kCollective),
+              HasSubstr("lacks ncclCommInitAll: it is not NCCL"));
+}
+
+// NCCL connects the GPUs in the first collective, so one runs when the node is opened.
+TEST_F(CudaNodeTest, WhateverFailsInNcclTheRestIsMeasured) {
+  for (const char* entry_point :
+       {"ncclCommInitAll", "ncclGroupStart", "ncclAllReduce", "ncclGroupEnd"}) {
+    Reset({});
+    fake_nccl::FailOnce(entry_point, fake_nccl::kSystemError);
+    const auto node = Open();
+    EXPECT_THAT(node->WhyNot(Operation::kCollective),
+                HasSubstr("unhandled system error (NCCL error 2"))
+        << entry_point;
+    EXPECT_EQ(fake_nccl::LiveCommunicators(), 0) << entry_point;
+    EXPECT_TRUE(node->Time(Operation::kLaunch, {}, 2 * kMillisecond)) << entry_point;
+  }
+}
+
+TEST_F(CudaNodeTest, ACollectiveThatFailsLaterIsAnErrorAndEndsItsGroup) {
+  const auto node = Open();
+  // Of the second GPU in the next group, after the group at the opening.
+  fake_nccl::FailOnce("ncclAllReduce", fake_nccl::kSystemError, 3);
+  const auto timed = node->Time(Operation::kCollective, {}, 2 * kMillisecond);
+  ASSERT_FALSE(timed);
+  EXPECT_THAT(timed.error().message, HasSubstr("NCCL cannot run an all-reduce"));
+  EXPECT_TRUE(node->Time(Operation::kCollective, {}, 2 * kMillisecond));
 }
 
 TEST_F(CudaNodeTest, ADriverThatFailsBesideAnOperationIsAnError) {
@@ -121,11 +219,11 @@ TEST_F(CudaNodeTest, EveryFailureWhileOpeningLeavesNothingBehind) {
   for (const char* entry_point :
        {"cuInit", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetUuid", "cuDeviceGetAttribute",
         "cuDevicePrimaryCtxRetain", "cuCtxSetCurrent", "cuModuleLoadData", "cuModuleGetFunction",
-        "cuMemAlloc_v2", "cuMemsetD32_v2", "cuMemHostAlloc", "cuMemHostGetDevicePointer_v2",
+        "cuMemAlloc_v2", "cuMemsetD32Async", "cuMemHostAlloc", "cuMemHostGetDevicePointer_v2",
         "cuStreamCreate", "cuStreamQuery", "cuLaunchKernel"}) {
     for (const int after : {0, 1}) {
       if (after == 1 && std::string_view(entry_point) == "cuInit") continue;  // Called once.
-      fake_kernels::Reset({kSecondUuid, kFirstUuid});
+      Reset({});
       fake_kernels::FailOnce(entry_point, 2, after);
       const auto node = Open();
       EXPECT_THAT(node->WhyNot(Load::kCompute), HasSubstr("CUDA_ERROR_OUT_OF_MEMORY"))

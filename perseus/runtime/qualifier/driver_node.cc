@@ -17,6 +17,25 @@ using device::Setting;
 
 constexpr Nanoseconds kBetweenClockReadings = 200 * kMicrosecond;
 
+// Calls measure(gpu) for each of the GPUs, each on a thread of its own. Returns all results, or the
+// first failure in the order of `gpus`.
+template <typename T, typename Measure>
+DeviceResult<std::vector<T>> OnThreads(const std::vector<int>& gpus, Measure measure) {
+  std::vector<DeviceResult<T>> measured(gpus.size());
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 0; i < gpus.size(); ++i) {
+      threads.emplace_back([&, i] { measured[i] = measure(gpus[i]); });
+    }
+  }
+  std::vector<T> results;
+  for (auto& one : measured) {
+    if (!one) return tl::unexpected<DeviceError>(one.error());
+    results.push_back(*std::move(one));
+  }
+  return results;
+}
+
 }  // namespace
 
 DriverNode::DriverNode(std::vector<device::Device*> devices, std::string why_no_kernels)
@@ -33,7 +52,7 @@ Result<void> DriverNode::Run(int /*gpu*/, Load load) {
   return FailAs(ErrorKind::kSystem, "{}", why_no_kernels_);
 }
 
-Result<double> DriverNode::Time(Operation /*operation*/, const Disturbance& /*disturbance*/,
+Result<Timing> DriverNode::Time(Operation /*operation*/, const Disturbance& /*disturbance*/,
                                 Nanoseconds /*duration*/) {
   return FailAs(ErrorKind::kSystem, "{}", why_no_kernels_);
 }
@@ -87,26 +106,31 @@ DeviceResult<std::vector<SwitchRecord>> DriverNode::Switch(const std::vector<int
 
 DeviceResult<std::vector<std::vector<WorkSample>>> DriverNode::Watch(const std::vector<int>& gpus,
                                                                      Nanoseconds duration) {
-  std::vector<DeviceResult<std::vector<WorkSample>>> sampled(gpus.size());
   const std::atomic<Nanoseconds> until = clock_.Now() + duration;
-  {
-    std::vector<std::jthread> samplers;
-    for (std::size_t i = 0; i < gpus.size(); ++i) {
-      samplers.emplace_back([&, i] { sampled[i] = Sample(gpus[i], until); });
+  return OnThreads<std::vector<WorkSample>>(gpus, [&](int gpu) { return Sample(gpu, until); });
+}
+
+DeviceResult<std::vector<std::vector<device::Telemetry>>> DriverNode::Read(
+    const std::vector<int>& gpus, Nanoseconds duration) {
+  using Readings = std::vector<device::Telemetry>;
+  const Nanoseconds until = clock_.Now() + duration;
+  return OnThreads<Readings>(gpus, [&](int gpu) -> DeviceResult<Readings> {
+    Readings readings;
+    while (clock_.Now() < until) {
+      const auto telemetry = device(gpu).Read();
+      if (!telemetry) return tl::unexpected<DeviceError>(telemetry.error());
+      readings.push_back(*telemetry);
+      Sleep(clock_, kBetweenReadings);
     }
-  }
-  std::vector<std::vector<WorkSample>> samples;
-  for (auto& one : sampled) {
-    if (!one) return tl::unexpected<DeviceError>(one.error());
-    samples.push_back(*std::move(one));
-  }
-  return samples;
+    return readings;
+  });
 }
 
 struct Disturber::Threads {
   std::mutex mutex;                    // Guards `failure`.
   std::optional<DeviceError> failure;  // The first one.
   std::atomic<std::uint32_t> is_over = 0;
+  std::atomic<std::int64_t> changes = 0;
   std::vector<std::jthread> threads;
 
   void Keep(const DeviceError& error) {
@@ -137,7 +161,11 @@ Disturber::Disturber(MeasuredNode& node, const Disturbance& disturbance)
           is_second = !is_second;
           const int mhz = is_second ? disturbance.second_mhz : disturbance.first_mhz;
           const auto applied = device.Apply(Control::kSmClock, Setting{mhz, mhz});
-          if (!applied) shared.Keep(applied.error());
+          if (applied) {
+            ++shared.changes;
+          } else {
+            shared.Keep(applied.error());
+          }
           return applied.has_value();
         });
       });
@@ -156,13 +184,13 @@ Disturber::Disturber(MeasuredNode& node, const Disturbance& disturbance)
 
 Disturber::~Disturber() { static_cast<void>(Stop()); }
 
-Result<void> Disturber::Stop() {
+Result<std::int64_t> Disturber::Stop() {
   threads_->is_over = 1;
   WakeAll(threads_->is_over);
   threads_->threads.clear();
   const std::lock_guard lock(threads_->mutex);
   if (threads_->failure) return FailAs(ErrorKind::kSystem, "{}", threads_->failure->message);
-  return {};
+  return threads_->changes.load();
 }
 
 }  // namespace perseus::qualifier

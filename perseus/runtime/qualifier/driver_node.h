@@ -5,6 +5,8 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -29,7 +31,9 @@ class DriverNode : public MeasuredNode {
                                                          Nanoseconds after) override;
   device::DeviceResult<std::vector<std::vector<WorkSample>>> Watch(const std::vector<int>& gpus,
                                                                    Nanoseconds duration) override;
-  Result<double> Time(Operation operation, const Disturbance& disturbance,
+  device::DeviceResult<std::vector<std::vector<device::Telemetry>>> Read(
+      const std::vector<int>& gpus, Nanoseconds duration) override;
+  Result<Timing> Time(Operation operation, const Disturbance& disturbance,
                       Nanoseconds duration) override;
 
  protected:
@@ -52,8 +56,8 @@ class Disturber {
   ~Disturber();
   Disturber(const Disturber&) = delete;
   Disturber& operator=(const Disturber&) = delete;
-  // Fails (kSystem) with the first failure of a driver.
-  Result<void> Stop();
+  // How many changes the drivers made. Fails (kSystem) with the first failure of a driver.
+  Result<std::int64_t> Stop();
 
  private:
   struct Threads;

@@ -75,12 +75,19 @@ RateSlowdown Rate(double changes_per_s, double low, double high) {
   return {changes_per_s, {(low + high) / 2, low, high, 5}};
 }
 
-TEST(Interference, TheGreatestHarmlessRateIsBelowTheFirstHarmfulOne) {
-  EXPECT_DOUBLE_EQ(GreatestHarmlessRate({Rate(1, 0, 0.01), Rate(5, 0.005, 0.02),
-                                         Rate(10, 0.02, 0.03), Rate(20, 0, 0.01)}),
-                   5);
-  EXPECT_DOUBLE_EQ(GreatestHarmlessRate({Rate(10, 0, 0.001), Rate(1, 0, 0.001)}), 10);
-  EXPECT_DOUBLE_EQ(GreatestHarmlessRate({Rate(1, 0.02, 0.03)}), 0);
+// Harmful is a slowdown of more than 0.01.
+TEST(Interference, TheHarmlessRateIsALowerEstimateWithItsInterval) {
+  const RateSlowdown harmless = Rate(1, -0.001, 0.009), unknown = Rate(5, 0.005, 0.02),
+                     harmful = Rate(10, 0.02, 0.03);
+  EXPECT_EQ(HarmlessRate({harmful, unknown, harmless}), (Estimate{1, 1, 10, 15}));
+  // A rate above one that is unknown counts, and one above a harmful rate does not.
+  EXPECT_EQ(HarmlessRate({harmless, unknown, Rate(7, 0, 0.001), harmful, Rate(20, 0, 0.001)}),
+            (Estimate{7, 7, 10, 25}));
+  // Nothing is said about rates above those that were tried.
+  EXPECT_EQ(HarmlessRate({harmless}), (Estimate{1, 1, 1, 5}));
+  EXPECT_EQ(HarmlessRate({harmless, unknown}), (Estimate{1, 1, 5, 10}));
+  EXPECT_EQ(HarmlessRate({unknown}), (Estimate{0, 0, 5, 5}));
+  EXPECT_EQ(HarmlessRate({harmful}), (Estimate{0, 0, 10, 5}));
 }
 
 }  // namespace

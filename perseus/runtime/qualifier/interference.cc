@@ -12,16 +12,24 @@ std::optional<Estimate> SlowdownOf(const std::vector<BlockPair>& pairs) {
   return MeanOf(ratios);
 }
 
-double GreatestHarmlessRate(std::vector<RateSlowdown> rates) {
+Estimate HarmlessRate(std::vector<RateSlowdown> rates) {
   std::sort(rates.begin(), rates.end(), [](const RateSlowdown& a, const RateSlowdown& b) {
     return a.changes_per_s < b.changes_per_s;
   });
-  double greatest = 0;
+  Estimate found{.value = 0, .low = 0, .high = rates.back().changes_per_s, .samples = 0};
+  bool is_harmful = false;
   for (const RateSlowdown& rate : rates) {
-    if (rate.slowdown.low > kHarmfulSlowdown) break;
-    greatest = rate.changes_per_s;
+    found.samples += rate.slowdown.samples;
+    if (is_harmful) continue;
+    if (rate.slowdown.low > kHarmfulSlowdown) {
+      is_harmful = true;
+      found.high = rate.changes_per_s;
+    } else if (rate.slowdown.high < kHarmfulSlowdown) {
+      found.value = rate.changes_per_s;
+    }
   }
-  return greatest;
+  found.low = found.value;
+  return found;
 }
 
 }  // namespace perseus::qualifier

@@ -32,8 +32,14 @@ struct RateSlowdown {
 // An operation that takes 1 % longer is harmed.
 inline constexpr double kHarmfulSlowdown = 0.01;
 
-// The largest of the measured rates below the first harmful one. A rate is harmful if its whole
-// interval is above kHarmfulSlowdown. 0 if the smallest rate is harmful. Requires rates.
-double GreatestHarmlessRate(std::vector<RateSlowdown> rates);
+// The greatest of the measured rates that is shown to be harmless: the upper end of the interval of
+// its slowdown is below kHarmfulSlowdown, and no lower rate is shown to harm. 0 if no rate is. This
+// is a lower estimate: a wide interval makes it lower, never higher, and a rate that was not tried
+// is never the result.
+//
+// The true greatest harmless rate is in the interval. Its upper end is the least rate that is shown
+// to harm (the lower end of the interval of its slowdown is above kHarmfulSlowdown). Without such a
+// rate, it is the greatest one that was tried, and the truth may be above it. Requires rates.
+Estimate HarmlessRate(std::vector<RateSlowdown> rates);
 
 }  // namespace perseus::qualifier

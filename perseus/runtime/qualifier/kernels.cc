@@ -8,11 +8,11 @@ constexpr const char* kHeader = R"(.version 6.3
 .address_size 64
 )";
 
-// From the entry of a kernel to its work. %rd1 mailbox, %rd2 flag, %rd4 buffer, %rd5 mask, %rd6
-// iterations, %p7 whether this thread notes them, %r1 thread, %r2 block.
+// From the entry of a kernel to its work. %rd1 mailbox, %rd2 flag, %rd4 the place of a
+// result, %rd6 iterations, %p7 whether this thread notes them, %r1 thread, %r2 block.
 constexpr const char* kPrologue = R"((
   .param .u64 mailbox_parameter, .param .u64 flag_parameter, .param .u64 limit_parameter,
-  .param .u64 buffer_parameter, .param .u64 mask_parameter)
+  .param .u64 result_parameter)
 {
   .reg .pred %p<10>;
   .reg .b32 %r<16>;
@@ -23,8 +23,7 @@ constexpr const char* kPrologue = R"((
   ld.param.u64 %rd1, [mailbox_parameter];
   ld.param.u64 %rd2, [flag_parameter];
   ld.param.u64 %rd3, [limit_parameter];
-  ld.param.u64 %rd4, [buffer_parameter];
-  ld.param.u64 %rd5, [mask_parameter];
+  ld.param.u64 %rd4, [result_parameter];
   cvta.to.global.u64 %rd1, %rd1;
   cvta.to.global.u64 %rd2, %rd2;
   cvta.to.global.u64 %rd4, %rd4;
@@ -113,26 +112,6 @@ INNER:
   @%p9 st.global.f32 [%rd4], %f7;
 )";
 
-// Each thread of the grid loads 16 bytes, the whole grid a contiguous piece; then the next piece.
-constexpr const char* kMemoryWork = R"(
-  mov.u32 %r8, %ntid.x;
-  mov.u32 %r9, %nctaid.x;
-  mad.lo.u32 %r10, %r2, %r8, %r1;
-  mul.wide.u32 %rd13, %r10, 16;
-  mul.lo.u32 %r11, %r8, %r9;
-  mul.wide.u32 %rd14, %r11, 16;
-ITERATION:
-  mov.u32 %r7, 0;
-INNER:
-  and.b64 %rd15, %rd13, %rd5;
-  add.u64 %rd16, %rd4, %rd15;
-  ld.volatile.global.v2.u64 {%rd17, %rd18}, [%rd16];
-  add.u64 %rd13, %rd13, %rd14;
-  add.u32 %r7, %r7, 1;
-  setp.lt.u32 %p8, %r7, 16;
-  @%p8 bra INNER;
-)";
-
 // One thread of each block spins on the flag, which the epilogue loads; the others end.
 constexpr const char* kBlockedWork = R"(
   and.b32 %r7, %r1, 31;
@@ -164,8 +143,7 @@ std::string LoadKernel(const char* name, const char* work) {
 
 std::string KernelText() {
   return kHeader + LoadKernel(kComputeKernel, kComputeWork) +
-         LoadKernel(kMemoryKernel, kMemoryWork) + LoadKernel(kBlockedKernel, kBlockedWork) +
-         kNotify;
+         LoadKernel(kBlockedKernel, kBlockedWork) + kNotify;
 }
 
 }  // namespace perseus::qualifier

@@ -9,8 +9,8 @@
 // is.
 //
 // Parameters of the load kernels: the mailbox (host memory, device address), the flag (device
-// memory, 0), the limit in ns, a buffer, and the number of its bytes minus 1 (a power of two minus
-// 1).
+// memory, 0), the limit in ns, and device memory of at least four bytes, which a kernel may name as
+// the place of a result that it never stores.
 //
 // perseus_notify(address, value) writes a 64-bit value for the host.
 //
@@ -30,7 +30,6 @@ inline constexpr int kMailboxNotified = 64;  // u64, of perseus_notify.
 inline constexpr int kMailboxBytes = 128;
 
 inline constexpr const char* kComputeKernel = "perseus_compute";
-inline constexpr const char* kMemoryKernel = "perseus_memory";
 inline constexpr const char* kBlockedKernel = "perseus_blocked";
 inline constexpr const char* kNotifyKernel = "perseus_notify";
 

@@ -20,6 +20,11 @@ std::string_view NameOf(Operation operation) {
   return "";
 }
 
+std::string WhyTooFewGpus(Operation operation, int gpu_count) {
+  const bool needs_two = operation == Operation::kCopy || operation == Operation::kCollective;
+  return needs_two && gpu_count < 2 ? "the node has only one GPU" : "";
+}
+
 void Sleep(Clock& clock, Nanoseconds duration) {
   const std::atomic<std::uint32_t> nobody_wakes = 0;
   const Nanoseconds until = clock.Now() + duration;

@@ -38,7 +38,6 @@ namespace perseus::qualifier {
 enum class Load {
   kIdle,
   kCompute,  // Arithmetic on all SMs: its rate is proportional to the SM clock.
-  kMemory,   // Loads from the GPU's memory on all SMs.
   kBlocked,  // A few blocks that spin on a flag, as a receive does that waits for its sender.
 };
 
@@ -54,6 +53,8 @@ inline constexpr Operation kAllOperations[] = {Operation::kLaunch, Operation::kK
                                                Operation::kHostFunction};
 // "launch", "kernel", "copy", "collective", "host_function": as in the facts file.
 std::string_view NameOf(Operation operation);
+// Empty if so many GPUs are enough for the operation. Otherwise a sentence that says why not.
+std::string WhyTooFewGpus(Operation operation, int gpu_count);
 
 // What runs beside an operation, on all GPUs.
 struct Disturbance {
@@ -65,12 +66,21 @@ struct Disturbance {
   double reads_per_s = 0;  // Of the telemetry of each GPU.
 };
 
+// What Time() found.
+struct Timing {
+  double mean_ns = 0;  // Of the operation.
+  // Of the whole node, as made. A driver may manage fewer than the disturbance asked for.
+  double changes_per_s = 0;
+};
+
 // A request for a clock, and what the GPU did around it.
 struct SwitchRecord {
   Nanoseconds call_begin = 0;
   Nanoseconds call_end = 0;
   std::vector<WorkSample> samples;
 };
+
+inline constexpr Nanoseconds kBetweenReadings = 2 * kMillisecond;  // Of MeasuredNode::Read.
 
 class MeasuredNode {
  public:
@@ -103,9 +113,14 @@ class MeasuredNode {
   virtual device::DeviceResult<std::vector<std::vector<WorkSample>>> Watch(
       const std::vector<int>& gpus, Nanoseconds duration) = 0;
 
-  // Repeats the operation for that long, and returns its mean time in ns. The GPUs run what the
-  // operation needs meanwhile, and are idle afterwards. Requires WhyNot(operation) to be empty.
-  virtual Result<double> Time(Operation operation, const Disturbance& disturbance,
+  // Reads the telemetry of these GPUs from now on for that long, each about every
+  // kBetweenReadings. Fails as the driver does.
+  virtual device::DeviceResult<std::vector<std::vector<device::Telemetry>>> Read(
+      const std::vector<int>& gpus, Nanoseconds duration) = 0;
+
+  // Repeats the operation for that long. The GPUs run what the operation needs meanwhile, and are
+  // idle afterwards. Requires WhyNot(operation) to be empty.
+  virtual Result<Timing> Time(Operation operation, const Disturbance& disturbance,
                               Nanoseconds duration) = 0;
 };
 

@@ -5,10 +5,11 @@
 //   hardware_facts::Write("facts.toml", qualified->facts);
 //
 // In this order, with these parts of the duration:
-//   counter       10 %  the energy counter under load
-//   power         25 %  idle, blocked and busy at several clocks; whether a range lock saves
-//   switches      30 %  up and down, near and far, one GPU and all at once
-//   interference  35 %  operations with no changes, and with one every 1,000 to 10 ms
+//   counter       10 %  the energy counters under load, of all GPUs at once
+//   power         25 %  idle, blocked and busy at several clocks; whether a range lock saves;
+//                       of all GPUs at once
+//   switches      25 %  up and down, near and far, one GPU and all at once
+//   interference  40 %  operations with no changes, and with one every 1,000 to 10 ms
 //
 // A measurement that this node does not permit is left out, and `limits` has a sentence that says
 // why. So facts without a value mean "unknown".
@@ -55,8 +56,8 @@ struct Qualification {
   bool has_set_clocks = false;
 };
 
-// Fails (kSystem) if a driver fails in another way than by refusing, or if should_stop() became
-// true. Requires a node with at least one GPU.
+// Fails (kSystem) if the GPUs are of different kinds, if a driver fails in another way than by
+// refusing, or if should_stop() became true. Requires a node with at least one GPU.
 Result<Qualification> Qualify(MeasuredNode& node, const QualifyOptions& options);
 
 }  // namespace perseus::qualifier

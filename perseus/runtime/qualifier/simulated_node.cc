@@ -50,13 +50,21 @@ class SimulatedNode::Gpu final : public device::Device {
     info_.name = model.name;
     info_.backend = "virtual";
     info_.sm_clocks_mhz = model.sm_clocks_mhz;
-    phase_ = FromMs(model.counter_period_ms * Uniform(shared.random));
+    const bool is_odd = index == model.odd_gpu;
+    if (is_odd && !model.odd_name.empty()) info_.name = model.odd_name;
+    can_set_clocks_ = model.can_set_clocks && (!is_odd || model.odd_can_set_clocks);
+    own_power_ = is_odd ? model.odd_power_factor : 1;
+    period_ = FromMs(model.counter_period_ms * (is_odd ? model.odd_period_factor : 1));
+    phase_ = std::llround(static_cast<double>(period_) * Uniform(shared.random));
     Tick();
   }
 
   const device::DeviceInfo& info() const override { return info_; }
 
   DeviceResult<device::Telemetry> Read() override {
+    if (!shared_.model.can_read) {
+      return DeviceFail(DeviceErrorKind::kNotSupported, "cannot read the power: not supported");
+    }
     shared_.clock.Advance(kReadCost);
     Advance();
     device::Telemetry telemetry;
@@ -106,7 +114,7 @@ class SimulatedNode::Gpu final : public device::Device {
       return DeviceFail(DeviceErrorKind::kNotSupported, "a simulated GPU has no {} to set",
                         device::NameOf(control));
     }
-    if (!model.can_set_clocks) {
+    if (!can_set_clocks_) {
       return DeviceFail(DeviceErrorKind::kPermission,
                         "cannot lock the GPU clock: permission denied (run as root)");
     }
@@ -153,7 +161,7 @@ class SimulatedNode::Gpu final : public device::Device {
     return std::clamp(waiting, lock_ ? lock_->lower : Lowest(), upper);
   }
 
-  double PowerNow() const { return power_factor_ * MeanPower(); }
+  double PowerNow() const { return own_power_ * power_factor_ * MeanPower(); }
 
   double MeanPower() const {
     const SimulatedModel& model = shared_.model;
@@ -168,7 +176,6 @@ class SimulatedNode::Gpu final : public device::Device {
         return model.blocked_power_lowest_w +
                (model.blocked_power_w - model.blocked_power_lowest_w) * above;
       case Load::kCompute:
-      case Load::kMemory:
         return model.idle_power_w +
                (model.busy_power_w - model.idle_power_w) * std::pow(part, kPowerExponent);
     }
@@ -190,9 +197,8 @@ class SimulatedNode::Gpu final : public device::Device {
   void Advance() { AdvanceTo(shared_.clock.Now()); }
 
   void AdvanceTo(Nanoseconds now) {
-    const Nanoseconds period = FromMs(shared_.model.counter_period_ms);
     while (at_ < now) {
-      const Nanoseconds next_tick = at_ + period - (at_ + phase_) % period;
+      const Nanoseconds next_tick = at_ + period_ - (at_ + phase_) % period_;
       const bool has_landing = !pending_.empty() && pending_.front().at <= std::min(now, next_tick);
       const Nanoseconds next =
           std::max(at_, has_landing ? pending_.front().at : std::min(now, next_tick));
@@ -210,6 +216,9 @@ class SimulatedNode::Gpu final : public device::Device {
 
   Shared& shared_;
   device::DeviceInfo info_;
+  bool can_set_clocks_ = true;
+  double own_power_ = 1;    // A factor.
+  Nanoseconds period_ = 0;  // Of the counter.
   Nanoseconds at_ = 0;
   Nanoseconds phase_ = 0;
   Load load_ = Load::kIdle;
@@ -244,8 +253,7 @@ std::optional<Setting> SimulatedNode::RequestedLock(int gpu) const {
 std::string SimulatedNode::WhyNot(Load /*load*/) const { return ""; }
 
 std::string SimulatedNode::WhyNot(Operation operation) const {
-  const bool needs_two = operation == Operation::kCopy || operation == Operation::kCollective;
-  return needs_two && gpu_count() < 2 ? "the node has only one GPU" : "";
+  return WhyTooFewGpus(operation, gpu_count());
 }
 
 Result<void> SimulatedNode::Run(int gpu, Load load) {
@@ -298,7 +306,22 @@ DeviceResult<std::vector<std::vector<WorkSample>>> SimulatedNode::Watch(
   return samples;
 }
 
-Result<double> SimulatedNode::Time(Operation operation, const Disturbance& disturbance,
+DeviceResult<std::vector<std::vector<device::Telemetry>>> SimulatedNode::Read(
+    const std::vector<int>& gpus, Nanoseconds duration) {
+  std::vector<std::vector<device::Telemetry>> readings(gpus.size());
+  const Nanoseconds end = shared_->clock.Now() + duration;
+  while (shared_->clock.Now() < end) {
+    for (std::size_t i = 0; i < gpus.size(); ++i) {
+      const auto telemetry = device(gpus[i]).Read();
+      if (!telemetry) return tl::unexpected<device::DeviceError>(telemetry.error());
+      readings[i].push_back(*telemetry);
+    }
+    shared_->clock.Advance(kBetweenReadings);
+  }
+  return readings;
+}
+
+Result<Timing> SimulatedNode::Time(Operation operation, const Disturbance& disturbance,
                                    Nanoseconds duration) {
   const SimulatedModel& model = shared_->model;
   double base_ms = 0, held_ms = 0;
@@ -329,7 +352,9 @@ Result<double> SimulatedNode::Time(Operation operation, const Disturbance& distu
       is_launch ? model.read_holds_launch_ms * disturbance.reads_per_s / 1000 : 0;
   // Readings are frequent, so they take a constant part of the time. Changes are rare: the ones in
   // this block count.
-  const Nanoseconds period = disturbance.change_period;
+  const Nanoseconds call = FromMs(model.call_ms + model.call_per_other_ms * (gpu_count() - 1));
+  const Nanoseconds period =
+      disturbance.change_period == 0 ? 0 : std::max(disturbance.change_period, call);
   const Nanoseconds offset =
       period == 0 ? 0 : std::llround(Uniform(shared_->random) * static_cast<double>(period));
   double held = read_held * static_cast<double>(duration);
@@ -341,7 +366,9 @@ Result<double> SimulatedNode::Time(Operation operation, const Disturbance& distu
   }
   shared_->clock.Advance(duration);
   const double progress = std::max(0.001, 1 - held / static_cast<double>(duration));
-  return base_ms * kMillisecond / progress * (1 + model.time_noise * Normal(shared_->random));
+  return Timing{.mean_ns = base_ms * kMillisecond / progress *
+                           (1 + model.time_noise * Normal(shared_->random)),
+                .changes_per_s = period == 0 ? 0 : gpu_count() / ToSeconds(period)};
 }
 
 }  // namespace perseus::qualifier

@@ -33,6 +33,7 @@ struct SimulatedModel {
   double landing_spread = 0;       // The standard deviation of its logarithm.
   double landing_down_factor = 1;  // Times landing_ms, if the clock falls.
   bool can_set_clocks = true;      // False: the driver refuses with "permission denied".
+  bool can_read = true;            // False: the driver refuses readings with "not supported".
 
   // What one change of a clock holds up: nothing of that kind goes on for this long.
   double holds_launch_ms = 0;
@@ -56,6 +57,13 @@ struct SimulatedModel {
   double blocked_power_lowest_w = 84;  // At the lowest clock; linear between.
   // With a lock from min to max, a GPU that only waits runs at this clock. 0: at the upper end.
   int waiting_mhz = 0;
+
+  // This GPU differs from the others. -1: none.
+  int odd_gpu = -1;
+  std::string odd_name;  // Empty: the name of the others.
+  bool odd_can_set_clocks = true;
+  double odd_power_factor = 1;
+  double odd_period_factor = 1;
 };
 
 class SimulatedNode final : public MeasuredNode {
@@ -76,7 +84,9 @@ class SimulatedNode final : public MeasuredNode {
                                                          Nanoseconds after) override;
   device::DeviceResult<std::vector<std::vector<WorkSample>>> Watch(const std::vector<int>& gpus,
                                                                    Nanoseconds duration) override;
-  Result<double> Time(Operation operation, const Disturbance& disturbance,
+  device::DeviceResult<std::vector<std::vector<device::Telemetry>>> Read(
+      const std::vector<int>& gpus, Nanoseconds duration) override;
+  Result<Timing> Time(Operation operation, const Disturbance& disturbance,
                       Nanoseconds duration) override;
 
   // The lock that was requested last, for tests: empty if the driver is in control.

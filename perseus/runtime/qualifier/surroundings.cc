@@ -17,16 +17,26 @@ constexpr unsigned kMostListed = 16;
 
 void LookAtPrograms(const nvml::Functions& f, nvml::Handle handle, const std::string& uuid,
                     Surroundings& found) {
-  if (f.GetComputeRunningProcesses == nullptr) return;
-  std::array<nvml::ProcessInfo, kMostListed> processes{};
+  if (f.GetComputeRunningProcesses == nullptr) {
+    found.limits.push_back(fmt::format(
+        "Whether other programs use {} is unknown: the driver has no such list.", uuid));
+    return;
+  }
+  // Twice the room, because some drivers use longer entries (nvml_api.h).
+  std::array<nvml::ProcessInfo, 2 * kMostListed> processes{};
   unsigned count = kMostListed;
   const int code = f.GetComputeRunningProcesses(handle, &count, processes.data());
   if (code == nvml::kInsufficientSize) {
     found.programs.push_back(fmt::format("{} processes run on {}", count, uuid));
-  } else if (code == nvml::kSuccess) {
-    for (unsigned i = 0; i < count; ++i) {
-      found.programs.push_back(fmt::format("process {} runs on {}", processes.at(i).pid, uuid));
-    }
+  } else if (code != nvml::kSuccess) {
+    found.limits.push_back(
+        fmt::format("Whether other programs use {} is unknown: {} (NVML error {}).", uuid,
+                    f.ErrorString(code), code));
+  } else if (count == 1) {
+    found.programs.push_back(fmt::format("process {} runs on {}", processes[0].pid, uuid));
+  } else if (count > 1) {
+    found.programs.push_back(fmt::format("{} processes run on {}, process {} for example", count,
+                                         uuid, processes[0].pid));
   }
 }
 

@@ -22,39 +22,21 @@ constexpr double kMostWatts = 1e12;
 
 class EventReader {
  public:
-  EventReader(const toml::table& root, std::string_view name) : root_(root), name_(name) {}
+  EventReader(const toml::table& root, std::string_view name)
+      : root_(root), name_(name), file_(root, name) {}
 
   Result<Events> Read() {
     static constexpr std::string_view kKinds[] = {"straggler", "plan", "power_cap"};
     TableReader reader(root_, name_, "the event file", kKinds);
-    Keep(reader);
-    ReadList("straggler", &EventReader::ReadStraggler);
-    ReadList("plan", &EventReader::ReadPlan);
-    ReadList("power_cap", &EventReader::ReadPowerCap);
-    if (error_) return tl::unexpected<Error>(*error_);
+    file_.Keep(reader);
+    file_.ReadTables("straggler", [this](const toml::table& table) { ReadStraggler(table); });
+    file_.ReadTables("plan", [this](const toml::table& table) { ReadPlan(table); });
+    file_.ReadTables("power_cap", [this](const toml::table& table) { ReadPowerCap(table); });
+    if (file_.error()) return tl::unexpected<Error>(*file_.error());
     return events_;
   }
 
  private:
-  void Keep(const TableReader& reader) {
-    if (!error_ && reader.error()) error_ = reader.error();
-  }
-
-  void ReadList(std::string_view key, void (EventReader::*read)(const toml::table&)) {
-    const toml::node* node = root_.get(key);
-    if (node == nullptr) return;
-    const toml::array* list = node->as_array();
-    if (list == nullptr || !list->is_array_of_tables()) {
-      if (!error_) {
-        error_ = Error{fmt::format("{}:{}: {} is not a list of tables (write [[{}]])", name_,
-                                   node->source().begin.line, key, key),
-                       ErrorKind::kInput};
-      }
-      return;
-    }
-    for (const toml::node& element : *list) (this->*read)(*element.as_table());
-  }
-
   // Reads an iteration, or a time in seconds.
   static Moment ReadMoment(TableReader& reader, std::string_view iteration_key,
                            std::string_view time_key, Moment otherwise) {
@@ -127,7 +109,7 @@ class EventReader {
           "max_frequency_mhz = 1050, or input_delay_s = 0.4)");
     }
     events_.disturbances.push_back(disturbance);
-    Keep(reader);
+    file_.Keep(reader);
   }
 
   void ReadPlan(const toml::table& table) {
@@ -135,7 +117,7 @@ class EventReader {
     TableReader reader(table, name_, "[[plan]]", kKeys);
     if (!reader.Has("file")) reader.FailHere("[[plan]] has no file (write file = \"plan.json\")");
     events_.plans.push_back({ReadArrival(reader), reader.Text("file"), WhereOf(table)});
-    Keep(reader);
+    file_.Keep(reader);
   }
 
   void ReadPowerCap(const toml::table& table) {
@@ -148,13 +130,13 @@ class EventReader {
     cap.watts = reader.Number("watts", kMostWatts, 0);
     CheckOrder(reader, "[[power_cap]]", cap.from, cap.until);
     events_.power_caps.push_back(std::move(cap));
-    Keep(reader);
+    file_.Keep(reader);
   }
 
   const toml::table& root_;
   std::string_view name_;
   Events events_;
-  std::optional<Error> error_;
+  toml_file::FileReader file_;
 };
 
 }  // namespace

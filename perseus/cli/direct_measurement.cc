@@ -1,0 +1,50 @@
+#include "perseus/cli/direct_measurement.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "perseus/runtime/protocol/unix_socket.h"
+
+namespace perseus::cli {
+
+void AddDirectFlags(CLI::App& verb, DirectFlags& flags) {
+  verb.add_option("--devices", flags.devices, "The same as for perseus agent (default: auto)")
+      ->type_name("WHICH");
+  verb.add_option("--socket", flags.socket,
+                  fmt::format("The agent's socket (default: {})", kAgentSocket))
+      ->type_name("FILE");
+  verb.add_option("--state", flags.state,
+                  fmt::format("The agent's state (default: {})", kAgentState))
+      ->type_name("FILE");
+}
+
+Result<void> RefuseBesideAgent(const DirectFlags& flags) {
+  if (!protocol::Connect(flags.socket)) return {};
+  return FailAs(ErrorKind::kSystem,
+                "an agent runs on {}, and only it may set clocks (stop it to measure)",
+                flags.socket);
+}
+
+std::vector<agent::Finding> ExamineNode(const DirectFlags& flags) {
+  return agent::ExamineNode({.root = "/", .socket = flags.socket, .state = flags.state});
+}
+
+Result<qualifier::Surroundings> LookAround(const DirectFlags& flags,
+                                           const std::vector<device::Device*>& gpus) {
+  constexpr std::string_view kNvml = "nvml:";
+  std::vector<std::string> uuids;
+  for (const device::Device* gpu : gpus) {
+    if (gpu->info().backend == "nvml") uuids.push_back(gpu->info().uuid);
+  }
+  if (uuids.empty()) {
+    return qualifier::Surroundings{.driver_version = "unknown", .programs = {}, .limits = {}};
+  }
+  std::string_view file;
+  if (flags.devices.starts_with(kNvml)) {
+    file = std::string_view(flags.devices).substr(kNvml.size());
+  }
+  return qualifier::LookAround(file, uuids);
+}
+
+}  // namespace perseus::cli
