@@ -126,7 +126,8 @@ class OverriddenTest : public testing::Test {
                            .first_retry = std::chrono::milliseconds(1),
                            .last_retry = std::chrono::milliseconds(4),
                            .landing = std::chrono::milliseconds(5)},
-        std::make_shared<RealClock>(), when_overridden, most_changes_per_s);
+        std::make_shared<RealClock>(), when_overridden);
+    worker_->LimitChanges(most_changes_per_s);
     worker_->Serve(channel_, 0, std::nullopt);
   }
 
