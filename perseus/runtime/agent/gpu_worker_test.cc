@@ -290,6 +290,35 @@ TEST_F(LimitedChangesTest, AWaitingRequestIsServedInTheEnd) {
   EXPECT_EQ(gpu_.setting(kSm), (device::Setting{900, 900}));
 }
 
+TEST_F(LimitedChangesTest, AHigherLimitServesAWaitingRequest) {
+  Start(WhenOverridden::kYield, kAlmostNone);
+  Ask(1000);
+  publisher_->Publish(0, 900);
+  ASSERT_TRUE(Eventually([&] { return worker_->snapshot().counts.postponed == 1; }));
+  worker_->LimitChanges(1000);
+  EXPECT_TRUE(IsSoonAt(900));
+}
+
+// The bucket holds one change whatever the limit is, and stays as full as it was.
+TEST_F(LimitedChangesTest, ALowerLimitLeavesNotMoreThanItsBucketHolds) {
+  Start(WhenOverridden::kYield, 1000);
+  Ask(1000);
+  worker_->LimitChanges(kAlmostNone);
+  Ask(1200);
+  publisher_->Publish(0, 900);
+  ASSERT_TRUE(Eventually([&] { return worker_->snapshot().counts.postponed == 1; }));
+  worker_->LimitChanges(0);
+  EXPECT_TRUE(IsSoonAt(900));
+  for (int i = 0; i < 3; ++i) {
+    Ask(1000);
+    Ask(900);
+  }
+  worker_->LimitChanges(kAlmostNone);
+  Ask(1200);
+  publisher_->Publish(0, 1000);
+  EXPECT_TRUE(Eventually([&] { return worker_->snapshot().counts.postponed == 2; }));
+}
+
 // The observer of a free GPU may sleep for very long.
 TEST(GpuWorkerObserverTest, ReadsOftenFromTheBeginningOfALease) {
   FakeGpu gpu("GPU-a");
