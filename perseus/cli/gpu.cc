@@ -78,8 +78,8 @@ std::string FormatTable(const protocol::Listing& listing) {
   const bool has_limit = std::ranges::any_of(listing.gpus, [](const protocol::GpuStatus& gpu) {
     return gpu.most_changes_per_s > 0 || gpu.postponed > 0;
   });
-  std::vector<std::string> header = {"#",      "GPU", "held by", "for (s)", "set to",  "before",
-                                     "MHz",    "slow by", "W",   "C",       "switches"};
+  std::vector<std::string> header = {"#",   "GPU",     "held by", "for (s)", "set to",  "before",
+                                     "MHz", "slow by", "W",       "C",       "switches"};
   if (has_limit) header.insert(header.end(), {"most per s", "postponed"});
   Table table(header);
   std::string notes;

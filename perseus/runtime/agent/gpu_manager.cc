@@ -129,8 +129,8 @@ Result<void> GpuManager::Begin(std::vector<std::unique_ptr<device::Device>> devi
 
   for (auto& device : devices) {
     const std::string uuid = device->info().uuid;
-    gpus_[uuid].worker = std::make_unique<GpuWorker>(
-        std::move(device), setup_.periods, setup_.devices.clock, setup_.when_overridden);
+    gpus_[uuid].worker = std::make_unique<GpuWorker>(std::move(device), setup_.periods,
+                                                     setup_.devices.clock, setup_.when_overridden);
   }
   for (const auto& [uuid, controls] : state_.state().resting) {
     if (!gpus_.contains(uuid))

@@ -120,7 +120,8 @@ void GpuWorker::LimitChanges(double most_per_s) {
     if (most_per_s == most_changes_per_s_) return;
     if (most_changes_per_s_ > 0) {
       RefillChanges();
-      if (changes_left_ > 0) changes_left_ *= BucketFor(most_per_s) / BucketFor(most_changes_per_s_);
+      if (changes_left_ > 0)
+        changes_left_ *= BucketFor(most_per_s) / BucketFor(most_changes_per_s_);
     } else {
       changes_left_ = BucketFor(most_per_s);
       changes_left_at_ = clock_->Now();
@@ -249,8 +250,7 @@ bool GpuWorker::MustWait(const protocol::ClockRequest& request) {
   const bool is_change = std::ranges::binary_search(info().sm_clocks_mhz, request.sm_clock_mhz) &&
                          !(snapshot_.foreign && snapshot_.foreign->has_yielded);
   if (!is_lower || !is_change || changes_left_ >= 1) return false;
-  wait_until_ =
-      changes_left_at_ + ToNanoseconds((1 - changes_left_) / most_changes_per_s_) + 1;
+  wait_until_ = changes_left_at_ + ToNanoseconds((1 - changes_left_) / most_changes_per_s_) + 1;
   if (std::exchange(postponed_request_, request.sequence) != request.sequence) {
     ++snapshot_.counts.postponed;
   }

@@ -243,8 +243,7 @@ void BackgroundThread::ThinPlan() {
   if (lease == nullptr) {
     thinned = thinner_.Update(table, {}, 0);
   } else {
-    thinned =
-        thinner_.Update(table, lease->sm_clocks_mhz, lease->publisher.most_changes_per_s(0));
+    thinned = thinner_.Update(table, lease->sm_clocks_mhz, lease->publisher.most_changes_per_s(0));
   }
   if (thinned == nullptr) return;
   if (thinned->skipped * 10 > thinned->changes) {

@@ -45,7 +45,7 @@ struct ClockTable {
   std::vector<PlannedCost> costs;  // Of each in `order`. Not for the hot path.
   Nanoseconds time = 0;            // Of a step, as planned.
   double waiting_power_w = 0;      // Of all GPUs of the stage while they wait for a neighbor.
-  std::vector<int> kind_clocks;  // [chunk * kKinds + kind]; 0: the default clock.
+  std::vector<int> kind_clocks;    // [chunk * kKinds + kind]; 0: the default clock.
 
   std::int64_t version = 0;     // Of the assignment; 0: none.
   std::int64_t from_step = 0;   // The assignment is in force from this step on.

@@ -11,8 +11,8 @@ void Bump(std::atomic<T>& counter) {
 
 }  // namespace
 
-HotPath::HotPath(Ring<Event>& events, Handover<ClockTable>& tables,
-                 Handover<ThinnedPlan>& thinned, HotCounters& counters, HotTrouble& trouble)
+HotPath::HotPath(Ring<Event>& events, Handover<ClockTable>& tables, Handover<ThinnedPlan>& thinned,
+                 HotCounters& counters, HotTrouble& trouble)
     : events_(events),
       counters_(counters),
       trouble_(trouble),

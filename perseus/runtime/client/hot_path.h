@@ -5,8 +5,8 @@
 // No call allocates memory, takes a lock or makes a system call.
 //
 // If the agent limits clock changes, the background thread passes a thinned plan
-// (plan_thinner.h). A step follows it instead of the table that it was made of. Until then, the step
-// follows the table.
+// (plan_thinner.h). A step follows it instead of the table that it was made of. Until then, the
+// step follows the table.
 //
 // If the assignment has one clock for each kind, no plan contains the next instruction. Then this
 // class expects the order of the previous step, because training repeats it. If another instruction
@@ -69,8 +69,8 @@ struct HotCounters {
   std::atomic<std::int64_t> version = 0;
   std::atomic<double> slowdown = 1;
   std::atomic<Nanoseconds> last_step_end = 0;
-  // The clocks in force. Only for the thread that frees the tables (Handover::FreeRetired), and only
-  // until it does so. It is null before a table that was in force is retired.
+  // The clocks in force. Only for the thread that frees the tables (Handover::FreeRetired), and
+  // only until it does so. It is null before a table that was in force is retired.
   std::atomic<const ClockTable*> table = nullptr;
 };
 

@@ -5,11 +5,11 @@
 // take the same time. The time of a step is the median of the last five since the plan is in force,
 // and before three of them are known, the time that the plan has.
 //
-// A plan is thinned again if the plan or the share changes, or if the time of a step changes by more
-// than 3 %. That is less than the 5 %, so the changes keep the share in between.
+// A plan is thinned again if the plan or the share changes, or if the time of a step changes by
+// more than 3 %. That is less than the 5 %, so the changes keep the share in between.
 //
-// A plan with one clock for each kind (a sweep of `perseus tune`) is not thinned: to raise its clocks
-// would spoil what it measures.
+// A plan with one clock for each kind (a sweep of `perseus tune`) is not thinned: to raise its
+// clocks would spoil what it measures.
 //
 // Not thread safe: for the background thread.
 #pragma once
@@ -34,8 +34,9 @@ class PlanThinner {
 
   // The steps, in order. Some may be missing.
   void AddStepBegin(std::int64_t step, Nanoseconds at);
-  // What the training thread shall follow instead of `table`, if that is new. One with table 0 says:
-  // the table itself. `table`: in force; null for none. `most_changes_per_s`: the share; 0: no limit.
+  // What the training thread shall follow instead of `table`, if that is new. One with table 0
+  // says: the table itself. `table`: in force; null for none. `most_changes_per_s`: the share; 0:
+  // no limit.
   std::unique_ptr<ThinnedPlan> Update(const ClockTable* table, std::span<const int> sm_clocks_mhz,
                                       double most_changes_per_s);
   // A warning for the user about what the last Update returned.

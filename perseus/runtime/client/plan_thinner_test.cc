@@ -54,9 +54,10 @@ TEST_F(PlanThinnerTest, WithoutALimitNothingIsThinned) {
 TEST_F(PlanThinnerTest, ThinsToTheShareLessAMargin) {
   EXPECT_EQ(Update(&table_, 10), 2) << "8 are left, because valleys end in pairs";
   EXPECT_EQ(last_->table, 1U);
-  EXPECT_THAT(thinner_.Describe(*last_),
-              HasSubstr("allows this GPU 10 clock changes per second, and the plan has 10 in a step "
-                        "of 1 s; 2 of them"));
+  EXPECT_THAT(
+      thinner_.Describe(*last_),
+      HasSubstr("allows this GPU 10 clock changes per second, and the plan has 10 in a step "
+                "of 1 s; 2 of them"));
   EXPECT_EQ(Update(&table_, 10), -1) << "nothing has changed";
 }
 

@@ -204,10 +204,9 @@ class Thinning {
     if (instruction == 0) return 0;
     const PlannedCost& previous = table_.costs[instruction - 1];
     const auto end = static_cast<double>(previous.start + previous.duration);
-    const double scale = table_.time <= limit_.step_time
-                             ? 1
-                             : static_cast<double>(limit_.step_time) /
-                                   static_cast<double>(table_.time);
+    const double scale = table_.time <= limit_.step_time ? 1
+                                                         : static_cast<double>(limit_.step_time) /
+                                                               static_cast<double>(table_.time);
     return std::min(static_cast<Nanoseconds>(end * scale), limit_.step_time - 1);
   }
 
@@ -298,8 +297,8 @@ class Thinning {
       const std::size_t before = levels[run == 0 ? levels.size() - 1 : run - 1];
       const std::size_t after = levels[run + 1 == levels.size() ? 0 : run + 1];
       const std::size_t now = levels[run];
-      for (const std::size_t level : {own, std::max(own, std::min(before, after)),
-                                      std::max(own, std::max(before, after))}) {
+      for (const std::size_t level :
+           {own, std::max(own, std::min(before, after)), std::max(own, std::max(before, after))}) {
         if (level >= levels[run]) continue;
         levels[run] = level;
         if (!FindShortfall(ChangesOf(levels), limit_)) break;

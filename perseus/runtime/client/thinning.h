@@ -1,14 +1,14 @@
 // Chooses which clock changes of a plan a rank skips if the agent limits them.
 //
-// The problem. A rank repeats its n instructions every step. The plan has a clock c[i] for each. The
-// rank may raise clocks to r[i] >= c[i], so that no instruction is slower than the plan says. A
+// The problem. A rank repeats its n instructions every step. The plan has a clock c[i] for each.
+// The rank may raise clocks to r[i] >= c[i], so that no instruction is slower than the plan says. A
 // change is an i with r[i] != r[i - 1], where the last instruction of a step comes before the first
 // one of the next. Find r with the least loss of energy whose changes keep the limit.
 //
-// The limit is the agent's token bucket (perseus/runtime/agent/gpu_worker.h): it holds one second of
-// changes and at least one, every change takes a token, and a change to a lower clock waits if there
-// is none. A limit on the changes of a whole step would not do: a step may last many seconds, and
-// its changes may come in bursts that the bucket does not hold.
+// The limit is the agent's token bucket (perseus/runtime/agent/gpu_worker.h): it holds one second
+// of changes and at least one, every change takes a token, and a change to a lower clock waits if
+// there is none. A limit on the changes of a whole step would not do: a step may last many seconds,
+// and its changes may come in bursts that the bucket does not hold.
 //
 // The method is greedy. Instructions in a row with the same clock are a run. Merging a run into its
 // next higher neighbor removes one change, or two if both neighbors have the same clock. While a
@@ -26,10 +26,11 @@
 // difference of the clocks. Only the choice depends on this estimate. That no clock is below the
 // plan's does not.
 //
-// Alternative that we rejected: dynamic programming over (run, clock, number of changes) is exact for
-// a limit on the number of changes of a step, in time O(m d k) for d clocks and k changes. But it
-// cannot see the bucket, whose tokens would be a further dimension. On random plans of up to seven
-// instructions, the method loses 1.5 % more energy in total than the best answer (thinning_test.cc).
+// Alternative that we rejected: dynamic programming over (run, clock, number of changes) is exact
+// for a limit on the number of changes of a step, in time O(m d k) for d clocks and k changes. But
+// it cannot see the bucket, whose tokens would be a further dimension. On random plans of up to
+// seven instructions, the method loses 1.5 % more energy in total than the best answer
+// (thinning_test.cc).
 #pragma once
 
 #include <cstdint>

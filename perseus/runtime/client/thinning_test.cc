@@ -52,7 +52,8 @@ std::vector<int> ClocksOf(const std::vector<PlannedClock>& order) {
   return clocks;
 }
 
-// The changes of a step that runs at these clocks and is repeated. The default clock is the highest.
+// The changes of a step that runs at these clocks and is repeated. The default clock is the
+// highest.
 std::vector<TimedChange> ChangesOf(const ClockTable& table, const std::vector<int>& clocks) {
   const auto height = [](int clock) { return clock == 0 ? 1 << 30 : clock; };
   std::vector<TimedChange> changes;
@@ -135,8 +136,8 @@ TEST(Thinning, WithoutRoomForAChangeTheHighestClockRemains) {
 }
 
 TEST(Thinning, NoClockIsAboveTheDefaultClock) {
-  const ClockTable table = TableOf(
-      {{kForwardKind, 900}, {kForwardKind, 0}, {kForwardKind, 1350}, {kForwardKind, 600}});
+  const ClockTable table =
+      TableOf({{kForwardKind, 900}, {kForwardKind, 0}, {kForwardKind, 1350}, {kForwardKind, 600}});
   EXPECT_THAT(ClocksOf(Thin(table, kAllClocks, LimitTo(2, table)).order),
               ElementsAre(900, 0, 0, 900));
   EXPECT_THAT(ClocksOf(Thin(table, kAllClocks, LimitTo(1, table)).order), ElementsAre(0, 0, 0, 0));
@@ -201,13 +202,12 @@ RandomPlan MakeRandom(std::mt19937& random, int size, int clocks) {
     const int clock = kAllClocks[static_cast<std::size_t>(whole(0, clocks - 1))];
     const double ratio = clock / 1350.0;
     plan.push_back({kind == 0 ? kForwardKind : kBackwardKind, clock,
-                    (kind == 0 ? 0.05 : 0.1) / ratio,
-                    energy[kind] * std::pow(ratio, power[kind])});
+                    (kind == 0 ? 0.05 : 0.1) / ratio, energy[kind] * std::pow(ratio, power[kind])});
   }
   RandomPlan made{TableOf(plan), {}};
   made.table.waiting_power_w = number(0, 20);
-  made.limit = {number(0.2, 12), static_cast<Nanoseconds>(static_cast<double>(made.table.time) *
-                                                          number(1, 3))};
+  made.limit = {number(0.2, 12),
+                static_cast<Nanoseconds>(static_cast<double>(made.table.time) * number(1, 3))};
   return made;
 }
 
@@ -238,8 +238,9 @@ class LossByHand {
     std::optional<std::size_t> nearest;
     for (std::size_t i = 0; i < table_.order.size(); ++i) {
       if (table_.order[i].kind != kind) continue;
-      if (!nearest || std::pair(Distance(i, clock), table_.order[i].frequency_mhz) <
-                          std::pair(Distance(*nearest, clock), table_.order[*nearest].frequency_mhz)) {
+      if (!nearest ||
+          std::pair(Distance(i, clock), table_.order[i].frequency_mhz) <
+              std::pair(Distance(*nearest, clock), table_.order[*nearest].frequency_mhz)) {
         nearest = i;
       }
     }

@@ -35,11 +35,11 @@
 //   }
 //
 // The limit on changes. An operator may limit the clock changes per second of a node. The agent
-// gives each leased GPU the same share of the limit, and stores the share in the GPU's slot. A share
-// grows when another lease ends, and shrinks when one begins. The client reads it many times a
-// second, and skips the changes of its plan that save least (perseus/runtime/client/thinning.h). A
-// share is advice: the agent enforces the limit itself (gpu_worker.h), so a client that ignores the
-// share only saves less energy.
+// gives each leased GPU the same share of the limit, and stores the share in the GPU's slot. A
+// share grows when another lease ends, and shrinks when one begins. The client reads it many times
+// a second, and skips the changes of its plan that save least (perseus/runtime/client/thinning.h).
+// A share is advice: the agent enforces the limit itself (gpu_worker.h), so a client that ignores
+// the share only saves less energy.
 //
 // Thread safety: each slot has one publishing thread and one reading thread at a time. Both sides
 // only load and store atomics. Several threads may use ClockPublisher for different GPUs. Any
@@ -53,7 +53,8 @@
 //  - The share of the limit in the reply that grants the lease. The reply comes once, but the share
 //    changes with the leases of others. With a share that never changes (the limit divided by all
 //    GPUs, leased or not), one job on a node of eight GPUs would get an eighth of the limit.
-//  - A message of the agent when a share changes. The socket has requests and replies only. A client
+//  - A message of the agent when a share changes. The socket has requests and replies only. A
+//  client
 //    takes an unexpected message for a lost agent.
 #pragma once
 

@@ -80,8 +80,8 @@ TEST(ClockChannel, EachGpuHasItsShareOfTheLimit) {
 TEST(ClockChannel, AShareThatIsNoNumberIsNoLimit) {
   Ends ends = Connected(1);
   const Scribble scribble(ends.agent);
-  for (const double share : {-1.0, std::numeric_limits<double>::quiet_NaN(),
-                             std::numeric_limits<double>::infinity()}) {
+  for (const double share :
+       {-1.0, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
     scribble.slot(0).most_changes_per_s.store(share);
     EXPECT_EQ(ends.client.most_changes_per_s(0), 0);
   }

@@ -202,12 +202,11 @@ Reply ReadLease(const Node& node) {
 }
 
 GpuStatus ReadStatus(const Node& node) {
-  RequireKeys(node, {"index",     "uuid",          "name",        "measure_only",
-                     "trouble",   "lease",         "job",         "uid",
-                     "pid",       "held_s",        "slowdown",    "setting",
-                     "before",    "is_restoring",  "sm_clock_mhz", "power_w",
-                     "temperature_c", "switches",  "postponed",   "most_changes_per_s",
-                     "slow_by",   "overridden"});
+  RequireKeys(node, {"index",    "uuid",          "name",     "measure_only", "trouble",
+                     "lease",    "job",           "uid",      "pid",          "held_s",
+                     "slowdown", "setting",       "before",   "is_restoring", "sm_clock_mhz",
+                     "power_w",  "temperature_c", "switches", "postponed",    "most_changes_per_s",
+                     "slow_by",  "overridden"});
   const auto text = [&](std::string_view key) { return ReadText(node.Member(key), kLongestName); };
   GpuStatus gpu;
   gpu.index = node.Member("index").Count(-1, kHighestIndex, "a GPU's number");

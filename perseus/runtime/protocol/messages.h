@@ -124,8 +124,8 @@ struct GpuStatus {
   double power_w = 0;
   int temperature_c = 0;
   std::uint64_t switches = 0;
-  // Of the agent's limit on changes: the requests of a lower clock that waited for it, and the GPU's
-  // share of it in changes per second. 0: no lease, or no limit.
+  // Of the agent's limit on changes: the requests of a lower clock that waited for it, and the
+  // GPU's share of it in changes per second. 0: no lease, or no limit.
   std::uint64_t postponed = 0;
   double most_changes_per_s = 0;
   // Why it runs below its highest clock ("plan, temperature"). Empty if it does not.
