@@ -68,8 +68,8 @@ class Training {
   Result<void> LaunchRank(Rank& rank, FileDescriptor control,
                           const std::map<int, FileDescriptor>& peers);
   Result<void> RunSteps();
-  // Waits for a message of that kind from every rank. `what_they_do` completes "dp_rank 0, pp_rank 1
-  // did not ...".
+  // Waits for a message of that kind from every rank. `what_they_do` completes "dp_rank 0,
+  // pp_rank 1 did not ...".
   Result<void> Collect(MessageKind kind, std::string_view what_they_do);
   Result<void> Receive();
   Result<void> ReceiveFrom(Rank& rank);
