@@ -12,6 +12,7 @@
 #include "perseus/cli/agent_setup.h"
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/verbs.h"
+#include "perseus/planning/hardware_facts/hardware_facts.h"
 #include "perseus/runtime/agent/agent.h"
 #include "perseus/runtime/agent/privileges.h"
 
@@ -38,9 +39,33 @@ struct AgentFlags {
   double timeout_s = 30;
   std::optional<double> exit_when_idle_s;
   std::string when_overridden = "yield";
-  double most_changes_per_s = 0;
+  std::optional<double> most_changes_per_s;
+  std::string facts;
   std::string log_level = "info";
 };
+
+constexpr Range kChangesPerSecond = {0.001, 1'000'000};
+
+// The limit on clock changes of the flags; 0: none. The flag is above the file.
+Result<double> MostChanges(const AgentFlags& flags) {
+  if (flags.facts.empty()) return flags.most_changes_per_s.value_or(0);
+  PERSEUS_ASSIGN_OR_RETURN(const auto facts, hardware_facts::Read(flags.facts));
+  if (flags.most_changes_per_s) return *flags.most_changes_per_s;
+  if (!facts.max_changes_per_s) {
+    return Fail(
+        "{}: it has no max_changes_per_s, so it sets no limit (measure it with perseus qualify, or "
+        "give the limit with --max-changes)",
+        flags.facts);
+  }
+  const double most = *facts.max_changes_per_s;
+  if (most < kChangesPerSecond.least) {
+    return Fail(
+        "{}: max_changes_per_s is {}, so no clock may change (give a limit of at least {} with "
+        "--max-changes, or do not run the agent)",
+        flags.facts, most, kChangesPerSecond.least);
+  }
+  return most;
+}
 
 // ", metrics on 127.0.0.1:9836". If the flag has port 0, `port` is the one that the system chose.
 std::string MetricsPlace(const std::string& address, int port) {
@@ -49,6 +74,7 @@ std::string MetricsPlace(const std::string& address, int port) {
 }
 
 Result<void> RunAgent(const AgentFlags& flags) {
+  PERSEUS_ASSIGN_OR_RETURN(const double most_changes_per_s, MostChanges(flags));
   RaiseLimitOnOpenFiles();
   // The agent must not end because nobody reads its log any more.
   std::signal(SIGPIPE, SIG_IGN);
@@ -60,7 +86,7 @@ Result<void> RunAgent(const AgentFlags& flags) {
   options.gpus = std::move(gpus);
   options.gpus.when_overridden = flags.when_overridden == "insist" ? agent::WhenOverridden::kInsist
                                                                    : agent::WhenOverridden::kYield;
-  options.gpus.most_changes_per_s = flags.most_changes_per_s;
+  options.gpus.most_changes_per_s = most_changes_per_s;
   options.socket = flags.socket;
   std::error_code ignored;  // If this fails, listening on the socket fails with a clear message.
   std::filesystem::create_directories(options.socket.parent_path(), ignored);
@@ -75,6 +101,7 @@ Result<void> RunAgent(const AgentFlags& flags) {
 
   PERSEUS_ASSIGN_OR_RETURN(auto agent, agent::Agent::Start(std::move(options), log));
   log.info("listening on {}{}", flags.socket, MetricsPlace(flags.metrics, agent->metrics_port()));
+  if (most_changes_per_s > 0) log.info("at most {} clock changes per second", most_changes_per_s);
   auto run = agent->Run();
   if (!run) {
     log.critical("{}", run.error().message);
@@ -125,9 +152,14 @@ Verb AddAgentVerb(CLI::App& program) {
       ->type_name("WHAT")
       ->check(CLI::IsMember({"yield", "insist"}));
   verb->add_option("--max-changes", flags->most_changes_per_s,
-                   "The most clock changes per second, of all GPUs together (default: no limit)")
+                   "The most clock changes per second, of all GPUs together (default: that of "
+                   "--facts, or no limit)")
       ->type_name("N")
-      ->check(NumberIn({0.001, 1'000'000}, "per second"));
+      ->check(NumberIn(kChangesPerSecond, "per second"));
+  verb->add_option("--facts", flags->facts,
+                   "The hardware facts of this node, which have the limit on clock changes "
+                   "(perseus qualify writes them)")
+      ->type_name("FILE");
   verb->add_option("--log-level", flags->log_level, "debug, info, warn or error (default: info)")
       ->type_name("LEVEL")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}));

@@ -74,19 +74,36 @@ std::string StateOf(const protocol::GpuStatus& gpu) {
 }
 
 std::string FormatTable(const protocol::Listing& listing) {
-  Table table({"#", "GPU", "held by", "for (s)", "set to", "before", "MHz", "slow by", "W", "C",
-               "switches"});
+  // A node without a limit on changes has no use for its columns.
+  const bool has_limit = std::ranges::any_of(listing.gpus, [](const protocol::GpuStatus& gpu) {
+    return gpu.most_changes_per_s > 0 || gpu.postponed > 0;
+  });
+  std::vector<std::string> header = {"#",   "GPU",     "held by", "for (s)", "set to",  "before",
+                                     "MHz", "slow by", "W",       "C",       "switches"};
+  if (has_limit) header.insert(header.end(), {"most per s", "postponed"});
+  Table table(header);
   std::string notes;
   std::vector<protocol::GpuStatus> gpus = listing.gpus;
   std::ranges::stable_sort(gpus, {}, &protocol::GpuStatus::index);
   for (const protocol::GpuStatus& gpu : gpus) {
     const bool is_held = !gpu.lease.empty();
-    table.AddRow({gpu.index < 0 ? "-" : std::to_string(gpu.index), gpu.uuid, StateOf(gpu),
-                  is_held ? fmt::format("{:.0f}", gpu.held_s) : "-",
-                  gpu.setting.empty() ? "-" : gpu.setting, gpu.before.empty() ? "-" : gpu.before,
-                  std::to_string(gpu.sm_clock_mhz), gpu.slow_by.empty() ? "-" : gpu.slow_by,
-                  fmt::format("{:.0f}", gpu.power_w), std::to_string(gpu.temperature_c),
-                  std::to_string(gpu.switches)});
+    std::vector<std::string> row = {gpu.index < 0 ? "-" : std::to_string(gpu.index),
+                                    gpu.uuid,
+                                    StateOf(gpu),
+                                    is_held ? fmt::format("{:.0f}", gpu.held_s) : "-",
+                                    gpu.setting.empty() ? "-" : gpu.setting,
+                                    gpu.before.empty() ? "-" : gpu.before,
+                                    std::to_string(gpu.sm_clock_mhz),
+                                    gpu.slow_by.empty() ? "-" : gpu.slow_by,
+                                    fmt::format("{:.0f}", gpu.power_w),
+                                    std::to_string(gpu.temperature_c),
+                                    std::to_string(gpu.switches)};
+    if (has_limit) {
+      row.push_back(gpu.most_changes_per_s > 0 ? fmt::format("{:.4g}", gpu.most_changes_per_s)
+                                               : "-");
+      row.push_back(std::to_string(gpu.postponed));
+    }
+    table.AddRow(std::move(row));
     if (!gpu.trouble.empty()) notes += fmt::format("{}: {}\n", gpu.uuid, gpu.trouble);
     if (!gpu.overridden.empty()) notes += fmt::format("{}: {}\n", gpu.uuid, gpu.overridden);
     if (!gpu.measure_only.empty()) notes += fmt::format("{}: {}\n", gpu.uuid, gpu.measure_only);

@@ -26,6 +26,7 @@ class Counters(NamedTuple):
     follows_plan: bool
     plan_version: int
     steps_abandoned: int
+    changes_skipped: int
 
 class Step:
     def __enter__(self) -> None: ...

@@ -130,7 +130,9 @@ PyStructSequence_Field counter_fields[] = {
     {"steps_off_plan", "Steps whose order of instructions differed from the plan."},
     {"instructions", "Instructions that ended."},
     {"clock_requests", "Clock requests to the agent."},
-    {"clocks_limited", "Requests that were accepted while power or temperature limits the clock."},
+    {"clocks_limited",
+     "Requests that were accepted, but power, temperature or the lock of another program holds the "
+     "GPU at another clock."},
     {"clocks_refused", "Requests that were not accepted."},
     {"agent_losses", "Lost connections to the agent."},
     {"records_dropped", "Instructions that were not recorded, because the buffer was full."},
@@ -140,6 +142,8 @@ PyStructSequence_Field counter_fields[] = {
     {"follows_plan", "True if the current step follows a plan."},
     {"plan_version", "Version of the assignment in force; 0: none."},
     {"steps_abandoned", "Steps that training left before their end. They are not in steps."},
+    {"changes_skipped",
+     "Clock changes of the plan that were skipped to keep the limit of the agent."},
     {nullptr, nullptr}};
 PyStructSequence_Desc counters_description = {"perseus.Counters",
                                               "Numbers of what happened so far.", counter_fields,
@@ -160,6 +164,7 @@ PyObject* GetCounters(PyObject* self, void*) {
   PyStructSequence_SetItem(counters, i++, PyBool_FromLong(now.follows_plan));
   PyStructSequence_SetItem(counters, i++, PyLong_FromLongLong(now.plan_version));
   PyStructSequence_SetItem(counters, i++, PyLong_FromUnsignedLongLong(now.steps_abandoned));
+  PyStructSequence_SetItem(counters, i++, PyLong_FromUnsignedLongLong(now.changes_skipped));
   if (PyErr_Occurred() != nullptr) {
     Py_DECREF(counters);
     return nullptr;

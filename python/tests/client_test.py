@@ -119,6 +119,7 @@ class HooksTest(SessionTest):
         self.assertEqual((counters.steps, counters.instructions), (1, 2))
         self.assertEqual(counters.steps_abandoned, 3)
         self.assertEqual(counters.steps_off_plan, 0)
+        self.assertEqual(counters.changes_skipped, 0)
         self.assertEqual(self.recorded(session), [[(1, 0, 0)]])
         self.assertEqual([step["step"] for step in steps_of(self.scratch)], [1])
 

@@ -136,6 +136,47 @@ TEST_F(AgentProgramTest, BadFlagsAndStateFilesAreErrorsAtTheStart) {
   EXPECT_THAT(none.err, HasSubstr("other.toml:2"));
 }
 
+constexpr const char* kFactsHeader =
+    "format = \"perseus-hardware-facts\"\nversion = 1\nhost = \"box\"\ngpu_name = \"A100\"\n"
+    "driver_version = \"1\"\nmeasured_at = \"2026-02-22T17:05:00Z\"\nperseus_version = \"0.1.0\"\n"
+    "gpu_count = 2\n";
+
+TEST_F(AgentProgramTest, TheLimitOnChangesComesFromTheFactsUnlessAFlagHasIt) {
+  Write("facts.toml", std::string(kFactsHeader) + "max_changes_per_s = 80\n");
+  Write("none.toml", kFactsHeader);
+  StartAgent(" --metrics off --facts facts.toml ");
+  EXPECT_THAT(Read("log"), HasSubstr("at most 80 clock changes per second"));
+  EXPECT_EQ(List().at("gpus").at(0).at("postponed"), 0);
+  EXPECT_EQ(List().at("gpus").at(0).at("most_changes_per_s"), 0) << "no lease";
+  EXPECT_TRUE(StopAgent());
+  StartAgent(" --metrics off --facts none.toml --max-changes 7.5 ");
+  EXPECT_THAT(Read("log"), HasSubstr("at most 7.5 clock changes per second"));
+  EXPECT_TRUE(StopAgent());
+  StartAgent();
+  EXPECT_THAT(Read("log"), Not(HasSubstr("clock changes per second")));
+}
+
+TEST_F(AgentProgramTest, ABadLimitOnChangesIsAnErrorAtTheStart) {
+  const std::string agent =
+      std::string("agent --metrics off --state agent.json") + kDevices + kWhere;
+  ExpectComplaint(Run(agent + "--max-changes 0"), 2, "--max-changes");
+  ExpectComplaint(Run(agent + "--max-changes -3"), 2, "--max-changes");
+  ExpectComplaint(Run(agent + "--max-changes nan"), 2, "\"nan\" is not a number");
+  ExpectComplaint(Run(agent + "--max-changes 1e999"), 2, "--max-changes");
+  Write("none.toml", kFactsHeader);
+  Write("zero.toml", std::string(kFactsHeader) + "max_changes_per_s = 0\n");
+  Write("nan.toml", std::string(kFactsHeader) + "max_changes_per_s = nan\n");
+  ExpectComplaint(Run(agent + "--facts none.toml"), 2,
+                  "none.toml: it has no max_changes_per_s, so it sets no limit");
+  ExpectComplaint(Run(agent + "--facts zero.toml"), 2,
+                  "zero.toml: max_changes_per_s is 0, so no clock may change");
+  ExpectComplaint(Run(agent + "--facts nan.toml"), 2, "nan.toml:9: max_changes_per_s");
+  ExpectComplaint(Run(agent + "--facts nowhere.toml"), 1, "nowhere.toml");
+  // The file is read even if the flag wins, so a wrong path does not go unnoticed.
+  ExpectComplaint(Run(agent + "--facts nowhere.toml --max-changes 5"), 1, "nowhere.toml");
+  EXPECT_FALSE(std::filesystem::exists(Directory() / "agent.json"));
+}
+
 TEST_F(AgentProgramTest, WithoutAnAgentTheErrorNamesTheRemedy) {
   ExpectComplaint(Run(std::string("gpu list") + kWhere), 1, "is the agent running");
   ExpectComplaint(Run("gpu"), 2, "");

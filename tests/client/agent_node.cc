@@ -28,11 +28,12 @@ AgentNodeTest::~AgentNodeTest() {
   WaitFor(agent_);
 }
 
-void AgentNodeTest::StartAgent() {
+void AgentNodeTest::StartAgent(const std::vector<std::string>& flags) {
   const std::string state = (directory_ / "agent.json").string();
   const std::string log = (directory_ / "agent.log").string();
   std::vector<std::string> words{PERSEUS_PROGRAM, "agent",   "--devices", devices(),   "--socket",
                                  socket(),        "--state", state,       "--metrics", "off"};
+  words.insert(words.end(), flags.begin(), flags.end());
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);

@@ -24,7 +24,8 @@ class AgentNodeTest : public testing::Test {
   AgentNodeTest();
   ~AgentNodeTest() override;
 
-  void StartAgent();
+  // With these flags besides those that it needs.
+  void StartAgent(const std::vector<std::string>& flags = {});
   void KillAgent();  // SIGKILL.
 
   std::string socket() const { return (directory_ / "agent.sock").string(); }

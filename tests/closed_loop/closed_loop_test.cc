@@ -127,7 +127,7 @@ TEST_F(ClosedLoopTest, KilledRankLeavesNoClockLocked) {
   ASSERT_TRUE(Comes(is_planned)) << Read("trainer.err");
   kill(node.Look(2)->worker_pid, SIGKILL);
   AwaitTrainer();
-  EXPECT_THAT(Read("trainer.err"), HasSubstr("rank 2 of pipeline 1"));
+  EXPECT_THAT(Read("trainer.err"), HasSubstr("dp_rank 1, pp_rank 2"));
   EXPECT_THAT(Read("trainer.err"), HasSubstr("was killed by signal 9"));
   EXPECT_TRUE(Comes([this] { return IsAllRestored(); }));
 }

@@ -67,9 +67,9 @@ TEST_F(TrainerTest, RankThatHangsIsNamed) {
   ASSERT_TRUE(Comes([&] { return node.Look(1)->reading.is_running; })) << Read("trainer.err");
   kill(node.Look(1)->worker_pid, SIGSTOP);
   AwaitTrainer();
-  EXPECT_THAT(Read("trainer.err"), AllOf(HasSubstr("rank 1 of pipeline 0 (process"),
+  EXPECT_THAT(Read("trainer.err"), AllOf(HasSubstr("dp_rank 0, pp_rank 1 (process"),
                                          HasSubstr("did not end a step within 1 s")));
-  EXPECT_THAT(Read("trainer.err"), Not(HasSubstr("rank 2")));
+  EXPECT_THAT(Read("trainer.err"), Not(HasSubstr("pp_rank 2")));
   for (int gpu = 0; gpu < kGpusOfANode; ++gpu) EXPECT_EQ(node.Look(gpu)->worker_pid, 0);
 }
 
@@ -79,7 +79,7 @@ TEST_F(TrainerTest, RankThatDiesIsNamed) {
   ASSERT_TRUE(Comes([&] { return node.Look(2)->reading.is_running; })) << Read("trainer.err");
   kill(node.Look(2)->worker_pid, SIGKILL);
   AwaitTrainer();
-  EXPECT_THAT(Read("trainer.err"), AllOf(HasSubstr("rank 2 of pipeline 0 (process"),
+  EXPECT_THAT(Read("trainer.err"), AllOf(HasSubstr("dp_rank 0, pp_rank 2 (process"),
                                          HasSubstr("was killed by signal 9")));
 }
 
@@ -90,7 +90,7 @@ TEST_F(TrainerTest, RankThatReceivesASignalNamesTheSender) {
   kill(node.Look(2)->worker_pid, SIGTERM);
   AwaitTrainer();
   EXPECT_THAT(Read("trainer.err"),
-              HasSubstr(fmt::format("rank 2 of pipeline 0: received signal 15 from "
+              HasSubstr(fmt::format("dp_rank 0, pp_rank 2: received signal 15 from "
                                     "process {} of user {}",
                                     getpid(), getuid())));
 }
@@ -100,7 +100,7 @@ TEST_F(TrainerTest, GpuInUseIsNamed) {
   const auto worker = node.OpenWorker(3);
   ASSERT_TRUE(worker);
   const Outcome outcome = Run("trainer --job job.toml --node a.toml --steps 1");
-  ExpectComplaint(outcome, 1, "rank 3 of pipeline 0");
+  ExpectComplaint(outcome, 1, "dp_rank 0, pp_rank 3");
   EXPECT_THAT(outcome.err, HasSubstr("computes on GPU 3"));
 }
 

@@ -1,6 +1,7 @@
 // What the GPUs of a node do when clocks change: how long a change takes, what it costs others, and
 // what a waiting GPU draws. `perseus qualify` measures it and writes the hardware facts file (TOML;
-// docs/formats.md, "Hardware facts"). `plan`, `tune`, `job register` and virtual nodes read it.
+// docs/formats.md, "Hardware facts"). `plan`, `tune`, `job register`, `agent` and virtual
+// nodes read it.
 //
 // A value is measured or absent: no reader fills in a default. Each measured value has the interval
 // that its samples support (Estimate), so a reader sees how far to trust it.

@@ -22,7 +22,8 @@ struct GpuReport {
   device::DeviceInfo info;
   GpuSnapshot snapshot;
   std::optional<GpuHold> hold;
-  std::optional<Lease> lease;  // The lease that holds the GPU.
+  std::optional<Lease> lease;     // The lease that holds the GPU.
+  double most_changes_per_s = 0;  // The share of the lease in the limit. 0: no lease, or no limit.
   // The settings that the GPU returns to. Empty if the agent has not changed it.
   std::vector<ControlSetting> before;
 };

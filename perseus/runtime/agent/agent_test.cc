@@ -54,6 +54,42 @@ TEST_F(AgentTest, LeasesGpusSetsTheirClocksAndRestoresThem) {
   }
 }
 
+TEST_F(AgentTest, EachLeasedGpuHasTheSameShareOfTheLimitOnChanges) {
+  AgentOptions options = Options();
+  options.gpus.most_changes_per_s = 10;
+  Start(std::move(options));
+  Client first(socket());
+  EXPECT_EQ(first.StatusOf("GPU-a").most_changes_per_s, 0);
+  first.Acquire({"GPU-a"});
+  EXPECT_EQ(first.publisher().most_changes_per_s(0), 10) << "alone on the node";
+  {
+    Client second(socket());
+    second.Acquire({"GPU-b"});
+    EXPECT_EQ(second.publisher().most_changes_per_s(0), 5);
+    EXPECT_EQ(first.publisher().most_changes_per_s(0), 5);
+    EXPECT_EQ(first.StatusOf("GPU-a").most_changes_per_s, 5);
+  }
+  EXPECT_TRUE(Eventually([&] { return first.publisher().most_changes_per_s(0) == 10; }));
+  EXPECT_EQ(first.StatusOf("GPU-b").most_changes_per_s, 0);
+}
+
+TEST_F(AgentTest, ALeaseOfTwoGpusHasTwoShares) {
+  AgentOptions options = Options();
+  options.gpus.most_changes_per_s = 10;
+  Start(std::move(options));
+  Client client(socket());
+  client.Acquire({"GPU-b", "GPU-a"});
+  EXPECT_EQ(client.publisher().most_changes_per_s(0), 5);
+  EXPECT_EQ(client.publisher().most_changes_per_s(1), 5);
+}
+
+TEST_F(AgentTest, WithoutALimitNoLeaseHasAShare) {
+  Start();
+  Client client(socket());
+  client.Acquire({"GPU-a"});
+  EXPECT_EQ(client.publisher().most_changes_per_s(0), 0);
+}
+
 TEST_F(AgentTest, EndsByItselfOnlyWithoutClients) {
   const auto clock = std::make_shared<FakeClock>();
   AgentOptions options = Options();

@@ -127,14 +127,10 @@ Result<void> GpuManager::Begin(std::vector<std::unique_ptr<device::Device>> devi
   next.BeginBoot(setup_.boot_id, restores);
   if (auto saved = Save(std::move(next)); !saved) return saved;
 
-  const auto settable = std::ranges::count_if(
-      devices, [](const auto& device) { return device->info().measure_only.empty(); });
-  const double share =
-      setup_.most_changes_per_s / static_cast<double>(std::max<std::ptrdiff_t>(settable, 1));
   for (auto& device : devices) {
     const std::string uuid = device->info().uuid;
-    gpus_[uuid].worker = std::make_unique<GpuWorker>(
-        std::move(device), setup_.periods, setup_.devices.clock, setup_.when_overridden, share);
+    gpus_[uuid].worker = std::make_unique<GpuWorker>(std::move(device), setup_.periods,
+                                                     setup_.devices.clock, setup_.when_overridden);
   }
   for (const auto& [uuid, controls] : state_.state().resting) {
     if (!gpus_.contains(uuid))
@@ -316,6 +312,7 @@ GpuManager::Granted GpuManager::Serve(const Acquiring& acquiring, const Lease& l
                                       protocol::ClockChannel channel) {
   auto shared = std::make_shared<protocol::ClockChannel>(std::move(channel));
   channels_[lease.id] = shared;
+  ShareOutChanges();
   protocol::Lease reply{.id = lease.id, .gpus = lease.gpus, .sm_clocks_mhz = {}};
   for (std::size_t i = 0; i < lease.gpus.size(); ++i) {
     const std::string& uuid = lease.gpus[i];
@@ -326,6 +323,24 @@ GpuManager::Granted GpuManager::Serve(const Acquiring& acquiring, const Lease& l
     reply.sm_clocks_mhz.push_back(worker.info().sm_clocks_mhz);
   }
   return {std::move(reply), std::move(shared)};
+}
+
+double GpuManager::ShareOfChanges() const {
+  int leased = 0;
+  for (const auto& [lease, channel] : channels_) leased += channel->gpu_count();
+  return setup_.most_changes_per_s / std::max(leased, 1);
+}
+
+// GPUs that are restored need no share, because restoring does not count.
+void GpuManager::ShareOutChanges() {
+  const double share = ShareOfChanges();
+  for (const auto& [id, channel] : channels_) {
+    const Lease* const lease = table_.Find(id);
+    for (std::size_t i = 0; lease != nullptr && i < lease->gpus.size(); ++i) {
+      gpus_.at(lease->gpus[i]).worker->LimitChanges(share);
+      channel->SetMostChanges(static_cast<int>(i), share);
+    }
+  }
 }
 
 Answer<void> GpuManager::SaveLease(const Acquiring& acquiring, const Lease& lease) {
@@ -352,6 +367,7 @@ void GpuManager::End(const Lease& lease, LeaseEnd how) {
             fmt::join(lease.gpus, ", "));
   ++ended_[how];
   channels_.erase(lease.id);
+  ShareOutChanges();
   for (const std::string& uuid : lease.gpus) {
     StartRestore(uuid, lease.id, RestoresAfterLease(state_.state(), uuid));
   }
@@ -540,6 +556,7 @@ AgentReport GpuManager::Report() const {
       entry.hold = *hold;
       if (const Lease* lease = table_.Find(hold->lease); lease != nullptr && !hold->is_restoring) {
         entry.lease = *lease;
+        if (channels_.contains(lease->id)) entry.most_changes_per_s = ShareOfChanges();
       }
     }
     for (const Restore& restore : RestoresAfterLease(state_.state(), uuid)) {
@@ -585,6 +602,8 @@ protocol::Listing GpuManager::List() const {
       status.temperature_c = snapshot.telemetry->temperature_c;
     }
     status.switches = snapshot.counts.switches;
+    status.postponed = snapshot.counts.postponed;
+    status.most_changes_per_s = gpu.most_changes_per_s;
     status.slow_by = Describe(WhySlow(gpu));
     status.overridden = DescribeForeign(gpu);
     listing.gpus.push_back(std::move(status));

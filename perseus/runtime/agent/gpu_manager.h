@@ -61,8 +61,8 @@ class GpuManager {
     std::filesystem::path lock_directory;
     GpuWorker::Periods periods;
     WhenOverridden when_overridden = WhenOverridden::kYield;
-    // Of all GPUs together, per second. Each GPU whose clock can be set gets the same share, leased
-    // or not, so that the share of a lease never changes. 0: no limit.
+    // Of all GPUs together, per second. Each leased GPU gets the same share, so the shares change
+    // when a lease begins or ends. 0: no limit.
     double most_changes_per_s = 0;
   };
   // Runs its argument later on the thread of the event loop. Any thread may call it.
@@ -127,6 +127,9 @@ class GpuManager {
   void Found(const std::shared_ptr<Acquiring>& acquiring);
   Answer<protocol::ClockChannel> OpenChannel(const Acquiring& acquiring, const Lease& lease) const;
   Granted Serve(const Acquiring& acquiring, const Lease& lease, protocol::ClockChannel channel);
+  void ShareOutChanges();
+  // Of each leased GPU.
+  double ShareOfChanges() const;
   Answer<void> SaveLease(const Acquiring& acquiring, const Lease& lease);
   void End(const Lease& lease, LeaseEnd how);
   void StartRestore(const std::string& uuid, const std::string& lease,

@@ -22,6 +22,9 @@ Nanoseconds ToNs(std::chrono::milliseconds time) {
   return time.count() * kNanosecondsPerMillisecond;
 }
 
+// How many changes the bucket of the limit holds.
+double BucketFor(double most_changes_per_s) { return std::max(1.0, most_changes_per_s); }
+
 // Whether a control has been restored. If the driver reports settings, it is read back. Otherwise,
 // only a reason that names a clock setting shows that a lock is still in force. A clock that is
 // only low proves nothing.
@@ -70,17 +73,13 @@ class GpuWorker::Doorbell {
 // ---- Commands ----
 
 GpuWorker::GpuWorker(std::unique_ptr<device::Device> device, Periods periods,
-                     std::shared_ptr<Clock> clock, WhenOverridden when_overridden,
-                     double most_changes_per_s)
+                     std::shared_ptr<Clock> clock, WhenOverridden when_overridden)
     : device_(std::move(device)),
       periods_(periods),
       clock_(std::move(clock)),
       when_overridden_(when_overridden),
-      most_changes_per_s_(most_changes_per_s),
       bell_(std::make_unique<Doorbell>()),
       observer_bell_(std::make_unique<Doorbell>()) {
-  changes_left_ = std::max(1.0, most_changes_per_s_);
-  changes_left_at_ = clock_->Now();
   observer_ = std::jthread([this](const std::stop_token& stop) { Observe(stop); });
   worker_ = std::jthread([this](const std::stop_token& stop) { Work(stop); });
 }
@@ -113,6 +112,21 @@ void GpuWorker::Find(std::function<void(device::DeviceResult<Found>)> done) {
       }
     }
     done(found);
+  });
+}
+
+void GpuWorker::LimitChanges(double most_per_s) {
+  Command([this, most_per_s] {
+    if (most_per_s == most_changes_per_s_) return;
+    if (most_changes_per_s_ > 0) {
+      RefillChanges();
+      if (changes_left_ > 0)
+        changes_left_ *= BucketFor(most_per_s) / BucketFor(most_changes_per_s_);
+    } else {
+      changes_left_ = BucketFor(most_per_s);
+      changes_left_at_ = clock_->Now();
+    }
+    most_changes_per_s_ = most_per_s;
   });
 }
 
@@ -226,10 +240,7 @@ void GpuWorker::ServeRequest() {
 
 bool GpuWorker::MustWait(const protocol::ClockRequest& request) {
   if (most_changes_per_s_ <= 0) return false;
-  const Nanoseconds now = clock_->Now();
-  changes_left_ = std::min(std::max(1.0, most_changes_per_s_),
-                           changes_left_ + ToSeconds(now - changes_left_at_) * most_changes_per_s_);
-  changes_left_at_ = now;
+  RefillChanges();
   const std::optional<device::Setting> target = TargetOf(request);
   const MutexLock lock(mutex_);
   const std::optional<device::Setting> set =
@@ -238,11 +249,18 @@ bool GpuWorker::MustWait(const protocol::ClockRequest& request) {
   const bool is_change = std::ranges::binary_search(info().sm_clocks_mhz, request.sm_clock_mhz) &&
                          !(snapshot_.foreign && snapshot_.foreign->has_yielded);
   if (!is_lower || !is_change || changes_left_ >= 1) return false;
-  wait_until_ = now + ToNanoseconds((1 - changes_left_) / most_changes_per_s_) + 1;
+  wait_until_ = changes_left_at_ + ToNanoseconds((1 - changes_left_) / most_changes_per_s_) + 1;
   if (std::exchange(postponed_request_, request.sequence) != request.sequence) {
     ++snapshot_.counts.postponed;
   }
   return true;
+}
+
+void GpuWorker::RefillChanges() {
+  const Nanoseconds now = clock_->Now();
+  changes_left_ = std::min(BucketFor(most_changes_per_s_),
+                           changes_left_ + ToSeconds(now - changes_left_at_) * most_changes_per_s_);
+  changes_left_at_ = now;
 }
 
 std::optional<device::Setting> GpuWorker::TargetOf(const protocol::ClockRequest& request) const {

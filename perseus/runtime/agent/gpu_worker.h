@@ -46,8 +46,14 @@
 // short phase at a low clock is skipped and costs no change. Restoring takes no token, and neither
 // does setting a clock again that another program has changed.
 //
-// A rival is a client that knows its plan and gives up the changes that save least. It would save
-// more within the same limit. The agent's limit is necessary with it, too, and sufficient without.
+// The limit of a GPU is its share of the node's limit (gpu_manager.h). When the share changes, the
+// bucket stays as full as it was: its tokens grow or shrink with its size. So the tokens of all
+// buckets are never more than one second of the node's limit (or one for each GPU), however often
+// leases come and go.
+//
+// A client that knows its plan gives up the changes that save least, and so saves more within the
+// same limit (perseus/runtime/client/thinning.h). Then nothing waits here. But the agent does not
+// trust its clients, so it enforces the limit.
 //
 // There are two threads because reading a GPU takes up to milliseconds, which must not delay a
 // switch. The worker sleeps in poll() until a client's eventfd, a command or a retry wakes it. The
@@ -163,8 +169,7 @@ class GpuWorker {
   // `clock` is that of the GPU (device::DeviceList).
   GpuWorker(std::unique_ptr<device::Device> device, Periods periods,
             std::shared_ptr<Clock> clock = std::make_shared<RealClock>(),
-            WhenOverridden when_overridden = WhenOverridden::kYield,
-            double most_changes_per_s = 0);  // 0: no limit.
+            WhenOverridden when_overridden = WhenOverridden::kYield);
   // Restores nothing. Call Restore before, and wait for it. Waits for a running call of the driver.
   ~GpuWorker();
   GpuWorker(const GpuWorker&) = delete;
@@ -175,6 +180,9 @@ class GpuWorker {
   // Reads the current setting of every control.
   using Found = std::array<device::SettingReading, std::size(device::kAllControls)>;  // By Control.
   void Find(std::function<void(device::DeviceResult<Found>)> done);
+
+  // From now on, the clock changes at most that often per second. 0: no limit, as at first.
+  void LimitChanges(double most_per_s);
 
   // From now on, this slot of the channel sets the SM clock. A request of 0 returns to `before`.
   void Serve(std::shared_ptr<protocol::ClockChannel> channel, int gpu_of_channel,
@@ -197,6 +205,7 @@ class GpuWorker {
                 const std::optional<device::Setting>& target);
   // Whether the limit on changes makes this request wait. Sets wait_until_.
   bool MustWait(const protocol::ClockRequest& request);
+  void RefillChanges();
   void AttemptRestore();
   device::DeviceResult<void> PutBack(const ControlSetting& wanted);
   void SleepUntilNeeded(const std::stop_token& stop);
@@ -220,7 +229,6 @@ class GpuWorker {
   const Periods periods_;
   const std::shared_ptr<Clock> clock_;
   const WhenOverridden when_overridden_;
-  const double most_changes_per_s_;
   const std::unique_ptr<Doorbell> bell_;           // Wakes the worker.
   const std::unique_ptr<Doorbell> observer_bell_;  // Wakes the observer.
 
@@ -237,6 +245,7 @@ class GpuWorker {
   std::function<void()> restored_;
   Nanoseconds next_attempt_ = 0;
   Nanoseconds retry_after_ = 0;
+  double most_changes_per_s_ = 0;
   double changes_left_ = 0;  // The tokens of the limit on changes.
   Nanoseconds changes_left_at_ = 0;
   Nanoseconds wait_until_ = 0;           // The latest request waits until then. 0: it does not.

@@ -126,7 +126,8 @@ class OverriddenTest : public testing::Test {
                            .first_retry = std::chrono::milliseconds(1),
                            .last_retry = std::chrono::milliseconds(4),
                            .landing = std::chrono::milliseconds(5)},
-        std::make_shared<RealClock>(), when_overridden, most_changes_per_s);
+        std::make_shared<RealClock>(), when_overridden);
+    worker_->LimitChanges(most_changes_per_s);
     worker_->Serve(channel_, 0, std::nullopt);
   }
 
@@ -289,6 +290,35 @@ TEST_F(LimitedChangesTest, AWaitingRequestIsServedInTheEnd) {
   }
   EXPECT_EQ(gpu_.history().size(), 120U);
   EXPECT_EQ(gpu_.setting(kSm), (device::Setting{900, 900}));
+}
+
+TEST_F(LimitedChangesTest, AHigherLimitServesAWaitingRequest) {
+  Start(WhenOverridden::kYield, kAlmostNone);
+  Ask(1000);
+  publisher_->Publish(0, 900);
+  ASSERT_TRUE(Eventually([&] { return worker_->snapshot().counts.postponed == 1; }));
+  worker_->LimitChanges(1000);
+  EXPECT_TRUE(IsSoonAt(900));
+}
+
+// The bucket holds one change whatever the limit is, and stays as full as it was.
+TEST_F(LimitedChangesTest, ALowerLimitLeavesNotMoreThanItsBucketHolds) {
+  Start(WhenOverridden::kYield, 1000);
+  Ask(1000);
+  worker_->LimitChanges(kAlmostNone);
+  Ask(1200);
+  publisher_->Publish(0, 900);
+  ASSERT_TRUE(Eventually([&] { return worker_->snapshot().counts.postponed == 1; }));
+  worker_->LimitChanges(0);
+  EXPECT_TRUE(IsSoonAt(900));
+  for (int i = 0; i < 3; ++i) {
+    Ask(1000);
+    Ask(900);
+  }
+  worker_->LimitChanges(kAlmostNone);
+  Ask(1200);
+  publisher_->Publish(0, 1000);
+  EXPECT_TRUE(Eventually([&] { return worker_->snapshot().counts.postponed == 2; }));
 }
 
 // The observer of a free GPU may sleep for very long.

@@ -97,8 +97,10 @@ Nanoseconds BackgroundThread::Turn() {
   OfferTables();
   MeasureEnergy(now);
   WriteSteps(now);
+  ThinPlan();
   core_.ReportTroubles();
   core_.tables.FreeRetired();
+  core_.thinned_plans.FreeRetired();
   return now + (IsRecording() ? meter_.Pause() : kQuietTurn);
 }
 
@@ -240,6 +242,24 @@ void BackgroundThread::OfferTables() {
   }
 }
 
+// ---- The agent's limit on changes ----
+
+void BackgroundThread::ThinPlan() {
+  const ClockTable* const table = core_.counters.table.load(std::memory_order_acquire);
+  const Lease* const lease = core_.clock_requester.lease();
+  std::unique_ptr<ThinnedPlan> thinned;
+  if (lease == nullptr) {
+    thinned = thinner_.Update(table, {}, 0);
+  } else {
+    thinned = thinner_.Update(table, lease->sm_clocks_mhz, lease->publisher.most_changes_per_s(0));
+  }
+  if (thinned == nullptr) return;
+  if (thinned->skipped * 10 > thinned->changes) {
+    core_.warnings.Once("changes", thinner_.Describe(*thinned));
+  }
+  core_.thinned_plans.Offer(std::move(thinned));
+}
+
 // ---- The record ----
 
 void BackgroundThread::MeasureEnergy(Nanoseconds now) {
@@ -255,7 +275,10 @@ void BackgroundThread::MeasureEnergy(Nanoseconds now) {
 }
 
 void BackgroundThread::WriteSteps(Nanoseconds now) {
-  while (const auto event = core_.events.Pop()) recorder_.Add(*event);
+  while (const auto event = core_.events.Pop()) {
+    recorder_.Add(*event);
+    if (event->type == Event::Type::kStepBegin) thinner_.AddStepBegin(event->step, event->begin);
+  }
   while (const auto clock = core_.clock_requester.published().Pop()) recorder_.Add(*clock);
   CollectAnswer();
   // Once the process ends, the driver may not be called any more.

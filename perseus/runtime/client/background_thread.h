@@ -15,6 +15,7 @@
 #include "perseus/runtime/client/agent_link.h"
 #include "perseus/runtime/client/assignment_watcher.h"
 #include "perseus/runtime/client/energy_meter.h"
+#include "perseus/runtime/client/plan_thinner.h"
 #include "perseus/runtime/client/rank_log_writer.h"
 #include "perseus/runtime/client/session_core.h"
 #include "perseus/runtime/client/step_recorder.h"
@@ -55,6 +56,7 @@ class BackgroundThread {
   void CollectAnswer();
   void LookForAssignment(Nanoseconds now);
   void OfferTables();
+  void ThinPlan();
   void MeasureEnergy(Nanoseconds now);
   void WriteSteps(Nanoseconds now);
   void Write(const protocol::RankRecord& record);
@@ -81,6 +83,7 @@ class BackgroundThread {
   AssignmentWatcher assignment_;
   std::string reported_problem_;                    // With them.
   std::deque<std::unique_ptr<ClockTable>> tables_;  // Offered once the training thread is ready.
+  PlanThinner thinner_;
   EnergyMeter meter_;
   Nanoseconds next_look_ = 0;
   StepRecorder recorder_;

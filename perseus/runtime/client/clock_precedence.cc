@@ -11,6 +11,7 @@ ClockPrecedence::~ClockPrecedence() {
 }
 
 void ClockPrecedence::SetOwn(std::unique_ptr<ClockTable> table) {
+  table->number = ++last_number_;
   next_own_ = Hold(table.release());
 }
 
@@ -29,6 +30,7 @@ void ClockPrecedence::AdoptOwn() {
 }
 
 void ClockPrecedence::AddWaiting(Held table) {
+  table->number = ++last_number_;
   ClockTable** end = &waiting_;
   while (*end != nullptr && (*end)->from_step < table->from_step) end = &(*end)->next;
   while (*end != nullptr) {

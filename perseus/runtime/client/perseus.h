@@ -148,8 +148,9 @@ typedef struct perseus_counters {
   uint64_t steps_off_plan;  /* Of these: with another order than the plan. */
   uint64_t instructions;    /* Ended. */
   uint64_t clock_requests;  /* Published to the agent. */
-  uint64_t clocks_limited;  /* Accepted, but power or heat holds the GPU lower. */
-  uint64_t clocks_refused;  /* The driver did not accept the clock. */
+  uint64_t clocks_limited;  /* Of these: power or heat holds the GPU below the clock, or another
+                               program has locked its clock. */
+  uint64_t clocks_refused;  /* Of these: the driver did not accept the clock. */
   uint64_t agent_losses;    /* Connections lost. */
   uint64_t records_dropped; /* Instructions that are not recorded: the buffer was full. */
   uint64_t stream_failures; /* Calls of the CUDA driver that failed. */
@@ -158,6 +159,8 @@ typedef struct perseus_counters {
   int32_t follows_plan;     /* 1 if this step follows a plan. */
   int64_t plan_version;     /* Of the assignment in force; 0: none. */
   uint64_t steps_abandoned; /* Left before their end. They are not in `steps`. */
+  uint64_t changes_skipped; /* Clock changes of the plan that were skipped to keep the agent's limit
+                               (perseus agent --max-changes). The GPU kept the higher clock. */
 } perseus_counters;
 PERSEUS_API void perseus_read_counters(const perseus_session* session, perseus_counters* counters);
 

@@ -15,6 +15,7 @@
 #include "perseus/runtime/client/ring.h"
 #include "perseus/runtime/client/settings.h"
 #include "perseus/runtime/client/stream_timer.h"
+#include "perseus/runtime/client/thinning.h"
 #include "perseus/runtime/client/warnings.h"
 
 namespace perseus::client {
@@ -28,6 +29,7 @@ struct SessionCore {
   Warnings warnings;
   Ring<Event> events;
   Handover<ClockTable> tables;
+  Handover<ThinnedPlan> thinned_plans;
   ClockRequester clock_requester;
   HotCounters counters;
   HotTrouble trouble;

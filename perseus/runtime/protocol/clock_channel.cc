@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -244,6 +245,10 @@ void ClockChannel::Answer(int gpu, const ClockAnswer& answer) {
               answer.applied_at});
 }
 
+void ClockChannel::SetMostChanges(int gpu, double per_s) {
+  memory_->slot(gpu).most_changes_per_s.store(per_s, std::memory_order_relaxed);
+}
+
 std::uint64_t ClockChannel::heartbeat() const {
   return memory_->mapping.header()->heartbeat.load(std::memory_order_relaxed);
 }
@@ -336,6 +341,11 @@ ClockAnswer ClockPublisher::answer(int gpu) const {
   return {answer.word.sequence, answer.word.sm_clock_mhz,
           is_known ? static_cast<ClockOutcome>(answer.word.outcome) : ClockOutcome::kNone,
           answer.time};
+}
+
+double ClockPublisher::most_changes_per_s(int gpu) const {
+  const double share = memory_->slot(gpu).most_changes_per_s.load(std::memory_order_relaxed);
+  return std::isfinite(share) && share > 0 ? share : 0;
 }
 
 }  // namespace perseus::protocol

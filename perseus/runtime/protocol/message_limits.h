@@ -4,6 +4,8 @@
 #include <array>
 #include <string_view>
 
+#include "perseus/runtime/protocol/messages.h"
+
 namespace perseus::protocol {
 
 inline constexpr int kProtocolVersion = 1;
@@ -18,6 +20,7 @@ inline constexpr Range kHeldSeconds = {0, 1e10};
 inline constexpr Range kClockMhz = {0, 100'000};
 inline constexpr Range kPowerWatts = {0, 1e6};
 inline constexpr int kHighestIndex = 65'535;
+inline constexpr Range kChangesPerSecond = {0, kMostChangesPerSecond};
 inline constexpr Range kTemperatureCelsius = {-300, 1000};
 
 // In the order of Refusal.

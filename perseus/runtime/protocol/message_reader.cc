@@ -205,7 +205,8 @@ GpuStatus ReadStatus(const Node& node) {
   RequireKeys(node, {"index",    "uuid",          "name",     "measure_only", "trouble",
                      "lease",    "job",           "uid",      "pid",          "held_s",
                      "slowdown", "setting",       "before",   "is_restoring", "sm_clock_mhz",
-                     "power_w",  "temperature_c", "switches", "slow_by",      "overridden"});
+                     "power_w",  "temperature_c", "switches", "postponed",    "most_changes_per_s",
+                     "slow_by",  "overridden"});
   const auto text = [&](std::string_view key) { return ReadText(node.Member(key), kLongestName); };
   GpuStatus gpu;
   gpu.index = node.Member("index").Count(-1, kHighestIndex, "a GPU's number");
@@ -227,6 +228,9 @@ GpuStatus ReadStatus(const Node& node) {
   gpu.power_w = ReadNumber(node.Member("power_w"), kPowerWatts, "watts");
   gpu.temperature_c = ReadCount(node.Member("temperature_c"), kTemperatureCelsius, "°C");
   gpu.switches = ReadWhole(node.Member("switches"), kMostSwitches, "a count");
+  gpu.postponed = ReadWhole(node.Member("postponed"), kMostSwitches, "a count");
+  gpu.most_changes_per_s =
+      ReadNumber(node.Member("most_changes_per_s"), kChangesPerSecond, "changes per second");
   gpu.slow_by = text("slow_by");
   gpu.overridden = text("overridden");
   return gpu;

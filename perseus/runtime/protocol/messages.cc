@@ -92,6 +92,8 @@ ordered_json Describe(const GpuStatus& gpu) {
           {"power_w", Within(gpu.power_w, kPowerWatts)},
           {"temperature_c", Within(gpu.temperature_c, kTemperatureCelsius)},
           {"switches", std::min(gpu.switches, kMostSwitches)},
+          {"postponed", std::min(gpu.postponed, kMostSwitches)},
+          {"most_changes_per_s", Within(gpu.most_changes_per_s, kChangesPerSecond)},
           {"slow_by", Presentable(gpu.slow_by, kLongestName)},
           {"overridden", Presentable(gpu.overridden, kLongestName)}};
 }

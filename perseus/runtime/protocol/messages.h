@@ -35,6 +35,7 @@ inline constexpr std::size_t kLongestText = 1000;    // For the message of a ref
 inline constexpr int kMostClocks = 1000;             // Of one GPU.
 // JSON represents whole numbers exactly up to here.
 inline constexpr std::uint64_t kMostSwitches = std::uint64_t{1} << 53;
+inline constexpr double kMostChangesPerSecond = 1e6;  // That an agent may be limited to.
 
 // ---- Requests ----
 
@@ -123,6 +124,10 @@ struct GpuStatus {
   double power_w = 0;
   int temperature_c = 0;
   std::uint64_t switches = 0;
+  // Of the agent's limit on changes: the requests of a lower clock that waited for it, and the
+  // GPU's share of it in changes per second. 0: no lease, or no limit.
+  std::uint64_t postponed = 0;
+  double most_changes_per_s = 0;
   // Why it runs below its highest clock ("plan, temperature"). Empty if it does not.
   std::string slow_by;
   // What another program did to its clock. Empty if nothing.

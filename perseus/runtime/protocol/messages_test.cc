@@ -46,6 +46,8 @@ GpuStatus BusyGpu() {
   gpu.power_w = 0.1;
   gpu.temperature_c = -5;
   gpu.switches = kMostSwitches;
+  gpu.postponed = 17;
+  gpu.most_changes_per_s = 12.5;
   gpu.slow_by = "plan, temperature";
   gpu.overridden = "another program has locked the SM clock";
   return gpu;
@@ -150,6 +152,8 @@ TEST(Messages, DriverMessagesAreSanitized) {
   gpu.power_w = std::nan("");
   gpu.temperature_c = std::numeric_limits<int>::max();
   gpu.switches = std::numeric_limits<std::uint64_t>::max();
+  gpu.postponed = std::numeric_limits<std::uint64_t>::max();
+  gpu.most_changes_per_s = std::numeric_limits<double>::infinity();
   const auto parsed = ParseReply(Format(Reply{Listing{{gpu}}}));
   ASSERT_TRUE(parsed) << parsed.error().message;
   const GpuStatus& seen = std::get<Listing>(*parsed).gpus[0];
@@ -160,6 +164,8 @@ TEST(Messages, DriverMessagesAreSanitized) {
   EXPECT_EQ(seen.sm_clock_mhz, 0);
   EXPECT_EQ(seen.power_w, 0);
   EXPECT_EQ(seen.switches, kMostSwitches);
+  EXPECT_EQ(seen.postponed, kMostSwitches);
+  EXPECT_EQ(seen.most_changes_per_s, kMostChangesPerSecond);
 }
 
 TEST(Messages, LongRefusalsAreCutBetweenCharacters) {

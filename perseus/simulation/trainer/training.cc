@@ -68,8 +68,8 @@ class Training {
   Result<void> LaunchRank(Rank& rank, FileDescriptor control,
                           const std::map<int, FileDescriptor>& peers);
   Result<void> RunSteps();
-  // Waits for a message of that kind from every rank. `what_they_do` completes "rank 1 did not
-  // ...".
+  // Waits for a message of that kind from every rank. `what_they_do` completes "dp_rank 0,
+  // pp_rank 1 did not ...".
   Result<void> Collect(MessageKind kind, std::string_view what_they_do);
   Result<void> Receive();
   Result<void> ReceiveFrom(Rank& rank);
@@ -80,7 +80,7 @@ class Training {
   void End();
   Result<Energy> ReadEnergy() const;
   static std::string Describe(const Rank& rank) {
-    return fmt::format("rank {} of pipeline {}", rank.rank, rank.pipeline);
+    return fmt::format("dp_rank {}, pp_rank {}", rank.pipeline, rank.rank);
   }
 
   const TrainingOptions& options_;
