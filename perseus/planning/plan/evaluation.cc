@@ -192,4 +192,26 @@ Evaluation Evaluator::Evaluate(std::span<const int> options, const Variation& va
   return evaluation;
 }
 
+std::vector<int> Evaluator::LongestPath(const Evaluation& evaluation) const {
+  std::vector<int> path;
+  const auto end_of = [&](int i) { return evaluation.starts[At(i)] + evaluation.durations[At(i)]; };
+  int last = -1;
+  for (int i = 0; At(i) < evaluation.starts.size() && last < 0; ++i) {
+    if (end_of(i) == evaluation.time) last = i;
+  }
+  while (last >= 0) {
+    path.push_back(last);
+    int before = -1;
+    for (int d = first_dependency_[At(last)]; d < first_dependency_[At(last) + 1]; ++d) {
+      const schedule::Dependency& dependency = dependencies_[At(d)];
+      if (end_of(dependency.from) + dependency.delay == evaluation.starts[At(last)]) {
+        before = dependency.from;
+        break;
+      }
+    }
+    last = before;
+  }
+  return path;
+}
+
 }  // namespace perseus::plan

@@ -72,6 +72,10 @@ class Evaluator {
   // The same for an execution that differs from the measurements. The emulator uses it.
   Evaluation Evaluate(std::span<const int> options, const Variation& variation) const;
 
+  // The instructions of a longest path of an evaluation of this graph, the last one first: each
+  // starts as soon as the next one in the list has ended and their delay has passed.
+  std::vector<int> LongestPath(const Evaluation& evaluation) const;
+
  private:
   struct Clock;   // The clock of a pp_rank during an evaluation.
   struct Timing;  // The time and energy of an option.

@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "perseus/base/index.h"
 #include "tests/support/planning_jobs.h"
 #include "tests/support/seeds.h"
 
@@ -310,6 +313,30 @@ TEST(EvaluateProperty, HoldsOnRandomJobs) {
         EXPECT_GE(evaluation.starts[static_cast<std::size_t>(dependency.to)],
                   evaluation.starts[from] + evaluation.durations[from] + dependency.delay);
       }
+    }
+  }
+}
+
+TEST(LongestPath, TakesTheTimeOfTheIteration) {
+  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+    const schedule::InstructionGraph graph = RandomJob({.instructions = 12}, seed);
+    const Evaluator evaluator(graph, {});
+    const Evaluation evaluation = evaluator.Evaluate(schedule::BaselineOptions(graph));
+    const std::vector<int> path = evaluator.LongestPath(evaluation);
+    ASSERT_FALSE(path.empty()) << seed;
+    EXPECT_EQ(evaluation.starts[At(path.back())], 0) << seed;
+    const auto end_of = [&](int i) {
+      return evaluation.starts[At(i)] + evaluation.durations[At(i)];
+    };
+    EXPECT_EQ(end_of(path.front()), evaluation.time) << seed;
+    for (std::size_t k = 1; k < path.size(); ++k) {
+      // One of the dependencies between them leaves no slack.
+      const auto leaves_none = [&](const schedule::Dependency& dependency) {
+        return dependency.from == path[k] && dependency.to == path[k - 1] &&
+               end_of(path[k]) + dependency.delay == evaluation.starts[At(path[k - 1])];
+      };
+      EXPECT_TRUE(std::any_of(graph.dependencies.begin(), graph.dependencies.end(), leaves_none))
+          << seed;
     }
   }
 }

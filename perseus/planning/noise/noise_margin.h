@@ -1,0 +1,65 @@
+// Changes a plan so that it keeps its promise of time under noise, for the least energy.
+//
+// The problem. Minimize the mean energy, such that the mean time is at most (1 + slowdown) times
+// the mean time of the baseline under the same noise. A margin is necessary somewhere. The question
+// is where it costs least.
+//
+// Alternatives. (a) Plan for an earlier deadline, which is searched. This shortens the longest path
+// without noise. It does not see that some paths are the longest more often than others, and each
+// try is a whole plan. (b) A flat factor on all times: this also speeds up instructions that are
+// never critical. (c) The chosen one: a descent with the derivative of the mean time. At an
+// optimum, each instruction that could run faster pays at least the same price per second of mean
+// time, and the derivative of the mean time by the time of an instruction is its criticality
+// (Fulkerson 1962; infinitesimal perturbation analysis). The noise makes the mean time smooth, so
+// the derivative is useful here, where it is not without noise.
+//
+// Method. With 200 common samples: repair, then polish.
+//   repair   While the mean time is too long, the instructions with the least cost in energy per
+//            second of mean time, cost / (criticality * shorter by), get their next faster option.
+//            As many as close the gap to first order; then the samples run again.
+//   polish   The instructions with the highest gain per second of mean time get their next slower
+//            option, up to a budget of mean time; then repair. If this saves energy, it is kept.
+//            Otherwise the budget is halved.
+// A stochastic gradient method on the continuous relaxation gave no better plan: 13.32 % at 0.047 %
+// more time, and this method 13.45 % at 0.052 % (GPT-3 on A100, 24 microbatches, 1 % of noise).
+//
+// A plan that is best for 200 samples is a little too slow for others. So the time is checked with
+// 2,000 new samples, the target is corrected by the difference, and both steps run again, a few
+// times.
+//
+// Deterministic: work is counted in runs of the samples, never in seconds.
+#pragma once
+
+#include <vector>
+
+#include "perseus/base/result.h"
+#include "perseus/planning/noise/noisy_execution.h"
+#include "perseus/planning/plan/planner.h"
+
+namespace perseus::noise {
+
+struct MarginLimits {
+  int samples = 200;
+  int check_samples = 2000;
+  int runs = 400;  // Of the samples: about this many in all.
+  // The mean time may exceed the promised one by allowance + tolerance, as fractions, which nobody
+  // notices. It is aimed at `allowance`, because the last part is dear: with 1 % of noise, 0.04 %
+  // of time are worth 0.8 points of saving (GPT-3 on A100, 24 microbatches).
+  double allowance = 4e-4;
+  double tolerance = 1e-4;
+};
+
+struct NoisyPlan {
+  plan::Plan plan;         // Evaluated without noise. Its deadline, bound and target are kept.
+  NoisyDifference before;  // The given plan under noise, against the baseline.
+  NoisyDifference after;   // This plan, with the same samples.
+  int runs = 0;
+};
+
+// `slowdown` is the fraction by which the mean time may exceed the baseline's. Fails (kUnreachable)
+// if even the fastest options miss it.
+Result<NoisyPlan> AddNoiseMargin(const plan::Planner& planner, const plan::Plan& plan,
+                                 const Noise& noise, double slowdown,
+                                 const MarginLimits& limits = {});
+
+}  // namespace perseus::noise

@@ -1,0 +1,98 @@
+#include "perseus/planning/noise/noisy_execution.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "perseus/base/index.h"
+#include "perseus/base/random.h"
+
+namespace perseus::noise {
+namespace {
+
+// No instruction takes less than this part of its time.
+constexpr double kLeastFactor = 0.1;
+
+plan::Variation Sample(const schedule::InstructionGraph& graph, const Noise& noise,
+                       SplitMix64& random) {
+  std::vector<double> of_pp_rank(graph.pp_rank_orders.size());
+  for (double& factor : of_pp_rank) factor = 1 + noise.common * Normal(random);
+  plan::Variation sample;
+  sample.time_factors.reserve(graph.instructions.size());
+  for (const schedule::InstructionNode& instruction : graph.instructions) {
+    const double own = 1 + noise.independent * Normal(random);
+    sample.time_factors.push_back(
+        std::max(kLeastFactor, own * of_pp_rank[At(instruction.pp_rank)]));
+  }
+  return sample;
+}
+
+// A mean ratio minus 1 of paired samples, by the delta method.
+struct Ratio {
+  double change = 0;
+  double ci = 0;
+};
+Ratio RatioOf(std::span<const double> values, std::span<const double> others) {
+  const auto count = static_cast<double>(values.size());
+  double sum = 0;
+  double other_sum = 0;
+  for (std::size_t k = 0; k < values.size(); ++k) {
+    sum += values[k];
+    other_sum += others[k];
+  }
+  const double ratio = sum / other_sum;
+  double squares = 0;
+  for (std::size_t k = 0; k < values.size(); ++k) {
+    const double residual = values[k] - ratio * others[k];
+    squares += residual * residual;
+  }
+  constexpr double kStandardErrorsOf95 = 1.96;
+  const double deviation = count > 1 ? std::sqrt(squares / (count - 1)) : 0;
+  return {ratio - 1, kStandardErrorsOf95 * deviation * std::sqrt(count) / other_sum};
+}
+
+}  // namespace
+
+NoisyExecution::NoisyExecution(const schedule::InstructionGraph& graph,
+                               const plan::ExecutionModel& model, const Noise& noise, int samples,
+                               std::uint64_t seed)
+    : graph_(graph), evaluator_(graph, model) {
+  SplitMix64 random{seed};
+  samples_.reserve(At(samples));
+  for (int k = 0; k < samples; ++k) samples_.push_back(Sample(graph, noise, random));
+}
+
+NoisyMean NoisyExecution::Run(std::span<const int> options) const {
+  const double share = 1 / static_cast<double>(samples_.size());
+  NoisyMean mean;
+  mean.criticality.assign(graph_.instructions.size(), 0);
+  for (const plan::Variation& sample : samples_) {
+    const plan::Evaluation evaluation = evaluator_.Evaluate(options, sample);
+    mean.time_s += share * ToSeconds(evaluation.time);
+    mean.energy_j += share * evaluation.energy_j;
+    for (const int i : evaluator_.LongestPath(evaluation)) {
+      mean.criticality[At(i)] += share * sample.time_factors[At(i)];
+    }
+  }
+  return mean;
+}
+
+NoisyDifference NoisyExecution::Compare(std::span<const int> options,
+                                        std::span<const int> other) const {
+  std::vector<double> times;
+  std::vector<double> energies;
+  std::vector<double> other_times;
+  std::vector<double> other_energies;
+  for (const plan::Variation& sample : samples_) {
+    const plan::Evaluation evaluation = evaluator_.Evaluate(options, sample);
+    const plan::Evaluation of_other = evaluator_.Evaluate(other, sample);
+    times.push_back(ToSeconds(evaluation.time));
+    energies.push_back(evaluation.energy_j);
+    other_times.push_back(ToSeconds(of_other.time));
+    other_energies.push_back(of_other.energy_j);
+  }
+  const Ratio time = RatioOf(times, other_times);
+  const Ratio energy = RatioOf(energies, other_energies);
+  return {time.change, time.ci, -energy.change, energy.ci};
+}
+
+}  // namespace perseus::noise
