@@ -288,7 +288,7 @@ Result<void> RunEmulate(const EmulateFlags& flags) {
     names.pop_back();  // The summary does not list itself.
   }
   const std::int64_t gpus = static_cast<std::int64_t>(spec.pipelines) * job.gpus();
-  // If the answer cannot be printed, no results stay.
+  // If the answer cannot be printed, the results of an earlier run stay.
   auto printed =
       Print(flags.as_json ? FormatJson(spec, results, names) : FormatTable(spec, results, gpus));
   if (!printed) return printed;

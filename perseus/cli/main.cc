@@ -100,6 +100,17 @@ int ReportUsageError(const CLI::App& program, const CLI::ParseError& error) {
   return ReportError(fmt::format("{} ({})", what, help), kBadInput);
 }
 
+// An empty value is a mistake, such as a variable of the shell that is not set.
+Result<void> RefuseEmptyValues(const CLI::App& verb) {
+  for (const CLI::Option* option : verb.get_options()) {
+    for (const std::string& value : option->results()) {
+      if (!value.empty()) continue;
+      return Fail("{}: the value is empty (give a value, or leave it out)", option->get_name());
+    }
+  }
+  return {};
+}
+
 Result<void> RunVerb(const Verb& verb) {
   try {
     return verb.run();
@@ -134,6 +145,9 @@ int Run(int argc, const char* const* argv) {
                              : ReportError("cannot write to standard output", kSystemFailure);
   } catch (const CLI::ParseError& error) {
     return ReportUsageError(program, error);
+  }
+  if (auto given = RefuseEmptyValues(*FindChosenVerb(program).app); !given) {
+    return ReportError(given.error().message, kBadInput);
   }
   for (const Verb& verb : verbs) {
     if (!verb.flags->parsed()) continue;

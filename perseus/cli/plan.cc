@@ -37,8 +37,9 @@ constexpr const char* kPlanExamples =
     "  perseus plan --job job.toml --slowdown 5 --power-cap 21000 --price 0.12 2 -o out\n"
     "\n"
     "DIR then contains report.html (open it in a browser), frontier.csv (every breakpoint),\n"
-    "plans/*.json, trace.json (for ui.perfetto.dev) and summary.json. The files of an earlier run\n"
-    "are removed first.";
+    "plans/*.json, trace.json (for ui.perfetto.dev) and summary.json. They replace the files of "
+    "an\n"
+    "earlier run when all of them are written.";
 
 // The share of the progress bar. It is larger than the share of time, because the bar should not
 // stop after the walk.
@@ -225,7 +226,7 @@ Result<void> RunPlan(const PlanFlags& flags) {
     PERSEUS_RETURN_IF_ERROR(results.Stage(files));
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto figures, DrawFigures(flags.figures, report_data));
-  // If the answer cannot be printed, no results stay.
+  // If the answer cannot be printed, the results of an earlier run stay.
   PERSEUS_RETURN_IF_ERROR(Print(FormatAnswer(flags, outcome, summary, files.size())));
   PERSEUS_RETURN_IF_ERROR(results.Publish());
   return WriteFigures(flags.figures, figures);

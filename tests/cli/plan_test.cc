@@ -164,14 +164,6 @@ TEST_F(PlanVerbTest, AnUnreachableTargetNamesAReachableValue) {
   }
 }
 
-TEST_F(PlanVerbTest, AFailureLeavesNothingOfAnEarlierRun) {
-  RunWell(plan_ + "--no-frontier --slowdown 7 --frequency-lists -o out");
-  Write("out/notes.txt", "mine");
-  Write("out/plans/mine.json", "{}");
-  ExpectComplaint(Run(plan_ + "--deadline 0.001 -o out"), 3, "");
-  EXPECT_THAT(Files("out"), ElementsAre("notes.txt", "plans/mine.json"));
-}
-
 TEST_F(PlanVerbTest, ALaterRunRemovesTheFilesOfAnEarlierRun) {
   RunWell(plan_ + "--slowdown 7 -o out");
   RunWell(plan_ + "--no-frontier -o out");
@@ -196,29 +188,6 @@ TEST_F(PlanVerbTest, FilesOfOtherOriginAreNotReplaced) {
     EXPECT_THAT(Files("out"), ElementsAre(name));
     RunWell("--version; rm -r out");
   }
-}
-
-// The files are those of a run that was killed while it moved its files to their places.
-TEST_F(PlanVerbTest, TheNextRunRemovesTheFilesOfAKilledRun) {
-  RunWell(plan_ + "--slowdown 7 -o out");
-  RunWell("--version; mkdir out/.perseus-run; mv out/summary.json out/trace.json out/.perseus-run");
-  Write("out/notes.txt", "mine");
-  Write("out/trace.json", "mine, since theirs has not moved");
-  ExpectComplaint(Run(plan_ + "--no-frontier -o out"), 2, "out/trace.json: already exists");
-  EXPECT_THAT(Files("out"), ElementsAre("notes.txt", "trace.json"));
-  // The same if the run was killed while it wrote its files.
-  Write("out/.perseus-run/plans/slowdown-7.json", "{}");
-  RunWell("--version; rm out/trace.json");
-  RunWell(plan_ + "--no-frontier -o out");
-  EXPECT_THAT(Results("out"),
-              ElementsAre("notes.txt", "plans/no-slowdown.json", "summary.json", "trace.json"));
-}
-
-TEST_F(PlanVerbTest, FilesThatCannotBeRemovedAreReported) {
-  RunWell(plan_ + "--no-frontier -o out");
-  RunWell("--version; rm out/trace.json; mkdir -p out/trace.json/mine");
-  ExpectComplaint(Run(plan_ + "--no-frontier -o out"), 1,
-                  "out/trace.json: cannot remove the results of an earlier run");
 }
 
 TEST_F(PlanVerbTest, OutputThatCannotBeWrittenIsASystemFailure) {
