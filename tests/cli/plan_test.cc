@@ -104,6 +104,34 @@ TEST_F(PlanVerbTest, EveryPlanKeepsItsDeadlineAndItsBound) {
   PlanNamed(summary, "price-0.3-0");
 }
 
+// The search for a plan is not exact, above all with a switch latency.
+TEST_F(PlanVerbTest, NoRowIsBetterForTheTargetOfAnotherRow) {
+  std::string flags = "--edp --price 0.12 0.5 ";
+  for (int percent = 1; percent <= 16; ++percent) flags += fmt::format("--slowdown {} ", percent);
+  for (const std::string latency : {"", "--switch-latency 12 "}) {
+    const json summary = RunJson(plan_ + flags + latency);
+    const auto edp = [](const json& plan) {
+      return plan["energy_j"].get<double>() * plan["time_s"].get<double>();
+    };
+    const auto dollars = [](const json& plan) {  // With 4 GPUs.
+      return plan["energy_j"].get<double>() / 3.6e6 * 0.12 +
+             plan["time_s"].get<double>() / 3600 * 0.5 * 4;
+    };
+    double former_j = summary["baseline"]["energy_j"];
+    for (const json& plan : summary["plans"]) {
+      SCOPED_TRACE(plan["target"].get<std::string>() + latency);
+      EXPECT_GE(plan["energy_j"], PlanNamed(summary, "least-energy")["energy_j"]);
+      EXPECT_GE(edp(plan), edp(PlanNamed(summary, "least-energy-delay")));
+      EXPECT_GE(dollars(plan), dollars(PlanNamed(summary, "price-0.12-0.5")));
+      EXPECT_LE(plan["time_s"], plan["deadline_s"]);
+      EXPECT_LE(plan["lower_bound_j"].get<double>(), plan["energy_j"].get<double>() * (1 + 1e-9));
+      if (!plan["name"].get<std::string>().starts_with("slowdown")) continue;
+      EXPECT_LE(plan["energy_j"], former_j);
+      former_j = plan["energy_j"];
+    }
+  }
+}
+
 TEST_F(PlanVerbTest, TheSummaryEqualsTheJsonOutput) {
   const std::string printed = RunWell(plan_ + "--no-frontier -o out --json");
   EXPECT_EQ(printed, Read("out/summary.json"));
