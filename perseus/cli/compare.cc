@@ -227,7 +227,7 @@ Result<std::string> ReportData(const CompareFlags& flags, const job::LoadedJob& 
 Result<void> RunCompare(const CompareFlags& flags) {
   if (auto able = CheckFigures(flags.figures); !able) return able;
   PERSEUS_ASSIGN_OR_RETURN(auto overlays, LoadOverlays(flags.figures));
-  PERSEUS_ASSIGN_OR_RETURN(const auto job, job::LoadJob(flags.job));
+  PERSEUS_ASSIGN_OR_RETURN(const auto job, LoadJobToPlan(flags.job));
   PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
   PERSEUS_ASSIGN_OR_RETURN(const auto frontier, planner.ComputeFrontier());
 

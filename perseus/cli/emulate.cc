@@ -259,7 +259,7 @@ Result<void> RunEmulate(const EmulateFlags& flags) {
   if (!flags.directory.empty()) {
     if (auto opened = directory.Open(); !opened) return opened;
   }
-  PERSEUS_ASSIGN_OR_RETURN(const auto job, job::LoadJob(flags.job));
+  PERSEUS_ASSIGN_OR_RETURN(const auto job, LoadJobToPlan(flags.job));
   if (flags.latency_spread > 0 && job.model.switch_latency == 0) {
     return Fail(
         "--latency-spread needs a switch latency, but the job has none (add --switch-latency MS)");

@@ -201,7 +201,7 @@ Result<void> RunPlan(const PlanFlags& flags) {
   // If the results cannot be written, this fails before anything is computed.
   ResultDirectory results(flags.directory, kPlanResults);
   if (!flags.directory.empty()) PERSEUS_RETURN_IF_ERROR(results.Open());
-  PERSEUS_ASSIGN_OR_RETURN(const auto job, job::LoadJob(flags.job));
+  PERSEUS_ASSIGN_OR_RETURN(const auto job, LoadJobToPlan(flags.job));
   const std::vector<plan::Target> asked = AskedTargets(flags.targets, job.gpus());
   PERSEUS_RETURN_IF_ERROR(CheckJob(flags, job, asked));
   PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
