@@ -90,9 +90,12 @@ int ReportUsageError(const CLI::App& program, const CLI::ParseError& error) {
   const bool lacks_verb = verb->get_require_subcommand_min() > 0;
   const bool has_unknown = lacks_verb || dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
   if (has_unknown && !unknown.empty()) {
-    return ReportError(fmt::format("{} is unknown ({}{})", Excerpt(unknown.front()), help,
-                                   Suggestion(*verb, unknown.front())),
-                       kBadInput);
+    const bool is_number = unknown.front().find_first_not_of("0123456789.") == std::string::npos;
+    return ReportError(
+        fmt::format("{} is unknown ({}{})", Excerpt(unknown.front()), help,
+                    is_number ? "; a flag takes one value, so repeat the flag for a further one"
+                              : Suggestion(*verb, unknown.front())),
+        kBadInput);
   }
   if (lacks_verb) return ReportError(fmt::format("a verb is missing ({})", help), kBadInput);
   std::string what = error.what();

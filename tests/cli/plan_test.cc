@@ -109,7 +109,9 @@ TEST_F(PlanVerbTest, NoRowIsBetterForTheTargetOfAnotherRow) {
   std::string flags = "--edp --price 0.12 0.5 ";
   for (int percent = 1; percent <= 16; ++percent) flags += fmt::format("--slowdown {} ", percent);
   for (const std::string latency : {"", "--switch-latency 12 "}) {
-    const json summary = RunJson(plan_ + flags + latency);
+    const json summary =
+        RunJson("plan profile.csv --schedule 1f1b --microbatches 2 --blocking-power 83.64 " +
+                flags + latency);
     const auto edp = [](const json& plan) {
       return plan["energy_j"].get<double>() * plan["time_s"].get<double>();
     };

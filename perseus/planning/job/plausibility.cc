@@ -200,9 +200,11 @@ void CheckUsefulOptions(const LoadedJob& job, const Sets& sets,
                         std::vector<std::string>& warnings) {
   std::string first;
   std::vector<std::string> further;
+  bool has_choice = false;  // Without any, the planner refuses the job.
   for (const schedule::OptionSet* set : sets) {
     const std::vector<profile::Option>& options = set->options;
     const auto useful = profile::ParetoFront(options, job.model.blocking_power_w);
+    has_choice = has_choice || useful.size() > 1;
     if (useful.size() != 1) continue;
     if (!first.empty()) {
       further.push_back(set->name);
@@ -216,7 +218,7 @@ void CheckUsefulOptions(const LoadedJob& job, const Sets& sets,
     first = fmt::format("{}: {}, so every plan runs it at {:g} MHz", Place(job, *set), reason,
                         options[static_cast<std::size_t>(useful.front())].frequency_mhz);
   }
-  if (first.empty()) return;
+  if (first.empty() || !has_choice) return;
   if (!further.empty()) {
     const std::size_t named = std::min(kMostNamed, further.size());
     first += fmt::format(
