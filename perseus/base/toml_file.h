@@ -56,8 +56,12 @@ class TableReader {
     if (value != nullptr && value->get() >= least && value->get() <= most) {
       return static_cast<int>(value->get());
     }
-    FailAt(node->source(), fmt::format("{} is not a whole number from {} to {} (write {} = {})",
-                                       key, least, most, key, std::max(least, otherwise)));
+    // Without a useful default, any small number is a better example than the least one.
+    constexpr int kExample = 8;
+    const int example = otherwise < least ? std::clamp(kExample, least, most) : otherwise;
+    FailAt(node->source(),
+           fmt::format("{} is not a whole number from {} to {} (for example, write {} = {})", key,
+                       least, most, key, example));
     return otherwise;
   }
 

@@ -10,6 +10,7 @@
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/job_options.h"
 #include "perseus/cli/standard_output.h"
+#include "perseus/cli/switches.h"
 #include "perseus/cli/table.h"
 #include "perseus/cli/verbs.h"
 #include "perseus/planning/report/report.h"
@@ -101,7 +102,8 @@ Cell CellOf(const plan::Planner& planner, const baselines::PolicyPoints& offered
 std::string FormatTables(const plan::Planner& planner, const std::vector<Nanoseconds>& times,
                          const std::vector<double>& stragglers,
                          const std::vector<Outcome>& outcomes) {
-  Table table({"policy", "setting", "time (s)", "energy (J)", "saving", "slowdown", "switches"});
+  Table table(
+      {"policy", "setting", "time (s)", "energy (J)", "saving", "slowdown", "switches/GPU"});
   for (const Outcome& outcome : outcomes) {
     if (outcome.failed()) {
       table.AddRow({outcome.policy, "failed", "", "", "", "", ""});
@@ -111,7 +113,8 @@ std::string FormatTables(const plan::Planner& planner, const std::vector<Nanosec
     table.AddRow({outcome.policy, cell.point->setting,
                   FormatQuantity(ToSeconds(cell.point->evaluation.time)),
                   FormatQuantity(cell.energy_j), FormatPercent(cell.saving),
-                  FormatPercent(cell.slowdown), fmt::to_string(cell.point->evaluation.switches)});
+                  FormatPercent(cell.slowdown),
+                  FormatSwitches(SwitchesPerGpu(cell.point->evaluation))});
   }
   std::string text = table.Format();
   if (!stragglers.empty()) {
@@ -227,7 +230,7 @@ Result<std::string> ReportData(const CompareFlags& flags, const job::LoadedJob& 
 Result<void> RunCompare(const CompareFlags& flags) {
   if (auto able = CheckFigures(flags.figures); !able) return able;
   PERSEUS_ASSIGN_OR_RETURN(auto overlays, LoadOverlays(flags.figures));
-  PERSEUS_ASSIGN_OR_RETURN(const auto job, job::LoadJob(flags.job));
+  PERSEUS_ASSIGN_OR_RETURN(const auto job, LoadJobToPlan(flags.job));
   PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
   PERSEUS_ASSIGN_OR_RETURN(const auto frontier, planner.ComputeFrontier());
 
@@ -272,6 +275,7 @@ Verb AddCompareVerb(CLI::App& program) {
       ->type_name("TIMES")
       ->check(NumberIn({1, 100}, "times"))
       ->expected(1)
+      ->allow_extra_args(false)
       ->take_all();
   CLI::Option* unit = verb->add_option("--unit", flags->unit_ms,
                                        "Perseus as published rounds times to this (default: 1)");

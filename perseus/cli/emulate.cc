@@ -259,7 +259,7 @@ Result<void> RunEmulate(const EmulateFlags& flags) {
   if (!flags.directory.empty()) {
     if (auto opened = directory.Open(); !opened) return opened;
   }
-  PERSEUS_ASSIGN_OR_RETURN(const auto job, job::LoadJob(flags.job));
+  PERSEUS_ASSIGN_OR_RETURN(const auto job, LoadJobToPlan(flags.job));
   if (flags.latency_spread > 0 && job.model.switch_latency == 0) {
     return Fail(
         "--latency-spread needs a switch latency, but the job has none (add --switch-latency MS)");
@@ -288,7 +288,7 @@ Result<void> RunEmulate(const EmulateFlags& flags) {
     names.pop_back();  // The summary does not list itself.
   }
   const std::int64_t gpus = static_cast<std::int64_t>(spec.pipelines) * job.gpus();
-  // If the answer cannot be printed, no results stay.
+  // If the answer cannot be printed, the results of an earlier run stay.
   auto printed =
       Print(flags.as_json ? FormatJson(spec, results, names) : FormatTable(spec, results, gpus));
   if (!printed) return printed;

@@ -8,6 +8,7 @@
 #include "perseus/base/file.h"
 #include "perseus/cli/job_options.h"
 #include "perseus/cli/standard_output.h"
+#include "perseus/cli/switches.h"
 #include "perseus/cli/table.h"
 #include "perseus/cli/verbs.h"
 #include "perseus/planning/plan/evaluation.h"
@@ -22,7 +23,9 @@ using nlohmann::ordered_json;
 constexpr const char* kEvaluateAbout =
     "Compute the time and energy of a plan from the measured options of a profile. PLAN is a plan\n"
     "in JSON, which contains its job, or a freqs_pipeline_*.py list of other tools of the field\n"
-    "(read as data, never run). For a list, the flags have to describe the job.";
+    "(read as data, never run). For a list, the flags have to describe the job. If the plan "
+    "states\n"
+    "another time or energy, and no flag changes the profile or the job, the exit status is 2.";
 constexpr const char* kEvaluateExamples =
     "Examples:\n"
     "  perseus evaluate out/plans/no-slowdown.json --profile profile.csv --switch-latency 10\n"
@@ -38,6 +41,7 @@ struct EvaluateFlags {
 // The time and energy in the plan file.
 struct Claim {
   std::string target;
+  std::string profile;
   Nanoseconds time = 0;
   double energy_j = 0;
 
@@ -54,10 +58,10 @@ struct LoadedPlan {
 
 Result<LoadedPlan> LoadJsonPlan(std::string_view text, const EvaluateFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto file, plan_file::ParsePlan(text, flags.plan));
-  PERSEUS_ASSIGN_OR_RETURN(auto job, job::LoadPlannedJob(file, flags.job));
+  PERSEUS_ASSIGN_OR_RETURN(auto job, job::LoadPlannedJob(file, flags.plan, flags.job));
   PERSEUS_ASSIGN_OR_RETURN(auto options, plan_file::FindOptions(file, job.graph, flags.plan));
   return LoadedPlan{std::move(job), std::move(options),
-                    Claim{file.target, file.time, file.energy_j}};
+                    Claim{file.target, file.job.profile, file.time, file.energy_j}};
 }
 
 Result<LoadedPlan> LoadFrequencyLists(std::string_view text, const EvaluateFlags& flags) {
@@ -68,12 +72,12 @@ Result<LoadedPlan> LoadFrequencyLists(std::string_view text, const EvaluateFlags
 }
 
 // Decides by the content, because names are free: a JSON plan is an object, and a list begins with
-// [ or with a comment.
-bool LooksLikeJson(std::string_view text) {
+// [ or with a comment. Only the name says what an empty file should be.
+bool LooksLikeJson(std::string_view text, std::string_view path) {
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   const std::size_t first = text.find_first_not_of(" \t\r\n");
-  return first != std::string_view::npos && text[first] == '{';
+  return first == std::string_view::npos ? !path.ends_with(".py") : text[first] == '{';
 }
 
 ordered_json Describe(const plan::Evaluation& evaluation) {
@@ -82,7 +86,9 @@ ordered_json Describe(const plan::Evaluation& evaluation) {
           {"instruction_energy_j", evaluation.instruction_energy_j},
           {"blocking_energy_j", evaluation.blocking_energy_j},
           {"average_power_w", evaluation.average_power_w()},
-          {"switches", evaluation.switches}};
+          {"switches", evaluation.switches},
+          {"switches_per_gpu", SwitchesPerGpu(evaluation)},
+          {"switches_per_gpu_s", SwitchesPerGpuAndSecond(evaluation)}};
 }
 
 std::string FormatJson(const LoadedPlan& plan, const plan::Evaluation& baseline,
@@ -104,15 +110,19 @@ std::string FormatJson(const LoadedPlan& plan, const plan::Evaluation& baseline,
 
 std::string FormatTable(const LoadedPlan& plan, const plan::Evaluation& baseline,
                         const plan::Evaluation& evaluation) {
-  Table table({"plan", "time (s)", "energy (J)", "saving", "slowdown", "power (W)", "switches"});
+  const auto switches = [&](const plan::Evaluation& evaluated) {
+    return FormatSwitches(SwitchesPerGpu(evaluated));
+  };
+  Table table(
+      {"plan", "time (s)", "energy (J)", "saving", "slowdown", "power (W)", "switches/GPU"});
   table.AddRow({"maximum frequency", FormatQuantity(ToSeconds(baseline.time)),
                 FormatQuantity(baseline.energy_j), "", "",
-                FormatQuantity(baseline.average_power_w()), fmt::to_string(baseline.switches)});
+                FormatQuantity(baseline.average_power_w()), switches(baseline)});
   table.AddRow({plan.claim ? plan.claim->target : "the lists",
                 FormatQuantity(ToSeconds(evaluation.time)), FormatQuantity(evaluation.energy_j),
                 FormatPercent(1 - evaluation.energy_j / baseline.energy_j),
                 FormatPercent(ToSeconds(evaluation.time) / ToSeconds(baseline.time) - 1),
-                FormatQuantity(evaluation.average_power_w()), fmt::to_string(evaluation.switches)});
+                FormatQuantity(evaluation.average_power_w()), switches(evaluation)});
   std::string text = table.Format();
   const std::string facts = job::Describe(plan.job.facts);
   if (!facts.empty()) text += "\n" + facts;
@@ -130,16 +140,29 @@ std::string FormatTable(const LoadedPlan& plan, const plan::Evaluation& baseline
   return text;
 }
 
+// Whether the user asks for other conditions than those that the plan was made for.
+bool ChangesTheJob(const job::JobFlags& flags, const std::string& planned_profile) {
+  if (!flags.profile.empty() && flags.profile != planned_profile) return true;
+  return !flags.facts.empty() || flags.gpus_per_stage || flags.blocking_power_w ||
+         flags.switch_latency_ms || flags.p2p_s || flags.load_s || flags.all_reduce_s ||
+         flags.optimizer_s;
+}
+
 Result<void> RunEvaluate(const EvaluateFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(flags.plan));
   const auto plan =
-      LooksLikeJson(text) ? LoadJsonPlan(text, flags) : LoadFrequencyLists(text, flags);
+      LooksLikeJson(text, flags.plan) ? LoadJsonPlan(text, flags) : LoadFrequencyLists(text, flags);
   if (!plan) return Fail(plan);
   const plan::Evaluator evaluator(plan->job.graph, plan->job.model);
   const plan::Evaluation baseline = evaluator.Evaluate(schedule::BaselineOptions(plan->job.graph));
   const plan::Evaluation evaluation = evaluator.Evaluate(plan->options);
-  return Print(flags.as_json ? FormatJson(*plan, baseline, evaluation)
-                             : FormatTable(*plan, baseline, evaluation));
+  PERSEUS_RETURN_IF_ERROR(Print(flags.as_json ? FormatJson(*plan, baseline, evaluation)
+                                              : FormatTable(*plan, baseline, evaluation)));
+  if (!plan->claim || plan->claim->Holds(evaluation) ||
+      ChangesTheJob(flags.job, plan->claim->profile)) {
+    return {};
+  }
+  return Fail("{}: its time and energy are not those of this evaluation (see above)", flags.plan);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ void AddFigureFlags(CLI::App& verb, FigureFlags& flags) {
       ->type_name("FILE")
       ->group("Figures")
       ->expected(1)
+      ->allow_extra_args(false)
       ->take_all();
   verb.add_option("--overlay", flags.overlays,
                   "Also draw another frontier (CSV with time and energy, or a report); may be "
@@ -22,6 +23,7 @@ void AddFigureFlags(CLI::App& verb, FigureFlags& flags) {
       ->type_name("[NAME=]FILE")
       ->group("Figures")
       ->expected(1)
+      ->allow_extra_args(false)
       ->take_all();
 }
 

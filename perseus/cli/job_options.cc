@@ -1,9 +1,13 @@
 #include "perseus/cli/job_options.h"
 
+#include <fmt/format.h>
+
+#include <cstdio>
 #include <string>
 #include <vector>
 
 #include "perseus/cli/flag_checks.h"
+#include "perseus/planning/job/plausibility.h"
 #include "perseus/planning/schedule/schedule.h"
 
 namespace perseus::cli {
@@ -59,6 +63,15 @@ void AddJobFlags(CLI::App& verb, job::JobFlags& flags, JobComes comes) {
       ->check(seconds);
   add("--optimizer", flags.optimizer_s, "S", "Time of the optimizer step, on each pp_rank")
       ->check(seconds);
+}
+
+Result<job::LoadedJob> LoadJobToPlan(const job::JobFlags& flags) {
+  PERSEUS_ASSIGN_OR_RETURN(auto job, job::LoadJob(flags));
+  PERSEUS_ASSIGN_OR_RETURN(const auto warnings, job::CheckPlausible(job));
+  for (const std::string& warning : warnings) {
+    std::fputs(fmt::format("perseus: warning: {}\n", warning).c_str(), stderr);
+  }
+  return job;
 }
 
 }  // namespace perseus::cli

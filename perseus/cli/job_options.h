@@ -14,4 +14,8 @@ enum class JobComes { kWithProfile, kWithoutProfile };
 // others.
 void AddJobFlags(CLI::App& verb, job::JobFlags& flags, JobComes comes = JobComes::kWithProfile);
 
+// LoadJob for a verb that plans. Refuses input that cannot be (job/plausibility.h), and prints a
+// warning on standard error for each likely mistake.
+Result<job::LoadedJob> LoadJobToPlan(const job::JobFlags& flags);
+
 }  // namespace perseus::cli

@@ -90,14 +90,28 @@ int ReportUsageError(const CLI::App& program, const CLI::ParseError& error) {
   const bool lacks_verb = verb->get_require_subcommand_min() > 0;
   const bool has_unknown = lacks_verb || dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
   if (has_unknown && !unknown.empty()) {
-    return ReportError(fmt::format("{} is unknown ({}{})", Excerpt(unknown.front()), help,
-                                   Suggestion(*verb, unknown.front())),
-                       kBadInput);
+    const bool is_number = unknown.front().find_first_not_of("0123456789.") == std::string::npos;
+    return ReportError(
+        fmt::format("{} is unknown ({}{})", Excerpt(unknown.front()), help,
+                    is_number ? "; a flag takes one value, so repeat the flag for a further one"
+                              : Suggestion(*verb, unknown.front())),
+        kBadInput);
   }
   if (lacks_verb) return ReportError(fmt::format("a verb is missing ({})", help), kBadInput);
   std::string what = error.what();
   std::replace(what.begin(), what.end(), '\n', ' ');
   return ReportError(fmt::format("{} ({})", what, help), kBadInput);
+}
+
+// An empty value is a mistake, such as a variable of the shell that is not set.
+Result<void> RefuseEmptyValues(const CLI::App& verb) {
+  for (const CLI::Option* option : verb.get_options()) {
+    for (const std::string& value : option->results()) {
+      if (!value.empty()) continue;
+      return Fail("{}: the value is empty (give a value, or leave it out)", option->get_name());
+    }
+  }
+  return {};
 }
 
 Result<void> RunVerb(const Verb& verb) {
@@ -134,6 +148,9 @@ int Run(int argc, const char* const* argv) {
                              : ReportError("cannot write to standard output", kSystemFailure);
   } catch (const CLI::ParseError& error) {
     return ReportUsageError(program, error);
+  }
+  if (auto given = RefuseEmptyValues(*FindChosenVerb(program).app); !given) {
+    return ReportError(given.error().message, kBadInput);
   }
   for (const Verb& verb : verbs) {
     if (!verb.flags->parsed()) continue;

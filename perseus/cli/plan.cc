@@ -37,8 +37,9 @@ constexpr const char* kPlanExamples =
     "  perseus plan --job job.toml --slowdown 5 --power-cap 21000 --price 0.12 2 -o out\n"
     "\n"
     "DIR then contains report.html (open it in a browser), frontier.csv (every breakpoint),\n"
-    "plans/*.json, trace.json (for ui.perfetto.dev) and summary.json. The files of an earlier run\n"
-    "are removed first.";
+    "plans/*.json, trace.json (for ui.perfetto.dev) and summary.json. They replace the files of "
+    "an\n"
+    "earlier run when all of them are written.";
 
 // The share of the progress bar. It is larger than the share of time, because the bar should not
 // stop after the walk.
@@ -201,7 +202,7 @@ Result<void> RunPlan(const PlanFlags& flags) {
   // If the results cannot be written, this fails before anything is computed.
   ResultDirectory results(flags.directory, kPlanResults);
   if (!flags.directory.empty()) PERSEUS_RETURN_IF_ERROR(results.Open());
-  PERSEUS_ASSIGN_OR_RETURN(const auto job, job::LoadJob(flags.job));
+  PERSEUS_ASSIGN_OR_RETURN(const auto job, LoadJobToPlan(flags.job));
   const std::vector<plan::Target> asked = AskedTargets(flags.targets, job.gpus());
   PERSEUS_RETURN_IF_ERROR(CheckJob(flags, job, asked));
   PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
@@ -226,7 +227,7 @@ Result<void> RunPlan(const PlanFlags& flags) {
     PERSEUS_RETURN_IF_ERROR(results.Stage(files));
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto figures, DrawFigures(flags.figures, report_data));
-  // If the answer cannot be printed, no results stay.
+  // If the answer cannot be printed, the results of an earlier run stay.
   PERSEUS_RETURN_IF_ERROR(Print(FormatAnswer(flags, outcome, summary, files.size())));
   PERSEUS_RETURN_IF_ERROR(results.Publish());
   return WriteFigures(flags.figures, figures);

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "perseus/cli/switches.h"
 #include "perseus/cli/table.h"
 
 namespace perseus::cli {
@@ -33,6 +34,8 @@ ordered_json DescribePlan(const plan::Planner& planner, const PlannedTarget& pla
           {"saving", SavingOf(planner, evaluation.energy_j)},
           {"average_power_w", evaluation.average_power_w()},
           {"switches", evaluation.switches},
+          {"switches_per_gpu", SwitchesPerGpu(evaluation)},
+          {"switches_per_gpu_s", SwitchesPerGpuAndSecond(evaluation)},
           {"lower_bound_j", planned.plan.lower_bound_j},
           {"gap", planned.plan.gap()}};
 }
@@ -40,18 +43,22 @@ ordered_json DescribePlan(const plan::Planner& planner, const PlannedTarget& pla
 }  // namespace
 
 std::string FormatPlanTable(const PlanOutcome& outcome) {
-  Table table({"plan", "time (s)", "energy (J)", "saving", "power (W)", "switches", "gap"});
+  Table table(
+      {"plan", "time (s)", "energy (J)", "saving", "power (W)", "switches/GPU", "per s", "gap"});
   const plan::Evaluation& baseline = outcome.planner.baseline();
   table.AddRow({"maximum frequency", FormatQuantity(ToSeconds(baseline.time)),
                 FormatQuantity(baseline.energy_j), "", FormatQuantity(baseline.average_power_w()),
-                fmt::to_string(baseline.switches), ""});
+                FormatSwitches(SwitchesPerGpu(baseline)),
+                FormatSwitches(SwitchesPerGpuAndSecond(baseline)), ""});
   for (const PlannedTarget& planned : outcome.targets) {
     if (planned.is_stop) continue;
     const plan::Evaluation& evaluation = planned.plan.evaluation;
     table.AddRow({planned.plan.target, FormatQuantity(ToSeconds(evaluation.time)),
                   FormatQuantity(evaluation.energy_j),
                   FormatPercent(SavingOf(outcome.planner, evaluation.energy_j)),
-                  FormatQuantity(evaluation.average_power_w()), fmt::to_string(evaluation.switches),
+                  FormatQuantity(evaluation.average_power_w()),
+                  FormatSwitches(SwitchesPerGpu(evaluation)),
+                  FormatSwitches(SwitchesPerGpuAndSecond(evaluation)),
                   fmt::format("{:.3f} %", planned.plan.gap() * 100)});
   }
   return table.Format();

@@ -9,6 +9,7 @@
 
 #include "perseus/base/parallel.h"
 #include "perseus/cli/target_flags.h"
+#include "perseus/planning/plan/best_plan.h"
 
 namespace perseus::cli {
 namespace {
@@ -40,6 +41,24 @@ std::vector<double> StopsUpTo(double longest, int stops) {
     percents.push_back(std::stod(fmt::format("{:.6g}", i * step)));
   }
   return percents;
+}
+
+// Replaces each plan by the best of all, so that no row of the table is better for the target of
+// another row. Everything at maximum frequency is such a row, too.
+void UseBestPlans(const plan::Planner& planner, const std::vector<WantedTarget>& wanted,
+                  std::vector<Result<plan::Plan>>& plans) {
+  std::vector<plan::Plan> all;
+  for (const auto& made : plans) {
+    if (made) all.push_back(*made);
+  }
+  if (!plans.front()) return;
+  plan::Plan baseline = *plans.front();  // The first target is "no slowdown".
+  baseline.options = schedule::BaselineOptions(planner.graph());
+  baseline.evaluation = planner.baseline();
+  all.push_back(std::move(baseline));
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    if (plans[i]) plans[i] = plan::BestPlan(wanted[i].target, *plans[i], all);
+  }
 }
 
 // Whether an earlier target has the same plan. This is frequent for profiles with few options.
@@ -109,6 +128,7 @@ Result<std::vector<PlannedTarget>> PlanTargets(const plan::Planner& planner,
     bar.Update(static_cast<double>(++done) / static_cast<double>(wanted.size()));
   });
 
+  UseBestPlans(planner, wanted, plans);
   std::vector<PlannedTarget> planned;
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     const auto& [target, is_stop] = wanted[i];

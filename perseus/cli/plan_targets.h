@@ -37,8 +37,9 @@ std::vector<WantedTarget> TargetsToPlan(const std::vector<plan::Target>& asked,
 int DefaultStops(const schedule::InstructionGraph& graph);
 
 // Plans the targets. The results have the order of `wanted`, whatever the number of cores. Fails
-// with the error of the first target that cannot be met. Leaves out a stop that cannot be met
-// (under a switch latency), and a stop whose plan is the same as an earlier one.
+// with the error of the first target that cannot be met. No plan is better for the target of
+// another one: a plan for a tighter deadline may be the plan for a looser one. Leaves out a stop
+// that cannot be met (under a switch latency), and a stop whose plan is the same as an earlier one.
 Result<std::vector<PlannedTarget>> PlanTargets(const plan::Planner& planner,
                                                const std::optional<plan::Frontier>& frontier,
                                                const std::vector<WantedTarget>& wanted,

@@ -300,6 +300,7 @@ Verb AddQualifyVerb(CLI::App& program) {
   verb->add_option("--gpu", flags->gpus, "Only this GPU; may be repeated (default: all)")
       ->type_name("UUID")
       ->expected(1)
+      ->allow_extra_args(false)
       ->take_all();
   verb->add_option("-o,--output,--out", flags->output, "The facts (default: facts.toml)")
       ->type_name("FILE.toml");

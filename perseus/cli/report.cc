@@ -11,6 +11,7 @@
 #include "perseus/base/file.h"
 #include "perseus/cli/figure_flags.h"
 #include "perseus/cli/job_options.h"
+#include "perseus/cli/plan_paths.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/verbs.h"
 #include "perseus/planning/plan/evaluation.h"
@@ -45,20 +46,6 @@ struct NamedPlan {
   plan_file::PlanFile file;
 };
 
-Result<std::vector<std::string>> PlansIn(const fs::path& directory) {
-  std::vector<std::string> paths;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(directory / "plans", error)) {
-    if (entry.path().extension() == ".json") paths.push_back(entry.path().string());
-  }
-  if (error || paths.empty()) {
-    return Fail("{}: has no plans (give a directory that perseus plan -o wrote, or plan files)",
-                directory.string());
-  }
-  std::ranges::sort(paths);
-  return paths;
-}
-
 Result<std::vector<NamedPlan>> ReadPlans(const std::vector<std::string>& paths) {
   std::vector<NamedPlan> plans;
   for (const std::string& path : paths) {
@@ -78,7 +65,7 @@ Result<job::LoadedJob> LoadJobOf(const NamedPlan& plan, const ReportFlags& flags
     return Fail("{}: its {} {} does not exist (give its path with --profile)", plan.path,
                 plan.file.job.IsGeneralGraph() ? "graph" : "profile", plan.file.job.profile);
   }
-  return job::LoadPlannedJob(plan.file, job);
+  return job::LoadPlannedJob(plan.file, plan.path, job);
 }
 
 // Evaluates the plan on the profile. The result must be that of the file, because the page must not
@@ -144,11 +131,7 @@ std::string FrontierPath(const ReportFlags& flags) {
 }
 
 Result<std::string> MakeData(const ReportFlags& flags) {
-  std::error_code error;
-  const bool is_run = flags.sources.size() == 1 && fs::is_directory(flags.sources.front(), error);
-  PERSEUS_ASSIGN_OR_RETURN(const auto paths, is_run
-                                                 ? PlansIn(flags.sources.front())
-                                                 : Result<std::vector<std::string>>(flags.sources));
+  PERSEUS_ASSIGN_OR_RETURN(const auto paths, PlanPaths(flags.sources));
   PERSEUS_ASSIGN_OR_RETURN(const auto plans, ReadPlans(paths));
   PERSEUS_ASSIGN_OR_RETURN(const auto job, LoadJobOf(plans.front(), flags));
   PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));

@@ -1,20 +1,28 @@
 #include "perseus/cli/results.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "perseus/base/file.h"
+#include "perseus/base/file_descriptor.h"
 
 namespace perseus::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kStagingName = ".perseus-run";
+constexpr const char* kRunName = ".perseus-run";
 
 bool IsPlanOrList(std::string_view name) {
   const bool is_plan = name.starts_with("plans/") && name.ends_with(".json");
@@ -25,7 +33,7 @@ bool IsPlanOrList(std::string_view name) {
 bool IsNone(std::string_view /*name*/) { return false; }
 
 // Whether a run writes files with that name. A user may have edited the list in a summary, and a
-// run must not remove other files because of it.
+// run must not move other files because of it.
 bool IsResultName(const ResultKind& kind, std::string_view name) {
   if (name.empty() || name == kind.summary) return false;
   return std::ranges::find(kind.always, name) != std::end(kind.always) || kind.is_other(name);
@@ -36,59 +44,164 @@ tl::unexpected<Error> SystemFailure(const fs::path& path, std::string_view what,
   return FailAs(ErrorKind::kSystem, "{}: cannot {}: {}", path.string(), what, error.message());
 }
 
-Result<void> Remove(const fs::path& path) {
-  std::error_code error;
-  fs::remove(path, error);
-  if (error) return SystemFailure(path, "remove the results of an earlier run", error);
-  return {};
+// A file or a link, even one that points nowhere.
+bool Exists(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(fs::symlink_status(path, ignored));
 }
 
-// The files that a summary lists. Empty if no summary exists.
-Result<std::vector<std::string>> ListedFiles(const fs::path& directory, const ResultKind& kind) {
+// Whether `path` is a directory itself and not a link to one.
+bool IsRealDirectory(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_directory(fs::symlink_status(path, ignored));
+}
+
+// The files that a summary lists: those of every run if it has no list. Nothing without a summary.
+Result<std::optional<std::vector<std::string>>> ListedFiles(const fs::path& directory,
+                                                            const ResultKind& kind) {
   const fs::path summary_path = directory / kind.summary;
-  std::error_code error;
-  std::vector<std::string> names;
-  if (!fs::exists(summary_path, error)) return names;
+  if (!Exists(summary_path)) return std::nullopt;
   PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(summary_path));
   const auto summary = nlohmann::json::parse(text, nullptr, false);
   if (!summary.is_object() || summary.value("format", nlohmann::json()) != kind.format) {
     return Fail("{}: was not written by {} (use another directory with -o)", summary_path.string(),
                 kind.verb);
   }
-  for (const auto& file : summary.value("files", nlohmann::json::array())) {
-    if (!file.is_string() || !IsResultName(kind, file.get_ref<const std::string&>())) continue;
-    names.push_back(file.get<std::string>());
+  std::vector<std::string> names;
+  if (!summary.contains("files")) {
+    for (const std::string_view name : kind.always) {
+      if (!name.empty()) names.emplace_back(name);
+    }
+  } else {
+    for (const auto& file : summary["files"]) {
+      if (!file.is_string() || !IsResultName(kind, file.get_ref<const std::string&>())) continue;
+      names.push_back(file.get<std::string>());
+    }
   }
   return names;
 }
 
-// Removes the staged files of a run, and the files that it has already moved to their places. Those
-// are in the list of the staged summary, but no longer next to it. The run may be one of the other
-// verb.
-Result<void> Unstage(const fs::path& directory) {
-  const fs::path staging = directory / kStagingName;
-  std::error_code error;
-  for (const ResultKind* kind : {&kPlanResults, &kEmulationResults}) {
-    PERSEUS_ASSIGN_OR_RETURN(const auto listed, ListedFiles(staging, *kind));
-    for (const std::string& name : listed) {
-      if (fs::exists(staging / name, error)) continue;
-      if (auto removed = Remove(directory / name); !removed) return removed;
-    }
-    if (auto removed = Remove(staging / kind->summary); !removed) return removed;
+// A name is on disk only once its directory is. Some file systems cannot flush a directory.
+Result<void> FlushDirectory(const fs::path& directory) {
+  const FileDescriptor opened(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!opened && (errno == ENOENT || errno == EACCES)) return {};
+  if (!opened || (::fsync(opened.get()) != 0 && errno != EINVAL)) {
+    return FailAs(ErrorKind::kSystem, "{}: cannot flush: {}", directory.string(),
+                  std::strerror(errno));
   }
-  fs::remove_all(staging, error);
-  if (error) return SystemFailure(staging, "remove the results of an earlier run", error);
+  return {};
+}
+
+// Moves the files with these names, as far as they exist, and flushes both directories. Replaces
+// nothing.
+Result<void> MoveFiles(const fs::path& from, const fs::path& to,
+                       const std::vector<std::string>& names) {
+  std::set<fs::path> changed;
+  for (const std::string& name : names) {
+    if (!Exists(from / name)) continue;
+    const fs::path place = to / name;
+    if (Exists(place)) {
+      return Fail("{}: appeared while no run was writing (move it, or use another directory)",
+                  place.string());
+    }
+    std::error_code error;
+    fs::create_directories(place.parent_path(), error);
+    if (!error) fs::rename(from / name, place, error);
+    if (error) return SystemFailure(place, "write", error);
+    changed.insert({(from / name).parent_path(), place.parent_path(), from, to});
+  }
+  for (const fs::path& directory : changed) PERSEUS_RETURN_IF_ERROR(FlushDirectory(directory));
+  return {};
+}
+
+std::vector<std::string> FilesBelow(const fs::path& directory) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(directory, error);
+       !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
+    if (!IsRealDirectory(entry->path())) {
+      names.push_back(entry->path().lexically_relative(directory).string());
+    }
+  }
+  return names;
+}
+
+// Moves the names of `last` to the end.
+void PutLast(std::vector<std::string>& names, std::string_view last) {
+  std::stable_partition(names.begin(), names.end(),
+                        [&](const std::string& name) { return name != last; });
+}
+
+// Undoes an incomplete replacement: moves the new files back to DIR/.perseus-run/new, and the
+// earlier ones to their places. `listed` are the new files without their summary. Every step may be
+// repeated, so a run that is killed in here leaves a state that the next one can end.
+Result<void> Undo(const fs::path& directory, const ResultKind& kind,
+                  const std::vector<std::string>& listed) {
+  const fs::path run = directory / kRunName;
+  std::vector<std::string> moved;
+  for (const std::string& name : listed) {
+    if (!Exists(run / "new" / name)) moved.push_back(name);
+  }
+  PERSEUS_RETURN_IF_ERROR(MoveFiles(directory, run / "new", moved));
+  std::vector<std::string> earlier = FilesBelow(run / "old");
+  PutLast(earlier, kind.summary);
+  PERSEUS_RETURN_IF_ERROR(MoveFiles(run / "old", directory, earlier));
+  for (const std::string& name : moved) {
+    if (name.find('/') == name.npos) continue;
+    ::rmdir((directory / name).parent_path().c_str());  // If the new files were its only ones.
+  }
+  // From here on, nothing is left to undo.
+  std::error_code error;
+  fs::remove(run / "new" / kind.summary, error);
+  if (error) return SystemFailure(run, "remove", error);
+  return FlushDirectory(run / "new");
+}
+
+// Ends what a run began in DIR/.perseus-run, whether that run is this one or a killed one, of this
+// verb or another. The replacement is incomplete as long as the new summary is there.
+Result<void> EndRun(const fs::path& directory) {
+  const fs::path run = directory / kRunName;
+  if (!Exists(run)) return {};
+  if (!IsRealDirectory(run)) {
+    return Fail("{}: was not written by perseus (remove it, or use another directory with -o)",
+                run.string());
+  }
+  for (const ResultKind* kind : {&kPlanResults, &kEmulationResults, &kTuningResults}) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto listed, ListedFiles(run / "new", *kind));
+    if (listed) PERSEUS_RETURN_IF_ERROR(Undo(directory, *kind, *listed));
+  }
+  std::error_code error;
+  fs::remove_all(run, error);
+  if (error) return SystemFailure(run, "remove", error);
   return {};
 }
 
 Result<void> RefuseToReplace(const fs::path& path, const ResultKind& kind) {
-  std::error_code error;
-  if (!fs::exists(fs::symlink_status(path, error))) return {};
+  if (!Exists(path)) return {};
   return Fail(
       "{}: already exists and was not written by an earlier run of {} (move it, or use another "
       "directory with -o)",
       path.string(), kind.verb);
 }
+
+// SIGINT, SIGTERM and SIGHUP wait while it lives.
+class SignalsWait {
+ public:
+  SignalsWait() {
+    sigset_t ends;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGHUP);
+    pthread_sigmask(SIG_BLOCK, &ends, &before_);
+  }
+  SignalsWait(const SignalsWait&) = delete;
+  SignalsWait& operator=(const SignalsWait&) = delete;
+  ~SignalsWait() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_{};
+};
 
 }  // namespace
 
@@ -102,33 +215,47 @@ const ResultKind kEmulationResults{"perseus emulate",
                                    "perseus-emulation",
                                    {"iterations.csv", "pp_ranks.csv", "trace.json"},
                                    IsNone};
+const ResultKind kTuningResults{"perseus tune",
+                                "plan.json",
+                                "perseus-plan",
+                                {"profile.csv", "planned.csv", "options.csv"},
+                                IsNone};
 
 ResultDirectory::ResultDirectory(fs::path path, const ResultKind& kind)
     : path_(std::move(path)), kind_(kind) {}
 
 ResultDirectory::~ResultDirectory() {
-  if (!is_open_) return;
+  if (!lock_) return;
+  const auto ended = EndRun(path_);  // If this fails, the next run tries again.
+  const bool is_empty = ended && lock_->is_new() && !has_published_;
+  lock_.reset();
   std::error_code ignored;
-  if (!Unstage(path_)) return;  // The next run will try again.
-  if (is_new_) fs::remove(path_, ignored);
+  if (is_empty) fs::remove(path_, ignored);
 }
 
 Result<void> ResultDirectory::Open() {
-  std::error_code error;
-  is_new_ = fs::create_directories(path_, error);
-  if (error) return SystemFailure(path_, "make the directory", error);
-  PERSEUS_ASSIGN_OR_RETURN(const auto listed, ListedFiles(path_, kind_));
-  if (auto unstaged = Unstage(path_); !unstaged) return unstaged;
-  for (const std::string& name : listed) {
-    if (auto removed = Remove(path_ / name); !removed) return removed;
+  PERSEUS_ASSIGN_OR_RETURN(auto lock, DirectoryLock::Take(path_));
+  lock_.emplace(std::move(lock));
+  PERSEUS_RETURN_IF_ERROR(EndRun(path_));
+  PERSEUS_ASSIGN_OR_RETURN(auto listed, ListedFiles(path_, kind_));
+  earlier_ = std::move(listed).value_or(std::vector<std::string>());
+  for (const std::string& name : earlier_) {
+    if (!IsRealDirectory(path_ / name)) continue;
+    return Fail(
+        "{}: is a directory, where perseus writes a file (move it, or use another directory with "
+        "-o)",
+        (path_ / name).string());
   }
-  if (auto removed = Remove(path_ / kind_.summary); !removed) return removed;
-  fs::create_directory(path_ / kStagingName, error);
-  if (error) return SystemFailure(path_, "write to the directory", error);
-  is_open_ = true;
   for (const std::string_view name : kind_.always) {
-    if (name.empty()) continue;
-    if (auto free = RefuseToReplace(path_ / name, kind_); !free) return free;
+    if (name.empty() || std::ranges::count(earlier_, name) > 0) continue;
+    PERSEUS_RETURN_IF_ERROR(RefuseToReplace(path_ / name, kind_));
+  }
+  if (const fs::path plans = path_ / "plans";
+      &kind_ == &kPlanResults && Exists(plans) && !IsRealDirectory(plans)) {
+    return Fail(
+        "{}: is a link or a file, where perseus writes a directory (move it, or use another "
+        "directory with -o)",
+        plans.string());
   }
   return {};
 }
@@ -137,26 +264,38 @@ Result<void> ResultDirectory::Stage(const std::vector<ResultFile>& files) {
   // This check comes before the summary is staged, because a staged summary declares all files with
   // these names as ours.
   for (const ResultFile& file : files) {
-    if (auto free = RefuseToReplace(path_ / file.name, kind_); !free) return free;
+    if (file.name == kind_.summary || std::ranges::count(earlier_, file.name) > 0) continue;
+    PERSEUS_RETURN_IF_ERROR(RefuseToReplace(path_ / file.name, kind_));
   }
   for (const ResultFile& file : files) {
-    auto written = WriteFileAtomically(path_ / kStagingName / file.name, file.contents);
-    if (!written) return written;
+    PERSEUS_RETURN_IF_ERROR(
+        WriteFileAtomically(path_ / kRunName / "new" / file.name, file.contents));
     staged_.push_back(file.name);
   }
   return {};
 }
 
 Result<void> ResultDirectory::Publish() {
-  for (const std::string& name : staged_) {
-    const fs::path place = path_ / name;
-    std::error_code error;
-    fs::create_directories(place.parent_path(), error);
-    if (!error) fs::rename(path_ / kStagingName / name, place, error);
-    if (error) return SystemFailure(place, "write", error);
-  }
-  is_new_ = false;
-  return {};
+  if (staged_.empty()) return {};
+  const SignalsWait wait;
+  const auto replaced = Replace();
+  // Removes the earlier results, or restores them if the replacement failed.
+  const auto ended = EndRun(path_);
+  PERSEUS_RETURN_IF_ERROR(replaced);
+  has_published_ = true;
+  return ended;
+}
+
+// Each call of MoveFiles ends with a flush, so that a power cut does not reorder the steps.
+Result<void> ResultDirectory::Replace() {
+  const fs::path run = path_ / kRunName;
+  const std::vector<std::string> summary{std::string(kind_.summary)};
+  std::vector<std::string> others = staged_;
+  std::erase(others, kind_.summary);
+  PERSEUS_RETURN_IF_ERROR(MoveFiles(path_, run / "old", summary));
+  PERSEUS_RETURN_IF_ERROR(MoveFiles(path_, run / "old", earlier_));
+  PERSEUS_RETURN_IF_ERROR(MoveFiles(run / "new", path_, others));
+  return MoveFiles(run / "new", path_, summary);
 }
 
 }  // namespace perseus::cli

@@ -1,30 +1,42 @@
-// The directory of the results of `perseus plan -o DIR` or `perseus emulate -o DIR`.
+// The directory of the results of `perseus plan -o DIR`, `perseus emulate -o DIR` or `perseus tune
+// -o DIR`.
 //
 // Invariants:
-// 1. A run first removes the results of an earlier run of the same verb. So whatever fails,
-//    afterwards the directory has the results of this run or none. A run never removes or replaces
-//    other files, such as those of the other verb. It fails if it would have to replace one.
-// 2. Each file appears whole or not at all. The summary is the last file, and lists the others. So
-//    if it exists, all of them exist.
-// 3. A killed run leaves at most DIR/.perseus-run, in which it writes files before it moves them,
-//    and files that the summary in there lists. The next run removes both.
+// 1. New results replace those of an earlier run of the same verb only when all of them are
+//    written. Whatever fails before that, the earlier results stay, complete.
+// 2. Each file appears whole or not at all. The summary is the first file that a replacement
+//    removes and the last one that it writes, and it lists the others. So if it exists, all of them
+//    exist and are from one run, even after a power cut.
+// 3. A killed run leaves at most DIR/.perseus-run and DIR/.perseus-lock. If it was killed during
+//    the replacement (a few renames), the earlier results are partly in .perseus-run. The next run
+//    first restores them.
+// 4. A run never removes or replaces other files, such as those of the user or of another verb. It
+//    fails if it would have to replace one. It follows no symbolic link below DIR.
+// 5. One run at a time writes into a directory. A second one fails.
 //
-// Two runs must not use one directory at the same time.
+// The replacement writes DIR/.perseus-run/new, moves the earlier results to DIR/.perseus-run/old,
+// and moves the new ones to their places: renames inside one file system. A rival is to write a
+// directory beside DIR and to exchange both (renameat2 with RENAME_EXCHANGE). This is one step, but
+// it would have to move the user's other files from one directory to the other, it changes the
+// directory under a shell or a mount that is in it, and it is unavailable on some network file
+// systems.
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "perseus/base/result.h"
+#include "perseus/cli/directory_lock.h"
 
 namespace perseus::cli {
 
 // The files that a verb writes.
 struct ResultKind {
   std::string_view verb;       // For messages, such as "perseus plan".
-  std::string_view summary;    // The name of the file that lists the others.
+  std::string_view summary;    // The name of the file that lists the others, if runs differ.
   std::string_view format;     // The value of its key `format`.
   std::string_view always[4];  // The names of the files that every run writes.
   // Whether a run may write a file with this name, which is not in `always`.
@@ -33,6 +45,7 @@ struct ResultKind {
 
 extern const ResultKind kPlanResults;
 extern const ResultKind kEmulationResults;
+extern const ResultKind kTuningResults;
 
 struct ResultFile {
   std::string name;  // Relative to the directory, such as "plans/no-slowdown.json".
@@ -45,26 +58,29 @@ class ResultDirectory {
   ResultDirectory(std::filesystem::path path, const ResultKind& kind);
   ResultDirectory(const ResultDirectory&) = delete;
   ResultDirectory& operator=(const ResultDirectory&) = delete;
-  // Removes the staged files that were not published, and the directory if this run created it and
-  // published nothing.
+  // Removes what was not published, and the directory if this run created it and published nothing.
   ~ResultDirectory();
 
-  // Creates the directory, removes the results of an earlier run, and checks that the directory is
-  // writable. If the file of the summary is not a summary, fails before it removes anything.
+  // Creates and locks the directory, completes or undoes what a killed run left, and checks that
+  // the results can be written. Changes no results of an earlier run.
   Result<void> Open();
 
-  // Writes the files to DIR/.perseus-run. The last one is the summary. Requires Open().
+  // Writes the files to DIR/.perseus-run/new. The last one is the summary. Requires Open().
   Result<void> Stage(const std::vector<ResultFile>& files);
 
-  // Moves the staged files to their places. If this fails, the destructor removes all of them.
+  // Replaces the results of the earlier run by the staged files. If this fails, the earlier results
+  // are restored. SIGINT, SIGTERM and SIGHUP wait until it is done. Does nothing without files.
   Result<void> Publish();
 
  private:
+  Result<void> Replace();
+
   std::filesystem::path path_;
   const ResultKind& kind_;
+  std::optional<DirectoryLock> lock_;
+  std::vector<std::string> earlier_;  // The files of the earlier run, except its summary.
   std::vector<std::string> staged_;
-  bool is_open_ = false;
-  bool is_new_ = false;
+  bool has_published_ = false;
 };
 
 }  // namespace perseus::cli

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "perseus/base/file.h"
+#include "perseus/cli/plan_paths.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/table.h"
 #include "perseus/cli/verbs.h"
@@ -20,8 +21,8 @@ using nlohmann::ordered_json;
 
 constexpr const char* kShowAbout =
     "Show plans side by side: time, energy, savings, and the mean clock of every stage.\n"
-    "Reads only the plans, in JSON, as `perseus plan -o` writes them. `perseus evaluate` checks\n"
-    "plans against a profile.";
+    "Reads only the plans, in JSON, as `perseus plan -o` writes them: files, or its directory.\n"
+    "`perseus evaluate` checks plans against a profile.";
 constexpr const char* kShowExamples =
     "Example:\n"
     "  perseus show out/plans/no-slowdown.json out/plans/slowdown-5.json";
@@ -49,6 +50,9 @@ struct Shown {
   double saving() const { return 1 - plan.energy_j / plan.baseline_energy_j; }
   double slowdown() const { return ToSeconds(plan.time) / ToSeconds(plan.baseline_time) - 1; }
   double average_power_w() const { return plan.energy_j / ToSeconds(plan.time); }
+  double switches_per_gpu() const {
+    return static_cast<double>(plan.switches) / static_cast<double>(plan.pp_ranks.size());
+  }
   double gap() const { return std::max(0.0, plan.energy_j / plan.lower_bound_j - 1); }
 };
 
@@ -92,6 +96,7 @@ std::string FormatJson(const std::vector<Shown>& plans) {
                     {"lower_bound_j", shown.plan.lower_bound_j},
                     {"gap", shown.gap()},
                     {"switches", shown.plan.switches},
+                    {"switches_per_gpu", shown.switches_per_gpu()},
                     {"waiting", shown.waiting},
                     {"mean_frequency_mhz", std::move(clocks)}});
   }
@@ -117,7 +122,11 @@ std::string FormatTable(const std::vector<Shown>& plans) {
   add_row("saving", [](const Shown& shown) { return FormatPercent(shown.saving()); });
   add_row("power (W)", [](const Shown& shown) { return FormatQuantity(shown.average_power_w()); });
   add_row("gap", [](const Shown& shown) { return fmt::format("{:.3f} %", shown.gap() * 100); });
-  add_row("switches", [](const Shown& shown) { return fmt::to_string(shown.plan.switches); });
+  add_row("switches per GPU",
+          [](const Shown& shown) { return fmt::format("{:.1f}", shown.switches_per_gpu()); });
+  add_row("switches per GPU and s", [](const Shown& shown) {
+    return fmt::format("{:.1f}", shown.switches_per_gpu() / ToSeconds(shown.plan.time));
+  });
   add_row("waiting", [](const Shown& shown) { return FormatPercent(shown.waiting); });
 
   // The groups of all plans, in the order of their first appearance.
@@ -149,7 +158,8 @@ std::string FormatTable(const std::vector<Shown>& plans) {
 
 Result<void> RunShow(const ShowFlags& flags) {
   std::vector<Shown> plans;
-  for (const std::string& path : flags.plans) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto paths, PlanPaths(flags.plans));
+  for (const std::string& path : paths) {
     PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(path));
     PERSEUS_ASSIGN_OR_RETURN(auto plan, plan_file::ParsePlan(text, path));
     plans.push_back(Summarize(path, std::move(plan)));
@@ -163,7 +173,9 @@ Verb AddShowVerb(CLI::App& program) {
   auto flags = std::make_shared<ShowFlags>();
   CLI::App* verb = program.add_subcommand("show", kShowAbout);
   verb->footer(kShowExamples);
-  verb->add_option("plan", flags->plans, "Plans (JSON)")->type_name("PLAN...")->required();
+  verb->add_option("plan", flags->plans, "Plans (JSON), or directories of perseus plan -o")
+      ->type_name("DIR|PLAN...")
+      ->required();
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the table");
   return {verb, [flags] { return RunShow(*flags); }};
 }

@@ -6,18 +6,21 @@
 namespace perseus::cli {
 
 void AddTargetFlags(CLI::App& verb, TargetFlags& flags) {
-  // Each flag takes one value, so that `--slowdown 5 profile.csv` does not take the profile.
+  // Each flag takes one value (--price two), so that `--slowdown 5 profile.csv` does not take the
+  // profile.
   auto add = [&](plan::Target::Kind kind, const char* name, auto& values, const char* type,
                  const char* help) {
     const NumberRange range = plan::ValueRange(kind);
     verb.add_option(name, values, help)
+        ->expected(1)
         ->allow_extra_args(false)
+        ->take_all()
         ->type_name(type)
         ->group("Targets")
         ->check(NumberIn({range.least, range.most}, std::string(range.unit)));
   };
   add(plan::Target::Kind::kSlowdown, "--slowdown", flags.slowdowns_percent, "PCT",
-      "At most this much slower than at maximum frequency");
+      "At most this much slower than at maximum frequency; may be repeated, as the next four");
   add(plan::Target::Kind::kDeadline, "--deadline", flags.deadlines_s, "S",
       "At most this iteration time");
   add(plan::Target::Kind::kEnergyBudget, "--energy-budget", flags.energy_budgets_j, "J",

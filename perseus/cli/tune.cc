@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "perseus/base/clock.h"
-#include "perseus/base/file.h"
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/job_options.h"
+#include "perseus/cli/results.h"
 #include "perseus/cli/signals.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/target_flags.h"
@@ -141,22 +141,13 @@ std::string FormatText(const tuner::TuningResult& result, BlockingPower blocking
                         result.plan_from_step, result.version));
 }
 
-Result<void> WriteResults(const TuneFlags& flags, const tuner::TuningResult& result) {
-  if (flags.output.empty()) return {};
-  const std::filesystem::path directory = flags.output;
-  auto written =
-      WriteFileAtomically(directory / "profile.csv", profile::FormatProfile(result.profile));
-  if (written) {
-    written =
-        WriteFileAtomically(directory / "planned.csv", profile::FormatProfile(result.planned));
-  }
-  if (written) {
-    written =
-        WriteFileAtomically(directory / "options.csv", profile::FormatProfile(result.options));
-  }
-  if (written)
-    written = WriteFileAtomically(directory / "plan.json", plan_file::FormatPlan(result.plan));
-  return written;
+Result<void> WriteResults(const tuner::TuningResult& result, ResultDirectory& directory) {
+  PERSEUS_RETURN_IF_ERROR(
+      directory.Stage({{"profile.csv", profile::FormatProfile(result.profile)},
+                       {"planned.csv", profile::FormatProfile(result.planned)},
+                       {"options.csv", profile::FormatProfile(result.options)},
+                       {std::string(kTuningResults.summary), plan_file::FormatPlan(result.plan)}}));
+  return directory.Publish();
 }
 
 // Writes an assignment after which each rank follows its own plan, or uses the default clocks.
@@ -189,6 +180,9 @@ Result<void> RunTune(const TuneFlags& flags) {
     return Fail("a job follows one plan, but {} targets are given (keep one)", targets.size());
   }
   tuner::TuningOptions options;
+  // If the results cannot be written, this fails before anything is measured.
+  ResultDirectory results(flags.output, kTuningResults);
+  if (!flags.output.empty()) PERSEUS_RETURN_IF_ERROR(results.Open());
   options.job_directory = flags.directory;
   options.job = std::move(job.planned);
   options.facts_gpu_name = std::move(job.facts_gpu_name);
@@ -212,7 +206,7 @@ Result<void> RunTune(const TuneFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto clock, virtual_gpu::OpenClockOfJob(flags.directory));
   const auto taking_part = clock->TakePart(Clock::Part::kPeriodic);
   PERSEUS_ASSIGN_OR_RETURN(const auto result, tuner::Tune(options, *clock));
-  if (auto written = WriteResults(flags, result); !written) return written;
+  if (!flags.output.empty()) PERSEUS_RETURN_IF_ERROR(WriteResults(result, results));
   return Print(flags.as_json ? FormatJson(result) : FormatText(result, blocking_power));
 }
 

@@ -164,6 +164,26 @@ TEST_F(UseTest, ACommandIsRequired) {
   ExpectComplaint(Run("plam"), 2, "did you mean plan?");
 }
 
+TEST_F(UseTest, AFurtherValueOfAFlagIsExplained) {
+  MakeProfile();
+  ExpectComplaint(Run(std::string("plan profile.csv --slowdown 0 2 10") + kJob), 2,
+                  "\"2\" is unknown (see perseus plan --help; a flag takes one value, so repeat");
+  EXPECT_EQ(Run("plan --help").out.find("PCT ..."), std::string::npos);
+  // So an argument may follow a flag.
+  RunWell(std::string("plan --no-frontier --slowdown 3 --slowdown 4 profile.csv") + kJob);
+  RunWell(std::string("plan --no-frontier --figure timeline.svg profile.csv") + kJob);
+}
+
+TEST_F(UseTest, AVNeedsAFoldedProfile) {
+  RunWell("synth --stages 8 --instructions forward,backward_input,backward_weight -o eight.csv");
+  const std::string plan = "plan eight.csv --schedule zb-v --microbatches 8 --blocking-power 80 ";
+  for (const std::string sizes : {"", "--pp-ranks 4"}) {
+    ExpectComplaint(Run(plan + sizes), 2,
+                    "use --pp-ranks 4, and number them in a V: stage s below 4 is chunk 0 of "
+                    "pp_rank s, and any other is chunk 1 of pp_rank 7 - s)");
+  }
+}
+
 TEST_F(UseTest, FrequencyListsNeedADirectory) {
   MakeProfile();
   ExpectComplaint(Run(std::string("plan profile.csv --frequency-lists") + kJob), 2, "-o DIR");

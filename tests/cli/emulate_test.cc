@@ -98,25 +98,13 @@ TEST_F(EmulateTest, FilesOfOtherOriginAreNotReplaced) {
   EXPECT_EQ(Files("out"), emulated);
 }
 
-TEST_F(EmulateTest, AFailedRunLeavesNoResultsOfAnEarlierRun) {
+TEST_F(EmulateTest, ARunReplacesTheFilesOfAnEarlierRun) {
   const std::string command = "emulate " + job_ + "--iterations 2 -o out ";
   RunWell(command);
   Write("out/notes.txt", "notes");
-  RunWell(command);  // A run replaces the files of an earlier run.
+  RunWell(command);
   EXPECT_THAT(Files("out"), ElementsAre("emulation.json", "iterations.csv", "notes.txt",
                                         "pp_ranks.csv", "trace.json"));
-  ExpectComplaint(Run(command + "--events absent.toml"), 1, "absent.toml");
-  EXPECT_THAT(Files("out"), ElementsAre("notes.txt"));
-  ExpectComplaint(Run(command + ">/dev/full"), 1, "standard output");
-  EXPECT_THAT(Files("out"), ElementsAre("notes.txt"));
-}
-
-// The files are those of a run that was killed while it moved its files to their places.
-TEST_F(EmulateTest, APlanMayReplaceAKilledEmulation) {
-  RunWell("emulate " + job_ + "--iterations 2 -o out");
-  RunWell("--version; mkdir out/.perseus-run; mv out/emulation.json out/.perseus-run");
-  RunWell("plan " + job_ + "--stops 0 --no-frontier -o out");
-  EXPECT_THAT(Results("out"), ElementsAre("plans/no-slowdown.json", "summary.json", "trace.json"));
 }
 
 TEST_F(EmulateTest, FollowingWithoutDelaySavesEnergyAndLosesNoTime) {

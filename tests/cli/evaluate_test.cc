@@ -1,6 +1,8 @@
 // Tests `perseus evaluate`, which evaluates plans and frequency lists on measured options.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "tests/cli/program.h"
 
 namespace perseus {
@@ -8,6 +10,7 @@ namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class EvaluateVerbTest : public ProgramTest {
  protected:
@@ -76,10 +79,45 @@ TEST_F(EvaluateVerbTest, AByteOrderMarkIsAccepted) {
 
 TEST_F(EvaluateVerbTest, AFalseClaimIsReported) {
   Damage("out/plans/slowdown-5.json", "\"energy_j\": ", "\"energy_j\": 1");
-  const json claim = RunJson(plan_)["claimed"];
-  EXPECT_THAT(RunWell(plan_), HasSubstr("The plan file has " + claim["time_s"].dump() + " s and " +
-                                        claim["energy_j"].dump() + " J"));
-  EXPECT_EQ(RunJson(plan_)["claimed"]["holds"], false);
+  const Outcome outcome = Run(plan_ + " --json");
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("out/plans/slowdown-5.json: its time and energy are not"));
+  const json claim = json::parse(outcome.out)["claimed"];
+  EXPECT_EQ(claim["holds"], false);
+  const Outcome table = Run(plan_);
+  EXPECT_EQ(table.status, 2);
+  EXPECT_THAT(table.out, HasSubstr("The plan file has " + claim["time_s"].dump() + " s and " +
+                                   claim["energy_j"].dump() + " J"));
+  // Under other conditions, other numbers are the answer.
+  EXPECT_EQ(RunJson(plan_ + " --switch-latency 20")["claimed"]["holds"], false);
+  Write("other.csv", Read("profile.csv"));
+  EXPECT_EQ(RunJson("evaluate out/plans/slowdown-5.json --profile other.csv")["claimed"]["holds"],
+            false);
+}
+
+TEST_F(EvaluateVerbTest, TheSizesOfThePlanAreThoseOfItsInstructions) {
+  for (const std::string key : {"pp_ranks", "chunks"}) {
+    json plan = json::parse(Read("out/plans/no-slowdown.json"));
+    plan["job"][key] = 1'000'000;
+    Write("large.json", plan.dump());
+    ExpectComplaint(Run("evaluate large.json"), 2, "large.json: job." + key + " is 1000000, but");
+  }
+}
+
+TEST_F(EvaluateVerbTest, AnErrorOfTheOrderNamesThePlan) {
+  json plan = json::parse(Read("out/plans/no-slowdown.json"));
+  json& instructions = plan["pp_ranks"][1]["instructions"];
+  std::reverse(instructions.begin(), instructions.end());
+  Write("reversed.json", plan.dump());
+  ExpectComplaint(Run("evaluate reversed.json"), 2, "reversed.json: schedule 1f1b deadlocks");
+}
+
+TEST_F(EvaluateVerbTest, AnEmptyFileIsAPlanOrAListByItsName) {
+  Write("empty.json", "");
+  ExpectComplaint(Run("evaluate empty.json"), 2, "empty.json:");
+  EXPECT_THAT(Run("evaluate empty.json").err, Not(HasSubstr("pp_rank's list")));
+  Write("empty.py", "\n");
+  ExpectComplaint(Run("evaluate empty.py --profile profile.csv"), 2, "first pp_rank's list");
 }
 
 TEST_F(EvaluateVerbTest, AnUnmeasuredClockIsReportedWithTheNearestOne) {

@@ -71,6 +71,15 @@ TEST_F(ShowVerbTest, ReportsPlansOfDifferentJobs) {
               HasSubstr("different jobs"));
 }
 
+TEST_F(ShowVerbTest, ADirectoryStandsForItsPlans) {
+  const json shown = RunJson("show out")["plans"];
+  ASSERT_EQ(shown.size(), 2u);
+  EXPECT_EQ(shown[0]["file"], "out/plans/no-slowdown.json");
+  EXPECT_EQ(shown[1]["file"], "out/plans/slowdown-10.json");
+  EXPECT_EQ(shown[1]["switches_per_gpu"].get<double>() * 4, shown[1]["switches"].get<double>());
+  ExpectComplaint(Run("show ."), 2, ".: has no plans");
+}
+
 TEST_F(ShowVerbTest, AFileThatIsNotAPlanIsRefused) {
   ExpectComplaint(Run("show out/plans/no-slowdown.json profile.csv"), 2, "profile.csv:1:");
 }

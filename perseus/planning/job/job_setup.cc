@@ -290,7 +290,8 @@ Result<UnprofiledJob> LoadUnprofiledJob(const JobFlags& flags) {
                        described.facts.gpu_name};
 }
 
-Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, const JobFlags& flags) {
+Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, std::string_view plan_path,
+                                 const JobFlags& flags) {
   if (!flags.job_file.empty() || !flags.schedule.empty() || !flags.schedule_file.empty() ||
       flags.pp_ranks || flags.microbatches || flags.chunks) {
     return Fail(
@@ -316,7 +317,9 @@ Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, const JobFlags
   }
   if (!flags.profile.empty()) planned.profile = flags.profile;
   PERSEUS_ASSIGN_OR_RETURN(const auto profile, LoadProfile(planned.profile, flags));
-  return WithFacts(LayOut(std::move(planned), profile), facts);
+  auto job = LayOut(std::move(planned), profile);
+  if (!job) return FailAs(job.error().kind, "{}: {}", plan_path, job.error().message);
+  return WithFacts(std::move(job), facts);
 }
 
 }  // namespace perseus::job

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "perseus/base/number_range.h"
 #include "perseus/base/result.h"
@@ -83,7 +84,8 @@ Result<UnprofiledJob> LoadUnprofiledJob(const JobFlags& flags);
 // The job that a plan was made for, with the profile (or graph) that `flags` name, or else with the
 // one that the plan names. Other flags override the values of the plan, and so do the hardware
 // facts that a flag names. Flags that describe the schedule are an error: the plan contains its
-// schedule.
-Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, const JobFlags& flags);
+// schedule. `plan_path` is the path of the plan, for errors about its schedule.
+Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, std::string_view plan_path,
+                                 const JobFlags& flags);
 
 }  // namespace perseus::job

@@ -145,12 +145,12 @@ TEST_F(FactsOfAJob, TheyOverrideAPlan) {
   plan_file::PlanFile plan;
   plan.job = Load().planned;
   JobFlags flags;
-  EXPECT_EQ(LoadPlannedJob(plan, flags)->planned.model.blocking_power_w, 50);
+  EXPECT_EQ(LoadPlannedJob(plan, "plan.json", flags)->planned.model.blocking_power_w, 50);
   flags.facts = WriteFacts("facts.toml");
-  EXPECT_EQ(LoadPlannedJob(plan, flags)->planned.model.blocking_power_w, 90);
-  EXPECT_EQ(LoadPlannedJob(plan, flags)->planned.switch_latency, 12'000'000);
+  EXPECT_EQ(LoadPlannedJob(plan, "plan.json", flags)->planned.model.blocking_power_w, 90);
+  EXPECT_EQ(LoadPlannedJob(plan, "plan.json", flags)->planned.switch_latency, 12'000'000);
   flags.blocking_power_w = 60;
-  EXPECT_EQ(LoadPlannedJob(plan, flags)->planned.model.blocking_power_w, 60);
+  EXPECT_EQ(LoadPlannedJob(plan, "plan.json", flags)->planned.model.blocking_power_w, 60);
 }
 
 }  // namespace

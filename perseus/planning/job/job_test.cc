@@ -109,7 +109,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"TextForNumber", "[pipeline]\n\npp_ranks = '8'",
                 "job.toml:3: pp_ranks is not a whole number from 1 to 100000"},
         Refusal{"FractionForCount", "[pipeline]\npp_ranks = 8.0",
-                "job.toml:2: pp_ranks is not a whole number"},
+                "job.toml:2: pp_ranks is not a whole number from 1 to 100000 (for example, write "
+                "pp_ranks = 8)"},
         Refusal{"Zero", "[pipeline]\nmicrobatches = 0",
                 "job.toml:2: microbatches is not a whole number from 1 to 1000000"},
         Refusal{"TooMany", "[pipeline]\npp_ranks = 100001", "job.toml:2: pp_ranks is not a whole"},

@@ -46,27 +46,36 @@ double SteepestSavingW(const frontier::Network& network) {
   return ToWatts(sum);
 }
 
+tl::unexpected<Error> FailWithoutChoice(const schedule::OptionSet& set) {
+  const auto [fastest, slowest] = std::ranges::minmax(set.options, {}, &profile::Option::time);
+  if (set.options.size() > 1 && fastest.time == slowest.time) {
+    return Fail(
+        "{}: all {} measured options take the same time, and no other instruction has a choice, so "
+        "there is nothing to plan (a stage that only moves memory behaves so: give it more layers)",
+        set.name, set.options.size());
+  }
+  return Fail(
+      "{}: only 1 of {} measured options is useful, because no slower option saves effective "
+      "energy, and no other instruction has a choice (measure more frequencies, or check the "
+      "blocking power)",
+      set.name, set.options.size());
+}
+
 Result<std::vector<profile::Curve>> HullsOf(const schedule::InstructionGraph& graph,
                                             double blocking_power_w, Planner::FewOptions few) {
   std::vector<profile::Curve> curves;
+  const schedule::OptionSet* without_choice = nullptr;
+  bool has_choice = false;
   for (const schedule::OptionSet& set : graph.option_sets) {
     const std::size_t useful = profile::ParetoFront(set.options, blocking_power_w).size();
-    if (IsComputation(set.kind) && useful < 2 && few == Planner::FewOptions::kRefuse) {
-      const auto [fastest, slowest] = std::ranges::minmax(set.options, {}, &profile::Option::time);
-      if (set.options.size() > 1 && fastest.time == slowest.time) {
-        return Fail(
-            "{}: all {} measured options take the same time, so there is nothing to plan (a stage "
-            "that only moves memory, such as an embedding alone, behaves so: give it more layers)",
-            set.name, set.options.size());
-      }
-      return Fail(
-          "{}: only {} of {} measured options is useful, because no slower option saves effective "
-          "energy (at least 2 are needed: measure more frequencies, or check the blocking power)",
-          set.name, useful, set.options.size());
-    }
+    has_choice = has_choice || useful > 1;
+    if (IsComputation(set.kind) && useful < 2 && without_choice == nullptr) without_choice = &set;
     Result<profile::Curve> curve = profile::LowerHull(set.options, blocking_power_w);
     if (!curve) return Fail("{}: {}", set.name, curve.error().message);
     curves.push_back(std::move(*curve));
+  }
+  if (without_choice != nullptr && !has_choice && few == Planner::FewOptions::kRefuse) {
+    return FailWithoutChoice(*without_choice);
   }
   return curves;
 }

@@ -62,11 +62,11 @@ using Progress = std::function<void(double)>;
 
 class Planner {
  public:
-  // What to do with an instruction that has only one useful option. Usually this is an error in the
-  // profile. While measurements are still in progress, the instruction simply keeps that option.
+  // What to do if no computation has two useful options, so that there is nothing to plan. Usually
+  // this is an error in the profile. While measurements are still in progress, it is not.
   enum class FewOptions { kRefuse, kAccept };
-  // Fails (kInput) if an option set has too few useful options, or if numbers overflow. The message
-  // names the option set, or the input that is too large.
+  // Fails (kInput) with kRefuse as above, or if numbers overflow: the message names an option set
+  // or the input that is too large. An instruction with one useful option keeps this option.
   static Result<Planner> Create(schedule::InstructionGraph graph, const ExecutionModel& model,
                                 FewOptions few = FewOptions::kRefuse);
 

@@ -243,29 +243,28 @@ TEST(PlanFor, NeverChoosesADominatedOption) {
   }
 }
 
-TEST(Create, RefusesAComputationWithTooFewUsefulOptions) {
-  const schedule::OptionSet fine = Computation(
-      "stage 0 forward", {{1400, {}, 10'000'000, 4.0, 1}, {1200, {}, 13'000'000, 3.5, 1}});
+TEST(Create, RefusesAJobWithoutAnyChoice) {
   // The slower option costs more.
   const schedule::OptionSet flat = Computation(
       "stage 3 forward", {{1400, {}, 10'000'000, 4.0, 1}, {1200, {}, 13'000'000, 4.5, 1}});
-  const Result<Planner> planner = Planner::Create(Chain({fine, flat}), {0, 0});
+  const Result<Planner> planner = Planner::Create(Chain({flat, flat}), {0, 0});
   ASSERT_FALSE(planner);
   EXPECT_EQ(planner.error().kind, ErrorKind::kInput);
   EXPECT_THAT(planner.error().message,
               AllOf(HasSubstr("stage 3 forward"), HasSubstr("only 1 of 2")));
 
   // If waiting costs 200 W, the slower option is useful again.
-  EXPECT_TRUE(Planner::Create(Chain({fine, flat}), {200, 0}));
+  EXPECT_TRUE(Planner::Create(Chain({flat, flat}), {200, 0}));
+  // While measurements are in progress, this is not an error.
+  EXPECT_TRUE(Planner::Create(Chain({flat, flat}), {0, 0}, Planner::FewOptions::kAccept));
 }
 
-TEST(Create, AcceptsAComputationWithOneUsefulOptionOnRequest) {
+TEST(Create, AComputationWithOneUsefulOptionKeepsIt) {
   const schedule::OptionSet fine = Computation(
       "stage 0 forward", {{1400, {}, 10'000'000, 4.0, 1}, {1200, {}, 13'000'000, 3.5, 1}});
   const schedule::OptionSet flat = Computation(
       "stage 3 forward", {{1400, {}, 10'000'000, 4.0, 1}, {1200, {}, 13'000'000, 4.5, 1}});
-  const Result<Planner> planner =
-      Planner::Create(Chain({fine, flat}), {0, 0}, Planner::FewOptions::kAccept);
+  const Result<Planner> planner = Planner::Create(Chain({fine, flat}), {0, 0});
   ASSERT_TRUE(planner) << planner.error().message;
   const Result<Plan> plan = planner->PlanFor(26'000'000);
   ASSERT_TRUE(plan) << plan.error().message;

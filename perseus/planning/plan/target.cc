@@ -45,14 +45,29 @@ std::optional<Nanoseconds> FastestWithin(const Frontier& frontier, double limit,
   return std::nullopt;
 }
 
-template <typename Cost>
-Nanoseconds Cheapest(const Frontier& frontier, Cost cost) {
+double CostAt(const Target& target, double time_s, double energy_j) {
+  switch (target.kind) {
+    case Target::Kind::kEnergyBudget:
+    case Target::Kind::kPowerCap:
+      return time_s;
+    case Target::Kind::kEdp:
+      return time_s * energy_j;
+    case Target::Kind::kPrice:
+      return energy_j / kJoulesPerKilowattHour * target.value +
+             time_s / kSecondsPerHour * target.gpu_hour * target.gpus;
+    default:
+      return energy_j;
+  }
+}
+
+// For kEdp and kPrice.
+Nanoseconds Cheapest(const Frontier& frontier, const Target& target) {
   // Between points, energy falls linearly with time. There, a cost that is linear in both is
   // linear, and their product is concave. So both are least at a point.
   const auto best = std::min_element(frontier.points.begin(), frontier.points.end(),
                                      [&](const FrontierPoint& a, const FrontierPoint& b) {
-                                       return cost(ToSeconds(a.time), a.bound_j) <
-                                              cost(ToSeconds(b.time), b.bound_j);
+                                       return CostAt(target, ToSeconds(a.time), a.bound_j) <
+                                              CostAt(target, ToSeconds(b.time), b.bound_j);
                                      });
   return best->time;
 }
@@ -154,15 +169,8 @@ Result<Plan> PlanOf(const Plans& plans, const Frontier* frontier, const Target& 
       return PlanWithin(plans, *frontier, target.value, EnergyOf, "an energy budget", "J");
     case Target::Kind::kPowerCap:
       return PlanWithin(plans, *frontier, target.value, PowerOf, "a power cap", "W");
-    case Target::Kind::kEdp:
-      return PlanAtOrAfter(plans, Cheapest(*frontier, [](double time_s, double energy_j) {
-                             return time_s * energy_j;
-                           }));
     default:
-      return PlanAtOrAfter(plans, Cheapest(*frontier, [&](double time_s, double energy_j) {
-                             return energy_j / kJoulesPerKilowattHour * target.value +
-                                    time_s / kSecondsPerHour * target.gpu_hour * target.gpus;
-                           }));
+      return PlanAtOrAfter(plans, Cheapest(*frontier, target));
   }
 }
 
@@ -193,6 +201,10 @@ std::string Describe(const Target& target) {
       break;
   }
   return fmt::format("least cost at {} $/kWh and {} $/GPU-hour", target.value, target.gpu_hour);
+}
+
+double CostOf(const Target& target, const Evaluation& evaluation) {
+  return CostAt(target, ToSeconds(evaluation.time), evaluation.energy_j);
 }
 
 bool NeedsFrontier(Target::Kind kind) {

@@ -33,6 +33,10 @@ std::string Describe(const Target& target);
 // exists.
 std::string RoundedUp(double value);
 
+// What the best plan for a target has least of: seconds (kEnergyBudget, kPowerCap), joule-seconds
+// (kEdp), dollars (kPrice), or joules.
+double CostOf(const Target& target, const Evaluation& evaluation);
+
 // Whether PlanForTarget needs the frontier for this kind.
 bool NeedsFrontier(Target::Kind kind);
 

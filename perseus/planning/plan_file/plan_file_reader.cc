@@ -95,6 +95,8 @@ class PlanReader {
     if (!is_general_graph_) {
       job.schedule.name = Member(node, "schedule").Text();
       job.schedule.microbatches = Count(Member(node, "microbatches"), 1, "a count");
+      if (node.Has("pp_ranks")) pp_ranks_ = Count(Member(node, "pp_ranks"), 1, "a count");
+      if (node.Has("chunks")) chunks_ = Count(Member(node, "chunks"), 1, "a count");
     }
     job.pipelines = Count(Member(node, "pipelines"), 1, "a count");
     job.model.gpus_per_stage = Count(Member(node, "gpus_per_stage"), 1, "a count");
@@ -243,6 +245,15 @@ class PlanReader {
       schedule.chunk_of_stage.push_back(home.chunk);
     }
     if (homes_.empty()) Throw("pp_ranks: no instructions (expected a forward and a backward)");
+    if (pp_ranks_ > 0 && static_cast<std::size_t>(pp_ranks_) != plan_.pp_ranks.size()) {
+      Throw("job.pp_ranks is {}, but pp_ranks lists {} (make the plan again)", pp_ranks_,
+            plan_.pp_ranks.size());
+    }
+    const int chunks = 1 + *std::ranges::max_element(schedule.chunk_of_stage);
+    if (chunks_ > 0 && chunks_ != chunks) {
+      Throw("job.chunks is {}, but pp_ranks has {} on a pp_rank (make the plan again)", chunks_,
+            chunks);
+    }
   }
 
   struct Home {
@@ -252,6 +263,8 @@ class PlanReader {
 
   PlanFile plan_;
   bool is_general_graph_ = false;
+  int pp_ranks_ = 0;           // Of the job. 0 if the file does not say it.
+  int chunks_ = 0;             // The same.
   std::map<int, Home> homes_;  // By stage.
 };
 

@@ -58,8 +58,9 @@ class PipelineGraphBuilder {
     if (profile_.stages() != pp_ranks()) {
       return Fail(
           "{} has {} stages, but schedule {} has {} pp_ranks (a profile needs one stage for "
-          "each pp_rank; profile again, or change --pp-pp_ranks)",
-          profile_.name(), profile_.stages(), schedule_.name, pp_ranks());
+          "each pp_rank; profile again, or change --pp-ranks{})",
+          profile_.name(), profile_.stages(), schedule_.name, pp_ranks(),
+          profile_.stages() == 2 * pp_ranks() ? FoldRemedy() : "");
     }
     // Without this check, chunks of the profile that the schedule does not have would be ignored
     // without a message.
@@ -166,15 +167,27 @@ class PipelineGraphBuilder {
     return fmt::format("stage {} chunk {} {}", pp_rank, chunk, Name(kind));
   }
 
+  // How a profile with one row for each stage of the model becomes one for a schedule in a V. Empty
+  // for other schedules.
+  std::string FoldRemedy() const {
+    const int stages = profile_.stages();
+    if (schedule_.stages() != 2 * pp_ranks() || schedule_.pp_rank_of_stage.back() != 0) return "";
+    return fmt::format(
+        "; if its {0} stages are those of the model, use --pp-ranks {1}, and number them in a V: "
+        "stage s below {1} is chunk 0 of pp_rank s, and any other is chunk 1 of pp_rank {2} - s",
+        stages, stages / 2, stages - 1);
+  }
+
   tl::unexpected<Error> FailWithMissingEntry(int pp_rank, int chunk, InstructionKind kind) const {
     const std::string missing = OptionSetName(pp_rank, chunk, kind);
     if (chunk >= profile_.chunks()) {
       return Fail(
           "{}: {} is missing: schedule {} runs several chunks on a pp_rank, but the profile has "
-          "{} for each stage (profile every chunk, and write the column `chunk`)",
+          "{} for each stage (profile every chunk, and write the column `chunk`{})",
           profile_.name(), missing, schedule_.name,
           profile_.chunks() == 1 ? std::string("only one chunk")
-                                 : fmt::format("only {} chunks", profile_.chunks()));
+                                 : fmt::format("only {} chunks", profile_.chunks()),
+          profile_.stages() % 2 == 0 ? FoldRemedy() : "");
     }
     return Fail(
         "{}: {} is missing, which schedule {} runs (profile it, or choose a schedule "

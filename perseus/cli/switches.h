@@ -1,0 +1,25 @@
+// How often the clock of one GPU changes. A plan counts the switches of all pp_ranks together,
+// which says little about a GPU.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+
+#include "perseus/planning/plan/evaluation.h"
+
+namespace perseus::cli {
+
+// The mean over the pp_ranks, in one iteration. All GPUs of a pp_rank change their clocks together.
+inline double SwitchesPerGpu(const plan::Evaluation& evaluation) {
+  return static_cast<double>(evaluation.switches) /
+         static_cast<double>(evaluation.pp_rank_switches.size());
+}
+
+inline double SwitchesPerGpuAndSecond(const plan::Evaluation& evaluation) {
+  return SwitchesPerGpu(evaluation) / ToSeconds(evaluation.time);
+}
+
+inline std::string FormatSwitches(double switches) { return fmt::format("{:.1f}", switches); }
+
+}  // namespace perseus::cli

@@ -1,0 +1,139 @@
+// Tests of CheckPlausible: each likely mistake is named, and a plausible job has no warning.
+#include "perseus/planning/job/plausibility.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "perseus/base/file.h"
+#include "tests/support/temporary_directory.h"
+
+namespace perseus::job {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+constexpr const char* kHeader = "stage,instruction,frequency,time,energy\n";
+// At 1400 MHz, each draws 400 W.
+constexpr const char* kForward = "0,forward,1400,0.010,4\n0,forward,1200,0.012,3.2\n";
+constexpr const char* kBackward = "0,backward,1400,0.020,8\n0,backward,1200,0.024,6.4\n";
+
+class Plausibility : public testing::Test {
+ protected:
+  Plausibility() {
+    flags_.profile = "profile.csv";
+    flags_.schedule = "1f1b";
+    flags_.microbatches = 2;
+    flags_.blocking_power_w = 80;
+  }
+
+  Result<std::vector<std::string>> Check(const std::string& csv) {
+    flags_.profile_text = csv;
+    auto job = LoadJob(flags_);
+    if (!job) throw std::runtime_error(job.error().message);
+    return CheckPlausible(*job);
+  }
+  std::vector<std::string> Warnings(const std::string& csv) {
+    const auto warnings = Check(csv);
+    EXPECT_TRUE(warnings) << warnings.error().message;
+    return warnings.value_or(std::vector<std::string>());
+  }
+  std::string Refusal(const std::string& csv) {
+    const auto warnings = Check(csv);
+    EXPECT_FALSE(warnings);
+    if (warnings) return "";
+    EXPECT_EQ(warnings.error().kind, ErrorKind::kInput);
+    return warnings.error().message;
+  }
+
+  JobFlags flags_;
+};
+
+TEST_F(Plausibility, APlausibleJobHasNoWarning) {
+  EXPECT_THAT(Warnings(std::string(kHeader) + kForward + kBackward), IsEmpty());
+  flags_.gpus_per_stage = 8;
+  EXPECT_THAT(Warnings(std::string(kHeader) + kForward + kBackward), IsEmpty());
+  flags_.profile_text.reset();
+  flags_.profile = std::string(PERSEUS_SOURCE_DIR) + "/examples/gpt3-like_a100_pp8.csv";
+  const auto job = LoadJob(flags_);
+  ASSERT_TRUE(job) << job.error().message;
+  EXPECT_THAT(*CheckPlausible(*job), IsEmpty());
+}
+
+TEST_F(Plausibility, UnitsThatAreMixedUpAreRefused) {
+  EXPECT_THAT(Refusal(std::string(kHeader) + "0,forward,1400,10,4\n0,forward,1200,12,3.2\n"
+                                             "0,backward,1400,20,8\n0,backward,1200,24,6.4\n"),
+              AllOf(HasSubstr("stage 0 forward: draws 0.4 W at 1400 MHz"),
+                    HasSubstr("the times are probably in milliseconds")));
+  EXPECT_THAT(Refusal(std::string(kHeader) + kForward +
+                      "0,backward,1400,0.020,8000\n0,backward,1200,0.024,6400\n"),
+              AllOf(HasSubstr("stage 0 backward: draws 4e+05 W"),
+                    HasSubstr("the energies are probably in millijoules")));
+}
+
+TEST_F(Plausibility, BlockingPowerIsLessThanBusyPower) {
+  const std::string csv = std::string(kHeader) + kForward + kBackward;
+  flags_.blocking_power_w = 400;
+  EXPECT_THAT(Refusal(csv), HasSubstr("the blocking power of 400 W is not below"));
+  flags_.blocking_power_w = 330;
+  EXPECT_THAT(Warnings(csv),
+              testing::Contains(StartsWith("the blocking power of 330 W is 82 % of the power")));
+  flags_.blocking_power_w = 0;
+  EXPECT_THAT(Warnings(csv), IsEmpty());
+}
+
+TEST_F(Plausibility, AMeasuredColumnIsNotASetting) {
+  const auto csv = [&](const char* name, double fast, double slow) {
+    return fmt::format(
+        "stage,instruction,frequency,time,energy,{}\n0,forward,1400,0.010,4,{}\n"
+        "0,forward,1200,0.012,3.2,{}\n0,backward,1400,0.020,8,{}\n0,backward,1200,0.024,6.4,{}\n",
+        name, fast, slow, fast, slow);
+  };
+  EXPECT_THAT(Refusal(csv("drawn", 398, 270)),
+              HasSubstr("column \"drawn\" is a measurement, not a setting: it has one value for "
+                        "each frequency, about energy / time"));
+  EXPECT_THAT(Refusal(csv("temperature_c", 61, 58)), HasSubstr("\"temperature_c\""));
+  EXPECT_THAT(Warnings(csv("sm_count", 8, 4)),
+              ElementsAre(HasSubstr("column \"sm_count\" is taken for a setting")));
+  EXPECT_THAT(Warnings(csv("sm_count", 8, 8)), IsEmpty());
+  // A sweep of a setting has several values at the same clock.
+  EXPECT_THAT(Warnings("stage,instruction,frequency,time,energy,sm_count\n"
+                       "0,forward,1400,0.010,4,8\n0,forward,1400,0.012,3.2,4\n"
+                       "0,backward,1400,0.020,8,8\n0,backward,1400,0.024,6.4,4\n"),
+              IsEmpty());
+}
+
+TEST_F(Plausibility, InterleavingNeedsChunks) {
+  flags_.schedule = "interleaved-1f1b";
+  EXPECT_THAT(Warnings(std::string(kHeader) + kForward + kBackward),
+              ElementsAre(HasSubstr("interleaved-1f1b has one chunk on each pp_rank")));
+}
+
+TEST_F(Plausibility, AnInstructionWithoutAChoiceIsNamedOnceWithItsLine) {
+  const TemporaryDirectory directory;
+  const auto path = directory / "flat.csv";
+  const std::string csv = std::string(kHeader) + kBackward +
+                          "0,forward,1400,0.010,4\n0,forward,1200,0.010,3.2\n"
+                          "1,forward,1400,0.010,4\n"
+                          "1,backward,1400,0.010,4\n1,backward,1200,0.012,4.9\n";
+  ASSERT_TRUE(WriteFileAtomically(path, csv));
+  flags_.profile = path.string();
+  EXPECT_THAT(
+      Warnings(csv),
+      ElementsAre(path.string() +
+                  ":4: stage 0 forward: all measured options take the same time, so every "
+                  "plan runs it at 1200 MHz; 2 further instructions have one useful option: "
+                  "stage 1 forward, stage 1 backward"));
+  // Without the file, the line is unknown.
+  flags_.profile = "pipe.csv";
+  EXPECT_THAT(Warnings(csv), ElementsAre(StartsWith("pipe.csv: stage 0 forward: all measured")));
+}
+
+}  // namespace
+}  // namespace perseus::job

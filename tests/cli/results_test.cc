@@ -1,0 +1,223 @@
+// Tests the directory of results: whatever ends a run, the directory has the results of that run or
+// of the earlier one, complete, and the other files of the user.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <map>
+
+#include "tests/cli/program.h"
+
+namespace perseus {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+class ResultsTest : public ProgramTest {
+ protected:
+  ResultsTest() { MakeProfile(); }
+
+  using Contents = std::map<std::string, std::string>;
+
+  Contents Of(const std::string& folder) const {
+    Contents contents;
+    for (const std::string& name : Files(folder)) contents[name] = Read(folder + "/" + name);
+    return contents;
+  }
+
+  // Runs a command of the shell in the directory.
+  void Shell(const std::string& command) const { RunWell("--version; " + command); }
+
+  // Starts the program in the background, and waits until it has the directory. It then waits for
+  // its profile, which is a pipe that nobody writes to.
+  std::string Hanging(const std::string& then) const {
+    return fmt::format(
+        "mkfifo pipe; '{}' plan pipe {} -o out & run=$!; "
+        "until [ -e out/.perseus-lock ]; do sleep 0.01; done; {}; rm pipe",
+        PERSEUS_PROGRAM, kJob, then);
+  }
+
+  const std::string plan_ = std::string("plan profile.csv") + kJob + "--stops 0 --no-frontier ";
+};
+
+TEST_F(ResultsTest, AFailedRunKeepsTheEarlierResults) {
+  RunWell(plan_ + "--slowdown 7 --frequency-lists -o out");
+  Write("out/notes.txt", "mine");
+  Write("out/plans/mine.json", "{}");
+  const Contents before = Of("out");
+  Write("nan.csv", "stage,instruction,frequency,time,energy\n0,forward,1400,nan,1\n");
+  EXPECT_EQ(Run(plan_ + "--slowdwon 5 -o out").status, 2);
+  EXPECT_EQ(Of("out"), before);
+  EXPECT_EQ(Run(std::string("plan nan.csv") + kJob + "-o out").status, 2);
+  EXPECT_EQ(Of("out"), before);
+  EXPECT_EQ(Run(std::string("plan nothing.csv") + kJob + "-o out").status, 1);
+  EXPECT_EQ(Of("out"), before);
+  EXPECT_EQ(Run(plan_ + "--deadline 0.001 -o out").status, 3);
+  EXPECT_EQ(Of("out"), before);
+  EXPECT_EQ(Run(plan_ + "-o out >/dev/full").status, 1);
+  EXPECT_EQ(Of("out"), before);
+  // A limit on the size of files stands for a full disk.
+  const Outcome full = Run(fmt::format(
+      "--version; (trap '' XFSZ; ulimit -f 1; exec '{}' {} -o out)", PERSEUS_PROGRAM, plan_));
+  EXPECT_EQ(full.status, 1);
+  EXPECT_THAT(full.err, HasSubstr("cannot write"));
+  EXPECT_EQ(Of("out"), before);
+}
+
+TEST_F(ResultsTest, AFailedFirstRunLeavesNothing) {
+  EXPECT_EQ(Run(plan_ + "--deadline 0.001 -o out").status, 3);
+  EXPECT_FALSE(fs::exists(Directory() / "out"));
+  fs::create_directory(Directory() / "out");
+  EXPECT_EQ(Run(plan_ + "-o out >/dev/full").status, 1);
+  EXPECT_TRUE(fs::is_empty(Directory() / "out"));
+}
+
+TEST_F(ResultsTest, ARunReplacesOnlyWhatAnEarlierRunWrote) {
+  RunWell(plan_ + "--slowdown 7 --frequency-lists -o out");
+  Write("out/notes.txt", "mine");
+  Write("out/plans/mine.json", "{}");
+  RunWell(plan_ + "-o out");
+  EXPECT_THAT(Results("out"), ElementsAre("notes.txt", "plans/mine.json", "plans/no-slowdown.json",
+                                          "summary.json", "trace.json"));
+}
+
+TEST_F(ResultsTest, AnEmulationThatFailsKeepsTheEarlierOne) {
+  const std::string command = std::string("emulate profile.csv") + kJob + "--iterations 2 -o out ";
+  RunWell(command);
+  const Contents before = Of("out");
+  ExpectComplaint(Run(command + "--events absent.toml"), 1, "absent.toml");
+  EXPECT_EQ(Of("out"), before);
+  ExpectComplaint(Run(command + ">/dev/full"), 1, "standard output");
+  EXPECT_EQ(Of("out"), before);
+}
+
+TEST_F(ResultsTest, AKilledRunKeepsTheEarlierResults) {
+  RunWell(plan_ + "--slowdown 7 -o out");
+  Contents expected = Of("out");
+  for (const char* signal : {"TERM", "KILL"}) {
+    const Outcome outcome =
+        Run("--version; " + Hanging(fmt::format("kill -{} $run; wait $run", signal)));
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    Contents left = Of("out");
+    EXPECT_EQ(left.erase(".perseus-lock"), 1u);
+    EXPECT_EQ(left, expected);
+    // The next run cleans up, even if it fails.
+    EXPECT_EQ(Run(plan_ + "--deadline 0.001 -o out").status, 3);
+    EXPECT_EQ(Of("out"), expected);
+  }
+}
+
+TEST_F(ResultsTest, TwoRunsDoNotWriteIntoOneDirectory) {
+  RunWell(plan_ + "--slowdown 7 -o out");
+  const Contents before = Of("out");
+  const Outcome outcome = Run(
+      "--version; " +
+      Hanging(fmt::format(
+          "'{0}' {1} -o out; echo status $?; '{0}' emulate profile.csv {2} -o out; echo status $?; "
+          "kill $run; wait $run",
+          PERSEUS_PROGRAM, plan_, kJob)));
+  EXPECT_THAT(outcome.err, HasSubstr("perseus: out: another run of perseus is about to write"));
+  EXPECT_THAT(outcome.out, HasSubstr("status 1\nstatus 1\n"));
+  RunWell(plan_ + "--deadline 100 -o other");
+  EXPECT_EQ(Run(plan_ + "--deadline 0.001 -o out").status, 3);
+  EXPECT_EQ(Of("out"), before);
+}
+
+// Makes every state in which a run may be killed during the replacement, as results.h describes it.
+// Each time, the next run fails, so what it leaves are the results that it found.
+TEST_F(ResultsTest, TheNextRunEndsAReplacementThatWasKilled) {
+  RunWell(plan_ + "--slowdown 7 -o earlier");
+  RunWell(plan_ + "--slowdown 9 --frequency-lists -o later");
+  Write("earlier/notes.txt", "mine");
+  Write("earlier/plans/mine.json", "{}");
+  Contents later = Of("later");
+  later["notes.txt"] = "mine";
+  later["plans/mine.json"] = "{}";
+
+  struct Step {
+    std::string from;
+    std::string to;
+  };
+  std::vector<Step> steps;
+  const auto add = [&](const std::string& from, const std::string& to, const std::string& name) {
+    steps.push_back({from + name, to + name});
+  };
+  add("out/", "out/.perseus-run/old/", "summary.json");
+  for (const auto& [name, text] : Of("earlier")) {
+    const bool is_of_user = name == "notes.txt" || name == "plans/mine.json";
+    if (!is_of_user && name != "summary.json") add("out/", "out/.perseus-run/old/", name);
+  }
+  for (const std::string& name : Files("later")) {
+    if (name != "summary.json") add("out/.perseus-run/new/", "out/", name);
+  }
+  add("out/.perseus-run/new/", "out/", "summary.json");
+
+  for (std::size_t done = 0; done <= steps.size(); ++done) {
+    fs::remove_all(Directory() / "out");
+    fs::copy(Directory() / "earlier", Directory() / "out", fs::copy_options::recursive);
+    fs::create_directories(Directory() / "out/.perseus-run/old/plans");
+    fs::copy(Directory() / "later", Directory() / "out/.perseus-run/new",
+             fs::copy_options::recursive);
+    for (std::size_t i = 0; i < done; ++i) {
+      fs::rename(Directory() / steps[i].from, Directory() / steps[i].to);
+    }
+    EXPECT_EQ(Run(std::string("plan nothing.csv") + kJob + "-o out").status, 1);
+    EXPECT_EQ(Of("out"), done < steps.size() ? Of("earlier") : later) << done << " steps";
+    EXPECT_FALSE(fs::exists(Directory() / "out/.perseus-run"));
+  }
+}
+
+TEST_F(ResultsTest, TheNextRunRemovesWhatAKilledRunHadWritten) {
+  RunWell(plan_ + "-o out");
+  const Contents before = Of("out");
+  Write("out/.perseus-run/new/plans/slowdown-7.json", "{}");
+  EXPECT_EQ(Run("emulate nothing.csv -o out").status, 2);  // trace.json is of the plan.
+  EXPECT_EQ(Of("out"), before);
+}
+
+TEST_F(ResultsTest, LinksAreNotFollowedOutOfTheDirectory) {
+  fs::create_directories(Directory() / "elsewhere");
+  for (const char* link : {"plans", ".perseus-run", ".perseus-lock"}) {
+    fs::create_directory(Directory() / "out");
+    fs::create_directory_symlink("../elsewhere", Directory() / "out" / link);
+    const Outcome outcome = Run(plan_ + "-o out");
+    EXPECT_NE(outcome.status, 0) << link;
+    EXPECT_THAT(outcome.err, HasSubstr("out")) << link;
+    EXPECT_THAT(Files("elsewhere"), IsEmpty()) << link;
+    EXPECT_TRUE(fs::is_symlink(Directory() / "out" / link));
+    fs::remove_all(Directory() / "out");
+  }
+  // The directory itself may be a link.
+  fs::create_directory_symlink("elsewhere", Directory() / "out");
+  RunWell(plan_ + "-o out");
+  EXPECT_THAT(Files("elsewhere"), Contains("summary.json"));
+  EXPECT_THAT(Files("elsewhere"), Not(Contains(".perseus-lock")));
+}
+
+TEST_F(ResultsTest, ADirectoryOfTheUserIsNotRemoved) {
+  RunWell(plan_ + "-o out");
+  Shell("rm out/trace.json; mkdir -p out/trace.json; echo mine > out/trace.json/mine");
+  const Contents before = Of("out");
+  ExpectComplaint(Run(plan_ + "-o out"), 2, "out/trace.json: is a directory");
+  EXPECT_EQ(Of("out"), before);
+}
+
+TEST_F(ResultsTest, AnEmptyValueIsAMistake) {
+  for (const std::string command :
+       {"plan profile.csv -o ''", "emulate profile.csv -o ''", "synth --output ''",
+        "report out -o ''", "trace run -o ''", "tune run -o ''", "partition layers.csv -o ''"}) {
+    const Outcome outcome = Run(command + (command.starts_with("partition")
+                                               ? " --stages 2 --microbatches 4 --blocking-power 80"
+                                               : ""));
+    ExpectComplaint(outcome, 2, "--output: the value is empty");
+  }
+  ExpectComplaint(Run("plan ''"), 2, "profile: the value is empty");
+}
+
+}  // namespace
+}  // namespace perseus
