@@ -7,6 +7,7 @@ namespace perseus::few_switches {
 namespace {
 
 // The least share of an arc at the start. A share of 0 would stay 0.
+constexpr int kLatest = 16;  // How many steps latest() keeps.
 constexpr double kLeastShare = 1e-5;
 // How much of the average is the newest durations.
 constexpr double kNewShare = 0.15;
@@ -58,8 +59,8 @@ PriceAscent::PriceAscent(SwitchBound& bound, const Prices& start)
 
 Prices PriceAscent::RoundToPrices(const PathFlow& flow) const {
   Prices prices;
-  prices.price = std::max(bound_.planner().blocking_price(),
-                          static_cast<Microwatts>(std::floor(flow.value)));
+  prices.price =
+      std::max(bound_.planner().blocking_price(), static_cast<Microwatts>(std::floor(flow.value)));
   prices.flow.assign(network_.arcs.size(), 0);
   std::vector<Microwatts> through(At(network_.nodes), 0);
   std::vector<Microwatts> left(At(network_.nodes), 0);
@@ -90,8 +91,7 @@ PathFlow PriceAscent::Step(const PathFlow& from, double eta) const {
   std::vector<double> mean(At(network_.nodes), 0);
   for (std::size_t i = order_.size(); i-- > 0;) {
     const frontier::Arc& arc = network_.arcs[At(order_[i])];
-    mean[At(arc.tail)] +=
-        from.shares[At(order_[i])] * (duration(order_[i]) + mean[At(arc.head)]);
+    mean[At(arc.tail)] += from.shares[At(order_[i])] * (duration(order_[i]) + mean[At(arc.head)]);
   }
   PathFlow next = from;
   std::vector<double> total(At(network_.nodes), 0);
@@ -134,6 +134,7 @@ std::vector<double> PriceAscent::DurationsOf(const SwitchBound::Answer& answer) 
 
 void PriceAscent::Climb(int changes, int steps) {
   best_ = bound_.Solve(best_prices_, changes);
+  latest_.clear();
   if (!best_.exists) return;
   durations_ = DurationsOf(best_);
   const auto deadline = static_cast<double>(std::max<Nanoseconds>(bound_.deadline(), 1));
@@ -146,6 +147,7 @@ void PriceAscent::Climb(int changes, int steps) {
     for (std::size_t i = 0; i < durations_.size(); ++i) {
       durations_[i] += kNewShare * (newest[i] - durations_[i]);
     }
+    if (steps - step <= kLatest) latest_.push_back(answer.clocks);
     if (answer.bound > best_.bound) {
       best_ = std::move(answer);
       best_prices_ = std::move(prices);

@@ -17,7 +17,8 @@
 //   updates the shares in one pass over the arcs:
 //
 //       Z_v  = sum over arcs a = (v, w):  share_a * exp(eta * t_a) * Z_w            (backward)
-//       share_a <- share_a * exp(eta * t_a) * Z_w / Z_v,     lambda <- lambda * Z_source * exp(-eta T0)
+//       share_a <- share_a * exp(eta * t_a) * Z_w / Z_v,     lambda <- lambda * Z_source * exp(-eta
+//       T0)
 //
 //   One set of clocks is a poor gradient, because the best clocks jump between a few choices. So a
 //   step uses a moving average of the durations, and starts from the best flow so far. This is the
@@ -64,6 +65,9 @@ class PriceAscent {
 
   // The best answer for the number of changes of the last Climb, and its prices.
   const SwitchBound::Answer& best() const { return best_; }
+  // [step][pp_rank] the clocks that attained the bound at the latest steps. Mixtures of them are
+  // near a solution of the relaxed problem.
+  const std::vector<std::vector<std::vector<int>>>& latest() const { return latest_; }
   const Prices& prices() const { return best_prices_; }
   // [instruction] the averaged durations in ns: near a solution of the relaxed problem.
   const std::vector<double>& durations() const { return durations_; }
@@ -76,13 +80,14 @@ class PriceAscent {
 
   SwitchBound& bound_;
   const frontier::Network& network_;
-  std::vector<std::int32_t> order_;      // Arcs in topological order of their tails.
-  std::vector<std::int32_t> last_out_;   // [node] the last of its arcs in order_; -1 at the sink.
-  std::vector<double> delays_;           // [arc] the fixed durations; 0 for instructions.
-  PathFlow flow_;                        // The best one.
+  std::vector<std::int32_t> order_;     // Arcs in topological order of their tails.
+  std::vector<std::int32_t> last_out_;  // [node] the last of its arcs in order_; -1 at the sink.
+  std::vector<double> delays_;          // [arc] the fixed durations; 0 for instructions.
+  PathFlow flow_;                       // The best one.
   std::vector<double> durations_;
   SwitchBound::Answer best_;
   Prices best_prices_;
+  std::vector<std::vector<std::vector<int>>> latest_;
 };
 
 }  // namespace perseus::few_switches

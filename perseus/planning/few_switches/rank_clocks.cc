@@ -67,8 +67,7 @@ bool CanReplace(const RankClocks& rank, int other, int clock) {
         rank.energies_j[its] > rank.energies_j[mine]) {
       return false;
     }
-    is_better |=
-        rank.times[its] < rank.times[mine] || rank.energies_j[its] < rank.energies_j[mine];
+    is_better |= rank.times[its] < rank.times[mine] || rank.energies_j[its] < rank.energies_j[mine];
   }
   return is_better;
 }

@@ -26,10 +26,10 @@ struct RankClocks {
   int clocks = 0;         // The useful ones, highest frequency first.
 
   // Tables: [row * clocks + clock]. A row is an option set.
-  std::vector<int> options;               // Index in the option set; kUnmeasured: no such option.
-  std::vector<Nanoseconds> times;         // 0 if unmeasured.
-  std::vector<double> energies_j;         // Effective energy; 0 if unmeasured.
-  std::vector<Femtojoules> energies;      // The same, rounded down.
+  std::vector<int> options;           // Index in the option set; kUnmeasured: no such option.
+  std::vector<Nanoseconds> times;     // 0 if unmeasured.
+  std::vector<double> energies_j;     // Effective energy; 0 if unmeasured.
+  std::vector<Femtojoules> energies;  // The same, rounded down.
 
   static constexpr int kUnmeasured = -1;
 

@@ -23,9 +23,9 @@ void SegmentProgram::Run(int changes, int held, Direction direction) {
       double even = std::numeric_limits<double>::infinity();
       double odd = even;
       for (std::size_t c = 0; c < clocks; ++c) {
-        const double before = step > 0                                     ? std::min(cost[c], from_other)
+        const double before = step > 0 ? std::min(cost[c], from_other)
                               : held == kAny || c == static_cast<std::size_t>(held) ? 0
-                                                                           : kForbidden;
+                                                                                    : kForbidden;
         cost[c] = before + weight[c];
         double& least = c % 2 == 0 ? even : odd;
         least = std::min(least, cost[c]);

@@ -10,7 +10,7 @@ namespace {
 // A search ignores a smaller gain (in joules), because it may come from rounded sums.
 constexpr double kLeastGain = 1e-9;
 // The price of being late, relative to the marginal price of time at the relaxed optimum.
-constexpr double kFirstLatePrice = 2;
+constexpr double kFirstLatePrice = 1;
 constexpr double kLastLatePrice = 600;
 // Temperatures and prices change after so many moves.
 constexpr std::int64_t kMovesPerStage = 64;
@@ -76,8 +76,7 @@ SegmentSearch::SegmentSearch(const plan::Planner& planner, const std::vector<Ran
       deadline_(deadline),
       waiting_j_per_ns_(planner.model().blocking_power_w * planner.pp_ranks() /
                         kNanosecondsPerSecond),
-      price_j_per_ns_(std::max(price_w, planner.model().blocking_power_w) /
-                      kNanosecondsPerSecond),
+      price_j_per_ns_(std::max(price_w, planner.model().blocking_power_w) / kNanosecondsPerSecond),
       timeline_(planner.graph()) {
   const schedule::InstructionGraph& graph = planner.graph();
   for (std::size_t i = 0; i < graph.instructions.size(); ++i) {
@@ -122,8 +121,7 @@ double SegmentSearch::Cost(double instruction_energy_j, Nanoseconds time) const 
 
 void SegmentSearch::Remember() {
   if (timeline_.time() > deadline_) return;
-  const double energy_j =
-      energy_j_ + waiting_j_per_ns_ * static_cast<double>(timeline_.time());
+  const double energy_j = energy_j_ + waiting_j_per_ns_ * static_cast<double>(timeline_.time());
   if (!best_ || energy_j < best_->energy_j - kLeastGain) best_ = Found{rings_, energy_j};
 }
 
@@ -168,20 +166,22 @@ double SegmentSearch::Exponential() {
 // false if the move is not possible there.
 bool SegmentSearch::ProposeOn(int pp_rank, double place, int kind, int amount, int most_changes) {
   const RankClocks& rank = ranks_[At(pp_rank)];
-  const Ring& ring = rings_[At(pp_rank)];
   const int positions = rank.positions();
   const int position =
       std::min(positions - 1, static_cast<int>(place * static_cast<double>(positions)));
-  if (proposals_.size() == used_proposals_) proposals_.emplace_back();
-  Proposal& proposal = proposals_[used_proposals_];
-  proposal.pp_rank = pp_rank;
-  proposal.ring = ring;
+  // An earlier part of the same move may have a proposal for this pp_rank.
+  std::size_t index = 0;
+  while (index < used_proposals_ && proposals_[index].pp_rank != pp_rank) ++index;
+  const bool is_new = index == used_proposals_;
+  if (index == proposals_.size()) proposals_.emplace_back();
+  Proposal& proposal = proposals_[index];
+  if (is_new) proposal = {pp_rank, rings_[At(pp_rank)]};
+  const Ring ring = proposal.ring;
   Ring& next = proposal.ring;
   const std::size_t segment = SegmentAt(ring, position);
   switch (kind) {
     case kClock: {
-      const int clock = next[segment].clock + amount;
-      if (clock < 0 || clock >= rank.clocks) return false;
+      const int clock = std::clamp(next[segment].clock + amount, 0, rank.clocks - 1);
       next[segment].clock = clock;
       break;
     }
@@ -224,7 +224,8 @@ bool SegmentSearch::ProposeOn(int pp_rank, double place, int kind, int amount, i
       } else {
         next.push_back({Wrap(base + begin, positions), clock});
       }
-      if (end < length || ring.size() == 1) next.push_back({Wrap(base + end, positions), old_clock});
+      if (end < length || ring.size() == 1)
+        next.push_back({Wrap(base + end, positions), old_clock});
       if (ring.size() == 1) {
         // The old segment is what follows the new one.
         next.erase(next.begin());
@@ -242,30 +243,43 @@ bool SegmentSearch::ProposeOn(int pp_rank, double place, int kind, int amount, i
       return false;
   }
   Normalize(next);
-  if (next.size() > At(std::max(most_changes, 1))) return false;
-  if (next == ring) return false;
-  ++used_proposals_;
+  if (next.size() > At(std::max(most_changes, 1)) || next == ring) {
+    next = ring;
+    return false;
+  }
+  if (is_new) ++used_proposals_;
   return true;
 }
 
 bool SegmentSearch::Propose(int most_changes) {
   used_proposals_ = 0;
+  bool any = ProposePart(most_changes);
+  if (Below(10) == 0) any |= ProposePart(most_changes);
+  return any;
+}
+
+bool SegmentSearch::ProposePart(int most_changes) {
   const auto count = static_cast<int>(movable_.size());
   const int first = Below(count);
-  const double place = Uniform(random_);
-  const int die = Below(16);
-  const int longest = std::max(1, ranks_[At(movable_[At(first)])].positions() / 6);
-  if (die < 2) {  // Two pp_ranks in opposite directions.
-    const int second = Below(count);
-    const int amount = SignedStep(4);
-    const int back = Below(2) == 0 ? -amount : SignedStep(4);
-    if (!ProposeOn(movable_[At(first)], place, kClock, amount, most_changes)) return false;
-    return second != first &&
-           ProposeOn(movable_[At(second)], place, kClock, back, most_changes);
+  const Ring& ring = rings_[At(movable_[At(first)])];
+  const int positions = ranks_[At(movable_[At(first)])].positions();
+  // Short segments matter, too, so a fifth of the moves choose a segment and not a position.
+  double place = Uniform(random_);
+  if (Below(5) == 0) {
+    const Segment& segment = ring[At(Below(static_cast<int>(ring.size())))];
+    place = (static_cast<double>(segment.start) + 0.5) / static_cast<double>(positions);
   }
+  if (count > 1 && Below(8) == 0) {  // One pp_rank becomes slower, and another one faster.
+    const int second = (first + 1 + Below(count - 1)) % count;
+    const int amount = SignedStep(4);
+    const bool one = ProposeOn(movable_[At(first)], place, kClock, amount, most_changes);
+    return ProposeOn(movable_[At(second)], place, kClock, amount > 0 ? -1 : 1, most_changes) || one;
+  }
+  const int die = most_changes < 2 ? 0 : Below(16);
+  const int longest = std::max(1, positions / 6);
   int kind = kClock;
   int amount = 0;
-  if (die < 6 || most_changes < 2) {
+  if (die < 5) {
     amount = SignedStep(Below(4) == 0 ? 16 : 4);
   } else if (die < 11) {
     kind = kBoundary;
@@ -280,6 +294,7 @@ bool SegmentSearch::Propose(int most_changes) {
     kind = kRemove;
     amount = SignedStep(1);
   }
+  // The same on the next pp_ranks, because good plans change clocks at about the same place.
   int last = first;
   if (Below(2) == 0) last = std::min(count - 1, first + 1 + Below(count));
   bool any = false;
@@ -347,11 +362,11 @@ void SegmentSearch::Anneal(std::vector<Ring> start, int most_changes, const Effo
   Start(std::move(start));
   if (movable_.empty()) return;
   random_.state = effort.seed;
-  const double baseline_j = planner_.baseline().energy_j;
+  const double instruction_j =
+      planner_.baseline().energy_j / static_cast<double>(planner_.graph().instructions.size());
   const std::int64_t stages = std::max<std::int64_t>(1, effort.moves / kMovesPerStage);
-  // Geometric sequences without pow, whose last bits differ between machines: a root by bisection
-  // would do, but a linear sequence of exponents by repeated square roots is simple too. So the
-  // sequences fall as 1 / (1 + a * stage)^2, which needs only division.
+  // Falls from `first` to `last`, fast at the beginning. A geometric sequence needs functions whose
+  // last bits differ between machines; the inverse of a square needs only division.
   const auto interpolate = [&](double first, double last, std::int64_t stage) {
     const double a = std::sqrt(first / last) - 1;
     const double part = static_cast<double>(stage) / static_cast<double>(stages);
@@ -359,12 +374,10 @@ void SegmentSearch::Anneal(std::vector<Ring> start, int most_changes, const Effo
   };
   for (std::int64_t stage = 0; stage < stages && !stop.stop_requested(); ++stage) {
     const double temperature_j =
-        baseline_j * interpolate(effort.first_temperature, effort.last_temperature, stage);
-    late_j_per_ns_ =
-        price_j_per_ns_ * kLastLatePrice /
-        (interpolate(kLastLatePrice / kFirstLatePrice, 1, stage));
-    const double cost = Cost(energy_j_, timeline_.time());
-    cost_ = cost;
+        instruction_j * interpolate(effort.first_temperature, effort.last_temperature, stage);
+    late_j_per_ns_ = price_j_per_ns_ * kLastLatePrice /
+                     (interpolate(kLastLatePrice / kFirstLatePrice, 1, stage));
+    cost_ = Cost(energy_j_, timeline_.time());
     for (std::int64_t move = 0; move < kMovesPerStage; ++move) {
       if (!Propose(most_changes) || !CollectChanges()) continue;
       if (!Decide(cost_ + temperature_j * Exponential())) continue;

@@ -5,11 +5,12 @@
 // changes" means "at most max(N, 1) segments", and every state of the search has that property.
 //
 // The search is simulated annealing over rings (Kirkpatrick, Gelatt & Vecchi 1983). Its moves:
-//   - another clock for a segment, or for two pp_ranks in opposite directions;
+//   - another clock for a segment, or for segments of two pp_ranks in opposite directions;
 //   - a boundary between two segments, or both ends of a segment, move along the iteration;
 //   - a segment splits, or disappears into a neighbor.
 // Good plans change clocks at about the same microbatch on all pp_ranks. So half of the moves do
-// the same to several neighboring pp_ranks at once: to the segments nearest to the same place.
+// the same to several neighboring pp_ranks at once: to the segments nearest to the same place. A
+// tenth of the moves consist of two such moves.
 //
 // A plan that is late costs a price for each second. This price grows during the search, until a
 // late plan never pays. (A constant price that is low never ends within the deadline; one that is
@@ -58,9 +59,10 @@ class SegmentSearch {
                 Nanoseconds deadline, double price_w);
 
   struct Effort {
-    std::int64_t moves = 20'000;
-    double first_temperature = 1e-4;  // As a fraction of the baseline's energy.
-    double last_temperature = 1e-6;
+    std::int64_t moves = 5'000;
+    // As fractions of the mean energy of an instruction in the baseline.
+    double first_temperature = 0.03;
+    double last_temperature = 0.002;
     std::uint64_t seed = 1;
   };
   // Requires that every clock of `start` ([pp_rank] a ring) is measured at its positions, and that
@@ -75,6 +77,7 @@ class SegmentSearch {
   };
   const std::optional<Found>& best() const { return best_; }
   void Forget() { best_.reset(); }
+  void Restore(std::optional<Found> best) { best_ = std::move(best); }
 
   // The rings as an option for each instruction.
   std::vector<int> OptionsOf(const std::vector<Ring>& rings) const;
@@ -89,6 +92,7 @@ class SegmentSearch {
 
   void Start(std::vector<Ring> rings);
   bool Propose(int most_changes);
+  bool ProposePart(int most_changes);
   bool ProposeOn(int pp_rank, double place, int kind, int amount, int most_changes);
   // Fills changes_ and the energy difference. Returns false if an option is not measured, or if
   // nothing changes.
@@ -97,9 +101,7 @@ class SegmentSearch {
   void Accept();
   double Cost(double instruction_energy_j, Nanoseconds time) const;
   void Remember();
-  int Below(int end) {
-    return static_cast<int>(random_() % static_cast<std::uint64_t>(end));
-  }
+  int Below(int end) { return static_cast<int>(random_() % static_cast<std::uint64_t>(end)); }
   int SignedStep(int most);
   double Exponential();
 

@@ -32,8 +32,8 @@ Femtojoules SwitchBound::SetWeights(const RankClocks& rank, const Prices& prices
       is_first = false;
     }
     for (std::size_t c = 0; c < clocks; ++c) {
-      weights[c] = rank.options[row + c] == RankClocks::kUnmeasured ? kNotMeasured
-                                                                    : weights[c] - least;
+      weights[c] =
+          rank.options[row + c] == RankClocks::kUnmeasured ? kNotMeasured : weights[c] - least;
     }
     subtracted += least;
     largest_sum += most - least;
@@ -46,8 +46,9 @@ Femtojoules SwitchBound::SetWeights(const RankClocks& rank, const Prices& prices
     for (std::size_t c = 0; c < clocks; ++c) {
       const Femtojoules weight = weights_[At(p) * clocks + c];
       program.weight(p, static_cast<int>(c)) =
-          weight == kNotMeasured ? SegmentProgram::kForbidden
-                                 : static_cast<double>(static_cast<std::int64_t>(weight >> unit_shift_));
+          weight == kNotMeasured
+              ? SegmentProgram::kForbidden
+              : static_cast<double>(static_cast<std::int64_t>(weight >> unit_shift_));
     }
   }
   return subtracted;
@@ -65,9 +66,8 @@ SwitchBound::Answer SwitchBound::Solve(const Prices& prices, int changes) {
   for (std::int32_t i = 0; i < network.instructions; ++i) {
     const schedule::OptionSet& set = graph.options_of(i);
     if (set.options.size() > 1) continue;
-    answer.bound +=
-        FlooredEffectiveEnergy(set.options.front(), planner_.model().blocking_power_w) +
-        Femtojoules{prices.flow[At(i)]} * set.options.front().time;
+    answer.bound += FlooredEffectiveEnergy(set.options.front(), planner_.model().blocking_power_w) +
+                    Femtojoules{prices.flow[At(i)]} * set.options.front().time;
   }
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     answer.clocks.emplace_back();

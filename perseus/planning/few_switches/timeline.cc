@@ -69,7 +69,8 @@ Nanoseconds Timeline::TimeAtLeast(const std::vector<Change>& changes) {
   if (!tails_are_valid_) ComputeTails();
   Nanoseconds time = time_;
   // Changes of one pp_rank come in its order. Whether the next change follows the last one directly
-  // does not matter: a pp_rank runs one instruction at a time, and the chain uses only changed ones.
+  // does not matter: a pp_rank runs one instruction at a time, and the chain uses only changed
+  // ones.
   Nanoseconds chain = 0;
   int previous = -1;
   for (const Change& change : changes) {

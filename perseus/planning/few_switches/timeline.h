@@ -50,7 +50,7 @@ class Timeline {
 
   std::vector<int> first_before_;  // [instruction] an index into before_.
   std::vector<Before> before_;
-  std::vector<int> last_;          // The instructions that none waits for.
+  std::vector<int> last_;  // The instructions that none waits for.
   std::vector<Nanoseconds> durations_;
   std::vector<Nanoseconds> ends_;
   std::vector<Nanoseconds> kept_ends_;
