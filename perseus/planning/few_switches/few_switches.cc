@@ -24,7 +24,7 @@ constexpr int kMixtures = 4;
 constexpr double kFullEffortInstructions = 1'500;
 constexpr double kMostSmall = 4;
 // The steps of an ascent. Their work is about instructions * (changes + 2).
-constexpr double kStepWork = 550'000;
+constexpr double kStepWork = 350'000;
 constexpr double kLeastSteps = 20;
 constexpr double kMostSteps = 300;
 
