@@ -13,6 +13,7 @@
 #include "perseus/cli/progress_bar.h"
 #include "perseus/cli/results.h"
 #include "perseus/cli/standard_output.h"
+#include "perseus/cli/switch_plans.h"
 #include "perseus/cli/target_flags.h"
 #include "perseus/cli/terminal_plot.h"
 #include "perseus/cli/verbs.h"
@@ -55,6 +56,8 @@ struct PlanFlags {
   bool with_frequency_lists = false;
   bool as_json = false;
   bool with_plot = false;
+  std::optional<int> most_switches;
+  bool with_switch_tradeoff = false;
 };
 
 Result<void> AddFrequencyLists(const PlanOutcome& outcome, std::vector<ResultFile>& files) {
@@ -152,12 +155,16 @@ Result<void> CheckJob(const PlanFlags& flags, const job::LoadedJob& job,
   if (flags.with_frequency_lists) {
     PERSEUS_RETURN_IF_ERROR(plan_file::CheckListable(job.graph));
   }
+  if (flags.most_switches || flags.with_switch_tradeoff) {
+    for (const plan::Target& target : asked) PERSEUS_RETURN_IF_ERROR(CheckSwitchTarget(target));
+  }
   return {};
 }
 
 struct FrontierAndPlans {
   std::optional<plan::Frontier> frontier;
   std::vector<PlannedTarget> planned;
+  std::optional<SwitchTradeoff> switch_tradeoff;
 };
 
 // Shows a progress bar while it computes.
@@ -174,8 +181,19 @@ Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planne
   const int stops =
       flags.directory.empty() ? 0 : flags.stops.value_or(DefaultStops(planner.graph()));
   PERSEUS_ASSIGN_OR_RETURN(
-      computed.planned, PlanTargets(planner, computed.frontier,
-                                    TargetsToPlan(asked, planner, computed.frontier, stops), bar));
+      auto planned, PlanTargets(planner, computed.frontier,
+                                TargetsToPlan(asked, planner, computed.frontier, stops), bar));
+  if (flags.with_switch_tradeoff) {
+    const std::string slug = plan::Slug(asked.front());
+    const auto shown =
+        std::ranges::find_if(planned, [&](const PlannedTarget& t) { return t.slug == slug; });
+    PERSEUS_ASSIGN_OR_RETURN(computed.switch_tradeoff, ComputeSwitchTradeoff(planner, shown->plan));
+  }
+  if (flags.most_switches) {
+    PERSEUS_ASSIGN_OR_RETURN(planned,
+                             LimitSwitches(planner, std::move(planned), *flags.most_switches));
+  }
+  computed.planned = std::move(planned);
   return computed;
 }
 
@@ -185,6 +203,11 @@ std::string FormatAnswer(const PlanFlags& flags, const PlanOutcome& outcome,
   if (flags.as_json) return summary;
   std::string text = fmt::format("{}\n{}{}", FormatPlanTable(outcome), FormatFinding(outcome),
                                  job::Describe(outcome.job.facts));
+  if (outcome.switch_tradeoff) {
+    text += fmt::format("\nLimits of clock changes per GPU and iteration, for {}:\n{}",
+                        outcome.switch_tradeoff->unlimited.target,
+                        FormatSwitchTradeoff(outcome.planner, *outcome.switch_tradeoff));
+  }
   if (flags.with_plot) text += '\n' + DrawOutcome(outcome, DetectTerminal());
   if (files == 0) return text;
   text += fmt::format("{} files are in {}\n", files, flags.directory);
@@ -208,7 +231,12 @@ Result<void> RunPlan(const PlanFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
   PERSEUS_ASSIGN_OR_RETURN(const auto computed, ComputePlans(flags, planner, asked));
 
-  const PlanOutcome outcome{job, planner, computed.frontier, computed.planned};
+  const PlanOutcome outcome{job,
+                            planner,
+                            computed.frontier,
+                            computed.planned,
+                            flags.most_switches,
+                            computed.switch_tradeoff};
   const std::string first_asked = plan::Slug(asked.front());
   std::string report_data;
   if (!flags.directory.empty() || !flags.figures.figures.empty()) {
@@ -249,6 +277,13 @@ Verb AddPlanVerb(CLI::App& program) {
                    "the frontier (default: up to 16, fewer for large jobs)")
       ->type_name("N")
       ->check(WholeNumberIn({0, 1000}));
+  verb->add_option("--max-switches", flags->most_switches,
+                   "At most this many clock changes of each GPU per iteration, the change back at "
+                   "the end included (1 is the same as 0)")
+      ->type_name("N")
+      ->check(WholeNumberIn({0, 1'000'000}));
+  verb->add_flag("--switch-tradeoff", flags->with_switch_tradeoff,
+                 "Also print what limits of 0 to 16 clock changes would save");
   AddFigureFlags(*verb, flags->figures);
   verb->add_flag("--frequency-lists", flags->with_frequency_lists,
                  "Also write freqs_pipeline_*.py, the lists that other tools of the field read");

@@ -40,6 +40,25 @@ ordered_json DescribePlan(const plan::Planner& planner, const PlannedTarget& pla
           {"gap", planned.plan.gap()}};
 }
 
+// A value for each limit of clock changes; null where no plan was found.
+ordered_json DescribeTradeoff(const plan::Planner& planner, const SwitchTradeoff& tradeoff) {
+  ordered_json rows = ordered_json::array();
+  for (const few_switches::BudgetPlan& limited : tradeoff.limited) {
+    ordered_json row{{"max_switches", limited.most_changes},
+                     {"lower_bound_j", limited.lower_bound_j},
+                     {"energy_j", nullptr}};
+    if (limited.plan) {
+      row["energy_j"] = limited.plan->evaluation.energy_j;
+      row["time_s"] = ToSeconds(limited.plan->evaluation.time);
+      row["saving"] = SavingOf(planner, limited.plan->evaluation.energy_j);
+      row["gap"] = limited.plan->gap();
+      row["switches_of_pp_ranks"] = limited.changes;
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
 }  // namespace
 
 std::string FormatPlanTable(const PlanOutcome& outcome) {
@@ -74,10 +93,14 @@ std::string FormatFinding(const PlanOutcome& outcome) {
           : fmt::format(" ({} over {} pipelines)", FormatJoules(saved_j * pipelines), pipelines);
   return fmt::format(
       "At maximum frequency, {} of this job's energy does not make it faster: the plan with no "
-      "slowdown saves {} per iteration{}.\nNo plan for this profile that is as fast can save more "
+      "slowdown saves {} per iteration{}.\nNo plan for this profile that is as fast{} can save "
+      "more "
       "than {}.\n",
       FormatPercent(SavingOf(outcome.planner, plan.evaluation.energy_j)), FormatJoules(saved_j),
       all,
+      outcome.most_switches
+          ? fmt::format(" and has at most {} switches per GPU", *outcome.most_switches)
+          : "",
       FormatPercent(
           SavingOf(outcome.planner, std::min(plan.lower_bound_j, plan.evaluation.energy_j))));
 }
@@ -105,6 +128,10 @@ std::string FormatSummary(const PlanOutcome& outcome, const std::vector<std::str
   summary["plans"] = ordered_json::array();
   for (const PlannedTarget& planned : outcome.targets) {
     summary["plans"].push_back(DescribePlan(outcome.planner, planned));
+  }
+  if (outcome.most_switches) summary["max_switches"] = *outcome.most_switches;
+  if (outcome.switch_tradeoff) {
+    summary["switch_tradeoff"] = DescribeTradeoff(outcome.planner, *outcome.switch_tradeoff);
   }
   summary["files"] = files;
   return summary.dump(2, ' ', false, ordered_json::error_handler_t::replace) + '\n';

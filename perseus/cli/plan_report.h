@@ -7,6 +7,7 @@
 
 #include "perseus/cli/job_options.h"
 #include "perseus/cli/plan_targets.h"
+#include "perseus/cli/switch_plans.h"
 #include "perseus/planning/plan/planner.h"
 
 namespace perseus::cli {
@@ -16,6 +17,8 @@ struct PlanOutcome {
   const plan::Planner& planner;
   const std::optional<plan::Frontier>& frontier;
   const std::vector<PlannedTarget>& targets;  // The first is "no slowdown".
+  std::optional<int> most_switches;           // The limit of --max-switches.
+  const std::optional<SwitchTradeoff>& switch_tradeoff;
 };
 
 // A table with one line for the baseline and one for each target that is not a stop.

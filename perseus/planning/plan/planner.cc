@@ -122,9 +122,11 @@ Result<Planner> Planner::Create(schedule::InstructionGraph graph, const Executio
   return planner;
 }
 
+Microwatts Planner::blocking_price() const { return BlockingPrice(model_, pp_ranks()); }
+
 double Planner::BoundOf(Nanoseconds time, Femtojoules extra_energy) const {
   return least_effective_energy_j_ + ToJoules(extra_energy) +
-         ToWatts(BlockingPrice(model_, pp_ranks())) * ToSeconds(time);
+         ToWatts(blocking_price()) * ToSeconds(time);
 }
 
 Result<Frontier> Planner::ComputeFrontier(const Progress& progress,
@@ -182,7 +184,7 @@ Result<frontier::Solution> Planner::Relax(Nanoseconds deadline, Microwatts price
 
 Result<double> Planner::BoundFor(Nanoseconds deadline) const {
   PERSEUS_ASSIGN_OR_RETURN(const frontier::Solution solution,
-                           Relax(deadline, BlockingPrice(model_, pp_ranks()), {}));
+                           Relax(deadline, blocking_price(), {}));
   return BoundOf(solution.time(network_), solution.extra_energy);
 }
 
@@ -199,7 +201,7 @@ Result<Planner::Discretized> Planner::Solve(Nanoseconds deadline, Microwatts pri
 }
 
 Result<Plan> Planner::PlanWithoutLatency(Nanoseconds deadline, const SearchLimits& limits) const {
-  PERSEUS_ASSIGN_OR_RETURN(auto found, Solve(deadline, BlockingPrice(model_, pp_ranks()), limits));
+  PERSEUS_ASSIGN_OR_RETURN(auto found, Solve(deadline, blocking_price(), limits));
   found.plan.lower_bound_j = BoundOf(found.solution.time(network_), found.solution.extra_energy);
   return std::move(found.plan);
 }

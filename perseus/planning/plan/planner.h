@@ -79,6 +79,16 @@ class Planner {
   // T_min of the relaxation. A plan of the fastest options attains it.
   Nanoseconds least_time() const { return least_time_; }
 
+  // The power of all pp_ranks while they wait, rounded down to whole microwatts. So a bound that
+  // charges time at this price is a bound.
+  Microwatts blocking_price() const;
+
+  // The optimum of the relaxation within the deadline: event times and prices, checked. With the
+  // price floor blocking_price(), it has the least total energy. Fails with kUnreachable below
+  // least_time(), and with kSystem once `stop` is requested.
+  Result<frontier::Solution> Relax(Nanoseconds deadline, Microwatts price_floor,
+                                   const std::stop_token& stop = {}) const;
+
   // Every breakpoint, by the walk (frontier/walk.h). Fails (kSystem) once `stop` is requested.
   Result<Frontier> ComputeFrontier(const Progress& progress = {},
                                    const std::stop_token& stop = {}) const;
@@ -117,8 +127,6 @@ class Planner {
     Plan plan;
     frontier::Solution solution;
   };
-  Result<frontier::Solution> Relax(Nanoseconds deadline, Microwatts price_floor,
-                                   const std::stop_token& stop) const;
   Result<Discretized> Solve(Nanoseconds deadline, Microwatts price_floor,
                             const SearchLimits& limits) const;
   Result<Plan> Evaluated(Plan plan) const;

@@ -1,0 +1,265 @@
+#include "perseus/planning/few_switches/few_switches.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "perseus/base/stopped.h"
+#include "perseus/planning/few_switches/price_ascent.h"
+#include "perseus/planning/few_switches/segment_search.h"
+
+namespace perseus::few_switches {
+namespace {
+
+// The effort for one budget.
+// Starts get so many moves of the search each. The best ones get more, in rounds.
+constexpr std::int64_t kFirstMoves = 3'000;
+constexpr std::int64_t kFinalMoves = 4'000;
+constexpr int kRounds = 3;
+constexpr std::size_t kFinalists = 2;
+// Starts that combine the sequences of pp_ranks from several steps of the ascent.
+constexpr int kMixtures = 4;
+// A move of a small job takes less time, so it gets more moves: up to kMostSmall times as many.
+constexpr double kFullEffortInstructions = 1'500;
+constexpr double kMostSmall = 4;
+// The steps of an ascent. Their work is about instructions * (changes + 2).
+constexpr double kStepWork = 350'000;
+constexpr double kLeastSteps = 20;
+constexpr double kMostSteps = 300;
+
+Result<void> CheckRequest(const plan::Planner& planner, std::span<const int> budgets) {
+  if (planner.model().switch_latency > 0) {
+    return Fail(
+        "a limit of clock changes cannot be combined with a switch latency of {:.3f} ms (set the "
+        "latency to 0: few changes cost little time)",
+        ToSeconds(planner.model().switch_latency) * kMillisecondsPerSecond);
+  }
+  int last = -1;
+  for (const int budget : budgets) {
+    if (budget < 0) return Fail("a limit of {} clock changes is out of range (from 0)", budget);
+    if (budget <= last) {
+      return Fail("the limits of clock changes have to rise, but {} follows {}", budget, last);
+    }
+    last = budget;
+  }
+  return {};
+}
+
+// Removes the shortest segments, until at most `most_changes` changes remain. A removed segment
+// takes the clock of the neighbor whose clock is nearer.
+void Shrink(Ring& ring, int positions, int most_changes) {
+  while (ring.size() > At(std::max(most_changes, 1))) {
+    const auto length = [&](std::size_t j) {
+      const int next = ring[(j + 1) % ring.size()].start;
+      return (next - ring[j].start + positions) % positions;
+    };
+    std::size_t shortest = 0;
+    for (std::size_t j = 1; j < ring.size(); ++j) {
+      if (length(j) < length(shortest)) shortest = j;
+    }
+    const int clock = ring[shortest].clock;
+    const int before = ring[(shortest + ring.size() - 1) % ring.size()].clock;
+    const int after = ring[(shortest + 1) % ring.size()].clock;
+    ring[shortest].clock = std::abs(before - clock) <= std::abs(after - clock) ? before : after;
+    ring = MakeRing(ClocksOf(ring, positions));
+  }
+}
+
+class FewSwitches {
+ public:
+  FewSwitches(const plan::Planner& planner, Nanoseconds deadline, const frontier::Solution& relaxed,
+              std::span<const plan::Plan> known, const SwitchLimits& limits)
+      : planner_(planner),
+        deadline_(deadline),
+        known_(known),
+        limits_(limits),
+        ranks_(CollectClocks(planner.graph(), planner.model().blocking_power_w)),
+        bound_(planner, ranks_, deadline),
+        ascent_(bound_, {relaxed.flow, relaxed.price}),
+        search_(planner, ranks_, deadline, ToWatts(relaxed.price)) {}
+
+  // Climbs for the budget. Call it for falling budgets: the prices of one are a good start for the
+  // next smaller one.
+  struct Bounded {
+    SwitchBound::Answer answer;
+    std::vector<std::vector<std::vector<int>>> latest;  // PriceAscent::latest().
+  };
+  Bounded Bound(int most_changes);
+  // Searches from the sequences of the bound, and from the best plan so far. Call it for rising
+  // budgets.
+  BudgetPlan Plan(int most_changes, const Bounded& bound);
+
+ private:
+  std::vector<std::vector<Ring>> Starts(int most_changes, const Bounded& bound) const;
+  std::optional<std::vector<Ring>> RingsOf(const std::vector<int>& options) const;
+  bool Fits(const std::vector<Ring>& rings, int most_changes) const;
+
+  const plan::Planner& planner_;
+  Nanoseconds deadline_;
+  std::span<const plan::Plan> known_;
+  SwitchLimits limits_;
+  std::vector<RankClocks> ranks_;
+  SwitchBound bound_;
+  PriceAscent ascent_;
+  SegmentSearch search_;
+};
+
+// The rings of a plan; none if it uses a clock that is not useful (rank_clocks.h).
+std::optional<std::vector<Ring>> FewSwitches::RingsOf(const std::vector<int>& options) const {
+  std::vector<Ring> rings;
+  for (const RankClocks& rank : ranks_) {
+    std::vector<int> clocks;
+    for (int p = 0; p < rank.positions(); ++p) {
+      const int option = options[At(rank.instructions[At(p)])];
+      int clock = 0;
+      while (clock < rank.clocks && rank.options[rank.Cell(p, clock)] != option) ++clock;
+      if (clock == rank.clocks) return std::nullopt;
+      clocks.push_back(clock);
+    }
+    rings.push_back(clocks.empty() ? Ring{{0, 0}} : MakeRing(clocks));
+  }
+  return rings;
+}
+
+bool FewSwitches::Fits(const std::vector<Ring>& rings, int most_changes) const {
+  return search_.IsMeasured(rings) && std::ranges::all_of(rings, [&](const Ring& ring) {
+           return ring.size() <= At(std::max(most_changes, 1));
+         });
+}
+
+std::vector<std::vector<Ring>> FewSwitches::Starts(int most_changes, const Bounded& bound) const {
+  std::vector<std::vector<Ring>> starts;
+  const auto add = [&](std::optional<std::vector<Ring>> rings) {
+    if (rings && Fits(*rings, most_changes)) starts.push_back(*std::move(rings));
+  };
+  const auto add_sequences = [&](auto clocks_of) {
+    std::vector<Ring> sequences;
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      const std::vector<int>& clocks = clocks_of(r);
+      sequences.push_back(clocks.empty() ? Ring{{0, 0}} : MakeRing(clocks));
+    }
+    add(std::move(sequences));
+  };
+  add_sequences([&](std::size_t r) -> const auto& { return bound.answer.clocks[r]; });
+  SplitMix64 random{static_cast<std::uint64_t>(most_changes)};
+  for (int i = 0; i < kMixtures && !bound.latest.empty(); ++i) {
+    add_sequences([&](std::size_t r) -> const auto& {
+      return bound.latest[At(random() % bound.latest.size())][r];
+    });
+  }
+  if (search_.best()) {
+    add(search_.best()->rings);
+  } else {
+    // The highest clock that all instructions of a pp_rank have.
+    std::vector<Ring> constant;
+    for (const RankClocks& rank : ranks_) {
+      int clock = 0;
+      const auto is_complete = [&] {
+        for (int p = 0; p < rank.positions(); ++p) {
+          if (rank.options[rank.Cell(p, clock)] == RankClocks::kUnmeasured) return false;
+        }
+        return true;
+      };
+      while (clock + 1 < rank.clocks && !is_complete()) ++clock;
+      constant.push_back({{0, clock}});
+    }
+    add(std::move(constant));
+    add(RingsOf(schedule::BaselineOptions(planner_.graph())));
+  }
+  for (const plan::Plan& plan : known_) {
+    if (plan.options.size() != planner_.graph().instructions.size()) continue;
+    std::optional<std::vector<Ring>> rings = RingsOf(plan.options);
+    if (!rings) continue;
+    for (std::size_t r = 0; r < rings->size(); ++r) {
+      Shrink((*rings)[r], ranks_[r].positions(), most_changes);
+    }
+    add(std::move(rings));
+  }
+  return starts;
+}
+
+FewSwitches::Bounded FewSwitches::Bound(int most_changes) {
+  const auto instructions = static_cast<double>(planner_.graph().instructions.size());
+  const double steps =
+      std::clamp(kStepWork / (instructions * (most_changes + 2)), kLeastSteps, kMostSteps);
+  ascent_.Climb(most_changes, static_cast<int>(steps * limits_.effort));
+  return {ascent_.best(), ascent_.latest()};
+}
+
+BudgetPlan FewSwitches::Plan(int most_changes, const Bounded& bound) {
+  BudgetPlan result;
+  result.most_changes = most_changes;
+  result.lower_bound_j =
+      bound.answer.exists ? ToJoules(bound.answer.bound) : std::numeric_limits<double>::infinity();
+  if (!bound.answer.exists) return result;
+  const auto instructions = static_cast<double>(planner_.graph().instructions.size());
+  const auto moves = [&](std::int64_t count) {
+    const double small = std::clamp(kFullEffortInstructions / instructions, 1.0, kMostSmall);
+    return static_cast<std::int64_t>(static_cast<double>(count) * limits_.effort * small);
+  };
+  std::optional<SegmentSearch::Found> best = search_.best();
+  std::vector<SegmentSearch::Found> found;
+  SegmentSearch::Effort effort;
+  effort.moves = moves(kFirstMoves);
+  for (std::vector<Ring>& start : Starts(most_changes, bound)) {
+    search_.Forget();
+    search_.Anneal(std::move(start), most_changes, effort, limits_.stop);
+    ++effort.seed;
+    if (search_.best()) found.push_back(*search_.best());
+  }
+  std::ranges::stable_sort(found, {}, &SegmentSearch::Found::energy_j);
+  if (found.size() > kFinalists) found.resize(kFinalists);
+  effort.moves = moves(kFinalMoves);
+  for (SegmentSearch::Found& start : found) {
+    for (int round = 0; round < kRounds; ++round) {
+      search_.Forget();
+      search_.Anneal(start.rings, most_changes, effort, limits_.stop);
+      ++effort.seed;
+      if (search_.best() && search_.best()->energy_j < start.energy_j) start = *search_.best();
+    }
+    if (!best || start.energy_j < best->energy_j) best = start;
+  }
+  search_.Restore(best);
+  if (!best) return result;
+  result.plan.emplace();
+  result.plan->deadline = deadline_;
+  result.plan->options = search_.OptionsOf(search_.best()->rings);
+  result.plan->evaluation =
+      plan::Evaluator(planner_.graph(), planner_.model()).Evaluate(result.plan->options);
+  result.changes = CyclicChanges(planner_.graph(), result.plan->options);
+  return result;
+}
+
+}  // namespace
+
+Result<std::vector<BudgetPlan>> PlanFewSwitches(const plan::Planner& planner, Nanoseconds deadline,
+                                                std::span<const int> budgets,
+                                                std::span<const plan::Plan> known,
+                                                const SwitchLimits& limits) {
+  PERSEUS_RETURN_IF_ERROR(CheckRequest(planner, budgets));
+  PERSEUS_ASSIGN_OR_RETURN(const frontier::Solution relaxed,
+                           planner.Relax(deadline, planner.blocking_price(), limits.stop));
+  FewSwitches few(planner, deadline, relaxed, known, limits);
+  std::vector<BudgetPlan> plans;
+  std::vector<FewSwitches::Bounded> bounds(budgets.size());
+  for (std::size_t i = budgets.size(); i-- > 0;) {
+    bounds[i] = few.Bound(budgets[i]);
+    if (limits.stop.stop_requested()) return FailAsStopped();
+  }
+  for (std::size_t i = 0; i < budgets.size(); ++i) {
+    plans.push_back(few.Plan(budgets[i], bounds[i]));
+    if (limits.stop.stop_requested()) return FailAsStopped();
+  }
+  // A plan with fewer changes is also a plan with more. So the bound of a larger budget holds for
+  // the smaller ones.
+  double bound_j = 0;
+  for (std::size_t i = plans.size(); i-- > 0;) {
+    bound_j = std::max(bound_j, plans[i].lower_bound_j);
+    plans[i].lower_bound_j = bound_j;
+    if (plans[i].plan) plans[i].plan->lower_bound_j = bound_j;
+  }
+  return plans;
+}
+
+}  // namespace perseus::few_switches

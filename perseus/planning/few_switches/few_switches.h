@@ -1,0 +1,85 @@
+// Plans with few clock changes, each with a certificate of its own.
+//
+// A plan of planner.h changes the clock of a GPU at almost every instruction: about ten times a
+// second. A change takes milliseconds and a lock in the driver, and frequent changes disturb
+// collectives. This module plans for a budget: at most N clock changes per pp_rank and iteration.
+// An iteration repeats, so the change back at its end counts, and a budget of 1 is a budget of 0.
+//
+// For every budget, the result is the best plan that a limited effort finds, and a lower bound on
+// the energy of all plans within that budget and deadline. The bound shows what the budget costs:
+// no search can find a plan below it.
+//
+// DESIGN
+//   Bound. With prices of time (a flow), the energies of the pp_ranks separate, and a dynamic
+//   program over the clocks of one pp_rank finds its best sequence with at most N changes exactly
+//   (switch_bound.h, segment_program.h). The prices of the relaxed optimum give a bound at once. It
+//   is loose for small N, because these prices assume that every instruction chooses on its own.
+//   Candidates to improve the prices were:
+//     - column generation: needs a linear-programming solver in the planner, with a row for every
+//       dependency;
+//     - a subgradient or bundle method in the flows: every step leaves the conserved flows, and the
+//       way back is a network problem;
+//     - mirror ascent over paths (price_ascent.h): every step is one pass over the arcs, and every
+//       iterate is a flow, so every iterate proves a bound. Chosen: 40 steps reach the bounds of
+//       column generation to 0.1 points, in a few milliseconds for 12 microbatches.
+//
+//   Search. The clocks of a pp_rank are a ring of segments. Candidates were:
+//     - the best sequences at the best prices, then repair: fast, but all pp_ranks answer one
+//       price, so the result is far too late or far too early where clocks are coarse;
+//     - a mixed-integer program: does not finish for 12 microbatches;
+//     - local search over boundaries and clocks with exact times (segment_search.h). Chosen, as
+//       simulated annealing. It starts from the sequences of the bound, from the best plan with
+//       fewer changes, and from given plans, and keeps only plans that meet the deadline.
+//
+//   Both count work, not seconds, and use no function whose value differs between machines. So the
+//   same input gives the same plans everywhere.
+//
+// LIMITS
+//   The bound relaxes that a pp_rank runs one sequence: it allows mixtures of sequences. So where
+//   clocks are coarse, a part of the gap remains for the best plan too. The switch latency has to
+//   be 0.
+//
+// Thread safety: PlanFewSwitches may be called from several threads.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <vector>
+
+#include "perseus/base/result.h"
+#include "perseus/planning/plan/planner.h"
+
+namespace perseus::few_switches {
+
+// The result for one budget.
+struct BudgetPlan {
+  int most_changes = 0;  // Of each pp_rank, in an iteration that repeats.
+  // No plan within the budget and the deadline has less energy. Infinite if none exists at any
+  // deadline (a pp_rank whose instructions share no measured clock, with a budget of 0).
+  double lower_bound_j = 0;
+  // The best plan that was found; its lower_bound_j is that of the budget. None if no plan was
+  // found that meets the deadline.
+  std::optional<plan::Plan> plan;
+  std::vector<int> changes;  // [pp_rank] of the plan; each is at most most_changes.
+};
+
+struct SwitchLimits {
+  // Relative effort. 1 takes about 2 s for eight budgets and 1,536 instructions on one core.
+  double effort = 1;
+  std::stop_token stop = {};
+};
+
+// Plans within `deadline` for each budget, in rising order of the budgets. Plans and bounds are
+// monotone: a larger budget never has more energy or a higher bound. `known` are plans that are
+// used wherever they fit, such as the plan without a budget.
+//
+// Fails with kInput if a budget is negative, if the budgets do not rise, or if the planner has a
+// switch latency; with kUnreachable below planner.least_time(); with kSystem once a stop is
+// requested.
+Result<std::vector<BudgetPlan>> PlanFewSwitches(const plan::Planner& planner, Nanoseconds deadline,
+                                                std::span<const int> budgets,
+                                                std::span<const plan::Plan> known = {},
+                                                const SwitchLimits& limits = {});
+
+}  // namespace perseus::few_switches

@@ -1,0 +1,255 @@
+// Plans with few clock changes: compared with exhaustive search, and their properties.
+#include "perseus/planning/few_switches/few_switches.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "perseus/planning/few_switches/rank_clocks.h"
+#include "perseus/planning/schedule/schedule.h"
+#include "perseus/simulation/synthetic/synthetic_profile.h"
+#include "tests/support/planning_jobs.h"
+#include "tests/support/seeds.h"
+
+namespace perseus::few_switches {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::Le;
+
+constexpr int kBudgets[] = {0, 2, 3, 4};
+// Energies are sums of doubles.
+constexpr double kRounding = 1e-9;
+
+int MostChanges(const schedule::InstructionGraph& graph, const std::vector<int>& options) {
+  const std::vector<int> changes = CyclicChanges(graph, options);
+  return *std::max_element(changes.begin(), changes.end());
+}
+
+// The least energy within the deadline for each of kBudgets; infinite if no plan exists.
+std::vector<double> SearchAllBudgets(const plan::Planner& planner, Nanoseconds deadline) {
+  const schedule::InstructionGraph& graph = planner.graph();
+  const plan::Evaluator evaluator(graph, planner.model());
+  std::vector<double> least(std::size(kBudgets), std::numeric_limits<double>::infinity());
+  std::vector<int> options(graph.instructions.size(), 0);
+  while (true) {
+    const plan::Evaluation evaluation = evaluator.Evaluate(options);
+    if (evaluation.time <= deadline) {
+      const int changes = MostChanges(graph, options);
+      for (std::size_t b = 0; b < least.size(); ++b) {
+        if (changes <= kBudgets[b]) least[b] = std::min(least[b], evaluation.energy_j);
+      }
+    }
+    std::size_t i = 0;
+    for (; i < options.size(); ++i) {
+      const auto count = static_cast<int>(graph.options_of(static_cast<int>(i)).options.size());
+      if (++options[i] < count) break;
+      options[i] = 0;
+    }
+    if (i == options.size()) return least;
+  }
+}
+
+// Returns how much more energy the worst plan needs than the best one.
+void CompareWithAllPlans(const JobSpec& spec, std::uint64_t seed) {
+  SCOPED_TRACE(seed);
+  const plan::Planner planner =
+      *plan::Planner::Create(RandomJob(spec, seed), {RandomBlockingPower(seed), 0});
+  const Nanoseconds slowest = frontier::EarliestTimes(
+      planner.network(), frontier::Pace::kSlowest)[At(planner.network().sink)];
+  for (const int part : {0, 3, 6, 10}) {
+    SCOPED_TRACE(part);
+    const Nanoseconds deadline =
+        planner.least_time() + (slowest - planner.least_time()) * part / 10;
+    const std::vector<double> best = SearchAllBudgets(planner, deadline);
+    const auto plans = PlanFewSwitches(planner, deadline, kBudgets);
+    ASSERT_TRUE(plans) << plans.error().message;
+    for (std::size_t b = 0; b < best.size(); ++b) {
+      SCOPED_TRACE(kBudgets[b]);
+      const BudgetPlan& found = (*plans)[b];
+      EXPECT_LE(found.lower_bound_j, best[b] * (1 + kRounding));
+      ASSERT_EQ(found.plan.has_value(), std::isfinite(best[b]));
+      if (!found.plan) continue;
+      EXPECT_LE(found.plan->evaluation.energy_j, best[b] * 1.001);
+      EXPECT_GE(found.plan->evaluation.energy_j, best[b] * (1 - kRounding));
+    }
+  }
+}
+
+TEST(FewSwitches, FindsTheBestPlanOfSmallPipelines) {
+  for (std::uint64_t seed = 0; seed < Seeds(60); ++seed) {
+    CompareWithAllPlans({.shape = JobShape::kPipeline, .instructions = 8, .options = 3}, seed);
+  }
+}
+
+TEST(FewSwitches, FindsTheBestPlanOfSmallGraphs) {
+  for (std::uint64_t seed = 0; seed < Seeds(100); ++seed) {
+    CompareWithAllPlans({.instructions = 6}, seed);
+  }
+}
+
+TEST(FewSwitches, FindsTheBestPlanAmongTies) {
+  for (std::uint64_t seed = 0; seed < Seeds(60); ++seed) {
+    CompareWithAllPlans({.instructions = 6, .times = JobSpec::Times::kMilliseconds}, seed);
+  }
+}
+
+struct ScheduleCase {
+  std::string name;
+  std::string schedule;
+  int chunks = 1;
+  std::vector<InstructionKind> kinds;
+  synthetic::ChunkPlacement placement = synthetic::ChunkPlacement::kLoop;
+};
+
+plan::Planner MakePlanner(const ScheduleCase& given) {
+  synthetic::SyntheticProfileSpec spec;
+  spec.stages = 4;
+  spec.chunks = given.chunks;
+  spec.kinds = given.kinds;
+  spec.placement = given.placement;
+  spec.noise = 0.001;
+  schedule::PipelineModel model;
+  model.blocking_power_w = kSyntheticBlockingPowerW;
+  model.fixed.p2p = kMillisecond;
+  model.fixed.all_reduce = {20 * kMillisecond};
+  return *plan::Planner::Create(
+      *schedule::BuildInstructionGraph(
+          *schedule::GenerateSchedule({.name = given.schedule,
+                                       .pp_ranks = spec.stages,
+                                       .microbatches = 8,
+                                       .chunks = given.chunks}),
+          *synthetic::SynthesizeProfile(spec), model),
+      {kSyntheticBlockingPowerW, 0});
+}
+
+class FewSwitchesTest : public ::testing::TestWithParam<ScheduleCase> {};
+
+TEST_P(FewSwitchesTest, EveryPlanKeepsItsBudgetItsDeadlineAndItsBound) {
+  const plan::Planner planner = MakePlanner(GetParam());
+  constexpr int kSteps[] = {0, 1, 2, 3, 5, 8};
+  for (const int slowdown_percent : {0, 4}) {
+    SCOPED_TRACE(slowdown_percent);
+    const Nanoseconds deadline = planner.baseline().time * (100 + slowdown_percent) / 100;
+    const auto plans = PlanFewSwitches(planner, deadline, kSteps, {}, {.effort = 0.3});
+    ASSERT_TRUE(plans) << plans.error().message;
+    ASSERT_EQ(plans->size(), std::size(kSteps));
+    const plan::Evaluator evaluator(planner.graph(), planner.model());
+    double last_energy_j = std::numeric_limits<double>::infinity();
+    double last_bound_j = std::numeric_limits<double>::infinity();
+    for (const BudgetPlan& budget : *plans) {
+      SCOPED_TRACE(budget.most_changes);
+      ASSERT_TRUE(budget.plan);
+      const plan::Evaluation& evaluation = budget.plan->evaluation;
+      EXPECT_EQ(evaluator.Evaluate(budget.plan->options).energy_j, evaluation.energy_j);
+      EXPECT_LE(evaluation.time, deadline);
+      EXPECT_EQ(budget.changes, CyclicChanges(planner.graph(), budget.plan->options));
+      EXPECT_THAT(budget.changes, Each(Le(budget.most_changes == 1 ? 0 : budget.most_changes)));
+      EXPECT_LE(evaluation.energy_j, planner.baseline().energy_j * (1 + kRounding));
+      EXPECT_LE(evaluation.energy_j, last_energy_j);
+      EXPECT_LE(budget.lower_bound_j, last_bound_j);
+      EXPECT_LE(budget.lower_bound_j, evaluation.energy_j * (1 + kRounding));
+      EXPECT_EQ(budget.plan->lower_bound_j, budget.lower_bound_j);
+      last_energy_j = evaluation.energy_j;
+      last_bound_j = budget.lower_bound_j;
+    }
+    // The relaxation without a budget is below every bound with one.
+    EXPECT_GE(last_bound_j, *planner.BoundFor(deadline) * (1 - kRounding));
+  }
+}
+
+TEST_P(FewSwitchesTest, WithoutAUsefulLimitThePlanIsAtLeastAsGood) {
+  const plan::Planner planner = MakePlanner(GetParam());
+  const plan::Plan unlimited = *planner.PlanFor(planner.baseline().time);
+  const int many = 1'000;
+  const auto plans = PlanFewSwitches(planner, planner.baseline().time, std::span(&many, 1),
+                                     std::span(&unlimited, 1), {.effort = 0.1});
+  ASSERT_TRUE(plans) << plans.error().message;
+  ASSERT_TRUE(plans->front().plan);
+  EXPECT_LE(plans->front().plan->evaluation.energy_j,
+            unlimited.evaluation.energy_j * (1 + kRounding));
+}
+
+TEST_P(FewSwitchesTest, TheSameInputGivesTheSamePlans) {
+  const plan::Planner planner = MakePlanner(GetParam());
+  const auto make = [&] {
+    return *PlanFewSwitches(planner, planner.baseline().time, kBudgets, {}, {.effort = 0.1});
+  };
+  const std::vector<BudgetPlan> once = make();
+  const std::vector<BudgetPlan> again = make();
+  for (std::size_t i = 0; i < once.size(); ++i) {
+    EXPECT_EQ(once[i].plan->options, again[i].plan->options);
+    EXPECT_EQ(once[i].lower_bound_j, again[i].lower_bound_j);
+  }
+}
+
+using Kind = InstructionKind;
+INSTANTIATE_TEST_SUITE_P(
+    Schedules, FewSwitchesTest,
+    ::testing::Values(
+        ScheduleCase{"OneForwardOneBackward", "1f1b", 1, {Kind::kForward, Kind::kBackward}},
+        ScheduleCase{"Interleaved", "interleaved-1f1b", 2, {Kind::kForward, Kind::kBackward}},
+        ScheduleCase{"ZeroBubble",
+                     "zb-h1",
+                     1,
+                     {Kind::kForward, Kind::kBackwardInput, Kind::kBackwardWeight}},
+        ScheduleCase{"ZeroBubbleV",
+                     "zb-v",
+                     2,
+                     {Kind::kForward, Kind::kBackwardInput, Kind::kBackwardWeight},
+                     synthetic::ChunkPlacement::kV}),
+    [](const auto& test) { return test.param.name; });
+
+TEST(FewSwitches, RejectsBadRequests) {
+  const plan::Planner planner =
+      *plan::Planner::Create(MakeSyntheticJob({}), {kSyntheticBlockingPowerW, 0});
+  const auto complaint = [&](const plan::Planner& of, Nanoseconds deadline,
+                             const std::vector<int>& budgets) {
+    const auto plans = PlanFewSwitches(of, deadline, budgets);
+    return plans ? "no error" : plans.error().message;
+  };
+  const Nanoseconds time = planner.baseline().time;
+  EXPECT_THAT(complaint(planner, time, {-1}), HasSubstr("-1 clock changes is out of range"));
+  EXPECT_THAT(complaint(planner, time, {4, 4}), HasSubstr("have to rise, but 4 follows 4"));
+  EXPECT_THAT(complaint(planner, 1, {4}), HasSubstr("the least possible iteration time"));
+  const plan::Planner late =
+      *plan::Planner::Create(MakeSyntheticJob({}), {kSyntheticBlockingPowerW, kMillisecond});
+  EXPECT_THAT(complaint(late, time, {4}), HasSubstr("switch latency of 1.000 ms"));
+}
+
+TEST(FewSwitches, StopsOnRequest) {
+  const plan::Planner planner =
+      *plan::Planner::Create(MakeSyntheticJob({}), {kSyntheticBlockingPowerW, 0});
+  std::stop_source stop;
+  stop.request_stop();
+  const auto plans = PlanFewSwitches(planner, planner.baseline().time, kBudgets, {},
+                                     {.stop = stop.get_token()});
+  ASSERT_FALSE(plans);
+  EXPECT_EQ(plans.error().kind, ErrorKind::kSystem);
+}
+
+// A pp_rank whose two instructions share no clock: a plan without changes is impossible.
+TEST(FewSwitches, SaysThatNoPlanExists) {
+  schedule::InstructionGraph graph;
+  graph.option_sets.resize(2);
+  graph.option_sets[0].options = {{1400, {}, 10, 9, 1}, {1300, {}, 20, 5, 1}};
+  graph.option_sets[1].options = {{1200, {}, 10, 9, 1}, {1100, {}, 20, 5, 1}};
+  graph.instructions = {{0, 0, 0}, {1, 0, 0}};
+  graph.dependencies = {{0, 1, 0}};
+  graph.pp_rank_orders = {{0, 1}};
+  graph.pp_rank_names = {"pp_rank 0"};
+  const plan::Planner planner = *plan::Planner::Create(graph, {});
+  const auto plans = PlanFewSwitches(planner, 30, kBudgets);
+  ASSERT_TRUE(plans) << plans.error().message;
+  EXPECT_FALSE((*plans)[0].plan);
+  EXPECT_TRUE(std::isinf((*plans)[0].lower_bound_j));
+  ASSERT_TRUE((*plans)[1].plan);
+  EXPECT_EQ((*plans)[1].plan->evaluation.energy_j, 14);
+}
+
+}  // namespace
+}  // namespace perseus::few_switches

@@ -1,0 +1,93 @@
+// Better prices for SwitchBound: a search over flows that raises the bound.
+//
+// PROBLEM
+//   The bound is a concave function of the flow (a minimum of linear functions, one for each choice
+//   of clocks). At a flow x, the clocks that attain the bound give a supergradient: per unit of
+//   flow on arc a, their duration t_a; per unit of the value of the flow, -T0. The prices of the
+//   relaxed optimum count every instruction on its own. With few changes, one clock serves many
+//   instructions, and better prices spread the flow differently.
+//
+// IDEA
+//   A flow on a directed acyclic network is a distribution over paths from source to sink. Multiply
+//   the flow of every path by exp(eta * (length of the path - T0)): paths that are too long become
+//   more expensive. This is a step of mirror ascent with the relative entropy as distance (Kivinen
+//   & Warmuth 1997). It keeps every flow non-negative and conserved by construction, so every step
+//   gives a valid bound. The number of paths is exponential, but the flow of all paths is stored as
+//   the share of each arc in the flow through its tail. Weight pushing (Takimoto & Warmuth 2003)
+//   updates the shares in one pass over the arcs:
+//
+//       Z_v  = sum over arcs a = (v, w):  share_a * exp(eta * t_a) * Z_w            (backward)
+//       share_a <- share_a * exp(eta * t_a) * Z_w / Z_v,     lambda <- lambda * Z_source * exp(-eta
+//       T0)
+//
+//   One set of clocks is a poor gradient, because the best clocks jump between a few choices. So a
+//   step uses a moving average of the durations, and starts from the best flow so far. This is the
+//   volume algorithm (Barahona & Anbil 2000) with another distance. The average of the durations
+//   also tends to a solution of the relaxed problem.
+//
+// ALTERNATIVES
+//   Column generation needs a linear-programming solver, which the planner does not have, and its
+//   master problem has a row for every dependency. A subgradient step in the flows themselves
+//   leaves the conserved flows; the projection back costs a network solve per step.
+//
+// Deterministic: it uses only +, -, *, / on doubles and no function of the math library, whose last
+// bits differ between machines.
+//
+// REFERENCES
+//   J. Kivinen and M. K. Warmuth, Exponentiated Gradient versus Gradient Descent for Linear
+//     Predictors, Information and Computation 132 (1997).
+//   E. Takimoto and M. K. Warmuth, Path Kernels and Multiplicative Updates, JMLR 4 (2003).
+//   F. Barahona and R. Anbil, The Volume Algorithm, Mathematical Programming 87 (2000).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "perseus/planning/few_switches/switch_bound.h"
+#include "perseus/planning/frontier/network.h"
+
+namespace perseus::few_switches {
+
+// A flow as the share of each arc in the flow through its tail. The shares of the arcs out of a
+// node are positive and add up to 1.
+struct PathFlow {
+  std::vector<double> shares;  // [arc]
+  double value = 0;            // From source to sink, in microwatts.
+};
+
+class PriceAscent {
+ public:
+  // Starts at `start`. Keeps a reference to `bound`.
+  PriceAscent(SwitchBound& bound, const Prices& start);
+
+  // Tries `steps` steps to raise the bound for that number of changes.
+  void Climb(int changes, int steps);
+
+  // The best answer for the number of changes of the last Climb, and its prices.
+  const SwitchBound::Answer& best() const { return best_; }
+  // [step][pp_rank] the clocks that attained the bound at the latest steps. Mixtures of them are
+  // near a solution of the relaxed problem.
+  const std::vector<std::vector<std::vector<int>>>& latest() const { return latest_; }
+  const Prices& prices() const { return best_prices_; }
+  // [instruction] the averaged durations in ns: near a solution of the relaxed problem.
+  const std::vector<double>& durations() const { return durations_; }
+
+ private:
+  Prices RoundToPrices(const PathFlow& flow) const;
+  PathFlow Step(const PathFlow& from, double eta) const;
+  // [instruction] the durations of the clocks.
+  std::vector<double> DurationsOf(const SwitchBound::Answer& answer) const;
+
+  SwitchBound& bound_;
+  const frontier::Network& network_;
+  std::vector<std::int32_t> order_;     // Arcs in topological order of their tails.
+  std::vector<std::int32_t> last_out_;  // [node] the last of its arcs in order_; -1 at the sink.
+  std::vector<double> delays_;          // [arc] the fixed durations; 0 for instructions.
+  PathFlow flow_;                       // The best one.
+  std::vector<double> durations_;
+  SwitchBound::Answer best_;
+  Prices best_prices_;
+  std::vector<std::vector<std::vector<int>>> latest_;
+};
+
+}  // namespace perseus::few_switches

@@ -1,0 +1,136 @@
+#include "perseus/planning/few_switches/rank_clocks.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "perseus/planning/profile/curve.h"
+
+namespace perseus::few_switches {
+namespace {
+
+// Sorted so that the highest frequency comes first.
+using Knobs = std::pair<double, std::vector<double>>;
+
+Knobs KnobsOf(const profile::Option& option) { return {-option.frequency_mhz, option.other_knobs}; }
+
+RankClocks CollectClocksOfRank(const schedule::InstructionGraph& graph,
+                               const std::vector<int>& order, double blocking_power_w) {
+  RankClocks rank;
+  std::map<int, int> row_of_set;
+  std::vector<int> set_of_row;
+  std::map<Knobs, int> numbers;
+  for (const int instruction : order) {
+    const schedule::OptionSet& set = graph.options_of(instruction);
+    if (set.options.size() < 2) continue;
+    const int set_index = graph.instructions[At(instruction)].option_set;
+    const auto [row, is_new] =
+        row_of_set.try_emplace(set_index, static_cast<int>(set_of_row.size()));
+    if (is_new) {
+      set_of_row.push_back(set_index);
+      for (const profile::Option& option : set.options) numbers.try_emplace(KnobsOf(option), 0);
+    }
+    rank.instructions.push_back(instruction);
+    rank.rows.push_back(row->second);
+  }
+  for (auto& [knobs, number] : numbers) number = rank.clocks++;
+
+  const std::size_t cells = set_of_row.size() * At(rank.clocks);
+  rank.options.assign(cells, RankClocks::kUnmeasured);
+  rank.times.assign(cells, 0);
+  rank.energies_j.assign(cells, 0);
+  rank.energies.assign(cells, 0);
+  for (std::size_t row = 0; row < set_of_row.size(); ++row) {
+    const schedule::OptionSet& set = graph.option_sets[At(set_of_row[row])];
+    for (std::size_t i = 0; i < set.options.size(); ++i) {
+      const profile::Option& option = set.options[i];
+      const std::size_t cell = row * At(rank.clocks) + At(numbers.at(KnobsOf(option)));
+      rank.options[cell] = static_cast<int>(i);
+      rank.times[cell] = option.time;
+      rank.energies_j[cell] = profile::EffectiveEnergy(option, blocking_power_w);
+      rank.energies[cell] = FlooredEffectiveEnergy(option, blocking_power_w);
+    }
+  }
+  return rank;
+}
+
+// Whether `other` can replace `clock` everywhere on the pp_rank. Of two clocks that can replace
+// each other, the first one stays.
+bool CanReplace(const RankClocks& rank, int other, int clock) {
+  bool is_better = other < clock;
+  for (std::size_t first = 0; first < rank.options.size(); first += At(rank.clocks)) {
+    const std::size_t mine = first + At(clock);
+    const std::size_t its = first + At(other);
+    if (rank.options[mine] == RankClocks::kUnmeasured) continue;
+    if (rank.options[its] == RankClocks::kUnmeasured || rank.times[its] > rank.times[mine] ||
+        rank.energies_j[its] > rank.energies_j[mine]) {
+      return false;
+    }
+    is_better |= rank.times[its] < rank.times[mine] || rank.energies_j[its] < rank.energies_j[mine];
+  }
+  return is_better;
+}
+
+RankClocks KeepUseful(const RankClocks& all) {
+  std::vector<int> kept;
+  for (int clock = 0; clock < all.clocks; ++clock) {
+    bool useful = true;
+    for (int other = 0; other < all.clocks && useful; ++other) {
+      useful = other == clock || !CanReplace(all, other, clock);
+    }
+    if (useful) kept.push_back(clock);
+  }
+  RankClocks rank;
+  rank.instructions = all.instructions;
+  rank.rows = all.rows;
+  rank.clocks = static_cast<int>(kept.size());
+  for (std::size_t first = 0; first < all.options.size(); first += At(all.clocks)) {
+    for (const int clock : kept) {
+      rank.options.push_back(all.options[first + At(clock)]);
+      rank.times.push_back(all.times[first + At(clock)]);
+      rank.energies_j.push_back(all.energies_j[first + At(clock)]);
+      rank.energies.push_back(all.energies[first + At(clock)]);
+    }
+  }
+  return rank;
+}
+
+}  // namespace
+
+Femtojoules FlooredEffectiveEnergy(const profile::Option& option, double blocking_power_w) {
+  return static_cast<Femtojoules>(
+      std::floor(profile::EffectiveEnergy(option, blocking_power_w) * kFemtojoulesPerJoule));
+}
+
+std::vector<RankClocks> CollectClocks(const schedule::InstructionGraph& graph,
+                                      double blocking_power_w) {
+  std::vector<RankClocks> ranks;
+  ranks.reserve(graph.pp_rank_orders.size());
+  for (const std::vector<int>& order : graph.pp_rank_orders) {
+    ranks.push_back(KeepUseful(CollectClocksOfRank(graph, order, blocking_power_w)));
+  }
+  return ranks;
+}
+
+std::vector<int> CyclicChanges(const schedule::InstructionGraph& graph,
+                               const std::vector<int>& options) {
+  std::vector<int> changes;
+  for (const std::vector<int>& order : graph.pp_rank_orders) {
+    const profile::Option* first = nullptr;
+    const profile::Option* last = nullptr;
+    int& count = changes.emplace_back(0);
+    for (const int instruction : order) {
+      const schedule::OptionSet& set = graph.options_of(instruction);
+      if (set.options.size() < 2) continue;
+      const profile::Option& option = set.options[At(options[At(instruction)])];
+      if (first == nullptr) first = &option;
+      if (last != nullptr && !last->SameKnobs(option)) ++count;
+      last = &option;
+    }
+    if (first != nullptr && !last->SameKnobs(*first)) ++count;
+  }
+  return changes;
+}
+
+}  // namespace perseus::few_switches

@@ -1,0 +1,55 @@
+// What a pp_rank can run at: its clocks, and the time and energy of its instructions at each.
+//
+// A clock is one combination of frequency and other knobs. Several option sets of a pp_rank
+// (forward, backward, the stages of an interleaved schedule) share clocks. A clock is useful for a
+// pp_rank unless another clock is no slower and needs no more effective energy in every option set
+// of that pp_rank. To replace a useless clock by the other one never adds a clock change, so the
+// best plan with any number of changes needs only useful clocks.
+//
+// Thread safety: the values do not change after construction.
+#pragma once
+
+#include <limits>
+#include <vector>
+
+#include "perseus/base/index.h"
+#include "perseus/base/units.h"
+#include "perseus/planning/schedule/instruction_graph.h"
+
+namespace perseus::few_switches {
+
+struct RankClocks {
+  // The instructions that have a choice, in the order of the pp_rank. Fixed instructions are not
+  // among them: they do not change the clock.
+  std::vector<int> instructions;
+  std::vector<int> rows;  // [position] which row of the tables below.
+  int clocks = 0;         // The useful ones, highest frequency first.
+
+  // Tables: [row * clocks + clock]. A row is an option set.
+  std::vector<int> options;           // Index in the option set; kUnmeasured: no such option.
+  std::vector<Nanoseconds> times;     // 0 if unmeasured.
+  std::vector<double> energies_j;     // Effective energy; 0 if unmeasured.
+  std::vector<Femtojoules> energies;  // The same, rounded down.
+
+  static constexpr int kUnmeasured = -1;
+
+  int positions() const { return static_cast<int>(instructions.size()); }
+  std::size_t Cell(int position, int clock) const {
+    return At(rows[At(position)]) * At(clocks) + At(clock);
+  }
+};
+
+// [pp_rank]
+std::vector<RankClocks> CollectClocks(const schedule::InstructionGraph& graph,
+                                      double blocking_power_w);
+
+// The effective energy of an option, rounded down to whole femtojoules.
+Femtojoules FlooredEffectiveEnergy(const profile::Option& option, double blocking_power_w);
+
+// The number of clock changes of each pp_rank in an iteration that repeats: the change from the
+// last instruction to the first instruction of the next iteration counts. So no pp_rank has exactly
+// one change.
+std::vector<int> CyclicChanges(const schedule::InstructionGraph& graph,
+                               const std::vector<int>& options);
+
+}  // namespace perseus::few_switches

@@ -1,0 +1,122 @@
+#include "perseus/planning/few_switches/segment_program.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+
+namespace perseus::few_switches {
+
+// Fills costs_ and least_ for 0 .. `changes` changes.
+void SegmentProgram::Run(int changes, int held, Direction direction) {
+  const std::size_t clocks = At(clocks_);
+  const std::size_t levels = At(changes) + 1;
+  costs_.assign(levels * clocks, kForbidden);
+  least_.assign(levels, kForbidden);
+  for (int step = 0; step < positions_; ++step) {
+    const int position = direction == Direction::kForward ? step : positions_ - 1 - step;
+    const double* weight = weights_.data() + At(position) * clocks;
+    for (std::size_t k = levels; k-- > 0;) {
+      double* cost = costs_.data() + k * clocks;
+      const double from_other = step > 0 && k > 0 ? least_[k - 1] : kForbidden;
+      // Two independent chains of minima, because each addition waits for the one before.
+      double even = std::numeric_limits<double>::infinity();
+      double odd = even;
+      for (std::size_t c = 0; c < clocks; ++c) {
+        const double before = step > 0 ? std::min(cost[c], from_other)
+                              : held == kAny || c == static_cast<std::size_t>(held) ? 0
+                                                                                    : kForbidden;
+        cost[c] = before + weight[c];
+        double& least = c % 2 == 0 ? even : odd;
+        least = std::min(least, cost[c]);
+      }
+      least_[k] = std::min(even, odd);
+    }
+  }
+}
+
+double SegmentProgram::LeastOf(int changes) const { return least_[At(changes)]; }
+
+SegmentProgram::Best SegmentProgram::Search(int changes) {
+  // One change is none, and more changes than positions are of no use.
+  changes = std::min(changes == 1 ? 0 : changes, positions_);
+  Best best;
+  Run(changes, kAny, Direction::kForward);
+  const auto level = costs_.begin() + static_cast<std::ptrdiff_t>(At(changes) * At(clocks_));
+  std::vector<double> bounds(level, level + clocks_);  // [clock] of case 2.
+  if (changes == 0) {
+    best.cost = LeastOf(0);
+    best.held = static_cast<int>(std::min_element(bounds.begin(), bounds.end()) - bounds.begin());
+    return best;
+  }
+  best = {LeastOf(changes - 1), changes - 1, kAny};
+  Run(changes, kAny, Direction::kBackward);
+  for (std::size_t c = 0; c < bounds.size(); ++c) {
+    bounds[c] = std::max(bounds[c], costs_[At(changes) * At(clocks_) + c]);
+  }
+  std::vector<int> order(bounds.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int a, int b) { return bounds[At(a)] < bounds[At(b)]; });
+  for (const int clock : order) {
+    if (bounds[At(clock)] >= best.cost) break;
+    Run(changes, clock, Direction::kForward);
+    const double cost = costs_[At(changes) * At(clocks_) + At(clock)];
+    if (cost < best.cost) best = {cost, changes, clock};
+  }
+  return best;
+}
+
+// Runs the program of `best` again, and remembers each decision.
+std::vector<int> SegmentProgram::Trace(const Best& best) {
+  constexpr std::int16_t kStay = -1;
+  const std::size_t clocks = At(clocks_);
+  const std::size_t levels = At(best.changes) + 1;
+  std::vector<std::int16_t> from(At(positions_) * levels * clocks, kStay);
+  std::vector<int> arg_least(levels, 0);
+  costs_.assign(levels * clocks, kForbidden);
+  least_.assign(levels, kForbidden);
+  for (int p = 0; p < positions_; ++p) {
+    for (std::size_t k = levels; k-- > 0;) {
+      double* cost = costs_.data() + k * clocks;
+      const double from_other = p > 0 && k > 0 ? least_[k - 1] : kForbidden;
+      double least = std::numeric_limits<double>::infinity();
+      const int other = k > 0 ? arg_least[k - 1] : 0;
+      for (std::size_t c = 0; c < clocks; ++c) {
+        double before = best.held == kAny || static_cast<int>(c) == best.held ? 0 : kForbidden;
+        if (p > 0) {
+          before = cost[c];
+          if (from_other < before) {
+            before = from_other;
+            from[(At(p) * levels + k) * clocks + c] = static_cast<std::int16_t>(other);
+          }
+        }
+        cost[c] = before + weights_[At(p) * clocks + c];
+        if (cost[c] < least) {
+          least = cost[c];
+          arg_least[k] = static_cast<int>(c);
+        }
+      }
+      least_[k] = least;
+    }
+  }
+  std::vector<int> chosen(At(positions_));
+  std::size_t k = levels - 1;
+  int clock = best.held == kAny ? arg_least[k] : best.held;
+  for (int p = positions_ - 1; p >= 0; --p) {
+    chosen[At(p)] = clock;
+    const std::int16_t previous = from[(At(p) * levels + k) * clocks + At(clock)];
+    if (previous == kStay) continue;
+    clock = previous;
+    --k;
+  }
+  return chosen;
+}
+
+SegmentProgram::Answer SegmentProgram::Solve(int changes) {
+  const Best best = Search(changes);
+  if (best.cost >= kForbidden) return {best.cost, {}};
+  return {best.cost, Trace(best)};
+}
+
+}  // namespace perseus::few_switches

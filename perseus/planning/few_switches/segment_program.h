@@ -1,0 +1,84 @@
+// The best clocks of one pp_rank with a limited number of clock changes, if every instruction has a
+// weight for every clock: a dynamic program.
+//
+// PROBLEM
+//   Positions 0 .. n-1 repeat every iteration. Position p at clock c costs w[p][c]. Choose a clock
+//   for each position, with at most N changes between neighbors, the pair (n-1, 0) included, so
+//   that the sum of the costs is least.
+//
+// IDEA
+//   Without the pair (n-1, 0), this is easy. Let f[k][c] be the least cost of the positions so far
+//   with at most k changes, if the last one is at clock c:
+//
+//       f[k][c] <- w[p][c] + min( f[k][c], min over c' of f[k-1][c'] )          O(n N C)
+//
+//   The pair (n-1, 0) leaves two cases:
+//     1. The first clock is not the last one. Then N-1 other changes remain: min over c of
+//        f[N-1][c].
+//     2. The first clock is the last one. Then f[N][c] with the first clock held at c. This needs a
+//        program for every c. But the program without the condition bounds each of them from below,
+//        run forward (last clock c) and backward (first clock c). Only the few clocks whose bound
+//        is below the best answer so far need a program of their own.
+//
+// NUMBERS
+//   Weights are doubles that hold whole numbers whose sums stay below 2^53. So all sums are exact.
+//   (There is no fast minimum of 64-bit integers on the oldest processors that we support.) A clock
+//   that was not measured for a position costs kForbidden, which is more than any sum.
+//
+// Thread safety: one thread at a time.
+#pragma once
+
+#include <vector>
+
+#include "perseus/base/index.h"
+
+namespace perseus::few_switches {
+
+class SegmentProgram {
+ public:
+  static constexpr double kForbidden = 0x1p60;
+  // The largest sum of weights for which all sums are exact.
+  static constexpr double kLargestSum = 0x1p52;
+
+  SegmentProgram(int positions, int clocks) : positions_(positions), clocks_(clocks) {
+    weights_.assign(At(positions) * At(clocks), 0);
+  }
+
+  int positions() const { return positions_; }
+  int clocks() const { return clocks_; }
+  double& weight(int position, int clock) {
+    return weights_[At(position) * At(clocks_) + At(clock)];
+  }
+
+  struct Answer {
+    double cost = 0;          // At least kForbidden: no choice has only measured options.
+    std::vector<int> clocks;  // [position]
+    bool exists() const { return cost < kForbidden; }
+  };
+  // Requires positions() > 0 and changes >= 0.
+  Answer Solve(int changes);
+  // The cost of Solve.
+  double Cost(int changes) { return Search(changes).cost; }
+
+ private:
+  static constexpr int kAny = -1;
+  struct Best {
+    double cost = kForbidden;
+    int changes = 0;
+    int held = kAny;  // The first and the last clock.
+  };
+  enum class Direction { kForward, kBackward };
+
+  Best Search(int changes);
+  void Run(int changes, int held, Direction direction);
+  std::vector<int> Trace(const Best& best);
+  double LeastOf(int changes) const;
+
+  int positions_;
+  int clocks_;
+  std::vector<double> weights_;  // [position * clocks + clock]
+  std::vector<double> costs_;    // f: [changes * clocks + clock]
+  std::vector<double> least_;    // [changes] the least of costs_.
+};
+
+}  // namespace perseus::few_switches

@@ -1,0 +1,390 @@
+#include "perseus/planning/few_switches/segment_search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace perseus::few_switches {
+namespace {
+
+// A search ignores a smaller gain (in joules), because it may come from rounded sums.
+constexpr double kLeastGain = 1e-9;
+// The price of being late, relative to the marginal price of time at the relaxed optimum.
+constexpr double kFirstLatePrice = 1;
+constexpr double kLastLatePrice = 600;
+// Temperatures and prices change after so many moves.
+constexpr std::int64_t kMovesPerStage = 64;
+
+enum Kind : int { kClock, kBoundary, kShift, kSplit, kRemove };
+
+// Joins neighbors of the same clock, and sorts by start.
+void Normalize(Ring& ring) {
+  std::sort(ring.begin(), ring.end(),
+            [](const Segment& a, const Segment& b) { return a.start < b.start; });
+  Ring joined;
+  for (const Segment& segment : ring) {
+    joined.push_back(segment);
+  }
+  ring.clear();
+  for (std::size_t j = 0; j < joined.size(); ++j) {
+    const Segment& before = joined[(j + joined.size() - 1) % joined.size()];
+    if (before.clock != joined[j].clock) ring.push_back(joined[j]);
+  }
+  if (ring.empty()) ring.push_back({0, joined.front().clock});
+}
+
+int Wrap(int position, int positions) {
+  const int rest = position % positions;
+  return rest < 0 ? rest + positions : rest;
+}
+
+// The segment that contains the position.
+std::size_t SegmentAt(const Ring& ring, int position) {
+  std::size_t found = ring.size() - 1;
+  for (std::size_t j = 0; j < ring.size() && ring[j].start <= position; ++j) found = j;
+  return ring.front().start <= position ? found : ring.size() - 1;
+}
+
+int LengthOf(const Ring& ring, std::size_t segment, int positions) {
+  if (ring.size() == 1) return positions;
+  const int next = ring[(segment + 1) % ring.size()].start;
+  return Wrap(next - ring[segment].start, positions);
+}
+
+}  // namespace
+
+Ring MakeRing(const std::vector<int>& clocks) {
+  Ring ring;
+  for (std::size_t p = 0; p < clocks.size(); ++p) ring.push_back({static_cast<int>(p), clocks[p]});
+  Normalize(ring);
+  return ring;
+}
+
+std::vector<int> ClocksOf(const Ring& ring, int positions) {
+  std::vector<int> clocks(At(positions), ring.back().clock);
+  for (std::size_t j = 0; j < ring.size(); ++j) {
+    const int end = j + 1 < ring.size() ? ring[j + 1].start : positions;
+    for (int p = ring.size() == 1 ? 0 : ring[j].start; p < end; ++p) clocks[At(p)] = ring[j].clock;
+  }
+  return clocks;
+}
+
+SegmentSearch::SegmentSearch(const plan::Planner& planner, const std::vector<RankClocks>& ranks,
+                             Nanoseconds deadline, double price_w)
+    : planner_(planner),
+      ranks_(ranks),
+      deadline_(deadline),
+      waiting_j_per_ns_(planner.model().blocking_power_w * planner.pp_ranks() /
+                        kNanosecondsPerSecond),
+      price_j_per_ns_(std::max(price_w, planner.model().blocking_power_w) / kNanosecondsPerSecond),
+      timeline_(planner.graph()) {
+  const schedule::InstructionGraph& graph = planner.graph();
+  for (std::size_t i = 0; i < graph.instructions.size(); ++i) {
+    const schedule::OptionSet& set = graph.options_of(static_cast<int>(i));
+    if (set.options.size() > 1) continue;
+    fixed_energy_j_ +=
+        profile::EffectiveEnergy(set.options.front(), planner.model().blocking_power_w);
+  }
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    if (ranks[r].positions() > 0) movable_.push_back(static_cast<int>(r));
+  }
+}
+
+std::vector<int> SegmentSearch::OptionsOf(const std::vector<Ring>& rings) const {
+  std::vector<int> options(planner_.graph().instructions.size(), 0);
+  for (const int r : movable_) {
+    const RankClocks& rank = ranks_[At(r)];
+    const std::vector<int> clocks = ClocksOf(rings[At(r)], rank.positions());
+    for (int p = 0; p < rank.positions(); ++p) {
+      options[At(rank.instructions[At(p)])] = rank.options[rank.Cell(p, clocks[At(p)])];
+    }
+  }
+  return options;
+}
+
+bool SegmentSearch::IsMeasured(const std::vector<Ring>& rings) const {
+  for (const int r : movable_) {
+    const RankClocks& rank = ranks_[At(r)];
+    const std::vector<int> clocks = ClocksOf(rings[At(r)], rank.positions());
+    for (int p = 0; p < rank.positions(); ++p) {
+      if (rank.options[rank.Cell(p, clocks[At(p)])] == RankClocks::kUnmeasured) return false;
+    }
+  }
+  return true;
+}
+
+double SegmentSearch::Cost(double instruction_energy_j, Nanoseconds time) const {
+  const double late = time > deadline_ ? static_cast<double>(time - deadline_) : 0;
+  return instruction_energy_j + waiting_j_per_ns_ * static_cast<double>(time) +
+         late_j_per_ns_ * late;
+}
+
+void SegmentSearch::Remember() {
+  if (timeline_.time() > deadline_) return;
+  const double energy_j = energy_j_ + waiting_j_per_ns_ * static_cast<double>(timeline_.time());
+  if (!best_ || energy_j < best_->energy_j - kLeastGain) best_ = Found{rings_, energy_j};
+}
+
+void SegmentSearch::Start(std::vector<Ring> rings) {
+  rings_ = std::move(rings);
+  clocks_.assign(rings_.size(), {});
+  const schedule::InstructionGraph& graph = planner_.graph();
+  std::vector<Nanoseconds> durations;
+  for (std::size_t i = 0; i < graph.instructions.size(); ++i) {
+    durations.push_back(graph.options_of(static_cast<int>(i)).options.front().time);
+  }
+  energy_j_ = fixed_energy_j_;
+  for (const int r : movable_) {
+    const RankClocks& rank = ranks_[At(r)];
+    clocks_[At(r)] = ClocksOf(rings_[At(r)], rank.positions());
+    for (int p = 0; p < rank.positions(); ++p) {
+      const std::size_t cell = rank.Cell(p, clocks_[At(r)][At(p)]);
+      durations[At(rank.instructions[At(p)])] = rank.times[cell];
+      energy_j_ += rank.energies_j[cell];
+    }
+  }
+  timeline_.Reset(std::move(durations));
+  Remember();
+}
+
+// 1, 2, 3, ... with falling probability, up to `most`, with a random sign.
+int SegmentSearch::SignedStep(int most) {
+  int step = 1;
+  while (step < most && Below(3) == 0) step = std::min(most, step * 2 + Below(2));
+  return Below(2) == 0 ? step : -step;
+}
+
+// A sample of about the exponential distribution with mean 1: 64 (u^(-1/64) - 1) tends to -log(u).
+// The square root is the same on every machine; the logarithm is not.
+double SegmentSearch::Exponential() {
+  double root = 1 - Uniform(random_);
+  for (int halving = 0; halving < 6; ++halving) root = std::sqrt(root);
+  return 64 * (1 / root - 1);
+}
+
+// Adds a proposal for the segment of the pp_rank at `place` (a fraction of the iteration). Returns
+// false if the move is not possible there.
+bool SegmentSearch::ProposeOn(int pp_rank, double place, int kind, int amount, int most_changes) {
+  const RankClocks& rank = ranks_[At(pp_rank)];
+  const int positions = rank.positions();
+  const int position =
+      std::min(positions - 1, static_cast<int>(place * static_cast<double>(positions)));
+  // An earlier part of the same move may have a proposal for this pp_rank.
+  std::size_t index = 0;
+  while (index < used_proposals_ && proposals_[index].pp_rank != pp_rank) ++index;
+  const bool is_new = index == used_proposals_;
+  if (index == proposals_.size()) proposals_.emplace_back();
+  Proposal& proposal = proposals_[index];
+  if (is_new) proposal = {pp_rank, rings_[At(pp_rank)]};
+  const Ring ring = proposal.ring;
+  Ring& next = proposal.ring;
+  const std::size_t segment = SegmentAt(ring, position);
+  switch (kind) {
+    case kClock: {
+      const int clock = std::clamp(next[segment].clock + amount, 0, rank.clocks - 1);
+      next[segment].clock = clock;
+      break;
+    }
+    case kBoundary:
+    case kShift: {
+      if (ring.size() < 2) return false;
+      // The boundary nearest to the position.
+      std::size_t boundary = segment;
+      if (2 * Wrap(position - ring[segment].start, positions) >
+          LengthOf(ring, segment, positions)) {
+        boundary = (segment + 1) % ring.size();
+      }
+      const std::size_t last = kind == kShift ? (boundary + 1) % ring.size() : boundary;
+      const std::size_t before = (boundary + ring.size() - 1) % ring.size();
+      // A boundary moves at most to its neighbor. There, a segment disappears.
+      const int most =
+          LengthOf(ring, amount > 0 ? last : before, positions) - (kind == kShift ? 1 : 0);
+      const int step = std::clamp(amount, -most, most);
+      next[boundary].start = Wrap(ring[boundary].start + step, positions);
+      if (kind == kShift) {
+        next[last].start = Wrap(ring[last].start + step, positions);
+      } else if (std::abs(step) == most) {
+        next.erase(next.begin() + static_cast<std::ptrdiff_t>(step > 0 ? boundary : before));
+      }
+      break;
+    }
+    case kSplit: {
+      const int length = LengthOf(ring, segment, positions);
+      if (length < 2) return false;
+      const int part = 1 + std::min(length - 2, std::abs(SignedStep(length)) - 1);
+      const int offset = Wrap(position - ring[segment].start, positions);
+      const int clock = next[segment].clock + amount;
+      if (clock < 0 || clock >= rank.clocks) return false;
+      const int old_clock = next[segment].clock;
+      const int begin = std::min(offset, length - part);
+      const int end = begin + part;
+      const int base = ring[segment].start;
+      if (begin == 0 && ring.size() > 1) {
+        next[segment] = {base, clock};
+      } else {
+        next.push_back({Wrap(base + begin, positions), clock});
+      }
+      if (end < length || ring.size() == 1)
+        next.push_back({Wrap(base + end, positions), old_clock});
+      if (ring.size() == 1) {
+        // The old segment is what follows the new one.
+        next.erase(next.begin());
+      }
+      break;
+    }
+    case kRemove: {
+      if (ring.size() < 2) return false;
+      const std::size_t neighbor =
+          amount > 0 ? (segment + 1) % ring.size() : (segment + ring.size() - 1) % ring.size();
+      next[segment].clock = ring[neighbor].clock;
+      break;
+    }
+    default:
+      return false;
+  }
+  Normalize(next);
+  if (next.size() > At(std::max(most_changes, 1)) || next == ring) {
+    next = ring;
+    return false;
+  }
+  if (is_new) ++used_proposals_;
+  return true;
+}
+
+bool SegmentSearch::Propose(int most_changes) {
+  used_proposals_ = 0;
+  bool any = ProposePart(most_changes);
+  if (Below(10) == 0) any |= ProposePart(most_changes);
+  return any;
+}
+
+bool SegmentSearch::ProposePart(int most_changes) {
+  const auto count = static_cast<int>(movable_.size());
+  const int first = Below(count);
+  const Ring& ring = rings_[At(movable_[At(first)])];
+  const int positions = ranks_[At(movable_[At(first)])].positions();
+  // Short segments matter, too, so a fifth of the moves choose a segment and not a position.
+  double place = Uniform(random_);
+  if (Below(5) == 0) {
+    const Segment& segment = ring[At(Below(static_cast<int>(ring.size())))];
+    place = (static_cast<double>(segment.start) + 0.5) / static_cast<double>(positions);
+  }
+  if (count > 1 && Below(8) == 0) {  // One pp_rank becomes slower, and another one faster.
+    const int second = (first + 1 + Below(count - 1)) % count;
+    const int amount = SignedStep(4);
+    const bool one = ProposeOn(movable_[At(first)], place, kClock, amount, most_changes);
+    return ProposeOn(movable_[At(second)], place, kClock, amount > 0 ? -1 : 1, most_changes) || one;
+  }
+  const int die = most_changes < 2 ? 0 : Below(16);
+  const int longest = std::max(1, positions / 6);
+  int kind = kClock;
+  int amount = 0;
+  if (die < 5) {
+    amount = SignedStep(Below(4) == 0 ? 16 : 4);
+  } else if (die < 11) {
+    kind = kBoundary;
+    amount = SignedStep(longest);
+  } else if (die < 13) {
+    kind = kShift;
+    amount = SignedStep(longest);
+  } else if (die < 15) {
+    kind = kSplit;
+    amount = SignedStep(16);
+  } else {
+    kind = kRemove;
+    amount = SignedStep(1);
+  }
+  // The same on the next pp_ranks, because good plans change clocks at about the same place.
+  int last = first;
+  if (Below(2) == 0) last = std::min(count - 1, first + 1 + Below(count));
+  bool any = false;
+  for (int r = first; r <= last; ++r) {
+    any |= ProposeOn(movable_[At(r)], place, kind, amount, most_changes);
+  }
+  return any;
+}
+
+bool SegmentSearch::CollectChanges() {
+  changes_.clear();
+  energy_change_j_ = 0;
+  only_slower_ = true;
+  for (std::size_t i = 0; i < used_proposals_; ++i) {
+    const Proposal& proposal = proposals_[i];
+    const RankClocks& rank = ranks_[At(proposal.pp_rank)];
+    const std::vector<int>& now = clocks_[At(proposal.pp_rank)];
+    const Ring& ring = proposal.ring;
+    std::size_t segment = ring.size() == 1 || ring.front().start == 0 ? 0 : ring.size() - 1;
+    for (int p = 0; p < rank.positions(); ++p) {
+      const std::size_t next = segment + 1 == ring.size() ? 0 : segment + 1;
+      if (ring[next].start == p && ring.size() > 1) segment = next;
+      const int clock = ring[segment].clock;
+      if (clock == now[At(p)]) continue;
+      const std::size_t cell = rank.Cell(p, clock);
+      const std::size_t old_cell = rank.Cell(p, now[At(p)]);
+      if (rank.options[cell] == RankClocks::kUnmeasured) return false;
+      changes_.push_back({rank.instructions[At(p)], rank.times[cell]});
+      energy_change_j_ += rank.energies_j[cell] - rank.energies_j[old_cell];
+      only_slower_ &= rank.times[cell] >= rank.times[old_cell];
+    }
+  }
+  return !changes_.empty();
+}
+
+// Whether the cost after the changes is at most `threshold`. If so, the timeline has them.
+bool SegmentSearch::Decide(double threshold) {
+  const double energy_j = energy_j_ + energy_change_j_;
+  // The iteration cannot take less than the least time.
+  const Nanoseconds least = only_slower_ ? timeline_.time() : planner_.least_time();
+  if (Cost(energy_j, least) > threshold) return false;
+  if (only_slower_ && Cost(energy_j, timeline_.TimeAtLeast(changes_)) > threshold) return false;
+  const Nanoseconds time = timeline_.Try(changes_);
+  if (Cost(energy_j, time) > threshold) {
+    timeline_.Undo();
+    return false;
+  }
+  return true;
+}
+
+void SegmentSearch::Accept() {
+  timeline_.Keep();
+  energy_j_ += energy_change_j_;
+  for (std::size_t i = 0; i < used_proposals_; ++i) {
+    Proposal& proposal = proposals_[i];
+    std::swap(rings_[At(proposal.pp_rank)], proposal.ring);
+    clocks_[At(proposal.pp_rank)] =
+        ClocksOf(rings_[At(proposal.pp_rank)], ranks_[At(proposal.pp_rank)].positions());
+  }
+  Remember();
+}
+
+void SegmentSearch::Anneal(std::vector<Ring> start, int most_changes, const Effort& effort,
+                           const std::stop_token& stop) {
+  Start(std::move(start));
+  if (movable_.empty()) return;
+  random_.state = effort.seed;
+  const double instruction_j =
+      planner_.baseline().energy_j / static_cast<double>(planner_.graph().instructions.size());
+  const std::int64_t stages = std::max<std::int64_t>(1, effort.moves / kMovesPerStage);
+  // Falls from `first` to `last`, fast at the beginning. A geometric sequence needs functions whose
+  // last bits differ between machines; the inverse of a square needs only division.
+  const auto interpolate = [&](double first, double last, std::int64_t stage) {
+    const double a = std::sqrt(first / last) - 1;
+    const double part = static_cast<double>(stage) / static_cast<double>(stages);
+    return first / ((1 + a * part) * (1 + a * part));
+  };
+  for (std::int64_t stage = 0; stage < stages && !stop.stop_requested(); ++stage) {
+    const double temperature_j =
+        instruction_j * interpolate(effort.first_temperature, effort.last_temperature, stage);
+    late_j_per_ns_ = price_j_per_ns_ * kLastLatePrice /
+                     (interpolate(kLastLatePrice / kFirstLatePrice, 1, stage));
+    cost_ = Cost(energy_j_, timeline_.time());
+    for (std::int64_t move = 0; move < kMovesPerStage; ++move) {
+      if (!Propose(most_changes) || !CollectChanges()) continue;
+      if (!Decide(cost_ + temperature_j * Exponential())) continue;
+      Accept();
+      cost_ = Cost(energy_j_, timeline_.time());
+    }
+  }
+}
+
+}  // namespace perseus::few_switches

@@ -1,0 +1,132 @@
+// A search for the best plan with at most N clock changes per pp_rank.
+//
+// A pp_rank's clocks over an iteration that repeats are a ring of segments: runs of instructions at
+// one clock. A ring of m segments has m changes, and a ring of one segment has none. So "at most N
+// changes" means "at most max(N, 1) segments", and every state of the search has that property.
+//
+// The search is simulated annealing over rings (Kirkpatrick, Gelatt & Vecchi 1983). Its moves:
+//   - another clock for a segment, or for segments of two pp_ranks in opposite directions;
+//   - a boundary between two segments, or both ends of a segment, move along the iteration;
+//   - a segment splits, or disappears into a neighbor.
+// Good plans change clocks at about the same microbatch on all pp_ranks. So half of the moves do
+// the same to several neighboring pp_ranks at once: to the segments nearest to the same place. A
+// tenth of the moves consist of two such moves.
+//
+// A plan that is late costs a price for each second. This price grows during the search, until a
+// late plan never pays. (A constant price that is low never ends within the deadline; one that is
+// high gets stuck, where the deadline is the least possible time.) The result is the best plan that
+// the search saw within the deadline.
+//
+// WHAT MAKES IT FAST
+//   Most moves are rejected. The energies of a move are known before its time. A move that makes
+//   instructions only faster must save time to pay; a move that makes them only slower often fails
+//   by a bound on its time (timeline.h). Only the other moves need the times of all instructions.
+//
+// Deterministic: the effort is a number of moves, and the random numbers are the same everywhere.
+//
+// Thread safety: one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <stop_token>
+#include <vector>
+
+#include "perseus/base/random.h"
+#include "perseus/planning/few_switches/rank_clocks.h"
+#include "perseus/planning/few_switches/timeline.h"
+#include "perseus/planning/plan/planner.h"
+
+namespace perseus::few_switches {
+
+struct Segment {
+  int start = 0;  // Its first position. It ends where the next one starts; the last one wraps.
+  int clock = 0;
+  bool operator==(const Segment&) const = default;
+};
+// Sorted by start. Neighbors have different clocks. A ring of one segment starts at 0.
+using Ring = std::vector<Segment>;
+
+// The clocks of a pp_rank ([position]) as a ring, and back.
+Ring MakeRing(const std::vector<int>& clocks);
+std::vector<int> ClocksOf(const Ring& ring, int positions);
+
+class SegmentSearch {
+ public:
+  // Keeps references to `planner` and `ranks`. `price_w` is the price of time at the relaxed
+  // optimum, in watts.
+  SegmentSearch(const plan::Planner& planner, const std::vector<RankClocks>& ranks,
+                Nanoseconds deadline, double price_w);
+
+  struct Effort {
+    std::int64_t moves = 5'000;
+    // As fractions of the mean energy of an instruction in the baseline.
+    double first_temperature = 0.03;
+    double last_temperature = 0.002;
+    std::uint64_t seed = 1;
+  };
+  // Requires that every clock of `start` ([pp_rank] a ring) is measured at its positions, and that
+  // no ring has more than max(most_changes, 1) segments.
+  void Anneal(std::vector<Ring> start, int most_changes, const Effort& effort,
+              const std::stop_token& stop = {});
+
+  // The best plan within the deadline since the last Forget.
+  struct Found {
+    std::vector<Ring> rings;
+    double energy_j = 0;  // Of the iteration, waiting included.
+  };
+  const std::optional<Found>& best() const { return best_; }
+  void Forget() { best_.reset(); }
+  void Restore(std::optional<Found> best) { best_ = std::move(best); }
+
+  // The rings as an option for each instruction.
+  std::vector<int> OptionsOf(const std::vector<Ring>& rings) const;
+  bool IsMeasured(const std::vector<Ring>& rings) const;
+
+ private:
+  // A proposed new ring of one pp_rank.
+  struct Proposal {
+    int pp_rank = 0;
+    Ring ring;
+  };
+
+  void Start(std::vector<Ring> rings);
+  bool Propose(int most_changes);
+  bool ProposePart(int most_changes);
+  bool ProposeOn(int pp_rank, double place, int kind, int amount, int most_changes);
+  // Fills changes_ and the energy difference. Returns false if an option is not measured, or if
+  // nothing changes.
+  bool CollectChanges();
+  bool Decide(double threshold);
+  void Accept();
+  double Cost(double instruction_energy_j, Nanoseconds time) const;
+  void Remember();
+  int Below(int end) { return static_cast<int>(random_() % static_cast<std::uint64_t>(end)); }
+  int SignedStep(int most);
+  double Exponential();
+
+  const plan::Planner& planner_;
+  const std::vector<RankClocks>& ranks_;
+  std::vector<int> movable_;  // The pp_ranks with a choice.
+  Nanoseconds deadline_;
+  double waiting_j_per_ns_;  // All pp_ranks.
+  double price_j_per_ns_;
+  double late_j_per_ns_ = 0;
+  SplitMix64 random_;
+
+  Timeline timeline_;
+  double fixed_energy_j_ = 0;  // Effective energy of instructions without a choice.
+  std::vector<Ring> rings_;
+  std::vector<std::vector<int>> clocks_;  // [pp_rank][position]
+  double energy_j_ = 0;                   // Effective energy of all instructions.
+  double cost_ = 0;
+
+  std::vector<Proposal> proposals_;
+  std::size_t used_proposals_ = 0;
+  std::vector<Timeline::Change> changes_;
+  double energy_change_j_ = 0;
+  bool only_slower_ = false;
+  std::optional<Found> best_;
+};
+
+}  // namespace perseus::few_switches
