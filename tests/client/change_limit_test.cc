@@ -14,6 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 constexpr int kMicrobatches = 8;
 constexpr int kInstructions = 2 * kMicrobatches;
@@ -163,6 +164,9 @@ TEST_F(ChangeLimitTest, RanksSkipWhatTheyHaveToAndTheAgentPostponesNothing) {
   Open();
   ExpectChangesPerStep(6);
   EXPECT_EQ(Listed(0).at("most_changes_per_s"), 8);
+  const std::string table = RunProgram({"gpu", "list", "--socket", socket()});
+  EXPECT_THAT(table, HasSubstr("most per s"));
+  EXPECT_THAT(table, HasSubstr("postponed"));
   ranks_.pop_back();
   ExpectChangesPerStep(8);
   ranks_.pop_back();
@@ -198,6 +202,7 @@ TEST_F(ChangeLimitTest, WithoutALimitNothingIsSkipped) {
   EXPECT_EQ(counted.switches, 6U * kInstructions);
   EXPECT_EQ(counted.skipped[0], 0U);
   EXPECT_EQ(Listed(0).at("most_changes_per_s"), 0);
+  EXPECT_THAT(RunProgram({"gpu", "list", "--socket", socket()}), Not(HasSubstr("postponed")));
 }
 
 }  // namespace
