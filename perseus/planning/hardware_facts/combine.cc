@@ -49,6 +49,7 @@ bool Comparison::has_differences() const {
 
 Comparison Compare(const std::vector<Estimate>& estimates, double least_bound) {
   std::vector<double> values;
+  values.reserve(estimates.size());
   for (const Estimate& estimate : estimates) values.push_back(estimate.value);
   Comparison comparison{.median = Median(values), .differs = {}};
   const auto bound = [&](double deviation) {
@@ -62,6 +63,7 @@ Comparison Compare(const std::vector<Estimate>& estimates, double least_bound) {
   }
   for (double& value : values) value = std::abs(value - comparison.median);
   const double most = bound(Median(std::move(values)));
+  comparison.differs.reserve(estimates.size());
   for (const Estimate& estimate : estimates) {
     comparison.differs.push_back(Distance(estimate, comparison.median) > most);
   }

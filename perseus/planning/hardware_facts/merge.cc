@@ -101,6 +101,7 @@ class Merger {
   // Returns the values of the nodes that do not differ, and reports the others.
   std::vector<Estimate> Usual(const Quantity& quantity, const std::vector<NodeValue>& values) {
     std::vector<Estimate> estimates;
+    estimates.reserve(values.size());
     for (const NodeValue& value : values) estimates.push_back(value.estimate);
     const bool is_fraction = quantity.unit == Quantity::Unit::kFraction;
     const Comparison comparison = Compare(estimates, is_fraction ? kLeastFractionBound : 0);
@@ -141,8 +142,9 @@ class Merger {
   }
 
   template <typename Elements, typename Field>
-  Estimate MergeField(Quantity quantity, const Elements& elements, Field field) {
+  Estimate MergeField(const Quantity& quantity, const Elements& elements, Field field) {
     std::vector<NodeValue> values;
+    values.reserve(elements.size());
     for (const auto& element : elements) values.push_back({element.host, element.facts.*field});
     return Combine(Usual(quantity, values));
   }
@@ -165,6 +167,7 @@ class Merger {
           merged.call_ms = MergeField({"the duration of the call for " + which, kMilliseconds},
                                       elements, &SwitchFacts::call_ms);
           std::vector<double> tails;
+          tails.reserve(elements.size());
           for (const auto& element : elements) tails.push_back(element.facts.p95_latency_ms);
           merged.p95_latency_ms = Median(std::move(tails));
           return merged;

@@ -18,9 +18,6 @@ namespace perseus::qualifier {
 namespace {
 
 using device::Control;
-using device::DeviceError;
-using device::DeviceErrorKind;
-using device::DeviceFail;
 using device::DeviceResult;
 using device::Setting;
 
@@ -280,7 +277,7 @@ class CudaNode final : public DriverNode {
 
   std::string WhyNot(Load /*load*/) const override { return ""; }
   std::string WhyNot(Operation operation) const override {
-    const std::string why = WhyTooFewGpus(operation, gpu_count());
+    std::string why = WhyTooFewGpus(operation, gpu_count());
     if (!why.empty()) return why;
     if (operation == Operation::kCopy) return why_no_copies_;
     return operation == Operation::kCollective ? why_no_collectives_ : "";

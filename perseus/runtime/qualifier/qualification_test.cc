@@ -286,6 +286,18 @@ TEST(Qualification, ClocksThatNeverLandAreALimit) {
   EXPECT_THAT(qualified.facts.limits, Contains(HasSubstr("were not seen")));
 }
 
+// The nearest clock that is at least 3 % below the top is 1365 MHz.
+TEST(Qualification, ATopClockThatIsNotReachedHidesNearSwitches) {
+  SimulatedModel model = PlainModel();
+  model.highest_reached_mhz = 1350;
+  const Qualification qualified = Measured(model, 1);
+  const auto& facts = qualified.facts;
+  EXPECT_NE(Find(facts, Direction::kUp, true, false), nullptr);
+  EXPECT_EQ(Find(facts, Direction::kUp, false, false), nullptr);
+  EXPECT_THAT(facts.limits,
+              Contains(HasSubstr("2 of 2 near switches down of one GPU were not seen")));
+}
+
 TEST(Qualification, WithoutRightsTheRestIsMeasured) {
   SimulatedModel model = PlainModel();
   model.can_set_clocks = false;

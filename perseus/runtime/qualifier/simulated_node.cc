@@ -154,11 +154,13 @@ class SimulatedNode::Gpu final : public device::Device {
   int Highest() const { return shared_.model.sm_clocks_mhz.back(); }
 
   int ClockNow() const {
-    const int upper = lock_ ? lock_->upper : Highest();
+    const int reached = shared_.model.highest_reached_mhz;
+    const int wanted = lock_ ? lock_->upper : Highest();
+    const int upper = reached > 0 ? std::min(reached, wanted) : wanted;
     const int waiting = shared_.model.waiting_mhz;
     const bool may_fall = lock_ ? lock_->lower < lock_->upper : true;
     if (load_ != Load::kBlocked || waiting == 0 || !may_fall) return upper;
-    return std::clamp(waiting, lock_ ? lock_->lower : Lowest(), upper);
+    return std::min(std::max(waiting, lock_ ? lock_->lower : Lowest()), upper);
   }
 
   double PowerNow() const { return own_power_ * power_factor_ * MeanPower(); }

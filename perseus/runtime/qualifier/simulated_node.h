@@ -27,6 +27,7 @@ struct SimulatedModel {
   std::vector<int> sm_clocks_mhz;  // Ascending.
 
   // A switch, from the call.
+  int highest_reached_mhz = 0;     // The clock stays at or below this. 0: it reaches all clocks.
   double call_ms = 1;              // The call, with one GPU set.
   double call_per_other_ms = 0;    // More for each other GPU that is set at the same time.
   double landing_ms = 10;          // From the driver's answer to the new clock: the median.

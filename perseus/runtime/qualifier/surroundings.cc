@@ -13,7 +13,7 @@ namespace {
 
 namespace nvml = device::nvml;
 
-constexpr unsigned kMostListed = 16;
+constexpr std::size_t kMostListed = 16;
 
 void LookAtPrograms(const nvml::Functions& f, nvml::Handle handle, const std::string& uuid,
                     Surroundings& found) {
@@ -24,7 +24,7 @@ void LookAtPrograms(const nvml::Functions& f, nvml::Handle handle, const std::st
   }
   // Twice the room, because some drivers use longer entries (nvml_api.h).
   std::array<nvml::ProcessInfo, 2 * kMostListed> processes{};
-  unsigned count = kMostListed;
+  auto count = static_cast<unsigned>(kMostListed);
   const int code = f.GetComputeRunningProcesses(handle, &count, processes.data());
   if (code == nvml::kInsufficientSize) {
     found.programs.push_back(fmt::format("{} processes run on {}", count, uuid));
