@@ -8,6 +8,7 @@
 #include "perseus/cli/figure_flags.h"
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/job_options.h"
+#include "perseus/cli/noise_plans.h"
 #include "perseus/cli/plan_report.h"
 #include "perseus/cli/plan_targets.h"
 #include "perseus/cli/progress_bar.h"
@@ -58,6 +59,8 @@ struct PlanFlags {
   bool with_plot = false;
   std::optional<int> most_switches;
   bool with_switch_tradeoff = false;
+  std::optional<double> noise_percent;
+  double common_noise_percent = 0;
 };
 
 Result<void> AddFrequencyLists(const PlanOutcome& outcome, std::vector<ResultFile>& files) {
@@ -145,6 +148,14 @@ Result<void> CheckFlags(const PlanFlags& flags) {
   if (flags.with_plot && flags.as_json) {
     return Fail("--plot and --json exclude each other (remove one of them)");
   }
+  if (flags.noise_percent && (flags.most_switches || flags.with_switch_tradeoff)) {
+    return Fail(
+        "--noise excludes limits of clock changes, because its margin changes clocks one by one "
+        "(remove --noise, or --max-switches and --switch-tradeoff)");
+  }
+  if (flags.common_noise_percent > 0 && !flags.noise_percent) {
+    return Fail("--common-noise needs the noise of single instructions (add --noise 0, or more)");
+  }
   return CheckFigures(flags.figures);
 }
 
@@ -165,6 +176,7 @@ struct FrontierAndPlans {
   std::optional<plan::Frontier> frontier;
   std::vector<PlannedTarget> planned;
   std::optional<SwitchTradeoff> switch_tradeoff;
+  std::optional<NoiseOutcome> noise;
 };
 
 // Shows a progress bar while it computes.
@@ -193,6 +205,10 @@ Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planne
     PERSEUS_ASSIGN_OR_RETURN(planned,
                              LimitSwitches(planner, std::move(planned), *flags.most_switches));
   }
+  if (flags.noise_percent) {
+    const noise::Noise noise{*flags.noise_percent / 100, flags.common_noise_percent / 100};
+    PERSEUS_ASSIGN_OR_RETURN(computed.noise, AddNoiseMargins(planner, noise, planned));
+  }
   computed.planned = std::move(planned);
   return computed;
 }
@@ -208,6 +224,7 @@ std::string FormatAnswer(const PlanFlags& flags, const PlanOutcome& outcome,
                         outcome.switch_tradeoff->unlimited.target,
                         FormatSwitchTradeoff(outcome.planner, *outcome.switch_tradeoff));
   }
+  if (outcome.noise) text += FormatNoise(*outcome.noise, outcome.targets);
   if (flags.with_plot) text += '\n' + DrawOutcome(outcome, DetectTerminal());
   if (files == 0) return text;
   text += fmt::format("{} files are in {}\n", files, flags.directory);
@@ -236,7 +253,8 @@ Result<void> RunPlan(const PlanFlags& flags) {
                             computed.frontier,
                             computed.planned,
                             flags.most_switches,
-                            computed.switch_tradeoff};
+                            computed.switch_tradeoff,
+                            computed.noise};
   const std::string first_asked = plan::Slug(asked.front());
   std::string report_data;
   if (!flags.directory.empty() || !flags.figures.figures.empty()) {
@@ -284,6 +302,15 @@ Verb AddPlanVerb(CLI::App& program) {
       ->check(WholeNumberIn({0, 1'000'000}));
   verb->add_flag("--switch-tradeoff", flags->with_switch_tradeoff,
                  "Also print what limits of 0 to 16 clock changes would save");
+  verb->add_option("--noise", flags->noise_percent,
+                   "Keep the mean time under noise: the relative standard deviation of the time of "
+                   "each instruction, in percent")
+      ->type_name("PERCENT")
+      ->check(NumberIn({0, 100 * noise::kMostNoise}, "percent"));
+  verb->add_option("--common-noise", flags->common_noise_percent,
+                   "Further noise that all instructions of a pp_rank share in an iteration")
+      ->type_name("PERCENT")
+      ->check(NumberIn({0, 100 * noise::kMostNoise}, "percent"));
   AddFigureFlags(*verb, flags->figures);
   verb->add_flag("--frequency-lists", flags->with_frequency_lists,
                  "Also write freqs_pipeline_*.py, the lists that other tools of the field read");

@@ -59,6 +59,25 @@ ordered_json DescribeTradeoff(const plan::Planner& planner, const SwitchTradeoff
   return rows;
 }
 
+ordered_json DescribeNoise(const NoiseOutcome& noise, const std::vector<PlannedTarget>& planned) {
+  const auto describe = [](const noise::NoisyDifference& difference) {
+    return ordered_json{{"slowdown", difference.slowdown},
+                        {"slowdown_ci", difference.slowdown_ci},
+                        {"saving", difference.saving},
+                        {"saving_ci", difference.saving_ci}};
+  };
+  ordered_json plans = ordered_json::array();
+  for (std::size_t i = 0; i < planned.size(); ++i) {
+    ordered_json plan{{"name", planned[i].slug}};
+    plan.update(describe(noise.with_margin[i]));
+    plan["without_margin"] = describe(noise.without_margin[i]);
+    plans.push_back(std::move(plan));
+  }
+  return {{"independent", noise.noise.independent},
+          {"common", noise.noise.common},
+          {"plans", std::move(plans)}};
+}
+
 }  // namespace
 
 std::string FormatPlanTable(const PlanOutcome& outcome) {
@@ -133,6 +152,7 @@ std::string FormatSummary(const PlanOutcome& outcome, const std::vector<std::str
   if (outcome.switch_tradeoff) {
     summary["switch_tradeoff"] = DescribeTradeoff(outcome.planner, *outcome.switch_tradeoff);
   }
+  if (outcome.noise) summary["noise"] = DescribeNoise(*outcome.noise, outcome.targets);
   summary["files"] = files;
   return summary.dump(2, ' ', false, ordered_json::error_handler_t::replace) + '\n';
 }

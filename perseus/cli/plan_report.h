@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "perseus/cli/job_options.h"
+#include "perseus/cli/noise_plans.h"
 #include "perseus/cli/plan_targets.h"
 #include "perseus/cli/switch_plans.h"
 #include "perseus/planning/plan/planner.h"
@@ -19,6 +20,7 @@ struct PlanOutcome {
   const std::vector<PlannedTarget>& targets;  // The first is "no slowdown".
   std::optional<int> most_switches;           // The limit of --max-switches.
   const std::optional<SwitchTradeoff>& switch_tradeoff;
+  const std::optional<NoiseOutcome>& noise;
 };
 
 // A table with one line for the baseline and one for each target that is not a stop.

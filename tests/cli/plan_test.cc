@@ -181,6 +181,34 @@ TEST_F(PlanVerbTest, WithoutTheFrontierItMakesOnlyTheRequestedPlans) {
   EXPECT_THAT(Files("other"), IsEmpty());
 }
 
+TEST_F(PlanVerbTest, NoiseGivesPlansThatKeepTheirMeanTime) {
+  const json noisy = RunJson(plan_ + "--no-frontier --slowdown 5 --noise 1 -o out").at("noise");
+  EXPECT_EQ(noisy.at("independent"), 0.01);
+  ASSERT_EQ(noisy.at("plans").size(), 2U);
+  for (const json& plan : noisy["plans"]) {
+    const double allowed = plan.at("name") == "no-slowdown" ? 0 : 0.05;
+    EXPECT_LE(plan.at("slowdown").get<double>(),
+              allowed + 5e-4 + plan.at("slowdown_ci").get<double>());
+    EXPECT_GT(plan.at("without_margin").at("slowdown").get<double>(),
+              plan.at("slowdown").get<double>());
+    EXPECT_GT(plan.at("saving").get<double>(), 0);
+  }
+  // The plan file is the plan with the margin.
+  const json without = RunJson(plan_ + "--no-frontier --slowdown 5 -o other");
+  const json with = RunJson(plan_ + "--no-frontier --slowdown 5 --noise 1");
+  EXPECT_GT(with["plans"][0].at("energy_j"), without["plans"][0].at("energy_j"));
+  RunWell("evaluate out/plans/no-slowdown.json");
+  EXPECT_THAT(RunWell(plan_ + "--no-frontier --noise 1 --common-noise 0.5"),
+              HasSubstr("without a margin"));
+}
+
+TEST_F(PlanVerbTest, NoiseIsRefusedWhereItMeansNothing) {
+  ExpectComplaint(Run(plan_ + "--noise 1 --max-switches 4"), 2, "--noise excludes");
+  ExpectComplaint(Run(plan_ + "--common-noise 1"), 2, "--noise 0");
+  ExpectComplaint(Run(plan_ + "--noise 30"), 2, "percent");
+  ExpectComplaint(Run(plan_ + "--noise nan"), 2, "--noise");
+}
+
 TEST_F(PlanVerbTest, AnUnreachableTargetNamesAReachableValue) {
   for (const std::string flag : {"--deadline ", "--power-cap ", "--energy-budget "}) {
     const Outcome outcome = Run(plan_ + "--slowdown 5 " + flag + "0.001 -o out");

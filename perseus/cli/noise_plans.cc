@@ -1,0 +1,78 @@
+#include "perseus/cli/noise_plans.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "perseus/base/parallel.h"
+#include "perseus/cli/table.h"
+
+namespace perseus::cli {
+namespace {
+
+constexpr int kJudgeSamples = 2000;
+constexpr std::uint64_t kJudgeSeed = 2;
+
+bool LimitsTime(plan::Target::Kind kind) {
+  return kind == plan::Target::Kind::kSlowdown || kind == plan::Target::Kind::kDeadline;
+}
+
+Result<noise::NoisyPlan> MarginFor(const plan::Planner& planner, const noise::Noise& noise,
+                                   const PlannedTarget& planned) {
+  if (LimitsTime(planned.target.kind)) {
+    const double slowdown =
+        ToSeconds(planned.plan.deadline) / ToSeconds(planner.baseline().time) - 1;
+    return noise::AddNoiseMargin(planner, planned.plan, noise, slowdown);
+  }
+  const noise::NoisyExecution judge(planner.graph(), planner.model(), noise, kJudgeSamples,
+                                    kJudgeSeed);
+  const noise::NoisyDifference difference =
+      judge.Compare(planned.plan.options, schedule::BaselineOptions(planner.graph()));
+  return noise::NoisyPlan{planned.plan, difference, difference, 0};
+}
+
+std::string FormatSigned(double fraction, double interval) {
+  return fmt::format("{:+.3f} ± {:.3f} %", 100 * fraction, 100 * interval);
+}
+
+}  // namespace
+
+Result<NoiseOutcome> AddNoiseMargins(const plan::Planner& planner, const noise::Noise& noise,
+                                     std::vector<PlannedTarget>& planned) {
+  std::vector<Result<noise::NoisyPlan>> noisy(planned.size(), Fail("not planned"));
+  ForEachOnAllCores(planned.size(),
+                    [&](std::size_t i) { noisy[i] = MarginFor(planner, noise, planned[i]); });
+  NoiseOutcome outcome{noise, {}, {}};
+  std::vector<PlannedTarget> kept;
+  for (std::size_t i = 0; i < planned.size(); ++i) {
+    if (!noisy[i]) {
+      if (planned[i].is_stop) continue;
+      return FailAs(noisy[i].error().kind, "{}: {}", planned[i].plan.target,
+                    noisy[i].error().message);
+    }
+    outcome.without_margin.push_back(noisy[i]->before);
+    outcome.with_margin.push_back(noisy[i]->after);
+    kept.push_back(std::move(planned[i]));
+    kept.back().plan = std::move(noisy[i]->plan);
+  }
+  planned = std::move(kept);
+  return outcome;
+}
+
+std::string FormatNoise(const NoiseOutcome& outcome, const std::vector<PlannedTarget>& planned) {
+  Table table({"plan", "mean slowdown", "saving", "without a margin", "saving"});
+  for (std::size_t i = 0; i < planned.size(); ++i) {
+    if (planned[i].is_stop) continue;
+    const noise::NoisyDifference& with = outcome.with_margin[i];
+    const noise::NoisyDifference& without = outcome.without_margin[i];
+    table.AddRow({planned[i].plan.target, FormatSigned(with.slowdown, with.slowdown_ci),
+                  FormatPercent(with.saving), FormatSigned(without.slowdown, without.slowdown_ci),
+                  FormatPercent(without.saving)});
+  }
+  return fmt::format(
+      "\nMeans against maximum frequency with the same noise: {} % of each instruction by itself, "
+      "{} % shared by a pp_rank:\n{}",
+      100 * outcome.noise.independent, 100 * outcome.noise.common, table.Format());
+}
+
+}  // namespace perseus::cli

@@ -1,0 +1,29 @@
+// Plans that keep their time under noise: `perseus plan --noise`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "perseus/base/result.h"
+#include "perseus/cli/plan_targets.h"
+#include "perseus/planning/noise/noise_margin.h"
+#include "perseus/planning/plan/planner.h"
+
+namespace perseus::cli {
+
+// The plans under noise, in the order of the plans.
+struct NoiseOutcome {
+  noise::Noise noise;
+  std::vector<noise::NoisyDifference> without_margin;
+  std::vector<noise::NoisyDifference> with_margin;  // The same for a target without a time.
+};
+
+// Replaces each plan whose target is a slowdown or a deadline by one whose mean time keeps it under
+// noise. Drops a stop that cannot be met. Fails with kUnreachable if another target cannot be met.
+Result<NoiseOutcome> AddNoiseMargins(const plan::Planner& planner, const noise::Noise& noise,
+                                     std::vector<PlannedTarget>& planned);
+
+// A table with a row for each plan that is not a stop.
+std::string FormatNoise(const NoiseOutcome& outcome, const std::vector<PlannedTarget>& planned);
+
+}  // namespace perseus::cli
