@@ -122,13 +122,13 @@ Result<std::vector<Measured>> MeasureAll(const DoctorFlags& flags,
   return all;
 }
 
-// The part of a job file. Plans use the 95th percentile of the slowest GPU.
+// The part of a job file. As from hardware facts, plans use the median of the slowest GPU.
 Result<std::string> FormatJobPart(const std::vector<Measured>& all, const std::string& output) {
   Nanoseconds slowest = -1;
   std::string comments;
   for (const Measured& measured : all) {
     if (!measured.latency || measured.latency->samples.empty()) continue;
-    slowest = std::max(slowest, measured.latency->Percentile(0.95));
+    slowest = std::max(slowest, measured.latency->Percentile(0.5));
     comments += fmt::format("# {}: {}\n", measured.uuid, FindingOf(measured).detail);
   }
   if (slowest < 0) {
@@ -138,7 +138,7 @@ Result<std::string> FormatJobPart(const std::vector<Measured>& all, const std::s
                   output);
   }
   return fmt::format(
-      "# Measured by perseus doctor: the 95th percentile of the slowest GPU.\n{}[gpu]\n"
+      "# Measured by perseus doctor: the median of the slowest GPU.\n{}[gpu]\n"
       "switch_latency_ms = {:.3f}\n",
       comments, ToMs(slowest));
 }

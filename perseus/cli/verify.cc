@@ -119,13 +119,17 @@ std::string FormatJson(const tuner::Verification& verification, const plan_file:
                         {"longest_step", outlier.longest_step},
                         {"longest_step_s", outlier.longest_step_s}});
   }
+  const bool is_decidable = comparison.pairs_needed < profiler::kMostPairs;
+  const auto or_null = [&](std::int64_t count) {
+    return is_decidable ? nlohmann::ordered_json(count) : nlohmann::ordered_json();
+  };
   const nlohmann::ordered_json json{{"level", comparison.level},
                                     {"saving", ToJson(comparison.saving)},
                                     {"slowdown", ToJson(comparison.slowdown)},
                                     {"saves", NameOf(comparison.saves)},
                                     {"slows", NameOf(comparison.slows)},
-                                    {"pairs_needed", comparison.pairs_needed},
-                                    {"steps_needed", StepsNeeded(verification)},
+                                    {"pairs_needed", or_null(comparison.pairs_needed)},
+                                    {"steps_needed", or_null(StepsNeeded(verification))},
                                     {"promised_saving", promise.saving},
                                     {"promised_slowdown", promise.slowdown},
                                     {"steps_of_a_block", verification.layout.length},

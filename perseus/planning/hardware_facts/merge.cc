@@ -174,16 +174,19 @@ class Merger {
         });
   }
 
-  // The least rate of the usual nodes, so that it harms none of them.
+  // The least rate of all nodes, so that it harms none of them. Unusual nodes are reported, too.
   void MergeRate() {
     std::vector<NodeValue> values;
+    std::vector<Estimate> rates;
     for (const HardwareFacts& node : nodes_) {
-      if (node.max_changes_per_s) values.push_back({node.host, *node.max_changes_per_s});
+      if (!node.max_changes_per_s) continue;
+      values.push_back({node.host, *node.max_changes_per_s});
+      rates.push_back(*node.max_changes_per_s);
     }
     if (values.empty()) return;
-    const auto usual =
-        Usual({"the greatest rate of clock changes", Quantity::Unit::kPerSecond}, values);
-    merged_.facts.max_changes_per_s = LeastOf(usual);
+    static_cast<void>(
+        Usual({"the greatest rate of clock changes", Quantity::Unit::kPerSecond}, values));
+    merged_.facts.max_changes_per_s = LeastOf(rates);
   }
 
   template <typename Elements>

@@ -10,6 +10,7 @@ namespace perseus::hardware_facts {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 // A value that is known to 1 W.
@@ -127,6 +128,16 @@ TEST(Merge, SmallFractionsDoNotDiffer) {
       Merged(nodes).differences,
       ElementsAre("c differs: the slowdown of \"launch\" at 10 changes and 0 reads a second "
                   "is 5 %, and the median of 3 nodes is 0.2 %"));
+}
+
+// Facts of the kind are used on this node, too.
+TEST(Merge, ANodeThatBearsFewerChangesLimitsAll) {
+  auto nodes = NodesThatBlockAt({80, 80, 80});
+  for (HardwareFacts& node : nodes) node.max_changes_per_s = Estimate{100, 100, 100, 10};
+  nodes[2].max_changes_per_s = Estimate{5, 5, 5, 10};
+  const MergedFacts merged = Merged(nodes);
+  EXPECT_EQ(merged.facts.max_changes_per_s->value, 5);
+  EXPECT_THAT(merged.differences, ElementsAre(HasSubstr("c differs")));
 }
 
 TEST(Merge, TheRestIsCautious) {
