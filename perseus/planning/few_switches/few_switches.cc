@@ -20,9 +20,11 @@ constexpr int kRounds = 3;
 constexpr std::size_t kFinalists = 2;
 // Starts that combine the sequences of pp_ranks from several steps of the ascent.
 constexpr int kMixtures = 4;
-// A move of a small job takes less time, so it gets more moves: up to kMostSmall times as many.
+// A move of a small job takes less time, so a small job gets more moves: up to kMostSmall times as
+// many. A tiny job has few plans, so it gets fewer.
 constexpr double kFullEffortInstructions = 1'500;
 constexpr double kMostSmall = 4;
+constexpr double kTinyInstructions = 40;
 // The steps of an ascent. Their work is about instructions * (changes + 2).
 constexpr double kStepWork = 350'000;
 constexpr double kLeastSteps = 20;
@@ -196,7 +198,8 @@ BudgetPlan FewSwitches::Plan(int most_changes, const Bounded& bound) {
   const auto instructions = static_cast<double>(planner_.graph().instructions.size());
   const auto moves = [&](std::int64_t count) {
     const double small = std::clamp(kFullEffortInstructions / instructions, 1.0, kMostSmall);
-    return static_cast<std::int64_t>(static_cast<double>(count) * limits_.effort * small);
+    const double tiny = std::min(1.0, instructions / kTinyInstructions);
+    return static_cast<std::int64_t>(static_cast<double>(count) * limits_.effort * small * tiny);
   };
   std::optional<SegmentSearch::Found> best = search_.best();
   std::vector<SegmentSearch::Found> found;

@@ -81,19 +81,19 @@ void CompareWithAllPlans(const JobSpec& spec, std::uint64_t seed) {
 }
 
 TEST(FewSwitches, FindsTheBestPlanOfSmallPipelines) {
-  for (std::uint64_t seed = 0; seed < Seeds(60); ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(20); ++seed) {
     CompareWithAllPlans({.shape = JobShape::kPipeline, .instructions = 8, .options = 3}, seed);
   }
 }
 
 TEST(FewSwitches, FindsTheBestPlanOfSmallGraphs) {
-  for (std::uint64_t seed = 0; seed < Seeds(100); ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(40); ++seed) {
     CompareWithAllPlans({.instructions = 6}, seed);
   }
 }
 
 TEST(FewSwitches, FindsTheBestPlanAmongTies) {
-  for (std::uint64_t seed = 0; seed < Seeds(60); ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(20); ++seed) {
     CompareWithAllPlans({.instructions = 6, .times = JobSpec::Times::kMilliseconds}, seed);
   }
 }
@@ -118,12 +118,11 @@ plan::Planner MakePlanner(const ScheduleCase& given) {
   model.fixed.p2p = kMillisecond;
   model.fixed.all_reduce = {20 * kMillisecond};
   return *plan::Planner::Create(
-      *schedule::BuildInstructionGraph(
-          *schedule::GenerateSchedule({.name = given.schedule,
-                                       .pp_ranks = spec.stages,
-                                       .microbatches = 8,
-                                       .chunks = given.chunks}),
-          *synthetic::SynthesizeProfile(spec), model),
+      *schedule::BuildInstructionGraph(*schedule::GenerateSchedule({.name = given.schedule,
+                                                                    .pp_ranks = spec.stages,
+                                                                    .microbatches = 8,
+                                                                    .chunks = given.chunks}),
+                                       *synthetic::SynthesizeProfile(spec), model),
       {kSyntheticBlockingPowerW, 0});
 }
 
@@ -226,8 +225,8 @@ TEST(FewSwitches, StopsOnRequest) {
       *plan::Planner::Create(MakeSyntheticJob({}), {kSyntheticBlockingPowerW, 0});
   std::stop_source stop;
   stop.request_stop();
-  const auto plans = PlanFewSwitches(planner, planner.baseline().time, kBudgets, {},
-                                     {.stop = stop.get_token()});
+  const auto plans =
+      PlanFewSwitches(planner, planner.baseline().time, kBudgets, {}, {.stop = stop.get_token()});
   ASSERT_FALSE(plans);
   EXPECT_EQ(plans.error().kind, ErrorKind::kSystem);
 }
