@@ -117,8 +117,7 @@ class SegmentSearch {
   Timeline timeline_;
   double fixed_energy_j_ = 0;  // Effective energy of instructions without a choice.
   std::vector<Ring> rings_;
-  std::vector<std::vector<int>> clocks_;  // [pp_rank][position]
-  double energy_j_ = 0;                   // Effective energy of all instructions.
+  double energy_j_ = 0;  // Effective energy of all instructions.
   double cost_ = 0;
 
   std::vector<Proposal> proposals_;
