@@ -61,8 +61,8 @@ class SegmentSearch {
   struct Effort {
     std::int64_t moves = 5'000;
     // As fractions of the mean energy of an instruction in the baseline.
-    double first_temperature = 0.03;
-    double last_temperature = 0.002;
+    double first_temperature = 0.01;
+    double last_temperature = 0.0005;
     std::uint64_t seed = 1;
   };
   // Requires that every clock of `start` ([pp_rank] a ring) is measured at its positions, and that
