@@ -3,11 +3,16 @@
 // relative to maximum frequency, gap, and seconds of planning (on one core).
 //
 //   plan_quality [all | measured | examples | synthetic | SCHEDULE]
+//   plan_quality switches
 //
 // measured   both profiles of ../shared (skipped if absent), with 12 to 96 microbatches
 // examples   the profiles of examples/, as if measured on an A100
 // synthetic  every schedule with 24 microbatches, 1F1B with all; profiles without and with noise
 // SCHEDULE   only this schedule of the synthetic jobs, such as zb-v
+// switches   plans with few clock changes for both profiles of ../shared, with no slowdown: for
+// each
+//            limit of changes the saving, the most that any such plan can save, the gap, and the
+//            changes of the busiest pp_rank; and the seconds for all limits together
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,6 +27,7 @@
 
 #include "bench/measured_job.h"
 #include "perseus/base/file.h"
+#include "perseus/planning/few_switches/few_switches.h"
 #include "perseus/planning/plan/planner.h"
 #include "perseus/planning/schedule/schedule.h"
 #include "perseus/simulation/synthetic/synthetic_profile.h"
@@ -175,8 +181,59 @@ Result<void> PrintSynthetic(std::string_view only, Worst& worst) {
   return {};
 }
 
+Result<void> PrintSwitchRows(const MeasuredJob& measured, int microbatches) {
+  constexpr int kLimits[] = {0, 2, 3, 4, 6, 8, 12, 16};
+  PERSEUS_ASSIGN_OR_RETURN(auto graph, ReadIteration(measured, microbatches));
+  PERSEUS_ASSIGN_OR_RETURN(const auto planner,
+                           plan::Planner::Create(std::move(graph), {measured.blocking_power_w, 0}));
+  const plan::Evaluation& baseline = planner.baseline();
+  const auto saving_pct = [&](double energy_j) { return 100 * (1 - energy_j / baseline.energy_j); };
+  PERSEUS_ASSIGN_OR_RETURN(const plan::Plan unlimited, planner.PlanFor(baseline.time));
+  const auto before = std::chrono::steady_clock::now();
+  PERSEUS_ASSIGN_OR_RETURN(
+      const auto plans,
+      few_switches::PlanFewSwitches(planner, baseline.time, kLimits, std::span(&unlimited, 1)));
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - before;
+  const double most_pct = saving_pct(unlimited.evaluation.energy_j);
+  for (const few_switches::BudgetPlan& limited : plans) {
+    if (!limited.plan) return Fail("no plan with {} changes", limited.most_changes);
+    const double saved_pct = saving_pct(limited.plan->evaluation.energy_j);
+    fmt::print("{:20} {:4} {:>9} {:8.2f} {:10.2f} {:8.3f} {:12.1f} {:6}\n", measured.name,
+               microbatches, limited.most_changes, saved_pct, saving_pct(limited.lower_bound_j),
+               100 * limited.plan->gap(), 100 * saved_pct / most_pct,
+               *std::max_element(limited.changes.begin(), limited.changes.end()));
+  }
+  fmt::print("{:20} {:4} {:>9} {:8.2f} {:10.2f} {:8.3f} {:12.1f}        {:.2f} s for all limits\n",
+             measured.name, microbatches, "unlimited", most_pct,
+             saving_pct(unlimited.lower_bound_j), 100 * unlimited.gap(), 100.0, took.count());
+  std::fflush(stdout);
+  return {};
+}
+
+Result<void> PrintSwitches() {
+  fmt::print("{:20} {:>4} {:>9} {:>8} {:>10} {:>8} {:>12} {:>6}\n", "profile", "mb", "switches",
+             "saves %", "at most %", "gap %", "of unlimited", "used");
+  for (const MeasuredJob& measured : kMeasuredJobs) {
+    if (!std::filesystem::exists(ProfilePath(measured))) {
+      fmt::print("{} is absent: skipped\n", ProfilePath(measured).string());
+      continue;
+    }
+    for (const int microbatches : {12, 24, 96}) {
+      PERSEUS_RETURN_IF_ERROR(PrintSwitchRows(measured, microbatches));
+    }
+  }
+  return {};
+}
+
 int Main(std::span<char*> arguments) {
   const std::string_view what = arguments.size() > 1 ? arguments[1] : "all";
+  if (what == "switches") {
+    if (const Result<void> printed = PrintSwitches(); !printed) {
+      fmt::print(stderr, "{}\n", printed.error().message);
+      return 1;
+    }
+    return 0;
+  }
   const auto names = schedule::ScheduleNames();
   const bool one_schedule = std::find(names.begin(), names.end(), what) != names.end();
   Worst worst;

@@ -166,6 +166,50 @@ TEST_F(PlanVerbTest, HardwareFactsReplaceTwoNumbers) {
   ExpectComplaint(Run(plan + "--facts profile.csv"), 2, "profile.csv:1: not TOML");
 }
 
+TEST_F(PlanVerbTest, LimitsClockChanges) {
+  const std::string plan = plan_ + "--no-frontier ";
+  const json few = RunJson(plan + "--max-switches 2 -o out");
+  EXPECT_EQ(few["max_switches"], 2);
+  const json& limited = PlanNamed(few, "no-slowdown");
+  EXPECT_EQ(limited["target"], "no slowdown, at most 2 switches per GPU");
+  EXPECT_LE(limited["time_s"], limited["deadline_s"]);
+  const json free = RunJson(plan);
+  EXPECT_GE(limited["lower_bound_j"], PlanNamed(free, "no-slowdown")["lower_bound_j"]);
+  // The plan file has at most two changes on each pp_rank, with the one back to its beginning.
+  const json file = json::parse(Read("out/plans/no-slowdown.json"));
+  for (const json& rank : file.at("pp_ranks")) {
+    const json& instructions = rank.at("instructions");
+    int changes = 0;
+    for (std::size_t i = 0; i < instructions.size(); ++i) {
+      const json& next = instructions[(i + 1) % instructions.size()];
+      if (instructions[i].at("frequency") != next.at("frequency")) ++changes;
+    }
+    EXPECT_LE(changes, 2) << rank;
+  }
+  RunWell("evaluate out/plans/no-slowdown.json --profile profile.csv");
+}
+
+TEST_F(PlanVerbTest, PrintsWhatLimitsOfClockChangesSave) {
+  const std::string plan = plan_ + "--no-frontier --switch-tradeoff ";
+  EXPECT_THAT(RunWell(plan),
+              AllOf(HasSubstr("switches per GPU "), HasSubstr("\n16 "), HasSubstr("\nunlimited ")));
+  const json tradeoff = RunJson(plan)["switch_tradeoff"];
+  ASSERT_EQ(tradeoff.size(), 8U);
+  for (std::size_t i = 0; i < tradeoff.size(); ++i) {
+    EXPECT_GE(tradeoff[i]["energy_j"], tradeoff[i]["lower_bound_j"]);
+    const json& before = tradeoff[i == 0 ? 0 : i - 1];
+    EXPECT_LE(tradeoff[i]["energy_j"], before["energy_j"]);
+  }
+}
+
+TEST_F(PlanVerbTest, RefusesLimitsOfClockChangesThatCannotBe) {
+  const std::string plan = plan_ + "--no-frontier -o out ";
+  ExpectComplaint(Run(plan + "--max-switches 2 --switch-latency 5"), 2, "switch latency of 5.000");
+  ExpectComplaint(Run(plan + "--max-switches -1"), 2, "--max-switches");
+  ExpectComplaint(Run(plan_ + "--max-switches 2 --power-cap 900"), 2, "power cap 900 W");
+  EXPECT_THAT(Files("out"), IsEmpty());
+}
+
 TEST_F(PlanVerbTest, AScheduleFileMayReplaceAName) {
   Write("s.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
   RunWell("synth --stages 2 -o two.csv");

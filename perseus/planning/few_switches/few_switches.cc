@@ -20,13 +20,20 @@ constexpr int kRounds = 3;
 constexpr std::size_t kFinalists = 2;
 // Starts that combine the sequences of pp_ranks from several steps of the ascent.
 constexpr int kMixtures = 4;
-// A move of a small job takes less time, so it gets more moves: up to kMostSmall times as many.
+constexpr int kMixturesOfFew = 16;
+// A move of a small job takes less time, so a small job gets more moves: up to kMostSmall times as
+// many. A tiny job has few plans, so it gets fewer.
 constexpr double kFullEffortInstructions = 1'500;
 constexpr double kMostSmall = 4;
+constexpr double kTinyInstructions = 40;
 // The steps of an ascent. Their work is about instructions * (changes + 2).
 constexpr double kStepWork = 350'000;
 constexpr double kLeastSteps = 20;
 constexpr double kMostSteps = 300;
+// With at most this many changes, boundaries hardly move, so more starts help.
+constexpr int kFew = 3;
+// Without changes, a step is cheap, and the prices of the relaxed optimum are far off.
+constexpr double kStepsWithoutChanges = 3;
 
 Result<void> CheckRequest(const plan::Planner& planner, std::span<const int> budgets) {
   if (planner.model().switch_latency > 0) {
@@ -143,7 +150,8 @@ std::vector<std::vector<Ring>> FewSwitches::Starts(int most_changes, const Bound
   };
   add_sequences([&](std::size_t r) -> const auto& { return bound.answer.clocks[r]; });
   SplitMix64 random{static_cast<std::uint64_t>(most_changes)};
-  for (int i = 0; i < kMixtures && !bound.latest.empty(); ++i) {
+  for (int i = 0; i < (most_changes <= kFew ? kMixturesOfFew : kMixtures) && !bound.latest.empty();
+       ++i) {
     add_sequences([&](std::size_t r) -> const auto& {
       return bound.latest[At(random() % bound.latest.size())][r];
     });
@@ -183,7 +191,8 @@ FewSwitches::Bounded FewSwitches::Bound(int most_changes) {
   const auto instructions = static_cast<double>(planner_.graph().instructions.size());
   const double steps =
       std::clamp(kStepWork / (instructions * (most_changes + 2)), kLeastSteps, kMostSteps);
-  ascent_.Climb(most_changes, static_cast<int>(steps * limits_.effort));
+  const double more = most_changes < 2 ? kStepsWithoutChanges : 1;
+  ascent_.Climb(most_changes, static_cast<int>(steps * more * limits_.effort));
   return {ascent_.best(), ascent_.latest()};
 }
 
@@ -196,7 +205,8 @@ BudgetPlan FewSwitches::Plan(int most_changes, const Bounded& bound) {
   const auto instructions = static_cast<double>(planner_.graph().instructions.size());
   const auto moves = [&](std::int64_t count) {
     const double small = std::clamp(kFullEffortInstructions / instructions, 1.0, kMostSmall);
-    return static_cast<std::int64_t>(static_cast<double>(count) * limits_.effort * small);
+    const double tiny = std::min(1.0, instructions / kTinyInstructions);
+    return static_cast<std::int64_t>(static_cast<double>(count) * limits_.effort * small * tiny);
   };
   std::optional<SegmentSearch::Found> best = search_.best();
   std::vector<SegmentSearch::Found> found;

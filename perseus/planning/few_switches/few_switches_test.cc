@@ -81,19 +81,19 @@ void CompareWithAllPlans(const JobSpec& spec, std::uint64_t seed) {
 }
 
 TEST(FewSwitches, FindsTheBestPlanOfSmallPipelines) {
-  for (std::uint64_t seed = 0; seed < Seeds(60); ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(20); ++seed) {
     CompareWithAllPlans({.shape = JobShape::kPipeline, .instructions = 8, .options = 3}, seed);
   }
 }
 
 TEST(FewSwitches, FindsTheBestPlanOfSmallGraphs) {
-  for (std::uint64_t seed = 0; seed < Seeds(100); ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(40); ++seed) {
     CompareWithAllPlans({.instructions = 6}, seed);
   }
 }
 
 TEST(FewSwitches, FindsTheBestPlanAmongTies) {
-  for (std::uint64_t seed = 0; seed < Seeds(60); ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(20); ++seed) {
     CompareWithAllPlans({.instructions = 6, .times = JobSpec::Times::kMilliseconds}, seed);
   }
 }

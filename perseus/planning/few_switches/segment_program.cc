@@ -18,17 +18,27 @@ void SegmentProgram::Run(int changes, int held, Direction direction) {
     const double* weight = weights_.data() + At(position) * clocks;
     for (std::size_t k = levels; k-- > 0;) {
       double* cost = costs_.data() + k * clocks;
-      const double from_other = step > 0 && k > 0 ? least_[k - 1] : kForbidden;
-      // Two independent chains of minima, because each addition waits for the one before.
+      if (step == 0) {
+        for (std::size_t c = 0; c < clocks; ++c) {
+          if (held == kAny || c == At(held)) cost[c] = weight[c];
+          least_[k] = std::min(least_[k], cost[c]);
+        }
+        continue;
+      }
+      const double from_other = k > 0 ? least_[k - 1] : kForbidden;
+      // Two independent chains of minima, because each one waits for the one before.
       double even = std::numeric_limits<double>::infinity();
       double odd = even;
-      for (std::size_t c = 0; c < clocks; ++c) {
-        const double before = step > 0 ? std::min(cost[c], from_other)
-                              : held == kAny || c == static_cast<std::size_t>(held) ? 0
-                                                                                    : kForbidden;
-        cost[c] = before + weight[c];
-        double& least = c % 2 == 0 ? even : odd;
-        least = std::min(least, cost[c]);
+      std::size_t c = 0;
+      for (; c + 1 < clocks; c += 2) {
+        cost[c] = std::min(cost[c], from_other) + weight[c];
+        cost[c + 1] = std::min(cost[c + 1], from_other) + weight[c + 1];
+        even = std::min(even, cost[c]);
+        odd = std::min(odd, cost[c + 1]);
+      }
+      if (c < clocks) {
+        cost[c] = std::min(cost[c], from_other) + weight[c];
+        even = std::min(even, cost[c]);
       }
       least_[k] = std::min(even, odd);
     }

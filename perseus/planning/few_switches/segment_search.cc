@@ -127,7 +127,6 @@ void SegmentSearch::Remember() {
 
 void SegmentSearch::Start(std::vector<Ring> rings) {
   rings_ = std::move(rings);
-  clocks_.assign(rings_.size(), {});
   const schedule::InstructionGraph& graph = planner_.graph();
   std::vector<Nanoseconds> durations;
   for (std::size_t i = 0; i < graph.instructions.size(); ++i) {
@@ -136,9 +135,9 @@ void SegmentSearch::Start(std::vector<Ring> rings) {
   energy_j_ = fixed_energy_j_;
   for (const int r : movable_) {
     const RankClocks& rank = ranks_[At(r)];
-    clocks_[At(r)] = ClocksOf(rings_[At(r)], rank.positions());
+    const std::vector<int> clocks = ClocksOf(rings_[At(r)], rank.positions());
     for (int p = 0; p < rank.positions(); ++p) {
-      const std::size_t cell = rank.Cell(p, clocks_[At(r)][At(p)]);
+      const std::size_t cell = rank.Cell(p, clocks[At(p)]);
       durations[At(rank.instructions[At(p)])] = rank.times[cell];
       energy_j_ += rank.energies_j[cell];
     }
@@ -311,20 +310,28 @@ bool SegmentSearch::CollectChanges() {
   for (std::size_t i = 0; i < used_proposals_; ++i) {
     const Proposal& proposal = proposals_[i];
     const RankClocks& rank = ranks_[At(proposal.pp_rank)];
-    const std::vector<int>& now = clocks_[At(proposal.pp_rank)];
     const Ring& ring = proposal.ring;
-    std::size_t segment = ring.size() == 1 || ring.front().start == 0 ? 0 : ring.size() - 1;
-    for (int p = 0; p < rank.positions(); ++p) {
-      const std::size_t next = segment + 1 == ring.size() ? 0 : segment + 1;
-      if (ring[next].start == p && ring.size() > 1) segment = next;
-      const int clock = ring[segment].clock;
-      if (clock == now[At(p)]) continue;
-      const std::size_t cell = rank.Cell(p, clock);
-      const std::size_t old_cell = rank.Cell(p, now[At(p)]);
-      if (rank.options[cell] == RankClocks::kUnmeasured) return false;
-      changes_.push_back({rank.instructions[At(p)], rank.times[cell]});
-      energy_change_j_ += rank.energies_j[cell] - rank.energies_j[old_cell];
-      only_slower_ &= rank.times[cell] >= rank.times[old_cell];
+    const Ring& old_ring = rings_[At(proposal.pp_rank)];
+    // Stretches between boundaries of either ring. The indices are those of the next boundaries.
+    std::size_t next = ring.front().start == 0 ? 1 : 0;
+    std::size_t old_next = old_ring.front().start == 0 ? 1 : 0;
+    for (int begin = 0; begin < rank.positions();) {
+      int end = rank.positions();
+      if (next < ring.size()) end = std::min(end, ring[next].start);
+      if (old_next < old_ring.size()) end = std::min(end, old_ring[old_next].start);
+      const int clock = (next == 0 ? ring.back() : ring[next - 1]).clock;
+      const int old_clock = (old_next == 0 ? old_ring.back() : old_ring[old_next - 1]).clock;
+      for (int p = begin; p < end && clock != old_clock; ++p) {
+        const std::size_t cell = rank.Cell(p, clock);
+        const std::size_t old_cell = rank.Cell(p, old_clock);
+        if (rank.options[cell] == RankClocks::kUnmeasured) return false;
+        changes_.push_back({rank.instructions[At(p)], rank.times[cell]});
+        energy_change_j_ += rank.energies_j[cell] - rank.energies_j[old_cell];
+        only_slower_ &= rank.times[cell] >= rank.times[old_cell];
+      }
+      if (next < ring.size() && ring[next].start == end) ++next;
+      if (old_next < old_ring.size() && old_ring[old_next].start == end) ++old_next;
+      begin = end;
     }
   }
   return !changes_.empty();
@@ -351,8 +358,6 @@ void SegmentSearch::Accept() {
   for (std::size_t i = 0; i < used_proposals_; ++i) {
     Proposal& proposal = proposals_[i];
     std::swap(rings_[At(proposal.pp_rank)], proposal.ring);
-    clocks_[At(proposal.pp_rank)] =
-        ClocksOf(rings_[At(proposal.pp_rank)], ranks_[At(proposal.pp_rank)].positions());
   }
   Remember();
 }

@@ -61,8 +61,8 @@ class SegmentSearch {
   struct Effort {
     std::int64_t moves = 5'000;
     // As fractions of the mean energy of an instruction in the baseline.
-    double first_temperature = 0.03;
-    double last_temperature = 0.002;
+    double first_temperature = 0.01;
+    double last_temperature = 0.0005;
     std::uint64_t seed = 1;
   };
   // Requires that every clock of `start` ([pp_rank] a ring) is measured at its positions, and that
@@ -117,8 +117,7 @@ class SegmentSearch {
   Timeline timeline_;
   double fixed_energy_j_ = 0;  // Effective energy of instructions without a choice.
   std::vector<Ring> rings_;
-  std::vector<std::vector<int>> clocks_;  // [pp_rank][position]
-  double energy_j_ = 0;                   // Effective energy of all instructions.
+  double energy_j_ = 0;  // Effective energy of all instructions.
   double cost_ = 0;
 
   std::vector<Proposal> proposals_;
