@@ -199,6 +199,7 @@ Result<void> QualifyVirtual(const QualifyFlags& flags) {
       const auto spec,
       virtual_gpu::ReadVirtualNode(std::string_view(flags.direct.devices).substr(kVirtual.size())));
   std::vector<std::string> uuids;
+  uuids.reserve(static_cast<std::size_t>(spec.gpus));
   for (int gpu = 0; gpu < spec.gpus; ++gpu) uuids.push_back(virtual_gpu::VirtualUuid(spec, gpu));
   PERSEUS_ASSIGN_OR_RETURN(const auto chosen, ChooseGpus(uuids, flags.gpus));
   qualifier::SimulatedNode node(qualifier::ModelOf(spec), static_cast<int>(chosen.size()),
@@ -229,6 +230,7 @@ Result<void> QualifyReal(const QualifyFlags& flags) {
   for (const auto& device : devices.devices) uuids.push_back(device->info().uuid);
   PERSEUS_ASSIGN_OR_RETURN(const auto chosen, ChooseGpus(uuids, flags.gpus));
   std::vector<device::Device*> gpus;
+  gpus.reserve(chosen.size());
   for (const std::size_t i : chosen) gpus.push_back(devices.devices[i].get());
   PERSEUS_ASSIGN_OR_RETURN(const auto around, LookAround(flags.direct, gpus));
   if (!around.programs.empty() && !flags.is_forced) {
