@@ -130,8 +130,9 @@ TEST(VirtualNodeFile, EveryMistakeHasItsPlace) {
   const std::string model = "\n[gpu]\nmodel = \"a100\"\n";
   EXPECT_THAT(ErrorOf("gpus = "), testing::StartsWith("dir/box.toml:1: not TOML: "));
   EXPECT_EQ(ErrorOf(model), "dir/box.toml:1: the virtual node has no gpus (write gpus = 8)");
-  EXPECT_EQ(ErrorOf("gpus = 65" + model),
-            "dir/box.toml:1: gpus is not a whole number from 1 to 64 (write gpus = 1)");
+  EXPECT_EQ(
+      ErrorOf("gpus = 65" + model),
+      "dir/box.toml:1: gpus is not a whole number from 1 to 64 (for example, write gpus = 1)");
   EXPECT_EQ(ErrorOf("gpus = 1\nrat = 2" + model),
             "dir/box.toml:2: the virtual node has no key \"rat\" (did you mean \"rate\"?)");
   EXPECT_EQ(ErrorOf("gpus = 1\nrate = 0" + model),
