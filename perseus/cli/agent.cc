@@ -57,7 +57,7 @@ Result<double> MostChanges(const AgentFlags& flags) {
         "give the limit with --max-changes)",
         flags.facts);
   }
-  const double most = *facts.max_changes_per_s;
+  const double most = facts.max_changes_per_s->value;
   if (most < kChangesPerSecond.least) {
     return Fail(
         "{}: max_changes_per_s is {}, so no clock may change (give a limit of at least {} with "

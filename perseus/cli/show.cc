@@ -33,7 +33,7 @@ struct ShowFlags {
 };
 
 // The mean clock of a group: the forwards of a stage, or the instructions of a resource.
-struct Clock {
+struct ClockShare {
   std::string of;
   double sum_mhz = 0;
   int instructions = 0;
@@ -45,7 +45,7 @@ struct Shown {
   std::string path;
   plan_file::PlanFile plan;
   double waiting = 0;  // As a fraction of the time of its pp_ranks.
-  std::vector<Clock> clocks;
+  std::vector<ClockShare> clocks;
 
   double saving() const { return 1 - plan.energy_j / plan.baseline_energy_j; }
   double slowdown() const { return ToSeconds(plan.time) / ToSeconds(plan.baseline_time) - 1; }
@@ -58,7 +58,8 @@ struct Shown {
 
 Shown Summarize(std::string path, plan_file::PlanFile plan) {
   Shown shown;
-  std::map<std::pair<int, std::string>, Clock> clocks;  // The stage in the key gives the order.
+  std::map<std::pair<int, std::string>, ClockShare>
+      clocks;  // The stage in the key gives the order.
   double busy_s = 0;
   for (const plan_file::PlannedRank& rank : plan.pp_ranks) {
     for (const plan_file::PlannedInstruction& instruction : rank.instructions) {
@@ -68,7 +69,7 @@ Shown Summarize(std::string path, plan_file::PlanFile plan) {
       const std::string of =
           has_stage ? fmt::format("stage {} {}", instruction.stage, Name(instruction.kind))
                     : rank.name;
-      Clock& clock = clocks[{instruction.stage, of}];
+      ClockShare& clock = clocks[{instruction.stage, of}];
       clock.of = of;
       clock.sum_mhz += instruction.frequency_mhz;
       ++clock.instructions;
@@ -85,7 +86,7 @@ std::string FormatJson(const std::vector<Shown>& plans) {
   ordered_json list = ordered_json::array();
   for (const Shown& shown : plans) {
     ordered_json clocks = ordered_json::object();
-    for (const Clock& clock : shown.clocks) clocks[clock.of] = clock.mean_mhz();
+    for (const ClockShare& clock : shown.clocks) clocks[clock.of] = clock.mean_mhz();
     list.push_back({{"file", shown.path},
                     {"target", shown.plan.target},
                     {"time_s", ToSeconds(shown.plan.time)},
@@ -132,13 +133,13 @@ std::string FormatTable(const std::vector<Shown>& plans) {
   // The groups of all plans, in the order of their first appearance.
   std::vector<std::string> names;
   for (const Shown& shown : plans) {
-    for (const Clock& clock : shown.clocks) {
+    for (const ClockShare& clock : shown.clocks) {
       if (std::ranges::find(names, clock.of) == names.end()) names.push_back(clock.of);
     }
   }
   for (const std::string& name : names) {
     add_row(name + " (MHz)", [&](const Shown& shown) {
-      const auto found = std::ranges::find(shown.clocks, name, &Clock::of);
+      const auto found = std::ranges::find(shown.clocks, name, &ClockShare::of);
       return found == shown.clocks.end() ? "" : fmt::format("{:.0f}", found->mean_mhz());
     });
   }

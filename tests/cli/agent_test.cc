@@ -142,7 +142,8 @@ constexpr const char* kFactsHeader =
     "gpu_count = 2\n";
 
 TEST_F(AgentProgramTest, TheLimitOnChangesComesFromTheFactsUnlessAFlagHasIt) {
-  Write("facts.toml", std::string(kFactsHeader) + "max_changes_per_s = 80\n");
+  Write("facts.toml", std::string(kFactsHeader) +
+                          "max_changes_per_s = {value = 80, low = 80, high = 160, samples = 9}\n");
   Write("none.toml", kFactsHeader);
   StartAgent(" --metrics off --facts facts.toml ");
   EXPECT_THAT(Read("log"), HasSubstr("at most 80 clock changes per second"));
@@ -164,8 +165,10 @@ TEST_F(AgentProgramTest, ABadLimitOnChangesIsAnErrorAtTheStart) {
   ExpectComplaint(Run(agent + "--max-changes nan"), 2, "\"nan\" is not a number");
   ExpectComplaint(Run(agent + "--max-changes 1e999"), 2, "--max-changes");
   Write("none.toml", kFactsHeader);
-  Write("zero.toml", std::string(kFactsHeader) + "max_changes_per_s = 0\n");
-  Write("nan.toml", std::string(kFactsHeader) + "max_changes_per_s = nan\n");
+  Write("zero.toml", std::string(kFactsHeader) +
+                         "max_changes_per_s = {value = 0, low = 0, high = 10, samples = 9}\n");
+  Write("nan.toml", std::string(kFactsHeader) +
+                        "max_changes_per_s = {value = nan, low = 1, high = 2, samples = 9}\n");
   ExpectComplaint(Run(agent + "--facts none.toml"), 2,
                   "none.toml: it has no max_changes_per_s, so it sets no limit");
   ExpectComplaint(Run(agent + "--facts zero.toml"), 2,
