@@ -25,7 +25,7 @@ constexpr int kMixturesOfFew = 16;
 // many. A tiny job has few plans, so it gets fewer.
 constexpr double kFullEffortInstructions = 1'500;
 constexpr double kMostSmall = 4;
-constexpr double kTinyInstructions = 40;
+constexpr double kTinyInstructions = 12;
 // The steps of an ascent. Their work is about instructions * (changes + 2).
 constexpr double kStepWork = 350'000;
 constexpr double kLeastSteps = 20;

@@ -81,7 +81,7 @@ void CompareWithAllPlans(const JobSpec& spec, std::uint64_t seed) {
 }
 
 TEST(FewSwitches, FindsTheBestPlanOfSmallPipelines) {
-  for (std::uint64_t seed = 0; seed < Seeds(20); ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(10); ++seed) {
     CompareWithAllPlans({.shape = JobShape::kPipeline, .instructions = 8, .options = 3}, seed);
   }
 }
