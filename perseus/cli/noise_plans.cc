@@ -69,10 +69,12 @@ std::string FormatNoise(const NoiseOutcome& outcome, const std::vector<PlannedTa
                   FormatPercent(with.saving), FormatSigned(without.slowdown, without.slowdown_ci),
                   FormatPercent(without.saving)});
   }
-  return fmt::format(
-      "\nMeans against maximum frequency with the same noise: {} % of each instruction by itself, "
-      "{} % shared by a pp_rank:\n{}",
-      100 * outcome.noise.independent, 100 * outcome.noise.common, table.Format());
+  const std::string common =
+      outcome.noise.common > 0
+          ? fmt::format(", and {:g} % shared by a pp_rank", 100 * outcome.noise.common)
+          : "";
+  return fmt::format("\nMeans against maximum frequency with the same noise ({:g} %{}):\n{}",
+                     100 * outcome.noise.independent, common, table.Format());
 }
 
 }  // namespace perseus::cli

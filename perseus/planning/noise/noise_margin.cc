@@ -201,8 +201,10 @@ Result<NoisyPlan> AddNoiseMargin(const plan::Planner& planner, const plan::Plan&
     if (excess <= limits.tolerance && late <= 0) break;
     target_s -= std::max(excess, late + kLateStep) * baseline_s;
   }
-  if (result.plan.evaluation.time > plan.deadline) {
-    // The given plan meets its deadline, and there is hardly any noise.
+  const bool is_kept = result.before.slowdown <= slowdown + limits.allowance + limits.tolerance;
+  if (result.plan.evaluation.time > plan.deadline ||
+      (is_kept && result.before.saving >= result.after.saving)) {
+    // With hardly any noise, the given plan needs no margin.
     result.plan = plan;
     result.after = result.before;
   }

@@ -127,10 +127,10 @@ TEST(AddNoiseMargin, IsCloseToTheBestOfAllCombinations) {
 }
 
 TEST(AddNoiseMargin, WithoutNoiseNothingIsLost) {
-  const plan::Planner planner = PlannerFor({});
+  const plan::Planner planner = PlannerFor({.stages = 8, .microbatches = 12});
   const plan::Plan plan = planner.PlanFor(planner.baseline().time).value();
   const NoisyPlan noisy = AddNoiseMargin(planner, plan, {}, 0).value();
-  EXPECT_LE(noisy.plan.evaluation.energy_j, plan.evaluation.energy_j);
+  EXPECT_LE(noisy.plan.evaluation.energy_j, plan.evaluation.energy_j * (1 + 1e-12));
   EXPECT_LE(noisy.plan.evaluation.time, plan.deadline);
   EXPECT_LE(noisy.after.slowdown, 0);
 }
