@@ -173,7 +173,7 @@ TEST_F(AgentProgramTest, ABadLimitOnChangesIsAnErrorAtTheStart) {
                   "none.toml: it has no max_changes_per_s, so it sets no limit");
   ExpectComplaint(Run(agent + "--facts zero.toml"), 2,
                   "zero.toml: max_changes_per_s is 0, so no clock may change");
-  ExpectComplaint(Run(agent + "--facts nan.toml"), 2, "nan.toml:9: max_changes_per_s");
+  ExpectComplaint(Run(agent + "--facts nan.toml"), 2, "nan.toml:9: value is not a number");
   ExpectComplaint(Run(agent + "--facts nowhere.toml"), 1, "nowhere.toml");
   // The file is read even if the flag wins, so a wrong path does not go unnoticed.
   ExpectComplaint(Run(agent + "--facts nowhere.toml --max-changes 5"), 1, "nowhere.toml");
