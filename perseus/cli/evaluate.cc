@@ -1,12 +1,14 @@
 // `perseus evaluate` computes the time and energy of a plan.
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "perseus/base/file.h"
 #include "perseus/cli/job_options.h"
+#include "perseus/cli/noise_flags.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/switches.h"
 #include "perseus/cli/table.h"
@@ -35,6 +37,7 @@ constexpr const char* kEvaluateExamples =
 struct EvaluateFlags {
   std::string plan;
   job::JobFlags job;
+  NoiseFlags noise;
   bool as_json = false;
 };
 
@@ -55,6 +58,21 @@ struct LoadedPlan {
   std::vector<int> options;
   std::optional<Claim> claim;
 };
+
+struct UnderNoise {
+  noise::Noise noise;
+  noise::NoisyDifference difference;  // From maximum frequency with the same noise.
+};
+
+std::optional<UnderNoise> EvaluateNoise(const LoadedPlan& plan, const NoiseFlags& flags) {
+  constexpr int kSamples = 2000;
+  constexpr std::uint64_t kSeed = 3;
+  const auto noise = flags.noise();
+  if (!noise) return std::nullopt;
+  const noise::NoisyExecution execution(plan.job.graph, plan.job.model, *noise, kSamples, kSeed);
+  return UnderNoise{*noise,
+                    execution.Compare(plan.options, schedule::BaselineOptions(plan.job.graph))};
+}
 
 Result<LoadedPlan> LoadJsonPlan(std::string_view text, const EvaluateFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto file, plan_file::ParsePlan(text, flags.plan));
@@ -92,13 +110,19 @@ ordered_json Describe(const plan::Evaluation& evaluation) {
 }
 
 std::string FormatJson(const LoadedPlan& plan, const plan::Evaluation& baseline,
-                       const plan::Evaluation& evaluation) {
+                       const plan::Evaluation& evaluation, const std::optional<UnderNoise>& noisy) {
   ordered_json result = Describe(evaluation);
   result["saving"] = 1 - evaluation.energy_j / baseline.energy_j;
   result["slowdown"] = ToSeconds(evaluation.time) / ToSeconds(baseline.time) - 1;
   result["switch_latency_s"] = ToSeconds(plan.job.model.switch_latency);
   if (!plan.job.facts.path.empty()) result["facts"] = plan.job.facts.path;
   result["baseline"] = Describe(baseline);
+  if (noisy) {
+    result["noise"] = {
+        {"independent", noisy->noise.independent}, {"common", noisy->noise.common},
+        {"slowdown", noisy->difference.slowdown},  {"slowdown_ci", noisy->difference.slowdown_ci},
+        {"saving", noisy->difference.saving},      {"saving_ci", noisy->difference.saving_ci}};
+  }
   if (plan.claim) {
     result["claimed"] = {{"target", plan.claim->target},
                          {"time_s", ToSeconds(plan.claim->time)},
@@ -109,7 +133,8 @@ std::string FormatJson(const LoadedPlan& plan, const plan::Evaluation& baseline,
 }
 
 std::string FormatTable(const LoadedPlan& plan, const plan::Evaluation& baseline,
-                        const plan::Evaluation& evaluation) {
+                        const plan::Evaluation& evaluation,
+                        const std::optional<UnderNoise>& noisy) {
   const auto switches = [&](const plan::Evaluation& evaluated) {
     return FormatSwitches(SwitchesPerGpu(evaluated));
   };
@@ -124,6 +149,13 @@ std::string FormatTable(const LoadedPlan& plan, const plan::Evaluation& baseline
                 FormatPercent(ToSeconds(evaluation.time) / ToSeconds(baseline.time) - 1),
                 FormatQuantity(evaluation.average_power_w()), switches(evaluation)});
   std::string text = table.Format();
+  if (noisy) {
+    text += fmt::format(
+        "\nUnder noise, the mean iteration takes {:+.3f} ± {:.3f} % more time than at maximum "
+        "frequency with the same noise, and saves {:.2f} ± {:.2f} % of the energy.\n",
+        100 * noisy->difference.slowdown, 100 * noisy->difference.slowdown_ci,
+        100 * noisy->difference.saving, 100 * noisy->difference.saving_ci);
+  }
   const std::string facts = job::Describe(plan.job.facts);
   if (!facts.empty()) text += "\n" + facts;
   if (!plan.claim) return text;
@@ -149,6 +181,7 @@ bool ChangesTheJob(const job::JobFlags& flags, const std::string& planned_profil
 }
 
 Result<void> RunEvaluate(const EvaluateFlags& flags) {
+  PERSEUS_RETURN_IF_ERROR(CheckNoise(flags.noise));
   PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(flags.plan));
   const auto plan =
       LooksLikeJson(text, flags.plan) ? LoadJsonPlan(text, flags) : LoadFrequencyLists(text, flags);
@@ -156,8 +189,9 @@ Result<void> RunEvaluate(const EvaluateFlags& flags) {
   const plan::Evaluator evaluator(plan->job.graph, plan->job.model);
   const plan::Evaluation baseline = evaluator.Evaluate(schedule::BaselineOptions(plan->job.graph));
   const plan::Evaluation evaluation = evaluator.Evaluate(plan->options);
-  PERSEUS_RETURN_IF_ERROR(Print(flags.as_json ? FormatJson(*plan, baseline, evaluation)
-                                              : FormatTable(*plan, baseline, evaluation)));
+  const std::optional<UnderNoise> noisy = EvaluateNoise(*plan, flags.noise);
+  PERSEUS_RETURN_IF_ERROR(Print(flags.as_json ? FormatJson(*plan, baseline, evaluation, noisy)
+                                              : FormatTable(*plan, baseline, evaluation, noisy)));
   if (!plan->claim || plan->claim->Holds(evaluation) ||
       ChangesTheJob(flags.job, plan->claim->profile)) {
     return {};
@@ -178,6 +212,7 @@ Verb AddEvaluateVerb(CLI::App& program) {
                    "Measured options (default: the profile that the plan names)")
       ->type_name("FILE");
   AddJobFlags(*verb, flags->job);
+  AddNoiseFlags(*verb, flags->noise, "Also compute the mean time and energy under noise");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the table");
   return {verb, [flags] { return RunEvaluate(*flags); }};
 }

@@ -8,6 +8,7 @@
 #include "perseus/cli/figure_flags.h"
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/job_options.h"
+#include "perseus/cli/noise_flags.h"
 #include "perseus/cli/noise_plans.h"
 #include "perseus/cli/plan_report.h"
 #include "perseus/cli/plan_targets.h"
@@ -59,8 +60,7 @@ struct PlanFlags {
   bool with_plot = false;
   std::optional<int> most_switches;
   bool with_switch_tradeoff = false;
-  std::optional<double> noise_percent;
-  double common_noise_percent = 0;
+  NoiseFlags noise;
 };
 
 Result<void> AddFrequencyLists(const PlanOutcome& outcome, std::vector<ResultFile>& files) {
@@ -148,14 +148,12 @@ Result<void> CheckFlags(const PlanFlags& flags) {
   if (flags.with_plot && flags.as_json) {
     return Fail("--plot and --json exclude each other (remove one of them)");
   }
-  if (flags.noise_percent && (flags.most_switches || flags.with_switch_tradeoff)) {
+  if (flags.noise.percent && (flags.most_switches || flags.with_switch_tradeoff)) {
     return Fail(
         "--noise excludes limits of clock changes, because its margin changes clocks one by one "
         "(remove --noise, or --max-switches and --switch-tradeoff)");
   }
-  if (flags.common_noise_percent > 0 && !flags.noise_percent) {
-    return Fail("--common-noise needs the noise of single instructions (add --noise 0, or more)");
-  }
+  PERSEUS_RETURN_IF_ERROR(CheckNoise(flags.noise));
   return CheckFigures(flags.figures);
 }
 
@@ -205,9 +203,8 @@ Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planne
     PERSEUS_ASSIGN_OR_RETURN(planned,
                              LimitSwitches(planner, std::move(planned), *flags.most_switches));
   }
-  if (flags.noise_percent) {
-    const noise::Noise noise{*flags.noise_percent / 100, flags.common_noise_percent / 100};
-    PERSEUS_ASSIGN_OR_RETURN(computed.noise, AddNoiseMargins(planner, noise, planned));
+  if (const auto noise = flags.noise.noise()) {
+    PERSEUS_ASSIGN_OR_RETURN(computed.noise, AddNoiseMargins(planner, *noise, planned));
   }
   computed.planned = std::move(planned);
   return computed;
@@ -302,15 +299,7 @@ Verb AddPlanVerb(CLI::App& program) {
       ->check(WholeNumberIn({0, 1'000'000}));
   verb->add_flag("--switch-tradeoff", flags->with_switch_tradeoff,
                  "Also print what limits of 0 to 16 clock changes would save");
-  verb->add_option("--noise", flags->noise_percent,
-                   "Keep the mean time under noise: the relative standard deviation of the time of "
-                   "each instruction, in percent")
-      ->type_name("PERCENT")
-      ->check(NumberIn({0, 100 * noise::kMostNoise}, "percent"));
-  verb->add_option("--common-noise", flags->common_noise_percent,
-                   "Further noise that all instructions of a pp_rank share in an iteration")
-      ->type_name("PERCENT")
-      ->check(NumberIn({0, 100 * noise::kMostNoise}, "percent"));
+  AddNoiseFlags(*verb, flags->noise, "Keep the mean time under noise");
   AddFigureFlags(*verb, flags->figures);
   verb->add_flag("--frequency-lists", flags->with_frequency_lists,
                  "Also write freqs_pipeline_*.py, the lists that other tools of the field read");

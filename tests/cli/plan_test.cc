@@ -241,7 +241,10 @@ TEST_F(PlanVerbTest, NoiseGivesPlansThatKeepTheirMeanTime) {
   const json without = RunJson(plan_ + "--no-frontier --slowdown 5 -o other");
   const json with = RunJson(plan_ + "--no-frontier --slowdown 5 --noise 1");
   EXPECT_GT(with["plans"][0].at("energy_j"), without["plans"][0].at("energy_j"));
-  RunWell("evaluate out/plans/no-slowdown.json");
+  const json judged = RunJson("evaluate out/plans/no-slowdown.json --noise 1").at("noise");
+  const json& planned = noisy["plans"][0];
+  EXPECT_NEAR(judged.at("slowdown").get<double>(), planned.at("slowdown").get<double>(),
+              2 * (judged.at("slowdown_ci").get<double>() + planned["slowdown_ci"].get<double>()));
   EXPECT_THAT(RunWell(plan_ + "--no-frontier --noise 1 --common-noise 0.5"),
               HasSubstr("without a margin"));
 }
@@ -249,6 +252,7 @@ TEST_F(PlanVerbTest, NoiseGivesPlansThatKeepTheirMeanTime) {
 TEST_F(PlanVerbTest, NoiseIsRefusedWhereItMeansNothing) {
   ExpectComplaint(Run(plan_ + "--noise 1 --max-switches 4"), 2, "--noise excludes");
   ExpectComplaint(Run(plan_ + "--common-noise 1"), 2, "--noise 0");
+  ExpectComplaint(Run("evaluate plan.json --common-noise 1"), 2, "--noise 0");
   ExpectComplaint(Run(plan_ + "--noise 30"), 2, "percent");
   ExpectComplaint(Run(plan_ + "--noise nan"), 2, "--noise");
 }

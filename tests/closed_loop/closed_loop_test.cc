@@ -94,9 +94,11 @@ TEST_F(ClosedLoopTest, PlanFromOnlineProfileSavesWhatItPromises) {
   ExpectPromiseKept({tuned.at("saving").get<double>(), tuned.at("time_s").get<double>(),
                      tuned.at("baseline_time_s").get<double>()},
                     TrueSteps(), before, after);
-  // The measured profile is a valid input of `perseus plan`.
-  RunWell(
+  // The measured profile is a valid input of `perseus plan`. A warning may say that some
+  // instruction was measured at too few clocks to have a choice.
+  const Outcome planned = Run(
       "plan tuned/profile.csv --schedule 1f1b --microbatches 6 --blocking-power 84 --no-frontier");
+  EXPECT_EQ(planned.status, 0) << planned.err;
   RunWell("evaluate tuned/plan.json");
 }
 

@@ -1,0 +1,26 @@
+// The flags --noise and --common-noise.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <optional>
+
+#include "perseus/base/result.h"
+#include "perseus/planning/noise/noisy_execution.h"
+
+namespace perseus::cli {
+
+struct NoiseFlags {
+  std::optional<double> percent;
+  double common_percent = 0;
+
+  // Absent without --noise.
+  std::optional<noise::Noise> noise() const;
+};
+
+// `purpose` begins the help of --noise: "Keep the mean time under noise".
+void AddNoiseFlags(CLI::App& verb, NoiseFlags& flags, const char* purpose);
+
+// Fails if --common-noise is given alone.
+Result<void> CheckNoise(const NoiseFlags& flags);
+
+}  // namespace perseus::cli
