@@ -19,15 +19,18 @@ bool LimitsTime(plan::Target::Kind kind) {
 
 Result<noise::NoisyPlan> MarginFor(const plan::Planner& planner, const noise::Noise& noise,
                                    const PlannedTarget& planned) {
-  if (LimitsTime(planned.target.kind)) {
-    const double slowdown =
-        ToSeconds(planned.plan.deadline) / ToSeconds(planner.baseline().time) - 1;
-    return noise::AddNoiseMargin(planner, planned.plan, noise, slowdown);
-  }
   const noise::NoisyExecution judge(planner.graph(), planner.model(), noise, kJudgeSamples,
                                     kJudgeSeed);
-  const noise::NoisyDifference difference =
-      judge.Compare(planned.plan.options, schedule::BaselineOptions(planner.graph()));
+  const std::vector<int> baseline = schedule::BaselineOptions(planner.graph());
+  if (LimitsTime(planned.target.kind)) {
+    // A slowdown is relative to the baseline with the same noise. A deadline is a time.
+    const double baseline_s = planned.target.kind == plan::Target::Kind::kDeadline
+                                  ? judge.Run(baseline).time_s
+                                  : ToSeconds(planner.baseline().time);
+    return noise::AddNoiseMargin(planner, planned.plan, noise,
+                                 ToSeconds(planned.plan.deadline) / baseline_s - 1);
+  }
+  const noise::NoisyDifference difference = judge.Compare(planned.plan.options, baseline);
   return noise::NoisyPlan{planned.plan, difference, difference, 0};
 }
 
@@ -60,9 +63,12 @@ Result<NoiseOutcome> AddNoiseMargins(const plan::Planner& planner, const noise::
 }
 
 std::string FormatNoise(const NoiseOutcome& outcome, const std::vector<PlannedTarget>& planned) {
-  Table table({"plan", "mean slowdown", "saving", "without a margin", "saving"});
+  Table table(
+      {"plan", "mean slowdown", "saving", "slowdown without a margin", "saving without a margin"});
+  bool has_other_target = false;
   for (std::size_t i = 0; i < planned.size(); ++i) {
     if (planned[i].is_stop) continue;
+    has_other_target = has_other_target || !LimitsTime(planned[i].target.kind);
     const noise::NoisyDifference& with = outcome.with_margin[i];
     const noise::NoisyDifference& without = outcome.without_margin[i];
     table.AddRow({planned[i].plan.target, FormatSigned(with.slowdown, with.slowdown_ci),
@@ -73,8 +79,9 @@ std::string FormatNoise(const NoiseOutcome& outcome, const std::vector<PlannedTa
       outcome.noise.common > 0
           ? fmt::format(", and {:g} % shared by a pp_rank", 100 * outcome.noise.common)
           : "";
-  return fmt::format("\nMeans against maximum frequency with the same noise ({:g} %{}):\n{}",
-                     100 * outcome.noise.independent, common, table.Format());
+  return fmt::format("\nMeans against maximum frequency with the same noise ({:g} %{}):\n{}{}",
+                     100 * outcome.noise.independent, common, table.Format(),
+                     has_other_target ? "Only slowdowns and deadlines get a margin.\n" : "");
 }
 
 }  // namespace perseus::cli

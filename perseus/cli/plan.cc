@@ -270,10 +270,10 @@ Result<void> RunPlan(const PlanFlags& flags) {
     PERSEUS_RETURN_IF_ERROR(results.Stage(files));
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto figures, DrawFigures(flags.figures, report_data));
-  // If the answer cannot be printed, the results of an earlier run stay.
+  // If the answer or a figure cannot be written, the results of an earlier run stay.
   PERSEUS_RETURN_IF_ERROR(Print(FormatAnswer(flags, outcome, summary, files.size())));
-  PERSEUS_RETURN_IF_ERROR(results.Publish());
-  return WriteFigures(flags.figures, figures);
+  PERSEUS_RETURN_IF_ERROR(WriteFigures(flags.figures, figures));
+  return results.Publish();
 }
 
 }  // namespace

@@ -111,12 +111,10 @@ std::string FormatFinding(const PlanOutcome& outcome) {
           ? ""
           : fmt::format(" ({} over {} pipelines)", FormatJoules(saved_j * pipelines), pipelines);
   return fmt::format(
-      "At maximum frequency, {} of this job's energy does not make it faster: the plan with no "
-      "slowdown saves {} per iteration{}.\nNo plan for this profile that is as fast{} can save "
-      "more "
-      "than {}.\n",
-      FormatPercent(SavingOf(outcome.planner, plan.evaluation.energy_j)), FormatJoules(saved_j),
-      all,
+      "The plan with no slowdown saves {} per iteration{}: {} of the energy at maximum frequency.\n"
+      "No plan for this profile that is as fast{} can save more than {}.\n",
+      FormatJoules(saved_j), all,
+      FormatPercent(SavingOf(outcome.planner, plan.evaluation.energy_j)),
       outcome.most_switches
           ? fmt::format(" and has at most {} switches per GPU", *outcome.most_switches)
           : "",

@@ -26,8 +26,9 @@ std::vector<std::string> FormatChanges(const std::vector<int>& changes, Nanoseco
 }  // namespace
 
 Result<void> CheckSwitchTarget(const plan::Target& target) {
-  if (target.kind != plan::Target::Kind::kEnergyBudget &&
-      target.kind != plan::Target::Kind::kPowerCap) {
+  using Kind = plan::Target::Kind;
+  if (target.kind == Kind::kSlowdown || target.kind == Kind::kDeadline ||
+      target.kind == Kind::kMinEnergy) {
     return {};
   }
   return Fail(
@@ -52,6 +53,12 @@ Result<std::vector<PlannedTarget>> LimitSwitches(const plan::Planner& planner,
     few_switches::BudgetPlan& found = limited[i]->front();
     if (!found.plan) {
       if (planned[i].is_stop) continue;
+      if (std::isinf(found.lower_bound_j)) {
+        return FailAs(ErrorKind::kUnreachable,
+                      "{}: no plan has at most {} clock changes per GPU, because instructions of a "
+                      "GPU share no measured clock (allow more changes)",
+                      planned[i].plan.target, most_switches);
+      }
       return FailAs(ErrorKind::kUnreachable,
                     "{}: found no plan with at most {} clock changes per GPU that meets {:.6f} s "
                     "(allow more changes, or more time)",

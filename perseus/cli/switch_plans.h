@@ -11,7 +11,8 @@
 
 namespace perseus::cli {
 
-// Fails if the target has no deadline of its own: an energy budget or a power cap.
+// Fails if the target does not determine the time before the clocks are limited: an energy budget,
+// a power cap, the energy-delay product or a price.
 Result<void> CheckSwitchTarget(const plan::Target& target);
 
 // Replaces the plans by plans with at most `most_switches` clock changes per pp_rank and iteration,

@@ -42,7 +42,7 @@ TEST_F(PlanVerbTest, PrintsATableAndAFinding) {
        {"\nmaximum frequency ", "\nno slowdown ", "\n5 % slowdown ", "\nleast energy "}) {
     EXPECT_THAT(out, HasSubstr(row));
   }
-  EXPECT_THAT(out, HasSubstr("of this job's energy does not make it faster"));
+  EXPECT_THAT(out, HasSubstr("of the energy at maximum frequency"));
   EXPECT_THAT(Files("."), ElementsAre("profile.csv"));  // No -o, no files.
 }
 

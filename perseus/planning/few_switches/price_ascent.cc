@@ -27,6 +27,10 @@ double Exponential(double x) {
   return power;
 }
 
+// In microwatts. Far above the price of any real second, and it fits 64 bits. A deadline that no
+// plan can meet would raise the price without end.
+constexpr double kMostPrice = 1e18;
+
 }  // namespace
 
 PriceAscent::PriceAscent(SwitchBound& bound, const Prices& start)
@@ -110,8 +114,8 @@ PathFlow PriceAscent::Step(const PathFlow& from, double eta) const {
   }
   const std::size_t source = At(network_.source);
   const double late = mean[source] - static_cast<double>(bound_.deadline());
-  next.value = std::max(from.value * total[source] * Exponential(eta * late),
-                        static_cast<double>(bound_.planner().blocking_price()));
+  next.value = std::clamp(from.value * total[source] * Exponential(eta * late),
+                          static_cast<double>(bound_.planner().blocking_price()), kMostPrice);
   return next;
 }
 

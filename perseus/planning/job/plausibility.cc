@@ -124,7 +124,7 @@ Result<void> CheckBlockingPower(const LoadedJob& job, const Sets& sets,
   if (blocking_w > kHighBlockingPower * median_w) {
     warnings.push_back(fmt::format(
         "the blocking power of {:g} W is {:.0f} % of the power of the instructions at maximum "
-        "frequency ({:.1f} W), so slower clocks seem to save nearly nothing (is it the power of "
+        "frequency ({:.1f} W), so plans seem to save more than they do (is it the power of "
         "one GPU that waits? perseus qualify measures it)",
         blocking_w, 100 * blocking_w / median_w, median_w));
   }

@@ -171,6 +171,15 @@ class Descent {
   NoisyMean mean_;
 };
 
+tl::unexpected<Error> OutOfReach(double found_s, double allowed_s) {
+  return FailAs(
+      ErrorKind::kUnreachable,
+      "with this noise, the plan takes {:.6f} s on average, at most {:.6f} s are allowed, "
+      "and no margin was found that is enough (allow more slowdown; with a switch latency, "
+      "try a smaller one)",
+      found_s, allowed_s);
+}
+
 }  // namespace
 
 Result<NoisyPlan> AddNoiseMargin(const plan::Planner& planner, const plan::Plan& plan,
@@ -185,10 +194,7 @@ Result<NoisyPlan> AddNoiseMargin(const plan::Planner& planner, const plan::Plan&
   double target_s = (1 + slowdown + limits.allowance) * baseline_s;
   for (int i = 0; i < kChecks; ++i) {
     if (!descent.Repair(target_s)) {
-      return FailAs(ErrorKind::kUnreachable,
-                    "with this noise, even the fastest options take {:.6f} s on average, and at "
-                    "most {:.6f} s are allowed (allow more slowdown)",
-                    descent.mean().time_s, target_s);
+      return OutOfReach(descent.mean().time_s, target_s);
     }
     descent.Polish(target_s);
     result.plan.options = descent.options();
@@ -201,12 +207,14 @@ Result<NoisyPlan> AddNoiseMargin(const plan::Planner& planner, const plan::Plan&
     if (excess <= limits.tolerance && late <= 0) break;
     target_s -= std::max(excess, late + kLateStep) * baseline_s;
   }
-  const bool is_kept = result.before.slowdown <= slowdown + limits.allowance + limits.tolerance;
-  if (result.plan.evaluation.time > plan.deadline ||
-      (is_kept && result.before.saving >= result.after.saving)) {
-    // With hardly any noise, the given plan needs no margin.
+  const double most = slowdown + limits.allowance + limits.tolerance;
+  const bool found = result.after.slowdown <= most && result.plan.evaluation.time <= plan.deadline;
+  // With hardly any noise, the given plan needs no margin.
+  if (result.before.slowdown <= most && (!found || result.before.saving >= result.after.saving)) {
     result.plan = plan;
     result.after = result.before;
+  } else if (!found) {
+    return OutOfReach((1 + result.after.slowdown) * baseline_s, (1 + slowdown) * baseline_s);
   }
   result.runs = limits.runs - descent.runs_left();
   return result;

@@ -57,7 +57,8 @@ struct NoisyPlan {
 };
 
 // `slowdown` is the fraction by which the mean time may exceed the baseline's. Fails (kUnreachable)
-// if even the fastest options miss it.
+// if no plan is found that keeps it. With a switch latency, this may happen although such plans
+// exist: the descent does not know that an instruction may wait for the clock of the one before it.
 Result<NoisyPlan> AddNoiseMargin(const plan::Planner& planner, const plan::Plan& plan,
                                  const Noise& noise, double slowdown,
                                  const MarginLimits& limits = {});

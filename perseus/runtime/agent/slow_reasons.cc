@@ -62,7 +62,9 @@ std::vector<SlowBy> WhySlow(const GpuReport& gpu) {
   add(ClockLimit::kPowerCap, SlowBy::kPower);
   add(ClockLimit::kThermal, SlowBy::kTemperature);
   add(ClockLimit::kPowerBrake, SlowBy::kPowerBrake);
-  if (gpu.snapshot.foreign || (!is_planned && telemetry->limits.Has(ClockLimit::kSetting))) {
+  // While the agent sets the clock, a reading may be older than the last change. Then several
+  // readings decide (`foreign`).
+  if (gpu.snapshot.foreign || (!planned && telemetry->limits.Has(ClockLimit::kSetting))) {
     reasons.push_back(SlowBy::kAnotherProgram);
   }
   add(ClockLimit::kOther, SlowBy::kUnknown);

@@ -430,6 +430,9 @@ void SharedClock::Wait(Nanoseconds until, const Sleep& sleep) {
       if (guard && own == nullptr) own = ClaimSlot(Part::kFollows);
       if (!guard || own == nullptr) {
         sleep.sleep(kShortRecheckPeriod);
+        // Otherwise the thread would have two slots once it takes part, and time would wait for the
+        // one that it does not use.
+        if (is_guest && own != nullptr) Leave(*own);
         return;
       }
       own->until = own->part == Part::kPeriodic ? RoundedUp(until) : until;
