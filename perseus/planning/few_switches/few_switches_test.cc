@@ -218,6 +218,12 @@ TEST(FewSwitches, RejectsBadRequests) {
   const plan::Planner late =
       *plan::Planner::Create(MakeSyntheticJob({}), {kSyntheticBlockingPowerW, kMillisecond});
   EXPECT_THAT(complaint(late, time, {4}), HasSubstr("switch latency of 1.000 ms"));
+  schedule::InstructionGraph one_clock = MakeSyntheticJob({});
+  one_clock.option_sets.front().options.resize(1);
+  one_clock.option_sets.front().baseline = 0;
+  const plan::Planner fixed = *plan::Planner::Create(one_clock, {kSyntheticBlockingPowerW, 0},
+                                                     plan::Planner::FewOptions::kAccept);
+  EXPECT_THAT(complaint(fixed, time, {4}), HasSubstr("has only one, "));
 }
 
 TEST(FewSwitches, StopsOnRequest) {
