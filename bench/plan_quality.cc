@@ -245,8 +245,10 @@ Result<void> PrintBoundRows(const Job& job, schedule::InstructionGraph graph) {
     const double start = CpuMilliseconds();
     PERSEUS_RETURN_IF_ERROR(planner.BoundFor(deadline));
     const double middle = CpuMilliseconds();
-    discrete_bound::RaiseBounds(planner, std::span(&plan, 1));
+    PERSEUS_ASSIGN_OR_RETURN(const auto bound,
+                             discrete_bound::BoundDiscretePlans(planner, deadline));
     const double end = CpuMilliseconds();
+    plan.lower_bound_j = std::max(plan.lower_bound_j, bound.lower_bound_j);
     fmt::print("{:24} {:4} {:6} {:12.3f} {:12.3f} {:8.3f} {:8.4f} {:8.4f} {:8.1f} {:8.1f}\n",
                job.profile, job.microbatches, slowdown, plan.evaluation.energy_j, relaxed_j,
                plan.lower_bound_j - relaxed_j, 100 * relaxed_gap, 100 * plan.gap(), middle - start,

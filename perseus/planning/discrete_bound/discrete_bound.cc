@@ -1,7 +1,6 @@
 #include "perseus/planning/discrete_bound/discrete_bound.h"
 
 #include <algorithm>
-#include <map>
 
 #include "perseus/base/index.h"
 #include "perseus/base/stopped.h"
@@ -83,18 +82,21 @@ Result<DiscreteBound> BoundDiscretePlans(const plan::Planner& planner, Nanosecon
   return best;
 }
 
-void RaiseBounds(const plan::Planner& planner, std::span<plan::Plan> plans,
-                 const BoundLimits& limits) {
-  std::map<Nanoseconds, double> bounds;
-  for (plan::Plan& plan : plans) {
-    const auto [found, is_new] = bounds.try_emplace(plan.deadline, 0);
-    if (is_new) {
-      if (const auto bound = BoundDiscretePlans(planner, plan.deadline, limits)) {
-        found->second = bound->lower_bound_j;
-      }
+bool MayGain(const plan::Planner& planner, Nanoseconds deadline) {
+  if (planner.model().switch_latency > 0) return false;
+  Nanoseconds largest_step = 0;
+  for (const std::vector<Way>& ways : FindWays(planner)) {
+    for (std::size_t i = 1; i < ways.size(); ++i) {
+      largest_step = std::max(largest_step, ways[i].time - ways[i - 1].time);
     }
-    plan.lower_bound_j = std::max(plan.lower_bound_j, found->second);
   }
+  return deadline - planner.least_time() < largest_step;
+}
+
+void RaiseBound(const plan::Planner& planner, plan::Plan& plan, const BoundLimits& limits) {
+  if (!MayGain(planner, plan.deadline)) return;
+  const auto bound = BoundDiscretePlans(planner, plan.deadline, limits);
+  if (bound) plan.lower_bound_j = std::max(plan.lower_bound_j, bound->lower_bound_j);
 }
 
 }  // namespace perseus::discrete_bound

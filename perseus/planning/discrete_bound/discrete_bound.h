@@ -34,9 +34,9 @@
 //
 //     max(0, S_to - latest_from - delay)    or    max(0, earliest_to - F_from - delay),
 //
-//   a cost of the pp_rank of `to`, or of the pp_rank of `from`. The narrower of the two windows says
-//   more about the wait, so it decides which form counts. The last wait is at least T_min - F. The
-//   term (lambda - P*S)*(T0 - T) is dropped.
+//   a cost of the pp_rank of `to`, or of the pp_rank of `from`. The narrower of the two windows
+//   says more about the wait, so it decides which form counts. The last wait is at least T_min - F.
+//   The term (lambda - P*S)*(T0 - T) is dropped.
 //
 //   A pp_rank with wide windows pays nothing: it can mix two options of reduced cost 0 over time.
 //   What makes it pay are narrow windows. So this bound is above the relaxation's only near the
@@ -55,7 +55,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <stop_token>
 
 #include "perseus/base/result.h"
@@ -82,10 +81,14 @@ struct DiscreteBound {
 Result<DiscreteBound> BoundDiscretePlans(const plan::Planner& planner, Nanoseconds deadline,
                                          const BoundLimits& limits = {});
 
-// Replaces `lower_bound_j` of each plan by this bound for its deadline where it is greater. Plans
-// with the same deadline share the computation. A plan keeps its bound where the computation fails,
-// for example because of a stop request.
-void RaiseBounds(const plan::Planner& planner, std::span<plan::Plan> plans,
-                 const BoundLimits& limits = {});
+// Whether BoundDiscretePlans can be expected to be above the bound of the relaxation. It cannot with
+// a switch latency. It hardly can if every instruction can be late by more than the largest step
+// between the times of two neighboring options: then one option more or less always fits. O(options).
+bool MayGain(const plan::Planner& planner, Nanoseconds deadline);
+
+// Replaces `lower_bound_j` of the plan by the discrete bound for its deadline if MayGain() and the
+// discrete bound is greater. The plan keeps its bound if the computation fails, for example because
+// of a stop request.
+void RaiseBound(const plan::Planner& planner, plan::Plan& plan, const BoundLimits& limits = {});
 
 }  // namespace perseus::discrete_bound

@@ -128,15 +128,24 @@ TEST(DiscreteBound, BelowTheLeastTimeItFails) {
 
 TEST(DiscreteBound, RaisesThePlansThatItCanRaise) {
   const plan::Planner planner = *plan::Planner::Create(TwoBesideOne(), {0, 0});
-  std::vector<plan::Plan> plans{*planner.PlanFor(10 * kMillisecond),
-                                *planner.PlanFor(14 * kMillisecond),
-                                *planner.PlanFor(10 * kMillisecond)};
-  const double slow_j = plans[1].lower_bound_j;
-  RaiseBounds(planner, plans);
-  EXPECT_NEAR(plans[0].lower_bound_j, 21, 1e-6);
-  EXPECT_EQ(plans[1].lower_bound_j, slow_j);
-  EXPECT_EQ(plans[2].lower_bound_j, plans[0].lower_bound_j);
-  EXPECT_LT(plans[0].gap(), 1e-6);
+  plan::Plan fast = *planner.PlanFor(10 * kMillisecond);
+  RaiseBound(planner, fast);
+  EXPECT_NEAR(fast.lower_bound_j, 21, 1e-6);
+  EXPECT_LT(fast.gap(), 1e-6);
+  // The relaxed optimum is a plan.
+  plan::Plan slow = *planner.PlanFor(14 * kMillisecond);
+  const double relaxed_j = slow.lower_bound_j;
+  RaiseBound(planner, slow);
+  EXPECT_EQ(slow.lower_bound_j, relaxed_j);
+}
+
+TEST(DiscreteBound, ExpectsAGainOnlyWithLittleSlackAndWithoutLatency) {
+  const plan::Planner planner = *plan::Planner::Create(TwoBesideOne(), {0, 0});
+  EXPECT_TRUE(MayGain(planner, 10 * kMillisecond));
+  EXPECT_TRUE(MayGain(planner, 13 * kMillisecond - 1));
+  EXPECT_FALSE(MayGain(planner, 13 * kMillisecond));
+  EXPECT_FALSE(MayGain(*plan::Planner::Create(TwoBesideOne(), {0, kMillisecond}),
+                       10 * kMillisecond));
 }
 
 TEST(DiscreteBound, AfterAStopRequestPlansKeepTheirBounds) {
@@ -148,7 +157,7 @@ TEST(DiscreteBound, AfterAStopRequestPlansKeepTheirBounds) {
   EXPECT_EQ(bound.error().kind, ErrorKind::kSystem);
   plan::Plan plan = *planner.PlanFor(10 * kMillisecond);
   const double before_j = plan.lower_bound_j;
-  RaiseBounds(planner, std::span(&plan, 1), {.stop = source.get_token()});
+  RaiseBound(planner, plan, {.stop = source.get_token()});
   EXPECT_EQ(plan.lower_bound_j, before_j);
 }
 
@@ -317,11 +326,14 @@ TEST_P(DiscreteBoundTest, IsNotAboveAnyPlan) {
       plan::Plan plan = *planner.PlanFor(planner.least_time() * (100 + percent) / 100,
                                          {.effort = plan::SearchEffort::kFirstLook});
       const double relaxed_j = plan.lower_bound_j;
-      RaiseBounds(planner, std::span(&plan, 1));
+      const auto bound = BoundDiscretePlans(planner, plan.deadline);
+      ASSERT_TRUE(bound) << bound.error().message;
+      EXPECT_GE(bound->lower_bound_j, relaxed_j * (1 - 1e-3));
+      EXPECT_LE(bound->lower_bound_j, plan.evaluation.energy_j * (1 + kRounding));
+      EXPECT_EQ(BoundDiscretePlans(planner, plan.deadline)->lower_bound_j, bound->lower_bound_j);
+      RaiseBound(planner, plan);
       EXPECT_GE(plan.lower_bound_j, relaxed_j);
-      EXPECT_LE(plan.lower_bound_j, plan.evaluation.energy_j * (1 + kRounding));
-      const auto again = BoundDiscretePlans(planner, plan.deadline);
-      EXPECT_EQ(std::max(relaxed_j, again->lower_bound_j), plan.lower_bound_j);
+      EXPECT_LE(plan.lower_bound_j, std::max(relaxed_j, bound->lower_bound_j));
     }
   }
 }

@@ -5,7 +5,8 @@
 //   lasts the time t of one of its choices, and ends at E_k = S_k + t within its window. It costs
 //
 //     reduced_cost of the choice  +  wait_price * (S_k - E_(k-1) - delay)
-//       + sum over late  price * max(0, S_k - limit)  +  sum over early  price * max(0, limit - E_k).
+//       + sum over late  price * max(0, S_k - limit)
+//       + sum over early price * max(0, limit - E_k).
 //
 //   Every term is at least 0. Find the least sum, or a lower bound on it that is close.
 //
