@@ -114,8 +114,7 @@ Result<void> CheckSameJob(const report::FrontierCurve& frontier, const report::R
     // Files have breakpoints in whole nanoseconds, so the bounds differ slightly.
     const auto differs = [&](double other_j) { return std::abs(bound_j / other_j - 1) > 1e-6; };
     if (!differs(plan.plan.lower_bound_j)) continue;
-    PERSEUS_ASSIGN_OR_RETURN(const double relaxed_j,
-                             report.planner.BoundFor(plan.plan.deadline));
+    PERSEUS_ASSIGN_OR_RETURN(const double relaxed_j, report.planner.BoundFor(plan.plan.deadline));
     if (!differs(relaxed_j)) continue;
     return Fail(
         "{}: is not the frontier of these plans: it has {} J at {} s, but the bound for the plan "
