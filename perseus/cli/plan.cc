@@ -11,6 +11,7 @@
 #include "perseus/cli/job_options.h"
 #include "perseus/cli/noise_flags.h"
 #include "perseus/cli/noise_plans.h"
+#include "perseus/cli/plan_bounds.h"
 #include "perseus/cli/plan_report.h"
 #include "perseus/cli/plan_rows.h"
 #include "perseus/cli/plan_targets.h"
@@ -207,6 +208,7 @@ Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planne
   const FinishOnInterrupt interrupt;
   PERSEUS_ASSIGN_OR_RETURN(auto computed, SearchPlans(flags, planner, asked, interrupt.token()));
   std::vector<PlannedTarget>& planned = computed.planned;
+  RaiseRowBounds(planner, planned);
   if (flags.with_switch_tradeoff) {
     const std::string slug = plan::Slug(asked.front());
     const auto shown =
@@ -216,6 +218,7 @@ Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planne
   if (flags.most_switches) {
     PERSEUS_ASSIGN_OR_RETURN(planned,
                              LimitSwitches(planner, std::move(planned), *flags.most_switches));
+    RaiseRowBounds(planner, planned);
   }
   if (const auto noise = flags.noise.noise()) {
     PERSEUS_ASSIGN_OR_RETURN(computed.noise, AddNoiseMargins(planner, *noise, planned));
