@@ -11,6 +11,7 @@
 #include "perseus/cli/job_options.h"
 #include "perseus/cli/noise_flags.h"
 #include "perseus/cli/noise_plans.h"
+#include "perseus/cli/plan_bounds.h"
 #include "perseus/cli/plan_report.h"
 #include "perseus/cli/plan_targets.h"
 #include "perseus/cli/progress_bar.h"
@@ -178,8 +179,7 @@ Result<std::optional<noise::Noise>> NoiseToPlanWith(const PlanFlags& flags,
   if (noise && *noise && (flags.most_switches || flags.with_switch_tradeoff)) {
     std::fputs(
         "perseus: warning: the plans have no margin for the noise of the profile, because the "
-        "clock "
-        "changes are limited\n",
+        "clock changes are limited\n",
         stderr);
     noise->reset();
   }
@@ -210,6 +210,7 @@ Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planne
   PERSEUS_ASSIGN_OR_RETURN(
       auto planned, PlanTargets(planner, computed.frontier,
                                 TargetsToPlan(asked, planner, computed.frontier, stops), bar));
+  RaiseRowBounds(planner, planned);
   if (flags.with_switch_tradeoff) {
     const std::string slug = plan::Slug(asked.front());
     const auto shown =
@@ -219,6 +220,7 @@ Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planne
   if (flags.most_switches) {
     PERSEUS_ASSIGN_OR_RETURN(planned,
                              LimitSwitches(planner, std::move(planned), *flags.most_switches));
+    RaiseRowBounds(planner, planned);
   }
   if (noise) {
     PERSEUS_ASSIGN_OR_RETURN(computed.noise, AddNoiseMargins(planner, *noise, planned));
