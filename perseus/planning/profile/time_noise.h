@@ -1,7 +1,7 @@
 // How much the time of an instruction varies from run to run, as a profile states it.
 //
 // A profile may have two more columns, `noise` and `common_noise`: the relative standard deviations
-// below. `perseus tune` measures and writes them, and whoever plans reads them.
+// below. `perseus tune` measures and writes them. `plan`, `evaluate` and the server read them.
 //
 // Alternatives. (a) Keys of the job file. But the noise is measured with the times, by the same
 // program, and changes when they are measured again. So it goes where the measurements go: to
