@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <memory>
 #include <utility>
 
@@ -171,6 +172,20 @@ Result<void> CheckJob(const PlanFlags& flags, const job::LoadedJob& job,
   return {};
 }
 
+// Limits of clock changes exclude margins, so the noise of the profile does not count with them.
+Result<std::optional<noise::Noise>> NoiseToPlanWith(const PlanFlags& flags,
+                                                    const job::LoadedJob& job) {
+  auto noise = NoiseOf(flags.noise, job.planned);
+  if (noise && *noise && (flags.most_switches || flags.with_switch_tradeoff)) {
+    std::fputs(
+        "perseus: warning: the plans have no margin for the noise of the profile, because the "
+        "clock changes are limited\n",
+        stderr);
+    noise->reset();
+  }
+  return noise;
+}
+
 struct FrontierAndPlans {
   std::optional<plan::Frontier> frontier;
   std::vector<PlannedTarget> planned;
@@ -204,7 +219,8 @@ Result<FrontierAndPlans> SearchPlans(const PlanFlags& flags, const plan::Planner
 }
 
 Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planner& planner,
-                                      const std::vector<plan::Target>& asked) {
+                                      const std::vector<plan::Target>& asked,
+                                      const std::optional<noise::Noise>& noise) {
   const FinishOnInterrupt interrupt;
   PERSEUS_ASSIGN_OR_RETURN(auto computed, SearchPlans(flags, planner, asked, interrupt.token()));
   std::vector<PlannedTarget>& planned = computed.planned;
@@ -220,7 +236,7 @@ Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planne
                              LimitSwitches(planner, std::move(planned), *flags.most_switches));
     RaiseRowBounds(planner, planned);
   }
-  if (const auto noise = flags.noise.noise()) {
+  if (noise) {
     PERSEUS_ASSIGN_OR_RETURN(computed.noise, AddNoiseMargins(planner, *noise, planned));
   }
   return computed;
@@ -259,7 +275,8 @@ Result<void> RunPlan(const PlanFlags& flags) {
   const std::vector<plan::Target> asked = AskedTargets(flags.targets, job.gpus());
   PERSEUS_RETURN_IF_ERROR(CheckJob(flags, job, asked));
   PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
-  PERSEUS_ASSIGN_OR_RETURN(const auto computed, ComputePlans(flags, planner, asked));
+  PERSEUS_ASSIGN_OR_RETURN(const auto noise, NoiseToPlanWith(flags, job));
+  PERSEUS_ASSIGN_OR_RETURN(const auto computed, ComputePlans(flags, planner, asked, noise));
 
   const PlanOutcome outcome{job,
                             planner,
