@@ -134,6 +134,30 @@ void Evaluator::RunAtPreviousClock(int instruction, const Timing& wanted, int wa
   energy_j = done * previous.energy_j + (1 - done) * wanted.energy_j;
 }
 
+std::vector<bool> Evaluator::FindPaidChanges(std::span<const int> options) const {
+  if (model_.switch_cost.IsNone()) return {};
+  std::vector<bool> changes(graph_.instructions.size(), false);
+  for (const std::vector<int>& order : graph_.pp_rank_orders) {
+    int first = -1;
+    int last = kNoSetting;
+    for (const int i : order) {
+      const auto set = At(graph_.instructions[At(i)].option_set);
+      if (graph_.option_sets[set].options.size() < 2) continue;
+      const int setting = setting_of_option_[set][At(options[At(i)])];
+      if (first < 0) {
+        first = i;
+      } else {
+        changes[At(i)] = setting != last;
+      }
+      last = setting;
+    }
+    if (first < 0) continue;
+    const auto set = At(graph_.instructions[At(first)].option_set);
+    changes[At(first)] = setting_of_option_[set][At(options[At(first)])] != last;
+  }
+  return changes;
+}
+
 Evaluation Evaluator::Evaluate(std::span<const int> options) const {
   static const Variation kNone;
   return Evaluate(options, kNone);
@@ -147,6 +171,9 @@ Evaluation Evaluator::Evaluate(std::span<const int> options, const Variation& va
   evaluation.energies_j.assign(instructions, 0);
   evaluation.pp_rank_switches.assign(graph_.pp_rank_orders.size(), 0);
   std::vector<Clock> clocks(graph_.pp_rank_orders.size());
+  const std::vector<bool> pays = FindPaidChanges(options);
+  const Nanoseconds stall = model_.switch_cost.stall;
+  const double change_j = model_.switch_cost.energy_j + model_.blocking_power_w * ToSeconds(stall);
   Nanoseconds busy = 0;
   for (int i = 0; At(i) < instructions; ++i) {
     const schedule::InstructionNode& instruction = graph_.instructions[At(i)];
@@ -161,25 +188,31 @@ Evaluation Evaluator::Evaluate(std::span<const int> options, const Variation& va
                                   evaluation.durations[At(dependency.from)] + dependency.delay);
     }
     evaluation.starts[At(i)] = start;
+    const bool changes = !pays.empty() && pays[At(i)];
+    const Nanoseconds begin = start + (changes ? stall : 0);
     evaluation.durations[At(i)] = option.time;
     evaluation.energies_j[At(i)] = option.energy_j;
     if (set.options.size() > 1) {
       Clock& clock = clocks[At(instruction.pp_rank)];
       const int wanted = setting_of_option_[At(instruction.option_set)][At(options[At(i)])];
-      clock.Settle(start);
+      clock.Settle(begin);
       if (clock.setting == kNoSetting) clock.setting = wanted;
       if (clock.setting != wanted) {
         ++evaluation.switches;
         ++evaluation.pp_rank_switches[At(instruction.pp_rank)];
         if (model_.switch_latency > 0) {
-          RunAtPreviousClock(i, option, wanted, clock, start, variation, evaluation);
-          clock.Settle(start + evaluation.durations[At(i)]);
+          RunAtPreviousClock(i, option, wanted, clock, begin, variation, evaluation);
+          clock.Settle(begin + evaluation.durations[At(i)]);
         } else {
           clock.setting = wanted;
         }
       } else {
         clock.pending = kNoSetting;
       }
+    }
+    if (changes) {
+      evaluation.durations[At(i)] += stall;
+      evaluation.energies_j[At(i)] += change_j;
     }
     busy += evaluation.durations[At(i)];
     evaluation.instruction_energy_j += evaluation.energies_j[At(i)];
