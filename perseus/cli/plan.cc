@@ -10,6 +10,7 @@
 #include "perseus/cli/job_options.h"
 #include "perseus/cli/noise_flags.h"
 #include "perseus/cli/noise_plans.h"
+#include "perseus/cli/plan_bounds.h"
 #include "perseus/cli/plan_report.h"
 #include "perseus/cli/plan_targets.h"
 #include "perseus/cli/progress_bar.h"
@@ -199,6 +200,7 @@ Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planne
   PERSEUS_ASSIGN_OR_RETURN(
       auto planned, PlanTargets(planner, computed.frontier,
                                 TargetsToPlan(asked, planner, computed.frontier, stops), bar));
+  RaiseRowBounds(planner, planned);
   if (flags.switches.needs_tradeoff()) {
     const std::string slug = plan::Slug(asked.front());
     const auto shown =
@@ -213,6 +215,7 @@ Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planne
     PERSEUS_ASSIGN_OR_RETURN(planned,
                              LimitSwitches(planner, std::move(planned), *computed.most_switches,
                                            flags.switches.rules(), computed.switch_tradeoff));
+    RaiseRowBounds(planner, planned);
   }
   if (const auto noise = flags.noise.noise()) {
     PERSEUS_ASSIGN_OR_RETURN(computed.noise, AddNoiseMargins(planner, *noise, planned));

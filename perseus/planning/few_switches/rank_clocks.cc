@@ -56,7 +56,7 @@ RankClocks CollectClocksOfRank(const schedule::InstructionGraph& graph,
           option != RankClocks::kUnmeasured ? set.options[At(option)] : Nearest(set, -knobs.first);
       rank.times.push_back(ran.time);
       rank.energies_j.push_back(profile::EffectiveEnergy(ran, blocking_power_w));
-      rank.energies.push_back(FlooredEffectiveEnergy(ran, blocking_power_w));
+      rank.energies.push_back(profile::FlooredEffectiveEnergy(ran, blocking_power_w));
     }
   }
   return rank;
@@ -106,11 +106,6 @@ RankClocks KeepUseful(const RankClocks& all) {
 }
 
 }  // namespace
-
-Femtojoules FlooredEffectiveEnergy(const profile::Option& option, double blocking_power_w) {
-  return static_cast<Femtojoules>(
-      std::floor(profile::EffectiveEnergy(option, blocking_power_w) * kFemtojoulesPerJoule));
-}
 
 std::vector<RankClocks> CollectClocks(const schedule::InstructionGraph& graph,
                                       double blocking_power_w) {
