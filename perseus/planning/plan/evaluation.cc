@@ -24,6 +24,8 @@ Knobs KnobsOf(const profile::Option& option) { return {option.frequency_mhz, opt
 
 // The setting at which a pp_rank runs, and the pending setting of a requested switch.
 struct Evaluator::Clock {
+  int first = kNoSetting;      // The first setting that the iteration requests.
+  int requested = kNoSetting;  // The latest one.
   int setting = kNoSetting;
   int pending = kNoSetting;
   Nanoseconds switch_time = 0;  // When the pending setting takes effect.
@@ -32,6 +34,12 @@ struct Evaluator::Clock {
     if (pending == kNoSetting || switch_time > now) return;
     setting = pending;
     pending = kNoSetting;
+  }
+
+  // Returns the number of changes that this is: 0 or 1.
+  int Request(int wanted) {
+    if (first == kNoSetting) first = setting = requested = wanted;
+    return std::exchange(requested, wanted) == wanted ? 0 : 1;
   }
 };
 
@@ -120,6 +128,8 @@ void Evaluator::RunAtPreviousClock(int instruction, const Timing& wanted, int wa
         start + (variation.switch_latencies.empty() ? model_.switch_latency
                                                     : variation.switch_latencies[At(instruction)]);
   }
+  // The duration and the energy are those of `wanted` already, to the nanosecond.
+  if (previous.time == wanted.time && previous.energy_j == wanted.energy_j) return;
   const Nanoseconds wait = clock.switch_time - start;
   Nanoseconds& duration = evaluation.durations[At(instruction)];
   double& energy_j = evaluation.energies_j[At(instruction)];
@@ -163,14 +173,12 @@ Evaluation Evaluator::Evaluate(std::span<const int> options, const Variation& va
     evaluation.starts[At(i)] = start;
     evaluation.durations[At(i)] = option.time;
     evaluation.energies_j[At(i)] = option.energy_j;
-    if (set.options.size() > 1) {
+    if (set.HasClock()) {
       Clock& clock = clocks[At(instruction.pp_rank)];
       const int wanted = setting_of_option_[At(instruction.option_set)][At(options[At(i)])];
       clock.Settle(start);
-      if (clock.setting == kNoSetting) clock.setting = wanted;
+      evaluation.pp_rank_switches[At(instruction.pp_rank)] += clock.Request(wanted);
       if (clock.setting != wanted) {
-        ++evaluation.switches;
-        ++evaluation.pp_rank_switches[At(instruction.pp_rank)];
         if (model_.switch_latency > 0) {
           RunAtPreviousClock(i, option, wanted, clock, start, variation, evaluation);
           clock.Settle(start + evaluation.durations[At(i)]);
@@ -184,6 +192,10 @@ Evaluation Evaluator::Evaluate(std::span<const int> options, const Variation& va
     busy += evaluation.durations[At(i)];
     evaluation.instruction_energy_j += evaluation.energies_j[At(i)];
     evaluation.time = std::max(evaluation.time, start + evaluation.durations[At(i)]);
+  }
+  for (std::size_t rank = 0; rank < clocks.size(); ++rank) {
+    if (clocks[rank].requested != clocks[rank].first) ++evaluation.pp_rank_switches[rank];
+    evaluation.switches += evaluation.pp_rank_switches[rank];
   }
   const auto pp_ranks = static_cast<TotalNanoseconds>(graph_.pp_rank_orders.size());
   const auto waiting = static_cast<double>(pp_ranks * evaluation.time - busy);

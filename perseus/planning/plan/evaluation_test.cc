@@ -71,7 +71,8 @@ TEST(Evaluate, AddsDelaysAndCountsWaiting) {
   EXPECT_DOUBLE_EQ(evaluation.blocking_energy_j, 2.9);
   EXPECT_DOUBLE_EQ(evaluation.energy_j, 6.9);
   EXPECT_DOUBLE_EQ(evaluation.average_power_w(), 6.9 / 0.054);
-  EXPECT_EQ(evaluation.switches, 1);  // pp_rank 0 switches between its two instructions.
+  EXPECT_EQ(evaluation.switches, 2);  // pp_rank 0: between its two instructions, and back.
+  EXPECT_THAT(evaluation.pp_rank_switches, ElementsAre(2, 0));
 }
 
 TEST(Evaluate, AnEmptyPpRankWaitsTheWholeTime) {
@@ -89,6 +90,33 @@ TEST(Evaluate, CountsNoSwitchesIfAllRunAtOneClock) {
   EXPECT_EQ(evaluation.switches, 0);
   EXPECT_EQ(evaluation.time, 60 * kMillisecond);
   EXPECT_DOUBLE_EQ(evaluation.energy_j, 3.0);
+}
+
+// The iteration repeats, so the change back at its end counts.
+TEST(Evaluate, CountsTheChangeBackAtTheEnd) {
+  const schedule::InstructionGraph graph = OneRank({TwoSpeeds(), TwoSpeeds(), TwoSpeeds()});
+  const Evaluator evaluator(graph, {});
+  EXPECT_EQ(evaluator.Evaluate(std::vector{kFast, kFast, kSlow}).switches, 2);
+  EXPECT_EQ(evaluator.Evaluate(std::vector{kFast, kSlow, kFast}).switches, 2);
+}
+
+// An instruction that was measured at one clock only has no choice. Its GPU changes to that clock,
+// and back.
+TEST(Evaluate, CountsTheChangesOfAnInstructionWithOneClock) {
+  schedule::OptionSet one_clock;
+  one_clock.options = {{900, {}, 7 * kMillisecond, 1.2, 1}};
+  const schedule::InstructionGraph graph = OneRank({TwoSpeeds(), one_clock, TwoSpeeds()});
+  const Evaluation at_once = Evaluator(graph, {}).Evaluate(std::vector{kSlow, 0, kSlow});
+  EXPECT_EQ(at_once.switches, 2);
+  EXPECT_THAT(at_once.pp_rank_switches, ElementsAre(2));
+
+  // Its time at other clocks is unknown, so its own time counts. The last instruction begins at
+  // 900 MHz; 1000 MHz is the nearest measured clock. 4 of its 10 ms run there, the rest at 500 MHz.
+  const Evaluation late =
+      Evaluator(graph, {0, 4 * kMillisecond}).Evaluate(std::vector{kSlow, 0, kSlow});
+  EXPECT_THAT(late.durations, ElementsAre(20 * kMillisecond, 7 * kMillisecond, 16 * kMillisecond));
+  EXPECT_DOUBLE_EQ(late.energies_j[1], 1.2);
+  EXPECT_EQ(late.switches, 2);
 }
 
 struct LatencyCase {
@@ -127,16 +155,16 @@ INSTANTIATE_TEST_SUITE_P(
                     {kFast, kSlow},
                     {kTen, 16 * kMillisecond},
                     {2, 0.4 * 2 + 0.6 * 1},
-                    1},
+                    2},
         // 4 ms at 500 MHz are 4/20 of the work. The rest takes 8/10 of 10 ms.
         LatencyCase{"up",
                     4 * kMillisecond,
                     {kSlow, kFast},
                     {kTwenty, 12 * kMillisecond},
                     {1, 0.2 * 1 + 0.8 * 2},
-                    1},
+                    2},
         // The latency is as long as the instruction, so all of it runs at the previous clock.
-        LatencyCase{"all of it", kTen, {kFast, kSlow}, {kTen, kTen}, {2, 2}, 1},
+        LatencyCase{"all of it", kTen, {kFast, kSlow}, {kTen, kTen}, {2, 2}, 2},
         // With 14 ms, the whole second instruction runs at 1000 MHz, and the third one still waits
         // 4 ms for the same request.
         LatencyCase{"lands later",
@@ -152,20 +180,20 @@ INSTANTIATE_TEST_SUITE_P(
                     {kFast, kSlow, kFast, kFast},
                     {kTen, kTen, kTen, kTen},
                     {2, 2, 2, 2},
-                    1},
+                    2},
         // As above, but then a lower clock again: the latency of the request starts from zero.
         LatencyCase{"asked again",
                     14 * kMillisecond,
                     {kFast, kSlow, kFast, kSlow},
                     {kTen, kTen, kTen, kTen},
                     {2, 2, 2, 2},
-                    2},
+                    4},
         LatencyCase{"lands with the end",
                     kTen,
                     {kFast, kSlow, kSlow},
                     {kTen, kTen, kTwenty},
                     {2, 2, 1},
-                    1}),
+                    2}),
     [](const auto& test) {
       std::string name(test.param.name);
       std::replace(name.begin(), name.end(), ' ', '_');
@@ -183,7 +211,7 @@ TEST(SwitchLatencyOf, ALaterRequestReplacesAPendingSwitch) {
   const Evaluation evaluation =
       Evaluator(graph, {0, 12 * kMillisecond}).Evaluate(std::vector{0, 2, 1});
   EXPECT_THAT(evaluation.durations, ElementsAre(kTen, kTen, kTen));
-  EXPECT_EQ(evaluation.switches, 2);
+  EXPECT_EQ(evaluation.switches, 3);
 }
 
 //   [1000 MHz][500 MHz requested]..gap..[500 MHz]
@@ -193,7 +221,7 @@ TEST(SwitchLatencyOf, APendingSwitchHappensInTheGap) {
   const Evaluation evaluation =
       Evaluator(graph, {0, 14 * kMillisecond}).Evaluate(std::vector{kFast, kSlow, kSlow});
   EXPECT_THAT(evaluation.durations, ElementsAre(kTen, kTen, kTwenty));
-  EXPECT_EQ(evaluation.switches, 1);
+  EXPECT_EQ(evaluation.switches, 2);
 }
 
 TEST(SwitchLatencyOf, FixedInstructionsDoNotChangeTheClock) {
@@ -205,7 +233,7 @@ TEST(SwitchLatencyOf, FixedInstructionsDoNotChangeTheClock) {
   // The third instruction requests its clock when it begins, not while the fixed one runs.
   const Evaluation down = Evaluator(graph, {0, 4 * kMillisecond}).Evaluate(std::vector{0, 0, 1});
   EXPECT_THAT(down.durations, ElementsAre(kTen, 3 * kMillisecond, 16 * kMillisecond));
-  EXPECT_EQ(down.switches, 1);
+  EXPECT_EQ(down.switches, 2);
 }
 
 TEST(SwitchLatencyOf, AFixedInstructionMayComeFirst) {
@@ -265,7 +293,7 @@ TEST(SwitchLatencyOf, AcceptsAnyNumberOfClocks) {
   const schedule::InstructionGraph graph = OneRank(std::move(sets));
   const Evaluation evaluation =
       Evaluator(graph, {0, kTwenty}).Evaluate(std::vector<int>(graph.instructions.size(), kFast));
-  EXPECT_EQ(evaluation.switches, 29'999);
+  EXPECT_EQ(evaluation.switches, 30'000);
   EXPECT_EQ(evaluation.time, 30'000 * kTen);
 }
 
@@ -275,7 +303,7 @@ TEST(SwitchLatencyOf, AppliesToOtherKnobs) {
   const schedule::InstructionGraph graph = OneRank({set, set});
   const Evaluation evaluation = Evaluator(graph, {0, 4 * kMillisecond}).Evaluate(std::vector{0, 1});
   EXPECT_THAT(evaluation.durations, ElementsAre(kTen, 16 * kMillisecond));
-  EXPECT_EQ(evaluation.switches, 1);
+  EXPECT_EQ(evaluation.switches, 2);
 }
 
 // Starts are the earliest possible, energy follows the formula of the header, and a latency of 0 is
