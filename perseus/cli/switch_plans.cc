@@ -8,7 +8,6 @@
 
 #include "perseus/base/parallel.h"
 #include "perseus/cli/table.h"
-#include "perseus/planning/few_switches/rank_clocks.h"
 
 namespace perseus::cli {
 namespace {
@@ -191,8 +190,7 @@ std::string FormatSwitchTradeoff(const plan::Planner& planner, const SwitchTrade
                     ""});
     }
   }
-  add("unlimited", tradeoff.unlimited,
-      few_switches::CyclicChanges(planner.graph(), tradeoff.unlimited.options));
+  add("unlimited", tradeoff.unlimited, tradeoff.unlimited.evaluation.pp_rank_switches);
   return table.Format();
 }
 

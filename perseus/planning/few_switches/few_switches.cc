@@ -35,22 +35,8 @@ constexpr int kFew = 3;
 // Without changes, a step is cheap, and the prices of the relaxed optimum are far off.
 constexpr double kStepsWithoutChanges = 3;
 
-// An instruction that was measured at one clock only runs at that clock, so it changes the clock of
-// its GPU. The model of clock changes (plan/evaluation.h) does not count that.
-Result<void> CheckClocks(const schedule::InstructionGraph& graph) {
-  for (const schedule::OptionSet& set : graph.option_sets) {
-    if (set.options.size() > 1 || set.options.front().frequency_mhz <= 0) continue;
-    return Fail(
-        "a limit of clock changes needs at least two measured clocks for every instruction, but {} "
-        "has only one, {:g} MHz (measure it at another clock, even if that saves nothing)",
-        set.name, set.options.front().frequency_mhz);
-  }
-  return {};
-}
-
 Result<void> CheckRequest(const plan::Planner& planner, std::span<const int> budgets,
                           const ChangeRules& rules) {
-  PERSEUS_RETURN_IF_ERROR(CheckClocks(planner.graph()));
   PERSEUS_RETURN_IF_ERROR(CheckRules(planner.graph(), rules));
   int last = -1;
   for (const int budget : budgets) {
@@ -249,7 +235,7 @@ BudgetPlan FewSwitches::Plan(int most_changes, const Bounded& bound) {
   result.plan->options = search_.OptionsOf(search_.best()->rings);
   result.plan->evaluation =
       plan::Evaluator(planner_.graph(), planner_.model()).Evaluate(result.plan->options);
-  result.changes = CyclicChanges(planner_.graph(), result.plan->options);
+  result.changes = result.plan->evaluation.pp_rank_switches;
   return result;
 }
 

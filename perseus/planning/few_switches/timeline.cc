@@ -85,20 +85,20 @@ Nanoseconds Timeline::RunLate(int instruction, Nanoseconds start) {
   Clock& clock = clocks_after_[i];
   clock = place.position > 0 ? clocks_after_[At(rank.instructions[At(place.position) - 1])]
                              : Clock{.running = wanted};
-  clock.Settle(begin);
   if (clock.running == wanted) {
     clock.pending = kNone;
-    return durations_[i];
-  }
-  if (clock.pending != wanted) {
+  } else if (clock.pending != wanted) {
     clock.pending = wanted;
-    clock.switch_time = begin + latency_;
+    clock.switch_time = clock.previous_end + latency_;
   }
-  const Nanoseconds wait = clock.switch_time - begin;
+  clock.Settle(begin);
   const std::size_t previous = rank.Cell(place.position, clock.running);
+  const bool is_same = rank.times[previous] == rank.times[cell] &&
+                       rank.energies_j[previous] == rank.energies_j[cell];
+  const Nanoseconds wait = clock.switch_time - begin;
   Nanoseconds duration = rank.times[previous];
   double energy_j = rank.energies_j[previous];
-  if (wait < duration) {
+  if (!is_same && wait < duration) {
     const double done = static_cast<double>(wait) / static_cast<double>(rank.times[previous]);
     const double rest = std::ceil((1 - done) * static_cast<double>(rank.times[cell]));
     duration = wait + static_cast<Nanoseconds>(rest);
@@ -109,7 +109,8 @@ Nanoseconds Timeline::RunLate(int instruction, Nanoseconds start) {
                waiting_j(duration);
   }
   late_energies_j_[i] += energy_j - rank.energies_j[cell];
-  clock.Settle(begin + duration);
+  clock.previous_end = begin + duration;
+  clock.Settle(clock.previous_end);
   return stall + duration;
 }
 

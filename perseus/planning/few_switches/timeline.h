@@ -74,7 +74,8 @@ class Timeline {
   struct Clock {
     int running = 0;
     int pending = kNone;
-    Nanoseconds switch_time = 0;  // When the pending one takes effect.
+    Nanoseconds switch_time = 0;   // When the pending one takes effect.
+    Nanoseconds previous_end = 0;  // Of the instruction.
 
     void Settle(Nanoseconds now);
   };
