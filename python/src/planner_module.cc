@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "perseus/base/file.h"
+#include "perseus/planning/discrete_bound/discrete_bound.h"
 #include "perseus/planning/job/job_setup.h"
 #include "perseus/planning/plan/make_plan_file.h"
 #include "perseus/planning/plan/planner.h"
@@ -67,6 +68,7 @@ PlannedTarget PlanTarget(const PlanningJob& job, plan::Target target) {
   target.gpus = job.job().gpus();
   const auto* frontier = job.frontier() ? &*job.frontier() : nullptr;
   plan::Plan plan = OrThrow(plan::PlanForTarget(job.planner(), frontier, target));
+  discrete_bound::RaiseBound(job.planner(), plan);
   plan_file::PlanFile file = plan::MakePlanFile(job.planner(), plan, job.job().planned);
   return {plan::Slug(target), std::move(plan), std::move(file)};
 }
