@@ -264,11 +264,10 @@ Result<void> PrintSyntheticBounds(double noise) {
   spec.noise = noise;
   PERSEUS_ASSIGN_OR_RETURN(const auto profile, synthetic::SynthesizeProfile(spec));
   for (const int microbatches : {12, 24, 96}) {
-    PERSEUS_ASSIGN_OR_RETURN(const auto schedule,
-                             schedule::GenerateSchedule({.name = "1f1b",
-                                                         .pp_ranks = kRanks,
-                                                         .microbatches = microbatches,
-                                                         .chunks = 1}));
+    PERSEUS_ASSIGN_OR_RETURN(
+        const auto schedule,
+        schedule::GenerateSchedule(
+            {.name = "1f1b", .pp_ranks = kRanks, .microbatches = microbatches, .chunks = 1}));
     schedule::PipelineModel model;
     model.blocking_power_w = kBlockingPowerW;
     PERSEUS_ASSIGN_OR_RETURN(auto graph, schedule::BuildInstructionGraph(schedule, profile, model));

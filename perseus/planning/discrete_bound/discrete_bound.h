@@ -81,9 +81,10 @@ struct DiscreteBound {
 Result<DiscreteBound> BoundDiscretePlans(const plan::Planner& planner, Nanoseconds deadline,
                                          const BoundLimits& limits = {});
 
-// Whether BoundDiscretePlans can be expected to be above the bound of the relaxation. It cannot with
-// a switch latency. It hardly can if every instruction can be late by more than the largest step
-// between the times of two neighboring options: then one option more or less always fits. O(options).
+// Whether BoundDiscretePlans can be expected to be above the bound of the relaxation. It cannot
+// with a switch latency. It hardly can if every instruction can be late by more than the largest
+// step between the times of two neighboring options: then one option more or less always fits.
+// O(options).
 bool MayGain(const plan::Planner& planner, Nanoseconds deadline);
 
 // Replaces `lower_bound_j` of the plan by the discrete bound for its deadline if MayGain() and the

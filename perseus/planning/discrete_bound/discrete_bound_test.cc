@@ -144,8 +144,8 @@ TEST(DiscreteBound, ExpectsAGainOnlyWithLittleSlackAndWithoutLatency) {
   EXPECT_TRUE(MayGain(planner, 10 * kMillisecond));
   EXPECT_TRUE(MayGain(planner, 13 * kMillisecond - 1));
   EXPECT_FALSE(MayGain(planner, 13 * kMillisecond));
-  EXPECT_FALSE(MayGain(*plan::Planner::Create(TwoBesideOne(), {0, kMillisecond}),
-                       10 * kMillisecond));
+  EXPECT_FALSE(
+      MayGain(*plan::Planner::Create(TwoBesideOne(), {0, kMillisecond}), 10 * kMillisecond));
 }
 
 TEST(DiscreteBound, AfterAStopRequestPlansKeepTheirBounds) {
@@ -181,8 +181,8 @@ class Identity {
     const plan::Evaluation plan = plan::Evaluator(graph, planner_.model()).Evaluate(options);
     if (plan.time > deadline_) return;
     Femtojoules energy = Femtojoules{planner_.blocking_price()} * plan.time;
-    Femtojoules above = (Femtojoules{prices_.value} - planner_.blocking_price()) *
-                        (deadline_ - plan.time);
+    Femtojoules above =
+        (Femtojoules{prices_.value} - planner_.blocking_price()) * (deadline_ - plan.time);
     std::vector<bool> waits(options.size(), false);
     std::vector<bool> awaited(options.size(), false);
     for (std::size_t d = 0; d < graph.dependencies.size(); ++d) {
@@ -350,11 +350,10 @@ INSTANTIATE_TEST_SUITE_P(
                      2,
                      {Kind::kForward, Kind::kBackwardInput, Kind::kBackwardWeight},
                      synthetic::ChunkPlacement::kV},
-        ScheduleCase{
-            "dualpipe-v",
-            2,
-            {Kind::kForward, Kind::kBackward, Kind::kBackwardInput, Kind::kBackwardWeight},
-            synthetic::ChunkPlacement::kV}),
+        ScheduleCase{"dualpipe-v",
+                     2,
+                     {Kind::kForward, Kind::kBackward, Kind::kBackwardInput, Kind::kBackwardWeight},
+                     synthetic::ChunkPlacement::kV}),
     [](const auto& given) {
       std::string name = given.param.name;
       std::replace(name.begin(), name.end(), '-', '_');

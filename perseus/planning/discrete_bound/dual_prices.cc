@@ -75,8 +75,7 @@ DualPrices PricesOf(const schedule::InstructionGraph& graph, const frontier::Net
                     const frontier::Solution& solution) {
   DualPrices prices;
   prices.value = solution.price;
-  prices.instructions.assign(solution.flow.begin(),
-                             solution.flow.begin() + network.instructions);
+  prices.instructions.assign(solution.flow.begin(), solution.flow.begin() + network.instructions);
   std::vector<int> waits_for(graph.instructions.size(), 0);
   for (const schedule::Dependency& dependency : graph.dependencies) {
     ++waits_for[At(dependency.to)];

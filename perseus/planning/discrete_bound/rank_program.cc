@@ -195,8 +195,8 @@ class CappedSearch {
     const Nanoseconds start = std::max<Nanoseconds>(at, 0);
     Label& label = next_[At(start >> log_cell_)];
     label.time = std::min(label.time, start);
-    label.value = std::min(
-        label.value, cost - next_price_ * at + std::min<std::int64_t>(slope, 0) * length);
+    label.value =
+        std::min(label.value, cost - next_price_ * at + std::min<std::int64_t>(slope, 0) * length);
   }
 
   std::span<const Step> steps_;

@@ -60,7 +60,7 @@ struct Step {
   Nanoseconds latest_end = 0;  // At least earliest_start plus the least time.
   // From the end of the previous step. The first step has none, and no price of this wait.
   Nanoseconds delay = 0;
-  Microwatts wait_price = 0;    // >= 0
+  Microwatts wait_price = 0;         // >= 0
   std::vector<Penalty> late = {};    // Of a start.
   std::vector<Penalty> early = {};   // Of an end.
   std::vector<Choice> choices = {};  // At least one, fastest first.

@@ -67,8 +67,7 @@ class DrawSteps {
     for (std::size_t k = steps.size(); k-- > 0;) {
       Step& step = steps[k];
       step.latest_end = latest - (Below(2) == 0 ? Below(3) : 0);
-      step.latest_end =
-          std::max(step.latest_end, step.earliest_start + step.choices.front().time);
+      step.latest_end = std::max(step.latest_end, step.earliest_start + step.choices.front().time);
       latest = step.latest_end - step.choices.front().time - step.delay;
       for (int p = Below(3); p > 0; --p) step.late.push_back(DrawPenalty(step));
       for (int p = Below(3); p > 0; --p) step.early.push_back(DrawPenalty(step));
@@ -79,9 +78,7 @@ class DrawSteps {
   int Below(int end) { return static_cast<int>(random_() % static_cast<std::uint64_t>(end)); }
 
  private:
-  Penalty DrawPenalty(const Step& step) {
-    return {Below(20), step.earliest_start - 5 + Below(30)};
-  }
+  Penalty DrawPenalty(const Step& step) { return {Below(20), step.earliest_start - 5 + Below(30)}; }
 
   std::mt19937_64 random_;
 };

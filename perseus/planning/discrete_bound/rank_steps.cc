@@ -65,8 +65,8 @@ void AddWaits(const plan::Planner& planner, const Windows& windows, const DualPr
     if (price == 0) continue;
     const Nanoseconds width_of_end = windows.latest_ends[At(from)] -
                                      windows.earliest_starts[At(from)] - FastestTime(planner, from);
-    const Nanoseconds width_of_start = windows.latest_ends[At(to)] -
-                                       windows.earliest_starts[At(to)] - FastestTime(planner, to);
+    const Nanoseconds width_of_start =
+        windows.latest_ends[At(to)] - windows.earliest_starts[At(to)] - FastestTime(planner, to);
     if (width_of_end <= width_of_start) {
       steps[At(to)].late.push_back({price, windows.latest_ends[At(from)] + delay});
     } else {
@@ -103,9 +103,8 @@ Windows FindWindows(const plan::Planner& planner, Nanoseconds deadline) {
   for (std::size_t i = count; i-- > 0;) {
     for (const std::size_t d : out_of[i]) {
       const auto& [from, to, delay] = graph.dependencies[d];
-      windows.latest_ends[i] =
-          std::min(windows.latest_ends[i],
-                   windows.latest_ends[At(to)] - FastestTime(planner, to) - delay);
+      windows.latest_ends[i] = std::min(
+          windows.latest_ends[i], windows.latest_ends[At(to)] - FastestTime(planner, to) - delay);
     }
   }
   return windows;

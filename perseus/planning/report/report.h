@@ -12,10 +12,12 @@
 // Thread safety: the functions share no state, so several threads may call them.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "perseus/base/result.h"
+#include "perseus/planning/noise/noisy_execution.h"
 #include "perseus/planning/plan/planner.h"
 #include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/planning/report/frontier_file.h"
@@ -26,12 +28,15 @@ namespace perseus::report {
 struct ReportedPlan {
   std::string name;  // The name of its file, such as "no-slowdown".
   plan::Plan plan;   // With its evaluation under the model of the planner.
+  // Against maximum frequency with the noise of the report. Only with a noise.
+  std::optional<noise::NoisyDifference> under_noise = {};
 };
 
 // Requires that `planner` was created for `job`.
 struct Report {
   const plan::Planner& planner;
   plan_file::PlannedJob job;
+  std::optional<noise::Noise> noise = {};
   FrontierCurve frontier;  // Without points if it is unknown.
   std::vector<ReportedPlan> plans;
   std::size_t chosen = 0;               // The plan that is shown first.
