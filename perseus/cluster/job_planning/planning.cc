@@ -30,9 +30,8 @@ constexpr store::Milliseconds kFrontierDelay = 2'000;
 // search. The limit is a judgment: nobody has measured where the two should meet.
 constexpr std::size_t kMaxFullSearchInstructions = 200;
 
-plan::SearchEffort EffortFor(std::size_t instructions) {
-  return instructions <= kMaxFullSearchInstructions ? plan::SearchEffort::kFull
-                                                    : plan::SearchEffort::kFirstLook;
+int EffortFor(std::size_t instructions) {
+  return instructions <= kMaxFullSearchInstructions ? plan::kUsualEffort : plan::kFirstLook;
 }
 
 // Nodes wait for the margin too. With fewer samples and runs than `perseus plan`, GPT-3 on A100
@@ -66,7 +65,7 @@ class Plans {
   Plans(const PlanningInput& input, const PreparedJob& job)
       : input_(input),
         job_(job),
-        limits_{EffortFor(job.planner.graph().instructions.size()), input.stop} {}
+        limits_{.effort = EffortFor(job.planner.graph().instructions.size()), .stop = input.stop} {}
 
   // The plan that is `factor` times as long as the target's plan. 1: the target's plan.
   Result<const AvailablePlan*> Get(const plan::Target& target, double factor) {
