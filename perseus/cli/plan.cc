@@ -188,7 +188,7 @@ Result<void> CheckJob(const PlanFlags& flags, const job::LoadedJob& job,
 Result<std::optional<noise::Noise>> NoiseToPlanWith(const PlanFlags& flags,
                                                     const job::LoadedJob& job) {
   auto noise = NoiseOf(flags.noise, job.planned);
-  if (noise && *noise && (flags.most_switches || flags.with_switch_tradeoff)) {
+  if (noise && *noise && flags.switches.are_given()) {
     std::fputs(
         "perseus: warning: the plans have no margin for the noise of the profile, because the "
         "clock changes are limited\n",
