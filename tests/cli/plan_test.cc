@@ -240,6 +240,17 @@ TEST_F(PlanVerbTest, PicksTheFewestClockChangesThatKeepMostOfTheSaving) {
   }
 }
 
+TEST_F(PlanVerbTest, AJobFileMayLimitClockChanges) {
+  Write("job.toml",
+        "profile = \"profile.csv\"\n[pipeline]\nschedule = \"1f1b\"\nmicrobatches = 4\n[gpu]\n"
+        "blocking_power_w = 80\nmax_switches = 2\n");
+  const std::string plan = "plan --job job.toml --no-frontier ";
+  EXPECT_EQ(RunJson(plan)["max_switches"], 2);
+  EXPECT_EQ(RunJson(plan + "--max-switches 4")["max_switches"], 4);
+  EXPECT_FALSE(RunJson(plan + "--per-instruction").contains("max_switches"));
+  ExpectComplaint(Run(plan + "--noise 1"), 2, "--noise excludes");
+}
+
 TEST_F(PlanVerbTest, DrawsTheLimitsOfClockChanges) {
   const std::string plan = plan_ + "--no-frontier --figure switches.svg ";
   RunWell(plan + "--switch-tradeoff");

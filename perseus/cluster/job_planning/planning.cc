@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "perseus/cluster/job_planning/limited_plan.h"
 #include "perseus/cluster/job_planning/straggler_times.h"
 #include "perseus/planning/plan/make_plan_file.h"
 #include "perseus/planning/plan_file/plan_file.h"
@@ -104,6 +105,7 @@ class Plans {
   }
 
   Result<plan::Plan> ForTarget(const plan::Target& target) {
+    PERSEUS_RETURN_IF_ERROR(CheckLimitedTarget(job_.spec, target));
     if (plan::NeedsFrontier(target.kind) && !frontier_) {
       if (job_.planner.graph().instructions.size() > kMaxFrontierInstructions) {
         return FailAs(ErrorKind::kUnreachable,
@@ -114,15 +116,19 @@ class Plans {
       PERSEUS_ASSIGN_OR_RETURN(auto frontier, job_.planner.ComputeFrontier({}, limits_.stop));
       frontier_ = std::move(frontier);
     }
-    return plan::PlanForTarget(job_.planner, frontier_ ? &*frontier_ : nullptr, target, limits_);
+    auto plan =
+        plan::PlanForTarget(job_.planner, frontier_ ? &*frontier_ : nullptr, target, limits_);
+    if (!plan) return plan;
+    return WithinLimit(job_.spec, job_.planner, *std::move(plan), limits_.stop);
   }
 
   Result<plan::Plan> ForStraggler(const plan::Target& target, double factor) {
     PERSEUS_ASSIGN_OR_RETURN(auto base, Get(target, 1));
     const auto time = static_cast<Nanoseconds>(static_cast<double>(base->time) * factor);
     auto plan = job_.planner.PlanForStraggler(time, limits_);
-    if (plan) plan->target = fmt::format("straggler {:.4g}, {}", factor, Describe(target));
-    return plan;
+    if (!plan) return plan;
+    plan->target = fmt::format("straggler {:.4g}, {}", factor, Describe(target));
+    return WithinLimitUntil(job_.spec, job_.planner, *std::move(plan), limits_.stop);
   }
 
   const PlanningInput& input_;
@@ -249,12 +255,15 @@ Result<PreparedJob> PrepareJob(const store::JobRecord& job, const store::Profile
 
 Result<MadePlan> MakePlan(const PreparedJob& job, const plan::Target& target,
                           const plan::SearchLimits& limits) {
+  PERSEUS_RETURN_IF_ERROR(CheckLimitedTarget(job.spec, target));
   std::optional<plan::Frontier> frontier;
   if (plan::NeedsFrontier(target.kind)) {
     PERSEUS_ASSIGN_OR_RETURN(auto computed, job.planner.ComputeFrontier({}, limits.stop));
     frontier = std::move(computed);
   }
   auto plan = plan::PlanForTarget(job.planner, frontier ? &*frontier : nullptr, target, limits);
+  if (!plan) return Fail(plan);
+  plan = WithinLimit(job.spec, job.planner, *std::move(plan), limits.stop);
   if (!plan) return Fail(plan);
   const plan_file::PlanFile file = plan::MakePlanFile(job.planner, *plan, job.spec.planned);
   return MadePlan{.slug = plan::Slug(target), .body = plan_file::FormatPlan(file)};

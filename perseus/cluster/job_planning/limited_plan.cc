@@ -1,0 +1,46 @@
+#include "perseus/cluster/job_planning/limited_plan.h"
+
+#include <fmt/format.h>
+
+#include <span>
+#include <utility>
+
+#include "perseus/planning/few_switches/few_switches.h"
+
+namespace perseus::job_planning {
+
+Result<void> CheckLimitedTarget(const JobSpec& spec, const plan::Target& target) {
+  if (!spec.most_switches || !plan::NeedsFrontier(target.kind)) return {};
+  return Fail(
+      "{}: max_switches needs a target with an iteration time (choose a slowdown, a deadline or "
+      "least energy, or register the job without max_switches)",
+      Describe(target));
+}
+
+Result<plan::Plan> WithinLimit(const JobSpec& spec, const plan::Planner& planner, plan::Plan plan,
+                               const std::stop_token& stop) {
+  if (!spec.most_switches) return plan;
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto limited,
+      few_switches::PlanFewSwitches(planner, plan.deadline, std::span(&*spec.most_switches, 1),
+                                    std::span(&plan, 1), {.stop = stop}));
+  std::optional<plan::Plan>& found = limited.front().plan;
+  if (!found) {
+    return FailAs(ErrorKind::kUnreachable,
+                  "{}: found no plan with at most {} clock changes per GPU that meets {:.6f} s "
+                  "(register the job with a larger max_switches, or choose a longer time)",
+                  plan.target, *spec.most_switches, ToSeconds(plan.deadline));
+  }
+  found->target = fmt::format("{}, at most {} switches per GPU", plan.target, *spec.most_switches);
+  return *std::move(found);
+}
+
+Result<plan::Plan> WithinLimitUntil(const JobSpec& spec, const plan::Planner& planner,
+                                    plan::Plan plan, const std::stop_token& stop) {
+  const double lower_bound_j = plan.lower_bound_j;
+  auto limited = WithinLimit(spec, planner, std::move(plan), stop);
+  if (limited) limited->lower_bound_j = lower_bound_j;
+  return limited;
+}
+
+}  // namespace perseus::job_planning

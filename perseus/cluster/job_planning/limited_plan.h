@@ -1,0 +1,27 @@
+// Plans of a job that limits the clock changes of its GPUs (max_switches of its registration).
+#pragma once
+
+#include <stop_token>
+
+#include "perseus/base/result.h"
+#include "perseus/cluster/job_planning/job_spec.h"
+#include "perseus/planning/plan/planner.h"
+
+namespace perseus::job_planning {
+
+// Fails (kInput) if the registration limits clock changes and the target does not determine the
+// time of an iteration: an energy budget, a power cap, the energy-delay product or a price.
+Result<void> CheckLimitedTarget(const JobSpec& spec, const plan::Target& target);
+
+// `plan` without a limit in the registration. Otherwise, a plan within the limit for the deadline
+// of `plan`, with the target in words and the certificate of the limit. Fails with kUnreachable if
+// none is found, and with kSystem once `stop` is requested.
+Result<plan::Plan> WithinLimit(const JobSpec& spec, const plan::Planner& planner, plan::Plan plan,
+                               const std::stop_token& stop);
+
+// The same for a pipeline that waits until the deadline of `plan` in any case. The certificate is
+// that of `plan`, which counts this waiting.
+Result<plan::Plan> WithinLimitUntil(const JobSpec& spec, const plan::Planner& planner,
+                                    plan::Plan plan, const std::stop_token& stop);
+
+}  // namespace perseus::job_planning
