@@ -208,6 +208,14 @@ TEST_F(PlanVerbTest, PlansForTheCostOfClockChanges) {
   EXPECT_LT(free["energy_j"], costly["energy_j"]);
 }
 
+TEST_F(PlanVerbTest, WithACostOfClockChangesNoLimitIsNoWorseThanALimit) {
+  const std::string plan = plan_ + "--no-frontier --switch-cost 0.002,1 ";
+  const json free = PlanNamed(RunJson(plan), "no-slowdown");
+  const json limited = PlanNamed(RunJson(plan + "--max-switches 16"), "no-slowdown");
+  EXPECT_LE(free["energy_j"], 1.001 * limited["energy_j"].get<double>());
+  EXPECT_LE(free["time_s"], free["deadline_s"]);
+}
+
 TEST_F(PlanVerbTest, PrintsWhatLimitsOfClockChangesSave) {
   const std::string plan = plan_ + "--no-frontier --switch-tradeoff ";
   EXPECT_THAT(RunWell(plan),
@@ -307,6 +315,25 @@ TEST_F(PlanVerbTest, NoiseGivesPlansThatKeepTheirMeanTime) {
               2 * (judged.at("slowdown_ci").get<double>() + planned["slowdown_ci"].get<double>()));
   EXPECT_THAT(RunWell(plan_ + "--no-frontier --noise 1 --common-noise 0.5"),
               HasSubstr("without a margin"));
+}
+
+TEST_F(PlanVerbTest, TheNoiseOfTheProfileCountsUnlessAFlagGivesIt) {
+  std::istringstream rows(Read("profile.csv"));
+  std::string noisy_profile;
+  bool is_header = true;
+  for (std::string row; std::getline(rows, row); is_header = false) {
+    noisy_profile += row + (is_header ? ",noise,common_noise\n" : ",0.01,0.005\n");
+  }
+  const json without = RunJson(plan_ + "--no-frontier --noise 0");
+  const json given = RunJson(plan_ + "--no-frontier --noise 1 --common-noise 0.5");
+  Write("profile.csv", noisy_profile);
+  EXPECT_EQ(RunJson(plan_ + "--no-frontier")["noise"], given["noise"]);
+  EXPECT_EQ(RunJson(plan_ + "--no-frontier --noise 0")["plans"], without["plans"]);
+  RunWell(plan_ + "--no-frontier -o out");
+  EXPECT_EQ(RunJson("evaluate out/plans/no-slowdown.json")["noise"]["common"], 0.005);
+  const Outcome limited = Run(plan_ + "--no-frontier --max-switches 8");
+  EXPECT_EQ(limited.status, 0);
+  EXPECT_THAT(limited.err, HasSubstr("no margin for the noise of the profile"));
 }
 
 TEST_F(PlanVerbTest, NoiseIsRefusedWhereItMeansNothing) {

@@ -92,7 +92,7 @@ class FewSwitches {
         known_(known),
         limits_(limits),
         ranks_(CollectClocks(planner.graph(), planner.model().blocking_power_w)),
-        checker_(planner.graph(), limits.rules, planner.model().switch_cost.stall),
+        checker_(planner.graph(), limits.rules, planner.model()),
         bound_(planner, ranks_, deadline, limits.rules, checker_),
         ascent_(bound_, {relaxed.flow, relaxed.price}),
         search_(planner, ranks_, checker_, deadline, ToWatts(relaxed.price)) {}

@@ -92,8 +92,8 @@ class ClockSearch {
   const Evaluation& evaluation() const { return evaluation_; }
 
  private:
-  static std::int64_t MostEvaluations(std::int64_t instructions, SearchEffort effort) {
-    const std::int64_t most = effort == SearchEffort::kFull ? kMostWork : kMostQuickWork;
+  static std::int64_t MostEvaluations(std::int64_t instructions, int effort) {
+    const std::int64_t most = effort > kFirstLook ? kMostWork : kMostQuickWork;
     return std::min(most / instructions, kEvaluationsPerInstruction * instructions);
   }
 
@@ -341,7 +341,7 @@ std::string DescribeStall(const schedule::SwitchCost& cost) {
 
 Result<Plan> PlanUnderLatency(const Planner& planner, Nanoseconds deadline,
                               const SearchLimits& limits) {
-  const SearchLimits quick{SearchEffort::kFirstLook, limits.stop};
+  const SearchLimits quick{kFirstLook, limits.stop};
   Result<Plan> plan = planner.PlanWithoutLatency(deadline, quick);
   if (!plan) return plan;
 
@@ -371,7 +371,7 @@ Result<Plan> PlanUnderLatency(const Planner& planner, Nanoseconds deadline,
       best.emplace(std::move(search));
     }
   }
-  if (limits.effort == SearchEffort::kFull) best->Anneal();
+  if (limits.effort > kFirstLook) best->Anneal();
   if (limits.stop.stop_requested()) return FailAsStopped();
   plan->options = best->options();
   plan->evaluation = best->evaluation();
