@@ -160,13 +160,7 @@ Result<void> CheckFlags(const PlanFlags& flags) {
   if (flags.with_plot && flags.as_json) {
     return Fail("--plot and --json exclude each other (remove one of them)");
   }
-  if (flags.noise.percent && flags.switches.are_given()) {
-    return Fail(
-        "--noise excludes limits of clock changes, because its margin changes clocks one by one "
-        "(remove --noise, or --max-switches and --switch-tradeoff)");
-  }
   PERSEUS_RETURN_IF_ERROR(CheckNoise(flags.noise));
-  PERSEUS_RETURN_IF_ERROR(CheckSwitches(flags.switches));
   return CheckFigures(flags.figures,
                       flags.switches.needs_tradeoff() ? HasSwitches::kYes : HasSwitches::kNo);
 }
@@ -178,6 +172,12 @@ Result<void> CheckJob(const PlanFlags& flags, const job::LoadedJob& job,
   if (flags.with_frequency_lists) {
     PERSEUS_RETURN_IF_ERROR(plan_file::CheckListable(job.graph));
   }
+  if (flags.noise.percent && flags.switches.are_given()) {
+    return Fail(
+        "--noise excludes limits of clock changes, because its margin changes clocks one by one "
+        "(remove --noise, or the limits; --per-instruction removes that of a job file)");
+  }
+  PERSEUS_RETURN_IF_ERROR(CheckSwitches(flags.switches));
   if (flags.switches.are_given()) {
     for (const plan::Target& target : asked) PERSEUS_RETURN_IF_ERROR(CheckSwitchTarget(target));
   }
@@ -237,6 +237,7 @@ Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planne
   const FinishOnInterrupt interrupt;
   PERSEUS_ASSIGN_OR_RETURN(auto computed, SearchPlans(flags, planner, asked, interrupt.token()));
   std::vector<PlannedTarget>& planned = computed.planned;
+  if (!flags.switches.most_switches) ImproveUnderSwitchCost(planner, planned);
   RaiseRowBounds(planner, planned);
   if (flags.switches.needs_tradeoff()) {
     const std::string slug = plan::Slug(asked.front());
@@ -284,13 +285,14 @@ std::string FormatAnswer(const PlanFlags& flags, const PlanOutcome& outcome,
   return text;
 }
 
-Result<void> RunPlan(const PlanFlags& flags) {
+Result<void> RunPlan(PlanFlags flags) {
   PERSEUS_RETURN_IF_ERROR(CheckFlags(flags));
   PERSEUS_ASSIGN_OR_RETURN(auto overlays, LoadOverlays(flags.figures));
   // If the results cannot be written, this fails before anything is computed.
   ResultDirectory results(flags.directory, kPlanResults);
   if (!flags.directory.empty()) PERSEUS_RETURN_IF_ERROR(results.Open());
   PERSEUS_ASSIGN_OR_RETURN(const auto job, LoadJobToPlan(flags.job));
+  flags.switches.UseDefault(job.most_switches);
   const std::vector<plan::Target> asked = AskedTargets(flags.targets, job.gpus());
   PERSEUS_RETURN_IF_ERROR(CheckJob(flags, job, asked));
   PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));

@@ -208,6 +208,14 @@ TEST_F(PlanVerbTest, PlansForTheCostOfClockChanges) {
   EXPECT_LT(free["energy_j"], costly["energy_j"]);
 }
 
+TEST_F(PlanVerbTest, WithACostOfClockChangesNoLimitIsNoWorseThanALimit) {
+  const std::string plan = plan_ + "--no-frontier --switch-cost 0.002,1 ";
+  const json free = PlanNamed(RunJson(plan), "no-slowdown");
+  const json limited = PlanNamed(RunJson(plan + "--max-switches 16"), "no-slowdown");
+  EXPECT_LE(free["energy_j"], 1.001 * limited["energy_j"].get<double>());
+  EXPECT_LE(free["time_s"], free["deadline_s"]);
+}
+
 TEST_F(PlanVerbTest, PrintsWhatLimitsOfClockChangesSave) {
   const std::string plan = plan_ + "--no-frontier --switch-tradeoff ";
   EXPECT_THAT(RunWell(plan),
@@ -238,6 +246,17 @@ TEST_F(PlanVerbTest, PicksTheFewestClockChangesThatKeepMostOfTheSaving) {
     EXPECT_GE(limited["saving"], 0.95 * most);
     EXPECT_THAT(limited["target"].get<std::string>(), HasSubstr("at most"));
   }
+}
+
+TEST_F(PlanVerbTest, AJobFileMayLimitClockChanges) {
+  Write("job.toml",
+        "profile = \"profile.csv\"\n[pipeline]\nschedule = \"1f1b\"\nmicrobatches = 4\n[gpu]\n"
+        "blocking_power_w = 80\nmax_switches = 2\n");
+  const std::string plan = "plan --job job.toml --no-frontier ";
+  EXPECT_EQ(RunJson(plan)["max_switches"], 2);
+  EXPECT_EQ(RunJson(plan + "--max-switches 4")["max_switches"], 4);
+  EXPECT_FALSE(RunJson(plan + "--per-instruction").contains("max_switches"));
+  ExpectComplaint(Run(plan + "--noise 1"), 2, "--noise excludes");
 }
 
 TEST_F(PlanVerbTest, DrawsTheLimitsOfClockChanges) {

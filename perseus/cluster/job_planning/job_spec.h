@@ -21,6 +21,7 @@ struct JobSpec {
   std::string gpu_name;
   plan::Target target;
   bool detects_stragglers = true;
+  std::optional<int> most_switches;  // Of one GPU in an iteration. Empty: no limit.
 };
 
 // The functions that take a json_file::Node throw json_file::Failure.

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "perseus/cluster/job_planning/limited_plan.h"
 #include "perseus/cluster/job_planning/straggler_times.h"
 #include "perseus/planning/noise/noise_margin.h"
 #include "perseus/planning/plan/make_plan_file.h"
@@ -47,6 +48,13 @@ Result<plan::Plan> WithMargin(const PreparedJob& job, const plan::Target& target
   if (noisy) return std::move(noisy->plan);
   if (noisy.error().kind == ErrorKind::kUnreachable) return plan;
   return Fail(noisy);
+}
+
+// The plan within the limit of clock changes of the job, if it has one. A plan with a margin for
+// noise is faster than its target, and so is its replacement.
+Result<plan::Plan> Limited(const PreparedJob& job, plan::Plan plan, const std::stop_token& stop) {
+  const Nanoseconds within = job.noise ? plan.evaluation.time : plan.deadline;
+  return WithinLimit(job.spec, job.planner, std::move(plan), within, stop);
 }
 
 // The values of a plan that a planning uses.
@@ -120,6 +128,7 @@ class Plans {
   }
 
   Result<plan::Plan> ForTarget(const plan::Target& target) {
+    PERSEUS_RETURN_IF_ERROR(CheckLimitedTarget(job_.spec, target));
     if (plan::NeedsFrontier(target.kind) && !frontier_) {
       if (job_.planner.graph().instructions.size() > kMaxFrontierInstructions) {
         return FailAs(ErrorKind::kUnreachable,
@@ -130,17 +139,21 @@ class Plans {
       PERSEUS_ASSIGN_OR_RETURN(auto frontier, job_.planner.ComputeFrontier({}, limits_.stop));
       frontier_ = std::move(frontier);
     }
-    return WithMargin(
-        job_, target,
-        plan::PlanForTarget(job_.planner, frontier_ ? &*frontier_ : nullptr, target, limits_));
+    PERSEUS_ASSIGN_OR_RETURN(
+        auto plan, WithMargin(job_, target,
+                              plan::PlanForTarget(job_.planner, frontier_ ? &*frontier_ : nullptr,
+                                                  target, limits_)));
+    return Limited(job_, std::move(plan), limits_.stop);
   }
 
   Result<plan::Plan> ForStraggler(const plan::Target& target, double factor) {
     PERSEUS_ASSIGN_OR_RETURN(auto base, Get(target, 1));
     const auto time = static_cast<Nanoseconds>(static_cast<double>(base->time) * factor);
     auto plan = job_.planner.PlanForStraggler(time, limits_);
-    if (plan) plan->target = fmt::format("straggler {:.4g}, {}", factor, Describe(target));
-    return plan;
+    if (!plan) return plan;
+    plan->target = fmt::format("straggler {:.4g}, {}", factor, Describe(target));
+    const Nanoseconds deadline = plan->deadline;
+    return WithinLimit(job_.spec, job_.planner, *std::move(plan), deadline, limits_.stop);
   }
 
   const PlanningInput& input_;
@@ -274,16 +287,18 @@ Result<PreparedJob> PrepareJob(const store::JobRecord& job, const store::Profile
 
 Result<MadePlan> MakePlan(const PreparedJob& job, const plan::Target& target,
                           const plan::SearchLimits& limits) {
+  PERSEUS_RETURN_IF_ERROR(CheckLimitedTarget(job.spec, target));
   std::optional<plan::Frontier> frontier;
   if (plan::NeedsFrontier(target.kind)) {
     PERSEUS_ASSIGN_OR_RETURN(auto computed, job.planner.ComputeFrontier({}, limits.stop));
     frontier = std::move(computed);
   }
-  const auto plan =
-      WithMargin(job, target,
-                 plan::PlanForTarget(job.planner, frontier ? &*frontier : nullptr, target, limits));
-  if (!plan) return Fail(plan);
-  const plan_file::PlanFile file = plan::MakePlanFile(job.planner, *plan, job.spec.planned);
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto unlimited, WithMargin(job, target,
+                                 plan::PlanForTarget(job.planner, frontier ? &*frontier : nullptr,
+                                                     target, limits)));
+  PERSEUS_ASSIGN_OR_RETURN(const auto plan, Limited(job, std::move(unlimited), limits.stop));
+  const plan_file::PlanFile file = plan::MakePlanFile(job.planner, plan, job.spec.planned);
   return MadePlan{.slug = plan::Slug(target), .body = plan_file::FormatPlan(file)};
 }
 

@@ -87,31 +87,40 @@ Nanoseconds Timeline::RunLate(int instruction, Nanoseconds start) {
                              : Clock{.running = wanted};
   if (clock.running == wanted) {
     clock.pending = kNone;
-  } else if (clock.pending != wanted) {
+  } else {
+    // The request comes when the previous instruction ends.
+    if (clock.pending != wanted) clock.switch_time = clock.previous_end + latency_;
     clock.pending = wanted;
-    clock.switch_time = clock.previous_end + latency_;
+    clock.Settle(begin);
   }
-  clock.Settle(begin);
-  const std::size_t previous = rank.Cell(place.position, clock.running);
-  const bool is_same = rank.times[previous] == rank.times[cell] &&
-                       rank.energies_j[previous] == rank.energies_j[cell];
+  Nanoseconds end = start + durations_[i];
+  if (clock.running != wanted) {
+    const Late late = RunMixed(rank, place.position, clock, begin);
+    late_energies_j_[i] += late.energy_j - rank.energies_j[cell];
+    end = begin + late.duration;
+  }
+  clock.previous_end = end;
+  clock.Settle(end);
+  return end - start;
+}
+
+// An instruction that begins before the switch to its clock takes effect.
+Timeline::Late Timeline::RunMixed(const RankClocks& rank, int position, const Clock& clock,
+                                  Nanoseconds begin) const {
+  const std::size_t previous = rank.Cell(position, clock.running);
+  const std::size_t wanted = rank.Cell(position, clock.pending);
   const Nanoseconds wait = clock.switch_time - begin;
-  Nanoseconds duration = rank.times[previous];
-  double energy_j = rank.energies_j[previous];
-  if (!is_same && wait < duration) {
-    const double done = static_cast<double>(wait) / static_cast<double>(rank.times[previous]);
-    const double rest = std::ceil((1 - done) * static_cast<double>(rank.times[cell]));
-    duration = wait + static_cast<Nanoseconds>(rest);
-    // The mix of the energies, and effective: without the blocking power.
-    const auto waiting_j = [&](Nanoseconds time) { return blocking_power_w_ * ToSeconds(time); };
-    energy_j = done * (rank.energies_j[previous] + waiting_j(rank.times[previous])) +
-               (1 - done) * (rank.energies_j[cell] + waiting_j(rank.times[cell])) -
-               waiting_j(duration);
-  }
-  late_energies_j_[i] += energy_j - rank.energies_j[cell];
-  clock.previous_end = begin + duration;
-  clock.Settle(clock.previous_end);
-  return stall + duration;
+  const bool is_same = rank.times[previous] == rank.times[wanted] &&
+                       rank.energies_j[previous] == rank.energies_j[wanted];
+  if (is_same || wait >= rank.times[previous]) return {rank.times[previous], rank.energies_j[previous]};
+  const double done = static_cast<double>(wait) / static_cast<double>(rank.times[previous]);
+  const double rest = std::ceil((1 - done) * static_cast<double>(rank.times[wanted]));
+  const Nanoseconds duration = wait + static_cast<Nanoseconds>(rest);
+  // The mix of the energies, and effective: without the blocking power.
+  const auto waiting_j = [&](Nanoseconds time) { return blocking_power_w_ * ToSeconds(time); };
+  return {duration, done * (rank.energies_j[previous] + waiting_j(rank.times[previous])) +
+                        (1 - done) * (rank.energies_j[wanted] + waiting_j(rank.times[wanted])) -
+                        waiting_j(duration)};
 }
 
 Nanoseconds Timeline::StartOf(int instruction, const std::vector<Nanoseconds>& ends) const {

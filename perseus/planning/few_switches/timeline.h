@@ -79,6 +79,11 @@ class Timeline {
 
     void Settle(Nanoseconds now);
   };
+  struct Late {
+    Nanoseconds duration = 0;
+    double energy_j = 0;  // Effective.
+  };
+  Late RunMixed(const RankClocks& rank, int position, const Clock& clock, Nanoseconds begin) const;
   struct Place {
     int pp_rank = kNone;  // kNone: the instruction has no choice.
     int position = 0;

@@ -63,6 +63,7 @@ struct LoadedJob {
   schedule::InstructionGraph graph;
   plan::ExecutionModel model;  // Of a pp_rank: all GPUs of a stage together.
   UsedFacts facts = {};
+  std::optional<int> most_switches = {};  // max_switches of the job file.
 
   int gpus() const;  // Of one pipeline.
 };
@@ -70,7 +71,8 @@ struct LoadedJob {
 // A job without its profile.
 struct UnprofiledJob {
   plan_file::PlannedJob planned;
-  std::string facts_gpu_name;  // The GPU of the hardware facts. Empty without facts.
+  std::string facts_gpu_name;             // The GPU of the hardware facts. Empty without facts.
+  std::optional<int> most_switches = {};  // max_switches of the job file.
 };
 
 // Flags override the job file. Reads every file that they name. The hardware facts set the blocking
