@@ -85,6 +85,18 @@ TEST_F(QualifyVerbTest, MergeNamesTheNodesThatDiffer) {
   EXPECT_THAT(Read("merged.toml"), HasSubstr("nodes = 4"));
 }
 
+TEST_F(QualifyVerbTest, MergeCountsNoNodeTwiceAndOverwritesNoInput) {
+  RunWell(kVirtual);
+  const std::string facts = Read("facts.toml");
+  Write("copy.toml", facts);
+  ExpectComplaint(Run("qualify --merge facts.toml copy.toml -o both.toml"), 2,
+                  "so this node would count twice");
+  ExpectComplaint(Run("qualify --merge ./facts.toml"), 2,
+                  "./facts.toml: is one of the files to merge");
+  EXPECT_EQ(Read("facts.toml"), facts);
+  EXPECT_FALSE(std::filesystem::exists(Directory() / "both.toml"));
+}
+
 TEST_F(QualifyVerbTest, PlansNameTheFactsThatTheyUse) {
   RunWell(kVirtual);
   RunWell("synth --gpu a100 --stages 4 -o profile.csv");
