@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "perseus/cli/change_rate.h"
 #include "perseus/cli/figure_flags.h"
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/job_options.h"
@@ -44,6 +45,8 @@ constexpr const char* kPlanExamples =
     "an\n"
     "earlier run when all of them are written.";
 
+constexpr std::string_view kNoLimit = "none";  // Of --max-switches.
+
 // The share of the progress bar. It is larger than the share of time, because the bar should not
 // stop after the walk.
 constexpr double kShareOfWalk = 0.15;
@@ -59,6 +62,7 @@ struct PlanFlags {
   bool as_json = false;
   bool with_plot = false;
   std::optional<int> most_switches;
+  bool ignores_change_rate = false;
   bool with_switch_tradeoff = false;
   NoiseFlags noise;
 };
@@ -161,6 +165,12 @@ Result<void> CheckFlags(const PlanFlags& flags) {
 Result<void> CheckJob(const PlanFlags& flags, const job::LoadedJob& job,
                       const std::vector<plan::Target>& asked) {
   if (flags.without_frontier) PERSEUS_RETURN_IF_ERROR(CheckWithoutFrontier(asked));
+  if (flags.noise.percent && job.facts.most_changes_per_s) {
+    return Fail(
+        "{}: has a greatest rate of clock changes, which excludes --noise, because its margin "
+        "changes clocks one by one (ignore the rate with --max-switches none)",
+        job.facts.path);
+  }
   if (flags.with_frequency_lists) {
     PERSEUS_RETURN_IF_ERROR(plan_file::CheckListable(job.graph));
   }
@@ -179,7 +189,8 @@ struct FrontierAndPlans {
 
 // Shows a progress bar while it computes.
 Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planner& planner,
-                                      const std::vector<plan::Target>& asked) {
+                                      const std::vector<plan::Target>& asked,
+                                      const std::optional<double>& most_changes_per_s) {
   FrontierAndPlans computed;
   ProgressBar bar;
   if (!flags.without_frontier) {
@@ -202,6 +213,9 @@ Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planne
   if (flags.most_switches) {
     PERSEUS_ASSIGN_OR_RETURN(planned,
                              LimitSwitches(planner, std::move(planned), *flags.most_switches));
+  } else if (most_changes_per_s) {
+    PERSEUS_ASSIGN_OR_RETURN(planned,
+                             KeepChangeRate(planner, std::move(planned), *most_changes_per_s));
   }
   if (const auto noise = flags.noise.noise()) {
     PERSEUS_ASSIGN_OR_RETURN(computed.noise, AddNoiseMargins(planner, *noise, planned));
@@ -216,6 +230,7 @@ std::string FormatAnswer(const PlanFlags& flags, const PlanOutcome& outcome,
   if (flags.as_json) return summary;
   std::string text = fmt::format("{}\n{}{}", FormatPlanTable(outcome), FormatFinding(outcome),
                                  job::Describe(outcome.job.facts));
+  text += DescribeChangeRate(outcome.job.facts, outcome.targets);
   if (outcome.switch_tradeoff) {
     text += fmt::format("\nLimits of clock changes per GPU and iteration, for {}:\n{}",
                         outcome.switch_tradeoff->unlimited.target,
@@ -239,19 +254,16 @@ Result<void> RunPlan(const PlanFlags& flags) {
   // If the results cannot be written, this fails before anything is computed.
   ResultDirectory results(flags.directory, kPlanResults);
   if (!flags.directory.empty()) PERSEUS_RETURN_IF_ERROR(results.Open());
-  PERSEUS_ASSIGN_OR_RETURN(const auto job, LoadJobToPlan(flags.job));
+  PERSEUS_ASSIGN_OR_RETURN(auto job, LoadJobToPlan(flags.job));
+  if (flags.most_switches || flags.ignores_change_rate) job.facts.most_changes_per_s.reset();
   const std::vector<plan::Target> asked = AskedTargets(flags.targets, job.gpus());
   PERSEUS_RETURN_IF_ERROR(CheckJob(flags, job, asked));
   PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
-  PERSEUS_ASSIGN_OR_RETURN(const auto computed, ComputePlans(flags, planner, asked));
+  PERSEUS_ASSIGN_OR_RETURN(const auto computed,
+                           ComputePlans(flags, planner, asked, job.facts.most_changes_per_s));
 
-  const PlanOutcome outcome{job,
-                            planner,
-                            computed.frontier,
-                            computed.planned,
-                            flags.most_switches,
-                            computed.switch_tradeoff,
-                            computed.noise};
+  const PlanOutcome outcome{
+      job, planner, computed.frontier, computed.planned, computed.switch_tradeoff, computed.noise};
   const std::string first_asked = plan::Slug(asked.front());
   std::string report_data;
   if (!flags.directory.empty() || !flags.figures.figures.empty()) {
@@ -276,6 +288,22 @@ Result<void> RunPlan(const PlanFlags& flags) {
   return results.Publish();
 }
 
+void AddMaxSwitches(CLI::App& verb, PlanFlags& flags) {
+  const auto set = [&flags](const std::string& text) {
+    flags.ignores_change_rate = text == kNoLimit;
+    if (!flags.ignores_change_rate) flags.most_switches = std::stoi(text);
+  };
+  const auto check = [](std::string& text) {
+    return text == kNoLimit ? std::string() : WholeNumberIn({0, 1'000'000})(text);
+  };
+  verb.add_option_function<std::string>(
+          "--max-switches", set,
+          "At most this many switches (clock changes) of each GPU per iteration, the one back at "
+          "the end included (1 is the same as 0). Default: what --facts allows; none: no limit")
+      ->type_name("N|none")
+      ->check(CLI::Validator(check, ""));
+}
+
 }  // namespace
 
 Verb AddPlanVerb(CLI::App& program) {
@@ -292,11 +320,7 @@ Verb AddPlanVerb(CLI::App& program) {
                    "the frontier (default: up to 16, fewer for large jobs)")
       ->type_name("N")
       ->check(WholeNumberIn({0, 1000}));
-  verb->add_option("--max-switches", flags->most_switches,
-                   "At most this many clock changes of each GPU per iteration, the change back at "
-                   "the end included (1 is the same as 0)")
-      ->type_name("N")
-      ->check(WholeNumberIn({0, 1'000'000}));
+  AddMaxSwitches(*verb, *flags);
   verb->add_flag("--switch-tradeoff", flags->with_switch_tradeoff,
                  "Also print what limits of 0 to 16 clock changes would save");
   AddNoiseFlags(*verb, flags->noise, "Keep the mean time under noise");

@@ -155,22 +155,47 @@ TEST_F(PlanVerbTest, FlagsOverrideTheJobFile) {
 TEST_F(PlanVerbTest, HardwareFactsReplaceTwoNumbers) {
   const std::string facts = PERSEUS_SOURCE_DIR "/examples/hardware-facts.toml";
   const std::string plan = "plan profile.csv --schedule 1f1b --microbatches 8 --no-frontier ";
-  const json of_facts = RunJson(plan + "-o out --facts " + facts);
+  const json of_facts = RunJson(plan + "--max-switches none -o out --facts " + facts);
   const json job = json::parse(Read("out/plans/no-slowdown.json")).at("job");
   EXPECT_EQ(job.at("blocking_power_w"), 86.25);  // The mean of 95 and 77.5.
   EXPECT_EQ(job.at("switch_latency_ms"), 12.5);
   EXPECT_EQ(of_facts["plans"],
             RunJson(plan + "--blocking-power 86.25 --switch-latency 12.5")["plans"]);
-  EXPECT_EQ(RunJson(plan + "--switch-latency 0 --facts " + facts)["plans"],
+  EXPECT_EQ(RunJson(plan + "--max-switches none --switch-latency 0 --facts " + facts)["plans"],
             RunJson(plan + "--blocking-power 86.25")["plans"]);
   ExpectComplaint(Run(plan + "--facts profile.csv"), 2, "profile.csv:1: not TOML");
+}
+
+// The facts allow 80 changes per second of 8 GPUs.
+TEST_F(PlanVerbTest, TheRateOfHardwareFactsLimitsClockChanges) {
+  const std::string plan =
+      "plan profile.csv --schedule 1f1b --microbatches 8 --no-frontier --facts " +
+      std::string(PERSEUS_SOURCE_DIR "/examples/hardware-facts.toml ");
+  for (const std::string latency : {"", "--switch-latency 0 "}) {
+    const json free = RunJson(plan + latency + "--max-switches none");
+    const json limited = RunJson(plan + latency + "-o out");
+    EXPECT_FALSE(free["plans"][0].contains("max_switches"));
+    for (const json& target : limited["plans"]) {
+      const int most = target.at("max_switches");
+      EXPECT_EQ(most, static_cast<int>(0.95 * 10 * target.at("deadline_s").get<double>()));
+      EXPECT_LE(target.at("switches_per_gpu"), most);
+      EXPECT_LE(target.at("time_s"), target.at("deadline_s"));
+    }
+    EXPECT_LT(limited["plans"][0]["switches"], free["plans"][0]["switches"]);
+  }
+  EXPECT_THAT(RunWell(plan), AllOf(HasSubstr("no slowdown, at most "),
+                                   HasSubstr("allows 10 clock changes per second and GPU; ")));
+  EXPECT_EQ(RunJson(plan + "--switch-latency 0 --max-switches 1000")["plans"][0]["max_switches"],
+            1000);
+  ExpectComplaint(Run(plan + "--noise 1"), 2, "which excludes --noise");
+  ExpectComplaint(Run(plan + "--max-switches some"), 2, "--max-switches");
 }
 
 TEST_F(PlanVerbTest, LimitsClockChanges) {
   const std::string plan = plan_ + "--no-frontier ";
   const json few = RunJson(plan + "--max-switches 2 -o out");
-  EXPECT_EQ(few["max_switches"], 2);
   const json& limited = PlanNamed(few, "no-slowdown");
+  EXPECT_EQ(limited["max_switches"], 2);
   EXPECT_EQ(limited["target"], "no slowdown, at most 2 switches per GPU");
   EXPECT_LE(limited["time_s"], limited["deadline_s"]);
   const json free = RunJson(plan);

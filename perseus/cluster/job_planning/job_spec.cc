@@ -20,6 +20,7 @@ constexpr std::size_t kMaxKeyBytes = 200;
 // The largest number of forwards of one pipeline, because many requests generate the schedule.
 constexpr std::int64_t kMaxForwards = 100'000;
 constexpr std::int64_t kMaxGpus = 10'000'000;
+constexpr double kMostChangesPerSecond = 1e6;
 
 struct KindName {
   Kind kind;
@@ -84,7 +85,8 @@ schedule::Schedule ReadSchedule(const Node& node) {
 }
 
 void ReadGpu(const Node& node, JobSpec& spec) {
-  constexpr std::array<std::string_view, 3> kKeys{"name", "blocking_power_w", "switch_latency_ms"};
+  constexpr std::array<std::string_view, 4> kKeys{"name", "blocking_power_w", "switch_latency_ms",
+                                                  "most_changes_per_s"};
   node.RequireObject(kKeys);
   if (node.Has("name")) spec.gpu_name = node.Member("name").Text();
   if (node.Has("blocking_power_w")) {
@@ -97,6 +99,10 @@ void ReadGpu(const Node& node, JobSpec& spec) {
         node.Member("switch_latency_ms")
             .Number(job::kSwitchLatencyRange.least, job::kSwitchLatencyRange.most, "milliseconds");
     spec.planned.switch_latency = ToNanoseconds(latency_ms / kMillisecondsPerSecond);
+  }
+  if (node.Has("most_changes_per_s")) {
+    spec.most_changes_per_s = node.Member("most_changes_per_s")
+                                  .Number(0, kMostChangesPerSecond, "clock changes per second");
   }
 }
 

@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "perseus/cluster/job_planning/straggler_times.h"
+#include "perseus/planning/few_switches/change_rate.h"
+#include "perseus/planning/job/plausibility.h"
 #include "perseus/planning/plan/make_plan_file.h"
 #include "perseus/planning/plan_file/plan_file.h"
 
@@ -28,9 +30,24 @@ constexpr store::Milliseconds kFrontierDelay = 2'000;
 // search. The limit is a judgment: nobody has measured where the two should meet.
 constexpr std::size_t kMaxFullSearchInstructions = 200;
 
+// Of the search for plans with few clock changes.
+constexpr double kEffortOfLargeJobs = 0.3;
+
 plan::SearchEffort EffortFor(std::size_t instructions) {
   return instructions <= kMaxFullSearchInstructions ? plan::SearchEffort::kFull
                                                     : plan::SearchEffort::kFirstLook;
+}
+
+// The plan, with no more clock changes than the registration of the job allows.
+Result<plan::Plan> KeepRate(const PreparedJob& job, Result<plan::Plan> plan,
+                            const plan::Target& target, const std::stop_token& stop) {
+  if (!plan || !job.spec.most_changes_per_s) return plan;
+  const bool is_small = job.planner.graph().instructions.size() <= kMaxFullSearchInstructions;
+  PERSEUS_ASSIGN_OR_RETURN(auto kept,
+                           few_switches::KeepChangeRate(
+                               job.planner, *std::move(plan), target, *job.spec.most_changes_per_s,
+                               {.effort = is_small ? 1 : kEffortOfLargeJobs, .stop = stop}));
+  return std::move(kept.plan);
 }
 
 // The values of a plan that a planning uses.
@@ -114,7 +131,9 @@ class Plans {
       PERSEUS_ASSIGN_OR_RETURN(auto frontier, job_.planner.ComputeFrontier({}, limits_.stop));
       frontier_ = std::move(frontier);
     }
-    return plan::PlanForTarget(job_.planner, frontier_ ? &*frontier_ : nullptr, target, limits_);
+    return KeepRate(
+        job_, plan::PlanForTarget(job_.planner, frontier_ ? &*frontier_ : nullptr, target, limits_),
+        target, limits_.stop);
   }
 
   Result<plan::Plan> ForStraggler(const plan::Target& target, double factor) {
@@ -122,7 +141,8 @@ class Plans {
     const auto time = static_cast<Nanoseconds>(static_cast<double>(base->time) * factor);
     auto plan = job_.planner.PlanForStraggler(time, limits_);
     if (plan) plan->target = fmt::format("straggler {:.4g}, {}", factor, Describe(target));
-    return plan;
+    // Of the target, only the time counts while this pipeline waits for the straggler.
+    return KeepRate(job_, std::move(plan), {.kind = plan::Target::Kind::kMinEnergy}, limits_.stop);
   }
 
   const PlanningInput& input_;
@@ -245,8 +265,12 @@ Result<PreparedJob> PrepareJob(const store::JobRecord& job, const store::Profile
   plan::ExecutionModel model;
   model.blocking_power_w = pipeline.blocking_power_w * pipeline.gpus_per_stage;
   model.switch_latency = spec.planned.switch_latency;
-  PERSEUS_ASSIGN_OR_RETURN(auto planner, plan::Planner::Create(std::move(graph), model));
-  return PreparedJob{std::move(spec), std::move(planner)};
+  PERSEUS_ASSIGN_OR_RETURN(auto planner, plan::Planner::Create(graph, model));
+  auto warnings =
+      job::CheckPlausible({.planned = spec.planned, .graph = std::move(graph), .model = model});
+  // A profile that cannot be true is planned all the same: it may be of a GPU that does not exist.
+  if (!warnings) warnings = std::vector{warnings.error().message};
+  return PreparedJob{std::move(spec), std::move(planner), *std::move(warnings)};
 }
 
 Result<MadePlan> MakePlan(const PreparedJob& job, const plan::Target& target,
@@ -256,7 +280,9 @@ Result<MadePlan> MakePlan(const PreparedJob& job, const plan::Target& target,
     PERSEUS_ASSIGN_OR_RETURN(auto computed, job.planner.ComputeFrontier({}, limits.stop));
     frontier = std::move(computed);
   }
-  auto plan = plan::PlanForTarget(job.planner, frontier ? &*frontier : nullptr, target, limits);
+  auto plan = KeepRate(
+      job, plan::PlanForTarget(job.planner, frontier ? &*frontier : nullptr, target, limits),
+      target, limits.stop);
   if (!plan) return Fail(plan);
   const plan_file::PlanFile file = plan::MakePlanFile(job.planner, *plan, job.spec.planned);
   return MadePlan{.slug = plan::Slug(target), .body = plan_file::FormatPlan(file)};

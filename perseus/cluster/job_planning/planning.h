@@ -42,6 +42,8 @@ Result<store::PlanningOutcome> PlanJob(const PlanningInput& input);
 struct PreparedJob {
   JobSpec spec;
   plan::Planner planner;
+  // Likely mistakes in the profile (job/plausibility.h), one line each.
+  std::vector<std::string> warnings = {};
 };
 Result<PreparedJob> PrepareJob(const store::JobRecord& job, const store::ProfileRecord& profile);
 

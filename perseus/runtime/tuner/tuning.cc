@@ -192,7 +192,8 @@ profiler::SweepJob Tuner::Job() const {
   profiler::SweepJob job{.schedule = options_.job.schedule,
                          .model = options_.job.model,
                          .clocks_mhz = clocks_mhz_,
-                         .switch_latency = options_.job.switch_latency};
+                         .switch_latency = options_.job.switch_latency,
+                         .most_changes_per_s = options_.most_changes_per_s};
   if (job.model.blocking_power_w == 0) {
     job.model.blocking_power_w = PooledBlockingPower(state_.gpus).value_or(0);
   }
