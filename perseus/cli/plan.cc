@@ -2,20 +2,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <memory>
 #include <utility>
 
-#include "perseus/cli/change_rate.h"
 #include "perseus/cli/figure_flags.h"
 #include "perseus/cli/flag_checks.h"
+#include "perseus/cli/interrupt.h"
 #include "perseus/cli/job_options.h"
 #include "perseus/cli/noise_flags.h"
 #include "perseus/cli/noise_plans.h"
+#include "perseus/cli/plan_bounds.h"
 #include "perseus/cli/plan_report.h"
+#include "perseus/cli/plan_rows.h"
 #include "perseus/cli/plan_targets.h"
-#include "perseus/cli/progress_bar.h"
 #include "perseus/cli/results.h"
 #include "perseus/cli/standard_output.h"
+#include "perseus/cli/switch_flags.h"
 #include "perseus/cli/switch_plans.h"
 #include "perseus/cli/target_flags.h"
 #include "perseus/cli/terminal_plot.h"
@@ -33,7 +36,8 @@ constexpr const char* kPlanAbout =
     "Plan the clock of every instruction of a training iteration.\n"
     "Prints the time and the energy of an iteration of one pipeline: at maximum frequency, with\n"
     "no slowdown, with several slowdowns, and at least energy. Every plan meets its target to the\n"
-    "nanosecond. `gap` says how far a plan may be from the best possible plan.";
+    "nanosecond. `gap` says how far a plan may be from the best possible plan. First plans come\n"
+    "soon, and then get better. Ctrl-C ends that: the best plans so far are written as usual.";
 constexpr const char* kPlanExamples =
     "Examples:\n"
     "  perseus plan profile.csv --schedule 1f1b --pp-ranks 8 --microbatches 96 \\\n"
@@ -45,12 +49,6 @@ constexpr const char* kPlanExamples =
     "an\n"
     "earlier run when all of them are written.";
 
-constexpr std::string_view kNoLimit = "none";  // Of --max-switches.
-
-// The share of the progress bar. It is larger than the share of time, because the bar should not
-// stop after the walk.
-constexpr double kShareOfWalk = 0.15;
-
 struct PlanFlags {
   job::JobFlags job;
   TargetFlags targets;
@@ -61,10 +59,10 @@ struct PlanFlags {
   bool with_frequency_lists = false;
   bool as_json = false;
   bool with_plot = false;
-  std::optional<int> most_switches;
-  bool ignores_change_rate = false;
-  bool with_switch_tradeoff = false;
+  SwitchFlags switches;
   NoiseFlags noise;
+  int effort = plan::kUsualEffort;
+  bool with_progress = false;
 };
 
 Result<void> AddFrequencyLists(const PlanOutcome& outcome, std::vector<ResultFile>& files) {
@@ -110,6 +108,9 @@ Result<std::string> MakeReportData(const PlanOutcome& outcome,
     if (planned.slug == first_asked) report.chosen = report.plans.size();
     report.plans.push_back({planned.slug, planned.plan});
   }
+  if (outcome.switch_tradeoff) {
+    report.switch_tradeoff = ReportedTradeoff(outcome.planner, *outcome.switch_tradeoff);
+  }
   return report::FormatReportData(report);
 }
 
@@ -152,75 +153,103 @@ Result<void> CheckFlags(const PlanFlags& flags) {
   if (flags.with_plot && flags.as_json) {
     return Fail("--plot and --json exclude each other (remove one of them)");
   }
-  if (flags.noise.percent && (flags.most_switches || flags.with_switch_tradeoff)) {
+  if (flags.noise.percent && flags.switches.are_given()) {
     return Fail(
         "--noise excludes limits of clock changes, because its margin changes clocks one by one "
         "(remove --noise, or --max-switches and --switch-tradeoff)");
   }
   PERSEUS_RETURN_IF_ERROR(CheckNoise(flags.noise));
-  return CheckFigures(flags.figures);
+  PERSEUS_RETURN_IF_ERROR(CheckSwitches(flags.switches));
+  return CheckFigures(flags.figures,
+                      flags.switches.needs_tradeoff() ? HasSwitches::kYes : HasSwitches::kNo);
 }
 
 // Checks the flags together with the job.
 Result<void> CheckJob(const PlanFlags& flags, const job::LoadedJob& job,
                       const std::vector<plan::Target>& asked) {
   if (flags.without_frontier) PERSEUS_RETURN_IF_ERROR(CheckWithoutFrontier(asked));
-  if (flags.noise.percent && job.facts.most_changes_per_s) {
-    return Fail(
-        "{}: has a greatest rate of clock changes, which excludes --noise, because its margin "
-        "changes clocks one by one (ignore the rate with --max-switches none)",
-        job.facts.path);
-  }
   if (flags.with_frequency_lists) {
     PERSEUS_RETURN_IF_ERROR(plan_file::CheckListable(job.graph));
   }
-  if (flags.most_switches || flags.with_switch_tradeoff) {
+  if (flags.switches.are_given()) {
     for (const plan::Target& target : asked) PERSEUS_RETURN_IF_ERROR(CheckSwitchTarget(target));
   }
   return {};
+}
+
+// Limits of clock changes exclude margins, so the noise of the profile does not count with them.
+Result<std::optional<noise::Noise>> NoiseToPlanWith(const PlanFlags& flags,
+                                                    const job::LoadedJob& job) {
+  auto noise = NoiseOf(flags.noise, job.planned);
+  if (noise && *noise && (flags.most_switches || flags.with_switch_tradeoff)) {
+    std::fputs(
+        "perseus: warning: the plans have no margin for the noise of the profile, because the "
+        "clock changes are limited\n",
+        stderr);
+    noise->reset();
+  }
+  return noise;
 }
 
 struct FrontierAndPlans {
   std::optional<plan::Frontier> frontier;
   std::vector<PlannedTarget> planned;
   std::optional<SwitchTradeoff> switch_tradeoff;
+  std::optional<int> most_switches;  // The limit of the plans.
   std::optional<NoiseOutcome> noise;
 };
 
-// Shows a progress bar while it computes.
-Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planner& planner,
-                                      const std::vector<plan::Target>& asked,
-                                      const std::optional<double>& most_changes_per_s) {
+// The frontier, and a plan for each target: first quick plans, then better ones, until the effort
+// is done or `finish` is requested. Shows the plans meanwhile.
+Result<FrontierAndPlans> SearchPlans(const PlanFlags& flags, const plan::Planner& planner,
+                                     const std::vector<plan::Target>& asked,
+                                     const std::stop_token& finish) {
   FrontierAndPlans computed;
-  ProgressBar bar;
+  PlanRows rows(planner, flags.with_progress ? PlanRows::Lines::kYes : PlanRows::Lines::kNo);
+  TargetPlans plans(planner, rows);
+  // The user sees this plan before the frontier is known.
+  PERSEUS_RETURN_IF_ERROR(plans.LookFirst(nullptr, TargetsToPlan({}, planner, std::nullopt, 0)));
   if (!flags.without_frontier) {
-    bar.Begin("frontier", kShareOfWalk);
+    rows.Begin("frontier");
     PERSEUS_ASSIGN_OR_RETURN(computed.frontier,
-                             planner.ComputeFrontier([&](double part) { bar.Update(part); }));
+                             planner.ComputeFrontier([&](double part) { rows.Update(part); }));
   }
   // Only the report uses stops.
   const int stops =
       flags.directory.empty() ? 0 : flags.stops.value_or(DefaultStops(planner.graph()));
-  PERSEUS_ASSIGN_OR_RETURN(
-      auto planned, PlanTargets(planner, computed.frontier,
-                                TargetsToPlan(asked, planner, computed.frontier, stops), bar));
-  if (flags.with_switch_tradeoff) {
+  PERSEUS_RETURN_IF_ERROR(plans.LookFirst(computed.frontier ? &*computed.frontier : nullptr,
+                                          TargetsToPlan(asked, planner, computed.frontier, stops)));
+  PERSEUS_RETURN_IF_ERROR(plans.Improve({.effort = flags.effort, .stop = {}, .finish = finish}));
+  computed.planned = plans.Best();
+  return computed;
+}
+
+Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planner& planner,
+                                      const std::vector<plan::Target>& asked,
+                                      const std::optional<noise::Noise>& noise) {
+  const FinishOnInterrupt interrupt;
+  PERSEUS_ASSIGN_OR_RETURN(auto computed, SearchPlans(flags, planner, asked, interrupt.token()));
+  std::vector<PlannedTarget>& planned = computed.planned;
+  RaiseRowBounds(planner, planned);
+  if (flags.switches.needs_tradeoff()) {
     const std::string slug = plan::Slug(asked.front());
     const auto shown =
         std::ranges::find_if(planned, [&](const PlannedTarget& t) { return t.slug == slug; });
-    PERSEUS_ASSIGN_OR_RETURN(computed.switch_tradeoff, ComputeSwitchTradeoff(planner, shown->plan));
+    PERSEUS_ASSIGN_OR_RETURN(computed.switch_tradeoff,
+                             ComputeSwitchTradeoff(planner, shown->plan, flags.switches.rules()));
   }
-  if (flags.most_switches) {
+  computed.most_switches = flags.switches.picks_limit
+                               ? PickLimit(planner, *computed.switch_tradeoff)
+                               : flags.switches.most_switches;
+  if (computed.most_switches) {
     PERSEUS_ASSIGN_OR_RETURN(planned,
-                             LimitSwitches(planner, std::move(planned), *flags.most_switches));
-  } else if (most_changes_per_s) {
-    PERSEUS_ASSIGN_OR_RETURN(planned,
-                             KeepChangeRate(planner, std::move(planned), *most_changes_per_s));
+                             LimitSwitches(planner, std::move(planned), *computed.most_switches,
+                                           flags.switches.rules(), computed.switch_tradeoff));
+    RaiseRowBounds(planner, planned);
   }
-  if (const auto noise = flags.noise.noise()) {
+  if (noise) {
     PERSEUS_ASSIGN_OR_RETURN(computed.noise, AddNoiseMargins(planner, *noise, planned));
   }
-  computed.planned = std::move(planned);
   return computed;
 }
 
@@ -230,12 +259,12 @@ std::string FormatAnswer(const PlanFlags& flags, const PlanOutcome& outcome,
   if (flags.as_json) return summary;
   std::string text = fmt::format("{}\n{}{}", FormatPlanTable(outcome), FormatFinding(outcome),
                                  job::Describe(outcome.job.facts));
-  text += DescribeChangeRate(outcome.job.facts, outcome.targets);
   if (outcome.switch_tradeoff) {
     text += fmt::format("\nLimits of clock changes per GPU and iteration, for {}:\n{}",
                         outcome.switch_tradeoff->unlimited.target,
                         FormatSwitchTradeoff(outcome.planner, *outcome.switch_tradeoff));
   }
+  if (flags.switches.picks_limit) text += FormatPickedLimit(outcome.most_switches);
   if (outcome.noise) text += FormatNoise(*outcome.noise, outcome.targets);
   if (flags.with_plot) text += '\n' + DrawOutcome(outcome, DetectTerminal());
   if (files == 0) return text;
@@ -254,16 +283,20 @@ Result<void> RunPlan(const PlanFlags& flags) {
   // If the results cannot be written, this fails before anything is computed.
   ResultDirectory results(flags.directory, kPlanResults);
   if (!flags.directory.empty()) PERSEUS_RETURN_IF_ERROR(results.Open());
-  PERSEUS_ASSIGN_OR_RETURN(auto job, LoadJobToPlan(flags.job));
-  if (flags.most_switches || flags.ignores_change_rate) job.facts.most_changes_per_s.reset();
+  PERSEUS_ASSIGN_OR_RETURN(const auto job, LoadJobToPlan(flags.job));
   const std::vector<plan::Target> asked = AskedTargets(flags.targets, job.gpus());
   PERSEUS_RETURN_IF_ERROR(CheckJob(flags, job, asked));
   PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
-  PERSEUS_ASSIGN_OR_RETURN(const auto computed,
-                           ComputePlans(flags, planner, asked, job.facts.most_changes_per_s));
+  PERSEUS_ASSIGN_OR_RETURN(const auto noise, NoiseToPlanWith(flags, job));
+  PERSEUS_ASSIGN_OR_RETURN(const auto computed, ComputePlans(flags, planner, asked, noise));
 
-  const PlanOutcome outcome{
-      job, planner, computed.frontier, computed.planned, computed.switch_tradeoff, computed.noise};
+  const PlanOutcome outcome{job,
+                            planner,
+                            computed.frontier,
+                            computed.planned,
+                            computed.most_switches,
+                            computed.switch_tradeoff,
+                            computed.noise};
   const std::string first_asked = plan::Slug(asked.front());
   std::string report_data;
   if (!flags.directory.empty() || !flags.figures.figures.empty()) {
@@ -288,22 +321,6 @@ Result<void> RunPlan(const PlanFlags& flags) {
   return results.Publish();
 }
 
-void AddMaxSwitches(CLI::App& verb, PlanFlags& flags) {
-  const auto set = [&flags](const std::string& text) {
-    flags.ignores_change_rate = text == kNoLimit;
-    if (!flags.ignores_change_rate) flags.most_switches = std::stoi(text);
-  };
-  const auto check = [](std::string& text) {
-    return text == kNoLimit ? std::string() : WholeNumberIn({0, 1'000'000})(text);
-  };
-  verb.add_option_function<std::string>(
-          "--max-switches", set,
-          "At most this many switches (clock changes) of each GPU per iteration, the one back at "
-          "the end included (1 is the same as 0). Default: what --facts allows; none: no limit")
-      ->type_name("N|none")
-      ->check(CLI::Validator(check, ""));
-}
-
 }  // namespace
 
 Verb AddPlanVerb(CLI::App& program) {
@@ -320,15 +337,22 @@ Verb AddPlanVerb(CLI::App& program) {
                    "the frontier (default: up to 16, fewer for large jobs)")
       ->type_name("N")
       ->check(WholeNumberIn({0, 1000}));
-  AddMaxSwitches(*verb, *flags);
-  verb->add_flag("--switch-tradeoff", flags->with_switch_tradeoff,
-                 "Also print what limits of 0 to 16 clock changes would save");
+  AddSwitchFlags(*verb, flags->switches);
   AddNoiseFlags(*verb, flags->noise, "Keep the mean time under noise");
   AddFigureFlags(*verb, flags->figures);
   verb->add_flag("--frequency-lists", flags->with_frequency_lists,
                  "Also write freqs_pipeline_*.py, the lists that other tools of the field read");
   verb->add_flag("--no-frontier", flags->without_frontier,
                  "For very large jobs: plan only slowdowns, deadlines and least energy");
+  verb->add_option("--effort", flags->effort,
+                   "How much work to spend on better plans: 0 is a first look, 2 is twice the "
+                   "default work. The same effort gives the same plans everywhere (default: 1)")
+      ->type_name("N")
+      ->check(WholeNumberIn({plan::kFirstLook, plan::kMostEffort}));
+  verb->add_flag(
+      "--progress", flags->with_progress,
+      "Print each plan on standard error as soon as it is found, and when it gets better "
+      "(a terminal shows them without this flag)");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the table");
   verb->add_flag("--plot", flags->with_plot,
                  "Also draw the frontier and a timeline of the pp_ranks, as wide as the terminal");

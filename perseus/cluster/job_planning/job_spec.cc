@@ -85,8 +85,9 @@ schedule::Schedule ReadSchedule(const Node& node) {
 }
 
 void ReadGpu(const Node& node, JobSpec& spec) {
-  constexpr std::array<std::string_view, 4> kKeys{"name", "blocking_power_w", "switch_latency_ms",
-                                                  "most_changes_per_s"};
+  constexpr std::array<std::string_view, 6> kKeys{"name",           "blocking_power_w",
+                                                  "switch_latency_ms", "switch_stall_s",
+                                                  "switch_energy_j",   "most_changes_per_s"};
   node.RequireObject(kKeys);
   if (node.Has("name")) spec.gpu_name = node.Member("name").Text();
   if (node.Has("blocking_power_w")) {
@@ -103,6 +104,17 @@ void ReadGpu(const Node& node, JobSpec& spec) {
   if (node.Has("most_changes_per_s")) {
     spec.most_changes_per_s = node.Member("most_changes_per_s")
                                   .Number(0, kMostChangesPerSecond, "clock changes per second");
+  }
+  schedule::SwitchCost& cost = spec.planned.switch_cost;
+  if (node.Has("switch_stall_s")) {
+    cost.stall = ToNanoseconds(
+        node.Member("switch_stall_s")
+            .Number(job::kStallRange.least, job::kStallRange.most, job::kStallRange.unit));
+  }
+  if (node.Has("switch_energy_j")) {
+    cost.energy_j = node.Member("switch_energy_j")
+                        .Number(job::kSwitchEnergyRange.least, job::kSwitchEnergyRange.most,
+                                job::kSwitchEnergyRange.unit);
   }
 }
 

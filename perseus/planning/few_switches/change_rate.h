@@ -5,22 +5,13 @@
 // N stays as it is. Otherwise, the plan of PlanFewSwitches with the limit N replaces it.
 //
 // DESIGN
-//   Time. N grows with T, so a slower plan may have more changes. A slowdown, a deadline and least
-//   energy have one T. For these, N is fixed before the search. For a price and the energy-delay
-//   product, the T of the plan without the limit counts; another T may be slightly better. With the
-//   limit, a plan needs more energy for the same T. So for an energy budget or a power cap, the
-//   time grows in steps until a plan meets the target. The steps (1 %, 2 %, 4 %, ...) are coarse,
-//   because each one is a whole search. A bisection would find a T that is up to half a step less,
-//   for several times the work. Latency. PlanFewSwitches plans for changes without latency. Under a
-//   latency, its plan may be late. So it plans for a deadline that is earlier by this lateness, a
-//   few times. Each time it also plans with half of the changes and with none, because fewer
-//   changes are late less often. The best plan that is in time under the latency wins. Everything
-//   at maximum frequency is one of the candidates. So a target with no slowdown always has a plan,
-//   if the instructions of a GPU have the same maximum frequency.
-//
-// LIMITS
-//   Under a latency, the lower bound is that of any number of changes. (That of N changes holds too
-//   if all instructions of a GPU have the same measured clocks, but it is not used.)
+//   N grows with T, so a slower plan may have more changes. A slowdown, a deadline and least energy
+//   have one T. For these, N is fixed before the search. For a price and the energy-delay product,
+//   the T of the plan without the limit counts; another T may be slightly better. With the limit, a
+//   plan needs more energy for the same T. So for an energy budget or a power cap, the time grows
+//   in steps until a plan meets the target. The steps (1 %, 2 %, 4 %, ...) are coarse, because each
+//   one is a whole search. A bisection would find a T that is up to half a step less, for several
+//   times the work.
 //
 // Thread safety: pure functions.
 #pragma once

@@ -19,7 +19,8 @@ Index At(std::int32_t i) { return static_cast<Index>(i); }
 class DeadlineProblem {
  public:
   // Requires that the fastest schedule meets the deadline.
-  DeadlineProblem(const Network& network, Nanoseconds deadline, Microwatts price_floor);
+  DeadlineProblem(const Network& network, Nanoseconds deadline, Microwatts price_floor,
+                  std::span<const Nanoseconds> near);
   // Returns nothing if `stop` is requested before the end.
   std::optional<Solution> Solve(const std::stop_token& stop) const;
 
@@ -27,7 +28,7 @@ class DeadlineProblem {
   bool Forced(std::int32_t node) const { return earliest_[At(node)] == latest_[At(node)]; }
   bool Forced(const Arc& arc) const { return Forced(arc.tail) && Forced(arc.head); }
   std::int32_t AppendCurve(const profile::Curve& curve, Nanoseconds shift);
-  void AddNodes();
+  void AddNodes(std::span<const Nanoseconds> near);
   void AddArcs();
   void BalanceForcedNodes(Solution& solution) const;
 
@@ -45,7 +46,7 @@ class DeadlineProblem {
 };
 
 DeadlineProblem::DeadlineProblem(const Network& network, Nanoseconds deadline,
-                                 Microwatts price_floor)
+                                 Microwatts price_floor, std::span<const Nanoseconds> near)
     : network_(network),
       deadline_(deadline),
       price_floor_(price_floor),
@@ -58,12 +59,13 @@ DeadlineProblem::DeadlineProblem(const Network& network, Nanoseconds deadline,
     tail = std::min(tail, latest_[At(arc.head)] - network.curve_of(arc).fastest());
   }
   latest_[At(network.source)] = 0;
-  AddNodes();
+  AddNodes(near);
   AddArcs();
 }
 
-void DeadlineProblem::AddNodes() {
+void DeadlineProblem::AddNodes(std::span<const Nanoseconds> near) {
   problem_.nodes = 1;
+  problem_.guess_is_near = !near.empty();
   problem_.earliest = problem_.latest = problem_.guess = {0};
   // The first guess interpolates between the fastest and the slowest schedule. In practice it is
   // close.
@@ -77,7 +79,10 @@ void DeadlineProblem::AddNodes() {
     const auto later = part * static_cast<double>(slow[At(v)] - earliest_[At(v)]);
     problem_.earliest.push_back(earliest_[At(v)]);
     problem_.latest.push_back(latest_[At(v)]);
-    problem_.guess.push_back(earliest_[At(v)] + static_cast<Nanoseconds>(later));
+    const Nanoseconds guess = near.empty()
+                                  ? earliest_[At(v)] + static_cast<Nanoseconds>(later)
+                                  : std::clamp(near[At(v)], earliest_[At(v)], latest_[At(v)]);
+    problem_.guess.push_back(guess);
   }
   problem_.supply.assign(At(problem_.nodes), 0);
 }
@@ -169,7 +174,7 @@ void DeadlineProblem::BalanceForcedNodes(Solution& solution) const {
 }  // namespace
 
 Result<Solution> SolveDeadline(const Network& network, Nanoseconds deadline, Microwatts price_floor,
-                               const std::stop_token& stop) {
+                               const std::stop_token& stop, std::span<const Nanoseconds> near) {
   const auto sink = static_cast<std::size_t>(network.sink);
   const Nanoseconds least = EarliestTimes(network, Pace::kFastest)[sink];
   if (deadline < least) {
@@ -195,7 +200,8 @@ Result<Solution> SolveDeadline(const Network& network, Nanoseconds deadline, Mic
         "solver (check that all times are in seconds, or use fewer microbatches)",
         network.instructions, ToSeconds(longest));
   }
-  std::optional<Solution> solved = DeadlineProblem(network, deadline, price_floor).Solve(stop);
+  std::optional<Solution> solved =
+      DeadlineProblem(network, deadline, price_floor, near).Solve(stop);
   if (!solved) return FailAsStopped();
   return *std::move(solved);
 }

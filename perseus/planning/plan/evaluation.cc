@@ -24,22 +24,23 @@ Knobs KnobsOf(const profile::Option& option) { return {option.frequency_mhz, opt
 
 // The setting at which a pp_rank runs, and the pending setting of a requested switch.
 struct Evaluator::Clock {
-  int first = kNoSetting;      // The first setting that the iteration requests.
-  int requested = kNoSetting;  // The latest one.
+  int first = kNoSetting;  // The first setting that the iteration requests.
   int setting = kNoSetting;
   int pending = kNoSetting;
-  Nanoseconds switch_time = 0;  // When the pending setting takes effect.
+  Nanoseconds switch_time = 0;   // When the pending setting takes effect.
+  Nanoseconds previous_end = 0;  // Of the last instruction that has a clock.
 
+  int requested() const { return pending == kNoSetting ? setting : pending; }
+  // When the previous instruction ends. A pending switch to the same setting stays as it is.
+  void Request(int wanted, Nanoseconds latency) {
+    if (pending == wanted) return;
+    pending = wanted;
+    switch_time = previous_end + latency;
+  }
   void Settle(Nanoseconds now) {
     if (pending == kNoSetting || switch_time > now) return;
     setting = pending;
     pending = kNoSetting;
-  }
-
-  // Returns the number of changes that this is: 0 or 1.
-  int Request(int wanted) {
-    if (first == kNoSetting) first = setting = requested = wanted;
-    return std::exchange(requested, wanted) == wanted ? 0 : 1;
   }
 };
 
@@ -107,10 +108,16 @@ int Evaluator::OptionNearest(int option_set, int setting) const {
   return below_by < above_by ? below->second : above->second;
 }
 
-// Evaluates an instruction that starts before the switch to its clock takes effect.
+// Requests the clock of an instruction, and evaluates the instruction if it starts before the
+// switch takes effect.
 void Evaluator::RunAtPreviousClock(int instruction, const Timing& wanted, int wanted_setting,
                                    Clock& clock, Nanoseconds start, const Variation& variation,
                                    Evaluation& evaluation) const {
+  clock.Request(wanted_setting, variation.switch_latencies.empty()
+                                    ? model_.switch_latency
+                                    : variation.switch_latencies[At(instruction)]);
+  clock.Settle(start);
+  if (clock.setting == wanted_setting) return;
   const int set = graph_.instructions[At(instruction)].option_set;
   // In most profiles, all option sets have the same clocks. Then a setting is also the index of its
   // option.
@@ -122,12 +129,6 @@ void Evaluator::RunAtPreviousClock(int instruction, const Timing& wanted, int wa
   const double factor =
       variation.time_factors.empty() ? 1 : variation.time_factors[At(instruction)];
   const Timing previous = Slowed(graph_.option_sets[At(set)].options[At(previous_index)], factor);
-  if (clock.pending != wanted_setting) {
-    clock.pending = wanted_setting;
-    clock.switch_time =
-        start + (variation.switch_latencies.empty() ? model_.switch_latency
-                                                    : variation.switch_latencies[At(instruction)]);
-  }
   // The duration and the energy are those of `wanted` already, to the nanosecond.
   if (previous.time == wanted.time && previous.energy_j == wanted.energy_j) return;
   const Nanoseconds wait = clock.switch_time - start;
@@ -144,6 +145,30 @@ void Evaluator::RunAtPreviousClock(int instruction, const Timing& wanted, int wa
   energy_j = done * previous.energy_j + (1 - done) * wanted.energy_j;
 }
 
+std::vector<bool> Evaluator::FindPaidChanges(std::span<const int> options) const {
+  if (model_.switch_cost.IsNone()) return {};
+  std::vector<bool> changes(graph_.instructions.size(), false);
+  for (const std::vector<int>& order : graph_.pp_rank_orders) {
+    int first = -1;
+    int last = kNoSetting;
+    for (const int i : order) {
+      const auto set = At(graph_.instructions[At(i)].option_set);
+      if (!graph_.option_sets[set].HasClock()) continue;
+      const int setting = setting_of_option_[set][At(options[At(i)])];
+      if (first < 0) {
+        first = i;
+      } else {
+        changes[At(i)] = setting != last;
+      }
+      last = setting;
+    }
+    if (first < 0) continue;
+    const auto set = At(graph_.instructions[At(first)].option_set);
+    changes[At(first)] = setting_of_option_[set][At(options[At(first)])] != last;
+  }
+  return changes;
+}
+
 Evaluation Evaluator::Evaluate(std::span<const int> options) const {
   static const Variation kNone;
   return Evaluate(options, kNone);
@@ -157,6 +182,9 @@ Evaluation Evaluator::Evaluate(std::span<const int> options, const Variation& va
   evaluation.energies_j.assign(instructions, 0);
   evaluation.pp_rank_switches.assign(graph_.pp_rank_orders.size(), 0);
   std::vector<Clock> clocks(graph_.pp_rank_orders.size());
+  const std::vector<bool> pays = FindPaidChanges(options);
+  const Nanoseconds stall = model_.switch_cost.stall;
+  const double change_j = model_.switch_cost.energy_j + model_.blocking_power_w * ToSeconds(stall);
   Nanoseconds busy = 0;
   for (int i = 0; At(i) < instructions; ++i) {
     const schedule::InstructionNode& instruction = graph_.instructions[At(i)];
@@ -171,30 +199,39 @@ Evaluation Evaluator::Evaluate(std::span<const int> options, const Variation& va
                                   evaluation.durations[At(dependency.from)] + dependency.delay);
     }
     evaluation.starts[At(i)] = start;
+    const bool changes = !pays.empty() && pays[At(i)];
+    const Nanoseconds begin = start + (changes ? stall : 0);
     evaluation.durations[At(i)] = option.time;
     evaluation.energies_j[At(i)] = option.energy_j;
     if (set.HasClock()) {
       Clock& clock = clocks[At(instruction.pp_rank)];
       const int wanted = setting_of_option_[At(instruction.option_set)][At(options[At(i)])];
-      clock.Settle(start);
-      evaluation.pp_rank_switches[At(instruction.pp_rank)] += clock.Request(wanted);
+      if (clock.setting == kNoSetting) clock.first = clock.setting = wanted;
+      if (clock.requested() != wanted) {
+        ++evaluation.pp_rank_switches[At(instruction.pp_rank)];
+      }
       if (clock.setting != wanted) {
         if (model_.switch_latency > 0) {
-          RunAtPreviousClock(i, option, wanted, clock, start, variation, evaluation);
-          clock.Settle(start + evaluation.durations[At(i)]);
+          RunAtPreviousClock(i, option, wanted, clock, begin, variation, evaluation);
         } else {
           clock.setting = wanted;
         }
       } else {
         clock.pending = kNoSetting;
       }
+      clock.previous_end = begin + evaluation.durations[At(i)];
+      clock.Settle(clock.previous_end);
+    }
+    if (changes) {
+      evaluation.durations[At(i)] += stall;
+      evaluation.energies_j[At(i)] += change_j;
     }
     busy += evaluation.durations[At(i)];
     evaluation.instruction_energy_j += evaluation.energies_j[At(i)];
     evaluation.time = std::max(evaluation.time, start + evaluation.durations[At(i)]);
   }
   for (std::size_t rank = 0; rank < clocks.size(); ++rank) {
-    if (clocks[rank].requested != clocks[rank].first) ++evaluation.pp_rank_switches[rank];
+    if (clocks[rank].requested() != clocks[rank].first) ++evaluation.pp_rank_switches[rank];
     evaluation.switches += evaluation.pp_rank_switches[rank];
   }
   const auto pp_ranks = static_cast<TotalNanoseconds>(graph_.pp_rank_orders.size());

@@ -7,16 +7,16 @@
 //     E = sum of the energies of instructions
 //         + P * (pp_ranks * T - sum of the durations of instructions)
 //
-// Switch latency. A pp_rank requests the clock of an instruction when the instruction begins. Until
-// the switch happens, `switch_latency` later, the instruction runs at the previous clock of the
-// pp_rank. If it takes t' at the previous clock, then after the latency L the fraction L/t' of it
-// is done, and L/t' of the energy of that option is used. The rest runs at the instruction's own
-// option. If L covers the whole instruction, all of it runs at the previous clock, and the switch
-// happens later, unless another request replaces it. The first instruction of a pp_rank finds its
-// clock already set (by the iteration before). Fixed instructions do not change the clock. If the
-// previous clock was never measured for this instruction, the measured option with the nearest
-// frequency takes its place. (For an instruction that was measured at one clock only, that is its
-// own option.)
+// Switch latency. A pp_rank requests the clock of an instruction when the previous one ends, as the
+// client library does. The switch happens `switch_latency` later. An instruction that begins before
+// this runs at the previous clock until then. If it takes t' at the previous clock, then after the
+// remaining latency L the fraction L/t' of it is done, and L/t' of the energy of that option is
+// used. The rest runs at the instruction's own option. If L covers the whole instruction, all of it
+// runs at the previous clock, and the switch happens later, unless another request replaces it. The
+// first instruction of a pp_rank finds its clock already set (by the iteration before). Fixed
+// instructions do not change the clock. If the previous clock was never measured for this
+// instruction, the measured option with the nearest frequency takes its place. (For an instruction
+// that was measured at one clock only, that is its own option.)
 //
 // Switches. An iteration repeats, so the change from the last clock of a pp_rank back to its first
 // one counts, and no pp_rank has exactly one switch. What counts is what the plan requests: a
@@ -24,6 +24,11 @@
 //
 // An instruction under a latency is a mix of two options, so the bound of the relaxation holds for
 // it too.
+//
+// Switch cost. If the plan changes the clock from one instruction of a pp_rank to its next, the
+// pp_rank stalls before that next instruction, at the blocking power, and the change costs energy
+// on top. Both count as time and energy of that instruction. An iteration repeats, so a change from the last instruction back to the first one stalls
+// the first one.
 #pragma once
 
 #include <span>
@@ -32,6 +37,7 @@
 
 #include "perseus/base/units.h"
 #include "perseus/planning/schedule/instruction_graph.h"
+#include "perseus/planning/schedule/switch_cost.h"
 
 namespace perseus::plan {
 
@@ -51,8 +57,12 @@ struct Evaluation {
 };
 
 struct ExecutionModel {
-  double blocking_power_w = 0;     // Of one pp_rank: all of its GPUs together.
-  Nanoseconds switch_latency = 0;  // From request to effect.
+  double blocking_power_w = 0;            // Of one pp_rank: all of its GPUs together.
+  Nanoseconds switch_latency = 0;         // From request to effect.
+  schedule::SwitchCost switch_cost = {};  // Of one pp_rank: all of its GPUs together.
+
+  // Whether the time and energy of an instruction depend only on its own option.
+  bool SwitchesAreFree() const { return switch_latency == 0 && switch_cost.IsNone(); }
 };
 
 // How one execution differs from the measurements. Each list is empty (no difference), or has one
@@ -86,6 +96,8 @@ class Evaluator {
   struct Timing;  // The time and energy of an option.
 
   static Timing Slowed(const profile::Option& option, double factor);
+  // [instruction] whether it pays for a clock change. Empty if changes cost nothing.
+  std::vector<bool> FindPaidChanges(std::span<const int> options) const;
   void RunAtPreviousClock(int instruction, const Timing& wanted, int wanted_setting, Clock& clock,
                           Nanoseconds start, const Variation& variation,
                           Evaluation& evaluation) const;

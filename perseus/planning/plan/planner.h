@@ -16,8 +16,8 @@
 #include "perseus/base/result.h"
 #include "perseus/planning/frontier/check.h"
 #include "perseus/planning/frontier/network.h"
-#include "perseus/planning/plan/discretize.h"
 #include "perseus/planning/plan/evaluation.h"
+#include "perseus/planning/plan/search_limits.h"
 #include "perseus/planning/schedule/instruction_graph.h"
 
 namespace perseus::plan {
@@ -48,7 +48,7 @@ struct Plan {
   std::string target;        // In words: "no slowdown", "deadline 2.9 s".
   Nanoseconds deadline = 0;  // evaluation.time <= deadline, always.
   std::vector<int> options;  // For each instruction, an index into its option set.
-  Evaluation evaluation;     // On the measured options, with the switch latency of the model.
+  Evaluation evaluation;     // On the measured options, with latency and cost of switches.
   // The certificate: no plan for this profile that meets the deadline has less energy.
   double lower_bound_j = 0;
 
@@ -94,9 +94,9 @@ class Planner {
                                    const std::stop_token& stop = {}) const;
 
   // The plan of least energy that takes no longer than `deadline`: the relaxed optimum, rounded to
-  // measured options, with slack reused (discretize.h). With a switch latency, see switching.h.
-  // Fails with kUnreachable below least_time(), or if no plan is found that meets the deadline
-  // with the latency.
+  // measured options, with slack reused (choice_search.h). With a switch latency or a switch cost,
+  // see switching.h. Fails with kUnreachable below least_time(), or if no plan is found that meets
+  // the deadline with them.
   Result<Plan> PlanFor(Nanoseconds deadline, const SearchLimits& limits = {}) const;
 
   // The lower bound of PlanFor without the plan, in a fraction of the time: no plan that meets the
@@ -111,8 +111,14 @@ class Planner {
   // PlanFor, which stops at T*.
   Result<Plan> PlanForStraggler(Nanoseconds time, const SearchLimits& limits = {}) const;
 
-  // The plan of PlanFor without any switch latency. The plan has no evaluation.
+  // The plan of PlanFor if switches were free. The plan has no evaluation.
   Result<Plan> PlanWithoutLatency(Nanoseconds deadline, const SearchLimits& limits) const;
+
+  // The plan with its evaluation on the model. Fails (kSystem) if it misses its deadline.
+  Result<Plan> Evaluated(Plan plan) const;
+
+  // The bound (in joules) of a relaxed optimum: it lasts `time`, and has this extra energy.
+  double BoundOf(Nanoseconds time, Femtojoules extra_energy) const;
 
   // The energy of an iteration (in joules) if all pp_ranks wait until `time`, which is at least the
   // time of the evaluation.
@@ -120,16 +126,6 @@ class Planner {
 
  private:
   Planner() = default;
-  double BoundOf(Nanoseconds time, Femtojoules extra_energy) const;
-  // The plan with the least extra energy + price_floor * time within the deadline, without its
-  // evaluation and bound. `solution` is the relaxed optimum that it comes from.
-  struct Discretized {
-    Plan plan;
-    frontier::Solution solution;
-  };
-  Result<Discretized> Solve(Nanoseconds deadline, Microwatts price_floor,
-                            const SearchLimits& limits) const;
-  Result<Plan> Evaluated(Plan plan) const;
 
   schedule::InstructionGraph graph_;
   ExecutionModel model_;

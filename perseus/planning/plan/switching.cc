@@ -1,10 +1,13 @@
 #include "perseus/planning/plan/switching.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <optional>
 #include <random>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -89,8 +92,8 @@ class ClockSearch {
   const Evaluation& evaluation() const { return evaluation_; }
 
  private:
-  static std::int64_t MostEvaluations(std::int64_t instructions, SearchEffort effort) {
-    const std::int64_t most = effort == SearchEffort::kFull ? kMostWork : kMostQuickWork;
+  static std::int64_t MostEvaluations(std::int64_t instructions, int effort) {
+    const std::int64_t most = effort > kFirstLook ? kMostWork : kMostQuickWork;
     return std::min(most / instructions, kEvaluationsPerInstruction * instructions);
   }
 
@@ -329,11 +332,16 @@ Result<std::optional<std::vector<int>>> Shorten(const Planner& planner, Nanoseco
   return std::optional<std::vector<int>>();
 }
 
+std::string DescribeStall(const schedule::SwitchCost& cost) {
+  if (cost.IsNone()) return "";
+  return fmt::format(" and stalls of {:.3f} ms", ToSeconds(cost.stall) * kMillisecondsPerSecond);
+}
+
 }  // namespace
 
 Result<Plan> PlanUnderLatency(const Planner& planner, Nanoseconds deadline,
                               const SearchLimits& limits) {
-  const SearchLimits quick{SearchEffort::kFirstLook, limits.stop};
+  const SearchLimits quick{kFirstLook, limits.stop};
   Result<Plan> plan = planner.PlanWithoutLatency(deadline, quick);
   if (!plan) return plan;
 
@@ -350,10 +358,10 @@ Result<Plan> PlanUnderLatency(const Planner& planner, Nanoseconds deadline,
   if (starts.empty()) {
     return FailAs(
         ErrorKind::kUnreachable,
-        "found no plan that meets {:.6f} s with a switch latency of {:.3f} ms (everything "
+        "found no plan that meets {:.6f} s with a switch latency of {:.3f} ms{} (everything "
         "at maximum frequency takes {:.6f} s)",
-        ToSeconds(deadline), ToSeconds(planner.model().switch_latency) * 1e3,
-        ToSeconds(planner.baseline().time));
+        ToSeconds(deadline), ToSeconds(planner.model().switch_latency) * kMillisecondsPerSecond,
+        DescribeStall(planner.model().switch_cost), ToSeconds(planner.baseline().time));
   }
   std::optional<ClockSearch> best;
   for (std::vector<int>& start : starts) {
@@ -363,7 +371,7 @@ Result<Plan> PlanUnderLatency(const Planner& planner, Nanoseconds deadline,
       best.emplace(std::move(search));
     }
   }
-  if (limits.effort == SearchEffort::kFull) best->Anneal();
+  if (limits.effort > kFirstLook) best->Anneal();
   if (limits.stop.stop_requested()) return FailAsStopped();
   plan->options = best->options();
   plan->evaluation = best->evaluation();

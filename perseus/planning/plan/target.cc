@@ -135,43 +135,40 @@ Result<Plan> PlanWithin(const Plans& plans, const Frontier& frontier, double lim
 double EnergyOf(double, double energy_j) { return energy_j; }
 double PowerOf(double time_s, double energy_j) { return energy_j / time_s; }
 
+// The values that every target has.
+Result<void> CheckValues(const Target& target) {
+  for (const double value : {target.value, target.gpu_hour}) {
+    if (std::isfinite(value) && value >= 0) continue;
+    return Fail("{}: {} is out of range (expected a number from 0)", Describe(target), value);
+  }
+  return {};
+}
+
+Result<void> CheckFrontier(const Frontier* frontier, const Target& target) {
+  if (frontier != nullptr || !NeedsFrontier(target.kind)) return {};
+  return Fail("{} needs the frontier (leave out --no-frontier)", Describe(target));
+}
+
+Result<Nanoseconds> SlowdownDeadline(const Planner& planner, double percent) {
+  const double time = static_cast<double>(planner.baseline().time) * (1 + percent / 100);
+  if (time > kMostNanoseconds) {
+    return Fail("a slowdown of {:g} % is out of range (it would take {:g} s)", percent,
+                time / kNanosecondsPerSecond);
+  }
+  return static_cast<Nanoseconds>(std::floor(time));
+}
+
 Result<Plan> PlanOf(const Plans& plans, const Frontier* frontier, const Target& target) {
-  const Planner& planner = plans.planner;
-  switch (target.kind) {
-    case Target::Kind::kSlowdown: {
-      const double time = static_cast<double>(planner.baseline().time) * (1 + target.value / 100);
-      if (time > kMostNanoseconds) {
-        return Fail("a slowdown of {:g} % is out of range (it would take {:g} s)", target.value,
-                    time / kNanosecondsPerSecond);
-      }
-      return plans.For(static_cast<Nanoseconds>(std::floor(time)));
-    }
-    case Target::Kind::kDeadline:
-      if (target.value > kLongestSeconds) {
-        return Fail("a deadline of {} s is out of range (at most {:.0f} s)", target.value,
-                    kLongestSeconds);
-      }
-      return plans.For(ToNanoseconds(target.value));
-    case Target::Kind::kMinEnergy:
-      return plans.For(std::max(
-          planner.baseline().time,
-          frontier::EarliestTimes(
-              planner.network(),
-              frontier::Pace::kSlowest)[static_cast<std::size_t>(planner.network().sink)]));
-    default:
-      break;
+  if (IsOneDeadline(target.kind)) {
+    PERSEUS_ASSIGN_OR_RETURN(const Nanoseconds deadline,
+                             DeadlineOf(plans.planner, frontier, target));
+    return NeedsFrontier(target.kind) ? PlanAtOrAfter(plans, deadline) : plans.For(deadline);
   }
-  if (frontier == nullptr) {
-    return Fail("{} needs the frontier (leave out --no-frontier)", Describe(target));
+  PERSEUS_RETURN_IF_ERROR(CheckFrontier(frontier, target));
+  if (target.kind == Target::Kind::kEnergyBudget) {
+    return PlanWithin(plans, *frontier, target.value, EnergyOf, "an energy budget", "J");
   }
-  switch (target.kind) {
-    case Target::Kind::kEnergyBudget:
-      return PlanWithin(plans, *frontier, target.value, EnergyOf, "an energy budget", "J");
-    case Target::Kind::kPowerCap:
-      return PlanWithin(plans, *frontier, target.value, PowerOf, "a power cap", "W");
-    default:
-      return PlanAtOrAfter(plans, Cheapest(*frontier, target));
-  }
+  return PlanWithin(plans, *frontier, target.value, PowerOf, "a power cap", "W");
 }
 
 }  // namespace
@@ -251,12 +248,38 @@ NumberRange ValueRange(Target::Kind kind) {
   return {};
 }
 
+bool IsOneDeadline(Target::Kind kind) {
+  return kind != Target::Kind::kEnergyBudget && kind != Target::Kind::kPowerCap;
+}
+
+Result<Nanoseconds> DeadlineOf(const Planner& planner, const Frontier* frontier,
+                               const Target& target) {
+  PERSEUS_RETURN_IF_ERROR(CheckValues(target));
+  PERSEUS_RETURN_IF_ERROR(CheckFrontier(frontier, target));
+  switch (target.kind) {
+    case Target::Kind::kSlowdown:
+      return SlowdownDeadline(planner, target.value);
+    case Target::Kind::kDeadline:
+      if (target.value > kLongestSeconds) {
+        return Fail("a deadline of {} s is out of range (at most {:.0f} s)", target.value,
+                    kLongestSeconds);
+      }
+      return ToNanoseconds(target.value);
+    case Target::Kind::kMinEnergy: {
+      const frontier::Network& network = planner.network();
+      return std::max(
+          planner.baseline().time,
+          frontier::EarliestTimes(
+              network, frontier::Pace::kSlowest)[static_cast<std::size_t>(network.sink)]);
+    }
+    default:
+      return std::max(Cheapest(*frontier, target), planner.least_time());
+  }
+}
+
 Result<Plan> PlanForTarget(const Planner& planner, const Frontier* frontier, const Target& target,
                            const SearchLimits& limits) {
-  for (const double value : {target.value, target.gpu_hour}) {
-    if (std::isfinite(value) && value >= 0) continue;
-    return Fail("{}: {} is out of range (expected a number from 0)", Describe(target), value);
-  }
+  PERSEUS_RETURN_IF_ERROR(CheckValues(target));
   Result<Plan> plan = PlanOf({planner, limits}, frontier, target);
   if (plan) plan->target = Describe(target);
   return plan;

@@ -38,6 +38,7 @@ struct SweepJob {
   // clocks. Then all groups of a rank measure the same clock at a time.
   enum class Clocks { kOneAGroup, kOneARank } clocks = Clocks::kOneAGroup;
   Nanoseconds switch_latency = 0;                 // For the evaluation of plans.
+  schedule::SwitchCost switch_cost = {};          // Of one GPU, for the same.
   std::optional<double> most_changes_per_s = {};  // Clock changes of one GPU that a plan may have.
 };
 
