@@ -50,7 +50,7 @@ Result<std::vector<PlannedTarget>> KeepChangeRate(const plan::Planner& planner,
     if (!kept[i]) {
       return FailAs(kept[i].error().kind,
                     "{} (the hardware facts have this rate: ignore it with "
-                    "--max-switches none)",
+                    "--per-instruction)",
                     kept[i].error().message);
     }
     planned[i].plan = std::move(kept[i]->plan);
@@ -67,7 +67,7 @@ std::string DescribeChangeRate(const job::UsedFacts& facts,
   const auto limited = std::ranges::count_if(
       planned, [](const PlannedTarget& target) { return target.most_switches.has_value(); });
   return fmt::format(
-      "hardware facts: {} allows {:.4g} clock changes per second and GPU; {} (--max-switches none "
+      "hardware facts: {} allows {:.4g} clock changes per second and GPU; {} (--per-instruction "
       "ignores this)\n",
       facts.path, *facts.most_changes_per_s,
       limited == 0 ? "no plan has more"

@@ -43,6 +43,7 @@ struct Flags {
   std::string profile;
   std::string gpu;
   bool has_no_detection = false;
+  std::optional<int> most_switches;
   TargetFlags targets;
   std::string plan = "current";
   int dp_rank = 0;
@@ -118,6 +119,9 @@ Result<ordered_json> RegistrationOf(const Flags& flags, const job::UnprofiledJob
                             {"gpu", std::move(gpu)},
                             {"fixed", FixedJson(model.fixed)},
                             {"target", std::move(target)}};
+  const std::optional<int>& most_switches =
+      flags.most_switches ? flags.most_switches : job.most_switches;
+  if (most_switches) registration["max_switches"] = *most_switches;
   if (flags.has_no_detection) registration["detect_stragglers"] = false;
   return registration;
 }
@@ -310,6 +314,10 @@ void AddRegisterFlags(CLI::App& verb, Flags& flags) {
       ->type_name("FILE");
   verb.add_option("--gpu", flags.gpu, "Name of the GPUs (default: that of --facts)")
       ->type_name("NAME");
+  verb.add_option("--max-switches", flags.most_switches,
+                  "At most this many clock changes of each GPU per iteration")
+      ->type_name("N")
+      ->check(WholeNumberIn({0, 1'000'000}));
   verb.add_flag("--no-detection", flags.has_no_detection,
                 "Do not detect stragglers; use only reported ones");
   AddTargetFlags(verb, flags.targets);

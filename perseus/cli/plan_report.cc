@@ -147,6 +147,7 @@ std::string FormatSummary(const PlanOutcome& outcome, const std::vector<std::str
   for (const PlannedTarget& planned : outcome.targets) {
     summary["plans"].push_back(DescribePlan(outcome.planner, planned));
   }
+  if (outcome.most_switches) summary["max_switches"] = *outcome.most_switches;
   if (outcome.switch_tradeoff) {
     summary["switch_tradeoff"] = DescribeTradeoff(outcome.planner, *outcome.switch_tradeoff);
   }

@@ -155,13 +155,13 @@ TEST_F(PlanVerbTest, FlagsOverrideTheJobFile) {
 TEST_F(PlanVerbTest, HardwareFactsReplaceTwoNumbers) {
   const std::string facts = PERSEUS_SOURCE_DIR "/examples/hardware-facts.toml";
   const std::string plan = "plan profile.csv --schedule 1f1b --microbatches 8 --no-frontier ";
-  const json of_facts = RunJson(plan + "--max-switches none -o out --facts " + facts);
+  const json of_facts = RunJson(plan + "--per-instruction -o out --facts " + facts);
   const json job = json::parse(Read("out/plans/no-slowdown.json")).at("job");
   EXPECT_EQ(job.at("blocking_power_w"), 86.25);  // The mean of 95 and 77.5.
   EXPECT_EQ(job.at("switch_latency_ms"), 12.5);
   EXPECT_EQ(of_facts["plans"],
             RunJson(plan + "--blocking-power 86.25 --switch-latency 12.5")["plans"]);
-  EXPECT_EQ(RunJson(plan + "--max-switches none --switch-latency 0 --facts " + facts)["plans"],
+  EXPECT_EQ(RunJson(plan + "--per-instruction --switch-latency 0 --facts " + facts)["plans"],
             RunJson(plan + "--blocking-power 86.25")["plans"]);
   ExpectComplaint(Run(plan + "--facts profile.csv"), 2, "profile.csv:1: not TOML");
 }
@@ -171,7 +171,7 @@ TEST_F(PlanVerbTest, TheRateOfHardwareFactsLimitsClockChanges) {
   const std::string plan =
       "plan profile.csv --schedule 1f1b --microbatches 8 --no-frontier --facts " +
       std::string(PERSEUS_SOURCE_DIR "/examples/hardware-facts.toml ");
-  const json free = RunJson(plan + "--switch-latency 0 --max-switches none");
+  const json free = RunJson(plan + "--switch-latency 0 --per-instruction");
   const json limited = RunJson(plan + "--switch-latency 0");
   EXPECT_FALSE(free["plans"][0].contains("max_switches"));
   const json& first = limited["plans"][0];
@@ -235,6 +235,14 @@ TEST_F(PlanVerbTest, PlansForTheCostOfClockChanges) {
   EXPECT_LT(free["energy_j"], costly["energy_j"]);
 }
 
+TEST_F(PlanVerbTest, WithACostOfClockChangesNoLimitIsNoWorseThanALimit) {
+  const std::string plan = plan_ + "--no-frontier --switch-cost 0.002,1 ";
+  const json free = PlanNamed(RunJson(plan), "no-slowdown");
+  const json limited = PlanNamed(RunJson(plan + "--max-switches 16"), "no-slowdown");
+  EXPECT_LE(free["energy_j"], 1.001 * limited["energy_j"].get<double>());
+  EXPECT_LE(free["time_s"], free["deadline_s"]);
+}
+
 TEST_F(PlanVerbTest, PrintsWhatLimitsOfClockChangesSave) {
   const std::string plan = plan_ + "--no-frontier --switch-tradeoff ";
   EXPECT_THAT(RunWell(plan),
@@ -265,6 +273,17 @@ TEST_F(PlanVerbTest, PicksTheFewestClockChangesThatKeepMostOfTheSaving) {
     EXPECT_GE(limited["saving"], 0.95 * most);
     EXPECT_THAT(limited["target"].get<std::string>(), HasSubstr("at most"));
   }
+}
+
+TEST_F(PlanVerbTest, AJobFileMayLimitClockChanges) {
+  Write("job.toml",
+        "profile = \"profile.csv\"\n[pipeline]\nschedule = \"1f1b\"\nmicrobatches = 4\n[gpu]\n"
+        "blocking_power_w = 80\nmax_switches = 2\n");
+  const std::string plan = "plan --job job.toml --no-frontier ";
+  EXPECT_EQ(RunJson(plan)["max_switches"], 2);
+  EXPECT_EQ(RunJson(plan + "--max-switches 4")["max_switches"], 4);
+  EXPECT_FALSE(RunJson(plan + "--per-instruction").contains("max_switches"));
+  ExpectComplaint(Run(plan + "--noise 1"), 2, "--noise excludes");
 }
 
 TEST_F(PlanVerbTest, DrawsTheLimitsOfClockChanges) {

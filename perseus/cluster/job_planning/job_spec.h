@@ -22,6 +22,7 @@ struct JobSpec {
   std::optional<double> most_changes_per_s;  // Clock changes of one GPU that a plan may have.
   plan::Target target;
   bool detects_stragglers = true;
+  std::optional<int> most_switches;  // Of one GPU in an iteration. Empty: no limit.
 };
 
 // The functions that take a json_file::Node throw json_file::Failure.

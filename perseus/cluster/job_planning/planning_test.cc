@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "perseus/cluster/job_planning/planning_workers.h"
 #include "perseus/planning/plan_file/plan_file.h"
@@ -162,6 +163,46 @@ TEST_F(PlanningTest, NodesDoNotWaitForTheFrontierOfALargeJob) {
   EXPECT_TRUE(store_->FindFrontier(job_)->has_value());
   now_ += 100'000;
   EXPECT_EQ(Plan(), 0);
+}
+
+// The clock changes of each pp_rank in an iteration that repeats.
+std::vector<int> CountChanges(const plan_file::PlanFile& plan) {
+  std::vector<int> changes;
+  for (const plan_file::PlannedRank& rank : plan.pp_ranks) {
+    std::vector<double> clocks;
+    for (const auto& instruction : rank.instructions) {
+      if (instruction.frequency_mhz > 0) clocks.push_back(instruction.frequency_mhz);
+    }
+    int& count = changes.emplace_back(0);
+    for (std::size_t i = 0; i < clocks.size(); ++i) {
+      if (clocks[i] != clocks[(i + 1) % clocks.size()]) ++count;
+    }
+  }
+  return changes;
+}
+
+TEST_F(PlanningTest, KeepsTheLimitOfClockChangesAlsoForStragglers) {
+  std::string body(kPlanningJob);
+  body.insert(1, R"("max_switches": 2, )");
+  body.replace(body.find("\"run\""), 5, "\"few\"");
+  const auto created = store_->CreateJob({.key = "few", .body = body, .target = ""}, now_);
+  ASSERT_TRUE(created);
+  job_ = created->job.id;
+  ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
+  Straggle(1, 1.2, now_, 0);
+  Plan();
+  ASSERT_EQ(Job().status, "planned") << Job().problem;
+  for (const char* slug : {"no-slowdown", "no-slowdown+straggler-1.2"}) {
+    SCOPED_TRACE(slug);
+    const auto record = *store_->FindPlan(job_, slug);
+    ASSERT_TRUE(record);
+    const auto plan = plan_file::ParsePlan(record->body, slug);
+    ASSERT_TRUE(plan) << plan.error().message;
+    EXPECT_THAT(CountChanges(*plan), testing::Each(testing::Le(2)));
+    EXPECT_THAT(plan->target, HasSubstr("at most 2 switches per GPU"));
+    EXPECT_LE(plan->time, plan->deadline);
+    EXPECT_LT(plan->energy_j, plan->baseline_energy_j);
+  }
 }
 
 TEST_F(PlanningTest, AStoppedPlanningIsASystemError) {

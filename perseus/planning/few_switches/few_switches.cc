@@ -26,6 +26,8 @@ constexpr int kMixturesOfFew = 16;
 constexpr double kFullEffortInstructions = 1'500;
 constexpr double kMostSmall = 4;
 constexpr double kTinyInstructions = 12;
+// With costs and rules, the best plans of a small job lie further apart.
+constexpr double kMostSmallWithCosts = 12;
 // The steps of an ascent. Their work is about instructions * (changes + 2).
 constexpr double kStepWork = 350'000;
 constexpr double kLeastSteps = 20;
@@ -78,7 +80,7 @@ class FewSwitches {
         known_(known),
         limits_(limits),
         ranks_(CollectClocks(planner.graph(), planner.model().blocking_power_w)),
-        checker_(planner.graph(), limits.rules, planner.model().switch_cost.stall),
+        checker_(planner.graph(), limits.rules, planner.model()),
         bound_(planner, ranks_, deadline, limits.rules, checker_),
         ascent_(bound_, {relaxed.flow, relaxed.price}),
         search_(planner, ranks_, checker_, deadline, ToWatts(relaxed.price)) {}
@@ -202,7 +204,9 @@ BudgetPlan FewSwitches::Plan(int most_changes, const Bounded& bound) {
   if (!bound.answer.exists) return result;
   const auto instructions = static_cast<double>(planner_.graph().instructions.size());
   const auto moves = [&](std::int64_t count) {
-    const double small = std::clamp(kFullEffortInstructions / instructions, 1.0, kMostSmall);
+    const bool is_plain = planner_.model().SwitchesAreFree() && !checker_.has_rules();
+    const double small = std::clamp(kFullEffortInstructions / instructions, 1.0,
+                                    is_plain ? kMostSmall : kMostSmallWithCosts);
     const double tiny = std::min(1.0, instructions / kTinyInstructions);
     return static_cast<std::int64_t>(static_cast<double>(count) * limits_.effort * small * tiny);
   };

@@ -79,7 +79,7 @@ std::vector<Interval> IntervalsOf(Operation operation, int pp_rank,
 
 // Checks the rules as change_rules.h defines them, with plain loops.
 bool KeepsRules(const schedule::InstructionGraph& graph, const std::vector<int>& options,
-                const plan::Evaluation& evaluation, const ChangeRules& rules, Nanoseconds stall) {
+                const plan::Evaluation& evaluation, const ChangeRules& rules, Nanoseconds takes) {
   for (std::size_t r = 0; r < graph.pp_rank_orders.size(); ++r) {
     std::vector<int> clocked;
     for (const int i : graph.pp_rank_orders[r]) {
@@ -91,8 +91,12 @@ bool KeepsRules(const schedule::InstructionGraph& graph, const std::vector<int>&
     std::vector<Nanoseconds> changes;  // Of three iterations.
     for (int iteration = 0; iteration < 3; ++iteration) {
       for (std::size_t p = 0; p < clocked.size(); ++p) {
-        if (option(p).SameKnobs(option((p + clocked.size() - 1) % clocked.size()))) continue;
-        changes.push_back(evaluation.starts[At(clocked[p])] + iteration * evaluation.time);
+        const std::size_t before = (p + clocked.size() - 1) % clocked.size();
+        if (option(p).SameKnobs(option(before))) continue;
+        const int previous = clocked[before];
+        const int iterations = iteration - (p == 0 ? 1 : 0);
+        changes.push_back(evaluation.starts[At(previous)] + evaluation.durations[At(previous)] +
+                          iterations * evaluation.time);
       }
     }
     for (std::size_t i = 1; i < changes.size(); ++i) {
@@ -105,7 +109,7 @@ bool KeepsRules(const schedule::InstructionGraph& graph, const std::vector<int>&
           // The changes of the second iteration among the operations of all three.
           const Nanoseconds begin = busy.begin + evaluation.time - zone.distance;
           const Nanoseconds end = busy.end + evaluation.time + zone.distance;
-          if (change + stall > begin && change < end) return false;
+          if (change + takes > begin && change < end) return false;
         }
       }
     }
@@ -120,10 +124,11 @@ std::vector<double> SearchAllBudgets(const plan::Planner& planner, Nanoseconds d
   const plan::Evaluator evaluator(graph, planner.model());
   std::vector<double> least(std::size(kBudgets), std::numeric_limits<double>::infinity());
   std::vector<int> options(graph.instructions.size(), 0);
+  const Nanoseconds takes =
+      std::max(planner.model().switch_latency, planner.model().switch_cost.stall);
   while (true) {
     const plan::Evaluation evaluation = evaluator.Evaluate(options);
-    if (evaluation.time <= deadline &&
-        KeepsRules(graph, options, evaluation, rules, planner.model().switch_cost.stall)) {
+    if (evaluation.time <= deadline && KeepsRules(graph, options, evaluation, rules, takes)) {
       const int changes = MostChanges(graph, options);
       for (std::size_t b = 0; b < least.size(); ++b) {
         if (changes <= kBudgets[b]) least[b] = std::min(least[b], evaluation.energy_j);

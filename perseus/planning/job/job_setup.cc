@@ -114,8 +114,11 @@ Result<DescribedJob> Describe(const JobFlags& flags) {
   return described;
 }
 
-Result<LoadedJob> WithFacts(Result<LoadedJob> job, const UsedFacts& facts) {
-  if (job) job->facts = facts;
+Result<LoadedJob> WithFacts(Result<LoadedJob> job, const UsedFacts& facts,
+                            const std::optional<int>& most_switches = {}) {
+  if (!job) return job;
+  job->facts = facts;
+  job->most_switches = most_switches;
   return job;
 }
 
@@ -254,7 +257,8 @@ Result<LoadedJob> LoadJob(const JobFlags& flags) {
   if (!job.graph_path.empty()) {
     PERSEUS_RETURN_IF_ERROR(RefuseWithGraph(flags, job));
     planned.profile = job.graph_path;
-    return WithFacts(LayOutGraph(std::move(planned), described.blocking_power_w), described.facts);
+    return WithFacts(LayOutGraph(std::move(planned), described.blocking_power_w), described.facts,
+                     job.most_switches);
   }
   if (planned.profile.empty()) {
     return Fail("the profile is missing (give the path of a CSV, or make one with perseus synth)");
@@ -268,7 +272,7 @@ Result<LoadedJob> LoadJob(const JobFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto profile, LoadProfile(planned.profile, flags));
   PERSEUS_ASSIGN_OR_RETURN(auto schedule, LoadSchedule(job, flags, profile.stages()));
   planned.schedule = std::move(schedule);
-  return WithFacts(LayOut(std::move(planned), profile), described.facts);
+  return WithFacts(LayOut(std::move(planned), profile), described.facts, job.most_switches);
 }
 
 Result<UnprofiledJob> LoadUnprofiledJob(const JobFlags& flags) {
@@ -288,7 +292,8 @@ Result<UnprofiledJob> LoadUnprofiledJob(const JobFlags& flags) {
                         .model = job.model,
                         .switch_latency = job.switch_latency,
                         .switch_cost = job.switch_cost},
-                       described.facts};
+                       described.facts,
+                       job.most_switches};
 }
 
 Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, std::string_view plan_path,

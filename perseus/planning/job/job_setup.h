@@ -65,6 +65,7 @@ struct LoadedJob {
   schedule::InstructionGraph graph;
   plan::ExecutionModel model;  // Of a pp_rank: all GPUs of a stage together.
   UsedFacts facts = {};
+  std::optional<int> most_switches = {};  // max_switches of the job file.
 
   int gpus() const;  // Of one pipeline.
 };
@@ -73,6 +74,7 @@ struct LoadedJob {
 struct UnprofiledJob {
   plan_file::PlannedJob planned;
   UsedFacts facts = {};
+  std::optional<int> most_switches = {};  // max_switches of the job file.
 };
 
 // Flags override the job file. Reads every file that they name. The hardware facts set the blocking

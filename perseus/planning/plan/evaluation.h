@@ -27,8 +27,9 @@
 //
 // Switch cost. If the plan changes the clock from one instruction of a pp_rank to its next, the
 // pp_rank stalls before that next instruction, at the blocking power, and the change costs energy
-// on top. Both count as time and energy of that instruction. An iteration repeats, so a change from the last instruction back to the first one stalls
-// the first one.
+// on top. Both count as time and energy of that instruction. The time of a stall counts towards a
+// switch latency, which began when the previous instruction ended. An iteration repeats, so a
+// change from the last instruction back to the first one stalls the first one.
 #pragma once
 
 #include <span>
