@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "perseus/cli/change_rate.h"
 #include "perseus/cli/figure_flags.h"
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/interrupt.h"
@@ -177,6 +178,12 @@ Result<void> CheckJob(const PlanFlags& flags, const job::LoadedJob& job,
         "--noise excludes limits of clock changes, because its margin changes clocks one by one "
         "(remove --noise, or the limits; --per-instruction removes that of a job file)");
   }
+  if (flags.noise.percent && job.facts.most_changes_per_s) {
+    return Fail(
+        "{}: has a greatest rate of clock changes, which excludes --noise, because its margin "
+        "changes clocks one by one (ignore the rate with --per-instruction)",
+        job.facts.path);
+  }
   PERSEUS_RETURN_IF_ERROR(CheckSwitches(flags.switches));
   if (flags.switches.are_given()) {
     for (const plan::Target& target : asked) PERSEUS_RETURN_IF_ERROR(CheckSwitchTarget(target));
@@ -188,7 +195,7 @@ Result<void> CheckJob(const PlanFlags& flags, const job::LoadedJob& job,
 Result<std::optional<noise::Noise>> NoiseToPlanWith(const PlanFlags& flags,
                                                     const job::LoadedJob& job) {
   auto noise = NoiseOf(flags.noise, job.planned);
-  if (noise && *noise && flags.switches.are_given()) {
+  if (noise && *noise && (flags.switches.are_given() || job.facts.most_changes_per_s)) {
     std::fputs(
         "perseus: warning: the plans have no margin for the noise of the profile, because the "
         "clock changes are limited\n",
@@ -233,7 +240,8 @@ Result<FrontierAndPlans> SearchPlans(const PlanFlags& flags, const plan::Planner
 
 Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planner& planner,
                                       const std::vector<plan::Target>& asked,
-                                      const std::optional<noise::Noise>& noise) {
+                                      const std::optional<noise::Noise>& noise,
+                                      const std::optional<double>& most_changes_per_s) {
   const FinishOnInterrupt interrupt;
   PERSEUS_ASSIGN_OR_RETURN(auto computed, SearchPlans(flags, planner, asked, interrupt.token()));
   std::vector<PlannedTarget>& planned = computed.planned;
@@ -254,6 +262,10 @@ Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planne
                              LimitSwitches(planner, std::move(planned), *computed.most_switches,
                                            flags.switches.rules(), computed.switch_tradeoff));
     RaiseRowBounds(planner, planned);
+  } else if (most_changes_per_s) {
+    PERSEUS_ASSIGN_OR_RETURN(planned,
+                             KeepChangeRate(planner, std::move(planned), *most_changes_per_s));
+    RaiseRowBounds(planner, planned);
   }
   if (noise) {
     PERSEUS_ASSIGN_OR_RETURN(computed.noise, AddNoiseMargins(planner, *noise, planned));
@@ -267,6 +279,7 @@ std::string FormatAnswer(const PlanFlags& flags, const PlanOutcome& outcome,
   if (flags.as_json) return summary;
   std::string text = fmt::format("{}\n{}{}", FormatPlanTable(outcome), FormatFinding(outcome),
                                  job::Describe(outcome.job.facts));
+  text += DescribeChangeRate(outcome.job.facts, outcome.targets);
   if (outcome.switch_tradeoff) {
     text += fmt::format("\nLimits of clock changes per GPU and iteration, for {}:\n{}",
                         outcome.switch_tradeoff->unlimited.target,
@@ -291,13 +304,17 @@ Result<void> RunPlan(PlanFlags flags) {
   // If the results cannot be written, this fails before anything is computed.
   ResultDirectory results(flags.directory, kPlanResults);
   if (!flags.directory.empty()) PERSEUS_RETURN_IF_ERROR(results.Open());
-  PERSEUS_ASSIGN_OR_RETURN(const auto job, LoadJobToPlan(flags.job));
+  PERSEUS_ASSIGN_OR_RETURN(auto job, LoadJobToPlan(flags.job));
   flags.switches.UseDefault(job.most_switches);
+  if (flags.switches.most_switches || flags.switches.per_instruction) {
+    job.facts.most_changes_per_s.reset();
+  }
   const std::vector<plan::Target> asked = AskedTargets(flags.targets, job.gpus());
   PERSEUS_RETURN_IF_ERROR(CheckJob(flags, job, asked));
   PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
   PERSEUS_ASSIGN_OR_RETURN(const auto noise, NoiseToPlanWith(flags, job));
-  PERSEUS_ASSIGN_OR_RETURN(const auto computed, ComputePlans(flags, planner, asked, noise));
+  PERSEUS_ASSIGN_OR_RETURN(const auto computed, ComputePlans(flags, planner, asked, noise,
+                                                             job.facts.most_changes_per_s));
 
   const PlanOutcome outcome{job,
                             planner,

@@ -73,7 +73,7 @@ void AddSwitchFlags(CLI::App& verb, SwitchFlags& flags) {
           ->group("Clock changes")
           ->check(CLI::Validator(check, ""));
   verb.add_flag("--per-instruction", flags.per_instruction,
-                "No limit of clock changes, even if the job file has one")
+                "No limit of clock changes, even if the job file or --facts has one")
       ->group("Clock changes")
       ->excludes(limit);
   verb.add_flag("--switch-tradeoff", flags.with_tradeoff,

@@ -119,6 +119,7 @@ Result<std::vector<PlannedTarget>> LimitSwitches(const plan::Planner& planner,
     found.plan->target =
         fmt::format("{}, at most {} switches per GPU", planned[i].plan.target, most_switches);
     planned[i].plan = *std::move(found.plan);
+    planned[i].most_switches = most_switches;
     result.push_back(std::move(planned[i]));
   }
   ShareBetterPlans(result);

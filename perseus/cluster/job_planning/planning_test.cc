@@ -1,5 +1,6 @@
 #include "perseus/cluster/job_planning/planning.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,6 +16,7 @@
 namespace perseus::job_planning {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -232,6 +234,42 @@ TEST_F(PlanningTest, SlowsTheOtherPipelinesForAStragglerUntilItEnds) {
   now_ += 60'000;
   Plan();
   EXPECT_EQ(Assignment().pipelines, before.pipelines) << "the same plans";
+}
+
+// The iteration takes about 2 s, so 2 changes per second allow a few changes.
+TEST_F(PlanningTest, PlansKeepTheRateOfClockChanges) {
+  const auto created = store_->CreateJob({.key = "limited",
+                                          .body = R"({"key": "limited", "pipelines": 2,
+      "schedule": {"kind": "1f1b", "pp_ranks": 4, "microbatches": 12},
+      "gpu": {"blocking_power_w": 80, "most_changes_per_s": 2}})",
+                                          .target = ""},
+                                         now_);
+  job_ = created->job.id;
+  ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
+  Plan();
+  Straggle(1, 1.2, now_, 0);
+  Plan();
+  const auto plans = *store_->ListPlans(job_, 100);
+  ASSERT_EQ(plans.size(), 2U);
+  for (const auto& record : plans) {
+    const auto file = plan_file::ParsePlan((*store_->FindPlanById(record.id))->body, "plan");
+    ASSERT_TRUE(file) << file.error().message;
+    const int most = static_cast<int>(0.95 * 2 * ToSeconds(file->deadline));
+    EXPECT_LE(file->switches, 4 * most);
+    EXPECT_THAT(file->target, HasSubstr("at most " + std::to_string(most) + " switches per GPU"));
+  }
+}
+
+TEST_F(PlanningTest, SaysWhatIsProbablyWrongWithAProfile) {
+  EXPECT_THAT(PrepareJob(Job(), {.version = 1, .csv = Csv()})->warnings, IsEmpty());
+  std::string in_ghz = "stage,instruction,frequency,time,energy\n";
+  for (int stage = 0; stage < 4; ++stage) {
+    for (const char* kind : {"forward", "backward"}) {
+      in_ghz += fmt::format("{0},{1},1.4,0.010,4\n{0},{1},1.2,0.012,3.2\n", stage, kind);
+    }
+  }
+  EXPECT_THAT(PrepareJob(Job(), {.version = 1, .csv = in_ghz})->warnings,
+              ElementsAre(HasSubstr("probably in GHz")));
 }
 
 TEST_F(PlanningTest, NamesThePlansForAnAnnouncedStraggler) {

@@ -78,15 +78,13 @@ void Override(Job& job, const JobFlags& flags) {
 Result<UsedFacts> ReadFacts(const std::string& path) {
   if (path.empty()) return UsedFacts();
   PERSEUS_ASSIGN_OR_RETURN(const auto facts, hardware_facts::Read(path));
-  UsedFacts values{path, facts.gpu_name, {}, hardware_facts::SwitchLatencyForPlanning(facts)};
+  UsedFacts values{path,
+                   facts.gpu_name,
+                   {},
+                   hardware_facts::SwitchLatencyForPlanning(facts),
+                   hardware_facts::MostChangesOfGpu(facts)};
   if (const auto power = hardware_facts::BlockingPower(facts)) {
     values.blocking_power_w = power->value;
-  }
-  if (!values.blocking_power_w && !values.switch_latency) {
-    return Fail(
-        "{}: has neither a [[switch]] nor a blocked_w, so a plan cannot use it (measure again with "
-        "perseus qualify)",
-        path);
   }
   return values;
 }
@@ -239,7 +237,7 @@ std::string Describe(const UsedFacts& facts) {
                                  ToSeconds(*facts.switch_latency) * kMillisecondsPerSecond));
   }
   return fmt::format("hardware facts: {} gives {}\n", facts.path,
-                     values.empty() ? "nothing, because flags or the job file do"
+                     values.empty() ? "neither the blocking power nor the switch latency"
                                     : fmt::format("{}", fmt::join(values, " and ")));
 }
 
@@ -294,7 +292,7 @@ Result<UnprofiledJob> LoadUnprofiledJob(const JobFlags& flags) {
                         .model = job.model,
                         .switch_latency = job.switch_latency,
                         .switch_cost = job.switch_cost},
-                       described.facts.gpu_name,
+                       described.facts,
                        job.most_switches};
 }
 

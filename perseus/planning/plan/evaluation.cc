@@ -24,8 +24,7 @@ Knobs KnobsOf(const profile::Option& option) { return {option.frequency_mhz, opt
 
 // The setting at which a pp_rank runs, and the pending setting of a requested switch.
 struct Evaluator::Clock {
-  int first = kNoSetting;      // The first setting that the iteration requests.
-  int requested = kNoSetting;  // The latest one.
+  int first = kNoSetting;  // The first setting that the iteration requests.
   int setting = kNoSetting;
   int pending = kNoSetting;
   Nanoseconds switch_time = 0;   // When the pending setting takes effect.
@@ -41,12 +40,6 @@ struct Evaluator::Clock {
     if (pending == kNoSetting || switch_time > now) return;
     setting = pending;
     pending = kNoSetting;
-  }
-
-  // Returns the number of changes that this is: 0 or 1.
-  int Request(int wanted) {
-    if (first == kNoSetting) first = setting = requested = wanted;
-    return std::exchange(requested, wanted) == wanted ? 0 : 1;
   }
 };
 
@@ -234,7 +227,7 @@ Evaluation Evaluator::Evaluate(std::span<const int> options, const Variation& va
     evaluation.time = std::max(evaluation.time, start + evaluation.durations[At(i)]);
   }
   for (std::size_t rank = 0; rank < clocks.size(); ++rank) {
-    if (clocks[rank].requested != clocks[rank].first) ++evaluation.pp_rank_switches[rank];
+    if (clocks[rank].requested() != clocks[rank].first) ++evaluation.pp_rank_switches[rank];
     evaluation.switches += evaluation.pp_rank_switches[rank];
   }
   const auto pp_ranks = static_cast<TotalNanoseconds>(graph_.pp_rank_orders.size());
