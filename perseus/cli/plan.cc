@@ -39,7 +39,7 @@ constexpr const char* kPlanExamples =
     "      --blocking-power 83.64 --gpus-per-stage 8 -o out\n"
     "  perseus plan --job job.toml --slowdown 5 --power-cap 21000 --price 0.12 2 -o out\n"
     "\n"
-    "DIR then contains report.html (open it in a browser), frontier.csv (every breakpoint),\n"
+    "DIR then contains report.html (open it in a browser), frontier.csv,\n"
     "plans/*.json, trace.json (for ui.perfetto.dev) and summary.json. They replace the files of "
     "an\n"
     "earlier run when all of them are written.";
@@ -54,6 +54,7 @@ struct PlanFlags {
   std::string directory;
   std::optional<int> stops;
   bool without_frontier = false;
+  bool with_exact_frontier = false;
   FigureFlags figures;
   bool with_frequency_lists = false;
   bool as_json = false;
@@ -101,7 +102,9 @@ Result<std::string> MakeReportData(const PlanOutcome& outcome,
                         .frontier = {},
                         .plans = {},
                         .overlays = std::move(overlays)};
-  if (outcome.frontier) report.frontier = {"bound", outcome.frontier->points};
+  if (outcome.frontier) {
+    report.frontier = {"bound", outcome.frontier->points, outcome.frontier->error};
+  }
   for (const PlannedTarget& planned : outcome.targets) {
     if (planned.slug == first_asked) report.chosen = report.plans.size();
     report.plans.push_back({planned.slug, planned.plan});
@@ -184,8 +187,11 @@ Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planne
   ProgressBar bar;
   if (!flags.without_frontier) {
     bar.Begin("frontier", kShareOfWalk);
-    PERSEUS_ASSIGN_OR_RETURN(computed.frontier,
-                             planner.ComputeFrontier([&](double part) { bar.Update(part); }));
+    PERSEUS_ASSIGN_OR_RETURN(
+        computed.frontier,
+        planner.ComputeFrontier([&](double part) { bar.Update(part); }, {},
+                                flags.with_exact_frontier ? plan::FrontierPrecision::kExact
+                                                          : plan::FrontierPrecision::kStatedError));
   }
   // Only the report uses stops.
   const int stops =
@@ -305,6 +311,11 @@ Verb AddPlanVerb(CLI::App& program) {
                  "Also write freqs_pipeline_*.py, the lists that other tools of the field read");
   verb->add_flag("--no-frontier", flags->without_frontier,
                  "For very large jobs: plan only slowdowns, deadlines and least energy");
+  verb->add_flag(
+          "--exact-frontier", flags->with_exact_frontier,
+          "Compute every breakpoint, even if it takes minutes (default: for very large jobs, "
+          "bounds of the frontier that differ by at most 0.01 %)")
+      ->excludes("--no-frontier");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the table");
   verb->add_flag("--plot", flags->with_plot,
                  "Also draw the frontier and a timeline of the pp_ranks, as wide as the terminal");

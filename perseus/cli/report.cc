@@ -112,7 +112,7 @@ Result<void> CheckSameJob(const report::FrontierCurve& frontier,
   for (const report::ReportedPlan& plan : plans) {
     const double bound_j = curve.BoundAt(plan.plan.deadline);
     // Files have breakpoints in whole nanoseconds, so the bounds differ slightly.
-    if (std::abs(bound_j / plan.plan.lower_bound_j - 1) <= 1e-6) continue;
+    if (std::abs(bound_j / plan.plan.lower_bound_j - 1) <= 1e-6 + frontier.error) continue;
     return Fail(
         "{}: is not the frontier of these plans: it has {} J at {} s, but the plan {} has a bound "
         "of {} J (give the frontier.csv of the same run, or use --overlay for other frontiers)",
