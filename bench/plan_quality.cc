@@ -4,21 +4,24 @@
 //
 //   plan_quality [all | measured | examples | synthetic | SCHEDULE]
 //   plan_quality switches
+//   plan_quality bounds
 //
 // measured   both profiles of ../shared (skipped if absent), with 12 to 96 microbatches
 // examples   the profiles of examples/, as if measured on an A100
 // synthetic  every schedule with 24 microbatches, 1F1B with all; profiles without and with noise
 // SCHEDULE   only this schedule of the synthetic jobs, such as zb-v
 // switches   plans with few clock changes for both profiles of ../shared, with no slowdown: for
-// each
-//            limit of changes the saving, the most that any such plan can save, the gap, and the
-//            changes of the busiest pp_rank; and the seconds for all limits together
+//            each limit of changes the saving, the most that any such plan can save, the gap, and
+//            the changes of the busiest pp_rank; and the seconds for all limits together
+// bounds     both profiles of ../shared, and synthetic 1F1B without and with noise: the gap to the
+//            bound of the relaxation and to the discrete bound, and the CPU time of both bounds
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <ctime>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -27,6 +30,7 @@
 
 #include "bench/measured_job.h"
 #include "perseus/base/file.h"
+#include "perseus/planning/discrete_bound/discrete_bound.h"
 #include "perseus/planning/few_switches/few_switches.h"
 #include "perseus/planning/plan/planner.h"
 #include "perseus/planning/schedule/schedule.h"
@@ -225,10 +229,78 @@ Result<void> PrintSwitches() {
   return {};
 }
 
+double CpuMilliseconds() {
+  return 1e3 * static_cast<double>(std::clock()) / static_cast<double>(CLOCKS_PER_SEC);
+}
+
+Result<void> PrintBoundRows(const Job& job, schedule::InstructionGraph graph) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto planner,
+                           plan::Planner::Create(std::move(graph), {job.blocking_power_w, 0}));
+  for (const double slowdown : {0.0, 0.01, 0.1, 1.0}) {
+    const auto deadline = static_cast<Nanoseconds>(
+        std::floor(static_cast<double>(planner.baseline().time) * (1 + slowdown / 100)));
+    PERSEUS_ASSIGN_OR_RETURN(plan::Plan plan, planner.PlanFor(deadline));
+    const double relaxed_gap = plan.gap();
+    const double relaxed_j = plan.lower_bound_j;
+    const double start = CpuMilliseconds();
+    PERSEUS_RETURN_IF_ERROR(planner.BoundFor(deadline));
+    const double middle = CpuMilliseconds();
+    PERSEUS_ASSIGN_OR_RETURN(const auto bound,
+                             discrete_bound::BoundDiscretePlans(planner, deadline));
+    const double end = CpuMilliseconds();
+    plan.lower_bound_j = std::max(plan.lower_bound_j, bound.lower_bound_j);
+    fmt::print("{:24} {:4} {:6} {:12.3f} {:12.3f} {:8.3f} {:8.4f} {:8.4f} {:8.1f} {:8.1f}\n",
+               job.profile, job.microbatches, slowdown, plan.evaluation.energy_j, relaxed_j,
+               plan.lower_bound_j - relaxed_j, 100 * relaxed_gap, 100 * plan.gap(), middle - start,
+               end - middle);
+    std::fflush(stdout);
+  }
+  return {};
+}
+
+Result<void> PrintSyntheticBounds(double noise) {
+  synthetic::SyntheticProfileSpec spec;
+  spec.stages = kRanks;
+  spec.noise = noise;
+  PERSEUS_ASSIGN_OR_RETURN(const auto profile, synthetic::SynthesizeProfile(spec));
+  for (const int microbatches : {12, 24, 96}) {
+    PERSEUS_ASSIGN_OR_RETURN(
+        const auto schedule,
+        schedule::GenerateSchedule(
+            {.name = "1f1b", .pp_ranks = kRanks, .microbatches = microbatches, .chunks = 1}));
+    schedule::PipelineModel model;
+    model.blocking_power_w = kBlockingPowerW;
+    PERSEUS_ASSIGN_OR_RETURN(auto graph, schedule::BuildInstructionGraph(schedule, profile, model));
+    PERSEUS_RETURN_IF_ERROR(PrintBoundRows(
+        {fmt::format("synthetic, noise {}", noise), "1f1b", microbatches, kBlockingPowerW},
+        std::move(graph)));
+  }
+  return {};
+}
+
+Result<void> PrintBounds() {
+  fmt::print("{:24} {:>4} {:>6} {:>12} {:>12} {:>8} {:>8} {:>8} {:>8} {:>8}\n", "profile", "mb",
+             "slow %", "energy J", "relaxed J", "gain J", "gap %", "new %", "ms", "new ms");
+  for (const MeasuredJob& measured : kMeasuredJobs) {
+    if (!std::filesystem::exists(ProfilePath(measured))) {
+      fmt::print("{} is absent: skipped\n", ProfilePath(measured).string());
+      continue;
+    }
+    for (const int microbatches : {12, 24, 96}) {
+      PERSEUS_ASSIGN_OR_RETURN(auto graph, ReadIteration(measured, microbatches));
+      PERSEUS_RETURN_IF_ERROR(PrintBoundRows(
+          {std::string(measured.name), "1f1b", microbatches, measured.blocking_power_w},
+          std::move(graph)));
+    }
+  }
+  for (const double noise : {0.0, 0.001}) PERSEUS_RETURN_IF_ERROR(PrintSyntheticBounds(noise));
+  return {};
+}
+
 int Main(std::span<char*> arguments) {
   const std::string_view what = arguments.size() > 1 ? arguments[1] : "all";
-  if (what == "switches") {
-    if (const Result<void> printed = PrintSwitches(); !printed) {
+  if (what == "switches" || what == "bounds") {
+    if (const Result<void> printed = what == "bounds" ? PrintBounds() : PrintSwitches(); !printed) {
       fmt::print(stderr, "{}\n", printed.error().message);
       return 1;
     }

@@ -17,6 +17,7 @@
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/table.h"
 #include "perseus/cli/verbs.h"
+#include "perseus/planning/noise/noisy_execution.h"
 #include "perseus/planning/report/figure.h"
 #include "perseus/planning/report/trace.h"
 #include "perseus/simulation/emulator/emulation.h"
@@ -113,6 +114,23 @@ struct Results {
   emulator::Emulation all_max;
 };
 
+noise::Executions ExecutionsOf(const emulator::Emulation& emulation) {
+  noise::Executions executions;
+  for (const emulator::EmulatedIteration& iteration : emulation.iterations) {
+    executions.times_s.push_back(ToSeconds(iteration.time));
+    executions.energies_j.push_back(iteration.energy_j);
+  }
+  return executions;
+}
+
+// Over the iterations, which have the same noise in both jobs. Empty without noise: nothing then
+// varies by chance.
+std::optional<noise::NoisyDifference> DifferenceOf(const emulator::EmulationSpec& spec,
+                                                   const Results& results) {
+  if (spec.noise == 0 && spec.latency_spread == 0) return std::nullopt;
+  return noise::Compare(ExecutionsOf(results.planned), ExecutionsOf(results.all_max));
+}
+
 ordered_json Describe(const emulator::Emulation& emulation) {
   return {{"time_s", ToSeconds(emulation.time)},
           {"energy_j", emulation.energy_j},
@@ -136,6 +154,11 @@ std::string FormatJson(const emulator::EmulationSpec& spec, const Results& resul
       {"slowdown", ToSeconds(results.planned.time) / ToSeconds(results.all_max.time) - 1},
       {"remarks", results.remarks},
       {"files", files}};
+  if (const auto difference = DifferenceOf(spec, results)) {
+    object["noise"] = {{"independent", spec.noise},        {"latency_spread", spec.latency_spread},
+                       {"slowdown", difference->slowdown}, {"slowdown_ci", difference->slowdown_ci},
+                       {"saving", difference->saving},     {"saving_ci", difference->saving_ci}};
+  }
   // Remarks contain names of files, which may have bytes that are not UTF-8.
   return object.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
@@ -157,6 +180,13 @@ std::string FormatTable(const emulator::EmulationSpec& spec, const Results& resu
       table.Format(), spec.iterations, spec.pipelines, gpus,
       FormatPercent(1 - results.planned.energy_j / results.all_max.energy_j),
       FormatPercent(ToSeconds(results.planned.time) / ToSeconds(results.all_max.time) - 1));
+  if (const auto difference = DifferenceOf(spec, results)) {
+    text += fmt::format(
+        "Under noise, the mean iteration saves {:.2f} ± {:.2f} % of the energy and takes {:+.3f} ± "
+        "{:.3f} % more time than at maximum frequency with the same noise.\n",
+        100 * difference->saving, 100 * difference->saving_ci, 100 * difference->slowdown,
+        100 * difference->slowdown_ci);
+  }
   for (const std::string& remark : results.remarks) text += fmt::format("\n{}.\n", remark);
   return text;
 }

@@ -64,10 +64,10 @@ struct UnderNoise {
   noise::NoisyDifference difference;  // From maximum frequency with the same noise.
 };
 
-std::optional<UnderNoise> EvaluateNoise(const LoadedPlan& plan, const NoiseFlags& flags) {
+Result<std::optional<UnderNoise>> EvaluateNoise(const LoadedPlan& plan, const NoiseFlags& flags) {
   constexpr int kSamples = 2000;
   constexpr std::uint64_t kSeed = 3;
-  const auto noise = flags.noise();
+  PERSEUS_ASSIGN_OR_RETURN(const auto noise, NoiseOf(flags, plan.job.planned));
   if (!noise) return std::nullopt;
   const noise::NoisyExecution execution(plan.job.graph, plan.job.model, *noise, kSamples, kSeed);
   return UnderNoise{*noise,
@@ -189,7 +189,7 @@ Result<void> RunEvaluate(const EvaluateFlags& flags) {
   const plan::Evaluator evaluator(plan->job.graph, plan->job.model);
   const plan::Evaluation baseline = evaluator.Evaluate(schedule::BaselineOptions(plan->job.graph));
   const plan::Evaluation evaluation = evaluator.Evaluate(plan->options);
-  const std::optional<UnderNoise> noisy = EvaluateNoise(*plan, flags.noise);
+  PERSEUS_ASSIGN_OR_RETURN(const auto noisy, EvaluateNoise(*plan, flags.noise));
   PERSEUS_RETURN_IF_ERROR(Print(flags.as_json ? FormatJson(*plan, baseline, evaluation, noisy)
                                               : FormatTable(*plan, baseline, evaluation, noisy)));
   if (!plan->claim || plan->claim->Holds(evaluation) ||

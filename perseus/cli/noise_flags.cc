@@ -2,20 +2,30 @@
 
 #include <fmt/format.h>
 
+#include "perseus/base/file.h"
 #include "perseus/cli/flag_checks.h"
+#include "perseus/planning/profile/time_noise.h"
 
 namespace perseus::cli {
 
-std::optional<noise::Noise> NoiseFlags::noise() const {
-  if (!percent) return std::nullopt;
-  return noise::Noise{*percent / 100, common_percent / 100};
+Result<std::optional<noise::Noise>> NoiseOf(const NoiseFlags& flags,
+                                            const plan_file::PlannedJob& job) {
+  std::optional<noise::Noise> noise;
+  if (flags.percent) {
+    noise = noise::Noise{*flags.percent / 100, flags.common_percent / 100};
+  } else if (!job.IsGeneralGraph()) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(job.profile));
+    PERSEUS_ASSIGN_OR_RETURN(noise, profile::ParseTimeNoise(text, job.profile));
+  }
+  if (noise == noise::Noise{}) noise.reset();
+  return noise;
 }
 
 void AddNoiseFlags(CLI::App& verb, NoiseFlags& flags, const char* purpose) {
   constexpr Range kPercent = {0, 100 * noise::kMostNoise};
   verb.add_option("--noise", flags.percent,
                   fmt::format("{}: the relative standard deviation of the time of each "
-                              "instruction, in percent",
+                              "instruction, in percent (default: that of the profile; 0: none)",
                               purpose))
       ->type_name("PERCENT")
       ->check(NumberIn(kPercent, "percent"));

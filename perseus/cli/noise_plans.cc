@@ -10,30 +10,6 @@
 namespace perseus::cli {
 namespace {
 
-constexpr int kJudgeSamples = 2000;
-constexpr std::uint64_t kJudgeSeed = 2;
-
-bool LimitsTime(plan::Target::Kind kind) {
-  return kind == plan::Target::Kind::kSlowdown || kind == plan::Target::Kind::kDeadline;
-}
-
-Result<noise::NoisyPlan> MarginFor(const plan::Planner& planner, const noise::Noise& noise,
-                                   const PlannedTarget& planned) {
-  const noise::NoisyExecution judge(planner.graph(), planner.model(), noise, kJudgeSamples,
-                                    kJudgeSeed);
-  const std::vector<int> baseline = schedule::BaselineOptions(planner.graph());
-  if (LimitsTime(planned.target.kind)) {
-    // A slowdown is relative to the baseline with the same noise. A deadline is a time.
-    const double baseline_s = planned.target.kind == plan::Target::Kind::kDeadline
-                                  ? judge.Run(baseline).time_s
-                                  : ToSeconds(planner.baseline().time);
-    return noise::AddNoiseMargin(planner, planned.plan, noise,
-                                 ToSeconds(planned.plan.deadline) / baseline_s - 1);
-  }
-  const noise::NoisyDifference difference = judge.Compare(planned.plan.options, baseline);
-  return noise::NoisyPlan{planned.plan, difference, difference, 0};
-}
-
 std::string FormatSigned(double fraction, double interval) {
   return fmt::format("{:+.3f} ± {:.3f} %", 100 * fraction, 100 * interval);
 }
@@ -43,8 +19,9 @@ std::string FormatSigned(double fraction, double interval) {
 Result<NoiseOutcome> AddNoiseMargins(const plan::Planner& planner, const noise::Noise& noise,
                                      std::vector<PlannedTarget>& planned) {
   std::vector<Result<noise::NoisyPlan>> noisy(planned.size(), Fail("not planned"));
-  ForEachOnAllCores(planned.size(),
-                    [&](std::size_t i) { noisy[i] = MarginFor(planner, noise, planned[i]); });
+  ForEachOnAllCores(planned.size(), [&](std::size_t i) {
+    noisy[i] = noise::AddNoiseMargin(planner, planned[i].plan, planned[i].target, noise);
+  });
   NoiseOutcome outcome{noise, {}, {}};
   std::vector<PlannedTarget> kept;
   for (std::size_t i = 0; i < planned.size(); ++i) {
@@ -68,7 +45,7 @@ std::string FormatNoise(const NoiseOutcome& outcome, const std::vector<PlannedTa
   bool has_other_target = false;
   for (std::size_t i = 0; i < planned.size(); ++i) {
     if (planned[i].is_stop) continue;
-    has_other_target = has_other_target || !LimitsTime(planned[i].target.kind);
+    has_other_target = has_other_target || !noise::LimitsTime(planned[i].target.kind);
     const noise::NoisyDifference& with = outcome.with_margin[i];
     const noise::NoisyDifference& without = outcome.without_margin[i];
     table.AddRow({planned[i].plan.target, FormatSigned(with.slowdown, with.slowdown_ci),

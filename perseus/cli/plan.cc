@@ -2,17 +2,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <memory>
 #include <utility>
 
 #include "perseus/cli/figure_flags.h"
 #include "perseus/cli/flag_checks.h"
+#include "perseus/cli/interrupt.h"
 #include "perseus/cli/job_options.h"
 #include "perseus/cli/noise_flags.h"
 #include "perseus/cli/noise_plans.h"
+#include "perseus/cli/plan_bounds.h"
 #include "perseus/cli/plan_report.h"
+#include "perseus/cli/plan_rows.h"
 #include "perseus/cli/plan_targets.h"
-#include "perseus/cli/progress_bar.h"
 #include "perseus/cli/results.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/switch_plans.h"
@@ -32,7 +35,8 @@ constexpr const char* kPlanAbout =
     "Plan the clock of every instruction of a training iteration.\n"
     "Prints the time and the energy of an iteration of one pipeline: at maximum frequency, with\n"
     "no slowdown, with several slowdowns, and at least energy. Every plan meets its target to the\n"
-    "nanosecond. `gap` says how far a plan may be from the best possible plan.";
+    "nanosecond. `gap` says how far a plan may be from the best possible plan. First plans come\n"
+    "soon, and then get better. Ctrl-C ends that: the best plans so far are written as usual.";
 constexpr const char* kPlanExamples =
     "Examples:\n"
     "  perseus plan profile.csv --schedule 1f1b --pp-ranks 8 --microbatches 96 \\\n"
@@ -43,10 +47,6 @@ constexpr const char* kPlanExamples =
     "plans/*.json, trace.json (for ui.perfetto.dev) and summary.json. They replace the files of "
     "an\n"
     "earlier run when all of them are written.";
-
-// The share of the progress bar. It is larger than the share of time, because the bar should not
-// stop after the walk.
-constexpr double kShareOfWalk = 0.15;
 
 struct PlanFlags {
   job::JobFlags job;
@@ -62,6 +62,8 @@ struct PlanFlags {
   std::optional<int> most_switches;
   bool with_switch_tradeoff = false;
   NoiseFlags noise;
+  int effort = plan::kUsualEffort;
+  bool with_progress = false;
 };
 
 Result<void> AddFrequencyLists(const PlanOutcome& outcome, std::vector<ResultFile>& files) {
@@ -173,6 +175,20 @@ Result<void> CheckJob(const PlanFlags& flags, const job::LoadedJob& job,
   return {};
 }
 
+// Limits of clock changes exclude margins, so the noise of the profile does not count with them.
+Result<std::optional<noise::Noise>> NoiseToPlanWith(const PlanFlags& flags,
+                                                    const job::LoadedJob& job) {
+  auto noise = NoiseOf(flags.noise, job.planned);
+  if (noise && *noise && (flags.most_switches || flags.with_switch_tradeoff)) {
+    std::fputs(
+        "perseus: warning: the plans have no margin for the noise of the profile, because the "
+        "clock changes are limited\n",
+        stderr);
+    noise->reset();
+  }
+  return noise;
+}
+
 struct FrontierAndPlans {
   std::optional<plan::Frontier> frontier;
   std::vector<PlannedTarget> planned;
@@ -180,25 +196,41 @@ struct FrontierAndPlans {
   std::optional<NoiseOutcome> noise;
 };
 
-// Shows a progress bar while it computes.
-Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planner& planner,
-                                      const std::vector<plan::Target>& asked) {
+// The frontier, and a plan for each target: first quick plans, then better ones, until the effort
+// is done or `finish` is requested. Shows the plans meanwhile.
+Result<FrontierAndPlans> SearchPlans(const PlanFlags& flags, const plan::Planner& planner,
+                                     const std::vector<plan::Target>& asked,
+                                     const std::stop_token& finish) {
   FrontierAndPlans computed;
-  ProgressBar bar;
+  PlanRows rows(planner, flags.with_progress ? PlanRows::Lines::kYes : PlanRows::Lines::kNo);
+  TargetPlans plans(planner, rows);
+  // The user sees this plan before the frontier is known.
+  PERSEUS_RETURN_IF_ERROR(plans.LookFirst(nullptr, TargetsToPlan({}, planner, std::nullopt, 0)));
   if (!flags.without_frontier) {
-    bar.Begin("frontier", kShareOfWalk);
+    rows.Begin("frontier");
     PERSEUS_ASSIGN_OR_RETURN(
         computed.frontier,
-        planner.ComputeFrontier([&](double part) { bar.Update(part); }, {},
+        planner.ComputeFrontier([&](double part) { rows.Update(part); }, {},
                                 flags.with_exact_frontier ? plan::FrontierPrecision::kExact
                                                           : plan::FrontierPrecision::kStatedError));
   }
   // Only the report uses stops.
   const int stops =
       flags.directory.empty() ? 0 : flags.stops.value_or(DefaultStops(planner.graph()));
-  PERSEUS_ASSIGN_OR_RETURN(
-      auto planned, PlanTargets(planner, computed.frontier,
-                                TargetsToPlan(asked, planner, computed.frontier, stops), bar));
+  PERSEUS_RETURN_IF_ERROR(plans.LookFirst(computed.frontier ? &*computed.frontier : nullptr,
+                                          TargetsToPlan(asked, planner, computed.frontier, stops)));
+  PERSEUS_RETURN_IF_ERROR(plans.Improve({.effort = flags.effort, .stop = {}, .finish = finish}));
+  computed.planned = plans.Best();
+  return computed;
+}
+
+Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planner& planner,
+                                      const std::vector<plan::Target>& asked,
+                                      const std::optional<noise::Noise>& noise) {
+  const FinishOnInterrupt interrupt;
+  PERSEUS_ASSIGN_OR_RETURN(auto computed, SearchPlans(flags, planner, asked, interrupt.token()));
+  std::vector<PlannedTarget>& planned = computed.planned;
+  RaiseRowBounds(planner, planned);
   if (flags.with_switch_tradeoff) {
     const std::string slug = plan::Slug(asked.front());
     const auto shown =
@@ -208,11 +240,11 @@ Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planne
   if (flags.most_switches) {
     PERSEUS_ASSIGN_OR_RETURN(planned,
                              LimitSwitches(planner, std::move(planned), *flags.most_switches));
+    RaiseRowBounds(planner, planned);
   }
-  if (const auto noise = flags.noise.noise()) {
+  if (noise) {
     PERSEUS_ASSIGN_OR_RETURN(computed.noise, AddNoiseMargins(planner, *noise, planned));
   }
-  computed.planned = std::move(planned);
   return computed;
 }
 
@@ -249,7 +281,8 @@ Result<void> RunPlan(const PlanFlags& flags) {
   const std::vector<plan::Target> asked = AskedTargets(flags.targets, job.gpus());
   PERSEUS_RETURN_IF_ERROR(CheckJob(flags, job, asked));
   PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
-  PERSEUS_ASSIGN_OR_RETURN(const auto computed, ComputePlans(flags, planner, asked));
+  PERSEUS_ASSIGN_OR_RETURN(const auto noise, NoiseToPlanWith(flags, job));
+  PERSEUS_ASSIGN_OR_RETURN(const auto computed, ComputePlans(flags, planner, asked, noise));
 
   const PlanOutcome outcome{job,
                             planner,
@@ -316,6 +349,15 @@ Verb AddPlanVerb(CLI::App& program) {
           "Compute every breakpoint, even if it takes minutes (default: for very large jobs, "
           "bounds of the frontier that differ by at most 0.01 %)")
       ->excludes("--no-frontier");
+  verb->add_option("--effort", flags->effort,
+                   "How much work to spend on better plans: 0 is a first look, 2 is twice the "
+                   "default work. The same effort gives the same plans everywhere (default: 1)")
+      ->type_name("N")
+      ->check(WholeNumberIn({plan::kFirstLook, plan::kMostEffort}));
+  verb->add_flag(
+      "--progress", flags->with_progress,
+      "Print each plan on standard error as soon as it is found, and when it gets better "
+      "(a terminal shows them without this flag)");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the table");
   verb->add_flag("--plot", flags->with_plot,
                  "Also draw the frontier and a timeline of the pp_ranks, as wide as the terminal");

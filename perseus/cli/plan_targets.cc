@@ -15,6 +15,7 @@ namespace perseus::cli {
 namespace {
 
 constexpr double kTableSlowdownsPercent[] = {1, 2, 5, 10, 20};
+constexpr const char* kNotPlanned = "not planned";
 constexpr int kMostStops = 16;
 // The most instructions of all stops together: about ten seconds of planning on one core.
 constexpr std::size_t kMostStopInstructions = 40'000;
@@ -41,24 +42,6 @@ std::vector<double> StopsUpTo(double longest, int stops) {
     percents.push_back(std::stod(fmt::format("{:.6g}", i * step)));
   }
   return percents;
-}
-
-// Replaces each plan by the best of all, so that no row of the table is better for the target of
-// another row. Everything at maximum frequency is such a row, too.
-void UseBestPlans(const plan::Planner& planner, const std::vector<WantedTarget>& wanted,
-                  std::vector<Result<plan::Plan>>& plans) {
-  std::vector<plan::Plan> all;
-  for (const auto& made : plans) {
-    if (made) all.push_back(*made);
-  }
-  if (!plans.front()) return;
-  plan::Plan baseline = *plans.front();  // The first target is "no slowdown".
-  baseline.options = schedule::BaselineOptions(planner.graph());
-  baseline.evaluation = planner.baseline();
-  all.push_back(std::move(baseline));
-  for (std::size_t i = 0; i < plans.size(); ++i) {
-    if (plans[i]) plans[i] = plan::BestPlan(wanted[i].target, *plans[i], all);
-  }
 }
 
 // Whether an earlier target has the same plan. This is frequent for profiles with few options.
@@ -112,32 +95,80 @@ int DefaultStops(const schedule::InstructionGraph& graph) {
   return static_cast<int>(std::min<std::size_t>(kMostStops, kMostStopInstructions / instructions));
 }
 
-Result<std::vector<PlannedTarget>> PlanTargets(const plan::Planner& planner,
-                                               const std::optional<plan::Frontier>& frontier,
-                                               const std::vector<WantedTarget>& wanted,
-                                               ProgressBar& bar) {
-  std::vector<Result<plan::Plan>> plans(wanted.size(), Fail("not planned"));
+Result<void> TargetPlans::Advance(const std::vector<Entry*>& entries,
+                                  const plan::SearchLimits& limits) {
   std::atomic<std::size_t> done = 0;
   std::atomic<bool> has_failed = false;
-  bar.Begin(fmt::format("{} plans", wanted.size()), 1);
-  ForEachOnAllCores(wanted.size(), [&](std::size_t i) {
+  ForEachOnAllCores(entries.size(), [&](std::size_t i) {
     // After a failure, no further plan is needed, because only the first error is reported.
     if (has_failed) return;
-    plans[i] = plan::PlanForTarget(planner, frontier ? &*frontier : nullptr, wanted[i].target);
-    if (!plans[i] && !wanted[i].is_stop) has_failed = true;
-    bar.Update(static_cast<double>(++done) / static_cast<double>(wanted.size()));
+    Entry& entry = *entries[i];
+    entry.plan = entry.search.PlanWith(limits);
+    if (entry.plan && !entry.wanted.is_stop) rows_.Show(*entry.plan);
+    if (!entry.plan && !entry.wanted.is_stop) has_failed = true;
+    rows_.Update(static_cast<double>(++done) / static_cast<double>(entries.size()));
   });
+  for (const Entry* entry : entries) {
+    const bool may_fail = entry->wanted.is_stop;
+    if (entry->plan || (may_fail && entry->plan.error().kind == ErrorKind::kUnreachable)) continue;
+    if (has_failed && entry->plan.error().message == kNotPlanned) continue;
+    return Fail(entry->plan);
+  }
+  return {};
+}
 
-  UseBestPlans(planner, wanted, plans);
-  std::vector<PlannedTarget> planned;
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    const auto& [target, is_stop] = wanted[i];
-    if (plans[i] && is_stop && IsAmong(planned, *plans[i])) continue;
-    if (plans[i]) {
-      planned.push_back({target, plan::Slug(target), *std::move(plans[i]), is_stop});
-    } else if (!is_stop || plans[i].error().kind != ErrorKind::kUnreachable) {
-      return Fail(plans[i]);
+Result<void> TargetPlans::LookFirst(const plan::Frontier* frontier,
+                                    const std::vector<WantedTarget>& wanted) {
+  std::vector<std::unique_ptr<Entry>> earlier = std::move(entries_);
+  entries_.clear();
+  std::vector<Entry*> added;
+  for (const WantedTarget& target : wanted) {
+    std::string slug = plan::Slug(target.target);
+    const auto known = std::ranges::find_if(
+        earlier, [&](const auto& entry) { return entry != nullptr && entry->slug == slug; });
+    if (known != earlier.end()) {
+      entries_.push_back(std::move(*known));
+      continue;
     }
+    entries_.push_back(std::make_unique<Entry>(
+        Entry{target, std::move(slug), plan::TargetSearch(planner_, frontier, target.target),
+              Fail(kNotPlanned)}));
+    added.push_back(entries_.back().get());
+  }
+  rows_.Begin(fmt::format("{} plans", wanted.size()));
+  return Advance(added, {.effort = plan::kFirstLook});
+}
+
+Result<void> TargetPlans::Improve(const plan::SearchLimits& limits) {
+  std::vector<Entry*> planned;
+  for (const auto& entry : entries_) {
+    if (entry->plan) planned.push_back(entry.get());
+  }
+  for (int effort = plan::kFirstLook + 1; effort <= limits.effort; ++effort) {
+    if (limits.finish.stop_requested()) break;
+    rows_.Begin(fmt::format("effort {} of {}", effort, limits.effort));
+    PERSEUS_RETURN_IF_ERROR(
+        Advance(planned, {.effort = effort, .stop = limits.stop, .finish = limits.finish}));
+  }
+  return {};
+}
+
+std::vector<PlannedTarget> TargetPlans::Best() const {
+  std::vector<plan::Plan> all;
+  for (const auto& entry : entries_) {
+    if (entry->plan) all.push_back(*entry->plan);
+  }
+  plan::Plan baseline = all.front();  // Everything at maximum frequency is a plan, too.
+  baseline.options = schedule::BaselineOptions(planner_.graph());
+  baseline.evaluation = planner_.baseline();
+  all.push_back(std::move(baseline));
+  std::vector<PlannedTarget> planned;
+  for (const auto& entry : entries_) {
+    if (!entry->plan) continue;
+    const WantedTarget& wanted = entry->wanted;
+    plan::Plan best = plan::BestPlan(wanted.target, *entry->plan, all);
+    if (wanted.is_stop && IsAmong(planned, best)) continue;
+    planned.push_back({wanted.target, entry->slug, std::move(best), wanted.is_stop});
   }
   return planned;
 }

@@ -1,14 +1,20 @@
 // Chooses the targets of `perseus plan`, and plans them: several plans at a time, one on each core.
+//
+// First every target gets a plan of a short search, so that the user soon sees all rows. Then the
+// searches go on, cycle by cycle, until the effort is done or the user asks to finish. Each plan
+// depends on its target and the effort only, not on the number of cores.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "perseus/base/result.h"
-#include "perseus/cli/progress_bar.h"
+#include "perseus/cli/plan_rows.h"
 #include "perseus/planning/plan/planner.h"
 #include "perseus/planning/plan/target.h"
+#include "perseus/planning/plan/target_search.h"
 
 namespace perseus::cli {
 
@@ -36,13 +42,37 @@ std::vector<WantedTarget> TargetsToPlan(const std::vector<plan::Target>& asked,
 // much longer. 0 for jobs with tens of thousands of instructions.
 int DefaultStops(const schedule::InstructionGraph& graph);
 
-// Plans the targets. The results have the order of `wanted`, whatever the number of cores. Fails
-// with the error of the first target that cannot be met. No plan is better for the target of
-// another one: a plan for a tighter deadline may be the plan for a looser one. Leaves out a stop
-// that cannot be met (under a switch latency), and a stop whose plan is the same as an earlier one.
-Result<std::vector<PlannedTarget>> PlanTargets(const plan::Planner& planner,
-                                               const std::optional<plan::Frontier>& frontier,
-                                               const std::vector<WantedTarget>& wanted,
-                                               ProgressBar& bar);
+// Plans several targets, with more and more effort.
+class TargetPlans {
+ public:
+  // Keeps references to both. Every new and every better plan goes to `rows`, except stops.
+  TargetPlans(const plan::Planner& planner, PlanRows& rows) : planner_(planner), rows_(rows) {}
+
+  // Makes a first plan for each of these targets that has none yet. Keeps a reference to the
+  // frontier. Fails with the error of the first target that cannot be met, except a stop (under a
+  // switch latency).
+  Result<void> LookFirst(const plan::Frontier* frontier, const std::vector<WantedTarget>& wanted);
+
+  // Improves all plans, up to this effort.
+  Result<void> Improve(const plan::SearchLimits& limits);
+
+  // The plans, in the order of `wanted` of the last LookFirst. No plan is better for the target of
+  // another one: a plan for a tighter deadline may be the plan for a looser one. Leaves out a stop
+  // whose plan is the same as an earlier one.
+  std::vector<PlannedTarget> Best() const;
+
+ private:
+  struct Entry {
+    WantedTarget wanted;
+    std::string slug;
+    plan::TargetSearch search;
+    Result<plan::Plan> plan;
+  };
+  Result<void> Advance(const std::vector<Entry*>& entries, const plan::SearchLimits& limits);
+
+  const plan::Planner& planner_;
+  PlanRows& rows_;
+  std::vector<std::unique_ptr<Entry>> entries_;
+};
 
 }  // namespace perseus::cli

@@ -130,7 +130,7 @@ std::string NameOf(const replay::ControllerOutcome& controller) {
 
 std::string FormatSteps(const Answer& answer) {
   std::vector<std::string> header{"step",    "recorded (s)", "replayed (s)",
-                                  "error",   "ideal (s)",    "slowdown",
+                                  "error",   "ideal (s)",    "straggler slowdown",
                                   "slowest", "intrinsic",    "extrinsic"};
   const std::vector<replay::ControllerOutcome>& controllers = answer.what_if.controllers;
   for (const replay::ControllerOutcome& controller : controllers) {
@@ -214,7 +214,7 @@ std::string FormatText(const Answer& answer) {
   bloat.AddRow({"together", FormatPercent(answer.saving(answer.bound_j))});
   text += bloat.Format() + "\n";
 
-  Table table({"controller", "saving", "slowdown", "energy (J)"});
+  Table table({"controller", "saving", "slower by", "energy (J)"});
   const auto add = [&](std::string name, const Sums& sums) {
     table.AddRow({std::move(name), FormatPercent(answer.saving(sums.energy_j)),
                   FormatPercent(answer.slowdown(sums.time_s)), FormatQuantity(sums.energy_j)});

@@ -15,6 +15,7 @@
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/target_flags.h"
 #include "perseus/cli/verbs.h"
+#include "perseus/planning/profile/time_noise.h"
 #include "perseus/runtime/protocol/assignment.h"
 #include "perseus/runtime/protocol/assignment_writer.h"
 #include "perseus/runtime/tuner/tuning.h"
@@ -82,6 +83,12 @@ std::string FormatJson(const tuner::TuningResult& result) {
                     {"saving", result.seen->saving()},
                     {"slowdown", result.seen->slowdown()}};
   }
+  if (const auto& noise = result.noise) {
+    json["noise"] = {{"independent", noise->noise.independent},
+                     {"independent_ci", noise->independent_ci},
+                     {"common", noise->noise.common},
+                     {"common_ci", noise->common_ci}};
+  }
   if (const auto& expected = result.expected) {
     json["optimism"] = expected->optimism;
     json["left"] = expected->left;
@@ -107,6 +114,20 @@ std::string WhatIsLeft(const std::optional<tuner::Expectation>& expected) {
       expected->left * 100, expected->twice * 100);
 }
 
+std::string FormatMeasuredNoise(const std::optional<profiler::MeasuredNoise>& noise) {
+  if (!noise) return "the noise of instructions is unknown (too few steps were measured)\n";
+  return fmt::format(
+      "the time of an instruction varies by {:.2f} ± {:.2f} % on its own, and by {:.2f} ± {:.2f} % "
+      "together with its rank\n",
+      100 * noise->noise.independent, 100 * noise->independent_ci, 100 * noise->noise.common,
+      100 * noise->common_ci);
+}
+
+std::string FormatTunedProfile(const profile::Profile& profile,
+                               const std::optional<profiler::MeasuredNoise>& noise) {
+  return noise ? profile::FormatProfile(profile, noise->noise) : profile::FormatProfile(profile);
+}
+
 enum class BlockingPower { kGiven, kMeasured };
 
 std::string FormatText(const tuner::TuningResult& result, BlockingPower blocking_power) {
@@ -116,12 +137,14 @@ std::string FormatText(const tuner::TuningResult& result, BlockingPower blocking
       "slower on average (tune took {} steps in all)\n"
       "stopped because {}\n"
       "a GPU that waits draws {:.1f} W{}\n"
+      "{}"
       "{}: {:.2f} % of the energy saved at {:.2f} % more time, by measurements {}\n"
       "{}{}{}\n",
       result.frequencies, result.rounds, result.spent.steps, result.spent.seconds,
       result.slowdown_spent * 100, result.steps_taken, result.reason, result.blocking_power_w,
-      blocking_power == BlockingPower::kGiven ? " (given)" : " (measured)", plan.target,
-      SavingOf(result) * 100, (ToSeconds(plan.time) / ToSeconds(plan.baseline_time) - 1) * 100,
+      blocking_power == BlockingPower::kGiven ? " (given)" : " (measured)",
+      FormatMeasuredNoise(result.noise), plan.target, SavingOf(result) * 100,
+      (ToSeconds(plan.time) / ToSeconds(plan.baseline_time) - 1) * 100,
       result.version == 0
           ? result.expected
                 ? fmt::format("before the plan ran (expect {:.2f} percentage points less)",
@@ -143,9 +166,9 @@ std::string FormatText(const tuner::TuningResult& result, BlockingPower blocking
 
 Result<void> WriteResults(const tuner::TuningResult& result, ResultDirectory& directory) {
   PERSEUS_RETURN_IF_ERROR(
-      directory.Stage({{"profile.csv", profile::FormatProfile(result.profile)},
-                       {"planned.csv", profile::FormatProfile(result.planned)},
-                       {"options.csv", profile::FormatProfile(result.options)},
+      directory.Stage({{"profile.csv", FormatTunedProfile(result.profile, result.noise)},
+                       {"planned.csv", FormatTunedProfile(result.planned, result.noise)},
+                       {"options.csv", FormatTunedProfile(result.options, result.noise)},
                        {std::string(kTuningResults.summary), plan_file::FormatPlan(result.plan)}}));
   return directory.Publish();
 }

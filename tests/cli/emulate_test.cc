@@ -35,6 +35,21 @@ TEST_F(EmulateTest, MultipliesThePlanByPipelinesAndIterations) {
   EXPECT_EQ(emulation["slowdown"].get<double>() <= 0, true);
 }
 
+TEST_F(EmulateTest, UnderNoiseItHasIntervals) {
+  const std::string command = "emulate " + job_ + "--iterations 40 --noise 0.02 ";
+  const json noisy = RunJson(command + "--json");
+  const json& noise = noisy.at("noise");
+  EXPECT_EQ(noise["independent"], 0.02);
+  EXPECT_NEAR(noise["slowdown"], noisy["slowdown"].get<double>(), 1e-9);
+  EXPECT_NEAR(noise["saving"], noisy["saving"].get<double>(), 1e-9);
+  // The plan has no margin, so it is slower, by more than the interval.
+  EXPECT_GT(noise["slowdown"].get<double>(), noise["slowdown_ci"].get<double>());
+  EXPECT_GT(noise["slowdown_ci"].get<double>(), 0);
+  EXPECT_GT(noise["saving_ci"].get<double>(), 0);
+  EXPECT_THAT(RunWell(command), HasSubstr("Under noise, the mean iteration saves"));
+  EXPECT_FALSE(RunJson("emulate " + job_ + "--iterations 2 --json").contains("noise"));
+}
+
 TEST_F(EmulateTest, WritesIterationsAndRanksWithEqualTotals) {
   Write("events.toml",
         "[[straggler]]\ndp_rank = 1\npp_rank = 2\nfrom = 2\nuntil = 5\nslowdown = 1.5\n");

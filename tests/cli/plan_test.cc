@@ -249,6 +249,25 @@ TEST_F(PlanVerbTest, NoiseGivesPlansThatKeepTheirMeanTime) {
               HasSubstr("without a margin"));
 }
 
+TEST_F(PlanVerbTest, TheNoiseOfTheProfileCountsUnlessAFlagGivesIt) {
+  std::istringstream rows(Read("profile.csv"));
+  std::string noisy_profile;
+  bool is_header = true;
+  for (std::string row; std::getline(rows, row); is_header = false) {
+    noisy_profile += row + (is_header ? ",noise,common_noise\n" : ",0.01,0.005\n");
+  }
+  const json without = RunJson(plan_ + "--no-frontier --noise 0");
+  const json given = RunJson(plan_ + "--no-frontier --noise 1 --common-noise 0.5");
+  Write("profile.csv", noisy_profile);
+  EXPECT_EQ(RunJson(plan_ + "--no-frontier")["noise"], given["noise"]);
+  EXPECT_EQ(RunJson(plan_ + "--no-frontier --noise 0")["plans"], without["plans"]);
+  RunWell(plan_ + "--no-frontier -o out");
+  EXPECT_EQ(RunJson("evaluate out/plans/no-slowdown.json")["noise"]["common"], 0.005);
+  const Outcome limited = Run(plan_ + "--no-frontier --max-switches 8");
+  EXPECT_EQ(limited.status, 0);
+  EXPECT_THAT(limited.err, HasSubstr("no margin for the noise of the profile"));
+}
+
 TEST_F(PlanVerbTest, NoiseIsRefusedWhereItMeansNothing) {
   ExpectComplaint(Run(plan_ + "--noise 1 --max-switches 4"), 2, "--noise excludes");
   ExpectComplaint(Run(plan_ + "--common-noise 1"), 2, "--noise 0");

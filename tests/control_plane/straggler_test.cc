@@ -59,8 +59,12 @@ class StragglerTest : public ServedJobs {
         measured.energy_j = (EnergyOf(node) - before_j) / static_cast<double>(last - first);
         measured.steps = {static_cast<std::size_t>(first) + 1, static_cast<std::size_t>(last) + 1};
       }
-      const json after = Show(job_.key);
-      if (after.at("assignment") == measured.assignment) return measured;
+      // The server may be late, because it runs in real time. Only once it has judged these steps,
+      // their assignment is what it finally wants.
+      AwaitStep(job_.key, static_cast<std::int64_t>(measured.steps.end));
+      const Steady after = AwaitSteady(job_.key, 1, stragglers);
+      if (HasFailure()) return {};
+      if (after.job.at("assignment") == measured.assignment) return measured;
     }
     ADD_FAILURE() << "the assignment never stayed the same for long enough";
     return {};
@@ -141,12 +145,13 @@ void StragglerTest::ThrottleAndRecover(const std::function<void()>& in_the_middl
   EXPECT_EQ(during.assignment.at("pipelines").at(1), before.assignment.at("pipelines").at(1));
   const double predicted = 1 - Predicted(during.assignment) / Predicted(before.assignment);
   const double saved = 1 - during.energy_j / before.energy_j;
-  EXPECT_NEAR(saved, predicted, kOnePoint);
+  ASSERT_NEAR(saved, predicted, kOnePoint);
   EXPECT_GT(predicted, 3 * kOnePoint) << "too small a promise: doing nothing would keep it";
 
   const Nanoseconds ends = node.clock()->Now();
   ASSERT_TRUE(node.SetThrottle(1, std::nullopt));
   const Measured after = MeasureFirstPipeline(0);
+  ASSERT_GT(after.energy_j, 0);
   EXPECT_EQ(after.assignment.at("pipelines"), before.assignment.at("pipelines"));
   EndTrainer();
 

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "perseus/planning/noise/noise_margin.h"
 #include "perseus/planning/plan/evaluation.h"
 #include "perseus/planning/plan/make_plan_file.h"
 #include "tests/support/shared_job.h"
@@ -34,7 +35,10 @@ class TunedSharedJob : public testing::TestWithParam<SharedJob> {
 
   struct Tuned {
     tuner::TuningResult result;
-    TrueJob::Outcome outcome;
+    double slowdown = 0;          // Without noise.
+    noise::NoisyDifference mean;  // With the noise of the virtual GPUs.
+    // Of the mean energy, against the plan with a margin that the whole true profile gives.
+    double loss = 0;
   };
   // Tunes the job and judges the plan by the truth. The coordinator has to measure the blocking
   // power.
@@ -57,26 +61,49 @@ class TunedSharedJob : public testing::TestWithParam<SharedJob> {
     const TrueJob job(sweep, truth);
     const auto chosen =
         plan_file::FindOptions(result.plan, job.planner().graph(), "the plan").value();
-    const TrueJob::Outcome outcome = job.Judge(chosen);
-    std::cout << fmt::format("seed {}: loss {:.3f} %, slowdown {:.3f} %, {} clocks, {} steps\n",
-                             seed, 100 * outcome.loss, 100 * outcome.slowdown, result.frequencies,
-                             result.spent.steps);
-    return {result, outcome};
+    const noise::NoisyExecution judge(job.planner().graph(), job.planner().model(), kNoise, 2000,
+                                      99);
+    const std::vector<int> baseline = schedule::BaselineOptions(job.planner().graph());
+    const noise::NoisyDifference mean = judge.Compare(chosen, baseline);
+    const plan::Plan full = job.planner().PlanFor(job.planner().baseline().time).value();
+    const noise::NoisyPlan best = noise::AddNoiseMargin(job.planner(), full, kNoise, 0).value();
+    const double best_saving = judge.Compare(best.plan.options, baseline).saving;
+    const Tuned tuned{result, job.Judge(chosen).slowdown, mean,
+                      (best_saving - mean.saving) / (1 - best_saving)};
+    std::cout << fmt::format(
+        "seed {}: loss {:.3f} %, slowdown {:+.3f} %, mean {:+.3f} ± {:.3f} %, saving {:.2f} %, {} "
+        "clocks, {} steps; noise {:.3f} ± {:.3f} % and {:.3f} ± {:.3f} %\n",
+        seed, 100 * tuned.loss, 100 * tuned.slowdown, 100 * mean.slowdown, 100 * mean.slowdown_ci,
+        100 * mean.saving, result.frequencies, result.spent.steps,
+        100 * result.noise->noise.independent, 100 * result.noise->independent_ci,
+        100 * result.noise->noise.common, 100 * result.noise->common_ci);
+    return tuned;
   }
+  // The plan is not slower on average. 0.1 % is the requirement.
+  static void ExpectInTime(const Tuned& tuned) {
+    EXPECT_LE(tuned.slowdown, 0);
+    EXPECT_LE(tuned.mean.slowdown, 0.001);
+    ASSERT_TRUE(tuned.result.noise);
+    EXPECT_NEAR(tuned.result.noise->noise.independent, kNoise.independent, 0.0005);
+    // Of 24 microbatches, the common part is known to about 1 % / sqrt(48), and less with more
+    // steps.
+    EXPECT_LE(tuned.result.noise->noise.common, 0.001);
+  }
+  static constexpr noise::Noise kNoise{.independent = 0.01};
 };
 
 INSTANTIATE_TEST_SUITE_P(Both, TunedSharedJob, testing::ValuesIn(kSharedJobs),
                          [](const auto& job) { return std::string(job.param.name); });
 
 // The sweep measures ten of the 38 or 60 clocks, with 1 % noise and a counter period of 100 ms. The
-// energy limit is the requirement; sweep_test.cc derives the 0.1 % limit on the slowdown.
+// energy limit is the requirement.
 TEST_P(TunedSharedJob, LosesLittleAgainstAFullSweep) {
   for (std::uint64_t seed = 1; seed <= 2; ++seed) {
     const Tuned tuned = Tune(seed, Plans::kOnlyMade);
     EXPECT_LE(tuned.result.frequencies, 10);
     EXPECT_LE(tuned.result.spent.steps, 60);
-    EXPECT_LE(tuned.outcome.loss, 0.005);
-    EXPECT_LE(tuned.outcome.slowdown, 0.001);
+    EXPECT_LE(tuned.loss, 0.005);
+    ExpectInTime(tuned);
     EXPECT_NEAR(tuned.result.blocking_power_w, GetParam().blocking_power_w, 0.1);
   }
 }
@@ -84,14 +111,15 @@ TEST_P(TunedSharedJob, LosesLittleAgainstAFullSweep) {
 // The saving that the plan promises after the job has followed it is the true saving.
 TEST_P(TunedSharedJob, PlanPromisesItsTrueSaving) {
   const Tuned tuned = Tune(1, Plans::kFollowed);
-  EXPECT_LE(tuned.outcome.loss, 0.005);
-  EXPECT_LE(tuned.outcome.slowdown, 0.001);
+  EXPECT_LE(tuned.loss, 0.005);
+  ExpectInTime(tuned);
   const plan_file::PlanFile& plan = tuned.result.plan;
   const tuner::SeenSteps& seen = *tuned.result.seen;
   EXPECT_NEAR(1 - plan.energy_j / plan.baseline_energy_j, seen.saving(), 0.003);
-  // With 1 % noise, a plan without slack waits for the slowest of many paths, where the baseline
-  // waits for one path. That costs 0.5 % on the A100.
-  EXPECT_LT(seen.slowdown(), 0.01);
+  std::cout << fmt::format("seen: {:+.3f} % slower, {:.2f} % saved\n", 100 * seen.slowdown(),
+                           100 * seen.saving());
+  // Twelve steps, whose median has an error.
+  EXPECT_LT(seen.slowdown(), 0.001 + 3 * seen.time_error_s / seen.baseline_time_s);
 }
 
 // Other plans that a server makes with the measured options promise their true saving too, within
@@ -164,7 +192,12 @@ TEST(TunedSmallJob, AnnouncesWhatItSavesAndWhatIsLeft) {
     ASSERT_TRUE(result.expected);
     double percent = 0;
     ASSERT_EQ(std::sscanf(last.c_str(), "plan 2 of 2 saves %lf %%", &percent), 1) << last;
-    const double loss = job.Judge(chosen).loss;
+    // Against the plan of the truth with a margin for the same noise.
+    const plan::Plan full = job.planner().PlanFor(job.planner().baseline().time).value();
+    const noise::NoisyPlan best =
+        noise::AddNoiseMargin(job.planner(), full, {.independent = 0.02}, 0).value();
+    const double loss =
+        1 - best.plan.evaluation.energy_j / job.planner().baseline().energy_j - saving;
     std::cout << fmt::format(
         "seed {}: announced {:.2f} %, saves {:.2f} %, promised {:.2f} %; left {:.2f} %, expected "
         "{:.2f} % and {:.2f} % with twice the steps; {} of {} steps\n",

@@ -17,6 +17,7 @@
 #include "perseus/cluster/job_planning/job_spec.h"
 #include "perseus/cluster/job_planning/planned_assignment.h"
 #include "perseus/cluster/store/store.h"
+#include "perseus/planning/noise/noisy_execution.h"
 #include "perseus/planning/plan/planner.h"
 
 namespace perseus::job_planning {
@@ -42,6 +43,8 @@ Result<store::PlanningOutcome> PlanJob(const PlanningInput& input);
 struct PreparedJob {
   JobSpec spec;
   plan::Planner planner;
+  // Of the profile. Plans whose target limits the time then have a margin (noise/noise_margin.h).
+  std::optional<noise::Noise> noise = {};
 };
 Result<PreparedJob> PrepareJob(const store::JobRecord& job, const store::ProfileRecord& profile);
 

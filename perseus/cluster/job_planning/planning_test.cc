@@ -7,6 +7,7 @@
 #include <string>
 
 #include "perseus/cluster/job_planning/planning_workers.h"
+#include "perseus/planning/profile/time_noise.h"
 #include "perseus/simulation/synthetic/synthetic_profile.h"
 
 namespace perseus::job_planning {
@@ -91,6 +92,32 @@ TEST_F(PlanningTest, AssignsThePlanOfTheTargetToAllPipelines) {
   EXPECT_EQ(frontier["profile_version"], 1);
   EXPECT_NEAR(frontier["points"][0]["time_s"].get<double>(), assignment.baseline_time_s,
               0.01 * assignment.baseline_time_s);
+}
+
+// The plan with a margin keeps its mean time, and so needs more energy.
+TEST_F(PlanningTest, TheNoiseOfTheProfileGivesAMargin) {
+  const auto without = profile::ParseProfile(Csv(), "p.csv").value();
+  ASSERT_TRUE(store_->PutProfile(job_, profile::FormatProfile(without, {0.02, 0.01}), now_));
+  Plan();
+  const PlannedAssignment noisy = Assignment();
+  EXPECT_EQ(noisy.reason, "profile 1, margin for noise of 2 % and 1 % in common");
+  ASSERT_TRUE(store_->PutProfile(job_, profile::FormatProfile(without), now_));
+  Plan();
+  const PlannedAssignment quiet = Assignment();
+  EXPECT_EQ(quiet.reason, "profile 2");
+  EXPECT_GT(noisy.pipelines[0].energy_j, quiet.pipelines[0].energy_j);
+  EXPECT_LT(noisy.pipelines[0].energy_j, 0.97 * noisy.baseline_energy_j);
+  const auto mean_slowdown = [&](const PlannedAssignment& assignment) {
+    const PreparedJob job = PrepareJob(Job(), {.version = 2, .csv = Csv()}).value();
+    const auto record = store_->FindPlanById(assignment.pipelines[0].plan);
+    const auto file = plan_file::ParsePlan((*record)->body, "the plan").value();
+    const auto options = plan_file::FindOptions(file, job.planner.graph(), "the plan").value();
+    return noise::NoisyExecution(job.planner.graph(), job.planner.model(), {0.02, 0.01}, 2000, 9)
+        .Compare(options, schedule::BaselineOptions(job.planner.graph()));
+  };
+  const noise::NoisyDifference with = mean_slowdown(noisy);
+  EXPECT_LE(with.slowdown, 5e-4 + with.slowdown_ci);
+  EXPECT_GT(mean_slowdown(quiet).slowdown, 0.003);
 }
 
 TEST_F(PlanningTest, EqualSlowdownsKeepThePlansAndChangeTheTime) {

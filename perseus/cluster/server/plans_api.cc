@@ -130,8 +130,7 @@ Answer<store::PlanRecord> MakeAndKeep(const Context& context, const plan::Target
   const bool is_large = job->planner.graph().instructions.size() > kMaxFullSearchOnRequest;
   auto made = job_planning::MakePlan(
       *job, target,
-      {.effort = is_large ? plan::SearchEffort::kFirstLook : plan::SearchEffort::kFull,
-       .stop = context.services.ends});
+      {.effort = is_large ? plan::kFirstLook : plan::kUsualEffort, .stop = context.services.ends});
   if (!made) return Refuse(made);
   auto kept = store.AddPlan({.id = "",
                              .job = context.job->id,

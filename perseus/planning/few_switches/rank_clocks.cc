@@ -1,7 +1,6 @@
 #include "perseus/planning/few_switches/rank_clocks.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <utility>
 
@@ -49,7 +48,7 @@ RankClocks CollectClocksOfRank(const schedule::InstructionGraph& graph,
       rank.options[cell] = static_cast<int>(i);
       rank.times[cell] = option.time;
       rank.energies_j[cell] = profile::EffectiveEnergy(option, blocking_power_w);
-      rank.energies[cell] = FlooredEffectiveEnergy(option, blocking_power_w);
+      rank.energies[cell] = profile::FlooredEffectiveEnergy(option, blocking_power_w);
     }
   }
   return rank;
@@ -97,11 +96,6 @@ RankClocks KeepUseful(const RankClocks& all) {
 }
 
 }  // namespace
-
-Femtojoules FlooredEffectiveEnergy(const profile::Option& option, double blocking_power_w) {
-  return static_cast<Femtojoules>(
-      std::floor(profile::EffectiveEnergy(option, blocking_power_w) * kFemtojoulesPerJoule));
-}
 
 std::vector<RankClocks> CollectClocks(const schedule::InstructionGraph& graph,
                                       double blocking_power_w) {

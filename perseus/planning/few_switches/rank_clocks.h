@@ -43,9 +43,6 @@ struct RankClocks {
 std::vector<RankClocks> CollectClocks(const schedule::InstructionGraph& graph,
                                       double blocking_power_w);
 
-// The effective energy of an option, rounded down to whole femtojoules.
-Femtojoules FlooredEffectiveEnergy(const profile::Option& option, double blocking_power_w);
-
 // The number of clock changes of each pp_rank in an iteration that repeats: the change from the
 // last instruction to the first instruction of the next iteration counts. So no pp_rank has exactly
 // one change.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "perseus/planning/profile/curve.h"
+
 namespace perseus::few_switches {
 
 SwitchBound::SwitchBound(const plan::Planner& planner, const std::vector<RankClocks>& ranks,
@@ -66,8 +68,9 @@ SwitchBound::Answer SwitchBound::Solve(const Prices& prices, int changes) {
   for (std::int32_t i = 0; i < network.instructions; ++i) {
     const schedule::OptionSet& set = graph.options_of(i);
     if (set.options.size() > 1) continue;
-    answer.bound += FlooredEffectiveEnergy(set.options.front(), planner_.model().blocking_power_w) +
-                    Femtojoules{prices.flow[At(i)]} * set.options.front().time;
+    answer.bound +=
+        profile::FlooredEffectiveEnergy(set.options.front(), planner_.model().blocking_power_w) +
+        Femtojoules{prices.flow[At(i)]} * set.options.front().time;
   }
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     answer.clocks.emplace_back();

@@ -19,6 +19,7 @@ constexpr Microwatts kUnboundedFlow = std::numeric_limits<Microwatts>::max() / 2
 
 constexpr int kLogFactor = 4;                // Each phase divides epsilon by 2^4.
 constexpr std::size_t kPathLength = 8;       // The most arcs of a partial augmentation.
+constexpr int kLogNear = 12;                 // A near guess divides the first epsilon by 2^12.
 constexpr Cost kFinishBelow = 2048;          // The epsilon, in ns, at which Finisher starts.
 constexpr std::int64_t kFinishEffort = 500;  // Arcs for each node that Finisher may examine.
 
@@ -552,7 +553,8 @@ int CostScaling::FirstLogEpsilon() const {
         widest, limits_[At(RisingLimit(arc.first_vertex + arc.slowest))] - FastestLength(arc));
   }
   // A phase raises potentials by a few times nodes * epsilon, which must stay far below 2^62.
-  return std::max(0, std::min(bits(widest) - 1, 58 - bits(scale_)));
+  const int first = std::min(bits(widest) - 1, 58 - bits(scale_));
+  return std::max(0, first - (problem_.guess_is_near ? kLogNear : 0));
 }
 
 // The epsilon with which a phase leaves about this gap.

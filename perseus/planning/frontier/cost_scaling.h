@@ -70,6 +70,11 @@
 //   Times and durations may be any integers whose sums along a path, times 8 * (nodes + 1), fit 64
 //   bits. SolveDeadline checks this. There are no tolerances.
 //
+// A guess near the optimum (the times of a similar problem) saves the first phases: epsilon begins
+// at 2^-12 of the widest curve. One solve of 1,536 instructions then takes 4 to 10 ms instead of 20
+// to 25 ms. With 2^-8, it takes 13 ms. With 2^-20, the excess has to travel too far in small steps,
+// and some solves take more than a second.
+//
 // TRIED AND SLOWER
 //   LEMON's network simplex (two times slower at 1,536 instructions); curves expanded into ten
 //   times as many arcs (no faster, ten times the memory); nodes numbered by time (no faster); a
@@ -119,6 +124,8 @@ struct TimingProblem {
   std::vector<Nanoseconds> earliest;
   std::vector<Nanoseconds> latest;
   std::vector<Nanoseconds> guess;
+  // Whether the guess is near an optimum. Then the first epsilon is smaller.
+  bool guess_is_near = false;
   // The arcs in an order that repairs a schedule: start with any times within [earliest, latest],
   // and for each arc in turn, move its head later, just far enough for the arc's fastest duration.
   // The result is feasible.

@@ -19,8 +19,10 @@ Index At(std::int32_t i) { return static_cast<Index>(i); }
 class DeadlineProblem {
  public:
   // Requires that the fastest schedule meets the deadline.
-  DeadlineProblem(const Network& network, Nanoseconds deadline, Microwatts price_floor);
-  // Starts close to the optimum, and stops close to it. Requires that only the source is forced.
+  DeadlineProblem(const Network& network, Nanoseconds deadline, Microwatts price_floor,
+                  std::span<const Nanoseconds> near);
+  // Starts from the flow of `near`, and stops close to the optimum. Requires that only the source
+  // is forced.
   void StartFrom(const Solution& near, Femtojoules most_gap);
   // Returns nothing if `stop` is requested before the end.
   std::optional<Solution> Solve(const std::stop_token& stop) const;
@@ -29,7 +31,7 @@ class DeadlineProblem {
   bool Forced(std::int32_t node) const { return earliest_[At(node)] == latest_[At(node)]; }
   bool Forced(const Arc& arc) const { return Forced(arc.tail) && Forced(arc.head); }
   std::int32_t AppendCurve(const profile::Curve& curve, Nanoseconds shift);
-  void AddNodes();
+  void AddNodes(std::span<const Nanoseconds> near);
   void AddArcs();
   void BalanceForcedNodes(Solution& solution) const;
 
@@ -47,7 +49,7 @@ class DeadlineProblem {
 };
 
 DeadlineProblem::DeadlineProblem(const Network& network, Nanoseconds deadline,
-                                 Microwatts price_floor)
+                                 Microwatts price_floor, std::span<const Nanoseconds> near)
     : network_(network),
       deadline_(deadline),
       price_floor_(price_floor),
@@ -60,12 +62,13 @@ DeadlineProblem::DeadlineProblem(const Network& network, Nanoseconds deadline,
     tail = std::min(tail, latest_[At(arc.head)] - network.curve_of(arc).fastest());
   }
   latest_[At(network.source)] = 0;
-  AddNodes();
+  AddNodes(near);
   AddArcs();
 }
 
-void DeadlineProblem::AddNodes() {
+void DeadlineProblem::AddNodes(std::span<const Nanoseconds> near) {
   problem_.nodes = 1;
+  problem_.guess_is_near = !near.empty();
   problem_.earliest = problem_.latest = problem_.guess = {0};
   // The first guess interpolates between the fastest and the slowest schedule. In practice it is
   // close.
@@ -79,7 +82,10 @@ void DeadlineProblem::AddNodes() {
     const auto later = part * static_cast<double>(slow[At(v)] - earliest_[At(v)]);
     problem_.earliest.push_back(earliest_[At(v)]);
     problem_.latest.push_back(latest_[At(v)]);
-    problem_.guess.push_back(earliest_[At(v)] + static_cast<Nanoseconds>(later));
+    const Nanoseconds guess = near.empty()
+                                  ? earliest_[At(v)] + static_cast<Nanoseconds>(later)
+                                  : std::clamp(near[At(v)], earliest_[At(v)], latest_[At(v)]);
+    problem_.guess.push_back(guess);
   }
   problem_.supply.assign(At(problem_.nodes), 0);
 }
@@ -120,9 +126,7 @@ void DeadlineProblem::AddArcs() {
 
 void DeadlineProblem::StartFrom(const Solution& near, Femtojoules most_gap) {
   problem_.tolerance = most_gap;
-  for (Index v = 0; v < node_of_.size(); ++v) {
-    problem_.guess[At(node_of_[v])] = near.event_times[v];
-  }
+  problem_.guess_is_near = false;  // The flow says how near.
   problem_.flow_guess.assign(problem_.arcs.size(), 0);
   for (Index i = 0; i < arc_of_.size(); ++i) {
     if (arc_of_[i] >= 0) problem_.flow_guess[At(arc_of_[i])] = near.flow[i];
@@ -192,7 +196,7 @@ Result<void> CheckRange(const Network& network, Nanoseconds longest) {
 }  // namespace
 
 Result<Solution> SolveDeadline(const Network& network, Nanoseconds deadline, Microwatts price_floor,
-                               const std::stop_token& stop) {
+                               const std::stop_token& stop, std::span<const Nanoseconds> near) {
   const auto sink = static_cast<std::size_t>(network.sink);
   const Nanoseconds least = EarliestTimes(network, Pace::kFastest)[sink];
   if (deadline < least) {
@@ -211,7 +215,8 @@ Result<Solution> SolveDeadline(const Network& network, Nanoseconds deadline, Mic
     return solution;
   }
   PERSEUS_RETURN_IF_ERROR(CheckRange(network, solution.event_times[sink]));
-  std::optional<Solution> solved = DeadlineProblem(network, deadline, price_floor).Solve(stop);
+  std::optional<Solution> solved =
+      DeadlineProblem(network, deadline, price_floor, near).Solve(stop);
   if (!solved) return FailAsStopped();
   return *std::move(solved);
 }
@@ -221,7 +226,7 @@ Result<Solution> ApproximateDeadline(const Network& network, Nanoseconds deadlin
                                      const std::stop_token& stop) {
   PERSEUS_RETURN_IF_ERROR(
       CheckRange(network, EarliestTimes(network, Pace::kSlowest)[At(network.sink)]));
-  DeadlineProblem problem(network, deadline, 0);
+  DeadlineProblem problem(network, deadline, 0, near.event_times);
   problem.StartFrom(near, most_gap);
   std::optional<Solution> solved = problem.Solve(stop);
   if (!solved) return FailAsStopped();

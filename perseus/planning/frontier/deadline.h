@@ -19,6 +19,7 @@
 // solver only one. At 65,536 instructions it is about 100 times faster (docs/benchmarks.md).
 #pragma once
 
+#include <span>
 #include <stop_token>
 
 #include "perseus/base/result.h"
@@ -39,8 +40,13 @@ namespace perseus::frontier {
 //   kInput        if the length of the cheapest schedule * nodes does not fit 64 bits (the walk has
 //                 no such limit)
 //   kSystem       once `stop` is requested
+//
+// `near` may be the event times of an optimum of a similar problem: other slopes, or another
+// deadline. The solver then starts there, and takes a quarter of the time. The result is an optimum
+// in any case. Empty: without such times.
 Result<Solution> SolveDeadline(const Network& network, Nanoseconds deadline,
-                               Microwatts price_floor = 0, const std::stop_token& stop = {});
+                               Microwatts price_floor = 0, const std::stop_token& stop = {},
+                               std::span<const Nanoseconds> near = {});
 
 // Close to the optimum for `deadline`, from a schedule and a flow that are close already (`near`),
 // in a fraction of the time: a feasible schedule no longer than the deadline, and a flow with

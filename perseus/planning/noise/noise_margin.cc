@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
 #include <utility>
 
 #include "perseus/base/index.h"
@@ -14,7 +17,6 @@ namespace {
 constexpr std::uint64_t kSeed = 1;
 constexpr std::uint64_t kCheckSeed = 1'000'003;
 constexpr int kChecks = 6;
-constexpr double kLateStep = 1e-6;
 
 // The useful options of an option set, from the fastest to the cheapest.
 struct Ladder {
@@ -39,6 +41,7 @@ class Descent {
           std::span<const int> options)
       : planner_(planner),
         execution_(planner.graph(), planner.model(), noise, limits.samples, kSeed),
+        quiet_(planner.graph(), planner.model(), {}, 1, kSeed),
         runs_left_(limits.runs),
         fixed_(options.begin(), options.end()) {
     const schedule::InstructionGraph& graph = planner.graph();
@@ -63,8 +66,17 @@ class Descent {
   int runs_left() const { return runs_left_; }
   double MeanTimeOf(std::span<const int> options) { return execution_.Run(options).time_s; }
 
-  // Returns false if the fastest options take longer than `target_s`.
-  bool Repair(double target_s) { return RepairFrom(places_, mean_, target_s); }
+  // Returns false if it finds no options that take at most `target_s`.
+  bool Repair(double target_s) { return RepairFrom(execution_, places_, mean_, target_s); }
+
+  // The same for the time without noise. Usually, it is short enough already.
+  bool RepairWithoutNoise(double target_s) {
+    NoisyMean quiet = quiet_.Run(OptionsAt(places_));
+    if (quiet.time_s <= target_s) return true;
+    const bool is_in_time = RepairFrom(quiet_, places_, quiet, target_s);
+    mean_ = Run(places_);
+    return is_in_time;
+  }
 
   void Polish(double target_s) {
     double budget_s = kFirstBudget * target_s;
@@ -72,7 +84,7 @@ class Descent {
       Places places = places_;
       if (!SlowDown(places, budget_s)) return;
       NoisyMean mean = Run(places);
-      if (RepairFrom(places, mean, target_s) && mean.energy_j < mean_.energy_j) {
+      if (RepairFrom(execution_, places, mean, target_s) && mean.energy_j < mean_.energy_j) {
         places_ = std::move(places);
         mean_ = std::move(mean);
       } else {
@@ -109,13 +121,15 @@ class Descent {
     }
     return options;
   }
-  NoisyMean Run(const Places& places) {
-    --runs_left_;
-    return execution_.Run(OptionsAt(places));
+  NoisyMean Run(const Places& places) { return Run(execution_, places); }
+  NoisyMean Run(const NoisyExecution& execution, const Places& places) {
+    if (&execution == &execution_) --runs_left_;  // The other one has a single sample.
+    return execution.Run(OptionsAt(places));
   }
 
   // Makes the cheapest instructions faster until the mean time is short enough.
-  bool RepairFrom(Places& places, NoisyMean& mean, double target_s) {
+  bool RepairFrom(const NoisyExecution& execution, Places& places, NoisyMean& mean,
+                  double target_s) {
     while (mean.time_s > target_s) {
       std::vector<Move> moves;
       for (std::size_t i = 0; i < places.size(); ++i) {
@@ -126,7 +140,11 @@ class Descent {
         const double time_s = mean.criticality[i] * shorter_s;
         if (time_s > 0) moves.push_back({i, cost_j / time_s, time_s});
       }
-      if (moves.empty()) return false;
+      if (moves.empty()) {
+        if (!HurryBeforeCritical(places, mean)) return false;
+        mean = Run(execution, places);
+        continue;
+      }
       std::stable_sort(moves.begin(), moves.end(),
                        [](const Move& a, const Move& b) { return a.price < b.price; });
       double gap_s = mean.time_s - target_s;
@@ -135,9 +153,28 @@ class Descent {
         gap_s -= move.time_s;
         if (gap_s <= 0) break;
       }
-      mean = Run(places);
+      mean = Run(execution, places);
     }
     return true;
+  }
+
+  // If all critical instructions have their fastest option, they may still begin at the clock of
+  // the instruction before them on their pp_rank. Makes those faster. Returns false if none can be.
+  bool HurryBeforeCritical(Places& places, const NoisyMean& mean) const {
+    bool has_changed = false;
+    for (const std::vector<int>& order : planner_.graph().pp_rank_orders) {
+      std::optional<std::size_t> before;
+      for (const int instruction : order) {
+        const std::size_t i = At(instruction);
+        if (LadderOf(i).options.size() == 1) continue;
+        if (before && mean.criticality[i] > 0 && places[*before] > 0) {
+          --places[*before];
+          has_changed = true;
+        }
+        before = i;
+      }
+    }
+    return has_changed;
   }
 
   // Makes the instructions slower that gain most. Returns false if none can be.
@@ -164,6 +201,7 @@ class Descent {
 
   const plan::Planner& planner_;
   NoisyExecution execution_;
+  NoisyExecution quiet_;
   int runs_left_;
   std::vector<int> fixed_;       // The options of the given plan.
   std::vector<Ladder> ladders_;  // [option set]
@@ -171,53 +209,124 @@ class Descent {
   NoisyMean mean_;
 };
 
-tl::unexpected<Error> OutOfReach(double found_s, double allowed_s) {
-  return FailAs(
-      ErrorKind::kUnreachable,
-      "with this noise, the plan takes {:.6f} s on average, at most {:.6f} s are allowed, "
-      "and no margin was found that is enough (allow more slowdown; with a switch latency, "
-      "try a smaller one)",
-      found_s, allowed_s);
+tl::unexpected<Error> OutOfReach(double found, double allowed) {
+  return FailAs(ErrorKind::kUnreachable,
+                "with this noise, a plan was found that takes {:.3f} % more time on average than "
+                "maximum frequency with the same noise, and {:.3f} % are allowed (allow more "
+                "slowdown)",
+                100 * found, 100 * allowed);
 }
+
+// The search for one plan with a margin.
+class MarginSearch {
+ public:
+  MarginSearch(const plan::Planner& planner, const Noise& noise, double slowdown,
+               const MarginLimits& limits)
+      : planner_(planner),
+        noise_(noise),
+        slowdown_(slowdown),
+        limits_(limits),
+        baseline_(schedule::BaselineOptions(planner.graph())),
+        check_(planner.graph(), planner.model(), noise, limits.check_samples, kCheckSeed) {}
+
+  // The comparison with the baseline, by new samples.
+  NoisyDifference Check(std::span<const int> options) const {
+    return check_.Compare(options, baseline_);
+  }
+  bool Keeps(const NoisyDifference& difference) const {
+    return difference.slowdown <= slowdown_ + limits_.allowance + limits_.tolerance;
+  }
+  int runs() const { return runs_; }
+  // The least mean slowdown of all descents that failed.
+  double least_slowdown() const { return least_slowdown_; }
+
+  // The plan with the options to which a descent from `start` leads. Empty if its mean time is too
+  // long. The plan takes no longer than its deadline without noise.
+  std::optional<NoisyPlan> DescendFrom(const plan::Plan& plan, std::span<const int> start) {
+    NoisyPlan result{plan, {}, {}, 0};
+    const plan::Evaluator evaluator(planner_.graph(), planner_.model());
+    Descent descent(planner_, noise_, limits_, start);
+    const double baseline_s = descent.MeanTimeOf(baseline_);
+    double target_s = (1 + slowdown_ + limits_.allowance) * baseline_s;
+    bool found = false;
+    for (int i = 0; i < kChecks && !found && descent.Repair(target_s); ++i) {
+      descent.Polish(target_s);
+      if (!descent.RepairWithoutNoise(ToSeconds(plan.deadline))) break;
+      result.plan.options = descent.options();
+      result.plan.evaluation = evaluator.Evaluate(result.plan.options);
+      result.after = Check(result.plan.options);
+      const double excess = result.after.slowdown - slowdown_ - limits_.allowance;
+      found = excess <= limits_.tolerance;
+      target_s -= excess * baseline_s;
+    }
+    runs_ += limits_.runs - descent.runs_left();
+    if (found) return result;
+    least_slowdown_ = std::min(least_slowdown_, descent.mean().time_s / baseline_s - 1);
+    return std::nullopt;
+  }
+
+  // Descents from plans for earlier deadlines, until one of them ends well. Only a switch latency
+  // makes this necessary.
+  std::optional<NoisyPlan> DescendFromEarlier(const plan::Plan& plan) {
+    for (const double earlier : {0.002, 0.005, 0.01, 0.02, 0.04}) {
+      const auto deadline =
+          static_cast<Nanoseconds>(static_cast<double>(plan.deadline) * (1 - earlier));
+      const auto faster = planner_.PlanFor(deadline, {plan::SearchEffort::kFirstLook});
+      if (!faster) break;
+      if (auto found = DescendFrom(plan, faster->options)) return found;
+    }
+    return DescendFrom(plan, baseline_);
+  }
+
+ private:
+  const plan::Planner& planner_;
+  Noise noise_;
+  double slowdown_;
+  MarginLimits limits_;
+  std::vector<int> baseline_;
+  NoisyExecution check_;
+  int runs_ = 0;
+  double least_slowdown_ = std::numeric_limits<double>::infinity();
+};
 
 }  // namespace
 
 Result<NoisyPlan> AddNoiseMargin(const plan::Planner& planner, const plan::Plan& plan,
                                  const Noise& noise, double slowdown, const MarginLimits& limits) {
-  const std::vector<int> baseline = schedule::BaselineOptions(planner.graph());
-  const NoisyExecution check(planner.graph(), planner.model(), noise, limits.check_samples,
-                             kCheckSeed);
-  NoisyPlan result{plan, check.Compare(plan.options, baseline), {}, 0};
-  const plan::Evaluator evaluator(planner.graph(), planner.model());
-  Descent descent(planner, noise, limits, plan.options);
-  const double baseline_s = descent.MeanTimeOf(baseline);
-  double target_s = (1 + slowdown + limits.allowance) * baseline_s;
-  for (int i = 0; i < kChecks; ++i) {
-    if (!descent.Repair(target_s)) {
-      return OutOfReach(descent.mean().time_s, target_s);
-    }
-    descent.Polish(target_s);
-    result.plan.options = descent.options();
-    result.plan.evaluation = evaluator.Evaluate(result.plan.options);
-    result.after = check.Compare(result.plan.options, baseline);
-    const double excess = result.after.slowdown - slowdown - limits.allowance;
-    // Without much noise, the allowance may not go to the time of the plan itself.
-    const double late =
-        ToSeconds(result.plan.evaluation.time - plan.deadline) / ToSeconds(plan.deadline);
-    if (excess <= limits.tolerance && late <= 0) break;
-    target_s -= std::max(excess, late + kLateStep) * baseline_s;
-  }
-  const double most = slowdown + limits.allowance + limits.tolerance;
-  const bool found = result.after.slowdown <= most && result.plan.evaluation.time <= plan.deadline;
+  MarginSearch search(planner, noise, slowdown, limits);
+  const NoisyDifference before = search.Check(plan.options);
+  std::optional<NoisyPlan> found = search.DescendFrom(plan, plan.options);
   // With hardly any noise, the given plan needs no margin.
-  if (result.before.slowdown <= most && (!found || result.before.saving >= result.after.saving)) {
-    result.plan = plan;
-    result.after = result.before;
-  } else if (!found) {
-    return OutOfReach((1 + result.after.slowdown) * baseline_s, (1 + slowdown) * baseline_s);
+  if (search.Keeps(before) && (!found || before.saving >= found->after.saving)) {
+    found = NoisyPlan{plan, before, before, 0};
   }
-  result.runs = limits.runs - descent.runs_left();
-  return result;
+  if (!found && planner.model().switch_latency > 0) found = search.DescendFromEarlier(plan);
+  if (!found) return OutOfReach(search.least_slowdown(), slowdown);
+  found->before = before;
+  found->runs = search.runs();
+  return *std::move(found);
+}
+
+bool LimitsTime(plan::Target::Kind kind) {
+  return kind == plan::Target::Kind::kSlowdown || kind == plan::Target::Kind::kDeadline;
+}
+
+Result<NoisyPlan> AddNoiseMargin(const plan::Planner& planner, const plan::Plan& plan,
+                                 const plan::Target& target, const Noise& noise, double earlier,
+                                 const MarginLimits& limits) {
+  constexpr std::uint64_t kJudgeSeed = 2;
+  const NoisyExecution judge(planner.graph(), planner.model(), noise, limits.check_samples,
+                             kJudgeSeed);
+  const std::vector<int> baseline = schedule::BaselineOptions(planner.graph());
+  if (LimitsTime(target.kind)) {
+    const double baseline_s = target.kind == plan::Target::Kind::kDeadline
+                                  ? judge.Run(baseline).time_s
+                                  : ToSeconds(planner.baseline().time);
+    return AddNoiseMargin(planner, plan, noise, ToSeconds(plan.deadline) / baseline_s - 1 - earlier,
+                          limits);
+  }
+  const NoisyDifference difference = judge.Compare(plan.options, baseline);
+  return NoisyPlan{plan, difference, difference, 0};
 }
 
 }  // namespace perseus::noise

@@ -76,23 +76,25 @@ NoisyMean NoisyExecution::Run(std::span<const int> options) const {
   return mean;
 }
 
+NoisyDifference Compare(const Executions& executions, const Executions& others) {
+  const Ratio time = RatioOf(executions.times_s, others.times_s);
+  const Ratio energy = RatioOf(executions.energies_j, others.energies_j);
+  return {time.change, time.ci, -energy.change, energy.ci};
+}
+
 NoisyDifference NoisyExecution::Compare(std::span<const int> options,
                                         std::span<const int> other) const {
-  std::vector<double> times;
-  std::vector<double> energies;
-  std::vector<double> other_times;
-  std::vector<double> other_energies;
+  Executions executions;
+  Executions others;
   for (const plan::Variation& sample : samples_) {
     const plan::Evaluation evaluation = evaluator_.Evaluate(options, sample);
     const plan::Evaluation of_other = evaluator_.Evaluate(other, sample);
-    times.push_back(ToSeconds(evaluation.time));
-    energies.push_back(evaluation.energy_j);
-    other_times.push_back(ToSeconds(of_other.time));
-    other_energies.push_back(of_other.energy_j);
+    executions.times_s.push_back(ToSeconds(evaluation.time));
+    executions.energies_j.push_back(evaluation.energy_j);
+    others.times_s.push_back(ToSeconds(of_other.time));
+    others.energies_j.push_back(of_other.energy_j);
   }
-  const Ratio time = RatioOf(times, other_times);
-  const Ratio energy = RatioOf(energies, other_energies);
-  return {time.change, time.ci, -energy.change, energy.ci};
+  return noise::Compare(executions, others);
 }
 
 }  // namespace perseus::noise

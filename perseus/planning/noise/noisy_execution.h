@@ -19,19 +19,13 @@
 #include <vector>
 
 #include "perseus/planning/plan/evaluation.h"
+#include "perseus/planning/profile/time_noise.h"
 #include "perseus/planning/schedule/instruction_graph.h"
 
 namespace perseus::noise {
 
-// Relative standard deviations of the time of an instruction. The power is not affected.
-struct Noise {
-  double independent = 0;  // Each run of an instruction by itself.
-  double common = 0;       // Shared by all instructions of a pp_rank in one iteration.
-  friend bool operator==(const Noise&, const Noise&) = default;
-};
-
-// No more: the normal distribution no longer describes such times.
-inline constexpr double kMostNoise = 0.2;
+using Noise = profile::TimeNoise;
+inline constexpr double kMostNoise = profile::kMostTimeNoise;
 
 // Means over the samples.
 struct NoisyMean {
@@ -49,6 +43,15 @@ struct NoisyDifference {
   double saving = 0;  // 1 - energy / energy of the other
   double saving_ci = 0;
 };
+
+// Times (s) and energies (J) of executions.
+struct Executions {
+  std::vector<double> times_s;
+  std::vector<double> energies_j;
+};
+// The difference of executions from others in pairs with the same noise. Requires as many of both,
+// and at least one.
+NoisyDifference Compare(const Executions& executions, const Executions& others);
 
 class NoisyExecution {
  public:

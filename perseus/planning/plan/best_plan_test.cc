@@ -56,14 +56,13 @@ TEST(BestPlan, EachTargetHasTheLeastOfWhatItMinimizes) {
 TEST(BestPlan, MoreTimeNeverNeedsMoreEnergy) {
   int improved = 0;
   for (const double latency_s : {0.005, 0.012, 0.03, 0.08}) {
-    const Planner planner = *Planner::Create(MakeSyntheticJob({.stages = 3, .microbatches = 4}),
+    const Planner planner = *Planner::Create(MakeSyntheticJob({.stages = 4, .microbatches = 6}),
                                              {kSyntheticBlockingPowerW, ToNanoseconds(latency_s)});
     std::vector<Target> targets;
     std::vector<Plan> plans;
     for (int percent = 0; percent <= 24; ++percent) {
       targets.push_back({.kind = Kind::kSlowdown, .value = static_cast<double>(percent)});
-      Result<Plan> plan = PlanForTarget(planner, nullptr, targets.back(),
-                                        {.effort = SearchEffort::kFirstLook, .stop = {}});
+      Result<Plan> plan = PlanForTarget(planner, nullptr, targets.back(), {.effort = kFirstLook});
       ASSERT_TRUE(plan) << plan.error().message;
       plans.push_back(*std::move(plan));
     }

@@ -26,8 +26,16 @@ Knobs KnobsOf(const profile::Option& option) { return {option.frequency_mhz, opt
 struct Evaluator::Clock {
   int setting = kNoSetting;
   int pending = kNoSetting;
-  Nanoseconds switch_time = 0;  // When the pending setting takes effect.
+  Nanoseconds switch_time = 0;   // When the pending setting takes effect.
+  Nanoseconds previous_end = 0;  // Of the last instruction that has a clock.
 
+  int requested() const { return pending == kNoSetting ? setting : pending; }
+  // When the previous instruction ends. A pending switch to the same setting stays as it is.
+  void Request(int wanted, Nanoseconds latency) {
+    if (pending == wanted) return;
+    pending = wanted;
+    switch_time = previous_end + latency;
+  }
   void Settle(Nanoseconds now) {
     if (pending == kNoSetting || switch_time > now) return;
     setting = pending;
@@ -99,10 +107,16 @@ int Evaluator::OptionNearest(int option_set, int setting) const {
   return below_by < above_by ? below->second : above->second;
 }
 
-// Evaluates an instruction that starts before the switch to its clock takes effect.
+// Requests the clock of an instruction, and evaluates the instruction if it starts before the
+// switch takes effect.
 void Evaluator::RunAtPreviousClock(int instruction, const Timing& wanted, int wanted_setting,
                                    Clock& clock, Nanoseconds start, const Variation& variation,
                                    Evaluation& evaluation) const {
+  clock.Request(wanted_setting, variation.switch_latencies.empty()
+                                    ? model_.switch_latency
+                                    : variation.switch_latencies[At(instruction)]);
+  clock.Settle(start);
+  if (clock.setting == wanted_setting) return;
   const int set = graph_.instructions[At(instruction)].option_set;
   // In most profiles, all option sets have the same clocks. Then a setting is also the index of its
   // option.
@@ -114,12 +128,6 @@ void Evaluator::RunAtPreviousClock(int instruction, const Timing& wanted, int wa
   const double factor =
       variation.time_factors.empty() ? 1 : variation.time_factors[At(instruction)];
   const Timing previous = Slowed(graph_.option_sets[At(set)].options[At(previous_index)], factor);
-  if (clock.pending != wanted_setting) {
-    clock.pending = wanted_setting;
-    clock.switch_time =
-        start + (variation.switch_latencies.empty() ? model_.switch_latency
-                                                    : variation.switch_latencies[At(instruction)]);
-  }
   const Nanoseconds wait = clock.switch_time - start;
   Nanoseconds& duration = evaluation.durations[At(instruction)];
   double& energy_j = evaluation.energies_j[At(instruction)];
@@ -166,20 +174,22 @@ Evaluation Evaluator::Evaluate(std::span<const int> options, const Variation& va
     if (set.options.size() > 1) {
       Clock& clock = clocks[At(instruction.pp_rank)];
       const int wanted = setting_of_option_[At(instruction.option_set)][At(options[At(i)])];
-      clock.Settle(start);
       if (clock.setting == kNoSetting) clock.setting = wanted;
-      if (clock.setting != wanted) {
+      if (clock.requested() != wanted) {
         ++evaluation.switches;
         ++evaluation.pp_rank_switches[At(instruction.pp_rank)];
+      }
+      if (clock.setting != wanted) {
         if (model_.switch_latency > 0) {
           RunAtPreviousClock(i, option, wanted, clock, start, variation, evaluation);
-          clock.Settle(start + evaluation.durations[At(i)]);
         } else {
           clock.setting = wanted;
         }
       } else {
         clock.pending = kNoSetting;
       }
+      clock.previous_end = start + evaluation.durations[At(i)];
+      clock.Settle(clock.previous_end);
     }
     busy += evaluation.durations[At(i)];
     evaluation.instruction_energy_j += evaluation.energies_j[At(i)];

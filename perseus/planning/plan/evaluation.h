@@ -7,15 +7,15 @@
 //     E = sum of the energies of instructions
 //         + P * (pp_ranks * T - sum of the durations of instructions)
 //
-// Switch latency. A pp_rank requests the clock of an instruction when the instruction begins. Until
-// the switch happens, `switch_latency` later, the instruction runs at the previous clock of the
-// pp_rank. If it takes t' at the previous clock, then after the latency L the fraction L/t' of it
-// is done, and L/t' of the energy of that option is used. The rest runs at the instruction's own
-// option. If L covers the whole instruction, all of it runs at the previous clock, and the switch
-// happens later, unless another request replaces it. The first instruction of a pp_rank finds its
-// clock already set (by the iteration before). Fixed instructions (those with one option) do not
-// change the clock. If the previous clock was never measured for this instruction, the measured
-// option with the nearest frequency takes its place.
+// Switch latency. A pp_rank requests the clock of an instruction when the previous one ends, as the
+// client library does. The switch happens `switch_latency` later. An instruction that begins before
+// this runs at the previous clock until then. If it takes t' at the previous clock, then after the
+// remaining latency L the fraction L/t' of it is done, and L/t' of the energy of that option is
+// used. The rest runs at the instruction's own option. If L covers the whole instruction, all of it
+// runs at the previous clock, and the switch happens later, unless another request replaces it. The
+// first instruction of a pp_rank finds its clock already set (by the iteration before). Fixed
+// instructions (those with one option) do not change the clock. If the previous clock was never
+// measured for this instruction, the measured option with the nearest frequency takes its place.
 //
 // An instruction under a latency is a mix of two options, so the bound of the relaxation holds for
 // it too.
@@ -35,7 +35,7 @@ struct Evaluation {
   double energy_j = 0;   // Of all pp_ranks: instruction_energy_j + blocking_energy_j.
   double instruction_energy_j = 0;
   double blocking_energy_j = 0;
-  int switches = 0;  // How often an instruction starts while its pp_rank is at another clock.
+  int switches = 0;                   // How often a pp_rank requests another clock than before.
   std::vector<int> pp_rank_switches;  // [pp_rank]
   // [instruction]
   std::vector<Nanoseconds> starts;

@@ -144,7 +144,7 @@ INSTANTIATE_TEST_SUITE_P(
                     {kFast, kSlow, kSlow},
                     {kTen, kTen, 16 * kMillisecond},
                     {2, 2, 0.4 * 2 + 0.6 * 1},
-                    2},
+                    1},
         // The third instruction requests the clock that the pp_rank still has. This cancels the
         // pending switch, and the fourth one starts at 1000 MHz.
         LatencyCase{"superseded by the present clock",
@@ -152,14 +152,14 @@ INSTANTIATE_TEST_SUITE_P(
                     {kFast, kSlow, kFast, kFast},
                     {kTen, kTen, kTen, kTen},
                     {2, 2, 2, 2},
-                    1},
+                    2},
         // As above, but then a lower clock again: the latency of the request starts from zero.
         LatencyCase{"asked again",
                     14 * kMillisecond,
                     {kFast, kSlow, kFast, kSlow},
                     {kTen, kTen, kTen, kTen},
                     {2, 2, 2, 2},
-                    2},
+                    3},
         LatencyCase{"lands with the end",
                     kTen,
                     {kFast, kSlow, kSlow},
@@ -196,15 +196,29 @@ TEST(SwitchLatencyOf, APendingSwitchHappensInTheGap) {
   EXPECT_EQ(evaluation.switches, 1);
 }
 
+//   [1000 MHz]..gap of 5 ms, in which the switch happens..[500 MHz]
+TEST(SwitchLatencyOf, ASwitchThatHappensWhileThePpRankWaitsCostsNothing) {
+  schedule::InstructionGraph graph = OneRank({TwoSpeeds(), TwoSpeeds()});
+  graph.dependencies[0].delay = 5 * kMillisecond;
+  const auto down = [&](Nanoseconds latency) {
+    return Evaluator(graph, {0, latency}).Evaluate(std::vector{kFast, kSlow});
+  };
+  EXPECT_THAT(down(5 * kMillisecond).durations, ElementsAre(kTen, kTwenty));
+  EXPECT_EQ(down(5 * kMillisecond).switches, 1);
+  // 2 of the 7 ms remain: 2/10 of the work at 1000 MHz, 8/10 of 20 ms at 500 MHz.
+  EXPECT_THAT(down(7 * kMillisecond).durations, ElementsAre(kTen, 18 * kMillisecond));
+}
+
 TEST(SwitchLatencyOf, FixedInstructionsDoNotChangeTheClock) {
   const schedule::InstructionGraph graph =
       OneRank({TwoSpeeds(), Fixed(3 * kMillisecond, 0.5), TwoSpeeds()});
   const Evaluation same = Evaluator(graph, {0, 4 * kMillisecond}).Evaluate(std::vector{1, 0, 1});
   EXPECT_THAT(same.durations, ElementsAre(kTwenty, 3 * kMillisecond, kTwenty));
   EXPECT_EQ(same.switches, 0);
-  // The third instruction requests its clock when it begins, not while the fixed one runs.
+  // The clock of the third instruction is requested while the fixed one runs, 3 ms before the third
+  // one begins. The switch happens 1 ms after that: 1/10 of the work at 1000 MHz, 9/10 of 20 ms.
   const Evaluation down = Evaluator(graph, {0, 4 * kMillisecond}).Evaluate(std::vector{0, 0, 1});
-  EXPECT_THAT(down.durations, ElementsAre(kTen, 3 * kMillisecond, 16 * kMillisecond));
+  EXPECT_THAT(down.durations, ElementsAre(kTen, 3 * kMillisecond, 19 * kMillisecond));
   EXPECT_EQ(down.switches, 1);
 }
 

@@ -5,7 +5,7 @@
 
 #include "perseus/planning/frontier/check.h"
 #include "perseus/planning/frontier/deadline.h"
-#include "perseus/planning/plan/choices.h"
+#include "perseus/planning/plan/deadline_search.h"
 #include "perseus/planning/plan/switching.h"
 
 namespace perseus::plan {
@@ -132,22 +132,8 @@ Result<double> Planner::BoundFor(Nanoseconds deadline) const {
   return BoundOf(solution.time(network_), solution.extra_energy);
 }
 
-Result<Planner::Discretized> Planner::Solve(Nanoseconds deadline, Microwatts price_floor,
-                                            const SearchLimits& limits) const {
-  PERSEUS_ASSIGN_OR_RETURN(const frontier::Solution solution,
-                           Relax(deadline, price_floor, limits.stop));
-  const ChoiceGraph choices(graph_, model_.blocking_power_w);
-  PERSEUS_ASSIGN_OR_RETURN(const Choices chosen, Discretize(choices, network_, solution, limits));
-  Discretized found{.plan = {}, .solution = solution};
-  found.plan.deadline = deadline;
-  found.plan.options = choices.Options(chosen);
-  return found;
-}
-
 Result<Plan> Planner::PlanWithoutLatency(Nanoseconds deadline, const SearchLimits& limits) const {
-  PERSEUS_ASSIGN_OR_RETURN(auto found, Solve(deadline, blocking_price(), limits));
-  found.plan.lower_bound_j = BoundOf(found.solution.time(network_), found.solution.extra_energy);
-  return std::move(found.plan);
+  return DeadlineSearch(*this, deadline, blocking_price()).PlanWith(limits);
 }
 
 Result<Plan> Planner::PlanFor(Nanoseconds deadline, const SearchLimits& limits) const {
@@ -159,9 +145,9 @@ Result<Plan> Planner::PlanFor(Nanoseconds deadline, const SearchLimits& limits) 
 
 Result<Plan> Planner::PlanForStraggler(Nanoseconds time, const SearchLimits& limits) const {
   // The iteration lasts until `time` in any case, so time has no price.
-  PERSEUS_ASSIGN_OR_RETURN(auto found, Solve(time, 0, limits));
-  Plan plan = std::move(found.plan);
-  plan.lower_bound_j = BoundOf(time, found.solution.extra_energy);
+  DeadlineSearch search(*this, time, 0);
+  PERSEUS_ASSIGN_OR_RETURN(Plan plan, search.PlanWith(limits));
+  plan.lower_bound_j = BoundOf(time, search.solution().extra_energy);
   if (model_.switch_latency == 0) return Evaluated(std::move(plan));
   // This plan ignores the switch latency. So it may be late, or need more energy than a plan that
   // includes the latency.

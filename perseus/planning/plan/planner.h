@@ -18,8 +18,8 @@
 #include "perseus/base/result.h"
 #include "perseus/planning/frontier/check.h"
 #include "perseus/planning/frontier/network.h"
-#include "perseus/planning/plan/discretize.h"
 #include "perseus/planning/plan/evaluation.h"
+#include "perseus/planning/plan/search_limits.h"
 #include "perseus/planning/schedule/instruction_graph.h"
 
 namespace perseus::plan {
@@ -121,7 +121,7 @@ class Planner {
   Result<FrontierPoint> CheapestPoint(double price_w, const std::stop_token& stop = {}) const;
 
   // The plan of least energy that takes no longer than `deadline`: the relaxed optimum, rounded to
-  // measured options, with slack reused (discretize.h). With a switch latency, see switching.h.
+  // measured options, with slack reused (choice_search.h). With a switch latency, see switching.h.
   // Fails with kUnreachable below least_time(), or if no plan is found that meets the deadline
   // with the latency.
   Result<Plan> PlanFor(Nanoseconds deadline, const SearchLimits& limits = {}) const;
@@ -141,13 +141,18 @@ class Planner {
   // The plan of PlanFor without any switch latency. The plan has no evaluation.
   Result<Plan> PlanWithoutLatency(Nanoseconds deadline, const SearchLimits& limits) const;
 
+  // The plan with its evaluation on the model. Fails (kSystem) if it misses its deadline.
+  Result<Plan> Evaluated(Plan plan) const;
+
+  // The bound (in joules) of a relaxed optimum: it lasts `time`, and has this extra energy.
+  double BoundOf(Nanoseconds time, Femtojoules extra_energy) const;
+
   // The energy of an iteration (in joules) if all pp_ranks wait until `time`, which is at least the
   // time of the evaluation.
   double EnergyUntil(Nanoseconds time, const Evaluation& evaluation) const;
 
  private:
   Planner() = default;
-  double BoundOf(Nanoseconds time, Femtojoules extra_energy) const;
   Nanoseconds SlowestTime() const;
   Frontier FrontierOf(const std::vector<frontier::Breakpoint>& breakpoints) const;
   // Nothing if the walk moves more nodes than that.
@@ -156,15 +161,6 @@ class Planner {
                                                const std::stop_token& stop) const;
   Result<std::vector<frontier::Solution>> ExactPoints(const std::stop_token& stop) const;
   Result<Frontier> EncloseFrontier(const Progress& progress, const std::stop_token& stop) const;
-  // The plan with the least extra energy + price_floor * time within the deadline, without its
-  // evaluation and bound. `solution` is the relaxed optimum that it comes from.
-  struct Discretized {
-    Plan plan;
-    frontier::Solution solution;
-  };
-  Result<Discretized> Solve(Nanoseconds deadline, Microwatts price_floor,
-                            const SearchLimits& limits) const;
-  Result<Plan> Evaluated(Plan plan) const;
 
   schedule::InstructionGraph graph_;
   ExecutionModel model_;

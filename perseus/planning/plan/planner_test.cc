@@ -127,7 +127,7 @@ TEST(ComputeFrontierProperty, GivesTheBoundOfEveryPlan) {
     EXPECT_EQ(frontier->points.back().time, slowest);
     for (int part = 0; part <= 12; ++part) {
       const Nanoseconds deadline = least + (slowest - least) * part / 10;
-      const Result<Plan> plan = planner.PlanWithoutLatency(deadline, {SearchEffort::kFirstLook});
+      const Result<Plan> plan = planner.PlanWithoutLatency(deadline, {.effort = kFirstLook});
       ASSERT_TRUE(plan) << plan.error().message;
       EXPECT_NEAR(frontier->BoundAt(deadline), plan->lower_bound_j,
                   kRounding * plan->lower_bound_j);
@@ -349,10 +349,11 @@ TEST(Planner, StopsOnRequest) {
   EXPECT_EQ(frontier.error().kind, ErrorKind::kSystem);
   for (const Nanoseconds latency : {0, 5'000'000}) {
     const Planner planner = MakePlanner(MakeSyntheticJob({}), {kSyntheticBlockingPowerW, latency});
-    for (const SearchEffort effort : {SearchEffort::kFirstLook, SearchEffort::kFull}) {
+    for (const int effort : {kFirstLook, kUsualEffort}) {
       const auto time = planner.baseline().time;
-      for (const auto& plan : {planner.PlanFor(time, {effort, stop.get_token()}),
-                               planner.PlanForStraggler(time, {effort, stop.get_token()})}) {
+      for (const auto& plan :
+           {planner.PlanFor(time, {.effort = effort, .stop = stop.get_token()}),
+            planner.PlanForStraggler(time, {.effort = effort, .stop = stop.get_token()})}) {
         ASSERT_FALSE(plan);
         EXPECT_EQ(plan.error().kind, ErrorKind::kSystem);
       }

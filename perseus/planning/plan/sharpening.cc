@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "perseus/base/index.h"
@@ -86,15 +87,19 @@ profile::Curve SharpenCurve(const profile::Curve& curve, std::size_t segment,
 }  // namespace
 
 Result<Windows> SharpenedWindows(const frontier::Network& network,
-                                 const schedule::InstructionGraph& graph, Nanoseconds length,
-                                 const Tilt& tilt, int rounds, const std::stop_token& stop) {
+                                 const schedule::InstructionGraph& graph,
+                                 const frontier::Solution& optimum, const Tilt& tilt, int rounds,
+                                 const std::stop_token& stop) {
+  const Nanoseconds length = optimum.time(network);
   frontier::Network tilted = TiltNetwork(network, graph, tilt);
+  std::vector<Nanoseconds> near = optimum.event_times;
   for (int round = 0;; ++round) {
-    PERSEUS_ASSIGN_OR_RETURN(const frontier::Solution solution,
-                             frontier::SolveDeadline(tilted, length, 0, stop));
+    PERSEUS_ASSIGN_OR_RETURN(frontier::Solution solution,
+                             frontier::SolveDeadline(tilted, length, 0, stop, near));
     Windows windows = WindowsOf(tilted, solution);
     windows.length = length;
     if (round == rounds) return windows;
+    near = std::move(solution.event_times);
     for (std::int32_t i = 0; i < network.instructions; ++i) {
       const profile::Curve& curve = network.curve_of(network.arcs[At(i)]);
       const Nanoseconds duration = windows.ends[At(i)] - windows.starts[At(i)];

@@ -35,10 +35,12 @@ struct Tilt {
   std::uint64_t seed = 0;
 };
 
-// A schedule of at most `length` from `rounds` + 1 solves. `network` is the relaxation of `graph`.
+// A schedule no longer than `optimum` from `rounds` + 1 solves. `network` is the relaxation of
+// `graph`, and `optimum` one of its optima. Each solve starts from the schedule of the one before.
 // Fails (kSystem) once `stop` is requested.
 Result<Windows> SharpenedWindows(const frontier::Network& network,
-                                 const schedule::InstructionGraph& graph, Nanoseconds length,
-                                 const Tilt& tilt, int rounds, const std::stop_token& stop = {});
+                                 const schedule::InstructionGraph& graph,
+                                 const frontier::Solution& optimum, const Tilt& tilt, int rounds,
+                                 const std::stop_token& stop = {});
 
 }  // namespace perseus::plan

@@ -50,8 +50,10 @@ TEST(SharpenedWindows, AreSchedulesOfThatLength) {
     const Tilt tilt{seed % 3 == 0 ? TiltBy::kInstruction : TiltBy::kMicrobatch,
                     seed % 5 == 0 ? 0.9 : 0.1, seed};
     const auto rounds = static_cast<int>(seed % 6);
+    const auto optimum = frontier::SolveDeadline(planner.network(), length);
+    ASSERT_TRUE(optimum) << optimum.error().message;
     const Result<Windows> windows =
-        SharpenedWindows(planner.network(), planner.graph(), length, tilt, rounds);
+        SharpenedWindows(planner.network(), planner.graph(), *optimum, tilt, rounds);
     ASSERT_TRUE(windows) << windows.error().message;
     EXPECT_EQ(windows->length, length);
     const schedule::InstructionGraph& graph = planner.graph();
@@ -65,7 +67,8 @@ TEST(SharpenedWindows, AreSchedulesOfThatLength) {
       EXPECT_GE(windows->starts[At(dependency.to)],
                 windows->ends[At(dependency.from)] + dependency.delay);
     }
-    const Result<Windows> again = SharpenedWindows(planner.network(), graph, length, tilt, rounds);
+    const Result<Windows> again =
+        SharpenedWindows(planner.network(), graph, *optimum, tilt, rounds);
     ASSERT_TRUE(again);
     EXPECT_EQ(again->starts, windows->starts);
     EXPECT_EQ(again->ends, windows->ends);
@@ -83,7 +86,7 @@ TEST(SharpenedWindows, PutMostInstructionsOnVertices) {
     ASSERT_TRUE(solution);
     relaxed += InsideSegments(planner.network(), WindowsOf(planner.network(), *solution));
     const Result<Windows> windows =
-        SharpenedWindows(planner.network(), planner.graph(), length, {}, 4);
+        SharpenedWindows(planner.network(), planner.graph(), *solution, {}, 4);
     ASSERT_TRUE(windows);
     sharpened += InsideSegments(planner.network(), *windows);
   }

@@ -89,8 +89,8 @@ class ClockSearch {
   const Evaluation& evaluation() const { return evaluation_; }
 
  private:
-  static std::int64_t MostEvaluations(std::int64_t instructions, SearchEffort effort) {
-    const std::int64_t most = effort == SearchEffort::kFull ? kMostWork : kMostQuickWork;
+  static std::int64_t MostEvaluations(std::int64_t instructions, int effort) {
+    const std::int64_t most = effort > kFirstLook ? kMostWork : kMostQuickWork;
     return std::min(most / instructions, kEvaluationsPerInstruction * instructions);
   }
 
@@ -333,7 +333,7 @@ Result<std::optional<std::vector<int>>> Shorten(const Planner& planner, Nanoseco
 
 Result<Plan> PlanUnderLatency(const Planner& planner, Nanoseconds deadline,
                               const SearchLimits& limits) {
-  const SearchLimits quick{SearchEffort::kFirstLook, limits.stop};
+  const SearchLimits quick{kFirstLook, limits.stop};
   Result<Plan> plan = planner.PlanWithoutLatency(deadline, quick);
   if (!plan) return plan;
 
@@ -363,7 +363,7 @@ Result<Plan> PlanUnderLatency(const Planner& planner, Nanoseconds deadline,
       best.emplace(std::move(search));
     }
   }
-  if (limits.effort == SearchEffort::kFull) best->Anneal();
+  if (limits.effort > kFirstLook) best->Anneal();
   if (limits.stop.stop_requested()) return FailAsStopped();
   plan->options = best->options();
   plan->evaluation = best->evaluation();

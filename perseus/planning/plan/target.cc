@@ -73,8 +73,8 @@ Nanoseconds TimeOfCheapest(const Frontier& frontier, const Target& target) {
 }
 
 // For kEdp and kPrice, on the exact frontier. If `frontier` is not exact, solves deadlines.
-Result<Nanoseconds> Cheapest(const Planner& planner, const Frontier& frontier, const Target& target,
-                             const std::stop_token& stop) {
+Result<Nanoseconds> Cheapest(const Planner& planner, const Frontier& frontier,
+                             const Target& target) {
   const Nanoseconds first = TimeOfCheapest(frontier, target);
   if (frontier.exact()) return first;
   if (target.kind == Target::Kind::kPrice) {
@@ -83,7 +83,7 @@ Result<Nanoseconds> Cheapest(const Planner& planner, const Frontier& frontier, c
     const double joule = CostAt(target, 0, 1);
     if (joule == 0 && second > 0) return planner.least_time();
     PERSEUS_ASSIGN_OR_RETURN(const FrontierPoint best,
-                             planner.CheapestPoint(second > 0 ? second / joule : 0, stop));
+                             planner.CheapestPoint(second > 0 ? second / joule : 0));
     return best.time;
   }
   // log(energy * time) is concave, so it is below its tangents. At a point of the frontier, the
@@ -92,7 +92,7 @@ Result<Nanoseconds> Cheapest(const Planner& planner, const Frontier& frontier, c
   FrontierPoint best{.time = first, .bound_j = frontier.BoundAt(first)};
   for (bool is_exact = false;; is_exact = true) {
     PERSEUS_ASSIGN_OR_RETURN(const FrontierPoint next,
-                             planner.CheapestPoint(best.bound_j / ToSeconds(best.time), stop));
+                             planner.CheapestPoint(best.bound_j / ToSeconds(best.time)));
     const double gain = CostAt(target, ToSeconds(best.time), best.bound_j) -
                         CostAt(target, ToSeconds(next.time), next.bound_j);
     if (is_exact && gain <= 0) return best.time;
@@ -163,46 +163,40 @@ Result<Plan> PlanWithin(const Plans& plans, const Frontier& frontier, double lim
 double EnergyOf(double, double energy_j) { return energy_j; }
 double PowerOf(double time_s, double energy_j) { return energy_j / time_s; }
 
+// The values that every target has.
+Result<void> CheckValues(const Target& target) {
+  for (const double value : {target.value, target.gpu_hour}) {
+    if (std::isfinite(value) && value >= 0) continue;
+    return Fail("{}: {} is out of range (expected a number from 0)", Describe(target), value);
+  }
+  return {};
+}
+
+Result<void> CheckFrontier(const Frontier* frontier, const Target& target) {
+  if (frontier != nullptr || !NeedsFrontier(target.kind)) return {};
+  return Fail("{} needs the frontier (leave out --no-frontier)", Describe(target));
+}
+
+Result<Nanoseconds> SlowdownDeadline(const Planner& planner, double percent) {
+  const double time = static_cast<double>(planner.baseline().time) * (1 + percent / 100);
+  if (time > kMostNanoseconds) {
+    return Fail("a slowdown of {:g} % is out of range (it would take {:g} s)", percent,
+                time / kNanosecondsPerSecond);
+  }
+  return static_cast<Nanoseconds>(std::floor(time));
+}
+
 Result<Plan> PlanOf(const Plans& plans, const Frontier* frontier, const Target& target) {
-  const Planner& planner = plans.planner;
-  switch (target.kind) {
-    case Target::Kind::kSlowdown: {
-      const double time = static_cast<double>(planner.baseline().time) * (1 + target.value / 100);
-      if (time > kMostNanoseconds) {
-        return Fail("a slowdown of {:g} % is out of range (it would take {:g} s)", target.value,
-                    time / kNanosecondsPerSecond);
-      }
-      return plans.For(static_cast<Nanoseconds>(std::floor(time)));
-    }
-    case Target::Kind::kDeadline:
-      if (target.value > kLongestSeconds) {
-        return Fail("a deadline of {} s is out of range (at most {:.0f} s)", target.value,
-                    kLongestSeconds);
-      }
-      return plans.For(ToNanoseconds(target.value));
-    case Target::Kind::kMinEnergy:
-      return plans.For(std::max(
-          planner.baseline().time,
-          frontier::EarliestTimes(
-              planner.network(),
-              frontier::Pace::kSlowest)[static_cast<std::size_t>(planner.network().sink)]));
-    default:
-      break;
+  if (IsOneDeadline(target.kind)) {
+    PERSEUS_ASSIGN_OR_RETURN(const Nanoseconds deadline,
+                             DeadlineOf(plans.planner, frontier, target));
+    return NeedsFrontier(target.kind) ? PlanAtOrAfter(plans, deadline) : plans.For(deadline);
   }
-  if (frontier == nullptr) {
-    return Fail("{} needs the frontier (leave out --no-frontier)", Describe(target));
+  PERSEUS_RETURN_IF_ERROR(CheckFrontier(frontier, target));
+  if (target.kind == Target::Kind::kEnergyBudget) {
+    return PlanWithin(plans, *frontier, target.value, EnergyOf, "an energy budget", "J");
   }
-  switch (target.kind) {
-    case Target::Kind::kEnergyBudget:
-      return PlanWithin(plans, *frontier, target.value, EnergyOf, "an energy budget", "J");
-    case Target::Kind::kPowerCap:
-      return PlanWithin(plans, *frontier, target.value, PowerOf, "a power cap", "W");
-    default: {
-      PERSEUS_ASSIGN_OR_RETURN(const Nanoseconds time,
-                               Cheapest(planner, *frontier, target, plans.limits.stop));
-      return PlanAtOrAfter(plans, time);
-    }
-  }
+  return PlanWithin(plans, *frontier, target.value, PowerOf, "a power cap", "W");
 }
 
 }  // namespace
@@ -282,12 +276,40 @@ NumberRange ValueRange(Target::Kind kind) {
   return {};
 }
 
+bool IsOneDeadline(Target::Kind kind) {
+  return kind != Target::Kind::kEnergyBudget && kind != Target::Kind::kPowerCap;
+}
+
+Result<Nanoseconds> DeadlineOf(const Planner& planner, const Frontier* frontier,
+                               const Target& target) {
+  PERSEUS_RETURN_IF_ERROR(CheckValues(target));
+  PERSEUS_RETURN_IF_ERROR(CheckFrontier(frontier, target));
+  switch (target.kind) {
+    case Target::Kind::kSlowdown:
+      return SlowdownDeadline(planner, target.value);
+    case Target::Kind::kDeadline:
+      if (target.value > kLongestSeconds) {
+        return Fail("a deadline of {} s is out of range (at most {:.0f} s)", target.value,
+                    kLongestSeconds);
+      }
+      return ToNanoseconds(target.value);
+    case Target::Kind::kMinEnergy: {
+      const frontier::Network& network = planner.network();
+      return std::max(
+          planner.baseline().time,
+          frontier::EarliestTimes(
+              network, frontier::Pace::kSlowest)[static_cast<std::size_t>(network.sink)]);
+    }
+    default:
+      break;
+  }
+  PERSEUS_ASSIGN_OR_RETURN(const Nanoseconds time, Cheapest(planner, *frontier, target));
+  return std::max(time, planner.least_time());
+}
+
 Result<Plan> PlanForTarget(const Planner& planner, const Frontier* frontier, const Target& target,
                            const SearchLimits& limits) {
-  for (const double value : {target.value, target.gpu_hour}) {
-    if (std::isfinite(value) && value >= 0) continue;
-    return Fail("{}: {} is out of range (expected a number from 0)", Describe(target), value);
-  }
+  PERSEUS_RETURN_IF_ERROR(CheckValues(target));
   Result<Plan> plan = PlanOf({planner, limits}, frontier, target);
   if (plan) plan->target = Describe(target);
   return plan;

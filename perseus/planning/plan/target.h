@@ -40,6 +40,14 @@ double CostOf(const Target& target, const Evaluation& evaluation);
 // Whether PlanForTarget needs the frontier for this kind.
 bool NeedsFrontier(Target::Kind kind);
 
+// Whether a target of this kind is a deadline: all kinds but kEnergyBudget and kPowerCap.
+bool IsOneDeadline(Target::Kind kind);
+
+// The deadline that the target is. Requires IsOneDeadline(target.kind). Fails as PlanForTarget does
+// without a frontier, and if the deadline is out of range.
+Result<Nanoseconds> DeadlineOf(const Planner& planner, const Frontier* frontier,
+                               const Target& target);
+
 // For file names: "no-slowdown", "slowdown-5", "deadline-2.9s", "least-energy".
 std::string Slug(const Target& target);
 

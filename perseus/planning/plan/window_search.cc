@@ -14,6 +14,9 @@ constexpr double kJoulesPerFemtojoule = 1e-15;
 // examines all neighbors of its members. Pipelines have no such instruction. A barrier in a general
 // graph is one.
 constexpr std::size_t kMostNeighbors = 64;
+constexpr double kLate = std::numeric_limits<double>::infinity();
+// Doubles hold whole nanoseconds exactly up to 2^53. A longer iteration (104 days) is not searched.
+constexpr Nanoseconds kLongest = Nanoseconds{1} << 53;
 constexpr int kOutside = -1;
 constexpr int kOnFringe = -2;
 
@@ -49,10 +52,11 @@ WindowSearch::WindowSearch(const ChoiceGraph& graph, const frontier::Network& ne
       const double energy = candidates[c].effective_energy_j +
                             instruction_prices_[At(i)] * static_cast<double>(candidates[c].time);
       least = std::min(least, energy);
-      reduced_.push_back({energy, static_cast<int>(c)});
+      reduced_.push_back({energy, static_cast<double>(candidates[c].time), static_cast<int>(c)});
     }
     const auto first = reduced_.begin() + static_cast<std::ptrdiff_t>(first_reduced_.back());
     for (auto it = first; it != reduced_.end(); ++it) it->energy_j -= least;
+    by_time_.insert(by_time_.end(), first, reduced_.end());
     std::sort(first, reduced_.end(), [](const Reduced& a, const Reduced& b) {
       return a.energy_j != b.energy_j ? a.energy_j < b.energy_j : a.candidate < b.candidate;
     });
@@ -64,6 +68,11 @@ WindowSearch::WindowSearch(const ChoiceGraph& graph, const frontier::Network& ne
 std::span<const WindowSearch::Reduced> WindowSearch::ReducedOf(int instruction) const {
   return {reduced_.data() + first_reduced_[At(instruction)],
           reduced_.data() + first_reduced_[At(instruction) + 1]};
+}
+
+std::span<const WindowSearch::Reduced> WindowSearch::ByTime(int instruction) const {
+  return {by_time_.data() + first_reduced_[At(instruction)],
+          by_time_.data() + first_reduced_[At(instruction) + 1]};
 }
 
 Nanoseconds WindowSearch::EndOf(int instruction, const Choices& choices) const {
@@ -121,8 +130,40 @@ void WindowSearch::CollectWindow(int center, int size) {
     reach(graph_.successors(instruction));
   }
   for (const int instruction : fringe_) member_of_[At(instruction)] = kOutside;
+}
+
+// Puts the members into the order of the search: in order of time, and the leaves last, in the
+// order of the members that complete them.
+void WindowSearch::OrderWindow() {
   std::sort(window_.begin(), window_.end());  // Instructions are in topological order.
+  const auto is_decided = [&](int instruction) {
+    return window_.size() == 1 ||
+           std::ranges::any_of(graph_.successors(instruction), [&](const auto& neighbor) {
+             return member_of_[At(neighbor.instruction)] >= 0;
+           });
+  };
+  const auto leaves = std::stable_partition(window_.begin(), window_.end(), is_decided);
+  decided_ = static_cast<int>(leaves - window_.begin());
   for (std::size_t m = 0; m < window_.size(); ++m) {
+    member_of_[At(window_[m])] = static_cast<int>(m);
+  }
+  const auto completed_by = [&](int leaf) {
+    int last = 0;
+    for (const auto& neighbor : graph_.predecessors(leaf)) {
+      last = std::max(last, member_of_[At(neighbor.instruction)]);
+    }
+    return last;
+  };
+  std::stable_sort(leaves, window_.end(),
+                   [&](int a, int b) { return completed_by(a) < completed_by(b); });
+  members_.assign(window_.size(), {});
+  int leaf = decided_;
+  for (int m = 0; m < decided_; ++m) {
+    members_[At(m)].first_leaf = leaf;
+    while (At(leaf) < window_.size() && completed_by(window_[At(leaf)]) == m) ++leaf;
+    members_[At(m)].end_leaf = leaf;
+  }
+  for (std::size_t m = At(decided_); m < window_.size(); ++m) {
     member_of_[At(window_[m])] = static_cast<int>(m);
   }
 }
@@ -130,23 +171,23 @@ void WindowSearch::CollectWindow(int center, int size) {
 // Fixes the ends and starts of the instructions around the window.
 void WindowSearch::Surround(const Choices& choices) {
   origin_ = starts_[At(window_.front())];
-  members_.clear();
   links_.clear();
-  for (const int instruction : window_) {
-    Member member;
+  for (std::size_t m = 0; m < window_.size(); ++m) {
+    const int instruction = window_[m];
+    Member& member = members_[m];
     member.instruction = instruction;
-    member.release = -origin_;
-    member.due = length_ - origin_;
+    member.release = static_cast<double>(-origin_);
+    member.due = static_cast<double>(length_ - origin_);
     member.first_link = static_cast<int>(links_.size());
     const auto await = [&](Nanoseconds time, double price) {
-      member.release = std::max(member.release, time);
+      member.release = std::max(member.release, static_cast<double>(time));
       member.in_price += price;
-      member.in_paid += price * static_cast<double>(time);
+      member.paid -= price * static_cast<double>(time);
     };
     const auto promise = [&](Nanoseconds time, double price) {
-      member.due = std::min(member.due, time);
+      member.due = std::min(member.due, static_cast<double>(time));
       member.out_price += price;
-      member.out_paid += price * static_cast<double>(time);
+      member.paid += price * static_cast<double>(time);
     };
     const auto before = graph_.predecessors(instruction);
     const auto after = graph_.successors(instruction);
@@ -156,7 +197,8 @@ void WindowSearch::Surround(const Choices& choices) {
       const double price = dependency_prices_[At(neighbor.dependency)];
       const int inside = member_of_[At(neighbor.instruction)];
       if (inside >= 0) {
-        links_.push_back({inside, neighbor.delay, price});
+        links_.push_back({inside, static_cast<double>(neighbor.delay), price});
+        member.in_price += price;
       } else {
         await(EndOf(neighbor.instruction, choices) + neighbor.delay - origin_, price);
       }
@@ -166,60 +208,75 @@ void WindowSearch::Surround(const Choices& choices) {
       promise(starts_[At(neighbor.instruction)] - neighbor.delay - origin_,
               dependency_prices_[At(neighbor.dependency)]);
     }
-    members_.push_back(member);
+    member.end_link = static_cast<int>(links_.size());
   }
 }
 
-// Starts the member as early as its predecessors allow. Returns the cost of waiting (2), or kLate.
-double WindowSearch::Place(int index, const Candidate& candidate) {
-  Member& member = members_[At(index)];
-  const int last_link = At(index) + 1 < members_.size() ? members_[At(index) + 1].first_link
-                                                        : static_cast<int>(links_.size());
-  Nanoseconds start = member.release;
-  for (int i = member.first_link; i < last_link; ++i) {
+// Starts the member as early as its predecessors allow.
+WindowSearch::Place WindowSearch::PlaceOf(const Member& member) const {
+  double start = member.release;
+  double base = member.paid;
+  for (int i = member.first_link; i < member.end_link; ++i) {
     const Link& link = links_[At(i)];
-    start = std::max(start, members_[At(link.member)].end + link.delay);
+    const double ready = members_[At(link.member)].end + link.delay;
+    start = std::max(start, ready);
+    base -= link.price * ready;
   }
-  member.end = start + candidate.time;
-  if (member.end > member.due) return kLate;
-  double loss = member.in_price * static_cast<double>(start) - member.in_paid + member.out_paid -
-                member.out_price * static_cast<double>(member.end);
-  for (int i = member.first_link; i < last_link; ++i) {
-    const Link& link = links_[At(i)];
-    loss += link.price * static_cast<double>(start - members_[At(link.member)].end - link.delay);
-  }
-  return std::max(loss, 0.0);
+  return {start, base + (member.in_price - member.out_price) * start};
 }
 
-double WindowSearch::PresentLoss(const Choices& choices) {
+// Nothing after a leaf is in the window. So the price of its time is the price of ending earlier,
+// and the slowest candidate that ends in time is the best. Returns its cost, or kLate.
+double WindowSearch::CloseLeaf(Member& leaf) {
+  const Place place = PlaceOf(leaf);
+  const double room = leaf.due - place.start;
+  const std::span<const Reduced> candidates = ByTime(leaf.instruction);
+  const auto beyond =
+      std::upper_bound(candidates.begin(), candidates.end(), room,
+                       [](double limit, const Reduced& reduced) { return limit < reduced.time; });
+  if (beyond == candidates.begin()) return kLate;
+  const Reduced& slowest = *(beyond - 1);
+  leaf.choice = slowest.candidate;
+  leaf.end = place.start + slowest.time;
+  return place.base + slowest.energy_j - leaf.out_price * slowest.time;
+}
+
+// Places the members with these choices, and returns their cost.
+double WindowSearch::PlaceAll(const Choices& choices) {
   double loss = 0;
   for (std::size_t m = 0; m < window_.size(); ++m) {
-    const int instruction = window_[m];
-    const int choice = choices[At(instruction)];
-    loss += Place(static_cast<int>(m), graph_.candidates(instruction)[At(choice)]);
-    const auto reduced = ReducedOf(instruction);
-    loss += std::find_if(reduced.begin(), reduced.end(), [choice](const Reduced& r) {
-              return r.candidate == choice;
-            })->energy_j;
+    Member& member = members_[m];
+    const Reduced& chosen = ByTime(member.instruction)[At(choices[At(member.instruction)])];
+    const Place place = PlaceOf(member);
+    member.end = place.start + chosen.time;
+    loss += place.base + chosen.energy_j - member.out_price * chosen.time;
   }
   return loss;
 }
 
-void WindowSearch::Search(int member, double loss) {
-  if (At(member) == members_.size()) {
+void WindowSearch::Search(int index, double loss) {
+  if (index == decided_) {
     best_loss_ = loss;
-    best_ = trial_;
+    best_.clear();
+    for (const Member& member : members_) best_.push_back(member.choice);
     return;
   }
-  const int instruction = members_[At(member)].instruction;
-  const auto candidates = graph_.candidates(instruction);
-  for (const Reduced& reduced : ReducedOf(instruction)) {
-    const double so_far = loss + reduced.energy_j;
-    if (so_far >= best_loss_ - kLeastGainJ || --tries_left_ < 0) return;
-    const double waiting = Place(member, candidates[At(reduced.candidate)]);
-    if (waiting == kLate || so_far + waiting >= best_loss_ - kLeastGainJ) continue;
-    trial_[At(member)] = reduced.candidate;
-    Search(member + 1, so_far + waiting);
+  Member& member = members_[At(index)];
+  const Place place = PlaceOf(member);
+  const double room = member.due - place.start;
+  for (const Reduced& reduced : ReducedOf(member.instruction)) {
+    const double enough = best_loss_ - kLeastGainJ;
+    if (loss + reduced.energy_j >= enough || --tries_left_ < 0) return;
+    if (reduced.time > room) continue;
+    double so_far = loss + place.base + reduced.energy_j - member.out_price * reduced.time;
+    if (so_far >= enough) continue;
+    member.end = place.start + reduced.time;
+    member.choice = reduced.candidate;
+    for (int leaf = member.first_leaf; leaf < member.end_leaf && so_far < enough; ++leaf) {
+      --tries_left_;
+      so_far += CloseLeaf(members_[At(leaf)]);
+    }
+    if (so_far < enough) Search(index + 1, so_far);
   }
 }
 
@@ -227,11 +284,11 @@ double WindowSearch::ImproveWindow(int center, const Effort& effort, Choices& ch
   // With varying sizes, rounds do not examine the same windows again.
   const int size = effort.window - static_cast<int>(random_() % 3);
   CollectWindow(center, size);
+  OrderWindow();
   Surround(choices);
-  const double present = PresentLoss(choices);
+  const double present = PlaceAll(choices);
   double saved = 0;
   if (present > kLeastGainJ) {
-    trial_.assign(window_.size(), 0);
     best_loss_ = present;
     best_.clear();
     tries_left_ = effort.tries;
@@ -241,11 +298,11 @@ double WindowSearch::ImproveWindow(int center, const Effort& effort, Choices& ch
       saved = present - best_loss_;
       for (std::size_t m = 0; m < window_.size(); ++m) choices[At(window_[m])] = best_[m];
     }
-    PresentLoss(choices);  // Places the members with the final choices.
+    PlaceAll(choices);
     for (const Member& member : members_) {
       const int choice = choices[At(member.instruction)];
-      starts_[At(member.instruction)] =
-          origin_ + member.end - graph_.candidates(member.instruction)[At(choice)].time;
+      starts_[At(member.instruction)] = origin_ + static_cast<Nanoseconds>(member.end) -
+                                        graph_.candidates(member.instruction)[At(choice)].time;
     }
   }
   for (const int instruction : window_) member_of_[At(instruction)] = kOutside;
@@ -253,6 +310,7 @@ double WindowSearch::ImproveWindow(int center, const Effort& effort, Choices& ch
 }
 
 double WindowSearch::Improve(Choices& choices, const Effort& effort) {
+  if (length_ > kLongest) return 0;
   Reschedule(choices);
   double saved = 0;
   const int instructions = graph_.instructions();

@@ -57,6 +57,11 @@ std::vector<Point> HullOf(const std::vector<Point>& front) {
 
 }  // namespace
 
+Femtojoules FlooredEffectiveEnergy(const Option& option, double blocking_power_w) {
+  return static_cast<Femtojoules>(
+      std::floor(EffectiveEnergy(option, blocking_power_w) * kFemtojoulesPerJoule));
+}
+
 Femtojoules Curve::ExtraEnergyAt(Nanoseconds duration) const {
   duration = std::max(duration, fastest());
   Femtojoules extra = 0;

@@ -53,6 +53,8 @@ struct Curve {
 inline double EffectiveEnergy(const Option& option, double blocking_power_w) {
   return option.energy_j - blocking_power_w * ToSeconds(option.time);
 }
+// The same, rounded down to whole femtojoules.
+Femtojoules FlooredEffectiveEnergy(const Option& option, double blocking_power_w);
 
 // The indices of the options that no other option dominates, fastest (and most expensive) first. Of
 // equal options, only the first remains. O(n log n).

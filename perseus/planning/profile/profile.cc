@@ -9,6 +9,8 @@
 #include <tuple>
 #include <utility>
 
+#include "perseus/planning/profile/time_noise.h"
+
 namespace perseus::profile {
 namespace {
 
@@ -112,6 +114,20 @@ std::string FormatProfile(const Profile& profile) {
       }
       text += '\n';
     }
+  }
+  return text;
+}
+
+std::string FormatProfile(const Profile& profile, const TimeNoise& noise) {
+  const std::string rows = FormatProfile(profile);
+  const std::string values = fmt::format(",{:.4g},{:.4g}", noise.independent, noise.common);
+  std::string text;
+  text.reserve(2 * rows.size());
+  // No field has a line end: the names of knobs are printable.
+  bool is_header = true;
+  for (const char c : rows) {
+    if (c == '\n') text += std::exchange(is_header, false) ? ",noise,common_noise" : values;
+    text += c;
   }
   return text;
 }

@@ -12,6 +12,7 @@
 #include "perseus/planning/profile/csv_reader.h"
 #include "perseus/planning/profile/option_sums.h"
 #include "perseus/planning/profile/profile.h"
+#include "perseus/planning/profile/time_noise.h"
 
 namespace perseus::profile {
 namespace {
@@ -51,6 +52,8 @@ constexpr Quantity kTimeInterval{
 constexpr Quantity kEnergyInterval{
     "energy_ci", "the half-width of a 95 % interval in joules, such as 0.05, or nothing", 0,
     kMostJoules};
+constexpr std::string_view kNoise = "noise";
+constexpr std::string_view kCommonNoise = "common_noise";
 
 // The index of each column in a row.
 struct Columns {
@@ -67,6 +70,8 @@ struct Columns {
   std::optional<std::size_t> samples;
   std::optional<std::size_t> time_ci;
   std::optional<std::size_t> energy_ci;
+  std::optional<std::size_t> noise;
+  std::optional<std::size_t> common_noise;
   std::vector<std::size_t> other_knobs;
   std::vector<std::string> other_knob_names;
   std::size_t count = 0;
@@ -87,6 +92,8 @@ std::optional<std::size_t>* KnownColumn(Columns& columns, std::string_view name,
   if (name == "samples") return &columns.samples;
   if (name == "time_ci") return &columns.time_ci;
   if (name == "energy_ci") return &columns.energy_ci;
+  if (name == kNoise) return &columns.noise;
+  if (name == kCommonNoise) return &columns.common_noise;
   return nullptr;
 }
 
@@ -153,6 +160,9 @@ class RowParser {
 
   // The measurement is valid until the next call.
   Result<Measurement> Parse();
+  // The column of a noise. Empty if the column or the value is absent.
+  Result<std::optional<double>> Noise(std::optional<std::size_t> place,
+                                      std::string_view column) const;
 
  private:
   std::string_view FieldAt(std::optional<std::size_t> column) const {
@@ -282,6 +292,17 @@ Result<double> RowParser::Interval(std::optional<std::size_t> place,
   return PositiveNumber(*place, quantity);
 }
 
+Result<std::optional<double>> RowParser::Noise(std::optional<std::size_t> place,
+                                               std::string_view column) const {
+  if (!place || FieldAt(place).empty()) return std::nullopt;
+  constexpr std::string_view kExpected =
+      "a relative standard deviation from 0 to 0.2, such as 0.01, or nothing";
+  PERSEUS_ASSIGN_OR_RETURN(const double value, Number(FieldAt(place), column, kExpected));
+  if (value >= 0 && value <= kMostTimeNoise) return std::optional(value);
+  return Fail("{}: {} {} is out of range (is it in percent? expected {})", reader_.Where(), column,
+              Excerpt(FieldAt(place)), kExpected);
+}
+
 Result<Measurement> RowParser::Parse() {
   const std::span<const std::string_view> fields = reader_.fields();
   if (fields.size() != columns_.count) {
@@ -300,6 +321,10 @@ Result<Measurement> RowParser::Parse() {
   PERSEUS_ASSIGN_OR_RETURN(const int samples, Samples());
   PERSEUS_ASSIGN_OR_RETURN(const double time_ci, Interval(columns_.time_ci, kTimeInterval));
   PERSEUS_ASSIGN_OR_RETURN(const double energy_ci, Interval(columns_.energy_ci, kEnergyInterval));
+  for (const auto& [place, column] :
+       {std::pair(columns_.noise, kNoise), std::pair(columns_.common_noise, kCommonNoise)}) {
+    if (const auto noise = Noise(place, column); !noise) return Fail(noise);
+  }
 
   knobs_.front() = frequency;
   for (std::size_t i = 0; i < columns_.other_knobs.size(); ++i) {
@@ -313,6 +338,16 @@ Result<Measurement> RowParser::Parse() {
   return Measurement{stage,  chunk,          kind,    knobs_,  time,
                      energy, reader_.line(), samples, time_ci, energy_ci};
 }
+
+struct MeanSquare {
+  double sum = 0;
+  int count = 0;
+  void Add(double value) {
+    sum += value * value;
+    ++count;
+  }
+  double Root() const { return count == 0 ? 0 : std::sqrt(sum / count); }
+};
 
 // Checks that stages are numbered 0, 1, ... without a gap, and also the chunks of each stage.
 Result<void> CheckNoGaps(const Profile& profile, std::string_view part) {
@@ -375,6 +410,28 @@ Result<Profile> ParseProfile(std::string_view text, std::string_view name,
   if (const Result<void> complete = CheckNoGaps(profile, wording.part); !complete)
     return Fail(complete);
   return profile;
+}
+
+Result<std::optional<TimeNoise>> ParseTimeNoise(std::string_view text, std::string_view name) {
+  CsvReader reader(text, name);
+  PERSEUS_ASSIGN_OR_RETURN(const bool has_header, reader.Next());
+  if (!has_header) return std::nullopt;
+  PERSEUS_ASSIGN_OR_RETURN(const Columns columns, ReadHeader(reader, ProfileRows::kStages));
+  if (!columns.noise && !columns.common_noise) return std::nullopt;
+  RowParser parser(reader, columns, kStageWording.part);
+  MeanSquare independent;
+  MeanSquare common;
+  while (true) {
+    PERSEUS_ASSIGN_OR_RETURN(const bool has_row, reader.Next());
+    if (!has_row) break;
+    PERSEUS_RETURN_IF_ERROR(parser.Parse());
+    PERSEUS_ASSIGN_OR_RETURN(const auto of_row, parser.Noise(columns.noise, kNoise));
+    PERSEUS_ASSIGN_OR_RETURN(const auto shared, parser.Noise(columns.common_noise, kCommonNoise));
+    if (of_row) independent.Add(*of_row);
+    if (shared) common.Add(*shared);
+  }
+  if (independent.count == 0 && common.count == 0) return std::nullopt;
+  return TimeNoise{independent.Root(), common.Root()};
 }
 
 }  // namespace perseus::profile

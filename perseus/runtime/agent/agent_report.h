@@ -31,6 +31,7 @@ struct GpuReport {
 struct AgentReport {
   std::string version;
   Nanoseconds now = 0;          // CLOCK_MONOTONIC.
+  Nanoseconds leases_now = 0;   // The clock of the GPUs, as in Lease::held_since.
   std::vector<GpuReport> gpus;  // By UUID.
   // GPUs that an earlier agent left changed, and that are missing now.
   std::vector<std::string> missing_gpus;

@@ -162,6 +162,42 @@ TEST_F(AgentTest, SilenceEndsALease) {
   EXPECT_TRUE(IsAllBack());
 }
 
+// A clock of virtual GPUs that moves only when the test moves it.
+class HeldClock final : public Clock {
+ public:
+  Nanoseconds Now() override { return now_.load(); }
+  Nanoseconds SinceEpoch() override { return now_.load(); }
+  void WaitWhile(const std::atomic<std::uint32_t>& word, std::uint32_t value,
+                 Nanoseconds /*until*/) override {
+    real_.WaitWhile(word, value, MonotonicNow() + kMillisecond);
+  }
+  int Poll(std::span<pollfd> descriptors, Nanoseconds /*until*/) override {
+    return real_.Poll(descriptors, MonotonicNow() + kMillisecond);
+  }
+  void Advance(Nanoseconds duration) { now_ += duration; }
+
+ private:
+  RealClock real_;
+  std::atomic<Nanoseconds> now_ = kSecond;
+};
+
+// On a busy machine, virtual time is slower than real time, and so is the client that beats by it.
+TEST_F(AgentTest, SilenceIsMeasuredByTheClockOfTheGpus) {
+  const auto clock = std::make_shared<HeldClock>();
+  AgentOptions options = Options();
+  options.gpus.devices.clock = clock;
+  Start(std::move(options));
+  Client client(socket());
+  const std::string lease = client.Acquire({"GPU-a"}, 1);
+  // In real time, the agent looks several times.
+  std::this_thread::sleep_for(std::chrono::nanoseconds(3 * LeaseTable::kLongestGap));
+  EXPECT_EQ(client.StatusOf("GPU-a").lease, lease);
+  EXPECT_TRUE(Eventually([&] {
+    clock->Advance(kSecond / 10);
+    return client.StatusOf("GPU-a").lease.empty();
+  }));
+}
+
 TEST_F(AgentTest, StoppingRestoresAllGpus) {
   Start();
   Client client(socket());

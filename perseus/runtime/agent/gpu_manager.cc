@@ -147,7 +147,7 @@ Result<void> GpuManager::Begin(std::vector<std::unique_ptr<device::Device>> devi
     }
     log_.info("restoring {}, which lease {} ({}) left changed", uuid, saved.lease,
               QuotedJob(saved.owner.job));
-    table_.StartRestoring(uuid, saved.lease, saved.owner, MonotonicNow());
+    table_.StartRestoring(uuid, saved.lease, saved.owner, Now());
     StartRestore(uuid, saved.lease, restores);
   }
   return {};
@@ -239,7 +239,7 @@ void GpuManager::Lend(const Caller& caller, ConnectionId connection,
                               .connection = connection,
                               .gpus = wanted.gpus,
                               .heartbeat_period = ToNanoseconds(wanted.heartbeat_s)};
-  const auto lease = table_.Acquire(wish, MonotonicNow());
+  const auto lease = table_.Acquire(wish, Now());
   if (!lease) return done(tl::unexpected<protocol::Refused>(lease.error()));
 
   auto acquiring = std::make_shared<Acquiring>();
@@ -277,7 +277,7 @@ void GpuManager::Found(const std::shared_ptr<Acquiring>& acquiring) {
   }
   if (auto saved = SaveLease(*acquiring, lease); !saved) {
     // The content of the disk is unknown now, so no client gets the GPUs until a save succeeds.
-    static_cast<void>(table_.Release(lease.id, lease.connection, MonotonicNow()));
+    static_cast<void>(table_.Release(lease.id, lease.connection, Now()));
     for (const std::string& uuid : lease.gpus) restored_unsaved_[uuid] = lease.id;
     return acquiring->done(tl::unexpected<protocol::Refused>(saved.error()));
   }
@@ -404,7 +404,7 @@ bool GpuManager::Free(const std::string& uuid, const std::string& lease) {
 }
 
 Answer<void> GpuManager::Release(ConnectionId connection, const protocol::Release& wanted) {
-  const auto ended = table_.Release(wanted.lease, connection, MonotonicNow());
+  const auto ended = table_.Release(wanted.lease, connection, Now());
   if (!ended) return tl::unexpected<protocol::Refused>(ended.error());
   End(*ended, LeaseEnd::kReleased);
   return {};
@@ -413,8 +413,7 @@ Answer<void> GpuManager::Release(ConnectionId connection, const protocol::Releas
 Answer<void> GpuManager::ReleaseGpu(const Caller& caller, const protocol::ReleaseGpu& wanted) {
   const auto now = LookAgain(setup_.host, caller);
   if (!now) return tl::unexpected<protocol::Refused>(now.error());
-  const auto ended =
-      table_.ReleaseGpu(wanted.gpu, {now->uid, now->is_administrator}, MonotonicNow());
+  const auto ended = table_.ReleaseGpu(wanted.gpu, {now->uid, now->is_administrator}, Now());
   if (!ended) return tl::unexpected<protocol::Refused>(ended.error());
   End(*ended, LeaseEnd::kByHand);
   return {};
@@ -422,14 +421,14 @@ Answer<void> GpuManager::ReleaseGpu(const Caller& caller, const protocol::Releas
 
 void GpuManager::EndOfConnection(ConnectionId connection) {
   std::erase_if(checks_, [&](const auto& check) { return check->connection == connection; });
-  for (const Lease& lease : table_.EndOfConnection(connection, MonotonicNow())) {
+  for (const Lease& lease : table_.EndOfConnection(connection, Now())) {
     End(lease, LeaseEnd::kConnectionClosed);
   }
 }
 
 void GpuManager::EndOfProcess(const ProcessId& process) {
   std::erase_if(checks_, [&](const auto& check) { return check->caller.process == process; });
-  for (const Lease& lease : table_.EndOfProcess(process, MonotonicNow())) {
+  for (const Lease& lease : table_.EndOfProcess(process, Now())) {
     End(lease, LeaseEnd::kProcessGone);
   }
 }
@@ -439,7 +438,7 @@ void GpuManager::EndAll() {
   std::set<ConnectionId> connections;
   for (const auto& [id, lease] : table_.leases()) connections.insert(lease.connection);
   for (const ConnectionId connection : connections) {
-    for (const Lease& lease : table_.EndOfConnection(connection, MonotonicNow())) {
+    for (const Lease& lease : table_.EndOfConnection(connection, Now())) {
       End(lease, LeaseEnd::kAgentStopped);
     }
   }
@@ -457,7 +456,7 @@ bool GpuManager::IsAllBack() const {
 }
 
 void GpuManager::Tick() {
-  const Nanoseconds now = MonotonicNow();
+  const Nanoseconds now = Now();
   for (const auto& [lease, channel] : channels_) table_.Beat(lease, channel->heartbeat(), now);
   for (const Lease& lease : table_.Expire(now)) End(lease, LeaseEnd::kSilent);
   for (auto& [uuid, gpu] : gpus_) LogForeign(uuid, gpu);
@@ -490,7 +489,7 @@ void GpuManager::LogForeign(const std::string& uuid, Gpu& gpu) {
 // ---- The rest ----
 
 Answer<void> GpuManager::Renew(ConnectionId connection, const protocol::Renew& wanted) {
-  return table_.Renew(wanted.lease, connection, MonotonicNow());
+  return table_.Renew(wanted.lease, connection, Now());
 }
 
 Answer<void> GpuManager::DeclareSlowdown(ConnectionId connection,
@@ -548,6 +547,7 @@ std::optional<device::Setting> GpuManager::RestingOf(const std::string& uuid,
 AgentReport GpuManager::Report() const {
   AgentReport report;
   report.now = MonotonicNow();
+  report.leases_now = Now();
   for (const auto& [uuid, gpu] : gpus_) {
     GpuReport& entry = report.gpus.emplace_back();
     entry.info = gpu.worker->info();
@@ -588,7 +588,7 @@ protocol::Listing GpuManager::List() const {
       status.job = gpu.hold->owner.job;
       status.uid = gpu.hold->owner.uid;
       status.pid = gpu.hold->owner.process.pid;
-      status.held_s = ToSeconds(report.now - gpu.hold->since);
+      status.held_s = ToSeconds(Now() - gpu.hold->since);
       status.is_restoring = gpu.hold->is_restoring;
     }
     if (gpu.lease) status.slowdown = gpu.lease->slowdown;

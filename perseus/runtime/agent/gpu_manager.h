@@ -116,6 +116,9 @@ class GpuManager {
 
   GpuManager(Setup setup, FileDescriptor lock, SavedStateFile state, Post post,
              spdlog::logger& log);
+  // The time of the leases. Clients beat on the clock of their devices. If this clock is virtual
+  // and slower than real time, because the machine is busy, a beat that is due has not come yet.
+  Nanoseconds Now() const { return setup_.devices.clock->Now(); }
   Result<void> LockGpus(const std::vector<std::unique_ptr<device::Device>>& devices);
   Result<void> Begin(std::vector<std::unique_ptr<device::Device>> devices);
   // Returns the caller as it is now.

@@ -183,7 +183,7 @@ void AddCounts(Families& families, const Labels& labels, const GpuSnapshot& snap
 }
 
 void AddGpu(Families& families, const GpuReport& gpu, std::size_t index,
-            const std::string& hostname, Nanoseconds now) {
+            const std::string& hostname, const AgentReport& report) {
   // DCGM's labels without modelName, which Prometheus' linter rejects.
   const Labels labels = {
       {"gpu", std::to_string(gpu.info.minor_number.value_or(static_cast<int>(index)))},
@@ -198,11 +198,12 @@ void AddGpu(Families& families, const GpuReport& gpu, std::size_t index,
                  snapshot.telemetry ? 1 : 0);
   families.Gauge("perseus_gpu_settable", "Whether the GPU's clocks can be set.", labels,
                  gpu.info.measure_only.empty() ? 1 : 0);
-  families.Gauge("perseus_gpu_driver_call_age_seconds",
-                 "For how long the driver has not returned from a call.", labels,
-                 snapshot.in_driver_since == 0 ? 0 : ToSeconds(now - snapshot.in_driver_since));
+  families.Gauge(
+      "perseus_gpu_driver_call_age_seconds",
+      "For how long the driver has not returned from a call.", labels,
+      snapshot.in_driver_since == 0 ? 0 : ToSeconds(report.now - snapshot.in_driver_since));
   if (snapshot.telemetry) AddReadings(families, labels, *snapshot.telemetry);
-  AddLease(families, labels, gpu, now);
+  AddLease(families, labels, gpu, report.leases_now);
   AddSlowness(families, labels, gpu);
   AddCounts(families, labels, snapshot);
 }
@@ -254,7 +255,7 @@ std::string FormatMetrics(const AgentReport& report, const std::string& hostname
   Families families;
   AddAgent(families, report);
   for (std::size_t i = 0; i < report.gpus.size(); ++i) {
-    AddGpu(families, report.gpus[i], i, hostname, report.now);
+    AddGpu(families, report.gpus[i], i, hostname, report);
   }
   return families.Format();
 }

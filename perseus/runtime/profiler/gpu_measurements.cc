@@ -331,6 +331,7 @@ void GpuMeasurements::AddTimes(const protocol::RanStep& step, const Clean& clean
   std::vector<Record*> seen;
   for (std::size_t i = 0; i < clean.instructions.size(); ++i) {
     if (!clean.is_clean[i]) continue;
+    last_counted_.push_back(clean.instructions[i]);
     Record& record = RecordOf(clean.instructions[i]);
     const double seconds = ToSeconds(clean.instructions[i].duration);
     ++record.samples;
@@ -347,6 +348,7 @@ void GpuMeasurements::AddTimes(const protocol::RanStep& step, const Clean& clean
 
 std::vector<DriftAlarm> GpuMeasurements::Add(const protocol::RanStep& step) {
   std::vector<DriftAlarm> alarms;
+  last_counted_.clear();
   ++counts_.steps;
   Clean clean = Sort(step);
   if (step.is_limited) {

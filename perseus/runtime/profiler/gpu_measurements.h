@@ -86,6 +86,9 @@ class GpuMeasurements {
 
   // Adds a step, and returns the alarms that it raises.
   std::vector<DriftAlarm> Add(const protocol::RanStep& step);
+  // The instructions of the last step whose times counted, sorted by begin. Empty if the step was
+  // left out.
+  const std::vector<protocol::RanInstruction>& last_counted() const { return last_counted_; }
 
   // The options of computations, with `rank` as their rank. A power that is not identified yet is 0
   // with an infinite interval. The interval of a single sample is infinite, too.
@@ -162,6 +165,7 @@ class GpuMeasurements {
   std::size_t parameters_ = 1;  // Parameter 0 is waiting.
   int last_frequency_mhz_ = 0;  // Of the last clock change that was not refused.
   bool is_refused_ = false;     // The last request was refused, so the clock is unknown.
+  std::vector<protocol::RanInstruction> last_counted_;
 };
 
 }  // namespace perseus::profiler

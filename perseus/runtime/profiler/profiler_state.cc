@@ -211,8 +211,45 @@ std::pair<protocol::RankId, KnownGpu> ReadGpu(const Node& node) {
                          ReadMeasurements(node)}};
 }
 
+constexpr std::array<std::pair<std::string_view, double InstructionNoise::Sums::*>, 5> kNoiseSums =
+    {{{"own", &InstructionNoise::Sums::own},
+      {"all", &InstructionNoise::Sums::all},
+      {"squares", &InstructionNoise::Sums::squares},
+      {"own_common", &InstructionNoise::Sums::own_common},
+      {"all_common", &InstructionNoise::Sums::all_common}}};
+
+ordered_json ToJson(const InstructionNoise::State& noise) {
+  ordered_json groups = ordered_json::array();
+  for (const InstructionNoise::Sums& sums : noise.groups) {
+    ordered_json& group = groups.emplace_back();
+    for (const auto& [key, member] : kNoiseSums) group[std::string(key)] = sums.*member;
+  }
+  return {{"blocks", noise.blocks}, {"groups", std::move(groups)}};
+}
+
+InstructionNoise ReadNoise(const Node& node) {
+  Require(node, {"blocks", "groups"});
+  InstructionNoise::State noise;
+  noise.blocks = Whole(node.Member("blocks"), kMostCount, "a count");
+  const Node groups = node.Member("groups");
+  if (groups.ListSize() != noise.groups.size()) {
+    Throw("{} does not have {} entries (measure again)", groups.path, noise.groups.size());
+  }
+  std::vector<std::string_view> names;
+  for (const auto& [key, member] : kNoiseSums) names.push_back(key);
+  for (std::size_t g = 0; g < noise.groups.size(); ++g) {
+    groups[g].RequireObject(names);
+    for (const auto& [key, member] : kNoiseSums) {
+      // The covariances in `own` may be negative.
+      const double least = member == &InstructionNoise::Sums::own ? -kHuge : 0;
+      noise.groups[g].*member = groups[g].Member(key).Number(least, kHuge, "seconds squared");
+    }
+  }
+  return InstructionNoise::Restore(noise);
+}
+
 ProfilerState ReadState(const Node& file) {
-  Require(file, {"perseus_profiler", "job", "spent", "gpus"});
+  Require(file, {"perseus_profiler", "job", "spent", "noise", "gpus"});
   const int version =
       file.Member("perseus_profiler", "is it a profiler's state file?").Count(0, 1'000'000, "1");
   if (version != kVersion) {
@@ -225,6 +262,7 @@ ProfilerState ReadState(const Node& file) {
   Require(spent, {"steps", "seconds"});
   state.spent.steps = spent.Member("steps").Count(0, 1'000'000'000, "a number of steps");
   state.spent.seconds = spent.Member("seconds").Number(0, 1e12, "seconds");
+  state.noise = ReadNoise(file.Member("noise"));
   const Node gpus = file.Member("gpus");
   for (std::size_t i = 0; i < gpus.ListSize(); ++i) {
     if (!state.gpus.insert(ReadGpu(gpus[i])).second) {
@@ -243,6 +281,7 @@ std::string FormatProfilerState(const ProfilerState& state) {
       {"perseus_profiler", kVersion},
       {"job", state.job},
       {"spent", {{"steps", state.spent.steps}, {"seconds", state.spent.seconds}}},
+      {"noise", ToJson(state.noise.state())},
       {"gpus", std::move(gpus)}};
   return file.dump() + '\n';
 }

@@ -2,6 +2,8 @@
 // again, and a job's next run can use what its GPUs have shown.
 //
 //   {"perseus_profiler": 1, "job": "1f1b 8x24 gpt3", "spent": {"steps": 36, "seconds": 171.4},
+//    "noise": {"blocks": 96, "groups": [{"own": …, "all": …, "squares": …, "own_common": …,
+//                                        "all_common": …}, …]},
 //    "gpus": [{"dp_rank": 0, "pp_rank": 3, "tp_rank": 0, "gpu": "GPU-…", "gpu_name": "…",
 //              "switch_latency_ns": 5000000, "last_mhz": 1200, "parameters": 3, "windows": 812,
 //              "counts": {…},
@@ -20,6 +22,7 @@
 
 #include "perseus/base/result.h"
 #include "perseus/runtime/profiler/gpu_measurements.h"
+#include "perseus/runtime/profiler/instruction_noise.h"
 #include "perseus/runtime/profiler/sweep.h"
 #include "perseus/runtime/protocol/rank_log.h"
 
@@ -34,6 +37,7 @@ struct KnownGpu {
 struct ProfilerState {
   std::string job;  // The coordinator's description: schedule, sizes, model.
   SweepSpent spent;
+  InstructionNoise noise;  // Of all ranks.
   std::map<protocol::RankId, KnownGpu> gpus;
 };
 

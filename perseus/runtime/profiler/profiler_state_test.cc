@@ -32,6 +32,7 @@ ProfilerState MakeState() {
   ProfilerState state;
   state.job = "1f1b 2x20";
   state.spent = {36, 171.25};
+  state.noise.Add(std::vector{Step(0).instructions, Step(1).instructions});
   GpuMeasurements gpu({.switch_latency = 3'000'000});
   gpu.Add(Step(0));
   gpu.Add(Step(1));
@@ -46,6 +47,8 @@ TEST(ProfilerState, ARestartedProfilerContinuesUnchanged) {
   EXPECT_EQ(after->job, before.job);
   EXPECT_EQ(after->spent.steps, 36);
   EXPECT_EQ(after->spent.seconds, 171.25);
+  EXPECT_EQ(after->noise.state(), before.noise.state());
+  EXPECT_EQ(after->noise.state().blocks, 1);
   EXPECT_EQ(FormatProfilerState(*after), FormatProfilerState(before));
   GpuMeasurements& one = before.gpus.at({0, 1, 0}).measurements;
   GpuMeasurements& other = after->gpus.at({0, 1, 0}).measurements;
@@ -99,6 +102,9 @@ TEST(ProfilerState, ErrorsNameTheirPlace) {
       message("\"perseus_profiler\":1", "\"perseus_profiler\":2"),
       "s.json: perseus_profiler is 2 (this version reads 1; remove the file to measure again)");
   EXPECT_THAT(message("\"steps\":36", "\"steps\":-1"), StartsWith("s.json: spent.steps is not"));
+  EXPECT_THAT(message("\"blocks\":1", "\"blocks\":-1"), StartsWith("s.json: noise.blocks is not"));
+  EXPECT_THAT(message("\"squares\":0", "\"squares\":-0"),
+              StartsWith("s.json: noise.groups[0].squares is not"));
   EXPECT_THAT(message("\"forward\"", "\"sideways\""),
               HasSubstr("gpus[0].records[0].kind \"sideways\" is no instruction kind"));
   EXPECT_THAT(message("\"parameter\":1", "\"parameter\":99"),

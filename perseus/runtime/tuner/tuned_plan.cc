@@ -11,10 +11,23 @@ namespace perseus::tuner {
 
 Result<TunedPlan> TunedPlan::Make(const profiler::SweepJob& sweep, const plan_file::PlannedJob& job,
                                   const plan::Target& target,
-                                  std::span<const profiler::MeasuredOption> measured) {
+                                  std::span<const profiler::MeasuredOption> measured,
+                                  const TimeMargin& margin) {
   PERSEUS_ASSIGN_OR_RETURN(auto made, profiler::PlanFromSweep(sweep, measured, target));
+  std::optional<noise::NoisyPlan> under_noise;
+  if (margin.noise || margin.earlier > 0) {
+    auto noisy = noise::AddNoiseMargin(made.planner, made.plan, target,
+                                       margin.noise.value_or(noise::Noise{}), margin.earlier);
+    if (noisy) {
+      made.plan = noisy->plan;
+      under_noise = *std::move(noisy);
+    } else if (noisy.error().kind != ErrorKind::kUnreachable) {
+      return Fail(noisy);
+    }
+  }
   plan_file::PlanFile file = plan::MakePlanFile(made.planner, made.plan, job);
   TunedPlan plan(std::move(made.plan), std::move(file));
+  plan.under_noise_ = std::move(under_noise);
   PERSEUS_ASSIGN_OR_RETURN(auto profile, ProfileOf(sweep, measured, Scale()));
   PERSEUS_RETURN_IF_ERROR(plan.Judge(sweep, std::move(profile)));
   return plan;

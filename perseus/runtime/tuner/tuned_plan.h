@@ -6,10 +6,12 @@
 // whole steps.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <utility>
 
 #include "perseus/base/result.h"
+#include "perseus/planning/noise/noise_margin.h"
 #include "perseus/planning/plan/target.h"
 #include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/planning/profile/profile.h"
@@ -19,14 +21,22 @@
 
 namespace perseus::tuner {
 
+// Why the plan has to be earlier than its target.
+struct TimeMargin {
+  std::optional<noise::Noise> noise;  // Of the instructions. Empty: unknown.
+  double earlier = 0;                 // Further time, as a fraction of the baseline's.
+};
+
 class TunedPlan {
  public:
   // Makes a plan for that target. `job` is the content of the plan's file, except for the model,
-  // which comes from `sweep`. The promise is computed from the options of the plan itself. Fails as
-  // PlanFromSweep does.
+  // which comes from `sweep`. The promise is computed from the options of the plan itself. If no
+  // plan keeps the target on average under noise, the plan has no margin. Fails as PlanFromSweep
+  // does.
   static Result<TunedPlan> Make(const profiler::SweepJob& sweep, const plan_file::PlannedJob& job,
                                 const plan::Target& target,
-                                std::span<const profiler::MeasuredOption> measured);
+                                std::span<const profiler::MeasuredOption> measured,
+                                const TimeMargin& margin);
 
   // From now on, the promise is computed from these options, with energies scaled so that whole
   // steps need what was observed. (A difference of a quarter is no error of measurement: another
@@ -48,6 +58,8 @@ class TunedPlan {
   const profile::Profile& profile() const { return profile_; }
   double saving() const { return 1 - file_.energy_j / file_.baseline_energy_j; }
   double slowdown() const { return ToSeconds(file_.time) / ToSeconds(file_.baseline_time) - 1; }
+  // The means under noise, by the options that it was made from. Empty without noise.
+  const std::optional<noise::NoisyPlan>& under_noise() const { return under_noise_; }
 
  private:
   // Factors on the energies of options at the highest clock of their group, and of all others.
@@ -69,6 +81,7 @@ class TunedPlan {
 
   plan::Plan plan_;
   plan_file::PlanFile file_;
+  std::optional<noise::NoisyPlan> under_noise_;
   profile::Profile profile_{"", {}, {}};
 };
 

@@ -21,6 +21,7 @@
 #include "perseus/planning/plan/target.h"
 #include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/planning/profile/profile.h"
+#include "perseus/runtime/profiler/instruction_noise.h"
 #include "perseus/runtime/profiler/sweep.h"
 #include "perseus/runtime/protocol/assignment_writer.h"
 #include "perseus/runtime/tuner/expectation.h"
@@ -64,6 +65,8 @@ struct TuningResult {
   // that are scaled to the counters. Otherwise it comes from the measurements from which the plan
   // was made, and is too high by about `expected->optimism`.
   plan_file::PlanFile plan;
+  // How much the times of instructions vary from run to run. Empty if too few steps were measured.
+  std::optional<profiler::MeasuredNoise> noise;
   double blocking_power_w = 0;
   profiler::SweepSpent spent;
   double slowdown_spent = 0;      // The mean over the spent steps, as a fraction.

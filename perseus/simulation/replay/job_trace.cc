@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/median.h"
 #include "perseus/base/wording.h"
 #include "perseus/simulation/replay/text_stream.h"
 #include "perseus/simulation/replay/trace_events.h"
@@ -541,6 +542,27 @@ class Reader {
   JobTrace trace_;
 };
 
+// Fails if the times cannot be microseconds. A computation of a microbatch launches kernels, each
+// of which takes more than a microsecond, and it does not take an hour.
+Result<void> CheckUnitOfTime(const JobTrace& trace) {
+  constexpr Nanoseconds kShortest = 1'000;
+  constexpr Nanoseconds kLongest = 3'600'000'000'000;
+  std::vector<double> durations_ns;
+  for (const RecordedStep& step : trace.steps) {
+    for (const JobEvent& event : step.events) {
+      if (!IsComputation(event.kind) || event.duration <= 0) continue;
+      durations_ns.push_back(static_cast<double>(event.duration));
+    }
+  }
+  const double median_ns = Median(std::move(durations_ns));
+  if (median_ns >= kShortest && median_ns <= kLongest) return {};
+  return Fail(
+      "{}: half of the computations take {} than {:g} us, which is implausible (is the unit of ts "
+      "and dur {}? Write them in microseconds)",
+      trace.name, median_ns < kShortest ? "no more" : "more", median_ns / 1e3,
+      median_ns < kShortest ? "seconds" : "nanoseconds");
+}
+
 }  // namespace
 
 std::span<const EventName> KnownEvents() { return kKnownEvents; }
@@ -560,6 +582,7 @@ Result<JobTrace> ParseJobTrace(std::string_view bytes, std::string_view name,
   if (!read) return FailAs(read.error().kind, "{}: {}", name, read.error().message);
   Result<JobTrace> trace = reader.Finish();
   if (!trace) return Fail("{}: {}", name, trace.error().message);
+  PERSEUS_RETURN_IF_ERROR(CheckUnitOfTime(*trace));
   return trace;
 }
 

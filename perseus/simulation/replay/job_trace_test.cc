@@ -67,6 +67,25 @@ TEST(JobTrace, ReadsEveryRankAndStep) {
   EXPECT_EQ(Describe(first, 7), "event 0 (forward-compute, dp_rank 0, pp_rank 0, step 7)");
 }
 
+// Times in seconds are a millionth of those in microseconds, and times in nanoseconds 1,000 times
+// as large.
+TEST(JobTrace, OtherUnitsOfTimeAreRefused) {
+  const auto scaled = [](double factor) {
+    std::vector<TracedEvent> events = TwoPipelines();
+    for (TracedEvent& event : events) {
+      event.start_ms *= factor;
+      event.end_ms *= factor;
+    }
+    return events;
+  };
+  EXPECT_THAT(JobTraceErrorOf(scaled(1e-6)),
+              AllOf(HasSubstr("half of the computations take no more than 0.02 us"),
+                    HasSubstr("is the unit of ts and dur seconds? Write them in microseconds")));
+  EXPECT_THAT(JobTraceErrorOf(scaled(1e6)), HasSubstr("ts and dur nanoseconds?"));
+  EXPECT_EQ(JobTraceErrorOf(scaled(1e-3)), "no error");
+  EXPECT_EQ(JobTraceErrorOf(scaled(1e3)), "no error");
+}
+
 TEST(JobTrace, ReadsGzipAndTheObjectForm) {
   const std::string list = FormatTimeline(TwoPipelines());
   const std::string object =

@@ -401,8 +401,12 @@ void SharedClock::MoveTo(Nanoseconds time, const Slot* own, bool is_led) {
   all.now = time;
   for (std::uint32_t i = 0; i < all.used; ++i) {
     Slot& slot = all.slots[i];
-    if (slot.state != Slot::kWaiting || slot.until > time) continue;
-    slot.state = Slot::kRunning;
+    // A thread leaves its slot without the mutex if it cannot get it in time. So only a slot that
+    // still waits may become running here: otherwise a free slot would come back to life, and time
+    // would wait for it forever.
+    std::uint32_t waiting = Slot::kWaiting;
+    if (slot.state != waiting || slot.until > time) continue;
+    if (!slot.state.compare_exchange_strong(waiting, Slot::kRunning)) continue;
     if (&slot != own) Wake(slot);
   }
 }

@@ -1,0 +1,32 @@
+// Ctrl-C (SIGINT) for a computation that can end early with a good result.
+#pragma once
+
+#include <csignal>
+#include <stop_token>
+#include <thread>
+
+namespace perseus::cli {
+
+// While it lives, the first SIGINT requests a finish, and says so on standard error. The second one
+// ends the process in the usual way. Create it before other threads start, because they inherit the
+// signal mask.
+//
+// Thread safety: token() may be used by any thread.
+class FinishOnInterrupt {
+ public:
+  FinishOnInterrupt();
+  FinishOnInterrupt(const FinishOnInterrupt&) = delete;
+  FinishOnInterrupt& operator=(const FinishOnInterrupt&) = delete;
+  ~FinishOnInterrupt();
+
+  std::stop_token token() const { return finish_.get_token(); }
+
+ private:
+  void Wait(const std::stop_token& ends);
+
+  std::stop_source finish_;
+  sigset_t before_{};
+  std::jthread waiter_;  // The last member: it uses the others.
+};
+
+}  // namespace perseus::cli

@@ -1,0 +1,15 @@
+// The bounds of the rows of `perseus plan`.
+#pragma once
+
+#include <vector>
+
+#include "perseus/cli/plan_targets.h"
+#include "perseus/planning/plan/planner.h"
+
+namespace perseus::cli {
+
+// Replaces the bound of each plan by the bound for measured options where it is greater
+// (planning/discrete_bound). Leaves out stops, which have no row in the table.
+void RaiseRowBounds(const plan::Planner& planner, std::vector<PlannedTarget>& planned);
+
+}  // namespace perseus::cli

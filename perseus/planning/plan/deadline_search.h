@@ -1,0 +1,45 @@
+// The plan for one deadline, with more and more effort.
+//
+//   DeadlineSearch search(planner, deadline, planner.blocking_price());
+//   Result<Plan> first = search.PlanWith({.effort = kFirstLook});
+//   Result<Plan> better = search.PlanWith({.effort = 3});   // Goes on, with three cycles.
+//
+// Between calls, it keeps the relaxed optimum and the best choices: a few numbers for each
+// instruction.
+//
+// Thread safety: one thread at a time.
+#pragma once
+
+#include <optional>
+
+#include "perseus/base/result.h"
+#include "perseus/planning/plan/choice_search.h"
+#include "perseus/planning/plan/planner.h"
+
+namespace perseus::plan {
+
+class DeadlineSearch {
+ public:
+  // Keeps a reference to the planner. Computes nothing yet. `price_floor` as for Planner::Relax.
+  DeadlineSearch(const Planner& planner, Nanoseconds deadline, Microwatts price_floor);
+  DeadlineSearch(const DeadlineSearch&) = delete;
+  DeadlineSearch& operator=(const DeadlineSearch&) = delete;
+
+  // The plan without any switch latency, and without its evaluation. The bound counts the time of
+  // the relaxed optimum. Never worse than the plan of an earlier call. Fails with kUnreachable
+  // below least_time(), and with kSystem once a stop is requested.
+  Result<Plan> PlanWith(const SearchLimits& limits);
+
+  // The relaxed optimum. Requires a call of PlanWith that succeeded.
+  const frontier::Solution& solution() const { return *solution_; }
+
+ private:
+  const Planner& planner_;
+  Nanoseconds deadline_;
+  Microwatts price_floor_;
+  ChoiceGraph graph_;
+  std::optional<frontier::Solution> solution_;
+  std::optional<ChoiceSearch> search_;  // Of the solution.
+};
+
+}  // namespace perseus::plan

@@ -1,0 +1,28 @@
+// How much a search for a plan may do, and when it ends early.
+//
+// EFFORT counts work (options that are examined, schedules that are solved), never seconds. So the
+// same effort gives the same plan on every machine and with any number of threads. More effort
+// continues the search of less effort, so its plan is never worse.
+#pragma once
+
+#include <stop_token>
+
+namespace perseus::plan {
+
+// The effort of a first look: the relaxed optimum, rounded, and a short search.
+inline constexpr int kFirstLook = 0;
+// The default. Twice the effort is about twice the work.
+inline constexpr int kUsualEffort = 1;
+inline constexpr int kMostEffort = 1'000'000;
+
+struct SearchLimits {
+  int effort = kUsualEffort;
+  // After a stop request, the search fails (kSystem). It checks for a request between windows,
+  // rounds and solves, none of which takes long.
+  std::stop_token stop = {};
+  // After a request to finish, the search ends with the best plan so far. It always completes a
+  // first look.
+  std::stop_token finish = {};
+};
+
+}  // namespace perseus::plan

@@ -1,0 +1,86 @@
+// Measures how much the times of instructions vary from run to run, from the steps of a job.
+//
+// The model is that of planning/noise: an instruction takes its mean time m * (1 + c + e). c is
+// shared by all instructions of a rank in one step (common), and e is its own (independent).
+//
+// What counts as noise. The question is by how much the sum of times along a path varies. So:
+//   - Each instruction (kind, chunk, microbatch) is compared with itself in other steps at the same
+//     clocks. What is always so (a first microbatch that is slower) is no noise.
+//   - The error of a time stamp is no noise, although it changes the time of an instruction: the
+//     next instruction begins where this one ends, so its time has the opposite error, and the sum
+//     has none. The covariance of neighbors is negative by just that much, and is added.
+//   - Instructions that ran while a clock changed, or that stalled, are left out
+//     (gpu_measurements.h). A stall delays the baseline as much as a plan.
+//   - Waiting for an input is not a part of an instruction, if the training code marks it so
+//     (docs/client.md). Otherwise it looks like noise.
+//
+// The estimate (method of moments). In n steps of a rank at the same clocks, let d_k be the time of
+// instruction k, m_k its mean, and T the sum of all d_k in a step. With sample variances,
+//
+//     own = sum of Var(d_k) + 2 * sum of Cov(d_k, d_k+1)
+//         = independent^2 * sum of m_k^2  +  common^2 * (sum of m_k^2 + 2 * sum of m_k m_k+1)
+//     all = Var(T)
+//         = independent^2 * sum of m_k^2  +  common^2 * (sum of m_k)^2
+//
+// Each of these sums is added over all ranks and clocks, weighted by n - 1, and the two equations
+// are solved. The weights are squares of times, because variances of times add along a path.
+//
+// Intervals. The n steps of one rank are a block, and the blocks are dealt to 12 groups. The
+// variance of an estimate is that of the estimates without one of the groups (the jackknife).
+//
+// Alternative that we rejected: the variances that GpuMeasurements keeps for each kind and clock.
+// They mix the microbatches of a kind, and time stamps, into the noise.
+//
+// Not thread-safe.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "perseus/planning/profile/time_noise.h"
+#include "perseus/runtime/protocol/rank_log.h"
+
+namespace perseus::profiler {
+
+struct MeasuredNoise {
+  profile::TimeNoise noise;
+  double independent_ci = 0;  // Half-widths of the 95 % confidence intervals.
+  double common_ci = 0;
+};
+
+class InstructionNoise {
+ public:
+  static constexpr std::size_t kGroups = 12;
+  struct Sums {
+    double own = 0;  // In s^2, as `all`.
+    double all = 0;
+    double squares = 0;  // The factors of the two variances, in s^2.
+    double own_common = 0;
+    double all_common = 0;
+    friend bool operator==(const Sums&, const Sums&) = default;
+  };
+  // The content of the state file.
+  struct State {
+    std::int64_t blocks = 0;
+    std::array<Sums, kGroups> groups = {};
+    friend bool operator==(const State&, const State&) = default;
+  };
+
+  // Adds steps of one rank at the same clocks: of each, the instructions that count, in order.
+  // Instructions that are not in all of the steps are left out. A step without any is left out.
+  void Add(std::span<const std::vector<protocol::RanInstruction>> steps);
+
+  // Empty with too few blocks.
+  std::optional<MeasuredNoise> Solve() const;
+
+  const State& state() const { return state_; }
+  static InstructionNoise Restore(const State& state);
+
+ private:
+  State state_;
+};
+
+}  // namespace perseus::profiler
