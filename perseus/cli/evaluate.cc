@@ -176,8 +176,8 @@ std::string FormatTable(const LoadedPlan& plan, const plan::Evaluation& baseline
 bool ChangesTheJob(const job::JobFlags& flags, const std::string& planned_profile) {
   if (!flags.profile.empty() && flags.profile != planned_profile) return true;
   return !flags.facts.empty() || flags.gpus_per_stage || flags.blocking_power_w ||
-         flags.switch_latency_ms || flags.p2p_s || flags.load_s || flags.all_reduce_s ||
-         flags.optimizer_s;
+         flags.switch_latency_ms || flags.switch_cost || flags.p2p_s || flags.load_s ||
+         flags.all_reduce_s || flags.optimizer_s;
 }
 
 Result<void> RunEvaluate(const EvaluateFlags& flags) {

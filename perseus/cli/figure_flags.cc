@@ -10,8 +10,8 @@ namespace perseus::cli {
 
 void AddFigureFlags(CLI::App& verb, FigureFlags& flags) {
   verb.add_option("--figure", flags.figures,
-                  "Write a figure: frontier, timeline or profile, as .svg, .png or .pdf; may be "
-                  "repeated")
+                  "Write a figure: frontier, timeline or profile (plan --switch-tradeoff: also "
+                  "switches), as .svg, .png or .pdf; may be repeated")
       ->type_name("FILE")
       ->group("Figures")
       ->expected(1)
@@ -27,12 +27,18 @@ void AddFigureFlags(CLI::App& verb, FigureFlags& flags) {
       ->take_all();
 }
 
-Result<void> CheckFigures(const FigureFlags& flags) {
+Result<void> CheckFigures(const FigureFlags& flags, HasSwitches has_switches) {
   for (const std::string& path : flags.figures) {
     PERSEUS_ASSIGN_OR_RETURN(const auto figure, report::FigureOf(path));
     if (figure.kind == report::FigureKind::kEmulation) {
       return Fail(
           "{}: only perseus emulate draws this figure (use frontier, timeline or profile here)",
+          path);
+    }
+    if (figure.kind == report::FigureKind::kSwitches && has_switches == HasSwitches::kNo) {
+      return Fail(
+          "{}: only perseus plan --switch-tradeoff draws this figure (add --switch-tradeoff, or "
+          "use frontier, timeline or profile)",
           path);
     }
     if (auto able = report::CheckDrawable(figure); !able) return able;

@@ -18,9 +18,12 @@ struct FigureFlags {
 
 void AddFigureFlags(CLI::App& verb, FigureFlags& flags);
 
+// Whether the data of the figures has the limits of clock changes.
+enum class HasSwitches { kNo, kYes };
+
 // Checks that the file names are names of figures, and that this build can draw them. A verb calls
 // this before it computes anything.
-Result<void> CheckFigures(const FigureFlags& flags);
+Result<void> CheckFigures(const FigureFlags& flags, HasSwitches has_switches = HasSwitches::kNo);
 
 // Reads the frontiers of --overlay.
 Result<std::vector<report::FrontierCurve>> LoadOverlays(const FigureFlags& flags);

@@ -104,6 +104,10 @@ Result<ordered_json> RegistrationOf(const Flags& flags, const job::UnprofiledJob
   const schedule::PipelineModel& model = planned.model;
   ordered_json gpu{{"blocking_power_w", model.blocking_power_w},
                    {"switch_latency_ms", ToSeconds(planned.switch_latency) * 1e3}};
+  if (!planned.switch_cost.IsNone()) {
+    gpu["switch_stall_s"] = ToSeconds(planned.switch_cost.stall);
+    gpu["switch_energy_j"] = planned.switch_cost.energy_j;
+  }
   const std::string& gpu_name = flags.gpu.empty() ? job.facts_gpu_name : flags.gpu;
   if (!gpu_name.empty()) gpu["name"] = gpu_name;
   ordered_json registration{{"key", flags.job},

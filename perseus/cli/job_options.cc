@@ -11,6 +11,35 @@
 #include "perseus/planning/schedule/schedule.h"
 
 namespace perseus::cli {
+namespace {
+
+// Adds --switch-cost SECONDS[,JOULES].
+void AddSwitchCostFlag(CLI::App& verb, job::JobFlags& flags) {
+  const auto check = [](std::string& text) -> std::string {
+    const std::size_t comma = text.find(',');
+    std::string seconds = text.substr(0, comma);
+    const NumberRange& stall = job::kStallRange;
+    const NumberRange& energy = job::kSwitchEnergyRange;
+    std::string problem = NumberIn({stall.least, stall.most}, std::string(stall.unit))(seconds);
+    if (!problem.empty() || comma == std::string::npos) return problem;
+    std::string joules = text.substr(comma + 1);
+    return NumberIn({energy.least, energy.most}, std::string(energy.unit))(joules);
+  };
+  const auto store = [&flags](const std::string& text) {
+    const std::size_t comma = text.find(',');
+    schedule::SwitchCost cost{.stall = ToNanoseconds(std::stod(text)), .energy_j = 0};
+    if (comma != std::string::npos) cost.energy_j = std::stod(text.substr(comma + 1));
+    flags.switch_cost = cost;
+  };
+  verb.add_option_function<std::string>(
+          "--switch-cost", store,
+          "What each clock change costs a GPU: it stalls so long, and uses so much energy on top")
+      ->type_name("SECONDS[,JOULES]")
+      ->group("Job")
+      ->check(CLI::Validator(check, ""));
+}
+
+}  // namespace
 
 void AddJobFlags(CLI::App& verb, job::JobFlags& flags, JobComes comes) {
   const bool has_profile = comes == JobComes::kWithProfile;
@@ -57,6 +86,7 @@ void AddJobFlags(CLI::App& verb, job::JobFlags& flags, JobComes comes) {
   add("--switch-latency", flags.switch_latency_ms, "MS",
       "Time from the request of a clock until the GPU has it")
       ->check(number(job::kSwitchLatencyRange));
+  AddSwitchCostFlag(verb, flags);
   add("--p2p", flags.p2p_s, "S", "Transfer time from one pp_rank to the next")->check(seconds);
   add("--load", flags.load_s, "S", "Time to load a microbatch, on the first stage")->check(seconds);
   add("--all-reduce", flags.all_reduce_s, "S", "Time to reduce gradients, on each pp_rank")

@@ -18,6 +18,7 @@
 #include "perseus/cli/plan_targets.h"
 #include "perseus/cli/results.h"
 #include "perseus/cli/standard_output.h"
+#include "perseus/cli/switch_flags.h"
 #include "perseus/cli/switch_plans.h"
 #include "perseus/cli/target_flags.h"
 #include "perseus/cli/terminal_plot.h"
@@ -59,8 +60,7 @@ struct PlanFlags {
   bool with_frequency_lists = false;
   bool as_json = false;
   bool with_plot = false;
-  std::optional<int> most_switches;
-  bool with_switch_tradeoff = false;
+  SwitchFlags switches;
   NoiseFlags noise;
   int effort = plan::kUsualEffort;
   bool with_progress = false;
@@ -111,6 +111,9 @@ Result<std::string> MakeReportData(const PlanOutcome& outcome,
     if (planned.slug == first_asked) report.chosen = report.plans.size();
     report.plans.push_back({planned.slug, planned.plan});
   }
+  if (outcome.switch_tradeoff) {
+    report.switch_tradeoff = ReportedTradeoff(outcome.planner, *outcome.switch_tradeoff);
+  }
   return report::FormatReportData(report);
 }
 
@@ -153,13 +156,15 @@ Result<void> CheckFlags(const PlanFlags& flags) {
   if (flags.with_plot && flags.as_json) {
     return Fail("--plot and --json exclude each other (remove one of them)");
   }
-  if (flags.noise.percent && (flags.most_switches || flags.with_switch_tradeoff)) {
+  if (flags.noise.percent && flags.switches.are_given()) {
     return Fail(
         "--noise excludes limits of clock changes, because its margin changes clocks one by one "
         "(remove --noise, or --max-switches and --switch-tradeoff)");
   }
   PERSEUS_RETURN_IF_ERROR(CheckNoise(flags.noise));
-  return CheckFigures(flags.figures);
+  PERSEUS_RETURN_IF_ERROR(CheckSwitches(flags.switches));
+  return CheckFigures(flags.figures,
+                      flags.switches.needs_tradeoff() ? HasSwitches::kYes : HasSwitches::kNo);
 }
 
 // Checks the flags together with the job.
@@ -169,7 +174,7 @@ Result<void> CheckJob(const PlanFlags& flags, const job::LoadedJob& job,
   if (flags.with_frequency_lists) {
     PERSEUS_RETURN_IF_ERROR(plan_file::CheckListable(job.graph));
   }
-  if (flags.most_switches || flags.with_switch_tradeoff) {
+  if (flags.switches.are_given()) {
     for (const plan::Target& target : asked) PERSEUS_RETURN_IF_ERROR(CheckSwitchTarget(target));
   }
   return {};
@@ -193,6 +198,7 @@ struct FrontierAndPlans {
   std::optional<plan::Frontier> frontier;
   std::vector<PlannedTarget> planned;
   std::optional<SwitchTradeoff> switch_tradeoff;
+  std::optional<int> most_switches;  // The limit of the plans.
   std::optional<NoiseOutcome> noise;
 };
 
@@ -231,15 +237,20 @@ Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planne
   PERSEUS_ASSIGN_OR_RETURN(auto computed, SearchPlans(flags, planner, asked, interrupt.token()));
   std::vector<PlannedTarget>& planned = computed.planned;
   RaiseRowBounds(planner, planned);
-  if (flags.with_switch_tradeoff) {
+  if (flags.switches.needs_tradeoff()) {
     const std::string slug = plan::Slug(asked.front());
     const auto shown =
         std::ranges::find_if(planned, [&](const PlannedTarget& t) { return t.slug == slug; });
-    PERSEUS_ASSIGN_OR_RETURN(computed.switch_tradeoff, ComputeSwitchTradeoff(planner, shown->plan));
+    PERSEUS_ASSIGN_OR_RETURN(computed.switch_tradeoff,
+                             ComputeSwitchTradeoff(planner, shown->plan, flags.switches.rules()));
   }
-  if (flags.most_switches) {
+  computed.most_switches = flags.switches.picks_limit
+                               ? PickLimit(planner, *computed.switch_tradeoff)
+                               : flags.switches.most_switches;
+  if (computed.most_switches) {
     PERSEUS_ASSIGN_OR_RETURN(planned,
-                             LimitSwitches(planner, std::move(planned), *flags.most_switches));
+                             LimitSwitches(planner, std::move(planned), *computed.most_switches,
+                                           flags.switches.rules(), computed.switch_tradeoff));
     RaiseRowBounds(planner, planned);
   }
   if (noise) {
@@ -259,6 +270,7 @@ std::string FormatAnswer(const PlanFlags& flags, const PlanOutcome& outcome,
                         outcome.switch_tradeoff->unlimited.target,
                         FormatSwitchTradeoff(outcome.planner, *outcome.switch_tradeoff));
   }
+  if (flags.switches.picks_limit) text += FormatPickedLimit(outcome.most_switches);
   if (outcome.noise) text += FormatNoise(*outcome.noise, outcome.targets);
   if (flags.with_plot) text += '\n' + DrawOutcome(outcome, DetectTerminal());
   if (files == 0) return text;
@@ -288,7 +300,7 @@ Result<void> RunPlan(const PlanFlags& flags) {
                             planner,
                             computed.frontier,
                             computed.planned,
-                            flags.most_switches,
+                            computed.most_switches,
                             computed.switch_tradeoff,
                             computed.noise};
   const std::string first_asked = plan::Slug(asked.front());
@@ -331,13 +343,7 @@ Verb AddPlanVerb(CLI::App& program) {
                    "the frontier (default: up to 16, fewer for large jobs)")
       ->type_name("N")
       ->check(WholeNumberIn({0, 1000}));
-  verb->add_option("--max-switches", flags->most_switches,
-                   "At most this many clock changes of each GPU per iteration, the change back at "
-                   "the end included (1 is the same as 0)")
-      ->type_name("N")
-      ->check(WholeNumberIn({0, 1'000'000}));
-  verb->add_flag("--switch-tradeoff", flags->with_switch_tradeoff,
-                 "Also print what limits of 0 to 16 clock changes would save");
+  AddSwitchFlags(*verb, flags->switches);
   AddNoiseFlags(*verb, flags->noise, "Keep the mean time under noise");
   AddFigureFlags(*verb, flags->figures);
   verb->add_flag("--frequency-lists", flags->with_frequency_lists,

@@ -23,6 +23,51 @@ std::vector<std::string> FormatChanges(const std::vector<int>& changes, Nanoseco
   return {fmt::to_string(most), fmt::format("{:.2f}", most / ToSeconds(time))};
 }
 
+// The plan with the limit for the deadline of `plan`.
+Result<few_switches::BudgetPlan> LimitOne(const plan::Planner& planner, const plan::Plan& plan,
+                                          int most_switches, const few_switches::ChangeRules& rules,
+                                          const std::optional<SwitchTradeoff>& tradeoff) {
+  if (tradeoff && tradeoff->unlimited.deadline == plan.deadline) {
+    for (const few_switches::BudgetPlan& known : tradeoff->limited) {
+      if (known.most_changes == most_switches) return known;
+    }
+  }
+  PERSEUS_ASSIGN_OR_RETURN(auto found, few_switches::PlanFewSwitches(
+                                           planner, plan.deadline, std::span(&most_switches, 1),
+                                           std::span(&plan, 1), {.rules = rules}));
+  return std::move(found.front());
+}
+
+tl::unexpected<Error> FailWithoutPlan(const plan::Plan& plan,
+                                      const few_switches::BudgetPlan& limited,
+                                      const few_switches::ChangeRules& rules) {
+  if (std::isinf(limited.lower_bound_j)) {
+    return FailAs(ErrorKind::kUnreachable,
+                  "{}: no plan has at most {} clock changes per GPU, because instructions of a GPU "
+                  "share no measured clock (allow more changes)",
+                  plan.target, limited.most_changes);
+  }
+  return FailAs(ErrorKind::kUnreachable,
+                "{}: found no plan with at most {} clock changes per GPU that meets {:.6f} s "
+                "(allow more changes or more time{})",
+                plan.target, limited.most_changes, ToSeconds(plan.deadline),
+                rules.IsNone() ? "" : ", or relax the rules of changes");
+}
+
+// A plan for a tighter deadline may be the better one for a looser deadline.
+void ShareBetterPlans(std::vector<PlannedTarget>& planned) {
+  for (PlannedTarget& looser : planned) {
+    for (const PlannedTarget& tighter : planned) {
+      if (tighter.plan.evaluation.time > looser.plan.deadline ||
+          tighter.plan.evaluation.energy_j >= looser.plan.evaluation.energy_j) {
+        continue;
+      }
+      looser.plan.options = tighter.plan.options;
+      looser.plan.evaluation = tighter.plan.evaluation;
+    }
+  }
+}
+
 }  // namespace
 
 Result<void> CheckSwitchTarget(const plan::Target& target) {
@@ -37,48 +82,83 @@ Result<void> CheckSwitchTarget(const plan::Target& target) {
       Describe(target));
 }
 
+std::optional<int> PickLimit(const plan::Planner& planner, const SwitchTradeoff& tradeoff) {
+  constexpr double kKeptShare = 0.95;
+  const auto saving_j = [&](const plan::Plan& plan) {
+    return planner.baseline().energy_j - plan.evaluation.energy_j;
+  };
+  double most_j = tradeoff.rules.IsNone() ? saving_j(tradeoff.unlimited) : 0;
+  for (const few_switches::BudgetPlan& limited : tradeoff.limited) {
+    if (limited.plan) most_j = std::max(most_j, saving_j(*limited.plan));
+  }
+  for (const few_switches::BudgetPlan& limited : tradeoff.limited) {
+    if (limited.plan && saving_j(*limited.plan) >= kKeptShare * most_j) {
+      return limited.most_changes;
+    }
+  }
+  return std::nullopt;
+}
+
 Result<std::vector<PlannedTarget>> LimitSwitches(const plan::Planner& planner,
                                                  std::vector<PlannedTarget> planned,
-                                                 int most_switches) {
-  std::vector<Result<std::vector<few_switches::BudgetPlan>>> limited(planned.size(),
-                                                                     Fail("not planned"));
+                                                 int most_switches,
+                                                 const few_switches::ChangeRules& rules,
+                                                 const std::optional<SwitchTradeoff>& tradeoff) {
+  std::vector<Result<few_switches::BudgetPlan>> limited(planned.size(), Fail("not planned"));
   ForEachOnAllCores(planned.size(), [&](std::size_t i) {
-    const plan::Plan& plan = planned[i].plan;
-    limited[i] = few_switches::PlanFewSwitches(planner, plan.deadline, std::span(&most_switches, 1),
-                                               std::span(&plan, 1));
+    limited[i] = LimitOne(planner, planned[i].plan, most_switches, rules, tradeoff);
   });
   std::vector<PlannedTarget> result;
   for (std::size_t i = 0; i < planned.size(); ++i) {
     if (!limited[i]) return Fail(limited[i]);
-    few_switches::BudgetPlan& found = limited[i]->front();
+    few_switches::BudgetPlan& found = *limited[i];
     if (!found.plan) {
       if (planned[i].is_stop) continue;
-      if (std::isinf(found.lower_bound_j)) {
-        return FailAs(ErrorKind::kUnreachable,
-                      "{}: no plan has at most {} clock changes per GPU, because instructions of a "
-                      "GPU share no measured clock (allow more changes)",
-                      planned[i].plan.target, most_switches);
-      }
-      return FailAs(ErrorKind::kUnreachable,
-                    "{}: found no plan with at most {} clock changes per GPU that meets {:.6f} s "
-                    "(allow more changes, or more time)",
-                    planned[i].plan.target, most_switches, ToSeconds(planned[i].plan.deadline));
+      return FailWithoutPlan(planned[i].plan, found, rules);
     }
     found.plan->target =
         fmt::format("{}, at most {} switches per GPU", planned[i].plan.target, most_switches);
     planned[i].plan = *std::move(found.plan);
     result.push_back(std::move(planned[i]));
   }
+  ShareBetterPlans(result);
   return result;
 }
 
 Result<SwitchTradeoff> ComputeSwitchTradeoff(const plan::Planner& planner,
-                                             const plan::Plan& unlimited) {
-  SwitchTradeoff tradeoff{unlimited, {}};
+                                             const plan::Plan& unlimited,
+                                             const few_switches::ChangeRules& rules) {
+  SwitchTradeoff tradeoff{unlimited, rules, {}};
   PERSEUS_ASSIGN_OR_RETURN(
       tradeoff.limited, few_switches::PlanFewSwitches(planner, unlimited.deadline, kTradeoffLimits,
-                                                      std::span(&unlimited, 1)));
+                                                      std::span(&unlimited, 1), {.rules = rules}));
   return tradeoff;
+}
+
+report::SwitchTradeoff ReportedTradeoff(const plan::Planner& planner,
+                                        const SwitchTradeoff& tradeoff) {
+  const auto saving = [&](double energy_j) { return 1 - energy_j / planner.baseline().energy_j; };
+  report::SwitchTradeoff reported{
+      tradeoff.unlimited.target, {}, saving(tradeoff.unlimited.evaluation.energy_j)};
+  for (const few_switches::BudgetPlan& limited : tradeoff.limited) {
+    report::SwitchLimit& limit = reported.limits.emplace_back();
+    limit.most_switches = limited.most_changes;
+    if (std::isfinite(limited.lower_bound_j)) limit.most_saving = saving(limited.lower_bound_j);
+    if (limited.plan) {
+      limit.saving = saving(limited.plan->evaluation.energy_j);
+      // A plan that attains its bound may appear above it, because sums are rounded.
+      limit.most_saving = std::max(*limit.most_saving, *limit.saving);
+    }
+  }
+  return reported;
+}
+
+std::string FormatPickedLimit(const std::optional<int>& most_switches) {
+  if (most_switches) {
+    return fmt::format("{} switches per GPU are the fewest that keep 95 % of the saving.\n",
+                       *most_switches);
+  }
+  return "No such limit keeps 95 % of the saving, so the plans have none.\n";
 }
 
 std::string FormatSwitchTradeoff(const plan::Planner& planner, const SwitchTradeoff& tradeoff) {

@@ -1,6 +1,7 @@
 // Plans with few clock changes: `perseus plan --max-switches` and `--switch-tradeoff`.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "perseus/cli/plan_targets.h"
 #include "perseus/planning/few_switches/few_switches.h"
 #include "perseus/planning/plan/planner.h"
+#include "perseus/planning/report/report.h"
 
 namespace perseus::cli {
 
@@ -15,21 +17,38 @@ namespace perseus::cli {
 // a power cap, the energy-delay product or a price.
 Result<void> CheckSwitchTarget(const plan::Target& target);
 
-// Replaces the plans by plans with at most `most_switches` clock changes per pp_rank and iteration,
-// for the same deadlines. Each then has the bound of that limit. Drops a stop without such a plan.
-// Fails with kUnreachable if another target has none.
-Result<std::vector<PlannedTarget>> LimitSwitches(const plan::Planner& planner,
-                                                 std::vector<PlannedTarget> planned,
-                                                 int most_switches);
-
 // What each limit of clock changes costs, for one target.
 struct SwitchTradeoff {
   plan::Plan unlimited;
+  few_switches::ChangeRules rules;  // Of the limited plans.
   std::vector<few_switches::BudgetPlan> limited;
 };
 // The limits 0, 2, 3, 4, 6, 8, 12 and 16. `unlimited` is the plan without a limit.
 Result<SwitchTradeoff> ComputeSwitchTradeoff(const plan::Planner& planner,
-                                             const plan::Plan& unlimited);
+                                             const plan::Plan& unlimited,
+                                             const few_switches::ChangeRules& rules);
+
+// The smallest limit that keeps 95 % of the largest saving of the trade-off. Empty if only the plan
+// without a limit does. With rules, that plan does not count, because it may break them.
+std::optional<int> PickLimit(const plan::Planner& planner, const SwitchTradeoff& tradeoff);
+
+// Replaces the plans by plans with at most `most_switches` clock changes per pp_rank and iteration,
+// for the same deadlines, that keep the rules. Each then has the bound of that limit. A plan of
+// `tradeoff` for the same deadline and limit is taken from there. No plan is better for the
+// deadline of another one. Drops a stop without such a plan. Fails with kUnreachable if another
+// target has none.
+Result<std::vector<PlannedTarget>> LimitSwitches(const plan::Planner& planner,
+                                                 std::vector<PlannedTarget> planned,
+                                                 int most_switches,
+                                                 const few_switches::ChangeRules& rules,
+                                                 const std::optional<SwitchTradeoff>& tradeoff);
+
+// The same for the report and its figure.
+report::SwitchTradeoff ReportedTradeoff(const plan::Planner& planner,
+                                        const SwitchTradeoff& tradeoff);
+
+// What --max-switches auto chose, as a line. Empty: no limit.
+std::string FormatPickedLimit(const std::optional<int>& most_switches);
 
 // A table with a row for each limit.
 std::string FormatSwitchTradeoff(const plan::Planner& planner, const SwitchTradeoff& tradeoff);

@@ -189,6 +189,25 @@ TEST_F(PlanVerbTest, LimitsClockChanges) {
   RunWell("evaluate out/plans/no-slowdown.json --profile profile.csv");
 }
 
+// The plan file says what changes cost, so another program that evaluates it agrees.
+TEST_F(PlanVerbTest, PlansForTheCostOfClockChanges) {
+  const std::string plan = plan_ + "--no-frontier --max-switches 4 ";
+  const json cheap = PlanNamed(RunJson(plan), "no-slowdown");
+  const json costly =
+      PlanNamed(RunJson(plan + "--switch-cost 0.001,0.5 --switch-latency 2 --min-dwell 20 -o out"),
+                "no-slowdown");
+  EXPECT_LE(costly["time_s"], costly["deadline_s"]);
+  EXPECT_GE(costly["energy_j"], cheap["energy_j"]);
+  const json file = json::parse(Read("out/plans/no-slowdown.json"));
+  EXPECT_EQ(file.at("job").at("switch_cost").at("stall_s"), 0.001);
+  EXPECT_EQ(file.at("job").at("switch_cost").at("energy_j"), 0.5);
+  const json same = RunJson("evaluate out/plans/no-slowdown.json --profile profile.csv");
+  EXPECT_EQ(same["energy_j"], costly["energy_j"]);
+  const json free =
+      RunJson("evaluate out/plans/no-slowdown.json --profile profile.csv --switch-cost 0");
+  EXPECT_LT(free["energy_j"], costly["energy_j"]);
+}
+
 TEST_F(PlanVerbTest, PrintsWhatLimitsOfClockChangesSave) {
   const std::string plan = plan_ + "--no-frontier --switch-tradeoff ";
   EXPECT_THAT(RunWell(plan),
@@ -202,9 +221,39 @@ TEST_F(PlanVerbTest, PrintsWhatLimitsOfClockChangesSave) {
   }
 }
 
+TEST_F(PlanVerbTest, PicksTheFewestClockChangesThatKeepMostOfTheSaving) {
+  const std::string plan = plan_ + "--no-frontier --slowdown 5 ";
+  const json picked = RunJson(plan + "--max-switches auto -o out");
+  const json free = PlanNamed(RunJson(plan), "slowdown-5");
+  const double most = free["saving"];
+  int expected = -1;
+  for (const json& limit : picked["switch_tradeoff"]) {
+    if (expected < 0 && limit["saving"] >= 0.95 * most) expected = limit["max_switches"];
+  }
+  if (expected < 0) {
+    EXPECT_FALSE(picked.contains("max_switches"));
+  } else {
+    EXPECT_EQ(picked["max_switches"], expected);
+    const json& limited = PlanNamed(picked, "slowdown-5");
+    EXPECT_GE(limited["saving"], 0.95 * most);
+    EXPECT_THAT(limited["target"].get<std::string>(), HasSubstr("at most"));
+  }
+}
+
+TEST_F(PlanVerbTest, DrawsTheLimitsOfClockChanges) {
+  const std::string plan = plan_ + "--no-frontier --figure switches.svg ";
+  RunWell(plan + "--switch-tradeoff");
+  EXPECT_THAT(Read("switches.svg"), HasSubstr("most clock changes of a GPU"));
+  ExpectComplaint(Run(plan), 2, "add --switch-tradeoff");
+}
+
 TEST_F(PlanVerbTest, RefusesLimitsOfClockChangesThatCannotBe) {
   const std::string plan = plan_ + "--no-frontier -o out ";
-  ExpectComplaint(Run(plan + "--max-switches 2 --switch-latency 5"), 2, "switch latency of 5.000");
+  ExpectComplaint(Run(plan + "--max-switches 2 --quiet-zone optimizer=5"), 2, "has no optimizer");
+  ExpectComplaint(Run(plan + "--max-switches 2 --quiet-zone lunch=5"), 2, "all_reduce");
+  ExpectComplaint(Run(plan + "--max-switches 2 --quiet-zone p2p=x"), 2, "milliseconds");
+  ExpectComplaint(Run(plan + "--min-dwell 100"), 2, "add --max-switches");
+  ExpectComplaint(Run(plan + "--switch-cost 0.1,x"), 2, "joules");
   ExpectComplaint(Run(plan + "--max-switches -1"), 2, "--max-switches");
   ExpectComplaint(Run(plan_ + "--max-switches 2 --power-cap 900"), 2, "power cap 900 W");
   EXPECT_THAT(Files("out"), IsEmpty());

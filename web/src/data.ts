@@ -26,7 +26,7 @@ export interface Lane {
   options: number[]; // The option of each instruction, in execution order.
   gaps_ns: number[]; // How long the pp_rank waits before each instruction.
   critical: string; // "0" or "1" for each instruction.
-  durations_ns?: number[]; // Only with a switch latency; otherwise the durations of the options.
+  durations_ns?: number[]; // Only if switches are not free; otherwise the durations of the options.
   energies_j?: number[];
   busy_ns: number;
   energy_j: Record<string, number>; // By kind.
@@ -77,6 +77,19 @@ export interface Job {
   knobs: string[];
 }
 
+/** What one limit of clock changes saves, as fractions of the energy at maximum frequency. */
+export interface SwitchLimit {
+  max_switches: number; // Of one GPU in an iteration.
+  saving: number | null; // Of the plan; null if none was found.
+  most_saving: number | null; // No plan within the limit saves more; null if none is possible.
+}
+
+export interface SwitchTradeoff {
+  target: string;
+  limits: SwitchLimit[]; // Rising.
+  unlimited: { saving: number };
+}
+
 export interface Report {
   format: "perseus-report";
   version: number;
@@ -88,6 +101,7 @@ export interface Report {
   plans: Plan[]; // Fastest first.
   chosen: number; // Index of the plan that is shown first.
   overlays: Frontier[];
+  switch_tradeoff?: SwitchTradeoff; // With plan --switch-tradeoff.
 }
 
 export function parseReport(text: string): Report {

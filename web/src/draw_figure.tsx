@@ -8,6 +8,7 @@ import { fontFamily } from "./charts/frame";
 import { laneHeightFor, layOutTimeline } from "./charts/lanes";
 import { legendHeight, PowerLegend } from "./charts/legend";
 import { profileHeight, ProfileChart } from "./charts/profile";
+import { SwitchesChart } from "./charts/switches";
 import { axisHeight, TimelineChart } from "./charts/timeline";
 
 const width = 1000;
@@ -99,6 +100,28 @@ function ProfileFigure({ report }: { report: Report }) {
   );
 }
 
+function SwitchesFigure({ report }: { report: Report }) {
+  const height = 460;
+  const tradeoff = report.switch_tradeoff;
+  if (!tradeoff) throw new Error("the report has no limits of clock changes");
+  return (
+    <Sheet height={height + 48} title="Limits of clock changes">
+      <SwitchesChart tradeoff={tradeoff} width={width} height={height} palette={light} />
+      <g font-family={fontFamily} font-size="12" fill={light.muted}
+        transform={`translate(62,${height + 8})`}>
+        <path d="M0,0h24" stroke={light.bound} stroke-width="1.5" stroke-dasharray="6 3" />
+        <text x="30" y="4">bound: no plan within the limit saves more</text>
+        <path d="M300,0h24" stroke={light.chosen} stroke-width="1.5" />
+        <circle cx="312" cy="0" r="4" fill={light.chosen} />
+        <text x="330" y="4">plans</text>
+        <path d="M384,0h24" stroke={light.baseline} stroke-dasharray="2 3" />
+        <text x="414" y="4">the plan without a limit</text>
+        <text x="0" y="26">{tradeoff.target}</text>
+      </g>
+    </Sheet>
+  );
+}
+
 function EmulationFigure({ data }: { data: EmulationData }) {
   const height = 300;
   return (
@@ -134,6 +157,8 @@ export function drawFigure(name: string, report: Report) {
       return <TimelineFigure report={report} />;
     case "profile":
       return <ProfileFigure report={report} />;
+    case "switches":
+      return <SwitchesFigure report={report} />;
     default:
       throw new Error(`unknown figure "${name}"`);
   }

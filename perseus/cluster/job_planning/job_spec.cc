@@ -84,7 +84,8 @@ schedule::Schedule ReadSchedule(const Node& node) {
 }
 
 void ReadGpu(const Node& node, JobSpec& spec) {
-  constexpr std::array<std::string_view, 3> kKeys{"name", "blocking_power_w", "switch_latency_ms"};
+  constexpr std::array<std::string_view, 5> kKeys{"name", "blocking_power_w", "switch_latency_ms",
+                                                  "switch_stall_s", "switch_energy_j"};
   node.RequireObject(kKeys);
   if (node.Has("name")) spec.gpu_name = node.Member("name").Text();
   if (node.Has("blocking_power_w")) {
@@ -97,6 +98,17 @@ void ReadGpu(const Node& node, JobSpec& spec) {
         node.Member("switch_latency_ms")
             .Number(job::kSwitchLatencyRange.least, job::kSwitchLatencyRange.most, "milliseconds");
     spec.planned.switch_latency = ToNanoseconds(latency_ms / kMillisecondsPerSecond);
+  }
+  schedule::SwitchCost& cost = spec.planned.switch_cost;
+  if (node.Has("switch_stall_s")) {
+    cost.stall = ToNanoseconds(
+        node.Member("switch_stall_s")
+            .Number(job::kStallRange.least, job::kStallRange.most, job::kStallRange.unit));
+  }
+  if (node.Has("switch_energy_j")) {
+    cost.energy_j = node.Member("switch_energy_j")
+                        .Number(job::kSwitchEnergyRange.least, job::kSwitchEnergyRange.most,
+                                job::kSwitchEnergyRange.unit);
   }
 }
 

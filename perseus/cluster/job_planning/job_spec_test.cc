@@ -13,7 +13,8 @@ using ::testing::HasSubstr;
 constexpr std::string_view kJobSpecJob =
     R"({"key": "gpt3-run7", "pipelines": 2, "tensor_parallel": 8,
   "schedule": {"kind": "1f1b", "pp_ranks": 4, "microbatches": 12},
-  "gpu": {"name": "A100", "blocking_power_w": 83.6, "switch_latency_ms": 5},
+  "gpu": {"name": "A100", "blocking_power_w": 83.6, "switch_latency_ms": 5,
+          "switch_stall_s": 0.004, "switch_energy_j": 1.5},
   "fixed": {"p2p_s": 0.001, "all_reduce_s": 0.2, "all_reduce_j": 4.5},
   "target": {"kind": "price", "value": 0.12, "gpu_hour": 2}, "detect_stragglers": false})";
 
@@ -27,6 +28,8 @@ TEST(JobSpec, HasTheRegisteredValues) {
   EXPECT_EQ(spec->planned.model.gpus_per_stage, 8);
   EXPECT_DOUBLE_EQ(spec->planned.model.blocking_power_w, 83.6);
   EXPECT_EQ(spec->planned.switch_latency, 5'000'000);
+  EXPECT_EQ(spec->planned.switch_cost.stall, 4'000'000);
+  EXPECT_EQ(spec->planned.switch_cost.energy_j, 1.5);
   EXPECT_EQ(spec->planned.model.fixed.p2p, 1'000'000);
   EXPECT_EQ(spec->planned.model.fixed.all_reduce.time, 200'000'000);
   EXPECT_EQ(spec->planned.model.fixed.all_reduce.energy_j, 4.5);

@@ -265,10 +265,8 @@ Result<PreparedJob> PrepareJob(const store::JobRecord& job, const store::Profile
   const schedule::PipelineModel& pipeline = spec.planned.model;
   PERSEUS_ASSIGN_OR_RETURN(
       auto graph, schedule::BuildInstructionGraph(spec.planned.schedule, parsed, pipeline));
-  plan::ExecutionModel model;
-  model.blocking_power_w = pipeline.blocking_power_w * pipeline.gpus_per_stage;
-  model.switch_latency = spec.planned.switch_latency;
-  PERSEUS_ASSIGN_OR_RETURN(auto planner, plan::Planner::Create(std::move(graph), model));
+  PERSEUS_ASSIGN_OR_RETURN(auto planner,
+                           plan::Planner::Create(std::move(graph), plan::ModelOf(spec.planned)));
   PERSEUS_ASSIGN_OR_RETURN(auto noise, profile::ParseTimeNoise(profile.csv, spec.planned.profile));
   if (noise == noise::Noise{}) noise.reset();
   return PreparedJob{std::move(spec), std::move(planner), noise};

@@ -48,14 +48,10 @@ Result<void> CheckClocks(const schedule::InstructionGraph& graph) {
   return {};
 }
 
-Result<void> CheckRequest(const plan::Planner& planner, std::span<const int> budgets) {
+Result<void> CheckRequest(const plan::Planner& planner, std::span<const int> budgets,
+                          const ChangeRules& rules) {
   PERSEUS_RETURN_IF_ERROR(CheckClocks(planner.graph()));
-  if (planner.model().switch_latency > 0) {
-    return Fail(
-        "a limit of clock changes cannot be combined with a switch latency of {:.3f} ms (set the "
-        "latency to 0, for example with --switch-latency 0: few changes cost little time)",
-        ToSeconds(planner.model().switch_latency) * kMillisecondsPerSecond);
-  }
+  PERSEUS_RETURN_IF_ERROR(CheckRules(planner.graph(), rules));
   int last = -1;
   for (const int budget : budgets) {
     if (budget < 0) return Fail("a limit of {} clock changes is out of range (from 0)", budget);
@@ -96,9 +92,10 @@ class FewSwitches {
         known_(known),
         limits_(limits),
         ranks_(CollectClocks(planner.graph(), planner.model().blocking_power_w)),
-        bound_(planner, ranks_, deadline),
+        checker_(planner.graph(), limits.rules, planner.model().switch_cost.stall),
+        bound_(planner, ranks_, deadline, limits.rules, checker_),
         ascent_(bound_, {relaxed.flow, relaxed.price}),
-        search_(planner, ranks_, deadline, ToWatts(relaxed.price)) {}
+        search_(planner, ranks_, checker_, deadline, ToWatts(relaxed.price)) {}
 
   // Climbs for the budget. Call it for falling budgets: the prices of one are a good start for the
   // next smaller one.
@@ -121,6 +118,7 @@ class FewSwitches {
   std::span<const plan::Plan> known_;
   SwitchLimits limits_;
   std::vector<RankClocks> ranks_;
+  RuleChecker checker_;
   SwitchBound bound_;
   PriceAscent ascent_;
   SegmentSearch search_;
@@ -261,7 +259,7 @@ Result<std::vector<BudgetPlan>> PlanFewSwitches(const plan::Planner& planner, Na
                                                 std::span<const int> budgets,
                                                 std::span<const plan::Plan> known,
                                                 const SwitchLimits& limits) {
-  PERSEUS_RETURN_IF_ERROR(CheckRequest(planner, budgets));
+  PERSEUS_RETURN_IF_ERROR(CheckRequest(planner, budgets, limits.rules));
   PERSEUS_ASSIGN_OR_RETURN(const frontier::Solution relaxed,
                            planner.Relax(deadline, planner.blocking_price(), limits.stop));
   FewSwitches few(planner, deadline, relaxed, known, limits);

@@ -34,10 +34,14 @@
 //   Both count work, not seconds, and use no function whose value differs between machines. So the
 //   same input gives the same plans everywhere.
 //
+//   Stalls, the energy of changes, a switch latency and rules (change_rules.h) are part of the
+//   exact times and energies of the search, and of the dynamic program as far as it knows them
+//   (switch_bound.h). So they combine without a case for each combination.
+//
 // LIMITS
 //   The bound relaxes that a pp_rank runs one sequence: it allows mixtures of sequences. So where
-//   clocks are coarse, a part of the gap remains for the best plan too. The switch latency has to
-//   be 0.
+//   clocks are coarse, a part of the gap remains for the best plan too. It relaxes more with a
+//   switch latency, a dwell time or quiet zones.
 //
 // Thread safety: PlanFewSwitches may be called from several threads.
 #pragma once
@@ -48,6 +52,7 @@
 #include <vector>
 
 #include "perseus/base/result.h"
+#include "perseus/planning/few_switches/change_rules.h"
 #include "perseus/planning/plan/planner.h"
 
 namespace perseus::few_switches {
@@ -68,15 +73,16 @@ struct SwitchLimits {
   // Relative effort. 1 takes about 2 s for eight budgets and 1,536 instructions on one core.
   double effort = 1;
   std::stop_token stop = {};
+  ChangeRules rules = {};
 };
 
 // Plans within `deadline` for each budget, in rising order of the budgets. Plans and bounds are
 // monotone: a larger budget never has more energy or a higher bound. `known` are plans that are
 // used wherever they fit, such as the plan without a budget.
 //
-// Fails with kInput if a budget is negative, if the budgets do not rise, if the planner has a
-// switch latency, or if an instruction was measured at one clock only; with kUnreachable below
-// planner.least_time(); with kSystem once a stop is requested.
+// Fails with kInput if a budget is negative, if the budgets do not rise, if a quiet zone names an
+// operation that the job does not have, or if an instruction was measured at one clock only; with
+// kUnreachable below planner.least_time(); with kSystem once a stop is requested.
 Result<std::vector<BudgetPlan>> PlanFewSwitches(const plan::Planner& planner, Nanoseconds deadline,
                                                 std::span<const int> budgets,
                                                 std::span<const plan::Plan> known = {},

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -30,15 +31,79 @@ int MostChanges(const schedule::InstructionGraph& graph, const std::vector<int>&
   return *std::max_element(changes.begin(), changes.end());
 }
 
+// The times of operations as plain intervals.
+struct Interval {
+  Nanoseconds begin = 0;
+  Nanoseconds end = 0;
+};
+
+std::vector<Interval> IntervalsOf(Operation operation, int pp_rank,
+                                  const schedule::InstructionGraph& graph,
+                                  const plan::Evaluation& evaluation) {
+  const auto end = [&](int i) { return evaluation.starts[At(i)] + evaluation.durations[At(i)]; };
+  std::vector<Interval> intervals;
+  for (const schedule::Dependency& dependency : graph.dependencies) {
+    const int from = graph.instructions[At(dependency.from)].pp_rank;
+    const int to = graph.instructions[At(dependency.to)].pp_rank;
+    if (operation != Operation::kP2p || from == to || (from != pp_rank && to != pp_rank)) continue;
+    intervals.push_back({end(dependency.from), end(dependency.from) + dependency.delay});
+  }
+  for (const int i : graph.pp_rank_orders[At(pp_rank)]) {
+    if (operation == Operation::kAllReduce &&
+        graph.options_of(i).kind == InstructionKind::kAllReduce) {
+      intervals.push_back({evaluation.starts[At(i)], end(i)});
+    }
+  }
+  return intervals;
+}
+
+// Checks the rules as change_rules.h defines them, with plain loops.
+bool KeepsRules(const schedule::InstructionGraph& graph, const std::vector<int>& options,
+                const plan::Evaluation& evaluation, const ChangeRules& rules, Nanoseconds stall) {
+  for (std::size_t r = 0; r < graph.pp_rank_orders.size(); ++r) {
+    std::vector<int> clocked;
+    for (const int i : graph.pp_rank_orders[r]) {
+      if (graph.options_of(i).options.size() > 1) clocked.push_back(i);
+    }
+    const auto option = [&](std::size_t p) {
+      return graph.options_of(clocked[p]).options[At(options[At(clocked[p])])];
+    };
+    std::vector<Nanoseconds> changes;  // Of three iterations.
+    for (int iteration = 0; iteration < 3; ++iteration) {
+      for (std::size_t p = 0; p < clocked.size(); ++p) {
+        if (option(p).SameKnobs(option((p + clocked.size() - 1) % clocked.size()))) continue;
+        changes.push_back(evaluation.starts[At(clocked[p])] + iteration * evaluation.time);
+      }
+    }
+    for (std::size_t i = 1; i < changes.size(); ++i) {
+      if (changes[i] - changes[i - 1] < rules.min_dwell) return false;
+    }
+    for (const QuietZone& zone : rules.quiet_zones) {
+      for (const Interval& busy :
+           IntervalsOf(zone.operation, static_cast<int>(r), graph, evaluation)) {
+        for (const Nanoseconds change : changes) {
+          // The changes of the second iteration among the operations of all three.
+          const Nanoseconds begin = busy.begin + evaluation.time - zone.distance;
+          const Nanoseconds end = busy.end + evaluation.time + zone.distance;
+          if (change + stall > begin && change < end) return false;
+        }
+      }
+    }
+  }
+  return true;
+}
+
 // The least energy within the deadline for each of kBudgets; infinite if no plan exists.
-std::vector<double> SearchAllBudgets(const plan::Planner& planner, Nanoseconds deadline) {
+std::vector<double> SearchAllBudgets(const plan::Planner& planner, Nanoseconds deadline,
+                                     const ChangeRules& rules) {
   const schedule::InstructionGraph& graph = planner.graph();
   const plan::Evaluator evaluator(graph, planner.model());
   std::vector<double> least(std::size(kBudgets), std::numeric_limits<double>::infinity());
   std::vector<int> options(graph.instructions.size(), 0);
   while (true) {
     const plan::Evaluation evaluation = evaluator.Evaluate(options);
-    if (evaluation.time <= deadline) {
+    if (evaluation.time <= deadline &&
+        KeepsRules(graph, options, evaluation, rules, planner.model().switch_cost.stall)) {
       const int changes = MostChanges(graph, options);
       for (std::size_t b = 0; b < least.size(); ++b) {
         if (changes <= kBudgets[b]) least[b] = std::min(least[b], evaluation.energy_j);
@@ -54,19 +119,23 @@ std::vector<double> SearchAllBudgets(const plan::Planner& planner, Nanoseconds d
   }
 }
 
-// Returns how much more energy the worst plan needs than the best one.
-void CompareWithAllPlans(const JobSpec& spec, std::uint64_t seed) {
-  SCOPED_TRACE(seed);
-  const plan::Planner planner =
-      *plan::Planner::Create(RandomJob(spec, seed), {RandomBlockingPower(seed), 0});
+// What changes cost, and when they may happen.
+struct Conditions {
+  plan::ExecutionModel model = {};
+  ChangeRules rules = {};
+};
+
+// Compares plans and bounds for all kBudgets and some deadlines with an exhaustive search.
+void CompareWithAllPlans(const schedule::InstructionGraph& graph, const Conditions& given) {
+  const plan::Planner planner = *plan::Planner::Create(graph, given.model);
   const Nanoseconds slowest = frontier::EarliestTimes(
       planner.network(), frontier::Pace::kSlowest)[At(planner.network().sink)];
   for (const int part : {0, 3, 6, 10}) {
     SCOPED_TRACE(part);
     const Nanoseconds deadline =
         planner.least_time() + (slowest - planner.least_time()) * part / 10;
-    const std::vector<double> best = SearchAllBudgets(planner, deadline);
-    const auto plans = PlanFewSwitches(planner, deadline, kBudgets);
+    const std::vector<double> best = SearchAllBudgets(planner, deadline, given.rules);
+    const auto plans = PlanFewSwitches(planner, deadline, kBudgets, {}, {.rules = given.rules});
     ASSERT_TRUE(plans) << plans.error().message;
     for (std::size_t b = 0; b < best.size(); ++b) {
       SCOPED_TRACE(kBudgets[b]);
@@ -82,19 +151,89 @@ void CompareWithAllPlans(const JobSpec& spec, std::uint64_t seed) {
 
 TEST(FewSwitches, FindsTheBestPlanOfSmallPipelines) {
   for (std::uint64_t seed = 0; seed < Seeds(10); ++seed) {
-    CompareWithAllPlans({.shape = JobShape::kPipeline, .instructions = 8, .options = 3}, seed);
+    SCOPED_TRACE(seed);
+    CompareWithAllPlans(
+        RandomJob({.shape = JobShape::kPipeline, .instructions = 8, .options = 3}, seed),
+        {.model = {.blocking_power_w = RandomBlockingPower(seed)}});
   }
 }
 
+// A pipeline whose pp_ranks end with an all-reduce, and the mean time of its instructions.
+struct ReducingPipeline {
+  schedule::InstructionGraph graph;
+  Nanoseconds mean = 0;
+};
+ReducingPipeline MakeReducingPipeline(std::uint64_t seed) {
+  ReducingPipeline made{
+      RandomJob({.shape = JobShape::kPipeline, .instructions = 8, .options = 3}, seed), 0};
+  schedule::InstructionGraph& graph = made.graph;
+  const auto instructions = static_cast<Nanoseconds>(graph.instructions.size());
+  for (int i = 0; i < static_cast<int>(instructions); ++i) {
+    made.mean += graph.options_of(i).options.front().time / instructions;
+  }
+  for (std::size_t r = 0; r < graph.pp_rank_orders.size(); ++r) {
+    schedule::OptionSet& set = graph.option_sets.emplace_back();
+    set.kind = InstructionKind::kAllReduce;
+    set.options.resize(1);
+    set.options.front().time = made.mean / 2;
+    const auto added = static_cast<int>(graph.instructions.size());
+    graph.instructions.push_back(
+        {static_cast<int>(graph.option_sets.size()) - 1, static_cast<int>(r), -1});
+    graph.dependencies.push_back({graph.pp_rank_orders[r].back(), added, 0});
+    graph.pp_rank_orders[r].push_back(added);
+  }
+  return made;
+}
+
+class FewSwitchesConditionsTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(FewSwitchesConditionsTest, FindsTheBestPlanOfSmallPipelines) {
+  for (std::uint64_t seed = 0; seed < Seeds(40); ++seed) {
+    SCOPED_TRACE(seed);
+    const ReducingPipeline pipeline = MakeReducingPipeline(seed);
+    const Nanoseconds mean = pipeline.mean;
+    const double power_w = RandomBlockingPower(seed);
+    const double energy_j = pipeline.graph.options_of(0).options.front().energy_j / 50;
+    const Conditions conditions[] = {
+        {{power_w, 0, {mean / 10, energy_j}}, {}},
+        {{power_w, mean / 4, {}}, {}},
+        {{power_w, mean * 2, {mean / 20, energy_j}}, {}},
+        {{power_w, 0, {}}, {.min_dwell = mean * 2, .quiet_zones = {}}},
+        {{power_w, 0, {mean / 20, 0}},
+         {.min_dwell = 0, .quiet_zones = {{Operation::kAllReduce, mean}}}},
+        {{power_w, 0, {}}, {.min_dwell = 0, .quiet_zones = {{Operation::kP2p, mean / 8}}}},
+        {{power_w, mean / 4, {mean / 20, energy_j}},
+         {.min_dwell = mean, .quiet_zones = {{Operation::kAllReduce, mean / 4}}}},
+    };
+    CompareWithAllPlans(pipeline.graph, conditions[At(GetParam())]);
+  }
+}
+
+constexpr std::array kConditionNames{"SwitchCost",      "Latency",           "LongLatencyAndCost",
+                                     "Dwell",           "QuietZoneAndStall", "QuietTransfers",
+                                     "EverythingAtOnce"};
+
+std::string ConditionName(const ::testing::TestParamInfo<int>& test) {
+  return kConditionNames[At(test.param)];
+}
+
+INSTANTIATE_TEST_SUITE_P(Conditions, FewSwitchesConditionsTest, ::testing::Range(0, 7),
+                         ConditionName);
+
 TEST(FewSwitches, FindsTheBestPlanOfSmallGraphs) {
   for (std::uint64_t seed = 0; seed < Seeds(40); ++seed) {
-    CompareWithAllPlans({.instructions = 6}, seed);
+    SCOPED_TRACE(seed);
+    CompareWithAllPlans(RandomJob({.instructions = 6}, seed),
+                        {.model = {.blocking_power_w = RandomBlockingPower(seed)}});
   }
 }
 
 TEST(FewSwitches, FindsTheBestPlanAmongTies) {
   for (std::uint64_t seed = 0; seed < Seeds(20); ++seed) {
-    CompareWithAllPlans({.instructions = 6, .times = JobSpec::Times::kMilliseconds}, seed);
+    SCOPED_TRACE(seed);
+    CompareWithAllPlans(
+        RandomJob({.instructions = 6, .times = JobSpec::Times::kMilliseconds}, seed),
+        {.model = {.blocking_power_w = RandomBlockingPower(seed)}});
   }
 }
 
@@ -215,9 +354,12 @@ TEST(FewSwitches, RejectsBadRequests) {
   EXPECT_THAT(complaint(planner, time, {-1}), HasSubstr("-1 clock changes is out of range"));
   EXPECT_THAT(complaint(planner, time, {4, 4}), HasSubstr("have to rise, but 4 follows 4"));
   EXPECT_THAT(complaint(planner, 1, {4}), HasSubstr("the least possible iteration time"));
-  const plan::Planner late =
-      *plan::Planner::Create(MakeSyntheticJob({}), {kSyntheticBlockingPowerW, kMillisecond});
-  EXPECT_THAT(complaint(late, time, {4}), HasSubstr("switch latency of 1.000 ms"));
+  const std::vector<int> four = {4};
+  const auto zone = PlanFewSwitches(
+      planner, time, four, {},
+      {.rules = {.min_dwell = 0, .quiet_zones = {{Operation::kOptimizer, kMillisecond}}}});
+  ASSERT_FALSE(zone);
+  EXPECT_THAT(zone.error().message, HasSubstr("the job has no optimizer"));
   schedule::InstructionGraph one_clock = MakeSyntheticJob({});
   one_clock.option_sets.front().options.resize(1);
   one_clock.option_sets.front().baseline = 0;

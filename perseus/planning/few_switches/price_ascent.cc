@@ -128,9 +128,12 @@ std::vector<double> PriceAscent::DurationsOf(const SwitchBound::Answer& answer) 
   }
   for (std::size_t r = 0; r < answer.clocks.size(); ++r) {
     const RankClocks& rank = bound_.ranks()[r];
-    for (std::size_t p = 0; p < answer.clocks[r].size(); ++p) {
-      const std::size_t cell = rank.Cell(static_cast<int>(p), answer.clocks[r][p]);
-      durations[At(rank.instructions[p])] = static_cast<double>(rank.times[cell]);
+    const std::vector<int>& clocks = answer.clocks[r];
+    for (std::size_t p = 0; p < clocks.size(); ++p) {
+      const std::size_t cell = rank.Cell(static_cast<int>(p), clocks[p]);
+      const bool changes = clocks[p] != clocks[(p + clocks.size() - 1) % clocks.size()];
+      durations[At(rank.instructions[p])] = static_cast<double>(
+          rank.times[cell] + (changes ? bound_.planner().model().switch_cost.stall : 0));
     }
   }
   return durations;

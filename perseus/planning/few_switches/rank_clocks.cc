@@ -1,6 +1,7 @@
 #include "perseus/planning/few_switches/rank_clocks.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <utility>
 
@@ -13,6 +14,13 @@ namespace {
 using Knobs = std::pair<double, std::vector<double>>;
 
 Knobs KnobsOf(const profile::Option& option) { return {-option.frequency_mhz, option.other_knobs}; }
+
+// The first option with the nearest frequency, as in plan/evaluation.h.
+const profile::Option& Nearest(const schedule::OptionSet& set, double frequency_mhz) {
+  return *std::ranges::min_element(set.options, {}, [&](const profile::Option& option) {
+    return std::abs(option.frequency_mhz - frequency_mhz);
+  });
+}
 
 RankClocks CollectClocksOfRank(const schedule::InstructionGraph& graph,
                                const std::vector<int>& order, double blocking_power_w) {
@@ -35,20 +43,20 @@ RankClocks CollectClocksOfRank(const schedule::InstructionGraph& graph,
   }
   for (auto& [knobs, number] : numbers) number = rank.clocks++;
 
-  const std::size_t cells = set_of_row.size() * At(rank.clocks);
-  rank.options.assign(cells, RankClocks::kUnmeasured);
-  rank.times.assign(cells, 0);
-  rank.energies_j.assign(cells, 0);
-  rank.energies.assign(cells, 0);
-  for (std::size_t row = 0; row < set_of_row.size(); ++row) {
-    const schedule::OptionSet& set = graph.option_sets[At(set_of_row[row])];
+  for (const int set_index : set_of_row) {
+    const schedule::OptionSet& set = graph.option_sets[At(set_index)];
+    std::vector<int> measured(At(rank.clocks), RankClocks::kUnmeasured);
     for (std::size_t i = 0; i < set.options.size(); ++i) {
-      const profile::Option& option = set.options[i];
-      const std::size_t cell = row * At(rank.clocks) + At(numbers.at(KnobsOf(option)));
-      rank.options[cell] = static_cast<int>(i);
-      rank.times[cell] = option.time;
-      rank.energies_j[cell] = profile::EffectiveEnergy(option, blocking_power_w);
-      rank.energies[cell] = profile::FlooredEffectiveEnergy(option, blocking_power_w);
+      measured[At(numbers.at(KnobsOf(set.options[i])))] = static_cast<int>(i);
+    }
+    for (const auto& [knobs, clock] : numbers) {
+      const int option = measured[At(clock)];
+      rank.options.push_back(option);
+      const profile::Option& ran =
+          option != RankClocks::kUnmeasured ? set.options[At(option)] : Nearest(set, -knobs.first);
+      rank.times.push_back(ran.time);
+      rank.energies_j.push_back(profile::EffectiveEnergy(ran, blocking_power_w));
+      rank.energies.push_back(profile::FlooredEffectiveEnergy(ran, blocking_power_w));
     }
   }
   return rank;
@@ -61,9 +69,11 @@ bool CanReplace(const RankClocks& rank, int other, int clock) {
   for (std::size_t first = 0; first < rank.options.size(); first += At(rank.clocks)) {
     const std::size_t mine = first + At(clock);
     const std::size_t its = first + At(other);
-    if (rank.options[mine] == RankClocks::kUnmeasured) continue;
-    if (rank.options[its] == RankClocks::kUnmeasured || rank.times[its] > rank.times[mine] ||
-        rank.energies_j[its] > rank.energies_j[mine]) {
+    if (rank.options[its] == RankClocks::kUnmeasured &&
+        rank.options[mine] != RankClocks::kUnmeasured) {
+      return false;
+    }
+    if (rank.times[its] > rank.times[mine] || rank.energies_j[its] > rank.energies_j[mine]) {
       return false;
     }
     is_better |= rank.times[its] < rank.times[mine] || rank.energies_j[its] < rank.energies_j[mine];

@@ -9,7 +9,6 @@
 // Thread safety: the values do not change after construction.
 #pragma once
 
-#include <limits>
 #include <vector>
 
 #include "perseus/base/index.h"
@@ -26,9 +25,11 @@ struct RankClocks {
   int clocks = 0;         // The useful ones, highest frequency first.
 
   // Tables: [row * clocks + clock]. A row is an option set.
-  std::vector<int> options;           // Index in the option set; kUnmeasured: no such option.
-  std::vector<Nanoseconds> times;     // 0 if unmeasured.
-  std::vector<double> energies_j;     // Effective energy; 0 if unmeasured.
+  std::vector<int> options;  // Index in the option set; kUnmeasured: no such option.
+  // If unmeasured, those of the option with the nearest frequency: a switch latency may let an
+  // instruction run at a clock at which it was not measured (plan/evaluation.h).
+  std::vector<Nanoseconds> times;
+  std::vector<double> energies_j;     // Effective energy.
   std::vector<Femtojoules> energies;  // The same, rounded down.
 
   static constexpr int kUnmeasured = -1;

@@ -16,6 +16,9 @@ void SegmentProgram::Run(int changes, int held, Direction direction) {
   for (int step = 0; step < positions_; ++step) {
     const int position = direction == Direction::kForward ? step : positions_ - 1 - step;
     const double* weight = weights_.data() + At(position) * clocks;
+    // The change between this position and the one before it in `direction`.
+    const double change =
+        change_costs_[At(direction == Direction::kForward || step == 0 ? position : position + 1)];
     for (std::size_t k = levels; k-- > 0;) {
       double* cost = costs_.data() + k * clocks;
       if (step == 0) {
@@ -25,7 +28,7 @@ void SegmentProgram::Run(int changes, int held, Direction direction) {
         }
         continue;
       }
-      const double from_other = k > 0 ? least_[k - 1] : kForbidden;
+      const double from_other = k > 0 ? least_[k - 1] + change : kForbidden;
       // Two independent chains of minima, because each one waits for the one before.
       double even = std::numeric_limits<double>::infinity();
       double odd = even;
@@ -45,8 +48,6 @@ void SegmentProgram::Run(int changes, int held, Direction direction) {
   }
 }
 
-double SegmentProgram::LeastOf(int changes) const { return least_[At(changes)]; }
-
 SegmentProgram::Best SegmentProgram::Search(int changes) {
   // One change is none, and more changes than positions are of no use.
   changes = std::min(changes == 1 ? 0 : changes, positions_);
@@ -55,11 +56,11 @@ SegmentProgram::Best SegmentProgram::Search(int changes) {
   const auto level = costs_.begin() + static_cast<std::ptrdiff_t>(At(changes) * At(clocks_));
   std::vector<double> bounds(level, level + clocks_);  // [clock] of case 2.
   if (changes == 0) {
-    best.cost = LeastOf(0);
+    best.cost = least_[0];
     best.held = static_cast<int>(std::min_element(bounds.begin(), bounds.end()) - bounds.begin());
     return best;
   }
-  best = {LeastOf(changes - 1), changes - 1, kAny};
+  best = {least_[At(changes) - 1] + change_costs_[0], changes - 1, kAny};
   Run(changes, kAny, Direction::kBackward);
   for (std::size_t c = 0; c < bounds.size(); ++c) {
     bounds[c] = std::max(bounds[c], costs_[At(changes) * At(clocks_) + c]);
@@ -89,7 +90,7 @@ std::vector<int> SegmentProgram::Trace(const Best& best) {
   for (int p = 0; p < positions_; ++p) {
     for (std::size_t k = levels; k-- > 0;) {
       double* cost = costs_.data() + k * clocks;
-      const double from_other = p > 0 && k > 0 ? least_[k - 1] : kForbidden;
+      const double from_other = p > 0 && k > 0 ? least_[k - 1] + change_costs_[At(p)] : kForbidden;
       double least = std::numeric_limits<double>::infinity();
       const int other = k > 0 ? arg_least[k - 1] : 0;
       for (std::size_t c = 0; c < clocks; ++c) {

@@ -4,16 +4,17 @@
 // PROBLEM
 //   Positions 0 .. n-1 repeat every iteration. Position p at clock c costs w[p][c]. Choose a clock
 //   for each position, with at most N changes between neighbors, the pair (n-1, 0) included, so
-//   that the sum of the costs is least.
+//   that the sum of the costs is least. A change whose second clock is that of position p costs
+//   h[p] >= 0 on top.
 //
 // IDEA
 //   Without the pair (n-1, 0), this is easy. Let f[k][c] be the least cost of the positions so far
 //   with at most k changes, if the last one is at clock c:
 //
-//       f[k][c] <- w[p][c] + min( f[k][c], min over c' of f[k-1][c'] )          O(n N C)
+//       f[k][c] <- w[p][c] + min( f[k][c], h[p] + min over c' of f[k-1][c'] )     O(n N C)
 //
 //   The pair (n-1, 0) leaves two cases:
-//     1. The first clock is not the last one. Then N-1 other changes remain: min over c of
+//     1. The first clock is not the last one. Then N-1 other changes remain: h[0] + min over c of
 //        f[N-1][c].
 //     2. The first clock is the last one. Then f[N][c] with the first clock held at c. This needs a
 //        program for every c. But the program without the condition bounds each of them from below,
@@ -23,7 +24,8 @@
 // NUMBERS
 //   Weights are doubles that hold whole numbers whose sums stay below 2^53. So all sums are exact.
 //   (There is no fast minimum of 64-bit integers on the oldest processors that we support.) A clock
-//   that was not measured for a position costs kForbidden, which is more than any sum.
+//   that was not measured for a position costs kForbidden, which is more than any sum. So does a
+//   change that is forbidden.
 //
 // Thread safety: one thread at a time.
 #pragma once
@@ -42,6 +44,7 @@ class SegmentProgram {
 
   SegmentProgram(int positions, int clocks) : positions_(positions), clocks_(clocks) {
     weights_.assign(At(positions) * At(clocks), 0);
+    change_costs_.assign(At(positions), 0);
   }
 
   int positions() const { return positions_; }
@@ -49,6 +52,7 @@ class SegmentProgram {
   double& weight(int position, int clock) {
     return weights_[At(position) * At(clocks_) + At(clock)];
   }
+  double& change_cost(int position) { return change_costs_[At(position)]; }
 
   struct Answer {
     double cost = 0;          // At least kForbidden: no choice has only measured options.
@@ -72,13 +76,13 @@ class SegmentProgram {
   Best Search(int changes);
   void Run(int changes, int held, Direction direction);
   std::vector<int> Trace(const Best& best);
-  double LeastOf(int changes) const;
 
   int positions_;
   int clocks_;
-  std::vector<double> weights_;  // [position * clocks + clock]
-  std::vector<double> costs_;    // f: [changes * clocks + clock]
-  std::vector<double> least_;    // [changes] the least of costs_.
+  std::vector<double> weights_;       // [position * clocks + clock]
+  std::vector<double> change_costs_;  // h: [position]
+  std::vector<double> costs_;         // f: [changes * clocks + clock]
+  std::vector<double> least_;         // [changes] the least of costs_.
 };
 
 }  // namespace perseus::few_switches

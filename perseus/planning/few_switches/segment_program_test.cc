@@ -21,7 +21,11 @@ int CyclicChangesOf(const std::vector<int>& clocks) {
 
 double CostOf(SegmentProgram& program, const std::vector<int>& clocks) {
   double cost = 0;
-  for (int p = 0; p < program.positions(); ++p) cost += program.weight(p, clocks[At(p)]);
+  for (int p = 0; p < program.positions(); ++p) {
+    const std::size_t before = At(p + program.positions() - 1) % clocks.size();
+    cost += program.weight(p, clocks[At(p)]);
+    if (clocks[before] != clocks[At(p)]) cost += program.change_cost(p);
+  }
   return cost;
 }
 
@@ -51,7 +55,11 @@ TEST(SegmentProgram, AgreesWithExhaustiveSearch) {
       return static_cast<int>(random() % static_cast<std::uint64_t>(end));
     };
     SegmentProgram program(1 + below(7), 1 + below(3));
+    const bool changes_cost = seed % 2 == 1;
     for (int p = 0; p < program.positions(); ++p) {
+      if (changes_cost) {
+        program.change_cost(p) = below(8) == 0 ? SegmentProgram::kForbidden : below(4);
+      }
       for (int c = 0; c < program.clocks(); ++c) {
         // Few values give many ties. Some options are not measured.
         program.weight(p, c) = below(6) == 0 ? SegmentProgram::kForbidden : below(8);

@@ -51,6 +51,12 @@ int LengthOf(const Ring& ring, std::size_t segment, int positions) {
   return Wrap(next - ring[segment].start, positions);
 }
 
+// Whether a segment of several begins at the position. `next` is the index of the first one that
+// starts later.
+bool BeginsAt(const Ring& ring, std::size_t next, int position) {
+  return ring.size() > 1 && next > 0 && ring[next - 1].start == position;
+}
+
 }  // namespace
 
 Ring MakeRing(const std::vector<int>& clocks) {
@@ -70,14 +76,16 @@ std::vector<int> ClocksOf(const Ring& ring, int positions) {
 }
 
 SegmentSearch::SegmentSearch(const plan::Planner& planner, const std::vector<RankClocks>& ranks,
-                             Nanoseconds deadline, double price_w)
+                             const RuleChecker& checker, Nanoseconds deadline, double price_w)
     : planner_(planner),
       ranks_(ranks),
+      checker_(checker),
+      switch_cost_(planner.model().switch_cost),
       deadline_(deadline),
       waiting_j_per_ns_(planner.model().blocking_power_w * planner.pp_ranks() /
                         kNanosecondsPerSecond),
       price_j_per_ns_(std::max(price_w, planner.model().blocking_power_w) / kNanosecondsPerSecond),
-      timeline_(planner.graph()) {
+      timeline_(planner.graph(), ranks, planner.model()) {
   const schedule::InstructionGraph& graph = planner.graph();
   for (std::size_t i = 0; i < graph.instructions.size(); ++i) {
     const schedule::OptionSet& set = graph.options_of(static_cast<int>(i));
@@ -113,15 +121,40 @@ bool SegmentSearch::IsMeasured(const std::vector<Ring>& rings) const {
   return true;
 }
 
-double SegmentSearch::Cost(double instruction_energy_j, Nanoseconds time) const {
-  const double late = time > deadline_ ? static_cast<double>(time - deadline_) : 0;
+double SegmentSearch::Cost(double instruction_energy_j, Nanoseconds time,
+                           Nanoseconds breach) const {
+  const Nanoseconds late = std::max<Nanoseconds>(0, time - deadline_) + breach;
   return instruction_energy_j + waiting_j_per_ns_ * static_cast<double>(time) +
-         late_j_per_ns_ * late;
+         late_j_per_ns_ * static_cast<double>(late);
+}
+
+double SegmentSearch::CurrentCost() const {
+  return Cost(energy_j_ + timeline_.late_energy_j(), timeline_.time(), breach_);
+}
+
+Nanoseconds SegmentSearch::BreachWithProposals() {
+  if (!checker_.has_rules()) return 0;
+  Nanoseconds breach = 0;
+  const Moments moments{timeline_.starts(), timeline_.ends(), timeline_.time()};
+  for (const int r : movable_) {
+    const Ring* ring = &rings_[At(r)];
+    for (std::size_t i = 0; i < used_proposals_; ++i) {
+      if (proposals_[i].pp_rank == r) ring = &proposals_[i].ring;
+    }
+    if (ring->size() < 2) continue;
+    changing_.clear();
+    for (const Segment& segment : *ring) {
+      changing_.push_back(ranks_[At(r)].instructions[At(segment.start)]);
+    }
+    breach += checker_.Breach(r, changing_, moments);
+  }
+  return breach;
 }
 
 void SegmentSearch::Remember() {
-  if (timeline_.time() > deadline_) return;
-  const double energy_j = energy_j_ + waiting_j_per_ns_ * static_cast<double>(timeline_.time());
+  if (timeline_.time() > deadline_ || breach_ > 0) return;
+  const double energy_j = energy_j_ + timeline_.late_energy_j() +
+                          waiting_j_per_ns_ * static_cast<double>(timeline_.time());
   if (!best_ || energy_j < best_->energy_j - kLeastGain) best_ = Found{rings_, energy_j};
 }
 
@@ -132,17 +165,26 @@ void SegmentSearch::Start(std::vector<Ring> rings) {
   for (std::size_t i = 0; i < graph.instructions.size(); ++i) {
     durations.push_back(graph.options_of(static_cast<int>(i)).options.front().time);
   }
+  std::vector<int> clock_of(graph.instructions.size(), 0);
   energy_j_ = fixed_energy_j_;
   for (const int r : movable_) {
     const RankClocks& rank = ranks_[At(r)];
-    const std::vector<int> clocks = ClocksOf(rings_[At(r)], rank.positions());
+    const Ring& ring = rings_[At(r)];
+    const std::vector<int> clocks = ClocksOf(ring, rank.positions());
     for (int p = 0; p < rank.positions(); ++p) {
       const std::size_t cell = rank.Cell(p, clocks[At(p)]);
       durations[At(rank.instructions[At(p)])] = rank.times[cell];
+      clock_of[At(rank.instructions[At(p)])] = clocks[At(p)];
       energy_j_ += rank.energies_j[cell];
     }
+    for (std::size_t j = 0; j < ring.size() && ring.size() > 1; ++j) {
+      durations[At(rank.instructions[At(ring[j].start)])] += switch_cost_.stall;
+      energy_j_ += switch_cost_.energy_j;
+    }
   }
-  timeline_.Reset(std::move(durations));
+  timeline_.Reset(std::move(durations), std::move(clock_of));
+  used_proposals_ = 0;
+  breach_ = BreachWithProposals();
   Remember();
 }
 
@@ -321,13 +363,21 @@ bool SegmentSearch::CollectChanges() {
       if (old_next < old_ring.size()) end = std::min(end, old_ring[old_next].start);
       const int clock = (next == 0 ? ring.back() : ring[next - 1]).clock;
       const int old_clock = (old_next == 0 ? old_ring.back() : old_ring[old_next - 1]).clock;
-      for (int p = begin; p < end && clock != old_clock; ++p) {
+      // Whether the stretch begins with a clock change. The others of its instructions do not.
+      bool pays = BeginsAt(ring, next, begin);
+      bool paid = BeginsAt(old_ring, old_next, begin);
+      const bool costs_differ = pays != paid && !switch_cost_.IsNone();
+      if (costs_differ) energy_change_j_ += (pays ? 1 : -1) * switch_cost_.energy_j;
+      const int last = clock != old_clock ? end : costs_differ ? begin + 1 : begin;
+      for (int p = begin; p < last; ++p) {
         const std::size_t cell = rank.Cell(p, clock);
         const std::size_t old_cell = rank.Cell(p, old_clock);
         if (rank.options[cell] == RankClocks::kUnmeasured) return false;
-        changes_.push_back({rank.instructions[At(p)], rank.times[cell]});
+        const Nanoseconds time = rank.times[cell] + (pays ? switch_cost_.stall : 0);
+        changes_.push_back({rank.instructions[At(p)], time, clock});
         energy_change_j_ += rank.energies_j[cell] - rank.energies_j[old_cell];
-        only_slower_ &= rank.times[cell] >= rank.times[old_cell];
+        only_slower_ &= time >= rank.times[old_cell] + (paid ? switch_cost_.stall : 0);
+        pays = paid = false;
       }
       if (next < ring.size() && ring[next].start == end) ++next;
       if (old_next < old_ring.size() && old_ring[old_next].start == end) ++old_next;
@@ -337,15 +387,26 @@ bool SegmentSearch::CollectChanges() {
   return !changes_.empty();
 }
 
-// Whether the cost after the changes is at most `threshold`. If so, the timeline has them.
-bool SegmentSearch::Decide(double threshold) {
-  const double energy_j = energy_j_ + energy_change_j_;
+// Whether even the least time that is possible after the changes costs too much. Unknown with a
+// latency, because then energies depend on times.
+bool SegmentSearch::IsHopeless(double threshold) {
+  if (timeline_.has_latency()) return false;
   // The iteration cannot take less than the least time.
   const Nanoseconds least = only_slower_ ? timeline_.time() : planner_.least_time();
-  if (Cost(energy_j, least) > threshold) return false;
-  if (only_slower_ && Cost(energy_j, timeline_.TimeAtLeast(changes_)) > threshold) return false;
+  if (Cost(EnergyAfter(), least) > threshold) return true;
+  return only_slower_ && Cost(EnergyAfter(), timeline_.TimeAtLeast(changes_)) > threshold;
+}
+
+bool SegmentSearch::Decide(double threshold) {
+  if (IsHopeless(threshold)) return false;
   const Nanoseconds time = timeline_.Try(changes_);
-  if (Cost(energy_j, time) > threshold) {
+  const double energy_j = EnergyAfter() + timeline_.late_energy_j();
+  bool is_accepted = Cost(energy_j, time) <= threshold;
+  if (is_accepted && checker_.has_rules()) {
+    breach_after_ = BreachWithProposals();
+    is_accepted = Cost(energy_j, time, breach_after_) <= threshold;
+  }
+  if (!is_accepted) {
     timeline_.Undo();
     return false;
   }
@@ -355,6 +416,7 @@ bool SegmentSearch::Decide(double threshold) {
 void SegmentSearch::Accept() {
   timeline_.Keep();
   energy_j_ += energy_change_j_;
+  breach_ = checker_.has_rules() ? breach_after_ : 0;
   for (std::size_t i = 0; i < used_proposals_; ++i) {
     Proposal& proposal = proposals_[i];
     std::swap(rings_[At(proposal.pp_rank)], proposal.ring);
@@ -382,12 +444,12 @@ void SegmentSearch::Anneal(std::vector<Ring> start, int most_changes, const Effo
         instruction_j * interpolate(effort.first_temperature, effort.last_temperature, stage);
     late_j_per_ns_ = price_j_per_ns_ * kLastLatePrice /
                      (interpolate(kLastLatePrice / kFirstLatePrice, 1, stage));
-    cost_ = Cost(energy_j_, timeline_.time());
+    cost_ = CurrentCost();
     for (std::int64_t move = 0; move < kMovesPerStage; ++move) {
       if (!Propose(most_changes) || !CollectChanges()) continue;
       if (!Decide(cost_ + temperature_j * Exponential())) continue;
       Accept();
-      cost_ = Cost(energy_j_, timeline_.time());
+      cost_ = CurrentCost();
     }
   }
 }

@@ -12,15 +12,19 @@
 // the same to several neighboring pp_ranks at once: to the segments nearest to the same place. A
 // tenth of the moves consist of two such moves.
 //
-// A plan that is late costs a price for each second. This price grows during the search, until a
-// late plan never pays. (A constant price that is low never ends within the deadline; one that is
-// high gets stuck, where the deadline is the least possible time.) The result is the best plan that
-// the search saw within the deadline.
+// A plan that is late, or that breaks a rule (change_rules.h), costs a price for each second. This
+// price grows during the search, until such a plan never pays. (A constant price that is low never
+// ends within the deadline; one that is high gets stuck, where the deadline is the least possible
+// time.) The result is the best plan that the search saw within the deadline and the rules.
+//
+// A stall and the energy of a change belong to the first instruction of a segment. So a move also
+// changes the durations of instructions that begin a segment only before it or only after it.
 //
 // WHAT MAKES IT FAST
 //   Most moves are rejected. The energies of a move are known before its time. A move that makes
 //   instructions only faster must save time to pay; a move that makes them only slower often fails
 //   by a bound on its time (timeline.h). Only the other moves need the times of all instructions.
+//   With a switch latency, energies depend on times, so every move needs them.
 //
 // Deterministic: the effort is a number of moves, and the random numbers are the same everywhere.
 //
@@ -33,6 +37,7 @@
 #include <vector>
 
 #include "perseus/base/random.h"
+#include "perseus/planning/few_switches/change_rules.h"
 #include "perseus/planning/few_switches/rank_clocks.h"
 #include "perseus/planning/few_switches/timeline.h"
 #include "perseus/planning/plan/planner.h"
@@ -53,10 +58,10 @@ std::vector<int> ClocksOf(const Ring& ring, int positions);
 
 class SegmentSearch {
  public:
-  // Keeps references to `planner` and `ranks`. `price_w` is the price of time at the relaxed
-  // optimum, in watts.
+  // Keeps references to `planner`, `ranks` and `checker`. `price_w` is the price of time at the
+  // relaxed optimum, in watts.
   SegmentSearch(const plan::Planner& planner, const std::vector<RankClocks>& ranks,
-                Nanoseconds deadline, double price_w);
+                const RuleChecker& checker, Nanoseconds deadline, double price_w);
 
   struct Effort {
     std::int64_t moves = 5'000;
@@ -70,7 +75,7 @@ class SegmentSearch {
   void Anneal(std::vector<Ring> start, int most_changes, const Effort& effort,
               const std::stop_token& stop = {});
 
-  // The best plan within the deadline since the last Forget.
+  // The best plan within the deadline and the rules since the last Forget.
   struct Found {
     std::vector<Ring> rings;
     double energy_j = 0;  // Of the iteration, waiting included.
@@ -97,9 +102,16 @@ class SegmentSearch {
   // Fills changes_ and the energy difference. Returns false if an option is not measured, or if
   // nothing changes.
   bool CollectChanges();
+  // Whether the cost after the changes is at most `threshold`. If so, the timeline has them.
   bool Decide(double threshold);
+  bool IsHopeless(double threshold);
+  double EnergyAfter() const { return energy_j_ + energy_change_j_; }
+  // By how much the rings break the rules, at the times of the timeline.
+  Nanoseconds BreachWithProposals();
   void Accept();
-  double Cost(double instruction_energy_j, Nanoseconds time) const;
+  // `breach` is the time by which the plan breaks rules.
+  double Cost(double instruction_energy_j, Nanoseconds time, Nanoseconds breach = 0) const;
+  double CurrentCost() const;
   void Remember();
   int Below(int end) { return static_cast<int>(random_() % static_cast<std::uint64_t>(end)); }
   int SignedStep(int most);
@@ -107,6 +119,8 @@ class SegmentSearch {
 
   const plan::Planner& planner_;
   const std::vector<RankClocks>& ranks_;
+  const RuleChecker& checker_;
+  schedule::SwitchCost switch_cost_;
   std::vector<int> movable_;  // The pp_ranks with a choice.
   Nanoseconds deadline_;
   double waiting_j_per_ns_;  // All pp_ranks.
@@ -117,7 +131,8 @@ class SegmentSearch {
   Timeline timeline_;
   double fixed_energy_j_ = 0;  // Effective energy of instructions without a choice.
   std::vector<Ring> rings_;
-  double energy_j_ = 0;  // Effective energy of all instructions.
+  double energy_j_ = 0;  // Effective energy of all instructions, without what a latency adds.
+  Nanoseconds breach_ = 0;
   double cost_ = 0;
 
   std::vector<Proposal> proposals_;
@@ -125,6 +140,8 @@ class SegmentSearch {
   std::vector<Timeline::Change> changes_;
   double energy_change_j_ = 0;
   bool only_slower_ = false;
+  Nanoseconds breach_after_ = 0;
+  std::vector<int> changing_;  // The scratch memory of BreachWithProposals.
   std::optional<Found> best_;
 };
 

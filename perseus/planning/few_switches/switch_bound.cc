@@ -1,41 +1,102 @@
 #include "perseus/planning/few_switches/switch_bound.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "perseus/planning/profile/curve.h"
 
 namespace perseus::few_switches {
+namespace {
 
-SwitchBound::SwitchBound(const plan::Planner& planner, const std::vector<RankClocks>& ranks,
-                         Nanoseconds deadline)
-    : planner_(planner), ranks_(ranks), deadline_(deadline) {
-  for (const RankClocks& rank : ranks) programs_.emplace_back(rank.positions(), rank.clocks);
+// More than any weight or cost.
+constexpr Femtojoules kNever = std::numeric_limits<Femtojoules>::max();
+
+// The most changes of an iteration that a dwell time allows.
+int MostChanges(const ChangeRules& rules, Nanoseconds deadline) {
+  constexpr Nanoseconds kMany = std::numeric_limits<int>::max();
+  if (rules.min_dwell == 0) return static_cast<int>(kMany);
+  return static_cast<int>(std::min(kMany, deadline / rules.min_dwell));
 }
 
-Femtojoules SwitchBound::SetWeights(const RankClocks& rank, const Prices& prices,
-                                    SegmentProgram& program) {
+// A change takes effect at most so many positions after its own: those that may begin before the
+// latency has passed.
+int Lateness(const RankClocks& rank, Nanoseconds latency) {
+  std::vector<Nanoseconds> fastest;
+  for (int p = 0; p < rank.positions(); ++p) {
+    const auto row = rank.times.begin() + static_cast<std::ptrdiff_t>(rank.Cell(p, 0));
+    fastest.push_back(*std::min_element(row, row + rank.clocks));
+  }
+  int most = 0;
+  for (std::size_t first = 0; first < fastest.size(); ++first) {
+    Nanoseconds passed = 0;
+    std::size_t p = first;
+    while (p < fastest.size() && passed < latency) passed += fastest[p++];
+    most = std::max(most, static_cast<int>(p - first));
+  }
+  return most;
+}
+
+}  // namespace
+
+SwitchBound::SwitchBound(const plan::Planner& planner, const std::vector<RankClocks>& ranks,
+                         Nanoseconds deadline, const ChangeRules& rules, const RuleChecker& checker)
+    : planner_(planner),
+      ranks_(ranks),
+      deadline_(deadline),
+      checker_(checker),
+      has_latency_(planner.model().switch_latency > 0),
+      most_changes_(MostChanges(rules, deadline)) {
+  for (const RankClocks& rank : ranks) {
+    programs_.emplace_back(rank.positions(), rank.clocks);
+    lateness_.push_back(has_latency_ ? Lateness(rank, planner.model().switch_latency) : 0);
+  }
+}
+
+Femtojoules SwitchBound::ComputeChangeCosts(std::size_t pp_rank, const Prices& prices) {
+  const RankClocks& rank = ranks_[pp_rank];
+  const schedule::SwitchCost& cost = planner_.model().switch_cost;
+  const auto energy = static_cast<Femtojoules>(std::floor(cost.energy_j * kFemtojoulesPerJoule));
+  const auto positions = At(rank.positions());
+  std::vector<Femtojoules> own(positions);
+  for (std::size_t p = 0; p < positions; ++p) {
+    const int instruction = rank.instructions[p];
+    own[p] = checker_.IsForbidden(instruction)
+                 ? kNever
+                 : Femtojoules{prices.flow[At(instruction)]} * cost.stall + energy;
+  }
+  change_costs_ = own;
+  Femtojoules sum = 0;
+  for (std::size_t p = 0; p < positions; ++p) {
+    for (std::size_t back = 1; back <= At(lateness_[pp_rank]); ++back) {
+      change_costs_[p] = std::min(change_costs_[p], own[(p + positions - back) % positions]);
+    }
+    if (change_costs_[p] != kNever) sum += change_costs_[p];
+  }
+  return sum;
+}
+
+Femtojoules SwitchBound::SetWeights(std::size_t pp_rank, const Prices& prices) {
+  const RankClocks& rank = ranks_[pp_rank];
+  SegmentProgram& program = programs_[pp_rank];
   const std::size_t clocks = At(rank.clocks);
   weights_.resize(At(rank.positions()) * clocks);
-  constexpr Femtojoules kNotMeasured = -1;
   Femtojoules subtracted = 0;
-  Femtojoules largest_sum = 0;
+  Femtojoules largest_sum = ComputeChangeCosts(pp_rank, prices);
   for (int p = 0; p < rank.positions(); ++p) {
     const Femtojoules flow = prices.flow[At(rank.instructions[At(p)])];
     Femtojoules* weights = weights_.data() + At(p) * clocks;
     const std::size_t row = rank.Cell(p, 0);
-    bool is_first = true;
-    Femtojoules least = 0;
+    Femtojoules least = kNever;
     Femtojoules most = 0;
     for (std::size_t c = 0; c < clocks; ++c) {
-      if (rank.options[row + c] == RankClocks::kUnmeasured) continue;
+      if (!IsUsable(rank, row + c)) continue;
       weights[c] = rank.energies[row + c] + flow * rank.times[row + c];
-      least = is_first ? weights[c] : std::min(least, weights[c]);
-      most = is_first ? weights[c] : std::max(most, weights[c]);
-      is_first = false;
+      most = least == kNever ? weights[c] : std::max(most, weights[c]);
+      least = std::min(least, weights[c]);
     }
     for (std::size_t c = 0; c < clocks; ++c) {
-      weights[c] =
-          rank.options[row + c] == RankClocks::kUnmeasured ? kNotMeasured : weights[c] - least;
+      weights[c] = IsUsable(rank, row + c) ? weights[c] - least : kNever;
     }
     subtracted += least;
     largest_sum += most - least;
@@ -44,13 +105,14 @@ Femtojoules SwitchBound::SetWeights(const RankClocks& rank, const Prices& prices
   while ((largest_sum >> unit_shift_) > static_cast<Femtojoules>(SegmentProgram::kLargestSum)) {
     ++unit_shift_;
   }
+  const auto in_units = [&](Femtojoules weight) {
+    return weight == kNever ? SegmentProgram::kForbidden
+                            : static_cast<double>(static_cast<std::int64_t>(weight >> unit_shift_));
+  };
   for (int p = 0; p < rank.positions(); ++p) {
+    program.change_cost(p) = in_units(change_costs_[At(p)]);
     for (std::size_t c = 0; c < clocks; ++c) {
-      const Femtojoules weight = weights_[At(p) * clocks + c];
-      program.weight(p, static_cast<int>(c)) =
-          weight == kNotMeasured
-              ? SegmentProgram::kForbidden
-              : static_cast<double>(static_cast<std::int64_t>(weight >> unit_shift_));
+      program.weight(p, static_cast<int>(c)) = in_units(weights_[At(p) * clocks + c]);
     }
   }
   return subtracted;
@@ -75,8 +137,8 @@ SwitchBound::Answer SwitchBound::Solve(const Prices& prices, int changes) {
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     answer.clocks.emplace_back();
     if (ranks_[r].positions() == 0) continue;
-    answer.bound += SetWeights(ranks_[r], prices, programs_[r]);
-    SegmentProgram::Answer best = programs_[r].Solve(changes);
+    answer.bound += SetWeights(r, prices);
+    SegmentProgram::Answer best = programs_[r].Solve(std::min(changes, most_changes_));
     answer.exists &= best.exists();
     if (!best.exists()) continue;
     answer.bound += Femtojoules{static_cast<std::int64_t>(best.cost)} << unit_shift_;

@@ -18,6 +18,21 @@
 //   for instruction i is ê_i(c) + x_i*t_i(c). Every flow gives a valid bound. The prices of the
 //   relaxed optimum are a good start. PriceAscent (price_ascent.h) finds better ones.
 //
+// COSTS AND RULES
+//   A switch cost of a stall s and an energy J makes a change at instruction i cost x_i*s + J: the
+//   stall is duration of i, and it draws the blocking power, which effective energy leaves out.
+//
+//   With a switch latency, some instructions after a change run at the clock before, wholly or
+//   partly. The weight of a mix of two clocks is at least the smaller of their weights. So a plan
+//   with pure clocks and no more changes, in which each change may come later, weighs no more. The
+//   program is free to choose that plan. If its later change costs more than the change of the real
+//   plan, the bound would be wrong, so a change costs the least of its own cost and of those of the
+//   positions before it, as far back as a latency reaches. A clock that was not measured for an
+//   instruction then means the nearest one, as in plan/evaluation.h.
+//
+//   Changes that are at least D apart are at most T0 / D in an iteration, and a change that always
+//   breaks a quiet zone is forbidden (change_rules.h). All else that rules exclude is relaxed.
+//
 // EXACTNESS
 //   Weights are whole femtojoules (energies are rounded down). A program counts in units of 2^k fJ,
 //   with the least k for which its sums are exact, and each weight is rounded down to a unit after
@@ -28,6 +43,7 @@
 
 #include <vector>
 
+#include "perseus/planning/few_switches/change_rules.h"
 #include "perseus/planning/few_switches/rank_clocks.h"
 #include "perseus/planning/few_switches/segment_program.h"
 #include "perseus/planning/plan/planner.h"
@@ -42,9 +58,9 @@ struct Prices {
 
 class SwitchBound {
  public:
-  // Keeps references to `planner` and `ranks`.
+  // Keeps references to `planner`, `ranks` and `checker`. `checker` has the rules.
   SwitchBound(const plan::Planner& planner, const std::vector<RankClocks>& ranks,
-              Nanoseconds deadline);
+              Nanoseconds deadline, const ChangeRules& rules, const RuleChecker& checker);
 
   struct Answer {
     bool exists = false;  // Whether any plan has so few changes, at any deadline.
@@ -61,14 +77,24 @@ class SwitchBound {
 
  private:
   // Fills the weights of the program of the pp_rank. Returns the sum of what was subtracted.
-  Femtojoules SetWeights(const RankClocks& rank, const Prices& prices, SegmentProgram& program);
+  Femtojoules SetWeights(std::size_t pp_rank, const Prices& prices);
+  // Fills change_costs_ for the pp_rank. Returns their sum.
+  Femtojoules ComputeChangeCosts(std::size_t pp_rank, const Prices& prices);
+  bool IsUsable(const RankClocks& rank, std::size_t cell) const {
+    return has_latency_ || rank.options[cell] != RankClocks::kUnmeasured;
+  }
 
   const plan::Planner& planner_;
   const std::vector<RankClocks>& ranks_;
   Nanoseconds deadline_;
   std::vector<SegmentProgram> programs_;  // [pp_rank]
-  std::vector<Femtojoules> weights_;      // The scratch memory of SetWeights.
-  int unit_shift_ = 0;                    // A unit of the present program is 2^unit_shift_ fJ.
+  const RuleChecker& checker_;
+  bool has_latency_;
+  int most_changes_;           // That rules allow.
+  std::vector<int> lateness_;  // [pp_rank] how many positions later a change may take effect.
+  std::vector<Femtojoules> weights_;       // The scratch memory of SetWeights.
+  std::vector<Femtojoules> change_costs_;  // [position] kForbidden if forbidden.
+  int unit_shift_ = 0;                     // A unit of the present program is 2^unit_shift_ fJ.
 };
 
 }  // namespace perseus::few_switches

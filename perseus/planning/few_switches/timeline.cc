@@ -1,12 +1,24 @@
 #include "perseus/planning/few_switches/timeline.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
 #include "perseus/base/index.h"
 
 namespace perseus::few_switches {
+namespace {
+
+// Copies the values of the instructions from `first` on. Values that only a latency needs may be
+// absent.
+template <typename Value>
+void CopyFrom(int first, const std::vector<Value>& from, std::vector<Value>& to) {
+  if (from.empty()) return;
+  std::copy(from.begin() + first, from.end(), to.begin() + first);
+}
+
+}  // namespace
 
 Timeline::Timeline(const schedule::InstructionGraph& graph)
     : first_before_(graph.instructions.size() + 1, 0), before_(graph.dependencies.size()) {
@@ -25,13 +37,80 @@ Timeline::Timeline(const schedule::InstructionGraph& graph)
   }
 }
 
-void Timeline::Reset(std::vector<Nanoseconds> durations) {
+Timeline::Timeline(const schedule::InstructionGraph& graph, const std::vector<RankClocks>& ranks,
+                   const plan::ExecutionModel& model)
+    : Timeline(graph) {
+  if (model.switch_latency == 0) return;
+  ranks_ = &ranks;
+  latency_ = model.switch_latency;
+  blocking_power_w_ = model.blocking_power_w;
+  places_.resize(graph.instructions.size());
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    for (int p = 0; p < ranks[r].positions(); ++p) {
+      places_[At(ranks[r].instructions[At(p)])] = {static_cast<int>(r), p};
+    }
+  }
+}
+
+void Timeline::Reset(std::vector<Nanoseconds> durations, std::vector<int> clocks) {
   durations_ = std::move(durations);
+  clocks_ = std::move(clocks);
+  starts_.assign(durations_.size(), 0);
   ends_.assign(durations_.size(), 0);
+  clocks_after_.assign(places_.size(), {});
+  late_energies_j_.assign(places_.size(), 0);
   time_ = UpdateFrom(0);
   undo_.clear();
   first_tried_ = 0;
+  kept_ends_.clear();
   Keep();
+}
+
+void Timeline::Clock::Settle(Nanoseconds now) {
+  if (pending == kNone || switch_time > now) return;
+  running = pending;
+  pending = kNone;
+}
+
+Nanoseconds Timeline::RunLate(int instruction, Nanoseconds start) {
+  const std::size_t i = At(instruction);
+  late_energies_j_[i] = i > 0 ? late_energies_j_[i - 1] : 0;
+  const Place& place = places_[i];
+  if (place.pp_rank == kNone) return durations_[i];
+  const RankClocks& rank = (*ranks_)[At(place.pp_rank)];
+  const int wanted = clocks_[i];
+  const std::size_t cell = rank.Cell(place.position, wanted);
+  const Nanoseconds stall = durations_[i] - rank.times[cell];
+  const Nanoseconds begin = start + stall;
+  Clock& clock = clocks_after_[i];
+  clock = place.position > 0 ? clocks_after_[At(rank.instructions[At(place.position) - 1])]
+                             : Clock{.running = wanted};
+  clock.Settle(begin);
+  if (clock.running == wanted) {
+    clock.pending = kNone;
+    return durations_[i];
+  }
+  if (clock.pending != wanted) {
+    clock.pending = wanted;
+    clock.switch_time = begin + latency_;
+  }
+  const Nanoseconds wait = clock.switch_time - begin;
+  const std::size_t previous = rank.Cell(place.position, clock.running);
+  Nanoseconds duration = rank.times[previous];
+  double energy_j = rank.energies_j[previous];
+  if (wait < duration) {
+    const double done = static_cast<double>(wait) / static_cast<double>(rank.times[previous]);
+    const double rest = std::ceil((1 - done) * static_cast<double>(rank.times[cell]));
+    duration = wait + static_cast<Nanoseconds>(rest);
+    // The mix of the energies, and effective: without the blocking power.
+    const auto waiting_j = [&](Nanoseconds time) { return blocking_power_w_ * ToSeconds(time); };
+    energy_j = done * (rank.energies_j[previous] + waiting_j(rank.times[previous])) +
+               (1 - done) * (rank.energies_j[cell] + waiting_j(rank.times[cell])) -
+               waiting_j(duration);
+  }
+  late_energies_j_[i] += energy_j - rank.energies_j[cell];
+  clock.Settle(begin + duration);
+  return stall + duration;
 }
 
 Nanoseconds Timeline::StartOf(int instruction, const std::vector<Nanoseconds>& ends) const {
@@ -45,7 +124,9 @@ Nanoseconds Timeline::StartOf(int instruction, const std::vector<Nanoseconds>& e
 
 Nanoseconds Timeline::UpdateFrom(int instruction) {
   for (std::size_t i = At(instruction); i < durations_.size(); ++i) {
-    ends_[i] = StartOf(static_cast<int>(i), ends_) + durations_[i];
+    starts_[i] = StartOf(static_cast<int>(i), ends_);
+    ends_[i] =
+        starts_[i] + (latency_ > 0 ? RunLate(static_cast<int>(i), starts_[i]) : durations_[i]);
   }
   Nanoseconds time = 0;
   for (const int last : last_) time = std::max(time, ends_[At(last)]);
@@ -74,7 +155,7 @@ Nanoseconds Timeline::TimeAtLeast(const std::vector<Change>& changes) {
   Nanoseconds chain = 0;
   int previous = -1;
   for (const Change& change : changes) {
-    const Nanoseconds start = ends_[At(change.instruction)] - durations_[At(change.instruction)];
+    const Nanoseconds start = starts_[At(change.instruction)];
     const bool follows =
         previous >= 0 && previous < change.instruction &&
         std::any_of(before_.begin() + first_before_[At(change.instruction)],
@@ -92,8 +173,9 @@ Nanoseconds Timeline::Try(const std::vector<Change>& changes) {
   first_tried_ = static_cast<int>(durations_.size());
   for (const Change& change : changes) {
     Nanoseconds& duration = durations_[At(change.instruction)];
-    undo_.push_back({change.instruction, duration});
+    undo_.push_back({change.instruction, duration, change.clock});
     duration = change.duration;
+    if (latency_ > 0) std::swap(clocks_[At(change.instruction)], undo_.back().clock);
     first_tried_ = std::min(first_tried_, change.instruction);
   }
   time_ = UpdateFrom(first_tried_);
@@ -102,18 +184,28 @@ Nanoseconds Timeline::Try(const std::vector<Change>& changes) {
 
 void Timeline::Keep() {
   if (kept_ends_.size() != ends_.size()) {
+    kept_starts_ = starts_;
     kept_ends_ = ends_;
+    kept_clocks_after_ = clocks_after_;
+    kept_late_energies_j_ = late_energies_j_;
   } else {
-    std::copy(ends_.begin() + first_tried_, ends_.end(), kept_ends_.begin() + first_tried_);
+    CopyFrom(first_tried_, starts_, kept_starts_);
+    CopyFrom(first_tried_, ends_, kept_ends_);
+    CopyFrom(first_tried_, clocks_after_, kept_clocks_after_);
+    CopyFrom(first_tried_, late_energies_j_, kept_late_energies_j_);
   }
   kept_time_ = time_;
   tails_are_valid_ = false;
 }
 
 void Timeline::Undo() {
-  std::copy(kept_ends_.begin() + first_tried_, kept_ends_.end(), ends_.begin() + first_tried_);
+  CopyFrom(first_tried_, kept_starts_, starts_);
+  CopyFrom(first_tried_, kept_ends_, ends_);
+  CopyFrom(first_tried_, kept_clocks_after_, clocks_after_);
+  CopyFrom(first_tried_, kept_late_energies_j_, late_energies_j_);
   for (std::size_t i = undo_.size(); i-- > 0;) {
     durations_[At(undo_[i].instruction)] = undo_[i].duration;
+    if (latency_ > 0) clocks_[At(undo_[i].instruction)] = undo_[i].clock;
   }
   time_ = kept_time_;
 }

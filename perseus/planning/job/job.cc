@@ -76,14 +76,18 @@ class JobReader {
   }
 
   void ReadGpu(const toml::table& table) {
-    constexpr std::array<std::string_view, 4> kKeys{"blocking_power_w", "gpus_per_stage",
-                                                    "switch_latency_ms", "facts"};
+    constexpr std::array<std::string_view, 6> kKeys{"blocking_power_w",  "gpus_per_stage",
+                                                    "switch_latency_ms", "switch_stall_s",
+                                                    "switch_energy_j",   "facts"};
     TableReader reader(table, name_, "[gpu]", kKeys);
     KeepKeys(table);
     job_.model.blocking_power_w = reader.Number("blocking_power_w", kMostBlockingPowerW, 0);
     job_.model.gpus_per_stage = reader.Count("gpus_per_stage", kMostGpusPerStage, 1);
     job_.switch_latency = ToNanoseconds(reader.Number("switch_latency_ms", kLongestSwitchMs, 0) /
                                         kMillisecondsPerSecond);
+    job_.switch_cost.stall = ToNanoseconds(
+        reader.Number("switch_stall_s", kLongestSwitchMs / kMillisecondsPerSecond, 0));
+    job_.switch_cost.energy_j = reader.Number("switch_energy_j", kMostJoules, 0);
     job_.facts_path = reader.Text("facts");
     file_.Keep(reader);
   }

@@ -12,7 +12,9 @@
 //   blocking_power_w = 83.64
 //   gpus_per_stage = 8
 //   switch_latency_ms = 0.0
-//   facts = "facts.toml"              # for the two numbers above that are absent
+//   switch_stall_s = 0.0              # what each clock change costs: a GPU stalls so long,
+//   switch_energy_j = 0.0             # and uses so much energy on top
+//   facts = "facts.toml"              # for an absent blocking power or switch latency
 //   [[fixed]]
 //   kind = "p2p"                      # load, p2p, all_reduce or optimizer
 //   time_s = 0.0004
@@ -26,6 +28,7 @@
 
 #include "perseus/base/result.h"
 #include "perseus/planning/schedule/instruction_graph.h"
+#include "perseus/planning/schedule/switch_cost.h"
 
 namespace perseus::job {
 
@@ -40,6 +43,7 @@ struct Job {
   int pipelines = 1;
   schedule::PipelineModel model;
   Nanoseconds switch_latency = 0;
+  schedule::SwitchCost switch_cost;  // Of one GPU.
 
   // The keys of the file, without the names of their tables: "pp_ranks", "blocking_power_w".
   std::vector<std::string> keys;

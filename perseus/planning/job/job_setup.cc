@@ -10,6 +10,7 @@
 #include "perseus/base/units.h"
 #include "perseus/planning/hardware_facts/hardware_facts.h"
 #include "perseus/planning/job/job.h"
+#include "perseus/planning/plan/make_plan_file.h"
 #include "perseus/planning/profile/profile.h"
 
 namespace perseus::job {
@@ -38,8 +39,10 @@ Result<Job> ReadJobFile(const std::string& path) {
   return job;
 }
 
-void OverrideModel(schedule::PipelineModel& model, Nanoseconds& switch_latency,
-                   const JobFlags& flags) {
+// `described` is a Job or a PlannedJob.
+template <typename Described>
+void OverrideModel(Described& described, const JobFlags& flags) {
+  schedule::PipelineModel& model = described.model;
   auto override_time = [](Nanoseconds& time, const std::optional<double>& seconds) {
     if (seconds) time = ToNanoseconds(*seconds);
   };
@@ -50,8 +53,9 @@ void OverrideModel(schedule::PipelineModel& model, Nanoseconds& switch_latency,
   override_time(model.fixed.all_reduce.time, flags.all_reduce_s);
   override_time(model.fixed.optimizer.time, flags.optimizer_s);
   if (flags.switch_latency_ms) {
-    switch_latency = ToNanoseconds(*flags.switch_latency_ms / kMillisecondsPerSecond);
+    described.switch_latency = ToNanoseconds(*flags.switch_latency_ms / kMillisecondsPerSecond);
   }
+  described.switch_cost = flags.switch_cost.value_or(described.switch_cost);
 }
 
 void Override(Job& job, const JobFlags& flags) {
@@ -67,7 +71,7 @@ void Override(Job& job, const JobFlags& flags) {
   job.schedule.chunks = flags.chunks.value_or(job.schedule.chunks);
   if (!flags.facts.empty()) job.facts_path = flags.facts;
   job.pipelines = flags.pipelines.value_or(job.pipelines);
-  OverrideModel(job.model, job.switch_latency, flags);
+  OverrideModel(job, flags);
 }
 
 // All values that hardware facts have for a job. Without a path, the result has none.
@@ -171,9 +175,7 @@ Result<LoadedJob> LayOut(plan_file::PlannedJob planned, const profile::Profile& 
   PERSEUS_ASSIGN_OR_RETURN(
       auto graph, schedule::BuildInstructionGraph(planned.schedule, profile, planned.model));
   LoadedJob job{.planned = std::move(planned), .graph = std::move(graph), .model = {}};
-  const schedule::PipelineModel& model = job.planned.model;
-  job.model.blocking_power_w = model.blocking_power_w * model.gpus_per_stage;
-  job.model.switch_latency = job.planned.switch_latency;
+  job.model = plan::ModelOf(job.planned);
   return job;
 }
 
@@ -187,8 +189,7 @@ Result<LoadedJob> LayOutGraph(plan_file::PlannedJob planned,
   planned.model.gpus_per_stage = 1;
   planned.model.blocking_power_w = file.blocking_power_w;
   LoadedJob job{.planned = std::move(planned), .graph = std::move(file.graph), .model = {}};
-  job.model.blocking_power_w = job.planned.model.blocking_power_w;
-  job.model.switch_latency = job.planned.switch_latency;
+  job.model = plan::ModelOf(job.planned);
   return job;
 }
 
@@ -250,7 +251,8 @@ Result<LoadedJob> LoadJob(const JobFlags& flags) {
                                 .schedule = {},
                                 .pipelines = job.pipelines,
                                 .model = job.model,
-                                .switch_latency = job.switch_latency};
+                                .switch_latency = job.switch_latency,
+                                .switch_cost = job.switch_cost};
   if (!job.graph_path.empty()) {
     PERSEUS_RETURN_IF_ERROR(RefuseWithGraph(flags, job));
     planned.profile = job.graph_path;
@@ -286,7 +288,8 @@ Result<UnprofiledJob> LoadUnprofiledJob(const JobFlags& flags) {
                         .schedule = std::move(schedule),
                         .pipelines = job.pipelines,
                         .model = job.model,
-                        .switch_latency = job.switch_latency},
+                        .switch_latency = job.switch_latency,
+                        .switch_cost = job.switch_cost},
                        described.facts.gpu_name};
 }
 
@@ -305,7 +308,7 @@ Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, std::string_vi
   if (flags.blocking_power_w || planned.IsGeneralGraph()) facts.blocking_power_w.reset();
   planned.switch_latency = facts.switch_latency.value_or(planned.switch_latency);
   planned.model.blocking_power_w = facts.blocking_power_w.value_or(planned.model.blocking_power_w);
-  OverrideModel(planned.model, planned.switch_latency, flags);
+  OverrideModel(planned, flags);
   if (planned.IsGeneralGraph()) {
     PERSEUS_RETURN_IF_ERROR(RefuseWithGraph(flags, Job()));
     if (!flags.graph.empty()) planned.profile = flags.graph;

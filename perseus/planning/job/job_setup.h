@@ -19,6 +19,8 @@ namespace perseus::job {
 inline constexpr NumberRange kCountRange{1, 1'000'000, "whole numbers"};
 inline constexpr NumberRange kBlockingPowerRange{0, 100'000, "watts"};
 inline constexpr NumberRange kSwitchLatencyRange{0, 60'000, "milliseconds"};
+inline constexpr NumberRange kStallRange{0, 60, "seconds"};
+inline constexpr NumberRange kSwitchEnergyRange{0, kMostJoules, "joules"};
 inline constexpr NumberRange kSecondsRange{0, kLongestSeconds, "seconds"};
 
 // The flags that the user gave. If a flag is absent, the value of the job file counts. If both lack
@@ -38,6 +40,7 @@ struct JobFlags {
   std::optional<int> gpus_per_stage;
   std::optional<double> blocking_power_w;
   std::optional<double> switch_latency_ms;
+  std::optional<schedule::SwitchCost> switch_cost;  // Of one GPU.
   std::optional<double> p2p_s;
   std::optional<double> load_s;
   std::optional<double> all_reduce_s;

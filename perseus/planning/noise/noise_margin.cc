@@ -300,7 +300,7 @@ Result<NoisyPlan> AddNoiseMargin(const plan::Planner& planner, const plan::Plan&
   if (search.Keeps(before) && (!found || before.saving >= found->after.saving)) {
     found = NoisyPlan{plan, before, before, 0};
   }
-  if (!found && planner.model().switch_latency > 0) found = search.DescendFromEarlier(plan);
+  if (!found && !planner.model().SwitchesAreFree()) found = search.DescendFromEarlier(plan);
   if (!found) return OutOfReach(search.least_slowdown(), slowdown);
   found->before = before;
   found->runs = search.runs();

@@ -142,6 +142,30 @@ void Evaluator::RunAtPreviousClock(int instruction, const Timing& wanted, int wa
   energy_j = done * previous.energy_j + (1 - done) * wanted.energy_j;
 }
 
+std::vector<bool> Evaluator::FindPaidChanges(std::span<const int> options) const {
+  if (model_.switch_cost.IsNone()) return {};
+  std::vector<bool> changes(graph_.instructions.size(), false);
+  for (const std::vector<int>& order : graph_.pp_rank_orders) {
+    int first = -1;
+    int last = kNoSetting;
+    for (const int i : order) {
+      const auto set = At(graph_.instructions[At(i)].option_set);
+      if (graph_.option_sets[set].options.size() < 2) continue;
+      const int setting = setting_of_option_[set][At(options[At(i)])];
+      if (first < 0) {
+        first = i;
+      } else {
+        changes[At(i)] = setting != last;
+      }
+      last = setting;
+    }
+    if (first < 0) continue;
+    const auto set = At(graph_.instructions[At(first)].option_set);
+    changes[At(first)] = setting_of_option_[set][At(options[At(first)])] != last;
+  }
+  return changes;
+}
+
 Evaluation Evaluator::Evaluate(std::span<const int> options) const {
   static const Variation kNone;
   return Evaluate(options, kNone);
@@ -155,6 +179,9 @@ Evaluation Evaluator::Evaluate(std::span<const int> options, const Variation& va
   evaluation.energies_j.assign(instructions, 0);
   evaluation.pp_rank_switches.assign(graph_.pp_rank_orders.size(), 0);
   std::vector<Clock> clocks(graph_.pp_rank_orders.size());
+  const std::vector<bool> pays = FindPaidChanges(options);
+  const Nanoseconds stall = model_.switch_cost.stall;
+  const double change_j = model_.switch_cost.energy_j + model_.blocking_power_w * ToSeconds(stall);
   Nanoseconds busy = 0;
   for (int i = 0; At(i) < instructions; ++i) {
     const schedule::InstructionNode& instruction = graph_.instructions[At(i)];
@@ -169,6 +196,8 @@ Evaluation Evaluator::Evaluate(std::span<const int> options, const Variation& va
                                   evaluation.durations[At(dependency.from)] + dependency.delay);
     }
     evaluation.starts[At(i)] = start;
+    const bool changes = !pays.empty() && pays[At(i)];
+    const Nanoseconds begin = start + (changes ? stall : 0);
     evaluation.durations[At(i)] = option.time;
     evaluation.energies_j[At(i)] = option.energy_j;
     if (set.options.size() > 1) {
@@ -181,15 +210,19 @@ Evaluation Evaluator::Evaluate(std::span<const int> options, const Variation& va
       }
       if (clock.setting != wanted) {
         if (model_.switch_latency > 0) {
-          RunAtPreviousClock(i, option, wanted, clock, start, variation, evaluation);
+          RunAtPreviousClock(i, option, wanted, clock, begin, variation, evaluation);
         } else {
           clock.setting = wanted;
         }
       } else {
         clock.pending = kNoSetting;
       }
-      clock.previous_end = start + evaluation.durations[At(i)];
+      clock.previous_end = begin + evaluation.durations[At(i)];
       clock.Settle(clock.previous_end);
+    }
+    if (changes) {
+      evaluation.durations[At(i)] += stall;
+      evaluation.energies_j[At(i)] += change_j;
     }
     busy += evaluation.durations[At(i)];
     evaluation.instruction_energy_j += evaluation.energies_j[At(i)];

@@ -19,6 +19,11 @@
 //
 // An instruction under a latency is a mix of two options, so the bound of the relaxation holds for
 // it too.
+//
+// Switch cost. If the plan changes the clock from one instruction of a pp_rank to its next, the
+// pp_rank stalls before that next instruction, at the blocking power, and the change costs energy
+// on top. Both count as time and energy of that instruction. An iteration repeats, so a change from the last instruction back to the first one stalls
+// the first one. (`switches` does not count this change.)
 #pragma once
 
 #include <span>
@@ -27,6 +32,7 @@
 
 #include "perseus/base/units.h"
 #include "perseus/planning/schedule/instruction_graph.h"
+#include "perseus/planning/schedule/switch_cost.h"
 
 namespace perseus::plan {
 
@@ -46,8 +52,12 @@ struct Evaluation {
 };
 
 struct ExecutionModel {
-  double blocking_power_w = 0;     // Of one pp_rank: all of its GPUs together.
-  Nanoseconds switch_latency = 0;  // From request to effect.
+  double blocking_power_w = 0;            // Of one pp_rank: all of its GPUs together.
+  Nanoseconds switch_latency = 0;         // From request to effect.
+  schedule::SwitchCost switch_cost = {};  // Of one pp_rank: all of its GPUs together.
+
+  // Whether the time and energy of an instruction depend only on its own option.
+  bool SwitchesAreFree() const { return switch_latency == 0 && switch_cost.IsNone(); }
 };
 
 // How one execution differs from the measurements. Each list is empty (no difference), or has one
@@ -81,6 +91,8 @@ class Evaluator {
   struct Timing;  // The time and energy of an option.
 
   static Timing Slowed(const profile::Option& option, double factor);
+  // [instruction] whether it pays for a clock change. Empty if changes cost nothing.
+  std::vector<bool> FindPaidChanges(std::span<const int> options) const;
   void RunAtPreviousClock(int instruction, const Timing& wanted, int wanted_setting, Clock& clock,
                           Nanoseconds start, const Variation& variation,
                           Evaluation& evaluation) const;

@@ -294,6 +294,50 @@ TEST(SwitchLatencyOf, AppliesToOtherKnobs) {
 
 // Starts are the earliest possible, energy follows the formula of the header, and a latency of 0 is
 // the same as none.
+// The clocks of the four instructions: fast, slow, slow, fast. The change back to the first one
+// would stall it, but it does not happen: the last clock is the first one.
+TEST(SwitchCostOf, StallsTheInstructionAfterAChange) {
+  const schedule::InstructionGraph graph =
+      OneRank({TwoSpeeds(), TwoSpeeds(), TwoSpeeds(), TwoSpeeds()});
+  const Evaluator evaluator(graph, {.blocking_power_w = 50,
+                                    .switch_latency = 0,
+                                    .switch_cost = {.stall = 4 * kMillisecond, .energy_j = 0.5}});
+  const Evaluation evaluation = evaluator.Evaluate(std::vector{kFast, kSlow, kSlow, kFast});
+  EXPECT_THAT(evaluation.starts,
+              ElementsAre(0, 10 * kMillisecond, 34 * kMillisecond, 54 * kMillisecond));
+  EXPECT_THAT(evaluation.durations, ElementsAre(10 * kMillisecond, 24 * kMillisecond,
+                                                20 * kMillisecond, 14 * kMillisecond));
+  // A stall draws 50 W for 4 ms, and the change 0.5 J on top.
+  EXPECT_THAT(evaluation.energies_j, ElementsAre(2.0, 1.7, 1.0, 2.7));
+  EXPECT_EQ(evaluation.time, 68 * kMillisecond);
+  EXPECT_DOUBLE_EQ(evaluation.blocking_energy_j, 0);
+  EXPECT_EQ(evaluation.switches, 2);
+}
+
+TEST(SwitchCostOf, AChangeBackStallsTheNextIteration) {
+  const schedule::InstructionGraph graph =
+      OneRank({Fixed(kMillisecond, 0), TwoSpeeds(), TwoSpeeds()});
+  const Evaluator evaluator(
+      graph, {.blocking_power_w = 0, .switch_latency = 0, .switch_cost = {kMillisecond, 0.5}});
+  const Evaluation evaluation = evaluator.Evaluate(std::vector{0, kFast, kSlow});
+  EXPECT_THAT(evaluation.durations,
+              ElementsAre(kMillisecond, 11 * kMillisecond, 21 * kMillisecond));
+  EXPECT_DOUBLE_EQ(evaluation.energy_j, 4.0);
+  EXPECT_EQ(evaluation.switches, 1);
+}
+
+TEST(SwitchCostOf, ALatencyBeginsAfterTheStall) {
+  const schedule::InstructionGraph graph = OneRank({TwoSpeeds(), TwoSpeeds(), TwoSpeeds()});
+  const Evaluator evaluator(graph, {.blocking_power_w = 0,
+                                    .switch_latency = 5 * kMillisecond,
+                                    .switch_cost = {2 * kMillisecond, 0}});
+  const Evaluation evaluation = evaluator.Evaluate(std::vector{kFast, kSlow, kFast});
+  // 2 ms of stall. Then half of it fast (5 ms), and half of it slow (10 ms).
+  EXPECT_EQ(evaluation.durations[1], 17 * kMillisecond);
+  // 2 ms of stall. Then a quarter of it slow (5 ms), and three quarters of it fast (7.5 ms).
+  EXPECT_EQ(evaluation.durations[2], 14'500'000);
+}
+
 TEST(EvaluateProperty, HoldsOnRandomJobs) {
   for (std::uint64_t seed = 0; seed < Seeds(500); ++seed) {
     SCOPED_TRACE(seed);

@@ -21,6 +21,14 @@ std::map<std::pair<int, int>, int> StagesByPlace(const schedule::Schedule& sched
 
 }  // namespace
 
+ExecutionModel ModelOf(const plan_file::PlannedJob& job) {
+  const int gpus = job.model.gpus_per_stage;
+  return {
+      .blocking_power_w = job.model.blocking_power_w * gpus,
+      .switch_latency = job.switch_latency,
+      .switch_cost = {.stall = job.switch_cost.stall, .energy_j = job.switch_cost.energy_j * gpus}};
+}
+
 plan_file::PlanFile MakePlanFile(const Planner& planner, const Plan& plan,
                                  plan_file::PlannedJob job) {
   const schedule::InstructionGraph& graph = planner.graph();

@@ -6,6 +6,9 @@
 
 namespace perseus::plan {
 
+// The model of the job's pp_ranks: all GPUs of a stage together.
+ExecutionModel ModelOf(const plan_file::PlannedJob& job);
+
 // Requires that `planner` made `plan`, and that `planner` was created for `job`.
 plan_file::PlanFile MakePlanFile(const Planner& planner, const Plan& plan,
                                  plan_file::PlannedJob job);

@@ -137,7 +137,7 @@ Result<Plan> Planner::PlanWithoutLatency(Nanoseconds deadline, const SearchLimit
 }
 
 Result<Plan> Planner::PlanFor(Nanoseconds deadline, const SearchLimits& limits) const {
-  if (model_.switch_latency > 0) return PlanUnderLatency(*this, deadline, limits);
+  if (!model_.SwitchesAreFree()) return PlanUnderLatency(*this, deadline, limits);
   Result<Plan> plan = PlanWithoutLatency(deadline, limits);
   if (!plan) return plan;
   return Evaluated(*std::move(plan));
@@ -148,9 +148,9 @@ Result<Plan> Planner::PlanForStraggler(Nanoseconds time, const SearchLimits& lim
   DeadlineSearch search(*this, time, 0);
   PERSEUS_ASSIGN_OR_RETURN(Plan plan, search.PlanWith(limits));
   plan.lower_bound_j = BoundOf(time, search.solution().extra_energy);
-  if (model_.switch_latency == 0) return Evaluated(std::move(plan));
-  // This plan ignores the switch latency. So it may be late, or need more energy than a plan that
-  // includes the latency.
+  if (model_.SwitchesAreFree()) return Evaluated(std::move(plan));
+  // This plan ignores the latency and the cost of switches. So it may be late, or need more energy
+  // than a plan that includes them.
   plan.evaluation = Evaluator(graph_, model_).Evaluate(plan.options);
   auto other = PlanFor(time, limits);
   if (!other) return other;

@@ -57,7 +57,7 @@ struct Plan {
   std::string target;        // In words: "no slowdown", "deadline 2.9 s".
   Nanoseconds deadline = 0;  // evaluation.time <= deadline, always.
   std::vector<int> options;  // For each instruction, an index into its option set.
-  Evaluation evaluation;     // On the measured options, with the switch latency of the model.
+  Evaluation evaluation;     // On the measured options, with latency and cost of switches.
   // The certificate: no plan for this profile that meets the deadline has less energy.
   double lower_bound_j = 0;
 
@@ -121,9 +121,9 @@ class Planner {
   Result<FrontierPoint> CheapestPoint(double price_w, const std::stop_token& stop = {}) const;
 
   // The plan of least energy that takes no longer than `deadline`: the relaxed optimum, rounded to
-  // measured options, with slack reused (choice_search.h). With a switch latency, see switching.h.
-  // Fails with kUnreachable below least_time(), or if no plan is found that meets the deadline
-  // with the latency.
+  // measured options, with slack reused (choice_search.h). With a switch latency or a switch cost,
+  // see switching.h. Fails with kUnreachable below least_time(), or if no plan is found that meets
+  // the deadline with them.
   Result<Plan> PlanFor(Nanoseconds deadline, const SearchLimits& limits = {}) const;
 
   // The lower bound of PlanFor without the plan, in a fraction of the time: no plan that meets the
@@ -138,7 +138,7 @@ class Planner {
   // PlanFor, which stops at T*.
   Result<Plan> PlanForStraggler(Nanoseconds time, const SearchLimits& limits = {}) const;
 
-  // The plan of PlanFor without any switch latency. The plan has no evaluation.
+  // The plan of PlanFor if switches were free. The plan has no evaluation.
   Result<Plan> PlanWithoutLatency(Nanoseconds deadline, const SearchLimits& limits) const;
 
   // The plan with its evaluation on the model. Fails (kSystem) if it misses its deadline.

@@ -1,10 +1,13 @@
 #include "perseus/planning/plan/switching.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <optional>
 #include <random>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -329,6 +332,11 @@ Result<std::optional<std::vector<int>>> Shorten(const Planner& planner, Nanoseco
   return std::optional<std::vector<int>>();
 }
 
+std::string DescribeStall(const schedule::SwitchCost& cost) {
+  if (cost.IsNone()) return "";
+  return fmt::format(" and stalls of {:.3f} ms", ToSeconds(cost.stall) * kMillisecondsPerSecond);
+}
+
 }  // namespace
 
 Result<Plan> PlanUnderLatency(const Planner& planner, Nanoseconds deadline,
@@ -350,10 +358,10 @@ Result<Plan> PlanUnderLatency(const Planner& planner, Nanoseconds deadline,
   if (starts.empty()) {
     return FailAs(
         ErrorKind::kUnreachable,
-        "found no plan that meets {:.6f} s with a switch latency of {:.3f} ms (everything "
+        "found no plan that meets {:.6f} s with a switch latency of {:.3f} ms{} (everything "
         "at maximum frequency takes {:.6f} s)",
-        ToSeconds(deadline), ToSeconds(planner.model().switch_latency) * 1e3,
-        ToSeconds(planner.baseline().time));
+        ToSeconds(deadline), ToSeconds(planner.model().switch_latency) * kMillisecondsPerSecond,
+        DescribeStall(planner.model().switch_cost), ToSeconds(planner.baseline().time));
   }
   std::optional<ClockSearch> best;
   for (std::vector<int>& start : starts) {

@@ -1,4 +1,4 @@
-// Plans for GPUs that take milliseconds to change their clock.
+// Plans for GPUs that take milliseconds to change their clock, or that pay for a change.
 //
 // With a switch latency, the time of an instruction depends on the clock before it (evaluation.h).
 // So a plan made without the latency is late, and a switch that saves little is not worth its
@@ -8,6 +8,7 @@
 //   - a plan made without latency that is faster where the latency hurts: an instruction on the
 //     critical path gets its clock one instruction earlier;
 //   - everything at maximum frequency, which never switches.
+// A stall at each switch has the same effects, so the same search plans with a switch cost.
 // A plan is improved by local search on the exact evaluation: an instruction, or two in a row, gets
 // the clock of a neighbor; an instruction, or a whole run of one clock, becomes one step slower.
 #pragma once
@@ -17,9 +18,9 @@
 
 namespace perseus::plan {
 
-// Requires planner.model().switch_latency > 0. The plan's bound is that without latency, which
-// holds under any latency. Fails with kUnreachable if no plan is found that meets the deadline.
-// kFirstLook: local search for a fortieth of the time, and no annealing.
+// Requires !planner.model().SwitchesAreFree(). The plan's bound is that of free switches, which
+// holds under any latency and cost. Fails with kUnreachable if no plan is found that meets the
+// deadline. kFirstLook: local search for a fortieth of the time, and no annealing.
 Result<Plan> PlanUnderLatency(const Planner& planner, Nanoseconds deadline,
                               const SearchLimits& limits);
 

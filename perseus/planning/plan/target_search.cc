@@ -18,7 +18,7 @@ Result<Plan> TargetSearch::PlanWith(const SearchLimits& limits) {
 }
 
 Result<Plan> TargetSearch::Make(const SearchLimits& limits) {
-  if (planner_.model().switch_latency > 0 || !IsOneDeadline(target_.kind)) {
+  if (!planner_.model().SwitchesAreFree() || !IsOneDeadline(target_.kind)) {
     return PlanForTarget(planner_, frontier_, target_, limits);
   }
   if (!search_) {

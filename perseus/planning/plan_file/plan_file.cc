@@ -56,6 +56,10 @@ ordered_json DescribeJob(const PlanFile& plan) {
   object["gpus_per_stage"] = job.model.gpus_per_stage;
   object["blocking_power_w"] = job.model.blocking_power_w;
   object["switch_latency_ms"] = ToSeconds(job.switch_latency) * kMillisecondsPerSecond;
+  if (!job.switch_cost.IsNone()) {
+    object["switch_cost"] = {{"stall_s", ToSeconds(job.switch_cost.stall)},
+                             {"energy_j", job.switch_cost.energy_j}};
+  }
   object["fixed"] = DescribeFixed(job.model.fixed);
   if (!plan.other_knob_names.empty()) object["knobs"] = plan.other_knob_names;
   return object;

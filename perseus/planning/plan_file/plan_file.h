@@ -17,6 +17,7 @@
 #include "perseus/base/units.h"
 #include "perseus/planning/schedule/instruction_graph.h"
 #include "perseus/planning/schedule/schedule.h"
+#include "perseus/planning/schedule/switch_cost.h"
 
 namespace perseus::plan_file {
 
@@ -28,6 +29,7 @@ struct PlannedJob {
   int pipelines = 1;
   schedule::PipelineModel model;
   Nanoseconds switch_latency = 0;
+  schedule::SwitchCost switch_cost = {};  // Of one GPU.
 
   bool IsGeneralGraph() const { return schedule.pp_ranks.empty(); }
 };

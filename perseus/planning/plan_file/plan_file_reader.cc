@@ -84,10 +84,11 @@ class PlanReader {
   }
 
   void ReadJob(const Node& node) {
-    constexpr std::array<std::string_view, 12> kKeys{
+    constexpr std::array<std::string_view, 13> kKeys{
         "profile",      "graph",  "schedule",         "pp_ranks",
         "microbatches", "chunks", "pipelines",        "gpus_per_stage",
-        "fixed",        "knobs",  "blocking_power_w", "switch_latency_ms"};
+        "fixed",        "knobs",  "blocking_power_w", "switch_latency_ms",
+        "switch_cost"};
     node.RequireObject(kKeys);
     PlannedJob& job = plan_.job;
     is_general_graph_ = node.Has("graph");
@@ -104,12 +105,21 @@ class PlanReader {
     job.switch_latency = ToNanoseconds(
         Member(node, "switch_latency_ms").Number(0, kLongestSwitchMs, "milliseconds") /
         kMillisecondsPerSecond);
+    if (node.Has("switch_cost")) ReadSwitchCost(Member(node, "switch_cost"), job.switch_cost);
     ReadFixed(Member(node, "fixed"));
     if (!node.Has("knobs")) return;
     const Node knobs = Member(node, "knobs");
     for (std::size_t i = 0; i < knobs.ListSize(); ++i) {
       plan_.other_knob_names.push_back(knobs[i].Text());
     }
+  }
+
+  void ReadSwitchCost(const Node& node, schedule::SwitchCost& cost) {
+    constexpr std::array<std::string_view, 2> kKeys{"stall_s", "energy_j"};
+    node.RequireObject(kKeys);
+    cost.stall = ToNanoseconds(
+        Member(node, "stall_s").Number(0, kLongestSwitchMs / kMillisecondsPerSecond, "seconds"));
+    cost.energy_j = Member(node, "energy_j").Number(0, kMostJoules, "joules");
   }
 
   void ReadFixed(const Node& node) {

@@ -107,6 +107,16 @@ TEST(PlanFileTest, FixedInstructionsAppearWithTheirKinds) {
   EXPECT_EQ(parsed->pp_ranks[3].instructions.back().frequency_mhz, 0);
 }
 
+TEST(PlanFileTest, KeepsTheSwitchCost) {
+  PlanFile file = Plan1F1B().File();
+  EXPECT_THAT(FormatPlan(file), Not(HasSubstr("switch_cost")));
+  file.job.switch_cost = {.stall = 4 * kMillisecond, .energy_j = 1.5};
+  const auto read = ParsePlan(FormatPlan(file), "plan.json");
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->job.switch_cost.stall, 4 * kMillisecond);
+  EXPECT_EQ(read->job.switch_cost.energy_j, 1.5);
+}
+
 TEST(PlanFileTest, KeepsOtherKnobs) {
   std::string csv = "stage,instruction,frequency,sm_count,time,energy\n";
   for (const char* kind : {"forward", "backward"}) {

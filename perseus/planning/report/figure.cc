@@ -21,6 +21,7 @@ constexpr const char* kConverter = "rsvg-convert";
 constexpr KindName kKinds[] = {{"frontier", FigureKind::kFrontier},
                                {"timeline", FigureKind::kTimeline},
                                {"profile", FigureKind::kProfile},
+                               {"switches", FigureKind::kSwitches},
                                {"emulation", FigureKind::kEmulation}};
 struct FormatName {
   std::string_view name;
@@ -126,8 +127,9 @@ Result<Figure> FigureOf(std::string_view file_name) {
   }
   if (!kind || !format) {
     return Fail(
-        "{} is not the name of a figure (use frontier.svg, timeline.svg or profile.svg, with an "
-        "optional prefix as in bloom-frontier.svg, or the same with .png or .pdf)",
+        "{} is not the name of a figure (use frontier.svg, timeline.svg or profile.svg, and for "
+        "plan --switch-tradeoff also switches.svg, with an optional prefix as in "
+        "bloom-frontier.svg, or the same with .png or .pdf)",
         Excerpt(file_name));
   }
   return Figure{*kind, *format};

@@ -22,6 +22,7 @@ enum class FigureKind {
   kFrontier,   // The lower bound, the plans, the baseline, and other frontiers.
   kTimeline,   // An iteration at maximum frequency, and below it the iteration of the chosen plan.
   kProfile,    // The measured options, the hull and the fit of each stage and kind.
+  kSwitches,   // What limits of clock changes save, and the most that they can save.
   kEmulation,  // The time and power of an emulated job over its iterations.
 };
 

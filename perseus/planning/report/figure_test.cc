@@ -21,6 +21,7 @@ using ::testing::StartsWith;
 
 TEST(FigureOf, KnowsNamesAndFormats) {
   EXPECT_EQ(FigureOf("frontier.svg")->kind, FigureKind::kFrontier);
+  EXPECT_EQ(FigureOf("gpt3_switches.svg")->kind, FigureKind::kSwitches);
   EXPECT_EQ(FigureOf("out.d/bloom-timeline.pdf")->kind, FigureKind::kTimeline);
   EXPECT_EQ(FigureOf("out.d/bloom-timeline.pdf")->format, FigureFormat::kPdf);
   EXPECT_EQ(FigureOf("a_profile.png")->format, FigureFormat::kPng);
@@ -112,6 +113,8 @@ class DrawFigureTest : public testing::Test {
                   .plans = {},
                   .overlays = {{"a < b", {{1'000'000'000, 900}, {1'100'000'000, 800}}}}};
     report.plans.push_back({"fast", *planner.PlanFor(planner.baseline().time)});
+    report.switch_tradeoff =
+        SwitchTradeoff{"no slowdown", {{0, {}, {}}, {2, {}, 0.115}, {4, 0.082, 0.12}}, 0.125};
     data_ = *FormatReportData(report);
   }
 
@@ -149,6 +152,15 @@ TEST_F(DrawFigureTest, DrawsAPanelForEachStageAndKind) {
   for (const char* name : {"stage 0 forward", "stage 0 backward", "stage 1 forward"}) {
     EXPECT_THAT(svg, HasSubstr(name));
   }
+}
+
+// No plan was found for two of the three limits, and for one none is possible.
+TEST_F(DrawFigureTest, DrawsWhatLimitsOfClockChangesSave) {
+  const std::string svg = Draw(FigureKind::kSwitches);
+  EXPECT_THAT(svg, HasSubstr("most clock changes of a GPU"));
+  EXPECT_THAT(svg, HasSubstr(">8.2<"));
+  EXPECT_THAT(svg, HasSubstr(">12.5<"));
+  EXPECT_THAT(svg, HasSubstr("no slowdown"));
 }
 
 TEST_F(DrawFigureTest, ConvertsToPngAndPdf) {

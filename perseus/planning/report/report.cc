@@ -108,9 +108,10 @@ ordered_json DescribeLane(const Report& report, const std::vector<int>& options,
   }
   ordered_json lane{
       {"options", std::move(chosen)}, {"gaps_ns", std::move(gaps)}, {"critical", std::move(marks)}};
-  // Under a switch latency, an instruction may run partly at the previous clock. Otherwise, these
-  // are the time and energy of its option, and the page takes them from there.
-  if (model.switch_latency > 0) {
+  // Under a switch latency, an instruction may run partly at the previous clock, and a switch may
+  // have a cost. Otherwise, these are the time and energy of its option, and the page takes them
+  // from there.
+  if (!model.SwitchesAreFree()) {
     lane["durations_ns"] = std::move(durations);
     lane["energies_j"] = std::move(energies);
   }
@@ -190,6 +191,21 @@ ordered_json DescribeFrontier(const FrontierCurve& frontier) {
   return object;
 }
 
+ordered_json DescribeSwitchTradeoff(const SwitchTradeoff& tradeoff) {
+  const auto or_null = [](const std::optional<double>& value) {
+    return value ? ordered_json(*value) : ordered_json(nullptr);
+  };
+  ordered_json limits = ordered_json::array();
+  for (const SwitchLimit& limit : tradeoff.limits) {
+    limits.push_back({{"max_switches", limit.most_switches},
+                      {"saving", or_null(limit.saving)},
+                      {"most_saving", or_null(limit.most_saving)}});
+  }
+  return {{"target", tradeoff.target},
+          {"limits", std::move(limits)},
+          {"unlimited", {{"saving", tradeoff.unlimited_saving}}}};
+}
+
 }  // namespace
 
 Result<std::string> FormatReportData(const Report& report) {
@@ -227,6 +243,9 @@ Result<std::string> FormatReportData(const Report& report) {
   data["overlays"] = ordered_json::array();
   for (const FrontierCurve& overlay : report.overlays) {
     data["overlays"].push_back(DescribeFrontier(overlay));
+  }
+  if (report.switch_tradeoff) {
+    data["switch_tradeoff"] = DescribeSwitchTradeoff(*report.switch_tradeoff);
   }
   // A path may have bytes that are not UTF-8, but JSON must not. So they are replaced.
   return data.dump(-1, ' ', false, ordered_json::error_handler_t::replace);

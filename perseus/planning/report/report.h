@@ -12,6 +12,7 @@
 // Thread safety: the functions share no state, so several threads may call them.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,19 @@ struct ReportedPlan {
   plan::Plan plan;   // With its evaluation under the model of the planner.
 };
 
+// What one limit of clock changes saves, as fractions of the energy at maximum frequency.
+struct SwitchLimit {
+  int most_switches = 0;              // Of one GPU in an iteration.
+  std::optional<double> saving;       // Empty if no plan was found.
+  std::optional<double> most_saving;  // No plan within the limit saves more; empty if none can be.
+};
+
+struct SwitchTradeoff {
+  std::string target;  // In words.
+  std::vector<SwitchLimit> limits;
+  double unlimited_saving = 0;
+};
+
 // Requires that `planner` was created for `job`.
 struct Report {
   const plan::Planner& planner;
@@ -36,6 +50,7 @@ struct Report {
   std::vector<ReportedPlan> plans;
   std::size_t chosen = 0;               // The plan that is shown first.
   std::vector<FrontierCurve> overlays;  // Other frontiers, to compare with.
+  std::optional<SwitchTradeoff> switch_tradeoff = {};
 };
 
 // Returns the JSON document. Plans are in order of time, fastest first. Fails (kInput) if the

@@ -65,7 +65,8 @@ Result<plan::Planner> PlannerOf(const SweepJob& job, const profile::Profile& pro
   return plan::Planner::Create(
       std::move(graph),
       {.blocking_power_w = job.model.blocking_power_w * job.model.gpus_per_stage,
-       .switch_latency = job.switch_latency},
+       .switch_latency = job.switch_latency,
+       .switch_cost = {job.switch_cost.stall, job.switch_cost.energy_j * job.model.gpus_per_stage}},
       plan::Planner::FewOptions::kAccept);
 }
 

@@ -36,7 +36,8 @@ struct SweepJob {
   // If a switch takes a large part of an instruction, alternating kinds must not have different
   // clocks. Then all groups of a rank measure the same clock at a time.
   enum class Clocks { kOneAGroup, kOneARank } clocks = Clocks::kOneAGroup;
-  Nanoseconds switch_latency = 0;  // For the evaluation of plans.
+  Nanoseconds switch_latency = 0;         // For the evaluation of plans.
+  schedule::SwitchCost switch_cost = {};  // Of one GPU, for the same.
 };
 
 // The groups of the schedule's computations, sorted.

@@ -195,7 +195,8 @@ profiler::SweepJob Tuner::Job() const {
   profiler::SweepJob job{.schedule = options_.job.schedule,
                          .model = options_.job.model,
                          .clocks_mhz = clocks_mhz_,
-                         .switch_latency = options_.job.switch_latency};
+                         .switch_latency = options_.job.switch_latency,
+                         .switch_cost = options_.job.switch_cost};
   if (job.model.blocking_power_w == 0) {
     job.model.blocking_power_w = PooledBlockingPower(state_.gpus).value_or(0);
   }

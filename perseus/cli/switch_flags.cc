@@ -1,0 +1,96 @@
+#include "perseus/cli/switch_flags.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "perseus/base/excerpt.h"
+#include "perseus/base/units.h"
+#include "perseus/cli/flag_checks.h"
+
+namespace perseus::cli {
+namespace {
+
+constexpr Range kRuleMilliseconds = {0, 3'600'000};
+constexpr double kMostSwitches = 1'000'000;
+
+double MillisecondsOf(std::string_view text) {
+  double number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
+// Returns what is wrong with NAME=MS; empty if nothing is.
+std::string DescribeBadZone(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  const std::string name = text.substr(0, equals);
+  if (equals == std::string::npos || !few_switches::OperationNamed(name)) {
+    return fmt::format("{} is not NAME=MS with one of these names: {}", Excerpt(text),
+                       fmt::join(few_switches::OperationNames(), ", "));
+  }
+  std::string number = text.substr(equals + 1);
+  return NumberIn(kRuleMilliseconds, "milliseconds")(number);
+}
+
+}  // namespace
+
+few_switches::ChangeRules SwitchFlags::rules() const {
+  const auto time = [](double milliseconds) {
+    return ToNanoseconds(milliseconds / kMillisecondsPerSecond);
+  };
+  few_switches::ChangeRules rules;
+  rules.min_dwell = time(min_dwell_ms);
+  for (const std::string& zone : quiet_zones) {
+    const std::size_t equals = zone.find('=');
+    rules.quiet_zones.push_back({*few_switches::OperationNamed(zone.substr(0, equals)),
+                                 time(MillisecondsOf(zone.substr(equals + 1)))});
+  }
+  return rules;
+}
+
+void AddSwitchFlags(CLI::App& verb, SwitchFlags& flags) {
+  const auto check = [](std::string& text) -> std::string {
+    if (text == "auto") return {};
+    const std::string problem = WholeNumberIn({0, kMostSwitches})(text);
+    return problem.empty() ? problem : problem + ", or auto";
+  };
+  const auto store = [&flags](const std::string& text) {
+    flags.picks_limit = text == "auto";
+    flags.most_switches.reset();
+    if (!flags.picks_limit) flags.most_switches = std::stoi(text);
+  };
+  verb.add_option_function<std::string>(
+          "--max-switches", store,
+          "At most this many clock changes of each GPU per iteration, the change back at the end "
+          "included (1 is the same as 0); auto: the fewest that keep 95 % of the saving")
+      ->type_name("N|auto")
+      ->group("Clock changes")
+      ->check(CLI::Validator(check, ""));
+  verb.add_flag("--switch-tradeoff", flags.with_tradeoff,
+                "Also print what limits of 0 to 16 clock changes would save")
+      ->group("Clock changes");
+  verb.add_option("--min-dwell", flags.min_dwell_ms,
+                  "At least this time from one clock change of a GPU to its next")
+      ->type_name("MS")
+      ->group("Clock changes")
+      ->check(NumberIn(kRuleMilliseconds, "milliseconds"));
+  verb.add_option("--quiet-zone", flags.quiet_zones,
+                  "No clock change within MS of such an operation of the GPU: p2p, all_reduce, "
+                  "load or optimizer; may be repeated")
+      ->type_name("NAME=MS")
+      ->group("Clock changes")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->take_all()
+      ->check(CLI::Validator([](std::string& text) -> std::string { return DescribeBadZone(text); },
+                             ""));
+}
+
+Result<void> CheckSwitches(const SwitchFlags& flags) {
+  if (flags.rules().IsNone() || flags.are_given()) return {};
+  return Fail(
+      "--min-dwell and --quiet-zone apply to plans with a limit of clock changes (add "
+      "--max-switches 8, for example)");
+}
+
+}  // namespace perseus::cli

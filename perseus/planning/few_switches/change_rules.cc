@@ -1,0 +1,201 @@
+#include "perseus/planning/few_switches/change_rules.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <utility>
+
+#include "perseus/base/index.h"
+
+namespace perseus::few_switches {
+namespace {
+
+using schedule::InstructionGraph;
+
+constexpr std::array<std::pair<std::string_view, Operation>, 4> kOperations{
+    {{"p2p", Operation::kP2p},
+     {"all_reduce", Operation::kAllReduce},
+     {"load", Operation::kLoad},
+     {"optimizer", Operation::kOptimizer}}};
+
+InstructionKind KindOf(Operation operation) {
+  switch (operation) {
+    case Operation::kAllReduce:
+      return InstructionKind::kAllReduce;
+    case Operation::kLoad:
+      return InstructionKind::kLoad;
+    default:
+      return InstructionKind::kOptimizer;
+  }
+}
+
+bool IsTransfer(const InstructionGraph& graph, const schedule::Dependency& dependency) {
+  return graph.instructions[At(dependency.from)].pp_rank !=
+         graph.instructions[At(dependency.to)].pp_rank;
+}
+
+bool HasOperation(const InstructionGraph& graph, Operation operation) {
+  if (operation == Operation::kP2p) {
+    return std::ranges::any_of(graph.dependencies,
+                               [&](const auto& d) { return IsTransfer(graph, d); });
+  }
+  return std::ranges::any_of(graph.option_sets,
+                             [&](const auto& set) { return set.kind == KindOf(operation); });
+}
+
+}  // namespace
+
+std::string_view Name(Operation operation) {
+  for (const auto& [name, known] : kOperations) {
+    if (known == operation) return name;
+  }
+  return "";
+}
+
+std::optional<Operation> OperationNamed(std::string_view name) {
+  for (const auto& [known, operation] : kOperations) {
+    if (known == name) return operation;
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string_view> OperationNames() {
+  std::vector<std::string_view> names;
+  for (const auto& [name, operation] : kOperations) names.push_back(name);
+  return names;
+}
+
+Result<void> CheckRules(const InstructionGraph& graph, const ChangeRules& rules) {
+  for (const QuietZone& zone : rules.quiet_zones) {
+    if (HasOperation(graph, zone.operation)) continue;
+    return Fail(
+        "a quiet zone is around {0}, but the job has no {0} (add its time to the job, or "
+        "remove the quiet zone)",
+        Name(zone.operation));
+  }
+  return {};
+}
+
+RuleChecker::RuleChecker(const InstructionGraph& graph, const ChangeRules& rules, Nanoseconds stall)
+    : has_rules_(!rules.IsNone()),
+      min_dwell_(rules.min_dwell),
+      stall_(stall),
+      streams_(graph.pp_rank_orders.size()) {
+  for (const QuietZone& zone : rules.quiet_zones) {
+    if (zone.operation == Operation::kP2p) {
+      AddTransfers(graph, zone.distance);
+    } else {
+      AddInstructions(graph, zone);
+    }
+  }
+  if (!rules.quiet_zones.empty()) FindForbidden(graph, rules);
+}
+
+// The transfers from one pp_rank to another follow each other in the order of the sender.
+void RuleChecker::AddTransfers(const InstructionGraph& graph, Nanoseconds distance) {
+  std::map<std::pair<int, int>, std::map<int, Nanoseconds>> transfers;
+  for (const schedule::Dependency& dependency : graph.dependencies) {
+    if (!IsTransfer(graph, dependency)) continue;
+    const int sender = graph.instructions[At(dependency.from)].pp_rank;
+    const int receiver = graph.instructions[At(dependency.to)].pp_rank;
+    Nanoseconds& length = transfers[{sender, receiver}][dependency.from];
+    length = std::max(length, dependency.delay);
+  }
+  for (const auto& [ranks, of_instruction] : transfers) {
+    Stream stream{.is_transfer = true, .distance = distance, .longest = 0, .entries = {}};
+    // Instructions are in topological order, so those of one pp_rank are in its order.
+    for (const auto& [instruction, length] : of_instruction) {
+      stream.entries.push_back({instruction, length});
+      stream.longest = std::max(stream.longest, length);
+    }
+    streams_[At(ranks.first)].push_back(stream);
+    streams_[At(ranks.second)].push_back(std::move(stream));
+  }
+}
+
+void RuleChecker::AddInstructions(const InstructionGraph& graph, const QuietZone& zone) {
+  for (std::size_t r = 0; r < graph.pp_rank_orders.size(); ++r) {
+    Stream stream{.is_transfer = false, .distance = zone.distance, .longest = 0, .entries = {}};
+    for (const int i : graph.pp_rank_orders[r]) {
+      if (graph.options_of(i).kind == KindOf(zone.operation)) stream.entries.push_back({i, 0});
+    }
+    if (!stream.entries.empty()) streams_[r].push_back(std::move(stream));
+  }
+}
+
+// An instruction begins when its last predecessor allows it. If each of them would put an operation
+// next to that moment, the instruction always begins inside a quiet zone.
+void RuleChecker::FindForbidden(const InstructionGraph& graph, const ChangeRules& rules) {
+  const auto is_named = [&](Operation operation) {
+    return std::ranges::any_of(rules.quiet_zones, [&](const QuietZone& zone) {
+      return zone.operation == operation && zone.distance > 0;
+    });
+  };
+  const bool names_p2p = is_named(Operation::kP2p);
+  std::vector<bool> sends(graph.instructions.size(), false);
+  for (const schedule::Dependency& dependency : graph.dependencies) {
+    if (IsTransfer(graph, dependency)) sends[At(dependency.from)] = true;
+  }
+  const auto is_operation = [&](int i) {
+    const InstructionKind kind = graph.options_of(i).kind;
+    return std::ranges::any_of(kOperations, [&](const auto& named) {
+      return named.second != Operation::kP2p && KindOf(named.second) == kind &&
+             is_named(named.second);
+    });
+  };
+  std::vector<bool> waits(graph.instructions.size(), false);
+  forbidden_.assign(graph.instructions.size(), true);
+  for (const schedule::Dependency& dependency : graph.dependencies) {
+    waits[At(dependency.to)] = true;
+    const bool is_near = IsTransfer(graph, dependency)
+                             ? names_p2p
+                             : dependency.delay == 0 && (is_operation(dependency.from) ||
+                                                         (names_p2p && sends[At(dependency.from)]));
+    if (!is_near) forbidden_[At(dependency.to)] = false;
+  }
+  for (std::size_t i = 0; i < waits.size(); ++i) {
+    if (!waits[i]) forbidden_[i] = false;
+  }
+}
+
+Nanoseconds RuleChecker::BreachOfStream(const Stream& stream, Nanoseconds change,
+                                        const Moments& moments) const {
+  const auto begin_of = [&](const Entry& entry) {
+    return stream.is_transfer ? moments.ends[At(entry.instruction)]
+                              : moments.starts[At(entry.instruction)];
+  };
+  const auto is_before = [&](const Entry& entry) {
+    return moments.ends[At(entry.instruction)] + stream.longest + stream.distance <= change;
+  };
+  Nanoseconds breach = 0;
+  for (auto entry = std::ranges::partition_point(stream.entries, is_before);
+       entry != stream.entries.end(); ++entry) {
+    const Nanoseconds quiet_from = begin_of(*entry) - stream.distance;
+    const Nanoseconds quiet_until =
+        moments.ends[At(entry->instruction)] + entry->length + stream.distance;
+    if (quiet_from >= change + stall_) break;
+    if (quiet_until <= change) continue;
+    breach += std::min(change + stall_ - quiet_from, quiet_until - change);
+  }
+  return breach;
+}
+
+Nanoseconds RuleChecker::Breach(int pp_rank, std::span<const int> changing,
+                                const Moments& moments) const {
+  Nanoseconds breach = 0;
+  for (std::size_t j = 0; j < changing.size(); ++j) {
+    const Nanoseconds change = moments.starts[At(changing[j])];
+    const Nanoseconds next = j + 1 < changing.size()
+                                 ? moments.starts[At(changing[j + 1])]
+                                 : moments.starts[At(changing[0])] + moments.time;
+    breach += std::max<Nanoseconds>(0, min_dwell_ - (next - change));
+    for (const Stream& stream : streams_[At(pp_rank)]) {
+      for (const Nanoseconds shift : {-moments.time, Nanoseconds{0}, moments.time}) {
+        breach += BreachOfStream(stream, change + shift, moments);
+      }
+    }
+  }
+  return breach;
+}
+
+}  // namespace perseus::few_switches

@@ -1,0 +1,69 @@
+// Draws what limits of clock changes keep of the saving: for each limit the plan that was found, and
+// the most that any plan within the limit can save.
+import { max, min } from "d3-array";
+import { scaleLinear, scalePoint } from "d3-scale";
+import { line } from "d3-shape";
+import type { Palette } from "../color";
+import type { SwitchTradeoff } from "../data";
+import { Frame, tickFormat, type Box } from "./frame";
+
+interface Props {
+  tradeoff: SwitchTradeoff;
+  width: number;
+  height: number;
+  palette: Palette;
+}
+
+export function SwitchesChart({ tradeoff, width, height, palette }: Props) {
+  const { limits, unlimited } = tradeoff;
+  const box: Box = { width, height, top: 34, right: 28, bottom: 46, left: 62 };
+  const percentOf = (saving: number) => 100 * saving;
+  const bounds = limits.filter((limit) => limit.most_saving !== null)
+    .map((limit) => ({ at: String(limit.max_switches), value: percentOf(limit.most_saving!) }));
+  const plans = limits.filter((limit) => limit.saving !== null)
+    .map((limit) => ({ at: String(limit.max_switches), value: percentOf(limit.saving!) }));
+  const all = [0, percentOf(unlimited.saving), ...bounds.map((b) => b.value),
+    ...plans.map((p) => p.value)];
+  const y = scaleLinear([min(all)!, 1.08 * max(all)!], [height - box.bottom, box.top]);
+  // The limits are a few numbers and not a range, so each has the same distance from the next.
+  const names = [...limits.map((limit) => String(limit.max_switches)), "none"];
+  const places = scalePoint(names, [box.left, width - box.right]).padding(0.5);
+  const index = scaleLinear([0, 1], [box.left, width - box.right]);
+  const path = line<{ at: string; value: number }>((p) => places(p.at)!, (p) => y(p.value));
+  const last = places("none")!;
+  return (
+    <Frame box={box} palette={palette}
+      x={{ scale: index, label: "most clock changes of a GPU in an iteration", ticks: 0,
+        format: String }}
+      y={{ scale: y, label: "saving (%)", ticks: 6, format: tickFormat(y, 6) }}>
+      {names.map((name) => (
+        <g key={name} transform={`translate(${places(name)},${height - box.bottom})`}>
+          <line y2="5" stroke={palette.muted} />
+          <text y="18" text-anchor="middle" fill={palette.muted}>
+            {name === "none" ? "no limit" : name}
+          </text>
+        </g>
+      ))}
+      <line x1={box.left} x2={width - box.right} y1={y(percentOf(unlimited.saving))}
+        y2={y(percentOf(unlimited.saving))} stroke={palette.baseline} stroke-dasharray="2 3" />
+      <path d={path(bounds) ?? ""} fill="none" stroke={palette.bound} stroke-width="1.5"
+        stroke-dasharray="6 3" />
+      <path d={path(plans) ?? ""} fill="none" stroke={palette.chosen} stroke-width="1.5" />
+      {plans.map((p) => (
+        <g key={p.at} transform={`translate(${places(p.at)},${y(p.value)})`}>
+          <circle r="4" fill={palette.chosen} />
+          {/* Above a point near the axis, whose labels are below. */}
+          <text x="7" y={y(p.value) > height - box.bottom - 24 ? -8 : 17} fill={palette.ink}>
+            {p.value.toFixed(1)}
+          </text>
+        </g>
+      ))}
+      <circle cx={last} cy={y(percentOf(unlimited.saving))} r="4" fill={palette.paper}
+        stroke={palette.baseline} stroke-width="1.5" />
+      <text x={last} y={y(percentOf(unlimited.saving)) - 10} text-anchor="middle"
+        fill={palette.ink}>
+        {percentOf(unlimited.saving).toFixed(1)}
+      </text>
+    </Frame>
+  );
+}
