@@ -330,7 +330,7 @@ TEST_P(DiscreteBoundTest, IsNotAboveAnyPlan) {
     for (const int percent : {0, 2}) {
       SCOPED_TRACE(percent);
       plan::Plan plan = *planner.PlanFor(planner.least_time() * (100 + percent) / 100,
-                                         {.effort = plan::SearchEffort::kFirstLook});
+                                         {.effort = plan::kFirstLook});
       const double relaxed_j = plan.lower_bound_j;
       const auto bound = BoundDiscretePlans(planner, plan.deadline);
       ASSERT_TRUE(bound) << bound.error().message;

@@ -271,7 +271,7 @@ class MarginSearch {
     for (const double earlier : {0.002, 0.005, 0.01, 0.02, 0.04}) {
       const auto deadline =
           static_cast<Nanoseconds>(static_cast<double>(plan.deadline) * (1 - earlier));
-      const auto faster = planner_.PlanFor(deadline, {plan::SearchEffort::kFirstLook});
+      const auto faster = planner_.PlanFor(deadline, {.effort = plan::kFirstLook});
       if (!faster) break;
       if (auto found = DescendFrom(plan, faster->options)) return found;
     }

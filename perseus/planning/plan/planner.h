@@ -155,8 +155,8 @@ class Planner {
   Planner() = default;
   Nanoseconds SlowestTime() const;
   Frontier FrontierOf(const std::vector<frontier::Breakpoint>& breakpoints) const;
-  // Nothing if the walk moves more nodes than that.
-  Result<std::optional<Frontier>> WalkFrontier(std::int64_t most_nodes_moved,
+  // Nothing if the walk is slow and `precision` does not require it.
+  Result<std::optional<Frontier>> WalkFrontier(FrontierPrecision precision,
                                                const Progress& progress,
                                                const std::stop_token& stop) const;
   Result<std::vector<frontier::Solution>> ExactPoints(const std::stop_token& stop) const;

@@ -1,7 +1,5 @@
 // The frontier of a planner: every breakpoint, or bounds from a few deadlines.
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <optional>
 #include <utility>
 
@@ -14,9 +12,19 @@
 namespace perseus::plan {
 namespace {
 
-// The nodes that a walk may move before it counts as slow: a few seconds. 32 stages x 128
-// microbatches need about 455 million, and 64 x 512 need 22 billion (docs/benchmarks.md).
-constexpr std::int64_t kMostNodesMoved = 300'000'000;
+// A walk is slow if it moves more nodes than this: about five seconds. 32 stages x 128 microbatches
+// need 455 million, and 64 x 512 need 22 billion.
+constexpr double kMostNodesMoved = 5e8;
+// After so many moves (half a second), the walk may be found to be slow.
+constexpr std::int64_t kMovesToJudge = 50'000'000;
+
+// Whether a walk that has completed this fraction of its range of times is slow. Breakpoints get
+// denser: the moves grow with the square of the fraction (within a factor of three, measured).
+bool IsSlow(const frontier::Walk& walk, double completed) {
+  const std::int64_t moves = walk.statistics().nodes_moved;
+  return moves > kMovesToJudge &&
+         static_cast<double>(moves) > kMostNodesMoved * completed * completed;
+}
 
 }  // namespace
 
@@ -54,7 +62,7 @@ Frontier Planner::FrontierOf(const std::vector<frontier::Breakpoint>& breakpoint
   return frontier;
 }
 
-Result<std::optional<Frontier>> Planner::WalkFrontier(std::int64_t most_nodes_moved,
+Result<std::optional<Frontier>> Planner::WalkFrontier(FrontierPrecision precision,
                                                       const Progress& progress,
                                                       const std::stop_token& stop) const {
   frontier::Walk walk(network_);
@@ -64,13 +72,14 @@ Result<std::optional<Frontier>> Planner::WalkFrontier(std::int64_t most_nodes_mo
   constexpr std::size_t kPointsPerReport = 1024;
   while (!walk.finished()) {
     if (stop.stop_requested()) return FailAsStopped();
-    if (walk.statistics().nodes_moved > most_nodes_moved) return std::optional<Frontier>();
+    const double completed = static_cast<double>(slowest - walk.time()) / range;
+    if (precision != FrontierPrecision::kExact && IsSlow(walk, completed)) {
+      return std::optional<Frontier>();
+    }
     walk.Advance(least_time_);
     if (walk.time() == breakpoints.back().time) break;
     breakpoints.push_back({walk.time(), walk.extra_energy()});
-    if (progress && breakpoints.size() % kPointsPerReport == 0) {
-      progress(static_cast<double>(slowest - walk.time()) / range);
-    }
+    if (progress && breakpoints.size() % kPointsPerReport == 0) progress(completed);
   }
   Result<void> proof = frontier::CheckConvex(breakpoints);
   if (proof) proof = frontier::CheckOptimality(network_, walk.solution());
@@ -133,10 +142,7 @@ Result<Frontier> Planner::EncloseFrontier(const Progress& progress,
 Result<Frontier> Planner::ComputeFrontier(const Progress& progress, const std::stop_token& stop,
                                           FrontierPrecision precision) const {
   if (precision == FrontierPrecision::kBounds) return EncloseFrontier(progress, stop);
-  const std::int64_t most_nodes_moved = precision == FrontierPrecision::kExact
-                                            ? std::numeric_limits<std::int64_t>::max()
-                                            : kMostNodesMoved;
-  PERSEUS_ASSIGN_OR_RETURN(auto exact, WalkFrontier(most_nodes_moved, progress, stop));
+  PERSEUS_ASSIGN_OR_RETURN(auto exact, WalkFrontier(precision, progress, stop));
   if (!exact) return EncloseFrontier(progress, stop);
   if (progress) progress(1);
   return *std::move(exact);

@@ -135,7 +135,7 @@ TEST(FrontierBounds, StopOnRequest) {
 class TargetsOnBounds : public ::testing::Test {
  protected:
   Plan Reach(const Frontier& frontier, const Target& target) const {
-    Result<Plan> plan = PlanForTarget(planner_, &frontier, target, {SearchEffort::kFirstLook});
+    Result<Plan> plan = PlanForTarget(planner_, &frontier, target, {.effort = kFirstLook});
     EXPECT_TRUE(plan) << plan.error().message;
     return plan ? *std::move(plan) : Plan{};
   }
