@@ -44,6 +44,8 @@ Result<store::PlanningOutcome> PlanJob(const PlanningInput& input);
 struct PreparedJob {
   JobSpec spec;
   plan::Planner planner;
+  // Likely mistakes in the profile (job/plausibility.h), one line each.
+  std::vector<std::string> warnings = {};
   // Of the profile. Plans whose target limits the time then have a margin (noise/noise_margin.h).
   std::optional<noise::Noise> noise = {};
 };
