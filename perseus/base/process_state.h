@@ -13,9 +13,11 @@ namespace perseus {
 struct ProcessState {
   // In clock ticks since boot. With the process id it identifies the process.
   std::uint64_t started = 0;
-  // The process was killed (SIGKILL) and has not ended, because a thread of it is in an
-  // uninterruptible wait (state D), or because nobody has waited for it. It never runs again.
+  // The process was killed (SIGKILL) or ends, and is not gone: the kernel still closes its files, a
+  // thread of it is in an uninterruptible wait (state D), or nobody has waited for it. It never
+  // runs its program again.
   bool is_ending = false;
+  bool is_runnable = false;  // It runs, or waits for a core.
 };
 
 // Nothing if there is no such process. `root`: where proc/ is.

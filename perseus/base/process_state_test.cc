@@ -53,6 +53,18 @@ TEST(ParseProcessState, AKilledProcessIsEnding) {
   }
 }
 
+// The kernel has taken the kill (none is pending), and still closes the files of the process.
+TEST(ParseProcessState, AProcessThatExitsIsEnding) {
+  std::string rest = kRest;
+  rest.replace(rest.find(" 9 "), 3, " 4194564 ");  // 0x400104: PF_EXITING is 4.
+  EXPECT_TRUE(ParseProcessState("42 (train) R" + rest, Status(kNone, kNone))->is_ending);
+}
+
+TEST(ParseProcessState, KnowsWhetherAProcessWantsACore) {
+  EXPECT_TRUE(ParseProcessState(std::string("42 (train) R") + kRest, "")->is_runnable);
+  EXPECT_FALSE(ParseProcessState(std::string("42 (train) S") + kRest, "")->is_runnable);
+}
+
 TEST(ReadProcessState, KnowsRealProcesses) {
   const auto self = ReadProcessState(::getpid());
   ASSERT_TRUE(self);

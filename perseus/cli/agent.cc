@@ -60,8 +60,10 @@ Result<double> MostChanges(const AgentFlags& flags) {
   const double most = facts.max_changes_per_s->value;
   if (most < kChangesPerSecond.least) {
     return Fail(
-        "{}: max_changes_per_s is {}, so no clock may change (give a limit of at least {} with "
-        "--max-changes, or do not run the agent)",
+        "{}: max_changes_per_s is {}, because no tried rate was shown to be harmless (measure "
+        "again "
+        "with a longer perseus qualify --duration, or give a limit of at least {} with "
+        "--max-changes)",
         flags.facts, most, kChangesPerSecond.least);
   }
   return most;

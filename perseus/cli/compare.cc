@@ -140,8 +140,8 @@ std::string FormatTables(const plan::Planner& planner, const std::vector<Nanosec
   return text;
 }
 
-std::string FormatJson(const plan::Planner& planner, const std::vector<Nanoseconds>& times,
-                       const std::vector<double>& stragglers,
+std::string FormatJson(const plan::Planner& planner, const job::UsedFacts& facts,
+                       const std::vector<Nanoseconds>& times, const std::vector<double>& stragglers,
                        const std::vector<Outcome>& outcomes) {
   ordered_json policies = ordered_json::array();
   for (const Outcome& outcome : outcomes) {
@@ -168,13 +168,11 @@ std::string FormatJson(const plan::Planner& planner, const std::vector<Nanosecon
     policies.push_back(std::move(policy));
   }
   const plan::Evaluation& baseline = planner.baseline();
-  return ordered_json{
-             {"format", "perseus-comparison"},
-             {"version", 1},
-             {"baseline", {{"time_s", ToSeconds(baseline.time)}, {"energy_j", baseline.energy_j}}},
-             {"policies", std::move(policies)}}
-             .dump(2, ' ', false, ordered_json::error_handler_t::replace) +
-         "\n";
+  ordered_json json{{"format", "perseus-comparison"}, {"version", 1}};
+  if (!facts.path.empty()) json["facts"] = facts.path;
+  json["baseline"] = {{"time_s", ToSeconds(baseline.time)}, {"energy_j", baseline.energy_j}};
+  json["policies"] = std::move(policies);
+  return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
 // The target of one of our plans: "Perseus, no slowdown" or "Perseus, straggler of 1.3".
@@ -257,8 +255,9 @@ Result<void> RunCompare(const CompareFlags& flags) {
     PERSEUS_ASSIGN_OR_RETURN(const auto figures, DrawFigures(flags.figures, data));
     if (auto written = WriteFigures(flags.figures, figures); !written) return written;
   }
-  return Print(flags.as_json ? FormatJson(planner, times, flags.stragglers, outcomes)
-                             : FormatTables(planner, times, flags.stragglers, outcomes));
+  return Print(flags.as_json ? FormatJson(planner, job.facts, times, flags.stragglers, outcomes)
+                             : FormatTables(planner, times, flags.stragglers, outcomes) +
+                                   job::Describe(job.facts));
 }
 
 }  // namespace

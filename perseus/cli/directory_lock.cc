@@ -26,6 +26,18 @@ bool IsStillAt(const fs::path& path, const FileDescriptor& file) {
          named.st_dev == opened.st_dev && named.st_ino == opened.st_ino;
 }
 
+// The directory and those above it that do not exist, the deepest one first.
+std::vector<fs::path> MissingDirectories(fs::path directory) {
+  std::vector<fs::path> missing;
+  std::error_code ignored;
+  if (!directory.has_filename()) directory = directory.parent_path();  // After a slash at the end.
+  for (; !directory.empty() && !fs::exists(directory, ignored);
+       directory = directory.parent_path()) {
+    missing.push_back(directory);
+  }
+  return missing;
+}
+
 enum class Locking { kDone, kBusy, kUnavailable };
 
 Locking TryToLock(const FileDescriptor& file) {
@@ -38,13 +50,22 @@ Locking TryToLock(const FileDescriptor& file) {
 
 }  // namespace
 
+void RemoveIfEmpty(const std::vector<fs::path>& directories) {
+  for (const fs::path& directory : directories) {
+    if (::rmdir(directory.c_str()) != 0) return;
+  }
+}
+
 Result<DirectoryLock> DirectoryLock::Take(const fs::path& directory) {
   const fs::path path = directory / kLockName;
-  bool is_new = false;
+  std::vector<fs::path> created;
   while (true) {
     std::error_code error;
-    is_new = fs::create_directories(directory, error) || is_new;
+    std::vector<fs::path> missing = MissingDirectories(directory);
+    if (!missing.empty()) created = std::move(missing);
+    fs::create_directories(directory, error);
     if (error) {
+      RemoveIfEmpty(created);
       return FailAs(ErrorKind::kSystem, "{}: cannot make the directory: {}", directory.string(),
                     error.message());
     }
@@ -53,6 +74,7 @@ Result<DirectoryLock> DirectoryLock::Take(const fs::path& directory) {
     // Another run that ended without results may have removed the directory.
     if (!file && errno == ENOENT && !fs::exists(directory, error)) continue;
     if (!file) {
+      RemoveIfEmpty(created);
       return FailAs(ErrorKind::kSystem, "{}: cannot write to the directory: {}", directory.string(),
                     std::strerror(errno));
     }
@@ -64,7 +86,7 @@ Result<DirectoryLock> DirectoryLock::Take(const fs::path& directory) {
                     directory.string());
     }
     if (locking == Locking::kUnavailable || IsStillAt(path, file)) {
-      return DirectoryLock(path, std::move(file), is_new);
+      return DirectoryLock(path, std::move(file), std::move(created));
     }
   }
 }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <filesystem>
+#include <utility>
+#include <vector>
 
 #include "perseus/base/file_descriptor.h"
 #include "perseus/base/result.h"
@@ -20,16 +22,21 @@ class DirectoryLock {
   DirectoryLock& operator=(DirectoryLock&&) = delete;
   ~DirectoryLock();
 
-  // Whether Take() created the directory.
-  bool is_new() const { return is_new_; }
+  // The directories that Take() created, the deepest one first: empty, or the directory itself and
+  // those above it that did not exist.
+  const std::vector<std::filesystem::path>& created() const { return created_; }
 
  private:
-  DirectoryLock(std::filesystem::path path, FileDescriptor file, bool is_new)
-      : path_(std::move(path)), file_(std::move(file)), is_new_(is_new) {}
+  DirectoryLock(std::filesystem::path path, FileDescriptor file,
+                std::vector<std::filesystem::path> created)
+      : path_(std::move(path)), file_(std::move(file)), created_(std::move(created)) {}
 
   std::filesystem::path path_;
   FileDescriptor file_;
-  bool is_new_ = false;
+  std::vector<std::filesystem::path> created_;
 };
+
+// Removes them in this order, until one is not empty or cannot be removed.
+void RemoveIfEmpty(const std::vector<std::filesystem::path>& directories);
 
 }  // namespace perseus::cli

@@ -108,6 +108,7 @@ Result<std::string> TraceOf(const plan::Planner& planner, const emulator::Emulat
 }
 
 struct Results {
+  job::UsedFacts facts;
   std::string policy;
   std::vector<std::string> remarks;
   emulator::Emulation planned;
@@ -142,18 +143,19 @@ ordered_json Describe(const emulator::Emulation& emulation) {
 // `files` are the other files of the run.
 std::string FormatJson(const emulator::EmulationSpec& spec, const Results& results,
                        const std::vector<std::string>& files) {
-  ordered_json object{
-      {"format", kEmulationResults.format},
-      {"version", 1},
-      {"pipelines", spec.pipelines},
-      {"iterations", spec.iterations},
-      {"policy", results.policy},
+  ordered_json object{{"format", kEmulationResults.format},
+                      {"version", 1},
+                      {"pipelines", spec.pipelines},
+                      {"iterations", spec.iterations},
+                      {"policy", results.policy}};
+  if (!results.facts.path.empty()) object["facts"] = results.facts.path;
+  object.update(ordered_json{
       {"emulated", Describe(results.planned)},
       {"maximum_frequency", Describe(results.all_max)},
       {"saving", 1 - results.planned.energy_j / results.all_max.energy_j},
       {"slowdown", ToSeconds(results.planned.time) / ToSeconds(results.all_max.time) - 1},
       {"remarks", results.remarks},
-      {"files", files}};
+      {"files", files}});
   if (const auto difference = DifferenceOf(spec, results)) {
     object["noise"] = {{"independent", spec.noise},        {"latency_spread", spec.latency_spread},
                        {"slowdown", difference->slowdown}, {"slowdown_ci", difference->slowdown_ci},
@@ -180,6 +182,7 @@ std::string FormatTable(const emulator::EmulationSpec& spec, const Results& resu
       table.Format(), spec.iterations, spec.pipelines, gpus,
       FormatPercent(1 - results.planned.energy_j / results.all_max.energy_j),
       FormatPercent(ToSeconds(results.planned.time) / ToSeconds(results.all_max.time) - 1));
+  text += job::Describe(results.facts);
   if (const auto difference = DifferenceOf(spec, results)) {
     text += fmt::format(
         "Under noise, the mean iteration saves {:.2f} ± {:.2f} % of the energy and takes {:+.3f} ± "
@@ -307,7 +310,8 @@ Result<void> RunEmulate(const EmulateFlags& flags) {
   if (!chooser.note().empty()) {
     remarks.push_back(fmt::format("{}: {}", chooser.name(), chooser.note()));
   }
-  const Results results{chooser.name(), std::move(remarks), std::move(planned), std::move(all_max)};
+  const Results results{job.facts, chooser.name(), std::move(remarks), std::move(planned),
+                        std::move(all_max)};
   PERSEUS_ASSIGN_OR_RETURN(const auto figure, Draw(flags.figure, spec, results));
   std::vector<std::string> names;
   if (!flags.directory.empty()) {

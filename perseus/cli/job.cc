@@ -43,6 +43,7 @@ struct Flags {
   std::string profile;
   std::string gpu;
   bool has_no_detection = false;
+  std::optional<int> most_switches;
   TargetFlags targets;
   std::string plan = "current";
   int dp_rank = 0;
@@ -108,8 +109,9 @@ Result<ordered_json> RegistrationOf(const Flags& flags, const job::UnprofiledJob
     gpu["switch_stall_s"] = ToSeconds(planned.switch_cost.stall);
     gpu["switch_energy_j"] = planned.switch_cost.energy_j;
   }
-  const std::string& gpu_name = flags.gpu.empty() ? job.facts_gpu_name : flags.gpu;
+  const std::string& gpu_name = flags.gpu.empty() ? job.facts.gpu_name : flags.gpu;
   if (!gpu_name.empty()) gpu["name"] = gpu_name;
+  if (job.facts.most_changes_per_s) gpu["most_changes_per_s"] = *job.facts.most_changes_per_s;
   ordered_json registration{{"key", flags.job},
                             {"pipelines", planned.pipelines},
                             {"tensor_parallel", model.gpus_per_stage},
@@ -117,6 +119,9 @@ Result<ordered_json> RegistrationOf(const Flags& flags, const job::UnprofiledJob
                             {"gpu", std::move(gpu)},
                             {"fixed", FixedJson(model.fixed)},
                             {"target", std::move(target)}};
+  const std::optional<int>& most_switches =
+      flags.most_switches ? flags.most_switches : job.most_switches;
+  if (most_switches) registration["max_switches"] = *most_switches;
   if (flags.has_no_detection) registration["detect_stragglers"] = false;
   return registration;
 }
@@ -135,7 +140,12 @@ Result<std::string> ReadProfile(const std::string& path) {
 Result<void> Upload(ServerClient& server, const Flags& flags, const std::string& csv,
                     const ServerClient::Registered& registered) {
   const auto put = server.Send("PUT", PathOf(flags, "/profile"), csv, "text/csv");
-  if (put) return {};
+  if (put) {
+    for (const auto& warning : put->value("warnings", ordered_json::array())) {
+      std::fputs(fmt::format("perseus: warning: {}\n", warning.get<std::string>()).c_str(), stderr);
+    }
+    return {};
+  }
   const Error& error = put.error();
   const bool is_refused = error.kind != ErrorKind::kSystem;
   if (registered.is_new && is_refused && server.Send("POST", PathOf(flags, "/end"), "{}")) {
@@ -171,10 +181,10 @@ Result<void> Register(const Flags& flags) {
         "(--blocking-power W, blocking_power_w in the job file, or --facts FILE)\n",
         stderr);
   }
-  if (!flags.gpu.empty() && !job.facts_gpu_name.empty() && flags.gpu != job.facts_gpu_name) {
+  if (!flags.gpu.empty() && !job.facts.gpu_name.empty() && flags.gpu != job.facts.gpu_name) {
     std::fputs(fmt::format("perseus: warning: the hardware facts are of the GPU {}, but the job "
                            "has the GPU {} (give the facts of its nodes)\n",
-                           job.facts_gpu_name, flags.gpu)
+                           job.facts.gpu_name, flags.gpu)
                    .c_str(),
                stderr);
   }
@@ -304,6 +314,10 @@ void AddRegisterFlags(CLI::App& verb, Flags& flags) {
       ->type_name("FILE");
   verb.add_option("--gpu", flags.gpu, "Name of the GPUs (default: that of --facts)")
       ->type_name("NAME");
+  verb.add_option("--max-switches", flags.most_switches,
+                  "At most this many clock changes of each GPU per iteration")
+      ->type_name("N")
+      ->check(WholeNumberIn({0, 1'000'000}));
   verb.add_flag("--no-detection", flags.has_no_detection,
                 "Do not detect stragglers; use only reported ones");
   AddTargetFlags(verb, flags.targets);

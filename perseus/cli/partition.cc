@@ -73,8 +73,10 @@ ordered_json SplitJson(const partition::Partition& partition,
             {"saving", SavingOf(partition, split)}}}};
 }
 
-// `command` plans the split whose profile was written. It is empty if none was written.
-std::string FormatJson(const partition::Partition& partition, const std::string& command) {
+// `facts` is the file that gave the blocking power. `command` plans the split whose profile was
+// written. Each is empty if there is none.
+std::string FormatJson(const partition::Partition& partition, const std::string& facts,
+                       const std::string& command) {
   ordered_json json{{"format", "perseus-partition"},
                     {"version", 1},
                     {kBalanced, SplitJson(partition, partition.balanced)},
@@ -87,6 +89,7 @@ std::string FormatJson(const partition::Partition& partition, const std::string&
     json["lower_bound_j"] = partition.lower_bound_j;
     json["gap"] = partition.gap();
   }
+  if (!facts.empty()) json["facts"] = facts;
   if (!command.empty()) json["plan_command"] = command;
   return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
@@ -185,12 +188,13 @@ Result<void> RunPartition(const PartitionFlags& flags, bool is_split_given) {
   const auto partition = partition::PartitionLayers(job);
   if (!partition) return Fail(partition);
   std::string table = FormatTable(*partition);
-  if (!flags.facts.empty() && !flags.blocking_power_w) {
-    table += fmt::format("hardware facts: {} gives the blocking power ({:.4g} W)\n", flags.facts,
+  const std::string facts = flags.blocking_power_w ? "" : flags.facts;
+  if (!facts.empty()) {
+    table += fmt::format("hardware facts: {} gives the blocking power ({:.4g} W)\n", facts,
                          blocking_power_w);
   }
   if (flags.profile.empty()) {
-    return Print(flags.as_json ? FormatJson(*partition, "") : table);
+    return Print(flags.as_json ? FormatJson(*partition, facts, "") : table);
   }
   const partition::PlannedSplit& split = flags.split == kBalanced  ? partition->balanced
                                          : flags.split == kFastest ? partition->fastest
@@ -199,7 +203,7 @@ Result<void> RunPartition(const PartitionFlags& flags, bool is_split_given) {
       profile::FormatProfile(profile::StageProfile(job.layers, split.boundaries));
   if (auto written = WriteFileAtomically(flags.profile, profile); !written) return written;
   const std::string command = NextCommand(flags, blocking_power_w, split);
-  if (flags.as_json) return Print(FormatJson(*partition, command));
+  if (flags.as_json) return Print(FormatJson(*partition, facts, command));
   return Print(fmt::format("{}\n{} has the stages of the {} split. To plan them as above:\n  {}\n",
                            table, flags.profile, flags.split, command));
 }

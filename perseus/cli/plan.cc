@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "perseus/cli/change_rate.h"
 #include "perseus/cli/figure_flags.h"
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/interrupt.h"
@@ -44,7 +45,7 @@ constexpr const char* kPlanExamples =
     "      --blocking-power 83.64 --gpus-per-stage 8 -o out\n"
     "  perseus plan --job job.toml --slowdown 5 --power-cap 21000 --price 0.12 2 -o out\n"
     "\n"
-    "DIR then contains report.html (open it in a browser), frontier.csv (every breakpoint),\n"
+    "DIR then contains report.html (open it in a browser), frontier.csv,\n"
     "plans/*.json, trace.json (for ui.perfetto.dev) and summary.json. They replace the files of "
     "an\n"
     "earlier run when all of them are written.";
@@ -55,6 +56,7 @@ struct PlanFlags {
   std::string directory;
   std::optional<int> stops;
   bool without_frontier = false;
+  bool with_exact_frontier = false;
   FigureFlags figures;
   bool with_frequency_lists = false;
   bool as_json = false;
@@ -104,7 +106,9 @@ Result<std::string> MakeReportData(const PlanOutcome& outcome,
                         .frontier = {},
                         .plans = {},
                         .overlays = std::move(overlays)};
-  if (outcome.frontier) report.frontier = {"bound", outcome.frontier->points};
+  if (outcome.frontier) {
+    report.frontier = {"bound", outcome.frontier->points, outcome.frontier->error};
+  }
   for (const PlannedTarget& planned : outcome.targets) {
     if (planned.slug == first_asked) report.chosen = report.plans.size();
     report.plans.push_back({planned.slug, planned.plan});
@@ -160,13 +164,7 @@ Result<void> CheckFlags(const PlanFlags& flags) {
   if (flags.with_plot && flags.as_json) {
     return Fail("--plot and --json exclude each other (remove one of them)");
   }
-  if (flags.noise.percent && flags.switches.are_given()) {
-    return Fail(
-        "--noise excludes limits of clock changes, because its margin changes clocks one by one "
-        "(remove --noise, or --max-switches and --switch-tradeoff)");
-  }
   PERSEUS_RETURN_IF_ERROR(CheckNoise(flags.noise));
-  PERSEUS_RETURN_IF_ERROR(CheckSwitches(flags.switches));
   return CheckFigures(flags.figures,
                       flags.switches.needs_tradeoff() ? HasSwitches::kYes : HasSwitches::kNo);
 }
@@ -178,6 +176,18 @@ Result<void> CheckJob(const PlanFlags& flags, const job::LoadedJob& job,
   if (flags.with_frequency_lists) {
     PERSEUS_RETURN_IF_ERROR(plan_file::CheckListable(job.graph));
   }
+  if (flags.noise.percent && flags.switches.are_given()) {
+    return Fail(
+        "--noise excludes limits of clock changes, because its margin changes clocks one by one "
+        "(remove --noise, or the limits; --per-instruction removes that of a job file)");
+  }
+  if (flags.noise.percent && job.facts.most_changes_per_s) {
+    return Fail(
+        "{}: has a greatest rate of clock changes, which excludes --noise, because its margin "
+        "changes clocks one by one (ignore the rate with --per-instruction)",
+        job.facts.path);
+  }
+  PERSEUS_RETURN_IF_ERROR(CheckSwitches(flags.switches));
   if (flags.switches.are_given()) {
     for (const plan::Target& target : asked) PERSEUS_RETURN_IF_ERROR(CheckSwitchTarget(target));
   }
@@ -188,7 +198,7 @@ Result<void> CheckJob(const PlanFlags& flags, const job::LoadedJob& job,
 Result<std::optional<noise::Noise>> NoiseToPlanWith(const PlanFlags& flags,
                                                     const job::LoadedJob& job) {
   auto noise = NoiseOf(flags.noise, job.planned);
-  if (noise && *noise && flags.switches.are_given()) {
+  if (noise && *noise && (flags.switches.are_given() || job.facts.most_changes_per_s)) {
     std::fputs(
         "perseus: warning: the plans have no margin for the noise of the profile, because the "
         "clock changes are limited\n",
@@ -218,8 +228,11 @@ Result<FrontierAndPlans> SearchPlans(const PlanFlags& flags, const plan::Planner
   PERSEUS_RETURN_IF_ERROR(plans.LookFirst(nullptr, TargetsToPlan({}, planner, std::nullopt, 0)));
   if (!flags.without_frontier) {
     rows.Begin("frontier");
-    PERSEUS_ASSIGN_OR_RETURN(computed.frontier,
-                             planner.ComputeFrontier([&](double part) { rows.Update(part); }));
+    PERSEUS_ASSIGN_OR_RETURN(
+        computed.frontier,
+        planner.ComputeFrontier([&](double part) { rows.Update(part); }, {},
+                                flags.with_exact_frontier ? plan::FrontierPrecision::kExact
+                                                          : plan::FrontierPrecision::kStatedError));
   }
   // Only the report uses stops.
   const int stops =
@@ -233,10 +246,12 @@ Result<FrontierAndPlans> SearchPlans(const PlanFlags& flags, const plan::Planner
 
 Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planner& planner,
                                       const std::vector<plan::Target>& asked,
-                                      const std::optional<noise::Noise>& noise) {
+                                      const std::optional<noise::Noise>& noise,
+                                      const std::optional<double>& most_changes_per_s) {
   const FinishOnInterrupt interrupt;
   PERSEUS_ASSIGN_OR_RETURN(auto computed, SearchPlans(flags, planner, asked, interrupt.token()));
   std::vector<PlannedTarget>& planned = computed.planned;
+  if (!flags.switches.most_switches) ImproveUnderSwitchCost(planner, planned);
   RaiseRowBounds(planner, planned);
   if (flags.switches.needs_tradeoff()) {
     const std::string slug = plan::Slug(asked.front());
@@ -253,6 +268,10 @@ Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planne
                              LimitSwitches(planner, std::move(planned), *computed.most_switches,
                                            flags.switches.rules(), computed.switch_tradeoff));
     RaiseRowBounds(planner, planned);
+  } else if (most_changes_per_s) {
+    PERSEUS_ASSIGN_OR_RETURN(planned,
+                             KeepChangeRate(planner, std::move(planned), *most_changes_per_s));
+    RaiseRowBounds(planner, planned);
   }
   if (noise) {
     PERSEUS_ASSIGN_OR_RETURN(computed.noise, AddNoiseMargins(planner, *noise, planned));
@@ -266,6 +285,7 @@ std::string FormatAnswer(const PlanFlags& flags, const PlanOutcome& outcome,
   if (flags.as_json) return summary;
   std::string text = fmt::format("{}\n{}{}", FormatPlanTable(outcome), FormatFinding(outcome),
                                  job::Describe(outcome.job.facts));
+  text += DescribeChangeRate(outcome.job.facts, outcome.targets);
   if (outcome.switch_tradeoff) {
     text += fmt::format("\nLimits of clock changes per GPU and iteration, for {}:\n{}",
                         outcome.switch_tradeoff->unlimited.target,
@@ -284,18 +304,23 @@ std::string FormatAnswer(const PlanFlags& flags, const PlanOutcome& outcome,
   return text;
 }
 
-Result<void> RunPlan(const PlanFlags& flags) {
+Result<void> RunPlan(PlanFlags flags) {
   PERSEUS_RETURN_IF_ERROR(CheckFlags(flags));
   PERSEUS_ASSIGN_OR_RETURN(auto overlays, LoadOverlays(flags.figures));
   // If the results cannot be written, this fails before anything is computed.
   ResultDirectory results(flags.directory, kPlanResults);
   if (!flags.directory.empty()) PERSEUS_RETURN_IF_ERROR(results.Open());
-  PERSEUS_ASSIGN_OR_RETURN(const auto job, LoadJobToPlan(flags.job));
+  PERSEUS_ASSIGN_OR_RETURN(auto job, LoadJobToPlan(flags.job));
+  flags.switches.UseDefault(job.most_switches);
+  if (flags.switches.most_switches || flags.switches.per_instruction) {
+    job.facts.most_changes_per_s.reset();
+  }
   const std::vector<plan::Target> asked = AskedTargets(flags.targets, job.gpus());
   PERSEUS_RETURN_IF_ERROR(CheckJob(flags, job, asked));
   PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
   PERSEUS_ASSIGN_OR_RETURN(const auto noise, NoiseToPlanWith(flags, job));
-  PERSEUS_ASSIGN_OR_RETURN(const auto computed, ComputePlans(flags, planner, asked, noise));
+  PERSEUS_ASSIGN_OR_RETURN(const auto computed, ComputePlans(flags, planner, asked, noise,
+                                                             job.facts.most_changes_per_s));
 
   const PlanOutcome outcome{job,
                             planner,
@@ -351,6 +376,11 @@ Verb AddPlanVerb(CLI::App& program) {
                  "Also write freqs_pipeline_*.py, the lists that other tools of the field read");
   verb->add_flag("--no-frontier", flags->without_frontier,
                  "For very large jobs: plan only slowdowns, deadlines and least energy");
+  verb->add_flag(
+          "--exact-frontier", flags->with_exact_frontier,
+          "Compute every breakpoint, even if it takes minutes (default: for very large jobs, "
+          "bounds of the frontier that differ by at most 0.01 %)")
+      ->excludes("--no-frontier");
   verb->add_option("--effort", flags->effort,
                    "How much work to spend on better plans: 0 is a first look, 2 is twice the "
                    "default work. The same effort gives the same plans everywhere (default: 1)")

@@ -5,12 +5,15 @@
 #include <iterator>
 #include <system_error>
 
+#include "perseus/cli/results.h"
+
 namespace perseus::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
 Result<std::vector<std::string>> PlansIn(const fs::path& directory) {
+  PERSEUS_RETURN_IF_ERROR(CheckComplete(directory));
   std::vector<std::string> paths;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(directory / "plans", error)) {

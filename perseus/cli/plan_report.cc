@@ -26,18 +26,20 @@ std::string FormatJoules(double energy_j) {
 
 ordered_json DescribePlan(const plan::Planner& planner, const PlannedTarget& planned) {
   const plan::Evaluation& evaluation = planned.plan.evaluation;
-  return {{"target", planned.plan.target},
-          {"name", planned.slug},
-          {"deadline_s", ToSeconds(planned.plan.deadline)},
-          {"time_s", ToSeconds(evaluation.time)},
-          {"energy_j", evaluation.energy_j},
-          {"saving", SavingOf(planner, evaluation.energy_j)},
-          {"average_power_w", evaluation.average_power_w()},
-          {"switches", evaluation.switches},
-          {"switches_per_gpu", SwitchesPerGpu(evaluation)},
-          {"switches_per_gpu_s", SwitchesPerGpuAndSecond(evaluation)},
-          {"lower_bound_j", planned.plan.lower_bound_j},
-          {"gap", planned.plan.gap()}};
+  ordered_json plan{{"target", planned.plan.target},
+                    {"name", planned.slug},
+                    {"deadline_s", ToSeconds(planned.plan.deadline)},
+                    {"time_s", ToSeconds(evaluation.time)},
+                    {"energy_j", evaluation.energy_j},
+                    {"saving", SavingOf(planner, evaluation.energy_j)},
+                    {"average_power_w", evaluation.average_power_w()},
+                    {"switches", evaluation.switches},
+                    {"switches_per_gpu", SwitchesPerGpu(evaluation)},
+                    {"switches_per_gpu_s", SwitchesPerGpuAndSecond(evaluation)},
+                    {"lower_bound_j", planned.plan.lower_bound_j},
+                    {"gap", planned.plan.gap()}};
+  if (planned.most_switches) plan["max_switches"] = *planned.most_switches;
+  return plan;
 }
 
 // A value for each limit of clock changes; null where no plan was found.
@@ -104,6 +106,7 @@ std::string FormatPlanTable(const PlanOutcome& outcome) {
 
 std::string FormatFinding(const PlanOutcome& outcome) {
   const plan::Plan& plan = outcome.targets.front().plan;
+  const std::optional<int>& most_switches = outcome.targets.front().most_switches;
   const double saved_j = outcome.planner.baseline().energy_j - plan.evaluation.energy_j;
   const int pipelines = outcome.job.planned.pipelines;
   const std::string all =
@@ -115,9 +118,7 @@ std::string FormatFinding(const PlanOutcome& outcome) {
       "No plan for this profile that is as fast{} can save more than {}.\n",
       FormatJoules(saved_j), all,
       FormatPercent(SavingOf(outcome.planner, plan.evaluation.energy_j)),
-      outcome.most_switches
-          ? fmt::format(" and has at most {} switches per GPU", *outcome.most_switches)
-          : "",
+      most_switches ? fmt::format(" and has at most {} switches per GPU", *most_switches) : "",
       FormatPercent(
           SavingOf(outcome.planner, std::min(plan.lower_bound_j, plan.evaluation.energy_j))));
 }
@@ -138,6 +139,7 @@ std::string FormatSummary(const PlanOutcome& outcome, const std::vector<std::str
   if (outcome.frontier) {
     const plan::FrontierPoint& least = outcome.frontier->points[outcome.frontier->least_energy];
     summary["frontier"] = {{"breakpoints", outcome.frontier->points.size()},
+                           {"error", outcome.frontier->error},
                            {"least_time_s", ToSeconds(outcome.frontier->least_time())},
                            {"least_energy_time_s", ToSeconds(least.time)},
                            {"least_energy_bound_j", least.bound_j}};

@@ -18,7 +18,7 @@ struct PlanOutcome {
   const plan::Planner& planner;
   const std::optional<plan::Frontier>& frontier;
   const std::vector<PlannedTarget>& targets;  // The first is "no slowdown".
-  std::optional<int> most_switches;           // The limit of --max-switches.
+  std::optional<int> most_switches;           // The limit of --max-switches, for all targets.
   const std::optional<SwitchTradeoff>& switch_tradeoff;
   const std::optional<NoiseOutcome>& noise;
 };

@@ -28,6 +28,7 @@ struct PlannedTarget {
   std::string slug;  // The name of its file without the extension.
   plan::Plan plan;
   bool is_stop = false;
+  std::optional<int> most_switches = {};  // The plan was made for at most so many switches per GPU.
 };
 
 // Returns all targets to plan, in this order: no slowdown, larger slowdowns, least energy, and then

@@ -221,16 +221,31 @@ const ResultKind kTuningResults{"perseus tune",
                                 {"profile.csv", "planned.csv", "options.csv"},
                                 IsNone};
 
+Result<void> CheckComplete(const fs::path& directory) {
+  for (const ResultKind* kind : {&kPlanResults, &kEmulationResults, &kTuningResults}) {
+    // A replacement first moves the old summary away, and last moves the new one to its place.
+    if (!Exists(directory / kRunName / "new" / kind->summary)) continue;
+    if (Exists(directory / kind->summary)) continue;
+    return FailAs(
+        ErrorKind::kSystem,
+        "{}: its results are incomplete, because a run of {} ended while it replaced them, "
+        "or replaces them now (wait, or run it again with this -o: it begins with a "
+        "repair)",
+        directory.string(), kind->verb);
+  }
+  return {};
+}
+
 ResultDirectory::ResultDirectory(fs::path path, const ResultKind& kind)
     : path_(std::move(path)), kind_(kind) {}
 
 ResultDirectory::~ResultDirectory() {
   if (!lock_) return;
   const auto ended = EndRun(path_);  // If this fails, the next run tries again.
-  const bool is_empty = ended && lock_->is_new() && !has_published_;
+  const std::vector<fs::path> created =
+      ended && !has_published_ ? lock_->created() : std::vector<fs::path>();
   lock_.reset();
-  std::error_code ignored;
-  if (is_empty) fs::remove(path_, ignored);
+  RemoveIfEmpty(created);
 }
 
 Result<void> ResultDirectory::Open() {

@@ -47,6 +47,10 @@ extern const ResultKind kPlanResults;
 extern const ResultKind kEmulationResults;
 extern const ResultKind kTuningResults;
 
+// Fails (kSystem) if the directory has only a part of the results of a run, or parts of two runs,
+// because a replacement is under way or was killed. For verbs that read results.
+Result<void> CheckComplete(const std::filesystem::path& directory);
+
 struct ResultFile {
   std::string name;  // Relative to the directory, such as "plans/no-slowdown.json".
   std::string contents;
@@ -58,7 +62,8 @@ class ResultDirectory {
   ResultDirectory(std::filesystem::path path, const ResultKind& kind);
   ResultDirectory(const ResultDirectory&) = delete;
   ResultDirectory& operator=(const ResultDirectory&) = delete;
-  // Removes what was not published, and the directory if this run created it and published nothing.
+  // Removes what was not published. If nothing was published, removes the directories that this run
+  // created, too.
   ~ResultDirectory();
 
   // Creates and locks the directory, completes or undoes what a killed run left, and checks that

@@ -48,6 +48,10 @@ few_switches::ChangeRules SwitchFlags::rules() const {
   return rules;
 }
 
+void SwitchFlags::UseDefault(const std::optional<int>& limit) {
+  if (!most_switches && !picks_limit && !per_instruction) most_switches = limit;
+}
+
 void AddSwitchFlags(CLI::App& verb, SwitchFlags& flags) {
   const auto check = [](std::string& text) -> std::string {
     if (text == "auto") return {};
@@ -59,13 +63,19 @@ void AddSwitchFlags(CLI::App& verb, SwitchFlags& flags) {
     flags.most_switches.reset();
     if (!flags.picks_limit) flags.most_switches = std::stoi(text);
   };
-  verb.add_option_function<std::string>(
-          "--max-switches", store,
-          "At most this many clock changes of each GPU per iteration, the change back at the end "
-          "included (1 is the same as 0); auto: the fewest that keep 95 % of the saving")
-      ->type_name("N|auto")
+  CLI::Option* limit =
+      verb.add_option_function<std::string>(
+              "--max-switches", store,
+              "At most this many clock changes of each GPU per iteration, the change back at the "
+              "end "
+              "included (1 is the same as 0); auto: the fewest that keep 95 % of the saving")
+          ->type_name("N|auto")
+          ->group("Clock changes")
+          ->check(CLI::Validator(check, ""));
+  verb.add_flag("--per-instruction", flags.per_instruction,
+                "No limit of clock changes, even if the job file or --facts has one")
       ->group("Clock changes")
-      ->check(CLI::Validator(check, ""));
+      ->excludes(limit);
   verb.add_flag("--switch-tradeoff", flags.with_tradeoff,
                 "Also print what limits of 0 to 16 clock changes would save")
       ->group("Clock changes");

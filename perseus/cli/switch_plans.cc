@@ -8,7 +8,6 @@
 
 #include "perseus/base/parallel.h"
 #include "perseus/cli/table.h"
-#include "perseus/planning/few_switches/rank_clocks.h"
 
 namespace perseus::cli {
 namespace {
@@ -57,6 +56,7 @@ tl::unexpected<Error> FailWithoutPlan(const plan::Plan& plan,
 // A plan for a tighter deadline may be the better one for a looser deadline.
 void ShareBetterPlans(std::vector<PlannedTarget>& planned) {
   for (PlannedTarget& looser : planned) {
+    if (!CheckSwitchTarget(looser.target)) continue;
     for (const PlannedTarget& tighter : planned) {
       if (tighter.plan.evaluation.time > looser.plan.deadline ||
           tighter.plan.evaluation.energy_j >= looser.plan.evaluation.energy_j) {
@@ -119,10 +119,29 @@ Result<std::vector<PlannedTarget>> LimitSwitches(const plan::Planner& planner,
     found.plan->target =
         fmt::format("{}, at most {} switches per GPU", planned[i].plan.target, most_switches);
     planned[i].plan = *std::move(found.plan);
+    planned[i].most_switches = most_switches;
     result.push_back(std::move(planned[i]));
   }
   ShareBetterPlans(result);
   return result;
+}
+
+void ImproveUnderSwitchCost(const plan::Planner& planner, std::vector<PlannedTarget>& planned) {
+  if (planner.model().switch_cost.IsNone()) return;
+  constexpr int kMost = kTradeoffLimits[std::size(kTradeoffLimits) - 1];
+  ForEachOnAllCores(planned.size(), [&](std::size_t i) {
+    plan::Plan& plan = planned[i].plan;
+    if (!CheckSwitchTarget(planned[i].target)) return;
+    // A failure means that the job has an instruction with one clock. The plan then stays.
+    const auto few = few_switches::PlanFewSwitches(planner, plan.deadline, std::span(&kMost, 1),
+                                                   std::span(&plan, 1));
+    if (!few || !few->front().plan) return;
+    const plan::Plan& found = *few->front().plan;
+    if (found.evaluation.energy_j >= plan.evaluation.energy_j) return;
+    plan.options = found.options;
+    plan.evaluation = found.evaluation;
+  });
+  ShareBetterPlans(planned);
 }
 
 Result<SwitchTradeoff> ComputeSwitchTradeoff(const plan::Planner& planner,
@@ -191,8 +210,7 @@ std::string FormatSwitchTradeoff(const plan::Planner& planner, const SwitchTrade
                     ""});
     }
   }
-  add("unlimited", tradeoff.unlimited,
-      few_switches::CyclicChanges(planner.graph(), tradeoff.unlimited.options));
+  add("unlimited", tradeoff.unlimited, tradeoff.unlimited.evaluation.pp_rank_switches);
   return table.Format();
 }
 

@@ -15,6 +15,7 @@
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/target_flags.h"
 #include "perseus/cli/verbs.h"
+#include "perseus/planning/few_switches/change_rate.h"
 #include "perseus/planning/profile/time_noise.h"
 #include "perseus/runtime/protocol/assignment.h"
 #include "perseus/runtime/protocol/assignment_writer.h"
@@ -60,7 +61,7 @@ double SavingOf(const tuner::TuningResult& result) {
   return 1 - result.plan.energy_j / result.plan.baseline_energy_j;
 }
 
-std::string FormatJson(const tuner::TuningResult& result) {
+std::string FormatJson(const tuner::TuningResult& result, const job::UsedFacts& facts) {
   nlohmann::ordered_json json{{"rounds", result.rounds},
                               {"steps_spent", result.spent.steps},
                               {"steps_taken", result.steps_taken},
@@ -94,6 +95,7 @@ std::string FormatJson(const tuner::TuningResult& result) {
     json["left"] = expected->left;
     json["left_with_twice_the_steps"] = expected->left - expected->twice;
   }
+  if (!facts.path.empty()) json["facts"] = facts.path;
   json["assignment_version"] = result.version;
   json["plan_from_step"] = result.version == 0 ? nlohmann::ordered_json()
                                                : nlohmann::ordered_json(result.plan_from_step);
@@ -165,6 +167,16 @@ std::string FormatText(const tuner::TuningResult& result, BlockingPower blocking
                         result.plan_from_step, result.version));
 }
 
+std::string FormatFacts(const tuner::TuningResult& result, const job::UsedFacts& facts) {
+  if (!facts.most_changes_per_s) return job::Describe(facts);
+  return fmt::format(
+      "{}hardware facts: {} allows {:.4g} clock changes per second and GPU, so the plan has at "
+      "most "
+      "{} in an iteration\n",
+      job::Describe(facts), facts.path, *facts.most_changes_per_s,
+      few_switches::MostChanges(*facts.most_changes_per_s, result.plan.deadline));
+}
+
 Result<void> WriteResults(const tuner::TuningResult& result, ResultDirectory& directory) {
   PERSEUS_RETURN_IF_ERROR(
       directory.Stage({{"profile.csv", FormatTunedProfile(result.profile, result.noise)},
@@ -209,7 +221,8 @@ Result<void> RunTune(const TuneFlags& flags) {
   if (!flags.output.empty()) PERSEUS_RETURN_IF_ERROR(results.Open());
   options.job_directory = flags.directory;
   options.job = std::move(job.planned);
-  options.facts_gpu_name = std::move(job.facts_gpu_name);
+  options.facts_gpu_name = job.facts.gpu_name;
+  options.most_changes_per_s = job.facts.most_changes_per_s;
   options.job.profile = flags.output.empty()
                             ? "planned.csv"
                             : (std::filesystem::path(flags.output) / "planned.csv").string();
@@ -231,7 +244,8 @@ Result<void> RunTune(const TuneFlags& flags) {
   const auto taking_part = clock->TakePart(Clock::Part::kPeriodic);
   PERSEUS_ASSIGN_OR_RETURN(const auto result, tuner::Tune(options, *clock));
   if (!flags.output.empty()) PERSEUS_RETURN_IF_ERROR(WriteResults(result, results));
-  return Print(flags.as_json ? FormatJson(result) : FormatText(result, blocking_power));
+  return Print(flags.as_json ? FormatJson(result, job.facts)
+                             : FormatText(result, blocking_power) + FormatFacts(result, job.facts));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@ import io
 import math
 import operator
 import os
+import warnings
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
@@ -93,7 +94,7 @@ class Plan:
         lower_bound_j: No plan for this profile that meets the deadline needs less energy (J).
         gap: How far energy_j may be above the energy of the best plan, as a fraction.
         saving: The energy saved against maximum frequency, as a fraction.
-        switches: The number of clock changes.
+        switches: The number of clock changes of an iteration, the changes back at its end included.
     """
 
     def __init__(self, planned: "_planner.PlannedTarget", baseline: Baseline) -> None:
@@ -292,7 +293,8 @@ def plan(
         pipelines: The number of data-parallel pipelines; for totals only. Default: 1.
         gpus_per_stage: The number of GPUs that share a stage (tensor parallel). Default: 1.
         facts: The path of a hardware facts file (TOML). It gives the blocking power and the switch
-            latency, unless an argument or the job file does.
+            latency, unless an argument or the job file does, and the greatest rate of clock changes
+            of plans.
         blocking_power_w: The power of one GPU while it waits (W).
         switch_latency_ms: The time from the request of a clock until the GPU runs at it (ms).
             Default: 0.
@@ -320,6 +322,9 @@ def plan(
         Error: The input is wrong. The message says where, and the remedy.
         UnreachableError: No plan meets the target. The message says which values can be met.
         OSError: A file cannot be read.
+
+    Warns:
+        UserWarning: The input is probably wrong, such as a clock in GHz.
     """
     requested: Dict[str, Any] = dict(
         slowdown_percent=slowdown_percent,
@@ -362,7 +367,10 @@ def plan(
     for name, value in numbers.items():
         if value is not None:
             setattr(flags, name, _checked(name, value))
-    result = PlanResult(_planner.PlanningJob(flags, bool(frontier)))
+    planning_job = _planner.PlanningJob(flags, bool(frontier))
+    for warning in planning_job.warnings():
+        warnings.warn(warning, UserWarning, stacklevel=2)
+    result = PlanResult(planning_job)
     result.plan_for(target, **requested)
     return result
 

@@ -16,7 +16,10 @@
 #include <vector>
 
 #include "perseus/base/file.h"
+#include "perseus/planning/discrete_bound/discrete_bound.h"
+#include "perseus/planning/few_switches/change_rate.h"
 #include "perseus/planning/job/job_setup.h"
+#include "perseus/planning/job/plausibility.h"
 #include "perseus/planning/plan/make_plan_file.h"
 #include "perseus/planning/plan/planner.h"
 #include "perseus/planning/plan/target.h"
@@ -46,6 +49,12 @@ class PlanningJob {
     if (with_frontier) frontier_ = OrThrow(planner_.ComputeFrontier());
   }
 
+  // Likely mistakes in the input, one line each.
+  std::vector<std::string> Warnings() const {
+    auto warnings = job::CheckPlausible(job_);
+    return warnings ? *std::move(warnings) : std::vector{warnings.error().message};
+  }
+
   const job::LoadedJob& job() const { return job_; }
   const plan::Planner& planner() const { return planner_; }
   const std::optional<plan::Frontier>& frontier() const { return frontier_; }
@@ -67,6 +76,11 @@ PlannedTarget PlanTarget(const PlanningJob& job, plan::Target target) {
   target.gpus = job.job().gpus();
   const auto* frontier = job.frontier() ? &*job.frontier() : nullptr;
   plan::Plan plan = OrThrow(plan::PlanForTarget(job.planner(), frontier, target));
+  if (const auto rate = job.job().facts.most_changes_per_s) {
+    plan =
+        OrThrow(few_switches::KeepChangeRate(job.planner(), std::move(plan), target, *rate)).plan;
+  }
+  discrete_bound::RaiseBound(job.planner(), plan);
   plan_file::PlanFile file = plan::MakePlanFile(job.planner(), plan, job.job().planned);
   return {plan::Slug(target), std::move(plan), std::move(file)};
 }
@@ -263,6 +277,7 @@ void AddJob(py::module_& module) {
             return PlanTarget(job, {.kind = kind, .value = value, .gpu_hour = gpu_hour});
           },
           py::call_guard<py::gil_scoped_release>())
+      .def("warnings", &PlanningJob::Warnings)
       .def("frontier",
            [](const PlanningJob& job) -> py::object {
              if (!job.frontier()) return py::none();

@@ -4,6 +4,7 @@ import csv
 import json
 import threading
 import unittest
+import warnings
 
 import numpy as np
 
@@ -245,12 +246,32 @@ class OtherJobTest(ScratchTest):
         again = perseus.plan(job=job, microbatches=7)
         self.assertEqual(len(again.plan.instructions), 8 * 7 * 2)
 
+    def test_probable_mistakes_are_warnings(self):
+        with self.assertWarnsRegex(UserWarning, "1.41 MHz as its highest clock"):
+            perseus.plan([(s, k, f / 1000, t, e) for s, k, f, t, e in SMALL], **SMALL_JOB)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            perseus.plan(SMALL, **SMALL_JOB)
+
     def test_hardware_facts(self):
         facts = PROFILE.parent / "hardware-facts.toml"
         job = {**JOB, "blocking_power_w": None}
-        of_facts = perseus.plan(PROFILE, **job, facts=facts)
         numbers = {**JOB, "blocking_power_w": 86.25, "switch_latency_ms": 12.5}
-        self.assertAlmostEqual(of_facts.plan.energy_j, perseus.plan(PROFILE, **numbers).plan.energy_j)
+        of_numbers = perseus.plan(PROFILE, **numbers).plan
+        lines = facts.read_text().splitlines()
+        without_rate = self.scratch / "facts.toml"
+        without_rate.write_text(
+            "\n".join(line for line in lines if not line.startswith("max_changes_per_s")) + "\n"
+        )
+        of_facts = perseus.plan(PROFILE, **job, facts=without_rate).plan
+        self.assertAlmostEqual(of_facts.energy_j, of_numbers.energy_j)
+        # 80 changes per second of 8 GPUs.
+        unlimited = perseus.plan(PROFILE, **{**numbers, "switch_latency_ms": 0}).plan
+        limited = perseus.plan(PROFILE, **job, facts=facts, switch_latency_ms=0).plan
+        most = int(0.95 * 80 / 8 * limited.deadline_s)
+        self.assertLess(limited.switches, unlimited.switches)
+        self.assertLessEqual(limited.switches, most * 8)
+        self.assertIn(f"at most {most} switches per GPU", limited.target)
         with self.assertRaisesRegex(perseus.Error, "not TOML"):
             perseus.plan(PROFILE, **job, facts=PROFILE)
 

@@ -171,8 +171,9 @@ TEST_F(AgentProgramTest, ABadLimitOnChangesIsAnErrorAtTheStart) {
                         "max_changes_per_s = {value = nan, low = 1, high = 2, samples = 9}\n");
   ExpectComplaint(Run(agent + "--facts none.toml"), 2,
                   "none.toml: it has no max_changes_per_s, so it sets no limit");
-  ExpectComplaint(Run(agent + "--facts zero.toml"), 2,
-                  "zero.toml: max_changes_per_s is 0, so no clock may change");
+  ExpectComplaint(
+      Run(agent + "--facts zero.toml"), 2,
+      "zero.toml: max_changes_per_s is 0, because no tried rate was shown to be harmless");
   ExpectComplaint(Run(agent + "--facts nan.toml"), 2, "nan.toml:9: value is not a number");
   ExpectComplaint(Run(agent + "--facts nowhere.toml"), 1, "nowhere.toml");
   // The file is read even if the flag wins, so a wrong path does not go unnoticed.

@@ -116,7 +116,9 @@ TEST_F(JobProgramTest, RegisterSendsTheValuesOfHardwareFacts) {
   EXPECT_EQ(nlohmann::json::parse(JobWell("show run7 --json"))["gpu"], "NVIDIA A100-SXM4-80GB");
   ExpectComplaint(Job(std::string("register run7 --gpu \"NVIDIA A100-SXM4-80GB\" ") + kShape +
                       "--blocking-power 86.25 --switch-latency 1"),
-                  3, "has another registration: gpu.switch_latency_ms 12.5, here 1.0 (end it");
+                  3,
+                  "has another registration: gpu.most_changes_per_s 10.0, here none; "
+                  "gpu.switch_latency_ms 12.5, here 1.0 (end it");
 
   const Outcome other = Job("register run8 --gpu H200" + flags);
   EXPECT_EQ(other.status, 0);

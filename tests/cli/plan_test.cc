@@ -79,7 +79,7 @@ TEST_F(PlanVerbTest, TheFrontierHasAllBreakpointsInOrder) {
   std::istringstream lines(Read("out/frontier.csv"));
   std::string line;
   std::getline(lines, line);
-  EXPECT_EQ(line, "time,energy_bound,marginal_watts");
+  EXPECT_EQ(line, "time,energy_bound,marginal_watts,energy_error");
   std::size_t rows = 0;
   double last_time = 0;
   while (std::getline(lines, line)) {
@@ -155,22 +155,49 @@ TEST_F(PlanVerbTest, FlagsOverrideTheJobFile) {
 TEST_F(PlanVerbTest, HardwareFactsReplaceTwoNumbers) {
   const std::string facts = PERSEUS_SOURCE_DIR "/examples/hardware-facts.toml";
   const std::string plan = "plan profile.csv --schedule 1f1b --microbatches 8 --no-frontier ";
-  const json of_facts = RunJson(plan + "-o out --facts " + facts);
+  const json of_facts = RunJson(plan + "--per-instruction -o out --facts " + facts);
   const json job = json::parse(Read("out/plans/no-slowdown.json")).at("job");
   EXPECT_EQ(job.at("blocking_power_w"), 86.25);  // The mean of 95 and 77.5.
   EXPECT_EQ(job.at("switch_latency_ms"), 12.5);
   EXPECT_EQ(of_facts["plans"],
             RunJson(plan + "--blocking-power 86.25 --switch-latency 12.5")["plans"]);
-  EXPECT_EQ(RunJson(plan + "--switch-latency 0 --facts " + facts)["plans"],
+  EXPECT_EQ(RunJson(plan + "--per-instruction --switch-latency 0 --facts " + facts)["plans"],
             RunJson(plan + "--blocking-power 86.25")["plans"]);
   ExpectComplaint(Run(plan + "--facts profile.csv"), 2, "profile.csv:1: not TOML");
+}
+
+// The facts allow 80 changes per second of 8 GPUs.
+TEST_F(PlanVerbTest, TheRateOfHardwareFactsLimitsClockChanges) {
+  const std::string plan =
+      "plan profile.csv --schedule 1f1b --microbatches 8 --no-frontier --facts " +
+      std::string(PERSEUS_SOURCE_DIR "/examples/hardware-facts.toml ");
+  const json free = RunJson(plan + "--switch-latency 0 --per-instruction");
+  const json limited = RunJson(plan + "--switch-latency 0");
+  EXPECT_FALSE(free["plans"][0].contains("max_switches"));
+  const json& first = limited["plans"][0];
+  EXPECT_EQ(first.at("max_switches"),
+            static_cast<int>(0.95 * 10 * first.at("deadline_s").get<double>()));
+  EXPECT_LE(first.at("switches_per_gpu"), first.at("max_switches"));
+  EXPECT_LE(first.at("time_s"), first.at("deadline_s"));
+  EXPECT_LT(first.at("switches"), free["plans"][0].at("switches"));
+  EXPECT_THAT(RunWell(plan + "--switch-latency 0"),
+              AllOf(HasSubstr("no slowdown, at most "),
+                    HasSubstr("allows 10 clock changes per second and GPU; 1 of 1 plans are")));
+  // Fewer changes take the latency into account, too. No plan has more than the rate allows.
+  const json late = RunJson(plan)["plans"][0];
+  EXPECT_LE(late.at("switches_per_gpu_s"), 10);
+  EXPECT_LE(late.at("time_s"), late.at("deadline_s"));
+  EXPECT_EQ(RunJson(plan + "--switch-latency 0 --max-switches 1000")["plans"][0]["max_switches"],
+            1000);
+  ExpectComplaint(Run(plan + "--noise 1"), 2, "which excludes --noise");
+  ExpectComplaint(Run(plan + "--max-switches some"), 2, "--max-switches");
 }
 
 TEST_F(PlanVerbTest, LimitsClockChanges) {
   const std::string plan = plan_ + "--no-frontier ";
   const json few = RunJson(plan + "--max-switches 2 -o out");
-  EXPECT_EQ(few["max_switches"], 2);
   const json& limited = PlanNamed(few, "no-slowdown");
+  EXPECT_EQ(limited["max_switches"], 2);
   EXPECT_EQ(limited["target"], "no slowdown, at most 2 switches per GPU");
   EXPECT_LE(limited["time_s"], limited["deadline_s"]);
   const json free = RunJson(plan);
@@ -208,6 +235,14 @@ TEST_F(PlanVerbTest, PlansForTheCostOfClockChanges) {
   EXPECT_LT(free["energy_j"], costly["energy_j"]);
 }
 
+TEST_F(PlanVerbTest, WithACostOfClockChangesNoLimitIsNoWorseThanALimit) {
+  const std::string plan = plan_ + "--no-frontier --switch-cost 0.002,1 ";
+  const json free = PlanNamed(RunJson(plan), "no-slowdown");
+  const json limited = PlanNamed(RunJson(plan + "--max-switches 16"), "no-slowdown");
+  EXPECT_LE(free["energy_j"], 1.001 * limited["energy_j"].get<double>());
+  EXPECT_LE(free["time_s"], free["deadline_s"]);
+}
+
 TEST_F(PlanVerbTest, PrintsWhatLimitsOfClockChangesSave) {
   const std::string plan = plan_ + "--no-frontier --switch-tradeoff ";
   EXPECT_THAT(RunWell(plan),
@@ -238,6 +273,17 @@ TEST_F(PlanVerbTest, PicksTheFewestClockChangesThatKeepMostOfTheSaving) {
     EXPECT_GE(limited["saving"], 0.95 * most);
     EXPECT_THAT(limited["target"].get<std::string>(), HasSubstr("at most"));
   }
+}
+
+TEST_F(PlanVerbTest, AJobFileMayLimitClockChanges) {
+  Write("job.toml",
+        "profile = \"profile.csv\"\n[pipeline]\nschedule = \"1f1b\"\nmicrobatches = 4\n[gpu]\n"
+        "blocking_power_w = 80\nmax_switches = 2\n");
+  const std::string plan = "plan --job job.toml --no-frontier ";
+  EXPECT_EQ(RunJson(plan)["max_switches"], 2);
+  EXPECT_EQ(RunJson(plan + "--max-switches 4")["max_switches"], 4);
+  EXPECT_FALSE(RunJson(plan + "--per-instruction").contains("max_switches"));
+  ExpectComplaint(Run(plan + "--noise 1"), 2, "--noise excludes");
 }
 
 TEST_F(PlanVerbTest, DrawsTheLimitsOfClockChanges) {

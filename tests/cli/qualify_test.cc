@@ -85,6 +85,18 @@ TEST_F(QualifyVerbTest, MergeNamesTheNodesThatDiffer) {
   EXPECT_THAT(Read("merged.toml"), HasSubstr("nodes = 4"));
 }
 
+TEST_F(QualifyVerbTest, MergeCountsNoNodeTwiceAndOverwritesNoInput) {
+  RunWell(kVirtual);
+  const std::string facts = Read("facts.toml");
+  Write("copy.toml", facts);
+  ExpectComplaint(Run("qualify --merge facts.toml copy.toml -o both.toml"), 2,
+                  "so this node would count twice");
+  ExpectComplaint(Run("qualify --merge ./facts.toml"), 2,
+                  "./facts.toml: is one of the files to merge");
+  EXPECT_EQ(Read("facts.toml"), facts);
+  EXPECT_FALSE(std::filesystem::exists(Directory() / "both.toml"));
+}
+
 TEST_F(QualifyVerbTest, PlansNameTheFactsThatTheyUse) {
   RunWell(kVirtual);
   RunWell("synth --gpu a100 --stages 4 -o profile.csv");
@@ -95,12 +107,19 @@ TEST_F(QualifyVerbTest, PlansNameTheFactsThatTheyUse) {
   EXPECT_THAT(RunWell(plan + "--blocking-power 70"),
               HasSubstr("hardware facts: facts.toml gives the switch latency ("));
   EXPECT_THAT(RunWell(plan + "--blocking-power 70 --switch-latency 5"),
-              HasSubstr("hardware facts: facts.toml gives nothing"));
+              HasSubstr("hardware facts: facts.toml gives neither the blocking power nor"));
   EXPECT_THAT(RunWell(plan + "--json"), HasSubstr("\"facts\": \"facts.toml\""));
   const std::string evaluate = "evaluate out/plans/no-slowdown.json ";
   EXPECT_THAT(RunWell(evaluate + "--facts facts.toml"),
               HasSubstr("hardware facts: facts.toml gives the blocking power ("));
   EXPECT_THAT(RunWell(evaluate), Not(HasSubstr("hardware facts")));
+  for (const std::string verb : {"compare", "emulate"}) {
+    const std::string job = verb + " profile.csv --schedule 1f1b --microbatches 4 ";
+    EXPECT_THAT(RunWell(job + "--facts facts.toml"),
+                HasSubstr("hardware facts: facts.toml gives the blocking power ("));
+    EXPECT_EQ(RunJson(job + "--facts facts.toml")["facts"], "facts.toml");
+    EXPECT_FALSE(RunJson(job + "--blocking-power 70").contains("facts"));
+  }
 }
 
 TEST_F(QualifyVerbTest, APartitionTakesTheBlockingPowerOfFacts) {
@@ -110,6 +129,7 @@ TEST_F(QualifyVerbTest, APartitionTakesTheBlockingPowerOfFacts) {
   EXPECT_THAT(RunWell(partition + "--facts facts.toml -o stages.csv"),
               AllOf(HasSubstr("hardware facts: facts.toml gives the blocking power ("),
                     HasSubstr("--blocking-power ")));
+  EXPECT_EQ(RunJson(partition + "--facts facts.toml")["facts"], "facts.toml");
   EXPECT_THAT(RunWell(partition + "--facts facts.toml --blocking-power 70"),
               Not(HasSubstr("hardware facts")));
   ExpectComplaint(Run(partition), 2, "the blocking power is missing");

@@ -72,6 +72,8 @@ TEST_F(ResultsTest, AFailedRunKeepsTheEarlierResults) {
 TEST_F(ResultsTest, AFailedFirstRunLeavesNothing) {
   EXPECT_EQ(Run(plan_ + "--deadline 0.001 -o out").status, 3);
   EXPECT_FALSE(fs::exists(Directory() / "out"));
+  EXPECT_EQ(Run(plan_ + "--deadline 0.001 -o n1/n2/n3/").status, 3);
+  EXPECT_FALSE(fs::exists(Directory() / "n1"));
   fs::create_directory(Directory() / "out");
   EXPECT_EQ(Run(plan_ + "-o out >/dev/full").status, 1);
   EXPECT_TRUE(fs::is_empty(Directory() / "out"));
@@ -165,6 +167,10 @@ TEST_F(ResultsTest, TheNextRunEndsAReplacementThatWasKilled) {
              fs::copy_options::recursive);
     for (std::size_t i = 0; i < done; ++i) {
       fs::rename(Directory() / steps[i].from, Directory() / steps[i].to);
+    }
+    if (done == 1 || done + 1 == steps.size()) {
+      ExpectComplaint(Run("show out"), 1, "out: its results are incomplete");
+      ExpectComplaint(Run("report out -o page.html"), 1, "out: its results are incomplete");
     }
     EXPECT_EQ(Run(std::string("plan nothing.csv") + kJob + "-o out").status, 1);
     EXPECT_EQ(Of("out"), done < steps.size() ? Of("earlier") : later) << done << " steps";

@@ -6,6 +6,7 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/units.h"
+#include "perseus/cluster/job_planning/limited_plan.h"
 #include "perseus/planning/job/job_setup.h"
 
 namespace perseus::job_planning {
@@ -20,6 +21,8 @@ constexpr std::size_t kMaxKeyBytes = 200;
 // The largest number of forwards of one pipeline, because many requests generate the schedule.
 constexpr std::int64_t kMaxForwards = 100'000;
 constexpr std::int64_t kMaxGpus = 10'000'000;
+constexpr double kMostChangesPerSecond = 1e6;
+constexpr int kMostSwitches = 1'000'000;
 
 struct KindName {
   Kind kind;
@@ -84,8 +87,9 @@ schedule::Schedule ReadSchedule(const Node& node) {
 }
 
 void ReadGpu(const Node& node, JobSpec& spec) {
-  constexpr std::array<std::string_view, 5> kKeys{"name", "blocking_power_w", "switch_latency_ms",
-                                                  "switch_stall_s", "switch_energy_j"};
+  constexpr std::array<std::string_view, 6> kKeys{
+      "name",           "blocking_power_w", "switch_latency_ms",
+      "switch_stall_s", "switch_energy_j",  "most_changes_per_s"};
   node.RequireObject(kKeys);
   if (node.Has("name")) spec.gpu_name = node.Member("name").Text();
   if (node.Has("blocking_power_w")) {
@@ -98,6 +102,10 @@ void ReadGpu(const Node& node, JobSpec& spec) {
         node.Member("switch_latency_ms")
             .Number(job::kSwitchLatencyRange.least, job::kSwitchLatencyRange.most, "milliseconds");
     spec.planned.switch_latency = ToNanoseconds(latency_ms / kMillisecondsPerSecond);
+  }
+  if (node.Has("most_changes_per_s")) {
+    spec.most_changes_per_s = node.Member("most_changes_per_s")
+                                  .Number(0, kMostChangesPerSecond, "clock changes per second");
   }
   schedule::SwitchCost& cost = spec.planned.switch_cost;
   if (node.Has("switch_stall_s")) {
@@ -143,9 +151,9 @@ std::string ReadRegisteredKey(const Node& body) {
 }
 
 JobSpec ReadJobSpec(const Node& body) {
-  constexpr std::array<std::string_view, 8> kKeys{
-      "key", "pipelines", "tensor_parallel", "schedule",
-      "gpu", "fixed",     "target",          "detect_stragglers"};
+  constexpr std::array<std::string_view, 9> kKeys{
+      "key",   "pipelines", "tensor_parallel",   "schedule",    "gpu",
+      "fixed", "target",    "detect_stragglers", "max_switches"};
   body.RequireObject(kKeys);
   JobSpec spec;
   spec.key = ReadJobKey(body.Member("key", kAboutKeys));
@@ -171,6 +179,13 @@ JobSpec ReadJobSpec(const Node& body) {
   }
   if (body.Has("detect_stragglers")) {
     spec.detects_stragglers = body.Member("detect_stragglers").Flag();
+  }
+  if (body.Has("max_switches")) {
+    spec.most_switches =
+        body.Member("max_switches").Count(0, kMostSwitches, "a number of clock changes");
+  }
+  if (const auto fits = CheckLimitedTarget(spec, spec.target); !fits) {
+    ThrowAt("target", "is not possible: {}", fits.error().message);
   }
   return spec;
 }

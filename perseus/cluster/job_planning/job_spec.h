@@ -19,8 +19,10 @@ struct JobSpec {
   std::string key;
   plan_file::PlannedJob planned;  // `profile` is empty. `model` describes one pipeline.
   std::string gpu_name;
+  std::optional<double> most_changes_per_s;  // Clock changes of one GPU that a plan may have.
   plan::Target target;
   bool detects_stragglers = true;
+  std::optional<int> most_switches;  // Of one GPU in an iteration. Empty: no limit.
 };
 
 // The functions that take a json_file::Node throw json_file::Failure.

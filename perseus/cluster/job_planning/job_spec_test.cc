@@ -14,7 +14,7 @@ constexpr std::string_view kJobSpecJob =
     R"({"key": "gpt3-run7", "pipelines": 2, "tensor_parallel": 8,
   "schedule": {"kind": "1f1b", "pp_ranks": 4, "microbatches": 12},
   "gpu": {"name": "A100", "blocking_power_w": 83.6, "switch_latency_ms": 5,
-          "switch_stall_s": 0.004, "switch_energy_j": 1.5},
+          "switch_stall_s": 0.004, "switch_energy_j": 1.5, "most_changes_per_s": 10},
   "fixed": {"p2p_s": 0.001, "all_reduce_s": 0.2, "all_reduce_j": 4.5},
   "target": {"kind": "price", "value": 0.12, "gpu_hour": 2}, "detect_stragglers": false})";
 
@@ -28,6 +28,7 @@ TEST(JobSpec, HasTheRegisteredValues) {
   EXPECT_EQ(spec->planned.model.gpus_per_stage, 8);
   EXPECT_DOUBLE_EQ(spec->planned.model.blocking_power_w, 83.6);
   EXPECT_EQ(spec->planned.switch_latency, 5'000'000);
+  EXPECT_EQ(spec->most_changes_per_s, 10);
   EXPECT_EQ(spec->planned.switch_cost.stall, 4'000'000);
   EXPECT_EQ(spec->planned.switch_cost.energy_j, 1.5);
   EXPECT_EQ(spec->planned.model.fixed.p2p, 1'000'000);
@@ -59,6 +60,10 @@ INSTANTIATE_TEST_SUITE_P(
         BadJob{"Typo", "blocking_power_w", "blocking_power", "/gpu/blocking_power", "did you mean"},
         BadJob{"NegativePower", "83.6", "-1", "/gpu/blocking_power_w", "watts"},
         BadJob{"UnknownTarget", R"("price")", R"("cheap")", "/target/kind", "\"slowdown\""},
+        BadJob{"NegativeLimit", R"("pipelines": 2)", R"("max_switches": -1)", "/max_switches",
+               "from 0"},
+        BadJob{"LimitWithoutATime", R"("pipelines": 2)", R"("max_switches": 4)", "/target",
+               "max_switches needs a target with an iteration time"},
         BadJob{"ValueWithoutMeaning", R"({"kind": "price", "value")", R"({"kind": "edp", "value")",
                "/target/value", "leave it out"}),
     [](const auto& row) { return std::string(row.param.name); });

@@ -7,7 +7,10 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "perseus/cluster/job_planning/limited_plan.h"
 #include "perseus/cluster/job_planning/straggler_times.h"
+#include "perseus/planning/few_switches/change_rate.h"
+#include "perseus/planning/job/plausibility.h"
 #include "perseus/planning/noise/noise_margin.h"
 #include "perseus/planning/plan/make_plan_file.h"
 #include "perseus/planning/plan_file/plan_file.h"
@@ -26,12 +29,15 @@ constexpr std::size_t kMaxFrontierInstructions = 10'000;
 // later planning of the same state computes the frontier.
 constexpr std::size_t kMaxImmediateFrontierInstructions = 2'000;
 constexpr store::Milliseconds kFrontierDelay = 2'000;
-// Up to this size a job gets the full search for a plan, which is slower. Larger jobs get the short
-// search. The limit is a judgment: nobody has measured where the two should meet.
-constexpr std::size_t kMaxFullSearchInstructions = 200;
+// Up to this size a plan gets the usual effort: at most about 0.2 s (plan/choice_search.h). Larger
+// jobs get a first look.
+constexpr std::size_t kMaxUsualEffortInstructions = 1'000;
+
+// Of the search for plans with few clock changes.
+constexpr double kEffortOfLargeJobs = 0.3;
 
 int EffortFor(std::size_t instructions) {
-  return instructions <= kMaxFullSearchInstructions ? plan::kUsualEffort : plan::kFirstLook;
+  return instructions <= kMaxUsualEffortInstructions ? plan::kUsualEffort : plan::kFirstLook;
 }
 
 // Nodes wait for the margin too. With fewer samples and runs than `perseus plan`, GPT-3 on A100
@@ -47,6 +53,29 @@ Result<plan::Plan> WithMargin(const PreparedJob& job, const plan::Target& target
   if (noisy) return std::move(noisy->plan);
   if (noisy.error().kind == ErrorKind::kUnreachable) return plan;
   return Fail(noisy);
+}
+
+// The plan within the limit of clock changes of the job, if it has one: max_switches, or else the
+// rate of its GPUs. `within` is the time that a replacement may take.
+Result<plan::Plan> Limited(const PreparedJob& job, const plan::Target& target, plan::Plan plan,
+                           Nanoseconds within, const std::stop_token& stop) {
+  if (job.spec.most_switches || !job.spec.most_changes_per_s) {
+    return WithinLimit(job.spec, job.planner, std::move(plan), within, stop);
+  }
+  const bool is_small = job.planner.graph().instructions.size() <= kMaxFullSearchInstructions;
+  const Nanoseconds deadline = std::exchange(plan.deadline, within);
+  PERSEUS_ASSIGN_OR_RETURN(auto kept,
+                           few_switches::KeepChangeRate(
+                               job.planner, std::move(plan), target, *job.spec.most_changes_per_s,
+                               {.effort = is_small ? 1 : kEffortOfLargeJobs, .stop = stop}));
+  if (!kept.most_changes) kept.plan.deadline = deadline;
+  return std::move(kept.plan);
+}
+
+// The time that a replacement of the plan may take. A plan with a margin for noise is faster than
+// its target, and so is its replacement.
+Nanoseconds TimeOfReplacement(const PreparedJob& job, const plan::Plan& plan) {
+  return job.noise ? plan.evaluation.time : plan.deadline;
 }
 
 // The values of a plan that a planning uses.
@@ -120,6 +149,7 @@ class Plans {
   }
 
   Result<plan::Plan> ForTarget(const plan::Target& target) {
+    PERSEUS_RETURN_IF_ERROR(CheckLimitedTarget(job_.spec, target));
     if (plan::NeedsFrontier(target.kind) && !frontier_) {
       if (job_.planner.graph().instructions.size() > kMaxFrontierInstructions) {
         return FailAs(ErrorKind::kUnreachable,
@@ -130,17 +160,24 @@ class Plans {
       PERSEUS_ASSIGN_OR_RETURN(auto frontier, job_.planner.ComputeFrontier({}, limits_.stop));
       frontier_ = std::move(frontier);
     }
-    return WithMargin(
-        job_, target,
-        plan::PlanForTarget(job_.planner, frontier_ ? &*frontier_ : nullptr, target, limits_));
+    PERSEUS_ASSIGN_OR_RETURN(
+        auto plan, WithMargin(job_, target,
+                              plan::PlanForTarget(job_.planner, frontier_ ? &*frontier_ : nullptr,
+                                                  target, limits_)));
+    const Nanoseconds within = TimeOfReplacement(job_, plan);
+    return Limited(job_, target, std::move(plan), within, limits_.stop);
   }
 
   Result<plan::Plan> ForStraggler(const plan::Target& target, double factor) {
     PERSEUS_ASSIGN_OR_RETURN(auto base, Get(target, 1));
     const auto time = static_cast<Nanoseconds>(static_cast<double>(base->time) * factor);
     auto plan = job_.planner.PlanForStraggler(time, limits_);
-    if (plan) plan->target = fmt::format("straggler {:.4g}, {}", factor, Describe(target));
-    return plan;
+    if (!plan) return plan;
+    plan->target = fmt::format("straggler {:.4g}, {}", factor, Describe(target));
+    const Nanoseconds deadline = plan->deadline;
+    // Of the target, only the time counts while this pipeline waits for the straggler.
+    return Limited(job_, {.kind = plan::Target::Kind::kMinEnergy}, *std::move(plan), deadline,
+                   limits_.stop);
   }
 
   const PlanningInput& input_;
@@ -265,25 +302,32 @@ Result<PreparedJob> PrepareJob(const store::JobRecord& job, const store::Profile
   const schedule::PipelineModel& pipeline = spec.planned.model;
   PERSEUS_ASSIGN_OR_RETURN(
       auto graph, schedule::BuildInstructionGraph(spec.planned.schedule, parsed, pipeline));
-  PERSEUS_ASSIGN_OR_RETURN(auto planner,
-                           plan::Planner::Create(std::move(graph), plan::ModelOf(spec.planned)));
+  PERSEUS_ASSIGN_OR_RETURN(auto planner, plan::Planner::Create(graph, plan::ModelOf(spec.planned)));
   PERSEUS_ASSIGN_OR_RETURN(auto noise, profile::ParseTimeNoise(profile.csv, spec.planned.profile));
   if (noise == noise::Noise{}) noise.reset();
-  return PreparedJob{std::move(spec), std::move(planner), noise};
+  auto warnings = job::CheckPlausible(
+      {.planned = spec.planned, .graph = std::move(graph), .model = planner.model()});
+  // A profile that cannot be true is planned all the same: it may be of a GPU that does not exist.
+  if (!warnings) warnings = std::vector{warnings.error().message};
+  return PreparedJob{std::move(spec), std::move(planner), *std::move(warnings), noise};
 }
 
 Result<MadePlan> MakePlan(const PreparedJob& job, const plan::Target& target,
                           const plan::SearchLimits& limits) {
+  PERSEUS_RETURN_IF_ERROR(CheckLimitedTarget(job.spec, target));
   std::optional<plan::Frontier> frontier;
   if (plan::NeedsFrontier(target.kind)) {
     PERSEUS_ASSIGN_OR_RETURN(auto computed, job.planner.ComputeFrontier({}, limits.stop));
     frontier = std::move(computed);
   }
-  const auto plan =
-      WithMargin(job, target,
-                 plan::PlanForTarget(job.planner, frontier ? &*frontier : nullptr, target, limits));
-  if (!plan) return Fail(plan);
-  const plan_file::PlanFile file = plan::MakePlanFile(job.planner, *plan, job.spec.planned);
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto unlimited, WithMargin(job, target,
+                                 plan::PlanForTarget(job.planner, frontier ? &*frontier : nullptr,
+                                                     target, limits)));
+  const Nanoseconds within = TimeOfReplacement(job, unlimited);
+  PERSEUS_ASSIGN_OR_RETURN(const auto plan,
+                           Limited(job, target, std::move(unlimited), within, limits.stop));
+  const plan_file::PlanFile file = plan::MakePlanFile(job.planner, plan, job.spec.planned);
   return MadePlan{.slug = plan::Slug(target), .body = plan_file::FormatPlan(file)};
 }
 

@@ -1,18 +1,22 @@
 #include "perseus/cluster/job_planning/planning.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "perseus/cluster/job_planning/planning_workers.h"
+#include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/planning/profile/time_noise.h"
 #include "perseus/simulation/synthetic/synthetic_profile.h"
 
 namespace perseus::job_planning {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -161,6 +165,46 @@ TEST_F(PlanningTest, NodesDoNotWaitForTheFrontierOfALargeJob) {
   EXPECT_EQ(Plan(), 0);
 }
 
+// The clock changes of each pp_rank in an iteration that repeats.
+std::vector<int> CountChanges(const plan_file::PlanFile& plan) {
+  std::vector<int> changes;
+  for (const plan_file::PlannedRank& rank : plan.pp_ranks) {
+    std::vector<double> clocks;
+    for (const auto& instruction : rank.instructions) {
+      if (instruction.frequency_mhz > 0) clocks.push_back(instruction.frequency_mhz);
+    }
+    int& count = changes.emplace_back(0);
+    for (std::size_t i = 0; i < clocks.size(); ++i) {
+      if (clocks[i] != clocks[(i + 1) % clocks.size()]) ++count;
+    }
+  }
+  return changes;
+}
+
+TEST_F(PlanningTest, KeepsTheLimitOfClockChangesAlsoForStragglers) {
+  std::string body(kPlanningJob);
+  body.insert(1, R"("max_switches": 2, )");
+  body.replace(body.find("\"run\""), 5, "\"few\"");
+  const auto created = store_->CreateJob({.key = "few", .body = body, .target = ""}, now_);
+  ASSERT_TRUE(created);
+  job_ = created->job.id;
+  ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
+  Straggle(1, 1.2, now_, 0);
+  Plan();
+  ASSERT_EQ(Job().status, "planned") << Job().problem;
+  for (const char* slug : {"no-slowdown", "no-slowdown+straggler-1.2"}) {
+    SCOPED_TRACE(slug);
+    const auto record = *store_->FindPlan(job_, slug);
+    ASSERT_TRUE(record);
+    const auto plan = plan_file::ParsePlan(record->body, slug);
+    ASSERT_TRUE(plan) << plan.error().message;
+    EXPECT_THAT(CountChanges(*plan), testing::Each(testing::Le(2)));
+    EXPECT_THAT(plan->target, HasSubstr("at most 2 switches per GPU"));
+    EXPECT_LE(plan->time, plan->deadline);
+    EXPECT_LT(plan->energy_j, plan->baseline_energy_j);
+  }
+}
+
 TEST_F(PlanningTest, AStoppedPlanningIsASystemError) {
   ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
   std::stop_source stop;
@@ -190,6 +234,42 @@ TEST_F(PlanningTest, SlowsTheOtherPipelinesForAStragglerUntilItEnds) {
   now_ += 60'000;
   Plan();
   EXPECT_EQ(Assignment().pipelines, before.pipelines) << "the same plans";
+}
+
+// The iteration takes about 2 s, so 2 changes per second allow a few changes.
+TEST_F(PlanningTest, PlansKeepTheRateOfClockChanges) {
+  const auto created = store_->CreateJob({.key = "limited",
+                                          .body = R"({"key": "limited", "pipelines": 2,
+      "schedule": {"kind": "1f1b", "pp_ranks": 4, "microbatches": 12},
+      "gpu": {"blocking_power_w": 80, "most_changes_per_s": 2}})",
+                                          .target = ""},
+                                         now_);
+  job_ = created->job.id;
+  ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
+  Plan();
+  Straggle(1, 1.2, now_, 0);
+  Plan();
+  const auto plans = *store_->ListPlans(job_, 100);
+  ASSERT_EQ(plans.size(), 2U);
+  for (const auto& record : plans) {
+    const auto file = plan_file::ParsePlan((*store_->FindPlanById(record.id))->body, "plan");
+    ASSERT_TRUE(file) << file.error().message;
+    const int most = static_cast<int>(0.95 * 2 * ToSeconds(file->deadline));
+    EXPECT_LE(file->switches, 4 * most);
+    EXPECT_THAT(file->target, HasSubstr("at most " + std::to_string(most) + " switches per GPU"));
+  }
+}
+
+TEST_F(PlanningTest, SaysWhatIsProbablyWrongWithAProfile) {
+  EXPECT_THAT(PrepareJob(Job(), {.version = 1, .csv = Csv()})->warnings, IsEmpty());
+  std::string in_ghz = "stage,instruction,frequency,time,energy\n";
+  for (int stage = 0; stage < 4; ++stage) {
+    for (const char* kind : {"forward", "backward"}) {
+      in_ghz += fmt::format("{0},{1},1.4,0.010,4\n{0},{1},1.2,0.012,3.2\n", stage, kind);
+    }
+  }
+  EXPECT_THAT(PrepareJob(Job(), {.version = 1, .csv = in_ghz})->warnings,
+              ElementsAre(HasSubstr("probably in GHz")));
 }
 
 TEST_F(PlanningTest, NamesThePlansForAnAnnouncedStraggler) {

@@ -140,7 +140,9 @@ Answer<http::Response> StoreProfile(const Context& context, const std::string& c
   if (!prepared) return Refuse(prepared);
   const auto version = context.services.store.PutProfile(job.id, csv, context.now, measured_to);
   if (!version) return Refuse(version);
-  return JsonResponse({{"profile_version", *version}, {"planning", "due"}}, 202);
+  ordered_json answer{{"profile_version", *version}, {"planning", "due"}};
+  if (!prepared->warnings.empty()) answer["warnings"] = prepared->warnings;
+  return JsonResponse(answer, 202);
 }
 
 Answer<http::Response> PutProfile(const Context& context) {

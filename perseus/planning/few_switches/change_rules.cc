@@ -76,11 +76,13 @@ Result<void> CheckRules(const InstructionGraph& graph, const ChangeRules& rules)
   return {};
 }
 
-RuleChecker::RuleChecker(const InstructionGraph& graph, const ChangeRules& rules, Nanoseconds stall)
+RuleChecker::RuleChecker(const InstructionGraph& graph, const ChangeRules& rules,
+                         const plan::ExecutionModel& model)
     : has_rules_(!rules.IsNone()),
       min_dwell_(rules.min_dwell),
-      stall_(stall),
+      takes_(std::max(model.switch_latency, model.switch_cost.stall)),
       streams_(graph.pp_rank_orders.size()) {
+  FindPrevious(graph);
   for (const QuietZone& zone : rules.quiet_zones) {
     if (zone.operation == Operation::kP2p) {
       AddTransfers(graph, zone.distance);
@@ -89,6 +91,27 @@ RuleChecker::RuleChecker(const InstructionGraph& graph, const ChangeRules& rules
     }
   }
   if (!rules.quiet_zones.empty()) FindForbidden(graph, rules);
+}
+
+void RuleChecker::FindPrevious(const InstructionGraph& graph) {
+  previous_.assign(graph.instructions.size(), kNone);
+  for (const std::vector<int>& order : graph.pp_rank_orders) {
+    int first = kNone;
+    int last = kNone;
+    for (const int i : order) {
+      if (graph.options_of(i).options.size() < 2) continue;
+      if (first == kNone) first = i;
+      previous_[At(i)] = last;
+      last = i;
+    }
+    if (first != kNone) previous_[At(first)] = last;
+  }
+}
+
+Nanoseconds RuleChecker::RequestOf(int instruction, const Moments& moments) const {
+  const int previous = previous_[At(instruction)];
+  const Nanoseconds end = moments.ends[At(previous)];
+  return previous < instruction ? end : end - moments.time;
 }
 
 // The transfers from one pp_rank to another follow each other in the order of the sender.
@@ -123,38 +146,35 @@ void RuleChecker::AddInstructions(const InstructionGraph& graph, const QuietZone
   }
 }
 
-// An instruction begins when its last predecessor allows it. If each of them would put an operation
-// next to that moment, the instruction always begins inside a quiet zone.
+// A change is always requested inside a quiet zone if a transfer or an operation begins at the very
+// end of the previous instruction.
 void RuleChecker::FindForbidden(const InstructionGraph& graph, const ChangeRules& rules) {
-  const auto is_named = [&](Operation operation) {
+  const auto is_named = [&](auto has_operation) {
     return std::ranges::any_of(rules.quiet_zones, [&](const QuietZone& zone) {
-      return zone.operation == operation && zone.distance > 0;
+      return zone.distance > 0 && has_operation(zone.operation);
     });
   };
-  const bool names_p2p = is_named(Operation::kP2p);
-  std::vector<bool> sends(graph.instructions.size(), false);
+  const bool names_p2p = is_named([](Operation named) { return named == Operation::kP2p; });
+  std::vector<int> waits_for(graph.instructions.size(), 0);
   for (const schedule::Dependency& dependency : graph.dependencies) {
-    if (IsTransfer(graph, dependency)) sends[At(dependency.from)] = true;
+    ++waits_for[At(dependency.to)];
   }
-  const auto is_operation = [&](int i) {
-    const InstructionKind kind = graph.options_of(i).kind;
-    return std::ranges::any_of(kOperations, [&](const auto& named) {
-      return named.second != Operation::kP2p && KindOf(named.second) == kind &&
-             is_named(named.second);
-    });
-  };
-  std::vector<bool> waits(graph.instructions.size(), false);
-  forbidden_.assign(graph.instructions.size(), true);
+  std::vector<bool> begins_operation(graph.instructions.size(), false);
   for (const schedule::Dependency& dependency : graph.dependencies) {
-    waits[At(dependency.to)] = true;
-    const bool is_near = IsTransfer(graph, dependency)
-                             ? names_p2p
-                             : dependency.delay == 0 && (is_operation(dependency.from) ||
-                                                         (names_p2p && sends[At(dependency.from)]));
-    if (!is_near) forbidden_[At(dependency.to)] = false;
+    if (IsTransfer(graph, dependency)) {
+      if (names_p2p) begins_operation[At(dependency.from)] = true;
+      continue;
+    }
+    const InstructionKind kind = graph.options_of(dependency.to).kind;
+    const bool is_operation = is_named(
+        [&](Operation named) { return named != Operation::kP2p && KindOf(named) == kind; });
+    if (is_operation && waits_for[At(dependency.to)] == 1 && dependency.delay == 0) {
+      begins_operation[At(dependency.from)] = true;
+    }
   }
-  for (std::size_t i = 0; i < waits.size(); ++i) {
-    if (!waits[i]) forbidden_[i] = false;
+  forbidden_.assign(graph.instructions.size(), false);
+  for (std::size_t i = 0; i < previous_.size(); ++i) {
+    forbidden_[i] = previous_[i] != kNone && begins_operation[At(previous_[i])];
   }
 }
 
@@ -173,9 +193,9 @@ Nanoseconds RuleChecker::BreachOfStream(const Stream& stream, Nanoseconds change
     const Nanoseconds quiet_from = begin_of(*entry) - stream.distance;
     const Nanoseconds quiet_until =
         moments.ends[At(entry->instruction)] + entry->length + stream.distance;
-    if (quiet_from >= change + stall_) break;
+    if (quiet_from >= change + takes_) break;
     if (quiet_until <= change) continue;
-    breach += std::min(change + stall_ - quiet_from, quiet_until - change);
+    breach += std::min(change + takes_ - quiet_from, quiet_until - change);
   }
   return breach;
 }
@@ -184,10 +204,10 @@ Nanoseconds RuleChecker::Breach(int pp_rank, std::span<const int> changing,
                                 const Moments& moments) const {
   Nanoseconds breach = 0;
   for (std::size_t j = 0; j < changing.size(); ++j) {
-    const Nanoseconds change = moments.starts[At(changing[j])];
+    const Nanoseconds change = RequestOf(changing[j], moments);
     const Nanoseconds next = j + 1 < changing.size()
-                                 ? moments.starts[At(changing[j + 1])]
-                                 : moments.starts[At(changing[0])] + moments.time;
+                                 ? RequestOf(changing[j + 1], moments)
+                                 : RequestOf(changing[0], moments) + moments.time;
     breach += std::max<Nanoseconds>(0, min_dwell_ - (next - change));
     for (const Stream& stream : streams_[At(pp_rank)]) {
       for (const Nanoseconds shift : {-moments.time, Nanoseconds{0}, moments.time}) {

@@ -1,13 +1,15 @@
 // When the clock of a pp_rank may change: how long it stays, and at which distance from operations.
 //
-// A change happens when the instruction with the new clock begins. An iteration repeats, so the
-// last change of an iteration and the first change of the next one are neighbors, too, and an
-// operation at the end of an iteration is near the beginning of the next one.
+// A change begins when the pp_rank requests it: at the end of the previous instruction that has a
+// clock (plan/evaluation.h). It takes as long as the switch latency or the stall, whichever is
+// longer. An iteration repeats, so the last change of an iteration and the first change of the next
+// one are neighbors, too, and an operation at the end of an iteration is near the beginning of the
+// next one.
 //
 // A rule depends on times, and times depend on all clocks. So the search (segment_search.h) prices
 // a plan that breaks a rule by the time by which it does, as it prices a plan that is late. The
 // bound (switch_bound.h) uses only what holds for every plan: the most changes that fit into an
-// iteration, and instructions that always begin inside a quiet zone.
+// iteration, and changes that are always requested inside a quiet zone.
 //
 // Thread safety: the values do not change after construction.
 #pragma once
@@ -19,6 +21,7 @@
 
 #include "perseus/base/result.h"
 #include "perseus/base/units.h"
+#include "perseus/planning/plan/evaluation.h"
 #include "perseus/planning/schedule/instruction_graph.h"
 
 namespace perseus::few_switches {
@@ -57,15 +60,16 @@ struct Moments {
 
 class RuleChecker {
  public:
-  // A change takes `stall`. Keeps no reference to the graph.
-  RuleChecker(const schedule::InstructionGraph& graph, const ChangeRules& rules, Nanoseconds stall);
+  // Keeps no reference to the graph.
+  RuleChecker(const schedule::InstructionGraph& graph, const ChangeRules& rules,
+              const plan::ExecutionModel& model);
 
   bool has_rules() const { return has_rules_; }
   // By how much time the changes of the pp_rank break the rules, in total. 0: they keep them.
   // `changing` are the instructions that begin with another clock than the one before, in order.
   // There are none, or at least two.
   Nanoseconds Breach(int pp_rank, std::span<const int> changing, const Moments& moments) const;
-  // Whether a change at this instruction breaks a rule in every plan.
+  // Whether a change to the clock of this instruction breaks a rule in every plan.
   bool IsForbidden(int instruction) const {
     return !forbidden_.empty() && forbidden_[static_cast<std::size_t>(instruction)];
   }
@@ -85,6 +89,11 @@ class RuleChecker {
     std::vector<Entry> entries;
   };
 
+  static constexpr int kNone = -1;
+
+  void FindPrevious(const schedule::InstructionGraph& graph);
+  // When the pp_rank requests the clock of the instruction.
+  Nanoseconds RequestOf(int instruction, const Moments& moments) const;
   void AddTransfers(const schedule::InstructionGraph& graph, Nanoseconds distance);
   void AddInstructions(const schedule::InstructionGraph& graph, const QuietZone& zone);
   void FindForbidden(const schedule::InstructionGraph& graph, const ChangeRules& rules);
@@ -93,7 +102,10 @@ class RuleChecker {
 
   bool has_rules_ = false;
   Nanoseconds min_dwell_ = 0;
-  Nanoseconds stall_ = 0;
+  Nanoseconds takes_ = 0;  // A change, from its request.
+  // [instruction] the previous instruction of its pp_rank that has a clock. The first one follows
+  // the last one of the iteration before. kNone if it has no clock.
+  std::vector<int> previous_;
   std::vector<std::vector<Stream>> streams_;  // [pp_rank]
   std::vector<bool> forbidden_;               // [instruction]; empty if none is.
 };

@@ -30,7 +30,7 @@ RankClocks CollectClocksOfRank(const schedule::InstructionGraph& graph,
   std::map<Knobs, int> numbers;
   for (const int instruction : order) {
     const schedule::OptionSet& set = graph.options_of(instruction);
-    if (set.options.size() < 2) continue;
+    if (!set.HasClock()) continue;
     const int set_index = graph.instructions[At(instruction)].option_set;
     const auto [row, is_new] =
         row_of_set.try_emplace(set_index, static_cast<int>(set_of_row.size()));
@@ -115,26 +115,6 @@ std::vector<RankClocks> CollectClocks(const schedule::InstructionGraph& graph,
     ranks.push_back(KeepUseful(CollectClocksOfRank(graph, order, blocking_power_w)));
   }
   return ranks;
-}
-
-std::vector<int> CyclicChanges(const schedule::InstructionGraph& graph,
-                               const std::vector<int>& options) {
-  std::vector<int> changes;
-  for (const std::vector<int>& order : graph.pp_rank_orders) {
-    const profile::Option* first = nullptr;
-    const profile::Option* last = nullptr;
-    int& count = changes.emplace_back(0);
-    for (const int instruction : order) {
-      const schedule::OptionSet& set = graph.options_of(instruction);
-      if (set.options.size() < 2) continue;
-      const profile::Option& option = set.options[At(options[At(instruction)])];
-      if (first == nullptr) first = &option;
-      if (last != nullptr && !last->SameKnobs(option)) ++count;
-      last = &option;
-    }
-    if (first != nullptr && !last->SameKnobs(*first)) ++count;
-  }
-  return changes;
 }
 
 }  // namespace perseus::few_switches

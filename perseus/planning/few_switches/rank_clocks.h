@@ -18,7 +18,7 @@
 namespace perseus::few_switches {
 
 struct RankClocks {
-  // The instructions that have a choice, in the order of the pp_rank. Fixed instructions are not
+  // The instructions that have a clock, in the order of the pp_rank. Fixed instructions are not
   // among them: they do not change the clock.
   std::vector<int> instructions;
   std::vector<int> rows;  // [position] which row of the tables below.
@@ -43,11 +43,5 @@ struct RankClocks {
 // [pp_rank]
 std::vector<RankClocks> CollectClocks(const schedule::InstructionGraph& graph,
                                       double blocking_power_w);
-
-// The number of clock changes of each pp_rank in an iteration that repeats: the change from the
-// last instruction to the first instruction of the next iteration counts. So no pp_rank has exactly
-// one change.
-std::vector<int> CyclicChanges(const schedule::InstructionGraph& graph,
-                               const std::vector<int>& options);
 
 }  // namespace perseus::few_switches

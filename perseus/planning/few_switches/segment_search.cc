@@ -89,7 +89,7 @@ SegmentSearch::SegmentSearch(const plan::Planner& planner, const std::vector<Ran
   const schedule::InstructionGraph& graph = planner.graph();
   for (std::size_t i = 0; i < graph.instructions.size(); ++i) {
     const schedule::OptionSet& set = graph.options_of(static_cast<int>(i));
-    if (set.options.size() > 1) continue;
+    if (set.HasClock()) continue;
     fixed_energy_j_ +=
         profile::EffectiveEnergy(set.options.front(), planner.model().blocking_power_w);
   }

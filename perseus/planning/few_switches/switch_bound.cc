@@ -129,7 +129,7 @@ SwitchBound::Answer SwitchBound::Solve(const Prices& prices, int changes) {
   }
   for (std::int32_t i = 0; i < network.instructions; ++i) {
     const schedule::OptionSet& set = graph.options_of(i);
-    if (set.options.size() > 1) continue;
+    if (set.HasClock()) continue;
     answer.bound +=
         profile::FlooredEffectiveEnergy(set.options.front(), planner_.model().blocking_power_w) +
         Femtojoules{prices.flow[At(i)]} * set.options.front().time;

@@ -85,32 +85,42 @@ Nanoseconds Timeline::RunLate(int instruction, Nanoseconds start) {
   Clock& clock = clocks_after_[i];
   clock = place.position > 0 ? clocks_after_[At(rank.instructions[At(place.position) - 1])]
                              : Clock{.running = wanted};
-  clock.Settle(begin);
   if (clock.running == wanted) {
     clock.pending = kNone;
-    return durations_[i];
-  }
-  if (clock.pending != wanted) {
+  } else {
+    // The request comes when the previous instruction ends.
+    if (clock.pending != wanted) clock.switch_time = clock.previous_end + latency_;
     clock.pending = wanted;
-    clock.switch_time = begin + latency_;
+    clock.Settle(begin);
   }
+  Nanoseconds end = start + durations_[i];
+  if (clock.running != wanted) {
+    const Late late = RunMixed(rank, place.position, clock, begin);
+    late_energies_j_[i] += late.energy_j - rank.energies_j[cell];
+    end = begin + late.duration;
+  }
+  clock.previous_end = end;
+  clock.Settle(end);
+  return end - start;
+}
+
+// An instruction that begins before the switch to its clock takes effect.
+Timeline::Late Timeline::RunMixed(const RankClocks& rank, int position, const Clock& clock,
+                                  Nanoseconds begin) const {
+  const std::size_t previous = rank.Cell(position, clock.running);
+  const std::size_t wanted = rank.Cell(position, clock.pending);
   const Nanoseconds wait = clock.switch_time - begin;
-  const std::size_t previous = rank.Cell(place.position, clock.running);
-  Nanoseconds duration = rank.times[previous];
-  double energy_j = rank.energies_j[previous];
-  if (wait < duration) {
-    const double done = static_cast<double>(wait) / static_cast<double>(rank.times[previous]);
-    const double rest = std::ceil((1 - done) * static_cast<double>(rank.times[cell]));
-    duration = wait + static_cast<Nanoseconds>(rest);
-    // The mix of the energies, and effective: without the blocking power.
-    const auto waiting_j = [&](Nanoseconds time) { return blocking_power_w_ * ToSeconds(time); };
-    energy_j = done * (rank.energies_j[previous] + waiting_j(rank.times[previous])) +
-               (1 - done) * (rank.energies_j[cell] + waiting_j(rank.times[cell])) -
-               waiting_j(duration);
-  }
-  late_energies_j_[i] += energy_j - rank.energies_j[cell];
-  clock.Settle(begin + duration);
-  return stall + duration;
+  const bool is_same = rank.times[previous] == rank.times[wanted] &&
+                       rank.energies_j[previous] == rank.energies_j[wanted];
+  if (is_same || wait >= rank.times[previous]) return {rank.times[previous], rank.energies_j[previous]};
+  const double done = static_cast<double>(wait) / static_cast<double>(rank.times[previous]);
+  const double rest = std::ceil((1 - done) * static_cast<double>(rank.times[wanted]));
+  const Nanoseconds duration = wait + static_cast<Nanoseconds>(rest);
+  // The mix of the energies, and effective: without the blocking power.
+  const auto waiting_j = [&](Nanoseconds time) { return blocking_power_w_ * ToSeconds(time); };
+  return {duration, done * (rank.energies_j[previous] + waiting_j(rank.times[previous])) +
+                        (1 - done) * (rank.energies_j[wanted] + waiting_j(rank.times[wanted])) -
+                        waiting_j(duration)};
 }
 
 Nanoseconds Timeline::StartOf(int instruction, const std::vector<Nanoseconds>& ends) const {

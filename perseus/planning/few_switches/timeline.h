@@ -74,10 +74,16 @@ class Timeline {
   struct Clock {
     int running = 0;
     int pending = kNone;
-    Nanoseconds switch_time = 0;  // When the pending one takes effect.
+    Nanoseconds switch_time = 0;   // When the pending one takes effect.
+    Nanoseconds previous_end = 0;  // Of the instruction.
 
     void Settle(Nanoseconds now);
   };
+  struct Late {
+    Nanoseconds duration = 0;
+    double energy_j = 0;  // Effective.
+  };
+  Late RunMixed(const RankClocks& rank, int position, const Clock& clock, Nanoseconds begin) const;
   struct Place {
     int pp_rank = kNone;  // kNone: the instruction has no choice.
     int position = 0;

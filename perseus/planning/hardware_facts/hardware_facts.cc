@@ -57,4 +57,9 @@ std::optional<Estimate> IdlePower(const HardwareFacts& facts) {
   return OverClocks(facts, &PowerFacts::idle_w);
 }
 
+std::optional<double> MostChangesOfGpu(const HardwareFacts& facts) {
+  if (!facts.max_changes_per_s) return std::nullopt;
+  return facts.max_changes_per_s->value / facts.gpu_count;
+}
+
 }  // namespace perseus::hardware_facts

@@ -136,4 +136,8 @@ std::optional<Estimate> BlockingPower(const HardwareFacts& facts);
 // The power of a GPU without work, in watts, in the same way.
 std::optional<Estimate> IdlePower(const HardwareFacts& facts);
 
+// The greatest rate of clock changes of one GPU, per second: the rate of the node, shared equally
+// by its GPUs. Empty if it was not measured.
+std::optional<double> MostChangesOfGpu(const HardwareFacts& facts);
+
 }  // namespace perseus::hardware_facts

@@ -281,6 +281,13 @@ Result<MergedFacts> Merge(const std::vector<HardwareFacts>& nodes) {
       return Fail("{} has the GPU {}, and {} has the GPU {} (merge only nodes of the same kind)",
                   nodes.front().host, nodes.front().gpu_name, node.host, node.gpu_name);
     }
+    for (const HardwareFacts* other = &nodes.front(); other != &node; ++other) {
+      if (*other != node) continue;
+      return Fail(
+          "two of the facts are the same, those of {} at {}, so this node would count twice (give "
+          "each file once)",
+          node.host, node.measured_at);
+    }
     if (node.nodes > 1) {
       return Fail("the facts of {} are merged from {} nodes already (merge the nodes' own files)",
                   node.host, node.nodes);

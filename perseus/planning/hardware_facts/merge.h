@@ -34,7 +34,8 @@ struct MergedFacts {
 // once.
 //
 // Fails (kInput) without facts, if the GPUs have different names (the message has both), or if
-// facts are merged already: the medians of medians would not be those of the nodes.
+// facts are merged already: the medians of medians would not be those of the nodes. Fails also if
+// two of the facts are equal: they are of one measurement, and its node would count twice.
 Result<MergedFacts> Merge(const std::vector<HardwareFacts>& nodes);
 
 }  // namespace perseus::hardware_facts

@@ -51,6 +51,18 @@ TEST(Merge, TakesTheMedianOfNodesThatAgree) {
   EXPECT_EQ(Parse(Format(merged.facts), "merged.toml").value(), merged.facts);
 }
 
+TEST(Merge, RefusesOneMeasurementTwice) {
+  auto nodes = NodesThatBlockAt({80, 84});
+  nodes.push_back(nodes.front());
+  const auto merged = Merge(nodes);
+  ASSERT_FALSE(merged);
+  EXPECT_THAT(merged.error().message,
+              HasSubstr("those of a at 2026-02-20T00:00:00Z, so this node would count twice"));
+  // Another measurement of the same host is another matter.
+  nodes.back().measured_at = "2026-02-21T00:00:00Z";
+  EXPECT_EQ(Merged(nodes).facts.nodes, 3);
+}
+
 TEST(Merge, OneNodeStaysAsItIs) {
   const auto nodes = NodesThatBlockAt({80});
   EXPECT_EQ(Merged(nodes).facts, nodes.front());

@@ -26,6 +26,7 @@ constexpr int kMostPipelines = 1'000'000;
 constexpr int kMostGpusPerStage = 100'000;
 constexpr double kMostBlockingPowerW = 100'000;
 constexpr double kLongestSwitchMs = 60'000;
+constexpr int kMostSwitches = 1'000'000;
 
 class JobReader {
  public:
@@ -76,9 +77,13 @@ class JobReader {
   }
 
   void ReadGpu(const toml::table& table) {
-    constexpr std::array<std::string_view, 6> kKeys{"blocking_power_w",  "gpus_per_stage",
-                                                    "switch_latency_ms", "switch_stall_s",
-                                                    "switch_energy_j",   "facts"};
+    constexpr std::array<std::string_view, 7> kKeys{"blocking_power_w",
+                                                    "gpus_per_stage",
+                                                    "switch_latency_ms",
+                                                    "switch_stall_s",
+                                                    "switch_energy_j",
+                                                    "max_switches",
+                                                    "facts"};
     TableReader reader(table, name_, "[gpu]", kKeys);
     KeepKeys(table);
     job_.model.blocking_power_w = reader.Number("blocking_power_w", kMostBlockingPowerW, 0);
@@ -88,6 +93,9 @@ class JobReader {
     job_.switch_cost.stall = ToNanoseconds(
         reader.Number("switch_stall_s", kLongestSwitchMs / kMillisecondsPerSecond, 0));
     job_.switch_cost.energy_j = reader.Number("switch_energy_j", kMostJoules, 0);
+    if (reader.Has("max_switches")) {
+      job_.most_switches = reader.CountFrom("max_switches", 0, kMostSwitches, 0);
+    }
     job_.facts_path = reader.Text("facts");
     file_.Keep(reader);
   }

@@ -14,6 +14,7 @@
 //   switch_latency_ms = 0.0
 //   switch_stall_s = 0.0              # what each clock change costs: a GPU stalls so long,
 //   switch_energy_j = 0.0             # and uses so much energy on top
+//   max_switches = 8                  # clock changes of a GPU in an iteration; absent: no limit
 //   facts = "facts.toml"              # for an absent blocking power or switch latency
 //   [[fixed]]
 //   kind = "p2p"                      # load, p2p, all_reduce or optimizer
@@ -22,6 +23,7 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,6 +46,7 @@ struct Job {
   schedule::PipelineModel model;
   Nanoseconds switch_latency = 0;
   schedule::SwitchCost switch_cost;  // Of one GPU.
+  std::optional<int> most_switches;  // Clock changes of a GPU in an iteration.
 
   // The keys of the file, without the names of their tables: "pp_ranks", "blocking_power_w".
   std::vector<std::string> keys;

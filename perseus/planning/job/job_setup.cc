@@ -78,15 +78,13 @@ void Override(Job& job, const JobFlags& flags) {
 Result<UsedFacts> ReadFacts(const std::string& path) {
   if (path.empty()) return UsedFacts();
   PERSEUS_ASSIGN_OR_RETURN(const auto facts, hardware_facts::Read(path));
-  UsedFacts values{path, facts.gpu_name, {}, hardware_facts::SwitchLatencyForPlanning(facts)};
+  UsedFacts values{path,
+                   facts.gpu_name,
+                   {},
+                   hardware_facts::SwitchLatencyForPlanning(facts),
+                   hardware_facts::MostChangesOfGpu(facts)};
   if (const auto power = hardware_facts::BlockingPower(facts)) {
     values.blocking_power_w = power->value;
-  }
-  if (!values.blocking_power_w && !values.switch_latency) {
-    return Fail(
-        "{}: has neither a [[switch]] nor a blocked_w, so a plan cannot use it (measure again with "
-        "perseus qualify)",
-        path);
   }
   return values;
 }
@@ -116,8 +114,11 @@ Result<DescribedJob> Describe(const JobFlags& flags) {
   return described;
 }
 
-Result<LoadedJob> WithFacts(Result<LoadedJob> job, const UsedFacts& facts) {
-  if (job) job->facts = facts;
+Result<LoadedJob> WithFacts(Result<LoadedJob> job, const UsedFacts& facts,
+                            const std::optional<int>& most_switches = {}) {
+  if (!job) return job;
+  job->facts = facts;
+  job->most_switches = most_switches;
   return job;
 }
 
@@ -236,7 +237,7 @@ std::string Describe(const UsedFacts& facts) {
                                  ToSeconds(*facts.switch_latency) * kMillisecondsPerSecond));
   }
   return fmt::format("hardware facts: {} gives {}\n", facts.path,
-                     values.empty() ? "nothing, because flags or the job file do"
+                     values.empty() ? "neither the blocking power nor the switch latency"
                                     : fmt::format("{}", fmt::join(values, " and ")));
 }
 
@@ -256,7 +257,8 @@ Result<LoadedJob> LoadJob(const JobFlags& flags) {
   if (!job.graph_path.empty()) {
     PERSEUS_RETURN_IF_ERROR(RefuseWithGraph(flags, job));
     planned.profile = job.graph_path;
-    return WithFacts(LayOutGraph(std::move(planned), described.blocking_power_w), described.facts);
+    return WithFacts(LayOutGraph(std::move(planned), described.blocking_power_w), described.facts,
+                     job.most_switches);
   }
   if (planned.profile.empty()) {
     return Fail("the profile is missing (give the path of a CSV, or make one with perseus synth)");
@@ -270,7 +272,7 @@ Result<LoadedJob> LoadJob(const JobFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto profile, LoadProfile(planned.profile, flags));
   PERSEUS_ASSIGN_OR_RETURN(auto schedule, LoadSchedule(job, flags, profile.stages()));
   planned.schedule = std::move(schedule);
-  return WithFacts(LayOut(std::move(planned), profile), described.facts);
+  return WithFacts(LayOut(std::move(planned), profile), described.facts, job.most_switches);
 }
 
 Result<UnprofiledJob> LoadUnprofiledJob(const JobFlags& flags) {
@@ -290,7 +292,8 @@ Result<UnprofiledJob> LoadUnprofiledJob(const JobFlags& flags) {
                         .model = job.model,
                         .switch_latency = job.switch_latency,
                         .switch_cost = job.switch_cost},
-                       described.facts.gpu_name};
+                       described.facts,
+                       job.most_switches};
 }
 
 Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, std::string_view plan_path,

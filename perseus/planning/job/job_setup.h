@@ -54,8 +54,10 @@ struct UsedFacts {
   // Empty if a flag or the job file gives the value, or the facts do not have it.
   std::optional<double> blocking_power_w;
   std::optional<Nanoseconds> switch_latency;
+  std::optional<double> most_changes_per_s;  // Clock changes of one GPU. Nothing else gives it.
 };
 // "hardware facts: facts.toml gives the blocking power (86.25 W)", as a line. Empty without facts.
+// The rate of clock changes is not in it: only verbs that plan use it (cli/change_rate.h).
 std::string Describe(const UsedFacts& facts);
 
 struct LoadedJob {
@@ -63,6 +65,7 @@ struct LoadedJob {
   schedule::InstructionGraph graph;
   plan::ExecutionModel model;  // Of a pp_rank: all GPUs of a stage together.
   UsedFacts facts = {};
+  std::optional<int> most_switches = {};  // max_switches of the job file.
 
   int gpus() const;  // Of one pipeline.
 };
@@ -70,13 +73,13 @@ struct LoadedJob {
 // A job without its profile.
 struct UnprofiledJob {
   plan_file::PlannedJob planned;
-  std::string facts_gpu_name;  // The GPU of the hardware facts. Empty without facts.
+  UsedFacts facts = {};
+  std::optional<int> most_switches = {};  // max_switches of the job file.
 };
 
 // Flags override the job file. Reads every file that they name. The hardware facts set the blocking
 // power and the switch latency if neither the flags nor the job file give them. Of a graph, they
 // set only the switch latency, because the file of the graph describes the power of its resources.
-// Facts that have neither of the two values are an error.
 Result<LoadedJob> LoadJob(const JobFlags& flags);
 
 // The job without its profile, which has yet to be measured. `planned.profile` is the path from the

@@ -98,19 +98,31 @@ TEST_F(FactsOfAJob, AValueThatTheyLackIsStillMissing) {
   EXPECT_EQ(Load().planned.switch_latency, 12'000'000);
 }
 
-TEST_F(FactsOfAJob, FactsWithoutAnyValueAreAnError) {
+// For example, facts that were measured with --no-clocks. A flag gives what they lack.
+TEST_F(FactsOfAJob, TheyMayHaveNeitherValue) {
   facts_.power.clear();
   facts_.switches.clear();
   flags_.facts = WriteFacts("facts.toml");
+  EXPECT_THAT(LoadJob(flags_).error().message, HasSubstr("the blocking power is missing (add"));
   flags_.blocking_power_w = 50;
-  const auto job = LoadJob(flags_);
-  ASSERT_FALSE(job);
-  EXPECT_EQ(job.error().message,
-            flags_.facts +
-                ": has neither a [[switch]] nor a blocked_w, so a plan cannot use it "
-                "(measure again with perseus qualify)");
+  EXPECT_EQ(Load().planned.model.blocking_power_w, 50);
+  EXPECT_EQ(Load().planned.switch_latency, 0);
+  EXPECT_EQ(Describe(Load().facts),
+            "hardware facts: " + flags_.facts +
+                " gives neither the blocking power nor the switch latency\n");
   flags_.facts = (directory_ / "none").string();
   EXPECT_EQ(LoadJob(flags_).error().kind, ErrorKind::kSystem);
+}
+
+// The rate of the node is shared by its GPUs.
+TEST_F(FactsOfAJob, TheyGiveTheRateOfClockChangesOfAGpu) {
+  flags_.facts = WriteFacts("facts.toml");
+  EXPECT_FALSE(Load().facts.most_changes_per_s);
+  facts_.gpu_count = 8;
+  facts_.max_changes_per_s = {80, 80, 160, 5};
+  flags_.facts = WriteFacts("facts.toml");
+  EXPECT_EQ(Load().facts.most_changes_per_s, 10);
+  EXPECT_EQ(LoadUnprofiledJob(flags_)->facts.most_changes_per_s, 10);
 }
 
 TEST_F(FactsOfAJob, AJobWithoutProfileKnowsTheirGpu) {
@@ -119,12 +131,12 @@ TEST_F(FactsOfAJob, AJobWithoutProfileKnowsTheirGpu) {
   ASSERT_TRUE(job) << job.error().message;
   EXPECT_EQ(job->planned.model.blocking_power_w, 90);
   EXPECT_EQ(job->planned.switch_latency, 12'000'000);
-  EXPECT_EQ(job->facts_gpu_name, "G");
+  EXPECT_EQ(job->facts.gpu_name, "G");
   // 0 in the job file asks `tune` to measure.
   WriteJobFile("blocking_power_w = 0\n");
   EXPECT_EQ(LoadUnprofiledJob(flags_)->planned.model.blocking_power_w, 0);
   flags_.facts.clear();
-  EXPECT_EQ(LoadUnprofiledJob(flags_)->facts_gpu_name, "");
+  EXPECT_EQ(LoadUnprofiledJob(flags_)->facts.gpu_name, "");
 }
 
 // The file of a graph has the power of its resources. Here it has none.

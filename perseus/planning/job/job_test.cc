@@ -22,6 +22,7 @@ TEST(Job, ReadsAllKeys) {
     gpus_per_stage = 8
     switch_latency_ms = 2.5
     switch_stall_s = 0.004
+    max_switches = 6
     switch_energy_j = 1.5
     facts = "facts.toml"
     [[fixed]]
@@ -49,6 +50,7 @@ TEST(Job, ReadsAllKeys) {
   EXPECT_EQ(job->switch_latency, 2'500'000);
   EXPECT_EQ(job->switch_cost.stall, 4'000'000);
   EXPECT_EQ(job->switch_cost.energy_j, 1.5);
+  EXPECT_EQ(job->most_switches, 6);
   EXPECT_EQ(job->model.fixed.p2p, 400'000);
   EXPECT_EQ(job->model.fixed.load.time, 1'000'000'000);
   EXPECT_EQ(job->model.fixed.load.energy_j, 20);

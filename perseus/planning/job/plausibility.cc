@@ -25,6 +25,10 @@ namespace {
 // No GPU that trains is outside of this range while it computes at maximum frequency.
 constexpr double kLeastBusyW = 5;
 constexpr double kMostBusyW = 20'000;
+// The SM clocks of all GPUs lie far inside of this range.
+constexpr double kKhzPerMhz = 1'000;
+constexpr double kLeastClockMhz = 20;
+constexpr double kMostClockMhz = 20'000;
 // Within this range, a power has the right unit.
 constexpr double kLeastUsualW = 20;
 constexpr double kMostUsualW = 3'000;
@@ -93,6 +97,22 @@ std::string_view ProbableUnit(double power_w) {
 }
 
 using Sets = std::vector<const schedule::OptionSet*>;
+
+// A clock of 1.41 or 1410000 is that of a GPU in another unit.
+Result<void> CheckClocks(const LoadedJob& job, const Sets& sets) {
+  for (const schedule::OptionSet* set : sets) {
+    const double mhz = BaselineOf(*set).frequency_mhz;
+    if (mhz >= kLeastClockMhz && mhz <= kMostClockMhz) continue;
+    return Fail(
+        "{}: has {:g} MHz as its highest clock, which cannot be the clock of a GPU (the "
+        "frequencies are probably in {}, but have to be in MHz)",
+        Place(job, *set), mhz,
+        mhz < kLeastClockMhz               ? "GHz"
+        : mhz < kMostClockMhz * kKhzPerMhz ? "kHz"
+                                           : "Hz");
+  }
+  return {};
+}
 
 Result<void> CheckPowers(const LoadedJob& job, const Sets& sets) {
   for (const schedule::OptionSet* set : sets) {
@@ -238,6 +258,7 @@ Result<std::vector<std::string>> CheckPlausible(const LoadedJob& job) {
   for (const schedule::OptionSet& set : job.graph.option_sets) {
     if (IsComputation(set.kind)) sets.push_back(&set);
   }
+  PERSEUS_RETURN_IF_ERROR(CheckClocks(job, sets));
   PERSEUS_RETURN_IF_ERROR(CheckPowers(job, sets));
   PERSEUS_RETURN_IF_ERROR(CheckKnobs(job, sets, warnings));
   PERSEUS_RETURN_IF_ERROR(CheckBlockingPower(job, sets, warnings));

@@ -77,6 +77,13 @@ TEST_F(Plausibility, UnitsThatAreMixedUpAreRefused) {
                     HasSubstr("the energies are probably in millijoules")));
 }
 
+TEST_F(Plausibility, ClocksInAnotherUnitAreRefused) {
+  EXPECT_THAT(Refusal(std::string(kHeader) + "0,forward,1.41,0.010,4\n0,forward,1.2,0.012,3.2\n"
+                                             "0,backward,1.41,0.020,8\n0,backward,1.2,0.024,6.4\n"),
+              AllOf(HasSubstr("stage 0 forward: has 1.41 MHz as its highest clock"),
+                    HasSubstr("the frequencies are probably in GHz")));
+}
+
 TEST_F(Plausibility, BlockingPowerIsLessThanBusyPower) {
   const std::string csv = std::string(kHeader) + kForward + kBackward;
   flags_.blocking_power_w = 400;

@@ -24,6 +24,7 @@ Knobs KnobsOf(const profile::Option& option) { return {option.frequency_mhz, opt
 
 // The setting at which a pp_rank runs, and the pending setting of a requested switch.
 struct Evaluator::Clock {
+  int first = kNoSetting;  // The first setting that the iteration requests.
   int setting = kNoSetting;
   int pending = kNoSetting;
   Nanoseconds switch_time = 0;   // When the pending setting takes effect.
@@ -128,6 +129,8 @@ void Evaluator::RunAtPreviousClock(int instruction, const Timing& wanted, int wa
   const double factor =
       variation.time_factors.empty() ? 1 : variation.time_factors[At(instruction)];
   const Timing previous = Slowed(graph_.option_sets[At(set)].options[At(previous_index)], factor);
+  // The duration and the energy are those of `wanted` already, to the nanosecond.
+  if (previous.time == wanted.time && previous.energy_j == wanted.energy_j) return;
   const Nanoseconds wait = clock.switch_time - start;
   Nanoseconds& duration = evaluation.durations[At(instruction)];
   double& energy_j = evaluation.energies_j[At(instruction)];
@@ -150,7 +153,7 @@ std::vector<bool> Evaluator::FindPaidChanges(std::span<const int> options) const
     int last = kNoSetting;
     for (const int i : order) {
       const auto set = At(graph_.instructions[At(i)].option_set);
-      if (graph_.option_sets[set].options.size() < 2) continue;
+      if (!graph_.option_sets[set].HasClock()) continue;
       const int setting = setting_of_option_[set][At(options[At(i)])];
       if (first < 0) {
         first = i;
@@ -200,12 +203,11 @@ Evaluation Evaluator::Evaluate(std::span<const int> options, const Variation& va
     const Nanoseconds begin = start + (changes ? stall : 0);
     evaluation.durations[At(i)] = option.time;
     evaluation.energies_j[At(i)] = option.energy_j;
-    if (set.options.size() > 1) {
+    if (set.HasClock()) {
       Clock& clock = clocks[At(instruction.pp_rank)];
       const int wanted = setting_of_option_[At(instruction.option_set)][At(options[At(i)])];
-      if (clock.setting == kNoSetting) clock.setting = wanted;
+      if (clock.setting == kNoSetting) clock.first = clock.setting = wanted;
       if (clock.requested() != wanted) {
-        ++evaluation.switches;
         ++evaluation.pp_rank_switches[At(instruction.pp_rank)];
       }
       if (clock.setting != wanted) {
@@ -227,6 +229,10 @@ Evaluation Evaluator::Evaluate(std::span<const int> options, const Variation& va
     busy += evaluation.durations[At(i)];
     evaluation.instruction_energy_j += evaluation.energies_j[At(i)];
     evaluation.time = std::max(evaluation.time, start + evaluation.durations[At(i)]);
+  }
+  for (std::size_t rank = 0; rank < clocks.size(); ++rank) {
+    if (clocks[rank].requested() != clocks[rank].first) ++evaluation.pp_rank_switches[rank];
+    evaluation.switches += evaluation.pp_rank_switches[rank];
   }
   const auto pp_ranks = static_cast<TotalNanoseconds>(graph_.pp_rank_orders.size());
   const auto waiting = static_cast<double>(pp_ranks * evaluation.time - busy);

@@ -14,17 +14,22 @@
 // used. The rest runs at the instruction's own option. If L covers the whole instruction, all of it
 // runs at the previous clock, and the switch happens later, unless another request replaces it. The
 // first instruction of a pp_rank finds its clock already set (by the iteration before). Fixed
-// instructions (those with one option) do not change the clock. If the previous clock was never
-// measured for this instruction, the measured option with the nearest frequency takes its place.
+// instructions do not change the clock. If the previous clock was never measured for this
+// instruction, the measured option with the nearest frequency takes its place. (For an instruction
+// that was measured at one clock only, that is its own option.)
+//
+// Switches. An iteration repeats, so the change from the last clock of a pp_rank back to its first
+// one counts, and no pp_rank has exactly one switch. What counts is what the plan requests: a
+// latency does not change the count.
 //
 // An instruction under a latency is a mix of two options, so the bound of the relaxation holds for
 // it too.
 //
 // Switch cost. If the plan changes the clock from one instruction of a pp_rank to its next, the
 // pp_rank stalls before that next instruction, at the blocking power, and the change costs energy
-// on top. Both count as time and energy of that instruction. An iteration repeats, so a change from
-// the last instruction back to the first one stalls the first one. (`switches` does not count this
-// change.)
+// on top. Both count as time and energy of that instruction. The time of a stall counts towards a
+// switch latency, which began when the previous instruction ended. An iteration repeats, so a
+// change from the last instruction back to the first one stalls the first one.
 #pragma once
 
 #include <span>
@@ -42,7 +47,7 @@ struct Evaluation {
   double energy_j = 0;   // Of all pp_ranks: instruction_energy_j + blocking_energy_j.
   double instruction_energy_j = 0;
   double blocking_energy_j = 0;
-  int switches = 0;                   // How often a pp_rank requests another clock than before.
+  int switches = 0;  // Changes of the requested clock, of all pp_ranks, with the changes back.
   std::vector<int> pp_rank_switches;  // [pp_rank]
   // [instruction]
   std::vector<Nanoseconds> starts;

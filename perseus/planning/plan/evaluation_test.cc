@@ -71,7 +71,8 @@ TEST(Evaluate, AddsDelaysAndCountsWaiting) {
   EXPECT_DOUBLE_EQ(evaluation.blocking_energy_j, 2.9);
   EXPECT_DOUBLE_EQ(evaluation.energy_j, 6.9);
   EXPECT_DOUBLE_EQ(evaluation.average_power_w(), 6.9 / 0.054);
-  EXPECT_EQ(evaluation.switches, 1);  // pp_rank 0 switches between its two instructions.
+  EXPECT_EQ(evaluation.switches, 2);  // pp_rank 0: between its two instructions, and back.
+  EXPECT_THAT(evaluation.pp_rank_switches, ElementsAre(2, 0));
 }
 
 TEST(Evaluate, AnEmptyPpRankWaitsTheWholeTime) {
@@ -89,6 +90,33 @@ TEST(Evaluate, CountsNoSwitchesIfAllRunAtOneClock) {
   EXPECT_EQ(evaluation.switches, 0);
   EXPECT_EQ(evaluation.time, 60 * kMillisecond);
   EXPECT_DOUBLE_EQ(evaluation.energy_j, 3.0);
+}
+
+// The iteration repeats, so the change back at its end counts.
+TEST(Evaluate, CountsTheChangeBackAtTheEnd) {
+  const schedule::InstructionGraph graph = OneRank({TwoSpeeds(), TwoSpeeds(), TwoSpeeds()});
+  const Evaluator evaluator(graph, {});
+  EXPECT_EQ(evaluator.Evaluate(std::vector{kFast, kFast, kSlow}).switches, 2);
+  EXPECT_EQ(evaluator.Evaluate(std::vector{kFast, kSlow, kFast}).switches, 2);
+}
+
+// An instruction that was measured at one clock only has no choice. Its GPU changes to that clock,
+// and back.
+TEST(Evaluate, CountsTheChangesOfAnInstructionWithOneClock) {
+  schedule::OptionSet one_clock;
+  one_clock.options = {{900, {}, 7 * kMillisecond, 1.2, 1}};
+  const schedule::InstructionGraph graph = OneRank({TwoSpeeds(), one_clock, TwoSpeeds()});
+  const Evaluation at_once = Evaluator(graph, {}).Evaluate(std::vector{kSlow, 0, kSlow});
+  EXPECT_EQ(at_once.switches, 2);
+  EXPECT_THAT(at_once.pp_rank_switches, ElementsAre(2));
+
+  // Its time at other clocks is unknown, so its own time counts. The last instruction begins at
+  // 900 MHz; 1000 MHz is the nearest measured clock. 4 of its 10 ms run there, the rest at 500 MHz.
+  const Evaluation late =
+      Evaluator(graph, {0, 4 * kMillisecond}).Evaluate(std::vector{kSlow, 0, kSlow});
+  EXPECT_THAT(late.durations, ElementsAre(20 * kMillisecond, 7 * kMillisecond, 16 * kMillisecond));
+  EXPECT_DOUBLE_EQ(late.energies_j[1], 1.2);
+  EXPECT_EQ(late.switches, 2);
 }
 
 struct LatencyCase {
@@ -127,16 +155,16 @@ INSTANTIATE_TEST_SUITE_P(
                     {kFast, kSlow},
                     {kTen, 16 * kMillisecond},
                     {2, 0.4 * 2 + 0.6 * 1},
-                    1},
+                    2},
         // 4 ms at 500 MHz are 4/20 of the work. The rest takes 8/10 of 10 ms.
         LatencyCase{"up",
                     4 * kMillisecond,
                     {kSlow, kFast},
                     {kTwenty, 12 * kMillisecond},
                     {1, 0.2 * 1 + 0.8 * 2},
-                    1},
+                    2},
         // The latency is as long as the instruction, so all of it runs at the previous clock.
-        LatencyCase{"all of it", kTen, {kFast, kSlow}, {kTen, kTen}, {2, 2}, 1},
+        LatencyCase{"all of it", kTen, {kFast, kSlow}, {kTen, kTen}, {2, 2}, 2},
         // With 14 ms, the whole second instruction runs at 1000 MHz, and the third one still waits
         // 4 ms for the same request.
         LatencyCase{"lands later",
@@ -144,7 +172,7 @@ INSTANTIATE_TEST_SUITE_P(
                     {kFast, kSlow, kSlow},
                     {kTen, kTen, 16 * kMillisecond},
                     {2, 2, 0.4 * 2 + 0.6 * 1},
-                    1},
+                    2},
         // The third instruction requests the clock that the pp_rank still has. This cancels the
         // pending switch, and the fourth one starts at 1000 MHz.
         LatencyCase{"superseded by the present clock",
@@ -159,13 +187,13 @@ INSTANTIATE_TEST_SUITE_P(
                     {kFast, kSlow, kFast, kSlow},
                     {kTen, kTen, kTen, kTen},
                     {2, 2, 2, 2},
-                    3},
+                    4},
         LatencyCase{"lands with the end",
                     kTen,
                     {kFast, kSlow, kSlow},
                     {kTen, kTen, kTwenty},
                     {2, 2, 1},
-                    1}),
+                    2}),
     [](const auto& test) {
       std::string name(test.param.name);
       std::replace(name.begin(), name.end(), ' ', '_');
@@ -183,7 +211,7 @@ TEST(SwitchLatencyOf, ALaterRequestReplacesAPendingSwitch) {
   const Evaluation evaluation =
       Evaluator(graph, {0, 12 * kMillisecond}).Evaluate(std::vector{0, 2, 1});
   EXPECT_THAT(evaluation.durations, ElementsAre(kTen, kTen, kTen));
-  EXPECT_EQ(evaluation.switches, 2);
+  EXPECT_EQ(evaluation.switches, 3);
 }
 
 //   [1000 MHz][500 MHz requested]..gap..[500 MHz]
@@ -193,7 +221,7 @@ TEST(SwitchLatencyOf, APendingSwitchHappensInTheGap) {
   const Evaluation evaluation =
       Evaluator(graph, {0, 14 * kMillisecond}).Evaluate(std::vector{kFast, kSlow, kSlow});
   EXPECT_THAT(evaluation.durations, ElementsAre(kTen, kTen, kTwenty));
-  EXPECT_EQ(evaluation.switches, 1);
+  EXPECT_EQ(evaluation.switches, 2);
 }
 
 //   [1000 MHz]..gap of 5 ms, in which the switch happens..[500 MHz]
@@ -204,7 +232,7 @@ TEST(SwitchLatencyOf, ASwitchThatHappensWhileThePpRankWaitsCostsNothing) {
     return Evaluator(graph, {0, latency}).Evaluate(std::vector{kFast, kSlow});
   };
   EXPECT_THAT(down(5 * kMillisecond).durations, ElementsAre(kTen, kTwenty));
-  EXPECT_EQ(down(5 * kMillisecond).switches, 1);
+  EXPECT_EQ(down(5 * kMillisecond).switches, 2);
   // 2 of the 7 ms remain: 2/10 of the work at 1000 MHz, 8/10 of 20 ms at 500 MHz.
   EXPECT_THAT(down(7 * kMillisecond).durations, ElementsAre(kTen, 18 * kMillisecond));
 }
@@ -219,7 +247,7 @@ TEST(SwitchLatencyOf, FixedInstructionsDoNotChangeTheClock) {
   // one begins. The switch happens 1 ms after that: 1/10 of the work at 1000 MHz, 9/10 of 20 ms.
   const Evaluation down = Evaluator(graph, {0, 4 * kMillisecond}).Evaluate(std::vector{0, 0, 1});
   EXPECT_THAT(down.durations, ElementsAre(kTen, 3 * kMillisecond, 19 * kMillisecond));
-  EXPECT_EQ(down.switches, 1);
+  EXPECT_EQ(down.switches, 2);
 }
 
 TEST(SwitchLatencyOf, AFixedInstructionMayComeFirst) {
@@ -279,7 +307,7 @@ TEST(SwitchLatencyOf, AcceptsAnyNumberOfClocks) {
   const schedule::InstructionGraph graph = OneRank(std::move(sets));
   const Evaluation evaluation =
       Evaluator(graph, {0, kTwenty}).Evaluate(std::vector<int>(graph.instructions.size(), kFast));
-  EXPECT_EQ(evaluation.switches, 29'999);
+  EXPECT_EQ(evaluation.switches, 30'000);
   EXPECT_EQ(evaluation.time, 30'000 * kTen);
 }
 
@@ -289,7 +317,7 @@ TEST(SwitchLatencyOf, AppliesToOtherKnobs) {
   const schedule::InstructionGraph graph = OneRank({set, set});
   const Evaluation evaluation = Evaluator(graph, {0, 4 * kMillisecond}).Evaluate(std::vector{0, 1});
   EXPECT_THAT(evaluation.durations, ElementsAre(kTen, 16 * kMillisecond));
-  EXPECT_EQ(evaluation.switches, 1);
+  EXPECT_EQ(evaluation.switches, 2);
 }
 
 // Starts are the earliest possible, energy follows the formula of the header, and a latency of 0 is
@@ -323,19 +351,19 @@ TEST(SwitchCostOf, AChangeBackStallsTheNextIteration) {
   EXPECT_THAT(evaluation.durations,
               ElementsAre(kMillisecond, 11 * kMillisecond, 21 * kMillisecond));
   EXPECT_DOUBLE_EQ(evaluation.energy_j, 4.0);
-  EXPECT_EQ(evaluation.switches, 1);
+  EXPECT_EQ(evaluation.switches, 2);
 }
 
-TEST(SwitchCostOf, ALatencyBeginsAfterTheStall) {
+TEST(SwitchCostOf, ALatencyPassesDuringTheStall) {
   const schedule::InstructionGraph graph = OneRank({TwoSpeeds(), TwoSpeeds(), TwoSpeeds()});
   const Evaluator evaluator(graph, {.blocking_power_w = 0,
                                     .switch_latency = 5 * kMillisecond,
                                     .switch_cost = {2 * kMillisecond, 0}});
   const Evaluation evaluation = evaluator.Evaluate(std::vector{kFast, kSlow, kFast});
-  // 2 ms of stall. Then half of it fast (5 ms), and half of it slow (10 ms).
-  EXPECT_EQ(evaluation.durations[1], 17 * kMillisecond);
-  // 2 ms of stall. Then a quarter of it slow (5 ms), and three quarters of it fast (7.5 ms).
-  EXPECT_EQ(evaluation.durations[2], 14'500'000);
+  // 2 ms of stall. Then 3/10 of it fast (3 ms), and 7/10 of it slow (14 ms).
+  EXPECT_EQ(evaluation.durations[1], 19 * kMillisecond);
+  // 2 ms of stall. Then 3/20 of it slow (3 ms), and 17/20 of it fast (8.5 ms).
+  EXPECT_EQ(evaluation.durations[2], 13'500'000);
 }
 
 TEST(EvaluateProperty, HoldsOnRandomJobs) {

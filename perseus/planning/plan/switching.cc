@@ -49,7 +49,7 @@ class ClockSearch {
     for (const std::vector<int>& order : graph_.pp_rank_orders) {
       std::vector<int>& clocked = pp_ranks_.emplace_back();
       for (const int instruction : order) {
-        if (graph_.options_of(instruction).options.size() > 1) clocked.push_back(instruction);
+        if (graph_.options_of(instruction).HasClock()) clocked.push_back(instruction);
       }
     }
   }
@@ -235,7 +235,7 @@ class ClockSearch {
   Evaluation evaluation_;
   std::int64_t evaluations_left_;
   std::vector<std::vector<int>> fronts_;    // [option set]
-  std::vector<std::vector<int>> pp_ranks_;  // [pp_rank] its instructions with a choice of clocks.
+  std::vector<std::vector<int>> pp_ranks_;  // [pp_rank] its instructions that have a clock.
 };
 
 // The instructions of one critical path, the last one first.
@@ -255,15 +255,15 @@ std::vector<int> CriticalPath(const schedule::InstructionGraph& graph,
   return path;
 }
 
-// For each instruction, the nearest earlier instruction on its pp_rank that has a choice of clocks;
-// -1 if none exists.
+// For each instruction, the nearest earlier instruction on its pp_rank that has a clock; -1 if none
+// exists.
 std::vector<int> PreviousOnPpRank(const schedule::InstructionGraph& graph) {
   std::vector<int> previous(graph.instructions.size(), -1);
   for (const std::vector<int>& order : graph.pp_rank_orders) {
     int latest = -1;
     for (const int instruction : order) {
       previous[At(instruction)] = latest;
-      if (graph.options_of(instruction).options.size() > 1) latest = instruction;
+      if (graph.options_of(instruction).HasClock()) latest = instruction;
     }
   }
   return previous;

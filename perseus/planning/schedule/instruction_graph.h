@@ -25,6 +25,11 @@ struct OptionSet {
   int chunk = 0;
   std::vector<profile::Option> options;  // As measured; energies are multiplied by gpus_per_stage.
   int baseline = 0;  // The option at maximum frequency (of several, the fastest).
+
+  // Whether its GPU has to be at a certain clock while it runs. A computation that was measured at
+  // one clock only has a clock, but no choice. A fixed instruction has none: it runs at any clock,
+  // so it never changes the clock.
+  bool HasClock() const { return options.size() > 1 || options.front().frequency_mhz > 0; }
 };
 
 struct InstructionNode {

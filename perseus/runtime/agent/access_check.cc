@@ -11,8 +11,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
+#include "perseus/base/file.h"
 #include "perseus/base/file_descriptor.h"
+#include "perseus/base/process_state.h"
 #include "perseus/runtime/agent/child_descriptors.h"
 
 namespace perseus::agent {
@@ -91,15 +94,68 @@ tl::unexpected<Error> ProbeFailure(std::string_view what, int error) {
   return FailAs(ErrorKind::kSystem, "{}: {}", what, std::strerror(error));
 }
 
-// Fills `bytes`. False if the child ended before, or did not answer in time.
-bool ReadInTime(int pipe, char* bytes, std::size_t size, SteadyClock::time_point deadline) {
-  while (size > 0) {
+// How long the agent waits for a child.
+class Patience {
+ public:
+  Patience(pid_t child, const AccessTimes& times)
+      : child_(child),
+        answer_(SteadyClock::now() + times.answer),
+        longest_(SteadyClock::now() + times.longest) {}
+
+  // How long to wait now, in milliseconds. Then ask IsOver().
+  int Milliseconds() const {
     const auto left =
-        std::chrono::ceil<std::chrono::milliseconds>(deadline - SteadyClock::now()).count();
+        std::chrono::ceil<std::chrono::milliseconds>(answer_ - SteadyClock::now()).count();
+    return static_cast<int>(std::max<std::int64_t>(left, kLookAtChild.count()));
+  }
+
+  bool IsOver() {
+    const auto now = SteadyClock::now();
+    if (now < answer_) return false;
+    if (now >= longest_) {
+      got_no_core_ = true;
+      return true;
+    }
+    idle_looks_ = WantsCore() ? 0 : idle_looks_ + 1;
+    return idle_looks_ >= kMostIdleLooks;
+  }
+
+  // Whether the child still wanted a core when the longest time was over.
+  bool got_no_core() const { return got_no_core_; }
+
+ private:
+  static constexpr std::chrono::milliseconds kLookAtChild{20};
+  // A child that goes on may wait for a moment whenever the agent looks.
+  static constexpr int kMostIdleLooks = 5;
+
+  // Whether the child wants a core, or had one since the last call: schedstat has the time that it
+  // ran and the time that it waited for a core.
+  bool WantsCore() {
+    const auto state = ReadProcessState(child_);
+    auto ran = ReadFile(fmt::format("/proc/{}/schedstat", child_)).value_or("");
+    const bool has_run = std::exchange(ran_, ran) != ran;
+    return has_run || (state && state->is_runnable);
+  }
+
+  pid_t child_;
+  SteadyClock::time_point answer_;
+  SteadyClock::time_point longest_;
+  std::string ran_;
+  int idle_looks_ = 0;
+  bool got_no_core_ = false;
+};
+
+// Fills `bytes`. False if the child ended before, or did not answer in time.
+bool ReadInTime(int pipe, char* bytes, std::size_t size, Patience& patience) {
+  while (size > 0) {
     pollfd wanted{pipe, POLLIN, 0};
-    const int ready = ::poll(&wanted, 1, static_cast<int>(std::max<std::int64_t>(left, 0)));
+    const int ready = ::poll(&wanted, 1, patience.Milliseconds());
     if (ready < 0 && errno == EINTR) continue;
-    if (ready <= 0) return false;
+    if (ready < 0) return false;
+    if (ready == 0) {
+      if (patience.IsOver()) return false;
+      continue;
+    }
     const ssize_t got = ::read(pipe, bytes, size);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return false;
@@ -113,8 +169,7 @@ bool ReadInTime(int pipe, char* bytes, std::size_t size, SteadyClock::time_point
 
 Result<std::vector<int>> CheckAccess(const Identity& identity,
                                      const std::vector<std::filesystem::path>& devices,
-                                     std::chrono::milliseconds timeout) {
-  const auto deadline = SteadyClock::now() + timeout;
+                                     const AccessTimes& times) {
   std::vector<int> errors(devices.size(), 0);
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return ProbeFailure("cannot make a pipe", errno);
@@ -130,19 +185,26 @@ Result<std::vector<int>> CheckAccess(const Identity& identity,
   writing = FileDescriptor();
 
   ProbeReport report;
+  Patience patience(child, times);
   const bool is_whole =
-      ReadInTime(reading.get(), reinterpret_cast<char*>(&report), sizeof report, deadline) &&
+      ReadInTime(reading.get(), reinterpret_cast<char*>(&report), sizeof report, patience) &&
       ReadInTime(reading.get(), reinterpret_cast<char*>(errors.data()), errors.size() * sizeof(int),
-                 deadline);
+                 patience);
   ::kill(child, SIGKILL);
   while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  if (!is_whole && patience.got_no_core()) {
+    return FailAs(ErrorKind::kSystem,
+                  "a process in the cgroup of the caller did not answer within {} ms, because it "
+                  "got no core (is the node overloaded, or the cgroup throttled? Try again)",
+                  times.longest.count());
   }
   if (!is_whole) {
     return FailAs(
         ErrorKind::kSystem,
         "a process in the cgroup of the caller did not answer within {} ms (is the cgroup "
         "frozen?)",
-        timeout.count());
+        times.answer.count());
   }
   switch (report.step) {
     case ProbeStep::kDone:

@@ -17,7 +17,13 @@
 // The child touches no file, descriptor or memory of the process. Its saved and effective user stay
 // the agent's, so that the process can neither trace it nor read its memory; it may send it
 // signals, which only makes the check fail. If the cgroup is frozen, the child freezes with it, and
-// is killed after kAccessTimeout.
+// is killed after AccessTimes::answer.
+//
+// On a node whose cores are all busy, the child may wait for a core for seconds. That says nothing
+// of the user, who must not be refused for it. So while the child runs or waits for a core, it has
+// until AccessTimes::longest. A user can throttle the cgroup (cpu.max) such that the child only
+// waits. That holds a thread of the queue for this longer time, and only checks of the same user
+// wait for it.
 //
 // What it does not see: file systems that the process cannot see (a container without /dev/nvidia0
 // may still have the right to use it), and rules of security modules, which know the agent's
@@ -45,16 +51,20 @@ struct Identity {
   std::vector<std::filesystem::path> cgroup_procs;
 };
 
-// Long enough for a node whose cores are all busy, and less than a client waits for its lease.
-inline constexpr std::chrono::milliseconds kAccessTimeout{3'000};
+struct AccessTimes {
+  // Less than a client waits for its lease.
+  std::chrono::milliseconds answer{3'000};
+  // While the child wants a core. The client asks again later.
+  std::chrono::milliseconds longest{10'000};
+};
 
 // For each device: 0 if `identity` may open it for reading and writing, otherwise the error number
 // (EACCES: the permissions of the file; EPERM: the cgroup; ENOENT: no such device).
 // Fails (kSystem) if the kernel could not be asked, and says why. Takes some milliseconds, and at
-// most about `timeout`. Needs CAP_SETUID and CAP_SETGID, and the right to write to cgroup.procs
-// (CAP_DAC_OVERRIDE, where the cgroup is the user's own). Thread safe.
+// most about the given times. Needs CAP_SETUID and CAP_SETGID, and the right to write to
+// cgroup.procs (CAP_DAC_OVERRIDE, where the cgroup is the user's own). Thread safe.
 Result<std::vector<int>> CheckAccess(const Identity& identity,
                                      const std::vector<std::filesystem::path>& devices,
-                                     std::chrono::milliseconds timeout = kAccessTimeout);
+                                     const AccessTimes& times = {});
 
 }  // namespace perseus::agent

@@ -96,10 +96,22 @@ TEST_F(AccessCheckTest, AFrozenCgroupMakesItFailInTime) {
   if (!cgroup) GTEST_SKIP() << "this system has no cgroup v2, or lets nobody make one";
   ASSERT_TRUE(cgroup->Freeze());
   const auto checked = CheckAccess({kOtherUser, kOtherGroup, {}, {cgroup->procs()}}, {"/dev/null"},
-                                   std::chrono::milliseconds(50));
+                                   {.answer = std::chrono::milliseconds(50)});
   ASSERT_FALSE(checked);
   EXPECT_THAT(checked.error().message, HasSubstr("frozen"));
   EXPECT_TRUE(cgroup->IsEmpty()) << "the child is gone";
+}
+
+// Right after its start, the child wants a core, as on a node whose cores are all busy.
+TEST_F(AccessCheckTest, AChildThatWaitsForACoreHasMoreTime) {
+  const Identity stranger{kOtherUser, kOtherGroup, {}, {}};
+  for (int i = 0; i < 20; ++i) {
+    const auto checked =
+        CheckAccess(stranger, {"/dev/null"},
+                    {.answer = std::chrono::milliseconds(0), .longest = std::chrono::minutes(1)});
+    ASSERT_TRUE(checked) << checked.error().message;
+    EXPECT_THAT(*checked, ElementsAre(0));
+  }
 }
 
 TEST_F(AccessCheckTest, ACgroupThatIsGoneIsAnError) {

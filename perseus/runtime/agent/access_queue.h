@@ -1,7 +1,7 @@
 // Access checks on threads of their own, so that the event loop never waits for one.
 //
 // Fair: one check per user runs at a time, so that a user whose checks hang (a frozen cgroup) holds
-// one thread, for kAccessTimeout a check.
+// one thread, for the times of access_check.h.
 //
 // Thread safe.
 #pragma once

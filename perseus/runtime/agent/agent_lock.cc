@@ -10,6 +10,7 @@
 #include <charconv>
 #include <string>
 #include <system_error>
+#include <thread>
 
 #include "perseus/base/file.h"
 #include "perseus/base/process_state.h"
@@ -18,6 +19,8 @@ namespace perseus::agent {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::chrono::milliseconds kLookAtLockAgain{10};
 
 Result<FileDescriptor> OpenLockFile(const fs::path& path) {
   constexpr mode_t kOwnerOnly = 0600;
@@ -52,9 +55,12 @@ void WriteHolder(const FileDescriptor& file) {
   (void)!::pwrite(file.get(), text.data(), text.size(), 0);
 }
 
-bool IsEnding(const ProcessId& process) {
+enum class Holder { kRuns, kIsEnding, kIsGone };
+
+Holder StateOf(const ProcessId& process) {
   const auto state = ReadProcessState(process.pid);
-  return state && state->started == process.started && state->is_ending;
+  if (!state || state->started != process.started) return Holder::kIsGone;
+  return state->is_ending ? Holder::kIsEnding : Holder::kRuns;
 }
 
 // One taker at a time, so that none removes the file that another has just locked.
@@ -64,23 +70,32 @@ Result<FileDescriptor> TakeOver(const fs::path& path) {
   PERSEUS_ASSIGN_OR_RETURN(const FileDescriptor guard, OpenLockFile(guard_path));
   if (::flock(guard.get(), LOCK_EX | LOCK_NB) != 0) return FileDescriptor();
   const auto holder = HolderOf(path);
-  if (holder && IsEnding(*holder)) ::unlink(path.c_str());
+  if (holder && StateOf(*holder) == Holder::kIsEnding) ::unlink(path.c_str());
   return TryLock(path);
 }
 
 }  // namespace
 
-Result<FileDescriptor> LockFile(const fs::path& path) {
+Result<FileDescriptor> LockFile(const fs::path& path, std::chrono::milliseconds patience) {
   std::error_code ignored;  // What is wrong shows when the file is opened.
   fs::create_directories(path.parent_path(), ignored);
-  PERSEUS_ASSIGN_OR_RETURN(FileDescriptor lock, TryLock(path));
-  if (!lock) {
-    const auto holder = HolderOf(path);
-    if (!holder || !IsEnding(*holder)) return FileDescriptor();
-    PERSEUS_ASSIGN_OR_RETURN(lock, TakeOver(path));
+  const auto end = std::chrono::steady_clock::now() + patience;
+  while (true) {
+    PERSEUS_ASSIGN_OR_RETURN(FileDescriptor lock, TryLock(path));
+    const auto holder = lock ? std::nullopt : HolderOf(path);
+    const Holder state = holder ? StateOf(*holder) : Holder::kRuns;
+    if (state == Holder::kIsEnding) {
+      PERSEUS_ASSIGN_OR_RETURN(lock, TakeOver(path));
+    }
+    if (lock) {
+      WriteHolder(lock);
+      return lock;
+    }
+    // A holder that is gone may also be one of another PID namespace, which runs. So its lock is
+    // not taken over.
+    if (state == Holder::kRuns || std::chrono::steady_clock::now() >= end) return FileDescriptor();
+    std::this_thread::sleep_for(kLookAtLockAgain);
   }
-  if (lock) WriteHolder(lock);
-  return lock;
 }
 
 std::optional<ProcessId> HolderOf(const fs::path& path) {

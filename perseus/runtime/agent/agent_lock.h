@@ -6,10 +6,16 @@
 // the GPUs are restored all the same. A driver call that hangs may still take effect later; a
 // restore reads back what the driver has, and repeats.
 //
+// A process that ends releases its locks only when the kernel has closed its files. A child that it
+// forked a moment before has the same lock until it closes its copies of them (socket_disposal.h,
+// access_check.h). On a node whose cores are all busy, both may take seconds. So an agent that
+// meets a lock whose holder has ended waits for it.
+//
 // The lock file has the process id and start time of its holder. A takeover replaces the file,
 // since the kernel's lock (flock) is on the old one.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <optional>
 
@@ -19,9 +25,13 @@
 
 namespace perseus::agent {
 
-// The locked file; an empty descriptor if another process has it, which may run again. Makes the
-// directory if it does not exist. Fails (kSystem) if the file cannot be opened.
-Result<FileDescriptor> LockFile(const std::filesystem::path& path);
+inline constexpr std::chrono::milliseconds kPredecessorTime{5'000};
+
+// The locked file; an empty descriptor if another process has it, which may run again. If the
+// holder has ended, waits until the lock is free, at most for `patience`. Makes the directory if it
+// does not exist. Fails (kSystem) if the file cannot be opened.
+Result<FileDescriptor> LockFile(const std::filesystem::path& path,
+                                std::chrono::milliseconds patience = kPredecessorTime);
 
 // What the file says of the process that has the lock. Empty if it says nothing.
 std::optional<ProcessId> HolderOf(const std::filesystem::path& path);

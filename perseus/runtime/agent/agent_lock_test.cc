@@ -95,12 +95,32 @@ TEST_F(AgentLockTest, AKilledProcessThatDoesNotEndLosesIt) {
   ::waitpid(killed, nullptr, 0);
 }
 
+// A child that the agent forked before its end has a copy of the descriptor for some more time.
+TEST_F(AgentLockTest, ALockOfAnAgentThatIsGoneIsWaitedFor) {
+  const pid_t gone = ::fork();
+  if (gone == 0) ::_exit(0);
+  ASSERT_EQ(::waitpid(gone, nullptr, 0), gone);
+  auto lock = LockFile(path_);
+  ASSERT_TRUE(lock && *lock);
+  std::ofstream(path_) << gone << " 5\n";
+  const pid_t left = ::fork();
+  if (left == 0) {
+    ::usleep(100'000);
+    ::_exit(0);
+  }
+  *lock = FileDescriptor();
+  const auto taken = LockFile(path_, std::chrono::seconds(60));
+  ASSERT_TRUE(taken) << taken.error().message;
+  EXPECT_TRUE(*taken);
+  ::waitpid(left, nullptr, 0);
+}
+
 TEST_F(AgentLockTest, AFileThatSaysNothingOfItsHolderIsNotTakenOver) {
   const auto lock = LockFile(path_);
   ASSERT_TRUE(lock && *lock);
   for (const char* text : {"", "x", "12", "12 ", "-1 5", "999999999 5"}) {
     std::ofstream(path_) << text;
-    EXPECT_FALSE(*LockFile(path_)) << text;
+    EXPECT_FALSE(*LockFile(path_, std::chrono::milliseconds(30))) << text;
   }
 }
 

@@ -36,7 +36,7 @@ Result<void> EndUnresponsiveAgent(const std::filesystem::path& state,
                                   std::chrono::milliseconds answer_time, spdlog::logger& log) {
   const std::filesystem::path lock_path = LockPathOf(state);
   if (!std::filesystem::exists(lock_path)) return {};
-  PERSEUS_ASSIGN_OR_RETURN(const FileDescriptor free, LockFile(lock_path));
+  PERSEUS_ASSIGN_OR_RETURN(const FileDescriptor free, LockFile(lock_path, answer_time));
   if (free) return {};
   if (Answers(socket, answer_time)) {
     return Fail("an agent runs on {}, and restores GPUs itself (perseus gpu release)",
@@ -59,7 +59,8 @@ Result<void> EndUnresponsiveAgent(const std::filesystem::path& state,
   }
   const auto end = std::chrono::steady_clock::now() + kEndTime;
   while (std::chrono::steady_clock::now() < end) {
-    PERSEUS_ASSIGN_OR_RETURN(const FileDescriptor taken, LockFile(lock_path));
+    PERSEUS_ASSIGN_OR_RETURN(const FileDescriptor taken,
+                             LockFile(lock_path, std::chrono::milliseconds(0)));
     if (taken) return {};
     std::this_thread::sleep_for(kLookAgain);
   }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "perseus/planning/few_switches/change_rate.h"
 #include "perseus/runtime/profiler/option_model.h"
 
 namespace perseus::profiler {
@@ -70,10 +71,8 @@ Result<plan::Planner> PlannerOf(const SweepJob& job, const profile::Profile& pro
       plan::Planner::FewOptions::kAccept);
 }
 
-Result<SweepPlan> PlanFromSweep(const SweepJob& job, std::span<const MeasuredOption> measured,
-                                const plan::Target& target, const PlanningProfileSpec& spec) {
-  PERSEUS_ASSIGN_OR_RETURN(const profile::Profile profile, PlanningProfile(job, measured, spec));
-  PERSEUS_ASSIGN_OR_RETURN(plan::Planner planner, PlannerOf(job, profile));
+Result<plan::Plan> PlanWith(const plan::Planner& planner, const plan::Target& target,
+                            const std::optional<double>& most_changes_per_s) {
   std::optional<plan::Frontier> frontier;
   if (plan::NeedsFrontier(target.kind)) {
     PERSEUS_ASSIGN_OR_RETURN(plan::Frontier computed, planner.ComputeFrontier());
@@ -81,6 +80,17 @@ Result<SweepPlan> PlanFromSweep(const SweepJob& job, std::span<const MeasuredOpt
   }
   PERSEUS_ASSIGN_OR_RETURN(plan::Plan plan,
                            plan::PlanForTarget(planner, frontier ? &*frontier : nullptr, target));
+  if (!most_changes_per_s) return plan;
+  PERSEUS_ASSIGN_OR_RETURN(auto kept, few_switches::KeepChangeRate(planner, std::move(plan), target,
+                                                                   *most_changes_per_s));
+  return std::move(kept.plan);
+}
+
+Result<SweepPlan> PlanFromSweep(const SweepJob& job, std::span<const MeasuredOption> measured,
+                                const plan::Target& target, const PlanningProfileSpec& spec) {
+  PERSEUS_ASSIGN_OR_RETURN(const profile::Profile profile, PlanningProfile(job, measured, spec));
+  PERSEUS_ASSIGN_OR_RETURN(plan::Planner planner, PlannerOf(job, profile));
+  PERSEUS_ASSIGN_OR_RETURN(plan::Plan plan, PlanWith(planner, target, job.most_changes_per_s));
   return SweepPlan{std::move(planner), std::move(plan)};
 }
 

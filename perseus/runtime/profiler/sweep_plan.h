@@ -14,6 +14,7 @@
 // 0.04 % earlier, and 0.09 % more expensive.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -36,8 +37,9 @@ struct SweepJob {
   // If a switch takes a large part of an instruction, alternating kinds must not have different
   // clocks. Then all groups of a rank measure the same clock at a time.
   enum class Clocks { kOneAGroup, kOneARank } clocks = Clocks::kOneAGroup;
-  Nanoseconds switch_latency = 0;         // For the evaluation of plans.
-  schedule::SwitchCost switch_cost = {};  // Of one GPU, for the same.
+  Nanoseconds switch_latency = 0;                 // For the evaluation of plans.
+  schedule::SwitchCost switch_cost = {};          // Of one GPU, for the same.
+  std::optional<double> most_changes_per_s = {};  // Clock changes of one GPU that a plan may have.
 };
 
 // The groups of the schedule's computations, sorted.
@@ -57,8 +59,13 @@ Result<profile::Profile> PlanningProfile(const SweepJob& job,
 // The planner with which all plans of the job are made and evaluated, for any profile.
 Result<plan::Planner> PlannerOf(const SweepJob& job, const profile::Profile& profile);
 
+// The plan of that planner for that target, with at most so many clock changes of one GPU per
+// second (few_switches/change_rate.h). Fails as PlanForTarget and KeepChangeRate do.
+Result<plan::Plan> PlanWith(const plan::Planner& planner, const plan::Target& target,
+                            const std::optional<double>& most_changes_per_s);
+
 // The plan for that target. The times of `planner` include the margins. To predict the plan's time
-// and energy, evaluate it without them. Fails as PlanForTarget does.
+// and energy, evaluate it without them. Fails as PlanWith does.
 struct SweepPlan {
   plan::Planner planner;
   plan::Plan plan;

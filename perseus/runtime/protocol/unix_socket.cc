@@ -87,9 +87,10 @@ Result<void> CheckFree(const fs::path& path) {
   if (ConnectTo(probe.get(), path) != 0) {
     if (errno == ECONNREFUSED || errno == ENOENT) return {};
   } else if (const auto listener = PeerOf(probe.get()); listener && listener->pid > 0) {
-    // One that was killed, and that a driver call keeps from ending, takes no connection again.
+    // One that was killed, and that a driver call keeps from ending, takes no connection again. Of
+    // one that is gone, a child still has to close its copy of the socket.
     const auto state = ReadProcessState(listener->pid);
-    if (state && state->is_ending) return {};
+    if (!state || state->is_ending) return {};
   }
   return FailAs(ErrorKind::kSystem,
                 "{}: another process already listens there (stop that agent, or choose another "

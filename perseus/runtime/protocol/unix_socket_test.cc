@@ -132,6 +132,30 @@ TEST_F(UnixSocket, TheSocketOfADeadAgentIsReplaced) {
   EXPECT_EQ(std::distance(fs::directory_iterator(path().parent_path()), {}), 1);
 }
 
+// A child that the agent forked before its end has a copy of the socket for some more time.
+TEST_F(UnixSocket, TheSocketOfADeadAgentWithAChildIsReplaced) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t agent = ::fork();
+  if (agent == 0) {
+    ::close(ends[1]);
+    const auto listener = Listen(path(), 0600);
+    if (::fork() == 0) {  // Lives until the test closes the pipe.
+      char byte = 0;
+      (void)!::read(ends[0], &byte, 1);
+    }
+    ::_exit(listener ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(agent, &status, 0), agent);
+  ASSERT_EQ(status, 0);
+  ASSERT_TRUE(Connect(path()));
+  const auto listener = Listen(path(), 0600);
+  EXPECT_TRUE(listener) << listener.error().message;
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
 // An agent was killed after it made its socket and before it renamed it.
 TEST_F(UnixSocket, AnIncompleteSocketOfADeadAgentIsRemoved) {
   const pid_t dead = ::fork();

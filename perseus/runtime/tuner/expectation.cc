@@ -96,13 +96,8 @@ class Bootstrap {
 
   Result<Outcome> Judge(const profile::Profile& measured, const profile::Profile& planned) const {
     PERSEUS_ASSIGN_OR_RETURN(const plan::Planner maker, profiler::PlannerOf(sweep_, planned));
-    std::optional<plan::Frontier> frontier;
-    if (plan::NeedsFrontier(target_.kind)) {
-      PERSEUS_ASSIGN_OR_RETURN(plan::Frontier computed, maker.ComputeFrontier());
-      frontier = std::move(computed);
-    }
     PERSEUS_ASSIGN_OR_RETURN(const plan::Plan plan,
-                             plan::PlanForTarget(maker, frontier ? &*frontier : nullptr, target_));
+                             profiler::PlanWith(maker, target_, sweep_.most_changes_per_s));
     const plan_file::PlanFile file = plan::MakePlanFile(maker, plan, job_);
     PERSEUS_ASSIGN_OR_RETURN(const plan::Planner own, profiler::PlannerOf(sweep_, measured));
     PERSEUS_ASSIGN_OR_RETURN(const double promised, SavingBy(own, file));

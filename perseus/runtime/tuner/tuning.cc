@@ -197,7 +197,8 @@ profiler::SweepJob Tuner::Job() const {
                          .model = options_.job.model,
                          .clocks_mhz = clocks_mhz_,
                          .switch_latency = options_.job.switch_latency,
-                         .switch_cost = options_.job.switch_cost};
+                         .switch_cost = options_.job.switch_cost,
+                         .most_changes_per_s = options_.most_changes_per_s};
   if (job.model.blocking_power_w == 0) {
     job.model.blocking_power_w = PooledBlockingPower(state_.gpus).value_or(0);
   }

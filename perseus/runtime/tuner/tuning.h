@@ -38,6 +38,7 @@ struct TuningOptions {
   // The GPU of the hardware facts that the job uses. If a rank trains on another one, Tune() says
   // so. Empty: the job uses no facts.
   std::string facts_gpu_name;
+  std::optional<double> most_changes_per_s;  // Clock changes of one GPU that a plan may have.
   plan::Target target;
   profiler::SweepBudget budget;
   double assignment_delay_s = protocol::kAssignmentDelaySeconds;  // Until every rank has read one.

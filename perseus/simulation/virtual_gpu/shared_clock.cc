@@ -260,6 +260,10 @@ std::shared_ptr<void> SharedClock::TakePart(Part part) {
   return std::make_shared<Participation>(shared_from_this(), *slot);
 }
 
+std::shared_ptr<void> SharedClock::HoldMutex() {
+  return std::make_shared<Guard>(layout(), kMutexTimeout);
+}
+
 SharedClock::Slot* SharedClock::FindOwnSlot() const {
   const pid_t thread = gettid();
   const pid_t process = getpid();

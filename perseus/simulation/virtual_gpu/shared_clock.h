@@ -86,6 +86,10 @@ class SharedClock final : public Clock, public std::enable_shared_from_this<Shar
   // Null if all slots are taken. Then time goes on while this thread runs.
   std::shared_ptr<void> TakePart(Part part) override;
 
+  // For tests: a process that was stopped while it holds the mutex of the file. It goes on when the
+  // result is destroyed, by the same thread.
+  std::shared_ptr<void> HoldMutex();
+
  private:
   struct Slot;
   struct Layout;

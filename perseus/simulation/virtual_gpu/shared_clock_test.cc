@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "perseus/base/file.h"
 #include "tests/support/temporary_directory.h"
 
 namespace perseus::virtual_gpu {
@@ -223,6 +224,41 @@ TEST_F(SharedClockTest, AThreadThatDoesNotTakePartMayWait) {
   EXPECT_GE(clock->Now(), begin + 100 * kSecond);
   is_over = true;
   job.join();
+}
+
+// A wait may end early, because a process that holds the mutex is stopped. The thread then has no
+// slot any more, and gets one when it takes part. With two, time would wait for the one that it
+// does not use.
+TEST_F(SharedClockTest, AThreadWhoseWaitEndedEarlyMayTakePart) {
+  const auto clock = Open();
+  auto part = clock->TakePart(Part::kFollows);  // While this thread runs, time stands still.
+  const Nanoseconds until = clock->Now() + 100 * kSecond;
+  std::atomic<pid_t> waiting = 0;
+  std::atomic<bool> has_ended = false;
+  std::atomic<bool> may_go_on = false;
+  std::thread other([&] {
+    const std::atomic<std::uint32_t> never = 0;
+    waiting = gettid();
+    clock->WaitWhile(never, 0, until);
+    has_ended = true;
+    while (!may_go_on) std::this_thread::yield();
+    const auto its_part = clock->TakePart(Part::kLeads);
+    const Nanoseconds give_up = MonotonicNow() + 20 * kSecond;
+    while (clock->Now() < until && MonotonicNow() < give_up) clock->WaitWhile(never, 0, until);
+    EXPECT_EQ(clock->Now(), until);
+  });
+  const auto is_asleep = [&] {
+    const auto stat = ReadFile("/proc/self/task/" + std::to_string(waiting) + "/stat");
+    return waiting != 0 && stat && stat->find(") S ") != std::string::npos;
+  };
+  while (!is_asleep()) std::this_thread::yield();
+  auto held = clock->HoldMutex();
+  // The wait ends when the thread cannot get the mutex for 100 ms.
+  while (!has_ended) std::this_thread::yield();
+  held.reset();
+  part.reset();
+  may_go_on = true;
+  other.join();
 }
 
 TEST_F(SharedClockTest, ReportsTimeSince1970) {

@@ -1,0 +1,25 @@
+// The greatest rate of clock changes that hardware facts have, in `perseus plan`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "perseus/base/result.h"
+#include "perseus/cli/plan_targets.h"
+#include "perseus/planning/job/job_setup.h"
+#include "perseus/planning/plan/planner.h"
+
+namespace perseus::cli {
+
+// Replaces each plan that changes the clock of a GPU more often than `changes_per_s` of one GPU
+// allow (few_switches/change_rate.h), on all cores. Drops a stop without such a plan. Fails if
+// another target has none.
+Result<std::vector<PlannedTarget>> KeepChangeRate(const plan::Planner& planner,
+                                                  std::vector<PlannedTarget> planned,
+                                                  double changes_per_s);
+
+// Which plans the rate limits, as a line. Empty without a rate.
+std::string DescribeChangeRate(const job::UsedFacts& facts,
+                               const std::vector<PlannedTarget>& planned);
+
+}  // namespace perseus::cli

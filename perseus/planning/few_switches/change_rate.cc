@@ -1,0 +1,69 @@
+#include "perseus/planning/few_switches/change_rate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace perseus::few_switches {
+namespace {
+
+constexpr double kUsedPartOfRate = 0.95;
+// More changes than any iteration has, so that the product fits.
+constexpr double kMostChanges = 1e9;
+// How much longer than the plan without a limit a plan may take to meet its budget or its cap.
+constexpr std::array<double, 8> kLongerTimes = {1, 1.01, 1.02, 1.04, 1.08, 1.16, 1.32, 1.64};
+
+int MostSwitches(const plan::Evaluation& evaluation) {
+  const std::vector<int>& switches = evaluation.pp_rank_switches;
+  return switches.empty() ? 0 : *std::max_element(switches.begin(), switches.end());
+}
+
+bool Meets(const plan::Target& target, const plan::Evaluation& evaluation) {
+  using Kind = plan::Target::Kind;
+  if (target.kind == Kind::kEnergyBudget) return evaluation.energy_j <= target.value;
+  if (target.kind == Kind::kPowerCap) return evaluation.average_power_w() <= target.value;
+  return true;
+}
+
+}  // namespace
+
+int MostChanges(double changes_per_s, Nanoseconds time) {
+  return static_cast<int>(
+      std::min(kMostChanges, kUsedPartOfRate * changes_per_s * ToSeconds(time)));
+}
+
+Result<KeptPlan> KeepChangeRate(const plan::Planner& planner, plan::Plan plan,
+                                const plan::Target& target, double changes_per_s,
+                                const SwitchLimits& limits) {
+  if (MostSwitches(plan.evaluation) <= MostChanges(changes_per_s, plan.evaluation.time)) {
+    return KeptPlan{std::move(plan), std::nullopt};
+  }
+  for (const double longer : kLongerTimes) {
+    const auto deadline =
+        longer == 1 ? plan.deadline
+                    : static_cast<Nanoseconds>(longer * static_cast<double>(plan.deadline));
+    const int most = MostChanges(changes_per_s, deadline);
+    PERSEUS_ASSIGN_OR_RETURN(auto limited,
+                             PlanFewSwitches(planner, deadline, std::span(&most, 1),
+                                             std::span(&plan, 1), limits));
+    std::optional<plan::Plan>& found = limited.front().plan;
+    if (found && Meets(target, found->evaluation)) {
+      found->target = fmt::format("{}, at most {} switches per GPU", plan.target, most);
+      return KeptPlan{*std::move(found), most};
+    }
+    const bool may_be_longer = target.kind == plan::Target::Kind::kEnergyBudget ||
+                               target.kind == plan::Target::Kind::kPowerCap;
+    if (!may_be_longer) break;
+  }
+  return FailAs(
+      ErrorKind::kUnreachable,
+      "{}: found no plan with at most {} switches per GPU, which {:.4g} clock changes per "
+      "second and GPU allow (choose another target, or allow more changes)",
+      plan.target, MostChanges(changes_per_s, plan.deadline), changes_per_s);
+}
+
+}  // namespace perseus::few_switches

@@ -1,0 +1,46 @@
+// Plans that keep a greatest rate of clock changes, such as the rate that hardware facts have.
+//
+// A rate of r changes per second of a GPU allows N = floor(0.95 * r * T) changes in an iteration of
+// time T. The other 5 % are for iterations that are shorter than planned. A plan with no GPU above
+// N stays as it is. Otherwise, the plan of PlanFewSwitches with the limit N replaces it.
+//
+// DESIGN
+//   N grows with T, so a slower plan may have more changes. A slowdown, a deadline and least energy
+//   have one T. For these, N is fixed before the search. For a price and the energy-delay product,
+//   the T of the plan without the limit counts; another T may be slightly better. With the limit, a
+//   plan needs more energy for the same T. So for an energy budget or a power cap, the time grows
+//   in steps until a plan meets the target. The steps (1 %, 2 %, 4 %, ...) are coarse, because each
+//   one is a whole search. A bisection would find a T that is up to half a step less, for several
+//   times the work.
+//
+// Thread safety: pure functions.
+#pragma once
+
+#include <optional>
+
+#include "perseus/base/result.h"
+#include "perseus/base/units.h"
+#include "perseus/planning/few_switches/few_switches.h"
+#include "perseus/planning/plan/planner.h"
+#include "perseus/planning/plan/target.h"
+
+namespace perseus::few_switches {
+
+// The clock changes of one GPU that the rate allows in an iteration of that time. Requires a rate
+// from 0.
+int MostChanges(double changes_per_s, Nanoseconds time);
+
+struct KeptPlan {
+  plan::Plan plan;
+  // The limit for which the plan was made. Its `target` then names the limit. Empty: the plan is
+  // the given one.
+  std::optional<int> most_changes;
+};
+
+// `plan` is the plan for `target` without a limit, and `changes_per_s` the greatest rate of one
+// GPU. Fails with kUnreachable if no plan is found, and with kSystem once a stop is requested.
+Result<KeptPlan> KeepChangeRate(const plan::Planner& planner, plan::Plan plan,
+                                const plan::Target& target, double changes_per_s,
+                                const SwitchLimits& limits = {});
+
+}  // namespace perseus::few_switches

@@ -1,0 +1,118 @@
+// Plans that keep a rate of clock changes: in time, within the limit, and with a bound that holds.
+#include "perseus/planning/few_switches/change_rate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/planning_jobs.h"
+
+namespace perseus::few_switches {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::Le;
+
+// Energies are sums of doubles.
+constexpr double kSumRounding = 1e-9;
+
+plan::Planner MakeRatePlanner(Nanoseconds switch_latency = 0) {
+  return *plan::Planner::Create(MakeSyntheticJob({}), {kSyntheticBlockingPowerW, switch_latency});
+}
+
+plan::Plan PlanOf(const plan::Planner& planner, const plan::Target& target) {
+  const plan::Frontier frontier = *planner.ComputeFrontier();
+  return *plan::PlanForTarget(planner, &frontier, target);
+}
+
+// The rate that allows so many changes in an iteration of that time.
+double RateFor(double changes, Nanoseconds time) { return changes / 0.95 / ToSeconds(time); }
+
+TEST(MostChanges, LeavesATwentiethOfTheRate) {
+  EXPECT_EQ(MostChanges(10, 400 * kMillisecond), 3);  // 3.8.
+  EXPECT_EQ(MostChanges(0, 400 * kMillisecond), 0);
+  EXPECT_EQ(MostChanges(1e300, 400 * kMillisecond), 1'000'000'000);
+}
+
+TEST(KeepChangeRate, APlanThatKeepsItStays) {
+  const plan::Planner planner = MakeRatePlanner();
+  const plan::Plan plan = PlanOf(planner, {});
+  const auto kept = KeepChangeRate(planner, plan, {}, 1e6);
+  ASSERT_TRUE(kept) << kept.error().message;
+  EXPECT_EQ(kept->most_changes, std::nullopt);
+  EXPECT_EQ(kept->plan.options, plan.options);
+  EXPECT_EQ(kept->plan.target, "no slowdown");
+}
+
+void ExpectKept(const plan::Planner& planner, const plan::Plan& plan, int most) {
+  SCOPED_TRACE(most);
+  const auto kept = KeepChangeRate(planner, plan, {}, RateFor(most + 0.5, plan.evaluation.time));
+  ASSERT_TRUE(kept) << kept.error().message;
+  EXPECT_EQ(kept->most_changes, most);
+  EXPECT_EQ(kept->plan.target,
+            "no slowdown, at most " + std::to_string(most) + " switches per GPU");
+  const plan::Evaluation evaluation =
+      plan::Evaluator(planner.graph(), planner.model()).Evaluate(kept->plan.options);
+  EXPECT_EQ(evaluation.energy_j, kept->plan.evaluation.energy_j);
+  EXPECT_THAT(evaluation.pp_rank_switches, Each(Le(most)));
+  EXPECT_LE(evaluation.time, planner.baseline().time);
+  EXPECT_LE(evaluation.energy_j, planner.baseline().energy_j * (1 + kSumRounding));
+  EXPECT_LE(kept->plan.lower_bound_j, evaluation.energy_j * (1 + kSumRounding));
+  EXPECT_GE(kept->plan.lower_bound_j, plan.lower_bound_j * (1 - kSumRounding));
+}
+
+TEST(KeepChangeRate, LimitsThePlan) {
+  const plan::Planner planner = MakeRatePlanner();
+  const plan::Plan plan = PlanOf(planner, {});
+  for (const int most : {0, 2, 4}) ExpectKept(planner, plan, most);
+}
+
+TEST(KeepChangeRate, LimitsThePlanUnderASwitchLatency) {
+  const plan::Planner planner = MakeRatePlanner(2 * kMillisecond);
+  const plan::Plan plan = PlanOf(planner, {});
+  for (const int most : {0, 2, 4}) ExpectKept(planner, plan, most);
+}
+
+// With the limit, the same energy or power needs more time.
+TEST(KeepChangeRate, MeetsABudgetAndACap) {
+  const plan::Planner planner = MakeRatePlanner();
+  const plan::Evaluation& baseline = planner.baseline();
+  using Kind = plan::Target::Kind;
+  const plan::Target budget{.kind = Kind::kEnergyBudget, .value = 0.9 * baseline.energy_j};
+  const plan::Target cap{.kind = Kind::kPowerCap, .value = 0.85 * baseline.average_power_w()};
+  for (const plan::Target& target : {budget, cap}) {
+    SCOPED_TRACE(plan::Describe(target));
+    const plan::Plan plan = PlanOf(planner, target);
+    const auto kept = KeepChangeRate(planner, plan, target, RateFor(2.5, plan.evaluation.time));
+    ASSERT_TRUE(kept) << kept.error().message;
+    ASSERT_TRUE(kept->most_changes);
+    EXPECT_THAT(kept->plan.evaluation.pp_rank_switches, Each(Le(*kept->most_changes)));
+    if (target.kind == Kind::kEnergyBudget) {
+      EXPECT_LE(kept->plan.evaluation.energy_j, target.value);
+    } else {
+      EXPECT_LE(kept->plan.evaluation.average_power_w(), target.value);
+    }
+    EXPECT_GE(kept->plan.deadline, plan.deadline);
+  }
+}
+
+// The two instructions of this pp_rank share no clock.
+TEST(KeepChangeRate, SaysThatNoPlanExists) {
+  schedule::InstructionGraph graph;
+  graph.option_sets.resize(2);
+  graph.option_sets[0].options = {{1400, {}, 10, 9, 1}, {1300, {}, 20, 5, 1}};
+  graph.option_sets[1].options = {{1200, {}, 10, 9, 1}, {1100, {}, 20, 5, 1}};
+  graph.instructions = {{0, 0, 0}, {1, 0, 0}};
+  graph.dependencies = {{0, 1, 0}};
+  graph.pp_rank_orders = {{0, 1}};
+  graph.pp_rank_names = {"pp_rank 0"};
+  const plan::Planner planner = *plan::Planner::Create(graph, {});
+  const auto kept = KeepChangeRate(planner, PlanOf(planner, {}), {}, 0);
+  ASSERT_FALSE(kept);
+  EXPECT_EQ(kept.error().kind, ErrorKind::kUnreachable);
+  EXPECT_THAT(kept.error().message,
+              HasSubstr("no slowdown: found no plan with at most 0 switches per GPU"));
+}
+
+}  // namespace
+}  // namespace perseus::few_switches
