@@ -101,6 +101,7 @@ Result<std::string> MakeReportData(const PlanOutcome& outcome,
                                    std::string_view first_asked) {
   report::Report report{.planner = outcome.planner,
                         .job = outcome.job.planned,
+                        .noise = {},
                         .frontier = {},
                         .plans = {},
                         .overlays = std::move(overlays)};
@@ -108,6 +109,12 @@ Result<std::string> MakeReportData(const PlanOutcome& outcome,
   for (const PlannedTarget& planned : outcome.targets) {
     if (planned.slug == first_asked) report.chosen = report.plans.size();
     report.plans.push_back({planned.slug, planned.plan});
+  }
+  if (outcome.noise) {
+    report.noise = outcome.noise->noise;
+    for (std::size_t i = 0; i < report.plans.size(); ++i) {
+      report.plans[i].under_noise = outcome.noise->with_margin[i];
+    }
   }
   if (outcome.switch_tradeoff) {
     report.switch_tradeoff = ReportedTradeoff(outcome.planner, *outcome.switch_tradeoff);

@@ -15,7 +15,7 @@
 namespace perseus::cli {
 namespace {
 
-constexpr std::chrono::milliseconds kRedraw(100);
+constexpr std::chrono::milliseconds kRowsRedraw(100);
 constexpr std::size_t kFewestRows = 3;
 constexpr std::size_t kRowsOfUnknownTerminal = 24;
 
@@ -60,7 +60,7 @@ void PlanRows::Begin(std::string activity) {
 void PlanRows::Update(double fraction) {
   const std::lock_guard lock(mutex_);
   fraction_ = fraction;
-  if (Clock::now() - drawn_ >= kRedraw) Draw();
+  if (Clock::now() - drawn_ >= kRowsRedraw) Draw();
 }
 
 void PlanRows::Show(const plan::Plan& plan) {

@@ -9,11 +9,14 @@
 #include <utility>
 
 #include "perseus/base/file.h"
+#include "perseus/base/parallel.h"
 #include "perseus/cli/figure_flags.h"
 #include "perseus/cli/job_options.h"
+#include "perseus/cli/noise_flags.h"
 #include "perseus/cli/plan_paths.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/verbs.h"
+#include "perseus/planning/noise/noise_margin.h"
 #include "perseus/planning/plan/evaluation.h"
 #include "perseus/planning/report/report.h"
 
@@ -39,6 +42,7 @@ struct ReportFlags {
   std::string show;
   std::string output;
   FigureFlags figures;
+  NoiseFlags noise;
 };
 
 struct NamedPlan {
@@ -139,13 +143,24 @@ Result<std::string> MakeData(const ReportFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto job, LoadJobOf(plans.front(), flags));
   PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
 
-  report::Report report{
-      .planner = planner, .job = job.planned, .frontier = {}, .plans = {}, .overlays = {}};
+  report::Report report{.planner = planner,
+                        .job = job.planned,
+                        .noise = {},
+                        .frontier = {},
+                        .plans = {},
+                        .overlays = {}};
+  PERSEUS_ASSIGN_OR_RETURN(report.noise, NoiseOf(flags.noise, job.planned));
   std::vector<std::string> names;
   for (const NamedPlan& plan : plans) {
     PERSEUS_ASSIGN_OR_RETURN(auto evaluated, Evaluate(plan, planner, job));
     names.push_back(fs::path(plan.path).stem().string());
     report.plans.push_back({names.back(), std::move(evaluated)});
+  }
+  if (report.noise) {
+    ForEachOnAllCores(report.plans.size(), [&](std::size_t i) {
+      report::ReportedPlan& plan = report.plans[i];
+      plan.under_noise = noise::CompareWithBaseline(planner, plan.plan.options, *report.noise);
+    });
   }
   const std::string shown = flags.show.empty() ? "no-slowdown" : flags.show;
   const auto place = std::ranges::find(names, shown);
@@ -168,6 +183,7 @@ Result<std::string> MakeData(const ReportFlags& flags) {
 }
 
 Result<void> RunReport(const ReportFlags& flags) {
+  PERSEUS_RETURN_IF_ERROR(CheckNoise(flags.noise));
   if (flags.output.empty() && flags.figures.figures.empty()) {
     return Fail("the output is missing (add -o report.html, or --figure frontier.svg)");
   }
@@ -208,6 +224,7 @@ Verb AddReportVerb(CLI::App& program) {
       ->type_name("NAME");
   verb->add_option("-o,--output", flags->output, "The page (HTML)")->type_name("FILE");
   AddFigureFlags(*verb, flags->figures);
+  AddNoiseFlags(*verb, flags->noise, "Also show the mean time and energy under noise");
   return {verb, [flags] { return RunReport(*flags); }};
 }
 

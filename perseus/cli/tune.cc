@@ -117,7 +117,8 @@ std::string WhatIsLeft(const std::optional<tuner::Expectation>& expected) {
 }
 
 std::string FormatMeasuredNoise(const std::optional<profiler::MeasuredNoise>& noise) {
-  if (!noise) return "the noise of instructions is unknown (too few steps were measured)\n";
+  if (!noise)
+    return "the noise of instructions is unknown (too few steps or instructions were measured)\n";
   return fmt::format(
       "the time of an instruction varies by {:.2f} ± {:.2f} % on its own, and by {:.2f} ± {:.2f} % "
       "together with its rank\n",

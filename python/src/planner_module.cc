@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "perseus/base/file.h"
+#include "perseus/planning/discrete_bound/discrete_bound.h"
 #include "perseus/planning/few_switches/change_rate.h"
 #include "perseus/planning/job/job_setup.h"
 #include "perseus/planning/job/plausibility.h"
@@ -79,6 +80,7 @@ PlannedTarget PlanTarget(const PlanningJob& job, plan::Target target) {
     plan =
         OrThrow(few_switches::KeepChangeRate(job.planner(), std::move(plan), target, *rate)).plan;
   }
+  discrete_bound::RaiseBound(job.planner(), plan);
   plan_file::PlanFile file = plan::MakePlanFile(job.planner(), plan, job.job().planned);
   return {plan::Slug(target), std::move(plan), std::move(file)};
 }

@@ -74,6 +74,9 @@ TEST_F(ClosedLoopTest, PlanFromOnlineProfileSavesWhatItPromises) {
   EXPECT_LE(tuned.at("frequencies"), 6);
   // The virtual nodes' files say 84 W.
   EXPECT_NEAR(tuned.at("blocking_power_w").get<double>(), 84, 84 * 0.1);
+  // The virtual GPUs have 0.2 % of independent noise. The profiles contain it.
+  EXPECT_NEAR(tuned.at("noise").at("independent").get<double>(), 0.002, 0.0006);
+  EXPECT_LE(tuned["noise"].at("common").get<double>(), 0.0005);
   ASSERT_TRUE(logs->ReadNew());
   await_step(logs->LastStep(logs->Alive()) + 8);
   EndTrainer();

@@ -44,6 +44,14 @@ export interface Iteration {
   lanes: Lane[];
 }
 
+// Means over iterations whose instructions vary, against maximum frequency with the same noise.
+export interface UnderNoise {
+  slowdown: number;
+  slowdown_ci: number; // Half-width of the 95 % confidence interval.
+  saving: number;
+  saving_ci: number;
+}
+
 export interface Plan extends Iteration {
   name: string;
   target: string;
@@ -51,6 +59,7 @@ export interface Plan extends Iteration {
   lower_bound_j: number;
   gap: number;
   marginal_w: number | null;
+  noise?: UnderNoise; // Only if the job has a noise.
 }
 
 export interface Frontier {
@@ -72,6 +81,7 @@ export interface Job {
   blocking_power_w: number; // Of all GPUs of one pp_rank.
   switch_latency_s: number;
   knobs: string[];
+  noise?: { independent: number; common: number }; // Relative standard deviations of times.
 }
 
 /** What one limit of clock changes saves, as fractions of the energy at maximum frequency. */

@@ -43,5 +43,9 @@ export const counted = (count: number, noun: string, plural = "s"): string =>
 export const percent = (part: number, digits = 2): string =>
   `${(part * 100).toFixed(digits).replace(/^-(?=[0.]*$)/, "")} %`;
 
+/** Formats a fraction and the half-width of its interval in percent: "0.041 ± 0.003 %". */
+export const percentWithin = (part: number, halfWidth: number, digits: number): string =>
+  `${percent(part, digits).slice(0, -2)} ± ${percent(halfWidth, digits)}`;
+
 /** Formats a clock without its unit. Whole numbers keep all digits. */
 export const megahertz = (mhz: number): string => (Number.isInteger(mhz) ? whole(mhz) : number(mhz));

@@ -29,15 +29,15 @@ constexpr std::size_t kMaxFrontierInstructions = 10'000;
 // later planning of the same state computes the frontier.
 constexpr std::size_t kMaxImmediateFrontierInstructions = 2'000;
 constexpr store::Milliseconds kFrontierDelay = 2'000;
-// Up to this size a job gets the full search for a plan, which is slower. Larger jobs get the short
-// search. The limit is a judgment: nobody has measured where the two should meet.
-constexpr std::size_t kMaxFullSearchInstructions = 200;
+// Up to this size a plan gets the usual effort: at most about 0.2 s (plan/choice_search.h). Larger
+// jobs get a first look.
+constexpr std::size_t kMaxUsualEffortInstructions = 1'000;
 
 // Of the search for plans with few clock changes.
 constexpr double kEffortOfLargeJobs = 0.3;
 
 int EffortFor(std::size_t instructions) {
-  return instructions <= kMaxFullSearchInstructions ? plan::kUsualEffort : plan::kFirstLook;
+  return instructions <= kMaxUsualEffortInstructions ? plan::kUsualEffort : plan::kFirstLook;
 }
 
 // Nodes wait for the margin too. With fewer samples and runs than `perseus plan`, GPT-3 on A100

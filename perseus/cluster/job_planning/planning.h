@@ -2,8 +2,9 @@
 //
 // Planning is a function of its input. So another worker gets the same result if a worker dies.
 //
-// The search for plans has a bounded effort, because nodes wait for it. For 8 x 96 instructions, a
-// plan takes 40 ms and needs 0.1 % more energy than the plan of a full search, which takes 1.3 s.
+// The search for plans has a bounded effort, because nodes wait for it. Jobs of more than 1,000
+// instructions get first looks. For 8 x 96 microbatches, this takes 40 ms and needs up to 0.1 %
+// more energy than the plan of the usual effort, which takes 0.3 s.
 #pragma once
 
 #include <functional>

@@ -20,8 +20,9 @@ constexpr int kDefaultListed = 20;
 constexpr int kMaxListed = 200;
 // A request does not compute the frontier of a job with more instructions.
 constexpr std::size_t kMaxFrontierOnRequest = 10'000;
-// A request uses the short search for a job with more instructions.
-constexpr std::size_t kMaxFullSearchOnRequest = 2'000;
+// A request for a job with more instructions gets a first look. The usual effort takes about a
+// second for a job of this size.
+constexpr std::size_t kMaxUsualEffortOnRequest = 8'000;
 // How many requests may plan at the same time, because other requests need threads, too.
 constexpr int kMaxPlansAtOnce = 2;
 
@@ -127,7 +128,7 @@ Answer<store::PlanRecord> MakeAndKeep(const Context& context, const plan::Target
                   "the job has too many instructions for this target",
                   "use perseus plan, or a slowdown or deadline");
   }
-  const bool is_large = job->planner.graph().instructions.size() > kMaxFullSearchOnRequest;
+  const bool is_large = job->planner.graph().instructions.size() > kMaxUsualEffortOnRequest;
   auto made = job_planning::MakePlan(
       *job, target,
       {.effort = is_large ? plan::kFirstLook : plan::kUsualEffort, .stop = context.services.ends});

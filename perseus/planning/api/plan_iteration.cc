@@ -5,6 +5,7 @@
 
 #include "perseus/base/file.h"
 #include "perseus/base/units.h"
+#include "perseus/planning/discrete_bound/discrete_bound.h"
 #include "perseus/planning/job/job_setup.h"
 #include "perseus/planning/plan/make_plan_file.h"
 #include "perseus/planning/plan/planner.h"
@@ -68,7 +69,8 @@ Result<IterationPlan> PlanIteration(const IterationSpec& spec, const plan::Targe
   flags.blocking_power_w = spec.blocking_power_w;
   PERSEUS_ASSIGN_OR_RETURN(const auto job, job::LoadJob(flags));
   PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
-  PERSEUS_ASSIGN_OR_RETURN(const auto plan, plan::PlanForTarget(planner, nullptr, target));
+  PERSEUS_ASSIGN_OR_RETURN(auto plan, plan::PlanForTarget(planner, nullptr, target));
+  discrete_bound::RaiseBound(planner, plan);
   return IterationPlan{.time_s = ToSeconds(plan.evaluation.time),
                        .energy_j = plan.evaluation.energy_j,
                        .deadline_s = ToSeconds(plan.deadline),

@@ -49,9 +49,10 @@
 //   expensive.
 //
 // LIMITS
-//   With a switch latency, instructions are mixtures of options, so nothing is gained. Any
-//   schedule, and any graph, is allowed. Those without an order of pp_ranks, such as graph files
-//   with a resource for every instruction, gain nothing.
+//   With a switch latency, instructions are mixtures of options, so nothing is gained. A switch
+//   cost only makes plans slower and more expensive, so the bound holds, and does not count it. Any
+//   schedule and any graph is allowed. An instruction that does not wait for the one before it on
+//   its pp_rank begins a sequence of its own.
 #pragma once
 
 #include <cstdint>

@@ -80,9 +80,9 @@ struct SwitchLimits {
 // monotone: a larger budget never has more energy or a higher bound. `known` are plans that are
 // used wherever they fit, such as the plan without a budget.
 //
-// Fails with kInput if a budget is negative, if the budgets do not rise, or if a quiet zone names an
-// operation that the job does not have; with kUnreachable below planner.least_time(); with kSystem
-// once a stop is requested.
+// Fails with kInput if a budget is negative, if the budgets do not rise, or if a quiet zone names
+// an operation that the job does not have; with kUnreachable below planner.least_time(); with
+// kSystem once a stop is requested.
 Result<std::vector<BudgetPlan>> PlanFewSwitches(const plan::Planner& planner, Nanoseconds deadline,
                                                 std::span<const int> budgets,
                                                 std::span<const plan::Plan> known = {},

@@ -44,5 +44,4 @@ struct RankClocks {
 std::vector<RankClocks> CollectClocks(const schedule::InstructionGraph& graph,
                                       double blocking_power_w);
 
-
 }  // namespace perseus::few_switches

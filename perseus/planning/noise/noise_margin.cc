@@ -271,7 +271,8 @@ class MarginSearch {
     for (const double earlier : {0.002, 0.005, 0.01, 0.02, 0.04}) {
       const auto deadline =
           static_cast<Nanoseconds>(static_cast<double>(plan.deadline) * (1 - earlier));
-      const auto faster = planner_.PlanFor(deadline, {plan::kFirstLook});
+      const auto faster =
+          planner_.PlanFor(deadline, {.effort = plan::kFirstLook, .stop = {}, .finish = {}});
       if (!faster) break;
       if (auto found = DescendFrom(plan, faster->options)) return found;
     }
@@ -314,19 +315,24 @@ bool LimitsTime(plan::Target::Kind kind) {
 Result<NoisyPlan> AddNoiseMargin(const plan::Planner& planner, const plan::Plan& plan,
                                  const plan::Target& target, const Noise& noise, double earlier,
                                  const MarginLimits& limits) {
-  constexpr std::uint64_t kJudgeSeed = 2;
-  const NoisyExecution judge(planner.graph(), planner.model(), noise, limits.check_samples,
-                             kJudgeSeed);
-  const std::vector<int> baseline = schedule::BaselineOptions(planner.graph());
-  if (LimitsTime(target.kind)) {
-    const double baseline_s = target.kind == plan::Target::Kind::kDeadline
-                                  ? judge.Run(baseline).time_s
-                                  : ToSeconds(planner.baseline().time);
-    return AddNoiseMargin(planner, plan, noise, ToSeconds(plan.deadline) / baseline_s - 1 - earlier,
-                          limits);
+  if (!LimitsTime(target.kind)) {
+    const NoisyDifference difference = CompareWithBaseline(planner, plan.options, noise, limits);
+    return NoisyPlan{plan, difference, difference, 0};
   }
-  const NoisyDifference difference = judge.Compare(plan.options, baseline);
-  return NoisyPlan{plan, difference, difference, 0};
+  double baseline_s = ToSeconds(planner.baseline().time);
+  if (target.kind == plan::Target::Kind::kDeadline) {
+    const NoisyExecution check(planner.graph(), planner.model(), noise, limits.check_samples,
+                               kCheckSeed);
+    baseline_s = check.Run(schedule::BaselineOptions(planner.graph())).time_s;
+  }
+  return AddNoiseMargin(planner, plan, noise, ToSeconds(plan.deadline) / baseline_s - 1 - earlier,
+                        limits);
+}
+
+NoisyDifference CompareWithBaseline(const plan::Planner& planner, std::span<const int> options,
+                                    const Noise& noise, const MarginLimits& limits) {
+  return NoisyExecution(planner.graph(), planner.model(), noise, limits.check_samples, kCheckSeed)
+      .Compare(options, schedule::BaselineOptions(planner.graph()));
 }
 
 }  // namespace perseus::noise

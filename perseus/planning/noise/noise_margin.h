@@ -33,6 +33,7 @@
 // Deterministic: work is counted in runs of the samples, never in seconds.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "perseus/base/result.h"
@@ -69,6 +70,11 @@ struct NoisyPlan {
 Result<NoisyPlan> AddNoiseMargin(const plan::Planner& planner, const plan::Plan& plan,
                                  const Noise& noise, double slowdown,
                                  const MarginLimits& limits = {});
+
+// The comparison with the baseline by the samples that plans with a margin are checked with. So all
+// that show a plan show the same numbers.
+NoisyDifference CompareWithBaseline(const plan::Planner& planner, std::span<const int> options,
+                                    const Noise& noise, const MarginLimits& limits = {});
 
 // Whether such a target limits the time of an iteration. Only then, a plan needs a margin.
 bool LimitsTime(plan::Target::Kind kind);

@@ -68,15 +68,38 @@ TEST(AddNoiseMargin, MoreTimeSavesMore) {
 
 TEST(AddNoiseMargin, KeepsItsPromiseWithASwitchLatency) {
   const schedule::InstructionGraph graph = MakeSyntheticJob({});
-  const plan::Planner planner =
-      plan::Planner::Create(
-          graph, {.blocking_power_w = kSyntheticBlockingPowerW, .switch_latency = 2'000'000})
-          .value();
-  const plan::Plan plan = planner.PlanFor(planner.baseline().time).value();
-  const Noise noise{.independent = 0.01};
-  const NoisyPlan noisy = AddNoiseMargin(planner, plan, noise, 0).value();
-  EXPECT_LE(Judge(planner, noisy.plan.options, noise).slowdown, 5e-4 + noisy.after.slowdown_ci * 2);
-  EXPECT_GT(noisy.after.saving, 0.5 * noisy.before.saving);
+  for (const Nanoseconds latency : {2'000'000, 20'000'000}) {
+    const plan::Planner planner =
+        plan::Planner::Create(
+            graph, {.blocking_power_w = kSyntheticBlockingPowerW, .switch_latency = latency})
+            .value();
+    const plan::Plan plan = planner.PlanFor(planner.baseline().time).value();
+    for (const double noise : {0.01, 0.03}) {
+      SCOPED_TRACE(fmt::format("latency {} ns, noise {}", latency, noise));
+      const NoisyPlan noisy = AddNoiseMargin(planner, plan, {.independent = noise}, 0).value();
+      EXPECT_LE(Judge(planner, noisy.plan.options, {.independent = noise}).slowdown,
+                5e-4 + noisy.after.slowdown_ci * 2);
+      EXPECT_LE(noisy.plan.evaluation.time, plan.deadline);
+      EXPECT_GT(noisy.after.saving, 0.4 * noisy.before.saving);
+    }
+  }
+}
+
+// The baseline is slower under noise, too. So with more slowdown than that, the mean allows a plan
+// that is late without noise.
+TEST(AddNoiseMargin, IsInTimeWithoutNoiseToo) {
+  const plan::Planner planner = PlannerFor({.stages = 8, .microbatches = 4});
+  for (const double slowdown : {0.0, 0.02, 0.05}) {
+    const auto deadline =
+        static_cast<Nanoseconds>(static_cast<double>(planner.baseline().time) * (1 + slowdown));
+    const plan::Plan plan = planner.PlanFor(deadline).value();
+    for (const Noise noise :
+         {Noise{.independent = 0.001}, Noise{.independent = 0.05, .common = 0.05}}) {
+      const NoisyPlan noisy = AddNoiseMargin(planner, plan, noise, slowdown).value();
+      EXPECT_LE(noisy.plan.evaluation.time, deadline);
+      EXPECT_LE(noisy.after.slowdown, slowdown + 5e-4);
+    }
+  }
 }
 
 // A small job whose best plan for the same samples is known from all combinations.

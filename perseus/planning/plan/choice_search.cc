@@ -33,10 +33,10 @@ constexpr std::int64_t kSolveWork = 500;
 // than everything else.
 constexpr int kMostSharpened = 16'000;
 
-// The work of a cycle: 0.06 s for 192 instructions, 0.2 s for 1,536, and 0.7 s for 65,536.
+// The work of a cycle: 0.06 s for 192 instructions, 0.26 s for 1,536, and 0.8 s for 65,536.
 std::int64_t CycleWork(int instructions) {
   const std::int64_t n = instructions;
-  return std::min<std::int64_t>(20'000'000, 30'000 * n) + 700 * n;
+  return std::min<std::int64_t>(28'000'000, 40'000 * n) + 700 * n;
 }
 
 // The best tilt depends on the profile. If only one were tried, it should be by microbatch.

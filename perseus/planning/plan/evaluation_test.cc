@@ -172,7 +172,7 @@ INSTANTIATE_TEST_SUITE_P(
                     {kFast, kSlow, kSlow},
                     {kTen, kTen, 16 * kMillisecond},
                     {2, 2, 0.4 * 2 + 0.6 * 1},
-                    1},
+                    2},
         // The third instruction requests the clock that the pp_rank still has. This cancels the
         // pending switch, and the fourth one starts at 1000 MHz.
         LatencyCase{"superseded by the present clock",
@@ -354,16 +354,16 @@ TEST(SwitchCostOf, AChangeBackStallsTheNextIteration) {
   EXPECT_EQ(evaluation.switches, 2);
 }
 
-TEST(SwitchCostOf, ALatencyBeginsAfterTheStall) {
+TEST(SwitchCostOf, ALatencyPassesDuringTheStall) {
   const schedule::InstructionGraph graph = OneRank({TwoSpeeds(), TwoSpeeds(), TwoSpeeds()});
   const Evaluator evaluator(graph, {.blocking_power_w = 0,
                                     .switch_latency = 5 * kMillisecond,
                                     .switch_cost = {2 * kMillisecond, 0}});
   const Evaluation evaluation = evaluator.Evaluate(std::vector{kFast, kSlow, kFast});
-  // 2 ms of stall. Then half of it fast (5 ms), and half of it slow (10 ms).
-  EXPECT_EQ(evaluation.durations[1], 17 * kMillisecond);
-  // 2 ms of stall. Then a quarter of it slow (5 ms), and three quarters of it fast (7.5 ms).
-  EXPECT_EQ(evaluation.durations[2], 14'500'000);
+  // 2 ms of stall. Then 3/10 of it fast (3 ms), and 7/10 of it slow (14 ms).
+  EXPECT_EQ(evaluation.durations[1], 19 * kMillisecond);
+  // 2 ms of stall. Then 3/20 of it slow (3 ms), and 17/20 of it fast (8.5 ms).
+  EXPECT_EQ(evaluation.durations[2], 13'500'000);
 }
 
 TEST(EvaluateProperty, HoldsOnRandomJobs) {

@@ -35,6 +35,10 @@ ordered_json DescribeJob(const Report& report) {
   object["blocking_power_w"] = report.planner.model().blocking_power_w;
   object["switch_latency_s"] = ToSeconds(report.planner.model().switch_latency);
   object["knobs"] = graph.other_knob_names;
+  if (report.noise) {
+    object["noise"] = {{"independent", report.noise->independent},
+                       {"common", report.noise->common}};
+  }
   return object;
 }
 
@@ -155,6 +159,12 @@ ordered_json DescribePlan(const Report& report, const ReportedPlan& reported) {
                       {"lower_bound_j", plan.lower_bound_j},
                       {"gap", plan.gap()},
                       {"marginal_w", MarginalPrice(report.frontier, plan.deadline)}};
+  if (const auto& noisy = reported.under_noise) {
+    object["noise"] = {{"slowdown", noisy->slowdown},
+                       {"slowdown_ci", noisy->slowdown_ci},
+                       {"saving", noisy->saving},
+                       {"saving_ci", noisy->saving_ci}};
+  }
   object.update(DescribeIteration(report, plan.options, plan.evaluation));
   return object;
 }

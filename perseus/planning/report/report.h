@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "perseus/base/result.h"
+#include "perseus/planning/noise/noisy_execution.h"
 #include "perseus/planning/plan/planner.h"
 #include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/planning/report/frontier_file.h"
@@ -27,6 +28,8 @@ namespace perseus::report {
 struct ReportedPlan {
   std::string name;  // The name of its file, such as "no-slowdown".
   plan::Plan plan;   // With its evaluation under the model of the planner.
+  // Against maximum frequency with the noise of the report. Only with a noise.
+  std::optional<noise::NoisyDifference> under_noise = {};
 };
 
 // What one limit of clock changes saves, as fractions of the energy at maximum frequency.
@@ -46,6 +49,7 @@ struct SwitchTradeoff {
 struct Report {
   const plan::Planner& planner;
   plan_file::PlannedJob job;
+  std::optional<noise::Noise> noise = {};
   FrontierCurve frontier;  // Without points if it is unknown.
   std::vector<ReportedPlan> plans;
   std::size_t chosen = 0;               // The plan that is shown first.

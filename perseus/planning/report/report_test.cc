@@ -166,6 +166,24 @@ TEST(FormatReportData, RefusesAReportWithoutPlans) {
   EXPECT_THAT(data.error().message, HasSubstr("the report has no plan"));
 }
 
+TEST(FormatReportData, PlansHaveTheirMeansUnderNoise) {
+  const plan::Planner planner =
+      *plan::Planner::Create(MakeSyntheticJob({}), {kSyntheticBlockingPowerW, 0});
+  Report report{.planner = planner, .job = {}, .frontier = {}, .plans = {}, .overlays = {}};
+  report.plans.push_back({"a", *planner.PlanFor(planner.baseline().time)});
+  const json without = json::parse(*FormatReportData(report));
+  EXPECT_FALSE(without["job"].contains("noise"));
+  EXPECT_FALSE(without["plans"][0].contains("noise"));
+  report.noise = noise::Noise{0.01, 0.005};
+  report.plans[0].under_noise = noise::NoisyDifference{0.004, 0.0001, 0.15, 0.0002};
+  const json with = json::parse(*FormatReportData(report));
+  EXPECT_EQ(with["job"]["noise"], json({{"independent", 0.01}, {"common", 0.005}}));
+  EXPECT_EQ(
+      with["plans"][0]["noise"],
+      json(
+          {{"slowdown", 0.004}, {"slowdown_ci", 0.0001}, {"saving", 0.15}, {"saving_ci", 0.0002}}));
+}
+
 TEST(FormatReportData, ThinsALongFrontierAndKeepsItsEndsAndItsLeast) {
   const plan::Planner planner =
       *plan::Planner::Create(MakeSyntheticJob({}), {kSyntheticBlockingPowerW, 0});

@@ -123,7 +123,8 @@ TEST(InstructionNoise, FewBlocksShowNothing) {
     noise.Add(std::vector{NoisyStep({}, random), NoisyStep({}, random)});
     EXPECT_FALSE(noise.Solve());
   }
-  noise.Add(std::vector{NoisyStep({}, random)});  // One step has no variance.
+  const std::vector<std::vector<protocol::RanInstruction>> one_step(1, NoisyStep({}, random));
+  noise.Add(one_step);  // It has no variance.
   EXPECT_FALSE(noise.Solve());
   noise.Add(std::vector{NoisyStep({}, random), NoisyStep({}, random)});
   EXPECT_TRUE(noise.Solve());

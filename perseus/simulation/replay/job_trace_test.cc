@@ -79,7 +79,7 @@ TEST(JobTrace, OtherUnitsOfTimeAreRefused) {
     return events;
   };
   EXPECT_THAT(JobTraceErrorOf(scaled(1e-6)),
-              AllOf(HasSubstr("half of the computations take no more than 0.02 us"),
+              AllOf(HasSubstr("half of the computations take no more than 0.0175 us"),
                     HasSubstr("is the unit of ts and dur seconds? Write them in microseconds")));
   EXPECT_THAT(JobTraceErrorOf(scaled(1e6)), HasSubstr("ts and dur nanoseconds?"));
   EXPECT_EQ(JobTraceErrorOf(scaled(1e-3)), "no error");

@@ -1,7 +1,16 @@
 // Shows the savings of a month in energy, money and CO2, with no slowdown and with the chosen plan.
 import { useState } from "preact/hooks";
 import { firstPlan, gpusOfPipeline, laneNoun, type Plan, type Report } from "../data";
-import { counted, joules, kilograms, money, number, percent, wattHours } from "../format";
+import {
+  counted,
+  joules,
+  kilograms,
+  money,
+  number,
+  percent,
+  percentWithin,
+  wattHours,
+} from "../format";
 
 export const hoursOfMonth = 730;
 const joulesPerKilowattHour = 3.6e6;
@@ -70,11 +79,28 @@ export function Headline({ report, chosen }: { report: Report; chosen: number })
         {joules(first.lower_bound_j)}. In a month of {hoursOfMonth} hours, this job runs{" "}
         {number(iterations, 3)} iterations at maximum frequency. For the same work, the plans save:
       </p>
+      <NoiseNote report={report} plan={plan} />
       <div class="scroll">
         <SavingsTable report={report} first={first} plan={plan} rates={rates} />
       </div>
       <Inputs rates={rates} onChange={setRates} />
     </section>
+  );
+}
+
+// What the plan does on average if instructions do not take the same time in each iteration.
+function NoiseNote({ report, plan }: { report: Report; plan: Plan }) {
+  const noise = report.job.noise;
+  if (!noise || !plan.noise) return null;
+  const { slowdown, slowdown_ci, saving, saving_ci } = plan.noise;
+  return (
+    <p class="noise">
+      The time of an instruction varies by {percent(noise.independent)}
+      {noise.common > 0 && ` on its own, and by ${percent(noise.common)} together with its rank`}. With
+      this noise, the mean iteration of the plan for <em>{plan.target}</em> takes{" "}
+      {percentWithin(slowdown, slowdown_ci, 3)} more time than at maximum frequency, and saves{" "}
+      {percentWithin(saving, saving_ci, 2)} of the energy.
+    </p>
   );
 }
 

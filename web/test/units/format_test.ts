@@ -1,6 +1,16 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { joules, kilograms, money, number, percent, seconds, wattHours, watts } from "../../src/format";
+import {
+  joules,
+  kilograms,
+  money,
+  number,
+  percent,
+  percentWithin,
+  seconds,
+  wattHours,
+  watts,
+} from "../../src/format";
 
 describe("format", () => {
   const rows: [what: string, shown: string, expected: string][] = [
@@ -27,6 +37,7 @@ describe("format", () => {
     ["shows fractions in percent", percent(0.16046), "16.05 %"],
     ["shows no sign for a value that rounds to 0", percent(-1e-9), "0.00 %"],
     ["shows negative percentages with a sign", percent(-0.00005001), "-0.01 %"],
+    ["shows an interval in percent", percentWithin(0.00041, 0.000026, 3), "0.041 ± 0.003 %"],
   ];
   for (const [what, shown, expected] of rows) {
     it(`${what}: ${expected}`, () => assert.equal(shown, expected));

@@ -1,0 +1,183 @@
+// Tests how `perseus plan` searches, as a user sees it: first plans come soon and then get better,
+// Ctrl-C ends the search with whole results, and the effort alone decides which plans are found.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <map>
+#include <sstream>
+#include <thread>
+
+#include "tests/cli/program.h"
+
+extern char** environ;
+
+namespace perseus {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+// A run of the program in the background, in its own directory, with the default signals.
+class BackgroundRun {
+ public:
+  // The words of `arguments` have no blanks. Output and errors go to the files out and err.
+  BackgroundRun(const std::filesystem::path& directory, const std::string& arguments) {
+    std::istringstream words("perseus " + arguments);
+    std::vector<std::string> owned;
+    for (std::string word; words >> word;) owned.push_back(word);
+    std::vector<char*> argv;
+    for (std::string& word : owned) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    posix_spawnattr_t attributes;
+    posix_spawnattr_init(&attributes);
+    sigset_t interrupt;
+    sigemptyset(&interrupt);
+    sigaddset(&interrupt, SIGINT);
+    posix_spawnattr_setsigdefault(&attributes, &interrupt);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+    posix_spawn_file_actions_t files;
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_addchdir_np(&files, directory.c_str());
+    const int flags = O_WRONLY | O_CREAT | O_TRUNC;
+    posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "out", flags, 0600);
+    posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "err", flags, 0600);
+    EXPECT_EQ(posix_spawn(&child_, PERSEUS_PROGRAM, &files, &attributes, argv.data(), environ), 0);
+    posix_spawn_file_actions_destroy(&files);
+    posix_spawnattr_destroy(&attributes);
+  }
+  BackgroundRun(const BackgroundRun&) = delete;
+  BackgroundRun& operator=(const BackgroundRun&) = delete;
+  ~BackgroundRun() {
+    if (child_ <= 0) return;
+    kill(child_, SIGKILL);
+    Wait();
+  }
+
+  void Interrupt() const { kill(child_, SIGINT); }
+  // The status of waitpid.
+  int Wait() {
+    int status = -1;
+    waitpid(child_, &status, 0);
+    child_ = -1;
+    return status;
+  }
+  bool HasEnded() const {
+    siginfo_t info{};
+    return waitid(P_PID, static_cast<id_t>(child_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid == child_;
+  }
+
+ private:
+  pid_t child_ = -1;
+};
+
+class PlanSearchTest : public ProgramTest {
+ protected:
+  PlanSearchTest() { MakeProfile(); }
+
+  // Waits until standard error of the run has the text. Returns false if the run ends before.
+  bool WaitFor(const BackgroundRun& run, const std::string& text) const {
+    while (true) {
+      const bool has_ended = run.HasEnded();
+      if (Read("err").find(text) != std::string::npos) return true;
+      if (has_ended) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  }
+
+  std::map<std::string, std::string> Contents(const std::string& folder) const {
+    std::map<std::string, std::string> contents;
+    for (const std::string& name : Files(folder)) contents[name] = Read(folder + "/" + name);
+    return contents;
+  }
+
+  const std::string plan_ = std::string("plan profile.csv") + kJob + "--stops 0 ";
+};
+
+TEST_F(PlanSearchTest, ProgressPrintsEachPlanAndKeepsTheOutputPure) {
+  const Outcome outcome = Run(plan_ + "--slowdown 5 --json --progress");
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_THAT(outcome.err, StartsWith("no slowdown: "));
+  EXPECT_THAT(outcome.err, HasSubstr("\n5 % slowdown: "));
+  EXPECT_THAT(outcome.err, HasSubstr("\nleast energy: "));
+  EXPECT_TRUE(nlohmann::json::accept(outcome.out));
+  EXPECT_EQ(outcome.out, RunWell(plan_ + "--slowdown 5 --json"));
+}
+
+TEST_F(PlanSearchTest, MoreEffortIsNeverWorse) {
+  std::map<std::string, double> last;
+  for (const char* effort : {"0", "1", "2"}) {
+    SCOPED_TRACE(effort);
+    const nlohmann::json summary = RunJson(plan_ + "--slowdown 5 --effort " + effort);
+    for (const auto& plan : summary["plans"]) {
+      const std::string name = plan["name"];
+      const double energy_j = plan["energy_j"];
+      if (last.contains(name)) EXPECT_LE(energy_j, last[name]) << name;
+      last[name] = energy_j;
+    }
+  }
+  EXPECT_GE(last.size(), 3U);
+}
+
+TEST_F(PlanSearchTest, TheNumberOfCoresDoesNotChangeThePlans) {
+  RunWell(plan_ + "-o all");
+  // The first of the cores that this process may use.
+  RunWell(
+      "--version; taskset -c $(sed -n 's/^Cpus_allowed_list:[[:space:]]*\\([0-9]*\\).*/\\1/p' "
+      "/proc/self/status) '" PERSEUS_PROGRAM "' " +
+      plan_ + "-o one");
+  EXPECT_EQ(Contents("one"), Contents("all"));
+}
+
+TEST_F(PlanSearchTest, AnInterruptKeepsTheBestPlansSoFar) {
+  BackgroundRun run(Directory(), plan_ + "--effort 1000000 --progress -o out");
+  ASSERT_TRUE(WaitFor(run, "least energy: ")) << Read("err");
+  run.Interrupt();
+  const int status = run.Wait();
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_THAT(Read("err"), HasSubstr("finishing with the best plans so far"));
+  EXPECT_THAT(Read("out/summary.json"), HasSubstr("no-slowdown"));
+  EXPECT_THAT(Read("out/summary.json"), HasSubstr("least-energy"));
+  const auto summary = nlohmann::json::parse(Read("out/summary.json"));
+  for (const auto& file : summary["files"]) {
+    EXPECT_NE(Read("out/" + file.get<std::string>()), "") << file;
+  }
+  // The plans are at least those of a first look.
+  const nlohmann::json first = RunJson(plan_ + "--effort 0");
+  EXPECT_LE(summary["plans"][0]["energy_j"].get<double>(),
+            first["plans"][0]["energy_j"].get<double>());
+}
+
+TEST_F(PlanSearchTest, ASecondInterruptKeepsTheEarlierResults) {
+  RunWell(plan_ + "--no-frontier -o out");
+  auto before = Contents("out");
+  bool was_killed = false;
+  // The second interrupt may come too late: then the run has written whole results.
+  for (int attempt = 0; attempt < 20 && !was_killed; ++attempt) {
+    BackgroundRun run(Directory(),
+                      "plan profile.csv --schedule 1f1b --microbatches 64 "
+                      "--blocking-power 83.64 --effort 1000000 --progress -o out");
+    ASSERT_TRUE(WaitFor(run, "no slowdown: ")) << Read("err");
+    run.Interrupt();
+    if (WaitFor(run, "finishing")) run.Interrupt();
+    const int status = run.Wait();
+    was_killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGINT;
+    if (was_killed) break;
+    ASSERT_TRUE(WIFEXITED(status));
+    ASSERT_EQ(WEXITSTATUS(status), 0);
+    before = Contents("out");
+  }
+  EXPECT_TRUE(was_killed);
+  // The next run removes what the killed one left beside the results.
+  EXPECT_NE(Run(plan_ + "--deadline 0.0001 -o out").status, 0);
+  EXPECT_EQ(Contents("out"), before);
+}
+
+}  // namespace
+}  // namespace perseus
