@@ -45,7 +45,7 @@ constexpr const char* kPlanExamples =
     "      --blocking-power 83.64 --gpus-per-stage 8 -o out\n"
     "  perseus plan --job job.toml --slowdown 5 --power-cap 21000 --price 0.12 2 -o out\n"
     "\n"
-    "DIR then contains report.html (open it in a browser), frontier.csv (every breakpoint),\n"
+    "DIR then contains report.html (open it in a browser), frontier.csv,\n"
     "plans/*.json, trace.json (for ui.perfetto.dev) and summary.json. They replace the files of "
     "an\n"
     "earlier run when all of them are written.";
@@ -56,6 +56,7 @@ struct PlanFlags {
   std::string directory;
   std::optional<int> stops;
   bool without_frontier = false;
+  bool with_exact_frontier = false;
   FigureFlags figures;
   bool with_frequency_lists = false;
   bool as_json = false;
@@ -105,7 +106,9 @@ Result<std::string> MakeReportData(const PlanOutcome& outcome,
                         .frontier = {},
                         .plans = {},
                         .overlays = std::move(overlays)};
-  if (outcome.frontier) report.frontier = {"bound", outcome.frontier->points};
+  if (outcome.frontier) {
+    report.frontier = {"bound", outcome.frontier->points, outcome.frontier->error};
+  }
   for (const PlannedTarget& planned : outcome.targets) {
     if (planned.slug == first_asked) report.chosen = report.plans.size();
     report.plans.push_back({planned.slug, planned.plan});
@@ -225,8 +228,11 @@ Result<FrontierAndPlans> SearchPlans(const PlanFlags& flags, const plan::Planner
   PERSEUS_RETURN_IF_ERROR(plans.LookFirst(nullptr, TargetsToPlan({}, planner, std::nullopt, 0)));
   if (!flags.without_frontier) {
     rows.Begin("frontier");
-    PERSEUS_ASSIGN_OR_RETURN(computed.frontier,
-                             planner.ComputeFrontier([&](double part) { rows.Update(part); }));
+    PERSEUS_ASSIGN_OR_RETURN(
+        computed.frontier,
+        planner.ComputeFrontier([&](double part) { rows.Update(part); }, {},
+                                flags.with_exact_frontier ? plan::FrontierPrecision::kExact
+                                                          : plan::FrontierPrecision::kStatedError));
   }
   // Only the report uses stops.
   const int stops =
@@ -370,6 +376,11 @@ Verb AddPlanVerb(CLI::App& program) {
                  "Also write freqs_pipeline_*.py, the lists that other tools of the field read");
   verb->add_flag("--no-frontier", flags->without_frontier,
                  "For very large jobs: plan only slowdowns, deadlines and least energy");
+  verb->add_flag(
+          "--exact-frontier", flags->with_exact_frontier,
+          "Compute every breakpoint, even if it takes minutes (default: for very large jobs, "
+          "bounds of the frontier that differ by at most 0.01 %)")
+      ->excludes("--no-frontier");
   verb->add_option("--effort", flags->effort,
                    "How much work to spend on better plans: 0 is a first look, 2 is twice the "
                    "default work. The same effort gives the same plans everywhere (default: 1)")

@@ -139,6 +139,7 @@ std::string FormatSummary(const PlanOutcome& outcome, const std::vector<std::str
   if (outcome.frontier) {
     const plan::FrontierPoint& least = outcome.frontier->points[outcome.frontier->least_energy];
     summary["frontier"] = {{"breakpoints", outcome.frontier->points.size()},
+                           {"error", outcome.frontier->error},
                            {"least_time_s", ToSeconds(outcome.frontier->least_time())},
                            {"least_energy_time_s", ToSeconds(least.time)},
                            {"least_energy_bound_j", least.bound_j}};

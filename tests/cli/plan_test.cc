@@ -79,7 +79,7 @@ TEST_F(PlanVerbTest, TheFrontierHasAllBreakpointsInOrder) {
   std::istringstream lines(Read("out/frontier.csv"));
   std::string line;
   std::getline(lines, line);
-  EXPECT_EQ(line, "time,energy_bound,marginal_watts");
+  EXPECT_EQ(line, "time,energy_bound,marginal_watts,energy_error");
   std::size_t rows = 0;
   double last_time = 0;
   while (std::getline(lines, line)) {

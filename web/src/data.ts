@@ -65,6 +65,9 @@ export interface Plan extends Iteration {
 export interface Frontier {
   name: string;
   breakpoints: number;
+  /** The greatest error as a fraction of the energy. Absent: exact. */
+  error?: number;
+  error_j?: number[];
   time_s: number[];
   energy_j: number[];
   marginal_w: number[];

@@ -28,6 +28,16 @@ FlowRange AllowedFlow(const profile::Curve& curve, Nanoseconds length) {
   return {index < curve.slopes.size() ? curve.slopes[index] : 0, before};
 }
 
+// For each vertex of a curve, the extra energy there.
+std::vector<Femtojoules> EnergiesOfVertices(const profile::Curve& curve) {
+  std::vector<Femtojoules> energies(curve.times.size(), 0);
+  for (std::size_t j = curve.slopes.size(); j-- > 0;) {
+    energies[j] =
+        energies[j + 1] + Femtojoules{curve.slopes[j]} * (curve.times[j + 1] - curve.times[j]);
+  }
+  return energies;
+}
+
 }  // namespace
 
 Result<void> CheckOptimality(const Network& network, const Solution& solution) {
@@ -87,6 +97,61 @@ Result<void> CheckDeadline(const Network& network, const Solution& solution, Nan
         time, deadline, solution.price, price_floor);
   }
   return {};
+}
+
+Result<Femtojoules> CheckSchedule(const Network& network,
+                                  std::span<const Nanoseconds> event_times) {
+  if (event_times.size() != static_cast<std::size_t>(network.nodes)) {
+    return Fail("the schedule is not of this network ({} event times)", event_times.size());
+  }
+  if (const Nanoseconds start = event_times[static_cast<std::size_t>(network.source)]; start != 0) {
+    return Fail("the source happens at {} ns instead of 0", start);
+  }
+  Femtojoules energy = 0;
+  for (std::size_t i = 0; i < network.arcs.size(); ++i) {
+    const Arc& arc = network.arcs[i];
+    const profile::Curve& curve = network.curve_of(arc);
+    const Nanoseconds length = event_times[static_cast<std::size_t>(arc.head)] -
+                               event_times[static_cast<std::size_t>(arc.tail)];
+    if (length < curve.fastest()) {
+      return Fail("arc {} lasts {} ns, less than its fastest {} ns", i, length, curve.fastest());
+    }
+    energy += curve.ExtraEnergyAt(length);
+  }
+  return energy;
+}
+
+Result<SupportingLine> CheckFlow(const Network& network, std::span<const Microwatts> flow,
+                                 Microwatts price, int parts) {
+  const auto nodes = static_cast<std::size_t>(network.nodes);
+  if (flow.size() != network.arcs.size()) {
+    return Fail("the flow is not of this network ({} arcs)", flow.size());
+  }
+  std::vector<std::vector<Femtojoules>> energies;
+  for (const profile::Curve& curve : network.curves) energies.push_back(EnergiesOfVertices(curve));
+  std::vector<FlowSum> balance(nodes, 0);
+  balance[static_cast<std::size_t>(network.source)] = price;
+  balance[static_cast<std::size_t>(network.sink)] -= price;
+  Femtojoules sum = 0;
+  for (std::size_t i = 0; i < network.arcs.size(); ++i) {
+    const Arc& arc = network.arcs[i];
+    if (flow[i] < 0) return Fail("arc {} carries {} uW, less than 0", i, flow[i]);
+    balance[static_cast<std::size_t>(arc.tail)] -= flow[i];
+    balance[static_cast<std::size_t>(arc.head)] += flow[i];
+    // The least of parts * f(t) + flow * t is at the first vertex after which f is no steeper.
+    const profile::Curve& curve = network.curve_of(arc);
+    std::size_t vertex = 0;
+    while (vertex < curve.slopes.size() && FlowSum{curve.slopes[vertex]} * parts > flow[i]) {
+      ++vertex;
+    }
+    sum += parts * energies[static_cast<std::size_t>(arc.curve)][vertex] +
+           Femtojoules{flow[i]} * curve.times[vertex];
+  }
+  for (std::size_t node = 0; node < nodes; ++node) {
+    if (balance[node] != 0) return Fail("node {} keeps {} uW of flow", node, balance[node]);
+  }
+  // The value is never negative, so division rounds it down. The price is rounded up.
+  return SupportingLine{sum / parts, (price + parts - 1) / parts};
 }
 
 Result<void> CheckConvex(std::span<const Breakpoint> points) {

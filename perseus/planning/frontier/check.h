@@ -55,6 +55,25 @@ Result<void> CheckOptimality(const Network& network, const Solution& solution);
 Result<void> CheckDeadline(const Network& network, const Solution& solution, Nanoseconds deadline,
                            Microwatts price_floor);
 
+// A lower bound on the frontier: E(T) >= value - price * T for every T.
+struct SupportingLine {
+  Femtojoules value = 0;
+  Microwatts price = 0;
+
+  Femtojoules At(Nanoseconds time) const { return value - Femtojoules{price} * time; }
+};
+
+// The energy of a schedule: an upper bound on E(T) for every T of at least its length. Fails if the
+// schedule is not feasible (1).
+Result<Femtojoules> CheckSchedule(const Network& network, std::span<const Nanoseconds> event_times);
+
+// The bound that a flow proves, whether it is optimal or not (weak duality). The flow of each arc
+// is flow[arc] / parts, and price / parts flows from source to sink. So the sum of two flows with
+// parts = 2 proves the bound of their mean. Rounding only lowers the bound. Fails if the flow is
+// negative or not balanced (2).
+Result<SupportingLine> CheckFlow(const Network& network, std::span<const Microwatts> flow,
+                                 Microwatts price, int parts = 1);
+
 // A point of the frontier: E(time), as the extra energy.
 struct Breakpoint {
   Nanoseconds time = 0;

@@ -213,5 +213,41 @@ TEST(CheckConvex, AcceptsOnlyAFrontier) {
   }
 }
 
+TEST_F(CheckOptimalityTest, AScheduleHasItsEnergy) {
+  const auto energy = CheckSchedule(network_, solution_.event_times);
+  ASSERT_TRUE(energy) << energy.error().message;
+  EXPECT_EQ(*energy, solution_.extra_energy);
+  time_of(u_) = 0;
+  const auto too_short = CheckSchedule(network_, solution_.event_times);
+  ASSERT_FALSE(too_short);
+  EXPECT_THAT(too_short.error().message, HasSubstr("less than its fastest"));
+}
+
+// The line of the optimal flow touches the frontier: 13 fJ at 8 ns, at 10 uW.
+TEST_F(CheckOptimalityTest, AFlowProvesItsLine) {
+  const auto line = CheckFlow(network_, solution_.flow, solution_.price);
+  ASSERT_TRUE(line) << line.error().message;
+  EXPECT_EQ(line->price, 10);
+  EXPECT_EQ(line->At(8), 13);
+  // Half of it is a flow too. Its line: a 7/2 (slowest: 5 ns), b 3/2 (slowest: 9 ns), the delay of
+  // 2 ns at 7/2, and c 2 ns at 5, so 48 - 5 T. The frontier is above it: 13 > 8 at 8 ns.
+  const auto half = CheckFlow(network_, solution_.flow, solution_.price, 2);
+  ASSERT_TRUE(half) << half.error().message;
+  EXPECT_EQ(half->price, 5);
+  EXPECT_EQ(half->value, (5 * 7 + 9 * 3 + 2 * 7 + 2 * 10) / 2);
+}
+
+TEST_F(CheckOptimalityTest, AFlowThatIsNoFlowProvesNothing) {
+  std::vector<Microwatts> flow = solution_.flow;
+  flow[0] += 1;
+  const auto unbalanced = CheckFlow(network_, flow, solution_.price);
+  ASSERT_FALSE(unbalanced);
+  EXPECT_THAT(unbalanced.error().message, HasSubstr("keeps"));
+  flow = {-7, 17, 10, 0, -7};
+  const auto negative = CheckFlow(network_, flow, solution_.price);
+  ASSERT_FALSE(negative);
+  EXPECT_THAT(negative.error().message, HasSubstr("less than 0"));
+}
+
 }  // namespace
 }  // namespace perseus::frontier

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -110,6 +111,13 @@ class CostScaling {
   bool ExtendPath(std::int32_t from, int log_epsilon);
   void PushAlongPath(std::int32_t from);
   void Activate(std::int32_t node);
+  void StartFromGuess();
+  int FirstLogEpsilon() const;
+  int LogEpsilonFor(Femtojoules gap) const;
+  Nanoseconds WholeTime(std::int32_t node) const;
+  Femtojoules Gap() const;
+  std::optional<TimingSolution> SolveExactly(int log_epsilon);
+  TimingSolution Finished(std::vector<Nanoseconds> times) const;
 
   class Finisher;
 
@@ -150,6 +158,18 @@ CostScaling::CostScaling(const TimingProblem& problem, const std::stop_token& st
   for (Index v = 0; v < At(problem.nodes); ++v) {
     nodes_[v].potential = problem.guess[v] * scale_;
     nodes_[v].excess = problem.supply[v];
+  }
+  if (!problem.flow_guess.empty()) StartFromGuess();
+}
+
+void CostScaling::StartFromGuess() {
+  for (Index i = 0; i < arcs_.size(); ++i) {
+    FlowArc& arc = arcs_[i];
+    arc.flow = problem_.flow_guess[i];
+    while (arc.flow > HighestFlow(arc, arc.vertex)) --arc.vertex;
+    RefreshLimits(arc);
+    nodes_[At(arc.tail)].excess -= arc.flow;
+    nodes_[At(arc.head)].excess += arc.flow;
   }
 }
 
@@ -523,7 +543,7 @@ class CostScaling::Finisher {
   std::vector<std::int32_t> order_;
 };
 
-std::optional<TimingSolution> CostScaling::Solve() {
+int CostScaling::FirstLogEpsilon() const {
   const auto bits = [](Cost cost) {
     return static_cast<int>(std::bit_width(static_cast<std::uint64_t>(cost)));
   };
@@ -533,21 +553,85 @@ std::optional<TimingSolution> CostScaling::Solve() {
         widest, limits_[At(RisingLimit(arc.first_vertex + arc.slowest))] - FastestLength(arc));
   }
   // A phase raises potentials by a few times nodes * epsilon, which must stay far below 2^62.
-  const int first =
-      std::min(bits(widest) - 1, 58 - bits(scale_)) - (problem_.guess_is_near ? kLogNear : 0);
-  for (int log_epsilon = std::max(0, first);; log_epsilon = std::max(0, log_epsilon - kLogFactor)) {
+  const int first = std::min(bits(widest) - 1, 58 - bits(scale_));
+  return std::max(0, first - (problem_.guess_is_near ? kLogNear : 0));
+}
+
+// The epsilon with which a phase leaves about this gap.
+int CostScaling::LogEpsilonFor(Femtojoules gap) const {
+  double flow = 1;
+  for (const FlowArc& arc : arcs_) flow += static_cast<double>(arc.flow);
+  const double epsilon = static_cast<double>(gap) / flow * static_cast<double>(scale_);
+  return epsilon < 2 ? 0 : static_cast<int>(std::log2(epsilon));
+}
+
+// The time of a node, rounded down. This keeps a schedule feasible, because fastest times are
+// whole.
+Nanoseconds CostScaling::WholeTime(std::int32_t node) const {
+  const Cost potential = nodes_[At(node)].potential - nodes_.front().potential;
+  return potential >= 0 ? potential / scale_ : -((scale_ - 1 - potential) / scale_);
+}
+
+// By how much the energy of the whole times exceeds the bound of the flow. Each arc has a part of
+// it, which is never negative if the times are feasible.
+Femtojoules CostScaling::Gap() const {
+  Femtojoules gap = 0;
+  for (const FlowArc& arc : arcs_) {
+    const Nanoseconds length = WholeTime(arc.head) - WholeTime(arc.tail);
+    const auto duration = [&](std::int32_t vertex) {
+      return problem_.durations[At(arc.first_vertex + vertex)];
+    };
+    // The flow asks for the duration of its vertex. The length may be vertices away from it.
+    Nanoseconds at = duration(arc.vertex);
+    for (std::int32_t v = arc.vertex; at < length; ++v) {
+      const bool last = v == arc.slowest;
+      const Nanoseconds until = last ? length : std::min(length, duration(v + 1));
+      gap += Femtojoules{arc.flow - LowestFlow(arc, v)} * (until - at);
+      at = until;
+    }
+    for (std::int32_t v = arc.vertex; at > length && v > 0; --v) {
+      const Nanoseconds until = std::max(length, duration(v - 1));
+      gap += Femtojoules{HighestFlow(arc, v) - arc.flow} * (at - until);
+      at = until;
+    }
+  }
+  return gap;
+}
+
+TimingSolution CostScaling::Finished(std::vector<Nanoseconds> times) const {
+  TimingSolution solution{std::move(times), {}};
+  for (const FlowArc& arc : arcs_) solution.flow.push_back(arc.flow);
+  return solution;
+}
+
+std::optional<TimingSolution> CostScaling::SolveExactly(int log_epsilon) {
+  for (;; log_epsilon = std::max(0, log_epsilon - kLogFactor)) {
     Refine(log_epsilon);
     if (stop_.stop_requested()) return std::nullopt;  // The flow may not be complete.
     if (log_epsilon > 0 && (Cost{1} << log_epsilon) / scale_ >= kFinishBelow) continue;
     // With epsilon = 1 the flow is optimal, and there are no cycles to cancel.
     const std::int64_t effort = log_epsilon == 0 ? std::numeric_limits<std::int64_t>::max()
                                                  : kFinishEffort * problem_.nodes;
-    if (auto times = Finisher(*this, effort).Run()) {
-      TimingSolution solution{*std::move(times), {}};
-      for (const FlowArc& arc : arcs_) solution.flow.push_back(arc.flow);
-      return solution;
-    }
+    if (auto times = Finisher(*this, effort).Run()) return Finished(*std::move(times));
   }
+}
+
+std::optional<TimingSolution> CostScaling::Solve() {
+  if (problem_.tolerance == 0) return SolveExactly(FirstLogEpsilon());
+  MakeFeasible();
+  int log_epsilon = std::min(FirstLogEpsilon(), LogEpsilonFor(Gap()));
+  for (;;) {
+    Refine(log_epsilon);
+    if (stop_.stop_requested()) return std::nullopt;
+    MakeFeasible();
+    if (Gap() <= problem_.tolerance) break;
+    if (log_epsilon == 0) return SolveExactly(0);
+    const int enough = std::max(log_epsilon - kLogFactor, LogEpsilonFor(problem_.tolerance));
+    log_epsilon = std::max(0, std::min(log_epsilon - 1, enough));
+  }
+  std::vector<Nanoseconds> times;
+  for (std::int32_t v = 0; v < problem_.nodes; ++v) times.push_back(WholeTime(v));
+  return Finished(std::move(times));
 }
 
 }  // namespace

@@ -21,6 +21,9 @@ class DeadlineProblem {
   // Requires that the fastest schedule meets the deadline.
   DeadlineProblem(const Network& network, Nanoseconds deadline, Microwatts price_floor,
                   std::span<const Nanoseconds> near);
+  // Starts from the flow of `near`, and stops close to the optimum. Requires that only the source
+  // is forced.
+  void StartFrom(const Solution& near, Femtojoules most_gap);
   // Returns nothing if `stop` is requested before the end.
   std::optional<Solution> Solve(const std::stop_token& stop) const;
 
@@ -121,6 +124,16 @@ void DeadlineProblem::AddArcs() {
   problem_.supply[At(sink)] = -price_floor_;
 }
 
+void DeadlineProblem::StartFrom(const Solution& near, Femtojoules most_gap) {
+  problem_.tolerance = most_gap;
+  problem_.guess_is_near = false;  // The flow says how near.
+  problem_.flow_guess.assign(problem_.arcs.size(), 0);
+  for (Index i = 0; i < arc_of_.size(); ++i) {
+    if (arc_of_[i] >= 0) problem_.flow_guess[At(arc_of_[i])] = near.flow[i];
+  }
+  problem_.flow_guess.back() = near.price - price_floor_;
+}
+
 std::optional<Solution> DeadlineProblem::Solve(const std::stop_token& stop) const {
   const std::optional<TimingSolution> found = SolveByCostScaling(problem_, stop);
   if (!found) return std::nullopt;
@@ -171,6 +184,15 @@ void DeadlineProblem::BalanceForcedNodes(Solution& solution) const {
   solution.price = price_floor_ + excess[At(network_.sink)];
 }
 
+// The solver scales whole curves, up to their slowest vertex, whatever the deadline is.
+Result<void> CheckRange(const Network& network, Nanoseconds longest) {
+  if (longest <= std::numeric_limits<Nanoseconds>::max() / 8 / (network.nodes + 1)) return {};
+  return Fail(
+      "an iteration of {} instructions that may last {:.0f} s does not fit the 64 bits of the "
+      "solver (check that all times are in seconds, or use fewer microbatches)",
+      network.instructions, ToSeconds(longest));
+}
+
 }  // namespace
 
 Result<Solution> SolveDeadline(const Network& network, Nanoseconds deadline, Microwatts price_floor,
@@ -192,16 +214,21 @@ Result<Solution> SolveDeadline(const Network& network, Nanoseconds deadline, Mic
     solution.flow.assign(network.arcs.size(), 0);
     return solution;
   }
-  // The solver scales whole curves, up to their slowest vertex, whatever the deadline is.
-  const Nanoseconds longest = solution.event_times[sink];
-  if (longest > std::numeric_limits<Nanoseconds>::max() / 8 / (network.nodes + 1)) {
-    return Fail(
-        "an iteration of {} instructions that may last {:.0f} s does not fit the 64 bits of the "
-        "solver (check that all times are in seconds, or use fewer microbatches)",
-        network.instructions, ToSeconds(longest));
-  }
+  PERSEUS_RETURN_IF_ERROR(CheckRange(network, solution.event_times[sink]));
   std::optional<Solution> solved =
       DeadlineProblem(network, deadline, price_floor, near).Solve(stop);
+  if (!solved) return FailAsStopped();
+  return *std::move(solved);
+}
+
+Result<Solution> ApproximateDeadline(const Network& network, Nanoseconds deadline,
+                                     const Solution& near, Femtojoules most_gap,
+                                     const std::stop_token& stop) {
+  PERSEUS_RETURN_IF_ERROR(
+      CheckRange(network, EarliestTimes(network, Pace::kSlowest)[At(network.sink)]));
+  DeadlineProblem problem(network, deadline, 0, near.event_times);
+  problem.StartFrom(near, most_gap);
+  std::optional<Solution> solved = problem.Solve(stop);
   if (!solved) return FailAsStopped();
   return *std::move(solved);
 }

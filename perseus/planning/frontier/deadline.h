@@ -48,4 +48,16 @@ Result<Solution> SolveDeadline(const Network& network, Nanoseconds deadline,
                                Microwatts price_floor = 0, const std::stop_token& stop = {},
                                std::span<const Nanoseconds> near = {});
 
+// Close to the optimum for `deadline`, from a schedule and a flow that are close already (`near`),
+// in a fraction of the time: a feasible schedule no longer than the deadline, and a flow with
+// `price`. The energy of the schedule exceeds the bound of the flow (CheckFlow) at the deadline by
+// at most `most_gap`, which is above 0. The flow of `near` need not be balanced, and its schedule
+// may have any length.
+//
+// Requires a deadline above the least possible time and below that of the cheapest schedule. Fails
+// as SolveDeadline does.
+Result<Solution> ApproximateDeadline(const Network& network, Nanoseconds deadline,
+                                     const Solution& near, Femtojoules most_gap,
+                                     const std::stop_token& stop = {});
+
 }  // namespace perseus::frontier

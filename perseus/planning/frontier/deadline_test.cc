@@ -162,5 +162,41 @@ TEST(SolveDeadline, StopsOnRequest) {
   EXPECT_EQ(solution.error().kind, ErrorKind::kSystem);
 }
 
+// Between the optima for 16 and 30 ns, with an error of at most 3 fJ.
+TEST(ApproximateDeadline, ItsScheduleAndItsFlowAreThatClose) {
+  const Network network = DeadlineBridge();
+  const Solution fast = Solve(network, 16);
+  const Solution slow = Solve(network, 30);
+  for (const Solution& near : {fast, slow}) {
+    for (Nanoseconds deadline = 17; deadline < 30; ++deadline) {
+      for (const std::int64_t most_gap : {1, 3, 40}) {
+        const Result<Solution> solution =
+            ApproximateDeadline(network, deadline, near, Femtojoules{most_gap});
+        ASSERT_TRUE(solution) << solution.error().message;
+        EXPECT_LE(solution->time(network), deadline);
+        const auto energy = CheckSchedule(network, solution->event_times);
+        const auto line = CheckFlow(network, solution->flow, solution->price);
+        ASSERT_TRUE(energy) << energy.error().message;
+        ASSERT_TRUE(line) << line.error().message;
+        EXPECT_EQ(*energy, solution->extra_energy);
+        EXPECT_LE(*energy - line->At(deadline), most_gap);
+        const Femtojoules least = Solve(network, deadline).extra_energy;
+        EXPECT_GE(*energy, least);
+        EXPECT_LE(line->At(deadline), least);
+      }
+    }
+  }
+}
+
+TEST(ApproximateDeadline, StopsOnRequest) {
+  const Network network = DeadlineBridge();
+  std::stop_source stop;
+  stop.request_stop();
+  const auto solution =
+      ApproximateDeadline(network, 20, Solve(network, 30), Femtojoules{1}, stop.get_token());
+  ASSERT_FALSE(solution);
+  EXPECT_EQ(solution.error().kind, ErrorKind::kSystem);
+}
+
 }  // namespace
 }  // namespace perseus::frontier

@@ -24,15 +24,15 @@ Knobs KnobsOf(const profile::Option& option) { return {option.frequency_mhz, opt
 
 // The setting at which a pp_rank runs, and the pending setting of a requested switch.
 struct Evaluator::Clock {
-  int first = kNoSetting;      // The first setting that the iteration requests.
-  int requested = kNoSetting;  // The latest one.
+  int first = kNoSetting;  // The first setting that the iteration requests.
   int setting = kNoSetting;
   int pending = kNoSetting;
   Nanoseconds switch_time = 0;   // When the pending setting takes effect.
   Nanoseconds previous_end = 0;  // Of the last instruction that has a clock.
 
+  int requested() const { return pending == kNoSetting ? setting : pending; }
   // When the previous instruction ends. A pending switch to the same setting stays as it is.
-  void SwitchTo(int wanted, Nanoseconds latency) {
+  void Request(int wanted, Nanoseconds latency) {
     if (pending == wanted) return;
     pending = wanted;
     switch_time = previous_end + latency;
@@ -41,12 +41,6 @@ struct Evaluator::Clock {
     if (pending == kNoSetting || switch_time > now) return;
     setting = pending;
     pending = kNoSetting;
-  }
-
-  // Returns the number of changes that this is: 0 or 1.
-  int Request(int wanted) {
-    if (first == kNoSetting) first = setting = requested = wanted;
-    return std::exchange(requested, wanted) == wanted ? 0 : 1;
   }
 };
 
@@ -119,9 +113,9 @@ int Evaluator::OptionNearest(int option_set, int setting) const {
 void Evaluator::RunAtPreviousClock(int instruction, const Timing& wanted, int wanted_setting,
                                    Clock& clock, Nanoseconds start, const Variation& variation,
                                    Evaluation& evaluation) const {
-  clock.SwitchTo(wanted_setting, variation.switch_latencies.empty()
-                                     ? model_.switch_latency
-                                     : variation.switch_latencies[At(instruction)]);
+  clock.Request(wanted_setting, variation.switch_latencies.empty()
+                                    ? model_.switch_latency
+                                    : variation.switch_latencies[At(instruction)]);
   clock.Settle(start);
   if (clock.setting == wanted_setting) return;
   const int set = graph_.instructions[At(instruction)].option_set;
@@ -212,7 +206,10 @@ Evaluation Evaluator::Evaluate(std::span<const int> options, const Variation& va
     if (set.HasClock()) {
       Clock& clock = clocks[At(instruction.pp_rank)];
       const int wanted = setting_of_option_[At(instruction.option_set)][At(options[At(i)])];
-      evaluation.pp_rank_switches[At(instruction.pp_rank)] += clock.Request(wanted);
+      if (clock.setting == kNoSetting) clock.first = clock.setting = wanted;
+      if (clock.requested() != wanted) {
+        ++evaluation.pp_rank_switches[At(instruction.pp_rank)];
+      }
       if (clock.setting != wanted) {
         if (model_.switch_latency > 0) {
           RunAtPreviousClock(i, option, wanted, clock, begin, variation, evaluation);
@@ -234,7 +231,7 @@ Evaluation Evaluator::Evaluate(std::span<const int> options, const Variation& va
     evaluation.time = std::max(evaluation.time, start + evaluation.durations[At(i)]);
   }
   for (std::size_t rank = 0; rank < clocks.size(); ++rank) {
-    if (clocks[rank].requested != clocks[rank].first) ++evaluation.pp_rank_switches[rank];
+    if (clocks[rank].requested() != clocks[rank].first) ++evaluation.pp_rank_switches[rank];
     evaluation.switches += evaluation.pp_rank_switches[rank];
   }
   const auto pp_ranks = static_cast<TotalNanoseconds>(graph_.pp_rank_orders.size());

@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "perseus/base/stopped.h"
 #include "perseus/planning/frontier/check.h"
 #include "perseus/planning/frontier/deadline.h"
-#include "perseus/planning/frontier/walk.h"
 #include "perseus/planning/plan/deadline_search.h"
 #include "perseus/planning/plan/switching.h"
 
@@ -82,20 +80,6 @@ Result<std::vector<profile::Curve>> HullsOf(const schedule::InstructionGraph& gr
 
 }  // namespace
 
-double Frontier::BoundAt(Nanoseconds time) const {
-  const auto end = points.begin() + static_cast<std::ptrdiff_t>(least_energy) + 1;
-  const auto after = std::upper_bound(
-      points.begin(), end, time,
-      [](Nanoseconds limit, const FrontierPoint& point) { return limit < point.time; });
-  if (after == end) return points[least_energy].bound_j;
-  if (after == points.begin()) return points.front().bound_j;
-  const FrontierPoint& fast = *(after - 1);
-  const FrontierPoint& slow = *after;
-  const double part =
-      static_cast<double>(time - fast.time) / static_cast<double>(slow.time - fast.time);
-  return fast.bound_j + part * (slow.bound_j - fast.bound_j);
-}
-
 Result<Planner> Planner::Create(schedule::InstructionGraph graph, const ExecutionModel& model,
                                 FewOptions few) {
   Planner planner;
@@ -127,46 +111,6 @@ Microwatts Planner::blocking_price() const { return BlockingPrice(model_, pp_ran
 double Planner::BoundOf(Nanoseconds time, Femtojoules extra_energy) const {
   return least_effective_energy_j_ + ToJoules(extra_energy) +
          ToWatts(blocking_price()) * ToSeconds(time);
-}
-
-Result<Frontier> Planner::ComputeFrontier(const Progress& progress,
-                                          const std::stop_token& stop) const {
-  frontier::Walk walk(network_);
-  const Nanoseconds slowest = walk.time();
-  const auto range = static_cast<double>(std::max<Nanoseconds>(slowest - least_time_, 1));
-  std::vector<frontier::Breakpoint> breakpoints{{slowest, 0}};
-  constexpr std::size_t kPointsPerReport = 1024;
-  while (!walk.finished()) {
-    if (stop.stop_requested()) return FailAsStopped();
-    walk.Advance(least_time_);
-    if (walk.time() == breakpoints.back().time) break;
-    breakpoints.push_back({walk.time(), walk.extra_energy()});
-    if (progress && breakpoints.size() % kPointsPerReport == 0) {
-      progress(static_cast<double>(slowest - walk.time()) / range);
-    }
-  }
-  Result<void> proof = frontier::CheckConvex(breakpoints);
-  if (proof) proof = frontier::CheckOptimality(network_, walk.solution());
-  if (!proof) {
-    return FailAs(ErrorKind::kSystem, "the frontier failed its own check: {} (please report this)",
-                  proof.error().message);
-  }
-  Frontier frontier;
-  frontier.points.reserve(breakpoints.size());
-  frontier.points.push_back({slowest, BoundOf(slowest, 0), 0});
-  for (std::size_t i = 1; i < breakpoints.size(); ++i) {
-    const auto& [time, extra_energy] = breakpoints[i];
-    const auto price = static_cast<Microwatts>((extra_energy - breakpoints[i - 1].extra_energy) /
-                                               (breakpoints[i - 1].time - time));
-    frontier.points.push_back({time, BoundOf(time, extra_energy), ToWatts(price)});
-  }
-  if (progress) progress(1);
-  std::reverse(frontier.points.begin(), frontier.points.end());
-  const auto least = std::min_element(
-      frontier.points.begin(), frontier.points.end(),
-      [](const FrontierPoint& a, const FrontierPoint& b) { return a.bound_j < b.bound_j; });
-  frontier.least_energy = static_cast<std::size_t>(least - frontier.points.begin());
-  return frontier;
 }
 
 Result<frontier::Solution> Planner::Relax(Nanoseconds deadline, Microwatts price_floor,

@@ -8,7 +8,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -31,12 +33,19 @@ struct FrontierPoint {
   // above `time` (in watts). Waiting for that second costs pp_ranks * blocking power. So the energy
   // falls with time while price_w is above this product, and rises after that.
   double price_w = 0;
+  // The frontier is at most this far above `bound_j`, in J. 0: `bound_j` is exact.
+  double error_j = 0;
 };
 
-// The whole frontier, fastest point first: convex, and linear between points.
+// The whole frontier, fastest point first. The lower bound is convex, and linear between points. An
+// exact frontier has every breakpoint. Otherwise, the frontier lies between bound_j and bound_j +
+// error_j, at the points and on the straight lines between them.
 struct Frontier {
   std::vector<FrontierPoint> points;
-  std::size_t least_energy = 0;  // Index of the point of least energy: T*.
+  std::size_t least_energy = 0;  // Index of the point of least energy: T*. It is always exact.
+  double error = 0;              // The greatest error, as a fraction of the energy. 0: exact.
+
+  bool exact() const { return error == 0; }
 
   Nanoseconds least_time() const { return points.front().time; }
   // The bound for an iteration that may last up to `time`: E(min(time, T*)). Requires
@@ -57,7 +66,17 @@ struct Plan {
   double gap() const { return std::max(0.0, evaluation.energy_j / lower_bound_j - 1); }
 };
 
-// Called from time to time with the completed fraction, from 0 to 1.
+// How exact a frontier has to be.
+enum class FrontierPrecision {
+  kStatedError,  // Exact if the walk takes seconds, otherwise as kBounds.
+  kExact,        // Every breakpoint.
+  kBounds,       // An error of at most kFrontierError, even if the walk would be quick.
+};
+// The greatest error of a frontier that is not exact, as a fraction of the least energy of an
+// iteration.
+inline constexpr double kFrontierError = 1e-4;
+
+// Called from time to time, by one thread at a time, with the completed fraction, from 0 to 1.
 using Progress = std::function<void(double)>;
 
 class Planner {
@@ -89,9 +108,17 @@ class Planner {
   Result<frontier::Solution> Relax(Nanoseconds deadline, Microwatts price_floor,
                                    const std::stop_token& stop = {}) const;
 
-  // Every breakpoint, by the walk (frontier/walk.h). Fails (kSystem) once `stop` is requested.
-  Result<Frontier> ComputeFrontier(const Progress& progress = {},
-                                   const std::stop_token& stop = {}) const;
+  // Every breakpoint, by the walk (frontier/walk.h). If the walk would take long and `precision`
+  // permits it, bounds of the frontier instead, from a few dozen deadlines (frontier/enclosure.h).
+  // What is too long is counted in operations, so it is the same on every machine. Fails (kSystem)
+  // once `stop` is requested.
+  Result<Frontier> ComputeFrontier(
+      const Progress& progress = {}, const std::stop_token& stop = {},
+      FrontierPrecision precision = FrontierPrecision::kStatedError) const;
+
+  // The point of the exact frontier with the least energy + price_w * time, by one deadline.
+  // Requires price_w >= 0. The `price_w` of the result is 0.
+  Result<FrontierPoint> CheapestPoint(double price_w, const std::stop_token& stop = {}) const;
 
   // The plan of least energy that takes no longer than `deadline`: the relaxed optimum, rounded to
   // measured options, with slack reused (choice_search.h). With a switch latency or a switch cost,
@@ -126,6 +153,14 @@ class Planner {
 
  private:
   Planner() = default;
+  Nanoseconds SlowestTime() const;
+  Frontier FrontierOf(const std::vector<frontier::Breakpoint>& breakpoints) const;
+  // Nothing if the walk is slow and `precision` does not require it.
+  Result<std::optional<Frontier>> WalkFrontier(FrontierPrecision precision,
+                                               const Progress& progress,
+                                               const std::stop_token& stop) const;
+  Result<std::vector<frontier::Solution>> ExactPoints(const std::stop_token& stop) const;
+  Result<Frontier> EncloseFrontier(const Progress& progress, const std::stop_token& stop) const;
 
   schedule::InstructionGraph graph_;
   ExecutionModel model_;

@@ -60,8 +60,8 @@ double CostAt(const Target& target, double time_s, double energy_j) {
   }
 }
 
-// For kEdp and kPrice.
-Nanoseconds Cheapest(const Frontier& frontier, const Target& target) {
+// For kEdp and kPrice: the time of the cheapest point.
+Nanoseconds TimeOfCheapest(const Frontier& frontier, const Target& target) {
   // Between points, energy falls linearly with time. There, a cost that is linear in both is
   // linear, and their product is concave. So both are least at a point.
   const auto best = std::min_element(frontier.points.begin(), frontier.points.end(),
@@ -70,6 +70,34 @@ Nanoseconds Cheapest(const Frontier& frontier, const Target& target) {
                                               CostAt(target, ToSeconds(b.time), b.bound_j);
                                      });
   return best->time;
+}
+
+// For kEdp and kPrice, on the exact frontier. If `frontier` is not exact, solves deadlines.
+Result<Nanoseconds> Cheapest(const Planner& planner, const Frontier& frontier,
+                             const Target& target) {
+  const Nanoseconds first = TimeOfCheapest(frontier, target);
+  if (frontier.exact()) return first;
+  if (target.kind == Target::Kind::kPrice) {
+    // A second of an iteration costs as much as this power.
+    const double second = CostAt(target, 1, 0);
+    const double joule = CostAt(target, 0, 1);
+    if (joule == 0 && second > 0) return planner.least_time();
+    PERSEUS_ASSIGN_OR_RETURN(const FrontierPoint best,
+                             planner.CheapestPoint(second > 0 ? second / joule : 0));
+    return best.time;
+  }
+  // log(energy * time) is concave, so it is below its tangents. At a point of the frontier, the
+  // tangent prices time at energy / time. The point that is best at this price is better, unless it
+  // is the same.
+  FrontierPoint best{.time = first, .bound_j = frontier.BoundAt(first)};
+  for (bool is_exact = false;; is_exact = true) {
+    PERSEUS_ASSIGN_OR_RETURN(const FrontierPoint next,
+                             planner.CheapestPoint(best.bound_j / ToSeconds(best.time)));
+    const double gain = CostAt(target, ToSeconds(best.time), best.bound_j) -
+                        CostAt(target, ToSeconds(next.time), next.bound_j);
+    if (is_exact && gain <= 0) return best.time;
+    best = next;
+  }
 }
 
 // A planner, and the limits of its searches.
@@ -273,8 +301,10 @@ Result<Nanoseconds> DeadlineOf(const Planner& planner, const Frontier* frontier,
               network, frontier::Pace::kSlowest)[static_cast<std::size_t>(network.sink)]);
     }
     default:
-      return std::max(Cheapest(*frontier, target), planner.least_time());
+      break;
   }
+  PERSEUS_ASSIGN_OR_RETURN(const Nanoseconds time, Cheapest(planner, *frontier, target));
+  return std::max(time, planner.least_time());
 }
 
 Result<Plan> PlanForTarget(const Planner& planner, const Frontier* frontier, const Target& target,

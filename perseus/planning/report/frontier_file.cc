@@ -21,6 +21,7 @@ struct Columns {
   std::optional<std::size_t> time;
   std::optional<std::size_t> energy;
   std::optional<std::size_t> price;
+  std::optional<std::size_t> error;
   std::size_t count = 0;
 };
 
@@ -32,6 +33,7 @@ Result<Columns> ReadHeader(const profile::CsvReader& reader) {
     if (fields[i] == "time") columns.time = i;
     if (fields[i] == "energy" || fields[i] == "energy_bound") columns.energy = i;
     if (fields[i] == "marginal_watts") columns.price = i;
+    if (fields[i] == "energy_error") columns.error = i;
     if (fields[i] == "frequency") {
       return Fail(
           "{}: is a profile, not a frontier (perseus plan ... -o DIR writes the frontier of a "
@@ -89,6 +91,12 @@ Result<std::vector<plan::FrontierPoint>> ParseCsv(std::string_view text, std::st
           ReadNumber(reader.fields()[*columns.price], "marginal_watts", 0, kMostJoules, reader));
       point.price_w = price;
     }
+    if (columns.error) {
+      PERSEUS_ASSIGN_OR_RETURN(
+          const auto error,
+          ReadNumber(reader.fields()[*columns.error], "energy_error", 0, kMostJoules, reader));
+      point.error_j = error;
+    }
     points.push_back(point);
   }
   return points;
@@ -98,10 +106,15 @@ std::vector<plan::FrontierPoint> FromReport(const nlohmann::json& frontier) {
   const std::vector<double> times = frontier.at("time_s");
   const std::vector<double> energies = frontier.at("energy_j");
   const std::vector<double> prices = frontier.at("marginal_w");
+  // An exact frontier has none.
+  const std::vector<double> errors = frontier.value("error_j", std::vector<double>());
   std::vector<plan::FrontierPoint> points;
   for (std::size_t i = 0; i < times.size(); ++i) {
     if (!(times[i] > 0 && times[i] <= kLongestSeconds)) continue;
-    points.push_back({ToNanoseconds(times[i]), energies.at(i), prices.at(i)});
+    points.push_back({.time = ToNanoseconds(times[i]),
+                      .bound_j = energies.at(i),
+                      .price_w = prices.at(i),
+                      .error_j = errors.empty() ? 0 : errors.at(i)});
   }
   return points;
 }
@@ -136,14 +149,18 @@ Result<FrontierCurve> ParseFrontier(std::string_view text, std::string_view name
   PERSEUS_ASSIGN_OR_RETURN(auto points, is_report ? ParseReport(text, name) : ParseCsv(text, name));
   if (points.empty()) return Fail("{}: has no points (check that the file is complete)", name);
   std::ranges::stable_sort(points, {}, &plan::FrontierPoint::time);
-  return FrontierCurve{std::string(name), std::move(points)};
+  double error = 0;
+  for (const plan::FrontierPoint& point : points) {
+    error = std::max(error, point.error_j / point.bound_j);
+  }
+  return FrontierCurve{std::string(name), std::move(points), error};
 }
 
 std::string FormatFrontier(const plan::Frontier& frontier) {
-  std::string text = "time,energy_bound,marginal_watts\n";
+  std::string text = "time,energy_bound,marginal_watts,energy_error\n";
   for (const plan::FrontierPoint& point : frontier.points) {
-    fmt::format_to(std::back_inserter(text), "{:.9f},{},{}\n", ToSeconds(point.time), point.bound_j,
-                   point.price_w);
+    fmt::format_to(std::back_inserter(text), "{:.9f},{},{},{}\n", ToSeconds(point.time),
+                   point.bound_j, point.price_w, point.error_j);
   }
   return text;
 }

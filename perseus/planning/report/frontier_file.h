@@ -1,8 +1,8 @@
 // Reads frontiers from our own frontier.csv, from CSV files of other tools, and from reports.
 // Writes frontier.csv.
 //
-//   time,energy_bound,marginal_watts        the header of frontier.csv (docs/formats.md)
-//   time,energy                             the header of the results of the published planner
+//   time,energy_bound,marginal_watts,energy_error    the header of frontier.csv (docs/formats.md)
+//   time,energy                                      that of the published planner's results
 //
 // Times are in s. Energies are in J, of one iteration of one pipeline. Rows may be in any order,
 // and further columns are ignored. The reader recognizes a report (HTML) by its content.
@@ -21,13 +21,14 @@ namespace perseus::report {
 struct FrontierCurve {
   std::string name;                         // For the legend.
   std::vector<plan::FrontierPoint> points;  // Fastest first; price_w is 0 if the file has none.
+  double error = 0;  // The greatest error of `points`, as a fraction of the energy. 0: exact.
 };
 
 // `name` is the name of the file in messages and in the legend. Errors (kInput) are one line,
 // "name:line: cause (remedy)".
 Result<FrontierCurve> ParseFrontier(std::string_view text, std::string_view name);
 
-// Writes frontier.csv: every breakpoint, in seconds, joules and watts.
+// Writes frontier.csv: every point, in seconds, joules and watts.
 std::string FormatFrontier(const plan::Frontier& frontier);
 
 }  // namespace perseus::report

@@ -12,7 +12,8 @@ using ::testing::HasSubstr;
 
 TEST(ParseFrontier, ReadsTheOutputOfFormatFrontier) {
   const plan::Frontier frontier{
-      .points = {{2'822'212'829, 6124.411, 2210.5}, {3'000'000'001, 5.5, 0}}, .least_energy = 1};
+      .points = {{2'822'212'829, 6124.411, 2210.5, 0.25}, {3'000'000'001, 5.5, 0, 0}},
+      .least_energy = 1};
   const auto curve = ParseFrontier(FormatFrontier(frontier), "frontier.csv");
   ASSERT_TRUE(curve) << curve.error().message;
   EXPECT_EQ(curve->name, "frontier.csv");
@@ -21,7 +22,9 @@ TEST(ParseFrontier, ReadsTheOutputOfFormatFrontier) {
     EXPECT_EQ(curve->points[i].time, frontier.points[i].time);
     EXPECT_EQ(curve->points[i].bound_j, frontier.points[i].bound_j);
     EXPECT_EQ(curve->points[i].price_w, frontier.points[i].price_w);
+    EXPECT_EQ(curve->points[i].error_j, frontier.points[i].error_j);
   }
+  EXPECT_DOUBLE_EQ(curve->error, 0.25 / 6124.411);
 }
 
 TEST(ParseFrontier, SortsAndIgnoresOtherColumns) {
@@ -42,6 +45,19 @@ TEST(ParseFrontier, ReadsTheFrontierOfAReport) {
   ASSERT_EQ(curve->points.size(), 2U);
   EXPECT_EQ(curve->points[1].time, 3'000'000'000);
   EXPECT_EQ(curve->points[1].price_w, 1);
+  EXPECT_EQ(curve->error, 0);
+}
+
+TEST(ParseFrontier, ReadsTheErrorOfAReport) {
+  const std::string page =
+      "<html>" + std::string(kDataBegin) +
+      R"({"frontier":{"name":"bound","error":0.1,"time_s":[2,3],"energy_j":[20,10],)"
+      R"("marginal_w":[5,1],"error_j":[2,0]}})" +
+      std::string(kDataEnd) + "</html>";
+  const auto curve = ParseFrontier(page, "report.html");
+  ASSERT_TRUE(curve) << curve.error().message;
+  EXPECT_EQ(curve->points[0].error_j, 2);
+  EXPECT_DOUBLE_EQ(curve->error, 0.1);
 }
 
 struct Bad {

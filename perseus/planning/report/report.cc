@@ -188,7 +188,12 @@ ordered_json DescribeFrontier(const FrontierCurve& frontier) {
   for (const char* member : {"time_s", "energy_j", "marginal_w"}) {
     object[member] = ordered_json::array();
   }
+  if (frontier.error > 0) {
+    object["error"] = frontier.error;
+    object["error_j"] = ordered_json::array();
+  }
   for (const plan::FrontierPoint& point : Thin(frontier.points)) {
+    if (frontier.error > 0) object["error_j"].push_back(point.error_j);
     object["time_s"].push_back(ToSeconds(point.time));
     object["energy_j"].push_back(point.bound_j);
     object["marginal_w"].push_back(point.price_w);

@@ -133,7 +133,9 @@ function Legend({ report }: { report: Report }) {
     <ul class="legend">
       {report.frontier && (
         <li><i class="line" style={{ borderColor: themed.bound }} />
-          bound ({report.frontier.breakpoints.toLocaleString("en")} breakpoints)</li>
+          bound ({report.frontier.error === undefined
+            ? `${report.frontier.breakpoints.toLocaleString("en")} breakpoints`
+            : `at most ${percent(report.frontier.error, 3)} too low`})</li>
       )}
       <li><i class="ring" style={{ borderColor: themed.plan }} />plans</li>
       <li><i class="dot" style={{ background: themed.chosen }} />chosen plan</li>

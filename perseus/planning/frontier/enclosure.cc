@@ -1,0 +1,333 @@
+#include "perseus/planning/frontier/enclosure.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "perseus/base/parallel.h"
+#include "perseus/base/stopped.h"
+#include "perseus/planning/frontier/deadline.h"
+
+namespace perseus::frontier {
+namespace {
+
+// The part of the error that the solver may leave at a deadline. A smaller part costs one more
+// phase of scaling, and a larger one more deadlines.
+constexpr int kPartsOfError = 5;
+
+// For decisions only, never for bounds.
+using Approximate = long double;
+Approximate Approximately(Femtojoules energy) { return static_cast<Approximate>(energy); }
+
+// The time at which two lines have the same energy. Requires different prices.
+Approximate Crossing(const SupportingLine& a, const SupportingLine& b) {
+  return Approximately(a.value - b.value) / static_cast<Approximate>(a.price - b.price);
+}
+
+// A schedule of at most `time` has at most this energy.
+struct UpperPoint {
+  Nanoseconds time = 0;
+  Femtojoules energy = 0;
+  bool is_given = false;  // An optimum that the caller gave. It stays a point.
+};
+
+// A deadline, its schedule and flow, and the bounds that they prove.
+struct SolvedPoint {
+  Solution solution;
+  UpperPoint upper;
+  SupportingLine line;
+};
+using SharedPoint = std::shared_ptr<const SolvedPoint>;
+
+struct Gap {
+  SharedPoint fast;
+  SharedPoint slow;
+};
+
+// What one gap between neighbors gave: bounds inside it, and a solved deadline if they did not do.
+struct Examined {
+  UpperPoint upper;
+  SupportingLine line;
+  SharedPoint middle;
+};
+
+Result<SharedPoint> Prove(const Network& network, Nanoseconds deadline, Solution solution) {
+  PERSEUS_ASSIGN_OR_RETURN(const Femtojoules energy, CheckSchedule(network, solution.event_times));
+  PERSEUS_ASSIGN_OR_RETURN(const SupportingLine line,
+                           CheckFlow(network, solution.flow, solution.price));
+  if (solution.time(network) > deadline) return Fail("a schedule is longer than its deadline");
+  return std::make_shared<const SolvedPoint>(
+      SolvedPoint{std::move(solution), {deadline, energy}, line});
+}
+
+// Where the lines of the neighbors cross, the chord is farthest above them.
+Nanoseconds WorstTime(const SolvedPoint& fast, const SolvedPoint& slow) {
+  const Nanoseconds range = slow.upper.time - fast.upper.time;
+  Approximate part = 0.5L;
+  if (fast.line.price > slow.line.price) {
+    part = (Crossing(fast.line, slow.line) - static_cast<Approximate>(fast.upper.time)) /
+           static_cast<Approximate>(range);
+  }
+  // An interval that is cut near its end hardly becomes smaller.
+  part = std::clamp(part, 0.125L, 0.875L);
+  const auto offset = static_cast<Nanoseconds>(part * static_cast<Approximate>(range));
+  return fast.upper.time + std::clamp<Nanoseconds>(offset, 1, range - 1);
+}
+
+// The schedule that lies between two schedules as `time` lies between their deadlines. Rounding
+// down keeps it feasible: if two real times are a whole number apart or more, so are their floors.
+std::vector<Nanoseconds> ScheduleBetween(const SolvedPoint& fast, const SolvedPoint& slow,
+                                         Nanoseconds time) {
+  const Nanoseconds range = slow.upper.time - fast.upper.time;
+  std::vector<Nanoseconds> times = fast.solution.event_times;
+  for (std::size_t v = 0; v < times.size(); ++v) {
+    const Femtojoules later =
+        Femtojoules{slow.solution.event_times[v] - times[v]} * (time - fast.upper.time);
+    times[v] +=
+        static_cast<Nanoseconds>(later >= 0 ? later / range : -((range - 1 - later) / range));
+  }
+  return times;
+}
+
+// The greatest distance between the bounds within the gap. It is where two of the lines cross.
+Approximate WidestIn(const Gap& gap, const Examined& inside) {
+  const UpperPoint uppers[] = {gap.fast->upper, inside.upper, gap.slow->upper};
+  const SupportingLine lines[] = {gap.fast->line, inside.line, gap.slow->line};
+  const auto distance = [&](Approximate time) {
+    const int part = time < static_cast<Approximate>(inside.upper.time) ? 0 : 1;
+    const UpperPoint& a = uppers[part];
+    const UpperPoint& b = uppers[part + 1];
+    const Approximate offset = time - static_cast<Approximate>(a.time);
+    const Approximate upper =
+        Approximately(a.energy) -
+        Approximately(a.energy - b.energy) / static_cast<Approximate>(b.time - a.time) * offset;
+    Approximate lower = 0;
+    for (const SupportingLine& line : lines) {
+      lower = std::max(
+          lower, Approximately(line.At(a.time)) - static_cast<Approximate>(line.price) * offset);
+    }
+    return upper - lower;
+  };
+  Approximate widest = 0;
+  for (const UpperPoint& upper : uppers) {
+    widest = std::max(widest, distance(static_cast<Approximate>(upper.time)));
+  }
+  for (int i = 0; i < 3; ++i) {
+    for (int j = i + 1; j < 3; ++j) {
+      if (lines[i].price == lines[j].price) continue;
+      widest = std::max(widest, distance(std::clamp(Crossing(lines[i], lines[j]),
+                                                    static_cast<Approximate>(uppers[0].time),
+                                                    static_cast<Approximate>(uppers[2].time))));
+    }
+  }
+  return widest;
+}
+
+Result<Examined> Examine(const Network& network, const Gap& gap, Femtojoules most_error,
+                         const std::stop_token& stop) {
+  const SolvedPoint& fast = *gap.fast;
+  const SolvedPoint& slow = *gap.slow;
+  const Nanoseconds time = WorstTime(fast, slow);
+  Solution near;
+  near.event_times = ScheduleBetween(fast, slow, time);
+  PERSEUS_ASSIGN_OR_RETURN(const Femtojoules energy, CheckSchedule(network, near.event_times));
+  near.flow = fast.solution.flow;
+  for (std::size_t i = 0; i < near.flow.size(); ++i) near.flow[i] += slow.solution.flow[i];
+  near.price = fast.solution.price + slow.solution.price;
+  PERSEUS_ASSIGN_OR_RETURN(const SupportingLine line, CheckFlow(network, near.flow, near.price, 2));
+  Examined inside{{time, energy}, line, nullptr};
+  if (WidestIn(gap, inside) <= Approximately(most_error)) return inside;
+  for (Microwatts& flow : near.flow) flow /= 2;
+  near.price /= 2;
+  PERSEUS_ASSIGN_OR_RETURN(
+      Solution solution,
+      ApproximateDeadline(network, time, near, std::max<Femtojoules>(most_error / kPartsOfError, 1),
+                          stop));
+  PERSEUS_ASSIGN_OR_RETURN(inside.middle, Prove(network, time, std::move(solution)));
+  return inside;
+}
+
+// All bounds that were found, in the order in which the intervals were.
+struct Bounds {
+  std::vector<UpperPoint> uppers;
+  std::vector<SupportingLine> lines;
+};
+
+// The points of the lower hull of the upper bounds, fastest first. A chord between any two of them
+// is a bound too, so the hull need not be exact.
+std::vector<UpperPoint> UpperHull(std::vector<UpperPoint> points) {
+  std::ranges::sort(points, [](const UpperPoint& a, const UpperPoint& b) {
+    return a.time != b.time ? a.time < b.time : a.energy < b.energy;
+  });
+  const auto price = [](const UpperPoint& a, const UpperPoint& b) {
+    return Approximately(a.energy - b.energy) / static_cast<Approximate>(b.time - a.time);
+  };
+  std::vector<UpperPoint> hull;
+  for (const UpperPoint& next : points) {
+    if (!hull.empty() && hull.back().time == next.time) continue;
+    while (hull.size() >= 2 && !hull.back().is_given &&
+           price(hull[hull.size() - 2], hull.back()) <= price(hull.back(), next)) {
+      hull.pop_back();
+    }
+    hull.push_back(next);
+  }
+  return hull;
+}
+
+// The lines that are the greatest somewhere, steepest first.
+std::vector<SupportingLine> Envelope(std::vector<SupportingLine> lines) {
+  std::ranges::sort(lines, [](const SupportingLine& a, const SupportingLine& b) {
+    return a.price != b.price ? a.price > b.price : a.value > b.value;
+  });
+  std::vector<SupportingLine> envelope;
+  for (const SupportingLine& next : lines) {
+    if (!envelope.empty() && envelope.back().price == next.price) continue;
+    while (envelope.size() >= 2 && Crossing(envelope[envelope.size() - 2], next) <=
+                                       Crossing(envelope[envelope.size() - 2], envelope.back())) {
+      envelope.pop_back();
+    }
+    envelope.push_back(next);
+  }
+  return envelope;
+}
+
+// Both bounds as one list of points. Between two points, the lower bound must not be above the line
+// that is the greatest there. So at a point where the line changes, it is the lesser of both lines.
+std::vector<EnclosedPoint> MergeBounds(const Bounds& bounds) {
+  const std::vector<UpperPoint> hull = UpperHull(bounds.uppers);
+  const std::vector<SupportingLine> lines = Envelope(bounds.lines);
+  const Nanoseconds first = hull.front().time;
+  const Nanoseconds last = hull.back().time;
+  std::vector<Nanoseconds> changes;  // [line]: when the next line becomes the greatest.
+  std::vector<Nanoseconds> times;
+  for (const UpperPoint& upper : hull) times.push_back(upper.time);
+  for (std::size_t i = 0; i + 1 < lines.size(); ++i) {
+    const Approximate crossing =
+        std::clamp(Crossing(lines[i], lines[i + 1]), static_cast<Approximate>(first) - 1,
+                   static_cast<Approximate>(last) + 1);
+    auto change = static_cast<Nanoseconds>(crossing);
+    // A point of the hull may be exact. It stays exact if the line changes after it.
+    const bool is_exact = lines[i].At(change) == lines[i + 1].At(change);
+    if (!is_exact && std::ranges::binary_search(hull, change, {}, &UpperPoint::time)) ++change;
+    changes.push_back(changes.empty() ? change : std::max(change, changes.back()));
+    if (change > first && change < last) times.push_back(change);
+  }
+  std::ranges::sort(times);
+  times.erase(std::unique(times.begin(), times.end()), times.end());
+
+  std::vector<EnclosedPoint> points;
+  std::size_t line = 0;
+  std::size_t after = 0;  // The first upper point at or after the time.
+  for (const Nanoseconds time : times) {
+    EnclosedPoint point{.time = time, .lower = 0, .upper = 0, .price = 0};
+    while (line < changes.size() && changes[line] < time) ++line;
+    point.lower = lines[line].At(time);
+    while (line < changes.size() && changes[line] == time) {
+      point.lower = std::min(point.lower, lines[++line].At(time));
+    }
+    point.lower = std::max<Femtojoules>(point.lower, 0);
+    point.price = lines[line].price;
+    while (hull[after].time < time) ++after;
+    point.upper = hull[after].energy;
+    if (const Nanoseconds until = hull[after].time - time; until > 0) {
+      // The price of the chord, rounded up, times the time to its slow end: not below the chord.
+      const UpperPoint& before = hull[after - 1];
+      const Nanoseconds range = hull[after].time - before.time;
+      point.upper += (before.energy - hull[after].energy + range - 1) / range * until;
+    }
+    points.push_back(point);
+  }
+  return points;
+}
+
+// Rounds of examining all gaps that are still too wide.
+class Sandwich {
+ public:
+  Sandwich(const Network& network, Femtojoules most_error,
+           const std::function<void(double)>& progress, const std::stop_token& stop)
+      : network_(network), most_error_(most_error), progress_(progress), stop_(stop) {}
+
+  Result<Bounds> Run(std::span<const Solution> solved) {
+    std::vector<Gap> gaps;
+    SharedPoint last;
+    for (const Solution& solution : solved) {
+      PERSEUS_ASSIGN_OR_RETURN(SharedPoint point,
+                               Prove(network_, solution.time(network_), solution));
+      Add(*point);
+      bounds_.uppers.back().is_given = true;
+      if (last) AddGap(gaps, last, point);
+      last = std::move(point);
+    }
+    range_ = last->upper.time - bounds_.uppers.front().time;
+    while (!gaps.empty()) {
+      PERSEUS_ASSIGN_OR_RETURN(gaps, Round(gaps));
+    }
+    return std::move(bounds_);
+  }
+
+ private:
+  void Add(const SolvedPoint& point) {
+    bounds_.uppers.push_back(point.upper);
+    bounds_.lines.push_back(point.line);
+  }
+
+  // Between neighboring nanoseconds, nothing is left to find.
+  static void AddGap(std::vector<Gap>& gaps, const SharedPoint& fast, const SharedPoint& slow) {
+    if (slow->upper.time - fast->upper.time > 1) gaps.push_back({fast, slow});
+  }
+
+  // Returns the gaps of the next round.
+  Result<std::vector<Gap>> Round(const std::vector<Gap>& gaps) {
+    std::vector<std::optional<Result<Examined>>> found(gaps.size());
+    ForEachOnAllCores(gaps.size(), [&](std::size_t i) {
+      if (stop_.stop_requested()) return;
+      found[i] = Examine(network_, gaps[i], most_error_, stop_);
+      if (*found[i] && !(*found[i])->middle) Completed(gaps[i]);
+    });
+    if (stop_.stop_requested()) return FailAsStopped();
+    std::vector<Gap> next;
+    for (std::size_t i = 0; i < gaps.size(); ++i) {
+      const Result<Examined>& examined = *found[i];
+      if (!examined) return Fail(examined);
+      bounds_.uppers.push_back(examined->upper);
+      bounds_.lines.push_back(examined->line);
+      if (!examined->middle) continue;
+      Add(*examined->middle);
+      AddGap(next, gaps[i].fast, examined->middle);
+      AddGap(next, examined->middle, gaps[i].slow);
+    }
+    return next;
+  }
+
+  void Completed(const Gap& gap) {
+    const std::lock_guard lock(mutex_);
+    completed_ += gap.slow->upper.time - gap.fast->upper.time;
+    if (progress_) progress_(static_cast<double>(completed_) / static_cast<double>(range_));
+  }
+
+  const Network& network_;
+  const Femtojoules most_error_;
+  const std::function<void(double)>& progress_;
+  const std::stop_token& stop_;
+  Bounds bounds_;
+  Nanoseconds range_ = 1;
+  std::mutex mutex_;  // Guards `completed_`.
+  Nanoseconds completed_ = 0;
+};
+
+}  // namespace
+
+Result<std::vector<EnclosedPoint>> EncloseFrontier(const Network& network,
+                                                   std::span<const Solution> solved,
+                                                   Femtojoules most_error,
+                                                   const std::function<void(double)>& progress,
+                                                   const std::stop_token& stop) {
+  PERSEUS_ASSIGN_OR_RETURN(const Bounds bounds,
+                           Sandwich(network, most_error, progress, stop).Run(solved));
+  return MergeBounds(bounds);
+}
+
+}  // namespace perseus::frontier

@@ -1,0 +1,171 @@
+// The frontier of a planner: every breakpoint, or bounds from a few deadlines.
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "perseus/base/parallel.h"
+#include "perseus/base/stopped.h"
+#include "perseus/planning/frontier/enclosure.h"
+#include "perseus/planning/frontier/walk.h"
+#include "perseus/planning/plan/planner.h"
+
+namespace perseus::plan {
+namespace {
+
+// A walk is slow if it moves more nodes than this: about five seconds. 32 stages x 128 microbatches
+// need 455 million, and 64 x 512 need 22 billion.
+constexpr double kMostNodesMoved = 5e8;
+// After so many moves (half a second), the walk may be found to be slow.
+constexpr std::int64_t kMovesToJudge = 50'000'000;
+
+// Whether a walk that has completed this fraction of its range of times is slow. Breakpoints get
+// denser: the moves grow with the square of the fraction (within a factor of three, measured).
+bool IsSlow(const frontier::Walk& walk, double completed) {
+  const std::int64_t moves = walk.statistics().nodes_moved;
+  return moves > kMovesToJudge &&
+         static_cast<double>(moves) > kMostNodesMoved * completed * completed;
+}
+
+}  // namespace
+
+double Frontier::BoundAt(Nanoseconds time) const {
+  const auto end = points.begin() + static_cast<std::ptrdiff_t>(least_energy) + 1;
+  const auto after = std::upper_bound(
+      points.begin(), end, time,
+      [](Nanoseconds limit, const FrontierPoint& point) { return limit < point.time; });
+  if (after == end) return points[least_energy].bound_j;
+  if (after == points.begin()) return points.front().bound_j;
+  const FrontierPoint& fast = *(after - 1);
+  const FrontierPoint& slow = *after;
+  const double part =
+      static_cast<double>(time - fast.time) / static_cast<double>(slow.time - fast.time);
+  return fast.bound_j + part * (slow.bound_j - fast.bound_j);
+}
+
+// From the slowest breakpoint to the fastest.
+Frontier Planner::FrontierOf(const std::vector<frontier::Breakpoint>& breakpoints) const {
+  Frontier frontier;
+  frontier.points.reserve(breakpoints.size());
+  const Nanoseconds slowest = breakpoints.front().time;
+  frontier.points.push_back({slowest, BoundOf(slowest, 0), 0});
+  for (std::size_t i = 1; i < breakpoints.size(); ++i) {
+    const auto& [time, extra_energy] = breakpoints[i];
+    const auto price = static_cast<Microwatts>((extra_energy - breakpoints[i - 1].extra_energy) /
+                                               (breakpoints[i - 1].time - time));
+    frontier.points.push_back({time, BoundOf(time, extra_energy), ToWatts(price)});
+  }
+  std::reverse(frontier.points.begin(), frontier.points.end());
+  const auto least = std::min_element(
+      frontier.points.begin(), frontier.points.end(),
+      [](const FrontierPoint& a, const FrontierPoint& b) { return a.bound_j < b.bound_j; });
+  frontier.least_energy = static_cast<std::size_t>(least - frontier.points.begin());
+  return frontier;
+}
+
+Result<std::optional<Frontier>> Planner::WalkFrontier(FrontierPrecision precision,
+                                                      const Progress& progress,
+                                                      const std::stop_token& stop) const {
+  frontier::Walk walk(network_);
+  const Nanoseconds slowest = walk.time();
+  const auto range = static_cast<double>(std::max<Nanoseconds>(slowest - least_time_, 1));
+  std::vector<frontier::Breakpoint> breakpoints{{slowest, 0}};
+  constexpr std::size_t kPointsPerReport = 1024;
+  while (!walk.finished()) {
+    if (stop.stop_requested()) return FailAsStopped();
+    const double completed = static_cast<double>(slowest - walk.time()) / range;
+    if (precision != FrontierPrecision::kExact && IsSlow(walk, completed)) {
+      return std::optional<Frontier>();
+    }
+    walk.Advance(least_time_);
+    if (walk.time() == breakpoints.back().time) break;
+    breakpoints.push_back({walk.time(), walk.extra_energy()});
+    if (progress && breakpoints.size() % kPointsPerReport == 0) progress(completed);
+  }
+  Result<void> proof = frontier::CheckConvex(breakpoints);
+  if (proof) proof = frontier::CheckOptimality(network_, walk.solution());
+  if (!proof) {
+    return FailAs(ErrorKind::kSystem, "the frontier failed its own check: {} (please report this)",
+                  proof.error().message);
+  }
+  return std::optional(FrontierOf(breakpoints));
+}
+
+// The optima that stay exact: the fastest schedule, that of least total energy, and the cheapest.
+Result<std::vector<frontier::Solution>> Planner::ExactPoints(const std::stop_token& stop) const {
+  const Nanoseconds slowest = SlowestTime();
+  const std::pair<Nanoseconds, Microwatts> wanted[] = {
+      {least_time_, 0}, {slowest, blocking_price()}, {slowest, 0}};
+  std::vector<std::optional<Result<frontier::Solution>>> found(std::size(wanted));
+  ForEachOnAllCores(found.size(), [&](std::size_t i) {
+    found[i] = Relax(wanted[i].first, wanted[i].second, stop);
+  });
+  std::vector<frontier::Solution> solved;
+  for (std::optional<Result<frontier::Solution>>& solution : found) {
+    if (!*solution) return Fail(*solution);
+    // The least total energy may be at one of the ends.
+    const bool is_new =
+        solved.empty() || (*solution)->time(network_) > solved.back().time(network_);
+    if (is_new) solved.push_back(**std::move(solution));
+  }
+  return solved;
+}
+
+Result<Frontier> Planner::EncloseFrontier(const Progress& progress,
+                                          const std::stop_token& stop) const {
+  PERSEUS_ASSIGN_OR_RETURN(const auto solved, ExactPoints(stop));
+  const auto energy_of = [&](const frontier::Solution& solution) {
+    return BoundOf(solution.time(network_), solution.extra_energy);
+  };
+  const auto least = std::ranges::min_element(solved, {}, energy_of);
+  const double least_j = energy_of(*least);
+  // The last thousandth is for the rounding of times.
+  const double most_error_j = kFrontierError * 0.999 * std::max(least_j, 0.0);
+  PERSEUS_ASSIGN_OR_RETURN(
+      const auto points,
+      frontier::EncloseFrontier(
+          network_, solved,
+          std::max<Femtojoules>(static_cast<Femtojoules>(most_error_j * kFemtojoulesPerJoule), 1),
+          progress, stop));
+  Frontier frontier;
+  for (const frontier::EnclosedPoint& point : points) {
+    if (point.time == least->time(network_)) frontier.least_energy = frontier.points.size();
+    frontier.points.push_back({.time = point.time,
+                               .bound_j = BoundOf(point.time, point.lower),
+                               .price_w = ToWatts(point.price),
+                               .error_j = ToJoules(point.upper - point.lower)});
+    frontier.error = std::max(frontier.error, frontier.points.back().error_j / least_j);
+  }
+  if (progress) progress(1);
+  return frontier;
+}
+
+Result<Frontier> Planner::ComputeFrontier(const Progress& progress, const std::stop_token& stop,
+                                          FrontierPrecision precision) const {
+  if (precision == FrontierPrecision::kBounds) return EncloseFrontier(progress, stop);
+  PERSEUS_ASSIGN_OR_RETURN(auto exact, WalkFrontier(precision, progress, stop));
+  if (!exact) return EncloseFrontier(progress, stop);
+  if (progress) progress(1);
+  return *std::move(exact);
+}
+
+Result<FrontierPoint> Planner::CheapestPoint(double price_w, const std::stop_token& stop) const {
+  // No instruction saves more power than this, so a higher price has the same answer.
+  Microwatts most = 1;
+  for (std::int32_t i = 0; i < network_.instructions; ++i) {
+    const profile::Curve& curve = network_.curve_of(network_.arcs[static_cast<std::size_t>(i)]);
+    if (!curve.slopes.empty()) most += curve.slopes.front();
+  }
+  const double price = std::min(price_w * kMicrowattsPerWatt, static_cast<double>(most));
+  PERSEUS_ASSIGN_OR_RETURN(
+      const frontier::Solution solution,
+      Relax(SlowestTime(), blocking_price() + static_cast<Microwatts>(price), stop));
+  const Nanoseconds time = solution.time(network_);
+  return FrontierPoint{.time = time, .bound_j = BoundOf(time, solution.extra_energy)};
+}
+
+Nanoseconds Planner::SlowestTime() const {
+  return frontier::EarliestTimes(network_,
+                                 frontier::Pace::kSlowest)[static_cast<std::size_t>(network_.sink)];
+}
+
+}  // namespace perseus::plan
