@@ -116,7 +116,9 @@ Result<void> CheckSameJob(const report::FrontierCurve& frontier, const report::R
   for (const report::ReportedPlan& plan : report.plans) {
     const double bound_j = curve.BoundAt(plan.plan.deadline);
     // Files have breakpoints in whole nanoseconds, so the bounds differ slightly.
-    const auto differs = [&](double other_j) { return std::abs(bound_j / other_j - 1) > 1e-6 + frontier.error; };
+    const auto differs = [&](double other_j) {
+      return std::abs(bound_j / other_j - 1) > 1e-6 + frontier.error;
+    };
     if (!differs(plan.plan.lower_bound_j)) continue;
     PERSEUS_ASSIGN_OR_RETURN(const double relaxed_j, report.planner.BoundFor(plan.plan.deadline));
     if (!differs(relaxed_j)) continue;

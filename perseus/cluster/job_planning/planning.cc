@@ -62,7 +62,7 @@ Result<plan::Plan> Limited(const PreparedJob& job, const plan::Target& target, p
   if (job.spec.most_switches || !job.spec.most_changes_per_s) {
     return WithinLimit(job.spec, job.planner, std::move(plan), within, stop);
   }
-  const bool is_small = job.planner.graph().instructions.size() <= kMaxFullSearchInstructions;
+  const bool is_small = EffortFor(job.planner.graph().instructions.size()) == plan::kUsualEffort;
   const Nanoseconds deadline = std::exchange(plan.deadline, within);
   PERSEUS_ASSIGN_OR_RETURN(auto kept,
                            few_switches::KeepChangeRate(

@@ -47,9 +47,8 @@ Result<KeptPlan> KeepChangeRate(const plan::Planner& planner, plan::Plan plan,
         longer == 1 ? plan.deadline
                     : static_cast<Nanoseconds>(longer * static_cast<double>(plan.deadline));
     const int most = MostChanges(changes_per_s, deadline);
-    PERSEUS_ASSIGN_OR_RETURN(auto limited,
-                             PlanFewSwitches(planner, deadline, std::span(&most, 1),
-                                             std::span(&plan, 1), limits));
+    PERSEUS_ASSIGN_OR_RETURN(auto limited, PlanFewSwitches(planner, deadline, std::span(&most, 1),
+                                                           std::span(&plan, 1), limits));
     std::optional<plan::Plan>& found = limited.front().plan;
     if (found && Meets(target, found->evaluation)) {
       found->target = fmt::format("{}, at most {} switches per GPU", plan.target, most);

@@ -112,7 +112,8 @@ Timeline::Late Timeline::RunMixed(const RankClocks& rank, int position, const Cl
   const Nanoseconds wait = clock.switch_time - begin;
   const bool is_same = rank.times[previous] == rank.times[wanted] &&
                        rank.energies_j[previous] == rank.energies_j[wanted];
-  if (is_same || wait >= rank.times[previous]) return {rank.times[previous], rank.energies_j[previous]};
+  if (is_same || wait >= rank.times[previous])
+    return {rank.times[previous], rank.energies_j[previous]};
   const double done = static_cast<double>(wait) / static_cast<double>(rank.times[previous]);
   const double rest = std::ceil((1 - done) * static_cast<double>(rank.times[wanted]));
   const Nanoseconds duration = wait + static_cast<Nanoseconds>(rest);
