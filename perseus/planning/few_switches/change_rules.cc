@@ -99,7 +99,7 @@ void RuleChecker::FindPrevious(const InstructionGraph& graph) {
     int first = kNone;
     int last = kNone;
     for (const int i : order) {
-      if (graph.options_of(i).options.size() < 2) continue;
+      if (!graph.options_of(i).HasClock()) continue;
       if (first == kNone) first = i;
       previous_[At(i)] = last;
       last = i;
