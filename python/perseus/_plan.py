@@ -54,15 +54,17 @@ class Baseline:
 class Frontier:
     """For every iteration time of one pipeline, the least energy of a plan that meets it.
 
-    The curve is convex, and linear between its breakpoints. The three arrays have the same shape
-    (number of breakpoints,), and the fastest breakpoint comes first. times_s[0] is T_min. The
-    frontier comes from the relaxation (docs/algorithm.md), so it is a lower bound for every plan.
+    The curve is convex, and linear between its points. The four arrays have the same shape (number
+    of points,), and the fastest point comes first. times_s[0] is T_min. The frontier comes from the
+    relaxation (docs/algorithm.md), so it is a lower bound for every plan. It is exact, and the
+    points are its breakpoints, unless the job is so large that this would take minutes.
     """
 
-    times_s: NDArray[np.float64]  #: Iteration times of the breakpoints, rising (s).
+    times_s: NDArray[np.float64]  #: Iteration times of the points, rising (s).
     energies_j: NDArray[np.float64]  #: The least energy at each time, with waiting included (J).
     prices_w: NDArray[np.float64]  #: What the instructions save for one more second there (W).
-    least_energy: int  #: Index of the breakpoint of least energy: its time is T*.
+    errors_j: NDArray[np.float64]  #: How far the frontier may be above energies_j (J); 0: exact.
+    least_energy: int  #: Index of the point of least energy: its time is T*.
 
     def energy_at(self, time_s: Union[float, NDArray[np.float64]]) -> Any:
         """Returns the least energy of an iteration that may take up to `time_s`.

@@ -102,6 +102,8 @@ py::dict FrontierColumns(const plan::Frontier& frontier) {
       Column<double>(frontier.points, [](const plan::FrontierPoint& p) { return p.bound_j; });
   columns["prices_w"] =
       Column<double>(frontier.points, [](const plan::FrontierPoint& p) { return p.price_w; });
+  columns["errors_j"] =
+      Column<double>(frontier.points, [](const plan::FrontierPoint& p) { return p.error_j; });
   columns["least_energy"] = frontier.least_energy;
   return columns;
 }

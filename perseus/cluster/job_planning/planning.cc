@@ -49,7 +49,7 @@ constexpr noise::MarginLimits kQuickMargin{.samples = 100, .check_samples = 1'00
 Result<plan::Plan> WithMargin(const PreparedJob& job, const plan::Target& target,
                               Result<plan::Plan> plan) {
   if (!plan || !job.noise || !noise::LimitsTime(target.kind)) return plan;
-  auto noisy = noise::AddNoiseMargin(job.planner, *plan, target, *job.noise, 0, kQuickMargin);
+  auto noisy = noise::AddNoiseMargin(job.planner, *plan, target, *job.noise, kQuickMargin);
   if (noisy) return std::move(noisy->plan);
   if (noisy.error().kind == ErrorKind::kUnreachable) return plan;
   return Fail(noisy);

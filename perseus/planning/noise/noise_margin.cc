@@ -313,7 +313,7 @@ bool LimitsTime(plan::Target::Kind kind) {
 }
 
 Result<NoisyPlan> AddNoiseMargin(const plan::Planner& planner, const plan::Plan& plan,
-                                 const plan::Target& target, const Noise& noise, double earlier,
+                                 const plan::Target& target, const Noise& noise,
                                  const MarginLimits& limits) {
   if (!LimitsTime(target.kind)) {
     const NoisyDifference difference = CompareWithBaseline(planner, plan.options, noise, limits);
@@ -325,8 +325,7 @@ Result<NoisyPlan> AddNoiseMargin(const plan::Planner& planner, const plan::Plan&
                                kCheckSeed);
     baseline_s = check.Run(schedule::BaselineOptions(planner.graph())).time_s;
   }
-  return AddNoiseMargin(planner, plan, noise, ToSeconds(plan.deadline) / baseline_s - 1 - earlier,
-                        limits);
+  return AddNoiseMargin(planner, plan, noise, ToSeconds(plan.deadline) / baseline_s - 1, limits);
 }
 
 NoisyDifference CompareWithBaseline(const plan::Planner& planner, std::span<const int> options,

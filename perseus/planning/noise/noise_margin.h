@@ -80,11 +80,10 @@ NoisyDifference CompareWithBaseline(const plan::Planner& planner, std::span<cons
 bool LimitsTime(plan::Target::Kind kind);
 
 // The same for a plan of that target. A slowdown is relative to the baseline with the same noise,
-// and a deadline is a time. The mean time is aimed at `earlier` less, as a fraction of the
-// baseline's. A plan for a target that does not limit the time stays as it is, and is only
-// compared.
+// and a deadline is a time. A plan for a target that does not limit the time stays as it is, and is
+// only compared.
 Result<NoisyPlan> AddNoiseMargin(const plan::Planner& planner, const plan::Plan& plan,
-                                 const plan::Target& target, const Noise& noise, double earlier = 0,
+                                 const plan::Target& target, const Noise& noise,
                                  const MarginLimits& limits = {});
 
 }  // namespace perseus::noise

@@ -17,9 +17,9 @@
 //   Which schedule is the best start depends on the profile. For GPT-3 on A100, the relaxed optimum
 //   itself is as good as any other. For Bloom on A40 with 96 microbatches, one sharpened schedule
 //   cuts the gap from 0.5 to 0.06 %. So the first cycle has at least one, and more as long as they
-//   take less than half of the work. Of the windows, rounds of 10 instructions find nearly all that
-//   any window finds: of 1,536 windows, the first round improves 14, and the next rounds one or two
-//   (GPT-3, 96 microbatches). So rounds end soon.
+//   take less than three fifths of the work. Of the windows, rounds of 10 instructions find nearly
+//   all that any window finds: of 1,536 windows, the first round improves 14, and the next rounds
+//   one or two (GPT-3, 96 microbatches). So rounds end soon.
 //
 // Work is counted in options tried in windows. A window and a solve count as many options as take
 // the same time.

@@ -65,23 +65,33 @@ ordered_json DescribeJob(const PlanFile& plan) {
   return object;
 }
 
-ordered_json DescribeInstruction(const PlannedInstruction& instruction,
-                                 const std::vector<std::string>& knob_names) {
-  ordered_json object{{"kind", Name(instruction.kind)}};
-  if (instruction.kind == InstructionKind::kGeneric) object["name"] = instruction.name;
+// Large plans have 100,000 instructions. So this does not build a JSON object for each of them.
+void AppendInstruction(std::string& text, const PlannedInstruction& instruction,
+                       const std::vector<std::string>& knob_names) {
+  const auto out = std::back_inserter(text);
+  fmt::format_to(out, R"({{"kind":"{}")", Name(instruction.kind));
+  if (instruction.kind == InstructionKind::kGeneric) {
+    fmt::format_to(out, R"(,"name":{})", Dump(instruction.name));
+  }
   if (instruction.stage >= 0) {
-    object["stage"] = instruction.stage;
-    object["chunk"] = instruction.chunk;
+    fmt::format_to(out, R"(,"stage":{},"chunk":{})", instruction.stage, instruction.chunk);
   }
-  if (instruction.microbatch >= 0) object["microbatch"] = instruction.microbatch;
-  if (instruction.frequency_mhz > 0) object["frequency"] = instruction.frequency_mhz;
-  for (std::size_t i = 0; i < instruction.knobs.size(); ++i) {
-    object["knobs"][knob_names[i]] = instruction.knobs[i];
+  if (instruction.microbatch >= 0) {
+    fmt::format_to(out, R"(,"microbatch":{})", instruction.microbatch);
   }
-  object["start_s"] = ToSeconds(instruction.start);
-  object["duration_s"] = ToSeconds(instruction.duration);
-  object["energy_j"] = instruction.energy_j;
-  return object;
+  if (instruction.frequency_mhz > 0) {
+    fmt::format_to(out, R"(,"frequency":{})", instruction.frequency_mhz);
+  }
+  if (!instruction.knobs.empty()) {
+    ordered_json knobs;
+    for (std::size_t i = 0; i < instruction.knobs.size(); ++i) {
+      knobs[knob_names[i]] = instruction.knobs[i];
+    }
+    fmt::format_to(out, R"(,"knobs":{})", Dump(knobs));
+  }
+  fmt::format_to(out, R"(,"start_s":{},"duration_s":{},"energy_j":{}}})",
+                 ToSeconds(instruction.start), ToSeconds(instruction.duration),
+                 instruction.energy_j);
 }
 
 // For each knob of the profile, its index in the list of knobs of the plan. The order of columns in
@@ -138,8 +148,9 @@ std::string FormatPlan(const PlanFile& plan) {
                    plan.pp_ranks[rank].is_cut ? "\"cut\": true, " : "");
     std::string_view before_instruction = "\n";
     for (const PlannedInstruction& instruction : plan.pp_ranks[rank].instructions) {
-      fmt::format_to(std::back_inserter(text), "{}      {}", before_instruction,
-                     Dump(DescribeInstruction(instruction, plan.other_knob_names)));
+      text += before_instruction;
+      text += "      ";
+      AppendInstruction(text, instruction, plan.other_knob_names);
       before_instruction = ",\n";
     }
     text += "\n    ]}";

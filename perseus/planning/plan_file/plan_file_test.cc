@@ -224,7 +224,7 @@ INSTANTIATE_TEST_SUITE_P(
         Damage{"UnknownKey", "\"switches\"", "\"swiches\"", "no key \"swiches\" (did you mean"},
         Damage{"KeyTwice", "\"switches\": ", "\"gap\": 1, \"switches\": ", "\"gap\" appears twice"},
         Damage{"Missing", "\"microbatches\":8,", "", "job.microbatches is missing"},
-        Damage{"TimeIsText", "\"start_s\":0.0", "\"start_s\":\"0\"",
+        Damage{"TimeIsText", "\"start_s\":0", "\"start_s\":\"0\"",
                "pp_ranks[0].instructions[0].start_s is not a number from 0 to"},
         Damage{"NegativeFrequency", "\"frequency\":", "\"frequency\":-",
                "pp_ranks[0].instructions[0].frequency is not a number from 0 to"},

@@ -23,37 +23,35 @@ std::string QuotedForTrace(std::string_view text) {
 }
 
 void TraceEvents::NameProcess(int process, std::string_view name) {
-  Add(fmt::format(R"("ph": "M", "pid": {}, "name": "process_name", "args": {{"name": {}}})",
-                  process, QuotedForTrace(name)));
-  Add(fmt::format(
-      R"("ph": "M", "pid": {}, "name": "process_sort_index", "args": {{"sort_index": {}}})",
-      process, process));
+  Add(fmt::format(R"("ph":"M","pid":{},"name":"process_name","args":{{"name":{}}})", process,
+                  QuotedForTrace(name)));
+  Add(fmt::format(R"("ph":"M","pid":{},"name":"process_sort_index","args":{{"sort_index":{}}})",
+                  process, process));
 }
 
 void TraceEvents::NameLane(int process, int lane, std::string_view name) {
+  Add(fmt::format(R"("ph":"M","pid":{},"tid":{},"name":"thread_name","args":{{"name":{}}})",
+                  process, lane, QuotedForTrace(name)));
   Add(fmt::format(
-      R"("ph": "M", "pid": {}, "tid": {}, "name": "thread_name", "args": {{"name": {}}})", process,
-      lane, QuotedForTrace(name)));
-  Add(fmt::format(
-      R"("ph": "M", "pid": {}, "tid": {}, "name": "thread_sort_index", "args": {{"sort_index": {}}})",
+      R"("ph":"M","pid":{},"tid":{},"name":"thread_sort_index","args":{{"sort_index":{}}})",
       process, lane, lane));
 }
 
 void TraceEvents::AddSlice(const Slice& slice, std::string_view arguments) {
   Add(fmt::format(
-      R"("ph": "X", "pid": {}, "tid": {}, "name": {}, "cat": "{}", "ts": {}, "dur": {}, "args": {{{}}})",
+      R"("ph":"X","pid":{},"tid":{},"name":{},"cat":"{}","ts":{},"dur":{},"args":{{{}}})",
       slice.process, slice.lane, QuotedForTrace(slice.name), Name(slice.kind),
       Microseconds(slice.start), Microseconds(slice.duration), arguments));
 }
 
 void TraceEvents::AddCounter(int process, std::string_view name, Nanoseconds at,
                              std::string_view unit, std::string_view value) {
-  Add(fmt::format(R"("ph": "C", "pid": {}, "name": {}, "ts": {}, "args": {{"{}": {}}})", process,
+  Add(fmt::format(R"("ph":"C","pid":{},"name":{},"ts":{},"args":{{"{}":{}}})", process,
                   QuotedForTrace(name), Microseconds(at), unit, value));
 }
 
 std::string TraceEvents::Finish() && {
-  return "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [" + events_ + "\n]}\n";
+  return "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[" + events_ + "\n]}\n";
 }
 
 void TraceEvents::Add(std::string_view event) {

@@ -43,17 +43,17 @@ class TraceWriter {
         set.options[static_cast<std::size_t>(timeline.options[instruction])];
     std::string arguments;
     if (plan_file::IsPlanned(set.kind) && option.frequency_mhz > 0) {
-      arguments = fmt::format(R"("frequency_mhz": {}, )", option.frequency_mhz);
+      arguments = fmt::format(R"("frequency_mhz":{},)", option.frequency_mhz);
       for (std::size_t i = 0; i < option.other_knobs.size(); ++i) {
-        arguments += fmt::format("{}: {}, ", QuotedForTrace(graph_.other_knob_names[i]),
+        arguments += fmt::format("{}:{},", QuotedForTrace(graph_.other_knob_names[i]),
                                  option.other_knobs[i]);
       }
     }
     if (IsComputation(set.kind)) {
-      arguments += fmt::format(R"("pp_rank": {}, "chunk": {}, )", set.pp_rank, set.chunk);
+      arguments += fmt::format(R"("pp_rank":{},"chunk":{},)", set.pp_rank, set.chunk);
     }
-    arguments += fmt::format(R"("energy_j": {}, "power_w": {})", evaluation.energies_j[instruction],
-                             PowerOf(evaluation, instruction));
+    arguments += fmt::format(R"("energy_j":{},"power_w":{:.3f})",
+                             evaluation.energies_j[instruction], PowerOf(evaluation, instruction));
     const schedule::InstructionNode& one = graph_.instructions[instruction];
     events_.AddSlice({.process = process_,
                       .lane = one.pp_rank,

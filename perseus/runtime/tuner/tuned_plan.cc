@@ -1,6 +1,7 @@
 #include "perseus/runtime/tuner/tuned_plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <vector>
 
@@ -12,25 +13,40 @@ namespace perseus::tuner {
 Result<TunedPlan> TunedPlan::Make(const profiler::SweepJob& sweep, const plan_file::PlannedJob& job,
                                   const plan::Target& target,
                                   std::span<const profiler::MeasuredOption> measured,
-                                  const TimeMargin& margin) {
+                                  const std::optional<noise::Noise>& noise) {
   PERSEUS_ASSIGN_OR_RETURN(auto made, profiler::PlanFromSweep(sweep, measured, target));
-  std::optional<noise::NoisyPlan> under_noise;
-  if (margin.noise || margin.earlier > 0) {
-    auto noisy = noise::AddNoiseMargin(made.planner, made.plan, target,
-                                       margin.noise.value_or(noise::Noise{}), margin.earlier);
-    if (noisy) {
-      made.plan = noisy->plan;
-      under_noise = *std::move(noisy);
-    } else if (noisy.error().kind != ErrorKind::kUnreachable) {
-      return Fail(noisy);
-    }
+  bool has_margin = false;
+  if (noise) {
+    auto noisy = noise::AddNoiseMargin(made.planner, made.plan, target, *noise);
+    if (!noisy && noisy.error().kind != ErrorKind::kUnreachable) return Fail(noisy);
+    has_margin = noisy.has_value();
+    if (has_margin) made.plan = std::move(noisy->plan);
   }
   plan_file::PlanFile file = plan::MakePlanFile(made.planner, made.plan, job);
-  TunedPlan plan(std::move(made.plan), std::move(file));
-  plan.under_noise_ = std::move(under_noise);
+  TunedPlan plan(std::move(made), std::move(file));
+  plan.has_margin_ = has_margin;
   PERSEUS_ASSIGN_OR_RETURN(auto profile, ProfileOf(sweep, measured, Scale()));
   PERSEUS_RETURN_IF_ERROR(plan.Judge(sweep, std::move(profile)));
   return plan;
+}
+
+double TunedPlan::NoiseThatExplains(double slowdown, const noise::Noise& noise) const {
+  constexpr double kMost = 0.05;  // Much more than any process is late.
+  constexpr int kHalvings = 9;    // To 0.01 %.
+  noise::MarginLimits samples;
+  samples.check_samples = 500;
+  const auto is_slower_with = [&](double further) {
+    const noise::Noise all{std::hypot(noise.independent, further), noise.common};
+    return noise::CompareWithBaseline(planner_, plan_.options, all, samples).slowdown >= slowdown;
+  };
+  if (is_slower_with(0)) return 0;
+  double low = 0;
+  double high = kMost;
+  for (int i = 0; i < kHalvings; ++i) {
+    const double middle = (low + high) / 2;
+    (is_slower_with(middle) ? high : low) = middle;
+  }
+  return high;
 }
 
 Result<void> TunedPlan::JudgeBy(const profiler::SweepJob& sweep,

@@ -21,22 +21,16 @@
 
 namespace perseus::tuner {
 
-// Why the plan has to be earlier than its target.
-struct TimeMargin {
-  std::optional<noise::Noise> noise;  // Of the instructions. Empty: unknown.
-  double earlier = 0;                 // Further time, as a fraction of the baseline's.
-};
-
 class TunedPlan {
  public:
   // Makes a plan for that target. `job` is the content of the plan's file, except for the model,
   // which comes from `sweep`. The promise is computed from the options of the plan itself. If no
-  // plan keeps the target on average under noise, the plan has no margin. Fails as PlanFromSweep
+  // plan keeps the target on average under `noise`, the plan has no margin. Fails as PlanFromSweep
   // does.
   static Result<TunedPlan> Make(const profiler::SweepJob& sweep, const plan_file::PlannedJob& job,
                                 const plan::Target& target,
                                 std::span<const profiler::MeasuredOption> measured,
-                                const TimeMargin& margin);
+                                const std::optional<noise::Noise>& noise);
 
   // From now on, the promise is computed from these options, with energies scaled so that whole
   // steps need what was observed. (A difference of a quarter is no error of measurement: another
@@ -58,8 +52,11 @@ class TunedPlan {
   const profile::Profile& profile() const { return profile_; }
   double saving() const { return 1 - file_.energy_j / file_.baseline_energy_j; }
   double slowdown() const { return ToSeconds(file_.time) / ToSeconds(file_.baseline_time) - 1; }
-  // The means under noise, by the options that it was made from. Empty without noise.
-  const std::optional<noise::NoisyPlan>& under_noise() const { return under_noise_; }
+  // Whether it keeps the mean time of its target under the noise that it was made with.
+  bool has_margin() const { return has_margin_; }
+  // The further independent noise with which the plan would be slower by this fraction on average.
+  // 0 if `noise` alone makes it as slow.
+  double NoiseThatExplains(double slowdown, const noise::Noise& noise) const;
 
  private:
   // Factors on the energies of options at the highest clock of their group, and of all others.
@@ -67,8 +64,8 @@ class TunedPlan {
     double highest = 1;
     double other = 1;
   };
-  TunedPlan(plan::Plan plan, plan_file::PlanFile file)
-      : plan_(std::move(plan)), file_(std::move(file)) {}
+  TunedPlan(profiler::SweepPlan made, plan_file::PlanFile file)
+      : planner_(std::move(made.planner)), plan_(std::move(made.plan)), file_(std::move(file)) {}
   enum class Margins { kNone, kAsPlanned };
   static Result<profile::Profile> ProfileOf(const profiler::SweepJob& sweep,
                                             std::span<const profiler::MeasuredOption> measured,
@@ -79,9 +76,10 @@ class TunedPlan {
   Result<Scale> ScaleTo(const SeenSteps& seen, const plan::Planner& judge) const;
   Result<void> Judge(const profiler::SweepJob& sweep, profile::Profile profile);
 
+  plan::Planner planner_;  // That made the plan, with margins in its times.
   plan::Plan plan_;
   plan_file::PlanFile file_;
-  std::optional<noise::NoisyPlan> under_noise_;
+  bool has_margin_ = false;
   profile::Profile profile_{"", {}, {}};
 };
 

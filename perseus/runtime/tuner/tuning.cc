@@ -96,7 +96,8 @@ class Tuner {
     UsualCost cost;
   };
   Result<Followed> Follow(const TunedPlan& plan);
-  void HurryBy(const SeenSteps& seen);
+  void Explain(const SeenSteps& seen);
+  std::optional<noise::Noise> MeasuredNoise() const;
   Result<void> FollowPlans();
   Result<void> LeaveInForce();
   Result<void> MakePlan();
@@ -116,7 +117,7 @@ class Tuner {
   std::vector<std::vector<int>> clocks_mhz_;  // By pp_rank.
   int rounds_ = 0;
   std::optional<TunedPlan> plan_;
-  double earlier_ = 0;             // By how much plans are made earlier, as a fraction.
+  double further_noise_ = 0;       // A relative standard deviation that explains whole steps.
   std::optional<SeenSteps> seen_;  // With the plan that was followed last.
   std::string reason_;             // Why the sweep ended.
   std::int64_t version_ = 0;       // Of the assignment with the plan.
@@ -294,30 +295,38 @@ void Tuner::Measure(Gpus& gpus, profiler::InstructionNoise& noise,
 // ---- A plan in force ----
 
 Result<void> Tuner::MakePlan() {
-  TimeMargin margin{std::nullopt, earlier_};
-  if (const auto measured = state_.noise.Solve()) margin.noise = measured->noise;
+  const std::optional<noise::Noise> noise = MeasuredNoise();
   auto made =
-      TunedPlan::Make(Job(), options_.job, options_.target, PooledOptions(state_.gpus), margin);
+      TunedPlan::Make(Job(), options_.job, options_.target, PooledOptions(state_.gpus), noise);
   if (!made) {
     return FailAs(made.error().kind, "measuring ended because {}, and this gives no plan: {}",
                   reason_, made.error().message);
   }
   plan_ = *std::move(made);
+  if (noise && !plan_->has_margin() && noise::LimitsTime(options_.target.kind)) {
+    Say("no plan keeps its mean time under the noise of the instructions: this one may be slower");
+  }
   return {};
 }
 
-// If whole steps were slower than the plan expects under noise, the next plan is made as much
-// earlier. This covers causes that the noise of instructions does not: switches that take longer
-// than stated, waits of processes. Two standard errors are left out. Without that, plans became
-// earlier by chance, and with 2 % of noise (3 pp_ranks, 7 microbatches) one of them saved 2 points
-// less.
-void Tuner::HurryBy(const SeenSteps& seen) {
+// If whole steps were slower than noise explains, the rest counts as further noise for the next
+// plan. It covers other causes: switches that do not always take as long as stated, processes that
+// wake up late. Two standard errors are left out. Otherwise, plans would get a margin by chance,
+// which is dear.
+void Tuner::Explain(const SeenSteps& seen) {
   if (!noise::LimitsTime(options_.target.kind)) return;
-  constexpr double kMost = 0.01;  // CheckSeen() refuses a plan that is slower by more.
-  const double expected =
-      plan_->under_noise() ? plan_->under_noise()->after.slowdown : plan_->slowdown();
   const double error = seen.time_error_s / seen.baseline_time_s;
-  earlier_ = std::clamp(seen.slowdown() - expected - 2 * error, 0.0, kMost);
+  further_noise_ = plan_->NoiseThatExplains(seen.slowdown() - 2 * error,
+                                            MeasuredNoise().value_or(noise::Noise{}));
+}
+
+// With what whole steps showed.
+std::optional<noise::Noise> Tuner::MeasuredNoise() const {
+  const auto measured = state_.noise.Solve();
+  if (!measured && further_noise_ == 0) return std::nullopt;
+  noise::Noise noise = measured ? measured->noise : noise::Noise{};
+  noise.independent = std::hypot(noise.independent, further_noise_);
+  return noise;
 }
 
 // Runs the steps with which the plan is compared, just before the plan.
@@ -370,7 +379,7 @@ Result<void> Tuner::FollowPlans() {
     seen_ = SeenStepsOf(followed->cost, baseline);
     Say(fmt::format("plan {} of {} saves {:.2f} % of the energy at {:+.2f} % time in whole steps",
                     i + 1, kPlansFollowed, 100 * seen_->saving(), 100 * seen_->slowdown()));
-    if (i + 1 < kPlansFollowed) HurryBy(*seen_);
+    if (i + 1 < kPlansFollowed) Explain(*seen_);
   }
   const std::vector<profiler::MeasuredOption> known =
       WithFresh(PooledOptions(state_.gpus), PooledOptions(followed->gpus));
