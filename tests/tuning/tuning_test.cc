@@ -79,9 +79,9 @@ class TunedSharedJob : public testing::TestWithParam<SharedJob> {
         100 * result.noise->noise.common, 100 * result.noise->common_ci);
     return tuned;
   }
-  // The plan is not slower on average. 0.1 % is the requirement.
+  // The plan is not slower, with noise and without. 0.1 % is the requirement (sweep_test.cc).
   static void ExpectInTime(const Tuned& tuned) {
-    EXPECT_LE(tuned.slowdown, 0);
+    EXPECT_LE(tuned.slowdown, 0.001);
     EXPECT_LE(tuned.mean.slowdown, 0.001);
     ASSERT_TRUE(tuned.result.noise);
     EXPECT_NEAR(tuned.result.noise->noise.independent, kNoise.independent, 0.0005);
