@@ -25,7 +25,7 @@ using ::testing::StartsWith;
 // A run of the program in the background, in its own directory, with the default signals.
 class BackgroundRun {
  public:
-  // The words of `arguments` have no blanks. Output and errors go to the files out and err.
+  // The words of `arguments` have no blanks. Output and errors go to stdout.txt and stderr.txt.
   BackgroundRun(const std::filesystem::path& directory, const std::string& arguments) {
     std::istringstream words("perseus " + arguments);
     std::vector<std::string> owned;
@@ -44,8 +44,8 @@ class BackgroundRun {
     posix_spawn_file_actions_init(&files);
     posix_spawn_file_actions_addchdir_np(&files, directory.c_str());
     const int flags = O_WRONLY | O_CREAT | O_TRUNC;
-    posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "out", flags, 0600);
-    posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "err", flags, 0600);
+    posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "stdout.txt", flags, 0600);
+    posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "stderr.txt", flags, 0600);
     EXPECT_EQ(posix_spawn(&child_, PERSEUS_PROGRAM, &files, &attributes, argv.data(), environ), 0);
     posix_spawn_file_actions_destroy(&files);
     posix_spawnattr_destroy(&attributes);
@@ -67,6 +67,7 @@ class BackgroundRun {
     return status;
   }
   bool HasEnded() const {
+    if (child_ <= 0) return true;
     siginfo_t info{};
     return waitid(P_PID, static_cast<id_t>(child_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
            info.si_pid == child_;
@@ -84,7 +85,7 @@ class PlanSearchTest : public ProgramTest {
   bool WaitFor(const BackgroundRun& run, const std::string& text) const {
     while (true) {
       const bool has_ended = run.HasEnded();
-      if (Read("err").find(text) != std::string::npos) return true;
+      if (Read("stderr.txt").find(text) != std::string::npos) return true;
       if (has_ended) return false;
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
@@ -136,12 +137,12 @@ TEST_F(PlanSearchTest, TheNumberOfCoresDoesNotChangeThePlans) {
 
 TEST_F(PlanSearchTest, AnInterruptKeepsTheBestPlansSoFar) {
   BackgroundRun run(Directory(), plan_ + "--effort 1000000 --progress -o out");
-  ASSERT_TRUE(WaitFor(run, "least energy: ")) << Read("err");
+  ASSERT_TRUE(WaitFor(run, "least energy: ")) << Read("stderr.txt");
   run.Interrupt();
   const int status = run.Wait();
   ASSERT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 0);
-  EXPECT_THAT(Read("err"), HasSubstr("finishing with the best plans so far"));
+  EXPECT_THAT(Read("stderr.txt"), HasSubstr("finishing with the best plans so far"));
   EXPECT_THAT(Read("out/summary.json"), HasSubstr("no-slowdown"));
   EXPECT_THAT(Read("out/summary.json"), HasSubstr("least-energy"));
   const auto summary = nlohmann::json::parse(Read("out/summary.json"));
@@ -163,7 +164,7 @@ TEST_F(PlanSearchTest, ASecondInterruptKeepsTheEarlierResults) {
     BackgroundRun run(Directory(),
                       "plan profile.csv --schedule 1f1b --microbatches 64 "
                       "--blocking-power 83.64 --effort 1000000 --progress -o out");
-    ASSERT_TRUE(WaitFor(run, "no slowdown: ")) << Read("err");
+    ASSERT_TRUE(WaitFor(run, "no slowdown: ")) << Read("stderr.txt");
     run.Interrupt();
     if (WaitFor(run, "finishing")) run.Interrupt();
     const int status = run.Wait();
