@@ -136,18 +136,18 @@ TEST_F(PlanSearchTest, TheNumberOfCoresDoesNotChangeThePlans) {
 }
 
 TEST_F(PlanSearchTest, AnInterruptKeepsTheBestPlansSoFar) {
-  BackgroundRun run(Directory(), plan_ + "--effort 1000000 --progress -o out");
+  BackgroundRun run(Directory(), plan_ + "--effort 1000000 --progress -o results");
   ASSERT_TRUE(WaitFor(run, "least energy: ")) << Read("stderr.txt");
   run.Interrupt();
   const int status = run.Wait();
   ASSERT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 0);
   EXPECT_THAT(Read("stderr.txt"), HasSubstr("finishing with the best plans so far"));
-  EXPECT_THAT(Read("out/summary.json"), HasSubstr("no-slowdown"));
-  EXPECT_THAT(Read("out/summary.json"), HasSubstr("least-energy"));
-  const auto summary = nlohmann::json::parse(Read("out/summary.json"));
+  EXPECT_THAT(Read("results/summary.json"), HasSubstr("no-slowdown"));
+  EXPECT_THAT(Read("results/summary.json"), HasSubstr("least-energy"));
+  const auto summary = nlohmann::json::parse(Read("results/summary.json"));
   for (const auto& file : summary["files"]) {
-    EXPECT_NE(Read("out/" + file.get<std::string>()), "") << file;
+    EXPECT_NE(Read("results/" + file.get<std::string>()), "") << file;
   }
   // The plans are at least those of a first look.
   const nlohmann::json first = RunJson(plan_ + "--effort 0");
@@ -156,14 +156,14 @@ TEST_F(PlanSearchTest, AnInterruptKeepsTheBestPlansSoFar) {
 }
 
 TEST_F(PlanSearchTest, ASecondInterruptKeepsTheEarlierResults) {
-  RunWell(plan_ + "--no-frontier -o out");
-  auto before = Contents("out");
+  RunWell(plan_ + "--no-frontier -o results");
+  auto before = Contents("results");
   bool was_killed = false;
   // The second interrupt may come too late: then the run has written whole results.
   for (int attempt = 0; attempt < 20 && !was_killed; ++attempt) {
     BackgroundRun run(Directory(),
                       "plan profile.csv --schedule 1f1b --microbatches 64 "
-                      "--blocking-power 83.64 --effort 1000000 --progress -o out");
+                      "--blocking-power 83.64 --effort 1000000 --progress -o results");
     ASSERT_TRUE(WaitFor(run, "no slowdown: ")) << Read("stderr.txt");
     run.Interrupt();
     if (WaitFor(run, "finishing")) run.Interrupt();
@@ -172,12 +172,12 @@ TEST_F(PlanSearchTest, ASecondInterruptKeepsTheEarlierResults) {
     if (was_killed) break;
     ASSERT_TRUE(WIFEXITED(status));
     ASSERT_EQ(WEXITSTATUS(status), 0);
-    before = Contents("out");
+    before = Contents("results");
   }
   EXPECT_TRUE(was_killed);
   // The next run removes what the killed one left beside the results.
-  EXPECT_NE(Run(plan_ + "--deadline 0.0001 -o out").status, 0);
-  EXPECT_EQ(Contents("out"), before);
+  EXPECT_NE(Run(plan_ + "--deadline 0.0001 -o results").status, 0);
+  EXPECT_EQ(Contents("results"), before);
 }
 
 }  // namespace
