@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <utility>
 
 #include "perseus/base/parallel.h"
@@ -72,6 +73,23 @@ std::string DescribeChangeRate(const job::UsedFacts& facts,
       facts.path, *facts.most_changes_per_s,
       limited == 0 ? "no plan has more"
                    : fmt::format("{} of {} plans are limited to it", limited, planned.size()));
+}
+
+void WarnAboveRate(const std::vector<PlannedTarget>& planned, double changes_per_s,
+                   const std::string& facts) {
+  double most_per_s = 0;
+  for (const PlannedTarget& target : planned) {
+    const plan::Evaluation& evaluation = target.plan.evaluation;
+    if (evaluation.pp_rank_switches.empty()) continue;
+    most_per_s = std::max(
+        most_per_s, std::ranges::max(evaluation.pp_rank_switches) / ToSeconds(evaluation.time));
+  }
+  if (most_per_s <= changes_per_s) return;
+  fmt::print(
+      stderr,
+      "perseus: warning: the plans have up to {:.3g} clock changes per second and GPU, and {} "
+      "allows {:.3g} (use a lower --max-switches, or none)\n",
+      most_per_s, facts, changes_per_s);
 }
 
 }  // namespace perseus::cli

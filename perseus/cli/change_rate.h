@@ -22,4 +22,9 @@ Result<std::vector<PlannedTarget>> KeepChangeRate(const plan::Planner& planner,
 std::string DescribeChangeRate(const job::UsedFacts& facts,
                                const std::vector<PlannedTarget>& planned);
 
+// Warns on standard error if a plan changes a clock more often than the hardware facts allow. Only
+// a limit that the user gives can do this.
+void WarnAboveRate(const std::vector<PlannedTarget>& planned, double changes_per_s,
+                   const std::string& facts);
+
 }  // namespace perseus::cli

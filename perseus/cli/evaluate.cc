@@ -160,12 +160,12 @@ std::string FormatTable(const LoadedPlan& plan, const plan::Evaluation& baseline
   if (!facts.empty()) text += "\n" + facts;
   if (!plan.claim) return text;
   if (plan.claim->Holds(evaluation)) {
-    text += "\nThe plan file has the same time and energy.\n";
+    text += "\nThe plan file has the same time and energy as this evaluation.\n";
   } else {
     // All digits, because the difference may be too small for the table.
     text += fmt::format(
-        "\nThe plan file has {} s and {} J, but this evaluation gives {} s and {} J. The plan was "
-        "made for another profile, switch latency or job, or it was edited.\n",
+        "\nThe plan file has {} s and {} J, but this evaluation gives {} s and {} J. The profile, "
+        "the switch latency or the job differs from that of the plan, or the plan was edited.\n",
         ToSeconds(plan.claim->time), plan.claim->energy_j, ToSeconds(evaluation.time),
         evaluation.energy_j);
   }

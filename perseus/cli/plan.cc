@@ -212,8 +212,9 @@ struct FrontierAndPlans {
   std::optional<plan::Frontier> frontier;
   std::vector<PlannedTarget> planned;
   std::optional<SwitchTradeoff> switch_tradeoff;
-  std::optional<int> most_switches;  // The limit of the plans.
+  PickedLimit limit;  // Of the clock changes of the plans.
   std::optional<NoiseOutcome> noise;
+  bool was_interrupted = false;
 };
 
 // The frontier, and a plan for each target: first quick plans, then better ones, until the effort
@@ -260,13 +261,15 @@ Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planne
     PERSEUS_ASSIGN_OR_RETURN(computed.switch_tradeoff,
                              ComputeSwitchTradeoff(planner, shown->plan, flags.switches.rules()));
   }
-  computed.most_switches = flags.switches.picks_limit
-                               ? PickLimit(planner, *computed.switch_tradeoff)
-                               : flags.switches.most_switches;
-  if (computed.most_switches) {
-    PERSEUS_ASSIGN_OR_RETURN(planned,
-                             LimitSwitches(planner, std::move(planned), *computed.most_switches,
-                                           flags.switches.rules(), computed.switch_tradeoff));
+  if (flags.switches.picks_limit) {
+    computed.limit = PickLimit(planner, *computed.switch_tradeoff, most_changes_per_s);
+  } else {
+    computed.limit.most_switches = flags.switches.most_switches;
+  }
+  if (const std::optional<int> most = computed.limit.most_switches) {
+    PERSEUS_ASSIGN_OR_RETURN(
+        planned, LimitSwitches(planner, std::move(planned), *most, flags.switches.rules(),
+                               computed.switch_tradeoff));
     RaiseRowBounds(planner, planned);
   } else if (most_changes_per_s) {
     PERSEUS_ASSIGN_OR_RETURN(planned,
@@ -276,6 +279,7 @@ Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planne
   if (noise) {
     PERSEUS_ASSIGN_OR_RETURN(computed.noise, AddNoiseMargins(planner, *noise, planned));
   }
+  computed.was_interrupted = interrupt.token().stop_requested();
   return computed;
 }
 
@@ -291,9 +295,10 @@ std::string FormatAnswer(const PlanFlags& flags, const PlanOutcome& outcome,
                         outcome.switch_tradeoff->unlimited.target,
                         FormatSwitchTradeoff(outcome.planner, *outcome.switch_tradeoff));
   }
-  if (flags.switches.picks_limit) text += FormatPickedLimit(outcome.most_switches);
+  if (flags.switches.picks_limit) text += FormatPickedLimit(outcome.limit);
   if (outcome.noise) text += FormatNoise(*outcome.noise, outcome.targets);
   if (flags.with_plot) text += '\n' + DrawOutcome(outcome, DetectTerminal());
+  if (outcome.was_interrupted) text += "Stopped early: a whole run may find better plans.\n";
   if (files == 0) return text;
   text += fmt::format("{} files are in {}\n", files, flags.directory);
   if (!report::HasReportPage()) {
@@ -312,6 +317,7 @@ Result<void> RunPlan(PlanFlags flags) {
   if (!flags.directory.empty()) PERSEUS_RETURN_IF_ERROR(results.Open());
   PERSEUS_ASSIGN_OR_RETURN(auto job, LoadJobToPlan(flags.job));
   flags.switches.UseDefault(job.most_switches);
+  const std::optional<double> allowed_per_s = job.facts.most_changes_per_s;
   if (flags.switches.most_switches || flags.switches.per_instruction) {
     job.facts.most_changes_per_s.reset();
   }
@@ -326,9 +332,11 @@ Result<void> RunPlan(PlanFlags flags) {
                             planner,
                             computed.frontier,
                             computed.planned,
-                            computed.most_switches,
+                            computed.limit,
                             computed.switch_tradeoff,
-                            computed.noise};
+                            computed.noise,
+                            computed.was_interrupted};
+  if (allowed_per_s) WarnAboveRate(computed.planned, *allowed_per_s, job.facts.path);
   const std::string first_asked = plan::Slug(asked.front());
   std::string report_data;
   if (!flags.directory.empty() || !flags.figures.figures.empty()) {

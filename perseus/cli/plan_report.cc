@@ -148,7 +148,8 @@ std::string FormatSummary(const PlanOutcome& outcome, const std::vector<std::str
   for (const PlannedTarget& planned : outcome.targets) {
     summary["plans"].push_back(DescribePlan(outcome.planner, planned));
   }
-  if (outcome.most_switches) summary["max_switches"] = *outcome.most_switches;
+  if (outcome.limit.most_switches) summary["max_switches"] = *outcome.limit.most_switches;
+  if (outcome.was_interrupted) summary["stopped_early"] = true;
   if (outcome.switch_tradeoff) {
     summary["switch_tradeoff"] = DescribeTradeoff(outcome.planner, *outcome.switch_tradeoff);
   }

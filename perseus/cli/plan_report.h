@@ -18,9 +18,10 @@ struct PlanOutcome {
   const plan::Planner& planner;
   const std::optional<plan::Frontier>& frontier;
   const std::vector<PlannedTarget>& targets;  // The first is "no slowdown".
-  std::optional<int> most_switches;           // The limit of --max-switches, for all targets.
+  const PickedLimit& limit;                   // Of --max-switches, for all targets.
   const std::optional<SwitchTradeoff>& switch_tradeoff;
   const std::optional<NoiseOutcome>& noise;
+  bool was_interrupted = false;
 };
 
 // A table with one line for the baseline and one for each target that is not a stop.

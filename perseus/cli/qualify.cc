@@ -314,7 +314,10 @@ Verb AddQualifyVerb(CLI::App& program) {
   verb->add_option("-o,--output,--out", flags->output, "The facts (default: facts.toml)")
       ->type_name("FILE.toml");
   verb->add_option("--figure", flags->figure, "Also draw latencies, costs and power")
-      ->type_name("FILE.svg");
+      ->type_name("FILE.svg")
+      ->check([](const std::string& file) -> std::string {
+        return file.ends_with(".svg") ? "" : file + ": the figure is SVG (end its name in .svg)";
+      });
   verb->add_option("--duration", flags->duration_s, "How long to measure (default: 300)")
       ->type_name("SECONDS")
       ->check(NumberIn({10, kLongestDuration}, "in seconds"));

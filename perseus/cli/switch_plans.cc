@@ -8,6 +8,7 @@
 
 #include "perseus/base/parallel.h"
 #include "perseus/cli/table.h"
+#include "perseus/planning/few_switches/change_rate.h"
 
 namespace perseus::cli {
 namespace {
@@ -82,8 +83,13 @@ Result<void> CheckSwitchTarget(const plan::Target& target) {
       Describe(target));
 }
 
-std::optional<int> PickLimit(const plan::Planner& planner, const SwitchTradeoff& tradeoff) {
+PickedLimit PickLimit(const plan::Planner& planner, const SwitchTradeoff& tradeoff,
+                      const std::optional<double>& most_changes_per_s) {
   constexpr double kKeptShare = 0.95;
+  PickedLimit picked;
+  if (most_changes_per_s) {
+    picked.allowed = few_switches::MostChanges(*most_changes_per_s, tradeoff.unlimited.deadline);
+  }
   const auto saving_j = [&](const plan::Plan& plan) {
     return planner.baseline().energy_j - plan.evaluation.energy_j;
   };
@@ -92,11 +98,15 @@ std::optional<int> PickLimit(const plan::Planner& planner, const SwitchTradeoff&
     if (limited.plan) most_j = std::max(most_j, saving_j(*limited.plan));
   }
   for (const few_switches::BudgetPlan& limited : tradeoff.limited) {
+    if (picked.allowed && limited.most_changes > *picked.allowed) break;
     if (limited.plan && saving_j(*limited.plan) >= kKeptShare * most_j) {
-      return limited.most_changes;
+      picked.most_switches = limited.most_changes;
+      picked.keeps_most = true;
+      return picked;
     }
   }
-  return std::nullopt;
+  picked.most_switches = picked.allowed;
+  return picked;
 }
 
 Result<std::vector<PlannedTarget>> LimitSwitches(const plan::Planner& planner,
@@ -172,12 +182,19 @@ report::SwitchTradeoff ReportedTradeoff(const plan::Planner& planner,
   return reported;
 }
 
-std::string FormatPickedLimit(const std::optional<int>& most_switches) {
-  if (most_switches) {
+std::string FormatPickedLimit(const PickedLimit& picked) {
+  if (picked.keeps_most) {
     return fmt::format("{} switches per GPU are the fewest that keep 95 % of the saving.\n",
-                       *most_switches);
+                       *picked.most_switches);
   }
-  return "No such limit keeps 95 % of the saving, so the plans have none.\n";
+  if (picked.allowed) {
+    return fmt::format(
+        "No limit keeps 95 % of the saving within the {} switches per GPU that the hardware facts "
+        "allow, so this is the limit.\n",
+        *picked.allowed);
+  }
+  return "None of these limits keeps 95 % of the saving, so the plans have none. For one of them, "
+         "use --max-switches N.\n";
 }
 
 std::string FormatSwitchTradeoff(const plan::Planner& planner, const SwitchTradeoff& tradeoff) {

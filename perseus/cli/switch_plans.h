@@ -28,9 +28,18 @@ Result<SwitchTradeoff> ComputeSwitchTradeoff(const plan::Planner& planner,
                                              const plan::Plan& unlimited,
                                              const few_switches::ChangeRules& rules);
 
-// The smallest limit that keeps 95 % of the largest saving of the trade-off. Empty if only the plan
-// without a limit does. With rules, that plan does not count, because it may break them.
-std::optional<int> PickLimit(const plan::Planner& planner, const SwitchTradeoff& tradeoff);
+// What --max-switches auto chose.
+struct PickedLimit {
+  std::optional<int> most_switches;  // Empty: no limit.
+  bool keeps_most = false;           // It keeps 95 % of the saving.
+  std::optional<int> allowed;        // The greatest limit that the hardware facts allow.
+};
+
+// The smallest limit that keeps 95 % of the largest saving of the trade-off, or else the greatest
+// limit that is allowed. With rules, the plan without a limit does not count, because it may break
+// them.
+PickedLimit PickLimit(const plan::Planner& planner, const SwitchTradeoff& tradeoff,
+                      const std::optional<double>& most_changes_per_s);
 
 // Replaces the plans by plans with at most `most_switches` clock changes per pp_rank and iteration,
 // for the same deadlines, that keep the rules. Each then has the bound of that limit. A plan of
@@ -52,8 +61,8 @@ void ImproveUnderSwitchCost(const plan::Planner& planner, std::vector<PlannedTar
 report::SwitchTradeoff ReportedTradeoff(const plan::Planner& planner,
                                         const SwitchTradeoff& tradeoff);
 
-// What --max-switches auto chose, as a line. Empty: no limit.
-std::string FormatPickedLimit(const std::optional<int>& most_switches);
+// What --max-switches auto chose, as a line.
+std::string FormatPickedLimit(const PickedLimit& picked);
 
 // A table with a row for each limit.
 std::string FormatSwitchTradeoff(const plan::Planner& planner, const SwitchTradeoff& tradeoff);
