@@ -46,7 +46,8 @@ TEST_F(EvaluateVerbTest, APlanMatchesItsClaimExactly) {
 
 TEST_F(EvaluateVerbTest, TheDefaultProfileIsTheOneThatThePlanNames) {
   EXPECT_EQ(RunJson("evaluate out/plans/slowdown-5.json"), RunJson(plan_));
-  EXPECT_THAT(RunWell(plan_), HasSubstr("The plan file has the same time and energy."));
+  EXPECT_THAT(RunWell(plan_),
+              HasSubstr("The plan file has the same time and energy as this evaluation."));
 }
 
 TEST_F(EvaluateVerbTest, TheListsEqualThePlans) {

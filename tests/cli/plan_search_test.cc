@@ -145,7 +145,9 @@ TEST_F(PlanSearchTest, AnInterruptKeepsTheBestPlansSoFar) {
   EXPECT_THAT(Read("stderr.txt"), HasSubstr("finishing with the best plans so far"));
   EXPECT_THAT(Read("results/summary.json"), HasSubstr("no-slowdown"));
   EXPECT_THAT(Read("results/summary.json"), HasSubstr("least-energy"));
+  EXPECT_THAT(Read("stdout.txt"), HasSubstr("Stopped early"));
   const auto summary = nlohmann::json::parse(Read("results/summary.json"));
+  EXPECT_EQ(summary["stopped_early"], true);
   for (const auto& file : summary["files"]) {
     EXPECT_NE(Read("results/" + file.get<std::string>()), "") << file;
   }

@@ -187,8 +187,18 @@ TEST_F(PlanVerbTest, TheRateOfHardwareFactsLimitsClockChanges) {
   const json late = RunJson(plan)["plans"][0];
   EXPECT_LE(late.at("switches_per_gpu_s"), 10);
   EXPECT_LE(late.at("time_s"), late.at("deadline_s"));
-  EXPECT_EQ(RunJson(plan + "--switch-latency 0 --max-switches 1000")["plans"][0]["max_switches"],
-            1000);
+  std::string slow = ReadFile(PERSEUS_SOURCE_DIR "/examples/hardware-facts.toml").value();
+  const std::string rate = "{value = 80, low = 80";
+  slow.replace(slow.find(rate), rate.size(), "{value = 8, low = 8");
+  Write("slow.toml", slow);
+  const Outcome above =
+      Run("plan profile.csv --schedule 1f1b --microbatches 8 --no-frontier --facts slow.toml "
+          "--switch-latency 0 --max-switches 1000 --json");
+  EXPECT_EQ(json::parse(above.out)["plans"][0]["max_switches"], 1000);
+  EXPECT_THAT(above.err, HasSubstr("slow.toml allows 1 (use a lower --max-switches"));
+  // The limit that `auto` finds is within the rate.
+  const json picked = RunJson(plan + "--switch-latency 0 --max-switches auto")["plans"][0];
+  EXPECT_LE(picked.at("max_switches"), first.at("max_switches"));
   ExpectComplaint(Run(plan + "--noise 1"), 2, "which excludes --noise");
   ExpectComplaint(Run(plan + "--max-switches some"), 2, "--max-switches");
 }
