@@ -100,7 +100,7 @@ TEST_F(QualifyVerbTest, MergeCountsNoNodeTwiceAndOverwritesNoInput) {
 TEST_F(QualifyVerbTest, PlansNameTheFactsThatTheyUse) {
   RunWell(kVirtual);
   RunWell("synth --gpu a100 --stages 4 -o profile.csv");
-  const std::string plan = "plan profile.csv --schedule 1f1b --microbatches 4 --facts facts.toml ";
+  const std::string plan = "plan profile.csv --schedule 1f1b --microbatches 2 --facts facts.toml ";
   const std::string both = RunWell(plan + "-o out");
   EXPECT_THAT(both, AllOf(HasSubstr("hardware facts: facts.toml gives the blocking power ("),
                           HasSubstr(" W) and the switch latency (")));
@@ -114,7 +114,7 @@ TEST_F(QualifyVerbTest, PlansNameTheFactsThatTheyUse) {
               HasSubstr("hardware facts: facts.toml gives the blocking power ("));
   EXPECT_THAT(RunWell(evaluate), Not(HasSubstr("hardware facts")));
   for (const std::string verb : {"compare", "emulate"}) {
-    const std::string job = verb + " profile.csv --schedule 1f1b --microbatches 4 ";
+    const std::string job = verb + " profile.csv --schedule 1f1b --microbatches 2 ";
     EXPECT_THAT(RunWell(job + "--facts facts.toml"),
                 HasSubstr("hardware facts: facts.toml gives the blocking power ("));
     EXPECT_EQ(RunJson(job + "--facts facts.toml")["facts"], "facts.toml");
