@@ -29,6 +29,25 @@ bool Meets(const plan::Target& target, const plan::Evaluation& evaluation) {
   return true;
 }
 
+// A plan within the rate. A plan may be faster than its deadline, and then fewer changes are
+// allowed: so the limit falls until the plan keeps it. Empty if none is found.
+Result<std::optional<KeptPlan>> LimitRate(const plan::Planner& planner, const plan::Plan& plan,
+                                          Nanoseconds deadline, double changes_per_s,
+                                          const SwitchLimits& limits) {
+  for (int most = MostChanges(changes_per_s, deadline);;) {
+    PERSEUS_ASSIGN_OR_RETURN(auto limited, PlanFewSwitches(planner, deadline, std::span(&most, 1),
+                                                           std::span(&plan, 1), limits));
+    std::optional<plan::Plan>& found = limited.front().plan;
+    if (!found) return std::nullopt;
+    const int allowed = MostChanges(changes_per_s, found->evaluation.time);
+    if (MostSwitches(found->evaluation) <= allowed) {
+      found->target = fmt::format("{}, at most {} switches per GPU", plan.target, most);
+      return KeptPlan{*std::move(found), most};
+    }
+    most = allowed;  // Less than before, because the plan has at most `most` switches.
+  }
+}
+
 }  // namespace
 
 int MostChanges(double changes_per_s, Nanoseconds time) {
@@ -46,14 +65,8 @@ Result<KeptPlan> KeepChangeRate(const plan::Planner& planner, plan::Plan plan,
     const auto deadline =
         longer == 1 ? plan.deadline
                     : static_cast<Nanoseconds>(longer * static_cast<double>(plan.deadline));
-    const int most = MostChanges(changes_per_s, deadline);
-    PERSEUS_ASSIGN_OR_RETURN(auto limited, PlanFewSwitches(planner, deadline, std::span(&most, 1),
-                                                           std::span(&plan, 1), limits));
-    std::optional<plan::Plan>& found = limited.front().plan;
-    if (found && Meets(target, found->evaluation)) {
-      found->target = fmt::format("{}, at most {} switches per GPU", plan.target, most);
-      return KeptPlan{*std::move(found), most};
-    }
+    PERSEUS_ASSIGN_OR_RETURN(auto found, LimitRate(planner, plan, deadline, changes_per_s, limits));
+    if (found && Meets(target, found->plan.evaluation)) return *std::move(found);
     const bool may_be_longer = target.kind == plan::Target::Kind::kEnergyBudget ||
                                target.kind == plan::Target::Kind::kPowerCap;
     if (!may_be_longer) break;

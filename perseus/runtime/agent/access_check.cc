@@ -95,9 +95,9 @@ tl::unexpected<Error> ProbeFailure(std::string_view what, int error) {
 }
 
 // How long the agent waits for a child.
-class Patience {
+class ChildWait {
  public:
-  Patience(pid_t child, const AccessTimes& times)
+  ChildWait(pid_t child, const AccessTimes& times)
       : child_(child),
         answer_(SteadyClock::now() + times.answer),
         longest_(SteadyClock::now() + times.longest) {}
@@ -146,14 +146,14 @@ class Patience {
 };
 
 // Fills `bytes`. False if the child ended before, or did not answer in time.
-bool ReadInTime(int pipe, char* bytes, std::size_t size, Patience& patience) {
+bool ReadInTime(int pipe, char* bytes, std::size_t size, ChildWait& wait) {
   while (size > 0) {
     pollfd wanted{pipe, POLLIN, 0};
-    const int ready = ::poll(&wanted, 1, patience.Milliseconds());
+    const int ready = ::poll(&wanted, 1, wait.Milliseconds());
     if (ready < 0 && errno == EINTR) continue;
     if (ready < 0) return false;
     if (ready == 0) {
-      if (patience.IsOver()) return false;
+      if (wait.IsOver()) return false;
       continue;
     }
     const ssize_t got = ::read(pipe, bytes, size);
@@ -185,15 +185,15 @@ Result<std::vector<int>> CheckAccess(const Identity& identity,
   writing = FileDescriptor();
 
   ProbeReport report;
-  Patience patience(child, times);
+  ChildWait wait(child, times);
   const bool is_whole =
-      ReadInTime(reading.get(), reinterpret_cast<char*>(&report), sizeof report, patience) &&
+      ReadInTime(reading.get(), reinterpret_cast<char*>(&report), sizeof report, wait) &&
       ReadInTime(reading.get(), reinterpret_cast<char*>(errors.data()), errors.size() * sizeof(int),
-                 patience);
+                 wait);
   ::kill(child, SIGKILL);
   while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
   }
-  if (!is_whole && patience.got_no_core()) {
+  if (!is_whole && wait.got_no_core()) {
     return FailAs(ErrorKind::kSystem,
                   "a process in the cgroup of the caller did not answer within {} ms, because it "
                   "got no core (is the node overloaded, or the cgroup throttled? Try again)",

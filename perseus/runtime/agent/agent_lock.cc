@@ -76,10 +76,10 @@ Result<FileDescriptor> TakeOver(const fs::path& path) {
 
 }  // namespace
 
-Result<FileDescriptor> LockFile(const fs::path& path, std::chrono::milliseconds patience) {
+Result<FileDescriptor> LockFile(const fs::path& path, std::chrono::milliseconds longest_wait) {
   std::error_code ignored;  // What is wrong shows when the file is opened.
   fs::create_directories(path.parent_path(), ignored);
-  const auto end = std::chrono::steady_clock::now() + patience;
+  const auto end = std::chrono::steady_clock::now() + longest_wait;
   while (true) {
     PERSEUS_ASSIGN_OR_RETURN(FileDescriptor lock, TryLock(path));
     const auto holder = lock ? std::nullopt : HolderOf(path);

@@ -28,10 +28,10 @@ namespace perseus::agent {
 inline constexpr std::chrono::milliseconds kPredecessorTime{5'000};
 
 // The locked file; an empty descriptor if another process has it, which may run again. If the
-// holder has ended, waits until the lock is free, at most for `patience`. Makes the directory if it
-// does not exist. Fails (kSystem) if the file cannot be opened.
+// holder has ended, waits until the lock is free, at most for `longest_wait`. Makes the directory
+// if it does not exist. Fails (kSystem) if the file cannot be opened.
 Result<FileDescriptor> LockFile(const std::filesystem::path& path,
-                                std::chrono::milliseconds patience = kPredecessorTime);
+                                std::chrono::milliseconds longest_wait = kPredecessorTime);
 
 // What the file says of the process that has the lock. Empty if it says nothing.
 std::optional<ProcessId> HolderOf(const std::filesystem::path& path);
