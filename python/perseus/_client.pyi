@@ -61,6 +61,8 @@ class Session:
         agent: Optional[str] = ...,
         devices: Optional[str] = ...,
         plan_expires_at: int = ...,
+        stages: Optional[str] = ...,
+        pp_ranks: int = ...,
     ) -> None: ...
     @property
     def counters(self) -> Counters: ...

@@ -7,7 +7,7 @@ import functools
 import inspect
 import logging
 import os
-from typing import Any, Callable, Optional, Tuple, Union
+from typing import Any, Callable, Optional, Sequence, Tuple, Union
 
 from perseus import _client
 
@@ -28,6 +28,8 @@ def open(  # noqa: A001: users call it perseus.open().
     agent: Optional[PathLike] = None,
     devices: Optional[str] = None,
     plan_expires_at: float = 0,
+    stages: Optional[Sequence[int]] = None,
+    pp_ranks: int = 0,
 ) -> _client.Session:
     """Opens a session. `perseus.step` and `perseus.instruction` then use it.
 
@@ -55,6 +57,10 @@ def open(  # noqa: A001: users call it perseus.open().
             PERSEUS_DEVICES, or "auto".
         plan_expires_at: The time (in seconds since 1970) from which on `plan` is not followed. 0:
             never.
+        stages: The pipeline stages of this rank, by chunk: [0, 7] if chunk 0 is stage 0 and chunk 1
+            is stage 7. They are recorded, so that the schedule can be read from the record. None:
+            stage = chunk * pp_ranks + pp_rank.
+        pp_ranks: How many ranks the pipeline has. It is recorded. 0: unknown.
 
     Returns:
         The session. One process may open several, one for each GPU.
@@ -73,6 +79,8 @@ def open(  # noqa: A001: users call it perseus.open().
         agent=_path(agent),
         devices=devices,
         plan_expires_at=int(plan_expires_at),
+        stages=None if stages is None else ",".join(str(stage) for stage in stages),
+        pp_ranks=pp_ranks,
     )
     _client.set_default(session)
     return session

@@ -58,15 +58,16 @@ void Close(SessionObject* session) {
 }
 
 PyObject* New(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
-  static const char* const kNames[] = {"dp_rank", "pp_rank",         "tp_rank", "gpu",
-                                       "job",     "job_directory",   "plan",    "agent",
-                                       "devices", "plan_expires_at", nullptr};
+  static const char* const kNames[] = {
+      "dp_rank", "pp_rank", "tp_rank",         "gpu",    "job",      "job_directory", "plan",
+      "agent",   "devices", "plan_expires_at", "stages", "pp_ranks", nullptr};
   perseus_options options = PERSEUS_OPTIONS_INIT;
   long long expires = 0;
   if (PyArg_ParseTupleAndKeywords(
-          arguments, keywords, "|$iiizzzzzzL:Session", const_cast<char**>(kNames), &options.dp_rank,
-          &options.pp_rank, &options.tp_rank, &options.gpu, &options.job, &options.job_directory,
-          &options.plan, &options.agent, &options.devices, &expires) == 0) {
+          arguments, keywords, "|$iiizzzzzzLzi:Session", const_cast<char**>(kNames),
+          &options.dp_rank, &options.pp_rank, &options.tp_rank, &options.gpu, &options.job,
+          &options.job_directory, &options.plan, &options.agent, &options.devices, &expires,
+          &options.stages, &options.pp_ranks) == 0) {
     return nullptr;
   }
   options.plan_expires_at = expires;

@@ -60,6 +60,13 @@ class HooksTest(SessionTest):
             self.recorded(session), [[(0, 3, 1), (2, 3, 0), (3, 3, 0)], [(4, 0, 0), (1, 0, 0)]]
         )
 
+    def test_the_record_names_the_stages_of_the_chunks(self):
+        session = self.open(pp_rank=3, stages=[3, 4], pp_ranks=4)
+        session.close()
+        with open(self.scratch / "ranks" / "dp0-pp3-tp0.jsonl") as file:
+            header = json.loads(file.readline())
+        self.assertEqual((header["stages"], header["pp_ranks"]), ([3, 4], 4))
+
     def test_a_missing_microbatch_is_counted(self):
         self.record()
         session = self.open()

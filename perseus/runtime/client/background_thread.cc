@@ -86,6 +86,8 @@ void BackgroundThread::WriteHeader() {
     header.may_set_clocks = has_logged_lease_ = true;
   }
   header.epoch = epoch_;
+  header.stages = core_.settings.stages;
+  header.pp_ranks = core_.settings.pp_ranks;
   log_header_ = protocol::FormatRecord(header);
   Write(header);
 }

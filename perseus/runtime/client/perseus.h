@@ -94,13 +94,21 @@ typedef struct perseus_options {
   uint32_t flags;
   /* 0 */
   uint32_t reserved;
+  /* The pipeline stages that this rank holds, by chunk: "0,7" if chunk 0 is stage 0 and chunk 1 is
+   * stage 7. It is recorded, so that the schedule can be read from the record. Default: stage =
+   * chunk * (ranks of the pipeline) + pp_rank. */
+  const char* stages;
+  /* How many ranks the pipeline has. It is recorded. 0: unknown. */
+  int32_t pp_ranks;
+  /* 0 */
+  uint32_t reserved_too;
 } perseus_options;
 
 /* Warnings are kept for perseus_take_warning and not written to standard error. */
 #define PERSEUS_QUIET 1u
 
 #define PERSEUS_OPTIONS_INIT \
-  { sizeof(perseus_options), 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0 }
+  { sizeof(perseus_options), 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, NULL, 0, 0 }
 
 /* Does not fail if something is missing that training can do without: then the session only
  * measures, or does nothing, and a warning says why. Returns NULL only if memory runs out.

@@ -137,6 +137,9 @@ std::unique_ptr<Session> Session::Open(Settings settings) {
   }
   auto core = std::make_shared<SessionCore>(std::move(settings));
   if (!no_rank.empty()) core->warnings.Once("rank", no_rank);
+  if (!core->settings.wrong_stages.empty()) {
+    core->warnings.Once("stages", core->settings.wrong_stages);
+  }
   std::unique_ptr<Session> session(new Session(core));
   ChosenGpu gpu = FindGpu(*core);
   core->clock = gpu.clock;

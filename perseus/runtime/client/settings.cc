@@ -1,11 +1,14 @@
 #include "perseus/runtime/client/settings.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <system_error>
+#include <utility>
 
 #include "perseus/base/excerpt.h"
 #include "perseus/runtime/protocol/messages.h"
@@ -15,7 +18,7 @@ namespace {
 
 // Nothing lies behind the last member, where a later one would begin.
 static_assert(sizeof(perseus_options) ==
-              offsetof(perseus_options, reserved) + sizeof(perseus_options::reserved));
+              offsetof(perseus_options, reserved_too) + sizeof(perseus_options::reserved_too));
 
 std::string TextOf(const char* option, const char* variable, const char* otherwise) {
   if (option != nullptr) return option;
@@ -38,6 +41,27 @@ std::string JobName(std::string name) {
   return name.empty() || !IsPrintable(name) ? "training" : name;
 }
 
+// Reads `stages` and `pp_ranks`. If one is wrong, neither is recorded: training goes on.
+void ReadPipeline(const perseus_options& options, Settings& settings) {
+  const protocol::HighestRanks highest;
+  if (options.pp_ranks < 0 || options.pp_ranks > highest.pp_rank + 1 ||
+      (options.pp_ranks > 0 && options.pp_ranks <= options.pp_rank)) {
+    settings.wrong_stages = fmt::format(
+        "pp_ranks is {}, but it is the number of ranks of the pipeline, more than pp_rank {} and "
+        "at most {}, or 0 if it is unknown; it is not recorded",
+        options.pp_ranks, options.pp_rank, highest.pp_rank + 1);
+    return;
+  }
+  const std::string text = options.stages == nullptr ? "" : options.stages;
+  auto stages = protocol::ParseStages(text);
+  if (!stages) {
+    settings.wrong_stages = stages.error().message + "; they are not recorded";
+    return;
+  }
+  settings.stages = *std::move(stages);
+  settings.pp_ranks = options.pp_ranks;
+}
+
 }  // namespace
 
 Settings SettingsFrom(const perseus_options* options) {
@@ -53,6 +77,7 @@ Settings SettingsFrom(const perseus_options* options) {
   settings.devices = TextOf(all.devices, "PERSEUS_DEVICES", "auto");
   settings.most_log_bytes = MostLogBytes();
   settings.plan_expires_at = all.plan_expires_at;
+  ReadPipeline(all, settings);
   if ((all.flags & PERSEUS_QUIET) != 0) settings.warning_output = WarningOutput::kQuiet;
   return settings;
 }

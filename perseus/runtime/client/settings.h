@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "perseus/runtime/client/perseus.h"
 #include "perseus/runtime/client/warnings.h"
@@ -25,6 +26,9 @@ struct Settings {
   std::string agent;                 // A socket, "own" or "off".
   std::string devices;               // For OpenDevices, or "off".
   std::int64_t plan_expires_at = 0;  // Seconds since 1970; 0: never.
+  std::vector<int> stages;           // By chunk. Empty if the default numbers hold.
+  int pp_ranks = 0;                  // 0: unknown.
+  std::string wrong_stages;          // What is wrong with `stages` or `pp_ranks`; empty if nothing.
   std::uint64_t most_log_bytes = kMostLogBytes;
   WarningOutput warning_output = WarningOutput::kStandardError;
 };

@@ -1,11 +1,13 @@
 // Options, environment, defaults, and programs built against an older perseus.h.
 #include "perseus/runtime/client/settings.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstddef>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 namespace perseus::client {
 namespace {
@@ -39,6 +41,38 @@ TEST(SettingsFrom, AShorterStructHasNothingBehindItsEnd) {
   EXPECT_EQ(settings.name.pp_rank, 2);
   EXPECT_EQ(settings.gpu, "");
   EXPECT_EQ(settings.warning_output, WarningOutput::kStandardError);
+}
+
+TEST(SettingsFrom, TakesTheStagesOfTheChunks) {
+  perseus_options options = PERSEUS_OPTIONS_INIT;
+  options.pp_rank = 3;
+  EXPECT_TRUE(SettingsFrom(&options).stages.empty());
+  options.stages = "3,4";
+  options.pp_ranks = 4;
+  Settings settings = SettingsFrom(&options);
+  EXPECT_EQ(settings.stages, (std::vector<int>{3, 4}));
+  EXPECT_EQ(settings.pp_ranks, 4);
+  EXPECT_EQ(settings.wrong_stages, "");
+
+  options.size = offsetof(perseus_options, stages);
+  EXPECT_TRUE(SettingsFrom(&options).stages.empty());
+  EXPECT_EQ(SettingsFrom(&options).pp_ranks, 0);
+}
+
+TEST(SettingsFrom, WrongStagesAreNotRecorded) {
+  perseus_options options = PERSEUS_OPTIONS_INIT;
+  options.pp_rank = 3;
+  options.stages = "3;4";
+  options.pp_ranks = 4;
+  Settings settings = SettingsFrom(&options);
+  EXPECT_TRUE(settings.stages.empty());
+  EXPECT_THAT(settings.wrong_stages, testing::HasSubstr("stages is \"3;4\""));
+
+  options.stages = "3,4";
+  options.pp_ranks = 3;
+  settings = SettingsFrom(&options);
+  EXPECT_EQ(settings.pp_ranks, 0);
+  EXPECT_THAT(settings.wrong_stages, testing::HasSubstr("pp_ranks is 3"));
 }
 
 TEST(SettingsFrom, ALogsLimitIsANumberOfBytes) {

@@ -3,11 +3,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdint>
+#include <functional>
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <system_error>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
@@ -39,13 +43,18 @@ std::string Quoted(std::string_view text) {
 class Formatter {
  public:
   std::string operator()(const RankHeader& header) {
+    std::string pipeline;
+    if (!header.stages.empty()) {
+      pipeline += fmt::format(",\"stages\":[{}]", fmt::join(header.stages, ","));
+    }
+    if (header.pp_ranks > 0) pipeline += fmt::format(",\"pp_ranks\":{}", header.pp_ranks);
     return fmt::format(
         "{{\"perseus_rank_log\":1,\"dp_rank\":{},\"pp_rank\":{},\"tp_rank\":{},\"gpu\":{},"
         "\"gpu_name\":{},\"host\":{},\"pid\":{},\"sm_clocks_mhz\":[{}],\"may_set_clocks\":{},"
-        "\"epoch_ns\":{}}}\n",
+        "\"epoch_ns\":{}{}}}\n",
         header.name.dp_rank, header.name.pp_rank, header.name.tp_rank, Quoted(header.gpu),
         Quoted(header.gpu_name), Quoted(header.host), header.pid,
-        fmt::join(header.sm_clocks_mhz, ","), header.may_set_clocks, header.epoch);
+        fmt::join(header.sm_clocks_mhz, ","), header.may_set_clocks, header.epoch, pipeline);
   }
 
   std::string operator()(const RanStep& step) {
@@ -162,12 +171,32 @@ RanStep ReadStep(const Node& node) {
   return step;
 }
 
+// Schedules number the chunks of a rank by ascending stage. So a record does, too.
+bool IsAscending(const std::vector<int>& stages) {
+  return std::adjacent_find(stages.begin(), stages.end(), std::greater_equal()) == stages.end();
+}
+
+// The keys that a rank may leave out.
+void ReadPipeline(const Node& node, RankHeader& header) {
+  if (node.Has("stages")) {
+    const Node stages = node.Member("stages");
+    const std::size_t count = stages.ListSize();
+    for (std::size_t i = 0; i < count; ++i) {
+      header.stages.push_back(stages[i].Count(0, kMostInRecord, "a stage's number"));
+    }
+    if (!IsAscending(header.stages)) Throw("{} is not in ascending order", stages.path);
+  }
+  if (node.Has("pp_ranks")) {
+    header.pp_ranks = node.Member("pp_ranks").Count(1, HighestRanks().pp_rank + 1, "ranks");
+  }
+}
+
 RankHeader ReadHeader(const Node& node) {
   constexpr std::array<std::string_view, 10> kKeys{
       "perseus_rank_log", "dp_rank", "pp_rank", "tp_rank",       "gpu",
       "gpu_name",         "host",    "pid",     "sm_clocks_mhz", "may_set_clocks"};
   std::vector<std::string_view> keys(kKeys.begin(), kKeys.end());
-  keys.push_back("epoch_ns");
+  keys.insert(keys.end(), {"epoch_ns", "stages", "pp_ranks"});
   node.RequireObject(keys);
   if (node.Member("perseus_rank_log").value != 1) {
     Throw(
@@ -189,6 +218,7 @@ RankHeader ReadHeader(const Node& node) {
   header.epoch = node.Member("epoch_ns")
                      .Whole(-std::numeric_limits<Nanoseconds>::max(),
                             std::numeric_limits<Nanoseconds>::max(), "nanoseconds");
+  ReadPipeline(node, header);
   return header;
 }
 
@@ -203,6 +233,30 @@ RankRecord ReadRecord(const Node& node) {
 }
 
 }  // namespace
+
+Result<std::vector<int>> ParseStages(std::string_view text) {
+  std::vector<int> stages;
+  for (std::string_view rest = text; !text.empty();) {
+    const std::size_t comma = rest.find(',');
+    const std::string_view number = rest.substr(0, comma);
+    int stage = 0;
+    const char* const end = number.data() + number.size();
+    const auto read = std::from_chars(number.data(), end, stage);
+    if (read.ec != std::errc() || read.ptr != end || stage < 0 || stage > kMostInRecord) {
+      return Fail(
+          "stages is {}, but it is a list of the stages of the rank's chunks, such as \"0,7\"",
+          Excerpt(text));
+    }
+    stages.push_back(stage);
+    if (comma == std::string_view::npos) break;
+    rest.remove_prefix(comma + 1);
+  }
+  if (!IsAscending(stages)) {
+    return Fail("stages is {}, but chunks are numbered by ascending stage, such as \"0,7\"",
+                Excerpt(text));
+  }
+  return stages;
+}
 
 bool IsOfSameProcess(const RankHeader& a, const RankHeader& b) {
   return a.pid == b.pid && a.epoch == b.epoch && a.host == b.host;

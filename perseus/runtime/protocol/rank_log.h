@@ -4,13 +4,17 @@
 //
 //   {"perseus_rank_log":1,"dp_rank":0,"pp_rank":3,"tp_rank":0,"gpu":"GPU-…","gpu_name":"…",
 //    "host":"n7","pid":4711,"sm_clocks_mhz":[…],"may_set_clocks":true,
-//    "epoch_ns":1700000000000000000}
+//    "epoch_ns":1700000000000000000,"stages":[3,4],"pp_ranks":4}
 //   {"step":12,"assignment_version":7,"has_plan":true,"on_plan":true,"begin_ns":…,"end_ns":…,
 //    "instructions":[[0,3,0,125000,50012000,1410],…],
 //    "energy":[[-40000000,10500000,81234.5],…],
 //    "clocks":[[125000,131000,1410,2],…],
 //    "temperature_c":61,"power_w":310.5,"limited":false}
 //   {"remark":"plan 7 has another schedule …"}
+//
+// `stages` are the pipeline stages of the rank's chunks, ascending, by chunk. Without it, a chunk
+// is stage chunk * pp_ranks + pp_rank. `pp_ranks` is the number of ranks of the pipeline. A rank
+// that does not know one of them leaves it out.
 //
 // An instruction is [kind, microbatch, chunk, begin, duration, MHz]. An energy sample is [from, to,
 // joules]. A clock is [requested, applied, MHz, outcome].
@@ -57,8 +61,13 @@ struct RankHeader {
   std::vector<int> sm_clocks_mhz;  // Ascending. Empty if clocks cannot be set.
   bool may_set_clocks = false;
   Nanoseconds epoch = 0;
+  std::vector<int> stages;  // By chunk. Empty if the rank did not name them.
+  int pp_ranks = 0;         // 0: unknown.
   friend bool operator==(const RankHeader&, const RankHeader&) = default;
 };
+
+// Parses "0,7". An empty text has no stages. Fails if they are not ascending numbers.
+Result<std::vector<int>> ParseStages(std::string_view text);
 
 // Whether steps and energies continue from one header to the other.
 bool IsOfSameProcess(const RankHeader& a, const RankHeader& b);

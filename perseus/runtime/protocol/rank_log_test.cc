@@ -17,6 +17,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 RankHeader Header(int pid) {
   RankHeader header;
@@ -64,6 +65,36 @@ TEST(RankRecord, ParsesBackToItself) {
   EXPECT_EQ(Parsed(line), RankRecord(header));
   EXPECT_EQ(Parsed(FormatRecord(Step(12))), RankRecord(Step(12)));
   EXPECT_EQ(Parsed(FormatRecord(Remark{"plan 7 is \"x\""})), RankRecord(Remark{"plan 7 is \"x\""}));
+}
+
+TEST(RankRecord, AHeaderMayHaveTheStagesOfItsChunks) {
+  RankHeader header = Header(4711);
+  header.host = "n";
+  EXPECT_THAT(FormatRecord(header), Not(HasSubstr("stages")));
+  EXPECT_THAT(FormatRecord(header), Not(HasSubstr("pp_ranks")));
+  header.stages = {3, 4};
+  header.pp_ranks = 4;
+  const std::string line = FormatRecord(header);
+  EXPECT_THAT(line, HasSubstr(R"("stages":[3,4],"pp_ranks":4})"));
+  EXPECT_EQ(Parsed(line), RankRecord(header));
+
+  std::string wrong = line;
+  wrong.replace(wrong.find("[3,4]"), 5, "[3,3]");
+  EXPECT_THAT(ParseRecord(wrong, "log:1").error().message,
+              HasSubstr("log:1: stages is not in ascending order"));
+}
+
+TEST(ParseStages, ReadsAListOfAscendingStages) {
+  EXPECT_THAT(*ParseStages(""), IsEmpty());
+  EXPECT_THAT(*ParseStages("0,7"), ElementsAre(0, 7));
+  for (const char* const text : {",", "0,", "0,7,", "a", "0, 7", "-1", "0;7", "99999999999"}) {
+    const auto stages = ParseStages(text);
+    ASSERT_FALSE(stages) << text;
+    EXPECT_THAT(stages.error().message, HasSubstr("such as \"0,7\"")) << text;
+  }
+  for (const char* const text : {"1,1", "7,0"}) {
+    EXPECT_THAT(ParseStages(text).error().message, HasSubstr("ascending stage")) << text;
+  }
 }
 
 TEST(RankRecord, ErrorsNameFileLineAndField) {
