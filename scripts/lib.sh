@@ -10,7 +10,6 @@ packages_build=(cmake ninja-build g++ ccache mold libexpected-dev libfmt-dev lib
   nlohmann-json3-dev libtomlplusplus-dev duktape-dev zlib1g-dev libboost1.81-dev libssl-dev
   libeigen3-dev libspdlog-dev prometheus-cpp-dev libsqlite3-dev libpq-dev)
 packages_python=(python3 python3-dev python3-numpy pybind11-dev)
-packages_torch=(python3-torch libopenblas0-pthread)
 packages_wheel=(python3-venv python3-pip python3-setuptools python3-wheel)
 packages_web=(nodejs npm)
 packages_browser=(chromium)
@@ -104,8 +103,24 @@ install_python() {
     leave_out "without ${packages_python[*]}, the Python package is left out"
   install_packages "${packages_wheel[@]}" ||
     leave_out "without ${packages_wheel[*]}, the wheel is not tested"
-  install_packages "${packages_torch[@]}" ||
-    leave_out "without ${packages_torch[*]}, the PyTorch example is not tested"
+  install_frameworks
+}
+
+# install_frameworks makes build/venv, a virtual environment with the training frameworks of
+# scripts/frameworks.txt. It is separate from the system's packages, because the versions must be exact.
+# It must have Debian's Python, which the extension modules are built for.
+install_frameworks() {
+  local pins=scripts/frameworks.txt venv=build/venv log=build/venv.log
+  ! cmp -s "$pins" "$venv/installed.txt" || return 0
+  say "installing training frameworks into $venv ($pins)"
+  mkdir -p build
+  if /usr/bin/python3 -m venv --clear "$venv" >"$log" 2>&1 &&
+    "$venv/bin/pip" install --progress-bar off -r "$pins" >>"$log" 2>&1; then
+    cp "$pins" "$venv/installed.txt"
+    return 0
+  fi
+  leave_out "pip cannot install the training frameworks (is there a network? all of its output is in" \
+    "$log): their adapters are not tested"
 }
 
 # configure PRESET [CMAKE ARGUMENT...] prints output only if it fails.

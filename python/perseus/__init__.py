@@ -9,6 +9,10 @@ instruction, and measures the instructions; it changes nothing about what is com
             with perseus.instruction("forward", microbatch=0):
                 ...
 
+Or, with PyTorch's pipeline schedules, without a change of the loop (docs/frameworks.md):
+
+    perseus.attach(schedule)
+
 In a notebook (times in seconds, energies in joules, power in watts, clocks in MHz):
 
     found = perseus.plan("profile.csv", schedule="1f1b", microbatches=96, blocking_power_w=83.64)
@@ -39,6 +43,7 @@ except ModuleNotFoundError as missing:
         "build/release, and use the Python that they were built for (/usr/bin/python3 on Debian)"
     ) from missing
 from perseus._session import open
+from perseus.adapters import Handle, attach
 
 # The planner needs NumPy, so it is loaded at its first use: a training process may not have NumPy.
 _PLANNING = ("Baseline", "Error", "Frontier", "Plan", "PlanResult", "UnreachableError", "plan")
@@ -48,12 +53,14 @@ __all__ = [
     "Counters",
     "Error",
     "Frontier",
+    "Handle",
     "Instruction",
     "Plan",
     "PlanResult",
     "Session",
     "Step",
     "UnreachableError",
+    "attach",
     "instruction",
     "instruction_begin",
     "instruction_end",

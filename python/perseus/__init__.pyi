@@ -21,5 +21,7 @@ from perseus._plan import (
     plan as plan,
 )
 from perseus._session import open as open
+from perseus.adapters import Handle as Handle
+from perseus.adapters import attach as attach
 
 __version__: str

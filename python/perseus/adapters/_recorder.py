@@ -1,0 +1,308 @@
+"""Records one attached pipeline of this process: its session, its steps and its instructions.
+
+An adapter's wrappers call step_begin, begin, end, step_end. None of them raises: an error of Perseus
+is logged once, and the pipeline is detached. The wrappers stay correct after that, because each of
+them asks is_attached or the result of begin().
+
+Thread safety: none. The calls of one pipeline come from one thread at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import weakref
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from perseus import _client
+from perseus.adapters._patches import Patches
+
+FORWARD, BACKWARD = "forward", "backward"
+BACKWARD_INPUT, BACKWARD_WEIGHT = "backward_input", "backward_weight"
+
+# How many steps are counted to prove that the adapter sees every instruction.
+PROOF_STEPS = 3
+
+_log = logging.getLogger("perseus")
+
+
+class Ranks(NamedTuple):
+    """Which part of the job this process is, as the framework says."""
+
+    pp_rank: int
+    pp_ranks: int
+    stages: Tuple[int, ...]  # The stage of each chunk.
+    dp_rank: int = 0
+    tp_rank: int = 0
+    gpu: Optional[str] = None  # UUID. None: PERSEUS_GPU, or the only GPU.
+
+
+class Handle:
+    """What `perseus.attach` returns."""
+
+    def __init__(self, recorder: Optional[Recorder], patches: Optional[Patches] = None) -> None:
+        """`patches` are those of this schedule. The recorder has those of the stages."""
+        self._recorder = recorder
+        self._patches = patches
+        if recorder is not None:
+            recorder.handles += 1
+
+    @property
+    def is_attached(self) -> bool:
+        """False if nothing was attached, or after detach."""
+        return self._recorder is not None and self._recorder.is_attached
+
+    @property
+    def session(self) -> Optional[_client.Session]:
+        """The session of this pipeline. None before the first training step."""
+        return None if self._recorder is None else self._recorder.session
+
+    def detach(self) -> None:
+        """Puts every original back and closes the session. Waits at most one second."""
+        recorder, self._recorder = self._recorder, None
+        if recorder is None:
+            return
+        if self._patches is not None:
+            restore(self._patches)
+        recorder.handles -= 1
+        if recorder.handles == 0:
+            recorder.detach()
+
+
+def restore(patches: Patches) -> None:
+    """Puts the originals back. Never raises."""
+    try:
+        if patches.restore() > 0:
+            _log.info("detach: other code has replaced hooks of Perseus; they do nothing now")
+    except Exception:
+        _log.warning("detach: an error of Perseus", exc_info=True)
+
+
+# The recorders of this process by (dp_rank, pp_rank, tp_rank), to find two that would record as the
+# same rank.
+_recorders: "weakref.WeakValueDictionary[Tuple[int, int, int], Recorder]"
+_recorders = weakref.WeakValueDictionary()
+
+
+class Recorder:
+    def __init__(
+        self,
+        framework: str,
+        find_ranks: Callable[[], Ranks],
+        options: Mapping[str, Any],
+        model: object = None,
+        stream: Optional[Callable[[], Any]] = None,
+    ) -> None:
+        """
+        Args:
+            framework: Name and version for messages: "torch 2.13.0".
+            find_ranks: Called once, at the first step.
+            options: Arguments of perseus.open, stronger than the ranks.
+            model: Compares equal for pipelines that train the same modules. The newest one of them
+                is recorded.
+            stream: Returns the current CUDA stream. None: the work runs on the CPU.
+        """
+        self.framework = framework
+        self.patches = Patches()
+        self.handles = 0  # One for each attached schedule of these stages.
+        self.is_attached = True
+        self.in_step = False
+        self.stage_objects: Callable[[], List[Any]] = list  # Of the adapter.
+        self._find_ranks = find_ranks
+        self._options = dict(options)
+        self._model = model
+        self._stream = stream
+        self._session: Optional[_client.Session] = None
+        self._is_open = False  # Between begin and end of an instruction.
+        self._closes_later = False  # See end_later().
+        self._chunks = 0
+        self._microbatches = 0
+        self._proof_steps = PROOF_STEPS
+        self._counts: Dict[Tuple[str, int], int] = {}
+
+    @property
+    def session(self) -> Optional[_client.Session]:
+        return self._session
+
+    # ---- Steps ----
+
+    def step_begin(self, microbatches: int) -> bool:
+        """Returns False if this step is not recorded. Then do not call step_end."""
+        if not self.is_attached or self.in_step:
+            return False
+        try:
+            if self._session is None:
+                self._open()
+            self._microbatches = microbatches
+            self._counts.clear()
+            self._is_open = self._closes_later = False
+            self._session.step_begin()
+            self.in_step = True
+            return True
+        except Exception as error:
+            self.fail(error)
+            return False
+
+    def step_end(self) -> None:
+        if not self.in_step:
+            return
+        try:
+            if self._is_open:
+                self.end()
+            self.in_step = False
+            self._session.step_end()
+            if self._proof_steps > 0:
+                self._prove()
+        except Exception as error:
+            self.fail(error)
+
+    def step_abandon(self) -> None:
+        """Instead of step_end, if an exception leaves the step."""
+        if not self.in_step:
+            return
+        try:
+            if self._is_open:
+                self.end()
+            self.in_step = False
+            self._session.step_abandon()
+        except Exception as error:
+            self.fail(error)
+
+    # ---- Instructions ----
+
+    def begin(self, kind: str, microbatch: Optional[int], chunk: int) -> bool:
+        """Returns False if the instruction is not recorded. Then do not call end.
+
+        That is so outside of a training step (an evaluation), and inside of another instruction (a
+        custom function of the schedule that calls the stage).
+        """
+        if not self.in_step:
+            return False
+        if self._is_open:
+            if not self._closes_later:
+                return False
+            self.end()
+        try:
+            if self._proof_steps > 0:
+                key = (kind, chunk)
+                self._counts[key] = self._counts.get(key, 0) + 1
+            stream = self._stream
+            self._is_open = True
+            if stream is None:
+                self._session.instruction_begin(kind, microbatch, chunk)
+            else:
+                self._session.instruction_begin(kind, microbatch, chunk, stream())
+            return True
+        except Exception as error:
+            self.fail(error)
+            return False
+
+    def end(self) -> None:
+        """Ends the instruction. Does nothing if none is open."""
+        if self._is_open:
+            self._is_open = self._closes_later = False
+            self._session.instruction_end()  # C++, never raises.
+
+    def end_later(self) -> None:
+        """The instruction ends at end_late(), or at the next begin: the loss follows."""
+        self._closes_later = True
+
+    def end_late(self) -> None:
+        """Ends the instruction of end_later(), and no other."""
+        if self._closes_later:
+            self.end()
+
+    # ---- The end ----
+
+    def detach(self) -> None:
+        """Never raises. The patches of schedules pass calls through from now on."""
+        if not self.is_attached:
+            return
+        self.step_abandon()
+        self.is_attached = False
+        restore(self.patches)
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()  # C++, never raises.
+
+    def refuse(self, why: str, *arguments: Any) -> None:
+        """Logs why this pipeline cannot be recorded, and detaches."""
+        if self.is_attached:
+            _log.warning(
+                f"attach: %s: {why}; Perseus detaches (see docs/frameworks.md)",
+                self.framework,
+                *arguments,
+            )
+            self.detach()
+
+    def fail(self, error: Exception) -> None:
+        """Logs an error of Perseus, and detaches."""
+        if self.is_attached:
+            _log.warning(
+                "attach: %s: an error of Perseus (%s: %s); it detaches, and training continues",
+                self.framework,
+                type(error).__name__,
+                error,
+                exc_info=_log.isEnabledFor(logging.DEBUG),
+            )
+        self.detach()
+
+    # ---- Details ----
+
+    def _open(self) -> None:
+        ranks = self._find_ranks()
+        options = {
+            "dp_rank": ranks.dp_rank,
+            "pp_rank": ranks.pp_rank,
+            "tp_rank": ranks.tp_rank,
+            "gpu": ranks.gpu,
+            "stages": ranks.stages,
+            "pp_ranks": ranks.pp_ranks,
+            **self._options,
+        }
+        self._chunks = len(ranks.stages)
+        key = (options["dp_rank"], options["pp_rank"], options["tp_rank"])
+        other = _recorders.get(key)
+        if other is not None and other is not self and other.is_attached:
+            if other._model != self._model:
+                raise RuntimeError(
+                    "another attached pipeline of this process has the ranks dp%d pp%d tp%d, and a "
+                    "GPU has one pipeline (detach the other one first)" % key
+                )
+            other.detach()
+        _recorders[key] = self
+        self._session = _client.Session(**_plain(options))
+
+    def _prove(self) -> None:
+        """Checks the counts of a step: each stage ran each microbatch forward and backward."""
+        problems = []
+        for chunk in range(self._chunks):
+            forward, backward, dgrad, wgrad = (
+                self._counts.get((kind, chunk), 0)
+                for kind in (FORWARD, BACKWARD, BACKWARD_INPUT, BACKWARD_WEIGHT)
+            )
+            expected = self._microbatches
+            if forward != expected or backward + dgrad != expected or wgrad != dgrad:
+                problems.append(
+                    f"chunk {chunk} ran {forward} forwards, {backward} backwards, {dgrad} dgrads "
+                    f"and {wgrad} wgrads of {expected} microbatches"
+                )
+        if problems:
+            self.refuse("a step was not seen completely: %s", ", ".join(problems))
+        self._proof_steps -= 1
+
+
+def _plain(options: Mapping[str, Any]) -> Dict[str, Any]:
+    """The options of perseus.open in the types of the extension module."""
+    plain = {name: value for name, value in options.items() if value is not None}
+    for name in ("job_directory", "plan", "agent"):
+        if name in plain:
+            plain[name] = os.fspath(plain[name])
+    if "gpu" in plain:
+        plain["gpu"] = str(plain["gpu"])
+    if "plan_expires_at" in plain:
+        plain["plan_expires_at"] = int(plain["plan_expires_at"])
+    stages: Optional[Sequence[int]] = plain.get("stages")
+    if stages is not None:
+        plain["stages"] = ",".join(str(stage) for stage in stages)
+    return plain

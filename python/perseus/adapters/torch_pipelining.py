@@ -1,0 +1,374 @@
+"""torch.distributed.pipelining: every schedule class, and frameworks that use them (torchtitan).
+
+What is replaced, on the instances of the job:
+    schedule.step                        a step, if it has a backward (eval() has none)
+    stage.forward_one_chunk              forward; on the last stage it ends after the loss:
+    schedule._maybe_compute_loss
+    stage.backward_one_chunk             backward, or dgrad with full_backward=False
+    stage.backward_weight_one_chunk      wgrad
+    schedule._comp_type_to_function_map  entries that others registered (torchtitan's GraphPP), which
+                                         compute without the methods of the stage
+The schedules wait for receives before they call these methods, so an instruction is computation
+only. Stage 0's dgrad computes nothing; its wgrad runs the whole backward.
+
+Not used: register_custom_function (it replaces an action, and cannot call the original), and hooks
+of nn.Module (activation checkpointing calls them again).
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+import os
+import sys
+import weakref
+from typing import Any, Callable, Dict, List, Mapping, Optional
+
+from perseus.adapters import class_in
+from perseus.adapters._mesh import find_mesh, ranks_of_group, ranks_of_mesh
+from perseus.adapters._patches import Patches, function_of
+from perseus.adapters._probe import Probe
+from perseus.adapters._recorder import (
+    BACKWARD,
+    BACKWARD_INPUT,
+    BACKWARD_WEIGHT,
+    FORWARD,
+    Handle,
+    Ranks,
+    Recorder,
+)
+
+PACKAGE = "torch.distributed.pipelining"
+MODULE = PACKAGE + ".schedules"  # auto() is called when it was imported.
+
+_log = logging.getLogger("perseus")
+
+# Custom functions by the name of their action.
+_CUSTOM = {
+    "FORWARD": FORWARD,
+    "FULL_BACKWARD": BACKWARD,
+    "BACKWARD_INPUT": BACKWARD_INPUT,
+    "BACKWARD_WEIGHT": BACKWARD_WEIGHT,
+}
+
+
+def matches(target: Any) -> bool:
+    return class_in(target, PACKAGE) is not None and hasattr(target, "step")
+
+
+def attach(schedule: Any, mesh: Any, options: Mapping[str, Any]) -> Handle:
+    found = _handles.get(schedule)
+    if found is not None and found.is_attached:
+        return found
+    recorder = _recorder_of(schedule, mesh, options)
+    if recorder is None:
+        return Handle(None)
+    patches = Patches()
+    original = function_of(schedule, "step")
+    reference = weakref.ref(schedule)
+
+    @_like(original)
+    def step(*arguments: Any, **named: Any) -> Any:
+        return _run(recorder, reference(), original, arguments, named)
+
+    patches.set(schedule, "step", step)
+    return _attach_loss(schedule, recorder, patches)
+
+
+def auto(module: Any) -> None:
+    """Attaches each schedule of this process at its first training step.
+
+    It replaces `step` of the two base classes. Subclasses of torch do not override it.
+    """
+    for name in ("PipelineScheduleSingle", "PipelineScheduleMulti"):
+        cls = getattr(module, name, None)
+        if cls is None or "step" not in vars(cls):
+            probe = Probe(_version())
+            probe.problems.append(f"expected {name}.step, found none")
+            probe.report()
+            return
+        _auto_class(cls)
+
+
+def _auto_class(cls: type) -> None:
+    original = vars(cls)["step"]
+
+    @functools.wraps(original)
+    def step(schedule: Any, *arguments: Any, **named: Any) -> Any:
+        recorder = _auto_recorder(schedule)
+        if recorder is None:
+            return original(schedule, *arguments, **named)
+        return _run(recorder, schedule, original, arguments, named)
+
+    cls.step = step  # type: ignore[attr-defined]
+
+
+# The handles of schedules. Those of auto() have no `step` of their own.
+_handles: "weakref.WeakKeyDictionary[Any, Handle]" = weakref.WeakKeyDictionary()
+
+
+def _auto_recorder(schedule: Any) -> Optional[Recorder]:
+    """Returns None if this step is not to be recorded."""
+    try:
+        handle = _handles.get(schedule)
+        if handle is None:
+            if not getattr(schedule, "_has_backward", False):
+                return None
+            recorder = _recorder_of(schedule, None, {})
+            if recorder is None:
+                handle = _handles[schedule] = Handle(None)
+            else:
+                handle = _attach_loss(schedule, recorder, Patches())
+        return handle._recorder
+    except Exception:
+        _log.warning("attach: an error of Perseus; nothing is attached", exc_info=True)
+        return None
+
+
+def _attach_loss(schedule: Any, recorder: Recorder, patches: Patches) -> Handle:
+    original = function_of(schedule, "_maybe_compute_loss")
+    reference = weakref.ref(schedule)
+
+    @_like(original)
+    def _maybe_compute_loss(*arguments: Any, **named: Any) -> Any:
+        try:
+            return original(reference(), *arguments, **named)
+        finally:
+            recorder.end_late()
+
+    patches.set(schedule, "_maybe_compute_loss", _maybe_compute_loss)
+    handle = _handles[schedule] = Handle(recorder, patches)
+    return handle
+
+
+# ---- Steps ----
+
+
+def _run(
+    recorder: Recorder, schedule: Any, original: Callable[..., Any], arguments: Any, named: Any
+) -> Any:
+    """Calls the original `step`, as a step of the recorder if it trains."""
+    if (
+        recorder.in_step  # The `step` of a class that calls the one of its base class.
+        or not getattr(schedule, "_has_backward", False)
+        or not _wrap_custom_functions(recorder, schedule)
+        or not recorder.step_begin(schedule._n_microbatches)
+    ):
+        return original(schedule, *arguments, **named)
+    try:
+        result = original(schedule, *arguments, **named)
+    except BaseException:
+        recorder.step_abandon()
+        raise
+    recorder.step_end()
+    return result
+
+
+# ---- Stages ----
+
+
+def _recorder_of(schedule: Any, mesh: Any, options: Mapping[str, Any]) -> Optional[Recorder]:
+    """Probes, and returns the recorder of the schedule's stages. None: something is missing."""
+    probe = Probe(_version())
+    stages = _probe(probe, schedule)
+    if not probe.report():
+        return None
+    for stage in stages:
+        found = getattr(stage.forward_one_chunk, "_perseus_recorder", None)
+        if found is not None and found.is_attached and found.stage_objects() == stages:
+            return found
+    references = [weakref.ref(stage) for stage in stages]
+    device = stages[0].device
+
+    def find_ranks() -> Ranks:
+        return _ranks([reference() for reference in references], mesh)
+
+    recorder = Recorder(
+        probe.framework,
+        find_ranks,
+        options,
+        model=frozenset(id(stage.submod) for stage in stages),
+        stream=_current_stream(device),
+    )
+    recorder.stage_objects = lambda: [reference() for reference in references]
+    for chunk, stage in enumerate(stages):
+        _wrap_stage(recorder, stage, chunk)
+    return recorder
+
+
+def _probe(probe: Probe, schedule: Any) -> List[Any]:
+    """Returns the stages of this rank, by index."""
+    probe.attribute(schedule, "step")
+    probe.attribute(schedule, "_has_backward", bool)
+    probe.attribute(schedule, "_n_microbatches", int)
+    probe.method(schedule, "_maybe_compute_loss", "stage", "output", "target_mbs", "mb_index")
+    if hasattr(schedule, "_stage"):
+        stages = [schedule._stage]
+    else:
+        stages = list(probe.attribute(schedule, "_stages", list) or [])
+    for stage in stages:
+        probe.method(stage, "forward_one_chunk", "fwd_chunk_id", "args", "kwargs")
+        probe.method(stage, "backward_one_chunk", "bwd_chunk_id", "loss", also=["full_backward"])
+        probe.method(stage, "backward_weight_one_chunk", "bwd_chunk_id")
+        for name in ("stage_index", "num_stages", "group_rank", "group_size"):
+            probe.attribute(stage, name, int)
+        for name in ("is_last", "device", "group", "submod"):
+            probe.attribute(stage, name)
+    custom = getattr(schedule, "_comp_type_to_function_map", None)
+    if custom is not None:
+        probe.attribute(schedule, "_comp_type_to_function_map", dict)
+        types = probe.attribute(sys.modules[MODULE], "_ComputationType")
+        for name in [*_CUSTOM, "OVERLAP_F_B"] if types is not None else []:
+            probe.member(types, name)
+    return stages if probe.problems else sorted(stages, key=lambda stage: stage.stage_index)
+
+
+def _wrap_stage(recorder: Recorder, stage: Any, chunk: int) -> None:
+    reference = weakref.ref(stage)
+    begin, end = recorder.begin, recorder.end
+    computes_loss = stage.is_last
+    forward = function_of(stage, "forward_one_chunk")
+    backward = function_of(stage, "backward_one_chunk")
+    weight = function_of(stage, "backward_weight_one_chunk")
+
+    # The microbatch is the first argument, by position or by name.
+    @_like(forward)
+    def forward_one_chunk(*arguments: Any, **named: Any) -> Any:
+        microbatch = arguments[0] if arguments else named.get("fwd_chunk_id")
+        if not begin(FORWARD, microbatch, chunk):
+            return forward(reference(), *arguments, **named)
+        try:
+            output = forward(reference(), *arguments, **named)
+        except BaseException:
+            end()
+            raise
+        if computes_loss:
+            recorder.end_later()
+        else:
+            end()
+        return output
+
+    @_like(backward)
+    def backward_one_chunk(*arguments: Any, **named: Any) -> Any:
+        microbatch = arguments[0] if arguments else named.get("bwd_chunk_id")
+        is_full = arguments[2] if len(arguments) > 2 else named.get("full_backward", True)
+        if not begin(BACKWARD if is_full else BACKWARD_INPUT, microbatch, chunk):
+            return backward(reference(), *arguments, **named)
+        try:
+            return backward(reference(), *arguments, **named)
+        finally:
+            end()
+
+    @_like(weight)
+    def backward_weight_one_chunk(*arguments: Any, **named: Any) -> Any:
+        microbatch = arguments[0] if arguments else named.get("bwd_chunk_id")
+        if not begin(BACKWARD_WEIGHT, microbatch, chunk):
+            return weight(reference(), *arguments, **named)
+        try:
+            return weight(reference(), *arguments, **named)
+        finally:
+            end()
+
+    forward_one_chunk._perseus_recorder = recorder  # type: ignore[attr-defined]
+    for function in (forward_one_chunk, backward_one_chunk, backward_weight_one_chunk):
+        recorder.patches.set(stage, function.__name__, function)
+
+
+def _wrap_custom_functions(recorder: Recorder, schedule: Any) -> bool:
+    """Wraps functions that were registered since the last step. False: they cannot be recorded."""
+    functions = getattr(schedule, "_comp_type_to_function_map", None)
+    if not functions:
+        return True
+    try:
+        chunks = {stage.stage_index: i for i, stage in enumerate(recorder.stage_objects())}
+        for action_type, function in list(functions.items()):
+            name = getattr(action_type, "name", str(action_type))
+            if name == "OVERLAP_F_B":
+                recorder.refuse(
+                    "a custom function runs forward and backward at the same time (OVERLAP_F_B), "
+                    "so they have no time of their own"
+                )
+                return False
+            if name in _CUSTOM and getattr(function, "_perseus_recorder", None) is not recorder:
+                wrapped = _custom(recorder, function, _CUSTOM[name], chunks)
+                recorder.patches.set_item(functions, action_type, wrapped)
+        return True
+    except Exception as error:
+        recorder.fail(error)
+        return False
+
+
+def _custom(
+    recorder: Recorder, original: Callable[..., Any], kind: str, chunks: Dict[int, int]
+) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def custom_function(action: Any, *arguments: Any, **named: Any) -> Any:
+        microbatch = getattr(action, "microbatch_index", None)
+        chunk = chunks.get(getattr(action, "stage_index", -1), 0)
+        if not recorder.begin(kind, microbatch, chunk):
+            return original(action, *arguments, **named)
+        try:
+            return original(action, *arguments, **named)
+        finally:
+            recorder.end()
+
+    custom_function._perseus_recorder = recorder  # type: ignore[attr-defined]
+    return custom_function
+
+
+# ---- Ranks and devices ----
+
+
+def _ranks(stages: List[Any], mesh: Any) -> Ranks:
+    first = stages[0]
+    if mesh is None:
+        mesh = find_mesh(stage.submod for stage in stages)
+    if mesh is not None:
+        dp_rank, tp_rank = ranks_of_mesh(mesh)
+    else:
+        dp_rank, tp_rank = ranks_of_group(first.group, first.group_rank)
+    return Ranks(
+        pp_rank=first.group_rank,
+        pp_ranks=first.group_size,
+        stages=tuple(stage.stage_index for stage in stages),
+        dp_rank=dp_rank,
+        tp_rank=tp_rank,
+        gpu=_gpu(first.device),
+    )
+
+
+def _gpu(device: Any) -> Optional[str]:
+    """The UUID of a CUDA device. torch and Perseus number GPUs differently."""
+    torch = sys.modules["torch"]
+    if getattr(device, "type", str(device)) != "cuda":
+        # A process that computes on virtual GPUs: one for each process of the node.
+        is_virtual = os.environ.get("PERSEUS_DEVICES", "").startswith("virtual:")
+        return os.environ.get("LOCAL_RANK") if is_virtual else None
+    uuid = str(torch.cuda.get_device_properties(device).uuid)
+    return uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
+
+
+def _current_stream(device: Any) -> Optional[Callable[[], Any]]:
+    if getattr(device, "type", str(device)) != "cuda":
+        return None
+    return functools.partial(sys.modules["torch"].cuda.current_stream, device)
+
+
+def _version() -> str:
+    return f"torch {getattr(sys.modules.get('torch'), '__version__', '(unknown version)')}"
+
+
+def _like(original: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Gives a wrapper the name, the documentation and the signature of a bound method."""
+
+    def apply(wrapper: Callable[..., Any]) -> Callable[..., Any]:
+        functools.update_wrapper(wrapper, original, updated=())
+        del wrapper.__wrapped__  # type: ignore[attr-defined]
+        signature = inspect.signature(original)
+        wrapper.__signature__ = signature.replace(  # type: ignore[attr-defined]
+            parameters=list(signature.parameters.values())[1:]
+        )
+        return wrapper
+
+    return apply
