@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "perseus/base/utf8.h"
@@ -36,16 +37,22 @@ std::size_t PrintableLength(std::string_view text) {
   return length == 0 || IsDeceptive(Utf8CodePoint(text, length)) ? 0 : length;
 }
 
+// Insertions, deletions, replacements, and exchanges of two neighbors that make `a` from `b`
+// (optimal string alignment).
 std::size_t EditDistance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
+  std::vector<std::size_t> row(b.size() + 1);  // Of a[0, i); the two rows before it follow.
   std::iota(row.begin(), row.end(), std::size_t{0});
+  std::vector<std::size_t> above;
+  std::vector<std::size_t> above_that;
   for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0];
+    above_that = std::exchange(above, row);
     row[0] = i + 1;
     for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
+      const std::size_t replaced = above[j] + (a[i] == b[j] ? 0 : 1);
+      row[j + 1] = std::min({replaced, row[j] + 1, above[j + 1] + 1});
+      if (i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j]) {
+        row[j + 1] = std::min(row[j + 1], above_that[j - 1] + 1);
+      }
     }
   }
   return row.back();

@@ -57,6 +57,12 @@ TEST(NearestName, FindsTheNameThatTheUserProbablyMeant) {
   EXPECT_EQ(NearestName("foward", kNames), "forward");
   EXPECT_EQ(NearestName("Backward", kNames), "backward");
   EXPECT_EQ(NearestName("fwd", kNames), "");
+  // An exchange of two letters is one mistake.
+  constexpr std::array<std::string_view, 3> kVerbs = {"plan", "show", "synth"};
+  EXPECT_EQ(NearestName("plna", kVerbs), "plan");
+  EXPECT_EQ(NearestName("shwo", kVerbs), "show");
+  EXPECT_EQ(NearestName("synht", kVerbs), "synth");
+  EXPECT_EQ(NearestName("lapn", kVerbs), "");
   EXPECT_EQ(NearestName("", kNames), "");
   EXPECT_EQ(NearestName(std::string(1'000'000, 'f'), kNames), "");
 }

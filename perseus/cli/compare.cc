@@ -267,7 +267,8 @@ Verb AddCompareVerb(CLI::App& program) {
   CLI::App* verb = program.add_subcommand("compare", kCompareAbout);
   verb->footer(kCompareExamples);
   verb->add_option("profile", flags->job.profile, "Measured time and energy of each stage (CSV)")
-      ->type_name("PROFILE.csv");
+      ->type_name("PROFILE.csv")
+      ->check(ExistingPath());
   AddJobFlags(*verb, flags->job);
   verb->add_option("--straggler", flags->stragglers,
                    "Another pipeline takes this many times as long; repeatable")

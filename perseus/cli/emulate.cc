@@ -345,7 +345,8 @@ void AddEventFlags(CLI::App& verb, EmulateFlags& flags) {
       ->type_name("MS")
       ->check(NumberIn({1e-3, 1e6}, "milliseconds"));
   verb.add_option("--events", flags.events, "Events: stragglers, plans and power caps (TOML)")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(ExistingPath());
   verb.add_option(
           "--follow", flags.follow,
           "Pipelines that wait for a straggler slow down, too, this many iterations after it "
@@ -385,7 +386,8 @@ Verb AddEmulateVerb(CLI::App& program) {
   CLI::App* verb = program.add_subcommand("emulate", kEmulateAbout);
   verb->footer(kEmulateExamples);
   verb->add_option("profile", flags->job.profile, "Measured time and energy of each stage (CSV)")
-      ->type_name("PROFILE.csv");
+      ->type_name("PROFILE.csv")
+      ->check(ExistingPath());
   AddJobFlags(*verb, flags->job);
   verb->get_option("--pipelines")
       ->description("Data-parallel pipelines, which wait for the slowest");

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "perseus/base/file.h"
+#include "perseus/cli/flag_checks.h"
 #include "perseus/cli/job_options.h"
 #include "perseus/cli/noise_flags.h"
 #include "perseus/cli/standard_output.h"
@@ -207,10 +208,12 @@ Verb AddEvaluateVerb(CLI::App& program) {
   verb->footer(kEvaluateExamples);
   verb->add_option("plan", flags->plan, "Plan (JSON), or frequency lists (freqs_pipeline_*.py)")
       ->type_name("PLAN")
+      ->check(ExistingPath())
       ->required();
   verb->add_option("--profile", flags->job.profile,
                    "Measured options (default: the profile that the plan names)")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(ExistingPath());
   AddJobFlags(*verb, flags->job);
   AddNoiseFlags(*verb, flags->noise, "Also compute the mean time and energy under noise");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the table");

@@ -1,9 +1,12 @@
 #include "perseus/cli/flag_checks.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
+#include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -39,6 +42,15 @@ CLI::Validator WholeNumberIn(Range range) {
     if (number && is_plain && *number >= range.least && *number <= range.most) return {};
     return fmt::format("{} is not a whole number from {} to {}", Excerpt(text), range.least,
                        range.most);
+  };
+  return {std::move(check), ""};
+}
+
+CLI::Validator ExistingPath() {
+  auto check = [](std::string& path) -> std::string {
+    struct stat status {};
+    if (path.empty() || ::stat(path.c_str(), &status) == 0) return {};
+    return fmt::format("{}: cannot read: {}", path, std::strerror(errno));
   };
   return {std::move(check), ""};
 }

@@ -1,4 +1,5 @@
-// Checks of the numbers in flags. Unlike the checks of CLI11, these refuse "nan" and "1e999".
+// Checks of the values of flags. Unlike those of CLI11, the checks of numbers refuse "nan" and
+// "1e999".
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -15,5 +16,9 @@ struct Range {
 CLI::Validator NumberIn(Range range, const std::string& unit);
 // The same for a whole number.
 CLI::Validator WholeNumberIn(Range range);
+
+// Checks that a file or directory to read exists. A check precedes the search for missing flags, so
+// a wrong name is reported first.
+CLI::Validator ExistingPath();
 
 }  // namespace perseus::cli

@@ -51,7 +51,8 @@ void AddJobFlags(CLI::App& verb, job::JobFlags& flags, JobComes comes) {
   auto add = [&](const char* name, auto& value, const char* type, const char* help) {
     return verb.add_option(name, value, help)->type_name(type)->group("Job");
   };
-  add("--job", flags.job_file, "FILE", "Job file (TOML); the flags below override it");
+  add("--job", flags.job_file, "FILE", "Job file (TOML); the flags below override it")
+      ->check(ExistingPath());
   CLI::Option* schedule =
       add("--schedule", flags.schedule, "NAME", "The order of instructions on each pp_rank");
   const auto names = schedule::ScheduleNames();
@@ -59,9 +60,10 @@ void AddJobFlags(CLI::App& verb, job::JobFlags& flags, JobComes comes) {
   CLI::Option* schedule_file =
       add("--schedule-file", flags.schedule_file, "FILE",
           "The schedule as a CSV that torch.distributed.pipelining dumped");
-  schedule_file->excludes(schedule);
+  schedule_file->check(ExistingPath())->excludes(schedule);
   add("--graph", flags.graph, "FILE",
       "Instructions and dependencies in JSON, for work that is not a pipeline")
+      ->check(ExistingPath())
       ->excludes(schedule)
       ->excludes(schedule_file);
   add("--pp-ranks", flags.pp_ranks, "N",

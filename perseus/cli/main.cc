@@ -3,15 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <iostream>
 #include <new>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "perseus/base/excerpt.h"
-#include "perseus/base/wording.h"
+#include "perseus/cli/help.h"
+#include "perseus/cli/standard_output.h"
 #include "perseus/cli/verbs.h"
 
 namespace perseus::cli {
@@ -22,19 +23,6 @@ constexpr int kOk = 0;
 constexpr int kSystemFailure = 1;
 constexpr int kBadInput = 2;
 constexpr int kUnreachableTarget = 3;
-
-constexpr const char* kMainAbout =
-    "Perseus finds the energy that a training job wastes and plans the GPU clocks that save it.\n"
-    "From the measured time and energy of each pipeline stage at each clock it computes the exact\n"
-    "frontier of iteration time and energy, and plans with a proof of how good they are.";
-constexpr const char* kMainExamples =
-    "Example:\n"
-    "  perseus synth --gpu a100 --stages 8 -o profile.csv\n"
-    "  perseus plan profile.csv --schedule 1f1b --microbatches 96 --blocking-power 83.64 -o out\n"
-    "  perseus evaluate out/plans/no-slowdown.json --profile profile.csv\n"
-    "\n"
-    "Exit status: 0 success; 1 system failure; 2 bad input or usage; 3 no plan can meet the "
-    "target.";
 
 int StatusOf(ErrorKind kind) {
   switch (kind) {
@@ -68,18 +56,6 @@ ChosenVerb FindChosenVerb(const CLI::App& program) {
     verb.name += " " + verb.app->get_name();
   }
   return verb;
-}
-
-// The flag or verb that the user may have meant by an unknown word.
-std::string Suggestion(const CLI::App& verb, const std::string& word) {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : verb.get_options()) {
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-  }
-  for (const CLI::App* other : verb.get_subcommands({})) names.push_back(other->get_name());
-  const std::vector<std::string_view> known(names.begin(), names.end());
-  const std::string_view nearest = NearestName(word.substr(0, word.find('=')), known);
-  return nearest.empty() ? "" : fmt::format(", did you mean {}?", nearest);
 }
 
 int ReportUsageError(const CLI::App& program, const CLI::ParseError& error) {
@@ -125,27 +101,36 @@ Result<void> RunVerb(const Verb& verb) {
   }
 }
 
+int PrintProgramHelp() {
+  const auto printed = Print(FormatProgramHelp());
+  return printed ? kOk : ReportError(printed.error().message, kSystemFailure);
+}
+
+// Prints what --help or --version asks for.
+int Exit(const CLI::App& program, const CLI::Success& request) {
+  const int status = program.exit(request);
+  return std::cout.flush() ? status
+                           : ReportError("cannot write to standard output", kSystemFailure);
+}
+
 int Run(int argc, const char* const* argv) {
-  CLI::App program(kMainAbout, "perseus");
-  program.footer(kMainExamples);
-  program.set_version_flag("--version", "perseus " PERSEUS_VERSION, "Print the version");
+  if (argc <= 1) return PrintProgramHelp();
+  CLI::App program("", "perseus");
+  program.set_version_flag("-V,--version", "perseus " PERSEUS_VERSION, "Print the version");
   program.set_help_flag("-h,--help", "Print this help");
+  program.formatter(MakeHelpFormatter());
   program.require_subcommand(1);
-  const std::array verbs{
-      AddPlanVerb(program),     AddShowVerb(program),      AddReportVerb(program),
-      AddCompareVerb(program),  AddEmulateVerb(program),   AddReplayVerb(program),
-      AddEvaluateVerb(program), AddPartitionVerb(program), AddSynthVerb(program),
-      AddDoctorVerb(program),   AddQualifyVerb(program),   AddAgentVerb(program),
-      AddGpuVerb(program),      AddTrainerVerb(program),   AddTuneVerb(program),
-      AddVerifyVerb(program),   AddTraceVerb(program),     AddNodeVerb(program),
-      AddServeVerb(program),    AddJobsVerb(program),      AddJobVerb(program),
-      AddTopVerb(program),      AddTokenVerb(program),     AddCompletionVerb(program)};
+  std::vector<Verb> verbs;
+  for (const ListedVerb& listed : ListedVerbs()) verbs.push_back(listed.add(program));
   try {
     program.parse(argc, argv);
-  } catch (const CLI::Success& request) {  // --help, --version.
-    const int status = program.exit(request);
-    return std::cout.flush() ? status
-                             : ReportError("cannot write to standard output", kSystemFailure);
+  } catch (const CLI::CallForHelp& request) {
+    if (program.get_subcommands().empty()) {
+      return program.remaining().empty() ? PrintProgramHelp() : ReportUsageError(program, request);
+    }
+    return Exit(program, request);
+  } catch (const CLI::Success& request) {  // --version.
+    return Exit(program, request);
   } catch (const CLI::ParseError& error) {
     return ReportUsageError(program, error);
   }

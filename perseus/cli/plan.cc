@@ -368,7 +368,8 @@ Verb AddPlanVerb(CLI::App& program) {
   CLI::App* verb = program.add_subcommand("plan", kPlanAbout);
   verb->footer(kPlanExamples);
   verb->add_option("profile", flags->job.profile, "Measured time and energy of each stage (CSV)")
-      ->type_name("PROFILE.csv");
+      ->type_name("PROFILE.csv")
+      ->check(ExistingPath());
   AddJobFlags(*verb, flags->job);
   AddTargetFlags(*verb, flags->targets);
   verb->add_option("-o,--output", flags->directory, "Directory for the results")->type_name("DIR");

@@ -11,6 +11,7 @@
 #include "perseus/base/file.h"
 #include "perseus/base/parallel.h"
 #include "perseus/cli/figure_flags.h"
+#include "perseus/cli/flag_checks.h"
 #include "perseus/cli/job_options.h"
 #include "perseus/cli/noise_flags.h"
 #include "perseus/cli/plan_paths.h"
@@ -215,13 +216,16 @@ Verb AddReportVerb(CLI::App& program) {
   verb->footer(kReportExamples);
   verb->add_option("source", flags->sources, "A directory of perseus plan -o, or plans (JSON)")
       ->type_name("DIR|PLAN...")
+      ->check(ExistingPath())
       ->required();
   verb->add_option("--profile", flags->profile,
                    "The profile (or graph) of the plans (default: the one that they name)")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(ExistingPath());
   verb->add_option("--frontier", flags->frontier,
                    "The frontier.csv of the job (default: the one in DIR)")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(ExistingPath());
   verb->add_option("--show", flags->show, "The plan that is shown first (default: no-slowdown)")
       ->type_name("NAME");
   verb->add_option("-o,--output", flags->output, "The page (HTML)")->type_name("FILE");

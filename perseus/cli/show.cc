@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "perseus/base/file.h"
+#include "perseus/cli/flag_checks.h"
 #include "perseus/cli/plan_paths.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/table.h"
@@ -176,6 +177,7 @@ Verb AddShowVerb(CLI::App& program) {
   verb->footer(kShowExamples);
   verb->add_option("plan", flags->plans, "Plans (JSON), or directories of perseus plan -o")
       ->type_name("DIR|PLAN...")
+      ->check(ExistingPath())
       ->required();
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the table");
   return {verb, [flags] { return RunShow(*flags); }};

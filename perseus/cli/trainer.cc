@@ -292,7 +292,8 @@ Verb AddTrainerVerb(CLI::App& program) {
   CLI::App* verb = program.add_subcommand("trainer", kTrainerAbout);
   verb->footer(kTrainerExamples);
   verb->add_option("--profile", flags->job.profile, "Time and energy of its instructions (CSV)")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(ExistingPath());
   verb->add_option("--node", flags->nodes, "A node of virtual GPUs (TOML); repeatable")
       ->type_name("FILE")
       ->allow_extra_args(false)
@@ -311,7 +312,8 @@ Verb AddTrainerVerb(CLI::App& program) {
       ->type_name("DIR")
       ->allow_extra_args(false);
   verb->add_option("--plan", flags->plan, "A plan to follow from the start (PERSEUS_PLAN)")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(ExistingPath());
   verb->add_option("--scale", flags->scale,
                    "Multiply the times and energies of the profile by this (default: 1)")
       ->type_name("FACTOR")

@@ -1,5 +1,6 @@
-// What `perseus` can do: a file for each verb. Each adds its flags to the program; the action runs
-// once they are parsed, prints its result on standard output, and returns what went wrong.
+// What `perseus` can do: a file for each verb (help.cc lists them). Each adds its flags to the
+// program; the action runs once they are parsed, prints its result on standard output, and returns
+// what went wrong.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -37,7 +38,9 @@ Verb AddTraceVerb(CLI::App& program);
 Verb AddTrainerVerb(CLI::App& program);
 Verb AddTuneVerb(CLI::App& program);
 Verb AddVerifyVerb(CLI::App& program);
-// Keeps a reference to `program`, whose flags it completes.
+Verb AddVersionVerb(CLI::App& program);
+// These keep a reference to `program`, whose verbs and flags they show.
 Verb AddCompletionVerb(CLI::App& program);
+Verb AddHelpVerb(CLI::App& program);
 
 }  // namespace perseus::cli

@@ -216,7 +216,10 @@ Verb AddVerifyVerb(CLI::App& program) {
   verb->add_option("directory", flags->directory, "The job's directory (its PERSEUS_JOB_DIR)")
       ->type_name("JOBDIR")
       ->required();
-  verb->add_option("--plan", flags->plan, "The plan to verify")->type_name("FILE")->required();
+  verb->add_option("--plan", flags->plan, "The plan to verify")
+      ->type_name("FILE")
+      ->check(ExistingPath())
+      ->required();
   verb->add_option("--steps", flags->steps, "Steps to take, baseline and planned together")
       ->type_name("N")
       ->check(WholeNumberIn({1, 10'000'000}))

@@ -160,8 +160,8 @@ INSTANTIATE_TEST_SUITE_P(
                      "--blocking-power"}),
     [](const auto& param_info) { return param_info.param.name; });
 
-TEST_F(PartitionTest, AMissingFileIsASystemFailure) {
-  ExpectComplaint(Run(std::string("partition nothing.csv") + kFlags), 1,
+TEST_F(PartitionTest, AMissingFileIsBadInput) {
+  ExpectComplaint(Run(std::string("partition nothing.csv") + kFlags), 2,
                   "nothing.csv: cannot read");
   EXPECT_THAT(Files("."), IsEmpty());
 }

@@ -96,7 +96,7 @@ TEST_F(ReportVerbTest, DrawsOverlays) {
 TEST_F(ReportVerbTest, BadInputIsOneLineAndWritesNothing) {
   const std::string plans = "report out/plans/no-slowdown.json ";
   ExpectComplaint(Run("report out"), 2, "the output is missing");
-  ExpectComplaint(Run("report nowhere -o r.html"), 1, "nowhere");
+  ExpectComplaint(Run("report nowhere -o r.html"), 2, "nowhere");
   ExpectComplaint(Run("report out/plans -o r.html"), 2, "out/plans: has no plans");
   ExpectComplaint(Run("report out --show x -o r.html"), 2, "no plan has this name");
   ExpectComplaint(Run("report out --figure picture.svg"), 2, "is not the name of a figure");

@@ -1,6 +1,11 @@
 // Tests help, version, synth and completion.
 #include <gmock/gmock.h>
 
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "tests/cli/program.h"
 
 namespace perseus {
@@ -9,19 +14,78 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
 using ::testing::StartsWith;
 
 class VerbsTest : public ProgramTest {};
 
 TEST_F(VerbsTest, HelpHasExamples) {
-  EXPECT_THAT(RunWell("--help"), AllOf(HasSubstr("Example"), HasSubstr("Exit status")));
+  EXPECT_THAT(RunWell("--help"),
+              AllOf(HasSubstr("perseus plan profile.csv"), HasSubstr("Exit status")));
   for (const char* verb : {"plan", "evaluate", "partition", "replay", "synth", "completion"}) {
     EXPECT_THAT(RunWell(std::string(verb) + " --help"),
                 AllOf(HasSubstr("Examples:"), HasSubstr(std::string("perseus ") + verb)));
   }
 }
 
-TEST_F(VerbsTest, Version) { EXPECT_THAT(RunWell("--version"), StartsWith("perseus 0.")); }
+TEST_F(VerbsTest, Version) {
+  for (const char* arguments : {"--version", "-V", "version"}) {
+    EXPECT_THAT(RunWell(arguments), StartsWith("perseus 0."));
+  }
+}
+
+// The words at the beginning of the indented lines, up to the example.
+std::vector<std::string> ListedVerbs(const std::string& help) {
+  std::vector<std::string> verbs;
+  std::istringstream lines(help.substr(0, help.find('`')));
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("  ")) verbs.push_back(line.substr(2, line.find(' ', 2) - 2));
+  }
+  return verbs;
+}
+
+TEST_F(VerbsTest, HelpListsEachVerbInALine) {
+  const std::string help = RunWell("--help");
+  for (const char* same : {"", "help", "-h"}) EXPECT_EQ(RunWell(same), help);
+  const auto verbs = ListedVerbs(help);
+  EXPECT_THAT(verbs, IsSupersetOf({"plan", "agent", "serve", "help", "version"}));
+  for (const std::string& verb : verbs) {
+    EXPECT_EQ(RunWell("help " + verb), RunWell(verb + " --help")) << verb;
+  }
+  EXPECT_EQ(RunWell("help job register"), RunWell("job register --help"));
+}
+
+TEST_F(VerbsTest, HelpFitsIn80Columns) {
+  std::vector<std::string> verbs = ListedVerbs(RunWell("help"));
+  verbs.insert(verbs.end(), {"", "job register", "gpu grant", "token create"});
+  for (const std::string& verb : verbs) {
+    std::istringstream help(RunWell("help " + verb));
+    bool is_example = false;  // A command is not wrapped.
+    for (std::string line; std::getline(help, line);) {
+      is_example = is_example || line.starts_with("Example");
+      EXPECT_TRUE(line.size() <= 80 || is_example) << verb << ": " << line;
+    }
+  }
+}
+
+TEST_F(VerbsTest, SimilarVerbsAreSuggested) {
+  for (const auto& [typed, meant] :
+       {std::pair("plna", "plan"), {"plam", "plan"}, {"synht", "synth"}, {"shwo", "show"}}) {
+    const std::string suggestion = std::string("did you mean ") + meant;
+    ExpectComplaint(Run(typed), 2, suggestion);
+    ExpectComplaint(Run(std::string(typed) + " --help"), 2, suggestion);
+    ExpectComplaint(Run(std::string("help ") + typed), 2, suggestion);
+  }
+}
+
+// A wrong name is reported before a missing flag.
+TEST_F(VerbsTest, AMissingFileComesFirst) {
+  for (const char* verb : {"plan", "compare", "emulate", "partition", "report", "evaluate", "show",
+                           "replay", "trace", "verify --plan"}) {
+    ExpectComplaint(Run(std::string(verb) + " absent"), 2,
+                    "absent: cannot read: No such file or directory");
+  }
+}
 
 TEST_F(VerbsTest, SynthIsRepeatable) {
   RunWell("synth --gpu a40 --stages 3 --seed 7 -o a.csv");

@@ -1,0 +1,197 @@
+#include "perseus/cli/help.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "perseus/base/excerpt.h"
+#include "perseus/cli/standard_output.h"
+
+namespace perseus::cli {
+namespace {
+
+constexpr const char* kHelpAbout = "Print the help of a verb.";
+constexpr const char* kHelpExamples =
+    "Examples:\n"
+    "  perseus help\n"
+    "  perseus help plan\n"
+    "  perseus help job register";
+constexpr const char* kVersionAbout = "Print the version of perseus.";
+
+constexpr std::size_t kColumns = 80;
+constexpr std::size_t kNameColumns = 30;  // CLI11's default.
+
+constexpr ListedVerb kListedVerbs[] = {
+    {"Plan a job", "plan", "Plan the clock of every instruction of an iteration", AddPlanVerb},
+    {"Plan a job", "show", "Show plans side by side", AddShowVerb},
+    {"Plan a job", "report", "Make the report page, or figures, from plans", AddReportVerb},
+    {"Plan a job", "evaluate", "Compute the time and energy of a plan", AddEvaluateVerb},
+    {"Plan a job", "compare", "Compare policies that choose clocks", AddCompareVerb},
+    {"Plan a job", "emulate", "Emulate a whole job, with stragglers and power caps",
+     AddEmulateVerb},
+    {"Plan a job", "replay", "Compute what a recorded timeline of a job wasted", AddReplayVerb},
+    {"Plan a job", "partition", "Split a model into pipeline stages", AddPartitionVerb},
+    {"Plan a job", "synth", "Make a profile without a GPU", AddSynthVerb},
+
+    {"Follow a plan while a job trains", "tune",
+     "Profile a job, plan it, and put the plan in force", AddTuneVerb},
+    {"Follow a plan while a job trains", "verify", "Measure what a plan saves", AddVerifyVerb},
+    {"Follow a plan while a job trains", "trace", "Write a timeline of what the job ran",
+     AddTraceVerb},
+    {"Follow a plan while a job trains", "trainer", "Run a training job on virtual GPUs",
+     AddTrainerVerb},
+
+    {"Manage a node", "doctor", "Show what works on this node, and how to fix the rest",
+     AddDoctorVerb},
+    {"Manage a node", "qualify", "Measure what its GPUs do when clocks change", AddQualifyVerb},
+    {"Manage a node", "agent", "Run the agent, the only process that sets clocks", AddAgentVerb},
+    {"Manage a node", "gpu", "Show and manage GPUs, their settings and holders", AddGpuVerb},
+
+    {"Manage a cluster", "serve", "Run the server that plans for all jobs", AddServeVerb},
+    {"Manage a cluster", "node", "Connect the jobs of this node with a server", AddNodeVerb},
+    {"Manage a cluster", "jobs", "List the jobs of a server", AddJobsVerb},
+    {"Manage a cluster", "job", "Register, show and change a job of a server", AddJobVerb},
+    {"Manage a cluster", "top", "Show the jobs of a server until Ctrl-C", AddTopVerb},
+    {"Manage a cluster", "token", "Manage the tokens of a server", AddTokenVerb},
+
+    {"More", "help", "Print the help of a verb", AddHelpVerb},
+    {"More", "version", "Print the version", AddVersionVerb},
+    {"More", "completion", "Print completion for bash, zsh or fish", AddCompletionVerb},
+};
+
+// Breaks the text into lines of at most `columns` characters. A longer word gets a line of its own.
+std::string Wrapped(std::string_view text, std::size_t columns) {
+  std::string wrapped;
+  std::size_t used = 0;
+  std::istringstream words{std::string(text)};
+  for (std::string word; words >> word;) {
+    const bool fits = used + 1 + word.size() <= columns;
+    if (!wrapped.empty()) wrapped += fits ? ' ' : '\n';
+    used = wrapped.empty() || !fits ? word.size() : used + 1 + word.size();
+    wrapped += word;
+  }
+  return wrapped;
+}
+
+// CLI11 shows choices as a part of the type, "NAME:{gpipe,1f1b}".
+struct TypeText {
+  std::string name;
+  std::string choices;  // "gpipe, 1f1b"; empty if it has none.
+};
+
+TypeText TypeOf(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  const std::size_t open = type.find(":{");
+  if (open == std::string::npos) return {type, ""};
+  const std::string_view inside(type.data() + open + 2, type.find('}', open) - open - 2);
+  TypeText text{type.substr(0, open), ""};
+  for (const char letter : inside) text.choices += letter == ',' ? ", " : std::string(1, letter);
+  return text;
+}
+
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_description(const CLI::App* app) const override {
+    return Wrapped(app->get_description(), kColumns) + "\n\n";
+  }
+  // Without what the flag excludes: this makes lines long, and an error says it when it matters.
+  std::string make_option_opts(const CLI::Option* option) const override {
+    const TypeText type = TypeOf(*option);
+    return type.name.empty() ? "" : " " + type.name;
+  }
+  std::string make_subcommand(const CLI::App* part) const override {
+    std::ostringstream line;
+    CLI::detail::format_help(line, part->get_name(), Described(part->get_description()),
+                             kNameColumns);
+    return line.str();
+  }
+  std::string make_option_desc(const CLI::Option* option) const override {
+    const TypeText type = TypeOf(*option);
+    const std::string text =
+        option->get_description() + (type.choices.empty() ? "" : ". One of: " + type.choices);
+    return Described(text);
+  }
+
+ private:
+  // CLI11 indents the lines.
+  static std::string Described(std::string_view text) {
+    return Wrapped(text, kColumns - kNameColumns);
+  }
+};
+
+Result<void> PrintHelp(const CLI::App& program, const std::vector<std::string>& names) {
+  if (names.empty()) return Print(FormatProgramHelp());
+  const CLI::App* verb = &program;
+  std::string before;
+  for (const std::string& name : names) {
+    const auto verbs = verb->get_subcommands({});
+    const auto next = std::ranges::find(verbs, name, &CLI::App::get_name);
+    if (next == verbs.end()) {
+      return Fail("{} is unknown (see perseus help{})", Excerpt(name), Suggestion(*verb, name));
+    }
+    before += (before.empty() ? "" : " ") + verb->get_name();
+    verb = *next;
+  }
+  return Print(verb->help(before));
+}
+
+}  // namespace
+
+std::string Suggestion(const CLI::App& verb, const std::string& word) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : verb.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  for (const CLI::App* other : verb.get_subcommands({})) names.push_back(other->get_name());
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  const std::string_view nearest = NearestName(word.substr(0, word.find('=')), known);
+  return nearest.empty() ? "" : fmt::format(", did you mean {}?", nearest);
+}
+
+std::span<const ListedVerb> ListedVerbs() { return kListedVerbs; }
+
+std::string FormatProgramHelp() {
+  std::string text =
+      "Perseus finds the energy that a training job wastes, and plans the GPU clocks\n"
+      "that save it.\n"
+      "\n"
+      "Usage: perseus VERB [FLAGS]\n";
+  std::string_view group;
+  for (const ListedVerb& verb : kListedVerbs) {
+    if (verb.group != group) fmt::format_to(std::back_inserter(text), "\n{}:\n", verb.group);
+    group = verb.group;
+    fmt::format_to(std::back_inserter(text), "  {:12}{}\n", verb.name, verb.brief);
+  }
+  return text +
+         "\n"
+         "`perseus help VERB` prints the flags of a verb, with examples. A first plan:\n"
+         "  perseus synth --gpu a100 --stages 8 -o profile.csv\n"
+         "  perseus plan profile.csv --schedule 1f1b --microbatches 96 \\\n"
+         "      --blocking-power 83.64 -o out\n"
+         "\n"
+         "Exit status: 0 success; 1 system failure; 2 bad input or usage;\n"
+         "             3 no plan can meet the target\n";
+}
+
+std::shared_ptr<CLI::FormatterBase> MakeHelpFormatter() {
+  return std::make_shared<HelpFormatter>();
+}
+
+Verb AddHelpVerb(CLI::App& program) {
+  auto names = std::make_shared<std::vector<std::string>>();
+  CLI::App* verb = program.add_subcommand("help", kHelpAbout);
+  verb->footer(kHelpExamples);
+  verb->add_option("verb", *names, "The verb, and its part")->type_name("VERB");
+  return {verb, [&program, names] { return PrintHelp(program, *names); }};
+}
+
+Verb AddVersionVerb(CLI::App& program) {
+  CLI::App* verb = program.add_subcommand("version", kVersionAbout);
+  return {verb, [] { return Print("perseus " PERSEUS_VERSION "\n"); }};
+}
+
+}  // namespace perseus::cli
