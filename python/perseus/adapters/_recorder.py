@@ -43,9 +43,9 @@ class Handle:
     def __init__(self, recorder: Optional[Recorder], patches: Optional[Patches] = None) -> None:
         """`patches` are those of this schedule. The recorder has those of the stages."""
         self._recorder = recorder
-        self._patches = patches
+        self._patches = Patches() if patches is None else patches
         if recorder is not None:
-            recorder.handles += 1
+            recorder.schedules.append(self._patches)
 
     @property
     def is_attached(self) -> bool:
@@ -62,10 +62,10 @@ class Handle:
         recorder, self._recorder = self._recorder, None
         if recorder is None:
             return
-        if self._patches is not None:
-            restore(self._patches)
-        recorder.handles -= 1
-        if recorder.handles == 0:
+        restore(self._patches)
+        if self._patches in recorder.schedules:
+            recorder.schedules.remove(self._patches)
+        if not recorder.schedules:
             recorder.detach()
 
 
@@ -104,7 +104,7 @@ class Recorder:
         """
         self.framework = framework
         self.patches = Patches()
-        self.handles = 0  # One for each attached schedule of these stages.
+        self.schedules: List[Patches] = []  # One for each attached schedule of these stages.
         self.is_attached = True
         self.in_step = False
         self.stage_objects: Callable[[], List[Any]] = list  # Of the adapter.
@@ -215,12 +215,14 @@ class Recorder:
     # ---- The end ----
 
     def detach(self) -> None:
-        """Never raises. The patches of schedules pass calls through from now on."""
+        """Puts every original back. Never raises."""
         if not self.is_attached:
             return
         self.step_abandon()
         self.is_attached = False
-        restore(self.patches)
+        for patches in [*self.schedules, self.patches]:
+            restore(patches)
+        self.schedules.clear()
         session, self._session = self._session, None
         if session is not None:
             session.close()  # C++, never raises.

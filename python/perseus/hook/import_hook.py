@@ -37,11 +37,11 @@ class AttachFinder:
     @staticmethod
     def _call_after(loader):
         execute = getattr(loader, "exec_module", None)
-        if execute is None:
+        if execute is None or "exec_module" in vars(loader):
             return
 
         def exec_module(module):
-            loader.exec_module = execute
+            del loader.exec_module  # The method of the class is back.
             execute(module)
             attach(module)
 

@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""Trains a small GPT over pipeline stages with torch.distributed.pipelining. README.md explains it.
+
+    torchrun --nproc-per-node 4 train.py
+
+Nothing in this file depends on Perseus. Without a GPU, `--gpu-profile` adds a layer to each stage, which
+takes the time of a GPU (see README.md).
+"""
+
+import argparse
+import pathlib
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining.schedules import PipelineScheduleMulti, get_schedule_class
+from torch.nn import functional
+
+VOCABULARY, CONTEXT, WIDTH, HEADS = 128, 32, 32, 4
+
+
+class Block(nn.Module):
+    """Causal attention, then a feed-forward network at each position."""
+
+    def __init__(self):
+        super().__init__()
+        self.first_norm, self.second_norm = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.mlp = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))
+
+    def forward(self, x):
+        batch, length, _ = x.shape
+        heads = self.qkv(self.first_norm(x)).view(batch, length, 3, HEADS, WIDTH // HEADS)
+        query, key, value = heads.permute(2, 0, 3, 1, 4)
+        mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, WIDTH))
+        return x + self.mlp(self.second_norm(x))
+
+
+def make_stage(index, stages, extra):
+    torch.manual_seed(index)  # The same weights in every run.
+    first = [nn.Embedding(VOCABULARY, WIDTH)] if index == 0 else []
+    last = [nn.LayerNorm(WIDTH), nn.Linear(WIDTH, VOCABULARY)] if index == stages - 1 else []
+    return nn.Sequential(*first, Block(), *extra, *last)
+
+
+def loss_function(output, target):
+    return functional.cross_entropy(output.flatten(0, 1), target.flatten())
+
+
+def virtual_layers(profile, rank, chunk):
+    from perseus import virtual
+
+    return [virtual.layer(profile, stage=rank, chunk=chunk)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--schedule", default="1F1B", help="a schedule class of PyTorch")
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--microbatches", type=int, default=8)
+    parser.add_argument("--gpu-profile", type=pathlib.Path, help="profile of the virtual GPUs")
+    flags = parser.parse_args()
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+
+    schedule_class = get_schedule_class(flags.schedule)
+    chunks = 2 if issubclass(schedule_class, PipelineScheduleMulti) else 1
+    indices = [rank, rank + ranks][:chunks]
+    if flags.schedule in ("ZBVZeroBubble", "DualPipeV"):  # The last rank has two neighbors.
+        indices = [rank, 2 * ranks - 1 - rank]
+    stages = []
+    for chunk, index in enumerate(indices):
+        extra = virtual_layers(flags.gpu_profile, rank, chunk) if flags.gpu_profile else []
+        module = make_stage(index, chunks * ranks, extra)
+        stages.append(PipelineStage(module, index, chunks * ranks, torch.device("cpu")))
+    schedule = schedule_class(
+        stages if chunks > 1 else stages[0], flags.microbatches, loss_fn=loss_function
+    )
+    optimizer = torch.optim.AdamW([p for s in stages for p in s.submod.parameters()], lr=1e-3)
+
+    codes = torch.tensor([code % VOCABULARY for code in pathlib.Path(__file__).read_bytes()])
+    for step in range(flags.steps):
+        generator = torch.Generator().manual_seed(step)
+        starts = torch.randint(len(codes) - CONTEXT, (2 * flags.microbatches,), generator=generator)
+        windows = torch.stack([codes[start : start + CONTEXT + 1] for start in starts])
+        is_first, is_last = indices[0] == 0, chunks * ranks - 1 in indices
+        losses, began = [], time.perf_counter()
+        inputs = [windows[:, :-1]] if is_first else []
+        targets = {"target": windows[:, 1:], "losses": losses} if is_last else {}
+        schedule.step(*inputs, **targets)
+        optimizer.step()
+        optimizer.zero_grad()
+        if is_last and (step % 10 == 0 or step == flags.steps - 1):
+            seconds = time.perf_counter() - began
+            print(f"step {step}: loss {torch.stack(losses).mean():.4f}, {seconds:.3f} s", flush=True)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+// perseus._virtual: a virtual GPU for a training process in Python (perseus/virtual.py).
+//
+// Waiting releases Python's global interpreter lock. Errors are ValueError for wrong input, and
+// OSError for a failure of the system.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "perseus/base/file.h"
+#include "perseus/base/instruction_kind.h"
+#include "perseus/planning/profile/profile.h"
+#include "perseus/simulation/virtual_gpu/instruction_table.h"
+#include "perseus/simulation/virtual_gpu/virtual_node.h"
+
+namespace py = pybind11;
+
+namespace perseus {
+namespace {
+
+using virtual_gpu::InstructionTable;
+using virtual_gpu::VirtualNode;
+using virtual_gpu::VirtualWorker;
+
+template <typename T>
+T OrThrow(Result<T> result) {
+  if (!result) {
+    const Error& error = result.error();
+    if (error.kind == ErrorKind::kSystem) {
+      PyErr_SetString(PyExc_OSError, error.message.c_str());
+      throw py::error_already_set();
+    }
+    throw py::value_error(error.message);
+  }
+  if constexpr (!std::is_void_v<T>) return *std::move(result);
+}
+
+class Profile {
+ public:
+  explicit Profile(const std::string& path)
+      : profile_(OrThrow(profile::ParseProfile(OrThrow(ReadFile(path)), path))) {}
+
+  // Null if the profile does not have this instruction.
+  std::optional<InstructionTable> Find(int stage, const std::string& kind, int chunk) const {
+    const auto parsed = ParseInstructionKind(kind);
+    if (!parsed) throw py::value_error("\"" + kind + "\" is no kind of instruction");
+    auto table = virtual_gpu::MakeInstructionTable(profile_, stage, chunk, *parsed);
+    if (!table) return std::nullopt;
+    return *table;
+  }
+
+ private:
+  profile::Profile profile_;
+};
+
+class Gpu {
+ public:
+  Gpu(const std::string& description, int gpu)
+      : node_(OrThrow(VirtualNode::Open(description))), worker_(OrThrow(node_.OpenWorker(gpu))) {
+    OrThrow(worker_.SetRest(virtual_gpu::Rest::kBlocking));
+  }
+
+  void Compute(const InstructionTable& instruction) {
+    const py::gil_scoped_release release;
+    OrThrowWithoutGil(instruction);
+  }
+
+ private:
+  void OrThrowWithoutGil(const InstructionTable& instruction) {
+    auto done = worker_.Begin(instruction);
+    if (done) done = worker_.WaitUntilDone();
+    if (done) return;
+    const py::gil_scoped_acquire acquire;
+    OrThrow(std::move(done));
+  }
+
+  VirtualNode node_;
+  VirtualWorker worker_;
+};
+
+PYBIND11_MODULE(_virtual, module) {
+  py::class_<InstructionTable>(module, "Instruction");
+  py::class_<Profile>(module, "Profile")
+      .def(py::init<const std::string&>())
+      .def("find", &Profile::Find);
+  py::class_<Gpu>(module, "Gpu")
+      .def(py::init<const std::string&, int>())
+      .def("compute", &Gpu::Compute);
+}
+
+}  // namespace
+}  // namespace perseus

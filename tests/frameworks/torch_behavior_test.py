@@ -1,0 +1,406 @@
+"""How the adapter of torch.distributed.pipelining behaves, in one process that is the whole pipeline."""
+
+import gc
+import json
+import pathlib
+import tempfile
+import types
+import unittest
+import unittest.mock
+import weakref
+
+import torch
+import torch.distributed as dist
+from torch.distributed.pipelining import schedules as torch_schedules
+from torch.utils.checkpoint import checkpoint
+
+import perseus
+import tiny_gpt
+
+MICROBATCHES = 4
+
+
+class Passing(torch.nn.Module):
+    """A layer that raises on demand, in forward or in backward."""
+
+    def __init__(self):
+        super().__init__()
+        self.raises = None
+
+    def forward(self, x):
+        if self.raises == "forward":
+            raise ArithmeticError("of the model")
+        if self.raises == "backward" and x.requires_grad:
+            x = x.view_as(x)
+            x.register_hook(self._fail)
+        return x
+
+    @staticmethod
+    def _fail(gradient):
+        raise ArithmeticError("of the model")
+
+
+class TorchTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        torch.set_num_threads(1)
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        cls.addClassCleanup(dist.destroy_process_group)
+
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.job = pathlib.Path(directory.name)
+        self.handles = []
+        self.addCleanup(lambda: [handle.detach() for handle in self.handles])
+
+    def attach(self, schedule, **options):
+        handle = perseus.attach(
+            schedule, job_directory=self.job, agent="off", devices="off", **options
+        )
+        self.handles.append(handle)
+        return handle
+
+    def make(self, name="1F1B", **named):
+        return tiny_gpt.make_schedule(name, 0, 1, MICROBATCHES, **named)
+
+    def step(self, schedule, microbatches=MICROBATCHES):
+        return tiny_gpt.run_step(schedule, 0, microbatches)
+
+    def recorded(self):
+        """The instructions of each step in the rank log, after the session was closed."""
+        lines = (self.job / "ranks" / "dp0-pp0-tp0.jsonl").read_text().splitlines()[1:]
+        return [json.loads(line)["instructions"] for line in lines]
+
+    def warnings_of(self, action):
+        with self.assertLogs("perseus", "WARNING") as logs:
+            action()
+        return logs.output
+
+
+class StepsTest(TorchTest):
+    def test_evaluation_between_steps_is_not_recorded(self):
+        schedule = self.make("GPipe")
+        handle = self.attach(schedule)
+        inputs, targets = tiny_gpt.batch(0, MICROBATCHES)
+        for _ in range(2):
+            self.step(schedule)
+            with torch.no_grad():
+                schedule.eval(inputs, target=targets)
+        self.assertEqual(handle.session.counters.steps, 2)
+        handle.detach()
+        self.assertEqual([len(step) for step in self.recorded()], [2 * MICROBATCHES] * 2)
+
+    def test_batch_ramp_up_with_a_second_schedule_of_the_same_stages(self):
+        schedule = self.make("GPipe")
+        stages = tiny_gpt.stages_of(schedule)
+        larger = torch_schedules.ScheduleGPipe(stages[0], 6, loss_fn=tiny_gpt.loss_of)
+        handles = [self.attach(schedule), self.attach(larger)]
+        for _ in range(4):
+            self.step(schedule)
+        stages[0]._inference_mode = None  # As a job does that changes the batch: other buffers.
+        for _ in range(4):
+            self.step(larger, 6)
+        self.assertTrue(all(handle.is_attached for handle in handles))
+        self.assertEqual(handles[1].session.counters.steps, 8)
+        handles[0].detach()
+        self.assertTrue(handles[1].is_attached)
+        handles[1].detach()
+        self.assertEqual([len(step) for step in self.recorded()], [8] * 4 + [12] * 4)
+        self.assertNotIn("forward_one_chunk", vars(stages[0]))
+
+    def test_another_pipeline_on_the_same_rank_is_refused_once(self):
+        first, second = self.make(), self.make()
+        handles = [self.attach(first), self.attach(second)]
+        self.step(first)
+        warnings = self.warnings_of(lambda: [self.step(second) for _ in range(2)])
+        self.assertEqual(len(warnings), 1)
+        self.assertIn("another attached pipeline", warnings[0])
+        self.assertTrue(handles[0].is_attached)
+        self.assertFalse(handles[1].is_attached)
+
+    def test_a_pipeline_that_is_made_again_takes_over(self):
+        first = self.make()
+        module = tiny_gpt.stages_of(first)[0].submod
+        second = self.make(module=lambda *_: module)
+        handles = [self.attach(first), self.attach(second)]
+        self.step(first)
+        self.step(second)
+        self.assertFalse(handles[0].is_attached)
+        self.assertEqual(handles[1].session.counters.steps, 1)
+
+    def test_activation_checkpointing_and_compiled_stages(self):
+        class Checkpointed(tiny_gpt.StageModule):
+            def forward(self, x):
+                if self.embed is not None:
+                    x = self.embed(x)
+                x = checkpoint(self.block, x, use_reentrant=False)
+                return x if self.head is None else self.head(x)
+
+        def compiled(*arguments):
+            return torch.compile(tiny_gpt.StageModule(*arguments), backend="eager")
+
+        for module in (Checkpointed, compiled):
+            with self.subTest(module=module.__name__):
+                schedule = self.make("Interleaved1F1B", module=module)
+                handle = self.attach(schedule)
+                for _ in range(4):
+                    self.step(schedule)
+                self.assertTrue(handle.is_attached)
+                self.assertEqual(handle.session.counters.instructions, 4 * 4 * MICROBATCHES)
+                handle.detach()
+
+    def test_the_last_forward_contains_the_loss(self):
+        seen = []
+
+        def loss(output, target):
+            seen.append(handle._recorder._is_open)
+            return tiny_gpt.loss_of(output, target)
+
+        schedule = self.make()
+        schedule._loss_fn = loss
+        handle = self.attach(schedule)
+        self.step(schedule)
+        self.step(schedule)
+        self.assertEqual(seen[-MICROBATCHES:], [True] * MICROBATCHES)
+
+    def test_custom_functions_are_recorded(self):
+        """As torchtitan's GraphPP: they compute without the methods of the stage."""
+        schedule = self.make("Interleaved1F1B")
+        by_index = {stage.stage_index: stage for stage in tiny_gpt.stages_of(schedule)}
+
+        def forward(action, context):
+            stage, i = by_index[action.stage_index], action.microbatch_index
+            output = type(stage).forward_one_chunk(stage, i, context.arg_mbs[i], {})
+            context.schedule_ref._maybe_compute_loss(stage, output, context.target_mbs, i)
+            if action.stage_index + 1 in by_index:
+                by_index[action.stage_index + 1].set_local_fwd_input(output, i)
+
+        handle = self.attach(schedule)
+        schedule.register_custom_function(torch_schedules.FORWARD, forward)
+        for _ in range(4):
+            self.step(schedule)
+        self.assertTrue(handle.is_attached)
+        self.assertEqual(handle.session.counters.instructions, 4 * 4 * MICROBATCHES)
+        handle.detach()
+        self.assertIs(schedule._comp_type_to_function_map[torch_schedules.FORWARD], forward)
+
+    def test_overlapped_forward_and_backward_are_refused(self):
+        schedule = self.make("Interleaved1F1B")
+        handle = self.attach(schedule)
+        schedule.register_custom_function(torch_schedules.OVERLAP_F_B, lambda *_: None)
+        warnings = self.warnings_of(lambda: [self.step(schedule) for _ in range(2)])
+        self.assertEqual(len(warnings), 1)
+        self.assertIn("OVERLAP_F_B", warnings[0])
+        self.assertFalse(handle.is_attached)
+
+
+class NeverInTheWayTest(TorchTest):
+    def test_exceptions_of_the_model_pass_unchanged(self):
+        for where in ("forward", "backward", "loss"):
+            with self.subTest(where=where):
+                layer = Passing()
+                schedule = self.make("Interleaved1F1B", extra=lambda _: layer)
+                handle = self.attach(schedule)
+                self.step(schedule)
+                layer.raises = where
+
+                def failing_loss(*_):
+                    raise ArithmeticError("of the model")
+
+                if where == "loss":
+                    schedule._loss_fn = failing_loss
+                with self.assertRaises(Exception) as caught, self.assertNoLogs("perseus"):
+                    self.step(schedule)
+                error = caught.exception
+                self.assertIn("of the model", repr(error) + repr(error.__cause__))
+                layer.raises = None
+                schedule._loss_fn = tiny_gpt.loss_of
+                schedule._internal_losses.clear()
+                self.step(schedule)
+                counters = handle.session.counters
+                self.assertEqual((counters.steps, counters.steps_abandoned), (2, 1))
+                handle.detach()
+                # The abandoned step left no instruction behind.
+                self.assertEqual(len(self.recorded()[-1]), 4 * MICROBATCHES)
+
+    def test_a_missing_name_is_one_warning_and_nothing_is_attached(self):
+        def rename(owner, name, to="other"):
+            """Renames the first parameter of a method, as a later version might."""
+            original = getattr(owner, name)
+
+            def method(self, other, *arguments):
+                return original(other, *arguments)
+
+            setattr(owner, name, types.MethodType(method, owner))
+
+        stage_of = lambda schedule: tiny_gpt.stages_of(schedule)[0]  # noqa: E731
+        cases = {
+            "_n_microbatches": lambda s: setattr(s, "_n_microbatches", "4"),
+            "_has_backward": lambda s: setattr(s, "_has_backward", None),
+            "_stages": lambda s: setattr(s, "_stages", None),
+            "_maybe_compute_loss": lambda s: rename(s, "_maybe_compute_loss"),
+            "_comp_type_to_function_map": lambda s: setattr(s, "_comp_type_to_function_map", []),
+            **{
+                name: lambda s, name=name: rename(stage_of(s), name)
+                for name in (
+                    "forward_one_chunk", "backward_one_chunk", "backward_weight_one_chunk"
+                )
+            },
+            **{
+                name: lambda s, name=name: setattr(stage_of(s), name, None)
+                for name in ("stage_index", "num_stages", "group_rank", "group_size")
+            },
+            **{
+                name: lambda s, name=name: delattr(stage_of(s), name)
+                for name in ("device", "group", "submod")
+            },
+        }
+        for name, break_it in cases.items():
+            with self.subTest(name=name):
+                schedule = self.make("Interleaved1F1B")
+                owners = [schedule, stage_of(schedule)]
+                break_it(schedule)
+                before = [list(vars(owner)) for owner in owners]
+                warnings = self.warnings_of(lambda: self.attach(schedule))
+                self.assertEqual(len(warnings), 1)
+                self.assertIn(name, warnings[0])
+                self.assertIn(f"torch {torch.__version__}", warnings[0])
+                self.assertIn("perseus.instruction", warnings[0])
+                self.assertFalse(self.handles[-1].is_attached)
+                self.assertEqual(before, [list(vars(owner)) for owner in owners])
+
+    def test_a_missing_kind_of_action_is_a_warning(self):
+        members = dict(torch_schedules._ComputationType.__members__)
+        for name in ("FORWARD", "FULL_BACKWARD", "BACKWARD_INPUT", "BACKWARD_WEIGHT", "OVERLAP_F_B"):
+            schedule = self.make("Interleaved1F1B")
+            types_ = types.SimpleNamespace(
+                __members__={key: value for key, value in members.items() if key != name}
+            )
+            with self.subTest(name=name), unittest.mock.patch.object(
+                torch_schedules, "_ComputationType", types_
+            ):
+                warnings = self.warnings_of(lambda: self.attach(schedule))
+                self.assertIn(name, warnings[0])
+                self.assertFalse(self.handles[-1].is_attached)
+
+    def test_a_schedule_that_bypasses_the_stage_methods_is_detached(self):
+        class Bypass(torch_schedules.ScheduleGPipe):
+            def _step_microbatches(self, *arguments, **named):
+                stage = self._stage
+                wrapper = vars(stage).pop("forward_one_chunk", None)
+                try:
+                    return super()._step_microbatches(*arguments, **named)
+                finally:
+                    if wrapper is not None:
+                        stage.forward_one_chunk = wrapper
+
+        stage = tiny_gpt.stages_of(self.make("GPipe"))[0]
+        schedule = Bypass(stage, MICROBATCHES, loss_fn=tiny_gpt.loss_of)
+        handle = self.attach(schedule)
+        warnings = self.warnings_of(lambda: [self.step(schedule) for _ in range(2)])
+        self.assertEqual(len(warnings), 1)
+        self.assertIn("ran 0 forwards, 4 backwards", warnings[0])
+        self.assertFalse(handle.is_attached)
+        self.assertNotIn("step", vars(schedule))
+
+    def test_an_error_of_perseus_is_one_warning(self):
+        schedule = self.make()
+        handle = self.attach(schedule, no_such_option=1)
+        warnings = self.warnings_of(lambda: [self.step(schedule) for _ in range(3)])
+        self.assertEqual(len(warnings), 1)
+        self.assertIn("no_such_option", warnings[0])
+        self.assertFalse(handle.is_attached)
+
+    def test_an_object_of_no_framework_is_one_warning(self):
+        for target in (object(), "no framework", None):
+            self.assertEqual(len(self.warnings_of(lambda: self.attach(target))), 1)
+
+    def test_hooks_of_others_on_top_stay(self):
+        schedule = self.make()
+        handle = self.attach(schedule)
+        stage, calls = tiny_gpt.stages_of(schedule)[0], []
+        ours = stage.forward_one_chunk
+
+        def theirs(*arguments, **named):
+            calls.append(arguments[0])
+            return ours(*arguments, **named)
+
+        stage.forward_one_chunk = theirs
+        self.step(schedule)
+        handle.detach()
+        self.step(schedule)
+        self.assertIs(vars(stage)["forward_one_chunk"], theirs)
+        self.assertEqual(len(calls), 2 * MICROBATCHES)
+        self.assertNotIn("backward_one_chunk", vars(stage))
+
+    def test_detach_inside_of_a_step(self):
+        schedule = self.make()
+        handle = self.attach(schedule)
+        self.step(schedule)
+
+        def loss(output, target):
+            handle.detach()
+            return tiny_gpt.loss_of(output, target)
+
+        schedule._loss_fn = loss
+        self.step(schedule)
+        self.step(schedule)
+        self.assertFalse(handle.is_attached)
+        self.assertEqual(len(self.recorded()), 1)
+
+    def test_attach_twice_is_the_same_handle(self):
+        schedule = self.make()
+        self.assertIs(self.attach(schedule), self.attach(schedule))
+
+    def test_no_tensor_lives_longer(self):
+        """The parameters go with the last reference to the schedule, without the garbage collector."""
+
+        def parameters_left(attached):
+            schedule = self.make("GPipe")
+            handle = self.attach(schedule) if attached else None
+            self.step(schedule)
+            gc.collect()
+            parameter = weakref.ref(next(tiny_gpt.stages_of(schedule)[0].submod.parameters()))
+            gc.disable()
+            try:
+                del schedule
+                return parameter() is not None, handle
+            finally:
+                gc.enable()
+
+        self.assertEqual(parameters_left(True)[0], parameters_left(False)[0])
+
+
+class RanksTest(unittest.TestCase):
+    def test_of_a_mesh(self):
+        from perseus.adapters._mesh import ranks_of_mesh
+
+        class Mesh:
+            mesh_dim_names = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
+            shape = (4, 2, 3, 2, 8)
+            ranks = {"pp": 1, "dp_replicate": 1, "dp_shard": 2, "cp": 1, "tp": 5}
+
+            def get_local_rank(self, name):
+                return self.ranks[name]
+
+        self.assertEqual(ranks_of_mesh(Mesh()), (1 * 3 + 2, 1 * 8 + 5))
+
+    def test_of_a_group(self):
+        from perseus.adapters import _mesh
+
+        def ranks(members):
+            with unittest.mock.patch.object(
+                dist, "get_process_group_ranks", return_value=members
+            ):
+                return _mesh.ranks_of_group("group", 0)
+
+        # Eight ranks, pipelines of four: with pp as the first or as the last dimension.
+        self.assertEqual([ranks([0, 2, 4, 6]), ranks([1, 3, 5, 7])], [(0, 0), (1, 0)])
+        self.assertEqual([ranks([0, 1, 2, 3]), ranks([4, 5, 6, 7])], [(0, 0), (1, 0)])
+        # Two blocks of two interleaved pipelines.
+        self.assertEqual(ranks([5, 7]), (3, 0))
+
+
+if __name__ == "__main__":
+    unittest.main()
