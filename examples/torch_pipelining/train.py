@@ -1,10 +1,7 @@
-#!/usr/bin/env python3
 """Trains a small GPT over pipeline stages with torch.distributed.pipelining. README.md explains it.
 
-    torchrun --nproc-per-node 4 train.py
-
-Nothing in this file depends on Perseus. Without a GPU, `--gpu-profile` adds a layer to each stage, which
-takes the time of a GPU (see README.md).
+Nothing here depends on Perseus, apart from --gpu-profile: without a GPU, it adds a layer to each stage
+that takes the time of a GPU.
 """
 
 import argparse
@@ -34,8 +31,8 @@ class Block(nn.Module):
         batch, length, _ = x.shape
         heads = self.qkv(self.first_norm(x)).view(batch, length, 3, HEADS, WIDTH // HEADS)
         query, key, value = heads.permute(2, 0, 3, 1, 4)
-        mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-        x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, WIDTH))
+        x_heads = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        x = x + self.out(x_heads.transpose(1, 2).reshape(batch, length, WIDTH))
         return x + self.mlp(self.second_norm(x))
 
 
@@ -51,9 +48,10 @@ def loss_function(output, target):
 
 
 def virtual_layers(profile, rank, chunk):
+    if profile is None:
+        return []
     from perseus import virtual
-
-    return [virtual.layer(profile, stage=rank, chunk=chunk)]
+    return [virtual.layer(profile, rank, chunk)]
 
 
 def main():
@@ -74,12 +72,11 @@ def main():
         indices = [rank, 2 * ranks - 1 - rank]
     stages = []
     for chunk, index in enumerate(indices):
-        extra = virtual_layers(flags.gpu_profile, rank, chunk) if flags.gpu_profile else []
+        extra = virtual_layers(flags.gpu_profile, rank, chunk)
         module = make_stage(index, chunks * ranks, extra)
         stages.append(PipelineStage(module, index, chunks * ranks, torch.device("cpu")))
-    schedule = schedule_class(
-        stages if chunks > 1 else stages[0], flags.microbatches, loss_fn=loss_function
-    )
+    of_rank = stages if chunks > 1 else stages[0]
+    schedule = schedule_class(of_rank, flags.microbatches, loss_fn=loss_function)
     optimizer = torch.optim.AdamW([p for s in stages for p in s.submod.parameters()], lr=1e-3)
 
     codes = torch.tensor([code % VOCABULARY for code in pathlib.Path(__file__).read_bytes()])
@@ -87,14 +84,13 @@ def main():
         generator = torch.Generator().manual_seed(step)
         starts = torch.randint(len(codes) - CONTEXT, (2 * flags.microbatches,), generator=generator)
         windows = torch.stack([codes[start : start + CONTEXT + 1] for start in starts])
-        is_first, is_last = indices[0] == 0, chunks * ranks - 1 in indices
-        losses, began = [], time.perf_counter()
-        inputs = [windows[:, :-1]] if is_first else []
+        is_last, losses, began = chunks * ranks - 1 in indices, [], time.perf_counter()
+        inputs = [windows[:, :-1]] if rank == 0 else []
         targets = {"target": windows[:, 1:], "losses": losses} if is_last else {}
         schedule.step(*inputs, **targets)
         optimizer.step()
         optimizer.zero_grad()
-        if is_last and (step % 10 == 0 or step == flags.steps - 1):
+        if is_last and step % 10 == 0:
             seconds = time.perf_counter() - began
             print(f"step {step}: loss {torch.stack(losses).mean():.4f}, {seconds:.3f} s", flush=True)
     dist.destroy_process_group()

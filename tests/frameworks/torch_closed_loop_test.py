@@ -1,0 +1,23 @@
+"""The example of torch.distributed.pipelining, unchanged, from nothing to a verified saving."""
+
+import os
+import pathlib
+import unittest
+
+from closed_loop import ClosedLoopTest
+
+TRAIN = pathlib.Path(os.environ["PERSEUS_SOURCES"]) / "examples" / "torch_pipelining" / "train.py"
+
+
+class TorchClosedLoopTest(ClosedLoopTest):
+    def test_1f1b(self):
+        self.synthesize("--work-scale=0.5", "--imbalance=0.1")
+        self.start_agent()
+        self.start_training(TRAIN, "--gpu-profile=truth.csv", "--steps=100000", "--microbatches=6")
+        self.check(
+            self.tune_and_verify("--schedule=1f1b", f"--pp-ranks={self.RANKS}", "--microbatches=6")
+        )
+
+
+if __name__ == "__main__":
+    unittest.main()
