@@ -6,7 +6,6 @@ the losses and gradients of each run.
 
 import hashlib
 import json
-import os
 import pathlib
 import sys
 
@@ -92,7 +91,8 @@ def observe(results, name, csv=None):
     schedule = make()
     handle = perseus.attach(schedule, job_directory=results / name, **OFF)
     found["attached"], again = train(schedule)
-    assert order == again
+    if order != again:
+        raise AssertionError(f"{name}: the observer saw another order with Perseus")
     found["is_attached"] = handle.is_attached
     found["steps"] = handle.session.counters.steps
     found["stages"] = sorted(stage.stage_index for stage in tiny_gpt.stages_of(schedule))

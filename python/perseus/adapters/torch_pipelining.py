@@ -345,7 +345,10 @@ def _gpu(device: Any) -> Optional[str]:
         # A process that computes on virtual GPUs: one for each process of the node.
         is_virtual = os.environ.get("PERSEUS_DEVICES", "").startswith("virtual:")
         return os.environ.get("LOCAL_RANK") if is_virtual else None
-    uuid = str(torch.cuda.get_device_properties(device).uuid)
+    uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
+    if uuid is None:  # An old version. The session then says which GPUs it can choose from.
+        return None
+    uuid = str(uuid)
     return uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
 
 
