@@ -31,6 +31,7 @@ ROWS = [
     (TORCH, "custom functions, as of torchtitan's GraphPP", STEPS + "test_custom_functions_are_recorded"),
     (TORCH, "refused: overlapped forward and backward", STEPS + "test_overlapped_forward_and_backward_are_refused"),
     (TORCH, "refused: a second pipeline on a rank", STEPS + "test_another_pipeline_on_the_same_rank_is_refused_once"),
+    (TORCH, "ranks from the mesh of DTensor parameters", "torch_behavior_test.RanksTest.test_the_mesh_of_a_dtensor_parameter"),
     (TORCH, "exceptions of the model", SAFE + "test_exceptions_of_the_model_pass_unchanged"),
 ]  # fmt: skip
 

@@ -372,7 +372,22 @@ class NeverInTheWayTest(TorchTest):
         self.assertEqual(parameters_left(True)[0], parameters_left(False)[0])
 
 
-class RanksTest(unittest.TestCase):
+class RanksTest(TorchTest):
+    def test_the_mesh_of_a_dtensor_parameter(self):
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.tensor import Replicate, distribute_tensor
+
+        from perseus.adapters._mesh import find_mesh, ranks_of_mesh
+
+        mesh = init_device_mesh("cpu", (1, 1, 1), mesh_dim_names=("pp", "dp", "tp"))
+        module = torch.nn.Linear(2, 2)
+        self.assertIsNone(find_mesh([module]))
+        weight = distribute_tensor(module.weight.data, mesh["tp"], [Replicate()])
+        module.weight = torch.nn.Parameter(weight)
+        found = find_mesh([torch.nn.Linear(1, 1), module])
+        self.assertEqual(found.mesh_dim_names, ("pp", "dp", "tp"))
+        self.assertEqual(ranks_of_mesh(found), (0, 0))
+
     def test_of_a_mesh(self):
         from perseus.adapters._mesh import ranks_of_mesh
 
