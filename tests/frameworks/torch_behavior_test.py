@@ -417,7 +417,7 @@ class RanksTest(TorchTest):
         self.assertEqual(ranks([5, 7]), (3, 0))
 
     def test_a_gpu_is_found_by_its_uuid_and_the_current_stream_is_used(self):
-        from perseus.adapters import torch_pipelining
+        from perseus.adapters import _devices
 
         device = torch.device("cuda:1")
         uuid = "01234567-89ab-cdef-0123-456789abcdef"
@@ -425,10 +425,10 @@ class RanksTest(TorchTest):
         with unittest.mock.patch.object(
             torch.cuda, "get_device_properties", return_value=properties
         ), unittest.mock.patch.object(torch.cuda, "current_stream", side_effect=["a", "b"]):
-            self.assertEqual(torch_pipelining._gpu(device), f"GPU-{uuid}")
-            stream = torch_pipelining._current_stream(device)
+            self.assertEqual(_devices.gpu_of(device), f"GPU-{uuid}")
+            stream = _devices.current_stream(device)
             self.assertEqual([stream(), stream()], ["a", "b"])
-        self.assertIsNone(torch_pipelining._current_stream(torch.device("cpu")))
+        self.assertIsNone(_devices.current_stream(torch.device("cpu")))
 
 
 if __name__ == "__main__":

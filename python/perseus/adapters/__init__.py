@@ -1,6 +1,8 @@
 """Attaches Perseus to a training framework, so that the training program stays as it is.
 
     handle = perseus.attach(schedule)         # torch.distributed.pipelining
+    handle = perseus.attach(engine)           # DeepSpeed's PipelineEngine
+    handle = perseus.attach("megatron")       # Megatron-core, before get_forward_backward_func()
     handle.detach()                           # Every original is back.
 
 How it works. Every framework calls a function for each forward and each backward of a microbatch.
@@ -47,7 +49,7 @@ __all__ = ["Handle", "attach"]
 _log = logging.getLogger("perseus")
 
 # The modules of this package. attach() asks them in this order.
-FRAMEWORKS = ("torch_pipelining",)
+FRAMEWORKS = ("torch_pipelining", "deepspeed", "megatron")
 
 
 def attach(target: Any, mesh: Any = None, **options: Any) -> Handle:
@@ -57,7 +59,8 @@ def attach(target: Any, mesh: Any = None, **options: Any) -> Handle:
     "perseus" says what, and training continues unattached.
 
     Args:
-        target: A schedule of torch.distributed.pipelining.
+        target: A schedule of torch.distributed.pipelining, a PipelineEngine of DeepSpeed, or
+            "megatron" for the schedules of Megatron-core in this process.
         mesh: The DeviceMesh of the job. It says which data-parallel and tensor-parallel rank this
             process is. Its pipeline dimension is named "pp"; "tp", "cp", "sp" and "ep" count as
             tensor parallel, all others as data parallel. Without a mesh, the ranks come from

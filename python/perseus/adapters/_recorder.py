@@ -118,6 +118,7 @@ class Recorder:
         self._chunks = 0
         self._microbatches = 0
         self._proof_steps = PROOF_STEPS
+        self._proves = True
         self._counts: Dict[Tuple[str, int], int] = {}
 
     @property
@@ -211,6 +212,17 @@ class Recorder:
         """Ends the instruction of end_later(), and no other."""
         if self._closes_later:
             self.end()
+
+    def only_steps(self, why: str) -> None:
+        """From now on, steps have no instructions, so there is nothing to prove. Warns once."""
+        if self._proves:
+            _log.warning(
+                "attach: %s: %s; only whole steps are measured, and no plan applies "
+                "(see docs/frameworks.md)",
+                self.framework,
+                why,
+            )
+        self._proves, self._proof_steps = False, 0
 
     # ---- The end ----
 

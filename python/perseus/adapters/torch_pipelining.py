@@ -20,12 +20,12 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-import os
 import sys
 import weakref
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from perseus.adapters import class_in
+from perseus.adapters._devices import current_stream, gpu_of
 from perseus.adapters._mesh import find_mesh, ranks_of_group, ranks_of_mesh
 from perseus.adapters._patches import Patches, function_of
 from perseus.adapters._probe import Probe
@@ -189,7 +189,7 @@ def _recorder_of(schedule: Any, mesh: Any, options: Mapping[str, Any]) -> Option
         find_ranks,
         options,
         model=frozenset(id(stage.submod) for stage in stages),
-        stream=_current_stream(device),
+        stream=current_stream(device),
     )
     recorder.stage_objects = lambda: [reference() for reference in references]
     for chunk, stage in enumerate(stages):
@@ -334,28 +334,8 @@ def _ranks(stages: List[Any], mesh: Any) -> Ranks:
         stages=tuple(stage.stage_index for stage in stages),
         dp_rank=dp_rank,
         tp_rank=tp_rank,
-        gpu=_gpu(first.device),
+        gpu=gpu_of(first.device),
     )
-
-
-def _gpu(device: Any) -> Optional[str]:
-    """The UUID of a CUDA device. torch and Perseus number GPUs differently."""
-    torch = sys.modules["torch"]
-    if getattr(device, "type", str(device)) != "cuda":
-        # A process that computes on virtual GPUs: one for each process of the node.
-        is_virtual = os.environ.get("PERSEUS_DEVICES", "").startswith("virtual:")
-        return os.environ.get("LOCAL_RANK") if is_virtual else None
-    uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
-    if uuid is None:  # An old version. The session then says which GPUs it can choose from.
-        return None
-    uuid = str(uuid)
-    return uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
-
-
-def _current_stream(device: Any) -> Optional[Callable[[], Any]]:
-    if getattr(device, "type", str(device)) != "cuda":
-        return None
-    return functools.partial(sys.modules["torch"].cuda.current_stream, device)
 
 
 def _version() -> str:

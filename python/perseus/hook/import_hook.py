@@ -13,6 +13,8 @@ import sys
 # Module of the framework, and the adapter whose auto() is called with it.
 ADAPTERS = {
     "torch.distributed.pipelining.schedules": "perseus.adapters.torch_pipelining",
+    "deepspeed.runtime.pipe.engine": "perseus.adapters.deepspeed",
+    "megatron.core.pipeline_parallel.schedules": "perseus.adapters.megatron",
 }
 
 

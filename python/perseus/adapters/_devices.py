@@ -1,0 +1,83 @@
+"""The GPU of this process, and its streams, without waiting for them.
+
+torch numbers GPUs from the fastest, and Perseus by their PCI addresses, so a GPU is named by its UUID.
+A process that computes on the CPU has a GPU only if PERSEUS_DEVICES names virtual ones: then the
+processes of a node have one each, in the order of LOCAL_RANK.
+
+torch is not imported here. Nothing here creates a CUDA context before the program did.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from typing import Any, Callable, Optional
+
+
+def gpu_of(device: Any) -> Optional[str]:
+    """The GPU of a torch.device, for the option `gpu` of perseus.open."""
+    if getattr(device, "type", str(device)) != "cuda":
+        return os.environ.get("LOCAL_RANK") if _has_virtual_gpus() else None
+    uuid = getattr(sys.modules["torch"].cuda.get_device_properties(device), "uuid", None)
+    if uuid is None:  # An old version. The session then says which GPUs it can choose from.
+        return None
+    uuid = str(uuid)
+    return uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
+
+
+def current_stream(device: Any) -> Optional[Callable[[], Any]]:
+    """Returns the current CUDA stream at each call. None: the device is no GPU."""
+    if getattr(device, "type", str(device)) != "cuda":
+        return None
+    return functools.partial(sys.modules["torch"].cuda.current_stream, device)
+
+
+def has_cuda() -> bool:
+    """Whether this process computes on CUDA devices already."""
+    torch = sys.modules.get("torch")
+    return torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized()
+
+
+def current_gpu() -> Optional[str]:
+    """The GPU of this process, for frameworks that use the current CUDA device."""
+    if not has_cuda():
+        return gpu_of("cpu")
+    torch = sys.modules["torch"]
+    return gpu_of(torch.device("cuda", torch.cuda.current_device()))
+
+
+def stream_of_current_gpu() -> Callable[[], Any]:
+    """Returns the current stream of the current CUDA device at each call. None: there is none.
+
+    Which device that is may be decided later, so the first call looks.
+    """
+    found: Any = _unknown
+
+    def stream() -> Any:
+        nonlocal found
+        if found is _unknown:
+            found = sys.modules["torch"].cuda.current_stream if has_cuda() else None
+        return None if found is None else found()
+
+    return stream
+
+
+def gpu_by_number(device_id: int) -> str:
+    """The GPU that torch has this number for, or the virtual GPU of this number."""
+    if has_cuda() and not _has_virtual_gpus():
+        return gpu_of(sys.modules["torch"].device("cuda", device_id)) or str(device_id)
+    return str(device_id)
+
+
+def stream_by_number(device_id: int) -> Optional[Callable[[], Any]]:
+    if not has_cuda():
+        return None
+    return functools.partial(sys.modules["torch"].cuda.current_stream, device_id)
+
+
+_unknown = object()
+
+
+def _has_virtual_gpus() -> bool:
+    return os.environ.get("PERSEUS_DEVICES", "").startswith("virtual:")

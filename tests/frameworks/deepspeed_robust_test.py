@@ -1,0 +1,228 @@
+"""The adapter of DeepSpeed in one process: what it does if something is missing or fails."""
+
+import gc
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+import weakref
+from unittest import mock
+
+import on_cpu
+
+on_cpu.without_compiler()
+
+import deepspeed  # noqa: E402
+import torch  # noqa: E402
+from deepspeed.runtime.pipe import schedule as schedules  # noqa: E402
+from deepspeed.runtime.pipe.engine import PipelineEngine  # noqa: E402
+
+import perseus  # noqa: E402
+from deepspeed_worker import EXAMPLE, train  # noqa: E402
+from torch_test import KINDS, read_log  # noqa: E402
+from torch_worker import OFF  # noqa: E402
+
+MICROBATCHES = 4
+HOOK = pathlib.Path(perseus.__file__).parent / "hook"
+ALONE = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+
+
+def setUpModule():
+    os.environ.update(ALONE)
+    deepspeed.init_distributed(dist_backend="gloo")
+
+
+def tearDownModule():
+    torch.distributed.destroy_process_group()
+
+
+class BackwardOnlyPass(schedules.BufferOpInstruction):
+    """As zero bubble schedules of Megatron-DeepSpeed have it: the dgrad."""
+
+
+class WeightPass(schedules.BufferOpInstruction):
+    """The wgrad."""
+
+
+class SplitSchedule(schedules.TrainSchedule):
+    def steps(self):
+        for commands in super().steps():
+            split = []
+            for command in commands:
+                if type(command) is schedules.BackwardPass:
+                    split.append(BackwardOnlyPass(command.buffer_id))
+                    split.append(WeightPass(command.buffer_id))
+                else:
+                    split.append(command)
+            yield split
+
+
+class RobustTest(unittest.TestCase):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.scratch = pathlib.Path(directory.name)
+        self.engine = train.engine(1, MICROBATCHES, 1)
+
+    def attach(self, **options):
+        handle = perseus.attach(self.engine, job_directory=self.scratch, **OFF, **options)
+        self.addCleanup(handle.detach)
+        return handle
+
+    def recorded(self):
+        header, steps = read_log(self.scratch / "ranks" / "dp0-pp0-tp0.jsonl")
+        return [[(KINDS[kind], mb) for kind, mb, *_ in step["instructions"]] for step in steps]
+
+    def test_every_probed_name(self):
+        instructions = PipelineEngine._INSTRUCTION_MAP
+        grid = type(self.engine.grid)
+
+        def without(name):
+            return {key: value for key, value in instructions.items() if key.__name__ != name}
+
+        class NoMethod:
+            """Instead of a method that became something else."""
+
+        broken = {
+            "micro_batches": mock.patch.object(self.engine, "micro_batches", "four"),
+            "pipe_parallel_size": mock.patch.object(self.engine.grid, "pipe_parallel_size", None),
+            "_INSTRUCTION_MAP": mock.patch.object(PipelineEngine, "_INSTRUCTION_MAP", []),
+            "ForwardPass": mock.patch.object(
+                PipelineEngine, "_INSTRUCTION_MAP", without("ForwardPass")
+            ),
+            "BackwardPass": mock.patch.object(
+                PipelineEngine, "_INSTRUCTION_MAP", without("BackwardPass")
+            ),
+            **{
+                name: mock.patch.object(grid, name, NoMethod())
+                for name in ("get_stage_id", "get_data_parallel_rank", "get_slice_parallel_rank")
+            },
+        }
+        before = dict(vars(self.engine))
+        for name, patch in broken.items():
+            with self.subTest(name), patch, self.assertLogs("perseus") as logs:
+                handle = perseus.attach(self.engine)
+                self.assertFalse(handle.is_attached)
+                self.assertEqual(len(logs.output), 1)
+                self.assertIn(name, logs.output[0])
+                self.assertIn(f"deepspeed {deepspeed.__version__}", logs.output[0])
+                self.assertIn("perseus.instruction", logs.output[0])
+        self.assertEqual(dict(vars(self.engine)), before)
+
+    def test_an_engine_without_train_batch_is_of_no_framework(self):
+        with mock.patch.object(PipelineEngine, "train_batch"):
+            del PipelineEngine.train_batch
+            with self.assertLogs("perseus") as logs:
+                self.assertFalse(perseus.attach(self.engine).is_attached)
+        self.assertIn("no supported framework", logs.output[0])
+
+    def test_an_exception_passes_and_the_step_is_abandoned(self):
+        handle = self.attach()
+        self.engine.train_batch(train.text(1))
+        error = ValueError("of the data")
+
+        def bad():
+            yield from [next(train.text(1)) for _ in range(2)]
+            raise error
+
+        with self.assertRaises(ValueError) as caught:
+            self.engine.train_batch(bad())
+        self.assertIs(caught.exception, error)
+        with self.assertRaisesRegex(AssertionError, "timer"):  # DeepSpeed accepts no step after that.
+            self.engine.train_batch(train.text(1))
+        self.assertEqual(handle.session.counters.steps, 1)
+        self.assertEqual(handle.session.counters.steps_abandoned, 2)
+        self.assertTrue(handle.is_attached)
+        handle.detach()
+        self.assertEqual(len(self.recorded()), 1)
+
+    def test_an_error_of_perseus_detaches(self):
+        handle = self.attach()
+        self.engine.train_batch(train.text(1))
+        with mock.patch.object(handle._recorder, "_microbatch", side_effect=RuntimeError("ours")):
+            with self.assertLogs("perseus") as logs:
+                loss = self.engine.train_batch(train.text(1))
+        self.assertGreater(loss.item(), 0)
+        self.assertIn("an error of Perseus", logs.output[0])
+        self.assertEqual(len(logs.output), 1)
+        self.assertFalse(handle.is_attached)
+        self.engine.train_batch(train.text(1))
+
+    def test_it_proves_itself(self):
+        handle = self.attach()
+        self.engine._INSTRUCTION_MAP[schedules.BackwardPass] = PipelineEngine._exec_backward_pass
+        with self.assertLogs("perseus") as logs:
+            self.engine.train_batch(train.text(1))
+        self.assertIn("4 forwards, 0 backwards", logs.output[0])
+        self.assertFalse(handle.is_attached)
+        with self.assertNoLogs("perseus") if hasattr(self, "assertNoLogs") else mock.MagicMock():
+            self.engine.train_batch(train.text(1))
+
+    def test_an_unknown_instruction_is_a_warning(self):
+        class FancyPass(schedules.PipeInstruction):
+            pass
+
+        instructions = {**PipelineEngine._INSTRUCTION_MAP, FancyPass: lambda engine: None}
+        with mock.patch.object(PipelineEngine, "_INSTRUCTION_MAP", instructions):
+            with self.assertLogs("perseus") as logs:
+                handle = self.attach()
+        self.assertIn("FancyPass", logs.output[0])
+        self.assertTrue(handle.is_attached)
+
+    def test_dgrad_and_wgrad(self):
+        instructions = {
+            **PipelineEngine._INSTRUCTION_MAP,
+            BackwardOnlyPass: PipelineEngine._exec_backward_pass,
+            WeightPass: lambda engine, buffer_id: None,
+        }
+        split = SplitSchedule(MICROBATCHES, 1, 0)
+        with mock.patch.object(PipelineEngine, "_INSTRUCTION_MAP", instructions):
+            handle = self.attach()
+        with mock.patch.object(self.engine, "_train_schedule", lambda: split):
+            for _ in range(2):
+                self.engine.train_batch(train.text(1))
+        self.assertTrue(handle.is_attached)
+        handle.detach()
+        kinds = ("forward", "backward_input", "backward_weight")
+        expected = [(kind, i) for i in range(MICROBATCHES) for kind in kinds]
+        self.assertEqual(self.recorded(), [expected] * 2)
+
+    def test_nothing_is_kept_alive(self):
+        handle = self.attach()
+        outputs = []
+        original = self.engine.module.forward
+
+        def forward(inputs):
+            output = original(inputs)
+            outputs.append(weakref.ref(output))
+            return output
+
+        with mock.patch.object(self.engine.module, "forward", forward):
+            self.engine.train_batch(train.text(1))
+        recorder = handle._recorder
+        held = gc.get_referents(recorder, *vars(recorder).values())
+        self.assertFalse([each for each in held if isinstance(each, torch.Tensor)])
+        self.assertFalse([each for each in held if each is self.engine])
+        # The engine itself keeps the last output and its buffers.
+        self.assertLess(sum(output() is not None for output in outputs), MICROBATCHES)
+
+    def test_without_a_change_of_the_program(self):
+        done = subprocess.run(
+            [sys.executable, pathlib.Path(__file__).parent / "on_cpu.py", EXAMPLE, "--steps=2",
+             "--microbatches=2", "--batch=1"],
+            env={**os.environ, **ALONE, "PERSEUS_ATTACH": "auto", "PERSEUS_AGENT": "off",
+                 "PERSEUS_DEVICES": "off", "PERSEUS_JOB_DIR": str(self.scratch),
+                 "PYTHONPATH": f"{HOOK}:{os.environ['PYTHONPATH']}"},
+            capture_output=True,
+            text=True,
+        )  # fmt: skip
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("step 1: loss", done.stdout)
+        step = [("forward", 0), ("backward", 0), ("forward", 1), ("backward", 1)]
+        self.assertEqual(self.recorded(), [step] * 2)
+
+
+if __name__ == "__main__":
+    unittest.main()

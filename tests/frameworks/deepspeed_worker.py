@@ -1,0 +1,191 @@
+"""One rank of deepspeed_test.py: trains examples/deepspeed with and without Perseus.
+
+Writes RESULTS/RANK.json: for each schedule, the order of DeepSpeed's own schedule object and the order
+in which autograd really ran, what Perseus counted, and hashes of the losses and parameters.
+"""
+
+import hashlib
+import importlib.util
+import json
+import os
+import pathlib
+import sys
+
+import on_cpu
+
+on_cpu.without_compiler()
+
+import deepspeed  # noqa: E402
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+from deepspeed.pipe import LayerSpec  # noqa: E402
+from deepspeed.runtime.pipe import schedule as schedules  # noqa: E402
+
+import perseus  # noqa: E402
+from torch_worker import MICROBATCHES, OFF, make_plan  # noqa: E402
+
+EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "deepspeed" / "train.py"
+STEPS, BATCH = 4, 2
+KINDS = {"ForwardPass": "forward", "BackwardPass": "backward"}
+
+spec = importlib.util.spec_from_file_location("train", EXAMPLE)
+train = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(train)
+
+seen = []  # What autograd ran in this process in the current step.
+
+
+class Mark(torch.autograd.Function):
+    """The identity, which writes down when it runs forward and backward."""
+
+    @staticmethod
+    def forward(context, x):
+        seen.append("forward")
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(context, gradient):
+        seen.append("backward")
+        return gradient
+
+
+def marked(layer):
+    class Marked(layer):
+        def forward(self, x):
+            return Mark.apply(super().forward(x))
+
+    return Marked
+
+
+# Each stage has as many layers as the others, so that the marks of an instruction have a fixed number.
+for name in ("Embedding", "Block", "Head"):
+    setattr(train, name, marked(getattr(train, name)))
+
+
+def claimed_order(engine):
+    """(kind, microbatch, stage), from the schedule object of DeepSpeed."""
+    order, in_buffer, forwards = [], {}, {}
+    rank, ranks = engine.stage_id, engine.num_stages
+    for commands in engine._train_schedule():
+        for command in commands:
+            kind = KINDS.get(command.name)
+            if kind is None:
+                continue
+            phase = getattr(command, "phase", 0)
+            if kind == "forward":
+                in_buffer[command.buffer_id] = forwards.get(phase, 0)
+                forwards[phase] = in_buffer[command.buffer_id] + 1
+            stage = rank if phase == 0 else 2 * ranks - 1 - rank
+            order.append((kind, in_buffer[command.buffer_id], stage))
+    return order
+
+
+def microbatches_by_time(engine):
+    """The same for 1F1B, from the function that DeepSpeed maps times to microbatches with."""
+    schedule = schedules.TrainSchedule(engine.micro_batches, engine.num_stages, engine.stage_id)
+    found = []
+    for time in range(2 * (schedule.micro_batches + schedule.stages - 1)):
+        microbatch, is_forward = schedule._step_to_micro_batch(time)
+        if 0 <= microbatch < schedule.micro_batches:
+            found.append(("forward" if is_forward else "backward", microbatch, engine.stage_id))
+    return found
+
+
+def make_engine(name, microbatches):
+    if name == "1F1B":
+        return train.engine(dist.get_world_size(), microbatches, BATCH)
+    from deepspeed.pipe import DualPipeVModule
+
+    torch.manual_seed(0)
+    blocks = [LayerSpec(train.Block) for _ in range(2 * dist.get_world_size() - 2)]
+    layers = [LayerSpec(train.Embedding), *blocks, LayerSpec(train.Head)]
+    model = DualPipeVModule(
+        layers, num_stages=dist.get_world_size(), loss_fn=train.loss, partition_method="uniform"
+    )
+    config = {
+        "train_micro_batch_size_per_gpu": BATCH,
+        "gradient_accumulation_steps": microbatches,
+        "optimizer": {"type": "Adam", "params": {"lr": 1e-3, "torch_adam": True}},
+        "zero_allow_untested_optimizer": True,
+        "steps_per_print": None,
+    }
+    return deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config)[0]
+
+
+def run(engine, ramp=False, detach=None):
+    """Trains, with an evaluation between steps. Returns a hash, and the kinds of the last step."""
+    batches = train.text(BATCH)
+    digest = hashlib.sha256()
+    for step in range(STEPS):
+        if step == 2:
+            engine.eval_batch(train.text(BATCH))
+            if detach is not None:
+                detach.detach()
+            if ramp:  # Twice as many microbatches.
+                engine.set_train_batch_size(2 * engine.train_batch_size())
+        seen.clear()
+        digest.update(engine.train_batch(batches).detach().numpy().tobytes())
+    for parameter in engine.module.parameters():
+        digest.update(parameter.detach().numpy().tobytes())
+    return digest.hexdigest(), list(seen)
+
+
+def patched(engine):
+    return [name for name in ("train_batch", "_INSTRUCTION_MAP") if name in vars(engine)]
+
+
+def observe(results, name, microbatches):
+    found = {}
+    engine = make_engine(name, microbatches)
+    found["order"] = order = claimed_order(engine)
+    if name == "1F1B":
+        assert order == microbatches_by_time(engine)
+    found["never"], found["kinds"] = run(engine)
+
+    engine = make_engine(name, microbatches)
+    handle = perseus.attach(engine, job_directory=results / name, **OFF)
+    found["attached"], _ = run(engine)
+    found["is_attached"] = handle.is_attached
+    found["steps"] = handle.session.counters.steps if handle.session else 0
+    handle.detach()
+    found["patched"] = patched(engine)
+
+    engine = make_engine(name, microbatches)
+    found["detached"], _ = run(engine, detach=perseus.attach(engine, **OFF))
+
+    for swap in (False, True):
+        plan = make_plan(results, name, order, swap)
+        engine = make_engine(name, microbatches)
+        handle = perseus.attach(engine, plan=plan, **OFF)
+        run(engine)
+        found["off_swapped_plan" if swap else "off_plan"] = handle.session.counters.steps_off_plan
+        handle.detach()
+    return found
+
+
+def observe_ramp(results):
+    """The number of microbatches changes while the job trains."""
+    engine = make_engine("1F1B", 4)
+    handle = perseus.attach(engine, job_directory=results / "ramp", **OFF)
+    run(engine, ramp=True)
+    found = {"is_attached": handle.is_attached}
+    handle.detach()
+    return found
+
+
+def main():
+    results = pathlib.Path(sys.argv[1])
+    torch.set_num_threads(1)
+    deepspeed.init_distributed(dist_backend="gloo")
+    found = {"1F1B": observe(results, "1F1B", MICROBATCHES)}
+    if hasattr(schedules, "DualPipeVSchedule"):
+        found["DualPipeV"] = observe(results, "DualPipeV", MICROBATCHES)
+    found["ramp"] = observe_ramp(results)
+    found["version"] = deepspeed.__version__
+    (results / f"{os.environ['RANK']}.json").write_text(json.dumps(found))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""The examples of DeepSpeed and Megatron-core, from nothing to a verified saving."""
+
+import os
+import pathlib
+import unittest
+
+from closed_loop import ClosedLoopTest
+
+HERE = pathlib.Path(__file__).parent
+EXAMPLES = pathlib.Path(os.environ["PERSEUS_SOURCES"]) / "examples"
+
+
+class FrameworksClosedLoopTest(ClosedLoopTest):
+    def run_example(self, name):
+        self.synthesize("--work-scale=0.5", "--imbalance=0.1")
+        self.start_agent()
+        example = EXAMPLES / name / "train.py"
+        self.start_training(
+            HERE / "virtual_training.py", example, "truth.csv", "--steps=100000", "--microbatches=6",
+            "--batch=1",
+        )  # fmt: skip
+        self.check(
+            self.tune_and_verify("--schedule=1f1b", f"--pp-ranks={self.RANKS}", "--microbatches=6")
+        )
+
+    def test_deepspeed(self):
+        self.run_example("deepspeed")
+
+    def test_megatron(self):
+        self.run_example("megatron")
+
+
+if __name__ == "__main__":
+    unittest.main()

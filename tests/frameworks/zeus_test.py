@@ -1,0 +1,73 @@
+"""The class with the signature of Zeus' PipelineFrequencyOptimizer."""
+
+import inspect
+import os
+import pathlib
+import tempfile
+import unittest
+from unittest import mock
+
+from perseus.adapters.zeus import PipelineFrequencyOptimizer
+from torch_test import KINDS, read_log
+
+ARGUMENTS = {
+    "rank": 5, "dp_rank": 1, "pp_rank": 2, "tp_rank": 0, "device_id": 0, "dp_degree": 2,
+    "pp_degree": 4, "tp_degree": 1, "world_size": 8, "server_url": "http://localhost:7787",
+}  # fmt: skip
+
+
+class ZeusTest(unittest.TestCase):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.scratch = pathlib.Path(directory.name)
+        environment = {"PERSEUS_AGENT": "off", "PERSEUS_DEVICES": "off",
+                       "PERSEUS_JOB_DIR": str(self.scratch)}  # fmt: skip
+        patch = mock.patch.dict(os.environ, environment)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def test_signature(self):
+        names = list(inspect.signature(PipelineFrequencyOptimizer).parameters)
+        self.assertEqual(names, [*ARGUMENTS, "job_metadata"])
+        for name in ("train_begin", "train_end", "epoch_begin", "epoch_end", "step_begin", "step_end",
+                     "evaluate", "instruction_begin", "instruction_end"):  # fmt: skip
+            self.assertTrue(callable(getattr(PipelineFrequencyOptimizer, f"on_{name}")))
+
+    def test_it_records(self):
+        optimizer = PipelineFrequencyOptimizer(**ARGUMENTS, job_metadata="mine")
+        order = ["forward", "forward", "backward", "forward", "backward", "backward"]
+        optimizer.on_train_begin()
+        for _ in range(3):
+            optimizer.on_step_begin()
+            for name in order:
+                optimizer.on_instruction_begin(name)
+                optimizer.on_instruction_end(name)
+            optimizer.on_step_end()
+        optimizer.on_evaluate(0.5)
+        self.assertEqual(optimizer.session.counters.steps, 3)
+        optimizer.session.close()
+        header, steps = read_log(self.scratch / "ranks" / "dp1-pp2-tp0.jsonl")
+        self.assertEqual((header["pp_ranks"], header["stages"]), (4, [2]))
+        numbers = [0, 1, 0, 2, 1, 2]
+        for step in steps:
+            recorded = [(KINDS[kind], microbatch) for kind, microbatch, *_ in step["instructions"]]
+            self.assertEqual(recorded, list(zip(order, numbers)))
+
+    def test_it_never_raises(self):
+        with self.assertLogs("perseus") as logs:
+            optimizer = PipelineFrequencyOptimizer(**{**ARGUMENTS, "dp_rank": "one"})
+        self.assertIn("training runs without Perseus", logs.output[0])
+        for broken in (optimizer, PipelineFrequencyOptimizer(**ARGUMENTS)):
+            broken.on_instruction_end("forward")
+            broken.on_step_end()
+            broken.on_instruction_begin("dance")
+            broken.on_step_begin()
+            broken.on_step_begin()
+            broken.on_instruction_begin(None)
+            broken.on_instruction_end(None)
+            broken.on_step_end()
+
+
+if __name__ == "__main__":
+    unittest.main()
