@@ -88,6 +88,11 @@ class Database {
   // transaction is durable when this returns. `work` may run on another thread. It may also run
   // several times, after a conflict with another transaction or a lost connection; so it must
   // assign its results outside the database and not append to them.
+  //
+  // After a conflict, the driver waits for a short, random time before it repeats the transaction,
+  // and for up to twice as long before each further repeat. PostgreSQL ends one transaction of a
+  // deadlock and wakes up the other one, which needs a moment to lock the row that it waits for. A
+  // repeat within this moment locks the row first, and both are in a deadlock again.
   using Work = std::function<Result<void>(Transaction&)>;
   virtual Result<void> Transact(const Work& work) = 0;
 

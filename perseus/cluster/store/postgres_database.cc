@@ -1,12 +1,16 @@
 // The PostgreSQL driver: a few connections, each of which serves one call at a time.
+#include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "perseus/base/mutex.h"
+#include "perseus/base/random.h"
 #include "perseus/cluster/store/database.h"
 #include "perseus/cluster/store/postgres_connection.h"
 #include "perseus/cluster/store/postgres_listener.h"
@@ -16,7 +20,9 @@ namespace {
 
 constexpr int kConnections = 4;
 // How often a transaction is tried if it conflicts with others.
-constexpr int kTransactionTries = 5;
+constexpr int kTransactionTries = 8;
+// The longest pause before the second try. It doubles with each further try.
+constexpr std::chrono::milliseconds kFirstPause{20};
 
 class PostgresTransaction final : public Transaction {
  public:
@@ -61,6 +67,20 @@ Attempt TryTransaction(PostgresConnection& connection, const Database::Work& wor
   return {.result = Fail(committed), .may_repeat = connection.WasInConflict()};
 }
 
+// The pauses between the tries of one transaction (database.h, Transact).
+class ConflictPauses {
+ public:
+  // The whole range is random, so that two transactions that conflict seldom wait equally long.
+  void Wait() {
+    std::this_thread::sleep_for(longest_ * Uniform(random_));
+    longest_ *= 2;
+  }
+
+ private:
+  SplitMix64 random_{std::random_device()()};
+  std::chrono::duration<double, std::milli> longest_ = kFirstPause;
+};
+
 class PostgresDatabase final : public Database {
  public:
   explicit PostgresDatabase(PostgresAddress address) : address_(std::move(address)) {}
@@ -90,12 +110,14 @@ class PostgresDatabase final : public Database {
 
   Result<void> Transact(const Work& work) override {
     Lease lease(*this);
+    ConflictPauses pauses;
     for (int i = 1;; ++i) {
       if (Result<void> connected = lease.Connect(); !connected) return connected;
       Attempt attempt = TryTransaction(*lease, work);
       const bool was_lost = lease->IsLost();
       if (attempt.result || !attempt.may_repeat || i == kTransactionTries) return attempt.result;
       if (was_lost && lease.is_new()) return attempt.result;
+      if (!was_lost) pauses.Wait();
     }
   }
 

@@ -184,6 +184,39 @@ TEST_F(PostgresTest, RetriesTransactionsAfterADeadlock) {
   for (const std::string& job : jobs) EXPECT_EQ(Get(store->FindJob(job))->generation, 2);
 }
 
+// Eight transactions at a time lock the same two jobs, half of them in the opposite order. Most
+// attempts end in a deadlock. PostgreSQL looks for deadlocks after 1 s by default; here it does so
+// after 1 ms, so that there are more of them.
+TEST_F(PostgresTest, ManyTransactionsThatDeadlockAllSucceed) {
+  constexpr int kThreads = 8;
+  constexpr int kTransactions = 10;
+  const auto store = Get(OpenStore(address_));
+  const std::string jobs[] = {Register(*store, "a"), Register(*store, "b")};
+  const std::string eager = address_ + "&options=-c%20deadlock_timeout%3D1ms";
+  // Each has four connections.
+  const std::unique_ptr<Database> databases[] = {Get(OpenPostgres(eager)),
+                                                 Get(OpenPostgres(eager))};
+  std::atomic<int> runs = 0;
+  RunInThreads(kThreads, [&](std::size_t i) {
+    for (int n = 0; n < kTransactions; ++n) {
+      Succeed(databases[i / 4]->Transact([&](Transaction& transaction) -> Result<void> {
+        ++runs;
+        for (std::size_t k = 0; k < 2; ++k) {
+          const auto updated =
+              transaction.Run("UPDATE jobs SET generation = generation + 1 WHERE id = $1",
+                              {std::string_view(jobs[(i + k) % 2])});
+          if (!updated) return Fail(updated);
+        }
+        return {};
+      }));
+    }
+  });
+  EXPECT_GT(runs, kThreads * kTransactions);
+  for (const std::string& job : jobs) {
+    EXPECT_EQ(Get(store->FindJob(job))->generation, kThreads * kTransactions);
+  }
+}
+
 TEST_F(PostgresTest, ATextThatIsTooLongIsAnInputError) {
   const auto store = Get(OpenStore(address_));
   const std::string job = Register(*store, "k");

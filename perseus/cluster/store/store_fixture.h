@@ -34,11 +34,20 @@ inline void Succeed(const Result<void>& result) {
 }
 
 // Calls work(0), …, work(count - 1), each on its own thread. Returns when all calls have returned.
+// An exception of a call fails the test.
 template <typename Work>
 void RunInThreads(std::size_t count, const Work& work) {
   std::vector<std::thread> threads;
   threads.reserve(count);
-  for (std::size_t i = 0; i < count; ++i) threads.emplace_back([&work, i] { work(i); });
+  for (std::size_t i = 0; i < count; ++i) {
+    threads.emplace_back([&work, i] {
+      try {
+        work(i);
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << error.what();
+      }
+    });
+  }
   for (std::thread& thread : threads) thread.join();
 }
 
