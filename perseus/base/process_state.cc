@@ -53,8 +53,7 @@ std::optional<ProcessState> ParseProcessState(std::string_view stat, std::string
                       .is_ending = state == 'Z' || state == 'X' ||
                                    (NumberIn(fields, kFlags).value_or(0) & kIsExiting) != 0 ||
                                    HasPendingKill(status, "SigPnd") ||
-                                   HasPendingKill(status, "ShdPnd"),
-                      .is_runnable = state == 'R'};
+                                   HasPendingKill(status, "ShdPnd")};
 }
 
 std::optional<ProcessState> ReadProcessState(pid_t process, const std::filesystem::path& root) {

@@ -17,7 +17,6 @@ struct ProcessState {
   // thread of it is in an uninterruptible wait (state D), or nobody has waited for it. It never
   // runs its program again.
   bool is_ending = false;
-  bool is_runnable = false;  // It runs, or waits for a core.
 };
 
 // Nothing if there is no such process. `root`: where proc/ is.

@@ -60,11 +60,6 @@ TEST(ParseProcessState, AProcessThatExitsIsEnding) {
   EXPECT_TRUE(ParseProcessState("42 (train) R" + rest, Status(kNone, kNone))->is_ending);
 }
 
-TEST(ParseProcessState, KnowsWhetherAProcessWantsACore) {
-  EXPECT_TRUE(ParseProcessState(std::string("42 (train) R") + kRest, "")->is_runnable);
-  EXPECT_FALSE(ParseProcessState(std::string("42 (train) S") + kRest, "")->is_runnable);
-}
-
 TEST(ReadProcessState, KnowsRealProcesses) {
   const auto self = ReadProcessState(::getpid());
   ASSERT_TRUE(self);

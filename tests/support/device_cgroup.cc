@@ -99,6 +99,7 @@ bool DeviceCgroup::DenyZero(Version version) {
 bool DeviceCgroup::Join() const { return WriteText(procs(), "0"); }
 
 bool DeviceCgroup::Freeze() const { return WriteText(directory_ / "cgroup.freeze", "1"); }
+bool DeviceCgroup::Thaw() const { return WriteText(directory_ / "cgroup.freeze", "0"); }
 
 bool DeviceCgroup::IsEmpty() const {
   std::ifstream processes(procs());

@@ -28,6 +28,7 @@ class DeviceCgroup {
   bool Join() const;
   // Version 2. False if the kernel cannot.
   bool Freeze() const;
+  bool Thaw() const;
   bool IsEmpty() const;
 
  private:

@@ -1,21 +1,19 @@
 #include "perseus/runtime/agent/access_check.h"
 
 #include <fcntl.h>
-#include <poll.h>
+#include <linux/futex.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <utility>
+#include <ctime>
 
-#include "perseus/base/file.h"
-#include "perseus/base/file_descriptor.h"
-#include "perseus/base/process_state.h"
 #include "perseus/runtime/agent/child_descriptors.h"
 
 namespace perseus::agent {
@@ -23,23 +21,49 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-// What the child reports: the step that failed, or an error number per device.
+// The step that failed, or kDone.
 enum class ProbeStep : int { kDone, kJoinCgroup, kBecomeUser };
 
+// What the child reports, in memory that it shares with the agent. `errors` follow it.
 struct ProbeReport {
-  ProbeStep step = ProbeStep::kDone;
-  int error = 0;
-  int cgroup = 0;  // kJoinCgroup: which.
+  std::atomic<int> is_complete;  // 0 or 1: a futex.
+  ProbeStep step;
+  int error;
+  int cgroup;  // kJoinCgroup: which.
+};
+static_assert(std::atomic<int>::is_always_lock_free);
+
+// Memory for a report and `devices` error numbers. It begins with zeros.
+class SharedReport {
+ public:
+  explicit SharedReport(std::size_t devices)
+      : size_(sizeof(ProbeReport) + devices * sizeof(int)),
+        memory_(::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) {
+  }
+  ~SharedReport() {
+    if (is_open()) ::munmap(memory_, size_);
+  }
+  SharedReport(const SharedReport&) = delete;
+  SharedReport& operator=(const SharedReport&) = delete;
+
+  bool is_open() const { return memory_ != MAP_FAILED; }
+  ProbeReport& report() { return *static_cast<ProbeReport*>(memory_); }
+  int* errors() { return reinterpret_cast<int*>(&report() + 1); }
+
+ private:
+  std::size_t size_;
+  void* memory_;
 };
 
-// Everything that the child needs, prepared before fork(): a child of a process with threads may
+// Everything that the child needs, prepared before it starts: a child of a process with threads may
 // only make system calls.
 struct ProbePlan {
   const Identity& identity;
+  pid_t agent;
   std::vector<const char*> cgroup_procs;
   std::vector<const char*> devices;
-  std::vector<int>& errors;
-  int pipe = -1;
+  ProbeReport& report;
+  int* errors;
 };
 
 // ---- In the child ----
@@ -63,28 +87,32 @@ int BecomeUser(const Identity& identity) {
   return 0;
 }
 
-ProbeReport Probe(const ProbePlan& plan) {
+void Probe(const ProbePlan& plan) {
+  ProbeReport& report = plan.report;
   for (std::size_t i = 0; i < plan.cgroup_procs.size(); ++i) {
-    if (const int error = JoinCgroup(plan.cgroup_procs[i]); error != 0) {
-      return {ProbeStep::kJoinCgroup, error, static_cast<int>(i)};
-    }
+    report.error = JoinCgroup(plan.cgroup_procs[i]);
+    if (report.error == 0) continue;
+    report.step = ProbeStep::kJoinCgroup;
+    report.cgroup = static_cast<int>(i);
+    return;
   }
-  if (const int error = BecomeUser(plan.identity); error != 0) {
-    return {ProbeStep::kBecomeUser, error};
+  report.error = BecomeUser(plan.identity);
+  if (report.error != 0) {
+    report.step = ProbeStep::kBecomeUser;
+    return;
   }
   for (std::size_t i = 0; i < plan.devices.size(); ++i) {
     plan.errors[i] = ::access(plan.devices[i], R_OK | W_OK) == 0 ? 0 : errno;
   }
-  return {};
 }
 
 [[noreturn]] void RunProbe(const ProbePlan& plan) {
+  LeaveSharedDescriptors();
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  CloseAllDescriptorsBut({&plan.pipe, 1});
-  const ProbeReport report = Probe(plan);
-  // Less than PIPE_BUF, so each write is whole.
-  (void)!::write(plan.pipe, &report, sizeof report);
-  (void)!::write(plan.pipe, plan.errors.data(), plan.errors.size() * sizeof(int));
+  if (::getppid() != plan.agent) ::_exit(1);  // It died before prctl().
+  Probe(plan);
+  plan.report.is_complete.store(1);
+  ::syscall(SYS_futex, &plan.report.is_complete, FUTEX_WAKE, 1, nullptr, nullptr, 0);
   ::_exit(0);
 }
 
@@ -94,121 +122,62 @@ tl::unexpected<Error> ProbeFailure(std::string_view what, int error) {
   return FailAs(ErrorKind::kSystem, "{}: {}", what, std::strerror(error));
 }
 
-// How long the agent waits for a child.
-class ChildWait {
- public:
-  ChildWait(pid_t child, const AccessTimes& times)
-      : child_(child),
-        answer_(SteadyClock::now() + times.answer),
-        longest_(SteadyClock::now() + times.longest) {}
+enum class ProbeEnd { kAnswered, kDied, kTooSlow };
 
-  // How long to wait now, in milliseconds. Then ask IsOver().
-  int Milliseconds() const {
-    const auto left =
-        std::chrono::ceil<std::chrono::milliseconds>(answer_ - SteadyClock::now()).count();
-    return static_cast<int>(std::max<std::int64_t>(left, kLookAtChild.count()));
-  }
-
-  bool IsOver() {
-    const auto now = SteadyClock::now();
-    if (now < answer_) return false;
-    if (now >= longest_) {
-      got_no_core_ = true;
-      return true;
+// Waits for the answer, and reaps the child in any case.
+ProbeEnd WaitForAnswer(pid_t child, const ProbeReport& report, std::chrono::milliseconds longest) {
+  // A child that dies wakes up nobody.
+  constexpr timespec kLookAtChild{.tv_sec = 0, .tv_nsec = 100'000'000};
+  const auto until = SteadyClock::now() + longest;
+  ProbeEnd end = ProbeEnd::kAnswered;
+  while (report.is_complete.load() == 0) {
+    if (SteadyClock::now() >= until) {
+      end = ProbeEnd::kTooSlow;
+      break;
     }
-    idle_looks_ = WantsCore() ? 0 : idle_looks_ + 1;
-    return idle_looks_ >= kMostIdleLooks;
-  }
-
-  // Whether the child still wanted a core when the longest time was over.
-  bool got_no_core() const { return got_no_core_; }
-
- private:
-  static constexpr std::chrono::milliseconds kLookAtChild{20};
-  // A child that goes on may wait for a moment whenever the agent looks.
-  static constexpr int kMostIdleLooks = 5;
-
-  // Whether the child wants a core, or had one since the last call: schedstat has the time that it
-  // ran and the time that it waited for a core.
-  bool WantsCore() {
-    const auto state = ReadProcessState(child_);
-    auto ran = ReadFile(fmt::format("/proc/{}/schedstat", child_)).value_or("");
-    const bool has_run = std::exchange(ran_, ran) != ran;
-    return has_run || (state && state->is_runnable);
-  }
-
-  pid_t child_;
-  SteadyClock::time_point answer_;
-  SteadyClock::time_point longest_;
-  std::string ran_;
-  int idle_looks_ = 0;
-  bool got_no_core_ = false;
-};
-
-// Fills `bytes`. False if the child ended before, or did not answer in time.
-bool ReadInTime(int pipe, char* bytes, std::size_t size, ChildWait& wait) {
-  while (size > 0) {
-    pollfd wanted{pipe, POLLIN, 0};
-    const int ready = ::poll(&wanted, 1, wait.Milliseconds());
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready < 0) return false;
-    if (ready == 0) {
-      if (wait.IsOver()) return false;
-      continue;
+    ::syscall(SYS_futex, &report.is_complete, FUTEX_WAIT, 0, &kLookAtChild, nullptr, 0);
+    // It may have answered before it ended.
+    if (::waitpid(child, nullptr, WNOHANG) == child) {
+      return report.is_complete.load() != 0 ? ProbeEnd::kAnswered : ProbeEnd::kDied;
     }
-    const ssize_t got = ::read(pipe, bytes, size);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
-    bytes += got;
-    size -= static_cast<std::size_t>(got);
   }
-  return true;
+  ::kill(child, SIGKILL);
+  while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  return end;
 }
 
 }  // namespace
 
 Result<std::vector<int>> CheckAccess(const Identity& identity,
                                      const std::vector<std::filesystem::path>& devices,
-                                     const AccessTimes& times) {
-  std::vector<int> errors(devices.size(), 0);
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return ProbeFailure("cannot make a pipe", errno);
-  const FileDescriptor reading(ends[0]);
-  FileDescriptor writing(ends[1]);
-  ProbePlan plan{identity, {}, {}, errors, writing.get()};
+                                     std::chrono::milliseconds longest) {
+  SharedReport shared(devices.size());
+  if (!shared.is_open()) return ProbeFailure("cannot share memory with a process", errno);
+  const ProbeReport& report = shared.report();
+  ProbePlan plan{identity, ::getpid(), {}, {}, shared.report(), shared.errors()};
   for (const auto& procs : identity.cgroup_procs) plan.cgroup_procs.push_back(procs.c_str());
   for (const auto& device : devices) plan.devices.push_back(device.c_str());
 
-  const pid_t child = ::fork();
+  const pid_t child = ForkWithSharedDescriptors();
   if (child < 0) return ProbeFailure("cannot start a process", errno);
   if (child == 0) RunProbe(plan);
-  writing = FileDescriptor();
-
-  ProbeReport report;
-  ChildWait wait(child, times);
-  const bool is_whole =
-      ReadInTime(reading.get(), reinterpret_cast<char*>(&report), sizeof report, wait) &&
-      ReadInTime(reading.get(), reinterpret_cast<char*>(errors.data()), errors.size() * sizeof(int),
-                 wait);
-  ::kill(child, SIGKILL);
-  while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
-  }
-  if (!is_whole && wait.got_no_core()) {
-    return FailAs(ErrorKind::kSystem,
-                  "a process in the cgroup of the caller did not answer within {} ms, because it "
-                  "got no core (is the node overloaded, or the cgroup throttled? Try again)",
-                  times.longest.count());
-  }
-  if (!is_whole) {
-    return FailAs(
-        ErrorKind::kSystem,
-        "a process in the cgroup of the caller did not answer within {} ms (is the cgroup "
-        "frozen?)",
-        times.answer.count());
+  switch (WaitForAnswer(child, report, longest)) {
+    case ProbeEnd::kAnswered:
+      break;
+    case ProbeEnd::kDied:
+      return FailAs(ErrorKind::kSystem,
+                    "a process in the cgroup of the caller was killed before it answered (is the "
+                    "memory of the cgroup used up? Try again)");
+    case ProbeEnd::kTooSlow:
+      return FailAs(ErrorKind::kSystem,
+                    "a process in the cgroup of the caller did not answer within {} ms (is the "
+                    "cgroup frozen or throttled, or the node overloaded? Try again)",
+                    longest.count());
   }
   switch (report.step) {
     case ProbeStep::kDone:
-      return errors;
+      return std::vector<int>(shared.errors(), shared.errors() + devices.size());
     case ProbeStep::kJoinCgroup:
       return ProbeFailure(
           "cannot join " + identity.cgroup_procs[static_cast<std::size_t>(report.cgroup)].string(),

@@ -15,15 +15,18 @@
 //    the same checks and runs no driver.
 //
 // The child touches no file, descriptor or memory of the process. Its saved and effective user stay
-// the agent's, so that the process can neither trace it nor read its memory; it may send it
-// signals, which only makes the check fail. If the cgroup is frozen, the child freezes with it, and
-// is killed after AccessTimes::answer.
+// the agent's, so that the process can neither trace it nor read its memory.
 //
-// On a node whose cores are all busy, the child may wait for a core for seconds. That says nothing
-// of the user, who must not be refused for it. So while the child runs or waits for a core, it has
-// until AccessTimes::longest. A user can throttle the cgroup (cpu.max) such that the child only
-// waits. That holds a thread of the queue for this longer time, and only checks of the same user
-// wait for it.
+// The child has no copies of clients' sockets, so that it never waits for one client in a check for
+// another (child_descriptors.h). It answers in shared memory.
+//
+// How long it may take. On a loaded node the child may wait for seconds: for a core, for a page of
+// the program that was evicted, for memory, or for the kernel's lock of all cgroups. None of this
+// says anything of the user, who must not be refused for it. But the user's side can hold the child
+// as well: freeze or throttle the cgroup (cpu.max, memory.high), lower the child's priority, stop
+// it. These waits look the same as those of a loaded node, so one limit applies to all of them:
+// kLongestAccessCheck. Then the child is killed, and the request is refused for now. A check holds
+// a thread of the queue, and only checks of the same user wait for it (access_queue.h).
 //
 // What it does not see: file systems that the process cannot see (a container without /dev/nvidia0
 // may still have the right to use it), and rules of security modules, which know the agent's
@@ -51,20 +54,16 @@ struct Identity {
   std::vector<std::filesystem::path> cgroup_procs;
 };
 
-struct AccessTimes {
-  // Less than a client waits for its lease.
-  std::chrono::milliseconds answer{3'000};
-  // While the child wants a core. The client asks again later.
-  std::chrono::milliseconds longest{10'000};
-};
+// A client waits 5 s for its first lease, and asks again later.
+inline constexpr std::chrono::milliseconds kLongestAccessCheck{10'000};
 
 // For each device: 0 if `identity` may open it for reading and writing, otherwise the error number
 // (EACCES: the permissions of the file; EPERM: the cgroup; ENOENT: no such device).
-// Fails (kSystem) if the kernel could not be asked, and says why. Takes some milliseconds, and at
-// most about the given times. Needs CAP_SETUID and CAP_SETGID, and the right to write to
+// Fails (kSystem) if the kernel could not be asked, and says why. Takes some milliseconds, and not
+// much more than `longest`. Needs CAP_SETUID and CAP_SETGID, and the right to write to
 // cgroup.procs (CAP_DAC_OVERRIDE, where the cgroup is the user's own). Thread safe.
 Result<std::vector<int>> CheckAccess(const Identity& identity,
                                      const std::vector<std::filesystem::path>& devices,
-                                     const AccessTimes& times = {});
+                                     std::chrono::milliseconds longest = kLongestAccessCheck);
 
 }  // namespace perseus::agent

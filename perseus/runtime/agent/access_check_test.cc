@@ -1,13 +1,20 @@
 #include "perseus/runtime/agent/access_check.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <chrono>
+#include <csignal>
 #include <fstream>
+#include <thread>
 
+#include "perseus/base/file_descriptor.h"
+#include "perseus/runtime/agent/child_descriptors.h"
 #include "tests/support/device_cgroup.h"
 #include "tests/support/temporary_directory.h"
 
@@ -96,22 +103,72 @@ TEST_F(AccessCheckTest, AFrozenCgroupMakesItFailInTime) {
   if (!cgroup) GTEST_SKIP() << "this system has no cgroup v2, or lets nobody make one";
   ASSERT_TRUE(cgroup->Freeze());
   const auto checked = CheckAccess({kOtherUser, kOtherGroup, {}, {cgroup->procs()}}, {"/dev/null"},
-                                   {.answer = std::chrono::milliseconds(50)});
+                                   std::chrono::milliseconds(50));
   ASSERT_FALSE(checked);
   EXPECT_THAT(checked.error().message, HasSubstr("frozen"));
   EXPECT_TRUE(cgroup->IsEmpty()) << "the child is gone";
 }
 
-// Right after its start, the child wants a core, as on a node whose cores are all busy.
-TEST_F(AccessCheckTest, AChildThatWaitsForACoreHasMoreTime) {
-  const Identity stranger{kOtherUser, kOtherGroup, {}, {}};
-  for (int i = 0; i < 20; ++i) {
-    const auto checked =
-        CheckAccess(stranger, {"/dev/null"},
-                    {.answer = std::chrono::milliseconds(0), .longest = std::chrono::minutes(1)});
-    ASSERT_TRUE(checked) << checked.error().message;
-    EXPECT_THAT(*checked, ElementsAre(0));
+// As on a node so loaded that the child goes on late.
+TEST_F(AccessCheckTest, AChildThatIsHeldUpForAWhileStillAnswers) {
+  const auto cgroup = DeviceCgroup::DenyingZero(DeviceCgroup::kVersion2);
+  if (!cgroup) GTEST_SKIP() << "this system has no cgroup v2, or lets nobody make one";
+  ASSERT_TRUE(cgroup->Freeze());
+  std::thread thaws([&] {
+    while (cgroup->IsEmpty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_TRUE(cgroup->Thaw());
+  });
+  const auto checked = CheckAccess({kOtherUser, kOtherGroup, {}, {cgroup->procs()}},
+                                   {"/dev/null", "/dev/zero"}, std::chrono::minutes(1));
+  thaws.join();
+  ASSERT_TRUE(checked) << checked.error().message;
+  EXPECT_THAT(*checked, ElementsAre(0, EPERM));
+}
+
+// The user may send signals to the child.
+TEST_F(AccessCheckTest, AKilledChildFailsTheCheckAtOnce) {
+  const auto cgroup = DeviceCgroup::DenyingZero(DeviceCgroup::kVersion2);
+  if (!cgroup) GTEST_SKIP() << "this system has no cgroup v2, or lets nobody make one";
+  ASSERT_TRUE(cgroup->Freeze());
+  std::thread kills([&] {
+    pid_t child = 0;
+    while (!(std::ifstream(cgroup->procs()) >> child)) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_EQ(::kill(child, SIGKILL), 0);
+  });
+  // Without the kill, the check would take as long as the longest test may.
+  const auto checked = CheckAccess({kOtherUser, kOtherGroup, {}, {cgroup->procs()}}, {"/dev/null"},
+                                   std::chrono::hours(1));
+  kills.join();
+  ASSERT_FALSE(checked);
+  EXPECT_THAT(checked.error().message, HasSubstr("was killed"));
+}
+
+// A copy in the child would delay the end of a client's connection. On kernels before 6.16, the
+// child might even be the last to close a socket whose close waits for a hostile client.
+TEST_F(AccessCheckTest, TheChildHoldsNoClientsSocket) {
+  const LowDescriptors low;
+  std::atomic<bool> is_over = false;
+  std::thread checks([&] {
+    while (!is_over) {
+      EXPECT_TRUE(CheckAccess({kOtherUser, kOtherGroup, {}, {}}, {"/dev/null"}));
+    }
+  });
+  int held = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    int ends[2];
+    ASSERT_EQ(::pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+    const FileDescriptor reading(ends[0]);
+    std::this_thread::yield();
+    ::close(ends[1]);
+    // The end of the file, unless another process holds the pipe.
+    char byte = 0;
+    if (::read(reading.get(), &byte, 1) != 0) ++held;
   }
+  is_over = true;
+  checks.join();
+  EXPECT_EQ(held, 0);
 }
 
 TEST_F(AccessCheckTest, ACgroupThatIsGoneIsAnError) {

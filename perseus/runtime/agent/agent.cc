@@ -21,6 +21,7 @@
 #include <utility>
 #include <variant>
 
+#include "perseus/runtime/agent/child_descriptors.h"
 #include "perseus/runtime/agent/metrics.h"
 #include "perseus/runtime/agent/metrics_server.h"
 #include "perseus/runtime/agent/socket_disposal.h"
@@ -458,7 +459,8 @@ class Agent::Loop {
     return is_all_back_ || std::chrono::steady_clock::now() > stop_until_;
   }
 
-  AgentOptions options_;  // Without the GPUs, which the manager owns.
+  const LowDescriptors low_descriptors_;  // Before any socket.
+  AgentOptions options_;                  // Without the GPUs, which the manager owns.
   Host host_;
   spdlog::logger& log_;
   asio::io_context context_{1};

@@ -7,9 +7,9 @@
 // restore reads back what the driver has, and repeats.
 //
 // A process that ends releases its locks only when the kernel has closed its files. A child that it
-// forked a moment before has the same lock until it closes its copies of them (socket_disposal.h,
-// access_check.h). On a node whose cores are all busy, both may take seconds. So an agent that
-// meets a lock whose holder has ended waits for it.
+// forked a moment before has the same lock until it closes its copies of them
+// (child_descriptors.h). On a node whose cores are all busy, both may take seconds. So an agent
+// that meets a lock whose holder has ended waits for it.
 //
 // The lock file has the process id and start time of its holder. A takeover replaces the file,
 // since the kernel's lock (flock) is on the old one.

@@ -1,11 +1,16 @@
 #include "perseus/runtime/agent/child_descriptors.h"
 
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <limits>
+#include <utility>
 
 namespace perseus::agent {
 namespace {
@@ -30,6 +35,26 @@ void CloseAllDescriptorsBut(std::span<const int> kept) {
     next = static_cast<unsigned>(fd) + 1;
   }
   CloseRange(next, std::numeric_limits<unsigned>::max());
+}
+
+LowDescriptors::LowDescriptors() {
+  constexpr int kCopiedTogether = 64;
+  FileDescriptor next(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  while (next && next.get() < kCopiedTogether) {
+    const int low = next.get();
+    occupied_.push_back(std::move(next));
+    next = FileDescriptor(::fcntl(low, F_DUPFD_CLOEXEC, 0));
+  }
+}
+
+pid_t ForkWithSharedDescriptors() {
+  // The C library has no function for this.
+  return static_cast<pid_t>(
+      ::syscall(SYS_clone, CLONE_FILES | SIGCHLD, nullptr, nullptr, nullptr, nullptr));
+}
+
+void LeaveSharedDescriptors() {
+  ::syscall(SYS_close_range, 0U, std::numeric_limits<unsigned>::max(), CLOSE_RANGE_UNSHARE);
 }
 
 }  // namespace perseus::agent
