@@ -28,6 +28,7 @@ def without_cuda():
     """Megatron-core asks for the current CUDA device, and synchronizes with it."""
     torch.cuda.current_device = lambda: "cpu"
     torch.cuda.synchronize = lambda *args, **kwargs: None
+    torch.Tensor.cuda = lambda self, *args, **kwargs: self
     _OnCpu().__enter__()
 
 

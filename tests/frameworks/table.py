@@ -18,6 +18,9 @@ BEGIN, END = "<!-- table -->\n", "<!-- end of table -->"
 
 # Package, what works, and the test: file.class.method.
 TORCH, STEPS, SAFE = "torch", "torch_behavior_test.StepsTest.", "torch_behavior_test.NeverInTheWayTest."
+DEEPSPEED, ENGINE = "deepspeed", "deepspeed_robust_test.RobustTest."
+MEGATRON, SCHEDULES = "megatron-core", "megatron_robust_test.RobustTest."
+CLOSED_LOOP = "frameworks_closed_loop_test.FrameworksClosedLoopTest."
 ROWS = [
     (TORCH, "GPipe, 1F1B, Interleaved1F1B, LoopedBFS, InterleavedZeroBubble, ZBVZeroBubble, DualPipeV, "
      "and a schedule from a CSV: order, plan, results; 2 ranks", "torch_test.SchedulesTest.test_two_ranks"),
@@ -33,6 +36,21 @@ ROWS = [
     (TORCH, "refused: a second pipeline on a rank", STEPS + "test_another_pipeline_on_the_same_rank_is_refused_once"),
     (TORCH, "ranks from the mesh of DTensor parameters", "torch_behavior_test.RanksTest.test_the_mesh_of_a_dtensor_parameter"),
     (TORCH, "exceptions of the model", SAFE + "test_exceptions_of_the_model_pass_unchanged"),
+    (DEEPSPEED, "1F1B, DualPipeV: order, plan, results, evaluation between steps, changing number of "
+     "microbatches; 2 ranks", "deepspeed_test.EngineTest.test_two_ranks"),
+    (DEEPSPEED, "the same with 4 ranks", "deepspeed_test.EngineTest.test_four_ranks"),
+    (DEEPSPEED, "tune and verify, 4 ranks, 1F1B", CLOSED_LOOP + "test_deepspeed"),
+    (DEEPSPEED, "split backward (dgrad, wgrad)", ENGINE + "test_dgrad_and_wgrad"),
+    (DEEPSPEED, "attached by the import hook", ENGINE + "test_without_a_change_of_the_program"),
+    (DEEPSPEED, "exceptions", ENGINE + "test_an_exception_passes_and_the_step_is_abandoned"),
+    (MEGATRON, "1F1B, interleaved: order, plan, results, evaluation between steps, changing number of "
+     "microbatches; 2 ranks", "megatron_test.SchedulesTest.test_two_ranks"),
+    (MEGATRON, "the same with 4 ranks", "megatron_test.SchedulesTest.test_four_ranks"),
+    (MEGATRON, "tune and verify, 4 ranks, 1F1B", CLOSED_LOOP + "test_megatron"),
+    (MEGATRON, "no pipeline; exceptions", SCHEDULES + "test_an_exception_passes_and_the_step_is_abandoned"),
+    (MEGATRON, "attached by the import hook", SCHEDULES + "test_without_a_change_of_the_program"),
+    (MEGATRON, "whole steps only: overlapped forward and backward",
+     SCHEDULES + "test_a_forward_that_overlaps_a_backward_is_a_warning"),
 ]  # fmt: skip
 
 
