@@ -71,7 +71,8 @@ Result<Schedule> GenerateSchedule(const ScheduleSpec& spec);
 // cell for each instruction, <stage><kind><microbatch>. Kinds: F forward; I dgrad; W wgrad; B full
 // backward, or dgrad if the file also has a W of the same stage and microbatch; BW full backward; R
 // recompute. "(0F7;7B3)OVERLAP_F_B" contains its instructions in that order. SEND_*, RECV_*,
-// UNSHARD, RESHARD, REDUCE_GRAD and empty cells are not computations and are skipped.
+// UNSHARD, RESHARD, REDUCE_GRAD, "(0SEND_F0;2RECV_F0)BATCH_P2P" and empty cells are not
+// computations and are skipped.
 Result<Schedule> ParseSchedule(std::string_view text, std::string_view name);
 
 // Writes the same format: only computations, without bubbles. (PyTorch's letters: F, I, W, B; R.)

@@ -119,7 +119,7 @@ class ScheduleReader {
         cell = Trimmed(cell.substr(1, cell.size() - 2));
       }
       if (cell.empty()) continue;  // A bubble.
-      auto read = cell.starts_with('(') ? ReadOverlap(cell) : ReadInstruction(cell);
+      auto read = cell.starts_with('(') ? ReadGroup(cell) : ReadInstruction(cell);
       if (!read) return read;
     }
     if (!schedule_.pp_ranks.back().empty()) return {};
@@ -127,17 +127,26 @@ class ScheduleReader {
                 name_, row_number(), pp_rank());
   }
 
-  Result<void> ReadOverlap(std::string_view cell) {
+  // An overlap of instructions, or a batch of communications.
+  Result<void> ReadGroup(std::string_view cell) {
     std::string_view rest = cell.substr(1);
-    std::string_view instructions = TakeUntil(rest, ')');
-    if (Trimmed(rest) != "OVERLAP_F_B" || instructions.empty()) {
+    std::string_view actions = TakeUntil(rest, ')');
+    const std::string_view what = Trimmed(rest);
+    if ((what != "OVERLAP_F_B" && what != "BATCH_P2P") || actions.empty()) {
       return Fail(
-          "{}:row {}: cell {} is not an overlap of instructions (expected a cell such as "
-          "(0F7;7B3)OVERLAP_F_B)",
+          "{}:row {}: cell {} is not an overlap of instructions or a batch of communications "
+          "(expected a cell such as (0F7;7B3)OVERLAP_F_B or (0SEND_F0;2RECV_F0)BATCH_P2P)",
           name_, row_number(), Excerpt(cell));
     }
-    while (!instructions.empty()) {
-      if (auto read = ReadInstruction(Trimmed(TakeUntil(instructions, ';'))); !read) return read;
+    const std::size_t before = schedule_.pp_ranks.back().size();
+    while (!actions.empty()) {
+      if (auto read = ReadInstruction(Trimmed(TakeUntil(actions, ';'))); !read) return read;
+    }
+    if (what == "BATCH_P2P" && schedule_.pp_ranks.back().size() != before) {
+      return Fail(
+          "{}:row {}: cell {} has a computation in a batch of communications (give the computation "
+          "a cell of its own)",
+          name_, row_number(), Excerpt(cell));
     }
     return {};
   }

@@ -83,6 +83,10 @@ INSTANTIATE_TEST_SUITE_P(
         ScheduleRefusal{"LargestNumber", "0F2147483647", "microbatch 2147483647 is too large"},
         ScheduleRefusal{"OpenOverlap", "(0F0;0B0", "is not an overlap of instructions"},
         ScheduleRefusal{"OtherOverlap", "(0F0;0B0)OVERLAP", "is not an overlap of instructions"},
+        ScheduleRefusal{"OpenBatch", "0F0,(0SEND_F0;1RECV_B0", "a batch of communications"},
+        ScheduleRefusal{"EmptyBatch", "0F0,()BATCH_P2P", "a batch of communications"},
+        ScheduleRefusal{"ComputationInBatch", "(0F0;0SEND_F0)BATCH_P2P",
+                        "row 1: cell \"(0F0;0SEND_F0)BATCH_P2P\" has a computation in a batch"},
         ScheduleRefusal{"EmptyRow", "0F0,0B0\n,,\n1F0,1B0",
                         "dump.csv:row 2: pp_rank 1 has no instructions"},
         ScheduleRefusal{"TwoRanks", "0F0,0B0\n0F1,0B1",
@@ -108,6 +112,16 @@ INSTANTIATE_TEST_SUITE_P(
         ScheduleRefusal{"FullAndWgrad", "0F0,0BW0,0W0",
                         "appears together with its own dgrad or wgrad"}),
     [](const auto& param_info) { return std::string(param_info.param.name); });
+
+TEST(ScheduleFile, SkipsBatchesOfCommunications) {
+  const auto batched = ParseSchedule(
+      "0F0,(0SEND_F0;2RECV_F0)BATCH_P2P,2F0,\"(2SEND_F0;2RECV_B0)BATCH_P2P\",2B0,"
+      "( 2SEND_B0 ; 0RECV_B0 )BATCH_P2P,0B0,0REDUCE_GRAD\n"
+      "1RECV_F0,1F0,(1SEND_F0;3RECV_F0)BATCH_P2P,3F0,3B0,3SEND_B0,1RECV_B0,1B0,1SEND_B0\n",
+      "dump");
+  ASSERT_TRUE(batched) << batched.error().message;
+  EXPECT_EQ(FormatSchedule(*batched), "0F0,2F0,2B0,0B0\n1F0,3F0,3B0,1B0\n");
+}
 
 TEST(ScheduleFile, ReadsTheSameScheduleThatItWrote) {
   for (std::string_view name : ScheduleNames()) {

@@ -11,38 +11,19 @@
 namespace perseus::tuner {
 namespace {
 
-// An instruction of a schedule or of a step that ran.
-struct MatchedInstruction {
-  InstructionKind kind = InstructionKind::kForward;
-  int microbatch = 0;
-  int chunk = 0;
-  friend bool operator==(const MatchedInstruction&, const MatchedInstruction&) = default;
-};
-
 std::string Describe(const MatchedInstruction& instruction, const schedule::Schedule& schedule) {
   const bool has_chunks = schedule.stages() > static_cast<int>(schedule.pp_ranks.size());
   return fmt::format("{} of microbatch {}{}", Name(instruction.kind), instruction.microbatch,
                      has_chunks ? fmt::format(" on chunk {}", instruction.chunk) : "");
 }
 
-std::vector<MatchedInstruction> InstructionsOf(const schedule::Schedule& schedule, int rank) {
+std::vector<MatchedInstruction> ComputationsOf(const schedule::Schedule& schedule, int rank) {
   std::vector<MatchedInstruction> matched;
   for (const schedule::Instruction& instruction :
        schedule.pp_ranks[static_cast<std::size_t>(rank)]) {
     if (!IsComputation(instruction.kind)) continue;
     const int chunk = schedule.chunk_of_stage[static_cast<std::size_t>(instruction.stage)];
     matched.push_back({instruction.kind, instruction.microbatch, chunk});
-  }
-  return matched;
-}
-
-std::vector<MatchedInstruction> InstructionsOf(const protocol::RanStep& step) {
-  std::vector<protocol::RanInstruction> instructions = step.instructions;
-  std::ranges::stable_sort(instructions, {}, &protocol::RanInstruction::begin);
-  std::vector<MatchedInstruction> matched;
-  for (const protocol::RanInstruction& instruction : instructions) {
-    if (!IsComputation(instruction.kind)) continue;
-    matched.push_back({instruction.kind, instruction.microbatch, instruction.chunk});
   }
   return matched;
 }
@@ -56,10 +37,21 @@ std::size_t MicrobatchesOf(const std::vector<MatchedInstruction>& instructions) 
 
 }  // namespace
 
+std::vector<MatchedInstruction> ComputationsOf(const protocol::RanStep& step) {
+  std::vector<protocol::RanInstruction> instructions = step.instructions;
+  std::ranges::stable_sort(instructions, {}, &protocol::RanInstruction::begin);
+  std::vector<MatchedInstruction> matched;
+  for (const protocol::RanInstruction& instruction : instructions) {
+    if (!IsComputation(instruction.kind)) continue;
+    matched.push_back({instruction.kind, instruction.microbatch, instruction.chunk});
+  }
+  return matched;
+}
+
 Result<void> CheckRanSchedule(const schedule::Schedule& schedule, const protocol::RankId& name,
                               const protocol::RanStep& step) {
-  const std::vector<MatchedInstruction> wanted = InstructionsOf(schedule, name.pp_rank);
-  const std::vector<MatchedInstruction> ran = InstructionsOf(step);
+  const std::vector<MatchedInstruction> wanted = ComputationsOf(schedule, name.pp_rank);
+  const std::vector<MatchedInstruction> ran = ComputationsOf(step);
   if (ran == wanted) return {};
   if (ran.empty()) {
     return Fail(
