@@ -37,11 +37,14 @@ constexpr ListedVerb kListedVerbs[] = {
     {"Plan a job", "partition", "Split a model into pipeline stages", AddPartitionVerb},
     {"Plan a job", "synth", "Make a profile without a GPU", AddSynthVerb},
 
+    {"Follow a plan while a job trains", "run", "Run a training with Perseus attached", AddRunVerb},
     {"Follow a plan while a job trains", "tune",
      "Profile a job, plan it, and put the plan in force", AddTuneVerb},
     {"Follow a plan while a job trains", "verify", "Measure what a plan saves", AddVerifyVerb},
     {"Follow a plan while a job trains", "trace", "Write a timeline of what the job ran",
      AddTraceVerb},
+    {"Follow a plan while a job trains", "schedule", "Write the schedule that the job ran",
+     AddScheduleVerb},
     {"Follow a plan while a job trains", "trainer", "Run a training job on virtual GPUs",
      AddTrainerVerb},
 

@@ -6,8 +6,11 @@
 #include <cstdio>
 #include <iostream>
 #include <new>
+#include <span>
 #include <string>
+#include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "perseus/base/excerpt.h"
@@ -113,6 +116,22 @@ int Exit(const CLI::App& program, const CLI::Success& request) {
                            : ReportError("cannot write to standard output", kSystemFailure);
 }
 
+// What follows "--" in `perseus run … -- COMMAND` is the command as it is. CLI11 would take a word
+// such as "[1,2]" apart.
+struct CommandLine {
+  int argc = 0;  // Of the words for CLI11.
+  std::vector<std::string> command;
+};
+
+CommandLine SplitCommand(int argc, const char* const* argv) {
+  const std::span<const char* const> words(argv, static_cast<std::size_t>(argc));
+  if (argc < 2 || std::string_view(words[1]) != "run") return {argc, {}};
+  const auto dashes = std::find(words.begin() + 2, words.end(), std::string_view("--"));
+  CommandLine line{static_cast<int>(dashes - words.begin()), {}};
+  if (dashes != words.end()) line.command.assign(dashes + 1, words.end());
+  return line;
+}
+
 int Run(int argc, const char* const* argv) {
   if (argc <= 1) return PrintProgramHelp();
   CLI::App program("", "perseus");
@@ -122,8 +141,9 @@ int Run(int argc, const char* const* argv) {
   program.require_subcommand(1);
   std::vector<Verb> verbs;
   for (const ListedVerb& listed : ListedVerbs()) verbs.push_back(listed.add(program));
+  CommandLine line = SplitCommand(argc, argv);
   try {
-    program.parse(argc, argv);
+    program.parse(line.argc, argv);
   } catch (const CLI::CallForHelp& request) {
     if (program.get_subcommands().empty()) {
       return program.remaining().empty() ? PrintProgramHelp() : ReportUsageError(program, request);
@@ -139,9 +159,11 @@ int Run(int argc, const char* const* argv) {
   }
   for (const Verb& verb : verbs) {
     if (!verb.flags->parsed()) continue;
+    if (verb.take_command) verb.take_command(std::move(line.command));
     if (auto done = RunVerb(verb); !done) {
       return ReportError(done.error().message, StatusOf(done.error().kind));
     }
+    return verb.status();
   }
   return kOk;
 }

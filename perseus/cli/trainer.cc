@@ -115,6 +115,16 @@ Result<Workload> LoadWorkload(const TrainerFlags& flags) {
 
 // ---- A rank ----
 
+// "0,7": the stages of this pp_rank.
+std::string StagesOf(const schedule::Schedule& schedule, int pp_rank) {
+  std::string stages;
+  for (int stage = 0; stage < schedule.stages(); ++stage) {
+    if (schedule.pp_rank_of_stage[static_cast<std::size_t>(stage)] != pp_rank) continue;
+    stages += fmt::format("{}{}", stages.empty() ? "" : ",", stage);
+  }
+  return stages;
+}
+
 Result<void> BeRank(const TrainerFlags& flags, const trainer::RankSockets& sockets) {
   trainer::RankProcessOptions options;
   if (std::sscanf(flags.as_rank.c_str(), "%d:%d", &options.pipeline, &options.rank) != 2) {
@@ -129,6 +139,8 @@ Result<void> BeRank(const TrainerFlags& flags, const trainer::RankSockets& socke
   options.gpu = assigned.gpu;
   options.work = std::move(work);
   options.p2p = model.fixed.p2p;
+  options.stages = StagesOf(workload.planned.schedule, options.rank);
+  options.pp_ranks = workload.ranks();
   options.control = sockets.control;
   options.peers.insert(sockets.peers.begin(), sockets.peers.end());
   return trainer::RunRankProcess(workload.nodes[static_cast<std::size_t>(assigned.node)].node,

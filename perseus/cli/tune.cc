@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "perseus/base/clock.h"
+#include "perseus/base/file.h"
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/job_options.h"
 #include "perseus/cli/results.h"
@@ -16,9 +17,11 @@
 #include "perseus/cli/target_flags.h"
 #include "perseus/cli/verbs.h"
 #include "perseus/planning/few_switches/change_rate.h"
+#include "perseus/planning/job/job.h"
 #include "perseus/planning/profile/time_noise.h"
 #include "perseus/runtime/protocol/assignment.h"
 #include "perseus/runtime/protocol/assignment_writer.h"
+#include "perseus/runtime/tuner/ran_schedule.h"
 #include "perseus/runtime/tuner/tuning.h"
 #include "perseus/simulation/virtual_gpu/shared_clock.h"
 
@@ -30,9 +33,12 @@ constexpr const char* kTuneAbout =
     "the client library with JOBDIR as PERSEUS_JOB_DIR. The sweep runs a few steps at each of a\n"
     "few clocks, which it chooses by their effect on the plan. Then the job follows the plan, and\n"
     "tune measures it and makes a better plan. If tune ends early, the next tune continues\n"
-    "(JOBDIR/tuner.json).";
+    "(JOBDIR/tuner.json). Without a schedule in the job file or the flags, tune takes the order "
+    "of\n"
+    "instructions that the job runs (JOBDIR/schedule.csv).";
 constexpr const char* kTuneExamples =
-    "Example:\n"
+    "Examples:\n"
+    "  perseus tune run -o tuned\n"
     "  perseus tune run --job job.toml --budget-steps 80 --budget-slowdown 20 -o tuned\n"
     "  perseus tune run --give-back\n"
     "\n"
@@ -52,6 +58,7 @@ struct TuneFlags {
   double assignment_delay_s = 1;
   int steps_followed = 12;
   double timeout_s = 60;
+  std::optional<double> start_timeout_s;
   bool restores = false;
   bool gives_back = false;
   bool as_json = false;
@@ -205,10 +212,57 @@ Result<void> TakePlanBack(const TuneFlags& flags) {
                                  version));
 }
 
+void SayProgress(std::string_view text) {
+  std::fputs(fmt::format("perseus: {}\n", text).c_str(), stderr);
+}
+
+// Whether neither the flags nor the job file have a schedule. `file` has the keys of the job file.
+bool LacksSchedule(const job::JobFlags& flags, const job::Job& file) {
+  return flags.schedule.empty() && flags.schedule_file.empty() && flags.graph.empty() &&
+         !file.Has("schedule") && !file.Has("schedule_file") && !file.Has("graph");
+}
+
+Result<job::Job> ReadJobFile(const std::string& path) {
+  if (path.empty()) return job::Job();
+  PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(path));
+  return job::ParseJob(text, path);
+}
+
+// The job of the flags. If they have no schedule, waits until the job has run some steps, and takes
+// the order of these.
+Result<job::UnprofiledJob> LoadTunedJob(const TuneFlags& flags, const tuner::ShouldEnd& should_end,
+                                        Clock& clock) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto file, ReadJobFile(flags.job.job_file));
+  if (!LacksSchedule(flags.job, file)) return job::LoadUnprofiledJob(flags.job);
+  SayProgress(fmt::format("waiting for the first steps of the ranks in {}", flags.directory));
+  tuner::ScheduleWait wait;
+  wait.timeout = ToNanoseconds(flags.start_timeout_s.value_or(flags.timeout_s));
+  wait.should_end = should_end;
+  PERSEUS_ASSIGN_OR_RETURN(const auto ran, tuner::AwaitRanSchedule(flags.directory, wait, clock));
+  std::string text = tuner::Describe(ran);
+  SayProgress(text.substr(0, text.find('\n')));
+  job::JobFlags job = flags.job;
+  const std::filesystem::path path = std::filesystem::path(flags.directory) / "schedule.csv";
+  PERSEUS_RETURN_IF_ERROR(WriteFileAtomically(path, schedule::FormatSchedule(ran.schedule)));
+  job.schedule_file = path.string();
+  if (!job.pipelines && !file.Has("pipelines")) job.pipelines = ran.pipelines;
+  if (!job.gpus_per_stage && !file.Has("gpus_per_stage")) job.gpus_per_stage = ran.gpus_per_stage;
+  PERSEUS_ASSIGN_OR_RETURN(auto loaded, job::LoadUnprofiledJob(job));
+  // Not the path: measurements of the same order stay valid.
+  loaded.planned.schedule.name = ran.schedule.name;
+  return loaded;
+}
+
 Result<void> RunTune(const TuneFlags& flags) {
   if (flags.gives_back) return TakePlanBack(flags);
   PERSEUS_ASSIGN_OR_RETURN(auto signals, EndSignals::Take());
-  PERSEUS_ASSIGN_OR_RETURN(auto job, job::LoadUnprofiledJob(flags.job));
+  const tuner::ShouldEnd should_end = [&signals] { return signals.HaveCome(); };
+  PERSEUS_ASSIGN_OR_RETURN(const auto clock, virtual_gpu::OpenClockOfJob(flags.directory));
+  const auto taking_part = clock->TakePart(Clock::Part::kPeriodic);
+  // If the results cannot be written, this fails before anything is measured.
+  ResultDirectory results(flags.output, kTuningResults);
+  if (!flags.output.empty()) PERSEUS_RETURN_IF_ERROR(results.Open());
+  PERSEUS_ASSIGN_OR_RETURN(auto job, LoadTunedJob(flags, should_end, *clock));
   const int gpus =
       static_cast<int>(job.planned.schedule.pp_ranks.size()) * job.planned.model.gpus_per_stage;
   const std::vector<plan::Target> targets = AskedTargets(flags.targets, gpus);
@@ -216,9 +270,6 @@ Result<void> RunTune(const TuneFlags& flags) {
     return Fail("a job follows one plan, but {} targets are given (keep one)", targets.size());
   }
   tuner::TuningOptions options;
-  // If the results cannot be written, this fails before anything is measured.
-  ResultDirectory results(flags.output, kTuningResults);
-  if (!flags.output.empty()) PERSEUS_RETURN_IF_ERROR(results.Open());
   options.job_directory = flags.directory;
   options.job = std::move(job.planned);
   options.facts_gpu_name = job.facts.gpu_name;
@@ -234,14 +285,10 @@ Result<void> RunTune(const TuneFlags& flags) {
   options.steps_followed = flags.steps_followed;
   options.leaves_plan_in_force = !flags.restores;
   options.timeout = ToNanoseconds(flags.timeout_s);
-  options.should_end = [&] { return signals.HaveCome(); };
-  options.say = [](std::string_view text) {
-    std::fputs(fmt::format("perseus: {}\n", text).c_str(), stderr);
-  };
+  options.should_end = should_end;
+  options.say = SayProgress;
   const BlockingPower blocking_power =
       options.job.model.blocking_power_w > 0 ? BlockingPower::kGiven : BlockingPower::kMeasured;
-  PERSEUS_ASSIGN_OR_RETURN(const auto clock, virtual_gpu::OpenClockOfJob(flags.directory));
-  const auto taking_part = clock->TakePart(Clock::Part::kPeriodic);
   PERSEUS_ASSIGN_OR_RETURN(const auto result, tuner::Tune(options, *clock));
   if (!flags.output.empty()) PERSEUS_RETURN_IF_ERROR(WriteResults(result, results));
   return Print(flags.as_json ? FormatJson(result, job.facts)
@@ -286,6 +333,11 @@ Verb AddTuneVerb(CLI::App& program) {
   verb->add_option("--timeout", flags->timeout_s, "How long a rank may be silent (default: 60)")
       ->type_name("SECONDS")
       ->check(NumberIn({0.1, 86'400}, "in seconds"));
+  verb->add_option("--start-timeout", flags->start_timeout_s,
+                   "How long to wait for the first steps, if no schedule is given (default: "
+                   "--timeout)")
+      ->type_name("SECONDS")
+      ->check(NumberIn({0.1, 10'000'000}, "in seconds"));
   verb->add_flag("--restore", flags->restores,
                  "Restore the clocks at the end, with no plan in force");
   verb->add_flag("--give-back", flags->gives_back,

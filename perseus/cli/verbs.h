@@ -5,6 +5,8 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "perseus/base/result.h"
 
@@ -13,6 +15,10 @@ namespace perseus::cli {
 struct Verb {
   const CLI::App* flags = nullptr;  // Owned by the program.
   std::function<Result<void>()> run;
+  // Only of `perseus run`: receives what follows "--" on the command line, before `run`.
+  std::function<void(std::vector<std::string>)> take_command = {};
+  // The exit status after `run` succeeded. For `perseus run`, that of the training.
+  std::function<int()> status = [] { return 0; };
 };
 
 Verb AddPlanVerb(CLI::App& program);
@@ -28,6 +34,8 @@ Verb AddNodeVerb(CLI::App& program);
 Verb AddPartitionVerb(CLI::App& program);
 Verb AddQualifyVerb(CLI::App& program);
 Verb AddReportVerb(CLI::App& program);
+Verb AddRunVerb(CLI::App& program);
+Verb AddScheduleVerb(CLI::App& program);
 Verb AddServeVerb(CLI::App& program);
 Verb AddReplayVerb(CLI::App& program);
 Verb AddShowVerb(CLI::App& program);

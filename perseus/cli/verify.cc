@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/verbs.h"
 #include "perseus/planning/plan_file/plan_file.h"
+#include "perseus/runtime/protocol/assignment.h"
 #include "perseus/runtime/tuner/verification.h"
 #include "perseus/simulation/virtual_gpu/shared_clock.h"
 
@@ -35,7 +37,7 @@ constexpr const char* kVerifyExamples =
 struct VerifyFlags {
   std::string directory;
   std::string plan;
-  int steps = 0;
+  int steps = 100;
   std::optional<int> pipelines;
   double level_percent = 95;
   double tolerance_percent = 0.2;
@@ -166,13 +168,25 @@ std::string FormatText(const tuner::Verification& verification, const plan_file:
   return text;
 }
 
+// The plan of --plan, or else the one in force.
+Result<std::string> PlanPath(const VerifyFlags& flags) {
+  if (!flags.plan.empty()) return flags.plan;
+  PERSEUS_ASSIGN_OR_RETURN(const auto assignment, protocol::ReadAssignment(flags.directory));
+  if (!assignment || assignment->plan.empty() || !assignment->plans.empty()) {
+    return Fail("{}: no plan is in force for the whole job (name the plan with --plan)",
+                flags.directory);
+  }
+  return (std::filesystem::path(flags.directory) / assignment->plan).string();
+}
+
 Result<void> RunVerify(const VerifyFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(auto signals, EndSignals::Take());
-  PERSEUS_ASSIGN_OR_RETURN(auto text, ReadFile(flags.plan));
-  PERSEUS_ASSIGN_OR_RETURN(const auto plan, plan_file::ParsePlan(text, flags.plan));
+  PERSEUS_ASSIGN_OR_RETURN(const auto path, PlanPath(flags));
+  PERSEUS_ASSIGN_OR_RETURN(auto text, ReadFile(path));
+  PERSEUS_ASSIGN_OR_RETURN(const auto plan, plan_file::ParsePlan(text, path));
   if (plan.job.IsGeneralGraph()) {
     return Fail("{}: is a plan of a general graph, but a training job needs a plan of a pipeline",
-                flags.plan);
+                path);
   }
   tuner::VerificationOptions options;
   options.job_directory = flags.directory;
@@ -216,14 +230,13 @@ Verb AddVerifyVerb(CLI::App& program) {
   verb->add_option("directory", flags->directory, "The job's directory (its PERSEUS_JOB_DIR)")
       ->type_name("JOBDIR")
       ->required();
-  verb->add_option("--plan", flags->plan, "The plan to verify")
+  verb->add_option("--plan", flags->plan, "The plan to verify (default: the one in force)")
       ->type_name("FILE")
-      ->check(ExistingPath())
-      ->required();
-  verb->add_option("--steps", flags->steps, "Steps to take, baseline and planned together")
+      ->check(ExistingPath());
+  verb->add_option("--steps", flags->steps,
+                   "Steps to take, baseline and planned together (default: 100)")
       ->type_name("N")
-      ->check(WholeNumberIn({1, 10'000'000}))
-      ->required();
+      ->check(WholeNumberIn({1, 10'000'000}));
   verb->add_option("--pipelines", flags->pipelines,
                    "Data-parallel pipelines of the job (default: those of the plan)")
       ->type_name("N")

@@ -132,6 +132,8 @@ Result<void> RankProcess::Open() {
   perseus_options options = PERSEUS_OPTIONS_INIT;
   options.dp_rank = options_.pipeline;
   options.pp_rank = options_.rank;
+  options.stages = options_.stages.c_str();
+  options.pp_ranks = options_.pp_ranks;
   options.flags = PERSEUS_QUIET;
   session_.reset(perseus_open(&options));
   // Before the parent may begin a step.

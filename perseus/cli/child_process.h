@@ -1,0 +1,55 @@
+// Programs that `perseus run` starts: the training, and the verbs of Perseus beside it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "perseus/base/result.h"
+
+namespace perseus::cli {
+
+struct ChildSpec {
+  std::vector<std::string> command;  // A program, searched along PATH, and its arguments.
+  std::map<std::string, std::string> environment;  // Set in addition to this process's own.
+  // Files for its standard output and standard error. Empty: those of this process.
+  std::filesystem::path output;
+  std::filesystem::path errors;
+  enum class Group { kOfParent, kOwn } group = Group::kOfParent;  // Which Ctrl-C it receives.
+};
+
+class Child {
+ public:
+  // Fails (kUnreachable) if there is no such program, and (kSystem) if it cannot run. The child has
+  // the signal mask of this process before EndSignals or RunSignals blocked signals.
+  static Result<Child> Start(const ChildSpec& spec);
+
+  // The exit status, or 128 + the signal that killed it. Empty while it runs.
+  std::optional<int> Status();
+  void Signal(int number) const;
+  // Waits for its end. Ends it with SIGTERM, and after `patience_s` with SIGKILL.
+  int End(double patience_s);
+
+ private:
+  explicit Child(pid_t process) : process_(process) {}
+  pid_t process_ = 0;
+  std::optional<int> status_;
+};
+
+// Blocks the signals that `perseus run` passes on, and SIGCHLD, and waits for them.
+class RunSignals {
+ public:
+  static Result<RunSignals> Take();
+  // Waits for a signal, at most so long. Returns those to pass on to the training. A signal of the
+  // terminal (Ctrl-C) has already reached the training, and is not among them.
+  std::vector<int> Wait(int timeout_ms) const;
+
+ private:
+  int signals_ = -1;
+};
+
+}  // namespace perseus::cli

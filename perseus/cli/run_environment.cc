@@ -1,0 +1,175 @@
+#include "perseus/cli/run_environment.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <system_error>
+
+#include "perseus/base/file.h"
+#include "perseus/base/process.h"
+#include "perseus/base/result.h"
+#include "perseus/planning/plan_file/plan_file.h"
+
+namespace perseus::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string Variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+fs::path OwnProgram() {
+  std::error_code error;
+  return fs::read_symlink("/proc/self/exe", error);
+}
+
+// ---- The job directory ----
+
+Result<fs::path> MakeJobDirectory(const fs::path& wanted) {
+  std::error_code error;
+  if (!wanted.empty()) {
+    fs::create_directories(wanted / "ranks", error);
+    const fs::path absolute = fs::absolute(wanted);
+    if (!error && ::access((absolute / "ranks").c_str(), W_OK | X_OK) == 0) return absolute;
+    return Fail("cannot write to {}: {} (name another one with --job-directory)", wanted.string(),
+                error ? error.message() : "permission denied");
+  }
+  const fs::path here = fs::current_path(error);
+  for (int number = 1; !error; ++number) {
+    const fs::path path = here / fmt::format("perseus-run-{}", number);
+    // False without an error if it exists.
+    if (fs::create_directory(path, error)) {
+      fs::create_directory(path / "ranks", error);
+      if (!error) return path;
+    }
+  }
+  return Fail("cannot make a directory in {}: {} (name one with --job-directory)", here.string(),
+              error.message());
+}
+
+// ---- The Python package ----
+
+std::optional<fs::path> FindInPath(const std::string& program) {
+  if (program.find('/') != std::string::npos) return program;
+  std::istringstream folders(Variable("PATH"));
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const fs::path path = fs::path(folder.empty() ? "." : folder) / program;
+    if (::access(path.c_str(), X_OK) == 0) return path;
+  }
+  return std::nullopt;
+}
+
+// The Python that runs the command: the command itself, or the one in the first line of its script
+// (torchrun), or else `python3`.
+std::string PythonOf(const std::vector<std::string>& command) {
+  const std::optional<fs::path> program = FindInPath(command.front());
+  if (!program) return "python3";
+  if (program->filename().string().starts_with("python")) return program->string();
+  std::ifstream file(*program);
+  char first[256] = {};
+  file.read(first, sizeof first - 1);
+  std::string line;
+  std::istringstream lines(first);
+  std::getline(lines, line);
+  if (!line.starts_with("#!")) return "python3";
+  std::istringstream words(line.substr(2));
+  std::string interpreter;
+  words >> interpreter;
+  if (interpreter.ends_with("/env")) words >> interpreter;
+  const bool is_python = fs::path(interpreter).filename().string().starts_with("python");
+  return is_python ? interpreter : "python3";
+}
+
+bool HasHook(const fs::path& package) {
+  return ::access((package / "hook" / "sitecustomize.py").c_str(), R_OK) == 0;
+}
+
+// The folder of the package that this Python imports.
+std::optional<fs::path> ImportedPackage(const std::string& python) {
+  auto found = RunProgram({python, "-c",
+                           "import importlib.util as u; s = u.find_spec('perseus'); "
+                           "print(list(s.submodule_search_locations)[0] if s else '')"},
+                          "");
+  if (!found) return std::nullopt;
+  std::string path = *std::move(found);
+  while (path.ends_with('\n')) path.pop_back();
+  return HasHook(path) ? std::optional<fs::path>(path) : std::nullopt;
+}
+
+// The folder of the package that was built or installed with this program.
+std::optional<fs::path> NeighboringPackage() {
+  const fs::path prefix = OwnProgram().parent_path().parent_path();
+  for (const char* const folder : {"python", "lib/python3/dist-packages"}) {
+    const fs::path package = prefix / folder / "perseus";
+    if (HasHook(package)) return package;
+  }
+  return std::nullopt;
+}
+
+// PYTHONPATH with the hook first. Empty if the package is not found.
+std::string PythonPath(const std::vector<std::string>& command) {
+  const std::string before = Variable("PYTHONPATH");
+  const std::string rest = before.empty() ? "" : ":" + before;
+  if (const auto imported = ImportedPackage(PythonOf(command))) {
+    return (*imported / "hook").string() + rest;
+  }
+  const auto package = NeighboringPackage();
+  if (!package) return "";
+  // Last, so that nothing beside the package hides modules of the training.
+  return fmt::format("{}{}:{}", (*package / "hook").string(), rest,
+                     package->parent_path().string());
+}
+
+void SetUnlessSet(RunEnvironment& environment, const char* name, const std::string& value) {
+  if (Variable(name).empty()) environment.variables[name] = value;
+}
+
+// A plan that no rank could read is reported before the training begins.
+Result<void> CheckPlan(const fs::path& plan) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(plan));
+  PERSEUS_ASSIGN_OR_RETURN(const auto parsed, plan_file::ParsePlan(text, plan.string()));
+  if (!parsed.job.IsGeneralGraph()) return {};
+  return Fail("{}: is a plan of a general graph, but a training job needs a plan of a pipeline",
+              plan.string());
+}
+
+}  // namespace
+
+RunEnvironment PrepareRun(const fs::path& job_directory, const fs::path& plan,
+                          const std::vector<std::string>& command) {
+  RunEnvironment environment;
+  if (auto made = MakeJobDirectory(job_directory)) {
+    environment.job_directory = *std::move(made);
+    environment.variables["PERSEUS_JOB_DIR"] = environment.job_directory.string();
+  } else {
+    environment.warnings.push_back(made.error().message + "; nothing is recorded");
+  }
+  SetUnlessSet(environment, "PERSEUS_ATTACH", "auto");
+  // The library takes the node's agent if it listens.
+  SetUnlessSet(environment, "PERSEUS_AGENT", "own");
+  SetUnlessSet(environment, "PERSEUS_PROGRAM", OwnProgram().string());
+  if (std::string path = PythonPath(command); !path.empty()) {
+    environment.variables["PYTHONPATH"] = std::move(path);
+  } else {
+    environment.warnings.push_back(
+        "the Python package perseus is not installed, so no framework is attached: only a program "
+        "that opens a session by itself is recorded (pip install it for the Python of the "
+        "training)");
+  }
+  if (plan.empty()) return environment;
+  if (const auto checked = CheckPlan(plan)) {
+    std::error_code error;
+    environment.variables["PERSEUS_PLAN"] = fs::absolute(plan, error).string();
+  } else {
+    environment.warnings.push_back(checked.error().message + "; no plan is followed");
+  }
+  return environment;
+}
+
+}  // namespace perseus::cli

@@ -1,0 +1,184 @@
+#include "perseus/cli/turnkey.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+
+#include "perseus/base/file.h"
+
+namespace perseus::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A training may load data for hours before its first step, and save a checkpoint for minutes.
+constexpr const char* kStartTimeoutSeconds = "1000000";
+constexpr const char* kSilenceSeconds = "600";
+constexpr double kPatienceSeconds = 20;
+constexpr int kSystemFailure = 1;  // The exit status of a verb.
+constexpr int kMostRetries = 3;
+constexpr int kPlansMeasured = 3;  // tune follows the baseline and two plans.
+
+nlohmann::json ReadJson(const fs::path& path) {
+  const auto text = ReadFile(path);
+  return text ? nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false)
+              : nlohmann::json();
+}
+
+// A number of a result, or 0.
+double NumberAt(const nlohmann::json& json, const char* pointer) {
+  const nlohmann::json::json_pointer place(pointer);
+  return json.is_object() && json.contains(place) && json.at(place).is_number()
+             ? json.at(place).get<double>()
+             : 0;
+}
+
+// "12.31 % (12.02 to 12.60)"
+std::string IntervalAt(const nlohmann::json& json, const std::string& name) {
+  return fmt::format("{:.2f} % ({:.2f} to {:.2f})",
+                     100 * NumberAt(json, ("/" + name + "/estimate").c_str()),
+                     100 * NumberAt(json, ("/" + name + "/lower").c_str()),
+                     100 * NumberAt(json, ("/" + name + "/upper").c_str()));
+}
+
+}  // namespace
+
+bool Turnkey::HasSteps() const {
+  std::error_code error;
+  const fs::directory_iterator logs(options_.job_directory / "ranks", error);
+  if (error) return false;
+  return std::ranges::any_of(logs, [&](const fs::directory_entry& log) {
+    std::error_code failure;
+    return log.path().extension() == ".jsonl" && log.last_write_time(failure) >= options_.start &&
+           !failure;
+  });
+}
+
+void Turnkey::Start(const std::string& verb, std::vector<std::string> flags) {
+  const fs::path& directory = options_.job_directory;
+  ChildSpec spec;
+  std::error_code error;
+  spec.command = {fs::read_symlink("/proc/self/exe", error).string(),
+                  verb,
+                  directory.string(),
+                  "--json",
+                  "--timeout",
+                  kSilenceSeconds};
+  spec.command.insert(spec.command.end(), flags.begin(), flags.end());
+  spec.output = directory / (verb + ".json");
+  spec.errors = directory / (verb + ".log");
+  // Ctrl-C goes to the training. This process ends the verb.
+  spec.group = ChildSpec::Group::kOwn;
+  auto child = Child::Start(spec);
+  if (child) {
+    child_ = *std::move(child);
+  } else {
+    failure_ = child.error().message;
+    phase_ = Phase::kOver;
+  }
+}
+
+void Turnkey::Advance() {
+  if (child_) {
+    if (const auto status = child_->Status()) Take(*status);
+    return;
+  }
+  if (phase_ == Phase::kBeforeSteps && HasSteps()) Tune();
+}
+
+void Turnkey::Tune() {
+  phase_ = Phase::kTuning;
+  std::vector<std::string> flags = options_.tune_flags;
+  flags.insert(flags.end(), {"-o", (options_.job_directory / "tuned").string(), "--start-timeout",
+                             kStartTimeoutSeconds});
+  Start("tune", std::move(flags));
+}
+
+// The verb has ended.
+void Turnkey::Take(int status) {
+  child_.reset();
+  const bool was_tune = phase_ == Phase::kTuning;
+  // The ranks may have restarted. tune continues with what it has measured.
+  if (status == kSystemFailure && !has_training_ended_ && ++retries_ <= kMostRetries) {
+    return was_tune ? Tune() : Verify();
+  }
+  phase_ = Phase::kOver;
+  if (status != 0) {
+    failure_ = LastLineOf(was_tune ? "tune.log" : "verify.log");
+    return;
+  }
+  (was_tune ? is_tuned_ : is_verified_) = true;
+  if (was_tune && !has_training_ended_) Verify();
+}
+
+void Turnkey::Verify() {
+  phase_ = Phase::kVerifying;
+  Start("verify",
+        {"--plan", PlanPath().string(), "--steps", std::to_string(options_.verify_steps)});
+}
+
+void Turnkey::Finish() {
+  has_training_ended_ = true;
+  if (child_) Take(child_->End(kPatienceSeconds));
+}
+
+std::string Turnkey::LastLineOf(const std::string& log) const {
+  std::string text = ReadFile(options_.job_directory / log).value_or("");
+  while (text.ends_with('\n')) text.pop_back();
+  text = text.substr(text.rfind('\n') + 1);
+  if (text.starts_with("perseus: ")) text.erase(0, sizeof("perseus: ") - 1);
+  return text.empty() ? "it was killed" : text;
+}
+
+// At least: ranks read an assignment some steps after it was written.
+int Turnkey::StepsLeft() const {
+  const nlohmann::json state = ReadJson(options_.job_directory / "tuner.json");
+  const int spent = static_cast<int>(NumberAt(state, "/spent/steps"));
+  const int tuning =
+      std::max(0, options_.budget_steps - spent) + kPlansMeasured * options_.follow_steps;
+  return options_.verify_steps + (is_tuned_ ? 0 : tuning);
+}
+
+std::vector<std::string> Turnkey::Summary() const {
+  std::vector<std::string> lines;
+  const std::string directory = options_.job_directory.string();
+  if (is_tuned_) {
+    const nlohmann::json tuned = ReadJson(options_.job_directory / "tune.json");
+    const double baseline_s = NumberAt(tuned, "/baseline_time_s");
+    lines.push_back(
+        fmt::format("the plan promises to save {:.2f} % of the energy at {:+.2f} % time",
+                    100 * NumberAt(tuned, "/saving"),
+                    baseline_s > 0 ? 100 * (NumberAt(tuned, "/time_s") / baseline_s - 1) : 0));
+  }
+  if (is_verified_) {
+    const nlohmann::json verified = ReadJson(options_.job_directory / "verify.json");
+    lines.push_back(
+        fmt::format("measured against steps without it: it saves {} of the energy at {} more "
+                    "time, with 95 % confidence intervals",
+                    IntervalAt(verified, "saving"), IntervalAt(verified, "slowdown")));
+  }
+  if (is_tuned_) {
+    lines.push_back(
+        fmt::format("the plan is {}, with its profiles beside it; the next perseus run with "
+                    "--job-directory {} follows it from its first step on",
+                    PlanPath().string(), directory));
+  }
+  if (is_verified_) return lines;
+  const std::string what = is_tuned_ ? "the plan is not verified" : "there is no plan";
+  if (phase_ == Phase::kBeforeSteps && !HasSteps()) {
+    lines.push_back(what + ": no rank recorded a step");
+  } else if (has_training_ended_) {
+    lines.push_back(
+        fmt::format("{}: the training ended too early; at least {} more steps are needed, and "
+                    "perseus run --tune --job-directory {} continues",
+                    what, StepsLeft(), directory));
+  } else {
+    lines.push_back(fmt::format("{}: {} (see the logs in {})", what, failure_, directory));
+  }
+  return lines;
+}
+
+}  // namespace perseus::cli

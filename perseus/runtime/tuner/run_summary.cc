@@ -1,0 +1,113 @@
+#include "perseus/runtime/tuner/run_summary.h"
+
+#include <algorithm>
+#include <optional>
+#include <system_error>
+#include <variant>
+
+#include "perseus/runtime/protocol/rank_log.h"
+
+namespace perseus::tuner {
+namespace {
+
+// The sums of one rank.
+class RankSums {
+ public:
+  void Add(const protocol::RankRecord& record) {
+    if (const auto* header = std::get_if<protocol::RankHeader>(&record)) {
+      if (!protocol::IsOfSameProcess(header_, *header)) *this = RankSums();
+      header_ = *header;
+    } else if (const auto* step = std::get_if<protocol::RanStep>(&record)) {
+      AddStep(*step);
+    }
+  }
+
+  std::int64_t steps() const { return steps_; }
+  std::int64_t planned() const { return planned_; }
+  std::int64_t off_plan() const { return off_plan_; }
+  double energy_j() const { return energy_j_; }
+  // From step to step. 0 with fewer than 2 steps.
+  double step_time_s() const {
+    return last_step_ == first_step_ ? 0
+                                     : ToSeconds(last_begin_ - first_begin_) /
+                                           static_cast<double>(last_step_ - first_step_);
+  }
+  double power_w() const {
+    return last_sample_ > first_sample_ ? energy_j_ / ToSeconds(last_sample_ - first_sample_) : 0;
+  }
+
+ private:
+  void AddStep(const protocol::RanStep& step) {
+    if (steps_++ == 0) {
+      first_step_ = step.step;
+      first_begin_ = step.begin;
+    }
+    last_step_ = step.step;
+    last_begin_ = step.begin;
+    planned_ += step.has_plan ? 1 : 0;
+    off_plan_ += step.has_plan && !step.on_plan ? 1 : 0;
+    for (const protocol::EnergySample& sample : step.energy) {
+      const Nanoseconds at = step.begin + (sample.after + sample.until) / 2;
+      // A counter that was reset begins again.
+      if (!counter_j_) first_sample_ = at;
+      energy_j_ += std::max(0.0, sample.energy_j - counter_j_.value_or(sample.energy_j));
+      counter_j_ = sample.energy_j;
+      last_sample_ = at;
+    }
+  }
+
+  protocol::RankHeader header_;
+  std::int64_t steps_ = 0;
+  std::int64_t planned_ = 0;
+  std::int64_t off_plan_ = 0;
+  std::int64_t first_step_ = 0;
+  std::int64_t last_step_ = 0;
+  Nanoseconds first_begin_ = 0;
+  Nanoseconds last_begin_ = 0;
+  Nanoseconds first_sample_ = 0;
+  Nanoseconds last_sample_ = 0;
+  std::optional<double> counter_j_;
+  double energy_j_ = 0;
+};
+
+Result<RankSums> SumUpLog(const std::filesystem::path& log) {
+  RankSums sums;
+  protocol::RankLogReader reader(log);
+  for (;;) {
+    const auto records = reader.ReadNew();
+    if (!records && records.error().kind != ErrorKind::kInput) return Fail(records);
+    if (!records) continue;  // The next call continues after the wrong line.
+    if (records->empty()) return sums;
+    for (const protocol::RankRecord& record : *records) sums.Add(record);
+  }
+}
+
+}  // namespace
+
+Result<RunSummary> SumUpRun(const std::filesystem::path& job_directory,
+                            std::filesystem::file_time_type since) {
+  RunSummary summary;
+  bool has_energy = true;
+  double power_w = 0;
+  std::error_code error;
+  for (const auto& file : std::filesystem::directory_iterator(job_directory / "ranks", error)) {
+    if (file.path().extension() != ".jsonl") continue;
+    if (file.last_write_time(error) < since || error) continue;
+    PERSEUS_ASSIGN_OR_RETURN(const RankSums sums, SumUpLog(file.path()));
+    if (sums.steps() == 0) continue;
+    ++summary.ranks;
+    summary.steps = std::max(summary.steps, sums.steps());
+    summary.step_time_s += sums.step_time_s();
+    summary.energy_j += sums.energy_j();
+    power_w += sums.power_w();
+    has_energy = has_energy && sums.power_w() > 0;
+    summary.planned_steps += sums.planned();
+    summary.off_plan_steps += sums.off_plan();
+  }
+  if (summary.ranks > 0) summary.step_time_s /= summary.ranks;
+  if (!has_energy) summary.energy_j = power_w = 0;
+  summary.energy_per_step_j = power_w * summary.step_time_s;
+  return summary;
+}
+
+}  // namespace perseus::tuner

@@ -1,0 +1,29 @@
+// What a run of a job took, from its rank logs: steps, time and energy. It keeps only sums, so logs
+// of any length are fine.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+#include "perseus/base/result.h"
+
+namespace perseus::tuner {
+
+struct RunSummary {
+  int ranks = 0;           // With at least one step.
+  std::int64_t steps = 0;  // The most that a rank recorded.
+  double step_time_s = 0;  // The mean from step to step, over all ranks. 0 with fewer than 2 steps.
+  // Of all ranks together. 0 if a rank has no energy.
+  double energy_j = 0;              // From the first to the last value of their counters.
+  double energy_per_step_j = 0;     // The mean power, times the mean time of a step.
+  std::int64_t planned_steps = 0;   // Steps of all ranks with a plan in force.
+  std::int64_t off_plan_steps = 0;  // Of these: with another order than the plan.
+};
+
+// Sums up the logs that changed at `since` or later: others are of an earlier run. A process that
+// began its log again (an elastic restart) counts with the steps since then. Lines that are not
+// complete or wrong are skipped. Fails (kSystem) if the logs cannot be read.
+Result<RunSummary> SumUpRun(const std::filesystem::path& job_directory,
+                            std::filesystem::file_time_type since);
+
+}  // namespace perseus::tuner

@@ -1,0 +1,82 @@
+#include "perseus/runtime/tuner/run_summary.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "perseus/runtime/protocol/rank_log.h"
+#include "tests/support/temporary_directory.h"
+
+namespace perseus::tuner {
+namespace {
+
+class RunSummaryTest : public testing::Test {
+ protected:
+  RunSummaryTest() { std::filesystem::create_directory(directory_ / "ranks"); }
+
+  void Append(const protocol::RankId& name, const protocol::RankRecord& record) const {
+    std::ofstream(protocol::RankLogPath(directory_, name), std::ios::app)
+        << protocol::FormatRecord(record);
+  }
+  void Begin(const protocol::RankId& name, int pid) const {
+    protocol::RankHeader header;
+    header.name = name;
+    header.pid = pid;
+    Append(name, header);
+  }
+  // Steps take 2 s at 100 W. The counter is read in the middle of each step.
+  void Add(const protocol::RankId& name, std::int64_t number, bool on_plan = false) const {
+    protocol::RanStep step;
+    step.step = number;
+    step.has_plan = true;
+    step.on_plan = on_plan;
+    step.begin = 2 * number * kSecond;
+    step.end = step.begin + kSecond;
+    step.energy.push_back({kSecond, kSecond, 1000 + 200.0 * static_cast<double>(number)});
+    Append(name, step);
+  }
+
+  TemporaryDirectory directory_;
+  const std::filesystem::file_time_type start_ = std::filesystem::file_time_type::min();
+};
+
+TEST_F(RunSummaryTest, AddsUpRanks) {
+  for (int rank = 0; rank < 3; ++rank) {
+    Begin({0, rank, 0}, 1);
+    for (int step = 0; step < 5; ++step) Add({0, rank, 0}, step, step != 4);
+  }
+  const auto summary = SumUpRun(directory_.path(), start_);
+  ASSERT_TRUE(summary) << summary.error().message;
+  EXPECT_EQ(summary->ranks, 3);
+  EXPECT_EQ(summary->steps, 5);
+  EXPECT_DOUBLE_EQ(summary->step_time_s, 2);
+  EXPECT_DOUBLE_EQ(summary->energy_j, 3 * 800);
+  EXPECT_DOUBLE_EQ(summary->energy_per_step_j, 3 * 200);
+  EXPECT_EQ(summary->planned_steps, 15);
+  EXPECT_EQ(summary->off_plan_steps, 3);
+}
+
+TEST_F(RunSummaryTest, LeavesOutLogsOfAnEarlierRun) {
+  Add({0, 0, 0}, 0);
+  const auto path = protocol::RankLogPath(directory_, {0, 0, 0});
+  const auto changed = std::filesystem::last_write_time(path);
+  EXPECT_EQ(SumUpRun(directory_.path(), changed)->ranks, 1);
+  EXPECT_EQ(SumUpRun(directory_.path(), changed + std::chrono::seconds(1))->ranks, 0);
+  EXPECT_EQ(SumUpRun(directory_ / "absent", start_)->ranks, 0);
+}
+
+TEST_F(RunSummaryTest, CountsTheProcessThatRanLast) {
+  Begin({0, 0, 0}, 1);
+  for (int step = 0; step < 5; ++step) Add({0, 0, 0}, step);
+  Begin({0, 0, 0}, 2);
+  Add({0, 0, 0}, 0);
+  std::ofstream(protocol::RankLogPath(directory_, {0, 0, 0}), std::ios::app) << "nonsense\n{";
+  const auto summary = SumUpRun(directory_.path(), start_);
+  ASSERT_TRUE(summary) << summary.error().message;
+  EXPECT_EQ(summary->steps, 1);
+  EXPECT_EQ(summary->step_time_s, 0);
+  EXPECT_EQ(summary->energy_j, 0);
+}
+
+}  // namespace
+}  // namespace perseus::tuner

@@ -1,0 +1,113 @@
+// `perseus run` around programs that train nothing: what it gives them, and what it returns.
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "tests/cli/program.h"
+
+namespace perseus {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class RunVerbTest : public ProgramTest {
+ protected:
+  std::string Here() const { return std::filesystem::canonical(Directory()).string(); }
+};
+
+TEST_F(RunVerbTest, HasTheOutputAndTheExitStatusOfTheTraining) {
+  const Outcome seven = Run("run -- sh -c 'echo out; echo err >&2; exit 7'");
+  EXPECT_EQ(seven.status, 7);
+  EXPECT_EQ(seven.out, "out\n");
+  EXPECT_THAT(seven.err, AllOf(HasSubstr("\nerr\n"),
+                               HasSubstr("perseus: no rank recorded a step in " + Here() +
+                                         "/perseus-run-1 (is the framework one that")));
+  EXPECT_EQ(Run("run -- true").status, 0);
+  EXPECT_EQ(Run("run -- sh -c 'kill -9 $$'").status, 128 + 9);
+}
+
+TEST_F(RunVerbTest, SaysWhyATrainingCannotRun) {
+  const Outcome absent = Run("run -- ./absent");
+  EXPECT_EQ(absent.status, 127);
+  EXPECT_THAT(absent.err, HasSubstr("perseus: cannot run ./absent: No such file or directory\n"));
+  Write("data", "no program");
+  EXPECT_EQ(Run("run -- ./data").status, 126);
+  ExpectComplaint(Run("run"), 2, "the training is missing");
+  ExpectComplaint(Run("run --job-directory run"), 2, "the training is missing");
+  ExpectComplaint(Run("run --tune --plan x -- true"), 2, "--plan");
+}
+
+TEST_F(RunVerbTest, GivesTheTrainingItsWordsUnchanged) {
+  const Outcome outcome =
+      Run("run --job-directory run -- sh -c 'printf \"%s|\" \"$@\"' x '[1,2]' '' --tune -- a=b");
+  EXPECT_EQ(outcome.out, "[1,2]||--tune|--|a=b|");
+  EXPECT_EQ(outcome.status, 0);
+}
+
+TEST_F(RunVerbTest, SetsTheEnvironment) {
+  const std::string show =
+      "-- sh -c 'echo $PERSEUS_ATTACH $PERSEUS_AGENT $PERSEUS_JOB_DIR; echo $PYTHONPATH'";
+  EXPECT_THAT(Run("run " + show).out, StartsWith("auto own " + Here() + "/perseus-run-1\n"));
+  EXPECT_THAT(Run("run " + show).out, StartsWith("auto own " + Here() + "/perseus-run-2\n"));
+  EXPECT_THAT(Run("run --job-directory a/b " + show).out,
+              StartsWith("auto own " + Here() + "/a/b\n"));
+  setenv("PERSEUS_ATTACH", "off", 1);
+  setenv("PERSEUS_AGENT", "/run/my.sock", 1);
+  setenv("PYTHONPATH", "/mine:/too", 1);
+  const std::string out = Run("run --job-directory run " + show).out;
+  EXPECT_THAT(out, StartsWith("off /run/my.sock " + Here() + "/run\n"));
+  EXPECT_THAT(out, HasSubstr("/mine:/too"));
+  unsetenv("PERSEUS_ATTACH");
+  unsetenv("PERSEUS_AGENT");
+  unsetenv("PYTHONPATH");
+}
+
+TEST_F(RunVerbTest, TrainsWithoutAJobDirectory) {
+  Write("file", "");
+  for (const std::string flags : {"--job-directory file", "--tune --job-directory file/below"}) {
+    const Outcome outcome = Run("run " + flags + " -- sh -c 'echo \"<$PERSEUS_JOB_DIR>\"; exit 3'");
+    EXPECT_EQ(outcome.status, 3);
+    EXPECT_EQ(outcome.out, "<>\n");
+    EXPECT_THAT(outcome.err, HasSubstr("perseus: cannot write to file"));
+    EXPECT_THAT(outcome.err, EndsWith("; nothing is recorded\n"));
+  }
+}
+
+TEST_F(RunVerbTest, TrainsWithoutAPlanThatCannotBeRead) {
+  const Outcome outcome =
+      Run("run --job-directory run --plan absent.json -- sh -c 'echo \"<$PERSEUS_PLAN>\"'");
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(outcome.out, "<>\n");
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("absent.json"), HasSubstr("; no plan is followed\n")));
+}
+
+TEST_F(RunVerbTest, SaysThatNothingWasTuned) {
+  const Outcome outcome = Run("run --tune --job-directory run -- true");
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_THAT(outcome.err, HasSubstr("perseus: there is no plan: no rank recorded a step\n"));
+}
+
+TEST_F(RunVerbTest, PassesSignalsOnToTheTraining) {
+  for (const std::string name : {"TERM", "INT", "USR1"}) {
+    const Outcome outcome =
+        Run("run --job-directory run -- sh -c 'trap \"echo got " + name + "; exit 5\" " + name +
+            "; kill -" + name + " $PPID; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 1; done' ");
+    EXPECT_EQ(outcome.status, 5) << outcome.err;
+    EXPECT_EQ(outcome.out, "got " + name + "\n");
+  }
+}
+
+TEST_F(RunVerbTest, OneOfSeveralTunes) {
+  const Outcome outcome = Run("run --tune --job-directory run -- sh -c '" PERSEUS_PROGRAM
+                              " run --tune --job-directory run -- true'");
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_THAT(outcome.err, HasSubstr("/run; another perseus run tunes this job\n"));
+}
+
+}  // namespace
+}  // namespace perseus

@@ -1,0 +1,94 @@
+// `perseus run` around a training of eight processes on virtual GPUs: from nothing to a verified
+// saving. `perseus trainer` is the training: it opens a session by itself.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <iostream>
+
+#include "tests/closed_loop/closed_loop_job.h"
+
+namespace perseus {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class RunTest : public ClosedLoopJob {
+ protected:
+  // The trainer under `perseus run`. Its output goes to run.out and run.err.
+  void RunTrainer(const std::string& run_flags, int steps) {
+    trainer_ =
+        Start(fmt::format("run --job-directory run {} -- {} trainer --job job.toml --node "
+                          "a.toml --node b.toml --agent a.sock --agent b.sock "
+                          "--job-directory run --timeout 300 --json --steps {} "
+                          ">run.out 2>run.err",
+                          run_flags, PERSEUS_PROGRAM, steps));
+    EXPECT_TRUE(Comes([this] { return HasEnded(trainer_); })) << Read("run.err");
+    std::cout << Read("run.err");
+    for (const std::string log : {"run/tune.log", "run/verify.log", "run/verify.json"}) {
+      if (std::filesystem::exists(Directory() / log)) std::cout << Read(log);
+    }
+  }
+  nlohmann::json JsonOf(const std::string& file) const { return nlohmann::json::parse(Read(file)); }
+};
+
+// No job file for Perseus: the schedule, the pipelines and the blocking power come from the job.
+TEST_F(RunTest, TuneGoesFromNothingToAVerifiedSaving) {
+  SetUpNodes("1f1b", 6, "--work-scale 0.4");
+  RunTrainer(
+      "--tune --switch-latency 2 --assignment-delay 0.4 --budget-steps 60 --verify-steps 120", 900);
+  EXPECT_EQ(JsonOf("run.out").at("steps"), 900);
+  const std::string err = Read("run.err");
+  EXPECT_THAT(err, AllOf(HasSubstr("perseus: 900 steps of 8 ranks, "), HasSubstr(" J in all"),
+                         HasSubstr("perseus: the plan promises to save "),
+                         HasSubstr("perseus: measured against steps without it: it saves "),
+                         HasSubstr("/run/tuned/plan.json, with its profiles beside it")));
+  EXPECT_EQ(Read("run/schedule.csv").substr(0, 12), "0F0,0F1,0F2,");
+  const nlohmann::json tuned = JsonOf("run/tune.json");
+  const nlohmann::json verified = JsonOf("run/verify.json");
+  const double promised = tuned.at("saving").get<double>();
+  EXPECT_GT(promised, 0);
+  EXPECT_NEAR(verified.at("saving").at("estimate").get<double>(), promised, kOnePoint);
+  RunWell("evaluate run/tuned/plan.json");
+
+  // The next run follows the plan from its first step on.
+  RunTrainer("", 12);
+  EXPECT_THAT(Read("run.err"),
+              HasSubstr("\nperseus: 96 of 96 steps of all ranks had a plan, 0 of"));
+  EXPECT_TRUE(Comes([this] { return IsAllRestored(); }));
+}
+
+TEST_F(RunTest, TuneThatEndsEarlySaysHowManyStepsItNeeds) {
+  SetUpNodes("1f1b", 6, "--work-scale 0.4");
+  RunTrainer("--tune --switch-latency 2 --assignment-delay 0.4", 60);
+  EXPECT_EQ(JsonOf("run.out").at("steps"), 60);
+  EXPECT_THAT(Read("run.err"),
+              ContainsRegex("there is no plan: the training ended too early; at least [0-9]+ more "
+                            "steps are needed, and perseus run --tune --job-directory .*/run"));
+  EXPECT_TRUE(Comes([this] { return IsAllRestored(); }));
+}
+
+// The schedule of the logs is the one that the trainer ran, and the planner reads it.
+TEST_F(RunTest, ScheduleOfTheLogsIsTheOneThatRan) {
+  SetUpNodes("zb-v", 8,
+             "--chunks 2 --instructions forward,backward_input,backward_weight --work-scale 0.1");
+  RunTrainer("", 6);
+  EXPECT_THAT(Read("run.err"), Not(HasSubstr("had a plan")));
+  EXPECT_THAT(RunWell("schedule run -o order.csv"),
+              AllOf(HasSubstr("zb-v: 8 stages on 4 pp_ranks, 8 microbatches, 2 pipelines"),
+                    HasSubstr("in 6 steps, last in steps 0 to 5"), HasSubstr("wrote order.csv")));
+  EXPECT_EQ(RunWell("schedule run"), Read("order.csv"));
+  const nlohmann::json by_name =
+      RunJson("plan truth.csv --schedule zb-v --microbatches 8 --blocking-power 84 --no-frontier");
+  const nlohmann::json by_order =
+      RunJson("plan truth.csv --schedule-file order.csv --blocking-power 84 --no-frontier");
+  EXPECT_EQ(by_name.at("plans"), by_order.at("plans"));
+  std::filesystem::remove(Directory() / "run/ranks/dp0-pp2-tp0.jsonl");
+  ExpectComplaint(Run("schedule run"), 2, "run: no steps of dp0-pp2-tp0 are recorded, of 8 ranks");
+}
+
+}  // namespace
+}  // namespace perseus
