@@ -24,14 +24,12 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kRunAbout =
-    "Run a training with Perseus attached, without a change of its code. Processes of the "
-    "training\n"
-    "that use a supported framework attach by themselves (see docs/frameworks.md), use the node's\n"
-    "agent or start one, and record their steps. At the end, says what the steps took. With "
-    "--tune, also profiles the job while it trains, makes a plan, puts "
-    "it\n"
-    "into force and measures what it saves. The exit status is that of the training. A training\n"
-    "also runs if Perseus cannot do anything.";
+    "Run a training with Perseus attached, without a change of its code. Processes that use a\n"
+    "supported framework attach by themselves (see docs/frameworks.md), use the node's agent or\n"
+    "start one, and record their steps. At the end, says what the steps took. With --tune, also\n"
+    "profiles the job while it trains, makes a plan, puts it into force and measures what it "
+    "saves.\n"
+    "The exit status is that of the training. It also runs if Perseus cannot do anything.";
 constexpr const char* kRunExamples =
     "Examples:\n"
     "  perseus run -- torchrun --nproc-per-node 4 train.py\n"
