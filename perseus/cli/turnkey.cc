@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 constexpr const char* kStartTimeoutSeconds = "1000000";
 constexpr const char* kSilenceSeconds = "600";
 constexpr double kPatienceSeconds = 20;
-constexpr int kSystemFailure = 1;  // The exit status of a verb.
+constexpr int kSystemFailureOfVerb = 1;  // The exit status of a verb.
 constexpr int kMostRetries = 3;
 constexpr int kPlansMeasured = 3;  // tune follows the baseline and two plans.
 
@@ -102,7 +102,7 @@ void Turnkey::Take(int status) {
   child_.reset();
   const bool was_tune = phase_ == Phase::kTuning;
   // The ranks may have restarted. tune continues with what it has measured.
-  if (status == kSystemFailure && !has_training_ended_ && ++retries_ <= kMostRetries) {
+  if (status == kSystemFailureOfVerb && !has_training_ended_ && ++retries_ <= kMostRetries) {
     return was_tune ? Tune() : Verify();
   }
   phase_ = Phase::kOver;
