@@ -93,6 +93,7 @@ class Evaluator {
   std::vector<int> LongestPath(const Evaluation& evaluation) const;
 
  private:
+  friend class EvaluationUpdate;
   struct Clock;   // The clock of a pp_rank during an evaluation.
   struct Timing;  // The time and energy of an option.
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <random>
 #include <string>
@@ -14,6 +15,7 @@
 #include "perseus/base/index.h"
 #include "perseus/base/stopped.h"
 #include "perseus/planning/plan/choices.h"
+#include "perseus/planning/plan/evaluation_update.h"
 
 namespace perseus::plan {
 namespace {
@@ -30,17 +32,16 @@ constexpr double kCold = 0.002;
 constexpr std::int64_t kAnnealingPercent = 90;  // Of the remaining evaluations.
 constexpr std::size_t kLongestStep = 3;         // Of a random change, in useful options.
 
-// Improves a plan by changes that keep the deadline. It evaluates every change exactly.
+// Improves a plan by changes that keep the deadline. It evaluates every change exactly. Do not copy
+// or move it: the update refers to the evaluator.
 class ClockSearch {
  public:
   ClockSearch(const Planner& planner, Nanoseconds deadline, std::vector<int> options,
               const SearchLimits& limits)
       : graph_(planner.graph()),
         evaluator_(planner.graph(), planner.model()),
-        deadline_(deadline),
+        update_(evaluator_, std::move(options), deadline),
         stop_(limits.stop),
-        options_(std::move(options)),
-        evaluation_(evaluator_.Evaluate(options_)),
         evaluations_left_(
             MostEvaluations(static_cast<std::int64_t>(graph_.instructions.size()), limits.effort)) {
     for (const schedule::OptionSet& set : graph_.option_sets) {
@@ -53,6 +54,8 @@ class ClockSearch {
       }
     }
   }
+  ClockSearch(const ClockSearch&) = delete;
+  ClockSearch& operator=(const ClockSearch&) = delete;
 
   // Tries whole runs first. As long as a pp_rank has only one clock, a slower clock adds no switch.
   void Descend() {
@@ -69,9 +72,9 @@ class ClockSearch {
   // instructions in a row gave worse plans, the more instructions the worse.
   void Anneal() {
     std::mt19937_64 random(1);
-    std::vector<int> best_options = options_;
-    Evaluation best = evaluation_;
-    const double typical_j = evaluation_.energy_j / static_cast<double>(graph_.instructions.size());
+    std::vector<int> best_options = options();
+    double best_j = energy_j();
+    const double typical_j = best_j / static_cast<double>(graph_.instructions.size());
     const std::int64_t steps = evaluations_left_ * kAnnealingPercent / 100;
     for (std::int64_t step = 0; step < steps && !stop_.stop_requested(); ++step) {
       const double cooled = static_cast<double>(step) / static_cast<double>(steps);
@@ -79,17 +82,17 @@ class ClockSearch {
       // Uniform in (0, 1], and the same on every machine.
       const double chance = static_cast<double>((random() >> 11) + 1) / 9007199254740992.0;
       if (!Try(RandomChange(random), -temperature_j * std::log(chance))) continue;
-      if (evaluation_.energy_j >= best.energy_j - kLeastGainJ) continue;
-      best_options = options_;
-      best = evaluation_;
+      if (energy_j() >= best_j - kLeastGainJ) continue;
+      best_options = options();
+      best_j = energy_j();
     }
-    options_ = std::move(best_options);
-    evaluation_ = std::move(best);
+    Return(best_options);
     Descend();
   }
 
-  const std::vector<int>& options() const { return options_; }
-  const Evaluation& evaluation() const { return evaluation_; }
+  const std::vector<int>& options() const { return update_.options(); }
+  double energy_j() const { return update_.totals().energy_j; }
+  Evaluation Evaluate() const { return evaluator_.Evaluate(options()); }
 
  private:
   static std::int64_t MostEvaluations(std::int64_t instructions, int effort) {
@@ -97,10 +100,10 @@ class ClockSearch {
     return std::min(most / instructions, kEvaluationsPerInstruction * instructions);
   }
 
-  using Change = std::vector<std::pair<int, int>>;  // Instruction, option.
+  using Change = std::vector<EvaluationUpdate::Change>;
 
   const profile::Option& Chosen(int instruction) const {
-    return graph_.options_of(instruction).options[At(options_[At(instruction)])];
+    return graph_.options_of(instruction).options[At(options()[At(instruction)])];
   }
 
   // Adds the change to that clock. Returns false if it was not measured for `instruction`.
@@ -146,7 +149,7 @@ class ClockSearch {
         const std::vector<int>& front =
             fronts_[At(graph_.instructions[At(instruction)].option_set)];
         const auto now = static_cast<std::size_t>(
-            std::find(front.begin(), front.end(), options_[At(instruction)]) - front.begin());
+            std::find(front.begin(), front.end(), options()[At(instruction)]) - front.begin());
         const std::size_t step = 1 + random() % kLongestStep;
         const std::size_t next = random() % 2 == 0 ? now + step : now - std::min(now, step);
         change.emplace_back(instruction, front[std::min(next, front.size() - 1)]);
@@ -158,28 +161,31 @@ class ClockSearch {
   // Makes the change if it keeps the deadline and costs no more than `allowed_j`.
   bool Try(const Change& change, double allowed_j = 0) {
     if (change.empty() || evaluations_left_ <= 0 || stop_.stop_requested()) return false;
-    std::vector<int> former;
-    bool differs = false;
-    for (const auto& [instruction, option] : change) {
-      former.push_back(options_[At(instruction)]);
-      differs = differs || option != options_[At(instruction)];
-      options_[At(instruction)] = option;
+    const bool differs = std::ranges::any_of(change, [&](const EvaluationUpdate::Change& one) {
+      return one.second != options()[At(one.first)];
+    });
+    if (!differs) return false;
+    --evaluations_left_;
+    const EvaluationUpdate::Totals now = update_.totals();
+    const auto next = update_.Try(change);
+    if (!next) return false;
+    const double saved = now.energy_j - next->energy_j;
+    const bool has_fewer_switches = saved >= -kLeastGainJ && next->switches < now.switches;
+    if (saved > kLeastGainJ || has_fewer_switches || saved > -allowed_j) {
+      update_.Keep();
+      return true;
     }
-    if (differs) {
-      --evaluations_left_;
-      Evaluation next = evaluator_.Evaluate(options_);
-      const double saved = evaluation_.energy_j - next.energy_j;
-      const bool has_fewer_switches = saved >= -kLeastGainJ && next.switches < evaluation_.switches;
-      if (next.time <= deadline_ &&
-          (saved > kLeastGainJ || has_fewer_switches || saved > -allowed_j)) {
-        evaluation_ = std::move(next);
-        return true;
-      }
-    }
-    for (std::size_t i = change.size(); i-- > 0;) {
-      options_[At(change[i].first)] = former[i];
-    }
+    update_.Undo();
     return false;
+  }
+
+  // Goes back to options that met the deadline before.
+  void Return(const std::vector<int>& former) {
+    Change change;
+    for (std::size_t i = 0; i < former.size(); ++i) {
+      if (former[i] != options()[i]) change.emplace_back(static_cast<int>(i), former[i]);
+    }
+    if (update_.Try(change)) update_.Keep();
   }
 
   // Tries to run an instruction, or two in a row, at the clock of a neighbor, and to run an
@@ -229,10 +235,8 @@ class ClockSearch {
 
   const schedule::InstructionGraph& graph_;
   Evaluator evaluator_;
-  Nanoseconds deadline_;
+  EvaluationUpdate update_;
   std::stop_token stop_;  // After a request, Try accepts no change.
-  std::vector<int> options_;
-  Evaluation evaluation_;
   std::int64_t evaluations_left_;
   std::vector<std::vector<int>> fronts_;    // [option set]
   std::vector<std::vector<int>> pp_ranks_;  // [pp_rank] its instructions that have a clock.
@@ -363,18 +367,16 @@ Result<Plan> PlanUnderLatency(const Planner& planner, Nanoseconds deadline,
         ToSeconds(deadline), ToSeconds(planner.model().switch_latency) * kMillisecondsPerSecond,
         DescribeStall(planner.model().switch_cost), ToSeconds(planner.baseline().time));
   }
-  std::optional<ClockSearch> best;
+  std::unique_ptr<ClockSearch> best;
   for (std::vector<int>& start : starts) {
-    ClockSearch search(planner, deadline, std::move(start), limits);
-    search.Descend();
-    if (!best || search.evaluation().energy_j < best->evaluation().energy_j) {
-      best.emplace(std::move(search));
-    }
+    auto search = std::make_unique<ClockSearch>(planner, deadline, std::move(start), limits);
+    search->Descend();
+    if (!best || search->energy_j() < best->energy_j()) best = std::move(search);
   }
   if (limits.effort > kFirstLook) best->Anneal();
   if (limits.stop.stop_requested()) return FailAsStopped();
   plan->options = best->options();
-  plan->evaluation = best->evaluation();
+  plan->evaluation = best->Evaluate();
   return plan;
 }
 

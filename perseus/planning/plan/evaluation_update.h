@@ -1,0 +1,122 @@
+// The time and energy of a plan, updated after a few options change.
+//
+//   EvaluationUpdate update(evaluator, options, deadline);
+//   if (auto totals = update.Try(changes)) update.Keep();   // Or Undo().
+//
+// A search that evaluates every candidate from scratch (evaluation.h) visits all instructions each
+// time. A change of one option usually affects few of them: the effect ends where an instruction
+// waits for something else. So an update visits, in topological order, only instructions whose
+// start or whose clock before them changed. It ends early if the plan is late: an instruction that
+// ends later than the deadline minus the least possible time of what follows.
+//
+// The rules are those of evaluation.h, with switch latency and cost. Times and switches are the
+// same as there. Energies are sums of integers, so they do not depend on the order of changes. They
+// differ from those of evaluation.h only by rounding.
+//
+// Thread safety: one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "perseus/planning/plan/evaluation.h"
+
+namespace perseus::plan {
+
+class EvaluationUpdate {
+ public:
+  struct Totals {
+    Nanoseconds time = 0;
+    double energy_j = 0;
+    int switches = 0;
+  };
+  using Change = std::pair<int, int>;  // Instruction, option.
+
+  // Keeps a reference to the evaluator. `options` may take longer than the deadline.
+  EvaluationUpdate(const Evaluator& evaluator, std::vector<int> options, Nanoseconds deadline);
+
+  const std::vector<int>& options() const { return options_; }
+  const Totals& totals() const { return totals_; }
+
+  // The totals after the changes, of different instructions. Empty if the plan takes longer than
+  // the deadline: nothing has changed then. Otherwise, Keep or Undo must follow.
+  std::optional<Totals> Try(std::span<const Change> changes);
+  void Keep();
+  void Undo();
+
+ private:
+  static constexpr int kNone = -1;
+  // The clock of a pp_rank after an instruction, as settings (evaluation.h).
+  struct Clock {
+    int setting = kNone;
+    int pending = kNone;
+    Nanoseconds switch_time = 0;   // When the pending one takes effect. 0 if none is.
+    Nanoseconds previous_end = 0;  // Of the instruction, or of the last one that has a clock.
+    bool operator==(const Clock&) const = default;
+
+    void Request(int wanted, Nanoseconds latency);
+    void Settle(Nanoseconds now);
+  };
+  struct Node {
+    Nanoseconds end = 0;
+    Nanoseconds duration = 0;
+    std::int64_t energy = 0;
+    Clock clock;
+  };
+  struct Run {
+    Nanoseconds duration = 0;
+    std::int64_t energy = 0;
+  };
+
+  void FindNeighbors();
+  void FindTails();
+  void SetOption(int instruction, int option);
+  bool Pays(int instruction) const;
+  std::int64_t ToUnits(double energy_j) const;
+  Node Visit(int instruction) const;
+  Run RunMixed(int instruction, const Clock& clock, Nanoseconds begin) const;
+  void MarkForVisit(int instruction);
+  // Visits what is marked. Returns false if the plan is late.
+  bool VisitMarked();
+  void Replace(int instruction, const Node& node);
+  Totals Sum() const;
+
+  const Evaluator& evaluator_;
+  Nanoseconds deadline_;
+  std::vector<int> options_;
+  std::vector<int> settings_;  // [instruction] of its option.
+
+  double units_per_j_ = 0;
+  std::int64_t change_units_ = 0;  // The energy of a switch that is paid for.
+  // [option set][option]
+  std::vector<std::vector<Run>> runs_;
+  // [option set][setting] the option that runs there, as at a previous clock.
+  std::vector<std::vector<int>> option_at_;
+  // [instruction] its neighbors on the pp_rank that have a clock, as long as it has one itself. An
+  // iteration repeats: the first one follows the last one.
+  std::vector<int> previous_;
+  std::vector<int> next_;
+  std::vector<bool> is_first_;
+  std::vector<int> first_successor_;  // [instruction] an index into successors_.
+  std::vector<int> successors_;
+  std::vector<int> last_;  // The instructions that none waits for.
+  std::vector<Nanoseconds>
+      tails_;  // [instruction] the least time from its end to that of the plan.
+
+  std::vector<Node> nodes_;
+  std::int64_t energy_ = 0;
+  Nanoseconds busy_ = 0;
+  int switches_ = 0;
+  Totals totals_;
+
+  std::vector<std::uint64_t> marked_;  // A bit for each instruction.
+  Totals totals_before_;
+  int switches_before_ = 0;
+  std::vector<std::pair<int, Node>> nodes_before_;
+  std::vector<Change> options_before_;
+};
+
+}  // namespace perseus::plan
