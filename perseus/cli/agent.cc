@@ -61,8 +61,7 @@ Result<double> MostChanges(const AgentFlags& flags) {
   if (most < kChangesPerSecond.least) {
     return Fail(
         "{}: max_changes_per_s is {}, because no tried rate was shown to be harmless (measure "
-        "again "
-        "with a longer perseus qualify --duration, or give a limit of at least {} with "
+        "again with a longer perseus qualify --duration, or give a limit of at least {} with "
         "--max-changes)",
         flags.facts, most, kChangesPerSecond.least);
   }

@@ -7,71 +7,48 @@
 #include <utility>
 
 #include "perseus/base/parallel.h"
+#include "perseus/cli/switch_plans.h"
 #include "perseus/planning/few_switches/change_rate.h"
 
 namespace perseus::cli {
-namespace {
-
-// Whether the target asks for the least energy within its deadline.
-bool IsLeastEnergy(const plan::Target& target) {
-  using Kind = plan::Target::Kind;
-  return target.kind == Kind::kSlowdown || target.kind == Kind::kDeadline ||
-         target.kind == Kind::kMinEnergy;
-}
-
-// A plan for a tighter deadline may be the best one for a looser deadline, too, because each search
-// is limited.
-void TakeBetterPlans(std::vector<PlannedTarget>& planned) {
-  for (PlannedTarget& one : planned) {
-    if (!one.most_switches || !IsLeastEnergy(one.target)) continue;
-    for (const PlannedTarget& other : planned) {
-      const plan::Evaluation& better = other.plan.evaluation;
-      const bool fits = better.time <= one.plan.deadline &&
-                        std::ranges::max(better.pp_rank_switches) <= *one.most_switches;
-      if (!fits || better.energy_j >= one.plan.evaluation.energy_j) continue;
-      one.plan.options = other.plan.options;
-      one.plan.evaluation = better;
-    }
-  }
-}
-
-}  // namespace
-
 Result<std::vector<PlannedTarget>> KeepChangeRate(const plan::Planner& planner,
                                                   std::vector<PlannedTarget> planned,
                                                   double changes_per_s) {
   std::vector<Result<few_switches::KeptPlan>> kept(planned.size(), Fail("not planned"));
   ForEachOnAllCores(planned.size(), [&](std::size_t i) {
-    kept[i] =
-        few_switches::KeepChangeRate(planner, planned[i].plan, planned[i].target, changes_per_s);
+    kept[i] = few_switches::KeepChangeLimit(planner, planned[i].plan, planned[i].target,
+                                            {.changes_per_s = changes_per_s});
   });
   std::vector<PlannedTarget> result;
   for (std::size_t i = 0; i < planned.size(); ++i) {
     if (!kept[i] && planned[i].is_stop) continue;
     if (!kept[i]) {
       return FailAs(kept[i].error().kind,
-                    "{} (the hardware facts have this rate: ignore it with "
-                    "--per-instruction)",
+                    "{} (the hardware facts have this rate: ignore it with --per-instruction)",
                     kept[i].error().message);
     }
     planned[i].plan = std::move(kept[i]->plan);
     planned[i].most_switches = kept[i]->most_changes;
     result.push_back(std::move(planned[i]));
   }
-  TakeBetterPlans(result);
+  ShareBetterPlans(result);
   return result;
 }
 
 std::string DescribeChangeRate(const job::UsedFacts& facts,
                                const std::vector<PlannedTarget>& planned) {
   if (!facts.most_changes_per_s) return {};
-  const auto limited = std::ranges::count_if(
-      planned, [](const PlannedTarget& target) { return target.most_switches.has_value(); });
+  // --max-switches auto may choose a lower limit than the rate allows.
+  const auto limited = std::ranges::count_if(planned, [&](const PlannedTarget& target) {
+    return target.most_switches &&
+           *target.most_switches ==
+               few_switches::MostChanges(*facts.most_changes_per_s, target.plan.deadline);
+  });
   return fmt::format(
       "hardware facts: {} allows {:.4g} clock changes per second and GPU; {} (--per-instruction "
       "ignores this)\n",
       facts.path, *facts.most_changes_per_s,
-      limited == 0 ? "no plan has more"
+      limited == 0 ? "no plan needs more"
                    : fmt::format("{} of {} plans are limited to it", limited, planned.size()));
 }
 
@@ -80,9 +57,8 @@ void WarnAboveRate(const std::vector<PlannedTarget>& planned, double changes_per
   double most_per_s = 0;
   for (const PlannedTarget& target : planned) {
     const plan::Evaluation& evaluation = target.plan.evaluation;
-    if (evaluation.pp_rank_switches.empty()) continue;
-    most_per_s = std::max(
-        most_per_s, std::ranges::max(evaluation.pp_rank_switches) / ToSeconds(evaluation.time));
+    most_per_s =
+        std::max(most_per_s, few_switches::MostSwitches(evaluation) / ToSeconds(evaluation.time));
   }
   if (most_per_s <= changes_per_s) return;
   fmt::print(

@@ -13,6 +13,7 @@
 #include "perseus/cli/emulation_input.h"
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/job_options.h"
+#include "perseus/cli/noise_flags.h"
 #include "perseus/cli/results.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/table.h"
@@ -38,7 +39,7 @@ constexpr const char* kEmulateExamples =
     "  perseus emulate profile.csv --schedule 1f1b --microbatches 96 --blocking-power 83.64 \\\n"
     "      --gpus-per-stage 8 --pipelines 16 --iterations 1000 --events events.toml --follow 1 -o "
     "out\n"
-    "  perseus emulate --job job.toml --plan out/plans/slowdown-5.json --noise 0.01";
+    "  perseus emulate --job job.toml --plan out/plans/slowdown-5.json --noise 1";
 
 struct EmulateFlags {
   job::JobFlags job;
@@ -48,7 +49,7 @@ struct EmulateFlags {
   std::string events;
   int iterations = 100;
   std::optional<int> follow;
-  double noise = 0;
+  double noise_percent = 0;
   double latency_spread = 0;
   std::uint64_t seed = 1;
   std::optional<int> traced;
@@ -258,7 +259,7 @@ Result<emulator::EmulationSpec> SpecOf(const EmulateFlags& flags, const plan::Pl
       .reaction = flags.follow ? emulator::Reaction::kFollow : emulator::Reaction::kNone,
       .delay = flags.follow.value_or(0),
       .plan_beside = [&chooser](Nanoseconds time) { return chooser.Beside(time); },
-      .noise = flags.noise,
+      .noise = flags.noise_percent / 100,
       .latency_spread = flags.latency_spread,
       .seed = flags.seed};
   PERSEUS_ASSIGN_OR_RETURN(auto options, flags.plan.empty()
@@ -353,10 +354,7 @@ void AddEventFlags(CLI::App& verb, EmulateFlags& flags) {
           "begins (0: at once, because a forecast announced it)")
       ->type_name("ITERATIONS")
       ->check(WholeNumberIn({0, 1'000'000}));
-  verb.add_option("--noise", flags.noise,
-                  "Relative spread of the time of each instruction (0.01 means 1 %)")
-      ->type_name("X")
-      ->check(NumberIn({0, 1}, "a fraction"));
+  AddEmulatedNoiseFlag(verb, flags.noise_percent);
   verb.add_option("--latency-spread", flags.latency_spread,
                   "Relative spread of the switch latency (0.01 means 1 %)")
       ->type_name("X")

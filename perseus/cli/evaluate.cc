@@ -133,6 +133,18 @@ std::string FormatJson(const LoadedPlan& plan, const plan::Evaluation& baseline,
   return result.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
+// With as many digits as show a difference, but not with fewer than the table.
+std::pair<std::string, std::string> FormatApart(double one, double other) {
+  constexpr int kFewest = 6;
+  constexpr int kMost = 17;
+  for (int digits = kFewest; digits < kMost && one != other; ++digits) {
+    auto texts =
+        std::pair(fmt::format("{:.{}g}", one, digits), fmt::format("{:.{}g}", other, digits));
+    if (texts.first != texts.second) return texts;
+  }
+  return {FormatQuantity(one), FormatQuantity(other)};
+}
+
 std::string FormatTable(const LoadedPlan& plan, const plan::Evaluation& baseline,
                         const plan::Evaluation& evaluation,
                         const std::optional<UnderNoise>& noisy) {
@@ -163,12 +175,12 @@ std::string FormatTable(const LoadedPlan& plan, const plan::Evaluation& baseline
   if (plan.claim->Holds(evaluation)) {
     text += "\nThe plan file has the same time and energy as this evaluation.\n";
   } else {
-    // All digits, because the difference may be too small for the table.
+    const auto time = FormatApart(ToSeconds(plan.claim->time), ToSeconds(evaluation.time));
+    const auto energy = FormatApart(plan.claim->energy_j, evaluation.energy_j);
     text += fmt::format(
         "\nThe plan file has {} s and {} J, but this evaluation gives {} s and {} J. The profile, "
         "the switch latency or the job differs from that of the plan, or the plan was edited.\n",
-        ToSeconds(plan.claim->time), plan.claim->energy_j, ToSeconds(evaluation.time),
-        evaluation.energy_j);
+        time.first, energy.first, time.second, energy.second);
   }
   return text;
 }

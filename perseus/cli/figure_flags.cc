@@ -10,8 +10,8 @@ namespace perseus::cli {
 
 void AddFigureFlags(CLI::App& verb, FigureFlags& flags) {
   verb.add_option("--figure", flags.figures,
-                  "Write a figure: frontier, timeline or profile (plan --switch-tradeoff: also "
-                  "switches), as .svg, .png or .pdf; may be repeated")
+                  "Write a figure: frontier, timeline or profile (plan --max-switches auto or "
+                  "--switch-tradeoff: also switches), as .svg, .png or .pdf; may be repeated")
       ->type_name("FILE")
       ->group("Figures")
       ->expected(1)
@@ -37,8 +37,8 @@ Result<void> CheckFigures(const FigureFlags& flags, HasSwitches has_switches) {
     }
     if (figure.kind == report::FigureKind::kSwitches && has_switches == HasSwitches::kNo) {
       return Fail(
-          "{}: only perseus plan --switch-tradeoff draws this figure (add --switch-tradeoff, or "
-          "use frontier, timeline or profile)",
+          "{}: only perseus plan --max-switches auto or --switch-tradeoff draws this figure (add "
+          "one of them to perseus plan, or use frontier, timeline or profile)",
           path);
     }
     if (auto able = report::CheckDrawable(figure); !able) return able;

@@ -17,6 +17,7 @@
 #include "perseus/cli/target_flags.h"
 #include "perseus/cli/verbs.h"
 #include "perseus/cluster/job_planning/job_spec.h"
+#include "perseus/planning/job/job.h"
 #include "perseus/planning/job/job_setup.h"
 #include "perseus/planning/profile/profile.h"
 
@@ -317,7 +318,7 @@ void AddRegisterFlags(CLI::App& verb, Flags& flags) {
   verb.add_option("--max-switches", flags.most_switches,
                   "At most this many clock changes of each GPU per iteration")
       ->type_name("N")
-      ->check(WholeNumberIn({0, 1'000'000}));
+      ->check(WholeNumberIn({0, job::kMostSwitches}));
   verb.add_flag("--no-detection", flags.has_no_detection,
                 "Do not detect stragglers; use only reported ones");
   AddTargetFlags(verb, flags.targets);

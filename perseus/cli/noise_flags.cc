@@ -7,6 +7,28 @@
 #include "perseus/planning/profile/time_noise.h"
 
 namespace perseus::cli {
+namespace {
+
+constexpr Range kPercent = {0, 100 * noise::kMostNoise};
+// Less is hardly noise, and probably a fraction: 0.01 for 1 %.
+constexpr double kLeastPercent = 0.1;
+
+CLI::Validator CheckPercent() {
+  return CLI::Validator(
+      [](std::string& text) -> std::string {
+        std::string problem = NumberIn(kPercent, "percent")(text);
+        if (!problem.empty()) return problem;
+        const double percent = std::stod(text);
+        if (percent == 0 || percent >= kLeastPercent) return {};
+        return fmt::format(
+            "{} is in percent, and less than {:g} % is no noise that a plan needs (for {:g} % as a "
+            "fraction, give {:g})",
+            text, kLeastPercent, 100 * percent, 100 * percent);
+      },
+      "");
+}
+
+}  // namespace
 
 Result<std::optional<noise::Noise>> NoiseOf(const NoiseFlags& flags,
                                             const plan_file::PlannedJob& job) {
@@ -22,17 +44,23 @@ Result<std::optional<noise::Noise>> NoiseOf(const NoiseFlags& flags,
 }
 
 void AddNoiseFlags(CLI::App& verb, NoiseFlags& flags, const char* purpose) {
-  constexpr Range kPercent = {0, 100 * noise::kMostNoise};
   verb.add_option("--noise", flags.percent,
                   fmt::format("{}: the relative standard deviation of the time of each "
                               "instruction, in percent (default: that of the profile; 0: none)",
                               purpose))
       ->type_name("PERCENT")
-      ->check(NumberIn(kPercent, "percent"));
+      ->check(CheckPercent());
   verb.add_option("--common-noise", flags.common_percent,
                   "Further noise that all instructions of a pp_rank share in an iteration")
       ->type_name("PERCENT")
-      ->check(NumberIn(kPercent, "percent"));
+      ->check(CheckPercent());
+}
+
+void AddEmulatedNoiseFlag(CLI::App& verb, double& percent) {
+  verb.add_option("--noise", percent,
+                  "The relative standard deviation of the time of each instruction, in percent")
+      ->type_name("PERCENT")
+      ->check(CheckPercent());
 }
 
 Result<void> CheckNoise(const NoiseFlags& flags) {

@@ -24,6 +24,7 @@
 #include "perseus/cli/target_flags.h"
 #include "perseus/cli/terminal_plot.h"
 #include "perseus/cli/verbs.h"
+#include "perseus/planning/discrete_bound/discrete_bound.h"
 #include "perseus/planning/plan/make_plan_file.h"
 #include "perseus/planning/plan_file/frequency_lists.h"
 #include "perseus/planning/plan_file/plan_file.h"
@@ -165,8 +166,7 @@ Result<void> CheckFlags(const PlanFlags& flags) {
     return Fail("--plot and --json exclude each other (remove one of them)");
   }
   PERSEUS_RETURN_IF_ERROR(CheckNoise(flags.noise));
-  return CheckFigures(flags.figures,
-                      flags.switches.needs_tradeoff() ? HasSwitches::kYes : HasSwitches::kNo);
+  return {};
 }
 
 // Checks the flags together with the job.
@@ -208,6 +208,14 @@ Result<std::optional<noise::Noise>> NoiseToPlanWith(const PlanFlags& flags,
   return noise;
 }
 
+// A margin for noise changes clocks one by one, a general graph need not be about GPUs, and the
+// plan of a very large job takes long enough without it.
+bool PicksLimitByDefault(const PlanFlags& flags, const job::LoadedJob& job, bool has_noise) {
+  constexpr std::size_t kMostInstructions = 20'000;
+  return flags.switches.AreOpen() && flags.switches.rules().IsNone() && !has_noise &&
+         !job.planned.IsGeneralGraph() && job.graph.instructions.size() <= kMostInstructions;
+}
+
 struct FrontierAndPlans {
   std::optional<plan::Frontier> frontier;
   std::vector<PlannedTarget> planned;
@@ -217,20 +225,18 @@ struct FrontierAndPlans {
   bool was_interrupted = false;
 };
 
-// The frontier, and a plan for each target: first quick plans, then better ones, until the effort
-// is done or `finish` is requested. Shows the plans meanwhile.
-Result<FrontierAndPlans> SearchPlans(const PlanFlags& flags, const plan::Planner& planner,
-                                     const std::vector<plan::Target>& asked,
-                                     const std::stop_token& finish) {
-  FrontierAndPlans computed;
-  PlanRows rows(planner, flags.with_progress ? PlanRows::Lines::kYes : PlanRows::Lines::kNo);
-  TargetPlans plans(planner, rows);
+// The frontier, and a first plan for each target. Shows the plans meanwhile.
+Result<std::optional<plan::Frontier>> LookFirst(const PlanFlags& flags,
+                                                const plan::Planner& planner,
+                                                const std::vector<plan::Target>& asked,
+                                                TargetPlans& plans, PlanRows& rows) {
+  std::optional<plan::Frontier> frontier;
   // The user sees this plan before the frontier is known.
   PERSEUS_RETURN_IF_ERROR(plans.LookFirst(nullptr, TargetsToPlan({}, planner, std::nullopt, 0)));
   if (!flags.without_frontier) {
     rows.Begin("frontier");
     PERSEUS_ASSIGN_OR_RETURN(
-        computed.frontier,
+        frontier,
         planner.ComputeFrontier([&](double part) { rows.Update(part); }, {},
                                 flags.with_exact_frontier ? plan::FrontierPrecision::kExact
                                                           : plan::FrontierPrecision::kStatedError));
@@ -238,46 +244,108 @@ Result<FrontierAndPlans> SearchPlans(const PlanFlags& flags, const plan::Planner
   // Only the report uses stops.
   const int stops =
       flags.directory.empty() ? 0 : flags.stops.value_or(DefaultStops(planner.graph()));
-  PERSEUS_RETURN_IF_ERROR(plans.LookFirst(computed.frontier ? &*computed.frontier : nullptr,
-                                          TargetsToPlan(asked, planner, computed.frontier, stops)));
-  PERSEUS_RETURN_IF_ERROR(plans.Improve({.effort = flags.effort, .stop = {}, .finish = finish}));
-  computed.planned = plans.Best();
-  return computed;
+  PERSEUS_RETURN_IF_ERROR(plans.LookFirst(frontier ? &*frontier : nullptr,
+                                          TargetsToPlan(asked, planner, frontier, stops)));
+  return frontier;
 }
 
+// The plan whose limits are traded off: the first one that the user asks for, if its target has a
+// time, or else no slowdown.
+const PlannedTarget& TradedPlan(const std::vector<PlannedTarget>& planned,
+                                const std::vector<plan::Target>& asked) {
+  const bool has_time = CheckSwitchTarget(asked.front()).has_value();
+  const std::string slug = plan::Slug(has_time ? asked.front() : plan::Target{});
+  const auto traded = std::ranges::find(planned, slug, &PlannedTarget::slug);
+  return traded == planned.end() ? planned.front() : *traded;
+}
+
+// Computes the trade-off, and picks the limit if no flag says it.
+Result<void> TradeOff(const PlanFlags& flags, const plan::Planner& planner,
+                      const plan::Plan& unlimited, const std::optional<double>& most_changes_per_s,
+                      FrontierAndPlans& computed) {
+  PERSEUS_ASSIGN_OR_RETURN(
+      computed.switch_tradeoff,
+      ComputeSwitchTradeoff(
+          planner, unlimited,
+          {.effort = flags.switches.tradeoff_effort(planner.graph().instructions.size()),
+           .rules = flags.switches.rules()}));
+  for (PlannedTarget& one : computed.planned) {
+    if (one.plan.deadline == unlimited.deadline && CheckSwitchTarget(one.target)) {
+      one.plan.options = computed.switch_tradeoff->unlimited.options;
+      one.plan.evaluation = computed.switch_tradeoff->unlimited.evaluation;
+    }
+  }
+  if (!flags.switches.picks_limit) return {};
+  computed.limit = PickLimit(planner, *computed.switch_tradeoff, most_changes_per_s);
+  return {};
+}
+
+// Replaces the plans by plans that keep the limit, or else the rate of the hardware facts.
+Result<void> LimitPlans(const PlanFlags& flags, const plan::Planner& planner,
+                        const std::optional<double>& most_changes_per_s, PlanRows& rows,
+                        FrontierAndPlans& computed) {
+  std::vector<PlannedTarget>& planned = computed.planned;
+  if (const std::optional<int> most = computed.limit.most_switches) {
+    rows.Begin("limit of clock changes");
+    PERSEUS_ASSIGN_OR_RETURN(
+        planned, LimitSwitches(
+                     planner, std::move(planned), *most,
+                     {.effort = flags.switches.plan_effort(), .rules = flags.switches.rules()},
+                     computed.switch_tradeoff,
+                     flags.switches.by_default ? WithoutPlan::kKeepUnlimited : WithoutPlan::kFail));
+  } else if (most_changes_per_s) {
+    rows.Begin("rate of clock changes");
+    PERSEUS_ASSIGN_OR_RETURN(planned,
+                             KeepChangeRate(planner, std::move(planned), *most_changes_per_s));
+  } else {
+    return {};
+  }
+  RaiseRowBounds(planner, planned);
+  for (const PlannedTarget& one : planned) {
+    if (!one.is_stop) rows.ShowLimited(one.plan, plan::Describe(one.target));
+  }
+  return {};
+}
+
+// Plans every target: first quick plans, then better ones, until the effort is done or the user
+// interrupts, and then plans with few clock changes, or with a margin for noise.
 Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planner& planner,
                                       const std::vector<plan::Target>& asked,
                                       const std::optional<noise::Noise>& noise,
                                       const std::optional<double>& most_changes_per_s) {
   const FinishOnInterrupt interrupt;
-  PERSEUS_ASSIGN_OR_RETURN(auto computed, SearchPlans(flags, planner, asked, interrupt.token()));
-  std::vector<PlannedTarget>& planned = computed.planned;
-  if (!flags.switches.most_switches) ImproveUnderSwitchCost(planner, planned);
-  RaiseRowBounds(planner, planned);
-  if (flags.switches.needs_tradeoff()) {
-    const std::string slug = plan::Slug(asked.front());
-    const auto shown =
-        std::ranges::find_if(planned, [&](const PlannedTarget& t) { return t.slug == slug; });
-    PERSEUS_ASSIGN_OR_RETURN(computed.switch_tradeoff,
-                             ComputeSwitchTradeoff(planner, shown->plan, flags.switches.rules()));
+  FrontierAndPlans computed;
+  PlanRows rows(planner, flags.with_progress ? PlanRows::Lines::kYes : PlanRows::Lines::kNo);
+  TargetPlans plans(planner, rows);
+  const SwitchFlags& switches = flags.switches;
+  if (switches.most_switches || switches.picks_limit) rows.AnnounceLimit();
+  PERSEUS_ASSIGN_OR_RETURN(computed.frontier, LookFirst(flags, planner, asked, plans, rows));
+  const plan::SearchLimits search{.effort = flags.effort, .stop = {}, .finish = interrupt.token()};
+  // By default, most plans are only the starts of plans with a limit. For these, a first look is
+  // enough.
+  if (switches.by_default) {
+    PERSEUS_RETURN_IF_ERROR(plans.Improve(search, TradedPlan(plans.Best(), asked).slug));
+    std::vector<PlannedTarget> first = plans.Best();
+    plan::Plan traded = TradedPlan(first, asked).plan;
+    discrete_bound::RaiseBound(planner, traded);
+    PERSEUS_RETURN_IF_ERROR(TradeOff(flags, planner, traded, most_changes_per_s, computed));
   }
-  if (flags.switches.picks_limit) {
-    computed.limit = PickLimit(planner, *computed.switch_tradeoff, most_changes_per_s);
-  } else {
-    computed.limit.most_switches = flags.switches.most_switches;
+  if (!computed.limit.most_switches) PERSEUS_RETURN_IF_ERROR(plans.Improve(search));
+  computed.planned = plans.Best();
+  if (!computed.limit.most_switches) {
+    if (!switches.most_switches) ImproveUnderSwitchCost(planner, computed.planned);
+    RaiseRowBounds(planner, computed.planned);
   }
-  if (const std::optional<int> most = computed.limit.most_switches) {
-    PERSEUS_ASSIGN_OR_RETURN(
-        planned, LimitSwitches(planner, std::move(planned), *most, flags.switches.rules(),
-                               computed.switch_tradeoff));
-    RaiseRowBounds(planner, planned);
-  } else if (most_changes_per_s) {
-    PERSEUS_ASSIGN_OR_RETURN(planned,
-                             KeepChangeRate(planner, std::move(planned), *most_changes_per_s));
-    RaiseRowBounds(planner, planned);
+  if (!switches.by_default) {
+    computed.limit.most_switches = switches.most_switches;
+    if (switches.needs_tradeoff()) {
+      PERSEUS_RETURN_IF_ERROR(TradeOff(flags, planner, TradedPlan(computed.planned, asked).plan,
+                                       most_changes_per_s, computed));
+    }
   }
+  PERSEUS_RETURN_IF_ERROR(LimitPlans(flags, planner, most_changes_per_s, rows, computed));
   if (noise) {
-    PERSEUS_ASSIGN_OR_RETURN(computed.noise, AddNoiseMargins(planner, *noise, planned));
+    PERSEUS_ASSIGN_OR_RETURN(computed.noise, AddNoiseMargins(planner, *noise, computed.planned));
   }
   computed.was_interrupted = interrupt.token().stop_requested();
   return computed;
@@ -311,12 +379,16 @@ std::string FormatAnswer(const PlanFlags& flags, const PlanOutcome& outcome,
 
 Result<void> RunPlan(PlanFlags flags) {
   PERSEUS_RETURN_IF_ERROR(CheckFlags(flags));
+  // Whether a limit is picked by default depends on the job.
+  const bool may_trade_off = flags.switches.needs_tradeoff() || flags.switches.AreOpen();
+  PERSEUS_RETURN_IF_ERROR(
+      CheckFigures(flags.figures, may_trade_off ? HasSwitches::kYes : HasSwitches::kNo));
   PERSEUS_ASSIGN_OR_RETURN(auto overlays, LoadOverlays(flags.figures));
   // If the results cannot be written, this fails before anything is computed.
   ResultDirectory results(flags.directory, kPlanResults);
   if (!flags.directory.empty()) PERSEUS_RETURN_IF_ERROR(results.Open());
   PERSEUS_ASSIGN_OR_RETURN(auto job, LoadJobToPlan(flags.job));
-  flags.switches.UseDefault(job.most_switches);
+  flags.switches.UseJob(job.most_switches);
   const std::optional<double> allowed_per_s = job.facts.most_changes_per_s;
   if (flags.switches.most_switches || flags.switches.per_instruction) {
     job.facts.most_changes_per_s.reset();
@@ -325,6 +397,9 @@ Result<void> RunPlan(PlanFlags flags) {
   PERSEUS_RETURN_IF_ERROR(CheckJob(flags, job, asked));
   PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
   PERSEUS_ASSIGN_OR_RETURN(const auto noise, NoiseToPlanWith(flags, job));
+  if (PicksLimitByDefault(flags, job, noise.has_value())) flags.switches.PickByDefault();
+  PERSEUS_RETURN_IF_ERROR(CheckFigures(
+      flags.figures, flags.switches.needs_tradeoff() ? HasSwitches::kYes : HasSwitches::kNo));
   PERSEUS_ASSIGN_OR_RETURN(const auto computed, ComputePlans(flags, planner, asked, noise,
                                                              job.facts.most_changes_per_s));
 
@@ -383,8 +458,10 @@ Verb AddPlanVerb(CLI::App& program) {
   AddFigureFlags(*verb, flags->figures);
   verb->add_flag("--frequency-lists", flags->with_frequency_lists,
                  "Also write freqs_pipeline_*.py, the lists that other tools of the field read");
-  verb->add_flag("--no-frontier", flags->without_frontier,
-                 "For very large jobs: plan only slowdowns, deadlines and least energy");
+  verb->add_flag(
+      "--no-frontier", flags->without_frontier,
+      "For very large jobs: plan only no slowdown and the targets that you ask for, without "
+      "the frontier (slowdowns, deadlines and least energy)");
   verb->add_flag(
           "--exact-frontier", flags->with_exact_frontier,
           "Compute every breakpoint, even if it takes minutes (default: for very large jobs, "

@@ -12,14 +12,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// The plans of the run. A user may have other files beside them.
 Result<std::vector<std::string>> PlansIn(const fs::path& directory) {
-  PERSEUS_RETURN_IF_ERROR(CheckComplete(directory));
+  PERSEUS_ASSIGN_OR_RETURN(const auto files, FilesOfRun(directory, kPlanResults));
   std::vector<std::string> paths;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(directory / "plans", error)) {
-    if (entry.path().extension() == ".json") paths.push_back(entry.path().string());
+  for (const std::string& file : files) {
+    if (file.starts_with("plans/")) paths.push_back((directory / file).string());
   }
-  if (error || paths.empty()) {
+  if (paths.empty()) {
     return Fail("{}: has no plans (give a directory that perseus plan -o wrote, or plan files)",
                 directory.string());
   }

@@ -63,14 +63,29 @@ void PlanRows::Update(double fraction) {
   if (Clock::now() - drawn_ >= kRowsRedraw) Draw();
 }
 
+void PlanRows::AnnounceLimit() {
+  const std::lock_guard lock(mutex_);
+  limit_follows_ = true;
+}
+
 void PlanRows::Show(const plan::Plan& plan) {
   if (output_ == Output::kNothing) return;
   const std::lock_guard lock(mutex_);
-  auto row = std::ranges::find(rows_, plan.target, &Row::target);
-  if (row == rows_.end()) row = rows_.insert(row, {plan.target, 0, ""});
-  std::string text = FormatRow(plan);
+  Put(plan.target, plan.evaluation.energy_j,
+      FormatRow(plan) + (limit_follows_ ? " (before clock changes are limited)" : ""));
+}
+
+void PlanRows::ShowLimited(const plan::Plan& plan, const std::string& target) {
+  if (output_ == Output::kNothing) return;
+  const std::lock_guard lock(mutex_);
+  Put(target, plan.evaluation.energy_j, FormatRow(plan));
+}
+
+void PlanRows::Put(const std::string& target, double energy_j, std::string text) {
+  auto row = std::ranges::find(rows_, target, &Row::target);
+  if (row == rows_.end()) row = rows_.insert(row, {target, 0, ""});
   if (row->text == text) return;
-  *row = {plan.target, plan.evaluation.energy_j, std::move(text)};
+  *row = {target, energy_j, std::move(text)};
   if (output_ == Output::kLines) {
     Write(row->text + '\n');
   }

@@ -30,8 +30,13 @@ class PlanRows {
   void Begin(std::string activity);
   void Update(double fraction);
 
+  // From now on, rows say that a limit of clock changes follows, which changes the plans.
+  void AnnounceLimit();
+
   // Replaces the row of this target, or adds one at the end.
   void Show(const plan::Plan& plan);
+  // Replaces the row of `target` by its plan with a limit.
+  void ShowLimited(const plan::Plan& plan, const std::string& target);
 
   // Erases the block.
   void Erase();
@@ -46,12 +51,14 @@ class PlanRows {
     std::string text;
   };
   std::string FormatRow(const plan::Plan& plan) const;
+  void Put(const std::string& target, double energy_j, std::string text);
   void Draw();
 
   const plan::Planner& planner_;
   Output output_;
   std::mutex mutex_;  // Guards all members below.
   std::vector<Row> rows_;
+  bool limit_follows_ = false;
   std::string activity_;
   double fraction_ = 0;
   std::size_t lines_drawn_ = 0;

@@ -135,14 +135,14 @@ Result<void> TargetPlans::LookFirst(const plan::Frontier* frontier,
               Fail(kNotPlanned)}));
     added.push_back(entries_.back().get());
   }
-  rows_.Begin(fmt::format("{} plans", wanted.size()));
+  rows_.Begin(wanted.size() == 1 ? "1 plan" : fmt::format("{} plans", wanted.size()));
   return Advance(added, {.effort = plan::kFirstLook});
 }
 
-Result<void> TargetPlans::Improve(const plan::SearchLimits& limits) {
+Result<void> TargetPlans::Improve(const plan::SearchLimits& limits, std::string_view only) {
   std::vector<Entry*> planned;
   for (const auto& entry : entries_) {
-    if (entry->plan) planned.push_back(entry.get());
+    if (entry->plan && (only.empty() || entry->slug == only)) planned.push_back(entry.get());
   }
   for (int effort = plan::kFirstLook + 1; effort <= limits.effort; ++effort) {
     if (limits.finish.stop_requested()) break;

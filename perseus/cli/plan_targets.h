@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "perseus/base/result.h"
@@ -54,8 +55,8 @@ class TargetPlans {
   // switch latency).
   Result<void> LookFirst(const plan::Frontier* frontier, const std::vector<WantedTarget>& wanted);
 
-  // Improves all plans, up to this effort.
-  Result<void> Improve(const plan::SearchLimits& limits);
+  // Improves all plans, up to this effort; or only the plan with this slug.
+  Result<void> Improve(const plan::SearchLimits& limits, std::string_view only = {});
 
   // The plans, in the order of `wanted` of the last LookFirst. No plan is better for the target of
   // another one: a plan for a tighter deadline may be the plan for a looser one. Leaves out a stop

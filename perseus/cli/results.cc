@@ -236,6 +236,15 @@ Result<void> CheckComplete(const fs::path& directory) {
   return {};
 }
 
+Result<std::vector<std::string>> FilesOfRun(const fs::path& directory, const ResultKind& kind) {
+  PERSEUS_RETURN_IF_ERROR(CheckComplete(directory));
+  PERSEUS_ASSIGN_OR_RETURN(auto listed, ListedFiles(directory, kind));
+  if (listed) return *std::move(listed);
+  return Fail(
+      "{}: has no {}, so it is no directory of {} (give one that it wrote with -o, or files)",
+      directory.string(), kind.summary, kind.verb);
+}
+
 ResultDirectory::ResultDirectory(fs::path path, const ResultKind& kind)
     : path_(std::move(path)), kind_(kind) {}
 

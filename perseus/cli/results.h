@@ -51,6 +51,11 @@ extern const ResultKind kTuningResults;
 // because a replacement is under way or was killed. For verbs that read results.
 Result<void> CheckComplete(const std::filesystem::path& directory);
 
+// The files of the complete results of a run, without its summary, relative to the directory. Fails
+// if the directory has none of that verb.
+Result<std::vector<std::string>> FilesOfRun(const std::filesystem::path& directory,
+                                            const ResultKind& kind);
+
 struct ResultFile {
   std::string name;  // Relative to the directory, such as "plans/no-slowdown.json".
   std::string contents;

@@ -2,22 +2,33 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/units.h"
 #include "perseus/cli/flag_checks.h"
+#include "perseus/planning/job/job.h"
 
 namespace perseus::cli {
 namespace {
 
+constexpr double kDefaultEffort = 0.25;
 constexpr Range kRuleMilliseconds = {0, 3'600'000};
-constexpr double kMostSwitches = 1'000'000;
 
 double MillisecondsOf(std::string_view text) {
   double number = 0;
   std::from_chars(text.data(), text.data() + text.size(), number);
   return number;
+}
+
+CLI::Option* AddPerInstructionFlag(CLI::App& verb, bool& per_instruction, CLI::Option* limit) {
+  return verb
+      .add_flag(
+          "--per-instruction", per_instruction,
+          "No limit of clock changes, even if the job file or --facts has one: a clock for each "
+          "instruction")
+      ->excludes(limit);
 }
 
 // Returns what is wrong with NAME=MS; empty if nothing is.
@@ -48,14 +59,43 @@ few_switches::ChangeRules SwitchFlags::rules() const {
   return rules;
 }
 
-void SwitchFlags::UseDefault(const std::optional<int>& limit) {
+void SwitchFlags::UseJob(const std::optional<int>& limit) {
   if (!most_switches && !picks_limit && !per_instruction) most_switches = limit;
+}
+
+double SwitchFlags::tradeoff_effort(std::size_t instructions) const {
+  constexpr double kFullEffortInstructions = 1'500;
+  if (!by_default) return 1;
+  return std::clamp(static_cast<double>(instructions) / kFullEffortInstructions, kDefaultEffort,
+                    1.0);
+}
+
+double SwitchFlags::plan_effort() const { return by_default ? kDefaultEffort : 1; }
+
+void AddChangeLimitFlags(CLI::App& verb, ChangeLimitFlags& flags) {
+  CLI::Option* limit =
+      verb.add_option("--max-switches", flags.most_switches,
+                      "At most this many clock changes of each GPU per iteration, the change back "
+                      "at the end included (default: max_switches of the job file)")
+          ->type_name("N")
+          ->check(WholeNumberIn({0, job::kMostSwitches}));
+  AddPerInstructionFlag(verb, flags.per_instruction, limit);
+}
+
+few_switches::ChangeLimit ChangeLimitOf(const ChangeLimitFlags& flags,
+                                        const std::optional<int>& most_switches_of_job,
+                                        const std::optional<double>& most_changes_per_s) {
+  if (flags.per_instruction) return {};
+  few_switches::ChangeLimit limit;
+  limit.most_changes = flags.most_switches ? flags.most_switches : most_switches_of_job;
+  if (!limit.most_changes) limit.changes_per_s = most_changes_per_s;
+  return limit;
 }
 
 void AddSwitchFlags(CLI::App& verb, SwitchFlags& flags) {
   const auto check = [](std::string& text) -> std::string {
     if (text == "auto") return {};
-    const std::string problem = WholeNumberIn({0, kMostSwitches})(text);
+    const std::string problem = WholeNumberIn({0, job::kMostSwitches})(text);
     return problem.empty() ? problem : problem + ", or auto";
   };
   const auto store = [&flags](const std::string& text) {
@@ -67,15 +107,13 @@ void AddSwitchFlags(CLI::App& verb, SwitchFlags& flags) {
       verb.add_option_function<std::string>(
               "--max-switches", store,
               "At most this many clock changes of each GPU per iteration, the change back at the "
-              "end "
-              "included (1 is the same as 0); auto: the fewest that keep 95 % of the saving")
+              "end included (1 is the same as 0); auto: the fewest that keep 95 % of the saving "
+              "(the "
+              "default, with a longer search)")
           ->type_name("N|auto")
           ->group("Clock changes")
           ->check(CLI::Validator(check, ""));
-  verb.add_flag("--per-instruction", flags.per_instruction,
-                "No limit of clock changes, even if the job file or --facts has one")
-      ->group("Clock changes")
-      ->excludes(limit);
+  AddPerInstructionFlag(verb, flags.per_instruction, limit)->group("Clock changes");
   verb.add_flag("--switch-tradeoff", flags.with_tradeoff,
                 "Also print what limits of 0 to 16 clock changes would save")
       ->group("Clock changes");

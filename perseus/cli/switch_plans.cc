@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <climits>
 #include <cmath>
 #include <utility>
 
@@ -14,27 +15,40 @@ namespace perseus::cli {
 namespace {
 
 constexpr int kTradeoffLimits[] = {0, 2, 3, 4, 6, 8, 12, 16};
+constexpr int kFurtherLimits[] = {24, 32, 48};
 
 std::string FormatGap(double gap) { return fmt::format("{:.3f} %", gap * 100); }
 
 // The most changes of a pp_rank, and the same per second.
-std::vector<std::string> FormatChanges(const std::vector<int>& changes, Nanoseconds time) {
-  const int most = changes.empty() ? 0 : *std::max_element(changes.begin(), changes.end());
+std::vector<std::string> FormatChanges(int most, Nanoseconds time) {
   return {fmt::to_string(most), fmt::format("{:.2f}", most / ToSeconds(time))};
 }
 
-// The plan with the limit for the deadline of `plan`.
-Result<few_switches::BudgetPlan> LimitOne(const plan::Planner& planner, const plan::Plan& plan,
-                                          int most_switches, const few_switches::ChangeRules& rules,
+// The plan with the limit for the target of `planned`.
+Result<few_switches::BudgetPlan> LimitOne(const plan::Planner& planner,
+                                          const PlannedTarget& planned, int most_switches,
+                                          const few_switches::SwitchLimits& limits,
                                           const std::optional<SwitchTradeoff>& tradeoff) {
-  if (tradeoff && tradeoff->unlimited.deadline == plan.deadline) {
+  const plan::Plan& plan = planned.plan;
+  // The plan of the trade-off is a good start for other deadlines, too.
+  std::vector<plan::Plan> starts = {plan};
+  if (tradeoff) {
     for (const few_switches::BudgetPlan& known : tradeoff->limited) {
-      if (known.most_changes == most_switches) return known;
+      if (known.most_changes != most_switches) continue;
+      if (tradeoff->unlimited.deadline == plan.deadline) return known;
+      if (known.plan) starts.push_back(*known.plan);
     }
   }
-  PERSEUS_ASSIGN_OR_RETURN(auto found, few_switches::PlanFewSwitches(
-                                           planner, plan.deadline, std::span(&most_switches, 1),
-                                           std::span(&plan, 1), {.rules = rules}));
+  if (!CheckSwitchTarget(planned.target)) {
+    PERSEUS_ASSIGN_OR_RETURN(
+        auto kept, few_switches::KeepChangeLimit(planner, plan, planned.target,
+                                                 {.most_changes = most_switches}, limits));
+    return few_switches::BudgetPlan{most_switches, kept.plan.lower_bound_j, kept.plan,
+                                    kept.plan.evaluation.pp_rank_switches};
+  }
+  PERSEUS_ASSIGN_OR_RETURN(auto found, few_switches::PlanFewSwitches(planner, plan.deadline,
+                                                                     std::span(&most_switches, 1),
+                                                                     std::span(&plan, 1), limits));
   return std::move(found.front());
 }
 
@@ -54,22 +68,21 @@ tl::unexpected<Error> FailWithoutPlan(const plan::Plan& plan,
                 rules.IsNone() ? "" : ", or relax the rules of changes");
 }
 
-// A plan for a tighter deadline may be the better one for a looser deadline.
+}  // namespace
+
 void ShareBetterPlans(std::vector<PlannedTarget>& planned) {
-  for (PlannedTarget& looser : planned) {
-    if (!CheckSwitchTarget(looser.target)) continue;
-    for (const PlannedTarget& tighter : planned) {
-      if (tighter.plan.evaluation.time > looser.plan.deadline ||
-          tighter.plan.evaluation.energy_j >= looser.plan.evaluation.energy_j) {
-        continue;
-      }
-      looser.plan.options = tighter.plan.options;
-      looser.plan.evaluation = tighter.plan.evaluation;
+  for (PlannedTarget& one : planned) {
+    if (!CheckSwitchTarget(one.target)) continue;
+    for (const PlannedTarget& other : planned) {
+      const plan::Evaluation& better = other.plan.evaluation;
+      const bool fits = better.time <= one.plan.deadline &&
+                        few_switches::MostSwitches(better) <= one.most_switches.value_or(INT_MAX);
+      if (!fits || better.energy_j >= one.plan.evaluation.energy_j) continue;
+      one.plan.options = other.plan.options;
+      one.plan.evaluation = better;
     }
   }
 }
-
-}  // namespace
 
 Result<void> CheckSwitchTarget(const plan::Target& target) {
   using Kind = plan::Target::Kind;
@@ -112,22 +125,30 @@ PickedLimit PickLimit(const plan::Planner& planner, const SwitchTradeoff& tradeo
 Result<std::vector<PlannedTarget>> LimitSwitches(const plan::Planner& planner,
                                                  std::vector<PlannedTarget> planned,
                                                  int most_switches,
-                                                 const few_switches::ChangeRules& rules,
-                                                 const std::optional<SwitchTradeoff>& tradeoff) {
+                                                 const few_switches::SwitchLimits& limits,
+                                                 const std::optional<SwitchTradeoff>& tradeoff,
+                                                 WithoutPlan without_plan) {
   std::vector<Result<few_switches::BudgetPlan>> limited(planned.size(), Fail("not planned"));
   ForEachOnAllCores(planned.size(), [&](std::size_t i) {
-    limited[i] = LimitOne(planner, planned[i].plan, most_switches, rules, tradeoff);
+    limited[i] = LimitOne(planner, planned[i], most_switches, limits, tradeoff);
   });
   std::vector<PlannedTarget> result;
   for (std::size_t i = 0; i < planned.size(); ++i) {
-    if (!limited[i]) return Fail(limited[i]);
-    few_switches::BudgetPlan& found = *limited[i];
-    if (!found.plan) {
-      if (planned[i].is_stop) continue;
-      return FailWithoutPlan(planned[i].plan, found, rules);
+    const bool has_plan = limited[i] && limited[i]->plan;
+    if (!limited[i] && limited[i].error().kind != ErrorKind::kUnreachable) {
+      return Fail(limited[i]);
     }
-    found.plan->target =
-        fmt::format("{}, at most {} switches per GPU", planned[i].plan.target, most_switches);
+    if (!has_plan) {
+      if (planned[i].is_stop) continue;
+      if (without_plan == WithoutPlan::kKeepUnlimited) {
+        result.push_back(std::move(planned[i]));
+        continue;
+      }
+      if (!limited[i]) return Fail(limited[i]);
+      return FailWithoutPlan(planned[i].plan, *limited[i], limits.rules);
+    }
+    few_switches::BudgetPlan& found = *limited[i];
+    found.plan->target = few_switches::NameWithLimit(planned[i].plan.target, most_switches);
     planned[i].plan = *std::move(found.plan);
     planned[i].most_switches = most_switches;
     result.push_back(std::move(planned[i]));
@@ -137,15 +158,17 @@ Result<std::vector<PlannedTarget>> LimitSwitches(const plan::Planner& planner,
 }
 
 void ImproveUnderSwitchCost(const plan::Planner& planner, std::vector<PlannedTarget>& planned) {
-  if (planner.model().switch_cost.IsNone()) return;
+  if (planner.model().SwitchesAreFree()) return;
+  // With a latency alone, the plans are good already, and a search with a limit takes long.
+  const bool has_cost = !planner.model().switch_cost.IsNone();
+  const double effort = has_cost ? 1 : 0.25;
   constexpr int kMost = kTradeoffLimits[std::size(kTradeoffLimits) - 1];
   ForEachOnAllCores(planned.size(), [&](std::size_t i) {
     plan::Plan& plan = planned[i].plan;
-    if (!CheckSwitchTarget(planned[i].target)) return;
-    // A failure means that the job has an instruction with one clock. The plan then stays.
+    if (!CheckSwitchTarget(planned[i].target) || (planned[i].is_stop && !has_cost)) return;
     const auto few = few_switches::PlanFewSwitches(planner, plan.deadline, std::span(&kMost, 1),
-                                                   std::span(&plan, 1));
-    if (!few || !few->front().plan) return;
+                                                   std::span(&plan, 1), {.effort = effort});
+    if (!few || !few->front().plan) return;  // Without such a plan, the plan stays.
     const plan::Plan& found = *few->front().plan;
     if (found.evaluation.energy_j >= plan.evaluation.energy_j) return;
     plan.options = found.options;
@@ -156,11 +179,29 @@ void ImproveUnderSwitchCost(const plan::Planner& planner, std::vector<PlannedTar
 
 Result<SwitchTradeoff> ComputeSwitchTradeoff(const plan::Planner& planner,
                                              const plan::Plan& unlimited,
-                                             const few_switches::ChangeRules& rules) {
-  SwitchTradeoff tradeoff{unlimited, rules, {}};
-  PERSEUS_ASSIGN_OR_RETURN(
-      tradeoff.limited, few_switches::PlanFewSwitches(planner, unlimited.deadline, kTradeoffLimits,
-                                                      std::span(&unlimited, 1), {.rules = rules}));
+                                             const few_switches::SwitchLimits& limits) {
+  SwitchTradeoff tradeoff{unlimited, limits.rules, {}};
+  const auto add = [&](std::span<const int> budgets) -> Result<void> {
+    std::vector<plan::Plan> known = {tradeoff.unlimited};
+    for (const few_switches::BudgetPlan& limited : tradeoff.limited) {
+      if (limited.plan) known.push_back(*limited.plan);
+    }
+    PERSEUS_ASSIGN_OR_RETURN(auto plans, few_switches::PlanFewSwitches(planner, unlimited.deadline,
+                                                                       budgets, known, limits));
+    for (few_switches::BudgetPlan& plan : plans) {
+      // With rules, the plan without a limit may break them, so it is another plan.
+      if (plan.plan && plan.plan->evaluation.energy_j < tradeoff.unlimited.evaluation.energy_j) {
+        tradeoff.unlimited.options = plan.plan->options;
+        tradeoff.unlimited.evaluation = plan.plan->evaluation;
+      }
+      tradeoff.limited.push_back(std::move(plan));
+    }
+    return {};
+  };
+  PERSEUS_RETURN_IF_ERROR(add(kTradeoffLimits));
+  if (!PickLimit(planner, tradeoff, std::nullopt).keeps_most) {
+    PERSEUS_RETURN_IF_ERROR(add(kFurtherLimits));
+  }
   return tradeoff;
 }
 
@@ -184,8 +225,10 @@ report::SwitchTradeoff ReportedTradeoff(const plan::Planner& planner,
 
 std::string FormatPickedLimit(const PickedLimit& picked) {
   if (picked.keeps_most) {
-    return fmt::format("{} switches per GPU are the fewest that keep 95 % of the saving.\n",
-                       *picked.most_switches);
+    return fmt::format(
+        "{} switches per GPU are the fewest that keep 95 % of the saving (--per-instruction plans "
+        "without a limit).\n",
+        *picked.most_switches);
   }
   if (picked.allowed) {
     return fmt::format(
@@ -203,15 +246,15 @@ std::string FormatSwitchTradeoff(const plan::Planner& planner, const SwitchTrade
   const double unlimited = saving(tradeoff.unlimited.evaluation.energy_j);
   Table table(
       {"switches per GPU", "saving", "of unlimited", "at most", "gap", "used", "used per second"});
-  const auto add = [&](const std::string& limit, const plan::Plan& plan,
-                       const std::vector<int>& changes) {
+  const auto add = [&](const std::string& limit, const plan::Plan& plan) {
     const double saved = saving(plan.evaluation.energy_j);
     std::vector<std::string> row = {
         limit, FormatPercent(saved),
         unlimited > 0 ? fmt::format("{:.1f} %", saved / unlimited * 100) : "",
         FormatPercent(saving(std::min(plan.lower_bound_j, plan.evaluation.energy_j))),
         FormatGap(plan.gap())};
-    for (std::string& cell : FormatChanges(changes, plan.evaluation.time)) {
+    for (std::string& cell :
+         FormatChanges(few_switches::MostSwitches(plan.evaluation), plan.evaluation.time)) {
       row.push_back(std::move(cell));
     }
     table.AddRow(std::move(row));
@@ -219,7 +262,7 @@ std::string FormatSwitchTradeoff(const plan::Planner& planner, const SwitchTrade
   for (const few_switches::BudgetPlan& limited : tradeoff.limited) {
     const std::string limit = fmt::to_string(limited.most_changes);
     if (limited.plan) {
-      add(limit, *limited.plan, limited.changes);
+      add(limit, *limited.plan);
     } else {
       const bool exists = std::isfinite(limited.lower_bound_j);
       table.AddRow({limit, "none found", "",
@@ -227,7 +270,7 @@ std::string FormatSwitchTradeoff(const plan::Planner& planner, const SwitchTrade
                     ""});
     }
   }
-  add("unlimited", tradeoff.unlimited, tradeoff.unlimited.evaluation.pp_rank_switches);
+  add("unlimited", tradeoff.unlimited);
   return table.Format();
 }
 

@@ -23,10 +23,12 @@ struct SwitchTradeoff {
   few_switches::ChangeRules rules;  // Of the limited plans.
   std::vector<few_switches::BudgetPlan> limited;
 };
-// The limits 0, 2, 3, 4, 6, 8, 12 and 16. `unlimited` is the plan without a limit.
+// The limits 0, 2, 3, 4, 6, 8, 12 and 16. If none of them keeps 95 % of the saving of `unlimited`,
+// then also 24, 32 and 48. `unlimited` is the plan without a limit. If a plan with a limit is
+// better, it takes its place, because with a switch latency or cost few changes are often better.
 Result<SwitchTradeoff> ComputeSwitchTradeoff(const plan::Planner& planner,
                                              const plan::Plan& unlimited,
-                                             const few_switches::ChangeRules& rules);
+                                             const few_switches::SwitchLimits& limits);
 
 // What --max-switches auto chose.
 struct PickedLimit {
@@ -41,20 +43,30 @@ struct PickedLimit {
 PickedLimit PickLimit(const plan::Planner& planner, const SwitchTradeoff& tradeoff,
                       const std::optional<double>& most_changes_per_s);
 
-// Replaces the plans by plans with at most `most_switches` clock changes per pp_rank and iteration,
-// for the same deadlines, that keep the rules. Each then has the bound of that limit. A plan of
-// `tradeoff` for the same deadline and limit is taken from there. No plan is better for the
-// deadline of another one. Drops a stop without such a plan. Fails with kUnreachable if another
-// target has none.
+// What to do with a target that has no plan within the limit.
+enum class WithoutPlan { kFail, kKeepUnlimited };
+
+// Replaces the plans by plans with at most `most_switches` clock changes per pp_rank and iteration
+// that keep the rules. Each then has the bound of that limit. A plan of `tradeoff` for the same
+// deadline and limit is taken from there. A target without a time of its own (CheckSwitchTarget)
+// is planned as few_switches/change_rate.h says. No plan is better for the deadline of another one.
+// Drops a stop without such a plan. With kFail, fails with kUnreachable if another target has none.
 Result<std::vector<PlannedTarget>> LimitSwitches(const plan::Planner& planner,
                                                  std::vector<PlannedTarget> planned,
                                                  int most_switches,
-                                                 const few_switches::ChangeRules& rules,
-                                                 const std::optional<SwitchTradeoff>& tradeoff);
+                                                 const few_switches::SwitchLimits& limits,
+                                                 const std::optional<SwitchTradeoff>& tradeoff,
+                                                 WithoutPlan without_plan);
 
-// With a switch cost, few switches are often better than those that a plan for each instruction
-// has. Replaces each plan with a time by the best one with at most 16, if that needs less energy.
-// The bounds stay.
+// A plan for a tighter deadline may be the better one for a looser deadline, because each search is
+// limited. So each plan with a time and the least energy becomes the best of all plans that meet
+// its deadline and its limit of clock changes. Its bound stays. Requires that all plans keep the
+// same rules.
+void ShareBetterPlans(std::vector<PlannedTarget>& planned);
+
+// With a switch latency or cost, few switches are often better than those that a plan for each
+// instruction has. Replaces each plan with a time by the best one with at most 16, if that needs
+// less energy. The bounds stay.
 void ImproveUnderSwitchCost(const plan::Planner& planner, std::vector<PlannedTarget>& planned);
 
 // The trade-off for the report and its figure.

@@ -14,6 +14,7 @@
 #include "perseus/cli/results.h"
 #include "perseus/cli/signals.h"
 #include "perseus/cli/standard_output.h"
+#include "perseus/cli/switch_flags.h"
 #include "perseus/cli/target_flags.h"
 #include "perseus/cli/verbs.h"
 #include "perseus/planning/few_switches/change_rate.h"
@@ -62,6 +63,7 @@ struct TuneFlags {
   bool restores = false;
   bool gives_back = false;
   bool as_json = false;
+  ChangeLimitFlags changes;
 };
 
 double SavingOf(const tuner::TuningResult& result) {
@@ -178,8 +180,7 @@ std::string FormatFacts(const tuner::TuningResult& result, const job::UsedFacts&
   if (!facts.most_changes_per_s) return job::Describe(facts);
   return fmt::format(
       "{}hardware facts: {} allows {:.4g} clock changes per second and GPU, so the plan has at "
-      "most "
-      "{} in an iteration\n",
+      "most {} in an iteration\n",
       job::Describe(facts), facts.path, *facts.most_changes_per_s,
       few_switches::MostChanges(*facts.most_changes_per_s, result.plan.deadline));
 }
@@ -273,7 +274,9 @@ Result<void> RunTune(const TuneFlags& flags) {
   options.job_directory = flags.directory;
   options.job = std::move(job.planned);
   options.facts_gpu_name = job.facts.gpu_name;
-  options.most_changes_per_s = job.facts.most_changes_per_s;
+  options.change_limit =
+      ChangeLimitOf(flags.changes, job.most_switches, job.facts.most_changes_per_s);
+  job.facts.most_changes_per_s = options.change_limit.changes_per_s;  // Unless a limit replaces it.
   options.job.profile = flags.output.empty()
                             ? "planned.csv"
                             : (std::filesystem::path(flags.output) / "planned.csv").string();
@@ -343,6 +346,7 @@ Verb AddTuneVerb(CLI::App& program) {
   verb->add_flag("--give-back", flags->gives_back,
                  "Only end the assignment of the plan of an earlier tune");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of text");
+  AddChangeLimitFlags(*verb, flags->changes);
   AddTargetFlags(*verb, flags->targets);
   AddJobFlags(*verb, flags->job, JobComes::kWithoutProfile);
   return {verb, [flags] { return RunTune(*flags); }};

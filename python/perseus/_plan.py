@@ -27,7 +27,7 @@ ProfileLike = Union[PathLike, Mapping[str, Sequence[Any]], NDArray[Any], Sequenc
 
 _COLUMNS = ("stage", "instruction", "frequency", "time", "energy")
 _RANGES = _planner.ranges()
-_COUNTS = ("pp_ranks", "microbatches", "chunks", "pipelines", "gpus_per_stage")
+_COUNTS = ("pp_ranks", "microbatches", "chunks", "pipelines", "gpus_per_stage", "max_switches")
 _KINDS = np.array(_planner.kind_names())
 _NAMED_TARGETS = {
     "no-slowdown": ("slowdown_percent", 0.0),
@@ -262,6 +262,8 @@ def plan(
     facts: Optional[PathLike] = None,
     blocking_power_w: Optional[float] = None,
     switch_latency_ms: Optional[float] = None,
+    switch_cost: Optional[Tuple[float, float]] = None,
+    max_switches: Optional[int] = None,
     p2p_s: Optional[float] = None,
     load_s: Optional[float] = None,
     all_reduce_s: Optional[float] = None,
@@ -300,6 +302,11 @@ def plan(
         blocking_power_w: The power of one GPU while it waits (W).
         switch_latency_ms: The time from the request of a clock until the GPU runs at it (ms).
             Default: 0.
+        switch_cost: What each clock change of a GPU costs: it stalls so long (s), and needs so much
+            further energy (J). Default: (0, 0).
+        max_switches: At most this many clock changes of each GPU in an iteration, the change back
+            at its end included. Default: that of the job file, or else the greatest rate of
+            `facts`, or else no limit.
         p2p_s: The time to send data from one stage to the next (s). Default: 0.
         load_s: The time to load a microbatch on the first stage (s). Default: 0.
         all_reduce_s: The time of the gradient all-reduce on each pp_rank (s). Default: 0.
@@ -369,7 +376,10 @@ def plan(
     for name, value in numbers.items():
         if value is not None:
             setattr(flags, name, _checked(name, value))
-    planning_job = _planner.PlanningJob(flags, bool(frontier))
+    if switch_cost is not None:
+        flags.set_switch_cost(*_switch_cost(switch_cost))
+    most = None if max_switches is None else _checked("max_switches", max_switches)
+    planning_job = _planner.PlanningJob(flags, bool(frontier), most)
     for warning in planning_job.warnings():
         warnings.warn(warning, UserWarning, stacklevel=2)
     result = PlanResult(planning_job)
@@ -416,6 +426,16 @@ def _checked(name: str, value: Any) -> Union[int, float]:
     if isinstance(value, str) or not least <= number <= most:
         raise Error(f"{name}: {value!r} is not a number from {least:g} to {most:.0f} ({unit})")
     return number
+
+
+def _switch_cost(given: Any) -> Tuple[float, float]:
+    try:
+        stall_s, energy_j = given
+    except (TypeError, ValueError):
+        raise Error(
+            f"switch_cost: {given!r} is not a pair of the stall (s) and the energy (J) of a change"
+        ) from None
+    return float(_checked("switch_stall_s", stall_s)), float(_checked("switch_energy_j", energy_j))
 
 
 def _targets(

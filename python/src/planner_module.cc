@@ -18,6 +18,7 @@
 #include "perseus/base/file.h"
 #include "perseus/planning/discrete_bound/discrete_bound.h"
 #include "perseus/planning/few_switches/change_rate.h"
+#include "perseus/planning/job/job.h"
 #include "perseus/planning/job/job_setup.h"
 #include "perseus/planning/job/plausibility.h"
 #include "perseus/planning/plan/make_plan_file.h"
@@ -43,9 +44,12 @@ T OrThrow(Result<T> result) {
 // A job that is ready to be planned, with its frontier if requested.
 class PlanningJob {
  public:
-  PlanningJob(const job::JobFlags& flags, bool with_frontier)
+  // `most_switches` replaces the limit of the job file, and the rate of the hardware facts.
+  PlanningJob(const job::JobFlags& flags, bool with_frontier, std::optional<int> most_switches)
       : job_(OrThrow(job::LoadJob(flags))),
         planner_(OrThrow(plan::Planner::Create(job_.graph, job_.model))) {
+    change_limit_.most_changes = most_switches ? most_switches : job_.most_switches;
+    if (!change_limit_.most_changes) change_limit_.changes_per_s = job_.facts.most_changes_per_s;
     if (with_frontier) frontier_ = OrThrow(planner_.ComputeFrontier());
   }
 
@@ -58,11 +62,13 @@ class PlanningJob {
   const job::LoadedJob& job() const { return job_; }
   const plan::Planner& planner() const { return planner_; }
   const std::optional<plan::Frontier>& frontier() const { return frontier_; }
+  const few_switches::ChangeLimit& change_limit() const { return change_limit_; }
 
  private:
   job::LoadedJob job_;
   plan::Planner planner_;
   std::optional<plan::Frontier> frontier_;
+  few_switches::ChangeLimit change_limit_;
 };
 
 // A plan and the content of its file.
@@ -76,10 +82,9 @@ PlannedTarget PlanTarget(const PlanningJob& job, plan::Target target) {
   target.gpus = job.job().gpus();
   const auto* frontier = job.frontier() ? &*job.frontier() : nullptr;
   plan::Plan plan = OrThrow(plan::PlanForTarget(job.planner(), frontier, target));
-  if (const auto rate = job.job().facts.most_changes_per_s) {
-    plan =
-        OrThrow(few_switches::KeepChangeRate(job.planner(), std::move(plan), target, *rate)).plan;
-  }
+  plan = OrThrow(few_switches::KeepChangeLimit(job.planner(), std::move(plan), target,
+                                               job.change_limit()))
+             .plan;
   discrete_bound::RaiseBound(job.planner(), plan);
   plan_file::PlanFile file = plan::MakePlanFile(job.planner(), plan, job.job().planned);
   return {plan::Slug(target), std::move(plan), std::move(file)};
@@ -171,6 +176,9 @@ py::dict Ranges() {
   for (const char* name : {"p2p_s", "load_s", "all_reduce_s", "optimizer_s"}) {
     add(name, job::kSecondsRange);
   }
+  add("max_switches", {0, job::kMostSwitches, "clock changes"});
+  add("switch_stall_s", job::kStallRange);
+  add("switch_energy_j", job::kSwitchEnergyRange);
   add("blocking_power_w", job::kBlockingPowerRange);
   add("switch_latency_ms", job::kSwitchLatencyRange);
   add("slowdown_percent", plan::ValueRange(plan::Target::Kind::kSlowdown));
@@ -230,6 +238,10 @@ void AddJobFlags(py::module_& module) {
       .def_readwrite("gpus_per_stage", &job::JobFlags::gpus_per_stage)
       .def_readwrite("blocking_power_w", &job::JobFlags::blocking_power_w)
       .def_readwrite("switch_latency_ms", &job::JobFlags::switch_latency_ms)
+      .def("set_switch_cost",
+           [](job::JobFlags& flags, double stall_s, double energy_j) {
+             flags.switch_cost = schedule::SwitchCost{ToNanoseconds(stall_s), energy_j};
+           })
       .def_readwrite("p2p_s", &job::JobFlags::p2p_s)
       .def_readwrite("load_s", &job::JobFlags::load_s)
       .def_readwrite("all_reduce_s", &job::JobFlags::all_reduce_s)
@@ -272,7 +284,8 @@ void AddTargets(py::module_& module) {
 
 void AddJob(py::module_& module) {
   py::class_<PlanningJob, std::shared_ptr<PlanningJob>>(module, "PlanningJob")
-      .def(py::init<const job::JobFlags&, bool>(), py::call_guard<py::gil_scoped_release>())
+      .def(py::init<const job::JobFlags&, bool, std::optional<int>>(),
+           py::call_guard<py::gil_scoped_release>())
       .def(
           "plan",
           [](const PlanningJob& job, plan::Target::Kind kind, double value, double gpu_hour) {

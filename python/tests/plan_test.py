@@ -277,6 +277,24 @@ class OtherJobTest(ScratchTest):
         with self.assertRaisesRegex(perseus.Error, "not TOML"):
             perseus.plan(PROFILE, **job, facts=PROFILE)
 
+    def test_limits_and_costs_of_clock_changes(self):
+        job = dict(schedule="1f1b", microbatches=4, blocking_power_w=83.64)
+        free = perseus.plan(PROFILE, **job).plan
+        few = perseus.plan(PROFILE, **job, max_switches=2).plan
+        self.assertIn("at most 2 switches per GPU", few.target)
+        self.assertLess(few.switches, free.switches)
+        self.assertLessEqual(few.switches, 2 * 8)
+        self.assertGreaterEqual(few.energy_j, free.energy_j)
+        self.assertLessEqual(few.time_s, free.deadline_s)
+        costly = perseus.plan(PROFILE, **job, max_switches=2, switch_cost=(0.001, 5)).plan
+        self.assertGreater(costly.energy_j, few.energy_j)
+        for wrong in (-1, 2.5, "2"):
+            with self.assertRaisesRegex(perseus.Error, "max_switches"):
+                perseus.plan(PROFILE, **job, max_switches=wrong)
+        for wrong in (0.001, (0.001,), (-1, 0), (0, "x")):
+            with self.assertRaisesRegex(perseus.Error, "switch_"):
+                perseus.plan(PROFILE, **job, switch_cost=wrong)
+
     def test_a_general_graph(self):
         graph = self.scratch / "graph.json"
         options = [{"frequency": 1410, "time": 1, "energy": 10}, {"frequency": 900, "time": 2, "energy": 6}]

@@ -36,7 +36,7 @@ TEST_F(EmulateTest, MultipliesThePlanByPipelinesAndIterations) {
 }
 
 TEST_F(EmulateTest, UnderNoiseItHasIntervals) {
-  const std::string command = "emulate " + job_ + "--iterations 40 --noise 0.02 ";
+  const std::string command = "emulate " + job_ + "--iterations 40 --noise 2 ";
   const json noisy = RunJson(command + "--json");
   const json& noise = noisy.at("noise");
   EXPECT_EQ(noise["independent"], 0.02);

@@ -97,7 +97,7 @@ class PlanSearchTest : public ProgramTest {
     return contents;
   }
 
-  const std::string plan_ = std::string("plan profile.csv") + kJob + "--stops 0 ";
+  const std::string plan_ = std::string("plan profile.csv") + kJob + "--stops 0 --per-instruction ";
 };
 
 TEST_F(PlanSearchTest, ProgressPrintsEachPlanAndKeepsTheOutputPure) {
@@ -165,7 +165,8 @@ TEST_F(PlanSearchTest, ASecondInterruptKeepsTheEarlierResults) {
   for (int attempt = 0; attempt < 20 && !was_killed; ++attempt) {
     BackgroundRun run(Directory(),
                       "plan profile.csv --schedule 1f1b --microbatches 64 "
-                      "--blocking-power 83.64 --effort 1000000 --progress -o results");
+                      "--blocking-power 83.64 --per-instruction --effort 1000000 --progress "
+                      "-o results");
     ASSERT_TRUE(WaitFor(run, "no slowdown: ")) << Read("stderr.txt");
     run.Interrupt();
     if (WaitFor(run, "finishing")) run.Interrupt();

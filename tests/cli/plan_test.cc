@@ -159,20 +159,22 @@ TEST_F(PlanVerbTest, HardwareFactsReplaceTwoNumbers) {
   const json job = json::parse(Read("out/plans/no-slowdown.json")).at("job");
   EXPECT_EQ(job.at("blocking_power_w"), 86.25);  // The mean of 95 and 77.5.
   EXPECT_EQ(job.at("switch_latency_ms"), 12.5);
-  EXPECT_EQ(of_facts["plans"],
-            RunJson(plan + "--blocking-power 86.25 --switch-latency 12.5")["plans"]);
+  EXPECT_EQ(
+      of_facts["plans"],
+      RunJson(plan + "--per-instruction --blocking-power 86.25 --switch-latency 12.5")["plans"]);
   EXPECT_EQ(RunJson(plan + "--per-instruction --switch-latency 0 --facts " + facts)["plans"],
-            RunJson(plan + "--blocking-power 86.25")["plans"]);
+            RunJson(plan + "--per-instruction --blocking-power 86.25")["plans"]);
   ExpectComplaint(Run(plan + "--facts profile.csv"), 2, "profile.csv:1: not TOML");
 }
 
-// The facts allow 80 changes per second of 8 GPUs.
+// The facts allow 80 changes per second of 8 GPUs. With --switch-tradeoff, no other limit is
+// picked.
 TEST_F(PlanVerbTest, TheRateOfHardwareFactsLimitsClockChanges) {
   const std::string plan =
       "plan profile.csv --schedule 1f1b --microbatches 8 --no-frontier --facts " +
       std::string(PERSEUS_SOURCE_DIR "/examples/hardware-facts.toml ");
   const json free = RunJson(plan + "--switch-latency 0 --per-instruction");
-  const json limited = RunJson(plan + "--switch-latency 0");
+  const json limited = RunJson(plan + "--switch-latency 0 --switch-tradeoff");
   EXPECT_FALSE(free["plans"][0].contains("max_switches"));
   const json& first = limited["plans"][0];
   EXPECT_EQ(first.at("max_switches"),
@@ -180,11 +182,11 @@ TEST_F(PlanVerbTest, TheRateOfHardwareFactsLimitsClockChanges) {
   EXPECT_LE(first.at("switches_per_gpu"), first.at("max_switches"));
   EXPECT_LE(first.at("time_s"), first.at("deadline_s"));
   EXPECT_LT(first.at("switches"), free["plans"][0].at("switches"));
-  EXPECT_THAT(RunWell(plan + "--switch-latency 0"),
+  EXPECT_THAT(RunWell(plan + "--switch-latency 0 --switch-tradeoff"),
               AllOf(HasSubstr("no slowdown, at most "),
                     HasSubstr("allows 10 clock changes per second and GPU; 1 of 1 plans are")));
   // Fewer changes take the latency into account, too. No plan has more than the rate allows.
-  const json late = RunJson(plan)["plans"][0];
+  const json late = RunJson(plan + "--switch-tradeoff")["plans"][0];
   EXPECT_LE(late.at("switches_per_gpu_s"), 10);
   EXPECT_LE(late.at("time_s"), late.at("deadline_s"));
   std::string slow = ReadFile(PERSEUS_SOURCE_DIR "/examples/hardware-facts.toml").value();
@@ -196,9 +198,11 @@ TEST_F(PlanVerbTest, TheRateOfHardwareFactsLimitsClockChanges) {
           "--switch-latency 0 --max-switches 1000 --json");
   EXPECT_EQ(json::parse(above.out)["plans"][0]["max_switches"], 1000);
   EXPECT_THAT(above.err, HasSubstr("slow.toml allows 1 (use a lower --max-switches"));
-  // The limit that `auto` finds is within the rate.
-  const json picked = RunJson(plan + "--switch-latency 0 --max-switches auto")["plans"][0];
-  EXPECT_LE(picked.at("max_switches"), first.at("max_switches"));
+  // A limit that is picked is within the rate.
+  for (const char* way : {"", "--max-switches auto"}) {
+    const json picked = RunJson(plan + "--switch-latency 0 " + way)["plans"][0];
+    EXPECT_LE(picked.at("max_switches"), first.at("max_switches"));
+  }
   ExpectComplaint(Run(plan + "--noise 1"), 2, "which excludes --noise");
   ExpectComplaint(Run(plan + "--max-switches some"), 2, "--max-switches");
 }
@@ -210,7 +214,7 @@ TEST_F(PlanVerbTest, LimitsClockChanges) {
   EXPECT_EQ(limited["max_switches"], 2);
   EXPECT_EQ(limited["target"], "no slowdown, at most 2 switches per GPU");
   EXPECT_LE(limited["time_s"], limited["deadline_s"]);
-  const json free = RunJson(plan);
+  const json free = RunJson(plan + "--per-instruction");
   EXPECT_GE(limited["lower_bound_j"], PlanNamed(free, "no-slowdown")["lower_bound_j"]);
   // The plan file has at most two changes on each pp_rank, with the one back to its beginning.
   const json file = json::parse(Read("out/plans/no-slowdown.json"));
@@ -247,7 +251,7 @@ TEST_F(PlanVerbTest, PlansForTheCostOfClockChanges) {
 
 TEST_F(PlanVerbTest, WithACostOfClockChangesNoLimitIsNoWorseThanALimit) {
   const std::string plan = plan_ + "--no-frontier --switch-cost 0.002,1 ";
-  const json free = PlanNamed(RunJson(plan), "no-slowdown");
+  const json free = PlanNamed(RunJson(plan + "--per-instruction"), "no-slowdown");
   const json limited = PlanNamed(RunJson(plan + "--max-switches 16"), "no-slowdown");
   EXPECT_LE(free["energy_j"], 1.001 * limited["energy_j"].get<double>());
   EXPECT_LE(free["time_s"], free["deadline_s"]);
@@ -258,7 +262,7 @@ TEST_F(PlanVerbTest, PrintsWhatLimitsOfClockChangesSave) {
   EXPECT_THAT(RunWell(plan),
               AllOf(HasSubstr("switches per GPU "), HasSubstr("\n16 "), HasSubstr("\nunlimited ")));
   const json tradeoff = RunJson(plan)["switch_tradeoff"];
-  ASSERT_EQ(tradeoff.size(), 8U);
+  ASSERT_GE(tradeoff.size(), 8U);
   for (std::size_t i = 0; i < tradeoff.size(); ++i) {
     EXPECT_GE(tradeoff[i]["energy_j"], tradeoff[i]["lower_bound_j"]);
     const json& before = tradeoff[i == 0 ? 0 : i - 1];
@@ -269,7 +273,7 @@ TEST_F(PlanVerbTest, PrintsWhatLimitsOfClockChangesSave) {
 TEST_F(PlanVerbTest, PicksTheFewestClockChangesThatKeepMostOfTheSaving) {
   const std::string plan = plan_ + "--no-frontier --slowdown 5 ";
   const json picked = RunJson(plan + "--max-switches auto -o out");
-  const json free = PlanNamed(RunJson(plan), "slowdown-5");
+  const json free = PlanNamed(RunJson(plan + "--per-instruction"), "slowdown-5");
   const double most = free["saving"];
   int expected = -1;
   for (const json& limit : picked["switch_tradeoff"]) {
@@ -285,6 +289,30 @@ TEST_F(PlanVerbTest, PicksTheFewestClockChangesThatKeepMostOfTheSaving) {
   }
 }
 
+// The default is a shorter search than --max-switches auto.
+TEST_F(PlanVerbTest, ByDefaultItPicksALimitOfClockChanges) {
+  const json summary = RunJson(plan_ + "-o out");
+  ASSERT_GE(summary["switch_tradeoff"].size(), 8U);
+  ASSERT_TRUE(summary.contains("max_switches"));
+  const json& plan = PlanNamed(summary, "no-slowdown");
+  EXPECT_EQ(plan["max_switches"], summary["max_switches"]);
+  const json each = RunJson(plan_ + "--per-instruction");
+  EXPECT_FALSE(each.contains("switch_tradeoff"));
+  EXPECT_FALSE(each.contains("max_switches"));
+  EXPECT_GE(plan["saving"], 0.95 * PlanNamed(each, "no-slowdown")["saving"].get<double>());
+  EXPECT_LT(plan["switches"], PlanNamed(each, "no-slowdown")["switches"]);
+  // Every plan keeps the limit, also one without a time of its own.
+  const json others = RunJson(plan_ + "--price 0.1 2 --edp");
+  for (const json& one : others["plans"]) {
+    EXPECT_EQ(one["max_switches"], others["max_switches"]) << one["name"];
+  }
+  // The page draws the trade-off.
+  EXPECT_THAT(Read("out/report.html"), HasSubstr("\"switch_tradeoff\""));
+  EXPECT_THAT(RunWell(plan_), HasSubstr("are the fewest that keep 95 % of the saving"));
+  // A margin for noise changes clocks one by one.
+  EXPECT_FALSE(RunJson(plan_ + "--noise 1").contains("max_switches"));
+}
+
 TEST_F(PlanVerbTest, AJobFileMayLimitClockChanges) {
   Write("job.toml",
         "profile = \"profile.csv\"\n[pipeline]\nschedule = \"1f1b\"\nmicrobatches = 4\n[gpu]\n"
@@ -298,9 +326,10 @@ TEST_F(PlanVerbTest, AJobFileMayLimitClockChanges) {
 
 TEST_F(PlanVerbTest, DrawsTheLimitsOfClockChanges) {
   const std::string plan = plan_ + "--no-frontier --figure switches.svg ";
-  RunWell(plan + "--switch-tradeoff");
+  RunWell(plan + "--per-instruction --switch-tradeoff");
   EXPECT_THAT(Read("switches.svg"), HasSubstr("most clock changes of a GPU"));
-  ExpectComplaint(Run(plan), 2, "add --switch-tradeoff");
+  RunWell(plan);
+  ExpectComplaint(Run(plan + "--per-instruction"), 2, "--switch-tradeoff");
 }
 
 TEST_F(PlanVerbTest, RefusesLimitsOfClockChangesThatCannotBe) {
@@ -343,7 +372,7 @@ TEST_F(PlanVerbTest, NoiseGivesPlansThatKeepTheirMeanTime) {
     EXPECT_GT(plan.at("saving").get<double>(), 0);
   }
   // The plan file is the plan with the margin.
-  const json without = RunJson(plan_ + "--no-frontier --slowdown 5 -o other");
+  const json without = RunJson(plan_ + "--no-frontier --slowdown 5 --per-instruction");
   const json with = RunJson(plan_ + "--no-frontier --slowdown 5 --noise 1");
   EXPECT_GT(with["plans"][0].at("energy_j"), without["plans"][0].at("energy_j"));
   const json judged = RunJson("evaluate out/plans/no-slowdown.json --noise 1").at("noise");

@@ -97,7 +97,7 @@ TEST_F(ReportVerbTest, BadInputIsOneLineAndWritesNothing) {
   const std::string plans = "report out/plans/no-slowdown.json ";
   ExpectComplaint(Run("report out"), 2, "the output is missing");
   ExpectComplaint(Run("report nowhere -o r.html"), 2, "nowhere");
-  ExpectComplaint(Run("report out/plans -o r.html"), 2, "out/plans: has no plans");
+  ExpectComplaint(Run("report out/plans -o r.html"), 2, "out/plans: has no summary.json");
   ExpectComplaint(Run("report out --show x -o r.html"), 2, "no plan has this name");
   ExpectComplaint(Run("report out --figure picture.svg"), 2, "is not the name of a figure");
   ExpectComplaint(Run("report out --overlay no.csv -o r.html"), 1, "no.csv");

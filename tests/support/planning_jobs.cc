@@ -151,4 +151,16 @@ schedule::InstructionGraph MakeSyntheticJob(const SyntheticJob& job) {
       *synthetic::SynthesizeProfile(spec), model);
 }
 
+schedule::InstructionGraph MakeJobWithoutSharedClock() {
+  schedule::InstructionGraph graph;
+  graph.option_sets.resize(2);
+  graph.option_sets[0].options = {{1400, {}, 10, 9, 1}, {1300, {}, 20, 5, 1}};
+  graph.option_sets[1].options = {{1200, {}, 10, 9, 1}, {1100, {}, 20, 5, 1}};
+  graph.instructions = {{0, 0, 0}, {1, 0, 0}};
+  graph.dependencies = {{0, 1, 0}};
+  graph.pp_rank_orders = {{0, 1}};
+  graph.pp_rank_names = {"pp_rank 0"};
+  return graph;
+}
+
 }  // namespace perseus

@@ -54,4 +54,8 @@ struct SyntheticJob {
 schedule::InstructionGraph MakeSyntheticJob(const SyntheticJob& job);
 inline constexpr double kSyntheticBlockingPowerW = 84;
 
+// A pp_rank whose two instructions share no clock: it cannot run without changes. Each takes 10 or
+// 20 ns, and the least energy is 14 J.
+schedule::InstructionGraph MakeJobWithoutSharedClock();
+
 }  // namespace perseus

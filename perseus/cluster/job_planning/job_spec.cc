@@ -7,6 +7,7 @@
 #include "perseus/base/excerpt.h"
 #include "perseus/base/units.h"
 #include "perseus/cluster/job_planning/limited_plan.h"
+#include "perseus/planning/job/job.h"
 #include "perseus/planning/job/job_setup.h"
 
 namespace perseus::job_planning {
@@ -22,7 +23,6 @@ constexpr std::size_t kMaxKeyBytes = 200;
 constexpr std::int64_t kMaxForwards = 100'000;
 constexpr std::int64_t kMaxGpus = 10'000'000;
 constexpr double kMostChangesPerSecond = 1e6;
-constexpr int kMostSwitches = 1'000'000;
 
 struct KindName {
   Kind kind;
@@ -182,7 +182,7 @@ JobSpec ReadJobSpec(const Node& body) {
   }
   if (body.Has("max_switches")) {
     spec.most_switches =
-        body.Member("max_switches").Count(0, kMostSwitches, "a number of clock changes");
+        body.Member("max_switches").Count(0, job::kMostSwitches, "a number of clock changes");
   }
   if (const auto fits = CheckLimitedTarget(spec, spec.target); !fits) {
     ThrowAt("target", "is not possible: {}", fits.error().message);

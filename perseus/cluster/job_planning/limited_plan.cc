@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "perseus/planning/few_switches/change_rate.h"
 #include "perseus/planning/few_switches/few_switches.h"
 
 namespace perseus::job_planning {
@@ -32,7 +33,7 @@ Result<plan::Plan> WithinLimit(const JobSpec& spec, const plan::Planner& planner
                   "(register the job with a larger max_switches, or choose a longer time)",
                   plan.target, *spec.most_switches, ToSeconds(within));
   }
-  found->target = fmt::format("{}, at most {} switches per GPU", plan.target, *spec.most_switches);
+  found->target = few_switches::NameWithLimit(plan.target, *spec.most_switches);
   // Within less time than the deadline, the bound of the limit is not one for the deadline.
   if (within < plan.deadline) found->lower_bound_j = 0;
   found->lower_bound_j = std::max(found->lower_bound_j, plan.lower_bound_j);

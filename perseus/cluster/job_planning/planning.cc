@@ -40,8 +40,7 @@ int EffortFor(std::size_t instructions) {
   return instructions <= kMaxUsualEffortInstructions ? plan::kUsualEffort : plan::kFirstLook;
 }
 
-// Nodes wait for the margin too. With fewer samples and runs than `perseus plan`, GPT-3 on A100
-// with 24 microbatches saves about as much.
+// Nodes wait for the margin too, so it takes fewer samples and runs than that of `perseus plan`.
 constexpr noise::MarginLimits kQuickMargin{.samples = 100, .check_samples = 1'000, .runs = 120};
 
 // The plan for the target with a margin for the noise of the job, if it has one. If no plan keeps
@@ -64,10 +63,11 @@ Result<plan::Plan> Limited(const PreparedJob& job, const plan::Target& target, p
   }
   const bool is_small = EffortFor(job.planner.graph().instructions.size()) == plan::kUsualEffort;
   const Nanoseconds deadline = std::exchange(plan.deadline, within);
-  PERSEUS_ASSIGN_OR_RETURN(auto kept,
-                           few_switches::KeepChangeRate(
-                               job.planner, std::move(plan), target, *job.spec.most_changes_per_s,
-                               {.effort = is_small ? 1 : kEffortOfLargeJobs, .stop = stop}));
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto kept,
+      few_switches::KeepChangeLimit(job.planner, std::move(plan), target,
+                                    {.changes_per_s = job.spec.most_changes_per_s},
+                                    {.effort = is_small ? 1 : kEffortOfLargeJobs, .stop = stop}));
   if (!kept.most_changes) kept.plan.deadline = deadline;
   return std::move(kept.plan);
 }

@@ -1,4 +1,5 @@
-// Plans that keep a greatest rate of clock changes, such as the rate that hardware facts have.
+// Plans that keep a limit of clock changes for any target: a number in an iteration, or a greatest
+// rate, such as the one that hardware facts have.
 //
 // A rate of r changes per second of a GPU allows N = floor(0.95 * r * T) changes in an iteration of
 // time T. The other 5 % are for iterations that are shorter than planned. A plan with no GPU above
@@ -17,6 +18,8 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <string_view>
 
 #include "perseus/base/result.h"
 #include "perseus/base/units.h"
@@ -30,6 +33,20 @@ namespace perseus::few_switches {
 // from 0.
 int MostChanges(double changes_per_s, Nanoseconds time);
 
+// The most changes of one pp_rank in an iteration.
+int MostSwitches(const plan::Evaluation& evaluation);
+
+// The target of a plan that has a limit: "no slowdown, at most 8 switches per GPU".
+std::string NameWithLimit(std::string_view target, int most_changes);
+
+// Of one GPU. Without either, there is no limit. The number replaces the rate.
+struct ChangeLimit {
+  std::optional<int> most_changes = {};  // In an iteration.
+  std::optional<double> changes_per_s = {};
+
+  bool IsNone() const { return !most_changes && !changes_per_s; }
+};
+
 struct KeptPlan {
   plan::Plan plan;
   // The limit for which the plan was made. Its `target` then names the limit. Empty: the plan is
@@ -37,10 +54,10 @@ struct KeptPlan {
   std::optional<int> most_changes;
 };
 
-// `plan` is the plan for `target` without a limit, and `changes_per_s` the greatest rate of one
-// GPU. Fails with kUnreachable if no plan is found, and with kSystem once a stop is requested.
-Result<KeptPlan> KeepChangeRate(const plan::Planner& planner, plan::Plan plan,
-                                const plan::Target& target, double changes_per_s,
-                                const SwitchLimits& limits = {});
+// `plan` is the plan for `target` without a limit. Fails with kUnreachable if no plan is found, and
+// with kSystem once a stop is requested.
+Result<KeptPlan> KeepChangeLimit(const plan::Planner& planner, plan::Plan plan,
+                                 const plan::Target& target, const ChangeLimit& limit,
+                                 const SwitchLimits& limits = {});
 
 }  // namespace perseus::few_switches

@@ -34,10 +34,10 @@ TEST(MostChanges, LeavesATwentiethOfTheRate) {
   EXPECT_EQ(MostChanges(1e300, 400 * kMillisecond), 1'000'000'000);
 }
 
-TEST(KeepChangeRate, APlanThatKeepsItStays) {
+TEST(KeepChangeLimit, APlanThatKeepsItStays) {
   const plan::Planner planner = MakeRatePlanner();
   const plan::Plan plan = PlanOf(planner, {});
-  const auto kept = KeepChangeRate(planner, plan, {}, 1e6);
+  const auto kept = KeepChangeLimit(planner, plan, {}, {.changes_per_s = 1e6});
   ASSERT_TRUE(kept) << kept.error().message;
   EXPECT_EQ(kept->most_changes, std::nullopt);
   EXPECT_EQ(kept->plan.options, plan.options);
@@ -46,7 +46,8 @@ TEST(KeepChangeRate, APlanThatKeepsItStays) {
 
 void ExpectKept(const plan::Planner& planner, const plan::Plan& plan, int most) {
   SCOPED_TRACE(most);
-  const auto kept = KeepChangeRate(planner, plan, {}, RateFor(most + 0.5, plan.evaluation.time));
+  const auto kept = KeepChangeLimit(planner, plan, {},
+                                    {.changes_per_s = RateFor(most + 0.5, plan.evaluation.time)});
   ASSERT_TRUE(kept) << kept.error().message;
   EXPECT_EQ(kept->most_changes, most);
   EXPECT_EQ(kept->plan.target,
@@ -61,20 +62,20 @@ void ExpectKept(const plan::Planner& planner, const plan::Plan& plan, int most) 
   EXPECT_GE(kept->plan.lower_bound_j, plan.lower_bound_j * (1 - kSumRounding));
 }
 
-TEST(KeepChangeRate, LimitsThePlan) {
+TEST(KeepChangeLimit, LimitsThePlan) {
   const plan::Planner planner = MakeRatePlanner();
   const plan::Plan plan = PlanOf(planner, {});
   for (const int most : {0, 2, 4}) ExpectKept(planner, plan, most);
 }
 
-TEST(KeepChangeRate, LimitsThePlanUnderASwitchLatency) {
+TEST(KeepChangeLimit, LimitsThePlanUnderASwitchLatency) {
   const plan::Planner planner = MakeRatePlanner(2 * kMillisecond);
   const plan::Plan plan = PlanOf(planner, {});
   for (const int most : {0, 2, 4}) ExpectKept(planner, plan, most);
 }
 
 // With the limit, the same energy or power needs more time.
-TEST(KeepChangeRate, MeetsABudgetAndACap) {
+TEST(KeepChangeLimit, MeetsABudgetAndACap) {
   const plan::Planner planner = MakeRatePlanner();
   const plan::Evaluation& baseline = planner.baseline();
   using Kind = plan::Target::Kind;
@@ -83,7 +84,8 @@ TEST(KeepChangeRate, MeetsABudgetAndACap) {
   for (const plan::Target& target : {budget, cap}) {
     SCOPED_TRACE(plan::Describe(target));
     const plan::Plan plan = PlanOf(planner, target);
-    const auto kept = KeepChangeRate(planner, plan, target, RateFor(2.5, plan.evaluation.time));
+    const auto kept = KeepChangeLimit(planner, plan, target,
+                                      {.changes_per_s = RateFor(2.5, plan.evaluation.time)});
     ASSERT_TRUE(kept) << kept.error().message;
     ASSERT_TRUE(kept->most_changes);
     EXPECT_THAT(kept->plan.evaluation.pp_rank_switches, Each(Le(*kept->most_changes)));
@@ -96,22 +98,30 @@ TEST(KeepChangeRate, MeetsABudgetAndACap) {
   }
 }
 
-// The two instructions of this pp_rank share no clock.
-TEST(KeepChangeRate, SaysThatNoPlanExists) {
-  schedule::InstructionGraph graph;
-  graph.option_sets.resize(2);
-  graph.option_sets[0].options = {{1400, {}, 10, 9, 1}, {1300, {}, 20, 5, 1}};
-  graph.option_sets[1].options = {{1200, {}, 10, 9, 1}, {1100, {}, 20, 5, 1}};
-  graph.instructions = {{0, 0, 0}, {1, 0, 0}};
-  graph.dependencies = {{0, 1, 0}};
-  graph.pp_rank_orders = {{0, 1}};
-  graph.pp_rank_names = {"pp_rank 0"};
-  const plan::Planner planner = *plan::Planner::Create(graph, {});
-  const auto kept = KeepChangeRate(planner, PlanOf(planner, {}), {}, 0);
-  ASSERT_FALSE(kept);
-  EXPECT_EQ(kept.error().kind, ErrorKind::kUnreachable);
-  EXPECT_THAT(kept.error().message,
-              HasSubstr("no slowdown: found no plan with at most 0 switches per GPU"));
+// A number needs no rate, and replaces it.
+TEST(KeepChangeLimit, KeepsANumberOfChanges) {
+  const plan::Planner planner = MakeRatePlanner();
+  const plan::Plan plan = PlanOf(planner, {});
+  const auto kept = KeepChangeLimit(planner, plan, {}, {.most_changes = 4, .changes_per_s = 1e6});
+  ASSERT_TRUE(kept) << kept.error().message;
+  EXPECT_EQ(kept->most_changes, 4);
+  EXPECT_EQ(kept->plan.target, "no slowdown, at most 4 switches per GPU");
+  EXPECT_THAT(kept->plan.evaluation.pp_rank_switches, Each(Le(4)));
+}
+
+TEST(KeepChangeLimit, SaysThatNoPlanExists) {
+  const plan::Planner planner = *plan::Planner::Create(MakeJobWithoutSharedClock(), {});
+  const plan::Plan plan = PlanOf(planner, {});
+  const auto rate = KeepChangeLimit(planner, plan, {}, {.changes_per_s = 0});
+  ASSERT_FALSE(rate);
+  EXPECT_EQ(rate.error().kind, ErrorKind::kUnreachable);
+  EXPECT_THAT(rate.error().message,
+              HasSubstr("no slowdown: found no plan with at most 0 switches per GPU, which 0 clock "
+                        "changes per second and GPU allow"));
+  const auto number = KeepChangeLimit(planner, plan, {}, {.most_changes = 0});
+  ASSERT_FALSE(number);
+  EXPECT_THAT(number.error().message,
+              HasSubstr("no slowdown: found no plan with at most 0 switches per GPU (choose"));
 }
 
 }  // namespace

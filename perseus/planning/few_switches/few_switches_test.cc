@@ -416,17 +416,8 @@ TEST(FewSwitches, StopsOnRequest) {
   EXPECT_EQ(plans.error().kind, ErrorKind::kSystem);
 }
 
-// A pp_rank whose two instructions share no clock: a plan without changes is impossible.
 TEST(FewSwitches, SaysThatNoPlanExists) {
-  schedule::InstructionGraph graph;
-  graph.option_sets.resize(2);
-  graph.option_sets[0].options = {{1400, {}, 10, 9, 1}, {1300, {}, 20, 5, 1}};
-  graph.option_sets[1].options = {{1200, {}, 10, 9, 1}, {1100, {}, 20, 5, 1}};
-  graph.instructions = {{0, 0, 0}, {1, 0, 0}};
-  graph.dependencies = {{0, 1, 0}};
-  graph.pp_rank_orders = {{0, 1}};
-  graph.pp_rank_names = {"pp_rank 0"};
-  const plan::Planner planner = *plan::Planner::Create(graph, {});
+  const plan::Planner planner = *plan::Planner::Create(MakeJobWithoutSharedClock(), {});
   const auto plans = PlanFewSwitches(planner, 30, kBudgets);
   ASSERT_TRUE(plans) << plans.error().message;
   EXPECT_FALSE((*plans)[0].plan);

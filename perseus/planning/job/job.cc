@@ -26,7 +26,6 @@ constexpr int kMostPipelines = 1'000'000;
 constexpr int kMostGpusPerStage = 100'000;
 constexpr double kMostBlockingPowerW = 100'000;
 constexpr double kLongestSwitchMs = 60'000;
-constexpr int kMostSwitches = 1'000'000;
 
 class JobReader {
  public:

@@ -34,6 +34,9 @@
 
 namespace perseus::job {
 
+// The greatest value of max_switches: more than any iteration has.
+inline constexpr int kMostSwitches = 1'000'000;
+
 struct Job {
   // Paths as written in the file; empty where absent.
   std::string profile_path;

@@ -22,11 +22,15 @@ std::map<std::pair<int, int>, int> StagesByPlace(const schedule::Schedule& sched
 }  // namespace
 
 ExecutionModel ModelOf(const plan_file::PlannedJob& job) {
-  const int gpus = job.model.gpus_per_stage;
-  return {
-      .blocking_power_w = job.model.blocking_power_w * gpus,
-      .switch_latency = job.switch_latency,
-      .switch_cost = {.stall = job.switch_cost.stall, .energy_j = job.switch_cost.energy_j * gpus}};
+  return ModelOf(job.model, job.switch_latency, job.switch_cost);
+}
+
+ExecutionModel ModelOf(const schedule::PipelineModel& model, Nanoseconds switch_latency,
+                       const schedule::SwitchCost& cost) {
+  const int gpus = model.gpus_per_stage;
+  return {.blocking_power_w = model.blocking_power_w * gpus,
+          .switch_latency = switch_latency,
+          .switch_cost = {.stall = cost.stall, .energy_j = cost.energy_j * gpus}};
 }
 
 plan_file::PlanFile MakePlanFile(const Planner& planner, const Plan& plan,

@@ -8,6 +8,9 @@ namespace perseus::plan {
 
 // The model of the job's pp_ranks: all GPUs of a stage together.
 ExecutionModel ModelOf(const plan_file::PlannedJob& job);
+// The same. `cost` is that of one GPU.
+ExecutionModel ModelOf(const schedule::PipelineModel& model, Nanoseconds switch_latency,
+                       const schedule::SwitchCost& cost);
 
 // Requires that `planner` made `plan`, and that `planner` was created for `job`.
 plan_file::PlanFile MakePlanFile(const Planner& planner, const Plan& plan,

@@ -68,8 +68,7 @@ std::string PlanThinner::Describe(const ThinnedPlan& thinned) const {
   return fmt::format(
       "the agent allows this GPU {:.4g} clock changes per second, and the plan has {} in a step of "
       "{:.4g} s; {} of them, which save least, are skipped. Their instructions run at a higher "
-      "clock "
-      "than planned, so no step takes longer, but it saves less energy (raise perseus agent "
+      "clock than planned, so no step takes longer, but it saves less energy (raise perseus agent "
       "--max-changes, or plan with fewer changes: perseus plan --max-switches)",
       basis_ ? basis_->most_changes_per_s : 0, thinned.changes, step_s, thinned.skipped);
 }

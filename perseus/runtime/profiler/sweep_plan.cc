@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "perseus/planning/few_switches/change_rate.h"
+#include "perseus/planning/plan/make_plan_file.h"
 #include "perseus/runtime/profiler/option_model.h"
 
 namespace perseus::profiler {
@@ -63,16 +63,13 @@ Result<profile::Profile> PlanningProfile(const SweepJob& job,
 Result<plan::Planner> PlannerOf(const SweepJob& job, const profile::Profile& profile) {
   PERSEUS_ASSIGN_OR_RETURN(schedule::InstructionGraph graph,
                            schedule::BuildInstructionGraph(job.schedule, profile, job.model));
-  return plan::Planner::Create(
-      std::move(graph),
-      {.blocking_power_w = job.model.blocking_power_w * job.model.gpus_per_stage,
-       .switch_latency = job.switch_latency,
-       .switch_cost = {job.switch_cost.stall, job.switch_cost.energy_j * job.model.gpus_per_stage}},
-      plan::Planner::FewOptions::kAccept);
+  return plan::Planner::Create(std::move(graph),
+                               plan::ModelOf(job.model, job.switch_latency, job.switch_cost),
+                               plan::Planner::FewOptions::kAccept);
 }
 
 Result<plan::Plan> PlanWith(const plan::Planner& planner, const plan::Target& target,
-                            const std::optional<double>& most_changes_per_s) {
+                            const few_switches::ChangeLimit& limit) {
   std::optional<plan::Frontier> frontier;
   if (plan::NeedsFrontier(target.kind)) {
     PERSEUS_ASSIGN_OR_RETURN(plan::Frontier computed, planner.ComputeFrontier());
@@ -80,9 +77,8 @@ Result<plan::Plan> PlanWith(const plan::Planner& planner, const plan::Target& ta
   }
   PERSEUS_ASSIGN_OR_RETURN(plan::Plan plan,
                            plan::PlanForTarget(planner, frontier ? &*frontier : nullptr, target));
-  if (!most_changes_per_s) return plan;
-  PERSEUS_ASSIGN_OR_RETURN(auto kept, few_switches::KeepChangeRate(planner, std::move(plan), target,
-                                                                   *most_changes_per_s));
+  PERSEUS_ASSIGN_OR_RETURN(auto kept,
+                           few_switches::KeepChangeLimit(planner, std::move(plan), target, limit));
   return std::move(kept.plan);
 }
 
@@ -90,7 +86,7 @@ Result<SweepPlan> PlanFromSweep(const SweepJob& job, std::span<const MeasuredOpt
                                 const plan::Target& target, const PlanningProfileSpec& spec) {
   PERSEUS_ASSIGN_OR_RETURN(const profile::Profile profile, PlanningProfile(job, measured, spec));
   PERSEUS_ASSIGN_OR_RETURN(plan::Planner planner, PlannerOf(job, profile));
-  PERSEUS_ASSIGN_OR_RETURN(plan::Plan plan, PlanWith(planner, target, job.most_changes_per_s));
+  PERSEUS_ASSIGN_OR_RETURN(plan::Plan plan, PlanWith(planner, target, job.change_limit));
   return SweepPlan{std::move(planner), std::move(plan)};
 }
 

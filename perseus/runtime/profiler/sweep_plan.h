@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "perseus/base/result.h"
+#include "perseus/planning/few_switches/change_rate.h"
 #include "perseus/planning/plan/planner.h"
 #include "perseus/planning/plan/target.h"
 #include "perseus/planning/profile/profile.h"
@@ -37,9 +38,9 @@ struct SweepJob {
   // If a switch takes a large part of an instruction, alternating kinds must not have different
   // clocks. Then all groups of a rank measure the same clock at a time.
   enum class Clocks { kOneAGroup, kOneARank } clocks = Clocks::kOneAGroup;
-  Nanoseconds switch_latency = 0;                 // For the evaluation of plans.
-  schedule::SwitchCost switch_cost = {};          // Of one GPU, for the same.
-  std::optional<double> most_changes_per_s = {};  // Clock changes of one GPU that a plan may have.
+  Nanoseconds switch_latency = 0;               // For the evaluation of plans.
+  schedule::SwitchCost switch_cost = {};        // Of one GPU, for the same.
+  few_switches::ChangeLimit change_limit = {};  // Of the plans.
 };
 
 // The groups of the schedule's computations, sorted.
@@ -59,10 +60,10 @@ Result<profile::Profile> PlanningProfile(const SweepJob& job,
 // The planner with which all plans of the job are made and evaluated, for any profile.
 Result<plan::Planner> PlannerOf(const SweepJob& job, const profile::Profile& profile);
 
-// The plan of that planner for that target, with at most so many clock changes of one GPU per
-// second (few_switches/change_rate.h). Fails as PlanForTarget and KeepChangeRate do.
+// The plan of that planner for that target, within that limit of clock changes. Fails as
+// PlanForTarget and KeepChangeLimit do.
 Result<plan::Plan> PlanWith(const plan::Planner& planner, const plan::Target& target,
-                            const std::optional<double>& most_changes_per_s);
+                            const few_switches::ChangeLimit& limit);
 
 // The plan for that target. The times of `planner` include the margins. To predict the plan's time
 // and energy, evaluate it without them. Fails as PlanWith does.

@@ -97,7 +97,7 @@ class Bootstrap {
   Result<Outcome> Judge(const profile::Profile& measured, const profile::Profile& planned) const {
     PERSEUS_ASSIGN_OR_RETURN(const plan::Planner maker, profiler::PlannerOf(sweep_, planned));
     PERSEUS_ASSIGN_OR_RETURN(const plan::Plan plan,
-                             profiler::PlanWith(maker, target_, sweep_.most_changes_per_s));
+                             profiler::PlanWith(maker, target_, sweep_.change_limit));
     const plan_file::PlanFile file = plan::MakePlanFile(maker, plan, job_);
     PERSEUS_ASSIGN_OR_RETURN(const plan::Planner own, profiler::PlannerOf(sweep_, measured));
     PERSEUS_ASSIGN_OR_RETURN(const double promised, SavingBy(own, file));

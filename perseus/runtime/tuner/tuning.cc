@@ -198,7 +198,7 @@ profiler::SweepJob Tuner::Job() const {
                          .clocks_mhz = clocks_mhz_,
                          .switch_latency = options_.job.switch_latency,
                          .switch_cost = options_.job.switch_cost,
-                         .most_changes_per_s = options_.most_changes_per_s};
+                         .change_limit = options_.change_limit};
   if (job.model.blocking_power_w == 0) {
     job.model.blocking_power_w = PooledBlockingPower(state_.gpus).value_or(0);
   }

@@ -18,6 +18,7 @@
 
 #include "perseus/base/clock.h"
 #include "perseus/base/result.h"
+#include "perseus/planning/few_switches/change_rate.h"
 #include "perseus/planning/plan/target.h"
 #include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/planning/profile/profile.h"
@@ -38,7 +39,7 @@ struct TuningOptions {
   // The GPU of the hardware facts that the job uses. If a rank trains on another one, Tune() says
   // so. Empty: the job uses no facts.
   std::string facts_gpu_name;
-  std::optional<double> most_changes_per_s;  // Clock changes of one GPU that a plan may have.
+  few_switches::ChangeLimit change_limit;  // Of the plan.
   plan::Target target;
   profiler::SweepBudget budget;
   double assignment_delay_s = protocol::kAssignmentDelaySeconds;  // Until every rank has read one.

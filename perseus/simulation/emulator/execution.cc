@@ -53,7 +53,7 @@ bool Executor::IsComputation(int instruction) const {
 bool Executor::Concerns(const Disturbance& disturbance, int instruction) const {
   switch (disturbance.kind) {
     case Disturbance::Kind::kThrottle:
-      if (graph_.options_of(instruction).options.size() < 2) return false;
+      if (!graph_.options_of(instruction).HasClock()) return false;
       break;
     case Disturbance::Kind::kSlow:
       if (!IsComputation(instruction)) return false;

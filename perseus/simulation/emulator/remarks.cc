@@ -16,7 +16,7 @@ double LowestClockAbove(const schedule::InstructionGraph& graph, const Disturban
   for (const schedule::InstructionNode& instruction : graph.instructions) {
     const schedule::OptionSet& set =
         graph.option_sets[static_cast<std::size_t>(instruction.option_set)];
-    if (set.options.size() < 2) continue;
+    if (!set.HasClock()) continue;
     if (throttle.pp_rank >= 0 && instruction.pp_rank != throttle.pp_rank) continue;
     const double lowest =
         std::ranges::min_element(set.options, {}, &profile::Option::frequency_mhz)->frequency_mhz;

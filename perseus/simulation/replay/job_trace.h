@@ -18,8 +18,8 @@
 //      overlap, and none begins before its input was received. The steps of a rank do not overlap.
 //      The clock tolerance applies to each of these rules.
 //   4. The steps are numbered in the order of time.
-//   5. In every step, at least one computation has a duration above 0. The median of
-//      them is 0, or from a microsecond to an hour: otherwise, the file has another unit.
+//   5. In every step, at least one computation has a duration above 0. The median of them is 0, or
+//      from a microsecond to an hour: otherwise, the file has another unit.
 #pragma once
 
 #include <cstdint>

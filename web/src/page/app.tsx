@@ -5,6 +5,7 @@ import { FrontierSection } from "./frontier_section";
 import { Headline } from "./headline";
 import { PlanSlider } from "./plan_slider";
 import { StagesSection } from "./stages_section";
+import { SwitchesSection } from "./switches_section";
 import { ThemeButton, useTheme } from "./theme_button";
 import { TimelineSection } from "./timeline_section";
 
@@ -21,6 +22,7 @@ export function App({ report }: { report: Report }) {
       <PlanSlider report={report} chosen={chosen} onChoose={setChosen} />
       <FrontierSection report={report} chosen={chosen} onChoose={setChosen} />
       <TimelineSection report={report} chosen={chosen} theme={theme} />
+      {report.switch_tradeoff && <SwitchesSection tradeoff={report.switch_tradeoff} />}
       <StagesSection report={report} chosen={chosen} />
       <Footer report={report} />
     </>

@@ -1,0 +1,91 @@
+// Plans of the tuner that limit clock changes, with and without a margin for noise.
+#include "perseus/runtime/tuner/tuned_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace perseus::tuner {
+namespace {
+
+constexpr int kRanks = 3;
+constexpr int kHighestMhz = 1400;
+
+// The time of an instruction is inverse to the clock, and its power rises with the clock. The last
+// rank takes longer, so that the others have slack.
+std::vector<profiler::MeasuredOption> MeasureAll(const profiler::SweepJob& job) {
+  std::vector<profiler::MeasuredOption> measured;
+  for (const profiler::InstructionGroup& group : profiler::GroupsOf(job.schedule)) {
+    const double fastest_s = (group.kind == InstructionKind::kForward ? 0.01 : 0.02) *
+                             (group.rank == kRanks - 1 ? 1.3 : 1);
+    for (const int mhz : job.clocks_mhz[static_cast<std::size_t>(group.rank)]) {
+      const double speed = static_cast<double>(mhz) / kHighestMhz;
+      measured.push_back({.group = group,
+                          .frequency_mhz = mhz,
+                          .samples = 100,
+                          .time_s = fastest_s / speed,
+                          .time_ci_s = 1e-6,
+                          .power_w = 100 + 250 * speed * speed * speed,
+                          .power_ci_w = 0.01});
+    }
+  }
+  return measured;
+}
+
+profiler::SweepJob MakeSweepJob(const few_switches::ChangeLimit& limit) {
+  profiler::SweepJob job;
+  job.schedule = *schedule::GenerateSchedule(
+      {.name = "1f1b", .pp_ranks = kRanks, .microbatches = 6, .chunks = 1});
+  job.model.blocking_power_w = 60;
+  job.clocks_mhz.assign(kRanks, {800, 900, 1000, 1100, 1200, 1300, kHighestMhz});
+  job.change_limit = limit;
+  return job;
+}
+
+TunedPlan MakePlan(const few_switches::ChangeLimit& limit,
+                   const std::optional<noise::Noise>& noise = {}) {
+  const profiler::SweepJob job = MakeSweepJob(limit);
+  plan_file::PlannedJob planned;
+  planned.schedule = job.schedule;
+  planned.model = job.model;
+  auto plan = TunedPlan::Make(job, planned, {}, MeasureAll(job), noise);
+  EXPECT_TRUE(plan) << plan.error().message;
+  return *std::move(plan);
+}
+
+// The most changes of a rank, with the change back at the end.
+int MostChangesOf(const plan_file::PlanFile& plan) {
+  int most = 0;
+  for (const plan_file::PlannedRank& rank : plan.pp_ranks) {
+    int changes = 0;
+    double last = rank.instructions.back().frequency_mhz;
+    for (const plan_file::PlannedInstruction& instruction : rank.instructions) {
+      if (instruction.frequency_mhz != last) ++changes;
+      last = instruction.frequency_mhz;
+    }
+    most = std::max(most, changes);
+  }
+  return most;
+}
+
+TEST(TunedPlan, KeepsALimitOfClockChanges) {
+  const TunedPlan free = MakePlan({});
+  ASSERT_GT(MostChangesOf(free.file()), 2);
+  const TunedPlan limited = MakePlan({.most_changes = 2});
+  EXPECT_LE(MostChangesOf(limited.file()), 2);
+  EXPECT_EQ(limited.file().target, "no slowdown, at most 2 switches per GPU");
+  EXPECT_GT(limited.saving(), 0);
+  EXPECT_LE(limited.saving(), free.saving());
+}
+
+// A margin changes the clocks of single instructions.
+TEST(TunedPlan, KeepsALimitOfClockChangesWithAMargin) {
+  const noise::Noise noise{0.01, 0};
+  ASSERT_TRUE(MakePlan({}, noise).has_margin());
+  const TunedPlan limited = MakePlan({.most_changes = 2}, noise);
+  EXPECT_LE(MostChangesOf(limited.file()), 2);
+  EXPECT_LE(limited.slowdown(), 0);
+}
+
+}  // namespace
+}  // namespace perseus::tuner
