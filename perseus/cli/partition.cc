@@ -154,7 +154,8 @@ std::string NextCommand(const PartitionFlags& flags, double blocking_power_w,
   if (flags.gpus_per_stage > 1)
     command += fmt::format(" --gpus-per-stage {}", flags.gpus_per_stage);
   // Nine decimals keep every nanosecond.
-  return command + fmt::format(" --deadline {:.9f}", ToSeconds(split.plan.deadline));
+  return command +
+         fmt::format(" --per-instruction --deadline {:.9f}", ToSeconds(split.plan.deadline));
 }
 
 // From the flag, or else from the hardware facts.

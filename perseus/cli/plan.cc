@@ -262,7 +262,8 @@ const PlannedTarget& TradedPlan(const std::vector<PlannedTarget>& planned,
 // Computes the trade-off, and picks the limit if no flag says it.
 Result<void> TradeOff(const PlanFlags& flags, const plan::Planner& planner,
                       const plan::Plan& unlimited, const std::optional<double>& most_changes_per_s,
-                      FrontierAndPlans& computed) {
+                      PlanRows& rows, FrontierAndPlans& computed) {
+  rows.Begin("limits of clock changes");
   PERSEUS_ASSIGN_OR_RETURN(
       computed.switch_tradeoff,
       ComputeSwitchTradeoff(
@@ -288,11 +289,12 @@ Result<void> LimitPlans(const PlanFlags& flags, const plan::Planner& planner,
   if (const std::optional<int> most = computed.limit.most_switches) {
     rows.Begin("limit of clock changes");
     PERSEUS_ASSIGN_OR_RETURN(
-        planned, LimitSwitches(
-                     planner, std::move(planned), *most,
-                     {.effort = flags.switches.plan_effort(), .rules = flags.switches.rules()},
-                     computed.switch_tradeoff,
-                     flags.switches.by_default ? WithoutPlan::kKeepUnlimited : WithoutPlan::kFail));
+        planned,
+        LimitSwitches(planner, std::move(planned), *most,
+                      {.effort = flags.switches.plan_effort(), .rules = flags.switches.rules()},
+                      computed.switch_tradeoff,
+                      flags.switches.by_default && !most_changes_per_s ? WithoutPlan::kKeepUnlimited
+                                                                       : WithoutPlan::kFail));
   } else if (most_changes_per_s) {
     rows.Begin("rate of clock changes");
     PERSEUS_ASSIGN_OR_RETURN(planned,
@@ -328,7 +330,7 @@ Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planne
     std::vector<PlannedTarget> first = plans.Best();
     plan::Plan traded = TradedPlan(first, asked).plan;
     discrete_bound::RaiseBound(planner, traded);
-    PERSEUS_RETURN_IF_ERROR(TradeOff(flags, planner, traded, most_changes_per_s, computed));
+    PERSEUS_RETURN_IF_ERROR(TradeOff(flags, planner, traded, most_changes_per_s, rows, computed));
   }
   if (!computed.limit.most_switches) PERSEUS_RETURN_IF_ERROR(plans.Improve(search));
   computed.planned = plans.Best();
@@ -340,7 +342,7 @@ Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planne
     computed.limit.most_switches = switches.most_switches;
     if (switches.needs_tradeoff()) {
       PERSEUS_RETURN_IF_ERROR(TradeOff(flags, planner, TradedPlan(computed.planned, asked).plan,
-                                       most_changes_per_s, computed));
+                                       most_changes_per_s, rows, computed));
     }
   }
   PERSEUS_RETURN_IF_ERROR(LimitPlans(flags, planner, most_changes_per_s, rows, computed));

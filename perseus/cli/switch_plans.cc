@@ -46,9 +46,9 @@ Result<few_switches::BudgetPlan> LimitOne(const plan::Planner& planner,
     return few_switches::BudgetPlan{most_switches, kept.plan.lower_bound_j, kept.plan,
                                     kept.plan.evaluation.pp_rank_switches};
   }
-  PERSEUS_ASSIGN_OR_RETURN(auto found, few_switches::PlanFewSwitches(planner, plan.deadline,
-                                                                     std::span(&most_switches, 1),
-                                                                     std::span(&plan, 1), limits));
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto found, few_switches::PlanFewSwitches(planner, plan.deadline,
+                                                std::span(&most_switches, 1), starts, limits));
   return std::move(found.front());
 }
 
@@ -101,7 +101,9 @@ PickedLimit PickLimit(const plan::Planner& planner, const SwitchTradeoff& tradeo
   constexpr double kKeptShare = 0.95;
   PickedLimit picked;
   if (most_changes_per_s) {
-    picked.allowed = few_switches::MostChanges(*most_changes_per_s, tradeoff.unlimited.deadline);
+    // The limit is for all targets, and none of them is faster than the baseline.
+    const Nanoseconds least = std::min(tradeoff.unlimited.deadline, planner.baseline().time);
+    picked.allowed = few_switches::MostChanges(*most_changes_per_s, least);
   }
   const auto saving_j = [&](const plan::Plan& plan) {
     return planner.baseline().energy_j - plan.evaluation.energy_j;

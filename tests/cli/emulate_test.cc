@@ -22,7 +22,7 @@ class EmulateTest : public ProgramTest {
 };
 
 TEST_F(EmulateTest, MultipliesThePlanByPipelinesAndIterations) {
-  RunWell("plan " + job_ + "--stops 0 -o out");
+  RunWell("plan " + job_ + "--per-instruction --stops 0 -o out");
   const json plan = json::parse(Read("out/plans/no-slowdown.json"));
   const json emulation =
       RunJson("emulate " + job_ + "--iterations 7 --plan out/plans/no-slowdown.json --json");
@@ -101,7 +101,7 @@ TEST_F(EmulateTest, FilesOfOtherOriginAreNotReplaced) {
   Write("out/emulation.json", R"({"files": ["../profile.csv"]})");
   ExpectComplaint(Run(command), 2, "out/emulation.json: was not written by perseus emulate");
   RunWell("--version; rm -r out");
-  RunWell("plan " + job_ + "--stops 0 --no-frontier -o out");
+  RunWell("plan " + job_ + "--per-instruction --stops 0 --no-frontier -o out");
   const std::vector<std::string> planned = Files("out");
   ExpectComplaint(Run(command + " --plan out/plans/no-slowdown.json"), 2,
                   "out/trace.json: already exists");
@@ -133,7 +133,7 @@ TEST_F(EmulateTest, FollowingWithoutDelaySavesEnergyAndLosesNoTime) {
 }
 
 TEST_F(EmulateTest, PushedPlansAndPowerCapsTakeEffect) {
-  RunWell("plan " + job_ + "--slowdown 5 --stops 0 -o out");
+  RunWell("plan " + job_ + "--per-instruction --slowdown 5 --stops 0 -o out");
   const json summary = json::parse(Read("out/summary.json"));
   const double least_w = 3 * summary["plans"].back()["average_power_w"].get<double>();
   Write("out/events.toml",

@@ -16,7 +16,8 @@ class EvaluateVerbTest : public ProgramTest {
  protected:
   EvaluateVerbTest() {
     MakeProfile();
-    RunWell(std::string("plan profile.csv --no-frontier --slowdown 5 --frequency-lists -o out") +
+    RunWell(std::string("plan profile.csv --no-frontier --per-instruction --slowdown 5 "
+                        "--frequency-lists -o out") +
             kJob);
   }
 

@@ -34,7 +34,8 @@ TEST_F(PartitionTest, TheProfileOfASplitGivesThePredictedPlan) {
         RunJson("partition " + kLayers + kFlags + "-o profile.csv --split " + split);
     const auto& plan = partition[split]["plan"];
     const auto summary = RunJson(
-        "plan profile.csv --schedule 1f1b --microbatches 8 --blocking-power 70 --deadline " +
+        "plan profile.csv --schedule 1f1b --microbatches 8 --blocking-power 70 --per-instruction "
+        "--deadline " +
         plan["deadline_s"].dump());
     EXPECT_EQ(summary["baseline"]["time_s"], partition[split]["baseline"]["time_s"]);
     EXPECT_EQ(summary["baseline"]["energy_j"], partition[split]["baseline"]["energy_j"]);

@@ -43,7 +43,9 @@ TEST_F(PlotTest, DrawsASmallJob) {
         "0,backward,1400,0.020,8.0\n0,backward,1200,0.024,6.4\n0,backward,1000,0.030,5.6\n"
         "1,forward,1400,0.010,4.0\n1,forward,1200,0.012,3.2\n1,forward,1000,0.015,2.8\n"
         "1,backward,1400,0.020,8.0\n1,backward,1200,0.024,6.4\n1,backward,1000,0.030,5.6\n");
-  EXPECT_EQ(Plot("plan two.csv --schedule 1f1b --microbatches 2 --blocking-power 80"), R"(
+  EXPECT_EQ(
+      Plot("plan two.csv --schedule 1f1b --microbatches 2 --blocking-power 80 --per-instruction"),
+      R"(
 energy of one pipeline's iteration (J)
    │ ✕ maximum frequency
 52 ┤

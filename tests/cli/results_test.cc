@@ -42,7 +42,8 @@ class ResultsTest : public ProgramTest {
         PERSEUS_PROGRAM, kJob, then);
   }
 
-  const std::string plan_ = std::string("plan profile.csv") + kJob + "--stops 0 --no-frontier ";
+  const std::string plan_ =
+      std::string("plan profile.csv") + kJob + "--stops 0 --no-frontier --per-instruction ";
 };
 
 TEST_F(ResultsTest, AFailedRunKeepsTheEarlierResults) {

@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 class ClosedLoopTest : public ClosedLoopJob {
  protected:
   Promise PlanWithTruth() const {
-    RunWell("plan --job job.toml --no-frontier -o out");
+    RunWell("plan --job job.toml --no-frontier --per-instruction -o out");
     const nlohmann::json plan = nlohmann::json::parse(Read("out/plans/no-slowdown.json"));
     const nlohmann::json& baseline = plan.at("baseline");
     return {1 - plan.at("energy_j").get<double>() / baseline.at("energy_j").get<double>(),

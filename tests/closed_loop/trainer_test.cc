@@ -36,7 +36,7 @@ class TrainerTest : public ClosedLoopJob {
 // Nothing varies here, so a step takes the time and energy of the plan's baseline, except for
 // rounding.
 TEST_F(TrainerTest, StepTakesTheBaselineTimeAndEnergy) {
-  const std::string out = RunWell("plan --job job.toml --no-frontier -o out");
+  const std::string out = RunWell("plan --job job.toml --no-frontier --per-instruction -o out");
   const auto baseline = nlohmann::json::parse(Read("out/plans/no-slowdown.json")).at("baseline");
   const double time_s = baseline.at("time_s").get<double>();
   const double energy_j = baseline.at("energy_j").get<double>();
@@ -125,7 +125,7 @@ TEST_F(TrainerTest, BadInputIsNamed) {
 }
 
 TEST_F(TrainerTest, DirectoryWithoutRanksIsNamed) {
-  RunWell("plan --job job.toml --no-frontier -o out");
+  RunWell("plan --job job.toml --no-frontier --per-instruction -o out");
   std::filesystem::create_directory(Directory() / "empty");
   const std::string plan = " --plan out/plans/no-slowdown.json ";
   ExpectComplaint(Run("trace empty -o trace.json"), 2, "empty has no rank log");
@@ -148,7 +148,7 @@ TEST_F(TrainerTest, GiveBackTakesThePlanOutOfForce) {
 }
 
 TEST_F(TrainerTest, LogsOfAnEarlierRunDoNotCountAsRanks) {
-  RunWell("plan --job job.toml --no-frontier -o out");
+  RunWell("plan --job job.toml --no-frontier --per-instruction -o out");
   RunWell("trainer --job job.toml --node a.toml --steps 2 --job-directory run");
   const Outcome outcome =
       Run("verify run --steps 50 --timeout 0.2 --plan out/plans/no-slowdown.json");
