@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <climits>
 #include <cmath>
 #include <utility>
 
 #include "perseus/base/parallel.h"
 #include "perseus/cli/table.h"
 #include "perseus/planning/few_switches/change_rate.h"
+#include "perseus/planning/plan/best_plan.h"
 
 namespace perseus::cli {
 namespace {
@@ -71,16 +71,18 @@ tl::unexpected<Error> FailWithoutPlan(const plan::Plan& plan,
 }  // namespace
 
 void ShareBetterPlans(std::vector<PlannedTarget>& planned) {
+  const std::vector<PlannedTarget> before = planned;
   for (PlannedTarget& one : planned) {
-    if (!CheckSwitchTarget(one.target)) continue;
-    for (const PlannedTarget& other : planned) {
-      const plan::Evaluation& better = other.plan.evaluation;
-      const bool fits = better.time <= one.plan.deadline &&
-                        few_switches::MostSwitches(better) <= one.most_switches.value_or(INT_MAX);
-      if (!fits || better.energy_j >= one.plan.evaluation.energy_j) continue;
-      one.plan.options = other.plan.options;
-      one.plan.evaluation = better;
+    // The bound of a target without a time comes from the plan, so it needs the same limit.
+    const bool has_time = CheckSwitchTarget(one.target).has_value();
+    std::vector<plan::Plan> others;
+    for (const PlannedTarget& other : before) {
+      const int switches = few_switches::MostSwitches(other.plan.evaluation);
+      const bool fits = has_time ? switches <= one.most_switches.value_or(switches)
+                                 : other.most_switches == one.most_switches;
+      if (fits) others.push_back(other.plan);
     }
+    one.plan = plan::BestPlan(one.target, one.plan, others);
   }
 }
 
@@ -99,6 +101,7 @@ Result<void> CheckSwitchTarget(const plan::Target& target) {
 PickedLimit PickLimit(const plan::Planner& planner, const SwitchTradeoff& tradeoff,
                       const std::optional<double>& most_changes_per_s) {
   constexpr double kKeptShare = 0.95;
+  constexpr double kLeastSaving = 1e-6;  // Less is nothing, and says nothing about other targets.
   PickedLimit picked;
   if (most_changes_per_s) {
     // The limit is for all targets, and none of them is faster than the baseline.
@@ -112,8 +115,9 @@ PickedLimit PickLimit(const plan::Planner& planner, const SwitchTradeoff& tradeo
   for (const few_switches::BudgetPlan& limited : tradeoff.limited) {
     if (limited.plan) most_j = std::max(most_j, saving_j(*limited.plan));
   }
+  picked.saves = most_j > kLeastSaving * planner.baseline().energy_j;
   for (const few_switches::BudgetPlan& limited : tradeoff.limited) {
-    if (picked.allowed && limited.most_changes > *picked.allowed) break;
+    if (!picked.saves || (picked.allowed && limited.most_changes > *picked.allowed)) break;
     if (limited.plan && saving_j(*limited.plan) >= kKeptShare * most_j) {
       picked.most_switches = limited.most_changes;
       picked.keeps_most = true;
@@ -154,6 +158,19 @@ Result<std::vector<PlannedTarget>> LimitSwitches(const plan::Planner& planner,
     planned[i].plan = *std::move(found.plan);
     planned[i].most_switches = most_switches;
     result.push_back(std::move(planned[i]));
+  }
+  // A price or the energy-delay product may ask for a time that no limited plan was found for. Any
+  // limited plan meets such a target. The best one follows below.
+  const auto limited_one = std::ranges::find_if(
+      result, [](const PlannedTarget& one) { return one.most_switches.has_value(); });
+  for (PlannedTarget& one : result) {
+    const bool is_any_time = one.target.kind == plan::Target::Kind::kEdp ||
+                             one.target.kind == plan::Target::Kind::kPrice;
+    if (one.most_switches || !is_any_time || limited_one == result.end()) continue;
+    std::string name = few_switches::NameWithLimit(one.plan.target, most_switches);
+    one.plan = limited_one->plan;
+    one.plan.target = std::move(name);
+    one.most_switches = most_switches;
   }
   ShareBetterPlans(result);
   return result;
@@ -201,7 +218,8 @@ Result<SwitchTradeoff> ComputeSwitchTradeoff(const plan::Planner& planner,
     return {};
   };
   PERSEUS_RETURN_IF_ERROR(add(kTradeoffLimits));
-  if (!PickLimit(planner, tradeoff, std::nullopt).keeps_most) {
+  const PickedLimit picked = PickLimit(planner, tradeoff, std::nullopt);
+  if (picked.saves && !picked.keeps_most) {
     PERSEUS_RETURN_IF_ERROR(add(kFurtherLimits));
   }
   return tradeoff;
@@ -232,6 +250,7 @@ std::string FormatPickedLimit(const PickedLimit& picked) {
         "without a limit).\n",
         *picked.most_switches);
   }
+  if (!picked.saves) return "No plan saves energy for this target, so no limit is picked.\n";
   if (picked.allowed) {
     return fmt::format(
         "No limit keeps 95 % of the saving within the {} switches per GPU that the hardware facts "

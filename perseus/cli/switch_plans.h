@@ -34,6 +34,7 @@ Result<SwitchTradeoff> ComputeSwitchTradeoff(const plan::Planner& planner,
 struct PickedLimit {
   std::optional<int> most_switches;  // Empty: no limit.
   bool keeps_most = false;           // It keeps 95 % of the saving.
+  bool saves = true;                 // Whether a plan of the trade-off saves energy.
   std::optional<int> allowed;        // The greatest limit that the hardware facts allow.
 };
 
@@ -58,10 +59,9 @@ Result<std::vector<PlannedTarget>> LimitSwitches(const plan::Planner& planner,
                                                  const std::optional<SwitchTradeoff>& tradeoff,
                                                  WithoutPlan without_plan);
 
-// A plan for a tighter deadline may be the better one for a looser deadline, because each search is
-// limited. So each plan with a time and the least energy becomes the best of all plans that meet
-// its deadline and its limit of clock changes. Its bound stays. Requires that all plans keep the
-// same rules.
+// Each search is limited, so the plan of one target may be the better one for another. Each plan
+// becomes the best of all plans that meet its target and its limit of clock changes
+// (plan/best_plan.h). Requires that all plans keep the same rules.
 void ShareBetterPlans(std::vector<PlannedTarget>& planned);
 
 // With a switch latency or cost, few switches are often better than those that a plan for each

@@ -108,7 +108,8 @@ TEST_F(PlotTest, WithoutAFrontierAndWithFiles) {
 }
 
 TEST_F(PlotTest, IsNotForPrograms) {
-  ExpectComplaint(Run("plan nothing.csv --plot --json"), 2, "remove one of them");
+  MakeProfile();
+  ExpectComplaint(Run("plan profile.csv --plot --json"), 2, "remove one of them");
 }
 
 }  // namespace

@@ -30,7 +30,8 @@ class ReportVerbTest : public ProgramTest {
   }
 
   const std::string plan_ =
-      "plan profile.csv --schedule 1f1b --pp-ranks 4 --microbatches 3 --blocking-power 83.64 ";
+      "plan profile.csv --schedule 1f1b --pp-ranks 4 --microbatches 3 --blocking-power 83.64 "
+      "--per-instruction ";
 };
 
 TEST_F(ReportVerbTest, MakesTheSamePageAsPlan) {
