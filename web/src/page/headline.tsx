@@ -75,7 +75,7 @@ export function Headline({ report, chosen }: { report: Report; chosen: number })
         An iteration of one pipeline ({counted(report.pp_ranks.length, laneNoun(report))},{" "}
         {counted(gpusOfPipeline(report), "GPU")}) takes {number(report.baseline.time_ns / 1e9)} s and
         uses {joules(report.baseline.energy_j)} with every GPU at maximum frequency. The plan for{" "}
-        <em>{first.target}</em> uses {joules(first.energy_j)}. No plan that is as fast uses less than{" "}
+        <em>{first.target}</em> uses {joules(first.energy_j)}. No plan for this target uses less than{" "}
         {joules(first.lower_bound_j)}. In a month of {hoursOfMonth} hours, this job runs{" "}
         {number(iterations, 3)} iterations at maximum frequency. For the same work, the plans save:
       </p>

@@ -68,7 +68,7 @@ async function plan(name) {
     await run("plan", "--graph", "work.json", ...flags, "-o", "out");
   } else {
     await run("synth", "--gpu", "a100", "--stages", String(stages), "-o", "profile.csv");
-    await run("plan", "profile.csv", ...flags, "-o", "out");
+    await run("plan", "profile.csv", "--per-instruction", ...flags, "-o", "out");
   }
   const read = (file) => readFileSync(join(directory, "out", file), "utf8");
   const html = read("report.html");

@@ -166,7 +166,7 @@ describe("numbers", () => {
         assertShows(saving, first.saving, "headline");
         assert.equal(rest, "with no slowdown");
         const story = words.story.replace(/\s+/g, " ").match(
-          /\((\d+) pp_ranks, (\d+) GPUs\) takes (.*) and uses (.*) with every .* The plan for no slowdown uses (.*)\. No plan that is as fast uses less than (.*)\. In a .* runs (.*) iterations/);
+          /\((\d+) pp_ranks, (\d+) GPUs\) takes (.*) and uses (.*) with every .* The plan for no slowdown uses (.*)\. No plan for this target uses less than (.*)\. In a .* runs (.*) iterations/);
         assert.equal(Number(story[1]), job.plans[0].pp_ranks.length);
         assert.equal(Number(story[2]), job.summary.job.gpus_per_pipeline);
         assertShows(story[3], job.summary.baseline.time_s, "time at maximum frequency");
