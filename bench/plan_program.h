@@ -11,20 +11,13 @@
 // objective is the energy of the iteration, waiting included, as evaluation.h counts it.
 #pragma once
 
-#include <string>
 #include <vector>
 
+#include "bench/mixed_program.h"
 #include "perseus/base/units.h"
 #include "perseus/planning/plan/planner.h"
 
 namespace perseus {
-
-struct ProgramLimits {
-  double seconds = 300;
-  enum class Report { kSilent, kProgress } report = Report::kSilent;  // On standard output.
-  // The options of a plan to start from. Empty: without a start.
-  std::vector<int> start = {};
-};
 
 // The answers of CBC are doubles. They are right up to its tolerances, about 1e-6 ms.
 struct ProgramOptimum {

@@ -13,21 +13,18 @@ namespace perseus::few_switches {
 namespace {
 
 // The effort for one budget.
-// Starts get so many moves of the search each. The best ones get more, in rounds.
+// Starts get so many moves of the search each. The best one gets more, in rounds.
 constexpr std::int64_t kFirstMoves = 3'000;
-constexpr std::int64_t kFinalMoves = 4'000;
-constexpr int kRounds = 3;
-constexpr std::size_t kFinalists = 2;
+constexpr std::int64_t kFinalMoves = 8'000;
+constexpr int kRounds = 6;
 // Starts that combine the sequences of pp_ranks from several steps of the ascent.
 constexpr int kMixtures = 4;
 constexpr int kMixturesOfFew = 16;
 // A move of a small job takes less time, so a small job gets more moves: up to kMostSmall times as
 // many. A tiny job has few plans, so it gets fewer.
 constexpr double kFullEffortInstructions = 1'500;
-constexpr double kMostSmall = 4;
+constexpr double kMostSmall = 12;
 constexpr double kTinyInstructions = 12;
-// With costs and rules, the best plans of a small job lie further apart.
-constexpr double kMostSmallWithCosts = 12;
 // The steps of an ascent. Their work is about instructions * (changes + 2).
 constexpr double kStepWork = 350'000;
 constexpr double kLeastSteps = 20;
@@ -49,6 +46,14 @@ Result<void> CheckRequest(const plan::Planner& planner, std::span<const int> bud
     last = budget;
   }
   return {};
+}
+
+std::vector<Ring> RingsOfSequences(const std::vector<std::vector<int>>& clocks) {
+  std::vector<Ring> rings;
+  for (const std::vector<int>& sequence : clocks) {
+    rings.push_back(sequence.empty() ? Ring{{0, 0}} : MakeRing(sequence));
+  }
+  return rings;
 }
 
 // Removes the shortest segments, until at most `most_changes` changes remain. A removed segment
@@ -114,7 +119,7 @@ class FewSwitches {
 
 // The rings of a plan; none if it uses a clock that is not useful (rank_clocks.h).
 std::optional<std::vector<Ring>> FewSwitches::RingsOf(const std::vector<int>& options) const {
-  std::vector<Ring> rings;
+  std::vector<std::vector<int>> sequences;
   for (const RankClocks& rank : ranks_) {
     std::vector<int> clocks;
     for (int p = 0; p < rank.positions(); ++p) {
@@ -124,9 +129,9 @@ std::optional<std::vector<Ring>> FewSwitches::RingsOf(const std::vector<int>& op
       if (clock == rank.clocks) return std::nullopt;
       clocks.push_back(clock);
     }
-    rings.push_back(clocks.empty() ? Ring{{0, 0}} : MakeRing(clocks));
+    sequences.push_back(std::move(clocks));
   }
-  return rings;
+  return RingsOfSequences(sequences);
 }
 
 bool FewSwitches::Fits(const std::vector<Ring>& rings, int most_changes) const {
@@ -140,21 +145,15 @@ std::vector<std::vector<Ring>> FewSwitches::Starts(int most_changes, const Bound
   const auto add = [&](std::optional<std::vector<Ring>> rings) {
     if (rings && Fits(*rings, most_changes)) starts.push_back(*std::move(rings));
   };
-  const auto add_sequences = [&](auto clocks_of) {
-    std::vector<Ring> sequences;
-    for (std::size_t r = 0; r < ranks_.size(); ++r) {
-      const std::vector<int>& clocks = clocks_of(r);
-      sequences.push_back(clocks.empty() ? Ring{{0, 0}} : MakeRing(clocks));
-    }
-    add(std::move(sequences));
-  };
-  add_sequences([&](std::size_t r) -> const auto& { return bound.answer.clocks[r]; });
+  add(RingsOfSequences(bound.answer.clocks));
   SplitMix64 random{static_cast<std::uint64_t>(most_changes)};
   for (int i = 0; i < (most_changes <= kFew ? kMixturesOfFew : kMixtures) && !bound.latest.empty();
        ++i) {
-    add_sequences([&](std::size_t r) -> const auto& {
-      return bound.latest[At(random() % bound.latest.size())][r];
-    });
+    std::vector<std::vector<int>> mixed;
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      mixed.push_back(bound.latest[At(random() % bound.latest.size())][r]);
+    }
+    add(RingsOfSequences(mixed));
   }
   if (search_.best()) {
     add(search_.best()->rings);
@@ -204,9 +203,7 @@ BudgetPlan FewSwitches::Plan(int most_changes, const Bounded& bound) {
   if (!bound.answer.exists) return result;
   const auto instructions = static_cast<double>(planner_.graph().instructions.size());
   const auto moves = [&](std::int64_t count) {
-    const bool is_plain = planner_.model().SwitchesAreFree() && !checker_.has_rules();
-    const double small = std::clamp(kFullEffortInstructions / instructions, 1.0,
-                                    is_plain ? kMostSmall : kMostSmallWithCosts);
+    const double small = std::clamp(kFullEffortInstructions / instructions, 1.0, kMostSmall);
     const double tiny = std::min(1.0, instructions / kTinyInstructions);
     return static_cast<std::int64_t>(static_cast<double>(count) * limits_.effort * small * tiny);
   };
@@ -214,24 +211,29 @@ BudgetPlan FewSwitches::Plan(int most_changes, const Bounded& bound) {
   std::vector<SegmentSearch::Found> found;
   SegmentSearch::Effort effort;
   effort.moves = moves(kFirstMoves);
-  for (std::vector<Ring>& start : Starts(most_changes, bound)) {
+  std::vector<std::vector<Ring>> starts = Starts(most_changes, bound);
+  search_.ForgetOffers();
+  for (const std::vector<Ring>& start : starts) search_.Offer(start);
+  for (const auto& clocks : bound.latest) {
+    std::vector<Ring> rings = RingsOfSequences(clocks);
+    if (Fits(rings, most_changes)) search_.Offer(rings);
+  }
+  for (std::vector<Ring>& start : starts) {
     search_.Forget();
     search_.Anneal(std::move(start), most_changes, effort, limits_.stop);
     ++effort.seed;
     if (search_.best()) found.push_back(*search_.best());
   }
-  std::ranges::stable_sort(found, {}, &SegmentSearch::Found::energy_j);
-  if (found.size() > kFinalists) found.resize(kFinalists);
+  for (const SegmentSearch::Found& one : found) search_.Offer(one.rings);
+  const auto start = std::ranges::min_element(found, {}, &SegmentSearch::Found::energy_j);
   effort.moves = moves(kFinalMoves);
-  for (SegmentSearch::Found& start : found) {
-    for (int round = 0; round < kRounds; ++round) {
-      search_.Forget();
-      search_.Anneal(start.rings, most_changes, effort, limits_.stop);
-      ++effort.seed;
-      if (search_.best() && search_.best()->energy_j < start.energy_j) start = *search_.best();
-    }
-    if (!best || start.energy_j < best->energy_j) best = start;
+  for (int round = 0; round < kRounds && start != found.end(); ++round) {
+    search_.Forget();
+    search_.Anneal(start->rings, most_changes, effort, limits_.stop);
+    ++effort.seed;
+    if (search_.best() && search_.best()->energy_j < start->energy_j) *start = *search_.best();
   }
+  if (start != found.end() && (!best || start->energy_j < best->energy_j)) best = *start;
   search_.Restore(best);
   if (!best) return result;
   result.plan.emplace();

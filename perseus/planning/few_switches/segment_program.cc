@@ -83,7 +83,7 @@ std::vector<int> SegmentProgram::Trace(const Best& best) {
   constexpr std::int16_t kStay = -1;
   const std::size_t clocks = At(clocks_);
   const std::size_t levels = At(best.changes) + 1;
-  std::vector<std::int16_t> from(At(positions_) * levels * clocks, kStay);
+  from_.assign(At(positions_) * levels * clocks, kStay);
   std::vector<int> arg_least(levels, 0);
   costs_.assign(levels * clocks, kForbidden);
   least_.assign(levels, kForbidden);
@@ -99,7 +99,7 @@ std::vector<int> SegmentProgram::Trace(const Best& best) {
           before = cost[c];
           if (from_other < before) {
             before = from_other;
-            from[(At(p) * levels + k) * clocks + c] = static_cast<std::int16_t>(other);
+            from_[(At(p) * levels + k) * clocks + c] = static_cast<std::int16_t>(other);
           }
         }
         cost[c] = before + weights_[At(p) * clocks + c];
@@ -116,7 +116,7 @@ std::vector<int> SegmentProgram::Trace(const Best& best) {
   int clock = best.held == kAny ? arg_least[k] : best.held;
   for (int p = positions_ - 1; p >= 0; --p) {
     chosen[At(p)] = clock;
-    const std::int16_t previous = from[(At(p) * levels + k) * clocks + At(clock)];
+    const std::int16_t previous = from_[(At(p) * levels + k) * clocks + At(clock)];
     if (previous == kStay) continue;
     clock = previous;
     --k;

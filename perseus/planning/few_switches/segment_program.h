@@ -30,6 +30,7 @@
 // Thread safety: one thread at a time.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "perseus/base/index.h"
@@ -83,6 +84,7 @@ class SegmentProgram {
   std::vector<double> change_costs_;  // h: [position]
   std::vector<double> costs_;         // f: [changes * clocks + clock]
   std::vector<double> least_;         // [changes] the least of costs_.
+  std::vector<std::int16_t> from_;    // The scratch memory of Trace.
 };
 
 }  // namespace perseus::few_switches

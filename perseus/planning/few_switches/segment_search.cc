@@ -11,9 +11,11 @@ namespace {
 constexpr double kLeastGain = 1e-9;
 // The price of being late, relative to the marginal price of time at the relaxed optimum.
 constexpr double kFirstLatePrice = 1;
-constexpr double kLastLatePrice = 600;
+constexpr double kLastLatePrice = 100;
 // Temperatures and prices change after so many moves.
 constexpr std::int64_t kMovesPerStage = 64;
+// One of so many moves takes a whole ring that was offered.
+constexpr int kOfferedPart = 6;
 
 enum Kind : int { kClock, kBoundary, kShift, kSplit, kRemove };
 
@@ -21,16 +23,15 @@ enum Kind : int { kClock, kBoundary, kShift, kSplit, kRemove };
 void Normalize(Ring& ring) {
   std::sort(ring.begin(), ring.end(),
             [](const Segment& a, const Segment& b) { return a.start < b.start; });
-  Ring joined;
+  // Keeps the segments whose clock differs from that of the one before.
+  int before = ring.back().clock;
+  std::size_t kept = 0;
   for (const Segment& segment : ring) {
-    joined.push_back(segment);
+    if (segment.clock != before) ring[kept++] = segment;
+    before = segment.clock;
   }
-  ring.clear();
-  for (std::size_t j = 0; j < joined.size(); ++j) {
-    const Segment& before = joined[(j + joined.size() - 1) % joined.size()];
-    if (before.clock != joined[j].clock) ring.push_back(joined[j]);
-  }
-  if (ring.empty()) ring.push_back({0, joined.front().clock});
+  if (kept == 0) ring[kept++] = {0, before};
+  ring.resize(kept);
 }
 
 int Wrap(int position, int positions) {
@@ -134,6 +135,7 @@ double SegmentSearch::CurrentCost() const {
 
 Nanoseconds SegmentSearch::BreachWithProposals() {
   if (!checker_.has_rules()) return 0;
+  timeline_.Complete();
   Nanoseconds breach = 0;
   const Moments moments{timeline_.starts(), timeline_.ends(), timeline_.time()};
   for (const int r : movable_) {
@@ -216,8 +218,12 @@ bool SegmentSearch::ProposeOn(int pp_rank, double place, int kind, int amount, i
   const bool is_new = index == used_proposals_;
   if (index == proposals_.size()) proposals_.emplace_back();
   Proposal& proposal = proposals_[index];
-  if (is_new) proposal = {pp_rank, rings_[At(pp_rank)]};
-  const Ring ring = proposal.ring;
+  if (is_new) {
+    proposal.pp_rank = pp_rank;
+    proposal.ring = rings_[At(pp_rank)];
+  }
+  before_ = proposal.ring;
+  const Ring& ring = before_;
   Ring& next = proposal.ring;
   const std::size_t segment = SegmentAt(ring, position);
   switch (kind) {
@@ -292,6 +298,27 @@ bool SegmentSearch::ProposeOn(int pp_rank, double place, int kind, int amount, i
   return true;
 }
 
+void SegmentSearch::Offer(const std::vector<Ring>& rings) {
+  offered_.resize(rings.size());
+  for (std::size_t r = 0; r < rings.size(); ++r) {
+    if (std::ranges::find(offered_[r], rings[r]) == offered_[r].end()) {
+      offered_[r].push_back(rings[r]);
+    }
+  }
+}
+
+bool SegmentSearch::ProposeRing(int pp_rank, const Ring& ring, int most_changes) {
+  if (ring == rings_[At(pp_rank)] || ring.size() > At(std::max(most_changes, 1))) return false;
+  for (std::size_t i = 0; i < used_proposals_; ++i) {
+    if (proposals_[i].pp_rank == pp_rank) return false;
+  }
+  if (used_proposals_ == proposals_.size()) proposals_.emplace_back();
+  proposals_[used_proposals_].pp_rank = pp_rank;
+  proposals_[used_proposals_].ring = ring;
+  ++used_proposals_;
+  return true;
+}
+
 bool SegmentSearch::Propose(int most_changes) {
   used_proposals_ = 0;
   bool any = ProposePart(most_changes);
@@ -302,6 +329,11 @@ bool SegmentSearch::Propose(int most_changes) {
 bool SegmentSearch::ProposePart(int most_changes) {
   const auto count = static_cast<int>(movable_.size());
   const int first = Below(count);
+  if (!offered_.empty() && Below(kOfferedPart) == 0) {
+    const int pp_rank = movable_[At(first)];
+    const std::vector<Ring>& offered = offered_[At(pp_rank)];
+    return ProposeRing(pp_rank, offered[At(Below(static_cast<int>(offered.size())))], most_changes);
+  }
   const Ring& ring = rings_[At(movable_[At(first)])];
   const int positions = ranks_[At(movable_[At(first)])].positions();
   // Short segments matter, too, so a fifth of the moves choose a segment and not a position.
@@ -387,19 +419,22 @@ bool SegmentSearch::CollectChanges() {
   return !changes_.empty();
 }
 
-// Whether even the least time that is possible after the changes costs too much. Unknown with a
-// latency, because then energies depend on times.
-bool SegmentSearch::IsHopeless(double threshold) {
-  if (timeline_.has_latency()) return false;
-  // The iteration cannot take less than the least time.
-  const Nanoseconds least = only_slower_ ? timeline_.time() : planner_.least_time();
-  if (Cost(EnergyAfter(), least) > threshold) return true;
-  return only_slower_ && Cost(EnergyAfter(), timeline_.TimeAtLeast(changes_)) > threshold;
+// The longest time with which the changes cost at most `threshold`, or a little more. No limit with
+// a latency, because then energies depend on times.
+Nanoseconds SegmentSearch::LatestTime(double threshold) const {
+  if (timeline_.has_latency()) return Timeline::kNoLimit;
+  const double left_j = threshold - Cost(EnergyAfter(), deadline_);
+  const double price = waiting_j_per_ns_ + (left_j > 0 ? late_j_per_ns_ : 0);
+  constexpr double kFar = 1e15;
+  if (price <= 0) return Timeline::kNoLimit;
+  return deadline_ + static_cast<Nanoseconds>(std::ceil(std::clamp(left_j / price, -kFar, kFar)));
 }
 
 bool SegmentSearch::Decide(double threshold) {
-  if (IsHopeless(threshold)) return false;
-  const Nanoseconds time = timeline_.Try(changes_);
+  const Nanoseconds latest = LatestTime(threshold);
+  // The iteration cannot take less than the least time.
+  if (latest < (only_slower_ ? timeline_.time() : planner_.least_time())) return false;
+  const Nanoseconds time = timeline_.Try(changes_, latest);
   const double energy_j = EnergyAfter() + timeline_.late_energy_j();
   bool is_accepted = Cost(energy_j, time) <= threshold;
   if (is_accepted && checker_.has_rules()) {

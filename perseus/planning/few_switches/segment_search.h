@@ -7,10 +7,16 @@
 // The search is simulated annealing over rings (Kirkpatrick, Gelatt & Vecchi 1983). Its moves:
 //   - another clock for a segment, or for segments of two pp_ranks in opposite directions;
 //   - a boundary between two segments, or both ends of a segment, move along the iteration;
-//   - a segment splits, or disappears into a neighbor.
+//   - a segment splits, or disappears into a neighbor;
+//   - a pp_rank takes a whole ring that was offered.
 // Good plans change clocks at about the same microbatch on all pp_ranks. So half of the moves do
 // the same to several neighboring pp_ranks at once: to the segments nearest to the same place. A
 // tenth of the moves consist of two such moves.
+//
+// Offered are the sequences that attain the bound at the latest prices (price_ascent.h), and the
+// rings of the best plans of other starts. Such a ring is good as a whole, and a walk of small
+// moves from one to another leads over worse ones. The move combines the rings of different plans,
+// as recombination in a genetic algorithm does.
 //
 // A plan that is late, or that breaks a rule (change_rules.h), costs a price for each second. This
 // price grows during the search, until such a plan never pays. (A constant price that is low never
@@ -21,9 +27,9 @@
 // changes the durations of instructions that begin a segment only before it or only after it.
 //
 // WHAT MAKES IT FAST
-//   Most moves are rejected. The energies of a move are known before its time. A move that makes
-//   instructions only faster must save time to pay; a move that makes them only slower often fails
-//   by a bound on its time (timeline.h). Only the other moves need the times of all instructions.
+//   Most moves are rejected. The energies of a move are known before its time, and with them the
+//   latest time at which the move would be accepted. Often it is below the least possible time.
+//   Otherwise the computation of the time (timeline.h) ends as soon as it exceeds the latest one.
 //   With a switch latency, energies depend on times, so every move needs them.
 //
 // Deterministic: the effort is a number of moves, and the random numbers are the same everywhere.
@@ -75,6 +81,10 @@ class SegmentSearch {
   void Anneal(std::vector<Ring> start, int most_changes, const Effort& effort,
               const std::stop_token& stop = {});
 
+  // Offers a ring for each pp_rank to the moves of Anneal. Requires measured clocks.
+  void Offer(const std::vector<Ring>& rings);
+  void ForgetOffers() { offered_.clear(); }
+
   // The best plan within the deadline and the rules since the last Forget.
   struct Found {
     std::vector<Ring> rings;
@@ -97,6 +107,7 @@ class SegmentSearch {
 
   void Start(std::vector<Ring> rings);
   bool Propose(int most_changes);
+  bool ProposeRing(int pp_rank, const Ring& ring, int most_changes);
   bool ProposePart(int most_changes);
   bool ProposeOn(int pp_rank, double place, int kind, int amount, int most_changes);
   // Fills changes_ and the energy difference. Returns false if an option is not measured, or if
@@ -104,7 +115,7 @@ class SegmentSearch {
   bool CollectChanges();
   // Whether the cost after the changes is at most `threshold`. If so, the timeline has them.
   bool Decide(double threshold);
-  bool IsHopeless(double threshold);
+  Nanoseconds LatestTime(double threshold) const;
   double EnergyAfter() const { return energy_j_ + energy_change_j_; }
   // By how much the rings break the rules, at the times of the timeline.
   Nanoseconds BreachWithProposals();
@@ -135,7 +146,9 @@ class SegmentSearch {
   Nanoseconds breach_ = 0;
   double cost_ = 0;
 
+  std::vector<std::vector<Ring>> offered_;  // [pp_rank] without repetition.
   std::vector<Proposal> proposals_;
+  Ring before_;  // The scratch memory of ProposeOn.
   std::size_t used_proposals_ = 0;
   std::vector<Timeline::Change> changes_;
   double energy_change_j_ = 0;

@@ -32,7 +32,8 @@ TEST(Ring, GivesItsClocksBack) {
 TEST(Timeline, AgreesWithTheEvaluator) {
   for (std::uint64_t seed = 0; seed < Seeds(200); ++seed) {
     SCOPED_TRACE(seed);
-    const schedule::InstructionGraph graph = RandomJob({.instructions = 9}, seed);
+    const schedule::InstructionGraph graph =
+        RandomJob({.instructions = 9 + static_cast<int>(seed % 40)}, seed);
     const plan::Evaluator evaluator(graph, {});
     std::mt19937_64 random(seed);
     std::vector<int> options(graph.instructions.size(), 0);
@@ -45,21 +46,14 @@ TEST(Timeline, AgreesWithTheEvaluator) {
     for (int step = 0; step < 30; ++step) {
       std::vector<int> tried = options;
       std::vector<Timeline::Change> changes;
-      bool only_slower = true;
-      // In topological order, which is also the order of each pp_rank.
+      const std::uint64_t rarity = step % 2 == 0 ? 3 : 12;
       for (std::size_t i = 0; i < options.size(); ++i) {
-        if (random() % 3 != 0) continue;
+        if (random() % rarity != 0) continue;
         const auto& set = graph.options_of(static_cast<int>(i)).options;
         tried[i] = static_cast<int>(random() % set.size());
-        const Nanoseconds duration = set[At(tried[i])].time;
-        only_slower &= duration >= timeline.duration(static_cast<int>(i));
-        changes.push_back({static_cast<int>(i), duration});
+        changes.push_back({static_cast<int>(i), set[At(tried[i])].time});
       }
-      const Nanoseconds expected = evaluator.Evaluate(tried).time;
-      if (only_slower) {
-        EXPECT_LE(timeline.TimeAtLeast(changes), expected);
-      }
-      EXPECT_EQ(timeline.Try(changes), expected);
+      EXPECT_EQ(timeline.Try(changes), evaluator.Evaluate(tried).time);
       if (random() % 2 == 0) {
         timeline.Keep();
         options = tried;

@@ -10,30 +10,63 @@
 namespace perseus::few_switches {
 namespace {
 
-// Copies the values of the instructions from `first` on. Values that only a latency needs may be
-// absent.
+// Cuts are so many instructions apart. At a cut, all dependencies over it are visited, and before
+// it, all instructions since the last change.
+constexpr int kCutDistance = 8;
+
+// Copies the values of the instructions from `first` to the one before `end`. Values that only a
+// latency needs may be absent.
 template <typename Value>
-void CopyFrom(int first, const std::vector<Value>& from, std::vector<Value>& to) {
+void Copy(int first, int end, const std::vector<Value>& from, std::vector<Value>& to) {
   if (from.empty()) return;
-  std::copy(from.begin() + first, from.end(), to.begin() + first);
+  std::copy(from.begin() + first, from.begin() + end, to.begin() + first);
 }
 
 }  // namespace
 
 Timeline::Timeline(const schedule::InstructionGraph& graph)
     : first_before_(graph.instructions.size() + 1, 0), before_(graph.dependencies.size()) {
-  std::vector<bool> is_awaited(graph.instructions.size(), false);
   for (const schedule::Dependency& dependency : graph.dependencies) {
     ++first_before_[At(dependency.to) + 1];
-    is_awaited[At(dependency.from)] = true;
   }
   std::partial_sum(first_before_.begin(), first_before_.end(), first_before_.begin());
   std::vector<int> slot(first_before_.begin(), first_before_.end() - 1);
   for (const schedule::Dependency& dependency : graph.dependencies) {
     before_[At(slot[At(dependency.to)]++)] = {dependency.from, dependency.delay};
   }
-  for (std::size_t i = 0; i < is_awaited.size(); ++i) {
-    if (!is_awaited[i]) last_.push_back(static_cast<int>(i));
+  MakeCuts(graph);
+}
+
+// Cut c is before instruction (c + 1) * kCutDistance. The last one is the end of the iteration.
+void Timeline::MakeCuts(const schedule::InstructionGraph& graph) {
+  const auto instructions = static_cast<int>(graph.instructions.size());
+  const int cuts = (instructions + kCutDistance - 1) / kCutDistance;
+  std::vector<Crossing> all;
+  std::vector<bool> is_awaited(graph.instructions.size(), false);
+  for (const schedule::Dependency& dependency : graph.dependencies) {
+    is_awaited[At(dependency.from)] = true;
+    all.push_back({dependency.from, dependency.to, dependency.delay});
+  }
+  for (int i = 0; i < instructions; ++i) {
+    if (!is_awaited[At(i)]) all.push_back({i, instructions, 0});
+  }
+  const auto first_cut = [](const Crossing& c) { return c.from / kCutDistance; };
+  const auto end_cut = [&](const Crossing& c) {
+    return c.to == instructions ? cuts : c.to / kCutDistance;
+  };
+  first_crossing_.assign(At(cuts) + 1, 0);
+  for (const Crossing& crossing : all) {
+    for (int cut = first_cut(crossing); cut < end_cut(crossing); ++cut) {
+      ++first_crossing_[At(cut) + 1];
+    }
+  }
+  std::partial_sum(first_crossing_.begin(), first_crossing_.end(), first_crossing_.begin());
+  crossings_.resize(At(first_crossing_.back()));
+  std::vector<int> slot(first_crossing_.begin(), first_crossing_.end() - 1);
+  for (const Crossing& crossing : all) {
+    for (int cut = first_cut(crossing); cut < end_cut(crossing); ++cut) {
+      crossings_[At(slot[At(cut)]++)] = crossing;
+    }
   }
 }
 
@@ -59,10 +92,17 @@ void Timeline::Reset(std::vector<Nanoseconds> durations, std::vector<int> clocks
   ends_.assign(durations_.size(), 0);
   clocks_after_.assign(places_.size(), {});
   late_energies_j_.assign(places_.size(), 0);
-  time_ = UpdateFrom(0);
+  paths_from_.assign(durations_.size() + 1, 0);
+  paths_after_.assign(durations_.size(), 0);
+  kept_starts_.assign(durations_.size(), 0);
+  kept_ends_ = kept_starts_;
+  kept_clocks_after_ = clocks_after_;
+  kept_late_energies_j_ = late_energies_j_;
   undo_.clear();
   first_tried_ = 0;
-  kept_ends_.clear();
+  computed_ = 0;
+  Complete();
+  time_ = TimeOverCut(static_cast<int>(first_crossing_.size()) - 2);
   Keep();
 }
 
@@ -124,101 +164,110 @@ Timeline::Late Timeline::RunMixed(const RankClocks& rank, int position, const Cl
                         waiting_j(duration)};
 }
 
-Nanoseconds Timeline::StartOf(int instruction, const std::vector<Nanoseconds>& ends) const {
+Nanoseconds Timeline::StartOf(int instruction) const {
   Nanoseconds start = 0;
   for (int b = first_before_[At(instruction)]; b < first_before_[At(instruction) + 1]; ++b) {
     const Before& before = before_[At(b)];
-    start = std::max(start, ends[At(before.instruction)] + before.delay);
+    start = std::max(start, ends_[At(before.instruction)] + before.delay);
   }
   return start;
 }
 
-Nanoseconds Timeline::UpdateFrom(int instruction) {
-  for (std::size_t i = At(instruction); i < durations_.size(); ++i) {
-    starts_[i] = StartOf(static_cast<int>(i), ends_);
-    ends_[i] =
-        starts_[i] + (latency_ > 0 ? RunLate(static_cast<int>(i), starts_[i]) : durations_[i]);
+void Timeline::ComputeUntil(int end) {
+  for (; computed_ < end; ++computed_) {
+    const std::size_t i = At(computed_);
+    starts_[i] = StartOf(computed_);
+    ends_[i] = starts_[i] + (latency_ > 0 ? RunLate(computed_, starts_[i]) : durations_[i]);
   }
-  Nanoseconds time = 0;
-  for (const int last : last_) time = std::max(time, ends_[At(last)]);
-  return time;
 }
 
-void Timeline::ComputeTails() {
-  tails_.assign(durations_.size(), 0);
+Nanoseconds Timeline::ComputeWithin(int end, Nanoseconds gain, Nanoseconds limit) {
+  while (computed_ < end) {
+    const std::size_t i = At(computed_);
+    starts_[i] = StartOf(computed_);
+    ends_[i] = starts_[i] + durations_[i];
+    ++computed_;
+    const Nanoseconds least = ends_[i] + paths_after_[i] - gain;
+    if (least > limit) return least;
+  }
+  return 0;
+}
+
+void Timeline::Complete() { ComputeUntil(static_cast<int>(durations_.size())); }
+
+void Timeline::ComputePathsAfter() {
+  std::fill(paths_after_.begin(), paths_after_.end(), 0);
   for (std::size_t i = durations_.size(); i-- > 0;) {
-    const Nanoseconds from_start = tails_[i] + durations_[i];
+    paths_from_[i] = paths_after_[i] + durations_[i];
     for (int b = first_before_[i]; b < first_before_[i + 1]; ++b) {
       const Before& before = before_[At(b)];
-      Nanoseconds& tail = tails_[At(before.instruction)];
-      tail = std::max(tail, from_start + before.delay);
+      Nanoseconds& path = paths_after_[At(before.instruction)];
+      path = std::max(path, paths_from_[i] + before.delay);
     }
   }
-  tails_are_valid_ = true;
+  paths_are_valid_ = true;
 }
 
-Nanoseconds Timeline::TimeAtLeast(const std::vector<Change>& changes) {
-  if (!tails_are_valid_) ComputeTails();
-  Nanoseconds time = time_;
-  // Changes of one pp_rank come in its order. Whether the next change follows the last one directly
-  // does not matter: a pp_rank runs one instruction at a time, and the chain uses only changed
-  // ones.
-  Nanoseconds chain = 0;
-  int previous = -1;
-  for (const Change& change : changes) {
-    const Nanoseconds start = starts_[At(change.instruction)];
-    const bool follows =
-        previous >= 0 && previous < change.instruction &&
-        std::any_of(before_.begin() + first_before_[At(change.instruction)],
-                    before_.begin() + first_before_[At(change.instruction) + 1],
-                    [&](const Before& before) { return before.instruction == previous; });
-    chain = std::max(start, follows ? chain : 0) + change.duration;
-    time = std::max(time, chain + tails_[At(change.instruction)]);
-    previous = change.instruction;
+Nanoseconds Timeline::TimeOverCut(int cut) const {
+  Nanoseconds time = 0;
+  for (int c = first_crossing_[At(cut)]; c < first_crossing_[At(cut) + 1]; ++c) {
+    const Crossing& crossing = crossings_[At(c)];
+    time = std::max(time, ends_[At(crossing.from)] + crossing.delay + paths_from_[At(crossing.to)]);
   }
   return time;
 }
 
-Nanoseconds Timeline::Try(const std::vector<Change>& changes) {
+Nanoseconds Timeline::Try(const std::vector<Change>& changes, Nanoseconds limit) {
+  if (!paths_are_valid_ && latency_ == 0) ComputePathsAfter();
+  const auto instructions = static_cast<int>(durations_.size());
   undo_.clear();
-  first_tried_ = static_cast<int>(durations_.size());
+  first_tried_ = instructions;
+  int last = latency_ > 0 ? instructions - 1 : 0;
+  Nanoseconds gain = 0;
   for (const Change& change : changes) {
     Nanoseconds& duration = durations_[At(change.instruction)];
     undo_.push_back({change.instruction, duration, change.clock});
+    gain += std::max<Nanoseconds>(0, duration - change.duration);
     duration = change.duration;
     if (latency_ > 0) std::swap(clocks_[At(change.instruction)], undo_.back().clock);
     first_tried_ = std::min(first_tried_, change.instruction);
+    last = std::max(last, change.instruction);
   }
-  time_ = UpdateFrom(first_tried_);
+  const int cut = last / kCutDistance;
+  const int end = std::min(instructions, (cut + 1) * kCutDistance);
+  computed_ = first_tried_;
+  if (latency_ > 0) {
+    ComputeUntil(end);
+  } else if (const Nanoseconds least = ComputeWithin(end, gain, limit); least > limit) {
+    time_ = least;
+    return time_;
+  }
+  time_ = TimeOverCut(cut);
   return time_;
 }
 
 void Timeline::Keep() {
-  if (kept_ends_.size() != ends_.size()) {
-    kept_starts_ = starts_;
-    kept_ends_ = ends_;
-    kept_clocks_after_ = clocks_after_;
-    kept_late_energies_j_ = late_energies_j_;
-  } else {
-    CopyFrom(first_tried_, starts_, kept_starts_);
-    CopyFrom(first_tried_, ends_, kept_ends_);
-    CopyFrom(first_tried_, clocks_after_, kept_clocks_after_);
-    CopyFrom(first_tried_, late_energies_j_, kept_late_energies_j_);
-  }
+  Complete();
+  const auto end = static_cast<int>(durations_.size());
+  Copy(first_tried_, end, starts_, kept_starts_);
+  Copy(first_tried_, end, ends_, kept_ends_);
+  Copy(first_tried_, end, clocks_after_, kept_clocks_after_);
+  Copy(first_tried_, end, late_energies_j_, kept_late_energies_j_);
   kept_time_ = time_;
-  tails_are_valid_ = false;
+  paths_are_valid_ = false;
 }
 
 void Timeline::Undo() {
-  CopyFrom(first_tried_, kept_starts_, starts_);
-  CopyFrom(first_tried_, kept_ends_, ends_);
-  CopyFrom(first_tried_, kept_clocks_after_, clocks_after_);
-  CopyFrom(first_tried_, kept_late_energies_j_, late_energies_j_);
+  Copy(first_tried_, computed_, kept_starts_, starts_);
+  Copy(first_tried_, computed_, kept_ends_, ends_);
+  Copy(first_tried_, computed_, kept_clocks_after_, clocks_after_);
+  Copy(first_tried_, computed_, kept_late_energies_j_, late_energies_j_);
   for (std::size_t i = undo_.size(); i-- > 0;) {
     durations_[At(undo_[i].instruction)] = undo_[i].duration;
     if (latency_ > 0) clocks_[At(undo_[i].instruction)] = undo_[i].clock;
   }
   time_ = kept_time_;
+  computed_ = static_cast<int>(durations_.size());
 }
 
 }  // namespace perseus::few_switches

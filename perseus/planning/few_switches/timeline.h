@@ -1,18 +1,22 @@
 // The iteration time of a plan, updated after a few durations change.
 //
 // Every instruction starts as early as its predecessors allow. A change of durations affects only
-// instructions that come later in topological order, so an update begins at the first one that
-// changed. A bound from below often rejects a change before any update: if durations only grow, a
-// path through a changed instruction takes at least the time until its present start, plus the new
-// durations, plus the longest path after it.
+// instructions that come later in topological order. The time after a change meets in the middle:
+// a pass from the first to the last changed instruction computes when they end now, and the longest
+// paths behind them are known from before. Between the two are cuts: after every few instructions,
+// a list of the dependencies from earlier to later instructions. The longest path is the greatest
+// sum, over the dependencies of the next cut, of when one end is reached and how much follows the
+// other. So a change in one place costs a few instructions, and not the rest of the iteration. Most
+// changes that a search tries are rejected, and an accepted one costs a pass over the iteration.
 //
 // With a switch latency, durations and energies depend on the clocks before an instruction and on
-// when it begins. Then a pass also follows the clock of each pp_rank, with the arithmetic of
-// plan/evaluation.h, and the bound does not apply.
+// when it begins. Then every pass goes to the end, and also follows the clock of each pp_rank, with
+// the arithmetic of plan/evaluation.h.
 //
 // Thread safety: one thread at a time.
 #pragma once
 
+#include <limits>
 #include <vector>
 
 #include "perseus/base/units.h"
@@ -34,11 +38,13 @@ class Timeline {
   // with a latency, and only for instructions with a choice.
   void Reset(std::vector<Nanoseconds> durations, std::vector<int> clocks = {});
 
+  static constexpr Nanoseconds kNoLimit = std::numeric_limits<Nanoseconds>::max();
+
   bool has_latency() const { return latency_ > 0; }
   Nanoseconds time() const { return time_; }
   // What the latency adds to the effective energies, in joules.
   double late_energy_j() const { return late_energies_j_.empty() ? 0 : late_energies_j_.back(); }
-  // Each instruction starts at starts()[i], and ends at ends()[i].
+  // Each instruction starts at starts()[i], and ends at ends()[i]. After Try, call Complete first.
   const std::vector<Nanoseconds>& starts() const { return starts_; }
   const std::vector<Nanoseconds>& ends() const { return ends_; }
   // With the stall, and without what a latency does.
@@ -51,11 +57,11 @@ class Timeline {
     Nanoseconds duration = 0;
     int clock = 0;
   };
-  // A lower bound of the time after the changes. Requires that no change makes a duration shorter,
-  // and no latency.
-  Nanoseconds TimeAtLeast(const std::vector<Change>& changes);
-  // Applies the changes and returns the new time. Either Keep or Undo must follow.
-  Nanoseconds Try(const std::vector<Change>& changes);
+  // Applies the changes and returns the new time, or a lower bound of it that is above `limit`.
+  // Either Keep or Undo must follow; Undo after a time above the limit.
+  Nanoseconds Try(const std::vector<Change>& changes, Nanoseconds limit = kNoLimit);
+  // Computes the rest of the starts and ends.
+  void Complete();
   void Keep();
   void Undo();
 
@@ -64,11 +70,23 @@ class Timeline {
     int instruction = 0;
     Nanoseconds delay = 0;
   };
-  Nanoseconds StartOf(int instruction, const std::vector<Nanoseconds>& ends) const;
-  Nanoseconds UpdateFrom(int instruction);
+  // A dependency over a cut. `to` is the number of instructions for the end of the iteration.
+  struct Crossing {
+    int from = 0;
+    int to = 0;
+    Nanoseconds delay = 0;
+  };
+  void MakeCuts(const schedule::InstructionGraph& graph);
+  // Computes the instructions from computed_ to the one before `end`.
+  void ComputeUntil(int end);
+  // The same, but stops behind the first one after which the iteration takes longer than `limit`,
+  // even if later instructions gain `gain`. Returns that time, or 0. Requires no latency.
+  Nanoseconds ComputeWithin(int end, Nanoseconds gain, Nanoseconds limit);
+  Nanoseconds StartOf(int instruction) const;
+  Nanoseconds TimeOverCut(int cut) const;
   // The duration of the instruction if a latency may let it run at an earlier clock.
   Nanoseconds RunLate(int instruction, Nanoseconds start);
-  void ComputeTails();
+  void ComputePathsAfter();
 
   // The clock of a pp_rank after an instruction.
   struct Clock {
@@ -92,7 +110,8 @@ class Timeline {
 
   std::vector<int> first_before_;  // [instruction] an index into before_.
   std::vector<Before> before_;
-  std::vector<int> last_;  // The instructions that none waits for.
+  std::vector<int> first_crossing_;  // [cut] an index into crossings_.
+  std::vector<Crossing> crossings_;
   const std::vector<RankClocks>* ranks_ = nullptr;
   Nanoseconds latency_ = 0;
   double blocking_power_w_ = 0;
@@ -107,11 +126,15 @@ class Timeline {
   std::vector<Nanoseconds> kept_ends_;
   std::vector<Clock> kept_clocks_after_;
   std::vector<double> kept_late_energies_j_;
-  std::vector<Nanoseconds> tails_;  // The longest path after the end of an instruction.
-  bool tails_are_valid_ = false;
+  // [instruction] the longest path from its start, and from its end, to the end of the iteration,
+  // for the durations that were kept. One more path, from the end, is 0.
+  std::vector<Nanoseconds> paths_from_;
+  std::vector<Nanoseconds> paths_after_;
+  bool paths_are_valid_ = false;
   Nanoseconds time_ = 0;
   Nanoseconds kept_time_ = 0;
   int first_tried_ = 0;
+  int computed_ = 0;  // The starts and ends of the instructions before this one are computed.
   std::vector<Change> undo_;
 };
 

@@ -1,0 +1,58 @@
+// A mixed-integer program, row by row, solved by COIN-OR CBC on one thread.
+#pragma once
+
+#include <limits>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "perseus/base/units.h"
+
+namespace perseus {
+
+struct ProgramLimits {
+  double seconds = 300;
+  enum class Report { kSilent, kProgress } report = Report::kSilent;  // On standard output.
+  // The options of a plan to start from. Empty: without a start.
+  std::vector<int> start = {};
+};
+
+// Times in a program are milliseconds: CBC's tolerances are about 1e-6 of a unit.
+inline constexpr double kNanosecondsPerUnit = 1e6;
+inline double ToUnits(Nanoseconds time) { return static_cast<double>(time) / kNanosecondsPerUnit; }
+
+// Minimizes the sum of cost * value over the columns. CBC needs the entries column by column, and
+// the users add them row by row.
+class MixedProgram {
+ public:
+  static constexpr double kInfinite = std::numeric_limits<double>::infinity();
+  enum class Column { kReal, kInteger };
+
+  int columns() const { return static_cast<int>(costs_.size()); }
+  // A column is between 0 and `most`.
+  int AddColumn(Column kind, double cost, double most);
+  int AddRow(double least, double most);
+  void AddEntry(int row, int column, double value);
+
+  struct Start {
+    std::vector<int> columns;
+    std::vector<double> values;
+  };
+  struct Answer {
+    bool proved = false;         // Whether CBC has proved that no better values exist.
+    std::vector<double> values;  // [column]; empty if none are found.
+    double cost = 0;             // Of the values.
+    double least_cost = 0;       // No values cost less.
+  };
+  Answer Solve(const ProgramLimits& limits, const std::optional<Start>& start = {}) const;
+
+ private:
+  std::vector<bool> is_integer_;                              // [column]
+  std::vector<double> costs_;                                 // [column]
+  std::vector<double> most_;                                  // [column]
+  std::vector<std::vector<std::pair<int, double>>> entries_;  // [column] (row, value)
+  std::vector<double> row_least_;
+  std::vector<double> row_most_;
+};
+
+}  // namespace perseus
