@@ -13,10 +13,11 @@ namespace perseus::few_switches {
 namespace {
 
 // The effort for one budget.
-// Starts get so many moves of the search each. The best one gets more, in rounds.
+// Starts get so many moves of the search each. The best ones get more, in rounds.
 constexpr std::int64_t kFirstMoves = 3'000;
 constexpr std::int64_t kFinalMoves = 8'000;
-constexpr int kRounds = 6;
+constexpr int kRounds = 3;
+constexpr std::size_t kFinalists = 2;
 // Starts that combine the sequences of pp_ranks from several steps of the ascent.
 constexpr int kMixtures = 4;
 constexpr int kMixturesOfFew = 16;
@@ -225,15 +226,18 @@ BudgetPlan FewSwitches::Plan(int most_changes, const Bounded& bound) {
     if (search_.best()) found.push_back(*search_.best());
   }
   for (const SegmentSearch::Found& one : found) search_.Offer(one.rings);
-  const auto start = std::ranges::min_element(found, {}, &SegmentSearch::Found::energy_j);
+  std::ranges::stable_sort(found, {}, &SegmentSearch::Found::energy_j);
+  if (found.size() > kFinalists) found.resize(kFinalists);
   effort.moves = moves(kFinalMoves);
-  for (int round = 0; round < kRounds && start != found.end(); ++round) {
-    search_.Forget();
-    search_.Anneal(start->rings, most_changes, effort, limits_.stop);
-    ++effort.seed;
-    if (search_.best() && search_.best()->energy_j < start->energy_j) *start = *search_.best();
+  for (SegmentSearch::Found& start : found) {
+    for (int round = 0; round < kRounds; ++round) {
+      search_.Forget();
+      search_.Anneal(start.rings, most_changes, effort, limits_.stop);
+      ++effort.seed;
+      if (search_.best() && search_.best()->energy_j < start.energy_j) start = *search_.best();
+    }
+    if (!best || start.energy_j < best->energy_j) best = start;
   }
-  if (start != found.end() && (!best || start->energy_j < best->energy_j)) best = *start;
   search_.Restore(best);
   if (!best) return result;
   result.plan.emplace();
