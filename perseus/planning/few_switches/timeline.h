@@ -47,10 +47,6 @@ class Timeline {
   // Each instruction starts at starts()[i], and ends at ends()[i]. After Try, call Complete first.
   const std::vector<Nanoseconds>& starts() const { return starts_; }
   const std::vector<Nanoseconds>& ends() const { return ends_; }
-  // With the stall, and without what a latency does.
-  Nanoseconds duration(int instruction) const {
-    return durations_[static_cast<std::size_t>(instruction)];
-  }
 
   struct Change {
     int instruction = 0;
