@@ -1,4 +1,4 @@
-"""A training job of a real framework on virtual GPUs, with a real agent, that tune and verify follow.
+"""A training job of a real framework on virtual GPUs, with a real agent, under `perseus run --tune`.
 
 The job computes on virtual GPUs (perseus.virtual), which know nothing of the adapter. It runs in real
 time: its processes wait for messages of gloo, and a virtual clock cannot know that. The instructions
@@ -47,7 +47,6 @@ class ClosedLoopTest(unittest.TestCase):
         self.addCleanup(directory.cleanup)
         self.scratch = pathlib.Path(directory.name)
         self.job = self.scratch / "job"
-        self.job.mkdir()
         (self.scratch / "node.toml").write_text(NODE.format(ranks=self.RANKS))
 
     def synthesize(self, *flags):
@@ -62,7 +61,8 @@ class ClosedLoopTest(unittest.TestCase):
         return done.stdout
 
     def logs(self):
-        return "".join(f"--- {log}\n{log.read_text()[-4000:]}" for log in self.scratch.glob("*.log"))
+        logs = [*self.scratch.glob("*.log"), *self.job.glob("*.log")]
+        return "".join(f"--- {log.name}\n{log.read_text()[-4000:]}" for log in logs)
 
     def start(self, name, command, **environment):
         log = open(self.scratch / f"{name}.log", "w")
@@ -89,7 +89,6 @@ class ClosedLoopTest(unittest.TestCase):
             "OMP_NUM_THREADS": "1",
             "PERSEUS_DEVICES": f"virtual:{self.scratch / 'node.toml'}",
             "PERSEUS_AGENT": str(self.scratch / "agent.sock"),
-            "PERSEUS_JOB_DIR": str(self.job),
         }
 
     def start_agent(self):
@@ -100,8 +99,40 @@ class ClosedLoopTest(unittest.TestCase):
             self.assertLess(time.monotonic(), deadline, self.logs())
             time.sleep(0.05)
 
+    def run_and_tune(self, script, *arguments, budget_steps=24, verify_steps=48):
+        """From nothing to a verified saving: `perseus run --tune` around an unchanged program.
+
+        Returns what its verification found. The program trains until then.
+        """
+        run = self.start(
+            "run",
+            [PROGRAM, "run", "--tune", "--job-directory=job", "--switch-latency=2",
+             f"--budget-steps={budget_steps}", f"--verify-steps={verify_steps}", "--",
+             sys.executable, "-m", "torch.distributed.run", "--standalone",
+             f"--nproc-per-node={self.RANKS}", script, *arguments],
+            **self.environment(),
+        )  # fmt: skip
+        verified = None
+        while verified is None and run.poll() is None:
+            time.sleep(0.5)
+            verified = self.read_json(self.job / "verify.json")
+        self.stop(run)
+        self.assertIsNotNone(verified, self.logs())
+        summary = {key: verified[key] for key in ("saving", "slowdown", "promised_saving")}
+        print(json.dumps(summary), file=sys.stderr)
+        return verified
+
+    @staticmethod
+    def read_json(file):
+        """None until the file is complete."""
+        try:
+            return json.loads(file.read_text())
+        except (FileNotFoundError, json.JSONDecodeError):
+            return None
+
     def start_training(self, script, *arguments):
-        """Starts a script that does not mention Perseus, as `perseus run` does."""
+        """Starts a script that does not mention Perseus, for tune_and_verify."""
+        self.job.mkdir()
         path = os.pathsep.join(filter(None, [str(HOOK), os.environ.get("PYTHONPATH")]))
         self.start(
             "train",
@@ -109,6 +140,7 @@ class ClosedLoopTest(unittest.TestCase):
              f"--nproc-per-node={self.RANKS}", script, *arguments],
             **self.environment(),
             PYTHONPATH=path,
+            PERSEUS_JOB_DIR=str(self.job),
             PERSEUS_ATTACH="auto",
         )  # fmt: skip
 

@@ -13,10 +13,8 @@ class TorchClosedLoopTest(ClosedLoopTest):
     def test_1f1b(self):
         self.synthesize("--work-scale=0.5", "--imbalance=0.1")
         self.start_agent()
-        self.start_training(TRAIN, "--gpu-profile=truth.csv", "--steps=100000", "--microbatches=6")
-        self.check(
-            self.tune_and_verify("--schedule=1f1b", f"--pp-ranks={self.RANKS}", "--microbatches=6")
-        )
+        arguments = ["--gpu-profile=truth.csv", "--steps=100000", "--microbatches=6"]
+        self.check(self.run_and_tune(TRAIN, *arguments))
 
 
 if __name__ == "__main__":
