@@ -56,7 +56,7 @@ TEST_F(ResultsTest, AFailedRunKeepsTheEarlierResults) {
   EXPECT_EQ(Of("out"), before);
   EXPECT_EQ(Run(std::string("plan nan.csv") + kJob + "-o out").status, 2);
   EXPECT_EQ(Of("out"), before);
-  EXPECT_EQ(Run(std::string("plan nothing.csv") + kJob + "-o out").status, 1);
+  EXPECT_EQ(Run(std::string("plan nothing.csv") + kJob + "-o out").status, 2);
   EXPECT_EQ(Of("out"), before);
   EXPECT_EQ(Run(plan_ + "--deadline 0.001 -o out").status, 3);
   EXPECT_EQ(Of("out"), before);
@@ -93,7 +93,7 @@ TEST_F(ResultsTest, AnEmulationThatFailsKeepsTheEarlierOne) {
   const std::string command = std::string("emulate profile.csv") + kJob + "--iterations 2 -o out ";
   RunWell(command);
   const Contents before = Of("out");
-  ExpectComplaint(Run(command + "--events absent.toml"), 1, "absent.toml");
+  ExpectComplaint(Run(command + "--events absent.toml"), 2, "absent.toml");
   EXPECT_EQ(Of("out"), before);
   ExpectComplaint(Run(command + ">/dev/full"), 1, "standard output");
   EXPECT_EQ(Of("out"), before);
@@ -136,6 +136,7 @@ TEST_F(ResultsTest, TwoRunsDoNotWriteIntoOneDirectory) {
 TEST_F(ResultsTest, TheNextRunEndsAReplacementThatWasKilled) {
   RunWell(plan_ + "--slowdown 7 -o earlier");
   RunWell(plan_ + "--slowdown 9 --frequency-lists -o later");
+  Write("bad.csv", "no profile");
   Write("earlier/notes.txt", "mine");
   Write("earlier/plans/mine.json", "{}");
   Contents later = Of("later");
@@ -173,7 +174,7 @@ TEST_F(ResultsTest, TheNextRunEndsAReplacementThatWasKilled) {
       ExpectComplaint(Run("show out"), 1, "out: its results are incomplete");
       ExpectComplaint(Run("report out -o page.html"), 1, "out: its results are incomplete");
     }
-    EXPECT_EQ(Run(std::string("plan nothing.csv") + kJob + "-o out").status, 1);
+    EXPECT_EQ(Run(std::string("plan bad.csv") + kJob + "-o out").status, 2);
     EXPECT_EQ(Of("out"), done < steps.size() ? Of("earlier") : later) << done << " steps";
     EXPECT_FALSE(fs::exists(Directory() / "out/.perseus-run"));
   }
@@ -183,7 +184,8 @@ TEST_F(ResultsTest, TheNextRunRemovesWhatAKilledRunHadWritten) {
   RunWell(plan_ + "-o out");
   const Contents before = Of("out");
   Write("out/.perseus-run/new/plans/slowdown-7.json", "{}");
-  EXPECT_EQ(Run("emulate nothing.csv -o out").status, 2);  // trace.json is of the plan.
+  EXPECT_EQ(Run(std::string("emulate profile.csv") + kJob + "-o out").status,
+            2);  // trace.json is of the plan.
   EXPECT_EQ(Of("out"), before);
 }
 
@@ -215,6 +217,8 @@ TEST_F(ResultsTest, ADirectoryOfTheUserIsNotRemoved) {
 }
 
 TEST_F(ResultsTest, AnEmptyValueIsAMistake) {
+  for (const char* present : {"layers.csv", "out/summary.json", "run/notes.txt"})
+    Write(present, "");
   for (const std::string command :
        {"plan profile.csv -o ''", "emulate profile.csv -o ''", "synth --output ''",
         "report out -o ''", "trace run -o ''", "tune run -o ''", "partition layers.csv -o ''"}) {
