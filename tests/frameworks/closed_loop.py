@@ -14,10 +14,7 @@ import tempfile
 import time
 import unittest
 
-import perseus
-
 PROGRAM = os.environ.get("PERSEUS_PROGRAM", "perseus")
-HOOK = pathlib.Path(perseus.__file__).parent / "hook"
 NODE = """name = "box"
 gpus = {ranks}
 [gpu]
@@ -129,34 +126,6 @@ class ClosedLoopTest(unittest.TestCase):
             return json.loads(file.read_text())
         except (FileNotFoundError, json.JSONDecodeError):
             return None
-
-    def start_training(self, script, *arguments):
-        """Starts a script that does not mention Perseus, for tune_and_verify."""
-        self.job.mkdir()
-        path = os.pathsep.join(filter(None, [str(HOOK), os.environ.get("PYTHONPATH")]))
-        self.start(
-            "train",
-            [sys.executable, "-m", "torch.distributed.run", "--standalone",
-             f"--nproc-per-node={self.RANKS}", script, *arguments],
-            **self.environment(),
-            PYTHONPATH=path,
-            PERSEUS_JOB_DIR=str(self.job),
-            PERSEUS_ATTACH="auto",
-        )  # fmt: skip
-
-    def tune_and_verify(self, *schedule, budget_steps=24, verify_steps=48):
-        """From nothing to a verified saving. Returns what `verify` found."""
-        self.perseus(
-            "tune", self.job, *schedule, "--switch-latency=2", f"--budget-steps={budget_steps}",
-            "-o", "tuned",
-        )  # fmt: skip
-        verified = json.loads(
-            self.perseus("verify", self.job, "--plan", "tuned/plan.json", f"--steps={verify_steps}",
-                         "--json")  # fmt: skip
-        )
-        summary = {key: verified[key] for key in ("saving", "slowdown", "promised_saving")}
-        print(json.dumps(summary), file=sys.stderr)
-        return verified
 
     def check(self, verified):
         """The job saves energy, and as much as was promised, to a percentage point."""

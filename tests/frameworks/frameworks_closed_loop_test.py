@@ -15,13 +15,12 @@ class FrameworksClosedLoopTest(ClosedLoopTest):
         self.synthesize("--work-scale=0.5", "--imbalance=0.1")
         self.start_agent()
         example = EXAMPLES / name / "train.py"
-        self.start_training(
-            HERE / "virtual_training.py", example, "truth.csv", "--steps=100000", "--microbatches=6",
-            "--batch=1",
-        )  # fmt: skip
         self.check(
-            self.tune_and_verify("--schedule=1f1b", f"--pp-ranks={self.RANKS}", "--microbatches=6")
-        )
+            self.run_and_tune(
+                HERE / "virtual_training.py", example, "truth.csv", "--steps=100000",
+                "--microbatches=6", "--batch=1",
+            )
+        )  # fmt: skip
 
     def test_deepspeed(self):
         self.run_example("deepspeed")
