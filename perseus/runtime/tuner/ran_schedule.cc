@@ -316,7 +316,7 @@ void Pause(Clock& clock) {
 std::string FirstOf(const std::vector<std::int64_t>& steps) {
   constexpr std::size_t kMostSteps = 5;
   const std::size_t count = std::min(steps.size(), kMostSteps);
-  std::string text = fmt::format("{}", fmt::join(steps.begin(), steps.begin() + count, ", "));
+  std::string text = fmt::format("{}", fmt::join(std::span(steps).first(count), ", "));
   if (steps.size() > count) text += fmt::format(" and {} more", steps.size() - count);
   return text;
 }
