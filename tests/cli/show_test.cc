@@ -77,7 +77,7 @@ TEST_F(ShowVerbTest, ADirectoryStandsForItsPlans) {
   EXPECT_EQ(shown[0]["file"], "out/plans/no-slowdown.json");
   EXPECT_EQ(shown[1]["file"], "out/plans/slowdown-10.json");
   EXPECT_EQ(shown[1]["switches_per_gpu"].get<double>() * 4, shown[1]["switches"].get<double>());
-  ExpectComplaint(Run("show ."), 2, ".: has no plans");
+  ExpectComplaint(Run("show ."), 2, ".: has no summary.json");
 }
 
 TEST_F(ShowVerbTest, AFileThatIsNotAPlanIsRefused) {
