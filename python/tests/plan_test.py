@@ -32,7 +32,9 @@ def rows(path):
 
 class ProgramTest(ScratchTest):
     def test_plans_and_frontier(self):
-        self.run_program("plan", PROFILE, *FLAGS, "--slowdown=5", "--deadline=2", "--edp", "-oout")
+        self.run_program(
+            "plan", PROFILE, *FLAGS, "--per-instruction", "--slowdown=5", "--deadline=2", "--edp", "-oout"
+        )
         found = perseus.plan(
             PROFILE, **JOB, target=["no-slowdown", "least-energy-delay"],
             slowdown_percent=5, deadline_s=2,
@@ -61,7 +63,7 @@ class ProgramTest(ScratchTest):
         bad.write_text(PROFILE.read_text().replace("1410", "14l0", 1))
         cases = [
             ([bad, *FLAGS], (bad, JOB), perseus.Error, 2),
-            (["none.csv", *FLAGS], ("none.csv", JOB), OSError, 1),
+            (["none.csv", *FLAGS], ("none.csv", JOB), OSError, 2),
             ([PROFILE, *FLAGS, "--deadline=0.1"], (PROFILE, {**JOB, "deadline_s": 0.1}),
              perseus.UnreachableError, 3),
             ([PROFILE, *FLAGS, "--pp-ranks=7"], (PROFILE, {**JOB, "pp_ranks": 7}), perseus.Error, 2),

@@ -167,9 +167,9 @@ TEST_F(JobUsageTest, ErrorsNameTheHelpOfTheWholeCommand) {
 
 TEST_F(JobUsageTest, HelpOfRegisterDoesNotMentionTheProfile) {
   const std::string help = RunWell("job register --help");
-  EXPECT_THAT(help, Not(HasSubstr("the number that the profile has")));
+  EXPECT_THAT(help, Not(HasSubstr("that the profile has")));
   EXPECT_THAT(help, Not(HasSubstr("for totals only")));
-  EXPECT_THAT(RunWell("plan --help"), HasSubstr("the number that the profile has"));
+  EXPECT_THAT(RunWell("plan --help"), HasSubstr("that the profile has"));
 }
 
 TEST_F(JobUsageTest, APortAloneIsNotAnAddress) {

@@ -109,7 +109,7 @@ TEST_F(ReplayVerbTest, GzipGivesTheSameResult) {
 
 TEST_F(ReplayVerbTest, BadInputIsOneLineThatNamesTheEvent) {
   const std::string text = Read("job.json");
-  ExpectComplaint(Run("replay absent.json"), 1, "absent.json");
+  ExpectComplaint(Run("replay absent.json"), 2, "absent.json");
   Write("cut.json", text.substr(0, text.size() / 2));
   ExpectComplaint(Run("replay cut.json"), 2, "in or after event");
   RunWell("--version; gzip -c job.json | head -c 500 > cut.json.gz");
