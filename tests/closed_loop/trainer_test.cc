@@ -129,7 +129,7 @@ TEST_F(TrainerTest, DirectoryWithoutRanksIsNamed) {
   std::filesystem::create_directory(Directory() / "empty");
   const std::string plan = " --plan out/plans/no-slowdown.json ";
   ExpectComplaint(Run("trace empty -o trace.json"), 2, "empty has no rank log");
-  ExpectComplaint(Run("trace nowhere -o trace.json"), 2, "nowhere is not a directory");
+  ExpectComplaint(Run("trace nowhere -o trace.json"), 2, "nowhere: cannot read");
   ExpectComplaint(Run("verify nowhere --steps 50" + plan), 2, "nowhere is not a directory");
   ExpectComplaint(Run("verify empty --steps 50 --timeout 0.2" + plan), 1,
                   "4 of 4 ranks have recorded no step for 0.2 s: dp0-pp0-tp0 (no log)");
