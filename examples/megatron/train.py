@@ -43,7 +43,7 @@ class Stage(nn.Module):
 
 
 def text(batch, device):
-    """Yields batches of consecutive characters of this file, and the same shifted by one."""
+    """Yields batches of consecutive characters of this file: inputs, and one more as a target."""
     codes = torch.tensor([code % VOCABULARY for code in pathlib.Path(__file__).read_bytes()])
     generator = torch.Generator().manual_seed(0)
     while True:

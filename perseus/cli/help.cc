@@ -25,45 +25,45 @@ constexpr const char* kVersionAbout = "Print the version of perseus.";
 constexpr std::size_t kColumns = 80;
 constexpr std::size_t kNameColumns = 30;  // CLI11's default.
 
+constexpr std::string_view kPlanning = "Plan a job";
+constexpr std::string_view kFollowing = "Follow a plan while a job trains";
+constexpr std::string_view kOnANode = "Manage a node";
+constexpr std::string_view kInACluster = "Manage a cluster";
+constexpr std::string_view kMore = "More";
+
 constexpr ListedVerb kListedVerbs[] = {
-    {"Plan a job", "plan", "Plan the clock of every instruction of an iteration", AddPlanVerb},
-    {"Plan a job", "show", "Show plans side by side", AddShowVerb},
-    {"Plan a job", "report", "Make the report page, or figures, from plans", AddReportVerb},
-    {"Plan a job", "evaluate", "Compute the time and energy of a plan", AddEvaluateVerb},
-    {"Plan a job", "compare", "Compare policies that choose clocks", AddCompareVerb},
-    {"Plan a job", "emulate", "Emulate a whole job, with stragglers and power caps",
-     AddEmulateVerb},
-    {"Plan a job", "replay", "Compute what a recorded timeline of a job wasted", AddReplayVerb},
-    {"Plan a job", "partition", "Split a model into pipeline stages", AddPartitionVerb},
-    {"Plan a job", "synth", "Make a profile without a GPU", AddSynthVerb},
+    {kPlanning, "plan", "Plan the clock of every instruction of an iteration", AddPlanVerb},
+    {kPlanning, "show", "Show plans side by side", AddShowVerb},
+    {kPlanning, "report", "Make the report page, or figures, from plans", AddReportVerb},
+    {kPlanning, "evaluate", "Compute the time and energy of a plan", AddEvaluateVerb},
+    {kPlanning, "compare", "Compare policies that choose clocks", AddCompareVerb},
+    {kPlanning, "emulate", "Emulate a whole job, with stragglers and power caps", AddEmulateVerb},
+    {kPlanning, "replay", "Compute what a recorded timeline of a job wasted", AddReplayVerb},
+    {kPlanning, "partition", "Split a model into pipeline stages", AddPartitionVerb},
+    {kPlanning, "synth", "Make a profile without a GPU", AddSynthVerb},
 
-    {"Follow a plan while a job trains", "run", "Run a training with Perseus attached", AddRunVerb},
-    {"Follow a plan while a job trains", "tune",
-     "Profile a job, plan it, and put the plan in force", AddTuneVerb},
-    {"Follow a plan while a job trains", "verify", "Measure what a plan saves", AddVerifyVerb},
-    {"Follow a plan while a job trains", "trace", "Write a timeline of what the job ran",
-     AddTraceVerb},
-    {"Follow a plan while a job trains", "schedule", "Write the schedule that the job ran",
-     AddScheduleVerb},
-    {"Follow a plan while a job trains", "trainer", "Run a training job on virtual GPUs",
-     AddTrainerVerb},
+    {kFollowing, "run", "Run a training with Perseus attached", AddRunVerb},
+    {kFollowing, "tune", "Profile a job, plan it, and put the plan in force", AddTuneVerb},
+    {kFollowing, "verify", "Measure what a plan saves", AddVerifyVerb},
+    {kFollowing, "trace", "Write a timeline of what the job ran", AddTraceVerb},
+    {kFollowing, "schedule", "Write the schedule that the job ran", AddScheduleVerb},
+    {kFollowing, "trainer", "Run a training job on virtual GPUs", AddTrainerVerb},
 
-    {"Manage a node", "doctor", "Show what works on this node, and how to fix the rest",
-     AddDoctorVerb},
-    {"Manage a node", "qualify", "Measure what its GPUs do when clocks change", AddQualifyVerb},
-    {"Manage a node", "agent", "Run the agent, the only process that sets clocks", AddAgentVerb},
-    {"Manage a node", "gpu", "Show and manage GPUs, their settings and holders", AddGpuVerb},
+    {kOnANode, "doctor", "Show what works on this node, and how to fix the rest", AddDoctorVerb},
+    {kOnANode, "qualify", "Measure what its GPUs do when clocks change", AddQualifyVerb},
+    {kOnANode, "agent", "Run the agent, the only process that sets clocks", AddAgentVerb},
+    {kOnANode, "gpu", "Show and manage GPUs, their settings and holders", AddGpuVerb},
 
-    {"Manage a cluster", "serve", "Run the server that plans for all jobs", AddServeVerb},
-    {"Manage a cluster", "node", "Connect the jobs of this node with a server", AddNodeVerb},
-    {"Manage a cluster", "jobs", "List the jobs of a server", AddJobsVerb},
-    {"Manage a cluster", "job", "Register, show and change a job of a server", AddJobVerb},
-    {"Manage a cluster", "top", "Show the jobs of a server until Ctrl-C", AddTopVerb},
-    {"Manage a cluster", "token", "Manage the tokens of a server", AddTokenVerb},
+    {kInACluster, "serve", "Run the server that plans for all jobs", AddServeVerb},
+    {kInACluster, "node", "Connect the jobs of this node with a server", AddNodeVerb},
+    {kInACluster, "jobs", "List the jobs of a server", AddJobsVerb},
+    {kInACluster, "job", "Register, show and change a job of a server", AddJobVerb},
+    {kInACluster, "top", "Show the jobs of a server until Ctrl-C", AddTopVerb},
+    {kInACluster, "token", "Manage the tokens of a server", AddTokenVerb},
 
-    {"More", "help", "Print the help of a verb", AddHelpVerb},
-    {"More", "version", "Print the version", AddVersionVerb},
-    {"More", "completion", "Print completion for bash, zsh or fish", AddCompletionVerb},
+    {kMore, "help", "Print the help of a verb", AddHelpVerb},
+    {kMore, "version", "Print the version", AddVersionVerb},
+    {kMore, "completion", "Print completion for bash, zsh or fish", AddCompletionVerb},
 };
 
 // Breaks the text into lines of at most `columns` characters. A longer word gets a line of its own.

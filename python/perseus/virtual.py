@@ -4,9 +4,9 @@
 
 A module that contains this layer takes, in its forward and in its backward, the time that the
 profile has for the clock that the virtual GPU has right now, and the GPU draws the energy. So the
-job behaves like one on a real GPU: slower at a lower clock, no matter which process has set it. The layer knows
-nothing of the hooks of Perseus. So a test with it also shows whether the hooks are in the right
-places: if they were not, the measured times and energies would be wrong.
+job behaves like one on a real GPU: slower at a lower clock, no matter which process has set it. The
+layer knows nothing of the hooks of Perseus. So a test with it also shows whether the hooks are in
+the right places: if they were not, the measured times and energies would be wrong.
 
 The virtual GPU belongs to a node that PERSEUS_DEVICES names (virtual:FILE), and its number is the
 environment variable LOCAL_RANK, which torchrun sets. Time is real time, because a virtual clock

@@ -78,7 +78,7 @@ TEST_F(RunTest, ScheduleOfTheLogsIsTheOneThatRan) {
   RunTrainer("", 6);
   EXPECT_THAT(Read("run.err"), Not(HasSubstr("had a plan")));
   EXPECT_THAT(RunWell("schedule run -o order.csv"),
-              AllOf(HasSubstr("zb-v: 8 stages on 4 pp_ranks, 8 microbatches, 2 pipelines"),
+              AllOf(HasSubstr("zb-v: stages 8, pp_ranks 4, microbatches 8, pipelines 2"),
                     HasSubstr("in 6 steps, last in steps 0 to 5"), HasSubstr("wrote order.csv")));
   EXPECT_EQ(RunWell("schedule run"), Read("order.csv"));
   const nlohmann::json by_name =

@@ -21,7 +21,7 @@ from deepspeed.runtime.pipe.engine import PipelineEngine  # noqa: E402
 
 import perseus  # noqa: E402
 from deepspeed_worker import EXAMPLE, train  # noqa: E402
-from torch_test import KINDS, read_log  # noqa: E402
+from observed import KINDS, read_log  # noqa: E402
 from torch_worker import OFF  # noqa: E402
 
 MICROBATCHES = 4

@@ -23,7 +23,7 @@ from megatron.core.pipeline_parallel import schedules  # noqa: E402
 import perseus  # noqa: E402
 from megatron_worker import BATCH, EXAMPLE, ORIGINALS, Job, train  # noqa: E402
 from perseus.adapters import megatron as adapter  # noqa: E402
-from torch_test import KINDS, read_log  # noqa: E402
+from observed import KINDS, read_log  # noqa: E402
 from torch_worker import OFF  # noqa: E402
 
 HOOK = pathlib.Path(perseus.__file__).parent / "hook"

@@ -8,7 +8,7 @@ import unittest
 from unittest import mock
 
 from perseus.adapters.zeus import PipelineFrequencyOptimizer
-from torch_test import KINDS, read_log
+from observed import KINDS, read_log
 
 ARGUMENTS = {
     "rank": 5, "dp_rank": 1, "pp_rank": 2, "tp_rank": 0, "device_id": 0, "dp_degree": 2,

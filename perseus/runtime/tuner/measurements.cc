@@ -110,6 +110,20 @@ std::optional<double> PooledBlockingPower(
   return std::max(0.0, sum / weights);
 }
 
+std::vector<profiler::MeasuredOption> WithTimesOf(std::span<const profiler::MeasuredOption> other,
+                                                  std::vector<profiler::MeasuredOption> options) {
+  for (const profiler::MeasuredOption& timed : other) {
+    const auto same = std::ranges::find_if(options, [&](const profiler::MeasuredOption& option) {
+      return option.group == timed.group && option.frequency_mhz == timed.frequency_mhz;
+    });
+    if (same == options.end()) continue;
+    same->samples = timed.samples;
+    same->time_s = timed.time_s;
+    same->time_ci_s = timed.time_ci_s;
+  }
+  return options;
+}
+
 profile::Profile MeasuredProfile(std::span<const profiler::MeasuredOption> options) {
   std::map<profiler::InstructionGroup, profile::ProfileEntry> entries;
   for (const profiler::MeasuredOption& measured : options) {

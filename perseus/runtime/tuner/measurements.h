@@ -24,6 +24,13 @@ std::vector<profiler::MeasuredOption> PooledOptions(
 std::optional<double> PooledBlockingPower(
     const std::map<protocol::RankId, profiler::KnownGpu>& gpus);
 
+// `options` with the times of the same ones in `other`, which were measured while a plan ran. They
+// keep their powers: every step with a plan changes clocks, and a window of the energy counter with
+// a change in it does not count. So the few windows of some steps say nothing about single powers
+// (seen: 8,700 W with an interval of 53,500 W). The energy of these steps does (tuned_plan.h).
+std::vector<profiler::MeasuredOption> WithTimesOf(std::span<const profiler::MeasuredOption> other,
+                                                  std::vector<profiler::MeasuredOption> options);
+
 // The profile of these options, with confidence intervals. Options without a power are left out.
 profile::Profile MeasuredProfile(std::span<const profiler::MeasuredOption> options);
 

@@ -91,6 +91,23 @@ TEST(PooledOptionsTest, ClocksThatWereNotRequestedAreNoOptions) {
   EXPECT_FALSE(PooledBlockingPower({}));
 }
 
+// A plan changes the clock in almost every window, so its powers are arbitrary.
+TEST(WithTimesOfTest, TakesTimesAndKeepsPowers) {
+  const profiler::InstructionGroup forward{2, 0, InstructionKind::kForward};
+  const profiler::MeasuredOption known[] = {{forward, 960, 500, 0.0281, 0.0001, 257.2, 65.2},
+                                            {forward, 990, 500, 0.0275, 0.0001, 260.0, 60.0}};
+  const profiler::MeasuredOption with_plan[] = {{forward, 960, 26, 0.0283, 0.0002, 8687.6, 53506.4},
+                                                {forward, 1200, 26, 0.02, 0.0002, 300.0, 5.0}};
+  const auto both = WithTimesOf(with_plan, {std::begin(known), std::end(known)});
+  ASSERT_THAT(both, SizeIs(2));
+  EXPECT_EQ(both[0].samples, 26);
+  EXPECT_EQ(both[0].time_s, 0.0283);
+  EXPECT_EQ(both[0].time_ci_s, 0.0002);
+  EXPECT_EQ(both[0].power_w, 257.2);
+  EXPECT_EQ(both[0].power_ci_w, 65.2);
+  EXPECT_EQ(both[1].time_s, 0.0275);
+}
+
 TEST(MeasuredProfileTest, HasConfidenceAndOmitsOptionsWithoutPower) {
   profiler::MeasuredOption known{{1, 0, InstructionKind::kForward}, 1000, 12, 0.01, 0.0001, 300, 6};
   profiler::MeasuredOption unknown{{1, 0, InstructionKind::kForward}, 900, 2, 0.011, 0.0001, 0, 0};

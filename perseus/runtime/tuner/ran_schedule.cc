@@ -91,8 +91,7 @@ class ScheduleFinder {
     if (says && Log(*says).header.pp_ranks < pp_ranks_) {
       return Fail(
           "{}: pipelines have {} ranks by the log of rank {}, but there is a log of pp_rank {} "
-          "(are "
-          "logs of an earlier run in this directory? Use a new one)",
+          "(are logs of an earlier run in this directory? Use a new one)",
           where_, Log(*says).header.pp_ranks, Name(*says), pp_ranks_ - 1);
     }
     if (says) pp_ranks_ = Log(*says).header.pp_ranks;
@@ -372,7 +371,7 @@ Result<RanSchedule> AwaitRanSchedule(const std::filesystem::path& job_directory,
 std::string Describe(const RanSchedule& ran) {
   const schedule::Schedule& schedule = ran.schedule;
   std::string text = fmt::format(
-      "{}: {} stages on {} pp_ranks, {} microbatches, {} pipelines, {} GPUs a stage\n"
+      "{}: stages {}, pp_ranks {}, microbatches {}, pipelines {}, GPUs of a stage {}\n"
       "all ranks ran it in {} steps, last in steps {} to {}\n",
       schedule.name, schedule.stages(), schedule.pp_ranks.size(), schedule.microbatches,
       ran.pipelines, ran.gpus_per_stage, ran.steps, ran.first, ran.last);

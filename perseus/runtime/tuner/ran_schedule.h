@@ -56,8 +56,8 @@ struct ScheduleWait {
 Result<RanSchedule> AwaitRanSchedule(const std::filesystem::path& job_directory,
                                      const ScheduleWait& wait, Clock& clock);
 
-// "1f1b: 4 stages on 4 pp_ranks, 8 microbatches, 1 pipeline, as in steps 2 to 9 …", and a line for
-// each kind of other steps.
+// "1f1b: stages 4, pp_ranks 4, microbatches 8, …", in which steps it ran, and a line for each kind
+// of other steps.
 std::string Describe(const RanSchedule& ran);
 
 }  // namespace perseus::tuner

@@ -150,9 +150,8 @@ Result<TunedPlan::Scale> TunedPlan::ScaleTo(const SeenSteps& seen,
         (computing_j(seen.energy_j, seen.time_s, plan) - scale.highest * plan_highest_j) / others_j;
   }
   constexpr double kMost = 1.25;
-  for (const double factor : {scale.highest, scale.other}) {
-    if (!(factor > 1 / kMost && factor < kMost)) return Scale();
-  }
+  scale.highest = std::clamp(scale.highest, 1 / kMost, kMost);
+  scale.other = std::clamp(scale.other, 1 / kMost, kMost);
   return scale;
 }
 

@@ -2,7 +2,7 @@
 //
 // A plan is made with margins (profiler/sweep_plan.h), and from the options that seemed best, which
 // look better than they are. So its promise is computed separately: with its clocks, without
-// margins, from the options that were measured later, and with energies that are scaled to those of
+// margins, from the times that were measured later, and with energies that are scaled to those of
 // whole steps.
 #pragma once
 
@@ -33,8 +33,8 @@ class TunedPlan {
                                 const std::optional<noise::Noise>& noise);
 
   // From now on, the promise is computed from these options, with energies scaled so that whole
-  // steps need what was observed. (A difference of a quarter is no error of measurement: another
-  // consumer appeared or vanished. Then nothing is scaled.)
+  // steps need what was observed. They are scaled by a quarter at most. A greater difference is no
+  // error of measurement. Then the promise stays different from what was observed.
   Result<void> JudgeBy(const profiler::SweepJob& sweep,
                        std::span<const profiler::MeasuredOption> measured, const SeenSteps& seen);
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace perseus::tuner {
 namespace {
@@ -85,6 +86,35 @@ TEST(TunedPlan, KeepsALimitOfClockChangesWithAMargin) {
   const TunedPlan limited = MakePlan({.most_changes = 2}, noise);
   EXPECT_LE(MostChangesOf(limited.file()), 2);
   EXPECT_LE(limited.slowdown(), 0);
+}
+
+// The steps that the plan promises, with energies that differ by these factors.
+SeenSteps Seen(const TunedPlan& plan, double baseline_factor, double factor) {
+  const plan_file::PlanFile& file = plan.file();
+  const double pipelines = file.job.pipelines;
+  return {ToSeconds(file.time), file.energy_j * factor * pipelines, ToSeconds(file.baseline_time),
+          file.baseline_energy_j * baseline_factor * pipelines, 0};
+}
+
+TEST(TunedPlan, PromisesTheEnergyOfWholeSteps) {
+  const profiler::SweepJob job = MakeSweepJob({});
+  TunedPlan plan = MakePlan({});
+  const SeenSteps seen = Seen(plan, 1.05, 0.95);
+  ASSERT_GT(std::abs(seen.saving() - plan.saving()), 0.05);
+  ASSERT_TRUE(plan.JudgeBy(job, MeasureAll(job), seen));
+  EXPECT_NEAR(plan.saving(), seen.saving(), 1e-6);
+}
+
+// The part of the difference that no error of measurement explains stays in the promise.
+TEST(TunedPlan, EnergiesAreScaledByAQuarterAtMost) {
+  const profiler::SweepJob job = MakeSweepJob({});
+  TunedPlan plan = MakePlan({});
+  const double before_j = plan.file().energy_j;
+  const SeenSteps seen = Seen(plan, 1, 0.5);
+  ASSERT_TRUE(plan.JudgeBy(job, MeasureAll(job), seen));
+  EXPECT_LT(plan.file().energy_j, before_j);
+  EXPECT_GT(plan.file().energy_j, before_j / 1.25);
+  EXPECT_LT(plan.saving(), seen.saving() - 0.05);
 }
 
 }  // namespace

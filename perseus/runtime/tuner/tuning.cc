@@ -24,7 +24,8 @@ namespace {
 
 // A plan is made from the options that seem best, and these seem better than they are. So a plan is
 // put into force and measured at its own clocks. Then it is made again with these measurements. The
-// promise of the second plan is computed only from its own measurements.
+// promise of the second plan is computed from the times that were measured while it ran, and from
+// the energy of its whole steps.
 constexpr int kPlansFollowed = 2;
 
 std::filesystem::path StatePath(const std::filesystem::path& job_directory) {
@@ -49,19 +50,6 @@ Result<profiler::ProfilerState> ReadState(const TuningOptions& options) {
   if (!read) return read;
   PERSEUS_RETURN_IF_ERROR(profiler::CheckSameJob(*read, state.job, path.string()));
   return read;
-}
-
-// `known`, with the options of `fresh` instead of the same ones.
-std::vector<profiler::MeasuredOption> WithFresh(std::vector<profiler::MeasuredOption> known,
-                                                std::span<const profiler::MeasuredOption> fresh) {
-  for (const profiler::MeasuredOption& option : fresh) {
-    if (!(option.power_w > 0) || !std::isfinite(option.power_ci_w)) continue;
-    const auto same = std::ranges::find_if(known, [&](const profiler::MeasuredOption& other) {
-      return other.group == option.group && other.frequency_mhz == option.frequency_mhz;
-    });
-    if (same != known.end()) *same = option;
-  }
-  return known;
 }
 
 int MostFrequencies(std::span<const profiler::MeasuredOption> options) {
@@ -99,6 +87,7 @@ class Tuner {
   void Explain(const SeenSteps& seen);
   std::optional<noise::Noise> MeasuredNoise() const;
   Result<void> FollowPlans();
+  void WarnIfUnexplained() const;
   Result<void> LeaveInForce();
   Result<void> MakePlan();
   void WarnOfOtherGpu() const;
@@ -382,11 +371,22 @@ Result<void> Tuner::FollowPlans() {
     if (i + 1 < kPlansFollowed) Explain(*seen_);
   }
   const std::vector<profiler::MeasuredOption> known =
-      WithFresh(PooledOptions(state_.gpus), PooledOptions(followed->gpus));
-  if (auto judged = plan_->JudgeBy(Job(), known, *seen_); !judged) return judged;
-  auto seen = CheckSeen(*seen_, std::max(0.0, plan_->slowdown()));
-  if (!seen) return seen;
+      WithTimesOf(PooledOptions(followed->gpus), PooledOptions(state_.gpus));
+  PERSEUS_RETURN_IF_ERROR(plan_->JudgeBy(Job(), known, *seen_));
+  PERSEUS_RETURN_IF_ERROR(CheckSeen(*seen_, std::max(0.0, plan_->slowdown())));
+  WarnIfUnexplained();
   return LeaveInForce();
+}
+
+// Whole steps are right. But other plans (of the server, for a straggler) use the profile.
+void Tuner::WarnIfUnexplained() const {
+  constexpr double kOnePoint = 0.01;
+  if (std::abs(plan_->saving() - seen_->saving()) <= kOnePoint) return;
+  Say(fmt::format(
+      "warning: by the energies of single instructions, the plan saves {:.2f} %, but whole steps "
+      "show {:.2f} %: do not use this profile for other plans (measure more steps with "
+      "--budget-steps; does another program use these GPUs?)",
+      100 * plan_->saving(), 100 * seen_->saving()));
 }
 
 Result<void> Tuner::LeaveInForce() {

@@ -1,6 +1,6 @@
 """Records one attached pipeline of this process: its session, its steps and its instructions.
 
-An adapter's wrappers call step_begin, begin, end, step_end. None of them raises: an error of Perseus
+An adapter's wrappers call run_step, begin and end. None of them raises: an error of Perseus
 is logged once, and the pipeline is detached. The wrappers stay correct after that, because each of
 them asks is_attached or the result of begin().
 
@@ -127,6 +127,27 @@ class Recorder:
 
     # ---- Steps ----
 
+    def run_step(
+        self,
+        microbatches: int,
+        original: Callable[..., Any],
+        arguments: Sequence[Any],
+        named: Mapping[str, Any],
+    ) -> Any:
+        """Calls the original function of a step, and records it as one.
+
+        A step that runs inside of another one (a subclass calls its base class) is part of it.
+        """
+        if self.in_step or not self.step_begin(microbatches):
+            return original(*arguments, **named)
+        try:
+            result = original(*arguments, **named)
+        except BaseException:
+            self.step_abandon()
+            raise
+        self.step_end()
+        return result
+
     def step_begin(self, microbatches: int) -> bool:
         """Returns False if this step is not recorded. Then do not call step_end."""
         if not self.is_attached or self.in_step:
@@ -145,12 +166,9 @@ class Recorder:
             return False
 
     def step_end(self) -> None:
-        if not self.in_step:
+        if not self._leave_step():
             return
         try:
-            if self._is_open:
-                self.end()
-            self.in_step = False
             self._session.step_end()
             if self._proof_steps > 0:
                 self._prove()
@@ -159,15 +177,13 @@ class Recorder:
 
     def step_abandon(self) -> None:
         """Instead of step_end, if an exception leaves the step."""
-        if not self.in_step:
-            return
-        try:
-            if self._is_open:
-                self.end()
-            self.in_step = False
-            self._session.step_abandon()
-        except Exception as error:
-            self.fail(error)
+        if self._leave_step():
+            self._session.step_abandon()  # C++, never raises.
+
+    def _leave_step(self) -> bool:
+        was_in_step, self.in_step = self.in_step, False
+        self.end()
+        return was_in_step
 
     # ---- Instructions ----
 

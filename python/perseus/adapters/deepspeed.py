@@ -119,16 +119,8 @@ def _run(
     recorder: Recorder, engine: Any, original: Callable[..., Any], arguments: Any, named: Any
 ) -> Any:
     """Calls the original train_batch, as a step of the recorder."""
-    # A train_batch of a subclass may call the one of its base class: that is one step.
-    if recorder.in_step or not recorder.step_begin(getattr(engine, "micro_batches", 0)):
-        return original(engine, *arguments, **named)
-    try:
-        result = original(engine, *arguments, **named)
-    except BaseException:
-        recorder.step_abandon()
-        raise
-    recorder.step_end()
-    return result
+    microbatches = getattr(engine, "micro_batches", 0)
+    return recorder.run_step(microbatches, original, [engine, *arguments], named)
 
 
 # ---- Instructions ----

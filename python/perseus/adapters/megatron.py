@@ -149,36 +149,24 @@ class _Pipeline:
         def forward_backward(*arguments: Any, **named: Any) -> Any:
             self._depth += 1
             try:
-                if named.get("forward_only") or not self._begin(named):
+                if named.get("forward_only") or recorder.in_step or not recorder.is_attached:
                     return original(*arguments, **named)
-                try:
-                    result = original(*arguments, **named)
-                except BaseException:
-                    recorder.step_abandon()
-                    raise
-                recorder.step_end()
-                return result
+                self._prepare(named)
+                microbatches = named.get("num_microbatches", 0)
+                return recorder.run_step(microbatches, original, arguments, named)
             finally:
                 self._depth -= 1
+                self._groups = None
 
         return forward_backward
 
-    def _begin(self, named: Mapping[str, Any]) -> bool:
-        if self.recorder.in_step or not self.recorder.is_attached:
-            return False
-        try:
-            model = named.get("model")
-            self._chunks = len(model) if isinstance(model, (list, tuple)) else 1
-            self._groups = named.get("pg_collection")
-            self._of_output.clear()
-            self._waiting = [[] for _ in range(self._chunks)]
-            self._is_whole = False
-            return self.recorder.step_begin(named.get("num_microbatches", 0))
-        except Exception as error:
-            self.recorder.fail(error)
-            return False
-        finally:
-            self._groups = None
+    def _prepare(self, named: Mapping[str, Any]) -> None:
+        model = named.get("model")
+        self._chunks = len(model) if isinstance(model, (list, tuple)) else 1
+        self._groups = named.get("pg_collection")
+        self._of_output.clear()
+        self._waiting = [[] for _ in range(self._chunks)]
+        self._is_whole = False
 
     def whole(self, original: Callable[..., Any], why: str) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -261,7 +249,9 @@ class _Pipeline:
             waiting = self._waiting[chunk]
             return chunk, waiting.pop(0) if waiting else None
         chunk, microbatch = found
-        self._waiting[chunk].remove(microbatch)
+        # Other code may replace some outputs only. Then this forward may have counted already.
+        if microbatch in self._waiting[chunk]:
+            self._waiting[chunk].remove(microbatch)
         return found
 
     def _chunk(self) -> int:

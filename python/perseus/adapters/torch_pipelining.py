@@ -149,20 +149,11 @@ def _run(
     recorder: Recorder, schedule: Any, original: Callable[..., Any], arguments: Any, named: Any
 ) -> Any:
     """Calls the original `step`, as a step of the recorder if it trains."""
-    if (
-        recorder.in_step  # The `step` of a class that calls the one of its base class.
-        or not getattr(schedule, "_has_backward", False)
-        or not _wrap_custom_functions(recorder, schedule)
-        or not recorder.step_begin(schedule._n_microbatches)
-    ):
+    is_training = getattr(schedule, "_has_backward", False)
+    if recorder.in_step or not is_training or not _wrap_custom_functions(recorder, schedule):
         return original(schedule, *arguments, **named)
-    try:
-        result = original(schedule, *arguments, **named)
-    except BaseException:
-        recorder.step_abandon()
-        raise
-    recorder.step_end()
-    return result
+    microbatches = schedule._n_microbatches
+    return recorder.run_step(microbatches, original, [schedule, *arguments], named)
 
 
 # ---- Stages ----
