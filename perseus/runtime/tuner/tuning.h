@@ -63,7 +63,7 @@ struct TuningResult {
   // observed with this one.
   profile::Profile options;
   // Its promise is computed without the margins. If the plan was left in force, the promise comes
-  // from measurements while it was followed, which did not influence the choice, and from energies
+  // from times while it was followed, which did not influence the choice, and from energies
   // that are scaled to the counters. Otherwise it comes from the measurements from which the plan
   // was made, and is too high by about `expected->optimism`.
   plan_file::PlanFile plan;
