@@ -5,10 +5,14 @@
 // GPUs and on simulated ones with known behavior, and a test compares what it finds with what the
 // simulated node was given.
 //
-//   qualification.h   what to measure, in which order; it writes the facts
-//   statistics.h, landing.h, energy_counter.h, interference.h
+//   qualification.h   what to measure, in which order
+//   node_checks.h, measure_counter.h, measure_power.h, measure_switches.h, measure_interference.h
+//                     its parts, which write the facts; qualify_run.h has what they share
+//   clock_choice.h, gpu_readings.h
+//                     the clocks that they set, and the readings that they take
+//   statistics.h, landing.h, energy_counter.h, interference.h, siblings.h
 //                     estimates from samples (pure functions)
-//   measured_node.h this interface
+//   measured_node.h   this interface
 //   driver_node.h     real GPUs by their driver only: no kernels
 //   cuda_node.h       real GPUs with kernels by libcuda (no CUDA toolkit, no framework)
 //   simulated_node.h  GPUs with behavior that the caller gives, in virtual time

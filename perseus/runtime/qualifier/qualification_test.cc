@@ -4,8 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <optional>
 #include <utility>
 
 #include "perseus/runtime/qualifier/figure.h"
@@ -16,6 +17,7 @@ namespace perseus::qualifier {
 namespace {
 
 using hardware_facts::Direction;
+using hardware_facts::HardwareFacts;
 using hardware_facts::SwitchFacts;
 using ::testing::AllOf;
 using ::testing::AnyOf;
@@ -61,16 +63,16 @@ bool Covers(const Estimate& estimate, double truth) {
   return estimate.low <= truth && truth <= estimate.high;
 }
 
-const SwitchFacts* Find(const hardware_facts::HardwareFacts& facts, Direction direction,
-                        bool is_far, bool all_gpus) {
+const SwitchFacts* Find(const HardwareFacts& facts, Direction direction, bool is_far,
+                        bool all_gpus) {
   for (const SwitchFacts& one : facts.switches) {
     if (one.direction == direction && one.is_far == is_far && one.all_gpus == all_gpus) return &one;
   }
   return nullptr;
 }
 
-const Estimate* Find(const hardware_facts::HardwareFacts& facts, std::string_view kind,
-                     double changes_per_s, double reads_per_s) {
+const Estimate* Find(const HardwareFacts& facts, std::string_view kind, double changes_per_s,
+                     double reads_per_s) {
   for (const auto& one : facts.interference) {
     if (one.kind == kind && std::abs(one.changes_per_s - changes_per_s) < 1e-6 &&
         one.reads_per_s == reads_per_s) {
@@ -102,12 +104,25 @@ double MedianOfSlowest(double median_ms, double spread, int n) {
   return median_ms * std::exp(spread * low);
 }
 
-// What is found on a node of these GPUs.
-Qualification Measured(const SimulatedModel& model, int gpus, double duration_s = 30) {
-  SimulatedNode node(model, gpus, 1);
-  auto qualified = Qualify(node, {.duration_s = duration_s});
+Qualification Qualified(SimulatedNode& node, const QualifyOptions& options) {
+  auto qualified = Qualify(node, options);
   EXPECT_TRUE(qualified) << qualified.error().message;
   return std::move(qualified).value_or(Qualification());
+}
+
+Qualification Qualified(const SimulatedModel& model, int gpus, double duration_s = 30) {
+  SimulatedNode node(model, gpus, 1);
+  return Qualified(node, {.duration_s = duration_s});
+}
+
+HardwareFacts FactsOf(const SimulatedModel& model, int gpus, double duration_s = 30) {
+  return Qualified(model, gpus, duration_s).facts;
+}
+
+// The greatest harmless rate of changes.
+Estimate RateOf(const HardwareFacts& facts) {
+  EXPECT_TRUE(facts.max_changes_per_s);
+  return facts.max_changes_per_s.value_or(Estimate{-1, -1, -1});
 }
 
 // Counts how often an interval covers the truth.
@@ -117,76 +132,92 @@ struct Coverage {
     ++all;
     covered += estimate != nullptr && Covers(*estimate, truth);
   }
+  void Add(const std::optional<Estimate>& estimate, double truth) {
+    Add(estimate ? &*estimate : nullptr, truth);
+  }
   double share() const { return all == 0 ? 0 : static_cast<double>(covered) / all; }
 };
 
+struct Coverages {
+  Coverage latency, call, power, counter, slowdown;
+};
+
+void CompareSwitches(const HardwareFacts& facts, const SimulatedModel& model,
+                     Coverages& coverages) {
+  for (const Direction direction : {Direction::kUp, Direction::kDown}) {
+    for (const bool is_far : {true, false}) {
+      for (const bool all_gpus : {true, false}) {
+        const int set_at_once = all_gpus ? facts.gpu_count : 1;
+        const double call_ms = model.call_ms + model.call_per_other_ms * (set_at_once - 1);
+        const double landing_ms = MedianOfSlowest(
+            model.landing_ms * (direction == Direction::kDown ? model.landing_down_factor : 1),
+            model.landing_spread, set_at_once);
+        const SwitchFacts* found = Find(facts, direction, is_far, all_gpus);
+        ASSERT_NE(found, nullptr);
+        coverages.latency.Add(&found->latency_ms, call_ms + landing_ms);
+        coverages.call.Add(&found->call_ms, call_ms);
+        EXPECT_GE(found->p95_latency_ms, found->latency_ms.value);
+      }
+    }
+  }
+}
+
+void ComparePower(const HardwareFacts& facts, const SimulatedModel& model, Coverages& coverages) {
+  ASSERT_EQ(facts.power.size(), 5U);
+  const double bias = 1 + model.counter_bias;  // The counter measures the power.
+  for (const auto& one : facts.power) {
+    coverages.power.Add(one.idle_w, bias * model.idle_power_w);
+    coverages.power.Add(one.blocked_w, bias * BlockedPower(model, one.sm_clock_mhz));
+    coverages.power.Add(one.busy_w, bias * BusyPower(model, one.sm_clock_mhz));
+  }
+  EXPECT_EQ(facts.range_lock_saves, true);
+
+  ASSERT_TRUE(facts.energy_counter);
+  coverages.counter.Add(&facts.energy_counter->period_ms, model.counter_period_ms);
+  coverages.counter.Add(&facts.energy_counter->bias, model.counter_bias);
+  EXPECT_DOUBLE_EQ(facts.energy_counter->resolution_j, model.counter_resolution_j);
+}
+
+void CompareInterference(const HardwareFacts& facts, const SimulatedModel& model,
+                         Coverage& slowdown) {
+  struct Held {
+    const char* kind;
+    double ms;
+  };
+  for (const Held held :
+       {Held{"launch", model.holds_launch_ms}, Held{"kernel", model.holds_kernel_ms},
+        Held{"copy", model.holds_copy_ms}, Held{"collective", model.holds_collective_ms}}) {
+    for (const double period_ms : {1000., 500., 200., 100., 50., 20., 10.}) {
+      // A change of all GPUs takes 10.5 ms, which is close enough to a period of 10 ms.
+      const double made_ms = std::max(period_ms, 10.5);
+      slowdown.Add(Find(facts, held.kind, 1000 * facts.gpu_count / period_ms, 0),
+                   1 / (1 - held.ms / made_ms) - 1);
+    }
+  }
+  slowdown.Add(Find(facts, "launch", 0, 190), 1 / (1 - 0.19 * model.read_holds_launch_ms) - 1);
+  slowdown.Add(Find(facts, "copy", 0, 190), 0);
+  slowdown.Add(Find(facts, "host_function", 0, 0), model.host_function_us / model.launch_us);
+}
+
 TEST(Qualification, FindsWhatTheNodeWasGivenWithinItsIntervals) {
   const SimulatedModel model = DifficultModel();
-  constexpr int kGpus = 4;
   constexpr int kNodes = 8;
-  Coverage latency, call, power, counter, slowdown;
+  Coverages coverages;
   for (std::uint64_t seed = 1; seed <= kNodes; ++seed) {
-    SimulatedNode node(model, kGpus, seed);
-    const auto qualified = Qualify(node, {.duration_s = 60});
-    ASSERT_TRUE(qualified) << qualified.error().message;
-    const auto& facts = qualified->facts;
-    EXPECT_EQ(facts.gpu_count, kGpus);
-
-    for (const Direction direction : {Direction::kUp, Direction::kDown}) {
-      for (const bool is_far : {true, false}) {
-        for (const bool all_gpus : {true, false}) {
-          const int set_at_once = all_gpus ? kGpus : 1;
-          const double call_ms = model.call_ms + model.call_per_other_ms * (set_at_once - 1);
-          const double landing_ms = MedianOfSlowest(
-              model.landing_ms * (direction == Direction::kDown ? model.landing_down_factor : 1),
-              model.landing_spread, set_at_once);
-          const SwitchFacts* found = Find(facts, direction, is_far, all_gpus);
-          ASSERT_NE(found, nullptr);
-          latency.Add(&found->latency_ms, call_ms + landing_ms);
-          call.Add(&found->call_ms, call_ms);
-          EXPECT_GE(found->p95_latency_ms, found->latency_ms.value);
-        }
-      }
-    }
-    ASSERT_EQ(facts.power.size(), 5U);
-    for (const auto& one : facts.power) {
-      const double bias = 1 + model.counter_bias;  // The counter measures the power.
-      ASSERT_TRUE(one.idle_w && one.blocked_w && one.busy_w);
-      power.Add(&*one.idle_w, bias * model.idle_power_w);
-      power.Add(&*one.blocked_w, bias * BlockedPower(model, one.sm_clock_mhz));
-      power.Add(&*one.busy_w, bias * BusyPower(model, one.sm_clock_mhz));
-    }
-    EXPECT_EQ(facts.range_lock_saves, true);
-
-    ASSERT_TRUE(facts.energy_counter);
-    counter.Add(&facts.energy_counter->period_ms, model.counter_period_ms);
-    counter.Add(&facts.energy_counter->bias, model.counter_bias);
-    EXPECT_DOUBLE_EQ(facts.energy_counter->resolution_j, model.counter_resolution_j);
-
-    struct Held {
-      const char* kind;
-      double ms;
-    };
-    for (const Held held :
-         {Held{"launch", model.holds_launch_ms}, Held{"kernel", model.holds_kernel_ms},
-          Held{"copy", model.holds_copy_ms}, Held{"collective", model.holds_collective_ms}}) {
-      for (const double period_ms : {1000., 500., 200., 100., 50., 20., 10.}) {
-        // A change of all GPUs takes 10.5 ms, which is close enough to a period of 10 ms.
-        const double made_ms = std::max(period_ms, 10.5);
-        slowdown.Add(Find(facts, held.kind, 1000 * kGpus / period_ms, 0),
-                     1 / (1 - held.ms / made_ms) - 1);
-      }
-    }
-    slowdown.Add(Find(facts, "launch", 0, 190), 1 / (1 - 0.19 * model.read_holds_launch_ms) - 1);
-    slowdown.Add(Find(facts, "copy", 0, 190), 0);
-    slowdown.Add(Find(facts, "host_function", 0, 0), model.host_function_us / model.launch_us);
+    SimulatedNode node(model, 4, seed);
+    const HardwareFacts facts = Qualified(node, {.duration_s = 60}).facts;
+    EXPECT_EQ(facts.gpu_count, 4);
+    CompareSwitches(facts, model, coverages);
+    ComparePower(facts, model, coverages);
+    CompareInterference(facts, model, coverages.slowdown);
     // A collective is held up for 4 ms, which is 1 % at 9.9 changes a second of four GPUs. The
     // rates around it are 8 and 20. Noise makes the result lower, never higher.
-    ASSERT_TRUE(facts.max_changes_per_s);
-    EXPECT_THAT(facts.max_changes_per_s->value, AnyOf(0.0, 4.0, 8.0));
-    EXPECT_EQ(facts.max_changes_per_s->low, facts.max_changes_per_s->value);
-    EXPECT_THAT(facts.max_changes_per_s->high, AnyOf(20.0, 40.0));
+    const Estimate rate = RateOf(facts);
+    EXPECT_THAT(rate.value, AnyOf(0.0, 4.0, 8.0));
+    EXPECT_EQ(rate.low, rate.value);
+    EXPECT_THAT(rate.high, AnyOf(20.0, 40.0));
   }
+  const auto& [latency, call, power, counter, slowdown] = coverages;
   // 95 % intervals cover the truth in 19 of 20 cases. The seeds are fixed, so the shares are, too.
   EXPECT_GE(latency.share(), 0.92) << latency.covered << " of " << latency.all;
   EXPECT_EQ(call.share(), 1);
@@ -196,56 +227,51 @@ TEST(Qualification, FindsWhatTheNodeWasGivenWithinItsIntervals) {
 }
 
 TEST(Qualification, IntervalsAreNarrowEnoughToBeUseful) {
-  const Qualification qualified = Measured(DifficultModel(), 4, 300);
-  for (const SwitchFacts& one : qualified.facts.switches) {
+  const HardwareFacts facts = FactsOf(DifficultModel(), 4, 300);
+  for (const SwitchFacts& one : facts.switches) {
     // 80 samples of a log-normal with a spread of 0.4: about +- 12 %.
     EXPECT_LT(one.latency_ms.high - one.latency_ms.low, 0.4 * one.latency_ms.value);
   }
-  for (const auto& one : qualified.facts.power) {
+  for (const auto& one : facts.power) {
     EXPECT_LT(one.busy_w->high - one.busy_w->low, 0.05 * one.busy_w->value);
   }
   // The truth is 9.9 changes a second, and the rates around it are 8 and 20.
-  EXPECT_THAT(qualified.facts.max_changes_per_s->value, AnyOf(4.0, 8.0));
+  EXPECT_THAT(RateOf(facts).value, AnyOf(4.0, 8.0));
 }
 
 TEST(Qualification, APlainNodeHasNoInterference) {
-  const Qualification qualified = Measured(PlainModel(), 2);
+  const HardwareFacts facts = FactsOf(PlainModel(), 2);
   // Two GPUs, each every 10 ms. Nothing is said about higher rates, which were not tried.
-  ASSERT_TRUE(qualified.facts.max_changes_per_s);
-  EXPECT_EQ(qualified.facts.max_changes_per_s->value, 200);
-  EXPECT_EQ(qualified.facts.max_changes_per_s->high, 200);
-  EXPECT_EQ(qualified.facts.range_lock_saves, false);
+  EXPECT_EQ(RateOf(facts).value, 200);
+  EXPECT_EQ(RateOf(facts).high, 200);
+  EXPECT_EQ(facts.range_lock_saves, false);
 }
 
 TEST(Qualification, EveryRateHarmsANodeThatStopsForLong) {
   SimulatedModel model = PlainModel();
   model.holds_collective_ms = 100;
-  const Qualification qualified = Measured(model, 2);
-  ASSERT_TRUE(qualified.facts.max_changes_per_s);
-  EXPECT_EQ(qualified.facts.max_changes_per_s->value, 0);
-  EXPECT_EQ(qualified.facts.max_changes_per_s->high, 2);
-  EXPECT_THAT(qualified.facts.limits, Contains(HasSubstr("Even 2 changes a second harm")));
+  const HardwareFacts facts = FactsOf(model, 2);
+  EXPECT_EQ(RateOf(facts).value, 0);
+  EXPECT_EQ(RateOf(facts).high, 2);
+  EXPECT_THAT(facts.limits, Contains(HasSubstr("Even 2 changes a second harm")));
 }
 
 TEST(Qualification, ARateThatTheDriverDoesNotReachIsNotAResult) {
   SimulatedModel model = PlainModel();
   model.call_ms = 60;
-  const Qualification qualified = Measured(model, 2);
-  const auto& facts = qualified.facts;
+  const HardwareFacts facts = FactsOf(model, 2);
   EXPECT_NE(Find(facts, "launch", 20, 0), nullptr);
   EXPECT_EQ(Find(facts, "launch", 40, 0), nullptr);
-  ASSERT_TRUE(facts.max_changes_per_s);
-  EXPECT_EQ(facts.max_changes_per_s->high, 20);
+  EXPECT_EQ(RateOf(facts).high, 20);
   EXPECT_THAT(facts.limits, Contains(HasSubstr("managed at most 33.3 changes a second")));
 }
 
 TEST(Qualification, NoiseThatHidesHarmLowersTheRate) {
   SimulatedModel model = PlainModel();
   model.time_noise = 0.2;
-  const Qualification qualified = Measured(model, 2);
-  ASSERT_TRUE(qualified.facts.max_changes_per_s);
-  EXPECT_EQ(qualified.facts.max_changes_per_s->value, 0);
-  EXPECT_THAT(qualified.facts.limits, Contains(HasSubstr("No rate is shown to be harmless")));
+  const HardwareFacts facts = FactsOf(model, 2);
+  EXPECT_EQ(RateOf(facts).value, 0);
+  EXPECT_THAT(facts.limits, Contains(HasSubstr("No rate is shown to be harmless")));
 }
 
 // All GPUs are measured at once, so the values of the odd one are seen and left out.
@@ -254,8 +280,7 @@ TEST(Qualification, AGpuThatDiffersFromItsSiblingsIsNamed) {
   model.odd_gpu = 2;
   model.odd_power_factor = 1.3;
   model.odd_period_factor = 2;
-  const Qualification qualified = Measured(model, 4, 60);
-  const auto& facts = qualified.facts;
+  const HardwareFacts facts = FactsOf(model, 4, 60);
   EXPECT_THAT(facts.limits,
               Contains(AllOf(HasSubstr("GPU-virtual-box-2 differs from its siblings: its period of "
                                        "the energy counter is 2"),
@@ -272,8 +297,8 @@ TEST(Qualification, AGpuThatDiffersFromItsSiblingsIsNamed) {
 TEST(Qualification, LandingsAfterASecondAreSeen) {
   SimulatedModel model = PlainModel();
   model.landing_ms = 1200;
-  const Qualification qualified = Measured(model, 1);
-  const SwitchFacts* found = Find(qualified.facts, Direction::kUp, true, false);
+  const HardwareFacts facts = FactsOf(model, 1);
+  const SwitchFacts* found = Find(facts, Direction::kUp, true, false);
   ASSERT_NE(found, nullptr);
   EXPECT_TRUE(Covers(found->latency_ms, 1201));
 }
@@ -281,17 +306,16 @@ TEST(Qualification, LandingsAfterASecondAreSeen) {
 TEST(Qualification, ClocksThatNeverLandAreALimit) {
   SimulatedModel model = PlainModel();
   model.landing_ms = 1e7;
-  const Qualification qualified = Measured(model, 1);
-  EXPECT_TRUE(qualified.facts.switches.empty());
-  EXPECT_THAT(qualified.facts.limits, Contains(HasSubstr("were not seen")));
+  const HardwareFacts facts = FactsOf(model, 1);
+  EXPECT_TRUE(facts.switches.empty());
+  EXPECT_THAT(facts.limits, Contains(HasSubstr("were not seen")));
 }
 
 // The nearest clock that is at least 3 % below the top is 1365 MHz.
 TEST(Qualification, ATopClockThatIsNotReachedHidesNearSwitches) {
   SimulatedModel model = PlainModel();
   model.highest_reached_mhz = 1350;
-  const Qualification qualified = Measured(model, 1);
-  const auto& facts = qualified.facts;
+  const HardwareFacts facts = FactsOf(model, 1);
   EXPECT_NE(Find(facts, Direction::kUp, true, false), nullptr);
   EXPECT_EQ(Find(facts, Direction::kUp, false, false), nullptr);
   EXPECT_THAT(facts.limits,
@@ -301,7 +325,7 @@ TEST(Qualification, ATopClockThatIsNotReachedHidesNearSwitches) {
 TEST(Qualification, WithoutRightsTheRestIsMeasured) {
   SimulatedModel model = PlainModel();
   model.can_set_clocks = false;
-  const Qualification qualified = Measured(model, 2);
+  const Qualification qualified = Qualified(model, 2);
   const auto& facts = qualified.facts;
   EXPECT_FALSE(qualified.has_set_clocks);
   EXPECT_TRUE(facts.switches.empty());
@@ -318,12 +342,11 @@ TEST(Qualification, IfOneGpuRefusesNoClockStaysSet) {
   model.odd_gpu = 1;
   model.odd_can_set_clocks = false;
   SimulatedNode node(model, 2, 1);
-  const auto qualified = Qualify(node, {.duration_s = 30});
-  ASSERT_TRUE(qualified);
-  EXPECT_TRUE(qualified->has_set_clocks);  // The caller restores what was there before.
+  const Qualification qualified = Qualified(node, {.duration_s = 30});
+  EXPECT_TRUE(qualified.has_set_clocks);  // The caller restores what was there before.
   EXPECT_EQ(node.RequestedLock(0), std::nullopt);
-  EXPECT_TRUE(qualified->facts.switches.empty());
-  EXPECT_THAT(qualified->facts.limits, Contains(HasSubstr("permission denied")));
+  EXPECT_TRUE(qualified.facts.switches.empty());
+  EXPECT_THAT(qualified.facts.limits, Contains(HasSubstr("permission denied")));
 }
 
 TEST(Qualification, GpusOfDifferentKindsAreRefused) {
@@ -341,8 +364,7 @@ TEST(Qualification, GpusOfDifferentKindsAreRefused) {
 TEST(Qualification, WithoutReadingsTheRestIsMeasured) {
   SimulatedModel model = PlainModel();
   model.can_read = false;
-  const Qualification qualified = Measured(model, 2);
-  const auto& facts = qualified.facts;
+  const HardwareFacts facts = FactsOf(model, 2);
   EXPECT_TRUE(facts.power.empty());
   EXPECT_FALSE(facts.energy_counter);
   EXPECT_FALSE(facts.range_lock_saves);
@@ -354,18 +376,17 @@ TEST(Qualification, WithoutReadingsTheRestIsMeasured) {
 
 TEST(Qualification, NoClocksMeansNoWrites) {
   SimulatedNode node(PlainModel(), 2, 1);
-  const auto qualified = Qualify(node, {.duration_s = 30, .sets_clocks = false});
-  ASSERT_TRUE(qualified);
+  const Qualification qualified = Qualified(node, {.duration_s = 30, .sets_clocks = false});
   EXPECT_EQ(node.writes(), 0);
-  EXPECT_TRUE(qualified->facts.switches.empty());
+  EXPECT_TRUE(qualified.facts.switches.empty());
 }
 
 TEST(Qualification, OneGpuHasNoCollectives) {
-  const Qualification qualified = Measured(PlainModel(), 1);
-  EXPECT_EQ(Find(qualified.facts, "collective", 0, 190), nullptr);
-  EXPECT_THAT(qualified.facts.limits,
+  const HardwareFacts facts = FactsOf(PlainModel(), 1);
+  EXPECT_EQ(Find(facts, "collective", 0, 190), nullptr);
+  EXPECT_THAT(facts.limits,
               Contains(HasSubstr("\"collective\" was not measured: the node has only one GPU")));
-  for (const SwitchFacts& one : qualified.facts.switches) EXPECT_FALSE(one.all_gpus);
+  for (const SwitchFacts& one : facts.switches) EXPECT_FALSE(one.all_gpus);
 }
 
 TEST(Qualification, StopsWhenAsked) {
@@ -378,7 +399,7 @@ TEST(Qualification, StopsWhenAsked) {
 }
 
 TEST(Qualification, TheFigureHasEveryCase) {
-  const Qualification qualified = Measured(DifficultModel(), 2);
+  const Qualification qualified = Qualified(DifficultModel(), 2);
   const std::string svg = DrawQualification(qualified);
   for (const char* text : {"far up, all GPUs", "near down, one GPU", "collective", "blocked"}) {
     EXPECT_THAT(svg, HasSubstr(text));
@@ -394,8 +415,8 @@ TEST(Qualification, TheFigureHasEveryCase) {
 }
 
 TEST(Qualification, TheFileHasEveryFact) {
-  Qualification qualified = Measured(DifficultModel(), 2);
-  hardware_facts::HardwareFacts& facts = qualified.facts;
+  Qualification qualified = Qualified(DifficultModel(), 2);
+  HardwareFacts& facts = qualified.facts;
   facts.host = "box";
   facts.driver_version = "simulated";
   facts.measured_at = "2026-02-22T17:05:00Z";

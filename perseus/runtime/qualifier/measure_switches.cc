@@ -1,0 +1,208 @@
+#include "perseus/runtime/qualifier/measure_switches.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "perseus/runtime/qualifier/landing.h"
+#include "perseus/runtime/qualifier/statistics.h"
+
+namespace perseus::qualifier {
+namespace {
+
+using device::Setting;
+using hardware_facts::Direction;
+
+constexpr Nanoseconds kBeforeSwitch = 5 * kMillisecond;
+constexpr Nanoseconds kAfterSwitch = 30 * kMillisecond;
+constexpr Nanoseconds kLongestSwitch = 2 * kSecond;
+constexpr int kLeastRounds = 8;
+constexpr int kMostRounds = 80;  // Encloses the 95th percentile (IsEnclosed).
+constexpr int kMostUnseen = 4;
+// A load kernel ends by itself after ten minutes (cuda_node.h), so it is started again before that.
+constexpr int kRoundsOfALoad = 10;
+
+double AsMs(Nanoseconds time) { return static_cast<double>(time) / kMillisecond; }
+
+struct SwitchCase {
+  Direction direction;
+  bool is_far;
+  int from_mhz, to_mhz;
+  std::vector<double> latencies_ms, calls_ms;
+  int unseen = 0;
+};
+
+std::vector<SwitchCase> CasesOf(const SwitchClocks& clocks) {
+  const auto [top, near, far] = clocks;
+  return {{Direction::kDown, true, top, far, {}, {}},
+          {Direction::kUp, true, far, top, {}, {}},
+          {Direction::kDown, false, top, near, {}, {}},
+          {Direction::kUp, false, near, top, {}, {}}};
+}
+
+int UnseenOf(const std::vector<SwitchCase>& cases) {
+  return std::accumulate(cases.begin(), cases.end(), 0,
+                         [](int sum, const SwitchCase& one) { return sum + one.unseen; });
+}
+
+// Many GPUs do not reach the highest clock of their list, so they show no switch near it.
+bool ShowsNear(const std::vector<SwitchCase>& cases) {
+  std::size_t seen = 0;
+  int unseen = 0;
+  for (const SwitchCase& one : cases) {
+    if (one.is_far) continue;
+    seen += one.latencies_ms.size();
+    unseen += one.unseen;
+  }
+  return seen > 0 || unseen < kMostUnseen;
+}
+
+// From the call to the landing of the GPU that landed last. Empty if one has not surely landed.
+std::optional<Nanoseconds> SlowestLanding(const std::vector<SwitchRecord>& records, double ratio) {
+  Nanoseconds slowest = 0;
+  for (const SwitchRecord& record : records) {
+    const auto landing = FindLanding(record.samples, {record.call_begin, ratio});
+    // Without work after the landing, the landing may be noise of the last samples.
+    if (!landing || record.samples.back().at - *landing < kBeforeSwitch) return std::nullopt;
+    slowest = std::max(slowest, *landing - record.call_begin);
+  }
+  return slowest;
+}
+
+double LongestCallMs(const std::vector<SwitchRecord>& records) {
+  Nanoseconds longest = 0;
+  for (const SwitchRecord& record : records) {
+    longest = std::max(longest, record.call_end - record.call_begin);
+  }
+  return AsMs(longest);
+}
+
+// The largest mean distance between two samples of a GPU's work.
+double SampleDistanceMs(const std::vector<SwitchRecord>& records) {
+  double largest_ms = 0;
+  for (const SwitchRecord& record : records) {
+    const auto& samples = record.samples;
+    if (samples.size() < 2) continue;
+    largest_ms = std::max(largest_ms, AsMs(samples.back().at - samples.front().at) /
+                                          static_cast<double>(samples.size() - 1));
+  }
+  return largest_ms;
+}
+
+class SwitchMeasurement {
+ public:
+  explicit SwitchMeasurement(QualifyRun& run) : run_(run) {}
+
+  Result<void> MeasureAll(PartOfRun part) {
+    const int variants = run_.node.gpu_count() > 1 ? 2 : 1;
+    const double length = part.length / variants;
+    PERSEUS_RETURN_IF_ERROR(Measure({0}, /*are_all=*/false, {part.from, length}));
+    if (variants > 1) {
+      PERSEUS_RETURN_IF_ERROR(
+          Measure(run_.all_gpus, /*are_all=*/true, {part.from + length, length}));
+    }
+    if (has_few_switches_) {
+      run_.Limit(
+          "Some cases have fewer than 72 switches, too few for an upper bound of their 95th "
+          "percentile.");
+    }
+    PERSEUS_RETURN_IF_ERROR(run_.LockAll(run_.clocks.top_mhz));
+    return run_.RunOnAll(Load::kIdle);
+  }
+
+ private:
+  Result<void> Measure(const std::vector<int>& gpus, bool are_all, PartOfRun part) {
+    std::vector<SwitchCase> cases = CasesOf(run_.clocks);
+    PERSEUS_RETURN_IF_ERROR(run_.LockAll(run_.clocks.top_mhz));
+    const Nanoseconds begin = run_.node.clock().Now();
+    const double budget = run_.options.duration_s * part.length * kSecond;
+    for (int round = 0; round < kMostRounds; ++round) {
+      const double spent = static_cast<double>(run_.node.clock().Now() - begin) / budget;
+      if (round >= kLeastRounds && spent >= 1) break;
+      if (round % kRoundsOfALoad == 0) {
+        PERSEUS_RETURN_IF_ERROR(run_.RunOnAll(run_.BusyLoad()));
+        // The last lock may still be on its way.
+        if (round == 0) Sleep(run_.node.clock(), kLongestSwitch);
+      }
+      run_.options.progress(are_all ? "switches of all GPUs" : "switches of one GPU",
+                            part.from + part.length * std::min(spent, 1.0));
+      const bool shows_near = ShowsNear(cases);
+      for (SwitchCase& one : cases) {
+        if (one.is_far || shows_near) PERSEUS_RETURN_IF_ERROR(MeasureSwitch(gpus, one));
+      }
+      if (UnseenOf(cases) >= kMostUnseen && cases[0].latencies_ms.empty()) break;
+    }
+    for (SwitchCase& one : cases) AddFacts(one, are_all);
+    return {};
+  }
+
+  // One switch. Of several GPUs, the slowest counts, so that samples are independent.
+  Result<void> MeasureSwitch(const std::vector<int>& gpus, SwitchCase& one) {
+    PERSEUS_RETURN_IF_ERROR(run_.CheckStop());
+    PERSEUS_ASSIGN_OR_RETURN(
+        auto records,
+        Pass(run_.node.Switch(gpus, Setting{one.to_mhz, one.to_mhz}, kBeforeSwitch, kAfterSwitch)));
+    const double ratio = static_cast<double>(one.to_mhz) / one.from_mhz;
+    Nanoseconds watched = kAfterSwitch;
+    auto slowest = SlowestLanding(records, ratio);
+    while (!slowest && watched < kLongestSwitch) {
+      PERSEUS_ASSIGN_OR_RETURN(const auto more, Pass(run_.node.Watch(gpus, watched)));
+      for (std::size_t i = 0; i < records.size(); ++i) {
+        records[i].samples.insert(records[i].samples.end(), more[i].begin(), more[i].end());
+      }
+      watched *= 2;
+      slowest = SlowestLanding(records, ratio);
+    }
+    sample_distance_ms_ = std::max(sample_distance_ms_, SampleDistanceMs(records));
+    one.calls_ms.push_back(LongestCallMs(records));
+    if (slowest) {
+      one.latencies_ms.push_back(AsMs(*slowest));
+    } else {
+      ++one.unseen;
+    }
+    return {};
+  }
+
+  void AddFacts(SwitchCase& one, bool are_all) {
+    const std::string name = fmt::format("{} switches {} of {}", one.is_far ? "far" : "near",
+                                         one.direction == Direction::kUp ? "up" : "down",
+                                         are_all ? "all GPUs" : "one GPU");
+    if (one.unseen > 0) {
+      run_.Limit(fmt::format("{} of {} {} were not seen in the work of the GPU within {:.0f} s.",
+                             one.unseen, one.calls_ms.size(), name, ToSeconds(kLongestSwitch)));
+    }
+    auto latency = MedianOf(one.latencies_ms);
+    const auto call = MedianOf(one.calls_ms);
+    if (!latency || !call) return;
+    // A landing lies between two samples.
+    latency->low = std::max(0.0, latency->low - sample_distance_ms_);
+    latency->high += sample_distance_ms_;
+    if (!IsEnclosed(static_cast<int>(one.latencies_ms.size()), 0.95)) has_few_switches_ = true;
+    run_.result.facts.switches.push_back(
+        {.direction = one.direction,
+         .is_far = one.is_far,
+         .all_gpus = are_all,
+         .latency_ms = *latency,
+         .p95_latency_ms = QuantileOf(one.latencies_ms, 0.95)->value,
+         .call_ms = *call});
+    run_.result.latencies.push_back(
+        {one.direction, one.is_far, are_all, std::move(one.latencies_ms)});
+  }
+
+  QualifyRun& run_;
+  double sample_distance_ms_ = 0;  // The largest so far.
+  bool has_few_switches_ = false;  // In some case.
+};
+
+}  // namespace
+
+Result<void> MeasureSwitches(QualifyRun& run, PartOfRun part) {
+  return SwitchMeasurement(run).MeasureAll(part);
+}
+
+}  // namespace perseus::qualifier
