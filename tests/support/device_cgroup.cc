@@ -65,23 +65,40 @@ FileDescriptor LoadProgram() {
   return FileDescriptor(static_cast<int>(::syscall(SYS_bpf, BPF_PROG_LOAD, &load, sizeof load)));
 }
 
+// A new cgroup. Empty if this process may not make one.
+std::optional<fs::path> MakeCgroup(const fs::path& root) {
+  static int made = 0;
+  const fs::path directory =
+      root / ("perseus-test-" + std::to_string(::getpid()) + "-" + std::to_string(made++));
+  if (::mkdir(directory.c_str(), 0755) != 0) return std::nullopt;
+  return directory;
+}
+
+void RemoveCgroup(const fs::path& directory) {
+  // A process that has just ended may still be in it for a moment.
+  for (int i = 0; i < 100 && ::rmdir(directory.c_str()) != 0; ++i) ::usleep(10'000);
+}
+
+bool HasProcess(const fs::path& procs) {
+  std::ifstream processes(procs);
+  int first = 0;
+  return static_cast<bool>(processes >> first);
+}
+
 }  // namespace
 
 std::unique_ptr<DeviceCgroup> DeviceCgroup::DenyingZero(Version version) {
-  static int made = 0;
   const std::optional<fs::path> root = RootOf(version);
   if (!root) return nullptr;
-  const fs::path directory =
-      *root / ("perseus-test-" + std::to_string(::getpid()) + "-" + std::to_string(made++));
-  if (::mkdir(directory.c_str(), 0755) != 0) return nullptr;
-  std::unique_ptr<DeviceCgroup> cgroup(new DeviceCgroup(directory));
+  const auto directory = MakeCgroup(*root);
+  if (!directory) return nullptr;
+  std::unique_ptr<DeviceCgroup> cgroup(new DeviceCgroup(*directory));
   return cgroup->DenyZero(version) ? std::move(cgroup) : nullptr;
 }
 
 DeviceCgroup::~DeviceCgroup() {
   program_ = FileDescriptor();
-  // A process that has just ended may still be in it for a moment.
-  for (int i = 0; i < 100 && ::rmdir(directory_.c_str()) != 0; ++i) ::usleep(10'000);
+  RemoveCgroup(directory_);
 }
 
 bool DeviceCgroup::DenyZero(Version version) {
@@ -101,10 +118,23 @@ bool DeviceCgroup::Join() const { return WriteText(procs(), "0"); }
 bool DeviceCgroup::Freeze() const { return WriteText(directory_ / "cgroup.freeze", "1"); }
 bool DeviceCgroup::Thaw() const { return WriteText(directory_ / "cgroup.freeze", "0"); }
 
-bool DeviceCgroup::IsEmpty() const {
-  std::ifstream processes(procs());
-  int first = 0;
-  return !(processes >> first);
+bool DeviceCgroup::IsEmpty() const { return !HasProcess(procs()); }
+
+std::unique_ptr<FreezerCgroup> FreezerCgroup::Make() {
+  const fs::path root = "/sys/fs/cgroup/freezer";
+  if (!fs::exists(root / "cgroup.procs")) return nullptr;
+  const auto directory = MakeCgroup(root);
+  if (!directory) return nullptr;
+  return std::unique_ptr<FreezerCgroup>(new FreezerCgroup(*directory));
 }
+
+FreezerCgroup::~FreezerCgroup() {
+  static_cast<void>(Thaw());
+  RemoveCgroup(directory_);
+}
+
+bool FreezerCgroup::Freeze() const { return WriteText(directory_ / "freezer.state", "FROZEN"); }
+bool FreezerCgroup::Thaw() const { return WriteText(directory_ / "freezer.state", "THAWED"); }
+bool FreezerCgroup::IsEmpty() const { return !HasProcess(procs()); }
 
 }  // namespace perseus

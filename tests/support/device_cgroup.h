@@ -1,5 +1,4 @@
-// A cgroup whose processes may use every device but /dev/zero (1:5), as a batch system confines a
-// job to its GPUs. Needs root.
+// Cgroups for tests. They need root.
 #pragma once
 
 #include <filesystem>
@@ -9,6 +8,8 @@
 
 namespace perseus {
 
+// A cgroup whose processes may use every device but /dev/zero (1:5), as a batch system confines a
+// job to its GPUs.
 class DeviceCgroup {
  public:
   enum Version {
@@ -37,6 +38,25 @@ class DeviceCgroup {
 
   std::filesystem::path directory_;
   FileDescriptor program_;
+};
+
+// A cgroup of the freezer of cgroup v1, whose processes do not even end while they are frozen.
+class FreezerCgroup {
+ public:
+  // Null if this system has none, or does not let this process make one.
+  static std::unique_ptr<FreezerCgroup> Make();
+  ~FreezerCgroup();  // Thaws it.
+  FreezerCgroup(const FreezerCgroup&) = delete;
+  FreezerCgroup& operator=(const FreezerCgroup&) = delete;
+
+  std::filesystem::path procs() const { return directory_ / "cgroup.procs"; }
+  bool Freeze() const;
+  bool Thaw() const;
+  bool IsEmpty() const;
+
+ private:
+  explicit FreezerCgroup(std::filesystem::path directory) : directory_(std::move(directory)) {}
+  std::filesystem::path directory_;
 };
 
 }  // namespace perseus

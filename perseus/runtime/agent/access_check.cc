@@ -9,10 +9,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <thread>
 
 #include "perseus/runtime/agent/child_descriptors.h"
 
@@ -122,36 +123,81 @@ tl::unexpected<Error> ProbeFailure(std::string_view what, int error) {
   return FailAs(ErrorKind::kSystem, "{}: {}", what, std::strerror(error));
 }
 
-enum class ProbeEnd { kAnswered, kDied, kTooSlow };
+enum class ProbeEnd { kAnswered, kDied, kTooSlow, kStopped };
 
-// Waits for the answer, and reaps the child in any case.
-ProbeEnd WaitForAnswer(pid_t child, const ProbeReport& report, std::chrono::milliseconds longest) {
-  // A child that dies wakes up nobody.
-  constexpr timespec kLookAtChild{.tv_sec = 0, .tv_nsec = 100'000'000};
+// Waits for the answer. Reaps a child that died, and no other.
+ProbeEnd WaitForAnswer(pid_t child, const ProbeReport& report, std::chrono::milliseconds longest,
+                       const std::atomic<bool>& is_stopped) {
+  // Neither a child that dies nor Stop() wakes up anybody.
+  constexpr timespec kLookAgain{.tv_sec = 0, .tv_nsec = 100'000'000};
   const auto until = SteadyClock::now() + longest;
-  ProbeEnd end = ProbeEnd::kAnswered;
   while (report.is_complete.load() == 0) {
-    if (SteadyClock::now() >= until) {
-      end = ProbeEnd::kTooSlow;
-      break;
-    }
-    ::syscall(SYS_futex, &report.is_complete, FUTEX_WAIT, 0, &kLookAtChild, nullptr, 0);
+    if (is_stopped) return ProbeEnd::kStopped;
+    if (SteadyClock::now() >= until) return ProbeEnd::kTooSlow;
+    ::syscall(SYS_futex, &report.is_complete, FUTEX_WAIT, 0, &kLookAgain, nullptr, 0);
     // It may have answered before it ended.
     if (::waitpid(child, nullptr, WNOHANG) == child) {
       return report.is_complete.load() != 0 ? ProbeEnd::kAnswered : ProbeEnd::kDied;
     }
   }
-  ::kill(child, SIGKILL);
-  while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  return ProbeEnd::kAnswered;
+}
+
+// Reaps the child, if it ends in time. A child that is reaped already has ended as well.
+bool HasEndedWithin(pid_t child, std::chrono::milliseconds longest) {
+  constexpr std::chrono::microseconds kLongestSleep{20'000};
+  const auto until = SteadyClock::now() + longest;
+  std::chrono::microseconds sleep{50};
+  while (::waitpid(child, nullptr, WNOHANG) == 0) {
+    if (SteadyClock::now() >= until) return false;
+    std::this_thread::sleep_for(sleep);
+    sleep = std::min(2 * sleep, kLongestSleep);
   }
-  return end;
+  return true;
+}
+
+Result<std::vector<int>> AnswerOf(const Identity& identity, SharedReport& shared,
+                                  std::size_t devices) {
+  const ProbeReport& report = shared.report();
+  switch (report.step) {
+    case ProbeStep::kDone:
+      return std::vector<int>(shared.errors(), shared.errors() + devices);
+    case ProbeStep::kJoinCgroup:
+      return ProbeFailure(
+          "cannot join " + identity.cgroup_procs[static_cast<std::size_t>(report.cgroup)].string(),
+          report.error);
+    case ProbeStep::kBecomeUser:
+      return ProbeFailure(fmt::format("cannot become user {}", identity.uid), report.error);
+  }
+  return ProbeFailure("cannot read the answer", EIO);
 }
 
 }  // namespace
 
-Result<std::vector<int>> CheckAccess(const Identity& identity,
-                                     const std::vector<std::filesystem::path>& devices,
-                                     std::chrono::milliseconds longest) {
+bool AccessChecker::HasLeftChild(uid_t user) {
+  const MutexLock lock(mutex_);
+  std::erase_if(left_, [](const auto& left) {
+    return HasEndedWithin(left.second, std::chrono::milliseconds(0));
+  });
+  return left_.contains(user);
+}
+
+void AccessChecker::End(pid_t child, uid_t user) {
+  ::kill(child, SIGKILL);
+  if (HasEndedWithin(child, kLongestEnd)) return;
+  const MutexLock lock(mutex_);
+  left_.emplace(user, child);
+}
+
+Result<std::vector<int>> AccessChecker::Check(const Identity& identity,
+                                              const std::vector<std::filesystem::path>& devices,
+                                              std::chrono::milliseconds longest) {
+  if (HasLeftChild(identity.uid)) {
+    return FailAs(ErrorKind::kSystem,
+                  "a process of an earlier check of user {} was killed and has not ended (is its "
+                  "cgroup frozen or throttled? Thaw it, and try again)",
+                  identity.uid);
+  }
   SharedReport shared(devices.size());
   if (!shared.is_open()) return ProbeFailure("cannot share memory with a process", errno);
   const ProbeReport& report = shared.report();
@@ -162,9 +208,11 @@ Result<std::vector<int>> CheckAccess(const Identity& identity,
   const pid_t child = ForkWithSharedDescriptors();
   if (child < 0) return ProbeFailure("cannot start a process", errno);
   if (child == 0) RunProbe(plan);
-  switch (WaitForAnswer(child, report, longest)) {
+  const ProbeEnd end = WaitForAnswer(child, report, longest, is_stopped_);
+  End(child, identity.uid);
+  switch (end) {
     case ProbeEnd::kAnswered:
-      break;
+      return AnswerOf(identity, shared, devices.size());
     case ProbeEnd::kDied:
       return FailAs(ErrorKind::kSystem,
                     "a process in the cgroup of the caller was killed before it answered (is the "
@@ -174,16 +222,8 @@ Result<std::vector<int>> CheckAccess(const Identity& identity,
                     "a process in the cgroup of the caller did not answer within {} ms (is the "
                     "cgroup frozen or throttled, or the node overloaded? Try again)",
                     longest.count());
-  }
-  switch (report.step) {
-    case ProbeStep::kDone:
-      return std::vector<int>(shared.errors(), shared.errors() + devices.size());
-    case ProbeStep::kJoinCgroup:
-      return ProbeFailure(
-          "cannot join " + identity.cgroup_procs[static_cast<std::size_t>(report.cgroup)].string(),
-          report.error);
-    case ProbeStep::kBecomeUser:
-      return ProbeFailure(fmt::format("cannot become user {}", identity.uid), report.error);
+    case ProbeEnd::kStopped:
+      return FailAs(ErrorKind::kSystem, "the agent is stopping");
   }
   return ProbeFailure("cannot read the answer", EIO);
 }

@@ -28,6 +28,11 @@
 // kLongestAccessCheck. Then the child is killed, and the request is refused for now. A check holds
 // a thread of the queue, and only checks of the same user wait for it (access_queue.h).
 //
+// A killed child may not end either: the freezer of cgroup v1 keeps it until the cgroup is thawed,
+// and a process in a cgroup with very little CPU time needs some of it to end. So the checker waits
+// for the end for kLongestEnd at most. Then it leaves the child, and checks nothing more for this
+// user until the child has ended. So a user has one such child at most.
+//
 // What it does not see: file systems that the process cannot see (a container without /dev/nvidia0
 // may still have the right to use it), and rules of security modules, which know the agent's
 // own domain only.
@@ -35,11 +40,14 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "perseus/base/mutex.h"
 #include "perseus/base/result.h"
 
 namespace perseus::agent {
@@ -56,14 +64,37 @@ struct Identity {
 
 // A client waits 5 s for its first lease, and asks again later.
 inline constexpr std::chrono::milliseconds kLongestAccessCheck{10'000};
+// For a child that was killed.
+inline constexpr std::chrono::milliseconds kLongestEnd{1'000};
 
-// For each device: 0 if `identity` may open it for reading and writing, otherwise the error number
-// (EACCES: the permissions of the file; EPERM: the cgroup; ENOENT: no such device).
-// Fails (kSystem) if the kernel could not be asked, and says why. Takes some milliseconds, and not
-// much more than `longest`. Needs CAP_SETUID and CAP_SETGID, and the right to write to
-// cgroup.procs (CAP_DAC_OVERRIDE, where the cgroup is the user's own). Thread safe.
-Result<std::vector<int>> CheckAccess(const Identity& identity,
-                                     const std::vector<std::filesystem::path>& devices,
-                                     std::chrono::milliseconds longest = kLongestAccessCheck);
+// Thread safe.
+class AccessChecker {
+ public:
+  AccessChecker() = default;
+  AccessChecker(const AccessChecker&) = delete;
+  AccessChecker& operator=(const AccessChecker&) = delete;
+
+  // For each device: 0 if `identity` may open it for reading and writing, otherwise the error
+  // number (EACCES: the permissions of the file; EPERM: the cgroup; ENOENT: no such device). Fails
+  // (kSystem) if the kernel could not be asked, and says why. Takes some milliseconds, and not much
+  // more than `longest` and kLongestEnd. Needs CAP_SETUID and CAP_SETGID, and the right to write to
+  // cgroup.procs (CAP_DAC_OVERRIDE, where the cgroup is the user's own).
+  Result<std::vector<int>> Check(const Identity& identity,
+                                 const std::vector<std::filesystem::path>& devices,
+                                 std::chrono::milliseconds longest = kLongestAccessCheck);
+
+  // Checks that run fail soon, and later ones at once.
+  void Stop() { is_stopped_ = true; }
+
+ private:
+  // Reaps the children that have ended meanwhile.
+  bool HasLeftChild(uid_t user);
+  // Kills the child and reaps it, or leaves it.
+  void End(pid_t child, uid_t user);
+
+  std::atomic<bool> is_stopped_ = false;
+  Mutex mutex_;
+  std::multimap<uid_t, pid_t> left_ PERSEUS_GUARDED_BY(mutex_);
+};
 
 }  // namespace perseus::agent

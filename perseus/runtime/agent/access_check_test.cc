@@ -46,6 +46,7 @@ class AccessCheckTest : public ::testing::Test {
   }
 
   TemporaryDirectory directory_;
+  AccessChecker checker_;
 };
 
 TEST_F(AccessCheckTest, AppliesTheFilesPermissionsToTheUserAndTheGroups) {
@@ -57,18 +58,18 @@ TEST_F(AccessCheckTest, AppliesTheFilesPermissionsToTheUserAndTheGroups) {
                                        directory_.path() / "missing"};
 
   const Identity stranger{kOtherUser, kOtherGroup, {}, {}};
-  const auto refused = CheckAccess(stranger, files);
+  const auto refused = checker_.Check(stranger, files);
   ASSERT_TRUE(refused) << refused.error().message;
   EXPECT_THAT(*refused, ElementsAre(0, EACCES, EACCES, EACCES, ENOENT));
 
   const Identity member{kOtherUser, kOtherGroup, {kOtherGroup, kVideo}, {}};
-  const auto allowed = CheckAccess(member, files);
+  const auto allowed = checker_.Check(member, files);
   ASSERT_TRUE(allowed) << allowed.error().message;
   EXPECT_THAT(*allowed, ElementsAre(0, EACCES, 0, EACCES, ENOENT));
 }
 
 TEST_F(AccessCheckTest, TheAgentKeepsItsOwnUserGroupsAndCgroup) {
-  ASSERT_TRUE(CheckAccess({kOtherUser, kOtherGroup, {kVideo}, {}}, {"/dev/null"}));
+  ASSERT_TRUE(checker_.Check({kOtherUser, kOtherGroup, {kVideo}, {}}, {"/dev/null"}));
   EXPECT_EQ(::getuid(), 0U);
   EXPECT_EQ(::geteuid(), 0U);
   gid_t groups[64];
@@ -84,10 +85,10 @@ TEST_P(DeviceCgroupTest, AppliesTheDeviceRulesOfTheCgroup) {
   const auto cgroup = DeviceCgroup::DenyingZero(GetParam());
   if (!cgroup) GTEST_SKIP() << "this system has no such cgroups, or lets nobody make one";
   const std::vector<fs::path> devices = {"/dev/null", "/dev/zero"};
-  const auto outside = CheckAccess({kOtherUser, kOtherGroup, {}, {}}, devices);
+  const auto outside = checker_.Check({kOtherUser, kOtherGroup, {}, {}}, devices);
   ASSERT_TRUE(outside) << outside.error().message;
   EXPECT_THAT(*outside, ElementsAre(0, 0));
-  const auto inside = CheckAccess({kOtherUser, kOtherGroup, {}, {cgroup->procs()}}, devices);
+  const auto inside = checker_.Check({kOtherUser, kOtherGroup, {}, {cgroup->procs()}}, devices);
   ASSERT_TRUE(inside) << inside.error().message;
   EXPECT_THAT(*inside, ElementsAre(0, EPERM));
 }
@@ -102,11 +103,48 @@ TEST_F(AccessCheckTest, AFrozenCgroupMakesItFailInTime) {
   const auto cgroup = DeviceCgroup::DenyingZero(DeviceCgroup::kVersion2);
   if (!cgroup) GTEST_SKIP() << "this system has no cgroup v2, or lets nobody make one";
   ASSERT_TRUE(cgroup->Freeze());
-  const auto checked = CheckAccess({kOtherUser, kOtherGroup, {}, {cgroup->procs()}}, {"/dev/null"},
-                                   std::chrono::milliseconds(50));
+  const auto checked = checker_.Check({kOtherUser, kOtherGroup, {}, {cgroup->procs()}},
+                                      {"/dev/null"}, std::chrono::milliseconds(50));
   ASSERT_FALSE(checked);
   EXPECT_THAT(checked.error().message, HasSubstr("frozen"));
   EXPECT_TRUE(cgroup->IsEmpty()) << "the child is gone";
+}
+
+// SIGKILL does not end a process in such a cgroup before it is thawed.
+TEST_F(AccessCheckTest, AChildThatCannotBeKilledIsLeftAndHoldsUpItsUserOnly) {
+  const auto cgroup = FreezerCgroup::Make();
+  if (!cgroup) GTEST_SKIP() << "this system has no freezer of cgroup v1, or lets nobody use it";
+  ASSERT_TRUE(cgroup->Freeze());
+  const Identity frozen{kOtherUser, kOtherGroup, {}, {cgroup->procs()}};
+  const auto slow = checker_.Check(frozen, {"/dev/null"}, std::chrono::milliseconds(50));
+  ASSERT_FALSE(slow);
+  EXPECT_THAT(slow.error().message, HasSubstr("did not answer"));
+  ASSERT_FALSE(cgroup->IsEmpty()) << "the child has ended, so this test shows nothing";
+
+  const Identity elsewhere{kOtherUser, kOtherGroup, {}, {}};
+  const auto refused = checker_.Check(elsewhere, {"/dev/null"});
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("earlier check of user 54321"));
+  EXPECT_TRUE(checker_.Check({kOtherUser + 1, kOtherGroup, {}, {}}, {"/dev/null"}));
+
+  ASSERT_TRUE(cgroup->Thaw());
+  while (!cgroup->IsEmpty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_TRUE(checker_.Check(elsewhere, {"/dev/null"}));
+}
+
+TEST_F(AccessCheckTest, AnAgentThatStopsDoesNotWaitForACheck) {
+  const auto cgroup = DeviceCgroup::DenyingZero(DeviceCgroup::kVersion2);
+  if (!cgroup) GTEST_SKIP() << "this system has no cgroup v2, or lets nobody make one";
+  ASSERT_TRUE(cgroup->Freeze());
+  std::thread stops([&] {
+    while (cgroup->IsEmpty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    checker_.Stop();
+  });
+  const auto checked = checker_.Check({kOtherUser, kOtherGroup, {}, {cgroup->procs()}},
+                                      {"/dev/null"}, std::chrono::hours(1));
+  stops.join();
+  ASSERT_FALSE(checked);
+  EXPECT_THAT(checked.error().message, HasSubstr("is stopping"));
 }
 
 // As on a node so loaded that the child goes on late.
@@ -118,8 +156,8 @@ TEST_F(AccessCheckTest, AChildThatIsHeldUpForAWhileStillAnswers) {
     while (cgroup->IsEmpty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     EXPECT_TRUE(cgroup->Thaw());
   });
-  const auto checked = CheckAccess({kOtherUser, kOtherGroup, {}, {cgroup->procs()}},
-                                   {"/dev/null", "/dev/zero"}, std::chrono::minutes(1));
+  const auto checked = checker_.Check({kOtherUser, kOtherGroup, {}, {cgroup->procs()}},
+                                      {"/dev/null", "/dev/zero"}, std::chrono::minutes(1));
   thaws.join();
   ASSERT_TRUE(checked) << checked.error().message;
   EXPECT_THAT(*checked, ElementsAre(0, EPERM));
@@ -138,8 +176,8 @@ TEST_F(AccessCheckTest, AKilledChildFailsTheCheckAtOnce) {
     EXPECT_EQ(::kill(child, SIGKILL), 0);
   });
   // Without the kill, the check would take as long as the longest test may.
-  const auto checked = CheckAccess({kOtherUser, kOtherGroup, {}, {cgroup->procs()}}, {"/dev/null"},
-                                   std::chrono::hours(1));
+  const auto checked = checker_.Check({kOtherUser, kOtherGroup, {}, {cgroup->procs()}},
+                                      {"/dev/null"}, std::chrono::hours(1));
   kills.join();
   ASSERT_FALSE(checked);
   EXPECT_THAT(checked.error().message, HasSubstr("was killed"));
@@ -152,7 +190,7 @@ TEST_F(AccessCheckTest, TheChildHoldsNoClientsSocket) {
   std::atomic<bool> is_over = false;
   std::thread checks([&] {
     while (!is_over) {
-      EXPECT_TRUE(CheckAccess({kOtherUser, kOtherGroup, {}, {}}, {"/dev/null"}));
+      EXPECT_TRUE(checker_.Check({kOtherUser, kOtherGroup, {}, {}}, {"/dev/null"}));
     }
   });
   int held = 0;
@@ -172,7 +210,7 @@ TEST_F(AccessCheckTest, TheChildHoldsNoClientsSocket) {
 }
 
 TEST_F(AccessCheckTest, ACgroupThatIsGoneIsAnError) {
-  const auto checked = CheckAccess(
+  const auto checked = checker_.Check(
       {kOtherUser, kOtherGroup, {}, {directory_.path() / "gone/cgroup.procs"}}, {"/dev/null"});
   ASSERT_FALSE(checked);
   EXPECT_THAT(checked.error().message, HasSubstr("cannot join"));

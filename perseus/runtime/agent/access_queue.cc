@@ -6,11 +6,11 @@
 namespace perseus::agent {
 
 AccessQueue::AccessQueue(Check check)
-    : check_(check
-                 ? std::move(check)
-                 : [](const Identity& identity, const std::vector<std::filesystem::path>& devices) {
-                     return CheckAccess(identity, devices);
-                   }) {
+    : check_(check ? std::move(check)
+                   : [this](const Identity& identity,
+                            const std::vector<std::filesystem::path>& devices) {
+                       return checker_.Check(identity, devices);
+                     }) {
   for (int i = 0; i < kThreads; ++i) threads_.emplace_back([this] { Work(); });
 }
 
@@ -19,6 +19,7 @@ AccessQueue::~AccessQueue() {
     const MutexLock lock(mutex_);
     is_ending_ = true;
   }
+  checker_.Stop();
   changed_.notify_all();
   for (std::thread& thread : threads_) thread.join();
 }

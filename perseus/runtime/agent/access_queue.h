@@ -28,9 +28,9 @@ class AccessQueue {
   using Check =
       std::function<Answered(const Identity&, const std::vector<std::filesystem::path>& devices)>;
 
-  // `check`: CheckAccess, or a test's.
+  // `check`: for tests. Empty: that of an AccessChecker.
   explicit AccessQueue(Check check = {});
-  // Waits for the running checks, and drops the waiting ones.
+  // Stops the running checks, and drops the waiting ones.
   ~AccessQueue();
   AccessQueue(const AccessQueue&) = delete;
   AccessQueue& operator=(const AccessQueue&) = delete;
@@ -53,6 +53,7 @@ class AccessQueue {
   void Work();
   std::deque<Waiting>::iterator FindReady() PERSEUS_REQUIRES(mutex_);
 
+  AccessChecker checker_;
   const Check check_;
   Mutex mutex_;
   std::condition_variable_any changed_;

@@ -80,7 +80,7 @@ Finding ExamineUsers() {
             "sudo perseus doctor"};
   }
   constexpr uid_t kOrdinaryUser = 65'534;
-  const auto checked = CheckAccess({kOrdinaryUser, kOrdinaryUser, {}, {}}, {"/dev/null"});
+  const auto checked = AccessChecker().Check({kOrdinaryUser, kOrdinaryUser, {}, {}}, {"/dev/null"});
   if (checked) {
     return {Level::kGood, "other users", "the agent can check which GPUs a user may use", ""};
   }
