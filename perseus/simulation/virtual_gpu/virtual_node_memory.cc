@@ -204,8 +204,13 @@ Result<std::shared_ptr<VirtualNodeMemory>> VirtualNodeMemory::Open(const Virtual
     return FailAs(ErrorKind::kSystem, "{}: was removed while it was opened (try again)",
                   spec.state.string());
   }
-  return std::shared_ptr<VirtualNodeMemory>(
+  std::shared_ptr<VirtualNodeMemory> memory(
       new VirtualNodeMemory(spec, std::move(clock), std::move(opened->file), opened->address));
+  if (memory->IsAheadOfClock()) {
+    return Fail("{}: is from an earlier clock {} (remove both once nothing uses them)",
+                spec.state.string(), spec.clock.string());
+  }
+  return memory;
 }
 
 VirtualNodeMemory::VirtualNodeMemory(VirtualNodeSpec spec, std::shared_ptr<Clock> clock,
@@ -270,6 +275,15 @@ Result<VirtualNodeMemory::Snapshot> VirtualNodeMemory::ReadAsItIs(int gpu) {
   if (guard.error() != 0) return StoppedHolder(gpu, guard.error());
   const std::uint32_t version = slot.version.load(std::memory_order_relaxed);
   return Snapshot{slot.copies[version % 2], Now(), version};
+}
+
+bool VirtualNodeMemory::IsAheadOfClock() {
+  for (int gpu = 0; gpu < spec_.gpus; ++gpu) {
+    // A holder that is stopped is reported later, to the callers that wait for it.
+    const auto snapshot = ReadAsItIs(gpu);
+    if (snapshot && snapshot->cell.gpu.at() > snapshot->now) return true;
+  }
+  return false;
 }
 
 Result<VirtualNodeMemory::Snapshot> VirtualNodeMemory::Read(int gpu) {

@@ -57,7 +57,9 @@ struct VirtualCell {
 class VirtualNodeMemory {
  public:
   // Opens the state file of the node. Creates it if it does not exist or is from an earlier boot.
-  // Fails if the file is something else, or was created from another description.
+  // Fails if the file is something else, was created from another description, or is ahead of the
+  // clock. The clock was then made again without the state. To GPUs in the future, everything that
+  // ranks do would come late.
   static Result<std::shared_ptr<VirtualNodeMemory>> Open(const VirtualNodeSpec& spec,
                                                          std::shared_ptr<Clock> clock);
   VirtualNodeMemory(const VirtualNodeMemory&) = delete;
@@ -118,6 +120,7 @@ class VirtualNodeMemory {
   static std::size_t SizeFor(int gpus);
   Slot& SlotOf(int gpu) const;
   Result<Snapshot> ReadAsItIs(int gpu);
+  bool IsAheadOfClock();
   tl::unexpected<Error> StoppedHolder(int gpu, int error) const;
   bool IsClaimed(int gpu) const;
 

@@ -268,6 +268,24 @@ TEST_F(VirtualNodeFakeClockTest, AStateOfAnEarlierBootIsCreatedAgain) {
   EXPECT_FALSE(device_->ReadSetting(device::Control::kSmClock)->setting);
 }
 
+// In the state, the GPUs stand at a later time. Their instructions would begin only then.
+TEST_F(VirtualNodeFakeClockTest, AStateOfAnEarlierClockIsRefused) {
+  const auto description = Describe("clock = \"job.clock\"\n" + std::string(kTwoGpus));
+  const auto earlier = std::make_shared<FakeClock>();
+  {
+    const auto node = VirtualNode::Open(description, earlier);
+    ASSERT_TRUE(node) << node.error().message;
+    earlier->Advance(kSecond);
+    ASSERT_TRUE(node->SetThrottle(1, 500));
+  }
+  EXPECT_TRUE(VirtualNode::Open(description, earlier));
+  const auto again = VirtualNode::Open(description, std::make_shared<FakeClock>());
+  ASSERT_FALSE(again);
+  EXPECT_EQ(again.error().message,
+            (directory_ / "box.toml.state").string() + ": is from an earlier clock " +
+                (directory_ / "job.clock").string() + " (remove both once nothing uses them)");
+}
+
 TEST_F(VirtualNodeFakeClockTest, FailuresToOpenNameTheReason) {
   EXPECT_THAT(OpenVirtualNode(directory_ / "none.toml").error().message,
               HasSubstr("none.toml: cannot read: No such file or directory"));
