@@ -4,8 +4,9 @@
 #include <utility>
 
 #include "perseus/base/file.h"
-#include "perseus/runtime/agent/agent_lock.h"
-#include "perseus/runtime/agent/slow_reasons.h"
+#include "perseus/runtime/agent/foreign_clock_log.h"
+#include "perseus/runtime/agent/gpu_list.h"
+#include "perseus/runtime/agent/gpu_locks.h"
 
 namespace perseus::agent {
 namespace {
@@ -31,25 +32,11 @@ tl::unexpected<protocol::Refused> NoSuchGpu(const std::string& uuid) {
   return Refuse(Refusal::kNoSuchGpu, "this node has no GPU {} (see perseus gpu list)", uuid);
 }
 
-std::string SettingInWords(const std::optional<ControlSetting>& setting) {
-  return setting ? device::Describe(setting->control, setting->setting) : "";
-}
-
 }  // namespace
 
 struct GpuManager::Gpu {
   std::unique_ptr<GpuWorker> worker;
-  bool has_foreign_clock = false;  // As logged last.
-  std::uint64_t foreign_resets = 0;
-};
-
-// An Acquire whose caller's access to the devices is being checked.
-struct GpuManager::AccessToCheck {
-  Caller caller;
-  ConnectionId connection = 0;
-  protocol::Acquire wanted;
-  std::vector<GpuFile> files;
-  Reply done;
+  ForeignClockLog foreign;
 };
 
 // An Acquire whose GPUs are being read.
@@ -80,37 +67,18 @@ GpuManager::GpuManager(Setup setup, FileDescriptor lock, SavedStateFile state, P
                        spdlog::logger& log)
     : setup_(std::move(setup)),
       lock_(std::move(lock)),
-      state_(std::move(state)),
+      state_(std::move(state), log),
       post_(std::move(post)),
       log_(log),
-      table_(EpochOf(setup_.boot_id, MonotonicNow())) {}
+      table_(EpochOf(setup_.boot_id, MonotonicNow())),
+      access_(setup_.host, post_, log_) {}
 
 GpuManager::~GpuManager() { *is_alive_ = false; }
 
-Result<void> GpuManager::LockGpus(const std::vector<std::unique_ptr<device::Device>>& devices) {
-  if (setup_.lock_directory.empty()) return {};
-  for (const auto& device : devices) {
-    const device::DeviceInfo& info = device->info();
-    if (info.backend == "virtual") continue;
-    std::string name = fmt::format("gpu-{}.lock", info.uuid);
-    std::ranges::replace(name, '/', '_');
-    auto lock = LockFile(setup_.lock_directory / name);
-    if (!lock) {
-      // A process that may not write there is usually not allowed to set clocks either.
-      log_.warn("cannot lock out other agents: {}", lock.error().message);
-      return {};
-    }
-    if (!*lock) {
-      return FailAs(ErrorKind::kSystem,
-                    "{}: another agent that is running uses this GPU (stop it first)", info.uuid);
-    }
-    gpu_locks_.push_back(*std::move(lock));
-  }
-  return {};
-}
-
 Result<void> GpuManager::Begin(std::vector<std::unique_ptr<device::Device>> devices) {
-  if (auto locked = LockGpus(devices); !locked) return locked;
+  if (!setup_.lock_directory.empty()) {
+    PERSEUS_ASSIGN_OR_RETURN(gpu_locks_, LockGpus(setup_.lock_directory, devices, log_));
+  }
   Readings readings;
   for (const auto& device : devices) {
     for (const device::Control control : device::kAllControls) {
@@ -119,24 +87,24 @@ Result<void> GpuManager::Begin(std::vector<std::unique_ptr<device::Device>> devi
       }
     }
   }
-  SavedState next = state_.state();
+  SavedState next = *state_;
   for (const Setup::Resting& resting : setup_.resting) {
     next.DeclareResting(resting.uuid, resting.control, resting.setting);
   }
   const std::vector<Restore> restores = RestoresAfterStart(next, setup_.boot_id, readings);
   next.BeginBoot(setup_.boot_id, restores);
-  if (auto saved = Save(std::move(next)); !saved) return saved;
+  if (auto saved = state_.Save(std::move(next)); !saved) return saved;
 
   for (auto& device : devices) {
     const std::string uuid = device->info().uuid;
     gpus_[uuid].worker = std::make_unique<GpuWorker>(std::move(device), setup_.periods,
                                                      setup_.devices.clock, setup_.when_overridden);
   }
-  for (const auto& [uuid, controls] : state_.state().resting) {
+  for (const auto& [uuid, controls] : state_->resting) {
     if (!gpus_.contains(uuid))
       log_.warn("{}, which has declared resting clocks, is not on this node", uuid);
   }
-  for (const auto& [uuid, saved] : state_.state().gpus) {
+  for (const auto& [uuid, saved] : state_->gpus) {
     if (!gpus_.contains(uuid)) {
       log_.warn(
           "lease {} left {} changed, and the GPU is missing: it is restored when an agent finds it "
@@ -155,8 +123,7 @@ Result<void> GpuManager::Begin(std::vector<std::unique_ptr<device::Device>> devi
 
 // ---- A lease begins ----
 
-Answer<Caller> GpuManager::CheckWanted(const Caller& caller,
-                                       const protocol::Acquire& wanted) const {
+Answer<void> GpuManager::CheckWanted(const protocol::Acquire& wanted) const {
   if (is_stopping_) return Refuse(Refusal::kUnavailable, "the agent is stopping");
   for (const std::string& uuid : wanted.gpus) {
     const auto gpu = gpus_.find(uuid);
@@ -166,71 +133,33 @@ Answer<Caller> GpuManager::CheckWanted(const Caller& caller,
       return Refuse(Refusal::kNoSuchGpu, "{} can only be measured: {}", uuid, info.measure_only);
     }
   }
-  return LookAgain(setup_.host, caller);
+  return {};
 }
 
 void GpuManager::Acquire(const Caller& caller, ConnectionId connection,
                          const protocol::Acquire& wanted, Reply done) {
-  const auto now = CheckWanted(caller, wanted);
+  if (const auto possible = CheckWanted(wanted); !possible) {
+    return done(tl::unexpected<protocol::Refused>(possible.error()));
+  }
+  const auto now = LookAgain(setup_.host, caller);
   if (!now) return done(tl::unexpected<protocol::Refused>(now.error()));
-  auto check = std::make_shared<AccessToCheck>();
+  std::vector<GpuFile> to_check;
   for (const std::string& uuid : wanted.gpus) {
-    if (NamedRightTo(*now, uuid, state_.state().grants)) continue;
+    if (NamedRightTo(*now, uuid, state_->grants)) continue;
     const GpuFile file{uuid, gpus_.at(uuid).worker->info().device_file};
     if (file.device.empty()) return done(tl::unexpected(NoRightTo(*now, file, 0)));
-    check->files.push_back(file);
+    to_check.push_back(file);
   }
-  if (check->files.empty()) return Lend(*now, connection, wanted, std::move(done));
-  check->caller = *now;
-  check->connection = connection;
-  check->wanted = wanted;
-  check->done = std::move(done);
-  CheckAccessOf(check);
-}
-
-void GpuManager::CheckAccessOf(const std::shared_ptr<AccessToCheck>& check) {
-  auto identity = IdentityOf(setup_.host, check->caller);
-  if (!identity) return check->done(tl::unexpected<protocol::Refused>(identity.error()));
-  std::vector<std::filesystem::path> devices;
-  for (const GpuFile& file : check->files) devices.push_back(file.device);
-  const bool is_added =
-      access_queue_.Add(*std::move(identity), std::move(devices),
-                        [this, alive = is_alive_, check](AccessQueue::Answered answered) {
-                          post_([this, alive, check, answered = std::move(answered)] {
-                            if (*alive && checks_.erase(check) > 0) AccessIsKnown(*check, answered);
-                          });
-                        });
-  if (!is_added) {
-    return check->done(Refuse(Refusal::kUnavailable,
-                              "too many requests of user {} wait for a check (try again)",
-                              check->caller.uid));
-  }
-  checks_.insert(check);
-}
-
-void GpuManager::AccessIsKnown(const AccessToCheck& check, const AccessQueue::Answered& errors) {
-  if (!errors) {
-    log_.warn("cannot check what process {} of user {} may use: {}", check.caller.process.pid,
-              check.caller.uid, errors.error().message);
-    return check.done(Refuse(Refusal::kUnavailable,
-                             "cannot check which GPUs the user may use: {} (grant the GPU with "
-                             "perseus gpu grant, as root)",
-                             errors.error().message));
-  }
-  // The same process, still in the cgroups that the child joined.
-  const auto now = CheckWanted(check.caller, check.wanted);
-  if (!now) return check.done(tl::unexpected<protocol::Refused>(now.error()));
-  if (now->cgroups != check.caller.cgroups) {
-    return check.done(Refuse(Refusal::kUnavailable,
-                             "process {} moved to another cgroup meanwhile (try again)",
-                             now->process.pid));
-  }
-  for (std::size_t i = 0; i < check.files.size(); ++i) {
-    if (const int error = (*errors)[i]; error != 0) {
-      return check.done(tl::unexpected(NoRightTo(*now, check.files[i], error)));
-    }
-  }
-  Lend(*now, check.connection, check.wanted, check.done);
+  if (to_check.empty()) return Lend(*now, connection, wanted, std::move(done));
+  access_.Check(*now, connection, std::move(to_check),
+                [this, connection, wanted, done](const Answer<Caller>& allowed) {
+                  if (!allowed) return done(tl::unexpected<protocol::Refused>(allowed.error()));
+                  // The agent may be stopping by now.
+                  if (const auto possible = CheckWanted(wanted); !possible) {
+                    return done(tl::unexpected<protocol::Refused>(possible.error()));
+                  }
+                  Lend(*allowed, connection, wanted, done);
+                });
 }
 
 void GpuManager::Lend(const Caller& caller, ConnectionId connection,
@@ -292,7 +221,7 @@ Answer<protocol::ClockChannel> GpuManager::OpenChannel(const Acquiring& acquirin
   }
   for (const auto& [uuid, found] : acquiring.found) {
     const device::SettingReading& clock = At(found, device::Control::kSmClock);
-    if (clock.is_known || clock.hint.empty() || RestingOf(uuid, device::Control::kSmClock))
+    if (clock.is_known || clock.hint.empty() || state_.RestingOf(uuid, device::Control::kSmClock))
       continue;
     if (!clock.is_certain) {
       log_.warn("{}: {}; the agent assumes that it is not locked", uuid, clock.hint);
@@ -318,8 +247,9 @@ GpuManager::Granted GpuManager::Serve(const Acquiring& acquiring, const Lease& l
     const std::string& uuid = lease.gpus[i];
     const device::SettingReading& clock = At(acquiring.found.at(uuid), device::Control::kSmClock);
     GpuWorker& worker = *gpus_.at(uuid).worker;
-    worker.Serve(shared, static_cast<int>(i),
-                 clock.is_known ? clock.setting : RestingOf(uuid, device::Control::kSmClock));
+    worker.Serve(
+        shared, static_cast<int>(i),
+        clock.is_known ? clock.setting : state_.RestingOf(uuid, device::Control::kSmClock));
     reply.sm_clocks_mhz.push_back(worker.info().sm_clocks_mhz);
   }
   return {std::move(reply), std::move(shared)};
@@ -344,7 +274,7 @@ void GpuManager::ShareOutChanges() {
 }
 
 Answer<void> GpuManager::SaveLease(const Acquiring& acquiring, const Lease& lease) {
-  SavedState next = state_.state();
+  SavedState next = *state_;
   for (const auto& [uuid, found] : acquiring.found) {
     const SavedControl clock{Before(At(found, device::Control::kSmClock)), /*is_changed=*/true};
     next.Take({.uuid = uuid,
@@ -352,7 +282,7 @@ Answer<void> GpuManager::SaveLease(const Acquiring& acquiring, const Lease& leas
                .owner = lease.owner,
                .controls = {{device::Control::kSmClock, clock}}});
   }
-  const auto saved = Save(std::move(next));
+  const auto saved = state_.Save(std::move(next));
   if (saved) return {};
   return Refuse(Refusal::kUnavailable,
                 "the current settings of the GPUs could not be saved, so the agent could not "
@@ -369,7 +299,7 @@ void GpuManager::End(const Lease& lease, LeaseEnd how) {
   channels_.erase(lease.id);
   ShareOutChanges();
   for (const std::string& uuid : lease.gpus) {
-    StartRestore(uuid, lease.id, RestoresAfterLease(state_.state(), uuid));
+    StartRestore(uuid, lease.id, RestoresAfterLease(*state_, uuid));
   }
 }
 
@@ -394,10 +324,10 @@ void GpuManager::IsRestored(const std::string& uuid, const std::string& lease) {
 }
 
 bool GpuManager::Free(const std::string& uuid, const std::string& lease) {
-  SavedState next = state_.state();
+  SavedState next = *state_;
   for (const device::Control control : device::kAllControls) next.Restored(uuid, control);
   next.GiveBack(uuid);
-  if (!Save(std::move(next))) return false;
+  if (!state_.Save(std::move(next))) return false;
   table_.Restored(uuid, lease);
   log_.info("{} has its settings from before lease {} again", uuid, lease);
   return true;
@@ -420,14 +350,14 @@ Answer<void> GpuManager::ReleaseGpu(const Caller& caller, const protocol::Releas
 }
 
 void GpuManager::EndOfConnection(ConnectionId connection) {
-  std::erase_if(checks_, [&](const auto& check) { return check->connection == connection; });
+  access_.EndOfConnection(connection);
   for (const Lease& lease : table_.EndOfConnection(connection, Now())) {
     End(lease, LeaseEnd::kConnectionClosed);
   }
 }
 
 void GpuManager::EndOfProcess(const ProcessId& process) {
-  std::erase_if(checks_, [&](const auto& check) { return check->caller.process == process; });
+  access_.EndOfProcess(process);
   for (const Lease& lease : table_.EndOfProcess(process, Now())) {
     End(lease, LeaseEnd::kProcessGone);
   }
@@ -459,31 +389,9 @@ void GpuManager::Tick() {
   const Nanoseconds now = Now();
   for (const auto& [lease, channel] : channels_) table_.Beat(lease, channel->heartbeat(), now);
   for (const Lease& lease : table_.Expire(now)) End(lease, LeaseEnd::kSilent);
-  for (auto& [uuid, gpu] : gpus_) LogForeign(uuid, gpu);
+  for (auto& [uuid, gpu] : gpus_) gpu.foreign.Log(uuid, gpu.worker->snapshot(), log_);
   std::erase_if(restored_unsaved_,
                 [this](const auto& restored) { return Free(restored.first, restored.second); });
-}
-
-void GpuManager::LogForeign(const std::string& uuid, Gpu& gpu) {
-  GpuReport report;
-  report.snapshot = gpu.worker->snapshot();
-  const bool has_foreign_clock = report.snapshot.foreign.has_value();
-  if (has_foreign_clock && !gpu.has_foreign_clock) {
-    log_.warn("{}: {}", uuid, DescribeForeign(report));
-  } else if (!has_foreign_clock && gpu.has_foreign_clock) {
-    log_.info("{}: {}", uuid,
-              report.snapshot.is_serving ? "the lock of another program is gone"
-                                         : "the lease has ended while another program locks the "
-                                           "clock");
-  }
-  gpu.has_foreign_clock = has_foreign_clock;
-  const std::uint64_t resets = report.snapshot.counts.foreign_resets;
-  if (resets != std::exchange(gpu.foreign_resets, resets)) {
-    log_.warn(
-        "{}: the SM clock of the job is not in force (another program unlocked it, or the driver "
-        "did not perform the write); the agent sets it again",
-        uuid);
-  }
 }
 
 // ---- The rest ----
@@ -504,44 +412,14 @@ Answer<void> GpuManager::Grant(const Caller& caller, const protocol::Grant& want
   for (const std::string& uuid : wanted.gpus) {
     if (!gpus_.contains(uuid)) return NoSuchGpu(uuid);
   }
-  SavedState next = state_.state();
-  if (auto added = next.Add(wanted); !added) return added;
-  if (auto saved = Save(std::move(next)); !saved) {
-    return Refuse(Refusal::kUnavailable, "the grant could not be saved: {}", saved.error().message);
-  }
-  return {};
+  return state_.Grant(wanted);
 }
 
 Answer<void> GpuManager::Revoke(const Caller& caller, const protocol::Revoke& wanted) {
   if (!caller.is_administrator) {
     return Refuse(Refusal::kNotAllowed, "only root revokes grants (run it as root)");
   }
-  SavedState next = state_.state();
-  if (auto removed = next.Remove(wanted.grant); !removed) return removed;
-  if (auto saved = Save(std::move(next)); !saved) {
-    return Refuse(Refusal::kUnavailable, "the revocation could not be saved: {}",
-                  saved.error().message);
-  }
-  return {};
-}
-
-Result<void> GpuManager::Save(SavedState next) {
-  if (next == state_.state() && is_disk_known_) return {};
-  auto saved = state_.Save(std::move(next));
-  is_disk_known_ = saved.has_value();
-  if (saved) return saved;
-  ++state_failures_;
-  log_.error("{}", saved.error().message);
-  return saved;
-}
-
-std::optional<device::Setting> GpuManager::RestingOf(const std::string& uuid,
-                                                     device::Control control) const {
-  const auto gpu = state_.state().resting.find(uuid);
-  if (gpu == state_.state().resting.end()) return std::nullopt;
-  const auto setting = gpu->second.find(control);
-  if (setting == gpu->second.end()) return std::nullopt;
-  return setting->second;
+  return state_.Revoke(wanted.grant);
 }
 
 AgentReport GpuManager::Report() const {
@@ -559,7 +437,7 @@ AgentReport GpuManager::Report() const {
         if (channels_.contains(lease->id)) entry.most_changes_per_s = ShareOfChanges();
       }
     }
-    for (const Restore& restore : RestoresAfterLease(state_.state(), uuid)) {
+    for (const Restore& restore : RestoresAfterLease(*state_, uuid)) {
       entry.before.push_back({restore.control, restore.setting});
     }
   }
@@ -567,48 +445,8 @@ AgentReport GpuManager::Report() const {
   report.refused_devices = setup_.devices.refused;
   report.leases = table_.leases().size();
   report.ended = ended_;
-  report.state_failures = state_failures_;
+  report.state_failures = state_.failures();
   return report;
-}
-
-protocol::Listing GpuManager::List() const {
-  const AgentReport report = Report();
-  protocol::Listing listing;
-  for (const GpuReport& gpu : report.gpus) {
-    const GpuSnapshot& snapshot = gpu.snapshot;
-    protocol::GpuStatus status;
-    status.index = gpu.info.index.value_or(-1);
-    status.uuid = gpu.info.uuid;
-    status.name = gpu.info.name;
-    status.measure_only = gpu.info.measure_only;
-    status.trouble =
-        snapshot.setting_trouble.empty() ? snapshot.reading_trouble : snapshot.setting_trouble;
-    if (gpu.hold) {
-      status.lease = gpu.hold->lease;
-      status.job = gpu.hold->owner.job;
-      status.uid = gpu.hold->owner.uid;
-      status.pid = gpu.hold->owner.process.pid;
-      status.held_s = ToSeconds(Now() - gpu.hold->since);
-      status.is_restoring = gpu.hold->is_restoring;
-    }
-    if (gpu.lease) status.slowdown = gpu.lease->slowdown;
-    status.setting = SettingInWords(snapshot.setting);
-    for (const ControlSetting& before : gpu.before) {
-      if (before.control == device::Control::kSmClock) status.before = SettingInWords(before);
-    }
-    if (snapshot.telemetry) {
-      status.sm_clock_mhz = snapshot.telemetry->sm_clock_mhz;
-      status.power_w = snapshot.telemetry->power_w;
-      status.temperature_c = snapshot.telemetry->temperature_c;
-    }
-    status.switches = snapshot.counts.switches;
-    status.postponed = snapshot.counts.postponed;
-    status.most_changes_per_s = gpu.most_changes_per_s;
-    status.slow_by = Describe(WhySlow(gpu));
-    status.overridden = DescribeForeign(gpu);
-    listing.gpus.push_back(std::move(status));
-  }
-  return listing;
 }
 
 }  // namespace perseus::agent

@@ -28,9 +28,11 @@
 
 #include "perseus/base/file_descriptor.h"
 #include "perseus/base/result.h"
-#include "perseus/runtime/agent/access_queue.h"
+#include "perseus/runtime/agent/access_requests.h"
 #include "perseus/runtime/agent/agent_report.h"
+#include "perseus/runtime/agent/agent_state.h"
 #include "perseus/runtime/agent/caller.h"
+#include "perseus/runtime/agent/gpu_list.h"
 #include "perseus/runtime/agent/gpu_worker.h"
 #include "perseus/runtime/agent/lease_table.h"
 #include "perseus/runtime/agent/saved_state_file.h"
@@ -92,7 +94,7 @@ class GpuManager {
   Answer<void> ReleaseGpu(const Caller& caller, const protocol::ReleaseGpu& wanted);
   Answer<void> Grant(const Caller& caller, const protocol::Grant& wanted);
   Answer<void> Revoke(const Caller& caller, const protocol::Revoke& wanted);
-  protocol::Listing List() const;
+  protocol::Listing List() const { return ListingOf(Report()); }
 
   // ---- Ends without a request ----
 
@@ -111,7 +113,6 @@ class GpuManager {
 
  private:
   struct Gpu;
-  struct AccessToCheck;
   struct Acquiring;
 
   GpuManager(Setup setup, FileDescriptor lock, SavedStateFile state, Post post,
@@ -119,12 +120,8 @@ class GpuManager {
   // The time of the leases. Clients beat on the clock of their devices. If this clock is virtual
   // and slower than real time, because the machine is busy, a beat that is due has not come yet.
   Nanoseconds Now() const { return setup_.devices.clock->Now(); }
-  Result<void> LockGpus(const std::vector<std::unique_ptr<device::Device>>& devices);
   Result<void> Begin(std::vector<std::unique_ptr<device::Device>> devices);
-  // Returns the caller as it is now.
-  Answer<Caller> CheckWanted(const Caller& caller, const protocol::Acquire& wanted) const;
-  void CheckAccessOf(const std::shared_ptr<AccessToCheck>& check);
-  void AccessIsKnown(const AccessToCheck& check, const AccessQueue::Answered& errors);
+  Answer<void> CheckWanted(const protocol::Acquire& wanted) const;
   void Lend(const Caller& caller, ConnectionId connection, const protocol::Acquire& wanted,
             Reply done);
   void Found(const std::shared_ptr<Acquiring>& acquiring);
@@ -138,33 +135,26 @@ class GpuManager {
   void StartRestore(const std::string& uuid, const std::string& lease,
                     const std::vector<Restore>& restores);
   void IsRestored(const std::string& uuid, const std::string& lease);
-  void LogForeign(const std::string& uuid, Gpu& gpu);
   // Saves that the GPU is restored, and frees it. False if this could not be saved.
   bool Free(const std::string& uuid, const std::string& lease);
-  Result<void> Save(SavedState next);
-  std::optional<device::Setting> RestingOf(const std::string& uuid, device::Control control) const;
 
   const Setup setup_;          // Without its devices.
   const FileDescriptor lock_;  // Locks the state file against a second manager.
   std::vector<FileDescriptor> gpu_locks_;
-  SavedStateFile state_;
+  AgentState state_;
   const Post post_;
   spdlog::logger& log_;
   LeaseTable table_;
-  std::map<std::string, Gpu> gpus_;  // By UUID.
-  // Without those whose connection or process has ended.
-  std::set<std::shared_ptr<AccessToCheck>> checks_;
+  std::map<std::string, Gpu> gpus_;                                          // By UUID.
   std::map<std::string, std::shared_ptr<protocol::ClockChannel>> channels_;  // By lease.
   // UUID to lease: GPUs that are restored, but whose new state could not be saved yet.
   std::map<std::string, std::string> restored_unsaved_;
-  bool is_disk_known_ = true;         // No save has failed since the last success.
   std::vector<std::string> missing_;  // GPUs to restore that are missing.
   std::map<LeaseEnd, std::uint64_t> ended_;
-  std::uint64_t state_failures_ = 0;
   bool is_stopping_ = false;
   // Protects answers of workers from a manager that no longer exists.
   std::shared_ptr<bool> is_alive_ = std::make_shared<bool>(true);
-  AccessQueue access_queue_;  // Ends first.
+  AccessRequests access_;  // Ends first.
 };
 
 }  // namespace perseus::agent

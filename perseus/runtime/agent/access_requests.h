@@ -1,0 +1,54 @@
+// Requests that wait until the kernel has said whether their caller may use the GPUs.
+//
+// Not thread-safe. `post` brings the answers of the checks' threads to the thread of this object.
+#pragma once
+
+#include <spdlog/logger.h>
+
+#include <functional>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "perseus/runtime/agent/access_queue.h"
+#include "perseus/runtime/agent/answer.h"
+#include "perseus/runtime/agent/caller.h"
+#include "perseus/runtime/agent/lease_table.h"
+
+namespace perseus::agent {
+
+class AccessRequests {
+ public:
+  // Runs its argument later on the thread of this object. Any thread may call it.
+  using Post = std::function<void(std::function<void()>)>;
+  // The caller as it is after the check, or why it may not use the GPUs.
+  using Done = std::function<void(Answer<Caller>)>;
+
+  AccessRequests(const Host& host, Post post, spdlog::logger& log)
+      : host_(host), post_(std::move(post)), log_(log) {}
+  ~AccessRequests() { *is_alive_ = false; }
+  AccessRequests(const AccessRequests&) = delete;
+  AccessRequests& operator=(const AccessRequests&) = delete;
+
+  // Calls `done` now or later. Does not call it if the connection or the process has ended.
+  // `files` are those of the GPUs that need a check.
+  void Check(const Caller& caller, ConnectionId connection, std::vector<GpuFile> files, Done done);
+  void EndOfConnection(ConnectionId connection);
+  void EndOfProcess(const ProcessId& process);
+
+ private:
+  struct Request;
+
+  Answer<Caller> Judge(const Request& request, const AccessQueue::Answered& errors) const;
+
+  const Host host_;
+  const Post post_;
+  spdlog::logger& log_;
+  // Without those whose connection or process has ended.
+  std::set<std::shared_ptr<Request>> waiting_;
+  // Protects answers of the queue from an object that no longer exists.
+  std::shared_ptr<bool> is_alive_ = std::make_shared<bool>(true);
+  AccessQueue queue_;  // Ends first.
+};
+
+}  // namespace perseus::agent
