@@ -1,4 +1,4 @@
-// The saved state of a running agent: what every change of it has in common, whoever makes it.
+// The saved state of a running agent. It writes, logs and counts in the same way for every change.
 //
 // Not thread-safe.
 #pragma once
