@@ -20,6 +20,7 @@ std::vector<Process> StartClients(const Round& round) {
 void KillAgent(Round& round) {
   std::vector<Process> clients = StartClients(round);
   round.SleepUpTo(40'000);
+  round.AwaitChangeInHalf();
   round.Strikes();
   round.node.KillAgent();
   // In some rounds the clients die with the agent; in the others they connect to the next one.
@@ -31,6 +32,7 @@ void KillAgent(Round& round) {
 void TerminateAgent(Round& round) {
   const std::vector<Process> clients = StartClients(round);
   round.SleepUpTo(40'000);
+  round.AwaitChangeInHalf();
   round.Strikes();
   round.node.StopAgent();
   round.node.RequireAllRestored();

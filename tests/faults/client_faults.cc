@@ -26,6 +26,11 @@ Process StartAs(pid_t pid) {
 
 }  // namespace
 
+void Round::AwaitChangeInHalf() const {
+  if (random() % 2 == 0) return;
+  Require(Eventually([&] { return node.IsChanged(); }), "no clock of a client was set");
+}
+
 Process Round::StartHolder(double heartbeat_s, std::optional<int> clock_mhz) const {
   ClientPlan plan = Plan(heartbeat_s);
   plan.clock_mhz = clock_mhz;
@@ -45,6 +50,7 @@ void KillClients(Round& round) {
     clients.push_back(Process::Start([plan = round.Plan()] { return Churn(plan); }));
   }
   round.SleepUpTo(30'000);
+  round.AwaitChangeInHalf();
   for (Process& client : clients) {
     round.Strikes();
     client.Kill();

@@ -32,6 +32,10 @@ struct Round {
     SleepMicroseconds(
         static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(microseconds)));
   }
+  // In half of the rounds, waits until a client's clock is set. On a busy machine, clients spend
+  // most of their time on other things, and faults at random moments would hardly ever meet a
+  // changed GPU.
+  void AwaitChangeInHalf() const;
   // Starts a client that runs Hold(), and returns after its first clock is set.
   Process StartHolder(double heartbeat_s = 30, std::optional<int> clock_mhz = {}) const;
   Process StartHolder(const ClientPlan& plan) const;
