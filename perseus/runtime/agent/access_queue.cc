@@ -5,12 +5,7 @@
 
 namespace perseus::agent {
 
-AccessQueue::AccessQueue(Check check)
-    : check_(check ? std::move(check)
-                   : [this](const Identity& identity,
-                            const std::vector<std::filesystem::path>& devices) {
-                       return checker_.Check(identity, devices);
-                     }) {
+AccessQueue::AccessQueue() {
   for (int i = 0; i < kThreads; ++i) threads_.emplace_back([this] { Work(); });
 }
 
@@ -24,14 +19,12 @@ AccessQueue::~AccessQueue() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-bool AccessQueue::Add(Identity identity, std::vector<std::filesystem::path> devices,
-                      std::function<void(Answered)> done) {
+bool AccessQueue::Add(uid_t user, Check check) {
   {
     const MutexLock lock(mutex_);
-    const auto of_user = std::ranges::count(
-        waiting_, identity.uid, [](const Waiting& waiting) { return waiting.identity.uid; });
+    const auto of_user = std::ranges::count(waiting_, user, &Waiting::user);
     if (of_user >= kMostWaiting) return false;
-    waiting_.push_back({std::move(identity), std::move(devices), std::move(done)});
+    waiting_.push_back({user, std::move(check)});
   }
   changed_.notify_one();
   return true;
@@ -39,7 +32,7 @@ bool AccessQueue::Add(Identity identity, std::vector<std::filesystem::path> devi
 
 std::deque<AccessQueue::Waiting>::iterator AccessQueue::FindReady() {
   for (auto waiting = waiting_.begin(); waiting != waiting_.end(); ++waiting) {
-    if (!running_.contains(waiting->identity.uid)) return waiting;
+    if (!running_.contains(waiting->user)) return waiting;
   }
   return waiting_.end();
 }
@@ -54,12 +47,12 @@ void AccessQueue::Work() {
       if (is_ending_) return;
       next = std::move(*ready);
       waiting_.erase(ready);
-      running_.insert(next.identity.uid);
+      running_.insert(next.user);
     }
-    next.done(check_(next.identity, next.devices));
+    next.check(checker_);
     {
       const MutexLock lock(mutex_);
-      running_.erase(next.identity.uid);
+      running_.erase(next.user);
     }
     changed_.notify_all();
   }

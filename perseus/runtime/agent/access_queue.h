@@ -1,4 +1,4 @@
-// Access checks on threads of their own, so that the event loop never waits for one.
+// Threads for access checks, so that the event loop never waits for one.
 //
 // Fair: one check per user runs at a time, so that a user whose checks hang (a frozen cgroup) holds
 // one thread, for the times of access_check.h.
@@ -10,51 +10,43 @@
 
 #include <condition_variable>
 #include <deque>
-#include <filesystem>
 #include <functional>
 #include <set>
 #include <thread>
 #include <vector>
 
 #include "perseus/base/mutex.h"
-#include "perseus/base/result.h"
 #include "perseus/runtime/agent/access_check.h"
 
 namespace perseus::agent {
 
 class AccessQueue {
  public:
-  using Answered = Result<std::vector<int>>;
-  using Check =
-      std::function<Answered(const Identity&, const std::vector<std::filesystem::path>& devices)>;
+  using Check = std::function<void(AccessChecker&)>;
 
-  // `check`: for tests. Empty: that of an AccessChecker.
-  explicit AccessQueue(Check check = {});
+  AccessQueue();
   // Stops the running checks, and drops the waiting ones.
   ~AccessQueue();
   AccessQueue(const AccessQueue&) = delete;
   AccessQueue& operator=(const AccessQueue&) = delete;
 
-  // Calls `done` on a thread of the queue. False, and no call, if kMostWaiting checks of this user
+  // Calls `check` on a thread of the queue. False, and no call, if kMostWaiting checks of this user
   // wait already.
-  bool Add(Identity identity, std::vector<std::filesystem::path> devices,
-           std::function<void(Answered)> done);
+  bool Add(uid_t user, Check check);
 
   static constexpr int kMostWaiting = 64;  // Of one user: as many ranks may start at once.
   static constexpr int kThreads = 8;
 
  private:
   struct Waiting {
-    Identity identity;
-    std::vector<std::filesystem::path> devices;
-    std::function<void(Answered)> done;
+    uid_t user = 0;
+    Check check;
   };
 
   void Work();
   std::deque<Waiting>::iterator FindReady() PERSEUS_REQUIRES(mutex_);
 
   AccessChecker checker_;
-  const Check check_;
   Mutex mutex_;
   std::condition_variable_any changed_;
   std::deque<Waiting> waiting_ PERSEUS_GUARDED_BY(mutex_);

@@ -15,20 +15,17 @@ constexpr uid_t kOtherUserOfQueue = 1001;
 // Checks that end when the test says so.
 class HeldChecks {
  public:
-  AccessQueue::Check check() {
-    return [this](const Identity& identity, const auto&) -> AccessQueue::Answered {
-      std::shared_future<void> open;
-      {
-        const MutexLock lock(mutex_);
-        if (++running_[identity.uid] > 1) overlapped_ = true;
-        open = held_.contains(identity.uid) ? held_.at(identity.uid) : std::shared_future<void>();
-      }
-      changed_.notify_all();
-      if (open.valid()) open.wait();
+  void Run(uid_t user) {
+    std::shared_future<void> open;
+    {
       const MutexLock lock(mutex_);
-      --running_[identity.uid];
-      return std::vector<int>{static_cast<int>(identity.uid)};
-    };
+      if (++running_[user] > 1) overlapped_ = true;
+      open = held_.contains(user) ? held_.at(user) : std::shared_future<void>();
+    }
+    changed_.notify_all();
+    if (open.valid()) open.wait();
+    const MutexLock lock(mutex_);
+    --running_[user];
   }
   // Checks of the user wait until the promise is set.
   void Hold(uid_t user, std::shared_future<void> until) {
@@ -52,11 +49,12 @@ class HeldChecks {
   bool overlapped_ = false;
 };
 
-std::future<int> AddFor(AccessQueue& queue, uid_t user) {
+std::future<int> AddFor(AccessQueue& queue, HeldChecks& checks, uid_t user) {
   auto promise = std::make_shared<std::promise<int>>();
   std::future<int> answer = promise->get_future();
-  const bool is_taken = queue.Add({user, 0, {}, {}}, {}, [promise](AccessQueue::Answered answered) {
-    promise->set_value(answered->front());
+  const bool is_taken = queue.Add(user, [promise, &checks, user](AccessChecker&) {
+    checks.Run(user);
+    promise->set_value(static_cast<int>(user));
   });
   if (!is_taken) promise->set_value(-1);
   return answer;
@@ -64,9 +62,9 @@ std::future<int> AddFor(AccessQueue& queue, uid_t user) {
 
 TEST(AccessQueue, AnswersEveryCheckOfAUserOneAfterTheOther) {
   HeldChecks checks;
-  AccessQueue queue(checks.check());
+  AccessQueue queue;
   std::vector<std::future<int>> answers;
-  for (int i = 0; i < 20; ++i) answers.push_back(AddFor(queue, kHangingUser));
+  for (int i = 0; i < 20; ++i) answers.push_back(AddFor(queue, checks, kHangingUser));
   for (auto& answer : answers) EXPECT_EQ(answer.get(), static_cast<int>(kHangingUser));
   EXPECT_FALSE(checks.overlapped());
 }
@@ -75,10 +73,11 @@ TEST(AccessQueue, AUserWhoseChecksHangDelaysNobodyElse) {
   HeldChecks checks;
   std::promise<void> release;
   checks.Hold(kHangingUser, release.get_future().share());
-  AccessQueue queue(checks.check());
+  AccessQueue queue;
   std::vector<std::future<int>> held;
-  for (int i = 0; i < AccessQueue::kThreads + 1; ++i) held.push_back(AddFor(queue, kHangingUser));
-  EXPECT_EQ(AddFor(queue, kOtherUserOfQueue).get(), static_cast<int>(kOtherUserOfQueue));
+  for (int i = 0; i < AccessQueue::kThreads + 1; ++i)
+    held.push_back(AddFor(queue, checks, kHangingUser));
+  EXPECT_EQ(AddFor(queue, checks, kOtherUserOfQueue).get(), static_cast<int>(kOtherUserOfQueue));
   release.set_value();
   for (auto& answer : held) EXPECT_EQ(answer.get(), static_cast<int>(kHangingUser));
 }
@@ -87,13 +86,14 @@ TEST(AccessQueue, RefusesOneUserTooManyWaitingChecks) {
   HeldChecks checks;
   std::promise<void> release;
   checks.Hold(kHangingUser, release.get_future().share());
-  AccessQueue queue(checks.check());
+  AccessQueue queue;
   std::vector<std::future<int>> held;
-  held.push_back(AddFor(queue, kHangingUser));
+  held.push_back(AddFor(queue, checks, kHangingUser));
   checks.WaitUntilOneRuns(kHangingUser);  // It waits no more.
-  for (int i = 0; i < AccessQueue::kMostWaiting; ++i) held.push_back(AddFor(queue, kHangingUser));
-  EXPECT_EQ(AddFor(queue, kHangingUser).get(), -1);
-  EXPECT_EQ(AddFor(queue, kOtherUserOfQueue).get(), static_cast<int>(kOtherUserOfQueue));
+  for (int i = 0; i < AccessQueue::kMostWaiting; ++i)
+    held.push_back(AddFor(queue, checks, kHangingUser));
+  EXPECT_EQ(AddFor(queue, checks, kHangingUser).get(), -1);
+  EXPECT_EQ(AddFor(queue, checks, kOtherUserOfQueue).get(), static_cast<int>(kOtherUserOfQueue));
   release.set_value();
   for (auto& answer : held) EXPECT_EQ(answer.get(), static_cast<int>(kHangingUser));
 }
@@ -104,8 +104,8 @@ TEST(AccessQueue, EndsWithChecksThatWait) {
   checks.Hold(kHangingUser, release->get_future().share());
   std::vector<std::future<int>> held;
   {
-    AccessQueue queue(checks.check());
-    for (int i = 0; i < 3; ++i) held.push_back(AddFor(queue, kHangingUser));
+    AccessQueue queue;
+    for (int i = 0; i < 3; ++i) held.push_back(AddFor(queue, checks, kHangingUser));
     release->set_value();
   }
   // Answered, or dropped with its promise: nothing is left to wait for.

@@ -1,4 +1,4 @@
-// Requests that wait until the kernel has said whether their caller may use the GPUs.
+// Requests that wait until it is known whether their caller may use the GPUs.
 //
 // Not thread-safe. `post` brings the answers of the checks' threads to the thread of this object.
 #pragma once
@@ -8,8 +8,9 @@
 #include <functional>
 #include <memory>
 #include <set>
-#include <vector>
+#include <utility>
 
+#include "perseus/runtime/agent/access_judgment.h"
 #include "perseus/runtime/agent/access_queue.h"
 #include "perseus/runtime/agent/answer.h"
 #include "perseus/runtime/agent/caller.h"
@@ -31,15 +32,14 @@ class AccessRequests {
   AccessRequests& operator=(const AccessRequests&) = delete;
 
   // Calls `done` now or later. Does not call it if the connection or the process has ended.
-  // `files` are those of the GPUs that need a check.
-  void Check(const Caller& caller, ConnectionId connection, std::vector<GpuFile> files, Done done);
+  void Check(AccessQuestion question, ConnectionId connection, Done done);
   void EndOfConnection(ConnectionId connection);
   void EndOfProcess(const ProcessId& process);
 
  private:
   struct Request;
 
-  Answer<Caller> Judge(const Request& request, const AccessQueue::Answered& errors) const;
+  Answer<Caller> CallerNow(const Request& request, const Answer<void>& verdict) const;
 
   const Host host_;
   const Post post_;

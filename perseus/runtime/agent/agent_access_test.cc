@@ -5,7 +5,9 @@
 #include <poll.h>
 #include <sys/stat.h>
 
+#include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 
 #include "perseus/runtime/agent/agent_fixture.h"
@@ -16,7 +18,9 @@
 namespace perseus::agent {
 namespace {
 
+namespace fs = std::filesystem;
 using protocol::Refusal;
+using ::testing::HasSubstr;
 
 constexpr uid_t kTrainingUser = 54'321;
 constexpr gid_t kTrainingGroup = 54'322;
@@ -143,6 +147,64 @@ TEST_F(AgentAccessTest, FiveCapabilitiesSuffice) {
   ::waitpid(child, &status, 0);
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+// A host on which reading the cgroups of this process waits, as for a user who holds the kernel's
+// lock of all cgroups. And this process is no administrator there.
+class SlowCgroups {
+ public:
+  explicit SlowCgroups(const fs::path& root) : root_(root), fifo_(root / "fifo") {
+    const fs::path process = root / "proc" / std::to_string(::getpid());
+    fs::create_directories(process / "ns");
+    fs::create_directories(root / "proc/self/ns");
+    fs::create_symlink(fs::path("/proc") / std::to_string(::getpid()) / "stat", process / "stat");
+    std::ofstream(process / "status") << fmt::format(
+        "Uid:\t{0}\t{0}\t{0}\t{0}\nGid:\t0\t0\t0\t0\nGroups:\t\nCapEff:\t0\n", ::geteuid());
+    for (const fs::path& self : {process, root / "proc/self"}) {
+      fs::create_symlink("user:[1]", self / "ns/user");
+    }
+    std::ofstream(root / "proc/self/cgroup") << "0::/\n";
+    EXPECT_EQ(::mkfifo(fifo_.c_str(), 0600), 0);
+    cgroups_ = process / "cgroup";
+    fs::create_hard_link(fifo_, cgroups_);
+  }
+  Host host() const { return {root_, /*agent_uid=*/12'345}; }
+  // Returns once a thread waits for the cgroups.
+  void WaitForReader() {
+    while ((writer_ = FileDescriptor(::open(fifo_.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC))),
+           !writer_) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  void Release() {
+    fs::remove(cgroups_);
+    std::ofstream(cgroups_) << "0::/\n";
+    writer_ = FileDescriptor();
+  }
+
+ private:
+  fs::path root_, fifo_, cgroups_;
+  FileDescriptor writer_;
+};
+
+TEST_F(AgentTest, AUserWhoseCgroupsTakeLongToReadHoldsUpNobody) {
+  SlowCgroups slow(directory_ / "host");
+  AgentOptions options = Options();
+  options.gpus.host = slow.host();
+  Start(std::move(options));
+  std::string refusal;
+  std::thread waits([&] {
+    Client client(socket());
+    refusal = client.Acquire({"GPU-a"});
+  });
+  slow.WaitForReader();
+  {
+    Client other(socket());
+    EXPECT_EQ(other.StatusOf("GPU-a").uuid, "GPU-a");
+  }
+  slow.Release();
+  waits.join();
+  EXPECT_THAT(refusal, HasSubstr("no device file"));
 }
 
 // The clock of the agent stands still, so the budget does not come back.

@@ -150,7 +150,6 @@ Answer<Caller> Identify(const Host& host, const protocol::Peer& peer) {
   caller.uid = peer.uid;
   const std::string status = ReadOrEmpty(ProcessDirectory(host, peer.pid) / "status");
   caller.is_administrator = IsAdministrator(host, peer.pid, peer.uid, status);
-  caller.cgroups = ParseCgroups(ReadOrEmpty(ProcessDirectory(host, peer.pid) / "cgroup"));
   // The line has the real, effective, saved and file system user ids.
   const std::vector<std::string_view> uids = StatusWords(status, "Uid");
   const auto effective_uid = uids.size() < 2 ? std::nullopt : ParseNumber<uid_t>(uids[1]);
@@ -176,6 +175,13 @@ Answer<Caller> LookAgain(const Host& host, const Caller& caller) {
   Answer<Caller> again = Identify(host, {caller.process.pid, caller.uid, 0});
   if (again && again->process != caller.process) return Gone(caller.process.pid);
   return again;
+}
+
+Answer<Caller> WithCgroups(const Host& host, Caller caller) {
+  const pid_t pid = caller.process.pid;
+  caller.cgroups = ParseCgroups(ReadOrEmpty(ProcessDirectory(host, pid) / "cgroup"));
+  if (StartTimeOf(host, pid) != caller.process.started) return Gone(pid);
+  return caller;
 }
 
 std::optional<NamedRight> NamedRightTo(const Caller& caller, std::string_view uuid,

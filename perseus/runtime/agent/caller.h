@@ -24,8 +24,11 @@
 // other process.
 //
 // Nothing here opens, reads or closes anything of the caller's, whose file system (FUSE) could make
-// that wait; /proc/PID/stat, status, cgroup and ns wait for nobody. All reading of /proc and /sys
-// goes through Host::root, so that tests can build their own.
+// that wait. /proc/PID/stat, status and ns wait for nobody. /proc/PID/cgroup waits for the kernel's
+// lock of all cgroups, which a user can hold for long: by moving a process with many threads, or by
+// giving controllers to many cgroups of the user's own. So only WithCgroups() and IdentityOf() read
+// it, and the event loop calls neither. All reading of /proc and /sys goes through Host::root, so
+// that tests can build their own.
 //
 // Thread safety: all are plain functions, safe to call from any thread.
 #pragma once
@@ -61,13 +64,13 @@ struct Caller {
   uid_t uid = 0;
   gid_t gid = 0;
   std::vector<gid_t> groups;
-  // /proc/PID/cgroup.
+  // A line of /proc/PID/cgroup.
   struct Cgroup {
     std::string controllers;  // "devices", "cpu,cpuacct"; empty: the hierarchy of cgroup v2.
     std::string path;         // "/slurm/uid_1000/job_17"
     friend bool operator==(const Cgroup&, const Cgroup&) = default;
   };
-  std::vector<Cgroup> cgroups;
+  std::vector<Cgroup> cgroups;  // Of WithCgroups().
   bool is_administrator = false;
 };
 
@@ -77,13 +80,17 @@ Answer<Caller> Identify(const Host& host, const protocol::Peer& peer);
 // The current state of the same process. Refuses (kNotAllowed) if it is gone.
 Answer<Caller> LookAgain(const Host& host, const Caller& caller);
 
-// The right that somebody gave the caller by name; nothing if nobody did.
+// The same process with its current cgroups. May wait. Refuses (kNotAllowed) if it is gone.
+Answer<Caller> WithCgroups(const Host& host, Caller caller);
+
+// The right that somebody gave the caller by name; nothing if nobody did. Without the caller's
+// cgroups, it misses grants to cgroups.
 enum class NamedRight { kAdministrator, kGrantToUser, kGrantToCgroup };
 std::optional<NamedRight> NamedRightTo(const Caller& caller, std::string_view uuid,
                                        std::span<const protocol::Grant> grants);
 
 // The place that a child takes to ask the kernel what the caller may use. Refuses (kUnavailable) if
-// this process cannot see or join the caller's cgroups.
+// this process cannot see or join the caller's cgroups. Requires them. May wait.
 Answer<Identity> IdentityOf(const Host& host, const Caller& caller);
 
 // A GPU as the kernel's permissions know it.

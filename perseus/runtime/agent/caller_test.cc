@@ -59,7 +59,7 @@ class CallerTest : public ::testing::Test {
   Caller Identified(uid_t uid = kUser) {
     Answer<Caller> caller = Identify(host_, {kPid, uid, 0});
     EXPECT_TRUE(caller) << caller.error().message;
-    return caller.value_or(Caller());
+    return caller ? WithCgroups(host_, *caller).value_or(Caller()) : Caller();
   }
   TemporaryDirectory root_;
   Host host_;
@@ -109,10 +109,12 @@ TEST_F(CallerTest, AProcessThatReusesThePidIsAnotherCaller) {
   EXPECT_FALSE(LookAgain(host_, caller));
 }
 
-TEST_F(CallerTest, IdentifyingAgainReadsTheCurrentCgroups) {
+TEST_F(CallerTest, TheCgroupsAreTheCurrentOnesOfTheSameProcess) {
   const Caller before = Identified();
   Cgroups("0::/slurm/job_17\n");
-  EXPECT_EQ(LookAgain(host_, before)->cgroups[0].path, "/slurm/job_17");
+  EXPECT_EQ(WithCgroups(host_, before)->cgroups[0].path, "/slurm/job_17");
+  Process(7001, kUser);
+  EXPECT_EQ(WithCgroups(host_, before).error().code, Refusal::kNotAllowed);
 }
 
 TEST_F(CallerTest, AdministratorsAreThoseOfTheDriver) {

@@ -143,15 +143,14 @@ void GpuManager::Acquire(const Caller& caller, ConnectionId connection,
   }
   const auto now = LookAgain(setup_.host, caller);
   if (!now) return done(tl::unexpected<protocol::Refused>(now.error()));
-  std::vector<GpuFile> to_check;
+  AccessQuestion question{.caller = *now, .gpus = {}, .grants = {}};
   for (const std::string& uuid : wanted.gpus) {
     if (NamedRightTo(*now, uuid, state_->grants)) continue;
-    const GpuFile file{uuid, gpus_.at(uuid).worker->info().device_file};
-    if (file.device.empty()) return done(tl::unexpected(NoRightTo(*now, file, 0)));
-    to_check.push_back(file);
+    question.gpus.push_back({uuid, gpus_.at(uuid).worker->info().device_file});
   }
-  if (to_check.empty()) return Lend(*now, connection, wanted, std::move(done));
-  access_.Check(*now, connection, std::move(to_check),
+  if (question.gpus.empty()) return Lend(*now, connection, wanted, std::move(done));
+  question.grants = state_->grants;
+  access_.Check(std::move(question), connection,
                 [this, connection, wanted, done](const Answer<Caller>& allowed) {
                   if (!allowed) return done(tl::unexpected<protocol::Refused>(allowed.error()));
                   // The agent may be stopping by now.
