@@ -174,25 +174,25 @@ Result<std::vector<int>> AnswerOf(const Identity& identity, SharedReport& shared
 
 }  // namespace
 
-bool AccessChecker::HasLeftChild(uid_t user) {
+bool AccessChecker::HasLeftChild(uid_t account) {
   const MutexLock lock(mutex_);
   std::erase_if(left_, [](const auto& left) {
     return HasEndedWithin(left.second, std::chrono::milliseconds(0));
   });
-  return left_.contains(user);
+  return left_.contains(account);
 }
 
-void AccessChecker::End(pid_t child, uid_t user) {
+void AccessChecker::End(pid_t child, uid_t account) {
   ::kill(child, SIGKILL);
   if (HasEndedWithin(child, kLongestEnd)) return;
   const MutexLock lock(mutex_);
-  left_.emplace(user, child);
+  left_.emplace(account, child);
 }
 
 Result<std::vector<int>> AccessChecker::Check(const Identity& identity,
                                               const std::vector<std::filesystem::path>& devices,
                                               std::chrono::milliseconds longest) {
-  if (HasLeftChild(identity.uid)) {
+  if (HasLeftChild(identity.account)) {
     return FailAs(ErrorKind::kSystem,
                   "a process of an earlier check of user {} was killed and has not ended (is its "
                   "cgroup frozen or throttled? Thaw it, and try again)",
@@ -209,7 +209,7 @@ Result<std::vector<int>> AccessChecker::Check(const Identity& identity,
   if (child < 0) return ProbeFailure("cannot start a process", errno);
   if (child == 0) RunProbe(plan);
   const ProbeEnd end = WaitForAnswer(child, report, longest, is_stopped_);
-  End(child, identity.uid);
+  End(child, identity.account);
   switch (end) {
     case ProbeEnd::kAnswered:
       return AnswerOf(identity, shared, devices.size());

@@ -31,7 +31,7 @@
 // A killed child may not end either: the freezer of cgroup v1 keeps it until the cgroup is thawed,
 // and a process in a cgroup with very little CPU time needs some of it to end. So the checker waits
 // for the end for kLongestEnd at most. Then it leaves the child, and checks nothing more for this
-// user until the child has ended. So a user has one such child at most.
+// user's account until the child has ended. So a user has one such child at most.
 //
 // What it does not see: file systems that the process cannot see (a container without /dev/nvidia0
 // may still have the right to use it), and rules of security modules, which know the agent's
@@ -60,6 +60,7 @@ struct Identity {
   // cgroup.procs of each cgroup to join: the one of cgroup v2, the one of v1's devices controller.
   // The child is in the agent's own cgroup where none is named.
   std::vector<std::filesystem::path> cgroup_procs;
+  uid_t account = 0;  // Of Caller.
 };
 
 // A client waits 5 s for its first lease, and asks again later.
@@ -88,9 +89,9 @@ class AccessChecker {
 
  private:
   // Reaps the children that have ended meanwhile.
-  bool HasLeftChild(uid_t user);
+  bool HasLeftChild(uid_t account);
   // Kills the child and reaps it, or leaves it.
-  void End(pid_t child, uid_t user);
+  void End(pid_t child, uid_t account);
 
   std::atomic<bool> is_stopped_ = false;
   Mutex mutex_;

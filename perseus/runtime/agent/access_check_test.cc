@@ -115,13 +115,13 @@ TEST_F(AccessCheckTest, AChildThatCannotBeKilledIsLeftAndHoldsUpItsUserOnly) {
   const auto cgroup = FreezerCgroup::Make();
   if (!cgroup) GTEST_SKIP() << "this system has no freezer of cgroup v1, or lets nobody use it";
   ASSERT_TRUE(cgroup->Freeze());
-  const Identity frozen{kOtherUser, kOtherGroup, {}, {cgroup->procs()}};
+  const Identity frozen{kOtherUser, kOtherGroup, {}, {cgroup->procs()}, kOtherUser};
   const auto slow = checker_.Check(frozen, {"/dev/null"}, std::chrono::milliseconds(50));
   ASSERT_FALSE(slow);
   EXPECT_THAT(slow.error().message, HasSubstr("did not answer"));
   ASSERT_FALSE(cgroup->IsEmpty()) << "the child has ended, so this test shows nothing";
 
-  const Identity elsewhere{kOtherUser, kOtherGroup, {}, {}};
+  const Identity elsewhere{kOtherUser, kOtherGroup, {}, {}, kOtherUser};
   const auto refused = checker_.Check(elsewhere, {"/dev/null"});
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message, HasSubstr("earlier check of user 54321"));

@@ -19,12 +19,12 @@ AccessQueue::~AccessQueue() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-bool AccessQueue::Add(uid_t user, Check check) {
+bool AccessQueue::Add(uid_t account, Check check) {
   {
     const MutexLock lock(mutex_);
-    const auto of_user = std::ranges::count(waiting_, user, &Waiting::user);
-    if (of_user >= kMostWaiting) return false;
-    waiting_.push_back({user, std::move(check)});
+    const auto of_account = std::ranges::count(waiting_, account, &Waiting::account);
+    if (of_account >= kMostWaiting) return false;
+    waiting_.push_back({account, std::move(check)});
   }
   changed_.notify_one();
   return true;
@@ -32,7 +32,7 @@ bool AccessQueue::Add(uid_t user, Check check) {
 
 std::deque<AccessQueue::Waiting>::iterator AccessQueue::FindReady() {
   for (auto waiting = waiting_.begin(); waiting != waiting_.end(); ++waiting) {
-    if (!running_.contains(waiting->user)) return waiting;
+    if (!running_.contains(waiting->account)) return waiting;
   }
   return waiting_.end();
 }
@@ -47,12 +47,12 @@ void AccessQueue::Work() {
       if (is_ending_) return;
       next = std::move(*ready);
       waiting_.erase(ready);
-      running_.insert(next.user);
+      running_.insert(next.account);
     }
     next.check(checker_);
     {
       const MutexLock lock(mutex_);
-      running_.erase(next.user);
+      running_.erase(next.account);
     }
     changed_.notify_all();
   }

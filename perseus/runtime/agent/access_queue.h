@@ -1,7 +1,7 @@
 // Threads for access checks, so that the event loop never waits for one.
 //
-// Fair: one check per user runs at a time, so that a user whose checks hang (a frozen cgroup) holds
-// one thread, for the times of access_check.h.
+// Fair: one check per account (subordinate_users.h) runs at a time, so that a user whose checks
+// hang (a frozen cgroup) holds one thread, for the times of access_check.h.
 //
 // Thread safe.
 #pragma once
@@ -30,16 +30,16 @@ class AccessQueue {
   AccessQueue(const AccessQueue&) = delete;
   AccessQueue& operator=(const AccessQueue&) = delete;
 
-  // Calls `check` on a thread of the queue. False, and no call, if kMostWaiting checks of this user
-  // wait already.
-  bool Add(uid_t user, Check check);
+  // Calls `check` on a thread of the queue. False, and no call, if kMostWaiting checks of this
+  // account wait already.
+  bool Add(uid_t account, Check check);
 
-  static constexpr int kMostWaiting = 64;  // Of one user: as many ranks may start at once.
+  static constexpr int kMostWaiting = 64;  // Of one account: as many ranks may start at once.
   static constexpr int kThreads = 8;
 
  private:
   struct Waiting {
-    uid_t user = 0;
+    uid_t account = 0;
     Check check;
   };
 

@@ -15,12 +15,13 @@ struct AccessRequests::Request {
 void AccessRequests::Check(AccessQuestion question, ConnectionId connection, Done done) {
   auto request = std::make_shared<Request>(Request{question.caller, connection, std::move(done)});
   const uid_t user = question.caller.uid;
-  const bool is_added = queue_.Add(user, [this, alive = is_alive_, request, host = host_,
-                                          asked = std::move(question)](AccessChecker& checker) {
-    post_([this, alive, request, verdict = JudgeAccess(host, asked, checker)] {
-      if (*alive && waiting_.erase(request) > 0) request->done(CallerNow(*request, verdict));
-    });
-  });
+  const bool is_added =
+      queue_.Add(question.caller.account, [this, alive = is_alive_, request, host = host_,
+                                           asked = std::move(question)](AccessChecker& checker) {
+        post_([this, alive, request, verdict = JudgeAccess(host, asked, checker)] {
+          if (*alive && waiting_.erase(request) > 0) request->done(CallerNow(*request, verdict));
+        });
+      });
   if (!is_added) {
     return request->done(Refuse(Refusal::kUnavailable,
                                 "too many requests of user {} wait for a check (try again)", user));

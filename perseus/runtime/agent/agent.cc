@@ -21,10 +21,12 @@
 #include <utility>
 #include <variant>
 
+#include "perseus/base/file.h"
 #include "perseus/runtime/agent/child_descriptors.h"
 #include "perseus/runtime/agent/metrics.h"
 #include "perseus/runtime/agent/metrics_server.h"
 #include "perseus/runtime/agent/socket_disposal.h"
+#include "perseus/runtime/agent/subordinate_users.h"
 #include "perseus/runtime/agent/user_budget.h"
 #include "perseus/runtime/protocol/messages.h"
 #include "perseus/runtime/protocol/unix_socket.h"
@@ -38,6 +40,7 @@ using protocol::Refusal;
 
 constexpr std::size_t kLeftForRoot = 16;
 constexpr auto kTick = std::chrono::milliseconds(250);
+constexpr Nanoseconds kReadSubordinateUsersEvery = 60 * kSecond;
 constexpr auto kStoppingTick = std::chrono::milliseconds(10);
 // How many messages of one connection are handled before the others have their turn.
 constexpr int kMessagesPerTurn = 16;
@@ -112,6 +115,7 @@ class Agent::Loop {
     if (auto served = ServeMetrics(); !served && served.error().kind == ErrorKind::kInput) {
       return served;
     }
+    ReadSubordinateUsers();
     options_.most_connections = std::min(options_.most_connections, RoomForConnections(gpus));
     return {};
   }
@@ -223,15 +227,17 @@ class Agent::Loop {
     }
     const auto peer = protocol::PeerOf(accepted.get());
     if (!peer) return refuse(Refusal::kNotAllowed, peer.error().message);
-    if (IsOverQuota(peer->uid)) {
+    const uid_t account = subordinate_users_.AccountOf(peer->uid);
+    if (IsOverQuota(account)) {
       return refuse(Refusal::kUnavailable, "too many clients of this user (close some)");
     }
-    if (budget_.Take(peer->uid, UserBudget::kConnection, options_.clock->Now()) > 0) {
+    if (budget_.Take(account, UserBudget::kConnection, options_.clock->Now()) > 0) {
       return refuse(Refusal::kUnavailable,
                     "too many connections and requests of this user (try again in a second)");
     }
     auto caller = Identify(host_, *peer);
     if (!caller) return caller.error();
+    caller->account = account;
     FileDescriptor process(static_cast<int>(syscall(SYS_pidfd_open, caller->process.pid, 0)));
     // Before Linux 5.3 there is no such thing. Otherwise nobody would see the process end.
     if (!process && errno != ENOSYS) return refuse(Refusal::kUnavailable, kFull);
@@ -254,11 +260,13 @@ class Agent::Loop {
   }
 
   // No user gets more than a quarter of all connections, and some are reserved for root.
-  bool IsOverQuota(uid_t uid) const {
-    if (uid == 0) return false;
+  bool IsOverQuota(uid_t account) const {
+    if (account == 0) return false;
     const std::size_t most = options_.most_connections;
-    const auto own = static_cast<std::size_t>(std::ranges::count_if(
-        connections_, [uid](const auto& other) { return other.second->caller.uid == uid; }));
+    const auto own =
+        static_cast<std::size_t>(std::ranges::count_if(connections_, [account](const auto& other) {
+          return other.second->caller.account == account;
+        }));
     return own >= std::max<std::size_t>(most / 4, 1) ||
            connections_.size() + kLeftForRoot >= std::max(most, 2 * kLeftForRoot);
   }
@@ -287,7 +295,7 @@ class Agent::Loop {
     for (int i = 0; i < kMessagesPerTurn && IsOpen(connection); ++i) {
       if (!IsReadable(connection->socket.native_handle())) break;
       const Nanoseconds wait =
-          budget_.Take(connection->caller.uid, UserBudget::kMessage, options_.clock->Now());
+          budget_.Take(connection->caller.account, UserBudget::kMessage, options_.clock->Now());
       if (wait > 0) return PauseReading(connection, wait);
       auto received = protocol::Receive(connection->socket.native_handle());
       if (!received) {
@@ -375,7 +383,7 @@ class Agent::Loop {
 
   void Handle(const ConnectionPtr& connection, const protocol::Acquire& wanted) {
     const uid_t user = connection->caller.uid;
-    if (budget_.Take(user, UserBudget::kAcquire, options_.clock->Now()) > 0) {
+    if (budget_.Take(connection->caller.account, UserBudget::kAcquire, options_.clock->Now()) > 0) {
       return Reply(connection,
                    protocol::Refused{Refusal::kUnavailable,
                                      fmt::format("user {} requests leases too often (try again in "
@@ -419,11 +427,21 @@ class Agent::Loop {
       manager_->Tick();
       disposal_.Tick();
       CloseSilent();
+      ReadSubordinateUsers();
       if (!metrics_ && !is_stopping_) static_cast<void>(ServeMetrics());
       if (IsIdleForLong()) BeginStop();
       if (is_stopping_ && IsStopOver()) return context_.stop();
       Tick();
     });
+  }
+
+  // Without the file, each user id is an account.
+  void ReadSubordinateUsers() {
+    const Nanoseconds now = options_.clock->Now();
+    if (now < read_subordinate_users_at_) return;
+    read_subordinate_users_at_ = now + kReadSubordinateUsersEvery;
+    subordinate_users_ =
+        SubordinateUsers::Parse(ReadFile(host_.root / "etc/subuid").value_or(std::string()));
   }
 
   void CloseSilent() {
@@ -469,6 +487,8 @@ class Agent::Loop {
   asio::posix::stream_descriptor listener_;
   asio::steady_timer accept_pause_;
   UserBudget budget_;
+  SubordinateUsers subordinate_users_;
+  Nanoseconds read_subordinate_users_at_ = 0;  // The next time.
   SocketDisposal disposal_;
   std::optional<MetricsServer> metrics_;
   bool has_logged_metrics_failure_ = false;

@@ -207,26 +207,60 @@ TEST_F(AgentTest, AUserWhoseCgroupsTakeLongToReadHoldsUpNobody) {
   EXPECT_THAT(refusal, HasSubstr("no device file"));
 }
 
-// The clock of the agent stands still, so the budget does not come back.
+// Sends requests until the agent answers no more. Returns whether it answered some, and fewer than
+// the budget.
+int Flood(const fs::path& socket) {
+  const auto connected = protocol::Connect(socket);
+  if (!connected) return kNoAnswer;
+  const std::string list = protocol::Format(protocol::List{});
+  int answers = 0;
+  while (answers <= 2 * UserBudget::kBurst &&
+         protocol::SendRequest(connected->get(), list, std::chrono::milliseconds(500))) {
+    ++answers;
+  }
+  return answers > 0 && answers < UserBudget::kBurst ? 0 : 1;
+}
+
+// The clock of the agent stands still in these tests, so the budget does not come back.
 TEST_F(AgentAccessTest, AUserWhoFloodsTheAgentWaitsAndOthersDoNot) {
-  LaterProcess flood([this] {
-    if (!BecomeTrainingUser({})) return int{kNoAnswer};
-    const auto connected = protocol::Connect(socket());
-    if (!connected) return int{kNoAnswer};
-    const std::string list = protocol::Format(protocol::List{});
-    int answers = 0;
-    while (answers <= 2 * UserBudget::kBurst &&
-           protocol::SendRequest(connected->get(), list, std::chrono::milliseconds(500))) {
-      ++answers;
-    }
-    return answers > 0 && answers < UserBudget::kBurst ? 0 : 1;
-  });
+  LaterProcess flood([this] { return BecomeTrainingUser({}) ? Flood(socket()) : int{kNoAnswer}; });
   AgentOptions options = Options();
   options.clock = std::make_shared<FakeClock>();
   Start(std::move(options));
   EXPECT_EQ(flood.Run(), 0);
   Client root(socket());
   EXPECT_EQ(root.StatusOf("GPU-a").uuid, "GPU-a");
+}
+
+// newuidmap lets a user act as thousands of others.
+TEST_F(AgentAccessTest, SubordinateUsersShareTheBudgetOfTheirOwner) {
+  const fs::path root = directory_ / "host";
+  fs::create_directories(root / "etc");
+  fs::create_directory_symlink("/proc", root / "proc");
+  std::ofstream(root / "etc/subuid") << fmt::format("ann:{}:10\n", kTrainingUser - 5);
+  const auto run_as = [this](uid_t user, int (*run)(const fs::path&)) {
+    return std::make_unique<LaterProcess>([this, user, run] {
+      return ::setresuid(user, user, user) == 0 ? run(socket()) : int{kNoAnswer};
+    });
+  };
+  const auto ask_once = [](const fs::path& socket) {
+    const auto connected = protocol::Connect(socket);
+    if (!connected) return int{kNoAnswer};
+    const auto answer = protocol::SendRequest(connected->get(), protocol::Format(protocol::List{}),
+                                              std::chrono::milliseconds(500));
+    const auto reply = answer ? protocol::ParseReply(answer->text) : Fail("no answer");
+    return reply && std::holds_alternative<protocol::Listing>(*reply) ? 0 : 1;
+  };
+  const auto flood = run_as(kTrainingUser, Flood);
+  const auto sibling = run_as(kTrainingUser + 1, ask_once);
+  const auto stranger = run_as(kTrainingUser + 5, ask_once);
+  AgentOptions options = Options();
+  options.clock = std::make_shared<FakeClock>();
+  options.gpus.host.root = root;
+  Start(std::move(options));
+  EXPECT_EQ(flood->Run(), 0);
+  EXPECT_EQ(sibling->Run(), 1);
+  EXPECT_EQ(stranger->Run(), 0);
 }
 
 }  // namespace

@@ -174,6 +174,7 @@ Answer<Caller> Identify(const Host& host, const protocol::Peer& peer) {
 Answer<Caller> LookAgain(const Host& host, const Caller& caller) {
   Answer<Caller> again = Identify(host, {caller.process.pid, caller.uid, 0});
   if (again && again->process != caller.process) return Gone(caller.process.pid);
+  if (again) again->account = caller.account;
   return again;
 }
 
@@ -200,7 +201,7 @@ std::optional<NamedRight> NamedRightTo(const Caller& caller, std::string_view uu
 }
 
 Answer<Identity> IdentityOf(const Host& host, const Caller& caller) {
-  Identity identity{caller.uid, caller.gid, caller.groups, {}};
+  Identity identity{caller.uid, caller.gid, caller.groups, {}, caller.account};
   const std::vector<Caller::Cgroup> own = ParseCgroups(ReadOrEmpty(host.root / "proc/self/cgroup"));
   for (const Caller::Cgroup& cgroup : caller.cgroups) {
     // Only these two have rules for devices.

@@ -72,6 +72,8 @@ struct Caller {
   };
   std::vector<Cgroup> cgroups;  // Of WithCgroups().
   bool is_administrator = false;
+  // Who pays for what the caller costs the agent (subordinate_users.h). The agent sets it.
+  uid_t account = 0;
 };
 
 // Identifies the process that connected. Refuses (kNotAllowed) a peer that is gone, that now runs

@@ -6,7 +6,7 @@
 namespace perseus::agent {
 namespace {
 
-// One user may act as 65,536 users (subordinate ids), and each needs a bucket.
+// A directory service may give users more ids than the agent knows of, and each needs a bucket.
 constexpr Nanoseconds kForgetEvery = 10 * kSecond;
 
 }  // namespace

@@ -1,5 +1,5 @@
 // How much of the agent's time each user may take, so that one user's connections do not slow down
-// the others.
+// the others. Users here are accounts (subordinate_users.h).
 //
 // A token bucket per user: a user starts with kBurst units and gets kUnitsPerSecond of them back.
 // Connections, messages and access checks cost units by what they take of the agent: one unit is
