@@ -46,7 +46,8 @@ constexpr ListedVerb kListedVerbs[] = {
     {kFollowing, "tune", "Profile a job, plan it, and put the plan in force", AddTuneVerb},
     {kFollowing, "verify", "Measure what a plan saves", AddVerifyVerb},
     {kFollowing, "trace", "Write a timeline of what the job ran", AddTraceVerb},
-    {kFollowing, "schedule", "Write the schedule that the job ran", AddScheduleVerb},
+    {kFollowing, "schedule", "Write the schedule that the job ran, or search for one",
+     AddScheduleVerb},
     {kFollowing, "trainer", "Run a training job on virtual GPUs", AddTrainerVerb},
 
     {kOnANode, "doctor", "Show what works on this node, and how to fix the rest", AddDoctorVerb},

@@ -53,10 +53,23 @@ void AddJobFlags(CLI::App& verb, job::JobFlags& flags, JobComes comes) {
   };
   add("--job", flags.job_file, "FILE", "Job file (TOML); the flags below override it")
       ->check(ExistingPath());
-  CLI::Option* schedule =
-      add("--schedule", flags.schedule, "NAME", "The order of instructions on each pp_rank");
-  const auto names = schedule::ScheduleNames();
-  schedule->check(CLI::IsMember(std::vector<std::string>(names.begin(), names.end())));
+  CLI::Option* schedule = add(
+      "--schedule", flags.schedule, "NAME",
+      has_profile ? "The order of instructions on each pp_rank; auto searches for the one whose "
+                    "plan needs the least energy (docs/schedules.md)"
+                  : "The order of instructions on each pp_rank");
+  const auto generated = schedule::ScheduleNames();
+  std::vector<std::string> names(generated.begin(), generated.end());
+  if (has_profile) {
+    names.emplace_back(job::kAutoSchedule);
+    add("--max-in-flight", flags.max_in_flight, "N[,N...]",
+        "Of --schedule auto: the microbatches whose activations a pp_rank may hold, one number for "
+        "all or one for each (default: as many as with 1f1b)")
+        ->delimiter(',')
+        ->allow_extra_args(false)
+        ->check(count);
+  }
+  schedule->check(CLI::IsMember(names));
   CLI::Option* schedule_file =
       add("--schedule-file", flags.schedule_file, "FILE",
           "The schedule as a CSV that torch.distributed.pipelining dumped");

@@ -353,12 +353,25 @@ Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planne
   return computed;
 }
 
+// A searched schedule may be faster than the reference at maximum frequency. The time of the
+// reference is then a target of its own: no slowdown for a user who runs the reference now.
+std::vector<plan::Target> AskedOfJob(const TargetFlags& flags, const job::LoadedJob& job) {
+  std::vector<plan::Target> asked = AskedTargets(flags, job.gpus());
+  if (!job.auto_schedule || AsksForTarget(flags)) return asked;
+  const Nanoseconds reference = job.auto_schedule->reference.time;
+  if (reference > job.auto_schedule->found.time_at_maximum) {
+    asked = {{.kind = plan::Target::Kind::kDeadline, .value = ToSeconds(reference)}};
+  }
+  return asked;
+}
+
 // What the verb prints. `files` is the number of files that the run writes.
 std::string FormatAnswer(const PlanFlags& flags, const PlanOutcome& outcome,
                          const std::string& summary, std::size_t files) {
   if (flags.as_json) return summary;
   std::string text = fmt::format("{}\n{}{}", FormatPlanTable(outcome), FormatFinding(outcome),
                                  job::Describe(outcome.job.facts));
+  if (outcome.job.auto_schedule) text += job::Describe(*outcome.job.auto_schedule);
   text += DescribeChangeRate(outcome.job.facts, outcome.targets);
   if (outcome.switch_tradeoff) {
     text += fmt::format("\nLimits of clock changes per GPU and iteration, for {}:\n{}",
@@ -395,7 +408,7 @@ Result<void> RunPlan(PlanFlags flags) {
   if (flags.switches.most_switches || flags.switches.per_instruction) {
     job.facts.most_changes_per_s.reset();
   }
-  const std::vector<plan::Target> asked = AskedTargets(flags.targets, job.gpus());
+  const std::vector<plan::Target> asked = AskedOfJob(flags.targets, job);
   PERSEUS_RETURN_IF_ERROR(CheckJob(flags, job, asked));
   PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
   PERSEUS_ASSIGN_OR_RETURN(const auto noise, NoiseToPlanWith(flags, job));

@@ -1,9 +1,10 @@
-// `perseus schedule` writes the schedule that a job really ran.
+// `perseus schedule` writes the schedule that a job really ran, or searches for a better one.
 #include <fmt/format.h>
 
 #include <memory>
 
 #include "perseus/base/file.h"
+#include "perseus/cli/schedule_search.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/verbs.h"
 #include "perseus/runtime/tuner/ran_schedule.h"
@@ -15,11 +16,13 @@ constexpr const char* kScheduleAbout =
     "Write the schedule that a job really ran, from its rank logs, as the planner's input. This "
     "is\n"
     "the newest order of instructions that all ranks ran in several consecutive steps. Also says\n"
-    "which steps had another order: an evaluation, or a batch with fewer microbatches.";
+    "which steps had another order: an evaluation, or a batch with fewer microbatches. `search`\n"
+    "finds the schedule whose plan needs the least energy, before a job runs.";
 constexpr const char* kScheduleExamples =
-    "Example:\n"
+    "Examples:\n"
     "  perseus schedule run -o order.csv\n"
-    "  perseus plan profile.csv --schedule-file order.csv --blocking-power 83.64 -o out";
+    "  perseus plan profile.csv --schedule-file order.csv --blocking-power 83.64 -o out\n"
+    "  perseus schedule search profile.csv --microbatches 24 --blocking-power 83.64";
 
 struct ScheduleFlags {
   std::string directory;
@@ -27,6 +30,12 @@ struct ScheduleFlags {
 };
 
 Result<void> RunSchedule(const ScheduleFlags& flags) {
+  if (flags.directory.empty()) {
+    return Fail(
+        "JOBDIR is missing (give the job's directory, or search for a schedule with perseus "
+        "schedule "
+        "search)");
+  }
   PERSEUS_ASSIGN_OR_RETURN(const auto logs,
                            tuner::JobLogs::Open(flags.directory, tuner::JobLogs::Job::kIsOver));
   PERSEUS_ASSIGN_OR_RETURN(const auto ran,
@@ -44,12 +53,13 @@ Verb AddScheduleVerb(CLI::App& program) {
   CLI::App* verb = program.add_subcommand("schedule", kScheduleAbout);
   verb->footer(kScheduleExamples);
   verb->add_option("directory", flags->directory, "The job's directory (its PERSEUS_JOB_DIR)")
-      ->type_name("JOBDIR")
-      ->required();
+      ->type_name("JOBDIR");
   verb->add_option("-o,--output", flags->output,
                    "The schedule file (CSV; default: standard output)")
       ->type_name("FILE");
-  return {verb, [flags] { return RunSchedule(*flags); }};
+  const Verb search = AddScheduleSearchVerb(*verb);
+  return {verb,
+          [flags, search] { return search.flags->parsed() ? search.run() : RunSchedule(*flags); }};
 }
 
 }  // namespace perseus::cli

@@ -1,4 +1,5 @@
 #include "perseus/planning/job/job.h"
+#include "perseus/planning/job/auto_schedule.h"
 
 #include <fmt/format.h>
 #include <toml++/toml.h>
@@ -63,7 +64,7 @@ class JobReader {
     job_.schedule.chunks = reader.Count("chunks", kMostChunks, 1);
     job_.pipelines = reader.Count("pipelines", kMostPipelines, 1);
     if (const auto names = schedule::ScheduleNames();
-        !job_.schedule.name.empty() &&
+        !job_.schedule.name.empty() && job_.schedule.name != kAutoSchedule &&
         std::find(names.begin(), names.end(), job_.schedule.name) == names.end()) {
       reader.FailAt("schedule", fmt::format("unknown schedule {}{}", Excerpt(job_.schedule.name),
                                             DidYouMean(job_.schedule.name, names)));

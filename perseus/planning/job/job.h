@@ -3,7 +3,8 @@
 //
 //   profile = "profile.csv"           # relative to the job file
 //   [pipeline]
-//   schedule = "1f1b"                 # or schedule_file = "dump.csv", or graph = "work.json"
+//   schedule = "1f1b"                 # or "auto" (auto_schedule.h), or schedule_file = "dump.csv",
+//                                     # or graph = "work.json"
 //   pp_ranks = 8                      # positions along the pipeline
 //   microbatches = 96
 //   chunks = 1

@@ -151,6 +151,11 @@ Result<void> CheckSizes(const Job& job, const JobFlags& flags, const schedule::S
   return {};
 }
 
+Result<void> CheckMicrobatches(const Job& job) {
+  if (job.schedule.microbatches != 0) return {};
+  return Fail("the number of microbatches is missing (add --microbatches 96, for example)");
+}
+
 // `pp_ranks` is the number of pp_ranks if neither the file nor a flag gives one.
 Result<schedule::Schedule> LoadSchedule(const Job& job, const JobFlags& flags, int pp_ranks) {
   if (!job.schedule_path.empty()) {
@@ -164,9 +169,7 @@ Result<schedule::Schedule> LoadSchedule(const Job& job, const JobFlags& flags, i
     return Fail("the schedule is missing (add --schedule with one of {}; or add --schedule-file)",
                 ScheduleList());
   }
-  if (job.schedule.microbatches == 0) {
-    return Fail("the number of microbatches is missing (add --microbatches 96, for example)");
-  }
+  PERSEUS_RETURN_IF_ERROR(CheckMicrobatches(job));
   schedule::ScheduleSpec spec = job.schedule;
   if (spec.pp_ranks == 0) spec.pp_ranks = pp_ranks;
   return schedule::GenerateSchedule(spec);
@@ -192,6 +195,62 @@ Result<LoadedJob> LayOutGraph(plan_file::PlannedJob planned,
   LoadedJob job{.planned = std::move(planned), .graph = std::move(file.graph), .model = {}};
   job.model = plan::ModelOf(job.planned);
   return job;
+}
+
+plan_file::PlannedJob Planned(const Job& job) {
+  return {.profile = job.profile_path,
+          .schedule = {},
+          .pipelines = job.pipelines,
+          .model = job.model,
+          .switch_latency = job.switch_latency,
+          .switch_cost = job.switch_cost};
+}
+
+// Checks that a pipeline has a profile and a blocking power.
+Result<void> CheckComplete(const DescribedJob& described) {
+  if (described.job.profile_path.empty()) {
+    return Fail("the profile is missing (give the path of a CSV, or make one with perseus synth)");
+  }
+  if (!described.blocking_power_w) {
+    return Fail(
+        "the blocking power is missing (add --blocking-power, blocking_power_w in [gpu] of a job "
+        "file, or --facts with a measured one: the power that one GPU draws while it waits, in "
+        "watts; with 0, waiting uses no energy)");
+  }
+  return {};
+}
+
+Result<UnscheduledJob> Unscheduled(const DescribedJob& described, const JobFlags& flags) {
+  const Job& job = described.job;
+  PERSEUS_RETURN_IF_ERROR(CheckComplete(described));
+  PERSEUS_RETURN_IF_ERROR(CheckMicrobatches(job));
+  PERSEUS_ASSIGN_OR_RETURN(auto profile, LoadProfile(job.profile_path, flags));
+  if (job.schedule.pp_ranks != 0 && job.schedule.pp_ranks != profile.stages()) {
+    return Fail("{} has {} stages, not {} (remove --pp-ranks, or profile again)", profile.name(),
+                profile.stages(), job.schedule.pp_ranks);
+  }
+  if ((flags.chunks || job.Has("chunks")) && job.schedule.chunks != profile.chunks()) {
+    return Fail("{} has {} chunks for each stage, not {} (remove --chunks, or profile again)",
+                profile.name(), profile.chunks(), job.schedule.chunks);
+  }
+  UnscheduledJob unscheduled{.planned = Planned(job),
+                             .profile = std::move(profile),
+                             .model = {},
+                             .microbatches = job.schedule.microbatches,
+                             .facts = described.facts,
+                             .most_switches = job.most_switches};
+  unscheduled.model = plan::ModelOf(unscheduled.planned);
+  return unscheduled;
+}
+
+// Searches for the schedule.
+Result<LoadedJob> LayOutAuto(UnscheduledJob job, const std::vector<int>& max_in_flight) {
+  PERSEUS_ASSIGN_OR_RETURN(auto found, FindAutoSchedule(job.search_job(), max_in_flight));
+  job.planned.schedule = found.found.schedule;
+  auto loaded =
+      WithFacts(LayOut(std::move(job.planned), job.profile), job.facts, job.most_switches);
+  if (loaded) loaded->auto_schedule = std::move(found);
+  return loaded;
 }
 
 // Refuses flags and keys that describe a pipeline, because a general graph is not one.
@@ -245,34 +304,47 @@ int LoadedJob::gpus() const {
   return static_cast<int>(graph.pp_rank_orders.size()) * planned.model.gpus_per_stage;
 }
 
+schedule_search::SearchJob UnscheduledJob::search_job() const {
+  return {.profile = profile,
+          .model = planned.model,
+          .execution = model,
+          .pp_ranks = profile.stages(),
+          .microbatches = microbatches};
+}
+
 Result<LoadedJob> LoadJob(const JobFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto described, Describe(flags));
   const Job& job = described.job;
-  plan_file::PlannedJob planned{.profile = job.profile_path,
-                                .schedule = {},
-                                .pipelines = job.pipelines,
-                                .model = job.model,
-                                .switch_latency = job.switch_latency,
-                                .switch_cost = job.switch_cost};
+  if (job.schedule.name == kAutoSchedule && job.schedule_path.empty() && job.graph_path.empty()) {
+    PERSEUS_ASSIGN_OR_RETURN(auto unscheduled, Unscheduled(described, flags));
+    return LayOutAuto(std::move(unscheduled), flags.max_in_flight);
+  }
+  if (!flags.max_in_flight.empty()) {
+    return Fail("--max-in-flight is for a schedule that is searched for (add --schedule auto)");
+  }
+  plan_file::PlannedJob planned = Planned(job);
   if (!job.graph_path.empty()) {
     PERSEUS_RETURN_IF_ERROR(RefuseWithGraph(flags, job));
     planned.profile = job.graph_path;
     return WithFacts(LayOutGraph(std::move(planned), described.blocking_power_w), described.facts,
                      job.most_switches);
   }
-  if (planned.profile.empty()) {
-    return Fail("the profile is missing (give the path of a CSV, or make one with perseus synth)");
-  }
-  if (!described.blocking_power_w) {
-    return Fail(
-        "the blocking power is missing (add --blocking-power, blocking_power_w in [gpu] of a job "
-        "file, or --facts with a measured one: the power that one GPU draws while it waits, in "
-        "watts; with 0, waiting uses no energy)");
-  }
+  PERSEUS_RETURN_IF_ERROR(CheckComplete(described));
   PERSEUS_ASSIGN_OR_RETURN(const auto profile, LoadProfile(planned.profile, flags));
   PERSEUS_ASSIGN_OR_RETURN(auto schedule, LoadSchedule(job, flags, profile.stages()));
   planned.schedule = std::move(schedule);
   return WithFacts(LayOut(std::move(planned), profile), described.facts, job.most_switches);
+}
+
+Result<UnscheduledJob> LoadUnscheduledJob(const JobFlags& flags) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto described, Describe(flags));
+  if (!flags.schedule_file.empty() || !flags.graph.empty() ||
+      (!flags.schedule.empty() && flags.schedule != kAutoSchedule)) {
+    return Fail(
+        "the schedule is searched for (remove --schedule, --schedule-file and --graph, which give "
+        "one)");
+  }
+  return Unscheduled(described, flags);
 }
 
 Result<UnprofiledJob> LoadUnprofiledJob(const JobFlags& flags) {
@@ -282,18 +354,19 @@ Result<UnprofiledJob> LoadUnprofiledJob(const JobFlags& flags) {
     return Fail("{} is a general graph, but a training job needs a schedule (add --schedule)",
                 job.graph_path);
   }
+  if (job.schedule.name == kAutoSchedule && job.schedule_path.empty()) {
+    return Fail(
+        "the schedule auto needs a profile, which this verb does not have yet (write a schedule "
+        "with "
+        "perseus schedule search PROFILE.csv -o DIR, and give it with --schedule-file)");
+  }
   if (job.schedule.pp_ranks == 0 && job.schedule_path.empty()) {
     return Fail("the number of pp_ranks is missing (add --pp-ranks 8, for example)");
   }
   PERSEUS_ASSIGN_OR_RETURN(auto schedule, LoadSchedule(job, flags, job.schedule.pp_ranks));
-  return UnprofiledJob{{.profile = job.profile_path,
-                        .schedule = std::move(schedule),
-                        .pipelines = job.pipelines,
-                        .model = job.model,
-                        .switch_latency = job.switch_latency,
-                        .switch_cost = job.switch_cost},
-                       described.facts,
-                       job.most_switches};
+  plan_file::PlannedJob planned = Planned(job);
+  planned.schedule = std::move(schedule);
+  return UnprofiledJob{std::move(planned), described.facts, job.most_switches};
 }
 
 Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, std::string_view plan_path,

@@ -5,10 +5,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "perseus/base/number_range.h"
 #include "perseus/base/result.h"
 #include "perseus/base/units.h"
+#include "perseus/planning/job/auto_schedule.h"
 #include "perseus/planning/plan/evaluation.h"
 #include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/planning/schedule/instruction_graph.h"
@@ -29,13 +31,15 @@ struct JobFlags {
   std::string profile;
   std::optional<std::string> profile_text;  // Instead of a file; `profile` is then only a name.
   std::string job_file;
-  std::string schedule;
+  std::string schedule;  // A generated schedule, or kAutoSchedule.
   std::string schedule_file;
   std::string graph;
   std::string facts;  // A hardware facts file. If empty, that of the job file counts.
   std::optional<int> pp_ranks;
   std::optional<int> microbatches;
   std::optional<int> chunks;
+  // Of kAutoSchedule: the microbatches that each pp_rank may hold (LimitInFlight).
+  std::vector<int> max_in_flight;
   std::optional<int> pipelines;
   std::optional<int> gpus_per_stage;
   std::optional<double> blocking_power_w;
@@ -65,7 +69,8 @@ struct LoadedJob {
   schedule::InstructionGraph graph;
   plan::ExecutionModel model;  // Of a pp_rank: all GPUs of a stage together.
   UsedFacts facts = {};
-  std::optional<int> most_switches = {};  // max_switches of the job file.
+  std::optional<int> most_switches = {};           // max_switches of the job file.
+  std::optional<AutoSchedule> auto_schedule = {};  // Of kAutoSchedule.
 
   int gpus() const;  // Of one pipeline.
 };
@@ -77,9 +82,25 @@ struct UnprofiledJob {
   std::optional<int> most_switches = {};  // max_switches of the job file.
 };
 
+// A job whose schedule is still to be chosen.
+struct UnscheduledJob {
+  plan_file::PlannedJob planned;  // Without a schedule.
+  profile::Profile profile;
+  plan::ExecutionModel model;
+  int microbatches = 0;
+  UsedFacts facts = {};
+  std::optional<int> most_switches = {};
+
+  schedule_search::SearchJob search_job() const;
+};
+
+// The job without its schedule, which the flags must not name, except as kAutoSchedule.
+Result<UnscheduledJob> LoadUnscheduledJob(const JobFlags& flags);
+
 // Flags override the job file. Reads every file that they name. The hardware facts set the blocking
 // power and the switch latency if neither the flags nor the job file give them. Of a graph, they
 // set only the switch latency, because the file of the graph describes the power of its resources.
+// Searches for the schedule if its name is kAutoSchedule, which takes seconds.
 Result<LoadedJob> LoadJob(const JobFlags& flags);
 
 // The job without its profile, which has yet to be measured. `planned.profile` is the path from the

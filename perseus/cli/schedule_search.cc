@@ -1,0 +1,174 @@
+#include "perseus/cli/schedule_search.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <vector>
+
+#include "perseus/base/file.h"
+#include "perseus/cli/flag_checks.h"
+#include "perseus/cli/job_options.h"
+#include "perseus/cli/standard_output.h"
+#include "perseus/cli/table.h"
+#include "perseus/planning/schedule_search/tradeoff.h"
+
+namespace perseus::cli {
+namespace {
+
+using nlohmann::ordered_json;
+using schedule_search::Tradeoff;
+using schedule_search::TradeoffRow;
+
+constexpr const char* kSearchAbout =
+    "Search for the schedule whose plan needs the least energy, and show what memory buys.\n"
+    "Every row has a schedule and a plan that is no slower than 1F1B at maximum frequency (for\n"
+    "several chunks: interleaved 1F1B). In row +1, each pp_rank may hold the activations of one\n"
+    "microbatch more than with 1F1B. `in flight` is what the schedule holds on pp_ranks 0, 1, ...";
+constexpr const char* kSearchExamples =
+    "Examples:\n"
+    "  perseus schedule search profile.csv --microbatches 24 --blocking-power 83.64 -o schedules\n"
+    "  perseus plan profile.csv --schedule-file schedules/more-1.csv --blocking-power 83.64 -o out";
+
+struct SearchFlags {
+  job::JobFlags job;
+  std::vector<int> more;
+  std::string directory;
+  int effort = plan::kFirstLook;
+  bool with_progress = false;
+  bool as_json = false;
+};
+
+std::string NameOf(const TradeoffRow& row) { return fmt::format("+{}", row.more); }
+std::string FileOf(const TradeoffRow& row) { return fmt::format("more-{}.csv", row.more); }
+
+std::vector<std::string> RowCells(const std::string& name, const TradeoffRow& row) {
+  return {name,
+          schedule_search::FormatInFlight(row.candidate.in_flight),
+          FormatPercent(row.saving),
+          FormatQuantity(row.plan.evaluation.energy_j),
+          FormatQuantity(ToSeconds(row.candidate.time_at_maximum)),
+          FormatPercent(row.bubble),
+          fmt::format("{:.1f}", row.changes_per_rank)};
+}
+
+std::string FormatTradeoff(const Tradeoff& tradeoff) {
+  const schedule_search::Reference& reference = tradeoff.reference;
+  Table table({"memory", "in flight", "saving", "energy (J)", "time at maximum (s)", "bubble",
+               "changes per GPU"});
+  table.AddRow(RowCells(reference.schedule.name, tradeoff.fixed));
+  for (const TradeoffRow& row : tradeoff.rows) table.AddRow(RowCells(NameOf(row), row));
+  return fmt::format("{} at maximum frequency: {} s, {} J\n\n{}\n{}", reference.schedule.name,
+                     FormatQuantity(ToSeconds(reference.time)), FormatQuantity(reference.energy_j),
+                     table.Format(), schedule_search::Conclude(tradeoff));
+}
+
+ordered_json RowJson(const TradeoffRow& row) {
+  return {{"more_in_flight", row.more},
+          {"schedule", row.candidate.origin},
+          {"in_flight", row.candidate.in_flight},
+          {"saving", row.saving},
+          {"energy_j", row.plan.evaluation.energy_j},
+          {"lower_bound_j", row.plan.lower_bound_j},
+          {"time_s", ToSeconds(row.plan.evaluation.time)},
+          {"time_at_maximum_s", ToSeconds(row.candidate.time_at_maximum)},
+          {"bubble", row.bubble},
+          {"changes_per_gpu", row.changes_per_rank}};
+}
+
+std::string FormatJson(const Tradeoff& tradeoff) {
+  const schedule_search::Reference& reference = tradeoff.reference;
+  ordered_json rows = ordered_json::array();
+  for (const TradeoffRow& row : tradeoff.rows) rows.push_back(RowJson(row));
+  const ordered_json json{{"format", "perseus-schedule-search"},
+                          {"version", 1},
+                          {"reference",
+                           {{"schedule", reference.schedule.name},
+                            {"in_flight", reference.in_flight},
+                            {"time_s", ToSeconds(reference.time)},
+                            {"energy_j", reference.energy_j}}},
+                          {"fixed", RowJson(tradeoff.fixed)},
+                          {"rows", std::move(rows)},
+                          {"conclusion", schedule_search::Conclude(tradeoff)}};
+  return json.dump(2) + "\n";
+}
+
+Result<void> WriteSchedules(const Tradeoff& tradeoff, const std::string& directory) {
+  std::error_code failed;
+  std::filesystem::create_directories(directory, failed);
+  if (failed) {
+    return FailAs(ErrorKind::kSystem, "cannot make the directory {}: {} (choose another one)",
+                  directory, failed.message());
+  }
+  for (const TradeoffRow& row : tradeoff.rows) {
+    PERSEUS_RETURN_IF_ERROR(WriteFileAtomically(directory + "/" + FileOf(row),
+                                                schedule::FormatSchedule(row.candidate.schedule)));
+  }
+  return WriteFileAtomically(directory + "/search.json", FormatJson(tradeoff));
+}
+
+void ShowProgress(int more, const schedule_search::Reference& reference,
+                  const schedule_search::Candidate& better) {
+  std::fputs(fmt::format("+{}: {} saves up to {} (in flight {})\n", more, better.origin,
+                         FormatPercent(1 - better.relaxed_energy_j / reference.energy_j),
+                         schedule_search::FormatInFlight(better.in_flight))
+                 .c_str(),
+             stderr);
+}
+
+Result<void> RunSearch(const SearchFlags& flags) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto job, job::LoadUnscheduledJob(flags.job));
+  schedule_search::TradeoffOptions options{.plan_effort = flags.effort, .stop = {}, .progress = {}};
+  if (!flags.more.empty()) options.more = flags.more;
+  if (flags.with_progress) options.progress = ShowProgress;
+  PERSEUS_ASSIGN_OR_RETURN(const auto tradeoff,
+                           schedule_search::ComputeTradeoff(job.search_job(), options));
+  if (!flags.directory.empty()) {
+    PERSEUS_RETURN_IF_ERROR(WriteSchedules(tradeoff, flags.directory));
+  }
+  if (flags.as_json) return Print(FormatJson(tradeoff));
+  std::string text = FormatTradeoff(tradeoff) + job::Describe(job.facts);
+  if (!flags.directory.empty()) {
+    text += fmt::format("{} schedules are in {}\n", tradeoff.rows.size(), flags.directory);
+  }
+  return Print(text);
+}
+
+}  // namespace
+
+Verb AddScheduleSearchVerb(CLI::App& schedule) {
+  auto flags = std::make_shared<SearchFlags>();
+  CLI::App* verb = schedule.add_subcommand("search", kSearchAbout);
+  verb->footer(kSearchExamples);
+  verb->add_option("profile", flags->job.profile, "Measured time and energy of each stage (CSV)")
+      ->type_name("PROFILE.csv")
+      ->check(ExistingPath());
+  AddJobFlags(*verb, flags->job);
+  for (const char* fixed : {"--schedule", "--schedule-file", "--graph", "--max-in-flight"}) {
+    verb->remove_option(verb->get_option(fixed));
+  }
+  verb->add_option("--more", flags->more,
+                   "The rows: so many microbatches more than 1F1B on each pp_rank, in increasing "
+                   "order (default: 0,1,2,3,4,6,8, until more is of no use)")
+      ->type_name("N[,N...]")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(WholeNumberIn({0, 1'000'000}));
+  verb->add_option("-o,--output", flags->directory,
+                   "Directory for the schedules (CSV, as torch.distributed.pipelining loads them) "
+                   "and search.json")
+      ->type_name("DIR");
+  verb->add_option("--effort", flags->effort,
+                   "Effort of the plans, as in perseus plan (default: 0, a first look)")
+      ->type_name("N")
+      ->check(WholeNumberIn({plan::kFirstLook, plan::kMostEffort}));
+  verb->add_flag("--progress", flags->with_progress,
+                 "Print each better schedule on standard error as soon as it is found");
+  verb->add_flag("--json", flags->as_json, "Print JSON instead of the table");
+  return {verb, [flags] { return RunSearch(*flags); }};
+}
+
+}  // namespace perseus::cli

@@ -1,0 +1,221 @@
+#include "perseus/planning/schedule_search/search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "perseus/base/index.h"
+#include "perseus/base/parallel.h"
+#include "perseus/base/stopped.h"
+#include "perseus/planning/plan/planner.h"
+#include "perseus/planning/schedule/in_flight.h"
+#include "perseus/planning/schedule_search/candidates.h"
+#include "perseus/planning/schedule_search/moves.h"
+#include "perseus/planning/schedule_search/relaxed_energy.h"
+
+namespace perseus::schedule_search {
+namespace {
+
+// So many moves are judged at a time, on all cores. The number is the same on every machine, so the
+// result is too.
+constexpr std::size_t kBatch = 4;
+
+class Search {
+ public:
+  Search(const SearchJob& job, Nanoseconds deadline, const MemoryLimit& limit,
+         const SearchEffort& effort)
+      : limit_(limit), effort_(effort), energy_(job, deadline, limit) {}
+
+  // Judges whole schedules.
+  Result<void> Start(std::vector<schedule::Schedule> candidates);
+  // Improves the best schedule by moves, until none helps or the evaluations are used.
+  Result<void> Improve(int evaluations);
+
+  bool has_schedule() const { return best_.has_value(); }
+  Candidate Best() const;
+
+ private:
+  struct Judged {
+    schedule::Schedule schedule;
+    std::string origin;
+    Judgment judgment;
+  };
+
+  bool Offer(schedule::Schedule schedule, const std::string& origin,
+             const std::optional<Judgment>& judgment);
+  // Tries all moves once. Returns whether one helped.
+  Result<bool> TryMoves(const std::vector<Move>& moves);
+  Result<bool> TryBatch(const std::vector<Move>& moves, std::size_t first, std::size_t& tried);
+
+  const MemoryLimit& limit_;
+  const SearchEffort& effort_;
+  RelaxedEnergy energy_;
+  std::optional<Judged> best_;
+  std::vector<RankPaths> paths_;  // Of the best one.
+  int evaluations_left_ = 0;
+};
+
+Candidate Search::Best() const {
+  return {.schedule = best_->schedule,
+          .origin = best_->origin,
+          .in_flight = schedule::PeakInFlight(best_->schedule),
+          .relaxed_energy_j = best_->judgment.relaxed_energy_j,
+          .time_at_maximum = best_->judgment.time_at_maximum};
+}
+
+bool Search::Offer(schedule::Schedule schedule, const std::string& origin,
+                   const std::optional<Judgment>& judgment) {
+  if (!judgment || (best_ && !judgment->IsBetterThan(best_->judgment))) return false;
+  best_ = Judged{std::move(schedule), origin, *judgment};
+  paths_ = PathsOf(best_->schedule);
+  if (effort_.progress) effort_.progress(Best());
+  return true;
+}
+
+Result<void> Search::Start(std::vector<schedule::Schedule> candidates) {
+  for (std::size_t first = 0; first < candidates.size(); first += kBatch) {
+    if (effort_.stop.stop_requested()) return FailAsStopped();
+    const std::size_t count = std::min(kBatch, candidates.size() - first);
+    std::vector<std::optional<Judgment>> judgments(count);
+    ForEachOnAllCores(count,
+                      [&](std::size_t i) { judgments[i] = energy_.Judge(candidates[first + i]); });
+    for (std::size_t i = 0; i < count; ++i) {
+      std::string origin = candidates[first + i].name;
+      Offer(std::move(candidates[first + i]), origin, judgments[i]);
+    }
+  }
+  return {};
+}
+
+Result<bool> Search::TryBatch(const std::vector<Move>& moves, std::size_t first,
+                              std::size_t& tried) {
+  if (effort_.stop.stop_requested()) return FailAsStopped();
+  std::vector<schedule::Schedule> changed;
+  for (tried = first; tried < moves.size() && changed.size() < kBatch; ++tried) {
+    std::vector<RankPaths> paths = paths_;
+    if (!Apply(moves[tried], limit_, paths)) continue;
+    changed.push_back(best_->schedule);
+    SetOrders(paths, changed.back());
+  }
+  std::vector<std::optional<Judgment>> judgments(changed.size());
+  ForEachOnAllCores(changed.size(),
+                    [&](std::size_t i) { judgments[i] = energy_.Judge(changed[i]); });
+  evaluations_left_ -= static_cast<int>(changed.size());
+  bool is_better = false;
+  const std::string origin = best_->origin;
+  for (std::size_t i = 0; i < changed.size(); ++i) {
+    is_better = Offer(std::move(changed[i]), origin, judgments[i]) || is_better;
+  }
+  return is_better;
+}
+
+Result<bool> Search::TryMoves(const std::vector<Move>& moves) {
+  bool has_helped = false;
+  for (std::size_t next = 0; next < moves.size() && evaluations_left_ > 0;) {
+    std::size_t tried = next;
+    PERSEUS_ASSIGN_OR_RETURN(const bool is_better, TryBatch(moves, next, tried));
+    // A move that helped often helps again.
+    next = is_better ? next : tried;
+    has_helped = has_helped || is_better;
+  }
+  return has_helped;
+}
+
+Result<void> Search::Improve(int evaluations) {
+  evaluations_left_ = evaluations;
+  const auto pp_ranks = static_cast<int>(paths_.size());
+  std::size_t longest = 1;
+  bool has_weights = false;
+  for (const RankPaths& rank : paths_) {
+    longest = std::max(longest, rank.backwards.size());
+    has_weights = has_weights || !rank.weights.empty();
+  }
+  for (bool has_helped = true; has_helped && evaluations_left_ > 0;) {
+    has_helped = false;
+    for (std::size_t parts = 1; parts <= longest; parts *= 2) {
+      const std::vector<Move> moves = MovesFor(pp_ranks, static_cast<int>(parts), has_weights);
+      for (bool again = true; again && evaluations_left_ > 0;) {
+        PERSEUS_ASSIGN_OR_RETURN(again, TryMoves(moves));
+        has_helped = has_helped || again;
+        // Only whole-iteration moves are repeated at once: they are few, and the smaller windows
+        // refine what they find.
+        again = again && parts == 1;
+      }
+    }
+  }
+  return {};
+}
+
+std::int64_t InstructionsOf(const schedule::Schedule& schedule) {
+  std::int64_t instructions = 0;
+  for (const auto& order : schedule.pp_ranks) {
+    instructions += static_cast<std::int64_t>(order.size());
+  }
+  return instructions;
+}
+
+tl::unexpected<Error> FailWithoutSchedule(const std::vector<schedule::Schedule>& candidates,
+                                          const MemoryLimit& limit, Nanoseconds deadline) {
+  for (std::size_t pp_rank = 0; pp_rank < limit.of_pp_rank.size(); ++pp_rank) {
+    std::optional<std::int64_t> least;
+    for (const schedule::Schedule& schedule : candidates) {
+      const auto peak = schedule::PeakActivations(schedule, limit.size_of_stage)[pp_rank];
+      least = std::min(least.value_or(peak), peak);
+    }
+    if (least && *least > limit.of_pp_rank[pp_rank]) {
+      return FailAs(ErrorKind::kUnreachable,
+                    "no known schedule fits the memory: pp_rank {} may hold {}, and the smallest "
+                    "schedule holds {} there (allow more in flight)",
+                    pp_rank, limit.of_pp_rank[pp_rank], *least);
+    }
+  }
+  return FailAs(ErrorKind::kUnreachable,
+                "no known schedule within the memory takes at most {:.6f} s (allow more in flight, "
+                "or more time)",
+                ToSeconds(deadline));
+}
+
+}  // namespace
+
+int UsualEvaluations(std::int64_t instructions) {
+  constexpr double kSmall = 400;  // Instructions.
+  const double scale =
+      std::sqrt(kSmall / static_cast<double>(std::max<std::int64_t>(instructions, 1)));
+  return std::max(40, static_cast<int>(300 * std::min(scale, 4.0)));
+}
+
+Result<Reference> FindReference(const SearchJob& job) {
+  PERSEUS_ASSIGN_OR_RETURN(auto schedule, ReferenceSchedule(job));
+  PERSEUS_ASSIGN_OR_RETURN(auto graph,
+                           schedule::BuildInstructionGraph(schedule, job.profile, job.model));
+  PERSEUS_ASSIGN_OR_RETURN(const auto planner,
+                           plan::Planner::Create(std::move(graph), job.execution));
+  std::vector<std::int64_t> in_flight = schedule::PeakInFlight(schedule);
+  return Reference{.schedule = std::move(schedule),
+                   .time = planner.baseline().time,
+                   .energy_j = planner.baseline().energy_j,
+                   .in_flight = std::move(in_flight)};
+}
+
+Result<Candidate> FindSchedule(const SearchJob& job, Nanoseconds deadline, const MemoryLimit& limit,
+                               const SearchEffort& effort) {
+  std::vector<schedule::Schedule> candidates = GeneratedCandidates(job, limit);
+  if (effort.start != nullptr) candidates.push_back(*effort.start);
+  Search search(job, deadline, limit, effort);
+  PERSEUS_RETURN_IF_ERROR(search.Start(candidates));
+  if (!search.has_schedule()) return FailWithoutSchedule(candidates, limit, deadline);
+  const int usual = UsualEvaluations(InstructionsOf(candidates.front()));
+  PERSEUS_RETURN_IF_ERROR(search.Improve(effort.evaluations > 0 ? effort.evaluations : usual));
+  return search.Best();
+}
+
+MemoryLimit MoreInFlight(const Reference& reference, int more) {
+  MemoryLimit limit{
+      .of_pp_rank = reference.in_flight,
+      .size_of_stage = std::vector<std::int64_t>(reference.schedule.pp_rank_of_stage.size(), 1)};
+  for (std::int64_t& most : limit.of_pp_rank) most += more;
+  return limit;
+}
+
+}  // namespace perseus::schedule_search

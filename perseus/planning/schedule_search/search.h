@@ -1,0 +1,104 @@
+// Finds the schedule whose plan needs the least energy, within the memory of the GPUs.
+//
+// WHY THE SCHEDULE MATTERS. A plan saves energy where instructions may take longer without making
+// the iteration longer. In 1F1B, a pp_rank runs out of work while it waits for its first gradient,
+// because it may hold only a few microbatches. It later runs at full clocks the work that it could
+// have done then. With one more microbatch in flight, it does that work while it waits, and all
+// later instructions get the time.
+//
+// THE PROBLEM. Given are the profile, the number of microbatches, a deadline, and the activations
+// that each pp_rank may hold (in microbatches or bytes, in_flight.h). Find the order of
+// instructions on each pp_rank so that the plan that meets the deadline needs the least energy. An
+// order is the interleaving of the pp_rank's forwards, backwards and wgrads (rank_paths.h).
+//
+// THE VALUE OF A CANDIDATE is the relaxed energy: the optimum of the planner's relaxation for the
+// deadline (Planner::BoundFor). No plan for the candidate has less. Only the winner gets a plan.
+//
+// THE SEARCH, deterministic on any number of cores:
+//   1. Every generated schedule that the profile can run and that fits the memory: 1F1B with
+//   warm-up
+//      +0, +1, ... for all pp_ranks or twice as deep toward pp_rank 0, GPipe, ZB-H1, interleaved
+//      schedules. So the result is never worse than the best of them.
+//   2. The warm-up: one more or one fewer microbatch in flight on a run of neighboring pp_ranks.
+//   More
+//      is not always better: the last pp_rank but one loses with one more, because its first
+//      backward starts later.
+//   3. The same for windows of the iteration, and for wgrads, with windows of half the length each
+//      time.
+//
+// Alternatives that lost. A mixed-integer program of the order needs a binary variable for every
+// pair (forward, backward) on a pp_rank: 4,608 for 8 pp_ranks and 24 microbatches. Early warm-up,
+// the same further depth on every pp_rank, is one of the candidates. For two measured profiles with
+// 24 microbatches, it leaves a fifth of the gain at +1, and more than a third at +2.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "perseus/base/result.h"
+#include "perseus/planning/plan/evaluation.h"
+#include "perseus/planning/profile/profile.h"
+#include "perseus/planning/schedule/instruction_graph.h"
+#include "perseus/planning/schedule/schedule.h"
+#include "perseus/planning/schedule_search/rank_paths.h"
+
+namespace perseus::schedule_search {
+
+struct SearchJob {
+  const profile::Profile& profile;
+  schedule::PipelineModel model;
+  plan::ExecutionModel execution;  // Of a pp_rank: all GPUs of a stage together.
+  int pp_ranks = 0;
+  int microbatches = 0;
+};
+
+// A schedule that the search judged.
+struct Candidate {
+  schedule::Schedule schedule;
+  std::string origin;  // The generated schedule that it comes from: "1f1b", "zb-h1".
+  std::vector<std::int64_t> in_flight;  // [pp_rank] the most microbatches at a time.
+  double relaxed_energy_j = 0;          // No plan for this schedule and deadline has less.
+  Nanoseconds time_at_maximum = 0;      // Of an iteration at maximum frequency.
+};
+
+// What all savings are compared with: the schedule that runs without a search, at maximum
+// frequency. Its time is the deadline.
+struct Reference {
+  schedule::Schedule schedule;
+  Nanoseconds time = 0;
+  double energy_j = 0;
+  std::vector<std::int64_t> in_flight;  // [pp_rank]
+};
+
+// 1F1B; or interleaved 1F1B if the profile has several chunks for each pp_rank; or the first
+// generated schedule that the profile can run, if it lacks full backwards. Fails (kInput) if there
+// is none. The message is that of the first schedule.
+Result<Reference> FindReference(const SearchJob& job);
+
+struct SearchEffort {
+  // The candidates that are judged, at most. 0: as many as the size of the job allows
+  // (UsualEvaluations).
+  int evaluations = 0;
+  std::stop_token stop = {};  // After a request, the search fails (kSystem).
+  // Called for each better schedule, by the calling thread.
+  std::function<void(const Candidate&)> progress = {};
+  // A schedule to start from, besides the generated ones.
+  const schedule::Schedule* start = nullptr;
+};
+
+// Fewer for larger jobs, so that their search takes seconds too.
+int UsualEvaluations(std::int64_t instructions);
+
+// The best schedule that keeps `limit` and meets the deadline. Of equal ones, the one with fewer
+// microbatches in flight. Fails with kUnreachable if no generated schedule fits the memory. The
+// message says how much the smallest one needs.
+Result<Candidate> FindSchedule(const SearchJob& job, Nanoseconds deadline, const MemoryLimit& limit,
+                               const SearchEffort& effort = {});
+
+// `more` microbatches more than the reference on every pp_rank, in microbatches.
+MemoryLimit MoreInFlight(const Reference& reference, int more);
+
+}  // namespace perseus::schedule_search

@@ -1,0 +1,295 @@
+#include "perseus/planning/schedule_search/search.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+
+#include "perseus/base/index.h"
+#include "perseus/planning/plan/planner.h"
+#include "perseus/planning/schedule/in_flight.h"
+#include "perseus/planning/schedule/schedule_check.h"
+#include "perseus/planning/schedule_search/relaxed_energy.h"
+#include "perseus/planning/schedule_search/tradeoff.h"
+#include "perseus/simulation/synthetic/synthetic_profile.h"
+
+namespace perseus::schedule_search {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::Ge;
+using ::testing::HasSubstr;
+using ::testing::Le;
+using Kind = InstructionKind;
+
+struct JobShape {
+  int stages = 4;
+  int microbatches = 8;
+  int chunks = 1;
+  double p2p_s = 0;
+  bool has_split_backward = false;
+  double imbalance = 0.02;
+};
+
+profile::Profile ProfileOf(const JobShape& shape) {
+  synthetic::SyntheticProfileSpec spec;
+  spec.stages = shape.stages;
+  spec.chunks = shape.chunks;
+  spec.imbalance = shape.imbalance;
+  if (shape.has_split_backward) {
+    spec.kinds = {Kind::kForward, Kind::kBackward, Kind::kBackwardInput, Kind::kBackwardWeight};
+  }
+  return *synthetic::SynthesizeProfile(spec);
+}
+
+SearchJob JobOf(const JobShape& shape, const profile::Profile& profile) {
+  SearchJob job{.profile = profile,
+                .model = {},
+                .execution = {.blocking_power_w = 84},
+                .pp_ranks = shape.stages,
+                .microbatches = shape.microbatches};
+  job.model.blocking_power_w = 84;
+  job.model.fixed.p2p = ToNanoseconds(shape.p2p_s);
+  return job;
+}
+
+const JobShape kShapes[] = {
+    {.stages = 1, .microbatches = 3},
+    {.stages = 4, .microbatches = 1},
+    {.stages = 4, .microbatches = 8},
+    {.stages = 4, .microbatches = 8, .p2p_s = 0.002},
+    {.stages = 6, .microbatches = 4, .imbalance = 0.2},
+    {.stages = 4, .microbatches = 8, .has_split_backward = true},
+    {.stages = 3, .microbatches = 6, .chunks = 2},
+    {.stages = 3, .microbatches = 6, .chunks = 2, .has_split_backward = true},
+};
+
+std::string NameOf(const JobShape& shape) {
+  return fmt::format("{} stages, {} microbatches, {} chunks, p2p {} s{}", shape.stages,
+                     shape.microbatches, shape.chunks, shape.p2p_s,
+                     shape.has_split_backward ? ", split backward" : "");
+}
+
+// Every instruction once, no deadlock, and never more in flight than the limit.
+TEST(FindSchedule, GivesAScheduleThatRunsInTheMemory) {
+  for (const JobShape& shape : kShapes) {
+    const profile::Profile profile = ProfileOf(shape);
+    const SearchJob job = JobOf(shape, profile);
+    const auto reference = FindReference(job);
+    ASSERT_TRUE(reference) << reference.error().message;
+    for (const int more : {0, 1, 3}) {
+      SCOPED_TRACE(fmt::format("{}, +{}", NameOf(shape), more));
+      const MemoryLimit limit = MoreInFlight(*reference, more);
+      const auto found = FindSchedule(job, reference->time, limit);
+      ASSERT_TRUE(found) << found.error().message;
+      const auto defect = schedule::FindDefect(found->schedule);
+      EXPECT_FALSE(defect.has_value()) << defect->message;
+      const auto graph = schedule::BuildInstructionGraph(found->schedule, profile, job.model);
+      ASSERT_TRUE(graph) << graph.error().message;
+      EXPECT_EQ(found->in_flight, schedule::PeakInFlight(found->schedule));
+      for (std::size_t i = 0; i < limit.of_pp_rank.size(); ++i) {
+        EXPECT_LE(found->in_flight[i], limit.of_pp_rank[i]) << "pp_rank " << i;
+      }
+    }
+  }
+}
+
+TEST(FindSchedule, IsNoWorseThanAnyGeneratedScheduleThatFits) {
+  for (const JobShape& shape : kShapes) {
+    SCOPED_TRACE(NameOf(shape));
+    const profile::Profile profile = ProfileOf(shape);
+    const SearchJob job = JobOf(shape, profile);
+    const auto reference = FindReference(job);
+    const MemoryLimit limit = MoreInFlight(*reference, 2);
+    const RelaxedEnergy energy(job, reference->time, limit);
+    const auto found = FindSchedule(job, reference->time, limit);
+    ASSERT_TRUE(found);
+    for (const std::string_view name : schedule::ScheduleNames()) {
+      const auto schedule = schedule::GenerateSchedule({.name = std::string(name),
+                                                        .pp_ranks = shape.stages,
+                                                        .microbatches = shape.microbatches,
+                                                        .chunks = shape.chunks});
+      // Schedules in a V place stages differently, so the profile is not one for them.
+      if (!schedule || name == "zb-v" || name == "dualpipe-v") continue;
+      const auto judged = energy.Judge(*schedule);
+      if (!judged) continue;
+      EXPECT_LE(found->relaxed_energy_j, judged->relaxed_energy_j * (1 + 1e-8)) << name;
+    }
+  }
+}
+
+TEST(FindSchedule, MoreMemoryIsNeverWorse) {
+  const profile::Profile profile = ProfileOf({});
+  const SearchJob job = JobOf({}, profile);
+  const auto reference = FindReference(job);
+  std::optional<Candidate> before;
+  for (const int more : {0, 1, 2, 4}) {
+    SearchEffort effort;
+    if (before) effort.start = &before->schedule;
+    auto found = FindSchedule(job, reference->time, MoreInFlight(*reference, more), effort);
+    ASSERT_TRUE(found);
+    if (before) {
+      EXPECT_LE(found->relaxed_energy_j, before->relaxed_energy_j * (1 + 1e-8));
+    }
+    before = *std::move(found);
+  }
+}
+
+TEST(FindSchedule, GivesTheSameScheduleAgain) {
+  const profile::Profile profile = ProfileOf({});
+  const SearchJob job = JobOf({}, profile);
+  const auto reference = FindReference(job);
+  const auto first = FindSchedule(job, reference->time, MoreInFlight(*reference, 2));
+  const auto second = FindSchedule(job, reference->time, MoreInFlight(*reference, 2));
+  EXPECT_EQ(first->schedule.pp_ranks, second->schedule.pp_ranks);
+}
+
+// Calls `visit` with every order of `forwards` F and as many B in which no B precedes its F.
+void ForEachOrder(int microbatches, std::vector<int>& forwards_before,
+                  const std::function<void()>& visit) {
+  const int backward = static_cast<int>(forwards_before.size());
+  if (backward == microbatches) return visit();
+  const int least = std::max(backward + 1, backward == 0 ? 0 : forwards_before.back());
+  for (int forwards = least; forwards <= microbatches; ++forwards) {
+    forwards_before.push_back(forwards);
+    ForEachOrder(microbatches, forwards_before, visit);
+    forwards_before.pop_back();
+  }
+}
+
+// The least relaxed energy of all orders of a small pipeline.
+double BestOfAllOrders(const RelaxedEnergy& energy, const schedule::Schedule& shape) {
+  const int microbatches = shape.microbatches;
+  std::vector<RankPaths> paths = PathsOf(shape);
+  double best = std::numeric_limits<double>::infinity();
+  const std::function<void(std::size_t)> order_rank = [&](std::size_t pp_rank) {
+    if (pp_rank == paths.size()) {
+      schedule::Schedule schedule = shape;
+      SetOrders(paths, schedule);
+      const auto judged = energy.Judge(schedule);
+      if (judged) best = std::min(best, judged->relaxed_energy_j);
+      return;
+    }
+    std::vector<int> forwards_before;
+    ForEachOrder(microbatches, forwards_before, [&] {
+      paths[pp_rank].forwards_before = forwards_before;
+      order_rank(pp_rank + 1);
+    });
+  };
+  order_rank(0);
+  return best;
+}
+
+TEST(FindSchedule, IsTheBestOfAllOrdersOfSmallPipelines) {
+  for (const auto& [stages, microbatches] : {std::pair(2, 3), std::pair(2, 5), std::pair(3, 3)}) {
+    for (const double p2p_s : {0.0, 0.02}) {
+      const JobShape shape{
+          .stages = stages, .microbatches = microbatches, .p2p_s = p2p_s, .imbalance = 0.2};
+      const profile::Profile profile = ProfileOf(shape);
+      const SearchJob job = JobOf(shape, profile);
+      const auto reference = FindReference(job);
+      for (const int more : {0, 1, 2}) {
+        SCOPED_TRACE(fmt::format("{}, +{}", NameOf(shape), more));
+        const MemoryLimit limit = MoreInFlight(*reference, more);
+        const RelaxedEnergy energy(job, reference->time, limit);
+        const double best = BestOfAllOrders(energy, reference->schedule);
+        const auto found = FindSchedule(job, reference->time, limit);
+        ASSERT_TRUE(found);
+        // The search is not exhaustive. Here it is as good.
+        EXPECT_NEAR(found->relaxed_energy_j, best, best * 1e-8);
+      }
+    }
+  }
+}
+
+TEST(FindSchedule, SaysHowMuchMemoryIsTooLittle) {
+  const profile::Profile profile = ProfileOf({.has_split_backward = true});
+  const SearchJob job = JobOf({.has_split_backward = true}, profile);
+  const auto reference = FindReference(job);
+  MemoryLimit limit = MoreInFlight(*reference, 0);
+  limit.of_pp_rank.front() = 0;
+  const auto found = FindSchedule(job, reference->time, limit);
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.error().kind, ErrorKind::kUnreachable);
+  EXPECT_THAT(found.error().message,
+              HasSubstr("pp_rank 0 may hold 0, and the smallest schedule holds 4 there"));
+}
+
+TEST(Reference, IsTheScheduleThatTheProfileCanRun) {
+  const profile::Profile plain = ProfileOf({});
+  EXPECT_EQ(FindReference(JobOf({}, plain))->schedule.name, "1f1b");
+  const JobShape chunked{.stages = 3, .microbatches = 6, .chunks = 2};
+  const profile::Profile two_chunks = ProfileOf(chunked);
+  EXPECT_EQ(FindReference(JobOf(chunked, two_chunks))->schedule.name, "interleaved-1f1b");
+
+  synthetic::SyntheticProfileSpec spec;
+  spec.stages = 4;
+  spec.kinds = {Kind::kForward, Kind::kBackwardInput, Kind::kBackwardWeight};
+  const profile::Profile split = *synthetic::SynthesizeProfile(spec);
+  EXPECT_EQ(FindReference(JobOf({}, split))->schedule.name, "zb-h1");
+  spec.kinds = {Kind::kForward};
+  const profile::Profile forwards = *synthetic::SynthesizeProfile(spec);
+  EXPECT_THAT(FindReference(JobOf({}, forwards)).error().message,
+              HasSubstr("stage 0 backward is missing"));
+}
+
+TEST(Tradeoff, PlansEveryRowWithinTheTimeAndTheMemory) {
+  const profile::Profile profile = ProfileOf({});
+  const SearchJob job = JobOf({}, profile);
+  const auto tradeoff = ComputeTradeoff(job);
+  ASSERT_TRUE(tradeoff) << tradeoff.error().message;
+  ASSERT_THAT(tradeoff->rows.size(), Ge(2U));
+  double saving = tradeoff->fixed.saving;
+  for (const TradeoffRow& row : tradeoff->rows) {
+    SCOPED_TRACE(row.more);
+    EXPECT_THAT(row.plan.evaluation.time, Le(tradeoff->reference.time));
+    EXPECT_THAT(row.saving, Ge(saving));
+    saving = row.saving;
+    for (std::size_t i = 0; i < row.candidate.in_flight.size(); ++i) {
+      EXPECT_LE(row.candidate.in_flight[i], tradeoff->reference.in_flight[i] + row.more);
+    }
+  }
+  EXPECT_THAT(tradeoff->rows[1].saving, Ge(tradeoff->fixed.saving + 0.005));
+  EXPECT_THAT(Conclude(*tradeoff), HasSubstr("more microbatch in flight on pp_rank"));
+}
+
+TEST(Tradeoff, SaysThatMemoryIsOfNoUse) {
+  const JobShape shape{.stages = 1, .microbatches = 4};
+  const profile::Profile profile = ProfileOf(shape);
+  const auto tradeoff = ComputeTradeoff(JobOf(shape, profile));
+  ASSERT_TRUE(tradeoff) << tradeoff.error().message;
+  EXPECT_THAT(Conclude(*tradeoff), HasSubstr("More memory saves nothing more."));
+}
+
+TEST(RankPaths, KeepEveryGeneratedSchedule) {
+  for (const std::string_view name : schedule::ScheduleNames()) {
+    SCOPED_TRACE(name);
+    const auto generated = schedule::GenerateSchedule(
+        {.name = std::string(name), .pp_ranks = 3, .microbatches = 6, .chunks = 1});
+    ASSERT_TRUE(generated) << generated.error().message;
+    schedule::Schedule again = *generated;
+    SetOrders(PathsOf(*generated), again);
+    EXPECT_FALSE(schedule::FindDefect(again).has_value());
+    EXPECT_EQ(schedule::PeakInFlight(again), schedule::PeakInFlight(*generated));
+    // A wgrad that follows a forward directly moves before it. Without split backwards, nothing
+    // moves.
+    if (name == "gpipe" || name == "1f1b" || name == "early-recompute-1f1b") {
+      EXPECT_EQ(again.pp_ranks, generated->pp_ranks);
+    }
+  }
+}
+
+TEST(RankPaths, FitDelaysForwards) {
+  const auto gpipe =
+      schedule::GenerateSchedule({.name = "gpipe", .pp_ranks = 1, .microbatches = 4});
+  std::vector<RankPaths> paths = PathsOf(*gpipe);
+  ASSERT_TRUE(Fit(paths[0], {.of_pp_rank = {2}, .size_of_stage = {1}}, 0));
+  EXPECT_THAT(paths[0].forwards_before, ElementsAre(2, 3, 4, 5));
+  EXPECT_FALSE(Fit(paths[0], {.of_pp_rank = {1}, .size_of_stage = {2}}, 0));
+}
+
+}  // namespace
+}  // namespace perseus::schedule_search

@@ -1,0 +1,168 @@
+#include "perseus/planning/schedule_search/tradeoff.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "perseus/base/index.h"
+#include "perseus/base/parallel.h"
+#include "perseus/planning/schedule/in_flight.h"
+
+namespace perseus::schedule_search {
+namespace {
+
+// Below this, a saving is not worth a row or a sentence: a hundredth of a percent.
+constexpr double kWorthSaying = 1e-4;
+
+double BubbleOf(const plan::Planner& planner) {
+  const plan::Evaluation& baseline = planner.baseline();
+  const auto busy =
+      std::accumulate(baseline.durations.begin(), baseline.durations.end(), Nanoseconds{0});
+  return 1 - ToSeconds(busy) / (ToSeconds(baseline.time) * planner.pp_ranks());
+}
+
+// The schedules of all rows, each from the one before.
+Result<std::vector<std::pair<int, Candidate>>> FindSchedules(const SearchJob& job,
+                                                             const Reference& reference,
+                                                             const TradeoffOptions& options) {
+  std::vector<std::pair<int, Candidate>> found;
+  for (const int more : options.more) {
+    SearchEffort effort{.evaluations = options.evaluations,
+                        .stop = options.stop,
+                        .progress = {},
+                        .start = found.empty() ? nullptr : &found.back().second.schedule};
+    if (options.progress) {
+      effort.progress = [&](const Candidate& better) { options.progress(more, reference, better); };
+    }
+    PERSEUS_ASSIGN_OR_RETURN(
+        auto candidate, FindSchedule(job, reference.time, MoreInFlight(reference, more), effort));
+    if (found.size() > 1 && candidate.in_flight == found.back().second.in_flight) break;
+    found.emplace_back(more, std::move(candidate));
+  }
+  return found;
+}
+
+// "pp_rank 0", "pp_ranks 0 to 5", "pp_ranks 0, 1 and 3".
+std::string NameRanks(const std::vector<int>& pp_ranks) {
+  if (pp_ranks.size() == 1) return fmt::format("pp_rank {}", pp_ranks.front());
+  if (pp_ranks.back() - pp_ranks.front() == static_cast<int>(pp_ranks.size()) - 1) {
+    return fmt::format("pp_ranks {} to {}", pp_ranks.front(), pp_ranks.back());
+  }
+  const std::vector<int> but_last(pp_ranks.begin(), pp_ranks.end() - 1);
+  return fmt::format("pp_ranks {} and {}", fmt::join(but_last, ", "), pp_ranks.back());
+}
+
+std::string Capitalized(int more) {
+  constexpr const char* kWords[] = {"No", "One", "Two", "Three", "Four"};
+  return more < 5 ? kWords[more] : fmt::format("{}", more);
+}
+
+// What the memory of `row` buys, compared with the plan of the reference schedule.
+std::string ConcludeRow(const Tradeoff& tradeoff, const TradeoffRow& row) {
+  std::vector<int> deeper;
+  std::int64_t most = 0;
+  for (std::size_t i = 0; i < row.candidate.in_flight.size(); ++i) {
+    const std::int64_t more = row.candidate.in_flight[i] - tradeoff.reference.in_flight[i];
+    if (more > 0) deeper.push_back(static_cast<int>(i));
+    most = std::max(most, more);
+  }
+  const double further = row.saving - tradeoff.fixed.saving;
+  if (deeper.empty()) {
+    return fmt::format("Another order in the same memory saves another {:.2f} % of the energy",
+                       further * 100);
+  }
+  return fmt::format("{}{} more microbatch{} in flight on {} {} another {:.2f} % of the energy",
+                     most > 1 ? "Up to " : "", most > 1 ? fmt::format("{}", most) : Capitalized(1),
+                     most > 1 ? "es" : "", NameRanks(deeper), most > 1 ? "save" : "saves",
+                     further * 100);
+}
+
+}  // namespace
+
+std::string FormatInFlight(const std::vector<std::int64_t>& in_flight) {
+  return fmt::format("{}", fmt::join(in_flight, " "));
+}
+
+Result<TradeoffRow> PlanCandidate(const SearchJob& job, const Reference& reference,
+                                  Candidate candidate, const plan::SearchLimits& limits) {
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto graph, schedule::BuildInstructionGraph(candidate.schedule, job.profile, job.model));
+  PERSEUS_ASSIGN_OR_RETURN(const auto planner,
+                           plan::Planner::Create(std::move(graph), job.execution));
+  PERSEUS_ASSIGN_OR_RETURN(auto plan, planner.PlanFor(reference.time, limits));
+  TradeoffRow row{.candidate = std::move(candidate), .plan = std::move(plan)};
+  row.saving = 1 - row.plan.evaluation.energy_j / reference.energy_j;
+  row.bubble = BubbleOf(planner);
+  row.changes_per_rank =
+      static_cast<double>(row.plan.evaluation.switches) / static_cast<double>(planner.pp_ranks());
+  return row;
+}
+
+Result<Tradeoff> ComputeTradeoff(const SearchJob& job, const TradeoffOptions& options) {
+  PERSEUS_ASSIGN_OR_RETURN(auto reference, FindReference(job));
+  PERSEUS_ASSIGN_OR_RETURN(auto found, FindSchedules(job, reference, options));
+  Candidate fixed{.schedule = reference.schedule,
+                  .origin = reference.schedule.name,
+                  .in_flight = reference.in_flight,
+                  .relaxed_energy_j = 0,
+                  .time_at_maximum = reference.time};
+  found.emplace(found.begin(), 0, std::move(fixed));
+
+  std::vector<Result<TradeoffRow>> planned(found.size(), Fail("not planned"));
+  const plan::SearchLimits limits{
+      .effort = options.plan_effort, .stop = options.stop, .finish = {}};
+  ForEachOnAllCores(found.size(), [&](std::size_t i) {
+    planned[i] = PlanCandidate(job, reference, found[i].second, limits);
+    if (planned[i]) planned[i]->more = found[i].first;
+  });
+  Tradeoff tradeoff{.reference = std::move(reference), .fixed = {}, .rows = {}};
+  for (std::size_t i = 0; i < planned.size(); ++i) {
+    if (!planned[i]) return Fail(planned[i]);
+    TradeoffRow row = *std::move(planned[i]);
+    if (i == 0) {
+      tradeoff.fixed = std::move(row);
+      tradeoff.fixed.candidate.relaxed_energy_j = tradeoff.fixed.plan.lower_bound_j;
+      continue;
+    }
+    // A plan may end further above its bound than that of a schedule with less memory, which is a
+    // schedule for this row too.
+    const TradeoffRow& before = i == 1 ? tradeoff.fixed : tradeoff.rows.back();
+    if (before.saving > row.saving) {
+      const int more = row.more;
+      row = before;
+      row.more = more;
+    }
+    tradeoff.rows.push_back(std::move(row));
+  }
+  return tradeoff;
+}
+
+std::string Conclude(const Tradeoff& tradeoff) {
+  std::string text;
+  const auto say = [&](const TradeoffRow& row) {
+    text += ConcludeRow(tradeoff, row) + ", at no slowdown.\n";
+  };
+  const TradeoffRow& same = tradeoff.rows.front();
+  if (same.saving - tradeoff.fixed.saving >= kWorthSaying) {
+    say(same);
+  } else {
+    text += fmt::format("No order was found that saves more in the memory of {}.\n",
+                        tradeoff.reference.schedule.name);
+  }
+  // The first row with more memory, and the last one.
+  const TradeoffRow* first = nullptr;
+  for (const TradeoffRow& row : tradeoff.rows) {
+    if (first == nullptr && row.saving - same.saving >= kWorthSaying) first = &row;
+  }
+  if (first == nullptr) {
+    return text + "More memory saves nothing more.\n";
+  }
+  say(*first);
+  const TradeoffRow& last = tradeoff.rows.back();
+  if (last.saving - first->saving >= kWorthSaying) say(last);
+  return text;
+}
+
+}  // namespace perseus::schedule_search

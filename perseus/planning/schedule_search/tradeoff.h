@@ -1,0 +1,54 @@
+// What memory buys: the best schedule and its plan for each number of further microbatches in
+// flight.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "perseus/planning/plan/planner.h"
+#include "perseus/planning/schedule_search/search.h"
+
+namespace perseus::schedule_search {
+
+// A schedule with its plan that is no slower than the reference at maximum frequency.
+struct TradeoffRow {
+  int more = 0;  // Further microbatches that each pp_rank may hold, beyond the reference.
+  Candidate candidate;
+  plan::Plan plan;
+  double saving = 0;            // Of the plan, against the reference at maximum frequency.
+  double bubble = 0;            // The part of an iteration at maximum frequency that GPUs wait.
+  double changes_per_rank = 0;  // Clock changes of a pp_rank in an iteration of the plan.
+};
+
+struct Tradeoff {
+  Reference reference;
+  TradeoffRow fixed;              // The plan of the reference schedule.
+  std::vector<TradeoffRow> rows;  // +0, +1, ... Each saves at least as much as the row before.
+};
+
+struct TradeoffOptions {
+  std::vector<int> more = {0, 1, 2, 3, 4, 6, 8};  // Increasing, from 0.
+  int plan_effort = plan::kFirstLook;
+  int evaluations = 0;  // For each row; 0: UsualEvaluations.
+  std::stop_token stop = {};
+  // Called for each better schedule of a row, by the calling thread.
+  std::function<void(int more, const Reference&, const Candidate&)> progress = {};
+};
+
+// Ends before the first row that holds no more than the row before: more memory is then of no use.
+// (At least two rows, if two are wanted.)
+Result<Tradeoff> ComputeTradeoff(const SearchJob& job, const TradeoffOptions& options = {});
+
+// The plan of a schedule, and what it saves against the reference.
+Result<TradeoffRow> PlanCandidate(const SearchJob& job, const Reference& reference,
+                                  Candidate candidate, const plan::SearchLimits& limits);
+
+// The conclusion in a sentence: "One more microbatch in flight on pp_ranks 0 to 5 saves another
+// 3.37 % of the energy, at no slowdown."
+std::string Conclude(const Tradeoff& tradeoff);
+
+// "9 8 7 6", for tables.
+std::string FormatInFlight(const std::vector<std::int64_t>& in_flight);
+
+}  // namespace perseus::schedule_search

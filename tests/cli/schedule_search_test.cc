@@ -1,0 +1,83 @@
+// Tests `perseus schedule search` and `perseus plan --schedule auto`.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "tests/cli/program.h"
+
+namespace perseus {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class ScheduleSearchTest : public ProgramTest {
+ protected:
+  ScheduleSearchTest() { MakeProfile(); }
+};
+
+constexpr const char* kSearched = " profile.csv --microbatches 8 --blocking-power 84 ";
+
+TEST_F(ScheduleSearchTest, ShowsWhatMemoryBuys) {
+  EXPECT_THAT(
+      RunWell("schedule search" + std::string(kSearched)),
+      AllOf(HasSubstr("1f1b at maximum frequency:"), HasSubstr("in flight"), HasSubstr("\n+1"),
+            HasSubstr("One more microbatch in flight on pp_rank"), HasSubstr("at no slowdown.")));
+}
+
+TEST_F(ScheduleSearchTest, WritesSchedulesThatSaveWhatTheRowsSay) {
+  const auto search =
+      RunJson("schedule search" + std::string(kSearched) + "--more 0,1 --json -o schedules");
+  ASSERT_EQ(search["rows"].size(), 2U);
+  for (const auto& row : search["rows"]) {
+    const std::string file =
+        "schedules/more-" + std::to_string(row["more_in_flight"].get<int>()) + ".csv";
+    const auto summary = RunJson(
+        "plan profile.csv --blocking-power 84 --per-instruction --no-frontier --effort 0 "
+        "--schedule-file " +
+        file + " --deadline " + search["reference"]["time_s"].dump());
+    const auto& plans = summary["plans"];
+    EXPECT_TRUE(std::ranges::any_of(
+        plans, [&](const auto& plan) { return plan["energy_j"] == row["energy_j"]; }))
+        << file << '\n'
+        << plans.dump(2) << '\n'
+        << row.dump(2);
+  }
+}
+
+TEST_F(ScheduleSearchTest, PlansTheScheduleThatItFinds) {
+  const std::string job = std::string(kSearched) + "--per-instruction --no-frontier --json ";
+  const auto fixed = RunJson("plan --schedule 1f1b" + job);
+  const auto found = RunJson("plan --schedule auto --max-in-flight 5,4,3,1" + job + "-o out");
+  EXPECT_EQ(found["job"]["schedule"], "auto");
+  EXPECT_LT(found["plans"].back()["energy_j"], fixed["plans"].front()["energy_j"]);
+  EXPECT_LE(found["plans"].back()["time_s"], fixed["baseline"]["time_s"]);
+  // The plan has its schedule, so other verbs need nothing else.
+  RunWell("evaluate out/plans/no-slowdown.json");
+}
+
+TEST_F(ScheduleSearchTest, AJobFileMayAskForASearch) {
+  Write("job.toml",
+        "profile = \"profile.csv\"\n[pipeline]\nschedule = \"auto\"\nmicrobatches = 8\n"
+        "[gpu]\nblocking_power_w = 84\n");
+  EXPECT_THAT(RunWell("plan --job job.toml --no-frontier"),
+              HasSubstr("schedule auto: 4 3 2 1 microbatches in flight on pp_ranks 0 to 3"));
+}
+
+TEST_F(ScheduleSearchTest, SaysWhatIsWrong) {
+  const std::string job = kSearched;
+  ExpectComplaint(Run("schedule"), 2, "JOBDIR is missing");
+  ExpectComplaint(Run("schedule search profile.csv --blocking-power 84"), 2,
+                  "the number of microbatches is missing");
+  ExpectComplaint(Run("plan --schedule 1f1b --max-in-flight 4" + job), 2,
+                  "--max-in-flight is for a schedule that is searched for");
+  ExpectComplaint(Run("plan --schedule auto --max-in-flight 4,3" + job), 2,
+                  "--max-in-flight has 2 numbers for 4 pp_ranks");
+  ExpectComplaint(Run("plan --schedule auto --max-in-flight 1" + job), 3,
+                  "no known schedule within the memory");
+  ExpectComplaint(Run("tune --schedule auto run"), 2, "auto");
+}
+
+}  // namespace
+}  // namespace perseus
