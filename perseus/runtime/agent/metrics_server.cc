@@ -7,6 +7,7 @@
 #include <chrono>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "perseus/base/host_port.h"
@@ -25,10 +26,32 @@ constexpr std::chrono::seconds kTimeout{10};
 // connection makes accept() fail again at once.
 constexpr std::chrono::milliseconds kPauseAfterError{200};
 
+// The text of the last answer, which is made again when it is too old.
+class MetricsText {
+ public:
+  MetricsText(std::function<std::string()> make, std::shared_ptr<Clock> clock)
+      : make_(std::move(make)), clock_(std::move(clock)) {}
+
+  const std::string& Get() {
+    const Nanoseconds now = clock_->Now();
+    if (!made_at_ || now - *made_at_ >= MetricsServer::kReuse) {
+      text_ = make_();
+      made_at_ = now;
+    }
+    return text_;
+  }
+
+ private:
+  const std::function<std::string()> make_;
+  const std::shared_ptr<Clock> clock_;
+  std::string text_;
+  std::optional<Nanoseconds> made_at_;
+};
+
 // One request and its answer. Then the connection is closed.
 class Session : public std::enable_shared_from_this<Session> {
  public:
-  Session(tcp::socket socket, std::function<std::string()> metrics)
+  Session(tcp::socket socket, std::shared_ptr<MetricsText> metrics)
       : stream_(std::move(socket)), metrics_(std::move(metrics)) {
     parser_.body_limit(0);
     parser_.header_limit(kLongestRequest);
@@ -59,7 +82,7 @@ class Session : public std::enable_shared_from_this<Session> {
       response_.body() = "see /metrics\n";
     } else {
       response_.set(http::field::content_type, "text/plain; version=0.0.4; charset=utf-8");
-      response_.body() = metrics_();
+      response_.body() = metrics_->Get();
     }
     response_.prepare_payload();
     if (request.method() == http::verb::head) response_.body().clear();
@@ -72,7 +95,7 @@ class Session : public std::enable_shared_from_this<Session> {
   }
 
   beast::tcp_stream stream_;
-  std::function<std::string()> metrics_;
+  const std::shared_ptr<MetricsText> metrics_;
   beast::flat_buffer buffer_{kLongestRequest};
   http::request_parser<http::empty_body> parser_;
   http::response<http::string_body> response_;
@@ -94,7 +117,7 @@ Result<tcp::endpoint> ParseAddress(const std::string& address) {
 
 class MetricsServer::Listener : public std::enable_shared_from_this<Listener> {
  public:
-  Listener(boost::asio::io_context& loop, std::function<std::string()> metrics)
+  Listener(boost::asio::io_context& loop, std::shared_ptr<MetricsText> metrics)
       : acceptor_(loop), pause_(loop), metrics_(std::move(metrics)) {}
 
   boost::system::error_code Open(const tcp::endpoint& endpoint) {
@@ -146,15 +169,17 @@ class MetricsServer::Listener : public std::enable_shared_from_this<Listener> {
 
   tcp::acceptor acceptor_;
   boost::asio::steady_timer pause_;
-  std::function<std::string()> metrics_;
+  const std::shared_ptr<MetricsText> metrics_;
   std::deque<std::weak_ptr<Session>> sessions_;  // The oldest first. A session ends by itself.
 };
 
 Result<MetricsServer> MetricsServer::Listen(boost::asio::io_context& loop,
                                             const std::string& address,
-                                            std::function<std::string()> metrics) {
+                                            std::function<std::string()> metrics,
+                                            std::shared_ptr<Clock> clock) {
   PERSEUS_ASSIGN_OR_RETURN(const auto endpoint, ParseAddress(address));
-  auto listener = std::make_shared<Listener>(loop, std::move(metrics));
+  auto listener = std::make_shared<Listener>(
+      loop, std::make_shared<MetricsText>(std::move(metrics), std::move(clock)));
   if (const auto error = listener->Open(endpoint)) {
     return FailAs(ErrorKind::kSystem, "cannot serve metrics on {}: {} (choose another address)",
                   address, error.message());

@@ -1,4 +1,7 @@
 // Serves GET /metrics over HTTP, for Prometheus.
+//
+// The agent's thread makes the text, which takes it a millisecond or two for 16 GPUs, and everybody
+// on the node may ask. So answers within kReuse get the same text.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -6,17 +9,21 @@
 #include <memory>
 #include <string>
 
+#include "perseus/base/clock.h"
 #include "perseus/base/result.h"
 
 namespace perseus::agent {
 
 class MetricsServer {
  public:
+  static constexpr Nanoseconds kReuse = 250 * kMillisecond;
+
   // Listens on `address` ("127.0.0.1:9836", "[::1]:9836"; port 0: any), and answers on the loop's
   // thread with what `metrics` returns. Fails with kInput if `address` is not an address, and with
   // kSystem if it is in use.
   static Result<MetricsServer> Listen(boost::asio::io_context& loop, const std::string& address,
-                                      std::function<std::string()> metrics);
+                                      std::function<std::string()> metrics,
+                                      std::shared_ptr<Clock> clock = std::make_shared<RealClock>());
   MetricsServer(MetricsServer&&) noexcept;
   MetricsServer& operator=(MetricsServer&&) noexcept;
   ~MetricsServer();

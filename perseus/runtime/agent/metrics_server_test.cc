@@ -10,6 +10,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/write.hpp>
 #include <chrono>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -98,6 +99,26 @@ TEST(MetricsServer, AnswersBesideConnectionsThatSendNothing) {
   const std::string answer = scraper.Get(socket);
   EXPECT_THAT(answer, testing::HasSubstr("200 OK"));
   EXPECT_THAT(answer, testing::HasSubstr("up 1"));
+}
+
+// A process that asks without a pause costs the agent little.
+TEST(MetricsServer, AnswersShortlyAfterEachOtherAreMadeOnce) {
+  boost::asio::io_context loop;
+  const auto clock = std::make_shared<FakeClock>();
+  int made = 0;
+  const auto server = MetricsServer::Listen(
+      loop, "127.0.0.1:0", [&made] { return "made " + std::to_string(++made) + "\n"; }, clock);
+  ASSERT_TRUE(server) << server.error().message;
+  Scraper scraper(loop, server->port());
+  const auto answer = [&] {
+    tcp::socket socket = scraper.Connect();
+    return scraper.Get(socket);
+  };
+  EXPECT_THAT(answer(), testing::HasSubstr("made 1"));
+  clock->Advance(MetricsServer::kReuse - 1);
+  EXPECT_THAT(answer(), testing::HasSubstr("made 1"));
+  clock->Advance(1);
+  EXPECT_THAT(answer(), testing::HasSubstr("made 2"));
 }
 
 // Lets this process open no more files while it exists.
