@@ -406,6 +406,14 @@ class Agent::Loop {
     ReplyDone(connection, manager_->DeclareSlowdown(connection->id, wanted));
   }
   void Handle(const ConnectionPtr& connection, const protocol::List&) {
+    const double cost = UserBudget::kListedGpu * static_cast<double>(manager_->gpu_count());
+    if (budget_.Take(connection->caller.account, cost, options_.clock->Now()) > 0) {
+      return Reply(connection,
+                   protocol::Refused{Refusal::kUnavailable,
+                                     fmt::format("user {} lists GPUs too often (try again in a "
+                                                 "second)",
+                                                 connection->caller.uid)});
+    }
     Reply(connection, manager_->List());
   }
   void Handle(const ConnectionPtr& connection, const protocol::ReleaseGpu& wanted) {

@@ -232,6 +232,31 @@ TEST_F(AgentAccessTest, AUserWhoFloodsTheAgentWaitsAndOthersDoNot) {
   EXPECT_EQ(root.StatusOf("GPU-a").uuid, "GPU-a");
 }
 
+// A list takes the agent longer the more GPUs it has.
+TEST_F(AgentAccessTest, ListsOfManyGpusCostMore) {
+  LaterProcess lists([this] {
+    if (!BecomeTrainingUser({})) return int{kNoAnswer};
+    const auto connected = protocol::Connect(socket());
+    if (!connected) return int{kNoAnswer};
+    const std::string list = protocol::Format(protocol::List{});
+    int listed = 0;
+    while (listed <= UserBudget::kBurst) {
+      const auto answer =
+          protocol::SendRequest(connected->get(), list, std::chrono::milliseconds(500));
+      // Where the budget ends exactly after a list, the agent only stops reading.
+      if (!answer || answer->text.find("lists GPUs too often") != std::string::npos) break;
+      ++listed;
+    }
+    constexpr double kMost =
+        UserBudget::kBurst / (UserBudget::kMessage + 2 * UserBudget::kListedGpu);
+    return listed > 0 && listed <= kMost ? 0 : 1;
+  });
+  AgentOptions options = Options();
+  options.clock = std::make_shared<FakeClock>();
+  Start(std::move(options));
+  EXPECT_EQ(lists.Run(), 0);
+}
+
 // newuidmap lets a user act as thousands of others.
 TEST_F(AgentAccessTest, SubordinateUsersShareTheBudgetOfTheirOwner) {
   const fs::path root = directory_ / "host";

@@ -94,6 +94,7 @@ class GpuManager {
   Answer<void> ReleaseGpu(const Caller& caller, const protocol::ReleaseGpu& wanted);
   Answer<void> Grant(const Caller& caller, const protocol::Grant& wanted);
   Answer<void> Revoke(const Caller& caller, const protocol::Revoke& wanted);
+  std::size_t gpu_count() const { return gpus_.size(); }
   protocol::Listing List() const { return ListingOf(Report()); }
 
   // ---- Ends without a request ----

@@ -25,6 +25,8 @@ class UserBudget {
 
   static constexpr double kConnection = 4;
   static constexpr double kMessage = 1;
+  // What a list of all GPUs takes besides, for each GPU.
+  static constexpr double kListedGpu = 0.2;
   // What a lease takes besides: a check of the right to the GPU, and two writes to disk.
   static constexpr double kAcquire = 100;
 
