@@ -1,4 +1,4 @@
-"""Builds the wheel: CMake compiles the extension modules and libperseus.so, and installs them."""
+"""Builds the wheel: CMake compiles the extension modules, libperseus.so and the program, and installs them."""
 
 import os
 import pathlib
@@ -33,7 +33,6 @@ class CMakeBuild(build_ext):
                 "CMAKE_BUILD_TYPE": "Release",
                 "PERSEUS_BUILD_TESTS": "OFF",
                 "PERSEUS_BUILD_BENCH": "OFF",
-                "PERSEUS_BUILD_PAGE": "OFF",
                 "PERSEUS_REQUIRE_PYTHON": "ON",
             }
             defined = [f"-D{name}={value}" for name, value in options.items()]
@@ -42,10 +41,13 @@ class CMakeBuild(build_ext):
         with tempfile.TemporaryDirectory() as prefix:
             for component in ["python", "python_wheel"]:
                 cmake("--install", build, "--prefix", prefix, "--component", component)
-            (package,) = pathlib.Path(prefix).rglob("perseus")
+            (package,) = (file.parent for file in pathlib.Path(prefix).rglob("perseus/__init__.py"))
             destination = pathlib.Path(self.build_lib) / "perseus"
             shutil.rmtree(destination, ignore_errors=True)
             shutil.copytree(package, destination)
+            # A wheel has no links: this is a second copy of libperseus.so.1.
+            for copy in destination.glob("libperseus.so.1.*"):
+                copy.unlink()
 
 
 (ROOT / "build").mkdir(exist_ok=True)

@@ -11,6 +11,10 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/perseusConfigVersion.cmak
   COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/perseusConfig.cmake
               ${PROJECT_BINARY_DIR}/perseusConfigVersion.cmake
-        DESTINATION ${package_directory})
-install(EXPORT perseusTargets NAMESPACE perseus:: DESTINATION ${package_directory})
-install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+        COMPONENT development DESTINATION ${package_directory})
+install(EXPORT perseusTargets NAMESPACE perseus::
+        COMPONENT development DESTINATION ${package_directory})
+# Debian's packages name the license instead (deploy/debian/copyright).
+if(NOT PERSEUS_DEBIAN)
+  install(FILES ${PROJECT_SOURCE_DIR}/LICENSE COMPONENT program DESTINATION ${CMAKE_INSTALL_DOCDIR})
+endif()

@@ -51,9 +51,10 @@ function(perseus_module name)
   if(NOT MODULE_NOT_INSTALLED)
     add_dependencies(installed_modules perseus_${name})
     file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
-    install(TARGETS perseus_${name} EXPORT perseusTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+    install(TARGETS perseus_${name} EXPORT perseusTargets
+            ARCHIVE COMPONENT development DESTINATION ${CMAKE_INSTALL_LIBDIR})
     install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/
-            DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/${folder}
+            COMPONENT development DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/${folder}
             FILES_MATCHING PATTERN "*.h")
   endif()
 

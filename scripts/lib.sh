@@ -17,6 +17,7 @@ packages_test=(libgtest-dev libgmock-dev coinor-libclp-dev coinor-libcbc-dev lib
   prometheus systemd python3 python3-yaml python3-jsonschema
   pkg-config postgresql clang-format-14 openssl)
 packages_sanitize=(clang-14 libclang-rt-14-dev)
+packages_package=(lowdown dpkg-dev file)
 packages_lint=(clang-14 clang-tidy-14 clang-tools-14 python3 shellcheck)
 
 say() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; }
@@ -141,4 +142,29 @@ build() {
   shift
   [[ -t 1 ]] || quiet=(--quiet)
   ninja -C "$directory" -j "$(nproc)" "${quiet[@]}" "$@"
+}
+
+# make_bare_debian ROOT makes a bare Debian 12 there: a shell and apt, with apt's mirror, keys and proxies
+# of this machine. It removes what was there before. Needs root.
+make_bare_debian() {
+  local root=$1 mirror item
+  [[ $(id -u) -eq 0 ]] || die "needs root, for chroot (sudo scripts/$(basename "$0"))"
+  install_packages debootstrap || exit 1
+  # shellcheck disable=SC2016  # apt expands these.
+  mirror=$(apt-get indextargets --format '$(RELEASE) $(REPO_URI)' |
+    awk '$1 == "bookworm" && !found { print $2; found = 1 }')
+  [[ -n $mirror ]] || die "this machine's apt sources name no archive of bookworm (Debian 12)"
+
+  say "making a bare Debian 12 in $root"
+  rm -rf --one-file-system "$root"
+  mkdir -p "$root"
+  debootstrap --variant=minbase bookworm "$root" "$mirror" >"$root.log" 2>&1 ||
+    die "debootstrap failed: $(tail -1 "$root.log") (all of its output is in $root.log)"
+
+  # Copies only the settings of this machine that apt needs to reach the same archive.
+  apt-config dump | grep '^Acquire::' >"$root/etc/apt/apt.conf.d/99host"
+  for item in /etc/resolv.conf /etc/hosts /etc/apt/auth.conf /etc/apt/auth.conf.d \
+    /etc/apt/trusted.gpg.d; do
+    [[ ! -e $item ]] || cp -rL "$item" "$root$(dirname "$item")"
+  done
 }

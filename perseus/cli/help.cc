@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/cli/man_page.h"
 #include "perseus/cli/standard_output.h"
 
 namespace perseus::cli {
@@ -19,7 +20,8 @@ constexpr const char* kHelpExamples =
     "Examples:\n"
     "  perseus help\n"
     "  perseus help plan\n"
-    "  perseus help job register";
+    "  perseus help job register\n"
+    "  perseus help --man man1 && man man1/perseus-plan.1";
 constexpr const char* kVersionAbout = "Print the version of perseus.";
 
 constexpr std::size_t kColumns = 80;
@@ -81,22 +83,6 @@ std::string Wrapped(std::string_view text, std::size_t columns) {
   return wrapped;
 }
 
-// CLI11 shows choices as a part of the type, "NAME:{gpipe,1f1b}".
-struct TypeText {
-  std::string name;
-  std::string choices;  // "gpipe, 1f1b"; empty if it has none.
-};
-
-TypeText TypeOf(const CLI::Option& option) {
-  const std::string type = option.get_type_name();
-  const std::size_t open = type.find(":{");
-  if (open == std::string::npos) return {type, ""};
-  const std::string_view inside(type.data() + open + 2, type.find('}', open) - open - 2);
-  TypeText text{type.substr(0, open), ""};
-  for (const char letter : inside) text.choices += letter == ',' ? ", " : std::string(1, letter);
-  return text;
-}
-
 class HelpFormatter : public CLI::Formatter {
  public:
   std::string make_description(const CLI::App* app) const override {
@@ -104,8 +90,8 @@ class HelpFormatter : public CLI::Formatter {
   }
   // Without what the flag excludes: this makes lines long, and an error says it when it matters.
   std::string make_option_opts(const CLI::Option* option) const override {
-    const TypeText type = TypeOf(*option);
-    return type.name.empty() ? "" : " " + type.name;
+    const std::string type = HelpOf(*option).type;
+    return type.empty() ? "" : " " + type;
   }
   std::string make_subcommand(const CLI::App* part) const override {
     std::ostringstream line;
@@ -114,10 +100,7 @@ class HelpFormatter : public CLI::Formatter {
     return line.str();
   }
   std::string make_option_desc(const CLI::Option* option) const override {
-    const TypeText type = TypeOf(*option);
-    const std::string text =
-        option->get_description() + (type.choices.empty() ? "" : ". One of: " + type.choices);
-    return Described(text);
+    return Described(HelpOf(*option).text);
   }
 
  private:
@@ -144,6 +127,19 @@ Result<void> PrintHelp(const CLI::App& program, const std::vector<std::string>& 
 }
 
 }  // namespace
+
+OptionHelp HelpOf(const CLI::Option& option) {
+  OptionHelp help{option.get_type_name(), option.get_description()};
+  // CLI11 shows choices as a part of the type, "NAME:{gpipe,1f1b}".
+  const std::size_t open = help.type.find(":{");
+  if (open == std::string::npos) return help;
+  help.text += ". One of: ";
+  for (const char letter : help.type.substr(open + 2, help.type.find('}', open) - open - 2)) {
+    help.text += letter == ',' ? ", " : std::string(1, letter);
+  }
+  help.type.resize(open);
+  return help;
+}
 
 std::string Suggestion(const CLI::App& verb, const std::string& word) {
   std::vector<std::string> names;
@@ -186,11 +182,21 @@ std::shared_ptr<CLI::FormatterBase> MakeHelpFormatter() {
 }
 
 Verb AddHelpVerb(CLI::App& program) {
-  auto names = std::make_shared<std::vector<std::string>>();
+  struct Flags {
+    std::vector<std::string> names;
+    std::string man_directory;
+  };
+  auto flags = std::make_shared<Flags>();
   CLI::App* verb = program.add_subcommand("help", kHelpAbout);
   verb->footer(kHelpExamples);
-  verb->add_option("verb", *names, "The verb, and its part")->type_name("VERB");
-  return {verb, [&program, names] { return PrintHelp(program, *names); }};
+  verb->add_option("verb", flags->names, "The verb, and its part")->type_name("VERB");
+  verb->add_option("--man", flags->man_directory,
+                   "Write the manual pages of all verbs into this directory instead")
+      ->type_name("DIR");
+  return {verb, [&program, flags] {
+            return flags->man_directory.empty() ? PrintHelp(program, flags->names)
+                                                : WriteManPages(program, flags->man_directory);
+          }};
 }
 
 Verb AddVersionVerb(CLI::App& program) {

@@ -28,6 +28,13 @@ std::string FormatProgramHelp();
 // The layout of `perseus VERB --help`: lines of at most 80 characters (an example may be longer).
 std::shared_ptr<CLI::FormatterBase> MakeHelpFormatter();
 
+// What the help says of a flag or a positional argument.
+struct OptionHelp {
+  std::string type;  // "FILE"; empty if it takes no value.
+  std::string text;  // With the choices, if it has some.
+};
+OptionHelp HelpOf(const CLI::Option& option);
+
 // ", did you mean --slowdown?" for an unknown word, if it is similar to a flag or a verb below
 // `verb`. Otherwise empty.
 std::string Suggestion(const CLI::App& verb, const std::string& word);

@@ -59,6 +59,9 @@ class InstallTest(ScratchTest):
         output = self.run_command(venv / "bin" / "python", "-c", USE)
         self.assertIn(str(venv), output)
         self.assertEqual(len(list(venv.rglob("libperseus.so.1"))), 1)
+        # The program is inside, with its own libperseus.
+        version = self.run_command(venv / "bin" / "python", "-c", "import perseus; print(perseus.__version__)")
+        self.assertEqual(self.run_command(venv / "bin" / "perseus", "version"), f"perseus {version}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 // Tests help, version, synth and completion.
 #include <gmock/gmock.h>
 
+#include <regex>
+#include <set>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -12,6 +14,7 @@ namespace perseus {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
@@ -66,6 +69,36 @@ TEST_F(VerbsTest, HelpFitsIn80Columns) {
       EXPECT_TRUE(line.size() <= 80 || is_example) << verb << ": " << line;
     }
   }
+}
+
+// The flags of a help, such as "--json".
+std::set<std::string> FlagsIn(const std::string& help) {
+  std::set<std::string> flags;
+  const std::regex line(R"(\n  (?:-\w,)?(--[\w-]+))");
+  for (std::sregex_iterator found(help.begin(), help.end(), line), end; found != end; ++found) {
+    flags.insert((*found)[1]);
+  }
+  return flags;
+}
+
+TEST_F(VerbsTest, EachVerbHasAManualPageWithItsFlags) {
+  EXPECT_EQ(RunWell("help --man man/man1"), "");
+  const std::string all = Read("man/man1/perseus.1");
+  for (const std::string& verb : ListedVerbs(RunWell("help"))) {
+    const std::string name = "perseus-" + verb;
+    EXPECT_THAT(all, HasSubstr("\nperseus\\-" + verb + "(1)")) << verb;
+    const std::string page = Read("man/man1/" + name + ".1");
+    EXPECT_THAT(page, HasSubstr(".SH NAME\nperseus\\-" + verb + " \\- ")) << verb;
+    const auto flags = FlagsIn(RunWell("help " + verb));
+    EXPECT_THAT(flags, Contains("--help"));
+    for (const std::string& flag : flags) {
+      EXPECT_THAT(page, HasSubstr(std::regex_replace(flag, std::regex("-"), "\\-"))) << verb;
+    }
+  }
+  // A part of a verb has its own flags.
+  EXPECT_THAT(Read("man/man1/perseus-token.1"), HasSubstr("\\-\\-expires\\-in\\-days"));
+  Write("file", "");
+  ExpectComplaint(Run("help --man file/man1"), 1, "file/man1");
 }
 
 TEST_F(VerbsTest, SimilarVerbsAreSuggested) {
