@@ -11,6 +11,7 @@
 #include "perseus/base/excerpt.h"
 #include "perseus/cli/man_page.h"
 #include "perseus/cli/standard_output.h"
+#include "perseus/cli/version.h"
 
 namespace perseus::cli {
 namespace {
@@ -22,7 +23,7 @@ constexpr const char* kHelpExamples =
     "  perseus help plan\n"
     "  perseus help job register\n"
     "  perseus help --man man1 && man man1/perseus-plan.1";
-constexpr const char* kVersionAbout = "Print the version of perseus.";
+constexpr const char* kVersionAbout = "Print the version of perseus, its commit and its build.";
 
 constexpr std::size_t kColumns = 80;
 constexpr std::size_t kNameColumns = 30;  // CLI11's default.
@@ -201,7 +202,7 @@ Verb AddHelpVerb(CLI::App& program) {
 
 Verb AddVersionVerb(CLI::App& program) {
   CLI::App* verb = program.add_subcommand("version", kVersionAbout);
-  return {verb, [] { return Print("perseus " PERSEUS_VERSION "\n"); }};
+  return {verb, [] { return Print(std::string(VersionText()) + "\n"); }};
 }
 
 }  // namespace perseus::cli

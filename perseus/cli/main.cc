@@ -17,6 +17,7 @@
 #include "perseus/cli/help.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/verbs.h"
+#include "perseus/cli/version.h"
 
 namespace perseus::cli {
 namespace {
@@ -135,7 +136,7 @@ CommandLine SplitCommand(int argc, const char* const* argv) {
 int Run(int argc, const char* const* argv) {
   if (argc <= 1) return PrintProgramHelp();
   CLI::App program("", "perseus");
-  program.set_version_flag("-V,--version", "perseus " PERSEUS_VERSION, "Print the version");
+  program.set_version_flag("-V,--version", VersionText(), "Print the version");
   program.set_help_flag("-h,--help", "Print this help");
   program.formatter(MakeHelpFormatter());
   program.require_subcommand(1);

@@ -15,6 +15,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::Contains;
+using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
@@ -33,7 +34,8 @@ TEST_F(VerbsTest, HelpHasExamples) {
 
 TEST_F(VerbsTest, Version) {
   for (const char* arguments : {"--version", "-V", "version"}) {
-    EXPECT_THAT(RunWell(arguments), StartsWith("perseus 0."));
+    // The version, the commit and the build.
+    EXPECT_THAT(RunWell(arguments), ContainsRegex(R"(^perseus [0-9.]+ \([^;]+; [^)]+\))"));
   }
 }
 
