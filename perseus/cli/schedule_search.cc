@@ -27,7 +27,8 @@ constexpr const char* kSearchAbout =
     "Search for the schedule whose plan needs the least energy, and show what memory buys.\n"
     "Every row has a schedule and a plan that is no slower than 1F1B at maximum frequency (for\n"
     "several chunks: interleaved 1F1B). In row +1, each pp_rank may hold the activations of one\n"
-    "microbatch more than with 1F1B. `in flight` is what the schedule holds on pp_ranks 0, 1, ...";
+    "microbatch more than with 1F1B. `in flight` is what the schedule holds on pp_ranks 0, 1, ...\n"
+    "No schedule in this memory saves more than `at most`.";
 constexpr const char* kSearchExamples =
     "Examples:\n"
     "  perseus schedule search profile.csv --microbatches 24 --blocking-power 83.64 -o schedules\n"
@@ -49,6 +50,7 @@ std::vector<std::string> RowCells(const std::string& name, const TradeoffRow& ro
   return {name,
           schedule_search::FormatInFlight(row.candidate.in_flight),
           FormatPercent(row.saving),
+          row.most_saving ? FormatPercent(*row.most_saving) : "",
           FormatQuantity(row.plan.evaluation.energy_j),
           FormatQuantity(ToSeconds(row.candidate.time_at_maximum)),
           FormatPercent(row.bubble),
@@ -57,8 +59,8 @@ std::vector<std::string> RowCells(const std::string& name, const TradeoffRow& ro
 
 std::string FormatTradeoff(const Tradeoff& tradeoff) {
   const schedule_search::Reference& reference = tradeoff.reference;
-  Table table({"memory", "in flight", "saving", "energy (J)", "time at maximum (s)", "bubble",
-               "changes per GPU"});
+  Table table({"memory", "in flight", "saving", "at most", "energy (J)", "time at maximum (s)",
+               "bubble", "changes per GPU"});
   table.AddRow(RowCells(reference.schedule.name, tradeoff.fixed));
   for (const TradeoffRow& row : tradeoff.rows) table.AddRow(RowCells(NameOf(row), row));
   return fmt::format("{} at maximum frequency: {} s, {} J\n\n{}\n{}", reference.schedule.name,
@@ -67,16 +69,18 @@ std::string FormatTradeoff(const Tradeoff& tradeoff) {
 }
 
 ordered_json RowJson(const TradeoffRow& row) {
-  return {{"more_in_flight", row.more},
-          {"schedule", row.candidate.origin},
-          {"in_flight", row.candidate.in_flight},
-          {"saving", row.saving},
-          {"energy_j", row.plan.evaluation.energy_j},
-          {"lower_bound_j", row.plan.lower_bound_j},
-          {"time_s", ToSeconds(row.plan.evaluation.time)},
-          {"time_at_maximum_s", ToSeconds(row.candidate.time_at_maximum)},
-          {"bubble", row.bubble},
-          {"changes_per_gpu", row.changes_per_rank}};
+  ordered_json json{{"more_in_flight", row.more},
+                    {"schedule", row.candidate.origin},
+                    {"in_flight", row.candidate.in_flight},
+                    {"saving", row.saving},
+                    {"energy_j", row.plan.evaluation.energy_j},
+                    {"lower_bound_j", row.plan.lower_bound_j},
+                    {"time_s", ToSeconds(row.plan.evaluation.time)},
+                    {"time_at_maximum_s", ToSeconds(row.candidate.time_at_maximum)},
+                    {"bubble", row.bubble},
+                    {"changes_per_gpu", row.changes_per_rank}};
+  if (row.most_saving) json["most_saving"] = *row.most_saving;
+  return json;
 }
 
 std::string FormatJson(const Tradeoff& tradeoff) {

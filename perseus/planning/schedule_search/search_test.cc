@@ -12,6 +12,7 @@
 #include "perseus/planning/plan/planner.h"
 #include "perseus/planning/schedule/in_flight.h"
 #include "perseus/planning/schedule/schedule_check.h"
+#include "perseus/planning/schedule_search/order_bound.h"
 #include "perseus/planning/schedule_search/relaxed_energy.h"
 #include "perseus/planning/schedule_search/tradeoff.h"
 #include "perseus/simulation/synthetic/synthetic_profile.h"
@@ -23,6 +24,7 @@ using ::testing::ElementsAre;
 using ::testing::Ge;
 using ::testing::HasSubstr;
 using ::testing::Le;
+using ::testing::Optional;
 using Kind = InstructionKind;
 
 struct JobShape {
@@ -200,6 +202,9 @@ TEST(FindSchedule, IsTheBestOfAllOrdersOfSmallPipelines) {
         ASSERT_TRUE(found);
         // The search is not exhaustive. Here it is as good.
         EXPECT_NEAR(found->relaxed_energy_j, best, best * 1e-8);
+        const auto bound_j = BoundOfAnyOrder(job, reference->time, limit);
+        ASSERT_TRUE(bound_j && *bound_j);
+        EXPECT_LE(**bound_j, best * (1 + 1e-9));
       }
     }
   }
@@ -248,6 +253,7 @@ TEST(Tradeoff, PlansEveryRowWithinTheTimeAndTheMemory) {
     EXPECT_THAT(row.plan.evaluation.time, Le(tradeoff->reference.time));
     EXPECT_THAT(row.saving, Ge(saving));
     saving = row.saving;
+    EXPECT_THAT(row.most_saving, Optional(Ge(saving)));
     for (std::size_t i = 0; i < row.candidate.in_flight.size(); ++i) {
       EXPECT_LE(row.candidate.in_flight[i], tradeoff->reference.in_flight[i] + row.more);
     }
@@ -262,6 +268,45 @@ TEST(Tradeoff, SaysThatMemoryIsOfNoUse) {
   const auto tradeoff = ComputeTradeoff(JobOf(shape, profile));
   ASSERT_TRUE(tradeoff) << tradeoff.error().message;
   EXPECT_THAT(Conclude(*tradeoff), HasSubstr("More memory saves nothing more."));
+}
+
+// In the memory of 1F1B, every order is nearly forced.
+TEST(BoundOfAnyOrder, IsTightInTheMemoryOfTheReference) {
+  const JobShape shape{.stages = 2, .microbatches = 5, .imbalance = 0.2};
+  const profile::Profile profile = ProfileOf(shape);
+  const SearchJob job = JobOf(shape, profile);
+  const auto reference = FindReference(job);
+  const MemoryLimit limit = MoreInFlight(*reference, 0);
+  const RelaxedEnergy energy(job, reference->time, limit);
+  const double best = BestOfAllOrders(energy, reference->schedule);
+  const auto bound_j = BoundOfAnyOrder(job, reference->time, limit);
+  EXPECT_GE(**bound_j, best * (1 - 0.001));
+}
+
+TEST(BoundOfAnyOrder, HoldsWithFixedInstructions) {
+  const profile::Profile profile = ProfileOf({});
+  SearchJob job = JobOf({}, profile);
+  job.model.fixed.load = {.time = 3 * kMillisecond, .energy_j = 1};
+  job.model.fixed.all_reduce = {.time = 50 * kMillisecond, .energy_j = 9};
+  job.model.fixed.optimizer = {.time = 20 * kMillisecond};
+  const auto reference = FindReference(job);
+  for (const int more : {0, 2}) {
+    const MemoryLimit limit = MoreInFlight(*reference, more);
+    const auto found = FindSchedule(job, reference->time, limit);
+    const auto bound_j = BoundOfAnyOrder(job, reference->time, limit);
+    ASSERT_TRUE(found && bound_j && *bound_j);
+    EXPECT_LE(**bound_j, found->relaxed_energy_j * (1 + 1e-9));
+    EXPECT_GE(**bound_j, found->relaxed_energy_j * 0.9);
+  }
+}
+
+TEST(BoundOfAnyOrder, DoesNotApplyToSplitBackwards) {
+  const profile::Profile profile = ProfileOf({.has_split_backward = true});
+  const SearchJob job = JobOf({.has_split_backward = true}, profile);
+  const auto reference = FindReference(job);
+  const auto bound_j = BoundOfAnyOrder(job, reference->time, MoreInFlight(*reference, 0));
+  ASSERT_TRUE(bound_j);
+  EXPECT_EQ(*bound_j, std::nullopt);
 }
 
 TEST(RankPaths, KeepEveryGeneratedSchedule) {

@@ -8,7 +8,7 @@
 
 #include "perseus/base/index.h"
 #include "perseus/base/parallel.h"
-#include "perseus/planning/schedule/in_flight.h"
+#include "perseus/planning/schedule_search/order_bound.h"
 
 namespace perseus::schedule_search {
 namespace {
@@ -79,6 +79,18 @@ std::string ConcludeRow(const Tradeoff& tradeoff, const TradeoffRow& row) {
                      further * 100);
 }
 
+// What to say if no other order was found in the memory of the reference.
+std::string ConcludeWithoutMore(const Tradeoff& tradeoff) {
+  const TradeoffRow& same = tradeoff.rows.front();
+  const double relaxed = 1 - same.candidate.relaxed_energy_j / tradeoff.reference.energy_j;
+  if (same.most_saving && *same.most_saving - relaxed < kWorthSaying) {
+    return fmt::format("No order can save more in the memory of {}.\n",
+                       tradeoff.reference.schedule.name);
+  }
+  return fmt::format("No order was found that saves more in the memory of {}.\n",
+                     tradeoff.reference.schedule.name);
+}
+
 }  // namespace
 
 std::string FormatInFlight(const std::vector<std::int64_t>& in_flight) {
@@ -111,16 +123,20 @@ Result<Tradeoff> ComputeTradeoff(const SearchJob& job, const TradeoffOptions& op
   found.emplace(found.begin(), 0, std::move(fixed));
 
   std::vector<Result<TradeoffRow>> planned(found.size(), Fail("not planned"));
+  std::vector<Result<std::optional<double>>> bounds(found.size(), Fail("not bounded"));
   const plan::SearchLimits limits{
       .effort = options.plan_effort, .stop = options.stop, .finish = {}};
   ForEachOnAllCores(found.size(), [&](std::size_t i) {
     planned[i] = PlanCandidate(job, reference, found[i].second, limits);
     if (planned[i]) planned[i]->more = found[i].first;
+    bounds[i] = BoundOfAnyOrder(job, reference.time, MoreInFlight(reference, found[i].first));
   });
   Tradeoff tradeoff{.reference = std::move(reference), .fixed = {}, .rows = {}};
   for (std::size_t i = 0; i < planned.size(); ++i) {
     if (!planned[i]) return Fail(planned[i]);
+    if (!bounds[i]) return Fail(bounds[i]);
     TradeoffRow row = *std::move(planned[i]);
+    if (*bounds[i]) row.most_saving = 1 - **bounds[i] / tradeoff.reference.energy_j;
     if (i == 0) {
       tradeoff.fixed = std::move(row);
       tradeoff.fixed.candidate.relaxed_energy_j = tradeoff.fixed.plan.lower_bound_j;
@@ -130,9 +146,10 @@ Result<Tradeoff> ComputeTradeoff(const SearchJob& job, const TradeoffOptions& op
     // schedule for this row too.
     const TradeoffRow& before = i == 1 ? tradeoff.fixed : tradeoff.rows.back();
     if (before.saving > row.saving) {
-      const int more = row.more;
-      row = before;
-      row.more = more;
+      TradeoffRow same = before;
+      same.more = row.more;
+      same.most_saving = row.most_saving;
+      row = std::move(same);
     }
     tradeoff.rows.push_back(std::move(row));
   }
@@ -148,8 +165,7 @@ std::string Conclude(const Tradeoff& tradeoff) {
   if (same.saving - tradeoff.fixed.saving >= kWorthSaying) {
     say(same);
   } else {
-    text += fmt::format("No order was found that saves more in the memory of {}.\n",
-                        tradeoff.reference.schedule.name);
+    text += ConcludeWithoutMore(tradeoff);
   }
   // The first row with more memory, and the last one.
   const TradeoffRow* first = nullptr;

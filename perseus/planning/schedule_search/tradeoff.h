@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,9 @@ struct TradeoffRow {
   int more = 0;  // Further microbatches that each pp_rank may hold, beyond the reference.
   Candidate candidate;
   plan::Plan plan;
-  double saving = 0;            // Of the plan, against the reference at maximum frequency.
+  double saving = 0;  // Of the plan, against the reference at maximum frequency.
+  // No schedule in this memory saves more (order_bound.h). Nothing if the bound does not apply.
+  std::optional<double> most_saving = {};
   double bubble = 0;            // The part of an iteration at maximum frequency that GPUs wait.
   double changes_per_rank = 0;  // Clock changes of a pp_rank in an iteration of the plan.
 };

@@ -1,0 +1,261 @@
+#include "perseus/planning/schedule_search/order_bound.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "perseus/base/index.h"
+#include "perseus/planning/frontier/check.h"
+#include "perseus/planning/frontier/deadline.h"
+#include "perseus/planning/frontier/network.h"
+#include "perseus/planning/profile/curve.h"
+
+namespace perseus::schedule_search {
+namespace {
+
+using Kind = InstructionKind;
+
+// The network without orders. Its instructions: all forwards, all backwards, and for each pp_rank
+// an instant before its first forward, an instant after its last backward, and a window between
+// them.
+class OrderFreeJob {
+ public:
+  static Result<OrderFreeJob> Create(const SearchJob& job, Nanoseconds deadline,
+                                     const MemoryLimit& limit);
+
+  // The bound of these prices, and how much more work than time each pp_rank has (ns).
+  struct Outcome {
+    double bound_j = 0;
+    std::vector<Nanoseconds> excess;
+  };
+  Result<Outcome> Solve(const std::vector<Microwatts>& prices) const;
+
+  int pp_ranks() const { return pp_ranks_; }
+  int instructions() const { return 2 * pp_ranks_ * microbatches_; }
+
+ private:
+  struct PricedCurves {
+    std::vector<profile::Curve> curves;
+    std::vector<std::int32_t> curve_of_instruction;
+    double constant_j = 0;  // What the curves leave out.
+  };
+  PricedCurves Price(const std::vector<Microwatts>& prices) const;
+
+  int Forward(int pp_rank, int microbatch) const { return pp_rank * microbatches_ + microbatch; }
+  int Backward(int pp_rank, int microbatch) const {
+    return pp_ranks_ * microbatches_ + Forward(pp_rank, microbatch);
+  }
+  int Begin(int pp_rank) const { return instructions() + pp_rank; }
+  int End(int pp_rank) const { return Begin(pp_rank) + pp_ranks_; }
+  int Window(int pp_rank) const { return End(pp_rank) + pp_ranks_; }
+
+  void AddDependencies(const SearchJob& job, const MemoryLimit& limit);
+  void AddFixedInstructions(const SearchJob& job);
+  void Add(int from, int to, Nanoseconds delay = 0) { dependencies_.push_back({from, to, delay}); }
+
+  int pp_ranks_ = 0;
+  int microbatches_ = 0;
+  Nanoseconds deadline_ = 0;  // For the computations.
+  double blocking_power_w_ = 0;
+  double fixed_j_ = 0;                  // The energy of fixed instructions, with the waiting of all
+                                        // pp_ranks while those at the end run.
+  std::vector<profile::Curve> curves_;  // [2 * pp_rank]: forward, [2 * pp_rank + 1]: backward.
+  std::vector<schedule::Dependency> dependencies_;
+};
+
+Result<OrderFreeJob> OrderFreeJob::Create(const SearchJob& job, Nanoseconds deadline,
+                                          const MemoryLimit& limit) {
+  OrderFreeJob free;
+  free.pp_ranks_ = job.pp_ranks;
+  free.microbatches_ = job.microbatches;
+  free.deadline_ = deadline;
+  free.blocking_power_w_ = job.execution.blocking_power_w;
+  for (int pp_rank = 0; pp_rank < free.pp_ranks_; ++pp_rank) {
+    for (const Kind kind : {Kind::kForward, Kind::kBackward}) {
+      std::vector<profile::Option> options = job.profile.Find(pp_rank, 0, kind)->options;
+      for (profile::Option& option : options) option.energy_j *= job.model.gpus_per_stage;
+      PERSEUS_ASSIGN_OR_RETURN(auto curve, profile::LowerHull(options, free.blocking_power_w_));
+      free.curves_.push_back(std::move(curve));
+    }
+  }
+  free.AddDependencies(job, limit);
+  free.AddFixedInstructions(job);
+  return free;
+}
+
+void OrderFreeJob::AddDependencies(const SearchJob& job, const MemoryLimit& limit) {
+  const Nanoseconds p2p = job.model.fixed.p2p;
+  const int last = microbatches_ - 1;
+  for (int pp_rank = 0; pp_rank < pp_ranks_; ++pp_rank) {
+    const std::int64_t size = std::max<std::int64_t>(1, limit.size_of_stage[At(pp_rank)]);
+    const std::int64_t held = limit.of_pp_rank[At(pp_rank)] / size;
+    for (int m = 0; m < microbatches_; ++m) {
+      Add(Forward(pp_rank, m), Backward(pp_rank, m));
+      if (m > 0) {
+        Add(Forward(pp_rank, m - 1), Forward(pp_rank, m));
+        Add(Backward(pp_rank, m - 1), Backward(pp_rank, m));
+      }
+      if (m + held < microbatches_) {
+        Add(Backward(pp_rank, m), Forward(pp_rank, m + static_cast<int>(held)));
+      }
+      if (pp_rank > 0) {
+        Add(Forward(pp_rank - 1, m), m == 0 ? Begin(pp_rank) : Forward(pp_rank, m), p2p);
+        Add(m == last ? End(pp_rank) : Backward(pp_rank, m), Backward(pp_rank - 1, m), p2p);
+      }
+    }
+    Add(Begin(pp_rank), Forward(pp_rank, 0));
+    Add(Begin(pp_rank), Window(pp_rank));
+    Add(Window(pp_rank), End(pp_rank));
+    Add(Backward(pp_rank, last), End(pp_rank));
+  }
+}
+
+// Every pp_rank ends with the all-reduce and the optimizer, so the computations have less time. The
+// time of loading is left out, which only lowers the bound.
+void OrderFreeJob::AddFixedInstructions(const SearchJob& job) {
+  const schedule::FixedInstructions& fixed = job.model.fixed;
+  const auto effective_j = [&](const schedule::FixedInstructions::Cost& cost) {
+    if (cost.energy_j < 0 || cost.time == 0)
+      return 0.0;  // It draws the blocking power, or is absent.
+    return (cost.energy_j - job.model.blocking_power_w * ToSeconds(cost.time)) *
+           job.model.gpus_per_stage;
+  };
+  const Nanoseconds at_end = fixed.all_reduce.time + fixed.optimizer.time;
+  deadline_ -= at_end;
+  fixed_j_ = microbatches_ * effective_j(fixed.load) +
+             pp_ranks_ * (effective_j(fixed.all_reduce) + effective_j(fixed.optimizer) +
+                          blocking_power_w_ * ToSeconds(at_end));
+}
+
+// The curve of an instruction whose time has a price: where more time saves less than the price,
+// the instruction takes no more.
+profile::Curve PricedCurve(profile::Curve curve, Microwatts price) {
+  std::size_t kept = 0;
+  while (kept < curve.slopes.size() && curve.slopes[kept] > price) ++kept;
+  curve.slopes.resize(kept);
+  curve.times.resize(kept + 1);
+  for (Microwatts& slope : curve.slopes) slope -= price;
+  return curve;
+}
+
+OrderFreeJob::PricedCurves OrderFreeJob::Price(const std::vector<Microwatts>& prices) const {
+  PricedCurves priced{.curves = {},
+                      .curve_of_instruction = std::vector<std::int32_t>(
+                          At(instructions() + 3 * pp_ranks_), 2 * pp_ranks_),
+                      .constant_j = fixed_j_};
+  std::vector<profile::Curve> windows;
+  for (int pp_rank = 0; pp_rank < pp_ranks_; ++pp_rank) {
+    const Microwatts price = prices[At(pp_rank)];
+    Nanoseconds least_work = 0;
+    for (int kind = 0; kind < 2; ++kind) {
+      const profile::Curve& original = curves_[At(2 * pp_rank + kind)];
+      priced.curves.push_back(PricedCurve(original, price));
+      const Nanoseconds slowest = priced.curves.back().slowest();
+      const double each_j = original.least_effective_energy_j +
+                            ToJoules(original.ExtraEnergyAt(slowest)) +
+                            ToWatts(price) * ToSeconds(slowest);
+      priced.constant_j += microbatches_ * each_j;
+      least_work += microbatches_ * original.fastest();
+      for (int m = 0; m < microbatches_; ++m) {
+        const int instruction = kind == 0 ? Forward(pp_rank, m) : Backward(pp_rank, m);
+        priced.curve_of_instruction[At(instruction)] = 2 * pp_rank + kind;
+      }
+    }
+    profile::Curve window{
+        .times = {least_work}, .slopes = {}, .options = {}, .least_effective_energy_j = 0};
+    // No window is longer than the deadline, so its arc never reaches the end of this curve.
+    const Nanoseconds longest = std::max(deadline_, least_work) + 1;
+    if (price > 0) {
+      window.times.push_back(longest);
+      window.slopes.push_back(price);
+      priced.constant_j -= ToWatts(price) * ToSeconds(longest);
+    }
+    windows.push_back(std::move(window));
+  }
+  // The instants take no time.
+  priced.curves.push_back(
+      {.times = {0}, .slopes = {}, .options = {}, .least_effective_energy_j = 0});
+  for (int pp_rank = 0; pp_rank < pp_ranks_; ++pp_rank) {
+    priced.curve_of_instruction[At(Window(pp_rank))] =
+        static_cast<std::int32_t>(priced.curves.size());
+    priced.curves.push_back(std::move(windows[At(pp_rank)]));
+  }
+  return priced;
+}
+
+Result<OrderFreeJob::Outcome> OrderFreeJob::Solve(const std::vector<Microwatts>& prices) const {
+  const PricedCurves priced = Price(prices);
+  PERSEUS_ASSIGN_OR_RETURN(
+      const auto network,
+      frontier::BuildNetwork(priced.curves, priced.curve_of_instruction, dependencies_));
+  const auto floor =
+      static_cast<Microwatts>(std::floor(blocking_power_w_ * pp_ranks_ * kMicrowattsPerWatt));
+  PERSEUS_ASSIGN_OR_RETURN(const auto solution, frontier::SolveDeadline(network, deadline_, floor));
+  PERSEUS_RETURN_IF_ERROR(frontier::CheckDeadline(network, solution, deadline_, floor));
+
+  Outcome outcome{.bound_j = priced.constant_j + ToJoules(solution.extra_energy) +
+                             ToWatts(floor) * ToSeconds(solution.time(network)),
+                  .excess = {}};
+  const auto duration = [&](int instruction) {
+    const frontier::Arc& arc = network.arcs[At(instruction)];
+    return solution.event_times[At(arc.head)] - solution.event_times[At(arc.tail)];
+  };
+  for (int pp_rank = 0; pp_rank < pp_ranks_; ++pp_rank) {
+    Nanoseconds work = 0;
+    for (int m = 0; m < microbatches_; ++m) {
+      work += std::min(duration(Forward(pp_rank, m)), priced.curves[At(2 * pp_rank)].slowest());
+      work +=
+          std::min(duration(Backward(pp_rank, m)), priced.curves[At(2 * pp_rank + 1)].slowest());
+    }
+    outcome.excess.push_back(work - duration(Window(pp_rank)));
+  }
+  return outcome;
+}
+
+// Fewer for larger jobs, like the evaluations of the search.
+int AscentSteps(int instructions) { return std::max(12, UsualEvaluations(instructions) / 5); }
+
+// Ascent with a step of its own for each price, which grows while the price moves the same way, and
+// shrinks when it turns.
+Result<double> Ascend(const OrderFreeJob& job) {
+  constexpr double kFirstStepW = 20;
+  constexpr double kGrow = 1.3;
+  constexpr double kShrink = 0.5;
+  std::vector<double> prices_w(At(job.pp_ranks()), 0);
+  std::vector<double> steps_w(prices_w.size(), kFirstStepW);
+  std::vector<bool> rose(prices_w.size(), true);
+  double best_j = 0;
+  for (int step = 0; step < AscentSteps(job.instructions()); ++step) {
+    std::vector<Microwatts> prices;
+    for (const double price_w : prices_w) {
+      prices.push_back(static_cast<Microwatts>(price_w * kMicrowattsPerWatt));
+    }
+    PERSEUS_ASSIGN_OR_RETURN(const auto outcome, job.Solve(prices));
+    best_j = std::max(best_j, outcome.bound_j);
+    for (std::size_t i = 0; i < prices_w.size(); ++i) {
+      const bool rises = outcome.excess[i] > 0;
+      steps_w[i] *= rises == rose[i] ? kGrow : kShrink;
+      rose[i] = rises;
+      prices_w[i] = std::max(0.0, prices_w[i] + (rises ? steps_w[i] : -steps_w[i]));
+    }
+  }
+  return best_j;
+}
+
+bool HasOnlyForwardsAndBackwards(const profile::Profile& profile) {
+  return profile.chunks() == 1 && std::ranges::all_of(profile.entries(), [](const auto& entry) {
+           return entry.kind == Kind::kForward || entry.kind == Kind::kBackward;
+         });
+}
+
+}  // namespace
+
+Result<std::optional<double>> BoundOfAnyOrder(const SearchJob& job, Nanoseconds deadline,
+                                              const MemoryLimit& limit) {
+  if (!HasOnlyForwardsAndBackwards(job.profile)) return std::optional<double>();
+  PERSEUS_ASSIGN_OR_RETURN(const auto free, OrderFreeJob::Create(job, deadline, limit));
+  PERSEUS_ASSIGN_OR_RETURN(const double bound_j, Ascend(free));
+  return std::optional<double>(bound_j);
+}
+
+}  // namespace perseus::schedule_search
