@@ -6,7 +6,11 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "perseus/base/file.h"
@@ -37,32 +41,84 @@ constexpr const char* kSearchExamples =
 struct SearchFlags {
   job::JobFlags job;
   std::vector<int> more;
+  std::vector<double> activation_mib;
+  std::optional<double> memory_gib;
+  std::vector<double> model_gib;
   std::string directory;
   int effort = plan::kFirstLook;
   bool with_progress = false;
   bool as_json = false;
 };
 
+constexpr double kBytesPerMib = 1 << 20;
+constexpr double kBytesPerGib = 1 << 30;
+
 std::string NameOf(const TradeoffRow& row) { return fmt::format("+{}", row.more); }
 std::string FileOf(const TradeoffRow& row) { return fmt::format("more-{}.csv", row.more); }
 
-std::vector<std::string> RowCells(const std::string& name, const TradeoffRow& row) {
-  return {name,
-          schedule_search::FormatInFlight(row.candidate.in_flight),
-          FormatPercent(row.saving),
-          row.most_saving ? FormatPercent(*row.most_saving) : "",
-          FormatQuantity(row.plan.evaluation.energy_j),
-          FormatQuantity(ToSeconds(row.candidate.time_at_maximum)),
-          FormatPercent(row.bubble),
-          fmt::format("{:.1f}", row.changes_per_rank)};
+// One value for each of `count`, from one for all or one for each.
+Result<std::vector<double>> ForEach(const std::vector<double>& given, std::size_t count,
+                                    std::string_view flag) {
+  if (given.size() == count) return given;
+  if (given.size() == 1) return std::vector<double>(count, given.front());
+  return Fail("{} has {} numbers for {} stages (give one number, or one for each)", flag,
+              given.size(), count);
+}
+
+Result<schedule_search::ByteMemory> MemoryOf(const SearchFlags& flags,
+                                             const profile::Profile& profile) {
+  schedule_search::ByteMemory memory;
+  if (flags.activation_mib.empty()) {
+    if (!flags.memory_gib && flags.model_gib.empty()) return memory;
+    return Fail("the memory of activations is missing (add --activation-memory MIB)");
+  }
+  const auto pp_ranks = static_cast<std::size_t>(profile.stages());
+  PERSEUS_ASSIGN_OR_RETURN(
+      const auto activation_mib,
+      ForEach(flags.activation_mib, pp_ranks * static_cast<std::size_t>(profile.chunks()),
+              "--activation-memory"));
+  for (const double mib : activation_mib) {
+    memory.activations.push_back(static_cast<std::int64_t>(mib * kBytesPerMib));
+  }
+  if (!flags.memory_gib) {
+    if (flags.model_gib.empty()) return memory;
+    return Fail("--model-memory needs the memory of a GPU (add --memory GIB)");
+  }
+  PERSEUS_ASSIGN_OR_RETURN(
+      const auto model_gib,
+      ForEach(flags.model_gib.empty() ? std::vector<double>{0} : flags.model_gib, pp_ranks,
+              "--model-memory"));
+  for (const double gib : model_gib) {
+    memory.available.push_back(static_cast<std::int64_t>((*flags.memory_gib - gib) * kBytesPerGib));
+  }
+  return memory;
+}
+
+// The cells of a row; with the bytes of activations if they are known.
+std::vector<std::string> RowCells(const Tradeoff& tradeoff, const std::string& name,
+                                  const TradeoffRow& row) {
+  std::vector<std::string> cells{name, schedule_search::FormatInFlight(row.candidate.in_flight)};
+  if (!tradeoff.activations.empty()) {
+    const auto bytes = static_cast<double>(schedule_search::MostBytes(tradeoff, row));
+    cells.push_back(fmt::format("{:.2f}", bytes / kBytesPerGib));
+  }
+  cells.insert(cells.end(),
+               {FormatPercent(row.saving), row.most_saving ? FormatPercent(*row.most_saving) : "",
+                FormatQuantity(row.plan.evaluation.energy_j),
+                FormatQuantity(ToSeconds(row.candidate.time_at_maximum)), FormatPercent(row.bubble),
+                fmt::format("{:.1f}", row.changes_per_rank)});
+  return cells;
 }
 
 std::string FormatTradeoff(const Tradeoff& tradeoff) {
   const schedule_search::Reference& reference = tradeoff.reference;
-  Table table({"memory", "in flight", "saving", "at most", "energy (J)", "time at maximum (s)",
-               "bubble", "changes per GPU"});
-  table.AddRow(RowCells(reference.schedule.name, tradeoff.fixed));
-  for (const TradeoffRow& row : tradeoff.rows) table.AddRow(RowCells(NameOf(row), row));
+  std::vector<std::string> header{"memory",     "in flight",           "saving", "at most",
+                                  "energy (J)", "time at maximum (s)", "bubble", "changes per GPU"};
+  if (!tradeoff.activations.empty()) header.insert(header.begin() + 2, "most GiB");
+  Table table(std::move(header));
+  table.AddRow(RowCells(tradeoff, reference.schedule.name, tradeoff.fixed));
+  for (const TradeoffRow& row : tradeoff.rows) table.AddRow(RowCells(tradeoff, NameOf(row), row));
+  if (tradeoff.fitting) table.AddRow(RowCells(tradeoff, "fits", *tradeoff.fitting));
   return fmt::format("{} at maximum frequency: {} s, {} J\n\n{}\n{}", reference.schedule.name,
                      FormatQuantity(ToSeconds(reference.time)), FormatQuantity(reference.energy_j),
                      table.Format(), schedule_search::Conclude(tradeoff));
@@ -87,16 +143,21 @@ std::string FormatJson(const Tradeoff& tradeoff) {
   const schedule_search::Reference& reference = tradeoff.reference;
   ordered_json rows = ordered_json::array();
   for (const TradeoffRow& row : tradeoff.rows) rows.push_back(RowJson(row));
-  const ordered_json json{{"format", "perseus-schedule-search"},
-                          {"version", 1},
-                          {"reference",
-                           {{"schedule", reference.schedule.name},
-                            {"in_flight", reference.in_flight},
-                            {"time_s", ToSeconds(reference.time)},
-                            {"energy_j", reference.energy_j}}},
-                          {"fixed", RowJson(tradeoff.fixed)},
-                          {"rows", std::move(rows)},
-                          {"conclusion", schedule_search::Conclude(tradeoff)}};
+  ordered_json json{{"format", "perseus-schedule-search"},
+                    {"version", 1},
+                    {"reference",
+                     {{"schedule", reference.schedule.name},
+                      {"in_flight", reference.in_flight},
+                      {"time_s", ToSeconds(reference.time)},
+                      {"energy_j", reference.energy_j}}},
+                    {"fixed", RowJson(tradeoff.fixed)},
+                    {"rows", std::move(rows)},
+                    {"conclusion", schedule_search::Conclude(tradeoff)}};
+  if (tradeoff.fitting) {
+    json["fitting"] = RowJson(*tradeoff.fitting);
+    json["fitting"].erase("more_in_flight");
+  }
+  if (!tradeoff.activations.empty()) json["activation_bytes"] = tradeoff.activations;
   return json.dump(2) + "\n";
 }
 
@@ -110,6 +171,10 @@ Result<void> WriteSchedules(const Tradeoff& tradeoff, const std::string& directo
   for (const TradeoffRow& row : tradeoff.rows) {
     PERSEUS_RETURN_IF_ERROR(WriteFileAtomically(directory + "/" + FileOf(row),
                                                 schedule::FormatSchedule(row.candidate.schedule)));
+  }
+  if (tradeoff.fitting) {
+    PERSEUS_RETURN_IF_ERROR(WriteFileAtomically(
+        directory + "/fits.csv", schedule::FormatSchedule(tradeoff.fitting->candidate.schedule)));
   }
   return WriteFileAtomically(directory + "/search.json", FormatJson(tradeoff));
 }
@@ -127,6 +192,7 @@ Result<void> RunSearch(const SearchFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto job, job::LoadUnscheduledJob(flags.job));
   schedule_search::TradeoffOptions options{.plan_effort = flags.effort, .stop = {}, .progress = {}};
   if (!flags.more.empty()) options.more = flags.more;
+  PERSEUS_ASSIGN_OR_RETURN(options.memory, MemoryOf(flags, job.profile));
   if (flags.with_progress) options.progress = ShowProgress;
   PERSEUS_ASSIGN_OR_RETURN(const auto tradeoff,
                            schedule_search::ComputeTradeoff(job.search_job(), options));
@@ -161,6 +227,24 @@ Verb AddScheduleSearchVerb(CLI::App& schedule) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(WholeNumberIn({0, 1'000'000}));
+  verb->add_option("--activation-memory", flags->activation_mib,
+                   "What the activations of one microbatch take on a GPU, for all stages or for "
+                   "each; shows the rows in GiB, too")
+      ->type_name("MIB[,MIB...]")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(NumberIn({1e-3, 1e9}, "MiB"));
+  verb->add_option("--memory", flags->memory_gib,
+                   "The memory of a GPU; adds a row with the best schedule that fits")
+      ->type_name("GIB")
+      ->check(NumberIn({1e-3, 1e6}, "GiB"));
+  verb->add_option("--model-memory", flags->model_gib,
+                   "What weights, gradients and optimizer states take of it, for all pp_ranks or "
+                   "for each (default: 0)")
+      ->type_name("GIB[,GIB...]")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(NumberIn({0, 1e6}, "GiB"));
   verb->add_option("-o,--output", flags->directory,
                    "Directory for the schedules (CSV, as torch.distributed.pipelining loads them) "
                    "and search.json")

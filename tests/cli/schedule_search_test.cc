@@ -10,6 +10,7 @@ namespace perseus {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::HasSubstr;
 
 class ScheduleSearchTest : public ProgramTest {
@@ -44,6 +45,25 @@ TEST_F(ScheduleSearchTest, WritesSchedulesThatSaveWhatTheRowsSay) {
         << plans.dump(2) << '\n'
         << row.dump(2);
   }
+}
+
+TEST_F(ScheduleSearchTest, CountsTheMemoryInBytes) {
+  const std::string search = "schedule search" + std::string(kSearched) + "--more 0,1 ";
+  // Stage 0 holds 4 * 1 GiB with 1f1b.
+  const auto json = RunJson(search +
+                            "--activation-memory 1024,1024,1024,1024 --memory 10 --model-memory 4 "
+                            "--json -o schedules");
+  const auto& fitting = json["fitting"];
+  for (const auto& in_flight : fitting["in_flight"]) EXPECT_LE(in_flight.get<int>(), 6);
+  EXPECT_EQ(fitting["in_flight"][0], 6);
+  EXPECT_GE(fitting["saving"], json["rows"][1]["saving"]);
+  EXPECT_THAT(Files("schedules"), Contains("fits.csv"));
+  EXPECT_THAT(RunWell(search + "--activation-memory 512"),
+              AllOf(HasSubstr("most GiB"), HasSubstr("0.50 GiB more on a GPU")));
+  ExpectComplaint(Run(search + "--memory 10"), 2, "add --activation-memory");
+  ExpectComplaint(Run(search + "--activation-memory 1,2"), 2, "2 numbers for 4 stages");
+  ExpectComplaint(Run(search + "--activation-memory 1024 --memory 3 --model-memory 3"), 3,
+                  "no known schedule");
 }
 
 TEST_F(ScheduleSearchTest, PlansTheScheduleThatItFinds) {

@@ -119,6 +119,23 @@ TEST_F(ClosedLoopTest, ZeroBubblePlanSavesWhatItPromises) {
   TrainAndExpectKept(promise);
 }
 
+// With one more microbatch in flight, the same instructions take the same time at the highest clock
+// as with 1F1B, so the steps before the plan are the reference of the search.
+TEST_F(ClosedLoopTest, SearchedScheduleSavesWhatItPromises) {
+  SetUpNodes("1f1b", 6, "--work-scale 0.5");
+  const Promise fixed = PlanWithTruth();
+  const auto search = RunJson("schedule search --job job.toml --more 0,1 --json -o schedules");
+  std::string job = Read("job.toml");
+  const std::string schedule = "schedule = \"1f1b\"";
+  job.replace(job.find(schedule), schedule.size(), "schedule_file = \"schedules/more-1.csv\"");
+  Write("job.toml", job);
+  const Promise promise = PlanWithTruth();
+  EXPECT_EQ(promise.baseline_s, search.at("reference").at("time_s").get<double>());
+  EXPECT_GE(promise.saving, fixed.saving + 0.02);
+  AssignPlan(8);
+  TrainAndExpectKept(promise);
+}
+
 TEST_F(ClosedLoopTest, KilledRankLeavesNoClockLocked) {
   SetUpNodes("1f1b", 6, "--work-scale 0.5");
   PlanWithTruth();

@@ -82,9 +82,10 @@ def stage_indices(name, rank, ranks):
 
 
 def make_schedule(name, rank, ranks, microbatches, extra=None, csv=None, module=StageModule,
-                  stage_class=ObservedStage):
-    """The schedule of this rank. `name` "csv" loads the compute order from a file."""
-    indices = stage_indices(name, rank, ranks)
+                  stage_class=ObservedStage, indices=None):
+    """The schedule of this rank. `name` "csv" loads the compute order from a file. `indices`: the
+    stages of this rank, if they are not those of the name."""
+    indices = indices or stage_indices(name, rank, ranks)
     count = len(indices) * ranks
     stages = [
         stage_class(

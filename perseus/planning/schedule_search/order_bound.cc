@@ -88,7 +88,7 @@ void OrderFreeJob::AddDependencies(const SearchJob& job, const MemoryLimit& limi
   const int last = microbatches_ - 1;
   for (int pp_rank = 0; pp_rank < pp_ranks_; ++pp_rank) {
     const std::int64_t size = std::max<std::int64_t>(1, limit.size_of_stage[At(pp_rank)]);
-    const std::int64_t held = limit.of_pp_rank[At(pp_rank)] / size;
+    const std::int64_t held = std::max<std::int64_t>(1, limit.of_pp_rank[At(pp_rank)] / size);
     for (int m = 0; m < microbatches_; ++m) {
       Add(Forward(pp_rank, m), Backward(pp_rank, m));
       if (m > 0) {

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <utility>
 
 #include "perseus/base/index.h"
 #include "perseus/base/parallel.h"
+#include "perseus/planning/schedule/in_flight.h"
 #include "perseus/planning/schedule_search/order_bound.h"
 
 namespace perseus::schedule_search {
@@ -15,6 +17,8 @@ namespace {
 
 // Below this, a saving is not worth a row or a sentence: a hundredth of a percent.
 constexpr double kWorthSaying = 1e-4;
+
+constexpr double kBytesPerGib = 1 << 30;
 
 double BubbleOf(const plan::Planner& planner) {
   const plan::Evaluation& baseline = planner.baseline();
@@ -44,6 +48,36 @@ Result<std::vector<std::pair<int, Candidate>>> FindSchedules(const SearchJob& jo
   return found;
 }
 
+// The best schedule in the available bytes, from the best of the others that fits.
+Result<TradeoffRow> PlanFitting(const SearchJob& job, const Tradeoff& tradeoff,
+                                const TradeoffOptions& options) {
+  const MemoryLimit limit{.of_pp_rank = options.memory.available,
+                          .size_of_stage = options.memory.activations};
+  SearchEffort effort{.evaluations = options.evaluations, .stop = options.stop, .progress = {}};
+  const TradeoffRow* before = nullptr;
+  for (const TradeoffRow& row : tradeoff.rows) {
+    const auto peaks = schedule::PeakActivations(row.candidate.schedule, limit.size_of_stage);
+    if (std::ranges::equal(peaks, limit.of_pp_rank, std::ranges::less_equal())) before = &row;
+  }
+  if (before != nullptr) effort.start = &before->candidate.schedule;
+  auto candidate = FindSchedule(job, tradeoff.reference.time, limit, effort);
+  if (!candidate) {
+    return FailAs(candidate.error().kind, "the memory of the GPUs, in bytes: {}",
+                  candidate.error().message);
+  }
+  PERSEUS_ASSIGN_OR_RETURN(
+      TradeoffRow row,
+      PlanCandidate(job, tradeoff.reference, *std::move(candidate),
+                    {.effort = options.plan_effort, .stop = options.stop, .finish = {}}));
+  PERSEUS_ASSIGN_OR_RETURN(const auto bound_j,
+                           BoundOfAnyOrder(job, tradeoff.reference.time, limit));
+  if (before != nullptr && before->saving > row.saving) row = *before;
+  row.more = -1;
+  row.most_saving.reset();
+  if (bound_j) row.most_saving = 1 - *bound_j / tradeoff.reference.energy_j;
+  return row;
+}
+
 // "pp_rank 0", "pp_ranks 0 to 5", "pp_ranks 0, 1 and 3".
 std::string NameRanks(const std::vector<int>& pp_ranks) {
   if (pp_ranks.size() == 1) return fmt::format("pp_rank {}", pp_ranks.front());
@@ -69,13 +103,23 @@ std::string ConcludeRow(const Tradeoff& tradeoff, const TradeoffRow& row) {
     most = std::max(most, more);
   }
   const double further = row.saving - tradeoff.fixed.saving;
+  std::string bytes;
+  if (!tradeoff.activations.empty() && !deeper.empty()) {
+    std::int64_t more_bytes = 0;
+    const auto now = schedule::PeakActivations(tradeoff.reference.schedule, tradeoff.activations);
+    const auto then = schedule::PeakActivations(row.candidate.schedule, tradeoff.activations);
+    for (std::size_t i = 0; i < now.size(); ++i)
+      more_bytes = std::max(more_bytes, then[i] - now[i]);
+    bytes = fmt::format(" ({}{:.2f} GiB more on a GPU)", deeper.size() > 1 ? "up to " : "",
+                        static_cast<double>(more_bytes) / kBytesPerGib);
+  }
   if (deeper.empty()) {
     return fmt::format("Another order in the same memory saves another {:.2f} % of the energy",
                        further * 100);
   }
-  return fmt::format("{}{} more microbatch{} in flight on {} {} another {:.2f} % of the energy",
+  return fmt::format("{}{} more microbatch{} in flight on {}{} {} another {:.2f} % of the energy",
                      most > 1 ? "Up to " : "", most > 1 ? fmt::format("{}", most) : Capitalized(1),
-                     most > 1 ? "es" : "", NameRanks(deeper), most > 1 ? "save" : "saves",
+                     most > 1 ? "es" : "", NameRanks(deeper), bytes, most > 1 ? "save" : "saves",
                      further * 100);
 }
 
@@ -84,7 +128,7 @@ std::string ConcludeWithoutMore(const Tradeoff& tradeoff) {
   const TradeoffRow& same = tradeoff.rows.front();
   const double relaxed = 1 - same.candidate.relaxed_energy_j / tradeoff.reference.energy_j;
   if (same.most_saving && *same.most_saving - relaxed < kWorthSaying) {
-    return fmt::format("No order can save more in the memory of {}.\n",
+    return fmt::format("No other order is better in the memory of {}.\n",
                        tradeoff.reference.schedule.name);
   }
   return fmt::format("No order was found that saves more in the memory of {}.\n",
@@ -153,7 +197,15 @@ Result<Tradeoff> ComputeTradeoff(const SearchJob& job, const TradeoffOptions& op
     }
     tradeoff.rows.push_back(std::move(row));
   }
+  tradeoff.activations = options.memory.activations;
+  if (!options.memory.available.empty()) {
+    PERSEUS_ASSIGN_OR_RETURN(tradeoff.fitting, PlanFitting(job, tradeoff, options));
+  }
   return tradeoff;
+}
+
+std::int64_t MostBytes(const Tradeoff& tradeoff, const TradeoffRow& row) {
+  return std::ranges::max(schedule::PeakActivations(row.candidate.schedule, tradeoff.activations));
 }
 
 std::string Conclude(const Tradeoff& tradeoff) {

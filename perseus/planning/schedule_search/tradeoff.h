@@ -2,6 +2,7 @@
 // flight.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -24,14 +25,25 @@ struct TradeoffRow {
   double changes_per_rank = 0;  // Clock changes of a pp_rank in an iteration of the plan.
 };
 
+// The memory of GPUs, in bytes.
+struct ByteMemory {
+  std::vector<std::int64_t> activations;  // [stage] Of one microbatch, on one GPU.
+  // [pp_rank] What one GPU has for activations; empty if that is unknown.
+  std::vector<std::int64_t> available;
+};
+
 struct Tradeoff {
   Reference reference;
   TradeoffRow fixed;              // The plan of the reference schedule.
   std::vector<TradeoffRow> rows;  // +0, +1, ... Each saves at least as much as the row before.
+  // The best schedule in the available bytes. Its `more` is that of no row: -1.
+  std::optional<TradeoffRow> fitting = {};
+  std::vector<std::int64_t> activations = {};  // [stage] In bytes; empty if they are unknown.
 };
 
 struct TradeoffOptions {
   std::vector<int> more = {0, 1, 2, 3, 4, 6, 8};  // Increasing, from 0.
+  ByteMemory memory = {};
   int plan_effort = plan::kFirstLook;
   int evaluations = 0;  // For each row; 0: UsualEvaluations.
   std::stop_token stop = {};
@@ -50,6 +62,9 @@ Result<TradeoffRow> PlanCandidate(const SearchJob& job, const Reference& referen
 // The conclusion in a sentence: "One more microbatch in flight on pp_ranks 0 to 5 saves another
 // 3.37 % of the energy, at no slowdown."
 std::string Conclude(const Tradeoff& tradeoff);
+
+// The most bytes of activations that a GPU of any pp_rank holds. Requires Tradeoff::activations.
+std::int64_t MostBytes(const Tradeoff& tradeoff, const TradeoffRow& row);
 
 // "9 8 7 6", for tables.
 std::string FormatInFlight(const std::vector<std::int64_t>& in_flight);
