@@ -130,7 +130,7 @@ TEST_F(ClosedLoopTest, SearchedScheduleSavesWhatItPromises) {
   job.replace(job.find(schedule), schedule.size(), "schedule_file = \"schedules/more-1.csv\"");
   Write("job.toml", job);
   const Promise promise = PlanWithTruth();
-  EXPECT_EQ(promise.baseline_s, search.at("reference").at("time_s").get<double>());
+  EXPECT_EQ(promise.baseline_time_s, search.at("reference").at("time_s").get<double>());
   EXPECT_GE(promise.saving, fixed.saving + 0.02);
   AssignPlan(8);
   TrainAndExpectKept(promise);
