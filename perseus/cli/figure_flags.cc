@@ -37,8 +37,8 @@ Result<void> CheckFigures(const FigureFlags& flags, HasSwitches has_switches) {
     }
     if (figure.kind == report::FigureKind::kSwitches && has_switches == HasSwitches::kNo) {
       return Fail(
-          "{}: only perseus plan --max-switches auto or --switch-tradeoff draws this figure (add "
-          "one of them to perseus plan, or use frontier, timeline or profile)",
+          "{}: this figure needs limits of clock changes that were compared (use perseus plan "
+          "--switch-tradeoff, or frontier, timeline or profile here)",
           path);
     }
     if (auto able = report::CheckDrawable(figure); !able) return able;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "perseus/base/parallel.h"
@@ -17,10 +18,22 @@ std::string FormatSigned(double fraction, double interval) {
 }  // namespace
 
 Result<NoiseOutcome> AddNoiseMargins(const plan::Planner& planner, const noise::Noise& noise,
-                                     std::vector<PlannedTarget>& planned) {
+                                     std::vector<PlannedTarget>& planned,
+                                     const std::vector<std::vector<PlannedTarget>>& of_less_effort,
+                                     const std::stop_token& finish) {
   std::vector<Result<noise::NoisyPlan>> noisy(planned.size(), Fail("not planned"));
   ForEachOnAllCores(planned.size(), [&](std::size_t i) {
     noisy[i] = noise::AddNoiseMargin(planner, planned[i].plan, planned[i].target, noise);
+    if (!noise::LimitsTime(planned[i].target.kind)) return;
+    for (const std::vector<PlannedTarget>& earlier : of_less_effort) {
+      const auto start = std::ranges::find(earlier, planned[i].slug, &PlannedTarget::slug);
+      if (start == earlier.end() || finish.stop_requested()) continue;
+      if (start->plan.options == planned[i].plan.options) continue;
+      auto other = noise::AddNoiseMargin(planner, start->plan, start->target, noise);
+      if (!other || (noisy[i] && other->after.saving <= noisy[i]->after.saving)) continue;
+      if (noisy[i]) other->before = noisy[i]->before;
+      noisy[i] = std::move(other);
+    }
   });
   NoiseOutcome outcome{noise, {}, {}};
   std::vector<PlannedTarget> kept;

@@ -1,6 +1,7 @@
 // Plans that keep their time under noise: `perseus plan --noise`.
 #pragma once
 
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -20,8 +21,13 @@ struct NoiseOutcome {
 
 // Replaces each plan whose target is a slowdown or a deadline by one whose mean time keeps it under
 // noise. Drops a stop that cannot be met. Fails with kUnreachable if another target cannot be met.
+//
+// A better plan without noise may lead to a worse one with a margin. So the plans of less effort
+// are starts, too, and more effort is never worse. Once `finish` is requested, only `planned` are.
 Result<NoiseOutcome> AddNoiseMargins(const plan::Planner& planner, const noise::Noise& noise,
-                                     std::vector<PlannedTarget>& planned);
+                                     std::vector<PlannedTarget>& planned,
+                                     const std::vector<std::vector<PlannedTarget>>& of_less_effort,
+                                     const std::stop_token& finish);
 
 // A table with a row for each plan that is not a stop.
 std::string FormatNoise(const NoiseOutcome& outcome, const std::vector<PlannedTarget>& planned);

@@ -188,7 +188,7 @@ Result<void> CheckJob(const PlanFlags& flags, const job::LoadedJob& job,
         job.facts.path);
   }
   PERSEUS_RETURN_IF_ERROR(CheckSwitches(flags.switches));
-  if (flags.switches.are_given()) {
+  if (!flags.switches.rules().IsNone()) {
     for (const plan::Target& target : asked) PERSEUS_RETURN_IF_ERROR(CheckSwitchTarget(target));
   }
   return {};
@@ -222,15 +222,18 @@ struct FrontierAndPlans {
   std::optional<SwitchTradeoff> switch_tradeoff;
   PickedLimit limit;  // Of the clock changes of the plans.
   std::optional<NoiseOutcome> noise;
+  std::stop_token finish;  // Ctrl-C: with the plans so far.
   bool was_interrupted = false;
 };
 
-// The frontier, and a first plan for each target. Shows the plans meanwhile.
-Result<std::optional<plan::Frontier>> LookFirst(const PlanFlags& flags,
-                                                const plan::Planner& planner,
-                                                const std::vector<plan::Target>& asked,
-                                                TargetPlans& plans, PlanRows& rows) {
-  std::optional<plan::Frontier> frontier;
+int SearchesOf(const PlanFlags& flags) { return std::max(1, flags.effort); }
+
+// Fills `frontier`, to which `plans` keeps a reference, and makes a first plan for each target.
+// Shows the plans meanwhile.
+Result<void> LookFirst(const PlanFlags& flags, const plan::Planner& planner,
+                       const std::vector<plan::Target>& asked,
+                       std::optional<plan::Frontier>& frontier, TargetPlans& plans,
+                       PlanRows& rows) {
   // The user sees this plan before the frontier is known.
   PERSEUS_RETURN_IF_ERROR(plans.LookFirst(nullptr, TargetsToPlan({}, planner, std::nullopt, 0)));
   if (!flags.without_frontier) {
@@ -244,9 +247,8 @@ Result<std::optional<plan::Frontier>> LookFirst(const PlanFlags& flags,
   // Only the report uses stops.
   const int stops =
       flags.directory.empty() ? 0 : flags.stops.value_or(DefaultStops(planner.graph()));
-  PERSEUS_RETURN_IF_ERROR(plans.LookFirst(frontier ? &*frontier : nullptr,
-                                          TargetsToPlan(asked, planner, frontier, stops)));
-  return frontier;
+  return plans.LookFirst(frontier ? &*frontier : nullptr,
+                         TargetsToPlan(asked, planner, frontier, stops));
 }
 
 // The plan whose limits are traded off: the first one that the user asks for, if its target has a
@@ -269,7 +271,10 @@ Result<void> TradeOff(const PlanFlags& flags, const plan::Planner& planner,
       ComputeSwitchTradeoff(
           planner, unlimited,
           {.effort = flags.switches.tradeoff_effort(planner.graph().instructions.size()),
-           .rules = flags.switches.rules()}));
+           .searches = SearchesOf(flags),
+           .finish = computed.finish,
+           .rules = flags.switches.rules(),
+           .threads = few_switches::SwitchLimits::Threads::kAllCores}));
   for (PlannedTarget& one : computed.planned) {
     if (one.plan.deadline == unlimited.deadline && CheckSwitchTarget(one.target)) {
       one.plan.options = computed.switch_tradeoff->unlimited.options;
@@ -291,7 +296,10 @@ Result<void> LimitPlans(const PlanFlags& flags, const plan::Planner& planner,
     PERSEUS_ASSIGN_OR_RETURN(
         planned,
         LimitSwitches(planner, std::move(planned), *most,
-                      {.effort = flags.switches.plan_effort(), .rules = flags.switches.rules()},
+                      {.effort = flags.switches.plan_effort(planner.graph().instructions.size()),
+                       .searches = SearchesOf(flags),
+                       .finish = computed.finish,
+                       .rules = flags.switches.rules()},
                       computed.switch_tradeoff,
                       flags.switches.by_default && !most_changes_per_s ? WithoutPlan::kKeepUnlimited
                                                                        : WithoutPlan::kFail));
@@ -317,11 +325,12 @@ Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planne
                                       const std::optional<double>& most_changes_per_s) {
   const FinishOnInterrupt interrupt;
   FrontierAndPlans computed;
+  computed.finish = interrupt.token();
   PlanRows rows(planner, flags.with_progress ? PlanRows::Lines::kYes : PlanRows::Lines::kNo);
   TargetPlans plans(planner, rows);
   const SwitchFlags& switches = flags.switches;
   if (switches.most_switches || switches.picks_limit) rows.AnnounceLimit();
-  PERSEUS_ASSIGN_OR_RETURN(computed.frontier, LookFirst(flags, planner, asked, plans, rows));
+  PERSEUS_RETURN_IF_ERROR(LookFirst(flags, planner, asked, computed.frontier, plans, rows));
   const plan::SearchLimits search{.effort = flags.effort, .stop = {}, .finish = interrupt.token()};
   // By default, most plans are only the starts of plans with a limit. For these, a first look is
   // enough.
@@ -332,7 +341,15 @@ Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planne
     discrete_bound::RaiseBound(planner, traded);
     PERSEUS_RETURN_IF_ERROR(TradeOff(flags, planner, traded, most_changes_per_s, rows, computed));
   }
-  if (!computed.limit.most_switches) PERSEUS_RETURN_IF_ERROR(plans.Improve(search));
+  std::vector<std::vector<PlannedTarget>> of_less_effort;  // For a margin of noise.
+  if (!computed.limit.most_switches) {
+    for (int effort = 1; noise && effort < flags.effort; ++effort) {
+      PERSEUS_RETURN_IF_ERROR(
+          plans.Improve({.effort = effort, .stop = {}, .finish = search.finish}));
+      of_less_effort.push_back(plans.Best());
+    }
+    PERSEUS_RETURN_IF_ERROR(plans.Improve(search));
+  }
   computed.planned = plans.Best();
   if (!computed.limit.most_switches) {
     if (!switches.most_switches) ImproveUnderSwitchCost(planner, computed.planned);
@@ -347,7 +364,8 @@ Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planne
   }
   PERSEUS_RETURN_IF_ERROR(LimitPlans(flags, planner, most_changes_per_s, rows, computed));
   if (noise) {
-    PERSEUS_ASSIGN_OR_RETURN(computed.noise, AddNoiseMargins(planner, *noise, computed.planned));
+    PERSEUS_ASSIGN_OR_RETURN(computed.noise, AddNoiseMargins(planner, *noise, computed.planned,
+                                                             of_less_effort, computed.finish));
   }
   computed.was_interrupted = interrupt.token().stop_requested();
   return computed;

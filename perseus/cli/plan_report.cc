@@ -151,7 +151,12 @@ std::string FormatSummary(const PlanOutcome& outcome, const std::vector<std::str
   if (outcome.limit.most_switches) summary["max_switches"] = *outcome.limit.most_switches;
   if (outcome.was_interrupted) summary["stopped_early"] = true;
   if (outcome.switch_tradeoff) {
+    const plan::Plan& unlimited = outcome.switch_tradeoff->unlimited;
     summary["switch_tradeoff"] = DescribeTradeoff(outcome.planner, *outcome.switch_tradeoff);
+    summary["unlimited_plan"] = {
+        {"target", unlimited.target},
+        {"energy_j", unlimited.evaluation.energy_j},
+        {"saving", SavingOf(outcome.planner, unlimited.evaluation.energy_j)}};
   }
   if (outcome.noise) summary["noise"] = DescribeNoise(*outcome.noise, outcome.targets);
   summary["files"] = files;

@@ -16,6 +16,7 @@
 #include "perseus/cli/noise_flags.h"
 #include "perseus/cli/plan_paths.h"
 #include "perseus/cli/standard_output.h"
+#include "perseus/cli/tradeoff_file.h"
 #include "perseus/cli/verbs.h"
 #include "perseus/planning/noise/noise_margin.h"
 #include "perseus/planning/plan/evaluation.h"
@@ -140,7 +141,8 @@ std::string FrontierPath(const ReportFlags& flags) {
   return fs::exists(beside, error) ? beside.string() : "";
 }
 
-Result<std::string> MakeData(const ReportFlags& flags) {
+Result<std::string> MakeData(const ReportFlags& flags,
+                             std::optional<report::SwitchTradeoff> tradeoff) {
   PERSEUS_ASSIGN_OR_RETURN(const auto paths, PlanPaths(flags.sources));
   PERSEUS_ASSIGN_OR_RETURN(const auto plans, ReadPlans(paths));
   PERSEUS_ASSIGN_OR_RETURN(const auto job, LoadJobOf(plans.front(), flags));
@@ -182,6 +184,7 @@ Result<std::string> MakeData(const ReportFlags& flags) {
   }
   PERSEUS_ASSIGN_OR_RETURN(auto overlays, LoadOverlays(flags.figures));
   report.overlays = std::move(overlays);
+  report.switch_tradeoff = std::move(tradeoff);
   return report::FormatReportData(report);
 }
 
@@ -190,8 +193,10 @@ Result<void> RunReport(const ReportFlags& flags) {
   if (flags.output.empty() && flags.figures.figures.empty()) {
     return Fail("the output is missing (add -o report.html, or --figure frontier.svg)");
   }
-  if (auto able = CheckFigures(flags.figures); !able) return able;
-  PERSEUS_ASSIGN_OR_RETURN(const auto data, MakeData(flags));
+  PERSEUS_ASSIGN_OR_RETURN(auto tradeoff, ReadTradeoff(flags.sources.front()));
+  PERSEUS_RETURN_IF_ERROR(
+      CheckFigures(flags.figures, tradeoff ? HasSwitches::kYes : HasSwitches::kNo));
+  PERSEUS_ASSIGN_OR_RETURN(const auto data, MakeData(flags, std::move(tradeoff)));
   std::optional<std::string> page;
   if (!flags.output.empty()) {
     PERSEUS_ASSIGN_OR_RETURN(auto made, report::FormatReportPage(data));

@@ -240,6 +240,13 @@ Result<std::vector<std::string>> FilesOfRun(const fs::path& directory, const Res
   PERSEUS_RETURN_IF_ERROR(CheckComplete(directory));
   PERSEUS_ASSIGN_OR_RETURN(auto listed, ListedFiles(directory, kind));
   if (listed) return *std::move(listed);
+  if (Exists(directory / kRunName)) {
+    return FailAs(
+        ErrorKind::kSystem,
+        "{}: has no results, because a run ended before it wrote them, or has not written "
+        "them yet (wait, or run it again with this -o)",
+        directory.string());
+  }
   return Fail(
       "{}: has no {}, so it is no directory of {} (give one that it wrote with -o, or files)",
       directory.string(), kind.summary, kind.verb);

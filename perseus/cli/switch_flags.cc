@@ -13,7 +13,13 @@
 namespace perseus::cli {
 namespace {
 
-constexpr double kDefaultEffort = 0.25;
+// Of the searches that every run of `perseus plan` makes: from jobs of 200 instructions or fewer to
+// jobs of kFullEffortInstructions or more. A move of a small job is quick, so its search has more
+// of them (few_switches.cc), and needs less effort.
+constexpr double kFullEffortInstructions = 1'500;
+constexpr double kSmallTradeoffEffort = 0.15;
+constexpr double kSmallPlanEffort = 0.12;
+constexpr double kLargePlanEffort = 0.25;
 constexpr Range kRuleMilliseconds = {0, 3'600'000};
 
 double MillisecondsOf(std::string_view text) {
@@ -64,13 +70,16 @@ void SwitchFlags::UseJob(const std::optional<int>& limit) {
 }
 
 double SwitchFlags::tradeoff_effort(std::size_t instructions) const {
-  constexpr double kFullEffortInstructions = 1'500;
   if (!by_default) return 1;
-  return std::clamp(static_cast<double>(instructions) / kFullEffortInstructions, kDefaultEffort,
-                    1.0);
+  return std::clamp(static_cast<double>(instructions) / kFullEffortInstructions,
+                    kSmallTradeoffEffort, 1.0);
 }
 
-double SwitchFlags::plan_effort() const { return by_default ? kDefaultEffort : 1; }
+double SwitchFlags::plan_effort(std::size_t instructions) const {
+  if (!by_default) return 1;
+  return std::clamp(kLargePlanEffort * static_cast<double>(instructions) / kFullEffortInstructions,
+                    kSmallPlanEffort, kLargePlanEffort);
+}
 
 void AddChangeLimitFlags(CLI::App& verb, ChangeLimitFlags& flags) {
   CLI::Option* limit =

@@ -46,10 +46,9 @@ struct SwitchFlags {
   // Picks a limit by default. Requires AreOpen().
   void PickByDefault() { picks_limit = by_default = true; }
   // Of the searches for the trade-off, and for the plans of all targets. By default, they are
-  // shorter, because they make every run of `perseus plan` longer. A move of a small job is quick,
-  // so its search has more of them, and needs less effort.
+  // shorter, because they make every run of `perseus plan` longer.
   double tradeoff_effort(std::size_t instructions) const;
-  double plan_effort() const;
+  double plan_effort(std::size_t instructions) const;
 };
 
 void AddSwitchFlags(CLI::App& verb, SwitchFlags& flags);

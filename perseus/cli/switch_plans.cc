@@ -24,14 +24,33 @@ std::vector<std::string> FormatChanges(int most, Nanoseconds time) {
   return {fmt::to_string(most), fmt::format("{:.2f}", most / ToSeconds(time))};
 }
 
-// The plan with the limit for the target of `planned`.
+// A stop lies between two targets that are planned already, so it needs less effort.
+constexpr double kEffortOfStops = 0.5;
+
+using LimitedPlans = std::vector<Result<few_switches::BudgetPlan>>;
+
+// The plans of the nearest targets before and after this one that have a plan.
+std::vector<plan::Plan> NeighborsOf(std::size_t target, const LimitedPlans& limited) {
+  std::vector<plan::Plan> neighbors;
+  const auto has_plan = [&](std::size_t i) { return limited[i] && limited[i]->plan; };
+  std::size_t before = target;
+  while (before > 0 && !has_plan(before)) --before;
+  if (has_plan(before)) neighbors.push_back(*limited[before]->plan);
+  std::size_t after = target;
+  while (after < limited.size() && !has_plan(after)) ++after;
+  if (after < limited.size()) neighbors.push_back(*limited[after]->plan);
+  return neighbors;
+}
+
+// The plan with the limit for the target of `planned`. `starts` are plans for other deadlines.
 Result<few_switches::BudgetPlan> LimitOne(const plan::Planner& planner,
                                           const PlannedTarget& planned, int most_switches,
                                           const few_switches::SwitchLimits& limits,
-                                          const std::optional<SwitchTradeoff>& tradeoff) {
+                                          const std::optional<SwitchTradeoff>& tradeoff,
+                                          std::vector<plan::Plan> starts) {
   const plan::Plan& plan = planned.plan;
+  starts.push_back(plan);
   // The plan of the trade-off is a good start for other deadlines, too.
-  std::vector<plan::Plan> starts = {plan};
   if (tradeoff) {
     for (const few_switches::BudgetPlan& known : tradeoff->limited) {
       if (known.most_changes != most_switches) continue;
@@ -50,6 +69,11 @@ Result<few_switches::BudgetPlan> LimitOne(const plan::Planner& planner,
       auto found, few_switches::PlanFewSwitches(planner, plan.deadline,
                                                 std::span(&most_switches, 1), starts, limits));
   return std::move(found.front());
+}
+
+// Whether every plan meets the target.
+bool IsAnyTime(const plan::Target& target) {
+  return target.kind == plan::Target::Kind::kEdp || target.kind == plan::Target::Kind::kPrice;
 }
 
 tl::unexpected<Error> FailWithoutPlan(const plan::Plan& plan,
@@ -93,7 +117,7 @@ Result<void> CheckSwitchTarget(const plan::Target& target) {
     return {};
   }
   return Fail(
-      "{}: a limit of clock changes needs a target with an iteration time (use --slowdown, "
+      "{}: --min-dwell and --quiet-zone need a target with an iteration time (use --slowdown, "
       "--deadline or --min-energy)",
       Describe(target));
 }
@@ -134,9 +158,18 @@ Result<std::vector<PlannedTarget>> LimitSwitches(const plan::Planner& planner,
                                                  const few_switches::SwitchLimits& limits,
                                                  const std::optional<SwitchTradeoff>& tradeoff,
                                                  WithoutPlan without_plan) {
-  std::vector<Result<few_switches::BudgetPlan>> limited(planned.size(), Fail("not planned"));
+  LimitedPlans limited(planned.size(), Fail("not planned"));
   ForEachOnAllCores(planned.size(), [&](std::size_t i) {
-    limited[i] = LimitOne(planner, planned[i], most_switches, limits, tradeoff);
+    if (planned[i].is_stop) return;
+    limited[i] = LimitOne(planner, planned[i], most_switches, limits, tradeoff, {});
+  });
+  const LimitedPlans of_table = limited;
+  few_switches::SwitchLimits limits_of_stops = limits;
+  limits_of_stops.effort *= kEffortOfStops;
+  ForEachOnAllCores(planned.size(), [&](std::size_t i) {
+    if (!planned[i].is_stop) return;
+    limited[i] = LimitOne(planner, planned[i], most_switches, limits_of_stops, tradeoff,
+                          NeighborsOf(i, of_table));
   });
   std::vector<PlannedTarget> result;
   for (std::size_t i = 0; i < planned.size(); ++i) {
@@ -146,7 +179,7 @@ Result<std::vector<PlannedTarget>> LimitSwitches(const plan::Planner& planner,
     }
     if (!has_plan) {
       if (planned[i].is_stop) continue;
-      if (without_plan == WithoutPlan::kKeepUnlimited) {
+      if (without_plan == WithoutPlan::kKeepUnlimited || IsAnyTime(planned[i].target)) {
         result.push_back(std::move(planned[i]));
         continue;
       }
@@ -164,9 +197,7 @@ Result<std::vector<PlannedTarget>> LimitSwitches(const plan::Planner& planner,
   const auto limited_one = std::ranges::find_if(
       result, [](const PlannedTarget& one) { return one.most_switches.has_value(); });
   for (PlannedTarget& one : result) {
-    const bool is_any_time = one.target.kind == plan::Target::Kind::kEdp ||
-                             one.target.kind == plan::Target::Kind::kPrice;
-    if (one.most_switches || !is_any_time || limited_one == result.end()) continue;
+    if (one.most_switches || !IsAnyTime(one.target) || limited_one == result.end()) continue;
     std::string name = few_switches::NameWithLimit(one.plan.target, most_switches);
     one.plan = limited_one->plan;
     one.plan.target = std::move(name);

@@ -232,6 +232,31 @@ TEST_F(PlanVerbTest, LimitsClockChanges) {
   RunWell("evaluate out/plans/no-slowdown.json --profile profile.csv");
 }
 
+TEST_F(PlanVerbTest, LimitsClockChangesForTargetsWithoutATime) {
+  const json plans =
+      RunJson(plan_ + "--max-switches 4 --power-cap 900 --edp --price 0.1 2")["plans"];
+  int limited = 0;
+  for (const json& one : plans) {
+    ASSERT_EQ(one["max_switches"], 4) << one["name"];
+    EXPECT_LE(one["switches_per_gpu"], 4) << one["name"];
+    if (!one["name"].get<std::string>().starts_with("slowdown")) ++limited;
+    if (one["name"].get<std::string>().starts_with("power-cap")) {
+      EXPECT_LE(one["average_power_w"], 900);
+    }
+  }
+  EXPECT_GE(limited, 3);
+}
+
+TEST_F(PlanVerbTest, MoreEffortIsNeverWorseUnderNoise) {
+  const std::string plan = plan_ + "--no-frontier --noise 1 --slowdown 3 ";
+  const json once = RunJson(plan + "--effort 1")["noise"]["plans"];
+  const json more = RunJson(plan + "--effort 3")["noise"]["plans"];
+  ASSERT_EQ(more.size(), once.size());
+  for (std::size_t i = 0; i < once.size(); ++i) {
+    EXPECT_GE(more[i]["saving"], once[i]["saving"]) << once[i]["name"];
+  }
+}
+
 // The plan file says what changes cost, so another program that evaluates it agrees.
 TEST_F(PlanVerbTest, PlansForTheCostOfClockChanges) {
   const std::string plan = plan_ + "--no-frontier --max-switches 4 ";
@@ -330,8 +355,15 @@ TEST_F(PlanVerbTest, DrawsTheLimitsOfClockChanges) {
   const std::string plan = plan_ + "--no-frontier --figure switches.svg ";
   RunWell(plan + "--per-instruction --switch-tradeoff");
   EXPECT_THAT(Read("switches.svg"), HasSubstr("most clock changes of a GPU"));
-  RunWell(plan);
+  RunWell(plan + "-o out");
+  const std::string of_plan = Read("switches.svg");
+  // The report draws the same from the files.
+  RunWell("report out --profile profile.csv --figure switches.svg");
+  EXPECT_EQ(Read("switches.svg"), of_plan);
   ExpectComplaint(Run(plan + "--per-instruction"), 2, "--switch-tradeoff");
+  RunWell(plan_ + "--no-frontier --per-instruction -o out");
+  ExpectComplaint(Run("report out --profile profile.csv --figure switches.svg"), 2,
+                  "--switch-tradeoff");
 }
 
 TEST_F(PlanVerbTest, RefusesLimitsOfClockChangesThatCannotBe) {
@@ -342,7 +374,8 @@ TEST_F(PlanVerbTest, RefusesLimitsOfClockChangesThatCannotBe) {
   ExpectComplaint(Run(plan + "--min-dwell 100"), 2, "add --max-switches");
   ExpectComplaint(Run(plan + "--switch-cost 0.1,x"), 2, "joules");
   ExpectComplaint(Run(plan + "--max-switches -1"), 2, "--max-switches");
-  ExpectComplaint(Run(plan_ + "--max-switches 2 --power-cap 900"), 2, "power cap 900 W");
+  ExpectComplaint(Run(plan_ + "--max-switches 2 --min-dwell 5 --power-cap 900"), 2,
+                  "power cap 900 W: --min-dwell and --quiet-zone need a target");
   EXPECT_THAT(Files("out"), IsEmpty());
 }
 

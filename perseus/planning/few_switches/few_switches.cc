@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <utility>
 
+#include "perseus/base/parallel.h"
 #include "perseus/base/stopped.h"
 #include "perseus/planning/few_switches/price_ascent.h"
 #include "perseus/planning/few_switches/segment_search.h"
@@ -16,7 +18,9 @@ namespace {
 // Starts get so many moves of the search each. The best ones get more, in rounds.
 constexpr std::int64_t kFirstMoves = 3'000;
 constexpr std::int64_t kFinalMoves = 8'000;
-constexpr int kRounds = 3;
+constexpr std::size_t kRounds = 3;
+// More than the starts and rounds of a search, each of which has a seed of its own.
+constexpr std::uint64_t kSeedsOfSearch = 1'000;
 constexpr std::size_t kFinalists = 2;
 // Starts that combine the sequences of pp_ranks from several steps of the ascent.
 constexpr int kMixtures = 4;
@@ -30,6 +34,8 @@ constexpr double kTinyInstructions = 12;
 constexpr double kStepWork = 350'000;
 constexpr double kLeastSteps = 20;
 constexpr double kMostSteps = 300;
+// A bound takes much less time than a search, so a small effort is not as small for it.
+constexpr double kLeastBoundEffort = 0.1;
 // With at most this many changes, boundaries hardly move, so more starts help.
 constexpr int kFew = 3;
 // Without changes, a step is cheap, and the prices of the relaxed optimum are far off.
@@ -87,22 +93,29 @@ class FewSwitches {
         limits_(limits),
         ranks_(CollectClocks(planner.graph(), planner.model().blocking_power_w)),
         checker_(planner.graph(), limits.rules, planner.model()),
-        bound_(planner, ranks_, deadline, limits.rules, checker_),
-        ascent_(bound_, {relaxed.flow, relaxed.price}),
+        relaxed_{relaxed.flow, relaxed.price},
         search_(planner, ranks_, checker_, deadline, ToWatts(relaxed.price)) {}
 
-  // Climbs for the budget. Call it for falling budgets: the prices of one are a good start for the
-  // next smaller one.
   struct Bounded {
     SwitchBound::Answer answer;
     std::vector<std::vector<std::vector<int>>> latest;  // PriceAscent::latest().
   };
-  Bounded Bound(int most_changes);
-  // Searches from the sequences of the bound, and from the best plan so far. Call it for rising
-  // budgets.
-  BudgetPlan Plan(int most_changes, const Bounded& bound);
+  // Climbs for each budget.
+  std::vector<Bounded> Bound(std::span<const int> budgets) const;
+  // The best plan of one budget so far.
+  using Best = std::optional<SegmentSearch::Found>;
+  // Searches from the sequences of the bound, and from the best plans so far: this one, and that of
+  // the next smaller budget. Call it for rising budgets, with numbers from 0.
+  void Improve(int most_changes, const Bounded& bound, int search_number, Best& best);
+  // Before the smallest budget.
+  void Begin() { search_.Forget(); }
+  BudgetPlan PlanOf(int most_changes, const Bounded& bound, const Best& best) const;
 
  private:
+  std::optional<SegmentSearch::Found> Search(std::vector<std::vector<Ring>> starts,
+                                             int most_changes, std::uint64_t first_seed);
+  std::int64_t Moves(std::int64_t count) const;
+  void ForEach(std::size_t count, const std::function<void(std::size_t)>& work) const;
   std::vector<std::vector<Ring>> Starts(int most_changes, const Bounded& bound) const;
   std::optional<std::vector<Ring>> RingsOf(const std::vector<int>& options) const;
   bool Fits(const std::vector<Ring>& rings, int most_changes) const;
@@ -113,8 +126,7 @@ class FewSwitches {
   SwitchLimits limits_;
   std::vector<RankClocks> ranks_;
   RuleChecker checker_;
-  SwitchBound bound_;
-  PriceAscent ascent_;
+  Prices relaxed_;
   SegmentSearch search_;
 };
 
@@ -187,31 +199,75 @@ std::vector<std::vector<Ring>> FewSwitches::Starts(int most_changes, const Bound
   return starts;
 }
 
-FewSwitches::Bounded FewSwitches::Bound(int most_changes) {
-  const auto instructions = static_cast<double>(planner_.graph().instructions.size());
-  const double steps =
-      std::clamp(kStepWork / (instructions * (most_changes + 2)), kLeastSteps, kMostSteps);
-  const double more = most_changes < 2 ? kStepsWithoutChanges : 1;
-  ascent_.Climb(most_changes, static_cast<int>(steps * more * limits_.effort));
-  return {ascent_.best(), ascent_.latest()};
+void FewSwitches::ForEach(std::size_t count, const std::function<void(std::size_t)>& work) const {
+  if (limits_.threads == SwitchLimits::Threads::kAllCores) return ForEachOnAllCores(count, work);
+  for (std::size_t i = 0; i < count; ++i) work(i);
 }
 
-BudgetPlan FewSwitches::Plan(int most_changes, const Bounded& bound) {
-  BudgetPlan result;
-  result.most_changes = most_changes;
-  result.lower_bound_j =
-      bound.answer.exists ? ToJoules(bound.answer.bound) : std::numeric_limits<double>::infinity();
-  if (!bound.answer.exists) return result;
+// Falling budgets, because the prices of one are a good start for the next smaller one.
+std::vector<FewSwitches::Bounded> FewSwitches::Bound(std::span<const int> budgets) const {
+  SwitchBound bound(planner_, ranks_, deadline_, limits_.rules, checker_);
+  PriceAscent ascent(bound, relaxed_);
   const auto instructions = static_cast<double>(planner_.graph().instructions.size());
-  const auto moves = [&](std::int64_t count) {
-    const double small = std::clamp(kFullEffortInstructions / instructions, 1.0, kMostSmall);
-    const double tiny = std::min(1.0, instructions / kTinyInstructions);
-    return static_cast<std::int64_t>(static_cast<double>(count) * limits_.effort * small * tiny);
+  const double effort = std::max(limits_.effort, kLeastBoundEffort);
+  std::vector<Bounded> bounds(budgets.size());
+  for (std::size_t i = budgets.size(); i-- > 0 && !limits_.stop.stop_requested();) {
+    const bool has_time = !limits_.finish.stop_requested();
+    const double steps =
+        std::clamp(kStepWork / (instructions * (budgets[i] + 2)), kLeastSteps, kMostSteps);
+    const double more = budgets[i] < 2 ? kStepsWithoutChanges : 1;
+    ascent.Climb(budgets[i], has_time ? static_cast<int>(steps * more * effort) : 0);
+    bounds[i] = {ascent.best(), ascent.latest()};
+  }
+  return bounds;
+}
+
+std::int64_t FewSwitches::Moves(std::int64_t count) const {
+  const auto instructions = static_cast<double>(planner_.graph().instructions.size());
+  const double small = std::clamp(kFullEffortInstructions / instructions, 1.0, kMostSmall);
+  const double tiny = std::min(1.0, instructions / kTinyInstructions);
+  return static_cast<std::int64_t>(static_cast<double>(count) * limits_.effort * small * tiny);
+}
+
+// Anneals every start, and then the best results again. The starts are independent of each other.
+std::optional<SegmentSearch::Found> FewSwitches::Search(std::vector<std::vector<Ring>> starts,
+                                                        int most_changes,
+                                                        std::uint64_t first_seed) {
+  const auto anneal = [&](SegmentSearch& search, std::vector<Ring> start, std::int64_t moves,
+                          std::size_t number) {
+    SegmentSearch::Effort effort;
+    effort.moves = Moves(moves);
+    effort.seed = first_seed + number;
+    search.Forget();
+    search.Anneal(std::move(start), most_changes, effort, {limits_.stop, limits_.finish});
   };
-  std::optional<SegmentSearch::Found> best = search_.best();
+  std::vector<std::optional<SegmentSearch::Found>> results(starts.size());
+  ForEach(starts.size(), [&](std::size_t i) {
+    SegmentSearch search = search_;
+    anneal(search, std::move(starts[i]), kFirstMoves, i);
+    results[i] = search.best();
+  });
   std::vector<SegmentSearch::Found> found;
-  SegmentSearch::Effort effort;
-  effort.moves = moves(kFirstMoves);
+  for (std::optional<SegmentSearch::Found>& one : results) {
+    if (one) found.push_back(*std::move(one));
+  }
+  for (const SegmentSearch::Found& one : found) search_.Offer(one.rings);
+  std::ranges::stable_sort(found, {}, &SegmentSearch::Found::energy_j);
+  if (found.size() > kFinalists) found.resize(kFinalists);
+  ForEach(found.size(), [&](std::size_t i) {
+    SegmentSearch search = search_;
+    for (std::size_t round = 0; round < kRounds; ++round) {
+      anneal(search, found[i].rings, kFinalMoves, starts.size() + i * kRounds + round);
+      if (search.best() && search.best()->energy_j < found[i].energy_j) found[i] = *search.best();
+    }
+  });
+  const auto best = std::ranges::min_element(found, {}, &SegmentSearch::Found::energy_j);
+  return best == found.end() ? std::nullopt : std::optional(*best);
+}
+
+void FewSwitches::Improve(int most_changes, const Bounded& bound, int search_number, Best& best) {
+  if (!bound.answer.exists) return;
+  if (best && (!search_.best() || best->energy_j < search_.best()->energy_j)) search_.Restore(best);
   std::vector<std::vector<Ring>> starts = Starts(most_changes, bound);
   search_.ForgetOffers();
   for (const std::vector<Ring>& start : starts) search_.Offer(start);
@@ -219,30 +275,23 @@ BudgetPlan FewSwitches::Plan(int most_changes, const Bounded& bound) {
     std::vector<Ring> rings = RingsOfSequences(clocks);
     if (Fits(rings, most_changes)) search_.Offer(rings);
   }
-  for (std::vector<Ring>& start : starts) {
-    search_.Forget();
-    search_.Anneal(std::move(start), most_changes, effort, limits_.stop);
-    ++effort.seed;
-    if (search_.best()) found.push_back(*search_.best());
+  const auto first_seed = 1 + kSeedsOfSearch * static_cast<std::uint64_t>(search_number);
+  const Best found = Search(std::move(starts), most_changes, first_seed);
+  if (found && (!search_.best() || found->energy_j < search_.best()->energy_j)) {
+    search_.Restore(found);
   }
-  for (const SegmentSearch::Found& one : found) search_.Offer(one.rings);
-  std::ranges::stable_sort(found, {}, &SegmentSearch::Found::energy_j);
-  if (found.size() > kFinalists) found.resize(kFinalists);
-  effort.moves = moves(kFinalMoves);
-  for (SegmentSearch::Found& start : found) {
-    for (int round = 0; round < kRounds; ++round) {
-      search_.Forget();
-      search_.Anneal(start.rings, most_changes, effort, limits_.stop);
-      ++effort.seed;
-      if (search_.best() && search_.best()->energy_j < start.energy_j) start = *search_.best();
-    }
-    if (!best || start.energy_j < best->energy_j) best = start;
-  }
-  search_.Restore(best);
+  best = search_.best();
+}
+
+BudgetPlan FewSwitches::PlanOf(int most_changes, const Bounded& bound, const Best& best) const {
+  BudgetPlan result;
+  result.most_changes = most_changes;
+  result.lower_bound_j =
+      bound.answer.exists ? ToJoules(bound.answer.bound) : std::numeric_limits<double>::infinity();
   if (!best) return result;
   result.plan.emplace();
   result.plan->deadline = deadline_;
-  result.plan->options = search_.OptionsOf(search_.best()->rings);
+  result.plan->options = search_.OptionsOf(best->rings);
   result.plan->evaluation =
       plan::Evaluator(planner_.graph(), planner_.model()).Evaluate(result.plan->options);
   result.changes = result.plan->evaluation.pp_rank_switches;
@@ -260,14 +309,19 @@ Result<std::vector<BudgetPlan>> PlanFewSwitches(const plan::Planner& planner, Na
                            planner.Relax(deadline, planner.blocking_price(), limits.stop));
   FewSwitches few(planner, deadline, relaxed, known, limits);
   std::vector<BudgetPlan> plans;
-  std::vector<FewSwitches::Bounded> bounds(budgets.size());
-  for (std::size_t i = budgets.size(); i-- > 0;) {
-    bounds[i] = few.Bound(budgets[i]);
-    if (limits.stop.stop_requested()) return FailAsStopped();
+  const std::vector<FewSwitches::Bounded> bounds = few.Bound(budgets);
+  if (limits.stop.stop_requested()) return FailAsStopped();
+  std::vector<FewSwitches::Best> best(budgets.size());
+  for (int search = 0; search < limits.searches; ++search) {
+    if (search > 0 && limits.finish.stop_requested()) break;
+    few.Begin();
+    for (std::size_t i = 0; i < budgets.size(); ++i) {
+      few.Improve(budgets[i], bounds[i], search, best[i]);
+      if (limits.stop.stop_requested()) return FailAsStopped();
+    }
   }
   for (std::size_t i = 0; i < budgets.size(); ++i) {
-    plans.push_back(few.Plan(budgets[i], bounds[i]));
-    if (limits.stop.stop_requested()) return FailAsStopped();
+    plans.push_back(few.PlanOf(budgets[i], bounds[i], best[i]));
   }
   // A plan with fewer changes is also a plan with more. So the bound of a larger budget holds for
   // the smaller ones.

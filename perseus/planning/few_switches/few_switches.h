@@ -72,8 +72,15 @@ struct BudgetPlan {
 struct SwitchLimits {
   // Relative effort. 1 takes about 2 s for eight budgets and 1,536 instructions on one core.
   double effort = 1;
+  // The searches for each budget. A further one starts from the plans of those before, with other
+  // random numbers. So more are never worse.
+  int searches = 1;
   std::stop_token stop = {};
+  // Once requested, the search ends, and the best plans so far are the result.
+  std::stop_token finish = {};
   ChangeRules rules = {};
+  // The plans do not depend on it.
+  enum class Threads { kOne, kAllCores } threads = Threads::kOne;
 };
 
 // Plans within `deadline` for each budget, in rising order of the budgets. Plans and bounds are

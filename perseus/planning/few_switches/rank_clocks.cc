@@ -81,6 +81,15 @@ bool CanReplace(const RankClocks& rank, int other, int clock) {
   return is_better;
 }
 
+std::vector<int> CountRows(const RankClocks& rank) {
+  std::vector<int> before(At(rank.row_count), 0);
+  for (const int row : rank.rows) {
+    before.insert(before.end(), before.end() - rank.row_count, before.end());
+    ++before[before.size() - At(rank.row_count) + At(row)];
+  }
+  return before;
+}
+
 RankClocks KeepUseful(const RankClocks& all) {
   std::vector<int> kept;
   for (int clock = 0; clock < all.clocks; ++clock) {
@@ -94,6 +103,8 @@ RankClocks KeepUseful(const RankClocks& all) {
   rank.instructions = all.instructions;
   rank.rows = all.rows;
   rank.clocks = static_cast<int>(kept.size());
+  rank.row_count = all.clocks > 0 ? static_cast<int>(all.options.size()) / all.clocks : 0;
+  rank.rows_before = CountRows(rank);
   for (std::size_t first = 0; first < all.options.size(); first += At(all.clocks)) {
     for (const int clock : kept) {
       rank.options.push_back(all.options[first + At(clock)]);

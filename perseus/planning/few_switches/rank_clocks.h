@@ -23,6 +23,10 @@ struct RankClocks {
   std::vector<int> instructions;
   std::vector<int> rows;  // [position] which row of the tables below.
   int clocks = 0;         // The useful ones, highest frequency first.
+  int row_count = 0;
+  // [position * row_count + row] how many earlier positions have that row. Up to position n, so
+  // that a stretch of positions needs two of them.
+  std::vector<int> rows_before;
 
   // Tables: [row * clocks + clock]. A row is an option set.
   std::vector<int> options;  // Index in the option set; kUnmeasured: no such option.

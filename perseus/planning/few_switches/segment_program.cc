@@ -78,48 +78,45 @@ SegmentProgram::Best SegmentProgram::Search(int changes) {
   return best;
 }
 
-// Runs the program of `best` again, and remembers each decision.
+// Runs the program of `best` again, and remembers each decision: whether a clock follows another
+// one, and which one that is.
 std::vector<int> SegmentProgram::Trace(const Best& best) {
-  constexpr std::int16_t kStay = -1;
   const std::size_t clocks = At(clocks_);
   const std::size_t levels = At(best.changes) + 1;
-  from_.assign(At(positions_) * levels * clocks, kStay);
-  std::vector<int> arg_least(levels, 0);
+  is_change_.resize(At(positions_) * levels * clocks);
+  least_clock_.resize(At(positions_) * levels);
   costs_.assign(levels * clocks, kForbidden);
   least_.assign(levels, kForbidden);
   for (int p = 0; p < positions_; ++p) {
+    const double* weight = weights_.data() + At(p) * clocks;
     for (std::size_t k = levels; k-- > 0;) {
       double* cost = costs_.data() + k * clocks;
       const double from_other = p > 0 && k > 0 ? least_[k - 1] + change_costs_[At(p)] : kForbidden;
-      double least = std::numeric_limits<double>::infinity();
-      const int other = k > 0 ? arg_least[k - 1] : 0;
-      for (std::size_t c = 0; c < clocks; ++c) {
-        double before = best.held == kAny || static_cast<int>(c) == best.held ? 0 : kForbidden;
-        if (p > 0) {
-          before = cost[c];
-          if (from_other < before) {
-            before = from_other;
-            from_[(At(p) * levels + k) * clocks + c] = static_cast<std::int16_t>(other);
-          }
+      if (p == 0) {
+        for (std::size_t c = 0; c < clocks; ++c) {
+          const bool may_begin = best.held == kAny || c == At(best.held);
+          cost[c] = (may_begin ? 0 : kForbidden) + weight[c];
         }
-        cost[c] = before + weights_[At(p) * clocks + c];
-        if (cost[c] < least) {
-          least = cost[c];
-          arg_least[k] = static_cast<int>(c);
+      } else {
+        std::uint8_t* is_change = is_change_.data() + (At(p) * levels + k) * clocks;
+        for (std::size_t c = 0; c < clocks; ++c) {
+          is_change[c] = static_cast<std::uint8_t>(from_other < cost[c]);
+          cost[c] = std::min(cost[c], from_other) + weight[c];
         }
       }
-      least_[k] = least;
+      const double* least = std::min_element(cost, cost + clocks);
+      least_[k] = *least;
+      least_clock_[At(p) * levels + k] = static_cast<std::int16_t>(least - cost);
     }
   }
   std::vector<int> chosen(At(positions_));
   std::size_t k = levels - 1;
-  int clock = best.held == kAny ? arg_least[k] : best.held;
+  int clock = best.held == kAny ? least_clock_[At(positions_ - 1) * levels + k] : best.held;
   for (int p = positions_ - 1; p >= 0; --p) {
     chosen[At(p)] = clock;
-    const std::int16_t previous = from_[(At(p) * levels + k) * clocks + At(clock)];
-    if (previous == kStay) continue;
-    clock = previous;
+    if (p == 0 || is_change_[(At(p) * levels + k) * clocks + At(clock)] == 0) continue;
     --k;
+    clock = least_clock_[At(p - 1) * levels + k];
   }
   return chosen;
 }

@@ -84,7 +84,9 @@ class SegmentProgram {
   std::vector<double> change_costs_;  // h: [position]
   std::vector<double> costs_;         // f: [changes * clocks + clock]
   std::vector<double> least_;         // [changes] the least of costs_.
-  std::vector<std::int16_t> from_;    // The scratch memory of Trace.
+  // The decisions of Trace.
+  std::vector<std::uint8_t> is_change_;    // [(position * levels + changes) * clocks + clock]
+  std::vector<std::int16_t> least_clock_;  // [position * levels + changes]
 };
 
 }  // namespace perseus::few_switches

@@ -21,8 +21,12 @@ enum Kind : int { kClock, kBoundary, kShift, kSplit, kRemove };
 
 // Joins neighbors of the same clock, and sorts by start.
 void Normalize(Ring& ring) {
-  std::sort(ring.begin(), ring.end(),
-            [](const Segment& a, const Segment& b) { return a.start < b.start; });
+  // Nearly sorted: a move changes one or two starts.
+  for (std::size_t j = 1; j < ring.size(); ++j) {
+    for (std::size_t k = j; k > 0 && ring[k].start < ring[k - 1].start; --k) {
+      std::swap(ring[k], ring[k - 1]);
+    }
+  }
   // Keeps the segments whose clock differs from that of the one before.
   int before = ring.back().clock;
   std::size_t kept = 0;
@@ -222,8 +226,8 @@ bool SegmentSearch::ProposeOn(int pp_rank, double place, int kind, int amount, i
     proposal.pp_rank = pp_rank;
     proposal.ring = rings_[At(pp_rank)];
   }
-  before_ = proposal.ring;
-  const Ring& ring = before_;
+  if (!is_new) before_ = proposal.ring;
+  const Ring& ring = is_new ? rings_[At(pp_rank)] : before_;
   Ring& next = proposal.ring;
   const std::size_t segment = SegmentAt(ring, position);
   switch (kind) {
@@ -377,10 +381,10 @@ bool SegmentSearch::ProposePart(int most_changes) {
   return any;
 }
 
-bool SegmentSearch::CollectChanges() {
-  changes_.clear();
+bool SegmentSearch::SumChanges() {
+  stretches_.clear();
   energy_change_j_ = 0;
-  only_slower_ = true;
+  gain_ = 0;
   for (std::size_t i = 0; i < used_proposals_; ++i) {
     const Proposal& proposal = proposals_[i];
     const RankClocks& rank = ranks_[At(proposal.pp_rank)];
@@ -396,27 +400,63 @@ bool SegmentSearch::CollectChanges() {
       const int clock = (next == 0 ? ring.back() : ring[next - 1]).clock;
       const int old_clock = (old_next == 0 ? old_ring.back() : old_ring[old_next - 1]).clock;
       // Whether the stretch begins with a clock change. The others of its instructions do not.
-      bool pays = BeginsAt(ring, next, begin);
-      bool paid = BeginsAt(old_ring, old_next, begin);
-      const bool costs_differ = pays != paid && !switch_cost_.IsNone();
-      if (costs_differ) energy_change_j_ += (pays ? 1 : -1) * switch_cost_.energy_j;
-      const int last = clock != old_clock ? end : costs_differ ? begin + 1 : begin;
-      for (int p = begin; p < last; ++p) {
-        const std::size_t cell = rank.Cell(p, clock);
-        const std::size_t old_cell = rank.Cell(p, old_clock);
-        if (rank.options[cell] == RankClocks::kUnmeasured) return false;
-        const Nanoseconds time = rank.times[cell] + (pays ? switch_cost_.stall : 0);
-        changes_.push_back({rank.instructions[At(p)], time, clock});
-        energy_change_j_ += rank.energies_j[cell] - rank.energies_j[old_cell];
-        only_slower_ &= time >= rank.times[old_cell] + (paid ? switch_cost_.stall : 0);
-        pays = paid = false;
+      const bool pays = BeginsAt(ring, next, begin);
+      const bool paid = BeginsAt(old_ring, old_next, begin);
+      if (clock != old_clock) {
+        stretches_.push_back({proposal.pp_rank, begin, end, clock, pays});
+        if (!SumStretch(stretches_.back(), old_clock)) return false;
+      } else if (pays != paid && !switch_cost_.IsNone()) {
+        stretches_.push_back({proposal.pp_rank, begin, begin + 1, clock, pays});
+      }
+      if (pays != paid) {
+        energy_change_j_ += (pays ? 1 : -1) * switch_cost_.energy_j;
+        if (paid) gain_ += switch_cost_.stall;
       }
       if (next < ring.size() && ring[next].start == end) ++next;
       if (old_next < old_ring.size() && old_ring[old_next].start == end) ++old_next;
       begin = end;
     }
   }
-  return !changes_.empty();
+  return !stretches_.empty();
+}
+
+bool SegmentSearch::SumStretch(const Stretch& stretch, int old_clock) {
+  const RankClocks& rank = ranks_[At(stretch.pp_rank)];
+  const int* before = rank.rows_before.data() + At(stretch.begin) * At(rank.row_count);
+  const int* until = rank.rows_before.data() + At(stretch.end) * At(rank.row_count);
+  for (int row = 0; row < rank.row_count; ++row) {
+    const int count = until[row] - before[row];
+    if (count == 0) continue;
+    const std::size_t cell = At(row) * At(rank.clocks) + At(stretch.clock);
+    const std::size_t old_cell = At(row) * At(rank.clocks) + At(old_clock);
+    if (rank.options[cell] == RankClocks::kUnmeasured) return false;
+    energy_change_j_ += count * (rank.energies_j[cell] - rank.energies_j[old_cell]);
+    gain_ += count * std::max<Nanoseconds>(0, rank.times[old_cell] - rank.times[cell]);
+  }
+  return true;
+}
+
+bool SegmentSearch::CollectChanges(Nanoseconds latest) {
+  changes_.clear();
+  const bool has_paths = !timeline_.has_latency();
+  if (has_paths) timeline_.PreparePaths();
+  // Without a gain, no path gets shorter. With one, each does by at most the gain.
+  const Nanoseconds most = latest < Timeline::kNoLimit - gain_ ? latest + gain_ : latest;
+  for (const Stretch& stretch : stretches_) {
+    const RankClocks& rank = ranks_[At(stretch.pp_rank)];
+    Nanoseconds stall = stretch.pays ? switch_cost_.stall : 0;
+    Nanoseconds end = 0;  // Of the previous instruction of the stretch, at least.
+    for (int p = stretch.begin; p < stretch.end; ++p) {
+      const int instruction = rank.instructions[At(p)];
+      const Nanoseconds time = rank.times[rank.Cell(p, stretch.clock)] + stall;
+      changes_.push_back({instruction, time, stretch.clock});
+      stall = 0;
+      if (!has_paths) continue;
+      end = std::max(end, timeline_.path_before(instruction)) + time;
+      if (end + timeline_.path_after(instruction) > most) return false;
+    }
+  }
+  return true;
 }
 
 // The longest time with which the changes cost at most `threshold`, or a little more. No limit with
@@ -433,7 +473,8 @@ Nanoseconds SegmentSearch::LatestTime(double threshold) const {
 bool SegmentSearch::Decide(double threshold) {
   const Nanoseconds latest = LatestTime(threshold);
   // The iteration cannot take less than the least time.
-  if (latest < (only_slower_ ? timeline_.time() : planner_.least_time())) return false;
+  if (latest < std::max(timeline_.time() - gain_, planner_.least_time())) return false;
+  if (!CollectChanges(latest)) return false;
   const Nanoseconds time = timeline_.Try(changes_, latest);
   const double energy_j = EnergyAfter() + timeline_.late_energy_j();
   bool is_accepted = Cost(energy_j, time) <= threshold;
@@ -460,7 +501,7 @@ void SegmentSearch::Accept() {
 }
 
 void SegmentSearch::Anneal(std::vector<Ring> start, int most_changes, const Effort& effort,
-                           const std::stop_token& stop) {
+                           std::initializer_list<std::stop_token> ends) {
   Start(std::move(start));
   if (movable_.empty()) return;
   random_.state = effort.seed;
@@ -474,14 +515,15 @@ void SegmentSearch::Anneal(std::vector<Ring> start, int most_changes, const Effo
     const double part = static_cast<double>(stage) / static_cast<double>(stages);
     return first / ((1 + a * part) * (1 + a * part));
   };
-  for (std::int64_t stage = 0; stage < stages && !stop.stop_requested(); ++stage) {
+  for (std::int64_t stage = 0; stage < stages; ++stage) {
+    if (std::ranges::any_of(ends, &std::stop_token::stop_requested)) return;
     const double temperature_j =
         instruction_j * interpolate(effort.first_temperature, effort.last_temperature, stage);
     late_j_per_ns_ = price_j_per_ns_ * kLastLatePrice /
                      (interpolate(kLastLatePrice / kFirstLatePrice, 1, stage));
     cost_ = CurrentCost();
     for (std::int64_t move = 0; move < kMovesPerStage; ++move) {
-      if (!Propose(most_changes) || !CollectChanges()) continue;
+      if (!Propose(most_changes) || !SumChanges()) continue;
       if (!Decide(cost_ + temperature_j * Exponential())) continue;
       Accept();
       cost_ = CurrentCost();

@@ -38,6 +38,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <stop_token>
 #include <vector>
@@ -76,10 +77,11 @@ class SegmentSearch {
     double last_temperature = 0.0005;
     std::uint64_t seed = 1;
   };
-  // Requires that every clock of `start` ([pp_rank] a ring) is measured at its positions, and that
-  // no ring has more than max(most_changes, 1) segments.
+  // Ends early once one of `ends` is requested. Requires that every clock of `start` ([pp_rank] a
+  // ring) is measured at its positions, and that no ring has more than max(most_changes, 1)
+  // segments.
   void Anneal(std::vector<Ring> start, int most_changes, const Effort& effort,
-              const std::stop_token& stop = {});
+              std::initializer_list<std::stop_token> ends = {});
 
   // Offers a ring for each pp_rank to the moves of Anneal. Requires measured clocks.
   void Offer(const std::vector<Ring>& rings);
@@ -110,9 +112,20 @@ class SegmentSearch {
   bool ProposeRing(int pp_rank, const Ring& ring, int most_changes);
   bool ProposePart(int most_changes);
   bool ProposeOn(int pp_rank, double place, int kind, int amount, int most_changes);
-  // Fills changes_ and the energy difference. Returns false if an option is not measured, or if
-  // nothing changes.
-  bool CollectChanges();
+  // Instructions of a pp_rank, from one position to the one before another, that get a clock.
+  struct Stretch {
+    int pp_rank = 0;
+    int begin = 0;
+    int end = 0;
+    int clock = 0;
+    bool pays = false;  // Whether it begins with a clock change.
+  };
+  // Fills stretches_, the energy difference and the gain. Returns false if an option is not
+  // measured, or if nothing changes.
+  bool SumChanges();
+  bool SumStretch(const Stretch& stretch, int old_clock);
+  // Fills changes_. Returns false if they certainly make the iteration end after `latest`.
+  bool CollectChanges(Nanoseconds latest);
   // Whether the cost after the changes is at most `threshold`. If so, the timeline has them.
   bool Decide(double threshold);
   Nanoseconds LatestTime(double threshold) const;
@@ -150,9 +163,10 @@ class SegmentSearch {
   std::vector<Proposal> proposals_;
   Ring before_;  // The scratch memory of ProposeOn.
   std::size_t used_proposals_ = 0;
+  std::vector<Stretch> stretches_;
   std::vector<Timeline::Change> changes_;
   double energy_change_j_ = 0;
-  bool only_slower_ = false;
+  Nanoseconds gain_ = 0;  // No path of the iteration gets shorter by more than this.
   Nanoseconds breach_after_ = 0;
   std::vector<int> changing_;  // The scratch memory of BreachWithProposals.
   std::optional<Found> best_;

@@ -19,6 +19,7 @@
 #include <limits>
 #include <vector>
 
+#include "perseus/base/index.h"
 #include "perseus/base/units.h"
 #include "perseus/planning/few_switches/rank_clocks.h"
 #include "perseus/planning/plan/evaluation.h"
@@ -56,6 +57,14 @@ class Timeline {
   // Applies the changes and returns the new time, or a lower bound of it that is above `limit`.
   // Either Keep or Undo must follow; Undo after a time above the limit.
   Nanoseconds Try(const std::vector<Change>& changes, Nanoseconds limit = kNoLimit);
+  // For a bound that needs no Try: the longest path from the start of the iteration to the start of
+  // the instruction, and from its end to the end of the iteration, for the durations that were
+  // kept. Requires no latency, and neither Try nor Undo since PreparePaths.
+  void PreparePaths() {
+    if (!paths_are_valid_) ComputePathsAfter();
+  }
+  Nanoseconds path_before(int instruction) const { return starts_[At(instruction)]; }
+  Nanoseconds path_after(int instruction) const { return paths_after_[At(instruction)]; }
   // Computes the rest of the starts and ends.
   void Complete();
   void Keep();

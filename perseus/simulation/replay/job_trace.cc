@@ -542,11 +542,13 @@ class Reader {
   JobTrace trace_;
 };
 
-// Fails if the times cannot be microseconds. A computation of a microbatch launches kernels, each
-// of which takes more than a microsecond, and it does not take an hour.
+// Fails if the times are hardly microseconds. A computation of a microbatch launches tens of
+// kernels, each of which takes several microseconds, and it does not take ten seconds: an iteration
+// has many of them.
 Result<void> CheckUnitOfTime(const JobTrace& trace) {
-  constexpr Nanoseconds kShortest = 1'000;
-  constexpr Nanoseconds kLongest = 3'600'000'000'000;
+  constexpr Nanoseconds kShortest = 50'000;
+  constexpr Nanoseconds kLongest = 10'000'000'000;
+  constexpr Nanoseconds kShortestInMilliseconds = 1'000;  // Of a computation of a second or less.
   std::vector<double> durations_ns;
   for (const RecordedStep& step : trace.steps) {
     for (const JobEvent& event : step.events) {
@@ -556,11 +558,13 @@ Result<void> CheckUnitOfTime(const JobTrace& trace) {
   const double median_ns = Median(std::move(durations_ns));
   // If most durations are 0, they say nothing about the unit.
   if (median_ns == 0 || (median_ns >= kShortest && median_ns <= kLongest)) return {};
+  const std::string_view unit = median_ns > kLongest                  ? "nanoseconds"
+                                : median_ns < kShortestInMilliseconds ? "seconds"
+                                                                      : "milliseconds";
   return Fail(
       "{}: half of the computations take {} than {:g} us, which is implausible (is the unit of ts "
       "and dur {}? Write them in microseconds)",
-      trace.name, median_ns < kShortest ? "no more" : "more", median_ns / 1e3,
-      median_ns < kShortest ? "seconds" : "nanoseconds");
+      trace.name, median_ns < kShortest ? "no more" : "more", median_ns / 1e3, unit);
 }
 
 }  // namespace

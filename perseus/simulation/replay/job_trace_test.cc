@@ -67,8 +67,8 @@ TEST(JobTrace, ReadsEveryRankAndStep) {
   EXPECT_EQ(Describe(first, 7), "event 0 (forward-compute, dp_rank 0, pp_rank 0, step 7)");
 }
 
-// Times in seconds are a millionth of those in microseconds, and times in nanoseconds 1,000 times
-// as large.
+// Times in seconds are a millionth of those in microseconds, times in milliseconds a thousandth,
+// and times in nanoseconds 1,000 times as large.
 TEST(JobTrace, OtherUnitsOfTimeAreRefused) {
   const auto scaled = [](double factor) {
     std::vector<TracedEvent> events = TwoPipelines();
@@ -81,9 +81,10 @@ TEST(JobTrace, OtherUnitsOfTimeAreRefused) {
   EXPECT_THAT(JobTraceErrorOf(scaled(1e-6)),
               AllOf(HasSubstr("half of the computations take no more than 0.0175 us"),
                     HasSubstr("is the unit of ts and dur seconds? Write them in microseconds")));
-  EXPECT_THAT(JobTraceErrorOf(scaled(1e6)), HasSubstr("ts and dur nanoseconds?"));
-  EXPECT_EQ(JobTraceErrorOf(scaled(1e-3)), "no error");
-  EXPECT_EQ(JobTraceErrorOf(scaled(1e3)), "no error");
+  EXPECT_THAT(JobTraceErrorOf(scaled(1e-3)), HasSubstr("ts and dur milliseconds?"));
+  EXPECT_THAT(JobTraceErrorOf(scaled(1e3)), HasSubstr("ts and dur nanoseconds?"));
+  EXPECT_EQ(JobTraceErrorOf(scaled(0.01)), "no error");
+  EXPECT_EQ(JobTraceErrorOf(scaled(100)), "no error");
 }
 
 TEST(JobTrace, ReadsGzipAndTheObjectForm) {

@@ -1,0 +1,55 @@
+#include "perseus/cli/tradeoff_file.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "perseus/base/file.h"
+#include "perseus/cli/results.h"
+
+namespace perseus::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+// Requires a number where there must be one: json throws otherwise.
+report::SwitchTradeoff ParseTradeoff(const json& summary) {
+  const double baseline_j = summary.at("baseline").at("energy_j").get<double>();
+  const json& unlimited = summary.at("unlimited_plan");
+  report::SwitchTradeoff tradeoff{
+      unlimited.at("target").get<std::string>(), {}, unlimited.at("saving").get<double>()};
+  for (const json& row : summary.at("switch_tradeoff")) {
+    report::SwitchLimit& limit = tradeoff.limits.emplace_back();
+    limit.most_switches = row.at("max_switches").get<int>();
+    // JSON has no infinity: null means that no plan can be.
+    if (const json& bound = row.at("lower_bound_j"); !bound.is_null()) {
+      limit.most_saving = 1 - bound.get<double>() / baseline_j;
+    }
+    if (!row.contains("saving")) continue;
+    limit.saving = row.at("saving").get<double>();
+    // A plan that attains its bound may appear above it, because sums are rounded.
+    limit.most_saving = std::max(limit.most_saving.value_or(*limit.saving), *limit.saving);
+  }
+  return tradeoff;
+}
+
+}  // namespace
+
+Result<std::optional<report::SwitchTradeoff>> ReadTradeoff(const fs::path& source) {
+  std::error_code error;
+  const fs::path path = source / kPlanResults.summary;
+  if (!fs::is_directory(source, error) || !fs::exists(path, error)) return std::nullopt;
+  PERSEUS_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  const json summary = json::parse(text, nullptr, false);
+  if (!summary.is_object() || !summary.contains("unlimited_plan")) return std::nullopt;
+  try {
+    return ParseTradeoff(summary);
+  } catch (const json::exception&) {
+    return Fail(
+        "{}: its limits of clock changes cannot be read (the file was probably edited: plan "
+        "again)",
+        path.string());
+  }
+}
+
+}  // namespace perseus::cli
