@@ -89,6 +89,10 @@ Result<schedule_search::ByteMemory> MemoryOf(const SearchFlags& flags,
       ForEach(flags.model_gib.empty() ? std::vector<double>{0} : flags.model_gib, pp_ranks,
               "--model-memory"));
   for (const double gib : model_gib) {
+    if (gib >= *flags.memory_gib) {
+      return Fail("--model-memory {} leaves nothing of --memory {} for activations", gib,
+                  *flags.memory_gib);
+    }
     memory.available.push_back(static_cast<std::int64_t>((*flags.memory_gib - gib) * kBytesPerGib));
   }
   return memory;

@@ -62,8 +62,10 @@ TEST_F(ScheduleSearchTest, CountsTheMemoryInBytes) {
               AllOf(HasSubstr("most GiB"), HasSubstr("0.50 GiB more on a GPU")));
   ExpectComplaint(Run(search + "--memory 10"), 2, "add --activation-memory");
   ExpectComplaint(Run(search + "--activation-memory 1,2"), 2, "2 numbers for 4 stages");
-  ExpectComplaint(Run(search + "--activation-memory 1024 --memory 3 --model-memory 3"), 3,
+  ExpectComplaint(Run(search + "--activation-memory 1024 --memory 3 --model-memory 2"), 3,
                   "no known schedule");
+  ExpectComplaint(Run(search + "--activation-memory 1024 --memory 3 --model-memory 3"), 2,
+                  "leaves nothing of --memory 3");
 }
 
 TEST_F(ScheduleSearchTest, PlansTheScheduleThatItFinds) {
