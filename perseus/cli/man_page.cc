@@ -127,11 +127,11 @@ class ManPage {
   }
 
   void AddExamples(const CLI::App& verb, std::string_view heading) {
-    std::string_view footer = verb.get_footer();
+    const std::string footer = verb.get_footer();
     constexpr std::string_view kTitle = "Examples:\n";
     if (!footer.starts_with(kTitle)) return;
-    footer.remove_prefix(kTitle.size());
-    Add("{} {}\n.nf\n{}\n.fi\n", heading, heading == ".SH" ? "EXAMPLES" : "Examples", Roff(footer));
+    Add("{} {}\n.nf\n{}\n.fi\n", heading, heading == ".SH" ? "EXAMPLES" : "Examples",
+        Roff(std::string_view(footer).substr(kTitle.size())));
   }
 
   std::string text_;
