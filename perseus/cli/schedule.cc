@@ -33,8 +33,7 @@ Result<void> RunSchedule(const ScheduleFlags& flags) {
   if (flags.directory.empty()) {
     return Fail(
         "JOBDIR is missing (give the job's directory, or search for a schedule with perseus "
-        "schedule "
-        "search)");
+        "schedule search)");
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto logs,
                            tuner::JobLogs::Open(flags.directory, tuner::JobLogs::Job::kIsOver));

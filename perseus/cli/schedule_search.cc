@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -195,7 +196,11 @@ void ShowProgress(int more, const schedule_search::Reference& reference,
 Result<void> RunSearch(const SearchFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto job, job::LoadUnscheduledJob(flags.job));
   schedule_search::TradeoffOptions options{.plan_effort = flags.effort, .stop = {}, .progress = {}};
-  if (!flags.more.empty()) options.more = flags.more;
+  if (!flags.more.empty()) {
+    // A row begins with the schedule of the row before, which needs less memory.
+    const std::set<int> increasing(flags.more.begin(), flags.more.end());
+    options.more.assign(increasing.begin(), increasing.end());
+  }
   PERSEUS_ASSIGN_OR_RETURN(options.memory, MemoryOf(flags, job.profile));
   if (flags.with_progress) options.progress = ShowProgress;
   PERSEUS_ASSIGN_OR_RETURN(const auto tradeoff,
@@ -225,8 +230,8 @@ Verb AddScheduleSearchVerb(CLI::App& schedule) {
     verb->remove_option(verb->get_option(fixed));
   }
   verb->add_option("--more", flags->more,
-                   "The rows: so many microbatches more than 1F1B on each pp_rank, in increasing "
-                   "order (default: 0,1,2,3,4,6,8, until more is of no use)")
+                   "The rows: so many microbatches more than 1F1B on each pp_rank "
+                   "(default: 0,1,2,3,4,6,8, until more is of no use)")
       ->type_name("N[,N...]")
       ->delimiter(',')
       ->allow_extra_args(false)

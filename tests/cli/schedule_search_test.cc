@@ -12,6 +12,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class ScheduleSearchTest : public ProgramTest {
  protected:
@@ -45,6 +46,21 @@ TEST_F(ScheduleSearchTest, WritesSchedulesThatSaveWhatTheRowsSay) {
         << plans.dump(2) << '\n'
         << row.dump(2);
   }
+}
+
+TEST_F(ScheduleSearchTest, TheRowsMayBeChosen) {
+  const std::string search = "schedule search" + std::string(kSearched) + "--more ";
+  // Each row is in its own memory, whatever the order of the flag.
+  const auto rows = RunJson(search + "2,0,2 --json")["rows"];
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0]["more_in_flight"], 0);
+  EXPECT_EQ(rows[0]["in_flight"][0], 4);
+  EXPECT_EQ(rows[1]["more_in_flight"], 2);
+  // No sentence about memory that was not looked at.
+  EXPECT_THAT(RunWell(search + "2"),
+              AllOf(HasSubstr("2 more microbatches in flight"), Not(HasSubstr("nothing more")),
+                    Not(HasSubstr("No other order"))));
+  EXPECT_THAT(RunWell(search + "0"), Not(HasSubstr("nothing more")));
 }
 
 TEST_F(ScheduleSearchTest, CountsTheMemoryInBytes) {

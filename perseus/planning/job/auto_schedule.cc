@@ -39,8 +39,7 @@ std::string Describe(const AutoSchedule& schedule) {
   return fmt::format(
       "schedule auto: {} microbatches in flight on pp_ranks 0 to {} ({}: {})\n"
       "At maximum frequency, an iteration takes {:.6g} s with this schedule, and {:.6g} s and "
-      "{:.6g} "
-      "J with {}.\n",
+      "{:.6g} J with {}.\n",
       fmt::join(schedule.found.in_flight, " "), schedule.found.in_flight.size() - 1,
       reference.schedule.name, fmt::join(reference.in_flight, " "),
       ToSeconds(schedule.found.time_at_maximum), ToSeconds(reference.time), reference.energy_j,

@@ -1,5 +1,4 @@
 #include "perseus/planning/job/job.h"
-#include "perseus/planning/job/auto_schedule.h"
 
 #include <fmt/format.h>
 #include <toml++/toml.h>
@@ -13,6 +12,7 @@
 #include "perseus/base/toml_file.h"
 #include "perseus/base/units.h"
 #include "perseus/base/wording.h"
+#include "perseus/planning/job/auto_schedule.h"
 
 namespace perseus::job {
 namespace {

@@ -357,8 +357,7 @@ Result<UnprofiledJob> LoadUnprofiledJob(const JobFlags& flags) {
   if (job.schedule.name == kAutoSchedule && job.schedule_path.empty()) {
     return Fail(
         "the schedule auto needs a profile, which this verb does not have yet (write a schedule "
-        "with "
-        "perseus schedule search PROFILE.csv -o DIR, and give it with --schedule-file)");
+        "with perseus schedule search PROFILE.csv -o DIR, and give it with --schedule-file)");
   }
   if (job.schedule.pp_ranks == 0 && job.schedule_path.empty()) {
     return Fail("the number of pp_ranks is missing (add --pp-ranks 8, for example)");

@@ -1,7 +1,5 @@
 #include "perseus/planning/schedule_search/candidates.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <string_view>

@@ -15,16 +15,14 @@
 // deadline (Planner::BoundFor). No plan for the candidate has less. Only the winner gets a plan.
 //
 // THE SEARCH, deterministic on any number of cores:
-//   1. Every generated schedule that the profile can run and that fits the memory: 1F1B with
-//   warm-up
-//      +0, +1, ... for all pp_ranks or twice as deep toward pp_rank 0, GPipe, ZB-H1, interleaved
-//      schedules. So the result is never worse than the best of them.
-//   2. The warm-up: one more or one fewer microbatch in flight on a run of neighboring pp_ranks.
-//   More
-//      is not always better: the last pp_rank but one loses with one more, because its first
-//      backward starts later.
-//   3. The same for windows of the iteration, and for wgrads, with windows of half the length each
-//      time.
+//   1. Start from the best generated schedule that the profile can run and that fits the memory:
+//      1F1B with warm-up +0, +1, ... for all pp_ranks or twice as deep toward pp_rank 0, GPipe,
+//      ZB-H1, interleaved schedules. So the result is never worse than any of them.
+//   2. Change the warm-up: one more or one fewer microbatch in flight on a run of neighboring
+//      pp_ranks. More is not always better: the last pp_rank but one loses with one more, because
+//      its first backward starts later.
+//   3. Do the same for windows of the iteration, and for wgrads, with windows of half the length
+//      each time.
 //
 // Alternatives that lost. A mixed-integer program of the order needs a binary variable for every
 // pair (forward, backward) on a pp_rank: 4,608 for 8 pp_ranks and 24 microbatches. Early warm-up,

@@ -123,9 +123,8 @@ std::string ConcludeRow(const Tradeoff& tradeoff, const TradeoffRow& row) {
                      further * 100);
 }
 
-// What to say if no other order was found in the memory of the reference.
-std::string ConcludeWithoutMore(const Tradeoff& tradeoff) {
-  const TradeoffRow& same = tradeoff.rows.front();
+// What to say if no other order was found in the memory of the reference, that of row `same`.
+std::string ConcludeWithoutMore(const Tradeoff& tradeoff, const TradeoffRow& same) {
   const double relaxed = 1 - same.candidate.relaxed_energy_j / tradeoff.reference.energy_j;
   if (same.most_saving && *same.most_saving - relaxed < kWorthSaying) {
     return fmt::format("No other order is better in the memory of {}.\n",
@@ -213,22 +212,22 @@ std::string Conclude(const Tradeoff& tradeoff) {
   const auto say = [&](const TradeoffRow& row) {
     text += ConcludeRow(tradeoff, row) + ", at no slowdown.\n";
   };
+  double without_memory = tradeoff.fixed.saving;
   const TradeoffRow& same = tradeoff.rows.front();
-  if (same.saving - tradeoff.fixed.saving >= kWorthSaying) {
-    say(same);
-  } else {
-    text += ConcludeWithoutMore(tradeoff);
+  if (same.more == 0) {
+    const bool is_better = same.saving - without_memory >= kWorthSaying;
+    if (is_better) say(same);
+    if (!is_better) text += ConcludeWithoutMore(tradeoff, same);
+    without_memory = same.saving;
   }
-  // The first row with more memory, and the last one.
-  const TradeoffRow* first = nullptr;
-  for (const TradeoffRow& row : tradeoff.rows) {
-    if (first == nullptr && row.saving - same.saving >= kWorthSaying) first = &row;
-  }
-  if (first == nullptr) {
-    return text + "More memory saves nothing more.\n";
-  }
-  say(*first);
+  // The first row whose memory is of use, and the last one.
   const TradeoffRow& last = tradeoff.rows.back();
+  if (last.more == 0) return text;
+  const auto first = std::ranges::find_if(tradeoff.rows, [&](const TradeoffRow& row) {
+    return row.more > 0 && row.saving - without_memory >= kWorthSaying;
+  });
+  if (first == tradeoff.rows.end()) return text + "More memory saves nothing more.\n";
+  say(*first);
   if (last.saving - first->saving >= kWorthSaying) say(last);
   return text;
 }

@@ -42,7 +42,7 @@ struct Tradeoff {
 };
 
 struct TradeoffOptions {
-  std::vector<int> more = {0, 1, 2, 3, 4, 6, 8};  // Increasing, from 0.
+  std::vector<int> more = {0, 1, 2, 3, 4, 6, 8};  // Of each row, increasing.
   ByteMemory memory = {};
   int plan_effort = plan::kFirstLook;
   int evaluations = 0;  // For each row; 0: UsualEvaluations.
