@@ -110,8 +110,9 @@ void AddJobFlags(CLI::App& verb, job::JobFlags& flags, JobComes comes) {
       ->check(seconds);
 }
 
-Result<job::LoadedJob> LoadJobToPlan(const job::JobFlags& flags) {
-  PERSEUS_ASSIGN_OR_RETURN(auto job, job::LoadJob(flags));
+Result<job::LoadedJob> LoadJobToPlan(const job::JobFlags& flags,
+                                     const schedule_search::SearchEffort& search) {
+  PERSEUS_ASSIGN_OR_RETURN(auto job, job::LoadJob(flags, search));
   PERSEUS_ASSIGN_OR_RETURN(const auto warnings, job::CheckPlausible(job));
   for (const std::string& warning : warnings) {
     std::fputs(fmt::format("perseus: warning: {}\n", warning).c_str(), stderr);

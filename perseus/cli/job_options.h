@@ -16,6 +16,7 @@ void AddJobFlags(CLI::App& verb, job::JobFlags& flags, JobComes comes = JobComes
 
 // LoadJob for a verb that plans. Refuses input that cannot be (job/plausibility.h), and prints a
 // warning on standard error for each likely mistake.
-Result<job::LoadedJob> LoadJobToPlan(const job::JobFlags& flags);
+Result<job::LoadedJob> LoadJobToPlan(const job::JobFlags& flags,
+                                     const schedule_search::SearchEffort& search = {});
 
 }  // namespace perseus::cli

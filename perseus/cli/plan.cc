@@ -30,6 +30,7 @@
 #include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/planning/report/report.h"
 #include "perseus/planning/report/trace.h"
+#include "perseus/planning/schedule_search/tradeoff.h"
 
 namespace perseus::cli {
 namespace {
@@ -322,16 +323,16 @@ Result<void> LimitPlans(const PlanFlags& flags, const plan::Planner& planner,
 Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planner& planner,
                                       const std::vector<plan::Target>& asked,
                                       const std::optional<noise::Noise>& noise,
-                                      const std::optional<double>& most_changes_per_s) {
-  const FinishOnInterrupt interrupt;
+                                      const std::optional<double>& most_changes_per_s,
+                                      const std::stop_token& finish) {
   FrontierAndPlans computed;
-  computed.finish = interrupt.token();
-  PlanRows rows(planner, flags.with_progress ? PlanRows::Lines::kYes : PlanRows::Lines::kNo);
+  computed.finish = finish;
+  PlanRows rows(planner, flags.with_progress ? RowBlock::Lines::kYes : RowBlock::Lines::kNo);
   TargetPlans plans(planner, rows);
   const SwitchFlags& switches = flags.switches;
   if (switches.most_switches || switches.picks_limit) rows.AnnounceLimit();
   PERSEUS_RETURN_IF_ERROR(LookFirst(flags, planner, asked, computed.frontier, plans, rows));
-  const plan::SearchLimits search{.effort = flags.effort, .stop = {}, .finish = interrupt.token()};
+  const plan::SearchLimits search{.effort = flags.effort, .stop = {}, .finish = finish};
   // By default, most plans are only the starts of plans with a limit. For these, a first look is
   // enough.
   if (switches.by_default) {
@@ -367,8 +368,23 @@ Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planne
     PERSEUS_ASSIGN_OR_RETURN(computed.noise, AddNoiseMargins(planner, *noise, computed.planned,
                                                              of_less_effort, computed.finish));
   }
-  computed.was_interrupted = interrupt.token().stop_requested();
+  computed.was_interrupted = finish.stop_requested();
   return computed;
+}
+
+// Loads the job. If its schedule is searched for, shows the best one so far.
+Result<job::LoadedJob> LoadShowingSearch(const PlanFlags& flags, const std::stop_token& finish) {
+  RowBlock rows("schedules", flags.with_progress ? RowBlock::Lines::kYes : RowBlock::Lines::kNo);
+  rows.Begin("schedule auto");
+  schedule_search::SearchEffort search;
+  search.finish = finish;
+  search.progress = [&](const schedule_search::Candidate& best, double completed) {
+    rows.Show("", fmt::format("schedule auto: at least {} J, in flight {}",
+                              FormatQuantity(best.relaxed_energy_j),
+                              schedule_search::FormatInFlight(best.in_flight)));
+    rows.Update(completed);
+  };
+  return LoadJobToPlan(flags.job, search);
 }
 
 // A searched schedule may be faster than the reference at maximum frequency. The time of the
@@ -420,7 +436,9 @@ Result<void> RunPlan(PlanFlags flags) {
   // If the results cannot be written, this fails before anything is computed.
   ResultDirectory results(flags.directory, kPlanResults);
   if (!flags.directory.empty()) PERSEUS_RETURN_IF_ERROR(results.Open());
-  PERSEUS_ASSIGN_OR_RETURN(auto job, LoadJobToPlan(flags.job));
+  std::optional<FinishOnInterrupt> interrupt(std::in_place);
+  const std::stop_token finish = interrupt->token();
+  PERSEUS_ASSIGN_OR_RETURN(auto job, LoadShowingSearch(flags, finish));
   flags.switches.UseJob(job.most_switches);
   const std::optional<double> allowed_per_s = job.facts.most_changes_per_s;
   if (flags.switches.most_switches || flags.switches.per_instruction) {
@@ -434,7 +452,8 @@ Result<void> RunPlan(PlanFlags flags) {
   PERSEUS_RETURN_IF_ERROR(CheckFigures(
       flags.figures, flags.switches.needs_tradeoff() ? HasSwitches::kYes : HasSwitches::kNo));
   PERSEUS_ASSIGN_OR_RETURN(const auto computed, ComputePlans(flags, planner, asked, noise,
-                                                             job.facts.most_changes_per_s));
+                                                             job.facts.most_changes_per_s, finish));
+  interrupt.reset();
 
   const PlanOutcome outcome{job,
                             planner,

@@ -16,7 +16,9 @@
 
 #include "perseus/base/file.h"
 #include "perseus/cli/flag_checks.h"
+#include "perseus/cli/interrupt.h"
 #include "perseus/cli/job_options.h"
+#include "perseus/cli/row_block.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/table.h"
 #include "perseus/planning/schedule_search/tradeoff.h"
@@ -163,6 +165,7 @@ std::string FormatJson(const Tradeoff& tradeoff) {
     json["fitting"].erase("more_in_flight");
   }
   if (!tradeoff.activations.empty()) json["activation_bytes"] = tradeoff.activations;
+  if (tradeoff.was_interrupted) json["stopped_early"] = true;
   return json.dump(2) + "\n";
 }
 
@@ -184,32 +187,58 @@ Result<void> WriteSchedules(const Tradeoff& tradeoff, const std::string& directo
   return WriteFileAtomically(directory + "/search.json", FormatJson(tradeoff));
 }
 
-void ShowProgress(int more, const schedule_search::Reference& reference,
-                  const schedule_search::Candidate& better) {
-  std::fputs(fmt::format("+{}: {} saves up to {} (in flight {})\n", more, better.origin,
-                         FormatPercent(1 - better.relaxed_energy_j / reference.energy_j),
-                         schedule_search::FormatInFlight(better.in_flight))
-                 .c_str(),
-             stderr);
+// Shows the best schedule so far of each row.
+class SearchRows {
+ public:
+  explicit SearchRows(RowBlock::Lines lines) : block_("schedules", lines) {}
+
+  void Show(int more, const schedule_search::Reference& reference,
+            const schedule_search::Candidate& best, double completed) {
+    if (more != more_) block_.Begin(fmt::format("schedules with +{}", more));
+    more_ = more;
+    block_.Show(fmt::format("{}", more),
+                fmt::format("+{}: {} saves up to {} (in flight {})", more, best.origin,
+                            FormatPercent(1 - best.relaxed_energy_j / reference.energy_j),
+                            schedule_search::FormatInFlight(best.in_flight)));
+    block_.Update(completed);
+  }
+
+ private:
+  RowBlock block_;
+  int more_ = -1;
+};
+
+// Shows the best schedules so far, and ends early after Ctrl-C.
+Result<Tradeoff> ComputeInteractively(const schedule_search::SearchJob& job,
+                                      schedule_search::TradeoffOptions options,
+                                      bool with_progress) {
+  const FinishOnInterrupt interrupt;
+  SearchRows rows(with_progress ? RowBlock::Lines::kYes : RowBlock::Lines::kNo);
+  options.finish = interrupt.token();
+  options.progress = [&](auto&&... best) { rows.Show(best...); };
+  return schedule_search::ComputeTradeoff(job, options);
 }
 
 Result<void> RunSearch(const SearchFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto job, job::LoadUnscheduledJob(flags.job));
-  schedule_search::TradeoffOptions options{.plan_effort = flags.effort, .stop = {}, .progress = {}};
+  schedule_search::TradeoffOptions options{
+      .plan_effort = flags.effort, .stop = {}, .finish = {}, .progress = {}};
   if (!flags.more.empty()) {
     // A row begins with the schedule of the row before, which needs less memory.
     const std::set<int> increasing(flags.more.begin(), flags.more.end());
     options.more.assign(increasing.begin(), increasing.end());
   }
   PERSEUS_ASSIGN_OR_RETURN(options.memory, MemoryOf(flags, job.profile));
-  if (flags.with_progress) options.progress = ShowProgress;
   PERSEUS_ASSIGN_OR_RETURN(const auto tradeoff,
-                           schedule_search::ComputeTradeoff(job.search_job(), options));
+                           ComputeInteractively(job.search_job(), options, flags.with_progress));
   if (!flags.directory.empty()) {
     PERSEUS_RETURN_IF_ERROR(WriteSchedules(tradeoff, flags.directory));
   }
   if (flags.as_json) return Print(FormatJson(tradeoff));
   std::string text = FormatTradeoff(tradeoff) + job::Describe(job.facts);
+  if (tradeoff.was_interrupted) {
+    text += "Stopped early: a whole run may find better schedules, and shows more memory.\n";
+  }
   if (!flags.directory.empty()) {
     text += fmt::format("{} schedules are in {}\n", tradeoff.rows.size(), flags.directory);
   }
@@ -263,7 +292,8 @@ Verb AddScheduleSearchVerb(CLI::App& schedule) {
       ->type_name("N")
       ->check(WholeNumberIn({plan::kFirstLook, plan::kMostEffort}));
   verb->add_flag("--progress", flags->with_progress,
-                 "Print each better schedule on standard error as soon as it is found");
+                 "Print each better schedule on standard error as soon as it is found (a terminal "
+                 "shows them without this flag)");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the table");
   return {verb, [flags] { return RunSearch(*flags); }};
 }

@@ -1,5 +1,6 @@
-// Tests how `perseus plan` searches, as a user sees it: first plans come soon and then get better,
-// Ctrl-C ends the search with whole results, and the effort alone decides which plans are found.
+// Tests how `perseus plan` and `perseus schedule search` search, as a user sees it: first plans
+// come soon and then get better, Ctrl-C ends the search with whole results, and the effort alone
+// decides which plans are found.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <spawn.h>
@@ -133,6 +134,48 @@ TEST_F(PlanSearchTest, TheNumberOfCoresDoesNotChangeThePlans) {
       "/proc/self/status) '" PERSEUS_PROGRAM "' " +
       plan_ + "-o one");
   EXPECT_EQ(Contents("one"), Contents("all"));
+}
+
+TEST_F(PlanSearchTest, TheNumberOfCoresDoesNotChangeTheSchedules) {
+  const std::string search =
+      "schedule search profile.csv --microbatches 8 --more 0,1 --blocking-power 84 ";
+  RunWell(search + "-o all");
+  RunWell(
+      "--version; taskset -c $(sed -n 's/^Cpus_allowed_list:[[:space:]]*\\([0-9]*\\).*/\\1/p' "
+      "/proc/self/status) '" PERSEUS_PROGRAM "' " +
+      search + "-o one");
+  EXPECT_EQ(Contents("one"), Contents("all"));
+}
+
+TEST_F(PlanSearchTest, AnInterruptKeepsTheBestSchedulesSoFar) {
+  BackgroundRun run(Directory(),
+                    "schedule search profile.csv --microbatches 200 --blocking-power 84 "
+                    "--progress -o schedules");
+  ASSERT_TRUE(WaitFor(run, "+0: ")) << Read("stderr.txt");
+  run.Interrupt();
+  const int status = run.Wait();
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_THAT(Read("stdout.txt"), HasSubstr("Stopped early"));
+  const auto search = nlohmann::json::parse(Read("schedules/search.json"));
+  EXPECT_EQ(search["stopped_early"], true);
+  ASSERT_FALSE(search["rows"].empty());
+  EXPECT_LE(search["rows"][0]["time_s"], search["reference"]["time_s"]);
+  EXPECT_NE(Read("schedules/more-0.csv"), "");
+}
+
+TEST_F(PlanSearchTest, AnInterruptEndsTheSearchOfAPlan) {
+  BackgroundRun run(Directory(),
+                    "plan profile.csv --schedule auto --max-in-flight 9 --microbatches 200 "
+                    "--blocking-power 84 --stops 0 --no-frontier --per-instruction --progress "
+                    "-o results");
+  ASSERT_TRUE(WaitFor(run, "schedule auto: ")) << Read("stderr.txt");
+  run.Interrupt();
+  const int status = run.Wait();
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_THAT(Read("stdout.txt"), HasSubstr("Stopped early"));
+  EXPECT_THAT(Read("results/summary.json"), HasSubstr("no-slowdown"));
 }
 
 TEST_F(PlanSearchTest, AnInterruptKeepsTheBestPlansSoFar) {

@@ -244,8 +244,9 @@ Result<UnscheduledJob> Unscheduled(const DescribedJob& described, const JobFlags
 }
 
 // Searches for the schedule.
-Result<LoadedJob> LayOutAuto(UnscheduledJob job, const std::vector<int>& max_in_flight) {
-  PERSEUS_ASSIGN_OR_RETURN(auto found, FindAutoSchedule(job.search_job(), max_in_flight));
+Result<LoadedJob> LayOutAuto(UnscheduledJob job, const std::vector<int>& max_in_flight,
+                             const schedule_search::SearchEffort& search) {
+  PERSEUS_ASSIGN_OR_RETURN(auto found, FindAutoSchedule(job.search_job(), max_in_flight, search));
   job.planned.schedule = found.found.schedule;
   auto loaded =
       WithFacts(LayOut(std::move(job.planned), job.profile), job.facts, job.most_switches);
@@ -312,12 +313,12 @@ schedule_search::SearchJob UnscheduledJob::search_job() const {
           .microbatches = microbatches};
 }
 
-Result<LoadedJob> LoadJob(const JobFlags& flags) {
+Result<LoadedJob> LoadJob(const JobFlags& flags, const schedule_search::SearchEffort& search) {
   PERSEUS_ASSIGN_OR_RETURN(const auto described, Describe(flags));
   const Job& job = described.job;
   if (job.schedule.name == kAutoSchedule && job.schedule_path.empty() && job.graph_path.empty()) {
     PERSEUS_ASSIGN_OR_RETURN(auto unscheduled, Unscheduled(described, flags));
-    return LayOutAuto(std::move(unscheduled), flags.max_in_flight);
+    return LayOutAuto(std::move(unscheduled), flags.max_in_flight, search);
   }
   if (!flags.max_in_flight.empty()) {
     return Fail("--max-in-flight is for a schedule that is searched for (add --schedule auto)");

@@ -100,8 +100,8 @@ Result<UnscheduledJob> LoadUnscheduledJob(const JobFlags& flags);
 // Flags override the job file. Reads every file that they name. The hardware facts set the blocking
 // power and the switch latency if neither the flags nor the job file give them. Of a graph, they
 // set only the switch latency, because the file of the graph describes the power of its resources.
-// Searches for the schedule if its name is kAutoSchedule, which takes seconds.
-Result<LoadedJob> LoadJob(const JobFlags& flags);
+// Searches for the schedule if its name is kAutoSchedule, which takes seconds; `search` says how.
+Result<LoadedJob> LoadJob(const JobFlags& flags, const schedule_search::SearchEffort& search = {});
 
 // The job without its profile, which has yet to be measured. `planned.profile` is the path from the
 // flags or the file, and is not read. Requires the number of pp_ranks. The default of the blocking

@@ -217,7 +217,7 @@ int AscentSteps(int instructions) { return std::max(12, UsualEvaluations(instruc
 
 // Ascent with a step of its own for each price, which grows while the price moves the same way, and
 // shrinks when it turns.
-Result<double> Ascend(const OrderFreeJob& job) {
+Result<double> Ascend(const OrderFreeJob& job, const std::stop_token& finish) {
   constexpr double kFirstStepW = 20;
   constexpr double kGrow = 1.3;
   constexpr double kShrink = 0.5;
@@ -232,6 +232,7 @@ Result<double> Ascend(const OrderFreeJob& job) {
     }
     PERSEUS_ASSIGN_OR_RETURN(const auto outcome, job.Solve(prices));
     best_j = std::max(best_j, outcome.bound_j);
+    if (finish.stop_requested()) break;
     for (std::size_t i = 0; i < prices_w.size(); ++i) {
       const bool rises = outcome.excess[i] > 0;
       steps_w[i] *= rises == rose[i] ? kGrow : kShrink;
@@ -251,10 +252,11 @@ bool HasOnlyForwardsAndBackwards(const profile::Profile& profile) {
 }  // namespace
 
 Result<std::optional<double>> BoundOfAnyOrder(const SearchJob& job, Nanoseconds deadline,
-                                              const MemoryLimit& limit) {
+                                              const MemoryLimit& limit,
+                                              const std::stop_token& finish) {
   if (!HasOnlyForwardsAndBackwards(job.profile)) return std::optional<double>();
   PERSEUS_ASSIGN_OR_RETURN(const auto free, OrderFreeJob::Create(job, deadline, limit));
-  PERSEUS_ASSIGN_OR_RETURN(const double bound_j, Ascend(free));
+  PERSEUS_ASSIGN_OR_RETURN(const double bound_j, Ascend(free, finish));
   return std::optional<double>(bound_j);
 }
 

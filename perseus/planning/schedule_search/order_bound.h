@@ -35,9 +35,11 @@ namespace perseus::schedule_search {
 
 // No plan for any schedule of this job, within `limit` and `deadline`, has less energy (in joules).
 // Nothing if the bound does not apply: with several chunks for each pp_rank, and if the profile has
-// split backwards or recomputations, which this bound does not know. Fails (kUnreachable) if no
-// schedule can meet the deadline.
+// split backwards or recomputations, which this bound does not know. After a request to
+// finish, the bound is the best one so far. Fails (kUnreachable) if no schedule can meet the
+// deadline.
 Result<std::optional<double>> BoundOfAnyOrder(const SearchJob& job, Nanoseconds deadline,
-                                              const MemoryLimit& limit);
+                                              const MemoryLimit& limit,
+                                              const std::stop_token& finish = {});
 
 }  // namespace perseus::schedule_search

@@ -32,6 +32,7 @@ class Search {
   // Improves the best schedule by moves, until none helps or the evaluations are used.
   Result<void> Improve(int evaluations);
 
+  bool has_evaluations() const { return evaluations_left_ > 0 && !effort_.finish.stop_requested(); }
   bool has_schedule() const { return best_.has_value(); }
   Candidate Best() const;
 
@@ -44,6 +45,7 @@ class Search {
 
   bool Offer(schedule::Schedule schedule, const std::string& origin,
              const std::optional<Judgment>& judgment);
+  void ShowProgress() const;
   // Tries all moves once. Returns whether one helped.
   Result<bool> TryMoves(const std::vector<Move>& moves);
   Result<bool> TryBatch(const std::vector<Move>& moves, std::size_t first, std::size_t& tried);
@@ -53,6 +55,7 @@ class Search {
   RelaxedEnergy energy_;
   std::optional<Judged> best_;
   std::vector<RankPaths> paths_;  // Of the best one.
+  int evaluations_ = 0;
   int evaluations_left_ = 0;
 };
 
@@ -64,12 +67,17 @@ Candidate Search::Best() const {
           .time_at_maximum = best_->judgment.time_at_maximum};
 }
 
+void Search::ShowProgress() const {
+  if (!effort_.progress || !best_) return;
+  const int done = evaluations_ - std::max(0, evaluations_left_);
+  effort_.progress(Best(), evaluations_ == 0 ? 0 : static_cast<double>(done) / evaluations_);
+}
+
 bool Search::Offer(schedule::Schedule schedule, const std::string& origin,
                    const std::optional<Judgment>& judgment) {
   if (!judgment || (best_ && !judgment->IsBetterThan(best_->judgment))) return false;
   best_ = Judged{std::move(schedule), origin, *judgment};
   paths_ = PathsOf(best_->schedule);
-  if (effort_.progress) effort_.progress(Best());
   return true;
 }
 
@@ -84,6 +92,7 @@ Result<void> Search::Start(std::vector<schedule::Schedule> candidates) {
       std::string origin = candidates[first + i].name;
       Offer(std::move(candidates[first + i]), origin, judgments[i]);
     }
+    ShowProgress();
   }
   return {};
 }
@@ -107,12 +116,13 @@ Result<bool> Search::TryBatch(const std::vector<Move>& moves, std::size_t first,
   for (std::size_t i = 0; i < changed.size(); ++i) {
     is_better = Offer(std::move(changed[i]), origin, judgments[i]) || is_better;
   }
+  ShowProgress();
   return is_better;
 }
 
 Result<bool> Search::TryMoves(const std::vector<Move>& moves) {
   bool has_helped = false;
-  for (std::size_t next = 0; next < moves.size() && evaluations_left_ > 0;) {
+  for (std::size_t next = 0; next < moves.size() && has_evaluations();) {
     std::size_t tried = next;
     PERSEUS_ASSIGN_OR_RETURN(const bool is_better, TryBatch(moves, next, tried));
     // A move that helped often helps again.
@@ -123,7 +133,7 @@ Result<bool> Search::TryMoves(const std::vector<Move>& moves) {
 }
 
 Result<void> Search::Improve(int evaluations) {
-  evaluations_left_ = evaluations;
+  evaluations_ = evaluations_left_ = evaluations;
   const auto pp_ranks = static_cast<int>(paths_.size());
   std::size_t longest = 1;
   bool has_weights = false;
@@ -131,11 +141,11 @@ Result<void> Search::Improve(int evaluations) {
     longest = std::max(longest, rank.backwards.size());
     has_weights = has_weights || !rank.weights.empty();
   }
-  for (bool has_helped = true; has_helped && evaluations_left_ > 0;) {
+  for (bool has_helped = true; has_helped && has_evaluations();) {
     has_helped = false;
     for (std::size_t parts = 1; parts <= longest; parts *= 2) {
       const std::vector<Move> moves = MovesFor(pp_ranks, static_cast<int>(parts), has_weights);
-      for (bool again = true; again && evaluations_left_ > 0;) {
+      for (bool again = true; again && has_evaluations();) {
         PERSEUS_ASSIGN_OR_RETURN(again, TryMoves(moves));
         has_helped = has_helped || again;
         // Only whole-iteration moves are repeated at once: they are few, and the smaller windows

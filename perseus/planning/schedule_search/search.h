@@ -81,8 +81,12 @@ struct SearchEffort {
   // (UsualEvaluations).
   int evaluations = 0;
   std::stop_token stop = {};  // After a request, the search fails (kSystem).
-  // Called for each better schedule, by the calling thread.
-  std::function<void(const Candidate&)> progress = {};
+  // After a request to finish, the search ends with the best schedule so far. It always judges the
+  // generated schedules.
+  std::stop_token finish = {};
+  // Called for each better schedule, and from time to time with the best one so far and the
+  // completed fraction of the evaluations, by the calling thread.
+  std::function<void(const Candidate&, double completed)> progress = {};
   // A schedule to start from, besides the generated ones.
   const schedule::Schedule* start = nullptr;
 };

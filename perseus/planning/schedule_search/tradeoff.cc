@@ -35,15 +35,19 @@ Result<std::vector<std::pair<int, Candidate>>> FindSchedules(const SearchJob& jo
   for (const int more : options.more) {
     SearchEffort effort{.evaluations = options.evaluations,
                         .stop = options.stop,
+                        .finish = options.finish,
                         .progress = {},
                         .start = found.empty() ? nullptr : &found.back().second.schedule};
     if (options.progress) {
-      effort.progress = [&](const Candidate& better) { options.progress(more, reference, better); };
+      effort.progress = [&](const Candidate& best, double completed) {
+        options.progress(more, reference, best, completed);
+      };
     }
     PERSEUS_ASSIGN_OR_RETURN(
         auto candidate, FindSchedule(job, reference.time, MoreInFlight(reference, more), effort));
     if (found.size() > 1 && candidate.in_flight == found.back().second.in_flight) break;
     found.emplace_back(more, std::move(candidate));
+    if (options.finish.stop_requested()) break;
   }
   return found;
 }
@@ -53,7 +57,10 @@ Result<TradeoffRow> PlanFitting(const SearchJob& job, const Tradeoff& tradeoff,
                                 const TradeoffOptions& options) {
   const MemoryLimit limit{.of_pp_rank = options.memory.available,
                           .size_of_stage = options.memory.activations};
-  SearchEffort effort{.evaluations = options.evaluations, .stop = options.stop, .progress = {}};
+  SearchEffort effort{.evaluations = options.evaluations,
+                      .stop = options.stop,
+                      .finish = options.finish,
+                      .progress = {}};
   const TradeoffRow* before = nullptr;
   for (const TradeoffRow& row : tradeoff.rows) {
     const auto peaks = schedule::PeakActivations(row.candidate.schedule, limit.size_of_stage);
@@ -67,10 +74,11 @@ Result<TradeoffRow> PlanFitting(const SearchJob& job, const Tradeoff& tradeoff,
   }
   PERSEUS_ASSIGN_OR_RETURN(
       TradeoffRow row,
-      PlanCandidate(job, tradeoff.reference, *std::move(candidate),
-                    {.effort = options.plan_effort, .stop = options.stop, .finish = {}}));
+      PlanCandidate(
+          job, tradeoff.reference, *std::move(candidate),
+          {.effort = options.plan_effort, .stop = options.stop, .finish = options.finish}));
   PERSEUS_ASSIGN_OR_RETURN(const auto bound_j,
-                           BoundOfAnyOrder(job, tradeoff.reference.time, limit));
+                           BoundOfAnyOrder(job, tradeoff.reference.time, limit, options.finish));
   if (before != nullptr && before->saving > row.saving) row = *before;
   row.more = -1;
   row.most_saving.reset();
@@ -168,11 +176,12 @@ Result<Tradeoff> ComputeTradeoff(const SearchJob& job, const TradeoffOptions& op
   std::vector<Result<TradeoffRow>> planned(found.size(), Fail("not planned"));
   std::vector<Result<std::optional<double>>> bounds(found.size(), Fail("not bounded"));
   const plan::SearchLimits limits{
-      .effort = options.plan_effort, .stop = options.stop, .finish = {}};
+      .effort = options.plan_effort, .stop = options.stop, .finish = options.finish};
   ForEachOnAllCores(found.size(), [&](std::size_t i) {
     planned[i] = PlanCandidate(job, reference, found[i].second, limits);
     if (planned[i]) planned[i]->more = found[i].first;
-    bounds[i] = BoundOfAnyOrder(job, reference.time, MoreInFlight(reference, found[i].first));
+    bounds[i] = BoundOfAnyOrder(job, reference.time, MoreInFlight(reference, found[i].first),
+                                options.finish);
   });
   Tradeoff tradeoff{.reference = std::move(reference), .fixed = {}, .rows = {}};
   for (std::size_t i = 0; i < planned.size(); ++i) {
@@ -200,6 +209,7 @@ Result<Tradeoff> ComputeTradeoff(const SearchJob& job, const TradeoffOptions& op
   if (!options.memory.available.empty()) {
     PERSEUS_ASSIGN_OR_RETURN(tradeoff.fitting, PlanFitting(job, tradeoff, options));
   }
+  tradeoff.was_interrupted = options.finish.stop_requested();
   return tradeoff;
 }
 

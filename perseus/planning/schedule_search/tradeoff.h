@@ -39,6 +39,7 @@ struct Tradeoff {
   // The best schedule in the available bytes. Its `more` is that of no row: -1.
   std::optional<TradeoffRow> fitting = {};
   std::vector<std::int64_t> activations = {};  // [stage] In bytes; empty if they are unknown.
+  bool was_interrupted = false;                // By a request to finish.
 };
 
 struct TradeoffOptions {
@@ -47,8 +48,10 @@ struct TradeoffOptions {
   int plan_effort = plan::kFirstLook;
   int evaluations = 0;  // For each row; 0: UsualEvaluations.
   std::stop_token stop = {};
-  // Called for each better schedule of a row, by the calling thread.
-  std::function<void(int more, const Reference&, const Candidate&)> progress = {};
+  // After a request to finish, the rows so far get plans, and no further rows follow.
+  std::stop_token finish = {};
+  // Called as SearchEffort::progress, for each row.
+  std::function<void(int more, const Reference&, const Candidate&, double completed)> progress = {};
 };
 
 // Ends before the first row that holds no more than the row before: more memory is then of no use.

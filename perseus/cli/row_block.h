@@ -1,0 +1,60 @@
+// Shows the best results so far of a long computation, on standard error. The final results are on
+// standard output, and do not depend on this.
+//
+// On a terminal, the rows are a block that is drawn again in place whenever a row changes, and
+// erased at the end. Below them is what the verb does now. Without a terminal, nothing is shown,
+// unless lines are requested: then each new text of a row is a line.
+//
+// Thread safety: several threads may call all methods.
+#pragma once
+
+#include <chrono>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace perseus::cli {
+
+class RowBlock {
+ public:
+  enum class Lines { kNo, kYes };
+  // `results` is what the rows show, in the plural: "plans". `lines`: without a terminal.
+  RowBlock(std::string results, Lines lines);
+  RowBlock(const RowBlock&) = delete;
+  RowBlock& operator=(const RowBlock&) = delete;
+  ~RowBlock() { Erase(); }
+
+  // Whether anything is shown.
+  bool IsVisible() const { return output_ != Output::kNothing; }
+
+  // What the verb does now, and the completed fraction.
+  void Begin(std::string activity);
+  void Update(double fraction);
+
+  // Replaces the row of this key, or adds one at the end.
+  void Show(const std::string& key, std::string text);
+
+  // Erases the block.
+  void Erase();
+
+ private:
+  enum class Output { kNothing, kLines, kBlock };
+  using Clock = std::chrono::steady_clock;
+
+  struct Row {
+    std::string key;
+    std::string text;
+  };
+  void Draw();
+
+  const std::string results_;
+  const Output output_;
+  std::mutex mutex_;  // Guards all members below.
+  std::vector<Row> rows_;
+  std::string activity_;
+  double fraction_ = 0;
+  std::size_t lines_drawn_ = 0;
+  Clock::time_point drawn_;
+};
+
+}  // namespace perseus::cli
