@@ -57,7 +57,9 @@ std::optional<Response> HeadRefusal(const Request& request, const Takes& takes, 
   if (!type.empty() && type != takes.media_type) {
     return ProblemResponse({415, "Unsupported type of body",
                             fmt::format("The type is {}", Excerpt(type)), "",
-                            fmt::format("send {}", takes.media_type)});
+                            fmt::format("send the header \"Content-Type: {0}\" (curl: add -H "
+                                        "'Content-Type: {0}')",
+                                        takes.media_type)});
   }
   const std::string encoding = MediaType(request.Field("content-encoding"));
   if (!encoding.empty() && encoding != "identity") {

@@ -385,11 +385,15 @@ TEST(Server, RefusesInputThatARouteDoesNotAccept) {
       {"POST /json", "Content-Type: Application/JSON ; charset=utf-8\r\n", "{}", "200", ""},
       {"POST /json", "Content-Encoding: identity\r\n", "{}", "200", ""},
       {"POST /json", "Content-Encoding: gzip\r\n", "{}", "415", "send the body without encoding"},
-      {"POST /json", "Content-Type: text/plain\r\n", "{}", "415", "send application/json"},
-      {"POST /json", "Content-Type: application/x-www-form-urlencoded\r\n", "{}", "415", ""},
+      {"POST /json", "Content-Type: text/plain\r\n", "{}", "415",
+       R"(send the header \"Content-Type: application/json\" (curl: add -H )"
+       R"('Content-Type: application/json'))"},
+      {"POST /json", "Content-Type: application/x-www-form-urlencoded\r\n", "{}", "415",
+       "curl: add -H 'Content-Type: application/json'"},
       {"POST /json", "Content-Type: text/plain\r\n", "", "200", ""},
       {"PUT /csv", "Content-Type: text/csv\r\n", "a,b", "200", ""},
-      {"PUT /csv", "Content-Type: application/json\r\n", "a,b", "415", "send text/csv"},
+      {"PUT /csv", "Content-Type: application/json\r\n", "a,b", "415",
+       "curl: add -H 'Content-Type: text/csv'"},
   };
   for (const auto& row : rows) {
     const std::string response = answer(row.line, row.fields, row.body);

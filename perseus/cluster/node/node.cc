@@ -26,6 +26,9 @@ constexpr Nanoseconds kReportAtLeastEvery = 4 * kSecond;  // The server expects 
 // The newest reports of a job that are stored while the server is unreachable.
 constexpr std::size_t kMostUnsent = 256;
 
+constexpr int kUnauthorized = 401;
+constexpr int kForbidden = 403;
+constexpr int kNotFound = 404;
 constexpr int kTooManyRequests = 429;
 constexpr int kFirstServerError = 500;
 
@@ -114,6 +117,7 @@ void Node::Turn(Nanoseconds now) {
   if (now >= next_search_) FindJobs(now);
   for (auto& [directory, job] : jobs_) ReadJob(directory, job, now);
   for (auto& [directory, job] : jobs_) {
+    CheckRegistered(job, now);
     Attach(directory, job, now);
     if (!job.lifecycle.has_ended()) FetchPlans(job, now);
     WriteAssignment(job, now);
@@ -219,6 +223,33 @@ void Node::Attach(const std::filesystem::path& directory, Job& job, Nanoseconds 
   if (!IsSuccess(*answer)) return TakeRefusal(directory, job, *answer);
   TakeAcceptance(job, *answer);
   log_.info("{} ranks of job {} are attached", ranks.size(), job.key);
+}
+
+// Before the ranks start, no other request would show that the server does not know the job, or
+// that the token is wrong.
+void Node::CheckRegistered(Job& job, Nanoseconds now) {
+  if (job.is_registered || job.lifecycle.has_ended() || now < job.next_check) return;
+  // Attaching them answers the same question.
+  if (!job.ranks.Alive().empty() || !uplink_.IsUsable(now)) return;
+  job.next_check = now + kRetryAfter;
+  const auto answer = uplink_.Request(
+      {.target = fmt::format("/v1/jobs/{}/assignments?limit=1", http::PercentEncoded(job.key))},
+      now);
+  if (!answer) return;
+  const std::string about = "finding " + job.key;
+  if (answer->status == kNotFound && IsUnknownJob(*answer)) {
+    uplink_.WarnOnce(about, fmt::format("the server does not have job {}: {}; ranks run without a "
+                                        "plan until it does (perseus job register {})",
+                                        job.key, ProblemText(*answer), job.key));
+  }
+  if (answer->status == kUnauthorized || answer->status == kForbidden) {
+    uplink_.WarnOnce(about,
+                     fmt::format("the server refuses job {}: {}", job.key, ProblemText(*answer)));
+  }
+  if (!IsSuccess(*answer)) return;
+  job.is_registered = true;
+  uplink_.Recovered(about);
+  log_.info("the server has job {}; no ranks of it run here yet", job.key);
 }
 
 void Node::TakeAcceptance(Job& job, const http::Response& answer) {

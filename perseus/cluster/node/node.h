@@ -69,7 +69,9 @@ class Node {
     // Another directory here has the key, so this one gets no plans. It is not a state of the
     // lifecycle: it depends on the other directory, not on the server.
     bool is_second = false;
+    bool is_registered = false;   // The server knew the job before its ranks ran.
     Nanoseconds last_active = 0;  // When its ranks appeared or ended a step.
+    Nanoseconds next_check = 0;
     Nanoseconds next_attach = 0;
     Nanoseconds next_fetch = 0;
     Nanoseconds next_write = 0;
@@ -81,6 +83,7 @@ class Node {
   void TakeEnd(const std::filesystem::path& directory, Job& job, const protocol::EndedEvent& ended);
   void FindJobs(Nanoseconds now);
   void ReadJob(const std::filesystem::path& directory, Job& job, Nanoseconds now);
+  void CheckRegistered(Job& job, Nanoseconds now);
   void Attach(const std::filesystem::path& directory, Job& job, Nanoseconds now);
   bool TakeKey(const std::filesystem::path& directory, const Job& job);
   void TakeAcceptance(Job& job, const http::Response& answer);

@@ -37,6 +37,8 @@ struct FakeServer {
   bool is_away = false;
   int attach_status = 200;
   std::string attach_problem;
+  int job_status = 200;
+  std::string job_problem = "{}";
   int report_status = 200;
   std::string report_answer = "{}";
   std::string job = "j-1";
@@ -57,6 +59,9 @@ struct FakeServer {
     if (request.method == "PUT") {
       response.status = attach_status;
       response.body = attach_problem.empty() ? json{{"job", job}}.dump() : attach_problem;
+    } else if (request.target.starts_with("/v1/jobs/")) {
+      response.status = job_status;
+      response.body = job_problem;
     } else if (request.target.starts_with("/v1/plans/")) {
       response.body = plan;
     }
@@ -116,6 +121,26 @@ class NodeTest : public testing::Test {
   Nanoseconds now_ = 0;
 };
 
+// Before the first rank runs, the node asks whether the server has the job.
+TEST_F(NodeTest, SaysThatTheServerDoesNotHaveTheJob) {
+  MakeJob();
+  server_.job_status = 404;
+  server_.job_problem = R"({"title": "There is no such job", "detail": "no job gpt3-run7"})";
+  Turn();
+  Turn(6'000 * kMillisecond);
+  const std::string question = "GET /v1/jobs/gpt3-run7/assignments?limit=1";
+  EXPECT_THAT(server_.requests, ElementsAre(question, question));
+  const std::string warning = "does not have job gpt3-run7: 404: no job gpt3-run7";
+  EXPECT_THAT(logged_.str(), HasSubstr(warning));
+  EXPECT_THAT(logged_.str(), HasSubstr("perseus job register gpt3-run7"));
+  EXPECT_EQ(logged_.str().find(warning), logged_.str().rfind(warning)) << "once";
+  server_.job_status = 200;
+  Turn(6'000 * kMillisecond);
+  EXPECT_THAT(logged_.str(), HasSubstr("the server has job gpt3-run7"));
+  Turn(6'000 * kMillisecond);
+  EXPECT_THAT(server_.requests, SizeIs(3)) << "not again";
+}
+
 TEST_F(NodeTest, ASecondDirectoryWithTheSameKeyIsIgnoredWithOneWarning) {
   const RankLogs first = MakeJob("a");
   const RankLogs second = MakeJob("b");
@@ -157,7 +182,9 @@ TEST_F(NodeTest, ARunThatContinuesInAnotherDirectoryIsAttached) {
 TEST_F(NodeTest, AttachesRanksFetchesPlansWritesTheAssignmentAndReports) {
   const RankLogs logs = MakeJob();
   Turn();
-  EXPECT_THAT(server_.requests, IsEmpty());  // No rank runs yet.
+  // No rank runs yet.
+  EXPECT_THAT(server_.requests, ElementsAre("GET /v1/jobs/gpt3-run7/assignments?limit=1"));
+  server_.requests.clear();
   for (int rank = 0; rank < 2; ++rank) logs.Begin({0, rank, 0}, 100 + rank);
   Turn();
   EXPECT_THAT(server_.requests, ElementsAre("PUT /v1/nodes/n7/jobs/gpt3-run7"));

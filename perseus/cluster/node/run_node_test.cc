@@ -136,6 +136,7 @@ class HttpServer {
     routes.Add("PUT", "/v1/nodes/{node}/jobs/{job}", answer(R"({"job": "j-1"})"));
     routes.Add("POST", "/v1/nodes/{node}/reports", answer("{}"));
     routes.Add("GET", "/v1/plans/{plan}", answer(TinyPlan()));
+    routes.Add("GET", "/v1/jobs/{job}/assignments", answer("{}"), {.query = {"limit"}});
     routes.Add("GET", "/v1/nodes/{node}/events",
                [this](Call& call) -> boost::asio::awaitable<http::Response> {
                  Note(call.request);

@@ -62,6 +62,32 @@ TEST_F(ControlPlaneTest, RefusesAnImpossibleTarget) {
   EXPECT_EQ(Send("PUT", "/v1/jobs/run/target", possible.dump()).status, 200);
 }
 
+// The frontier is a bound that no plan of whole clocks may reach. Every accepted target has a plan.
+TEST_F(ControlPlaneTest, ATargetJustAboveTheFrontierIsRefusedOrPlanned) {
+  PlanJob("run");
+  ASSERT_TRUE(Comes([&] { return Send("GET", "/v1/jobs/run/frontier").status == 200; }));
+  const json frontier = Get("/v1/jobs/run/frontier");
+  const json& least = frontier["points"][frontier["least_energy"].get<std::size_t>()];
+  const double energy_j = least["energy_j"];
+  const double power_w = energy_j / least["time_s"].get<double>();
+  int refused = 0;
+  for (const double above : {0.0, 1e-9, 1e-7, 1e-5, 1e-3, 1e-2}) {
+    for (const json& target : {json{{"kind", "energy_budget"}, {"value", energy_j * (1 + above)}},
+                               json{{"kind", "power_cap"}, {"value", power_w * (1 + above)}}}) {
+      const auto answer = Send("PUT", "/v1/jobs/run/target", target.dump());
+      ASSERT_THAT(answer.status, ::testing::AnyOf(200, 422)) << answer.body;
+      if (answer.status == 422) {
+        ++refused;
+        EXPECT_EQ(json::parse(answer.body)["pointer"], "/value");
+        continue;
+      }
+      ASSERT_TRUE(Comes([&] { return Get("/v1/jobs/run")["planning"] == "done"; }));
+      EXPECT_EQ(Get("/v1/jobs/run")["status"], "planned") << target;
+    }
+  }
+  EXPECT_GT(refused, 0);
+}
+
 // The energy of fixed instructions is the same as with `perseus plan`.
 TEST_F(ControlPlaneTest, FixedInstructionsHaveTheRegisteredEnergy) {
   const auto energy = [this](const std::string& key, const json& fixed) {
@@ -237,7 +263,7 @@ TEST_F(ControlPlaneTest, AnEndedJobAcceptsNoRanksAndResults) {
   ASSERT_EQ(Send("POST", "/v1/jobs/run/end", "{}").status, 200);
   EXPECT_EQ(Send("POST", "/register_rank/" + id,
                  R"({"rank": 0, "dp_rank": 0, "pp_rank": 0, "tp_rank": 0,
-                     "available_frequencies": []})")
+                     "available_frequencies": [1410]})")
                 .status,
             409);
   EXPECT_EQ(

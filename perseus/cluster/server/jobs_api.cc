@@ -8,6 +8,7 @@
 #include "perseus/cluster/server/differences.h"
 #include "perseus/cluster/server/endpoints.h"
 #include "perseus/cluster/server/job_view.h"
+#include "perseus/cluster/server/plan_on_request.h"
 
 namespace perseus::server {
 namespace {
@@ -97,10 +98,14 @@ Answer<http::Response> End(const Context& context) {
   return JsonResponse({{"id", id}, {"ended", true}});
 }
 
+// The frontier is a bound: a plan of whole clocks may need slightly more. So a target at most this
+// much above the frontier is only accepted with a plan for it.
+constexpr double kCloseToFrontier = 0.05;
+
 // Refuses a target below the frontier. The frontier goes from the least time to the least energy,
-// where the mean power is lowest. Planning finds out whether a target slightly above it is
-// possible.
-Answer<void> CheckAgainstFrontier(const std::string& frontier, const plan::Target& target) {
+// where the mean power is lowest.
+Answer<void> CheckAgainstFrontier(const Context& context, const std::string& frontier,
+                                  const plan::Target& target) {
   const auto json = nlohmann::json::parse(frontier);
   const auto& fastest = json.at("points").front();
   const auto& least_energy = json.at("points").at(json.at("least_energy").get<std::size_t>());
@@ -125,7 +130,14 @@ Answer<void> CheckAgainstFrontier(const std::string& frontier, const plan::Targe
     default:
       return {};
   }
-  if (target.value >= least) return {};
+  if (target.value > least * (1 + kCloseToFrontier)) return {};
+  if (target.value >= least) {
+    auto plan = PlanOnRequest(context, target);
+    if (plan) return {};
+    http::Problem problem = std::move(plan.error());
+    if (problem.status == 422) problem.pointer = "/value";
+    return tl::unexpected(std::move(problem));
+  }
   return Refuse(422, "The request is not possible",
                 fmt::format("{} of an iteration is not possible: the least is {} {}",
                             Describe(target), plan::RoundedUp(least), unit),
@@ -145,7 +157,7 @@ Answer<http::Response> SetTarget(const Context& context) {
   const auto frontier = context.services.store.FindFrontier(job.id);
   if (!frontier) return Refuse(frontier);
   if (*frontier) {
-    if (auto possible = CheckAgainstFrontier(**frontier, *target); !possible)
+    if (auto possible = CheckAgainstFrontier(context, **frontier, *target); !possible)
       return tl::unexpected(possible.error());
   }
   const ordered_json json = job_planning::TargetJson(*target);

@@ -10,6 +10,7 @@
 #include "perseus/cluster/job_planning/job_spec.h"
 #include "perseus/cluster/job_planning/planning.h"
 #include "perseus/cluster/server/endpoints.h"
+#include "perseus/cluster/server/plan_on_request.h"
 
 namespace perseus::server {
 namespace {
@@ -18,38 +19,6 @@ using nlohmann::ordered_json;
 
 constexpr int kDefaultListed = 20;
 constexpr int kMaxListed = 200;
-// A request does not compute the frontier of a job with more instructions.
-constexpr std::size_t kMaxFrontierOnRequest = 10'000;
-// A request for a job with more instructions gets a first look. The usual effort takes about a
-// second for a job of this size.
-constexpr std::size_t kMaxUsualEffortOnRequest = 8'000;
-// How many requests may plan at the same time, because other requests need threads, too.
-constexpr int kMaxPlansAtOnce = 2;
-
-// Holds one of the kMaxPlansAtOnce places.
-class PlanningPlace {
- public:
-  static std::optional<PlanningPlace> Take(std::atomic<int>& taken) {
-    if (taken.fetch_add(1) < kMaxPlansAtOnce) return PlanningPlace(taken);
-    taken.fetch_sub(1);
-    return std::nullopt;
-  }
-  PlanningPlace(PlanningPlace&& other) noexcept : taken_(std::exchange(other.taken_, nullptr)) {}
-  PlanningPlace& operator=(PlanningPlace&&) = delete;
-  ~PlanningPlace() {
-    if (taken_ != nullptr) taken_->fetch_sub(1);
-  }
-
- private:
-  explicit PlanningPlace(std::atomic<int>& taken) : taken_(&taken) {}
-  std::atomic<int>* taken_;
-};
-
-Answer<http::Response> NoProfile() {
-  return Refuse(404, "There is no plan yet", "the job has no profile to plan with",
-                "send one: perseus job register --profile FILE");
-}
-
 http::Response PlanResponse(const store::PlanRecord& plan) {
   http::Response response;
   response.body = plan.body;
@@ -106,43 +75,6 @@ Answer<store::PlanRecord> CurrentPlan(const Context& context) {
   return **std::move(plan);
 }
 
-Answer<store::PlanRecord> MakeAndKeep(const Context& context, const plan::Target& target) {
-  // A new plan takes seconds of a processor and is stored, so a right to read does not suffice.
-  if (auto may = Rights::Check(context.principal, Access::kJob, context.job->key); !may) {
-    return tl::unexpected(may.error());
-  }
-  const auto place = PlanningPlace::Take(context.services.plans_on_request);
-  if (!place) {
-    return Refuse(503, "The server cannot do this now", "it is making plans for other requests",
-                  "try again in a few seconds");
-  }
-  store::Store& store = context.services.store;
-  const auto profile = store.FindProfile(context.job->id);
-  if (!profile) return Refuse(profile);
-  if (!*profile) return tl::unexpected(NoProfile().error());
-  const auto job = job_planning::PrepareJob(*context.job, **profile);
-  if (!job) return Refuse(job);
-  if (plan::NeedsFrontier(target.kind) &&
-      job->planner.graph().instructions.size() > kMaxFrontierOnRequest) {
-    return Refuse(422, "The request is not possible",
-                  "the job has too many instructions for this target",
-                  "use perseus plan, or a slowdown or deadline");
-  }
-  const bool is_large = job->planner.graph().instructions.size() > kMaxUsualEffortOnRequest;
-  auto made = job_planning::MakePlan(
-      *job, target,
-      {.effort = is_large ? plan::kFirstLook : plan::kUsualEffort, .stop = context.services.ends});
-  if (!made) return Refuse(made);
-  auto kept = store.AddPlan({.id = "",
-                             .job = context.job->id,
-                             .slug = std::move(made->slug),
-                             .profile_version = (*profile)->version,
-                             .body = std::move(made->body)},
-                            context.now);
-  if (!kept) return Refuse(kept);
-  return *std::move(kept);
-}
-
 Answer<http::Response> GetPlan(const Context& context) {
   const std::string& name = context.Path("target");
   store::Store& store = context.services.store;
@@ -162,11 +94,7 @@ Answer<http::Response> GetPlan(const Context& context) {
                   "such as no-slowdown, slowdown-5, deadline-2.9s, energy-budget-5000j, "
                   "power-cap-1200w, least-energy, least-energy-delay, current, or a plan's id");
   }
-  // "slowdown-5.0" is "slowdown-5".
-  const auto same = store.FindPlan(context.job->id, plan::Slug(*target));
-  if (!same) return Refuse(same);
-  if (*same) return PlanResponse(**same);
-  const auto plan = MakeAndKeep(context, *target);
+  const auto plan = PlanOnRequest(context, *target);
   if (!plan) return tl::unexpected(plan.error());
   return PlanResponse(*plan);
 }

@@ -90,7 +90,7 @@ std::map<std::string, RightsRow> Table() {
             "job_metadata": "mine"})"}},
       {"POST /register_rank/{job}",
        {For::kOwners, "/register_rank/mine",
-        R"({"rank": 0, "dp_rank": 0, "pp_rank": 0, "tp_rank": 0, "available_frequencies": []})"}},
+        R"({"rank": 0, "dp_rank": 0, "pp_rank": 0, "tp_rank": 0, "available_frequencies": [1410]})"}},
       // With a rank it waits for all ranks.
       {"GET /schedule/{job}", {For::kReaders, "/schedule/mine", ""}},
       {"POST /result/{job}",

@@ -170,6 +170,9 @@ RankInfo ReadRankInfo(const Node& node) {
   };
   RankInfo info{rank("rank"), rank("dp_rank"), rank("pp_rank"), rank("tp_rank"), {}};
   const Node frequencies = node.Member("available_frequencies");
+  if (frequencies.ListSize() == 0) {
+    ThrowAt(frequencies.path, "is empty (list the clocks of the GPU in MHz, such as [1410, 1395])");
+  }
   if (frequencies.ListSize() > kMaxFrequencies) {
     ThrowAt(frequencies.path, "has more than {} entries (list each once)", kMaxFrequencies);
   }
@@ -225,14 +228,15 @@ Answer<http::Response> RegisterRank(ZeusJobs& jobs, const Context& context) {
 
 Answer<int> ReadRank(const http::Request& request) {
   const auto found = request.query.find("rank");
-  int rank = -1;
-  if (found != request.query.end()) {
-    const std::string& text = found->second;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rank);
-    if (error != std::errc() || end != text.data() + text.size()) rank = -1;
+  if (found == request.query.end()) {
+    return Refuse(422, "The request is wrong", "the query has no rank", "such as ?rank=3", "?rank");
   }
-  if (rank >= 0) return rank;
-  return Refuse(422, "The request is wrong", "the query has no rank", "such as ?rank=3", "?rank");
+  const std::string& text = found->second;
+  int rank = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rank);
+  if (error == std::errc() && end == text.data() + text.size() && rank >= 0) return rank;
+  return Refuse(422, "The request is wrong", fmt::format("{} is not a rank", Excerpt(text)),
+                "give a whole number from 0, such as ?rank=3", "?rank");
 }
 
 http::Response ScheduleFor(const RankInfo& info, const plan_file::PlanFile& plan) {
@@ -242,10 +246,7 @@ http::Response ScheduleFor(const RankInfo& info, const plan_file::PlanFile& plan
     if (!IsComputation(instruction.kind)) continue;
     // The nearest clock of the GPU that is not lower.
     const auto at = std::ranges::lower_bound(info.frequencies_mhz, instruction.frequency_mhz);
-    const int mhz = at != info.frequencies_mhz.end() ? *at
-                    : info.frequencies_mhz.empty()
-                        ? static_cast<int>(std::ceil(instruction.frequency_mhz))
-                        : info.frequencies_mhz.back();
+    const int mhz = at != info.frequencies_mhz.end() ? *at : info.frequencies_mhz.back();
     frequencies.push_back(ordered_json::array({Name(instruction.kind), mhz}));
   }
   return Compact({{"rank", info.rank}, {"frequencies", std::move(frequencies)}});

@@ -73,9 +73,24 @@ TEST_F(ZeusTest, EachRankHasItsOwnPosition) {
   json body = RankBody(0, 0);
   body["available_frequencies"] = json(4097, 1410);
   ExpectRefused(RegisterRank(job, body), "/available_frequencies");
+  body["available_frequencies"] = json::array();
+  ExpectRefused(RegisterRank(job, body), "/available_frequencies");
   EXPECT_EQ(RegisterRank(job, RankBody(0, 5)).status, 200);
   EXPECT_EQ(RegisterRank(job, RankBody(0, 5)).status, 200) << "the same again";
   ExpectRefused(RegisterRank(job, RankBody(1, 5)), "/rank");
+}
+
+TEST_F(ZeusTest, ARefusedRankIsNamed) {
+  PlanJob("run");
+  const std::string job = RegisterRun();
+  const auto missing = Send("GET", "/schedule/" + job);
+  ExpectRefused(missing, "?rank");
+  EXPECT_THAT(missing.body, ::testing::HasSubstr("the query has no rank"));
+  for (const char* wrong : {"-1", "x", "1.5", ""}) {
+    const auto refused = Send("GET", "/schedule/" + job + "?rank=" + wrong);
+    ExpectRefused(refused, "?rank");
+    EXPECT_THAT(refused.body, ::testing::HasSubstr(std::string(wrong) + "\\\" is not a rank"));
+  }
 }
 
 TEST_F(ZeusTest, IgnoresUnknownKeys) {
