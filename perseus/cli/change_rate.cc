@@ -13,11 +13,12 @@
 namespace perseus::cli {
 Result<std::vector<PlannedTarget>> KeepChangeRate(const plan::Planner& planner,
                                                   std::vector<PlannedTarget> planned,
-                                                  double changes_per_s) {
+                                                  double changes_per_s,
+                                                  const few_switches::SwitchLimits& limits) {
   std::vector<Result<few_switches::KeptPlan>> kept(planned.size(), Fail("not planned"));
   ForEachOnAllCores(planned.size(), [&](std::size_t i) {
     kept[i] = few_switches::KeepChangeLimit(planner, planned[i].plan, planned[i].target,
-                                            {.changes_per_s = changes_per_s});
+                                            {.changes_per_s = changes_per_s}, limits);
   });
   std::vector<PlannedTarget> result;
   for (std::size_t i = 0; i < planned.size(); ++i) {

@@ -6,6 +6,7 @@
 
 #include "perseus/base/result.h"
 #include "perseus/cli/plan_targets.h"
+#include "perseus/planning/few_switches/few_switches.h"
 #include "perseus/planning/job/job_setup.h"
 #include "perseus/planning/plan/planner.h"
 
@@ -16,7 +17,8 @@ namespace perseus::cli {
 // another target has none.
 Result<std::vector<PlannedTarget>> KeepChangeRate(const plan::Planner& planner,
                                                   std::vector<PlannedTarget> planned,
-                                                  double changes_per_s);
+                                                  double changes_per_s,
+                                                  const few_switches::SwitchLimits& limits);
 
 // Which plans the rate limits, as a line. Empty without a rate.
 std::string DescribeChangeRate(const job::UsedFacts& facts,

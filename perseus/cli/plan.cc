@@ -292,22 +292,22 @@ Result<void> LimitPlans(const PlanFlags& flags, const plan::Planner& planner,
                         const std::optional<double>& most_changes_per_s, PlanRows& rows,
                         FrontierAndPlans& computed) {
   std::vector<PlannedTarget>& planned = computed.planned;
+  const few_switches::SwitchLimits limits{
+      .effort = flags.switches.plan_effort(planner.graph().instructions.size()),
+      .searches = SearchesOf(flags),
+      .finish = computed.finish,
+      .rules = flags.switches.rules()};
   if (const std::optional<int> most = computed.limit.most_switches) {
     rows.Begin("limit of clock changes");
     PERSEUS_ASSIGN_OR_RETURN(
         planned,
-        LimitSwitches(planner, std::move(planned), *most,
-                      {.effort = flags.switches.plan_effort(planner.graph().instructions.size()),
-                       .searches = SearchesOf(flags),
-                       .finish = computed.finish,
-                       .rules = flags.switches.rules()},
-                      computed.switch_tradeoff,
+        LimitSwitches(planner, std::move(planned), *most, limits, computed.switch_tradeoff,
                       flags.switches.by_default && !most_changes_per_s ? WithoutPlan::kKeepUnlimited
                                                                        : WithoutPlan::kFail));
   } else if (most_changes_per_s) {
     rows.Begin("rate of clock changes");
-    PERSEUS_ASSIGN_OR_RETURN(planned,
-                             KeepChangeRate(planner, std::move(planned), *most_changes_per_s));
+    PERSEUS_ASSIGN_OR_RETURN(
+        planned, KeepChangeRate(planner, std::move(planned), *most_changes_per_s, limits));
   } else {
     return {};
   }
@@ -353,7 +353,7 @@ Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planne
   }
   computed.planned = plans.Best();
   if (!computed.limit.most_switches) {
-    if (!switches.most_switches) ImproveUnderSwitchCost(planner, computed.planned);
+    if (!switches.most_switches) ImproveUnderSwitchCost(planner, finish, computed.planned);
     RaiseRowBounds(planner, computed.planned);
   }
   if (!switches.by_default) {

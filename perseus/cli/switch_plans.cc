@@ -207,7 +207,8 @@ Result<std::vector<PlannedTarget>> LimitSwitches(const plan::Planner& planner,
   return result;
 }
 
-void ImproveUnderSwitchCost(const plan::Planner& planner, std::vector<PlannedTarget>& planned) {
+void ImproveUnderSwitchCost(const plan::Planner& planner, const std::stop_token& finish,
+                            std::vector<PlannedTarget>& planned) {
   if (planner.model().SwitchesAreFree()) return;
   // With a latency alone, the plans are good already, and a search with a limit takes long.
   const bool has_cost = !planner.model().switch_cost.IsNone();
@@ -215,9 +216,11 @@ void ImproveUnderSwitchCost(const plan::Planner& planner, std::vector<PlannedTar
   constexpr int kMost = kTradeoffLimits[std::size(kTradeoffLimits) - 1];
   ForEachOnAllCores(planned.size(), [&](std::size_t i) {
     plan::Plan& plan = planned[i].plan;
+    if (finish.stop_requested()) return;
     if (!CheckSwitchTarget(planned[i].target) || (planned[i].is_stop && !has_cost)) return;
-    const auto few = few_switches::PlanFewSwitches(planner, plan.deadline, std::span(&kMost, 1),
-                                                   std::span(&plan, 1), {.effort = effort});
+    const auto few =
+        few_switches::PlanFewSwitches(planner, plan.deadline, std::span(&kMost, 1),
+                                      std::span(&plan, 1), {.effort = effort, .finish = finish});
     if (!few || !few->front().plan) return;  // Without such a plan, the plan stays.
     const plan::Plan& found = *few->front().plan;
     if (found.evaluation.energy_j >= plan.evaluation.energy_j) return;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -66,8 +67,9 @@ void ShareBetterPlans(std::vector<PlannedTarget>& planned);
 
 // With a switch latency or cost, few switches are often better than those that a plan for each
 // instruction has. Replaces each plan with a time by the best one with at most 16, if that needs
-// less energy. The bounds stay.
-void ImproveUnderSwitchCost(const plan::Planner& planner, std::vector<PlannedTarget>& planned);
+// less energy. The bounds stay. Once a finish is requested, the plans so far stay.
+void ImproveUnderSwitchCost(const plan::Planner& planner, const std::stop_token& finish,
+                            std::vector<PlannedTarget>& planned);
 
 // The trade-off for the report and its figure.
 report::SwitchTradeoff ReportedTradeoff(const plan::Planner& planner,

@@ -200,6 +200,22 @@ TEST_F(PlanSearchTest, AnInterruptKeepsTheBestPlansSoFar) {
             first["plans"][0]["energy_j"].get<double>());
 }
 
+TEST_F(PlanSearchTest, AnInterruptEndsTheSearchUnderACostOfChanges) {
+  const std::string costly =
+      "plan profile.csv --schedule 1f1b --microbatches 24 --blocking-power 84 --stops 0 "
+      "--no-frontier --per-instruction --slowdown 0 --switch-cost 0,2 ";
+  const auto energy_j = [](const nlohmann::json& summary) {
+    return summary["plans"][0]["energy_j"].get<double>();
+  };
+  const double whole_j = energy_j(RunJson(costly));
+  BackgroundRun run(Directory(), costly + "--effort 1000000 --progress -o results");
+  ASSERT_TRUE(WaitFor(run, "no slowdown: ")) << Read("stderr.txt");
+  run.Interrupt();
+  EXPECT_EQ(run.Wait(), 0);
+  // A search for few changes finds the better plan. After the interrupt, it does not begin.
+  EXPECT_GT(energy_j(nlohmann::json::parse(Read("results/summary.json"))), whole_j);
+}
+
 TEST_F(PlanSearchTest, ASecondInterruptKeepsTheEarlierResults) {
   RunWell(plan_ + "--no-frontier -o results");
   auto before = Contents("results");
