@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/result.h"
@@ -78,6 +79,27 @@ class TableReader {
            fmt::format("{} is not a number from {} to {} (for example, write {} = 0.1)", key, least,
                        most, key));
     return otherwise;
+  }
+
+  // A number, or a list of numbers. Empty if the key is absent.
+  std::vector<double> Numbers(std::string_view key, double least, double most) {
+    const toml::node* node = table_.get(key);
+    if (node == nullptr) return {};
+    const toml::array* list = node->as_array();
+    if (list == nullptr) return {NumberFrom(key, least, most, least)};
+    std::vector<double> numbers;
+    for (const toml::node& element : *list) {
+      const std::optional<double> value = element.value<double>();
+      if (element.is_number() && value && *value >= least && *value <= most) {
+        numbers.push_back(*value);
+        continue;
+      }
+      FailAt(element.source(), fmt::format("{} has an element that is not a number from {} to {} "
+                                           "(for example, write {} = [1, 2])",
+                                           key, least, most, key));
+    }
+    if (list->empty()) FailAt(node->source(), fmt::format("{} is empty (remove it)", key));
+    return numbers;
   }
 
   bool Flag(std::string_view key) {

@@ -9,9 +9,11 @@
 namespace perseus::cli {
 
 void AddFigureFlags(CLI::App& verb, FigureFlags& flags) {
-  verb.add_option("--figure", flags.figures,
-                  "Write a figure: frontier, timeline or profile (plan --max-switches auto or "
-                  "--switch-tradeoff: also switches), as .svg, .png or .pdf; may be repeated")
+  verb.add_option(
+          "--figure", flags.figures,
+          "Write a figure: frontier, timeline or profile (plan --max-switches auto or "
+          "--switch-tradeoff: also switches; of a searched schedule: also memory, schedules "
+          "and orders), as .svg, .png or .pdf; may be repeated")
       ->type_name("FILE")
       ->group("Figures")
       ->expected(1)
@@ -27,7 +29,7 @@ void AddFigureFlags(CLI::App& verb, FigureFlags& flags) {
       ->take_all();
 }
 
-Result<void> CheckFigures(const FigureFlags& flags, HasSwitches has_switches) {
+Result<void> CheckFigures(const FigureFlags& flags, const FigureData& data) {
   for (const std::string& path : flags.figures) {
     PERSEUS_ASSIGN_OR_RETURN(const auto figure, report::FigureOf(path));
     if (figure.kind == report::FigureKind::kEmulation) {
@@ -35,10 +37,19 @@ Result<void> CheckFigures(const FigureFlags& flags, HasSwitches has_switches) {
           "{}: only perseus emulate draws this figure (use frontier, timeline or profile here)",
           path);
     }
-    if (figure.kind == report::FigureKind::kSwitches && has_switches == HasSwitches::kNo) {
+    if (figure.kind == report::FigureKind::kSwitches && !data.has_switches) {
       return Fail(
           "{}: this figure needs limits of clock changes that were compared (use perseus plan "
           "--switch-tradeoff, or frontier, timeline or profile here)",
+          path);
+    }
+    const bool is_of_schedules = figure.kind == report::FigureKind::kMemory ||
+                                 figure.kind == report::FigureKind::kOrders ||
+                                 figure.kind == report::FigureKind::kSchedules;
+    if (is_of_schedules && !data.has_schedules) {
+      return Fail(
+          "{}: this figure needs schedules that were searched for (use perseus schedule search or "
+          "perseus plan --schedule auto, or frontier, timeline or profile here)",
           path);
     }
     if (auto able = report::CheckDrawable(figure); !able) return able;

@@ -18,12 +18,15 @@ struct FigureFlags {
 
 void AddFigureFlags(CLI::App& verb, FigureFlags& flags);
 
-// Whether the data of the figures has the limits of clock changes.
-enum class HasSwitches { kNo, kYes };
+// What the data of the figures has besides a frontier, a timeline and a profile.
+struct FigureData {
+  bool has_switches = false;   // The limits of clock changes.
+  bool has_schedules = false;  // What memory saves.
+};
 
 // Checks that the file names are names of figures, and that this build can draw them. A verb calls
 // this before it computes anything.
-Result<void> CheckFigures(const FigureFlags& flags, HasSwitches has_switches = HasSwitches::kNo);
+Result<void> CheckFigures(const FigureFlags& flags, const FigureData& data = {});
 
 // Reads the frontiers of --overlay.
 Result<std::vector<report::FrontierCurve>> LoadOverlays(const FigureFlags& flags);

@@ -10,6 +10,7 @@
 #include "perseus/base/file.h"
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/job_options.h"
+#include "perseus/cli/job_schedules.h"
 #include "perseus/cli/jobs_table.h"
 #include "perseus/cli/server_flags.h"
 #include "perseus/cli/standard_output.h"
@@ -42,6 +43,7 @@ struct Flags {
   bool as_json = false;
   job::JobFlags registered;
   std::string profile;
+  std::string schedule_output;
   std::string gpu;
   bool has_no_detection = false;
   std::optional<int> most_switches;
@@ -167,7 +169,10 @@ std::string ProfileText(const Flags& flags, const plan_file::PlannedJob& planned
 }
 
 Result<void> Register(const Flags& flags) {
-  PERSEUS_ASSIGN_OR_RETURN(const auto job, job::LoadUnprofiledJob(flags.registered));
+  // A search for a schedule needs the profile.
+  job::JobFlags described = flags.registered;
+  described.profile = flags.profile;
+  PERSEUS_ASSIGN_OR_RETURN(const auto job, job::LoadUnprofiledJob(described));
   const plan_file::PlannedJob& planned = job.planned;
   PERSEUS_ASSIGN_OR_RETURN(const auto registration, RegistrationOf(flags, job));
   PERSEUS_ASSIGN_OR_RETURN(const auto csv, ReadProfile(flags.profile));
@@ -189,9 +194,16 @@ Result<void> Register(const Flags& flags) {
                    .c_str(),
                stderr);
   }
-  return Print(fmt::format("job {} is {}{}\n", flags.job,
-                           registered.job.at("id").get<std::string>(),
-                           ProfileText(flags, planned, registered.job)));
+  std::string answer =
+      fmt::format("job {} is {}{}\n", flags.job, registered.job.at("id").get<std::string>(),
+                  ProfileText(flags, planned, registered.job));
+  if (job.auto_schedule) answer += job::Describe(*job.auto_schedule);
+  if (!flags.schedule_output.empty()) {
+    PERSEUS_RETURN_IF_ERROR(
+        WriteFileAtomically(flags.schedule_output, schedule::FormatSchedule(planned.schedule)));
+    answer += fmt::format("its schedule is in {}\n", flags.schedule_output);
+  }
+  return Print(answer);
 }
 
 std::string FormatNodes(const ordered_json& nodes) {
@@ -303,6 +315,16 @@ Result<void> PrintPlan(const Flags& flags) {
   return Print(plan);
 }
 
+// What other schedules would save. The job keeps its own: schedules do not change in flight.
+Result<void> ShowSchedules(const Flags& flags) {
+  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
+  PERSEUS_ASSIGN_OR_RETURN(const auto text, server.GetText(PathOf(flags, "/plans/current")));
+  PERSEUS_ASSIGN_OR_RETURN(const auto csv, server.GetText(PathOf(flags, "/profile")));
+  PERSEUS_ASSIGN_OR_RETURN(const auto plan, plan_file::ParsePlan(text, "the plan in force"));
+  PERSEUS_ASSIGN_OR_RETURN(const auto answer, CompareSchedules(plan.job, csv));
+  return Print(answer);
+}
+
 Result<void> End(const Flags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
   PERSEUS_RETURN_IF_ERROR(server.Send("POST", PathOf(flags, "/end"), "{}"));
@@ -310,8 +332,11 @@ Result<void> End(const Flags& flags) {
 }
 
 void AddRegisterFlags(CLI::App& verb, Flags& flags) {
-  AddJobFlags(verb, flags.registered, JobComes::kWithoutProfile);
+  AddJobFlags(verb, flags.registered, JobComes::kMaybeWithProfile);
   verb.add_option("--profile", flags.profile, "Profile of the job (CSV), if it is measured")
+      ->type_name("FILE");
+  verb.add_option("--write-schedule", flags.schedule_output,
+                  "Write the schedule (CSV) for the training, such as that of --schedule auto")
       ->type_name("FILE");
   verb.add_option("--gpu", flags.gpu, "Name of the GPUs (default: that of --facts)")
       ->type_name("NAME");
@@ -364,6 +389,8 @@ Verb AddJobVerb(CLI::App& program) {
       ->add_flag("--json", flags->as_json, "Print JSON, for scripts");
   AddTargetFlags(*add("target", "Set another target while the job runs", "job", SetTarget),
                  flags->targets);
+  add("schedules", "Show what another schedule would save, from the job's newest profile", "read",
+      ShowSchedules);
   add("plan", "Print a plan file", "read", PrintPlan)
       ->add_option("plan", flags->plan,
                    "current, no-slowdown, slowdown-5, deadline-2.9s, least-energy, … (default: "

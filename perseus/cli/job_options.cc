@@ -39,10 +39,39 @@ void AddSwitchCostFlag(CLI::App& verb, job::JobFlags& flags) {
       ->check(CLI::Validator(check, ""));
 }
 
+// Of a schedule that is searched for.
+void AddMemoryFlags(CLI::App& verb, job::MemoryFlags& flags) {
+  const auto number = [](const NumberRange& range) {
+    return NumberIn({range.least, range.most}, std::string(range.unit));
+  };
+  verb.add_option("--activation-memory", flags.activation_mib,
+                  "What the activations of one microbatch take on a GPU, for all stages or for "
+                  "each (default: the profile's column activation_bytes)")
+      ->type_name("MIB[,MIB...]")
+      ->group("Job")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(number(job::kActivationRange));
+  verb.add_option("--memory", flags.gpu_gib,
+                  "The memory of a GPU: a schedule that is searched for has to fit")
+      ->type_name("GIB")
+      ->group("Job")
+      ->check(number(job::kGpuMemoryRange));
+  verb.add_option("--model-memory", flags.model_gib,
+                  "What weights, gradients and optimizer states take of it, for all pp_ranks or "
+                  "for each (default: the profile's column model_bytes, or 0)")
+      ->type_name("GIB[,GIB...]")
+      ->group("Job")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(number(job::kModelMemoryRange));
+}
+
 }  // namespace
 
 void AddJobFlags(CLI::App& verb, job::JobFlags& flags, JobComes comes) {
   const bool has_profile = comes == JobComes::kWithProfile;
+  const bool may_search = comes != JobComes::kWithoutProfile;
   const auto number = [](const NumberRange& range) {
     return NumberIn({range.least, range.most}, std::string(range.unit));
   };
@@ -53,14 +82,14 @@ void AddJobFlags(CLI::App& verb, job::JobFlags& flags, JobComes comes) {
   };
   add("--job", flags.job_file, "FILE", "Job file (TOML); the flags below override it")
       ->check(ExistingPath());
-  CLI::Option* schedule = add(
-      "--schedule", flags.schedule, "NAME",
-      has_profile ? "The order of instructions on each pp_rank; auto searches for the one whose "
-                    "plan needs the least energy (docs/schedules.md)"
-                  : "The order of instructions on each pp_rank");
+  CLI::Option* schedule =
+      add("--schedule", flags.schedule, "NAME",
+          may_search ? "The order of instructions on each pp_rank; auto searches for the one whose "
+                       "plan needs the least energy (docs/schedules.md)"
+                     : "The order of instructions on each pp_rank");
   const auto generated = schedule::ScheduleNames();
   std::vector<std::string> names(generated.begin(), generated.end());
-  if (has_profile) {
+  if (may_search) {
     names.emplace_back(job::kAutoSchedule);
     add("--max-in-flight", flags.max_in_flight, "N[,N...]",
         "Of --schedule auto: the microbatches whose activations a pp_rank may hold, one number for "
@@ -68,6 +97,7 @@ void AddJobFlags(CLI::App& verb, job::JobFlags& flags, JobComes comes) {
         ->delimiter(',')
         ->allow_extra_args(false)
         ->check(count);
+    AddMemoryFlags(verb, flags.memory);
   }
   schedule->check(CLI::IsMember(names));
   CLI::Option* schedule_file =

@@ -8,7 +8,8 @@
 namespace perseus::cli {
 
 // Whether the verb has a profile when it reads the job. A profile says how many pp_ranks exist.
-enum class JobComes { kWithProfile, kWithoutProfile };
+// kMaybeWithProfile: it may have one, which a search for a schedule needs.
+enum class JobComes { kWithProfile, kWithoutProfile, kMaybeWithProfile };
 
 // Adds all flags of a job except the profile, which is an argument of some verbs and a flag of
 // others.

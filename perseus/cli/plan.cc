@@ -18,6 +18,7 @@
 #include "perseus/cli/plan_rows.h"
 #include "perseus/cli/plan_targets.h"
 #include "perseus/cli/results.h"
+#include "perseus/cli/schedule_report.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/switch_flags.h"
 #include "perseus/cli/switch_plans.h"
@@ -123,6 +124,11 @@ Result<std::string> MakeReportData(const PlanOutcome& outcome,
   }
   if (outcome.switch_tradeoff) {
     report.switch_tradeoff = ReportedTradeoff(outcome.planner, *outcome.switch_tradeoff);
+  }
+  if (outcome.schedules) {
+    PERSEUS_ASSIGN_OR_RETURN(report.schedule_tradeoff,
+                             ReportedSchedules(SearchJobOf(outcome.job), *outcome.schedules,
+                                               outcome.job.auto_schedule->memory.source));
   }
   return report::FormatReportData(report);
 }
@@ -405,7 +411,10 @@ std::string FormatAnswer(const PlanFlags& flags, const PlanOutcome& outcome,
   if (flags.as_json) return summary;
   std::string text = fmt::format("{}\n{}{}", FormatPlanTable(outcome), FormatFinding(outcome),
                                  job::Describe(outcome.job.facts));
-  if (outcome.job.auto_schedule) text += job::Describe(*outcome.job.auto_schedule);
+  if (outcome.schedules) {
+    text +=
+        job::Describe(*outcome.job.auto_schedule) + schedule_search::Conclude(*outcome.schedules);
+  }
   text += DescribeChangeRate(outcome.job.facts, outcome.targets);
   if (outcome.switch_tradeoff) {
     text += fmt::format("\nLimits of clock changes per GPU and iteration, for {}:\n{}",
@@ -430,8 +439,9 @@ Result<void> RunPlan(PlanFlags flags) {
   PERSEUS_RETURN_IF_ERROR(CheckFlags(flags));
   // Whether a limit is picked by default depends on the job.
   const bool may_trade_off = flags.switches.needs_tradeoff() || flags.switches.AreOpen();
+  // Whether the schedule is searched for depends on the job, too.
   PERSEUS_RETURN_IF_ERROR(
-      CheckFigures(flags.figures, may_trade_off ? HasSwitches::kYes : HasSwitches::kNo));
+      CheckFigures(flags.figures, {.has_switches = may_trade_off, .has_schedules = true}));
   PERSEUS_ASSIGN_OR_RETURN(auto overlays, LoadOverlays(flags.figures));
   // If the results cannot be written, this fails before anything is computed.
   ResultDirectory results(flags.directory, kPlanResults);
@@ -449,11 +459,17 @@ Result<void> RunPlan(PlanFlags flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
   PERSEUS_ASSIGN_OR_RETURN(const auto noise, NoiseToPlanWith(flags, job));
   if (PicksLimitByDefault(flags, job, noise.has_value())) flags.switches.PickByDefault();
-  PERSEUS_RETURN_IF_ERROR(CheckFigures(
-      flags.figures, flags.switches.needs_tradeoff() ? HasSwitches::kYes : HasSwitches::kNo));
+  PERSEUS_RETURN_IF_ERROR(
+      CheckFigures(flags.figures, {.has_switches = flags.switches.needs_tradeoff(),
+                                   .has_schedules = job.auto_schedule.has_value()}));
   PERSEUS_ASSIGN_OR_RETURN(const auto computed, ComputePlans(flags, planner, asked, noise,
                                                              job.facts.most_changes_per_s, finish));
   interrupt.reset();
+  std::optional<schedule_search::Tradeoff> schedules;
+  if (job.auto_schedule) {
+    PERSEUS_ASSIGN_OR_RETURN(schedules,
+                             job::CompareWithReference(SearchJobOf(job), *job.auto_schedule));
+  }
 
   const PlanOutcome outcome{job,
                             planner,
@@ -462,6 +478,7 @@ Result<void> RunPlan(PlanFlags flags) {
                             computed.limit,
                             computed.switch_tradeoff,
                             computed.noise,
+                            schedules,
                             computed.was_interrupted};
   if (allowed_per_s) WarnAboveRate(computed.planned, *allowed_per_s, job.facts.path);
   const std::string first_asked = plan::Slug(asked.front());

@@ -10,6 +10,7 @@
 #include "perseus/cli/plan_targets.h"
 #include "perseus/cli/switch_plans.h"
 #include "perseus/planning/plan/planner.h"
+#include "perseus/planning/schedule_search/tradeoff.h"
 
 namespace perseus::cli {
 
@@ -21,6 +22,8 @@ struct PlanOutcome {
   const PickedLimit& limit;                   // Of --max-switches, for all targets.
   const std::optional<SwitchTradeoff>& switch_tradeoff;
   const std::optional<NoiseOutcome>& noise;
+  // Of a schedule that was searched for.
+  const std::optional<schedule_search::Tradeoff>& schedules;
   bool was_interrupted = false;
 };
 

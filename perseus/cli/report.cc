@@ -194,8 +194,7 @@ Result<void> RunReport(const ReportFlags& flags) {
     return Fail("the output is missing (add -o report.html, or --figure frontier.svg)");
   }
   PERSEUS_ASSIGN_OR_RETURN(auto tradeoff, ReadTradeoff(flags.sources.front()));
-  PERSEUS_RETURN_IF_ERROR(
-      CheckFigures(flags.figures, tradeoff ? HasSwitches::kYes : HasSwitches::kNo));
+  PERSEUS_RETURN_IF_ERROR(CheckFigures(flags.figures, {.has_switches = tradeoff.has_value()}));
   PERSEUS_ASSIGN_OR_RETURN(const auto data, MakeData(flags, std::move(tradeoff)));
   std::optional<std::string> page;
   if (!flags.output.empty()) {

@@ -15,18 +15,22 @@
 #include <vector>
 
 #include "perseus/base/file.h"
+#include "perseus/cli/figure_flags.h"
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/interrupt.h"
 #include "perseus/cli/job_options.h"
 #include "perseus/cli/row_block.h"
+#include "perseus/cli/schedule_report.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/table.h"
+#include "perseus/planning/schedule/order_text.h"
 #include "perseus/planning/schedule_search/tradeoff.h"
 
 namespace perseus::cli {
 namespace {
 
 using nlohmann::ordered_json;
+using schedule_search::kBytesPerGib;
 using schedule_search::Tradeoff;
 using schedule_search::TradeoffRow;
 
@@ -39,66 +43,24 @@ constexpr const char* kSearchAbout =
 constexpr const char* kSearchExamples =
     "Examples:\n"
     "  perseus schedule search profile.csv --microbatches 24 --blocking-power 83.64 -o schedules\n"
-    "  perseus plan profile.csv --schedule-file schedules/more-1.csv --blocking-power 83.64 -o out";
+    "  perseus plan profile.csv --schedule-file schedules/more-1.csv --blocking-power 83.64 -o "
+    "out\n"
+    "  perseus schedule search profile.csv --microbatches 24 --blocking-power 83.64 \\\n"
+    "      --figure memory.svg --figure schedules.svg";
 
 struct SearchFlags {
   job::JobFlags job;
   std::vector<int> more;
-  std::vector<double> activation_mib;
-  std::optional<double> memory_gib;
-  std::vector<double> model_gib;
   std::string directory;
+  FigureFlags figures;
   int effort = plan::kFirstLook;
   bool with_progress = false;
   bool as_json = false;
 };
 
-constexpr double kBytesPerMib = 1 << 20;
-constexpr double kBytesPerGib = 1 << 30;
-
-std::string NameOf(const TradeoffRow& row) { return fmt::format("+{}", row.more); }
-std::string FileOf(const TradeoffRow& row) { return fmt::format("more-{}.csv", row.more); }
-
-// One value for each of `count`, from one for all or one for each.
-Result<std::vector<double>> ForEach(const std::vector<double>& given, std::size_t count,
-                                    std::string_view flag) {
-  if (given.size() == count) return given;
-  if (given.size() == 1) return std::vector<double>(count, given.front());
-  return Fail("{} has {} numbers for {} stages (give one number, or one for each)", flag,
-              given.size(), count);
-}
-
-Result<schedule_search::ByteMemory> MemoryOf(const SearchFlags& flags,
-                                             const profile::Profile& profile) {
-  schedule_search::ByteMemory memory;
-  if (flags.activation_mib.empty()) {
-    if (!flags.memory_gib && flags.model_gib.empty()) return memory;
-    return Fail("the memory of activations is missing (add --activation-memory MIB)");
-  }
-  const auto pp_ranks = static_cast<std::size_t>(profile.stages());
-  PERSEUS_ASSIGN_OR_RETURN(
-      const auto activation_mib,
-      ForEach(flags.activation_mib, pp_ranks * static_cast<std::size_t>(profile.chunks()),
-              "--activation-memory"));
-  for (const double mib : activation_mib) {
-    memory.activations.push_back(static_cast<std::int64_t>(mib * kBytesPerMib));
-  }
-  if (!flags.memory_gib) {
-    if (flags.model_gib.empty()) return memory;
-    return Fail("--model-memory needs the memory of a GPU (add --memory GIB)");
-  }
-  PERSEUS_ASSIGN_OR_RETURN(
-      const auto model_gib,
-      ForEach(flags.model_gib.empty() ? std::vector<double>{0} : flags.model_gib, pp_ranks,
-              "--model-memory"));
-  for (const double gib : model_gib) {
-    if (gib >= *flags.memory_gib) {
-      return Fail("--model-memory {} leaves nothing of --memory {} for activations", gib,
-                  *flags.memory_gib);
-    }
-    memory.available.push_back(static_cast<std::int64_t>((*flags.memory_gib - gib) * kBytesPerGib));
-  }
-  return memory;
+// The name of its files, without their ending.
+std::string StemOf(const TradeoffRow& row) {
+  return row.more < 0 ? "fits" : fmt::format("more-{}", row.more);
 }
 
 // The cells of a row; with the bytes of activations if they are known.
@@ -124,7 +86,8 @@ std::string FormatTradeoff(const Tradeoff& tradeoff) {
   if (!tradeoff.activations.empty()) header.insert(header.begin() + 2, "most GiB");
   Table table(std::move(header));
   table.AddRow(RowCells(tradeoff, reference.schedule.name, tradeoff.fixed));
-  for (const TradeoffRow& row : tradeoff.rows) table.AddRow(RowCells(tradeoff, NameOf(row), row));
+  for (const TradeoffRow& row : tradeoff.rows)
+    table.AddRow(RowCells(tradeoff, NameOfRow(row), row));
   if (tradeoff.fitting) table.AddRow(RowCells(tradeoff, "fits", *tradeoff.fitting));
   return fmt::format("{} at maximum frequency: {} s, {} J\n\n{}\n{}", reference.schedule.name,
                      FormatQuantity(ToSeconds(reference.time)), FormatQuantity(reference.energy_j),
@@ -146,7 +109,7 @@ ordered_json RowJson(const TradeoffRow& row) {
   return json;
 }
 
-std::string FormatJson(const Tradeoff& tradeoff) {
+std::string FormatJson(const Tradeoff& tradeoff, const job::GpuMemory& memory) {
   const schedule_search::Reference& reference = tradeoff.reference;
   ordered_json rows = ordered_json::array();
   for (const TradeoffRow& row : tradeoff.rows) rows.push_back(RowJson(row));
@@ -166,25 +129,29 @@ std::string FormatJson(const Tradeoff& tradeoff) {
   }
   if (!tradeoff.activations.empty()) json["activation_bytes"] = tradeoff.activations;
   if (tradeoff.was_interrupted) json["stopped_early"] = true;
+  if (!memory.bytes.available.empty()) json["available_bytes"] = memory.bytes.available;
+  if (!memory.source.empty()) json["memory_source"] = memory.source;
   return json.dump(2) + "\n";
 }
 
-Result<void> WriteSchedules(const Tradeoff& tradeoff, const std::string& directory) {
+Result<void> WriteSchedules(const Tradeoff& tradeoff, const job::GpuMemory& memory,
+                            const std::string& directory) {
   std::error_code failed;
   std::filesystem::create_directories(directory, failed);
   if (failed) {
     return FailAs(ErrorKind::kSystem, "cannot make the directory {}: {} (choose another one)",
                   directory, failed.message());
   }
-  for (const TradeoffRow& row : tradeoff.rows) {
-    PERSEUS_RETURN_IF_ERROR(WriteFileAtomically(directory + "/" + FileOf(row),
-                                                schedule::FormatSchedule(row.candidate.schedule)));
+  std::vector<const TradeoffRow*> rows;
+  for (const TradeoffRow& row : tradeoff.rows) rows.push_back(&row);
+  if (tradeoff.fitting) rows.push_back(&*tradeoff.fitting);
+  for (const TradeoffRow* row : rows) {
+    const std::string path = directory + "/" + StemOf(*row);
+    const schedule::Schedule& found = row->candidate.schedule;
+    PERSEUS_RETURN_IF_ERROR(WriteFileAtomically(path + ".csv", schedule::FormatSchedule(found)));
+    PERSEUS_RETURN_IF_ERROR(WriteFileAtomically(path + ".txt", schedule::DescribeOrder(found)));
   }
-  if (tradeoff.fitting) {
-    PERSEUS_RETURN_IF_ERROR(WriteFileAtomically(
-        directory + "/fits.csv", schedule::FormatSchedule(tradeoff.fitting->candidate.schedule)));
-  }
-  return WriteFileAtomically(directory + "/search.json", FormatJson(tradeoff));
+  return WriteFileAtomically(directory + "/search.json", FormatJson(tradeoff, memory));
 }
 
 // Shows the best schedule so far of each row.
@@ -219,7 +186,25 @@ Result<Tradeoff> ComputeInteractively(const schedule_search::SearchJob& job,
   return schedule_search::ComputeTradeoff(job, options);
 }
 
+// The schedules, the report page and the figures.
+Result<void> WriteResults(const SearchFlags& flags, const job::UnscheduledJob& job,
+                          const Tradeoff& tradeoff, std::vector<report::FrontierCurve> overlays) {
+  if (flags.directory.empty() && flags.figures.figures.empty()) return {};
+  PERSEUS_ASSIGN_OR_RETURN(const auto data, MakeSearchReport(job, tradeoff, std::move(overlays)));
+  PERSEUS_ASSIGN_OR_RETURN(const auto figures, DrawFigures(flags.figures, data));
+  if (!flags.directory.empty()) {
+    PERSEUS_RETURN_IF_ERROR(WriteSchedules(tradeoff, job.memory, flags.directory));
+    if (report::HasReportPage()) {
+      PERSEUS_ASSIGN_OR_RETURN(const auto page, report::FormatReportPage(data));
+      PERSEUS_RETURN_IF_ERROR(WriteFileAtomically(flags.directory + "/report.html", page));
+    }
+  }
+  return WriteFigures(flags.figures, figures);
+}
+
 Result<void> RunSearch(const SearchFlags& flags) {
+  PERSEUS_RETURN_IF_ERROR(CheckFigures(flags.figures, {.has_schedules = true}));
+  PERSEUS_ASSIGN_OR_RETURN(auto overlays, LoadOverlays(flags.figures));
   PERSEUS_ASSIGN_OR_RETURN(const auto job, job::LoadUnscheduledJob(flags.job));
   schedule_search::TradeoffOptions options{
       .plan_effort = flags.effort, .stop = {}, .finish = {}, .progress = {}};
@@ -228,19 +213,19 @@ Result<void> RunSearch(const SearchFlags& flags) {
     const std::set<int> increasing(flags.more.begin(), flags.more.end());
     options.more.assign(increasing.begin(), increasing.end());
   }
-  PERSEUS_ASSIGN_OR_RETURN(options.memory, MemoryOf(flags, job.profile));
+  options.memory = job.memory.bytes;
   PERSEUS_ASSIGN_OR_RETURN(const auto tradeoff,
                            ComputeInteractively(job.search_job(), options, flags.with_progress));
-  if (!flags.directory.empty()) {
-    PERSEUS_RETURN_IF_ERROR(WriteSchedules(tradeoff, flags.directory));
-  }
-  if (flags.as_json) return Print(FormatJson(tradeoff));
+  PERSEUS_RETURN_IF_ERROR(WriteResults(flags, job, tradeoff, std::move(overlays)));
+  if (flags.as_json) return Print(FormatJson(tradeoff, job.memory));
   std::string text = FormatTradeoff(tradeoff) + job::Describe(job.facts);
+  if (!job.memory.source.empty()) text += job.memory.source + "\n";
   if (tradeoff.was_interrupted) {
     text += "Stopped early: a whole run may find better schedules, and shows more memory.\n";
   }
   if (!flags.directory.empty()) {
-    text += fmt::format("{} schedules are in {}\n", tradeoff.rows.size(), flags.directory);
+    text += fmt::format("{} schedules{} are in {}\n", tradeoff.rows.size(),
+                        report::HasReportPage() ? " and report.html" : "", flags.directory);
   }
   return Print(text);
 }
@@ -265,28 +250,11 @@ Verb AddScheduleSearchVerb(CLI::App& schedule) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(WholeNumberIn({0, 1'000'000}));
-  verb->add_option("--activation-memory", flags->activation_mib,
-                   "What the activations of one microbatch take on a GPU, for all stages or for "
-                   "each; shows the rows in GiB, too")
-      ->type_name("MIB[,MIB...]")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->check(NumberIn({1e-3, 1e9}, "MiB"));
-  verb->add_option("--memory", flags->memory_gib,
-                   "The memory of a GPU; adds a row with the best schedule that fits")
-      ->type_name("GIB")
-      ->check(NumberIn({1e-3, 1e6}, "GiB"));
-  verb->add_option("--model-memory", flags->model_gib,
-                   "What weights, gradients and optimizer states take of it, for all pp_ranks or "
-                   "for each (default: 0)")
-      ->type_name("GIB[,GIB...]")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->check(NumberIn({0, 1e6}, "GiB"));
   verb->add_option("-o,--output", flags->directory,
-                   "Directory for the schedules (CSV, as torch.distributed.pipelining loads them) "
-                   "and search.json")
+                   "Directory for the schedules (CSV, as torch.distributed.pipelining loads "
+                   "them, and in words), search.json and report.html")
       ->type_name("DIR");
+  AddFigureFlags(*verb, flags->figures);
   verb->add_option("--effort", flags->effort,
                    "Effort of the plans, as in perseus plan (default: 0, a first look)")
       ->type_name("N")

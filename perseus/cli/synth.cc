@@ -21,8 +21,8 @@ constexpr const char* kSynthAbout =
     "Make a profile without a GPU, for first experiments and for plans before a measurement.\n"
     "Without --model, the stages are nearly equal, and a small model of the clock, voltage and\n"
     "power of a GPU gives their times and energies. With --model, the profile is that of a\n"
-    "published architecture on a modeled GPU, layer by layer. The same flags give the same file\n"
-    "on every machine.";
+    "published architecture on a modeled GPU, layer by layer, with the modeled memory of each\n"
+    "stage (activation_bytes, model_bytes). The same flags give the same file on every machine.";
 constexpr const char* kSynthExamples =
     "Examples:\n"
     "  perseus synth --gpu a100 --stages 8 -o profile.csv\n"
@@ -97,7 +97,7 @@ Result<void> ReadBoundaries(std::string_view text, synthetic::ModelProfileSpec& 
   }
 }
 
-Result<profile::Profile> MakeModelProfile(const SynthFlags& flags) {
+Result<synthetic::ModelProfileSpec> ModelSpec(const SynthFlags& flags) {
   synthetic::ModelProfileSpec spec = flags.model;
   PERSEUS_ASSIGN_OR_RETURN(
       const auto gpu,
@@ -111,7 +111,21 @@ Result<profile::Profile> MakeModelProfile(const SynthFlags& flags) {
   if (!flags.boundaries.empty()) {
     PERSEUS_RETURN_IF_ERROR(ReadBoundaries(flags.boundaries, spec));
   }
-  return synthetic::SynthesizeModelProfile(spec);
+  return spec;
+}
+
+// The profile of an architecture with its memory.
+Result<std::string> FormatModelProfile(const SynthFlags& flags) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto spec, ModelSpec(flags));
+  PERSEUS_ASSIGN_OR_RETURN(const auto profile, synthetic::SynthesizeModelProfile(spec));
+  PERSEUS_ASSIGN_OR_RETURN(const auto memory, synthetic::ModelMemory(spec));
+  return profile::AddMemory(profile, profile::FormatProfile(profile), memory);
+}
+
+Result<std::string> FormatSyntheticProfile(const SynthFlags& flags) {
+  if (flags.model_name->count() > 0) return FormatModelProfile(flags);
+  PERSEUS_ASSIGN_OR_RETURN(const auto profile, synthetic::SynthesizeProfile(flags.spec));
+  return profile::FormatProfile(profile);
 }
 
 Result<void> RunSynth(SynthFlags flags) {
@@ -123,10 +137,7 @@ Result<void> RunSynth(SynthFlags flags) {
       flags.spec.kinds.push_back(*ParseInstructionKind(name));  // CLI11 has checked the names.
     }
   }
-  const auto profile = flags.model_name->count() > 0 ? MakeModelProfile(flags)
-                                                     : synthetic::SynthesizeProfile(flags.spec);
-  if (!profile) return Fail(profile);
-  const std::string text = profile::FormatProfile(*profile);
+  PERSEUS_ASSIGN_OR_RETURN(const auto text, FormatSyntheticProfile(flags));
   if (!flags.path.empty()) return WriteFileAtomically(flags.path, text);
   return Print(text);
 }

@@ -23,6 +23,7 @@
 #include "perseus/runtime/protocol/assignment.h"
 #include "perseus/runtime/protocol/assignment_writer.h"
 #include "perseus/runtime/tuner/ran_schedule.h"
+#include "perseus/runtime/tuner/rank_memory.h"
 #include "perseus/runtime/tuner/tuning.h"
 #include "perseus/simulation/virtual_gpu/shared_clock.h"
 
@@ -136,8 +137,38 @@ std::string FormatMeasuredNoise(const std::optional<profiler::MeasuredNoise>& no
 }
 
 std::string FormatTunedProfile(const profile::Profile& profile,
-                               const std::optional<profiler::MeasuredNoise>& noise) {
-  return noise ? profile::FormatProfile(profile, noise->noise) : profile::FormatProfile(profile);
+                               const std::optional<profiler::MeasuredNoise>& noise,
+                               const std::optional<tuner::RankMemory>& memory) {
+  const std::string rows =
+      noise ? profile::FormatProfile(profile, noise->noise) : profile::FormatProfile(profile);
+  return memory ? profile::AddMemory(profile, rows, memory->stages) : rows;
+}
+
+// Of GPUs that ranks have measured. Without it, a plan is as good, so an error is a warning.
+std::optional<tuner::RankMemory> MemoryOfRanks(const std::string& job_directory) {
+  auto memory = tuner::ReadRankMemory(job_directory);
+  if (memory) return *std::move(memory);
+  std::fputs(
+      fmt::format("perseus: warning: {}; the profile has no memory\n", memory.error().message)
+          .c_str(),
+      stderr);
+  return std::nullopt;
+}
+
+std::string FormatMemory(const std::optional<tuner::RankMemory>& memory) {
+  if (!memory) return "";
+  constexpr double kBytesPerGib = 1 << 30;
+  std::int64_t activations = 0;
+  std::int64_t model = 0;
+  for (const profile::StageMemory::Part& part : memory->stages.parts) {
+    activations = std::max(activations, part.activation_bytes.value_or(0));
+    model = std::max(model, part.model_bytes.value_or(0));
+  }
+  return fmt::format(
+      "memory as torch measured it: activations of a microbatch take up to {:.3g} GiB on a GPU, "
+      "the model up to {:.3g} GiB, and all together at most {:.3g} GiB\n",
+      static_cast<double>(activations) / kBytesPerGib, static_cast<double>(model) / kBytesPerGib,
+      static_cast<double>(memory->peak_bytes) / kBytesPerGib);
 }
 
 enum class BlockingPower { kGiven, kMeasured };
@@ -185,11 +216,16 @@ std::string FormatFacts(const tuner::TuningResult& result, const job::UsedFacts&
       few_switches::MostChanges(*facts.most_changes_per_s, result.plan.deadline));
 }
 
-Result<void> WriteResults(const tuner::TuningResult& result, ResultDirectory& directory) {
+Result<void> WriteResults(const tuner::TuningResult& result,
+                          const std::optional<tuner::RankMemory>& memory,
+                          ResultDirectory& directory) {
+  const auto format = [&](const profile::Profile& profile) {
+    return FormatTunedProfile(profile, result.noise, memory);
+  };
   PERSEUS_RETURN_IF_ERROR(
-      directory.Stage({{"profile.csv", FormatTunedProfile(result.profile, result.noise)},
-                       {"planned.csv", FormatTunedProfile(result.planned, result.noise)},
-                       {"options.csv", FormatTunedProfile(result.options, result.noise)},
+      directory.Stage({{"profile.csv", format(result.profile)},
+                       {"planned.csv", format(result.planned)},
+                       {"options.csv", format(result.options)},
                        {std::string(kTuningResults.summary), plan_file::FormatPlan(result.plan)}}));
   return directory.Publish();
 }
@@ -293,9 +329,11 @@ Result<void> RunTune(const TuneFlags& flags) {
   const BlockingPower blocking_power =
       options.job.model.blocking_power_w > 0 ? BlockingPower::kGiven : BlockingPower::kMeasured;
   PERSEUS_ASSIGN_OR_RETURN(const auto result, tuner::Tune(options, *clock));
-  if (!flags.output.empty()) PERSEUS_RETURN_IF_ERROR(WriteResults(result, results));
+  const auto memory = MemoryOfRanks(flags.directory);
+  if (!flags.output.empty()) PERSEUS_RETURN_IF_ERROR(WriteResults(result, memory, results));
   return Print(flags.as_json ? FormatJson(result, job.facts)
-                             : FormatText(result, blocking_power) + FormatFacts(result, job.facts));
+                             : FormatText(result, blocking_power) + FormatMemory(memory) +
+                                   FormatFacts(result, job.facts));
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "perseus/cli/verbs.h"
 #include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/runtime/protocol/assignment.h"
+#include "perseus/runtime/tuner/run_comparison.h"
 #include "perseus/runtime/tuner/verification.h"
 #include "perseus/simulation/virtual_gpu/shared_clock.h"
 
@@ -29,14 +30,19 @@ constexpr const char* kVerifyAbout =
     "of planned steps, in pairs of random order. Reports the saved energy and the slowdown with\n"
     "confidence intervals, or that they cannot be determined, and how many steps would do. Takes\n"
     "--steps steps, and then puts the previous assignment back into force. If it ends earlier,\n"
-    "the blocks so far decide, if they are enough.";
+    "the blocks so far decide, if they are enough.\n"
+    "With --against, compares two runs of a job from their records, for example with two "
+    "schedules,\n"
+    "and takes no step.";
 constexpr const char* kVerifyExamples =
-    "Example:\n"
-    "  perseus verify run --plan out/plans/no-slowdown.json --steps 200";
+    "Examples:\n"
+    "  perseus verify run --plan out/plans/no-slowdown.json --steps 200\n"
+    "  perseus verify run-more-1 --against run-1f1b --steps 200";
 
 struct VerifyFlags {
   std::string directory;
   std::string plan;
+  std::string against;
   int steps = 100;
   std::optional<int> pipelines;
   double level_percent = 95;
@@ -179,7 +185,53 @@ Result<std::string> PlanPath(const VerifyFlags& flags) {
   return (std::filesystem::path(flags.directory) / assignment->plan).string();
 }
 
+profiler::ComparisonOptions ComparisonOf(const VerifyFlags& flags) {
+  return {.level = flags.level_percent / 100, .slowdown_tolerance = flags.tolerance_percent / 100};
+}
+
+std::string FormatJson(const tuner::RunComparison& compared) {
+  const profiler::Comparison& comparison = compared.comparison;
+  nlohmann::ordered_json pairs = nlohmann::ordered_json::array();
+  for (const profiler::BlockPair& pair : compared.pairs) {
+    pairs.push_back({{"baseline_time_s", pair.baseline_time_s},
+                     {"baseline_energy_j", pair.baseline_energy_j},
+                     {"time_s", pair.planned_time_s},
+                     {"energy_j", pair.planned_energy_j}});
+  }
+  const nlohmann::ordered_json json{{"level", comparison.level},
+                                    {"saving", ToJson(comparison.saving)},
+                                    {"slowdown", ToJson(comparison.slowdown)},
+                                    {"saves", NameOf(comparison.saves)},
+                                    {"slows", NameOf(comparison.slows)},
+                                    {"steps_of_a_block", compared.block_length},
+                                    {"first_step", compared.first_step},
+                                    {"first_step_of_baseline", compared.first_step_against},
+                                    {"pairs", std::move(pairs)}};
+  return json.dump(2) + "\n";
+}
+
+// Compares the records of two runs.
+Result<void> RunAgainst(const VerifyFlags& flags) {
+  if (!flags.plan.empty()) {
+    return Fail("--against compares what two jobs ran, without a plan file (remove --plan)");
+  }
+  const tuner::RunsToCompare runs{.directory = flags.directory,
+                                  .against = flags.against,
+                                  .steps = flags.steps,
+                                  .counter_period_s = flags.counter_period_ms / 1e3,
+                                  .comparison = ComparisonOf(flags)};
+  PERSEUS_ASSIGN_OR_RETURN(const auto compared, tuner::CompareRuns(runs));
+  if (flags.as_json) return Print(FormatJson(compared));
+  std::string text = Describe(compared.comparison, runs.comparison);
+  if (!text.empty() && text.back() != '\n') text += '\n';
+  return Print(fmt::format(
+      "{}{} compared with {}: {} pairs of blocks of {} steps. The interval covers noise within the "
+      "runs, not what differs between them, such as temperature and nodes.\n",
+      text, flags.directory, flags.against, compared.pairs.size(), compared.block_length));
+}
+
 Result<void> RunVerify(const VerifyFlags& flags) {
+  if (!flags.against.empty()) return RunAgainst(flags);
   PERSEUS_ASSIGN_OR_RETURN(auto signals, EndSignals::Take());
   PERSEUS_ASSIGN_OR_RETURN(const auto path, PlanPath(flags));
   PERSEUS_ASSIGN_OR_RETURN(auto text, ReadFile(path));
@@ -197,8 +249,7 @@ Result<void> RunVerify(const VerifyFlags& flags) {
   options.steps = flags.steps;
   options.counter_period_s = flags.counter_period_ms / 1e3;
   options.assignment_delay_s = flags.assignment_delay_s;
-  options.comparison.level = flags.level_percent / 100;
-  options.comparison.slowdown_tolerance = flags.tolerance_percent / 100;
+  options.comparison = ComparisonOf(flags);
   options.seed = static_cast<std::uint64_t>(flags.seed);
   options.timeout = ToNanoseconds(flags.timeout_s);
   options.should_end = [&] { return signals.HaveCome(); };
@@ -233,8 +284,13 @@ Verb AddVerifyVerb(CLI::App& program) {
   verb->add_option("--plan", flags->plan, "The plan to verify (default: the one in force)")
       ->type_name("FILE")
       ->check(ExistingPath());
+  verb->add_option("--against", flags->against,
+                   "The directory of another run: compare the last steps of both")
+      ->type_name("JOBDIR")
+      ->check(ExistingPath());
   verb->add_option("--steps", flags->steps,
-                   "Steps to take, baseline and planned together (default: 100)")
+                   "Steps to take, baseline and planned together; with --against, of each run "
+                   "(default: 100)")
       ->type_name("N")
       ->check(WholeNumberIn({1, 10'000'000}));
   verb->add_option("--pipelines", flags->pipelines,

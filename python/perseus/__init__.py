@@ -46,7 +46,8 @@ from perseus._session import open
 from perseus.adapters import Handle, attach
 
 # The planner needs NumPy, so it is loaded at its first use: a training process may not have NumPy.
-_PLANNING = ("Baseline", "Error", "Frontier", "Plan", "PlanResult", "UnreachableError", "plan")
+_PLANNING = ("Baseline", "Error", "Frontier", "Plan", "PlanResult", "Schedule", "UnreachableError",
+             "plan")
 
 __all__ = [
     "Baseline",
@@ -57,6 +58,7 @@ __all__ = [
     "Instruction",
     "Plan",
     "PlanResult",
+    "Schedule",
     "Session",
     "Step",
     "UnreachableError",

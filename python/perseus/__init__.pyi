@@ -17,6 +17,7 @@ from perseus._plan import (
     Frontier as Frontier,
     Plan as Plan,
     PlanResult as PlanResult,
+    Schedule as Schedule,
     UnreachableError as UnreachableError,
     plan as plan,
 )

@@ -27,7 +27,15 @@ ProfileLike = Union[PathLike, Mapping[str, Sequence[Any]], NDArray[Any], Sequenc
 
 _COLUMNS = ("stage", "instruction", "frequency", "time", "energy")
 _RANGES = _planner.ranges()
-_COUNTS = ("pp_ranks", "microbatches", "chunks", "pipelines", "gpus_per_stage", "max_switches")
+_COUNTS = (
+    "pp_ranks",
+    "microbatches",
+    "chunks",
+    "pipelines",
+    "gpus_per_stage",
+    "max_switches",
+    "max_in_flight",
+)
 _KINDS = np.array(_planner.kind_names())
 _NAMED_TARGETS = {
     "no-slowdown": ("slowdown_percent", 0.0),
@@ -80,6 +88,21 @@ class Frontier:
         return np.interp(
             time_s, self.times_s[useful], self.energies_j[useful], left=math.nan
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    """The order of the instructions on each pp_rank."""
+
+    name: str  #: Such as "1f1b"; "auto" if it was searched for.
+    csv: str  #: As torch.distributed.pipelining loads it; a row for each pp_rank.
+    in_flight: Tuple[int, ...]  #: The most microbatches whose activations each pp_rank holds.
+    memory_source: str  #: Which bytes were measured, modeled or given; empty without bytes.
+
+    def save(self, path: PathLike) -> None:
+        """Writes the CSV."""
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(self.csv)
 
 
 class Plan:
@@ -179,6 +202,7 @@ class PlanResult:
     Attributes:
         baseline: One iteration with everything at maximum frequency.
         frontier: The frontier; None if `perseus.plan` was called with frontier=False.
+        schedule: The order of instructions that the plans follow; None for a general graph.
         plans: All plans by name, in the order of the requested targets.
     """
 
@@ -187,6 +211,10 @@ class PlanResult:
         self.baseline = Baseline(*job.baseline())
         columns = job.frontier()
         self.frontier: Optional[Frontier] = None if columns is None else Frontier(**columns)
+        schedule = job.schedule()
+        if schedule:
+            schedule["in_flight"] = tuple(schedule["in_flight"])
+        self.schedule: Optional[Schedule] = Schedule(**schedule) if schedule else None
         self.plans: Dict[str, Plan] = {}
 
     def __repr__(self) -> str:
@@ -253,6 +281,10 @@ def plan(
     job: Optional[PathLike] = None,
     schedule: Optional[str] = None,
     schedule_file: Optional[PathLike] = None,
+    max_in_flight: Union[None, int, Sequence[int]] = None,
+    memory_gib: Optional[float] = None,
+    activation_mib: Union[None, float, Sequence[float]] = None,
+    model_gib: Union[None, float, Sequence[float]] = None,
     graph: Optional[PathLike] = None,
     pp_ranks: Optional[int] = None,
     microbatches: Optional[int] = None,
@@ -288,8 +320,16 @@ def plan(
             instruction, frequency, time and energy; or rows, each a mapping with these names or a
             sequence of the five values in this order.
         job: The path of a job file (TOML). Other arguments override its keys.
-        schedule: "1f1b", "interleaved-1f1b", "gpipe", "zb-h1", ... (perseus plan --help lists all).
+        schedule: "1f1b", "interleaved-1f1b", "gpipe", "zb-h1", ... (perseus plan --help lists all);
+            or "auto" to search for the one whose plan needs the least energy, which takes seconds.
         schedule_file: Instead of `schedule`: a CSV file as torch.distributed.pipelining dumps it.
+        max_in_flight: Of schedule="auto": the microbatches whose activations each pp_rank may hold;
+            one number for all pp_ranks or one for each. Default: as many as with 1F1B.
+        memory_gib: Of schedule="auto", instead of max_in_flight: the memory of a GPU (GiB).
+        activation_mib: What the activations of one microbatch take on a GPU (MiB), for all stages
+            or for each. Default: the column activation_bytes of the profile.
+        model_gib: What weights, gradients and optimizer states take of memory_gib (GiB), for all
+            pp_ranks or for each. Default: the column model_bytes of the profile, or 0.
         graph: Instead of profile and schedule: a JSON file with work that is not a pipeline.
         pp_ranks: The number of positions along the pipeline. Default: as many as the profile has.
         microbatches: The number of microbatches of one iteration of one pipeline.
@@ -376,6 +416,12 @@ def plan(
     for name, value in numbers.items():
         if value is not None:
             setattr(flags, name, _checked(name, value))
+    lists = dict(max_in_flight=max_in_flight, activation_mib=activation_mib, model_gib=model_gib)
+    for name, given in lists.items():
+        if given is not None:
+            setattr(flags, name, [_checked(name, value) for value in _several(given)])
+    if memory_gib is not None:
+        flags.memory_gib = float(_checked("memory_gib", memory_gib))
     if switch_cost is not None:
         flags.set_switch_cost(*_switch_cost(switch_cost))
     most = None if max_switches is None else _checked("max_switches", max_switches)
@@ -426,6 +472,13 @@ def _checked(name: str, value: Any) -> Union[int, float]:
     if isinstance(value, str) or not least <= number <= most:
         raise Error(f"{name}: {value!r} is not a number from {least:g} to {most:.0f} ({unit})")
     return number
+
+
+def _several(given: Any) -> List[Any]:
+    """One value or a sequence of values, as a list."""
+    if isinstance(given, str) or not hasattr(given, "__iter__"):
+        return [given]
+    return list(given)
 
 
 def _switch_cost(given: Any) -> Tuple[float, float]:

@@ -25,6 +25,7 @@
 #include "perseus/planning/plan/planner.h"
 #include "perseus/planning/plan/target.h"
 #include "perseus/planning/plan_file/plan_file.h"
+#include "perseus/planning/schedule/in_flight.h"
 
 namespace py = pybind11;
 
@@ -165,6 +166,17 @@ py::dict KnobColumns(const plan_file::PlanFile& file) {
   return columns;
 }
 
+// The schedule of the job. Empty for a general graph.
+py::dict ScheduleOf(const job::LoadedJob& job) {
+  py::dict described;
+  if (job.planned.IsGeneralGraph()) return described;
+  described["name"] = job.planned.schedule.name;
+  described["csv"] = schedule::FormatSchedule(job.planned.schedule);
+  described["in_flight"] = schedule::PeakInFlight(job.planned.schedule);
+  described["memory_source"] = job.auto_schedule ? job.auto_schedule->memory.source : "";
+  return described;
+}
+
 py::dict Ranges() {
   py::dict ranges;
   auto add = [&](const char* name, const NumberRange& range) {
@@ -176,6 +188,10 @@ py::dict Ranges() {
   for (const char* name : {"p2p_s", "load_s", "all_reduce_s", "optimizer_s"}) {
     add(name, job::kSecondsRange);
   }
+  add("max_in_flight", job::kCountRange);
+  add("activation_mib", job::kActivationRange);
+  add("memory_gib", job::kGpuMemoryRange);
+  add("model_gib", job::kModelMemoryRange);
   add("max_switches", {0, job::kMostSwitches, "clock changes"});
   add("switch_stall_s", job::kStallRange);
   add("switch_energy_j", job::kSwitchEnergyRange);
@@ -245,7 +261,17 @@ void AddJobFlags(py::module_& module) {
       .def_readwrite("p2p_s", &job::JobFlags::p2p_s)
       .def_readwrite("load_s", &job::JobFlags::load_s)
       .def_readwrite("all_reduce_s", &job::JobFlags::all_reduce_s)
-      .def_readwrite("optimizer_s", &job::JobFlags::optimizer_s);
+      .def_readwrite("optimizer_s", &job::JobFlags::optimizer_s)
+      .def_readwrite("max_in_flight", &job::JobFlags::max_in_flight)
+      .def_property(
+          "activation_mib", [](const job::JobFlags& f) { return f.memory.activation_mib; },
+          [](job::JobFlags& f, std::vector<double> mib) { f.memory.activation_mib = mib; })
+      .def_property(
+          "memory_gib", [](const job::JobFlags& f) { return f.memory.gpu_gib; },
+          [](job::JobFlags& f, std::optional<double> gib) { f.memory.gpu_gib = gib; })
+      .def_property(
+          "model_gib", [](const job::JobFlags& f) { return f.memory.model_gib; },
+          [](job::JobFlags& f, std::vector<double> gib) { f.memory.model_gib = gib; });
 }
 
 void AddTargets(py::module_& module) {
@@ -293,6 +319,7 @@ void AddJob(py::module_& module) {
           },
           py::call_guard<py::gil_scoped_release>())
       .def("warnings", &PlanningJob::Warnings)
+      .def("schedule", [](const PlanningJob& job) { return ScheduleOf(job.job()); })
       .def("frontier",
            [](const PlanningJob& job) -> py::object {
              if (!job.frontier()) return py::none();

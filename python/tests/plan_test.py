@@ -235,6 +235,43 @@ class BadArgumentTest(unittest.TestCase):
             perseus.plan(SMALL, **SMALL_JOB).save("/proc/no/plan.json")
 
 
+class SearchedScheduleTest(ScratchTest):
+    JOB = dict(microbatches=8, blocking_power_w=84, frontier=False)
+
+    def setUp(self):
+        super().setUp()
+        self.run_program("synth", "--gpu=a100", "--stages=4", "-oprofile.csv")
+        self.profile = self.scratch / "profile.csv"
+
+    def test_more_microbatches_in_flight_save_more(self):
+        fixed = perseus.plan(self.profile, schedule="1f1b", **self.JOB)
+        found = perseus.plan(self.profile, schedule="auto", max_in_flight=[5, 4, 3, 1], **self.JOB)
+        self.assertGreater(found.saving, fixed.saving + 0.02)
+        self.assertEqual(found.schedule.name, "auto")
+        self.assertEqual(found.schedule.in_flight, (5, 4, 3, 1))
+        self.assertEqual(fixed.schedule.in_flight, (4, 3, 2, 1))
+        found.schedule.save(self.scratch / "schedule.csv")
+        same = perseus.plan(
+            self.profile, schedule_file=self.scratch / "schedule.csv", blocking_power_w=84,
+            frontier=False,
+        )
+        self.assertEqual(same.plan.energy_j, found.plan.energy_j)
+
+    def test_memory_in_bytes(self):
+        memory = dict(memory_gib=10, activation_mib=1024, model_gib=[5, 6, 7, 8.5])
+        found = perseus.plan(self.profile, schedule="auto", **memory, **self.JOB)
+        self.assertEqual(found.schedule.in_flight, (5, 4, 3, 1))
+        self.assertIn("activations are given", found.schedule.memory_source)
+        for wrong, about in [
+            (dict(max_in_flight=0), "max_in_flight: 0 is not a number"),
+            (dict(max_in_flight=[4, "x"]), "max_in_flight: 'x'"),
+            (dict(memory_gib=-1, activation_mib=1), "memory_gib: -1"),
+            (dict(memory_gib=10), "activations is missing"),
+        ]:
+            with self.subTest(about), self.assertRaisesRegex(perseus.Error, about):
+                perseus.plan(self.profile, schedule="auto", **wrong, **self.JOB)
+
+
 class OtherJobTest(ScratchTest):
     def test_a_job_file(self):
         (self.scratch / "profile.csv").write_text(PROFILE.read_text())

@@ -12,6 +12,7 @@
 namespace perseus {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -62,6 +63,27 @@ TEST_F(JobProgramTest, AnUnreadableProfileRegistersNothing) {
     ExpectComplaint(Job(flags), name == std::string("bad.csv") ? 2 : 1, name);
   }
   EXPECT_EQ(Jobs(" --all"), "no jobs\n");
+}
+
+TEST_F(JobProgramTest, AJobKeepsTheScheduleThatWasFoundForIt) {
+  MakeProfile();
+  const std::string flags =
+      "register run7 --profile profile.csv --schedule auto --microbatches 8 --blocking-power 80 ";
+  EXPECT_THAT(JobWell(flags + "--max-in-flight 5,4,3,1 --write-schedule found.csv"),
+              HasSubstr("schedule auto: 5 4 3 1 microbatches in flight"));
+  // The same command finds the same schedule, and so the same job. Another memory is another job.
+  EXPECT_THAT(JobWell(flags + "--max-in-flight 5,4,3,1"), StartsWith("job run7 is "));
+  EXPECT_THAT(Job(flags).err, HasSubstr("has another registration"));
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (Job("plan run7").status != 0 && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  EXPECT_THAT(JobWell("plan run7"), HasSubstr("no slowdown"));
+  EXPECT_EQ(Read("found.csv").find("0F0,0F1,0F2,0F3,0F4,0B0"), 0U) << Read("found.csv");
+  EXPECT_THAT(JobWell("schedules run7"), AllOf(HasSubstr("of the job    5 4 3 1"), HasSubstr("+2"),
+                                               HasSubstr("This run keeps its own")));
+  ExpectComplaint(Job("register run8 --schedule auto --microbatches 8 --blocking-power 80"), 2,
+                  "the schedule auto needs a profile");
 }
 
 TEST_F(JobProgramTest, AJobWithARefusedProfileIsNotRegistered) {

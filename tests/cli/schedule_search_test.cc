@@ -95,6 +95,68 @@ TEST_F(ScheduleSearchTest, PlansTheScheduleThatItFinds) {
   RunWell("evaluate out/plans/no-slowdown.json");
 }
 
+TEST_F(ScheduleSearchTest, PlansWithinTheBytesOfTheGpus) {
+  const std::string job = kSearched;
+  const std::string memory = "--memory 10 --activation-memory 1024 --model-memory 5,6,7,8.5 ";
+  const std::string flags = "plan --schedule auto --no-frontier --per-instruction " + memory + job;
+  EXPECT_THAT(
+      RunWell(flags),
+      AllOf(HasSubstr("schedule auto: 5 4 3 1 microbatches in flight on pp_ranks 0 to 3"),
+            HasSubstr("The bytes of activations are given."), HasSubstr("1.00 GiB more on a GPU")));
+  // The same numbers in the job file, and in the profile.
+  Write("job.toml",
+        "profile = \"profile.csv\"\n[pipeline]\nschedule = \"auto\"\nmicrobatches = 8\n"
+        "[gpu]\nblocking_power_w = 84\n"
+        "[memory]\ngpu_gib = 10\nactivation_mib = 1024\nmodel_gib = [5, 6, 7, 8.5]\n");
+  const auto same = [](const nlohmann::json& a, const nlohmann::json& b) {
+    return a["plans"] == b["plans"];
+  };
+  const auto given = RunJson(flags + "--json");
+  EXPECT_TRUE(same(given, RunJson("plan --job job.toml --no-frontier --per-instruction --json")));
+  // Microbatches replace the bytes of the file.
+  EXPECT_THAT(RunWell("plan --job job.toml --no-frontier --max-in-flight 4,3,2,1"),
+              HasSubstr("schedule auto: 4 3 2 1"));
+}
+
+TEST_F(ScheduleSearchTest, TheModelOfAnArchitectureHasItsMemory) {
+  RunWell("synth --model gpt3-xl --gpu a100-pcie --stages 4 -o model.csv");
+  EXPECT_THAT(Read("model.csv"), HasSubstr(",activation_bytes,model_bytes,memory_source\n"));
+  const auto search = RunJson(
+      "schedule search model.csv --microbatches 8 --blocking-power 84 --more 0,1 --memory 80 "
+      "--json");
+  EXPECT_EQ(search["activation_bytes"].size(), 4U);
+  EXPECT_EQ(search["available_bytes"].size(), 4U);
+  EXPECT_EQ(search["memory_source"],
+            "The bytes of activations are modeled. Those of weights, gradients and optimizer "
+            "states are modeled.");
+  EXPECT_TRUE(search.contains("fitting"));
+}
+
+TEST_F(ScheduleSearchTest, WritesSchedulesInWords) {
+  RunWell("schedule search" + std::string(kSearched) + "--more 0,1 -o schedules");
+  EXPECT_THAT(Read("schedules/more-1.txt"),
+              HasSubstr("pp_rank 0: 5 forwards before its first backward; 5 F, 3 (B F), 5 B\n"));
+}
+
+TEST_F(ScheduleSearchTest, DrawsWhatMemoryBuys) {
+  const std::string answer = RunWell("schedule search" + std::string(kSearched) +
+                                     "--more 0,1 -o schedules --figure memory.svg --figure "
+                                     "schedules.svg --figure orders.svg");
+  if (answer.find("report.html") == std::string::npos) GTEST_SKIP() << "no report page";
+  EXPECT_THAT(Read("memory.svg"), HasSubstr("no schedule in this memory saves more"));
+  EXPECT_THAT(Read("schedules.svg"),
+              AllOf(HasSubstr(">1f1b, planned: "), HasSubstr(">+1, planned: ")));
+  EXPECT_THAT(Read("orders.svg"), HasSubstr(">+1, at maximum frequency: "));
+  EXPECT_THAT(Read("schedules/report.html"), HasSubstr("\"schedule_tradeoff\":{"));
+  RunWell("plan --schedule auto --max-in-flight 5 --no-frontier -o out --figure auto-memory.svg" +
+          std::string(kSearched));
+  EXPECT_THAT(Read("out/report.html"), HasSubstr("\"schedule_tradeoff\":{"));
+  EXPECT_THAT(Read("auto-memory.svg"), HasSubstr("energy saved at no slowdown"));
+  ExpectComplaint(
+      Run("plan --schedule 1f1b --no-frontier --figure memory.svg" + std::string(kSearched)), 2,
+      "memory.svg: this figure needs schedules that were searched for");
+}
+
 TEST_F(ScheduleSearchTest, AJobFileMayAskForASearch) {
   Write("job.toml",
         "profile = \"profile.csv\"\n[pipeline]\nschedule = \"auto\"\nmicrobatches = 8\n"
@@ -115,6 +177,15 @@ TEST_F(ScheduleSearchTest, SaysWhatIsWrong) {
   ExpectComplaint(Run("plan --schedule auto --max-in-flight 1" + job), 3,
                   "no known schedule within the memory");
   ExpectComplaint(Run("tune --schedule auto run"), 2, "auto");
+  ExpectComplaint(Run("plan --schedule auto --memory 40" + job), 2,
+                  "the memory of activations is missing");
+  ExpectComplaint(Run("plan --schedule 1f1b --memory 40" + job), 2,
+                  "the memory of GPUs is for a schedule that is searched for");
+  ExpectComplaint(
+      Run("plan --schedule auto --memory 40 --activation-memory 1 --max-in-flight 5" + job), 2,
+      "the memory is given in microbatches and in bytes");
+  ExpectComplaint(Run("plan --schedule auto --memory 4 --activation-memory 4000" + job), 3,
+                  "the memory of the GPUs, in bytes: no known schedule");
 }
 
 }  // namespace

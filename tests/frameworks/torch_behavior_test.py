@@ -372,6 +372,76 @@ class NeverInTheWayTest(TorchTest):
         self.assertEqual(parameters_left(True)[0], parameters_left(False)[0])
 
 
+class MemoryTest(TorchTest):
+    """The functions of torch.cuda are replaced, because the tests run on the CPU."""
+
+    MODEL, ACTIVATIONS = 1000, 70
+
+    class Keeping(torch.nn.Module):
+        """Keeps memory of a fake allocator in forward, and frees it in backward."""
+
+        def __init__(self):
+            super().__init__()
+            self.allocated = self.most = MemoryTest.MODEL
+
+        def forward(self, x):
+            self.allocated += MemoryTest.ACTIVATIONS
+            self.most = max(self.most, self.allocated)
+            x = x.view_as(x)
+            x.register_hook(self._free)
+            return x
+
+        def _free(self, gradient):
+            self.allocated -= MemoryTest.ACTIVATIONS
+
+    def run_steps(self, steps):
+        keeping = self.Keeping()
+        schedule = self.make(extra=lambda index: keeping)
+        cuda = dict(
+            is_available=lambda: True,
+            is_initialized=lambda: True,
+            memory_allocated=lambda device=None: keeping.allocated,
+            max_memory_allocated=lambda device=None: keeping.most,
+        )
+        with unittest.mock.patch.multiple(torch.cuda, **cuda):
+            handle = self.attach(schedule)
+            for _ in range(steps):
+                self.step(schedule)
+                # torch infers shapes in the first step, with a forward that has no backward.
+                keeping.allocated = self.MODEL
+            handle.detach()
+        return self.job / "ranks" / "dp0-pp0-tp0.memory.json"
+
+    def test_activations_and_model_are_measured_in_the_third_and_fourth_step(self):
+        self.assertFalse(self.run_steps(3).exists())
+        measured = json.loads(self.run_steps(4).read_text())
+        self.assertEqual(
+            measured,
+            {
+                "perseus_rank_memory": 1,
+                "activation_bytes": [self.ACTIVATIONS],
+                "model_bytes": self.MODEL,
+                # One rank holds one microbatch at a time with 1F1B; and that of the shapes.
+                "peak_bytes": self.MODEL + 2 * self.ACTIVATIONS,
+            },
+        )
+        self.assertEqual(len(self.recorded()), 4)
+
+    def test_without_cuda_nothing_is_measured(self):
+        schedule = self.make()
+        self.attach(schedule)
+        for _ in range(5):
+            self.step(schedule)
+        self.assertEqual(list(self.job.glob("ranks/*.memory.json")), [])
+
+    def test_a_file_that_cannot_be_written_is_one_warning(self):
+        (self.job / "ranks" / "dp0-pp0-tp0.memory.json").mkdir(parents=True)
+        warnings = self.warnings_of(lambda: self.run_steps(6))
+        self.assertEqual(len(warnings), 1)
+        self.assertIn("the measured memory cannot be written", warnings[0])
+        self.assertEqual(len(self.recorded()), 6)
+
+
 class RanksTest(TorchTest):
     def test_the_mesh_of_a_dtensor_parameter(self):
         from torch.distributed.device_mesh import init_device_mesh

@@ -100,6 +100,39 @@ export interface SwitchTradeoff {
   unlimited: { saving: number };
 }
 
+/** What the pp_ranks run, and the options that they have for it. */
+export interface Work {
+  option_sets: OptionSet[];
+  pp_ranks: Rank[];
+}
+
+/** What one schedule saves, and the memory that it needs. */
+export interface ScheduleRow {
+  name: string;
+  in_flight: number[]; // The most microbatches that each pp_rank holds at a time.
+  memory: number; // In the unit of the trade-off.
+  energy_j: number;
+  saving: number; // Of its plan, as a fraction of the reference at maximum frequency.
+  most_saving: number | null; // No schedule in this memory saves more; null if that is unknown.
+}
+
+/** An iteration with one schedule: at maximum frequency, and with its plan. */
+export interface ScheduleTimeline extends Work {
+  name: string;
+  baseline: Iteration;
+  plan: Iteration;
+}
+
+export interface ScheduleTradeoff {
+  reference: string;
+  unit: string; // "microbatches" more than the reference, or "GiB".
+  memory_source: string; // A sentence: which numbers were measured, modeled or given.
+  rows: ScheduleRow[]; // The reference first, then in order of memory.
+  chosen: number; // The row of the last timeline.
+  timelines: ScheduleTimeline[];
+  conclusion: string;
+}
+
 export interface Report {
   format: "perseus-report";
   version: number;
@@ -112,6 +145,7 @@ export interface Report {
   chosen: number; // Index of the plan that is shown first.
   overlays: Frontier[];
   switch_tradeoff?: SwitchTradeoff; // With plan --switch-tradeoff.
+  schedule_tradeoff?: ScheduleTradeoff; // Of a schedule that was searched for.
 }
 
 export function parseReport(text: string): Report {
@@ -134,12 +168,12 @@ export interface Slice {
 }
 
 /** Returns the instructions of each pp_rank, in execution order. */
-export function slicesOf(report: Report, iteration: Iteration): Slice[][] {
+export function slicesOf(work: Work, iteration: Iteration): Slice[][] {
   return iteration.lanes.map((lane, r) => {
-    const rank = report.pp_ranks[r];
+    const rank = work.pp_ranks[r];
     let end = 0;
     return lane.options.map((option, i) => {
-      const set = report.option_sets[rank.option_sets[i]];
+      const set = work.option_sets[rank.option_sets[i]];
       const start = end + lane.gaps_ns[i];
       const duration = lane.durations_ns ? lane.durations_ns[i] : set.time_ns[option];
       end = start + duration;

@@ -5,9 +5,10 @@ import { joules, percent, seconds } from "./format";
 import { EmulationChart, type EmulationData } from "./charts/emulation";
 import { FrontierChart, hasLine, hasMarks } from "./charts/frontier";
 import { fontFamily } from "./charts/frame";
-import { laneHeightFor, layOutTimeline } from "./charts/lanes";
+import { laneHeightFor, layOutTimeline, type TitledIteration } from "./charts/lanes";
 import { legendHeight, PowerLegend } from "./charts/legend";
 import { profileHeight, ProfileChart } from "./charts/profile";
+import { MemoryChart } from "./charts/memory";
 import { SwitchesChart } from "./charts/switches";
 import { axisHeight, TimelineChart } from "./charts/timeline";
 
@@ -67,24 +68,81 @@ function FrontierFigure({ report }: { report: Report }) {
 function TimelineFigure({ report }: { report: Report }) {
   const plan = report.plans[report.chosen];
   const { baseline } = report;
-  const layout = layOutTimeline(
-    report,
-    [
+  return (
+    <IterationsSheet report={report} title="One iteration" iterations={[
       { title: `Maximum frequency: ${seconds(baseline.time_ns)}, ${joules(baseline.energy_j)}`,
         iteration: baseline },
       { title: `Plan, ${plan.target}: ${seconds(plan.time_ns)}, ${joules(plan.energy_j)} (${percent(
           plan.energy_j / baseline.energy_j - 1,
         )})`, iteration: plan },
-    ],
-    laneHeightFor(report.pp_ranks.length),
+    ]} />
   );
+}
+
+function IterationsSheet({ report, title, iterations }: {
+  report: Report;
+  title: string;
+  iterations: TitledIteration[];
+}) {
+  const layout = layOutTimeline(report, iterations, laneHeightFor(report.pp_ranks.length));
   return (
-    <Sheet height={legendHeight + layout.height + axisHeight + 8} title="One iteration">
+    <Sheet height={legendHeight + layout.height + axisHeight + 8} title={title}>
       <g transform="translate(4,4)">
         <PowerLegend report={report} palette={light} />
       </g>
       <g transform={`translate(4,${legendHeight + 4})`}>
-        <TimelineChart report={report} layout={layout} width={width - 4} palette={light} />
+        <TimelineChart layout={layout} width={width - 4} palette={light} />
+      </g>
+    </Sheet>
+  );
+}
+
+/** Draws the usual and the chosen schedule: at maximum frequency ("baseline"), or with their plans. */
+function SchedulesFigure({ report, iteration }: { report: Report; iteration: "baseline" | "plan" }) {
+  const { reference, timelines } = scheduleTradeoffOf(report);
+  const before = timelines[0].baseline.energy_j;
+  const words = iteration === "baseline" ? "at maximum frequency" : "planned";
+  return (
+    <IterationsSheet report={report} title={`Schedules, ${words}`}
+      iterations={timelines.map((work) => ({
+        title: `${work.name}, ${words}: ${seconds(work[iteration].time_ns)}, ${joules(
+          work[iteration].energy_j,
+        )}${iteration === "plan" ? ` (${percent(work.plan.energy_j / before - 1)})` : ""}${
+          work.name === reference ? "" : `, in flight ${inFlightOf(report, work.name)}`
+        }`,
+        iteration: work[iteration],
+        work,
+      }))} />
+  );
+}
+
+function inFlightOf(report: Report, name: string): string {
+  const row = scheduleTradeoffOf(report).rows.find((one) => one.name === name);
+  return row ? row.in_flight.join(" ") : "";
+}
+
+function scheduleTradeoffOf(report: Report) {
+  if (!report.schedule_tradeoff) throw new Error("the report has no schedules to compare");
+  return report.schedule_tradeoff;
+}
+
+function MemoryFigure({ report }: { report: Report }) {
+  const height = 460;
+  const tradeoff = scheduleTradeoffOf(report);
+  return (
+    <Sheet height={height + 48} title="Energy saved against memory">
+      <MemoryChart tradeoff={tradeoff} width={width} height={height} palette={light} />
+      <g font-family={fontFamily} font-size="12" fill={light.muted}
+        transform={`translate(62,${height + 8})`}>
+        <path d="M0,0h24" stroke={light.bound} stroke-width="1.5" stroke-dasharray="6 3" />
+        <text x="30" y="4">bound: no schedule in this memory saves more</text>
+        <path d="M330,0h24" stroke={light.chosen} stroke-width="1.5" />
+        <circle cx="342" cy="0" r="4" fill={light.chosen} />
+        <text x="360" y="4">schedules that were found</text>
+        <circle cx="542" cy="0" r="5" fill={light.paper} stroke={light.baseline}
+          stroke-width="1.5" />
+        <text x="554" y="4">{tradeoff.reference}</text>
+        <text x="0" y="26">{tradeoff.memory_source}</text>
       </g>
     </Sheet>
   );
@@ -159,6 +217,12 @@ export function drawFigure(name: string, report: Report) {
       return <ProfileFigure report={report} />;
     case "switches":
       return <SwitchesFigure report={report} />;
+    case "memory":
+      return <MemoryFigure report={report} />;
+    case "orders":
+      return <SchedulesFigure report={report} iteration="baseline" />;
+    case "schedules":
+      return <SchedulesFigure report={report} iteration="plan" />;
     default:
       throw new Error(`unknown figure "${name}"`);
   }

@@ -64,7 +64,9 @@ Result<IterationPlan> PlanIteration(const IterationSpec& spec, const plan::Targe
   flags.schedule = spec.schedule;
   if (spec.pp_ranks > 0) flags.pp_ranks = spec.pp_ranks;
   flags.microbatches = spec.microbatches;
-  flags.chunks = spec.chunks;
+  // The profile of a searched schedule says how many chunks it has.
+  if (spec.schedule != job::kAutoSchedule || spec.chunks != 1) flags.chunks = spec.chunks;
+  flags.max_in_flight = spec.max_in_flight;
   flags.gpus_per_stage = spec.gpus_per_stage;
   flags.blocking_power_w = spec.blocking_power_w;
   PERSEUS_ASSIGN_OR_RETURN(const auto job, job::LoadJob(flags));

@@ -20,6 +20,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "perseus/base/result.h"
 #include "perseus/planning/plan/target.h"
@@ -29,11 +30,16 @@ namespace perseus {
 
 // One iteration of one pipeline.
 struct IterationSpec {
-  std::string profile;           // The path of a profile CSV (docs/formats.md).
-  std::string schedule;          // Such as "1f1b": one of schedule::ScheduleNames().
-  int pp_ranks = 0;              // Positions along the pipeline; 0: as many as the profile has.
-  int microbatches = 0;          // Of one iteration of one pipeline; at least 1.
-  int chunks = 1;                // Model chunks on each pp_rank; above 1 if interleaved.
+  std::string profile;  // The path of a profile CSV (docs/formats.md).
+  // Such as "1f1b": one of schedule::ScheduleNames(). Or "auto": the one whose plan needs the least
+  // energy, which is searched for.
+  std::string schedule;
+  int pp_ranks = 0;      // Positions along the pipeline; 0: as many as the profile has.
+  int microbatches = 0;  // Of one iteration of one pipeline; at least 1.
+  int chunks = 1;        // Model chunks on each pp_rank; above 1 if interleaved.
+  // Of "auto": the microbatches that each pp_rank may hold, one number for all or one for each.
+  // Empty: as many as with 1F1B.
+  std::vector<int> max_in_flight = {};
   double blocking_power_w = -1;  // What one GPU draws while it waits. Required; 0 is allowed.
   int gpus_per_stage = 1;        // GPUs that share the work of a pp_rank (tensor parallel).
 };

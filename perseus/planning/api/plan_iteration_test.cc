@@ -48,6 +48,22 @@ TEST_F(PlanIterationTest, PlansWithNoSlowdown) {
   EXPECT_EQ(plan->instructions.pp_ranks.size(), 2U);
 }
 
+// With one more microbatch in flight on stage 0, its slack is spread over the whole iteration.
+TEST_F(PlanIterationTest, FindsTheScheduleWithinTheMicrobatchesInFlight) {
+  const auto fixed = PlanIteration(spec_, NoSlowdown());
+  spec_.schedule = "auto";
+  const auto same = PlanIteration(spec_, NoSlowdown());
+  spec_.max_in_flight = {3, 1};
+  const auto more = PlanIteration(spec_, NoSlowdown());
+  ASSERT_TRUE(fixed && same && more) << more.error().message;
+  EXPECT_LE(same->energy_j, fixed->energy_j);
+  EXPECT_LE(more->energy_j, same->energy_j);
+  EXPECT_LE(more->time_s, fixed->baseline_time_s);
+  EXPECT_EQ(more->instructions.job.schedule.name, "auto");
+  spec_.max_in_flight = {3, 2, 1};
+  EXPECT_FALSE(PlanIteration(spec_, NoSlowdown()));
+}
+
 TEST_F(PlanIterationTest, UsesTheTimeThatTheTargetAllows) {
   const auto fast = PlanIteration(spec_, NoSlowdown());
   const auto slow = PlanIteration(spec_, Slowdown(5));

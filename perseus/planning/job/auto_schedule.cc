@@ -2,14 +2,25 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
-#include "perseus/base/index.h"
+#include "perseus/planning/plan/planner.h"
+#include "perseus/planning/schedule_search/order_bound.h"
 
 namespace perseus::job {
 
-Result<schedule_search::MemoryLimit> LimitInFlight(const schedule_search::Reference& reference,
-                                                   const std::vector<int>& max_in_flight) {
+Result<schedule_search::MemoryLimit> LimitMemory(const schedule_search::Reference& reference,
+                                                 const std::vector<int>& max_in_flight,
+                                                 const schedule_search::ByteMemory& memory) {
+  if (!max_in_flight.empty() && !memory.available.empty()) {
+    return Fail(
+        "the memory is given in microbatches and in bytes (remove --max-in-flight, or --memory)");
+  }
+  if (!memory.available.empty()) {
+    return schedule_search::MemoryLimit{.of_pp_rank = memory.available,
+                                        .size_of_stage = memory.activations};
+  }
   schedule_search::MemoryLimit limit = schedule_search::MoreInFlight(reference, 0);
   if (max_in_flight.empty()) return limit;
   const std::size_t pp_ranks = limit.of_pp_rank.size();
@@ -25,25 +36,63 @@ Result<schedule_search::MemoryLimit> LimitInFlight(const schedule_search::Refere
 
 Result<AutoSchedule> FindAutoSchedule(const schedule_search::SearchJob& job,
                                       const std::vector<int>& max_in_flight,
+                                      const GpuMemory& memory,
                                       const schedule_search::SearchEffort& effort) {
   PERSEUS_ASSIGN_OR_RETURN(auto reference, schedule_search::FindReference(job));
-  PERSEUS_ASSIGN_OR_RETURN(const auto limit, LimitInFlight(reference, max_in_flight));
-  PERSEUS_ASSIGN_OR_RETURN(auto found,
-                           schedule_search::FindSchedule(job, reference.time, limit, effort));
-  found.schedule.name = kAutoSchedule;
-  return AutoSchedule{.reference = std::move(reference), .found = std::move(found)};
+  PERSEUS_ASSIGN_OR_RETURN(auto limit, LimitMemory(reference, max_in_flight, memory.bytes));
+  auto found = schedule_search::FindSchedule(job, reference.time, limit, effort);
+  if (!found && !memory.bytes.available.empty()) {
+    return FailAs(found.error().kind, "the memory of the GPUs, in bytes: {}",
+                  found.error().message);
+  }
+  if (!found) return Fail(found);
+  found->schedule.name = kAutoSchedule;
+  return AutoSchedule{.reference = std::move(reference),
+                      .found = *std::move(found),
+                      .limit = std::move(limit),
+                      .memory = memory};
+}
+
+Result<schedule_search::Tradeoff> CompareWithReference(const schedule_search::SearchJob& job,
+                                                       const AutoSchedule& schedule) {
+  using schedule_search::Candidate;
+  const schedule_search::Reference& reference = schedule.reference;
+  Candidate fixed{.schedule = reference.schedule,
+                  .origin = reference.schedule.name,
+                  .in_flight = reference.in_flight,
+                  .relaxed_energy_j = 0,
+                  .time_at_maximum = reference.time};
+  const plan::SearchLimits first_look{.effort = plan::kFirstLook, .stop = {}, .finish = {}};
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto planned_reference,
+      schedule_search::PlanCandidate(job, reference, std::move(fixed), first_look));
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto row, schedule_search::PlanCandidate(job, reference, schedule.found, first_look));
+  PERSEUS_ASSIGN_OR_RETURN(const auto bound_j,
+                           schedule_search::BoundOfAnyOrder(job, reference.time, schedule.limit));
+  if (bound_j) row.most_saving = 1 - *bound_j / reference.energy_j;
+  for (std::size_t i = 0; i < reference.in_flight.size(); ++i) {
+    row.more =
+        std::max(row.more, static_cast<int>(schedule.found.in_flight[i] - reference.in_flight[i]));
+  }
+  return schedule_search::Tradeoff{.reference = reference,
+                                   .fixed = std::move(planned_reference),
+                                   .rows = {std::move(row)},
+                                   .fitting = {},
+                                   .activations = schedule.memory.bytes.activations};
 }
 
 std::string Describe(const AutoSchedule& schedule) {
   const schedule_search::Reference& reference = schedule.reference;
+  const std::string& source = schedule.memory.source;
   return fmt::format(
       "schedule auto: {} microbatches in flight on pp_ranks 0 to {} ({}: {})\n"
       "At maximum frequency, an iteration takes {:.6g} s with this schedule, and {:.6g} s and "
-      "{:.6g} J with {}.\n",
+      "{:.6g} J with {}.\n{}",
       fmt::join(schedule.found.in_flight, " "), schedule.found.in_flight.size() - 1,
       reference.schedule.name, fmt::join(reference.in_flight, " "),
       ToSeconds(schedule.found.time_at_maximum), ToSeconds(reference.time), reference.energy_j,
-      reference.schedule.name);
+      reference.schedule.name, source.empty() ? source : source + "\n");
 }
 
 }  // namespace perseus::job

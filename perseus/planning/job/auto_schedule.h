@@ -1,13 +1,16 @@
 // `schedule = "auto"`: a job whose schedule is searched for (schedule_search/search.h).
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "perseus/base/result.h"
+#include "perseus/planning/job/gpu_memory.h"
 #include "perseus/planning/profile/profile.h"
 #include "perseus/planning/schedule_search/search.h"
+#include "perseus/planning/schedule_search/tradeoff.h"
 
 namespace perseus::job {
 
@@ -17,21 +20,33 @@ inline constexpr std::string_view kAutoSchedule = "auto";
 struct AutoSchedule {
   schedule_search::Reference reference;
   schedule_search::Candidate found;
+  schedule_search::MemoryLimit limit;
+  GpuMemory memory;                              // As far as it is known.
+  std::optional<profile::Profile> profile = {};  // Of the job that was loaded with this schedule.
 };
 
-// How many microbatches each pp_rank may hold: one number for all pp_ranks, or one for each. Empty:
-// as many as the reference holds. Fails (kInput) if the count of numbers is neither.
-Result<schedule_search::MemoryLimit> LimitInFlight(const schedule_search::Reference& reference,
-                                                   const std::vector<int>& max_in_flight);
+// The memory of a search. If `max_in_flight` is not empty, it is in microbatches: one number for
+// all pp_ranks, or one for each. Otherwise, it is the available bytes of `memory`. If these are
+// unknown too, it is what the reference holds. Fails (kInput) if `max_in_flight` has another count
+// of numbers, or if both are given.
+Result<schedule_search::MemoryLimit> LimitMemory(const schedule_search::Reference& reference,
+                                                 const std::vector<int>& max_in_flight,
+                                                 const schedule_search::ByteMemory& memory);
 
 // The schedule of least energy that is no slower than the reference at maximum frequency, under
 // that limit. Its name is kAutoSchedule.
 Result<AutoSchedule> FindAutoSchedule(const schedule_search::SearchJob& job,
                                       const std::vector<int>& max_in_flight,
+                                      const GpuMemory& memory,
                                       const schedule_search::SearchEffort& effort = {});
 
-// What was found, in two lines: the microbatches in flight, and the iteration at maximum frequency,
-// both beside those of the reference.
+// The reference and the found schedule, each with a first plan for the time of the reference. The
+// found one is the only row, and the bound is that of the limit.
+Result<schedule_search::Tradeoff> CompareWithReference(const schedule_search::SearchJob& job,
+                                                       const AutoSchedule& schedule);
+
+// What was found, in lines: the microbatches in flight, and the iteration at maximum frequency,
+// both beside those of the reference; and where the numbers of bytes come from.
 std::string Describe(const AutoSchedule& schedule);
 
 }  // namespace perseus::job

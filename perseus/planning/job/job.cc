@@ -34,13 +34,15 @@ class JobReader {
       : root_(root), name_(name), file_(root, name) {}
 
   Result<Job> Read() {
-    constexpr std::array<std::string_view, 4> kKeys{"profile", "pipeline", "gpu", "fixed"};
+    constexpr std::array<std::string_view, 5> kKeys{"profile", "pipeline", "gpu", "memory",
+                                                    "fixed"};
     TableReader reader(root_, name_, "the job file", kKeys);
     KeepKeys(root_);
     job_.profile_path = reader.Text("profile");
     file_.Keep(reader);
     file_.ReadTable("pipeline", [this](const toml::table& table) { ReadPipeline(table); });
     file_.ReadTable("gpu", [this](const toml::table& table) { ReadGpu(table); });
+    file_.ReadTable("memory", [this](const toml::table& table) { ReadMemory(table); });
     file_.ReadTables("fixed", [this](const toml::table& table) { ReadFixedInstruction(table); });
     if (file_.error()) return tl::unexpected<Error>(*file_.error());
     return std::move(job_);
@@ -97,6 +99,29 @@ class JobReader {
       job_.most_switches = reader.CountFrom("max_switches", 0, kMostSwitches, 0);
     }
     job_.facts_path = reader.Text("facts");
+    file_.Keep(reader);
+  }
+
+  void ReadMemory(const toml::table& table) {
+    constexpr std::array<std::string_view, 4> kKeys{"gpu_gib", "activation_mib", "model_gib",
+                                                    "max_in_flight"};
+    TableReader reader(table, name_, "[memory]", kKeys);
+    KeepKeys(table);
+    if (reader.Has("gpu_gib")) {
+      job_.memory.gpu_gib =
+          reader.NumberFrom("gpu_gib", kGpuMemoryRange.least, kGpuMemoryRange.most, 0);
+    }
+    const auto numbers = [&reader](std::string_view key, const NumberRange& range) {
+      return reader.Numbers(key, range.least, range.most);
+    };
+    job_.memory.activation_mib = numbers("activation_mib", kActivationRange);
+    job_.memory.model_gib = numbers("model_gib", kModelMemoryRange);
+    for (const double count : reader.Numbers("max_in_flight", 1, kMostMicrobatches)) {
+      job_.max_in_flight.push_back(static_cast<int>(count));
+      if (job_.max_in_flight.back() != count) {
+        reader.FailAt("max_in_flight", "max_in_flight has a number that is not whole");
+      }
+    }
     file_.Keep(reader);
   }
 

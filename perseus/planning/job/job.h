@@ -17,6 +17,11 @@
 //   switch_energy_j = 0.0             # and uses so much energy on top
 //   max_switches = 8                  # clock changes of a GPU in an iteration; absent: no limit
 //   facts = "facts.toml"              # for an absent blocking power or switch latency
+//   [memory]                          # of one GPU; for schedule = "auto"
+//   gpu_gib = 80.0
+//   activation_mib = 700.0            # of one microbatch; or a list, one for each stage
+//   model_gib = [40.0, 38.0]          # weights, gradients, optimizer states; of each pp_rank
+//   max_in_flight = [5, 4, 3, 1]      # instead of bytes: microbatches on each pp_rank
 //   [[fixed]]
 //   kind = "p2p"                      # load, p2p, all_reduce or optimizer
 //   time_s = 0.0004
@@ -30,6 +35,7 @@
 #include <vector>
 
 #include "perseus/base/result.h"
+#include "perseus/planning/job/gpu_memory.h"
 #include "perseus/planning/schedule/instruction_graph.h"
 #include "perseus/planning/schedule/switch_cost.h"
 
@@ -51,6 +57,8 @@ struct Job {
   Nanoseconds switch_latency = 0;
   schedule::SwitchCost switch_cost;  // Of one GPU.
   std::optional<int> most_switches;  // Clock changes of a GPU in an iteration.
+  MemoryFlags memory;
+  std::vector<int> max_in_flight;
 
   // The keys of the file, without the names of their tables: "pp_ranks", "blocking_power_w".
   std::vector<std::string> keys;

@@ -58,6 +58,21 @@ void OverrideModel(Described& described, const JobFlags& flags) {
   described.switch_cost = flags.switch_cost.value_or(described.switch_cost);
 }
 
+// The memory is given in microbatches or in bytes, so a flag of one replaces the other in the file.
+void OverrideMemory(Job& job, const JobFlags& flags) {
+  if (!flags.max_in_flight.empty()) {
+    job.max_in_flight = flags.max_in_flight;
+    job.memory.gpu_gib.reset();
+    job.memory.model_gib.clear();
+  }
+  if (flags.memory.gpu_gib) {
+    job.memory.gpu_gib = flags.memory.gpu_gib;
+    job.max_in_flight = flags.max_in_flight;
+  }
+  if (!flags.memory.activation_mib.empty()) job.memory.activation_mib = flags.memory.activation_mib;
+  if (!flags.memory.model_gib.empty()) job.memory.model_gib = flags.memory.model_gib;
+}
+
 void Override(Job& job, const JobFlags& flags) {
   if (!flags.profile.empty()) job.profile_path = flags.profile;
   // Only one of these three describes the work. So a flag replaces any of them in the file.
@@ -70,6 +85,7 @@ void Override(Job& job, const JobFlags& flags) {
   job.schedule.microbatches = flags.microbatches.value_or(job.schedule.microbatches);
   job.schedule.chunks = flags.chunks.value_or(job.schedule.chunks);
   if (!flags.facts.empty()) job.facts_path = flags.facts;
+  OverrideMemory(job, flags);
   job.pipelines = flags.pipelines.value_or(job.pipelines);
   OverrideModel(job, flags);
 }
@@ -122,9 +138,13 @@ Result<LoadedJob> WithFacts(Result<LoadedJob> job, const UsedFacts& facts,
   return job;
 }
 
+Result<std::string> ProfileText(const std::string& path, const JobFlags& flags) {
+  if (flags.profile_text) return *flags.profile_text;
+  return ReadFile(path);
+}
+
 Result<profile::Profile> LoadProfile(const std::string& path, const JobFlags& flags) {
-  if (flags.profile_text) return profile::ParseProfile(*flags.profile_text, path);
-  PERSEUS_ASSIGN_OR_RETURN(auto text, ReadFile(path));
+  PERSEUS_ASSIGN_OR_RETURN(const auto text, ProfileText(path, flags));
   return profile::ParseProfile(text, path);
 }
 
@@ -224,7 +244,10 @@ Result<UnscheduledJob> Unscheduled(const DescribedJob& described, const JobFlags
   const Job& job = described.job;
   PERSEUS_RETURN_IF_ERROR(CheckComplete(described));
   PERSEUS_RETURN_IF_ERROR(CheckMicrobatches(job));
-  PERSEUS_ASSIGN_OR_RETURN(auto profile, LoadProfile(job.profile_path, flags));
+  PERSEUS_ASSIGN_OR_RETURN(const auto text, ProfileText(job.profile_path, flags));
+  PERSEUS_ASSIGN_OR_RETURN(auto profile, profile::ParseProfile(text, job.profile_path));
+  PERSEUS_ASSIGN_OR_RETURN(const auto profiled, profile::ParseStageMemory(text, job.profile_path));
+  PERSEUS_ASSIGN_OR_RETURN(auto memory, MemoryOf(job.memory, profile, profiled));
   if (job.schedule.pp_ranks != 0 && job.schedule.pp_ranks != profile.stages()) {
     return Fail("{} has {} stages, not {} (remove --pp-ranks, or profile again)", profile.name(),
                 profile.stages(), job.schedule.pp_ranks);
@@ -238,19 +261,23 @@ Result<UnscheduledJob> Unscheduled(const DescribedJob& described, const JobFlags
                              .model = {},
                              .microbatches = job.schedule.microbatches,
                              .facts = described.facts,
-                             .most_switches = job.most_switches};
+                             .most_switches = job.most_switches,
+                             .max_in_flight = job.max_in_flight,
+                             .memory = std::move(memory)};
   unscheduled.model = plan::ModelOf(unscheduled.planned);
   return unscheduled;
 }
 
 // Searches for the schedule.
-Result<LoadedJob> LayOutAuto(UnscheduledJob job, const std::vector<int>& max_in_flight,
-                             const schedule_search::SearchEffort& search) {
-  PERSEUS_ASSIGN_OR_RETURN(auto found, FindAutoSchedule(job.search_job(), max_in_flight, search));
+Result<LoadedJob> LayOutAuto(UnscheduledJob job, const schedule_search::SearchEffort& search) {
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto found, FindAutoSchedule(job.search_job(), job.max_in_flight, job.memory, search));
   job.planned.schedule = found.found.schedule;
   auto loaded =
       WithFacts(LayOut(std::move(job.planned), job.profile), job.facts, job.most_switches);
-  if (loaded) loaded->auto_schedule = std::move(found);
+  if (!loaded) return loaded;
+  found.profile = std::move(job.profile);
+  loaded->auto_schedule = std::move(found);
   return loaded;
 }
 
@@ -318,10 +345,11 @@ Result<LoadedJob> LoadJob(const JobFlags& flags, const schedule_search::SearchEf
   const Job& job = described.job;
   if (job.schedule.name == kAutoSchedule && job.schedule_path.empty() && job.graph_path.empty()) {
     PERSEUS_ASSIGN_OR_RETURN(auto unscheduled, Unscheduled(described, flags));
-    return LayOutAuto(std::move(unscheduled), flags.max_in_flight, search);
+    return LayOutAuto(std::move(unscheduled), search);
   }
-  if (!flags.max_in_flight.empty()) {
-    return Fail("--max-in-flight is for a schedule that is searched for (add --schedule auto)");
+  if (!flags.max_in_flight.empty() || !flags.memory.IsEmpty()) {
+    return Fail("{} is for a schedule that is searched for (add --schedule auto)",
+                flags.max_in_flight.empty() ? "the memory of GPUs" : "--max-in-flight");
   }
   plan_file::PlannedJob planned = Planned(job);
   if (!job.graph_path.empty()) {
@@ -348,6 +376,17 @@ Result<UnscheduledJob> LoadUnscheduledJob(const JobFlags& flags) {
   return Unscheduled(described, flags);
 }
 
+namespace {
+
+Result<UnprofiledJob> SearchUnprofiled(const DescribedJob& described, const JobFlags& flags) {
+  PERSEUS_ASSIGN_OR_RETURN(auto unscheduled, Unscheduled(described, flags));
+  PERSEUS_ASSIGN_OR_RETURN(auto loaded, LayOutAuto(std::move(unscheduled), {}));
+  return UnprofiledJob{std::move(loaded.planned), described.facts, loaded.most_switches,
+                       std::move(loaded.auto_schedule)};
+}
+
+}  // namespace
+
 Result<UnprofiledJob> LoadUnprofiledJob(const JobFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto described, Describe(flags));
   const Job& job = described.job;
@@ -356,6 +395,7 @@ Result<UnprofiledJob> LoadUnprofiledJob(const JobFlags& flags) {
                 job.graph_path);
   }
   if (job.schedule.name == kAutoSchedule && job.schedule_path.empty()) {
+    if (!flags.profile.empty()) return SearchUnprofiled(described, flags);
     return Fail(
         "the schedule auto needs a profile, which this verb does not have yet (write a schedule "
         "with perseus schedule search PROFILE.csv -o DIR, and give it with --schedule-file)");

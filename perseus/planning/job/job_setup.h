@@ -38,8 +38,9 @@ struct JobFlags {
   std::optional<int> pp_ranks;
   std::optional<int> microbatches;
   std::optional<int> chunks;
-  // Of kAutoSchedule: the microbatches that each pp_rank may hold (LimitInFlight).
+  // Of kAutoSchedule: the microbatches that each pp_rank may hold, or bytes (LimitMemory).
   std::vector<int> max_in_flight;
+  MemoryFlags memory;
   std::optional<int> pipelines;
   std::optional<int> gpus_per_stage;
   std::optional<double> blocking_power_w;
@@ -79,7 +80,8 @@ struct LoadedJob {
 struct UnprofiledJob {
   plan_file::PlannedJob planned;
   UsedFacts facts = {};
-  std::optional<int> most_switches = {};  // max_switches of the job file.
+  std::optional<int> most_switches = {};           // max_switches of the job file.
+  std::optional<AutoSchedule> auto_schedule = {};  // Of kAutoSchedule.
 };
 
 // A job whose schedule is still to be chosen.
@@ -90,6 +92,8 @@ struct UnscheduledJob {
   int microbatches = 0;
   UsedFacts facts = {};
   std::optional<int> most_switches = {};
+  std::vector<int> max_in_flight = {};
+  GpuMemory memory = {};
 
   schedule_search::SearchJob search_job() const;
 };
@@ -105,7 +109,7 @@ Result<LoadedJob> LoadJob(const JobFlags& flags, const schedule_search::SearchEf
 
 // The job without its profile, which has yet to be measured. `planned.profile` is the path from the
 // flags or the file, and is not read. Requires the number of pp_ranks. The default of the blocking
-// power is 0.
+// power is 0. Only with kAutoSchedule, the profile of the flags is read, for the search.
 Result<UnprofiledJob> LoadUnprofiledJob(const JobFlags& flags);
 
 // The job that a plan was made for, with the profile (or graph) that `flags` name, or else with the

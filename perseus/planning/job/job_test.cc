@@ -25,6 +25,11 @@ TEST(Job, ReadsAllKeys) {
     max_switches = 6
     switch_energy_j = 1.5
     facts = "facts.toml"
+    [memory]
+    gpu_gib = 80
+    activation_mib = 700.5
+    model_gib = [40, 38.5]
+    max_in_flight = [5, 4]
     [[fixed]]
     kind = "p2p"
     time_s = 0.0004
@@ -38,6 +43,10 @@ TEST(Job, ReadsAllKeys) {
   )",
                                    "job.toml");
   ASSERT_TRUE(job) << job.error().message;
+  EXPECT_EQ(job->memory.gpu_gib, 80);
+  EXPECT_EQ(job->memory.activation_mib, std::vector<double>{700.5});
+  EXPECT_EQ(job->memory.model_gib, (std::vector<double>{40, 38.5}));
+  EXPECT_EQ(job->max_in_flight, (std::vector<int>{5, 4}));
   EXPECT_EQ(job->profile_path, "profile.csv");
   EXPECT_EQ(job->facts_path, "facts.toml");
   EXPECT_EQ(job->schedule.name, "1f1b");
@@ -134,6 +143,12 @@ INSTANTIATE_TEST_SUITE_P(
                 "job.toml:1: [pipeline] has more than one of schedule, schedule_file and graph"},
         Refusal{"FixedIsNoList", "[fixed]\nkind = 'load'", "job.toml:1: fixed is not a list"},
         Refusal{"FixedHoldsNumbers", "fixed = [1]", "job.toml:1: fixed has an element"},
+        Refusal{"MemoryText", "[memory]\nactivation_mib = ['700']",
+                "job.toml:2: activation_mib has an element that is not a number"},
+        Refusal{"MemoryEmpty", "[memory]\nmodel_gib = []", "job.toml:2: model_gib is empty"},
+        Refusal{"MemoryOfNothing", "[memory]\ngpu_gib = 0", "job.toml:2: gpu_gib is not a number"},
+        Refusal{"HalfAMicrobatch", "[memory]\nmax_in_flight = [4, 2.5]",
+                "job.toml:2: max_in_flight has a number that is not whole"},
         Refusal{"FixedWithoutKind", "[[fixed]]\ntime_s = 1", "job.toml:1: [[fixed]] has no kind"},
         Refusal{"FixedWithoutTime", "[[fixed]]\nkind = 'load'",
                 "job.toml:1: [[fixed]] \"load\" has no time_s"},

@@ -16,7 +16,10 @@
 //   samples                        the number of instructions that a row is the mean of
 //   time_ci, energy_ci             half-widths of the 95 % confidence intervals of time (s) and
 //                                  energy (J)
-// An empty field of the last three means that the value is unknown.
+//   noise, common_noise            how much times vary (time_noise.h)
+//   activation_bytes, model_bytes, memory_source
+//                                  the memory of a stage (stage_memory.h)
+// An empty field of all but the ranks means that the value is unknown.
 //
 // Any other column is a further knob: a number that a user chooses, like the frequency, such as
 // `sm_count`. A column that differs on nearly every row although frequencies repeat is an error. It

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -12,6 +14,7 @@
 #include "perseus/planning/profile/csv_reader.h"
 #include "perseus/planning/profile/option_sums.h"
 #include "perseus/planning/profile/profile.h"
+#include "perseus/planning/profile/stage_memory.h"
 #include "perseus/planning/profile/time_noise.h"
 
 namespace perseus::profile {
@@ -54,6 +57,9 @@ constexpr Quantity kEnergyInterval{
     kMostJoules};
 constexpr std::string_view kNoise = "noise";
 constexpr std::string_view kCommonNoise = "common_noise";
+constexpr std::string_view kActivationBytes = "activation_bytes";
+constexpr std::string_view kModelBytes = "model_bytes";
+constexpr std::string_view kMemorySource = "memory_source";
 
 // The index of each column in a row.
 struct Columns {
@@ -72,6 +78,9 @@ struct Columns {
   std::optional<std::size_t> energy_ci;
   std::optional<std::size_t> noise;
   std::optional<std::size_t> common_noise;
+  std::optional<std::size_t> activation_bytes;
+  std::optional<std::size_t> model_bytes;
+  std::optional<std::size_t> memory_source;
   std::vector<std::size_t> other_knobs;
   std::vector<std::string> other_knob_names;
   std::size_t count = 0;
@@ -94,6 +103,9 @@ std::optional<std::size_t>* KnownColumn(Columns& columns, std::string_view name,
   if (name == "energy_ci") return &columns.energy_ci;
   if (name == kNoise) return &columns.noise;
   if (name == kCommonNoise) return &columns.common_noise;
+  if (name == kActivationBytes) return &columns.activation_bytes;
+  if (name == kModelBytes) return &columns.model_bytes;
+  if (name == kMemorySource) return &columns.memory_source;
   return nullptr;
 }
 
@@ -163,6 +175,10 @@ class RowParser {
   // The column of a noise. Empty if the column or the value is absent.
   Result<std::optional<double>> Noise(std::optional<std::size_t> place,
                                       std::string_view column) const;
+  // A column of bytes. Empty if the column or the value is absent.
+  Result<std::optional<std::int64_t>> Bytes(std::optional<std::size_t> place,
+                                            std::string_view column) const;
+  Result<std::optional<MemorySource>> Source() const;
 
  private:
   std::string_view FieldAt(std::optional<std::size_t> column) const {
@@ -303,6 +319,28 @@ Result<std::optional<double>> RowParser::Noise(std::optional<std::size_t> place,
               Excerpt(FieldAt(place)), kExpected);
 }
 
+Result<std::optional<std::int64_t>> RowParser::Bytes(std::optional<std::size_t> place,
+                                                     std::string_view column) const {
+  if (!place || FieldAt(place).empty()) return std::nullopt;
+  constexpr std::string_view kExpected = "bytes of one GPU, such as 734003200, or nothing";
+  PERSEUS_ASSIGN_OR_RETURN(const double value, Number(FieldAt(place), column, kExpected));
+  if (value >= 0 && value <= kMostMemoryBytes) {
+    return std::optional(static_cast<std::int64_t>(std::llround(value)));
+  }
+  return Fail("{}: {} {} is out of range (expected {})", reader_.Where(), column,
+              Excerpt(FieldAt(place)), kExpected);
+}
+
+Result<std::optional<MemorySource>> RowParser::Source() const {
+  if (!columns_.memory_source || FieldAt(columns_.memory_source).empty()) return std::nullopt;
+  const std::string_view field = FieldAt(columns_.memory_source);
+  for (const MemorySource source : {MemorySource::kMeasured, MemorySource::kModeled}) {
+    if (field == Name(source)) return std::optional(source);
+  }
+  return Fail("{}: memory_source {} is unknown (expected measured or modeled)", reader_.Where(),
+              Excerpt(field));
+}
+
 Result<Measurement> RowParser::Parse() {
   const std::span<const std::string_view> fields = reader_.fields();
   if (fields.size() != columns_.count) {
@@ -325,6 +363,11 @@ Result<Measurement> RowParser::Parse() {
        {std::pair(columns_.noise, kNoise), std::pair(columns_.common_noise, kCommonNoise)}) {
     if (const auto noise = Noise(place, column); !noise) return Fail(noise);
   }
+  for (const auto& [place, column] : {std::pair(columns_.activation_bytes, kActivationBytes),
+                                      std::pair(columns_.model_bytes, kModelBytes)}) {
+    if (const auto bytes = Bytes(place, column); !bytes) return Fail(bytes);
+  }
+  if (const auto source = Source(); !source) return Fail(source);
 
   knobs_.front() = frequency;
   for (std::size_t i = 0; i < columns_.other_knobs.size(); ++i) {
@@ -432,6 +475,40 @@ Result<std::optional<TimeNoise>> ParseTimeNoise(std::string_view text, std::stri
   }
   if (independent.count == 0 && common.count == 0) return std::nullopt;
   return TimeNoise{independent.Root(), common.Root()};
+}
+
+Result<std::optional<StageMemory>> ParseStageMemory(std::string_view text, std::string_view name) {
+  CsvReader reader(text, name);
+  PERSEUS_ASSIGN_OR_RETURN(const bool has_header, reader.Next());
+  if (!has_header) return std::nullopt;
+  PERSEUS_ASSIGN_OR_RETURN(const Columns columns, ReadHeader(reader, ProfileRows::kStages));
+  if (!columns.activation_bytes && !columns.model_bytes) return std::nullopt;
+  RowParser parser(reader, columns, kStageWording.part);
+  std::map<std::pair<int, int>, StageMemory::Part> parts;
+  bool is_modeled = false;
+  while (true) {
+    PERSEUS_ASSIGN_OR_RETURN(const bool has_row, reader.Next());
+    if (!has_row) break;
+    PERSEUS_ASSIGN_OR_RETURN(const Measurement row, parser.Parse());
+    PERSEUS_ASSIGN_OR_RETURN(const auto activations,
+                             parser.Bytes(columns.activation_bytes, kActivationBytes));
+    PERSEUS_ASSIGN_OR_RETURN(const auto model, parser.Bytes(columns.model_bytes, kModelBytes));
+    PERSEUS_ASSIGN_OR_RETURN(const auto source, parser.Source());
+    if (!activations && !model) continue;
+    // A file of both is as good as its model.
+    is_modeled = is_modeled || source == MemorySource::kModeled;
+    StageMemory::Part& part = parts[{row.stage, row.chunk}];
+    part.stage = row.stage;
+    part.chunk = row.chunk;
+    // An empty optional is less than any value.
+    part.activation_bytes = std::max(part.activation_bytes, activations);
+    part.model_bytes = std::max(part.model_bytes, model);
+  }
+  if (parts.empty()) return std::nullopt;
+  StageMemory memory{.parts = {},
+                     .source = is_modeled ? MemorySource::kModeled : MemorySource::kMeasured};
+  for (const auto& [key, part] : parts) memory.parts.push_back(part);
+  return memory;
 }
 
 }  // namespace perseus::profile

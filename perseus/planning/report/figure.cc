@@ -18,11 +18,11 @@ struct KindName {
   FigureKind kind;
 };
 constexpr const char* kConverter = "rsvg-convert";
-constexpr KindName kKinds[] = {{"frontier", FigureKind::kFrontier},
-                               {"timeline", FigureKind::kTimeline},
-                               {"profile", FigureKind::kProfile},
-                               {"switches", FigureKind::kSwitches},
-                               {"emulation", FigureKind::kEmulation}};
+constexpr KindName kKinds[] = {
+    {"frontier", FigureKind::kFrontier},   {"timeline", FigureKind::kTimeline},
+    {"profile", FigureKind::kProfile},     {"switches", FigureKind::kSwitches},
+    {"memory", FigureKind::kMemory},       {"orders", FigureKind::kOrders},
+    {"schedules", FigureKind::kSchedules}, {"emulation", FigureKind::kEmulation}};
 struct FormatName {
   std::string_view name;
   FigureFormat format;
@@ -128,7 +128,8 @@ Result<Figure> FigureOf(std::string_view file_name) {
   if (!kind || !format) {
     return Fail(
         "{} is not the name of a figure (use frontier.svg, timeline.svg or profile.svg, and for "
-        "plan --switch-tradeoff also switches.svg, with an optional prefix as in "
+        "plan --switch-tradeoff also switches.svg, and for schedules that were searched for "
+        "memory.svg, schedules.svg or orders.svg, with an optional prefix as in "
         "bloom-frontier.svg, or the same with .png or .pdf)",
         Excerpt(file_name));
   }

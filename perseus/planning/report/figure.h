@@ -23,6 +23,9 @@ enum class FigureKind {
   kTimeline,   // An iteration at maximum frequency, and below it the iteration of the chosen plan.
   kProfile,    // The measured options, the hull and the fit of each stage and kind.
   kSwitches,   // What limits of clock changes save, and the most that they can save.
+  kMemory,     // What schedules save against the memory that they need, and the bound.
+  kOrders,     // An iteration at maximum frequency, with the usual and with the chosen schedule.
+  kSchedules,  // The same two iterations with their plans.
   kEmulation,  // The time and power of an emulated job over its iterations.
 };
 

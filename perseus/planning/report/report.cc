@@ -75,13 +75,27 @@ ordered_json DescribePpRank(const schedule::InstructionGraph& graph, std::size_t
           {"microbatches", std::move(microbatches)}};
 }
 
+// What the pp_ranks run, and the options that they have for it.
+ordered_json DescribeWork(const plan::Planner& planner) {
+  const schedule::InstructionGraph& graph = planner.graph();
+  ordered_json work{{"option_sets", ordered_json::array()}, {"pp_ranks", ordered_json::array()}};
+  for (std::size_t i = 0; i < graph.option_sets.size(); ++i) {
+    work["option_sets"].push_back(DescribeOptionSet(
+        graph.option_sets[i], planner.network().curves[i], planner.model().blocking_power_w));
+  }
+  for (std::size_t pp_rank = 0; pp_rank < graph.pp_rank_orders.size(); ++pp_rank) {
+    work["pp_ranks"].push_back(DescribePpRank(graph, pp_rank));
+  }
+  return work;
+}
+
 // The work of one pp_rank under a plan. The gap before each instruction replaces its start, because
 // most gaps are 0.
-ordered_json DescribeLane(const Report& report, const std::vector<int>& options,
+ordered_json DescribeLane(const plan::Planner& planner, const std::vector<int>& options,
                           const plan::Evaluation& evaluation, const std::vector<bool>& critical,
                           std::size_t pp_rank) {
-  const schedule::InstructionGraph& graph = report.planner.graph();
-  const plan::ExecutionModel& model = report.planner.model();
+  const schedule::InstructionGraph& graph = planner.graph();
+  const plan::ExecutionModel& model = planner.model();
   ordered_json chosen = ordered_json::array();
   ordered_json gaps = ordered_json::array();
   ordered_json durations = ordered_json::array();
@@ -105,7 +119,7 @@ ordered_json DescribeLane(const Report& report, const std::vector<int>& options,
     end = evaluation.starts[At(instruction)] + duration;
     if (set.options.size() > 1) {
       const int index = graph.instructions[At(instruction)].option_set;
-      const profile::Curve& curve = report.planner.network().curves[At(index)];
+      const profile::Curve& curve = planner.network().curves[At(index)];
       slopes_w += ToWatts(curve.SlopeAfter(set.options[At(options[At(instruction)])].time));
       ++adjustable;
     }
@@ -127,9 +141,9 @@ ordered_json DescribeLane(const Report& report, const std::vector<int>& options,
   return lane;
 }
 
-ordered_json DescribeIteration(const Report& report, const std::vector<int>& options,
+ordered_json DescribeIteration(const plan::Planner& planner, const std::vector<int>& options,
                                const plan::Evaluation& evaluation) {
-  const schedule::InstructionGraph& graph = report.planner.graph();
+  const schedule::InstructionGraph& graph = planner.graph();
   ordered_json object{{"time_ns", evaluation.time},
                       {"energy_j", evaluation.energy_j},
                       {"instruction_energy_j", evaluation.instruction_energy_j},
@@ -138,9 +152,13 @@ ordered_json DescribeIteration(const Report& report, const std::vector<int>& opt
                       {"lanes", ordered_json::array()}};
   const std::vector<bool> critical = CriticalInstructions(graph, evaluation);
   for (std::size_t pp_rank = 0; pp_rank < graph.pp_rank_orders.size(); ++pp_rank) {
-    object["lanes"].push_back(DescribeLane(report, options, evaluation, critical, pp_rank));
+    object["lanes"].push_back(DescribeLane(planner, options, evaluation, critical, pp_rank));
   }
   return object;
+}
+
+ordered_json DescribeBaseline(const plan::Planner& planner) {
+  return DescribeIteration(planner, schedule::BaselineOptions(planner.graph()), planner.baseline());
 }
 
 // The marginal price of time at the deadline of a plan, in W; null if the frontier is unknown.
@@ -165,7 +183,7 @@ ordered_json DescribePlan(const Report& report, const ReportedPlan& reported) {
                        {"saving", noisy->saving},
                        {"saving_ci", noisy->saving_ci}};
   }
-  object.update(DescribeIteration(report, plan.options, plan.evaluation));
+  object.update(DescribeIteration(report.planner, plan.options, plan.evaluation));
   return object;
 }
 
@@ -201,19 +219,49 @@ ordered_json DescribeFrontier(const FrontierCurve& frontier) {
   return object;
 }
 
+ordered_json OrNull(const std::optional<double>& value) {
+  return value ? ordered_json(*value) : ordered_json(nullptr);
+}
+
 ordered_json DescribeSwitchTradeoff(const SwitchTradeoff& tradeoff) {
-  const auto or_null = [](const std::optional<double>& value) {
-    return value ? ordered_json(*value) : ordered_json(nullptr);
-  };
   ordered_json limits = ordered_json::array();
   for (const SwitchLimit& limit : tradeoff.limits) {
     limits.push_back({{"max_switches", limit.most_switches},
-                      {"saving", or_null(limit.saving)},
-                      {"most_saving", or_null(limit.most_saving)}});
+                      {"saving", OrNull(limit.saving)},
+                      {"most_saving", OrNull(limit.most_saving)}});
   }
   return {{"target", tradeoff.target},
           {"limits", std::move(limits)},
           {"unlimited", {{"saving", tradeoff.unlimited_saving}}}};
+}
+
+ordered_json DescribeScheduleTradeoff(const ScheduleTradeoff& tradeoff) {
+  ordered_json rows = ordered_json::array();
+  for (const ScheduleRow& row : tradeoff.rows) {
+    rows.push_back({{"name", row.name},
+                    {"in_flight", row.in_flight},
+                    {"memory", row.memory},
+                    {"energy_j", row.energy_j},
+                    {"saving", row.saving},
+                    {"most_saving", OrNull(row.most_saving)}});
+  }
+  ordered_json timelines = ordered_json::array();
+  for (const ScheduleTimeline& timeline : tradeoff.timelines) {
+    // Another schedule has other instructions, so it describes its own work.
+    ordered_json object{{"name", timeline.name}};
+    object.update(DescribeWork(timeline.planner));
+    object["baseline"] = DescribeBaseline(timeline.planner);
+    object["plan"] =
+        DescribeIteration(timeline.planner, timeline.plan.options, timeline.plan.evaluation);
+    timelines.push_back(std::move(object));
+  }
+  return {{"reference", tradeoff.reference},
+          {"unit", tradeoff.unit},
+          {"memory_source", tradeoff.memory_source},
+          {"rows", std::move(rows)},
+          {"chosen", tradeoff.chosen},
+          {"timelines", std::move(timelines)},
+          {"conclusion", tradeoff.conclusion}};
 }
 
 }  // namespace
@@ -233,20 +281,10 @@ Result<std::string> FormatReportData(const Report& report) {
   });
 
   ordered_json data{{"format", "perseus-report"}, {"version", 1}, {"job", DescribeJob(report)}};
-  data["option_sets"] = ordered_json::array();
-  for (std::size_t i = 0; i < graph.option_sets.size(); ++i) {
-    data["option_sets"].push_back(DescribeOptionSet(graph.option_sets[i],
-                                                    report.planner.network().curves[i],
-                                                    report.planner.model().blocking_power_w));
-  }
-  data["pp_ranks"] = ordered_json::array();
-  for (std::size_t pp_rank = 0; pp_rank < graph.pp_rank_orders.size(); ++pp_rank) {
-    data["pp_ranks"].push_back(DescribePpRank(graph, pp_rank));
-  }
+  data.update(DescribeWork(report.planner));
   data["frontier"] = nullptr;
   if (!report.frontier.points.empty()) data["frontier"] = DescribeFrontier(report.frontier);
-  data["baseline"] =
-      DescribeIteration(report, schedule::BaselineOptions(graph), report.planner.baseline());
+  data["baseline"] = DescribeBaseline(report.planner);
   data["plans"] = ordered_json::array();
   for (const ReportedPlan* plan : plans) data["plans"].push_back(DescribePlan(report, *plan));
   data["chosen"] = std::ranges::find(plans, &report.plans.at(report.chosen)) - plans.begin();
@@ -256,6 +294,9 @@ Result<std::string> FormatReportData(const Report& report) {
   }
   if (report.switch_tradeoff) {
     data["switch_tradeoff"] = DescribeSwitchTradeoff(*report.switch_tradeoff);
+  }
+  if (report.schedule_tradeoff) {
+    data["schedule_tradeoff"] = DescribeScheduleTradeoff(*report.schedule_tradeoff);
   }
   // A path may have bytes that are not UTF-8, but JSON must not. So they are replaced.
   return data.dump(-1, ' ', false, ordered_json::error_handler_t::replace);

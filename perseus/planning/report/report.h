@@ -12,6 +12,7 @@
 // Thread safety: the functions share no state, so several threads may call them.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -45,6 +46,34 @@ struct SwitchTradeoff {
   double unlimited_saving = 0;
 };
 
+// What one schedule saves, and the memory that it needs.
+struct ScheduleRow {
+  std::string name;                        // "1f1b", "+1".
+  std::vector<std::int64_t> in_flight;     // [pp_rank] The most microbatches at a time.
+  double memory = 0;                       // Of the chart, in ScheduleTradeoff::unit.
+  double energy_j = 0;                     // Of the plan.
+  double saving = 0;                       // Against the reference at maximum frequency.
+  std::optional<double> most_saving = {};  // No schedule in this memory saves more.
+};
+
+// An iteration with one schedule: at maximum frequency, and with its plan.
+struct ScheduleTimeline {
+  std::string name;
+  plan::Planner planner;
+  plan::Plan plan;
+};
+
+// What memory saves: schedules with more microbatches in flight, compared with the usual one.
+struct ScheduleTradeoff {
+  std::string reference;      // The usual schedule: "1f1b".
+  std::string unit;           // Of the memory: "microbatches" more than the reference, or "GiB".
+  std::string memory_source;  // A sentence: which numbers were measured, modeled or given.
+  std::vector<ScheduleRow> rows;            // The reference first; then in order of memory.
+  std::size_t chosen = 0;                   // The row of the last timeline.
+  std::vector<ScheduleTimeline> timelines;  // Of the reference and of the chosen row.
+  std::string conclusion;                   // In sentences.
+};
+
 // Requires that `planner` was created for `job`.
 struct Report {
   const plan::Planner& planner;
@@ -55,6 +84,7 @@ struct Report {
   std::size_t chosen = 0;               // The plan that is shown first.
   std::vector<FrontierCurve> overlays;  // Other frontiers, to compare with.
   std::optional<SwitchTradeoff> switch_tradeoff = {};
+  std::optional<ScheduleTradeoff> schedule_tradeoff = {};
 };
 
 // Returns the JSON document. Plans are in order of time, fastest first. Fails (kInput) if the

@@ -15,11 +15,6 @@
 namespace perseus::schedule_search {
 namespace {
 
-// Below this, a saving is not worth a row or a sentence: a hundredth of a percent.
-constexpr double kWorthSaying = 1e-4;
-
-constexpr double kBytesPerGib = 1 << 30;
-
 double BubbleOf(const plan::Planner& planner) {
   const plan::Evaluation& baseline = planner.baseline();
   const auto busy =
@@ -142,6 +137,31 @@ std::string ConcludeWithoutMore(const Tradeoff& tradeoff, const TradeoffRow& sam
                      tradeoff.reference.schedule.name);
 }
 
+std::string ConcludeRows(const Tradeoff& tradeoff) {
+  std::string text;
+  const auto say = [&](const TradeoffRow& row) {
+    text += ConcludeRow(tradeoff, row) + ", at no slowdown.\n";
+  };
+  double without_memory = tradeoff.fixed.saving;
+  const TradeoffRow& same = tradeoff.rows.front();
+  if (same.more == 0) {
+    const bool is_better = same.saving - without_memory >= kWorthSaying;
+    if (is_better) say(same);
+    if (!is_better) text += ConcludeWithoutMore(tradeoff, same);
+    without_memory = same.saving;
+  }
+  // The first row whose memory is of use, and the last one.
+  const TradeoffRow& last = tradeoff.rows.back();
+  if (last.more == 0) return text;
+  const auto first = std::ranges::find_if(tradeoff.rows, [&](const TradeoffRow& row) {
+    return row.more > 0 && row.saving - without_memory >= kWorthSaying;
+  });
+  if (first == tradeoff.rows.end()) return text + "More memory saves nothing more.\n";
+  say(*first);
+  if (last.saving - first->saving >= kWorthSaying) say(last);
+  return text;
+}
+
 }  // namespace
 
 std::string FormatInFlight(const std::vector<std::int64_t>& in_flight) {
@@ -218,28 +238,17 @@ std::int64_t MostBytes(const Tradeoff& tradeoff, const TradeoffRow& row) {
 }
 
 std::string Conclude(const Tradeoff& tradeoff) {
-  std::string text;
-  const auto say = [&](const TradeoffRow& row) {
-    text += ConcludeRow(tradeoff, row) + ", at no slowdown.\n";
-  };
-  double without_memory = tradeoff.fixed.saving;
-  const TradeoffRow& same = tradeoff.rows.front();
-  if (same.more == 0) {
-    const bool is_better = same.saving - without_memory >= kWorthSaying;
-    if (is_better) say(same);
-    if (!is_better) text += ConcludeWithoutMore(tradeoff, same);
-    without_memory = same.saving;
+  std::string text = ConcludeRows(tradeoff);
+  if (!tradeoff.fitting) return text;
+  const TradeoffRow& fitting = *tradeoff.fitting;
+  const double further = fitting.saving - tradeoff.fixed.saving;
+  if (further < kWorthSaying) {
+    return text + "No schedule was found that fits the memory of the GPUs and saves more.\n";
   }
-  // The first row whose memory is of use, and the last one.
-  const TradeoffRow& last = tradeoff.rows.back();
-  if (last.more == 0) return text;
-  const auto first = std::ranges::find_if(tradeoff.rows, [&](const TradeoffRow& row) {
-    return row.more > 0 && row.saving - without_memory >= kWorthSaying;
-  });
-  if (first == tradeoff.rows.end()) return text + "More memory saves nothing more.\n";
-  say(*first);
-  if (last.saving - first->saving >= kWorthSaying) say(last);
-  return text;
+  return text + fmt::format(
+                    "The best schedule that fits the memory of the GPUs holds {} microbatches, and "
+                    "saves another {:.2f} % of the energy, at no slowdown.\n",
+                    FormatInFlight(fitting.candidate.in_flight), further * 100);
 }
 
 }  // namespace perseus::schedule_search

@@ -13,6 +13,11 @@
 
 namespace perseus::schedule_search {
 
+inline constexpr double kBytesPerGib = 1 << 30;
+
+// Below this, a saving is not worth a row or a sentence: a hundredth of a percent.
+inline constexpr double kWorthSaying = 1e-4;
+
 // A schedule with its plan that is no slower than the reference at maximum frequency.
 struct TradeoffRow {
   int more = 0;  // Further microbatches that each pp_rank may hold, beyond the reference.

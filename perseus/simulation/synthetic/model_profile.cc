@@ -80,13 +80,32 @@ Result<std::vector<int>> BoundariesOf(const ModelProfileSpec& spec,
   return spec.boundaries;
 }
 
-}  // namespace
+// The layers of each stage.
+struct CutModel {
+  std::vector<LayerWork> layers;
+  std::vector<int> boundaries;
 
-Result<profile::Profile> SynthesizeModelProfile(const ModelProfileSpec& spec) {
+  std::span<const LayerWork> Held(int stage, int chunk, const ModelProfileSpec& spec) const {
+    const auto part = static_cast<std::size_t>(PartOf(stage, chunk, spec.stages, spec.placement));
+    return std::span(layers).subspan(
+        static_cast<std::size_t>(boundaries[part]),
+        static_cast<std::size_t>(boundaries[part + 1] - boundaries[part]));
+  }
+};
+
+Result<CutModel> Cut(const ModelProfileSpec& spec) {
   if (spec.stages < 1 || spec.chunks < 1 || spec.stages > kMostParts / spec.chunks) {
     return Fail("model profile: {} stages of {} chunks are out of range (choose 1 to {} in total)",
                 spec.stages, spec.chunks, kMostParts);
   }
+  PERSEUS_ASSIGN_OR_RETURN(auto layers, LayersOf(spec.workload));
+  PERSEUS_ASSIGN_OR_RETURN(auto boundaries, BoundariesOf(spec, layers));
+  return CutModel{std::move(layers), std::move(boundaries)};
+}
+
+}  // namespace
+
+Result<profile::Profile> SynthesizeModelProfile(const ModelProfileSpec& spec) {
   PERSEUS_RETURN_IF_ERROR(CheckKinds(spec.kinds));
   if (!(spec.gpu.power_limit_w > spec.gpu.blocking_power_w)) {
     return Fail(
@@ -94,16 +113,12 @@ Result<profile::Profile> SynthesizeModelProfile(const ModelProfileSpec& spec) {
         "(raise the limit)",
         spec.gpu.power_limit_w, spec.gpu.blocking_power_w, spec.gpu.name);
   }
-  PERSEUS_ASSIGN_OR_RETURN(const auto layers, LayersOf(spec.workload));
-  PERSEUS_ASSIGN_OR_RETURN(const auto boundaries, BoundariesOf(spec, layers));
+  PERSEUS_ASSIGN_OR_RETURN(const auto model, Cut(spec));
 
   std::vector<profile::ProfileEntry> entries;
   for (int stage = 0; stage < spec.stages; ++stage) {
     for (int chunk = 0; chunk < spec.chunks; ++chunk) {
-      const auto part = static_cast<std::size_t>(PartOf(stage, chunk, spec.stages, spec.placement));
-      const auto held = std::span(layers).subspan(
-          static_cast<std::size_t>(boundaries[part]),
-          static_cast<std::size_t>(boundaries[part + 1] - boundaries[part]));
+      const auto held = model.Held(stage, chunk, spec);
       for (const InstructionKind kind : spec.kinds) {
         entries.push_back({stage, chunk, kind,
                            Sweep(spec.gpu, KernelsOf(kind, held, spec.recomputes_activations))});
@@ -113,6 +128,32 @@ Result<profile::Profile> SynthesizeModelProfile(const ModelProfileSpec& spec) {
   return profile::Profile(
       fmt::format("model profile of {} on {}", spec.workload.model, spec.gpu.name), {},
       std::move(entries));
+}
+
+Result<profile::StageMemory> ModelMemory(const ModelProfileSpec& spec) {
+  // A weight and its gradient, 2 bytes each, and Adam's copy of the weight and two moments.
+  constexpr double kBytesPerParameter = 2 + 2 + 12;
+  PERSEUS_ASSIGN_OR_RETURN(const auto model, Cut(spec));
+  profile::StageMemory memory{.parts = {}, .source = profile::MemorySource::kModeled};
+  for (int stage = 0; stage < spec.stages; ++stage) {
+    for (int chunk = 0; chunk < spec.chunks; ++chunk) {
+      double activations = 0;
+      double parameters = 0;
+      bool has_first_layer = false;
+      for (const LayerWork& layer : model.Held(stage, chunk, spec)) {
+        has_first_layer = has_first_layer || &layer == model.layers.data();
+        const bool keeps_input = spec.recomputes_activations && layer.is_block;
+        activations += keeps_input ? layer.memory.input_bytes : layer.memory.saved_bytes;
+        parameters += layer.parameters;
+        // The token embedding, which the head shares, is the first layer.
+        if (!has_first_layer) parameters += layer.memory.shared_parameters;
+      }
+      memory.parts.push_back(
+          {stage, chunk, std::llround(activations),
+           std::llround(parameters / spec.workload.tensor_parallel * kBytesPerParameter)});
+    }
+  }
+  return memory;
 }
 
 }  // namespace perseus::synthetic

@@ -14,6 +14,7 @@
 #include "perseus/base/instruction_kind.h"
 #include "perseus/base/result.h"
 #include "perseus/planning/profile/profile.h"
+#include "perseus/planning/profile/stage_memory.h"
 #include "perseus/simulation/synthetic/chunk_placement.h"
 #include "perseus/simulation/synthetic/gpu_roofline.h"
 #include "perseus/simulation/synthetic/model_zoo.h"
@@ -46,5 +47,12 @@ struct ModelProfileSpec {
 // for a kind that is no computation or is given twice, and for a power limit that is not above the
 // blocking power.
 Result<profile::Profile> SynthesizeModelProfile(const ModelProfileSpec& spec);
+
+// The memory of each stage on one GPU. The activations are what the layers keep (model_zoo.h). With
+// recomputed activations, blocks keep their inputs only. A parameter takes 16 bytes: weight and
+// gradient of 2 bytes, and 12 bytes for Adam with mixed precision (Rajbhandari et al., arXiv
+// 1910.02054, section 3.1); tensor parallelism divides them. Not in it: buffers of communication,
+// temporary memory of kernels, and what the allocator wastes. Fails as SynthesizeModelProfile.
+Result<profile::StageMemory> ModelMemory(const ModelProfileSpec& spec);
 
 }  // namespace perseus::synthetic

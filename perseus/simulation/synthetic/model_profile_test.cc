@@ -26,6 +26,8 @@ ModelProfileSpec Gpt3Xl() {
   return spec;
 }
 
+double Bytes(const std::optional<std::int64_t>& bytes) { return static_cast<double>(*bytes); }
+
 double TimeS(const profile::Profile& profile, int stage, ModelProfileKind kind, int chunk = 0) {
   return ToSeconds(profile.Find(stage, chunk, kind)->options.front().time);
 }
@@ -53,6 +55,50 @@ TEST(ModelProfile, EveryModelOnEveryGpuCanBePlanned) {
         EXPECT_GT(profile::ParetoFront(options, gpu.blocking_power_w).size(), 10u) << model.name;
       }
     }
+  }
+}
+
+// Korthikanti et al., arXiv 2205.05198, equation 2: a block keeps s b h (10 + 24 / t + 5 a s / (h
+// t)) bytes with tensor parallelism of degree t, and 2 s b h if its activations are recomputed.
+TEST(ModelMemory, ABlockOfGptKeepsWhatThePublishedFormulaSays) {
+  ModelProfileSpec spec;
+  spec.workload = {.model = "gpt3-175b", .microbatch_size = 2, .tensor_parallel = 8};
+  spec.gpu = *FindGpuRoofline("a100-sxm");
+  spec.stages = 3;
+  spec.boundaries = {0, 2, 98, 99};  // The embeddings, the 96 blocks, the head.
+  constexpr double s = 2048, b = 2, h = 12288, a = 96, t = 8, v = 50257;
+  const auto memory = ModelMemory(spec);
+  ASSERT_TRUE(memory) << memory.error().message;
+  ASSERT_EQ(memory->parts.size(), 3u);
+  EXPECT_EQ(memory->source, profile::MemorySource::kModeled);
+  EXPECT_NEAR(Bytes(memory->parts[1].activation_bytes),
+              96 * s * b * h * (10 + 24 / t + 5 * a * s / (h * t)), 1);
+  // Section 4.1 on the layers around the blocks. The dropout of each embedding keeps a mask.
+  EXPECT_NEAR(Bytes(memory->parts[2].activation_bytes), 4 * s * b * h * (1 + v / h / t), 1);
+  spec.recomputes_activations = true;
+  EXPECT_NEAR(Bytes(ModelMemory(spec)->parts[1].activation_bytes), 96 * 2 * s * b * h, 1);
+  // 12 h^2 parameters of a block without its biases and normalizations, 16 bytes each.
+  EXPECT_NEAR(Bytes(memory->parts[1].model_bytes) / (96 * 12 * h * h / t * 16), 1, 1e-3);
+  // The head shares the embedding of tokens, and has its own copy.
+  EXPECT_NEAR(Bytes(memory->parts[2].model_bytes) / (v * h / t * 16), 1, 1e-3);
+}
+
+TEST(ModelMemory, EveryStageOfEveryModelTakesSome) {
+  for (const ModelInfo& model : ModelZoo()) {
+    ModelProfileSpec spec;
+    spec.workload.model = model.name;
+    spec.gpu = *FindGpuRoofline("a100-sxm");
+    spec.stages = 4;
+    const auto memory = ModelMemory(spec);
+    ASSERT_TRUE(memory) << memory.error().message;
+    double parameters = 0;
+    for (const profile::StageMemory::Part& part : memory->parts) {
+      EXPECT_GT(*part.activation_bytes, 1 << 20) << model.name;
+      parameters += Bytes(part.model_bytes) / 16;
+    }
+    // With a copy of the embedding on the last stage.
+    EXPECT_GT(parameters, 0.97 * model.published_parameters) << model.name;
+    EXPECT_LT(parameters, 1.3 * model.published_parameters) << model.name;
   }
 }
 

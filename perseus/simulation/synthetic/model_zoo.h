@@ -22,6 +22,12 @@
 // memory. Their backward pass moves twice as much (it reads gradient and saved tensor, and writes a
 // gradient).
 //
+// Memory. A layer keeps what its backward pass reads: the inputs of products, normalizations and
+// activation functions, the output of softmax, and the masks of dropout (one byte for a number).
+// For GPT with eager attention, this is the formula of Korthikanti et al. (arXiv 2205.05198,
+// section 4.1), without sequence parallelism: s b h (10 + 24 / t + 5 a s / (h t)) bytes for a
+// block. Fused attention keeps one number for each query in place of the scores.
+//
 // Tensor parallelism divides attention, feed-forward, embedding and head among N GPUs
 // (Megatron-LM, arXiv 1909.08053). Every GPU does all of the normalization, dropout and residual
 // sums. A block has two all-reduces in each direction.
@@ -36,6 +42,14 @@
 
 namespace perseus::synthetic {
 
+// The memory of one layer on one GPU.
+struct LayerMemory {
+  double saved_bytes = 0;  // What the forward pass of a microbatch keeps for its backward pass.
+  double input_bytes = 0;  // Its input, which is enough if the backward pass recomputes the rest.
+  // Weights that it shares with an earlier layer: a stage without that layer has its own copy.
+  double shared_parameters = 0;
+};
+
 // The work of one layer for one microbatch on one GPU.
 struct LayerWork {
   std::string name = {};  // "token embedding", "block 3", "head"
@@ -45,6 +59,7 @@ struct LayerWork {
   std::vector<KernelWork> forward = {};
   std::vector<KernelWork> backward_input = {};
   std::vector<KernelWork> backward_weight = {};
+  LayerMemory memory = {};
 };
 
 struct ModelInfo {

@@ -26,6 +26,10 @@ constexpr double kLossBytes = 18;
 // A row of an embedding: the microbatch's gradient is written, and then added to the sum.
 constexpr double kEmbeddingGradientBytes = 8;
 
+constexpr double kMaskBytes = 1;       // Of dropout, for a number.
+constexpr double kStatisticBytes = 4;  // The log-sum-exp of a query in fused attention.
+constexpr double kLogitBytes = 4;      // The loss keeps its input in 32 bits.
+
 class Builder {
  public:
   Builder(const Transformer& model, const TransformerBatch& batch)
@@ -55,6 +59,7 @@ LayerWork Builder::Embedding(const std::string& name, double rows) const {
   AddMove(tokens_ * model_.hidden * kEmbeddingBytes, layer);
   layer.backward_weight.push_back(
       {.memory_bytes = rows * model_.hidden / batch_.gpus * kEmbeddingGradientBytes});
+  if (model_.has_dropout) layer.memory.saved_bytes += tokens_ * model_.hidden * kMaskBytes;
   return layer;
 }
 
@@ -73,6 +78,7 @@ void Builder::AddAttention(LayerWork& layer) const {
   if (model_.attention == AttentionKind::kFused) {
     const double computed = IsCausal() ? 0.5 : 1;
     AddActivationProduct(2 * computed * flops, 2 * operands, layer);
+    layer.memory.saved_bytes += tokens_ * model_.heads / batch_.gpus * kStatisticBytes;
     // The backward pass computes the scores again.
     layer.backward_input.push_back({.flops = computed * flops});
   } else {
@@ -80,7 +86,12 @@ void Builder::AddAttention(LayerWork& layer) const {
     AddActivationProduct(flops, operands + kBytesPerNumber * scores, layer);
     AddMove(scores * (model_.has_dropout ? kScoreBytes : kScoreBytesWithoutDropout), layer);
     AddActivationProduct(flops, operands + kBytesPerNumber * scores, layer);
+    // The output of softmax; and with dropout, its mask and its output.
+    layer.memory.saved_bytes +=
+        scores * (kBytesPerNumber + (model_.has_dropout ? kMaskBytes + kBytesPerNumber : 0));
   }
+  // Queries, keys and values, and the input of the last product.
+  layer.memory.saved_bytes += tokens_ * kBytesPerNumber * (2 * queries + 2 * key_values);
   AddProduct({tokens_, queries, model_.hidden}, layer);
   AddResidual(layer);
 }
@@ -101,11 +112,19 @@ void Builder::AddFeedForward(LayerWork& layer) const {
   AddProduct({visits / experts, model_.hidden, inward / batch_.gpus, experts}, layer);
   AddMove(visits * model_.feed_forward / batch_.gpus * model_.activation_bytes, layer);
   AddProduct({visits / experts, model_.feed_forward / batch_.gpus, model_.hidden, experts}, layer);
+  // The inputs of the activation function and of the last product; the tokens that went to experts.
+  layer.memory.saved_bytes +=
+      visits * (inward + model_.feed_forward) / batch_.gpus * kBytesPerNumber;
+  if (model_.experts > 1) layer.memory.saved_bytes += visits * model_.hidden * kBytesPerNumber;
   AddResidual(layer);
 }
 
 void Builder::AddResidual(LayerWork& layer) const {
   layer.parameters += model_.hidden * (model_.has_biases ? 2 : 1);  // Of the normalization.
+  // The inputs of the normalization and of the first product.
+  const double numbers = tokens_ * model_.hidden;
+  layer.memory.saved_bytes += 2 * numbers * kBytesPerNumber;
+  if (model_.has_dropout) layer.memory.saved_bytes += numbers * kMaskBytes;
   // In a ring of n GPUs, each GPU sends 2 (n - 1) / n of the sum.
   AddAllReduce(2 * (batch_.gpus - 1) / batch_.gpus * kBytesPerNumber * tokens_ * model_.hidden,
                layer);
@@ -117,6 +136,7 @@ LayerWork Builder::Block(const std::string& name) const {
   LayerWork layer{.name = name, .is_block = true};
   AddAttention(layer);
   AddFeedForward(layer);
+  layer.memory.input_bytes = tokens_ * model_.hidden * kBytesPerNumber;
   return layer;
 }
 
@@ -127,8 +147,14 @@ LayerWork Builder::Head() const {
     layer.parameters += model_.hidden * model_.hidden;
     AddProduct({tokens_, model_.hidden, model_.hidden}, layer);
     AddMove(tokens_ * model_.hidden * (model_.activation_bytes + kLayerNormBytes), layer);
+    // The inputs of that product and of the activation function.
+    layer.memory.saved_bytes += 2 * tokens_ * model_.hidden * kBytesPerNumber;
   }
-  if (!model_.ties_head) layer.parameters += model_.hidden * model_.vocabulary;
+  (model_.ties_head ? layer.memory.shared_parameters : layer.parameters) +=
+      model_.hidden * model_.vocabulary;
+  // The inputs of the normalization, of the product, and of the loss.
+  layer.memory.saved_bytes += tokens_ * (2 * model_.hidden * kBytesPerNumber +
+                                         model_.vocabulary / batch_.gpus * kLogitBytes);
   AddProduct({tokens_, model_.hidden, model_.vocabulary / batch_.gpus}, layer);
   AddMove(tokens_ * model_.vocabulary / batch_.gpus * kLossBytes, layer, 1);
   return layer;
@@ -161,6 +187,8 @@ std::vector<LayerWork> Builder::Build() {
       AddAttention(attention);
       LayerWork feed_forward{.name = fmt::format("decoder feed-forward {}", i), .is_block = true};
       AddFeedForward(feed_forward);
+      attention.memory.input_bytes = feed_forward.memory.input_bytes =
+          tokens_ * model_.hidden * kBytesPerNumber;
       layers.push_back(std::move(attention));
       layers.push_back(std::move(feed_forward));
     }

@@ -36,6 +36,11 @@ void AddConvolution(const Convolution& conv, double images, double stride, Layer
   layer.backward_weight.push_back(kernel);
   layer.backward_weight.push_back({.memory_bytes = 3 * kBytesPerNumber * weights});
   AddMove(rows * conv.out * kBatchNormBytes, layer);
+  // The inputs of the convolution and of the normalization. The output of a ReLU is the input of
+  // the next convolution.
+  const double input_bytes = kBytesPerNumber * rows * stride * stride * conv.in;
+  layer.memory.saved_bytes += input_bytes + kBytesPerNumber * rows * conv.out;
+  if (layer.memory.input_bytes == 0) layer.memory.input_bytes = input_bytes;
 }
 
 }  // namespace

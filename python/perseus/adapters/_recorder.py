@@ -15,6 +15,7 @@ import weakref
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from perseus import _client
+from perseus.adapters import _memory
 from perseus.adapters._patches import Patches
 
 FORWARD, BACKWARD = "forward", "backward"
@@ -120,6 +121,8 @@ class Recorder:
         self._proof_steps = PROOF_STEPS
         self._proves = True
         self._counts: Dict[Tuple[str, int], int] = {}
+        self._memory: Optional[_memory.Probe] = None  # While it measures.
+        self._measured_chunk: Optional[int] = None  # Of the open forward.
 
     @property
     def session(self) -> Optional[_client.Session]:
@@ -160,6 +163,8 @@ class Recorder:
             self._is_open = self._closes_later = False
             self._session.step_begin()
             self.in_step = True
+            if self._memory is not None:
+                self._memory.step_begin()
             return True
         except Exception as error:
             self.fail(error)
@@ -170,6 +175,8 @@ class Recorder:
             return
         try:
             self._session.step_end()
+            if self._memory is not None:
+                self._end_memory_of_step(self._memory)
             if self._proof_steps > 0:
                 self._prove()
         except Exception as error:
@@ -203,6 +210,9 @@ class Recorder:
             if self._proof_steps > 0:
                 key = (kind, chunk)
                 self._counts[key] = self._counts.get(key, 0) + 1
+            if self._memory is not None and kind == FORWARD:
+                self._memory.forward_begin()
+                self._measured_chunk = chunk
             stream = self._stream
             self._is_open = True
             if stream is None:
@@ -219,6 +229,9 @@ class Recorder:
         if self._is_open:
             self._is_open = self._closes_later = False
             self._session.instruction_end()  # C++, never raises.
+            if self._measured_chunk is not None and self._memory is not None:
+                self._memory.forward_end(self._measured_chunk)
+            self._measured_chunk = None
 
     def end_later(self) -> None:
         """The instruction ends at end_late(), or at the next begin: the loss follows."""
@@ -302,6 +315,19 @@ class Recorder:
             other.detach()
         _recorders[key] = self
         self._session = _client.Session(**_plain(options))
+        try:
+            self._memory = _memory.probe_of(options, self._chunks)
+        except Exception:
+            _log.debug("attach: the memory is not measured", exc_info=True)
+
+    def _end_memory_of_step(self, memory: _memory.Probe) -> None:
+        try:
+            memory.step_end()
+            if memory.is_done:
+                self._memory = None
+        except OSError as error:
+            self._memory = None
+            _log.warning("attach: the measured memory cannot be written: %s", error)
 
     def _prove(self) -> None:
         """Checks the counts of a step: each stage ran each microbatch forward and backward."""

@@ -1,11 +1,12 @@
 // Places the lanes of a timeline: the baseline above, the plan below, with the same time scale.
-import type { Iteration, Report, Slice } from "../data";
+import type { Iteration, Report, Slice, Work } from "../data";
 import { blockingPowerOf, powerOf, powerRange, slicesOf } from "../data";
 import { powerStep } from "../color";
 
 export interface TimelineGroup {
   title: string;
   iteration: Iteration;
+  names: string[]; // Of the lanes.
   lanes: Slice[][];
   steps: number[][]; // The color of each slice: see powerStep.
   top: number; // Of the first lane, in pixels.
@@ -25,20 +26,28 @@ export function laneHeightFor(ranks: number): number {
   return ranks <= 4 ? 30 : ranks <= 8 ? 22 : ranks <= 16 ? 14 : ranks <= 64 ? 7 : 3;
 }
 
+/** An iteration of another schedule has another work than the report. */
+export interface TitledIteration {
+  title: string;
+  iteration: Iteration;
+  work?: Work;
+}
+
 export function layOutTimeline(
   report: Report,
-  iterations: { title: string; iteration: Iteration }[],
+  iterations: TitledIteration[],
   laneHeight: number,
 ): TimelineLayout {
   const range = powerRange(report);
   const blocking = blockingPowerOf(report);
   const gap = laneHeight >= 14 ? 3 : 1;
   let top = 0;
-  const groups = iterations.map(({ title, iteration }) => {
-    const lanes = slicesOf(report, iteration);
+  const groups = iterations.map(({ title, iteration, work = report }) => {
+    const lanes = slicesOf(work, iteration);
     const group = {
       title,
       iteration,
+      names: work.pp_ranks.map((rank) => rank.name),
       lanes,
       steps: lanes.map((lane) => lane.map((slice) => powerStep(powerOf(slice, report), range, blocking))),
       top: top + titleHeight,

@@ -2,12 +2,11 @@
 // thousand instructions has about fifty elements.
 import { scaleLinear } from "d3-scale";
 import { colorCount, inkOn, powerColor, type Palette } from "../color";
-import { labelOf, type Report } from "../data";
+import { labelOf } from "../data";
 import { fontFamily, tickFormat } from "./frame";
 import { laneTop, type TimelineGroup, type TimelineLayout } from "./lanes";
 
 interface Props {
-  report: Report;
   layout: TimelineLayout;
   width: number;
   palette: Palette;
@@ -17,13 +16,13 @@ const left = 64;
 const right = 12;
 export const axisHeight = 40;
 
-export function TimelineChart({ report, layout, width, palette }: Props) {
+export function TimelineChart({ layout, width, palette }: Props) {
   const x = scaleLinear([0, layout.longest / 1e9], [left, width - right]);
   const ticks = Math.max(3, Math.round(width / 120));
   return (
     <g font-family={fontFamily} font-size="12">
       {layout.groups.map((group) => (
-        <Group key={group.title} report={report} layout={layout} group={group} palette={palette}
+        <Group key={group.title} layout={layout} group={group} palette={palette}
           x={(ns) => x(ns / 1e9)} />
       ))}
       {x.ticks(ticks).map((tick) => (
@@ -43,8 +42,7 @@ export function TimelineChart({ report, layout, width, palette }: Props) {
   );
 }
 
-function Group({ report, layout, group, palette, x }: {
-  report: Report;
+function Group({ layout, group, palette, x }: {
   layout: TimelineLayout;
   group: TimelineGroup;
   palette: Palette;
@@ -84,7 +82,7 @@ function Group({ report, layout, group, palette, x }: {
           {layout.laneHeight >= 9 && (
             <text x={x(0) - 6} y={laneTop(layout, group, r) + layout.laneHeight / 2} dy="0.34em"
               text-anchor="end" font-size="11" fill={palette.muted}>
-              {shortened(report.pp_ranks[r].name, 10)}
+              {shortened(group.names[r], 10)}
             </text>
           )}
         </g>

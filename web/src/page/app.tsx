@@ -4,6 +4,7 @@ import { counted, seconds, watts } from "../format";
 import { FrontierSection } from "./frontier_section";
 import { Headline } from "./headline";
 import { PlanSlider } from "./plan_slider";
+import { SchedulesSection } from "./schedules_section";
 import { StagesSection } from "./stages_section";
 import { SwitchesSection } from "./switches_section";
 import { ThemeButton, useTheme } from "./theme_button";
@@ -22,6 +23,9 @@ export function App({ report }: { report: Report }) {
       <PlanSlider report={report} chosen={chosen} onChoose={setChosen} />
       <FrontierSection report={report} chosen={chosen} onChoose={setChosen} />
       <TimelineSection report={report} chosen={chosen} theme={theme} />
+      {report.schedule_tradeoff && (
+        <SchedulesSection report={report} tradeoff={report.schedule_tradeoff} theme={theme} />
+      )}
       {report.switch_tradeoff && <SwitchesSection tradeoff={report.switch_tradeoff} />}
       <StagesSection report={report} chosen={chosen} />
       <Footer report={report} />

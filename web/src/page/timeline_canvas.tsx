@@ -65,7 +65,7 @@ export function TimelineCanvas({ report, layout, width, theme, label }: Props) {
   }, [width, height]);
 
   useEffect(() => {
-    const draw = () => paint(canvas.current!, report, layout, width, height, x);
+    const draw = () => paint(canvas.current!, layout, width, height, x);
     draw();
     // The theme of the system may change while the page follows it.
     const media = window.matchMedia("(prefers-color-scheme: dark)");
@@ -75,7 +75,7 @@ export function TimelineCanvas({ report, layout, width, theme, label }: Props) {
       media.removeEventListener("change", draw);
       window.removeEventListener("themechange", draw);
     };
-  }, [report, layout, width, transform, theme]);
+  }, [layout, width, transform, theme]);
 
   const scale = (factor: number) =>
     select(canvas.current!).call(behavior.current!.scaleBy, factor);
@@ -106,7 +106,7 @@ export function TimelineCanvas({ report, layout, width, theme, label }: Props) {
         }}
         onPointerMove={(event) => {
           const [px, py] = pointer(event, canvas.current!);
-          setFound(find(report, layout, px, py, x.invert(px)));
+          setFound(find(layout, px, py, x.invert(px)));
         }}
         onPointerLeave={() => setFound(null)}
       />
@@ -148,7 +148,7 @@ function Reading({ report, found, width }: { report: Report; found: Found; width
   );
 }
 
-function find(report: Report, layout: TimelineLayout, px: number, py: number, time: number) {
+function find(layout: TimelineLayout, px: number, py: number, time: number) {
   if (px < left) return null;
   for (const group of layout.groups) {
     for (let r = 0; r < group.lanes.length; ++r) {
@@ -158,7 +158,7 @@ function find(report: Report, layout: TimelineLayout, px: number, py: number, ti
       const lane = group.lanes[r];
       const i = firstEndingAfter(lane, time);
       const slice = lane[i];
-      const where = `${report.pp_ranks[r].name}, ${group.title}`;
+      const where = `${group.names[r]}, ${group.title}`;
       if (slice && slice.start <= time) {
         return { x: px, y: py, slice, where, start: slice.start, end: slice.start + slice.duration };
       }
@@ -174,7 +174,6 @@ type TimeScale = ReturnType<typeof scaleLinear<number, number>>;
 
 function paint(
   canvas: HTMLCanvasElement,
-  report: Report,
   layout: TimelineLayout,
   width: number,
   height: number,
@@ -199,7 +198,7 @@ function paint(
   context.clip();
   paintSlices(context, layout, x, palette);
   context.restore();
-  paintNames(context, report, layout, palette);
+  paintNames(context, layout, palette);
   paintAxis(context, layout, width, x, palette);
 }
 
@@ -267,7 +266,6 @@ function paintSlices(
 
 function paintNames(
   context: CanvasRenderingContext2D,
-  report: Report,
   layout: TimelineLayout,
   palette: Palette,
 ) {
@@ -278,7 +276,7 @@ function paintNames(
   for (const group of layout.groups) {
     group.lanes.forEach((_, r) => {
       const middle = laneTop(layout, group, r) + layout.laneHeight / 2;
-      context.fillText(shortened(report.pp_ranks[r].name, 9), left - 6, middle, left - 6);
+      context.fillText(shortened(group.names[r], 9), left - 6, middle, left - 6);
     });
   }
 }

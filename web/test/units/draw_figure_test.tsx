@@ -10,6 +10,28 @@ const textsOf = (svg: string) =>
   Array.from(svg.matchAll(/<text[^>]*>(.*?)<\/text>/gs), ([, text]) => text.replace(/<[^>]*>/g, ""));
 const figures = ["frontier", "timeline", "profile"];
 
+/** The sample report with itself as another schedule. */
+function withSchedules(): Report {
+  const report = sampleReport();
+  const { option_sets, pp_ranks, baseline, plans } = report;
+  const row = (name: string, memory: number, saving: number, most_saving: number | null) =>
+    ({ name, in_flight: name === "+1" ? [3, 1] : [2, 1], memory, energy_j: 36.75, saving, most_saving });
+  report.schedule_tradeoff = {
+    reference: "1f1b",
+    unit: "microbatches",
+    memory_source: "",
+    rows: [row("1f1b", 0, 0.0577, null), row("+0", 0, 0.0577, 0.06), row("+1", 1, 0.0951, 0.11)],
+    chosen: 2,
+    timelines: [
+      { name: "1f1b", option_sets, pp_ranks, baseline, plan: plans[0] },
+      { name: "+1", option_sets, baseline, plan: plans[0],
+        pp_ranks: pp_ranks.map((rank, i) => ({ ...rank, name: `its rank ${i}` })) },
+    ],
+    conclusion: "One more microbatch saves.\n",
+  };
+  return report;
+}
+
 describe("drawFigure", () => {
   for (const name of figures) {
     it(`draws the ${name} as one SVG, with a number in every coordinate`, () => {
@@ -65,6 +87,44 @@ describe("drawFigure", () => {
       assert.match(svg, /&lt;b(>|&gt;)&amp;/, name);
       assert.doesNotMatch(svg, /<b>/, name);
     }
+  });
+
+  it("compares schedules", () => {
+    const report = withSchedules();
+    for (const name of ["memory", "orders", "schedules"]) {
+      const svg = draw(name, report);
+      assert.match(svg, /^<svg .*<\/svg>$/s);
+      assert.doesNotMatch(svg, /NaN|undefined|Infinity|\[object/);
+    }
+    const memory = textsOf(draw("memory", report));
+    for (const text of ["5.8", "9.5", "+0", "+1", "bound: no schedule in this memory saves more"]) {
+      assert.ok(memory.includes(text), `${text} in ${memory.join("|")}`);
+    }
+    const orders = textsOf(draw("orders", report));
+    assert.ok(orders.includes("1f1b, at maximum frequency: 75.000 ms, 39.00 J"), orders.join("|"));
+    const planned = textsOf(draw("schedules", report));
+    assert.ok(
+      planned.includes("+1, planned: 75.000 ms, 36.75 J (-5.77 %), in flight 3 1"),
+      planned.join("|"),
+    );
+    // The lanes of another schedule have its own names.
+    assert.ok(planned.includes("its rank 1"), planned.join("|"));
+  });
+
+  it("compares no schedules in a report without them", () => {
+    assert.throws(() => draw("memory", sampleReport()), /no schedules/);
+  });
+
+  it("has no line of bounds that are unknown, and shows bytes", () => {
+    const report = withSchedules();
+    report.schedule_tradeoff!.unit = "GiB";
+    report.schedule_tradeoff!.rows.forEach((row) => {
+      row.memory = 2.5 + row.memory;
+      row.most_saving = null;
+    });
+    const texts = textsOf(draw("memory", report));
+    assert.ok(texts.includes("activations on the GPU that holds the most (GiB)"), texts.join("|"));
+    assert.doesNotMatch(draw("memory", report), /NaN|null/);
   });
 
   it("reports an unknown figure", () => {

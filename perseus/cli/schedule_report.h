@@ -1,0 +1,34 @@
+// The schedules of a search in the report page and in figures.
+#pragma once
+
+#include <string>
+
+#include "perseus/base/result.h"
+#include "perseus/planning/job/job_setup.h"
+#include "perseus/planning/report/report.h"
+#include "perseus/planning/schedule_search/tradeoff.h"
+
+namespace perseus::cli {
+
+// "+1" for a row of the search, "fits" for the schedule in the memory of the GPUs, and "auto" for
+// that of perseus plan.
+std::string NameOfRow(const schedule_search::TradeoffRow& row);
+
+// The row whose schedule is shown beside the reference: the one that fits the memory of the GPUs if
+// that is known. Otherwise the first one that saves energy, or the first one.
+const schedule_search::TradeoffRow& ChosenRow(const schedule_search::Tradeoff& tradeoff);
+
+// `memory_source` says which numbers of bytes were measured, modeled or given.
+Result<report::ScheduleTradeoff> ReportedSchedules(const schedule_search::SearchJob& job,
+                                                   const schedule_search::Tradeoff& tradeoff,
+                                                   const std::string& memory_source);
+
+// The search of a job: its own plans are in addition to these.
+schedule_search::SearchJob SearchJobOf(const job::LoadedJob& job);
+
+// The data of a report about the chosen schedule, with a comparison of all rows.
+Result<std::string> MakeSearchReport(const job::UnscheduledJob& job,
+                                     const schedule_search::Tradeoff& tradeoff,
+                                     std::vector<report::FrontierCurve> overlays);
+
+}  // namespace perseus::cli

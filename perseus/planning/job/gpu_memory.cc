@@ -1,0 +1,118 @@
+#include "perseus/planning/job/gpu_memory.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+namespace perseus::job {
+namespace {
+
+using schedule_search::kBytesPerGib;
+
+constexpr double kBytesPerMib = 1 << 20;
+
+// One value for each of `count`, from one for all or one for each.
+Result<std::vector<std::int64_t>> ForEach(const std::vector<double>& given, std::size_t count,
+                                          double bytes_of_one, std::string_view flag,
+                                          std::string_view noun) {
+  if (given.size() != 1 && given.size() != count) {
+    return Fail("{} has {} numbers for {} {} (give one number, or one for each)", flag,
+                given.size(), count, noun);
+  }
+  std::vector<std::int64_t> bytes;
+  for (std::size_t i = 0; i < count; ++i) {
+    bytes.push_back(std::llround(given[given.size() == 1 ? 0 : i] * bytes_of_one));
+  }
+  return bytes;
+}
+
+// The activations of each stage of the schedule. Empty if the profile lacks those of any stage.
+std::vector<std::int64_t> ProfiledActivations(const profile::Profile& profile,
+                                              const profile::StageMemory& profiled) {
+  std::vector<std::int64_t> bytes;
+  for (int chunk = 0; chunk < profile.chunks(); ++chunk) {
+    for (int pp_rank = 0; pp_rank < profile.stages(); ++pp_rank) {
+      const profile::StageMemory::Part* part = profiled.Find(pp_rank, chunk);
+      if (part == nullptr || !part->activation_bytes) return {};
+      bytes.push_back(*part->activation_bytes);
+    }
+  }
+  return bytes;
+}
+
+// What the chunks of each pp_rank take. Empty if the profile lacks that of any stage.
+std::vector<std::int64_t> ProfiledModels(const profile::Profile& profile,
+                                         const profile::StageMemory& profiled) {
+  std::vector<std::int64_t> bytes(static_cast<std::size_t>(profile.stages()), 0);
+  for (int chunk = 0; chunk < profile.chunks(); ++chunk) {
+    for (int pp_rank = 0; pp_rank < profile.stages(); ++pp_rank) {
+      const profile::StageMemory::Part* part = profiled.Find(pp_rank, chunk);
+      if (part == nullptr || !part->model_bytes) return {};
+      bytes[static_cast<std::size_t>(pp_rank)] += *part->model_bytes;
+    }
+  }
+  return bytes;
+}
+
+struct Known {
+  std::vector<std::int64_t> bytes;
+  std::string_view source;  // "given", "measured", "modeled".
+};
+
+}  // namespace
+
+Result<GpuMemory> MemoryOf(const MemoryFlags& given, const profile::Profile& profile,
+                           const std::optional<profile::StageMemory>& profiled) {
+  const auto pp_ranks = static_cast<std::size_t>(profile.stages());
+  const auto stages = pp_ranks * static_cast<std::size_t>(profile.chunks());
+  Known activations{{}, "given"};
+  Known models{{}, "given"};
+  if (!given.activation_mib.empty()) {
+    PERSEUS_ASSIGN_OR_RETURN(activations.bytes, ForEach(given.activation_mib, stages, kBytesPerMib,
+                                                        "--activation-memory", "stages"));
+  } else if (profiled) {
+    activations = {ProfiledActivations(profile, *profiled), profile::Name(profiled->source)};
+  }
+  if (!given.model_gib.empty()) {
+    PERSEUS_ASSIGN_OR_RETURN(models.bytes, ForEach(given.model_gib, pp_ranks, kBytesPerGib,
+                                                   "--model-memory", "pp_ranks"));
+  } else if (profiled) {
+    models = {ProfiledModels(profile, *profiled), profile::Name(profiled->source)};
+  }
+  if (activations.bytes.empty()) {
+    if (!given.gpu_gib && given.model_gib.empty()) return GpuMemory();
+    return Fail(
+        "the memory of activations is missing (add --activation-memory MIB, or use a profile with "
+        "the column activation_bytes)");
+  }
+  GpuMemory memory{.bytes = {.activations = activations.bytes, .available = {}},
+                   .source = fmt::format("The bytes of activations are {}.", activations.source)};
+  if (!given.gpu_gib) {
+    if (!given.model_gib.empty()) {
+      return Fail("--model-memory needs the memory of a GPU (add --memory GIB)");
+    }
+    return memory;
+  }
+  for (std::size_t i = 0; i < pp_ranks; ++i) {
+    const double model_gib =
+        models.bytes.empty() ? 0 : static_cast<double>(models.bytes[i]) / kBytesPerGib;
+    if (model_gib >= *given.gpu_gib) {
+      return Fail(
+          "the model takes {:.4g} GiB on pp_rank {}, which leaves nothing of --memory {} for "
+          "activations (correct --memory or --model-memory)",
+          model_gib, i, *given.gpu_gib);
+    }
+    memory.bytes.available.push_back(
+        static_cast<std::int64_t>((*given.gpu_gib - model_gib) * kBytesPerGib));
+  }
+  memory.source +=
+      models.bytes.empty()
+          ? " Weights, gradients and optimizer states count as 0 bytes."
+          : fmt::format(" Those of weights, gradients and optimizer states are {}.", models.source);
+  return memory;
+}
+
+}  // namespace perseus::job

@@ -1,0 +1,43 @@
+// The memory that a schedule may use: what the flags, the job file and the profile say of it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "perseus/base/number_range.h"
+#include "perseus/base/result.h"
+#include "perseus/planning/profile/profile.h"
+#include "perseus/planning/profile/stage_memory.h"
+#include "perseus/planning/schedule_search/tradeoff.h"
+
+namespace perseus::job {
+
+inline constexpr NumberRange kActivationRange{1e-3, 1e9, "MiB"};
+inline constexpr NumberRange kGpuMemoryRange{1e-3, 1e6, "GiB"};
+inline constexpr NumberRange kModelMemoryRange{0, 1e6, "GiB"};
+
+// Of one GPU. An empty value is not given.
+struct MemoryFlags {
+  std::vector<double> activation_mib;  // Of one microbatch: one number for all stages, or for each.
+  std::optional<double> gpu_gib;
+  // Weights, gradients and optimizer states: one number for all pp_ranks, or for each.
+  std::vector<double> model_gib;
+
+  bool IsEmpty() const { return activation_mib.empty() && !gpu_gib && model_gib.empty(); }
+};
+
+struct GpuMemory {
+  schedule_search::ByteMemory bytes;
+  // Which numbers were measured, modeled or given: a sentence. Empty if no bytes are known.
+  std::string source;
+};
+
+// Values that are not given come from the profile. Without them, the model counts as 0 bytes, which
+// `source` says. Stage s of the schedule is chunk s / pp_ranks on pp_rank s % pp_ranks. Fails
+// (kInput) if the counts of numbers do not fit the profile, if the memory of a GPU is given but not
+// the activations, or if the model leaves nothing of the memory.
+Result<GpuMemory> MemoryOf(const MemoryFlags& given, const profile::Profile& profile,
+                           const std::optional<profile::StageMemory>& profiled);
+
+}  // namespace perseus::job

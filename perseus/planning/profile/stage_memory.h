@@ -1,0 +1,51 @@
+// The memory that a stage takes on a GPU, as a profile states it.
+//
+// A profile may have three more columns:
+//   activation_bytes   what the activations of one microbatch take on one GPU, from its forward to
+//                      its backward
+//   model_bytes        what weights, gradients and optimizer states take on one GPU
+//   memory_source      "measured" or "modeled"
+// `perseus tune` measures them, and `perseus synth --model` models them. The values of a stage are
+// those of its rows. If rows of a stage differ (GPUs that share it are never quite alike), the
+// greatest value counts. An empty field means that the value is unknown.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "perseus/base/result.h"
+#include "perseus/planning/profile/profile.h"
+
+namespace perseus::profile {
+
+enum class MemorySource { kMeasured, kModeled };
+std::string_view Name(MemorySource source);  // "measured", "modeled".
+
+struct StageMemory {
+  struct Part {
+    int stage = 0;  // As in the profile: a pp_rank.
+    int chunk = 0;
+    std::optional<std::int64_t> activation_bytes = {};
+    std::optional<std::int64_t> model_bytes = {};
+    friend bool operator==(const Part&, const Part&) = default;
+  };
+  std::vector<Part> parts;  // Sorted by stage and chunk, each at most once.
+  MemorySource source = MemorySource::kMeasured;
+  friend bool operator==(const StageMemory&, const StageMemory&) = default;
+
+  const Part* Find(int stage, int chunk) const;
+};
+
+inline constexpr double kMostMemoryBytes = 1e15;
+
+// The columns. Empty if no row has a value. Fails as ParseProfile does, but reads no more than the
+// header of a profile without the columns.
+Result<std::optional<StageMemory>> ParseStageMemory(std::string_view text, std::string_view name);
+
+// `rows` with the three columns. Requires that FormatProfile made the rows of `profile`.
+std::string AddMemory(const Profile& profile, const std::string& rows, const StageMemory& memory);
+
+}  // namespace perseus::profile

@@ -1,0 +1,103 @@
+"""Measures the GPU memory of the activations of a microbatch, with the counters of torch's allocator.
+
+The counters belong to the CPU, so reading them waits for nothing on the GPU. What a forward keeps
+for its backward is the memory that it has allocated more at its end than at its begin. The model
+(weights, gradients, optimizer states) is what is allocated when a step begins: the first steps do
+not count, because an optimizer allocates its states in its first step.
+
+After the measured steps, JOBDIR/ranks/dp0-pp3-tp0.memory.json has the greatest values. `perseus
+tune` reads it (docs/client.md, "Memory"). Nothing is measured later.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import sys
+from typing import Any, Callable, Dict, List, Optional
+
+from perseus.adapters._devices import has_cuda
+
+# The steps that are measured, counted from the first one that is recorded.
+FIRST_STEP = 2
+STEPS = 2
+
+
+def probe_of(options: Any, chunks: int, device: Any = None) -> Optional[Probe]:
+    """Returns None if there is no GPU, or no job directory to write to.
+
+    Args:
+        options: Of perseus.open.
+        chunks: The number of stages of this rank.
+        device: The CUDA device. None: the current one.
+    """
+    directory = options.get("job_directory") or os.environ.get("PERSEUS_JOB_DIR")
+    if not directory or not has_cuda():
+        return None
+    cuda = sys.modules["torch"].cuda
+    name = "dp{dp_rank}-pp{pp_rank}-tp{tp_rank}.memory.json".format(**options)
+    return Probe(
+        pathlib.Path(directory) / "ranks" / name,
+        chunks,
+        lambda: int(cuda.memory_allocated(device)),
+        lambda: int(cuda.max_memory_allocated(device)),
+    )
+
+
+class Probe:
+    """Counts bytes in a few steps, and writes them once. `is_done` then."""
+
+    def __init__(
+        self,
+        path: pathlib.Path,
+        chunks: int,
+        allocated: Callable[[], int],
+        most_allocated: Callable[[], int],
+    ) -> None:
+        self.is_done = False
+        self._path = path
+        self._allocated = allocated
+        self._most_allocated = most_allocated
+        self._step = -1
+        self._before: Optional[int] = None
+        self._model = 0
+        self._activations: Dict[int, int] = dict.fromkeys(range(chunks), 0)
+
+    @property
+    def _measures(self) -> bool:
+        return FIRST_STEP <= self._step < FIRST_STEP + STEPS
+
+    def step_begin(self) -> None:
+        self._step += 1
+        self._before = None
+        if self._measures:
+            self._model = max(self._model, self._allocated())
+
+    def forward_begin(self) -> None:
+        if self._measures:
+            self._before = self._allocated()
+
+    def forward_end(self, chunk: int) -> None:
+        if self._before is None:
+            return
+        kept = self._allocated() - self._before
+        self._before = None
+        self._activations[chunk] = max(self._activations.get(chunk, 0), kept)
+
+    def step_end(self) -> None:
+        if self._step + 1 < FIRST_STEP + STEPS:
+            return
+        self.is_done = True
+        activations: List[int] = [self._activations[chunk] for chunk in sorted(self._activations)]
+        text = json.dumps(
+            {
+                "perseus_rank_memory": 1,
+                "activation_bytes": activations,
+                "model_bytes": self._model,
+                "peak_bytes": self._most_allocated(),
+            }
+        )
+        scratch = self._path.with_suffix(f".{os.getpid()}.tmp")
+        scratch.write_text(text + "\n", encoding="utf-8")
+        os.replace(scratch, self._path)
