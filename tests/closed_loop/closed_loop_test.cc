@@ -136,6 +136,33 @@ TEST_F(ClosedLoopTest, SearchedScheduleSavesWhatItPromises) {
   TrainAndExpectKept(promise);
 }
 
+// A job keeps its schedule, so the schedules run one after the other.
+TEST_F(ClosedLoopTest, VerifyComparesTheRunsOfTwoSchedules) {
+  SetUpNodes("1f1b", 6, "--work-scale 0.5");
+  const auto train = [this](const std::string& name) {
+    const Promise promise = PlanWithTruth();
+    AssignPlan(0);
+    StartTrainer("--steps 48");
+    AwaitTrainer();
+    std::filesystem::rename(Directory() / "run", Directory() / name);
+    return promise;
+  };
+  const Promise fixed = train("run-1f1b");
+  RunWell("schedule search --job job.toml --more 1 -o schedules");
+  std::string job = Read("job.toml");
+  const std::string schedule = "schedule = \"1f1b\"";
+  job.replace(job.find(schedule), schedule.size(), "schedule_file = \"schedules/more-1.csv\"");
+  Write("job.toml", job);
+  const Promise more = train("run-more-1");
+  const auto compared = RunJson("verify run-more-1 --against run-1f1b --steps 40");
+  const double promised = 1 - (1 - more.saving) / (1 - fixed.saving);
+  EXPECT_GT(promised, 0.03);
+  // The tolerance is a tenth of the promise.
+  EXPECT_NEAR(compared.at("saving").at("estimate").get<double>(), promised, promised / 10);
+  EXPECT_GT(compared.at("saving").at("lower").get<double>(), 0.02);
+  EXPECT_EQ(compared.at("slows"), "same");
+}
+
 TEST_F(ClosedLoopTest, KilledRankLeavesNoClockLocked) {
   SetUpNodes("1f1b", 6, "--work-scale 0.5");
   PlanWithTruth();
