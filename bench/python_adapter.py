@@ -10,15 +10,24 @@ recorded, and there is no agent.
 
     with            with session.instruction(...) around the call: the least that a hook by hand costs
     attached        perseus.attach(schedule)
+    zeus            on_instruction_begin and on_instruction_end of Zeus' own PipelineFrequencyOptimizer,
+                    with the queue of its frequency controller. It waits for the device at each
+                    begin. Here is no device: that call returns at once, and the process at the other
+                    end of the queue sets no clock. So this is its cost without the waiting. Left out
+                    if Zeus is not installed.
     synchronizing   a callback that waits for the device at the begin and at the end, as a profiler
                     does that measures with the clock of the host. On a CPU there is no device, so
                     only its calls count.
 """
 
 import argparse
+import functools
 import json
+import multiprocessing
 import statistics
+import sys
 import time
+import types
 
 import torch
 import torch.distributed as dist
@@ -104,6 +113,54 @@ def synchronizing(schedule):
     return run
 
 
+def discard(queue):
+    while queue.get() is not None:
+        pass
+
+
+def zeus_optimizer():
+    """Zeus' object without its constructor, which needs a GPU and a server. None: no Zeus."""
+    sys.modules.setdefault("aiofiles", types.ModuleType("aiofiles"))  # Only its server uses it.
+    try:
+        from zeus.optimizer.pipeline_frequency.frequency_controller import FrequencyController
+        from zeus.optimizer.pipeline_frequency.optimizer import PipelineFrequencyOptimizer
+        from zeus.utils import framework
+    except ImportError:
+        return None
+    framework.MODULE_CACHE["torch"] = torch  # Zeus refuses a torch without CUDA.
+    framework.torch_is_available = functools.lru_cache(lambda ensure_available: True)
+    torch.cuda.synchronize = lambda device=None: None
+    controller = FrequencyController.__new__(FrequencyController)
+    controller._q = multiprocessing.Queue()
+    controller._proc = multiprocessing.Process(target=discard, args=(controller._q,))
+    controller._proc.start()
+    optimizer = PipelineFrequencyOptimizer.__new__(PipelineFrequencyOptimizer)
+    half = INSTRUCTIONS // 2
+    optimizer.device_id, optimizer.frequency_controller = 0, controller
+    optimizer.freq_schedule = [("forward", 1410)] * half + [("backward", 1200)] * half
+    optimizer.freq_schedule_iter = iter(optimizer.freq_schedule)
+    return optimizer
+
+
+def zeus(schedule, optimizer):
+    stage = schedule._stage
+
+    def run():
+        optimizer.on_step_begin()
+        for i in range(INSTRUCTIONS // 2):
+            optimizer.on_instruction_begin("forward")
+            stage.forward_one_chunk(i, (), {}, save_forward_output=True)
+            schedule._maybe_compute_loss(stage, None, None, i)
+            optimizer.on_instruction_end("forward")
+        for i in range(INSTRUCTIONS // 2):
+            optimizer.on_instruction_begin("backward")
+            stage.backward_one_chunk(i, loss=None, last_backward=False)
+            optimizer.on_instruction_end("backward")
+        optimizer.on_step_end()
+
+    return run
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true")
@@ -119,6 +176,9 @@ def main():
         "attached": attached.step,
         "synchronizing": synchronizing(make_schedule()),
     }
+    optimizer = zeus_optimizer()
+    if optimizer is not None:
+        ways["zeus"] = zeus(make_schedule(), optimizer)
     times = {name: [] for name in ways}
     for _ in range(ROUNDS):
         for name, run in ways.items():
@@ -133,6 +193,9 @@ def main():
     else:
         for name, value in found.items():
             print(f"{name:15} {value:7.3f} us per instruction {value / found['with']:6.1f}")
+    if optimizer is not None:
+        optimizer.frequency_controller.end()
+        optimizer.frequency_controller._proc.join()  # It reads the queue to its end.
     dist.destroy_process_group()
 
 

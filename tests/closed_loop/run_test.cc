@@ -32,6 +32,17 @@ class RunTest : public ClosedLoopJob {
       if (std::filesystem::exists(Directory() / log)) std::cout << Read(log);
     }
   }
+  void TunesAsPromised(const std::string& schedule, const std::string& synth_flags) {
+    SetUpNodes(schedule, 8, synth_flags);
+    RunTrainer(
+        "--tune --switch-latency 2 --assignment-delay 0.4 --budget-steps 40 --verify-steps 60",
+        400);
+    const nlohmann::json verified = JsonOf("run/verify.json");
+    const double promised = verified.at("promised_saving").get<double>();
+    EXPECT_GT(promised, 0);
+    EXPECT_NEAR(verified.at("saving").at("estimate").get<double>(), promised, kOnePoint);
+    EXPECT_THAT(Read("run.err"), HasSubstr(", 0 of them ran in another order\n"));
+  }
   nlohmann::json JsonOf(const std::string& file) const { return nlohmann::json::parse(Read(file)); }
 };
 
@@ -59,6 +70,17 @@ TEST_F(RunTest, TuneGoesFromNothingToAVerifiedSaving) {
   EXPECT_THAT(Read("run.err"),
               HasSubstr("\nperseus: 96 of 96 steps of all ranks had a plan, 0 of"));
   EXPECT_TRUE(Comes([this] { return IsAllRestored(); }));
+}
+
+// Schedules with two model chunks on each rank: interleaved, and V-shaped with a split backward.
+TEST_F(RunTest, TuneOfAnInterleavedScheduleSavesWhatItPromises) {
+  TunesAsPromised("interleaved-1f1b", "--chunks 2 --work-scale 0.8 --imbalance 0.1");
+}
+
+TEST_F(RunTest, TuneOfAZeroBubbleScheduleSavesWhatItPromises) {
+  TunesAsPromised("zb-v",
+                  "--chunks 2 --fold --instructions forward,backward_input,backward_weight "
+                  "--work-scale 0.8 --imbalance 0.1");
 }
 
 TEST_F(RunTest, TuneThatEndsEarlySaysHowManyStepsItNeeds) {

@@ -23,6 +23,7 @@ import perseus  # noqa: E402
 from deepspeed_worker import EXAMPLE, train  # noqa: E402
 from observed import KINDS, read_log  # noqa: E402
 from torch_worker import OFF  # noqa: E402
+from works import works  # noqa: E402
 
 MICROBATCHES = 4
 HOOK = pathlib.Path(perseus.__file__).parent / "hook"
@@ -118,6 +119,7 @@ class RobustTest(unittest.TestCase):
                 self.assertFalse(perseus.attach(self.engine).is_attached)
         self.assertIn("no supported framework", logs.output[0])
 
+    @works("deepspeed", "exceptions")
     def test_an_exception_passes_and_the_step_is_abandoned(self):
         handle = self.attach()
         self.engine.train_batch(train.text(1))
@@ -171,6 +173,7 @@ class RobustTest(unittest.TestCase):
         self.assertIn("FancyPass", logs.output[0])
         self.assertTrue(handle.is_attached)
 
+    @works("deepspeed", "split backward (dgrad, wgrad)")
     def test_dgrad_and_wgrad(self):
         instructions = {
             **PipelineEngine._INSTRUCTION_MAP,
@@ -208,6 +211,7 @@ class RobustTest(unittest.TestCase):
         # The engine itself keeps the last output and its buffers.
         self.assertLess(sum(output() is not None for output in outputs), MICROBATCHES)
 
+    @works("deepspeed", "attached by the import hook")
     def test_without_a_change_of_the_program(self):
         done = subprocess.run(
             [sys.executable, pathlib.Path(__file__).parent / "on_cpu.py", EXAMPLE, "--steps=2",

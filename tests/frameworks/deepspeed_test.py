@@ -3,6 +3,7 @@
 import unittest
 
 from observed import ObservedTest
+from works import works
 
 
 class EngineTest(ObservedTest):
@@ -25,9 +26,15 @@ class EngineTest(ObservedTest):
         blocks = len(found["kinds"]) // len(found["order"])
         self.assertEqual(found["kinds"][::blocks], [kind for kind, _, _ in found["order"]])
 
+    @works(
+        "deepspeed",
+        "1F1B, DualPipeV: order, plan, results, evaluation between steps, changing number "
+        "of microbatches; 2 ranks",
+    )
     def test_two_ranks(self):
         self.check_engine(2)
 
+    @works("deepspeed", "the same with 4 ranks")
     def test_four_ranks(self):
         self.check_engine(4)
 

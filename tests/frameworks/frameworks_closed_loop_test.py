@@ -5,6 +5,7 @@ import pathlib
 import unittest
 
 from closed_loop import ClosedLoopTest
+from works import works
 
 HERE = pathlib.Path(__file__).parent
 EXAMPLES = pathlib.Path(os.environ["PERSEUS_SOURCES"]) / "examples"
@@ -22,9 +23,11 @@ class FrameworksClosedLoopTest(ClosedLoopTest):
             )
         )  # fmt: skip
 
+    @works("deepspeed", "tune and verify, 4 ranks, 1F1B")
     def test_deepspeed(self):
         self.run_example("deepspeed")
 
+    @works("megatron-core", "tune and verify, 4 ranks, 1F1B")
     def test_megatron(self):
         self.run_example("megatron")
 

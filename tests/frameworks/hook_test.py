@@ -10,6 +10,7 @@ import tempfile
 import unittest
 
 import perseus
+from works import works
 
 HERE = pathlib.Path(__file__).parent
 PACKAGE = pathlib.Path(perseus.__file__).parent
@@ -57,6 +58,7 @@ class HookTest(unittest.TestCase):
             PERSEUS_DEVICES="off",
         )
 
+    @works("torch", "attached by the import hook")
     def test_a_training_program_is_recorded_and_computes_the_same(self):
         for name, count in (("GPipe", 8), ("Interleaved1F1B", 16)):
             with self.subTest(schedule=name):

@@ -25,6 +25,7 @@ from megatron_worker import BATCH, EXAMPLE, ORIGINALS, Job, train  # noqa: E402
 from perseus.adapters import megatron as adapter  # noqa: E402
 from observed import KINDS, read_log  # noqa: E402
 from torch_worker import OFF  # noqa: E402
+from works import works  # noqa: E402
 
 HOOK = pathlib.Path(perseus.__file__).parent / "hook"
 ALONE = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
@@ -99,6 +100,7 @@ class RobustTest(unittest.TestCase):
         self.assertEqual(again.session.counters.steps, 1)
         self.assertTrue(handle.is_attached)
 
+    @works("megatron-core", "no pipeline; exceptions")
     def test_an_exception_passes_and_the_step_is_abandoned(self):
         handle = self.attach()
         self.job.run_step(3)
@@ -147,6 +149,7 @@ class RobustTest(unittest.TestCase):
         self.assertIn("get_forward_backward_func", logs.output[0])
         self.assertIsNone(handle.session)
 
+    @works("megatron-core", "whole steps only: overlapped forward and backward")
     def test_a_forward_that_overlaps_a_backward_is_a_warning(self):
         """The schedule of overlapped experts needs GPUs. Its place is taken by a function."""
 
@@ -223,6 +226,7 @@ class RobustTest(unittest.TestCase):
         self.attach()
         self.assertEqual(inspect.signature(schedules.forward_step), before)
 
+    @works("megatron-core", "attached by the import hook")
     def test_without_a_change_of_the_program(self):
         done = subprocess.run(
             [sys.executable, pathlib.Path(__file__).parent / "on_cpu.py", EXAMPLE, "--steps=2",

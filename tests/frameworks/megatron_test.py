@@ -3,6 +3,7 @@
 import unittest
 
 from observed import ObservedTest
+from works import works
 
 
 class SchedulesTest(ObservedTest):
@@ -21,9 +22,15 @@ class SchedulesTest(ObservedTest):
                 _, steps = log("ramp")
                 self.check_ramp(found["ramp"], [16, 16, 32, 32], steps)
 
+    @works(
+        "megatron-core",
+        "1F1B, interleaved: order, plan, results, evaluation between steps, changing "
+        "number of microbatches; 2 ranks",
+    )
     def test_two_ranks(self):
         self.check_schedules(2)
 
+    @works("megatron-core", "the same with 4 ranks")
     def test_four_ranks(self):
         self.check_schedules(4)
 

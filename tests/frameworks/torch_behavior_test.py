@@ -16,6 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 import perseus
 import tiny_gpt
+from works import works
 
 MICROBATCHES = 4
 
@@ -79,6 +80,7 @@ class TorchTest(unittest.TestCase):
 
 
 class StepsTest(TorchTest):
+    @works("torch", "evaluation between steps")
     def test_evaluation_between_steps_is_not_recorded(self):
         schedule = self.make("GPipe")
         handle = self.attach(schedule)
@@ -91,6 +93,7 @@ class StepsTest(TorchTest):
         handle.detach()
         self.assertEqual([len(step) for step in self.recorded()], [2 * MICROBATCHES] * 2)
 
+    @works("torch", "several schedules of the same stages")
     def test_batch_ramp_up_with_a_second_schedule_of_the_same_stages(self):
         schedule = self.make("GPipe")
         stages = tiny_gpt.stages_of(schedule)
@@ -109,6 +112,7 @@ class StepsTest(TorchTest):
         self.assertEqual([len(step) for step in self.recorded()], [8] * 4 + [12] * 4)
         self.assertNotIn("forward_one_chunk", vars(stages[0]))
 
+    @works("torch", "refused: a second pipeline on a rank")
     def test_another_pipeline_on_the_same_rank_is_refused_once(self):
         first, second = self.make(), self.make()
         handles = [self.attach(first), self.attach(second)]
@@ -119,6 +123,7 @@ class StepsTest(TorchTest):
         self.assertTrue(handles[0].is_attached)
         self.assertFalse(handles[1].is_attached)
 
+    @works("torch", "a pipeline that is made again")
     def test_a_pipeline_that_is_made_again_takes_over(self):
         first = self.make()
         module = tiny_gpt.stages_of(first)[0].submod
@@ -129,6 +134,7 @@ class StepsTest(TorchTest):
         self.assertFalse(handles[0].is_attached)
         self.assertEqual(handles[1].session.counters.steps, 1)
 
+    @works("torch", "activation checkpointing, torch.compile of a stage")
     def test_activation_checkpointing_and_compiled_stages(self):
         class Checkpointed(tiny_gpt.StageModule):
             def forward(self, x):
@@ -150,6 +156,53 @@ class StepsTest(TorchTest):
                 self.assertEqual(handle.session.counters.instructions, 4 * 4 * MICROBATCHES)
                 handle.detach()
 
+    @works("torch", "several steps of the schedule in one step of the optimizer")
+    def test_gradient_accumulation(self):
+        def train(attached):
+            schedule = self.make("Interleaved1F1B")
+            handle = self.attach(schedule) if attached else None
+            parameters = [p for s in tiny_gpt.stages_of(schedule) for p in s.submod.parameters()]
+            optimizer = torch.optim.SGD(parameters, lr=0.1)
+            losses = []
+            for _ in range(2):
+                optimizer.zero_grad()
+                for accumulated in range(3):
+                    losses += tiny_gpt.run_step(schedule, accumulated, MICROBATCHES)
+                optimizer.step()
+            return losses, [p.tolist() for p in parameters], handle
+
+        losses, parameters, handle = train(True)
+        self.assertEqual(handle.session.counters.steps, 6)
+        handle.detach()
+        self.assertEqual(train(False)[:2], (losses, parameters))
+        self.assertEqual([len(step) for step in self.recorded()], [4 * MICROBATCHES] * 6)
+
+    @works("torch", "found and said once: a step that is captured into a CUDA graph, and its replays")
+    def test_cuda_graphs(self):
+        """A fake capture, as this machine has no GPU: a replay runs no Python of the schedule."""
+        schedule = self.make("GPipe")
+        handle = self.attach(schedule)
+        for _ in range(3):
+            self.step(schedule)
+        with unittest.mock.patch.multiple(
+            torch.cuda, is_initialized=lambda: True, is_current_stream_capturing=lambda: True
+        ):
+            warnings = self.warnings_of(lambda: [self.step(schedule) for _ in range(2)])
+        self.assertEqual(len(warnings), 1)
+        self.assertIn("captured into a CUDA graph", warnings[0])
+        self.step(schedule)
+        self.assertEqual(handle.session.counters.steps, 4)
+        nothing = lambda *_, **__: None  # noqa: E731
+        with unittest.mock.patch.multiple(
+            schedule, _step_microbatches=nothing, _merge_outputs=nothing
+        ):
+            warnings = self.warnings_of(lambda: [self.step(schedule) for _ in range(2)])
+        self.assertEqual(len(warnings), 1)
+        self.assertIn("had no instructions", warnings[0])
+        self.assertTrue(handle.is_attached)
+        handle.detach()
+        self.assertEqual([len(step) for step in self.recorded()], [2 * MICROBATCHES] * 4 + [0] * 2)
+
     def test_the_last_forward_contains_the_loss(self):
         seen = []
 
@@ -164,6 +217,7 @@ class StepsTest(TorchTest):
         self.step(schedule)
         self.assertEqual(seen[-MICROBATCHES:], [True] * MICROBATCHES)
 
+    @works("torch", "custom functions, as of torchtitan's GraphPP")
     def test_custom_functions_are_recorded(self):
         """As torchtitan's GraphPP: they compute without the methods of the stage."""
         schedule = self.make("Interleaved1F1B")
@@ -185,6 +239,7 @@ class StepsTest(TorchTest):
         handle.detach()
         self.assertIs(schedule._comp_type_to_function_map[torch_schedules.FORWARD], forward)
 
+    @works("torch", "refused: overlapped forward and backward")
     def test_overlapped_forward_and_backward_are_refused(self):
         schedule = self.make("Interleaved1F1B")
         handle = self.attach(schedule)
@@ -196,6 +251,7 @@ class StepsTest(TorchTest):
 
 
 class NeverInTheWayTest(TorchTest):
+    @works("torch", "exceptions of the model")
     def test_exceptions_of_the_model_pass_unchanged(self):
         for where in ("forward", "backward", "loss"):
             with self.subTest(where=where):
@@ -442,50 +498,7 @@ class MemoryTest(TorchTest):
         self.assertEqual(len(self.recorded()), 6)
 
 
-class RanksTest(TorchTest):
-    def test_the_mesh_of_a_dtensor_parameter(self):
-        from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.tensor import Replicate, distribute_tensor
-
-        from perseus.adapters._mesh import find_mesh, ranks_of_mesh
-
-        mesh = init_device_mesh("cpu", (1, 1, 1), mesh_dim_names=("pp", "dp", "tp"))
-        module = torch.nn.Linear(2, 2)
-        self.assertIsNone(find_mesh([module]))
-        weight = distribute_tensor(module.weight.data, mesh["tp"], [Replicate()])
-        module.weight = torch.nn.Parameter(weight)
-        found = find_mesh([torch.nn.Linear(1, 1), module])
-        self.assertEqual(found.mesh_dim_names, ("pp", "dp", "tp"))
-        self.assertEqual(ranks_of_mesh(found), (0, 0))
-
-    def test_of_a_mesh(self):
-        from perseus.adapters._mesh import ranks_of_mesh
-
-        class Mesh:
-            mesh_dim_names = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
-            shape = (4, 2, 3, 2, 8)
-            ranks = {"pp": 1, "dp_replicate": 1, "dp_shard": 2, "cp": 1, "tp": 5}
-
-            def get_local_rank(self, name):
-                return self.ranks[name]
-
-        self.assertEqual(ranks_of_mesh(Mesh()), (1 * 3 + 2, 1 * 8 + 5))
-
-    def test_of_a_group(self):
-        from perseus.adapters import _mesh
-
-        def ranks(members):
-            with unittest.mock.patch.object(
-                dist, "get_process_group_ranks", return_value=members
-            ):
-                return _mesh.ranks_of_group("group", 0)
-
-        # Eight ranks, pipelines of four: with pp as the first or as the last dimension.
-        self.assertEqual([ranks([0, 2, 4, 6]), ranks([1, 3, 5, 7])], [(0, 0), (1, 0)])
-        self.assertEqual([ranks([0, 1, 2, 3]), ranks([4, 5, 6, 7])], [(0, 0), (1, 0)])
-        # Two blocks of two interleaved pipelines.
-        self.assertEqual(ranks([5, 7]), (3, 0))
-
+class DevicesTest(TorchTest):
     def test_a_gpu_is_found_by_its_uuid_and_the_current_stream_is_used(self):
         from perseus.adapters import _devices
 

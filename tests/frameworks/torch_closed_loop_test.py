@@ -5,11 +5,13 @@ import pathlib
 import unittest
 
 from closed_loop import ClosedLoopTest
+from works import works
 
 TRAIN = pathlib.Path(os.environ["PERSEUS_SOURCES"]) / "examples" / "torch_pipelining" / "train.py"
 
 
 class TorchClosedLoopTest(ClosedLoopTest):
+    @works("torch", "tune and verify, 4 ranks, 1F1B")
     def test_1f1b(self):
         self.synthesize("--work-scale=0.5", "--imbalance=0.1")
         self.start_agent()

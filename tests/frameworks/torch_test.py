@@ -4,6 +4,7 @@ import unittest
 
 import tiny_gpt
 from observed import ObservedTest
+from works import works
 
 
 class SchedulesTest(ObservedTest):
@@ -17,9 +18,15 @@ class SchedulesTest(ObservedTest):
                 with self.subTest(schedule=name, rank=rank, ranks=ranks):
                     self.check(found[name], ranks, found[name]["stages"], *log(name))
 
+    @works(
+        "torch",
+        "GPipe, 1F1B, Interleaved1F1B, LoopedBFS, InterleavedZeroBubble, ZBVZeroBubble, "
+        "DualPipeV, and a schedule from a CSV: order, plan, results; 2 ranks",
+    )
     def test_two_ranks(self):
         self.check_schedules(2)
 
+    @works("torch", "the same with 4 ranks")
     def test_four_ranks(self):
         self.check_schedules(4)
 

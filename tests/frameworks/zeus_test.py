@@ -11,6 +11,7 @@ from unittest import mock
 
 from perseus.adapters.zeus import PipelineFrequencyOptimizer
 from observed import KINDS, read_log
+from works import works
 
 ARGUMENTS = {
     "rank": 5, "dp_rank": 1, "pp_rank": 2, "tp_rank": 0, "device_id": 0, "dp_degree": 2,
@@ -55,6 +56,7 @@ class ZeusTest(unittest.TestCase):
                 ours = inspect.signature(getattr(PipelineFrequencyOptimizer, name))
                 self.assertEqual(list(ours.parameters), methods[name])
 
+    @works("zeus", "the hooks of PipelineFrequencyOptimizer")
     def test_it_records(self):
         optimizer = PipelineFrequencyOptimizer(**ARGUMENTS, job_metadata="mine")
         order = ["forward", "forward", "backward", "forward", "backward", "backward"]

@@ -33,6 +33,15 @@ def current_stream(device: Any) -> Optional[Callable[[], Any]]:
     return functools.partial(sys.modules["torch"].cuda.current_stream, device)
 
 
+def is_capturing() -> bool:
+    """Whether the current CUDA stream is being captured into a graph. False if it cannot be known."""
+    torch = sys.modules.get("torch")
+    try:  # Builds without CUDA have the function, and it raises.
+        return bool(torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
+    except Exception:
+        return False
+
+
 def has_cuda() -> bool:
     """Whether this process computes on CUDA devices already."""
     torch = sys.modules.get("torch")

@@ -12,10 +12,11 @@ from __future__ import annotations
 import logging
 import os
 import weakref
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from perseus import _client
 from perseus.adapters import _memory
+from perseus.adapters._devices import is_capturing
 from perseus.adapters._patches import Patches
 
 FORWARD, BACKWARD = "forward", "backward"
@@ -123,6 +124,8 @@ class Recorder:
         self._counts: Dict[Tuple[str, int], int] = {}
         self._memory: Optional[_memory.Probe] = None  # While it measures.
         self._measured_chunk: Optional[int] = None  # Of the open forward.
+        self._had_instruction = False  # In this step.
+        self._warned: Set[str] = set()
 
     @property
     def session(self) -> Optional[_client.Session]:
@@ -156,9 +159,16 @@ class Recorder:
         if not self.is_attached or self.in_step:
             return False
         try:
+            if is_capturing():
+                self._warn_once(
+                    "a step is captured into a CUDA graph. Perseus does not record it, and does not "
+                    "see its replays, because they do not run Python"
+                )
+                return False
             if self._session is None:
                 self._open()
             self._microbatches = microbatches
+            self._had_instruction = False
             self._counts.clear()
             self._is_open = self._closes_later = False
             self._session.step_begin()
@@ -179,6 +189,11 @@ class Recorder:
                 self._end_memory_of_step(self._memory)
             if self._proof_steps > 0:
                 self._prove()
+            elif not self._had_instruction and self._proves:
+                self._warn_once(
+                    "a step had no instructions (does a CUDA graph replay them?). Perseus measures "
+                    "such steps as a whole, and no plan applies to them"
+                )
         except Exception as error:
             self.fail(error)
 
@@ -214,7 +229,7 @@ class Recorder:
                 self._memory.forward_begin()
                 self._measured_chunk = chunk
             stream = self._stream
-            self._is_open = True
+            self._is_open = self._had_instruction = True
             if stream is None:
                 self._session.instruction_begin(kind, microbatch, chunk)
             else:
@@ -252,6 +267,11 @@ class Recorder:
                 why,
             )
         self._proves, self._proof_steps = False, 0
+
+    def _warn_once(self, what: str) -> None:
+        if what not in self._warned:
+            self._warned.add(what)
+            _log.warning("attach: %s: %s (see docs/frameworks.md)", self.framework, what)
 
     # ---- The end ----
 

@@ -26,7 +26,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from perseus.adapters import class_in
 from perseus.adapters._devices import current_stream, gpu_of
-from perseus.adapters._mesh import find_mesh, ranks_of_group, ranks_of_mesh
+from perseus.adapters._mesh import find_ranks
 from perseus.adapters._patches import Patches, function_of
 from perseus.adapters._probe import Probe
 from perseus.adapters._recorder import (
@@ -313,12 +313,7 @@ def _custom(
 
 def _ranks(stages: List[Any], mesh: Any) -> Ranks:
     first = stages[0]
-    if mesh is None:
-        mesh = find_mesh(stage.submod for stage in stages)
-    if mesh is not None:
-        dp_rank, tp_rank = ranks_of_mesh(mesh)
-    else:
-        dp_rank, tp_rank = ranks_of_group(first.group, first.group_rank)
+    dp_rank, tp_rank = find_ranks([stage.submod for stage in stages], mesh, first.group)
     return Ranks(
         pp_rank=first.group_rank,
         pp_ranks=first.group_size,

@@ -1,0 +1,126 @@
+"""One rank of torchtitan_test.py: pipeline and FSDP, built and called as torchtitan does.
+
+Read in torchtitan's sources (distributed/pipeline_parallel.py, distributed/parallel_dims.py, trainer.py,
+of August 2026): all meshes are made of one with the dimension "world"; each stage gets the group of
+"pp"; its module is exchanged after the stage was made; the schedule has scale_grads=False, or comes
+from a CSV; several schedule.step() belong to one step of the optimizer; a validation calls
+schedule.eval(). torchtitan passes arguments of each microbatch to step(), which this version of torch
+does not have, so the whole batch is passed here.
+
+Writes RESULTS/RANK.json: for each schedule, hashes of all that was computed with and without Perseus.
+"""
+
+import json
+import pathlib
+import sys
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.pipelining import schedules as torch_schedules
+
+import perseus
+import tiny_gpt
+from torch_worker import OFF
+
+MICROBATCHES, OPTIMIZER_STEPS, ACCUMULATION = 4, 3, 2
+PP, FSDP = 2, 2
+SCHEDULES = ("1F1B", "Interleaved1F1B", "ZBVZeroBubble", "csv")
+
+
+def build_meshes():
+    world = init_device_mesh("cpu", (PP * FSDP,), mesh_dim_names=("world",))
+    data = world._unflatten(0, (PP, FSDP, 1, 1), ("pp", "batch", "cp", "tp"))
+    dense = world._unflatten(0, (PP, 1, FSDP, 1), ("pp", "dp_replicate", "fsdp", "tp"))
+    return data["pp"], dense["fsdp"]
+
+
+def build_schedule(name, pp_mesh, fsdp_mesh, csv):
+    rank = pp_mesh.get_local_rank()
+    indices = tiny_gpt.stage_indices("Interleaved1F1B" if name == "csv" else name, rank, PP)
+    count = len(indices) * PP
+    stages = []
+    for index in indices:
+        module = tiny_gpt.StageModule(index, count)
+        stage = tiny_gpt.ObservedStage(
+            module, index, count, torch.device("cpu"), group=pp_mesh.get_group("pp")
+        )
+        fully_shard(module.block, mesh=fsdp_mesh)
+        stage.submod = fully_shard(module, mesh=fsdp_mesh)
+        stages.append(stage)
+    named = {"n_microbatches": MICROBATCHES, "loss_fn": tiny_gpt.loss_of, "scale_grads": False}
+    if name == "csv":
+        schedule = torch_schedules._PipelineScheduleRuntime(stages, **named)
+        schedule._load_csv(csv)
+        return schedule
+    cls = torch_schedules.get_schedule_class(name)
+    return cls(stages if len(stages) > 1 else stages[0], **named)
+
+
+def call(function, schedule, batch):
+    inputs, targets = tiny_gpt.batch(batch, MICROBATCHES)
+    stages = tiny_gpt.stages_of(schedule)
+    is_last = any(stage.is_last for stage in stages)
+    losses = [] if is_last else None
+    arguments = (inputs,) if any(stage.is_first for stage in stages) else ()
+    function(*arguments, target=targets if is_last else None, losses=losses)
+    return [loss.item().hex() for loss in losses or ()]
+
+
+def train(schedule):
+    """Returns all losses and parameters, and what the observer saw in the last step."""
+    stages = tiny_gpt.stages_of(schedule)
+    parameters = [p for stage in stages for p in stage.submod.parameters()]
+    optimizer = torch.optim.SGD(parameters, lr=0.1)
+    found = []
+    for step in range(OPTIMIZER_STEPS):
+        optimizer.zero_grad()
+        for accumulated in range(ACCUMULATION):
+            tiny_gpt.ObservedStage.seen.clear()
+            found += call(schedule.step, schedule, step * ACCUMULATION + accumulated)
+        seen = list(tiny_gpt.ObservedStage.seen)
+        optimizer.step()
+        if not isinstance(schedule, torch_schedules.ScheduleZBVZeroBubble):  # torch 2.13 cannot.
+            with torch.no_grad():
+                found += call(schedule.eval, schedule, step)
+    found += [p.to_local().tolist() for p in parameters]
+    return found, seen
+
+
+def observe(results, name, meshes, csv=None):
+    with_perseus, without = (build_schedule(name, *meshes, csv) for _ in range(2))
+    expected, order = train(without)
+    handle = perseus.attach(with_perseus, job_directory=results / name, **OFF)
+    found, again = train(with_perseus)
+    counters = handle.session.counters
+    is_attached = handle.is_attached
+    handle.detach()
+    return {
+        "is_same": found == expected and order == again,
+        "is_attached": is_attached,
+        "steps": counters.steps,
+        "order": order,
+        "stages": sorted(stage.stage_index for stage in tiny_gpt.stages_of(with_perseus)),
+    }
+
+
+def main():
+    results = pathlib.Path(sys.argv[1])
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    meshes = build_meshes()
+    csv = results / "schedule.csv"
+    if dist.get_rank() == 0:
+        # Building stages with FSDP needs no other rank.
+        compute = build_schedule("Interleaved1F1B", *meshes, None)
+        rows = [compute.pipeline_order[rank] for rank in range(PP)]
+        csv.write_text("".join(",".join(str(a or "") for a in row) + "\n" for row in rows))
+    dist.barrier()
+    found = {name: observe(results, name, meshes, csv) for name in SCHEDULES}
+    (results / f"{dist.get_rank()}.json").write_text(json.dumps(found))
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
