@@ -25,7 +25,7 @@ export const light: Palette = {
   plan: "#1f5fbf",
   chosen: "#c2410c",
   baseline: "#1a1f2b",
-  blocking: "#e3e6ec",
+  blocking: "#eaedf2",
   critical: "#111111",
   series: ["#0f766e", "#7c3aed", "#a16207", "#be185d", "#4d7c0f"],
 };
@@ -48,14 +48,14 @@ export const dark: Palette = {
 export const powerSteps = 24;
 
 // From cool to warm, with falling lightness, so it is readable in gray too (charts_test.ts checks it).
-const ramp = interpolateRgbBasis(["#b9e3f5", "#f3dc7c", "#f0a44a", "#dc5f3c", "#a3203c"]);
+const ramp = interpolateRgbBasis(["#96cdea", "#d9c254", "#e8963c", "#cf4f33", "#8f1a37"]);
 const ramps = Array.from({ length: powerSteps }, (_, i) => ramp(i / (powerSteps - 1)));
 
 /** The color of instructions that draw no more power than waiting, such as a collective. */
 export const idleStep = powerSteps;
 /** The number of all colors. */
 export const colorCount = powerSteps + 1;
-const idleColor = "#a7b0c0";
+const idleColor = "#8790a1";
 
 /** Returns the color of a power (W of one GPU): a number below `colorCount`. */
 export function powerStep(

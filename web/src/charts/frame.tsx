@@ -65,6 +65,5 @@ export function Frame({ box, x, y, palette, children }: FrameProps) {
 
 /** Formats ticks with as many decimals as their distance requires. */
 export function tickFormat(scale: ScaleLinear<number, number>, count: number) {
-  const format = scale.tickFormat(count);
-  return (value: number) => format(value).replace("−", "-");
+  return scale.tickFormat(count);
 }

@@ -51,7 +51,7 @@ export function histogramOf(
 }
 
 const width = 132;
-const height = 34;
+const height = 36;
 
 export function Histogram({ histogram, palette }: { histogram: ClockHistogram; palette: Palette }) {
   const { bars, kinds, range } = histogram;
@@ -76,8 +76,8 @@ export function Histogram({ histogram, palette }: { histogram: ClockHistogram; p
           );
         });
       })}
-      <text x="0" y={height} font-size="9" fill={palette.muted}>{range[0]}</text>
-      <text x={width} y={height} font-size="9" text-anchor="end" fill={palette.muted}>
+      <text x="0" y={height} font-size="11" fill={palette.muted}>{range[0]}</text>
+      <text x={width} y={height} font-size="11" text-anchor="end" fill={palette.muted}>
         {range[1]}
       </text>
     </svg>

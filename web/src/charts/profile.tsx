@@ -46,7 +46,7 @@ export function ProfileChart({ report, width, palette }: Props) {
         <path d="M404,-9l10,10m0,-10l-10,10" stroke={palette.ink} stroke-width="2" />
         <text x="420">maximum frequency</text>
         <text x="2" y="18">
-          x: time (ms); y: effective energy, e - P t, of all GPUs of the stage (J)
+          x: time (ms); y: effective energy, e − P t, of all GPUs of the stage (J)
         </text>
       </g>
       {adjustable(report).map((set, i) => (
@@ -72,8 +72,9 @@ function Panel({ set, blockingPower, palette }: {
     t: time / 1e6,
     e: set.energy_j[i] - (blockingPower * time) / 1e9,
   }));
-  const x = scaleLinear(extent(points, (p) => p.t) as [number, number], [44, panelWidth - 8]);
-  const y = scaleLinear(extent(points, (p) => p.e) as [number, number], [panelHeight - 32, 30]);
+  // The margins keep the marks at the edges whole, and off the labels of the axes.
+  const x = scaleLinear(extent(points, (p) => p.t) as [number, number], [52, panelWidth - 14]);
+  const y = scaleLinear(extent(points, (p) => p.e) as [number, number], [panelHeight - 38, 30]);
   const path = line<{ t: number; e: number }>(
     (p) => x(p.t),
     (p) => y(p.e),

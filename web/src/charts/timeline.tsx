@@ -58,10 +58,10 @@ function Group({ layout, group, palette, x }: {
       const from = x(slice.start);
       const width = x(slice.start + slice.duration) - from;
       // Adjacent slices get a small gap if they are wide enough.
-      const drawn = fixed(width > 3 ? width - 0.6 : width);
+      const drawn = fixed(width > 8 ? width - 0.6 : width);
       const rect = `M${fixed(from)},${top}h${drawn}v${layout.laneHeight}h${-drawn}z`;
       paths[group.steps[r][i]] += rect;
-      if (slice.critical) outline += rect;
+      if (slice.critical) outline += width > 5 ? rect : bandOf(fixed(from), top, fixed(width), layout.laneHeight);
       const text = labelOf(slice);
       if (width > 7 * text.length + 2 && layout.laneHeight >= 12) {
         labels.push({ x: from + width / 2, y: top + layout.laneHeight / 2, text,
@@ -99,6 +99,10 @@ function Group({ layout, group, palette, x }: {
     </g>
   );
 }
+
+/** Lines above and below. Four sides would make narrow neighbors a black bar. */
+const bandOf = (from: number, top: number, width: number, height: number) =>
+  `M${from},${top}h${width}M${from},${top + height}h${-width}`;
 
 export function shortened(text: string, length: number): string {
   const characters = Array.from(text);

@@ -38,8 +38,15 @@ export function FrontierSection({ report, chosen, onChoose }: Props) {
       <h2 id="frontier">The time–energy frontier</h2>
       <p>
         {report.frontier
-          ? "The line shows the least energy for each iteration time: no plan lies below it. T_min is the least possible iteration time, and T* is the iteration time of least energy."
+          ? (
+            <>
+              The line shows the least energy for each iteration time: no plan lies below it.{" "}
+              <i>T</i><sub>min</sub> is the least possible iteration time, and <i>T</i>* is the iteration
+              time of least energy.
+            </>
+          )
           : "Each plan is for its own deadline. The frontier between the plans was not computed."}{" "}
+        The axes do not start at 0.{" "}
         <span class="screen">Point at the chart to read values. Click a plan to choose it.</span>
       </p>
       <div class="chart" ref={element}>

@@ -14,7 +14,8 @@ export function PlanSlider({ report, chosen, onChoose }: Props) {
   const slowdown = plan.time_ns / baseline.time_ns - 1;
   const numbers: [string, string, string][] = [
     ["time", "iteration time", `${number(plan.time_ns / 1e9, 6)} s`],
-    ["slowdown", "slowdown", percent(slowdown)],
+    // A plan may end a little before its deadline.
+    ["slowdown", "slowdown", slowdown <= 0 ? "none" : percent(slowdown)],
     ["energy", "energy", joules(plan.energy_j, 5)],
     ["saving", "saving", percent(1 - plan.energy_j / baseline.energy_j)],
     ["power", "power", watts(plan.energy_j / (plan.time_ns / 1e9))],
@@ -43,7 +44,7 @@ export function PlanSlider({ report, chosen, onChoose }: Props) {
       </label>
       <dl>
         {numbers.map(([id, name, value]) => (
-          <div key={id}>
+          <div key={id} class={id === "power" || id === "gap" ? "detail" : ""}>
             <dt>{name}</dt>
             <dd data-number={id}>{value}</dd>
           </div>

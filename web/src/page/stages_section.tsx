@@ -1,7 +1,7 @@
 // Shows for each pp_rank: its share of the work, its clocks, and its energies.
 import { laneNoun, type Iteration, type Lane, type Report } from "../data";
 import { Histogram, histogramOf, kindColors } from "../charts/histogram";
-import { joules, megahertz, percent, watts, whole } from "../format";
+import { joules, megahertz, percent, whole } from "../format";
 import { themed } from "./themed";
 
 export interface ClockSummary {
@@ -42,11 +42,11 @@ export function StagesSection({ report, chosen }: { report: Report; chosen: numb
   const noun = laneNoun(report);
   return (
     <section aria-labelledby="stages">
-      <h2 id="stages">Stage by stage</h2>
+      <h2 id="stages">Each {noun}</h2>
       <p>
         <b>Balance</b>: how long a {noun} computes at maximum frequency, relative to the busiest {noun}.{" "}
-        <b>Marginal watts</b>: the energy that the instructions of a {noun} would save, on average, for
-        each second of additional time. {plan.marginal_w !== null && (
+        <b>Saved per extra second</b>: the energy that the instructions of a {noun} would save, on
+        average, for each second that they may take longer. {plan.marginal_w !== null && (
           <>
             One more millisecond of iteration time would save {joules(plan.marginal_w / 1e3)} of
             instruction energy in total, because instructions share the slack. It would cost{" "}
@@ -66,7 +66,7 @@ export function StagesSection({ report, chosen }: { report: Report; chosen: numb
               )}
               <th scope="col" rowSpan={2}>switches</th>
               <th scope="colgroup" colSpan={kinds.length + 1}>energy</th>
-              <th scope="col" rowSpan={2}>marginal watts</th>
+              <th scope="col" rowSpan={2}>saved per extra second</th>
             </tr>
             <tr>
               {clockKinds.length > 0 && <th scope="col">histogram</th>}
@@ -109,7 +109,7 @@ export function StagesSection({ report, chosen }: { report: Report; chosen: numb
                     <td key={kind}>{kind in lane.energy_j ? joules(lane.energy_j[kind]) : ""}</td>
                   ))}
                   <td>{joules(lane.blocking_energy_j)}</td>
-                  <td>{watts(lane.marginal_w, 3)}</td>
+                  <td>{joules(lane.marginal_w, 3)}</td>
                 </tr>
               );
             })}

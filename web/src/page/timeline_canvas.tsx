@@ -114,7 +114,8 @@ export function TimelineCanvas({ report, layout, width, theme, label }: Props) {
         <button type="button" aria-label="Zoom in" onClick={() => scale(2)}>+</button>
         <button type="button" aria-label="Zoom out" onClick={() => scale(0.5)}>−</button>
         <button type="button" onClick={reset}>All</button>
-        <span>ctrl and the mouse wheel zoom, dragging moves</span>
+        <span class="mouse">ctrl and the mouse wheel zoom, dragging moves</span>
+        <span class="touch">two fingers zoom and move</span>
       </div>
       {found && <Reading report={report} found={found} width={width} />}
     </>
@@ -224,9 +225,9 @@ function paintSlices(
         const step = group.steps[r][i];
         byStep[step].push(begin, top, length);
         if (slice.critical) outlines.push(begin, top, length);
-        if (length > 20 && layout.laneHeight >= 12) {
+        if (length > 14 && layout.laneHeight >= 12) {
           const text = labelOf(slice);
-          if (length > 6.5 * text.length + 4) labels.push([begin + length / 2, top, text, step]);
+          if (length > 6 * text.length + 2) labels.push([begin + length / 2, top, text, step]);
         }
       }
     });
@@ -238,7 +239,7 @@ function paintSlices(
     context.fillStyle = powerColor(step);
     paintAll(rects, (begin, top, length) =>
       // Adjacent slices get a small gap if they are wide enough.
-      context.fillRect(begin, top, length > 4 ? length - 0.6 : length, layout.laneHeight),
+      context.fillRect(begin, top, length > 10 ? length - 0.6 : length, layout.laneHeight),
     );
   });
   context.strokeStyle = palette.critical;
@@ -256,7 +257,7 @@ function paintSlices(
     context.lineTo(begin + length, top + layout.laneHeight - 0.5);
   });
   context.stroke();
-  context.font = `11px ${fontFamily}`;
+  context.font = `10px ${fontFamily}`;
   context.textAlign = "center";
   for (const [middle, top, text, step] of labels) {
     context.fillStyle = inkOn(step);

@@ -5,7 +5,7 @@ import { onPage, settled, stopAt, wordsOf } from "./browser.mjs";
 import { jobNames, jobOf } from "./jobs.mjs";
 
 const paper = { light: "rgb(255, 255, 255)", dark: "rgb(20, 24, 33)" };
-const waiting = { light: "227,230,236,255", dark: "43,49,64,255" };
+const waiting = { light: "234,237,242,255", dark: "43,49,64,255" };
 
 /** Returns the color of the page, and the color of waiting on the canvas: at the start of the lane of pp_rank 1. */
 const colorsOf = async (page) => {
@@ -118,7 +118,7 @@ describe("print", () => {
         });
         assert.ok(drawn.texts.includes("Maximum frequency"));
         assert.ok(drawn.texts.includes(`Plan: ${job.plans[job.shown].target}`));
-        assert.equal(drawn.waiting, "rgb(227, 230, 236)");
+        assert.equal(drawn.waiting, "rgb(234, 237, 242)");
         assert.equal(drawn.paper, paper.light);
         assert.equal(drawn.ink, "rgb(26, 31, 43)");
 
