@@ -1,5 +1,6 @@
 """How the adapter of torch.distributed.pipelining behaves, in one process that is the whole pipeline."""
 
+import contextlib
 import gc
 import json
 import pathlib
@@ -408,6 +409,41 @@ class NeverInTheWayTest(TorchTest):
     def test_attach_twice_is_the_same_handle(self):
         schedule = self.make()
         self.assertIs(self.attach(schedule), self.attach(schedule))
+
+    def test_no_collective_and_no_synchronization(self):
+        """Neither at attach, nor in the first step, nor later, nor at detach."""
+        distributed = [
+            "all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "all_to_all",
+            "all_to_all_single", "barrier", "batch_isend_irecv", "broadcast",
+            "broadcast_object_list", "gather", "gather_object", "irecv", "isend",
+            "monitored_barrier", "new_group", "recv", "reduce", "reduce_scatter",
+            "reduce_scatter_tensor", "scatter", "scatter_object_list", "send",
+        ]  # fmt: skip
+        watched = [(dist, name) for name in distributed]
+        watched += [(dist.distributed_c10d, name) for name in distributed]
+        watched += [(torch.cuda, "synchronize"), (torch.cpu, "synchronize")]
+
+        def calls(attached):
+            schedule = self.make("Interleaved1F1B")
+            seen = []
+            with contextlib.ExitStack() as patches:
+                for owner, name in watched:
+                    original = getattr(owner, name)
+
+                    def watch(*arguments, name=name, original=original, **named):
+                        seen.append(name)
+                        return original(*arguments, **named)
+
+                    patches.enter_context(unittest.mock.patch.object(owner, name, watch))
+                handle = self.attach(schedule) if attached else None
+                for _ in range(5):
+                    self.step(schedule)
+                if handle is not None:
+                    self.assertEqual(handle.session.counters.steps, 5)
+                    handle.detach()
+            return seen
+
+        self.assertEqual(calls(True), calls(False))
 
     def test_no_tensor_lives_longer(self):
         """The parameters go with the last reference to the schedule, without the garbage collector."""
