@@ -64,6 +64,7 @@ constexpr ListedVerb kListedVerbs[] = {
     {kInACluster, "job", "Register, show and change a job of a server", AddJobVerb},
     {kInACluster, "top", "Show the jobs of a server until Ctrl-C", AddTopVerb},
     {kInACluster, "token", "Manage the tokens of a server", AddTokenVerb},
+    {kInACluster, "audit", "List who changed what, and verify this list", AddAuditVerb},
 
     {kMore, "help", "Print the help of a verb", AddHelpVerb},
     {kMore, "version", "Print the version", AddVersionVerb},

@@ -47,6 +47,7 @@ struct Flags {
   std::string gpu;
   bool has_no_detection = false;
   std::optional<int> most_switches;
+  std::string owner;
   TargetFlags targets;
   std::string plan = "current";
   int dp_rank = 0;
@@ -125,6 +126,7 @@ Result<ordered_json> RegistrationOf(const Flags& flags, const job::UnprofiledJob
   const std::optional<int>& most_switches =
       flags.most_switches ? flags.most_switches : job.most_switches;
   if (most_switches) registration["max_switches"] = *most_switches;
+  if (!flags.owner.empty()) registration["owner"] = flags.owner;
   if (flags.has_no_detection) registration["detect_stragglers"] = false;
   return registration;
 }
@@ -344,6 +346,9 @@ void AddRegisterFlags(CLI::App& verb, Flags& flags) {
                   "At most this many clock changes of each GPU per iteration")
       ->type_name("N")
       ->check(WholeNumberIn({0, job::kMostSwitches}));
+  verb.add_option("--owner", flags.owner,
+                  "The team or person that the job belongs to (default: as the token says)")
+      ->type_name("OWNER");
   verb.add_flag("--no-detection", flags.has_no_detection,
                 "Do not detect stragglers; use only reported ones");
   AddTargetFlags(verb, flags.targets);
@@ -380,6 +385,7 @@ Verb AddJobVerb(CLI::App& program) {
     CLI::App* sub = verb->add_subcommand(name, about);
     sub->add_option("job", flags->job, "Key or id of the job")->required()->type_name("JOB");
     AddServerFlags(*sub, flags->server, scope);
+    if (scope == std::string_view("job")) AddReasonFlag(*sub, flags->server);
     actions->emplace_back(sub, run);
     return sub;
   };

@@ -39,6 +39,7 @@ struct NodeFlags {
   std::string name;
   std::string jobs_directory;
   std::vector<std::string> jobs;
+  std::string join_token_file;
   std::string log_level = "info";
 };
 
@@ -62,9 +63,23 @@ Result<void> RunNodeVerb(const NodeFlags& flags) {
   std::signal(SIGPIPE, SIG_IGN);
   PERSEUS_ASSIGN_OR_RETURN(auto signals, EndSignals::Take());
   spdlog::logger log = MakeLog(flags.log_level);
-  PERSEUS_ASSIGN_OR_RETURN(const auto server, ClientOptionsOf(flags.server));
-  PERSEUS_ASSIGN_OR_RETURN(const auto jobs, JobsGiven(flags.jobs));
   node::NodeOptions options;
+  if (!flags.join_token_file.empty()) {
+    // The node itself reads and writes the token file, which may not exist yet.
+    const std::string own = TokenFileOf(flags.server);
+    if (own.empty()) {
+      return Fail(
+          "--join-token-file needs --token-file (the file where the node keeps its own "
+          "token, such as /var/lib/perseus/node.token)");
+    }
+    options.join_token_file = flags.join_token_file;
+    options.own_token_file = own;
+  }
+  PERSEUS_ASSIGN_OR_RETURN(
+      const auto server,
+      ClientOptionsOf(flags.server,
+                      flags.join_token_file.empty() ? TokenComes::kFromFile : TokenComes::kLater));
+  PERSEUS_ASSIGN_OR_RETURN(const auto jobs, JobsGiven(flags.jobs));
   options.name = flags.name.empty() ? HostName() : flags.name;
   options.jobs = jobs;
   options.jobs_directory = flags.jobs_directory;
@@ -95,6 +110,11 @@ Verb AddNodeVerb(CLI::App& program) {
       ->type_name("DIR");
   verb->add_option("--job", flags->jobs, "One job directory; repeatable")->type_name("KEY=DIR");
   AddServerFlags(*verb, flags->server, "agent");
+  verb->add_option("--join-token-file", flags->join_token_file,
+                   "A token of scope join: get the node's own token with it, keep it in "
+                   "--token-file, and renew it")
+      ->type_name("FILE")
+      ->group("Server");
   verb->add_option("--log-level", flags->log_level, "debug, info, warn or error (default: info)")
       ->type_name("LEVEL")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}));

@@ -7,6 +7,7 @@
 
 #include "perseus/cli/agent_setup.h"
 #include "perseus/cli/flag_checks.h"
+#include "perseus/cli/json_log.h"
 #include "perseus/cli/signals.h"
 #include "perseus/cli/verbs.h"
 #include "perseus/cluster/server/control_plane.h"
@@ -31,6 +32,7 @@ struct ServeFlags {
   double requests_per_second = 0;
   int body_mib = 64;
   std::string log_level = "info";
+  std::string log_format = "text";
 };
 
 Result<void> CheckTls(const http::TlsFiles& tls) {
@@ -50,6 +52,7 @@ Result<void> RunServe(const ServeFlags& flags) {
   options.limits.body_bytes = static_cast<std::size_t>(flags.body_mib) << 20U;
   options.limits.requests_per_second = flags.requests_per_second;
   spdlog::logger log = MakeLog(flags.log_level);
+  if (flags.log_format == "json") log.set_formatter(JsonLogFormatter());
   // Before threads start, because they inherit the blocked signals.
   sigset_t signals;
   sigemptyset(&signals);
@@ -121,6 +124,9 @@ Verb AddServeVerb(CLI::App& program) {
   verb->add_option("--log-level", flags->log_level, "debug, info, warn or error (default: info)")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
       ->type_name("LEVEL");
+  verb->add_option("--log-format", flags->log_format, "text or json (default: text)")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->type_name("FORMAT");
   return {verb, [flags] { return RunServe(*flags); }};
 }
 

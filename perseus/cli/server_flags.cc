@@ -1,13 +1,12 @@
 #include "perseus/cli/server_flags.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <cstdlib>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
-#include "perseus/base/file.h"
+#include "perseus/cluster/node/own_token.h"
 
 namespace perseus::cli {
 namespace {
@@ -19,23 +18,6 @@ std::string FirstOf(const std::string& flag, const char* variable, const std::st
   if (!flag.empty()) return flag;
   const char* value = std::getenv(variable);
   return value == nullptr || *value == '\0' ? otherwise : value;
-}
-
-// Reads the token. Returns an empty text if no file is given. Everybody who can read the token has
-// the rights of its owner, so a file that everybody can read is an error.
-Result<std::string> ReadToken(const std::string& path) {
-  if (path.empty()) return "";
-  struct stat status {};
-  if (::stat(path.c_str(), &status) == 0 && (status.st_mode & S_IROTH) != 0) {
-    return Fail("everybody on this machine can read the token in {} (chmod 0640 {})", path, path);
-  }
-  PERSEUS_ASSIGN_OR_RETURN(auto text, ReadFile(path));
-  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
-  if (text.empty() || !IsPrintable(text)) {
-    return Fail("{} contains no token (expected one line, as perseus token create printed it)",
-                path);
-  }
-  return text;
 }
 
 Result<nlohmann::ordered_json> Parsed(const Result<std::string>& text) {
@@ -76,22 +58,33 @@ void AddServerFlags(CLI::App& verb, ServerFlags& flags, const std::string& scope
   key->needs(certificate);
 }
 
-Result<http::ClientOptions> ClientOptionsOf(const ServerFlags& flags) {
+void AddReasonFlag(CLI::App& verb, ServerFlags& flags) {
+  verb.add_option("--reason", flags.reason, "Why, in one line, for the audit trail")
+      ->type_name("TEXT");
+}
+
+std::string TokenFileOf(const ServerFlags& flags) {
+  return FirstOf(flags.token_file, "PERSEUS_TOKEN_FILE", "");
+}
+
+Result<http::ClientOptions> ClientOptionsOf(const ServerFlags& flags, TokenComes comes) {
   http::ClientOptions options;
   options.server = FirstOf(flags.server, "PERSEUS_SERVER", kServer);
   options.authority = flags.authority;
   options.certificate = flags.certificate;
   options.key = flags.key;
-  PERSEUS_ASSIGN_OR_RETURN(const auto token,
-                           ReadToken(FirstOf(flags.token_file, "PERSEUS_TOKEN_FILE", "")));
-  options.token = token;
+  const std::string file = TokenFileOf(flags);
+  if (comes == TokenComes::kLater || file.empty()) return options;
+  PERSEUS_ASSIGN_OR_RETURN(options.token, node::ReadSecretFile(file));
   return options;
 }
 
 Result<ServerClient> ServerClient::Connect(const ServerFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(auto options, ClientOptionsOf(flags));
   PERSEUS_ASSIGN_OR_RETURN(auto client, http::Client::Create(std::move(options)));
-  return ServerClient(std::move(client));
+  http::Fields fields;
+  if (!flags.reason.empty()) fields["perseus-reason"] = http::PercentEncoded(flags.reason);
+  return ServerClient(std::move(client), std::move(fields));
 }
 
 Result<nlohmann::ordered_json> ServerClient::Get(const std::string& target) {
@@ -106,13 +99,18 @@ Result<nlohmann::ordered_json> ServerClient::Send(const std::string& method,
                                                   const std::string& target,
                                                   const std::string& body,
                                                   const std::string& content_type) {
-  return Parsed(client_.Fetch(
-      {.method = method, .target = target, .body = body, .content_type = content_type}));
+  return Parsed(client_.Fetch({.method = method,
+                               .target = target,
+                               .body = body,
+                               .content_type = content_type,
+                               .fields = fields_}));
 }
 
 Result<ServerClient::Registered> ServerClient::Register(const std::string& body) {
   PERSEUS_ASSIGN_OR_RETURN(
-      auto response, client_.SendOrFail({.method = "POST", .target = "/v1/jobs", .body = body}));
+      auto response,
+      client_.SendOrFail(
+          {.method = "POST", .target = "/v1/jobs", .body = body, .fields = fields_}));
   PERSEUS_ASSIGN_OR_RETURN(auto job, Parsed(std::move(response.body)));
   return Registered{.job = std::move(job), .is_new = response.status == 201};
 }

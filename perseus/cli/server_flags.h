@@ -16,14 +16,23 @@ struct ServerFlags {
   std::string authority;
   std::string certificate;
   std::string key;
+  std::string reason;
 };
 
 // `scope` is the scope of the token that the verb needs.
 void AddServerFlags(CLI::App& verb, ServerFlags& flags, const std::string& scope);
 
+// For verbs that change something: --reason, for the audit trail.
+void AddReasonFlag(CLI::App& verb, ServerFlags& flags);
+
+// --token-file, or PERSEUS_TOKEN_FILE. May be empty.
+std::string TokenFileOf(const ServerFlags& flags);
+
 // Takes missing flags from PERSEUS_SERVER and PERSEUS_TOKEN_FILE. Fails (kInput) if everybody can
-// read the token file, or if it contains no token.
-Result<http::ClientOptions> ClientOptionsOf(const ServerFlags& flags);
+// read the token file, or if it contains no token. kLater: does not read the token file.
+enum class TokenComes { kFromFile, kLater };
+Result<http::ClientOptions> ClientOptionsOf(const ServerFlags& flags,
+                                            TokenComes comes = TokenComes::kFromFile);
 
 // Returns the server's answer as JSON, and a problem document as an error.
 class ServerClient {
@@ -42,8 +51,10 @@ class ServerClient {
   Result<Registered> Register(const std::string& body);
 
  private:
-  explicit ServerClient(http::Client client) : client_(std::move(client)) {}
+  ServerClient(http::Client client, http::Fields fields)
+      : client_(std::move(client)), fields_(std::move(fields)) {}
   http::Client client_;
+  http::Fields fields_;  // Of requests that change something.
 };
 
 }  // namespace perseus::cli

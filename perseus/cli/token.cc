@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/server_flags.h"
@@ -25,34 +26,71 @@ constexpr const char* kTokenExamples =
     "  perseus token create --scope operator --name ann > operator.token\n"
     "  perseus token create --scope job --job gpt3-run7 --expires-in-days 30 \\\n"
     "      --token-file operator.token > job.token\n"
+    "  perseus token create --scope agent --node gpu-17 --token-file operator.token > node.token\n"
+    "  perseus token create --scope join --node 'gpu-*' --expires-in-days 0.05 \\\n"
+    "      --token-file operator.token > join.token\n"
     "  perseus token revoke t-1f2e3d4c --token-file operator.token";
 
 struct TokenFlags {
   ServerFlags server;
   std::string scope;
-  std::string job;
+  std::vector<std::string> jobs;
+  std::vector<std::string> nodes;
+  std::string owner;
+  std::string certificate;
   std::string name;
   std::optional<double> expires_in_days;
   std::string id;
   bool as_json = false;
 };
 
+// "node gpu-*, job run7".
+std::string BoundsText(const ordered_json& token) {
+  std::string text;
+  const auto add = [&text](std::string_view what, const ordered_json& value) {
+    if (!text.empty()) text += ", ";
+    text += fmt::format("{} {}", what, value.get<std::string>());
+  };
+  for (const auto& [key, what] :
+       {std::pair{"job", "job"}, {"owner", "owner"}, {"certificate", "certificate"}}) {
+    if (token.contains(key)) add(what, token[key]);
+  }
+  for (const auto& [key, what] : {std::pair{"nodes", "node"}, {"jobs", "job"}}) {
+    if (!token.contains(key)) continue;
+    for (const ordered_json& pattern : token[key]) add(what, pattern);
+  }
+  return text;
+}
+
 Result<void> Create(const TokenFlags& flags) {
+  if (flags.scope == "job" && flags.jobs.size() != 1) {
+    return Fail("a token of scope job is for one job (give --job once)");
+  }
   PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
   ordered_json body{{"scope", flags.scope}, {"name", flags.name}};
-  if (!flags.job.empty()) body["job"] = flags.job;
+  if (flags.scope == "job") {
+    body["job"] = flags.jobs.front();
+  } else if (!flags.jobs.empty()) {
+    body["jobs"] = flags.jobs;
+  }
+  if (!flags.nodes.empty()) body["nodes"] = flags.nodes;
+  if (!flags.owner.empty()) body["owner"] = flags.owner;
+  if (!flags.certificate.empty()) body["certificate"] = flags.certificate;
   if (flags.expires_in_days) body["expires_in_days"] = *flags.expires_in_days;
   PERSEUS_ASSIGN_OR_RETURN(const auto token, server.Send("POST", "/v1/tokens", body.dump()));
-  return Print(flags.as_json ? token.dump(2) + "\n" : token.at("token").get<std::string>() + "\n");
+  if (flags.as_json) return Print(token.dump(2) + "\n");
+  // A client certificate takes the place of the secret.
+  const char* shown = token.contains("token") ? "token" : "id";
+  return Print(token.at(shown).get<std::string>() + "\n");
 }
 
 Result<void> List(const TokenFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
   PERSEUS_ASSIGN_OR_RETURN(const auto tokens, server.Get("/v1/tokens"));
   if (flags.as_json) return Print(tokens.dump(2) + "\n");
-  Table table({"id", "scope", "job", "name", "created", "expires"});
+  Table table({"id", "scope", "good for", "name", "created", "expires"});
   for (const ordered_json& token : tokens.at("tokens")) {
-    table.AddRow({token.at("id"), token.at("scope"), token.value("job", ""), token.at("name"),
+    table.AddRow({token.at("id"), token.at("scope"), BoundsText(token), token.at("name"),
                   token.at("created"), token.value("expires", "never")});
   }
   return Print(table.Format());
@@ -73,12 +111,31 @@ Verb AddTokenVerb(CLI::App& program) {
   verb->footer(kTokenExamples);
   verb->require_subcommand(1);
   CLI::App* create = verb->add_subcommand("create", "Create a token and print it");
-  create->add_option("--scope", flags->scope, "operator, agent, job or read")
+  create->add_option("--scope", flags->scope, "operator, member, agent, job, read or join")
       ->required()
-      ->check(CLI::IsMember({"operator", "agent", "job", "read"}))
+      ->check(CLI::IsMember({"operator", "member", "agent", "job", "read", "join"}))
       ->type_name("SCOPE");
-  create->add_option("--job", flags->job, "For scope job: the key of the job")->type_name("KEY");
-  create->add_option("--name", flags->name, "Owner or purpose of the token")->type_name("NAME");
+  create
+      ->add_option("--node", flags->nodes,
+                   "For scopes agent and join: a node that it is good for, such as 'gpu-*', or '*' "
+                   "for every node; repeatable")
+      ->type_name("NAME");
+  create
+      ->add_option("--job", flags->jobs,
+                   "For scope job: the key of the job. For agent, join and read: a job that it is "
+                   "good for, such as 'team-a-*' (default: all); repeatable")
+      ->type_name("KEY");
+  create
+      ->add_option("--owner", flags->owner,
+                   "For scopes member, job and read: the team or person whose jobs it is good for")
+      ->type_name("OWNER");
+  create
+      ->add_option("--certificate", flags->certificate,
+                   "Client certificates with this common name, such as 'gpu-*', take the place of "
+                   "the secret")
+      ->type_name("NAME");
+  create->add_option("--name", flags->name, "Name in lists, logs and the audit trail")
+      ->type_name("NAME");
   create
       ->add_option("--expires-in-days", flags->expires_in_days,
                    "Days until it expires (default: never)")
@@ -90,6 +147,7 @@ Verb AddTokenVerb(CLI::App& program) {
   for (CLI::App* sub : {create, list, revoke}) {
     AddServerFlags(*sub, flags->server, "operator");
     if (sub != revoke) sub->add_flag("--json", flags->as_json, "Print JSON, for scripts");
+    if (sub != list) AddReasonFlag(*sub, flags->server);
   }
   return {verb, [=] {
             if (create->parsed()) return Create(*flags);

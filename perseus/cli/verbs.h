@@ -41,6 +41,7 @@ Verb AddReplayVerb(CLI::App& program);
 Verb AddShowVerb(CLI::App& program);
 Verb AddSynthVerb(CLI::App& program);
 Verb AddTokenVerb(CLI::App& program);
+Verb AddAuditVerb(CLI::App& program);
 Verb AddTopVerb(CLI::App& program);
 Verb AddTraceVerb(CLI::App& program);
 Verb AddTrainerVerb(CLI::App& program);

@@ -158,7 +158,9 @@ Result<std::string> Client::Impl::Text(const Outgoing& request) {
                                  Current().text.substr(Current().text.find("//") + 2));
   bool is_valid = request.target.starts_with('/') && IsOneLine(request.target) &&
                   request.target.find(' ') == std::string::npos;
-  if (!options_.token.empty()) text += fmt::format("Authorization: Bearer {}\r\n", options_.token);
+  const std::string token = options_.token_of ? options_.token_of() : options_.token;
+  if (!token.empty()) text += fmt::format("Authorization: Bearer {}\r\n", token);
+  is_valid = is_valid && IsOneLine(token);
   if (!request.body.empty()) text += fmt::format("Content-Type: {}\r\n", request.content_type);
   if (!request.body.empty() || request.method == "POST" || request.method == "PUT") {
     text += fmt::format("Content-Length: {}\r\n", request.body.size());

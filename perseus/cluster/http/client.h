@@ -23,7 +23,9 @@ namespace perseus::http {
 struct ClientOptions {
   // "http://host:port" or "https://…", or several with commas in between: replicas, tried in turn.
   std::string server = "http://127.0.0.1:7410";
-  std::string token = {};        // Sent as a bearer token.
+  std::string token = {};  // Sent as a bearer token.
+  // If set, returns the token for each request and each connection, in place of `token`.
+  std::function<std::string()> token_of = {};
   std::string authority = {};    // PEM file of the authority to trust. Empty: those of the system.
   std::string certificate = {};  // PEM file of the client certificate, if the server requires one.
   std::string key = {};

@@ -23,6 +23,7 @@ struct Request {
   std::string
       certificate;    // Common name in the client's certificate, if it has sent a trusted one.
   std::string trace;  // 32 hexadecimal digits: from `traceparent`, or new.
+  std::string identity = {};  // Who sent it. The handler sets this, for the log.
 
   std::string_view Field(std::string_view name) const;  // Empty if absent.
 };

@@ -151,9 +151,9 @@ std::string ReadRegisteredKey(const Node& body) {
 }
 
 JobSpec ReadJobSpec(const Node& body) {
-  constexpr std::array<std::string_view, 9> kKeys{
-      "key",   "pipelines", "tensor_parallel",   "schedule",    "gpu",
-      "fixed", "target",    "detect_stragglers", "max_switches"};
+  constexpr std::array<std::string_view, 10> kKeys{
+      "key",   "pipelines", "tensor_parallel",   "schedule",     "gpu",
+      "fixed", "target",    "detect_stragglers", "max_switches", "owner"};
   body.RequireObject(kKeys);
   JobSpec spec;
   spec.key = ReadJobKey(body.Member("key", kAboutKeys));
@@ -177,6 +177,7 @@ JobSpec ReadJobSpec(const Node& body) {
             "gives the job more than {} GPUs (check pipelines, pp_ranks and tensor_parallel)",
             kMaxGpus);
   }
+  if (body.Has("owner")) spec.owner = ReadOwner(body.Member("owner"));
   if (body.Has("detect_stragglers")) {
     spec.detects_stragglers = body.Member("detect_stragglers").Flag();
   }
@@ -207,6 +208,20 @@ std::string ReadJobKey(const Node& node) {
             Excerpt(key), kMaxKeyBytes);
   }
   return key;
+}
+
+std::string ReadOwner(const Node& node) {
+  constexpr std::size_t kMaxOwnerBytes = 253;
+  std::string owner = node.Text();
+  if (owner.empty() || owner.size() > kMaxOwnerBytes ||
+      owner.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                              "0123456789._@:/ -") != std::string::npos) {
+    ThrowAt(node.path,
+            "is not an owner (expected the name of a team or a person, such as team-a: up to {} "
+            "letters, digits, spaces and any of ._@:/-)",
+            kMaxOwnerBytes);
+  }
+  return owner;
 }
 
 plan::Target ReadTarget(const Node& node, int gpus) {

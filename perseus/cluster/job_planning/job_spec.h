@@ -23,6 +23,7 @@ struct JobSpec {
   plan::Target target;
   bool detects_stragglers = true;
   std::optional<int> most_switches;  // Of one GPU in an iteration. Empty: no limit.
+  std::string owner = {};            // The team or person. Empty: as the token says, or nobody.
 };
 
 // The functions that take a json_file::Node throw json_file::Failure.
@@ -39,6 +40,9 @@ Result<JobSpec> StoredJobSpec(std::string_view body);
 
 // Reads a key, which has to fit into paths, log lines and tables.
 std::string ReadJobKey(const json_file::Node& node);
+
+// Reads the name of a team or a person.
+std::string ReadOwner(const json_file::Node& node);
 
 // Reads {"kind": "slowdown", "value": 5}. `gpus`: the number of GPUs of the pipeline, for prices.
 plan::Target ReadTarget(const json_file::Node& node, int gpus);

@@ -38,6 +38,9 @@ struct NodeOptions {
   std::map<std::filesystem::path, std::string> jobs;
   // Distinguishes this process from others with the same name.
   std::string instance = {};
+  // If set, the node gets its own token with this join token, and keeps it in `own_token_file`.
+  std::filesystem::path join_token_file = {};
+  std::filesystem::path own_token_file = {};
 };
 
 class Node {

@@ -13,6 +13,7 @@
 
 #include "perseus/base/mutex.h"
 #include "perseus/base/units.h"
+#include "perseus/cluster/node/own_token.h"
 
 namespace perseus::node {
 namespace {
@@ -21,6 +22,7 @@ namespace {
 constexpr Nanoseconds kTurnEvery = 50 * kMillisecond;
 // After the server refused the stream.
 constexpr Nanoseconds kListenAgainAfter = 5'000 * kMillisecond;
+constexpr int kNotAuthorized = 401;
 // For one request. The thread waits for the answer.
 constexpr std::chrono::milliseconds kRunNodeTimeout{5000};
 
@@ -45,6 +47,10 @@ class Mailbox {
   void PutRefusal() { is_refused_ = true; }
   bool TakeRefusal() { return is_refused_.exchange(false); }
 
+  // The server refused the stream for another reason, such as the token.
+  void PutInvalid() { is_invalid_ = true; }
+  bool TakeInvalid() { return is_invalid_.exchange(false); }
+
   void SetPosition(std::string position) PERSEUS_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     position_ = std::move(position);
@@ -60,6 +66,7 @@ class Mailbox {
   std::string position_ PERSEUS_GUARDED_BY(mutex_);
   std::atomic<std::uint32_t> count_ = 0;
   std::atomic<bool> is_refused_ = false;
+  std::atomic<bool> is_invalid_ = false;
 };
 
 std::string RandomInstance() {
@@ -87,6 +94,7 @@ void Listen(http::Client& client, const std::string& target, Mailbox& mailbox,
     const auto ended = client.Listen(listening);
     if (ended || is_over) continue;
     if (ended.error().kind == ErrorKind::kUnreachable) mailbox.PutRefusal();
+    if (ended.error().kind == ErrorKind::kInput) mailbox.PutInvalid();
     if (last_error != ended.error().message) {
       last_error = ended.error().message;
       log.error("{}; ranks keep their assignment, and the connection is retried", last_error);
@@ -102,14 +110,40 @@ Result<void> RunNode(NodeOptions options, const http::ClientOptions& server,
                      const std::function<bool()>& should_end, Clock& clock, spdlog::logger& log) {
   http::ClientOptions with_timeout = server;
   with_timeout.timeout = kRunNodeTimeout;
+  http::ClientOptions for_stream = server;
+  std::string enrolling;  // The token of the next request for a token.
+  http::ClientOptions for_token = with_timeout;
+  for_token.token_of = [&enrolling] { return enrolling; };
+  PERSEUS_ASSIGN_OR_RETURN(auto enroller, http::Client::Create(for_token));
+  const bool enrolls = !options.join_token_file.empty();
+  OwnToken own(
+      {.node = options.name,
+       .file = options.own_token_file,
+       .join_token_file = options.join_token_file},
+      [&](const std::string& target, const std::string& token) {
+        enrolling = token;
+        return enroller.Send({.method = "POST", .target = target});
+      },
+      log);
+  if (enrolls) {
+    PERSEUS_RETURN_IF_ERROR(own.Load());
+    with_timeout.token_of = for_stream.token_of = [&own] { return own.token(); };
+    own.Turn(clock.Now());
+  }
   PERSEUS_ASSIGN_OR_RETURN(auto asking, http::Client::Create(with_timeout));
-  PERSEUS_ASSIGN_OR_RETURN(auto listening, http::Client::Create(server));
+  PERSEUS_ASSIGN_OR_RETURN(auto listening, http::Client::Create(for_stream));
 
   options.instance = RandomInstance();
   const std::string stream = fmt::format("/v1/nodes/{}/events?instance={}",
                                          http::PercentEncoded(options.name), options.instance);
   Node node(
-      std::move(options), [&](const auto& request) { return asking.Send(request); }, log);
+      std::move(options),
+      [&](const auto& request) {
+        auto answer = asking.Send(request);
+        if (enrolls && answer && answer->status == kNotAuthorized) own.Refused();
+        return answer;
+      },
+      log);
   Mailbox mailbox;
   std::atomic<bool> is_over = false;
   // The assignments in the directories decide which events the server sends.
@@ -119,6 +153,8 @@ Result<void> RunNode(NodeOptions options, const http::ClientOptions& server,
   while (!should_end()) {
     const std::uint32_t received = mailbox.count().load();
     if (mailbox.TakeRefusal()) node.LoseName();
+    if (mailbox.TakeInvalid()) own.StreamRefused(clock.Now());
+    if (enrolls) own.Turn(clock.Now());
     for (const http::Event& event : mailbox.TakeAll()) node.Receive(event);
     node.Turn(clock.Now());
     mailbox.SetPosition(node.LastEventId());

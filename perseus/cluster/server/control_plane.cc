@@ -32,6 +32,8 @@ namespace {
 
 constexpr int kStoreThreads = 8;
 constexpr std::chrono::milliseconds kShutdownTimeout{5'000};
+// A revoked token closes its streams after two intervals at most, and the time to read the tokens.
+constexpr std::chrono::milliseconds kWatchTokensEvery{200};
 
 store::Milliseconds SystemNow() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -94,6 +96,7 @@ void AddAll(Endpoints& endpoints, EventHub& hub, boost::asio::thread_pool& pool)
   AddStragglerEndpoints(endpoints);
   AddNodeEndpoints(endpoints, hub, pool);
   AddTokenEndpoints(endpoints);
+  AddAuditEndpoints(endpoints);
   AddZeusEndpoints(endpoints, pool);
 }
 
@@ -165,6 +168,7 @@ class ControlPlane::Impl {
         store_->Listen([this](const store::Notice& notice) { Receive(notice); }));
     StartPlanning();
     maintenance_.Run();
+    WatchTokens();
     return {};
   }
 
@@ -176,6 +180,7 @@ class ControlPlane::Impl {
   void Stop() {
     boost::asio::post(loop_, [this] {
       maintenance_.Stop();
+      tokens_timer_.cancel();
       server_->Stop(kShutdownTimeout);
       auto end = std::make_shared<boost::asio::steady_timer>(loop_, kShutdownTimeout);
       WaitForEnd(std::move(end));
@@ -211,6 +216,28 @@ class ControlPlane::Impl {
     if (!server) return Fail(server);
     server_.emplace(*std::move(server));
     return {};
+  }
+
+  // Many tokens may change at once, when a fleet enrolls: they are read once in each interval.
+  void WatchTokens() {
+    if (reload_tokens_.exchange(false)) {
+      boost::asio::post(pool_, [this] {
+        if (auto loaded = rights_.Load(*store_); !loaded) {
+          Failed(loaded.error());  // Maintenance reads them again.
+        }
+      });
+    }
+    const store::Milliseconds now = options_.now();
+    if (rights_.TakeChange(now)) {
+      const auto is_valid = [&](const Identity& caller) { return rights_.IsValid(caller, now); };
+      for (const std::string& node : hub_->CloseInvalid(is_valid)) {
+        log_.info("node={} stream closed: its token was revoked or has expired", node);
+      }
+    }
+    tokens_timer_.expires_after(kWatchTokensEvery);
+    tokens_timer_.async_wait([this](boost::system::error_code error) {
+      if (!error) WatchTokens();
+    });
   }
 
   void StartPlanning() {
@@ -282,9 +309,7 @@ class ControlPlane::Impl {
       const MutexLock lock(workers_mutex_);
       if (workers_) workers_->Wake();
     }
-    if (notice.kind == store::Notice::Kind::kTokens || is_all) {
-      if (auto loaded = rights_.Load(*store_); !loaded) Failed(loaded.error());
-    }
+    if (notice.kind == store::Notice::Kind::kTokens || is_all) reload_tokens_ = true;
     hub_->Receive(notice);
   }
 
@@ -303,15 +328,18 @@ class ControlPlane::Impl {
                 double seconds) {
     metrics_.CountRequest(request.method, pattern, status, seconds);
     if (IsWorthLogging(request.method, pattern, status)) {
-      log_.info("trace={} peer={} method={} path={} status={}", request.trace, request.peer,
-                request.method, IsPrintable(request.path) ? request.path : Excerpt(request.path),
-                status);
+      log_.info("trace={} peer={} identity=\"{}\" method={} path={} status={}", request.trace,
+                request.peer, request.identity, request.method,
+                IsPrintable(request.path) ? request.path : Excerpt(request.path), status);
       return;
     }
     const auto level = status >= 500 ? spdlog::level::warn : spdlog::level::debug;
     if (!log_.should_log(level)) return;
-    log_.log(level, "trace={} peer={} method={} route=\"{}\" status={} seconds={:.6f}",
-             request.trace, request.peer, request.method, pattern, status, seconds);
+    log_.log(level,
+             "trace={} peer={} identity=\"{}\" method={} route=\"{}\" status={} "
+             "seconds={:.6f}",
+             request.trace, request.peer, request.identity, request.method, pattern, status,
+             seconds);
   }
 
   void Planned(const job_planning::PlanningReport& report) {
@@ -362,6 +390,8 @@ class ControlPlane::Impl {
   boost::asio::thread_pool pool_{kStoreThreads};
   // For the messages of other replicas. Those of one job always use the same strand.
   std::vector<Strand> strands_ = MakeStrands(pool_);
+  boost::asio::steady_timer tokens_timer_{loop_};
+  std::atomic<bool> reload_tokens_{false};
   Endpoints endpoints_;
   std::shared_ptr<EventHub> hub_;
   std::vector<std::string> routes_;

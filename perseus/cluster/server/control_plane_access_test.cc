@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 TEST_F(ControlPlaneTest, TheFirstTokenIsALastingOperatorToken) {
-  for (const char* other : {R"({"scope": "read"})", R"({"scope": "agent"})",
+  for (const char* other : {R"({"scope": "read"})", R"({"scope": "agent", "nodes": ["*"]})",
                             R"({"scope": "operator", "expires_in_days": 1})"}) {
     const auto refused = Send("POST", "/v1/tokens", other);
     EXPECT_EQ(refused.status, 409) << refused.body;

@@ -9,37 +9,62 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/cluster/http/offload.h"
+#include "perseus/cluster/http/target.h"
 
 namespace perseus::server {
 namespace {
 
-constexpr store::Milliseconds kSecond = 1000;
+constexpr store::Milliseconds kMillisecondsOfSecond = 1000;
 
-// Identifies the caller, checks the rights, and finds the job if the path has one.
-Answer<Context> Admit(const Services& services, const http::Request& request,
+std::string_view PathOr(const std::map<std::string, std::string, std::less<>>& path,
+                        std::string_view name) {
+  const auto found = path.find(name);
+  return found == path.end() ? std::string_view() : found->second;
+}
+
+// The reason of a change: the field Perseus-Reason, percent-encoded UTF-8.
+Answer<std::string> ReasonOf(const http::Request& request) {
+  constexpr std::size_t kMostBytes = 1000;
+  const std::string_view field = request.Field("perseus-reason");
+  if (field.empty()) return std::string();
+  auto reason = http::PercentDecoded(field);
+  if (reason && reason->size() <= kMostBytes && IsPrintable(*reason)) return *std::move(reason);
+  return Refuse(400, "The request is wrong", "the field Perseus-Reason is not a reason",
+                fmt::format("one line of at most {} bytes of UTF-8, percent-encoded", kMostBytes));
+}
+
+// Identifies the caller, checks the rights, and finds the job if the path has one. The only check
+// of rights, except for endpoints that find out only from the body which job is meant.
+Answer<Context> Admit(const Services& services, http::Request& request,
                       const std::map<std::string, std::string, std::less<>>& path, Access access) {
   const store::Milliseconds now = services.now();
-  Context context{services, request, path, Principal(), std::nullopt, now};
+  Context context{services, request, path, Identity(), "", std::nullopt, now};
   if (access == Access::kPublic) return context;
-  auto principal = services.rights.Identify(request, now);
-  if (!principal) return tl::unexpected(principal.error());
-  context.principal = *std::move(principal);
+  auto identity = services.rights.Identify(request, now);
+  if (!identity) return tl::unexpected(identity.error());
+  request.identity = identity->Text();
+  context.identity = *std::move(identity);
+  auto reason = ReasonOf(request);
+  if (!reason) return tl::unexpected(reason.error());
+  context.reason = *std::move(reason);
+  Resource resource{.node = PathOr(path, "node")};
   const auto id = path.find("job");
   if (id == path.end()) {
-    // The path names no job. The endpoint finds the job and checks the rights of a token of scope
-    // job.
+    // The path names no job. The endpoint finds the job and checks the bounds.
     const bool is_of_a_job = access == Access::kRead || access == Access::kJob;
-    if (is_of_a_job && context.principal.scope == Principal::Scope::kJob) return context;
-    if (auto may = Rights::Check(context.principal, access, ""); !may) {
+    if (is_of_a_job && context.identity.IsBoundToJobs()) return context;
+    if (auto may = Allow(context.identity, access, resource); !may) {
       return tl::unexpected(may.error());
     }
     return context;
   }
   auto job = services.store.FindJob(id->second);
   if (!job) return Refuse(job);
-  // A missing job belongs to no token, so the holder of a job's token cannot find out which jobs
-  // exist.
-  if (auto may = Rights::Check(context.principal, access, *job ? (*job)->key : ""); !may) {
+  // A missing job has no owner. So the holder of a bound token gets the same answer for it as for
+  // the job of another one, and cannot find out which jobs exist.
+  resource.job = *job ? (*job)->key : id->second;
+  if (*job) resource.owner = (*job)->owner;
+  if (auto may = Allow(context.identity, access, resource); !may) {
     return tl::unexpected(may.error());
   }
   if (!*job) {
@@ -53,7 +78,7 @@ Answer<Context> Admit(const Services& services, const http::Request& request,
 
 }  // namespace
 
-http::Response Endpoints::Answered(const http::Call& call, Access access,
+http::Response Endpoints::Answered(http::Call& call, Access access,
                                    const Endpoint& endpoint) const {
   auto context = Admit(services_, call.request, call.path, access);
   if (!context) return http::ProblemResponse(context.error());
@@ -105,6 +130,25 @@ void Endpoints::AddWaiting(std::string method, std::string pattern, Access acces
       std::move(takes));
 }
 
+http::Problem TokenIsGone() {
+  return {.status = 401,
+          .title = "A valid token is required",
+          .detail = "the token was revoked or has expired",
+          .pointer = "",
+          .remedy = "use another token"};
+}
+
+store::Author Context::By() const {
+  static constexpr std::string_view kRoles[] = {"operator", "member", "agent",
+                                                "job",      "read",   "join"};
+  return {.id = identity.token,
+          .name = identity.token.empty() && identity.name.empty() ? "anonymous" : identity.name,
+          .role = std::string(kRoles[static_cast<std::size_t>(identity.role)]),
+          .peer = request.peer,
+          .trace = request.trace,
+          .reason = reason};
+}
+
 Answer<int> ReadLimit(const http::Request& request, int otherwise, int most) {
   const auto found = request.query.find("limit");
   if (found == request.query.end()) return otherwise;
@@ -119,9 +163,10 @@ Answer<int> ReadLimit(const http::Request& request, int otherwise, int most) {
 }
 
 std::string TimeText(store::Milliseconds time) {
-  const std::chrono::sys_seconds seconds{std::chrono::seconds(time / kSecond)};
+  const std::chrono::sys_seconds seconds{std::chrono::seconds(time / kMillisecondsOfSecond)};
   return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z",
-                     fmt::gmtime(std::chrono::system_clock::to_time_t(seconds)), time % kSecond);
+                     fmt::gmtime(std::chrono::system_clock::to_time_t(seconds)),
+                     time % kMillisecondsOfSecond);
 }
 
 }  // namespace perseus::server

@@ -46,11 +46,14 @@ struct Context {
   const Services& services;
   const http::Request& request;
   const std::map<std::string, std::string, std::less<>>& path;
-  Principal principal;
+  Identity identity;
+  std::string reason;                   // That the caller gives for a change. May be empty.
   std::optional<store::JobRecord> job;  // Present if the pattern has a {job}.
   store::Milliseconds now = 0;
 
   const std::string& Path(std::string_view name) const { return path.find(name)->second; }
+  // Who makes a change, for the audit trail.
+  store::Author By() const;
 };
 using Endpoint = std::function<Answer<http::Response>(const Context&)>;
 
@@ -75,7 +78,7 @@ class Endpoints {
   http::Router TakeRouter() { return std::move(router_); }
 
  private:
-  http::Response Answered(const http::Call& call, Access access, const Endpoint& endpoint) const;
+  http::Response Answered(http::Call& call, Access access, const Endpoint& endpoint) const;
 
   const Services& services_;
   boost::asio::thread_pool& pool_;
@@ -90,8 +93,13 @@ void AddStragglerEndpoints(Endpoints& endpoints);
 void AddNodeEndpoints(Endpoints& endpoints, EventHub& hub, boost::asio::thread_pool& pool);
 void AddZeusEndpoints(Endpoints& endpoints, boost::asio::thread_pool& pool);
 void AddTokenEndpoints(Endpoints& endpoints);
+void AddAuditEndpoints(Endpoints& endpoints);
 void AddStatusEndpoints(Endpoints& endpoints);
 
+// 400 if this cannot be the name of a node.
+Answer<void> CheckNodeName(std::string_view name);
+// 401, for a token that was revoked or has expired while a request was waiting.
+http::Problem TokenIsGone();
 // "?limit=50", from 1 to `most`.
 Answer<int> ReadLimit(const http::Request& request, int otherwise, int most);
 // RFC 3339, UTC, to the millisecond.

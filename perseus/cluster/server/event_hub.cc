@@ -60,13 +60,14 @@ std::map<std::string, std::set<int>> PlansFor(const job_planning::PlannedAssignm
 }  // namespace
 
 void EventHub::Open(const store::NodeClaim& claim, std::string_view last_event_id,
-                    std::shared_ptr<http::Stream> stream) {
+                    Identity identity, std::shared_ptr<http::Stream> stream) {
   const std::string& node = claim.node;
   Node& opened = nodes_[node];
   if (opened.stream) opened.stream->Close();
   for (const auto& [job, ignored] : opened.jobs) Leave(node, job);
   opened = Node{.stream = stream,
                 .instance = claim.instance,
+                .identity = std::move(identity),
                 .jobs = {},
                 .positions = ParsePositions(last_event_id)};
   stream->OnClose([weak = weak_from_this(), node, raw = stream.get()] {
@@ -122,6 +123,17 @@ void EventHub::UpdateClaims(std::vector<store::NodeClaim> claims,
       if (!is_open && !is_lost) self->Release(claim);
     }
   });
+}
+
+std::vector<std::string> EventHub::CloseInvalid(
+    const std::function<bool(const Identity&)>& is_valid) {
+  std::vector<std::string> closed;
+  for (const auto& [name, node] : nodes_) {
+    if (!node.stream->IsOpen() || is_valid(node.identity)) continue;
+    node.stream->Close();
+    closed.push_back(name);
+  }
+  return closed;
 }
 
 void EventHub::CloseAll() {

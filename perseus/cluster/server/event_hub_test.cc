@@ -80,7 +80,7 @@ class EventHubTest : public testing::Test {
     const store::NodeClaim claim{.node = "n0", .instance = instance};
     EXPECT_THAT(*store_->ClaimNodes({claim}, 1, 0), IsEmpty());
     auto stream = std::make_shared<TextStream>();
-    hub_->Open(claim, last_event_id, stream);
+    hub_->Open(claim, last_event_id, Identity(), stream);
     Settle();
     return stream;
   }

@@ -68,6 +68,7 @@ ordered_json Summary(const store::JobRecord& job, const job_planning::JobSpec& s
                     {"status", job.ended != 0 ? "ended" : job.status},
                     {"created", TimeText(job.created)}};
   if (job.ended != 0) json["ended"] = TimeText(job.ended);
+  if (!job.owner.empty()) json["owner"] = job.owner;
   if (!job.problem.empty()) json["problem"] = job.problem;
   json["pipelines"] = spec.planned.pipelines;
   json["pp_ranks"] = spec.planned.schedule.pp_ranks.size();

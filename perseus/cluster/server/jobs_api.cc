@@ -29,18 +29,32 @@ Answer<http::Response> Register(const Context& context) {
   // memory.
   const auto key = ReadBody(body, job_planning::kDeepestJobSpec, job_planning::ReadRegisteredKey);
   if (!key) return tl::unexpected(key.error());
-  if (auto may = Rights::Check(context.principal, Access::kJob, *key); !may) {
+  // A caller of an owner registers jobs of this owner. Others may name any owner.
+  const std::string& own = context.identity.owner;
+  if (auto may = Allow(context.identity, Access::kJob, {.job = *key, .owner = own}); !may) {
     return tl::unexpected(may.error());
   }
   auto spec = ReadBody(body, job_planning::kDeepestJobSpec, job_planning::ReadJobSpec);
   if (!spec) return tl::unexpected(spec.error());
+  const std::string& owner = spec->owner.empty() ? own : spec->owner;
+  if (!own.empty() && owner != own) {
+    return Refuse(403, "The token has no right to this",
+                  fmt::format("the token is valid for jobs of {} only", Excerpt(own)),
+                  "leave out the owner, or use a token of that owner", "/owner");
+  }
   const std::string canonical = Canonical(body);
   auto created =
       context.services.store.CreateJob({.key = spec->key,
                                         .body = canonical,
-                                        .target = job_planning::TargetJson(spec->target).dump()},
-                                       context.now);
+                                        .target = job_planning::TargetJson(spec->target).dump(),
+                                        .owner = owner},
+                                       context.now, context.By());
   if (!created) return Refuse(created);
+  // A job with this key may belong to somebody else.
+  if (auto may = Allow(context.identity, Access::kJob, {.job = *key, .owner = created->job.owner});
+      !may) {
+    return tl::unexpected(may.error());
+  }
   if (!created->is_new && created->job.body != canonical) {
     return Refuse(
         409, "Another job has this key",
@@ -76,6 +90,8 @@ Answer<http::Response> ListJobs(const Context& context) {
   if (!jobs) return Refuse(jobs, "?after");
   auto list = ordered_json::array();
   for (const store::JobRecord& job : *jobs) {
+    const Resource resource{.job = job.key, .owner = job.owner};
+    if (!Allow(context.identity, Access::kRead, resource)) continue;
     auto view = SummarizeJob(context.services, job, context.now);
     if (!view) return Refuse(view);
     list.push_back(*std::move(view));
@@ -93,7 +109,8 @@ Answer<http::Response> Show(const Context& context) {
 
 Answer<http::Response> End(const Context& context) {
   const std::string& id = context.job->id;
-  if (auto ended = context.services.store.EndJob(id, context.now); !ended) return Refuse(ended);
+  if (auto ended = context.services.store.EndJob(id, context.now, context.By()); !ended)
+    return Refuse(ended);
   context.services.watches.Forget(id);
   return JsonResponse({{"id", id}, {"ended", true}});
 }
@@ -161,7 +178,8 @@ Answer<http::Response> SetTarget(const Context& context) {
       return tl::unexpected(possible.error());
   }
   const ordered_json json = job_planning::TargetJson(*target);
-  if (auto set = context.services.store.SetTarget(job.id, json.dump(), context.now); !set) {
+  if (auto set = context.services.store.SetTarget(job.id, json.dump(), context.now, context.By());
+      !set) {
     return Refuse(set);
   }
   return JsonResponse({{"target", json}, {"name", Describe(*target)}});

@@ -1,6 +1,7 @@
 // Nodes: attach, report, and the stream of assignments.
 #include <fmt/format.h>
 
+#include <limits>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
@@ -23,22 +24,18 @@ constexpr std::size_t kMaxAttachmentBytes = 1 << 20;  // 4,096 ranks with UUIDs.
 // 256 steps of a job take 40 kB, so a node can send the unsent steps of 100 jobs.
 constexpr std::size_t kMaxReportBytes = 4 << 20;
 constexpr std::size_t kMaxNodeNameBytes = 253;  // As a host name.
+constexpr store::Milliseconds kSecond = 1000;
+// A pause of a job, such as a checkpoint or an evaluation, takes less.
+constexpr store::Milliseconds kRanksAreIdleAfter = 600 * kSecond;
 
 Answer<std::string> NodeName(const Context& context) {
   const std::string& name = context.Path("node");
-  const bool fits =
-      name.size() <= kMaxNodeNameBytes && name.find_first_not_of(
-                                              "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                              "0123456789._-") == std::string::npos;
-  if (fits) return name;
-  return Refuse(400, "The request is wrong",
-                fmt::format("{} is not the name of a node", Excerpt(name)),
-                "use letters, digits, '.', '_' and '-', such as a host name");
+  if (auto fits = CheckNodeName(name); !fits) return tl::unexpected(fits.error());
+  return name;
 }
 
 constexpr std::size_t kMaxInstanceBytes = 64;
 constexpr std::string_view kAboutInstances = "up to 64 letters, digits, '-' and '_'";
-
 bool IsInstance(std::string_view text) {
   return text.size() <= kMaxInstanceBytes &&
          text.find_first_not_of(
@@ -82,6 +79,31 @@ protocol::Attachment ReadAttachment(const Node& body, const job_planning::JobSpe
   return attachment;
 }
 
+// A caller that may be any node takes ranks from other nodes, because a restarted job may run on
+// other nodes. A caller that is bound to nodes takes only ranks that nobody uses.
+Answer<void> AttachRanks(const Context& context, const std::string& name,
+                         const std::string& ranks) {
+  store::Store::InUse in_use{.silent_since = std::numeric_limits<store::Milliseconds>::max()};
+  if (!context.identity.IsOfWholeFleet()) {
+    in_use = {.silent_since = context.now - telemetry::kNodeIsSilentAfter,
+              .idle_since = context.now - kRanksAreIdleAfter};
+  }
+  const auto held = context.services.store.AttachOwnRanks(context.job->id, name, ranks, context.now,
+                                                          in_use, context.By());
+  if (!held) return Refuse(held);
+  if (held->empty()) return {};
+  const store::HeldRank& rank = held->front();
+  return Refuse(
+      409, "Another node has this rank",
+      fmt::format("node {} runs rank dp_rank {}, pp_rank {}, tp_rank {} of job {}{}", rank.node,
+                  rank.dp_rank, rank.pp_rank, rank.tp_rank, context.job->key,
+                  held->size() == 1 ? "" : fmt::format(", and {} more", held->size() - 1)),
+      fmt::format("the rank is free when that node detaches it, is silent for {} s, or "
+                  "runs no step for {} s; an operator can detach the node",
+                  telemetry::kNodeIsSilentAfter / kSecond, kRanksAreIdleAfter / kSecond),
+      "/ranks");
+}
+
 Answer<http::Response> Attach(const Context& context) {
   const auto name = NodeName(context);
   if (!name) return tl::unexpected(name.error());
@@ -97,10 +119,9 @@ Answer<http::Response> Attach(const Context& context) {
     return tl::unexpected(claimed.error());
   }
   store::Store& store = context.services.store;
-  if (auto attached =
-          store.AttachNode(job.id, *name, protocol::FormatRanks(attachment->ranks), context.now);
+  if (auto attached = AttachRanks(context, *name, protocol::FormatRanks(attachment->ranks));
       !attached) {
-    return Refuse(attached);
+    return tl::unexpected(attached.error());
   }
   if (attachment->restarted) {
     // A new assignment must not begin at a step of the previous run.
@@ -151,11 +172,22 @@ Answer<http::Response> JobsOfNode(const Context& context) {
 
 }  // namespace
 
+Answer<void> CheckNodeName(std::string_view name) {
+  const bool fits =
+      name.size() <= kMaxNodeNameBytes && name.find_first_not_of(
+                                              "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                              "0123456789._-") == std::string_view::npos;
+  if (fits) return {};
+  return Refuse(400, "The request is wrong",
+                fmt::format("{} is not the name of a node", Excerpt(name)),
+                "use letters, digits, '.', '_' and '-', such as a host name");
+}
+
 void AddNodeEndpoints(Endpoints& endpoints, EventHub& hub, boost::asio::thread_pool& pool) {
   endpoints.Add("PUT", "/v1/nodes/{node}/jobs/{job}", Access::kNode, Attach,
                 {.body_bytes = kMaxAttachmentBytes});
   endpoints.Add("DELETE", "/v1/nodes/{node}/jobs/{job}", Access::kNode, Detach);
-  endpoints.Add("GET", "/v1/nodes/{node}/jobs", Access::kReadAll, JobsOfNode);
+  endpoints.Add("GET", "/v1/nodes/{node}/jobs", Access::kReadFleet, JobsOfNode);
   endpoints.Add("POST", "/v1/nodes/{node}/reports", Access::kNode, Report,
                 {.body_bytes = kMaxReportBytes});
   endpoints.AddWaiting(
@@ -169,9 +201,13 @@ void AddNodeEndpoints(Endpoints& endpoints, EventHub& hub, boost::asio::thread_p
         const auto claim_name = [&] { return ClaimName(context, claim, ""); };
         const Answer<void> claimed = co_await http::Offload(pool, claim_name);
         if (!claimed) co_return http::ProblemResponse(claimed.error());
+        // From here on, the hub closes the stream if the token is revoked. Nothing runs in between.
+        if (!context.services.rights.IsValid(context.identity, context.services.now())) {
+          co_return http::ProblemResponse(TokenIsGone());
+        }
         auto stream = call.open_stream();
         if (!stream) co_return http::ProblemResponse(ProblemOf(stream.error()));
-        hub.Open(claim, call.request.Field("last-event-id"), *std::move(stream));
+        hub.Open(claim, call.request.Field("last-event-id"), context.identity, *std::move(stream));
         co_return http::Response();
       },
       {.query = {"instance"}});

@@ -43,7 +43,8 @@ Answer<store::PlanRecord> PlanOnRequest(const Context& context, const plan::Targ
   if (!kept) return Refuse(kept);
   if (*kept) return **std::move(kept);
   // A new plan takes seconds of a processor and is stored, so a right to read does not suffice.
-  if (auto may = Rights::Check(context.principal, Access::kJob, context.job->key); !may) {
+  const Resource resource{.job = context.job->key, .owner = context.job->owner};
+  if (auto may = Allow(context.identity, Access::kJob, resource); !may) {
     return tl::unexpected(may.error());
   }
   const auto place = PlanningPlace::Take(context.services.plans_on_request);

@@ -141,13 +141,15 @@ Answer<http::Response> GetPlanById(const Context& context) {
   const std::string& id = context.Path("plan");
   auto record = context.services.store.FindPlanById(id);
   if (!record) return Refuse(record);
-  std::string key;
+  std::optional<store::JobRecord> job;
   if (*record) {
-    const auto job = context.services.store.FindJob((*record)->job);
-    if (!job) return Refuse(job);
-    if (*job) key = (*job)->key;
+    auto found = context.services.store.FindJob((*record)->job);
+    if (!found) return Refuse(found);
+    job = *std::move(found);
   }
-  if (auto may = Rights::Check(context.principal, Access::kRead, key); !may) {
+  Resource resource;
+  if (job) resource = {.job = job->key, .owner = job->owner};
+  if (auto may = Allow(context.identity, Access::kRead, resource); !may) {
     return tl::unexpected(may.error());
   }
   if (!*record) return NoSuchPlan(id);

@@ -138,7 +138,8 @@ Answer<http::Response> StoreProfile(const Context& context, const std::string& c
   const auto prepared =
       job_planning::PrepareJob(job, {.version = job.profile_version + 1, .csv = csv});
   if (!prepared) return Refuse(prepared);
-  const auto version = context.services.store.PutProfile(job.id, csv, context.now, measured_to);
+  const auto version =
+      context.services.store.PutProfile(job.id, csv, context.now, measured_to, context.By());
   if (!version) return Refuse(version);
   ordered_json answer{{"profile_version", *version}, {"planning", "due"}};
   if (!prepared->warnings.empty()) answer["warnings"] = prepared->warnings;

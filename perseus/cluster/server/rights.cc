@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/random_id.h"
@@ -33,24 +34,12 @@ bool IsFromThisMachine(const http::Request& request) {
   return IsLoopbackHost(host);
 }
 
-Answer<Principal> Unknown(std::string detail) {
+Answer<Identity> Unknown(std::string detail) {
   return Refuse(401, "A valid token is required", std::move(detail),
                 "send the field Authorization: Bearer TOKEN (perseus token create makes tokens)");
 }
 
-Answer<void> Forbid(std::string detail, std::string remedy) {
-  return Refuse(403, "The token has no right to this", std::move(detail), std::move(remedy));
-}
-
 }  // namespace
-
-Result<Principal::Scope> ParseScope(std::string_view text) {
-  if (text == "operator") return Principal::Scope::kOperator;
-  if (text == "agent") return Principal::Scope::kAgent;
-  if (text == "job") return Principal::Scope::kJob;
-  if (text == "read") return Principal::Scope::kRead;
-  return Fail("{} is not a scope (expected operator, agent, job or read)", Excerpt(text));
-}
 
 std::string HashOfSecret(std::string_view secret) {
   std::array<unsigned char, SHA256_DIGEST_LENGTH> digest{};
@@ -62,71 +51,122 @@ std::string HashOfSecret(std::string_view secret) {
 
 std::string NewSecret() { return "perseus_" + RandomHex(kSecretBytes); }
 
+void Rights::Insert(Tokens& tokens, const store::TokenRecord& token) {
+  if (!token.hash.empty()) tokens.by_hash[token.hash] = token.id;
+  if (!token.previous_hash.empty()) tokens.by_hash[token.previous_hash] = token.id;
+  if (!token.certificate.empty() && !tokens.by_id.contains(token.id)) {
+    tokens.certificates.push_back(token.id);
+  }
+  tokens.by_id[token.id] = token;
+}
+
 Result<void> Rights::Load(store::Store& store) {
-  PERSEUS_ASSIGN_OR_RETURN(auto tokens, store.ListTokens());
-  auto loaded = std::make_shared<const std::vector<store::TokenRecord>>(std::move(tokens));
+  PERSEUS_ASSIGN_OR_RETURN(const auto listed, store.ListTokens());
+  Tokens loaded;
+  for (const store::TokenRecord& token : listed) Insert(loaded, token);
   const MutexLock lock(mutex_);
+  if (loaded.by_id == tokens_.by_id) return {};
   tokens_ = std::move(loaded);
+  has_changed_ = true;
   return {};
 }
 
-Answer<Principal> Rights::Identify(const http::Request& request, store::Milliseconds now) const {
-  std::shared_ptr<const std::vector<store::TokenRecord>> tokens;
+void Rights::Put(const store::TokenRecord& token) {
+  const MutexLock lock(mutex_);
+  if (const auto old = tokens_.by_id.find(token.id); old != tokens_.by_id.end()) {
+    tokens_.by_hash.erase(old->second.hash);
+    tokens_.by_hash.erase(old->second.previous_hash);
+  }
+  Insert(tokens_, token);
+  has_changed_ = true;
+}
+
+Answer<Identity> Rights::Identify(const http::Request& request, store::Milliseconds now) const {
+  const std::string_view field = request.Field("authorization");
   {
     const MutexLock lock(mutex_);
-    tokens = tokens_;
+    if (tokens_.by_id.empty() && without_ == WithoutTokens::kOpen) return Identity();
+    if (tokens_.by_id.empty() && without_ == WithoutTokens::kOpenHere) {
+      if (IsFromThisMachine(request)) return Identity();
+      return Refuse(403, "This request may come from a web page",
+                    "while no tokens exist, the server accepts only programs of this machine",
+                    "use http://127.0.0.1 or http://localhost, or create a token");
+    }
+    if (field.empty() && !request.certificate.empty()) {
+      const store::TokenRecord* token = FindByCertificate(request.certificate);
+      if (token != nullptr) return IdentityOf(*token, "", request.certificate, now);
+    }
   }
-  if (tokens->empty() && without_ == WithoutTokens::kOpen) return Principal();
-  if (tokens->empty() && without_ == WithoutTokens::kOpenHere) {
-    if (IsFromThisMachine(request)) return Principal();
-    return Refuse(403, "This request may come from a web page",
-                  "while no tokens exist, the server accepts only programs of this machine",
-                  "use http://127.0.0.1 or http://localhost, or create a token");
-  }
-  const std::string_view field = request.Field("authorization");
   if (field.empty()) return Unknown("the request has no token");
   if (!field.starts_with(kBearer)) return Unknown("the Authorization field has no bearer token");
-  // The search compares hashes, so its time reveals nothing about the secret.
-  const std::string hash = HashOfSecret(field.substr(kBearer.size()));
-  const auto token = std::ranges::find(*tokens, hash, &store::TokenRecord::hash);
-  if (token == tokens->end()) return Unknown("the token does not exist");
-  if (token->expires != 0 && token->expires <= now) {
-    return Unknown(fmt::format("token {} has expired", token->id));
-  }
-  const auto scope = ParseScope(token->scope);
-  if (!scope) return Unknown("a newer version of the server created the token");
-  return Principal{*scope, token->job, token->id};
+  return IdentifySecret(field.substr(kBearer.size()), now);
 }
 
-Answer<void> Rights::Check(const Principal& principal, Access access, std::string_view job_key) {
-  using Scope = Principal::Scope;
-  const bool is_other_job = principal.scope == Scope::kJob && principal.job != job_key;
-  switch (access) {
-    case Access::kPublic:
-      return {};
-    case Access::kRead:
-      if (!is_other_job) return {};
-      return Forbid("the token is valid for another job only",
-                    "use the token of this job, or a token of scope read");
-    case Access::kReadAll:
-      if (principal.scope != Scope::kJob) return {};
-      return Forbid("the token is valid for one job only", "use a token of scope read");
-    case Access::kJob:
-      if (principal.scope == Scope::kOperator ||
-          (principal.scope == Scope::kJob && !is_other_job)) {
-        return {};
-      }
-      return Forbid(
-          "a change of this job requires the token of the job or a token of scope operator",
-          "use one of these tokens");
-    case Access::kNode:
-      if (principal.scope == Scope::kOperator || principal.scope == Scope::kAgent) return {};
-      return Forbid("the endpoints of nodes require a token of scope agent", "use such a token");
-    case Access::kOperator:
-      if (principal.scope == Scope::kOperator) return {};
-      return Forbid("this requires a token of scope operator", "use such a token");
+// The search compares hashes, so its time reveals nothing about the secret.
+Answer<Identity> Rights::IdentifySecret(std::string_view secret, store::Milliseconds now) const {
+  const std::string hash = HashOfSecret(secret);
+  const MutexLock lock(mutex_);
+  const auto id = tokens_.by_hash.find(hash);
+  if (id == tokens_.by_hash.end()) return Unknown("the token does not exist");
+  const store::TokenRecord& token = tokens_.by_id.at(id->second);
+  if (token.hash != hash && token.previous_until <= now) {
+    return Unknown(fmt::format("token {} was renewed, and this is its old secret", token.id));
   }
-  return {};
+  return IdentityOf(token, hash, "", now);
+}
+
+// The most specific pattern counts: the one with the most bytes.
+const store::TokenRecord* Rights::FindByCertificate(const std::string& name) const {
+  const store::TokenRecord* found = nullptr;
+  for (const std::string& id : tokens_.certificates) {
+    const store::TokenRecord& token = tokens_.by_id.at(id);
+    if (!Matches(token.certificate, name)) continue;
+    if (found == nullptr || found->certificate.size() < token.certificate.size()) found = &token;
+  }
+  return found;
+}
+
+Answer<Identity> Rights::IdentityOf(const store::TokenRecord& token, const std::string& presented,
+                                    const std::string& certificate, store::Milliseconds now) {
+  if (token.expires != 0 && token.expires <= now) {
+    return Unknown(fmt::format("token {} has expired", token.id));
+  }
+  const auto role = ParseScope(token.scope);
+  if (!role) return Unknown("a newer version of the server created the token");
+  Identity identity{.role = *role,
+                    .token = token.id,
+                    .name = token.name,
+                    .presented = presented,
+                    .nodes = SplitLines(token.nodes),
+                    .jobs = SplitLines(token.job),
+                    .owner = token.owner,
+                    .expires = token.expires};
+  if (certificate.empty()) return identity;
+  // An agent without --node is the node that its certificate names.
+  if (identity.nodes.empty()) identity.nodes = {certificate};
+  if (identity.name.empty()) identity.name = certificate;
+  return identity;
+}
+
+bool Rights::IsValid(const Identity& identity, store::Milliseconds now) const {
+  const MutexLock lock(mutex_);
+  if (identity.token.empty()) return tokens_.by_id.empty();
+  const auto token = tokens_.by_id.find(identity.token);
+  if (token == tokens_.by_id.end()) return false;
+  return token->second.expires == 0 || token->second.expires > now;
+}
+
+bool Rights::TakeChange(store::Milliseconds now) {
+  const MutexLock lock(mutex_);
+  const bool has_expired = next_expiry_ != 0 && next_expiry_ <= now;
+  if (!has_changed_ && !has_expired) return false;
+  has_changed_ = false;
+  next_expiry_ = 0;
+  for (const auto& [id, token] : tokens_.by_id) {
+    if (token.expires <= now) continue;
+    next_expiry_ = next_expiry_ == 0 ? token.expires : std::min(next_expiry_, token.expires);
+  }
+  return true;
 }
 
 }  // namespace perseus::server

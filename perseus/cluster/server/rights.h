@@ -1,39 +1,23 @@
-// Which caller may do what (docs/server.md, "Rights").
+// Identifies callers by their token or client certificate (docs/identity.md).
 //
 // Thread safe.
 #pragma once
 
-#include <memory>
+#include <atomic>
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "perseus/base/mutex.h"
 #include "perseus/cluster/http/message.h"
 #include "perseus/cluster/server/answer.h"
+#include "perseus/cluster/server/identity.h"
 #include "perseus/cluster/store/store.h"
 
 namespace perseus::server {
 
-// What an endpoint requires of its caller.
-enum class Access {
-  kPublic,    // Everybody, without a token.
-  kRead,      // Read one job: any scope. A token of scope job only for its own job.
-  kReadAll,   // Read several jobs: any scope except job.
-  kJob,       // Change a job: operators, and the token of this job.
-  kNode,      // What node daemons do: operators and agents.
-  kOperator,  // Everything else.
-};
-
-struct Principal {
-  enum class Scope { kOperator, kAgent, kJob, kRead };
-  Scope scope = Scope::kOperator;
-  std::string job;    // For scope kJob: the key of the job.
-  std::string token;  // Id of the token, for the log. Empty if no tokens exist.
-};
-
-// kInput if the text is not one of the four scopes.
-Result<Principal::Scope> ParseScope(std::string_view text);
 // SHA-256, hexadecimal.
 std::string HashOfSecret(std::string_view secret);
 // The secret of a new token: "perseus_" and 256 random bits.
@@ -50,17 +34,39 @@ class Rights {
 
   // Reads the tokens from the store. Keeps the old ones on failure.
   Result<void> Load(store::Store& store);
+  // Adds or replaces a token that is in the store now. Cheaper than Load.
+  void Put(const store::TokenRecord& token);
 
-  // 401 without a valid token.
-  Answer<Principal> Identify(const http::Request& request, store::Milliseconds now) const;
-  // 403 if the caller has no access. `job_key`: the key of the requested job. Empty: none, or all.
-  static Answer<void> Check(const Principal& principal, Access access, std::string_view job_key);
+  // 401 without a valid token. A token takes precedence over a client certificate.
+  Answer<Identity> Identify(const http::Request& request, store::Milliseconds now) const;
+
+  // Whether a caller that Identify returned earlier would be identified again: its token was not
+  // revoked and has not expired. For event streams and other long answers.
+  bool IsValid(const Identity& identity, store::Milliseconds now) const;
+  // Whether IsValid may return something else than at the last call of this function: tokens have
+  // changed, or one has expired. Cheap.
+  bool TakeChange(store::Milliseconds now);
 
  private:
+  struct Tokens {
+    std::unordered_map<std::string, store::TokenRecord> by_id;
+    std::unordered_map<std::string, std::string> by_hash;  // To ids. Previous hashes, too.
+    std::vector<std::string> certificates;                 // Ids of tokens with a certificate.
+  };
+  Answer<Identity> IdentifySecret(std::string_view secret, store::Milliseconds now) const;
+  // Nothing if no token has a pattern for the certificate.
+  const store::TokenRecord* FindByCertificate(const std::string& name) const
+      PERSEUS_REQUIRES(mutex_);
+  static Answer<Identity> IdentityOf(const store::TokenRecord& token, const std::string& presented,
+                                     const std::string& certificate, store::Milliseconds now);
+  static void Insert(Tokens& tokens, const store::TokenRecord& token);
+
   WithoutTokens without_;
   mutable Mutex mutex_;
-  std::shared_ptr<const std::vector<store::TokenRecord>> tokens_ PERSEUS_GUARDED_BY(mutex_) =
-      std::make_shared<std::vector<store::TokenRecord>>();
+  Tokens tokens_ PERSEUS_GUARDED_BY(mutex_);
+  bool has_changed_ PERSEUS_GUARDED_BY(mutex_) = true;
+  // When the next token expires. 0: none will.
+  store::Milliseconds next_expiry_ PERSEUS_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace perseus::server

@@ -22,11 +22,14 @@ using nlohmann::json;
 
 // Who has the right to a route. Independent of the server's own table.
 enum class For {
-  kEverybody,      // Without a token, too.
-  kReaders,        // All scopes. A token of scope job only for its own job.
-  kReadersOfMany,  // All scopes except job.
-  kOwners,         // Operators, and the job's token.
-  kNodes,          // Operators and agents.
+  kEverybody,       // Without a token, too.
+  kReaders,         // All scopes but join. A token of scope job or member only for its own jobs.
+  kReadersOfMany,   // All scopes but join and job.
+  kOwners,          // Operators, members of the owner, and the job's token.
+  kReadersOfFleet,  // The same, but not members, who see only the jobs of their owner.
+  kReadersOfNode,   // The same, but not other nodes.
+  kNodes,           // Operators and agents.
+  kJoiners,         // Nodes that join, and nodes.
   kOperators,
 };
 
@@ -37,7 +40,7 @@ struct RightsRow {
 };
 
 const char* const kRightsTableJob =
-    R"({"key": "mine", "pipelines": 2, "schedule": {"kind": "1f1b", "pp_ranks": 2, "microbatches": 4}})";
+    R"({"key": "mine", "owner": "team-a", "pipelines": 2, "schedule": {"kind": "1f1b", "pp_ranks": 2, "microbatches": 4}})";
 
 std::map<std::string, RightsRow> Table() {
   const std::string job = "/v1/jobs/mine";
@@ -46,7 +49,7 @@ std::map<std::string, RightsRow> Table() {
       {"GET /healthz", {For::kEverybody, "/healthz", ""}},
       {"GET /readyz", {For::kEverybody, "/readyz", ""}},
       {"GET /openapi.yaml", {For::kEverybody, "/openapi.yaml", ""}},
-      {"GET /metrics", {For::kReadersOfMany, "/metrics", ""}},
+      {"GET /metrics", {For::kReadersOfFleet, "/metrics", ""}},
       {"GET /v1/jobs", {For::kReadersOfMany, "/v1/jobs", ""}},
       {"POST /v1/jobs", {For::kOwners, "/v1/jobs", kRightsTableJob}},
       {"GET /v1/jobs/{job}", {For::kReaders, job, ""}},
@@ -72,7 +75,7 @@ std::map<std::string, RightsRow> Table() {
       {"POST /v1/jobs/{job}/forecasts",
        {For::kOwners, job + "/forecasts", R"({"dp_rank": 0, "slowdown": 1.5})"}},
       {"GET /v1/plans/{plan}", {For::kReaders, "/v1/plans/PLAN", ""}},
-      {"GET /v1/nodes/{node}/jobs", {For::kReadersOfMany, node + "/jobs", ""}},
+      {"GET /v1/nodes/{node}/jobs", {For::kReadersOfNode, node + "/jobs", ""}},
       {"PUT /v1/nodes/{node}/jobs/{job}",
        {For::kNodes, node + "/jobs/mine", R"({"ranks": [{"dp_rank": 0, "pp_rank": 0}]})"}},
       {"DELETE /v1/nodes/{node}/jobs/{job}", {For::kNodes, node + "/jobs/mine", ""}},
@@ -84,6 +87,9 @@ std::map<std::string, RightsRow> Table() {
       {"GET /v1/tokens", {For::kOperators, "/v1/tokens", ""}},
       {"POST /v1/tokens", {For::kOperators, "/v1/tokens", R"({"scope": "operator"})"}},
       {"DELETE /v1/tokens/{token}", {For::kOperators, "/v1/tokens/TOKEN", ""}},
+      {"POST /v1/nodes/{node}/token", {For::kJoiners, node + "/token", ""}},
+      {"GET /v1/audit", {For::kOperators, "/v1/audit", ""}},
+      {"GET /v1/jobs/{job}/audit", {For::kReaders, job + "/audit", ""}},
       {"POST /register_job",
        {For::kOwners, "/register_job",
         R"({"pp_degree": 2, "dp_degree": 2, "tp_degree": 1, "world_size": 4,
@@ -98,34 +104,63 @@ std::map<std::string, RightsRow> Table() {
   };
 }
 
-enum class Who { kOperator, kAgent, kOwnJob, kOtherJob, kReader };
-constexpr std::array<Who, 5> kEverybody{Who::kOperator, Who::kAgent, Who::kOwnJob, Who::kOtherJob,
-                                        Who::kReader};
+enum class Who {
+  kOperator,
+  kAgent,
+  kOwnJob,
+  kOtherJob,
+  kReader,
+  kMember,
+  kOtherMember,
+  kOtherNode,
+  kJoin,
+  kOtherJoin,
+};
+constexpr std::array<Who, 10> kEverybody{
+    Who::kOperator, Who::kAgent,       Who::kOwnJob,    Who::kOtherJob, Who::kReader,
+    Who::kMember,   Who::kOtherMember, Who::kOtherNode, Who::kJoin,     Who::kOtherJoin};
 
 bool May(Who who, For access) {
+  const bool is_join = who == Who::kJoin || who == Who::kOtherJoin;
+  const bool is_job = who == Who::kOwnJob || who == Who::kOtherJob;
   switch (access) {
     case For::kEverybody:
       return true;
     case For::kReaders:
-      return who != Who::kOtherJob;
+      return !is_join && who != Who::kOtherJob && who != Who::kOtherMember;
     case For::kReadersOfMany:
-      return who != Who::kOtherJob && who != Who::kOwnJob;
+      return !is_join && !is_job;
+    case For::kReadersOfFleet:
+      return !is_join && !is_job && who != Who::kMember && who != Who::kOtherMember;
+    case For::kReadersOfNode:
+      return who == Who::kOperator || who == Who::kAgent || who == Who::kReader;
     case For::kOwners:
-      return who == Who::kOperator || who == Who::kOwnJob;
+      return who == Who::kOperator || who == Who::kOwnJob || who == Who::kMember;
     case For::kNodes:
       return who == Who::kOperator || who == Who::kAgent;
+    case For::kJoiners:
+      return who == Who::kJoin;  // The agent's token here was not issued by a join token.
     case For::kOperators:
       return who == Who::kOperator;
   }
   return false;
 }
 
+// Node n0 is the node of the table.
 std::string TokenOf(Who who, double expires_in_days) {
-  constexpr std::array<const char*, 5> kScopes{"operator", "agent", "job", "job", "read"};
-  json body{{"scope", kScopes[static_cast<std::size_t>(who)]},
-            {"expires_in_days", expires_in_days}};
-  if (who == Who::kOwnJob) body["job"] = "mine";
-  if (who == Who::kOtherJob) body["job"] = "other";
+  static const std::map<Who, json> kTokens{
+      {Who::kOperator, {{"scope", "operator"}}},
+      {Who::kAgent, {{"scope", "agent"}, {"nodes", {"n0"}}}},
+      {Who::kOwnJob, {{"scope", "job"}, {"job", "mine"}}},
+      {Who::kOtherJob, {{"scope", "job"}, {"job", "other"}}},
+      {Who::kReader, {{"scope", "read"}}},
+      {Who::kMember, {{"scope", "member"}, {"owner", "team-a"}}},
+      {Who::kOtherMember, {{"scope", "member"}, {"owner", "team-b"}}},
+      {Who::kOtherNode, {{"scope", "agent"}, {"nodes", {"n1"}}}},
+      {Who::kJoin, {{"scope", "join"}, {"nodes", {"n*"}}}},
+      {Who::kOtherJoin, {{"scope", "join"}, {"nodes", {"m*"}}}}};
+  json body = kTokens.at(who);
+  body["expires_in_days"] = expires_in_days;
   return body.dump();
 }
 
@@ -154,7 +189,9 @@ std::map<std::string, std::string> ScopesOfContract() {
 
 std::string ScopesOf(For access) {
   if (access == For::kEverybody) return "[public]";
+  if (access == For::kJoiners) return "[agent, join]";
   std::string text = "[operator";
+  if (May(Who::kMember, access)) text += ", member";
   if (May(Who::kAgent, access)) text += ", agent";
   if (May(Who::kOwnJob, access)) text += ", job";
   if (May(Who::kReader, access)) text += ", read";

@@ -4,44 +4,92 @@
 
 #include <array>
 #include <string>
+#include <tuple>
+#include <vector>
 
 namespace perseus::server {
 namespace {
 
-using Scope = Principal::Scope;
+using Role = Identity::Role;
 
 struct Row {
   const char* name;
   Access access;
-  const char* job;              // The requested job.
-  std::array<bool, 4> allowed;  // Operator, agent, the token of job "mine", read.
+  Resource resource;
+  // Operator, agent of node n0, the token of job "mine", read, member of team a, join of node n0.
+  std::array<bool, 6> allowed;
 };
+
+const Resource kMine{.job = "mine", .owner = "a"};
+const Resource kOther{.job = "other", .owner = "b"};
+const Resource kMineOnN0{.job = "mine", .owner = "a", .node = "n0"};
+const Resource kMineOnN1{.job = "mine", .owner = "a", .node = "n1"};
 
 class RightsTable : public testing::TestWithParam<Row> {};
 INSTANTIATE_TEST_SUITE_P(
     Rows, RightsTable,
-    testing::Values(Row{"Public", Access::kPublic, "", {true, true, true, true}},
-                    Row{"ReadOwn", Access::kRead, "mine", {true, true, true, true}},
-                    Row{"ReadOther", Access::kRead, "other", {true, true, false, true}},
-                    Row{"ReadMissing", Access::kRead, "", {true, true, false, true}},
-                    Row{"ReadAll", Access::kReadAll, "", {true, true, false, true}},
-                    Row{"ChangeOwn", Access::kJob, "mine", {true, false, true, false}},
-                    Row{"ChangeOther", Access::kJob, "other", {true, false, false, false}},
-                    Row{"Node", Access::kNode, "mine", {true, true, false, false}},
-                    Row{"Operator", Access::kOperator, "", {true, false, false, false}}),
+    testing::Values(
+        Row{"Public", Access::kPublic, {}, {true, true, true, true, true, true}},
+        Row{"ReadOwn", Access::kRead, kMine, {true, true, true, true, true, false}},
+        Row{"ReadOther", Access::kRead, kOther, {true, true, false, true, false, false}},
+        Row{"ReadMissing", Access::kRead, {}, {true, true, false, true, false, false}},
+        Row{"ReadAll", Access::kReadAll, {}, {true, true, false, true, true, false}},
+        Row{"ReadFleet", Access::kReadFleet, {}, {true, true, false, true, false, false}},
+        Row{"ChangeOwn", Access::kJob, kMine, {true, false, true, false, true, false}},
+        Row{"ChangeOther", Access::kJob, kOther, {true, false, false, false, false, false}},
+        Row{"Node", Access::kNode, kMineOnN0, {true, true, false, false, false, false}},
+        Row{"OtherNode", Access::kNode, kMineOnN1, {true, false, false, false, false, false}},
+        Row{"Enroll", Access::kEnroll, {.node = "n0"}, {false, true, false, false, false, true}},
+        Row{"EnrollOther",
+            Access::kEnroll,
+            {.node = "n1"},
+            {false, false, false, false, false, false}},
+        Row{"Operator", Access::kOperator, {}, {true, false, false, false, false, false}}),
     [](const auto& row) { return std::string(row.param.name); });
 
-TEST_P(RightsTable, AllowsTheseScopes) {
-  constexpr std::array<Scope, 4> kScopes{Scope::kOperator, Scope::kAgent, Scope::kJob,
-                                         Scope::kRead};
-  for (std::size_t i = 0; i < kScopes.size(); ++i) {
-    const Principal principal{kScopes[i], kScopes[i] == Scope::kJob ? "mine" : "", "t-1"};
-    const auto may = Rights::Check(principal, GetParam().access, GetParam().job);
-    EXPECT_EQ(may.has_value(), GetParam().allowed[i]) << "scope " << i;
+TEST_P(RightsTable, AllowsTheseRoles) {
+  const std::array<Identity, 6> identities{Identity{.role = Role::kOperator},
+                                           Identity{.role = Role::kAgent, .nodes = {"n0"}},
+                                           Identity{.role = Role::kJob, .jobs = {"mine"}},
+                                           Identity{.role = Role::kRead},
+                                           Identity{.role = Role::kMember, .owner = "a"},
+                                           Identity{.role = Role::kJoin, .nodes = {"n0"}}};
+  for (std::size_t i = 0; i < identities.size(); ++i) {
+    const auto may = Allow(identities[i], GetParam().access, GetParam().resource);
+    EXPECT_EQ(may.has_value(), GetParam().allowed[i]) << "identity " << i;
     if (!may) {
       EXPECT_EQ(may.error().status, 403);
       EXPECT_FALSE(may.error().remedy.empty());
     }
+  }
+}
+
+TEST(Identities, AgentsOfSomeJobsAttachOnlyTheseJobs) {
+  const Identity agent{.role = Role::kAgent, .nodes = {"*"}, .jobs = {"team-a-*"}};
+  EXPECT_TRUE(Allow(agent, Access::kNode, {.job = "team-a-7", .node = "n1"}));
+  EXPECT_FALSE(Allow(agent, Access::kNode, {.job = "team-b-7", .node = "n1"}));
+  EXPECT_FALSE(Allow(agent, Access::kRead, {.job = "team-b-7"}));
+  EXPECT_FALSE(Allow(agent, Access::kReadFleet, {}));
+}
+
+TEST(Identities, AnAgentWithoutNodesIsNoNode) {
+  const Identity agent{.role = Role::kAgent};
+  EXPECT_FALSE(Allow(agent, Access::kNode, {.node = "n0"}));
+  EXPECT_FALSE(agent.IsOfWholeFleet());
+}
+
+TEST(Patterns, MatchWholeTexts) {
+  struct Case {
+    const char* pattern;
+    const char* text;
+    bool matches;
+  };
+  for (const Case& c :
+       {Case{"n0", "n0", true}, Case{"n0", "n00", false}, Case{"n*", "n", true},
+        Case{"n*", "m", false}, Case{"*", "", true}, Case{"", "", true}, Case{"", "n", false},
+        Case{"gpu-*-a", "gpu-17-a", true}, Case{"gpu-*-a", "gpu-17-b", false},
+        Case{"*a*b", "xaxxab", true}, Case{"*a*b", "xaxxac", false}, Case{"n.", "nx", false}}) {
+    EXPECT_EQ(Matches(c.pattern, c.text), c.matches) << c.pattern << " " << c.text;
   }
 }
 
@@ -72,9 +120,9 @@ class RightsTest : public testing::Test {
 
 TEST_F(RightsTest, WithoutTokensEveryCallerIsAnOperator) {
   ASSERT_TRUE(rights_.Load(*store_));
-  const auto principal = rights_.Identify(With(""), 0);
-  ASSERT_TRUE(principal);
-  EXPECT_EQ(principal->scope, Scope::kOperator);
+  const auto identity = rights_.Identify(With(""), 0);
+  ASSERT_TRUE(identity);
+  EXPECT_EQ(identity->role, Role::kOperator);
   const Rights closed(Rights::WithoutTokens::kClosed);
   EXPECT_FALSE(closed.Identify(With(""), 0));
 }
@@ -103,10 +151,10 @@ TEST_F(RightsTest, RefusesWebPagesWithoutTokens) {
 
 TEST_F(RightsTest, ATokenHasItsScopeUntilItExpires) {
   const std::string secret = Add("job", "mine", 1000);
-  const auto principal = rights_.Identify(With("Bearer " + secret), 999);
-  ASSERT_TRUE(principal) << principal.error().detail;
-  EXPECT_EQ(principal->scope, Scope::kJob);
-  EXPECT_EQ(principal->job, "mine");
+  const auto identity = rights_.Identify(With("Bearer " + secret), 999);
+  ASSERT_TRUE(identity) << identity.error().detail;
+  EXPECT_EQ(identity->role, Role::kJob);
+  EXPECT_EQ(identity->jobs, std::vector<std::string>{"mine"});
   const auto late = rights_.Identify(With("Bearer " + secret), 1000);
   ASSERT_FALSE(late);
   EXPECT_EQ(late.error().status, 401);
@@ -126,6 +174,49 @@ TEST_F(RightsTest, RefusesWrongAndRevokedTokens) {
   ASSERT_TRUE(*store_->DeleteToken("t-operator"));
   ASSERT_TRUE(rights_.Load(*store_));
   EXPECT_FALSE(rights_.Identify(With("Bearer " + secret), 0));
+}
+
+TEST_F(RightsTest, AStreamLastsAsLongAsItsToken) {
+  ASSERT_TRUE(rights_.Load(*store_));
+  const auto anonymous = rights_.Identify(With(""), 0);
+  EXPECT_TRUE(rights_.TakeChange(0));
+  EXPECT_FALSE(rights_.TakeChange(0));
+  EXPECT_TRUE(rights_.IsValid(*anonymous, 0));
+  const std::string secret = Add("read", "", 1000);
+  EXPECT_FALSE(rights_.IsValid(*anonymous, 0)) << "tokens exist now";
+  const auto reader = rights_.Identify(With("Bearer " + secret), 0);
+  ASSERT_TRUE(reader);
+  EXPECT_TRUE(rights_.TakeChange(0));
+  EXPECT_FALSE(rights_.TakeChange(999));
+  EXPECT_TRUE(rights_.IsValid(*reader, 999));
+  EXPECT_TRUE(rights_.TakeChange(1000)) << "it has expired";
+  EXPECT_FALSE(rights_.IsValid(*reader, 1000));
+  ASSERT_TRUE(*store_->DeleteToken("t-read"));
+  ASSERT_TRUE(rights_.Load(*store_));
+  EXPECT_TRUE(rights_.TakeChange(0));
+  EXPECT_FALSE(rights_.IsValid(*reader, 0)) << "it was revoked";
+}
+
+TEST_F(RightsTest, ACertificateIsTheIdentityOfTheMostSpecificToken) {
+  for (const auto& [id, certificate, nodes] :
+       {std::tuple{"t-any", "*", "other"}, {"t-gpu", "gpu-*", ""}, {"t-ann", "ann", ""}}) {
+    store::TokenRecord token{
+        .id = id, .hash = "", .scope = "agent", .job = "", .name = "", .nodes = nodes};
+    token.certificate = certificate;
+    ASSERT_TRUE(store_->AddToken(token));
+  }
+  ASSERT_TRUE(rights_.Load(*store_));
+  http::Request request;
+  EXPECT_FALSE(rights_.Identify(request, 0));
+  request.certificate = "gpu-7";
+  const auto node = rights_.Identify(request, 0);
+  ASSERT_TRUE(node);
+  EXPECT_EQ(node->token, "t-gpu");
+  EXPECT_EQ(node->nodes, std::vector<std::string>{"gpu-7"}) << "the node that it names";
+  request.certificate = "web";
+  EXPECT_EQ(rights_.Identify(request, 0)->nodes, std::vector<std::string>{"other"});
+  request.fields["authorization"] = "Bearer wrong";
+  EXPECT_FALSE(rights_.Identify(request, 0)) << "a wrong token is not replaced";
 }
 
 TEST(Secrets, AreUniqueAndHashedWithSha256) {

@@ -31,7 +31,7 @@ void AddStatusEndpoints(Endpoints& endpoints) {
   endpoints.AddAtOnce("GET", "/healthz", Access::kPublic, Health);
   endpoints.AddAtOnce("GET", "/readyz", Access::kPublic, Ready);
   // These also answer while the database is unavailable, because they report it.
-  endpoints.AddAtOnce("GET", "/metrics", Access::kReadAll, Metrics);
+  endpoints.AddAtOnce("GET", "/metrics", Access::kReadFleet, Metrics);
   endpoints.AddAtOnce("GET", "/openapi.yaml", Access::kPublic, OpenApi);
 }
 

@@ -81,7 +81,7 @@ Answer<void> CheckPipeline(const Context& context, int pipeline, std::string poi
 
 Answer<http::Response> Keep(const Context& context, const store::StragglerRecord& straggler) {
   if (auto runs = RequireRunning(*context.job); !runs) return tl::unexpected(runs.error());
-  const auto put = context.services.store.PutStraggler(straggler, context.now);
+  const auto put = context.services.store.PutStraggler(straggler, context.now, context.By());
   if (!put) return Refuse(put);
   return JsonResponse(StragglerJson(straggler, context.now));
 }
@@ -120,8 +120,8 @@ Answer<http::Response> Delete(const Context& context) {
   }
   bool existed = false;
   for (const std::string_view source : {"report", "forecast", "detected"}) {
-    const auto deleted =
-        context.services.store.DeleteStraggler(context.job->id, *pipeline, source, context.now);
+    const auto deleted = context.services.store.DeleteStraggler(context.job->id, *pipeline, source,
+                                                                context.now, context.By());
     if (!deleted) return Refuse(deleted);
     existed = existed || *deleted;
   }

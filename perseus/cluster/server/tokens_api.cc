@@ -1,10 +1,13 @@
-// Tokens, for operators (`perseus token`).
+// Tokens: for operators (`perseus token`), and for nodes that enroll (`perseus node`).
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <optional>
+#include <span>
 #include <utility>
 
+#include "perseus/base/excerpt.h"
 #include "perseus/base/random_id.h"
 #include "perseus/base/units.h"
 #include "perseus/cluster/job_planning/job_spec.h"
@@ -16,31 +19,118 @@ namespace {
 using json_file::Node;
 using json_file::ThrowAt;
 
-constexpr int kDeepestToken = 2;
+constexpr int kDeepestToken = 3;
 constexpr double kMaxDays = 36'500;
+constexpr std::size_t kMaxPatterns = 1000;
+constexpr std::size_t kMaxPatternBytes = 253;
+constexpr std::size_t kMaxNameBytes = 200;
+// A node's own token. The node renews it after half of this time.
+constexpr store::Milliseconds kNodeTokenLasts = 24 * 3'600'000;
+// How long the old secret counts after a renewal, in case that the answer was lost.
+constexpr store::Milliseconds kOldSecretLasts = 300'000;
 
 nlohmann::ordered_json TokenJson(const store::TokenRecord& token) {
   nlohmann::ordered_json json{{"id", token.id}, {"scope", token.scope}, {"name", token.name}};
-  if (!token.job.empty()) json["job"] = token.job;
+  if (token.scope == "job") {
+    json["job"] = token.job;
+  } else if (!token.job.empty()) {
+    json["jobs"] = SplitLines(token.job);
+  }
+  if (!token.nodes.empty()) json["nodes"] = SplitLines(token.nodes);
+  if (!token.owner.empty()) json["owner"] = token.owner;
+  if (!token.certificate.empty()) json["certificate"] = token.certificate;
+  if (!token.issued_by.empty()) json["issued_by"] = token.issued_by;
   json["created"] = TimeText(token.created);
   if (token.expires != 0) json["expires"] = TimeText(token.expires);
   return json;
 }
 
+// A name or a pattern: of a node, a job, an owner or a certificate.
+std::string ReadPattern(const Node& node) {
+  constexpr std::string_view kLetters =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._*@: -";
+  std::string text = node.Text();
+  if (text.empty() || text.size() > kMaxPatternBytes ||
+      text.find_first_not_of(kLetters) != std::string::npos) {
+    ThrowAt(node.path,
+            "is not a name or a pattern (up to {} letters, digits, '.', '_', '-', '@', "
+            "':' and '*' for any text, such as gpu-*)",
+            kMaxPatternBytes);
+  }
+  return text;
+}
+
+std::string ReadPatterns(const Node& list) {
+  if (list.ListSize() > kMaxPatterns) {
+    ThrowAt(list.path, "has more than {} patterns (use '*')", kMaxPatterns);
+  }
+  std::vector<std::string> patterns;
+  for (std::size_t i = 0; i < list.ListSize(); ++i) patterns.push_back(ReadPattern(list[i]));
+  return JoinLines(patterns);
+}
+
+// What each scope may be bound to. A missing bound is an error where the token would be good for
+// more than its creator may expect.
+void CheckBounds(const store::TokenRecord& token) {
+  const auto is_one_of = [&token](std::initializer_list<std::string_view> scopes) {
+    return std::ranges::find(scopes, token.scope) != scopes.end();
+  };
+  if ((token.scope == "job") != (!token.job.empty() && is_one_of({"job"}))) {
+    ThrowAt("job",
+            "is the key of a job, for scope job only (give it with this scope, and with no other)");
+  }
+  if (!token.job.empty() && !is_one_of({"job", "agent", "join", "read"})) {
+    ThrowAt("jobs", "is for the scopes agent, join and read (leave it out)");
+  }
+  if (is_one_of({"agent", "join"})) {
+    if (token.nodes.empty() && (token.certificate.empty() || token.scope == "join")) {
+      ThrowAt("nodes",
+              "is missing (name the nodes that the token is good for, such as [\"gpu-*\"], "
+              "or [\"*\"] for every node)");
+    }
+  } else if (!token.nodes.empty()) {
+    ThrowAt("nodes", "is for the scopes agent and join (leave it out)");
+  }
+  if (token.scope == "member" && token.owner.empty()) {
+    ThrowAt("owner", "is missing (name the team or person whose jobs the token is good for)");
+  }
+  if (!token.owner.empty() && !is_one_of({"member", "job", "read"})) {
+    ThrowAt("owner", "is for the scopes member, job and read (leave it out)");
+  }
+  if (token.scope == "join" && !token.certificate.empty()) {
+    ThrowAt("certificate", "is not for scope join (use scope agent, which needs no enrollment)");
+  }
+}
+
 store::TokenRecord ReadToken(const Node& node, store::Milliseconds now) {
-  constexpr std::array<std::string_view, 4> kKeys{"scope", "job", "name", "expires_in_days"};
+  constexpr std::array<std::string_view, 8> kKeys{
+      "scope", "job", "jobs", "nodes", "owner", "certificate", "name", "expires_in_days"};
   node.RequireObject(kKeys);
   store::TokenRecord token;
   token.scope = node.Member("scope").Text();
   if (const auto scope = ParseScope(token.scope); !scope) {
     ThrowAt("scope", "is wrong: {}", scope.error().message);
   }
-  if (node.Has("job")) token.job = job_planning::ReadJobKey(node.Member("job"));
-  if ((token.scope == "job") != !token.job.empty()) {
-    ThrowAt("job",
-            "is the key of a job, for scope job only (give it with this scope, and with no other)");
+  if (node.Has("job")) {
+    token.job = job_planning::ReadJobKey(node.Member("job"));
+    if (token.scope != "job") {
+      ThrowAt("job", "is the key of a job, for scope job only (use jobs with other scopes)");
+    }
   }
-  if (node.Has("name")) token.name = node.Member("name").Text();
+  if (node.Has("jobs")) {
+    if (token.scope == "job") ThrowAt("jobs", "is not for scope job (use job)");
+    token.job = ReadPatterns(node.Member("jobs"));
+  }
+  if (node.Has("nodes")) token.nodes = ReadPatterns(node.Member("nodes"));
+  if (node.Has("owner")) token.owner = job_planning::ReadOwner(node.Member("owner"));
+  if (node.Has("certificate")) token.certificate = ReadPattern(node.Member("certificate"));
+  CheckBounds(token);
+  if (node.Has("name")) {
+    token.name = node.Member("name").Text();
+    if (token.name.size() > kMaxNameBytes || !(token.name.empty() || IsPrintable(token.name))) {
+      ThrowAt("name", "is not a name (one line of at most {} bytes)", kMaxNameBytes);
+    }
+  }
   token.id = "t-" + RandomHex(4);
   token.created = now;
   if (node.Has("expires_in_days")) {
@@ -50,9 +140,10 @@ store::TokenRecord ReadToken(const Node& node, store::Milliseconds now) {
   return token;
 }
 
-// Only an operator token can create more tokens. This one never expires.
+// Only an operator token can create more tokens. This one never expires. A certificate may not be
+// at hand, so it does not count.
 bool IsLasting(const store::TokenRecord& token) {
-  return token.scope == "operator" && token.expires == 0;
+  return token.scope == "operator" && token.expires == 0 && token.certificate.empty();
 }
 
 Answer<http::Response> Create(const Context& context) {
@@ -63,7 +154,7 @@ Answer<http::Response> Create(const Context& context) {
   const auto tokens = store.ListTokens();
   if (!tokens) return Refuse(tokens);
   // Another replica may have created the first token just now, without a notice yet.
-  if (context.principal.token.empty() && !tokens->empty()) {
+  if (context.identity.token.empty() && !tokens->empty()) {
     return Refuse(401, "A valid token is required", "tokens exist now, and the request has none",
                   "send the field Authorization: Bearer TOKEN with a token of scope operator");
   }
@@ -75,12 +166,13 @@ Answer<http::Response> Create(const Context& context) {
         "first create a token of scope operator that never expires");
   }
   const std::string secret = NewSecret();
-  token->hash = HashOfSecret(secret);
-  if (auto added = store.AddToken(*token); !added) return Refuse(added);
+  // A client certificate takes the place of the secret.
+  if (token->certificate.empty()) token->hash = HashOfSecret(secret);
+  if (auto added = store.AddToken(*token, context.By()); !added) return Refuse(added);
   // The client uses the token next. Other replicas receive a notice.
-  if (auto loaded = context.services.rights.Load(store); !loaded) return Refuse(loaded);
+  context.services.rights.Put(*token);
   auto json = TokenJson(*token);
-  json["token"] = secret;
+  if (token->certificate.empty()) json["token"] = secret;
   return JsonResponse(json, 201);
 }
 
@@ -95,7 +187,7 @@ Answer<http::Response> ListTokens(const Context& context) {
 Answer<http::Response> Revoke(const Context& context) {
   const std::string& id = context.Path("token");
   store::Store& store = context.services.store;
-  const auto deleted = store.DeleteToken(id);
+  const auto deleted = store.DeleteToken(id, context.now, context.By());
   if (!deleted) {
     http::Problem problem = ProblemOf(deleted.error());
     if (deleted.error().kind == ErrorKind::kUnreachable) {
@@ -112,12 +204,90 @@ Answer<http::Response> Revoke(const Context& context) {
   return JsonResponse({{"id", id}, {"revoked", true}});
 }
 
+http::Response EnrolledResponse(const store::TokenRecord& token, const std::string& secret,
+                                const std::string& node, int status) {
+  auto json = TokenJson(token);
+  json["node"] = node;
+  json["token"] = secret;
+  json["renew_in_s"] =
+      kNodeTokenLasts / 2 / static_cast<store::Milliseconds>(kMillisecondsPerSecond);
+  return JsonResponse(json, status);
+}
+
+// A node's own token, of a node that has this name only. A join token for several nodes gives each
+// name once: so a stolen join token does not give the token of a node that has one.
+Answer<http::Response> Join(const Context& context, const std::string& node) {
+  store::Store& store = context.services.store;
+  const Identity& join = context.identity;
+  const bool is_for_this_node = join.nodes == std::vector<std::string>{node};
+  const auto tokens = store.ListTokensOfNode(node);
+  if (!tokens) return Refuse(tokens);
+  const auto is_in_force = [&](const store::TokenRecord& token) {
+    return !token.issued_by.empty() && token.expires > context.now;
+  };
+  const auto other = std::ranges::find_if(*tokens, is_in_force);
+  if (!is_for_this_node && other != tokens->end()) {
+    return Refuse(409, "The node has a token",
+                  fmt::format("token {} is the token of node {} until {}", other->id, node,
+                              TimeText(other->expires)),
+                  fmt::format("perseus token revoke {}, or use a join token for this node only "
+                              "(--node {})",
+                              other->id, node));
+  }
+  const std::string secret = NewSecret();
+  const store::TokenRecord token{.id = "t-" + RandomHex(4),
+                                 .hash = HashOfSecret(secret),
+                                 .scope = "agent",
+                                 .job = JoinLines(join.jobs),
+                                 .name = node,
+                                 .created = context.now,
+                                 .expires = context.now + kNodeTokenLasts,
+                                 .nodes = node,
+                                 .issued_by = join.token};
+  if (auto added = store.AddToken(token, context.By()); !added) return Refuse(added);
+  context.services.rights.Put(token);
+  return EnrolledResponse(token, secret, node, 201);
+}
+
+Answer<http::Response> Renew(const Context& context, const std::string& node) {
+  store::Store& store = context.services.store;
+  const Identity& identity = context.identity;
+  const auto tokens = store.ListTokensOfNode(node);
+  if (!tokens) return Refuse(tokens);
+  const auto own = std::ranges::find(*tokens, identity.token, &store::TokenRecord::id);
+  if (own == tokens->end() || own->issued_by.empty() || identity.presented.empty()) {
+    return Refuse(403, "The token has no right to this",
+                  "only the token that a node got with a join token can be renewed",
+                  "use such a token, or create another one (perseus token create)");
+  }
+  const std::string secret = NewSecret();
+  store::TokenRecord token = *own;
+  token.hash = HashOfSecret(secret);
+  token.expires = context.now + kNodeTokenLasts;
+  token.previous_hash = identity.presented;
+  token.previous_until = std::min(own->expires, context.now + kOldSecretLasts);
+  const auto renewed = store.RenewToken(token, identity.presented, context.now, context.By());
+  if (!renewed) return Refuse(renewed);
+  if (!*renewed) return tl::unexpected(TokenIsGone());
+  // Reads the token again: of two renewals at the same time, the store decides.
+  if (auto loaded = context.services.rights.Load(store); !loaded) return Refuse(loaded);
+  return EnrolledResponse(token, secret, node, 200);
+}
+
+Answer<http::Response> Enroll(const Context& context) {
+  const std::string& node = context.Path("node");
+  if (auto fits = CheckNodeName(node); !fits) return tl::unexpected(fits.error());
+  if (context.identity.role == Identity::Role::kJoin) return Join(context, node);
+  return Renew(context, node);
+}
+
 }  // namespace
 
 void AddTokenEndpoints(Endpoints& endpoints) {
   endpoints.Add("POST", "/v1/tokens", Access::kOperator, Create);
   endpoints.Add("GET", "/v1/tokens", Access::kOperator, ListTokens);
   endpoints.Add("DELETE", "/v1/tokens/{token}", Access::kOperator, Revoke);
+  endpoints.Add("POST", "/v1/nodes/{node}/token", Access::kEnroll, Enroll);
 }
 
 }  // namespace perseus::server

@@ -110,18 +110,22 @@ Answer<store::JobRecord> JobOfDegrees(store::Store& store, const ZeusDegrees& de
                 "/job_metadata");
 }
 
-// The job that the metadata names. Without metadata, the only job with these degrees. For a token
-// of scope job, only its own job, so that it learns nothing about others.
+// The job that the metadata names. Without metadata, the only job with these degrees. For a bound
+// token, only a job within its bounds, so that it learns nothing about others.
 Answer<store::JobRecord> JobOf(const Context& context, JobInfo info) {
   store::Store& store = context.services.store;
-  if (context.principal.scope == Principal::Scope::kJob) {
-    if (info.metadata.empty()) info.metadata = context.principal.job;
-    auto may = Rights::Check(context.principal, Access::kJob, info.metadata);
-    if (!may) return tl::unexpected(may.error());
+  const Identity& identity = context.identity;
+  if (identity.role == Identity::Role::kJob && info.metadata.empty()) {
+    info.metadata = identity.jobs.front();
   }
-  if (info.metadata.empty()) return JobOfDegrees(store, info.degrees);
+  if (info.metadata.empty() && !identity.IsBoundToJobs()) {
+    return JobOfDegrees(store, info.degrees);
+  }
   auto job = store.FindJob(info.metadata);
   if (!job) return Refuse(job);
+  Resource resource{.job = info.metadata};
+  if (*job) resource = {.job = (*job)->key, .owner = (*job)->owner};
+  if (auto may = Allow(identity, Access::kJob, resource); !may) return tl::unexpected(may.error());
   if (!*job || (*job)->ended != 0) {
     return Refuse(
         422, "There is no such job",
@@ -146,9 +150,6 @@ Answer<http::Response> RegisterJob(const Context& context) {
   if (!info) return tl::unexpected(info.error());
   const auto job = JobOf(context, *info);
   if (!job) return tl::unexpected(job.error());
-  if (auto may = Rights::Check(context.principal, Access::kJob, job->key); !may) {
-    return tl::unexpected(may.error());
-  }
   if (const auto cleared = context.services.store.ClearZeusRanks(job->id); !cleared) {
     return Refuse(cleared);
   }
@@ -296,6 +297,10 @@ boost::asio::awaitable<http::Response> AwaitSchedule(boost::asio::thread_pool& p
       const auto find = [&] { return ScheduleOf(context.services, jobs, job, *rank); };
       Answer<std::optional<http::Response>> answer = co_await http::Offload(pool, find);
       if (!answer && answer.error().status != 503) co_return http::ProblemResponse(answer.error());
+      // The wait may be long, and the token may have been revoked in the meantime.
+      if (!context.services.rights.IsValid(context.identity, context.services.now())) {
+        co_return http::ProblemResponse(TokenIsGone());
+      }
       if (answer && *answer) co_return **std::move(answer);
       jobs.SetWaiting(job, std::chrono::steady_clock::now() + kPollInterval);
     }

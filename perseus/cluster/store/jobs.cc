@@ -5,6 +5,7 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/random_id.h"
+#include "perseus/cluster/store/audit.h"
 #include "perseus/cluster/store/statements.h"
 #include "perseus/cluster/store/store.h"
 
@@ -13,7 +14,7 @@ namespace {
 
 constexpr std::string_view kJobColumns =
     "id, key, body, target, status, problem, created, ended, profile_version, generation, "
-    "planned_generation, assignment_version, last_step, last_step_at, summary";
+    "planned_generation, assignment_version, last_step, last_step_at, summary, owner";
 
 JobRecord JobOf(Row& row) {
   return {.id = row.TakeText(0),
@@ -30,7 +31,8 @@ JobRecord JobOf(Row& row) {
           .assignment_version = row.Integer(11),
           .last_step = row.Integer(12),
           .last_step_at = row.Integer(13),
-          .summary = row.TakeText(14)};
+          .summary = row.TakeText(14),
+          .owner = row.TakeText(15)};
 }
 
 // A lower step that is reported this much later means that the job was restarted.
@@ -42,11 +44,12 @@ Result<std::optional<Store::Created>> TryCreate(Transaction& transaction, const 
   PERSEUS_ASSIGN_OR_RETURN(
       Rows made,
       transaction.Run(
-          fmt::format(
-              "INSERT INTO jobs (id, key, body, target, created) VALUES ($1, $2, $3, $4, $5) "
-              "ON CONFLICT (key) WHERE ended = 0 DO NOTHING RETURNING {}",
-              kJobColumns),
-          {"j-" + RandomHex(kBytesOfId), job.key, job.body, job.target, now}));
+          fmt::format("INSERT INTO jobs (id, key, body, target, created, owner) VALUES ($1, $2, "
+                      "$3, $4, $5, "
+                      "$6) "
+                      "ON CONFLICT (key) WHERE ended = 0 DO NOTHING RETURNING {}",
+                      kJobColumns),
+          {"j-" + RandomHex(kBytesOfId), job.key, job.body, job.target, now, job.owner}));
   if (!made.empty()) return Store::Created{.job = JobOf(made.front()), .is_new = true};
   PERSEUS_ASSIGN_OR_RETURN(
       Rows there,
@@ -58,11 +61,20 @@ Result<std::optional<Store::Created>> TryCreate(Transaction& transaction, const 
 
 }  // namespace
 
-Result<Store::Created> Store::CreateJob(const NewJob& job, Milliseconds now) {
+Result<Store::Created> Store::CreateJob(const NewJob& job, Milliseconds now, const Author& by) {
   return Write<Created>(*database_, [&](Transaction& transaction) -> Result<Created> {
     constexpr int kTries = 3;  // The job would have to end between two statements each time.
     for (int i = 0; i < kTries; ++i) {
       PERSEUS_ASSIGN_OR_RETURN(std::optional<Created> created, TryCreate(transaction, job, now));
+      if (created && created->is_new) {
+        PERSEUS_RETURN_IF_ERROR(AppendAudit(*database_, transaction,
+                                            {.at = now,
+                                             .action = "job.register",
+                                             .job = created->job.id,
+                                             .key = created->job.key,
+                                             .by = by,
+                                             .after = BriefJson(job.body)}));
+      }
       if (created) return std::move(*created);
     }
     return FailAs(ErrorKind::kSystem,
@@ -99,7 +111,7 @@ Result<std::vector<JobRecord>> Store::ListJobs(Which which, std::string_view aft
                  {first, AsLimit(limit)}, JobOf);
 }
 
-Result<void> Store::EndJob(std::string_view job, Milliseconds now) {
+Result<void> Store::EndJob(std::string_view job, Milliseconds now, const Author& by) {
   return database_->Transact([&](Transaction& transaction) -> Result<void> {
     PERSEUS_ASSIGN_OR_RETURN(const std::optional<LockedJob> locked,
                              LockJob(*database_, transaction, job));
@@ -118,16 +130,34 @@ Result<void> Store::EndJob(std::string_view job, Milliseconds now) {
       const Notice notice{.kind = Notice::Kind::kNode, .name = node.TakeText(0)};
       PERSEUS_RETURN_IF_ERROR(transaction.Notify(notice));
     }
-    return {};
+    return AppendAudit(*database_, transaction,
+                       {.at = now,
+                        .action = "job.end",
+                        .job = std::string(job),
+                        .key = locked->key,
+                        .by = by,
+                        .before = R"({"ended":false})",
+                        .after = R"({"ended":true})"});
   });
 }
 
-Result<void> Store::SetTarget(std::string_view job, std::string_view target, Milliseconds now) {
+Result<void> Store::SetTarget(std::string_view job, std::string_view target, Milliseconds now,
+                              const Author& by) {
   return database_->Transact([&](Transaction& transaction) -> Result<void> {
-    PERSEUS_RETURN_IF_ERROR(LockRunningJob(*database_, transaction, job));
+    PERSEUS_ASSIGN_OR_RETURN(const LockedJob locked, LockRunningJob(*database_, transaction, job));
+    PERSEUS_ASSIGN_OR_RETURN(Rows old,
+                             transaction.Run("SELECT target FROM jobs WHERE id = $1", {job}));
     PERSEUS_RETURN_IF_ERROR(
         transaction.Run("UPDATE jobs SET target = $2 WHERE id = $1", {job, target}));
-    return MarkChanged(transaction, job, now);
+    PERSEUS_RETURN_IF_ERROR(MarkChanged(transaction, job, now));
+    return AppendAudit(*database_, transaction,
+                       {.at = now,
+                        .action = "job.target",
+                        .job = std::string(job),
+                        .key = locked.key,
+                        .by = by,
+                        .before = old.empty() ? "" : old.front().TakeText(0),
+                        .after = std::string(target)});
   });
 }
 
@@ -153,6 +183,8 @@ Result<int> Store::Prune(Milliseconds before, int limit) {
             "ORDER BY ended LIMIT $2) RETURNING id",
             {before, AsLimit(limit)}));
     PERSEUS_RETURN_IF_ERROR(transaction.Run("DELETE FROM node_claims WHERE seen < $1", {before}));
+    PERSEUS_RETURN_IF_ERROR(
+        transaction.Run("DELETE FROM tokens WHERE issued_by <> '' AND expires < $1", {before}));
     const std::string_view shrink = database_->dialect().shrink;
     if (!deleted.empty() && !shrink.empty()) {
       if (const auto shrunk = transaction.Run(shrink, {}); !shrunk) return Fail(shrunk);
@@ -162,7 +194,7 @@ Result<int> Store::Prune(Milliseconds before, int limit) {
 }
 
 Result<std::int64_t> Store::PutProfile(std::string_view job, std::string_view csv, Milliseconds now,
-                                       std::int64_t measured_to) {
+                                       std::int64_t measured_to, const Author& by) {
   return Write<std::int64_t>(*database_, [&](Transaction& transaction) -> Result<std::int64_t> {
     PERSEUS_ASSIGN_OR_RETURN(const LockedJob locked, LockRunningJob(*database_, transaction, job));
     const auto used =
@@ -184,6 +216,17 @@ Result<std::int64_t> Store::PutProfile(std::string_view job, std::string_view cs
                       {"UPDATE jobs SET profile_version = $2 WHERE id = $1", {job, version}}});
     if (!put) return Fail(put);
     PERSEUS_RETURN_IF_ERROR(MarkChanged(transaction, job, now));
+    const auto old = locked.profile_version;
+    PERSEUS_RETURN_IF_ERROR(
+        AppendAudit(*database_, transaction,
+                    {.at = now,
+                     .action = "job.profile",
+                     .job = std::string(job),
+                     .key = locked.key,
+                     .by = by,
+                     .before = old == 0 ? "" : fmt::format(R"({{"version":{}}})", old),
+                     .after = fmt::format(R"({{"bytes":{},"sha256":"{}","version":{}}})",
+                                          csv.size(), Sha256(csv), version)}));
     return version;
   });
 }

@@ -5,12 +5,14 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <set>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "perseus/cluster/store/audit.h"
 #include "perseus/cluster/store/statements.h"
 #include "perseus/cluster/store/store.h"
 #include "perseus/runtime/protocol/node_messages.h"
@@ -101,6 +103,18 @@ Result<void> RemoveRanks(Transaction& transaction, std::string_view job, std::st
   return NotifyNode(transaction, other);
 }
 
+// For the audit trail.
+std::string SubjectOf(int dp_rank, std::string_view source) {
+  return fmt::format("pipeline {} {}", dp_rank, source);
+}
+std::string StragglerText(double slowdown, Milliseconds starts, Milliseconds expires) {
+  return fmt::format(R"({{"expires_ms":{},"slowdown":{},"starts_ms":{}}})", expires, slowdown,
+                     starts);
+}
+std::string StragglerText(const Row& row) {
+  return StragglerText(row.Real(0), row.Integer(1), row.Integer(2));
+}
+
 // Locks the nodes in the order in which Acknowledge changes them, so that the two cannot deadlock.
 // Returns the ranks of each.
 Result<std::map<std::string, std::string>> LockNodes(
@@ -116,35 +130,121 @@ Result<std::map<std::string, std::string>> LockNodes(
   return ranks;
 }
 
+// Gives ranks of a job, which is locked, to a node.
+struct Attaching {
+  const Database& database;
+  Transaction& transaction;
+  std::string_view job;
+  std::string_view node;
+
+  // The ranks that another node uses.
+  Result<std::vector<HeldRank>> FindHeld(const std::set<RankId>& ids, const Owners& owners,
+                                         const Store::InUse& in_use) const {
+    std::map<std::string, bool> users;
+    std::vector<HeldRank> held;
+    for (const RankId& id : ids) {
+      const auto owner = owners.find(id);
+      if (owner == owners.end() || owner->second == node) continue;
+      const auto [user, is_new] = users.try_emplace(owner->second, false);
+      if (is_new) {
+        PERSEUS_ASSIGN_OR_RETURN(
+            const Rows rows,
+            transaction.Run("SELECT 1 FROM nodes WHERE job = $1 AND node = $2 AND "
+                            "seen >= $3 AND ran >= $4",
+                            {job, owner->second, in_use.silent_since, in_use.idle_since}));
+        user->second = !rows.empty();
+      }
+      if (user->second) held.push_back({owner->second, id.dp_rank, id.pp_rank, id.tp_rank});
+    }
+    return held;
+  }
+
+  // The node keeps only these of its ranks.
+  Result<void> Release(const std::set<RankId>& kept) const {
+    PERSEUS_ASSIGN_OR_RETURN(const auto had,
+                             LockNodes(database, transaction, job, {std::string(node)}));
+    const auto own = had.find(std::string(node));
+    if (own == had.end()) return {};
+    PERSEUS_ASSIGN_OR_RETURN(const auto ranks, protocol::ParseRanks(own->second));
+    std::set<RankId> gone;
+    for (const protocol::AttachedRank& rank : ranks) {
+      if (!kept.contains(rank.name)) gone.insert(rank.name);
+    }
+    if (gone.empty()) return {};
+    for (const RankId& rank : gone) {
+      PERSEUS_RETURN_IF_ERROR(
+          transaction.Run("DELETE FROM node_ranks WHERE job = $1 AND dp_rank = $2 AND pp_rank = $3 "
+                          "AND tp_rank = $4",
+                          {job, rank.dp_rank, rank.pp_rank, rank.tp_rank}));
+    }
+    return RemoveRanks(transaction, job, node, own->second, gone);
+  }
+
+  // The node gets exactly these ranks. Returns the other nodes that lose some.
+  Result<std::vector<std::string>> Take(const std::set<RankId>& ids, const Owners& owners,
+                                        std::string_view ranks, Milliseconds now) const {
+    std::set<std::string, std::less<>> affected{std::string(node)};
+    for (const RankId& id : ids) {
+      if (const auto owner = owners.find(id); owner != owners.end()) affected.insert(owner->second);
+    }
+    PERSEUS_ASSIGN_OR_RETURN(auto had, LockNodes(database, transaction, job, affected));
+    PERSEUS_RETURN_IF_ERROR(transaction.Run(
+        "INSERT INTO nodes (job, node, ranks, seen, ran) VALUES ($1, $2, $3, $4, $4) "
+        "ON CONFLICT (job, node) DO UPDATE SET ranks = excluded.ranks, seen = excluded.seen, "
+        "ran = excluded.ran",
+        {job, node, ranks, now}));
+    PERSEUS_RETURN_IF_ERROR(PutRanks(transaction, job, node, ids, owners));
+    const auto own = had.extract(std::string(node));
+    std::vector<std::string> losers;
+    for (const auto& [other, its_ranks] : had) {
+      PERSEUS_RETURN_IF_ERROR(RemoveRanks(transaction, job, other, its_ranks, ids));
+      losers.push_back(other);
+    }
+    if (!own || own.mapped() != ranks) PERSEUS_RETURN_IF_ERROR(NotifyNode(transaction, node));
+    return losers;
+  }
+};
+
 }  // namespace
 
 // Each rank is on one node, the last that attached it, because a restarted job may run on other
 // nodes.
 Result<void> Store::AttachNode(std::string_view job, std::string_view node, std::string_view ranks,
-                               Milliseconds now) {
+                               Milliseconds now, const Author& by) {
+  const InUse nobody{.silent_since = std::numeric_limits<Milliseconds>::max()};
+  const auto held = AttachOwnRanks(job, node, ranks, now, nobody, by);
+  if (!held) return Fail(held);
+  return {};
+}
+
+Result<std::vector<HeldRank>> Store::AttachOwnRanks(std::string_view job, std::string_view node,
+                                                    std::string_view ranks, Milliseconds now,
+                                                    const InUse& in_use, const Author& by) {
+  using Held = std::vector<HeldRank>;
   PERSEUS_ASSIGN_OR_RETURN(const auto attached, protocol::ParseRanks(ranks));
   const std::set<RankId> ids = IdsOf(attached);
-  return database_->Transact([&](Transaction& transaction) -> Result<void> {
-    PERSEUS_RETURN_IF_ERROR(LockRunningJob(*database_, transaction, job));
+  return Write<Held>(*database_, [&](Transaction& transaction) -> Result<Held> {
+    PERSEUS_ASSIGN_OR_RETURN(const LockedJob locked, LockRunningJob(*database_, transaction, job));
+    const Attaching attaching{*database_, transaction, job, node};
     PERSEUS_ASSIGN_OR_RETURN(const auto owners, FindOwners(transaction, job, node, ids));
-    std::set<std::string, std::less<>> affected{std::string(node)};
-    for (const RankId& id : ids) {
-      if (const auto owner = owners.find(id); owner != owners.end()) {
-        affected.insert(owner->second);
-      }
+    PERSEUS_ASSIGN_OR_RETURN(Held held, attaching.FindHeld(ids, owners, in_use));
+    if (!held.empty()) {
+      PERSEUS_RETURN_IF_ERROR(attaching.Release(ids));
+      return held;
     }
-    PERSEUS_ASSIGN_OR_RETURN(auto had, LockNodes(*database_, transaction, job, affected));
-    PERSEUS_RETURN_IF_ERROR(transaction.Run(
-        "INSERT INTO nodes (job, node, ranks, seen) VALUES ($1, $2, $3, $4) "
-        "ON CONFLICT (job, node) DO UPDATE SET ranks = excluded.ranks, seen = excluded.seen",
-        {job, node, ranks, now}));
-    if (auto put = PutRanks(transaction, job, node, ids, owners); !put) return put;
-    const auto own = had.extract(std::string(node));
-    for (const auto& [other, its_ranks] : had) {
-      if (auto taken = RemoveRanks(transaction, job, other, its_ranks, ids); !taken) return taken;
+    PERSEUS_ASSIGN_OR_RETURN(const auto losers, attaching.Take(ids, owners, ranks, now));
+    for (const std::string& loser : losers) {
+      PERSEUS_RETURN_IF_ERROR(AppendAudit(*database_, transaction,
+                                          {.at = now,
+                                           .action = "node.take",
+                                           .job = std::string(job),
+                                           .key = locked.key,
+                                           .subject = fmt::format("node {}", node),
+                                           .by = by,
+                                           .before = fmt::format(R"({{"node":"{}"}})", loser),
+                                           .after = fmt::format(R"({{"node":"{}"}})", node)}));
     }
-    if (own && own.mapped() == ranks) return {};
-    return NotifyNode(transaction, node);
+    return held;
   });
 }
 
@@ -224,23 +324,24 @@ Result<void> Store::Acknowledge(const std::vector<NodeRecord>& nodes) {
     for (const NodeRecord* node : sorted) {
       PERSEUS_RETURN_IF_ERROR(transaction.Run(
           "UPDATE nodes SET acknowledged = CASE WHEN acknowledged < $3 THEN $3 ELSE acknowledged "
-          "END, following = $4, since_step = $5, seen = $6 WHERE job = $1 AND node = $2",
-          {node->job, node->node, node->acknowledged, node->following, node->since_step,
-           node->seen}));
+          "END, following = $4, since_step = $5, seen = $6, "
+          "ran = CASE WHEN ran < $7 THEN $7 ELSE ran END WHERE job = $1 AND node = $2",
+          {node->job, node->node, node->acknowledged, node->following, node->since_step, node->seen,
+           node->ran}));
     }
     return {};
   });
 }
 
-Result<void> Store::PutStraggler(const StragglerRecord& straggler, Milliseconds now) {
+Result<void> Store::PutStraggler(const StragglerRecord& straggler, Milliseconds now,
+                                 const Author& by) {
   if (!std::isfinite(straggler.slowdown) || straggler.slowdown < 1) {
     return Fail("{} is not a slowdown (expected a number of at least 1, such as 1.25)",
                 straggler.slowdown);
   }
   return database_->Transact([&](Transaction& transaction) -> Result<void> {
-    if (const auto locked = LockRunningJob(*database_, transaction, straggler.job); !locked) {
-      return Fail(locked);
-    }
+    const auto locked = LockRunningJob(*database_, transaction, straggler.job);
+    if (!locked) return Fail(locked);
     // A record that only extends a straggler that holds now changes no plan.
     PERSEUS_ASSIGN_OR_RETURN(
         const auto extended,
@@ -251,27 +352,51 @@ Result<void> Store::PutStraggler(const StragglerRecord& straggler, Milliseconds 
             {straggler.job, straggler.dp_rank, straggler.source, straggler.slowdown,
              straggler.expires, straggler.starts, now}));
     if (!extended.empty()) return {};
+    PERSEUS_ASSIGN_OR_RETURN(
+        const Rows old,
+        transaction.Run("SELECT slowdown, starts, expires FROM stragglers WHERE job = $1 AND "
+                        "dp_rank = $2 AND source = $3",
+                        {straggler.job, straggler.dp_rank, straggler.source}));
     PERSEUS_RETURN_IF_ERROR(transaction.Run(
         "INSERT INTO stragglers (job, dp_rank, source, slowdown, starts, expires) "
         "VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (job, dp_rank, source) DO UPDATE SET "
         "slowdown = excluded.slowdown, starts = excluded.starts, expires = excluded.expires",
         {straggler.job, straggler.dp_rank, straggler.source, straggler.slowdown, straggler.starts,
          straggler.expires}));
-    return MarkChanged(transaction, straggler.job, now);
+    PERSEUS_RETURN_IF_ERROR(MarkChanged(transaction, straggler.job, now));
+    return AppendAudit(
+        *database_, transaction,
+        {.at = now,
+         .action = "straggler.put",
+         .job = straggler.job,
+         .key = locked->key,
+         .subject = SubjectOf(straggler.dp_rank, straggler.source),
+         .by = by,
+         .before = old.empty() ? "" : StragglerText(old.front()),
+         .after = StragglerText(straggler.slowdown, straggler.starts, straggler.expires)});
   });
 }
 
 Result<bool> Store::DeleteStraggler(std::string_view job, int dp_rank, std::string_view source,
-                                    Milliseconds now) {
+                                    Milliseconds now, const Author& by) {
   return Write<bool>(*database_, [&](Transaction& transaction) -> Result<bool> {
-    PERSEUS_RETURN_IF_ERROR(LockJob(*database_, transaction, job));
+    PERSEUS_ASSIGN_OR_RETURN(const auto locked, LockJob(*database_, transaction, job));
     PERSEUS_ASSIGN_OR_RETURN(
         const Rows gone,
         transaction.Run(
-            "DELETE FROM stragglers WHERE job = $1 AND dp_rank = $2 AND source = $3 RETURNING job",
+            "DELETE FROM stragglers WHERE job = $1 AND dp_rank = $2 AND source = $3 RETURNING "
+            "slowdown, starts, expires",
             {job, dp_rank, source}));
     if (gone.empty()) return false;
     PERSEUS_RETURN_IF_ERROR(MarkChanged(transaction, job, now));
+    PERSEUS_RETURN_IF_ERROR(AppendAudit(*database_, transaction,
+                                        {.at = now,
+                                         .action = "straggler.delete",
+                                         .job = std::string(job),
+                                         .key = locked ? locked->key : "",
+                                         .subject = SubjectOf(dp_rank, source),
+                                         .by = by,
+                                         .before = StragglerText(gone.front())}));
     return true;
   });
 }

@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <limits>
+#include <nlohmann/json.hpp>
 
+#include "perseus/cluster/store/audit.h"
 #include "perseus/cluster/store/statements.h"
 #include "perseus/cluster/store/store.h"
 
@@ -41,6 +43,22 @@ Result<void> AddAssignment(Transaction& transaction, std::string_view job, std::
         {job, kMaxAssignments}}});
   if (!added) return added;
   return transaction.Notify({.kind = Notice::Kind::kAssignment, .name = std::string(job)});
+}
+
+// For the audit trail. The reason of a planning is the reason of its assignment.
+AuditRecord AssignmentRecordFor(const std::string& id, const LockedJob& job,
+                                const std::string& body, Milliseconds now) {
+  const auto json = nlohmann::json::parse(body, nullptr, false);
+  const bool has_reason = json.is_object() && json.contains("reason") && json["reason"].is_string();
+  const std::int64_t old = job.assignment_version;
+  return {.at = now,
+          .action = "job.assignment",
+          .job = id,
+          .key = job.key,
+          .subject = fmt::format("version {}", old + 1),
+          .by = {.reason = has_reason ? json["reason"].get<std::string>() : ""},
+          .before = old == 0 ? "" : fmt::format(R"({{"version":{}}})", old),
+          .after = BriefJson(body)};
 }
 
 // Ends the task, or keeps it unclaimed if planning is due again.
@@ -152,6 +170,10 @@ Result<bool> Store::CompletePlanning(const PlanningTask& task, const PlanningOut
     const Milliseconds due = std::min(
         {claim.front().Integer(0), is_current ? kNever : now, outcome.again_at.value_or(kNever)});
     PERSEUS_RETURN_IF_ERROR(Finish(transaction, task.job, due));
+    if (outcome.assignment) {
+      PERSEUS_RETURN_IF_ERROR(AppendAudit(
+          *database_, transaction, AssignmentRecordFor(task.job, **job, *outcome.assignment, now)));
+    }
     return true;
   });
 }
@@ -174,7 +196,12 @@ Result<void> Store::RaiseAssignmentVersion(std::string_view job, std::int64_t ve
       return RunAll(transaction,
                     {{"UPDATE jobs SET assignment_version = $2 WHERE id = $1", {job, version}}});
     }
-    return AddAssignment(transaction, job, version + 1, newest.front().TakeText(0), now);
+    const std::string body = newest.front().TakeText(0);
+    PERSEUS_RETURN_IF_ERROR(AddAssignment(transaction, job, version + 1, body, now));
+    AuditRecord record = AssignmentRecordFor(std::string(job), *locked, body, now);
+    record.subject = fmt::format("version {}", version + 1);
+    record.by.reason = fmt::format("a node has version {}", version);
+    return AppendAudit(*database_, transaction, std::move(record));
   });
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,7 +33,8 @@ struct JobRecord {
   // The newest step in the reports of the nodes, and when it was reported.
   std::int64_t last_step = -1;
   Milliseconds last_step_at = 0;
-  std::string summary;  // JSON: time and energy of recent steps. May be empty.
+  std::string summary;     // JSON: time and energy of recent steps. May be empty.
+  std::string owner = {};  // The team or person that the job belongs to. Empty: nobody.
   friend bool operator==(const JobRecord&, const JobRecord&) = default;
 };
 
@@ -40,6 +42,7 @@ struct NewJob {
   std::string key;
   std::string body;
   std::string target;
+  std::string owner = {};
 };
 
 struct ProfileRecord {
@@ -80,6 +83,7 @@ struct NodeRecord {
   std::int64_t following = 0;     // The newest assignment that all its ranks follow,
   std::int64_t since_step = -1;   // and the step from which they follow it.
   Milliseconds seen = 0;
+  Milliseconds ran = 0;  // When ranks here last ended a step, to record it. Not read.
   friend bool operator==(const NodeRecord&, const NodeRecord&) = default;
 };
 
@@ -88,6 +92,14 @@ struct NodeClaim {
   std::string node;
   std::string instance;  // Identifies the process. No two processes have the same.
   friend bool operator==(const NodeClaim&, const NodeClaim&) = default;
+};
+
+// A rank that another node holds.
+struct HeldRank {
+  std::string node;
+  int dp_rank = 0;
+  int pp_rank = 0;
+  int tp_rank = 0;
 };
 
 struct StragglerRecord {
@@ -101,13 +113,28 @@ struct StragglerRecord {
 };
 
 struct TokenRecord {
-  std::string id;     // Public: lists and logs show it.
-  std::string hash;   // SHA-256 of the secret, hexadecimal. The secret itself is not stored.
-  std::string scope;  // "operator", "agent", "job" or "read".
-  std::string job;    // For scope "job": the key of the only job that the token is valid for.
-  std::string name;
+  std::string id = {};     // Public: lists and logs show it.
+  std::string hash = {};   // SHA-256 of the secret, hexadecimal. The secret itself is not stored.
+                           // Empty: a client certificate takes the place of the secret.
+  std::string scope = {};  // "operator", "agent", "job", "read", "member" or "join".
+  // For scope "job": the key of the only job. Otherwise patterns of job keys, one per line; empty:
+  // all jobs.
+  std::string job = {};
+  std::string name = {};
   Milliseconds created = 0;
   Milliseconds expires = 0;  // 0: never.
+  // For scopes "agent" and "join": patterns of node names, one per line. Empty: no node, except
+  // that `certificate` may name one.
+  std::string nodes = {};
+  // The team or person whose jobs the token is good for. Empty: everybody's.
+  std::string owner = {};
+  // A pattern of common names of client certificates. Empty: none.
+  std::string certificate = {};
+  // Until `previous_until`, the secret before the last renewal still counts, because the answer
+  // with the new one may have been lost.
+  std::string previous_hash = {};
+  Milliseconds previous_until = 0;
+  std::string issued_by = {};  // The id of the join token. Empty: a person created the token.
   friend bool operator==(const TokenRecord&, const TokenRecord&) = default;
 };
 
@@ -135,6 +162,49 @@ struct PlanningOutcome {
 struct ZeusRankRecord {
   std::int64_t ranks = 0;  // How many ranks the job has.
   std::string body;        // Of the rank. Empty if the job does not have it.
+};
+
+// Who makes a change, for the audit trail. The default: the server itself.
+struct Author {
+  std::string id = {};    // Of the token. Empty: none.
+  std::string name = {};  // Of the token, or of the person.
+  std::string role = "server";
+  std::string peer = {};    // The client's address.
+  std::string trace = {};   // The trace id of the request.
+  std::string reason = {};  // In the words of the person.
+  friend bool operator==(const Author&, const Author&) = default;
+};
+
+// A change (audit.h).
+struct AuditRecord {
+  std::int64_t number = 0;  // From 1, without gaps.
+  Milliseconds at = 0;
+  std::string action = {};   // "job.target", "straggler.put", …: docs/identity.md lists them.
+  std::string job = {};      // The id of the job. Empty: none.
+  std::string key = {};      // The key of the job.
+  std::string subject = {};  // What of the job, or which token: "pipeline 1", "t-1f2e3d4c".
+  Author by = {};
+  std::string before = {};  // JSON. Empty: it did not exist.
+  std::string after = {};   // JSON. Empty: it does not exist any more.
+  std::string hash = {};
+  friend bool operator==(const AuditRecord&, const AuditRecord&) = default;
+};
+
+struct AuditHead {
+  std::int64_t number = 0;  // Of the newest record. 0: none.
+  std::string hash;
+};
+
+// Which records to list. Empty texts: all.
+struct AuditFilter {
+  std::int64_t after = 0;  // Records with higher numbers.
+  std::int64_t before = std::numeric_limits<std::int64_t>::max();
+  std::string job = {};     // Id or key.
+  std::string who = {};     // Id or name.
+  std::string action = {};  // "job.target", or "job" for all actions of jobs.
+  Milliseconds since = 0;
+  bool newest_first = false;
+  int limit = 100;
 };
 
 // Replicas send each other notices through the database. A notice is a hint to read something

@@ -1,6 +1,9 @@
 #include "perseus/cluster/store/schema.h"
 
+#include <iterator>
+#include <span>
 #include <string>
+#include <string_view>
 
 namespace perseus::store {
 namespace {
@@ -8,9 +11,9 @@ namespace {
 // Each database has its own type for a key that counts by itself.
 constexpr std::string_view kSerialKey = "{serial key}";
 
-// Rows that belong to a job are deleted with it (ON DELETE CASCADE). Serial keys record the order
-// of creation.
-constexpr std::string_view kTables[] = {
+// The tables of version 1. Rows that belong to a job are deleted with it (ON DELETE CASCADE).
+// Serial keys record the order of creation.
+constexpr std::string_view kVersion1[] = {
     R"(CREATE TABLE jobs (
       number {serial key},
       id TEXT NOT NULL UNIQUE,
@@ -119,6 +122,48 @@ constexpr std::string_view kTables[] = {
     "CREATE UNIQUE INDEX zeus_ranks_position ON zeus_ranks (job, position)",
 };
 
+// Version 2: what tokens are bound to, owners of jobs, and the audit trail.
+constexpr std::string_view kVersion2[] = {
+    "ALTER TABLE tokens ADD COLUMN nodes TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE tokens ADD COLUMN owner TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE tokens ADD COLUMN certificate TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE tokens ADD COLUMN previous_hash TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE tokens ADD COLUMN previous_until BIGINT NOT NULL DEFAULT 0",
+    "ALTER TABLE tokens ADD COLUMN issued_by TEXT NOT NULL DEFAULT ''",
+    "CREATE INDEX tokens_nodes ON tokens (nodes)",
+    // Until version 1, a token of scope agent was good for every node.
+    "UPDATE tokens SET nodes = '*' WHERE scope = 'agent'",
+    "ALTER TABLE jobs ADD COLUMN owner TEXT NOT NULL DEFAULT ''",
+    // When ranks of the job on the node last ended a step, or were attached.
+    "ALTER TABLE nodes ADD COLUMN ran BIGINT NOT NULL DEFAULT 0",
+    // Append-only (audit.h). No reference to jobs, because the trail outlives them.
+    R"(CREATE TABLE audit (
+      number BIGINT PRIMARY KEY,
+      at BIGINT NOT NULL,
+      action TEXT NOT NULL,
+      job TEXT NOT NULL,
+      job_key TEXT NOT NULL,
+      subject TEXT NOT NULL,
+      who TEXT NOT NULL,
+      name TEXT NOT NULL,
+      role TEXT NOT NULL,
+      peer TEXT NOT NULL,
+      trace TEXT NOT NULL,
+      old_value TEXT NOT NULL,
+      new_value TEXT NOT NULL,
+      reason TEXT NOT NULL,
+      hash TEXT NOT NULL))",
+    "CREATE INDEX audit_job ON audit (job, number)",
+    "CREATE INDEX audit_who ON audit (who, number)",
+    // One row: the newest record. An append locks it.
+    "CREATE TABLE audit_head (number BIGINT NOT NULL, hash TEXT NOT NULL)",
+    "INSERT INTO audit_head VALUES (0, '')",
+};
+
+// kVersions[i] makes version i + 1 of version i.
+constexpr std::span<const std::string_view> kVersions[] = {kVersion1, kVersion2};
+static_assert(std::size(kVersions) == kSchemaVersion);
+
 std::string InDialect(std::string_view statement, const Dialect& dialect) {
   std::string text(statement);
   if (const std::size_t at = text.find(kSerialKey); at != std::string::npos) {
@@ -139,17 +184,20 @@ Result<void> CreateTables(Database& database) {
         transaction.Run("CREATE TABLE IF NOT EXISTS schema_version (version BIGINT NOT NULL)", {}));
     PERSEUS_ASSIGN_OR_RETURN(const Rows rows,
                              transaction.Run("SELECT version FROM schema_version", {}));
-    if (!rows.empty()) {
-      const std::int64_t version = rows.front().Integer(0);
-      if (version == kSchemaVersion) return {};
+    const std::int64_t version = rows.empty() ? 0 : rows.front().Integer(0);
+    if (version == kSchemaVersion) return {};
+    if (version < 0 || version > kSchemaVersion) {
       return Fail(
-          "the tables of the database have version {}, but this program needs version {} (use the "
-          "program that made them, or another database)",
+          "the tables of the database have version {}, but this program needs version {} or older "
+          "(use the program that made them, or another database)",
           version, kSchemaVersion);
     }
-    for (const std::string_view statement : kTables) {
-      PERSEUS_RETURN_IF_ERROR(transaction.Run(InDialect(statement, dialect), {}));
+    for (std::int64_t next = version; next < kSchemaVersion; ++next) {
+      for (const std::string_view statement : kVersions[next]) {
+        PERSEUS_RETURN_IF_ERROR(transaction.Run(InDialect(statement, dialect), {}));
+      }
     }
+    PERSEUS_RETURN_IF_ERROR(transaction.Run("DELETE FROM schema_version", {}));
     PERSEUS_RETURN_IF_ERROR(
         transaction.Run("INSERT INTO schema_version VALUES ($1)", {kSchemaVersion}));
     return {};

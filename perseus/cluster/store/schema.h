@@ -8,11 +8,13 @@
 namespace perseus::store {
 
 // The version of the tables that this program uses. The database records it.
-inline constexpr std::int64_t kSchemaVersion = 1;
+inline constexpr std::int64_t kSchemaVersion = 2;
 
-// Creates the tables in an empty database, in one transaction. Replicas may do so at the same time:
-// one creates the tables, and the others wait. kInput if the database has tables of another
-// version.
+// Creates the tables in an empty database, or upgrades older ones, in one transaction. Replicas may
+// do so at the same time: one changes the tables, and the others wait. A new database gets the
+// tables of version 1 and all upgrades, so every database has passed through the same statements.
+// An upgrade only adds tables and columns with defaults: older servers that still run can go on.
+// kInput if the database has tables of a newer version.
 Result<void> CreateTables(Database& database);
 
 }  // namespace perseus::store

@@ -87,6 +87,25 @@ TEST_F(SqliteTest, RefusesTablesOfANewerProgram) {
   EXPECT_THAT(newer.error().message, HasSubstr("use the program that made them"));
 }
 
+// Makes the tables of version 1 from those of now, with a token for agents.
+TEST_F(SqliteTest, UpgradesTheTablesOfAnOlderProgram) {
+  Get(OpenStore(address_));
+  RunSql(path_,
+         "DROP INDEX tokens_nodes; DROP TABLE audit; DROP TABLE audit_head;"
+         "ALTER TABLE jobs DROP COLUMN owner; ALTER TABLE nodes DROP COLUMN ran;"
+         "ALTER TABLE tokens DROP COLUMN nodes; ALTER TABLE tokens DROP COLUMN owner;"
+         "ALTER TABLE tokens DROP COLUMN certificate; ALTER TABLE tokens DROP COLUMN previous_hash;"
+         "ALTER TABLE tokens DROP COLUMN previous_until; ALTER TABLE tokens DROP COLUMN issued_by;"
+         "INSERT INTO tokens VALUES ('t-1', 'hash', 'agent', '', 'nodes', 1, 0);"
+         "UPDATE schema_version SET version = 1");
+  const auto store = Get(OpenStore(address_));
+  const auto tokens = Get(store->ListTokens());
+  ASSERT_EQ(tokens.size(), 1U);
+  EXPECT_EQ(tokens[0].nodes, "*") << "it stays good for every node";
+  const auto job = Get(store->CreateJob({.key = "run", .body = "{}", .target = "{}"}, 1));
+  EXPECT_EQ(Get(store->FindAuditHead()).number, 1);
+}
+
 TEST_F(SqliteTest, AFailedMigrationWritesNothing) {
   RunSql(path_, "CREATE TABLE tokens (somebody TEXT)");  // Prevents the creation of our table.
   ASSERT_FALSE(OpenStore(address_));
@@ -98,8 +117,10 @@ TEST_F(SqliteTest, AFailedTransactionUndoesOnlyItsOwnChanges) {
   const auto database = Get(OpenSqlite(path_));
   Succeed(CreateTables(*database));
   const auto add = [](Transaction& transaction, std::string_view id) -> Result<void> {
-    const auto added =
-        transaction.Run("INSERT INTO tokens VALUES ($1, '', '', '', '', $2, $3)", {id, 1, 2.0});
+    const auto added = transaction.Run(
+        "INSERT INTO tokens (id, hash, scope, job, name, created, expires) VALUES ($1, '', '', '', "
+        "'', $2, $3)",
+        {id, 1, 2.0});
     if (!added) return Fail(added);
     return {};
   };

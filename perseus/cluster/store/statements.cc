@@ -16,18 +16,20 @@ Result<void> RunAll(Transaction& transaction, std::initializer_list<Statement> s
 Result<std::optional<LockedJob>> LockJob(const Database& database, Transaction& transaction,
                                          std::string_view job) {
   PERSEUS_ASSIGN_OR_RETURN(
-      const Rows rows,
+      Rows rows,
       transaction.Run(
-          fmt::format("SELECT ended, generation, profile_version, assignment_version FROM jobs "
-                      "WHERE id = $1 {}",
-                      database.dialect().for_update),
+          fmt::format(
+              "SELECT ended, generation, profile_version, assignment_version, key FROM jobs "
+              "WHERE id = $1 {}",
+              database.dialect().for_update),
           {job}));
   if (rows.empty()) return std::nullopt;
-  const Row& row = rows.front();
+  Row& row = rows.front();
   return LockedJob{.has_ended = row.Integer(0) != 0,
                    .generation = row.Integer(1),
                    .profile_version = row.Integer(2),
-                   .assignment_version = row.Integer(3)};
+                   .assignment_version = row.Integer(3),
+                   .key = row.TakeText(4)};
 }
 
 Result<LockedJob> LockRunningJob(const Database& database, Transaction& transaction,

@@ -66,6 +66,7 @@ struct LockedJob {
   std::int64_t generation = 0;
   std::int64_t profile_version = 0;
   std::int64_t assignment_version = 0;
+  std::string key;
 };
 // Locks the job until the end of the transaction. Nothing if the job does not exist.
 Result<std::optional<LockedJob>> LockJob(const Database& database, Transaction& transaction,

@@ -17,6 +17,9 @@
 // Texts are UTF-8 without NUL bytes, at most 500 MB. The store refuses others (kInput). Times are
 // milliseconds since 1970 on the caller's clock. `job` is the id of a job.
 //
+// A change that people or nodes make, and each new assignment, is recorded in the audit trail with
+// its `by` (audit.h).
+//
 // Errors: kSystem if the database is unavailable. Then nothing was written, with one exception: if
 // PostgreSQL fails during a commit, the whole transaction may be written. A call that changes a job
 // fails with kInput if the job does not exist or has ended, unless its comment says otherwise.
@@ -57,7 +60,7 @@ class Store final {
     JobRecord job;
     bool is_new = false;  // false: `job` has this key, existed before and has not ended.
   };
-  Result<Created> CreateJob(const NewJob& job, Milliseconds now);
+  Result<Created> CreateJob(const NewJob& job, Milliseconds now, const Author& by = {});
 
   // Finds a job by id or by key. If several jobs have the key: the one that has not ended, or else
   // the newest.
@@ -70,10 +73,11 @@ class Store final {
 
   // Deletes the job's stragglers, nodes and planning, and sends each of the nodes a notice. Does
   // nothing if the job has ended already.
-  Result<void> EndJob(std::string_view job, Milliseconds now);
+  Result<void> EndJob(std::string_view job, Milliseconds now, const Author& by = {});
 
   // Sets a new target, increments the generation and makes planning due.
-  Result<void> SetTarget(std::string_view job, std::string_view target, Milliseconds now);
+  Result<void> SetTarget(std::string_view job, std::string_view target, Milliseconds now,
+                         const Author& by = {});
 
   // Records the newest step of a job. kContinue: only if `step` is higher than the known one, or
   // `at` is 60 s later. kRestart: always, because the job counts its steps from 0 again. Does
@@ -83,7 +87,8 @@ class Store final {
                           std::string_view summary, Milliseconds at);
 
   // Deletes at most `limit` jobs that ended before `before`, with everything that belongs to them,
-  // and the claims of nodes that were not renewed since. Returns the number of deleted jobs.
+  // the claims of nodes that were not renewed since, and the tokens of nodes that expired before.
+  // Returns the number of deleted jobs.
   Result<int> Prune(Milliseconds before, int limit);
 
   // --- Profiles and measurements.
@@ -93,7 +98,8 @@ class Store final {
   // up to number `measured_to` (MeasurementRecords::last), which the profile contains now.
   static constexpr std::int64_t kAllMeasurements = std::numeric_limits<std::int64_t>::max();
   Result<std::int64_t> PutProfile(std::string_view job, std::string_view csv, Milliseconds now,
-                                  std::int64_t measured_to = kAllMeasurements);
+                                  std::int64_t measured_to = kAllMeasurements,
+                                  const Author& by = {});
 
   // Finds the newest profile.
   Result<std::optional<ProfileRecord>> FindProfile(std::string_view job);
@@ -166,7 +172,18 @@ class Store final {
   // nodes lose these ranks; a node without ranks is detached. Keeps what the node has acknowledged.
   // Sends notices only to nodes whose ranks changed.
   Result<void> AttachNode(std::string_view job, std::string_view node, std::string_view ranks,
-                          Milliseconds now);
+                          Milliseconds now, const Author& by = {});
+  // The same for a node that must not take ranks that another node uses: one that was seen since
+  // `silent_since`, and that attached ranks of the job or ended a step since `idle_since`. Returns
+  // these ranks. If there are any, the node gets no rank, and loses those that are not in `ranks`:
+  // so two nodes that exchange ranks do not wait for each other forever.
+  struct InUse {
+    Milliseconds silent_since = 0;
+    Milliseconds idle_since = 0;
+  };
+  Result<std::vector<HeldRank>> AttachOwnRanks(std::string_view job, std::string_view node,
+                                               std::string_view ranks, Milliseconds now,
+                                               const InUse& in_use, const Author& by = {});
   Result<void> DetachNode(std::string_view job, std::string_view node);
   Result<std::vector<NodeRecord>> ListNodesOfJob(std::string_view job);
   Result<std::vector<NodeRecord>> ListJobsOfNode(std::string_view node);
@@ -191,22 +208,36 @@ class Store final {
   // Replaces the straggler with the same dp_rank and source, increments the generation and makes
   // planning due. If the new record only extends a straggler that holds now, only its end changes.
   // kInput if the slowdown is not a number or below 1.
-  Result<void> PutStraggler(const StragglerRecord& straggler, Milliseconds now);
+  Result<void> PutStraggler(const StragglerRecord& straggler, Milliseconds now,
+                            const Author& by = {});
 
   // Returns whether the straggler existed. Then the generation increases and planning is due.
   Result<bool> DeleteStraggler(std::string_view job, int dp_rank, std::string_view source,
-                               Milliseconds now);
+                               Milliseconds now, const Author& by = {});
   Result<std::vector<StragglerRecord>> ListStragglers(std::string_view job);
 
   // --- Tokens.
 
   // kInput if a token with this id exists.
-  Result<void> AddToken(const TokenRecord& token);
+  Result<void> AddToken(const TokenRecord& token, const Author& by = {});
 
   // Returns whether the token existed. kUnreachable for the last operator token that never expires:
   // without it, nobody could create tokens.
-  Result<bool> DeleteToken(std::string_view id);
+  Result<bool> DeleteToken(std::string_view id, Milliseconds now = 0, const Author& by = {});
   Result<std::vector<TokenRecord>> ListTokens();
+  // The tokens of scope agent for this node only.
+  Result<std::vector<TokenRecord>> ListTokensOfNode(std::string_view node);
+
+  // Gives the token a new secret and a new end, if `presented` (a hash) is its secret or its
+  // previous one. The presented secret counts until `previous_until`, or its own end if that is
+  // earlier. Returns false and changes nothing if the token does not exist or has another secret.
+  Result<bool> RenewToken(const TokenRecord& renewed, std::string_view presented, Milliseconds now,
+                          const Author& by = {});
+
+  // --- The audit trail (audit.h).
+
+  Result<std::vector<AuditRecord>> ListAudit(const AuditFilter& filter);
+  Result<AuditHead> FindAuditHead();
 
   // --- Clients of Zeus' pipeline frequency optimizer.
 

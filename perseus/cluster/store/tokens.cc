@@ -1,31 +1,114 @@
 // Tokens.
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "perseus/base/excerpt.h"
+#include "perseus/cluster/store/audit.h"
 #include "perseus/cluster/store/statements.h"
 #include "perseus/cluster/store/store.h"
 
 namespace perseus::store {
 
-Result<void> Store::AddToken(const TokenRecord& token) {
+namespace {
+
+constexpr std::string_view kTokenColumns =
+    "id, hash, scope, job, name, created, expires, nodes, owner, certificate, previous_hash, "
+    "previous_until, issued_by";
+
+TokenRecord TokenOf(Row& row) {
+  return {.id = row.TakeText(0),
+          .hash = row.TakeText(1),
+          .scope = row.TakeText(2),
+          .job = row.TakeText(3),
+          .name = row.TakeText(4),
+          .created = row.Integer(5),
+          .expires = row.Integer(6),
+          .nodes = row.TakeText(7),
+          .owner = row.TakeText(8),
+          .certificate = row.TakeText(9),
+          .previous_hash = row.TakeText(10),
+          .previous_until = row.Integer(11),
+          .issued_by = row.TakeText(12)};
+}
+
+// For the audit trail: no hashes.
+std::string TokenText(const TokenRecord& token) {
+  nlohmann::json json{{"name", token.name}, {"scope", token.scope}};
+  if (token.expires != 0) json["expires_ms"] = token.expires;
+  for (const auto& [key, text] : {std::pair{"jobs", &token.job},
+                                  {"nodes", &token.nodes},
+                                  {"owner", &token.owner},
+                                  {"certificate", &token.certificate},
+                                  {"issued_by", &token.issued_by}}) {
+    if (!text->empty()) json[key] = *text;
+  }
+  return json.dump();
+}
+
+}  // namespace
+
+Result<void> Store::AddToken(const TokenRecord& token, const Author& by) {
   return database_->Transact([&](Transaction& transaction) -> Result<void> {
     PERSEUS_ASSIGN_OR_RETURN(
         const Rows added,
         transaction.Run(
-            "INSERT INTO tokens (id, hash, scope, job, name, created, expires) "
-            "VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO NOTHING RETURNING id",
-            {token.id, token.hash, token.scope, token.job, token.name, token.created,
-             token.expires}));
+            fmt::format("INSERT INTO tokens ({}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, "
+                        "$11, $12, $13) ON CONFLICT (id) DO NOTHING RETURNING id",
+                        kTokenColumns),
+            {token.id, token.hash, token.scope, token.job, token.name, token.created, token.expires,
+             token.nodes, token.owner, token.certificate, token.previous_hash, token.previous_until,
+             token.issued_by}));
     if (added.empty()) {
       return Fail("token {} exists already (choose another id)", Excerpt(token.id));
     }
-    return transaction.Notify({.kind = Notice::Kind::kTokens, .name = ""});
+    PERSEUS_RETURN_IF_ERROR(transaction.Notify({.kind = Notice::Kind::kTokens, .name = ""}));
+    return AppendAudit(*database_, transaction,
+                       {.at = token.created,
+                        .action = "token.create",
+                        .job = "",
+                        .key = "",
+                        .subject = token.id,
+                        .by = by,
+                        .before = "",
+                        .after = TokenText(token)});
+  });
+}
+
+Result<bool> Store::RenewToken(const TokenRecord& renewed, std::string_view presented,
+                               Milliseconds now, const Author& by) {
+  return Write<bool>(*database_, [&](Transaction& transaction) -> Result<bool> {
+    PERSEUS_ASSIGN_OR_RETURN(
+        Rows rows, transaction.Run(fmt::format("SELECT {} FROM tokens WHERE id = $1 {}",
+                                               kTokenColumns, database_->dialect().for_update),
+                                   {renewed.id}));
+    if (rows.empty()) return false;
+    const TokenRecord old = TokenOf(rows.front());
+    const bool is_newest = old.hash == presented;
+    if (!is_newest && (old.previous_hash != presented || old.previous_until <= now)) return false;
+    const Milliseconds until = is_newest ? renewed.previous_until : old.previous_until;
+    PERSEUS_RETURN_IF_ERROR(
+        transaction.Run("UPDATE tokens SET hash = $2, expires = $3, previous_hash = $4, "
+                        "previous_until = $5 WHERE id = $1",
+                        {renewed.id, renewed.hash, renewed.expires, presented, until}));
+    PERSEUS_RETURN_IF_ERROR(transaction.Notify({.kind = Notice::Kind::kTokens, .name = ""}));
+    PERSEUS_RETURN_IF_ERROR(
+        AppendAudit(*database_, transaction,
+                    {.at = now,
+                     .action = "token.renew",
+                     .job = "",
+                     .key = "",
+                     .subject = old.id,
+                     .by = by,
+                     .before = fmt::format(R"({{"expires_ms":{}}})", old.expires),
+                     .after = fmt::format(R"({{"expires_ms":{}}})", renewed.expires)}));
+    return true;
   });
 }
 
 // Locks all operator tokens that never expire. So two calls at the same time cannot delete the last
 // two of them.
-Result<bool> Store::DeleteToken(std::string_view id) {
+Result<bool> Store::DeleteToken(std::string_view id, Milliseconds now, const Author& by) {
   return Write<bool>(*database_, [&](Transaction& transaction) -> Result<bool> {
     PERSEUS_ASSIGN_OR_RETURN(
         Rows lasting,
@@ -43,26 +126,35 @@ Result<bool> Store::DeleteToken(std::string_view id) {
           id);
     }
     PERSEUS_ASSIGN_OR_RETURN(
-        const Rows gone, transaction.Run("DELETE FROM tokens WHERE id = $1 RETURNING id", {id}));
+        Rows gone,
+        transaction.Run(fmt::format("DELETE FROM tokens WHERE id = $1 RETURNING {}", kTokenColumns),
+                        {id}));
     if (gone.empty()) return false;
     PERSEUS_RETURN_IF_ERROR(transaction.Notify({.kind = Notice::Kind::kTokens, .name = ""}));
+    PERSEUS_RETURN_IF_ERROR(AppendAudit(*database_, transaction,
+                                        {.at = now,
+                                         .action = "token.revoke",
+                                         .job = "",
+                                         .key = "",
+                                         .subject = std::string(id),
+                                         .by = by,
+                                         .before = TokenText(TokenOf(gone.front()))}));
     return true;
   });
 }
 
 Result<std::vector<TokenRecord>> Store::ListTokens() {
-  return ReadAll(
-      *database_,
-      "SELECT id, hash, scope, job, name, created, expires FROM tokens ORDER BY created, id", {},
-      [](Row& row) {
-        return TokenRecord{.id = row.TakeText(0),
-                           .hash = row.TakeText(1),
-                           .scope = row.TakeText(2),
-                           .job = row.TakeText(3),
-                           .name = row.TakeText(4),
-                           .created = row.Integer(5),
-                           .expires = row.Integer(6)};
-      });
+  return ReadAll(*database_,
+                 fmt::format("SELECT {} FROM tokens ORDER BY created, id", kTokenColumns), {},
+                 TokenOf);
+}
+
+Result<std::vector<TokenRecord>> Store::ListTokensOfNode(std::string_view node) {
+  return ReadAll(*database_,
+                 fmt::format("SELECT {} FROM tokens WHERE nodes = $1 AND scope = 'agent' "
+                             "ORDER BY created, id",
+                             kTokenColumns),
+                 {node}, TokenOf);
 }
 
 }  // namespace perseus::store

@@ -76,6 +76,7 @@ std::vector<StragglerChange> JobWatch::Add(const std::string& node,
                                            const protocol::StepReport& step, double expected_s,
                                            store::Milliseconds now) {
   const MutexLock lock(mutex_);
+  if (!HasRanks(node, step.dp_rank)) return {};
   const auto [newest, is_first] = newest_.try_emplace(node, step.step);
   if (step.step + kMaxUnsent < newest->second) {
     steps_.clear();
@@ -127,12 +128,21 @@ bool JobWatch::TakeRestart() {
   return std::exchange(has_restarted_, false);
 }
 
-bool JobWatch::NeedsNodes(const std::string& node, store::Milliseconds now) const {
+bool JobWatch::HasRanks(const std::string& node, int pipeline) const {
+  const auto nodes = nodes_.find(pipeline);
+  return nodes != nodes_.end() && nodes->second.contains(node);
+}
+
+bool JobWatch::NeedsNodes(const std::string& node, store::Milliseconds now,
+                          const std::vector<protocol::StepReport>& steps) const {
   const MutexLock lock(mutex_);
+  bool is_known = all_nodes_.contains(node);
+  for (const protocol::StepReport& step : steps) {
+    is_known = is_known && HasRanks(node, step.dp_rank);
+  }
   const store::Milliseconds pause =
-      all_nodes_.contains(node)
-          ? kReadNodesEvery
-          : static_cast<store::Milliseconds>(all_nodes_.size() / kNodesAMillisecond);
+      is_known ? kReadNodesEvery
+               : static_cast<store::Milliseconds>(all_nodes_.size() / kNodesAMillisecond);
   return !IsWithin(pause, read_nodes_at_, now);
 }
 

@@ -36,7 +36,8 @@ class JobWatch {
   // Adds a reported step. Returns the changes of stragglers to store. Every kRenew it also returns
   // the stragglers that still hold, for pipelines that were just judged. A step of a pipeline is
   // judged when all nodes with ranks of it (SetNodes) have reported it, because a part of the nodes
-  // may be faster than the whole. A node may report a step again, after a lost answer.
+  // may be faster than the whole. Ignores a step of a pipeline of which the node has no rank. A
+  // node may report a step again, after a lost answer.
   static constexpr store::Milliseconds kRenew = 20'000;
   std::vector<StragglerChange> Add(const std::string& node, const protocol::StepReport& step,
                                    double expected_s, store::Milliseconds now);
@@ -51,7 +52,9 @@ class JobWatch {
   // in a row.
   static constexpr store::Milliseconds kReadNodesEvery = 10'000;
   static constexpr std::size_t kNodesAMillisecond = 10;
-  bool NeedsNodes(const std::string& node, store::Milliseconds now) const;
+  // A node that reports `steps` of a pipeline of which it has no rank counts as unknown.
+  bool NeedsNodes(const std::string& node, store::Milliseconds now,
+                  const std::vector<protocol::StepReport>& steps = {}) const;
   // `nodes`: by dp_rank. `first`: the first live node. Its replica judges the job.
   void SetNodes(std::map<int, std::set<std::string>> nodes, const std::string& first,
                 store::Milliseconds now);
@@ -92,6 +95,7 @@ class JobWatch {
 
  private:
   bool ReceivesFirstNode(store::Milliseconds now) const PERSEUS_REQUIRES(mutex_);
+  bool HasRanks(const std::string& node, int pipeline) const PERSEUS_REQUIRES(mutex_);
 
   static constexpr std::size_t kWindow = 16;
   using Nodes = std::map<std::string, protocol::StepReport>;

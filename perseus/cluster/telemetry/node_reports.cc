@@ -59,7 +59,7 @@ Result<bool> NodeReports::TakeJob(const std::string& node, const protocol::JobRe
   PERSEUS_ASSIGN_OR_RETURN(const auto job, store_.FindJob(report.job));
   if (!job || job->ended != 0) return false;
   const std::shared_ptr<JobWatch> watch = watches_.Of(job->id, now);
-  const bool reads = watch->NeedsNodes(node, now);
+  const bool reads = watch->NeedsNodes(node, now, report.steps);
   if (reads) {
     PERSEUS_RETURN_IF_ERROR(ReadNodes(job->id, *watch, now));
   }
@@ -130,11 +130,12 @@ void NodeReports::NoteNode(const std::string& node, const std::string& job,
                            const protocol::JobReport& report, store::Milliseconds now) {
   const MutexLock lock(mutex_);
   Known& known = known_[{job, node}];
+  if (!report.steps.empty()) known.ran = now;
   if (known.acknowledged == report.acknowledged && known.following == report.following &&
       IsWithin(kWriteNodeEvery, known.written, now)) {
     return;
   }
-  known = {report.acknowledged, report.following, now};
+  known = {report.acknowledged, report.following, now, known.ran};
   if (!IsWithin(kForgetAfter, pruned_, now)) {
     pruned_ = now;
     std::erase_if(known_, [now](const auto& entry) {
@@ -148,6 +149,7 @@ void NodeReports::NoteNode(const std::string& node, const std::string& job,
   record.following = report.following;
   record.since_step = report.since_step;
   record.seen = now;
+  record.ran = known.ran;
   seen_.push_back(std::move(record));
 }
 

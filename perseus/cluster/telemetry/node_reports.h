@@ -44,6 +44,7 @@ class NodeReports {
     std::int64_t acknowledged = -1;
     std::int64_t following = -1;
     store::Milliseconds written = 0;
+    store::Milliseconds ran = 0;  // When it last reported a step.
   };
   // Whether the node is attached to the job.
   Result<bool> TakeJob(const std::string& node, const protocol::JobReport& report,

@@ -1,0 +1,157 @@
+#include "perseus/cluster/node/own_token.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "perseus/base/excerpt.h"
+#include "perseus/base/file.h"
+#include "perseus/base/file_descriptor.h"
+#include "perseus/cluster/http/client.h"
+#include "perseus/cluster/node/uplink.h"
+
+namespace perseus::node {
+namespace {
+
+constexpr Nanoseconds kAgainAfter = 5 * kSecond;
+constexpr Nanoseconds kCheckApart = 60 * kSecond;
+constexpr int kTokenRefused = 401;
+constexpr int kRenewalRefused = 403;
+
+// The file is private from its first byte on.
+Result<void> WriteSecretFile(const std::filesystem::path& path, const std::string& secret) {
+  const std::string fresh = path.string() + ".new";
+  const auto fail = [&path]() -> Result<void> {
+    return FailAs(ErrorKind::kSystem, "cannot write {}: {} (may this user write there?)",
+                  path.string(), std::strerror(errno));
+  };
+  ::unlink(fresh.c_str());
+  const FileDescriptor file(
+      ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
+  if (!file) return fail();
+  const std::string line = secret + "\n";
+  if (::write(file.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()) ||
+      ::fsync(file.get()) != 0 || ::rename(fresh.c_str(), path.c_str()) != 0) {
+    return fail();
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::string> ReadSecretFile(const std::filesystem::path& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0 && (status.st_mode & S_IROTH) != 0) {
+    return Fail("everybody on this machine can read the token in {} (chmod 0640 {})", path.string(),
+                path.string());
+  }
+  PERSEUS_ASSIGN_OR_RETURN(auto text, ReadFile(path));
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
+  if (text.empty() || !IsPrintable(text)) {
+    return Fail("{} contains no token (expected one line, as perseus token create printed it)",
+                path.string());
+  }
+  return text;
+}
+
+Result<void> OwnToken::Load() {
+  std::error_code error;
+  if (!std::filesystem::exists(options_.file, error)) {
+    must_join_ = true;
+    return {};
+  }
+  PERSEUS_ASSIGN_OR_RETURN(auto token, ReadSecretFile(options_.file));
+  const MutexLock lock(mutex_);
+  token_ = std::move(token);
+  return {};
+}
+
+std::string OwnToken::token() const {
+  const MutexLock lock(mutex_);
+  return token_;
+}
+
+void OwnToken::Refused() {
+  if (must_join_) return;
+  must_join_ = true;
+  next_ = 0;
+}
+
+void OwnToken::StreamRefused(Nanoseconds now) {
+  if (now < next_check_) return;
+  next_check_ = now + kCheckApart;
+  next_ = 0;
+}
+
+void OwnToken::Turn(Nanoseconds now) {
+  if (now < next_) return;
+  now_ = now;
+  next_ = now + kAgainAfter;
+  must_join_ ? Join() : Renew();
+}
+
+void OwnToken::Join() {
+  const auto join = ReadSecretFile(options_.join_token_file);
+  if (!join) return WarnOnce(join.error().message);
+  const auto answer =
+      send_(fmt::format("/v1/nodes/{}/token", http::PercentEncoded(options_.node)), *join);
+  if (!answer) return WarnOnce(answer.error().message);
+  if (!IsSuccess(*answer)) {
+    return WarnOnce(
+        fmt::format("the server does not give node {} a token: {}; the request is "
+                    "repeated every 5 s",
+                    options_.node, ProblemText(*answer)));
+  }
+  if (Take(*answer)) log_.info("node {} has a token of its own", options_.node);
+}
+
+void OwnToken::Renew() {
+  const auto answer =
+      send_(fmt::format("/v1/nodes/{}/token", http::PercentEncoded(options_.node)), token());
+  if (!answer) return WarnOnce(answer.error().message);
+  if (answer->status == kTokenRefused || answer->status == kRenewalRefused) {
+    WarnOnce(fmt::format("the server does not renew the token of node {}: {}; the node joins again",
+                         options_.node, ProblemText(*answer)));
+    return Refused();
+  }
+  if (!IsSuccess(*answer)) {
+    return WarnOnce(fmt::format("the token of node {} is not renewed: {}", options_.node,
+                                ProblemText(*answer)));
+  }
+  Take(*answer);
+}
+
+bool OwnToken::Take(const http::Response& answer) {
+  const auto json = nlohmann::json::parse(answer.body, nullptr, false);
+  const bool is_complete = json.is_object() && json.contains("token") &&
+                           json["token"].is_string() && json.contains("renew_in_s") &&
+                           json["renew_in_s"].is_number_integer();
+  if (!is_complete) {
+    WarnOnce("the server's answer has no token (is it a perseus server?)");
+    return false;
+  }
+  std::string secret = json["token"];
+  if (const auto written = WriteSecretFile(options_.file, secret); !written) {
+    // The token works until this process ends.
+    WarnOnce(written.error().message);
+  } else {
+    warned_.clear();
+  }
+  next_ = now_ + json["renew_in_s"].get<std::int64_t>() * kSecond;
+  must_join_ = false;
+  const MutexLock lock(mutex_);
+  token_ = std::move(secret);
+  return true;
+}
+
+void OwnToken::WarnOnce(const std::string& message) {
+  if (std::exchange(warned_, message) != message) log_.warn("{}", message);
+}
+
+}  // namespace perseus::node

@@ -1,0 +1,73 @@
+// The node's own token: gets it with a join token, renews it, and keeps it in a file.
+//
+//   join token ──► POST /v1/nodes/N/token ──► own token ──► file
+//                          ▲    own token, after half of its life
+//
+// A node that starts renews the token in its file. If the server does not accept it any more, the
+// node joins again, as long as it has a join token that is valid.
+//
+// token() is thread safe. All else is for one thread.
+#pragma once
+
+#include <spdlog/logger.h>
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "perseus/base/mutex.h"
+#include "perseus/base/result.h"
+#include "perseus/base/units.h"
+#include "perseus/cluster/http/message.h"
+
+namespace perseus::node {
+
+class OwnToken {
+ public:
+  struct Options {
+    std::string node;                       // The name.
+    std::filesystem::path file;             // Of the own token. Only the owner can read it.
+    std::filesystem::path join_token_file;  // Read again for each attempt.
+  };
+  // Sends POST `target` with this token.
+  using Send =
+      std::function<Result<http::Response>(const std::string& target, const std::string& token)>;
+  OwnToken(Options options, Send send, spdlog::logger& log)
+      : options_(std::move(options)), send_(std::move(send)), log_(log) {}
+
+  // Reads the file, if it exists. kInput if it cannot be read, or if everybody can read it.
+  Result<void> Load();
+  // Joins or renews if it is time. Call it often.
+  void Turn(Nanoseconds now);
+  // The server answered 401 to this token.
+  void Refused();
+  // The server refused the event stream, perhaps because of the token. Renews the token, at most
+  // once a minute: this shows whether the server still accepts it.
+  void StreamRefused(Nanoseconds now);
+  // Empty before the node has joined.
+  std::string token() const PERSEUS_EXCLUDES(mutex_);
+
+ private:
+  void Join();
+  void Renew();
+  // Whether the answer has a token, which is then the own one.
+  bool Take(const http::Response& answer);
+  void WarnOnce(const std::string& message);
+
+  const Options options_;
+  const Send send_;
+  spdlog::logger& log_;
+  Nanoseconds next_ = 0;  // When to join or renew.
+  Nanoseconds now_ = 0;
+  Nanoseconds next_check_ = 0;  // The earliest time at which StreamRefused() renews.
+  bool must_join_ = false;
+  std::string warned_;
+  mutable Mutex mutex_;
+  std::string token_ PERSEUS_GUARDED_BY(mutex_);
+};
+
+// A file with a secret on one line. kInput if everybody can read it, or if it has no secret.
+Result<std::string> ReadSecretFile(const std::filesystem::path& path);
+
+}  // namespace perseus::node

@@ -1,0 +1,95 @@
+#include "perseus/cluster/node/own_token.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <sys/stat.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "perseus/base/file.h"
+#include "tests/support/temporary_directory.h"
+
+namespace perseus::node {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class OwnTokenTest : public testing::Test {
+ protected:
+  OwnTokenTest() { WriteSecret(directory_ / "join", "join-secret"); }
+
+  static void WriteSecret(const std::filesystem::path& path, const std::string& secret) {
+    std::ofstream(path) << secret << "\n";
+    ::chmod(path.c_str(), 0600);
+  }
+  OwnToken Make() {
+    return OwnToken(
+        {.node = "n0", .file = directory_ / "own", .join_token_file = directory_ / "join"},
+        [this](const std::string& target, const std::string& token) {
+          sent_.push_back(target + " " + token);
+          return answer_;
+        },
+        log_);
+  }
+  void Answer(const std::string& token) {
+    answer_ = http::Response{.status = 200,
+                             .body = R"({"token": ")" + token + R"(", "renew_in_s": 100})"};
+  }
+
+  const TemporaryDirectory directory_;
+  std::ostringstream logged_;
+  spdlog::logger log_{"test", std::make_shared<spdlog::sinks::ostream_sink_mt>(logged_)};
+  std::vector<std::string> sent_;
+  Result<http::Response> answer_ = FailAs(ErrorKind::kSystem, "no server");
+};
+
+TEST_F(OwnTokenTest, JoinsKeepsAndRenews) {
+  OwnToken own = Make();
+  ASSERT_TRUE(own.Load());
+  own.Turn(0);
+  EXPECT_EQ(own.token(), "");
+  Answer("first");
+  own.Turn(kSecond);
+  EXPECT_EQ(sent_.size(), 1U) << "it waits after a failure";
+  own.Turn(5 * kSecond);
+  EXPECT_EQ(own.token(), "first");
+  EXPECT_EQ(*ReadFile(directory_ / "own"), "first\n");
+  struct stat status {};
+  ASSERT_EQ(::stat((directory_ / "own").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777U, 0600U);
+  Answer("second");
+  own.Turn(104 * kSecond);
+  EXPECT_EQ(own.token(), "first");
+  own.Turn(105 * kSecond);
+  EXPECT_EQ(own.token(), "second");
+  EXPECT_THAT(sent_, ElementsAre("/v1/nodes/n0/token join-secret", "/v1/nodes/n0/token join-secret",
+                                 "/v1/nodes/n0/token first"));
+}
+
+TEST_F(OwnTokenTest, ARestartedNodeRenewsAndJoinsAgainIfItsTokenIsRefused) {
+  WriteSecret(directory_ / "own", "old");
+  OwnToken own = Make();
+  ASSERT_TRUE(own.Load());
+  EXPECT_EQ(own.token(), "old");
+  answer_ = http::Response{.status = 401, .body = "{}"};
+  own.Turn(0);
+  EXPECT_THAT(logged_.str(), HasSubstr("joins again"));
+  Answer("new");
+  own.Turn(kSecond);
+  EXPECT_EQ(own.token(), "new");
+  EXPECT_THAT(sent_, ElementsAre("/v1/nodes/n0/token old", "/v1/nodes/n0/token join-secret"));
+}
+
+TEST_F(OwnTokenTest, RefusesAFileThatEverybodyCanRead) {
+  WriteSecret(directory_ / "own", "old");
+  ::chmod((directory_ / "own").c_str(), 0644);
+  const auto loaded = Make().Load();
+  ASSERT_FALSE(loaded);
+  EXPECT_THAT(loaded.error().message, HasSubstr("chmod 0640"));
+}
+
+}  // namespace
+}  // namespace perseus::node

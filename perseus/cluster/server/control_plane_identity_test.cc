@@ -1,0 +1,369 @@
+// What a stolen token of a node is good for, over sockets: attacks on other nodes, and how long a
+// revoked token works.
+#include <atomic>
+#include <future>
+
+#include "perseus/cluster/server/control_plane_fixture.h"
+#include "perseus/cluster/server/rights.h"
+#include "tests/support/postgres_server.h"
+#include "tests/support/temporary_directory.h"
+#include "tests/support/test_certificates.h"
+
+namespace perseus::server {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+class IdentityTest : public ControlPlaneTest {
+ protected:
+  // Two pipelines of four ranks. Node n0 runs pipeline 0, node n1 runs pipeline 1.
+  void StartJob() {
+    PlanJob("run");
+    operator_token_ = Created(R"({"scope": "operator", "name": "ann"})", "")["token"];
+    for (const char* node : {"n0", "n1"}) {
+      const json token = Created(json{{"scope", "agent"}, {"nodes", {node}}}.dump());
+      token_[node] = token["token"];
+      id_[node] = token["id"];
+      ASSERT_EQ(AttachPipeline(node, node == std::string("n0") ? 0 : 1).status, 200);
+    }
+  }
+  json Created(const std::string& body) { return Created(body, operator_token_); }
+  json Created(const std::string& body, const std::string& token) {
+    const auto made = As(token, "POST", "/v1/tokens", body);
+    EXPECT_EQ(made.status, 201) << made.body;
+    return json::parse(made.body);
+  }
+  http::Response As(const std::string& token, const std::string& method, const std::string& target,
+                    const std::string& body = "") const {
+    auto client = http::Client::Create({.server = url(), .token = token});
+    auto response = client->Send({.method = method, .target = target, .body = body});
+    EXPECT_TRUE(response) << response.error().message;
+    return response ? *std::move(response) : http::Response{.status = 0};
+  }
+  http::Response AsNode(const std::string& node, const std::string& method,
+                        const std::string& target, const std::string& body = "") const {
+    return As(token_.at(node), method, target, body);
+  }
+  http::Response AttachPipeline(const std::string& node, int pipeline,
+                                const std::string& as = "") const {
+    auto ranks = json::array();
+    for (int rank = 0; rank < 4; ++rank) {
+      ranks.push_back({{"dp_rank", pipeline}, {"pp_rank", rank}});
+    }
+    return AsNode(as.empty() ? node : as, "PUT", "/v1/nodes/" + node + "/jobs/run",
+                  json{{"ranks", ranks}}.dump());
+  }
+  json Job() const { return json::parse(As(operator_token_, "GET", "/v1/jobs/run").body); }
+  // The ranks of each node.
+  std::map<std::string, std::size_t> Ranks() const {
+    std::map<std::string, std::size_t> ranks;
+    const json job = Job();
+    for (const json& node : job["nodes"]) ranks[node["node"]] = node["ranks"].size();
+    return ranks;
+  }
+  // Reads the node's stream with this token until the server closes it, and returns the status of
+  // the next attempt. `opened` is set when the stream is open.
+  std::future<std::string> ReadStream(const std::string& node, const std::string& token,
+                                      std::atomic<bool>& opened) const {
+    return std::async(std::launch::async, [this, node, token, &opened] {
+      auto client = http::Client::Create({.server = url(), .token = token});
+      const auto until = std::chrono::steady_clock::now() + kTimeout;
+      const auto listened = client->Listen(
+          {.target = "/v1/nodes/" + node + "/events",
+           .on_event = [](const http::Event&) { return true; },
+           .on_change = [&](std::string_view what) { opened = what.starts_with("connected"); },
+           .should_end = [&] { return std::chrono::steady_clock::now() > until; }});
+      return listened ? std::string("still open") : listened.error().message;
+    });
+  }
+
+  const std::map<std::string, std::size_t> all_{{"n0", 4}, {"n1", 4}};
+  std::string operator_token_;
+  std::map<std::string, std::string> token_;
+  std::map<std::string, std::string> id_;
+};
+
+TEST_F(IdentityTest, ANodeIsNoOtherNode) {
+  ASSERT_NO_FATAL_FAILURE(StartJob());
+  const std::string report =
+      R"({"jobs": [{"job": "run", "steps": [{"step": 1, "dp_rank": 1, "busy_s": 9, "ranks": 4}]}]})";
+  for (const auto& [method, target, body] :
+       {std::tuple{"PUT", "/v1/nodes/n1/jobs/run", R"({"ranks": [{"dp_rank": 0, "pp_rank": 0}]})"},
+        {"DELETE", "/v1/nodes/n1/jobs/run", ""},
+        {"POST", "/v1/nodes/n1/reports", report.c_str()},
+        {"GET", "/v1/nodes/n1/events", ""},
+        {"GET", "/v1/nodes/n1/jobs", ""},
+        {"POST", "/v1/nodes/n1/token", ""},
+        {"PUT", "/v1/jobs/run/stragglers/1", R"({"slowdown": 2})"}}) {
+    const auto response = AsNode("n0", method, target, body);
+    EXPECT_EQ(response.status, 403) << method << " " << target << "\n" << response.body;
+  }
+  EXPECT_EQ(Ranks(), all_);
+}
+
+TEST_F(IdentityTest, ANodeDoesNotTakeRanksThatAnotherNodeRuns) {
+  ASSERT_NO_FATAL_FAILURE(StartJob());
+  const auto stolen = AttachPipeline("n0", 1);
+  EXPECT_EQ(stolen.status, 409) << stolen.body;
+  EXPECT_THAT(stolen.body, HasSubstr("node n1 runs rank dp_rank 1, pp_rank 0"));
+  // Of its own ranks, it keeps those that it has asked for: none.
+  EXPECT_EQ(Ranks(), (std::map<std::string, std::size_t>{{"n1", 4}}));
+  // When n1 has other ranks, n0 gets the ranks: no deadlock of nodes that exchange ranks.
+  EXPECT_EQ(AttachPipeline("n1", 0).status, 200);
+  EXPECT_EQ(AttachPipeline("n0", 1).status, 200);
+  EXPECT_EQ(Ranks(), all_);
+  // A token for the whole fleet takes ranks, as a restart on other nodes needs. It is recorded.
+  token_["any"] = Created(R"({"scope": "agent", "nodes": ["*"], "name": "any"})")["token"];
+  EXPECT_EQ(AttachPipeline("n0", 0, "any").status, 200);
+  const json audit =
+      json::parse(As(operator_token_, "GET", "/v1/audit?action=node.take").body)["records"];
+  ASSERT_EQ(audit.size(), 1);
+  EXPECT_EQ(audit[0]["name"], "any");
+  EXPECT_EQ(audit[0]["before"], (json{{"node", "n1"}}));
+}
+
+TEST_F(IdentityTest, ANodeInventsNoStragglerInAnotherPipeline) {
+  ASSERT_NO_FATAL_FAILURE(StartJob());
+  const json job = Job();
+  const auto version = job["assignment"]["version"].get<int>();
+  const auto report = [&](const std::string& node, int pipeline, int step, double busy_s) {
+    const json steps = {{{"step", step},
+                         {"dp_rank", pipeline},
+                         {"time_s", 1},
+                         {"busy_s", busy_s},
+                         {"version", version},
+                         {"ranks", 4}}};
+    const json body{{"jobs", {{{"job", "run"}, {"acknowledged", version}, {"steps", steps}}}}};
+    EXPECT_EQ(AsNode(node, "POST", "/v1/nodes/" + node + "/reports", body.dump()).status, 200);
+  };
+  const double busy_s = job["assignment"]["pipelines"][0]["time_s"];
+  for (int step = 0; step < 30; ++step) {
+    report("n0", 0, step, busy_s);
+    report("n0", 1, step, 2 * busy_s);  // The attack.
+    report("n1", 1, step, busy_s);
+  }
+  EXPECT_EQ(Job()["stragglers"], json::array());
+}
+
+TEST_F(IdentityTest, AnAgentOfSomeJobsAttachesNoOtherJob) {
+  ASSERT_NO_FATAL_FAILURE(StartJob());
+  token_["n2"] = Created(R"({"scope": "agent", "nodes": ["n2"], "jobs": ["team-a-*"]})")["token"];
+  EXPECT_EQ(AttachPipeline("n2", 0).status, 403);
+  EXPECT_EQ(AsNode("n2", "GET", "/v1/jobs/run").status, 403);
+  EXPECT_EQ(json::parse(AsNode("n2", "GET", "/v1/jobs").body)["jobs"], json::array());
+}
+
+TEST_F(IdentityTest, ARevokedTokenClosesItsStream) {
+  ASSERT_NO_FATAL_FAILURE(StartJob());
+  std::atomic<bool> opened = false;
+  std::atomic<bool> other_opened = false;
+  auto ended = ReadStream("n0", token_["n0"], opened);
+  auto other = ReadStream("n1", token_["n1"], other_opened);
+  ASSERT_TRUE(Comes([&] { return opened && other_opened; }));
+  ASSERT_EQ(As(operator_token_, "DELETE", "/v1/tokens/" + id_["n0"]).status, 200);
+  EXPECT_THAT(ended.get(), HasSubstr("the token does not exist"));
+  EXPECT_EQ(other.wait_for(std::chrono::seconds(0)), std::future_status::timeout)
+      << "the other stream stays open";
+  ASSERT_EQ(As(operator_token_, "DELETE", "/v1/tokens/" + id_["n1"]).status, 200);
+  EXPECT_THAT(other.get(), HasSubstr("the token does not exist"));
+}
+
+TEST_F(IdentityTest, AnExpiredTokenClosesItsStream) {
+  ASSERT_NO_FATAL_FAILURE(StartJob());
+  const double days = 1.0 / 86'400;
+  const json brief =
+      Created(json{{"scope", "agent"}, {"nodes", {"n2"}}, {"expires_in_days", days}}.dump());
+  std::atomic<bool> opened = false;
+  auto ended = ReadStream("n2", brief["token"], opened);
+  EXPECT_THAT(ended.get(), HasSubstr("has expired"));
+}
+
+// While no tokens exist, everybody may open a stream. The first token ends this.
+TEST_F(IdentityTest, TheFirstTokenClosesStreamsWithoutToken) {
+  std::atomic<bool> opened = false;
+  auto ended = ReadStream("n0", "", opened);
+  ASSERT_TRUE(Comes([&] { return opened.load(); }));
+  Created(R"({"scope": "operator"})", "");
+  EXPECT_THAT(ended.get(), HasSubstr("the request has no token"));
+}
+
+TEST_F(IdentityTest, AJoinTokenIsExchangedForTheNodesOwnToken) {
+  ASSERT_NO_FATAL_FAILURE(StartJob());
+  const json join = Created(R"({"scope": "join", "nodes": ["gpu-*"], "jobs": ["run"]})");
+  const std::string secret = join["token"];
+  EXPECT_EQ(As(secret, "GET", "/v1/jobs/run").status, 403) << "it is good for nothing else";
+  EXPECT_EQ(As(secret, "POST", "/v1/nodes/web/token").status, 403);
+  const auto joined = As(secret, "POST", "/v1/nodes/gpu-1/token");
+  ASSERT_EQ(joined.status, 201) << joined.body;
+  const json token = json::parse(joined.body);
+  EXPECT_EQ(token["issued_by"], join["id"]);
+  EXPECT_EQ(token["nodes"], json::array({"gpu-1"}));
+  EXPECT_EQ(token["jobs"], json::array({"run"}));
+  EXPECT_EQ(As(secret, "POST", "/v1/nodes/gpu-1/token").status, 409)
+      << "a stolen join token does not give the token of another node";
+
+  const auto renewed = As(token["token"], "POST", "/v1/nodes/gpu-1/token");
+  ASSERT_EQ(renewed.status, 200) << renewed.body;
+  const json again = json::parse(renewed.body);
+  EXPECT_EQ(again["id"], token["id"]);
+  EXPECT_NE(again["token"], token["token"]);
+  // The answer may have been lost: the old secret still counts, and may be renewed again.
+  EXPECT_EQ(As(token["token"], "POST", "/v1/nodes/gpu-1/token").status, 200);
+  EXPECT_EQ(As(again["token"], "GET", "/v1/jobs/run").status, 401) << "this one was replaced";
+
+  const std::string id = token["id"];
+  ASSERT_EQ(As(operator_token_, "DELETE", "/v1/tokens/" + id).status, 200);
+  EXPECT_EQ(As(token["token"], "POST", "/v1/nodes/gpu-1/token").status, 401);
+  EXPECT_EQ(As(secret, "POST", "/v1/nodes/gpu-1/token").status, 201) << "the name is free again";
+}
+
+TEST_F(IdentityTest, MembersSeeAndChangeTheJobsOfTheirOwner) {
+  operator_token_ = Created(R"({"scope": "operator"})", "")["token"];
+  const std::string a = Created(R"({"scope": "member", "owner": "team-a"})")["token"];
+  const std::string b = Created(R"({"scope": "member", "owner": "team-b"})")["token"];
+  const auto made = As(a, "POST", "/v1/jobs", JobBody("run-a"));
+  ASSERT_EQ(made.status, 201) << made.body;
+  EXPECT_EQ(json::parse(made.body)["owner"], "team-a");
+  ASSERT_EQ(As(b, "POST", "/v1/jobs", JobBody("run-b")).status, 201);
+  EXPECT_EQ(As(b, "GET", "/v1/jobs/run-a").status, 403);
+  EXPECT_EQ(As(b, "GET", "/v1/jobs/missing").body, As(b, "GET", "/v1/jobs/run-a").body)
+      << "the answer does not show whether it exists";
+  EXPECT_EQ(As(b, "POST", "/v1/jobs/run-a/end").status, 403);
+  const auto taken = As(b, "POST", "/v1/jobs", JobBody("run-a"));
+  EXPECT_EQ(taken.status, 403) << taken.body;
+  json other = json::parse(JobBody("run-c"));
+  other["owner"] = "team-a";
+  EXPECT_EQ(As(b, "POST", "/v1/jobs", other.dump()).status, 403);
+  const json jobs = json::parse(As(b, "GET", "/v1/jobs").body)["jobs"];
+  ASSERT_EQ(jobs.size(), 1);
+  EXPECT_EQ(jobs[0]["key"], "run-b");
+  EXPECT_EQ(As(a, "GET", "/metrics").status, 403);
+  EXPECT_EQ(As(a, "POST", "/v1/jobs/run-a/end").status, 200);
+}
+
+// A server that runs until the end of the test.
+class Replica {
+ public:
+  explicit Replica(ControlPlaneOptions options) {
+    auto started = ControlPlane::Start(std::move(options), log_);
+    if (!started) throw std::runtime_error(started.error().message);
+    plane_ = *std::move(started);
+    thread_ = std::thread([this] { plane_->Run(); });
+  }
+  ~Replica() {
+    plane_->Stop();
+    thread_.join();
+  }
+  int port() const { return plane_->port(); }
+
+ private:
+  spdlog::logger log_{"test", std::make_shared<spdlog::sinks::null_sink_mt>()};
+  std::unique_ptr<ControlPlane> plane_;
+  std::thread thread_;
+};
+
+TEST(Replicas, ATokenThatOneReplicaRevokesClosesItsStreamAtTheOther) {
+  if (!PostgresServer::WhyNot().empty()) GTEST_SKIP() << PostgresServer::WhyNot();
+  PostgresServer postgres;
+  const Replica one({.address = "127.0.0.1:0", .database = postgres.address(), .replica = "one"});
+  const Replica two({.address = "127.0.0.1:0", .database = postgres.address(), .replica = "two"});
+  const auto client = [](const Replica& replica, const std::string& token) {
+    return *http::Client::Create(
+        {.server = "http://127.0.0.1:" + std::to_string(replica.port()), .token = token});
+  };
+  const auto create = [&](const std::string& token, const std::string& body) {
+    return json::parse(
+        client(one, token).Send({.method = "POST", .target = "/v1/tokens", .body = body})->body);
+  };
+  const std::string ann = create("", R"({"scope": "operator"})")["token"];
+  const json node = create(ann, R"({"scope": "agent", "nodes": ["n0"]})");
+  std::atomic<bool> opened = false;
+  auto ended = std::async(std::launch::async, [&]() -> std::string {
+    http::Client listens = client(two, node["token"]);
+    const auto until = std::chrono::steady_clock::now() + kTimeout;
+    while (std::chrono::steady_clock::now() < until) {
+      const auto listened = listens.Listen(
+          {.target = "/v1/nodes/n0/events",
+           .on_event = [](const http::Event&) { return true; },
+           .on_change =
+               [&](std::string_view what) { opened = opened || what.starts_with("connected"); },
+           .should_end = [&] { return std::chrono::steady_clock::now() > until; }});
+      // At first, this replica may not have read the new token yet.
+      if (!listened && opened) return listened.error().message;
+    }
+    return "still open";
+  });
+  const auto until = std::chrono::steady_clock::now() + kTimeout;
+  while (!opened && std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  ASSERT_TRUE(opened);
+  const std::string target = "/v1/tokens/" + node["id"].get<std::string>();
+  EXPECT_EQ(client(one, ann).Send({.method = "DELETE", .target = target})->status, 200);
+  EXPECT_THAT(ended.get(), HasSubstr("the token does not exist"));
+}
+
+TEST(ClientCertificates, AreTheNodesThatTheyName) {
+  const TemporaryDirectory directory;
+  const std::string database = "sqlite:" + (directory.path() / "perseus.db").string();
+  {
+    auto store = *store::OpenStore(database);
+    store::TokenRecord ann;
+    ann.id = "t-1";
+    ann.hash = HashOfSecret("secret");
+    ann.scope = "operator";
+    store::TokenRecord nodes;
+    nodes.id = "t-2";
+    nodes.scope = "agent";
+    nodes.certificate = "gpu-*";
+    ASSERT_TRUE(store->AddToken(ann));
+    ASSERT_TRUE(store->AddToken(nodes));
+  }
+  http::TestAuthority authority(directory.path(), "authority");
+  const auto files = authority.Issue("server", "perseus", "IP:127.0.0.1");
+  const auto node = authority.Issue("node", "gpu-7", "DNS:gpu-7");
+  const auto web = authority.Issue("web", "web", "DNS:web");
+  const Replica server({.address = "127.0.0.1:0",
+                        .database = database,
+                        .tls = http::TlsFiles{.certificate = files.certificate,
+                                              .key = files.key,
+                                              .client_authority = authority.file()}});
+  const auto status = [&](const auto& certificate, const std::string& token,
+                          const std::string& target) {
+    auto client =
+        http::Client::Create({.server = "https://127.0.0.1:" + std::to_string(server.port()),
+                              .token = token,
+                              .authority = authority.file(),
+                              .certificate = certificate.certificate,
+                              .key = certificate.key});
+    return client->Send({.target = target})->status;
+  };
+  EXPECT_EQ(status(node, "", "/v1/nodes/gpu-7/jobs"), 200);
+  EXPECT_EQ(status(node, "", "/v1/nodes/gpu-8/jobs"), 403);
+  EXPECT_EQ(status(node, "", "/v1/tokens"), 403);
+  EXPECT_EQ(status(web, "", "/v1/nodes/gpu-7/jobs"), 401);
+  EXPECT_EQ(status(node, "secret", "/v1/tokens"), 200) << "a token takes precedence";
+  EXPECT_EQ(status(node, "wrong", "/v1/nodes/gpu-7/jobs"), 401);
+}
+
+TEST_F(IdentityTest, TokensSayWhatTheyAreBoundTo) {
+  operator_token_ = Created(R"({"scope": "operator"})", "")["token"];
+  for (const auto& [body, message] :
+       {std::pair{R"({"scope": "agent"})", "name the nodes"},
+        {R"({"scope": "join"})", "name the nodes"},
+        {R"({"scope": "member"})", "name the team"},
+        {R"({"scope": "read", "nodes": ["n0"]})", "is for the scopes agent and join"},
+        {R"({"scope": "operator", "jobs": ["run"]})", "is for the scopes agent, join and read"},
+        {R"({"scope": "agent", "nodes": ["*"], "owner": "a"})", "is for the scopes member"},
+        {R"({"scope": "agent", "nodes": ["a\nb"]})", "is not a name or a pattern"},
+        {R"({"scope": "agent", "nodes": ["*"], "job": "run"})", "use jobs with other scopes"},
+        {R"({"scope": "read", "name": "a\nb"})", "is not a name"}}) {
+    const auto refused = As(operator_token_, "POST", "/v1/tokens", body);
+    EXPECT_EQ(refused.status, 400) << body;
+    EXPECT_THAT(refused.body, HasSubstr(message)) << body;
+  }
+}
+
+}  // namespace
+}  // namespace perseus::server

@@ -1,0 +1,120 @@
+#include "perseus/cluster/store/audit.h"
+
+#include <fmt/format.h>
+#include <openssl/sha.h>
+
+#include <array>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "perseus/cluster/store/statements.h"
+#include "perseus/cluster/store/store.h"
+
+namespace perseus::store {
+namespace {
+
+constexpr std::string_view kAuditColumns =
+    "number, at, action, job, job_key, subject, who, name, role, peer, trace, old_value, "
+    "new_value, reason, hash";
+
+AuditRecord AuditOf(Row& row) {
+  AuditRecord record;
+  record.number = row.Integer(0);
+  record.at = row.Integer(1);
+  record.action = row.TakeText(2);
+  record.job = row.TakeText(3);
+  record.key = row.TakeText(4);
+  record.subject = row.TakeText(5);
+  record.by.id = row.TakeText(6);
+  record.by.name = row.TakeText(7);
+  record.by.role = row.TakeText(8);
+  record.by.peer = row.TakeText(9);
+  record.by.trace = row.TakeText(10);
+  record.before = row.TakeText(11);
+  record.after = row.TakeText(12);
+  record.by.reason = row.TakeText(13);
+  record.hash = row.TakeText(14);
+  return record;
+}
+
+// Written again, the JSON has the same text, so that a reader can compute the hash from values.
+std::string Compact(const std::string& json) {
+  if (json.empty()) return json;
+  const auto value = nlohmann::ordered_json::parse(json, nullptr, false);
+  return value.is_discarded() ? nlohmann::ordered_json(json).dump() : value.dump();
+}
+
+}  // namespace
+
+std::string Sha256(std::string_view text) {
+  std::array<unsigned char, SHA256_DIGEST_LENGTH> digest{};
+  ::SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest.data());
+  std::string hexadecimal;
+  for (const unsigned char byte : digest) hexadecimal += fmt::format("{:02x}", byte);
+  return hexadecimal;
+}
+
+std::string BriefJson(std::string_view json) {
+  constexpr std::size_t kLongest = 4096;
+  if (json.size() <= kLongest) return std::string(json);
+  return nlohmann::json{{"bytes", json.size()}, {"sha256", Sha256(json)}}.dump();
+}
+
+std::string HashOfRecord(const AuditRecord& record, std::string_view previous_hash) {
+  const nlohmann::json fields = {record.number,  record.at,       record.action,   record.job,
+                                 record.key,     record.subject,  record.by.id,    record.by.name,
+                                 record.by.role, record.by.peer,  record.by.trace, record.before,
+                                 record.after,   record.by.reason};
+  std::string text(previous_hash);
+  text += '\n';
+  text += fields.dump();
+  return Sha256(text);
+}
+
+Result<void> AppendAudit(const Database& database, Transaction& transaction, AuditRecord record) {
+  record.before = Compact(record.before);
+  record.after = Compact(record.after);
+  PERSEUS_ASSIGN_OR_RETURN(Rows head,
+                           transaction.Run(fmt::format("SELECT number, hash FROM audit_head {}",
+                                                       database.dialect().for_update),
+                                           {}));
+  if (head.empty()) {
+    return FailAs(ErrorKind::kSystem,
+                  "the audit trail has no head, so nothing can be changed (restore the table "
+                  "audit_head from a backup)");
+  }
+  record.number = head.front().Integer(0) + 1;
+  record.hash = HashOfRecord(record, head.front().TakeText(1));
+  return RunAll(
+      transaction,
+      {{fmt::format("INSERT INTO audit ({}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, "
+                    "$12, $13, $14, $15)",
+                    kAuditColumns),
+        {record.number, record.at, record.action, record.job, record.key, record.subject,
+         record.by.id, record.by.name, record.by.role, record.by.peer, record.by.trace,
+         record.before, record.after, record.by.reason, record.hash}},
+       {"UPDATE audit_head SET number = $1, hash = $2", {record.number, record.hash}}});
+}
+
+Result<std::vector<AuditRecord>> Store::ListAudit(const AuditFilter& filter) {
+  return ReadAll(
+      *database_,
+      fmt::format("SELECT {} FROM audit WHERE number > $1 AND number < $2 AND ($3 = '' OR job = $3 "
+                  "OR job_key = $3) AND ($4 = '' OR who = $4 OR name = $4) AND ($5 = '' OR action "
+                  "= $5 OR SUBSTR(action, 1, LENGTH($5) + 1) = $6) AND at >= $7 "
+                  "ORDER BY number {} LIMIT $8",
+                  kAuditColumns, filter.newest_first ? "DESC" : ""),
+      {filter.after, filter.before, filter.job, filter.who, filter.action, filter.action + ".",
+       filter.since, AsLimit(filter.limit)},
+      AuditOf);
+}
+
+Result<AuditHead> Store::FindAuditHead() {
+  PERSEUS_ASSIGN_OR_RETURN(
+      const auto head, ReadOne(*database_, "SELECT number, hash FROM audit_head", {}, [](Row& row) {
+        return AuditHead{.number = row.Integer(0), .hash = row.TakeText(1)};
+      }));
+  return head.value_or(AuditHead());
+}
+
+}  // namespace perseus::store
