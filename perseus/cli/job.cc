@@ -320,11 +320,8 @@ Result<void> PrintPlan(const Flags& flags) {
 // What other schedules would save. The job keeps its own: schedules do not change in flight.
 Result<void> ShowSchedules(const Flags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
-  PERSEUS_ASSIGN_OR_RETURN(const auto text, server.GetText(PathOf(flags, "/plans/current")));
-  PERSEUS_ASSIGN_OR_RETURN(const auto csv, server.GetText(PathOf(flags, "/profile")));
-  PERSEUS_ASSIGN_OR_RETURN(const auto plan, plan_file::ParsePlan(text, "the plan in force"));
-  PERSEUS_ASSIGN_OR_RETURN(const auto answer, CompareSchedules(plan.job, csv));
-  return Print(answer);
+  PERSEUS_ASSIGN_OR_RETURN(const auto answer, server.Get(PathOf(flags, "/schedules")));
+  return Print(FormatSchedules(answer));
 }
 
 Result<void> End(const Flags& flags) {
@@ -395,7 +392,7 @@ Verb AddJobVerb(CLI::App& program) {
       ->add_flag("--json", flags->as_json, "Print JSON, for scripts");
   AddTargetFlags(*add("target", "Set another target while the job runs", "job", SetTarget),
                  flags->targets);
-  add("schedules", "Show what another schedule would save, from the job's newest profile", "read",
+  add("schedules", "Show what another schedule would save, from the job's newest profile", "job",
       ShowSchedules);
   add("plan", "Print a plan file", "read", PrintPlan)
       ->add_option("plan", flags->plan,

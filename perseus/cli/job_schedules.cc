@@ -2,68 +2,39 @@
 
 #include <fmt/format.h>
 
-#include <optional>
 #include <vector>
 
-#include "perseus/cli/schedule_report.h"
 #include "perseus/cli/table.h"
-#include "perseus/planning/plan/make_plan_file.h"
-#include "perseus/planning/profile/profile.h"
-#include "perseus/planning/schedule/in_flight.h"
 #include "perseus/planning/schedule_search/tradeoff.h"
 
 namespace perseus::cli {
 namespace {
 
-using schedule_search::Tradeoff;
-using schedule_search::TradeoffRow;
+using nlohmann::ordered_json;
 
-std::vector<std::string> CellsOf(const std::string& name, const TradeoffRow& row) {
-  return {name, schedule_search::FormatInFlight(row.candidate.in_flight),
-          FormatQuantity(row.plan.evaluation.energy_j), FormatPercent(row.saving),
-          row.most_saving ? FormatPercent(*row.most_saving) : ""};
-}
-
-// The plan of the schedule that runs, if it can be as fast as the reference.
-std::optional<TradeoffRow> RowOfRunning(const schedule_search::SearchJob& job,
-                                        const Tradeoff& tradeoff,
-                                        const schedule::Schedule& schedule) {
-  schedule_search::Candidate running{.schedule = schedule,
-                                     .origin = schedule.name,
-                                     .in_flight = schedule::PeakInFlight(schedule),
-                                     .relaxed_energy_j = 0,
-                                     .time_at_maximum = 0};
-  auto row = schedule_search::PlanCandidate(job, tradeoff.reference, std::move(running),
-                                            {.effort = plan::kFirstLook, .stop = {}, .finish = {}});
-  if (!row) return std::nullopt;
-  return *std::move(row);
+std::vector<std::string> ScheduleCells(const std::string& name, const ordered_json& row) {
+  return {name, fmt::format("{}", fmt::join(row.at("in_flight").get<std::vector<int>>(), " ")),
+          FormatQuantity(row.at("energy_j").get<double>()),
+          FormatPercent(row.at("saving").get<double>()),
+          row.contains("most_saving") ? FormatPercent(row.at("most_saving").get<double>()) : ""};
 }
 
 }  // namespace
 
-Result<std::string> CompareSchedules(const plan_file::PlannedJob& job,
-                                     std::string_view profile_csv) {
-  PERSEUS_ASSIGN_OR_RETURN(const auto profile,
-                           profile::ParseProfile(profile_csv, "the job's profile"));
-  const schedule_search::SearchJob search{.profile = profile,
-                                          .model = job.model,
-                                          .execution = plan::ModelOf(job),
-                                          .pp_ranks = profile.stages(),
-                                          .microbatches = job.schedule.microbatches};
-  schedule_search::TradeoffOptions options{.stop = {}, .finish = {}, .progress = {}};
-  options.more = {0, 1, 2};
-  PERSEUS_ASSIGN_OR_RETURN(const auto tradeoff, schedule_search::ComputeTradeoff(search, options));
-  const auto running = RowOfRunning(search, tradeoff, job.schedule);
+std::string FormatSchedules(const ordered_json& answer) {
+  const ordered_json& running = answer.at("running");
   Table table({"schedule", "in flight", "energy (J)", "saving", "at most"});
-  if (running) table.AddRow(CellsOf("of the job", *running));
-  for (const TradeoffRow& row : tradeoff.rows) table.AddRow(CellsOf(NameOfRow(row), row));
-  std::string text = table.Format() + "\n";
-  if (!running) {
-    text += fmt::format("The schedule of the job is slower than {} at maximum frequency.\n",
-                        tradeoff.reference.schedule.name);
+  if (!running.is_null()) table.AddRow(ScheduleCells("of the job", running));
+  for (const ordered_json& other : answer.at("others")) {
+    table.AddRow(ScheduleCells(fmt::format("+{}", other.at("more_in_flight").get<int>()), other));
   }
-  const TradeoffRow& best = tradeoff.rows.back();
-  const double further = best.saving - (running ? running->saving : tradeoff.fixed.saving);
+  std::string text = table.Format() + "\n";
+  if (running.is_null()) {
+    text += fmt::format("The schedule of the job is slower than {} at maximum frequency.\n",
+                        answer.at("reference").at("schedule").get<std::string>());
+  }
+  const double now = running.is_null() ? 0 : running.at("saving").get<double>();
+  const double further = answer.at("others").back().at("saving").get<double>() - now;
   if (further < schedule_search::kWorthSaying) {
     return text + "None of these schedules saves more than that of the job.\n";
   }

@@ -3,6 +3,8 @@
 #include <atomic>
 #include <utility>
 
+#include "perseus/cluster/job_planning/job_spec.h"
+#include "perseus/cluster/job_planning/other_schedules.h"
 #include "perseus/cluster/job_planning/planning.h"
 
 namespace perseus::server {
@@ -10,6 +12,8 @@ namespace {
 
 // A request does not compute the frontier of a job with more instructions.
 constexpr std::size_t kMaxFrontierOnRequest = 10'000;
+// A request does not search for schedules of a job with more instructions.
+constexpr std::size_t kMaxSearchedOnRequest = 2'000;
 // A request for a job with more instructions gets a first look. The usual effort takes about a
 // second for a job of this size.
 constexpr std::size_t kMaxUsualEffortOnRequest = 8'000;
@@ -78,6 +82,32 @@ Answer<store::PlanRecord> PlanOnRequest(const Context& context, const plan::Targ
                              context.now);
   if (!added) return Refuse(added);
   return *std::move(added);
+}
+
+Answer<std::string> SchedulesOnRequest(const Context& context) {
+  const auto place = PlanningPlace::Take(context.services.plans_on_request);
+  if (!place) {
+    return Refuse(503, "The server cannot do this now", "it is making plans for other requests",
+                  "try again in a few seconds");
+  }
+  const auto profile = context.services.store.FindProfile(context.job->id);
+  if (!profile) return Refuse(profile);
+  if (!*profile) {
+    return Refuse(404, "There is no profile yet", "the job has no profile to search with",
+                  "send one: perseus job register --profile FILE");
+  }
+  const auto spec = job_planning::StoredJobSpec(context.job->body);
+  if (!spec) return Refuse(spec);
+  std::size_t instructions = 0;
+  for (const auto& order : spec->planned.schedule.pp_ranks) instructions += order.size();
+  if (instructions > kMaxSearchedOnRequest) {
+    return Refuse(422, "The request is not possible",
+                  "the job has too many instructions to search for schedules on a server",
+                  "use perseus schedule search");
+  }
+  auto compared = job_planning::CompareSchedules(*context.job, **profile, context.services.ends);
+  if (!compared) return Refuse(compared);
+  return *std::move(compared);
 }
 
 }  // namespace perseus::server

@@ -1,5 +1,8 @@
-// A plan that a request needs now: found in the store, or made and stored.
+// What a request needs that takes seconds: a plan, found in the store, or made and stored; and a
+// comparison of schedules.
 #pragma once
+
+#include <string>
 
 #include "perseus/cluster/server/endpoints.h"
 #include "perseus/planning/plan/target.h"
@@ -9,5 +12,9 @@ namespace perseus::server {
 // The plan of the job's newest profile for the target. To make a new one requires the right to
 // change the job. 422 if no plan meets the target, 503 if too many requests plan at this moment.
 Answer<store::PlanRecord> PlanOnRequest(const Context& context, const plan::Target& target);
+
+// What another schedule would save in a next run (job_planning/other_schedules.h). Takes seconds.
+// 503 as above, and 422 for a job with too many instructions.
+Answer<std::string> SchedulesOnRequest(const Context& context);
 
 }  // namespace perseus::server

@@ -65,6 +65,7 @@ std::map<std::string, RightsRow> Table() {
       {"POST /v1/jobs/{job}/next-clocks",
        {For::kOwners, job + "/next-clocks", R"({"clocks_mhz": [[1410, 1200], [1410, 1200]]})"}},
       {"GET /v1/jobs/{job}/frontier", {For::kReaders, job + "/frontier", ""}},
+      {"GET /v1/jobs/{job}/schedules", {For::kOwners, job + "/schedules", ""}},
       {"GET /v1/jobs/{job}/plans", {For::kReaders, job + "/plans", ""}},
       {"GET /v1/jobs/{job}/plans/{target}", {For::kReaders, job + "/plans/current", ""}},
       {"GET /v1/jobs/{job}/assignments", {For::kReaders, job + "/assignments", ""}},

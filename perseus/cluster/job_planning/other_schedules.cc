@@ -1,0 +1,73 @@
+#include "perseus/cluster/job_planning/other_schedules.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "perseus/base/units.h"
+#include "perseus/cluster/job_planning/job_spec.h"
+#include "perseus/planning/plan/make_plan_file.h"
+#include "perseus/planning/profile/profile.h"
+#include "perseus/planning/schedule/in_flight.h"
+#include "perseus/planning/schedule_search/tradeoff.h"
+
+namespace perseus::job_planning {
+namespace {
+
+using nlohmann::ordered_json;
+
+ordered_json RowJson(const schedule_search::TradeoffRow& row) {
+  return {{"in_flight", row.candidate.in_flight},
+          {"energy_j", row.plan.evaluation.energy_j},
+          {"saving", row.saving}};
+}
+
+}  // namespace
+
+Result<std::string> CompareSchedules(const store::JobRecord& job,
+                                     const store::ProfileRecord& profile,
+                                     const std::stop_token& stop) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto spec, StoredJobSpec(job.body));
+  PERSEUS_ASSIGN_OR_RETURN(
+      const auto parsed, profile::ParseProfile(profile.csv, fmt::format("profile {} of {}",
+                                                                        profile.version, job.key)));
+  const schedule::Schedule& own = spec.planned.schedule;
+  const schedule_search::SearchJob search{.profile = parsed,
+                                          .model = spec.planned.model,
+                                          .execution = plan::ModelOf(spec.planned),
+                                          .pp_ranks = static_cast<int>(own.pp_ranks.size()),
+                                          .microbatches = own.microbatches};
+  schedule_search::TradeoffOptions options{.stop = stop, .finish = {}, .progress = {}};
+  options.more = {0, 1, 2};
+  PERSEUS_ASSIGN_OR_RETURN(const auto tradeoff, schedule_search::ComputeTradeoff(search, options));
+  const schedule_search::Reference& reference = tradeoff.reference;
+  schedule_search::Candidate running{.schedule = own,
+                                     .origin = own.name,
+                                     .in_flight = schedule::PeakInFlight(own),
+                                     .relaxed_energy_j = 0,
+                                     .time_at_maximum = 0};
+  // Null if it cannot be as fast as the reference.
+  const auto row =
+      schedule_search::PlanCandidate(search, reference, std::move(running),
+                                     {.effort = plan::kFirstLook, .stop = stop, .finish = {}});
+  auto others = ordered_json::array();
+  for (const schedule_search::TradeoffRow& other : tradeoff.rows) {
+    ordered_json json{{"more_in_flight", other.more}};
+    json.update(RowJson(other));
+    if (other.most_saving) json["most_saving"] = *other.most_saving;
+    json["csv"] = schedule::FormatSchedule(other.candidate.schedule);
+    others.push_back(std::move(json));
+  }
+  const ordered_json json{{"profile_version", profile.version},
+                          {"reference",
+                           {{"schedule", reference.schedule.name},
+                            {"in_flight", reference.in_flight},
+                            {"time_s", ToSeconds(reference.time)},
+                            {"energy_j", reference.energy_j}}},
+                          {"running", row ? RowJson(*row) : ordered_json()},
+                          {"others", std::move(others)}};
+  return json.dump();
+}
+
+}  // namespace perseus::job_planning

@@ -1,0 +1,47 @@
+#include "perseus/cluster/job_planning/other_schedules.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "perseus/simulation/synthetic/synthetic_profile.h"
+
+namespace perseus::job_planning {
+namespace {
+
+TEST(CompareSchedules, SaysWhatOneMoreMicrobatchInFlightSaves) {
+  synthetic::SyntheticProfileSpec spec;
+  spec.stages = 4;
+  const store::ProfileRecord profile{
+      .version = 3, .csv = profile::FormatProfile(*synthetic::SynthesizeProfile(spec))};
+  store::JobRecord job;
+  job.key = "run";
+  job.body = R"({"key": "run", "gpu": {"blocking_power_w": 84},
+                 "schedule": {"kind": "1f1b", "pp_ranks": 4, "microbatches": 8}})";
+  const auto text = CompareSchedules(job, profile, {});
+  ASSERT_TRUE(text) << text.error().message;
+  const auto json = nlohmann::json::parse(*text);
+  EXPECT_EQ(json["profile_version"], 3);
+  EXPECT_EQ(json["running"]["in_flight"], (std::vector<int>{4, 3, 2, 1}));
+  ASSERT_EQ(json["others"].size(), 3U);
+  const auto& more = json["others"][1];
+  EXPECT_EQ(more["in_flight"][0], 5);
+  EXPECT_GT(more["saving"].get<double>(), json["running"]["saving"].get<double>() + 0.02);
+  EXPECT_LE(more["saving"].get<double>(), more["most_saving"].get<double>());
+  const auto schedule = schedule::ParseSchedule(more["csv"].get<std::string>(), "csv");
+  ASSERT_TRUE(schedule) << schedule.error().message;
+  // The job that runs it has nothing to gain with this memory.
+  job.body =
+      nlohmann::json{
+          {"key", "run"}, {"gpu", {{"blocking_power_w", 84}}}, {"schedule", {{"csv", more["csv"]}}}}
+          .dump();
+  const auto again = nlohmann::json::parse(*CompareSchedules(job, profile, {}));
+  EXPECT_NEAR(again["running"]["saving"].get<double>(), more["saving"].get<double>(), 1e-9);
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_EQ(CompareSchedules(job, profile, stop.get_token()).error().kind, ErrorKind::kSystem);
+}
+
+}  // namespace
+}  // namespace perseus::job_planning
