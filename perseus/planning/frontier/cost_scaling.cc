@@ -20,6 +20,7 @@ constexpr Microwatts kUnboundedFlow = std::numeric_limits<Microwatts>::max() / 2
 constexpr int kLogFactor = 4;                // Each phase divides epsilon by 2^4.
 constexpr std::size_t kPathLength = 8;       // The most arcs of a partial augmentation.
 constexpr int kLogNear = 12;                 // A near guess divides the first epsilon by 2^12.
+constexpr int kLogUnbalanced = 8;            // The same for a flow guess that is not balanced.
 constexpr Cost kFinishBelow = 2048;          // The epsilon, in ns, at which Finisher starts.
 constexpr std::int64_t kFinishEffort = 500;  // Arcs for each node that Finisher may examine.
 
@@ -116,6 +117,7 @@ class CostScaling {
   int LogEpsilonFor(Femtojoules gap) const;
   Nanoseconds WholeTime(std::int32_t node) const;
   Femtojoules Gap() const;
+  Femtojoules CostOfSchedule() const;
   std::optional<TimingSolution> SolveExactly(int log_epsilon);
   TimingSolution Finished(std::vector<Nanoseconds> times) const;
 
@@ -598,6 +600,24 @@ Femtojoules CostScaling::Gap() const {
   return gap;
 }
 
+// What the whole times cost: the extra energy of all arcs, and the price of time.
+Femtojoules CostScaling::CostOfSchedule() const {
+  Femtojoules cost = 0;
+  for (const FlowArc& arc : arcs_) {
+    const Nanoseconds length = WholeTime(arc.head) - WholeTime(arc.tail);
+    for (std::int32_t v = arc.slowest; v > 0; --v) {
+      const Nanoseconds until = problem_.durations[At(arc.first_vertex + v)];
+      const Nanoseconds from = std::max(length, problem_.durations[At(arc.first_vertex + v - 1)]);
+      if (until <= from) break;
+      cost += Femtojoules{LowestFlow(arc, v - 1)} * (until - from);
+    }
+  }
+  for (std::int32_t v = 0; v < problem_.nodes; ++v) {
+    cost -= Femtojoules{problem_.supply[At(v)]} * WholeTime(v);
+  }
+  return cost;
+}
+
 TimingSolution CostScaling::Finished(std::vector<Nanoseconds> times) const {
   TimingSolution solution{std::move(times), {}};
   for (const FlowArc& arc : arcs_) solution.flow.push_back(arc.flow);
@@ -619,12 +639,21 @@ std::optional<TimingSolution> CostScaling::SolveExactly(int log_epsilon) {
 std::optional<TimingSolution> CostScaling::Solve() {
   if (problem_.tolerance == 0) return SolveExactly(FirstLogEpsilon());
   MakeFeasible();
-  int log_epsilon = std::min(FirstLogEpsilon(), LogEpsilonFor(Gap()));
+  // The gap of a flow that is not balanced is only a guess. If it is too small, excess has to
+  // travel far in small steps.
+  const bool is_balanced =
+      std::ranges::all_of(nodes_, [](const Node& node) { return node.excess == 0; });
+  const int first = FirstLogEpsilon();
+  const int least = is_balanced ? 0 : std::max(0, first - kLogUnbalanced);
+  int log_epsilon = std::min(first, std::max(least, LogEpsilonFor(Gap())));
   for (;;) {
     Refine(log_epsilon);
     if (stop_.stop_requested()) return std::nullopt;
     MakeFeasible();
-    if (Gap() <= problem_.tolerance) break;
+    const Femtojoules gap = Gap();
+    if (gap <= problem_.tolerance) break;
+    // No schedule costs less than this one by more than the gap.
+    if (problem_.most_cost && CostOfSchedule() - gap > *problem_.most_cost) break;
     if (log_epsilon == 0) return SolveExactly(0);
     const int enough = std::max(log_epsilon - kLogFactor, LogEpsilonFor(problem_.tolerance));
     log_epsilon = std::max(0, std::min(log_epsilon - 1, enough));

@@ -134,6 +134,9 @@ struct TimingProblem {
   std::vector<Microwatts> flow_guess;
   // By how much the energy of the schedule may exceed the bound of the flow. 0: the exact optimum.
   Femtojoules tolerance = 0;
+  // With a tolerance: the solver also stops when it knows that every schedule costs more than this.
+  // The cost is the extra energy of all arcs, minus the supply of each node times its time.
+  std::optional<Femtojoules> most_cost = {};
 };
 
 struct TimingSolution {

@@ -21,9 +21,12 @@ class DeadlineProblem {
   // Requires that the fastest schedule meets the deadline.
   DeadlineProblem(const Network& network, Nanoseconds deadline, Microwatts price_floor,
                   std::span<const Nanoseconds> near);
-  // Starts from the flow of `near`, and stops close to the optimum. Requires that only the source
-  // is forced.
-  void StartFrom(const Solution& near, Femtojoules most_gap);
+  // Starts from the flow of `near`.
+  void StartFrom(const Solution& near);
+  // Stops close to the optimum.
+  void StopWithin(Femtojoules most_gap) { problem_.tolerance = most_gap; }
+  // Stops when every schedule costs more.
+  void StopAbove(Femtojoules most_cost);
   // Returns nothing if `stop` is requested before the end.
   std::optional<Solution> Solve(const std::stop_token& stop) const;
 
@@ -124,14 +127,27 @@ void DeadlineProblem::AddArcs() {
   problem_.supply[At(sink)] = -price_floor_;
 }
 
-void DeadlineProblem::StartFrom(const Solution& near, Femtojoules most_gap) {
-  problem_.tolerance = most_gap;
+void DeadlineProblem::StopAbove(Femtojoules most_cost) {
+  // The problem leaves out arcs that have no choice, and the time of a forced sink.
+  for (Index i = 0; i < arc_of_.size(); ++i) {
+    if (arc_of_[i] >= 0) continue;
+    const Arc& arc = network_.arcs[i];
+    most_cost -=
+        network_.curve_of(arc).ExtraEnergyAt(earliest_[At(arc.head)] - earliest_[At(arc.tail)]);
+  }
+  if (Forced(network_.sink)) most_cost -= Femtojoules{price_floor_} * deadline_;
+  problem_.most_cost = most_cost;
+}
+
+void DeadlineProblem::StartFrom(const Solution& near) {
   problem_.guess_is_near = false;  // The flow says how near.
   problem_.flow_guess.assign(problem_.arcs.size(), 0);
   for (Index i = 0; i < arc_of_.size(); ++i) {
     if (arc_of_[i] >= 0) problem_.flow_guess[At(arc_of_[i])] = near.flow[i];
   }
-  problem_.flow_guess.back() = near.price - price_floor_;
+  if (!Forced(network_.sink)) {
+    problem_.flow_guess.back() = std::max<Microwatts>(0, near.price - price_floor_);
+  }
 }
 
 std::optional<Solution> DeadlineProblem::Solve(const std::stop_token& stop) const {
@@ -193,30 +209,49 @@ Result<void> CheckRange(const Network& network, Nanoseconds longest) {
       network.instructions, ToSeconds(longest));
 }
 
+Result<void> CheckReach(const Network& network, Nanoseconds deadline) {
+  const Nanoseconds least = EarliestTimes(network, Pace::kFastest)[At(network.sink)];
+  if (deadline >= least) return {};
+  // Rounded up, so that a user who asks for the time in the message gets a plan.
+  const Nanoseconds rounded = (least + kMicrosecond - 1) / kMicrosecond * kMicrosecond;
+  return FailAs(ErrorKind::kUnreachable,
+                "no plan can meet {:.6f} s: the least possible iteration time is {:.6f} s",
+                ToSeconds(deadline), ToSeconds(rounded));
+}
+
 }  // namespace
 
 Result<Solution> SolveDeadline(const Network& network, Nanoseconds deadline, Microwatts price_floor,
                                const std::stop_token& stop, std::span<const Nanoseconds> near) {
-  const auto sink = static_cast<std::size_t>(network.sink);
-  const Nanoseconds least = EarliestTimes(network, Pace::kFastest)[sink];
-  if (deadline < least) {
-    // Rounded up, so that a user who asks for the time in the message gets a plan.
-    const Nanoseconds rounded = (least + kMicrosecond - 1) / kMicrosecond * kMicrosecond;
-    return FailAs(ErrorKind::kUnreachable,
-                  "no plan can meet {:.6f} s: the least possible iteration time is {:.6f} s",
-                  ToSeconds(deadline), ToSeconds(rounded));
-  }
+  PERSEUS_RETURN_IF_ERROR(CheckReach(network, deadline));
   Solution solution;
   solution.event_times = EarliestTimes(network, Pace::kSlowest);
-  deadline = std::min(deadline, solution.event_times[sink]);
+  const Nanoseconds slowest = solution.time(network);
   // At the slow end, every instruction runs at its cheapest, and time has no price.
-  if (deadline == solution.event_times[sink] && price_floor == 0) {
+  if (deadline >= slowest && price_floor == 0) {
     solution.flow.assign(network.arcs.size(), 0);
     return solution;
   }
-  PERSEUS_RETURN_IF_ERROR(CheckRange(network, solution.event_times[sink]));
+  PERSEUS_RETURN_IF_ERROR(CheckRange(network, slowest));
   std::optional<Solution> solved =
-      DeadlineProblem(network, deadline, price_floor, near).Solve(stop);
+      DeadlineProblem(network, std::min(deadline, slowest), price_floor, near).Solve(stop);
+  if (!solved) return FailAsStopped();
+  return *std::move(solved);
+}
+
+Result<Solution> ApproximateSchedule(const Network& network, Nanoseconds deadline,
+                                     Microwatts price_floor, const Approximation& approximation,
+                                     const std::stop_token& stop) {
+  PERSEUS_RETURN_IF_ERROR(CheckReach(network, deadline));
+  const Nanoseconds slowest = EarliestTimes(network, Pace::kSlowest)[At(network.sink)];
+  PERSEUS_RETURN_IF_ERROR(CheckRange(network, slowest));
+  const Solution* near = approximation.near;
+  DeadlineProblem problem(network, std::min(deadline, slowest), price_floor,
+                          near == nullptr ? std::span<const Nanoseconds>() : near->event_times);
+  problem.StopWithin(approximation.most_gap);
+  if (near != nullptr) problem.StartFrom(*near);
+  if (approximation.most_cost) problem.StopAbove(*approximation.most_cost);
+  std::optional<Solution> solved = problem.Solve(stop);
   if (!solved) return FailAsStopped();
   return *std::move(solved);
 }
@@ -227,7 +262,8 @@ Result<Solution> ApproximateDeadline(const Network& network, Nanoseconds deadlin
   PERSEUS_RETURN_IF_ERROR(
       CheckRange(network, EarliestTimes(network, Pace::kSlowest)[At(network.sink)]));
   DeadlineProblem problem(network, deadline, 0, near.event_times);
-  problem.StartFrom(near, most_gap);
+  problem.StopWithin(most_gap);
+  problem.StartFrom(near);
   std::optional<Solution> solved = problem.Solve(stop);
   if (!solved) return FailAsStopped();
   return *std::move(solved);

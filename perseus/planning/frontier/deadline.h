@@ -19,6 +19,7 @@
 // solver only one. At 65,536 instructions it is about 100 times faster (docs/benchmarks.md).
 #pragma once
 
+#include <optional>
 #include <span>
 #include <stop_token>
 
@@ -47,6 +48,23 @@ namespace perseus::frontier {
 Result<Solution> SolveDeadline(const Network& network, Nanoseconds deadline,
                                Microwatts price_floor = 0, const std::stop_token& stop = {},
                                std::span<const Nanoseconds> near = {});
+
+// How ApproximateSchedule approximates.
+struct Approximation {
+  Femtojoules most_gap = 1;  // Above 0.
+  // An optimum of a similar problem, if it is known: its event times and its flow. It need not be
+  // feasible or balanced.
+  const Solution* near = nullptr;
+  // The schedule is of no interest if it costs more than this.
+  std::optional<Femtojoules> most_cost = {};
+};
+
+// A schedule close to that of SolveDeadline, in a fraction of the time. Its cost is its extra
+// energy + `price_floor` * its length. It exceeds the least cost by at most most_gap; or the least
+// cost exceeds most_cost. The flow of the result proves nothing. Fails as SolveDeadline does.
+Result<Solution> ApproximateSchedule(const Network& network, Nanoseconds deadline,
+                                     Microwatts price_floor, const Approximation& approximation,
+                                     const std::stop_token& stop = {});
 
 // Close to the optimum for `deadline`, from a schedule and a flow that are close already (`near`),
 // in a fraction of the time: a feasible schedule no longer than the deadline, and a flow with

@@ -162,6 +162,35 @@ TEST(SolveDeadline, StopsOnRequest) {
   EXPECT_EQ(solution.error().kind, ErrorKind::kSystem);
 }
 
+TEST(ApproximateSchedule, CostsAtMostTheGapMoreOrMoreThanTheLimit) {
+  const Network network = DeadlineBridge();
+  const Solution fast = Solve(network, 16);
+  const Solution slow = Solve(network, 30);
+  for (Nanoseconds deadline = 16; deadline <= 31; ++deadline) {
+    for (const Microwatts floor : {0, 5, 7}) {
+      const Solution best = Solve(network, deadline, floor);
+      const Femtojoules least = best.extra_energy + Femtojoules{floor} * best.time(network);
+      for (const Solution* near : {static_cast<const Solution*>(nullptr), &fast, &slow}) {
+        for (const int most_gap : {1, 3, 40}) {
+          for (const int above : {-30, -1, 0, 5}) {
+            const auto solution = ApproximateSchedule(
+                network, deadline, floor,
+                {.most_gap = most_gap, .near = near, .most_cost = least + above});
+            ASSERT_TRUE(solution) << solution.error().message;
+            EXPECT_LE(solution->time(network), deadline);
+            const auto energy = CheckSchedule(network, solution->event_times);
+            ASSERT_TRUE(energy) << energy.error().message;
+            EXPECT_EQ(*energy, solution->extra_energy);
+            const Femtojoules cost = *energy + Femtojoules{floor} * solution->time(network);
+            EXPECT_TRUE(above < 0 ? cost > least + above : cost <= least + most_gap);
+          }
+        }
+      }
+    }
+  }
+  EXPECT_EQ(ApproximateSchedule(network, 15, 0, {}).error().kind, ErrorKind::kUnreachable);
+}
+
 // Between the optima for 16 and 30 ns, with an error of at most 3 fJ.
 TEST(ApproximateDeadline, ItsScheduleAndItsFlowAreThatClose) {
   const Network network = DeadlineBridge();

@@ -18,13 +18,41 @@ void Shift(std::vector<int>& counts, std::size_t begin, std::size_t end, int ste
   }
 }
 
+// The numbers that the move changes, and their range. They are independent of each other.
+struct Independent {
+  std::vector<int>& numbers;
+  int least;
+  int most;
+};
+
+Independent NumbersOf(Move::What what, const Choices& choices, RankPaths& rank) {
+  if (what == Move::What::kRecomputes) return {rank.has_recompute, 0, 1};
+  return {rank.weight_delay, choices.has_full_backwards ? kFullBackward : 0,
+          static_cast<int>(2 * rank.backwards.size())};
+}
+
 }  // namespace
 
-std::vector<Move> MovesFor(int pp_ranks, int parts, bool has_weights) {
+Choices ChoicesOf(const profile::Profile& profile) {
+  const auto has_everywhere = [&](InstructionKind kind) {
+    for (int stage = 0; stage < profile.stages(); ++stage) {
+      for (int chunk = 0; chunk < profile.chunks(); ++chunk) {
+        if (profile.Find(stage, chunk, kind) == nullptr) return false;
+      }
+    }
+    return true;
+  };
+  return {.has_full_backwards = has_everywhere(InstructionKind::kBackward),
+          .has_split_backwards = has_everywhere(InstructionKind::kBackwardInput) &&
+                                 has_everywhere(InstructionKind::kBackwardWeight),
+          .has_recomputes = has_everywhere(InstructionKind::kRecompute)};
+}
+
+std::vector<Move> MovesFor(int pp_ranks, int parts, const Choices& choices) {
   std::vector<Move> moves;
   const auto add = [&](Move::What what, int length) {
     for (int half = 0; half < (parts == 1 ? 1 : 2); ++half) {
-      for (int first = 0; first + half < parts || (half == 0 && first < parts); ++first) {
+      for (int first = 0; first < parts - half; ++first) {
         for (int pp_rank = 0; pp_rank + length <= pp_ranks; ++pp_rank) {
           for (const int step : {1, -1}) {
             moves.push_back({.what = what,
@@ -41,12 +69,14 @@ std::vector<Move> MovesFor(int pp_ranks, int parts, bool has_weights) {
   };
   for (int length = pp_ranks; length >= 1; length = length == 1 ? 0 : (length + 1) / 2) {
     add(Move::What::kForwards, length);
-    if (has_weights) add(Move::What::kWeights, length);
+    if (choices.has_split_backwards) add(Move::What::kWeights, length);
+    if (choices.has_recomputes) add(Move::What::kRecomputes, length);
   }
   return moves;
 }
 
-bool Apply(const Move& move, const MemoryLimit& limit, std::vector<RankPaths>& paths) {
+bool Apply(const Move& move, const MemoryLimit& limit, const Choices& choices,
+           std::vector<RankPaths>& paths) {
   bool has_changed = false;
   for (int i = 0; i < move.pp_ranks; ++i) {
     const int pp_rank = move.first_pp_rank + i;
@@ -56,9 +86,17 @@ bool Apply(const Move& move, const MemoryLimit& limit, std::vector<RankPaths>& p
     const std::size_t offset = move.half_later ? all / At(move.parts) / 2 : 0;
     const std::size_t begin = std::min(all, all * At(move.first) / At(move.parts) + offset);
     const std::size_t end = std::min(all, all * At(move.first + 1) / At(move.parts) + offset);
-    Shift(move.what == Move::What::kForwards ? rank.forwards_before : rank.weights_before, begin,
-          end, move.step);
-    if (!Fit(rank, limit, pp_rank)) return false;
+    if (move.what == Move::What::kForwards) {
+      Shift(rank.forwards_before, begin, end, move.step);
+    } else {
+      const auto [numbers, least, most] = NumbersOf(move.what, choices, rank);
+      for (std::size_t k = begin; k < end; ++k) {
+        numbers[k] = std::clamp(numbers[k] + move.step, least, most);
+      }
+    }
+    const GivesWay gives_way =
+        move.what == Move::What::kForwards ? GivesWay::kWeights : GivesWay::kForwards;
+    if (!Fit(rank, limit, pp_rank, gives_way)) return false;
     has_changed = has_changed || rank != before;
   }
   return has_changed;

@@ -4,13 +4,14 @@
 #include <vector>
 
 #include "perseus/planning/schedule_search/rank_paths.h"
+#include "perseus/planning/schedule_search/search.h"
 
 namespace perseus::schedule_search {
 
-// Runs `step` more (or fewer, if negative) forwards or wgrads before each backward in a window of
-// the iteration, on neighboring pp_ranks.
+// Adds `step` to a number of each backward in a window of the iteration, on neighboring pp_ranks:
+// the forwards before it, the delay of its wgrad, or whether it has a recompute.
 struct Move {
-  enum class What { kForwards, kWeights } what = What::kForwards;
+  enum class What { kForwards, kWeights, kRecomputes } what = What::kForwards;
   int first_pp_rank = 0;
   int pp_ranks = 1;
   // The window is the part [first / parts, (first + 1) / parts) of the backwards of a pp_rank, or,
@@ -21,11 +22,21 @@ struct Move {
   int step = 1;
 };
 
+// The numbers that the instructions of a profile permit. With neither full nor split backwards,
+// there is no choice.
+struct Choices {
+  bool has_full_backwards = false;
+  bool has_split_backwards = false;
+  bool has_recomputes = false;
+};
+Choices ChoicesOf(const profile::Profile& profile);
+
 // All moves with windows of this part of the iteration, in the order in which the search tries
-// them. `has_weights`: the schedule has split backwards.
-std::vector<Move> MovesFor(int pp_ranks, int parts, bool has_weights);
+// them.
+std::vector<Move> MovesFor(int pp_ranks, int parts, const Choices& choices);
 
 // Changes `paths` and keeps the limit. Returns whether that is possible and changes anything.
-bool Apply(const Move& move, const MemoryLimit& limit, std::vector<RankPaths>& paths);
+bool Apply(const Move& move, const MemoryLimit& limit, const Choices& choices,
+           std::vector<RankPaths>& paths);
 
 }  // namespace perseus::schedule_search

@@ -1,15 +1,25 @@
-// The order of one pp_rank as the search sees it: three sequences, and how they interleave.
+// The order of one pp_rank as the search sees it: a sequence of forwards, a sequence of backwards,
+// and how they interleave.
 //
-// A pp_rank runs its forwards in some order, its backwards (or dgrads) in some order, and its
-// wgrads in some order. The search keeps these three sequences of a known schedule, and changes
-// only how they interleave: how many forwards and how many wgrads come before each backward. Both
-// numbers never fall from one backward to the next.
+// A pp_rank runs its forwards in some order, and its backwards in some order. The search keeps both
+// sequences of a known schedule. It changes how many forwards come before each backward, whether a
+// backward is split, and when the wgrad of a split one runs.
 //
-//     F0 F1 F2 B0 F3 B1 B2 B3      forwards_before = 3 4 5 6
+//     F0 F1 F2 B0 F3 B1 B2 B3              forwards_before = 3 4 5 6
 //
-// After the last forward, the number goes on as if there were more, and before the first wgrad, it
-// is negative. So "one fewer in flight" means the same everywhere: 2 3 4 5, which is
+// The number never falls from one backward to the next. After the last forward, it goes on as if
+// there were more. So "one fewer in flight" means the same everywhere: 2 3 4 5, which is
 // F0 F1 B0 F2 B1 F3 B2 B3.
+//
+// The wgrad of a backward has a delay, in half steps. An even number of half steps later is before
+// the forwards between two backwards, and an odd number is after them. -1 is a full backward.
+//
+//     F0 I0 W0 F1 I1                       weight_delay = 0 ...
+//     F0 I0 F1 W0 I1                       weight_delay = 1 ...
+//     F0 I0 F1 I1 W0                       weight_delay = 2 ...
+//
+// A backward may have a recompute directly before it. Recomputation needs nothing from other
+// pp_ranks, so it runs while the pp_rank would wait for the gradient.
 //
 // For one stage on each pp_rank, this is every order that matters. All microbatches are alike, so
 // the k-th forward of a stage can be that of microbatch k, and so can its k-th backward. A schedule
@@ -25,17 +35,19 @@
 
 namespace perseus::schedule_search {
 
+inline constexpr int kFullBackward = -1;  // A weight_delay.
+
 struct RankPaths {
   std::vector<schedule::Instruction> forwards;
-  std::vector<schedule::Instruction> backwards;  // Full backwards and dgrads.
-  std::vector<schedule::Instruction> weights;    // The wgrads of the dgrads.
-  std::vector<bool> has_recompute;               // [backward] A recompute comes directly before it.
+  std::vector<schedule::Instruction> backwards;  // As full backwards.
   std::vector<int> forwards_before;  // [backward] All forwards if it is above their number.
-  std::vector<int> weights_before;   // [backward] None if it is negative.
+  std::vector<int> weight_delay;     // [backward] In half steps, or kFullBackward.
+  std::vector<int> has_recompute;    // [backward] 1 or 0.
 
-  // Derived, and constant: what comes before a backward in any order that can run.
-  std::vector<int> least_forwards_before;  // [backward] Its own forward, and those before that one.
-  std::vector<int> most_weights_before;    // [backward] The wgrads whose dgrads come before it.
+  // Derived, and constant. The forwards before a backward in any order that can run are its own
+  // forward, and those before that one.
+  std::vector<int> least_forwards_before;  // [backward]
+  std::vector<int> backward_of_forward;    // [forward]
 
   bool operator==(const RankPaths&) const = default;
 };
@@ -43,19 +55,24 @@ struct RankPaths {
 // Requires a schedule without defect (schedule_check.h).
 std::vector<RankPaths> PathsOf(const schedule::Schedule& schedule);
 
-// Writes the order of every pp_rank into `schedule`, which has the same stages. Between two
-// backwards, wgrads come before forwards, because they free memory.
+// Writes the order of every pp_rank into `schedule`, which has the same stages.
 void SetOrders(std::span<const RankPaths> paths, schedule::Schedule& schedule);
 
 // The activations that a pp_rank may hold, and the size of those of a microbatch on each stage.
 struct MemoryLimit {
   std::vector<std::int64_t> of_pp_rank;
   std::vector<std::int64_t> size_of_stage;
+  // What stays of them until a recompute; empty: all.
+  std::vector<std::int64_t> kept_of_stage = {};
 };
 
-// Delays forwards until the pp_rank keeps its limit, runs wgrads earlier where a forward cannot
-// wait, and repairs numbers that a change has brought out of order. Returns whether that is
-// possible: false if a backward needs more forwards before it than fit.
-bool Fit(RankPaths& paths, const MemoryLimit& limit, int pp_rank);
+// What gives way where the memory does not suffice.
+enum class GivesWay { kForwards, kWeights };
+
+// Makes a pp_rank keep its limit: delays forwards, or runs wgrads earlier. (Wgrads run earlier in
+// any case where a forward cannot wait.) Also repairs numbers that a change has brought out of
+// order. Returns whether that is possible: false if a backward needs more forwards before it than
+// fit.
+bool Fit(RankPaths& paths, const MemoryLimit& limit, int pp_rank, GivesWay gives_way);
 
 }  // namespace perseus::schedule_search

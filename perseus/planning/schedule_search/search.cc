@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <unordered_set>
 #include <utility>
 
 #include "perseus/base/index.h"
@@ -21,11 +22,31 @@ namespace {
 // result is too.
 constexpr std::size_t kBatch = 4;
 
+// Equal for equal orders of instructions. (FNV-1a)
+std::uint64_t Fingerprint(const schedule::Schedule& schedule) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  const auto add = [&](int value) {
+    hash = (hash ^ static_cast<std::uint64_t>(value)) * 0x100000001b3U;
+  };
+  for (const auto& order : schedule.pp_ranks) {
+    add(-1);
+    for (const schedule::Instruction& instruction : order) {
+      add(static_cast<int>(instruction.kind));
+      add(instruction.stage);
+      add(instruction.microbatch);
+    }
+  }
+  return hash;
+}
+
 class Search {
  public:
   Search(const SearchJob& job, Nanoseconds deadline, const MemoryLimit& limit,
          const SearchEffort& effort)
-      : limit_(limit), effort_(effort), energy_(job, deadline, limit) {}
+      : limit_(limit),
+        choices_(ChoicesOf(job.profile)),
+        effort_(effort),
+        energy_(job, deadline, limit) {}
 
   // Judges whole schedules.
   Result<void> Start(std::vector<schedule::Schedule> candidates);
@@ -51,10 +72,12 @@ class Search {
   Result<bool> TryBatch(const std::vector<Move>& moves, std::size_t first, std::size_t& tried);
 
   const MemoryLimit& limit_;
+  const Choices choices_;
   const SearchEffort& effort_;
   RelaxedEnergy energy_;
   std::optional<Judged> best_;
-  std::vector<RankPaths> paths_;  // Of the best one.
+  std::vector<RankPaths> paths_;              // Of the best one.
+  std::unordered_set<std::uint64_t> judged_;  // Fingerprints.
   int evaluations_ = 0;
   int evaluations_left_ = 0;
 };
@@ -86,8 +109,9 @@ Result<void> Search::Start(std::vector<schedule::Schedule> candidates) {
     if (effort_.stop.stop_requested()) return FailAsStopped();
     const std::size_t count = std::min(kBatch, candidates.size() - first);
     std::vector<std::optional<Judgment>> judgments(count);
-    ForEachOnAllCores(count,
-                      [&](std::size_t i) { judgments[i] = energy_.Judge(candidates[first + i]); });
+    ForEachOnAllCores(count, [&](std::size_t i) {
+      judgments[i] = energy_.Judge(candidates[first + i], best_ ? &best_->judgment : nullptr);
+    });
     for (std::size_t i = 0; i < count; ++i) {
       std::string origin = candidates[first + i].name;
       Offer(std::move(candidates[first + i]), origin, judgments[i]);
@@ -103,13 +127,15 @@ Result<bool> Search::TryBatch(const std::vector<Move>& moves, std::size_t first,
   std::vector<schedule::Schedule> changed;
   for (tried = first; tried < moves.size() && changed.size() < kBatch; ++tried) {
     std::vector<RankPaths> paths = paths_;
-    if (!Apply(moves[tried], limit_, paths)) continue;
-    changed.push_back(best_->schedule);
-    SetOrders(paths, changed.back());
+    if (!Apply(moves[tried], limit_, choices_, paths)) continue;
+    schedule::Schedule schedule = best_->schedule;
+    SetOrders(paths, schedule);
+    if (judged_.insert(Fingerprint(schedule)).second) changed.push_back(std::move(schedule));
   }
   std::vector<std::optional<Judgment>> judgments(changed.size());
-  ForEachOnAllCores(changed.size(),
-                    [&](std::size_t i) { judgments[i] = energy_.Judge(changed[i]); });
+  ForEachOnAllCores(changed.size(), [&](std::size_t i) {
+    judgments[i] = energy_.Judge(changed[i], &best_->judgment);
+  });
   evaluations_left_ -= static_cast<int>(changed.size());
   bool is_better = false;
   const std::string origin = best_->origin;
@@ -136,15 +162,11 @@ Result<void> Search::Improve(int evaluations) {
   evaluations_ = evaluations_left_ = evaluations;
   const auto pp_ranks = static_cast<int>(paths_.size());
   std::size_t longest = 1;
-  bool has_weights = false;
-  for (const RankPaths& rank : paths_) {
-    longest = std::max(longest, rank.backwards.size());
-    has_weights = has_weights || !rank.weights.empty();
-  }
+  for (const RankPaths& rank : paths_) longest = std::max(longest, rank.backwards.size());
   for (bool has_helped = true; has_helped && has_evaluations();) {
     has_helped = false;
     for (std::size_t parts = 1; parts <= longest; parts *= 2) {
-      const std::vector<Move> moves = MovesFor(pp_ranks, static_cast<int>(parts), has_weights);
+      const std::vector<Move> moves = MovesFor(pp_ranks, static_cast<int>(parts), choices_);
       for (bool again = true; again && has_evaluations();) {
         PERSEUS_ASSIGN_OR_RETURN(again, TryMoves(moves));
         has_helped = has_helped || again;
@@ -170,7 +192,8 @@ tl::unexpected<Error> FailWithoutSchedule(const std::vector<schedule::Schedule>&
   for (std::size_t pp_rank = 0; pp_rank < limit.of_pp_rank.size(); ++pp_rank) {
     std::optional<std::int64_t> least;
     for (const schedule::Schedule& schedule : candidates) {
-      const auto peak = schedule::PeakActivations(schedule, limit.size_of_stage)[pp_rank];
+      const auto peak =
+          schedule::PeakActivations(schedule, limit.size_of_stage, limit.kept_of_stage)[pp_rank];
       least = std::min(least.value_or(peak), peak);
     }
     if (least && *least > limit.of_pp_rank[pp_rank]) {
@@ -217,7 +240,13 @@ Result<Candidate> FindSchedule(const SearchJob& job, Nanoseconds deadline, const
   if (!search.has_schedule()) return FailWithoutSchedule(candidates, limit, deadline);
   const int usual = UsualEvaluations(InstructionsOf(candidates.front()));
   PERSEUS_RETURN_IF_ERROR(search.Improve(effort.evaluations > 0 ? effort.evaluations : usual));
-  return search.Best();
+  Candidate best = search.Best();
+  PERSEUS_ASSIGN_OR_RETURN(auto graph,
+                           schedule::BuildInstructionGraph(best.schedule, job.profile, job.model));
+  PERSEUS_ASSIGN_OR_RETURN(const auto planner,
+                           plan::Planner::Create(std::move(graph), job.execution));
+  PERSEUS_ASSIGN_OR_RETURN(best.relaxed_energy_j, planner.BoundFor(deadline));
+  return best;
 }
 
 MemoryLimit MoreInFlight(const Reference& reference, int more) {

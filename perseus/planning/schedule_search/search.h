@@ -9,7 +9,8 @@
 // THE PROBLEM. Given are the profile, the number of microbatches, a deadline, and the activations
 // that each pp_rank may hold (in microbatches or bytes, in_flight.h). Find the order of
 // instructions on each pp_rank so that the plan that meets the deadline needs the least energy. An
-// order is the interleaving of the pp_rank's forwards, backwards and wgrads (rank_paths.h).
+// order is the interleaving of the pp_rank's forwards, backwards, wgrads and recomputes
+// (rank_paths.h).
 //
 // THE VALUE OF A CANDIDATE is the relaxed energy: the optimum of the planner's relaxation for the
 // deadline (Planner::BoundFor). No plan for the candidate has less. Only the winner gets a plan.
@@ -21,8 +22,9 @@
 //   2. Change the warm-up: one more or one fewer microbatch in flight on a run of neighboring
 //      pp_ranks. More is not always better: the last pp_rank but one loses with one more, because
 //      its first backward starts later.
-//   3. Do the same for windows of the iteration, and for wgrads, with windows of half the length
-//      each time.
+//   3. If the profile has dgrads and wgrads: split full backwards, and delay their wgrads by half a
+//      step more or less. If it has recomputes: add or remove them.
+//   4. Do the same for windows of the iteration, with windows of half the length each time.
 //
 // Alternatives that lost. A mixed-integer program of the order needs a binary variable for every
 // pair (forward, backward) on a pp_rank: 4,608 for 8 pp_ranks and 24 microbatches. Early warm-up,

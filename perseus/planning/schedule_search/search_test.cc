@@ -33,6 +33,7 @@ struct JobShape {
   int chunks = 1;
   double p2p_s = 0;
   bool has_split_backward = false;
+  bool has_recompute = false;
   double imbalance = 0.02;
 };
 
@@ -44,6 +45,7 @@ profile::Profile ProfileOf(const JobShape& shape) {
   if (shape.has_split_backward) {
     spec.kinds = {Kind::kForward, Kind::kBackward, Kind::kBackwardInput, Kind::kBackwardWeight};
   }
+  if (shape.has_recompute) spec.kinds = {Kind::kForward, Kind::kBackward, Kind::kRecompute};
   return *synthetic::SynthesizeProfile(spec);
 }
 
@@ -65,6 +67,7 @@ const JobShape kShapes[] = {
     {.stages = 4, .microbatches = 8, .p2p_s = 0.002},
     {.stages = 6, .microbatches = 4, .imbalance = 0.2},
     {.stages = 4, .microbatches = 8, .has_split_backward = true},
+    {.stages = 3, .microbatches = 6, .has_recompute = true},
     {.stages = 3, .microbatches = 6, .chunks = 2},
     {.stages = 3, .microbatches = 6, .chunks = 2, .has_split_backward = true},
 };
@@ -72,7 +75,9 @@ const JobShape kShapes[] = {
 std::string NameOf(const JobShape& shape) {
   return fmt::format("{} stages, {} microbatches, {} chunks, p2p {} s{}", shape.stages,
                      shape.microbatches, shape.chunks, shape.p2p_s,
-                     shape.has_split_backward ? ", split backward" : "");
+                     shape.has_split_backward ? ", split backward"
+                     : shape.has_recompute    ? ", recompute"
+                                              : "");
 }
 
 // Every instruction once, no deadlock, and never more in flight than the limit.
@@ -118,9 +123,56 @@ TEST(FindSchedule, IsNoWorseThanAnyGeneratedScheduleThatFits) {
       if (!schedule || name == "zb-v" || name == "dualpipe-v") continue;
       const auto judged = energy.Judge(*schedule);
       if (!judged) continue;
-      EXPECT_LE(found->relaxed_energy_j, judged->relaxed_energy_j * (1 + 1e-8)) << name;
+      EXPECT_LE(found->relaxed_energy_j, judged->relaxed_energy_j * (1 + 1e-5)) << name;
     }
   }
+}
+
+// In the memory of 1F1B, wgrads fill the time in which pp_ranks would wait.
+TEST(FindSchedule, SplitsBackwardsInTheSameMemory) {
+  const JobShape shape{.has_split_backward = true};
+  const profile::Profile profile = ProfileOf(shape);
+  const SearchJob job = JobOf(shape, profile);
+  const auto reference = FindReference(job);
+  const MemoryLimit limit = MoreInFlight(*reference, 0);
+  const RelaxedEnergy energy(job, reference->time, limit);
+  const auto found = FindSchedule(job, reference->time, limit);
+  ASSERT_TRUE(found);
+  EXPECT_THAT(found->relaxed_energy_j,
+              Le(0.95 * energy.Judge(reference->schedule)->relaxed_energy_j));
+}
+
+// Recomputation costs time and energy, so only microbatches that do not fit otherwise have it.
+TEST(FindSchedule, RecomputesAsLittleAsTheMemoryAllows) {
+  const JobShape shape{.stages = 3, .microbatches = 6, .has_recompute = true};
+  const profile::Profile profile = ProfileOf(shape);
+  const SearchJob job = JobOf(shape, profile);
+  const auto reference = FindReference(job);
+  const auto recomputes = [](const Candidate& found) {
+    std::int64_t count = 0;
+    for (const auto& order : found.schedule.pp_ranks) {
+      count += std::ranges::count(order, Kind::kRecompute, &schedule::Instruction::kind);
+    }
+    return count;
+  };
+  // 1F1B holds 30, 20 and 10 without recomputation, and 12, 11 and 10 with it.
+  std::int64_t before = 17;
+  double energy_before_j = std::numeric_limits<double>::infinity();
+  for (const std::int64_t most : {12, 21, 30}) {
+    SCOPED_TRACE(most);
+    const MemoryLimit limit{
+        .of_pp_rank = {most, 20, 10}, .size_of_stage = {10, 10, 10}, .kept_of_stage = {1, 1, 1}};
+    const auto found = FindSchedule(job, reference->time * 7 / 5, limit);
+    ASSERT_TRUE(found) << found.error().message;
+    const auto peaks =
+        schedule::PeakActivations(found->schedule, limit.size_of_stage, limit.kept_of_stage);
+    for (std::size_t i = 0; i < peaks.size(); ++i) EXPECT_LE(peaks[i], limit.of_pp_rank[i]);
+    EXPECT_LE(recomputes(*found), before);
+    EXPECT_LE(found->relaxed_energy_j, energy_before_j);
+    before = recomputes(*found);
+    energy_before_j = found->relaxed_energy_j;
+  }
+  EXPECT_EQ(before, 0);
 }
 
 TEST(FindSchedule, MoreMemoryIsNeverWorse) {
@@ -134,7 +186,7 @@ TEST(FindSchedule, MoreMemoryIsNeverWorse) {
     auto found = FindSchedule(job, reference->time, MoreInFlight(*reference, more), effort);
     ASSERT_TRUE(found);
     if (before) {
-      EXPECT_LE(found->relaxed_energy_j, before->relaxed_energy_j * (1 + 1e-8));
+      EXPECT_LE(found->relaxed_energy_j, before->relaxed_energy_j * (1 + 1e-5));
     }
     before = *std::move(found);
   }
@@ -200,8 +252,9 @@ TEST(FindSchedule, IsTheBestOfAllOrdersOfSmallPipelines) {
         const double best = BestOfAllOrders(energy, reference->schedule);
         const auto found = FindSchedule(job, reference->time, limit);
         ASSERT_TRUE(found);
-        // The search is not exhaustive. Here it is as good.
-        EXPECT_NEAR(found->relaxed_energy_j, best, best * 1e-8);
+        // The search is not exhaustive. Here it is as good, up to the precision of its judgments
+        // and of the exhaustive ones.
+        EXPECT_NEAR(found->relaxed_energy_j, best, best * 1e-5);
         const auto bound_j = BoundOfAnyOrder(job, reference->time, limit);
         ASSERT_TRUE(bound_j && *bound_j);
         EXPECT_LE(**bound_j, best * (1 + 1e-9));
@@ -319,9 +372,9 @@ TEST(RankPaths, KeepEveryGeneratedSchedule) {
     SetOrders(PathsOf(*generated), again);
     EXPECT_FALSE(schedule::FindDefect(again).has_value());
     EXPECT_EQ(schedule::PeakInFlight(again), schedule::PeakInFlight(*generated));
-    // A wgrad that follows a forward directly moves before it. Without split backwards, nothing
+    // Wgrads between the same two others may change places. Without split backwards, nothing
     // moves.
-    if (name == "gpipe" || name == "1f1b" || name == "early-recompute-1f1b") {
+    if (name != "zb-v" && name != "dualpipe-v") {
       EXPECT_EQ(again.pp_ranks, generated->pp_ranks);
     }
   }
@@ -331,9 +384,9 @@ TEST(RankPaths, FitDelaysForwards) {
   const auto gpipe =
       schedule::GenerateSchedule({.name = "gpipe", .pp_ranks = 1, .microbatches = 4});
   std::vector<RankPaths> paths = PathsOf(*gpipe);
-  ASSERT_TRUE(Fit(paths[0], {.of_pp_rank = {2}, .size_of_stage = {1}}, 0));
+  ASSERT_TRUE(Fit(paths[0], {.of_pp_rank = {2}, .size_of_stage = {1}}, 0, GivesWay::kForwards));
   EXPECT_THAT(paths[0].forwards_before, ElementsAre(2, 3, 4, 5));
-  EXPECT_FALSE(Fit(paths[0], {.of_pp_rank = {1}, .size_of_stage = {2}}, 0));
+  EXPECT_FALSE(Fit(paths[0], {.of_pp_rank = {1}, .size_of_stage = {2}}, 0, GivesWay::kForwards));
 }
 
 }  // namespace
