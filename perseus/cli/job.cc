@@ -35,6 +35,8 @@ constexpr const char* kJobExamples =
     "  perseus job target gpt3-run7 --slowdown 5\n"
     "  perseus job straggler gpt3-run7 1 --slowdown 1.25 --starts-in 30 --expires-in 600\n"
     "  perseus job straggler gpt3-run7 1 --over\n"
+    "  perseus job stragglers gpt3-run7\n"
+    "  perseus job diff gpt3-run7 3 4\n"
     "  perseus job end gpt3-run7";
 
 struct Flags {
@@ -55,6 +57,8 @@ struct Flags {
   std::optional<double> starts_in_s;
   std::optional<double> expires_in_s;
   bool is_over = false;
+  std::int64_t from_version = 0;
+  std::int64_t to_version = 0;
 };
 
 std::string PathOf(const Flags& flags, std::string_view rest = "") {
@@ -225,16 +229,44 @@ std::string FormatNodes(const ordered_json& nodes) {
 std::string FormatStragglers(const ordered_json& stragglers) {
   std::string text;
   for (const ordered_json& straggler : stragglers) {
-    text += fmt::format(
-        "straggler: dp_rank {}, slowdown {:.4g}, {} ({}){}{}\n", straggler.at("dp_rank").get<int>(),
-        straggler.at("slowdown").get<double>(), straggler.at("state").get<std::string>(),
-        straggler.at("source").get<std::string>(),
-        straggler.contains("expires") ? ", until " + straggler["expires"].get<std::string>() : "",
-        straggler.contains("warning") ? "; " + straggler["warning"].get<std::string>() : "");
+    text += fmt::format("straggler: dp_rank {}, slowdown {:.4g}, {} ({})",
+                        straggler.at("dp_rank").get<int>(), straggler.at("slowdown").get<double>(),
+                        straggler.at("state").get<std::string>(),
+                        straggler.at("source").get<std::string>());
+    if (straggler.contains("expires")) text += ", until " + straggler["expires"].get<std::string>();
+    if (straggler.contains("measured")) {
+      text += fmt::format(", measured {:.4g}", straggler["measured"].get<double>());
+    }
+    if (straggler.contains("reinstated")) {
+      text += "; it counts again " + straggler["reinstated"].get<std::string>();
+    }
+    if (straggler.contains("warning")) text += "; " + straggler["warning"].get<std::string>();
+    text += "\n";
   }
   return text;
 }
 
+std::string FormatPastStragglers(const ordered_json& past) {
+  if (past.empty()) return "no straggler is over yet\n";
+  Table table({"dp_rank", "source", "slowdown", "from", "until", "measured", "why"});
+  for (const ordered_json& straggler : past) {
+    table.AddRow({std::to_string(straggler.at("dp_rank").get<int>()), straggler.at("source"),
+                  fmt::format("{:.4g}", straggler.at("slowdown").get<double>()),
+                  straggler.at("starts"), straggler.at("ended"),
+                  straggler.contains("measured")
+                      ? fmt::format("{:.4g}", straggler["measured"].get<double>())
+                      : "",
+                  straggler.at("why")});
+  }
+  return table.Format();
+}
+
+// "0", "0-14": pipelines of one row.
+std::string RangeText(std::size_t first, std::size_t last) {
+  return first == last ? std::to_string(first) : fmt::format("{}-{}", first, last);
+}
+
+// Neighbors with the same plan share a row, because most pipelines of a large job are equal.
 std::string FormatAssignment(const ordered_json& assignment) {
   const auto& baseline = assignment.at("baseline");
   std::string text = fmt::format(
@@ -243,14 +275,39 @@ std::string FormatAssignment(const ordered_json& assignment) {
       assignment.at("reason").get<std::string>());
   Table table({"dp_rank", "plan", "time (s)", "energy (J)", "saving"});
   const double baseline_j = baseline.at("energy_j");
-  int dp_rank = 0;
-  for (const ordered_json& share : assignment.at("pipelines")) {
+  const ordered_json& shares = assignment.at("pipelines");
+  for (std::size_t first = 0; first < shares.size();) {
+    std::size_t last = first;
+    while (last + 1 < shares.size() && shares[last + 1] == shares[first]) ++last;
+    const ordered_json& share = shares[first];
     const double energy_j = share.at("energy_j");
-    table.AddRow({std::to_string(dp_rank++), share.at("plan"),
+    table.AddRow({RangeText(first, last), share.at("plan"),
                   FormatQuantity(share.at("time_s").get<double>()), FormatQuantity(energy_j),
                   FormatPercent(1 - energy_j / baseline_j)});
+    first = last + 1;
   }
   return text + table.Format();
+}
+
+// What the plan in force promised and what nodes measure. Empty before the first steps.
+std::string FormatPromise(const ordered_json& job) {
+  const auto measured = job.find("measured");
+  if (measured == job.end() || !measured->contains("promise")) return "";
+  const ordered_json& promise = (*measured)["promise"];
+  const auto compared = [&promise](const char* what, const char* unit) {
+    const std::string promised = std::string("promised_") + unit;
+    const std::string seen = std::string("measured_") + unit;
+    if (!promise.contains(promised) || !promise.contains(seen)) return std::string();
+    const double planned = promise[promised];
+    const double real = promise[seen];
+    return fmt::format("{} of a step: promised {} {}, measured {} {} ({:+.1f} %)\n", what,
+                       FormatQuantity(planned), unit == std::string_view("s") ? "s" : "J",
+                       FormatQuantity(real), unit == std::string_view("s") ? "s" : "J",
+                       100 * (real / planned - 1));
+  };
+  std::string text = compared("time", "s") + compared("energy", "j");
+  if (promise.contains("problem")) text += "note: " + promise["problem"].get<std::string>() + "\n";
+  return text;
 }
 
 std::string FormatJob(const ordered_json& job) {
@@ -265,6 +322,7 @@ std::string FormatJob(const ordered_json& job) {
   if (job.at("detect_stragglers") == false) text += "stragglers are not detected, only reported\n";
   if (job.at("profile_version") == 0) text += "no profile yet (perseus tune, or --profile)\n";
   if (job.contains("assignment")) text += "\n" + FormatAssignment(job["assignment"]);
+  text += FormatPromise(job);
   if (const auto stragglers = FormatStragglers(job.at("stragglers")); !stragglers.empty()) {
     text += "\n" + stragglers;
   }
@@ -308,6 +366,78 @@ Result<void> ReportStraggler(const Flags& flags) {
   if (flags.expires_in_s) body["expires_in"] = *flags.expires_in_s;
   PERSEUS_ASSIGN_OR_RETURN(const auto put, server.Send("PUT", path, body.dump()));
   return Print(FormatStragglers(ordered_json::array({put})));
+}
+
+Result<void> ListStragglers(const Flags& flags) {
+  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
+  PERSEUS_ASSIGN_OR_RETURN(const auto list, server.Get(PathOf(flags, "/stragglers")));
+  if (flags.as_json) return Print(list.dump(2) + "\n");
+  std::string text = FormatStragglers(list.at("stragglers"));
+  if (text.empty()) text = "no straggler\n";
+  return Print(text + "\n" + FormatPastStragglers(list.at("past")));
+}
+
+Result<const ordered_json*> FindAssignment(const ordered_json& assignments, std::int64_t version) {
+  for (const ordered_json& assignment : assignments) {
+    if (assignment.at("version") == version) return &assignment;
+  }
+  if (assignments.empty()) return Fail("the job has no assignment yet");
+  return Fail("the server has no assignment {} of the job (it keeps {} to {})", version,
+              assignments.back().at("version").get<std::int64_t>(),
+              assignments.front().at("version").get<std::int64_t>());
+}
+
+// One row for neighbors that change in the same way.
+std::string FormatDifference(const ordered_json& from, const ordered_json& to) {
+  std::string text;
+  for (const auto& [key, what] : {std::pair("target", "target"), std::pair("reason", "reason")}) {
+    if (from.at(key) == to.at(key)) continue;
+    text += fmt::format("{}: {} -> {}\n", what, from.at(key).get<std::string>(),
+                        to.at(key).get<std::string>());
+  }
+  const double time_s = from.at("time_s");
+  const double new_time_s = to.at("time_s");
+  text += fmt::format("iteration time: {} s -> {} s\n", FormatQuantity(time_s),
+                      FormatQuantity(new_time_s));
+  const ordered_json& olds = from.at("pipelines");
+  const ordered_json& news = to.at("pipelines");
+  const std::size_t count = std::max(olds.size(), news.size());
+  const auto share = [](const ordered_json& list, std::size_t i) {
+    return i < list.size() ? list[i] : ordered_json();
+  };
+  const auto cell = [](const ordered_json& one, const char* key) {
+    if (!one.is_object()) return std::string("none");
+    return one[key].is_string() ? one[key].get<std::string>()
+                                : FormatQuantity(one[key].get<double>());
+  };
+  Table table({"dp_rank", "plan", "new plan", "time (s)", "new time", "energy (J)", "new energy"});
+  int changed = 0;
+  for (std::size_t first = 0; first < count;) {
+    const ordered_json before = share(olds, first);
+    const ordered_json after = share(news, first);
+    std::size_t last = first;
+    while (last + 1 < count && share(olds, last + 1) == before && share(news, last + 1) == after) {
+      ++last;
+    }
+    if (before != after) {
+      table.AddRow({RangeText(first, last), cell(before, "plan"), cell(after, "plan"),
+                    cell(before, "time_s"), cell(after, "time_s"), cell(before, "energy_j"),
+                    cell(after, "energy_j")});
+      ++changed;
+    }
+    first = last + 1;
+  }
+  return text + (changed == 0 ? "all pipelines keep their plans\n" : table.Format());
+}
+
+Result<void> Diff(const Flags& flags) {
+  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
+  PERSEUS_ASSIGN_OR_RETURN(const auto list, server.Get(PathOf(flags, "/assignments?limit=50")));
+  const ordered_json& assignments = list.at("assignments");
+  PERSEUS_ASSIGN_OR_RETURN(const auto* from, FindAssignment(assignments, flags.from_version));
+  PERSEUS_ASSIGN_OR_RETURN(const auto* to, FindAssignment(assignments, flags.to_version));
+  if (flags.as_json) return Print(ordered_json{{"from", *from}, {"to", *to}}.dump(2) + "\n");
+  return Print(FormatDifference(*from, *to));
 }
 
 Result<void> PrintPlan(const Flags& flags) {
@@ -363,7 +493,8 @@ void AddStragglerFlags(CLI::App& verb, Flags& flags) {
   verb.add_option("--starts-in", flags.starts_in_s, "When the slowdown begins (default: 0)")
       ->check(NumberIn({0, 1e8}, "in seconds"))
       ->type_name("SECONDS");
-  verb.add_option("--expires-in", flags.expires_in_s, "When the slowdown ends (default: never)")
+  verb.add_option("--expires-in", flags.expires_in_s,
+                  "When the slowdown ends (default: an hour after it begins)")
       ->check(NumberIn({0, 1e8}, "in seconds"))
       ->type_name("SECONDS");
   verb.add_flag("--over", flags.is_over, "The pipeline is no longer slow");
@@ -403,6 +534,19 @@ Verb AddJobVerb(CLI::App& program) {
       *add("straggler", "Report that a pipeline is slow, will be slow, or is no longer slow", "job",
            ReportStraggler),
       *flags);
+  add("stragglers", "List the stragglers of the job, and those that are over", "read",
+      ListStragglers)
+      ->add_flag("--json", flags->as_json, "Print JSON, for scripts");
+  CLI::App* diff = add("diff", "Compare two assignments of the job", "read", Diff);
+  diff->add_option("from", flags->from_version, "Version of an assignment")
+      ->required()
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000'000}))
+      ->type_name("V1");
+  diff->add_option("to", flags->to_version, "Version of another one")
+      ->required()
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000'000}))
+      ->type_name("V2");
+  diff->add_flag("--json", flags->as_json, "Print JSON, for scripts");
   add("end", "End the job", "job", End);
   return {verb, [flags, actions] {
             for (const auto& [sub, run] : *actions) {

@@ -26,22 +26,15 @@ constexpr std::chrono::milliseconds kSignalPollInterval{100};
 
 struct JobsFlags {
   ServerFlags server;
+  JobsView view;
   bool all = false;
   bool as_json = false;
-};
-struct TopFlags {
-  ServerFlags server;
+  bool watches = false;
   double interval_s = 2;
   int rounds = 0;  // 0: until a signal.
 };
 
-Result<void> RunJobs(const JobsFlags& flags) {
-  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
-  PERSEUS_ASSIGN_OR_RETURN(const auto jobs, FetchJobs(server, flags.all));
-  return Print(flags.as_json ? jobs.dump(2) + "\n" : FormatJobs(jobs));
-}
-
-std::string Screen(const nlohmann::ordered_json& jobs) {
+std::string Summary(const nlohmann::ordered_json& jobs) {
   double saved = 0;
   int planned = 0;
   for (const auto& job : jobs) {
@@ -52,19 +45,34 @@ std::string Screen(const nlohmann::ordered_json& jobs) {
   std::string text =
       fmt::format("{} job{}, {} with a plan", jobs.size(), jobs.size() == 1 ? "" : "s", planned);
   if (planned > 0) text += fmt::format(", planned saving {:.2f} % on average", saved / planned);
-  return text + "\n\n" + FormatJobs(jobs);
+  return text + "\n\n";
 }
 
-Result<void> RunTop(const TopFlags& flags) {
+// The summary counts all jobs, and the table has those of the view.
+std::string Screen(const nlohmann::ordered_json& jobs, const JobsFlags& flags) {
+  const auto selected = SelectJobs(jobs, flags.view);
+  if (flags.as_json) return selected.dump(2) + "\n";
+  return (flags.watches ? Summary(jobs) : "") + FormatJobs(selected, flags.view);
+}
+
+Result<void> RunJobs(const JobsFlags& flags) {
+  PERSEUS_RETURN_IF_ERROR(CheckJobsView(flags.view));
+  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
+  PERSEUS_ASSIGN_OR_RETURN(const auto jobs, FetchJobs(server, flags.all));
+  return Print(Screen(jobs, flags));
+}
+
+Result<void> Watch(const JobsFlags& flags) {
+  PERSEUS_RETURN_IF_ERROR(CheckJobsView(flags.view));
   PERSEUS_ASSIGN_OR_RETURN(auto signals, EndSignals::Take());
   PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
   // Move the cursor home and clear to the end, so that nothing flickers.
-  const std::string_view home = DetectTerminal().color ? "\x1b[H\x1b[J" : "";
+  const std::string_view home = DetectTerminal().color && !flags.as_json ? "\x1b[H\x1b[J" : "";
   for (int round = 0; flags.rounds == 0 || round < flags.rounds; ++round) {
-    const auto jobs = FetchJobs(server, false);
+    const auto jobs = FetchJobs(server, flags.all);
     // After the first round, a server that does not respond is not an error: it may restart.
     const std::string text =
-        jobs ? Screen(*jobs) : fmt::format("perseus: {}\n", jobs.error().message);
+        jobs ? Screen(*jobs, flags) : fmt::format("perseus: {}\n", jobs.error().message);
     if (!jobs && round == 0) return Fail(jobs);
     if (auto printed = Print(std::string(home) + text); !printed) return printed;
     const auto until = std::chrono::steady_clock::now() +
@@ -78,28 +86,35 @@ Result<void> RunTop(const TopFlags& flags) {
   return {};
 }
 
+void AddCommonFlags(CLI::App& verb, JobsFlags& flags) {
+  AddJobsViewFlags(verb, flags.view);
+  verb.add_flag("--json", flags.as_json, "Print JSON, for scripts (docs/server.md, \"JSON\")");
+  verb.add_option("--interval", flags.interval_s, "Time between two updates (default: 2)")
+      ->check(NumberIn({0.1, 3600}, "in seconds"))
+      ->type_name("SECONDS");
+  AddServerFlags(verb, flags.server, "read");
+}
+
 }  // namespace
 
 Verb AddJobsVerb(CLI::App& program) {
   auto flags = std::make_shared<JobsFlags>();
   CLI::App* verb = program.add_subcommand("jobs", kAboutJobs);
   verb->add_flag("--all", flags->all, "Include jobs that have ended");
-  verb->add_flag("--json", flags->as_json, "Print JSON, for scripts");
-  AddServerFlags(*verb, flags->server, "read");
-  return {verb, [flags] { return RunJobs(*flags); }};
+  verb->add_flag("--watch", flags->watches, "Print again and again until Ctrl-C");
+  AddCommonFlags(*verb, *flags);
+  return {verb, [flags] { return flags->watches ? Watch(*flags) : RunJobs(*flags); }};
 }
 
 Verb AddTopVerb(CLI::App& program) {
-  auto flags = std::make_shared<TopFlags>();
+  auto flags = std::make_shared<JobsFlags>();
+  flags->watches = true;
   CLI::App* verb = program.add_subcommand("top", kAboutTop);
-  verb->add_option("--interval", flags->interval_s, "Time between two updates (default: 2)")
-      ->check(NumberIn({0.1, 3600}, "in seconds"))
-      ->type_name("SECONDS");
   verb->add_option("--rounds", flags->rounds, "Number of updates (default: until Ctrl-C)")
       ->check(CLI::Range(1, 1'000'000))
       ->type_name("N");
-  AddServerFlags(*verb, flags->server, "read");
-  return {verb, [flags] { return RunTop(*flags); }};
+  AddCommonFlags(*verb, *flags);
+  return {verb, [flags] { return Watch(*flags); }};
 }
 
 }  // namespace perseus::cli

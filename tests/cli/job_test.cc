@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <thread>
@@ -48,6 +49,15 @@ class JobProgramTest : public ProgramTest {
   }
   std::string Jobs(const std::string& arguments = "") const {
     return RunWell("jobs" + arguments + server_flag_);
+  }
+  template <typename Condition>
+  static bool Comes(Condition condition) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (!condition()) {
+      if (std::chrono::steady_clock::now() > end) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    return true;
   }
   std::string Top() const { return RunWell("top --rounds 1" + server_flag_); }
 
@@ -196,6 +206,47 @@ TEST_F(JobUsageTest, HelpOfRegisterDoesNotMentionTheProfile) {
 
 TEST_F(JobUsageTest, APortAloneIsNotAnAddress) {
   ExpectComplaint(Run("serve --listen 7433"), 2, "7433 is not an address (expected HOST:PORT");
+}
+
+TEST_F(JobProgramTest, ShowsFoldsAndComparesAssignments) {
+  RunWell("synth --gpu a100 --stages 4 -o profile.csv");
+  JobWell("register run --pipelines 16 --profile profile.csv" + std::string(kShape) +
+          "--blocking-power 80");
+  const auto show = [&] { return JobWell("show run"); };
+  ASSERT_TRUE(Comes([&] { return show().find("assignment 1") != std::string::npos; }));
+  EXPECT_THAT(show(), ContainsRegex("0-15 +p-"));
+  JobWell("straggler run 3 --slowdown 1.3");
+  ASSERT_TRUE(Comes([&] { return show().find("assignment 2") != std::string::npos; }));
+  EXPECT_THAT(show(), ContainsRegex("0-2 +p-"));
+  EXPECT_THAT(show(), ContainsRegex("4-15 +p-"));
+  const std::string diff = JobWell("diff run 1 2");
+  EXPECT_THAT(diff, HasSubstr("straggler 3: 1.3"));
+  EXPECT_THAT(diff, ContainsRegex("4-15 +p-"));
+  EXPECT_THAT(diff, Not(ContainsRegex("\n3 +p-"))) << "the straggler keeps its plan";
+  EXPECT_THAT(Job("diff run 1 99").err, HasSubstr("it keeps 1 to 2"));
+  JobWell("straggler run 3 --over");
+  EXPECT_THAT(JobWell("stragglers run"), ContainsRegex("3 +report +1.3 .* withdrawn"));
+}
+
+TEST_F(JobProgramTest, JobsAreFilteredSortedAndPaged) {
+  for (const char* key : {"b-run", "a-run", "c-test"}) {
+    JobWell("register " + std::string(key) + kShape + "--blocking-power 80");
+  }
+  const auto keys = [&](const std::string& flags) {
+    const std::string table = Jobs(flags + " --columns job");
+    const std::size_t rule = table.find('\n', table.find('\n') + 1);
+    std::string rows = table.substr(rule + 1);
+    std::erase(rows, ' ');
+    std::ranges::replace(rows, '\n', ' ');
+    return rows;
+  };
+  EXPECT_EQ(keys(""), "b-run a-run c-test ");
+  EXPECT_EQ(keys(" --sort job"), "a-run b-run c-test ");
+  EXPECT_EQ(keys(" --sort -job"), "c-test b-run a-run ");
+  EXPECT_EQ(keys(" --filter run --sort job"), "a-run b-run ");
+  EXPECT_EQ(keys(" --sort job --limit 1 --page 2"), "b-run ");
+  EXPECT_THAT(Jobs(" --status planned"), HasSubstr("no jobs"));
+  EXPECT_THAT(Jobs(" --filter test --json"), HasSubstr("\"key\": \"c-test\""));
 }
 
 }  // namespace

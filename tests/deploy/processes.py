@@ -45,15 +45,18 @@ class Processes:
         self._running[name].kill()
         self._running.pop(name).wait()
 
+    def pid(self, name):
+        return self._running[name].pid
+
     def port_of(self, name):
         """The port that a server with port 0 listens on."""
         log = self.scratch / f"{name}.log"
         return int(self.soon(lambda: re.search(r"listening on \S*:(\d+)$", log.read_text(), re.M),
                              f"{name} listens")[1])
 
-    def soon(self, condition, what):
+    def soon(self, condition, what, patience_s=PATIENCE_S):
         """Waits until the condition gives a true value, and returns it. Fails if a program ends with an error."""
-        for _ in range(PATIENCE_S * 10):
+        for _ in range(patience_s * 10):
             with contextlib.suppress(subprocess.CalledProcessError, OSError, LookupError):
                 if value := condition():
                     return value
@@ -61,7 +64,7 @@ class Processes:
                 if process.poll():
                     raise AssertionError(f"{name} ended with {process.returncode}")
             time.sleep(0.1)
-        raise AssertionError(f"this did not happen within {PATIENCE_S} s: {what}")
+        raise AssertionError(f"this did not happen within {patience_s} s: {what}")
 
     def start_postgres(self):
         """Starts a PostgreSQL server in the scratch directory and returns the address of its database."""

@@ -18,6 +18,7 @@ std::map<int, double> SlowdownsAt(std::span<const store::StragglerRecord> stragg
   for (const store::StragglerRecord& straggler : stragglers) {
     const bool is_over = straggler.expires != 0 && straggler.expires <= now;
     if (straggler.starts > now || is_over || straggler.slowdown <= 1) continue;
+    if (straggler.suspended != 0) continue;
     if (straggler.dp_rank < 0 || straggler.dp_rank >= pipelines) continue;
     double& slowdown = slowdowns[straggler.dp_rank];
     slowdown = std::max(slowdown, straggler.slowdown);
@@ -41,6 +42,7 @@ std::optional<store::Milliseconds> NextChange(std::span<const store::StragglerRe
                                               store::Milliseconds now) {
   std::optional<store::Milliseconds> next;
   for (const store::StragglerRecord& straggler : stragglers) {
+    if (straggler.suspended != 0) continue;
     for (const store::Milliseconds time : {straggler.starts, straggler.expires}) {
       if (time > now && (!next || time < *next)) next = time;
     }

@@ -11,7 +11,8 @@
 namespace perseus::job_planning {
 
 // The largest slowdown of each pipeline at `now`, by dp_rank. Ignores slowdowns of 1, pipelines
-// that the job does not have, and stragglers that have not begun or are over.
+// that the job does not have, and stragglers that have not begun, are over, or are suspended
+// because measurement contradicts them.
 std::map<int, double> SlowdownsAt(std::span<const store::StragglerRecord> stragglers, int pipelines,
                                   store::Milliseconds now);
 

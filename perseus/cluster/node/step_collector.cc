@@ -52,6 +52,7 @@ void StepCollector::Add(const protocol::RankHeader& rank, const protocol::RanSte
   pending.busy = std::max(pending.busy, rank.epoch + LastComputation(step));
   pending.end = std::max(pending.end, rank.epoch + step.end);
   pending.version = std::min(pending.version, server_version);
+  if (step.is_limited) ++pending.limited;
   pending.power_w += power_w.value_or(0);
   pending.is_power_known = pending.is_power_known && power_w;
 }
@@ -87,6 +88,7 @@ protocol::StepReport StepCollector::ReportOf(int number, const Pipeline& pipelin
   if (pending.is_power_known) report.energy_j = pending.power_w * report.time_s;
   report.version = pending.version;
   report.ranks = static_cast<int>(pending.ranks.size());
+  report.limited = pending.limited;
   return report;
 }
 

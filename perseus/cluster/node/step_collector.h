@@ -47,6 +47,7 @@ class StepCollector {
     double power_w = 0;
     bool is_power_known = true;
     std::int64_t version = 0;
+    int limited = 0;        // Ranks whose clock was limited.
     Nanoseconds since = 0;  // When the first record of the step came.
   };
   struct Pipeline {

@@ -20,10 +20,13 @@
 #include "perseus/base/mutex.h"
 #include "perseus/cluster/job_planning/planning_workers.h"
 #include "perseus/cluster/server/database_health.h"
+#include "perseus/cluster/server/database_probe.h"
 #include "perseus/cluster/server/endpoints.h"
 #include "perseus/cluster/server/event_hub.h"
+#include "perseus/cluster/server/fleet_status.h"
 #include "perseus/cluster/server/maintenance.h"
 #include "perseus/cluster/server/openapi.h"
+#include "perseus/cluster/server/server_clock.h"
 #include "perseus/cluster/server/server_metrics.h"
 #include "perseus/cluster/telemetry/replica_messages.h"
 
@@ -109,7 +112,11 @@ class ControlPlane::Impl {
         log_(log),
         store_(std::move(store)),
         rights_(WithoutTokens(options_)),
-        reports_(*store_, watches_),
+        reports_(
+            *store_, watches_,
+            {.noticed = [this](const std::string& key,
+                               const telemetry::NoticeChange& change) { Noticed(key, change); },
+             .saved = [this](double energy_j) { metrics_.CountSavedEnergy(energy_j); }}),
         cuts_(*store_),
         services_{*store_,
                   rights_,
@@ -117,8 +124,12 @@ class ControlPlane::Impl {
                   reports_,
                   cuts_,
                   options_.now,
-                  [this] { return metrics_.Format(); },
+                  [this] {
+                    metrics_.SetReady(Readiness().has_value());
+                    return metrics_.Format();
+                  },
                   [this] { return IsReady(); },
+                  [this] { return Readiness(); },
                   std::string(OpenApiDocument()),
                   plans_on_request_,
                   ends_.get_token()},
@@ -154,6 +165,7 @@ class ControlPlane::Impl {
       ending = std::move(workers_);
     }
     ending.reset();
+    probe_.reset();
     pool_.join();
     // Ends the thread that passes notices to the hub.
     store_.reset();
@@ -167,6 +179,7 @@ class ControlPlane::Impl {
     PERSEUS_RETURN_IF_ERROR(
         store_->Listen([this](const store::Notice& notice) { Receive(notice); }));
     StartPlanning();
+    probe_.emplace(*store_, options_.now, [this] { AfterProbe(); });
     maintenance_.Run();
     WatchTokens();
     return {};
@@ -363,6 +376,38 @@ class ControlPlane::Impl {
                   "nodes keep running their last plans; try again later");
   }
 
+  Answer<void> Readiness() const {
+    if (auto ready = IsReady(); !ready) return ready;
+    const std::string problem = probe_ ? probe_->Problem() : std::string();
+    if (problem.empty()) return {};
+    return Refuse(503, "The server cannot do this now", problem,
+                  "nodes keep running their last plans; check the database and its disk");
+  }
+
+  // On the thread of the probe.
+  void AfterProbe() {
+    metrics_.SetRefusedWrites(store_->failed_writes());
+    if (options_.clock) {
+      if (const auto database = store_->Clock(); database && *database) {
+        if (const auto step = options_.clock->Compare(**database); step != 0) {
+          log_.warn(
+              "the clock of the database was set by {} ms; notices end as much later or "
+              "sooner",
+              step);
+        }
+      }
+    }
+    const auto fleet = ReadFleetStatus(*store_, options_.now());
+    if (fleet) metrics_.SetFleet(*fleet);
+  }
+
+  void Noticed(const std::string& key, const telemetry::NoticeChange& change) {
+    metrics_.CountNotice(change.is_suspended);
+    log_.warn("job={} straggler {} of source {} (slowdown {:.4g}) is {}: measured {:.4g}", key,
+              change.dp_rank, change.source, change.slowdown,
+              change.is_suspended ? "suspended" : "reinstated", change.measured);
+  }
+
   void SetGauges() {
     const auto counts = server_->counts();
     metrics_.Set({.connections = counts.connections,
@@ -370,8 +415,7 @@ class ControlPlane::Impl {
                   .jobs = watches_.jobs(),
                   .events = hub_->events(),
                   .refused_connections = counts.refused,
-                  .dropped_streams = counts.dropped_streams,
-                  .is_ready = health_.is_available()});
+                  .dropped_streams = counts.dropped_streams});
   }
 
   ControlPlaneOptions options_;
@@ -400,6 +444,7 @@ class ControlPlane::Impl {
   Mutex workers_mutex_;
   std::unique_ptr<job_planning::PlanningWorkers> workers_ PERSEUS_GUARDED_BY(workers_mutex_);
   Maintenance maintenance_;
+  std::optional<DatabaseProbe> probe_;
 };
 
 ControlPlane::ControlPlane(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -407,9 +452,13 @@ ControlPlane::~ControlPlane() = default;
 
 Result<std::unique_ptr<ControlPlane>> ControlPlane::Start(ControlPlaneOptions options,
                                                           spdlog::logger& log) {
-  if (!options.now) options.now = SystemNow;
   if (options.replica.empty()) options.replica = ReplicaName();
   PERSEUS_ASSIGN_OR_RETURN(auto store, store::OpenStore(options.database));
+  if (!options.now) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto database, store->Clock());
+    options.clock = std::make_shared<ServerClock>(database.value_or(SystemNow()));
+    options.now = [clock = options.clock] { return clock->Now(); };
+  }
   auto impl = std::make_unique<Impl>(std::move(options), std::move(store), log);
   PERSEUS_RETURN_IF_ERROR(impl->Start());
   return std::unique_ptr<ControlPlane>(new ControlPlane(std::move(impl)));

@@ -19,6 +19,8 @@
 
 namespace perseus::server {
 
+class ServerClock;
+
 struct ControlPlaneOptions {
   std::string address = "127.0.0.1:7410";
   std::string database = "sqlite:perseus.db";  // An address for OpenStore.
@@ -30,7 +32,8 @@ struct ControlPlaneOptions {
   double lead_s = 0.5;          // How long before its first step an assignment is made.
   double keep_ended_days = 30;  // How long ended jobs are kept.
   std::string replica = {};     // Unique. Empty: host name and process id.
-  std::function<store::Milliseconds()> now = {};  // Empty: the system clock.
+  std::function<store::Milliseconds()> now = {};  // Empty: a ServerClock.
+  std::shared_ptr<ServerClock> clock = {};        // Start sets it if `now` is empty.
   // How often the server checks the database and the certificates, and deletes old jobs.
   std::chrono::milliseconds maintenance_interval{5'000};
 };

@@ -35,11 +35,12 @@ struct Services {
   telemetry::NodeReports& reports;
   PlanCuts& cuts;
   std::function<store::Milliseconds()> now;
-  std::function<std::string()> metrics;  // In the text format of Prometheus.
-  std::function<Answer<void>()> is_ready;
-  std::string openapi;                 // The OpenAPI document.
-  std::atomic<int>& plans_on_request;  // Plans that are being made now.
-  std::stop_token ends;                // Requested when the server ends. Stops the making of plans.
+  std::function<std::string()> metrics;     // In the text format of Prometheus.
+  std::function<Answer<void>()> is_ready;   // Whether to use the database for a request.
+  std::function<Answer<void>()> readiness;  // For load balancers (database_probe.h).
+  std::string openapi;                      // The OpenAPI document.
+  std::atomic<int>& plans_on_request;       // Plans that are being made now.
+  std::stop_token ends;  // Requested when the server ends. Stops the making of plans.
 };
 
 struct Context {

@@ -9,7 +9,9 @@
 #include "perseus/base/units.h"
 #include "perseus/cluster/job_planning/job_spec.h"
 #include "perseus/cluster/job_planning/planned_assignment.h"
+#include "perseus/cluster/server/fleet_status.h"
 #include "perseus/cluster/telemetry/node_ranks.h"
+#include "perseus/cluster/telemetry/notice_check.h"
 
 namespace perseus::server {
 namespace {
@@ -19,20 +21,12 @@ using nlohmann::ordered_json;
 constexpr store::Milliseconds kOldStraggler = 3'600'000;
 
 double SecondsSince(store::Milliseconds time, store::Milliseconds now) {
-  return static_cast<double>(now - time) / kMillisecondsPerSecond;
+  // The server may have started again after its machine's clock was set back.
+  return static_cast<double>(std::max<store::Milliseconds>(0, now - time)) / kMillisecondsPerSecond;
 }
 
 bool IsLost(const store::NodeRecord& node, store::Milliseconds now) {
   return now - node.seen > telemetry::kNodeIsSilentAfter;
-}
-
-// Where a node is with the newest assignment.
-std::string_view StateOf(const store::NodeRecord& node, const store::JobRecord& job,
-                         std::int64_t from_step, store::Milliseconds now) {
-  if (IsLost(node, now)) return "lost";
-  if (node.following == job.assignment_version) return "following";
-  if (node.following > job.assignment_version) return "ahead";
-  return job.last_step >= 0 && job.last_step > from_step ? "late" : "pending";
 }
 
 Result<std::optional<job_planning::PlannedAssignment>> AssignmentOf(const Services& services,
@@ -127,7 +121,7 @@ Result<ordered_json> ViewJob(const Services& services, const store::JobRecord& j
   for (const store::NodeRecord& node : nodes) {
     const std::int64_t from_step = assignment ? assignment->from_step : 0;
     node_list.push_back({{"node", node.node},
-                         {"state", StateOf(node, job, from_step, now)},
+                         {"state", NodeState(node, job, from_step, now)},
                          {"acknowledged", node.acknowledged},
                          {"following", node.following},
                          {"since_step", node.since_step},
@@ -139,23 +133,36 @@ Result<ordered_json> ViewJob(const Services& services, const store::JobRecord& j
 }
 
 ordered_json StragglerJson(const store::StragglerRecord& straggler, store::Milliseconds now) {
-  const bool has_begun = straggler.starts <= now;
-  const bool is_over = straggler.expires != 0 && straggler.expires <= now;
+  const std::string_view state = StragglerState(straggler, now);
   ordered_json json{{"dp_rank", straggler.dp_rank},
                     {"source", straggler.source},
                     {"slowdown", straggler.slowdown},
-                    {"state", is_over     ? "over"
-                              : has_begun ? "in force"
-                                          : "announced"},
+                    {"state", state},
                     {"starts", TimeText(straggler.starts)}};
   if (straggler.expires != 0) json["expires"] = TimeText(straggler.expires);
+  if (straggler.measured > 0) json["measured"] = straggler.measured;
+  if (state == "suspended") {
+    json["reinstated"] = fmt::format(
+        "when dp_rank {} takes at least {:.4g} times its planned time for {} steps in a "
+        "row, or when another slowdown is reported",
+        straggler.dp_rank, telemetry::LeastMeasured(straggler.slowdown),
+        telemetry::NoticeCheck::kToReinstate);
+  }
+  const bool has_begun = straggler.starts <= now;
   if (straggler.expires == 0 && has_begun && now - straggler.starts > kOldStraggler) {
     json["warning"] = fmt::format(
         "reported {:.0f} hours ago, and never expires (when the pipeline is fast again: perseus "
-        "job "
-        "straggler JOB {} --over)",
+        "job straggler JOB {} --over)",
         SecondsSince(straggler.starts, now) / 3600, straggler.dp_rank);
   }
+  return json;
+}
+
+ordered_json PastStragglerJson(const store::PastStragglerRecord& straggler) {
+  ordered_json json{{"dp_rank", straggler.dp_rank},       {"source", straggler.source},
+                    {"slowdown", straggler.slowdown},     {"starts", TimeText(straggler.starts)},
+                    {"ended", TimeText(straggler.ended)}, {"why", straggler.why}};
+  if (straggler.measured > 0) json["measured"] = straggler.measured;
   return json;
 }
 

@@ -20,6 +20,8 @@ Result<nlohmann::ordered_json> ViewJob(const Services& services, const store::Jo
 nlohmann::ordered_json StragglerJson(const store::StragglerRecord& straggler,
                                      store::Milliseconds now);
 
+nlohmann::ordered_json PastStragglerJson(const store::PastStragglerRecord& straggler);
+
 // 409 for a job that has ended.
 Answer<void> RequireRunning(const store::JobRecord& job);
 

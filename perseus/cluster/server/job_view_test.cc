@@ -59,7 +59,7 @@ class JobViewTest : public testing::Test {
   telemetry::NodeReports reports_{*store_, watches_};
   PlanCuts cuts_{*store_};
   std::atomic<int> plans_on_request_ = 0;
-  Services services_{*store_, rights_, watches_, reports_,          cuts_, {},
+  Services services_{*store_, rights_, watches_, reports_,          cuts_, {}, {},
                      {},      {},      "",       plans_on_request_, {}};
 };
 

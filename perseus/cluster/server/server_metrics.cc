@@ -8,6 +8,10 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
 
 namespace perseus::server {
 
@@ -15,6 +19,36 @@ using prometheus::BuildCounter;
 using prometheus::BuildGauge;
 using prometheus::BuildHistogram;
 using Bounds = prometheus::Histogram::BucketBoundaries;
+
+namespace {
+
+// Gauges with labels, of which each update gives all. A series that an update lacks is removed, so
+// that an ended job leaves nothing.
+class GaugeSet {
+ public:
+  GaugeSet(prometheus::Registry& registry, const char* name, const char* help)
+      : family_(BuildGauge().Name(name).Help(help).Register(registry)) {}
+
+  void Begin() { next_.clear(); }
+  void Set(const std::map<std::string, std::string>& labels, double value) {
+    prometheus::Gauge& gauge = family_.Add(labels);
+    gauge.Set(value);
+    next_.insert(&gauge);
+  }
+  void End() {
+    for (prometheus::Gauge* gauge : gauges_) {
+      if (!next_.contains(gauge)) family_.Remove(gauge);
+    }
+    gauges_ = std::move(next_);
+  }
+
+ private:
+  prometheus::Family<prometheus::Gauge>& family_;
+  std::set<prometheus::Gauge*> gauges_;
+  std::set<prometheus::Gauge*> next_;
+};
+
+}  // namespace
 
 struct ServerMetrics::Families {
   prometheus::Registry registry;
@@ -77,9 +111,58 @@ struct ServerMetrics::Families {
                                 .Add({});
   prometheus::Gauge& ready = BuildGauge()
                                  .Name("perseus_server_ready")
-                                 .Help("1 while the database answers.")
+                                 .Help("1 while the database answers and accepts changes.")
                                  .Register(registry)
                                  .Add({});
+  prometheus::Counter& refused_writes =
+      BuildCounter()
+          .Name("perseus_server_store_refused_writes_total")
+          .Help("Changes that the database refused because it was unavailable or full.")
+          .Register(registry)
+          .Add({});
+  prometheus::Family<prometheus::Counter>& notices =
+      BuildCounter()
+          .Name("perseus_server_straggler_notices_total")
+          .Help(
+              "Reports and forecasts of stragglers that measurement contradicted (suspended), or "
+              "no longer contradicted (reinstated).")
+          .Register(registry);
+  // A gauge, because steps may use more energy than planned at maximum frequency.
+  prometheus::Gauge& saved = BuildGauge()
+                                 .Name("perseus_server_energy_saved_joules")
+                                 .Help(
+                                     "Energy that steps judged by this replica saved since its "
+                                     "start, against the planned energy at maximum frequency.")
+                                 .Register(registry)
+                                 .Add({});
+  prometheus::Gauge& backlog = BuildGauge()
+                                   .Name("perseus_server_planning_backlog_jobs")
+                                   .Help("Jobs whose planning is due and has not begun.")
+                                   .Register(registry)
+                                   .Add({});
+  prometheus::Gauge& backlog_age = BuildGauge()
+                                       .Name("perseus_server_planning_backlog_age_seconds")
+                                       .Help("How long the oldest planning has been due.")
+                                       .Register(registry)
+                                       .Add({});
+  GaugeSet nodes{registry, "perseus_server_nodes",
+                 "Nodes of running jobs by state; a node counts once for each job."};
+  GaugeSet stragglers{registry, "perseus_server_stragglers",
+                      "Stragglers of running jobs by source and state."};
+  GaugeSet plan_age{registry, "perseus_job_plan_age_seconds",
+                    "Since the assignment of the job was made."};
+  GaugeSet promised_s{registry, "perseus_job_step_promised_seconds", "Planned time of a step."};
+  GaugeSet measured_s{registry, "perseus_job_step_measured_seconds", "Measured time of a step."};
+  GaugeSet promised_j{registry, "perseus_job_step_promised_joules",
+                      "Planned energy of a step of all pipelines."};
+  GaugeSet measured_j{registry, "perseus_job_step_measured_joules",
+                      "Measured energy of a step of all pipelines."};
+  GaugeSet baseline_j{registry, "perseus_job_step_baseline_joules",
+                      "Planned energy of a step of all pipelines at maximum frequency."};
+  GaugeSet limited{registry, "perseus_job_limited_ranks",
+                   "Ranks whose clock heat, power or another program limited in recent steps."};
+  GaugeSet problems{registry, "perseus_job_promise_broken",
+                    "1 while the job is over 1 % slower or hungrier than promised."};
 };
 
 ServerMetrics::ServerMetrics() : families_(std::make_unique<Families>()) {
@@ -87,6 +170,7 @@ ServerMetrics::ServerMetrics() : families_(std::make_unique<Families>()) {
   for (const char* status : {"planned", "failed", "waiting", "superseded"}) {
     families_->plannings.Add({{"status", status}});
   }
+  for (const char* event : {"suspended", "reinstated"}) families_->notices.Add({{"event", event}});
 }
 ServerMetrics::~ServerMetrics() = default;
 
@@ -113,13 +197,64 @@ void ServerMetrics::Set(const Gauges& gauges) {
   families_->connections.Set(gauges.connections);
   families_->streams.Set(gauges.streams);
   families_->jobs.Set(gauges.jobs);
-  families_->ready.Set(gauges.is_ready ? 1 : 0);
   const auto raise = [](prometheus::Counter& counter, std::int64_t to) {
     counter.Increment(std::max(0.0, static_cast<double>(to) - counter.Value()));
   };
   raise(families_->events, gauges.events);
   raise(families_->refused, gauges.refused_connections);
   raise(families_->dropped, gauges.dropped_streams);
+}
+
+void ServerMetrics::SetReady(bool is_ready) { families_->ready.Set(is_ready ? 1 : 0); }
+
+void ServerMetrics::SetRefusedWrites(std::int64_t count) {
+  prometheus::Counter& counter = families_->refused_writes;
+  counter.Increment(std::max(0.0, static_cast<double>(count) - counter.Value()));
+}
+
+void ServerMetrics::CountNotice(bool is_suspended) {
+  families_->notices.Add({{"event", is_suspended ? "suspended" : "reinstated"}}).Increment();
+}
+
+void ServerMetrics::CountSavedEnergy(double energy_j) { families_->saved.Increment(energy_j); }
+
+void ServerMetrics::SetFleet(const FleetStatus& fleet) {
+  Families& to = *families_;
+  const std::array<GaugeSet*, 10> sets{
+      &to.nodes,      &to.stragglers, &to.plan_age,   &to.promised_s, &to.measured_s,
+      &to.promised_j, &to.measured_j, &to.baseline_j, &to.limited,    &to.problems};
+  for (GaugeSet* set : sets) set->Begin();
+  to.backlog.Set(fleet.planning_backlog);
+  to.backlog_age.Set(fleet.planning_wait_s);
+  // All states, so that an alert sees 0 and not the absence of a series.
+  for (const char* state : {"following", "pending", "late", "ahead", "lost"}) {
+    const auto found = fleet.nodes.find(state);
+    to.nodes.Set({{"state", state}}, found == fleet.nodes.end() ? 0 : found->second);
+  }
+  for (const char* source : {"report", "forecast", "detected"}) {
+    for (const auto& [state, label] :
+         {std::pair("announced", "announced"), std::pair("in force", "in_force"),
+          std::pair("suspended", "suspended")}) {
+      const auto found = fleet.stragglers.find({source, state});
+      to.stragglers.Set({{"source", source}, {"state", label}},
+                        found == fleet.stragglers.end() ? 0 : found->second);
+    }
+  }
+  for (const JobStatus& job : fleet.jobs) {
+    const std::map<std::string, std::string> label{{"key", job.key}};
+    const auto set = [&label](GaugeSet& gauges, const std::optional<double>& value) {
+      if (value) gauges.Set(label, *value);
+    };
+    set(to.plan_age, job.plan_age_s);
+    set(to.promised_s, job.promised_s);
+    set(to.measured_s, job.measured_s);
+    set(to.promised_j, job.promised_j);
+    set(to.measured_j, job.measured_j);
+    set(to.baseline_j, job.baseline_j);
+    to.limited.Set(label, job.limited_ranks);
+    to.problems.Set(label, job.has_problem ? 1 : 0);
+  }
+  for (GaugeSet* set : sets) set->End();
 }
 
 std::string ServerMetrics::Format() const {

@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "perseus/cluster/server/fleet_status.h"
+
 namespace perseus::server {
 
 class ServerMetrics {
@@ -25,9 +27,13 @@ class ServerMetrics {
     std::int64_t events = 0;
     std::int64_t refused_connections = 0;
     std::int64_t dropped_streams = 0;
-    bool is_ready = false;
   };
   void Set(const Gauges& gauges);
+  void SetReady(bool is_ready);
+  void SetRefusedWrites(std::int64_t count);
+  void SetFleet(const FleetStatus& fleet);
+  void CountNotice(bool is_suspended);
+  void CountSavedEnergy(double energy_j);  // May be negative.
 
   // The text exposition format, version 0.0.4.
   std::string Format() const;

@@ -7,7 +7,7 @@ namespace {
 Answer<http::Response> Health(const Context&) { return JsonResponse({{"status", "alive"}}); }
 
 Answer<http::Response> Ready(const Context& context) {
-  if (auto ready = context.services.is_ready(); !ready) return tl::unexpected(ready.error());
+  if (auto ready = context.services.readiness(); !ready) return tl::unexpected(ready.error());
   return JsonResponse({{"status", "ready"}});
 }
 

@@ -18,8 +18,10 @@ using json_file::Node;
 
 constexpr int kDeepestStraggler = 2;
 constexpr double kMaxSlowdown = 100;
-constexpr double kMaxSeconds = 1e8;      // Three years.
-constexpr double kForecastSeconds = 60;  // If the forecast has no expires_in.
+constexpr double kMaxSeconds = 1e8;  // Three years.
+// Without expires_in. A report that nobody withdraws must not slow a job for weeks.
+constexpr double kForecastSeconds = 60;
+constexpr double kReportSeconds = 3'600;
 
 store::Milliseconds ReadSeconds(const Node& node) {
   return static_cast<store::Milliseconds>(node.Number(0, kMaxSeconds, "seconds") *
@@ -42,11 +44,12 @@ store::StragglerRecord ReadStraggler(const Node& node, const Context& context,
   if (node.Has("starts_in")) straggler.starts += ReadSeconds(node.Member("starts_in"));
   if (node.Has("expires_in")) {
     straggler.expires = context.now + ReadSeconds(node.Member("expires_in"));
-  } else if (is_forecast) {
-    straggler.expires = straggler.starts +
-                        static_cast<store::Milliseconds>(kForecastSeconds * kMillisecondsPerSecond);
+  } else {
+    straggler.expires = straggler.starts + static_cast<store::Milliseconds>(
+                                               (is_forecast ? kForecastSeconds : kReportSeconds) *
+                                               kMillisecondsPerSecond);
   }
-  if (straggler.expires != 0 && straggler.expires <= straggler.starts) {
+  if (straggler.expires <= straggler.starts) {
     json_file::ThrowAt(
         node.Has("expires_in") ? "expires_in" : "starts_in",
         "leaves no time between start and end (expires_in has to be larger than starts_in)");
@@ -137,7 +140,14 @@ Answer<http::Response> ListStragglers(const Context& context) {
   for (const store::StragglerRecord& straggler : *stragglers) {
     list.push_back(StragglerJson(straggler, context.now));
   }
-  return JsonResponse({{"stragglers", std::move(list)}});
+  const auto past =
+      context.services.store.ListPastStragglers(context.job->id, store::Store::kMaxPastStragglers);
+  if (!past) return Refuse(past);
+  auto past_list = nlohmann::ordered_json::array();
+  for (const store::PastStragglerRecord& straggler : *past) {
+    past_list.push_back(PastStragglerJson(straggler));
+  }
+  return JsonResponse({{"stragglers", std::move(list)}, {"past", std::move(past_list)}});
 }
 
 }  // namespace

@@ -64,6 +64,7 @@ struct Dialect {
   std::string_view skip_locked;  // The same, but skips rows that are locked.
   std::string_view lock_schema;  // A statement that lets only one replica create tables. Or empty.
   std::string_view shrink;       // A statement that frees the space of deleted rows. Or empty.
+  std::string_view clock;        // Reads the database's clock in milliseconds since 1970. Or empty.
   bool has_replicas;             // Other processes may use the same database.
 };
 

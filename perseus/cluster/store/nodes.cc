@@ -15,6 +15,7 @@
 #include "perseus/cluster/store/audit.h"
 #include "perseus/cluster/store/statements.h"
 #include "perseus/cluster/store/store.h"
+#include "perseus/cluster/store/straggler_history.h"
 #include "perseus/runtime/protocol/node_messages.h"
 
 namespace perseus::store {
@@ -347,7 +348,8 @@ Result<void> Store::PutStraggler(const StragglerRecord& straggler, Milliseconds 
         const auto extended,
         transaction.Run(
             "UPDATE stragglers SET expires = $5 WHERE job = $1 AND dp_rank = $2 AND source = $3 "
-            "AND slowdown = $4 AND starts <= $7 AND $6 <= $7 AND (expires = 0 OR expires > $7) "
+            "AND slowdown = $4 AND starts <= $7 AND $6 <= $7 AND (expires = 0 OR "
+            "expires > $7) "
             "AND ($5 = 0 OR (expires <> 0 AND expires <= $5)) RETURNING job",
             {straggler.job, straggler.dp_rank, straggler.source, straggler.slowdown,
              straggler.expires, straggler.starts, now}));
@@ -357,13 +359,18 @@ Result<void> Store::PutStraggler(const StragglerRecord& straggler, Milliseconds 
         transaction.Run("SELECT slowdown, starts, expires FROM stragglers WHERE job = $1 AND "
                         "dp_rank = $2 AND source = $3",
                         {straggler.job, straggler.dp_rank, straggler.source}));
+    PERSEUS_RETURN_IF_ERROR(KeepPastStraggler(transaction, straggler.job, straggler.dp_rank,
+                                              straggler.source, "replaced", now));
+    PERSEUS_ASSIGN_OR_RETURN(const auto due, DampedDue(transaction, straggler.job,
+                                                       straggler.dp_rank, straggler.source, now));
     PERSEUS_RETURN_IF_ERROR(transaction.Run(
         "INSERT INTO stragglers (job, dp_rank, source, slowdown, starts, expires) "
         "VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (job, dp_rank, source) DO UPDATE SET "
-        "slowdown = excluded.slowdown, starts = excluded.starts, expires = excluded.expires",
+        "slowdown = excluded.slowdown, starts = excluded.starts, expires = excluded.expires, "
+        "suspended = 0, measured = 0",
         {straggler.job, straggler.dp_rank, straggler.source, straggler.slowdown, straggler.starts,
          straggler.expires}));
-    PERSEUS_RETURN_IF_ERROR(MarkChanged(transaction, straggler.job, now));
+    PERSEUS_RETURN_IF_ERROR(MarkChanged(transaction, straggler.job, due));
     return AppendAudit(
         *database_, transaction,
         {.at = now,
@@ -381,6 +388,7 @@ Result<bool> Store::DeleteStraggler(std::string_view job, int dp_rank, std::stri
                                     Milliseconds now, const Author& by) {
   return Write<bool>(*database_, [&](Transaction& transaction) -> Result<bool> {
     PERSEUS_ASSIGN_OR_RETURN(const auto locked, LockJob(*database_, transaction, job));
+    PERSEUS_RETURN_IF_ERROR(KeepPastStraggler(transaction, job, dp_rank, source, "withdrawn", now));
     PERSEUS_ASSIGN_OR_RETURN(
         const Rows gone,
         transaction.Run(
@@ -388,7 +396,8 @@ Result<bool> Store::DeleteStraggler(std::string_view job, int dp_rank, std::stri
             "slowdown, starts, expires",
             {job, dp_rank, source}));
     if (gone.empty()) return false;
-    PERSEUS_RETURN_IF_ERROR(MarkChanged(transaction, job, now));
+    PERSEUS_ASSIGN_OR_RETURN(const auto due, DampedDue(transaction, job, dp_rank, source, now));
+    PERSEUS_RETURN_IF_ERROR(MarkChanged(transaction, job, due));
     PERSEUS_RETURN_IF_ERROR(AppendAudit(*database_, transaction,
                                         {.at = now,
                                          .action = "straggler.delete",
@@ -402,18 +411,20 @@ Result<bool> Store::DeleteStraggler(std::string_view job, int dp_rank, std::stri
 }
 
 Result<std::vector<StragglerRecord>> Store::ListStragglers(std::string_view job) {
-  return ReadAll(
-      *database_,
-      "SELECT job, dp_rank, source, slowdown, starts, expires FROM stragglers WHERE job = $1 "
-      "ORDER BY dp_rank, source",
-      {job}, [](Row& row) {
-        return StragglerRecord{.job = row.TakeText(0),
-                               .dp_rank = static_cast<int>(row.Integer(1)),
-                               .source = row.TakeText(2),
-                               .slowdown = row.Real(3),
-                               .starts = row.Integer(4),
-                               .expires = row.Integer(5)};
-      });
+  return ReadAll(*database_,
+                 "SELECT job, dp_rank, source, slowdown, starts, expires, suspended, measured FROM "
+                 "stragglers WHERE job = $1 "
+                 "ORDER BY dp_rank, source",
+                 {job}, [](Row& row) {
+                   return StragglerRecord{.job = row.TakeText(0),
+                                          .dp_rank = static_cast<int>(row.Integer(1)),
+                                          .source = row.TakeText(2),
+                                          .slowdown = row.Real(3),
+                                          .starts = row.Integer(4),
+                                          .expires = row.Integer(5),
+                                          .suspended = row.Integer(6),
+                                          .measured = row.Real(7)};
+                 });
 }
 
 Result<bool> Store::PutZeusRank(std::string_view job, int rank, int position,

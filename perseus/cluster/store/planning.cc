@@ -135,6 +135,17 @@ Result<std::optional<Milliseconds>> Store::NextPlanningTime() {
                  [](Row& row) { return row.Integer(0); });
 }
 
+Result<Store::PlanningBacklog> Store::ReadPlanningBacklog(Milliseconds now) {
+  auto backlog =
+      ReadOne(*database_,
+              fmt::format("SELECT COUNT(*), MIN({0}) FROM planning WHERE {0} <= $1", kClaimableAt),
+              {now}, [](Row& row) {
+                return PlanningBacklog{row.Integer(0), row.Integer(1)};
+              });
+  if (!backlog) return Fail(backlog);
+  return **backlog;
+}
+
 Result<bool> Store::CompletePlanning(const PlanningTask& task, const PlanningOutcome& outcome,
                                      Milliseconds now) {
   return Write<bool>(*database_, [&](Transaction& transaction) -> Result<bool> {

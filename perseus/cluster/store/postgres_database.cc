@@ -93,6 +93,7 @@ class PostgresDatabase final : public Database {
         .lock_schema =
             "SELECT pg_advisory_xact_lock(8100399027)",  // Any number that no other program uses.
         .shrink = "",                                    // Autovacuum does this.
+        .clock = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)",
         .has_replicas = true,
     };
     return kPostgres;

@@ -108,8 +108,23 @@ struct StragglerRecord {
   std::string source;   // "report", "detected" or "forecast". Each source has at most one record.
   double slowdown = 1;  // T' / T, at least 1.
   Milliseconds starts = 0;
-  Milliseconds expires = 0;  // 0: never.
+  Milliseconds expires = 0;    // 0: never.
+  Milliseconds suspended = 0;  // Since when measurement contradicts it, so that it does not count.
+                               // 0: it counts.
+  double measured = 0;         // The slowdown that was measured at the last such change. 0: none.
   friend bool operator==(const StragglerRecord&, const StragglerRecord&) = default;
+};
+
+// A straggler that is over, or a value that was replaced.
+struct PastStragglerRecord {
+  int dp_rank = 0;
+  std::string source;
+  double slowdown = 1;
+  Milliseconds starts = 0;
+  Milliseconds ended = 0;
+  double measured = 0;
+  std::string why;  // "replaced", "withdrawn" or "expired".
+  friend bool operator==(const PastStragglerRecord&, const PastStragglerRecord&) = default;
 };
 
 struct TokenRecord {

@@ -160,8 +160,29 @@ constexpr std::string_view kVersion2[] = {
     "INSERT INTO audit_head VALUES (0, '')",
 };
 
+// Version 3: stragglers that measurement contradicts, and those that are over.
+constexpr std::string_view kStragglerChecks[] = {
+    // When the straggler was suspended, and the slowdown that was measured then. 0: it counts.
+    "ALTER TABLE stragglers ADD COLUMN suspended BIGINT NOT NULL DEFAULT 0",
+    "ALTER TABLE stragglers ADD COLUMN measured DOUBLE PRECISION NOT NULL DEFAULT 0",
+    R"(CREATE TABLE straggler_history (
+      number {serial key},
+      job TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
+      dp_rank BIGINT NOT NULL,
+      source TEXT NOT NULL,
+      slowdown DOUBLE PRECISION NOT NULL,
+      starts BIGINT NOT NULL,
+      ended BIGINT NOT NULL,
+      measured DOUBLE PRECISION NOT NULL,
+      why TEXT NOT NULL))",
+    "CREATE INDEX straggler_history_job ON straggler_history (job, number)",
+    // One row, which a readiness check changes.
+    "CREATE TABLE heartbeat (at BIGINT NOT NULL)",
+    "INSERT INTO heartbeat VALUES (0)",
+};
+
 // kVersions[i] makes version i + 1 of version i.
-constexpr std::span<const std::string_view> kVersions[] = {kVersion1, kVersion2};
+constexpr std::span<const std::string_view> kVersions[] = {kVersion1, kVersion2, kStragglerChecks};
 static_assert(std::size(kVersions) == kSchemaVersion);
 
 std::string InDialect(std::string_view statement, const Dialect& dialect) {

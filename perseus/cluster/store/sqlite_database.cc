@@ -76,6 +76,7 @@ class SqliteDatabase final : public Database {
         .skip_locked = "",
         .lock_schema = "",
         .shrink = "PRAGMA incremental_vacuum",
+        .clock = "",
         .has_replicas = false,
     };
     return kSqlite;

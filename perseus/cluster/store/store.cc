@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "perseus/cluster/store/counting_database.h"
 #include "perseus/cluster/store/database.h"
 #include "perseus/cluster/store/schema.h"
 
@@ -30,13 +31,30 @@ Result<std::unique_ptr<Store>> OpenStore(const std::string& address) {
   return std::make_unique<Store>(std::move(database));
 }
 
-Store::Store(std::unique_ptr<Database> database) : database_(std::move(database)) {}
+Store::Store(std::unique_ptr<Database> database)
+    : database_(std::make_unique<CountingDatabase>(std::move(database))),
+      counting_(static_cast<const CountingDatabase&>(*database_)) {}
 
 Store::~Store() = default;
 
 Result<void> Store::Ping() {
   PERSEUS_RETURN_IF_ERROR(database_->Read("SELECT 1", {}));
   return {};
+}
+
+Result<void> Store::PingWrite(Milliseconds now) {
+  return database_->Transact([&](Transaction& transaction) -> Result<void> {
+    PERSEUS_RETURN_IF_ERROR(transaction.Run("UPDATE heartbeat SET at = $1", {now}));
+    return {};
+  });
+}
+
+std::int64_t Store::failed_writes() const { return counting_.failed_writes(); }
+
+Result<std::optional<Milliseconds>> Store::Clock() {
+  const std::string_view clock = database_->dialect().clock;
+  if (clock.empty()) return std::optional<Milliseconds>();
+  return ReadOne(*database_, clock, {}, [](Row& row) { return row.Integer(0); });
 }
 
 bool Store::has_replicas() const { return database_->dialect().has_replicas; }

@@ -45,6 +45,7 @@
 
 namespace perseus::store {
 
+class CountingDatabase;
 class Database;
 
 class Store final {
@@ -120,6 +121,13 @@ class Store final {
   // When ClaimPlanning will next return a task: planning becomes due, or a claim expires. Nothing
   // if no planning is pending.
   Result<std::optional<Milliseconds>> NextPlanningTime();
+
+  // The plannings that are due and that no worker has, or whose worker died.
+  struct PlanningBacklog {
+    std::int64_t jobs = 0;
+    Milliseconds oldest_due = 0;
+  };
+  Result<PlanningBacklog> ReadPlanningBacklog(Milliseconds now);
 
   // Extends the claim to `for_ms` from now. Returns false if another worker has the task or the job
   // has ended.
@@ -206,15 +214,25 @@ class Store final {
   // --- Stragglers.
 
   // Replaces the straggler with the same dp_rank and source, increments the generation and makes
-  // planning due. If the new record only extends a straggler that holds now, only its end changes.
-  // kInput if the slowdown is not a number or below 1.
+  // planning due. The replaced one is in the history. If the new record only extends a straggler
+  // that holds now, only its end changes, and it stays suspended if it is. kInput if the slowdown
+  // is not a number or below 1.
+  //
+  // Damping: planning is due later if reports and forecasts of this pipeline changed again and
+  // again (straggler_history.h). A detected straggler is damped by its detector.
   Result<void> PutStraggler(const StragglerRecord& straggler, Milliseconds now,
                             const Author& by = {});
 
   // Returns whether the straggler existed. Then the generation increases and planning is due.
   Result<bool> DeleteStraggler(std::string_view job, int dp_rank, std::string_view source,
                                Milliseconds now, const Author& by = {});
+  // Suspends or reinstates a straggler, increments the generation and makes planning due. Does
+  // nothing if it does not exist or is already in this state.
+  Result<void> MarkStraggler(const StragglerRecord& straggler, Milliseconds now);
   Result<std::vector<StragglerRecord>> ListStragglers(std::string_view job);
+  // Newest first. The store keeps the newest kMaxPastStragglers of a job.
+  static constexpr int kMaxPastStragglers = 100;
+  Result<std::vector<PastStragglerRecord>> ListPastStragglers(std::string_view job, int limit);
 
   // --- Tokens.
 
@@ -251,6 +269,12 @@ class Store final {
 
   // Succeeds if the database answers.
   Result<void> Ping();
+  // Succeeds if the database accepts a change.
+  Result<void> PingWrite(Milliseconds now);
+  // How many transactions failed because the database was unavailable or full.
+  std::int64_t failed_writes() const;
+  // The database's clock. Nothing if only this process uses the database.
+  Result<std::optional<Milliseconds>> Clock();
 
   // Whether other processes may use the same database.
   bool has_replicas() const;
@@ -267,6 +291,7 @@ class Store final {
 
  private:
   const std::unique_ptr<Database> database_;
+  const CountingDatabase& counting_;  // The same.
 };
 
 // Opens "sqlite:PATH" (created if it does not exist; one process at a time), "sqlite::memory:", or

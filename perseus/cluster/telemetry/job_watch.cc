@@ -8,8 +8,30 @@ namespace perseus::telemetry {
 namespace {
 
 constexpr std::size_t kVersionsKept = 16;
+// A job that is slower or uses more energy than promised by more than this needs an explanation.
+constexpr double kTolerance = 0.01;
 // Above this number of nodes, JobWatch forgets those that have not reported for a while.
 constexpr std::size_t kMaxReportingNodes = 1000;
+
+nlohmann::ordered_json PromiseJson(std::int64_t version, const Promise& promise) {
+  nlohmann::ordered_json json{{"version", version},
+                              {"steps", promise.steps},
+                              {"promised_s", promise.promised_s},
+                              {"measured_s", promise.measured_s}};
+  if (promise.promised_j) json["promised_j"] = *promise.promised_j;
+  if (promise.measured_j) json["measured_j"] = *promise.measured_j;
+  if (promise.limited_ranks > 0) json["limited_ranks"] = promise.limited_ranks;
+  const std::string problem = ExplainPromise(promise, kTolerance);
+  if (!problem.empty()) json["problem"] = problem;
+  auto pipelines = nlohmann::ordered_json::object();
+  for (const auto& [dp_rank, pipeline] : promise.pipelines) {
+    auto& of_pipeline = pipelines[std::to_string(dp_rank)];
+    of_pipeline["time_ratio"] = pipeline.time_ratio;
+    if (pipeline.energy_ratio) of_pipeline["energy_ratio"] = *pipeline.energy_ratio;
+  }
+  json["pipelines"] = std::move(pipelines);
+  return json;
+}
 
 }  // namespace
 
@@ -22,6 +44,59 @@ std::int64_t JobWatch::last_step() const {
   return last_step_;
 }
 
+std::optional<std::pair<std::int64_t, Promise>> JobWatch::CurrentPromise() const {
+  std::int64_t version = 0;
+  for (const auto& [step, pipelines] : steps_) {
+    for (const auto& [pipeline, nodes] : pipelines) {
+      for (const auto& [node, report] : nodes) version = std::max(version, report.version);
+    }
+  }
+  const auto assignment = assignments_.find(version);
+  if (version == 0 || assignment == assignments_.end()) return std::nullopt;
+  std::vector<MeasuredStep> measured;
+  bool is_first = true;  // In the first step, ranks may have changed plans.
+  for (const auto& [step, pipelines] : steps_) {
+    if (step == last_step_) continue;  // It may lack nodes.
+    MeasuredStep of_step;
+    bool follows = pipelines.size() == assignment->second.pipelines.size();
+    for (const auto& [pipeline, nodes] : pipelines) {
+      MeasuredStep::Pipeline& of_pipeline = of_step.pipelines[pipeline];
+      of_pipeline.energy_j = 0;
+      for (const auto& [node, report] : nodes) {
+        follows = follows && report.version == version;
+        of_step.time_s = std::max(of_step.time_s, report.time_s);
+        of_step.limited_ranks += report.limited;
+        of_pipeline.busy_s = std::max(of_pipeline.busy_s, report.busy_s);
+        if (!report.energy_j) of_pipeline.energy_j.reset();
+        if (of_pipeline.energy_j) *of_pipeline.energy_j += *report.energy_j;
+      }
+    }
+    if (follows && !std::exchange(is_first, false)) measured.push_back(std::move(of_step));
+  }
+  auto promise = ComparePromise(assignment->second, measured);
+  if (!promise) return std::nullopt;
+  return std::pair(version, *std::move(promise));
+}
+
+double JobWatch::TakeSavedEnergy() {
+  const MutexLock lock(mutex_);
+  return std::exchange(saved_j_, 0);
+}
+
+// Once for each step of each pipeline.
+void JobWatch::CountSaving(const protocol::StepReport& step, const Nodes& nodes) {
+  const auto assignment = assignments_.find(step.version);
+  if (assignment == assignments_.end() || assignment->second.pipelines.empty()) return;
+  double energy_j = 0;
+  for (const auto& [node, report] : nodes) {
+    if (!report.energy_j || report.version != step.version) return;
+    energy_j += *report.energy_j;
+  }
+  if (!saved_steps_[step.step].insert(step.dp_rank).second) return;
+  while (saved_steps_.size() > kWindow) saved_steps_.erase(saved_steps_.begin());
+  saved_j_ += assignment->second.baseline_energy_j - energy_j;
+}
+
 std::string JobWatch::Summary() const {
   struct Sum {
     double busy_s = 0;
@@ -32,8 +107,10 @@ std::string JobWatch::Summary() const {
   double time_s = 0;
   int timed = 0;
   std::map<int, Sum> sums;
+  std::optional<std::pair<std::int64_t, Promise>> promise;
   {
     const MutexLock lock(mutex_);
+    promise = CurrentPromise();
     // The newest step may lack nodes.
     for (const auto& [step, pipelines] : steps_) {
       if (step == last_step_) continue;
@@ -69,6 +146,7 @@ std::string JobWatch::Summary() const {
     if (sum.steps_with_energy > 0) of_pipeline["energy_j"] = sum.energy_j / sum.steps_with_energy;
   }
   json["pipelines"] = std::move(pipelines);
+  if (promise) json["promise"] = PromiseJson(promise->first, promise->second);
   return json.dump();
 }
 
@@ -83,6 +161,7 @@ std::vector<StragglerChange> JobWatch::Add(const std::string& node,
     newest_ = {{node, step.step}};
     last_step_ = -1;
     has_restarted_ = true;
+    saved_steps_.clear();
     detector_.Restart();
   } else {
     newest->second = std::max(newest->second, step.step);
@@ -100,6 +179,7 @@ std::vector<StragglerChange> JobWatch::Add(const std::string& node,
                         });
   // Without an assignment of the server, clocks may have any value: perseus tune chooses them.
   if (!is_whole || step.version == 0) return changes;
+  CountSaving(step, nodes);
   double busy_s = 0;
   for (const auto& [name, of_node] : nodes) busy_s = std::max(busy_s, of_node.busy_s);
   StragglerVerdicts verdicts = detector_.Add({.step = step.step,
@@ -108,6 +188,12 @@ std::vector<StragglerChange> JobWatch::Add(const std::string& node,
                                               .expected_s = expected_s,
                                               .version = step.version});
   changes = std::move(verdicts.changes);
+  std::set<int> detected;
+  for (const auto& [pipeline, slowdown] : detector_.Stragglers()) detected.insert(pipeline);
+  for (const auto& ratios : verdicts.ratios) {
+    auto of_step = notices_.Add(ratios, detected, now);
+    notice_changes_.insert(notice_changes_.end(), of_step.begin(), of_step.end());
+  }
   for (const auto& [pipeline, slowdown] : verdicts.unchanged) {
     if (!IsWithin(kRenew, returned_[pipeline], now)) changes.push_back({pipeline, slowdown});
   }
@@ -115,10 +201,28 @@ std::vector<StragglerChange> JobWatch::Add(const std::string& node,
   return changes;
 }
 
+std::vector<NoticeChange> JobWatch::TakeNoticeChanges() {
+  const MutexLock lock(mutex_);
+  return std::exchange(notice_changes_, {});
+}
+
+bool JobWatch::NeedsNotices(std::int64_t generation) const {
+  const MutexLock lock(mutex_);
+  return notices_generation_ != generation;
+}
+
+void JobWatch::SetNotices(const std::vector<store::StragglerRecord>& stragglers,
+                          std::int64_t generation) {
+  const MutexLock lock(mutex_);
+  notices_.SetNotices(stragglers);
+  notices_generation_ = generation;
+}
+
 void JobWatch::Restart() {
   const MutexLock lock(mutex_);
   steps_.clear();
   newest_.clear();
+  saved_steps_.clear();
   last_step_ = -1;
   detector_.Restart();
 }
@@ -196,10 +300,14 @@ void JobWatch::StartJudging(const Settings& settings, const std::map<int, double
   settings_ = settings;
   steps_.clear();
   newest_.clear();
+  saved_steps_.clear();
   returned_.clear();
   last_step_ = -1;
   has_restarted_ = false;
   detector_ = StragglerDetector();
+  notices_ = NoticeCheck();
+  notices_generation_ = -1;
+  notice_changes_.clear();
   for (const auto& [pipeline, slowdown] : raised) {
     detector_.Raise(pipeline, slowdown);
     returned_[pipeline] = now;
@@ -230,6 +338,8 @@ void JobWatch::Learn(std::int64_t version, const job_planning::PlannedAssignment
   const MutexLock lock(mutex_);
   expected_[version] = std::move(times);
   while (expected_.size() > kVersionsKept) expected_.erase(expected_.begin());
+  assignments_[version] = assignment;
+  while (assignments_.size() > kVersionsKept) assignments_.erase(assignments_.begin());
 }
 
 double JobWatch::ExpectedTime(std::int64_t version, int pipeline) const {

@@ -17,6 +17,8 @@
 #include "perseus/base/result.h"
 #include "perseus/cluster/job_planning/planned_assignment.h"
 #include "perseus/cluster/store/store.h"
+#include "perseus/cluster/telemetry/notice_check.h"
+#include "perseus/cluster/telemetry/plan_promise.h"
 #include "perseus/cluster/telemetry/straggler_detector.h"
 #include "perseus/runtime/protocol/node_messages.h"
 
@@ -29,9 +31,13 @@ bool IsWithin(store::Milliseconds pause, store::Milliseconds then, store::Millis
 class JobWatch {
  public:
   std::int64_t last_step() const;
-  // {"step_s": …, "pipelines": {"0": {"busy_s", "energy_j"}}}: means over the last kWindow steps.
-  // An energy is the mean of those steps for which all ranks reported it.
+  // {"step_s": …, "pipelines": {"0": {"busy_s", "energy_j"}}, "promise": {…}}: means over the last
+  // kWindow steps. An energy is the mean of those steps for which all ranks reported it. The
+  // promise (plan_promise.h) is that of the newest assignment that all pipelines followed.
   std::string Summary() const;
+  // The energy that measured steps saved against the planned energy at maximum frequency, in J, and
+  // since the last call. May be negative.
+  double TakeSavedEnergy();
 
   // Adds a reported step. Returns the changes of stragglers to store. Every kRenew it also returns
   // the stragglers that still hold, for pipelines that were just judged. A step of a pipeline is
@@ -41,6 +47,13 @@ class JobWatch {
   static constexpr store::Milliseconds kRenew = 20'000;
   std::vector<StragglerChange> Add(const std::string& node, const protocol::StepReport& step,
                                    double expected_s, store::Milliseconds now);
+  // The notices that the steps since the last call contradict, or no longer contradict
+  // (notice_check.h).
+  std::vector<NoticeChange> TakeNoticeChanges();
+  // The stragglers of the job, as of this generation of the job.
+  bool NeedsNotices(std::int64_t generation) const;
+  void SetNotices(const std::vector<store::StragglerRecord>& stragglers, std::int64_t generation);
+
   // The job was restarted and counts its steps from 0 again.
   void Restart();
   // Whether a restart was found since the last call: the steps of a node went back by more steps
@@ -94,11 +107,13 @@ class JobWatch {
   std::map<int, double> Stragglers() const;
 
  private:
+  using Nodes = std::map<std::string, protocol::StepReport>;
+  void CountSaving(const protocol::StepReport& step, const Nodes& nodes) PERSEUS_REQUIRES(mutex_);
+  std::optional<std::pair<std::int64_t, Promise>> CurrentPromise() const PERSEUS_REQUIRES(mutex_);
   bool ReceivesFirstNode(store::Milliseconds now) const PERSEUS_REQUIRES(mutex_);
   bool HasRanks(const std::string& node, int pipeline) const PERSEUS_REQUIRES(mutex_);
 
   static constexpr std::size_t kWindow = 16;
-  using Nodes = std::map<std::string, protocol::StepReport>;
   // Longer than the interval of reports.
   static constexpr store::Milliseconds kRecently = 12'000;
   // How many steps a node keeps unsent and sends again.
@@ -106,6 +121,9 @@ class JobWatch {
 
   mutable Mutex mutex_;
   StragglerDetector detector_ PERSEUS_GUARDED_BY(mutex_);
+  NoticeCheck notices_ PERSEUS_GUARDED_BY(mutex_);
+  std::int64_t notices_generation_ PERSEUS_GUARDED_BY(mutex_) = -1;
+  std::vector<NoticeChange> notice_changes_ PERSEUS_GUARDED_BY(mutex_);
   // When Add last returned each straggler, by dp_rank.
   std::map<int, store::Milliseconds> returned_ PERSEUS_GUARDED_BY(mutex_);
   std::map<std::int64_t, std::map<int, Nodes>> steps_ PERSEUS_GUARDED_BY(mutex_);  // The last ones.
@@ -120,6 +138,10 @@ class JobWatch {
   std::map<std::string, store::Milliseconds> received_here_ PERSEUS_GUARDED_BY(mutex_);  // By node.
   bool judges_ PERSEUS_GUARDED_BY(mutex_) = false;
   std::map<std::int64_t, std::vector<double>> expected_ PERSEUS_GUARDED_BY(mutex_);  // [version]
+  std::map<std::int64_t, job_planning::PlannedAssignment> assignments_
+      PERSEUS_GUARDED_BY(mutex_);  // [version]
+  double saved_j_ PERSEUS_GUARDED_BY(mutex_) = 0;
+  std::map<std::int64_t, std::set<int>> saved_steps_ PERSEUS_GUARDED_BY(mutex_);  // Counted: [step]
   store::Milliseconds stored_ PERSEUS_GUARDED_BY(mutex_) = 0;
   Settings settings_ PERSEUS_GUARDED_BY(mutex_);
 };

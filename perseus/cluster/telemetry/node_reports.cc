@@ -39,8 +39,8 @@ class NodeReports::Writing {
   NodeReports& reports_;
 };
 
-NodeReports::NodeReports(store::Store& store, JobWatches& watches)
-    : store_(store), watches_(watches), replica_(RandomHex(8)) {}
+NodeReports::NodeReports(store::Store& store, JobWatches& watches, ReportCallbacks callbacks)
+    : store_(store), watches_(watches), callbacks_(std::move(callbacks)), replica_(RandomHex(8)) {}
 
 Result<std::vector<std::string>> NodeReports::Take(const std::string& node,
                                                    const std::vector<protocol::JobReport>& reports,
@@ -186,6 +186,10 @@ Result<void> NodeReports::Judge(const std::string& node, const store::JobRecord&
                                 JobWatch& watch, const std::vector<protocol::StepReport>& steps,
                                 store::Milliseconds now) {
   const JobWatch::Settings settings = watch.settings();
+  if (watch.NeedsNotices(job.generation)) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto stragglers, store_.ListStragglers(job.id));
+    watch.SetNotices(stragglers, job.generation);
+  }
   std::vector<StragglerChange> changes;
   for (const protocol::StepReport& step : steps) {
     const bool is_too_far = job.last_step >= 0 && step.step > job.last_step + kMaxStepsAhead;
@@ -194,6 +198,7 @@ Result<void> NodeReports::Judge(const std::string& node, const store::JobRecord&
     const auto of_step = watch.Add(node, step, expected_s, now);
     changes.insert(changes.end(), of_step.begin(), of_step.end());
   }
+  if (callbacks_.saved) callbacks_.saved(watch.TakeSavedEnergy());
   if (watch.IsDue(now, kWriteStepsEvery)) {
     const auto counts =
         watch.TakeRestart() ? store::Store::Steps::kRestart : store::Store::Steps::kContinue;
@@ -201,7 +206,24 @@ Result<void> NodeReports::Judge(const std::string& node, const store::JobRecord&
         store_.RecordStep(job.id, counts, watch.last_step(), watch.Summary(), now));
   }
   if (!settings.detects_stragglers) return {};
-  return StoreStragglers(job.id, std::move(changes), now);
+  PERSEUS_RETURN_IF_ERROR(StoreStragglers(job.id, std::move(changes), now));
+  return StoreNotices(job, watch.TakeNoticeChanges(), now);
+}
+
+Result<void> NodeReports::StoreNotices(const store::JobRecord& job,
+                                       const std::vector<NoticeChange>& changes,
+                                       store::Milliseconds now) {
+  for (const NoticeChange& change : changes) {
+    PERSEUS_RETURN_IF_ERROR(store_.MarkStraggler({.job = job.id,
+                                                  .dp_rank = change.dp_rank,
+                                                  .source = change.source,
+                                                  .slowdown = change.slowdown,
+                                                  .suspended = change.is_suspended ? now : 0,
+                                                  .measured = change.measured},
+                                                 now));
+    if (callbacks_.noticed) callbacks_.noticed(job.key, change);
+  }
+  return {};
 }
 
 Result<void> NodeReports::StartJudging(const store::JobRecord& job, JobWatch& watch,

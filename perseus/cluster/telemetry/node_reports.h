@@ -9,6 +9,7 @@
 // Thread safe. Calls block on the store.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -22,9 +23,17 @@
 
 namespace perseus::telemetry {
 
+// May be empty. Called on the thread that takes a report.
+struct ReportCallbacks {
+  // For each notice that is suspended or reinstated.
+  std::function<void(const std::string& key, const NoticeChange& change)> noticed = {};
+  // The energy that steps of a job saved, in J. May be negative.
+  std::function<void(double energy_j)> saved = {};
+};
+
 class NodeReports {
  public:
-  NodeReports(store::Store& store, JobWatches& watches);
+  NodeReports(store::Store& store, JobWatches& watches, ReportCallbacks callbacks = {});
 
   // Processes the reports of a node. Returns the jobs whose reports were ignored, by the names in
   // the report: the node is not attached to them, or they have ended or do not exist.
@@ -57,6 +66,8 @@ class NodeReports {
   Result<void> ReadNodes(const std::string& job, JobWatch& watch, store::Milliseconds now);
   Result<void> StoreStragglers(const std::string& job, std::vector<StragglerChange> changes,
                                store::Milliseconds now);
+  Result<void> StoreNotices(const store::JobRecord& job, const std::vector<NoticeChange>& changes,
+                            store::Milliseconds now);
   // Notes the report for WriteNoted() if it has to be stored.
   void NoteNode(const std::string& node, const std::string& job, const protocol::JobReport& report,
                 store::Milliseconds now);
@@ -74,6 +85,7 @@ class NodeReports {
 
   store::Store& store_;
   JobWatches& watches_;
+  const ReportCallbacks callbacks_;
   const std::string replica_;  // Random: two replicas may have the same name.
   Mutex mutex_;
   std::map<std::pair<std::string, std::string>, Known> known_ PERSEUS_GUARDED_BY(mutex_);

@@ -109,6 +109,7 @@ void StragglerDetector::Judge(std::int64_t step, StragglerVerdicts& verdicts) {
     if (is_first || has_expected != (report.expected_s > 0)) continue;
     ratios[number] = report.busy_s / (has_expected ? report.expected_s : 1);
   }
+  if (has_expected && !ratios.empty()) verdicts.ratios.push_back(ratios);
   if (ratios.size() < 2) return;
   std::vector<double> values;
   values.reserve(ratios.size());

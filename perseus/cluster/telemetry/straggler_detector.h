@@ -57,6 +57,8 @@ struct StragglerChange {
 struct StragglerVerdicts {
   std::vector<StragglerChange> changes;
   std::map<int, double> unchanged;  // Slowdowns of stragglers that have not changed.
+  // Of each judged step: r by dp_rank, for the pipelines with a known plan.
+  std::vector<std::map<int, double>> ratios;
 };
 
 class StragglerDetector {

@@ -76,8 +76,8 @@ std::vector<AttachedRank> ReadRanks(const Node& list, const HighestRanks& highes
 // ---- Reports ----
 
 StepReport ReadStepReport(const Node& node) {
-  constexpr std::array<std::string_view, 7> kKeys{"step",     "dp_rank", "time_s", "busy_s",
-                                                  "energy_j", "version", "ranks"};
+  constexpr std::array<std::string_view, 8> kKeys{"step",     "dp_rank", "time_s", "busy_s",
+                                                  "energy_j", "version", "ranks",  "limited"};
   node.RequireObject(kKeys);
   StepReport step;
   step.step = node.Member("step").Whole(0, json_file::kLargestWhole, "a step");
@@ -94,6 +94,9 @@ StepReport ReadStepReport(const Node& node) {
     step.version = node.Member("version").Whole(0, json_file::kLargestWhole, "a version");
   }
   step.ranks = node.Member("ranks").Count(1, kMostPipelines, "a number of ranks");
+  if (node.Has("limited")) {
+    step.limited = node.Member("limited").Count(0, step.ranks, "a number of these ranks");
+  }
   return step;
 }
 
@@ -200,6 +203,7 @@ ordered_json StepsJson(std::span<const StepReport> steps) {
     if (step.energy_j) row["energy_j"] = *step.energy_j;
     row["version"] = step.version;
     row["ranks"] = step.ranks;
+    if (step.limited > 0) row["limited"] = step.limited;
   }
   return list;
 }

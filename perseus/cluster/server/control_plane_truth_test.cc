@@ -1,0 +1,186 @@
+// What nodes measure, against what people and plans say.
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+
+#include <sys/resource.h>
+
+#include "perseus/cluster/server/control_plane_fixture.h"
+#include "perseus/cluster/server/database_probe.h"
+#include "tests/support/postgres_server.h"
+#include "tests/support/temporary_directory.h"
+
+namespace perseus::server {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+class TruthTest : public ControlPlaneTest {
+ protected:
+  void SetUp() override {
+    PlanJob("run");
+    for (int pipeline = 0; pipeline < 2; ++pipeline) {
+      Attach("n" + std::to_string(pipeline), "run", pipeline);
+    }
+  }
+  json Assignment() { return Get("/v1/jobs/run")["assignment"]; }
+  // Both pipelines run the assignment in force for `count` steps. Each takes `slow[p]` times as
+  // long as its plan, and all wait for the slowest.
+  void Run(int count, const std::vector<double>& slow, double energy = 1) {
+    for (int i = 0; i < count; ++i, ++step_) {
+      const json assignment = Assignment();
+      double longest_s = 0;
+      for (std::size_t p = 0; p < 2; ++p) {
+        const double time_s = assignment["pipelines"][p]["time_s"];
+        longest_s = std::max(longest_s, slow[p] * time_s);
+      }
+      for (std::size_t p = 0; p < 2; ++p) {
+        const json& share = assignment["pipelines"][p];
+        const json report{{"job", "run"},
+                          {"acknowledged", assignment["version"]},
+                          {"following", assignment["version"]},
+                          {"since_step", 0},
+                          {"steps",
+                           {{{"step", step_},
+                             {"dp_rank", p},
+                             {"time_s", longest_s},
+                             {"busy_s", slow[p] * share["time_s"].get<double>()},
+                             {"energy_j", energy * share["energy_j"].get<double>()},
+                             {"version", assignment["version"]},
+                             {"ranks", 4}}}}};
+        const auto answer = Send("POST", "/v1/nodes/n" + std::to_string(p) + "/reports",
+                                 json{{"jobs", {report}}}.dump());
+        ASSERT_EQ(answer.status, 200) << answer.body;
+      }
+    }
+  }
+  bool IsPlannedFor(double time_s) {
+    return Comes([&] { return std::abs(Assignment()["time_s"].get<double>() - time_s) < 1e-9; });
+  }
+  std::string Metric(const std::string& name) {
+    const std::string text = Send("GET", "/metrics").body;
+    const std::size_t at = text.find("\n" + name + " ");
+    if (at == std::string::npos) return "";
+    const std::size_t begin = at + name.size() + 2;
+    return text.substr(begin, text.find('\n', begin) - begin);
+  }
+
+  int step_ = 0;
+};
+
+TEST_F(TruthTest, AFalseNoticeIsSuspendedAndTheJobIsFastAgain) {
+  const double fast_s = Assignment()["time_s"];
+  Run(3, {1, 1});
+  ASSERT_EQ(Send("PUT", "/v1/jobs/run/stragglers/1", R"({"slowdown": 1.5})").status, 200);
+  ASSERT_TRUE(IsPlannedFor(1.5 * fast_s)) << "the job waits for a pipeline that is not slow";
+  Run(12, {1, 1});
+  ASSERT_TRUE(IsPlannedFor(fast_s));
+  const json straggler = Get("/v1/jobs/run")["stragglers"][0];
+  EXPECT_EQ(straggler["state"], "suspended");
+  EXPECT_NEAR(straggler["measured"].get<double>(), 1, 0.01);
+  EXPECT_THAT(straggler["reinstated"].get<std::string>(), HasSubstr("at least 1.25 times"));
+  EXPECT_EQ(Metric("perseus_server_straggler_notices_total{event=\"suspended\"}"), "1");
+
+  // The same notice again changes nothing. The pipeline really becomes slow: now it counts.
+  ASSERT_EQ(Send("PUT", "/v1/jobs/run/stragglers/1", R"({"slowdown": 1.5})").status, 200);
+  EXPECT_EQ(Get("/v1/jobs/run")["stragglers"][0]["state"], "suspended");
+  Run(8, {1, 1.5});
+  ASSERT_TRUE(Comes([&] { return Assignment()["time_s"].get<double>() > 1.4 * fast_s; }));
+  EXPECT_EQ(Metric("perseus_server_straggler_notices_total{event=\"reinstated\"}"), "1");
+}
+
+TEST_F(TruthTest, AFalseForecastIsSuspended) {
+  const double fast_s = Assignment()["time_s"];
+  Run(3, {1, 1});
+  ASSERT_EQ(Send("POST", "/v1/jobs/run/forecasts",
+                 R"({"dp_rank": 0, "slowdown": 1.3, "expires_in": 600})")
+                .status,
+            200);
+  ASSERT_TRUE(IsPlannedFor(1.3 * fast_s));
+  Run(12, {1, 1});
+  EXPECT_TRUE(IsPlannedFor(fast_s));
+}
+
+TEST_F(TruthTest, ATrueNoticeHolds) {
+  const double fast_s = Assignment()["time_s"];
+  ASSERT_EQ(Send("PUT", "/v1/jobs/run/stragglers/1", R"({"slowdown": 1.5})").status, 200);
+  ASSERT_TRUE(IsPlannedFor(1.5 * fast_s));
+  Run(20, {1, 1.5});
+  const json stragglers = Get("/v1/jobs/run")["stragglers"];
+  EXPECT_EQ(stragglers.back()["source"], "report");
+  EXPECT_EQ(stragglers.back()["state"], "in force");
+}
+
+TEST_F(TruthTest, AReportExpiresByDefault) {
+  const json put =
+      json::parse(Send("PUT", "/v1/jobs/run/stragglers/1", R"({"slowdown": 1.5})").body);
+  EXPECT_TRUE(put.contains("expires")) << put;
+}
+
+TEST_F(TruthTest, ThePromiseOfThePlanIsCompared) {
+  Run(12, {1.1, 1.1}, 1.2);
+  ASSERT_TRUE(Comes([&] {
+    Run(1, {1.1, 1.1}, 1.2);
+    return Get("/v1/jobs/run")["measured"].contains("promise");
+  }));
+  const json job = Get("/v1/jobs/run");
+  const json& promise = job["measured"]["promise"];
+  EXPECT_EQ(promise["version"], job["assignment"]["version"]);
+  EXPECT_NEAR(promise["measured_s"].get<double>() / promise["promised_s"].get<double>(), 1.1, 1e-6);
+  EXPECT_NEAR(promise["measured_j"].get<double>() / promise["promised_j"].get<double>(), 1.2, 1e-6);
+  EXPECT_THAT(promise["problem"].get<std::string>(), HasSubstr("10.0 % longer than planned"));
+  ASSERT_TRUE(Comes([&] { return Metric("perseus_job_promise_broken{key=\"run\"}") == "1"; }));
+  EXPECT_EQ(Metric("perseus_server_nodes{state=\"following\"}"), "2");
+  EXPECT_NE(Metric("perseus_job_step_promised_joules{key=\"run\"}"), "");
+  EXPECT_NE(Metric("perseus_server_energy_saved_joules"), "0");
+}
+
+// A disk that is full still answers questions. With this limit, every change of the file fails.
+TEST(DatabaseProbe, NoticesADatabaseThatRefusesChanges) {
+  const TemporaryDirectory directory;
+  const auto store = *store::OpenStore("sqlite:" + (directory / "test.db").string());
+  std::atomic<int> probes = 0;
+  DatabaseProbe probe(
+      *store, [] { return store::Milliseconds{1}; }, [&] { ++probes; });
+  const auto comes = [](const auto& condition) {
+    const auto until = std::chrono::steady_clock::now() + kTimeout;
+    while (!condition() && std::chrono::steady_clock::now() < until) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return condition();
+  };
+  ASSERT_TRUE(comes([&] { return probes > 0; }));
+  EXPECT_EQ(probe.Problem(), "");
+  const auto before = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit limit{};
+  getrlimit(RLIMIT_FSIZE, &limit);
+  const rlimit full{1, limit.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &full);
+  const auto refused = store->CreateJob({.key = "run", .body = "{}", .target = ""}, 1);
+  const bool has_noticed = comes([&] { return !probe.Problem().empty(); });
+  setrlimit(RLIMIT_FSIZE, &limit);
+  std::signal(SIGXFSZ, before);
+  EXPECT_FALSE(refused);
+  EXPECT_TRUE(has_noticed);
+  EXPECT_GT(store->failed_writes(), 0);
+  EXPECT_TRUE(comes([&] { return probe.Problem().empty(); }));
+}
+
+TEST(DatabaseProbe, NoticesADeadDatabase) {
+  if (!PostgresServer::WhyNot().empty()) GTEST_SKIP() << PostgresServer::WhyNot();
+  PostgresServer server;
+  const auto store = *store::OpenStore(server.MakeDatabase());
+  DatabaseProbe probe(
+      *store, [] { return store::Milliseconds{1}; }, [] {});
+  EXPECT_EQ(probe.Problem(), "");
+  server.Stop();
+  const auto until = std::chrono::steady_clock::now() + kTimeout;
+  while (probe.Problem().empty() && std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_THAT(probe.Problem(), HasSubstr("does not answer"));
+}
+
+}  // namespace
+}  // namespace perseus::server

@@ -1,0 +1,72 @@
+#include "perseus/cluster/server/database_probe.h"
+
+#include <utility>
+
+namespace perseus::server {
+
+DatabaseProbe::DatabaseProbe(store::Store& store, std::function<store::Milliseconds()> now,
+                             std::function<void()> after_write)
+    : store_(store),
+      now_(std::move(now)),
+      after_write_(std::move(after_write)),
+      failed_writes_(store.failed_writes()),
+      thread_([this] { Run(); }) {}
+
+DatabaseProbe::~DatabaseProbe() {
+  {
+    const std::lock_guard lock(ending_);
+    ends_ = true;
+  }
+  ended_.notify_all();
+  thread_.join();
+}
+
+std::string DatabaseProbe::Problem() const {
+  const MutexLock lock(mutex_);
+  const bool is_silent = is_waiting_ && std::chrono::steady_clock::now() - sent_ > kPingPatience;
+  if (!answers_ || is_silent) return "the database does not answer";
+  return write_problem_;
+}
+
+void DatabaseProbe::Run() {
+  std::unique_lock lock(ending_);
+  while (!ends_) {
+    lock.unlock();
+    Ping();
+    Write();
+    lock.lock();
+    ended_.wait_for(lock, kPingEvery, [this] { return ends_; });
+  }
+}
+
+void DatabaseProbe::Ping() {
+  {
+    const MutexLock lock(mutex_);
+    is_waiting_ = true;
+    sent_ = std::chrono::steady_clock::now();
+  }
+  const bool answers = store_.Ping().has_value();
+  const MutexLock lock(mutex_);
+  is_waiting_ = false;
+  answers_ = answers;
+}
+
+// Also at once after a change of anybody else failed.
+void DatabaseProbe::Write() {
+  const Time now = std::chrono::steady_clock::now();
+  const std::int64_t failed = store_.failed_writes();
+  if (now < next_write_ && failed == failed_writes_) return;
+  const Result<void> wrote = store_.PingWrite(now_());
+  const bool is_refused = !wrote || failed != failed_writes_;
+  failed_writes_ = store_.failed_writes();
+  next_write_ = now + (is_refused ? kWriteAgainEvery : kWriteEvery);
+  {
+    const MutexLock lock(mutex_);
+    write_problem_ = !wrote       ? wrote.error().message
+                     : is_refused ? "the database refused a change in the last second"
+                                  : std::string();
+  }
+  after_write_();
+}
+
+}  // namespace perseus::server

@@ -1,0 +1,76 @@
+// Holds declared slowdowns (reports and forecasts of stragglers) against measurement.
+//
+// A notice says that pipeline p takes s times its planned time. While it holds, the other pipelines
+// run slower. If it is false, or was forgotten, the whole job is slow for nothing. Each judged step
+// has the measured ratio of each pipeline (straggler_detector.h):
+//
+//   r_p = busy_p / expected_p         x_p = r_p / reference
+//
+// The reference is the lower median of r over the pipelines that nobody declares slow and that
+// detection does not find slow. It removes what all pipelines share. If there is no such pipeline,
+// the reference is 1.
+//
+// A step contradicts the notice if x_p < 1 + (s - 1) / 2: the pipeline is nearer to its plan than
+// to the notice. After kToSuspend such steps in a row the notice is suspended. It is reinstated
+// after kToReinstate steps in a row that do not contradict it. Each further suspension of a notice
+// doubles this number, up to kMaxToReinstate, because changing plans back and forth costs more.
+//
+// Not thread safe.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "perseus/cluster/store/records.h"
+
+namespace perseus::telemetry {
+
+struct NoticeChange {
+  int dp_rank = 0;
+  std::string source;
+  double slowdown = 1;  // As the notice says.
+  bool is_suspended = false;
+  double measured = 1;  // x: median of the steps that decided.
+  friend bool operator==(const NoticeChange&, const NoticeChange&) = default;
+};
+
+class NoticeCheck {
+ public:
+  static constexpr int kToSuspend = 5;
+  static constexpr int kToReinstate = 2;
+  static constexpr int kMaxToReinstate = 64;
+
+  // The stragglers of the job as stored. Detected ones are no notices. A notice that did not change
+  // keeps its count of steps.
+  void SetNotices(const std::vector<store::StragglerRecord>& stragglers);
+
+  // A judged step: r by dp_rank, and the pipelines that detection finds slow. Returns the notices
+  // that have to be suspended or reinstated.
+  std::vector<NoticeChange> Add(const std::map<int, double>& ratios, const std::set<int>& detected,
+                                store::Milliseconds now);
+
+ private:
+  struct Checked {
+    double slowdown = 1;
+    store::Milliseconds starts = 0;
+    store::Milliseconds expires = 0;
+    bool is_suspended = false;
+    int steps = 0;  // In a row that speak against the present state.
+    int to_reinstate = kToReinstate;
+    std::vector<double> measured = {};  // x of these steps.
+  };
+  using Key = std::pair<int, std::string>;  // dp_rank and source.
+
+  double Reference(const std::map<int, double>& ratios, const std::set<int>& detected,
+                   store::Milliseconds now) const;
+
+  std::map<Key, Checked> notices_;
+};
+
+// The least x at which a notice of this slowdown is not contradicted.
+double LeastMeasured(double slowdown);
+
+}  // namespace perseus::telemetry
