@@ -195,7 +195,7 @@ std::string InDialect(std::string_view statement, const Dialect& dialect) {
 
 }  // namespace
 
-Result<void> CreateTables(Database& database) {
+Result<void> CreateTables(Database& database, std::int64_t wanted) {
   const Dialect& dialect = database.dialect();
   return database.Transact([&](Transaction& transaction) -> Result<void> {
     if (!dialect.lock_schema.empty()) {
@@ -206,21 +206,20 @@ Result<void> CreateTables(Database& database) {
     PERSEUS_ASSIGN_OR_RETURN(const Rows rows,
                              transaction.Run("SELECT version FROM schema_version", {}));
     const std::int64_t version = rows.empty() ? 0 : rows.front().Integer(0);
-    if (version == kSchemaVersion) return {};
+    if (version == wanted) return {};
     if (version < 0 || version > kSchemaVersion) {
       return Fail(
           "the tables of the database have version {}, but this program needs version {} or older "
           "(use the program that made them, or another database)",
           version, kSchemaVersion);
     }
-    for (std::int64_t next = version; next < kSchemaVersion; ++next) {
+    for (std::int64_t next = version; next < wanted; ++next) {
       for (const std::string_view statement : kVersions[next]) {
         PERSEUS_RETURN_IF_ERROR(transaction.Run(InDialect(statement, dialect), {}));
       }
     }
     PERSEUS_RETURN_IF_ERROR(transaction.Run("DELETE FROM schema_version", {}));
-    PERSEUS_RETURN_IF_ERROR(
-        transaction.Run("INSERT INTO schema_version VALUES ($1)", {kSchemaVersion}));
+    PERSEUS_RETURN_IF_ERROR(transaction.Run("INSERT INTO schema_version VALUES ($1)", {wanted}));
     return {};
   });
 }

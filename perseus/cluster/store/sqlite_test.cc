@@ -89,15 +89,8 @@ TEST_F(SqliteTest, RefusesTablesOfANewerProgram) {
 
 // Makes the tables of version 1 from those of now, with a token for agents.
 TEST_F(SqliteTest, UpgradesTheTablesOfAnOlderProgram) {
-  Get(OpenStore(address_));
-  RunSql(path_,
-         "DROP INDEX tokens_nodes; DROP TABLE audit; DROP TABLE audit_head;"
-         "ALTER TABLE jobs DROP COLUMN owner; ALTER TABLE nodes DROP COLUMN ran;"
-         "ALTER TABLE tokens DROP COLUMN nodes; ALTER TABLE tokens DROP COLUMN owner;"
-         "ALTER TABLE tokens DROP COLUMN certificate; ALTER TABLE tokens DROP COLUMN previous_hash;"
-         "ALTER TABLE tokens DROP COLUMN previous_until; ALTER TABLE tokens DROP COLUMN issued_by;"
-         "INSERT INTO tokens VALUES ('t-1', 'hash', 'agent', '', 'nodes', 1, 0);"
-         "UPDATE schema_version SET version = 1");
+  Succeed(CreateTables(*Get(OpenSqlite(path_)), 1));
+  RunSql(path_, "INSERT INTO tokens VALUES ('t-1', 'hash', 'agent', '', 'nodes', 1, 0)");
   const auto store = Get(OpenStore(address_));
   const auto tokens = Get(store->ListTokens());
   ASSERT_EQ(tokens.size(), 1U);
