@@ -41,7 +41,8 @@ void NoticeCheck::SetNotices(const std::vector<store::StragglerRecord>& straggle
 double NoticeCheck::Reference(const std::map<int, double>& ratios, const std::set<int>& detected,
                               store::Milliseconds now) const {
   std::vector<double> healthy;
-  for (const auto& [dp_rank, ratio] : ratios) {
+  for (const auto& [rank, ratio] : ratios) {
+    const int dp_rank = rank;  // Clang does not capture a binding.
     const bool is_declared = std::ranges::any_of(notices_, [&](const auto& notice) {
       return notice.first.first == dp_rank &&
              Holds(notice.second.starts, notice.second.expires, now);
