@@ -22,6 +22,7 @@
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/switch_flags.h"
 #include "perseus/cli/switch_plans.h"
+#include "perseus/cli/table.h"
 #include "perseus/cli/target_flags.h"
 #include "perseus/cli/terminal_plot.h"
 #include "perseus/cli/verbs.h"
@@ -399,7 +400,7 @@ std::vector<plan::Target> AskedOfJob(const TargetFlags& flags, const job::Loaded
   std::vector<plan::Target> asked = AskedTargets(flags, job.gpus());
   if (!job.auto_schedule || AsksForTarget(flags)) return asked;
   const Nanoseconds reference = job.auto_schedule->reference.time;
-  if (reference > job.auto_schedule->found.time_at_maximum) {
+  if (reference > job.auto_schedule->found.candidate.time_at_maximum) {
     asked = {{.kind = plan::Target::Kind::kDeadline, .value = ToSeconds(reference)}};
   }
   return asked;
@@ -448,6 +449,8 @@ Result<void> RunPlan(PlanFlags flags) {
   if (!flags.directory.empty()) PERSEUS_RETURN_IF_ERROR(results.Open());
   std::optional<FinishOnInterrupt> interrupt(std::in_place);
   const std::stop_token finish = interrupt->token();
+  flags.job.most_switches = flags.switches.most_switches;
+  flags.job.per_instruction = flags.switches.per_instruction || flags.switches.picks_limit;
   PERSEUS_ASSIGN_OR_RETURN(auto job, LoadShowingSearch(flags, finish));
   flags.switches.UseJob(job.most_switches);
   const std::optional<double> allowed_per_s = job.facts.most_changes_per_s;

@@ -49,7 +49,8 @@ SearchJob SearchJobOf(const job::LoadedJob& job) {
           .model = job.planned.model,
           .execution = job.model,
           .pp_ranks = profile.stages(),
-          .microbatches = job.planned.schedule.microbatches};
+          .microbatches = job.planned.schedule.microbatches,
+          .changes = job.auto_schedule->changes};
 }
 
 std::string NameOfRow(const TradeoffRow& row) {

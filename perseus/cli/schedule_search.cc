@@ -255,6 +255,11 @@ Verb AddScheduleSearchVerb(CLI::App& schedule) {
                    "them, and in words), search.json and report.html")
       ->type_name("DIR");
   AddFigureFlags(*verb, flags->figures);
+  verb->add_option("--max-switches", flags->job.most_switches,
+                   "Clock changes of each GPU in an iteration, at most, of all plans (default: the "
+                   "limit of the job file, or the rate of the hardware facts)")
+      ->type_name("N")
+      ->check(WholeNumberIn({0, 1'000'000}));
   verb->add_option("--effort", flags->effort,
                    "Effort of the plans, as in perseus plan (default: 0, a first look)")
       ->type_name("N")

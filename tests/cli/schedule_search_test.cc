@@ -157,6 +157,19 @@ TEST_F(ScheduleSearchTest, DrawsWhatMemoryBuys) {
       "memory.svg: this figure needs schedules that were searched for");
 }
 
+// The finalists are judged by plans within the limit, whichever way it is given.
+TEST_F(ScheduleSearchTest, KeepsALimitOfClockChanges) {
+  const std::string search = "schedule search" + std::string(kSearched) + "--more 0,1 --json ";
+  const auto limited = RunJson(search + "--max-switches 2");
+  for (const auto& row : limited["rows"]) EXPECT_LE(row["changes_per_gpu"], 2);
+  Write("limited.toml", "[gpu]\nmax_switches = 2\n");
+  EXPECT_EQ(RunJson(search + "--job limited.toml"), limited);
+  EXPECT_GT(RunJson(search)["rows"][1]["saving"], limited["rows"][1]["saving"]);
+  const auto planned = RunJson("plan --schedule auto --max-in-flight 5,4,3,2 --max-switches 2" +
+                               std::string(kSearched) + "--no-frontier --json");
+  EXPECT_LE(planned["plans"].front()["time_s"], limited["reference"]["time_s"]);
+}
+
 TEST_F(ScheduleSearchTest, AJobFileMayAskForASearch) {
   Write("job.toml",
         "profile = \"profile.csv\"\n[pipeline]\nschedule = \"auto\"\nmicrobatches = 8\n"
@@ -175,7 +188,7 @@ TEST_F(ScheduleSearchTest, SaysWhatIsWrong) {
   ExpectComplaint(Run("plan --schedule auto --max-in-flight 4,3" + job), 2,
                   "--max-in-flight has 2 numbers for 4 pp_ranks");
   ExpectComplaint(Run("plan --schedule auto --max-in-flight 1" + job), 3,
-                  "no known schedule within the memory");
+                  "1f1b needs 4 3 2 1 microbatches on pp_ranks 0 to 3");
   ExpectComplaint(Run("tune --schedule auto run"), 2, "auto");
   ExpectComplaint(Run("plan --schedule auto --memory 40" + job), 2,
                   "the memory of activations is missing");
@@ -185,7 +198,7 @@ TEST_F(ScheduleSearchTest, SaysWhatIsWrong) {
       Run("plan --schedule auto --memory 40 --activation-memory 1 --max-in-flight 5" + job), 2,
       "the memory is given in microbatches and in bytes");
   ExpectComplaint(Run("plan --schedule auto --memory 4 --activation-memory 4000" + job), 3,
-                  "the memory of the GPUs, in bytes: no known schedule");
+                  "the memory of the GPUs: no known schedule");
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-ordered_json RowJson(const schedule_search::TradeoffRow& row) {
+ordered_json RowJson(const schedule_search::PlannedCandidate& row) {
   return {{"in_flight", row.candidate.in_flight},
           {"energy_j", row.plan.evaluation.energy_j},
           {"saving", row.saving}};
@@ -33,11 +33,13 @@ Result<std::string> CompareSchedules(const store::JobRecord& job,
       const auto parsed, profile::ParseProfile(profile.csv, fmt::format("profile {} of {}",
                                                                         profile.version, job.key)));
   const schedule::Schedule& own = spec.planned.schedule;
-  const schedule_search::SearchJob search{.profile = parsed,
-                                          .model = spec.planned.model,
-                                          .execution = plan::ModelOf(spec.planned),
-                                          .pp_ranks = static_cast<int>(own.pp_ranks.size()),
-                                          .microbatches = own.microbatches};
+  const schedule_search::SearchJob search{
+      .profile = parsed,
+      .model = spec.planned.model,
+      .execution = plan::ModelOf(spec.planned),
+      .pp_ranks = static_cast<int>(own.pp_ranks.size()),
+      .microbatches = own.microbatches,
+      .changes = {.most_changes = spec.most_switches, .changes_per_s = spec.most_changes_per_s}};
   schedule_search::TradeoffOptions options{.stop = stop, .finish = {}, .progress = {}};
   options.more = {0, 1, 2};
   PERSEUS_ASSIGN_OR_RETURN(const auto tradeoff, schedule_search::ComputeTradeoff(search, options));

@@ -19,7 +19,8 @@ Result<schedule_search::MemoryLimit> LimitMemory(const schedule_search::Referenc
   }
   if (!memory.available.empty()) {
     return schedule_search::MemoryLimit{.of_pp_rank = memory.available,
-                                        .size_of_stage = memory.activations};
+                                        .size_of_stage = memory.activations,
+                                        .unit = schedule_search::MemoryLimit::Unit::kBytes};
   }
   schedule_search::MemoryLimit limit = schedule_search::MoreInFlight(reference, 0);
   if (max_in_flight.empty()) return limit;
@@ -42,15 +43,20 @@ Result<AutoSchedule> FindAutoSchedule(const schedule_search::SearchJob& job,
   PERSEUS_ASSIGN_OR_RETURN(auto limit, LimitMemory(reference, max_in_flight, memory.bytes));
   auto found = schedule_search::FindSchedule(job, reference.time, limit, effort);
   if (!found && !memory.bytes.available.empty()) {
-    return FailAs(found.error().kind, "the memory of the GPUs, in bytes: {}",
-                  found.error().message);
+    return FailAs(found.error().kind, "the memory of the GPUs: {}", found.error().message);
   }
   if (!found) return Fail(found);
-  found->schedule.name = kAutoSchedule;
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto planned,
+      schedule_search::PlanBestFinalist(
+          job, reference, *std::move(found), limit,
+          {.effort = plan::kFirstLook, .stop = effort.stop, .finish = effort.finish}));
+  planned.candidate.schedule.name = kAutoSchedule;
   return AutoSchedule{.reference = std::move(reference),
-                      .found = *std::move(found),
+                      .found = std::move(planned),
                       .limit = std::move(limit),
-                      .memory = memory};
+                      .memory = memory,
+                      .changes = job.changes};
 }
 
 Result<schedule_search::Tradeoff> CompareWithReference(const schedule_search::SearchJob& job,
@@ -66,20 +72,20 @@ Result<schedule_search::Tradeoff> CompareWithReference(const schedule_search::Se
   PERSEUS_ASSIGN_OR_RETURN(
       auto planned_reference,
       schedule_search::PlanCandidate(job, reference, std::move(fixed), first_look));
-  PERSEUS_ASSIGN_OR_RETURN(
-      auto row, schedule_search::PlanCandidate(job, reference, schedule.found, first_look));
+  schedule_search::TradeoffRow row{schedule.found};
   PERSEUS_ASSIGN_OR_RETURN(const auto bound_j,
                            schedule_search::BoundOfAnyOrder(job, reference.time, schedule.limit));
   if (bound_j) row.most_saving = 1 - *bound_j / reference.energy_j;
   for (std::size_t i = 0; i < reference.in_flight.size(); ++i) {
-    row.more =
-        std::max(row.more, static_cast<int>(schedule.found.in_flight[i] - reference.in_flight[i]));
+    row.more = std::max(
+        row.more, static_cast<int>(schedule.found.candidate.in_flight[i] - reference.in_flight[i]));
   }
-  return schedule_search::Tradeoff{.reference = reference,
-                                   .fixed = std::move(planned_reference),
-                                   .rows = {std::move(row)},
-                                   .fitting = {},
-                                   .activations = schedule.memory.bytes.activations};
+  return schedule_search::Tradeoff{
+      .reference = reference,
+      .fixed = schedule_search::TradeoffRow{std::move(planned_reference)},
+      .rows = {std::move(row)},
+      .fitting = {},
+      .activations = schedule.memory.bytes.activations};
 }
 
 std::string Describe(const AutoSchedule& schedule) {
@@ -89,10 +95,11 @@ std::string Describe(const AutoSchedule& schedule) {
       "schedule auto: {} microbatches in flight on pp_ranks 0 to {} ({}: {})\n"
       "At maximum frequency, an iteration takes {:.6g} s with this schedule, and {:.6g} s and "
       "{:.6g} J with {}.\n{}",
-      fmt::join(schedule.found.in_flight, " "), schedule.found.in_flight.size() - 1,
-      reference.schedule.name, fmt::join(reference.in_flight, " "),
-      ToSeconds(schedule.found.time_at_maximum), ToSeconds(reference.time), reference.energy_j,
-      reference.schedule.name, source.empty() ? source : source + "\n");
+      fmt::join(schedule.found.candidate.in_flight, " "),
+      schedule.found.candidate.in_flight.size() - 1, reference.schedule.name,
+      fmt::join(reference.in_flight, " "), ToSeconds(schedule.found.candidate.time_at_maximum),
+      ToSeconds(reference.time), reference.energy_j, reference.schedule.name,
+      source.empty() ? source : source + "\n");
 }
 
 }  // namespace perseus::job

@@ -19,9 +19,10 @@ inline constexpr std::string_view kAutoSchedule = "auto";
 
 struct AutoSchedule {
   schedule_search::Reference reference;
-  schedule_search::Candidate found;
+  schedule_search::PlannedCandidate found;  // With a first plan for the time of the reference.
   schedule_search::MemoryLimit limit;
   GpuMemory memory;                              // As far as it is known.
+  few_switches::ChangeLimit changes = {};        // Of the plans that it was chosen by.
   std::optional<profile::Profile> profile = {};  // Of the job that was loaded with this schedule.
 };
 
@@ -33,15 +34,15 @@ Result<schedule_search::MemoryLimit> LimitMemory(const schedule_search::Referenc
                                                  const std::vector<int>& max_in_flight,
                                                  const schedule_search::ByteMemory& memory);
 
-// The schedule of least energy that is no slower than the reference at maximum frequency, under
-// that limit. Its name is kAutoSchedule.
+// The best finalist (schedule_search/finalists.h) that is no slower than the reference at maximum
+// frequency, in that memory. Its name is kAutoSchedule.
 Result<AutoSchedule> FindAutoSchedule(const schedule_search::SearchJob& job,
                                       const std::vector<int>& max_in_flight,
                                       const GpuMemory& memory,
                                       const schedule_search::SearchEffort& effort = {});
 
-// The reference and the found schedule, each with a first plan for the time of the reference. The
-// found one is the only row, and the bound is that of the limit.
+// The reference and the found schedule, each with its first plan. The found one is the only row,
+// and the bound is that of the limit. `job` is that of FindAutoSchedule.
 Result<schedule_search::Tradeoff> CompareWithReference(const schedule_search::SearchJob& job,
                                                        const AutoSchedule& schedule);
 

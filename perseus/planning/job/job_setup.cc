@@ -264,6 +264,11 @@ Result<UnscheduledJob> Unscheduled(const DescribedJob& described, const JobFlags
                              .most_switches = job.most_switches,
                              .max_in_flight = job.max_in_flight,
                              .memory = std::move(memory)};
+  if (!flags.per_instruction) {
+    unscheduled.changes = {
+        .most_changes = flags.most_switches ? flags.most_switches : job.most_switches,
+        .changes_per_s = described.facts.most_changes_per_s};
+  }
   unscheduled.model = plan::ModelOf(unscheduled.planned);
   return unscheduled;
 }
@@ -272,7 +277,7 @@ Result<UnscheduledJob> Unscheduled(const DescribedJob& described, const JobFlags
 Result<LoadedJob> LayOutAuto(UnscheduledJob job, const schedule_search::SearchEffort& search) {
   PERSEUS_ASSIGN_OR_RETURN(
       auto found, FindAutoSchedule(job.search_job(), job.max_in_flight, job.memory, search));
-  job.planned.schedule = found.found.schedule;
+  job.planned.schedule = found.found.candidate.schedule;
   auto loaded =
       WithFacts(LayOut(std::move(job.planned), job.profile), job.facts, job.most_switches);
   if (!loaded) return loaded;
@@ -337,7 +342,8 @@ schedule_search::SearchJob UnscheduledJob::search_job() const {
           .model = planned.model,
           .execution = model,
           .pp_ranks = profile.stages(),
-          .microbatches = microbatches};
+          .microbatches = microbatches,
+          .changes = changes};
 }
 
 Result<LoadedJob> LoadJob(const JobFlags& flags, const schedule_search::SearchEffort& search) {

@@ -41,6 +41,10 @@ struct JobFlags {
   // Of kAutoSchedule: the microbatches that each pp_rank may hold, or bytes (LimitMemory).
   std::vector<int> max_in_flight;
   MemoryFlags memory;
+  // Of kAutoSchedule: the clock changes of the plans that it is chosen by. Without them, the job
+  // file or the hardware facts may have a limit.
+  std::optional<int> most_switches;
+  bool per_instruction = false;  // No limit.
   std::optional<int> pipelines;
   std::optional<int> gpus_per_stage;
   std::optional<double> blocking_power_w;
@@ -94,6 +98,7 @@ struct UnscheduledJob {
   std::optional<int> most_switches = {};
   std::vector<int> max_in_flight = {};
   GpuMemory memory = {};
+  few_switches::ChangeLimit changes = {};  // Of the plans that the schedule is chosen by.
 
   schedule_search::SearchJob search_job() const;
 };

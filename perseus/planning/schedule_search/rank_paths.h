@@ -58,12 +58,15 @@ std::vector<RankPaths> PathsOf(const schedule::Schedule& schedule);
 // Writes the order of every pp_rank into `schedule`, which has the same stages.
 void SetOrders(std::span<const RankPaths> paths, schedule::Schedule& schedule);
 
+inline constexpr double kBytesPerGib = 1 << 30;
+
 // The activations that a pp_rank may hold, and the size of those of a microbatch on each stage.
 struct MemoryLimit {
   std::vector<std::int64_t> of_pp_rank;
   std::vector<std::int64_t> size_of_stage;
   // What stays of them until a recompute; empty: all.
   std::vector<std::int64_t> kept_of_stage = {};
+  enum class Unit { kMicrobatches, kBytes } unit = Unit::kMicrobatches;  // For messages.
 };
 
 // What gives way where the memory does not suffice.

@@ -187,26 +187,51 @@ std::int64_t InstructionsOf(const schedule::Schedule& schedule) {
   return instructions;
 }
 
-tl::unexpected<Error> FailWithoutSchedule(const std::vector<schedule::Schedule>& candidates,
+// "3 microbatches", "1.250 GiB of activations".
+std::string DescribeMemory(const std::vector<std::int64_t>& amounts, MemoryLimit::Unit unit) {
+  if (unit == MemoryLimit::Unit::kMicrobatches) {
+    return fmt::format("{} microbatch{}", fmt::join(amounts, " "),
+                       amounts == std::vector<std::int64_t>{1} ? "" : "es");
+  }
+  std::vector<std::string> gib;
+  for (const std::int64_t amount : amounts) {
+    gib.push_back(fmt::format("{:.3f}", static_cast<double>(amount) / kBytesPerGib));
+  }
+  return fmt::format("{} GiB of activations", fmt::join(gib, " "));
+}
+
+// Says what is missing, and how much the reference needs.
+tl::unexpected<Error> FailWithoutSchedule(const SearchJob& job,
+                                          const std::vector<schedule::Schedule>& candidates,
                                           const MemoryLimit& limit, Nanoseconds deadline) {
+  const auto peaks_of = [&](const schedule::Schedule& schedule) {
+    return schedule::PeakActivations(schedule, limit.size_of_stage, limit.kept_of_stage);
+  };
+  std::string remedy = "allow more memory, or more time";
+  if (const auto reference = ReferenceSchedule(job)) {
+    const std::size_t last = limit.of_pp_rank.size() - 1;
+    remedy = fmt::format("allow more: {} needs {}{}", reference->name,
+                         DescribeMemory(peaks_of(*reference), limit.unit),
+                         last == 0 ? "" : fmt::format(" on pp_ranks 0 to {}", last));
+  }
   for (std::size_t pp_rank = 0; pp_rank < limit.of_pp_rank.size(); ++pp_rank) {
     std::optional<std::int64_t> least;
     for (const schedule::Schedule& schedule : candidates) {
-      const auto peak =
-          schedule::PeakActivations(schedule, limit.size_of_stage, limit.kept_of_stage)[pp_rank];
+      const auto peak = peaks_of(schedule)[pp_rank];
       least = std::min(least.value_or(peak), peak);
     }
     if (least && *least > limit.of_pp_rank[pp_rank]) {
-      return FailAs(ErrorKind::kUnreachable,
-                    "no known schedule fits the memory: pp_rank {} may hold {}, and the smallest "
-                    "schedule holds {} there (allow more in flight)",
-                    pp_rank, limit.of_pp_rank[pp_rank], *least);
+      return FailAs(
+          ErrorKind::kUnreachable,
+          "no known schedule fits the memory: pp_rank {} may hold {}, and the smallest schedule "
+          "holds {} there ({})",
+          pp_rank, DescribeMemory({limit.of_pp_rank[pp_rank]}, limit.unit),
+          DescribeMemory({*least}, limit.unit), remedy);
     }
   }
   return FailAs(ErrorKind::kUnreachable,
-                "no known schedule within the memory takes at most {:.6f} s (allow more in flight, "
-                "or more time)",
-                ToSeconds(deadline));
+                "no known schedule in this memory takes at most {:.6f} s at maximum frequency ({})",
+                ToSeconds(deadline), remedy);
 }
 
 }  // namespace
@@ -237,7 +262,7 @@ Result<Candidate> FindSchedule(const SearchJob& job, Nanoseconds deadline, const
   if (effort.start != nullptr) candidates.push_back(*effort.start);
   Search search(job, deadline, limit, effort);
   PERSEUS_RETURN_IF_ERROR(search.Start(candidates));
-  if (!search.has_schedule()) return FailWithoutSchedule(candidates, limit, deadline);
+  if (!search.has_schedule()) return FailWithoutSchedule(job, candidates, limit, deadline);
   const int usual = UsualEvaluations(InstructionsOf(candidates.front()));
   PERSEUS_RETURN_IF_ERROR(search.Improve(effort.evaluations > 0 ? effort.evaluations : usual));
   Candidate best = search.Best();

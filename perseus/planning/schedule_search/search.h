@@ -39,6 +39,7 @@
 #include <vector>
 
 #include "perseus/base/result.h"
+#include "perseus/planning/few_switches/change_rate.h"
 #include "perseus/planning/plan/evaluation.h"
 #include "perseus/planning/profile/profile.h"
 #include "perseus/planning/schedule/instruction_graph.h"
@@ -53,15 +54,18 @@ struct SearchJob {
   plan::ExecutionModel execution;  // Of a pp_rank: all GPUs of a stage together.
   int pp_ranks = 0;
   int microbatches = 0;
+  // Of plans. The search does not know the limit, but the finalists are judged by their plans
+  // (finalists.h).
+  few_switches::ChangeLimit changes = {};
 };
 
 // A schedule that the search judged.
 struct Candidate {
   schedule::Schedule schedule;
-  std::string origin;  // The generated schedule that it comes from: "1f1b", "zb-h1".
-  std::vector<std::int64_t> in_flight;  // [pp_rank] the most microbatches at a time.
-  double relaxed_energy_j = 0;          // No plan for this schedule and deadline has less.
-  Nanoseconds time_at_maximum = 0;      // Of an iteration at maximum frequency.
+  std::string origin = {};  // The generated schedule that it comes from: "1f1b", "zb-h1".
+  std::vector<std::int64_t> in_flight = {};  // [pp_rank] the most microbatches at a time.
+  double relaxed_energy_j = 0;               // No plan for this schedule and deadline has less.
+  Nanoseconds time_at_maximum = 0;           // Of an iteration at maximum frequency.
 };
 
 // What all savings are compared with: the schedule that runs without a search, at maximum
@@ -97,8 +101,8 @@ struct SearchEffort {
 int UsualEvaluations(std::int64_t instructions);
 
 // The best schedule that keeps `limit` and meets the deadline. Of equal ones, the one with fewer
-// microbatches in flight. Fails with kUnreachable if no generated schedule fits the memory. The
-// message says how much the smallest one needs.
+// microbatches in flight. Fails with kUnreachable if no generated schedule fits the memory and the
+// deadline. The message says how much the reference needs.
 Result<Candidate> FindSchedule(const SearchJob& job, Nanoseconds deadline, const MemoryLimit& limit,
                                const SearchEffort& effort = {});
 

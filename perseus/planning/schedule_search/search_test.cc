@@ -273,7 +273,29 @@ TEST(FindSchedule, SaysHowMuchMemoryIsTooLittle) {
   ASSERT_FALSE(found);
   EXPECT_EQ(found.error().kind, ErrorKind::kUnreachable);
   EXPECT_THAT(found.error().message,
-              HasSubstr("pp_rank 0 may hold 0, and the smallest schedule holds 4 there"));
+              HasSubstr("pp_rank 0 may hold 0 microbatches, and the smallest schedule holds 4 "
+                        "microbatches there (allow more: 1f1b needs 4 3 2 1 microbatches on "
+                        "pp_ranks 0 to 3)"));
+}
+
+TEST(FindSchedule, SaysHowMuchMemoryTheReferenceNeeds) {
+  const profile::Profile profile = ProfileOf({});
+  const SearchJob job = JobOf({}, profile);
+  const auto reference = FindReference(job);
+  // One in flight everywhere is possible, but slower.
+  const MemoryLimit limit{
+      .of_pp_rank = {1, 1, 1, 1}, .size_of_stage = {1, 1, 1, 1}, .kept_of_stage = {}};
+  const auto found = FindSchedule(job, reference->time, limit);
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.error().kind, ErrorKind::kUnreachable);
+  EXPECT_THAT(found.error().message,
+              HasSubstr("1f1b needs 4 3 2 1 microbatches on pp_ranks 0 to "));
+  const MemoryLimit bytes{.of_pp_rank = {1 << 30, 1 << 30, 1 << 30, 1 << 30},
+                          .size_of_stage = {1 << 30, 1 << 30, 1 << 30, 1 << 30},
+                          .kept_of_stage = {},
+                          .unit = MemoryLimit::Unit::kBytes};
+  EXPECT_THAT(FindSchedule(job, reference->time, bytes).error().message,
+              HasSubstr("1f1b needs 4.000 3.000 2.000 1.000 GiB of activations on pp_ranks 0 to "));
 }
 
 TEST(Reference, IsTheScheduleThatTheProfileCanRun) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <numeric>
 #include <utility>
 
 #include "perseus/base/index.h"
@@ -14,13 +13,6 @@
 
 namespace perseus::schedule_search {
 namespace {
-
-double BubbleOf(const plan::Planner& planner) {
-  const plan::Evaluation& baseline = planner.baseline();
-  const auto busy =
-      std::accumulate(baseline.durations.begin(), baseline.durations.end(), Nanoseconds{0});
-  return 1 - ToSeconds(busy) / (ToSeconds(baseline.time) * planner.pp_ranks());
-}
 
 // The schedules of all rows, each from the one before.
 Result<std::vector<std::pair<int, Candidate>>> FindSchedules(const SearchJob& job,
@@ -47,11 +39,16 @@ Result<std::vector<std::pair<int, Candidate>>> FindSchedules(const SearchJob& jo
   return found;
 }
 
+bool IsUnreachable(const Result<PlannedCandidate>& planned) {
+  return !planned && planned.error().kind == ErrorKind::kUnreachable;
+}
+
 // The best schedule in the available bytes, from the best of the others that fits.
 Result<TradeoffRow> PlanFitting(const SearchJob& job, const Tradeoff& tradeoff,
                                 const TradeoffOptions& options) {
   const MemoryLimit limit{.of_pp_rank = options.memory.available,
-                          .size_of_stage = options.memory.activations};
+                          .size_of_stage = options.memory.activations,
+                          .unit = MemoryLimit::Unit::kBytes};
   SearchEffort effort{.evaluations = options.evaluations,
                       .stop = options.stop,
                       .finish = options.finish,
@@ -64,17 +61,17 @@ Result<TradeoffRow> PlanFitting(const SearchJob& job, const Tradeoff& tradeoff,
   if (before != nullptr) effort.start = &before->candidate.schedule;
   auto candidate = FindSchedule(job, tradeoff.reference.time, limit, effort);
   if (!candidate) {
-    return FailAs(candidate.error().kind, "the memory of the GPUs, in bytes: {}",
-                  candidate.error().message);
+    return FailAs(candidate.error().kind, "the memory of the GPUs: {}", candidate.error().message);
   }
-  PERSEUS_ASSIGN_OR_RETURN(
-      TradeoffRow row,
-      PlanCandidate(
-          job, tradeoff.reference, *std::move(candidate),
-          {.effort = options.plan_effort, .stop = options.stop, .finish = options.finish}));
+  auto planned = PlanBestFinalist(
+      job, tradeoff.reference, *std::move(candidate), limit,
+      {.effort = options.plan_effort, .stop = options.stop, .finish = options.finish});
+  const bool has_plan = planned || (before != nullptr && IsUnreachable(planned));
+  if (!has_plan) return Fail(planned);
   PERSEUS_ASSIGN_OR_RETURN(const auto bound_j,
                            BoundOfAnyOrder(job, tradeoff.reference.time, limit, options.finish));
-  if (before != nullptr && before->saving > row.saving) row = *before;
+  const bool keeps_before = before != nullptr && (!planned || before->saving > planned->saving);
+  TradeoffRow row = keeps_before ? *before : TradeoffRow{*std::move(planned)};
   row.more = -1;
   row.most_saving.reset();
   if (bound_j) row.most_saving = 1 - *bound_j / tradeoff.reference.energy_j;
@@ -168,61 +165,46 @@ std::string FormatInFlight(const std::vector<std::int64_t>& in_flight) {
   return fmt::format("{}", fmt::join(in_flight, " "));
 }
 
-Result<TradeoffRow> PlanCandidate(const SearchJob& job, const Reference& reference,
-                                  Candidate candidate, const plan::SearchLimits& limits) {
-  PERSEUS_ASSIGN_OR_RETURN(
-      auto graph, schedule::BuildInstructionGraph(candidate.schedule, job.profile, job.model));
-  PERSEUS_ASSIGN_OR_RETURN(const auto planner,
-                           plan::Planner::Create(std::move(graph), job.execution));
-  PERSEUS_ASSIGN_OR_RETURN(auto plan, planner.PlanFor(reference.time, limits));
-  TradeoffRow row{.candidate = std::move(candidate), .plan = std::move(plan)};
-  row.saving = 1 - row.plan.evaluation.energy_j / reference.energy_j;
-  row.bubble = BubbleOf(planner);
-  row.changes_per_rank =
-      static_cast<double>(row.plan.evaluation.switches) / static_cast<double>(planner.pp_ranks());
-  return row;
-}
-
 Result<Tradeoff> ComputeTradeoff(const SearchJob& job, const TradeoffOptions& options) {
   PERSEUS_ASSIGN_OR_RETURN(auto reference, FindReference(job));
   PERSEUS_ASSIGN_OR_RETURN(auto found, FindSchedules(job, reference, options));
-  Candidate fixed{.schedule = reference.schedule,
-                  .origin = reference.schedule.name,
-                  .in_flight = reference.in_flight,
-                  .relaxed_energy_j = 0,
-                  .time_at_maximum = reference.time};
-  found.emplace(found.begin(), 0, std::move(fixed));
-
-  std::vector<Result<TradeoffRow>> planned(found.size(), Fail("not planned"));
-  std::vector<Result<std::optional<double>>> bounds(found.size(), Fail("not bounded"));
+  const Candidate fixed{.schedule = reference.schedule,
+                        .origin = reference.schedule.name,
+                        .in_flight = reference.in_flight,
+                        .relaxed_energy_j = 0,
+                        .time_at_maximum = reference.time};
   const plan::SearchLimits limits{
       .effort = options.plan_effort, .stop = options.stop, .finish = options.finish};
-  ForEachOnAllCores(found.size(), [&](std::size_t i) {
-    planned[i] = PlanCandidate(job, reference, found[i].second, limits);
-    if (planned[i]) planned[i]->more = found[i].first;
-    bounds[i] = BoundOfAnyOrder(job, reference.time, MoreInFlight(reference, found[i].first),
-                                options.finish);
+  Result<PlannedCandidate> planned_reference = Fail("not planned");
+  std::vector<Result<PlannedCandidate>> planned(found.size(), Fail("not planned"));
+  std::vector<Result<std::optional<double>>> bounds(found.size(), Fail("not bounded"));
+  ForEachOnAllCores(found.size() + 1, [&](std::size_t i) {
+    if (i == found.size()) {
+      planned_reference = PlanCandidate(job, reference, fixed, limits);
+      return;
+    }
+    const MemoryLimit limit = MoreInFlight(reference, found[i].first);
+    std::optional<MemoryLimit> judged;
+    if (i > 0) judged = MoreInFlight(reference, found[i - 1].first);
+    planned[i] = PlanBestFinalist(job, reference, found[i].second, limit, limits,
+                                  judged ? &*judged : nullptr);
+    bounds[i] = BoundOfAnyOrder(job, reference.time, limit, options.finish);
   });
-  Tradeoff tradeoff{.reference = std::move(reference), .fixed = {}, .rows = {}};
+  if (!planned_reference) return Fail(planned_reference);
+  Tradeoff tradeoff{.reference = std::move(reference),
+                    .fixed = TradeoffRow{*std::move(planned_reference)},
+                    .rows = {}};
+  tradeoff.fixed.candidate.relaxed_energy_j = tradeoff.fixed.plan.lower_bound_j;
   for (std::size_t i = 0; i < planned.size(); ++i) {
-    if (!planned[i]) return Fail(planned[i]);
+    if (!planned[i] && !IsUnreachable(planned[i])) return Fail(planned[i]);
     if (!bounds[i]) return Fail(bounds[i]);
-    TradeoffRow row = *std::move(planned[i]);
+    // The schedule of a row with less memory is a schedule for this row too.
+    const TradeoffRow& before = i == 0 ? tradeoff.fixed : tradeoff.rows.back();
+    const bool keeps_before = !planned[i] || before.saving > planned[i]->saving;
+    TradeoffRow row = keeps_before ? before : TradeoffRow{*std::move(planned[i])};
+    row.more = found[i].first;
+    row.most_saving.reset();
     if (*bounds[i]) row.most_saving = 1 - **bounds[i] / tradeoff.reference.energy_j;
-    if (i == 0) {
-      tradeoff.fixed = std::move(row);
-      tradeoff.fixed.candidate.relaxed_energy_j = tradeoff.fixed.plan.lower_bound_j;
-      continue;
-    }
-    // A plan may end further above its bound than that of a schedule with less memory, which is a
-    // schedule for this row too.
-    const TradeoffRow& before = i == 1 ? tradeoff.fixed : tradeoff.rows.back();
-    if (before.saving > row.saving) {
-      TradeoffRow same = before;
-      same.more = row.more;
-      same.most_saving = row.most_saving;
-      row = std::move(same);
-    }
     tradeoff.rows.push_back(std::move(row));
   }
   tradeoff.activations = options.memory.activations;

@@ -9,25 +9,19 @@
 #include <vector>
 
 #include "perseus/planning/plan/planner.h"
+#include "perseus/planning/schedule_search/finalists.h"
 #include "perseus/planning/schedule_search/search.h"
 
 namespace perseus::schedule_search {
-
-inline constexpr double kBytesPerGib = 1 << 30;
 
 // Below this, a saving is not worth a row or a sentence: a hundredth of a percent.
 inline constexpr double kWorthSaying = 1e-4;
 
 // A schedule with its plan that is no slower than the reference at maximum frequency.
-struct TradeoffRow {
+struct TradeoffRow : PlannedCandidate {
   int more = 0;  // Further microbatches that each pp_rank may hold, beyond the reference.
-  Candidate candidate;
-  plan::Plan plan;
-  double saving = 0;  // Of the plan, against the reference at maximum frequency.
   // No schedule in this memory saves more (order_bound.h). Nothing if the bound does not apply.
   std::optional<double> most_saving = {};
-  double bubble = 0;            // The part of an iteration at maximum frequency that GPUs wait.
-  double changes_per_rank = 0;  // Clock changes of a pp_rank in an iteration of the plan.
 };
 
 // The memory of GPUs, in bytes.
@@ -62,10 +56,6 @@ struct TradeoffOptions {
 // Ends before the first row that holds no more than the row before: more memory is then of no use.
 // (At least two rows, if two are wanted.)
 Result<Tradeoff> ComputeTradeoff(const SearchJob& job, const TradeoffOptions& options = {});
-
-// The plan of a schedule, and what it saves against the reference.
-Result<TradeoffRow> PlanCandidate(const SearchJob& job, const Reference& reference,
-                                  Candidate candidate, const plan::SearchLimits& limits);
 
 // The conclusion in a sentence: "One more microbatch in flight on pp_ranks 0 to 5 saves another
 // 3.37 % of the energy, at no slowdown."

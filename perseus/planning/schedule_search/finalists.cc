@@ -1,0 +1,130 @@
+#include "perseus/planning/schedule_search/finalists.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "perseus/planning/few_switches/few_switches.h"
+#include "perseus/planning/schedule/in_flight.h"
+#include "perseus/planning/schedule_search/candidates.h"
+#include "perseus/planning/schedule_search/relaxed_energy.h"
+
+namespace perseus::schedule_search {
+namespace {
+
+double BubbleOf(const plan::Planner& planner) {
+  const plan::Evaluation& baseline = planner.baseline();
+  const auto busy =
+      std::accumulate(baseline.durations.begin(), baseline.durations.end(), Nanoseconds{0});
+  return 1 - ToSeconds(busy) / (ToSeconds(baseline.time) * planner.pp_ranks());
+}
+
+// Of the searches for few changes, relative to their default: they compare schedules, and the plan
+// that is used comes from a search of its own.
+constexpr double kEffortOfFewChanges = 0.25;
+
+Result<plan::Plan> PlanWithLimit(const plan::Planner& planner, Nanoseconds deadline,
+                                 const few_switches::ChangeLimit& changes,
+                                 const plan::SearchLimits& limits) {
+  PERSEUS_ASSIGN_OR_RETURN(auto plan, planner.PlanFor(deadline, limits));
+  if (changes.IsNone()) return plan;
+  const int most_changes = changes.most_changes
+                               ? *changes.most_changes
+                               : few_switches::MostChanges(*changes.changes_per_s, deadline);
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto limited,
+      few_switches::PlanFewSwitches(
+          planner, deadline, std::span(&most_changes, 1), std::span(&plan, 1),
+          {.effort = kEffortOfFewChanges, .stop = limits.stop, .finish = limits.finish}));
+  if (limited.front().plan) return *std::move(limited.front().plan);
+  return FailAs(ErrorKind::kUnreachable,
+                "found no plan with at most {} clock changes per GPU that takes at most {:.6f} s "
+                "(allow more changes)",
+                most_changes, ToSeconds(deadline));
+}
+
+bool Fits(const schedule::Schedule& schedule, const MemoryLimit& limit) {
+  const auto peaks = schedule::PeakActivations(schedule, limit.size_of_stage, limit.kept_of_stage);
+  return std::ranges::equal(peaks, limit.of_pp_rank, std::ranges::less_equal());
+}
+
+// The generated schedules in this memory, best relaxed energy first.
+class GeneratedFinalists {
+ public:
+  GeneratedFinalists(const SearchJob& job, const Reference& reference, const Candidate& searched,
+                     const MemoryLimit& limit, const MemoryLimit* judged)
+      : energy_(job, reference.time, limit), optimum_(energy_.Judge(searched.schedule)) {
+    for (schedule::Schedule& schedule : GeneratedCandidates(job, limit)) {
+      if (!Fits(schedule, limit) || (judged != nullptr && Fits(schedule, *judged))) continue;
+      if (schedule.pp_ranks != searched.schedule.pp_ranks)
+        schedules_.push_back(std::move(schedule));
+    }
+  }
+
+  // Those whose plans may have less energy than this.
+  std::vector<Candidate> Below(double energy_j) const {
+    std::vector<Candidate> below;
+    for (const schedule::Schedule& schedule : schedules_) {
+      std::optional<Judgment> threshold = optimum_;
+      if (threshold) threshold->relaxed_energy_j = energy_j;
+      const auto judgment = energy_.Judge(schedule, threshold ? &*threshold : nullptr);
+      if (!judgment || judgment->relaxed_energy_j >= energy_j) continue;
+      below.push_back({.schedule = schedule,
+                       .origin = schedule.name,
+                       .in_flight = schedule::PeakInFlight(schedule),
+                       .relaxed_energy_j = judgment->relaxed_energy_j,
+                       .time_at_maximum = judgment->time_at_maximum});
+    }
+    std::ranges::stable_sort(below, {}, &Candidate::relaxed_energy_j);
+    return below;
+  }
+
+ private:
+  RelaxedEnergy energy_;
+  std::optional<Judgment> optimum_;  // Of the searched schedule.
+  std::vector<schedule::Schedule> schedules_;
+};
+
+}  // namespace
+
+Result<PlannedCandidate> PlanCandidate(const SearchJob& job, const Reference& reference,
+                                       Candidate candidate, const plan::SearchLimits& limits) {
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto graph, schedule::BuildInstructionGraph(candidate.schedule, job.profile, job.model));
+  PERSEUS_ASSIGN_OR_RETURN(const auto planner,
+                           plan::Planner::Create(std::move(graph), job.execution));
+  PERSEUS_ASSIGN_OR_RETURN(auto plan, PlanWithLimit(planner, reference.time, job.changes, limits));
+  const plan::Evaluation& evaluation = plan.evaluation;
+  const double saving = 1 - evaluation.energy_j / reference.energy_j;
+  const double changes = static_cast<double>(evaluation.switches) / planner.pp_ranks();
+  return PlannedCandidate{.candidate = std::move(candidate),
+                          .plan = std::move(plan),
+                          .saving = saving,
+                          .bubble = BubbleOf(planner),
+                          .changes_per_rank = changes};
+}
+
+Result<PlannedCandidate> PlanBestFinalist(const SearchJob& job, const Reference& reference,
+                                          Candidate searched, const MemoryLimit& limit,
+                                          const plan::SearchLimits& limits,
+                                          const MemoryLimit* judged) {
+  const GeneratedFinalists generated(job, reference, searched, limit, judged);
+  auto best = PlanCandidate(job, reference, std::move(searched), limits);
+  if (!best && best.error().kind != ErrorKind::kUnreachable) return best;
+  if (best && limits.finish.stop_requested()) return best;
+  const double threshold_j = best ? best->plan.evaluation.energy_j : reference.energy_j;
+  for (Candidate& candidate : generated.Below(threshold_j)) {
+    if (best && candidate.relaxed_energy_j >= best->plan.evaluation.energy_j) break;
+    auto planned = PlanCandidate(job, reference, std::move(candidate), limits);
+    if (!planned && planned.error().kind != ErrorKind::kUnreachable) return planned;
+    const bool is_better =
+        planned && (!best || planned->plan.evaluation.energy_j < best->plan.evaluation.energy_j);
+    if (is_better) best = std::move(planned);
+    if (best && limits.finish.stop_requested()) break;
+  }
+  return best;
+}
+
+}  // namespace perseus::schedule_search
