@@ -48,6 +48,7 @@ struct Flags {
   std::string schedule_output;
   std::string gpu;
   bool has_no_detection = false;
+  std::optional<double> most_harm_percent;
   std::optional<int> most_switches;
   std::string owner;
   TargetFlags targets;
@@ -132,6 +133,7 @@ Result<ordered_json> RegistrationOf(const Flags& flags, const job::UnprofiledJob
   if (most_switches) registration["max_switches"] = *most_switches;
   if (!flags.owner.empty()) registration["owner"] = flags.owner;
   if (flags.has_no_detection) registration["detect_stragglers"] = false;
+  if (flags.most_harm_percent) registration["most_harm_percent"] = *flags.most_harm_percent;
   return registration;
 }
 
@@ -286,7 +288,33 @@ std::string FormatAssignment(const ordered_json& assignment) {
                   FormatPercent(1 - energy_j / baseline_j)});
     first = last + 1;
   }
+  if (shares.empty()) return text + "no plan is in force: all ranks run at the default clocks\n";
   return text + table.Format();
+}
+
+// Whether measurement speaks against the plan, and what to do.
+std::string FormatGuard(const ordered_json& job) {
+  const auto guard = job.find("guard");
+  if (guard == job.end()) return "";
+  const std::string state = guard->at("state");
+  const auto percent = [&guard](const char* name) {
+    return fmt::format("{:.1f} %", 100 * (guard->at(name).get<double>() - 1));
+  };
+  const std::string why =
+      guard->contains("why") ? " (" + guard->at("why").get<std::string>() + ")" : std::string();
+  const std::string seen = fmt::format("since {}: steps took {} longer than planned",
+                                       guard->at("since").get<std::string>(), percent("with_plan"));
+  if (state == "trial") {
+    return fmt::format("trial of the default clocks {}{}\n", seen, why);
+  }
+  const std::string compared =
+      fmt::format("{}, and {} longer at the default clocks{}", seen, percent("without_plan"), why);
+  if (state == "cleared") return fmt::format("plan tried and kept {}\n", compared);
+  return fmt::format(
+      "plan taken back {}\n"
+      "to use a plan again: send a new profile (perseus tune), or set the target again (perseus "
+      "job target)\n",
+      compared);
 }
 
 // What the plan in force promised and what nodes measure. Empty before the first steps.
@@ -322,7 +350,7 @@ std::string FormatJob(const ordered_json& job) {
   if (job.at("detect_stragglers") == false) text += "stragglers are not detected, only reported\n";
   if (job.at("profile_version") == 0) text += "no profile yet (perseus tune, or --profile)\n";
   if (job.contains("assignment")) text += "\n" + FormatAssignment(job["assignment"]);
-  text += FormatPromise(job);
+  text += FormatPromise(job) + FormatGuard(job);
   if (const auto stragglers = FormatStragglers(job.at("stragglers")); !stragglers.empty()) {
     text += "\n" + stragglers;
   }
@@ -478,6 +506,11 @@ void AddRegisterFlags(CLI::App& verb, Flags& flags) {
       ->type_name("OWNER");
   verb.add_flag("--no-detection", flags.has_no_detection,
                 "Do not detect stragglers; use only reported ones");
+  verb.add_option("--max-harm", flags.most_harm_percent,
+                  "Take a plan back that makes steps longer than the default clocks by more than "
+                  "this (default: 1)")
+      ->type_name("PERCENT")
+      ->check(NumberIn({0.1, 100}, "percent"));
   AddTargetFlags(verb, flags.targets);
 }
 

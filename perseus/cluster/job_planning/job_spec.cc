@@ -151,9 +151,10 @@ std::string ReadRegisteredKey(const Node& body) {
 }
 
 JobSpec ReadJobSpec(const Node& body) {
-  constexpr std::array<std::string_view, 10> kKeys{
-      "key",   "pipelines", "tensor_parallel",   "schedule",     "gpu",
-      "fixed", "target",    "detect_stragglers", "max_switches", "owner"};
+  constexpr std::array<std::string_view, 11> kKeys{
+      "key",          "pipelines", "tensor_parallel",  "schedule",
+      "gpu",          "fixed",     "target",           "detect_stragglers",
+      "max_switches", "owner",     "most_harm_percent"};
   body.RequireObject(kKeys);
   JobSpec spec;
   spec.key = ReadJobKey(body.Member("key", kAboutKeys));
@@ -178,6 +179,9 @@ JobSpec ReadJobSpec(const Node& body) {
             kMaxGpus);
   }
   if (body.Has("owner")) spec.owner = ReadOwner(body.Member("owner"));
+  if (body.Has("most_harm_percent")) {
+    spec.most_harm_percent = body.Member("most_harm_percent").Number(0.1, 100, "percent");
+  }
   if (body.Has("detect_stragglers")) {
     spec.detects_stragglers = body.Member("detect_stragglers").Flag();
   }

@@ -235,6 +235,29 @@ Result<PlannedAssignment> MakeAssignment(const PlanningInput& input, const Prepa
   return assignment;
 }
 
+// A trial, or plans that cost throughput. The plans stay near the ranks, for the case that they
+// come back.
+void TakePlansBack(const store::GuardRecord& guard, double slowest, PlannedAssignment& assignment) {
+  std::vector<std::string> plans = std::move(assignment.upcoming);
+  for (const PlannedAssignment::Share& share : assignment.pipelines) {
+    if (std::ranges::find(plans, share.plan) == plans.end()) plans.push_back(share.plan);
+  }
+  assignment.upcoming = std::move(plans);
+  assignment.pipelines.clear();
+  assignment.time_s = assignment.baseline_time_s * slowest;
+  const double slower = 100 * (guard.with_plan - 1);
+  if (guard.state == "trial") {
+    assignment.reason += fmt::format(
+        ", trial of the default clocks: steps with the plan took {:.1f} % longer than planned",
+        slower);
+  } else {
+    assignment.reason += fmt::format(
+        ", plan taken back: steps took {:.1f} % longer than planned, and {:.1f} % "
+        "longer at the default clocks",
+        slower, 100 * (guard.without_plan - 1));
+  }
+}
+
 Result<store::PlanningOutcome> PlanPrepared(const PlanningInput& input, const PreparedJob& job,
                                             const plan::Target& target) {
   std::optional<PlannedAssignment> in_force;
@@ -244,6 +267,12 @@ Result<store::PlanningOutcome> PlanPrepared(const PlanningInput& input, const Pr
   }
   Plans plans(input, job);
   PERSEUS_ASSIGN_OR_RETURN(auto assignment, MakeAssignment(input, job, target, plans));
+  if (input.guard && input.guard->state != "cleared") {
+    double slowest = 1;
+    const auto slowdowns = SlowdownsAt(input.stragglers, job.spec.planned.pipelines, input.now);
+    for (const auto& [pipeline, slowdown] : slowdowns) slowest = std::max(slowest, slowdown);
+    TakePlansBack(*input.guard, slowest, assignment);
+  }
   store::PlanningOutcome outcome;
   outcome.generation = input.job.generation;
   outcome.plans = plans.TakeNew();

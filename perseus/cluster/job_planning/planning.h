@@ -28,6 +28,7 @@ struct PlanningInput {
   std::optional<store::ProfileRecord> profile;
   std::vector<store::StragglerRecord> stragglers;
   std::optional<store::AssignmentRecord> assignment;  // The newest.
+  std::optional<store::GuardRecord> guard = {};       // Of this profile and target.
   bool has_frontier = false;  // Whether the store has the frontier of `profile`.
   store::Milliseconds now = 0;
   // Finds the newest plan of the newest profile with this slug.

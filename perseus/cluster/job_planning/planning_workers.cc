@@ -42,11 +42,13 @@ Result<std::optional<PlanningInput>> GatherPlanningInput(store::Store& store,
   PERSEUS_ASSIGN_OR_RETURN(auto stragglers, store.ListStragglers(job));
   PERSEUS_ASSIGN_OR_RETURN(auto assignment, store.FindNewestAssignment(job));
   PERSEUS_ASSIGN_OR_RETURN(auto frontier, store.FindFrontier(job));
+  PERSEUS_ASSIGN_OR_RETURN(auto guard, store.FindGuard(*record));
   return std::optional(PlanningInput{
       .job = *std::move(record),
       .profile = std::move(profile),
       .stragglers = std::move(stragglers),
       .assignment = std::move(assignment),
+      .guard = std::move(guard),
       .has_frontier = frontier.has_value(),
       .now = now,
       .find_plan = [&store, job](std::string_view slug) { return store.FindPlan(job, slug); },

@@ -116,6 +116,8 @@ class ControlPlane::Impl {
             *store_, watches_,
             {.noticed = [this](const std::string& key,
                                const telemetry::NoticeChange& change) { Noticed(key, change); },
+             .guarded = [this](const std::string& key,
+                               const store::GuardRecord& guard) { Guarded(key, guard); },
              .saved = [this](double energy_j) { metrics_.CountSavedEnergy(energy_j); }}),
         cuts_(*store_),
         services_{*store_,
@@ -406,6 +408,14 @@ class ControlPlane::Impl {
     log_.warn("job={} straggler {} of source {} (slowdown {:.4g}) is {}: measured {:.4g}", key,
               change.dp_rank, change.source, change.slowdown,
               change.is_suspended ? "suspended" : "reinstated", change.measured);
+  }
+
+  void Guarded(const std::string& key, const store::GuardRecord& guard) {
+    metrics_.CountGuard(guard.state);
+    log_.warn(
+        "job={} plan {}: steps took {:.4f} times the planned time with the plan, {:.4f} "
+        "times at the default clocks (0: not measured yet); {}",
+        key, guard.state, guard.with_plan, guard.without_plan, guard.why);
   }
 
   void SetGauges() {

@@ -30,6 +30,7 @@ class TruthTest : public ControlPlaneTest {
   void Run(int count, const std::vector<double>& slow, double energy = 1) {
     for (int i = 0; i < count; ++i, ++step_) {
       const json assignment = Assignment();
+      if (assignment["pipelines"].empty()) return;  // The plan was taken back.
       double longest_s = 0;
       for (std::size_t p = 0; p < 2; ++p) {
         const double time_s = assignment["pipelines"][p]["time_s"];
@@ -37,23 +38,46 @@ class TruthTest : public ControlPlaneTest {
       }
       for (std::size_t p = 0; p < 2; ++p) {
         const json& share = assignment["pipelines"][p];
-        const json report{{"job", "run"},
-                          {"acknowledged", assignment["version"]},
-                          {"following", assignment["version"]},
-                          {"since_step", 0},
-                          {"steps",
-                           {{{"step", step_},
-                             {"dp_rank", p},
-                             {"time_s", longest_s},
-                             {"busy_s", slow[p] * share["time_s"].get<double>()},
-                             {"energy_j", energy * share["energy_j"].get<double>()},
-                             {"version", assignment["version"]},
-                             {"ranks", 4}}}}};
-        const auto answer = Send("POST", "/v1/nodes/n" + std::to_string(p) + "/reports",
-                                 json{{"jobs", {report}}}.dump());
-        ASSERT_EQ(answer.status, 200) << answer.body;
+        Report(static_cast<int>(p), assignment["version"], longest_s,
+               slow[p] * share["time_s"].get<double>(), energy * share["energy_j"].get<double>());
       }
     }
+  }
+  template <typename Condition>
+  bool RunUntil(const std::vector<double>& slow, Condition condition) {
+    return Comes([&] {
+      if (condition()) return true;
+      Run(1, slow);
+      return condition();
+    });
+  }
+  // Steps of an assignment without plans, until the condition holds.
+  template <typename Condition>
+  void RunAtDefaultClocks(double time_s, Condition condition) {
+    EXPECT_TRUE(Comes([&] {
+      if (condition()) return true;
+      const json version = Assignment()["version"];
+      for (int p = 0; p < 2; ++p) Report(p, version, time_s, time_s, 100);
+      ++step_;
+      return condition();
+    }));
+  }
+  void Report(int p, const json& version, double time_s, double busy_s, double energy_j) {
+    const json report{{"job", "run"},
+                      {"acknowledged", version},
+                      {"following", version},
+                      {"since_step", 0},
+                      {"steps",
+                       {{{"step", step_},
+                         {"dp_rank", p},
+                         {"time_s", time_s},
+                         {"busy_s", busy_s},
+                         {"energy_j", energy_j},
+                         {"version", version},
+                         {"ranks", 4}}}}};
+    const auto answer = Send("POST", "/v1/nodes/n" + std::to_string(p) + "/reports",
+                             json{{"jobs", {report}}}.dump());
+    ASSERT_EQ(answer.status, 200) << answer.body;
   }
   bool IsPlannedFor(double time_s) {
     return Comes([&] { return std::abs(Assignment()["time_s"].get<double>() - time_s) < 1e-9; });
@@ -119,6 +143,14 @@ TEST_F(TruthTest, AReportExpiresByDefault) {
 }
 
 TEST_F(TruthTest, ThePromiseOfThePlanIsCompared) {
+  // With the default limit, the plan would be taken back.
+  ASSERT_EQ(Send("POST", "/v1/jobs/run/end", "{}").status, 200);
+  json body = json::parse(JobBody("run"));
+  body["most_harm_percent"] = 100;
+  ASSERT_EQ(Send("POST", "/v1/jobs", body.dump()).status, 201);
+  ASSERT_EQ(Send("PUT", "/v1/jobs/run/profile", Csv()).status, 202);
+  ASSERT_TRUE(Comes([&] { return Get("/v1/jobs/run").contains("assignment"); }));
+  for (int p = 0; p < 2; ++p) Attach("n" + std::to_string(p), "run", p);
   Run(12, {1.1, 1.1}, 1.2);
   ASSERT_TRUE(Comes([&] {
     Run(1, {1.1, 1.1}, 1.2);
@@ -134,6 +166,61 @@ TEST_F(TruthTest, ThePromiseOfThePlanIsCompared) {
   EXPECT_EQ(Metric("perseus_server_nodes{state=\"following\"}"), "2");
   EXPECT_NE(Metric("perseus_job_step_promised_joules{key=\"run\"}"), "");
   EXPECT_NE(Metric("perseus_server_energy_saved_joules"), "0");
+}
+
+// Steps take 8 % longer than planned with the plan, and as long as planned without it.
+TEST_F(TruthTest, APlanThatCostsThroughputIsTakenBack) {
+  const double baseline_s = Assignment()["baseline"]["time_s"];
+  ASSERT_TRUE(RunUntil({1.08, 1.08}, [&] { return Assignment()["pipelines"].empty(); }));
+  EXPECT_THAT(Assignment()["reason"].get<std::string>(), HasSubstr("trial"));
+  RunAtDefaultClocks(baseline_s, [&] {
+    return Assignment()["reason"].get<std::string>().find("taken back") != std::string::npos;
+  });
+  EXPECT_TRUE(Assignment()["pipelines"].empty());
+  EXPECT_EQ(Metric("perseus_server_plan_guards_total{event=\"withdrawn\"}"), "1");
+  EXPECT_TRUE(Comes([&] { return Metric("perseus_job_plan_taken_back{key=\"run\"}") == "1"; }));
+  const json guard = Get("/v1/jobs/run")["guard"];
+  EXPECT_EQ(guard["state"], "withdrawn");
+  EXPECT_NEAR(guard["with_plan"].get<double>(), 1.08, 1e-6);
+  EXPECT_NEAR(guard["without_plan"].get<double>(), 1, 1e-6);
+  EXPECT_THAT(guard["why"].get<std::string>(), HasSubstr("8.0 % longer than planned"));
+  EXPECT_EQ(Send("GET", "/v1/jobs/run/plans/current").status, 404);
+
+  // The user sets the target again: the plan gets another chance.
+  ASSERT_EQ(Send("PUT", "/v1/jobs/run/target", R"({"kind": "slowdown", "value": 0})").status, 200);
+  EXPECT_TRUE(Comes([&] { return !Assignment()["pipelines"].empty(); }));
+  EXPECT_FALSE(Get("/v1/jobs/run").contains("guard"));
+  std::vector<std::string> actions;
+  const json trail = Get("/v1/audit?action=plan&order=oldest");
+  for (const json& record : trail["records"]) {
+    actions.push_back(record["action"]);
+  }
+  EXPECT_EQ(actions, (std::vector<std::string>{"plan.try", "plan.withdraw"}));
+}
+
+// Pipeline 1 becomes slow while the ranks run at the default clocks.
+TEST_F(TruthTest, StragglersAreFoundInATrial) {
+  const double baseline_s = Assignment()["baseline"]["time_s"];
+  ASSERT_TRUE(RunUntil({1.08, 1.08}, [&] { return Assignment()["pipelines"].empty(); }));
+  EXPECT_TRUE(Comes([&] {
+    const json version = Assignment()["version"];
+    for (int p = 0; p < 2; ++p) {
+      Report(p, version, 1.5 * baseline_s, (p == 1 ? 1.5 : 1) * baseline_s, 100);
+    }
+    ++step_;
+    const json stragglers = Get("/v1/jobs/run")["stragglers"];
+    return !stragglers.empty() && stragglers[0]["dp_rank"] == 1;
+  }));
+}
+
+// Steps take 8 % longer than planned in both cases: the profile is optimistic.
+TEST_F(TruthTest, AnOptimisticProfileKeepsItsPlan) {
+  const double baseline_s = Assignment()["baseline"]["time_s"];
+  ASSERT_TRUE(RunUntil({1.08, 1.08}, [&] { return Assignment()["pipelines"].empty(); }));
+  RunAtDefaultClocks(1.08 * baseline_s, [&] { return !Assignment()["pipelines"].empty(); });
+  EXPECT_EQ(Metric("perseus_server_plan_guards_total{event=\"cleared\"}"), "1");
+  Run(20, {1.08, 1.08});
+  EXPECT_FALSE(Assignment()["pipelines"].empty());
 }
 
 // A disk that is full still answers questions. With this limit, every change of the file fails.

@@ -54,6 +54,10 @@ Result<void> AddJob(store::Store& store, const store::JobRecord& job, store::Mil
   JobStatus status{.key = job.key};
   PERSEUS_ASSIGN_OR_RETURN(const auto from_step, AddAssignment(store, job, now, status));
   AddPromise(job, status);
+  PERSEUS_ASSIGN_OR_RETURN(const auto guard, store.FindGuard(job));
+  status.is_taken_back = guard && guard->state == "withdrawn";
+  // At the default clocks, no plan is measured, but its promise is broken all the same.
+  status.has_problem = status.has_problem || (guard && guard->state != "cleared");
   fleet.jobs.push_back(std::move(status));
   PERSEUS_ASSIGN_OR_RETURN(const auto nodes, store.ListNodesOfJob(job.id));
   for (const store::NodeRecord& node : nodes) {

@@ -91,6 +91,14 @@ ordered_json Summary(const store::JobRecord& job, const job_planning::JobSpec& s
   return json;
 }
 
+ordered_json GuardJson(const store::GuardRecord& guard) {
+  ordered_json json{
+      {"state", guard.state}, {"since", TimeText(guard.since)}, {"with_plan", guard.with_plan}};
+  if (guard.without_plan > 0) json["without_plan"] = guard.without_plan;
+  if (!guard.why.empty()) json["why"] = guard.why;
+  return json;
+}
+
 }  // namespace
 
 Result<ordered_json> SummarizeJob(const Services& services, const store::JobRecord& job,
@@ -112,6 +120,9 @@ Result<ordered_json> ViewJob(const Services& services, const store::JobRecord& j
       nodes, [now](const store::NodeRecord& node) { return IsLost(node, now); });
   ordered_json json = Summary(job, spec, assignment, lost);
   if (assignment) json["assignment"] = AssignmentJson(job, *assignment);
+  json["most_harm_percent"] = spec.most_harm_percent;
+  PERSEUS_ASSIGN_OR_RETURN(const auto guard, services.store.FindGuard(job));
+  if (guard && job.ended == 0) json["guard"] = GuardJson(*guard);
   auto straggler_list = ordered_json::array();
   for (const store::StragglerRecord& straggler : stragglers) {
     straggler_list.push_back(StragglerJson(straggler, now));

@@ -67,6 +67,10 @@ Answer<store::PlanRecord> CurrentPlan(const Context& context) {
   }
   const auto parsed = job_planning::ParsePlannedAssignment((*assignment)->body);
   if (!parsed) return Refuse(parsed);
+  if (parsed->pipelines.empty()) {
+    return Refuse(404, "There is no plan in force", "the plan was taken back: " + parsed->reason,
+                  "send a new profile, or set the target again");
+  }
   auto plan = context.services.store.FindPlanById(parsed->pipelines.front().plan);
   if (!plan) return Refuse(plan);
   if (!*plan)

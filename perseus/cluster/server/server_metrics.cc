@@ -127,6 +127,13 @@ struct ServerMetrics::Families {
               "Reports and forecasts of stragglers that measurement contradicted (suspended), or "
               "no longer contradicted (reinstated).")
           .Register(registry);
+  prometheus::Family<prometheus::Counter>& guards =
+      BuildCounter()
+          .Name("perseus_server_plan_guards_total")
+          .Help(
+              "Plans that were tried against the default clocks (trial), and the result: taken "
+              "back (withdrawn) or back in force (cleared).")
+          .Register(registry);
   // A gauge, because steps may use more energy than planned at maximum frequency.
   prometheus::Gauge& saved = BuildGauge()
                                  .Name("perseus_server_energy_saved_joules")
@@ -163,12 +170,17 @@ struct ServerMetrics::Families {
                    "Ranks whose clock heat, power or another program limited in recent steps."};
   GaugeSet problems{registry, "perseus_job_promise_broken",
                     "1 while the job is over 1 % slower or hungrier than promised."};
+  GaugeSet taken_back{registry, "perseus_job_plan_taken_back",
+                      "1 while the plan of the job is taken back, because it cost throughput."};
 };
 
 ServerMetrics::ServerMetrics() : families_(std::make_unique<Families>()) {
   // Start at 0, because Prometheus sees no increase if a series begins with its first failure.
   for (const char* status : {"planned", "failed", "waiting", "superseded"}) {
     families_->plannings.Add({{"status", status}});
+  }
+  for (const char* event : {"trial", "withdrawn", "cleared"}) {
+    families_->guards.Add({{"event", event}});
   }
   for (const char* event : {"suspended", "reinstated"}) families_->notices.Add({{"event", event}});
 }
@@ -216,13 +228,17 @@ void ServerMetrics::CountNotice(bool is_suspended) {
   families_->notices.Add({{"event", is_suspended ? "suspended" : "reinstated"}}).Increment();
 }
 
+void ServerMetrics::CountGuard(const std::string& state) {
+  families_->guards.Add({{"event", state}}).Increment();
+}
+
 void ServerMetrics::CountSavedEnergy(double energy_j) { families_->saved.Increment(energy_j); }
 
 void ServerMetrics::SetFleet(const FleetStatus& fleet) {
   Families& to = *families_;
-  const std::array<GaugeSet*, 10> sets{
-      &to.nodes,      &to.stragglers, &to.plan_age,   &to.promised_s, &to.measured_s,
-      &to.promised_j, &to.measured_j, &to.baseline_j, &to.limited,    &to.problems};
+  const std::array<GaugeSet*, 11> sets{
+      &to.nodes,      &to.stragglers, &to.plan_age, &to.promised_s, &to.measured_s, &to.promised_j,
+      &to.measured_j, &to.baseline_j, &to.limited,  &to.problems,   &to.taken_back};
   for (GaugeSet* set : sets) set->Begin();
   to.backlog.Set(fleet.planning_backlog);
   to.backlog_age.Set(fleet.planning_wait_s);
@@ -253,6 +269,7 @@ void ServerMetrics::SetFleet(const FleetStatus& fleet) {
     set(to.baseline_j, job.baseline_j);
     to.limited.Set(label, job.limited_ranks);
     to.problems.Set(label, job.has_problem ? 1 : 0);
+    to.taken_back.Set(label, job.is_taken_back ? 1 : 0);
   }
   for (GaugeSet* set : sets) set->End();
 }

@@ -276,6 +276,8 @@ Answer<std::optional<http::Response>> ScheduleOf(const Services& services, ZeusJ
   if (!*assignment) return std::optional<http::Response>();
   const auto parsed = job_planning::ParsePlannedAssignment((*assignment)->body);
   if (!parsed) return Refuse(parsed);
+  // While the plan is taken back, the ranks wait, as they do before the first plan.
+  if (parsed->pipelines.empty()) return std::optional<http::Response>();
   const auto info = json_file::Read(registered->body, "rank", kDeepestZeusBody, ReadRankInfo);
   if (!info) return Refuse(info);
   const auto plan =

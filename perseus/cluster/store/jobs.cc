@@ -149,6 +149,7 @@ Result<void> Store::SetTarget(std::string_view job, std::string_view target, Mil
                              transaction.Run("SELECT target FROM jobs WHERE id = $1", {job}));
     PERSEUS_RETURN_IF_ERROR(
         transaction.Run("UPDATE jobs SET target = $2 WHERE id = $1", {job, target}));
+    PERSEUS_RETURN_IF_ERROR(transaction.Run("DELETE FROM plan_guards WHERE job = $1", {job}));
     PERSEUS_RETURN_IF_ERROR(MarkChanged(transaction, job, now));
     return AppendAudit(*database_, transaction,
                        {.at = now,

@@ -127,6 +127,20 @@ struct PastStragglerRecord {
   friend bool operator==(const PastStragglerRecord&, const PastStragglerRecord&) = default;
 };
 
+// Whether measurement speaks against the plans of a job (telemetry/plan_guard.h).
+struct GuardRecord {
+  std::string job = {};
+  std::string state = {};            // "trial", "withdrawn" or "cleared".
+  std::int64_t profile_version = 0;  // The profile and the target that it is about.
+  std::string target = {};
+  double with_plan = 0;     // Median of measured / promised step time with the plans,
+  double without_plan = 0;  // and at the default clocks. 0: unknown.
+  double error = 0;         // Standard error of with_plan.
+  Milliseconds since = 0;   // When this state began.
+  std::string why = {};     // What the measurements show, for people.
+  friend bool operator==(const GuardRecord&, const GuardRecord&) = default;
+};
+
 struct TokenRecord {
   std::string id = {};     // Public: lists and logs show it.
   std::string hash = {};   // SHA-256 of the secret, hexadecimal. The secret itself is not stored.

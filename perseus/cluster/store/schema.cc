@@ -181,8 +181,23 @@ constexpr std::string_view kStragglerChecks[] = {
     "INSERT INTO heartbeat VALUES (0)",
 };
 
+// Version 4: plans that are held against the default clocks.
+constexpr std::string_view kPlanGuards[] = {
+    R"(CREATE TABLE plan_guards (
+      job TEXT PRIMARY KEY REFERENCES jobs (id) ON DELETE CASCADE,
+      state TEXT NOT NULL,
+      profile_version BIGINT NOT NULL,
+      target TEXT NOT NULL,
+      with_plan DOUBLE PRECISION NOT NULL,
+      without_plan DOUBLE PRECISION NOT NULL,
+      error DOUBLE PRECISION NOT NULL,
+      since BIGINT NOT NULL,
+      why TEXT NOT NULL))",
+};
+
 // kVersions[i] makes version i + 1 of version i.
-constexpr std::span<const std::string_view> kVersions[] = {kVersion1, kVersion2, kStragglerChecks};
+constexpr std::span<const std::string_view> kVersions[] = {kVersion1, kVersion2, kStragglerChecks,
+                                                           kPlanGuards};
 static_assert(std::size(kVersions) == kSchemaVersion);
 
 std::string InDialect(std::string_view statement, const Dialect& dialect) {

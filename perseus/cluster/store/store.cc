@@ -5,6 +5,7 @@
 #include "perseus/cluster/store/counting_database.h"
 #include "perseus/cluster/store/database.h"
 #include "perseus/cluster/store/schema.h"
+#include "perseus/cluster/store/statements.h"
 
 namespace perseus::store {
 namespace {

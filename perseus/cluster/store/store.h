@@ -174,6 +174,16 @@ class Store final {
   // if the job does not exist or has ended. kInput if `version` is above 10^12.
   Result<void> RaiseAssignmentVersion(std::string_view job, std::int64_t version, Milliseconds now);
 
+  // --- Guards of plans.
+
+  // The guard of the job's present profile and target. Nothing if there is none, or if it is about
+  // another profile or target.
+  Result<std::optional<GuardRecord>> FindGuard(const JobRecord& job);
+  // Replaces the guard of a running job, increments the generation and makes planning due. Returns
+  // false and changes nothing if the job has another profile or target in the meantime, or if the
+  // state of the guard is not `before` (empty: none).
+  Result<bool> PutGuard(const GuardRecord& guard, std::string_view before, Milliseconds now);
+
   // --- Nodes.
 
   // Attaches a node with its ranks (protocol::FormatRanks; kInput if the text is malformed). Other

@@ -434,6 +434,11 @@ TEST_P(StoreTest, SuspendsAndReinstatesAStraggler) {
   EXPECT_EQ(Job().generation, 2);
   Succeed(store_->MarkStraggler(suspended, 250));
   EXPECT_EQ(Job().generation, 2) << "it is suspended already";
+  const auto trail = Get(store_->ListAudit({.action = "straggler.suspend"}));
+  ASSERT_EQ(trail.size(), 1U);
+  EXPECT_EQ(trail[0].subject, "pipeline 1 report");
+  EXPECT_EQ(trail[0].after, R"({"slowdown":1.5,"suspended":true,"measured":1.01})");
+  EXPECT_EQ(trail[0].by.role, "server");
   suspended.expires = 20'000;
   Succeed(store_->PutStraggler({.job = job_,
                                 .dp_rank = 1,
@@ -451,6 +456,45 @@ TEST_P(StoreTest, SuspendsAndReinstatesAStraggler) {
   Succeed(store_->MarkStraggler(
       {.job = job_, .dp_rank = 1, .source = "report", .slowdown = 1.5, .suspended = 500}, 500));
   EXPECT_THAT(Get(store_->ListStragglers(job_)), ElementsAre(other)) << "that one is gone";
+}
+
+TEST_P(StoreTest, AGuardBelongsToAProfileAndATarget) {
+  Get(store_->PutProfile(job_, "csv", 1));
+  const JobRecord job = Job();
+  GuardRecord guard{.job = job_,
+                    .state = "trial",
+                    .profile_version = job.profile_version,
+                    .target = job.target,
+                    .with_plan = 1.5,
+                    .error = 0.25,
+                    .since = 5,
+                    .why = "heat"};
+  EXPECT_FALSE(Get(store_->PutGuard(guard, "withdrawn", 5))) << "there is no guard yet";
+  EXPECT_TRUE(Get(store_->PutGuard(guard, "", 5)));
+  EXPECT_EQ(Get(store_->FindGuard(job)), guard);
+  EXPECT_EQ(Job().generation, job.generation + 1);
+  EXPECT_FALSE(Get(store_->PutGuard(guard, "", 6))) << "another replica was first";
+  guard.state = "withdrawn";
+  guard.without_plan = 1.25;
+  EXPECT_TRUE(Get(store_->PutGuard(guard, "trial", 7)));
+  EXPECT_EQ(Get(store_->FindGuard(job)), guard);
+
+  // Set again, even the same target ends the guard, and a late verdict changes nothing.
+  Succeed(store_->SetTarget(job_, job.target, 8));
+  EXPECT_EQ(Get(store_->FindGuard(job)), std::nullopt);
+  EXPECT_FALSE(Get(store_->PutGuard(guard, "trial", 9)));
+  // A verdict on an old profile changes nothing.
+  Get(store_->PutProfile(job_, "another csv", 10));
+  guard.state = "trial";
+  EXPECT_FALSE(Get(store_->PutGuard(guard, "", 11)));
+  EXPECT_EQ(Get(store_->FindGuard(Job())), std::nullopt);
+
+  const auto trail = Get(store_->ListAudit({.action = "plan"}));
+  ASSERT_EQ(trail.size(), 2U);
+  EXPECT_EQ(trail[0].action, "plan.try");
+  EXPECT_EQ(trail[0].by.reason, "heat");
+  EXPECT_EQ(trail[1].action, "plan.withdraw");
+  EXPECT_EQ(trail[1].before, R"({"state":"trial"})");
 }
 
 TEST_P(StoreTest, CountsDuePlannings) {

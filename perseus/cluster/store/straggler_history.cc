@@ -1,7 +1,10 @@
 #include "perseus/cluster/store/straggler_history.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "perseus/cluster/store/audit.h"
 #include "perseus/cluster/store/statements.h"
 #include "perseus/cluster/store/store.h"
 
@@ -39,7 +42,7 @@ Result<Milliseconds> DampedDue(Transaction& transaction, std::string_view job, i
 
 Result<void> Store::MarkStraggler(const StragglerRecord& straggler, Milliseconds now) {
   return database_->Transact([&](Transaction& transaction) -> Result<void> {
-    PERSEUS_RETURN_IF_ERROR(LockJob(*database_, transaction, straggler.job));
+    PERSEUS_ASSIGN_OR_RETURN(const auto locked, LockJob(*database_, transaction, straggler.job));
     PERSEUS_ASSIGN_OR_RETURN(
         const Rows marked,
         transaction.Run("UPDATE stragglers SET suspended = $4, measured = $5 WHERE job = $1 AND "
@@ -47,8 +50,22 @@ Result<void> Store::MarkStraggler(const StragglerRecord& straggler, Milliseconds
                         "(suspended = 0) <> ($4 = 0) RETURNING job",
                         {straggler.job, straggler.dp_rank, straggler.source, straggler.suspended,
                          straggler.measured, straggler.slowdown}));
-    if (marked.empty()) return {};
-    return MarkChanged(transaction, straggler.job, now);
+    if (marked.empty() || !locked) return {};
+    PERSEUS_RETURN_IF_ERROR(MarkChanged(transaction, straggler.job, now));
+    const bool is_suspended = straggler.suspended != 0;
+    return AppendAudit(
+        *database_, transaction,
+        {.at = now,
+         .action = is_suspended ? "straggler.suspend" : "straggler.reinstate",
+         .job = straggler.job,
+         .key = locked->key,
+         .subject = fmt::format("pipeline {} {}", straggler.dp_rank, straggler.source),
+         .by = {.reason = fmt::format("measurement {} the notice",
+                                      is_suspended ? "contradicts" : "agrees with")},
+         .before =
+             fmt::format(R"({{"slowdown":{},"suspended":{}}})", straggler.slowdown, !is_suspended),
+         .after = fmt::format(R"({{"slowdown":{},"suspended":{},"measured":{}}})",
+                              straggler.slowdown, is_suspended, straggler.measured)});
   });
 }
 

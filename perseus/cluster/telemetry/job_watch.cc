@@ -44,26 +44,28 @@ std::int64_t JobWatch::last_step() const {
   return last_step_;
 }
 
-std::optional<std::pair<std::int64_t, Promise>> JobWatch::CurrentPromise() const {
-  std::int64_t version = 0;
+JobWatch::Followed JobWatch::FollowedSteps() const {
+  Followed followed;
   for (const auto& [step, pipelines] : steps_) {
     for (const auto& [pipeline, nodes] : pipelines) {
-      for (const auto& [node, report] : nodes) version = std::max(version, report.version);
+      for (const auto& [node, report] : nodes) {
+        followed.version = std::max(followed.version, report.version);
+      }
     }
   }
-  const auto assignment = assignments_.find(version);
-  if (version == 0 || assignment == assignments_.end()) return std::nullopt;
-  std::vector<MeasuredStep> measured;
+  const auto assignment = assignments_.find(followed.version);
+  if (followed.version == 0 || assignment == assignments_.end()) return followed;
+  followed.assignment = &assignment->second;
   bool is_first = true;  // In the first step, ranks may have changed plans.
   for (const auto& [step, pipelines] : steps_) {
     if (step == last_step_) continue;  // It may lack nodes.
     MeasuredStep of_step;
-    bool follows = pipelines.size() == assignment->second.pipelines.size();
+    bool follows = static_cast<int>(pipelines.size()) == settings_.pipelines;
     for (const auto& [pipeline, nodes] : pipelines) {
       MeasuredStep::Pipeline& of_pipeline = of_step.pipelines[pipeline];
       of_pipeline.energy_j = 0;
       for (const auto& [node, report] : nodes) {
-        follows = follows && report.version == version;
+        follows = follows && report.version == followed.version;
         of_step.time_s = std::max(of_step.time_s, report.time_s);
         of_step.limited_ranks += report.limited;
         of_pipeline.busy_s = std::max(of_pipeline.busy_s, report.busy_s);
@@ -71,11 +73,37 @@ std::optional<std::pair<std::int64_t, Promise>> JobWatch::CurrentPromise() const
         if (of_pipeline.energy_j) *of_pipeline.energy_j += *report.energy_j;
       }
     }
-    if (follows && !std::exchange(is_first, false)) measured.push_back(std::move(of_step));
+    if (follows && !std::exchange(is_first, false)) followed.steps.push_back(std::move(of_step));
   }
-  auto promise = ComparePromise(assignment->second, measured);
+  return followed;
+}
+
+std::optional<std::pair<std::int64_t, Promise>> JobWatch::CurrentPromise() const {
+  const Followed followed = FollowedSteps();
+  if (followed.assignment == nullptr) return std::nullopt;
+  auto promise = ComparePromise(*followed.assignment, followed.steps);
   if (!promise) return std::nullopt;
-  return std::pair(version, *std::move(promise));
+  return std::pair(followed.version, *std::move(promise));
+}
+
+std::string JobWatch::Problem() const {
+  const MutexLock lock(mutex_);
+  const auto promise = CurrentPromise();
+  return promise ? ExplainPromise(promise->second, settings_.most_harm) : "";
+}
+
+StepTimes JobWatch::GuardedSteps() const {
+  const MutexLock lock(mutex_);
+  const Followed followed = FollowedSteps();
+  if (followed.assignment == nullptr || followed.assignment->time_s <= 0) return {};
+  std::vector<double> times;
+  for (const MeasuredStep& step : followed.steps) {
+    if (step.time_s > 0) times.push_back(step.time_s);
+  }
+  StepTimes summary = SummarizeTimes(std::move(times), followed.assignment->time_s);
+  summary.version = followed.version;
+  summary.has_plans = !followed.assignment->pipelines.empty();
+  return summary;
 }
 
 double JobWatch::TakeSavedEnergy() {
@@ -336,6 +364,11 @@ void JobWatch::Learn(std::int64_t version, const job_planning::PlannedAssignment
     times.push_back(share.time_s - assignment.tail_s);
   }
   const MutexLock lock(mutex_);
+  // Without plans, ranks run at the default clocks, and stragglers are found all the same.
+  if (times.empty() && assignment.baseline_time_s > assignment.tail_s) {
+    times.assign(static_cast<std::size_t>(settings_.pipelines),
+                 assignment.baseline_time_s - assignment.tail_s);
+  }
   expected_[version] = std::move(times);
   while (expected_.size() > kVersionsKept) expected_.erase(expected_.begin());
   assignments_[version] = assignment;

@@ -18,6 +18,7 @@
 #include "perseus/cluster/job_planning/planned_assignment.h"
 #include "perseus/cluster/store/store.h"
 #include "perseus/cluster/telemetry/notice_check.h"
+#include "perseus/cluster/telemetry/plan_guard.h"
 #include "perseus/cluster/telemetry/plan_promise.h"
 #include "perseus/cluster/telemetry/straggler_detector.h"
 #include "perseus/runtime/protocol/node_messages.h"
@@ -35,6 +36,10 @@ class JobWatch {
   // kWindow steps. An energy is the mean of those steps for which all ranks reported it. The
   // promise (plan_promise.h) is that of the newest assignment that all pipelines followed.
   std::string Summary() const;
+  // The steps that followed the newest assignment that all pipelines follow, for the guard.
+  StepTimes GuardedSteps() const;
+  // Why steps with the plan in force are longer than promised, as far as reports show it. Or empty.
+  std::string Problem() const;
   // The energy that measured steps saved against the planned energy at maximum frequency, in J, and
   // since the last call. May be negative.
   double TakeSavedEnergy();
@@ -83,6 +88,7 @@ class JobWatch {
   struct Settings {
     int pipelines = 1;
     bool detects_stragglers = true;
+    double most_harm = 0.01;  // As a fraction.
   };
   // Forgets all steps and stragglers, because another replica judged in the meantime. `raised`: the
   // stragglers that it detected, by dp_rank. Does nothing if another thread has already called
@@ -109,6 +115,13 @@ class JobWatch {
  private:
   using Nodes = std::map<std::string, protocol::StepReport>;
   void CountSaving(const protocol::StepReport& step, const Nodes& nodes) PERSEUS_REQUIRES(mutex_);
+  // The steps that followed the newest version, without the first one.
+  struct Followed {
+    std::int64_t version = 0;
+    const job_planning::PlannedAssignment* assignment = nullptr;  // Null: unknown.
+    std::vector<MeasuredStep> steps = {};
+  };
+  Followed FollowedSteps() const PERSEUS_REQUIRES(mutex_);
   std::optional<std::pair<std::int64_t, Promise>> CurrentPromise() const PERSEUS_REQUIRES(mutex_);
   bool ReceivesFirstNode(store::Milliseconds now) const PERSEUS_REQUIRES(mutex_);
   bool HasRanks(const std::string& node, int pipeline) const PERSEUS_REQUIRES(mutex_);

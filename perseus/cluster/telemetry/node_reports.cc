@@ -204,10 +204,32 @@ Result<void> NodeReports::Judge(const std::string& node, const store::JobRecord&
         watch.TakeRestart() ? store::Store::Steps::kRestart : store::Store::Steps::kContinue;
     PERSEUS_RETURN_IF_ERROR(
         store_.RecordStep(job.id, counts, watch.last_step(), watch.Summary(), now));
+    PERSEUS_RETURN_IF_ERROR(GuardPlan(job, watch, now));
   }
   if (!settings.detects_stragglers) return {};
   PERSEUS_RETURN_IF_ERROR(StoreStragglers(job.id, std::move(changes), now));
   return StoreNotices(job, watch.TakeNoticeChanges(), now);
+}
+
+Result<void> NodeReports::GuardPlan(const store::JobRecord& job, const JobWatch& watch,
+                                    store::Milliseconds now) {
+  const StepTimes times = watch.GuardedSteps();
+  if (times.steps < kGuardSteps) return {};
+  // A newer assignment, such as one for a straggler, may be on its way to the nodes.
+  const bool is_newest =
+      times.version == job.assignment_version && job.planned_generation == job.generation;
+  if (!is_newest) return {};
+  PERSEUS_ASSIGN_OR_RETURN(const auto guard, store_.FindGuard(job));
+  auto next = NextGuard(guard, times, watch.settings().most_harm, now);
+  if (!next) return {};
+  next->job = job.id;
+  next->profile_version = job.profile_version;
+  next->target = job.target;
+  if (next->state == "trial") next->why = watch.Problem();
+  PERSEUS_ASSIGN_OR_RETURN(const bool is_new,
+                           store_.PutGuard(*next, guard ? guard->state : "", now));
+  if (is_new && callbacks_.guarded) callbacks_.guarded(job.key, *next);
+  return {};
 }
 
 Result<void> NodeReports::StoreNotices(const store::JobRecord& job,
@@ -236,7 +258,10 @@ Result<void> NodeReports::StartJudging(const store::JobRecord& job, JobWatch& wa
       raised[straggler.dp_rank] = straggler.slowdown;
     }
   }
-  watch.StartJudging({spec.planned.pipelines, spec.detects_stragglers}, raised, now);
+  watch.StartJudging({.pipelines = spec.planned.pipelines,
+                      .detects_stragglers = spec.detects_stragglers,
+                      .most_harm = spec.most_harm_percent / 100},
+                     raised, now);
   return {};
 }
 

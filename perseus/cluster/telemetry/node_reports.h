@@ -27,6 +27,8 @@ namespace perseus::telemetry {
 struct ReportCallbacks {
   // For each notice that is suspended or reinstated.
   std::function<void(const std::string& key, const NoticeChange& change)> noticed = {};
+  // For each trial of the default clocks, and for its result.
+  std::function<void(const std::string& key, const store::GuardRecord& guard)> guarded = {};
   // The energy that steps of a job saved, in J. May be negative.
   std::function<void(double energy_j)> saved = {};
 };
@@ -66,6 +68,8 @@ class NodeReports {
   Result<void> ReadNodes(const std::string& job, JobWatch& watch, store::Milliseconds now);
   Result<void> StoreStragglers(const std::string& job, std::vector<StragglerChange> changes,
                                store::Milliseconds now);
+  Result<void> GuardPlan(const store::JobRecord& job, const JobWatch& watch,
+                         store::Milliseconds now);
   Result<void> StoreNotices(const store::JobRecord& job, const std::vector<NoticeChange>& changes,
                             store::Milliseconds now);
   // Notes the report for WriteNoted() if it has to be stored.

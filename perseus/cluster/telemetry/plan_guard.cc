@@ -1,0 +1,64 @@
+#include "perseus/cluster/telemetry/plan_guard.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+namespace perseus::telemetry {
+namespace {
+
+double LowerMedian(std::vector<double>& values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+store::GuardRecord Trial(const StepTimes& times, store::Milliseconds now) {
+  return {.state = "trial", .with_plan = times.ratio, .error = times.error, .since = now};
+}
+
+}  // namespace
+
+StepTimes SummarizeTimes(std::vector<double> times_s, double promised_s) {
+  if (times_s.empty()) return {};
+  // For normal values, the standard deviation is 1.4826 times the median deviation, and the
+  // standard error of a median is sqrt(pi / 2) times the one of a mean.
+  constexpr double kErrorOfDeviation = 1.4826 * 1.2533;
+  const double median = LowerMedian(times_s);
+  std::vector<double> deviations;
+  for (const double time_s : times_s) deviations.push_back(std::abs(time_s - median));
+  const double deviation = LowerMedian(deviations);
+  const double root = std::sqrt(static_cast<double>(times_s.size()));
+  return {.steps = static_cast<int>(times_s.size()),
+          .ratio = median / promised_s,
+          .error = kErrorOfDeviation * deviation / root / promised_s};
+}
+
+std::optional<store::GuardRecord> NextGuard(const std::optional<store::GuardRecord>& guard,
+                                            const StepTimes& times, double limit,
+                                            store::Milliseconds now) {
+  if (times.steps < kGuardSteps) return std::nullopt;
+  const double surely = times.ratio - 2 * times.error;
+  if (!guard) {
+    if (!times.has_plans || surely <= 1 + limit) return std::nullopt;
+    return Trial(times, now);
+  }
+  if (guard->state == "cleared") {
+    const bool is_recent = now < guard->since + kRetryGuardAfter;
+    if (!times.has_plans || is_recent || surely <= guard->with_plan * (1 + limit)) {
+      return std::nullopt;
+    }
+    return Trial(times, now);
+  }
+  if (guard->state != "trial" || times.has_plans) return std::nullopt;
+  const double harm = guard->with_plan - times.ratio * (1 + limit);
+  const double error = std::hypot(guard->error, times.error * (1 + limit));
+  if (std::abs(harm) <= 2 * error && times.steps < kMostGuardSteps) return std::nullopt;
+  store::GuardRecord next = *guard;
+  next.without_plan = times.ratio;
+  next.state = harm > 0 && harm > error ? "withdrawn" : "cleared";
+  next.since = now;
+  return next;
+}
+
+}  // namespace perseus::telemetry

@@ -1,0 +1,61 @@
+// Takes a plan back if it costs throughput: "first, do no harm".
+//
+// A job that is slower than its plan promises is no proof against the plan: the profile may be
+// optimistic, and the job as slow without a plan. So the guard compares both. It asks for a trial
+// if the median step with the plan is slower than promised by more than the limit of the job. In
+// the trial, the ranks run at the default clocks. With
+//
+//   r_plan    = measured / promised step time with the plan
+//   r_default = measured / promised step time at the default clocks
+//   harm      = r_plan - r_default (1 + limit)
+//
+// the plan costs throughput if harm > 0. What both share, such as an optimistic profile or slow
+// storage, cancels. Then the plan stays taken back. Otherwise it comes back.
+//
+//            slower than promised          r_default is known
+//   (none) ───────────────────────▶ trial ─────────────────┬──▶ withdrawn
+//                                     ▲                     └──▶ cleared
+//                                     └──── an hour later, and slower than in the last trial ┘
+//
+// Steps of a job differ. So each median has a standard error, from the spread of the steps. A trial
+// begins only if the excess is more than two standard errors. It ends after kGuardSteps steps if
+// harm is two standard errors from 0, or else after kMostGuardSteps. Then the plan is withdrawn if
+// harm is more than one standard error.
+//
+// A new profile or target ends every state, because its plans are others. A user who sets the
+// target again ends it, too.
+//
+// Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "perseus/cluster/store/records.h"
+
+namespace perseus::telemetry {
+
+// The steps that followed one assignment.
+struct StepTimes {
+  std::int64_t version = 0;
+  bool has_plans = false;  // false: the assignment has the default clocks.
+  int steps = 0;
+  double ratio = 1;  // Median of measured / promised step time,
+  double error = 0;  // and its standard error.
+};
+// `promised_s` > 0.
+StepTimes SummarizeTimes(std::vector<double> times_s, double promised_s);
+
+inline constexpr int kGuardSteps = 8;
+inline constexpr int kMostGuardSteps = 14;  // JobWatch keeps 16 steps, and two do not count.
+// A plan that was cleared is not tried again within this time.
+inline constexpr store::Milliseconds kRetryGuardAfter = 3'600'000;
+
+// `guard`: the stored state, if it belongs to the job's profile and target. `limit`: of the job, as
+// a fraction. Returns the next state, if it changes.
+std::optional<store::GuardRecord> NextGuard(const std::optional<store::GuardRecord>& guard,
+                                            const StepTimes& times, double limit,
+                                            store::Milliseconds now);
+
+}  // namespace perseus::telemetry
