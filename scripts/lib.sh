@@ -18,6 +18,7 @@ packages_test=(libgtest-dev libgmock-dev coinor-libclp-dev coinor-libcbc-dev lib
   pkg-config postgresql clang-format-14 openssl)
 packages_sanitize=(clang-14 libclang-rt-14-dev)
 packages_package=(lowdown dpkg-dev file)
+packages_docs=(doxygen python3 python3-venv)
 packages_lint=(clang-14 clang-tidy-14 clang-tools-14 python3 shellcheck)
 
 say() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; }
@@ -122,6 +123,21 @@ install_frameworks() {
   fi
   leave_out "pip cannot install the training frameworks (is there a network? all of its output is in" \
     "$log): their adapters are not tested"
+}
+
+# install_docs makes build/docs-venv, a virtual environment with what makes the documentation site.
+install_docs() {
+  local pins=scripts/site/requirements.txt venv=build/docs-venv log=build/docs-venv.log
+  ! cmp -s "$pins" "$venv/installed.txt" || return 0
+  say "installing MkDocs into $venv ($pins)"
+  mkdir -p build
+  if /usr/bin/python3 -m venv --clear "$venv" >"$log" 2>&1 &&
+    "$venv/bin/pip" install --progress-bar off -r "$pins" >>"$log" 2>&1; then
+    cp "$pins" "$venv/installed.txt"
+    return 0
+  fi
+  say "pip cannot install MkDocs (is there a network? all of its output is in $log)"
+  return 1
 }
 
 # configure PRESET [CMAKE ARGUMENT...] prints output only if it fails.

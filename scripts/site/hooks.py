@@ -1,0 +1,155 @@
+"""Hooks of MkDocs: adds the pages that are made from sources, so that each fact has one home.
+
+  reference/commands/*   from the manual pages that the program writes (`perseus help --man`)
+  reference/http-api.md  from docs/openapi.yaml
+  reference/cpp/*        what Doxygen makes of the public headers
+  reference/changelog.md, reference/contributing.md   from the files in the root of the repository
+  source/*               every file outside of docs/ that a page links to, so that no link needs a network
+
+Environment: PERSEUS_SITE_MAN (directory of manual pages), PERSEUS_SITE_CPP (Doxygen's HTML) and
+PERSEUS_SITE_VERSION, which scripts/docs sets.
+"""
+import os
+import pathlib
+import posixpath
+import re
+import sys
+
+from mkdocs.structure.files import File
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts/site"))
+import http_api  # noqa: E402
+import manual_pages  # noqa: E402
+
+# Where files of the repository's root are on the site.
+MOVED = {"CHANGELOG.md": "reference/changelog.md", "CONTRIBUTING.md": "reference/contributing.md",
+         "README.md": "index.md"}
+LANGUAGES = {".cc": "cpp", ".h": "cpp", ".c": "c", ".py": "python", ".toml": "toml", ".yaml": "yaml",
+             ".sh": "bash", ".json": "json", ".csv": "text", ".mjs": "javascript", ".service": "ini"}
+QUOTED = re.compile(r'"([^"]*)"')
+LINK = re.compile(r"((?:\[[\w./-]+\.md)?\]\()([^)\s#]*)((?:#[^)\s]*)?\))")
+
+
+def on_config(config):
+    version = os.environ["PERSEUS_SITE_VERSION"]
+    config.site_name = f"Perseus {version}"
+    return config
+
+
+def on_files(files, config):
+    def add(path, content):
+        files.append(File.generated(config, path, content=content))
+
+    commands = manual_pages.pages(pathlib.Path(os.environ["PERSEUS_SITE_MAN"]))
+    for path, text in commands.items():
+        add(f"reference/commands/{path}", text)
+    _replace_in_nav(config.nav, "reference/commands/",
+                    [f"reference/commands/{path}" for path in sorted(commands, key=lambda name: name != "index.md")])
+    add("reference/http-api.md", http_api.page(ROOT / "docs/openapi.yaml"))
+    cpp = pathlib.Path(os.environ["PERSEUS_SITE_CPP"])
+    for path in sorted(cpp.rglob("*")):
+        if path.is_file():
+            add(f"reference/cpp/{path.relative_to(cpp)}", path.read_bytes())
+    for source, page in MOVED.items():
+        if page not in files.src_uris:
+            add(page, _relink((ROOT / source).read_text(), source, page, files, add))
+    # Pages that exist as files. Their links are rewritten when they are read, see below; the files that
+    # they name are added here.
+    for path in sorted((ROOT / "docs").rglob("*.md")):
+        name = path.relative_to(ROOT / "docs").as_posix()
+        _relink(path.read_text(), f"docs/{name}", name, files, add)
+    return files
+
+
+def _replace_in_nav(nav, name, pages):
+    """Puts `pages` in the place of `name`."""
+    for entry in nav:
+        for title, content in entry.items() if isinstance(entry, dict) else ():
+            if content == name:
+                entry[title] = pages
+            elif isinstance(content, list):
+                _replace_in_nav(content, name, pages)
+
+
+def on_page_markdown(markdown, page, config, files):
+    path = page.file.abs_src_path
+    if path is None:  # Generated: its links are right already.
+        return markdown
+    name = page.file.src_uri
+    markdown = markdown.replace("<!-- server metrics -->", _server_metrics())
+    return _relink(markdown, f"docs/{name}", name, files, None)
+
+
+def _server_metrics():
+    """A table of the names and descriptions in the sources of the server."""
+    text = (ROOT / "perseus/cluster/server/server_metrics.cc").read_text()
+    literal = r'((?:"[^"]*"\s*)+)'
+    rows = re.findall(r'\.Name\("(\w+)"\)\s*\.Help\(\s*' + literal, text)
+    rows += re.findall(r'\{registry, "(\w+)",\s*' + literal, text)
+    if len(rows) < 10:
+        raise ValueError("server_metrics.cc: the metrics were not found")
+    lines = ["| metric | |", "|---|---|"]
+    for name, parts in sorted(rows):
+        lines.append(f"| `{name}` | {''.join(re.findall(QUOTED, parts))} |")
+    return "\n".join(lines) + "\n"
+
+
+def _relink(text, source, page, files, add):
+    """Points the links of `source` (a path in the repository) from its page on the site to other pages.
+
+    With `add`, also makes the pages of files outside of docs/.
+    """
+    def target(match):
+        address = match[2]
+        if not address or re.match(r"[a-z]+:", address):
+            return match[0]
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(source), address))
+        there = _page_of(path, files, add)
+        if there is None:
+            return match[0]  # MkDocs says that it is not there.
+        begin = match[1] if match[1] == "](" else f"[{_title_of(path)}]("
+        return begin + posixpath.relpath(there, posixpath.dirname(page) or ".") + match[3]
+
+    # Code has no links.
+    parts = re.split(r"(^```.*?^```$)", text, flags=re.MULTILINE | re.DOTALL)
+    return "".join(part if part.startswith("```") else LINK.sub(target, part) for part in parts)
+
+
+def _title_of(path):
+    """The title of a document. Its file name would say nothing to a reader of the site."""
+    for line in (ROOT / path).read_text().splitlines():
+        if line.startswith("# "):
+            return line[2:]
+    return path
+
+
+def _page_of(path, files, add):
+    """The page of a path in the repository, or None."""
+    if path in MOVED:
+        return MOVED[path]
+    if path.startswith("docs/"):
+        return path.removeprefix("docs/")
+    file = ROOT / path
+    if not file.exists():
+        return None
+    page = f"source/{path}/index.md" if file.is_dir() else f"source/{path}" + (
+        "" if path.endswith(".md") else ".md")
+    if add is not None and page not in files.src_uris:
+        add(page, "")  # Ends the recursion of files that link to each other.
+        files.remove(files.src_uris[page])
+        add(page, _source_page(file, path, page, files, add))
+    return page
+
+
+def _source_page(file, path, page, files, add):
+    head = f"---\nsearch:\n  exclude: true\nhide: [navigation]\ntitle: {path}\n---\n"
+    if file.is_dir():
+        entries = sorted(entry for entry in file.iterdir() if not entry.name.startswith((".", "__")))
+        lines = [f"- `{entry.name}`" for entry in entries]
+        return f"{head}# {path}\n\nThis directory of the sources has:\n\n" + "\n".join(lines) + "\n"
+    text = file.read_text()
+    if path.endswith(".md"):
+        return head + _relink(text, path, page, files, add)
+    language = "docker" if file.name == "Dockerfile" else LANGUAGES.get(file.suffix, "text")
+    return f"{head}# {path}\n\n~~~~{language}\n{text}~~~~\n"
