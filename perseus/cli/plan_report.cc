@@ -1,4 +1,5 @@
 #include "perseus/cli/plan_report.h"
+#include "perseus/cli/auto_schedule_file.h"
 
 #include <fmt/format.h>
 #include <algorithm>
@@ -157,6 +158,9 @@ std::string FormatSummary(const PlanOutcome& outcome, const std::vector<std::str
         {"target", unlimited.target},
         {"energy_j", unlimited.evaluation.energy_j},
         {"saving", SavingOf(outcome.planner, unlimited.evaluation.energy_j)}};
+  }
+  if (outcome.schedules) {
+    summary["schedule_search"] = DescribeSearch(*job.auto_schedule, *outcome.schedules);
   }
   if (outcome.noise) summary["noise"] = DescribeNoise(*outcome.noise, outcome.targets);
   summary["files"] = files;

@@ -10,11 +10,13 @@
 
 #include "perseus/base/file.h"
 #include "perseus/base/parallel.h"
+#include "perseus/cli/auto_schedule_file.h"
 #include "perseus/cli/figure_flags.h"
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/job_options.h"
 #include "perseus/cli/noise_flags.h"
 #include "perseus/cli/plan_paths.h"
+#include "perseus/cli/schedule_report.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/tradeoff_file.h"
 #include "perseus/cli/verbs.h"
@@ -145,7 +147,11 @@ Result<std::string> MakeData(const ReportFlags& flags,
                              std::optional<report::SwitchTradeoff> tradeoff) {
   PERSEUS_ASSIGN_OR_RETURN(const auto paths, PlanPaths(flags.sources));
   PERSEUS_ASSIGN_OR_RETURN(const auto plans, ReadPlans(paths));
-  PERSEUS_ASSIGN_OR_RETURN(const auto job, LoadJobOf(plans.front(), flags));
+  PERSEUS_ASSIGN_OR_RETURN(auto job, LoadJobOf(plans.front(), flags));
+  PERSEUS_ASSIGN_OR_RETURN(job.auto_schedule, ReadSearch(flags.sources.front(), job));
+  PERSEUS_RETURN_IF_ERROR(CheckFigures(
+      flags.figures,
+      {.has_switches = tradeoff.has_value(), .has_schedules = job.auto_schedule.has_value()}));
   PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
 
   report::Report report{.planner = planner,
@@ -185,6 +191,13 @@ Result<std::string> MakeData(const ReportFlags& flags,
   PERSEUS_ASSIGN_OR_RETURN(auto overlays, LoadOverlays(flags.figures));
   report.overlays = std::move(overlays);
   report.switch_tradeoff = std::move(tradeoff);
+  if (job.auto_schedule) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto schedules,
+                             job::CompareWithReference(SearchJobOf(job), *job.auto_schedule));
+    PERSEUS_ASSIGN_OR_RETURN(
+        report.schedule_tradeoff,
+        ReportedSchedules(SearchJobOf(job), schedules, job.auto_schedule->memory.source));
+  }
   return report::FormatReportData(report);
 }
 
@@ -194,7 +207,9 @@ Result<void> RunReport(const ReportFlags& flags) {
     return Fail("the output is missing (add -o report.html, or --figure frontier.svg)");
   }
   PERSEUS_ASSIGN_OR_RETURN(auto tradeoff, ReadTradeoff(flags.sources.front()));
-  PERSEUS_RETURN_IF_ERROR(CheckFigures(flags.figures, {.has_switches = tradeoff.has_value()}));
+  // Whether the schedule was searched for depends on the plans.
+  PERSEUS_RETURN_IF_ERROR(
+      CheckFigures(flags.figures, {.has_switches = tradeoff.has_value(), .has_schedules = true}));
   PERSEUS_ASSIGN_OR_RETURN(const auto data, MakeData(flags, std::move(tradeoff)));
   std::optional<std::string> page;
   if (!flags.output.empty()) {

@@ -170,6 +170,36 @@ TEST_F(ScheduleSearchTest, KeepsALimitOfClockChanges) {
   EXPECT_LE(planned["plans"].front()["time_s"], limited["reference"]["time_s"]);
 }
 
+// `perseus report DIR` shows what `perseus plan` found.
+TEST_F(ScheduleSearchTest, TheReportOfADirectoryShowsTheSearch) {
+  RunWell("plan --schedule auto --max-in-flight 5,4,3,1 --no-frontier --max-switches 4 -o out" +
+          std::string(kSearched));
+  const auto summary = nlohmann::json::parse(Read("out/summary.json"));
+  const auto& search = summary["schedule_search"];
+  EXPECT_EQ(search["reference"]["schedule"], "1f1b");
+  EXPECT_EQ(search["found"]["in_flight"], nlohmann::json({5, 4, 3, 1}));
+  EXPECT_GT(search["found"]["saving"], search["reference"]["saving"]);
+  EXPECT_EQ(search["max_switches"], 4);
+  RunWell(
+      "plan --schedule auto --max-in-flight 5,4,3,1 --no-frontier --max-switches 4 "
+      "--figure memory.svg --figure schedules.svg --figure orders.svg" +
+      std::string(kSearched));
+  RunWell(
+      "report out -o again.html --figure a/memory.svg --figure a/schedules.svg "
+      "--figure a/orders.svg");
+  for (const char* figure : {"memory.svg", "schedules.svg", "orders.svg"}) {
+    EXPECT_EQ(Read(figure), Read(std::string("a/") + figure)) << figure;
+  }
+  EXPECT_THAT(Read("again.html"), HasSubstr("schedule_tradeoff"));
+
+  auto edited = summary;
+  edited["schedule_search"]["memory"]["of_pp_rank"] = {1};
+  Write("out/summary.json", edited.dump());
+  ExpectComplaint(Run("report out -o again.html"), 2, "plan again");
+  RunWell("plan --schedule 1f1b --no-frontier -o plain" + std::string(kSearched));
+  ExpectComplaint(Run("report plain --figure memory.svg"), 2, "schedules that were searched for");
+}
+
 TEST_F(ScheduleSearchTest, AJobFileMayAskForASearch) {
   Write("job.toml",
         "profile = \"profile.csv\"\n[pipeline]\nschedule = \"auto\"\nmicrobatches = 8\n"

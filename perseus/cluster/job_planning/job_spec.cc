@@ -53,9 +53,22 @@ Kind ReadKind(const Node& node) {
   ThrowAt(node.path, "{} is not a target (expected {})", Excerpt(text), names);
 }
 
+// A search needs a profile, which a job gets only after its registration.
+void RefuseSearch(const Node& node) {
+  const nlohmann::json& value = node.value;
+  const bool asks = value == job::kAutoSchedule || (value.is_object() && value.contains("kind") &&
+                                                    value["kind"] == job::kAutoSchedule);
+  if (!asks) return;
+  ThrowAt(node.path,
+          "is auto, but the server cannot search: a job has its schedule before its profile "
+          "(register it with perseus job register --schedule auto --profile PROFILE.csv, or give "
+          "the csv of a schedule that perseus schedule search found)");
+}
+
 schedule::Schedule ReadSchedule(const Node& node) {
   constexpr std::array<std::string_view, 5> kKeys{"kind", "pp_ranks", "microbatches", "chunks",
                                                   "csv"};
+  RefuseSearch(node);
   node.RequireObject(kKeys);
   Result<schedule::Schedule> schedule;
   if (node.Has("csv")) {
