@@ -117,7 +117,10 @@ install_frameworks() {
   say "installing training frameworks into $venv ($pins)"
   mkdir -p build
   if /usr/bin/python3 -m venv --clear "$venv" >"$log" 2>&1 &&
-    "$venv/bin/pip" install --progress-bar off -r "$pins" >>"$log" 2>&1; then
+    grep -v "# no-deps" "$pins" >build/pins.txt &&
+    "$venv/bin/pip" install --progress-bar off -r build/pins.txt >>"$log" 2>&1 &&
+    grep "# no-deps" "$pins" >build/pins.txt &&
+    "$venv/bin/pip" install --progress-bar off --no-deps -r build/pins.txt >>"$log" 2>&1; then
     cp "$pins" "$venv/installed.txt"
     return 0
   fi

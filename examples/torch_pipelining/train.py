@@ -1,7 +1,6 @@
 """Trains a small GPT over pipeline stages with torch.distributed.pipelining. README.md explains it.
 
-Nothing here depends on Perseus, apart from --gpu-profile: without a GPU, it adds a layer to each stage
-that takes the time of a GPU.
+Nothing here depends on Perseus, except --gpu-profile. It adds layers that take the time of a GPU.
 """
 
 import argparse
@@ -20,7 +19,6 @@ VOCABULARY, CONTEXT, WIDTH, HEADS = 128, 32, 32, 4
 
 class Block(nn.Module):
     """Causal attention, then a feed-forward network at each position."""
-
     def __init__(self):
         super().__init__()
         self.first_norm, self.second_norm = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
@@ -30,8 +28,8 @@ class Block(nn.Module):
     def forward(self, x):
         batch, length, _ = x.shape
         heads = self.qkv(self.first_norm(x)).view(batch, length, 3, HEADS, WIDTH // HEADS)
-        query, key, value = heads.permute(2, 0, 3, 1, 4)
-        x_heads = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        heads = heads.permute(2, 0, 3, 1, 4)  # Query, key and value.
+        x_heads = functional.scaled_dot_product_attention(*heads, is_causal=True)
         x = x + self.out(x_heads.transpose(1, 2).reshape(batch, length, WIDTH))
         return x + self.mlp(self.second_norm(x))
 
@@ -43,15 +41,14 @@ def make_stage(index, stages, extra):
     return nn.Sequential(*first, Block(), *extra, *last)
 
 
-def loss_function(output, target):
+def loss_of(output, target):
     return functional.cross_entropy(output.flatten(0, 1), target.flatten())
 
 
-def virtual_layers(profile, rank, chunk):
-    if profile is None:
-        return []
-    from perseus import virtual
-    return [virtual.layer(profile, rank, chunk)]
+def clip_gradients(parameters):
+    squared_norm = nn.utils.get_total_norm([p.grad for p in parameters]) ** 2
+    dist.all_reduce(squared_norm)  # Of all stages.
+    nn.utils.clip_grads_with_norm_(parameters, 1.0, squared_norm.sqrt())
 
 
 def main():
@@ -64,21 +61,22 @@ def main():
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     rank, ranks = dist.get_rank(), dist.get_world_size()
-
     schedule_class = get_schedule_class(flags.schedule)
     chunks = 2 if issubclass(schedule_class, PipelineScheduleMulti) else 1
     indices = [rank, rank + ranks][:chunks]
     if flags.schedule in ("ZBVZeroBubble", "DualPipeV"):  # The last rank has two neighbors.
         indices = [rank, 2 * ranks - 1 - rank]
+    if flags.gpu_profile:
+        from perseus import virtual
     stages = []
     for chunk, index in enumerate(indices):
-        extra = virtual_layers(flags.gpu_profile, rank, chunk)
+        extra = [virtual.layer(flags.gpu_profile, rank, chunk)] if flags.gpu_profile else []
         module = make_stage(index, chunks * ranks, extra)
         stages.append(PipelineStage(module, index, chunks * ranks, torch.device("cpu")))
-    of_rank = stages if chunks > 1 else stages[0]
-    schedule = schedule_class(of_rank, flags.microbatches, loss_fn=loss_function)
-    optimizer = torch.optim.AdamW([p for s in stages for p in s.submod.parameters()], lr=1e-3)
-
+    on_rank = stages if chunks > 1 else stages[0]
+    schedule = schedule_class(on_rank, flags.microbatches, loss_fn=loss_of)
+    parameters = [p for s in stages for p in s.submod.parameters()]
+    optimizer = torch.optim.AdamW(parameters, lr=1e-3)
     codes = torch.tensor([code % VOCABULARY for code in pathlib.Path(__file__).read_bytes()])
     for step in range(flags.steps):
         generator = torch.Generator().manual_seed(step)
@@ -88,11 +86,12 @@ def main():
         inputs = [windows[:, :-1]] if rank == 0 else []
         targets = {"target": windows[:, 1:], "losses": losses} if is_last else {}
         schedule.step(*inputs, **targets)
+        clip_gradients(parameters)
         optimizer.step()
         optimizer.zero_grad()
         if is_last and step % 10 == 0:
-            seconds = time.perf_counter() - began
-            print(f"step {step}: loss {torch.stack(losses).mean():.4f}, {seconds:.3f} s", flush=True)
+            loss, seconds = torch.stack(losses).mean(), time.perf_counter() - began
+            print(f"step {step}: loss {loss:.4f}, {seconds:.3f} s", flush=True)
     dist.destroy_process_group()
 
 

@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <charconv>
+#include <cstddef>
 #include <cstdlib>
 #include <fstream>
 #include <optional>
 #include <sstream>
+#include <string_view>
 #include <system_error>
 
 #include "perseus/base/file.h"
@@ -126,6 +129,26 @@ std::string PythonPath(const std::vector<std::string>& command) {
                      package->parent_path().string());
 }
 
+// ---- Several nodes ----
+
+// The value of `--nnodes N`, `--nnodes=N` or `--nnodes MIN:MAX` of torchrun: the greatest number of
+// nodes. 1 if it is not there, or is no number.
+int NodesOf(const std::vector<std::string>& command) {
+  constexpr std::string_view kFlag = "--nnodes";
+  for (std::size_t i = 0; i < command.size(); ++i) {
+    std::string_view value = command[i];
+    if (!value.starts_with(kFlag)) continue;
+    value.remove_prefix(kFlag.size());
+    if (value.empty() && i + 1 < command.size()) value = command[i + 1];
+    if (value.starts_with('=')) value.remove_prefix(1);
+    value.remove_prefix(value.rfind(':') == std::string_view::npos ? 0 : value.rfind(':') + 1);
+    int nodes = 1;
+    const auto read = std::from_chars(value.data(), value.data() + value.size(), nodes);
+    return read.ec == std::errc() ? nodes : 1;
+  }
+  return 1;
+}
+
 void SetUnlessSet(RunEnvironment& environment, const char* name, const std::string& value) {
   if (Variable(name).empty()) environment.variables[name] = value;
 }
@@ -151,6 +174,13 @@ RunEnvironment PrepareRun(const fs::path& job_directory, const fs::path& plan,
     environment.warnings.push_back(made.error().message + "; nothing is recorded");
   }
   SetUnlessSet(environment, "PERSEUS_ATTACH", "auto");
+  if (const int nodes = NodesOf(command); nodes > 1 && job_directory.empty()) {
+    environment.warnings.push_back(fmt::format(
+        "the training runs on {} nodes, but each node records into a directory of its own, so "
+        "ranks are missing in each (start perseus run on each node with the same --job-directory, "
+        "on a file system that all nodes share)",
+        nodes));
+  }
   // The library takes the node's agent if it listens.
   SetUnlessSet(environment, "PERSEUS_AGENT", "own");
   SetUnlessSet(environment, "PERSEUS_PROGRAM", OwnProgram().string());

@@ -71,6 +71,14 @@ double SavingOf(const tuner::TuningResult& result) {
   return 1 - result.plan.energy_j / result.plan.baseline_energy_j;
 }
 
+double SlowdownOf(const tuner::TuningResult& result) {
+  return ToSeconds(result.plan.time) / ToSeconds(result.plan.baseline_time) - 1;
+}
+
+nlohmann::ordered_json ToJson(const tuner::PromiseRange& range) {
+  return {{"estimate", range.estimate}, {"lower", range.lower}, {"upper", range.upper}};
+}
+
 std::string FormatJson(const tuner::TuningResult& result, const job::UsedFacts& facts) {
   nlohmann::ordered_json json{{"rounds", result.rounds},
                               {"steps_spent", result.spent.steps},
@@ -87,12 +95,15 @@ std::string FormatJson(const tuner::TuningResult& result, const job::UsedFacts& 
                               {"baseline_energy_j", result.plan.baseline_energy_j},
                               {"saving", SavingOf(result)}};
   if (result.seen) {
+    json["saving_interval"] = ToJson(tuner::RangeOfSaving(SavingOf(result), *result.seen));
+    json["slowdown_interval"] = ToJson(tuner::RangeOfSlowdown(SlowdownOf(result), *result.seen));
     json["seen"] = {{"time_s", result.seen->time_s},
                     {"energy_j", result.seen->energy_j},
                     {"baseline_time_s", result.seen->baseline_time_s},
                     {"baseline_energy_j", result.seen->baseline_energy_j},
                     {"saving", result.seen->saving()},
-                    {"slowdown", result.seen->slowdown()}};
+                    {"slowdown", result.seen->slowdown()},
+                    {"overlap_s", result.seen->overlap_s}};
   }
   if (const auto& noise = result.noise) {
     json["noise"] = {{"independent", noise->noise.independent},
@@ -171,6 +182,16 @@ std::string FormatMemory(const std::optional<tuner::RankMemory>& memory) {
       static_cast<double>(memory->peak_bytes) / kBytesPerGib);
 }
 
+std::string FormatSeen(const tuner::TuningResult& result, const tuner::SeenSteps& seen) {
+  const tuner::PromiseRange saving = tuner::RangeOfSaving(SavingOf(result), seen);
+  const tuner::PromiseRange slowdown = tuner::RangeOfSlowdown(SlowdownOf(result), seen);
+  return fmt::format(
+      "measured in whole steps: {:.2f} % of the energy saved at {:.2f} % more time\n"
+      "so expect {:.2f} to {:.2f} % of the energy saved, at {:.2f} to {:.2f} % more time\n",
+      seen.saving() * 100, seen.slowdown() * 100, saving.lower * 100, saving.upper * 100,
+      slowdown.lower * 100, slowdown.upper * 100);
+}
+
 enum class BlockingPower { kGiven, kMeasured };
 
 std::string FormatText(const tuner::TuningResult& result, BlockingPower blocking_power) {
@@ -187,19 +208,14 @@ std::string FormatText(const tuner::TuningResult& result, BlockingPower blocking
       result.slowdown_spent * 100, result.steps_taken, result.reason, result.blocking_power_w,
       blocking_power == BlockingPower::kGiven ? " (given)" : " (measured)",
       FormatMeasuredNoise(result.noise), plan.target, SavingOf(result) * 100,
-      (ToSeconds(plan.time) / ToSeconds(plan.baseline_time) - 1) * 100,
+      SlowdownOf(result) * 100,
       result.version == 0
           ? result.expected
                 ? fmt::format("before the plan ran (expect {:.2f} percentage points less)",
                               result.expected->optimism * 100)
                 : "before the plan ran (expect less: noise makes its options look good)"
           : "while the plan ran",
-      result.seen
-          ? fmt::format("measured in whole steps: {:.2f} % of the energy saved at {:.2f} % more "
-                        "time\n",
-                        result.seen->saving() * 100, result.seen->slowdown() * 100)
-          : "",
-      WhatIsLeft(result.expected),
+      result.seen ? FormatSeen(result, *result.seen) : "", WhatIsLeft(result.expected),
       result.version == 0
           ? "the clocks are restored"
           : fmt::format("all ranks follow the plan from step {} on (assignment {}); perseus verify "

@@ -21,6 +21,7 @@ constexpr double kPatienceSeconds = 20;
 constexpr int kSystemFailureOfVerb = 1;  // The exit status of a verb.
 constexpr int kMostRetries = 3;
 constexpr int kPlansMeasured = 3;  // tune follows the baseline and two plans.
+constexpr double kUnsure = 0.02;   // A range of the promised saving that is worth a line.
 
 nlohmann::json ReadJson(const fs::path& path) {
   const auto text = ReadFile(path);
@@ -42,6 +43,11 @@ std::string IntervalAt(const nlohmann::json& json, const std::string& name) {
                      100 * NumberAt(json, ("/" + name + "/estimate").c_str()),
                      100 * NumberAt(json, ("/" + name + "/lower").c_str()),
                      100 * NumberAt(json, ("/" + name + "/upper").c_str()));
+}
+
+double WidthAt(const nlohmann::json& json, const std::string& name) {
+  return NumberAt(json, ("/" + name + "/upper").c_str()) -
+         NumberAt(json, ("/" + name + "/lower").c_str());
 }
 
 }  // namespace
@@ -107,7 +113,8 @@ void Turnkey::Take(int status) {
   }
   phase_ = Phase::kOver;
   if (status != 0) {
-    failure_ = LastLineOf(was_tune ? "tune.log" : "verify.log");
+    // If the training has ended, that is why.
+    if (!has_training_ended_) failure_ = LastLineOf(was_tune ? "tune.log" : "verify.log");
     return;
   }
   (was_tune ? is_tuned_ : is_verified_) = true;
@@ -147,11 +154,15 @@ std::vector<std::string> Turnkey::Summary() const {
   const std::string directory = options_.job_directory.string();
   if (is_tuned_) {
     const nlohmann::json tuned = ReadJson(options_.job_directory / "tune.json");
-    const double baseline_s = NumberAt(tuned, "/baseline_time_s");
-    lines.push_back(
-        fmt::format("the plan promises to save {:.2f} % of the energy at {:+.2f} % time",
-                    100 * NumberAt(tuned, "/saving"),
-                    baseline_s > 0 ? 100 * (NumberAt(tuned, "/time_s") / baseline_s - 1) : 0));
+    lines.push_back(fmt::format("the plan promises to save {} of the energy at {} more time",
+                                IntervalAt(tuned, "saving_interval"),
+                                IntervalAt(tuned, "slowdown_interval")));
+    if (WidthAt(tuned, "saving_interval") > kUnsure) {
+      lines.push_back(
+          "the promise is unsure, because steps differ much from each other or from their "
+          "instructions (does another program use these machines? --follow-steps N measures N "
+          "steps of each plan)");
+    }
   }
   if (is_verified_) {
     const nlohmann::json verified = ReadJson(options_.job_directory / "verify.json");
@@ -170,7 +181,7 @@ std::vector<std::string> Turnkey::Summary() const {
   const std::string what = is_tuned_ ? "the plan is not verified" : "there is no plan";
   if (phase_ == Phase::kBeforeSteps && !HasSteps()) {
     lines.push_back(what + ": no rank recorded a step");
-  } else if (has_training_ended_) {
+  } else if (failure_.empty()) {
     lines.push_back(
         fmt::format("{}: the training ended too early; at least {} more steps are needed, and "
                     "perseus run --tune --job-directory {} continues",

@@ -11,7 +11,9 @@ namespace perseus {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 class RunVerbTest : public ProgramTest {
@@ -89,6 +91,28 @@ TEST_F(RunVerbTest, SaysThatNothingWasTuned) {
   const Outcome outcome = Run("run --tune --job-directory run -- true");
   EXPECT_EQ(outcome.status, 0);
   EXPECT_THAT(outcome.err, HasSubstr("perseus: there is no plan: no rank recorded a step\n"));
+}
+
+// The reason of tune, although the training has ended by then.
+TEST_F(RunVerbTest, SaysWhyTuneFailed) {
+  const Outcome outcome = Run(
+      "run --tune --job-directory run -- sh -c 'echo > run/tuned; echo > run/ranks/x.jsonl; i=0; "
+      "until grep -q perseus run/tune.log || [ $i = 300 ]; do sleep 0.1; i=$((i+1)); done; "
+      "sleep 1'");
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_THAT(outcome.err, ContainsRegex("perseus: there is no plan: .*run/tuned"));
+  EXPECT_THAT(outcome.err, Not(HasSubstr("the training ended too early")));
+}
+
+TEST_F(RunVerbTest, WarnsThatNodesRecordApart) {
+  const std::string warning = "perseus: the training runs on 2 nodes, but each node records into";
+  for (const std::string flag : {"--nnodes 2", "--nnodes=2", "--nnodes=1:2"}) {
+    EXPECT_THAT(Run("run -- true " + flag).err, HasSubstr(warning)) << flag;
+  }
+  for (const std::string flag : {"--nnodes 1", "--nnodes", "--nnodes=x", "--nnodes=1:1"}) {
+    EXPECT_THAT(Run("run -- true " + flag).err, Not(HasSubstr("nodes"))) << flag;
+  }
+  EXPECT_THAT(Run("run --job-directory shared -- true --nnodes 2").err, Not(HasSubstr("nodes")));
 }
 
 TEST_F(RunVerbTest, PassesSignalsOnToTheTraining) {

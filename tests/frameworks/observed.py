@@ -73,3 +73,34 @@ class ObservedTest(unittest.TestCase):
         """The number of microbatches changes: `counts` are the instructions of each step."""
         self.assertTrue(found["is_attached"])
         self.assertEqual([len(step["instructions"]) for step in steps], counts)
+
+
+class TwoPipelinesTest(unittest.TestCase):
+    """Two pipelines of two ranks with FSDP. A worker trains with each schedule with and without Perseus."""
+
+    def check_two_pipelines(self, worker, schedules, steps):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        results = pathlib.Path(directory.name)
+        done = torchrun(4, HERE / worker, results)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for rank in range(4):
+            observed = json.loads((results / f"{rank}.json").read_text())
+            for name in schedules:
+                with self.subTest(schedule=name, rank=rank):
+                    self.check_schedule(observed[name], results / name, divmod(rank, 2), steps)
+
+    def check_schedule(self, found, directory, ranks, count):
+        self.assertTrue(found["is_attached"])
+        self.assertTrue(found["is_same"])
+        self.assertEqual(found["steps"], count)
+        pp_rank, dp_rank = ranks
+        header, steps = read_log(directory / "ranks" / f"dp{dp_rank}-pp{pp_rank}-tp0.jsonl")
+        self.assertEqual(header["stages"], found["stages"])
+        self.assertEqual(len(steps), count)
+        for step in steps:
+            recorded = [
+                [KINDS[kind], microbatch, found["stages"][chunk]]
+                for kind, microbatch, chunk, *_ in step["instructions"]
+            ]
+            self.assertEqual(recorded, found["order"])

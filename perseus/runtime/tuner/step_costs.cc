@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <map>
 #include <utility>
 #include <vector>
 
 #include "perseus/base/median.h"
+#include "perseus/runtime/profiler/measured_option.h"
 
 namespace perseus::tuner {
 namespace {
@@ -36,6 +38,55 @@ Result<void> CheckRan(const LoggedRank& rank, const protocol::RankId& name,
   }
   if (rank.Find(range.end) != nullptr) return {};
   return Fail("rank {} did not record step {}", Name(name), range.end);
+}
+
+// Of the mean of these values. 0 with fewer than two.
+double StandardError(const std::vector<double>& values) {
+  if (values.size() < 2) return 0;
+  const auto count = static_cast<double>(values.size());
+  double sum = 0;
+  for (const double value : values) sum += value;
+  double squares = 0;
+  for (const double value : values) squares += (value - sum / count) * (value - sum / count);
+  return std::sqrt(squares / (count - 1) / count);
+}
+
+// From the first to the last instruction, since 1970. On a GPU, a step may return before it has
+// run.
+struct Span {
+  Nanoseconds begin = 0;
+  Nanoseconds end = 0;
+};
+Span SpanOf(const LoggedRank& rank, std::int64_t number) {
+  const protocol::RanStep& step = *rank.Find(number);
+  const Nanoseconds since_1970 = rank.header.epoch + step.begin;
+  if (step.instructions.empty()) return {since_1970, rank.header.epoch + step.end};
+  const protocol::RanInstruction& last = step.instructions.back();
+  return {since_1970 + step.instructions.front().begin, since_1970 + last.begin + last.duration};
+}
+
+double OverlapOfSteps(const JobLogs& logs, const std::set<protocol::RankId>& ranks,
+                      const StepRange& range) {
+  std::vector<double> overlaps;
+  for (std::int64_t number = range.begin; number < range.end; ++number) {
+    std::map<int, Span> of_pipelines;  // The end of this step, and the begin of the next one.
+    for (const protocol::RankId& name : ranks) {
+      const LoggedRank& rank = logs.ranks().at(name);
+      const Span now{SpanOf(rank, number + 1).begin, SpanOf(rank, number).end};
+      Span& all = of_pipelines.try_emplace(name.dp_rank, now).first->second;
+      all = {std::min(all.begin, now.begin), std::max(all.end, now.end)};
+    }
+    Nanoseconds most = 0;
+    for (const auto& [pipeline, span] : of_pipelines) most = std::max(most, span.end - span.begin);
+    overlaps.push_back(ToSeconds(most));
+  }
+  return Median(std::move(overlaps));
+}
+
+PromiseRange RangeWith(double promised, double seen, double error, int degrees_of_freedom) {
+  const double half =
+      error > 0 ? error * profiler::StudentHalfWidth(std::max(1, degrees_of_freedom)) : 0;
+  return {promised, std::min(promised, seen - half), std::max(promised, seen + half)};
 }
 
 }  // namespace
@@ -79,7 +130,16 @@ Result<UsualCost> UsualCostOfSteps(const JobLogs& logs, const std::set<protocol:
   for (std::int64_t number = range.begin; number < range.end; ++number) {
     times.push_back(ToSeconds(any.Find(number + 1)->begin - any.Find(number)->begin));
   }
-  UsualCost cost{Median(times), 0, mean.energy_j};
+  UsualCost cost{.time_s = Median(times), .energy_j = mean.energy_j};
+  std::vector<double> energies;
+  for (std::int64_t number = range.begin; number < range.end; ++number) {
+    const auto one = CostOfSteps(logs, ranks, {number, number + 1, range.version});
+    if (!one) return Fail(one);
+    energies.push_back(one->energy_j);
+  }
+  cost.energy_error_j = StandardError(energies);
+  cost.steps = static_cast<int>(energies.size());
+  cost.overlap_s = OverlapOfSteps(logs, ranks, range);
   std::vector<double> distances;
   for (const double time_s : times) distances.push_back(std::abs(time_s - cost.time_s));
   // For a normal distribution: 1.4826 converts the median distance to a standard deviation, and the
@@ -90,8 +150,22 @@ Result<UsualCost> UsualCostOfSteps(const JobLogs& logs, const std::set<protocol:
 }
 
 SeenSteps SeenStepsOf(const UsualCost& planned, const UsualCost& baseline) {
-  return {planned.time_s, planned.energy_j, baseline.time_s, baseline.energy_j,
-          std::hypot(baseline.time_error_s, planned.time_error_s)};
+  SeenSteps seen{planned.time_s, planned.energy_j, baseline.time_s, baseline.energy_j,
+                 std::hypot(baseline.time_error_s, planned.time_error_s)};
+  seen.saving_error = (1 - seen.saving()) * std::hypot(planned.energy_error_j / planned.energy_j,
+                                                       baseline.energy_error_j / baseline.energy_j);
+  seen.degrees_of_freedom = planned.steps + baseline.steps - 2;
+  seen.overlap_s = baseline.overlap_s;
+  return seen;
+}
+
+PromiseRange RangeOfSaving(double promised, const SeenSteps& seen) {
+  return RangeWith(promised, seen.saving(), seen.saving_error, seen.degrees_of_freedom);
+}
+
+PromiseRange RangeOfSlowdown(double promised, const SeenSteps& seen) {
+  return RangeWith(promised, seen.slowdown(), seen.time_error_s / seen.baseline_time_s,
+                   seen.degrees_of_freedom);
 }
 
 Result<void> CheckSeen(const SeenSteps& seen, double promised_slowdown) {
@@ -101,10 +175,12 @@ Result<void> CheckSeen(const SeenSteps& seen, double promised_slowdown) {
     return FailAs(
         ErrorKind::kUnreachable,
         "a step takes {:.4f} s with the plan and {:.4f} s at the highest clocks: {:.2f} % "
-        "more, but the plan promised {:.2f} %; the previous clocks are in force again (is "
-        "the switch latency in the job file? Does the order of instructions differ "
-        "from the schedule?)",
-        seen.time_s, seen.baseline_time_s, 100 * seen.slowdown(), 100 * promised_slowdown);
+        "more, but the plan promised {:.2f} %; the previous clocks are in force again ({})",
+        seen.time_s, seen.baseline_time_s, 100 * seen.slowdown(), 100 * promised_slowdown,
+        seen.StepsOverlap()
+            ? "ranks begin a step before others have ended the last one, and plans do not know that"
+            : "is the switch latency in the job file? Does the order of instructions differ from "
+              "the schedule?");
   }
   if (seen.energy_j > (1 + kTolerated) * seen.baseline_energy_j) {
     return FailAs(ErrorKind::kUnreachable,

@@ -38,6 +38,13 @@ struct UsualCost {
   double time_s = 0;
   double time_error_s = 0;  // Standard error.
   double energy_j = 0;
+  // Standard error. With short steps, it is too large: a counter that is read late moves energy
+  // from one step to the next.
+  double energy_error_j = 0;
+  int steps = 0;
+  // By how much a rank begins its next step before another rank of its pipeline has ended this one.
+  // The median. 0: they do not overlap.
+  double overlap_s = 0;
 };
 Result<UsualCost> UsualCostOfSteps(const JobLogs& logs, const std::set<protocol::RankId>& ranks,
                                    const StepRange& range);
@@ -49,10 +56,28 @@ struct SeenSteps {
   double baseline_time_s = 0;
   double baseline_energy_j = 0;
   double time_error_s = 0;  // Standard error of the difference of the two times.
+  double saving_error = 0;
+  int degrees_of_freedom = 0;  // Of both errors.
+  double overlap_s = 0;        // Of the steps at the highest clocks.
   double saving() const { return 1 - energy_j / baseline_energy_j; }
   double slowdown() const { return time_s / baseline_time_s - 1; }
+  // Whether they overlap by more than clocks of different hosts may differ, and by enough to matter
+  // for a plan, which assumes that all ranks of a pipeline begin a step together.
+  bool StepsOverlap() const { return overlap_s > 0.01 * baseline_time_s; }
 };
 SeenSteps SeenStepsOf(const UsualCost& planned, const UsualCost& baseline);
+
+// How sure a promise is. It comes from the measurements of single instructions, without what they
+// wait for because of noise. Whole steps contain that, but only a few of them ran. So the range has
+// the promise and the 95 % interval of whole steps. It does not have what changes later, for
+// example because another program starts to use the machine.
+struct PromiseRange {
+  double estimate = 0;
+  double lower = 0;
+  double upper = 0;
+};
+PromiseRange RangeOfSaving(double promised, const SeenSteps& seen);
+PromiseRange RangeOfSlowdown(double promised, const SeenSteps& seen);
 
 // Checks whether whole steps are as they should be with a plan of that slowdown (a fraction). Fails
 // (kUnreachable), with both values, if they are slower by more than 1 % and three standard errors,

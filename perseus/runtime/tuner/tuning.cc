@@ -87,6 +87,7 @@ class Tuner {
   void Explain(const SeenSteps& seen);
   std::optional<noise::Noise> MeasuredNoise() const;
   Result<void> FollowPlans();
+  void WarnIfStepsOverlap() const;
   void WarnIfUnexplained() const;
   Result<void> LeaveInForce();
   Result<void> MakePlan();
@@ -366,6 +367,7 @@ Result<void> Tuner::FollowPlans() {
     followed = std::move(ran);
     // Not the saving that the plan promises: noise made its options look good.
     seen_ = SeenStepsOf(followed->cost, baseline);
+    if (i == 0) WarnIfStepsOverlap();
     Say(fmt::format("plan {} of {} saves {:.2f} % of the energy at {:+.2f} % time in whole steps",
                     i + 1, kPlansFollowed, 100 * seen_->saving(), 100 * seen_->slowdown()));
     if (i + 1 < kPlansFollowed) Explain(*seen_);
@@ -376,6 +378,20 @@ Result<void> Tuner::FollowPlans() {
   PERSEUS_RETURN_IF_ERROR(CheckSeen(*seen_, std::max(0.0, plan_->slowdown())));
   WarnIfUnexplained();
   return LeaveInForce();
+}
+
+// A rank that need not wait for the others between two steps begins the next one early, as with
+// V-shaped schedules. Then a step takes less time than the plan's model says, and the plan uses the
+// difference as if ranks waited in it.
+void Tuner::WarnIfStepsOverlap() const {
+  if (!seen_->StepsOverlap()) return;
+  const double share = seen_->overlap_s / seen_->baseline_time_s;
+  Say(
+      fmt::format("warning: ranks begin a step {:.1f} % of its time before others have ended the "
+                  "last one, but plans assume that they begin together: a plan may slow the job by "
+                  "up to {:.1f} % (this cannot happen if all ranks wait for each other once in a "
+                  "step, as for the norm of all gradients)",
+                  100 * share, 100 * share));
 }
 
 // Whole steps are right. But other plans (of the server, for a straggler) use the profile.
