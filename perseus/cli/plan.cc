@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "perseus/base/parallel.h"
 #include "perseus/cli/change_rate.h"
 #include "perseus/cli/figure_flags.h"
 #include "perseus/cli/flag_checks.h"
@@ -269,20 +270,26 @@ const PlannedTarget& TradedPlan(const std::vector<PlannedTarget>& planned,
   return traded == planned.end() ? planned.front() : *traded;
 }
 
-// Computes the trade-off, and picks the limit if no flag says it.
+few_switches::SwitchLimits TradeoffLimits(const PlanFlags& flags, const plan::Planner& planner,
+                                          const FrontierAndPlans& computed) {
+  return {.effort = flags.switches.tradeoff_effort(planner.graph().instructions.size()),
+          .searches = SearchesOf(flags),
+          .finish = computed.finish,
+          .rules = flags.switches.rules(),
+          .threads = few_switches::SwitchLimits::Threads::kAllCores};
+}
+
+// Computes the trade-off, and picks the limit if no flag says it. `bounds` are those of
+// BoundTradeoff for the plan's deadline, or none.
 Result<void> TradeOff(const PlanFlags& flags, const plan::Planner& planner,
                       const plan::Plan& unlimited, const std::optional<double>& most_changes_per_s,
-                      PlanRows& rows, FrontierAndPlans& computed) {
+                      PlanRows& rows, FrontierAndPlans& computed,
+                      std::vector<few_switches::BudgetBound> bounds = {}) {
   rows.Begin("limits of clock changes");
   PERSEUS_ASSIGN_OR_RETURN(
       computed.switch_tradeoff,
-      ComputeSwitchTradeoff(
-          planner, unlimited,
-          {.effort = flags.switches.tradeoff_effort(planner.graph().instructions.size()),
-           .searches = SearchesOf(flags),
-           .finish = computed.finish,
-           .rules = flags.switches.rules(),
-           .threads = few_switches::SwitchLimits::Threads::kAllCores}));
+      ComputeSwitchTradeoff(planner, unlimited, TradeoffLimits(flags, planner, computed),
+                            std::move(bounds)));
   for (PlannedTarget& one : computed.planned) {
     if (one.plan.deadline == unlimited.deadline && CheckSwitchTarget(one.target)) {
       one.plan.options = computed.switch_tradeoff->unlimited.options;
@@ -318,11 +325,40 @@ Result<void> LimitPlans(const PlanFlags& flags, const plan::Planner& planner,
   } else {
     return {};
   }
-  RaiseRowBounds(planner, planned);
+  RaiseRowBounds(planner, planned,
+                 computed.switch_tradeoff ? &computed.switch_tradeoff->unlimited : nullptr);
   for (const PlannedTarget& one : planned) {
     if (!one.is_stop) rows.ShowLimited(one.plan, plan::Describe(one.target));
   }
   return {};
+}
+
+// By default, most plans are only the starts of plans with a limit. For these, a first look is
+// enough. Only the plan of the trade-off improves, while other cores bound what its limits allow.
+Result<void> TradeOffByDefault(const PlanFlags& flags, const plan::Planner& planner,
+                               const std::vector<plan::Target>& asked,
+                               const plan::SearchLimits& search,
+                               const std::optional<double>& most_changes_per_s, TargetPlans& plans,
+                               PlanRows& rows, FrontierAndPlans& computed) {
+  const auto traded_plan = [&] { return PlannedTarget(TradedPlan(plans.Best(), asked)); };
+  const PlannedTarget first = traded_plan();
+  plan::Plan traded;
+  Result<void> improved;
+  Result<std::vector<few_switches::BudgetBound>> bounds;
+  ForEachOnAllCores(2, [&](std::size_t task) {
+    if (task == 0) {
+      improved = plans.Improve(search, first.slug);
+      traded = traded_plan().plan;
+      discrete_bound::RaiseBound(planner, traded);
+    } else {
+      bounds =
+          BoundTradeoff(planner, first.plan.deadline, TradeoffLimits(flags, planner, computed));
+    }
+  });
+  PERSEUS_RETURN_IF_ERROR(improved);
+  PERSEUS_RETURN_IF_ERROR(bounds);
+  if (traded.deadline != first.plan.deadline) bounds->clear();
+  return TradeOff(flags, planner, traded, most_changes_per_s, rows, computed, *std::move(bounds));
 }
 
 // Plans every target: first quick plans, then better ones, until the effort is done or the user
@@ -340,14 +376,9 @@ Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planne
   if (switches.most_switches || switches.picks_limit) rows.AnnounceLimit();
   PERSEUS_RETURN_IF_ERROR(LookFirst(flags, planner, asked, computed.frontier, plans, rows));
   const plan::SearchLimits search{.effort = flags.effort, .stop = {}, .finish = finish};
-  // By default, most plans are only the starts of plans with a limit. For these, a first look is
-  // enough.
   if (switches.by_default) {
-    PERSEUS_RETURN_IF_ERROR(plans.Improve(search, TradedPlan(plans.Best(), asked).slug));
-    std::vector<PlannedTarget> first = plans.Best();
-    plan::Plan traded = TradedPlan(first, asked).plan;
-    discrete_bound::RaiseBound(planner, traded);
-    PERSEUS_RETURN_IF_ERROR(TradeOff(flags, planner, traded, most_changes_per_s, rows, computed));
+    PERSEUS_RETURN_IF_ERROR(TradeOffByDefault(flags, planner, asked, search, most_changes_per_s,
+                                              plans, rows, computed));
   }
   std::vector<std::vector<PlannedTarget>> of_less_effort;  // For a margin of noise.
   if (!computed.limit.most_switches) {

@@ -230,17 +230,25 @@ void ImproveUnderSwitchCost(const plan::Planner& planner, const std::stop_token&
   ShareBetterPlans(planned);
 }
 
+Result<std::vector<few_switches::BudgetBound>> BoundTradeoff(
+    const plan::Planner& planner, Nanoseconds deadline, const few_switches::SwitchLimits& limits) {
+  return few_switches::BoundFewSwitches(planner, deadline, kTradeoffLimits, limits);
+}
+
 Result<SwitchTradeoff> ComputeSwitchTradeoff(const plan::Planner& planner,
                                              const plan::Plan& unlimited,
-                                             const few_switches::SwitchLimits& limits) {
+                                             const few_switches::SwitchLimits& limits,
+                                             std::vector<few_switches::BudgetBound> bounds) {
   SwitchTradeoff tradeoff{unlimited, limits.rules, {}};
-  const auto add = [&](std::span<const int> budgets) -> Result<void> {
+  const auto add = [&](std::span<const int> budgets,
+                       std::vector<few_switches::BudgetBound> of_budgets) -> Result<void> {
     std::vector<plan::Plan> known = {tradeoff.unlimited};
     for (const few_switches::BudgetPlan& limited : tradeoff.limited) {
       if (limited.plan) known.push_back(*limited.plan);
     }
-    PERSEUS_ASSIGN_OR_RETURN(auto plans, few_switches::PlanFewSwitches(planner, unlimited.deadline,
-                                                                       budgets, known, limits));
+    PERSEUS_ASSIGN_OR_RETURN(
+        auto plans, few_switches::PlanFewSwitches(planner, unlimited.deadline, budgets, known,
+                                                  limits, std::move(of_budgets)));
     for (few_switches::BudgetPlan& plan : plans) {
       // With rules, the plan without a limit may break them, so it is another plan.
       if (plan.plan && plan.plan->evaluation.energy_j < tradeoff.unlimited.evaluation.energy_j) {
@@ -251,10 +259,10 @@ Result<SwitchTradeoff> ComputeSwitchTradeoff(const plan::Planner& planner,
     }
     return {};
   };
-  PERSEUS_RETURN_IF_ERROR(add(kTradeoffLimits));
+  PERSEUS_RETURN_IF_ERROR(add(kTradeoffLimits, std::move(bounds)));
   const PickedLimit picked = PickLimit(planner, tradeoff, std::nullopt);
   if (picked.saves && !picked.keeps_most) {
-    PERSEUS_RETURN_IF_ERROR(add(kFurtherLimits));
+    PERSEUS_RETURN_IF_ERROR(add(kFurtherLimits, {}));
   }
   return tradeoff;
 }

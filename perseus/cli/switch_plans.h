@@ -27,9 +27,14 @@ struct SwitchTradeoff {
 // The limits 0, 2, 3, 4, 6, 8, 12 and 16. If none of them keeps 95 % of the saving of `unlimited`,
 // then also 24, 32 and 48. `unlimited` is the plan without a limit. If a plan with a limit is
 // better, it takes its place, because with a switch latency or cost few changes are often better.
+// `bounds` are those of BoundTradeoff, or none.
 Result<SwitchTradeoff> ComputeSwitchTradeoff(const plan::Planner& planner,
                                              const plan::Plan& unlimited,
-                                             const few_switches::SwitchLimits& limits);
+                                             const few_switches::SwitchLimits& limits,
+                                             std::vector<few_switches::BudgetBound> bounds = {});
+// What ComputeSwitchTradeoff computes before it needs a plan. It may run while the plan improves.
+Result<std::vector<few_switches::BudgetBound>> BoundTradeoff(
+    const plan::Planner& planner, Nanoseconds deadline, const few_switches::SwitchLimits& limits);
 
 // What --max-switches auto chose.
 struct PickedLimit {

@@ -38,6 +38,8 @@ constexpr double kMostSteps = 300;
 constexpr double kLeastBoundEffort = 0.1;
 // With at most this many changes, boundaries hardly move, so more starts help.
 constexpr int kFew = 3;
+// So many budgets are bounded one after the other, and others meanwhile on other cores.
+constexpr std::size_t kBudgetsOfChain = 4;
 // Without changes, a step is cheap, and the prices of the relaxed optimum are far off.
 constexpr double kStepsWithoutChanges = 3;
 
@@ -96,27 +98,25 @@ class FewSwitches {
         relaxed_{relaxed.flow, relaxed.price},
         search_(planner, ranks_, checker_, deadline, ToWatts(relaxed.price)) {}
 
-  struct Bounded {
-    SwitchBound::Answer answer;
-    std::vector<std::vector<std::vector<int>>> latest;  // PriceAscent::latest().
-  };
   // Climbs for each budget.
-  std::vector<Bounded> Bound(std::span<const int> budgets) const;
+  std::vector<BudgetBound> Bound(std::span<const int> budgets) const;
   // The best plan of one budget so far.
   using Best = std::optional<SegmentSearch::Found>;
   // Searches from the sequences of the bound, and from the best plans so far: this one, and that of
   // the next smaller budget. Call it for rising budgets, with numbers from 0.
-  void Improve(int most_changes, const Bounded& bound, int search_number, Best& best);
+  void Improve(int most_changes, const BudgetBound& bound, int search_number, Best& best);
   // Before the smallest budget.
   void Begin() { search_.Forget(); }
-  BudgetPlan PlanOf(int most_changes, const Bounded& bound, const Best& best) const;
+  BudgetPlan PlanOf(int most_changes, const BudgetBound& bound, const Best& best) const;
 
  private:
+  void BoundChain(std::span<const int> budgets, std::size_t first, std::size_t end,
+                  std::vector<BudgetBound>& bounds) const;
   std::optional<SegmentSearch::Found> Search(std::vector<std::vector<Ring>> starts,
                                              int most_changes, std::uint64_t first_seed);
   std::int64_t Moves(std::int64_t count) const;
   void ForEach(std::size_t count, const std::function<void(std::size_t)>& work) const;
-  std::vector<std::vector<Ring>> Starts(int most_changes, const Bounded& bound) const;
+  std::vector<std::vector<Ring>> Starts(int most_changes, const BudgetBound& bound) const;
   std::optional<std::vector<Ring>> RingsOf(const std::vector<int>& options) const;
   bool Fits(const std::vector<Ring>& rings, int most_changes) const;
 
@@ -153,12 +153,13 @@ bool FewSwitches::Fits(const std::vector<Ring>& rings, int most_changes) const {
          });
 }
 
-std::vector<std::vector<Ring>> FewSwitches::Starts(int most_changes, const Bounded& bound) const {
+std::vector<std::vector<Ring>> FewSwitches::Starts(int most_changes,
+                                                   const BudgetBound& bound) const {
   std::vector<std::vector<Ring>> starts;
   const auto add = [&](std::optional<std::vector<Ring>> rings) {
     if (rings && Fits(*rings, most_changes)) starts.push_back(*std::move(rings));
   };
-  add(RingsOfSequences(bound.answer.clocks));
+  add(RingsOfSequences(bound.best.clocks));
   SplitMix64 random{static_cast<std::uint64_t>(most_changes)};
   for (int i = 0; i < (most_changes <= kFew ? kMixturesOfFew : kMixtures) && !bound.latest.empty();
        ++i) {
@@ -204,14 +205,25 @@ void FewSwitches::ForEach(std::size_t count, const std::function<void(std::size_
   for (std::size_t i = 0; i < count; ++i) work(i);
 }
 
+std::vector<BudgetBound> FewSwitches::Bound(std::span<const int> budgets) const {
+  std::vector<BudgetBound> bounds(budgets.size());
+  const std::size_t chains = (budgets.size() + kBudgetsOfChain - 1) / kBudgetsOfChain;
+  ForEach(chains, [&](std::size_t chain) {
+    const std::size_t first = chain * budgets.size() / chains;
+    const std::size_t end = (chain + 1) * budgets.size() / chains;
+    BoundChain(budgets, first, end, bounds);
+  });
+  return bounds;
+}
+
 // Falling budgets, because the prices of one are a good start for the next smaller one.
-std::vector<FewSwitches::Bounded> FewSwitches::Bound(std::span<const int> budgets) const {
+void FewSwitches::BoundChain(std::span<const int> budgets, std::size_t first, std::size_t end,
+                             std::vector<BudgetBound>& bounds) const {
   SwitchBound bound(planner_, ranks_, deadline_, limits_.rules, checker_);
   PriceAscent ascent(bound, relaxed_);
   const auto instructions = static_cast<double>(planner_.graph().instructions.size());
   const double effort = std::max(limits_.effort, kLeastBoundEffort);
-  std::vector<Bounded> bounds(budgets.size());
-  for (std::size_t i = budgets.size(); i-- > 0 && !limits_.stop.stop_requested();) {
+  for (std::size_t i = end; i-- > first && !limits_.stop.stop_requested();) {
     const bool has_time = !limits_.finish.stop_requested();
     const double steps =
         std::clamp(kStepWork / (instructions * (budgets[i] + 2)), kLeastSteps, kMostSteps);
@@ -219,7 +231,6 @@ std::vector<FewSwitches::Bounded> FewSwitches::Bound(std::span<const int> budget
     ascent.Climb(budgets[i], has_time ? static_cast<int>(steps * more * effort) : 0);
     bounds[i] = {ascent.best(), ascent.latest()};
   }
-  return bounds;
 }
 
 std::int64_t FewSwitches::Moves(std::int64_t count) const {
@@ -265,8 +276,9 @@ std::optional<SegmentSearch::Found> FewSwitches::Search(std::vector<std::vector<
   return best == found.end() ? std::nullopt : std::optional(*best);
 }
 
-void FewSwitches::Improve(int most_changes, const Bounded& bound, int search_number, Best& best) {
-  if (!bound.answer.exists) return;
+void FewSwitches::Improve(int most_changes, const BudgetBound& bound, int search_number,
+                          Best& best) {
+  if (!bound.best.exists) return;
   if (best && (!search_.best() || best->energy_j < search_.best()->energy_j)) search_.Restore(best);
   std::vector<std::vector<Ring>> starts = Starts(most_changes, bound);
   search_.ForgetOffers();
@@ -283,11 +295,11 @@ void FewSwitches::Improve(int most_changes, const Bounded& bound, int search_num
   best = search_.best();
 }
 
-BudgetPlan FewSwitches::PlanOf(int most_changes, const Bounded& bound, const Best& best) const {
+BudgetPlan FewSwitches::PlanOf(int most_changes, const BudgetBound& bound, const Best& best) const {
   BudgetPlan result;
   result.most_changes = most_changes;
   result.lower_bound_j =
-      bound.answer.exists ? ToJoules(bound.answer.bound) : std::numeric_limits<double>::infinity();
+      bound.best.exists ? ToJoules(bound.best.bound) : std::numeric_limits<double>::infinity();
   if (!best) return result;
   result.plan.emplace();
   result.plan->deadline = deadline_;
@@ -300,17 +312,31 @@ BudgetPlan FewSwitches::PlanOf(int most_changes, const Bounded& bound, const Bes
 
 }  // namespace
 
+Result<std::vector<BudgetBound>> BoundFewSwitches(const plan::Planner& planner,
+                                                  Nanoseconds deadline,
+                                                  std::span<const int> budgets,
+                                                  const SwitchLimits& limits) {
+  PERSEUS_RETURN_IF_ERROR(CheckRequest(planner, budgets, limits.rules));
+  PERSEUS_ASSIGN_OR_RETURN(const frontier::Solution relaxed,
+                           planner.Relax(deadline, planner.blocking_price(), limits.stop));
+  std::vector<BudgetBound> bounds =
+      FewSwitches(planner, deadline, relaxed, {}, limits).Bound(budgets);
+  if (limits.stop.stop_requested()) return FailAsStopped();
+  return bounds;
+}
+
 Result<std::vector<BudgetPlan>> PlanFewSwitches(const plan::Planner& planner, Nanoseconds deadline,
                                                 std::span<const int> budgets,
                                                 std::span<const plan::Plan> known,
-                                                const SwitchLimits& limits) {
-  PERSEUS_RETURN_IF_ERROR(CheckRequest(planner, budgets, limits.rules));
+                                                const SwitchLimits& limits,
+                                                std::vector<BudgetBound> bounds) {
+  if (bounds.empty()) {
+    PERSEUS_ASSIGN_OR_RETURN(bounds, BoundFewSwitches(planner, deadline, budgets, limits));
+  }
   PERSEUS_ASSIGN_OR_RETURN(const frontier::Solution relaxed,
                            planner.Relax(deadline, planner.blocking_price(), limits.stop));
   FewSwitches few(planner, deadline, relaxed, known, limits);
   std::vector<BudgetPlan> plans;
-  const std::vector<FewSwitches::Bounded> bounds = few.Bound(budgets);
-  if (limits.stop.stop_requested()) return FailAsStopped();
   std::vector<FewSwitches::Best> best(budgets.size());
   for (int search = 0; search < limits.searches; ++search) {
     if (search > 0 && limits.finish.stop_requested()) break;

@@ -53,6 +53,7 @@
 
 #include "perseus/base/result.h"
 #include "perseus/planning/few_switches/change_rules.h"
+#include "perseus/planning/few_switches/switch_bound.h"
 #include "perseus/planning/plan/planner.h"
 
 namespace perseus::few_switches {
@@ -83,9 +84,22 @@ struct SwitchLimits {
   enum class Threads { kOne, kAllCores } threads = Threads::kOne;
 };
 
+// What is known of a budget before the search: it needs no plan.
+struct BudgetBound {
+  SwitchBound::Answer best;  // The greatest bound, and the clocks that attain it.
+  std::vector<std::vector<std::vector<int>>> latest;  // PriceAscent::latest().
+};
+
+// The bounds for PlanFewSwitches, in the order of the budgets. Fails as PlanFewSwitches.
+Result<std::vector<BudgetBound>> BoundFewSwitches(const plan::Planner& planner,
+                                                  Nanoseconds deadline,
+                                                  std::span<const int> budgets,
+                                                  const SwitchLimits& limits = {});
+
 // Plans within `deadline` for each budget, in rising order of the budgets. Plans and bounds are
 // monotone: a larger budget never has more energy or a higher bound. `known` are plans that are
-// used wherever they fit, such as the plan without a budget.
+// used wherever they fit, such as the plan without a budget. `bounds` are those of the same
+// deadline, budgets and limits; if there are none, they are computed.
 //
 // Fails with kInput if a budget is negative, if the budgets do not rise, or if a quiet zone names
 // an operation that the job does not have; with kUnreachable below planner.least_time(); with
@@ -93,6 +107,7 @@ struct SwitchLimits {
 Result<std::vector<BudgetPlan>> PlanFewSwitches(const plan::Planner& planner, Nanoseconds deadline,
                                                 std::span<const int> budgets,
                                                 std::span<const plan::Plan> known = {},
-                                                const SwitchLimits& limits = {});
+                                                const SwitchLimits& limits = {},
+                                                std::vector<BudgetBound> bounds = {});
 
 }  // namespace perseus::few_switches

@@ -1,50 +1,80 @@
 #include "perseus/planning/few_switches/segment_program.h"
 
 #include <algorithm>
-#include <cstdint>
+#include <cstddef>
 #include <limits>
 #include <numeric>
 
 namespace perseus::few_switches {
+namespace {
 
-// Fills costs_ and least_ for 0 .. `changes` changes.
-void SegmentProgram::Run(int changes, int held, Direction direction) {
-  const std::size_t clocks = At(clocks_);
+// Minima are computed in so many independent chains, because each one waits for the one before.
+constexpr std::size_t kLanes = 4;
+
+// One step of the program for one number of changes: to[c] = min(from[c], from_other) + weight[c].
+// Returns the least of them. `to` may be `from`.
+double Advance(const double* from, double from_other, const double* weight, std::size_t stride,
+               double* to) {
+  double least[kLanes];
+  std::fill_n(least, kLanes, std::numeric_limits<double>::infinity());
+  for (std::size_t c = 0; c < stride; c += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      const double cost = std::min(from[c + lane], from_other) + weight[c + lane];
+      to[c + lane] = cost;
+      least[lane] = std::min(least[lane], cost);
+    }
+  }
+  return std::min(std::min(least[0], least[1]), std::min(least[2], least[3]));
+}
+
+}  // namespace
+
+SegmentProgram::SegmentProgram(int positions, int clocks)
+    : positions_(positions),
+      clocks_(clocks),
+      stride_((At(clocks) + kLanes - 1) / kLanes * kLanes),
+      weights_(At(positions) * stride_, kForbidden),
+      change_costs_(At(positions), 0) {
+  for (int p = 0; p < positions; ++p) {
+    for (int c = 0; c < clocks; ++c) weight(p, c) = 0;
+  }
+}
+
+// Fills costs_ and least_ for 0 .. `changes` changes: of the last step, or of every one.
+void SegmentProgram::Run(int changes, int held, Direction direction, Keep keep) {
   const std::size_t levels = At(changes) + 1;
-  costs_.assign(levels * clocks, kForbidden);
-  least_.assign(levels, kForbidden);
-  for (int step = 0; step < positions_; ++step) {
+  const std::size_t steps = keep == Keep::kAllSteps ? At(positions_) : 1;
+  costs_.resize(steps * levels * stride_);
+  least_.resize(steps * levels);
+  // Of the first step.
+  const int first = direction == Direction::kForward ? 0 : positions_ - 1;
+  for (std::size_t c = 0; c < stride_; ++c) {
+    const bool may_begin = held == kAny || c == At(held);
+    costs_[c] = may_begin ? weights_[At(first) * stride_ + c] : kForbidden;
+  }
+  least_[0] = *std::min_element(costs_.data(), costs_.data() + stride_);
+  for (std::size_t k = 1; k < levels; ++k) {
+    std::copy_n(costs_.data(), stride_, costs_.data() + k * stride_);
+    least_[k] = least_[0];
+  }
+  const double* from = costs_.data();
+  const double* least_from = least_.data();
+  for (int step = 1; step < positions_; ++step) {
     const int position = direction == Direction::kForward ? step : positions_ - 1 - step;
-    const double* weight = weights_.data() + At(position) * clocks;
+    const double* weight = weights_.data() + At(position) * stride_;
     // The change between this position and the one before it in `direction`.
     const double change =
-        change_costs_[At(direction == Direction::kForward || step == 0 ? position : position + 1)];
+        change_costs_[At(direction == Direction::kForward ? position : position + 1)];
+    const std::size_t kept = keep == Keep::kAllSteps ? At(step) * levels : 0;
+    double* to = costs_.data() + kept * stride_;
+    double* least_to = least_.data() + kept;
+    // Downwards, because `to` may be `from`.
     for (std::size_t k = levels; k-- > 0;) {
-      double* cost = costs_.data() + k * clocks;
-      if (step == 0) {
-        for (std::size_t c = 0; c < clocks; ++c) {
-          if (held == kAny || c == At(held)) cost[c] = weight[c];
-          least_[k] = std::min(least_[k], cost[c]);
-        }
-        continue;
-      }
-      const double from_other = k > 0 ? least_[k - 1] + change : kForbidden;
-      // Two independent chains of minima, because each one waits for the one before.
-      double even = std::numeric_limits<double>::infinity();
-      double odd = even;
-      std::size_t c = 0;
-      for (; c + 1 < clocks; c += 2) {
-        cost[c] = std::min(cost[c], from_other) + weight[c];
-        cost[c + 1] = std::min(cost[c + 1], from_other) + weight[c + 1];
-        even = std::min(even, cost[c]);
-        odd = std::min(odd, cost[c + 1]);
-      }
-      if (c < clocks) {
-        cost[c] = std::min(cost[c], from_other) + weight[c];
-        even = std::min(even, cost[c]);
-      }
-      least_[k] = std::min(even, odd);
+      const double from_other = k > 0 ? least_from[k - 1] + change : kForbidden;
+      least_to[k] = Advance(from + k * stride_, from_other, weight, stride_, to + k * stride_);
     }
+    from = to;
+    least_from = least_to;
   }
 }
 
@@ -53,7 +83,7 @@ SegmentProgram::Best SegmentProgram::Search(int changes) {
   changes = std::min(changes == 1 ? 0 : changes, positions_);
   Best best;
   Run(changes, kAny, Direction::kForward);
-  const auto level = costs_.begin() + static_cast<std::ptrdiff_t>(At(changes) * At(clocks_));
+  const auto level = costs_.begin() + static_cast<std::ptrdiff_t>(At(changes) * stride_);
   std::vector<double> bounds(level, level + clocks_);  // [clock] of case 2.
   if (changes == 0) {
     best.cost = least_[0];
@@ -63,7 +93,7 @@ SegmentProgram::Best SegmentProgram::Search(int changes) {
   best = {least_[At(changes) - 1] + change_costs_[0], changes - 1, kAny};
   Run(changes, kAny, Direction::kBackward);
   for (std::size_t c = 0; c < bounds.size(); ++c) {
-    bounds[c] = std::max(bounds[c], costs_[At(changes) * At(clocks_) + c]);
+    bounds[c] = std::max(bounds[c], costs_[At(changes) * stride_ + c]);
   }
   std::vector<int> order(bounds.size());
   std::iota(order.begin(), order.end(), 0);
@@ -72,52 +102,35 @@ SegmentProgram::Best SegmentProgram::Search(int changes) {
   for (const int clock : order) {
     if (bounds[At(clock)] >= best.cost) break;
     Run(changes, clock, Direction::kForward);
-    const double cost = costs_[At(changes) * At(clocks_) + At(clock)];
+    const double cost = costs_[At(changes) * stride_ + At(clock)];
     if (cost < best.cost) best = {cost, changes, clock};
   }
   return best;
 }
 
-// Runs the program of `best` again, and remembers each decision: whether a clock follows another
-// one, and which one that is.
+// Runs the program of `best` again, and goes back along its least costs.
 std::vector<int> SegmentProgram::Trace(const Best& best) {
-  const std::size_t clocks = At(clocks_);
+  Run(best.changes, best.held, Direction::kForward, Keep::kAllSteps);
   const std::size_t levels = At(best.changes) + 1;
-  is_change_.resize(At(positions_) * levels * clocks);
-  least_clock_.resize(At(positions_) * levels);
-  costs_.assign(levels * clocks, kForbidden);
-  least_.assign(levels, kForbidden);
-  for (int p = 0; p < positions_; ++p) {
-    const double* weight = weights_.data() + At(p) * clocks;
-    for (std::size_t k = levels; k-- > 0;) {
-      double* cost = costs_.data() + k * clocks;
-      const double from_other = p > 0 && k > 0 ? least_[k - 1] + change_costs_[At(p)] : kForbidden;
-      if (p == 0) {
-        for (std::size_t c = 0; c < clocks; ++c) {
-          const bool may_begin = best.held == kAny || c == At(best.held);
-          cost[c] = (may_begin ? 0 : kForbidden) + weight[c];
-        }
-      } else {
-        std::uint8_t* is_change = is_change_.data() + (At(p) * levels + k) * clocks;
-        for (std::size_t c = 0; c < clocks; ++c) {
-          is_change[c] = static_cast<std::uint8_t>(from_other < cost[c]);
-          cost[c] = std::min(cost[c], from_other) + weight[c];
-        }
-      }
-      const double* least = std::min_element(cost, cost + clocks);
-      least_[k] = *least;
-      least_clock_[At(p) * levels + k] = static_cast<std::int16_t>(least - cost);
-    }
-  }
+  const auto costs_of = [&](int p, std::size_t k) {
+    return costs_.data() + (At(p) * levels + k) * stride_;
+  };
+  const auto least_clock = [&](int p, std::size_t k) {
+    const double* costs = costs_of(p, k);
+    return static_cast<int>(std::min_element(costs, costs + stride_) - costs);
+  };
   std::vector<int> chosen(At(positions_));
   std::size_t k = levels - 1;
-  int clock = best.held == kAny ? least_clock_[At(positions_ - 1) * levels + k] : best.held;
-  for (int p = positions_ - 1; p >= 0; --p) {
+  int clock = best.held == kAny ? least_clock(positions_ - 1, k) : best.held;
+  for (int p = positions_ - 1; p > 0; --p) {
     chosen[At(p)] = clock;
-    if (p == 0 || is_change_[(At(p) * levels + k) * clocks + At(clock)] == 0) continue;
+    if (k == 0) continue;
+    const double after_change = least_[At(p - 1) * levels + k - 1] + change_costs_[At(p)];
+    if (after_change >= costs_of(p - 1, k)[clock]) continue;
     --k;
-    clock = least_clock_[At(p - 1) * levels + k];
+    clock = least_clock(p - 1, k);
   }
+  chosen[0] = clock;
   return chosen;
 }
 

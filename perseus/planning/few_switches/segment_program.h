@@ -30,7 +30,7 @@
 // Thread safety: one thread at a time.
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 #include <vector>
 
 #include "perseus/base/index.h"
@@ -43,16 +43,11 @@ class SegmentProgram {
   // The largest sum of weights for which all sums are exact.
   static constexpr double kLargestSum = 0x1p52;
 
-  SegmentProgram(int positions, int clocks) : positions_(positions), clocks_(clocks) {
-    weights_.assign(At(positions) * At(clocks), 0);
-    change_costs_.assign(At(positions), 0);
-  }
+  SegmentProgram(int positions, int clocks);
 
   int positions() const { return positions_; }
   int clocks() const { return clocks_; }
-  double& weight(int position, int clock) {
-    return weights_[At(position) * At(clocks_) + At(clock)];
-  }
+  double& weight(int position, int clock) { return weights_[At(position) * stride_ + At(clock)]; }
   double& change_cost(int position) { return change_costs_[At(position)]; }
 
   struct Answer {
@@ -73,20 +68,20 @@ class SegmentProgram {
     int held = kAny;  // The first and the last clock.
   };
   enum class Direction { kForward, kBackward };
+  enum class Keep { kLastStep, kAllSteps };
 
   Best Search(int changes);
-  void Run(int changes, int held, Direction direction);
+  void Run(int changes, int held, Direction direction, Keep keep = Keep::kLastStep);
   std::vector<int> Trace(const Best& best);
 
   int positions_;
   int clocks_;
-  std::vector<double> weights_;       // [position * clocks + clock]
+  // Rows of clocks are padded with forbidden ones, so that loops over them have no rest.
+  std::size_t stride_;
+  std::vector<double> weights_;       // [position * stride + clock]
   std::vector<double> change_costs_;  // h: [position]
-  std::vector<double> costs_;         // f: [changes * clocks + clock]
-  std::vector<double> least_;         // [changes] the least of costs_.
-  // The decisions of Trace.
-  std::vector<std::uint8_t> is_change_;    // [(position * levels + changes) * clocks + clock]
-  std::vector<std::int16_t> least_clock_;  // [position * levels + changes]
+  std::vector<double> costs_;         // f: [(step * levels + changes) * stride + clock]
+  std::vector<double> least_;         // [step * levels + changes] the least of costs_.
 };
 
 }  // namespace perseus::few_switches

@@ -62,6 +62,28 @@ bool BeginsAt(const Ring& ring, std::size_t next, int position) {
   return ring.size() > 1 && next > 0 && ring[next - 1].start == position;
 }
 
+// Outside of the positions from `begin` to the one before `end`, two rings have the same segments.
+// A move changes few segments of a ring, and this saves a pass over the others.
+struct Difference {
+  int begin = 0;
+  int end = 0;
+  std::size_t first_boundary = 0;  // The first one after `begin`, in both rings.
+};
+
+Difference Compare(const Ring& a, const Ring& b, int positions) {
+  // The last segment wraps around to the first position.
+  if (a.size() == 1 || b.size() == 1 || a.back().clock != b.back().clock) return {0, positions, 0};
+  const std::size_t most = std::min(a.size(), b.size());
+  std::size_t same = 0;
+  while (same < most && a[same] == b[same]) ++same;
+  std::size_t same_at_end = 0;
+  while (same + same_at_end < most &&
+         a[a.size() - 1 - same_at_end] == b[b.size() - 1 - same_at_end])
+    ++same_at_end;
+  return {same > 0 ? a[same - 1].start : 0,
+          same_at_end > 0 ? a[a.size() - same_at_end].start : positions, same};
+}
+
 }  // namespace
 
 Ring MakeRing(const std::vector<int>& clocks) {
@@ -391,10 +413,15 @@ bool SegmentSearch::SumChanges() {
     const Ring& ring = proposal.ring;
     const Ring& old_ring = rings_[At(proposal.pp_rank)];
     // Stretches between boundaries of either ring. The indices are those of the next boundaries.
-    std::size_t next = ring.front().start == 0 ? 1 : 0;
-    std::size_t old_next = old_ring.front().start == 0 ? 1 : 0;
-    for (int begin = 0; begin < rank.positions();) {
-      int end = rank.positions();
+    const Difference difference = Compare(ring, old_ring, rank.positions());
+    std::size_t next = difference.first_boundary;
+    std::size_t old_next = difference.first_boundary;
+    if (difference.begin == 0) {
+      next = ring.front().start == 0 ? 1 : 0;
+      old_next = old_ring.front().start == 0 ? 1 : 0;
+    }
+    for (int begin = difference.begin; begin < difference.end;) {
+      int end = difference.end;
       if (next < ring.size()) end = std::min(end, ring[next].start);
       if (old_next < old_ring.size()) end = std::min(end, old_ring[old_next].start);
       const int clock = (next == 0 ? ring.back() : ring[next - 1]).clock;

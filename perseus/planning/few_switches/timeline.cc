@@ -24,15 +24,20 @@ void Copy(int first, int end, const std::vector<Value>& from, std::vector<Value>
 
 }  // namespace
 
-Timeline::Timeline(const schedule::InstructionGraph& graph)
-    : first_before_(graph.instructions.size() + 1, 0), before_(graph.dependencies.size()) {
+Timeline::Timeline(const schedule::InstructionGraph& graph) {
+  const std::size_t instructions = graph.instructions.size();
+  std::vector<std::vector<Before>> before(instructions);
   for (const schedule::Dependency& dependency : graph.dependencies) {
-    ++first_before_[At(dependency.to) + 1];
+    before[At(dependency.to)].push_back({dependency.from, dependency.delay});
   }
-  std::partial_sum(first_before_.begin(), first_before_.end(), first_before_.begin());
-  std::vector<int> slot(first_before_.begin(), first_before_.end() - 1);
-  for (const schedule::Dependency& dependency : graph.dependencies) {
-    before_[At(slot[At(dependency.to)]++)] = {dependency.from, dependency.delay};
+  awaited_.resize(instructions);
+  for (std::size_t i = 0; i < instructions; ++i) {
+    const Before none{static_cast<int>(instructions), 0};
+    awaited_[i].first = !before[i].empty() ? before[i][0] : none;
+    awaited_[i].second = before[i].size() > 1 ? before[i][1] : none;
+    awaited_[i].rest_begin = static_cast<int>(more_awaited_.size());
+    for (std::size_t b = 2; b < before[i].size(); ++b) more_awaited_.push_back(before[i][b]);
+    awaited_[i].rest_end = static_cast<int>(more_awaited_.size());
   }
   MakeCuts(graph);
 }
@@ -89,11 +94,11 @@ void Timeline::Reset(std::vector<Nanoseconds> durations, std::vector<int> clocks
   durations_ = std::move(durations);
   clocks_ = std::move(clocks);
   starts_.assign(durations_.size(), 0);
-  ends_.assign(durations_.size(), 0);
+  ends_.assign(durations_.size() + 1, 0);
   clocks_after_.assign(places_.size(), {});
   late_energies_j_.assign(places_.size(), 0);
   paths_from_.assign(durations_.size() + 1, 0);
-  paths_after_.assign(durations_.size(), 0);
+  paths_after_.assign(durations_.size() + 1, 0);
   kept_starts_.assign(durations_.size(), 0);
   kept_ends_ = kept_starts_;
   kept_clocks_after_ = clocks_after_;
@@ -165,10 +170,13 @@ Timeline::Late Timeline::RunMixed(const RankClocks& rank, int position, const Cl
 }
 
 Nanoseconds Timeline::StartOf(int instruction) const {
-  Nanoseconds start = 0;
-  for (int b = first_before_[At(instruction)]; b < first_before_[At(instruction) + 1]; ++b) {
-    const Before& before = before_[At(b)];
-    start = std::max(start, ends_[At(before.instruction)] + before.delay);
+  const Awaited& awaited = awaited_[At(instruction)];
+  const auto end_of = [&](const Before& before) {
+    return ends_[At(before.instruction)] + before.delay;
+  };
+  Nanoseconds start = std::max(end_of(awaited.first), end_of(awaited.second));
+  for (int b = awaited.rest_begin; b < awaited.rest_end; ++b) {
+    start = std::max(start, end_of(more_awaited_[At(b)]));
   }
   return start;
 }
@@ -199,11 +207,14 @@ void Timeline::ComputePathsAfter() {
   std::fill(paths_after_.begin(), paths_after_.end(), 0);
   for (std::size_t i = durations_.size(); i-- > 0;) {
     paths_from_[i] = paths_after_[i] + durations_[i];
-    for (int b = first_before_[i]; b < first_before_[i + 1]; ++b) {
-      const Before& before = before_[At(b)];
+    const auto follow = [&](const Before& before) {
       Nanoseconds& path = paths_after_[At(before.instruction)];
       path = std::max(path, paths_from_[i] + before.delay);
-    }
+    };
+    const Awaited& awaited = awaited_[i];
+    follow(awaited.first);
+    follow(awaited.second);
+    for (int b = awaited.rest_begin; b < awaited.rest_end; ++b) follow(more_awaited_[At(b)]);
   }
   paths_are_valid_ = true;
 }

@@ -113,8 +113,17 @@ class Timeline {
   };
   static constexpr int kNone = -1;
 
-  std::vector<int> first_before_;  // [instruction] an index into before_.
-  std::vector<Before> before_;
+  // What an instruction awaits. Nearly all instructions await at most two others: the one before
+  // on its pp_rank, and a transfer. So two have a fixed place, which saves a loop with an
+  // unpredictable end. An empty place names the number of instructions; its end stays 0.
+  struct Awaited {
+    Before first;
+    Before second;
+    int rest_begin = 0;  // The others are more_awaited_[rest_begin] up to rest_end.
+    int rest_end = 0;
+  };
+  std::vector<Awaited> awaited_;  // [instruction]
+  std::vector<Before> more_awaited_;
   std::vector<int> first_crossing_;  // [cut] an index into crossings_.
   std::vector<Crossing> crossings_;
   const std::vector<RankClocks>* ranks_ = nullptr;
@@ -124,7 +133,7 @@ class Timeline {
   std::vector<int> clocks_;
   std::vector<Nanoseconds> durations_;
   std::vector<Nanoseconds> starts_;
-  std::vector<Nanoseconds> ends_;
+  std::vector<Nanoseconds> ends_;  // One more, for empty places.
   std::vector<Clock> clocks_after_;
   std::vector<double> late_energies_j_;  // The sum up to this instruction.
   std::vector<Nanoseconds> kept_starts_;
@@ -132,7 +141,8 @@ class Timeline {
   std::vector<Clock> kept_clocks_after_;
   std::vector<double> kept_late_energies_j_;
   // [instruction] the longest path from its start, and from its end, to the end of the iteration,
-  // for the durations that were kept. One more path, from the end, is 0.
+  // for the durations that were kept. One more path, from the end, is 0. (What is after it has no
+  // meaning.)
   std::vector<Nanoseconds> paths_from_;
   std::vector<Nanoseconds> paths_after_;
   bool paths_are_valid_ = false;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "perseus/base/stopped.h"
 #include "perseus/planning/frontier/check.h"
 #include "perseus/planning/frontier/deadline.h"
 #include "perseus/planning/plan/deadline_search.h"
@@ -123,6 +124,7 @@ Result<frontier::Solution> Planner::Relax(Nanoseconds deadline, Microwatts price
     return FailAs(ErrorKind::kSystem, "a solution failed its own check: {} (please report this)",
                   proof.error().message);
   }
+  relaxations_->Remember(deadline, price_floor, *solution);
   return solution;
 }
 

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -19,6 +20,7 @@
 #include "perseus/planning/frontier/check.h"
 #include "perseus/planning/frontier/network.h"
 #include "perseus/planning/plan/evaluation.h"
+#include "perseus/planning/plan/relaxations.h"
 #include "perseus/planning/plan/search_limits.h"
 #include "perseus/planning/schedule/instruction_graph.h"
 
@@ -168,6 +170,8 @@ class Planner {
   Evaluation baseline_;
   Nanoseconds least_time_ = 0;
   double least_effective_energy_j_ = 0;  // Sum over instructions, each at its cheapest.
+  // Copies of a planner share it.
+  std::shared_ptr<Relaxations> relaxations_ = std::make_shared<Relaxations>();
 };
 
 }  // namespace perseus::plan
