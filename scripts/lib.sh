@@ -143,6 +143,21 @@ install_docs() {
   return 1
 }
 
+# install_zig makes build/zig-venv, a virtual environment with the C++ compiler of Zig.
+install_zig() {
+  local venv=build/zig-venv log=build/zig-venv.log version=0.17.1
+  [[ ! -e $venv/$version ]] || return 0
+  say "installing the compiler of Zig $version into $venv"
+  mkdir -p build
+  if /usr/bin/python3 -m venv --clear "$venv" >"$log" 2>&1 &&
+    "$venv/bin/pip" install --progress-bar off "ziglang==$version" >>"$log" 2>&1; then
+    touch "$venv/$version"
+    return 0
+  fi
+  say "pip cannot install ziglang (is there a network? all of its output is in $log)"
+  return 1
+}
+
 # configure PRESET [CMAKE ARGUMENT...] prints output only if it fails.
 configure() {
   mkdir -p build

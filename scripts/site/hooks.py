@@ -4,11 +4,14 @@
   reference/http-api.md  from docs/openapi.yaml
   reference/cpp/*        what Doxygen makes of the public headers
   reference/changelog.md, reference/contributing.md   from the files in the root of the repository
+  theme/planner.js       the planner in WebAssembly, for the page "Is it worth it for me?"
   source/*               every file outside of docs/ that a page links to, so that no link needs a network
 
-Environment: PERSEUS_SITE_MAN (directory of manual pages), PERSEUS_SITE_CPP (Doxygen's HTML) and
-PERSEUS_SITE_VERSION, which scripts/docs sets.
+Environment: PERSEUS_SITE_MAN (directory of manual pages), PERSEUS_SITE_CPP (Doxygen's HTML),
+PERSEUS_SITE_VERSION and PERSEUS_SITE_PLANNER (WebAssembly, or nothing), which scripts/docs sets.
 """
+import base64
+import gzip
 import os
 import pathlib
 import posixpath
@@ -51,6 +54,7 @@ def on_files(files, config):
     for path in sorted(cpp.rglob("*")):
         if path.is_file():
             add(f"reference/cpp/{path.relative_to(cpp)}", path.read_bytes())
+    add("theme/planner.js", _planner())
     for source, page in MOVED.items():
         if page not in files.src_uris:
             add(page, _relink((ROOT / source).read_text(), source, page, files, add))
@@ -79,6 +83,13 @@ def on_page_markdown(markdown, page, config, files):
     name = page.file.src_uri
     markdown = markdown.replace("<!-- server metrics -->", _server_metrics())
     return _relink(markdown, f"docs/{name}", name, files, None)
+
+
+def _planner():
+    """The planner for the browser, as a script: a page that is opened as a file may load nothing else."""
+    path = os.environ.get("PERSEUS_SITE_PLANNER")
+    packed = gzip.compress(pathlib.Path(path).read_bytes(), mtime=0) if path else b""
+    return f'globalThis.perseusPlannerGzip = "{base64.b64encode(packed).decode()}";\n'
 
 
 def _server_metrics():
