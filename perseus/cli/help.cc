@@ -64,6 +64,8 @@ constexpr ListedVerb kListedVerbs[] = {
     {kInACluster, "job", "Register, show and change a job of a server", AddJobVerb},
     {kInACluster, "top", "Show the jobs of a server until Ctrl-C", AddTopVerb},
     {kInACluster, "token", "Manage the tokens of a server", AddTokenVerb},
+    {kInACluster, "store", "Back up, restore, check and migrate the database of a server",
+     AddStoreVerb},
     {kInACluster, "audit", "List who changed what, and verify this list", AddAuditVerb},
 
     {kMore, "help", "Print the help of a verb", AddHelpVerb},

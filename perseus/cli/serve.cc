@@ -29,7 +29,8 @@ constexpr const char* kServeExamples =
 struct ServeFlags {
   server::ControlPlaneOptions options;
   http::TlsFiles tls;
-  double requests_per_second = 0;
+  double address_rate = 0;
+  double mebibytes_per_second = 16;
   int body_mib = 64;
   std::string log_level = "info";
   std::string log_format = "text";
@@ -51,7 +52,8 @@ Result<void> RunServe(const ServeFlags& flags) {
   server::ControlPlaneOptions options = flags.options;
   if (!flags.tls.certificate.empty()) options.tls = flags.tls;
   options.limits.body_bytes = static_cast<std::size_t>(flags.body_mib) << 20U;
-  options.limits.requests_per_second = flags.requests_per_second;
+  options.limits.requests_per_second = flags.address_rate;
+  options.caller_limits.bytes_per_second = flags.mebibytes_per_second * (1 << 20);
   spdlog::logger log = MakeLog(flags.log_level);
   if (flags.log_format == "json") log.set_formatter(JsonLogFormatter());
   // Before threads start, because they inherit the blocked signals.
@@ -76,6 +78,33 @@ Result<void> RunServe(const ServeFlags& flags) {
   log.info("ended");
   log.flush();
   return {};
+}
+
+// 0 is no limit.
+void AddLimitFlags(CLI::App& verb, ServeFlags& flags) {
+  server::CallerLimitOptions& limits = flags.options.caller_limits;
+  limits = {.requests_per_second = 100,
+            .bytes_per_second = 0,
+            .jobs = 10'000,
+            .jobs_of_owner = 1'000,
+            .streams_of_token = 10'000};
+  const auto add = [&verb](const char* name, auto& value, const char* type, const char* help) {
+    verb.add_option(name, value, help)->check(CLI::Range(0.0, 1e6))->type_name(type);
+  };
+  add("--rate", limits.requests_per_second, "N",
+      "Largest number of requests per second of one token, of each node, and of changes of one "
+      "job, with bursts of ten times as many; 0: no limit (default: 100)");
+  add("--byte-rate", flags.mebibytes_per_second, "MIB",
+      "Largest rate of the bodies of one token or node, in MiB per second; 0: no limit (default: "
+      "16)");
+  add("--address-rate", flags.address_rate, "N",
+      "Largest number of requests per second from one address, before they are read; a proxy or "
+      "a network may have all nodes behind one address (default: no limit)");
+  add("--max-jobs", limits.jobs, "N", "Most jobs that may run; 0: no limit (default: 10000)");
+  add("--max-jobs-of-owner", limits.jobs_of_owner, "N",
+      "Most jobs of one owner that may run; 0: no limit (default: 1000)");
+  add("--max-streams-of-token", limits.streams_of_token, "N",
+      "Most event streams of one token; 0: no limit (default: 10000)");
 }
 
 }  // namespace
@@ -111,10 +140,7 @@ Verb AddServeVerb(CLI::App& program) {
                    "Days after which ended jobs are deleted (default: 30)")
       ->check(CLI::Range(0.0, 36500.0))
       ->type_name("DAYS");
-  verb->add_option("--rate", flags->requests_per_second,
-                   "Largest number of requests per second from one address (default: no limit)")
-      ->check(CLI::Range(0.0, 1e6))
-      ->type_name("N");
+  AddLimitFlags(*verb, *flags);
   verb->add_option("--largest-body", flags->body_mib,
                    "Largest body of a request in MiB; most routes accept less (default: 64)")
       ->check(CLI::Range(1, 64))

@@ -101,7 +101,7 @@ class Answer:
 class Server:
     def __init__(self, perseus, directory):
         self.process = subprocess.Popen(
-            [perseus, "serve", "--listen", "127.0.0.1:0", "--database",
+            [perseus, "serve", "--listen", "127.0.0.1:0", "--rate", "0", "--database",
              f"sqlite:{directory}/perseus.db"],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.port = None

@@ -8,7 +8,7 @@
 namespace perseus::http {
 namespace {
 
-constexpr std::size_t kMostAddresses = 10'000;
+constexpr std::size_t kMostAddresses = 20'000;
 
 }  // namespace
 
@@ -58,6 +58,9 @@ ConnectionCounter::Ticket ConnectionCounter::Enter(const std::string& address) {
   return std::make_shared<Entry>(counts_, group);
 }
 
+RateLimiter::RateLimiter(double per_second, double at_once)
+    : per_second_(per_second), at_once_(std::max(at_once > 0 ? at_once : per_second, 1.0)) {}
+
 RateLimiter::Bucket& RateLimiter::Find(const std::string& address, Clock::time_point now) {
   const auto known = buckets_.find(address);
   if (known != buckets_.end()) {
@@ -68,25 +71,26 @@ RateLimiter::Bucket& RateLimiter::Find(const std::string& address, Clock::time_p
     buckets_.erase(recent_.back().address);
     recent_.pop_back();
   }
-  recent_.push_front({address, std::max(per_second_, 1.0), now});
+  recent_.push_front({address, at_once_, now});
   buckets_.emplace(address, recent_.begin());
   return recent_.front();
 }
 
 std::optional<std::chrono::milliseconds> RateLimiter::TimeToWait(const std::string& address,
-                                                                 Clock::time_point now) {
+                                                                 Clock::time_point now,
+                                                                 double tokens) {
   if (per_second_ <= 0) return std::nullopt;
   Bucket& bucket = Find(AddressGroup(address), now);
   const std::chrono::duration<double> passed = now - bucket.filled;
-  bucket.tokens =
-      std::min(bucket.tokens + passed.count() * per_second_, std::max(per_second_, 1.0));
+  bucket.tokens = std::min(bucket.tokens + passed.count() * per_second_, at_once_);
   bucket.filled = now;
-  if (bucket.tokens >= 1) {
-    bucket.tokens -= 1;
+  const double wanted = std::min(tokens, at_once_);
+  if (bucket.tokens >= wanted) {
+    bucket.tokens -= tokens;
     return std::nullopt;
   }
   return std::chrono::milliseconds(
-      static_cast<std::int64_t>(std::ceil((1 - bucket.tokens) / per_second_ * 1000)));
+      static_cast<std::int64_t>(std::ceil((wanted - bucket.tokens) / per_second_ * 1000)));
 }
 
 }  // namespace perseus::http

@@ -37,17 +37,19 @@ class ConnectionCounter {
   std::shared_ptr<Counts> counts_;
 };
 
-// Token buckets: each address may send `per_second` requests per second, and as many at once after
-// a pause. Remembers the 10,000 addresses that sent requests last. Others start with a full bucket.
-// Not thread safe.
+// Token buckets: each address (or other key) may spend `per_second` tokens per second, and
+// `at_once` after a pause (0: as many as in a second). Remembers the 20,000 addresses that sent
+// requests last. Others start with a full bucket. Not thread safe.
 class RateLimiter {
  public:
   using Clock = std::chrono::steady_clock;
-  explicit RateLimiter(double per_second) : per_second_(per_second) {}  // 0: no limit.
+  // 0: no limit.
+  explicit RateLimiter(double per_second, double at_once = 0);
 
-  // Takes a token. If the bucket is empty, returns how long the address has to wait.
+  // Spends tokens. If the bucket has too few, returns how long the address has to wait. More than
+  // `at_once` may be spent if the bucket is full.
   std::optional<std::chrono::milliseconds> TimeToWait(const std::string& address,
-                                                      Clock::time_point now);
+                                                      Clock::time_point now, double tokens = 1);
   std::size_t remembered() const { return buckets_.size(); }
 
  private:
@@ -59,6 +61,7 @@ class RateLimiter {
   Bucket& Find(const std::string& address, Clock::time_point now);
 
   double per_second_;
+  double at_once_;
   std::list<Bucket> recent_;  // The newest is first.
   std::unordered_map<std::string, std::list<Bucket>::iterator> buckets_;
 };

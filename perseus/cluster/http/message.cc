@@ -31,6 +31,9 @@ Response ProblemResponse(const Problem& problem) {
   response.status = problem.status;
   response.content_type = kProblemType;
   if (problem.status == 401) response.fields.emplace_back("WWW-Authenticate", "Bearer");
+  if (problem.retry_after_s > 0) {
+    response.fields.emplace_back("Retry-After", std::to_string(problem.retry_after_s));
+  }
   // Details quote input of clients, which may not be UTF-8.
   response.body =
       document.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";

@@ -43,10 +43,11 @@ struct Problem {
   std::string detail = {};  // What is wrong with this request.
   std::string pointer = {};
   std::string remedy = {};
+  int retry_after_s = 0;  // 0: a retry does not help, or nobody knows when.
 };
 inline constexpr const char* kProblemType = "application/problem+json";
 // A response with type "about:blank", title, status, detail, and pointer and remedy if they are not
-// empty. For 401 it has a WWW-Authenticate field.
+// empty. For 401 it has a WWW-Authenticate field, and Retry-After if `retry_after_s` is not 0.
 Response ProblemResponse(const Problem& problem);
 
 // An event of an event stream.

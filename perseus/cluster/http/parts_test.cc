@@ -196,16 +196,27 @@ TEST(RateLimiter, LetsBurstsThroughAndThenSoManyASecond) {
             std::nullopt);  // An hour's quiet is no more than a full bucket.
 }
 
+TEST(RateLimiter, LetsACostlyRequestThroughWhenNothingElseWasSpent) {
+  RateLimiter limiter(10, 100);
+  auto now = RateLimiter::Clock::time_point();
+  EXPECT_EQ(limiter.TimeToWait("a", now, 150), std::nullopt);
+  // The bucket has -50 and needs 1.
+  EXPECT_EQ(limiter.TimeToWait("a", now), std::chrono::milliseconds(5100));
+  now += std::chrono::milliseconds(5100);
+  EXPECT_EQ(limiter.TimeToWait("a", now), std::nullopt);
+  EXPECT_EQ(limiter.TimeToWait("a", now, 150), std::chrono::milliseconds(10'000));
+}
+
 TEST(RateLimiter, RemembersOnlySoMany) {
   RateLimiter limiter(1);
   const auto now = RateLimiter::Clock::time_point();
   EXPECT_EQ(limiter.TimeToWait("first", now), std::nullopt);
-  for (int i = 0; i < 20'000; ++i) {
+  for (int i = 0; i < 30'000; ++i) {
     ASSERT_EQ(limiter.TimeToWait(std::to_string(i), now), std::nullopt);
     ASSERT_NE(limiter.TimeToWait("first", now),
               std::nullopt);  // Who keeps asking is not forgotten.
   }
-  EXPECT_EQ(limiter.remembered(), 10'000u);
+  EXPECT_EQ(limiter.remembered(), 20'000u);
 }
 
 }  // namespace

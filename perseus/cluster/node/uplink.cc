@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "perseus/base/excerpt.h"
@@ -12,6 +13,20 @@ namespace {
 
 constexpr Nanoseconds kFirstPause = 500'000'000;
 constexpr Nanoseconds kLastPause = 5'000'000'000;
+constexpr Nanoseconds kSecondOfPause = 1'000'000'000;
+constexpr int kMostRetryAfter = 30;
+
+// What an overloaded server asks for. 0 for other answers.
+Nanoseconds PauseOf(const http::Response& response) {
+  if (response.status != 429 && response.status != 503) return 0;
+  for (const auto& [name, value] : response.fields) {
+    int seconds = 0;
+    const auto read = std::from_chars(value.data(), value.data() + value.size(), seconds);
+    if (name != "retry-after" || read.ec != std::errc()) continue;
+    return std::clamp(seconds, 0, kMostRetryAfter) * kSecondOfPause;
+  }
+  return 0;
+}
 
 }  // namespace
 
@@ -19,7 +34,8 @@ Result<http::Response> Uplink::Request(const http::Client::Outgoing& request, Na
   auto response = send_(request);
   if (response) {
     if (pause_ > 0) log_.info("the server can be reached again");
-    pause_ = pause_until_ = 0;
+    pause_ = 0;
+    pause_until_ = now + PauseOf(*response);
     return response;
   }
   if (pause_ == 0) {

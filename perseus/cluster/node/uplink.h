@@ -22,7 +22,8 @@ class Uplink {
 
   Uplink(Send send, spdlog::logger& log) : send_(std::move(send)), log_(log) {}
 
-  // Whether a request makes sense now. After a failure there is a pause of up to 5 s.
+  // Whether a request makes sense now. After a failure there is a pause of up to 5 s, and after an
+  // answer 429 or 503 as long as its Retry-After says, up to 30 s.
   bool IsUsable(Nanoseconds now) const { return now >= pause_until_; }
   // Fails with kSystem if no server can be reached, and logs this once. An answer with any HTTP
   // status is a success.

@@ -33,7 +33,10 @@
 namespace perseus::server {
 namespace {
 
-constexpr int kStoreThreads = 8;
+// Each may need 70 MB of memory while it is read.
+constexpr int kLargeBodies = 8;
+// Most of them wait for a commit, which contains the transactions of all that wait.
+constexpr int kStoreThreads = 32;
 constexpr std::chrono::milliseconds kShutdownTimeout{5'000};
 // A revoked token closes its streams after two intervals at most, and the time to read the tokens.
 constexpr std::chrono::milliseconds kWatchTokensEvery{200};
@@ -120,11 +123,15 @@ class ControlPlane::Impl {
                                const store::GuardRecord& guard) { Guarded(key, guard); },
              .saved = [this](double energy_j) { metrics_.CountSavedEnergy(energy_j); }}),
         cuts_(*store_),
+        limits_(options_.caller_limits),
         services_{*store_,
                   rights_,
                   watches_,
                   reports_,
                   cuts_,
+                  limits_,
+                  waiting_,
+                  large_bodies_,
                   options_.now,
                   [this] {
                     metrics_.SetReady(Readiness().has_value());
@@ -425,7 +432,8 @@ class ControlPlane::Impl {
                   .jobs = watches_.jobs(),
                   .events = hub_->events(),
                   .refused_connections = counts.refused,
-                  .dropped_streams = counts.dropped_streams});
+                  .dropped_streams = counts.dropped_streams,
+                  .overload_refusals = waiting_.refused()});
   }
 
   ControlPlaneOptions options_;
@@ -439,6 +447,9 @@ class ControlPlane::Impl {
   telemetry::JobWatches watches_;
   telemetry::NodeReports reports_;
   PlanCuts cuts_;
+  CallerLimits limits_;
+  WaitingRequests waiting_;
+  LargeBodies large_bodies_{kLargeBodies};
   Services services_;
   boost::asio::io_context loop_{1};
   boost::asio::thread_pool pool_{kStoreThreads};

@@ -15,6 +15,7 @@
 
 #include "perseus/base/result.h"
 #include "perseus/cluster/http/server.h"
+#include "perseus/cluster/server/caller_limits.h"
 #include "perseus/cluster/store/store.h"
 
 namespace perseus::server {
@@ -26,6 +27,7 @@ struct ControlPlaneOptions {
   std::string database = "sqlite:perseus.db";  // An address for OpenStore.
   std::optional<http::TlsFiles> tls = {};
   http::Limits limits = {};
+  CallerLimitOptions caller_limits = {};
   // Allow an address that other machines can reach without TLS or without tokens.
   bool is_insecure = false;
   int planning_threads = 2;

@@ -103,9 +103,13 @@ class NodeStream {
 
 class ControlPlaneTest : public testing::Test {
  protected:
-  ControlPlaneTest() {
-    auto started =
-        ControlPlane::Start({.address = "127.0.0.1:0", .database = "sqlite::memory:"}, log_);
+  explicit ControlPlaneTest(const CallerLimitOptions& limits = {}) {
+    auto started = ControlPlane::Start({.address = "127.0.0.1:0",
+                                        .database = "sqlite::memory:",
+                                        .caller_limits = limits,
+                                        .maintenance_interval = std::chrono::milliseconds(
+                                            limits.streams_of_token > 0 ? 500 : 5'000)},
+                                       log_);
     EXPECT_TRUE(started) << started.error().message;
     plane_ = *std::move(started);
     thread_ = std::thread([this] { plane_->Run(); });

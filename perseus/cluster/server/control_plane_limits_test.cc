@@ -35,6 +35,67 @@ TEST_F(ControlPlaneTest, RefusesBodiesAboveTheLimitOfTheirRoute) {
   }
 }
 
+class LimitedTest : public ControlPlaneTest {
+ protected:
+  LimitedTest()
+      : ControlPlaneTest({.requests_per_second = 1,
+                          .bytes_per_second = 0,
+                          .jobs = 3,
+                          .jobs_of_owner = 1,
+                          .streams_of_token = 1}) {}
+  static std::string JobOf(const std::string& key, const std::string& owner) {
+    json body = json::parse(JobBody(key));
+    if (!owner.empty()) body["owner"] = owner;
+    return body.dump();
+  }
+  static std::string RetryAfter(const http::Response& response) {
+    for (const auto& [name, value] : response.fields) {
+      if (name == "retry-after") return value;
+    }
+    return "";
+  }
+};
+
+TEST_F(LimitedTest, JobsHaveQuotas) {
+  EXPECT_EQ(Send("POST", "/v1/jobs", JobOf("a", "ann")).status, 201);
+  const auto second = Send("POST", "/v1/jobs", JobOf("b", "ann"));
+  EXPECT_EQ(second.status, 422);
+  EXPECT_THAT(json::parse(second.body)["detail"],
+              "\"ann\" has 1 running jobs, which is the limit of an owner");
+  EXPECT_EQ(Send("POST", "/v1/jobs", JobOf("a", "ann")).status, 200) << "it exists";
+  EXPECT_EQ(Send("POST", "/v1/jobs", JobOf("b", "bob")).status, 201);
+  EXPECT_EQ(Send("POST", "/v1/jobs", JobOf("c", "")).status, 201);
+  EXPECT_EQ(Send("POST", "/v1/jobs", JobOf("d", "")).status, 422);
+  EXPECT_EQ(Send("POST", "/v1/jobs/a/end", "{}").status, 200);
+  EXPECT_EQ(Send("POST", "/v1/jobs", JobOf("d", "ann")).status, 201);
+}
+
+TEST_F(LimitedTest, ACallerThatSendsTooMuchIsToldWhenToComeAgain) {
+  int refused = 0;
+  for (int i = 0; i < 15; ++i) {
+    const auto response = Send("GET", "/v1/jobs");
+    if (response.status != 429) continue;
+    ++refused;
+    EXPECT_THAT(RetryAfter(response), testing::AnyOf("1", "2")) << response.body;
+  }
+  EXPECT_GE(refused, 1);
+  // Nodes are callers of their own, and the state of the server has no limit.
+  EXPECT_NE(Send("POST", "/v1/nodes/n0/reports", R"({"jobs": []})").status, 429);
+  for (int i = 0; i < 15; ++i) EXPECT_EQ(Send("GET", "/healthz").status, 200);
+}
+
+TEST_F(LimitedTest, ATokenHasALimitOfStreams) {
+  ASSERT_EQ(Send("POST", "/v1/jobs", JobOf("a", "")).status, 201);
+  Attach("n0", "a", 0);
+  NodeStream first(url(), "n0");
+  ASSERT_TRUE(Comes([&] {
+    return Send("GET", "/metrics").body.find("perseus_server_streams 1") != std::string::npos;
+  }));
+  const auto refused = Send("GET", "/v1/nodes/n2/events?instance=abcdef0123456789");
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_THAT(refused.body, HasSubstr("--max-streams-of-token"));
+}
+
 TEST_F(ControlPlaneTest, RefusesUnknownQueries) {
   PlanJob("run");
   const std::string plan = Get("/v1/jobs/run")["assignment"]["pipelines"][0]["plan"];

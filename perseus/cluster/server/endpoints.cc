@@ -33,20 +33,36 @@ Answer<std::string> ReasonOf(const http::Request& request) {
                 fmt::format("one line of at most {} bytes of UTF-8, percent-encoded", kMostBytes));
 }
 
-// Identifies the caller, checks the rights, and finds the job if the path has one. The only check
-// of rights, except for endpoints that find out only from the body which job is meant.
-Answer<Context> Admit(const Services& services, http::Request& request,
-                      const std::map<std::string, std::string, std::less<>>& path, Access access) {
+// Identifies the caller, and checks how much it sent. Does not block.
+Answer<Context> Identify(const Services& services, http::Request& request,
+                         const std::map<std::string, std::string, std::less<>>& path,
+                         Access access) {
   const store::Milliseconds now = services.now();
   Context context{services, request, path, Identity(), "", std::nullopt, now};
   if (access == Access::kPublic) return context;
   auto identity = services.rights.Identify(request, now);
-  if (!identity) return tl::unexpected(identity.error());
+  if (!identity) {
+    if (auto may = services.limits.SpendUnknown(request); !may) return tl::unexpected(may.error());
+    return tl::unexpected(identity.error());
+  }
   request.identity = identity->Text();
   context.identity = *std::move(identity);
+  const std::string_view node = access == Access::kNode ? PathOr(path, "node") : "";
+  if (auto may = services.limits.Spend(context.identity, node, request); !may) {
+    return tl::unexpected(may.error());
+  }
   auto reason = ReasonOf(request);
   if (!reason) return tl::unexpected(reason.error());
   context.reason = *std::move(reason);
+  return context;
+}
+
+// Checks the rights, and finds the job if the path has one. The only check of rights, except for
+// endpoints that find out only from the body which job is meant.
+Answer<Context> Admit(Context context, Access access) {
+  if (access == Access::kPublic) return context;
+  const Services& services = context.services;
+  const auto& path = context.path;
   Resource resource{.node = PathOr(path, "node")};
   const auto id = path.find("job");
   if (id == path.end()) {
@@ -72,28 +88,54 @@ Answer<Context> Admit(const Services& services, http::Request& request,
                   fmt::format("no job has the id or key {}", Excerpt(id->second)),
                   "perseus jobs --all lists the jobs, perseus job register registers one");
   }
+  const std::string& method = context.request.method;
+  if (access == Access::kJob && method != "GET" && method != "HEAD") {
+    if (auto may = services.limits.SpendOfJob((*job)->id); !may) {
+      return tl::unexpected(may.error());
+    }
+  }
   context.job = **std::move(job);
   return context;
 }
 
+// Waits until a request with a body of this size may run.
+class HeldBody {
+ public:
+  HeldBody(LargeBodies& bodies, std::size_t bytes)
+      : bodies_(bytes > kLargeBodyBytes ? &bodies : nullptr) {
+    if (bodies_ != nullptr) bodies_->acquire();
+  }
+  ~HeldBody() {
+    if (bodies_ != nullptr) bodies_->release();
+  }
+  HeldBody(const HeldBody&) = delete;
+  HeldBody& operator=(const HeldBody&) = delete;
+
+ private:
+  LargeBodies* bodies_;
+};
+
 }  // namespace
 
-http::Response Endpoints::Answered(http::Call& call, Access access,
-                                   const Endpoint& endpoint) const {
-  auto context = Admit(services_, call.request, call.path, access);
+http::Response Endpoints::Answered(Answer<Context> context, Access access,
+                                   const Endpoint& endpoint) {
   if (!context) return http::ProblemResponse(context.error());
-  auto response = endpoint(*context);
+  auto admitted = Admit(*std::move(context), access);
+  if (!admitted) return http::ProblemResponse(admitted.error());
+  const HeldBody held(admitted->services.large_bodies, admitted->request.body.size());
+  auto response = endpoint(*admitted);
   if (!response) return http::ProblemResponse(response.error());
   return *std::move(response);
 }
 
 void Endpoints::AddAtOnce(std::string method, std::string pattern, Access access,
                           Endpoint endpoint) {
-  router_.Add(std::move(method), std::move(pattern),
-              [this, access, endpoint = std::move(endpoint)](
-                  http::Call& call) -> boost::asio::awaitable<http::Response> {
-                co_return Answered(call, access, endpoint);
-              });
+  router_.Add(
+      std::move(method), std::move(pattern),
+      [this, access,
+       endpoint = std::move(endpoint)](http::Call& call) -> boost::asio::awaitable<http::Response> {
+        co_return Answered(Identify(services_, call.request, call.path, access), access, endpoint);
+      });
 }
 
 void Endpoints::Add(std::string method, std::string pattern, Access access, Endpoint endpoint,
@@ -105,7 +147,16 @@ void Endpoints::Add(std::string method, std::string pattern, Access access, Endp
         if (auto ready = services_.is_ready(); !ready) {
           co_return http::ProblemResponse(ready.error());
         }
-        const auto answer = [&] { return Answered(call, access, endpoint); };
+        auto context = Identify(services_, call.request, call.path, access);
+        if (!context) co_return http::ProblemResponse(context.error());
+        if (auto enters = services_.waiting.Enter(access); !enters) {
+          co_return http::ProblemResponse(enters.error());
+        }
+        const auto entered = WaitingRequests::Clock::now();
+        const auto answer = [&] {
+          services_.waiting.Begin(entered);
+          return Answered(std::move(context), access, endpoint);
+        };
         http::Response response = co_await http::Offload(pool_, answer);
         co_return response;
       },
@@ -121,7 +172,9 @@ void Endpoints::AddWaiting(std::string method, std::string pattern, Access acces
         if (auto ready = services_.is_ready(); !ready) {
           co_return http::ProblemResponse(ready.error());
         }
-        const auto admit = [&] { return Admit(services_, call.request, call.path, access); };
+        auto identified = Identify(services_, call.request, call.path, access);
+        if (!identified) co_return http::ProblemResponse(identified.error());
+        const auto admit = [&] { return Admit(*std::move(identified), access); };
         Answer<Context> context = co_await http::Offload(pool_, admit);
         if (!context) co_return http::ProblemResponse(context.error());
         http::Response response = co_await endpoint(call, *context);

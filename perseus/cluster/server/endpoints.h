@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <semaphore>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -17,6 +18,7 @@
 
 #include "perseus/cluster/http/server.h"
 #include "perseus/cluster/server/answer.h"
+#include "perseus/cluster/server/caller_limits.h"
 #include "perseus/cluster/server/plan_cuts.h"
 #include "perseus/cluster/server/rights.h"
 #include "perseus/cluster/store/store.h"
@@ -27,6 +29,11 @@ namespace perseus::server {
 
 class EventHub;
 
+// How many requests with large bodies run at once, because a body in memory is far larger than its
+// text.
+using LargeBodies = std::counting_semaphore<>;
+inline constexpr std::size_t kLargeBodyBytes = 64 << 10;
+
 // What endpoints use. Each is thread safe.
 struct Services {
   store::Store& store;
@@ -34,6 +41,9 @@ struct Services {
   telemetry::JobWatches& watches;
   telemetry::NodeReports& reports;
   PlanCuts& cuts;
+  CallerLimits& limits;
+  WaitingRequests& waiting;
+  LargeBodies& large_bodies;
   std::function<store::Milliseconds()> now;
   std::function<std::string()> metrics;     // In the text format of Prometheus.
   std::function<Answer<void>()> is_ready;   // Whether to use the database for a request.
@@ -79,7 +89,7 @@ class Endpoints {
   http::Router TakeRouter() { return std::move(router_); }
 
  private:
-  http::Response Answered(http::Call& call, Access access, const Endpoint& endpoint) const;
+  static http::Response Answered(Answer<Context> context, Access access, const Endpoint& endpoint);
 
   const Services& services_;
   boost::asio::thread_pool& pool_;

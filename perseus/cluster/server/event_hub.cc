@@ -60,13 +60,15 @@ std::map<std::string, std::set<int>> PlansFor(const job_planning::PlannedAssignm
 }  // namespace
 
 void EventHub::Open(const store::NodeClaim& claim, std::string_view last_event_id,
-                    Identity identity, std::shared_ptr<http::Stream> stream) {
+                    Identity identity, std::shared_ptr<http::Stream> stream,
+                    http::ConnectionCounter::Ticket ticket) {
   const std::string& node = claim.node;
   Node& opened = nodes_[node];
   if (opened.stream) opened.stream->Close();
   for (const auto& [job, ignored] : opened.jobs) Leave(node, job);
   opened = Node{.stream = stream,
                 .instance = claim.instance,
+                .ticket = std::move(ticket),
                 .identity = std::move(identity),
                 .jobs = {},
                 .positions = ParsePositions(last_event_id)};

@@ -28,6 +28,7 @@
 #include <string_view>
 #include <vector>
 
+#include "perseus/cluster/http/admission.h"
 #include "perseus/cluster/http/server.h"
 #include "perseus/cluster/job_planning/planned_assignment.h"
 #include "perseus/cluster/server/identity.h"
@@ -46,9 +47,10 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
 
   // Opens the stream of a node whose name the process has claimed (Store::ClaimNodes). Closes an
   // older stream of this node. At the end of the stream, the name is released. `last_event_id`: as
-  // the client sent it; ignored if it is malformed. Call it on the loop.
+  // the client sent it; ignored if it is malformed. Holds `ticket` while
+  // the stream is open. Call it on the loop.
   void Open(const store::NodeClaim& claim, std::string_view last_event_id, Identity identity,
-            std::shared_ptr<http::Stream> stream);
+            std::shared_ptr<http::Stream> stream, http::ConnectionCounter::Ticket ticket = nullptr);
   // Closes the streams whose callers are not valid any more, and returns their nodes. Call it on
   // the loop.
   std::vector<std::string> CloseInvalid(const std::function<bool(const Identity&)>& is_valid);
@@ -73,8 +75,9 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
   struct Node {
     std::shared_ptr<http::Stream> stream;
     std::string instance;
-    Identity identity;                    // Of the caller that opened the stream.
-    std::map<std::string, NodeJob> jobs;  // By id.
+    http::ConnectionCounter::Ticket ticket;  // Held while the stream is open.
+    Identity identity;                       // Of the caller that opened the stream.
+    std::map<std::string, NodeJob> jobs;     // By id.
     // The versions in the last event id, for jobs that have not been read yet.
     std::map<std::string, std::int64_t> positions;
   };

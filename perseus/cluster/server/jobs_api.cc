@@ -43,12 +43,14 @@ Answer<http::Response> Register(const Context& context) {
                   "leave out the owner, or use a token of that owner", "/owner");
   }
   const std::string canonical = Canonical(body);
-  auto created =
-      context.services.store.CreateJob({.key = spec->key,
-                                        .body = canonical,
-                                        .target = job_planning::TargetJson(spec->target).dump(),
-                                        .owner = owner},
-                                       context.now, context.By());
+  auto created = context.services.store.CreateJob(
+      {.key = spec->key,
+       .body = canonical,
+       .target = job_planning::TargetJson(spec->target).dump(),
+       .owner = owner,
+       .most_jobs = context.services.limits.options().jobs,
+       .most_jobs_of_owner = context.services.limits.options().jobs_of_owner},
+      context.now, context.By());
   if (!created) return Refuse(created);
   // A job with this key may belong to somebody else.
   if (auto may = Allow(context.identity, Access::kJob, {.job = *key, .owner = created->job.owner});

@@ -67,6 +67,17 @@ Answer<void> ClaimName(const Context& context, const store::NodeClaim& claim, co
                 "start one of them with another --name", pointer);
 }
 
+http::Problem TooManyStreams() {
+  return {.status = 429,
+          .title = "Too many event streams",
+          .detail = "the token has as many event streams as it may have",
+          .pointer = "",
+          .remedy =
+              "give nodes tokens of their own (perseus node --join-token-file), or ask an "
+              "operator for a higher --max-streams-of-token",
+          .retry_after_s = 5};
+}
+
 protocol::Attachment ReadAttachment(const Node& body, const job_planning::JobSpec& spec) {
   const protocol::HighestRanks highest{
       .dp_rank = spec.planned.pipelines - 1,
@@ -205,9 +216,12 @@ void AddNodeEndpoints(Endpoints& endpoints, EventHub& hub, boost::asio::thread_p
         if (!context.services.rights.IsValid(context.identity, context.services.now())) {
           co_return http::ProblemResponse(TokenIsGone());
         }
+        auto ticket = context.services.limits.OpenStream(context.identity.token);
+        if (!ticket) co_return http::ProblemResponse(TooManyStreams());
         auto stream = call.open_stream();
         if (!stream) co_return http::ProblemResponse(ProblemOf(stream.error()));
-        hub.Open(claim, call.request.Field("last-event-id"), context.identity, *std::move(stream));
+        hub.Open(claim, call.request.Field("last-event-id"), context.identity, *std::move(stream),
+                 std::move(ticket));
         co_return http::Response();
       },
       {.query = {"instance"}});

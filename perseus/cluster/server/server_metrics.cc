@@ -94,6 +94,12 @@ struct ServerMetrics::Families {
                                      .Help("Event streams closed because their node did not read.")
                                      .Register(registry)
                                      .Add({});
+  prometheus::Counter& overloads =
+      BuildCounter()
+          .Name("perseus_server_overload_refusals_total")
+          .Help("Requests refused (429) because they would have waited too long for a thread.")
+          .Register(registry)
+          .Add({});
   prometheus::Gauge& connections = BuildGauge()
                                        .Name("perseus_server_connections")
                                        .Help("Open connections.")
@@ -215,6 +221,7 @@ void ServerMetrics::Set(const Gauges& gauges) {
   raise(families_->events, gauges.events);
   raise(families_->refused, gauges.refused_connections);
   raise(families_->dropped, gauges.dropped_streams);
+  raise(families_->overloads, gauges.overload_refusals);
 }
 
 void ServerMetrics::SetReady(bool is_ready) { families_->ready.Set(is_ready ? 1 : 0); }

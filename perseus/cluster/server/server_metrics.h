@@ -27,6 +27,7 @@ class ServerMetrics {
     std::int64_t events = 0;
     std::int64_t refused_connections = 0;
     std::int64_t dropped_streams = 0;
+    std::int64_t overload_refusals = 0;
   };
   void Set(const Gauges& gauges);
   void SetReady(bool is_ready);

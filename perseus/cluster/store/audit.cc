@@ -13,9 +13,14 @@
 namespace perseus::store {
 namespace {
 
-constexpr std::string_view kAuditColumns =
-    "number, at, action, job, job_key, subject, who, name, role, peer, trace, old_value, "
-    "new_value, reason, hash";
+// Written again, the JSON has the same text, so that a reader can compute the hash from values.
+std::string Compact(const std::string& json) {
+  if (json.empty()) return json;
+  const auto value = nlohmann::ordered_json::parse(json, nullptr, false);
+  return value.is_discarded() ? nlohmann::ordered_json(json).dump() : value.dump();
+}
+
+}  // namespace
 
 AuditRecord AuditOf(Row& row) {
   AuditRecord record;
@@ -36,15 +41,6 @@ AuditRecord AuditOf(Row& row) {
   record.hash = row.TakeText(14);
   return record;
 }
-
-// Written again, the JSON has the same text, so that a reader can compute the hash from values.
-std::string Compact(const std::string& json) {
-  if (json.empty()) return json;
-  const auto value = nlohmann::ordered_json::parse(json, nullptr, false);
-  return value.is_discarded() ? nlohmann::ordered_json(json).dump() : value.dump();
-}
-
-}  // namespace
 
 std::string Sha256(std::string_view text) {
   std::array<unsigned char, SHA256_DIGEST_LENGTH> digest{};

@@ -34,6 +34,11 @@ std::string Sha256(std::string_view text);
 // A JSON text of at most 4 kB as it is, and {"bytes", "sha256"} of a longer one.
 std::string BriefJson(std::string_view json);
 
+inline constexpr std::string_view kAuditColumns =
+    "number, at, action, job, job_key, subject, who, name, role, peer, trace, old_value, "
+    "new_value, reason, hash";
+AuditRecord AuditOf(Row& row);  // Of these columns.
+
 // Appends a record, and sets its number and hash. Call this after all other statements of the
 // transaction, once or several times.
 Result<void> AppendAudit(const Database& database, Transaction& transaction, AuditRecord record);

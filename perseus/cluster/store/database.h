@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -26,7 +27,21 @@ namespace perseus::store {
 
 // A value is null, an integer, a number or a text. The text of a parameter must outlive the call.
 using Parameter = std::variant<std::monostate, std::int64_t, double, std::string_view>;
-using Parameters = std::initializer_list<Parameter>;
+// A view of values that must outlive the call, such as {job, now} in a call.
+class Parameters {
+ public:
+  Parameters(std::initializer_list<Parameter> values)
+      : begin_(std::data(values)), size_(values.size()) {}
+  explicit Parameters(const std::vector<Parameter>& values)
+      : begin_(values.data()), size_(values.size()) {}
+  const Parameter* begin() const { return begin_; }
+  const Parameter* end() const { return begin_ + size_; }
+  std::size_t size() const { return size_; }
+
+ private:
+  const Parameter* begin_;
+  std::size_t size_;
+};
 using Value = std::variant<std::monostate, std::int64_t, double, std::string>;
 
 // A row of a result. A null reads as 0 or as an empty text.
@@ -34,6 +49,8 @@ class Row {
  public:
   explicit Row(std::vector<Value> values) : values_(std::move(values)) {}
 
+  std::size_t size() const { return values_.size(); }
+  const Value& At(std::size_t column) const { return values_.at(column); }
   bool IsNull(std::size_t column) const {
     return std::holds_alternative<std::monostate>(values_.at(column));
   }
@@ -66,7 +83,13 @@ struct Dialect {
   std::string_view shrink;       // A statement that frees the space of deleted rows. Or empty.
   std::string_view clock;        // Reads the database's clock in milliseconds since 1970. Or empty.
   bool has_replicas;             // Other processes may use the same database.
+  std::string_view columns;      // Lists the names of the columns of table $1.
+  // Sets the counter of the table's serial key "number" to its greatest value. Or empty: the
+  // database does it. The name of the table takes the place of {table}.
+  std::string_view reset_serial;
 };
+const Dialect& SqliteDialect();
+const Dialect& PostgresDialect();
 
 class Transaction {
  public:
@@ -101,6 +124,21 @@ class Database {
   using Receive = std::function<void(const Notice&)>;
   virtual Result<void> Listen(Receive receive) = 0;
 };
+
+// One moment of a database, also while servers write to it. Not thread safe.
+class Snapshot {
+ public:
+  virtual ~Snapshot() = default;
+  virtual const Dialect& dialect() const = 0;
+  virtual Result<Rows> Run(std::string_view sql, Parameters parameters) = 0;
+};
+// kInput if the file does not exist.
+Result<std::unique_ptr<Snapshot>> OpenSqliteSnapshot(const std::string& path);
+Result<std::unique_ptr<Snapshot>> OpenPostgresSnapshot(const std::string& url);
+
+// As OpenStore reads an address.
+Result<std::unique_ptr<Database>> OpenDatabase(const std::string& address);
+Result<std::unique_ptr<Snapshot>> OpenSnapshot(const std::string& address);
 
 // `path`: a file, or ":memory:".
 Result<std::unique_ptr<Database>> OpenSqlite(const std::string& path);

@@ -59,6 +59,30 @@ Result<std::optional<Store::Created>> TryCreate(Transaction& transaction, const 
   return Store::Created{.job = JobOf(there.front()), .is_new = false};
 }
 
+// Replicas that register at the same time may exceed the limit by a few.
+Result<void> CheckQuota(Transaction& transaction, const NewJob& job) {
+  if (job.most_jobs == 0 && job.most_jobs_of_owner == 0) return {};
+  PERSEUS_ASSIGN_OR_RETURN(
+      const Rows rows,
+      transaction.Run("SELECT COUNT(*), COALESCE(SUM(CASE WHEN owner = $1 THEN 1 ELSE 0 END), 0) "
+                      "FROM jobs WHERE ended = 0",
+                      {job.owner}));
+  if (job.most_jobs > 0 && rows.front().Integer(0) > job.most_jobs) {
+    return FailAs(ErrorKind::kUnreachable,
+                  "the server has {} running jobs, which is its limit (end jobs that are over, or "
+                  "ask an operator for a higher --max-jobs)",
+                  job.most_jobs);
+  }
+  if (!job.owner.empty() && job.most_jobs_of_owner > 0 &&
+      rows.front().Integer(1) > job.most_jobs_of_owner) {
+    return FailAs(ErrorKind::kUnreachable,
+                  "{} has {} running jobs, which is the limit of an owner (end jobs that are "
+                  "over, or ask an operator for a higher --max-jobs-of-owner)",
+                  Excerpt(job.owner), job.most_jobs_of_owner);
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<Store::Created> Store::CreateJob(const NewJob& job, Milliseconds now, const Author& by) {
@@ -67,6 +91,7 @@ Result<Store::Created> Store::CreateJob(const NewJob& job, Milliseconds now, con
     for (int i = 0; i < kTries; ++i) {
       PERSEUS_ASSIGN_OR_RETURN(std::optional<Created> created, TryCreate(transaction, job, now));
       if (created && created->is_new) {
+        PERSEUS_RETURN_IF_ERROR(CheckQuota(transaction, job));
         PERSEUS_RETURN_IF_ERROR(AppendAudit(*database_, transaction,
                                             {.at = now,
                                              .action = "job.register",

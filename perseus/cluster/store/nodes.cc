@@ -56,8 +56,11 @@ Result<Owners> FindOwners(Transaction& transaction, std::string_view job, std::s
   const int last = ranks.empty() ? -1 : ranks.rbegin()->dp_rank;
   PERSEUS_ASSIGN_OR_RETURN(
       Rows rows,
+      // Two statements, each with its own index. With OR, SQLite reads all ranks of the job.
       transaction.Run("SELECT dp_rank, pp_rank, tp_rank, node FROM node_ranks "
-                      "WHERE job = $1 AND ((dp_rank >= $2 AND dp_rank <= $3) OR node = $4)",
+                      "WHERE job = $1 AND dp_rank >= $2 AND dp_rank <= $3 "
+                      "UNION SELECT dp_rank, pp_rank, tp_rank, node FROM node_ranks "
+                      "WHERE job = $1 AND node = $4",
                       {job, first, last, node}));
   Owners owners;
   for (Row& row : rows) {

@@ -43,6 +43,9 @@ struct NewJob {
   std::string body;
   std::string target;
   std::string owner = {};
+  // The most jobs that may run afterwards, in all and of this owner. 0: no limit.
+  int most_jobs = 0;
+  int most_jobs_of_owner = 0;
 };
 
 struct ProfileRecord {

@@ -210,31 +210,89 @@ std::string InDialect(std::string_view statement, const Dialect& dialect) {
 
 }  // namespace
 
+Result<void> CreateTables(Transaction& transaction, const Dialect& dialect, std::int64_t wanted) {
+  PERSEUS_RETURN_IF_ERROR(
+      transaction.Run("CREATE TABLE IF NOT EXISTS schema_version (version BIGINT NOT NULL)", {}));
+  PERSEUS_ASSIGN_OR_RETURN(const Rows rows,
+                           transaction.Run("SELECT version FROM schema_version", {}));
+  const std::int64_t version = rows.empty() ? 0 : rows.front().Integer(0);
+  if (version == wanted) return {};
+  if (version < 0 || version > kSchemaVersion) {
+    return Fail(
+        "the tables of the database have version {}, but this program needs version {} or older "
+        "(use the program that made them, or another database; perseus store migrate of that "
+        "program makes the tables one version older)",
+        version, kSchemaVersion);
+  }
+  for (std::int64_t next = version; next < wanted; ++next) {
+    for (const std::string_view statement : kVersions[next]) {
+      PERSEUS_RETURN_IF_ERROR(transaction.Run(InDialect(statement, dialect), {}));
+    }
+  }
+  PERSEUS_RETURN_IF_ERROR(transaction.Run("DELETE FROM schema_version", {}));
+  PERSEUS_RETURN_IF_ERROR(transaction.Run("INSERT INTO schema_version VALUES ($1)", {wanted}));
+  return {};
+}
+
 Result<void> CreateTables(Database& database, std::int64_t wanted) {
   const Dialect& dialect = database.dialect();
   return database.Transact([&](Transaction& transaction) -> Result<void> {
     if (!dialect.lock_schema.empty()) {
       PERSEUS_RETURN_IF_ERROR(transaction.Run(dialect.lock_schema, {}));
     }
-    PERSEUS_RETURN_IF_ERROR(
-        transaction.Run("CREATE TABLE IF NOT EXISTS schema_version (version BIGINT NOT NULL)", {}));
-    PERSEUS_ASSIGN_OR_RETURN(const Rows rows,
-                             transaction.Run("SELECT version FROM schema_version", {}));
-    const std::int64_t version = rows.empty() ? 0 : rows.front().Integer(0);
-    if (version == wanted) return {};
-    if (version < 0 || version > kSchemaVersion) {
+    return CreateTables(transaction, dialect, wanted);
+  });
+}
+
+const std::vector<TableKey>& TablesInOrder() {
+  static const std::vector<TableKey> kTables = {
+      {"jobs", {"number"}, true},
+      {"profiles", {"job"}},
+      {"measurements", {"number"}, true},
+      {"planning", {"job"}},
+      {"frontiers", {"job"}},
+      {"plans", {"number"}, true},
+      {"assignments", {"job", "version"}},
+      {"nodes", {"job", "node"}},
+      {"node_ranks", {"job", "dp_rank", "pp_rank", "tp_rank"}},
+      {"node_claims", {"node"}},
+      {"stragglers", {"job", "dp_rank", "source"}},
+      {"straggler_history", {"number"}, true},
+      {"plan_guards", {"job"}},
+      {"zeus_ranks", {"job", "rank"}},
+      {"tokens", {"id"}},
+      {"audit", {"number"}},
+      {"audit_head", {"number"}},
+      {"heartbeat", {"at"}},
+  };
+  return kTables;
+}
+
+Result<std::int64_t> VersionOfTables(Transaction& transaction, const Dialect& dialect) {
+  PERSEUS_ASSIGN_OR_RETURN(const Rows columns,
+                           transaction.Run(dialect.columns, {"schema_version"}));
+  if (columns.empty()) return 0;
+  PERSEUS_ASSIGN_OR_RETURN(const Rows rows,
+                           transaction.Run("SELECT version FROM schema_version", {}));
+  return rows.empty() ? 0 : rows.front().Integer(0);
+}
+
+Result<void> DowngradeTables(Database& database) {
+  const Dialect& dialect = database.dialect();
+  return database.Transact([&](Transaction& transaction) -> Result<void> {
+    if (!dialect.lock_schema.empty()) {
+      PERSEUS_RETURN_IF_ERROR(transaction.Run(dialect.lock_schema, {}));
+    }
+    PERSEUS_ASSIGN_OR_RETURN(const std::int64_t version, VersionOfTables(transaction, dialect));
+    if (version != kSchemaVersion) {
       return Fail(
-          "the tables of the database have version {}, but this program needs version {} or older "
-          "(use the program that made them, or another database)",
+          "the tables have version {}, and only version {} can be downgraded (use the "
+          "program that made them)",
           version, kSchemaVersion);
     }
-    for (std::int64_t next = version; next < wanted; ++next) {
-      for (const std::string_view statement : kVersions[next]) {
-        PERSEUS_RETURN_IF_ERROR(transaction.Run(InDialect(statement, dialect), {}));
-      }
-    }
-    PERSEUS_RETURN_IF_ERROR(transaction.Run("DELETE FROM schema_version", {}));
-    PERSEUS_RETURN_IF_ERROR(transaction.Run("INSERT INTO schema_version VALUES ($1)", {wanted}));
+    PERSEUS_RETURN_IF_ERROR(transaction.Run("DROP TABLE plan_guards", {}));
+    PERSEUS_RETURN_IF_ERROR(
+        transaction.Run("UPDATE schema_version SET version = $1", {kSchemaVersion - 1}));
     return {};
   });
 }

@@ -69,18 +69,7 @@ class SqliteDatabase final : public Database {
     }
   }
 
-  const Dialect& dialect() const override {
-    static constexpr Dialect kSqlite = {
-        .serial_key = "INTEGER PRIMARY KEY AUTOINCREMENT",
-        .for_update = "",  // There is only one writer.
-        .skip_locked = "",
-        .lock_schema = "",
-        .shrink = "PRAGMA incremental_vacuum",
-        .clock = "",
-        .has_replicas = false,
-    };
-    return kSqlite;
-  }
+  const Dialect& dialect() const override { return SqliteDialect(); }
 
   Result<Rows> Read(std::string_view sql, Parameters parameters) override {
     if (const Result<void> fit = CheckParameters(parameters); !fit) return Fail(fit);
@@ -114,7 +103,44 @@ class SqliteDatabase final : public Database {
   GroupCommit commits_;  // Last: its thread uses all above.
 };
 
+class SqliteSnapshot final : public Snapshot {
+ public:
+  explicit SqliteSnapshot(SqliteConnection connection) : connection_(std::move(connection)) {}
+
+  const Dialect& dialect() const override { return SqliteDialect(); }
+  Result<Rows> Run(std::string_view sql, Parameters parameters) override {
+    return connection_.Run(sql, parameters);
+  }
+
+ private:
+  SqliteConnection connection_;
+};
+
 }  // namespace
+
+const Dialect& SqliteDialect() {
+  static constexpr Dialect kSqlite = {
+      .serial_key = "INTEGER PRIMARY KEY AUTOINCREMENT",
+      .for_update = "",  // There is only one writer.
+      .skip_locked = "",
+      .lock_schema = "",
+      .shrink = "PRAGMA incremental_vacuum",
+      .clock = "",
+      .has_replicas = false,
+      .columns = "SELECT name FROM pragma_table_info($1) ORDER BY cid",
+      .reset_serial = "",
+  };
+  return kSqlite;
+}
+
+Result<std::unique_ptr<Snapshot>> OpenSqliteSnapshot(const std::string& path) {
+  PERSEUS_ASSIGN_OR_RETURN(SqliteConnection connection, SqliteConnection::OpenForReading(path));
+  // The moment is that of the first statement after BEGIN.
+  for (const char* begin : {"BEGIN", "SELECT COUNT(*) FROM sqlite_schema"}) {
+    if (const auto begun = connection.Run(begin, {}); !begun) return Fail(begun);
+  }
+  return std::make_unique<SqliteSnapshot>(std::move(connection));
+}
 
 Result<std::unique_ptr<Database>> OpenSqlite(const std::string& path) {
   const bool is_in_memory = path == ":memory:";

@@ -13,18 +13,29 @@ namespace {
 constexpr std::string_view kSqlitePrefix = "sqlite:";
 constexpr std::string_view kPostgresPrefixes[] = {"postgresql://", "postgres://"};
 
-Result<std::unique_ptr<Database>> OpenDatabase(const std::string& address) {
+template <typename Opened>
+Result<std::unique_ptr<Opened>> OpenWith(
+    const std::string& address, Result<std::unique_ptr<Opened>> (*open_sqlite)(const std::string&),
+    Result<std::unique_ptr<Opened>> (*open_postgres)(const std::string&)) {
   if (address.starts_with(kSqlitePrefix) && address.size() > kSqlitePrefix.size()) {
-    return OpenSqlite(address.substr(kSqlitePrefix.size()));
+    return open_sqlite(address.substr(kSqlitePrefix.size()));
   }
   for (const std::string_view prefix : kPostgresPrefixes) {
-    if (address.starts_with(prefix)) return OpenPostgres(address);
+    if (address.starts_with(prefix)) return open_postgres(address);
   }
   // The message does not show the address, which may contain a password.
   return Fail("this is not a database address (expected sqlite:PATH or postgresql://HOST/NAME)");
 }
 
 }  // namespace
+
+Result<std::unique_ptr<Database>> OpenDatabase(const std::string& address) {
+  return OpenWith<Database>(address, OpenSqlite, OpenPostgres);
+}
+
+Result<std::unique_ptr<Snapshot>> OpenSnapshot(const std::string& address) {
+  return OpenWith<Snapshot>(address, OpenSqliteSnapshot, OpenPostgresSnapshot);
+}
 
 Result<std::unique_ptr<Store>> OpenStore(const std::string& address) {
   PERSEUS_ASSIGN_OR_RETURN(std::unique_ptr<Database> database, OpenDatabase(address));

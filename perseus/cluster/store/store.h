@@ -61,6 +61,7 @@ class Store final {
     JobRecord job;
     bool is_new = false;  // false: `job` has this key, existed before and has not ended.
   };
+  // kUnreachable beyond NewJob's limits. A job that exists is never beyond them.
   Result<Created> CreateJob(const NewJob& job, Milliseconds now, const Author& by = {});
 
   // Finds a job by id or by key. If several jobs have the key: the one that has not ended, or else

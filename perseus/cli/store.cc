@@ -1,0 +1,140 @@
+// `perseus store` looks after the database of a server.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "perseus/cli/standard_output.h"
+#include "perseus/cli/table.h"
+#include "perseus/cli/verbs.h"
+#include "perseus/cluster/store/dump.h"
+#include "perseus/cluster/store/schema.h"
+
+namespace perseus::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr const char* kStoreAbout =
+    "Back up, restore, check and migrate the database of a server (docs/server.md). A backup is "
+    "one\n"
+    "text file, the same for SQLite and PostgreSQL, so it also moves a server from one to the\n"
+    "other. Servers go on while backup and check run.";
+constexpr const char* kStoreExamples =
+    "Examples:\n"
+    "  perseus store backup perseus.backup --database sqlite:perseus.db\n"
+    "  perseus store restore perseus.backup --database postgresql://perseus@db/perseus\n"
+    "  perseus store check --database sqlite:perseus.db\n"
+    "  perseus store migrate --to 3 --database sqlite:perseus.db";
+
+struct StoreFlags {
+  std::string database = "sqlite:perseus.db";
+  std::string file = "";
+  std::optional<std::int64_t> version;
+  bool as_json = false;
+};
+
+store::Milliseconds Now() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+ordered_json SummaryJson(const store::DumpSummary& summary) {
+  auto tables = ordered_json::object();
+  for (const store::DumpedTable& table : summary.tables) tables[table.name] = table.rows;
+  return {{"schema", summary.schema}, {"rows", summary.rows()}, {"tables", std::move(tables)}};
+}
+
+Result<void> Backup(const StoreFlags& flags) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto summary, store::Backup(flags.database, flags.file, Now()));
+  if (flags.as_json) return Print(SummaryJson(summary).dump(2) + "\n");
+  return Print(fmt::format("{}: {} rows of {} tables, version {}\n", flags.file, summary.rows(),
+                           summary.tables.size(), summary.schema));
+}
+
+Result<void> Restore(const StoreFlags& flags) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto summary, store::Restore(flags.file, flags.database));
+  if (flags.as_json) return Print(SummaryJson(summary).dump(2) + "\n");
+  return Print(
+      fmt::format("{} rows of {} tables are restored\n", summary.rows(), summary.tables.size()));
+}
+
+Result<void> Check(const StoreFlags& flags) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto checked, store::CheckStore(flags.database));
+  if (flags.as_json) {
+    ordered_json json = SummaryJson(checked.contents);
+    json["audit_records"] = checked.audit_records;
+    json["problems"] = checked.problems;
+    PERSEUS_RETURN_IF_ERROR(Print(json.dump(2) + "\n"));
+  } else {
+    Table table({"table", "rows"});
+    for (const store::DumpedTable& one : checked.contents.tables) {
+      table.AddRow({one.name, std::to_string(one.rows)});
+    }
+    std::string text = table.Format();
+    text += fmt::format("tables of version {}, {} audit records\n", checked.contents.schema,
+                        checked.audit_records);
+    for (const std::string& problem : checked.problems) text += "problem: " + problem + "\n";
+    PERSEUS_RETURN_IF_ERROR(Print(text));
+  }
+  if (checked.problems.empty()) return {};
+  return FailAs(
+      ErrorKind::kSystem,
+      "the database has {} problems (restore it from a backup, or find out who changed it)",
+      checked.problems.size());
+}
+
+Result<void> Migrate(const StoreFlags& flags) {
+  const std::int64_t version = flags.version.value_or(store::kSchemaVersion);
+  PERSEUS_ASSIGN_OR_RETURN(const std::int64_t before, store::MigrateStore(flags.database, version));
+  if (flags.as_json) {
+    return Print(ordered_json{{"before", before}, {"schema", version}}.dump(2) + "\n");
+  }
+  if (before == version) return Print(fmt::format("the tables have version {}\n", version));
+  return Print(fmt::format("the tables had version {} and have version {} now{}\n", before, version,
+                           version < before ? "; start the older program before this one does: a "
+                                              "server of this program upgrades them again"
+                                            : ""));
+}
+
+}  // namespace
+
+Verb AddStoreVerb(CLI::App& program) {
+  auto flags = std::make_shared<StoreFlags>();
+  auto action = std::make_shared<Result<void> (*)(const StoreFlags&)>();
+  CLI::App* verb = program.add_subcommand("store", kStoreAbout);
+  verb->footer(kStoreExamples);
+  verb->require_subcommand(1);
+  const auto add = [&](const char* name, const char* about,
+                       Result<void> (*run)(const StoreFlags&)) {
+    CLI::App* sub = verb->add_subcommand(name, about);
+    sub->add_option("--database", flags->database,
+                    "sqlite:FILE, or postgresql://USER@HOST/NAME (default: sqlite:perseus.db)")
+        ->envname("PERSEUS_DATABASE")
+        ->type_name("URL");
+    sub->add_flag("--json", flags->as_json, "Print JSON");
+    sub->callback([action, run] { *action = run; });
+    return sub;
+  };
+  add("backup", "Write a backup of one moment; servers go on", Backup)
+      ->add_option("file", flags->file, "The file; it holds hashes of tokens, so keep it private")
+      ->type_name("FILE")
+      ->required();
+  add("restore", "Read a backup into a new database", Restore)
+      ->add_option("file", flags->file, "The backup")
+      ->type_name("FILE")
+      ->required();
+  add("check", "Look for damage and for changes of the audit trail; servers go on", Check);
+  add("migrate", "Upgrade the tables, or downgrade them by one version; stop all servers first",
+      Migrate)
+      ->add_option("--to", flags->version, "Version of the tables (default: the newest)")
+      ->type_name("VERSION");
+  return {verb, [flags, action] { return (*action)(*flags); }};
+}
+
+}  // namespace perseus::cli

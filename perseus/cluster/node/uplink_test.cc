@@ -1,0 +1,33 @@
+#include "perseus/cluster/node/uplink.h"
+
+#include <gtest/gtest.h>
+#include <spdlog/sinks/null_sink.h>
+
+#include <memory>
+
+namespace perseus::node {
+namespace {
+
+constexpr Nanoseconds kSecond = 1'000'000'000;
+
+TEST(Uplink, WaitsAsLongAsAnOverloadedServerAsks) {
+  http::Response answer{.status = 429, .fields = {{"retry-after", "3"}}};
+  spdlog::logger log("test", std::make_shared<spdlog::sinks::null_sink_mt>());
+  Uplink uplink([&](const http::Client::Outgoing&) -> Result<http::Response> { return answer; },
+                log);
+  ASSERT_TRUE(uplink.Request({}, kSecond));
+  EXPECT_FALSE(uplink.IsUsable(4 * kSecond - 1));
+  EXPECT_TRUE(uplink.IsUsable(4 * kSecond));
+  answer = {.status = 503, .fields = {{"retry-after", "86400"}}};
+  ASSERT_TRUE(uplink.Request({}, 0));
+  EXPECT_TRUE(uplink.IsUsable(30 * kSecond)) << "a server cannot silence a node for long";
+  answer = {.status = 429, .fields = {{"retry-after", "-5"}}};
+  ASSERT_TRUE(uplink.Request({}, 0));
+  EXPECT_TRUE(uplink.IsUsable(0));
+  answer = {.status = 200, .fields = {{"retry-after", "3"}}};
+  ASSERT_TRUE(uplink.Request({}, 0));
+  EXPECT_TRUE(uplink.IsUsable(0));
+}
+
+}  // namespace
+}  // namespace perseus::node
