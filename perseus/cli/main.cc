@@ -72,9 +72,12 @@ int ReportUsageError(const CLI::App& program, const CLI::ParseError& error) {
   if (has_unknown && !unknown.empty()) {
     const bool is_number = unknown.front().find_first_not_of("0123456789.") == std::string::npos;
     return ReportError(
-        fmt::format("{} is unknown ({}{})", Excerpt(unknown.front()), help,
-                    is_number ? "; a flag takes one value, so repeat the flag for a further one"
-                              : Suggestion(*verb, unknown.front())),
+        fmt::format(
+            "{} is unknown ({}{})", Excerpt(unknown.front()), help,
+            is_number ? "; a flag takes one value, so repeat the flag for a further one"
+            : verb->get_name() == "run" && !unknown.front().starts_with('-')
+                ? "; the training comes after --: perseus run [options] -- torchrun … train.py"
+                : Suggestion(*verb, unknown.front())),
         kBadInput);
   }
   if (lacks_verb) return ReportError(fmt::format("a verb is missing ({})", help), kBadInput);

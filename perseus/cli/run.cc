@@ -5,9 +5,11 @@
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "perseus/base/file_descriptor.h"
@@ -95,12 +97,20 @@ FileDescriptor Coordinate(const fs::path& job_directory) {
   return lock;
 }
 
-std::vector<std::string> Describe(const tuner::RunSummary& run, const fs::path& directory) {
+std::string WhyNothingIsRecorded(int status) {
+  if (status != 0) return fmt::format("before the training ended with status {}", status);
+  const char* attach = std::getenv("PERSEUS_ATTACH");
+  if (attach != nullptr && std::string_view(attach) == "off") {
+    return "because PERSEUS_ATTACH is off (unset it, or call perseus.attach)";
+  }
+  return "(is the framework one that Perseus attaches? See docs/frameworks.md)";
+}
+
+std::vector<std::string> Describe(const tuner::RunSummary& run, const fs::path& directory,
+                                  int status) {
   if (run.ranks == 0) {
-    return {fmt::format(
-        "no rank recorded a step in {} (is the framework one that Perseus attaches? See "
-        "docs/frameworks.md)",
-        directory.string())};
+    return {fmt::format("no rank recorded a step in {} {}", directory.string(),
+                        WhyNothingIsRecorded(status))};
   }
   std::string line =
       fmt::format("{} steps of {} ranks, {:.4g} s a step", run.steps, run.ranks, run.step_time_s);
@@ -158,7 +168,7 @@ Result<void> RunTraining(RunFlags& flags) {
   if (turnkey) turnkey->Finish();
   if (!is_coordinator) return {};
   if (const auto run = tuner::SumUpRun(directory, start)) {
-    for (const std::string& line : Describe(*run, directory)) Report(line);
+    for (const std::string& line : Describe(*run, directory, flags.status)) Report(line);
   } else {
     Report(run.error().message);
   }

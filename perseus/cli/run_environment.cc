@@ -89,6 +89,21 @@ std::string PythonOf(const std::vector<std::string>& command) {
   return is_python ? interpreter : "python3";
 }
 
+// Whether this Python does not run the hook: -I and -E ignore PYTHONPATH, and -S ignores
+// sitecustomize.
+bool IgnoresHook(const std::vector<std::string>& command) {
+  if (!fs::path(command.front()).filename().string().starts_with("python")) return false;
+  for (std::size_t i = 1; i < command.size(); ++i) {
+    const std::string& word = command[i];
+    if (!word.starts_with('-') || word.starts_with("--")) return false;
+    // The rest of the word, or the next one, belongs to these flags.
+    const std::string flags = word.substr(1, word.find_first_of("cmWX") - 1);
+    if (flags.find_first_of("IES") != std::string::npos) return true;
+    if (flags.size() + 1 < word.size()) return false;
+  }
+  return false;
+}
+
 bool HasHook(const fs::path& package) {
   return ::access((package / "hook" / "sitecustomize.py").c_str(), R_OK) == 0;
 }
@@ -191,6 +206,11 @@ RunEnvironment PrepareRun(const fs::path& job_directory, const fs::path& plan,
         "the Python package perseus is not installed, so no framework is attached: only a program "
         "that opens a session by itself is recorded (pip install it for the Python of the "
         "training)");
+  }
+  if (IgnoresHook(command)) {
+    environment.warnings.push_back(
+        "this Python does not run the hook of Perseus, so no framework is attached (leave out -I, "
+        "-E and -S, or call perseus.attach)");
   }
   if (plan.empty()) return environment;
   if (const auto checked = CheckPlan(plan)) {

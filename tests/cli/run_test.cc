@@ -25,9 +25,10 @@ TEST_F(RunVerbTest, HasTheOutputAndTheExitStatusOfTheTraining) {
   const Outcome seven = Run("run -- sh -c 'echo out; echo err >&2; exit 7'");
   EXPECT_EQ(seven.status, 7);
   EXPECT_EQ(seven.out, "out\n");
-  EXPECT_THAT(seven.err, AllOf(HasSubstr("\nerr\n"),
-                               HasSubstr("perseus: no rank recorded a step in " + Here() +
-                                         "/perseus-run-1 (is the framework one that")));
+  EXPECT_THAT(seven.err,
+              AllOf(HasSubstr("\nerr\n"),
+                    HasSubstr("perseus: no rank recorded a step in " + Here() +
+                              "/perseus-run-1 before the training ended with status 7\n")));
   EXPECT_EQ(Run("run -- true").status, 0);
   EXPECT_EQ(Run("run -- sh -c 'kill -9 $$'").status, 128 + 9);
 }
@@ -40,6 +41,7 @@ TEST_F(RunVerbTest, SaysWhyATrainingCannotRun) {
   EXPECT_EQ(Run("run -- ./data").status, 126);
   ExpectComplaint(Run("run"), 2, "the training is missing");
   ExpectComplaint(Run("run --job-directory run"), 2, "the training is missing");
+  ExpectComplaint(Run("run torchrun x.py"), 2, "the training comes after --: perseus run");
   ExpectComplaint(Run("run --tune --plan x -- true"), 2, "--plan");
 }
 
@@ -113,6 +115,24 @@ TEST_F(RunVerbTest, WarnsThatNodesRecordApart) {
     EXPECT_THAT(Run("run -- true " + flag).err, Not(HasSubstr("nodes"))) << flag;
   }
   EXPECT_THAT(Run("run --job-directory shared -- true --nnodes 2").err, Not(HasSubstr("nodes")));
+}
+
+TEST_F(RunVerbTest, SaysWhyNothingIsRecorded) {
+  EXPECT_THAT(Run("run -- true").err, HasSubstr("(is the framework one that Perseus attaches?"));
+  EXPECT_THAT(Run("run -- false").err, HasSubstr("before the training ended with status 1\n"));
+  setenv("PERSEUS_ATTACH", "off", 1);
+  EXPECT_THAT(Run("run -- true").err, HasSubstr("because PERSEUS_ATTACH is off"));
+  unsetenv("PERSEUS_ATTACH");
+}
+
+TEST_F(RunVerbTest, WarnsOfAPythonThatIgnoresTheHook) {
+  const std::string warning = "perseus: this Python does not run the hook of Perseus";
+  for (const std::string words : {"-I -c pass", "-u -E -c pass", "-OSc pass"}) {
+    EXPECT_THAT(Run("run -- python3 " + words).err, HasSubstr(warning)) << words;
+  }
+  for (const std::string words : {"-c pass -I", "-Xdev -c pass", "-cpass -S", "--version -I"}) {
+    EXPECT_THAT(Run("run -- python3 " + words).err, Not(HasSubstr(warning))) << words;
+  }
 }
 
 TEST_F(RunVerbTest, PassesSignalsOnToTheTraining) {

@@ -8,6 +8,12 @@ namespace perseus::tuner {
 
 Result<void> CheckMaySetClocks(const protocol::RankHeader& header) {
   if (header.may_set_clocks && !header.sm_clocks_mhz.empty()) return {};
+  if (header.gpu.empty() && header.sm_clocks_mhz.empty()) {
+    return Fail(
+        "rank {} has no GPU that Perseus can find, so no clock can be measured there (run perseus "
+        "doctor on {})",
+        Name(header.name), header.host);
+  }
   return Fail(
       "rank {} may not set the clock of its GPU, so no other clock can be measured there (run "
       "perseus agent on {}, or let the job start one: PERSEUS_AGENT=own)",

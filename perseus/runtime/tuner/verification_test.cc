@@ -202,8 +202,21 @@ TEST_F(VerificationTest, RankThatDoesNotFollowIsNamed) {
   EXPECT_THAT(verified.error().message, HasSubstr("rank dp0-pp1-tp0 ran step"));
 }
 
+TEST_F(VerificationTest, ARankWithoutAGpuIsAnErrorAtOnce) {
+  protocol::RankHeader header;
+  header.name = {0, 1, 0};
+  header.host = "n7";
+  header.pid = 1;
+  job_.Announce(header);
+  const auto verified = Run();
+  ASSERT_FALSE(verified);
+  EXPECT_THAT(verified.error().message,
+              HasSubstr("rank dp0-pp1-tp0 has no GPU that Perseus can find"));
+}
+
 TEST_F(VerificationTest, ARankThatMayNotSetClocksIsAnErrorAtOnce) {
   protocol::RankHeader header;
+  header.gpu = "GPU-1";
   header.name = {0, 1, 0};
   header.host = "n7";
   header.pid = 1;
