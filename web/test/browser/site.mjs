@@ -8,6 +8,7 @@ import { after, before, test } from "node:test";
 import { launch, onPage, quit } from "./browser.mjs";
 
 const site = process.argv[2];
+const timeout = 60_000; // The search reads a large index, and other tests may run beside this one.
 before(launch);
 after(quit);
 
@@ -17,7 +18,7 @@ const fits = (page) => page.evaluate(() => document.documentElement.scrollWidth 
 for (const [device, width, height] of [["a phone", 390, 844], ["a wide screen", 1920, 1080]]) {
   test(`pages fit on ${device}`, async () => {
     for (const name of ["index", "formats", "reference/http-api", "reference/commands/plan", "algorithm"]) {
-      await onPage(join(site, `${name}.html`), async (page) => assert.ok(await fits(page), name), { width, height });
+      await onPage(join(site, `${name}.html`), async (page) => assert.ok(await fits(page), name), { width, height, timeout });
     }
   });
 }
@@ -35,7 +36,7 @@ test("the page on savings computes, or says why not", async () => {
       await page.locator("[name=stages]").fill("60");
       assert.match(await answer.innerText(), /cannot be planned: .* layers/);
       assert.ok(await fits(page));
-    }, { width, height });
+    }, { width, height, timeout });
   }
 });
 
@@ -47,5 +48,5 @@ test("search finds a page, without a server", async () => {
     await result.waitFor();
     await result.click();
     await page.waitForURL(/power-cap|guide|commands|emulat/);
-  });
+  }, { timeout });
 });
