@@ -28,13 +28,15 @@ job::AutoSchedule ParseSearch(const json& search) {
   schedule.limit = {
       .of_pp_rank = memory.at("of_pp_rank").get<std::vector<std::int64_t>>(),
       .size_of_stage = memory.at("of_microbatch").get<std::vector<std::int64_t>>(),
-      .kept_of_stage = {},
+      .kept_of_stage = memory.value("kept_of_microbatch", std::vector<std::int64_t>()),
       .unit = is_in_bytes ? MemoryLimit::Unit::kBytes : MemoryLimit::Unit::kMicrobatches};
   if (search.contains("activation_bytes")) {
     schedule.memory.bytes.activations =
         search.at("activation_bytes").get<std::vector<std::int64_t>>();
   }
   if (is_in_bytes) schedule.memory.bytes.available = schedule.limit.of_pp_rank;
+  schedule.memory.bytes.kept = schedule.limit.kept_of_stage;
+  if (search.value("fold", false)) schedule.placement = schedule_search::Placement::kV;
   schedule.memory.source = search.value("memory_source", "");
   if (search.contains("max_switches")) {
     schedule.changes.most_changes = search.at("max_switches").get<int>();
@@ -49,7 +51,9 @@ bool Describes(const job::AutoSchedule& search, const schedule::Schedule& schedu
   const std::size_t stages = schedule.pp_rank_of_stage.size();
   const auto& bytes = search.memory.bytes.activations;
   return search.limit.of_pp_rank.size() == schedule.pp_ranks.size() &&
-         search.limit.size_of_stage.size() == stages && (bytes.empty() || bytes.size() == stages);
+         search.limit.size_of_stage.size() == stages &&
+         (search.limit.kept_of_stage.empty() || search.limit.kept_of_stage.size() == stages) &&
+         (bytes.empty() || bytes.size() == stages);
 }
 
 Result<void> PlanAgain(const job::LoadedJob& job, job::AutoSchedule& search) {
@@ -62,8 +66,10 @@ Result<void> PlanAgain(const job::LoadedJob& job, job::AutoSchedule& search) {
                                             .execution = job.model,
                                             .pp_ranks = static_cast<int>(schedule.pp_ranks.size()),
                                             .microbatches = schedule.microbatches,
-                                            .changes = search.changes};
-  PERSEUS_ASSIGN_OR_RETURN(search.reference, schedule_search::FindReference(searched));
+                                            .changes = search.changes,
+                                            .placement = search.placement};
+  PERSEUS_ASSIGN_OR_RETURN(search.reference,
+                           schedule_search::FindReference(searched, search.limit));
   PERSEUS_ASSIGN_OR_RETURN(
       search.found,
       schedule_search::PlanCandidate(searched, search.reference,
@@ -97,6 +103,10 @@ ordered_json DescribeSearch(const job::AutoSchedule& schedule,
                        {{"unit", is_in_bytes ? "bytes" : "microbatches"},
                         {"of_pp_rank", schedule.limit.of_pp_rank},
                         {"of_microbatch", schedule.limit.size_of_stage}}}};
+  if (!schedule.limit.kept_of_stage.empty()) {
+    search["memory"]["kept_of_microbatch"] = schedule.limit.kept_of_stage;
+  }
+  if (schedule.placement == schedule_search::Placement::kV) search["fold"] = true;
   if (row.most_saving) search["found"]["most_saving"] = *row.most_saving;
   if (!schedule.memory.bytes.activations.empty()) {
     search["activation_bytes"] = schedule.memory.bytes.activations;

@@ -52,6 +52,14 @@ void AddMemoryFlags(CLI::App& verb, job::MemoryFlags& flags) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(number(job::kActivationRange));
+  verb.add_option("--kept-memory", flags.kept_mib,
+                  "What stays of these activations until a recompute, for all stages or for each: "
+                  "the search then also chooses what is recomputed")
+      ->type_name("MIB[,MIB...]")
+      ->group("Job")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(number(job::kKeptRange));
   verb.add_option("--memory", flags.gpu_gib,
                   "The memory of a GPU: a schedule that is searched for has to fit")
       ->type_name("GIB")
@@ -98,6 +106,10 @@ void AddJobFlags(CLI::App& verb, job::JobFlags& flags, JobComes comes) {
         ->allow_extra_args(false)
         ->check(count);
     AddMemoryFlags(verb, flags.memory);
+    verb.add_flag("--fold", flags.fold,
+                  "Of --schedule auto: the stages are in a V on the pp_ranks, as with zb-v and "
+                  "dualpipe-v")
+        ->group("Job");
   }
   schedule->check(CLI::IsMember(names));
   CLI::Option* schedule_file =

@@ -50,7 +50,8 @@ SearchJob SearchJobOf(const job::LoadedJob& job) {
           .execution = job.model,
           .pp_ranks = profile.stages(),
           .microbatches = job.planned.schedule.microbatches,
-          .changes = job.auto_schedule->changes};
+          .changes = job.auto_schedule->changes,
+          .placement = job.auto_schedule->placement};
 }
 
 std::string NameOfRow(const TradeoffRow& row) {

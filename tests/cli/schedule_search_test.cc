@@ -200,6 +200,41 @@ TEST_F(ScheduleSearchTest, TheReportOfADirectoryShowsTheSearch) {
   ExpectComplaint(Run("report plain --figure memory.svg"), 2, "schedules that were searched for");
 }
 
+TEST_F(ScheduleSearchTest, SearchesStagesInAV) {
+  Write("v.csv", RunWell("synth --gpu a100 --stages 3 --chunks 2 --fold"));
+  const std::string job = " v.csv --microbatches 6 --blocking-power 84 ";
+  const auto search = RunJson("schedule search" + job + "--fold --more 0,1 --json -o schedules");
+  EXPECT_EQ(search["reference"]["schedule"], "zb-v");
+  EXPECT_GT(search["rows"][0]["saving"], search["fixed"]["saving"]);
+  RunWell("plan v.csv --schedule-file schedules/more-0.csv --blocking-power 84 --no-frontier");
+  RunWell("plan --schedule auto --fold --no-frontier -o out" + job);
+  RunWell("report out -o report.html");
+  Write("v.toml", "[pipeline]\nfold = true\n");
+  EXPECT_EQ(RunJson("schedule search --job v.toml --more 0,1 --json" + job), search);
+  ExpectComplaint(Run("plan --schedule zb-v --fold" + job), 2, "--fold is for a schedule");
+  ExpectComplaint(Run("schedule search --fold" + std::string(kSearched)), 2,
+                  "need two chunks on each pp_rank");
+}
+
+TEST_F(ScheduleSearchTest, ChoosesWhatIsRecomputed) {
+  Write("recompute.csv",
+        RunWell("synth --gpu a100 --stages 4 --instructions forward,backward,recompute"));
+  const std::string search =
+      "schedule search recompute.csv --microbatches 8 --blocking-power 84 --more 0 --json "
+      "--activation-memory 1024 ";
+  // 1F1B holds 4 GiB on pp_rank 0. With recomputes there, it fits into less.
+  const auto fitting = RunJson(search + "--kept-memory 100 --memory 3.5 -o schedules")["fitting"];
+  // Early recomputation on all pp_ranks saves less.
+  EXPECT_GT(fitting["saving"], 0.1);
+  EXPECT_THAT(Read("schedules/fits.csv"), HasSubstr("0R"));
+  ExpectComplaint(Run(search + "--memory 3.5"), 3, "1f1b needs 4.000 3.000 2.000 1.000 GiB");
+  ExpectComplaint(Run(search + "--memory 3.5 --kept-memory 2000"), 2,
+                  "above the memory of its activations");
+  ExpectComplaint(
+      Run("schedule search --activation-memory 9 --kept-memory 1" + std::string(kSearched)), 2,
+      "has no recompute instructions");
+}
+
 TEST_F(ScheduleSearchTest, AJobFileMayAskForASearch) {
   Write("job.toml",
         "profile = \"profile.csv\"\n[pipeline]\nschedule = \"auto\"\nmicrobatches = 8\n"

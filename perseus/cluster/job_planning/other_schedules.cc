@@ -23,6 +23,13 @@ ordered_json RowJson(const schedule_search::PlannedCandidate& row) {
           {"saving", row.saving}};
 }
 
+// Whether stages R to 2R - 1 of R pp_ranks are on the way up.
+bool IsInAV(const schedule::Schedule& schedule) {
+  const auto pp_ranks = static_cast<int>(schedule.pp_ranks.size());
+  return schedule.stages() == 2 * pp_ranks && pp_ranks > 1 &&
+         schedule.pp_rank_of_stage[schedule.pp_ranks.size()] == pp_ranks - 1;
+}
+
 }  // namespace
 
 Result<std::string> CompareSchedules(const store::JobRecord& job,
@@ -33,13 +40,14 @@ Result<std::string> CompareSchedules(const store::JobRecord& job,
       const auto parsed, profile::ParseProfile(profile.csv, fmt::format("profile {} of {}",
                                                                         profile.version, job.key)));
   const schedule::Schedule& own = spec.planned.schedule;
-  const schedule_search::SearchJob search{
+  schedule_search::SearchJob search{
       .profile = parsed,
       .model = spec.planned.model,
       .execution = plan::ModelOf(spec.planned),
       .pp_ranks = static_cast<int>(own.pp_ranks.size()),
       .microbatches = own.microbatches,
       .changes = {.most_changes = spec.most_switches, .changes_per_s = spec.most_changes_per_s}};
+  if (IsInAV(own)) search.placement = schedule_search::Placement::kV;
   schedule_search::TradeoffOptions options{.stop = stop, .finish = {}, .progress = {}};
   options.more = {0, 1, 2};
   PERSEUS_ASSIGN_OR_RETURN(const auto tradeoff, schedule_search::ComputeTradeoff(search, options));

@@ -18,9 +18,7 @@ Result<schedule_search::MemoryLimit> LimitMemory(const schedule_search::Referenc
         "the memory is given in microbatches and in bytes (remove --max-in-flight, or --memory)");
   }
   if (!memory.available.empty()) {
-    return schedule_search::MemoryLimit{.of_pp_rank = memory.available,
-                                        .size_of_stage = memory.activations,
-                                        .unit = schedule_search::MemoryLimit::Unit::kBytes};
+    return schedule_search::LimitOf(memory);
   }
   schedule_search::MemoryLimit limit = schedule_search::MoreInFlight(reference, 0);
   if (max_in_flight.empty()) return limit;
@@ -39,7 +37,8 @@ Result<AutoSchedule> FindAutoSchedule(const schedule_search::SearchJob& job,
                                       const std::vector<int>& max_in_flight,
                                       const GpuMemory& memory,
                                       const schedule_search::SearchEffort& effort) {
-  PERSEUS_ASSIGN_OR_RETURN(auto reference, schedule_search::FindReference(job));
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto reference, schedule_search::FindReference(job, schedule_search::LimitOf(memory.bytes)));
   PERSEUS_ASSIGN_OR_RETURN(auto limit, LimitMemory(reference, max_in_flight, memory.bytes));
   auto found = schedule_search::FindSchedule(job, reference.time, limit, effort);
   if (!found && !memory.bytes.available.empty()) {
@@ -56,6 +55,7 @@ Result<AutoSchedule> FindAutoSchedule(const schedule_search::SearchJob& job,
                       .found = std::move(planned),
                       .limit = std::move(limit),
                       .memory = memory,
+                      .placement = job.placement,
                       .changes = job.changes};
 }
 
@@ -85,7 +85,8 @@ Result<schedule_search::Tradeoff> CompareWithReference(const schedule_search::Se
       .fixed = schedule_search::TradeoffRow{std::move(planned_reference)},
       .rows = {std::move(row)},
       .fitting = {},
-      .activations = schedule.memory.bytes.activations};
+      .activations = schedule.memory.bytes.activations,
+      .kept = schedule.memory.bytes.kept};
 }
 
 std::string Describe(const AutoSchedule& schedule) {

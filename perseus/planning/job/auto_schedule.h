@@ -21,7 +21,8 @@ struct AutoSchedule {
   schedule_search::Reference reference;
   schedule_search::PlannedCandidate found;  // With a first plan for the time of the reference.
   schedule_search::MemoryLimit limit;
-  GpuMemory memory;                              // As far as it is known.
+  GpuMemory memory;  // As far as it is known.
+  schedule_search::Placement placement = schedule_search::Placement::kLoop;
   few_switches::ChangeLimit changes = {};        // Of the plans that it was chosen by.
   std::optional<profile::Profile> profile = {};  // Of the job that was loaded with this schedule.
 };

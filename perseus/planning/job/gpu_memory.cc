@@ -29,15 +29,23 @@ Result<std::vector<std::int64_t>> ForEach(const std::vector<double>& given, std:
   return bytes;
 }
 
+// The pp_rank that holds a stage of the schedule as the given chunk.
+int StageOf(int pp_rank, int chunk, int pp_ranks, schedule_search::Placement placement) {
+  const bool is_on_way_up = placement == schedule_search::Placement::kV && chunk % 2 == 1;
+  return chunk * pp_ranks + (is_on_way_up ? pp_ranks - 1 - pp_rank : pp_rank);
+}
+
 // The activations of each stage of the schedule. Empty if the profile lacks those of any stage.
 std::vector<std::int64_t> ProfiledActivations(const profile::Profile& profile,
-                                              const profile::StageMemory& profiled) {
-  std::vector<std::int64_t> bytes;
+                                              const profile::StageMemory& profiled,
+                                              schedule_search::Placement placement) {
+  std::vector<std::int64_t> bytes(static_cast<std::size_t>(profile.stages() * profile.chunks()));
   for (int chunk = 0; chunk < profile.chunks(); ++chunk) {
     for (int pp_rank = 0; pp_rank < profile.stages(); ++pp_rank) {
       const profile::StageMemory::Part* part = profiled.Find(pp_rank, chunk);
       if (part == nullptr || !part->activation_bytes) return {};
-      bytes.push_back(*part->activation_bytes);
+      const int stage = StageOf(pp_rank, chunk, profile.stages(), placement);
+      bytes[static_cast<std::size_t>(stage)] = *part->activation_bytes;
     }
   }
   return bytes;
@@ -62,10 +70,33 @@ struct Known {
   std::string_view source;  // "given", "measured", "modeled".
 };
 
+// What each stage keeps until a recompute. Empty if that is not given.
+Result<std::vector<std::int64_t>> KeptOf(const MemoryFlags& given, const profile::Profile& profile,
+                                         const std::vector<std::int64_t>& activations) {
+  if (given.kept_mib.empty()) return std::vector<std::int64_t>();
+  if (profile.Find(0, 0, InstructionKind::kRecompute) == nullptr) {
+    return Fail(
+        "--kept-memory is for recomputation, but {} has no recompute instructions (remove it, or "
+        "profile recomputes)",
+        profile.name());
+  }
+  PERSEUS_ASSIGN_OR_RETURN(auto kept, ForEach(given.kept_mib, activations.size(), kBytesPerMib,
+                                              "--kept-memory", "stages"));
+  for (std::size_t stage = 0; stage < kept.size(); ++stage) {
+    if (kept[stage] <= activations[stage]) continue;
+    return Fail(
+        "--kept-memory of stage {} is above the memory of its activations (it is the part "
+        "that stays until a recompute)",
+        stage);
+  }
+  return kept;
+}
+
 }  // namespace
 
 Result<GpuMemory> MemoryOf(const MemoryFlags& given, const profile::Profile& profile,
-                           const std::optional<profile::StageMemory>& profiled) {
+                           const std::optional<profile::StageMemory>& profiled,
+                           schedule_search::Placement placement) {
   const auto pp_ranks = static_cast<std::size_t>(profile.stages());
   const auto stages = pp_ranks * static_cast<std::size_t>(profile.chunks());
   Known activations{{}, "given"};
@@ -74,7 +105,8 @@ Result<GpuMemory> MemoryOf(const MemoryFlags& given, const profile::Profile& pro
     PERSEUS_ASSIGN_OR_RETURN(activations.bytes, ForEach(given.activation_mib, stages, kBytesPerMib,
                                                         "--activation-memory", "stages"));
   } else if (profiled) {
-    activations = {ProfiledActivations(profile, *profiled), profile::Name(profiled->source)};
+    activations = {ProfiledActivations(profile, *profiled, placement),
+                   profile::Name(profiled->source)};
   }
   if (!given.model_gib.empty()) {
     PERSEUS_ASSIGN_OR_RETURN(models.bytes, ForEach(given.model_gib, pp_ranks, kBytesPerGib,
@@ -83,13 +115,15 @@ Result<GpuMemory> MemoryOf(const MemoryFlags& given, const profile::Profile& pro
     models = {ProfiledModels(profile, *profiled), profile::Name(profiled->source)};
   }
   if (activations.bytes.empty()) {
-    if (!given.gpu_gib && given.model_gib.empty()) return GpuMemory();
+    if (given.IsEmpty()) return GpuMemory();
     return Fail(
         "the memory of activations is missing (add --activation-memory MIB, or use a profile with "
         "the column activation_bytes)");
   }
-  GpuMemory memory{.bytes = {.activations = activations.bytes, .available = {}},
-                   .source = fmt::format("The bytes of activations are {}.", activations.source)};
+  PERSEUS_ASSIGN_OR_RETURN(auto kept, KeptOf(given, profile, activations.bytes));
+  GpuMemory memory{
+      .bytes = {.activations = activations.bytes, .kept = std::move(kept), .available = {}},
+      .source = fmt::format("The bytes of activations are {}.", activations.source)};
   if (!given.gpu_gib) {
     if (!given.model_gib.empty()) {
       return Fail("--model-memory needs the memory of a GPU (add --memory GIB)");

@@ -14,6 +14,7 @@
 namespace perseus::job {
 
 inline constexpr NumberRange kActivationRange{1e-3, 1e9, "MiB"};
+inline constexpr NumberRange kKeptRange{0, 1e9, "MiB"};
 inline constexpr NumberRange kGpuMemoryRange{1e-3, 1e6, "GiB"};
 inline constexpr NumberRange kModelMemoryRange{0, 1e6, "GiB"};
 
@@ -23,8 +24,11 @@ struct MemoryFlags {
   std::optional<double> gpu_gib;
   // Weights, gradients and optimizer states: one number for all pp_ranks, or for each.
   std::vector<double> model_gib;
+  std::vector<double> kept_mib = {};  // What stays of activations until a recompute, of a stage.
 
-  bool IsEmpty() const { return activation_mib.empty() && !gpu_gib && model_gib.empty(); }
+  bool IsEmpty() const {
+    return activation_mib.empty() && kept_mib.empty() && !gpu_gib && model_gib.empty();
+  }
 };
 
 struct GpuMemory {
@@ -34,10 +38,12 @@ struct GpuMemory {
 };
 
 // Values that are not given come from the profile. Without them, the model counts as 0 bytes, which
-// `source` says. Stage s of the schedule is chunk s / pp_ranks on pp_rank s % pp_ranks. Fails
-// (kInput) if the counts of numbers do not fit the profile, if the memory of a GPU is given but not
-// the activations, or if the model leaves nothing of the memory.
-Result<GpuMemory> MemoryOf(const MemoryFlags& given, const profile::Profile& profile,
-                           const std::optional<profile::StageMemory>& profiled);
+// `source` says. Fails (kInput) if the counts of numbers do not fit the profile, if more is kept
+// than there is, if something is kept for a recompute that the profile lacks, if the memory of a
+// GPU is given but not the activations, or if the model leaves nothing of the memory.
+Result<GpuMemory> MemoryOf(
+    const MemoryFlags& given, const profile::Profile& profile,
+    const std::optional<profile::StageMemory>& profiled,
+    schedule_search::Placement placement = schedule_search::Placement::kLoop);
 
 }  // namespace perseus::job

@@ -54,8 +54,9 @@ class JobReader {
   }
 
   void ReadPipeline(const toml::table& table) {
-    constexpr std::array<std::string_view, 7> kKeys{
-        "schedule", "schedule_file", "graph", "pp_ranks", "microbatches", "chunks", "pipelines"};
+    constexpr std::array<std::string_view, 8> kKeys{"schedule", "schedule_file", "graph",
+                                                    "pp_ranks", "microbatches",  "chunks",
+                                                    "fold",     "pipelines"};
     TableReader reader(table, name_, "[pipeline]", kKeys);
     KeepKeys(table);
     job_.schedule.name = reader.Text("schedule");
@@ -64,6 +65,7 @@ class JobReader {
     job_.schedule.pp_ranks = reader.Count("pp_ranks", kMostPpRanks, 0);
     job_.schedule.microbatches = reader.Count("microbatches", kMostMicrobatches, 0);
     job_.schedule.chunks = reader.Count("chunks", kMostChunks, 1);
+    job_.is_folded = reader.Flag("fold");
     job_.pipelines = reader.Count("pipelines", kMostPipelines, 1);
     if (const auto names = schedule::ScheduleNames();
         !job_.schedule.name.empty() && job_.schedule.name != kAutoSchedule &&
@@ -103,8 +105,8 @@ class JobReader {
   }
 
   void ReadMemory(const toml::table& table) {
-    constexpr std::array<std::string_view, 4> kKeys{"gpu_gib", "activation_mib", "model_gib",
-                                                    "max_in_flight"};
+    constexpr std::array<std::string_view, 5> kKeys{"gpu_gib", "activation_mib", "kept_mib",
+                                                    "model_gib", "max_in_flight"};
     TableReader reader(table, name_, "[memory]", kKeys);
     KeepKeys(table);
     if (reader.Has("gpu_gib")) {
@@ -115,6 +117,7 @@ class JobReader {
       return reader.Numbers(key, range.least, range.most);
     };
     job_.memory.activation_mib = numbers("activation_mib", kActivationRange);
+    job_.memory.kept_mib = numbers("kept_mib", kKeptRange);
     job_.memory.model_gib = numbers("model_gib", kModelMemoryRange);
     for (const double count : reader.Numbers("max_in_flight", 1, kMostMicrobatches)) {
       job_.max_in_flight.push_back(static_cast<int>(count));

@@ -58,6 +58,7 @@ struct Job {
   schedule::SwitchCost switch_cost;  // Of one GPU.
   std::optional<int> most_switches;  // Clock changes of a GPU in an iteration.
   MemoryFlags memory;
+  bool is_folded = false;  // Of kAutoSchedule: the stages fold into a V.
   std::vector<int> max_in_flight;
 
   // The keys of the file, without the names of their tables: "pp_ranks", "blocking_power_w".

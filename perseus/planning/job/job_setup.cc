@@ -70,6 +70,7 @@ void OverrideMemory(Job& job, const JobFlags& flags) {
     job.max_in_flight = flags.max_in_flight;
   }
   if (!flags.memory.activation_mib.empty()) job.memory.activation_mib = flags.memory.activation_mib;
+  if (!flags.memory.kept_mib.empty()) job.memory.kept_mib = flags.memory.kept_mib;
   if (!flags.memory.model_gib.empty()) job.memory.model_gib = flags.memory.model_gib;
 }
 
@@ -247,7 +248,9 @@ Result<UnscheduledJob> Unscheduled(const DescribedJob& described, const JobFlags
   PERSEUS_ASSIGN_OR_RETURN(const auto text, ProfileText(job.profile_path, flags));
   PERSEUS_ASSIGN_OR_RETURN(auto profile, profile::ParseProfile(text, job.profile_path));
   PERSEUS_ASSIGN_OR_RETURN(const auto profiled, profile::ParseStageMemory(text, job.profile_path));
-  PERSEUS_ASSIGN_OR_RETURN(auto memory, MemoryOf(job.memory, profile, profiled));
+  const auto placement = flags.fold || job.is_folded ? schedule_search::Placement::kV
+                                                     : schedule_search::Placement::kLoop;
+  PERSEUS_ASSIGN_OR_RETURN(auto memory, MemoryOf(job.memory, profile, profiled, placement));
   if (job.schedule.pp_ranks != 0 && job.schedule.pp_ranks != profile.stages()) {
     return Fail("{} has {} stages, not {} (remove --pp-ranks, or profile again)", profile.name(),
                 profile.stages(), job.schedule.pp_ranks);
@@ -263,7 +266,8 @@ Result<UnscheduledJob> Unscheduled(const DescribedJob& described, const JobFlags
                              .facts = described.facts,
                              .most_switches = job.most_switches,
                              .max_in_flight = job.max_in_flight,
-                             .memory = std::move(memory)};
+                             .memory = std::move(memory),
+                             .placement = placement};
   if (!flags.per_instruction) {
     unscheduled.changes = {
         .most_changes = flags.most_switches ? flags.most_switches : job.most_switches,
@@ -343,7 +347,8 @@ schedule_search::SearchJob UnscheduledJob::search_job() const {
           .execution = model,
           .pp_ranks = profile.stages(),
           .microbatches = microbatches,
-          .changes = changes};
+          .changes = changes,
+          .placement = placement};
 }
 
 Result<LoadedJob> LoadJob(const JobFlags& flags, const schedule_search::SearchEffort& search) {
@@ -353,9 +358,11 @@ Result<LoadedJob> LoadJob(const JobFlags& flags, const schedule_search::SearchEf
     PERSEUS_ASSIGN_OR_RETURN(auto unscheduled, Unscheduled(described, flags));
     return LayOutAuto(std::move(unscheduled), search);
   }
-  if (!flags.max_in_flight.empty() || !flags.memory.IsEmpty()) {
+  if (!flags.max_in_flight.empty() || !flags.memory.IsEmpty() || flags.fold) {
     return Fail("{} is for a schedule that is searched for (add --schedule auto)",
-                flags.max_in_flight.empty() ? "the memory of GPUs" : "--max-in-flight");
+                flags.fold                    ? "--fold"
+                : flags.max_in_flight.empty() ? "the memory of GPUs"
+                                              : "--max-in-flight");
   }
   plan_file::PlannedJob planned = Planned(job);
   if (!job.graph_path.empty()) {

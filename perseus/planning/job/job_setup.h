@@ -41,6 +41,7 @@ struct JobFlags {
   // Of kAutoSchedule: the microbatches that each pp_rank may hold, or bytes (LimitMemory).
   std::vector<int> max_in_flight;
   MemoryFlags memory;
+  bool fold = false;  // Of kAutoSchedule: the stages fold into a V.
   // Of kAutoSchedule: the clock changes of the plans that it is chosen by. Without them, the job
   // file or the hardware facts may have a limit.
   std::optional<int> most_switches;
@@ -98,6 +99,7 @@ struct UnscheduledJob {
   std::optional<int> most_switches = {};
   std::vector<int> max_in_flight = {};
   GpuMemory memory = {};
+  schedule_search::Placement placement = schedule_search::Placement::kLoop;
   few_switches::ChangeLimit changes = {};  // Of the plans that the schedule is chosen by.
 
   schedule_search::SearchJob search_job() const;

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <string_view>
 
 #include "perseus/base/index.h"
+#include "perseus/planning/schedule/in_flight.h"
 #include "perseus/planning/schedule/warmup.h"
 
 namespace perseus::schedule_search {
@@ -14,6 +16,7 @@ namespace {
 constexpr std::array<std::string_view, 6> kWithOneChunk{
     "1f1b", "zb-h1", "gpipe", "early-recompute-1f1b", "interleaved-1f1b", "interleaved-zb"};
 constexpr std::array<std::string_view, 2> kWithSeveralChunks{"interleaved-1f1b", "interleaved-zb"};
+constexpr std::array<std::string_view, 2> kInAV{"zb-v", "dualpipe-v"};
 
 bool CanRun(const profile::Profile& profile, const schedule::Schedule& schedule) {
   for (const auto& order : schedule.pp_ranks) {
@@ -73,32 +76,85 @@ Result<schedule::Schedule> Generate(const SearchJob& job, std::string_view name)
                                      .chunks = job.profile.chunks()});
 }
 
-std::vector<std::string_view> NamesFor(const profile::Profile& profile) {
-  if (profile.chunks() == 1) return {kWithOneChunk.begin(), kWithOneChunk.end()};
+// The same order with full backwards in place of dgrads. A full backward does no less than its
+// dgrad, so the order can still run, and it frees the activations no later.
+schedule::Schedule WithFullBackwards(schedule::Schedule schedule) {
+  for (auto& order : schedule.pp_ranks) {
+    std::erase_if(order, [](const schedule::Instruction& instruction) {
+      return instruction.kind == InstructionKind::kBackwardWeight;
+    });
+    for (schedule::Instruction& instruction : order) {
+      if (instruction.kind == InstructionKind::kBackwardInput) {
+        instruction.kind = InstructionKind::kBackward;
+      }
+    }
+  }
+  return schedule;
+}
+
+// 1F1B with recomputes on the first pp_ranks, which hold the most activations.
+void AddRecomputes(const SearchJob& job, std::vector<schedule::Schedule>& candidates) {
+  const auto without = Generate(job, "1f1b");
+  const auto with = Generate(job, "early-recompute-1f1b");
+  if (!without || !with || !CanRun(job.profile, *without) || !CanRun(job.profile, *with)) return;
+  for (int pp_ranks = 1; pp_ranks < job.pp_ranks; ++pp_ranks) {
+    schedule::Schedule some = *with;
+    std::copy(without->pp_ranks.begin() + pp_ranks, without->pp_ranks.end(),
+              some.pp_ranks.begin() + pp_ranks);
+    candidates.push_back(std::move(some));
+  }
+}
+
+std::vector<std::string_view> NamesFor(const SearchJob& job) {
+  if (job.placement == Placement::kV) return {kInAV.begin(), kInAV.end()};
+  if (job.profile.chunks() == 1) return {kWithOneChunk.begin(), kWithOneChunk.end()};
   return {kWithSeveralChunks.begin(), kWithSeveralChunks.end()};
+}
+
+// The generated schedules of a V, also without split backwards if the profile has none.
+std::vector<schedule::Schedule> Generated(const SearchJob& job) {
+  std::vector<schedule::Schedule> candidates;
+  for (const std::string_view name : NamesFor(job)) {
+    auto schedule = Generate(job, name);
+    if (!schedule) continue;
+    if (CanRun(job.profile, *schedule)) candidates.push_back(*schedule);
+    if (job.placement != Placement::kV) continue;
+    schedule::Schedule full = WithFullBackwards(*std::move(schedule));
+    if (CanRun(job.profile, full)) candidates.push_back(std::move(full));
+  }
+  return candidates;
 }
 
 }  // namespace
 
+bool Fits(const schedule::Schedule& schedule, const MemoryLimit& limit) {
+  const auto peaks = schedule::PeakActivations(schedule, limit.size_of_stage, limit.kept_of_stage);
+  return std::ranges::equal(peaks, limit.of_pp_rank, std::ranges::less_equal());
+}
+
 std::vector<schedule::Schedule> GeneratedCandidates(const SearchJob& job,
                                                     const MemoryLimit& limit) {
-  std::vector<schedule::Schedule> candidates;
-  for (const std::string_view name : NamesFor(job.profile)) {
-    auto schedule = Generate(job, name);
-    if (schedule && CanRun(job.profile, *schedule)) candidates.push_back(*std::move(schedule));
-  }
+  std::vector<schedule::Schedule> candidates = Generated(job);
   if (job.profile.chunks() == 1) AddDeeperWarmups(job, limit, candidates);
+  if (!limit.kept_of_stage.empty()) AddRecomputes(job, candidates);
   return candidates;
 }
 
-Result<schedule::Schedule> ReferenceSchedule(const SearchJob& job) {
-  Result<schedule::Schedule> first = Fail("no schedule");
-  for (const std::string_view name : NamesFor(job.profile)) {
-    auto schedule = Generate(job, name);
-    if (schedule && CanRun(job.profile, *schedule)) return schedule;
-    if (name == NamesFor(job.profile).front()) first = std::move(schedule);
+Result<schedule::Schedule> ReferenceSchedule(const SearchJob& job, const MemoryLimit& limit) {
+  if (job.placement == Placement::kV && job.profile.chunks() != 2) {
+    return Fail(
+        "stages in a V need two chunks on each pp_rank, and {} has {} (remove --fold, or profile "
+        "two chunks)",
+        job.profile.name(), job.profile.chunks());
   }
-  return first;  // The planner says which instruction the profile lacks.
+  std::vector<schedule::Schedule> generated = Generated(job);
+  if (!limit.kept_of_stage.empty()) {
+    const auto fitting = std::ranges::find_if(
+        generated, [&](const schedule::Schedule& schedule) { return Fits(schedule, limit); });
+    if (fitting != generated.end()) return std::move(*fitting);
+  }
+  if (!generated.empty()) return std::move(generated.front());
+  return Generate(job, NamesFor(job).front());  // The planner says what the profile lacks.
 }
 
 }  // namespace perseus::schedule_search

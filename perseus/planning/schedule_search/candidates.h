@@ -12,7 +12,10 @@ namespace perseus::schedule_search {
 // The name of a schedule is its origin.
 std::vector<schedule::Schedule> GeneratedCandidates(const SearchJob& job, const MemoryLimit& limit);
 
-// The first of them that exists without a limit: the reference.
-Result<schedule::Schedule> ReferenceSchedule(const SearchJob& job);
+// The first of them that exists without a limit: the reference. With recomputation, the first that
+// fits the limit, if there is one.
+Result<schedule::Schedule> ReferenceSchedule(const SearchJob& job, const MemoryLimit& limit = {});
+
+bool Fits(const schedule::Schedule& schedule, const MemoryLimit& limit);
 
 }  // namespace perseus::schedule_search

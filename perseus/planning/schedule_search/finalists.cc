@@ -45,11 +45,6 @@ Result<plan::Plan> PlanWithLimit(const plan::Planner& planner, Nanoseconds deadl
                 most_changes, ToSeconds(deadline));
 }
 
-bool Fits(const schedule::Schedule& schedule, const MemoryLimit& limit) {
-  const auto peaks = schedule::PeakActivations(schedule, limit.size_of_stage, limit.kept_of_stage);
-  return std::ranges::equal(peaks, limit.of_pp_rank, std::ranges::less_equal());
-}
-
 // The generated schedules in this memory, best relaxed energy first.
 class GeneratedFinalists {
  public:

@@ -45,7 +45,8 @@ Choices ChoicesOf(const profile::Profile& profile) {
   return {.has_full_backwards = has_everywhere(InstructionKind::kBackward),
           .has_split_backwards = has_everywhere(InstructionKind::kBackwardInput) &&
                                  has_everywhere(InstructionKind::kBackwardWeight),
-          .has_recomputes = has_everywhere(InstructionKind::kRecompute)};
+          .has_recomputes = has_everywhere(InstructionKind::kRecompute),
+          .has_chunks = profile.chunks() > 1};
 }
 
 std::vector<Move> MovesFor(int pp_ranks, int parts, const Choices& choices) {
@@ -71,6 +72,10 @@ std::vector<Move> MovesFor(int pp_ranks, int parts, const Choices& choices) {
     add(Move::What::kForwards, length);
     if (choices.has_split_backwards) add(Move::What::kWeights, length);
     if (choices.has_recomputes) add(Move::What::kRecomputes, length);
+    if (choices.has_chunks) {
+      add(Move::What::kForwardStages, length);
+      add(Move::What::kBackwardStages, length);
+    }
   }
   return moves;
 }
@@ -88,6 +93,11 @@ bool Apply(const Move& move, const MemoryLimit& limit, const Choices& choices,
     const std::size_t end = std::min(all, all * At(move.first + 1) / At(move.parts) + offset);
     if (move.what == Move::What::kForwards) {
       Shift(rank.forwards_before, begin, end, move.step);
+    } else if (move.what == Move::What::kForwardStages ||
+               move.what == Move::What::kBackwardStages) {
+      const Sequence sequence =
+          move.what == Move::What::kForwardStages ? Sequence::kForwards : Sequence::kBackwards;
+      SwapStages(rank, sequence, begin, end, move.step > 0);
     } else {
       const auto [numbers, least, most] = NumbersOf(move.what, choices, rank);
       for (std::size_t k = begin; k < end; ++k) {

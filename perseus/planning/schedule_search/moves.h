@@ -11,7 +11,14 @@ namespace perseus::schedule_search {
 // Adds `step` to a number of each backward in a window of the iteration, on neighboring pp_ranks:
 // the forwards before it, the delay of its wgrad, or whether it has a recompute.
 struct Move {
-  enum class What { kForwards, kWeights, kRecomputes } what = What::kForwards;
+  // With several stages on each pp_rank, also which one's forwards, or backwards, come first.
+  enum class What {
+    kForwards,
+    kWeights,
+    kRecomputes,
+    kForwardStages,
+    kBackwardStages
+  } what = What::kForwards;
   int first_pp_rank = 0;
   int pp_ranks = 1;
   // The window is the part [first / parts, (first + 1) / parts) of the backwards of a pp_rank, or,
@@ -28,6 +35,7 @@ struct Choices {
   bool has_full_backwards = false;
   bool has_split_backwards = false;
   bool has_recomputes = false;
+  bool has_chunks = false;  // Several stages on each pp_rank.
 };
 Choices ChoicesOf(const profile::Profile& profile);
 

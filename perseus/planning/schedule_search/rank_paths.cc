@@ -12,12 +12,27 @@ namespace {
 using schedule::Instruction;
 using Kind = InstructionKind;
 
-// The number of `instructions` up to and with that of the same stage and microbatch.
-int CountUpTo(const std::vector<Instruction>& instructions, const Instruction& other) {
-  const auto found = std::ranges::find_if(instructions, [&](const Instruction& one) {
-    return one.stage == other.stage && one.microbatch == other.microbatch;
-  });
-  return static_cast<int>(found - instructions.begin()) + 1;
+// Sets what follows from the two sequences.
+void Derive(RankPaths& paths) {
+  const auto places = [](const std::vector<Instruction>& instructions) {
+    std::map<std::pair<int, int>, int> place_of;  // [stage, microbatch]
+    for (const Instruction& one : instructions) {
+      place_of.emplace(std::pair(one.stage, one.microbatch), static_cast<int>(place_of.size()));
+    }
+    return place_of;
+  };
+  const auto forward_of = places(paths.forwards);
+  const auto backward_of = places(paths.backwards);
+  paths.least_forwards_before.clear();
+  int least = 0;
+  for (const Instruction& backward : paths.backwards) {
+    least = std::max(least, forward_of.at({backward.stage, backward.microbatch}) + 1);
+    paths.least_forwards_before.push_back(least);
+  }
+  paths.backward_of_forward.clear();
+  for (const Instruction& forward : paths.forwards) {
+    paths.backward_of_forward.push_back(backward_of.at({forward.stage, forward.microbatch}));
+  }
 }
 
 // Continues the numbers beyond the last forward.
@@ -65,13 +80,7 @@ RankPaths PathsOfRank(const std::vector<Instruction>& order) {
         follows_forward = false;
     }
   }
-  for (const Instruction& backward : paths.backwards) {
-    const int least = paths.least_forwards_before.empty() ? 0 : paths.least_forwards_before.back();
-    paths.least_forwards_before.push_back(std::max(least, CountUpTo(paths.forwards, backward)));
-  }
-  for (const Instruction& forward : paths.forwards) {
-    paths.backward_of_forward.push_back(backward_of.at({forward.stage, forward.microbatch}));
-  }
+  Derive(paths);
   Extend(paths);
   return paths;
 }
@@ -216,6 +225,19 @@ void SetOrders(std::span<const RankPaths> paths, schedule::Schedule& schedule) {
     add_weights(2 * rank.backwards.size());
     schedule.pp_ranks.push_back(std::move(order));
   }
+}
+
+void SwapStages(RankPaths& paths, Sequence sequence, std::size_t begin, std::size_t end,
+                bool later_first) {
+  auto& instructions = sequence == Sequence::kForwards ? paths.forwards : paths.backwards;
+  for (std::size_t i = begin; i + 1 < end; ++i) {
+    const int here = instructions[i].stage;
+    const int next = instructions[i + 1].stage;
+    if (here == next || (here < next) != later_first) continue;
+    std::swap(instructions[i], instructions[i + 1]);
+    ++i;  // Each instruction moves by one place.
+  }
+  Derive(paths);
 }
 
 bool Fit(RankPaths& paths, const MemoryLimit& limit, int pp_rank, GivesWay gives_way) {

@@ -1,9 +1,9 @@
 // The order of one pp_rank as the search sees it: a sequence of forwards, a sequence of backwards,
 // and how they interleave.
 //
-// A pp_rank runs its forwards in some order, and its backwards in some order. The search keeps both
-// sequences of a known schedule. It changes how many forwards come before each backward, whether a
-// backward is split, and when the wgrad of a split one runs.
+// A pp_rank runs its forwards in some order, and its backwards in some order. The search begins
+// with both sequences of a known schedule. It changes how many forwards come before each backward,
+// whether a backward is split, and when the wgrad of a split one runs.
 //
 //     F0 F1 F2 B0 F3 B1 B2 B3              forwards_before = 3 4 5 6
 //
@@ -20,6 +20,9 @@
 //
 // A backward may have a recompute directly before it. Recomputation needs nothing from other
 // pp_ranks, so it runs while the pp_rank would wait for the gradient.
+//
+// With several stages on a pp_rank, a sequence may also change: neighbors of different stages
+// change places. Some of these orders cannot run.
 //
 // For one stage on each pp_rank, this is every order that matters. All microbatches are alike, so
 // the k-th forward of a stage can be that of microbatch k, and so can its k-th backward. A schedule
@@ -44,8 +47,8 @@ struct RankPaths {
   std::vector<int> weight_delay;     // [backward] In half steps, or kFullBackward.
   std::vector<int> has_recompute;    // [backward] 1 or 0.
 
-  // Derived, and constant. The forwards before a backward in any order that can run are its own
-  // forward, and those before that one.
+  // Derived from the two sequences. The forwards before a backward in any order that can run are
+  // its own forward, and those before that one.
   std::vector<int> least_forwards_before;  // [backward]
   std::vector<int> backward_of_forward;    // [forward]
 
@@ -62,12 +65,19 @@ inline constexpr double kBytesPerGib = 1 << 30;
 
 // The activations that a pp_rank may hold, and the size of those of a microbatch on each stage.
 struct MemoryLimit {
-  std::vector<std::int64_t> of_pp_rank;
-  std::vector<std::int64_t> size_of_stage;
+  std::vector<std::int64_t> of_pp_rank = {};
+  std::vector<std::int64_t> size_of_stage = {};
   // What stays of them until a recompute; empty: all.
   std::vector<std::int64_t> kept_of_stage = {};
   enum class Unit { kMicrobatches, kBytes } unit = Unit::kMicrobatches;  // For messages.
 };
+
+// Neighbors of different stages in the part [begin, end) of a sequence change places: with
+// `later_first`, those of a later stage move to the front by one place, otherwise those of an
+// earlier stage.
+enum class Sequence { kForwards, kBackwards };
+void SwapStages(RankPaths& paths, Sequence sequence, std::size_t begin, std::size_t end,
+                bool later_first);
 
 // What gives way where the memory does not suffice.
 enum class GivesWay { kForwards, kWeights };

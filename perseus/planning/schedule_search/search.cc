@@ -243,8 +243,8 @@ int UsualEvaluations(std::int64_t instructions) {
   return std::max(40, static_cast<int>(300 * std::min(scale, 4.0)));
 }
 
-Result<Reference> FindReference(const SearchJob& job) {
-  PERSEUS_ASSIGN_OR_RETURN(auto schedule, ReferenceSchedule(job));
+Result<Reference> FindReference(const SearchJob& job, const MemoryLimit& limit) {
+  PERSEUS_ASSIGN_OR_RETURN(auto schedule, ReferenceSchedule(job, limit));
   PERSEUS_ASSIGN_OR_RETURN(auto graph,
                            schedule::BuildInstructionGraph(schedule, job.profile, job.model));
   PERSEUS_ASSIGN_OR_RETURN(const auto planner,
@@ -263,7 +263,9 @@ Result<Candidate> FindSchedule(const SearchJob& job, Nanoseconds deadline, const
   Search search(job, deadline, limit, effort);
   PERSEUS_RETURN_IF_ERROR(search.Start(candidates));
   if (!search.has_schedule()) return FailWithoutSchedule(job, candidates, limit, deadline);
-  const int usual = UsualEvaluations(InstructionsOf(candidates.front()));
+  // With several chunks, there are more kinds of moves.
+  const int usual =
+      UsualEvaluations(InstructionsOf(candidates.front())) * (job.profile.chunks() > 1 ? 2 : 1);
   PERSEUS_RETURN_IF_ERROR(search.Improve(effort.evaluations > 0 ? effort.evaluations : usual));
   Candidate best = search.Best();
   PERSEUS_ASSIGN_OR_RETURN(auto graph,

@@ -18,7 +18,8 @@
 // THE SEARCH, deterministic on any number of cores:
 //   1. Start from the best generated schedule that the profile can run and that fits the memory:
 //      1F1B with warm-up +0, +1, ... for all pp_ranks or twice as deep toward pp_rank 0, GPipe,
-//      ZB-H1, interleaved schedules. So the result is never worse than any of them.
+//      ZB-H1, early recomputation, interleaved schedules, ZB-V and DualPipeV. So the result is
+//      never worse than any of them.
 //   2. Change the warm-up: one more or one fewer microbatch in flight on a run of neighboring
 //      pp_ranks. More is not always better: the last pp_rank but one loses with one more, because
 //      its first backward starts later.
@@ -48,6 +49,10 @@
 
 namespace perseus::schedule_search {
 
+// Where the chunks of a pp_rank are in the pipeline (schedule.h): stages loop over the pp_ranks, or
+// fold into a V. The profile does not say which.
+enum class Placement { kLoop, kV };
+
 struct SearchJob {
   const profile::Profile& profile;
   schedule::PipelineModel model;
@@ -57,6 +62,7 @@ struct SearchJob {
   // Of plans. The search does not know the limit, but the finalists are judged by their plans
   // (finalists.h).
   few_switches::ChangeLimit changes = {};
+  Placement placement = Placement::kLoop;
 };
 
 // A schedule that the search judged.
@@ -80,7 +86,10 @@ struct Reference {
 // 1F1B; or interleaved 1F1B if the profile has several chunks for each pp_rank; or the first
 // generated schedule that the profile can run, if it lacks full backwards. Fails (kInput) if there
 // is none. The message is that of the first schedule.
-Result<Reference> FindReference(const SearchJob& job);
+//
+// If `limit` has a part that stays until a recompute, the reference is the first of these and early
+// recomputation that fits: a user whose GPUs are too small for 1F1B recomputes now.
+Result<Reference> FindReference(const SearchJob& job, const MemoryLimit& limit = {});
 
 struct SearchEffort {
   // The candidates that are judged, at most. 0: as many as the size of the job allows

@@ -35,6 +35,7 @@ struct JobShape {
   bool has_split_backward = false;
   bool has_recompute = false;
   double imbalance = 0.02;
+  bool is_folded = false;
 };
 
 profile::Profile ProfileOf(const JobShape& shape) {
@@ -42,6 +43,7 @@ profile::Profile ProfileOf(const JobShape& shape) {
   spec.stages = shape.stages;
   spec.chunks = shape.chunks;
   spec.imbalance = shape.imbalance;
+  if (shape.is_folded) spec.placement = synthetic::ChunkPlacement::kV;
   if (shape.has_split_backward) {
     spec.kinds = {Kind::kForward, Kind::kBackward, Kind::kBackwardInput, Kind::kBackwardWeight};
   }
@@ -57,6 +59,7 @@ SearchJob JobOf(const JobShape& shape, const profile::Profile& profile) {
                 .microbatches = shape.microbatches};
   job.model.blocking_power_w = 84;
   job.model.fixed.p2p = ToNanoseconds(shape.p2p_s);
+  if (shape.is_folded) job.placement = Placement::kV;
   return job;
 }
 
@@ -70,14 +73,17 @@ const JobShape kShapes[] = {
     {.stages = 3, .microbatches = 6, .has_recompute = true},
     {.stages = 3, .microbatches = 6, .chunks = 2},
     {.stages = 3, .microbatches = 6, .chunks = 2, .has_split_backward = true},
+    {.stages = 3, .microbatches = 6, .chunks = 2, .is_folded = true},
+    {.stages = 3, .microbatches = 6, .chunks = 2, .has_split_backward = true, .is_folded = true},
 };
 
 std::string NameOf(const JobShape& shape) {
-  return fmt::format("{} stages, {} microbatches, {} chunks, p2p {} s{}", shape.stages,
+  return fmt::format("{} stages, {} microbatches, {} chunks, p2p {} s{}{}", shape.stages,
                      shape.microbatches, shape.chunks, shape.p2p_s,
                      shape.has_split_backward ? ", split backward"
                      : shape.has_recompute    ? ", recompute"
-                                              : "");
+                                              : "",
+                     shape.is_folded ? ", in a V" : "");
 }
 
 // Every instruction once, no deadlock, and never more in flight than the limit.
@@ -119,13 +125,40 @@ TEST(FindSchedule, IsNoWorseThanAnyGeneratedScheduleThatFits) {
                                                         .pp_ranks = shape.stages,
                                                         .microbatches = shape.microbatches,
                                                         .chunks = shape.chunks});
-      // Schedules in a V place stages differently, so the profile is not one for them.
-      if (!schedule || name == "zb-v" || name == "dualpipe-v") continue;
+      // Schedules in a V place stages differently, so a profile is for the ones or for the others.
+      if (!schedule || (name == "zb-v" || name == "dualpipe-v") != shape.is_folded) continue;
       const auto judged = energy.Judge(*schedule);
       if (!judged) continue;
       EXPECT_LE(found->relaxed_energy_j, judged->relaxed_energy_j * (1 + 1e-5)) << name;
     }
   }
+}
+
+// A V needs no split backwards: the search starts from ZB-V with full ones. Which stage's forwards
+// come first is part of what it changes.
+TEST(FindSchedule, FindsABetterOrderOfTheStagesInAV) {
+  const JobShape shape{.microbatches = 12, .chunks = 2, .is_folded = true};
+  const profile::Profile profile = ProfileOf(shape);
+  const SearchJob job = JobOf(shape, profile);
+  const auto reference = FindReference(job);
+  ASSERT_TRUE(reference) << reference.error().message;
+  EXPECT_EQ(reference->schedule.name, "zb-v");
+  const MemoryLimit limit = MoreInFlight(*reference, 0);
+  const RelaxedEnergy energy(job, reference->time, limit);
+  const auto found = FindSchedule(job, reference->time, limit);
+  ASSERT_TRUE(found);
+  EXPECT_LE(found->relaxed_energy_j, 0.99 * energy.Judge(reference->schedule)->relaxed_energy_j);
+  const auto forwards = [](const schedule::Schedule& schedule) {
+    return PathsOf(schedule)[1].forwards;
+  };
+  EXPECT_NE(forwards(found->schedule), forwards(reference->schedule));
+}
+
+TEST(Reference, OfAVNeedsTwoChunks) {
+  const profile::Profile profile = ProfileOf({});
+  SearchJob job = JobOf({}, profile);
+  job.placement = Placement::kV;
+  EXPECT_THAT(FindReference(job).error().message, HasSubstr("need two chunks on each pp_rank"));
 }
 
 // In the memory of 1F1B, wgrads fill the time in which pp_ranks would wait.

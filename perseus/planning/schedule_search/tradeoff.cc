@@ -46,16 +46,15 @@ bool IsUnreachable(const Result<PlannedCandidate>& planned) {
 // The best schedule in the available bytes, from the best of the others that fits.
 Result<TradeoffRow> PlanFitting(const SearchJob& job, const Tradeoff& tradeoff,
                                 const TradeoffOptions& options) {
-  const MemoryLimit limit{.of_pp_rank = options.memory.available,
-                          .size_of_stage = options.memory.activations,
-                          .unit = MemoryLimit::Unit::kBytes};
+  const MemoryLimit limit = LimitOf(options.memory);
   SearchEffort effort{.evaluations = options.evaluations,
                       .stop = options.stop,
                       .finish = options.finish,
                       .progress = {}};
   const TradeoffRow* before = nullptr;
   for (const TradeoffRow& row : tradeoff.rows) {
-    const auto peaks = schedule::PeakActivations(row.candidate.schedule, limit.size_of_stage);
+    const auto peaks =
+        schedule::PeakActivations(row.candidate.schedule, limit.size_of_stage, limit.kept_of_stage);
     if (std::ranges::equal(peaks, limit.of_pp_rank, std::ranges::less_equal())) before = &row;
   }
   if (before != nullptr) effort.start = &before->candidate.schedule;
@@ -107,7 +106,8 @@ std::string ConcludeRow(const Tradeoff& tradeoff, const TradeoffRow& row) {
   if (!tradeoff.activations.empty() && !deeper.empty()) {
     std::int64_t more_bytes = 0;
     const auto now = schedule::PeakActivations(tradeoff.reference.schedule, tradeoff.activations);
-    const auto then = schedule::PeakActivations(row.candidate.schedule, tradeoff.activations);
+    const auto then =
+        schedule::PeakActivations(row.candidate.schedule, tradeoff.activations, tradeoff.kept);
     for (std::size_t i = 0; i < now.size(); ++i)
       more_bytes = std::max(more_bytes, then[i] - now[i]);
     bytes = fmt::format(" ({}{:.2f} GiB more on a GPU)", deeper.size() > 1 ? "up to " : "",
@@ -161,12 +161,20 @@ std::string ConcludeRows(const Tradeoff& tradeoff) {
 
 }  // namespace
 
+MemoryLimit LimitOf(const ByteMemory& memory) {
+  if (memory.available.empty()) return {};
+  return {.of_pp_rank = memory.available,
+          .size_of_stage = memory.activations,
+          .kept_of_stage = memory.kept,
+          .unit = MemoryLimit::Unit::kBytes};
+}
+
 std::string FormatInFlight(const std::vector<std::int64_t>& in_flight) {
   return fmt::format("{}", fmt::join(in_flight, " "));
 }
 
 Result<Tradeoff> ComputeTradeoff(const SearchJob& job, const TradeoffOptions& options) {
-  PERSEUS_ASSIGN_OR_RETURN(auto reference, FindReference(job));
+  PERSEUS_ASSIGN_OR_RETURN(auto reference, FindReference(job, LimitOf(options.memory)));
   PERSEUS_ASSIGN_OR_RETURN(auto found, FindSchedules(job, reference, options));
   const Candidate fixed{.schedule = reference.schedule,
                         .origin = reference.schedule.name,
@@ -208,6 +216,7 @@ Result<Tradeoff> ComputeTradeoff(const SearchJob& job, const TradeoffOptions& op
     tradeoff.rows.push_back(std::move(row));
   }
   tradeoff.activations = options.memory.activations;
+  tradeoff.kept = options.memory.kept;
   if (!options.memory.available.empty()) {
     PERSEUS_ASSIGN_OR_RETURN(tradeoff.fitting, PlanFitting(job, tradeoff, options));
   }
@@ -216,7 +225,8 @@ Result<Tradeoff> ComputeTradeoff(const SearchJob& job, const TradeoffOptions& op
 }
 
 std::int64_t MostBytes(const Tradeoff& tradeoff, const TradeoffRow& row) {
-  return std::ranges::max(schedule::PeakActivations(row.candidate.schedule, tradeoff.activations));
+  return std::ranges::max(
+      schedule::PeakActivations(row.candidate.schedule, tradeoff.activations, tradeoff.kept));
 }
 
 std::string Conclude(const Tradeoff& tradeoff) {

@@ -27,9 +27,14 @@ struct TradeoffRow : PlannedCandidate {
 // The memory of GPUs, in bytes.
 struct ByteMemory {
   std::vector<std::int64_t> activations;  // [stage] Of one microbatch, on one GPU.
+  // [stage] What stays of them until a recompute; empty: all.
+  std::vector<std::int64_t> kept = {};
   // [pp_rank] What one GPU has for activations; empty if that is unknown.
   std::vector<std::int64_t> available;
 };
+
+// Of the available bytes.
+MemoryLimit LimitOf(const ByteMemory& memory);
 
 struct Tradeoff {
   Reference reference;
@@ -38,6 +43,7 @@ struct Tradeoff {
   // The best schedule in the available bytes. Its `more` is that of no row: -1.
   std::optional<TradeoffRow> fitting = {};
   std::vector<std::int64_t> activations = {};  // [stage] In bytes; empty if they are unknown.
+  std::vector<std::int64_t> kept = {};         // [stage] As in ByteMemory.
   bool was_interrupted = false;                // By a request to finish.
 };
 
