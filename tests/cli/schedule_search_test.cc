@@ -11,6 +11,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::Contains;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -220,10 +221,15 @@ TEST_F(ScheduleSearchTest, ChoosesWhatIsRecomputed) {
   Write("recompute.csv",
         RunWell("synth --gpu a100 --stages 4 --instructions forward,backward,recompute"));
   const std::string search =
-      "schedule search recompute.csv --microbatches 8 --blocking-power 84 --more 0 --json "
+      "schedule search recompute.csv --microbatches 8 --blocking-power 84 --more 0 "
       "--activation-memory 1024 ";
   // 1F1B holds 4 GiB on pp_rank 0. With recomputes there, it fits into less.
-  const auto fitting = RunJson(search + "--kept-memory 100 --memory 3.5 -o schedules")["fitting"];
+  const auto fitting =
+      RunJson(search + "--kept-memory 100 --memory 3.5 -o schedules --json")["fitting"];
+  // The same memory is that of the reference in bytes, not in microbatches.
+  EXPECT_THAT(RunWell(search + "--kept-memory 100 --memory 3.5"),
+              AllOf(ContainsRegex("early-recompute-1f1b +4 3 2 1 +1[.]29 "),
+                    ContainsRegex("[+]0 +4 3 2 1 +1[.]29 ")));
   // Early recomputation on all pp_ranks saves less.
   EXPECT_GT(fitting["saving"], 0.1);
   EXPECT_THAT(Read("schedules/fits.csv"), HasSubstr("0R"));

@@ -14,6 +14,29 @@
 namespace perseus::schedule_search {
 namespace {
 
+// What the pp_ranks may hold in the row of `more` further microbatches. With recomputation,
+// microbatches in flight take different memory, so the row counts bytes.
+MemoryLimit LimitOfRow(const Reference& reference, const ByteMemory& memory, int more) {
+  if (memory.kept.empty()) return MoreInFlight(reference, more);
+  MemoryLimit limit{
+      .of_pp_rank = schedule::PeakActivations(reference.schedule, memory.activations, memory.kept),
+      .size_of_stage = memory.activations,
+      .kept_of_stage = memory.kept,
+      .unit = MemoryLimit::Unit::kBytes};
+  for (std::int64_t& bytes : limit.of_pp_rank) {
+    bytes += more * std::ranges::max(memory.activations);
+  }
+  return limit;
+}
+
+bool HoldSame(const Candidate& a, const Candidate& b, const ByteMemory& memory) {
+  if (memory.kept.empty()) return a.in_flight == b.in_flight;
+  const auto bytes = [&](const Candidate& candidate) {
+    return schedule::PeakActivations(candidate.schedule, memory.activations, memory.kept);
+  };
+  return bytes(a) == bytes(b);
+}
+
 // The schedules of all rows, each from the one before.
 Result<std::vector<std::pair<int, Candidate>>> FindSchedules(const SearchJob& job,
                                                              const Reference& reference,
@@ -31,8 +54,9 @@ Result<std::vector<std::pair<int, Candidate>>> FindSchedules(const SearchJob& jo
       };
     }
     PERSEUS_ASSIGN_OR_RETURN(
-        auto candidate, FindSchedule(job, reference.time, MoreInFlight(reference, more), effort));
-    if (found.size() > 1 && candidate.in_flight == found.back().second.in_flight) break;
+        auto candidate,
+        FindSchedule(job, reference.time, LimitOfRow(reference, options.memory, more), effort));
+    if (found.size() > 1 && HoldSame(candidate, found.back().second, options.memory)) break;
     found.emplace_back(more, std::move(candidate));
     if (options.finish.stop_requested()) break;
   }
@@ -103,18 +127,24 @@ std::string ConcludeRow(const Tradeoff& tradeoff, const TradeoffRow& row) {
   }
   const double further = row.saving - tradeoff.fixed.saving;
   std::string bytes;
-  if (!tradeoff.activations.empty() && !deeper.empty()) {
-    std::int64_t more_bytes = 0;
-    const auto now = schedule::PeakActivations(tradeoff.reference.schedule, tradeoff.activations);
-    const auto then =
-        schedule::PeakActivations(row.candidate.schedule, tradeoff.activations, tradeoff.kept);
-    for (std::size_t i = 0; i < now.size(); ++i)
+  std::int64_t more_bytes = 0;
+  if (!tradeoff.activations.empty()) {
+    const auto peaks_of = [&](const schedule::Schedule& schedule) {
+      return schedule::PeakActivations(schedule, tradeoff.activations, tradeoff.kept);
+    };
+    const auto now = peaks_of(tradeoff.reference.schedule);
+    const auto then = peaks_of(row.candidate.schedule);
+    int ranks = 0;
+    for (std::size_t i = 0; i < now.size(); ++i) {
       more_bytes = std::max(more_bytes, then[i] - now[i]);
-    bytes = fmt::format(" ({}{:.2f} GiB more on a GPU)", deeper.size() > 1 ? "up to " : "",
+      if (then[i] > now[i]) ++ranks;
+    }
+    bytes = fmt::format(" ({}{:.2f} GiB more on a GPU)", ranks > 1 ? "up to " : "",
                         static_cast<double>(more_bytes) / kBytesPerGib);
   }
   if (deeper.empty()) {
-    return fmt::format("Another order in the same memory saves another {:.2f} % of the energy",
+    return fmt::format("Another order {} saves another {:.2f} % of the energy",
+                       more_bytes > 0 ? "in more memory" + bytes : "in the same memory",
                        further * 100);
   }
   return fmt::format("{}{} more microbatch{} in flight on {}{} {} another {:.2f} % of the energy",
@@ -191,9 +221,9 @@ Result<Tradeoff> ComputeTradeoff(const SearchJob& job, const TradeoffOptions& op
       planned_reference = PlanCandidate(job, reference, fixed, limits);
       return;
     }
-    const MemoryLimit limit = MoreInFlight(reference, found[i].first);
+    const MemoryLimit limit = LimitOfRow(reference, options.memory, found[i].first);
     std::optional<MemoryLimit> judged;
-    if (i > 0) judged = MoreInFlight(reference, found[i - 1].first);
+    if (i > 0) judged = LimitOfRow(reference, options.memory, found[i - 1].first);
     planned[i] = PlanBestFinalist(job, reference, found[i].second, limit, limits,
                                   judged ? &*judged : nullptr);
     bounds[i] = BoundOfAnyOrder(job, reference.time, limit, options.finish);
