@@ -38,8 +38,6 @@ constexpr double kMostSteps = 300;
 constexpr double kLeastBoundEffort = 0.1;
 // With at most this many changes, boundaries hardly move, so more starts help.
 constexpr int kFew = 3;
-// So many budgets are bounded one after the other, and others meanwhile on other cores.
-constexpr std::size_t kBudgetsOfChain = 4;
 // Without changes, a step is cheap, and the prices of the relaxed optimum are far off.
 constexpr double kStepsWithoutChanges = 3;
 
@@ -110,8 +108,6 @@ class FewSwitches {
   BudgetPlan PlanOf(int most_changes, const BudgetBound& bound, const Best& best) const;
 
  private:
-  void BoundChain(std::span<const int> budgets, std::size_t first, std::size_t end,
-                  std::vector<BudgetBound>& bounds) const;
   std::optional<SegmentSearch::Found> Search(std::vector<std::vector<Ring>> starts,
                                              int most_changes, std::uint64_t first_seed);
   std::int64_t Moves(std::int64_t count) const;
@@ -205,25 +201,14 @@ void FewSwitches::ForEach(std::size_t count, const std::function<void(std::size_
   for (std::size_t i = 0; i < count; ++i) work(i);
 }
 
-std::vector<BudgetBound> FewSwitches::Bound(std::span<const int> budgets) const {
-  std::vector<BudgetBound> bounds(budgets.size());
-  const std::size_t chains = (budgets.size() + kBudgetsOfChain - 1) / kBudgetsOfChain;
-  ForEach(chains, [&](std::size_t chain) {
-    const std::size_t first = chain * budgets.size() / chains;
-    const std::size_t end = (chain + 1) * budgets.size() / chains;
-    BoundChain(budgets, first, end, bounds);
-  });
-  return bounds;
-}
-
 // Falling budgets, because the prices of one are a good start for the next smaller one.
-void FewSwitches::BoundChain(std::span<const int> budgets, std::size_t first, std::size_t end,
-                             std::vector<BudgetBound>& bounds) const {
+std::vector<BudgetBound> FewSwitches::Bound(std::span<const int> budgets) const {
   SwitchBound bound(planner_, ranks_, deadline_, limits_.rules, checker_);
   PriceAscent ascent(bound, relaxed_);
   const auto instructions = static_cast<double>(planner_.graph().instructions.size());
   const double effort = std::max(limits_.effort, kLeastBoundEffort);
-  for (std::size_t i = end; i-- > first && !limits_.stop.stop_requested();) {
+  std::vector<BudgetBound> bounds(budgets.size());
+  for (std::size_t i = budgets.size(); i-- > 0 && !limits_.stop.stop_requested();) {
     const bool has_time = !limits_.finish.stop_requested();
     const double steps =
         std::clamp(kStepWork / (instructions * (budgets[i] + 2)), kLeastSteps, kMostSteps);
@@ -231,6 +216,7 @@ void FewSwitches::BoundChain(std::span<const int> budgets, std::size_t first, st
     ascent.Climb(budgets[i], has_time ? static_cast<int>(steps * more * effort) : 0);
     bounds[i] = {ascent.best(), ascent.latest()};
   }
+  return bounds;
 }
 
 std::int64_t FewSwitches::Moves(std::int64_t count) const {
