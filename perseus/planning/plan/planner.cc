@@ -116,6 +116,8 @@ double Planner::BoundOf(Nanoseconds time, Femtojoules extra_energy) const {
 
 Result<frontier::Solution> Planner::Relax(Nanoseconds deadline, Microwatts price_floor,
                                           const std::stop_token& stop) const {
+  if (stop.stop_requested()) return FailAsStopped();
+  if (auto known = relaxations_->Find(deadline, price_floor)) return *std::move(known);
   Result<frontier::Solution> solution =
       frontier::SolveDeadline(network_, deadline, price_floor, stop);
   if (!solution) return solution;
