@@ -7,6 +7,7 @@
 #include "perseus/planning/frontier/check.h"
 #include "perseus/planning/frontier/deadline.h"
 #include "perseus/planning/plan/deadline_search.h"
+#include "perseus/planning/plan/relaxations.h"
 #include "perseus/planning/plan/switching.h"
 
 namespace perseus::plan {
@@ -84,6 +85,7 @@ Result<std::vector<profile::Curve>> HullsOf(const schedule::InstructionGraph& gr
 Result<Planner> Planner::Create(schedule::InstructionGraph graph, const ExecutionModel& model,
                                 FewOptions few) {
   Planner planner;
+  planner.relaxations_ = std::make_shared<Relaxations>();
   planner.graph_ = std::move(graph);
   planner.model_ = model;
   const int pp_ranks = planner.pp_ranks();
@@ -117,17 +119,17 @@ double Planner::BoundOf(Nanoseconds time, Femtojoules extra_energy) const {
 Result<frontier::Solution> Planner::Relax(Nanoseconds deadline, Microwatts price_floor,
                                           const std::stop_token& stop) const {
   if (stop.stop_requested()) return FailAsStopped();
-  if (auto known = relaxations_->Find(deadline, price_floor)) return *std::move(known);
-  Result<frontier::Solution> solution =
-      frontier::SolveDeadline(network_, deadline, price_floor, stop);
-  if (!solution) return solution;
-  if (const auto proof = frontier::CheckDeadline(network_, *solution, deadline, price_floor);
-      !proof) {
-    return FailAs(ErrorKind::kSystem, "a solution failed its own check: {} (please report this)",
-                  proof.error().message);
-  }
-  relaxations_->Remember(deadline, price_floor, *solution);
-  return solution;
+  return relaxations_->Get(deadline, price_floor, [&]() -> Result<frontier::Solution> {
+    Result<frontier::Solution> solution =
+        frontier::SolveDeadline(network_, deadline, price_floor, stop);
+    if (!solution) return solution;
+    if (const auto proof = frontier::CheckDeadline(network_, *solution, deadline, price_floor);
+        !proof) {
+      return FailAs(ErrorKind::kSystem, "a solution failed its own check: {} (please report this)",
+                    proof.error().message);
+    }
+    return solution;
+  });
 }
 
 Result<double> Planner::BoundFor(Nanoseconds deadline) const {

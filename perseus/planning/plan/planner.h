@@ -20,7 +20,6 @@
 #include "perseus/planning/frontier/check.h"
 #include "perseus/planning/frontier/network.h"
 #include "perseus/planning/plan/evaluation.h"
-#include "perseus/planning/plan/relaxations.h"
 #include "perseus/planning/plan/search_limits.h"
 #include "perseus/planning/schedule/instruction_graph.h"
 
@@ -80,6 +79,8 @@ inline constexpr double kFrontierError = 1e-4;
 
 // Called from time to time, by one thread at a time, with the completed fraction, from 0 to 1.
 using Progress = std::function<void(double)>;
+
+class Relaxations;
 
 class Planner {
  public:
@@ -169,9 +170,8 @@ class Planner {
   frontier::Network network_;
   Evaluation baseline_;
   Nanoseconds least_time_ = 0;
-  double least_effective_energy_j_ = 0;  // Sum over instructions, each at its cheapest.
-  // Copies of a planner share it.
-  std::shared_ptr<Relaxations> relaxations_ = std::make_shared<Relaxations>();
+  double least_effective_energy_j_ = 0;       // Sum over instructions, each at its cheapest.
+  std::shared_ptr<Relaxations> relaxations_;  // Copies of a planner share it.
 };
 
 }  // namespace perseus::plan

@@ -1,17 +1,19 @@
-// The latest relaxed optima of a planner.
+// The latest relaxed optima of a planner, each solved once.
 //
 // Several searches start from the relaxed optimum of the same deadline: that of the plan, that of
 // the plan with few clock changes, and its bound. It takes a large part of their time.
 //
-// Thread safety: all functions may be called from several threads.
+// Thread safety: Get may be called from several threads. If two of them ask for the same optimum at
+// the same time, both solve it.
 #pragma once
 
 #include <cstddef>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <optional>
-#include <utility>
 
+#include "perseus/base/result.h"
 #include "perseus/base/units.h"
 #include "perseus/planning/frontier/check.h"
 
@@ -19,6 +21,30 @@ namespace perseus::plan {
 
 class Relaxations {
  public:
+  using Solve = std::function<Result<frontier::Solution>()>;
+  // The optimum for this deadline and price floor. Calls `solve` if it is not known. An error is
+  // not remembered.
+  Result<frontier::Solution> Get(Nanoseconds deadline, Microwatts price_floor, const Solve& solve) {
+    if (auto known = Find(deadline, price_floor)) return *std::move(known);
+    Result<frontier::Solution> solution = solve();
+    if (!solution) return solution;
+    const std::lock_guard lock(mutex_);
+    if (latest_.size() == kMost) latest_.pop_front();
+    latest_.push_back({deadline, price_floor, *solution});
+    return solution;
+  }
+
+ private:
+  // More than the targets of `perseus plan` with the stops of its report. The largest jobs need
+  // 2.5 MB for each, and have few stops.
+  static constexpr std::size_t kMost = 32;
+
+  struct Relaxed {
+    Nanoseconds deadline = 0;
+    Microwatts price_floor = 0;
+    frontier::Solution solution;
+  };
+
   std::optional<frontier::Solution> Find(Nanoseconds deadline, Microwatts price_floor) const {
     const std::lock_guard lock(mutex_);
     for (const Relaxed& relaxed : latest_) {
@@ -28,22 +54,6 @@ class Relaxations {
     }
     return std::nullopt;
   }
-
-  void Remember(Nanoseconds deadline, Microwatts price_floor, frontier::Solution solution) {
-    const std::lock_guard lock(mutex_);
-    if (latest_.size() == kMost) latest_.pop_front();
-    latest_.push_back({deadline, price_floor, std::move(solution)});
-  }
-
- private:
-  // More than the targets of `perseus plan`. The largest jobs need 2.5 MB for each.
-  static constexpr std::size_t kMost = 16;
-
-  struct Relaxed {
-    Nanoseconds deadline = 0;
-    Microwatts price_floor = 0;
-    frontier::Solution solution;
-  };
 
   mutable std::mutex mutex_;
   std::deque<Relaxed> latest_;  // Guarded by mutex_.

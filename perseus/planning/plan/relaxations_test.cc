@@ -2,30 +2,51 @@
 
 #include <gtest/gtest.h>
 
+#include "perseus/base/stopped.h"
+
 namespace perseus::plan {
 namespace {
 
-frontier::Solution SolutionOfPrice(Microwatts price) {
-  frontier::Solution solution;
-  solution.price = price;
-  return solution;
+class RelaxationsTest : public testing::Test {
+ protected:
+  Microwatts Get(Nanoseconds deadline, Microwatts price_floor) {
+    const auto solution =
+        relaxations_.Get(deadline, price_floor, [&]() -> Result<frontier::Solution> {
+          ++solved_;
+          frontier::Solution solution;
+          solution.price = 100 * deadline + price_floor;
+          return solution;
+        });
+    return solution->price;
+  }
+
+  Relaxations relaxations_;
+  int solved_ = 0;
+};
+
+TEST_F(RelaxationsTest, EachDeadlineAndPriceFloorIsSolvedOnce) {
+  for (int round = 0; round < 2; ++round) {
+    for (int deadline = 1; deadline <= 30; ++deadline) {
+      EXPECT_EQ(Get(deadline, 7), 100 * deadline + 7);
+    }
+  }
+  EXPECT_EQ(solved_, 30);
+  EXPECT_EQ(Get(1, 8), 108);
+  EXPECT_EQ(solved_, 31);
 }
 
-TEST(RelaxationsTest, FindsTheSolutionOfTheSameDeadlineAndPriceFloor) {
-  Relaxations relaxations;
-  relaxations.Remember(10, 1, SolutionOfPrice(7));
-  relaxations.Remember(10, 2, SolutionOfPrice(8));
-  EXPECT_EQ(relaxations.Find(10, 1)->price, 7);
-  EXPECT_EQ(relaxations.Find(10, 2)->price, 8);
-  EXPECT_FALSE(relaxations.Find(11, 1).has_value());
-}
-
-TEST(RelaxationsTest, ForgetsTheOldest) {
-  Relaxations relaxations;
+TEST_F(RelaxationsTest, TheOldestAreForgotten) {
   constexpr int kMany = 1'000;
-  for (int i = 0; i < kMany; ++i) relaxations.Remember(i, 0, SolutionOfPrice(i));
-  EXPECT_FALSE(relaxations.Find(0, 0).has_value());
-  EXPECT_EQ(relaxations.Find(kMany - 1, 0)->price, kMany - 1);
+  for (int i = 0; i < kMany; ++i) Get(i, 0);
+  EXPECT_EQ(Get(kMany - 1, 0), 100 * (kMany - 1));
+  EXPECT_EQ(solved_, kMany);
+  EXPECT_EQ(Get(0, 0), 0);
+  EXPECT_EQ(solved_, kMany + 1);
+}
+
+TEST_F(RelaxationsTest, AnErrorIsNotRemembered) {
+  EXPECT_FALSE(relaxations_.Get(5, 0, [] { return Result<frontier::Solution>(FailAsStopped()); }));
+  EXPECT_EQ(Get(5, 0), 500);
 }
 
 }  // namespace
