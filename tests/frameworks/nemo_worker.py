@@ -22,9 +22,8 @@ from nemo_automodel.components.distributed.pipelining.autopipeline import AutoPi
 from torch.distributed.fsdp import fully_shard
 from transformers import LlamaConfig, LlamaForCausalLM
 
-import perseus
 import tiny_gpt
-from torch_worker import OFF
+from comparison import compare
 
 MICROBATCHES, OPTIMIZER_STEPS, ACCUMULATION = 4, 3, 2
 PP, FSDP = 2, 2
@@ -93,20 +92,8 @@ def train(pipeline):
 
 
 def observe(results, name, mesh):
-    expected, order = train(build(name, mesh))
-    pipeline = build(name, mesh)
-    handle = perseus.attach(pipeline.info.schedule, job_directory=results / name, **OFF)
-    found, again = train(pipeline)
-    counters = handle.session.counters
-    is_attached = handle.is_attached
-    handle.detach()
-    return {
-        "is_same": found == expected and order == again,
-        "is_attached": is_attached,
-        "steps": counters.steps,
-        "order": order,
-        "stages": sorted(stage.stage_index for stage in pipeline.info.stages),
-    }
+    without, with_perseus = (build(name, mesh) for _ in range(2))
+    return compare(train, without, with_perseus, lambda p: p.info.schedule, results / name)
 
 
 def main():

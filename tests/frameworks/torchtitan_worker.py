@@ -20,9 +20,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.pipelining import schedules as torch_schedules
 
-import perseus
 import tiny_gpt
-from torch_worker import OFF
+from comparison import compare
 
 MICROBATCHES, OPTIMIZER_STEPS, ACCUMULATION = 4, 3, 2
 PP, FSDP = 2, 2
@@ -89,20 +88,8 @@ def train(schedule):
 
 
 def observe(results, name, meshes, csv=None):
-    with_perseus, without = (build_schedule(name, *meshes, csv) for _ in range(2))
-    expected, order = train(without)
-    handle = perseus.attach(with_perseus, job_directory=results / name, **OFF)
-    found, again = train(with_perseus)
-    counters = handle.session.counters
-    is_attached = handle.is_attached
-    handle.detach()
-    return {
-        "is_same": found == expected and order == again,
-        "is_attached": is_attached,
-        "steps": counters.steps,
-        "order": order,
-        "stages": sorted(stage.stage_index for stage in tiny_gpt.stages_of(with_perseus)),
-    }
+    without, with_perseus = (build_schedule(name, *meshes, csv) for _ in range(2))
+    return compare(train, without, with_perseus, lambda schedule: schedule, results / name)
 
 
 def main():
