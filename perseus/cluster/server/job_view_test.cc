@@ -36,7 +36,7 @@ class JobViewTest : public testing::Test {
     EXPECT_TRUE(*store_->CompletePlanning(**store_->ClaimPlanning("w", 1, 1000), outcome, 1));
   }
   void Step(std::int64_t step) {
-    EXPECT_TRUE(store_->RecordStep(job_, store::Store::Steps::kContinue, step, "", kNow));
+    EXPECT_TRUE(store_->RecordSteps({{.job = job_, .step = step, .at = kNow}}));
   }
   // The state of a node that follows this version and reported at `seen`.
   std::string State(std::int64_t following, store::Milliseconds seen = kNow) {

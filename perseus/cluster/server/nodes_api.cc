@@ -136,8 +136,11 @@ Answer<http::Response> Attach(const Context& context) {
   }
   if (attachment->restarted) {
     // A new assignment must not begin at a step of the previous run.
-    const auto recorded =
-        store.RecordStep(job.id, store::Store::Steps::kRestart, -1, job.summary, context.now);
+    const auto recorded = store.RecordSteps({{.job = job.id,
+                                              .counts = store::StepRecord::Counts::kRestart,
+                                              .step = -1,
+                                              .summary = job.summary,
+                                              .at = context.now}});
     if (!recorded) return Refuse(recorded);
     if (auto restarted = context.services.reports.Restart(job.id); !restarted) {
       return Refuse(restarted);

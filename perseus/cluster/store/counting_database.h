@@ -19,8 +19,9 @@ class CountingDatabase final : public Database {
   Result<Rows> Read(std::string_view sql, Parameters parameters) override {
     return database_->Read(sql, parameters);
   }
-  Result<void> Transact(const Work& work) override {
-    Result<void> done = database_->Transact(work);
+  using Database::Transact;
+  Result<void> Transact(const Work& work, Durability durability) override {
+    Result<void> done = database_->Transact(work, durability);
     if (!done && done.error().kind == ErrorKind::kSystem) ++failed_writes_;
     return done;
   }

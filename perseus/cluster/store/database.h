@@ -99,6 +99,15 @@ class Transaction {
   virtual Result<void> Notify(const Notice& notice) = 0;
 };
 
+// What a committed transaction survives.
+enum class Durability {
+  kOnDisk,  // A crash of the machine: the disk has confirmed it before Transact returns.
+  // A crash of the process. A crash of the machine may undo the last such transactions, but never
+  // one that is followed by one with kOnDisk. For what is reported again anyway: a busy disk needs
+  // over 100 ms to confirm a commit.
+  kInMemory,
+};
+
 class Database {
  public:
   virtual ~Database() = default;
@@ -108,17 +117,18 @@ class Database {
   // Runs one statement that changes nothing.
   virtual Result<Rows> Read(std::string_view sql, Parameters parameters) = 0;
 
-  // Runs `work` and commits. If `work` fails, nothing changes, and its error is returned. The
-  // transaction is durable when this returns. `work` may run on another thread. It may also run
-  // several times, after a conflict with another transaction or a lost connection; so it must
-  // assign its results outside the database and not append to them.
+  // Runs `work` and commits. If `work` fails, nothing changes, and its error is returned. Others
+  // see the changes when this returns. `work` may run on another thread. It may also run several
+  // times, after a conflict with another transaction or a lost connection; so it must assign its
+  // results outside the database and not append to them.
   //
   // After a conflict, the driver waits for a short, random time before it repeats the transaction,
   // and for up to twice as long before each further repeat. PostgreSQL ends one transaction of a
   // deadlock and wakes up the other one, which needs a moment to lock the row that it waits for. A
   // repeat within this moment locks the row first, and both are in a deadlock again.
   using Work = std::function<Result<void>(Transaction&)>;
-  virtual Result<void> Transact(const Work& work) = 0;
+  virtual Result<void> Transact(const Work& work, Durability durability) = 0;
+  Result<void> Transact(const Work& work) { return Transact(work, Durability::kOnDisk); }
 
   // As Store::Listen.
   using Receive = std::function<void(const Notice&)>;

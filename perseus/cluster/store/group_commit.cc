@@ -1,9 +1,13 @@
 #include "perseus/cluster/store/group_commit.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace perseus::store {
 namespace {
+
+// The transactions of one commit may take this long even if the disk is faster.
+constexpr std::chrono::milliseconds kLeastWork(10);
 
 class SqliteTransaction final : public Transaction {
  public:
@@ -42,8 +46,9 @@ GroupCommit::~GroupCommit() {
   thread_.join();
 }
 
-Result<void> GroupCommit::Transact(const Database::Work& work) {
-  Request request{.work = &work, .result = {}, .thrown = {}, .notices = {}};
+Result<void> GroupCommit::Transact(const Database::Work& work, Durability durability) {
+  Request request{
+      .work = &work, .durability = durability, .result = {}, .thrown = {}, .notices = {}};
   {
     const MutexLock lock(mutex_);
     waiting_.push_back(&request);
@@ -56,27 +61,39 @@ Result<void> GroupCommit::Transact(const Database::Work& work) {
 
 void GroupCommit::Run() {
   while (true) {
-    std::vector<Request*> batch;
+    Batch batch;
     {
       const MutexLock lock(mutex_);
       while (!stopping_ && waiting_.empty()) arrived_.wait(mutex_);
       if (waiting_.empty()) return;
-      batch.swap(waiting_);
+      batch = TakeBatch();
     }
-    Commit(batch);
+    const Batch rest = Commit(batch);
     {
       const MutexLock lock(mutex_);
       for (Request* request : batch) request->done = true;
+      waiting_.insert(waiting_.begin(), rest.begin(), rest.end());
     }
     done_.notify_all();
   }
 }
 
-void GroupCommit::Commit(const std::vector<Request*>& batch) {
+GroupCommit::Batch GroupCommit::TakeBatch() {
+  const Durability durability = waiting_.front()->durability;
+  const auto others = std::stable_partition(
+      waiting_.begin(), waiting_.end(),
+      [&](const Request* request) { return request->durability == durability; });
+  Batch batch(waiting_.begin(), others);
+  waiting_.erase(waiting_.begin(), others);
+  return batch;
+}
+
+GroupCommit::Batch GroupCommit::Commit(Batch& batch) {
+  Batch rest;
   Result<void> committed;
   {
     const MutexLock lock(connection_mutex_);
-    committed = RunAll(batch);
+    committed = RunAll(batch, rest);
     if (!committed && connection_.IsInTransaction()) (void)connection_.Run("ROLLBACK", {});
   }
   std::vector<Notice> notices;
@@ -86,18 +103,43 @@ void GroupCommit::Commit(const std::vector<Request*>& batch) {
     notices.insert(notices.end(), request->notices.begin(), request->notices.end());
   }
   if (!notices.empty()) committed_(notices);
+  return rest;
 }
 
-// Fails if the whole batch is lost.
-Result<void> GroupCommit::RunAll(const std::vector<Request*>& batch) {
+// In the write-ahead log, SQLite's NORMAL writes without waiting for the disk, and FULL waits for
+// all that was written before.
+Result<void> GroupCommit::SetDurability(Durability durability) {
+  if (durability == durability_) return {};
+  const auto set =
+      connection_.Run(durability == Durability::kOnDisk ? "PRAGMA synchronous = FULL"
+                                                        : "PRAGMA synchronous = NORMAL",
+                      {});
+  if (!set) return Fail(set);
+  durability_ = durability;
+  return {};
+}
+
+// Moves the requests to `rest` that the commit has no time for. Fails if the whole batch is lost.
+Result<void> GroupCommit::RunAll(Batch& batch, Batch& rest) {
+  using Clock = std::chrono::steady_clock;
+  PERSEUS_RETURN_IF_ERROR(SetDurability(batch.front()->durability));
+  const auto end = Clock::now() + std::max<Clock::duration>(disk_takes_, kLeastWork);
   // Immediate: a transaction that takes the write lock later could fail to get it.
   if (const Result<Rows> begun = connection_.Run("BEGIN IMMEDIATE", {}); !begun) return Fail(begun);
-  for (Request* request : batch) {
-    if (Result<void> run = RunOne(*request); !run) return run;
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    if (i > 0 && Clock::now() >= end) {
+      const auto next = batch.begin() + static_cast<std::ptrdiff_t>(i);
+      rest.assign(next, batch.end());
+      batch.erase(next, batch.end());
+      break;
+    }
+    if (Result<void> run = RunOne(*batch[i]); !run) return run;
   }
+  const auto begun = Clock::now();
   if (const Result<Rows> committed = connection_.Run("COMMIT", {}); !committed) {
     return Fail(committed);
   }
+  if (durability_ == Durability::kOnDisk) disk_takes_ = Clock::now() - begun;
   return {};
 }
 

@@ -2,10 +2,18 @@
 //
 // A disk confirms only a few hundred commits per second (266 were measured), however small they
 // are. So a transaction that arrives during a commit waits for the next commit, which contains all
-// waiting transactions. Each runs in a savepoint, so that a failure undoes only its own changes. A
-// call returns when the commit of its transaction is on disk.
+// waiting transactions of the same durability as the oldest one. Each runs in a savepoint, so that
+// a failure undoes only its own changes. A call returns when its transaction is committed.
+//
+// LATENCY
+//   A commit with kInMemory does not wait for the disk. Any other one waits as long as the disk
+//   needs. The transactions of one commit run for at most as long as the disk needed for the last
+//   one (or for kLeastWork); the others wait for the next commit. So a call waits for about four
+//   times the disk at most, unless so many callers wait that their work alone takes longer. The
+//   server refuses requests before that (http/admission.h).
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <functional>
@@ -29,20 +37,27 @@ class GroupCommit {
   GroupCommit(const GroupCommit&) = delete;
   GroupCommit& operator=(const GroupCommit&) = delete;
 
-  Result<void> Transact(const Database::Work& work);
+  Result<void> Transact(const Database::Work& work, Durability durability);
 
  private:
   struct Request {
     const Database::Work* work;
+    Durability durability;
     std::optional<Result<void>> result;  // Set when the transaction has run.
     std::exception_ptr thrown;
     std::vector<Notice> notices;
     bool done = false;
   };
 
+  using Batch = std::vector<Request*>;
+
   void Run();
-  void Commit(const std::vector<Request*>& batch);
-  Result<void> RunAll(const std::vector<Request*>& batch);
+  // Takes those of waiting_ that the next commit may contain.
+  Batch TakeBatch() PERSEUS_REQUIRES(mutex_);
+  // Leaves the requests in `batch` that it has committed, or that have failed. Returns the others.
+  Batch Commit(Batch& batch);
+  Result<void> RunAll(Batch& batch, Batch& rest);
+  Result<void> SetDurability(Durability durability);
   Result<void> RunOne(Request& request);
 
   SqliteConnection& connection_;
@@ -51,8 +66,11 @@ class GroupCommit {
   Mutex mutex_;
   std::condition_variable_any arrived_;
   std::condition_variable_any done_;
-  std::vector<Request*> waiting_ PERSEUS_GUARDED_BY(mutex_);
+  Batch waiting_ PERSEUS_GUARDED_BY(mutex_);
   bool stopping_ PERSEUS_GUARDED_BY(mutex_) = false;
+  // Used only by thread_:
+  Durability durability_ = Durability::kOnDisk;       // Of the connection.
+  std::chrono::steady_clock::duration disk_takes_{};  // To confirm the last commit.
   std::thread thread_;
 };
 

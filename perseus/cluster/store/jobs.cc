@@ -187,17 +187,25 @@ Result<void> Store::SetTarget(std::string_view job, std::string_view target, Mil
   });
 }
 
-Result<void> Store::RecordStep(std::string_view job, Steps steps, std::int64_t step,
-                               std::string_view summary, Milliseconds at) {
-  // After a restart, the report replaces any other, since clocks may differ a little.
-  const Milliseconds replaces_until =
-      steps == Steps::kRestart ? std::numeric_limits<Milliseconds>::max() : at - kRestartAfter;
-  return database_->Transact([&](Transaction& transaction) -> Result<void> {
-    return RunAll(transaction,
-                  {{"UPDATE jobs SET last_step = $2, summary = $3, last_step_at = $4 "
-                    "WHERE id = $1 AND ended = 0 AND (last_step < $2 OR last_step_at <= $5)",
-                    {job, step, summary, at, replaces_until}}});
-  });
+Result<void> Store::RecordSteps(std::vector<StepRecord> steps) {
+  // The same order in every call, so that no two calls can deadlock.
+  std::ranges::sort(steps, {}, &StepRecord::job);
+  const auto record = [&](Transaction& transaction) -> Result<void> {
+    for (const StepRecord& step : steps) {
+      // After a restart, the report replaces any other, since clocks may differ a little.
+      const Milliseconds replaces_until = step.counts == StepRecord::Counts::kRestart
+                                              ? std::numeric_limits<Milliseconds>::max()
+                                              : step.at - kRestartAfter;
+      PERSEUS_RETURN_IF_ERROR(
+          transaction.Run("UPDATE jobs SET last_step = $2, summary = $3, last_step_at = $4 "
+                          "WHERE id = $1 AND ended = 0 AND (last_step < $2 OR last_step_at <= $5)",
+                          {step.job, step.step, step.summary, step.at, replaces_until}));
+    }
+    return {};
+  };
+  const bool has_restart = std::ranges::any_of(
+      steps, [](const StepRecord& step) { return step.counts == StepRecord::Counts::kRestart; });
+  return database_->Transact(record, has_restart ? Durability::kOnDisk : Durability::kInMemory);
 }
 
 Result<int> Store::Prune(Milliseconds before, int limit) {

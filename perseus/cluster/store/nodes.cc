@@ -324,7 +324,7 @@ Result<void> Store::Acknowledge(const std::vector<NodeRecord>& nodes) {
   for (const NodeRecord& node : nodes) sorted.push_back(&node);
   std::ranges::sort(sorted, {},
                     [](const NodeRecord* node) { return std::tie(node->job, node->node); });
-  return database_->Transact([&](Transaction& transaction) -> Result<void> {
+  const auto write = [&](Transaction& transaction) -> Result<void> {
     for (const NodeRecord* node : sorted) {
       PERSEUS_RETURN_IF_ERROR(transaction.Run(
           "UPDATE nodes SET acknowledged = CASE WHEN acknowledged < $3 THEN $3 ELSE acknowledged "
@@ -334,7 +334,8 @@ Result<void> Store::Acknowledge(const std::vector<NodeRecord>& nodes) {
            node->ran}));
     }
     return {};
-  });
+  };
+  return database_->Transact(write, Durability::kInMemory);
 }
 
 Result<void> Store::PutStraggler(const StragglerRecord& straggler, Milliseconds now,

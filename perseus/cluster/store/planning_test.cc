@@ -268,7 +268,7 @@ TEST_P(StorePlanningTest, AListenerSeesTheChangeAndMayUseTheStore) {
   constexpr std::int64_t kChanges = 20;
   Succeed(store_->Listen([&](const Notice& notice) {
     seen.push_back(Job().generation);
-    Succeed(store_->RecordStep(job_, Store::Steps::kContinue, Job().generation, "", 1));
+    Succeed(store_->RecordSteps({{.job = job_, .step = Job().generation, .at = 1}}));
     received.Add(notice);
   }));
   for (std::int64_t i = 1; i <= kChanges; ++i) {

@@ -52,8 +52,12 @@ struct Attempt {
   bool may_repeat = false;  // Nothing was written, and another attempt may succeed.
 };
 
-Attempt TryTransaction(PostgresConnection& connection, const Database::Work& work) {
-  const auto begun = connection.Run("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", {});
+Attempt TryTransaction(PostgresConnection& connection, const Database::Work& work,
+                       Durability durability) {
+  auto begun = connection.Run("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", {});
+  if (begun && durability == Durability::kInMemory) {
+    begun = connection.Run("SET LOCAL synchronous_commit = off", {});
+  }
   if (!begun) return {.result = Fail(begun), .may_repeat = connection.IsLost()};
   PostgresTransaction transaction(connection);
   Result<void> worked = work(transaction);
@@ -97,12 +101,12 @@ class PostgresDatabase final : public Database {
     }
   }
 
-  Result<void> Transact(const Work& work) override {
+  Result<void> Transact(const Work& work, Durability durability) override {
     Lease lease(*this);
     ConflictPauses pauses;
     for (int i = 1;; ++i) {
       if (Result<void> connected = lease.Connect(); !connected) return connected;
-      Attempt attempt = TryTransaction(*lease, work);
+      Attempt attempt = TryTransaction(*lease, work, durability);
       const bool was_lost = lease->IsLost();
       if (attempt.result || !attempt.may_repeat || i == kTransactionTries) return attempt.result;
       if (was_lost && lease.is_new()) return attempt.result;

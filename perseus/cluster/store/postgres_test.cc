@@ -158,6 +158,24 @@ TEST_F(PostgresTest, AFailedTransactionWritesAndSendsNothing) {
   EXPECT_THAT(write("b", false).error().message, HasSubstr("refuses: duplicate key"));
 }
 
+TEST_F(PostgresTest, OnlyWhatNodesReportAgainDoesNotWaitForTheDisk) {
+  const auto database = Get(OpenPostgres(address_));
+  const auto setting = [&](Durability durability) {
+    std::string value;
+    Succeed(database->Transact(
+        [&](Transaction& transaction) -> Result<void> {
+          value = Get(transaction.Run("SHOW synchronous_commit", {})).at(0).TakeText(0);
+          return {};
+        },
+        durability));
+    return value;
+  };
+  const std::string usual = setting(Durability::kOnDisk);
+  EXPECT_NE(usual, "off");
+  EXPECT_EQ(setting(Durability::kInMemory), "off");
+  EXPECT_EQ(setting(Durability::kOnDisk), usual);
+}
+
 TEST_F(PostgresTest, RetriesTransactionsAfterADeadlock) {
   const auto store = Get(OpenStore(address_));
   const auto database = Get(OpenPostgres(address_));

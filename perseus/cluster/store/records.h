@@ -90,6 +90,19 @@ struct NodeRecord {
   friend bool operator==(const NodeRecord&, const NodeRecord&) = default;
 };
 
+// The newest step of a job.
+struct StepRecord {
+  // kContinue: replaces the known one only if `step` is higher, or `at` is 60 s later. kRestart:
+  // always, because the job counts its steps from 0 again.
+  enum class Counts { kContinue, kRestart };
+
+  std::string job = {};
+  Counts counts = Counts::kContinue;
+  std::int64_t step = -1;
+  std::string summary = {};
+  Milliseconds at = 0;
+};
+
 // A process that claims the name of a node.
 struct NodeClaim {
   std::string node;

@@ -77,7 +77,9 @@ class SqliteDatabase final : public Database {
     return (reader_ ? *reader_ : writer_).Run(sql, parameters);
   }
 
-  Result<void> Transact(const Work& work) override { return commits_.Transact(work); }
+  Result<void> Transact(const Work& work, Durability durability) override {
+    return commits_.Transact(work, durability);
+  }
 
   Result<void> Listen(Receive receive) override {
     const MutexLock lock(listener_mutex_);

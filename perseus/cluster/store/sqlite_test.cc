@@ -1,9 +1,12 @@
 // What only SQLite can get wrong.
 #include <sqlite3.h>
 
+#include <chrono>
 #include <filesystem>
+#include <future>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "perseus/cluster/store/database.h"
@@ -130,6 +133,53 @@ TEST_F(SqliteTest, AFailedTransactionUndoesOnlyItsOwnChanges) {
                std::bad_alloc);
   const Rows rows = Get(database->Read("SELECT id FROM tokens", {}));
   ASSERT_EQ(rows.size(), 1u);
+}
+
+TEST_F(SqliteTest, OnlyWhatNodesReportAgainDoesNotWaitForTheDisk) {
+  const auto database = Get(OpenSqlite(path_));
+  constexpr std::int64_t kNormal = 1;  // The values of SQLite's PRAGMA synchronous.
+  constexpr std::int64_t kFull = 2;
+  const auto setting = [&](Durability durability) {
+    std::int64_t value = -1;
+    Succeed(database->Transact(
+        [&](Transaction& transaction) -> Result<void> {
+          value = Get(transaction.Run("PRAGMA synchronous", {})).at(0).Integer(0);
+          return {};
+        },
+        durability));
+    return value;
+  };
+  EXPECT_EQ(setting(Durability::kOnDisk), kFull);
+  EXPECT_EQ(setting(Durability::kInMemory), kNormal);
+  EXPECT_EQ(setting(Durability::kOnDisk), kFull);
+}
+
+// The second transaction waits until the first one is committed. If it were in the same commit, it
+// would wait in vain.
+TEST_F(SqliteTest, ACommitEndsAfterLongWork) {
+  const auto database = Get(OpenSqlite(":memory:"));
+  std::promise<void> queued;
+  std::promise<void> first_done;
+  const auto is_queued = queued.get_future().share();
+  const auto is_first_done = first_done.get_future().share();
+  bool was_done = false;
+  RunInThreads(3, [&](std::size_t i) {
+    std::this_thread::sleep_for(i * std::chrono::milliseconds(20));  // In this order.
+    if (i == 2) queued.set_value();
+    Succeed(database->Transact([&](Transaction&) -> Result<void> {
+      if (i == 0) {  // Meanwhile, the others begin to wait.
+        is_queued.wait();
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      }
+      if (i == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      if (i == 2) {
+        was_done = is_first_done.wait_for(std::chrono::seconds(5)) == std::future_status::ready;
+      }
+      return {};
+    }));
+    if (i == 1) first_done.set_value();
+  });
+  EXPECT_TRUE(was_done);
 }
 
 TEST_F(SqliteTest, StoresNulls) {

@@ -72,12 +72,13 @@ Result<std::optional<Milliseconds>> Store::Clock() {
 bool Store::has_replicas() const { return database_->dialect().has_replicas; }
 
 Result<void> Store::NotifyReplicas(const std::vector<std::string>& texts) {
-  return database_->Transact([&](Transaction& transaction) -> Result<void> {
+  const auto notify = [&](Transaction& transaction) -> Result<void> {
     for (const std::string& text : texts) {
       PERSEUS_RETURN_IF_ERROR(transaction.Notify({.kind = Notice::Kind::kSteps, .name = text}));
     }
     return {};
-  });
+  };
+  return database_->Transact(notify, Durability::kInMemory);
 }
 
 Result<void> Store::Listen(std::function<void(const Notice&)> receive) {

@@ -8,7 +8,9 @@
 // drivers, SQLite and PostgreSQL.
 //
 // Guarantees:
-//   1. A call that returns success is on disk.
+//   1. A call that returns success is on disk. Acknowledge, RecordSteps and NotifyReplicas are the
+//      exception: nodes report the same again. Their changes survive a crash of the server, but
+//      perhaps not one of the database's machine (Durability in database.h).
 //   2. Each call is one transaction: all of its changes are made, or none.
 //   3. A change that other replicas cache or send to nodes comes with a Notice in the same
 //      transaction. So the notice arrives after the change is visible, and never without it. A
@@ -81,12 +83,9 @@ class Store final {
   Result<void> SetTarget(std::string_view job, std::string_view target, Milliseconds now,
                          const Author& by = {});
 
-  // Records the newest step of a job. kContinue: only if `step` is higher than the known one, or
-  // `at` is 60 s later. kRestart: always, because the job counts its steps from 0 again. Does
-  // nothing if the job does not exist or has ended.
-  enum class Steps { kContinue, kRestart };
-  Result<void> RecordStep(std::string_view job, Steps steps, std::int64_t step,
-                          std::string_view summary, Milliseconds at);
+  // Records the newest steps of jobs, each of another job. Does nothing for a job that does not
+  // exist or has ended. A restart is on disk afterwards.
+  Result<void> RecordSteps(std::vector<StepRecord> steps);
 
   // Deletes at most `limit` jobs that ended before `before`, with everything that belongs to them,
   // the claims of nodes that were not renewed since, and the tokens of nodes that expired before.

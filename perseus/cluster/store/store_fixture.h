@@ -77,6 +77,10 @@ inline const auto kBackends =
 // A store on a new database, and a job in it.
 class StoreTest : public testing::TestWithParam<Backend> {
  protected:
+  Result<void> RecordStep(const std::string& job, std::int64_t step, const std::string& summary,
+                          Milliseconds at) {
+    return store_->RecordSteps({{.job = job, .step = step, .summary = summary, .at = at}});
+  }
   void SetUp() override {
     if (GetParam() == Backend::kPostgres && !PostgresServer::WhyNot().empty()) {
       GTEST_SKIP() << PostgresServer::WhyNot();

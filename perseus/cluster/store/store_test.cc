@@ -98,7 +98,7 @@ TEST_P(StoreTest, ChangesOnlyRunningJobs) {
     EXPECT_EQ(store_->PutZeusRank(job, 0, 0, "{}").error().kind, ErrorKind::kInput);
     EXPECT_EQ(store_->ClearZeusRanks(job).error().kind, ErrorKind::kInput);
     EXPECT_FALSE(Get(store_->DeleteStraggler(job, 0, "report", 1)));
-    Succeed(store_->RecordStep(job, Store::Steps::kContinue, 9, "", 9));
+    Succeed(RecordStep(job, 9, "", 9));
     Succeed(store_->RequestPlanning(job, 1));
   }
   EXPECT_EQ(Job(), before);
@@ -107,21 +107,25 @@ TEST_P(StoreTest, ChangesOnlyRunningJobs) {
 }
 
 TEST_P(StoreTest, StepsIncreaseUnlessTheJobRestarted) {
-  Succeed(store_->RecordStep(job_, Store::Steps::kContinue, 10, "ten", 5000));
-  Succeed(store_->RecordStep(job_, Store::Steps::kContinue, 9, "late", 5100));
+  Succeed(RecordStep(job_, 10, "ten", 5000));
+  Succeed(RecordStep(job_, 9, "late", 5100));
   EXPECT_EQ(Job().last_step, 10);
   EXPECT_EQ(Job().summary, "ten");
-  Succeed(store_->RecordStep(job_, Store::Steps::kContinue, 2, "early", 64'999));
+  Succeed(RecordStep(job_, 2, "early", 64'999));
   EXPECT_EQ(Job().last_step, 10);
-  Succeed(store_->RecordStep(job_, Store::Steps::kContinue, 3, "restarted", 65'000));
+  Succeed(RecordStep(job_, 3, "restarted", 65'000));
   EXPECT_EQ(Job().last_step, 3);
   EXPECT_EQ(Job().last_step_at, 65'000);
 }
 
 // The steps of the previous run must not delay an assignment, even if its last report is later.
 TEST_P(StoreTest, ARestartedJobCountsFrom0WithAnyClock) {
-  Succeed(store_->RecordStep(job_, Store::Steps::kContinue, 50'000, "before", 5200));
-  Succeed(store_->RecordStep(job_, Store::Steps::kRestart, -1, "restarted", 5000));
+  Succeed(RecordStep(job_, 50'000, "before", 5200));
+  Succeed(store_->RecordSteps({{.job = job_,
+                                .counts = StepRecord::Counts::kRestart,
+                                .step = -1,
+                                .summary = "restarted",
+                                .at = 5000}}));
   EXPECT_EQ(Job().last_step, -1);
   EXPECT_EQ(Job().summary, "restarted");
 }
@@ -215,7 +219,7 @@ TEST_P(StoreTest, StoresNumbersExactlyUpToTheirLimits) {
                                      .expires = kMax};
   Succeed(store_->PutStraggler(straggler, 1));
   EXPECT_THAT(Get(store_->ListStragglers(job_)), ElementsAre(straggler));
-  Succeed(store_->RecordStep(job_, Store::Steps::kContinue, kMax, "", kMax));
+  Succeed(RecordStep(job_, kMax, "", kMax));
   EXPECT_EQ(Job().last_step, kMax);
   for (const double slowdown : {0.99, -1.0, std::numeric_limits<double>::infinity(),
                                 std::numeric_limits<double>::quiet_NaN()}) {

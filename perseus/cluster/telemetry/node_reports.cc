@@ -100,7 +100,8 @@ Result<void> NodeReports::TakeFromReplica(const ReplicaMessage& message, store::
   if (message.steps.empty() || !watch->Judges(now)) return {};
   PERSEUS_ASSIGN_OR_RETURN(const auto job, store_.FindJob(message.job));
   if (!job || job->ended != 0) return {};
-  return Judge(message.node, *job, *watch, message.steps, now);
+  PERSEUS_RETURN_IF_ERROR(Judge(message.node, *job, *watch, message.steps, now));
+  return WriteNoted();
 }
 
 Result<void> NodeReports::Restart(const std::string& job) {
@@ -163,12 +164,15 @@ Result<void> NodeReports::WriteNoted() {
 
 Result<bool> NodeReports::WriteOnce() {
   std::vector<store::NodeRecord> seen;
+  std::vector<store::StepRecord> steps;
   std::vector<std::string> for_replicas;
   {
     const MutexLock lock(mutex_);
-    if (is_writing_ || (seen_.empty() && for_replicas_.empty())) return false;
+    if (is_writing_ || (seen_.empty() && steps_.empty() && for_replicas_.empty())) return false;
     is_writing_ = true;
     seen.swap(seen_);
+    for (auto& [job, step] : steps_) steps.push_back(std::move(step));
+    steps_.clear();
     for_replicas.swap(for_replicas_);
   }
   // The store may throw. Then the next report writes.
@@ -179,7 +183,24 @@ Result<bool> NodeReports::WriteOnce() {
   if (!seen.empty()) {
     PERSEUS_RETURN_IF_ERROR(store_.Acknowledge(seen));
   }
+  if (!steps.empty()) {
+    PERSEUS_RETURN_IF_ERROR(store_.RecordSteps(std::move(steps)));
+  }
   return true;
+}
+
+void NodeReports::NoteStep(const std::string& job, JobWatch& watch, store::Milliseconds now) {
+  using Counts = store::StepRecord::Counts;
+  store::StepRecord step{.job = job,
+                         .counts = watch.TakeRestart() ? Counts::kRestart : Counts::kContinue,
+                         .step = watch.last_step(),
+                         .summary = watch.Summary(),
+                         .at = now};
+  const MutexLock lock(mutex_);
+  store::StepRecord& noted = steps_[job];
+  // The note that is not written yet may be the first one after a restart.
+  if (noted.counts == Counts::kRestart) step.counts = Counts::kRestart;
+  noted = std::move(step);
 }
 
 Result<void> NodeReports::Judge(const std::string& node, const store::JobRecord& job,
@@ -200,10 +221,7 @@ Result<void> NodeReports::Judge(const std::string& node, const store::JobRecord&
   }
   if (callbacks_.saved) callbacks_.saved(watch.TakeSavedEnergy());
   if (watch.IsDue(now, kWriteStepsEvery)) {
-    const auto counts =
-        watch.TakeRestart() ? store::Store::Steps::kRestart : store::Store::Steps::kContinue;
-    PERSEUS_RETURN_IF_ERROR(
-        store_.RecordStep(job.id, counts, watch.last_step(), watch.Summary(), now));
+    NoteStep(job.id, watch, now);
     PERSEUS_RETURN_IF_ERROR(GuardPlan(job, watch, now));
   }
   if (!settings.detects_stragglers) return {};

@@ -72,9 +72,10 @@ class NodeReports {
                          store::Milliseconds now);
   Result<void> StoreNotices(const store::JobRecord& job, const std::vector<NoticeChange>& changes,
                             store::Milliseconds now);
-  // Notes the report for WriteNoted() if it has to be stored.
+  // These note what WriteNoted() has to store.
   void NoteNode(const std::string& node, const std::string& job, const protocol::JobReport& report,
                 store::Milliseconds now);
+  void NoteStep(const std::string& job, JobWatch& watch, store::Milliseconds now);
   // One thread at a time writes the notes of all, and the others continue. So thousands of nodes
   // need few commits. If this process dies, the nodes report the same again.
   Result<void> WriteNoted();
@@ -95,8 +96,9 @@ class NodeReports {
   std::map<std::pair<std::string, std::string>, Known> known_ PERSEUS_GUARDED_BY(mutex_);
   // When nodes were last removed from known_.
   store::Milliseconds pruned_ PERSEUS_GUARDED_BY(mutex_) = 0;
-  std::vector<store::NodeRecord> seen_ PERSEUS_GUARDED_BY(mutex_);    // To be written.
-  std::vector<std::string> for_replicas_ PERSEUS_GUARDED_BY(mutex_);  // To be sent.
+  std::vector<store::NodeRecord> seen_ PERSEUS_GUARDED_BY(mutex_);             // To be written.
+  std::map<std::string, store::StepRecord> steps_ PERSEUS_GUARDED_BY(mutex_);  // By job, as well.
+  std::vector<std::string> for_replicas_ PERSEUS_GUARDED_BY(mutex_);           // To be sent.
   bool is_writing_ PERSEUS_GUARDED_BY(mutex_) = false;
 };
 
