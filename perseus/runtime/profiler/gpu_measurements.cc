@@ -18,6 +18,11 @@ constexpr double kInfinite = std::numeric_limits<double>::infinity();
 // On virtual GPUs, intervals for 95 % covered 90 % without this factor, which is 1.96 / 1.645.
 constexpr double kEstimatedVariances = 1.19;
 
+// A power with a wider interval, relative to the power, is not known. So it is for an instruction
+// that takes microseconds, such as a backward_input that computes nothing: the errors of edges make
+// its power any number of kilowatts. A model that knows similar instructions is better.
+constexpr double kWidestPower = 0.5;
+
 // Fewer samples than this do not show their own spread well enough to test the next ones.
 constexpr std::int64_t kLeastSamplesToTest = 20;
 constexpr std::int64_t kLeastResiduals = 3;  // The same for steps.
@@ -388,8 +393,10 @@ std::vector<MeasuredOption> GpuMeasurements::Options(int rank) const {
       if (option.power_w > 0 || parameter == 0 || parameter >= answer.powers.size()) continue;
       const PowerEstimate& power = answer.powers[parameter];
       if (!power.is_identified || !(power.power_w > 0)) continue;
+      const double ci_w = kEstimatedVariances * width * power.standard_error_w;
+      if (ci_w > kWidestPower * power.power_w) continue;
       option.power_w = power.power_w;
-      option.power_ci_w = kEstimatedVariances * width * power.standard_error_w;
+      option.power_ci_w = ci_w;
     }
     options.push_back(option);
   }

@@ -90,8 +90,9 @@ class GpuMeasurements {
   // left out.
   const std::vector<protocol::RanInstruction>& last_counted() const { return last_counted_; }
 
-  // The options of computations, with `rank` as their rank. A power that is not identified yet is 0
-  // with an infinite interval. The interval of a single sample is infinite, too.
+  // The options of computations, with `rank` as their rank. A power that is not identified yet, or
+  // only to more than half of its value, is 0 with an infinite interval. The interval of a single
+  // sample is infinite, too.
   std::vector<MeasuredOption> Options(int rank) const;
   // The power of waiting. It is not identified if the GPU never waited, or always waited in the
   // same proportion to something else.

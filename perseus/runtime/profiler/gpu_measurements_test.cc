@@ -28,6 +28,7 @@ class VirtualJob {
 
   static constexpr double kBlockingPowerW = 80;
   static synthetic::TimeAndEnergy Truth(InstructionKind kind, int mhz) {
+    if (kind == InstructionKind::kBackwardInput) return {30e-6, kBlockingPowerW * 30e-6};
     const double time_s = (kind == InstructionKind::kForward ? 0.031 : 0.057) * 1400 / mhz;
     const double power_w = (kind == InstructionKind::kForward ? 420.0 : 350.0) * mhz / 1400;
     return {time_s, power_w * time_s};
@@ -37,8 +38,9 @@ class VirtualJob {
     int microbatches = 24;
     int mhz = 1400;
     Nanoseconds wait = 13 * kMillisecond;
-    double slower = 1;     // What has drifted: times,
-    double thirstier = 1;  // and powers.
+    bool computes_nothing = false;  // Before each backward, an instruction takes 30 us.
+    double slower = 1;              // What has drifted: times,
+    double thirstier = 1;           // and powers.
   };
   protocol::RanStep Step(const Spec& spec) {
     protocol::RanStep step;
@@ -53,6 +55,7 @@ class VirtualJob {
       if (forward < spec.microbatches) {
         Run(InstructionKind::kForward, forward, spec, step);
       }
+      if (spec.computes_nothing) Run(InstructionKind::kBackwardInput, i, spec, step);
       Run(InstructionKind::kBackward, i, spec, step);
       if (forward < spec.microbatches) AdvanceTo(now_ + spec.wait, step);
     }
@@ -169,6 +172,24 @@ TEST(GpuMeasurements, KindsThatAlwaysRunTogetherAreNotSeparated) {
     EXPECT_TRUE(std::isinf(option.power_ci_w));
   }
   EXPECT_FALSE(gpu.BlockingPower().is_identified);
+}
+
+// The first stage's backward_input of a zero-bubble schedule. In all windows it takes less time
+// than the errors of their edges.
+TEST(GpuMeasurements, InstructionThatComputesNothingHasNoPowerRatherThanAWrongOne) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    VirtualJob job(seed);
+    GpuMeasurements gpu({});
+    for (int i = 0; i < 3; ++i) gpu.Add(job.Step({.computes_nothing = true}));
+    const std::vector<MeasuredOption> options = gpu.Options(0);
+    const MeasuredOption* nothing = Find(options, InstructionKind::kBackwardInput, 1400);
+    ASSERT_NE(nothing, nullptr);
+    EXPECT_NEAR(nothing->time_s, 30e-6, 1e-6);
+    EXPECT_EQ(nothing->power_w, 0) << "seed " << seed;
+    const MeasuredOption* forward = Find(options, InstructionKind::kForward, 1400);
+    ASSERT_NE(forward, nullptr);
+    EXPECT_NEAR(forward->power_w, 420, 3 * forward->power_ci_w);
+  }
 }
 
 TEST(GpuMeasurements, LimitedStepsDoNotCount) {

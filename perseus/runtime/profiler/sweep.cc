@@ -25,6 +25,11 @@ constexpr std::array kDescent = {1.0, 0.88, 0.77, 0.66};
 // of every plan depends on them.
 constexpr int kBaselineRounds = 3;
 
+// An instruction that takes less than this part of the longest one of its rank computes nothing.
+// The first stage's backward_input in a zero-bubble schedule is such a one. No counter shows its
+// power, and its energy does not matter.
+constexpr double kPartOfNothing = 0.01;
+
 // A round may take longer than predicted by this fraction, because its clocks are often new to the
 // model. It still has to stay within the budget.
 constexpr double kPredictionError = 0.04;
@@ -59,8 +64,8 @@ class Chooser {
   Result<std::vector<int>> RaisedTo(double most_s, std::vector<int> clocks) const;
   std::vector<protocol::KindClock> Named(std::span<const int> clocks) const;
   std::vector<int> AllHighest() const;
-  // Whether every group was measured at its highest clock.
-  bool KnowsAll() const;
+  // Whether every group was measured at its highest clock, so that lower clocks can follow.
+  bool KnowsAll(const SweepSpent& spent) const;
 
  private:
   struct Candidate {
@@ -79,6 +84,7 @@ class Chooser {
   }
   int Highest(std::size_t group) const { return ClocksOf(group).back(); }
   int MeasuredCount(std::size_t group) const;
+  bool ComputesNothing(std::size_t group) const;
   bool OnlyLoses(std::size_t group) const;
   bool IsAllowed(std::size_t group, int mhz) const;
   void AddGains(const schedule::InstructionGraph& graph, std::size_t group,
@@ -386,12 +392,26 @@ std::vector<protocol::KindClock> Chooser::Named(std::span<const int> clocks) con
   return named;
 }
 
-bool Chooser::KnowsAll() const {
-  return std::ranges::all_of(groups_, [&](const InstructionGroup& group) {
-    const int highest = job_.clocks_mhz[static_cast<std::size_t>(group.rank)].back();
-    const MeasuredOption* option = model_.Measured(group, highest);
-    return option != nullptr && option->power_w > 0;
-  });
+bool Chooser::ComputesNothing(std::size_t group) const {
+  double longest_s = 0;
+  for (std::size_t other = 0; other < groups_.size(); ++other) {
+    if (groups_[other].rank != groups_[group].rank) continue;
+    const MeasuredOption* option = model_.Measured(groups_[other], Highest(other));
+    if (option != nullptr) longest_s = std::max(longest_s, option->time_s);
+  }
+  return model_.Measured(groups_[group], Highest(group))->time_s < kPartOfNothing * longest_s;
+}
+
+// A counter that changes rarely may never separate two kinds that always run together. So after
+// twice the steps of a good basis, the model has to do with the powers of other groups of the kind.
+bool Chooser::KnowsAll(const SweepSpent& spent) const {
+  const bool is_late = spent.steps >= 2 * kBaselineRounds * budget_.steps_per_round;
+  for (std::size_t group = 0; group < groups_.size(); ++group) {
+    const MeasuredOption* option = model_.Measured(groups_[group], Highest(group));
+    if (option == nullptr || !model_.Knows(groups_[group].kind)) return false;
+    if (option->power_w <= 0 && !is_late && !ComputesNothing(group)) return false;
+  }
+  return true;
 }
 
 Result<void> CheckJob(const SweepJob& job, std::span<const MeasuredOption> measured) {
@@ -444,7 +464,7 @@ Result<SweepRound> ChooseRound(const SweepJob& job, const SweepBudget& budget,
   round.steps = std::min(budget.steps_per_round, budget.steps - spent.steps);
   round.gain = 1;
   round.reason = "descent";
-  if (!chooser.KnowsAll()) {
+  if (!chooser.KnowsAll(spent)) {
     round.clocks = chooser.Named(chooser.AllHighest());
     round.steps = std::min(kBaselineRounds * budget.steps_per_round, budget.steps - spent.steps);
     return round;

@@ -104,6 +104,37 @@ TEST(ChooseRound, RefusesMeasurementsOfAnotherJob) {
   EXPECT_FALSE(ChooseRound(job, {}, {}, {}));
 }
 
+// The counter never shows the power of an instruction that computes nothing, as the first stage's
+// backward_input in a zero-bubble schedule.
+TEST(ChooseRound, AnInstructionThatComputesNothingHoldsUpNothing) {
+  SweepJob job;
+  job.schedule = *schedule::GenerateSchedule({"zb-h1", 2, 4, 1});
+  job.model.blocking_power_w = 80;
+  job.clocks_mhz = {{660, 770, 880, 1000}, {660, 770, 880, 1000}};
+  std::vector<MeasuredOption> measured;
+  for (const InstructionGroup& group : GroupsOf(job.schedule)) {
+    const bool is_nothing = group.rank == 0 && group.kind == InstructionKind::kBackwardInput;
+    measured.push_back({group, 1000, 100, is_nothing ? 30e-6 : 0.05, 1e-6, is_nothing ? 0.0 : 400.0,
+                        is_nothing ? 0.0 : 1.0});
+  }
+  const Result<SweepRound> round = ChooseRound(job, {}, measured, {.steps = 10, .seconds = 5});
+  ASSERT_TRUE(round) << round.error().message;
+  EXPECT_EQ(round->reason, "descent");
+  EXPECT_EQ(round->steps, 3);
+  for (const protocol::KindClock& clock : round->clocks) EXPECT_EQ(clock.frequency_mhz, 880);
+
+  // The power of one that computes is worth more steps at the highest clocks, but not all of them.
+  measured.front().power_w = 0;
+  const auto clock_after = [&](int steps) {
+    const Result<SweepRound> next =
+        ChooseRound(job, {}, measured, {.steps = steps, .seconds = 0.5 * steps});
+    EXPECT_TRUE(next) << next.error().message;
+    return next ? next->clocks.front().frequency_mhz : 0;
+  };
+  EXPECT_EQ(clock_after(10), 1000);
+  EXPECT_EQ(clock_after(20), 880);
+}
+
 TEST(ChooseRound, AGroupStopsWhereLowerClocksSaveNothing) {
   SweepJob job;
   job.schedule = *schedule::GenerateSchedule({"1f1b", 1, 4, 1});
