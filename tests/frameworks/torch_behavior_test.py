@@ -1,6 +1,7 @@
 """How the adapter of torch.distributed.pipelining behaves, in one process that is the whole pipeline."""
 
 import contextlib
+import functools
 import gc
 import json
 import pathlib
@@ -390,6 +391,63 @@ class NeverInTheWayTest(TorchTest):
         self.assertIs(vars(stage)["forward_one_chunk"], theirs)
         self.assertEqual(len(calls), 2 * MICROBATCHES)
         self.assertNotIn("backward_one_chunk", vars(stage))
+
+    @works("torch", "methods that other code has replaced before")
+    def test_hooks_of_others_below_are_called(self):
+        names = ("forward_one_chunk", "backward_one_chunk")
+        for kind in ("function", "lambda", "partial", "object"):
+            with self.subTest(kind=kind):
+                schedule, calls = self.make(), []
+                stage = tiny_gpt.stages_of(schedule)[0]
+
+                def replace(name, kind=kind, stage=stage, calls=calls):
+                    original = getattr(stage, name)
+
+                    def theirs(*arguments, **named):
+                        calls.append(name)
+                        return original(*arguments, **named)
+
+                    class Theirs:
+                        def __call__(self, *arguments, **named):
+                            return theirs(*arguments, **named)
+
+                    theirs_of = {
+                        "function": theirs,
+                        "lambda": lambda *arguments, **named: theirs(*arguments, **named),
+                        "partial": functools.partial(theirs),
+                        "object": Theirs(),
+                    }
+                    setattr(stage, name, theirs_of[kind])
+                    return theirs_of[kind]
+
+                replaced = [replace(name) for name in names]
+                handle = self.attach(schedule)
+                for _ in range(2):
+                    self.step(schedule)
+                self.assertTrue(handle.is_attached)
+                self.assertEqual(handle.session.counters.instructions, 2 * 2 * MICROBATCHES)
+                self.assertEqual(sorted(calls), sorted(2 * MICROBATCHES * names))
+                handle.detach()
+                self.assertEqual([vars(stage)[name] for name in names], replaced)
+                self.assertNotIn("backward_weight_one_chunk", vars(stage))
+
+    def test_an_error_while_attaching_leaves_nothing_behind(self):
+        from perseus.adapters import torch_pipelining
+
+        schedule = self.make("Interleaved1F1B")
+        original, seen = torch_pipelining._wrap_stage, []
+
+        def wrap(recorder, stage, chunk):
+            if seen:
+                raise RuntimeError("ours")
+            seen.append(stage)
+            original(recorder, stage, chunk)
+
+        with unittest.mock.patch.object(torch_pipelining, "_wrap_stage", wrap):
+            warnings = self.warnings_of(lambda: self.attach(schedule))
+        self.assertEqual(len(warnings), 1)
+        self.assertFalse(self.handles[-1].is_attached)
+        self.assertNotIn("forward_one_chunk", vars(seen[0]))
 
     def test_detach_inside_of_a_step(self):
         schedule = self.make()

@@ -103,7 +103,7 @@ def _attach(module: Any, options: Mapping[str, Any]) -> Handle:
             patches.set(module, name, pipeline.backward(getattr(module, name)))
     for name, why in _WHOLE.items():
         if hasattr(module, name):
-            patches.set(module, name, pipeline.whole(getattr(module, name), why))
+            patches.set(module, name, pipeline.whole(name, getattr(module, name), why))
     _attached = Handle(pipeline.recorder, patches)
     return _attached
 
@@ -168,12 +168,12 @@ class _Pipeline:
         self._waiting = [[] for _ in range(self._chunks)]
         self._is_whole = False
 
-    def whole(self, original: Callable[..., Any], why: str) -> Callable[..., Any]:
+    def whole(self, name: str, original: Callable[..., Any], why: str) -> Callable[..., Any]:
         @functools.wraps(original)
         def schedule(*arguments: Any, **named: Any) -> Any:
             if self.recorder.in_step and not self._is_whole:
                 self._is_whole = True
-                self.recorder.only_steps(f"{original.__name__}: {why}")
+                self.recorder.only_steps(f"{name}: {why}")
             return original(*arguments, **named)
 
         return schedule

@@ -183,8 +183,12 @@ def _recorder_of(schedule: Any, mesh: Any, options: Mapping[str, Any]) -> Option
         stream=current_stream(device),
     )
     recorder.stage_objects = lambda: [reference() for reference in references]
-    for chunk, stage in enumerate(stages):
-        _wrap_stage(recorder, stage, chunk)
+    try:
+        for chunk, stage in enumerate(stages):
+            _wrap_stage(recorder, stage, chunk)
+    except Exception:
+        recorder.detach()  # The stages that were wrapped already.
+        raise
     return recorder
 
 
@@ -262,8 +266,10 @@ def _wrap_stage(recorder: Recorder, stage: Any, chunk: int) -> None:
             end()
 
     forward_one_chunk._perseus_recorder = recorder  # type: ignore[attr-defined]
-    for function in (forward_one_chunk, backward_one_chunk, backward_weight_one_chunk):
-        recorder.patches.set(stage, function.__name__, function)
+    # Not function.__name__, which is that of the original: other code may have replaced it.
+    recorder.patches.set(stage, "forward_one_chunk", forward_one_chunk)
+    recorder.patches.set(stage, "backward_one_chunk", backward_one_chunk)
+    recorder.patches.set(stage, "backward_weight_one_chunk", backward_weight_one_chunk)
 
 
 def _wrap_custom_functions(recorder: Recorder, schedule: Any) -> bool:
