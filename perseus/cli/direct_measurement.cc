@@ -30,6 +30,18 @@ std::vector<agent::Finding> ExamineNode(const DirectFlags& flags) {
   return agent::ExamineNode({.root = "/", .socket = flags.socket, .state = flags.state});
 }
 
+nlohmann::ordered_json FindingsAsJson(const std::vector<agent::Finding>& findings) {
+  auto list = nlohmann::ordered_json::array();
+  for (const agent::Finding& finding : findings) {
+    constexpr const char* kLevels[] = {"ok", "note", "problem"};
+    list.push_back({{"level", kLevels[static_cast<std::size_t>(finding.level)]},
+                    {"what", finding.what},
+                    {"detail", finding.detail},
+                    {"remedy", finding.remedy}});
+  }
+  return list;
+}
+
 Result<qualifier::Surroundings> LookAround(const DirectFlags& flags,
                                            const std::vector<device::Device*>& gpus) {
   constexpr std::string_view kNvml = "nvml:";

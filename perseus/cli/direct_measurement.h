@@ -3,6 +3,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include <string>
 #include <vector>
@@ -27,6 +28,7 @@ void AddDirectFlags(CLI::App& verb, DirectFlags& flags);
 Result<void> RefuseBesideAgent(const DirectFlags& flags);
 
 std::vector<agent::Finding> ExamineNode(const DirectFlags& flags);
+nlohmann::ordered_json FindingsAsJson(const std::vector<agent::Finding>& findings);
 
 // What else is on these GPUs. It is known for NVIDIA GPUs; for others, the result is empty, and the
 // driver's version is "unknown". Fails (kSystem) as qualifier::LookAround does.

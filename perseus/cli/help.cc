@@ -67,6 +67,8 @@ constexpr ListedVerb kListedVerbs[] = {
     {kInACluster, "store", "Back up, restore, check and migrate the database of a server",
      AddStoreVerb},
     {kInACluster, "audit", "List who changed what, and verify this list", AddAuditVerb},
+    {kInACluster, "support", "Describe this node and a server in a file for others",
+     AddSupportVerb},
 
     {kMore, "help", "Print the help of a verb", AddHelpVerb},
     {kMore, "version", "Print the version", AddVersionVerb},

@@ -41,6 +41,7 @@ Verb AddReplayVerb(CLI::App& program);
 Verb AddShowVerb(CLI::App& program);
 Verb AddSynthVerb(CLI::App& program);
 Verb AddStoreVerb(CLI::App& program);
+Verb AddSupportVerb(CLI::App& program);
 Verb AddTokenVerb(CLI::App& program);
 Verb AddAuditVerb(CLI::App& program);
 Verb AddTopVerb(CLI::App& program);
