@@ -51,6 +51,7 @@ export function Frame({ box, x, y, palette, children }: FrameProps) {
         </g>
       ))}
       <line x1={box.left} x2={right} y1={bottom} y2={bottom} stroke={palette.muted} />
+      {beginsAboveZero(y.scale) && <AxisBreak x={box.left} y={bottom} palette={palette} />}
       {children}
       <text x={right} y={bottom + 36} text-anchor="end" fill={palette.ink}>
         {x.label}
@@ -60,6 +61,21 @@ export function Frame({ box, x, y, palette, children }: FrameProps) {
         {y.label}
       </text>
     </g>
+  );
+}
+
+/** Whether the lowest value of the axis is above 0, so that heights do not compare. */
+export function beginsAboveZero(scale: ScaleLinear<number, number>): boolean {
+  return Math.min(...scale.domain()) > 0;
+}
+
+/** The usual mark of an axis that does not begin at 0: a zigzag where 0 would be. */
+function AxisBreak({ x, y, palette }: { x: number; y: number; palette: Palette }) {
+  return (
+    <path class="axis-break" d={`M${x},${y}v-4l-4,-2l8,-4l-4,-2v-4`} fill="none" stroke={palette.muted}
+      stroke-width="1.2">
+      <title>This axis does not begin at 0.</title>
+    </path>
   );
 }
 

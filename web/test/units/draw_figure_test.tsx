@@ -55,6 +55,10 @@ describe("drawFigure", () => {
     assert.ok(texts.includes("Plan, 30 % slowdown: 95.000 ms, 35.75 J (-8.33 %)"), texts.join("|"));
   });
 
+  it("marks an energy axis that does not begin at 0", () => {
+    assert.match(draw("frontier", sampleReport()), /class="axis-break"/);
+  });
+
   it("draws a frontier chart of plans alone, and one with overlays", () => {
     const report = sampleReport();
     report.overlays = [{ ...report.frontier!, name: "another planner" }];
