@@ -4,6 +4,7 @@
 #include <sys/file.h>
 
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -106,18 +107,35 @@ std::string WhyNothingIsRecorded(int status) {
   return "(is the framework one that Perseus attaches? See docs/frameworks.md)";
 }
 
+std::string CountOfSteps(std::int64_t steps) {
+  return fmt::format("{} {}", steps, steps == 1 ? "step" : "steps");
+}
+
 std::vector<std::string> Describe(const tuner::RunSummary& run, const fs::path& directory,
                                   int status) {
   if (run.ranks == 0) {
     return {fmt::format("no rank recorded a step in {} {}", directory.string(),
                         WhyNothingIsRecorded(status))};
   }
-  std::string line =
-      fmt::format("{} steps of {} ranks, {:.4g} s a step", run.steps, run.ranks, run.step_time_s);
+  std::string line = fmt::format("{} of {} ranks", CountOfSteps(run.steps), run.ranks);
+  if (run.step_time_s > 0) line += fmt::format(", {:.4g} s a step", run.step_time_s);
   line += run.energy_j > 0 ? fmt::format(", {:.4g} J a step, {:.5g} J in all",
                                          run.energy_per_step_j, run.energy_j)
                            : "; the energy was not measured (see perseus doctor)";
   std::vector<std::string> lines{line + fmt::format(" (logs in {})", directory.string())};
+  if (run.missing_ranks > 0) {
+    lines.push_back(
+        fmt::format("{} more ranks recorded no step, so these numbers are not those of the whole "
+                    "job (the output of the ranks says why)",
+                    run.missing_ranks));
+  }
+  // Ranks that end together may differ by a step or two.
+  if (run.fewest_steps + 2 < run.steps) {
+    lines.push_back(
+        fmt::format("a rank recorded only {}, so the energy is not that of the whole job (the "
+                    "output of the ranks says why)",
+                    CountOfSteps(run.fewest_steps)));
+  }
   if (run.planned_steps > 0) {
     lines.push_back(
         fmt::format("{} of {} steps of all ranks had a plan, {} of them ran in another order",

@@ -1,4 +1,5 @@
 // `perseus run` around programs that train nothing: what it gives them, and what it returns.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cstdlib>
@@ -123,6 +124,37 @@ TEST_F(RunVerbTest, SaysWhyNothingIsRecorded) {
   setenv("PERSEUS_ATTACH", "off", 1);
   EXPECT_THAT(Run("run -- true").err, HasSubstr("because PERSEUS_ATTACH is off"));
   unsetenv("PERSEUS_ATTACH");
+}
+
+// As with a disk that is full: one rank recorded a step, one four, and two recorded nothing.
+TEST_F(RunVerbTest, SaysThatRanksAreMissing) {
+  const auto record = [](int rank, int steps) {
+    std::string log = fmt::format(
+        "{{\"perseus_rank_log\":1,\"dp_rank\":0,\"pp_rank\":{},\"tp_rank\":0,\"gpu\":\"\","
+        "\"gpu_name\":\"\",\"host\":\"h\",\"pid\":1,\"sm_clocks_mhz\":[],"
+        "\"may_set_clocks\":false,\"epoch_ns\":0,\"stages\":[{}],\"pp_ranks\":4}}\n",
+        rank, rank);
+    for (int step = 0; step < steps; ++step) {
+      log += fmt::format(
+          "{{\"step\":{},\"assignment_version\":0,\"has_plan\":false,\"on_plan\":true,"
+          "\"begin_ns\":{}000000000,\"end_ns\":{}500000000,\"instructions\":[],\"energy\":[],"
+          "\"clocks\":[],\"temperature_c\":0,\"power_w\":0,\"limited\":false}}\n",
+          step, step + 1, step + 1);
+    }
+    return log;
+  };
+  Write("0", record(0, 4));
+  Write("1", record(1, 1));
+  const std::string copy = "-- sh -c 'for i in ";
+  const std::string body = "; do cp $i run/ranks/dp0-pp$i-tp0.jsonl; done'";
+  EXPECT_THAT(
+      Run("run --job-directory run " + copy + "0 1" + body).err,
+      AllOf(HasSubstr("perseus: 4 steps of 2 ranks, 1 s a step; the energy was not measured"),
+            HasSubstr("perseus: 2 more ranks recorded no step, so these numbers are not"),
+            HasSubstr("perseus: a rank recorded only 1 step, so the energy is not that of the")));
+  std::filesystem::remove_all(Directory() / "run");
+  EXPECT_THAT(Run("run --job-directory run " + copy + "1" + body).err,
+              HasSubstr("perseus: 1 step of 1 ranks; the energy was not measured"));
 }
 
 TEST_F(RunVerbTest, WarnsOfAPythonThatIgnoresTheHook) {

@@ -1,8 +1,10 @@
 #include "perseus/runtime/tuner/run_summary.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <system_error>
+#include <utility>
 #include <variant>
 
 #include "perseus/runtime/protocol/rank_log.h"
@@ -22,6 +24,7 @@ class RankSums {
     }
   }
 
+  const protocol::RankHeader& header() const { return header_; }
   std::int64_t steps() const { return steps_; }
   std::int64_t planned() const { return planned_; }
   std::int64_t off_plan() const { return off_plan_; }
@@ -82,6 +85,31 @@ Result<RankSums> SumUpLog(const std::filesystem::path& log) {
   }
 }
 
+// How many ranks are missing. Each pipeline, and each GPU of its stages, has as many as its headers
+// say. A program with hooks of its own need not say it.
+class RankCount {
+ public:
+  void Add(const protocol::RankHeader& header) {
+    Pipeline& pipeline = pipelines_[{header.name.dp_rank, header.name.tp_rank}];
+    ++pipeline.seen;
+    pipeline.stated = std::max(pipeline.stated, header.pp_ranks);
+  }
+  int missing() const {
+    int count = 0;
+    for (const auto& [name, pipeline] : pipelines_) {
+      count += std::max(0, pipeline.stated - pipeline.seen);
+    }
+    return count;
+  }
+
+ private:
+  struct Pipeline {
+    int seen = 0;
+    int stated = 0;
+  };
+  std::map<std::pair<int, int>, Pipeline> pipelines_;
+};
+
 }  // namespace
 
 Result<RunSummary> SumUpRun(const std::filesystem::path& job_directory,
@@ -89,22 +117,29 @@ Result<RunSummary> SumUpRun(const std::filesystem::path& job_directory,
   RunSummary summary;
   bool has_energy = true;
   double power_w = 0;
+  int timed_ranks = 0;
+  RankCount count;
   std::error_code error;
   for (const auto& file : std::filesystem::directory_iterator(job_directory / "ranks", error)) {
     if (file.path().extension() != ".jsonl") continue;
     if (file.last_write_time(error) < since || error) continue;
     PERSEUS_ASSIGN_OR_RETURN(const RankSums sums, SumUpLog(file.path()));
     if (sums.steps() == 0) continue;
+    count.Add(sums.header());
+    summary.fewest_steps =
+        summary.ranks == 0 ? sums.steps() : std::min(summary.fewest_steps, sums.steps());
     ++summary.ranks;
     summary.steps = std::max(summary.steps, sums.steps());
     summary.step_time_s += sums.step_time_s();
+    timed_ranks += sums.step_time_s() > 0 ? 1 : 0;
     summary.energy_j += sums.energy_j();
     power_w += sums.power_w();
     has_energy = has_energy && sums.power_w() > 0;
     summary.planned_steps += sums.planned();
     summary.off_plan_steps += sums.off_plan();
   }
-  if (summary.ranks > 0) summary.step_time_s /= summary.ranks;
+  summary.missing_ranks = count.missing();
+  if (timed_ranks > 0) summary.step_time_s /= timed_ranks;
   if (!has_energy) summary.energy_j = power_w = 0;
   summary.energy_per_step_j = power_w * summary.step_time_s;
   return summary;

@@ -11,8 +11,11 @@ namespace perseus::tuner {
 
 struct RunSummary {
   int ranks = 0;           // With at least one step.
+  int missing_ranks = 0;   // Of the pipelines of these ranks: those without a step.
   std::int64_t steps = 0;  // The most that a rank recorded.
-  double step_time_s = 0;  // The mean from step to step, over all ranks. 0 with fewer than 2 steps.
+  std::int64_t fewest_steps = 0;
+  // The mean from step to step, over all ranks with at least 2 steps. 0 without any.
+  double step_time_s = 0;
   // Of all ranks together. 0 if a rank has no energy.
   double energy_j = 0;              // From the first to the last value of their counters.
   double energy_per_step_j = 0;     // The mean power, times the mean time of a step.

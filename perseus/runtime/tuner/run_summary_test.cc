@@ -48,12 +48,32 @@ TEST_F(RunSummaryTest, AddsUpRanks) {
   const auto summary = SumUpRun(directory_.path(), start_);
   ASSERT_TRUE(summary) << summary.error().message;
   EXPECT_EQ(summary->ranks, 3);
+  EXPECT_EQ(summary->missing_ranks, 0);
   EXPECT_EQ(summary->steps, 5);
+  EXPECT_EQ(summary->fewest_steps, 5);
   EXPECT_DOUBLE_EQ(summary->step_time_s, 2);
   EXPECT_DOUBLE_EQ(summary->energy_j, 3 * 800);
   EXPECT_DOUBLE_EQ(summary->energy_per_step_j, 3 * 200);
   EXPECT_EQ(summary->planned_steps, 15);
   EXPECT_EQ(summary->off_plan_steps, 3);
+}
+
+// A rank whose log could not be written, as with a full disk, and one whose log ended early.
+TEST_F(RunSummaryTest, SaysWhichRanksAreMissing) {
+  for (const int rank : {0, 2}) {
+    protocol::RankHeader header;
+    header.name = {1, rank, 0};
+    header.pp_ranks = 4;
+    Append(header.name, header);
+    for (int step = 0; step < (rank == 0 ? 5 : 1); ++step) Add({1, rank, 0}, step);
+  }
+  const auto summary = SumUpRun(directory_.path(), start_);
+  ASSERT_TRUE(summary) << summary.error().message;
+  EXPECT_EQ(summary->ranks, 2);
+  EXPECT_EQ(summary->missing_ranks, 2);
+  EXPECT_EQ(summary->steps, 5);
+  EXPECT_EQ(summary->fewest_steps, 1);
+  EXPECT_DOUBLE_EQ(summary->step_time_s, 2);
 }
 
 TEST_F(RunSummaryTest, LeavesOutLogsOfAnEarlierRun) {
