@@ -21,6 +21,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -243,14 +244,15 @@ Result<std::string> RowsOf(const Cell& cell) {
   PERSEUS_ASSIGN_OR_RETURN(const auto tradeoff, schedule_search::ComputeTradeoff(job, options));
   PERSEUS_ASSIGN_OR_RETURN(auto fast, FastGenerated(cell, job, tradeoff.reference.time));
   std::string rows;
-  for (std::size_t i = 0; i < options.more.size(); ++i) {
-    // The last row stands for all further memory: more is then of no use.
-    const auto& row = tradeoff.rows[std::min(i, tradeoff.rows.size() - 1)];
-    const auto limit =
-        schedule_search::MoreInFlight(tradeoff.reference, options.more[i]).of_pp_rank;
+  for (const int more : options.more) {
+    // A row that is left out is the one before: its further memory is of no use.
+    const auto next =
+        std::ranges::upper_bound(tradeoff.rows, more, {}, &schedule_search::TradeoffRow::more);
+    const auto& row = *std::prev(next);
+    const auto limit = schedule_search::MoreInFlight(tradeoff.reference, more).of_pp_rank;
     PERSEUS_ASSIGN_OR_RETURN(const Floor floor, FloorIn(limit, job, tradeoff.reference, fast));
     rows += fmt::format("{},{},{},{:.6f},{:.6f},{:.6f},{}\n", cell.Key(),
-                        options.more[i] == all ? "all" : fmt::format("+{}", options.more[i]),
+                        more == all ? "all" : fmt::format("+{}", more),
                         FurtherMicrobatches(tradeoff, row), tradeoff.reference.energy_j,
                         row.plan.evaluation.energy_j, floor.energy_j, floor.schedule);
   }

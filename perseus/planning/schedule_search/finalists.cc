@@ -82,6 +82,26 @@ class GeneratedFinalists {
   std::vector<schedule::Schedule> schedules_;
 };
 
+// The best plan with less energy than `energy_j`. After a request to finish, the best one so far.
+Result<std::optional<PlannedCandidate>> BestPlanBelow(const SearchJob& job,
+                                                      const Reference& reference,
+                                                      const GeneratedFinalists& generated,
+                                                      double energy_j,
+                                                      const plan::SearchLimits& limits) {
+  std::optional<PlannedCandidate> best;
+  for (Candidate& candidate : generated.Below(energy_j)) {
+    if (candidate.relaxed_energy_j >= energy_j) break;
+    auto planned = PlanCandidate(job, reference, std::move(candidate), limits);
+    if (!planned && planned.error().kind != ErrorKind::kUnreachable) return Fail(planned);
+    if (planned && planned->plan.evaluation.energy_j < energy_j) {
+      energy_j = planned->plan.evaluation.energy_j;
+      best = *std::move(planned);
+    }
+    if (limits.finish.stop_requested()) break;
+  }
+  return best;
+}
+
 }  // namespace
 
 Result<PlannedCandidate> PlanCandidate(const SearchJob& job, const Reference& reference,
@@ -110,16 +130,25 @@ Result<PlannedCandidate> PlanBestFinalist(const SearchJob& job, const Reference&
   if (!best && best.error().kind != ErrorKind::kUnreachable) return best;
   if (best && limits.finish.stop_requested()) return best;
   const double threshold_j = best ? best->plan.evaluation.energy_j : reference.energy_j;
-  for (Candidate& candidate : generated.Below(threshold_j)) {
-    if (best && candidate.relaxed_energy_j >= best->plan.evaluation.energy_j) break;
-    auto planned = PlanCandidate(job, reference, std::move(candidate), limits);
-    if (!planned && planned.error().kind != ErrorKind::kUnreachable) return planned;
-    const bool is_better =
-        planned && (!best || planned->plan.evaluation.energy_j < best->plan.evaluation.energy_j);
-    if (is_better) best = std::move(planned);
-    if (best && limits.finish.stop_requested()) break;
-  }
+  PERSEUS_ASSIGN_OR_RETURN(auto better,
+                           BestPlanBelow(job, reference, generated, threshold_j, limits));
+  if (better) return *std::move(better);
   return best;
+}
+
+Result<std::optional<PlannedCandidate>> PlanBetterGenerated(
+    const SearchJob& job, const Reference& reference, const PlannedCandidate& than,
+    const MemoryLimit& limit, const plan::SearchLimits& limits, const MemoryLimit& judged) {
+  if (limits.finish.stop_requested()) return std::nullopt;
+  const GeneratedFinalists generated(job, reference, than.candidate, limit, &judged);
+  return BestPlanBelow(job, reference, generated, than.plan.evaluation.energy_j, limits);
+}
+
+bool HasBetterGenerated(const SearchJob& job, const Reference& reference, const Candidate& than,
+                        const MemoryLimit& limit, const MemoryLimit& judged) {
+  constexpr double kLess = 1 - 1e-5;  // The judgments of relaxed energies are less exact.
+  const GeneratedFinalists generated(job, reference, than, limit, &judged);
+  return !generated.Below(kLess * than.relaxed_energy_j).empty();
 }
 
 }  // namespace perseus::schedule_search

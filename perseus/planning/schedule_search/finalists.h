@@ -11,6 +11,8 @@
 // winner.
 #pragma once
 
+#include <optional>
+
 #include "perseus/base/result.h"
 #include "perseus/planning/plan/planner.h"
 #include "perseus/planning/schedule_search/search.h"
@@ -39,5 +41,15 @@ Result<PlannedCandidate> PlanBestFinalist(const SearchJob& job, const Reference&
                                           Candidate searched, const MemoryLimit& limit,
                                           const plan::SearchLimits& limits,
                                           const MemoryLimit* judged = nullptr);
+
+// The best plan of the generated schedules that fit the memory `limit`, but not the memory
+// `judged`. Nothing if none has less energy than `than`, or after a request to finish.
+Result<std::optional<PlannedCandidate>> PlanBetterGenerated(
+    const SearchJob& job, const Reference& reference, const PlannedCandidate& than,
+    const MemoryLimit& limit, const plan::SearchLimits& limits, const MemoryLimit& judged);
+
+// Whether one of these generated schedules has less relaxed energy than `than`.
+bool HasBetterGenerated(const SearchJob& job, const Reference& reference, const Candidate& than,
+                        const MemoryLimit& limit, const MemoryLimit& judged);
 
 }  // namespace perseus::schedule_search

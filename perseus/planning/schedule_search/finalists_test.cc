@@ -114,6 +114,46 @@ TEST(PlanBestFinalist, ReplacesAScheduleWithAWorsePlan) {
   EXPECT_EQ(again->candidate.origin, "poor");
 }
 
+TEST(PlanBetterGenerated, LooksOnlyAtFurtherMemory) {
+  const profile::Profile profile = FinalistsProfile();
+  const SearchJob job = FinalistsJob(profile);
+  const auto reference = FindReference(job);
+  const MemoryLimit same = MoreInFlight(*reference, 0);
+  const MemoryLimit more = MoreInFlight(*reference, 1);
+  const auto searched = FindSchedule(job, reference->time, same);
+  const auto planned = PlanCandidate(job, *reference, *searched, kFirst);
+  ASSERT_TRUE(planned);
+  EXPECT_TRUE(HasBetterGenerated(job, *reference, *searched, more, same));
+  const auto better = PlanBetterGenerated(job, *reference, *planned, more, kFirst, same);
+  ASSERT_TRUE(better && *better);
+  EXPECT_LT((*better)->plan.evaluation.energy_j, planned->plan.evaluation.energy_j);
+
+  EXPECT_FALSE(HasBetterGenerated(job, *reference, *searched, more, more));
+  const auto none = PlanBetterGenerated(job, *reference, *planned, more, kFirst, more);
+  ASSERT_TRUE(none);
+  EXPECT_FALSE(*none);
+}
+
+// The search finds no use for +1. interleaved-zb needs +3, and is better.
+TEST(Tradeoff, IsNoWorseThanAGeneratedScheduleThatNeedsMuchMoreMemory) {
+  using Kind = InstructionKind;
+  const profile::Profile profile = *synthetic::SynthesizeProfile(
+      {.stages = kStages,
+       .chunks = 2,
+       .kinds = {Kind::kForward, Kind::kBackward, Kind::kBackwardInput, Kind::kBackwardWeight}});
+  SearchJob job = FinalistsJob(profile);
+  job.microbatches = 12;
+  const auto generated = schedule::GenerateSchedule(
+      {.name = "interleaved-zb", .pp_ranks = kStages, .microbatches = 12, .chunks = 2});
+  TradeoffOptions options;
+  options.more = {0, 1, 2, 3};
+  const auto tradeoff = ComputeTradeoff(job, options);
+  ASSERT_TRUE(tradeoff) << tradeoff.error().message;
+  const auto planned = PlanCandidate(job, tradeoff->reference, {.schedule = *generated}, kFirst);
+  ASSERT_TRUE(planned) << planned.error().message;
+  EXPECT_LE(tradeoff->rows.back().plan.evaluation.energy_j, planned->plan.evaluation.energy_j);
+}
+
 TEST(PlanBestFinalist, KeepsARateOfChanges) {
   const profile::Profile profile = FinalistsProfile();
   SearchJob job = FinalistsJob(profile);

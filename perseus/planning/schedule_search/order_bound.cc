@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <vector>
 
 #include "perseus/base/index.h"
@@ -15,22 +16,26 @@ namespace {
 
 using Kind = InstructionKind;
 
+// The windows of a pp_rank (order_bound.h).
+enum Window { kWhole, kSuffix, kMiddle };
+constexpr int kWindows = 3;
+
 // The network without orders. Its instructions: all forwards, all backwards, and for each pp_rank
-// an instant before its first forward, an instant after its last backward, and a window between
-// them.
+// an instant before its first forward, an instant after its last backward, and its windows.
 class OrderFreeJob {
  public:
   static Result<OrderFreeJob> Create(const SearchJob& job, Nanoseconds deadline,
                                      const MemoryLimit& limit);
 
-  // The bound of these prices, and how much more work than time each pp_rank has (ns).
+  // The bound of these prices, and how much more work than time each window has (ns).
   struct Outcome {
     double bound_j = 0;
     std::vector<Nanoseconds> excess;
   };
+  // [kWindows * pp_rank + window]
   Result<Outcome> Solve(const std::vector<Microwatts>& prices) const;
 
-  int pp_ranks() const { return pp_ranks_; }
+  int windows() const { return kWindows * pp_ranks_; }
   int instructions() const { return 2 * pp_ranks_ * microbatches_; }
 
  private:
@@ -38,8 +43,16 @@ class OrderFreeJob {
     std::vector<profile::Curve> curves;
     std::vector<std::int32_t> curve_of_instruction;
     double constant_j = 0;  // What the curves leave out.
+
+    std::int32_t Add(profile::Curve curve) {
+      curves.push_back(std::move(curve));
+      return static_cast<std::int32_t>(curves.size()) - 1;
+    }
   };
   PricedCurves Price(const std::vector<Microwatts>& prices) const;
+  void PriceComputations(int pp_rank, Kind kind, const std::vector<Microwatts>& prices,
+                         PricedCurves& priced) const;
+  profile::Curve WindowCurve(int pp_rank, int window, Microwatts price) const;
 
   int Forward(int pp_rank, int microbatch) const { return pp_rank * microbatches_ + microbatch; }
   int Backward(int pp_rank, int microbatch) const {
@@ -47,14 +60,29 @@ class OrderFreeJob {
   }
   int Begin(int pp_rank) const { return instructions() + pp_rank; }
   int End(int pp_rank) const { return Begin(pp_rank) + pp_ranks_; }
-  int Window(int pp_rank) const { return End(pp_rank) + pp_ranks_; }
+  int WindowOf(int pp_rank, int window) const {
+    return instructions() + 2 * pp_ranks_ + kWindows * pp_rank + window;
+  }
 
-  void AddDependencies(const SearchJob& job, const MemoryLimit& limit);
+  // The microbatches [first, last] whose forwards, or backwards, are in a window.
+  struct Contents {
+    int first = 0;
+    int last = -1;
+    int count() const { return std::max(0, last - first + 1); }
+    bool Has(int microbatch) const { return first <= microbatch && microbatch <= last; }
+  };
+  Contents ContentsOf(int pp_rank, int window, Kind kind) const;
+  // The windows of a pp_rank that have any contents.
+  int WindowsOf(int pp_rank) const;
+
+  void AddDependencies(const SearchJob& job);
+  void AddWindows(int pp_rank);
   void AddFixedInstructions(const SearchJob& job);
   void Add(int from, int to, Nanoseconds delay = 0) { dependencies_.push_back({from, to, delay}); }
 
   int pp_ranks_ = 0;
   int microbatches_ = 0;
+  std::vector<int> held_;     // [pp_rank] Microbatches, at most.
   Nanoseconds deadline_ = 0;  // For the computations.
   double blocking_power_w_ = 0;
   double fixed_j_ = 0;                  // The energy of fixed instructions, with the waiting of all
@@ -71,6 +99,9 @@ Result<OrderFreeJob> OrderFreeJob::Create(const SearchJob& job, Nanoseconds dead
   free.deadline_ = deadline;
   free.blocking_power_w_ = job.execution.blocking_power_w;
   for (int pp_rank = 0; pp_rank < free.pp_ranks_; ++pp_rank) {
+    const std::int64_t size = std::max<std::int64_t>(1, limit.size_of_stage[At(pp_rank)]);
+    free.held_.push_back(static_cast<int>(
+        std::clamp<std::int64_t>(limit.of_pp_rank[At(pp_rank)] / size, 1, free.microbatches_)));
     for (const Kind kind : {Kind::kForward, Kind::kBackward}) {
       std::vector<profile::Option> options = job.profile.Find(pp_rank, 0, kind)->options;
       for (profile::Option& option : options) option.energy_j *= job.model.gpus_per_stage;
@@ -78,35 +109,60 @@ Result<OrderFreeJob> OrderFreeJob::Create(const SearchJob& job, Nanoseconds dead
       free.curves_.push_back(std::move(curve));
     }
   }
-  free.AddDependencies(job, limit);
+  free.AddDependencies(job);
   free.AddFixedInstructions(job);
   return free;
 }
 
-void OrderFreeJob::AddDependencies(const SearchJob& job, const MemoryLimit& limit) {
+OrderFreeJob::Contents OrderFreeJob::ContentsOf(int pp_rank, int window, Kind kind) const {
+  const int held = held_[At(pp_rank)];
+  const int last = microbatches_ - 1;
+  if (window == kWhole) return {0, last};
+  if (kind == Kind::kForward) return {held, window == kMiddle ? last - 1 : last};
+  return {1, window == kMiddle ? last - held : last};
+}
+
+int OrderFreeJob::WindowsOf(int pp_rank) const {
+  // The middle window ends with the last forward. If memory does not put that one after the first
+  // backward, there is no such window.
+  if (microbatches_ > held_[At(pp_rank)]) return kWindows;
+  return microbatches_ > 1 ? kMiddle : kSuffix;
+}
+
+void OrderFreeJob::AddDependencies(const SearchJob& job) {
   const Nanoseconds p2p = job.model.fixed.p2p;
   const int last = microbatches_ - 1;
   for (int pp_rank = 0; pp_rank < pp_ranks_; ++pp_rank) {
-    const std::int64_t size = std::max<std::int64_t>(1, limit.size_of_stage[At(pp_rank)]);
-    const std::int64_t held = std::max<std::int64_t>(1, limit.of_pp_rank[At(pp_rank)] / size);
+    const int held = held_[At(pp_rank)];
     for (int m = 0; m < microbatches_; ++m) {
       Add(Forward(pp_rank, m), Backward(pp_rank, m));
       if (m > 0) {
         Add(Forward(pp_rank, m - 1), Forward(pp_rank, m));
         Add(Backward(pp_rank, m - 1), Backward(pp_rank, m));
       }
-      if (m + held < microbatches_) {
-        Add(Backward(pp_rank, m), Forward(pp_rank, m + static_cast<int>(held)));
-      }
+      if (m + held < microbatches_) Add(Backward(pp_rank, m), Forward(pp_rank, m + held));
       if (pp_rank > 0) {
         Add(Forward(pp_rank - 1, m), m == 0 ? Begin(pp_rank) : Forward(pp_rank, m), p2p);
         Add(m == last ? End(pp_rank) : Backward(pp_rank, m), Backward(pp_rank - 1, m), p2p);
       }
     }
     Add(Begin(pp_rank), Forward(pp_rank, 0));
-    Add(Begin(pp_rank), Window(pp_rank));
-    Add(Window(pp_rank), End(pp_rank));
     Add(Backward(pp_rank, last), End(pp_rank));
+    AddWindows(pp_rank);
+  }
+}
+
+void OrderFreeJob::AddWindows(int pp_rank) {
+  const int windows = WindowsOf(pp_rank);
+  Add(Begin(pp_rank), WindowOf(pp_rank, kWhole));
+  Add(WindowOf(pp_rank, kWhole), End(pp_rank));
+  if (windows > kSuffix) {
+    Add(Backward(pp_rank, 0), WindowOf(pp_rank, kSuffix));
+    Add(WindowOf(pp_rank, kSuffix), End(pp_rank));
+  }
+  if (windows > kMiddle) {
+    Add(Backward(pp_rank, 0), WindowOf(pp_rank, kMiddle));
+    Add(WindowOf(pp_rank, kMiddle), Forward(pp_rank, microbatches_ - 1));
   }
 }
 
@@ -138,47 +194,61 @@ profile::Curve PricedCurve(profile::Curve curve, Microwatts price) {
   return curve;
 }
 
+// No window is longer than the deadline, so its arc never reaches the end of this curve.
+profile::Curve OrderFreeJob::WindowCurve(int pp_rank, int window, Microwatts price) const {
+  Nanoseconds least_work = 0;
+  for (const Kind kind : {Kind::kForward, Kind::kBackward}) {
+    const profile::Curve& curve = curves_[At(2 * pp_rank + (kind == Kind::kForward ? 0 : 1))];
+    least_work += ContentsOf(pp_rank, window, kind).count() * curve.fastest();
+  }
+  profile::Curve priced{
+      .times = {least_work}, .slopes = {}, .options = {}, .least_effective_energy_j = 0};
+  if (price > 0) {
+    priced.times.push_back(std::max(deadline_, least_work) + 1);
+    priced.slopes.push_back(price);
+  }
+  return priced;
+}
+
+void OrderFreeJob::PriceComputations(int pp_rank, Kind kind, const std::vector<Microwatts>& prices,
+                                     PricedCurves& priced) const {
+  const bool is_forward = kind == Kind::kForward;
+  const profile::Curve& original = curves_[At(2 * pp_rank + (is_forward ? 0 : 1))];
+  std::map<Microwatts, std::int32_t> curve_of_price;
+  for (int m = 0; m < microbatches_; ++m) {
+    Microwatts price = 0;
+    for (int window = 0; window < WindowsOf(pp_rank); ++window) {
+      if (!ContentsOf(pp_rank, window, kind).Has(m)) continue;
+      price += prices[At(kWindows * pp_rank + window)];
+    }
+    const auto [curve, is_new] = curve_of_price.try_emplace(price);
+    if (is_new) curve->second = priced.Add(PricedCurve(original, price));
+    const int instruction = is_forward ? Forward(pp_rank, m) : Backward(pp_rank, m);
+    priced.curve_of_instruction[At(instruction)] = curve->second;
+    const Nanoseconds slowest = priced.curves[At(curve->second)].slowest();
+    priced.constant_j += original.least_effective_energy_j +
+                         ToJoules(original.ExtraEnergyAt(slowest)) +
+                         ToWatts(price) * ToSeconds(slowest);
+  }
+}
+
 OrderFreeJob::PricedCurves OrderFreeJob::Price(const std::vector<Microwatts>& prices) const {
   PricedCurves priced{.curves = {},
                       .curve_of_instruction = std::vector<std::int32_t>(
-                          At(instructions() + 3 * pp_ranks_), 2 * pp_ranks_),
+                          At(instructions() + (2 + kWindows) * pp_ranks_), 0),
                       .constant_j = fixed_j_};
-  std::vector<profile::Curve> windows;
+  // Curve 0 is that of the instants, which take no time.
+  priced.Add({.times = {0}, .slopes = {}, .options = {}, .least_effective_energy_j = 0});
   for (int pp_rank = 0; pp_rank < pp_ranks_; ++pp_rank) {
-    const Microwatts price = prices[At(pp_rank)];
-    Nanoseconds least_work = 0;
-    for (int kind = 0; kind < 2; ++kind) {
-      const profile::Curve& original = curves_[At(2 * pp_rank + kind)];
-      priced.curves.push_back(PricedCurve(original, price));
-      const Nanoseconds slowest = priced.curves.back().slowest();
-      const double each_j = original.least_effective_energy_j +
-                            ToJoules(original.ExtraEnergyAt(slowest)) +
-                            ToWatts(price) * ToSeconds(slowest);
-      priced.constant_j += microbatches_ * each_j;
-      least_work += microbatches_ * original.fastest();
-      for (int m = 0; m < microbatches_; ++m) {
-        const int instruction = kind == 0 ? Forward(pp_rank, m) : Backward(pp_rank, m);
-        priced.curve_of_instruction[At(instruction)] = 2 * pp_rank + kind;
+    PriceComputations(pp_rank, Kind::kForward, prices, priced);
+    PriceComputations(pp_rank, Kind::kBackward, prices, priced);
+    for (int window = 0; window < WindowsOf(pp_rank); ++window) {
+      profile::Curve curve = WindowCurve(pp_rank, window, prices[At(kWindows * pp_rank + window)]);
+      if (!curve.slopes.empty()) {
+        priced.constant_j -= ToWatts(curve.slopes.front()) * ToSeconds(curve.slowest());
       }
+      priced.curve_of_instruction[At(WindowOf(pp_rank, window))] = priced.Add(std::move(curve));
     }
-    profile::Curve window{
-        .times = {least_work}, .slopes = {}, .options = {}, .least_effective_energy_j = 0};
-    // No window is longer than the deadline, so its arc never reaches the end of this curve.
-    const Nanoseconds longest = std::max(deadline_, least_work) + 1;
-    if (price > 0) {
-      window.times.push_back(longest);
-      window.slopes.push_back(price);
-      priced.constant_j -= ToWatts(price) * ToSeconds(longest);
-    }
-    windows.push_back(std::move(window));
-  }
-  // The instants take no time.
-  priced.curves.push_back(
-      {.times = {0}, .slopes = {}, .options = {}, .least_effective_energy_j = 0});
-  for (int pp_rank = 0; pp_rank < pp_ranks_; ++pp_rank) {
-    priced.curve_of_instruction[At(Window(pp_rank))] =
-        static_cast<std::int32_t>(priced.curves.size());
-    priced.curves.push_back(std::move(windows[At(pp_rank)]));
   }
   return priced;
 }
@@ -200,14 +270,23 @@ Result<OrderFreeJob::Outcome> OrderFreeJob::Solve(const std::vector<Microwatts>&
     const frontier::Arc& arc = network.arcs[At(instruction)];
     return solution.event_times[At(arc.head)] - solution.event_times[At(arc.tail)];
   };
+  const auto work = [&](int instruction) {
+    const std::size_t curve = At(priced.curve_of_instruction[At(instruction)]);
+    return std::min(duration(instruction), priced.curves[curve].slowest());
+  };
+  const auto excess = [&](int pp_rank, int window) {
+    if (window >= WindowsOf(pp_rank)) return Nanoseconds{0};
+    Nanoseconds all_work = 0;
+    const Contents forwards = ContentsOf(pp_rank, window, Kind::kForward);
+    const Contents backwards = ContentsOf(pp_rank, window, Kind::kBackward);
+    for (int m = forwards.first; m <= forwards.last; ++m) all_work += work(Forward(pp_rank, m));
+    for (int m = backwards.first; m <= backwards.last; ++m) all_work += work(Backward(pp_rank, m));
+    return all_work - duration(WindowOf(pp_rank, window));
+  };
   for (int pp_rank = 0; pp_rank < pp_ranks_; ++pp_rank) {
-    Nanoseconds work = 0;
-    for (int m = 0; m < microbatches_; ++m) {
-      work += std::min(duration(Forward(pp_rank, m)), priced.curves[At(2 * pp_rank)].slowest());
-      work +=
-          std::min(duration(Backward(pp_rank, m)), priced.curves[At(2 * pp_rank + 1)].slowest());
+    for (int window = 0; window < kWindows; ++window) {
+      outcome.excess.push_back(excess(pp_rank, window));
     }
-    outcome.excess.push_back(work - duration(Window(pp_rank)));
   }
   return outcome;
 }
@@ -221,7 +300,7 @@ Result<double> Ascend(const OrderFreeJob& job, const std::stop_token& finish) {
   constexpr double kFirstStepW = 20;
   constexpr double kGrow = 1.3;
   constexpr double kShrink = 0.5;
-  std::vector<double> prices_w(At(job.pp_ranks()), 0);
+  std::vector<double> prices_w(At(job.windows()), 0);
   std::vector<double> steps_w(prices_w.size(), kFirstStepW);
   std::vector<bool> rose(prices_w.size(), true);
   double best_j = 0;

@@ -271,7 +271,8 @@ double BestOfAllOrders(const RelaxedEnergy& energy, const schedule::Schedule& sh
 }
 
 TEST(FindSchedule, IsTheBestOfAllOrdersOfSmallPipelines) {
-  for (const auto& [stages, microbatches] : {std::pair(2, 3), std::pair(2, 5), std::pair(3, 3)}) {
+  for (const auto& [stages, microbatches] :
+       {std::pair(2, 3), std::pair(2, 5), std::pair(3, 3), std::pair(3, 4)}) {
     for (const double p2p_s : {0.0, 0.02}) {
       const JobShape shape{
           .stages = stages, .microbatches = microbatches, .p2p_s = p2p_s, .imbalance = 0.2};
@@ -291,6 +292,10 @@ TEST(FindSchedule, IsTheBestOfAllOrdersOfSmallPipelines) {
         const auto bound_j = BoundOfAnyOrder(job, reference->time, limit);
         ASSERT_TRUE(bound_j && *bound_j);
         EXPECT_LE(**bound_j, best * (1 + 1e-9));
+        // In the memory of the reference, and with two stages, nothing is between the two. With
+        // three stages and more memory, forwards and backwards overlap in the bound.
+        const bool is_tight = more == 0 || stages == 2;
+        EXPECT_GE(**bound_j, best * (1 - (is_tight ? 1e-5 : 0.005)));
       }
     }
   }

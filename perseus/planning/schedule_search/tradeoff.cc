@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <utility>
 
 #include "perseus/base/index.h"
@@ -37,12 +38,20 @@ bool HoldSame(const Candidate& a, const Candidate& b, const ByteMemory& memory) 
   return bytes(a) == bytes(b);
 }
 
-// The schedules of all rows, each from the one before.
+// The schedules of the rows, each from the one before. Leaves out a row that holds no more than the
+// one before, and then further rows, unless a generated schedule that needs their memory is better.
 Result<std::vector<std::pair<int, Candidate>>> FindSchedules(const SearchJob& job,
                                                              const Reference& reference,
                                                              const TradeoffOptions& options) {
   std::vector<std::pair<int, Candidate>> found;
+  bool is_memory_of_use = true;
   for (const int more : options.more) {
+    const MemoryLimit limit = LimitOfRow(reference, options.memory, more);
+    if (!is_memory_of_use &&
+        !HasBetterGenerated(job, reference, found.back().second, limit,
+                            LimitOfRow(reference, options.memory, found.back().first))) {
+      continue;
+    }
     SearchEffort effort{.evaluations = options.evaluations,
                         .stop = options.stop,
                         .finish = options.finish,
@@ -53,11 +62,10 @@ Result<std::vector<std::pair<int, Candidate>>> FindSchedules(const SearchJob& jo
         options.progress(more, reference, best, completed);
       };
     }
-    PERSEUS_ASSIGN_OR_RETURN(
-        auto candidate,
-        FindSchedule(job, reference.time, LimitOfRow(reference, options.memory, more), effort));
-    if (found.size() > 1 && HoldSame(candidate, found.back().second, options.memory)) break;
-    found.emplace_back(more, std::move(candidate));
+    PERSEUS_ASSIGN_OR_RETURN(auto candidate, FindSchedule(job, reference.time, limit, effort));
+    is_memory_of_use =
+        found.size() <= 1 || !HoldSame(candidate, found.back().second, options.memory);
+    if (is_memory_of_use) found.emplace_back(more, std::move(candidate));
     if (options.finish.stop_requested()) break;
   }
   return found;
@@ -99,6 +107,79 @@ Result<TradeoffRow> PlanFitting(const SearchJob& job, const Tradeoff& tradeoff,
   row.most_saving.reset();
   if (bound_j) row.most_saving = 1 - *bound_j / tradeoff.reference.energy_j;
   return row;
+}
+
+plan::SearchLimits LimitsOf(const TradeoffOptions& options) {
+  return {.effort = options.plan_effort, .stop = options.stop, .finish = options.finish};
+}
+
+// Plans the reference and the schedules that were found.
+Result<Tradeoff> PlanRows(const SearchJob& job, Reference reference,
+                          const std::vector<std::pair<int, Candidate>>& found,
+                          const TradeoffOptions& options) {
+  const Candidate fixed{.schedule = reference.schedule,
+                        .origin = reference.schedule.name,
+                        .in_flight = reference.in_flight,
+                        .relaxed_energy_j = 0,
+                        .time_at_maximum = reference.time};
+  const plan::SearchLimits limits = LimitsOf(options);
+  Result<PlannedCandidate> planned_reference = Fail("not planned");
+  std::vector<Result<PlannedCandidate>> planned(found.size(), Fail("not planned"));
+  std::vector<Result<std::optional<double>>> bounds(found.size(), Fail("not bounded"));
+  ForEachOnAllCores(found.size() + 1, [&](std::size_t i) {
+    if (i == found.size()) {
+      planned_reference = PlanCandidate(job, reference, fixed, limits);
+      return;
+    }
+    const MemoryLimit limit = LimitOfRow(reference, options.memory, found[i].first);
+    std::optional<MemoryLimit> judged;
+    if (i > 0) judged = LimitOfRow(reference, options.memory, found[i - 1].first);
+    planned[i] = PlanBestFinalist(job, reference, found[i].second, limit, limits,
+                                  judged ? &*judged : nullptr);
+    bounds[i] = BoundOfAnyOrder(job, reference.time, limit, options.finish);
+  });
+  if (!planned_reference) return Fail(planned_reference);
+  Tradeoff tradeoff{.reference = std::move(reference),
+                    .fixed = TradeoffRow{*std::move(planned_reference)},
+                    .rows = {}};
+  tradeoff.fixed.candidate.relaxed_energy_j = tradeoff.fixed.plan.lower_bound_j;
+  for (std::size_t i = 0; i < planned.size(); ++i) {
+    if (!planned[i] && !IsUnreachable(planned[i])) return Fail(planned[i]);
+    if (!bounds[i]) return Fail(bounds[i]);
+    // The schedule of a row with less memory is a schedule for this row too.
+    const TradeoffRow& before = i == 0 ? tradeoff.fixed : tradeoff.rows.back();
+    const bool keeps_before = !planned[i] || before.saving > planned[i]->saving;
+    TradeoffRow row = keeps_before ? before : TradeoffRow{*std::move(planned[i])};
+    row.more = found[i].first;
+    row.most_saving.reset();
+    if (*bounds[i]) row.most_saving = 1 - **bounds[i] / tradeoff.reference.energy_j;
+    tradeoff.rows.push_back(std::move(row));
+  }
+  return tradeoff;
+}
+
+// Adds the rows that the search left out, if a generated schedule that needs their memory has a
+// better plan. (Its relaxed energy is not better.)
+Result<void> AddGeneratedRows(const SearchJob& job, const TradeoffOptions& options,
+                              Tradeoff& tradeoff) {
+  const Reference& reference = tradeoff.reference;
+  for (const int more : options.more) {
+    const auto next = std::ranges::upper_bound(tradeoff.rows, more, {}, &TradeoffRow::more);
+    if (next == tradeoff.rows.begin() || std::prev(next)->more == more) continue;
+    const TradeoffRow& before = *std::prev(next);
+    const MemoryLimit limit = LimitOfRow(reference, options.memory, more);
+    PERSEUS_ASSIGN_OR_RETURN(
+        auto better, PlanBetterGenerated(job, reference, before, limit, LimitsOf(options),
+                                         LimitOfRow(reference, options.memory, before.more)));
+    if (!better) continue;
+    TradeoffRow row{*std::move(better)};
+    row.more = more;
+    PERSEUS_ASSIGN_OR_RETURN(const auto bound_j,
+                             BoundOfAnyOrder(job, reference.time, limit, options.finish));
+    if (bound_j) row.most_saving = 1 - *bound_j / reference.energy_j;
+    tradeoff.rows.insert(next, std::move(row));
+  }
+  return {};
 }
 
 // "pp_rank 0", "pp_ranks 0 to 5", "pp_ranks 0, 1 and 3".
@@ -206,45 +287,8 @@ std::string FormatInFlight(const std::vector<std::int64_t>& in_flight) {
 Result<Tradeoff> ComputeTradeoff(const SearchJob& job, const TradeoffOptions& options) {
   PERSEUS_ASSIGN_OR_RETURN(auto reference, FindReference(job, LimitOf(options.memory)));
   PERSEUS_ASSIGN_OR_RETURN(auto found, FindSchedules(job, reference, options));
-  const Candidate fixed{.schedule = reference.schedule,
-                        .origin = reference.schedule.name,
-                        .in_flight = reference.in_flight,
-                        .relaxed_energy_j = 0,
-                        .time_at_maximum = reference.time};
-  const plan::SearchLimits limits{
-      .effort = options.plan_effort, .stop = options.stop, .finish = options.finish};
-  Result<PlannedCandidate> planned_reference = Fail("not planned");
-  std::vector<Result<PlannedCandidate>> planned(found.size(), Fail("not planned"));
-  std::vector<Result<std::optional<double>>> bounds(found.size(), Fail("not bounded"));
-  ForEachOnAllCores(found.size() + 1, [&](std::size_t i) {
-    if (i == found.size()) {
-      planned_reference = PlanCandidate(job, reference, fixed, limits);
-      return;
-    }
-    const MemoryLimit limit = LimitOfRow(reference, options.memory, found[i].first);
-    std::optional<MemoryLimit> judged;
-    if (i > 0) judged = LimitOfRow(reference, options.memory, found[i - 1].first);
-    planned[i] = PlanBestFinalist(job, reference, found[i].second, limit, limits,
-                                  judged ? &*judged : nullptr);
-    bounds[i] = BoundOfAnyOrder(job, reference.time, limit, options.finish);
-  });
-  if (!planned_reference) return Fail(planned_reference);
-  Tradeoff tradeoff{.reference = std::move(reference),
-                    .fixed = TradeoffRow{*std::move(planned_reference)},
-                    .rows = {}};
-  tradeoff.fixed.candidate.relaxed_energy_j = tradeoff.fixed.plan.lower_bound_j;
-  for (std::size_t i = 0; i < planned.size(); ++i) {
-    if (!planned[i] && !IsUnreachable(planned[i])) return Fail(planned[i]);
-    if (!bounds[i]) return Fail(bounds[i]);
-    // The schedule of a row with less memory is a schedule for this row too.
-    const TradeoffRow& before = i == 0 ? tradeoff.fixed : tradeoff.rows.back();
-    const bool keeps_before = !planned[i] || before.saving > planned[i]->saving;
-    TradeoffRow row = keeps_before ? before : TradeoffRow{*std::move(planned[i])};
-    row.more = found[i].first;
-    row.most_saving.reset();
-    if (*bounds[i]) row.most_saving = 1 - **bounds[i] / tradeoff.reference.energy_j;
-    tradeoff.rows.push_back(std::move(row));
-  }
+  PERSEUS_ASSIGN_OR_RETURN(auto tradeoff, PlanRows(job, std::move(reference), found, options));
+  PERSEUS_RETURN_IF_ERROR(AddGeneratedRows(job, options, tradeoff));
   tradeoff.activations = options.memory.activations;
   tradeoff.kept = options.memory.kept;
   if (!options.memory.available.empty()) {

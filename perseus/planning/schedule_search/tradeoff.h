@@ -59,8 +59,8 @@ struct TradeoffOptions {
   std::function<void(int more, const Reference&, const Candidate&, double completed)> progress = {};
 };
 
-// Ends before the first row that holds no more than the row before: more memory is then of no use.
-// (At least two rows, if two are wanted.)
+// Leaves out rows that hold no more than the row before: their memory is of no use. (The first two
+// rows are always there.)
 Result<Tradeoff> ComputeTradeoff(const SearchJob& job, const TradeoffOptions& options = {});
 
 // The conclusion in a sentence: "One more microbatch in flight on pp_ranks 0 to 5 saves another
