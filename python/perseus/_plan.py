@@ -285,6 +285,8 @@ def plan(
     memory_gib: Optional[float] = None,
     activation_mib: Union[None, float, Sequence[float]] = None,
     model_gib: Union[None, float, Sequence[float]] = None,
+    kept_mib: Union[None, float, Sequence[float]] = None,
+    fold: bool = False,
     graph: Optional[PathLike] = None,
     pp_ranks: Optional[int] = None,
     microbatches: Optional[int] = None,
@@ -330,6 +332,10 @@ def plan(
             or for each. Default: the column activation_bytes of the profile.
         model_gib: What weights, gradients and optimizer states take of memory_gib (GiB), for all
             pp_ranks or for each. Default: the column model_bytes of the profile, or 0.
+        kept_mib: Of schedule="auto", with recomputation: what stays of activation_mib until a
+            recompute (MiB), for all stages or for each. Default: all of it.
+        fold: Of schedule="auto": whether the two chunks of each pp_rank are in a V, as ZB-V and
+            DualPipeV place them. Without it, stages loop over the pp_ranks.
         graph: Instead of profile and schedule: a JSON file with work that is not a pipeline.
         pp_ranks: The number of positions along the pipeline. Default: as many as the profile has.
         microbatches: The number of microbatches of one iteration of one pipeline.
@@ -416,7 +422,15 @@ def plan(
     for name, value in numbers.items():
         if value is not None:
             setattr(flags, name, _checked(name, value))
-    lists = dict(max_in_flight=max_in_flight, activation_mib=activation_mib, model_gib=model_gib)
+    if not isinstance(fold, (bool, np.bool_)):
+        raise Error(f"fold: {fold!r} is neither True nor False")
+    flags.fold = bool(fold)
+    lists = dict(
+        max_in_flight=max_in_flight,
+        activation_mib=activation_mib,
+        model_gib=model_gib,
+        kept_mib=kept_mib,
+    )
     for name, given in lists.items():
         if given is not None:
             setattr(flags, name, [_checked(name, value) for value in _several(given)])

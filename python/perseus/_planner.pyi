@@ -24,6 +24,8 @@ class JobFlags:
     optimizer_s: Optional[float]
     max_in_flight: List[int]
     activation_mib: List[float]
+    kept_mib: List[float]
+    fold: bool
     memory_gib: Optional[float]
     model_gib: List[float]
     def set_switch_cost(self, stall_s: float, energy_j: float) -> None: ...

@@ -190,6 +190,7 @@ py::dict Ranges() {
   }
   add("max_in_flight", job::kCountRange);
   add("activation_mib", job::kActivationRange);
+  add("kept_mib", job::kKeptRange);
   add("memory_gib", job::kGpuMemoryRange);
   add("model_gib", job::kModelMemoryRange);
   add("max_switches", {0, job::kMostSwitches, "clock changes"});
@@ -266,6 +267,10 @@ void AddJobFlags(py::module_& module) {
       .def_property(
           "activation_mib", [](const job::JobFlags& f) { return f.memory.activation_mib; },
           [](job::JobFlags& f, std::vector<double> mib) { f.memory.activation_mib = mib; })
+      .def_property(
+          "kept_mib", [](const job::JobFlags& f) { return f.memory.kept_mib; },
+          [](job::JobFlags& f, std::vector<double> mib) { f.memory.kept_mib = mib; })
+      .def_readwrite("fold", &job::JobFlags::fold)
       .def_property(
           "memory_gib", [](const job::JobFlags& f) { return f.memory.gpu_gib; },
           [](job::JobFlags& f, std::optional<double> gib) { f.memory.gpu_gib = gib; })

@@ -271,6 +271,42 @@ class SearchedScheduleTest(ScratchTest):
             with self.subTest(about), self.assertRaisesRegex(perseus.Error, about):
                 perseus.plan(self.profile, schedule="auto", **wrong, **self.JOB)
 
+    def synthesize(self, *flags):
+        profile = self.scratch / "synthetic.csv"
+        self.run_program("synth", "--gpu", "a100", "--stages", "4", *flags, "-o", profile)
+        return profile
+
+    def test_stages_in_a_v(self):
+        profile = self.synthesize("--chunks", "2", "--fold")
+        job = dict(self.JOB, chunks=2, schedule="auto")
+        loop = perseus.plan(profile, **job)
+        v = perseus.plan(profile, fold=True, **job)
+        # The second chunk of pp_rank 0 is stage 7 in a V, and stage 4 in a loop.
+        self.assertIn("7F0", v.schedule.csv.splitlines()[0])
+        self.assertIn("4F0", loop.schedule.csv.splitlines()[0])
+        for wrong, about in [
+            (dict(job, fold="yes"), "fold: 'yes' is neither True nor False"),
+            (dict(job, fold=True, schedule="zb-v"), "for a schedule that is searched for"),
+        ]:
+            with self.subTest(about), self.assertRaisesRegex(perseus.Error, about):
+                perseus.plan(profile, **wrong)
+        with self.assertRaisesRegex(perseus.Error, "two chunks on each pp_rank"):
+            perseus.plan(self.profile, schedule="auto", fold=True, **self.JOB)
+
+    def test_recomputation_keeps_a_part(self):
+        profile = self.synthesize("--instructions", "forward,backward,recompute")
+        memory = dict(self.JOB, schedule="auto", activation_mib=1024, memory_gib=3.5)
+        found = perseus.plan(profile, kept_mib=100, **memory)
+        # Only what does not fit is recomputed.
+        self.assertIn("0R3", found.schedule.csv)
+        self.assertNotIn("1R", found.schedule.csv)
+        for wrong, about in [
+            (dict(kept_mib=-1), "kept_mib: -1"),
+            (dict(kept_mib=2048), "above the memory of its activations"),
+        ]:
+            with self.subTest(about), self.assertRaisesRegex(perseus.Error, about):
+                perseus.plan(profile, **wrong, **memory)
+
 
 class OtherJobTest(ScratchTest):
     def test_a_job_file(self):

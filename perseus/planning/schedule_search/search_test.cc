@@ -361,12 +361,15 @@ TEST(Tradeoff, PlansEveryRowWithinTheTimeAndTheMemory) {
   ASSERT_TRUE(tradeoff) << tradeoff.error().message;
   ASSERT_THAT(tradeoff->rows.size(), Ge(2U));
   double saving = tradeoff->fixed.saving;
+  double most_saving = 0;
   for (const TradeoffRow& row : tradeoff->rows) {
     SCOPED_TRACE(row.more);
     EXPECT_THAT(row.plan.evaluation.time, Le(tradeoff->reference.time));
     EXPECT_THAT(row.saving, Ge(saving));
     saving = row.saving;
     EXPECT_THAT(row.most_saving, Optional(Ge(saving)));
+    EXPECT_GE(*row.most_saving, most_saving);
+    most_saving = *row.most_saving;
     for (std::size_t i = 0; i < row.candidate.in_flight.size(); ++i) {
       EXPECT_LE(row.candidate.in_flight[i], tradeoff->reference.in_flight[i] + row.more);
     }

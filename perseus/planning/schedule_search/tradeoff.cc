@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
+#include <ranges>
 #include <utility>
 
 #include "perseus/base/index.h"
@@ -182,6 +183,17 @@ Result<void> AddGeneratedRows(const SearchJob& job, const TradeoffOptions& optio
   return {};
 }
 
+// What no schedule saves with more memory, none saves with less. The ascent of a bound ends early,
+// so the bound of a later row may be the tighter one.
+void UseBoundsOfMoreMemory(std::vector<TradeoffRow>& rows) {
+  std::optional<double> most;
+  for (TradeoffRow& row : rows | std::views::reverse) {
+    if (!row.most_saving) continue;
+    most = std::min(most.value_or(*row.most_saving), *row.most_saving);
+    row.most_saving = most;
+  }
+}
+
 // "pp_rank 0", "pp_ranks 0 to 5", "pp_ranks 0, 1 and 3".
 std::string NameRanks(const std::vector<int>& pp_ranks) {
   if (pp_ranks.size() == 1) return fmt::format("pp_rank {}", pp_ranks.front());
@@ -289,6 +301,7 @@ Result<Tradeoff> ComputeTradeoff(const SearchJob& job, const TradeoffOptions& op
   PERSEUS_ASSIGN_OR_RETURN(auto found, FindSchedules(job, reference, options));
   PERSEUS_ASSIGN_OR_RETURN(auto tradeoff, PlanRows(job, std::move(reference), found, options));
   PERSEUS_RETURN_IF_ERROR(AddGeneratedRows(job, options, tradeoff));
+  UseBoundsOfMoreMemory(tradeoff.rows);
   tradeoff.activations = options.memory.activations;
   tradeoff.kept = options.memory.kept;
   if (!options.memory.available.empty()) {
