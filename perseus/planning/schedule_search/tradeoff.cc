@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
-#include <ranges>
 #include <utility>
 
 #include "perseus/base/index.h"
@@ -187,10 +186,10 @@ Result<void> AddGeneratedRows(const SearchJob& job, const TradeoffOptions& optio
 // so the bound of a later row may be the tighter one.
 void UseBoundsOfMoreMemory(std::vector<TradeoffRow>& rows) {
   std::optional<double> most;
-  for (TradeoffRow& row : rows | std::views::reverse) {
-    if (!row.most_saving) continue;
-    most = std::min(most.value_or(*row.most_saving), *row.most_saving);
-    row.most_saving = most;
+  for (auto row = rows.rbegin(); row != rows.rend(); ++row) {
+    if (!row->most_saving) continue;
+    most = std::min(most.value_or(*row->most_saving), *row->most_saving);
+    row->most_saving = most;
   }
 }
 
