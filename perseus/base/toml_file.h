@@ -102,6 +102,27 @@ class TableReader {
     return numbers;
   }
 
+  // A list of strings, or one string. Empty if the key is absent.
+  std::vector<std::string> Texts(std::string_view key) {
+    const toml::node* node = table_.get(key);
+    if (node == nullptr) return {};
+    const toml::array* list = node->as_array();
+    if (list == nullptr) return {Text(key)};
+    std::vector<std::string> texts;
+    for (const toml::node& element : *list) {
+      const toml::value<std::string>* value = element.as_string();
+      if (value != nullptr && !value->get().empty()) {
+        texts.push_back(value->get());
+        continue;
+      }
+      FailAt(
+          element.source(),
+          fmt::format("{} has an element that is not a string (write {} = [\"...\"])", key, key));
+    }
+    if (list->empty()) FailAt(node->source(), fmt::format("{} is empty (remove it)", key));
+    return texts;
+  }
+
   bool Flag(std::string_view key) {
     const toml::node* node = table_.get(key);
     if (node == nullptr) return false;
@@ -151,6 +172,10 @@ class FileReader {
     if (error_) return;
     error_ = Error{fmt::format("{}:{}: {}", file_, node.source().begin.line, message),
                    ErrorKind::kInput};
+  }
+
+  void FailWith(const Error& error) {
+    if (!error_) error_ = error;
   }
 
   // Calls read(table) with the table of this key, if the file has it.

@@ -211,7 +211,7 @@ Result<void> Register(const Flags& flags) {
         WriteFileAtomically(flags.schedule_output, schedule::FormatSchedule(planned.schedule)));
     answer += fmt::format("its schedule is in {}\n", flags.schedule_output);
   }
-  return Print(answer);
+  return Print(flags.as_json ? registered.job.dump(2) + "\n" : answer);
 }
 
 std::string FormatNodes(const ordered_json& nodes) {
@@ -374,6 +374,7 @@ Result<void> SetTarget(const Flags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
   PERSEUS_ASSIGN_OR_RETURN(const auto set,
                            server.Send("PUT", PathOf(flags, "/target"), target.dump()));
+  if (flags.as_json) return Print(set.dump(2) + "\n");
   return Print(fmt::format("job {}: {}\n", flags.job, set.at("name").get<std::string>()));
 }
 
@@ -385,6 +386,7 @@ Result<void> ReportStraggler(const Flags& flags) {
   const std::string path = PathOf(flags, fmt::format("/stragglers/{}", flags.dp_rank));
   if (flags.is_over) {
     PERSEUS_ASSIGN_OR_RETURN(const auto deleted, server.Send("DELETE", path, ""));
+    if (flags.as_json) return Print(deleted.dump(2) + "\n");
     return Print(fmt::format(
         "dp_rank {} {}\n", flags.dp_rank,
         deleted.at("deleted").get<bool>() ? "is no longer a straggler" : "was not a straggler"));
@@ -393,6 +395,7 @@ Result<void> ReportStraggler(const Flags& flags) {
   if (flags.starts_in_s) body["starts_in"] = *flags.starts_in_s;
   if (flags.expires_in_s) body["expires_in"] = *flags.expires_in_s;
   PERSEUS_ASSIGN_OR_RETURN(const auto put, server.Send("PUT", path, body.dump()));
+  if (flags.as_json) return Print(put.dump(2) + "\n");
   return Print(FormatStragglers(ordered_json::array({put})));
 }
 
@@ -479,12 +482,13 @@ Result<void> PrintPlan(const Flags& flags) {
 Result<void> ShowSchedules(const Flags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
   PERSEUS_ASSIGN_OR_RETURN(const auto answer, server.Get(PathOf(flags, "/schedules")));
-  return Print(FormatSchedules(answer));
+  return Print(flags.as_json ? answer.dump(2) + "\n" : FormatSchedules(answer));
 }
 
 Result<void> End(const Flags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
-  PERSEUS_RETURN_IF_ERROR(server.Send("POST", PathOf(flags, "/end"), "{}"));
+  PERSEUS_ASSIGN_OR_RETURN(const auto ended, server.Send("POST", PathOf(flags, "/end"), "{}"));
+  if (flags.as_json) return Print(ended.dump(2) + "\n");
   return Print(fmt::format("job {} has ended; its nodes remove their assignment\n", flags.job));
 }
 
@@ -547,13 +551,14 @@ Verb AddJobVerb(CLI::App& program) {
     sub->add_option("job", flags->job, "Key or id of the job")->required()->type_name("JOB");
     AddServerFlags(*sub, flags->server, scope);
     if (scope == std::string_view("job")) AddReasonFlag(*sub, flags->server);
+    // A plan file is JSON anyway.
+    if (run != PrintPlan) sub->add_flag("--json", flags->as_json, "Print JSON, for scripts");
     actions->emplace_back(sub, run);
     return sub;
   };
   AddRegisterFlags(
       *add("register", "Register a job, or find the job with this key", "job", Register), *flags);
-  add("show", "Show the state of the job, its assignment and its nodes", "read", Show)
-      ->add_flag("--json", flags->as_json, "Print JSON, for scripts");
+  add("show", "Show the state of the job, its assignment and its nodes", "read", Show);
   AddTargetFlags(*add("target", "Set another target while the job runs", "job", SetTarget),
                  flags->targets);
   add("schedules", "Show what another schedule would save, from the job's newest profile", "job",
@@ -568,8 +573,7 @@ Verb AddJobVerb(CLI::App& program) {
            ReportStraggler),
       *flags);
   add("stragglers", "List the stragglers of the job, and those that are over", "read",
-      ListStragglers)
-      ->add_flag("--json", flags->as_json, "Print JSON, for scripts");
+      ListStragglers);
   CLI::App* diff = add("diff", "Compare two assignments of the job", "read", Diff);
   diff->add_option("from", flags->from_version, "Version of an assignment")
       ->required()
@@ -579,7 +583,6 @@ Verb AddJobVerb(CLI::App& program) {
       ->required()
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000'000}))
       ->type_name("V2");
-  diff->add_flag("--json", flags->as_json, "Print JSON, for scripts");
   add("end", "End the job", "job", End);
   return {verb, [flags, actions] {
             for (const auto& [sub, run] : *actions) {

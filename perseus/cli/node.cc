@@ -40,6 +40,8 @@ struct NodeFlags {
   std::string jobs_directory;
   std::vector<std::string> jobs;
   std::string join_token_file;
+  std::string munge_server;
+  std::string munge_socket;
   std::string log_level = "info";
 };
 
@@ -64,21 +66,23 @@ Result<void> RunNodeVerb(const NodeFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(auto signals, EndSignals::Take());
   spdlog::logger log = MakeLog(flags.log_level);
   node::NodeOptions options;
-  if (!flags.join_token_file.empty()) {
+  const bool joins = !flags.join_token_file.empty() || !flags.munge_server.empty();
+  if (joins) {
     // The node itself reads and writes the token file, which may not exist yet.
     const std::string own = TokenFileOf(flags.server);
     if (own.empty()) {
       return Fail(
-          "--join-token-file needs --token-file (the file where the node keeps its own "
-          "token, such as /var/lib/perseus/node.token)");
+          "--join-token-file and --join-munge need --token-file (the file where the node keeps its "
+          "own token, such as /var/lib/perseus/node.token)");
     }
     options.join_token_file = flags.join_token_file;
     options.own_token_file = own;
+    options.munge_server = flags.munge_server;
+    options.munge_socket = flags.munge_socket;
   }
   PERSEUS_ASSIGN_OR_RETURN(
       const auto server,
-      ClientOptionsOf(flags.server,
-                      flags.join_token_file.empty() ? TokenComes::kFromFile : TokenComes::kLater));
+      ClientOptionsOf(flags.server, joins ? TokenComes::kLater : TokenComes::kFromFile));
   PERSEUS_ASSIGN_OR_RETURN(const auto jobs, JobsGiven(flags.jobs));
   options.name = flags.name.empty() ? HostName() : flags.name;
   options.jobs = jobs;
@@ -110,11 +114,24 @@ Verb AddNodeVerb(CLI::App& program) {
       ->type_name("DIR");
   verb->add_option("--job", flags->jobs, "One job directory; repeatable")->type_name("KEY=DIR");
   AddServerFlags(*verb, flags->server, "agent");
-  verb->add_option("--join-token-file", flags->join_token_file,
-                   "A token of scope join: get the node's own token with it, keep it in "
-                   "--token-file, and renew it")
+  CLI::Option* token =
+      verb->add_option("--join-token-file", flags->join_token_file,
+                       "A token of scope join, or of a service account of Kubernetes: get the "
+                       "node's own token with it, keep it in --token-file, and renew it")
+          ->type_name("FILE")
+          ->group("Server");
+  CLI::Option* munge =
+      verb->add_option("--join-munge", flags->munge_server,
+                       "The same with a credential of munge; NAME is the audience that the server "
+                       "accepts")
+          ->type_name("NAME")
+          ->group("Server")
+          ->excludes(token);
+  verb->add_option("--munge-socket", flags->munge_socket,
+                   "Socket of munged (default: that of the system)")
       ->type_name("FILE")
-      ->group("Server");
+      ->group("Server")
+      ->needs(munge);
   verb->add_option("--log-level", flags->log_level, "debug, info, warn or error (default: info)")
       ->type_name("LEVEL")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}));

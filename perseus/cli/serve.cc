@@ -4,12 +4,14 @@
 #include <csignal>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "perseus/cli/agent_setup.h"
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/json_log.h"
 #include "perseus/cli/signals.h"
 #include "perseus/cli/verbs.h"
+#include "perseus/cluster/issuers/settings.h"
 #include "perseus/cluster/server/control_plane.h"
 
 namespace perseus::cli {
@@ -32,6 +34,7 @@ struct ServeFlags {
   double address_rate = 0;
   double mebibytes_per_second = 16;
   int body_mib = 64;
+  std::vector<std::string> issuers;
   std::string log_level = "info";
   std::string log_format = "text";
 };
@@ -54,6 +57,7 @@ Result<void> RunServe(const ServeFlags& flags) {
   options.limits.body_bytes = static_cast<std::size_t>(flags.body_mib) << 20U;
   options.limits.requests_per_second = flags.address_rate;
   options.caller_limits.bytes_per_second = flags.mebibytes_per_second * (1 << 20);
+  PERSEUS_ASSIGN_OR_RETURN(options.trusted, issuers::ReadSettingsFiles(flags.issuers));
   spdlog::logger log = MakeLog(flags.log_level);
   if (flags.log_format == "json") log.set_formatter(JsonLogFormatter());
   // Before threads start, because they inherit the blocked signals.
@@ -125,6 +129,10 @@ Verb AddServeVerb(CLI::App& program) {
   verb->add_option("--tls-key", flags->tls.key, "Private key (PEM)")->type_name("FILE");
   verb->add_option("--client-ca", flags->tls.client_authority,
                    "Require client certificates that this authority (PEM) signed")
+      ->type_name("FILE");
+  verb->add_option("--issuers", flags->issuers,
+                   "Accept the tokens of the issuers that this file (TOML) names, and munge "
+                   "credentials (docs/identity.md); repeatable")
       ->type_name("FILE");
   verb->add_flag("--insecure", options.is_insecure,
                  "Allow other machines to connect without TLS and tokens");

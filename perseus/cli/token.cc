@@ -98,8 +98,10 @@ Result<void> List(const TokenFlags& flags) {
 
 Result<void> Revoke(const TokenFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
-  PERSEUS_RETURN_IF_ERROR(
+  PERSEUS_ASSIGN_OR_RETURN(
+      const auto revoked,
       server.Send("DELETE", "/v1/tokens/" + http::PercentEncoded(flags.id), ""));
+  if (flags.as_json) return Print(revoked.dump(2) + "\n");
   return Print(fmt::format("token {} is revoked\n", flags.id));
 }
 
@@ -146,7 +148,7 @@ Verb AddTokenVerb(CLI::App& program) {
   revoke->add_option("id", flags->id, "Id of the token, as listed")->required()->type_name("ID");
   for (CLI::App* sub : {create, list, revoke}) {
     AddServerFlags(*sub, flags->server, "operator");
-    if (sub != revoke) sub->add_flag("--json", flags->as_json, "Print JSON, for scripts");
+    sub->add_flag("--json", flags->as_json, "Print JSON, for scripts");
     if (sub != list) AddReasonFlag(*sub, flags->server);
   }
   return {verb, [=] {

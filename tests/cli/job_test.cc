@@ -249,5 +249,20 @@ TEST_F(JobProgramTest, JobsAreFilteredSortedAndPaged) {
   EXPECT_THAT(Jobs(" --filter test --json"), HasSubstr("\"key\": \"c-test\""));
 }
 
+// The schemas are those of the server's answers (docs/server.md, "JSON"), which server.contract
+// checks.
+TEST_F(JobProgramTest, EveryChangePrintsJson) {
+  const auto printed = [&](const std::string& arguments) {
+    return nlohmann::json::parse(JobWell(arguments + " --json"));
+  };
+  EXPECT_EQ(printed("register run7" + std::string(kShape) + "--blocking-power 80")["key"], "run7");
+  const auto target = printed("target run7 --slowdown 5");
+  EXPECT_EQ(target["target"]["kind"], "slowdown");
+  EXPECT_EQ(target["name"], "5 % slowdown");
+  EXPECT_EQ(printed("straggler run7 0 --slowdown 1.5")["slowdown"], 1.5);
+  EXPECT_EQ(printed("straggler run7 0 --over")["deleted"], true);
+  EXPECT_EQ(printed("end run7")["ended"], true);
+}
+
 }  // namespace
 }  // namespace perseus

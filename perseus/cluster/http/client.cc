@@ -23,7 +23,6 @@ using Clock = ClientConnection::Clock;
 using TimeLimit = ClientConnection::TimeLimit;
 
 constexpr std::size_t kLongestHeader = 64 << 10;
-constexpr std::size_t kLongestBody = 1 << 30;
 constexpr milliseconds kFirstPause{100};
 constexpr milliseconds kLongestPause{5000};
 constexpr milliseconds kClientPollInterval{100};  // How often should_end is called.
@@ -235,7 +234,7 @@ Client::Impl::Outcome Client::Impl::Exchange(const Outgoing& request, const std:
 }
 
 Client::Impl::Outcome Client::Impl::ReadResponse(Expected expected, const TimeLimit& limit) {
-  ResponseParser parser(expected, {kLongestHeader, kLongestBody});
+  ResponseParser parser(expected, {kLongestHeader, options_.longest_body});
   std::string input;
   Reached reached = Reached::kServer;
   while (NeedsMore(parser)) {

@@ -30,6 +30,7 @@ struct ClientOptions {
   std::string certificate = {};  // PEM file of the client certificate, if the server requires one.
   std::string key = {};
   std::chrono::milliseconds timeout{30'000};  // Of a request, including the connection.
+  std::size_t longest_body = 1 << 30;         // Of an answer. A longer one is an error.
 };
 
 class Client {

@@ -38,8 +38,11 @@ struct NodeOptions {
   std::map<std::filesystem::path, std::string> jobs;
   // Distinguishes this process from others with the same name.
   std::string instance = {};
-  // If set, the node gets its own token with this join token, and keeps it in `own_token_file`.
+  // If one of both is set, the node gets its own token with this join token, or with a credential
+  // of munge for this server, and keeps it in `own_token_file`.
   std::filesystem::path join_token_file = {};
+  std::string munge_server = {};
+  std::string munge_socket = {};  // Empty: that of the system.
   std::filesystem::path own_token_file = {};
 };
 

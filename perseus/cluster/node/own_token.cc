@@ -24,7 +24,8 @@ constexpr Nanoseconds kCheckApart = 60 * kSecond;
 constexpr int kTokenRefused = 401;
 constexpr int kRenewalRefused = 403;
 
-// The file is private from its first byte on.
+}  // namespace
+
 Result<void> WriteSecretFile(const std::filesystem::path& path, const std::string& secret) {
   const std::string fresh = path.string() + ".new";
   const auto fail = [&path]() -> Result<void> {
@@ -42,8 +43,6 @@ Result<void> WriteSecretFile(const std::filesystem::path& path, const std::strin
   }
   return {};
 }
-
-}  // namespace
 
 Result<std::string> ReadSecretFile(const std::filesystem::path& path) {
   struct stat status {};
@@ -97,7 +96,7 @@ void OwnToken::Turn(Nanoseconds now) {
 }
 
 void OwnToken::Join() {
-  const auto join = ReadSecretFile(options_.join_token_file);
+  const auto join = options_.credential();
   if (!join) return WarnOnce(join.error().message);
   const auto answer =
       send_(fmt::format("/v1/nodes/{}/token", http::PercentEncoded(options_.node)), *join);
@@ -112,8 +111,8 @@ void OwnToken::Join() {
 }
 
 void OwnToken::Renew() {
-  const auto answer =
-      send_(fmt::format("/v1/nodes/{}/token", http::PercentEncoded(options_.node)), token());
+  const auto answer = send_(fmt::format("/v1/nodes/{}/token", http::PercentEncoded(options_.node)),
+                            "Bearer " + token());
   if (!answer) return WarnOnce(answer.error().message);
   if (answer->status == kTokenRefused || answer->status == kRenewalRefused) {
     WarnOnce(fmt::format("the server does not renew the token of node {}: {}; the node joins again",

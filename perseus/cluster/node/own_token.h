@@ -1,10 +1,13 @@
 // The node's own token: gets it with a join token, renews it, and keeps it in a file.
 //
-//   join token ──► POST /v1/nodes/N/token ──► own token ──► file
+//   credential ──► POST /v1/nodes/N/token ──► own token ──► file
 //                          ▲    own token, after half of its life
 //
+// The credential is a join token, the token of a service account of Kubernetes, or a munge
+// credential.
+//
 // A node that starts renews the token in its file. If the server does not accept it any more, the
-// node joins again, as long as it has a join token that is valid.
+// node joins again, as long as its credential is valid.
 //
 // token() is thread safe. All else is for one thread.
 #pragma once
@@ -26,13 +29,14 @@ namespace perseus::node {
 class OwnToken {
  public:
   struct Options {
-    std::string node;                       // The name.
-    std::filesystem::path file;             // Of the own token. Only the owner can read it.
-    std::filesystem::path join_token_file;  // Read again for each attempt.
+    std::string node;            // The name.
+    std::filesystem::path file;  // Of the own token. Only the owner can read it.
+    // Returns the Authorization field to join with. Called for each attempt.
+    std::function<Result<std::string>()> credential;
   };
-  // Sends POST `target` with this token.
-  using Send =
-      std::function<Result<http::Response>(const std::string& target, const std::string& token)>;
+  // Sends POST `target` with this Authorization field.
+  using Send = std::function<Result<http::Response>(const std::string& target,
+                                                    const std::string& authorization)>;
   OwnToken(Options options, Send send, spdlog::logger& log)
       : options_(std::move(options)), send_(std::move(send)), log_(log) {}
 
@@ -69,5 +73,7 @@ class OwnToken {
 
 // A file with a secret on one line. kInput if everybody can read it, or if it has no secret.
 Result<std::string> ReadSecretFile(const std::filesystem::path& path);
+// Replaces the file. Only the owner can read it, from its first byte on.
+Result<void> WriteSecretFile(const std::filesystem::path& path, const std::string& secret);
 
 }  // namespace perseus::node

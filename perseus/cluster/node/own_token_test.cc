@@ -27,9 +27,11 @@ class OwnTokenTest : public testing::Test {
   }
   OwnToken Make() {
     return OwnToken(
-        {.node = "n0", .file = directory_ / "own", .join_token_file = directory_ / "join"},
-        [this](const std::string& target, const std::string& token) {
-          sent_.push_back(target + " " + token);
+        {.node = "n0",
+         .file = directory_ / "own",
+         .credential = [this] { return ReadSecretFile(directory_ / "join"); }},
+        [this](const std::string& target, const std::string& authorization) {
+          sent_.push_back(target + " " + authorization);
           return answer_;
         },
         log_);
@@ -66,7 +68,7 @@ TEST_F(OwnTokenTest, JoinsKeepsAndRenews) {
   own.Turn(105 * kSecond);
   EXPECT_EQ(own.token(), "second");
   EXPECT_THAT(sent_, ElementsAre("/v1/nodes/n0/token join-secret", "/v1/nodes/n0/token join-secret",
-                                 "/v1/nodes/n0/token first"));
+                                 "/v1/nodes/n0/token Bearer first"));
 }
 
 TEST_F(OwnTokenTest, ARestartedNodeRenewsAndJoinsAgainIfItsTokenIsRefused) {
@@ -80,7 +82,8 @@ TEST_F(OwnTokenTest, ARestartedNodeRenewsAndJoinsAgainIfItsTokenIsRefused) {
   Answer("new");
   own.Turn(kSecond);
   EXPECT_EQ(own.token(), "new");
-  EXPECT_THAT(sent_, ElementsAre("/v1/nodes/n0/token old", "/v1/nodes/n0/token join-secret"));
+  EXPECT_THAT(sent_,
+              ElementsAre("/v1/nodes/n0/token Bearer old", "/v1/nodes/n0/token join-secret"));
 }
 
 TEST_F(OwnTokenTest, RefusesAFileThatEverybodyCanRead) {

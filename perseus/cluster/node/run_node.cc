@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <random>
 #include <string>
 #include <thread>
@@ -13,6 +14,7 @@
 
 #include "perseus/base/mutex.h"
 #include "perseus/base/units.h"
+#include "perseus/cluster/munge/credential.h"
 #include "perseus/cluster/node/own_token.h"
 
 namespace perseus::node {
@@ -104,6 +106,20 @@ void Listen(http::Client& client, const std::string& target, Mailbox& mailbox,
   }
 }
 
+std::function<Result<std::string>()> JoinCredential(const NodeOptions& options) {
+  if (options.munge_server.empty()) {
+    return [file = options.join_token_file]() -> Result<std::string> {
+      PERSEUS_ASSIGN_OR_RETURN(const auto token, ReadSecretFile(file));
+      return "Bearer " + token;
+    };
+  }
+  const std::string text = munge::JoinText(options.munge_server, options.name);
+  return [text, socket = options.munge_socket]() -> Result<std::string> {
+    PERSEUS_ASSIGN_OR_RETURN(const auto credential, munge::Encode(text, socket));
+    return "Munge " + credential;
+  };
+}
+
 }  // namespace
 
 Result<void> RunNode(NodeOptions options, const http::ClientOptions& server,
@@ -111,18 +127,15 @@ Result<void> RunNode(NodeOptions options, const http::ClientOptions& server,
   http::ClientOptions with_timeout = server;
   with_timeout.timeout = kRunNodeTimeout;
   http::ClientOptions for_stream = server;
-  std::string enrolling;  // The token of the next request for a token.
   http::ClientOptions for_token = with_timeout;
-  for_token.token_of = [&enrolling] { return enrolling; };
+  for_token.token.clear();
   PERSEUS_ASSIGN_OR_RETURN(auto enroller, http::Client::Create(for_token));
-  const bool enrolls = !options.join_token_file.empty();
+  const bool enrolls = !options.join_token_file.empty() || !options.munge_server.empty();
   OwnToken own(
-      {.node = options.name,
-       .file = options.own_token_file,
-       .join_token_file = options.join_token_file},
-      [&](const std::string& target, const std::string& token) {
-        enrolling = token;
-        return enroller.Send({.method = "POST", .target = target});
+      {.node = options.name, .file = options.own_token_file, .credential = JoinCredential(options)},
+      [&](const std::string& target, const std::string& authorization) {
+        return enroller.Send(
+            {.method = "POST", .target = target, .fields = {{"authorization", authorization}}});
       },
       log);
   if (enrolls) {

@@ -24,6 +24,7 @@
 #include "perseus/cluster/server/endpoints.h"
 #include "perseus/cluster/server/event_hub.h"
 #include "perseus/cluster/server/fleet_status.h"
+#include "perseus/cluster/server/foreign_identities.h"
 #include "perseus/cluster/server/maintenance.h"
 #include "perseus/cluster/server/openapi.h"
 #include "perseus/cluster/server/server_clock.h"
@@ -55,6 +56,8 @@ bool IsLoopback(std::string_view address) {
 // After the last token is revoked, a server that other machines can reach has no operator.
 // Otherwise everybody would be an operator.
 Rights::WithoutTokens WithoutTokens(const ControlPlaneOptions& options) {
+  // Then the operators are those of the issuers.
+  if (!options.trusted.issuers.empty()) return Rights::WithoutTokens::kClosed;
   if (options.is_insecure) return Rights::WithoutTokens::kOpen;
   return IsLoopback(options.address) ? Rights::WithoutTokens::kOpenHere
                                      : Rights::WithoutTokens::kClosed;
@@ -96,6 +99,7 @@ std::vector<Strand> MakeStrands(boost::asio::thread_pool& pool) {
 
 void AddAll(Endpoints& endpoints, EventHub& hub, boost::asio::thread_pool& pool) {
   AddStatusEndpoints(endpoints);
+  AddLoginEndpoints(endpoints);
   AddJobEndpoints(endpoints);
   AddProfileEndpoints(endpoints);
   AddPlanEndpoints(endpoints);
@@ -164,7 +168,12 @@ class ControlPlane::Impl {
                             CheckCertificates();
                             SetGauges();
                           },
-                      .failed = [this](const Error& error) { Failed(error); }}) {}
+                      .failed = [this](const Error& error) { Failed(error); }}) {
+    if (options_.trusted.issuers.empty() && !options_.trusted.munge) return;
+    foreign_ =
+        std::make_unique<ForeignIdentities>(loop_, options_.trusted, options_.issuer_pace, log_);
+    services_.foreign = foreign_.get();
+  }
 
   ~Impl() {
     ends_.request_stop();
@@ -175,6 +184,7 @@ class ControlPlane::Impl {
     }
     ending.reset();
     probe_.reset();
+    foreign_.reset();
     pool_.join();
     // Ends the thread that passes notices to the hub.
     store_.reset();
@@ -314,7 +324,7 @@ class ControlPlane::Impl {
           options_.address);
     }
     PERSEUS_ASSIGN_OR_RETURN(const auto tokens, store_->ListTokens());
-    if (!tokens.empty()) return {};
+    if (!tokens.empty() || !options_.trusted.issuers.empty()) return {};
     return Fail(
         "other machines can reach {}, and without a token everybody is an operator: first create a "
         "token (perseus token create --scope operator), or give --insecure",
@@ -457,6 +467,7 @@ class ControlPlane::Impl {
   std::vector<Strand> strands_ = MakeStrands(pool_);
   boost::asio::steady_timer tokens_timer_{loop_};
   std::atomic<bool> reload_tokens_{false};
+  std::unique_ptr<ForeignIdentities> foreign_;
   Endpoints endpoints_;
   std::shared_ptr<EventHub> hub_;
   std::vector<std::string> routes_;

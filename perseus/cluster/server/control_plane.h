@@ -15,6 +15,8 @@
 
 #include "perseus/base/result.h"
 #include "perseus/cluster/http/server.h"
+#include "perseus/cluster/issuers/issuer_keys.h"
+#include "perseus/cluster/issuers/settings.h"
 #include "perseus/cluster/server/caller_limits.h"
 #include "perseus/cluster/store/store.h"
 
@@ -28,6 +30,8 @@ struct ControlPlaneOptions {
   std::optional<http::TlsFiles> tls = {};
   http::Limits limits = {};
   CallerLimitOptions caller_limits = {};
+  issuers::Settings trusted = {};  // Whose tokens are accepted, besides the server's own.
+  issuers::IssuerKeys::Pace issuer_pace = {};
   // Allow an address that other machines can reach without TLS or without tokens.
   bool is_insecure = false;
   int planning_threads = 2;

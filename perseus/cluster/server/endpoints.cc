@@ -10,6 +10,8 @@
 #include "perseus/base/excerpt.h"
 #include "perseus/cluster/http/offload.h"
 #include "perseus/cluster/http/target.h"
+#include "perseus/cluster/issuers/signed_token.h"
+#include "perseus/cluster/server/foreign_identities.h"
 
 namespace perseus::server {
 namespace {
@@ -33,28 +35,61 @@ Answer<std::string> ReasonOf(const http::Request& request) {
                 fmt::format("one line of at most {} bytes of UTF-8, percent-encoded", kMostBytes));
 }
 
+// Who sends the request. Checks how many requests fail here, and how many signed tokens are new.
+boost::asio::awaitable<Answer<Identity>> FindIdentity(const Services& services,
+                                                      const http::Request& request,
+                                                      std::string_view node, Access access,
+                                                      store::Milliseconds now) {
+  constexpr std::string_view kBearerPrefix = "Bearer ";
+  constexpr std::string_view kMungePrefix = "Munge ";
+  const std::string_view field = request.Field("authorization");
+  const bool is_signed =
+      field.starts_with(kBearerPrefix) && issuers::LooksSigned(field.substr(kBearerPrefix.size()));
+  const bool is_munge = access == Access::kEnroll && field.starts_with(kMungePrefix);
+  if (services.foreign == nullptr || (!is_signed && !is_munge)) {
+    auto identity = services.rights.Identify(request, now);
+    if (!identity) {
+      if (auto may = services.limits.SpendUnknown(request); !may) {
+        co_return tl::unexpected(may.error());
+      }
+    }
+    co_return identity;
+  }
+  std::string secret(field.substr(is_signed ? kBearerPrefix.size() : kMungePrefix.size()));
+  if (is_signed) {
+    if (auto known = services.foreign->Known(secret, now)) co_return *std::move(known);
+  }
+  // A check takes longer than anything else that a caller without rights can ask for.
+  if (auto may = services.limits.SpendUnknown(request); !may) co_return tl::unexpected(may.error());
+  if (is_signed) {
+    Answer<Identity> checked = co_await services.foreign->CheckToken(std::move(secret), now);
+    co_return checked;
+  }
+  Answer<Identity> checked =
+      co_await services.foreign->CheckMunge(std::move(secret), std::string(node), now);
+  co_return checked;
+}
+
 // Identifies the caller, and checks how much it sent. Does not block.
-Answer<Context> Identify(const Services& services, http::Request& request,
-                         const std::map<std::string, std::string, std::less<>>& path,
-                         Access access) {
+boost::asio::awaitable<Answer<Context>> Identify(
+    const Services& services, http::Request& request,
+    const std::map<std::string, std::string, std::less<>>& path, Access access) {
   const store::Milliseconds now = services.now();
   Context context{services, request, path, Identity(), "", std::nullopt, now};
-  if (access == Access::kPublic) return context;
-  auto identity = services.rights.Identify(request, now);
-  if (!identity) {
-    if (auto may = services.limits.SpendUnknown(request); !may) return tl::unexpected(may.error());
-    return tl::unexpected(identity.error());
-  }
+  if (access == Access::kPublic) co_return context;
+  Answer<Identity> identity =
+      co_await FindIdentity(services, request, PathOr(path, "node"), access, now);
+  if (!identity) co_return tl::unexpected(identity.error());
   request.identity = identity->Text();
   context.identity = *std::move(identity);
   const std::string_view node = access == Access::kNode ? PathOr(path, "node") : "";
   if (auto may = services.limits.Spend(context.identity, node, request); !may) {
-    return tl::unexpected(may.error());
+    co_return tl::unexpected(may.error());
   }
   auto reason = ReasonOf(request);
-  if (!reason) return tl::unexpected(reason.error());
+  if (!reason) co_return tl::unexpected(reason.error());
   context.reason = *std::move(reason);
-  return context;
+  co_return context;
 }
 
 // Checks the rights, and finds the job if the path has one. The only check of rights, except for
@@ -130,12 +165,14 @@ http::Response Endpoints::Answered(Answer<Context> context, Access access,
 
 void Endpoints::AddAtOnce(std::string method, std::string pattern, Access access,
                           Endpoint endpoint) {
-  router_.Add(
-      std::move(method), std::move(pattern),
-      [this, access,
-       endpoint = std::move(endpoint)](http::Call& call) -> boost::asio::awaitable<http::Response> {
-        co_return Answered(Identify(services_, call.request, call.path, access), access, endpoint);
-      });
+  router_.Add(std::move(method), std::move(pattern),
+              [this, access, endpoint = std::move(endpoint)](
+                  http::Call& call) -> boost::asio::awaitable<http::Response> {
+                Answer<Context> context =
+                    co_await Identify(services_, call.request, call.path, access);
+                http::Response response = Answered(std::move(context), access, endpoint);
+                co_return response;
+              });
 }
 
 void Endpoints::Add(std::string method, std::string pattern, Access access, Endpoint endpoint,
@@ -147,7 +184,7 @@ void Endpoints::Add(std::string method, std::string pattern, Access access, Endp
         if (auto ready = services_.is_ready(); !ready) {
           co_return http::ProblemResponse(ready.error());
         }
-        auto context = Identify(services_, call.request, call.path, access);
+        Answer<Context> context = co_await Identify(services_, call.request, call.path, access);
         if (!context) co_return http::ProblemResponse(context.error());
         if (auto enters = services_.waiting.Enter(access); !enters) {
           co_return http::ProblemResponse(enters.error());
@@ -172,7 +209,7 @@ void Endpoints::AddWaiting(std::string method, std::string pattern, Access acces
         if (auto ready = services_.is_ready(); !ready) {
           co_return http::ProblemResponse(ready.error());
         }
-        auto identified = Identify(services_, call.request, call.path, access);
+        Answer<Context> identified = co_await Identify(services_, call.request, call.path, access);
         if (!identified) co_return http::ProblemResponse(identified.error());
         const auto admit = [&] { return Admit(*std::move(identified), access); };
         Answer<Context> context = co_await http::Offload(pool_, admit);

@@ -18,6 +18,7 @@ Answer<void> Forbid(std::string detail, std::string remedy) {
 Answer<void> CheckRole(Role role, Access access) {
   switch (access) {
     case Access::kPublic:
+    case Access::kSelf:
       return {};
     case Access::kRead:
       if (role != Role::kJoin) return {};
@@ -68,7 +69,8 @@ Answer<void> CheckJob(const Identity& identity, Access access, const Resource& r
   const bool has_key = identity.jobs.empty() || MatchesAny(identity.jobs, resource.job);
   // The token of a job is good for its key, also if the job has another owner.
   const bool has_owner =
-      identity.owner.empty() || identity.role == Role::kJob || identity.owner == resource.owner;
+      identity.owners.empty() || identity.role == Role::kJob ||
+      std::ranges::find(identity.owners, resource.owner) != identity.owners.end();
   if (has_key && has_owner && !resource.job.empty()) return {};
   return Forbid("the token is valid for another job only",
                 "use the token of this job, or a token of scope read");

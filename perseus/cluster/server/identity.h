@@ -17,6 +17,7 @@ namespace perseus::server {
 // What an endpoint requires of its caller.
 enum class Access {
   kPublic,     // Everybody, without a token.
+  kSelf,       // What an identity is: every role.
   kRead,       // Read one job: any role except join, within its bounds.
   kReadAll,    // Read several jobs: the same, except job. The endpoint leaves out those out of
                // bounds.
@@ -30,15 +31,19 @@ enum class Access {
 struct Identity {
   enum class Role { kOperator, kMember, kAgent, kJob, kRead, kJoin };
   Role role = Role::kOperator;
-  std::string token = {};               // Id of the token. Empty if no tokens exist.
-  std::string name = {};                // Of the token.
+  // Id of the token. Of a signed token, who it is about: "corp:248289761001". Of a munge credential
+  // "munge:0". Empty if no tokens exist.
+  std::string token = {};
+  std::string name = {};                // Of the token, or of the person.
   std::string presented = {};           // The hash of the secret. Empty: a client certificate.
   std::vector<std::string> nodes = {};  // Patterns. For agents and joining nodes: empty is no node.
   std::vector<std::string> jobs = {};   // Patterns of keys. Empty: all. Of role job: its only key.
-  std::string owner = {};               // Whose jobs. Empty: everybody's.
-  store::Milliseconds expires = 0;      // Of the token. 0: never.
+  std::vector<std::string> owners = {};  // Whose jobs. Empty: everybody's.
+  store::Milliseconds expires = 0;       // Of the token. 0: never.
+  // An issuer or munge made it, so it is not in the table of tokens.
+  bool is_foreign = false;
 
-  bool IsBoundToJobs() const { return !jobs.empty() || !owner.empty(); }
+  bool IsBoundToJobs() const { return !jobs.empty() || !owners.empty(); }
   // Whether it is an agent of all nodes, or no agent. Then it may take ranks from other nodes.
   bool IsOfWholeFleet() const;
   // "ann (t-1f2e3d4c)", for logs.

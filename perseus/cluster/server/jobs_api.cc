@@ -1,6 +1,7 @@
 // Jobs: register, list, show, set the target, end.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
@@ -23,6 +24,22 @@ constexpr std::size_t kMaxRegistrationBytes = 8 << 20;
 // Bodies that differ only in the order of keys and in white space give the same text.
 std::string Canonical(std::string_view body) { return nlohmann::json::parse(body).dump(); }
 
+// The owner of a new job: the one that it names, or else the only one of the caller.
+Answer<std::string> OwnerOf(const std::string& named, const std::vector<std::string>& own) {
+  if (own.empty()) return named;
+  if (named.empty() && own.size() == 1) return own.front();
+  if (named.empty()) {
+    return Refuse(422, "The owner is missing",
+                  fmt::format("the token is valid for the jobs of {}", fmt::join(own, ", ")),
+                  "name one of these owners (perseus job register --owner)", "/owner");
+  }
+  if (std::ranges::find(own, named) != own.end()) return named;
+  return Refuse(403, "The token has no right to this",
+                fmt::format("the token is valid for jobs of {} only",
+                            Excerpt(fmt::format("{}", fmt::join(own, ", ")))),
+                "leave out the owner, or use a token of that owner", "/owner");
+}
+
 Answer<http::Response> Register(const Context& context) {
   const std::string& body = context.request.body;
   // Checks the rights first, because ReadJobSpec generates the schedule, which takes time and
@@ -30,18 +47,17 @@ Answer<http::Response> Register(const Context& context) {
   const auto key = ReadBody(body, job_planning::kDeepestJobSpec, job_planning::ReadRegisteredKey);
   if (!key) return tl::unexpected(key.error());
   // A caller of an owner registers jobs of this owner. Others may name any owner.
-  const std::string& own = context.identity.owner;
-  if (auto may = Allow(context.identity, Access::kJob, {.job = *key, .owner = own}); !may) {
+  const std::vector<std::string>& own = context.identity.owners;
+  const std::string_view first = own.empty() ? std::string_view() : own.front();
+  const Resource mine{.job = *key, .owner = first};
+  if (auto may = Allow(context.identity, Access::kJob, mine); !may) {
     return tl::unexpected(may.error());
   }
   auto spec = ReadBody(body, job_planning::kDeepestJobSpec, job_planning::ReadJobSpec);
   if (!spec) return tl::unexpected(spec.error());
-  const std::string& owner = spec->owner.empty() ? own : spec->owner;
-  if (!own.empty() && owner != own) {
-    return Refuse(403, "The token has no right to this",
-                  fmt::format("the token is valid for jobs of {} only", Excerpt(own)),
-                  "leave out the owner, or use a token of that owner", "/owner");
-  }
+  auto chosen = OwnerOf(spec->owner, own);
+  if (!chosen) return tl::unexpected(chosen.error());
+  const std::string& owner = *chosen;
   const std::string canonical = Canonical(body);
   auto created = context.services.store.CreateJob(
       {.key = spec->key,

@@ -139,7 +139,7 @@ Answer<Identity> Rights::IdentityOf(const store::TokenRecord& token, const std::
                     .presented = presented,
                     .nodes = SplitLines(token.nodes),
                     .jobs = SplitLines(token.job),
-                    .owner = token.owner,
+                    .owners = SplitLines(token.owner),
                     .expires = token.expires};
   if (certificate.empty()) return identity;
   // An agent without --node is the node that its certificate names.
@@ -150,6 +150,11 @@ Answer<Identity> Rights::IdentityOf(const store::TokenRecord& token, const std::
 
 bool Rights::IsValid(const Identity& identity, store::Milliseconds now) const {
   const MutexLock lock(mutex_);
+  if (identity.is_foreign) {
+    if (identity.expires <= now) return false;
+    foreign_expiries_.insert(identity.expires);
+    return true;
+  }
   if (identity.token.empty()) return tokens_.by_id.empty();
   const auto token = tokens_.by_id.find(identity.token);
   if (token == tokens_.by_id.end()) return false;
@@ -158,7 +163,11 @@ bool Rights::IsValid(const Identity& identity, store::Milliseconds now) const {
 
 bool Rights::TakeChange(store::Milliseconds now) {
   const MutexLock lock(mutex_);
-  const bool has_expired = next_expiry_ != 0 && next_expiry_ <= now;
+  bool has_expired = next_expiry_ != 0 && next_expiry_ <= now;
+  while (!foreign_expiries_.empty() && *foreign_expiries_.begin() <= now) {
+    foreign_expiries_.erase(foreign_expiries_.begin());
+    has_expired = true;
+  }
   if (!has_changed_ && !has_expired) return false;
   has_changed_ = false;
   next_expiry_ = 0;

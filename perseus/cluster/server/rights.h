@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -67,6 +68,8 @@ class Rights {
   bool has_changed_ PERSEUS_GUARDED_BY(mutex_) = true;
   // When the next token expires. 0: none will.
   store::Milliseconds next_expiry_ PERSEUS_GUARDED_BY(mutex_) = 0;
+  // Of the foreign identities that IsValid was asked about: the callers of streams.
+  mutable std::set<store::Milliseconds> foreign_expiries_ PERSEUS_GUARDED_BY(mutex_);
 };
 
 }  // namespace perseus::server

@@ -23,6 +23,7 @@ using nlohmann::json;
 // Who has the right to a route. Independent of the server's own table.
 enum class For {
   kEverybody,       // Without a token, too.
+  kIdentified,      // All scopes.
   kReaders,         // All scopes but join. A token of scope job or member only for its own jobs.
   kReadersOfMany,   // All scopes but join and job.
   kOwners,          // Operators, members of the owner, and the job's token.
@@ -49,6 +50,8 @@ std::map<std::string, RightsRow> Table() {
       {"GET /healthz", {For::kEverybody, "/healthz", ""}},
       {"GET /readyz", {For::kEverybody, "/readyz", ""}},
       {"GET /openapi.yaml", {For::kEverybody, "/openapi.yaml", ""}},
+      {"GET /v1/login", {For::kEverybody, "/v1/login", ""}},
+      {"GET /v1/whoami", {For::kIdentified, "/v1/whoami", ""}},
       {"GET /metrics", {For::kReadersOfFleet, "/metrics", ""}},
       {"GET /v1/jobs", {For::kReadersOfMany, "/v1/jobs", ""}},
       {"POST /v1/jobs", {For::kOwners, "/v1/jobs", kRightsTableJob}},
@@ -126,6 +129,7 @@ bool May(Who who, For access) {
   const bool is_job = who == Who::kOwnJob || who == Who::kOtherJob;
   switch (access) {
     case For::kEverybody:
+    case For::kIdentified:
       return true;
     case For::kReaders:
       return !is_join && who != Who::kOtherJob && who != Who::kOtherMember;
@@ -191,6 +195,7 @@ std::map<std::string, std::string> ScopesOfContract() {
 std::string ScopesOf(For access) {
   if (access == For::kEverybody) return "[public]";
   if (access == For::kJoiners) return "[agent, join]";
+  if (access == For::kIdentified) return "[operator, member, agent, job, read, join]";
   std::string text = "[operator";
   if (May(Who::kMember, access)) text += ", member";
   if (May(Who::kAgent, access)) text += ", agent";

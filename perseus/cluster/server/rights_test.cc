@@ -52,7 +52,7 @@ TEST_P(RightsTable, AllowsTheseRoles) {
                                            Identity{.role = Role::kAgent, .nodes = {"n0"}},
                                            Identity{.role = Role::kJob, .jobs = {"mine"}},
                                            Identity{.role = Role::kRead},
-                                           Identity{.role = Role::kMember, .owner = "a"},
+                                           Identity{.role = Role::kMember, .owners = {"a"}},
                                            Identity{.role = Role::kJoin, .nodes = {"n0"}}};
   for (std::size_t i = 0; i < identities.size(); ++i) {
     const auto may = Allow(identities[i], GetParam().access, GetParam().resource);

@@ -158,7 +158,9 @@ Answer<http::Response> Create(const Context& context) {
     return Refuse(401, "A valid token is required", "tokens exist now, and the request has none",
                   "send the field Authorization: Bearer TOKEN with a token of scope operator");
   }
-  if (!IsLasting(*token) && std::ranges::none_of(*tokens, IsLasting)) {
+  // An operator of an issuer can create tokens without one.
+  const bool needs_lasting = !context.identity.is_foreign && !IsLasting(*token);
+  if (needs_lasting && std::ranges::none_of(*tokens, IsLasting)) {
     return Refuse(
         409, "The first token must be an operator token",
         "no operator token that never expires exists, and without one nobody could create tokens "
