@@ -87,6 +87,7 @@ class RobustTest(unittest.TestCase):
             """Instead of a method that became something else."""
 
         broken = {
+            "train_batch": mock.patch.object(PipelineEngine, "train_batch", None),
             "micro_batches": mock.patch.object(self.engine, "micro_batches", "four"),
             "pipe_parallel_size": mock.patch.object(self.engine.grid, "pipe_parallel_size", None),
             "_INSTRUCTION_MAP": mock.patch.object(PipelineEngine, "_INSTRUCTION_MAP", []),

@@ -328,6 +328,35 @@ class NeverInTheWayTest(TorchTest):
                 self.assertFalse(self.handles[-1].is_attached)
                 self.assertEqual(before, [list(vars(owner)) for owner in owners])
 
+    def test_what_cannot_be_broken_on_an_object_is_broken_on_its_class(self):
+        schedule = self.make("Interleaved1F1B")
+        stage = tiny_gpt.stages_of(schedule)[0]
+
+        def missing(self):
+            raise AttributeError("gone")
+
+        def backward_one_chunk(self, bwd_chunk_id, loss, other=True):
+            """Without `full_backward`."""
+
+        without_step = unittest.mock.PropertyMock(return_value=None)
+        broken = {
+            "is_last": (type(stage), property(missing)),
+            "full_backward": (type(stage), backward_one_chunk),
+            "step": (type(schedule), without_step),
+            "_ComputationType": (torch_schedules, None),
+        }
+        for name, (owner, value) in broken.items():
+            attribute = "backward_one_chunk" if name == "full_backward" else name
+            patch = unittest.mock.patch.object(owner, attribute, value, create=True)
+            with self.subTest(name=name), patch:
+                if value is None:
+                    delattr(owner, attribute)
+                warnings = self.warnings_of(lambda: self.attach(schedule))
+                self.assertEqual(len(warnings), 1)
+                self.assertIn(name, warnings[0])
+                self.assertFalse(self.handles[-1].is_attached)
+                self.assertNotIn("forward_one_chunk", vars(stage))
+
     def test_a_missing_kind_of_action_is_a_warning(self):
         members = dict(torch_schedules._ComputationType.__members__)
         for name in ("FORWARD", "FULL_BACKWARD", "BACKWARD_INPUT", "BACKWARD_WEIGHT", "OVERLAP_F_B"):

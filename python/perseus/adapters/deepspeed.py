@@ -204,7 +204,7 @@ def _instruction(
 
 def _probe(probe: Probe, engine: Any) -> Dict[type, str]:
     """Returns the instructions that compute, with their kinds."""
-    probe.attribute(engine, "train_batch")
+    probe.method(engine, "train_batch")
     probe.attribute(engine, "micro_batches", int)
     for name in ("module", "device"):
         probe.attribute(engine, name)

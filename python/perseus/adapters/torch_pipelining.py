@@ -194,7 +194,7 @@ def _recorder_of(schedule: Any, mesh: Any, options: Mapping[str, Any]) -> Option
 
 def _probe(probe: Probe, schedule: Any) -> List[Any]:
     """Returns the stages of this rank, by index."""
-    probe.attribute(schedule, "step")
+    probe.method(schedule, "step")
     probe.attribute(schedule, "_has_backward", bool)
     probe.attribute(schedule, "_n_microbatches", int)
     probe.method(schedule, "_maybe_compute_loss", "stage", "output", "target_mbs", "mb_index")
