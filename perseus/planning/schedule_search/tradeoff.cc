@@ -247,8 +247,12 @@ std::string ConcludeRow(const Tradeoff& tradeoff, const TradeoffRow& row) {
 
 // What to say if no other order was found in the memory of the reference, that of row `same`.
 std::string ConcludeWithoutMore(const Tradeoff& tradeoff, const TradeoffRow& same) {
+  // With a latency or a limit of clock changes, plans are far from the relaxation. Then the best
+  // relaxation proves nothing about the best plan.
+  constexpr double kSmallGap = 0.005;
   const double relaxed = 1 - same.candidate.relaxed_energy_j / tradeoff.reference.energy_j;
-  if (same.most_saving && *same.most_saving - relaxed < kWorthSaying) {
+  if (same.most_saving && *same.most_saving - relaxed < kWorthSaying &&
+      relaxed - same.saving < kSmallGap) {
     return fmt::format("No other order is better in the memory of {}.\n",
                        tradeoff.reference.schedule.name);
   }
