@@ -115,8 +115,9 @@ Result<void> KeySet::Verify(const SignedToken& token) const {
   cjose_err error{};
   const std::unique_ptr<cjose_jws_t, void (*)(cjose_jws_t*)> parsed(
       cjose_jws_import(token.text.data(), token.text.size(), &error), cjose_jws_release);
-  const bool is_signed = parsed && DecodedBytes(letters) == key->signature_bytes &&
-                         cjose_jws_verify(parsed.get(), key->key.get(), &error);
+  const bool is_signed =
+      parsed && DecodedBytes(letters) == key->signature_bytes &&
+      cjose_jws_verify(parsed.get(), static_cast<cjose_jwk_t*>(key->key.get()), &error);
   if (!is_signed) return Fail("its signature is wrong");
   return {};
 }

@@ -16,8 +16,6 @@
 #include "perseus/base/result.h"
 #include "perseus/cluster/issuers/signed_token.h"
 
-struct _cjose_jwk_int;  // cjose_jwk_t of cjose.
-
 namespace perseus::issuers {
 
 class KeySet {
@@ -41,7 +39,7 @@ class KeySet {
     std::string algorithm;  // Empty: any of its type.
     KeyType type = KeyType::kRsa;
     std::size_t signature_bytes = 0;
-    std::shared_ptr<_cjose_jwk_int> key;
+    std::shared_ptr<void> key;  // A cjose_jwk_t.
   };
   const Key* Find(const SignedToken& token) const;
 
