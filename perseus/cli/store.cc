@@ -113,12 +113,18 @@ Verb AddStoreVerb(CLI::App& program) {
   const auto add = [&](const char* name, const char* about,
                        Result<void> (*run)(const StoreFlags&)) {
     CLI::App* sub = verb->add_subcommand(name, about);
-    sub->add_option("--database", flags->database,
+    // A string for each subcommand: CLI11 writes the value of the environment to those of all
+    // subcommands, also after a flag was read.
+    auto database = std::make_shared<std::string>(flags->database);
+    sub->add_option("--database", *database,
                     "sqlite:FILE, or postgresql://USER@HOST/NAME (default: sqlite:perseus.db)")
         ->envname("PERSEUS_DATABASE")
         ->type_name("URL");
     sub->add_flag("--json", flags->as_json, "Print JSON");
-    sub->callback([action, run] { *action = run; });
+    sub->callback([flags, action, run, database] {
+      flags->database = *database;
+      *action = run;
+    });
     return sub;
   };
   add("backup", "Write a backup of one moment; servers go on", Backup)

@@ -1,6 +1,7 @@
 // Tests help, version, synth and completion.
 #include <gmock/gmock.h>
 
+#include <cstdlib>
 #include <regex>
 #include <set>
 #include <sstream>
@@ -167,6 +168,15 @@ TEST_F(VerbsTest, CompletionIsAScript) {
         "COMP_WORDS=(perseus completion f) COMP_CWORD=2\n"
         "_perseus\n[[ ${COMPREPLY[*]} == fish ]]\n");
   RunWell("completion bash >/dev/null; bash complete");
+}
+
+TEST_F(VerbsTest, TheDatabaseOfAFlagIsUsedAndNotThatOfTheEnvironment) {
+  ::setenv("PERSEUS_DATABASE", "sqlite:of-the-environment.db", 1);
+  const Outcome of_flag = Run("store check --database sqlite:of-the-flag.db");
+  const Outcome of_environment = Run("store check");
+  ::unsetenv("PERSEUS_DATABASE");
+  EXPECT_THAT(of_flag.err, HasSubstr("of-the-flag.db"));
+  EXPECT_THAT(of_environment.err, HasSubstr("of-the-environment.db"));
 }
 
 TEST_F(VerbsTest, SynthFoldsTheStagesOfAVShapedSchedule) {

@@ -125,6 +125,8 @@ def record(program, sources, directory):
         for name in ("profile.csv", "plan.json", "b.json", "store.sql", "expected.json"):
             shutil.copy(root / name, directory / name)
         shutil.copytree(root / "run", directory / "run")
+        for source in ("perseus/runtime/client/perseus.h", "examples/client/loop.c"):  # For abi.py.
+            shutil.copy(sources / source, directory)
         for log in (directory / "run/ranks").iterdir():
             log.write_text(re.sub('"host":"[^"]*"', '"host":"node"', log.read_text()))
 
