@@ -70,6 +70,12 @@ std::string Filled(std::string text, std::string_view place, const std::string& 
   return at == std::string::npos ? text : text.replace(at, place.size(), value);
 }
 
+void AddMissing(std::vector<std::string>& list, const std::vector<std::string>& more) {
+  for (const std::string& one : more) {
+    if (std::ranges::find(list, one) == list.end()) list.push_back(one);
+  }
+}
+
 // The owners that the grant gives. A name that cannot own a job is left out.
 std::vector<std::string> OwnersOf(const Grant& grant, const Holder& holder,
                                   const std::vector<std::string>& matching) {
@@ -77,7 +83,7 @@ std::vector<std::string> OwnersOf(const Grant& grant, const Holder& holder,
   for (const std::string& group : matching) {
     if (grant.owner.find("{user}") != std::string::npos && holder.user.empty()) continue;
     const std::string owner = Filled(Filled(grant.owner, "{group}", group), "{user}", holder.user);
-    if (IsOwner(owner)) owners.push_back(owner);
+    if (IsOwner(owner)) AddMissing(owners, {owner});
   }
   return owners;
 }
@@ -91,39 +97,41 @@ std::vector<std::string> NodesOf(const Grant& grant, const Holder& holder) {
   return nodes;
 }
 
-// Adds what the grant gives, and returns whether it gives anything.
-bool TakeGrant(Identity& identity, const Grant& grant, const Holder& holder) {
+// What the grant gives with this role. Nothing if it is not about the holder.
+std::optional<Identity> FromGrant(Role role, const Grant& grant, const Holder& holder) {
   const auto matching = Matching(grant, holder);
-  if (matching.empty()) return false;
-  identity.jobs = grant.jobs;
-  if (identity.role == Role::kAgent || identity.role == Role::kJoin) {
+  if (matching.empty()) return std::nullopt;
+  Identity identity{.role = role, .jobs = grant.jobs};
+  if (role == Role::kAgent || role == Role::kJoin) {
     identity.nodes = NodesOf(grant, holder);
-    return !identity.nodes.empty();
+    if (identity.nodes.empty()) return std::nullopt;
+  } else if (!grant.owner.empty()) {
+    identity.owners = OwnersOf(grant, holder, matching);
+    if (identity.owners.empty()) return std::nullopt;
   }
-  if (grant.owner.empty()) return true;
-  const auto owners = OwnersOf(grant, holder, matching);
-  for (const std::string& owner : owners) {
-    if (std::ranges::find(identity.owners, owner) == identity.owners.end()) {
-      identity.owners.push_back(owner);
-    }
-  }
-  return !owners.empty();
+  return identity;
 }
 
-// With this role only. Nothing if no grant gives it.
+// With this role only: the first grant that gives it, with the owners of further ones for the same
+// jobs. (An identity has one list of jobs for all of its owners, so a grant for other jobs cannot
+// be added.) A grant without bounds is preferred. Nothing if no grant gives the role.
 std::optional<Identity> WithScope(const issuers::IssuerSettings& issuer, const Holder& holder,
                                   std::string_view scope) {
-  Identity identity{.role = *ParseScope(scope)};
-  bool has_rights = false;
+  std::optional<Identity> identity;
   for (const Grant& grant : issuer.grants) {
-    if (grant.scope != scope || !TakeGrant(identity, grant, holder)) continue;
-    has_rights = true;
-    // A grant without bounds, and the first one of a node, say everything.
-    const bool is_whole = grant.owner.empty() && grant.jobs.empty();
-    if (is_whole) identity.owners.clear();
-    if (is_whole || !identity.nodes.empty()) break;
+    if (grant.scope != scope) continue;
+    const auto given = FromGrant(*ParseScope(scope), grant, holder);
+    if (!given) continue;
+    const bool is_whole = given->owners.empty() && given->jobs.empty();
+    if (is_whole || !given->nodes.empty()) return given;
+    if (!identity) {
+      identity = given;
+    } else if (given->jobs == identity->jobs) {
+      const bool is_of_all = identity->owners.empty() || given->owners.empty();
+      if (is_of_all) identity->owners.clear();
+      if (!is_of_all) AddMissing(identity->owners, given->owners);
+    }
   }
-  if (!has_rights) return std::nullopt;
   return identity;
 }
 

@@ -12,8 +12,9 @@
 namespace perseus::server {
 
 // The claims must have been checked. The strongest scope that a grant gives counts: operator,
-// member, read, agent, join. For member and read, the owners of all grants of this scope count. For
-// agent and join, the first grant counts. 403 if no grant applies.
+// member, read, agent, join. For member and read, the owners of all grants of this scope and of the
+// same jobs count. Else, and for agent and join, the first grant counts, but one without bounds
+// goes before. 403 if no grant applies.
 Answer<Identity> GrantedIdentity(const issuers::IssuerSettings& issuer,
                                  const nlohmann::json& claims, store::Milliseconds expires);
 
