@@ -1,5 +1,6 @@
 """The adapter of DeepSpeed in one process: what it does if something is missing or fails."""
 
+import contextlib
 import gc
 import os
 import pathlib
@@ -86,9 +87,20 @@ class RobustTest(unittest.TestCase):
         class NoMethod:
             """Instead of a method that became something else."""
 
+        @contextlib.contextmanager
+        def absent(name):
+            attributes, modules = vars(self.engine), self.engine._modules
+            with mock.patch.dict(attributes), mock.patch.dict(modules):
+                attributes.pop(name, None)
+                modules.pop(name, None)
+                yield
+
         broken = {
             "train_batch": mock.patch.object(PipelineEngine, "train_batch", None),
             "micro_batches": mock.patch.object(self.engine, "micro_batches", "four"),
+            "grid": absent("grid"),
+            "device": absent("device"),
+            "module": absent("module"),
             "pipe_parallel_size": mock.patch.object(self.engine.grid, "pipe_parallel_size", None),
             "_INSTRUCTION_MAP": mock.patch.object(PipelineEngine, "_INSTRUCTION_MAP", []),
             "ForwardPass": mock.patch.object(
