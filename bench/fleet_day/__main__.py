@@ -78,7 +78,7 @@ class Day:
             is_same = status == 200 and action in ("job.register", "job.profile")
             if status < 300 and not is_same:
                 self.done[number] = action
-            elif status not in (401, 403, 404, 409):
+            elif status >= 300 and status not in (401, 403, 404, 409):
                 raise RuntimeError(f"{method} {target}: {status} {text.decode()}")
             return status, json.loads(text) if text else {}
 
@@ -297,6 +297,7 @@ class Node:
         self.job, self.name, self.pipeline = job, name, pipeline
         day = job.day
         self.requests = Connection(day.replicas, pipeline)
+        self.tokens = Connection(day.replicas, pipeline)
         self.stream = Connection(day.replicas, pipeline)
         self.token = self.token_id = ""
         self.attaching = self.attached = ""
@@ -312,7 +313,8 @@ class Node:
             status, answer = await self.job.day.change(
                 "token.renew" if is_renewal else "token.create", "POST",
                 f"/v1/nodes/{self.name}/token", token=self.token or self.job.day.join,
-                connection=self.requests)
+                connection=self.tokens)
+            self.tokens.close()
             if status < 300:
                 self.token, self.token_id = answer["token"], answer["id"]
             else:

@@ -34,6 +34,25 @@ class AuditTest : public StoreTest {
 
 INSTANTIATE_TEST_SUITE_P(Every, AuditTest, kBackends, NameOf);
 
+TEST_P(AuditTest, RecordsWhoExtendsAStraggler) {
+  StragglerRecord straggler{
+      .job = job_, .dp_rank = 1, .source = "report", .slowdown = 1.5, .expires = 60'000};
+  Succeed(store_->PutStraggler(straggler, 2000, ann_));
+  straggler.expires = 90'000;
+  Succeed(store_->PutStraggler(straggler, 3000, ann_));
+  const std::vector<AuditRecord> all = All();
+  ASSERT_EQ(all.size(), 3u) << "the job, and both notices";
+  EXPECT_EQ(all[2].by, ann_);
+  EXPECT_EQ(all[2].before, all[1].after);
+  EXPECT_NE(all[2].after, all[1].after);
+  // The server extends its own with each report.
+  straggler.source = "detected";
+  Succeed(store_->PutStraggler(straggler, 3000));
+  straggler.expires = 99'000;
+  Succeed(store_->PutStraggler(straggler, 4000));
+  EXPECT_EQ(All().size(), 4u);
+}
+
 TEST_P(AuditTest, RecordsEachChangeWithItsAuthor) {
   Succeed(store_->SetTarget(job_, R"({"kind": "edp"})", 2000, ann_));
   Get(store_->PutProfile(job_, "csv", 2000, Store::kAllMeasurements, ann_));

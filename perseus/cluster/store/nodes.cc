@@ -347,6 +347,20 @@ Result<void> Store::PutStraggler(const StragglerRecord& straggler, Milliseconds 
   return database_->Transact([&](Transaction& transaction) -> Result<void> {
     const auto locked = LockRunningJob(*database_, transaction, straggler.job);
     if (!locked) return Fail(locked);
+    PERSEUS_ASSIGN_OR_RETURN(
+        const Rows old,
+        transaction.Run("SELECT slowdown, starts, expires FROM stragglers WHERE job = $1 AND "
+                        "dp_rank = $2 AND source = $3",
+                        {straggler.job, straggler.dp_rank, straggler.source}));
+    const AuditRecord record{
+        .at = now,
+        .action = "straggler.put",
+        .job = straggler.job,
+        .key = locked->key,
+        .subject = SubjectOf(straggler.dp_rank, straggler.source),
+        .by = by,
+        .before = old.empty() ? "" : StragglerText(old.front()),
+        .after = StragglerText(straggler.slowdown, straggler.starts, straggler.expires)};
     // A record that only extends a straggler that holds now changes no plan.
     PERSEUS_ASSIGN_OR_RETURN(
         const auto extended,
@@ -357,12 +371,11 @@ Result<void> Store::PutStraggler(const StragglerRecord& straggler, Milliseconds 
             "AND ($5 = 0 OR (expires <> 0 AND expires <= $5)) RETURNING job",
             {straggler.job, straggler.dp_rank, straggler.source, straggler.slowdown,
              straggler.expires, straggler.starts, now}));
-    if (!extended.empty()) return {};
-    PERSEUS_ASSIGN_OR_RETURN(
-        const Rows old,
-        transaction.Run("SELECT slowdown, starts, expires FROM stragglers WHERE job = $1 AND "
-                        "dp_rank = $2 AND source = $3",
-                        {straggler.job, straggler.dp_rank, straggler.source}));
+    if (!extended.empty()) {
+      // The server extends what it has detected with each report, and no person does that.
+      if (straggler.source == "detected") return {};
+      return AppendAudit(*database_, transaction, record);
+    }
     PERSEUS_RETURN_IF_ERROR(KeepPastStraggler(transaction, straggler.job, straggler.dp_rank,
                                               straggler.source, "replaced", now));
     PERSEUS_ASSIGN_OR_RETURN(const auto due, DampedDue(transaction, straggler.job,
@@ -375,16 +388,7 @@ Result<void> Store::PutStraggler(const StragglerRecord& straggler, Milliseconds 
         {straggler.job, straggler.dp_rank, straggler.source, straggler.slowdown, straggler.starts,
          straggler.expires}));
     PERSEUS_RETURN_IF_ERROR(MarkChanged(transaction, straggler.job, due));
-    return AppendAudit(
-        *database_, transaction,
-        {.at = now,
-         .action = "straggler.put",
-         .job = straggler.job,
-         .key = locked->key,
-         .subject = SubjectOf(straggler.dp_rank, straggler.source),
-         .by = by,
-         .before = old.empty() ? "" : StragglerText(old.front()),
-         .after = StragglerText(straggler.slowdown, straggler.starts, straggler.expires)});
+    return AppendAudit(*database_, transaction, record);
   });
 }
 
