@@ -74,11 +74,9 @@ class Day:
                 await asyncio.sleep(0.5)
                 continue
             del self.uncertain[number]
-            # 200 of these says that nothing changed: the job, or its profile, was there.
-            is_same = status == 200 and action in ("job.register", "job.profile")
-            if status < 300 and not is_same:
+            if status < 300:
                 self.done[number] = action
-            elif status >= 300 and status not in (401, 403, 404, 409):
+            elif status not in (401, 403, 404, 409):
                 raise RuntimeError(f"{method} {target}: {status} {text.decode()}")
             return status, json.loads(text) if text else {}
 
@@ -116,6 +114,8 @@ class Day:
 
     async def end_and_register(self):
         job = self.random.choice(self.jobs)
+        if not job.id:
+            return  # It begins just now.
         await job.end()
         await asyncio.sleep(2)
         await job.register()
@@ -317,8 +317,15 @@ class Node:
             self.tokens.close()
             if status < 300:
                 self.token, self.token_id = answer["token"], answer["id"]
-            else:
-                self.token = ""
+                return
+            self.token = ""
+        if status == 409:
+            # The answer to an earlier request was lost with its server. An operator has to revoke
+            # the token that nobody knows.
+            for token in json.loads(await self.job.day.get("/v1/tokens"))["tokens"]:
+                if token.get("nodes") == [self.name]:
+                    await self.job.day.operate("token.revoke", "DELETE",
+                                               f"/v1/tokens/{token['id']}")
 
     async def listen(self):
         while True:
