@@ -25,10 +25,11 @@ constexpr const char* kAgentAbout =
     "to set clocks (root, or CAP_SYS_ADMIN; see docs/agent.md). Ends with SIGTERM.";
 constexpr const char* kAgentExamples =
     "Examples:\n"
-    "  perseus agent                                  # as root: all GPUs that the driver shows\n"
-    "  perseus agent --devices virtual:node.toml --socket agent.sock --state agent.json\n"
-    "  perseus agent --rest GPU-1f…=210-1200          # if another program locked the clocks of\n"
-    "                                                 # this GPU: restore 210 to 1200 MHz";
+    "  perseus agent                            # as root: all GPUs of the driver\n"
+    "  perseus agent --devices virtual:node.toml --socket agent.sock \\\n"
+    "      --state agent.json\n"
+    "  perseus agent --rest GPU-1f…=210-1200    # if another program locked its\n"
+    "                                           # clocks: restore 210 to 1200 MHz";
 
 struct AgentFlags {
   std::string devices = "auto";

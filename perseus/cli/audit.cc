@@ -27,7 +27,7 @@ constexpr const char* kAuditExamples =
     "  perseus audit --job gpt3-run7\n"
     "  perseus audit --who ann --action token\n"
     "  perseus audit --all --json > audit.jsonl\n"
-    "  perseus audit --verify --expect 1042:5ab3…    # a number and a hash from the server's log";
+    "  perseus audit --verify --expect 1042:5ab3…    # from the server's log";
 constexpr int kPage = 1000;
 
 struct AuditFlags {

@@ -29,8 +29,10 @@ constexpr const char* kCompareAbout =
     "straggler has finished.";
 constexpr const char* kCompareExamples =
     "Examples:\n"
-    "  perseus compare profile.csv --schedule 1f1b --microbatches 96 --blocking-power 83.64\n"
-    "  perseus compare --job job.toml --straggler 1.1 --straggler 1.3 --figure frontier.svg";
+    "  perseus compare profile.csv --schedule 1f1b --microbatches 96 \\\n"
+    "      --blocking-power 83.64\n"
+    "  perseus compare --job job.toml --straggler 1.1 --straggler 1.3 \\\n"
+    "      --figure frontier.svg";
 
 // The policy to which --unit applies.
 constexpr std::string_view kRounds = "PerseusPublished";

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "perseus/cli/standard_output.h"
@@ -57,83 +58,141 @@ std::string FlagsOf(const CLI::App& verb) {
   return flags;
 }
 
-std::string VerbsOf(const CLI::App& program) {
-  std::string verbs;
+// What may be typed after "perseus": a verb, or a verb and its part, such as "job show".
+struct Command {
+  std::string name;
+  const CLI::App* app;
+};
+
+std::vector<Command> CommandsOf(const CLI::App& program) {
+  std::vector<Command> commands;
   for (const CLI::App* verb : program.get_subcommands({})) {
-    verbs += (verbs.empty() ? "" : " ") + verb->get_name();
+    commands.push_back({verb->get_name(), verb});
+    for (const CLI::App* part : verb->get_subcommands({})) {
+      commands.push_back({verb->get_name() + " " + part->get_name(), part});
+    }
   }
-  return verbs;
+  return commands;
+}
+
+// The verbs of the program, or the parts of a verb. A verb is an argument of `help`.
+std::vector<const CLI::App*> PartsOf(const CLI::App& app) {
+  const bool is_help = app.get_parent() != nullptr && app.get_name() == "help";
+  return (is_help ? *app.get_parent() : app).get_subcommands({});
+}
+
+std::string NamesOf(const std::vector<const CLI::App*>& parts) {
+  std::string names;
+  for (const CLI::App* part : parts) names += (names.empty() ? "" : " ") + part->get_name();
+  return names;
+}
+
+// The names of all commands that have two words, in single quotes.
+std::string PairsOf(const std::vector<Command>& commands, std::string_view separator) {
+  std::string pairs;
+  for (const Command& command : commands) {
+    if (command.name.find(' ') == std::string::npos) continue;
+    fmt::format_to(std::back_inserter(pairs), "{}'{}'", pairs.empty() ? "" : separator,
+                   command.name);
+  }
+  return pairs;
 }
 
 // The first sentence of a description, safe within single quotes, brackets and colons.
 std::string Brief(const std::string& description) {
-  std::string brief = description.substr(0, description.find('\n'));
-  std::erase_if(brief, [](char c) { return c == '\'' || c == '[' || c == ']' || c == ':'; });
-  return brief;
+  std::string brief;
+  for (const char letter : description.substr(0, description.find('\n'))) {
+    if (letter == '\'') {
+      brief += "’";
+    } else if (letter != '[' && letter != ']' && letter != ':') {
+      brief += letter;
+    }
+  }
+  return brief.substr(0, brief.find(". "));
 }
 
 std::string FormatBash(const CLI::App& program) {
+  const std::vector<Command> commands = CommandsOf(program);
   std::string cases;
   std::string choices;
-  for (const CLI::App* verb : program.get_subcommands({})) {
-    fmt::format_to(std::back_inserter(cases), "    {}) flags='{}' ;;\n", verb->get_name(),
-                   FlagsOf(*verb));
-    for (const CLI::Option* option : ShownOptions(*verb)) {
+  for (const auto& [name, app] : commands) {
+    fmt::format_to(std::back_inserter(cases), "    '{}') parts='{}' flags='{}' ;;\n", name,
+                   NamesOf(PartsOf(*app)), FlagsOf(*app));
+    for (const CLI::Option* option : ShownOptions(*app)) {
       if (ChoicesOf(*option).empty()) continue;
       std::vector<std::string> before = NamesOf(*option);
-      if (before.empty()) before.push_back(verb->get_name());  // An argument follows its verb.
-      for (const std::string& name : before) {
-        fmt::format_to(std::back_inserter(choices), "    '{} {}') choices='{}' ;;\n",
-                       verb->get_name(), name, ChoicesOf(*option));
+      if (before.empty()) before.push_back(app->get_name());  // An argument follows its verb.
+      for (const std::string& word : before) {
+        fmt::format_to(std::back_inserter(choices), "    '{} {}') choices='{}' ;;\n", name, word,
+                       ChoicesOf(*option));
       }
     }
   }
   return fmt::format(
       R"(# bash completion of perseus; made by: perseus completion bash
 _perseus() {{
-  local word=${{COMP_WORDS[COMP_CWORD]}} flags='' choices=''
+  local word=${{COMP_WORDS[COMP_CWORD]}} command=${{COMP_WORDS[1]}} parts='' flags='' choices=''
   if [[ $COMP_CWORD -eq 1 ]]; then
     mapfile -t COMPREPLY < <(compgen -W '{} {}' -- "$word")
     return
   fi
-  case ${{COMP_WORDS[1]}} in
+  if [[ $COMP_CWORD -gt 2 ]]; then
+    case "$command ${{COMP_WORDS[2]}}" in
+      {}) command+=" ${{COMP_WORDS[2]}}" ;;
+    esac
+  fi
+  case $command in
 {}  esac
-  case "${{COMP_WORDS[1]}} ${{COMP_WORDS[COMP_CWORD-1]}}" in
+  case "$command ${{COMP_WORDS[COMP_CWORD-1]}}" in
 {}  esac
   if [[ -n $choices ]]; then
     mapfile -t COMPREPLY < <(compgen -W "$choices" -- "$word")
+    return
   elif [[ $word == -* ]]; then
     mapfile -t COMPREPLY < <(compgen -W "$flags" -- "$word")
-  else
-    mapfile -t COMPREPLY < <(compgen -f -- "$word")
+    return
+  elif [[ $COMP_CWORD -eq 2 && -n $parts ]]; then
+    mapfile -t COMPREPLY < <(compgen -W "$parts" -- "$word")
+    [[ ${{#COMPREPLY[@]}} -eq 0 ]] || return 0
   fi
+  mapfile -t COMPREPLY < <(compgen -f -- "$word")
 }}
 complete -o filenames -F _perseus perseus
 )",
-      VerbsOf(program), FlagsOf(program), cases, choices);
+      NamesOf(PartsOf(program)), FlagsOf(program), PairsOf(commands, " | "), cases, choices);
+}
+
+std::string FormatZshArguments(const CLI::App& app) {
+  std::string text = "      _arguments \\\n";
+  std::string argument = "'*:file:_files'";
+  if (!PartsOf(app).empty()) {
+    argument = fmt::format("'1:part:({})' {}", NamesOf(PartsOf(app)), argument);
+  }
+  for (const CLI::Option* option : ShownOptions(app)) {
+    const std::string choices = ChoicesOf(*option);
+    const std::string values = choices.empty() ? "_files" : fmt::format("({})", choices);
+    const std::string value = TakesValue(*option) ? ":value:" + values : "";
+    if (option->get_positional() && !choices.empty()) {
+      argument = fmt::format("'1:{}:{}'", option->get_name(), values);
+    }
+    for (const std::string& name : NamesOf(*option)) {
+      fmt::format_to(std::back_inserter(text), "        '*{}[{}]{}' \\\n", name,
+                     Brief(option->get_description()), value);
+    }
+  }
+  return text + fmt::format("        {} ;;\n", argument);
 }
 
 std::string FormatZsh(const CLI::App& program) {
+  const std::vector<Command> commands = CommandsOf(program);
   std::string verbs;
   std::string cases;
   for (const CLI::App* verb : program.get_subcommands({})) {
     fmt::format_to(std::back_inserter(verbs), "    '{}:{}'\n", verb->get_name(),
                    Brief(verb->get_description()));
-    fmt::format_to(std::back_inserter(cases), "    {})\n      _arguments \\\n", verb->get_name());
-    std::string argument = "'*:file:_files'";
-    for (const CLI::Option* option : ShownOptions(*verb)) {
-      const std::string choices = ChoicesOf(*option);
-      const std::string values = choices.empty() ? "_files" : fmt::format("({})", choices);
-      const std::string value = TakesValue(*option) ? ":value:" + values : "";
-      if (option->get_positional() && !choices.empty()) {
-        argument = fmt::format("'1:{}:{}'", option->get_name(), values);
-      }
-      for (const std::string& name : NamesOf(*option)) {
-        fmt::format_to(std::back_inserter(cases), "        '*{}[{}]{}' \\\n", name,
-                       Brief(option->get_description()), value);
-      }
-    }
-    cases += fmt::format("        {} ;;\n", argument);
+  }
+  for (const auto& [name, app] : commands) {
+    fmt::format_to(std::back_inserter(cases), "    '{}')\n{}", name, FormatZshArguments(*app));
   }
   return fmt::format(
       R"(#compdef perseus
@@ -145,30 +204,65 @@ _perseus() {{
     _describe verb verbs
     return
   fi
-  local verb=$words[2]
+  local command=$words[2]
   shift words
   (( CURRENT-- ))
-  case $verb in
+  if (( CURRENT > 2 )); then
+    case "$command $words[2]" in
+      {})
+        command+=" $words[2]"
+        shift words
+        (( CURRENT-- )) ;;
+    esac
+  fi
+  case $command in
 {}  esac
 }}
-_perseus "$@"
+# As a file of fpath, zsh runs this at the first completion. Else it is sourced.
+if [[ $funcstack[1] == _perseus ]]; then
+  _perseus "$@"
+else
+  compdef _perseus perseus
+fi
 )",
-      verbs, cases);
+      verbs, PairsOf(commands, "|"), cases);
 }
 
 std::string FormatFish(const CLI::App& program) {
-  std::string text = "# fish completion of perseus; made by: perseus completion fish\n";
+  const std::vector<Command> commands = CommandsOf(program);
+  std::string text = fmt::format(
+      R"(# fish completion of perseus; made by: perseus completion fish
+function __perseus_is -d 'Whether this command is typed: a verb, or a verb and its part'
+  set -l words (commandline -opc)
+  set -l typed "$words[2]"
+  if contains -- "$words[2] $words[3]" {}
+    set typed "$words[2] $words[3]"
+  end
+  test "$typed" = "$argv"
+end
+function __perseus_needs_part
+  set -l words (commandline -opc)
+  test (count $words) -eq 2 -a "$words[2]" = "$argv"
+end
+)",
+      PairsOf(commands, " "));
   for (const CLI::App* verb : program.get_subcommands({})) {
     fmt::format_to(std::back_inserter(text),
                    "complete -c perseus -n __fish_use_subcommand -f -a {} -d '{}'\n",
                    verb->get_name(), Brief(verb->get_description()));
-    for (const CLI::Option* option : ShownOptions(*verb)) {
+  }
+  for (const auto& [name, app] : commands) {
+    for (const CLI::App* part : PartsOf(*app)) {
+      fmt::format_to(std::back_inserter(text),
+                     "complete -c perseus -n '__perseus_needs_part {}' -f -a {} -d '{}'\n", name,
+                     part->get_name(), Brief(part->get_description()));
+    }
+    for (const CLI::Option* option : ShownOptions(*app)) {
       const std::string choices = ChoicesOf(*option);
       if (NamesOf(*option).empty() && choices.empty()) continue;
-      fmt::format_to(std::back_inserter(text),
-                     "complete -c perseus -n '__fish_seen_subcommand_from {}'", verb->get_name());
-      for (const std::string& name : option->get_snames()) text += " -s " + name;
-      for (const std::string& name : option->get_lnames()) text += " -l " + name;
+      fmt::format_to(std::back_inserter(text), "complete -c perseus -n '__perseus_is {}'", name);
+      for (const std::string& word : option->get_snames()) text += " -s " + word;
+      for (const std::string& word : option->get_lnames()) text += " -l " + word;
       if (!choices.empty()) {
         text += fmt::format("{} -a '{}'", NamesOf(*option).empty() ? " -f" : " -x", choices);
       } else if (TakesValue(*option)) {

@@ -29,7 +29,7 @@ constexpr const char* kDoctorExamples =
     "Examples:\n"
     "  perseus doctor --read-only\n"
     "  sudo perseus doctor --measure-latency -o latency.toml\n"
-    "  perseus plan profile.csv --job latency.toml ...          # plans with the measured latency";
+    "  perseus plan profile.csv --job latency.toml ...    # with this latency";
 
 struct DoctorFlags {
   DirectFlags direct;

@@ -36,9 +36,9 @@ constexpr const char* kEmulateAbout =
     "time (from_s) occurs at the same time in both jobs, and so possibly in different iterations.";
 constexpr const char* kEmulateExamples =
     "Examples:\n"
-    "  perseus emulate profile.csv --schedule 1f1b --microbatches 96 --blocking-power 83.64 \\\n"
-    "      --gpus-per-stage 8 --pipelines 16 --iterations 1000 --events events.toml --follow 1 -o "
-    "out\n"
+    "  perseus emulate profile.csv --schedule 1f1b --microbatches 96 \\\n"
+    "      --blocking-power 83.64 --gpus-per-stage 8 --pipelines 16 \\\n"
+    "      --iterations 1000 --events events.toml --follow 1 -o out\n"
     "  perseus emulate --job job.toml --plan out/plans/slowdown-5.json --noise 1";
 
 struct EmulateFlags {

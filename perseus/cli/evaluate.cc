@@ -31,9 +31,11 @@ constexpr const char* kEvaluateAbout =
     "another time or energy, and no flag changes the profile or the job, the exit status is 2.";
 constexpr const char* kEvaluateExamples =
     "Examples:\n"
-    "  perseus evaluate out/plans/no-slowdown.json --profile profile.csv --switch-latency 10\n"
-    "  perseus evaluate freqs_pipeline_00042.py --profile profile.csv --schedule 1f1b \\\n"
-    "      --pp-ranks 8 --microbatches 96 --blocking-power 83.64 --gpus-per-stage 8";
+    "  perseus evaluate out/plans/no-slowdown.json --profile profile.csv \\\n"
+    "      --switch-latency 10\n"
+    "  perseus evaluate freqs_pipeline_00042.py --profile profile.csv \\\n"
+    "      --schedule 1f1b --pp-ranks 8 --microbatches 96 \\\n"
+    "      --blocking-power 83.64 --gpus-per-stage 8";
 
 struct EvaluateFlags {
   std::string plan;

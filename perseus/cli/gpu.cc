@@ -31,7 +31,7 @@ constexpr const char* kGpuExamples =
     "  perseus gpu list\n"
     "  perseus gpu release GPU-1f…             # its owner, or root\n"
     "  perseus gpu grant GPU-1f… --uid 1000    # root: let a user lease it\n"
-    "  perseus gpu restore                     # the agent was killed and will not come back";
+    "  perseus gpu restore                     # if the agent will not come back";
 
 constexpr std::chrono::seconds kTimeout{10};
 

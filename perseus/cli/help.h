@@ -25,7 +25,7 @@ std::span<const ListedVerb> ListedVerbs();
 // `perseus --help`: what the program is for, and its verbs.
 std::string FormatProgramHelp();
 
-// The layout of `perseus VERB --help`: lines of at most 80 characters (an example may be longer).
+// The layout of `perseus VERB --help`: lines of at most 80 characters.
 std::shared_ptr<CLI::FormatterBase> MakeHelpFormatter();
 
 // What the help says of a flag or a positional argument.

@@ -46,6 +46,11 @@ int ReportError(std::string_view message, int status) {
   return status;
 }
 
+int PrintHelp(const std::string& help) {
+  const auto printed = Print(help);
+  return printed ? kOk : ReportError(printed.error().message, kSystemFailure);
+}
+
 // The verb whose flags are wrong, such as "perseus job straggler".
 struct ChosenVerb {
   const CLI::App* app;
@@ -62,25 +67,38 @@ ChosenVerb FindChosenVerb(const CLI::App& program) {
   return verb;
 }
 
+bool LacksPart(const CLI::App& verb) { return verb.get_require_subcommand_min() > 0; }
+
+// The word that no verb and no flag has, or an empty one. CLI11 reports an unknown verb as a
+// missing verb with a remaining word. A flag with a typo is found before other errors, because its
+// value may have been taken for a file.
+std::string UnknownWord(const CLI::App& verb, const CLI::ParseError& error) {
+  const std::vector<std::string> words = verb.remaining();
+  if (words.empty()) return "";
+  const bool is_first = LacksPart(verb) || dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+  const auto flag =
+      std::ranges::find_if(words, [](const std::string& word) { return word.starts_with("--"); });
+  if (!LacksPart(verb) && flag != words.end()) return *flag;
+  return is_first ? words.front() : "";
+}
+
 int ReportUsageError(const CLI::App& program, const CLI::ParseError& error) {
   const auto [verb, name] = FindChosenVerb(program);
   const std::string help = fmt::format("see {} --help", name);
-  // CLI11 reports an unknown verb as a missing verb with a remaining word.
-  const auto unknown = verb->remaining();
-  const bool lacks_verb = verb->get_require_subcommand_min() > 0;
-  const bool has_unknown = lacks_verb || dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
-  if (has_unknown && !unknown.empty()) {
-    const bool is_number = unknown.front().find_first_not_of("0123456789.") == std::string::npos;
+  const std::string unknown = UnknownWord(*verb, error);
+  if (!unknown.empty()) {
+    const bool is_number = unknown.find_first_not_of("0123456789.") == std::string::npos;
     return ReportError(
         fmt::format(
-            "{} is unknown ({}{})", Excerpt(unknown.front()), help,
+            "{} is unknown ({}{})", Excerpt(unknown), help,
             is_number ? "; a flag takes one value, so repeat the flag for a further one"
-            : verb->get_name() == "run" && !unknown.front().starts_with('-')
+            : verb->get_name() == "run" && !unknown.starts_with('-')
                 ? "; the training comes after --: perseus run [options] -- torchrun … train.py"
-                : Suggestion(*verb, unknown.front())),
+                : Suggestion(*verb, unknown)),
         kBadInput);
   }
-  if (lacks_verb) return ReportError(fmt::format("a verb is missing ({})", help), kBadInput);
+  // A verb that has only parts, such as `perseus job`, prints its help, as `perseus` does.
+  if (LacksPart(*verb)) return PrintHelp(program.help());
   std::string what = error.what();
   std::replace(what.begin(), what.end(), '\n', ' ');
   return ReportError(fmt::format("{} ({})", what, help), kBadInput);
@@ -108,11 +126,6 @@ Result<void> RunVerb(const Verb& verb) {
   }
 }
 
-int PrintProgramHelp() {
-  const auto printed = Print(FormatProgramHelp());
-  return printed ? kOk : ReportError(printed.error().message, kSystemFailure);
-}
-
 // Prints what --help or --version asks for.
 int Exit(const CLI::App& program, const CLI::Success& request) {
   const int status = program.exit(request);
@@ -137,7 +150,7 @@ CommandLine SplitCommand(int argc, const char* const* argv) {
 }
 
 int Run(int argc, const char* const* argv) {
-  if (argc <= 1) return PrintProgramHelp();
+  if (argc <= 1) return PrintHelp(FormatProgramHelp());
   CLI::App program("", "perseus");
   program.set_version_flag("-V,--version", VersionText(), "Print the version");
   program.set_help_flag("-h,--help", "Print this help");
@@ -150,7 +163,8 @@ int Run(int argc, const char* const* argv) {
     program.parse(line.argc, argv);
   } catch (const CLI::CallForHelp& request) {
     if (program.get_subcommands().empty()) {
-      return program.remaining().empty() ? PrintProgramHelp() : ReportUsageError(program, request);
+      return program.remaining().empty() ? PrintHelp(FormatProgramHelp())
+                                         : ReportUsageError(program, request);
     }
     return Exit(program, request);
   } catch (const CLI::Success& request) {  // --version.

@@ -11,22 +11,29 @@
 #include <vector>
 
 #include "perseus/base/file.h"
+#include "perseus/base/utf8.h"
 #include "perseus/cli/help.h"
+#include "perseus/cli/version.h"
 
 namespace perseus::cli {
 namespace {
 
 // Text as roff prints it. A dash becomes a plain minus, so that a flag can be copied. A line that
-// begins with a dot or an apostrophe would be a request.
+// begins with a dot or an apostrophe would be a request. troff reads only ASCII by itself.
 std::string Roff(std::string_view text) {
   std::string escaped;
-  for (const char letter : text) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char letter = text[i];
     const bool begins_line = escaped.empty() || escaped.back() == '\n';
     if (begins_line && (letter == '.' || letter == '\'')) escaped += "\\&";
     if (letter == '\\') {
       escaped += "\\e";
     } else if (letter == '-') {
       escaped += "\\-";
+    } else if (const std::size_t length = Utf8CharacterLength(text.substr(i)); length > 1) {
+      fmt::format_to(std::back_inserter(escaped), "\\[u{:04X}]",
+                     static_cast<unsigned>(Utf8CodePoint(text.substr(i), length)));
+      i += length - 1;
     } else {
       escaped += letter;
     }
@@ -43,7 +50,8 @@ std::string Upper(std::string text) {
 class ManPage {
  public:
   ManPage(const std::string& name, std::string_view brief) {
-    Add(".TH {} 1 \"\" \"perseus " PERSEUS_VERSION "\" \"Perseus\"\n", Upper(Roff(name)));
+    Add(".TH {} 1 \"{}\" \"perseus " PERSEUS_VERSION "\" \"Perseus\"\n", Upper(Roff(name)),
+        CommitDate());
     Add(".SH NAME\n{} \\- {}\n", Roff(name), Roff(brief));
   }
 

@@ -29,8 +29,8 @@ constexpr const char* kNodeAbout =
 constexpr const char* kNodeExamples =
     "Examples:\n"
     "  perseus node --server https://perseus:7410 --token-file /etc/perseus/token\n"
-    "  perseus node --server http://127.0.0.1:7410 --job gpt3-run7=run    # a job started with\n"
-    "                                                                     # PERSEUS_JOB_DIR=run";
+    "  perseus node --server http://127.0.0.1:7410 --job gpt3-run7=run\n"
+    "      # for a job that was started with PERSEUS_JOB_DIR=run";
 
 constexpr const char* kJobsDirectory = "/run/perseus/jobs";
 

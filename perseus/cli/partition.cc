@@ -33,7 +33,7 @@ constexpr const char* kPartitionAbout =
 constexpr const char* kPartitionExamples =
     "Examples:\n"
     "  perseus partition layers.csv --stages 4 --schedule 1f1b --microbatches 32 \\\n"
-    "      --blocking-power 83.64 -o profile.csv     # also prints the command that plans it";
+    "      --blocking-power 83.64 -o profile.csv    # and prints how to plan it";
 
 constexpr const char* kBalanced = "balanced";
 constexpr const char* kFastest = "fastest";

@@ -48,12 +48,12 @@ constexpr const char* kPlanExamples =
     "Examples:\n"
     "  perseus plan profile.csv --schedule 1f1b --pp-ranks 8 --microbatches 96 \\\n"
     "      --blocking-power 83.64 --gpus-per-stage 8 -o out\n"
-    "  perseus plan --job job.toml --slowdown 5 --power-cap 21000 --price 0.12 2 -o out\n"
+    "  perseus plan --job job.toml --slowdown 5 --power-cap 21000 --price 0.12 2 \\\n"
+    "      -o out\n"
     "\n"
     "DIR then contains report.html (open it in a browser), frontier.csv,\n"
-    "plans/*.json, trace.json (for ui.perfetto.dev) and summary.json. They replace the files of "
-    "an\n"
-    "earlier run when all of them are written.";
+    "plans/*.json, trace.json (for ui.perfetto.dev) and summary.json. They replace\n"
+    "the files of an earlier run when all of them are written.";
 
 struct PlanFlags {
   job::JobFlags job;

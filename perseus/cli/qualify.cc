@@ -43,9 +43,9 @@ constexpr const char* kQualifyAbout =
     "Restores every clock at its end.";
 constexpr const char* kQualifyExamples =
     "Examples:\n"
-    "  sudo perseus qualify                     # writes facts.toml; no agent, no job on the GPUs\n"
+    "  sudo perseus qualify                     # no agent, no job; writes facts.toml\n"
     "  perseus qualify --no-clocks              # what needs no right to set clocks\n"
-    "  perseus qualify --merge a.toml b.toml    # which nodes differ; writes facts.toml";
+    "  perseus qualify --merge a.toml b.toml    # which nodes differ";
 
 constexpr std::string_view kVirtual = "virtual:";
 // A load kernel ends by itself after ten minutes (qualifier/cuda_node.h), and the longest window,

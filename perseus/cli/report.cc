@@ -37,7 +37,8 @@ constexpr const char* kReportExamples =
     "Examples:\n"
     "  perseus report out -o report.html --overlay published=reference.csv\n"
     "  perseus report out --figure frontier.pdf --figure timeline.svg\n"
-    "  perseus report out/plans/slowdown-5.json --profile profile.csv --figure timeline.svg";
+    "  perseus report out/plans/slowdown-5.json --profile profile.csv \\\n"
+    "      --figure timeline.svg";
 
 struct ReportFlags {
   std::vector<std::string> sources;

@@ -37,11 +37,11 @@ constexpr const char* kRunExamples =
     "Examples:\n"
     "  perseus run -- torchrun --nproc-per-node 4 train.py\n"
     "  perseus run --tune -- torchrun --nproc-per-node 4 train.py\n"
-    "  perseus run --plan perseus-run-1/tuned/plan.json -- torchrun --nproc-per-node 4 train.py\n"
+    "  perseus run --plan perseus-run-1/tuned/plan.json -- \\\n"
+    "      torchrun --nproc-per-node 4 train.py\n"
     "\n"
-    "On several nodes, run it once on each, with the same --job-directory on a file system that "
-    "all\n"
-    "share. One of them tunes.";
+    "On several nodes, run it once on each, with the same --job-directory on a file\n"
+    "system that all share. One of them tunes.";
 
 constexpr int kLookEveryMs = 200;
 constexpr int kNotFound = 127;

@@ -21,7 +21,8 @@ constexpr const char* kScheduleAbout =
 constexpr const char* kScheduleExamples =
     "Examples:\n"
     "  perseus schedule run -o order.csv\n"
-    "  perseus plan profile.csv --schedule-file order.csv --blocking-power 83.64 -o out\n"
+    "  perseus plan profile.csv --schedule-file order.csv \\\n"
+    "      --blocking-power 83.64 -o out\n"
     "  perseus schedule search profile.csv --microbatches 24 --blocking-power 83.64";
 
 struct ScheduleFlags {

@@ -42,11 +42,12 @@ constexpr const char* kSearchAbout =
     "No schedule in this memory saves more than `at most`.";
 constexpr const char* kSearchExamples =
     "Examples:\n"
-    "  perseus schedule search profile.csv --microbatches 24 --blocking-power 83.64 -o schedules\n"
-    "  perseus plan profile.csv --schedule-file schedules/more-1.csv --blocking-power 83.64 -o "
-    "out\n"
-    "  perseus schedule search profile.csv --microbatches 24 --blocking-power 83.64 \\\n"
-    "      --figure memory.svg --figure schedules.svg";
+    "  perseus schedule search profile.csv --microbatches 24 \\\n"
+    "      --blocking-power 83.64 -o schedules\n"
+    "  perseus plan profile.csv --schedule-file schedules/more-1.csv \\\n"
+    "      --blocking-power 83.64 -o out\n"
+    "  perseus schedule search profile.csv --microbatches 24 \\\n"
+    "      --blocking-power 83.64 --figure memory.svg --figure schedules.svg";
 
 struct SearchFlags {
   job::JobFlags job;

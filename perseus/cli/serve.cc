@@ -25,8 +25,8 @@ constexpr const char* kServeAbout =
 constexpr const char* kServeExamples =
     "Examples:\n"
     "  perseus serve\n"
-    "  perseus serve --listen 0.0.0.0:7410 --tls-certificate server.pem --tls-key server.key \\\n"
-    "      --database postgresql://perseus@db/perseus";
+    "  perseus serve --listen 0.0.0.0:7410 --tls-certificate server.pem \\\n"
+    "      --tls-key server.key --database postgresql://perseus@db/perseus";
 
 struct ServeFlags {
   server::ControlPlaneOptions options;

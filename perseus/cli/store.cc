@@ -27,7 +27,8 @@ constexpr const char* kStoreAbout =
 constexpr const char* kStoreExamples =
     "Examples:\n"
     "  perseus store backup perseus.backup --database sqlite:perseus.db\n"
-    "  perseus store restore perseus.backup --database postgresql://perseus@db/perseus\n"
+    "  perseus store restore perseus.backup \\\n"
+    "      --database postgresql://perseus@db/perseus\n"
     "  perseus store check --database sqlite:perseus.db\n"
     "  perseus store migrate --to 3 --database sqlite:perseus.db";
 

@@ -40,7 +40,8 @@ constexpr const char* kSupportAbout =
 constexpr const char* kSupportExamples =
     "Examples:\n"
     "  perseus support -o support.json\n"
-    "  perseus support -o support.json --server https://perseus:7410 --token-file operator.token";
+    "  perseus support -o support.json --server https://perseus:7410 \\\n"
+    "      --token-file operator.token";
 // More jobs only repeat the same.
 constexpr std::size_t kMostJobs = 50;
 constexpr int kAuditRecords = 200;

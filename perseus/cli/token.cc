@@ -26,7 +26,8 @@ constexpr const char* kTokenExamples =
     "  perseus token create --scope operator --name ann > operator.token\n"
     "  perseus token create --scope job --job gpt3-run7 --expires-in-days 30 \\\n"
     "      --token-file operator.token > job.token\n"
-    "  perseus token create --scope agent --node gpu-17 --token-file operator.token > node.token\n"
+    "  perseus token create --scope agent --node gpu-17 \\\n"
+    "      --token-file operator.token > node.token\n"
     "  perseus token create --scope join --node 'gpu-*' --expires-in-days 0.05 \\\n"
     "      --token-file operator.token > join.token\n"
     "  perseus token revoke t-1f2e3d4c --token-file operator.token";

@@ -23,7 +23,8 @@ constexpr const char* kTraceAbout =
 constexpr const char* kTraceExamples =
     "Examples:\n"
     "  perseus trace run -o trace.json                  # the last 5 steps\n"
-    "  perseus trace run --from 100 --to 120 --plan out/plans/no-slowdown.json -o trace.json";
+    "  perseus trace run --from 100 --to 120 --plan out/plans/no-slowdown.json \\\n"
+    "      -o trace.json";
 
 constexpr int kStepsByDefault = 5;
 

@@ -30,12 +30,13 @@ constexpr const char* kTrainerAbout =
     "present clock of the GPU. Ends after --steps, or, after SIGTERM, at the end of the step.";
 constexpr const char* kTrainerExamples =
     "Examples:\n"
-    "  perseus agent --devices virtual:a.toml --socket a.sock --state a.json --metrics off &\n"
-    "  perseus trainer --job job.toml --profile profile.csv --node a.toml --agent a.sock \\\n"
-    "      --steps 50 --job-directory run\n"
-    "  perseus trainer --job job.toml --profile profile.csv --node a.toml --node b.toml \\\n"
-    "      --agent a.sock --agent b.sock --pipelines 2 --steps 50 --plan "
-    "out/plans/no-slowdown.json";
+    "  perseus agent --devices virtual:a.toml --socket a.sock --state a.json \\\n"
+    "      --metrics off &\n"
+    "  perseus trainer --job job.toml --profile profile.csv --node a.toml \\\n"
+    "      --agent a.sock --steps 50 --job-directory run\n"
+    "  perseus trainer --job job.toml --profile profile.csv --node a.toml \\\n"
+    "      --node b.toml --agent a.sock --agent b.sock --pipelines 2 --steps 50 \\\n"
+    "      --plan out/plans/no-slowdown.json";
 
 struct TrainerFlags {
   job::JobFlags job;

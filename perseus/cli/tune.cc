@@ -41,13 +41,14 @@ constexpr const char* kTuneAbout =
 constexpr const char* kTuneExamples =
     "Examples:\n"
     "  perseus tune run -o tuned\n"
-    "  perseus tune run --job job.toml --budget-steps 80 --budget-slowdown 20 -o tuned\n"
+    "  perseus tune run --job job.toml --budget-steps 80 --budget-slowdown 20 \\\n"
+    "      -o tuned\n"
     "  perseus tune run --give-back\n"
     "\n"
-    "DIR then contains plan.json and three profiles: profile.csv (the measurements, with\n"
-    "confidence intervals), planned.csv (the options of the plan, with clocks that only a fitted\n"
-    "model knows), and options.csv (the best profile for other plans: give it to perseus job\n"
-    "register).";
+    "DIR then contains plan.json and three profiles: profile.csv (the measurements,\n"
+    "with confidence intervals), planned.csv (the options of the plan, with clocks\n"
+    "that only a fitted model knows), and options.csv (the best profile for other\n"
+    "plans: give it to perseus job register).";
 
 struct TuneFlags {
   job::JobFlags job;

@@ -1,6 +1,7 @@
 // Tests help, version, synth and completion.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <regex>
 #include <set>
@@ -63,14 +64,20 @@ TEST_F(VerbsTest, HelpListsEachVerbInALine) {
 
 TEST_F(VerbsTest, HelpFitsIn80Columns) {
   std::vector<std::string> verbs = ListedVerbs(RunWell("help"));
-  verbs.insert(verbs.end(), {"", "job register", "gpu grant", "token create"});
+  verbs.insert(verbs.end(), {"", "job register", "gpu grant", "token create", "schedule search"});
   for (const std::string& verb : verbs) {
     std::istringstream help(RunWell("help " + verb));
-    bool is_example = false;  // A command is not wrapped.
     for (std::string line; std::getline(help, line);) {
-      is_example = is_example || line.starts_with("Example");
-      EXPECT_TRUE(line.size() <= 80 || is_example) << verb << ": " << line;
+      // Characters, not bytes: a byte that continues one in UTF-8 begins with 10.
+      const auto columns = std::ranges::count_if(line, [](char c) { return (c & 0xc0) != 0x80; });
+      EXPECT_LE(columns, 80) << verb << ": " << line;
     }
+  }
+}
+
+TEST_F(VerbsTest, AVerbThatHasOnlyPartsPrintsItsHelp) {
+  for (const std::string verb : {"job", "gpu", "token", "store"}) {
+    EXPECT_EQ(RunWell(verb), RunWell(verb + " --help"));
   }
 }
 
@@ -92,6 +99,8 @@ TEST_F(VerbsTest, EachVerbHasAManualPageWithItsFlags) {
     EXPECT_THAT(all, HasSubstr("\nperseus\\-" + verb + "(1)")) << verb;
     const std::string page = Read("man/man1/" + name + ".1");
     EXPECT_THAT(page, HasSubstr(".SH NAME\nperseus\\-" + verb + " \\- ")) << verb;
+    // Without help, troff reads only ASCII.
+    EXPECT_TRUE(std::ranges::none_of(page, [](char c) { return (c & 0x80) != 0; })) << verb;
     const auto flags = FlagsIn(RunWell("help " + verb));
     EXPECT_THAT(flags, Contains("--help"));
     for (const std::string& flag : flags) {
@@ -112,6 +121,14 @@ TEST_F(VerbsTest, SimilarVerbsAreSuggested) {
     ExpectComplaint(Run(std::string(typed) + " --help"), 2, suggestion);
     ExpectComplaint(Run(std::string("help ") + typed), 2, suggestion);
   }
+}
+
+// The value of such a flag is taken for a file that does not exist.
+TEST_F(VerbsTest, AMisspelledFlagComesFirst) {
+  ExpectComplaint(Run("plan --schdule 1f1b"), 2, "did you mean --schedule");
+  ExpectComplaint(Run("plan absent.csv --schdule 1f1b"), 2, "did you mean --schedule");
+  ExpectComplaint(Run("jbo shwo --json"), 2, "did you mean job");
+  ExpectComplaint(Run("job shwo --json"), 2, "did you mean show");
 }
 
 // A wrong name is reported before a missing flag.
@@ -166,7 +183,14 @@ TEST_F(VerbsTest, CompletionIsAScript) {
         "COMP_WORDS=(perseus plan --schedule 1) COMP_CWORD=3\n"
         "_perseus\n[[ ${COMPREPLY[*]} == 1f1b ]]\n"
         "COMP_WORDS=(perseus completion f) COMP_CWORD=2\n"
-        "_perseus\n[[ ${COMPREPLY[*]} == fish ]]\n");
+        "_perseus\n[[ ${COMPREPLY[*]} == fish ]]\n"
+        // The parts of a verb, and their flags.
+        "COMP_WORDS=(perseus job stragglers) COMP_CWORD=2\n"
+        "_perseus\n[[ ${COMPREPLY[*]} == stragglers ]]\n"
+        "COMP_WORDS=(perseus job register key --prof) COMP_CWORD=4\n"
+        "_perseus\n[[ ${COMPREPLY[*]} == --profile ]]\n"
+        "COMP_WORDS=(perseus help synt) COMP_CWORD=2\n"
+        "_perseus\n[[ ${COMPREPLY[*]} == synth ]]\n");
   RunWell("completion bash >/dev/null; bash complete");
 }
 
