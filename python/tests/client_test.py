@@ -130,6 +130,19 @@ class HooksTest(SessionTest):
         self.assertEqual(self.recorded(session), [[(1, 0, 0)]])
         self.assertEqual([step["step"] for step in steps_of(self.scratch)], [1])
 
+    def test_a_step_that_is_open_at_close_is_abandoned(self):
+        self.record()
+        session = self.open()
+        for _ in range(2):  # The first step ends when the second one begins.
+            perseus.step_begin()
+            with perseus.instruction("forward", microbatch=0):
+                pass
+        perseus.instruction_begin("backward", microbatch=0)
+        session.close()
+        counters = session.counters
+        self.assertEqual(len(steps_of(self.scratch)), 1)
+        self.assertEqual((counters.steps, counters.steps_abandoned), (1, 0))  # Before the close.
+
     def test_numbers_that_no_rank_has_are_a_warning(self):
         for name, number in [("pp_rank", -1), ("dp_rank", 10**9), ("tp_rank", -7)]:
             with self.assertLogs("perseus", logging.WARNING) as log:
@@ -386,16 +399,17 @@ class ProcessTest(SessionTest):
         code = (
             "import perseus, sys\n"
             "session = perseus.open(agent='off', devices='off', job_directory='.')\n"
-            "perseus.step_begin()\n"
-            "perseus.instruction_begin('forward', 5)\n"
-            "perseus.instruction_end()\n"
+            "for microbatch in (5, 6):\n"
+            "    perseus.step_begin()\n"
+            "    perseus.instruction_begin('forward', microbatch)\n"
+            "    perseus.instruction_end()\n"
             "{}\n"
         )
         for name, end in [("at the end of the script", "pass"), ("exits", "sys.exit(0)")]:
             with self.subTest(name):
                 self.run_python(code.format(end))
                 (step,) = steps_of(self.scratch)
-                self.assertEqual(step["instructions"][0][:2], [0, 5])
+                self.assertEqual(step["instructions"][0][:2], [0, 5])  # Not the open step.
 
     def test_exit_of_a_forked_child_runs_atexit(self):
         done = self.run_python(

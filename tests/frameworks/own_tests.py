@@ -85,6 +85,9 @@ def command_of(words, report, ranks, job):
 def run_suite(words, path, report, directory, ranks, job):
     environment = {
         **os.environ,
+        # Of both runs. In the cache of the user, a build that was killed leaves a lock, and DeepSpeed
+        # then waits for it without end.
+        "TORCH_EXTENSIONS_DIR": str(report.parent / "extensions"),
         "PYTHONPATH": os.pathsep.join([str(path), str(HERE), os.environ.get("PYTHONPATH", "")]),
         "OMP_NUM_THREADS": "1",
         "DS_ACCELERATOR": "cpu",

@@ -1,10 +1,14 @@
 """How the adapter of torch.distributed.pipelining behaves, in one process that is the whole pipeline."""
 
 import contextlib
+import copy
 import functools
 import gc
 import json
 import pathlib
+import pickle
+import shutil
+import sys
 import tempfile
 import types
 import unittest
@@ -41,6 +45,42 @@ class Passing(torch.nn.Module):
     @staticmethod
     def _fail(gradient):
         raise ArithmeticError("of the model")
+
+
+def parameters_of(schedule):
+    return [p for stage in tiny_gpt.stages_of(schedule) for p in stage.submod.parameters()]
+
+
+def pickle_and_back(value):
+    return pickle.loads(pickle.dumps(value))
+
+
+class Interrupts:
+    """Raises KeyboardInterrupt in these lines of the adapter, counted as they run."""
+
+    def __init__(self, places):
+        self.places = places
+        self.count = 0  # Of the interrupts that were raised.
+        self._line = 0
+
+    def __enter__(self):
+        sys.settrace(self._trace)
+        return self
+
+    def __exit__(self, *_):
+        sys.settrace(None)
+
+    def _trace(self, frame, event, _):
+        if "/perseus/adapters/" not in frame.f_code.co_filename:
+            return None
+        if event == "line":
+            self._line += 1
+            if self._line in self.places:
+                self.count += 1
+                # A function that raises is not traced any longer.
+                sys.settrace(self._trace)
+                raise KeyboardInterrupt
+        return self._trace
 
 
 class TorchTest(unittest.TestCase):
@@ -460,6 +500,56 @@ class NeverInTheWayTest(TorchTest):
                 self.assertEqual([vars(stage)[name] for name in names], replaced)
                 self.assertNotIn("backward_weight_one_chunk", vars(stage))
 
+    @works("torch", "copies and pickles of an attached schedule train themselves")
+    def test_a_copy_of_an_attached_schedule_is_a_schedule_of_its_own(self):
+        ways = {"GPipe": [copy.deepcopy, pickle_and_back], "Interleaved1F1B": [copy.deepcopy]}
+        for name, way in ((name, way) for name in ways for way in ways[name]):
+            with self.subTest(name=name, way=way.__name__):
+                expected = self.step(self.make(name))
+                schedule = self.make(name)
+                handle = self.attach(schedule)
+                other = way(schedule)  # Before its first step: torch copies no non-leaf tensors.
+                self.assertEqual(self.step(other), expected)
+                self.assertIsNone(handle.session)
+                self.assertEqual([p.grad for p in parameters_of(schedule) if p.grad is not None], [])
+                self.assertEqual(self.step(schedule), expected)
+                self.assertEqual(handle.session.counters.steps, 1)
+                with self.assertNoLogs("perseus"):
+                    handle.detach()
+                    self.step(other)
+                    self.step(schedule)
+
+    def test_interrupts_at_any_place_of_the_adapter(self):
+        """Two, as a terminal and a launcher send them. Training continues after that."""
+        schedule = self.make("GPipe")
+        stage = tiny_gpt.stages_of(schedule)[0]
+
+        def clean_up():
+            stage.clear_runtime_states()
+            schedule._internal_losses.clear()
+
+        place, is_beyond_the_end = 0, False
+        while not is_beyond_the_end:
+            place += 1
+            handle = self.attach(schedule)
+            self.step(schedule)
+            interrupts = Interrupts([place, place + 1])
+            with interrupts, contextlib.suppress(KeyboardInterrupt):
+                self.step(schedule)
+            is_beyond_the_end = interrupts.count == 0
+            clean_up()
+            with self.subTest(place=place), self.assertNoLogs("perseus"):
+                for _ in range(2):
+                    self.step(schedule)
+                    clean_up()
+                counters = handle.session.counters
+                handle.detach()
+                recorded = self.recorded()
+                self.assertIn(counters.steps, (3, 4))
+                self.assertEqual([len(step) for step in recorded], [2 * MICROBATCHES] * counters.steps)
+            shutil.rmtree(self.job / "ranks")
+        self.assertGreater(place, 100)
+
     def test_an_error_while_attaching_leaves_nothing_behind(self):
         from perseus.adapters import torch_pipelining
 
@@ -531,6 +621,50 @@ class NeverInTheWayTest(TorchTest):
             return seen
 
         self.assertEqual(calls(True), calls(False))
+
+    def test_a_handle_and_tools_below_keep_no_tensor_alive(self):
+        """Of a schedule that another tool has patched by a function that holds it."""
+
+        def patch(owner, name):
+            original = getattr(owner, name)
+            setattr(owner, name, lambda *arguments, **named: original(*arguments, **named))
+
+        def custom(action, context):
+            raise AssertionError("not called")
+
+        for name in ("step", "forward_one_chunk", "_maybe_compute_loss", "custom function"):
+            with self.subTest(name=name):
+                schedule = self.make("Interleaved1F1B")
+                stage = tiny_gpt.stages_of(schedule)[0]
+                if name == "custom function":
+                    held = functools.partial(custom, schedule)
+                    schedule.register_custom_function(torch_schedules.BACKWARD_WEIGHT, held)
+                    del held
+                else:
+                    patch(stage if name == "forward_one_chunk" else schedule, name)
+                handle = self.attach(schedule)
+                self.step(schedule)
+                self.assertTrue(handle.is_attached)
+                parameter = weakref.ref(parameters_of(schedule)[0])
+                del schedule, stage
+                gc.collect()
+                self.assertIsNone(parameter())
+                handle.detach()
+
+    def test_the_session_ends_with_the_schedule(self):
+        """Also without detach and the garbage collector: the GPU is free for the next pipeline."""
+        gc.collect()
+        gc.disable()
+        self.addCleanup(gc.enable)
+        for _ in range(2):
+            schedule = self.make("GPipe")
+            with self.assertNoLogs("perseus"):
+                handle = perseus.attach(
+                    schedule, job_directory=self.job, agent="off", devices="off"
+                )
+                self.step(schedule)
+            self.assertTrue(handle.is_attached)
+            del schedule, handle
 
     def test_no_tensor_lives_longer(self):
         """The parameters go with the last reference to the schedule, without the garbage collector."""

@@ -116,7 +116,8 @@ typedef struct perseus_options {
  * hangs. */
 PERSEUS_API perseus_session* perseus_open(const perseus_options* options);
 
-/* Ends the lease, and writes the record. Waits at most one second. */
+/* Ends the lease, and writes the record. A step without step_end counts as abandoned. Waits at most
+ * one second. */
 PERSEUS_API void perseus_close(perseus_session* session);
 
 /* A step is one iteration: forward and backward of all its microbatches. Assignments and plans take

@@ -180,7 +180,7 @@ void Session::StartBackgroundThread(BackgroundThreadSetup setup) {
 
 Session::~Session() {
   if (IsDead()) return;
-  hot_.StepEnd(Now());
+  hot_.StepAbandon(Now());  // Nobody knows when training left an open step.
   EndBackgroundThread(core_->live(), LiveSession::kClosed, MonotonicNow() + kSessionTimeout);
   // The driver will still call host functions that use the core, so it stays. If the allocation
   // fails, the process ends, because the driver must not use a destroyed core.

@@ -144,29 +144,34 @@ class Recorder:
 
         A step that runs inside of another one (a subclass calls its base class) is part of it.
         """
-        if self.in_step or not self.step_begin(microbatches):
+        if self.in_step:
             return original(*arguments, **named)
         try:
+            self.step_begin(microbatches)
             result = original(*arguments, **named)
+            self.step_end()
+            return result
         except BaseException:
+            # A second interrupt may come in any call, so this is the first statement. The next step
+            # abandons what is then left of this one.
+            self.in_step = False
             self.step_abandon()
             raise
-        self.step_end()
-        return result
 
-    def step_begin(self, microbatches: int) -> bool:
-        """Returns False if this step is not recorded. Then do not call step_end."""
-        if not self.is_attached or self.in_step:
-            return False
+    def step_begin(self, microbatches: int) -> None:
+        """`in_step` afterwards, unless this step is not recorded."""
+        if not self.is_attached:
+            return
         try:
             if is_capturing():
                 self._warn_once(
                     "a step is captured into a CUDA graph. Perseus does not record it, and does not "
                     "see its replays, because they do not run Python"
                 )
-                return False
+                return
             if self._session is None:
                 self._open()
+            self._session.step_abandon()  # What an interrupt may have left. Else it does nothing.
             self._microbatches = microbatches
             self._had_instruction = False
             self._counts.clear()
@@ -175,14 +180,15 @@ class Recorder:
             self.in_step = True
             if self._memory is not None:
                 self._memory.step_begin()
-            return True
         except Exception as error:
             self.fail(error)
-            return False
 
     def step_end(self) -> None:
-        if not self._leave_step():
+        """Does nothing if no step is recorded."""
+        if not self.in_step:
             return
+        self.end()
+        self.in_step = False
         try:
             self._session.step_end()
             if self._memory is not None:
@@ -198,14 +204,11 @@ class Recorder:
             self.fail(error)
 
     def step_abandon(self) -> None:
-        """Instead of step_end, if an exception leaves the step."""
-        if self._leave_step():
-            self._session.step_abandon()  # C++, never raises.
-
-    def _leave_step(self) -> bool:
-        was_in_step, self.in_step = self.in_step, False
+        """Instead of step_end, if an exception leaves the step. Does nothing if no step is open."""
+        self.in_step = False
         self.end()
-        return was_in_step
+        if self._session is not None:
+            self._session.step_abandon()  # C++, never raises.
 
     # ---- Instructions ----
 

@@ -22,7 +22,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 from perseus.adapters import class_in
 from perseus.adapters._devices import current_stream, gpu_of
-from perseus.adapters._patches import Patches, function_of
+from perseus.adapters._patches import Instructions, Owner, Patches, function_of, target_of
 from perseus.adapters._probe import Probe
 from perseus.adapters._recorder import (
     BACKWARD,
@@ -67,13 +67,15 @@ def attach(engine: Any, mesh: Any, options: Mapping[str, Any]) -> Handle:
     if recorder is None or patches is None:
         return handle
     original = function_of(engine, "train_batch")
-    reference = weakref.ref(engine)
+    ours = Owner(engine)
 
     @functools.wraps(original)
-    def train_batch(*arguments: Any, **named: Any) -> Any:
-        return _run(recorder, reference(), original, arguments, named)
+    def train_batch(owner: Any, *arguments: Any, **named: Any) -> Any:
+        if owner is not ours:  # A copy of the engine.
+            return original(target_of(owner), *arguments, **named)
+        return _run(recorder, ours(), original, arguments, named)
 
-    patches.set(engine, "train_batch", train_batch)
+    patches.set_method(ours, "train_batch", train_batch)
     return handle
 
 
@@ -134,11 +136,10 @@ class _Recorder(Recorder):
         self._next: Dict[Tuple[str, int], int] = {}
         self._in_buffer: Dict[Tuple[int, Any], int] = {}
 
-    def step_begin(self, microbatches: int) -> bool:
-        if not self.in_step:
-            self._next.clear()
-            self._in_buffer.clear()
-        return super().step_begin(microbatches)
+    def step_begin(self, microbatches: int) -> None:
+        self._next.clear()
+        self._in_buffer.clear()
+        super().step_begin(microbatches)
 
     def begin_pass(self, kind: str, arguments: Any, named: Mapping[str, Any]) -> bool:
         """As begin(), with the arguments of the pass. The buffer comes first or by name. With
@@ -176,7 +177,7 @@ def _attach_instructions(engine: Any, options: Mapping[str, Any]) -> Handle:
         model=id(engine.module),
         stream=current_stream(engine.device),
     )
-    instructions = dict(engine._INSTRUCTION_MAP)
+    instructions = Instructions(engine._INSTRUCTION_MAP)
     for instruction, kind in kinds.items():
         instructions[instruction] = _instruction(recorder, instructions[instruction], kind)
     patches = Patches()

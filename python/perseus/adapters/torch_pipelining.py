@@ -18,7 +18,6 @@ of nn.Module (activation checkpointing calls them again).
 from __future__ import annotations
 
 import functools
-import inspect
 import logging
 import sys
 import weakref
@@ -27,7 +26,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional
 from perseus.adapters import class_in
 from perseus.adapters._devices import current_stream, gpu_of
 from perseus.adapters._mesh import find_ranks
-from perseus.adapters._patches import Patches, function_of
+from perseus.adapters._patches import Owner, Patches, function_of, target_of
 from perseus.adapters._probe import Probe
 from perseus.adapters._recorder import (
     BACKWARD,
@@ -66,13 +65,15 @@ def attach(schedule: Any, mesh: Any, options: Mapping[str, Any]) -> Handle:
         return Handle(None)
     patches = Patches()
     original = function_of(schedule, "step")
-    reference = weakref.ref(schedule)
+    ours = Owner(schedule)
 
-    @_like(original)
-    def step(*arguments: Any, **named: Any) -> Any:
-        return _run(recorder, reference(), original, arguments, named)
+    @functools.wraps(original)
+    def step(owner: Any, *arguments: Any, **named: Any) -> Any:
+        if owner is not ours:  # A copy of the schedule.
+            return original(target_of(owner), *arguments, **named)
+        return _run(recorder, ours(), original, arguments, named)
 
-    patches.set(schedule, "step", step)
+    patches.set_method(ours, "step", step)
     return _attach_loss(schedule, recorder, patches)
 
 
@@ -128,16 +129,15 @@ def _auto_recorder(schedule: Any) -> Optional[Recorder]:
 
 def _attach_loss(schedule: Any, recorder: Recorder, patches: Patches) -> Handle:
     original = function_of(schedule, "_maybe_compute_loss")
-    reference = weakref.ref(schedule)
 
-    @_like(original)
-    def _maybe_compute_loss(*arguments: Any, **named: Any) -> Any:
+    @functools.wraps(original)
+    def _maybe_compute_loss(owner: Any, *arguments: Any, **named: Any) -> Any:
         try:
-            return original(reference(), *arguments, **named)
+            return original(target_of(owner), *arguments, **named)
         finally:
             recorder.end_late()
 
-    patches.set(schedule, "_maybe_compute_loss", _maybe_compute_loss)
+    patches.set_method(Owner(schedule), "_maybe_compute_loss", _maybe_compute_loss)
     handle = _handles[schedule] = Handle(recorder, patches)
     return handle
 
@@ -220,21 +220,22 @@ def _probe(probe: Probe, schedule: Any) -> List[Any]:
 
 
 def _wrap_stage(recorder: Recorder, stage: Any, chunk: int) -> None:
-    reference = weakref.ref(stage)
+    ours = Owner(stage)
     begin, end = recorder.begin, recorder.end
     computes_loss = stage.is_last
     forward = function_of(stage, "forward_one_chunk")
     backward = function_of(stage, "backward_one_chunk")
     weight = function_of(stage, "backward_weight_one_chunk")
 
-    # The microbatch is the first argument, by position or by name.
-    @_like(forward)
-    def forward_one_chunk(*arguments: Any, **named: Any) -> Any:
+    # The microbatch is the first argument, by position or by name. A copy of the stage is not
+    # recorded.
+    @functools.wraps(forward)
+    def forward_one_chunk(owner: Any, *arguments: Any, **named: Any) -> Any:
         microbatch = arguments[0] if arguments else named.get("fwd_chunk_id")
-        if not begin(FORWARD, microbatch, chunk):
-            return forward(reference(), *arguments, **named)
+        if owner is not ours or not begin(FORWARD, microbatch, chunk):
+            return forward(target_of(owner), *arguments, **named)
         try:
-            output = forward(reference(), *arguments, **named)
+            output = forward(ours(), *arguments, **named)
         except BaseException:
             end()
             raise
@@ -244,32 +245,32 @@ def _wrap_stage(recorder: Recorder, stage: Any, chunk: int) -> None:
             end()
         return output
 
-    @_like(backward)
-    def backward_one_chunk(*arguments: Any, **named: Any) -> Any:
+    @functools.wraps(backward)
+    def backward_one_chunk(owner: Any, *arguments: Any, **named: Any) -> Any:
         microbatch = arguments[0] if arguments else named.get("bwd_chunk_id")
         is_full = arguments[2] if len(arguments) > 2 else named.get("full_backward", True)
-        if not begin(BACKWARD if is_full else BACKWARD_INPUT, microbatch, chunk):
-            return backward(reference(), *arguments, **named)
+        kind = BACKWARD if is_full else BACKWARD_INPUT
+        if owner is not ours or not begin(kind, microbatch, chunk):
+            return backward(target_of(owner), *arguments, **named)
         try:
-            return backward(reference(), *arguments, **named)
+            return backward(ours(), *arguments, **named)
         finally:
             end()
 
-    @_like(weight)
-    def backward_weight_one_chunk(*arguments: Any, **named: Any) -> Any:
+    @functools.wraps(weight)
+    def backward_weight_one_chunk(owner: Any, *arguments: Any, **named: Any) -> Any:
         microbatch = arguments[0] if arguments else named.get("bwd_chunk_id")
-        if not begin(BACKWARD_WEIGHT, microbatch, chunk):
-            return weight(reference(), *arguments, **named)
+        if owner is not ours or not begin(BACKWARD_WEIGHT, microbatch, chunk):
+            return weight(target_of(owner), *arguments, **named)
         try:
-            return weight(reference(), *arguments, **named)
+            return weight(ours(), *arguments, **named)
         finally:
             end()
 
     forward_one_chunk._perseus_recorder = recorder  # type: ignore[attr-defined]
-    # Not function.__name__, which is that of the original: other code may have replaced it.
-    recorder.patches.set(stage, "forward_one_chunk", forward_one_chunk)
-    recorder.patches.set(stage, "backward_one_chunk", backward_one_chunk)
-    recorder.patches.set(stage, "backward_weight_one_chunk", backward_weight_one_chunk)
+    recorder.patches.set_method(ours, "forward_one_chunk", forward_one_chunk)
+    recorder.patches.set_method(ours, "backward_one_chunk", backward_one_chunk)
+    recorder.patches.set_method(ours, "backward_weight_one_chunk", backward_weight_one_chunk)
 
 
 def _wrap_custom_functions(recorder: Recorder, schedule: Any) -> bool:
@@ -289,7 +290,9 @@ def _wrap_custom_functions(recorder: Recorder, schedule: Any) -> bool:
                 return False
             if name in _CUSTOM and getattr(function, "_perseus_recorder", None) is not recorder:
                 wrapped = _custom(recorder, function, _CUSTOM[name], chunks)
-                recorder.patches.set_item(functions, action_type, wrapped)
+                recorder.patches.set_item(
+                    schedule, "_comp_type_to_function_map", action_type, wrapped
+                )
         return True
     except Exception as error:
         recorder.fail(error)
@@ -332,18 +335,3 @@ def _ranks(stages: List[Any], mesh: Any) -> Ranks:
 
 def _version() -> str:
     return f"torch {getattr(sys.modules.get('torch'), '__version__', '(unknown version)')}"
-
-
-def _like(original: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Gives a wrapper the name, the documentation and the signature of a bound method."""
-
-    def apply(wrapper: Callable[..., Any]) -> Callable[..., Any]:
-        functools.update_wrapper(wrapper, original, updated=())
-        del wrapper.__wrapped__  # type: ignore[attr-defined]
-        signature = inspect.signature(original)
-        wrapper.__signature__ = signature.replace(  # type: ignore[attr-defined]
-            parameters=list(signature.parameters.values())[1:]
-        )
-        return wrapper
-
-    return apply
