@@ -24,7 +24,9 @@ namespace fs = std::filesystem;
 
 constexpr const char* kRunName = ".perseus-run";
 
-bool IsPlanOrList(std::string_view name) {
+// Not in every run: plans, frequency lists, and a schedule that was searched for.
+bool IsOfSomePlanRuns(std::string_view name) {
+  if (name == "schedule.csv" || name == "schedule.txt") return true;
   const bool is_plan = name.starts_with("plans/") && name.ends_with(".json");
   const bool is_list = name.starts_with("freqs_pipeline_") && name.ends_with(".py");
   return (is_plan || is_list) && std::count(name.begin(), name.end(), '/') == (is_plan ? 1 : 0);
@@ -209,7 +211,7 @@ const ResultKind kPlanResults{"perseus plan",
                               "summary.json",
                               "perseus-summary",
                               {"frontier.csv", "trace.json", "report.html"},
-                              IsPlanOrList};
+                              IsOfSomePlanRuns};
 const ResultKind kEmulationResults{"perseus emulate",
                                    "emulation.json",
                                    "perseus-emulation",

@@ -1,9 +1,9 @@
 // perseus._planner: the planner for Python. It loads a job and computes its frontier and its plans.
 // perseus/_plan.py makes objects with NumPy arrays of the results.
 //
-// Errors have the text of the program. They are perseus.Error (a ValueError) for wrong input,
-// perseus.UnreachableError for a target that no plan meets, and OSError for a failure of the
-// system. Planning releases Python's global interpreter lock.
+// Errors have the text of the program, with keyword arguments for flags. They are perseus.Error (a
+// ValueError) for wrong input, perseus.UnreachableError for a target that no plan meets, and
+// OSError for a failure of the system. Planning releases Python's global interpreter lock.
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -26,6 +26,7 @@
 #include "perseus/planning/plan/target.h"
 #include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/planning/schedule/in_flight.h"
+#include "python/src/keyword_names.h"
 
 namespace py = pybind11;
 
@@ -57,7 +58,9 @@ class PlanningJob {
   // Likely mistakes in the input, one line each.
   std::vector<std::string> Warnings() const {
     auto warnings = job::CheckPlausible(job_);
-    return warnings ? *std::move(warnings) : std::vector{warnings.error().message};
+    if (!warnings) return {WithKeywordNames(warnings.error().message)};
+    for (std::string& warning : *warnings) warning = WithKeywordNames(warning);
+    return *std::move(warnings);
   }
 
   const job::LoadedJob& job() const { return job_; }
@@ -233,7 +236,7 @@ void AddExceptions(py::module_& module) {
       PyObject* type = input_error;
       if (failure.error.kind == ErrorKind::kSystem) type = PyExc_OSError;
       if (failure.error.kind == ErrorKind::kUnreachable) type = unreachable_error;
-      PyErr_SetString(type, failure.error.message.c_str());
+      PyErr_SetString(type, WithKeywordNames(failure.error.message).c_str());
     }
   });
 }

@@ -72,7 +72,9 @@ class ProgramTest(ScratchTest):
             with self.subTest(flags[-1]):
                 with self.assertRaises(kind) as raised:
                     perseus.plan(profile, **job)
-                self.assertIn(str(raised.exception), self.run_program("plan", *flags, status=status))
+                # Python has keyword arguments in place of flags.
+                text = self.run_program("plan", *flags, status=status).replace("--pp-ranks", "pp_ranks")
+                self.assertIn(str(raised.exception), text)
 
 
 class ArrayTest(unittest.TestCase):
@@ -270,6 +272,28 @@ class SearchedScheduleTest(ScratchTest):
         ]:
             with self.subTest(about), self.assertRaisesRegex(perseus.Error, about):
                 perseus.plan(self.profile, schedule="auto", **wrong, **self.JOB)
+
+    def test_errors_name_the_keyword_arguments(self):
+        for wrong, about in [
+            (dict(max_in_flight=[4, 4]), r"^max_in_flight has 2 numbers for 4 pp_ranks"),
+            (dict(memory_gib=10), r"\(add activation_mib, or"),
+            (dict(memory_gib=2, activation_mib=1, max_in_flight=4),
+             r"\(remove max_in_flight, or memory_gib\)"),
+            (dict(memory_gib=2, activation_mib=1, model_gib=3),
+             r"nothing of memory_gib=2 for activations \(correct memory_gib or model_gib\)"),
+            (dict(activation_mib=1, model_gib=3), r"^model_gib needs .* \(add memory_gib\)"),
+            (dict(activation_mib=[1, 2]), r"^activation_mib has 2 numbers"),
+            (dict(activation_mib=1, kept_mib=1), r"^kept_mib is for recomputation"),
+            (dict(fold=True), r"\(remove fold, or"),
+            (dict(schedule="1f1b", max_in_flight=4),
+             r"^max_in_flight is for a .* \(add schedule=\"auto\"\)"),
+            (dict(chunks=2), r"\(remove chunks, or"),
+        ]:
+            with self.subTest(about), self.assertRaisesRegex(perseus.Error, about):
+                perseus.plan(self.profile, **{"schedule": "auto", **wrong}, **self.JOB)
+        # A path that looks like a flag stays as it is.
+        with self.assertRaisesRegex(OSError, "a--memory.csv"):
+            perseus.plan("a--memory.csv", schedule="auto", **self.JOB)
 
     def synthesize(self, *flags):
         profile = self.scratch / "synthetic.csv"

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <vector>
 
 #include "tests/cli/program.h"
@@ -94,6 +95,24 @@ TEST_F(ScheduleSearchTest, PlansTheScheduleThatItFinds) {
   EXPECT_LE(found["plans"].back()["time_s"], fixed["baseline"]["time_s"]);
   // The plan has its schedule, so other verbs need nothing else.
   RunWell("evaluate out/plans/no-slowdown.json");
+  // The training needs the schedule alone. A run that reads it does not remove it.
+  EXPECT_THAT(Read("out/schedule.txt"),
+              HasSubstr("pp_rank 0: 5 forwards before its first backward"));
+  const std::string csv = Read("out/schedule.csv");
+  const std::string replan =
+      "plan profile.csv --blocking-power 84 --no-frontier --per-instruction ";
+  const auto read = RunJson(replan + "--schedule-file out/schedule.csv --json -o out");
+  EXPECT_EQ(read["plans"].front()["energy_j"], found["plans"].front()["energy_j"]);
+  EXPECT_EQ(Read("out/schedule.csv"), csv);
+  RunWell(replan + "--schedule 1f1b --microbatches 8 -o out");
+  EXPECT_FALSE(std::filesystem::exists(Directory() / "out/schedule.csv"));
+}
+
+TEST_F(ScheduleSearchTest, SaysWhatItComparesWhereThePlansHaveALimit) {
+  const std::string job = std::string("plan --schedule auto --max-in-flight 5,4,3,1 ") + kSearched;
+  constexpr const char* kCompared = "This compares first looks without a limit of clock changes: ";
+  EXPECT_THAT(RunWell(job + "--no-frontier"), HasSubstr(kCompared));
+  EXPECT_THAT(RunWell(job + "--no-frontier --per-instruction"), Not(HasSubstr(kCompared)));
 }
 
 TEST_F(ScheduleSearchTest, PlansWithinTheBytesOfTheGpus) {

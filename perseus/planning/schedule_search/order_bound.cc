@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "perseus/base/index.h"
@@ -31,11 +33,17 @@ class OrderFreeJob {
   struct Outcome {
     double bound_j = 0;
     std::vector<Nanoseconds> excess;
+    std::vector<Nanoseconds> event_times = {};
   };
-  // [kWindows * pp_rank + window]
-  Result<Outcome> Solve(const std::vector<Microwatts>& prices) const;
+  // [kWindows * pp_rank + window] `near` has the event times of other prices, for the solver to
+  // start at (deadline.h). Empty: none.
+  Result<Outcome> Solve(const std::vector<Microwatts>& prices,
+                        std::span<const Nanoseconds> near) const;
 
   int windows() const { return kWindows * pp_ranks_; }
+  // A pp_rank that is slowed down saves no more than the steepest slope of its curves. So a second
+  // of time is worth no more than the sum of all pp_ranks.
+  double MostPriceW() const;
   int instructions() const { return 2 * pp_ranks_ * microbatches_; }
 
  private:
@@ -90,6 +98,18 @@ class OrderFreeJob {
   std::vector<profile::Curve> curves_;  // [2 * pp_rank]: forward, [2 * pp_rank + 1]: backward.
   std::vector<schedule::Dependency> dependencies_;
 };
+
+double OrderFreeJob::MostPriceW() const {
+  double sum_w = 0;
+  for (std::size_t i = 0; i < curves_.size(); i += 2) {
+    Microwatts steepest = 0;
+    for (const profile::Curve* curve : {&curves_[i], &curves_[i + 1]}) {
+      if (!curve->slopes.empty()) steepest = std::max(steepest, curve->slopes.front());
+    }
+    sum_w += ToWatts(steepest);
+  }
+  return sum_w;
+}
 
 Result<OrderFreeJob> OrderFreeJob::Create(const SearchJob& job, Nanoseconds deadline,
                                           const MemoryLimit& limit) {
@@ -253,14 +273,16 @@ OrderFreeJob::PricedCurves OrderFreeJob::Price(const std::vector<Microwatts>& pr
   return priced;
 }
 
-Result<OrderFreeJob::Outcome> OrderFreeJob::Solve(const std::vector<Microwatts>& prices) const {
+Result<OrderFreeJob::Outcome> OrderFreeJob::Solve(const std::vector<Microwatts>& prices,
+                                                  std::span<const Nanoseconds> near) const {
   const PricedCurves priced = Price(prices);
   PERSEUS_ASSIGN_OR_RETURN(
       const auto network,
       frontier::BuildNetwork(priced.curves, priced.curve_of_instruction, dependencies_));
   const auto floor =
       static_cast<Microwatts>(std::floor(blocking_power_w_ * pp_ranks_ * kMicrowattsPerWatt));
-  PERSEUS_ASSIGN_OR_RETURN(const auto solution, frontier::SolveDeadline(network, deadline_, floor));
+  PERSEUS_ASSIGN_OR_RETURN(const auto solution,
+                           frontier::SolveDeadline(network, deadline_, floor, {}, near));
   PERSEUS_RETURN_IF_ERROR(frontier::CheckDeadline(network, solution, deadline_, floor));
 
   Outcome outcome{.bound_j = priced.constant_j + ToJoules(solution.extra_energy) +
@@ -288,6 +310,7 @@ Result<OrderFreeJob::Outcome> OrderFreeJob::Solve(const std::vector<Microwatts>&
       outcome.excess.push_back(excess(pp_rank, window));
     }
   }
+  outcome.event_times = solution.event_times;
   return outcome;
 }
 
@@ -295,7 +318,8 @@ Result<OrderFreeJob::Outcome> OrderFreeJob::Solve(const std::vector<Microwatts>&
 int AscentSteps(int instructions) { return std::max(12, UsualEvaluations(instructions) / 5); }
 
 // Ascent with a step of its own for each price, which grows while the price moves the same way, and
-// shrinks when it turns.
+// shrinks when it turns. Where the optimum of the durations is not unique, a window may have too
+// much work at any price, so prices and steps have an end.
 Result<double> Ascend(const OrderFreeJob& job, const std::stop_token& finish) {
   constexpr double kFirstStepW = 20;
   constexpr double kGrow = 1.3;
@@ -303,20 +327,23 @@ Result<double> Ascend(const OrderFreeJob& job, const std::stop_token& finish) {
   std::vector<double> prices_w(At(job.windows()), 0);
   std::vector<double> steps_w(prices_w.size(), kFirstStepW);
   std::vector<bool> rose(prices_w.size(), true);
+  const double most_w = job.MostPriceW();
   double best_j = 0;
+  std::vector<Nanoseconds> event_times;
   for (int step = 0; step < AscentSteps(job.instructions()); ++step) {
     std::vector<Microwatts> prices;
     for (const double price_w : prices_w) {
       prices.push_back(static_cast<Microwatts>(price_w * kMicrowattsPerWatt));
     }
-    PERSEUS_ASSIGN_OR_RETURN(const auto outcome, job.Solve(prices));
+    PERSEUS_ASSIGN_OR_RETURN(auto outcome, job.Solve(prices, event_times));
+    event_times = std::move(outcome.event_times);
     best_j = std::max(best_j, outcome.bound_j);
     if (finish.stop_requested()) break;
     for (std::size_t i = 0; i < prices_w.size(); ++i) {
       const bool rises = outcome.excess[i] > 0;
-      steps_w[i] *= rises == rose[i] ? kGrow : kShrink;
+      steps_w[i] = std::min(most_w, steps_w[i] * (rises == rose[i] ? kGrow : kShrink));
       rose[i] = rises;
-      prices_w[i] = std::max(0.0, prices_w[i] + (rises ? steps_w[i] : -steps_w[i]));
+      prices_w[i] = std::clamp(prices_w[i] + (rises ? steps_w[i] : -steps_w[i]), 0.0, most_w);
     }
   }
   return best_j;

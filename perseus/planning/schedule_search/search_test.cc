@@ -290,7 +290,8 @@ TEST(FindSchedule, IsTheBestOfAllOrdersOfSmallPipelines) {
         // and of the exhaustive ones.
         EXPECT_NEAR(found->relaxed_energy_j, best, best * 1e-5);
         const auto bound_j = BoundOfAnyOrder(job, reference->time, limit);
-        ASSERT_TRUE(bound_j && *bound_j);
+        ASSERT_TRUE(bound_j) << bound_j.error().message;
+        ASSERT_TRUE(*bound_j);
         EXPECT_LE(**bound_j, best * (1 + 1e-9));
         // In the memory of the reference, and with two stages, nothing is between the two. With
         // three stages and more memory, forwards and backwards overlap in the bound.
