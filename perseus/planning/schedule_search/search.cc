@@ -200,6 +200,16 @@ std::string DescribeMemory(const std::vector<std::int64_t>& amounts, MemoryLimit
   return fmt::format("{} GiB of activations", fmt::join(gib, " "));
 }
 
+// The relaxed energy of a schedule. Says why it has none, where a judgment does not.
+Result<double> RelaxedEnergyOf(const SearchJob& job, const schedule::Schedule& schedule,
+                               Nanoseconds deadline) {
+  PERSEUS_ASSIGN_OR_RETURN(auto graph,
+                           schedule::BuildInstructionGraph(schedule, job.profile, job.model));
+  PERSEUS_ASSIGN_OR_RETURN(const auto planner,
+                           plan::Planner::Create(std::move(graph), job.execution));
+  return planner.BoundFor(deadline);
+}
+
 // Says what is missing, and how much the reference needs.
 tl::unexpected<Error> FailWithoutSchedule(const SearchJob& job,
                                           const std::vector<schedule::Schedule>& candidates,
@@ -209,6 +219,10 @@ tl::unexpected<Error> FailWithoutSchedule(const SearchJob& job,
   };
   std::string remedy = "allow more memory, or more time";
   if (const auto reference = ReferenceSchedule(job)) {
+    if (Fits(*reference, limit)) {
+      const auto energy = RelaxedEnergyOf(job, *reference, deadline);
+      if (!energy && energy.error().kind != ErrorKind::kUnreachable) return Fail(energy);
+    }
     const std::size_t last = limit.of_pp_rank.size() - 1;
     remedy = fmt::format("allow more: {} needs {}{}", reference->name,
                          DescribeMemory(peaks_of(*reference), limit.unit),
@@ -268,11 +282,7 @@ Result<Candidate> FindSchedule(const SearchJob& job, Nanoseconds deadline, const
       UsualEvaluations(InstructionsOf(candidates.front())) * (job.profile.chunks() > 1 ? 2 : 1);
   PERSEUS_RETURN_IF_ERROR(search.Improve(effort.evaluations > 0 ? effort.evaluations : usual));
   Candidate best = search.Best();
-  PERSEUS_ASSIGN_OR_RETURN(auto graph,
-                           schedule::BuildInstructionGraph(best.schedule, job.profile, job.model));
-  PERSEUS_ASSIGN_OR_RETURN(const auto planner,
-                           plan::Planner::Create(std::move(graph), job.execution));
-  PERSEUS_ASSIGN_OR_RETURN(best.relaxed_energy_j, planner.BoundFor(deadline));
+  PERSEUS_ASSIGN_OR_RETURN(best.relaxed_energy_j, RelaxedEnergyOf(job, best.schedule, deadline));
   return best;
 }
 

@@ -317,6 +317,18 @@ TEST(FindSchedule, SaysHowMuchMemoryIsTooLittle) {
                         "pp_ranks 0 to 3)"));
 }
 
+TEST(FindSchedule, SaysThatAJobIsTooLarge) {
+  const JobShape shape{.stages = 2, .microbatches = 60'000};
+  const profile::Profile profile = ProfileOf(shape);
+  const SearchJob job = JobOf(shape, profile);
+  const auto reference = FindReference(job);
+  ASSERT_TRUE(reference);
+  const auto found = FindSchedule(job, reference->time, MoreInFlight(*reference, 0));
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.error().kind, ErrorKind::kInput);
+  EXPECT_THAT(found.error().message, HasSubstr("does not fit the 64 bits of the solver"));
+}
+
 TEST(FindSchedule, SaysHowMuchMemoryTheReferenceNeeds) {
   const profile::Profile profile = ProfileOf({});
   const SearchJob job = JobOf({}, profile);
