@@ -54,10 +54,8 @@ constexpr const char* kPlanExamples =
     "      -o out\n"
     "\n"
     "DIR then contains report.html (open it in a browser), frontier.csv,\n"
-    "plans/*.json, trace.json (for ui.perfetto.dev) and summary.json; with
-"
-    "--schedule auto also schedule.csv, which torch.distributed.pipelining loads.
-"
+    "plans/*.json, trace.json (for ui.perfetto.dev) and summary.json; with\n"
+    "--schedule auto also schedule.csv, which torch.distributed.pipelining loads.\n"
     "They replace the files of an earlier run when all of them are written.";
 
 struct PlanFlags {
