@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <random>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
 #include "perseus/cli/login_session.h"
 #include "perseus/cluster/http/server_url.h"
+#include "perseus/cluster/http/trace_context.h"
 #include "perseus/cluster/node/own_token.h"
 
 namespace perseus::cli {
@@ -104,6 +106,13 @@ static Result<void> UseLogin(const ServerFlags& flags, http::ClientOptions& opti
 Result<ServerClient> ServerClient::Connect(const ServerFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(auto options, ClientOptionsOf(flags));
   PERSEUS_RETURN_IF_ERROR(UseLogin(flags, options));
+  // All requests of the program are in one trace: that of its caller, if it has one.
+  const std::string caller = FirstOf("", "TRACEPARENT", "");
+  http::TraceIds ids(std::random_device{}() * (std::uint64_t{1} << 32U) + std::random_device{}());
+  options.traceparent =
+      http::ParseTraceParent(caller)
+          ? caller
+          : http::FormatTraceParent({.trace = ids.Next(), .span = ids.NextSpan()});
   PERSEUS_ASSIGN_OR_RETURN(auto client, http::Client::Create(std::move(options)));
   http::Fields fields;
   if (!flags.reason.empty()) fields["perseus-reason"] = http::PercentEncoded(flags.reason);

@@ -164,7 +164,10 @@ Result<std::string> Client::Impl::Text(const Outgoing& request) {
   if (!request.body.empty() || request.method == "POST" || request.method == "PUT") {
     text += fmt::format("Content-Length: {}\r\n", request.body.size());
   }
-  text += fmt::format("traceparent: {}\r\n", TraceField(traces_.Next(), traces_));
+  text += fmt::format("traceparent: {}\r\n",
+                      options_.traceparent.empty()
+                          ? FormatTraceParent({.trace = traces_.Next(), .span = traces_.NextSpan()})
+                          : options_.traceparent);
   for (const auto& [name, value] : request.fields) {
     text += fmt::format("{}: {}\r\n", name, value);
     is_valid = is_valid && IsOneLine(name) && IsOneLine(value);
@@ -199,7 +202,7 @@ Result<Response> Client::Impl::Send(const Outgoing& request) {
 Client::Impl::Outcome Client::Impl::SendToCurrent(const Outgoing& request, const std::string& text,
                                                   Clock::time_point until) {
   if (kept_ && kept_->IsUsable()) {
-    Outcome outcome = Exchange(request, text, {until, nullptr});
+    Outcome outcome = Exchange(request, text, {until, options_.should_end});
     // The server may have closed the idle connection just now. Then a new connection may succeed.
     const bool is_harmless =
         outcome.reached == Reached::kNothing ||
@@ -209,11 +212,11 @@ Client::Impl::Outcome Client::Impl::SendToCurrent(const Outgoing& request, const
   kept_.reset();
   // Each server gets a share of the time, so that a silent server leaves time for the others.
   const auto share = options_.timeout / static_cast<int>(servers_.size());
-  auto connection =
-      ClientConnection::Open(Current(), tls_, {std::min(until, Clock::now() + share), nullptr});
+  auto connection = ClientConnection::Open(
+      Current(), tls_, {std::min(until, Clock::now() + share), options_.should_end});
   if (!connection) return {std::nullopt, Reached::kNothing, connection.error().message};
   kept_ = *std::move(connection);
-  return Exchange(request, text, {until, nullptr});
+  return Exchange(request, text, {until, options_.should_end});
 }
 
 Client::Impl::Outcome Client::Impl::Exchange(const Outgoing& request, const std::string& text,

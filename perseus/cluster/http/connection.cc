@@ -119,7 +119,7 @@ class Session {
 
   // False: no request can follow.
   asio::awaitable<bool> Answer(const IncomingRequest& incoming, Response& response) {
-    AddTrace(response, incoming.request.trace, state_.traces);
+    AddTrace(response, incoming.request.trace, incoming.request.span);
     const bool keeps_alive = incoming.keeps_alive && !state_.is_stopping;
     const std::string head =
         ResponseHead(response, keeps_alive ? Afterwards::kKeep : Afterwards::kClose);

@@ -177,8 +177,10 @@ void RequestReader::TakeHead(IncomingRequest& incoming, RequestParser& parser) {
   request.fields = std::move(parser.fields());
   request.peer = connection_.peer().address;
   request.certificate = certificate_;
-  auto trace = TraceOf(request.Field("traceparent"));
-  request.trace = trace ? *std::move(trace) : state_.traces.Next();
+  const auto caller = ParseTraceParent(request.Field("traceparent"));
+  request.trace = caller ? caller->trace : state_.traces.Next();
+  request.span = state_.traces.NextSpan();
+  if (caller && caller->is_sampled) request.parent = caller->span;
   auto target = ParseTarget(parser.head().target);
   if (target) {
     incoming.match = state_.router.Find(request.method, target->encoded_path);

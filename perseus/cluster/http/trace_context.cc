@@ -17,26 +17,32 @@ bool IsZero(std::string_view text) { return text.find_first_not_of('0') == std::
 
 }  // namespace
 
-std::optional<std::string> TraceOf(std::string_view traceparent) {
+std::optional<TraceParent> ParseTraceParent(std::string_view text) {
   // version-trace-parent-flags: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01
   constexpr std::size_t kLength = 55;
-  if (traceparent.size() < kLength) return std::nullopt;
-  const std::string_view version = traceparent.substr(0, 2);
-  const std::string_view trace = traceparent.substr(3, 32);
-  const std::string_view parent = traceparent.substr(36, 16);
-  const std::string_view flags = traceparent.substr(53, 2);
+  if (text.size() < kLength) return std::nullopt;
+  const std::string_view version = text.substr(0, 2);
+  const std::string_view trace = text.substr(3, 32);
+  const std::string_view parent = text.substr(36, 16);
+  const std::string_view flags = text.substr(53, 2);
   for (const std::size_t dash : {2u, 35u, 52u}) {
-    if (traceparent[dash] != '-') return std::nullopt;
+    if (text[dash] != '-') return std::nullopt;
   }
   for (const std::string_view part : {version, trace, parent, flags}) {
     if (!IsLowerHex(part)) return std::nullopt;
   }
   if (version == "ff" || IsZero(trace) || IsZero(parent)) return std::nullopt;
   // Later versions of the format may be longer.
-  if (traceparent.size() > kLength && (version == "00" || traceparent[kLength] != '-')) {
+  if (text.size() > kLength && (version == "00" || text[kLength] != '-')) {
     return std::nullopt;
   }
-  return std::string(trace);
+  const char last = flags[1];  // Its lowest bit.
+  const int digit = last <= '9' ? last - '0' : last - 'a' + 10;
+  return TraceParent{std::string(trace), std::string(parent), digit % 2 == 1};
+}
+
+std::string FormatTraceParent(const TraceParent& parent) {
+  return fmt::format("00-{}-{}-{}", parent.trace, parent.span, parent.is_sampled ? "01" : "00");
 }
 
 std::string TraceIds::Next() {
@@ -45,12 +51,10 @@ std::string TraceIds::Next() {
   return fmt::format("{:016x}{:016x}", high, low);
 }
 
-std::string TraceField(std::string_view trace, TraceIds& ids) {
-  return fmt::format("00-{}-{}-00", trace, ids.Next().substr(16));
-}
+std::string TraceIds::NextSpan() { return fmt::format("{:016x}", random_() | 1); }
 
-void AddTrace(Response& response, std::string_view trace, TraceIds& ids) {
-  response.fields.emplace_back("traceresponse", TraceField(trace, ids));
+void AddTrace(Response& response, std::string_view trace, std::string_view span) {
+  response.fields.emplace_back("traceresponse", fmt::format("00-{}-{}-00", trace, span));
   if (response.status < 500 || response.content_type != kProblemType) return;
   auto document = nlohmann::ordered_json::parse(response.body);
   document["trace"] = trace;

@@ -11,24 +11,30 @@
 
 namespace perseus::http {
 
-// The trace id (32 hexadecimal digits) of a `traceparent`. Nothing if the text is not exactly one.
-std::optional<std::string> TraceOf(std::string_view traceparent);
+// What a `traceparent` says.
+struct TraceParent {
+  std::string trace;        // 32 hexadecimal digits.
+  std::string span;         // 16 hexadecimal digits: the span of the caller.
+  bool is_sampled = false;  // Whether the caller records its span.
+  friend bool operator==(const TraceParent&, const TraceParent&) = default;
+};
+// Nothing if the text is not exactly one.
+std::optional<TraceParent> ParseTraceParent(std::string_view text);
+std::string FormatTraceParent(const TraceParent& parent);
 
 // Makes new trace ids. They are unique, but not secret.
 class TraceIds {
  public:
   explicit TraceIds(std::uint64_t seed) : random_{seed} {}
   std::string Next();
+  std::string NextSpan();
 
  private:
   SplitMix64 random_;
 };
 
-// A `traceparent` or `traceresponse` of this trace, with a new span.
-std::string TraceField(std::string_view trace, TraceIds& ids);
-
 // Adds the trace to a response: the field `traceresponse`, and for a problem of 5xx the member
 // `trace`. So the request can be found in the server's log.
-void AddTrace(Response& response, std::string_view trace, TraceIds& ids);
+void AddTrace(Response& response, std::string_view trace, std::string_view span);
 
 }  // namespace perseus::http

@@ -23,7 +23,7 @@ std::string FormatPlannedAssignment(const PlannedAssignment& assignment) {
     pipelines.push_back(
         {{"plan", share.plan}, {"time_s", share.time_s}, {"energy_j", share.energy_j}});
   }
-  const ordered_json json{
+  ordered_json json{
       {"from_step", assignment.from_step},
       {"target", assignment.target},
       {"reason", assignment.reason},
@@ -33,6 +33,7 @@ std::string FormatPlannedAssignment(const PlannedAssignment& assignment) {
       {"tail_s", assignment.tail_s},
       {"baseline",
        {{"time_s", assignment.baseline_time_s}, {"energy_j", assignment.baseline_energy_j}}}};
+  if (!assignment.traceparent.empty()) json["traceparent"] = assignment.traceparent;
   return json.dump();
 }
 
@@ -51,6 +52,7 @@ Result<PlannedAssignment> ParsePlannedAssignment(std::string_view text) {
     assignment.tail_s = json.at("tail_s");
     assignment.baseline_time_s = json.at("baseline").at("time_s");
     assignment.baseline_energy_j = json.at("baseline").at("energy_j");
+    assignment.traceparent = json.value("traceparent", "");
     return assignment;
   } catch (const nlohmann::json::exception& error) {
     return FailAs(ErrorKind::kSystem, "an assignment in the database cannot be read: {}",
@@ -61,6 +63,7 @@ Result<PlannedAssignment> ParsePlannedAssignment(std::string_view text) {
 bool PlannedAssignment::IsSameExceptFirstStep(const PlannedAssignment& other) const {
   PlannedAssignment same_step = other;
   same_step.from_step = from_step;
+  same_step.traceparent = traceparent;
   return *this == same_step;
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <set>
 #include <utility>
@@ -37,6 +38,12 @@ protocol::Attachment AttachmentOf(const std::vector<protocol::RankHeader>& ranks
   protocol::Attachment attachment{.ranks = {}, .restarted = restarted, .instance = instance};
   for (const protocol::RankHeader& rank : ranks) attachment.ranks.push_back({rank.name, rank.gpu});
   return attachment;
+}
+
+Nanoseconds SinceEpoch() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
 }
 
 bool MayBeSentAgain(const http::Response& response) {
@@ -80,6 +87,7 @@ void Node::TakeAssignment(Job& job, const protocol::AssignmentEvent& assignment)
   job.id = assignment.job;
   job.lifecycle.Apply(JobEvent::kAssigned);
   job.assignment.Want(assignment);
+  job.trace.Received(assignment, SinceEpoch());
   StoreFiles(job, assignment);
   job.next_write = job.next_fetch = 0;
 }
@@ -339,6 +347,7 @@ void Node::WriteAssignment(Job& job, Nanoseconds now) {
   }
   uplink_.Recovered(about);
   if (const auto in_force = job.assignment.in_force()) {
+    job.trace.Applied(in_force->version, SinceEpoch());
     log_.info("job {} has assignment {} from the server", job.key, in_force->version);
   }
 }
@@ -364,13 +373,15 @@ void Node::Report(Nanoseconds now) {
   if (now < next_report_ || !uplink_.IsUsable(now)) return;
   std::vector<protocol::JobReport> reports;
   bool is_new = now >= report_by_;
-  for (const auto& [directory, job] : jobs_) {
+  for (auto& [directory, job] : jobs_) {
     if (!job.lifecycle.is_attached()) continue;
     protocol::JobReport report = ReportOf(job);
+    if (report.following > 0) job.trace.Follows(job.ranks.following());
     is_new = is_new || !job.unsent.empty() || report.acknowledged != job.reported.acknowledged ||
              report.following != job.reported.following ||
              report.since_step != job.reported.since_step;
     report.steps = job.unsent;
+    report.spans = job.trace.unsent();
     reports.push_back(std::move(report));
   }
   if (reports.empty() || !is_new) return;
@@ -397,6 +408,7 @@ void Node::TakeAnswer(const http::Response& response, Nanoseconds now) {
     if (!job.lifecycle.is_attached()) continue;
     job.reported = ReportOf(job);
     job.unsent.clear();
+    job.trace.Sent();
     if (!not_attached.contains(job.reported.job)) continue;
     job.lifecycle.Apply(JobEvent::kNotAttached);
     uplink_.WarnOnce(

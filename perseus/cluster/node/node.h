@@ -24,6 +24,7 @@
 #include "perseus/base/units.h"
 #include "perseus/cluster/http/message.h"
 #include "perseus/cluster/node/assignment_sync.h"
+#include "perseus/cluster/node/assignment_trace.h"
 #include "perseus/cluster/node/job_lifecycle.h"
 #include "perseus/cluster/node/rank_follower.h"
 #include "perseus/cluster/node/uplink.h"
@@ -71,6 +72,7 @@ class Node {
     std::string id;  // The server's id; empty until the server names it.
     RankFollower ranks;
     AssignmentSync assignment;
+    AssignmentTrace trace;
     JobLifecycle lifecycle;
     // Another directory here has the key, so this one gets no plans. It is not a state of the
     // lifecycle: it depends on the other directory, not on the server.

@@ -195,9 +195,17 @@ constexpr std::string_view kPlanGuards[] = {
       why TEXT NOT NULL))",
 };
 
+// Version 5: the traces of changes that planning has not answered yet.
+constexpr std::string_view kPlanningTraces[] = {
+    R"(CREATE TABLE planning_traces (
+      job TEXT PRIMARY KEY REFERENCES jobs (id) ON DELETE CASCADE,
+      trace TEXT NOT NULL,
+      span TEXT NOT NULL))",
+};
+
 // kVersions[i] makes version i + 1 of version i.
 constexpr std::span<const std::string_view> kVersions[] = {kVersion1, kVersion2, kStragglerChecks,
-                                                           kPlanGuards};
+                                                           kPlanGuards, kPlanningTraces};
 static_assert(std::size(kVersions) == kSchemaVersion);
 
 std::string InDialect(std::string_view statement, const Dialect& dialect) {
@@ -250,6 +258,7 @@ const std::vector<TableKey>& TablesInOrder() {
       {"profiles", {"job"}},
       {"measurements", {"number"}, true},
       {"planning", {"job"}},
+      {"planning_traces", {"job"}},
       {"frontiers", {"job"}},
       {"plans", {"number"}, true},
       {"assignments", {"job", "version"}},
@@ -290,7 +299,7 @@ Result<void> DowngradeTables(Database& database) {
           "program that made them)",
           version, kSchemaVersion);
     }
-    PERSEUS_RETURN_IF_ERROR(transaction.Run("DROP TABLE plan_guards", {}));
+    PERSEUS_RETURN_IF_ERROR(transaction.Run("DROP TABLE planning_traces", {}));
     PERSEUS_RETURN_IF_ERROR(
         transaction.Run("UPDATE schema_version SET version = $1", {kSchemaVersion - 1}));
     return {};

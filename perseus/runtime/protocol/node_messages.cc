@@ -29,6 +29,12 @@ constexpr double kMostSecondsOfStep = 1e6;
 // A shorter time says nothing: two steps ended at once.
 constexpr double kLeastSecondsOfStep = 1e-6;
 constexpr double kMostJoulesOfStep = 1e12;
+// Of a job: a node reports at most two for each assignment.
+constexpr std::size_t kMostSpansOfReport = 8;
+constexpr std::string_view kAppliedSpan = "applied";
+constexpr std::string_view kFirstStepSpan = "first_step";
+constexpr std::size_t kTraceDigits = 32;
+constexpr std::size_t kSpanDigits = 16;
 
 template <typename Json>
 std::string Dump(const Json& json) {
@@ -100,9 +106,68 @@ StepReport ReadStepReport(const Node& node) {
   return step;
 }
 
+std::string ReadHex(const Node& node, std::size_t digits) {
+  std::string text = node.Text();
+  if (text.size() != digits || text.find_first_not_of("0123456789abcdef") != std::string::npos ||
+      text.find_first_not_of('0') == std::string::npos) {
+    ThrowAt(node.path, "is not an id of {} hexadecimal digits", digits);
+  }
+  return text;
+}
+
+NodeSpan ReadNodeSpan(const Node& node) {
+  constexpr std::array<std::string_view, 8> kKeys{"name",     "trace",  "span",    "parent",
+                                                  "begin_us", "end_us", "version", "step"};
+  node.RequireObject(kKeys);
+  NodeSpan span;
+  const std::string name = node.Member("name").Text();
+  if (name != kAppliedSpan && name != kFirstStepSpan) {
+    ThrowAt(node.Member("name").path, "is {} (expected {} or {})", Excerpt(name), kAppliedSpan,
+            kFirstStepSpan);
+  }
+  span.kind = name == kAppliedSpan ? NodeSpan::Kind::kApplied : NodeSpan::Kind::kFirstStep;
+  span.trace = ReadHex(node.Member("trace"), kTraceDigits);
+  span.span = ReadHex(node.Member("span"), kSpanDigits);
+  span.parent = ReadHex(node.Member("parent"), kSpanDigits);
+  span.begin_us = node.Member("begin_us").Whole(0, json_file::kLargestWhole, "microseconds");
+  span.end_us =
+      node.Member("end_us").Whole(span.begin_us, json_file::kLargestWhole, "microseconds");
+  span.version = node.Member("version").Whole(1, json_file::kLargestWhole, "a version");
+  if (node.Has("step")) {
+    span.step = node.Member("step").Whole(0, json_file::kLargestWhole, "a step");
+  }
+  return span;
+}
+
+std::vector<NodeSpan> ReadNodeSpans(const Node& list) {
+  std::vector<NodeSpan> spans;
+  if (list.ListSize() > kMostSpansOfReport) {
+    ThrowAt(list.path, "has {} spans (expected at most {})", list.ListSize(), kMostSpansOfReport);
+  }
+  for (std::size_t i = 0; i < list.ListSize(); ++i) spans.push_back(ReadNodeSpan(list[i]));
+  return spans;
+}
+
+ordered_json SpansJson(std::span<const NodeSpan> spans) {
+  auto list = ordered_json::array();
+  for (const NodeSpan& span : spans) {
+    const bool is_applied = span.kind == NodeSpan::Kind::kApplied;
+    ordered_json& row =
+        list.emplace_back(ordered_json{{"name", is_applied ? kAppliedSpan : kFirstStepSpan},
+                                       {"trace", span.trace},
+                                       {"span", span.span},
+                                       {"parent", span.parent},
+                                       {"begin_us", span.begin_us},
+                                       {"end_us", span.end_us},
+                                       {"version", span.version}});
+    if (span.step >= 0) row["step"] = span.step;
+  }
+  return list;
+}
+
 JobReport ReadJobReport(const Node& node) {
-  constexpr std::array<std::string_view, 5> kKeys{"job", "acknowledged", "following", "since_step",
-                                                  "steps"};
+  constexpr std::array<std::string_view, 6> kKeys{"job",        "acknowledged", "following",
+                                                  "since_step", "steps",        "spans"};
   node.RequireObject(kKeys);
   JobReport report;
   report.job = node.Member("job").Text();
@@ -114,6 +179,7 @@ JobReport ReadJobReport(const Node& node) {
   report.following = read("following", 0, report.following);
   report.since_step = read("since_step", -1, report.since_step);
   if (node.Has("steps")) report.steps = ReadSteps(node.Member("steps"));
+  if (node.Has("spans")) report.spans = ReadNodeSpans(node.Member("spans"));
   return report;
 }
 
@@ -138,6 +204,7 @@ AssignmentEvent ReadAssignmentEvent(const Node& data) {
   }
   if (data.Has("target")) event.target = data.Member("target").Text();
   if (data.Has("reason")) event.reason = data.Member("reason").Text();
+  if (data.Has("traceparent")) event.traceparent = data.Member("traceparent").Text();
   if (data.Has("files")) {
     const Node files = data.Member("files");
     if (!files.value.is_object()) Throw("files is not an object");
@@ -219,11 +286,12 @@ std::vector<StepReport> ReadSteps(const Node& list) {
 std::string FormatReports(std::span<const JobReport> jobs) {
   auto list = ordered_json::array();
   for (const JobReport& job : jobs) {
-    list.push_back({{"job", job.job},
-                    {"acknowledged", job.acknowledged},
-                    {"following", job.following},
-                    {"since_step", job.since_step},
-                    {"steps", StepsJson(job.steps)}});
+    ordered_json& row = list.emplace_back(ordered_json{{"job", job.job},
+                                                       {"acknowledged", job.acknowledged},
+                                                       {"following", job.following},
+                                                       {"since_step", job.since_step},
+                                                       {"steps", StepsJson(job.steps)}});
+    if (!job.spans.empty()) row["spans"] = SpansJson(job.spans);
   }
   return Dump(ordered_json{{"jobs", std::move(list)}});
 }
@@ -267,14 +335,12 @@ std::vector<SharedText> FormatEvent(const AssignmentEvent& event,
                                     std::span<const std::pair<std::string, SharedText>> files) {
   auto plans = ordered_json::object();
   for (const auto& [dp_rank, plan] : event.plans) plans[fmt::to_string(dp_rank)] = plan;
-  std::string text = Dump(ordered_json{{"job", event.job},
-                                       {"key", event.key},
-                                       {"version", event.version},
-                                       {"from_step", event.from_step},
-                                       {"plans", std::move(plans)},
-                                       {"upcoming", event.upcoming},
-                                       {"target", event.target},
-                                       {"reason", event.reason}});
+  ordered_json json{{"job", event.job},          {"key", event.key},
+                    {"version", event.version},  {"from_step", event.from_step},
+                    {"plans", std::move(plans)}, {"upcoming", event.upcoming},
+                    {"target", event.target},    {"reason", event.reason}};
+  if (!event.traceparent.empty()) json["traceparent"] = event.traceparent;
+  std::string text = Dump(json);
   text.pop_back();
   text += ",\"files\":{";
   std::vector<SharedText> parts;
