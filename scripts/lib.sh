@@ -107,6 +107,7 @@ install_python() {
   install_packages "${packages_wheel[@]}" ||
     leave_out "without ${packages_wheel[*]}, the wheel is not tested"
   install_frameworks
+  install_otlp
 }
 
 # install_frameworks makes build/venv, a virtual environment with the training frameworks of
@@ -127,6 +128,21 @@ install_frameworks() {
   fi
   leave_out "pip cannot install the training frameworks (is there a network? all of its output is in" \
     "$log): their adapters are not tested"
+}
+
+# install_otlp makes build/otlp-venv, a virtual environment with OpenTelemetry's definition of OTLP.
+install_otlp() {
+  local pins=tests/otlp/requirements.txt venv=build/otlp-venv log=build/otlp-venv.log
+  ! cmp -s "$pins" "$venv/installed.txt" || return 0
+  say "installing OpenTelemetry's definition of OTLP into $venv ($pins)"
+  mkdir -p build
+  if /usr/bin/python3 -m venv --clear "$venv" >"$log" 2>&1 &&
+    "$venv/bin/pip" install --progress-bar off -r "$pins" >>"$log" 2>&1; then
+    cp "$pins" "$venv/installed.txt"
+    return 0
+  fi
+  leave_out "pip cannot install opentelemetry-proto (is there a network? all of its output is in" \
+    "$log): the OTLP export is not tested"
 }
 
 # install_docs makes build/docs-venv, a virtual environment with what makes the documentation site.

@@ -45,6 +45,10 @@ class Processes:
         self._running[name].kill()
         self._running.pop(name).wait()
 
+    def wait(self, name):
+        """Waits until the program has ended, and returns its status."""
+        return self._running.pop(name).wait(PATIENCE_S)
+
     def pid(self, name):
         return self._running[name].pid
 

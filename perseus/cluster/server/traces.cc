@@ -36,7 +36,7 @@ bool Traces::IsOfPerson(const http::Request& request) {
 
 void Traces::AddRequest(const http::Request& request, std::string_view pattern, int status,
                         double seconds) {
-  // Whoever has no token can cause no spans.
+  // Clients without a valid token cannot fill the queue.
   if (pattern.empty() || status == kUnauthorizedStatus) return;
   if (request.parent.empty() && !IsOfPerson(request)) return;
   const std::int64_t end = NowNs();
