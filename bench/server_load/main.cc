@@ -35,6 +35,10 @@ int main(int argc, char** argv) {
   CLI::App app("Loads a server of its own, and says what it took.");
   app.require_subcommand(1);
   app.add_option("--program", program, "perseus")->type_name("FILE");
+  std::string database;
+  app.add_option("--database", database,
+                 "An empty one (default: SQLite in the temporary directory)")
+      ->type_name("URL");
   std::function<void(const ServerProcess&, const Options&)> measure;
   std::string keep_ended = "30";
   const auto add = [&](const char* name, const char* about, auto run) {
@@ -65,7 +69,7 @@ int main(int argc, char** argv) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   RaiseLimitOnOpenFiles();
   try {
-    const ServerProcess server(program, keep_ended);
+    const ServerProcess server(program, keep_ended, database);
     measure(server, options);
   } catch (const std::exception& error) {
     fmt::print(stderr, "server_load: {}\n", error.what());

@@ -57,12 +57,13 @@ int PortIn(const std::string& log) {
 
 }  // namespace
 
-ServerProcess::ServerProcess(const std::string& program, const std::string& keep_ended) {
+ServerProcess::ServerProcess(const std::string& program, const std::string& keep_ended,
+                             std::string database) {
   std::string name = (std::filesystem::temp_directory_path() / "perseus-load-XXXXXX").string();
   if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary directory");
   directory_ = name;
   const std::string log = directory_ / "log";
-  const std::string database = "sqlite:" + (directory_ / "perseus.db").string();
+  if (database.empty()) database = "sqlite:" + (directory_ / "perseus.db").string();
   pid_ = fork();
   if (pid_ == 0) {
     const int out = open(log.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);

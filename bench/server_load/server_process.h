@@ -23,8 +23,9 @@ struct Usage {
 class ServerProcess {
  public:
   // Starts `program` serve in a new directory, on a free port, and waits until it listens.
-  // `keep_ended` is the value of --keep-ended. Throws if the server does not start.
-  ServerProcess(const std::string& program, const std::string& keep_ended);
+  // `keep_ended` is the value of --keep-ended. `database`: its address, or empty for SQLite in the
+  // new directory. Throws if the server does not start.
+  ServerProcess(const std::string& program, const std::string& keep_ended, std::string database);
   ~ServerProcess();  // Ends the server and removes its directory.
   ServerProcess(const ServerProcess&) = delete;
   ServerProcess& operator=(const ServerProcess&) = delete;

@@ -65,6 +65,10 @@ class JobWatch {
   // than a node keeps unsent.
   bool TakeRestart();
 
+  // Held by a report while it reads what the watch lacks (SetNodes, Learn). Thousands of nodes
+  // begin to report at once; the others wait for the one that reads.
+  Mutex& reading() { return reading_; }
+
   // Whether to call SetNodes again: every kReadNodesEvery, and for an unknown node. After a call
   // for an unknown node, the next one waits 0.1 ms for each known node, since thousands may arrive
   // in a row.
@@ -132,6 +136,7 @@ class JobWatch {
   // How many steps a node keeps unsent and sends again.
   static constexpr std::int64_t kMaxUnsent = 256;
 
+  Mutex reading_;
   mutable Mutex mutex_;
   StragglerDetector detector_ PERSEUS_GUARDED_BY(mutex_);
   NoticeCheck notices_ PERSEUS_GUARDED_BY(mutex_);

@@ -59,9 +59,13 @@ Result<bool> NodeReports::TakeJob(const std::string& node, const protocol::JobRe
   PERSEUS_ASSIGN_OR_RETURN(const auto job, store_.FindJob(report.job));
   if (!job || job->ended != 0) return false;
   const std::shared_ptr<JobWatch> watch = watches_.Of(job->id, now);
-  const bool reads = watch->NeedsNodes(node, now, report.steps);
+  bool reads = watch->NeedsNodes(node, now, report.steps);
   if (reads) {
-    PERSEUS_RETURN_IF_ERROR(ReadNodes(job->id, *watch, now));
+    const MutexLock lock(watch->reading());
+    reads = watch->NeedsNodes(node, now, report.steps);
+    if (reads) {
+      PERSEUS_RETURN_IF_ERROR(ReadNodes(job->id, *watch, now));
+    }
   }
   // If it is too soon to read the nodes again, the answer to a later report says whether this node
   // is attached.
@@ -327,16 +331,22 @@ Result<double> NodeReports::ExpectedTime(const store::JobRecord& job, JobWatch& 
                         step.version + kAssignmentsRead > job.assignment_version;
   if (!is_known) return 0;
   if (!watch.Knows(step.version)) {
-    PERSEUS_ASSIGN_OR_RETURN(const auto assignments,
-                             store_.ListAssignments(job.id, kAssignmentsRead));
-    for (const store::AssignmentRecord& record : assignments) {
-      PERSEUS_ASSIGN_OR_RETURN(auto parsed, job_planning::ParsePlannedAssignment(record.body));
-      watch.Learn(record.version, parsed);
-    }
-    // The version belongs to a database that was lost.
-    if (!watch.Knows(step.version)) watch.Learn(step.version, job_planning::PlannedAssignment());
+    PERSEUS_RETURN_IF_ERROR(Learn(job.id, watch, step.version));
   }
   return watch.ExpectedTime(step.version, step.dp_rank);
+}
+
+Result<void> NodeReports::Learn(const std::string& job, JobWatch& watch, std::int64_t version) {
+  const MutexLock lock(watch.reading());
+  if (watch.Knows(version)) return {};
+  PERSEUS_ASSIGN_OR_RETURN(const auto assignments, store_.ListAssignments(job, kAssignmentsRead));
+  for (const store::AssignmentRecord& record : assignments) {
+    PERSEUS_ASSIGN_OR_RETURN(auto parsed, job_planning::ParsePlannedAssignment(record.body));
+    watch.Learn(record.version, parsed);
+  }
+  // The version belongs to a database that was lost.
+  if (!watch.Knows(version)) watch.Learn(version, job_planning::PlannedAssignment());
+  return {};
 }
 
 }  // namespace perseus::telemetry

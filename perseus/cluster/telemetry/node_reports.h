@@ -85,6 +85,7 @@ class NodeReports {
   // 0 for a version that is not among the newest ones.
   Result<double> ExpectedTime(const store::JobRecord& job, JobWatch& watch,
                               const protocol::StepReport& step);
+  Result<void> Learn(const std::string& job, JobWatch& watch, std::int64_t version);
 
   static constexpr std::size_t kMaxReplicaTexts = 10'000;
 

@@ -8,7 +8,9 @@
 #include <atomic>
 #include <chrono>
 #include <thread>
+#include <vector>
 
+#include "perseus/cluster/store/schema.h"
 #include "tests/support/postgres_server.h"
 
 namespace perseus::telemetry {
@@ -169,6 +171,61 @@ TEST_F(NodeReportsTest, AReplacedNodeLeavesNoStraggler) {
     EXPECT_FALSE(Report(*one_, "a1", 5000, 9)) << "another node has its ranks";
   }
   EXPECT_THAT(Detected(), IsEmpty());
+}
+
+// Counts how often the nodes of a job are read. Reads slowly, so that threads meet.
+class NodesReadDatabase final : public store::Database {
+ public:
+  explicit NodesReadDatabase(std::atomic<int>& reads) : reads_(reads) {}
+  const store::Dialect& dialect() const override { return database_->dialect(); }
+  Result<store::Rows> Read(std::string_view sql, store::Parameters parameters) override {
+    if (sql.find("FROM nodes WHERE job = $1 ORDER BY node") != std::string_view::npos) {
+      ++reads_;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    return database_->Read(sql, parameters);
+  }
+  Result<void> Transact(const Work& work, store::Durability durability) override {
+    return database_->Transact(work, durability);
+  }
+  Result<void> Listen(Receive receive) override { return database_->Listen(std::move(receive)); }
+
+ private:
+  std::atomic<int>& reads_;
+  const std::unique_ptr<store::Database> database_ = *store::OpenSqlite(":memory:");
+};
+
+// Thousands of nodes begin to report within a second. One of them reads for all.
+TEST(NodeReports, ReadNodesOnceForReportsAtTheSameTime) {
+  constexpr int kReporting = 8;
+  std::atomic<int> reads = 0;
+  auto database = std::make_unique<NodesReadDatabase>(reads);
+  ASSERT_TRUE(store::CreateTables(*database));
+  store::Store store(std::move(database));
+  const std::string job =
+      store.CreateJob({.key = "run", .body = std::string(kNodeReportsJob), .target = ""}, 0)
+          ->job.id;
+  for (int i = 0; i < kReporting; ++i) {
+    ASSERT_TRUE(store.AttachNode(
+        job, fmt::format("n{}", i),
+        fmt::format(R"([{{"dp_rank": {}, "pp_rank": {}, "tp_rank": 0}}])", i / 4, i % 4), 0));
+  }
+  JobWatches watches;
+  NodeReports reports(store, watches);
+  std::atomic<int> attached = 0;
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < kReporting; ++i) {
+      threads.emplace_back([&, i] {
+        protocol::JobReport report;
+        report.job = job;
+        const auto not_attached = reports.Take(fmt::format("n{}", i), {report}, 0);
+        if (not_attached && not_attached->empty()) ++attached;
+      });
+    }
+  }
+  EXPECT_EQ(attached, kReporting);
+  EXPECT_EQ(reads, 1);
 }
 
 TEST(ReplicaMessage, IsSplitIntoSeveralTexts) {
