@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "perseus/cli/table.h"
-#include "perseus/planning/schedule_search/tradeoff.h"
 
 namespace perseus::cli {
 namespace {
@@ -33,16 +32,7 @@ std::string FormatSchedules(const ordered_json& answer) {
     text += fmt::format("The schedule of the job is slower than {} at maximum frequency.\n",
                         answer.at("reference").at("schedule").get<std::string>());
   }
-  const double now = running.is_null() ? 0 : running.at("saving").get<double>();
-  const double further = answer.at("others").back().at("saving").get<double>() - now;
-  if (further < schedule_search::kWorthSaying) {
-    return text + "None of these schedules saves more than that of the job.\n";
-  }
-  return text + fmt::format(
-                    "With the last schedule, a next run would save another {:.2f} % of the energy, "
-                    "if its GPUs have the memory. This run keeps its own: perseus schedule search "
-                    "writes others.\n",
-                    further * 100);
+  return text + answer.at("conclusion").get<std::string>() + "\n";
 }
 
 }  // namespace perseus::cli

@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <utility>
+#include <vector>
 
 #include "perseus/base/units.h"
 #include "perseus/cluster/job_planning/job_spec.h"
@@ -28,6 +31,30 @@ bool IsInAV(const schedule::Schedule& schedule) {
   const auto pp_ranks = static_cast<int>(schedule.pp_ranks.size());
   return schedule.stages() == 2 * pp_ranks && pp_ranks > 1 &&
          schedule.pp_rank_of_stage[schedule.pp_ranks.size()] == pp_ranks - 1;
+}
+
+// What a next run would save, for a person: "A next run with +1 (5 4 3 1 microbatches in flight,
+// now 4 3 2 1) saves another 5.20 % of the energy, at no slowdown."
+std::string Conclude(const std::vector<std::int64_t>& in_flight, double saving,
+                     const std::vector<schedule_search::TradeoffRow>& others) {
+  std::string text;
+  double said = saving;
+  const auto say = [&](const schedule_search::TradeoffRow& other) {
+    if (other.saving - said < schedule_search::kWorthSaying) return;
+    said = other.saving;
+    text += fmt::format(
+        "A next run with +{} ({} microbatches in flight, now {}) saves another {:.2f} % of the "
+        "energy, at no slowdown, if its GPUs have the memory. ",
+        other.more, schedule_search::FormatInFlight(other.candidate.in_flight),
+        schedule_search::FormatInFlight(in_flight), (other.saving - saving) * 100);
+  };
+  const auto first = std::ranges::find_if(others, [&](const schedule_search::TradeoffRow& other) {
+    return other.saving - saving >= schedule_search::kWorthSaying;
+  });
+  if (first == others.end()) return "None of these schedules saves more than that of the job.";
+  say(*first);
+  say(others.back());
+  return text + "This run keeps its schedule.";
 }
 
 }  // namespace
@@ -69,14 +96,16 @@ Result<std::string> CompareSchedules(const store::JobRecord& job,
     json["csv"] = schedule::FormatSchedule(other.candidate.schedule);
     others.push_back(std::move(json));
   }
-  const ordered_json json{{"profile_version", profile.version},
-                          {"reference",
-                           {{"schedule", reference.schedule.name},
-                            {"in_flight", reference.in_flight},
-                            {"time_s", ToSeconds(reference.time)},
-                            {"energy_j", reference.energy_j}}},
-                          {"running", row ? RowJson(*row) : ordered_json()},
-                          {"others", std::move(others)}};
+  const ordered_json json{
+      {"profile_version", profile.version},
+      {"reference",
+       {{"schedule", reference.schedule.name},
+        {"in_flight", reference.in_flight},
+        {"time_s", ToSeconds(reference.time)},
+        {"energy_j", reference.energy_j}}},
+      {"running", row ? RowJson(*row) : ordered_json()},
+      {"others", std::move(others)},
+      {"conclusion", Conclude(schedule::PeakInFlight(own), row ? row->saving : 0, tradeoff.rows)}};
   return json.dump();
 }
 

@@ -29,6 +29,12 @@ TEST(CompareSchedules, SaysWhatOneMoreMicrobatchInFlightSaves) {
   EXPECT_EQ(more["in_flight"][0], 5);
   EXPECT_GT(more["saving"].get<double>(), json["running"]["saving"].get<double>() + 0.02);
   EXPECT_LE(more["saving"].get<double>(), more["most_saving"].get<double>());
+  EXPECT_THAT(
+      json["conclusion"].get<std::string>(),
+      testing::AllOf(testing::HasSubstr("A next run with +1 (5 4 3 1 microbatches in flight, "
+                                        "now 4 3 2 1) saves another "),
+                     testing::HasSubstr("A next run with +2 "),
+                     testing::HasSubstr("This run keeps its schedule.")));
   const auto schedule = schedule::ParseSchedule(more["csv"].get<std::string>(), "csv");
   ASSERT_TRUE(schedule) << schedule.error().message;
   // The job that runs it has nothing to gain with this memory.
