@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
-
 #include <string>
 #include <vector>
 

@@ -26,11 +26,10 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr const char* kLoginAbout =
-    "Log in to a perseus server as a person, with the provider that the server names (OpenID\n"
-    "Connect, device code flow). Open the printed address in any browser, and enter the code. All\n"
+    "Log in to a perseus server as a person, with the provider that the server names (OpenID "
+    "Connect, device code flow). Open the printed address in any browser, and enter the code. All "
     "verbs that talk to this server then use the login, unless they have a token file. The login "
-    "is\n"
-    "in $XDG_CONFIG_HOME/perseus (or ~/.config/perseus), and renews itself.";
+    "is in $XDG_CONFIG_HOME/perseus (or ~/.config/perseus), and renews itself.";
 constexpr const char* kLoginExamples =
     "Examples:\n"
     "  perseus login https://perseus:7410\n"

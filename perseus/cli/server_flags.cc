@@ -33,6 +33,25 @@ Result<nlohmann::ordered_json> Parsed(const Result<std::string>& text) {
   return json;
 }
 
+// Without a token and without a certificate: the login at one of the servers, if there is one.
+Result<void> UseLogin(const ServerFlags& flags, http::ClientOptions& options) {
+  if (!TokenFileOf(flags).empty() || !flags.certificate.empty()) return {};
+  PERSEUS_ASSIGN_OR_RETURN(const auto servers, http::ParseServerUrls(options.server));
+  for (const http::ServerUrl& server : servers) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto found, FindLogin(server.text));
+    if (!found) continue;
+    PERSEUS_ASSIGN_OR_RETURN(auto login, FreshLogin(*found));
+    if (options.authority.empty()) options.authority = login.server_authority;
+    options.token_of = [login = std::move(login)]() mutable {
+      // The server refuses a token that could not be refreshed, and says so.
+      if (auto fresh = FreshLogin(login)) login = *std::move(fresh);
+      return login.token;
+    };
+    return {};
+  }
+  return {};
+}
+
 }  // namespace
 
 void AddServerFlags(CLI::App& verb, ServerFlags& flags, const std::string& scope) {
@@ -82,25 +101,6 @@ Result<http::ClientOptions> ClientOptionsOf(const ServerFlags& flags, TokenComes
   if (comes == TokenComes::kLater || file.empty()) return options;
   PERSEUS_ASSIGN_OR_RETURN(options.token, node::ReadSecretFile(file));
   return options;
-}
-
-// Without a token and without a certificate: the login at one of the servers, if there is one.
-static Result<void> UseLogin(const ServerFlags& flags, http::ClientOptions& options) {
-  if (!TokenFileOf(flags).empty() || !flags.certificate.empty()) return {};
-  PERSEUS_ASSIGN_OR_RETURN(const auto servers, http::ParseServerUrls(options.server));
-  for (const http::ServerUrl& server : servers) {
-    PERSEUS_ASSIGN_OR_RETURN(const auto found, FindLogin(server.text));
-    if (!found) continue;
-    PERSEUS_ASSIGN_OR_RETURN(auto login, FreshLogin(*found));
-    if (options.authority.empty()) options.authority = login.server_authority;
-    options.token_of = [login = std::move(login)]() mutable {
-      // The server refuses a token that could not be refreshed, and says so.
-      if (auto fresh = FreshLogin(login)) login = *std::move(fresh);
-      return login.token;
-    };
-    return {};
-  }
-  return {};
 }
 
 Result<ServerClient> ServerClient::Connect(const ServerFlags& flags) {
