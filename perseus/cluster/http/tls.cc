@@ -3,6 +3,10 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+
 #include "perseus/base/file.h"
 
 namespace perseus::http {
@@ -57,6 +61,36 @@ Result<void> Trust(SSL_CTX& context, const std::string& authority) {
   return {};
 }
 
+// Where distributions have the certificates of the authorities that they trust. OpenSSL knows only
+// the place of the distribution that built it, and programs with a static OpenSSL run on others.
+constexpr const char* kAuthoritiesOfDistributions[] = {
+    "/etc/ssl/certs/ca-certificates.crt",                 // Debian, Ubuntu, Arch, Alpine.
+    "/etc/pki/tls/certs/ca-bundle.crt",                   // RHEL, Rocky, Amazon Linux, Fedora.
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",  // The same, newer versions.
+    "/etc/ssl/ca-bundle.pem",                             // SLES, openSUSE.
+    "/etc/ssl/cert.pem",                                  // Alpine, FreeBSD.
+};
+
+bool Exists(const char* path) {
+  std::error_code ignored;
+  return path != nullptr && std::filesystem::exists(path, ignored);
+}
+
+// SSL_CERT_FILE and SSL_CERT_DIR come first, then OpenSSL's own places.
+void TrustSystem(SSL_CTX& context) {
+  SSL_CTX_set_default_verify_paths(&context);
+  ERR_clear_error();
+  if (std::getenv(X509_get_default_cert_file_env()) != nullptr ||
+      std::getenv(X509_get_default_cert_dir_env()) != nullptr ||
+      Exists(X509_get_default_cert_file()) || Exists(X509_get_default_cert_dir())) {
+    return;
+  }
+  for (const char* path : kAuthoritiesOfDistributions) {
+    if (Exists(path) && SSL_CTX_load_verify_file(&context, path) == 1) return;
+  }
+  ERR_clear_error();
+}
+
 }  // namespace
 
 std::string TlsFailure() {
@@ -90,7 +124,7 @@ Result<TlsContext> ClientTls(const ClientTlsFiles& files) {
   SSL_CTX& settings = **context;
   SSL_CTX_set_verify(&settings, SSL_VERIFY_PEER, nullptr);
   if (files.authority.empty()) {
-    SSL_CTX_set_default_verify_paths(&settings);
+    TrustSystem(settings);
   } else if (const auto trusted = Trust(settings, files.authority); !trusted) {
     return Fail(trusted);
   }

@@ -24,8 +24,8 @@ using TlsContext = std::shared_ptr<ssl_ctx_st>;
 // on new connections. kInput with the file and the reason if a file cannot be used.
 Result<TlsContext> ServerTls(const TlsFiles& files);
 
-// The authority that a client trusts (empty: those of the system), and its own certificate and key
-// (empty: none).
+// The authority that a client trusts (empty: those of SSL_CERT_FILE, SSL_CERT_DIR, or the system),
+// and its own certificate and key (empty: none).
 struct ClientTlsFiles {
   std::string authority;
   std::string certificate;
