@@ -2,6 +2,7 @@
 
   reference/commands/*   from the manual pages that the program writes (`perseus help --man`)
   reference/http-api.md  from docs/openapi.yaml
+  reference/all-errors.md   from the calls of Fail in the sources
   reference/cpp/*        what Doxygen makes of the public headers
   reference/changelog.md, reference/contributing.md   from the files in the root of the repository
   theme/planner.js       the planner in WebAssembly, for the page "Is it worth it for me?"
@@ -24,6 +25,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts/site"))
 import http_api  # noqa: E402
 import manual_pages  # noqa: E402
+import messages  # noqa: E402
 
 # Where files of the repository's root are on the site.
 MOVED = {"CHANGELOG.md": "reference/changelog.md", "CONTRIBUTING.md": "reference/contributing.md",
@@ -50,6 +52,7 @@ def on_files(files, config):
     _replace_in_nav(config.nav, "reference/commands/",
                     [f"reference/commands/{path}" for path in sorted(commands, key=lambda name: name != "index.md")])
     add("reference/http-api.md", http_api.page(ROOT / "docs/openapi.yaml"))
+    add("reference/all-errors.md", messages.page(ROOT))
     cpp = pathlib.Path(os.environ["PERSEUS_SITE_CPP"])
     for path in sorted(cpp.rglob("*")):
         if path.is_file():
