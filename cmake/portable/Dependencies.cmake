@@ -9,9 +9,11 @@ if(NOT EXISTS ${libraries}/libc.so)
   message(FATAL_ERROR "${libraries} has no libraries for glibc 2.28 (run scripts/portable-libraries)")
 endif()
 
-# -B: g++ takes crt1.o, libc and all other libraries from there first.
+# -B: g++ takes crt1.o, libc and all other libraries from there first. No build ID: it is a hash that
+# includes debug information with the paths of the build, and packages have no debug information. Two
+# builds of one commit are the same without it.
 foreach(kind EXE SHARED MODULE)
-  set(CMAKE_${kind}_LINKER_FLAGS "-B${libraries}/ -static-libstdc++ -static-libgcc")
+  set(CMAKE_${kind}_LINKER_FLAGS "-B${libraries}/ -static-libstdc++ -static-libgcc -Wl,--build-id=none")
 endforeach()
 # No symbol of a static library is visible outside of a shared one.
 foreach(kind SHARED MODULE)
