@@ -1,4 +1,4 @@
-// The spans of the server and of its nodes (docs/server.md, "OpenTelemetry"):
+// The spans of the server and of its nodes (docs/how-to/opentelemetry.md):
 //
 //   PUT /v1/jobs/{job}/target      a request that changes something, or whose caller records it
 //     plan                         the planning that answers the change

@@ -1,5 +1,5 @@
 // The four endpoints of Zeus' pipeline frequency optimizer. So training code with its client can
-// use plans of Perseus without a change (docs/server.md, "Clients of Zeus").
+// use plans of Perseus without a change (docs/how-to/zeus-clients.md).
 //
 // Answers have the format of that server: JSON without white space and without a final newline, 200
 // for an accepted body, 422 for a wrong one. Unknown keys are ignored, as in that server, because

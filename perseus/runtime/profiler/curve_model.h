@@ -29,7 +29,8 @@
 //
 // Alternatives that we rejected. The published exponential (profile/curve.h) has three parameters,
 // fits effective energy only, and gives no uncertainty. The same model with own_share fixed at 1
-// needs more than ten clocks per group for rough profiles. docs/client.md has the losses of both.
+// needs more than ten clocks per group for rough profiles. docs/explanation/client-design.md has
+// the losses of both.
 //
 // Limit: the model cannot predict a jump that no measured clock of any group shows.
 //

@@ -12,7 +12,7 @@
 //   - Instructions that ran while a clock changed, or that stalled, are left out
 //     (gpu_measurements.h). A stall delays the baseline as much as a plan.
 //   - Waiting for an input is not a part of an instruction, if the training code marks it so
-//     (docs/client.md). Otherwise it looks like noise.
+//     (docs/explanation/client-design.md). Otherwise it looks like noise.
 //
 // The estimate (method of moments). In n steps of a rank at the same clocks, let d_k be the time of
 // instruction k, m_k its mean, and T the sum of all d_k in a step. With sample variances,

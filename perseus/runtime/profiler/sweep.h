@@ -35,7 +35,7 @@
 // these two.
 //
 // Alternatives that we rejected: evenly spaced clocks, and separate groups without sharing.
-// docs/client.md has the numbers.
+// docs/explanation/client-design.md has the numbers.
 //
 // Thread safety: all functions are pure.
 #pragma once

@@ -10,8 +10,8 @@
 // baseline iteration, and cancels.
 //
 // An alternative that we rejected was an additional margin in the deadline, of the standard error
-// of the iteration at the highest clocks. On virtual GPUs (docs/client.md, Bloom) it made plans
-// 0.04 % earlier, and 0.09 % more expensive.
+// of the iteration at the highest clocks. On virtual GPUs (docs/explanation/client-design.md,
+// Bloom) it made plans 0.04 % earlier, and 0.09 % more expensive.
 #pragma once
 
 #include <optional>
