@@ -105,7 +105,10 @@ Result<std::string> CompareSchedules(const store::JobRecord& job,
         {"energy_j", reference.energy_j}}},
       {"running", row ? RowJson(*row) : ordered_json()},
       {"others", std::move(others)},
-      {"conclusion", Conclude(schedule::PeakInFlight(own), row ? row->saving : 0, tradeoff.rows)}};
+      {"conclusion", row ? Conclude(schedule::PeakInFlight(own), row->saving, tradeoff.rows)
+                         : fmt::format("The schedule of the job takes longer than {}, so their "
+                                       "energies are not compared.",
+                                       reference.schedule.name)}};
   return json.dump();
 }
 

@@ -1,9 +1,12 @@
 #include "perseus/cluster/job_planning/other_schedules.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "perseus/simulation/synthetic/synthetic_profile.h"
 
@@ -44,6 +47,24 @@ TEST(CompareSchedules, SaysWhatOneMoreMicrobatchInFlightSaves) {
           .dump();
   const auto again = nlohmann::json::parse(*CompareSchedules(job, profile, {}));
   EXPECT_NEAR(again["running"]["saving"].get<double>(), more["saving"].get<double>(), 1e-9);
+  // One microbatch after the other takes longer, so its energy says nothing.
+  std::string rank;
+  for (int i = 0; i < 8; ++i)
+    rank += fmt::format("{}{}F{},{}B{}", i > 0 ? "," : "", "S", i, "S", i);
+  std::string csv;
+  for (const char stage : {'0', '1', '2', '3'}) {
+    std::string line = rank + "\n";
+    std::ranges::replace(line, 'S', stage);
+    csv += line;
+  }
+  job.body =
+      nlohmann::json{
+          {"key", "run"}, {"gpu", {{"blocking_power_w", 84}}}, {"schedule", {{"csv", csv}}}}
+          .dump();
+  const auto slow = nlohmann::json::parse(*CompareSchedules(job, profile, {}));
+  EXPECT_TRUE(slow["running"].is_null());
+  EXPECT_THAT(slow["conclusion"].get<std::string>(),
+              testing::HasSubstr("The schedule of the job takes longer than 1f1b"));
   std::stop_source stop;
   stop.request_stop();
   EXPECT_EQ(CompareSchedules(job, profile, stop.get_token()).error().kind, ErrorKind::kSystem);
