@@ -175,6 +175,21 @@ install_zig() {
   return 1
 }
 
+# The planner of the page "Is it worth it for me?", for the browser.
+estimate_planner=build/estimate/planner.wasm
+
+# build_estimate_planner compiles it, unless it is newer than its sources.
+build_estimate_planner() {
+  [[ ! -e $estimate_planner || -n $(find perseus/base \
+    perseus/planning/{profile,schedule,frontier,plan,discrete_bound} perseus/simulation/synthetic web/estimate \
+    -newer "$estimate_planner" -type f -not -name '*_test.cc' -print -quit) ]] || return 0
+  install_packages "${packages_build[@]}" || return 1
+  install_zig || return 1
+  say "compiling the planner to WebAssembly ($estimate_planner)"
+  mkdir -p "${estimate_planner%/*}"
+  web/estimate/build "$estimate_planner.new" && mv "$estimate_planner.new" "$estimate_planner"
+}
+
 # configure PRESET [CMAKE ARGUMENT...] prints output only if it fails.
 configure() {
   mkdir -p build

@@ -11,7 +11,7 @@ import vm from "node:vm";
 
 const [program, sources, path] = process.argv.slice(2);
 if (!existsSync(path)) {
-  console.log(`skipped: ${path} is not built (scripts/docs builds it)`);
+  console.log(`skipped: ${path} is not built (scripts/test builds it)`);
   process.exit(77);
 }
 vm.runInThisContext(readFileSync(join(sources, "docs/theme/planner_module.js"), "utf8"));

@@ -14,6 +14,26 @@ interface Props {
   palette: Palette;
 }
 
+const gapOfLabels = 6;
+const textWidth = (text: string) => 7 * Math.max(text.length, "10.5".length);
+
+/** Returns those of `names` whose labels, centered at their places, do not touch. The last one stays,
+ *  then each one before it that has room. */
+export function apart(
+  names: string[],
+  place: (name: string) => number,
+  width: (name: string) => number,
+): string[] {
+  const kept: string[] = [];
+  let free = Infinity; // Labels end before it.
+  for (const name of [...names].reverse()) {
+    if (place(name) + width(name) / 2 > free) continue;
+    kept.unshift(name);
+    free = place(name) - width(name) / 2 - gapOfLabels;
+  }
+  return kept;
+}
+
 export function SwitchesChart({ tradeoff, width, height, palette }: Props) {
   const { limits, unlimited } = tradeoff;
   const box: Box = { width, height, top: 34, right: 28, bottom: 46, left: 62 };
@@ -31,6 +51,8 @@ export function SwitchesChart({ tradeoff, width, height, palette }: Props) {
   const index = scaleLinear([0, 1], [box.left, width - box.right]);
   const path = line<{ at: string; value: number }>((p) => places(p.at)!, (p) => y(p.value));
   const last = places("none")!;
+  const nameOf = (at: string) => (at === "none" ? "no limit" : at);
+  const labeled = new Set(apart(names, (at) => places(at)!, (at) => textWidth(nameOf(at))));
   return (
     <Frame box={box} palette={palette}
       x={{ scale: index, label: "most clock changes of a GPU in an iteration", ticks: 0,
@@ -39,9 +61,11 @@ export function SwitchesChart({ tradeoff, width, height, palette }: Props) {
       {names.map((name) => (
         <g key={name} transform={`translate(${places(name)},${height - box.bottom})`}>
           <line y2="5" stroke={palette.muted} />
-          <text y="18" text-anchor="middle" fill={palette.muted}>
-            {name === "none" ? "no limit" : name}
-          </text>
+          {labeled.has(name) && (
+            <text y="18" text-anchor="middle" fill={palette.muted}>
+              {nameOf(name)}
+            </text>
+          )}
         </g>
       ))}
       <line x1={box.left} x2={width - box.right} y1={y(percentOf(unlimited.saving))}
@@ -53,9 +77,11 @@ export function SwitchesChart({ tradeoff, width, height, palette }: Props) {
         <g key={p.at} transform={`translate(${places(p.at)},${y(p.value)})`}>
           <circle r="4" fill={palette.chosen} />
           {/* Above a point near the axis, whose labels are below. */}
-          <text x="7" y={y(p.value) > height - box.bottom - 24 ? -8 : 17} fill={palette.ink}>
-            {p.value.toFixed(1)}
-          </text>
+          {labeled.has(p.at) && (
+            <text x="7" y={y(p.value) > height - box.bottom - 24 ? -8 : 17} fill={palette.ink}>
+              {p.value.toFixed(1)}
+            </text>
+          )}
         </g>
       ))}
       <circle cx={last} cy={y(percentOf(unlimited.saving))} r="4" fill={palette.paper}

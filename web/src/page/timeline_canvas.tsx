@@ -13,7 +13,7 @@ import { shortened } from "../charts/timeline";
 import type { Theme } from "./theme_button";
 import { computedPalette } from "./themed";
 
-const left = 60;
+const left = 72; // Room for "pp_rank 63".
 const right = 8;
 const axis = 34;
 const mostZoom = 400;
@@ -277,7 +277,7 @@ function paintNames(
   for (const group of layout.groups) {
     group.lanes.forEach((_, r) => {
       const middle = laneTop(layout, group, r) + layout.laneHeight / 2;
-      context.fillText(shortened(group.names[r], 9), left - 6, middle, left - 6);
+      context.fillText(shortened(group.names[r], 10), left - 6, middle, left - 6);
     });
   }
 }

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { onPage, settled, stopAt, wordsOf } from "./browser.mjs";
 import { jobNames, jobOf } from "./jobs.mjs";
+import { canvasLeft } from "./timeline.mjs";
 
 const paper = { light: "rgb(255, 255, 255)", dark: "rgb(20, 24, 33)" };
 const waiting = { light: "234,237,242,255", dark: "43,49,64,255" };
@@ -10,15 +11,15 @@ const waiting = { light: "234,237,242,255", dark: "43,49,64,255" };
 /** Returns the color of the page, and the color of waiting on the canvas: at the start of the lane of pp_rank 1. */
 const colorsOf = async (page) => {
   await settled(page);
-  return page.evaluate(() => {
+  return page.evaluate((left) => {
     const canvas = document.querySelector("canvas");
     const copy = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-    copy.drawImage(canvas, 64, 22 + 33 + 10, 1, 1, 0, 0, 1, 1);
+    copy.drawImage(canvas, left + 4, 22 + 33 + 10, 1, 1, 0, 0, 1, 1);
     return {
       paper: getComputedStyle(document.body).backgroundColor,
       waiting: copy.getImageData(0, 0, 1, 1).data.join(),
     };
-  });
+  }, canvasLeft);
 };
 const colors = (theme) => ({ paper: paper[theme], waiting: waiting[theme] });
 

@@ -1,5 +1,5 @@
 // Computes the instructions of a report from its data, and their places on the canvas.
-const canvasLeft = 60;
+export const canvasLeft = 72;
 const canvasRight = 8;
 
 /** Returns for each pp_rank, in order: start, duration (ns), energy (J), and the instruction. */

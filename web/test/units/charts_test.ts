@@ -5,6 +5,7 @@ import { histogramOf } from "../../src/charts/histogram";
 import { firstEndingAfter, laneTop, layOutTimeline } from "../../src/charts/lanes";
 import { idleStep, inkOn, luminance, powerColor, powerStep, powerSteps } from "../../src/color";
 import { slicesOf } from "../../src/data";
+import { apart } from "../../src/charts/switches";
 import { clocksOf } from "../../src/page/stages_section";
 import { sampleReport } from "./sample_report";
 
@@ -55,6 +56,18 @@ describe("layOutTimeline", () => {
     assert.deepEqual(new Set(steps), new Set([powerSteps - 1]));
     assert.equal(layout.groups[1].steps[0][3], 0);
   });
+});
+
+describe("apart", () => {
+  const rows: [what: string, distance: number, kept: string[]][] = [
+    ["keeps all names that have room", 40, ["0", "2", "4", "none"]],
+    ["leaves out those that would touch the next one", 20, ["2", "none"]],
+    ["keeps the last one alone where there is no room", 1, ["none"]],
+  ];
+  for (const [what, distance, kept] of rows) {
+    const names = ["0", "2", "4", "none"];
+    it(what, () => assert.deepEqual(apart(names, (name) => names.indexOf(name) * distance, () => 30), kept));
+  }
 });
 
 describe("powerStep", () => {
