@@ -76,7 +76,7 @@ Result<std::vector<int>> Chooser::WithinPower(double watts, int pipelines) {
   PERSEUS_ASSIGN_OR_RETURN(const auto least_w, LeastPower());
   return FailAs(ErrorKind::kUnreachable,
                 "{} has no plan that meets a power cap of {} W: the {} pipelines of the job draw "
-                "at least {} W",
+                "at least {} W (raise the cap, or run fewer pipelines)",
                 name_, watts, pipelines, std::ceil(least_w * pipelines));
 }
 

@@ -63,7 +63,9 @@ Result<protocol::Reply> Ask(int socket, const protocol::Request& request) {
 Result<protocol::Listing> AskForList(int socket) {
   PERSEUS_ASSIGN_OR_RETURN(auto reply, Ask(socket, protocol::List{}));
   auto* listing = std::get_if<protocol::Listing>(&reply);
-  if (listing == nullptr) return Fail("the agent did not reply with a list of GPUs");
+  if (listing == nullptr) {
+    return Fail("the agent did not reply with a list of GPUs (is it of this version? restart it)");
+  }
   return std::move(*listing);
 }
 

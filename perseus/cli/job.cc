@@ -413,7 +413,9 @@ Result<const ordered_json*> FindAssignment(const ordered_json& assignments, std:
   for (const ordered_json& assignment : assignments) {
     if (assignment.at("version") == version) return &assignment;
   }
-  if (assignments.empty()) return Fail("the job has no assignment yet");
+  if (assignments.empty()) {
+    return Fail("the job has no assignment yet (upload a profile: perseus job register --profile)");
+  }
   return Fail("the server has no assignment {} of the job (it keeps {} to {})", version,
               assignments.back().at("version").get<std::int64_t>(),
               assignments.front().at("version").get<std::int64_t>());

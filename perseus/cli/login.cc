@@ -98,7 +98,8 @@ Result<DeviceCode> AskForCode(const Login& login, const std::string& device_url,
   if (code.address.empty()) code.address = AnswerText(body, "verification_uri");
   if (code.code.empty() || !IsPrintable(code.user_code) || !IsPrintable(code.address) ||
       !code.address.starts_with("http")) {
-    return FailAs(ErrorKind::kSystem, "{} gave no device code", device_url);
+    return FailAs(ErrorKind::kSystem,
+                  "{} gave no device code (enable the device flow for this client)", device_url);
   }
   return code;
 }
@@ -125,7 +126,9 @@ Result<Login> WaitForPerson(const Login& login, const DeviceCode& code) {
     if (answer->error.empty()) return answer->login;
     if (answer->error == "slow_down") interval_s += kSlowDown;
     if (answer->error == "slow_down" || answer->error == "authorization_pending") continue;
-    if (answer->error == "access_denied") return Fail("the login was denied in the browser");
+    if (answer->error == "access_denied") {
+      return Fail("the login was denied in the browser (run perseus login again to allow it)");
+    }
     if (answer->error == "expired_token") break;
     return Fail("the provider refuses the login: {} {}", Excerpt(answer->error),
                 Excerpt(answer->description));
@@ -162,7 +165,9 @@ Result<ordered_json> AskWho(const ServerFlags& flags, const std::string& token) 
   PERSEUS_ASSIGN_OR_RETURN(auto client, http::Client::Create(std::move(options)));
   PERSEUS_ASSIGN_OR_RETURN(const auto text, client.Fetch({.target = "/v1/whoami"}));
   auto who = ordered_json::parse(text, nullptr, false);
-  if (!who.is_object()) return FailAs(ErrorKind::kSystem, "the server's answer is not JSON");
+  if (!who.is_object()) {
+    return FailAs(ErrorKind::kSystem, "the server's answer is not JSON (is it a perseus server?)");
+  }
   return who;
 }
 

@@ -173,8 +173,10 @@ Result<void> CheckPlan(const fs::path& plan) {
   PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(plan));
   PERSEUS_ASSIGN_OR_RETURN(const auto parsed, plan_file::ParsePlan(text, plan.string()));
   if (!parsed.job.IsGeneralGraph()) return {};
-  return Fail("{}: is a plan of a general graph, but a training job needs a plan of a pipeline",
-              plan.string());
+  return Fail(
+      "{}: is a plan of a general graph, but a training job needs a plan of a pipeline (make one "
+      "with perseus plan --schedule)",
+      plan.string());
 }
 
 }  // namespace

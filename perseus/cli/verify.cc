@@ -237,8 +237,10 @@ Result<void> RunVerify(const VerifyFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(auto text, ReadFile(path));
   PERSEUS_ASSIGN_OR_RETURN(const auto plan, plan_file::ParsePlan(text, path));
   if (plan.job.IsGeneralGraph()) {
-    return Fail("{}: is a plan of a general graph, but a training job needs a plan of a pipeline",
-                path);
+    return Fail(
+        "{}: is a plan of a general graph, but a training job needs a plan of a pipeline (make one "
+        "with perseus plan --schedule)",
+        path);
   }
   tuner::VerificationOptions options;
   options.job_directory = flags.directory;

@@ -215,7 +215,8 @@ Result<void> CheckReach(const Network& network, Nanoseconds deadline) {
   // Rounded up, so that a user who asks for the time in the message gets a plan.
   const Nanoseconds rounded = (least + kMicrosecond - 1) / kMicrosecond * kMicrosecond;
   return FailAs(ErrorKind::kUnreachable,
-                "no plan can meet {:.6f} s: the least possible iteration time is {:.6f} s",
+                "no plan can meet {:.6f} s: the least possible iteration time is {:.6f} s "
+                "(allow at least that)",
                 ToSeconds(deadline), ToSeconds(rounded));
 }
 

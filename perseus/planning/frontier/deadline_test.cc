@@ -84,7 +84,8 @@ TEST(SolveDeadline, BelowTheLeastTimeIsUnreachable) {
   const Result<Solution> solution = SolveDeadline(seconds, 1'250'000'000);
   ASSERT_FALSE(solution);
   EXPECT_EQ(solution.error().message,
-            "no plan can meet 1.250000 s: the least possible iteration time is 1.500000 s");
+            "no plan can meet 1.250000 s: the least possible iteration time is 1.500000 s "
+            "(allow at least that)");
 }
 
 // The schedule is shorter than the deadline if more time would save less than the floor.

@@ -23,7 +23,9 @@ Result<void> CheckRan(const LoggedRank& rank, const protocol::RankId& name,
                       const StepRange& range) {
   for (std::int64_t number = range.begin; number < range.end; ++number) {
     const protocol::RanStep* step = rank.Find(number);
-    if (step == nullptr) return Fail("rank {} did not record step {}", Name(name), number);
+    if (step == nullptr)
+      return Fail("rank {} did not record step {} (its log says why; run it again)", Name(name),
+                  number);
     if (step->assignment_version != range.version) {
       return Fail(
           "rank {} ran step {} with assignment {} instead of {} (its log has a remark with the "
@@ -37,7 +39,8 @@ Result<void> CheckRan(const LoggedRank& rank, const protocol::RankId& name,
     }
   }
   if (rank.Find(range.end) != nullptr) return {};
-  return Fail("rank {} did not record step {}", Name(name), range.end);
+  return Fail("rank {} did not record step {} (its log says why; run it again)", Name(name),
+              range.end);
 }
 
 // Of the mean of these values. 0 with fewer than two.
