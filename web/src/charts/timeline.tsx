@@ -12,7 +12,7 @@ interface Props {
   palette: Palette;
 }
 
-const left = 64;
+const left = 70; // Room for "pp_rank 63".
 const right = 12;
 export const axisHeight = 40;
 
