@@ -37,6 +37,17 @@ std::size_t PrintableLength(std::string_view text) {
   return length == 0 || IsDeceptive(Utf8CodePoint(text, length)) ? 0 : length;
 }
 
+// Moves what shows the first character of `text` to the end of `shown`.
+void Show(std::string_view& text, std::string& shown) {
+  const std::size_t length = PrintableLength(text);
+  if (length == 0) {
+    shown += fmt::format("\\x{:02X}", static_cast<unsigned char>(text.front()));
+  } else {
+    shown += text.substr(0, length);
+  }
+  text.remove_prefix(std::max<std::size_t>(length, 1));
+}
+
 // Insertions, deletions, replacements, and exchanges of two neighbors that make `a` from `b`
 // (optimal string alignment).
 std::size_t EditDistance(std::string_view a, std::string_view b) {
@@ -67,15 +78,15 @@ std::string Excerpt(std::string_view text) {
       shown += "...";
       break;
     }
-    const std::size_t length = PrintableLength(text);
-    if (length == 0) {
-      shown += fmt::format("\\x{:02X}", static_cast<unsigned char>(text.front()));
-    } else {
-      shown += text.substr(0, length);
-    }
-    text.remove_prefix(std::max<std::size_t>(length, 1));
+    Show(text, shown);
   }
   return shown + '"';
+}
+
+std::string OneLine(std::string_view text) {
+  std::string shown;
+  while (!text.empty()) Show(text, shown);
+  return shown;
 }
 
 bool IsPrintable(std::string_view text) {

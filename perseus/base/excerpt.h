@@ -12,6 +12,10 @@ namespace perseus {
 // one line of text, cannot send control sequences to a terminal, and shows what it contains.
 std::string Excerpt(std::string_view text);
 
+// Returns the text with the same bytes as \xNN, without quotes and of any length: for a message
+// that contains text of others, such as a path.
+std::string OneLine(std::string_view text);
+
 // Whether the text is UTF-8 without control characters (tabs, line ends) and invisible characters.
 bool IsPrintable(std::string_view text);
 

@@ -24,6 +24,12 @@ TEST(Excerpt, EscapesControlSequencesOfATerminal) {
   EXPECT_EQ(Excerpt(std::string_view("\0", 1)), "\"\\x00\"");
 }
 
+TEST(OneLine, EscapesTheSameAndCutsNothing) {
+  EXPECT_EQ(OneLine("a\nb\x1B[2J \xFF é \u202E"), "a\\x0Ab\\x1B[2J \\xFF é \\xE2\\x80\\xAE");
+  EXPECT_EQ(OneLine(std::string(5000, 'x')), std::string(5000, 'x'));
+  EXPECT_EQ(OneLine(""), "");
+}
+
 // A name with these could look like another one in a log.
 TEST(IsPrintable, RefusesInvisibleCharactersAndChangesOfDirection) {
   for (const char* text : {"a\u00ADb", "a\u061Cb", "a\u200Bb", "a\u200Fb", "a\u2028b", "a\u2029b",

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <system_error>
 #include <vector>
 
@@ -92,23 +93,34 @@ Result<void> FlushDirectories(fs::path directory, const fs::path& topmost) {
   }
 }
 
-}  // namespace
-
-Result<std::string> ReadFile(const std::filesystem::path& path) {
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+// Why the file was not opened, or what it is. A directory is an error.
+Result<struct stat> StatusOf(const FileDescriptor& file, const fs::path& path) {
   if (!file) return SystemFailure("read", path, errno);
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) return SystemFailure("read", path, errno);
-  if (S_ISDIR(status.st_mode)) {
-    return FailAs(ErrorKind::kSystem, "{}: is a directory (give the path of a file in it)",
-                  path.string());
-  }
+  if (!S_ISDIR(status.st_mode)) return status;
+  return FailAs(ErrorKind::kSystem, "{}: is a directory (give the path of a file in it)",
+                path.string());
+}
+
+constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
+
+tl::unexpected<Error> TooLarge(const fs::path& path, std::uint64_t most_bytes) {
+  return FailAs(ErrorKind::kSystem, "{}: is larger than {} bytes (is it the right file?)",
+                path.string(), most_bytes);
+}
+
+// Reads until the end, because the size may be wrong: that of a file in /proc is 0.
+Result<std::string> ReadAll(int fd, std::uint64_t size, std::uint64_t most_bytes,
+                            const fs::path& path) {
+  if (size > most_bytes) return TooLarge(path, most_bytes);
   std::string contents;
   std::size_t used = 0;
-  contents.resize(static_cast<std::size_t>(status.st_size) + 1);
-  while (true) {  // A pipe has size 0, so read until the end and not only st_size bytes.
+  contents.resize(static_cast<std::size_t>(size) + 1);
+  while (true) {
+    if (used > most_bytes) return TooLarge(path, most_bytes);
     if (used == contents.size()) contents.resize(contents.size() * 2);
-    const ssize_t got = ::read(file.get(), contents.data() + used, contents.size() - used);
+    const ssize_t got = ::read(fd, contents.data() + used, contents.size() - used);
     if (got < 0) {
       if (errno == EINTR) continue;
       return SystemFailure("read", path, errno);
@@ -118,6 +130,26 @@ Result<std::string> ReadFile(const std::filesystem::path& path) {
   }
   contents.resize(used);
   return contents;
+}
+
+}  // namespace
+
+Result<std::string> ReadFile(const fs::path& path) {
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  PERSEUS_ASSIGN_OR_RETURN(const struct stat status, StatusOf(file, path));
+  // A pipe has size 0, and ends where its writer closes it.
+  return ReadAll(file.get(), static_cast<std::uint64_t>(status.st_size), kNoLimit, path);
+}
+
+Result<std::string> ReadRegularFile(const fs::path& path, std::uint64_t most_bytes) {
+  // O_NONBLOCK: opening a pipe does not wait for its writer.
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  PERSEUS_ASSIGN_OR_RETURN(const struct stat status, StatusOf(file, path));
+  if (!S_ISREG(status.st_mode)) {
+    return FailAs(ErrorKind::kSystem, "{}: is not a regular file (give the path of a file)",
+                  path.string());
+  }
+  return ReadAll(file.get(), static_cast<std::uint64_t>(status.st_size), most_bytes, path);
 }
 
 Result<void> WriteFileAtomically(const fs::path& given, std::string_view contents) {

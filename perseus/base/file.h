@@ -1,6 +1,7 @@
 // Reads and writes whole files. A write replaces the whole file or changes nothing.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -12,6 +13,16 @@ namespace perseus {
 // Returns the bytes of the file. Fails (kSystem) with the reason of the operating system. The
 // message has a remedy if one is known, for example if `path` is a directory.
 Result<std::string> ReadFile(const std::filesystem::path& path);
+
+// The most bytes that ReadRegularFile reads by default. Plans of the largest jobs are smaller.
+inline constexpr std::uint64_t kMostRegularBytes = std::uint64_t{256} << 20;
+
+// The same for a program that must neither wait nor run out of memory, whatever the path names,
+// such as a training process. Fails (kSystem) for a pipe, a socket or a device, and for a file of
+// more than `most_bytes`. Does not open a pipe for longer than the call, and takes nothing out of
+// it.
+Result<std::string> ReadRegularFile(const std::filesystem::path& path,
+                                    std::uint64_t most_bytes = kMostRegularBytes);
 
 // Replaces the contents of `path` in one step: writes a temporary file in the same directory,
 // flushes it to disk, renames it, and flushes the directory. Creates missing parent directories.

@@ -148,6 +148,39 @@ TEST_F(FileTest, TheErrorSaysThatThePathIsADirectory) {
   EXPECT_NE(read.error().message.find("is a directory"), std::string::npos);
 }
 
+// Why ReadRegularFile fails; empty if it does not.
+std::string WhyNotRead(const fs::path& path, std::uint64_t most_bytes = kMostRegularBytes) {
+  const Result<std::string> read = ReadRegularFile(path, most_bytes);
+  return read ? "" : read.error().message;
+}
+
+TEST_F(FileTest, ARegularFileIsReadUpToItsLimit) {
+  const fs::path path = directory_ / "file";
+  ASSERT_TRUE(WriteFileAtomically(path, "12345"));
+  EXPECT_EQ(*ReadRegularFile(path), "12345");
+  EXPECT_EQ(*ReadRegularFile(path, 5), "12345");
+  EXPECT_NE(WhyNotRead(path, 4).find("is larger than 4 bytes"), std::string::npos);
+  // Files in /proc have size 0.
+  EXPECT_EQ(*ReadRegularFile("/proc/self/status"), *ReadFile("/proc/self/status"));
+  EXPECT_NE(WhyNotRead("/proc/self/status", 4).find("is larger than"), std::string::npos);
+}
+
+TEST_F(FileTest, ALargeFileIsRefusedBeforeMemoryIsAllocated) {
+  const fs::path path = directory_ / "sparse";
+  ASSERT_TRUE(WriteFileAtomically(path, ""));
+  fs::resize_file(path, std::uint64_t{1} << 40);
+  EXPECT_NE(WhyNotRead(path).find("is larger than 268435456 bytes"), std::string::npos);
+}
+
+TEST_F(FileTest, PipesDevicesAndDirectoriesAreRefusedWithoutWaiting) {
+  const fs::path pipe = directory_ / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_NE(WhyNotRead(pipe).find("is not a regular file"), std::string::npos);
+  EXPECT_NE(WhyNotRead("/dev/zero").find("is not a regular file"), std::string::npos);
+  EXPECT_NE(WhyNotRead(directory_).find("is a directory"), std::string::npos);
+  EXPECT_NE(WhyNotRead(directory_ / "absent").find("No such file"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace perseus
 

@@ -170,7 +170,7 @@ void SetUnlessSet(RunEnvironment& environment, const char* name, const std::stri
 
 // A plan that no rank could read is reported before the training begins.
 Result<void> CheckPlan(const fs::path& plan) {
-  PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(plan));
+  PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadRegularFile(plan));
   PERSEUS_ASSIGN_OR_RETURN(const auto parsed, plan_file::ParsePlan(text, plan.string()));
   if (!parsed.job.IsGeneralGraph()) return {};
   return Fail(

@@ -82,7 +82,10 @@ PyObject* New(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
   std::snprintf(session->name.data(), session->name.size(), "dp%d-pp%d-tp%d", options.dp_rank,
                 options.pp_rank, options.tp_rank);
   if (handle != nullptr) OpenSessions().push_back(session);
-  if (!LogWarnings(session)) {
+  constexpr const char* kNoSession =
+      "no session can be opened (is memory exhausted?); nothing is set or recorded, and training "
+      "goes on";
+  if (handle == nullptr ? !Log(session, kNoSession) : !LogWarnings(session)) {
     Py_DECREF(session);
     return nullptr;
   }

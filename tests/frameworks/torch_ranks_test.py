@@ -64,6 +64,19 @@ class RanksTest(unittest.TestCase):
 
         self.check(ranks_of, lambda rank: (rank % 2, rank // 8))
 
+    def test_a_mesh_that_is_not_that_of_the_pipeline_is_not_used(self):
+        """Its names are wrong: the ranks are those that the groups say, and no two are the same."""
+
+        def ranks_of():
+            mesh = init_device_mesh("cpu", (4, 2, 2), mesh_dim_names=("pp", "dp", "tp"))
+            with self.assertLogs("perseus", "WARNING") as logs:
+                found = _mesh.find_ranks([], mesh, mesh.get_group("dp"))
+            self.assertEqual(len(logs.output), 1)
+            self.assertIn("its dimension 'pp' has the processes", logs.output[0])
+            return found
+
+        self.check(ranks_of, lambda rank: (rank // 4 * 2 + rank % 2, 0))
+
     @works("torch", "ranks from the meshes of DTensor parameters")
     def test_a_parameter_on_a_part_of_such_a_mesh(self):
         def ranks_of():

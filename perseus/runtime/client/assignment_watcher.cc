@@ -34,7 +34,7 @@ Result<ClockTable> TableOf(const protocol::Assignment& assignment,
   const std::string& plan = assignment.PlanOf(name.dp_rank);
   if (plan.empty()) return ClockTable{};
   const std::filesystem::path path = job_directory / plan;
-  PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(path));
+  PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadRegularFile(path));
   return CompilePlan(text, path.string(), name.pp_rank);
 }
 

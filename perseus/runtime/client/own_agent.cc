@@ -144,10 +144,11 @@ bool SpawnDetached(const std::vector<std::string>& command, const std::filesyste
 
 // The last line of what the agent said.
 std::string Complaint(const std::filesystem::path& log) {
-  std::string text = ReadFile(log).value_or("");
+  std::string text = ReadRegularFile(log).value_or("");
   while (!text.empty() && text.back() == '\n') text.pop_back();
   const std::size_t line = text.rfind('\n');
-  return line == std::string::npos ? text : text.substr(line + 1);
+  if (line != std::string::npos) text.erase(0, line + 1);
+  return text.empty() ? "it wrote nothing" : text;
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include "perseus/runtime/client/perseus.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -15,6 +17,20 @@ struct perseus_session {
   std::unique_ptr<perseus::client::Session> session;
 };
 
+namespace {
+
+void WarnOfNoSession(const perseus_options* options, const std::exception& error) {
+  const bool has_flags = options != nullptr && options->size >= offsetof(perseus_options, flags) +
+                                                                    sizeof(perseus_options::flags);
+  if (has_flags && (options->flags & PERSEUS_QUIET) != 0) return;
+  std::fprintf(stderr,
+               "perseus: no session can be opened (%s); nothing is set or recorded, and training "
+               "goes on\n",
+               error.what());
+}
+
+}  // namespace
+
 extern "C" {
 
 perseus_session* perseus_open(const perseus_options* options) {
@@ -22,7 +38,8 @@ perseus_session* perseus_open(const perseus_options* options) {
     auto opened = std::make_unique<perseus_session>();
     opened->session = perseus::client::Session::Open(perseus::client::SettingsFrom(options));
     return opened.release();
-  } catch (const std::exception&) {
+  } catch (const std::exception& error) {
+    WarnOfNoSession(options, error);
     return nullptr;
   }
 }

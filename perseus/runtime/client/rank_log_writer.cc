@@ -39,7 +39,9 @@ Result<RankLogWriter> RankLogWriter::Create(const std::filesystem::path& path) {
   std::error_code error;
   std::filesystem::create_directories(path.parent_path(), error);
   if (error) return CannotWrite(path, error.message());
-  FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  // O_NONBLOCK: a pipe of this name is an error, and not a reason to wait for its reader.
+  FileDescriptor file(
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666));
   if (!file) return CannotWrite(path, std::strerror(errno));
   // A file system without locks is taken as it is.
   if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {

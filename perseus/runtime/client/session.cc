@@ -137,9 +137,7 @@ std::unique_ptr<Session> Session::Open(Settings settings) {
   }
   auto core = std::make_shared<SessionCore>(std::move(settings));
   if (!no_rank.empty()) core->warnings.Once("rank", no_rank);
-  if (!core->settings.wrong_stages.empty()) {
-    core->warnings.Once("stages", core->settings.wrong_stages);
-  }
+  for (const std::string& problem : core->settings.problems) core->warnings.Once(problem, problem);
   std::unique_ptr<Session> session(new Session(core));
   ChosenGpu gpu = FindGpu(*core);
   core->clock = gpu.clock;
@@ -295,18 +293,19 @@ bool Session::UsePlan(const std::filesystem::path& path) {
   if (IsDead()) return false;
   auto table = std::make_unique<ClockTable>();
   if (!path.empty()) {
-    const auto text = ReadFile(path);
+    const auto text = ReadRegularFile(path);
     auto plan = text ? CompilePlan(*text, path.string(), core_->settings.name.pp_rank)
                      : Result<ClockTable>(Fail(text));
     if (!plan) {
-      core_->warnings.Once("plan: " + path.string(), plan.error().message + "; not followed");
+      core_->warnings.Once("plan: " + path.string(),
+                           plan.error().message + "; the plan is not followed");
       return false;
     }
     if (plan->source == ClockTable::Source::kNone) {
       core_->warnings.Once(
           "plan: " + path.string(),
           fmt::format("{}: it is cut down to other pp_ranks, without pp_rank {} (take the "
-                      "whole plan: perseus job plan); not followed",
+                      "whole plan: perseus job plan); the plan is not followed",
                       path.string(), core_->settings.name.pp_rank));
       return false;
     }

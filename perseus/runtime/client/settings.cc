@@ -27,18 +27,32 @@ std::string TextOf(const char* option, const char* variable, const char* otherwi
 }
 
 // PERSEUS_LOG_BYTES; the default where that is not a number.
-std::uint64_t MostLogBytes() {
+std::uint64_t MostLogBytes(std::vector<std::string>& problems) {
   const std::string text = TextOf(nullptr, "PERSEUS_LOG_BYTES", "");
+  if (text.empty()) return kMostLogBytes;
   std::uint64_t bytes = 0;
   const auto read = std::from_chars(text.data(), text.data() + text.size(), bytes);
   const bool is_number = read.ec == std::errc() && read.ptr == text.data() + text.size();
-  return is_number ? bytes : kMostLogBytes;
+  if (is_number) return bytes;
+  problems.push_back(fmt::format(
+      "PERSEUS_LOG_BYTES is {}, but it is a number of bytes, such as {}; this number is "
+      "used",
+      Excerpt(text), kMostLogBytes));
+  return kMostLogBytes;
 }
 
 // The agent takes no others.
-std::string JobName(std::string name) {
-  if (name.size() > protocol::kLongestName) name.resize(protocol::kLongestName);
-  return name.empty() || !IsPrintable(name) ? "training" : name;
+std::string JobName(std::string name, std::vector<std::string>& problems) {
+  const auto change = [&](std::string used) {
+    problems.push_back(fmt::format(
+        "the name of the job is {}, but it has 1 to {} bytes that can be printed; {} is "
+        "used (see PERSEUS_JOB)",
+        Excerpt(name), protocol::kLongestName, Excerpt(used)));
+    return used;
+  };
+  if (name.size() <= protocol::kLongestName) return IsPrintable(name) ? name : change("training");
+  std::string cut = name.substr(0, protocol::kLongestName);
+  return change(IsPrintable(cut) ? std::move(cut) : "training");
 }
 
 // Reads `stages` and `pp_ranks`. If one is wrong, neither is recorded: training goes on.
@@ -46,16 +60,16 @@ void ReadPipeline(const perseus_options& options, Settings& settings) {
   const protocol::HighestRanks highest;
   if (options.pp_ranks < 0 || options.pp_ranks > highest.pp_rank + 1 ||
       (options.pp_ranks > 0 && options.pp_ranks <= options.pp_rank)) {
-    settings.wrong_stages = fmt::format(
+    settings.problems.push_back(fmt::format(
         "pp_ranks is {}, but it is the number of ranks of the pipeline, more than pp_rank {} and "
         "at most {}, or 0 if it is unknown; it is not recorded",
-        options.pp_ranks, options.pp_rank, highest.pp_rank + 1);
+        options.pp_ranks, options.pp_rank, highest.pp_rank + 1));
     return;
   }
   const std::string text = options.stages == nullptr ? "" : options.stages;
   auto stages = protocol::ParseStages(text);
   if (!stages) {
-    settings.wrong_stages = stages.error().message + "; they are not recorded";
+    settings.problems.push_back(stages.error().message + "; they are not recorded");
     return;
   }
   settings.stages = *std::move(stages);
@@ -70,12 +84,12 @@ Settings SettingsFrom(const perseus_options* options) {
   Settings settings;
   settings.name = {all.dp_rank, all.pp_rank, all.tp_rank};
   settings.gpu = TextOf(all.gpu, "PERSEUS_GPU", "");
-  settings.job = JobName(TextOf(all.job, "PERSEUS_JOB", "training"));
+  settings.job = JobName(TextOf(all.job, "PERSEUS_JOB", "training"), settings.problems);
   settings.job_directory = TextOf(all.job_directory, "PERSEUS_JOB_DIR", "");
   settings.plan = TextOf(all.plan, "PERSEUS_PLAN", "");
   settings.agent = TextOf(all.agent, "PERSEUS_AGENT", kNodesSocket);
   settings.devices = TextOf(all.devices, "PERSEUS_DEVICES", "auto");
-  settings.most_log_bytes = MostLogBytes();
+  settings.most_log_bytes = MostLogBytes(settings.problems);
   settings.plan_expires_at = all.plan_expires_at;
   ReadPipeline(all, settings);
   if ((all.flags & PERSEUS_QUIET) != 0) settings.warning_output = WarningOutput::kQuiet;

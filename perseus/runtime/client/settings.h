@@ -28,7 +28,8 @@ struct Settings {
   std::int64_t plan_expires_at = 0;  // Seconds since 1970; 0: never.
   std::vector<int> stages;           // By chunk. Empty if the default numbers hold.
   int pp_ranks = 0;                  // 0: unknown.
-  std::string wrong_stages;          // What is wrong with `stages` or `pp_ranks`; empty if nothing.
+  // One warning for each setting that is wrong and not used. The session works without it.
+  std::vector<std::string> problems;
   std::uint64_t most_log_bytes = kMostLogBytes;
   WarningOutput warning_output = WarningOutput::kStandardError;
 };

@@ -52,7 +52,7 @@ TEST(SettingsFrom, TakesTheStagesOfTheChunks) {
   Settings settings = SettingsFrom(&options);
   EXPECT_EQ(settings.stages, (std::vector<int>{3, 4}));
   EXPECT_EQ(settings.pp_ranks, 4);
-  EXPECT_EQ(settings.wrong_stages, "");
+  EXPECT_THAT(settings.problems, testing::IsEmpty());
 
   options.size = offsetof(perseus_options, stages);
   EXPECT_TRUE(SettingsFrom(&options).stages.empty());
@@ -66,20 +66,23 @@ TEST(SettingsFrom, WrongStagesAreNotRecorded) {
   options.pp_ranks = 4;
   Settings settings = SettingsFrom(&options);
   EXPECT_TRUE(settings.stages.empty());
-  EXPECT_THAT(settings.wrong_stages, testing::HasSubstr("stages is \"3;4\""));
+  EXPECT_THAT(settings.problems, testing::ElementsAre(testing::HasSubstr("stages is \"3;4\"")));
 
   options.stages = "3,4";
   options.pp_ranks = 3;
   settings = SettingsFrom(&options);
   EXPECT_EQ(settings.pp_ranks, 0);
-  EXPECT_THAT(settings.wrong_stages, testing::HasSubstr("pp_ranks is 3"));
+  EXPECT_THAT(settings.problems, testing::ElementsAre(testing::HasSubstr("pp_ranks is 3")));
 }
 
 TEST(SettingsFrom, ALogsLimitIsANumberOfBytes) {
   ::setenv("PERSEUS_LOG_BYTES", "5000", 1);
   EXPECT_EQ(SettingsFrom(nullptr).most_log_bytes, 5000U);
+  EXPECT_THAT(SettingsFrom(nullptr).problems, testing::IsEmpty());
   ::setenv("PERSEUS_LOG_BYTES", "5 GB", 1);
   EXPECT_EQ(SettingsFrom(nullptr).most_log_bytes, 1073741824U);
+  EXPECT_THAT(SettingsFrom(nullptr).problems,
+              testing::ElementsAre(testing::HasSubstr("PERSEUS_LOG_BYTES is \"5 GB\"")));
   ::unsetenv("PERSEUS_LOG_BYTES");
   EXPECT_EQ(SettingsFrom(nullptr).most_log_bytes, 1073741824U);
 }
@@ -88,9 +91,16 @@ TEST(SettingsFrom, JobsThatTheAgentWouldRefuseGetTheDefaultName) {
   perseus_options options = PERSEUS_OPTIONS_INIT;
   options.job = "two\nlines";
   EXPECT_EQ(SettingsFrom(&options).job, "training");
+  EXPECT_THAT(SettingsFrom(&options).problems,
+              testing::ElementsAre(testing::HasSubstr("\"two\\x0Alines\"")));
   const std::string is_long(300, 'x');
   options.job = is_long.c_str();
   EXPECT_EQ(SettingsFrom(&options).job, is_long.substr(0, 200));
+  EXPECT_THAT(SettingsFrom(&options).problems,
+              testing::ElementsAre(testing::HasSubstr("1 to 200 bytes")));
+  const std::string is_cut_in_a_character = std::string(199, 'x') + "\u4E2D";
+  options.job = is_cut_in_a_character.c_str();
+  EXPECT_EQ(SettingsFrom(&options).job, "training");
 }
 
 }  // namespace

@@ -3,10 +3,20 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "perseus/base/excerpt.h"
+
 namespace perseus::client {
 namespace {
 
 constexpr std::size_t kMostUntaken = 100;
+// The end of a warning says what is lost, and what to do.
+constexpr std::size_t kShownBegin = 500;
+constexpr std::size_t kShownEnd = 500;
+
+std::string Shortened(const std::string& message) {
+  if (message.size() <= kShownBegin + kShownEnd) return message;
+  return message.substr(0, kShownBegin) + " ... " + message.substr(message.size() - kShownEnd);
+}
 
 }  // namespace
 
@@ -14,10 +24,11 @@ void Warnings::Once(const std::string& cause, const std::string& message) {
   const MutexLock lock(mutex_);
   if (!told_.insert(cause).second) return;
   count_.fetch_add(1, std::memory_order_relaxed);
-  untaken_.push_back(message);
+  const std::string text = OneLine(Shortened(message));
+  untaken_.push_back(text);
   if (untaken_.size() > kMostUntaken) untaken_.pop_front();
   if (output_ == WarningOutput::kQuiet) return;
-  const std::string line = fmt::format("{}: {}\n", who_, message);
+  const std::string line = fmt::format("{}: {}\n", who_, text);
   // In one write, so that the lines of several ranks do not mix. A closed descriptor is no matter.
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
 }

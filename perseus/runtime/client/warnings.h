@@ -21,7 +21,8 @@ class Warnings {
   // `who` stands before each: "perseus: rank 3".
   Warnings(WarningOutput output, std::string who) : output_(output), who_(std::move(who)) {}
 
-  // Once for each `cause` ("agent", "plan"); later ones of the same are dropped.
+  // Once for each `cause` ("agent", "plan"); later ones of the same are dropped. The warning is one
+  // line of text, whatever `message` contains, and its middle is left out if it is very long.
   void Once(const std::string& cause, const std::string& message) PERSEUS_EXCLUDES(mutex_);
   // The oldest that was not taken yet; empty if there is none.
   std::string TakeOldest() PERSEUS_EXCLUDES(mutex_);

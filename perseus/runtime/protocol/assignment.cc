@@ -137,7 +137,7 @@ std::filesystem::path AssignmentPath(const std::filesystem::path& job_directory)
 Result<std::optional<Assignment>> ReadIfThere(const std::filesystem::path& path) {
   std::error_code error;
   if (!std::filesystem::exists(path, error) && !error) return std::optional<Assignment>();
-  PERSEUS_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  PERSEUS_ASSIGN_OR_RETURN(const std::string text, ReadRegularFile(path));
   PERSEUS_ASSIGN_OR_RETURN(Assignment assignment, ParseAssignment(text, path.string()));
   return std::optional<Assignment>(std::move(assignment));
 }

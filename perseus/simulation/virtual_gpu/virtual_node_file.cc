@@ -247,7 +247,7 @@ class NodeReader {
 
   void ReadProfile(TableReader& reader) {
     const fs::path path = path_.parent_path() / reader.Text("profile");
-    const auto text = ReadFile(path);
+    const auto text = ReadRegularFile(path);
     const auto profile =
         text ? profile::ParseProfile(*text, path.string()) : Result<profile::Profile>(Fail(text));
     if (!profile) {
@@ -440,7 +440,7 @@ std::filesystem::path DeviceFileOf(const VirtualNodeSpec& spec, int gpu) {
 }
 
 Result<VirtualNodeSpec> ReadVirtualNode(const std::filesystem::path& path) {
-  PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(path));
+  PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadRegularFile(path));
   return ParseVirtualNode(text, path);
 }
 

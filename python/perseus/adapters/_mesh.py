@@ -11,6 +11,7 @@ left is the data-parallel rank. Frameworks number ranks so that this holds.
 
 from __future__ import annotations
 
+import logging
 import sys
 from typing import Any, Callable, Iterable, List, Optional, Tuple
 
@@ -20,16 +21,37 @@ TENSOR = ("tp", "cp", "sp", "ep", "etp", "tensor", "context", "expert")
 # Parameters of experts have a mesh that cuts the same GPUs in another way.
 EXPERT = ("ep", "etp", "expert")
 
+_log = logging.getLogger("perseus")
+
 
 def find_ranks(modules: Iterable[Any], mesh: Any, group: Any) -> Tuple[int, int]:
     """(dp_rank, tp_rank) from the mesh of the user, the DTensor parameters, or the pipeline alone.
 
-    `group` is the process group of the pipeline. None: all processes.
+    `group` is the process group of the pipeline. None: all processes. A mesh of the user that is
+    wrong (no mesh, or not that of the pipeline) is a warning, and is not used.
     """
-    if mesh is None:
-        mesh = find_mesh(modules)
+    if mesh is not None:
+        try:
+            return _ranks(mesh, group)
+        except Exception as error:
+            _log.warning(
+                "attach: the argument mesh is not used, because it is not the DeviceMesh of this job "
+                "(%s: %s); the ranks come from the process groups (see docs/frameworks.md)",
+                type(error).__name__,
+                error,
+            )
+    return _ranks(find_mesh(modules), group)
+
+
+def _ranks(mesh: Any, group: Any) -> Tuple[int, int]:
     distributed = sys.modules["torch.distributed"]
     if mesh is not None and _has_pipeline(mesh) and mesh.size() == distributed.get_world_size():
+        for name in set(PIPELINE) & set(mesh.mesh_dim_names):
+            along, pipeline = _members(mesh.get_group(name)), _members(group)
+            if along != pipeline:
+                raise ValueError(
+                    f"its dimension {name!r} has the processes {along}, but the pipeline has {pipeline}"
+                )
         return ranks_of_mesh(mesh)
     tensor = [] if mesh is None else _tensor_dimensions(mesh)
     return ranks_of_groups(

@@ -1,0 +1,212 @@
+"""Wrong settings, and unusual programs: the training goes on and computes the same, and what is wrong
+is one warning."""
+
+import contextlib
+import multiprocessing
+import os
+import pathlib
+import subprocess
+import sys
+import threading
+import unittest
+import unittest.mock
+
+import torch
+from torch.utils.data import DataLoader
+
+import perseus
+import tiny_gpt
+from torch_behavior_test import MICROBATCHES, TorchTest
+
+SILENT = {"PERSEUS_AGENT": "off", "PERSEUS_DEVICES": "off"}
+LONG = "x" * 300
+
+
+class SettingsTest(TorchTest):
+    def warnings_with(self, **variables):
+        """Trains three steps with these variables, and returns the warnings of Perseus."""
+        expected = self.train(self.make())
+        with unittest.mock.patch.dict(os.environ, {**SILENT, **variables}):
+            schedule = self.make()
+            handle = perseus.attach(schedule)
+            self.handles.append(handle)
+            with self.assertLogs("perseus", "WARNING") as logs:
+                found = self.train(schedule)
+                self.assertEqual(handle.session.counters.steps, 3)
+                handle.detach()  # Logs the warnings of the background thread.
+        self.assertEqual(found, expected)
+        return logs.output
+
+    @staticmethod
+    def train(schedule):
+        return [tiny_gpt.run_step(schedule, step, MICROBATCHES) for step in range(3)]
+
+    def check(self, variable, cases, **others):
+        for value, expected in cases.items():
+            with self.subTest(variable=variable, value=str(value)[:60]):
+                warnings = self.warnings_with(**{variable: str(value)}, **others)
+                self.assertEqual(len(warnings), 1, warnings)
+                self.assertIn(expected, warnings[0])
+                self.assertNotIn("\n", warnings[0])
+                self.assertLess(len(warnings[0]), 1200)
+
+    def files(self):
+        """Paths that a program which reads whole files should not read."""
+        pipe, sparse, text = self.job / "pipe", self.job / "sparse", self.job / "text"
+        os.mkfifo(pipe)
+        sparse.touch()
+        os.truncate(sparse, 1 << 40)
+        text.write_text("x\n")
+        return {
+            "/dev/zero": "is not a regular file",
+            pipe: "is not a regular file",
+            sparse: "is larger than",
+            self.job: "is a directory",
+            self.job / "absent": "No such file",
+            LONG: "File name too long",
+            "x" * 5000: "File name too long",
+            "two\nlines": "two\\x0Alines: cannot read",
+        }, text
+
+    def test_the_plan(self):
+        files, text = self.files()
+        self.check("PERSEUS_PLAN", {**files, text: "text:1: not JSON"})
+
+    def test_the_devices(self):
+        files, text = self.files()
+        cases = {f"virtual:{path}": expected for path, expected in files.items()}
+        no_kind = {"garbage": "is no kind of GPU", "virtual:": "is no kind of GPU"}
+        self.check("PERSEUS_DEVICES", {**cases, **no_kind, f"virtual:{text}": "text:1: not TOML"})
+
+    def test_the_job_directory(self):
+        (self.job / "file").touch()
+        (self.job / "with-pipe" / "ranks").mkdir(parents=True)
+        os.mkfifo(self.job / "with-pipe" / "ranks" / "dp0-pp0-tp0.jsonl")
+        cases = {
+            "/dev/zero": "Not a directory",
+            self.job / "file": "Not a directory",
+            self.job / LONG: "File name too long",
+            self.job / "with-pipe": "dp0-pp0-tp0.jsonl",
+        }
+        self.check("PERSEUS_JOB_DIR", cases)
+
+    def test_an_assignment_that_is_a_pipe(self):
+        os.mkfifo(self.job / "assignment.json")
+        warnings = self.warnings_with(PERSEUS_JOB_DIR=str(self.job))
+        self.assertEqual(len(warnings), 1)
+        self.assertIn("assignment.json: is not a regular file", warnings[0])
+
+    def test_numbers_and_names(self):
+        for value in ("abc", "-1", "1e9", "9" * 40):
+            self.check("PERSEUS_LOG_BYTES", {value: f'PERSEUS_LOG_BYTES is "{value}"'})
+        self.check("PERSEUS_JOB", {LONG: "1 to 200 bytes", "two\nlines": '"two\\x0Alines"'})
+        node = pathlib.Path(os.environ["PERSEUS_SOURCES"]) / "examples" / "virtual-node.toml"
+        gpus = {value: "no GPU" for value in ("abc", "-1", "9" * 20, LONG)}
+        self.check("PERSEUS_GPU", gpus, PERSEUS_DEVICES=f"virtual:{node}")
+
+    def test_no_memory_for_a_session(self):
+        """The C library returns no session. That is a warning too."""
+        script = (
+            "import perseus, resource\n"
+            "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
+            "resource.setrlimit(resource.RLIMIT_AS, (used, used))\n"
+            "session = perseus.open()\n"
+            "session.step_begin(); session.instruction_begin('forward'); session.step_end()\n"
+            "print(session.counters.steps)\n"
+        )
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stdout), (0, "0\n"), done.stderr)
+        self.assertIn("no session can be opened", done.stderr)
+
+
+class ProgramsTest(TorchTest):
+    def check_recorded(self, schedule, steps):
+        """That each of these steps was recorded whole."""
+        self.assertEqual(self.handles[-1].session.counters.steps, steps)
+        self.handles[-1].detach()
+        self.assertEqual([len(step) for step in self.recorded()], [2 * MICROBATCHES] * steps)
+
+    def test_another_thread_drives_the_schedule(self):
+        """Also if the thread changes from step to step."""
+        expected = [self.step(self.make())] * 4
+        schedule = self.make()
+        self.attach(schedule)
+        found = []
+        for number in range(4):
+            if number == 2:
+                found.append(self.step(schedule))
+                continue
+            thread = threading.Thread(target=lambda: found.append(self.step(schedule)))
+            thread.start()
+            thread.join()
+        self.assertEqual(found, expected)
+        self.check_recorded(schedule, 4)
+
+    def test_workers_that_begin_inside_of_a_step(self):
+        """A forked child has no session. What it does with Perseus changes nothing in the parent."""
+
+        def child(handle):
+            with perseus.step(), perseus.instruction("forward"):
+                pass
+            handle.detach()
+
+        class Forks(torch.nn.Module):
+            def forward(self, x):
+                list(DataLoader(list(range(4)), num_workers=2))
+                process = multiprocessing.get_context("fork").Process(target=child, args=[handle])
+                process.start()
+                process.join()
+                statuses.append(process.exitcode)
+                return x
+
+        statuses = []
+        expected = self.step(self.make())
+        schedule = self.make(extra=lambda _: Forks())
+        handle = self.attach(schedule)
+        for _ in range(2):
+            self.assertEqual(self.step(schedule), expected)
+        self.assertEqual(set(statuses), {0})
+        self.check_recorded(schedule, 2)
+
+    def test_a_step_that_raised_is_tried_again(self):
+        class Raises(torch.nn.Module):
+            calls = 0
+
+            def forward(self, x):
+                Raises.calls += 1
+                if Raises.calls % 5 == 3:
+                    raise ArithmeticError("of the model")
+                return x
+
+        expected = self.step(self.make())
+        schedule = self.make(extra=lambda _: Raises())
+        handle = self.attach(schedule)
+        for _ in range(3):
+            for _ in range(2):
+                with contextlib.suppress(RuntimeError):
+                    found = self.step(schedule)
+                    break
+                # PyTorch keeps what the failed step has computed.
+                schedule._internal_losses.clear()
+                for stage in tiny_gpt.stages_of(schedule):
+                    stage.clear_runtime_states()
+            self.assertEqual(found, expected)
+        self.assertGreater(handle.session.counters.steps_abandoned, 0)
+        self.check_recorded(schedule, 3)
+
+
+class MeshTest(TorchTest):
+    def test_what_is_no_mesh_is_one_warning(self):
+        for mesh in ("mesh", (2, 2), torch.zeros(2), object()):
+            with self.subTest(mesh=mesh):
+                schedule = self.make()
+                handle = self.attach(schedule, mesh=mesh)
+                warnings = self.warnings_of(lambda: [self.step(schedule) for _ in range(2)])
+                self.assertEqual(len(warnings), 1)
+                self.assertIn("the argument mesh is not used", warnings[0])
+                self.assertEqual(handle.session.counters.steps, 2)
+                handle.detach()
+
+
+if __name__ == "__main__":
+    unittest.main()
