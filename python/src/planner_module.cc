@@ -4,7 +4,6 @@
 // Errors have the text of the program, with keyword arguments for flags. They are perseus.Error (a
 // ValueError) for wrong input, perseus.UnreachableError for a target that no plan meets, and
 // OSError for a failure of the system. Planning releases Python's global interpreter lock.
-#include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -12,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -94,12 +94,17 @@ PlannedTarget PlanTarget(const PlanningJob& job, plan::Target target) {
   return {plan::Slug(target), std::move(plan), std::move(file)};
 }
 
+// Returns a NumPy array. It is made by Python and filled through the buffer protocol: py::array_t
+// of pybind11 before 2.12 knows the memory layout of NumPy 1 only. With NumPy 2, all values of an
+// array were the same.
 template <typename T, typename Items, typename Get>
-py::array_t<T> Column(const Items& items, Get get) {
-  py::array_t<T> column(static_cast<py::ssize_t>(items.size()));
-  auto values = column.template mutable_unchecked<1>();
-  py::ssize_t i = 0;
-  for (const auto& item : items) values(i++) = static_cast<T>(get(item));
+py::object Column(const Items& items, Get get) {
+  static_assert(std::is_same_v<T, double> || std::is_same_v<T, std::int32_t>);
+  const char* const type = std::is_same_v<T, double> ? "f8" : "i4";
+  py::object column = py::module_::import("numpy").attr("empty")(items.size(), type);
+  const py::buffer_info memory = py::buffer(column).request(/*writable=*/true);
+  T* value = static_cast<T*>(memory.ptr);
+  for (const auto& item : items) *value++ = static_cast<T>(get(item));
   return column;
 }
 
