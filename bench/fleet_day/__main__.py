@@ -15,6 +15,7 @@ import collections
 import json
 import pathlib
 import random
+import secrets
 import subprocess
 import sys
 import tempfile
@@ -48,6 +49,7 @@ class Day:
         self.statuses = collections.Counter()
         self.latencies = []
         self.jobs = []
+        self.refused_joins = 0
         self.over = False
 
     async def change(self, action, method, target, body=b"", token=None, connection=None):
@@ -234,6 +236,8 @@ class Day:
                 nodes += 1
             if shown["planning"] != "done":
                 problems.append(f"{job.key} is not planned")
+        if self.refused_joins:
+            problems.append(f"{self.refused_joins} joins were refused: a node needed an operator")
         if nodes != len([node for job in self.jobs for node in job.nodes]):
             problems.append(f"{nodes} nodes are attached")
         if states["following"] != nodes:
@@ -300,6 +304,8 @@ class Node:
         self.tokens = Connection(day.replicas, pipeline)
         self.stream = Connection(day.replicas, pipeline)
         self.token = self.token_id = ""
+        self.token_since, self.suspects = 0.0, False
+        self.attempt = secrets.token_hex(32)
         self.attaching = self.attached = ""
         self.version, self.since, self.last = 0, -1, 0
         self.slowdown = 1.0
@@ -310,22 +316,21 @@ class Node:
         async with self.enrolling:
             if is_renewal and not self.token:
                 return
+            # The answer may be lost with its server. The same attempt gets another token.
             status, answer = await self.job.day.change(
                 "token.renew" if is_renewal else "token.create", "POST",
-                f"/v1/nodes/{self.name}/token", token=self.token or self.job.day.join,
-                connection=self.tokens)
+                f"/v1/nodes/{self.name}/token", b"" if self.token else {"attempt": self.attempt},
+                token=self.token or self.job.day.join, connection=self.tokens)
             self.tokens.close()
             if status < 300:
                 self.token, self.token_id = answer["token"], answer["id"]
+                self.token_since = time.monotonic()
+                if is_renewal:
+                    self.attempt = secrets.token_hex(32)
                 return
+            if status == 409:
+                self.job.day.refused_joins += 1
             self.token = ""
-        if status == 409:
-            # The answer to an earlier request was lost with its server. An operator has to revoke
-            # the token that nobody knows.
-            for token in json.loads(await self.job.day.get("/v1/tokens"))["tokens"]:
-                if token.get("nodes") == [self.name]:
-                    await self.job.day.operate("token.revoke", "DELETE",
-                                               f"/v1/tokens/{token['id']}")
 
     async def listen(self):
         while True:
@@ -353,8 +358,9 @@ class Node:
         day.statuses[status] += 1
         if target.endswith("/reports"):
             day.latencies.append(time.monotonic() - begun)
-        if status == 401:
-            self.token = ""
+        # Another replica may not have read a new token yet. Later, a renewal shows whether the token
+        # is gone.
+        self.suspects = status == 401 and time.monotonic() - self.token_since > 10
         elif status == 400:
             raise RuntimeError(f"{method} {target}: {text.decode()} for {json.dumps(body)}")
         return status, json.loads(text) if text else {}
@@ -391,8 +397,9 @@ class Node:
         listener = asyncio.create_task(self.listen())
         while not self.job.day.over:
             try:
-                if not self.token:
-                    await self.enroll()
+                if not self.token or self.suspects:
+                    await self.enroll(is_renewal=self.suspects)
+                    self.suspects = False
                 elif self.job.id and self.attached != self.job.id:
                     await self.attach(self.job.id)
                 elif self.attached:

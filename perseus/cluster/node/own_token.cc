@@ -13,6 +13,7 @@
 #include "perseus/base/excerpt.h"
 #include "perseus/base/file.h"
 #include "perseus/base/file_descriptor.h"
+#include "perseus/base/random_id.h"
 #include "perseus/cluster/http/client.h"
 #include "perseus/cluster/node/uplink.h"
 
@@ -21,8 +22,16 @@ namespace {
 
 constexpr Nanoseconds kAgainAfter = 5 * kSecond;
 constexpr Nanoseconds kCheckApart = 60 * kSecond;
+// Replicas read new tokens several times per second.
+constexpr Nanoseconds kKnownEverywhereAfter = 10 * kSecond;
 constexpr int kTokenRefused = 401;
 constexpr int kRenewalRefused = 403;
+constexpr std::size_t kAttemptBytes = 32;
+
+bool IsAttempt(const std::string& text) {
+  return text.size() == 2 * kAttemptBytes &&
+         text.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
 
 }  // namespace
 
@@ -76,14 +85,8 @@ std::string OwnToken::token() const {
   return token_;
 }
 
-void OwnToken::Refused() {
-  if (must_join_) return;
-  must_join_ = true;
-  next_ = 0;
-}
-
-void OwnToken::StreamRefused(Nanoseconds now) {
-  if (now < next_check_) return;
+void OwnToken::Refused(Nanoseconds now) {
+  if (now < next_check_ || must_join_) return;
   next_check_ = now + kCheckApart;
   next_ = 0;
 }
@@ -95,11 +98,31 @@ void OwnToken::Turn(Nanoseconds now) {
   must_join_ ? Join() : Renew();
 }
 
+const std::string& OwnToken::Attempt() {
+  if (!attempt_.empty()) return attempt_;
+  if (auto kept = ReadSecretFile(AttemptFile()); kept && IsAttempt(*kept)) {
+    attempt_ = *std::move(kept);
+    return attempt_;
+  }
+  attempt_ = RandomHex(kAttemptBytes);
+  // Without the file, only this process can repeat the attempt.
+  if (auto written = WriteSecretFile(AttemptFile(), attempt_); !written) {
+    log_.warn("{}", written.error().message);
+  }
+  return attempt_;
+}
+
+void OwnToken::ForgetAttempt() {
+  std::error_code error;
+  std::filesystem::remove(AttemptFile(), error);
+  attempt_.clear();
+}
+
 void OwnToken::Join() {
   const auto join = options_.credential();
   if (!join) return WarnOnce(join.error().message);
-  const auto answer =
-      send_(fmt::format("/v1/nodes/{}/token", http::PercentEncoded(options_.node)), *join);
+  const auto answer = send_(fmt::format("/v1/nodes/{}/token", http::PercentEncoded(options_.node)),
+                            *join, nlohmann::json{{"attempt", Attempt()}}.dump());
   if (!answer) return WarnOnce(answer.error().message);
   if (!IsSuccess(*answer)) {
     return WarnOnce(
@@ -112,18 +135,20 @@ void OwnToken::Join() {
 
 void OwnToken::Renew() {
   const auto answer = send_(fmt::format("/v1/nodes/{}/token", http::PercentEncoded(options_.node)),
-                            "Bearer " + token());
+                            "Bearer " + token(), "");
   if (!answer) return WarnOnce(answer.error().message);
   if (answer->status == kTokenRefused || answer->status == kRenewalRefused) {
     WarnOnce(fmt::format("the server does not renew the token of node {}: {}; the node joins again",
                          options_.node, ProblemText(*answer)));
-    return Refused();
+    must_join_ = true;
+    next_ = 0;
+    return;
   }
   if (!IsSuccess(*answer)) {
     return WarnOnce(fmt::format("the token of node {} is not renewed: {}", options_.node,
                                 ProblemText(*answer)));
   }
-  Take(*answer);
+  if (Take(*answer)) ForgetAttempt();
 }
 
 bool OwnToken::Take(const http::Response& answer) {
@@ -142,6 +167,7 @@ bool OwnToken::Take(const http::Response& answer) {
   } else {
     warned_.clear();
   }
+  next_check_ = now_ + kKnownEverywhereAfter;
   next_ = now_ + json["renew_in_s"].get<std::int64_t>() * kSecond;
   must_join_ = false;
   const MutexLock lock(mutex_);

@@ -9,6 +9,14 @@
 // A node that starts renews the token in its file. If the server does not accept it any more, the
 // node joins again, as long as its credential is valid.
 //
+// The answer to a join may be lost with its server. A join token gives each name one token, so a
+// second join would be refused. So each join has an attempt: a random number that only this node
+// knows. The server replaces the token of the same attempt, until the node has renewed it. The
+// attempt is in a file before it is sent, and until then.
+//
+// A replica of the server knows a new secret a moment after the one that made it. So a 401 just
+// after that means nothing, and a later one only starts a renewal, perhaps at another replica.
+//
 // token() is thread safe. All else is for one thread.
 #pragma once
 
@@ -34,9 +42,9 @@ class OwnToken {
     // Returns the Authorization field to join with. Called for each attempt.
     std::function<Result<std::string>()> credential;
   };
-  // Sends POST `target` with this Authorization field.
-  using Send = std::function<Result<http::Response>(const std::string& target,
-                                                    const std::string& authorization)>;
+  // Sends POST `target` with this Authorization field and this body.
+  using Send = std::function<Result<http::Response>(
+      const std::string& target, const std::string& authorization, const std::string& body)>;
   OwnToken(Options options, Send send, spdlog::logger& log)
       : options_(std::move(options)), send_(std::move(send)), log_(log) {}
 
@@ -44,16 +52,18 @@ class OwnToken {
   Result<void> Load();
   // Joins or renews if it is time. Call it often.
   void Turn(Nanoseconds now);
-  // The server answered 401 to this token.
-  void Refused();
-  // The server refused the event stream, perhaps because of the token. Renews the token, at most
-  // once a minute: this shows whether the server still accepts it.
-  void StreamRefused(Nanoseconds now);
+  // The server answered 401 to this token, or refused the event stream, perhaps because of the
+  // token. Renews the token, at most once a minute: this shows whether the server still accepts it.
+  void Refused(Nanoseconds now);
   // Empty before the node has joined.
   std::string token() const PERSEUS_EXCLUDES(mutex_);
 
  private:
   void Join();
+  // The attempt of the last join whose token was not renewed, or a new one.
+  const std::string& Attempt();
+  void ForgetAttempt();
+  std::filesystem::path AttemptFile() const { return options_.file.string() + ".attempt"; }
   void Renew();
   // Whether the answer has a token, which is then the own one.
   bool Take(const http::Response& answer);
@@ -64,9 +74,10 @@ class OwnToken {
   spdlog::logger& log_;
   Nanoseconds next_ = 0;  // When to join or renew.
   Nanoseconds now_ = 0;
-  Nanoseconds next_check_ = 0;  // The earliest time at which StreamRefused() renews.
+  Nanoseconds next_check_ = 0;  // The earliest time at which Refused() renews.
   bool must_join_ = false;
   std::string warned_;
+  std::string attempt_;  // Empty if it is not read yet.
   mutable Mutex mutex_;
   std::string token_ PERSEUS_GUARDED_BY(mutex_);
 };

@@ -30,8 +30,10 @@ class OwnTokenTest : public testing::Test {
         {.node = "n0",
          .file = directory_ / "own",
          .credential = [this] { return ReadSecretFile(directory_ / "join"); }},
-        [this](const std::string& target, const std::string& authorization) {
+        [this](const std::string& target, const std::string& authorization,
+               const std::string& body) {
           sent_.push_back(target + " " + authorization);
+          bodies_.push_back(body);
           return answer_;
         },
         log_);
@@ -45,6 +47,7 @@ class OwnTokenTest : public testing::Test {
   std::ostringstream logged_;
   spdlog::logger log_{"test", std::make_shared<spdlog::sinks::ostream_sink_mt>(logged_)};
   std::vector<std::string> sent_;
+  std::vector<std::string> bodies_;
   Result<http::Response> answer_ = FailAs(ErrorKind::kSystem, "no server");
 };
 
@@ -84,6 +87,58 @@ TEST_F(OwnTokenTest, ARestartedNodeRenewsAndJoinsAgainIfItsTokenIsRefused) {
   EXPECT_EQ(own.token(), "new");
   EXPECT_THAT(sent_,
               ElementsAre("/v1/nodes/n0/token Bearer old", "/v1/nodes/n0/token join-secret"));
+}
+
+// The answer to a join may be lost, and the node may be restarted before it joins again.
+TEST_F(OwnTokenTest, AJoinIsRepeatedWithTheSameAttemptUntilATokenArrives) {
+  OwnToken own = Make();
+  ASSERT_TRUE(own.Load());
+  own.Turn(0);
+  own.Turn(5 * kSecond);
+  OwnToken restarted = Make();
+  ASSERT_TRUE(restarted.Load());
+  Answer("first");
+  restarted.Turn(0);
+  ASSERT_EQ(bodies_.size(), 3U);
+  EXPECT_THAT(bodies_[0], ::testing::MatchesRegex(R"(\{"attempt":"[0-9a-f]+"\})"));
+  EXPECT_EQ(bodies_[1], bodies_[0]);
+  EXPECT_EQ(bodies_[2], bodies_[0]);
+  // The token may be refused before it was renewed, such as after a restore of the database.
+  EXPECT_TRUE(std::filesystem::exists(directory_ / "own.attempt"));
+  restarted.Turn(100 * kSecond);
+  EXPECT_EQ(bodies_[3], "") << "a renewal has no attempt";
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "own.attempt"));
+  // Another join is another attempt. A damaged file is replaced.
+  WriteSecret(directory_ / "own.attempt", "cut off");
+  answer_ = http::Response{.status = 401, .body = "{}"};
+  restarted.Turn(200 * kSecond);
+  restarted.Turn(201 * kSecond);
+  ASSERT_EQ(bodies_.size(), 6U);
+  EXPECT_NE(bodies_[5], bodies_[0]);
+  EXPECT_EQ(bodies_[5].size(), bodies_[0].size());
+}
+
+// The node joined at one replica, and reports to another one, which has not read the token yet.
+TEST_F(OwnTokenTest, ARefusalIsCheckedByARenewalAndNotJustAfterTheTokenArrived) {
+  OwnToken own = Make();
+  ASSERT_TRUE(own.Load());
+  Answer("first");
+  own.Turn(0);
+  own.Refused(kSecond);
+  own.Turn(kSecond);
+  EXPECT_EQ(sent_.size(), 1U);
+  own.Refused(11 * kSecond);
+  Answer("second");
+  own.Turn(11 * kSecond);
+  EXPECT_EQ(own.token(), "second");
+  answer_ = http::Response{.status = 401, .body = "{}"};
+  own.Refused(80 * kSecond);
+  own.Turn(80 * kSecond);
+  Answer("third");
+  own.Turn(81 * kSecond);
+  EXPECT_THAT(sent_,
+              ElementsAre("/v1/nodes/n0/token join-secret", "/v1/nodes/n0/token Bearer first",
+                          "/v1/nodes/n0/token Bearer second", "/v1/nodes/n0/token join-secret"));
 }
 
 TEST_F(OwnTokenTest, RefusesAFileThatEverybodyCanRead) {

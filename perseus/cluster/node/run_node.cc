@@ -133,9 +133,11 @@ Result<void> RunNode(NodeOptions options, const http::ClientOptions& server,
   const bool enrolls = !options.join_token_file.empty() || !options.munge_server.empty();
   OwnToken own(
       {.node = options.name, .file = options.own_token_file, .credential = JoinCredential(options)},
-      [&](const std::string& target, const std::string& authorization) {
-        return enroller.Send(
-            {.method = "POST", .target = target, .fields = {{"authorization", authorization}}});
+      [&](const std::string& target, const std::string& authorization, const std::string& body) {
+        return enroller.Send({.method = "POST",
+                              .target = target,
+                              .body = body,
+                              .fields = {{"authorization", authorization}}});
       },
       log);
   if (enrolls) {
@@ -153,7 +155,7 @@ Result<void> RunNode(NodeOptions options, const http::ClientOptions& server,
       std::move(options),
       [&](const auto& request) {
         auto answer = asking.Send(request);
-        if (enrolls && answer && answer->status == kNotAuthorized) own.Refused();
+        if (enrolls && answer && answer->status == kNotAuthorized) own.Refused(clock.Now());
         return answer;
       },
       log);
@@ -166,7 +168,7 @@ Result<void> RunNode(NodeOptions options, const http::ClientOptions& server,
   while (!should_end()) {
     const std::uint32_t received = mailbox.count().load();
     if (mailbox.TakeRefusal()) node.LoseName();
-    if (mailbox.TakeInvalid()) own.StreamRefused(clock.Now());
+    if (mailbox.TakeInvalid()) own.Refused(clock.Now());
     if (enrolls) own.Turn(clock.Now());
     for (const http::Event& event : mailbox.TakeAll()) node.Receive(event);
     node.Turn(clock.Now());

@@ -222,6 +222,72 @@ TEST_F(IdentityTest, AJoinTokenIsExchangedForTheNodesOwnToken) {
   EXPECT_EQ(As(secret, "POST", "/v1/nodes/gpu-1/token").status, 201) << "the name is free again";
 }
 
+// The answer may be lost with its server. Only the node that has sent the attempt can repeat it.
+TEST_F(IdentityTest, AJoinWhoseAnswerWasLostIsRepeated) {
+  ASSERT_NO_FATAL_FAILURE(StartJob());
+  const std::string secret = Created(R"({"scope": "join", "nodes": ["gpu-*"]})")["token"];
+  const std::string other = Created(R"({"scope": "join", "nodes": ["gpu-*"]})")["token"];
+  const std::string mine = json{{"attempt", std::string(64, 'a')}}.dump();
+  const auto join = [&](const std::string& with, const std::string& body) {
+    return As(with, "POST", "/v1/nodes/gpu-1/token", body);
+  };
+  const json lost = json::parse(join(secret, mine).body);
+  for (const auto& [what, with, body] :
+       {std::tuple{"no attempt", secret, std::string()},
+        {"an empty object", secret, std::string("{}")},
+        {"another attempt", secret, json{{"attempt", std::string(64, 'b')}}.dump()},
+        {"another join token", other, mine}}) {
+    EXPECT_EQ(join(with, body).status, 409) << what;
+  }
+  const auto repeated = join(secret, mine);
+  ASSERT_EQ(repeated.status, 201) << repeated.body;
+  const json token = json::parse(repeated.body);
+  EXPECT_TRUE(Comes([&] {
+    return As(lost["token"], "POST", "/v1/nodes/gpu-1/token").status == 401;
+  })) << "it was replaced";
+  // The attempt is no secret for requests, and ends when the node renews its token.
+  EXPECT_EQ(As(std::string(64, 'a'), "GET", "/v1/jobs/run").status, 401);
+  EXPECT_EQ(As("join:" + std::string(64, 'a'), "GET", "/v1/jobs/run").status, 401);
+  ASSERT_EQ(As(token["token"], "POST", "/v1/nodes/gpu-1/token").status, 200);
+  EXPECT_EQ(join(secret, mine).status, 409);
+  for (const char* bad : {R"({"attempt": "abc"})", R"({"attempt": 1})", R"({"other": 1})", "[]"}) {
+    EXPECT_EQ(join(secret, bad).status, 400) << bad;
+  }
+}
+
+TEST_F(IdentityTest, OfManyJoinsOfOneNameAtTheSameTimeOneGetsAToken) {
+  ASSERT_NO_FATAL_FAILURE(StartJob());
+  const std::string secret = Created(R"({"scope": "join", "nodes": ["gpu-*"]})")["token"];
+  std::vector<std::future<int>> joins;
+  for (int i = 0; i < 16; ++i) {
+    joins.push_back(std::async(std::launch::async,
+                               [&] { return As(secret, "POST", "/v1/nodes/gpu-1/token").status; }));
+  }
+  std::map<int, int> statuses;
+  for (auto& one : joins) ++statuses[one.get()];
+  EXPECT_EQ(statuses, (std::map<int, int>{{201, 1}, {409, 15}}));
+}
+
+// A credential for exactly this node joins as often as it likes, such as a restarted pod.
+TEST_F(IdentityTest, ANodeHasFewTokensInForce) {
+  ASSERT_NO_FATAL_FAILURE(StartJob());
+  const std::string secret = Created(R"({"scope": "join", "nodes": ["gpu-1"]})")["token"];
+  std::vector<std::string> tokens;
+  for (int i = 0; i < 10; ++i) {
+    const auto joined = As(secret, "POST", "/v1/nodes/gpu-1/token");
+    ASSERT_EQ(joined.status, 201) << joined.body;
+    tokens.push_back(json::parse(joined.body)["token"]);
+  }
+  int of_node = 0;
+  const json listed = json::parse(As(operator_token_, "GET", "/v1/tokens").body)["tokens"];
+  for (const json& token : listed) of_node += token.value("nodes", json()) == json{"gpu-1"} ? 1 : 0;
+  EXPECT_EQ(of_node, 1 + static_cast<int>(store::Store::kMostTokensOfNode))
+      << "with the join token";
+  EXPECT_EQ(As(tokens.back(), "POST", "/v1/nodes/gpu-1/token").status, 200);
+  EXPECT_TRUE(
+      Comes([&] { return As(tokens.front(), "POST", "/v1/nodes/gpu-1/token").status == 401; }));
+}
+
 TEST_F(IdentityTest, MembersSeeAndChangeTheJobsOfTheirOwner) {
   operator_token_ = Created(R"({"scope": "operator"})", "")["token"];
   const std::string a = Created(R"({"scope": "member", "owner": "team-a"})")["token"];

@@ -28,6 +28,7 @@ constexpr std::size_t kMaxNameBytes = 200;
 constexpr store::Milliseconds kNodeTokenLasts = 24 * 3'600'000;
 // How long the old secret counts after a renewal, in case that the answer was lost.
 constexpr store::Milliseconds kOldSecretLasts = 300'000;
+constexpr std::size_t kAttemptLetters = 64;
 
 nlohmann::ordered_json TokenJson(const store::TokenRecord& token) {
   nlohmann::ordered_json json{{"id", token.id}, {"scope", token.scope}, {"name", token.name}};
@@ -216,26 +217,34 @@ http::Response EnrolledResponse(const store::TokenRecord& token, const std::stri
   return JsonResponse(json, status);
 }
 
+// The hash of the attempt, which is a secret of the node, or empty. The prefix keeps it apart from
+// the hash of any token.
+Answer<std::string> ReadAttempt(const std::string& body) {
+  if (body.empty()) return std::string();
+  return ReadBody(body, kDeepestToken, [](const Node& node) {
+    constexpr std::array<std::string_view, 1> kKeys{"attempt"};
+    node.RequireObject(kKeys);
+    if (!node.Has("attempt")) return std::string();
+    const std::string attempt = node.Member("attempt").Text();
+    const bool is_hexadecimal = attempt.find_first_not_of("0123456789abcdef") == std::string::npos;
+    if (attempt.size() != kAttemptLetters || !is_hexadecimal) {
+      ThrowAt("attempt", "is not an attempt ({} random hexadecimal digits, in lower case)",
+              kAttemptLetters);
+    }
+    return HashOfSecret("join:" + attempt);
+  });
+}
+
 // A node's own token, of a node that has this name only. A join token for several nodes gives each
-// name once: so a stolen join token does not give the token of a node that has one.
+// name once: so a stolen join token does not give the token of a node that has one. A node that did
+// not receive the answer repeats its attempt, which nobody else knows. This works until the node
+// renews the token.
 Answer<http::Response> Join(const Context& context, const std::string& node) {
   store::Store& store = context.services.store;
   const Identity& join = context.identity;
   const bool is_for_this_node = join.nodes == std::vector<std::string>{node};
-  const auto tokens = store.ListTokensOfNode(node);
-  if (!tokens) return Refuse(tokens);
-  const auto is_in_force = [&](const store::TokenRecord& token) {
-    return !token.issued_by.empty() && token.expires > context.now;
-  };
-  const auto other = std::ranges::find_if(*tokens, is_in_force);
-  if (!is_for_this_node && other != tokens->end()) {
-    return Refuse(409, "The node has a token",
-                  fmt::format("token {} is the token of node {} until {}", other->id, node,
-                              TimeText(other->expires)),
-                  fmt::format("perseus token revoke {}, or use a join token for this node only "
-                              "(--node {})",
-                              other->id, node));
-  }
+  auto attempt = ReadAttempt(context.request.body);
+  if (!attempt) return tl::unexpected(attempt.error());
   const std::string secret = NewSecret();
   const store::TokenRecord token{.id = "t-" + RandomHex(4),
                                  .hash = HashOfSecret(secret),
@@ -245,8 +254,19 @@ Answer<http::Response> Join(const Context& context, const std::string& node) {
                                  .created = context.now,
                                  .expires = context.now + kNodeTokenLasts,
                                  .nodes = node,
+                                 .previous_hash = *std::move(attempt),
                                  .issued_by = join.token};
-  if (auto added = store.AddToken(token, context.By()); !added) return Refuse(added);
+  const auto other = store.JoinNode(token, !is_for_this_node, context.By());
+  if (!other) return Refuse(other);
+  if (*other) {
+    return Refuse(409, "The node has a token",
+                  fmt::format("token {} is the token of node {} until {}", (*other)->id, node,
+                              TimeText((*other)->expires)),
+                  fmt::format("perseus token revoke {}, or use a join token for this node only "
+                              "(--node {})",
+                              (*other)->id, node));
+  }
+  // A token that it replaced ends when the tokens are read again.
   context.services.rights.Put(token);
   return EnrolledResponse(token, secret, node, 201);
 }

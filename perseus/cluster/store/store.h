@@ -257,6 +257,15 @@ class Store final {
   // kInput if a token with this id exists.
   Result<void> AddToken(const TokenRecord& token, const Author& by = {});
 
+  // Adds the token that a node got with a join token. It takes the place of the token that an
+  // earlier attempt got: `previous_hash` is the hash of the attempt, and `previous_until` is 0, so
+  // that no request can use it as a secret. Returns the token of the node that prevents this, if
+  // `is_only_for_new_names`. At most kMostTokensOfNode stay in force for one name: the oldest ones
+  // are revoked. Of two joins at the same time, the second one sees the first one.
+  static constexpr std::size_t kMostTokensOfNode = 4;
+  Result<std::optional<TokenRecord>> JoinNode(const TokenRecord& token, bool is_only_for_new_names,
+                                              const Author& by = {});
+
   // Returns whether the token existed. kUnreachable for the last operator token that never expires:
   // without it, nobody could create tokens.
   Result<bool> DeleteToken(std::string_view id, Milliseconds now = 0, const Author& by = {});

@@ -46,33 +46,96 @@ std::string TokenText(const TokenRecord& token) {
   return json.dump();
 }
 
+Result<void> Insert(const Database& database, Transaction& transaction, const TokenRecord& token,
+                    const Author& by) {
+  PERSEUS_ASSIGN_OR_RETURN(
+      const Rows added,
+      transaction.Run(
+          fmt::format("INSERT INTO tokens ({}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, "
+                      "$11, $12, $13) ON CONFLICT (id) DO NOTHING RETURNING id",
+                      kTokenColumns),
+          {token.id, token.hash, token.scope, token.job, token.name, token.created, token.expires,
+           token.nodes, token.owner, token.certificate, token.previous_hash, token.previous_until,
+           token.issued_by}));
+  if (added.empty()) {
+    return Fail("token {} exists already (choose another id)", Excerpt(token.id));
+  }
+  PERSEUS_RETURN_IF_ERROR(transaction.Notify({.kind = Notice::Kind::kTokens, .name = ""}));
+  return AppendAudit(database, transaction,
+                     {.at = token.created,
+                      .action = "token.create",
+                      .job = "",
+                      .key = "",
+                      .subject = token.id,
+                      .by = by,
+                      .before = "",
+                      .after = TokenText(token)});
+}
+
+// Returns whether the token existed.
+Result<bool> Delete(const Database& database, Transaction& transaction, std::string_view id,
+                    Milliseconds now, const Author& by) {
+  PERSEUS_ASSIGN_OR_RETURN(
+      Rows gone,
+      transaction.Run(fmt::format("DELETE FROM tokens WHERE id = $1 RETURNING {}", kTokenColumns),
+                      {id}));
+  if (gone.empty()) return false;
+  PERSEUS_RETURN_IF_ERROR(transaction.Notify({.kind = Notice::Kind::kTokens, .name = ""}));
+  PERSEUS_RETURN_IF_ERROR(AppendAudit(database, transaction,
+                                      {.at = now,
+                                       .action = "token.revoke",
+                                       .job = "",
+                                       .key = "",
+                                       .subject = std::string(id),
+                                       .by = by,
+                                       .before = TokenText(TokenOf(gone.front()))}));
+  return true;
+}
+
+std::string TokensOfNodeSql() {
+  return fmt::format(
+      "SELECT {} FROM tokens WHERE nodes = $1 AND scope = 'agent' ORDER BY created, id",
+      kTokenColumns);
+}
+
 }  // namespace
 
 Result<void> Store::AddToken(const TokenRecord& token, const Author& by) {
   return database_->Transact([&](Transaction& transaction) -> Result<void> {
-    PERSEUS_ASSIGN_OR_RETURN(
-        const Rows added,
-        transaction.Run(
-            fmt::format("INSERT INTO tokens ({}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, "
-                        "$11, $12, $13) ON CONFLICT (id) DO NOTHING RETURNING id",
-                        kTokenColumns),
-            {token.id, token.hash, token.scope, token.job, token.name, token.created, token.expires,
-             token.nodes, token.owner, token.certificate, token.previous_hash, token.previous_until,
-             token.issued_by}));
-    if (added.empty()) {
-      return Fail("token {} exists already (choose another id)", Excerpt(token.id));
-    }
-    PERSEUS_RETURN_IF_ERROR(transaction.Notify({.kind = Notice::Kind::kTokens, .name = ""}));
-    return AppendAudit(*database_, transaction,
-                       {.at = token.created,
-                        .action = "token.create",
-                        .job = "",
-                        .key = "",
-                        .subject = token.id,
-                        .by = by,
-                        .before = "",
-                        .after = TokenText(token)});
+    return Insert(*database_, transaction, token, by);
   });
+}
+
+Result<std::optional<TokenRecord>> Store::JoinNode(const TokenRecord& token,
+                                                   bool is_only_for_new_names, const Author& by) {
+  return Write<std::optional<TokenRecord>>(
+      *database_, [&](Transaction& transaction) -> Result<std::optional<TokenRecord>> {
+        // The lock of the audit trail: joins run one after the other.
+        PERSEUS_RETURN_IF_ERROR(transaction.Run(
+            fmt::format("SELECT number FROM audit_head {}", database_->dialect().for_update), {}));
+        PERSEUS_ASSIGN_OR_RETURN(Rows rows, transaction.Run(TokensOfNodeSql(), {token.nodes}));
+        std::vector<TokenRecord> in_force;
+        for (Row& row : rows) {
+          TokenRecord other = TokenOf(row);
+          if (other.issued_by.empty() || other.expires <= token.created) continue;
+          // The answer to this attempt was lost.
+          const bool is_same_attempt = !token.previous_hash.empty() && other.previous_until == 0 &&
+                                       other.previous_hash == token.previous_hash &&
+                                       other.issued_by == token.issued_by;
+          if (!is_same_attempt) {
+            in_force.push_back(std::move(other));
+            continue;
+          }
+          PERSEUS_RETURN_IF_ERROR(Delete(*database_, transaction, other.id, token.created, by));
+        }
+        if (is_only_for_new_names && !in_force.empty()) return in_force.front();
+        for (std::size_t i = 0; i + kMostTokensOfNode <= in_force.size(); ++i) {
+          PERSEUS_RETURN_IF_ERROR(
+              Delete(*database_, transaction, in_force[i].id, token.created, by));
+        }
+        PERSEUS_RETURN_IF_ERROR(Insert(*database_, transaction, token, by));
+        return std::nullopt;
+      });
 }
 
 Result<bool> Store::RenewToken(const TokenRecord& renewed, std::string_view presented,
@@ -125,21 +188,7 @@ Result<bool> Store::DeleteToken(std::string_view id, Milliseconds now, const Aut
           "tokens (first create another token of scope operator that never expires)",
           id);
     }
-    PERSEUS_ASSIGN_OR_RETURN(
-        Rows gone,
-        transaction.Run(fmt::format("DELETE FROM tokens WHERE id = $1 RETURNING {}", kTokenColumns),
-                        {id}));
-    if (gone.empty()) return false;
-    PERSEUS_RETURN_IF_ERROR(transaction.Notify({.kind = Notice::Kind::kTokens, .name = ""}));
-    PERSEUS_RETURN_IF_ERROR(AppendAudit(*database_, transaction,
-                                        {.at = now,
-                                         .action = "token.revoke",
-                                         .job = "",
-                                         .key = "",
-                                         .subject = std::string(id),
-                                         .by = by,
-                                         .before = TokenText(TokenOf(gone.front()))}));
-    return true;
+    return Delete(*database_, transaction, id, now, by);
   });
 }
 
@@ -150,11 +199,7 @@ Result<std::vector<TokenRecord>> Store::ListTokens() {
 }
 
 Result<std::vector<TokenRecord>> Store::ListTokensOfNode(std::string_view node) {
-  return ReadAll(*database_,
-                 fmt::format("SELECT {} FROM tokens WHERE nodes = $1 AND scope = 'agent' "
-                             "ORDER BY created, id",
-                             kTokenColumns),
-                 {node}, TokenOf);
+  return ReadAll(*database_, TokensOfNodeSql(), {node}, TokenOf);
 }
 
 }  // namespace perseus::store
