@@ -23,7 +23,7 @@ constexpr const char* kServeAbout =
     "Run the server that plans for all jobs, detects stragglers, and sends assignments to nodes\n"
     "(docs/server.md). Without flags it serves only this machine and uses one SQLite file in the\n"
     "current directory. Several replicas share one PostgreSQL database. SIGHUP reloads the\n"
-    "certificates. SIGTERM ends the server.";
+    "certificates and the file of --issuers. SIGTERM ends the server.";
 constexpr const char* kServeExamples =
     "Examples:\n"
     "  perseus serve\n"
@@ -61,6 +61,9 @@ Result<void> RunServe(const ServeFlags& flags) {
   options.limits.requests_per_second = flags.address_rate;
   options.caller_limits.bytes_per_second = flags.mebibytes_per_second * (1 << 20);
   PERSEUS_ASSIGN_OR_RETURN(options.trusted, issuers::ReadSettingsFiles(flags.issuers));
+  if (!flags.issuers.empty()) {
+    options.read_trusted = [files = flags.issuers] { return issuers::ReadSettingsFiles(files); };
+  }
   PERSEUS_ASSIGN_OR_RETURN(options.otlp,
                            otlp::ReadSettings(flags.otlp, [](const char* name) -> const char* {
                              return std::getenv(name);
@@ -79,7 +82,7 @@ Result<void> RunServe(const ServeFlags& flags) {
   std::thread waits([&] {
     for (int signal = 0; sigwait(&signals, &signal) == 0;) {
       if (signal != SIGHUP) break;
-      server->ReloadTls();
+      server->Reload();
     }
     server->Stop();
   });

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "perseus/base/file.h"
+#include "perseus/cluster/http/client.h"
 #include "perseus/cluster/issuers/provider.h"
 
 namespace perseus::issuers {
@@ -29,13 +31,22 @@ bool IssuerKeys::ReadAgain() {
   return true;
 }
 
+void IssuerKeys::ReadSoon() {
+  const std::lock_guard lock(mutex_);
+  is_due_soon_ = true;
+  wakes_.notify_all();
+}
+
 void IssuerKeys::Run(const std::stop_token& ends) {
   std::chrono::milliseconds pause = pace_.first_pause;
   while (!ends.stop_requested()) {
     const auto next = ReadOnce(pause);
     std::unique_lock lock(mutex_);
-    wakes_.wait_until(lock, ends, next, [this] { return is_requested_; });
-    is_requested_ = false;
+    wakes_.wait_until(lock, ends, next, [this] { return is_requested_ || is_due_soon_; });
+    if (is_due_soon_ && !is_requested_) {
+      wakes_.wait_until(lock, ends, last_ + pace_.least_apart, [this] { return is_requested_; });
+    }
+    is_requested_ = is_due_soon_ = false;
     is_reading_ = true;
   }
 }
@@ -80,6 +91,23 @@ IssuerKeys::Read KeyReader(const IssuerSettings& settings) {
     }
     return keys;
   };
+}
+
+bool HaveSameKeys(const IssuerSettings& one, const IssuerSettings& other) {
+  return one.url == other.url && one.authority == other.authority &&
+         one.bearer_file == other.bearer_file && one.keys_url == other.keys_url;
+}
+
+Result<void> CheckFiles(const IssuerSettings& settings) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto at, ParseProviderUrl(settings.url));
+  if (auto usable = http::Client::Create({.server = at.origin, .authority = settings.authority});
+      !usable) {
+    return Fail(usable);
+  }
+  for (const std::string& file : {settings.authority, settings.bearer_file}) {
+    if (!file.empty()) PERSEUS_RETURN_IF_ERROR(ReadFile(file));
+  }
+  return {};
 }
 
 }  // namespace perseus::issuers

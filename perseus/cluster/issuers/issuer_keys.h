@@ -6,6 +6,7 @@
 //
 // Keys are read
 // - at once, and then every `apart`, so that a key which the issuer withdrew ends;
+// - on ReadSoon (the operator asks for it);
 // - on ReadAgain (a token has an unknown key id), but at most once in `least_apart`, however many
 //   tokens have unknown keys;
 // - after a failure, again with growing pauses, up to `apart`.
@@ -47,6 +48,8 @@ class IssuerKeys {
   std::shared_ptr<const KeySet> Newest() const;
   // Whether an attempt runs or will run at once, so that waiting for `finished` makes sense.
   bool ReadAgain();
+  // An attempt begins after this call, once the last one is `least_apart` ago.
+  void ReadSoon();
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -61,6 +64,7 @@ class IssuerKeys {
   std::condition_variable_any wakes_;
   std::shared_ptr<const KeySet> newest_;
   bool is_requested_ = false;
+  bool is_due_soon_ = false;
   bool is_reading_ = true;  // The first attempt begins with the thread.
   Clock::time_point last_{};
   std::jthread thread_;  // Last, so that it ends first.
@@ -68,5 +72,9 @@ class IssuerKeys {
 
 // Reads the keys of this issuer, by discovery unless it has a keys_url.
 IssuerKeys::Read KeyReader(const IssuerSettings& settings);
+// Whether both settings read the same keys in the same way.
+bool HaveSameKeys(const IssuerSettings& one, const IssuerSettings& other);
+// Fails (kInput) if a file that reading the keys needs is absent or wrong. Asks nobody.
+Result<void> CheckFiles(const IssuerSettings& settings);
 
 }  // namespace perseus::issuers

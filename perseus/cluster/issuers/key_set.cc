@@ -49,6 +49,15 @@ std::size_t SignatureBytes(KeyType type, std::size_t key_bits) {
   return (key_bits + 7) / 8;
 }
 
+// The members that RFC 7638 names for RSA and EC keys.
+std::string NameOf(const json& key) {
+  std::string name;
+  for (const char* member : {"kty", "crv", "x", "y", "e", "n"}) {
+    name += TextClaim(key, member) + ".";
+  }
+  return name;
+}
+
 // Of base64url without padding.
 std::size_t DecodedBytes(std::size_t letters) { return letters * 3 / 4; }
 
@@ -83,6 +92,7 @@ Result<KeySet> KeySet::Read(std::string_view text) {
     if (*type == KeyType::kRsa && (bits < kLeastRsaBits || bits > kMostRsaBits)) continue;
     keys.keys_.push_back({.id = TextClaim(listed, "kid"),
                           .algorithm = TextClaim(listed, "alg"),
+                          .name = NameOf(listed),
                           .type = *type,
                           .signature_bytes = SignatureBytes(*type, bits),
                           .key = std::move(key)});
@@ -106,7 +116,7 @@ const KeySet::Key* KeySet::Find(const SignedToken& token) const {
   return found;
 }
 
-Result<void> KeySet::Verify(const SignedToken& token) const {
+Result<std::string> KeySet::Verify(const SignedToken& token) const {
   const Key* key = Find(token);
   if (key == nullptr) {
     return Fail("its issuer has no key {} for {}", Excerpt(token.key_id), token.algorithm);
@@ -119,7 +129,13 @@ Result<void> KeySet::Verify(const SignedToken& token) const {
       parsed && DecodedBytes(letters) == key->signature_bytes &&
       cjose_jws_verify(parsed.get(), static_cast<cjose_jwk_t*>(key->key.get()), &error);
   if (!is_signed) return Fail("its signature is wrong");
-  return {};
+  return key->name;
+}
+
+std::vector<std::string> KeySet::Names() const {
+  std::vector<std::string> names;
+  for (const Key& key : keys_) names.push_back(key.name);
+  return names;
 }
 
 }  // namespace perseus::issuers

@@ -28,8 +28,12 @@ class KeySet {
   // Whether the set has a key for the token: with its key id; or, if the token has none, the only
   // key of its type.
   bool HasKeyFor(const SignedToken& token) const { return Find(token) != nullptr; }
-  // Fails (kInput) if there is no such key, or if the signature is wrong.
-  Result<void> Verify(const SignedToken& token) const;
+  // Returns the name of the key (see Names). Fails (kInput) if there is no such key, or if the
+  // signature is wrong.
+  Result<std::string> Verify(const SignedToken& token) const;
+
+  // A name for each key, made of the key itself: another key has another name, whatever its id.
+  std::vector<std::string> Names() const;
 
   std::size_t size() const { return keys_.size(); }
 
@@ -37,6 +41,7 @@ class KeySet {
   struct Key {
     std::string id;
     std::string algorithm;  // Empty: any of its type.
+    std::string name;
     KeyType type = KeyType::kRsa;
     std::size_t signature_bytes = 0;
     std::shared_ptr<void> key;  // A cjose_jwk_t.

@@ -30,6 +30,7 @@ struct Grant {
   std::string owner = {};
   std::vector<std::string> nodes = {};  // Of agent and join: patterns. "{node}" is from the claim.
   std::vector<std::string> jobs = {};   // Of read, agent and join: patterns. Empty: all.
+  bool operator==(const Grant&) const = default;
 };
 
 // What `perseus login` needs to know. It is public.
@@ -38,6 +39,7 @@ struct LoginSettings {
   std::vector<std::string> scopes;  // Of OAuth.
   std::string token;                // What is sent to the server: "id_token" or "access_token".
   std::string resource = {};        // RFC 8707. May be empty.
+  bool operator==(const LoginSettings&) const = default;
 };
 
 struct IssuerSettings {
@@ -53,6 +55,7 @@ struct IssuerSettings {
   int leeway_s = 0;
   std::optional<LoginSettings> login = {};
   std::vector<Grant> grants = {};
+  bool operator==(const IssuerSettings&) const = default;
 };
 
 struct MungeSettings {
@@ -61,6 +64,7 @@ struct MungeSettings {
   std::vector<std::string> nodes;      // Patterns.
   std::vector<std::string> jobs = {};  // Patterns. Empty: all.
   std::string socket = {};             // Of munged. Empty: the default.
+  bool operator==(const MungeSettings&) const = default;
 };
 
 struct Settings {

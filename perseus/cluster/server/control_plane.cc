@@ -171,9 +171,11 @@ class ControlPlane::Impl {
                             SetGauges();
                           },
                       .failed = [this](const Error& error) { Failed(error); }}) {
-    if (options_.trusted.issuers.empty() && !options_.trusted.munge) return;
-    foreign_ =
-        std::make_unique<ForeignIdentities>(loop_, options_.trusted, options_.issuer_pace, log_);
+    const bool has_none = options_.trusted.issuers.empty() && !options_.trusted.munge;
+    if (has_none && !options_.read_trusted) return;
+    foreign_ = std::make_unique<ForeignIdentities>(
+        loop_, options_.trusted, options_.issuer_pace,
+        [this](std::set<std::string> trust) { rights_.SetTrust(std::move(trust)); }, log_);
     services_.foreign = foreign_.get();
   }
 
@@ -224,8 +226,24 @@ class ControlPlane::Impl {
     });
   }
 
-  void ReloadTls() {
-    boost::asio::post(loop_, [this] { ReadCertificates(); });
+  void Reload() {
+    if (options_.tls) boost::asio::post(loop_, [this] { ReadCertificates(); });
+    if (!options_.read_trusted) return;
+    // On this thread, because a file may be slow.
+    auto trusted = options_.read_trusted();
+    for (std::size_t i = 0; trusted && i < trusted->issuers.size(); ++i) {
+      if (auto good = issuers::CheckFiles(trusted->issuers[i]); !good) trusted = Fail(good);
+    }
+    metrics_.CountReload("issuers", trusted.has_value());
+    if (!trusted) {
+      log_.error("the issuers were not replaced: {}", trusted.error().message);
+      return;
+    }
+    boost::asio::post(loop_, [this, fresh = *std::move(trusted)]() mutable {
+      if (!fresh.issuers.empty()) rights_.Close();
+      log_.info("issuers replaced: {} are trusted", fresh.issuers.size());
+      foreign_->Replace(std::move(fresh));
+    });
   }
 
   int port() const { return server_->port(); }
@@ -313,7 +331,9 @@ class ControlPlane::Impl {
   }
 
   void ReadCertificates() {
-    if (auto loaded = server_->ReloadTls(); !loaded) {
+    auto loaded = server_->ReloadTls();
+    metrics_.CountReload("certificates", loaded.has_value());
+    if (!loaded) {
       log_.error("the certificates were not replaced: {}", loaded.error().message);
     } else {
       log_.info("certificates replaced");
@@ -531,7 +551,7 @@ Result<std::unique_ptr<ControlPlane>> ControlPlane::Start(ControlPlaneOptions op
 int ControlPlane::port() const { return impl_->port(); }
 void ControlPlane::Run() { impl_->Run(); }
 void ControlPlane::Stop() { impl_->Stop(); }
-void ControlPlane::ReloadTls() { impl_->ReloadTls(); }
+void ControlPlane::Reload() { impl_->Reload(); }
 const std::vector<std::string>& ControlPlane::Routes() const { return impl_->routes(); }
 
 }  // namespace perseus::server

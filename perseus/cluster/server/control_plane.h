@@ -32,6 +32,8 @@ struct ControlPlaneOptions {
   http::Limits limits = {};
   CallerLimitOptions caller_limits = {};
   issuers::Settings trusted = {};  // Whose tokens are accepted, besides the server's own.
+  // Reads `trusted` again, for Reload. Empty: it never changes.
+  std::function<Result<issuers::Settings>()> read_trusted = {};
   issuers::IssuerKeys::Pace issuer_pace = {};
   // Allow an address that other machines can reach without TLS or without tokens.
   bool is_insecure = false;
@@ -57,9 +59,12 @@ class ControlPlane {
   ControlPlane& operator=(const ControlPlane&) = delete;
 
   int port() const;
-  void Run();        // Returns after Stop.
-  void Stop();       // From any thread. Running requests end first.
-  void ReloadTls();  // From any thread. New connections use the certificates as they are now.
+  void Run();   // Returns after Stop.
+  void Stop();  // From any thread. Running requests end first.
+  // From any thread. New connections use the certificates as they are now. The issuers that are
+  // trusted now take the place of the old ones, and streams that depend on the old ones close. A
+  // wrong file changes nothing, and is logged and counted.
+  void Reload();
   // All routes, such as "GET /v1/jobs/{job}", sorted. openapi.yaml has to list them.
   const std::vector<std::string>& Routes() const;
 

@@ -4,6 +4,7 @@
 // has them; no cluster runs here.
 #include <atomic>
 #include <future>
+#include <mutex>
 
 #include "perseus/cluster/server/control_plane_fixture.h"
 #include "tests/support/test_issuer.h"
@@ -59,6 +60,11 @@ nodes = ["old-*"]
                                         .database = "sqlite::memory:",
                                         .caller_limits = limits,
                                         .trusted = *std::move(settings),
+                                        .read_trusted =
+                                            [this] {
+                                              const std::lock_guard lock(read_mutex_);
+                                              return read_;
+                                            },
                                         .issuer_pace = pace},
                                        log_);
     ASSERT_TRUE(started) << started.error().message;
@@ -91,6 +97,24 @@ nodes = ["old-*"]
     return claims;
   }
 
+  // What a reload reads.
+  void SetRead(const Result<issuers::Settings>& settings) {
+    const std::lock_guard lock(read_mutex_);
+    read_ = settings;
+  }
+  // A token of the server itself, because those of the issuer end.
+  void MakeReader() {
+    const std::string admin = issuer_.Token("k1", {{"groups", {"admins"}}, {"jti", "reader"}});
+    reader_ = json::parse(As(admin, "POST", "/v1/tokens", R"({"scope": "read"})").body)["token"];
+  }
+  int Reloads(const std::string& result) const {
+    const std::string text = As(reader_, "GET", "/metrics").body;
+    const std::string name =
+        "perseus_server_reloads_total{result=\"" + result + "\",what=\"issuers\"} ";
+    const auto at = text.find(name);
+    return at == std::string::npos ? -1 : std::stoi(text.substr(at + name.size()));
+  }
+
   template <typename Condition>
   static bool Comes(Condition condition) {  // Within kTimeout.
     const auto until = std::chrono::steady_clock::now() + kTimeout;
@@ -102,6 +126,9 @@ nodes = ["old-*"]
   }
 
   TestIssuer issuer_;
+  std::mutex read_mutex_;
+  Result<issuers::Settings> read_ = issuers::Settings();
+  std::string reader_;
   spdlog::logger log_{"test", std::make_shared<spdlog::sinks::null_sink_mt>()};
   std::unique_ptr<ControlPlane> plane_;
   std::thread thread_;
@@ -283,6 +310,96 @@ TEST_F(IssuersTest, TheEndOfATokenClosesItsStream) {
   EXPECT_TRUE(opened);
   ASSERT_FALSE(listened) << "the stream stayed open";
   EXPECT_THAT(listened.error().message, HasSubstr("it has expired"));
+}
+
+// Reads a node's stream until the server closes it. `opened` counts connections.
+std::future<std::string> ReadStream(http::Client client, const std::string& node,
+                                    std::atomic<int>& opened) {
+  return std::async(std::launch::async, [client = std::move(client), node, &opened]() mutable {
+    const auto until = std::chrono::steady_clock::now() + kTimeout;
+    const auto listened = client.Listen(
+        {.target = "/v1/nodes/" + node + "/events",
+         .on_event = [](const http::Event&) { return true; },
+         .on_change =
+             [&](std::string_view what) { opened += what.starts_with("connected") ? 1 : 0; },
+         .should_end = [&] { return std::chrono::steady_clock::now() > until; }});
+    return listened ? std::string("still open") : listened.error().message;
+  });
+}
+
+TEST_F(IssuersTest, AWithdrawnKeyClosesItsStreams) {
+  read_ = issuers::ReadSettings(SettingsText(), "issuers.toml");
+  ASSERT_NO_FATAL_FAILURE(
+      Start({.apart = std::chrono::minutes(10), .least_apart = std::chrono::milliseconds(100)}));
+  issuer_.AddKey("k2", Kind::kP256);
+  const json admins{{"groups", {"admins"}}};
+  const std::string old = issuer_.Token("k1", admins);
+  ASSERT_EQ(StatusOf(old), 200);
+  std::atomic<int> opened = 0;
+  auto ended = ReadStream(ClientWith(old), "n0", opened);
+  ASSERT_TRUE(Comes([&] { return opened == 1; }));
+  issuer_.RemoveKey("k1");
+  plane_->Reload();  // Keys are read every ten minutes, and when the operator asks for it.
+  EXPECT_THAT(ended.get(), HasSubstr("its issuer has no key"));
+  EXPECT_EQ(StatusOf(issuer_.Token("k2", admins)), 200);
+}
+
+TEST_F(IssuersTest, ReloadedSettingsCloseStreamsOfWhatIsGone) {
+  read_ = issuers::ReadSettings(SettingsText(), "issuers.toml");
+  ASSERT_NO_FATAL_FAILURE(Start());
+  MakeReader();
+  const std::string token = issuer_.Token("k1", {{"groups", {"admins"}}});
+  ASSERT_EQ(StatusOf(token), 200);
+  std::atomic<int> opened = 0;
+  auto ended = ReadStream(ClientWith(token), "n0", opened);
+  ASSERT_TRUE(Comes([&] { return opened == 1; }));
+  // The same settings change nothing, however often they are read.
+  const int reads = issuer_.reads();
+  for (int i = 0; i < 100; ++i) plane_->Reload();
+  EXPECT_EQ(StatusOf(token), 200);
+  EXPECT_TRUE(Comes([&] { return Reloads("done") == 100; }));
+  EXPECT_LE(issuer_.reads(), reads + 1) << "the keys are read at most once in 5 s";
+  // Another grant closes the stream, and its client opens it again.
+  auto more = *issuers::ReadSettings(SettingsText(), "issuers.toml");
+  more.issuers[0].grants.push_back({.group = "guests", .scope = "read"});
+  SetRead(more);
+  plane_->Reload();
+  EXPECT_TRUE(Comes([&] { return opened == 2; }));
+  EXPECT_EQ(StatusOf(issuer_.Token("k1", {{"groups", {"guests"}}})), 200);
+  // A wrong file keeps what was there.
+  SetRead(Fail("issuers.toml:1: wrong"));
+  plane_->Reload();
+  auto no_authority = more;
+  no_authority.issuers[0].authority = "/nonexistent/ca.pem";
+  SetRead(no_authority);
+  plane_->Reload();
+  EXPECT_EQ(Reloads("failed"), 2);
+  EXPECT_EQ(StatusOf(token), 200);
+  // Without the grant of operators, and then without the issuer.
+  auto less = more;
+  less.issuers[0].grants.erase(less.issuers[0].grants.begin());
+  SetRead(less);
+  plane_->Reload();
+  EXPECT_THAT(ended.get(), HasSubstr("nothing is granted"));
+  EXPECT_EQ(opened, 2);
+  EXPECT_EQ(StatusOf(token), 403);
+  SetRead(issuers::Settings());
+  plane_->Reload();
+  EXPECT_TRUE(Comes([&] { return StatusOf(token) == 401; }));
+  EXPECT_EQ(StatusOf(""), 401) << "nobody is an operator without a token";
+  SetRead(more);
+  plane_->Reload();
+  EXPECT_TRUE(Comes([&] { return StatusOf(token) == 200; }));
+}
+
+TEST_F(IssuersTest, AReloadDoesNotWaitForAnIssuerThatHangs) {
+  issuer_.SetMood(Mood::kHangs);
+  read_ = issuers::ReadSettings(SettingsText(), "issuers.toml");
+  ASSERT_NO_FATAL_FAILURE(Start());
+  auto waiting = std::async(std::launch::async, [&] { return StatusOf(issuer_.Token("k1")); });
+  SetRead(issuers::Settings());
+  plane_->Reload();
+  EXPECT_EQ(waiting.get(), 401) << "and not 503 after a wait for the keys";
 }
 
 TEST_F(IssuersTest, AServiceAccountJoinsAsItsNode) {

@@ -42,6 +42,8 @@ struct Identity {
   store::Milliseconds expires = 0;       // Of the token. 0: never.
   // An issuer or munge made it, so it is not in the table of tokens.
   bool is_foreign = false;
+  // Of a foreign identity: which settings and which key it depends on (ForeignIdentities).
+  std::string trust = {};
 
   bool IsBoundToJobs() const { return !jobs.empty() || !owners.empty(); }
   // Whether it is an agent of all nodes, or no agent. Then it may take ranks from other nodes.

@@ -71,6 +71,19 @@ Result<void> Rights::Load(store::Store& store) {
   return {};
 }
 
+void Rights::SetTrust(std::set<std::string> trust) {
+  const MutexLock lock(mutex_);
+  if (trust == trust_) return;
+  trust_ = std::move(trust);
+  has_changed_ = true;
+}
+
+void Rights::Close() {
+  const MutexLock lock(mutex_);
+  without_ = WithoutTokens::kClosed;
+  has_changed_ = true;
+}
+
 void Rights::Put(const store::TokenRecord& token) {
   const MutexLock lock(mutex_);
   if (const auto old = tokens_.by_id.find(token.id); old != tokens_.by_id.end()) {
@@ -151,11 +164,13 @@ Answer<Identity> Rights::IdentityOf(const store::TokenRecord& token, const std::
 bool Rights::IsValid(const Identity& identity, store::Milliseconds now) const {
   const MutexLock lock(mutex_);
   if (identity.is_foreign) {
-    if (identity.expires <= now) return false;
+    if (identity.expires <= now || !trust_.contains(identity.trust)) return false;
     foreign_expiries_.insert(identity.expires);
     return true;
   }
-  if (identity.token.empty()) return tokens_.by_id.empty();
+  if (identity.token.empty()) {
+    return tokens_.by_id.empty() && without_ != WithoutTokens::kClosed;
+  }
   const auto token = tokens_.by_id.find(identity.token);
   if (token == tokens_.by_id.end()) return false;
   return token->second.expires == 0 || token->second.expires > now;

@@ -38,6 +38,11 @@ class Rights {
   // Adds or replaces a token that is in the store now. Cheaper than Load.
   void Put(const store::TokenRecord& token);
 
+  // The foreign identities with this `trust` are valid until they expire, and no others.
+  void SetTrust(std::set<std::string> trust);
+  // From now on, nobody is an operator while no tokens exist.
+  void Close();
+
   // 401 without a valid token. A token takes precedence over a client certificate.
   Answer<Identity> Identify(const http::Request& request, store::Milliseconds now) const;
 
@@ -62,8 +67,9 @@ class Rights {
                                      const std::string& certificate, store::Milliseconds now);
   static void Insert(Tokens& tokens, const store::TokenRecord& token);
 
-  WithoutTokens without_;
   mutable Mutex mutex_;
+  WithoutTokens without_ PERSEUS_GUARDED_BY(mutex_);
+  std::set<std::string> trust_ PERSEUS_GUARDED_BY(mutex_);
   Tokens tokens_ PERSEUS_GUARDED_BY(mutex_);
   bool has_changed_ PERSEUS_GUARDED_BY(mutex_) = true;
   // When the next token expires. 0: none will.

@@ -148,6 +148,14 @@ struct ServerMetrics::Families {
                                      "start, against the planned energy at maximum frequency.")
                                  .Register(registry)
                                  .Add({});
+  prometheus::Family<prometheus::Counter>& reloads =
+      BuildCounter()
+          .Name("perseus_server_reloads_total")
+          .Help(
+              "Files that were read again while the server runs (certificates, issuers), by "
+              "result. "
+              "After a failure, the old ones stay in force.")
+          .Register(registry);
   prometheus::Family<prometheus::Counter>& exported_spans =
       BuildCounter()
           .Name("perseus_server_otlp_spans_total")
@@ -205,6 +213,11 @@ ServerMetrics::ServerMetrics() : families_(std::make_unique<Families>()) {
   for (const char* event : {"trial", "withdrawn", "cleared"}) {
     families_->guards.Add({{"event", event}});
   }
+  for (const char* what : {"certificates", "issuers"}) {
+    for (const char* result : {"done", "failed"}) {
+      families_->reloads.Add({{"what", what}, {"result", result}});
+    }
+  }
   SetExport({});
   for (const char* event : {"suspended", "reinstated"}) families_->notices.Add({{"event", event}});
 }
@@ -228,6 +241,10 @@ void ServerMetrics::CountPlanning(std::string_view status, double seconds) {
 }
 
 void ServerMetrics::CountStoreFailure() { families_->store_failures.Increment(); }
+
+void ServerMetrics::CountReload(const std::string& what, bool is_done) {
+  families_->reloads.Add({{"what", what}, {"result", is_done ? "done" : "failed"}}).Increment();
+}
 
 void ServerMetrics::SetExport(const otlp::Exporter::Counts& counts) {
   const auto raise = [](prometheus::Counter& counter, std::int64_t to) {
