@@ -358,11 +358,11 @@ class Node:
         day.statuses[status] += 1
         if target.endswith("/reports"):
             day.latencies.append(time.monotonic() - begun)
+        if status == 400:
+            raise RuntimeError(f"{method} {target}: {text.decode()} for {json.dumps(body)}")
         # Another replica may not have read a new token yet. Later, a renewal shows whether the token
         # is gone.
         self.suspects = status == 401 and time.monotonic() - self.token_since > 10
-        elif status == 400:
-            raise RuntimeError(f"{method} {target}: {text.decode()} for {json.dumps(body)}")
         return status, json.loads(text) if text else {}
 
     async def attach(self, job_id):

@@ -37,6 +37,7 @@ class Receiver:
     def __init__(self, headers):
         self.lock = threading.Lock()
         self.faults, self.spans, self.metrics = [], {}, {}
+        self.is_busy, self.refused = False, 0  # Whether it answers 503, and how often it did.
         receiver = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -45,6 +46,12 @@ class Receiver:
             def do_POST(self):
                 body = self.rfile.read(int(self.headers["content-length"]))
                 with receiver.lock:
+                    if receiver.is_busy:
+                        receiver.refused += 1
+                        self.send_response(503)
+                        self.send_header("content-length", "0")
+                        self.end_headers()
+                        return
                     try:
                         wrong = [name for name, value in headers.items() if self.headers[name] != value]
                         if wrong or self.headers["content-type"] != "application/json":

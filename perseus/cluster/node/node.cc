@@ -46,6 +46,8 @@ Nanoseconds SinceEpoch() {
       .count();
 }
 
+constexpr int kWrongRequest = 400;
+
 bool MayBeSentAgain(const http::Response& response) {
   return response.status >= kFirstServerError || response.status == kTooManyRequests;
 }
@@ -386,11 +388,28 @@ void Node::Report(Nanoseconds now) {
   }
   if (reports.empty() || !is_new) return;
   next_report_ = now + kReportApart;
-  const std::string target =
-      fmt::format("/v1/nodes/{}/reports", http::PercentEncoded(options_.name));
-  const auto answer = uplink_.Request(
-      {.method = "POST", .target = target, .body = protocol::FormatReports(reports)}, now);
-  if (answer) TakeAnswer(*answer, now);
+  if (const auto answer = SendReports(std::move(reports), now)) TakeAnswer(*answer, now);
+}
+
+// In a rolling upgrade, an assignment with a trace may come from a new replica, and the report go
+// to an old one, which refuses a report with spans. Its steps are worth more than the spans.
+Result<http::Response> Node::SendReports(std::vector<protocol::JobReport> reports,
+                                         Nanoseconds now) {
+  const auto send = [&] {
+    return uplink_.Request(
+        {.method = "POST",
+         .target = fmt::format("/v1/nodes/{}/reports", http::PercentEncoded(options_.name)),
+         .body = protocol::FormatReports(reports)},
+        now);
+  };
+  auto answer = send();
+  bool has_spans = false;
+  for (protocol::JobReport& report : reports) {
+    has_spans = has_spans || !report.spans.empty();
+    report.spans.clear();
+  }
+  if (answer && answer->status == kWrongRequest && has_spans) return send();
+  return answer;
 }
 
 void Node::TakeAnswer(const http::Response& response, Nanoseconds now) {

@@ -103,6 +103,7 @@ class Node {
   bool FetchPlan(Job& job, const std::string& id, Nanoseconds now);
   void WriteAssignment(Job& job, Nanoseconds now);
   void Report(Nanoseconds now);
+  Result<http::Response> SendReports(std::vector<protocol::JobReport> reports, Nanoseconds now);
   void TakeAnswer(const http::Response& response, Nanoseconds now);
   static protocol::JobReport ReportOf(const Job& job);
   std::string JobTarget(const Job& job) const;

@@ -41,6 +41,8 @@ struct FakeServer {
   std::string job_problem = "{}";
   int report_status = 200;
   std::string report_answer = "{}";
+  bool refuses_spans = false;  // As a server of version 0.1.0.
+  int refused_spans = 0;
   std::string job = "j-1";
   std::string plan = TinyPlan();
   std::vector<std::string> requests;  // "PUT /v1/…", without reports.
@@ -52,6 +54,11 @@ struct FakeServer {
     if (request.method == "POST") {
       response.status = report_status;
       response.body = report_answer;
+      if (refuses_spans && request.body.find("\"spans\"") != std::string::npos) {
+        ++refused_spans;
+        response.status = 400;
+        return response;
+      }
       if (report_status == 200) reports.push_back(json::parse(request.body).at("jobs"));
       return response;
     }
@@ -309,6 +316,31 @@ TEST_F(NodeTest, ReportsAtTheEndOfAStepAndAtLeastEveryFourSeconds) {
   Turn(100 * kMillisecond);
   ASSERT_THAT(server_.reports, SizeIs(first + 2));
   EXPECT_THAT(server_.reports.back()[0].at("steps"), IsEmpty());
+}
+
+// In a rolling upgrade: the assignment comes from a new replica, the report goes to an old one.
+TEST_F(NodeTest, AServerThatRefusesSpansGetsTheSteps) {
+  const RankLogs logs = MakeFollowedJob();
+  server_.refuses_spans = true;
+  node_->Receive(
+      {"assignment", "",
+       json{{"job", server_.job},
+            {"key", "gpt3-run7"},
+            {"version", 8},
+            {"from_step", 1},
+            {"plans", {{"0", kNodePlanA}}},
+            {"traceparent", "00-" + std::string(32, 'a') + "-" + std::string(16, 'b') + "-01"}}
+           .dump()});
+  logs.End({0, 0, 0}, 1, InForce().version);
+  const std::size_t before = server_.reports.size();
+  Turn();
+  EXPECT_EQ(server_.refused_spans, 1);
+  ASSERT_THAT(server_.reports, SizeIs(before + 1));
+  EXPECT_THAT(server_.reports.back()[0].at("steps"), SizeIs(1));
+  EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 8);
+  Turn(4'000 * kMillisecond);
+  EXPECT_EQ(server_.refused_spans, 1) << "the spans are not sent again";
+  EXPECT_THAT(logged_.str(), Not(HasSubstr("refuses reports")));
 }
 
 TEST_F(NodeTest, AReportHasAllJobs) {

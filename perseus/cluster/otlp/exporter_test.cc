@@ -4,6 +4,10 @@
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>
 
+#include <atomic>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
 #include <condition_variable>
 #include <deque>
 #include <nlohmann/json.hpp>
@@ -33,6 +37,8 @@ class Collector {
     const std::lock_guard lock(mutex_);
     answers_.push_back(std::move(response));
   }
+  // How long the next answers take.
+  void SetDelay(milliseconds delay) { delay_ms_ = delay.count(); }
   // Waits for `count` requests.
   std::vector<http::Request> Requests(std::size_t count) {
     std::unique_lock lock(mutex_);
@@ -46,6 +52,9 @@ class Collector {
     http::Router router;
     for (const char* path : {"/v1/traces", "/v1/metrics", "/elsewhere"}) {
       router.Add("POST", path, [this](http::Call& call) -> http::asio::awaitable<http::Response> {
+        boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor,
+                                        milliseconds(delay_ms_));
+        if (delay_ms_ > 0) co_await timer.async_wait(boost::asio::use_awaitable);
         const std::lock_guard lock(mutex_);
         requests_.push_back(call.request);
         changed_.notify_all();
@@ -61,6 +70,7 @@ class Collector {
     return router;
   }
 
+  std::atomic<std::int64_t> delay_ms_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<http::Request> requests_;
@@ -156,18 +166,54 @@ TEST_F(OtlpExporter, ATemporaryFailureIsTriedAgain) {
 TEST_F(OtlpExporter, ARefusalIsFinal) {
   Collector collector;
   collector.Answer({.status = 413, .body = R"({"code": 8, "message": "too large"})"});
+  collector.Answer({.status = 400, .body = "cannot parse"});
   collector.Answer({.status = 307, .fields = {{"Location", "/elsewhere"}}});
   collector.Answer(
       {.body = R"({"partialSuccess": {"rejectedSpans": "1", "errorMessage": "old"}})"});
   auto exporter = Started(To(collector.server().Url()));
-  for (int i = 1; i <= 3; ++i) {
+  for (int i = 1; i <= 4; ++i) {
     exporter->Add(SpanNamed("one"));
     ASSERT_TRUE(Until(*exporter, [i](const auto& counts) { return counts.spans.refused == i; }));
   }
   EXPECT_EQ(exporter->counts().spans.exported, 0);
-  for (const http::Request& request : collector.Requests(3)) EXPECT_EQ(request.path, "/v1/traces");
+  EXPECT_EQ(exporter->counts().waiting, 0) << "a refused span does not wait";
+  for (const http::Request& request : collector.Requests(4)) EXPECT_EQ(request.path, "/v1/traces");
+  // The next ones are delivered.
+  exporter->Add(SpanNamed("one"));
+  EXPECT_TRUE(Until(*exporter, [](const auto& counts) { return counts.spans.exported == 1; }));
   exporter.reset();
   EXPECT_THAT(text_.str(), testing::HasSubstr("too large"));
+}
+
+// Whoever adds spans never waits, and everything arrives in the end.
+TEST_F(OtlpExporter, ASlowCollectorGetsEverySpanOnce) {
+  Collector collector;
+  collector.SetDelay(milliseconds(100));
+  auto exporter = Started(To(collector.server().Url()));
+  for (int i = 0; i < 2'000; ++i) exporter->Add(SpanNamed("one"));
+  EXPECT_GT(exporter->counts().waiting, 0) << "the collector has not answered yet";
+  ASSERT_TRUE(Until(*exporter, [](const auto& counts) { return counts.spans.exported == 2'000; }));
+  EXPECT_EQ(exporter->counts().queue_full, 0);
+  std::size_t spans = 0;
+  for (const http::Request& request : collector.Requests(1)) {
+    spans +=
+        nlohmann::json::parse(request.body)["resourceSpans"][0]["scopeSpans"][0]["spans"].size();
+  }
+  EXPECT_EQ(spans, 2'000U);
+}
+
+// The collector took the request and answered too late: it may get the spans twice, but not more.
+TEST_F(OtlpExporter, AnAnswerAfterTheTimeoutIsNoAnswer) {
+  Collector collector;
+  collector.SetDelay(milliseconds(2'000));
+  Settings settings = To(collector.server().Url());
+  settings.timeout = milliseconds(200);
+  auto exporter = Started(settings);
+  exporter->Add(SpanNamed("one"));
+  ASSERT_TRUE(Until(*exporter, [](const auto& counts) { return counts.spans.failures > 0; }));
+  EXPECT_EQ(exporter->counts().spans.exported, 0);
+  collector.SetDelay(milliseconds(0));
+  ASSERT_TRUE(Until(*exporter, [](const auto& counts) { return counts.spans.exported == 1; }));
 }
 
 TEST_F(OtlpExporter, ADeadCollectorCostsSpansOnly) {
