@@ -185,7 +185,7 @@ TEST_F(OtlpExporter, ARefusalIsFinal) {
   EXPECT_THAT(text_.str(), testing::HasSubstr("too large"));
 }
 
-// Whoever adds spans never waits, and everything arrives in the end.
+// Adding spans never waits, and all of them arrive in the end.
 TEST_F(OtlpExporter, ASlowCollectorGetsEverySpanOnce) {
   Collector collector;
   collector.SetDelay(milliseconds(100));
