@@ -349,7 +349,12 @@ std::string FormatJob(const ordered_json& job) {
   text += fmt::format("target: {}\n", TargetText(job.at("target")));
   if (job.contains("problem")) text += "problem: " + job["problem"].get<std::string>() + "\n";
   if (job.at("detect_stragglers") == false) text += "stragglers are not detected, only reported\n";
-  if (job.at("profile_version") == 0) text += "no profile yet (perseus tune, or --profile)\n";
+  if (job.at("profile_version") == 0) {
+    text += "no profile yet (perseus tune, or --profile)\n";
+  } else if (job.at("status") != "ended") {
+    text += fmt::format("what another schedule would save: perseus job schedules {}\n",
+                        job.at("key").get<std::string>());
+  }
   if (job.contains("assignment")) text += "\n" + FormatAssignment(job["assignment"]);
   text += FormatPromise(job) + FormatGuard(job);
   if (const auto stragglers = FormatStragglers(job.at("stragglers")); !stragglers.empty()) {

@@ -215,6 +215,7 @@ TEST_F(JobProgramTest, ShowsFoldsAndComparesAssignments) {
   const auto show = [&] { return JobWell("show run"); };
   ASSERT_TRUE(Comes([&] { return show().find("assignment 1") != std::string::npos; }));
   EXPECT_THAT(show(), ContainsRegex("0-15 +p-"));
+  EXPECT_THAT(show(), HasSubstr("what another schedule would save: perseus job schedules run\n"));
   JobWell("straggler run 3 --slowdown 1.3");
   ASSERT_TRUE(Comes([&] { return show().find("assignment 2") != std::string::npos; }));
   EXPECT_THAT(show(), ContainsRegex("0-2 +p-"));
