@@ -56,6 +56,7 @@ struct RunFlags {
   std::optional<double> budget_slowdown_percent;
   std::optional<int> follow_steps;
   std::optional<double> switch_latency_ms;
+  std::optional<double> p2p_s;
   std::optional<double> assignment_delay_s;
   std::string facts;
   int verify_steps = 100;
@@ -83,6 +84,7 @@ TurnkeyOptions TurnkeyOptionsOf(const RunFlags& flags, const fs::path& job_direc
   AddFlag(options.tune_flags, "--budget-slowdown", flags.budget_slowdown_percent);
   AddFlag(options.tune_flags, "--follow-steps", flags.follow_steps);
   AddFlag(options.tune_flags, "--switch-latency", flags.switch_latency_ms);
+  AddFlag(options.tune_flags, "--p2p", flags.p2p_s);
   AddFlag(options.tune_flags, "--assignment-delay", flags.assignment_delay_s);
   if (!flags.facts.empty())
     options.tune_flags.insert(options.tune_flags.end(), {"--facts", flags.facts});
@@ -215,6 +217,8 @@ void AddTuneFlags(CLI::App& verb, RunFlags& flags) {
   add("--switch-latency", flags.switch_latency_ms, "MS",
       "Time from the request of a clock until the GPU has it")
       ->check(NumberIn({0, 60'000}, "milliseconds"));
+  add("--p2p", flags.p2p_s, "S", "Transfer time from one pp_rank to the next (default: 0)")
+      ->check(NumberIn({0, 3600}, "in seconds"));
   add("--assignment-delay", flags.assignment_delay_s, "SECONDS",
       "Time until every rank has read an assignment (default: 1)")
       ->check(NumberIn({0.1, 600}, "in seconds"));
