@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/thread_pool.hpp>
 
 #include "perseus/cluster/http/offload.h"
@@ -354,6 +357,33 @@ TEST(Offload, RunsOnThePoolAndReturnsToTheLoop) {
   EXPECT_NE(worked, here);
   EXPECT_TRUE(is_back);
   EXPECT_EQ(failure, "no");
+}
+
+// The pool has one thread, and more work waits for it.
+TEST(Offload, AnAnswerDoesNotWaitForOtherWork) {
+  asio::io_context loop;
+  asio::thread_pool pool(1);
+  std::promise<void> answered;
+  auto is_answered = answered.get_future();
+  bool came_first = false;
+  auto quick = [&]() -> asio::awaitable<void> {
+    co_await Offload(pool, [] {});
+    answered.set_value();
+  };
+  auto slow = [&]() -> asio::awaitable<void> {
+    co_await Offload(pool, [&] {
+      came_first = is_answered.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+    });
+  };
+  // Both are in the queue before the thread begins.
+  std::promise<void> may_begin;
+  asio::post(pool, [begin = may_begin.get_future().share()] { begin.wait(); });
+  asio::co_spawn(loop, quick, asio::detached);
+  asio::co_spawn(loop, slow, asio::detached);
+  asio::post(loop, [&] { may_begin.set_value(); });
+  loop.run();
+  pool.join();
+  EXPECT_TRUE(came_first);
 }
 
 TEST(Server, RefusesInputThatARouteDoesNotAccept) {
