@@ -217,7 +217,7 @@ void AddTuneFlags(CLI::App& verb, RunFlags& flags) {
   add("--switch-latency", flags.switch_latency_ms, "MS",
       "Time from the request of a clock until the GPU has it")
       ->check(NumberIn({0, 60'000}, "milliseconds"));
-  add("--p2p", flags.p2p_s, "S", "Transfer time from one pp_rank to the next (default: 0)")
+  add("--p2p", flags.p2p_s, "S", "Transfer time from one pp_rank to the next (default: measured)")
       ->check(NumberIn({0, 3600}, "in seconds"));
   add("--assignment-delay", flags.assignment_delay_s, "SECONDS",
       "Time until every rank has read an assignment (default: 1)")

@@ -89,6 +89,7 @@ std::string FormatJson(const tuner::TuningResult& result, const job::UsedFacts& 
                               {"frequencies", result.frequencies},
                               {"reason", result.reason},
                               {"blocking_power_w", result.blocking_power_w},
+                              {"p2p_s", ToSeconds(result.plan.job.model.fixed.p2p)},
                               {"target", result.plan.target},
                               {"time_s", ToSeconds(result.plan.time)},
                               {"energy_j", result.plan.energy_j},
@@ -193,21 +194,25 @@ std::string FormatSeen(const tuner::TuningResult& result, const tuner::SeenSteps
       slowdown.lower * 100, slowdown.upper * 100);
 }
 
-enum class BlockingPower { kGiven, kMeasured };
+// Where a value comes from that tune measures unless it is given.
+enum class Origin { kGiven, kMeasured };
 
-std::string FormatText(const tuner::TuningResult& result, BlockingPower blocking_power) {
+std::string_view Name(Origin origin) { return origin == Origin::kGiven ? "given" : "measured"; }
+
+std::string FormatText(const tuner::TuningResult& result, Origin blocking_power, Origin p2p) {
   const plan_file::PlanFile& plan = result.plan;
   return fmt::format(
       "measured at most {} clocks of an instruction, in {} rounds: {} steps, {:.1f} s, {:.2f} % "
       "slower on average (tune took {} steps in all)\n"
       "stopped because {}\n"
-      "a GPU that waits draws {:.1f} W{}\n"
+      "a GPU that waits draws {:.1f} W ({})\n"
+      "a message from one pp_rank to the next takes {:.3g} ms ({})\n"
       "{}"
       "{}: {:.2f} % of the energy saved at {:.2f} % more time, by measurements {}\n"
       "{}{}{}\n",
       result.frequencies, result.rounds, result.spent.steps, result.spent.seconds,
       result.slowdown_spent * 100, result.steps_taken, result.reason, result.blocking_power_w,
-      blocking_power == BlockingPower::kGiven ? " (given)" : " (measured)",
+      Name(blocking_power), 1e3 * ToSeconds(plan.job.model.fixed.p2p), Name(p2p),
       FormatMeasuredNoise(result.noise), plan.target, SavingOf(result) * 100,
       SlowdownOf(result) * 100,
       result.version == 0
@@ -326,6 +331,7 @@ Result<void> RunTune(const TuneFlags& flags) {
   tuner::TuningOptions options;
   options.job_directory = flags.directory;
   options.job = std::move(job.planned);
+  options.measures_p2p = !flags.job.p2p_s && options.job.model.fixed.p2p == 0;
   options.facts_gpu_name = job.facts.gpu_name;
   options.change_limit =
       ChangeLimitOf(flags.changes, job.most_switches, job.facts.most_changes_per_s);
@@ -343,13 +349,14 @@ Result<void> RunTune(const TuneFlags& flags) {
   options.timeout = ToNanoseconds(flags.timeout_s);
   options.should_end = should_end;
   options.say = SayProgress;
-  const BlockingPower blocking_power =
-      options.job.model.blocking_power_w > 0 ? BlockingPower::kGiven : BlockingPower::kMeasured;
+  const Origin blocking_power =
+      options.job.model.blocking_power_w > 0 ? Origin::kGiven : Origin::kMeasured;
+  const Origin p2p = options.measures_p2p ? Origin::kMeasured : Origin::kGiven;
   PERSEUS_ASSIGN_OR_RETURN(const auto result, tuner::Tune(options, *clock));
   const auto memory = MemoryOfRanks(flags.directory);
   if (!flags.output.empty()) PERSEUS_RETURN_IF_ERROR(WriteResults(result, memory, results));
   return Print(flags.as_json ? FormatJson(result, job.facts)
-                             : FormatText(result, blocking_power) + FormatMemory(memory) +
+                             : FormatText(result, blocking_power, p2p) + FormatMemory(memory) +
                                    FormatFacts(result, job.facts));
 }
 

@@ -83,17 +83,18 @@ TEST_F(RunTest, TuneOfAZeroBubbleScheduleSavesWhatItPromises) {
                   "--work-scale 0.8 --imbalance 0.1");
 }
 
-// The messages between the ranks of this job take 4 ms. Without the flag, the plan takes 0.3 % more
-// time than promised, because more of its critical path is messages. With it, verify finds no
-// slowdown: less than its default tolerance.
-TEST_F(RunTest, TunePlansForTheTransferTimeOfTheFlag) {
+// The messages between the ranks of this job take 4 ms. A plan that does not know it takes 0.3 %
+// more time than promised, because more of its critical path is messages. tune measures this time,
+// and verify finds no slowdown: less than its default tolerance.
+TEST_F(RunTest, TuneMeasuresAndPlansForTheTransferTime) {
   SetUpNodes("1f1b", 6, "--work-scale 0.4");
   Write("job.toml", Read("job.toml") + "[[fixed]]\nkind = \"p2p\"\ntime_s = 0.004\n");
   RunTrainer(
-      "--tune --p2p 0.004 --switch-latency 2 --assignment-delay 0.4 --budget-steps 40 "
+      "--tune --switch-latency 2 --assignment-delay 0.4 --budget-steps 40 "
       "--verify-steps 60",
       400);
-  EXPECT_EQ(JsonOf("run/tuned/plan.json").at("job").at("fixed").at("p2p").at("time_s"), 0.004);
+  EXPECT_NEAR(JsonOf("run/tuned/plan.json").at("job").at("fixed").at("p2p").at("time_s"), 0.004,
+              0.0002);
   const nlohmann::json verified = JsonOf("run/verify.json");
   const double promised = verified.at("promised_saving").get<double>();
   EXPECT_GT(promised, 0);

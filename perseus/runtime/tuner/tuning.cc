@@ -17,6 +17,7 @@
 #include "perseus/runtime/tuner/conductor.h"
 #include "perseus/runtime/tuner/measurements.h"
 #include "perseus/runtime/tuner/schedule_match.h"
+#include "perseus/runtime/tuner/transfer_time.h"
 #include "perseus/runtime/tuner/tuned_plan.h"
 
 namespace perseus::tuner {
@@ -74,6 +75,7 @@ class Tuner {
   Result<void> Sweep();
   Result<void> RunRound(const profiler::SweepRound& round);
   Result<void> CheckEnergy() const;
+  void MeasureTransfers(std::int64_t first, std::int64_t last);
   using Gpus = std::map<protocol::RankId, profiler::KnownGpu>;
   enum class Alarms { kReported, kIgnored };
   void Measure(Gpus& gpus, profiler::InstructionNoise& noise, const Conductor::Stretch& stretch,
@@ -105,6 +107,7 @@ class Tuner {
   Conductor conductor_;
   profiler::ProfilerState state_;
   std::vector<std::vector<int>> clocks_mhz_;  // By pp_rank.
+  std::optional<Nanoseconds> p2p_;            // As measured in the latest steps without a plan.
   int rounds_ = 0;
   std::optional<TunedPlan> plan_;
   double further_noise_ = 0;       // A relative standard deviation that explains whole steps.
@@ -145,7 +148,9 @@ Result<void> Tuner::AwaitRanks() {
     auto runs = CheckRunsSchedule(job.schedule, name, conductor_.log_of(name));
     if (!runs) return runs;
   }
-  conductor_.ForgetBefore(conductor_.logs().LastCommonStep(conductor_.ranks()) - 1);
+  const std::int64_t last = conductor_.logs().LastCommonStep(conductor_.ranks());
+  MeasureTransfers(last - 1, last);
+  conductor_.ForgetBefore(last - 1);
   return {};
 }
 
@@ -192,6 +197,7 @@ profiler::SweepJob Tuner::Job() const {
   if (job.model.blocking_power_w == 0) {
     job.model.blocking_power_w = PooledBlockingPower(state_.gpus).value_or(0);
   }
+  if (p2p_) job.model.fixed.p2p = *p2p_;
   // With a switch latency, alternating kinds would each begin at the other kind's clock.
   if (options_.job.switch_latency > 0) job.clocks = profiler::SweepJob::Clocks::kOneARank;
   return job;
@@ -222,6 +228,7 @@ Result<void> Tuner::RunRound(const profiler::SweepRound& round) {
   if (++rounds_ == 1) {
     if (auto energy = CheckEnergy(); !energy) return energy;
   }
+  MeasureTransfers(ran.first(), ran.last);
   state_.spent.steps += ran.steps();
   const LoggedRank& any = conductor_.log_of(*conductor_.ranks().begin());
   const protocol::RanStep* first = any.Find(ran.landing);
@@ -231,6 +238,14 @@ Result<void> Tuner::RunRound(const profiler::SweepRound& round) {
   }
   conductor_.ForgetBefore(ran.last);
   return SaveState();
+}
+
+// Not while a plan is followed: it was made, and is judged, with the same transfer time.
+void Tuner::MeasureTransfers(std::int64_t first, std::int64_t last) {
+  if (!options_.measures_p2p) return;
+  const auto time =
+      TransferTime(conductor_.logs(), conductor_.ranks(), options_.job.schedule, first, last);
+  if (time) p2p_ = time;
 }
 
 // Checks after the first round that energies can be measured, before the budget is spent.
@@ -330,6 +345,7 @@ Result<UsualCost> Tuner::RunBaseline() {
   PERSEUS_ASSIGN_OR_RETURN(const auto ran,
                            conductor_.RunWith(std::move(assignment), options_.steps_followed, 0));
   Measure(state_.gpus, state_.noise, ran, Alarms::kReported);
+  MeasureTransfers(ran.first(), ran.last);
   auto cost = UsualCostOfSteps(conductor_.logs(), conductor_.ranks(), ran.counted());
   conductor_.ForgetBefore(ran.last);
   return cost;

@@ -36,6 +36,8 @@ struct TuningOptions {
   // The job's schedule, model, pipelines and switch latency. `profile` is the path that the plan
   // names. A blocking power of 0 is measured.
   plan_file::PlannedJob job;
+  // Measures how long messages between pp_ranks take (transfer_time.h), in place of `job`'s value.
+  bool measures_p2p = true;
   // The GPU of the hardware facts that the job uses. If a rank trains on another one, Tune() says
   // so. Empty: the job uses no facts.
   std::string facts_gpu_name;

@@ -1,0 +1,167 @@
+#include "perseus/runtime/tuner/transfer_time.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "perseus/runtime/tuner/schedule_match.h"
+
+namespace perseus::tuner {
+namespace {
+
+// Times by the clock of the rank's host.
+struct RunTime {
+  Nanoseconds begin = 0;
+  Nanoseconds end = 0;
+  Nanoseconds free_since = 0;  // When the rank ended its previous instruction, or began the step.
+};
+using RunTimes = std::map<MatchedInstruction, RunTime>;
+
+RunTimes RunTimesOf(const protocol::RanStep& step) {
+  std::vector<protocol::RanInstruction> instructions = step.instructions;
+  std::ranges::stable_sort(instructions, {}, &protocol::RanInstruction::begin);
+  RunTimes times;
+  Nanoseconds free_since = step.begin;
+  for (const protocol::RanInstruction& one : instructions) {
+    const Nanoseconds begin = step.begin + one.begin;
+    const RunTime time{begin, begin + one.duration, free_since};
+    if (IsComputation(one.kind)) times[{one.kind, one.microbatch, one.chunk}] = time;
+    free_since = time.end;
+  }
+  return times;
+}
+
+struct Message {
+  Nanoseconds took = 0;    // From the sender's end to the receiver's begin.
+  Nanoseconds waited = 0;  // How long the receiver was free before its begin.
+};
+// Of one direction between two ranks.
+using Messages = std::vector<Message>;
+using Direction = std::pair<protocol::RankId, protocol::RankId>;  // Sender and receiver.
+
+void Match(const RunTime* sent, const RunTime* received, Messages& messages) {
+  if (sent == nullptr || received == nullptr) return;
+  messages.push_back({received->begin - sent->end, received->begin - received->free_since});
+}
+
+const RunTime* Find(const RunTimes& times, const MatchedInstruction& instruction) {
+  const auto found = times.find(instruction);
+  return found == times.end() ? nullptr : &found->second;
+}
+
+// The instruction that takes a gradient from the next stage, and gives one to the previous stage.
+const RunTime* FindBackward(const RunTimes& times, int microbatch, int chunk) {
+  const RunTime* split = Find(times, {InstructionKind::kBackwardInput, microbatch, chunk});
+  return split != nullptr ? split : Find(times, {InstructionKind::kBackward, microbatch, chunk});
+}
+
+class TransferClock {
+ public:
+  TransferClock(const JobLogs& logs, const std::set<protocol::RankId>& ranks,
+                const schedule::Schedule& schedule)
+      : logs_(logs), ranks_(ranks), schedule_(schedule) {}
+
+  void Add(std::int64_t step) {
+    std::map<protocol::RankId, RunTimes> times;
+    for (const protocol::RankId& name : ranks_) {
+      if (const auto* ran = logs_.ranks().at(name).Find(step)) times[name] = RunTimesOf(*ran);
+    }
+    for (const auto& [name, first] : times) {
+      for (int stage = 0; stage + 1 < schedule_.stages(); ++stage) {
+        if (RankOf(stage) != name.pp_rank || RankOf(stage + 1) == name.pp_rank) continue;
+        const auto next = times.find({name.dp_rank, RankOf(stage + 1), name.tp_rank});
+        if (next != times.end()) AddBoundary(stage, *times.find(name), *next);
+      }
+    }
+  }
+
+  std::optional<Nanoseconds> Mean() const {
+    Nanoseconds sum = 0;
+    Nanoseconds pairs = 0;
+    for (const auto& [direction, forth] : messages_) {
+      const auto& [from, to] = direction;
+      if (to < from) continue;  // It counts with the other direction.
+      const auto time = TimeOf(forth, messages_.at({to, from}), IsOneHost(from, to));
+      if (!time) continue;
+      sum += *time;
+      ++pairs;
+    }
+    if (pairs == 0) return std::nullopt;
+    return std::max<Nanoseconds>(0, sum / pairs);
+  }
+
+ private:
+  using RankTimes = std::pair<const protocol::RankId, RunTimes>;
+
+  int RankOf(int stage) const {
+    return schedule_.pp_rank_of_stage[static_cast<std::size_t>(stage)];
+  }
+  int ChunkOf(int stage) const { return schedule_.chunk_of_stage[static_cast<std::size_t>(stage)]; }
+
+  // The messages between a stage and the next one.
+  void AddBoundary(int stage, const RankTimes& first, const RankTimes& next) {
+    const int chunk = ChunkOf(stage);
+    const int next_chunk = ChunkOf(stage + 1);
+    Messages& forth = messages_[{first.first, next.first}];
+    Messages& back = messages_[{next.first, first.first}];
+    for (int microbatch = 0; microbatch < schedule_.microbatches; ++microbatch) {
+      Match(Find(first.second, {InstructionKind::kForward, microbatch, chunk}),
+            Find(next.second, {InstructionKind::kForward, microbatch, next_chunk}), forth);
+      Match(FindBackward(next.second, microbatch, next_chunk),
+            FindBackward(first.second, microbatch, chunk), back);
+    }
+  }
+
+  bool IsOneHost(const protocol::RankId& a, const protocol::RankId& b) const {
+    return logs_.ranks().at(a).header.host == logs_.ranks().at(b).header.host;
+  }
+
+  // The median of the messages that their receiver waited for. The receiver's clock is ahead by
+  // that much.
+  static std::optional<Nanoseconds> MedianOf(const Messages& messages, Nanoseconds ahead) {
+    std::vector<Nanoseconds> times;
+    for (const Message& message : messages) {
+      const Nanoseconds took = message.took - ahead;
+      if (took <= message.waited) times.push_back(took);
+    }
+    if (times.empty()) return std::nullopt;
+    const auto middle = times.begin() + std::ssize(times) / 2;
+    std::ranges::nth_element(times, middle);
+    return *middle;
+  }
+
+  static std::optional<Nanoseconds> TimeOf(const Messages& forth, const Messages& back,
+                                           bool is_one_host) {
+    Nanoseconds ahead = 0;
+    if (!is_one_host) {
+      if (forth.empty() || back.empty()) return std::nullopt;
+      ahead = (std::ranges::min(forth, {}, &Message::took).took -
+               std::ranges::min(back, {}, &Message::took).took) /
+              2;
+    }
+    const auto there = MedianOf(forth, ahead);
+    const auto here = MedianOf(back, -ahead);
+    if (there && here) return (*there + *here) / 2;
+    if (!is_one_host) return std::nullopt;
+    return there ? there : here;
+  }
+
+  const JobLogs& logs_;
+  const std::set<protocol::RankId>& ranks_;
+  const schedule::Schedule& schedule_;
+  std::map<Direction, Messages> messages_;
+};
+
+}  // namespace
+
+std::optional<Nanoseconds> TransferTime(const JobLogs& logs,
+                                        const std::set<protocol::RankId>& ranks,
+                                        const schedule::Schedule& schedule, std::int64_t first,
+                                        std::int64_t last) {
+  TransferClock clock(logs, ranks, schedule);
+  for (std::int64_t step = first; step <= last; ++step) clock.Add(step);
+  return clock.Mean();
+}
+
+}  // namespace perseus::tuner

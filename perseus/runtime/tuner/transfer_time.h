@@ -1,0 +1,33 @@
+// How long a message from one pp_rank to the next takes, from the rank logs: the time from the end
+// of an instruction until the instruction begins that waits for its output. It contains all that a
+// plan cannot avoid between the two: the transfer, and the time until the receiver wakes up.
+//
+// A receiver that was still busy at the sender's end says nothing about messages, so it does not
+// count. The median of the others counts for each direction between two ranks. Between two hosts,
+// a wrong clock makes messages of one direction look longer, and of the other shorter by as much.
+// So the mean of both directions is right. To tell which receivers waited, the difference of the
+// clocks is taken from the fastest message of each direction, as NTP does.
+//
+// A plan has one such time for all messages (schedule::FixedInstructions::p2p): the mean over the
+// pairs of ranks.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+
+#include "perseus/base/units.h"
+#include "perseus/planning/schedule/schedule.h"
+#include "perseus/runtime/tuner/job_logs.h"
+
+namespace perseus::tuner {
+
+// Of the kept steps [first, last] of these ranks, which run `schedule`. Empty if no receiver waited
+// for a message: then messages cost nothing that a plan could see. Steps and instructions that are
+// not recorded do not count.
+std::optional<Nanoseconds> TransferTime(const JobLogs& logs,
+                                        const std::set<protocol::RankId>& ranks,
+                                        const schedule::Schedule& schedule, std::int64_t first,
+                                        std::int64_t last);
+
+}  // namespace perseus::tuner
