@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <csignal>
 #include <filesystem>
 #include <iostream>
 
+#include "perseus/runtime/protocol/assignment.h"
 #include "tests/closed_loop/closed_loop_job.h"
 
 namespace perseus {
@@ -110,6 +112,31 @@ TEST_F(RunTest, TuneThatEndsEarlySaysHowManyStepsItNeeds) {
               ContainsRegex("there is no plan: the training ended too early; at least [0-9]+ more "
                             "steps are needed, and perseus run --tune --job-directory .*/run"));
   EXPECT_TRUE(Comes([this] { return IsAllRestored(); }));
+}
+
+// Ctrl-C while clocks are lowered to measure them: no clock and no assignment stays, and what was
+// measured is kept.
+TEST_F(RunTest, InterruptWhileTuneMeasuresRestoresAllClocks) {
+  SetUpNodes("1f1b", 6, "--work-scale 0.4");
+  trainer_ = Start(fmt::format(
+      "run --job-directory run --tune --switch-latency 2 --assignment-delay 0.4 -- {} "
+      "trainer --job job.toml --node a.toml --node b.toml --agent a.sock --agent b.sock "
+      "--job-directory run --timeout 300 --json --steps 1000000 >run.out 2>run.err",
+      PERSEUS_PROGRAM));
+  const auto has_clocks = [this] {
+    const auto assignment = protocol::ReadAssignment(Directory() / "run");
+    return assignment && *assignment && !(*assignment)->clocks.empty();
+  };
+  ASSERT_TRUE(Comes([&] {
+    return has_clocks() && std::filesystem::exists(Directory() / "run/tuner.json");
+  })) << Read("run.err");
+  kill(trainer_, SIGINT);
+  ASSERT_TRUE(Comes([this] { return HasEnded(trainer_); })) << Read("run.err");
+  EXPECT_TRUE(Comes([this] { return IsAllRestored(); }));
+  EXPECT_FALSE(has_clocks());
+  EXPECT_THAT(Read("run.err"),
+              HasSubstr("perseus: there is no plan: the training ended too early"));
+  EXPECT_GT(JsonOf("run/tuner.json").at("spent").at("steps").get<int>(), 0);
 }
 
 // The schedule of the logs is the one that the trainer ran, and the planner reads it.
