@@ -80,8 +80,8 @@ Result<std::vector<std::int64_t>> ProfiledActivations(const profile::Profile& pr
 Result<std::vector<std::int64_t>> ProfiledModels(const profile::Profile& profile,
                                                  const profile::StageMemory& profiled) {
   constexpr ValueOfPart kValue = &profile::StageMemory::Part::model_bytes;
-  PERSEUS_ASSIGN_OR_RETURN(
-      const bool has_all, HasAll(profile, profiled, kValue, "model_bytes", "--model-memory GIB"));
+  PERSEUS_ASSIGN_OR_RETURN(const bool has_all,
+                           HasAll(profile, profiled, kValue, "model_bytes", "--model-memory GIB"));
   if (!has_all) return std::vector<std::int64_t>();
   std::vector<std::int64_t> bytes(static_cast<std::size_t>(profile.stages()), 0);
   for (int chunk = 0; chunk < profile.chunks(); ++chunk) {
