@@ -268,6 +268,19 @@ TEST_F(ScheduleSearchTest, AJobFileMayAskForASearch) {
               HasSubstr("schedule auto: 4 3 2 1 microbatches in flight on pp_ranks 0 to 3"));
 }
 
+TEST_F(ScheduleSearchTest, SaysWhichInstructionsAreOfNoUse) {
+  constexpr const char* kInstructions = "forward,backward,backward_input,backward_weight";
+  RunWell(std::string("synth --gpu a100 --stages 3 -o split.csv --instructions ") + kInstructions);
+  RunWell("--version; grep -v '^2,backward_weight' split.csv >gap.csv");
+  const std::string job = " --microbatches 4 --blocking-power 84 ";
+  constexpr const char* kGap =
+      "No schedule has backward_weight instructions, because gap.csv lacks those of stage 2 "
+      "(profile all stages).\n";
+  EXPECT_THAT(RunWell("schedule search gap.csv --more 0" + job), HasSubstr(kGap));
+  EXPECT_THAT(RunWell("plan gap.csv --schedule auto --no-frontier" + job), HasSubstr(kGap));
+  EXPECT_THAT(RunWell("schedule search split.csv --more 0" + job), Not(HasSubstr("lacks")));
+}
+
 TEST_F(ScheduleSearchTest, SaysWhatIsWrong) {
   const std::string job = kSearched;
   ExpectComplaint(Run("schedule"), 2, "JOBDIR is missing");
