@@ -213,6 +213,8 @@ Result<void> RunSearch(const SearchFlags& flags) {
   ResultDirectory results(flags.directory, kSearchResults);
   if (!flags.directory.empty()) PERSEUS_RETURN_IF_ERROR(results.Open());
   PERSEUS_ASSIGN_OR_RETURN(const auto job, job::LoadUnscheduledJob(flags.job));
+  PERSEUS_ASSIGN_OR_RETURN(const auto reference, job::LayOutReference(job));
+  PERSEUS_RETURN_IF_ERROR(WarnIfImplausible(reference));
   schedule_search::TradeoffOptions options{
       .plan_effort = flags.effort, .stop = {}, .finish = {}, .progress = {}};
   if (!flags.more.empty()) {

@@ -527,6 +527,9 @@ def search_schedules(
         Error: The input is wrong. The message says where, and the remedy.
         UnreachableError: No known schedule fits the memory. The message says how much is needed.
         OSError: A file cannot be read.
+
+    Warns:
+        UserWarning: The input is probably wrong, such as a clock in GHz.
     """
     flags = _planner.JobFlags()
     if profile is None and job is None:
@@ -562,7 +565,10 @@ def search_schedules(
     asked = [] if more is None else sorted({_checked("more", value) for value in _several(more)})
     if more is not None and not asked:
         raise Error("more has no numbers (leave it out for the default rows)")
-    return ScheduleSearch._of(_planner.search_schedules(flags, asked))
+    found = _planner.search_schedules(flags, asked)
+    for warning in found["warnings"]:
+        warnings.warn(warning, UserWarning, stacklevel=2)
+    return ScheduleSearch._of(found)
 
 
 def _set_profile(flags: "_planner.JobFlags", profile: Optional[ProfileLike]) -> None:

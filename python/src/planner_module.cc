@@ -206,9 +206,11 @@ py::dict DescribeRow(const schedule_search::TradeoffRow& row) {
 // What memory saves, as `perseus schedule search` prints it. Empty `more`: its default rows.
 py::dict SearchSchedules(const job::JobFlags& flags, const std::vector<int>& more) {
   job::GpuMemory memory;
+  std::vector<std::string> warnings;
   const auto tradeoff = [&] {
     const py::gil_scoped_release release;
     const auto job = OrThrow(job::LoadUnscheduledJob(flags));
+    warnings = OrThrow(job::CheckPlausible(OrThrow(job::LayOutReference(job))));
     memory = job.memory;
     schedule_search::TradeoffOptions options;
     if (!more.empty()) options.more = more;
@@ -225,6 +227,8 @@ py::dict SearchSchedules(const job::JobFlags& flags, const std::vector<int>& mor
   found["baseline_energy_j"] = tradeoff.reference.energy_j;
   found["conclusion"] = schedule_search::Conclude(tradeoff);
   found["memory_source"] = memory.source;
+  for (std::string& warning : warnings) warning = WithKeywordNames(warning);
+  found["warnings"] = warnings;
   return found;
 }
 

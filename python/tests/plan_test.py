@@ -312,6 +312,7 @@ class SearchedScheduleTest(ScratchTest):
         for wrong, about in [
             (dict(more=-1), "more: -1"),
             (dict(more=[]), "more has no numbers"),
+            (dict(blocking_power_w=5000), "blocking power of 5000 W is not below"),
             (dict(memory_gib=10), r"activations is missing \(add activation_mib"),
             (dict(microbatches=None), "microbatches"),
         ]:

@@ -293,6 +293,9 @@ TEST_F(ScheduleSearchTest, SaysWhatIsWrong) {
   ExpectComplaint(Run("plan --schedule auto --max-in-flight 1" + job), 3,
                   "1f1b needs 4 3 2 1 microbatches on pp_ranks 0 to 3");
   ExpectComplaint(Run("tune --schedule auto run"), 2, "auto");
+  // What a plan would refuse: its savings would be too good.
+  ExpectComplaint(Run("schedule search profile.csv --microbatches 8 --blocking-power 5000"), 2,
+                  "the blocking power of 5000 W is not below");
   ExpectComplaint(Run("plan --schedule auto --memory 40" + job), 2,
                   "the memory of activations is missing");
   ExpectComplaint(Run("plan --schedule 1f1b --memory 40" + job), 2,
