@@ -20,4 +20,7 @@ void AddJobFlags(CLI::App& verb, job::JobFlags& flags, JobComes comes = JobComes
 Result<job::LoadedJob> LoadJobToPlan(const job::JobFlags& flags,
                                      const schedule_search::SearchEffort& search = {});
 
+// Prints warnings. Fails as CheckPlausible does.
+Result<void> WarnIfImplausible(const job::LoadedJob& job);
+
 }  // namespace perseus::cli

@@ -32,6 +32,17 @@ bool IsOfSomePlanRuns(std::string_view name) {
   return (is_plan || is_list) && std::count(name.begin(), name.end(), '/') == (is_plan ? 1 : 0);
 }
 
+// The schedules of the rows "more-N" and "fits", each as CSV and in words.
+bool IsOfSomeSearches(std::string_view name) {
+  if (name == "report.html") return true;
+  if (!name.ends_with(".csv") && !name.ends_with(".txt")) return false;
+  name.remove_suffix(4);
+  if (name == "fits") return true;
+  if (!name.starts_with("more-")) return false;
+  name.remove_prefix(5);
+  return !name.empty() && name.find_first_not_of("0123456789") == name.npos;
+}
+
 bool IsNone(std::string_view /*name*/) { return false; }
 
 // Whether a run writes files with that name. A user may have edited the list in a summary, and a
@@ -58,6 +69,18 @@ bool IsRealDirectory(const fs::path& path) {
   return fs::is_directory(fs::symlink_status(path, ignored));
 }
 
+// The names of results in a directory.
+std::vector<std::string> NamesIn(const fs::path& directory, const ResultKind& kind) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(directory, error); !error && entry != fs::directory_iterator();
+       entry.increment(error)) {
+    std::string name = entry->path().filename().string();
+    if (IsResultName(kind, name)) names.push_back(std::move(name));
+  }
+  return names;
+}
+
 // The files that a summary lists: those of every run if it has no list. Nothing without a summary.
 Result<std::optional<std::vector<std::string>>> ListedFiles(const fs::path& directory,
                                                             const ResultKind& kind) {
@@ -74,6 +97,9 @@ Result<std::optional<std::vector<std::string>>> ListedFiles(const fs::path& dire
     for (const std::string_view name : kind.always) {
       if (!name.empty()) names.emplace_back(name);
     }
+    // Searches of version 0.1 wrote no list.
+    if (&kind == &kSearchResults)
+      std::ranges::copy(NamesIn(directory, kind), std::back_inserter(names));
   } else {
     for (const auto& file : summary["files"]) {
       if (!file.is_string() || !IsResultName(kind, file.get_ref<const std::string&>())) continue;
@@ -159,6 +185,9 @@ Result<void> Undo(const fs::path& directory, const ResultKind& kind,
   return FlushDirectory(run / "new");
 }
 
+constexpr const ResultKind* kAllResults[] = {&kPlanResults, &kEmulationResults, &kTuningResults,
+                                             &kSearchResults};
+
 // Ends what a run began in DIR/.perseus-run, whether that run is this one or a killed one, of this
 // verb or another. The replacement is incomplete as long as the new summary is there.
 Result<void> EndRun(const fs::path& directory) {
@@ -168,7 +197,7 @@ Result<void> EndRun(const fs::path& directory) {
     return Fail("{}: was not written by perseus (remove it, or use another directory with -o)",
                 run.string());
   }
-  for (const ResultKind* kind : {&kPlanResults, &kEmulationResults, &kTuningResults}) {
+  for (const ResultKind* kind : kAllResults) {
     PERSEUS_ASSIGN_OR_RETURN(const auto listed, ListedFiles(run / "new", *kind));
     if (listed) PERSEUS_RETURN_IF_ERROR(Undo(directory, *kind, *listed));
   }
@@ -222,9 +251,11 @@ const ResultKind kTuningResults{"perseus tune",
                                 "perseus-plan",
                                 {"profile.csv", "planned.csv", "options.csv"},
                                 IsNone};
+const ResultKind kSearchResults{
+    "perseus schedule search", "search.json", "perseus-schedule-search", {}, IsOfSomeSearches};
 
 Result<void> CheckComplete(const fs::path& directory) {
-  for (const ResultKind* kind : {&kPlanResults, &kEmulationResults, &kTuningResults}) {
+  for (const ResultKind* kind : kAllResults) {
     // A replacement first moves the old summary away, and last moves the new one to its place.
     if (!Exists(directory / kRunName / "new" / kind->summary)) continue;
     if (Exists(directory / kind->summary)) continue;

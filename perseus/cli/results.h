@@ -1,5 +1,5 @@
-// The directory of the results of `perseus plan -o DIR`, `perseus emulate -o DIR` or `perseus tune
-// -o DIR`.
+// The directory of the results of `perseus plan -o DIR`, `perseus emulate -o DIR`, `perseus tune -o
+// DIR` or `perseus schedule search -o DIR`.
 //
 // Invariants:
 // 1. New results replace those of an earlier run of the same verb only when all of them are
@@ -46,6 +46,7 @@ struct ResultKind {
 extern const ResultKind kPlanResults;
 extern const ResultKind kEmulationResults;
 extern const ResultKind kTuningResults;
+extern const ResultKind kSearchResults;
 
 // Fails (kSystem) if the directory has only a part of the results of a run, or parts of two runs,
 // because a replacement is under way or was killed. For verbs that read results.

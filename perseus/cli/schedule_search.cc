@@ -3,22 +3,20 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
-#include "perseus/base/file.h"
 #include "perseus/cli/figure_flags.h"
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/interrupt.h"
 #include "perseus/cli/job_options.h"
+#include "perseus/cli/results.h"
 #include "perseus/cli/row_block.h"
 #include "perseus/cli/schedule_report.h"
 #include "perseus/cli/standard_output.h"
@@ -110,7 +108,7 @@ ordered_json RowJson(const TradeoffRow& row) {
   return json;
 }
 
-std::string FormatJson(const Tradeoff& tradeoff, const job::GpuMemory& memory) {
+ordered_json SearchJson(const Tradeoff& tradeoff, const job::GpuMemory& memory) {
   const schedule_search::Reference& reference = tradeoff.reference;
   ordered_json rows = ordered_json::array();
   for (const TradeoffRow& row : tradeoff.rows) rows.push_back(RowJson(row));
@@ -132,27 +130,32 @@ std::string FormatJson(const Tradeoff& tradeoff, const job::GpuMemory& memory) {
   if (tradeoff.was_interrupted) json["stopped_early"] = true;
   if (!memory.bytes.available.empty()) json["available_bytes"] = memory.bytes.available;
   if (!memory.source.empty()) json["memory_source"] = memory.source;
-  return json.dump(2) + "\n";
+  return json;
 }
 
-Result<void> WriteSchedules(const Tradeoff& tradeoff, const job::GpuMemory& memory,
-                            const std::string& directory) {
-  std::error_code failed;
-  std::filesystem::create_directories(directory, failed);
-  if (failed) {
-    return FailAs(ErrorKind::kSystem, "cannot make the directory {}: {} (choose another one)",
-                  directory, failed.message());
-  }
+// The files of a run: the schedules, the report page and, last, search.json, which lists them.
+Result<std::vector<ResultFile>> MakeSearchFiles(const Tradeoff& tradeoff,
+                                                const job::GpuMemory& memory,
+                                                const std::string& report_data) {
   std::vector<const TradeoffRow*> rows;
   for (const TradeoffRow& row : tradeoff.rows) rows.push_back(&row);
   if (tradeoff.fitting) rows.push_back(&*tradeoff.fitting);
+  std::vector<ResultFile> files;
   for (const TradeoffRow* row : rows) {
-    const std::string path = directory + "/" + StemOf(*row);
     const schedule::Schedule& found = row->candidate.schedule;
-    PERSEUS_RETURN_IF_ERROR(WriteFileAtomically(path + ".csv", schedule::FormatSchedule(found)));
-    PERSEUS_RETURN_IF_ERROR(WriteFileAtomically(path + ".txt", schedule::DescribeOrder(found)));
+    files.push_back({StemOf(*row) + ".csv", schedule::FormatSchedule(found)});
+    files.push_back({StemOf(*row) + ".txt", schedule::DescribeOrder(found)});
   }
-  return WriteFileAtomically(directory + "/search.json", FormatJson(tradeoff, memory));
+  if (report::HasReportPage()) {
+    PERSEUS_ASSIGN_OR_RETURN(auto page, report::FormatReportPage(report_data));
+    files.push_back({"report.html", std::move(page)});
+  }
+  ordered_json summary = SearchJson(tradeoff, memory);
+  auto names = ordered_json::array();
+  for (const ResultFile& file : files) names.push_back(file.name);
+  summary["files"] = std::move(names);
+  files.push_back({std::string(kSearchResults.summary), summary.dump(2) + "\n"});
+  return files;
 }
 
 // Shows the best schedule so far of each row.
@@ -187,26 +190,31 @@ Result<Tradeoff> ComputeInteractively(const schedule_search::SearchJob& job,
   return schedule_search::ComputeTradeoff(job, options);
 }
 
-// The schedules, the report page and the figures.
-Result<void> WriteResults(const SearchFlags& flags, const job::UnscheduledJob& job,
-                          const Tradeoff& tradeoff, std::vector<report::FrontierCurve> overlays) {
-  if (flags.directory.empty() && flags.figures.figures.empty()) return {};
-  PERSEUS_ASSIGN_OR_RETURN(const auto data, MakeSearchReport(job, tradeoff, std::move(overlays)));
-  PERSEUS_ASSIGN_OR_RETURN(const auto figures, DrawFigures(flags.figures, data));
-  if (!flags.directory.empty()) {
-    PERSEUS_RETURN_IF_ERROR(WriteSchedules(tradeoff, job.memory, flags.directory));
-    if (report::HasReportPage()) {
-      PERSEUS_ASSIGN_OR_RETURN(const auto page, report::FormatReportPage(data));
-      PERSEUS_RETURN_IF_ERROR(WriteFileAtomically(flags.directory + "/report.html", page));
-    }
+// What the verb prints.
+std::string FormatSearchAnswer(const SearchFlags& flags, const job::UnscheduledJob& job,
+                               const Tradeoff& tradeoff) {
+  if (flags.as_json) return SearchJson(tradeoff, job.memory).dump(2) + "\n";
+  std::string text = FormatTradeoff(tradeoff) + job::Describe(job.facts);
+  if (!job.memory.source.empty()) text += job.memory.source + "\n";
+  if (tradeoff.was_interrupted) {
+    text += "Stopped early: a whole run may find better schedules, and shows more memory.\n";
   }
-  return WriteFigures(flags.figures, figures);
+  if (!flags.directory.empty()) {
+    text += fmt::format("{} schedules{} are in {}\n", tradeoff.rows.size(),
+                        report::HasReportPage() ? " and report.html" : "", flags.directory);
+  }
+  return text;
 }
 
 Result<void> RunSearch(const SearchFlags& flags) {
   PERSEUS_RETURN_IF_ERROR(CheckFigures(flags.figures, {.has_schedules = true}));
   PERSEUS_ASSIGN_OR_RETURN(auto overlays, LoadOverlays(flags.figures));
+  // If the results cannot be written, this fails before anything is computed.
+  ResultDirectory results(flags.directory, kSearchResults);
+  if (!flags.directory.empty()) PERSEUS_RETURN_IF_ERROR(results.Open());
   PERSEUS_ASSIGN_OR_RETURN(const auto job, job::LoadUnscheduledJob(flags.job));
+  PERSEUS_ASSIGN_OR_RETURN(const auto reference, job::LayOutReference(job));
+  PERSEUS_RETURN_IF_ERROR(WarnIfImplausible(reference));
   schedule_search::TradeoffOptions options{
       .plan_effort = flags.effort, .stop = {}, .finish = {}, .progress = {}};
   if (!flags.more.empty()) {
@@ -217,18 +225,19 @@ Result<void> RunSearch(const SearchFlags& flags) {
   options.memory = job.memory.bytes;
   PERSEUS_ASSIGN_OR_RETURN(const auto tradeoff,
                            ComputeInteractively(job.search_job(), options, flags.with_progress));
-  PERSEUS_RETURN_IF_ERROR(WriteResults(flags, job, tradeoff, std::move(overlays)));
-  if (flags.as_json) return Print(FormatJson(tradeoff, job.memory));
-  std::string text = FormatTradeoff(tradeoff) + job::Describe(job.facts);
-  if (!job.memory.source.empty()) text += job.memory.source + "\n";
-  if (tradeoff.was_interrupted) {
-    text += "Stopped early: a whole run may find better schedules, and shows more memory.\n";
+  std::string report_data;
+  if (!flags.directory.empty() || !flags.figures.figures.empty()) {
+    PERSEUS_ASSIGN_OR_RETURN(report_data, MakeSearchReport(job, tradeoff, std::move(overlays)));
   }
+  PERSEUS_ASSIGN_OR_RETURN(const auto figures, DrawFigures(flags.figures, report_data));
   if (!flags.directory.empty()) {
-    text += fmt::format("{} schedules{} are in {}\n", tradeoff.rows.size(),
-                        report::HasReportPage() ? " and report.html" : "", flags.directory);
+    PERSEUS_ASSIGN_OR_RETURN(const auto files, MakeSearchFiles(tradeoff, job.memory, report_data));
+    PERSEUS_RETURN_IF_ERROR(results.Stage(files));
   }
-  return Print(text);
+  // If the answer or a figure cannot be written, the results of an earlier run stay.
+  PERSEUS_RETURN_IF_ERROR(Print(FormatSearchAnswer(flags, job, tradeoff)));
+  PERSEUS_RETURN_IF_ERROR(WriteFigures(flags.figures, figures));
+  return results.Publish();
 }
 
 }  // namespace

@@ -46,8 +46,8 @@ from perseus._session import open
 from perseus.adapters import Handle, attach
 
 # The planner needs NumPy, so it is loaded at its first use: a training process may not have NumPy.
-_PLANNING = ("Baseline", "Error", "Frontier", "Plan", "PlanResult", "Schedule", "UnreachableError",
-             "plan")
+_PLANNING = ("Baseline", "Error", "Frontier", "Plan", "PlanResult", "Schedule", "ScheduleRow",
+             "ScheduleSearch", "UnreachableError", "plan", "search_schedules")
 
 __all__ = [
     "Baseline",
@@ -59,6 +59,8 @@ __all__ = [
     "Plan",
     "PlanResult",
     "Schedule",
+    "ScheduleRow",
+    "ScheduleSearch",
     "Session",
     "Step",
     "UnreachableError",
@@ -68,6 +70,7 @@ __all__ = [
     "instruction_end",
     "open",
     "plan",
+    "search_schedules",
     "step",
     "step_abandon",
     "step_begin",

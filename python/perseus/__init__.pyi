@@ -18,8 +18,11 @@ from perseus._plan import (
     Plan as Plan,
     PlanResult as PlanResult,
     Schedule as Schedule,
+    ScheduleRow as ScheduleRow,
+    ScheduleSearch as ScheduleSearch,
     UnreachableError as UnreachableError,
     plan as plan,
+    search_schedules as search_schedules,
 )
 from perseus._session import open as open
 from perseus.adapters import Handle as Handle

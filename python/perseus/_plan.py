@@ -35,6 +35,7 @@ _COUNTS = (
     "gpus_per_stage",
     "max_switches",
     "max_in_flight",
+    "more",
 )
 _KINDS = np.array(_planner.kind_names())
 _NAMED_TARGETS = {
@@ -103,6 +104,58 @@ class Schedule:
         """Writes the CSV."""
         with open(path, "w", encoding="utf-8") as file:
             file.write(self.csv)
+
+
+@dataclasses.dataclass(frozen=True)
+class ScheduleRow:
+    """The best schedule that was found in some memory, and its plan with no slowdown."""
+
+    more_in_flight: int  #: Microbatches that each pp_rank may hold beyond 1F1B; -1 for `fitting`.
+    schedule: Schedule
+    energy_j: float  #: Of one iteration of one pipeline with the plan (J).
+    time_s: float  #: Of an iteration with the plan (s), at most that of the baseline.
+    time_at_maximum_s: float  #: Of an iteration at maximum frequency (s).
+    saving: float  #: The energy saved against the baseline, as a fraction.
+    most_saving: Optional[float]  #: No schedule in this memory saves more; None if unknown.
+    bubble: float  #: The part of an iteration at maximum frequency in which GPUs wait.
+    changes_per_gpu: float  #: Clock changes of a GPU in an iteration of the plan.
+
+    @property
+    def in_flight(self) -> Tuple[int, ...]:
+        """Returns the most microbatches whose activations each pp_rank holds."""
+        return self.schedule.in_flight
+
+    @classmethod
+    def _of(cls, row: Dict[str, Any], memory_source: str) -> ScheduleRow:
+        schedule = Schedule(
+            row.pop("origin"), row.pop("csv"), tuple(row.pop("in_flight")), memory_source
+        )
+        return cls(schedule=schedule, **row)
+
+
+@dataclasses.dataclass(frozen=True)
+class ScheduleSearch:
+    """How much energy memory saves, at no slowdown."""
+
+    baseline_time_s: float  #: Of an iteration of the reference schedule at maximum frequency (s).
+    baseline_energy_j: float  #: The same; savings are fractions of it (J).
+    fixed: ScheduleRow  #: The reference schedule with its plan.
+    rows: Tuple[ScheduleRow, ...]  #: By memory. Each saves at least as much as the one before.
+    fitting: Optional[ScheduleRow]  #: The best one in memory_gib, if that is given.
+    conclusion: str  #: What the rows say, in sentences.
+
+    @classmethod
+    def _of(cls, found: Dict[str, Any]) -> ScheduleSearch:
+        source = found["memory_source"]
+        fitting = found["fitting"]
+        return cls(
+            baseline_time_s=found["baseline_time_s"],
+            baseline_energy_j=found["baseline_energy_j"],
+            fixed=ScheduleRow._of(found["fixed"], source),
+            rows=tuple(ScheduleRow._of(row, source) for row in found["rows"]),
+            fitting=None if fitting is None else ScheduleRow._of(fitting, source),
+            conclusion=found["conclusion"],
+        )
 
 
 class Plan:
@@ -394,19 +447,16 @@ def plan(
         raise Error("the profile is missing (give the path of a CSV file, rows, or columns)")
     if graph is None and job is None:
         _require(schedule, schedule_file, microbatches, blocking_power_w, facts)
-    if isinstance(profile, (str, os.PathLike)):
-        flags.profile = os.fspath(profile)
-    elif profile is not None:
-        flags.profile = "profile"
-        flags.profile_text = _profile_text(profile)
+    _set_profile(flags, profile)
     if sum(given is not None for given in (schedule, schedule_file, graph)) > 1:
         raise Error("schedule, schedule_file and graph exclude each other (leave out two)")
     flags.schedule = _text("schedule", schedule)
-    flags.job_file = _path(job)
     flags.schedule_file = _path(schedule_file)
     flags.graph = _path(graph)
-    flags.facts = _path(facts)
-    numbers = dict(
+    _set_job(
+        flags,
+        job,
+        facts,
         pp_ranks=pp_ranks,
         microbatches=microbatches,
         chunks=chunks,
@@ -419,23 +469,15 @@ def plan(
         all_reduce_s=all_reduce_s,
         optimizer_s=optimizer_s,
     )
-    for name, value in numbers.items():
-        if value is not None:
-            setattr(flags, name, _checked(name, value))
-    if not isinstance(fold, (bool, np.bool_)):
-        raise Error(f"fold: {fold!r} is neither True nor False")
-    flags.fold = bool(fold)
-    lists = dict(
+    _set_memory(
+        flags,
+        fold,
+        memory_gib,
         max_in_flight=max_in_flight,
         activation_mib=activation_mib,
         model_gib=model_gib,
         kept_mib=kept_mib,
     )
-    for name, given in lists.items():
-        if given is not None:
-            setattr(flags, name, [_checked(name, value) for value in _several(given)])
-    if memory_gib is not None:
-        flags.memory_gib = float(_checked("memory_gib", memory_gib))
     if switch_cost is not None:
         flags.set_switch_cost(*_switch_cost(switch_cost))
     most = None if max_switches is None else _checked("max_switches", max_switches)
@@ -445,6 +487,125 @@ def plan(
     result = PlanResult(planning_job)
     result.plan_for(target, **requested)
     return result
+
+
+def search_schedules(
+    profile: Optional[ProfileLike] = None,
+    *,
+    job: Optional[PathLike] = None,
+    more: Union[None, int, Sequence[int]] = None,
+    memory_gib: Optional[float] = None,
+    activation_mib: Union[None, float, Sequence[float]] = None,
+    model_gib: Union[None, float, Sequence[float]] = None,
+    kept_mib: Union[None, float, Sequence[float]] = None,
+    fold: bool = False,
+    microbatches: Optional[int] = None,
+    gpus_per_stage: Optional[int] = None,
+    facts: Optional[PathLike] = None,
+    blocking_power_w: Optional[float] = None,
+    switch_latency_ms: Optional[float] = None,
+    switch_cost: Optional[Tuple[float, float]] = None,
+    max_switches: Optional[int] = None,
+    p2p_s: Optional[float] = None,
+    load_s: Optional[float] = None,
+    all_reduce_s: Optional[float] = None,
+    optimizer_s: Optional[float] = None,
+) -> ScheduleSearch:
+    """Finds how much energy memory saves: what `perseus schedule search` prints. Takes seconds.
+
+    >>> found = perseus.search_schedules("profile.csv", microbatches=24, blocking_power_w=83.64)
+    >>> [(row.in_flight, row.saving) for row in found.rows], found.conclusion
+
+    Args:
+        more: The rows: so many microbatches more than with 1F1B on each pp_rank, one number or
+            several. Default: 0, 1, 2, 3, 4, 6 and 8, until more is of no use.
+        memory_gib: The memory of a GPU (GiB), for `ScheduleSearch.fitting`.
+
+    The others are those of `perseus.plan`.
+
+    Raises:
+        Error: The input is wrong. The message says where, and the remedy.
+        UnreachableError: No known schedule fits the memory. The message says how much is needed.
+        OSError: A file cannot be read.
+
+    Warns:
+        UserWarning: The input is probably wrong, such as a clock in GHz.
+    """
+    flags = _planner.JobFlags()
+    if profile is None and job is None:
+        raise Error("the profile is missing (give the path of a CSV file, rows, or columns)")
+    if job is None:
+        _require("auto", None, microbatches, blocking_power_w, facts)
+    _set_profile(flags, profile)
+    _set_job(
+        flags,
+        job,
+        facts,
+        microbatches=microbatches,
+        gpus_per_stage=gpus_per_stage,
+        blocking_power_w=blocking_power_w,
+        switch_latency_ms=switch_latency_ms,
+        p2p_s=p2p_s,
+        load_s=load_s,
+        all_reduce_s=all_reduce_s,
+        optimizer_s=optimizer_s,
+    )
+    _set_memory(
+        flags,
+        fold,
+        memory_gib,
+        activation_mib=activation_mib,
+        model_gib=model_gib,
+        kept_mib=kept_mib,
+    )
+    if switch_cost is not None:
+        flags.set_switch_cost(*_switch_cost(switch_cost))
+    if max_switches is not None:
+        flags.most_switches = _checked("max_switches", max_switches)
+    asked = [] if more is None else sorted({_checked("more", value) for value in _several(more)})
+    if more is not None and not asked:
+        raise Error("more has no numbers (leave it out for the default rows)")
+    found = _planner.search_schedules(flags, asked)
+    for warning in found["warnings"]:
+        warnings.warn(warning, UserWarning, stacklevel=2)
+    return ScheduleSearch._of(found)
+
+
+def _set_profile(flags: "_planner.JobFlags", profile: Optional[ProfileLike]) -> None:
+    if isinstance(profile, (str, os.PathLike)):
+        flags.profile = os.fspath(profile)
+    elif profile is not None:
+        flags.profile = "profile"
+        flags.profile_text = _profile_text(profile)
+
+
+def _set_job(
+    flags: "_planner.JobFlags",
+    job: Optional[PathLike],
+    facts: Optional[PathLike],
+    **numbers: Optional[float],
+) -> None:
+    flags.job_file = _path(job)
+    flags.facts = _path(facts)
+    for name, value in numbers.items():
+        if value is not None:
+            setattr(flags, name, _checked(name, value))
+
+
+def _set_memory(
+    flags: "_planner.JobFlags",
+    fold: bool,
+    memory_gib: Optional[float],
+    **lists: Union[None, float, Sequence[float]],
+) -> None:
+    if not isinstance(fold, (bool, np.bool_)):
+        raise Error(f"fold: {fold!r} is neither True nor False")
+    flags.fold = bool(fold)
+    for name, given in lists.items():
+        if given is not None:
+            setattr(flags, name, [_checked(name, value) for value in _several(given)])
+    if memory_gib is not None:
+        flags.memory_gib = float(_checked("memory_gib", memory_gib))
 
 
 def _require(

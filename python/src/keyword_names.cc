@@ -28,6 +28,7 @@ constexpr std::array kFlagNames{FlagName{"--activation-memory MIB", "activation_
                                 FlagName{"--memory GIB", "memory_gib"},
                                 FlagName{"--memory", "memory_gib"},
                                 FlagName{"--microbatches", "microbatches"},
+                                FlagName{"--model-memory GIB", "model_gib"},
                                 FlagName{"--model-memory", "model_gib"},
                                 FlagName{"--no-frontier", "frontier=False"},
                                 FlagName{"--optimizer", "optimizer_s"},

@@ -26,6 +26,7 @@
 #include "perseus/planning/plan/target.h"
 #include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/planning/schedule/in_flight.h"
+#include "perseus/planning/schedule_search/tradeoff.h"
 #include "python/src/keyword_names.h"
 
 namespace py = pybind11;
@@ -185,6 +186,52 @@ py::dict ScheduleOf(const job::LoadedJob& job) {
   return described;
 }
 
+py::dict DescribeRow(const schedule_search::TradeoffRow& row) {
+  const schedule_search::Candidate& candidate = row.candidate;
+  py::dict described;
+  described["more_in_flight"] = row.more;
+  described["origin"] = candidate.origin;
+  described["csv"] = schedule::FormatSchedule(candidate.schedule);
+  described["in_flight"] = candidate.in_flight;
+  described["energy_j"] = row.plan.evaluation.energy_j;
+  described["time_s"] = ToSeconds(row.plan.evaluation.time);
+  described["time_at_maximum_s"] = ToSeconds(candidate.time_at_maximum);
+  described["saving"] = row.saving;
+  described["most_saving"] = row.most_saving;
+  described["bubble"] = row.bubble;
+  described["changes_per_gpu"] = row.changes_per_rank;
+  return described;
+}
+
+// What memory saves, as `perseus schedule search` prints it. Empty `more`: its default rows.
+py::dict SearchSchedules(const job::JobFlags& flags, const std::vector<int>& more) {
+  job::GpuMemory memory;
+  std::vector<std::string> warnings;
+  const auto tradeoff = [&] {
+    const py::gil_scoped_release release;
+    const auto job = OrThrow(job::LoadUnscheduledJob(flags));
+    warnings = OrThrow(job::CheckPlausible(OrThrow(job::LayOutReference(job))));
+    memory = job.memory;
+    schedule_search::TradeoffOptions options;
+    if (!more.empty()) options.more = more;
+    options.memory = memory.bytes;
+    return OrThrow(schedule_search::ComputeTradeoff(job.search_job(), options));
+  }();
+  py::list rows;
+  for (const schedule_search::TradeoffRow& row : tradeoff.rows) rows.append(DescribeRow(row));
+  py::dict found;
+  found["fixed"] = DescribeRow(tradeoff.fixed);
+  found["rows"] = rows;
+  found["fitting"] = tradeoff.fitting ? py::object(DescribeRow(*tradeoff.fitting)) : py::none();
+  found["baseline_time_s"] = ToSeconds(tradeoff.reference.time);
+  found["baseline_energy_j"] = tradeoff.reference.energy_j;
+  found["conclusion"] = schedule_search::Conclude(tradeoff);
+  found["memory_source"] = memory.source;
+  for (std::string& warning : warnings) warning = WithKeywordNames(warning);
+  found["warnings"] = warnings;
+  return found;
+}
+
 py::dict Ranges() {
   py::dict ranges;
   auto add = [&](const char* name, const NumberRange& range) {
@@ -197,6 +244,7 @@ py::dict Ranges() {
     add(name, job::kSecondsRange);
   }
   add("max_in_flight", job::kCountRange);
+  add("more", {0, 1e6, "microbatches"});
   add("activation_mib", job::kActivationRange);
   add("kept_mib", job::kKeptRange);
   add("memory_gib", job::kGpuMemoryRange);
@@ -279,6 +327,7 @@ void AddJobFlags(py::module_& module) {
           "kept_mib", [](const job::JobFlags& f) { return f.memory.kept_mib; },
           [](job::JobFlags& f, std::vector<double> mib) { f.memory.kept_mib = mib; })
       .def_readwrite("fold", &job::JobFlags::fold)
+      .def_readwrite("most_switches", &job::JobFlags::most_switches)
       .def_property(
           "memory_gib", [](const job::JobFlags& f) { return f.memory.gpu_gib; },
           [](job::JobFlags& f, std::optional<double> gib) { f.memory.gpu_gib = gib; })
@@ -354,6 +403,7 @@ PYBIND11_MODULE(_planner, module) {
   AddJobFlags(module);
   AddTargets(module);
   AddJob(module);
+  module.def("search_schedules", &SearchSchedules);
   module.def("ranges", &Ranges);
   module.def("kind_names", &KindNames);
 }

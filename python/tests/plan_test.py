@@ -273,6 +273,54 @@ class SearchedScheduleTest(ScratchTest):
             with self.subTest(about), self.assertRaisesRegex(perseus.Error, about):
                 perseus.plan(self.profile, schedule="auto", **wrong, **self.JOB)
 
+    def test_the_whole_tradeoff(self):
+        job = dict(microbatches=8, blocking_power_w=84)
+        found = perseus.search_schedules(self.profile, more=[1, 0, 1], **job)
+        self.assertEqual([row.more_in_flight for row in found.rows], [0, 1])
+        same, more = found.rows
+        self.assertEqual(found.fixed.in_flight, (4, 3, 2, 1))
+        self.assertEqual(more.in_flight, (5, 4, 3, 1))
+        self.assertGreater(more.saving, same.saving + 0.02)
+        self.assertLessEqual(more.saving, more.most_saving)
+        self.assertAlmostEqual(more.saving, 1 - more.energy_j / found.baseline_energy_j)
+        self.assertLessEqual(more.time_s, found.baseline_time_s)
+        self.assertIn("One more microbatch in flight on pp_ranks 0 to 2 saves", found.conclusion)
+        self.assertIsNone(found.fitting)
+        # It is what the program says.
+        printed = json.loads(
+            self.run_program("schedule", "search", "profile.csv", "--more=0,1", "--microbatches=8",
+                             "--blocking-power=84", "--json")
+        )
+        self.assertEqual(printed["rows"][1]["energy_j"], more.energy_j)
+        self.assertEqual(printed["conclusion"], found.conclusion)
+        # A schedule of a row can be planned by itself.
+        more.schedule.save(self.scratch / "more.csv")
+        planned = perseus.plan(
+            self.profile, schedule_file=self.scratch / "more.csv", blocking_power_w=84,
+            frontier=False, deadline_s=found.baseline_time_s,
+        )
+        self.assertLessEqual(planned.plan.energy_j, more.energy_j)
+
+    def test_a_tradeoff_in_bytes(self):
+        job = dict(microbatches=8, blocking_power_w=84, more=0)
+        memory = dict(activation_mib=1024, memory_gib=10, model_gib=4)
+        found = perseus.search_schedules(self.profile, **memory, **job)
+        self.assertEqual(found.fitting.in_flight[0], 6)
+        self.assertIn("activations are given", found.fitting.schedule.memory_source)
+        limited = perseus.search_schedules(self.profile, max_switches=2, **job)
+        self.assertLessEqual(limited.rows[0].changes_per_gpu, 2)
+        for wrong, about in [
+            (dict(more=-1), "more: -1"),
+            (dict(more=[]), "more has no numbers"),
+            (dict(blocking_power_w=5000), "blocking power of 5000 W is not below"),
+            (dict(memory_gib=10), r"activations is missing \(add activation_mib"),
+            (dict(microbatches=None), "microbatches"),
+        ]:
+            with self.subTest(about), self.assertRaisesRegex(perseus.Error, about):
+                perseus.search_schedules(self.profile, **{**job, **wrong})
+        with self.assertRaisesRegex(perseus.UnreachableError, "1f1b needs 4.000"):
+            perseus.search_schedules(self.profile, activation_mib=1024, memory_gib=1, **job)
+
     def test_errors_name_the_keyword_arguments(self):
         for wrong, about in [
             (dict(max_in_flight=[4, 4]), r"^max_in_flight has 2 numbers for 4 pp_ranks"),

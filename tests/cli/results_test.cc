@@ -70,6 +70,37 @@ TEST_F(ResultsTest, AFailedRunKeepsTheEarlierResults) {
   EXPECT_EQ(Of("out"), before);
 }
 
+TEST_F(ResultsTest, ASearchThatFailsKeepsTheEarlierOne) {
+  const std::string search =
+      "schedule search profile.csv --microbatches 4 --blocking-power 84 -o found --more ";
+  RunWell(search + "0,1");
+  Write("found/notes.txt", "mine");
+  Write("found/more-mine.csv", "mine");
+  const Contents before = Of("found");
+  ASSERT_TRUE(before.contains("more-1.csv"));
+  EXPECT_EQ(Run(search + "2 >/dev/full").status, 1);
+  EXPECT_EQ(Of("found"), before);
+  ExpectComplaint(Run(search + "2 --memory 1 --activation-memory 1024"), 3, "no known schedule");
+  EXPECT_EQ(Of("found"), before);
+  // A limit on the size of files stands for a full disk.
+  const Outcome full = Run(fmt::format("--version; (trap '' XFSZ; ulimit -f 1; exec '{}' {}2)",
+                                       PERSEUS_PROGRAM, search));
+  EXPECT_EQ(full.status, 1);
+  EXPECT_THAT(full.err, HasSubstr("cannot write"));
+  EXPECT_EQ(Of("found"), before);
+  // No row of the earlier run stays beside those of the new one.
+  RunWell(search + "2");
+  EXPECT_THAT(Results("found"),
+              ElementsAre("more-2.csv", "more-2.txt", "more-mine.csv", "notes.txt", "search.json"));
+  // The summary of version 0.1 has no list.
+  auto summary = nlohmann::json::parse(Read("found/search.json"));
+  summary.erase("files");
+  Write("found/search.json", summary.dump());
+  RunWell(search + "1");
+  EXPECT_THAT(Results("found"),
+              ElementsAre("more-1.csv", "more-1.txt", "more-mine.csv", "notes.txt", "search.json"));
+}
+
 TEST_F(ResultsTest, AFailedFirstRunLeavesNothing) {
   EXPECT_EQ(Run(plan_ + "--deadline 0.001 -o out").status, 3);
   EXPECT_FALSE(fs::exists(Directory() / "out"));

@@ -268,6 +268,19 @@ TEST_F(ScheduleSearchTest, AJobFileMayAskForASearch) {
               HasSubstr("schedule auto: 4 3 2 1 microbatches in flight on pp_ranks 0 to 3"));
 }
 
+TEST_F(ScheduleSearchTest, SaysWhichInstructionsAreOfNoUse) {
+  constexpr const char* kInstructions = "forward,backward,backward_input,backward_weight";
+  RunWell(std::string("synth --gpu a100 --stages 3 -o split.csv --instructions ") + kInstructions);
+  RunWell("--version; grep -v '^2,backward_weight' split.csv >gap.csv");
+  const std::string job = " --microbatches 4 --blocking-power 84 ";
+  constexpr const char* kGap =
+      "No schedule has backward_weight instructions, because gap.csv lacks those of stage 2 "
+      "(profile all stages).\n";
+  EXPECT_THAT(RunWell("schedule search gap.csv --more 0" + job), HasSubstr(kGap));
+  EXPECT_THAT(RunWell("plan gap.csv --schedule auto --no-frontier" + job), HasSubstr(kGap));
+  EXPECT_THAT(RunWell("schedule search split.csv --more 0" + job), Not(HasSubstr("lacks")));
+}
+
 TEST_F(ScheduleSearchTest, SaysWhatIsWrong) {
   const std::string job = kSearched;
   ExpectComplaint(Run("schedule"), 2, "JOBDIR is missing");
@@ -280,6 +293,9 @@ TEST_F(ScheduleSearchTest, SaysWhatIsWrong) {
   ExpectComplaint(Run("plan --schedule auto --max-in-flight 1" + job), 3,
                   "1f1b needs 4 3 2 1 microbatches on pp_ranks 0 to 3");
   ExpectComplaint(Run("tune --schedule auto run"), 2, "auto");
+  // What a plan would refuse: its savings would be too good.
+  ExpectComplaint(Run("schedule search profile.csv --microbatches 8 --blocking-power 5000"), 2,
+                  "the blocking power of 5000 W is not below");
   ExpectComplaint(Run("plan --schedule auto --memory 40" + job), 2,
                   "the memory of activations is missing");
   ExpectComplaint(Run("plan --schedule 1f1b --memory 40" + job), 2,

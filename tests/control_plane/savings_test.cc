@@ -74,6 +74,30 @@ TEST_F(SavingsTest, TwoJobsSaveWhatTheServerPromises) {
   ProfileAndSave([] {});
 }
 
+// The job is registered with a schedule that is searched for, and its trainer runs this schedule.
+TEST_F(SavingsTest, AJobWithASearchedScheduleSavesWhatTheServerPromises) {
+  StartServer();
+  const ServedJob job{"auto", 1, 4, 6, {{"a", 4, "run-auto"}}};
+  SetUp(job, "--work-scale 0.4");
+  Register(job,
+           "--schedule auto --max-in-flight 5,4,3,1 --profile auto.csv --write-schedule found.csv");
+  std::string file = Read("auto.toml");
+  const std::string fixed = "schedule = \"1f1b\"";
+  file.replace(file.find(fixed), fixed.size(), "schedule_file = \"found.csv\"");
+  Write("auto.toml", file);
+  StartTrainer(job);
+  // Without a node, no plan comes: these are the steps at maximum frequency.
+  EXPECT_TRUE(Comes([&] { return StepsOf("run-auto", {0, 0, 0}).size() >= 12; }));
+  StartNodes(job);
+  ExpectPromiseKept(job);
+  const json compared = RunJson("job schedules auto --server " + urls());
+  const json& running = compared.at("running");
+  EXPECT_EQ(running.at("in_flight"), json({5, 4, 3, 1}));
+  const json& same = compared.at("others").at(0);
+  EXPECT_EQ(same.at("in_flight"), json({4, 3, 2, 1}));
+  EXPECT_GT(running.at("saving").get<double>(), same.at("saving").get<double>() + 0.02);
+}
+
 // The replica of the nodes is cut off right after it receives the profile.
 TEST_F(SavingsTest, AlsoWithThreeReplicasWhenOneIsCutOff) {
   const std::string why_not = Network::WhyNot();

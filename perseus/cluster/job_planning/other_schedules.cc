@@ -84,10 +84,13 @@ Result<std::string> CompareSchedules(const store::JobRecord& job,
                                      .in_flight = schedule::PeakInFlight(own),
                                      .relaxed_energy_j = 0,
                                      .time_at_maximum = 0};
-  // Null if it cannot be as fast as the reference.
+  // kUnreachable: it cannot be as fast as the reference. Any other error says nothing of that.
   const auto row =
       schedule_search::PlanCandidate(search, reference, std::move(running),
                                      {.effort = plan::kFirstLook, .stop = stop, .finish = {}});
+  if (!row && row.error().kind != ErrorKind::kUnreachable) {
+    return FailAs(row.error().kind, "the schedule of the job: {}", row.error().message);
+  }
   auto others = ordered_json::array();
   for (const schedule_search::TradeoffRow& other : tradeoff.rows) {
     ordered_json json{{"more_in_flight", other.more}};

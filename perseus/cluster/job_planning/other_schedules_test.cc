@@ -70,5 +70,23 @@ TEST(CompareSchedules, SaysWhatOneMoreMicrobatchInFlightSaves) {
   EXPECT_EQ(CompareSchedules(job, profile, stop.get_token()).error().kind, ErrorKind::kSystem);
 }
 
+// The newest profile may lack instructions of the schedule. This is no slower schedule.
+TEST(CompareSchedules, SaysWhyTheScheduleOfTheJobHasNoPlan) {
+  synthetic::SyntheticProfileSpec spec;
+  spec.stages = 2;
+  const store::ProfileRecord profile{
+      .version = 1, .csv = profile::FormatProfile(*synthetic::SynthesizeProfile(spec))};
+  store::JobRecord job;
+  job.key = "run";
+  job.body = R"({"key": "run", "gpu": {"blocking_power_w": 84},
+                 "schedule": {"kind": "zb-h1", "pp_ranks": 2, "microbatches": 4}})";
+  const auto compared = CompareSchedules(job, profile, {});
+  ASSERT_FALSE(compared) << *compared;
+  EXPECT_EQ(compared.error().kind, ErrorKind::kInput);
+  EXPECT_THAT(compared.error().message,
+              testing::AllOf(testing::StartsWith("the schedule of the job: "),
+                             testing::HasSubstr("backward_input")));
+}
+
 }  // namespace
 }  // namespace perseus::job_planning

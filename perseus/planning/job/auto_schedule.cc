@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "perseus/planning/plan/planner.h"
+#include "perseus/planning/schedule_search/moves.h"
 #include "perseus/planning/schedule_search/order_bound.h"
 
 namespace perseus::job {
@@ -86,7 +87,8 @@ Result<schedule_search::Tradeoff> CompareWithReference(const schedule_search::Se
       .rows = {std::move(row)},
       .fitting = {},
       .activations = schedule.memory.bytes.activations,
-      .kept = schedule.memory.bytes.kept};
+      .kept = schedule.memory.bytes.kept,
+      .gaps = schedule_search::DescribeGaps(job.profile)};
 }
 
 std::string Describe(const AutoSchedule& schedule) {

@@ -35,31 +35,58 @@ int StageOf(int pp_rank, int chunk, int pp_ranks, schedule_search::Placement pla
   return chunk * pp_ranks + (is_on_way_up ? pp_ranks - 1 - pp_rank : pp_rank);
 }
 
-// The activations of each stage of the schedule. Empty if the profile lacks those of any stage.
-std::vector<std::int64_t> ProfiledActivations(const profile::Profile& profile,
-                                              const profile::StageMemory& profiled,
-                                              schedule_search::Placement placement) {
+using ValueOfPart = std::optional<std::int64_t> profile::StageMemory::Part::*;
+
+// Whether the profile has a value for every stage (true) or for none (false). Fails if it has some.
+Result<bool> HasAll(const profile::Profile& profile, const profile::StageMemory& profiled,
+                    ValueOfPart value, std::string_view column, std::string_view flag) {
+  std::string missing;
+  bool has_any = false;
+  for (int chunk = 0; chunk < profile.chunks(); ++chunk) {
+    for (int stage = 0; stage < profile.stages(); ++stage) {
+      const profile::StageMemory::Part* part = profiled.Find(stage, chunk);
+      const bool has = part != nullptr && part->*value;
+      has_any = has_any || has;
+      if (has || !missing.empty()) continue;
+      missing = fmt::format("stage {}", stage);
+      if (profile.chunks() > 1) missing += fmt::format(", chunk {}", chunk);
+    }
+  }
+  if (missing.empty()) return true;
+  if (!has_any) return false;
+  return Fail("{}: {} of {} is missing, but other stages have it (complete the column, or add {})",
+              profile.name(), column, missing, flag);
+}
+
+// The activations of each stage of the schedule. Empty if the profile has none.
+Result<std::vector<std::int64_t>> ProfiledActivations(const profile::Profile& profile,
+                                                      const profile::StageMemory& profiled,
+                                                      schedule_search::Placement placement) {
+  constexpr ValueOfPart kValue = &profile::StageMemory::Part::activation_bytes;
+  PERSEUS_ASSIGN_OR_RETURN(const bool has_all, HasAll(profile, profiled, kValue, "activation_bytes",
+                                                      "--activation-memory MIB"));
+  if (!has_all) return std::vector<std::int64_t>();
   std::vector<std::int64_t> bytes(static_cast<std::size_t>(profile.stages() * profile.chunks()));
   for (int chunk = 0; chunk < profile.chunks(); ++chunk) {
     for (int pp_rank = 0; pp_rank < profile.stages(); ++pp_rank) {
-      const profile::StageMemory::Part* part = profiled.Find(pp_rank, chunk);
-      if (part == nullptr || !part->activation_bytes) return {};
       const int stage = StageOf(pp_rank, chunk, profile.stages(), placement);
-      bytes[static_cast<std::size_t>(stage)] = *part->activation_bytes;
+      bytes[static_cast<std::size_t>(stage)] = *(profiled.Find(pp_rank, chunk)->*kValue);
     }
   }
   return bytes;
 }
 
-// What the chunks of each pp_rank take. Empty if the profile lacks that of any stage.
-std::vector<std::int64_t> ProfiledModels(const profile::Profile& profile,
-                                         const profile::StageMemory& profiled) {
+// What the chunks of each pp_rank take. Empty if the profile has none.
+Result<std::vector<std::int64_t>> ProfiledModels(const profile::Profile& profile,
+                                                 const profile::StageMemory& profiled) {
+  constexpr ValueOfPart kValue = &profile::StageMemory::Part::model_bytes;
+  PERSEUS_ASSIGN_OR_RETURN(const bool has_all,
+                           HasAll(profile, profiled, kValue, "model_bytes", "--model-memory GIB"));
+  if (!has_all) return std::vector<std::int64_t>();
   std::vector<std::int64_t> bytes(static_cast<std::size_t>(profile.stages()), 0);
   for (int chunk = 0; chunk < profile.chunks(); ++chunk) {
     for (int pp_rank = 0; pp_rank < profile.stages(); ++pp_rank) {
-      const profile::StageMemory::Part* part = profiled.Find(pp_rank, chunk);
-      if (part == nullptr || !part->model_bytes) return {};
-      bytes[static_cast<std::size_t>(pp_rank)] += *part->model_bytes;
+      bytes[static_cast<std::size_t>(pp_rank)] += *(profiled.Find(pp_rank, chunk)->*kValue);
     }
   }
   return bytes;
@@ -105,14 +132,17 @@ Result<GpuMemory> MemoryOf(const MemoryFlags& given, const profile::Profile& pro
     PERSEUS_ASSIGN_OR_RETURN(activations.bytes, ForEach(given.activation_mib, stages, kBytesPerMib,
                                                         "--activation-memory", "stages"));
   } else if (profiled) {
-    activations = {ProfiledActivations(profile, *profiled, placement),
-                   profile::Name(profiled->source)};
+    activations.source = profile::Name(profiled->source);
+    auto bytes = ProfiledActivations(profile, *profiled, placement);
+    if (!bytes && given.IsEmpty()) return GpuMemory();  // Nothing asks for bytes.
+    PERSEUS_ASSIGN_OR_RETURN(activations.bytes, std::move(bytes));
   }
   if (!given.model_gib.empty()) {
     PERSEUS_ASSIGN_OR_RETURN(models.bytes, ForEach(given.model_gib, pp_ranks, kBytesPerGib,
                                                    "--model-memory", "pp_ranks"));
-  } else if (profiled) {
-    models = {ProfiledModels(profile, *profiled), profile::Name(profiled->source)};
+  } else if (profiled && given.gpu_gib) {
+    models.source = profile::Name(profiled->source);
+    PERSEUS_ASSIGN_OR_RETURN(models.bytes, ProfiledModels(profile, *profiled));
   }
   if (activations.bytes.empty()) {
     if (given.IsEmpty()) return GpuMemory();

@@ -40,7 +40,8 @@ struct GpuMemory {
 // Values that are not given come from the profile. Without them, the model counts as 0 bytes, which
 // `source` says. Fails (kInput) if the counts of numbers do not fit the profile, if more is kept
 // than there is, if something is kept for a recompute that the profile lacks, if the memory of a
-// GPU is given but not the activations, or if the model leaves nothing of the memory.
+// GPU is given but not the activations, if the profile has needed bytes of some stages only, or if
+// the model leaves nothing of the memory.
 Result<GpuMemory> MemoryOf(
     const MemoryFlags& given, const profile::Profile& profile,
     const std::optional<profile::StageMemory>& profiled,

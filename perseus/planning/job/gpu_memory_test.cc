@@ -69,6 +69,24 @@ TEST(MemoryOf, SaysThatAnUnknownModelCountsAsNothing) {
   EXPECT_THAT(memory->source, HasSubstr("count as 0 bytes"));
 }
 
+// The others cannot stand for a stage without a number, and a model of 0 bytes would be too good.
+TEST(MemoryOf, RefusesColumnsWithGaps) {
+  profile::StageMemory memory = MakeMemory();
+  memory.parts[3].model_bytes.reset();
+  EXPECT_THAT(MemoryOf({{}, 10, {}}, MakeProfile(), memory).error().message,
+              HasSubstr("p.csv: model_bytes of stage 1, chunk 1 is missing, but other stages have "
+                        "it (complete the column, or add --model-memory GIB)"));
+  EXPECT_TRUE(MemoryOf({{}, 10, {1}}, MakeProfile(), memory));
+  EXPECT_TRUE(MemoryOf({}, MakeProfile(), memory));
+  memory.parts[0].activation_bytes.reset();
+  EXPECT_THAT(MemoryOf({{}, 10, {1}}, MakeProfile(), memory).error().message,
+              HasSubstr("activation_bytes of stage 0, chunk 0 is missing"));
+  EXPECT_TRUE(MemoryOf({{1}, 10, {1}}, MakeProfile(), memory));
+  const auto unused = MemoryOf({}, MakeProfile(), memory);
+  ASSERT_TRUE(unused) << unused.error().message;
+  EXPECT_THAT(unused->bytes.activations, IsEmpty());
+}
+
 TEST(MemoryOf, RefusesWhatCannotBe) {
   const auto message = [](const MemoryFlags& flags) {
     return MemoryOf(flags, MakeProfile(), std::nullopt).error().message;

@@ -389,6 +389,15 @@ Result<UnscheduledJob> LoadUnscheduledJob(const JobFlags& flags) {
   return Unscheduled(described, flags);
 }
 
+Result<LoadedJob> LayOutReference(const UnscheduledJob& job) {
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto reference,
+      schedule_search::FindReference(job.search_job(), schedule_search::LimitOf(job.memory.bytes)));
+  plan_file::PlannedJob planned = job.planned;
+  planned.schedule = std::move(reference.schedule);
+  return WithFacts(LayOut(std::move(planned), job.profile), job.facts, job.most_switches);
+}
+
 namespace {
 
 Result<UnprofiledJob> SearchUnprofiled(const DescribedJob& described, const JobFlags& flags) {

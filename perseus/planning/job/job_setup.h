@@ -108,6 +108,9 @@ struct UnscheduledJob {
 // The job without its schedule, which the flags must not name, except as kAutoSchedule.
 Result<UnscheduledJob> LoadUnscheduledJob(const JobFlags& flags);
 
+// The job with the schedule that the search compares others with (FindReference).
+Result<LoadedJob> LayOutReference(const UnscheduledJob& job);
+
 // Flags override the job file. Reads every file that they name. The hardware facts set the blocking
 // power and the switch latency if neither the flags nor the job file give them. Of a graph, they
 // set only the switch latency, because the file of the graph describes the power of its resources.

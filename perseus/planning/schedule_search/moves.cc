@@ -1,5 +1,7 @@
 #include "perseus/planning/schedule_search/moves.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "perseus/base/index.h"
@@ -47,6 +49,30 @@ Choices ChoicesOf(const profile::Profile& profile) {
                                  has_everywhere(InstructionKind::kBackwardWeight),
           .has_recomputes = has_everywhere(InstructionKind::kRecompute),
           .has_chunks = profile.chunks() > 1};
+}
+
+std::string DescribeGaps(const profile::Profile& profile) {
+  std::string text;
+  for (const InstructionKind kind :
+       {InstructionKind::kBackward, InstructionKind::kBackwardInput,
+        InstructionKind::kBackwardWeight, InstructionKind::kRecompute}) {
+    bool is_somewhere = false;
+    std::string missing;
+    for (int stage = 0; stage < profile.stages(); ++stage) {
+      for (int chunk = 0; chunk < profile.chunks(); ++chunk) {
+        const bool has = profile.Find(stage, chunk, kind) != nullptr;
+        is_somewhere = is_somewhere || has;
+        if (has || !missing.empty()) continue;
+        missing = fmt::format("stage {}", stage);
+        if (profile.chunks() > 1) missing += fmt::format(", chunk {}", chunk);
+      }
+    }
+    if (!is_somewhere || missing.empty()) continue;
+    text += fmt::format(
+        "No schedule has {} instructions, because {} lacks those of {} (profile all stages).\n",
+        Name(kind), profile.name(), missing);
+  }
+  return text;
 }
 
 std::vector<Move> MovesFor(int pp_ranks, int parts, const Choices& choices) {

@@ -1,6 +1,7 @@
 // The changes of a schedule that the search tries.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "perseus/planning/schedule_search/rank_paths.h"
@@ -38,6 +39,10 @@ struct Choices {
   bool has_chunks = false;  // Several stages on each pp_rank.
 };
 Choices ChoicesOf(const profile::Profile& profile);
+
+// The instructions that only some stages have, so that no schedule uses them, in sentences. Empty
+// if there are none.
+std::string DescribeGaps(const profile::Profile& profile);
 
 // All moves with windows of this part of the iteration, in the order in which the search tries
 // them.

@@ -10,6 +10,7 @@
 #include "perseus/base/index.h"
 #include "perseus/base/parallel.h"
 #include "perseus/planning/schedule/in_flight.h"
+#include "perseus/planning/schedule_search/moves.h"
 #include "perseus/planning/schedule_search/order_bound.h"
 
 namespace perseus::schedule_search {
@@ -310,6 +311,7 @@ Result<Tradeoff> ComputeTradeoff(const SearchJob& job, const TradeoffOptions& op
   if (!options.memory.available.empty()) {
     PERSEUS_ASSIGN_OR_RETURN(tradeoff.fitting, PlanFitting(job, tradeoff, options));
   }
+  tradeoff.gaps = DescribeGaps(job.profile);
   tradeoff.was_interrupted = options.finish.stop_requested();
   return tradeoff;
 }
@@ -320,7 +322,7 @@ std::int64_t MostBytes(const Tradeoff& tradeoff, const TradeoffRow& row) {
 }
 
 std::string Conclude(const Tradeoff& tradeoff) {
-  std::string text = ConcludeRows(tradeoff);
+  std::string text = ConcludeRows(tradeoff) + tradeoff.gaps;
   if (!tradeoff.fitting) return text;
   const TradeoffRow& fitting = *tradeoff.fitting;
   const double further = fitting.saving - tradeoff.fixed.saving;

@@ -44,7 +44,8 @@ struct Tradeoff {
   std::optional<TradeoffRow> fitting = {};
   std::vector<std::int64_t> activations = {};  // [stage] In bytes; empty if they are unknown.
   std::vector<std::int64_t> kept = {};         // [stage] As in ByteMemory.
-  bool was_interrupted = false;                // By a request to finish.
+  std::string gaps = {};         // Which instructions of the profile are of no use, in sentences.
+  bool was_interrupted = false;  // By a request to finish.
 };
 
 struct TradeoffOptions {
