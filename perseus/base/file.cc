@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <limits>
 #include <system_error>
 #include <vector>
 
@@ -103,8 +102,6 @@ Result<struct stat> StatusOf(const FileDescriptor& file, const fs::path& path) {
                 path.string());
 }
 
-constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
-
 tl::unexpected<Error> TooLarge(const fs::path& path, std::uint64_t most_bytes) {
   return FailAs(ErrorKind::kSystem, "{}: is larger than {} bytes (is it the right file?)",
                 path.string(), most_bytes);
@@ -137,8 +134,13 @@ Result<std::string> ReadAll(int fd, std::uint64_t size, std::uint64_t most_bytes
 Result<std::string> ReadFile(const fs::path& path) {
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   PERSEUS_ASSIGN_OR_RETURN(const struct stat status, StatusOf(file, path));
-  // A pipe has size 0, and ends where its writer closes it.
-  return ReadAll(file.get(), static_cast<std::uint64_t>(status.st_size), kNoLimit, path);
+  // A pipe has size 0, and ends where its writer closes it. A terminal ends with Ctrl-D. Other
+  // devices may never end, except /dev/null, which is empty.
+  const bool is_device = S_ISCHR(status.st_mode) && ::isatty(file.get()) == 0;
+  auto contents = ReadAll(file.get(), static_cast<std::uint64_t>(status.st_size),
+                          is_device ? 0 : kMostFileBytes, path);
+  if (contents || !is_device) return contents;
+  return FailAs(ErrorKind::kSystem, "{}: is a device (give the path of a file)", path.string());
 }
 
 Result<std::string> ReadRegularFile(const fs::path& path, std::uint64_t most_bytes) {

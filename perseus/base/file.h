@@ -10,8 +10,12 @@
 
 namespace perseus {
 
-// Returns the bytes of the file. Fails (kSystem) with the reason of the operating system. The
-// message has a remedy if one is known, for example if `path` is a directory.
+// The most bytes that ReadFile reads. Traces of long jobs, with 100 MB a file, are smaller.
+inline constexpr std::uint64_t kMostFileBytes = std::uint64_t{1} << 30;
+
+// Returns the bytes of a file, a pipe or a terminal. Fails (kSystem) with the reason of the
+// operating system, for more than kMostFileBytes, and for a device such as /dev/zero, which may
+// have no end. The message has a remedy if one is known, for example if `path` is a directory.
 Result<std::string> ReadFile(const std::filesystem::path& path);
 
 // The most bytes that ReadRegularFile reads by default. Plans of the largest jobs are smaller.

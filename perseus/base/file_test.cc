@@ -172,6 +172,17 @@ TEST_F(FileTest, ALargeFileIsRefusedBeforeMemoryIsAllocated) {
   EXPECT_NE(WhyNotRead(path).find("is larger than 268435456 bytes"), std::string::npos);
 }
 
+TEST_F(FileTest, AReadOfWhatMayHaveNoEndFails) {
+  EXPECT_NE(ReadFile("/dev/zero").error().message.find("/dev/zero: is a device"),
+            std::string::npos);
+  EXPECT_EQ(*ReadFile("/dev/null"), "");
+  const fs::path path = directory_ / "sparse";
+  ASSERT_TRUE(WriteFileAtomically(path, ""));
+  fs::resize_file(path, std::uint64_t{1} << 40);
+  EXPECT_NE(ReadFile(path).error().message.find("is larger than 1073741824 bytes"),
+            std::string::npos);
+}
+
 TEST_F(FileTest, PipesDevicesAndDirectoriesAreRefusedWithoutWaiting) {
   const fs::path pipe = directory_ / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
