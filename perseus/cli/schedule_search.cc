@@ -200,8 +200,8 @@ std::string FormatSearchAnswer(const SearchFlags& flags, const job::UnscheduledJ
     text += "Stopped early: a whole run may find better schedules, and shows more memory.\n";
   }
   if (!flags.directory.empty()) {
-    text += fmt::format("{} schedules{} are in {}\n", tradeoff.rows.size(),
-                        report::HasReportPage() ? " and report.html" : "", flags.directory);
+    text += fmt::format("The results are in {}{}\n", flags.directory,
+                        report::HasReportPage() ? " (open report.html there)" : "");
   }
   return text;
 }
