@@ -53,16 +53,16 @@ Kind ReadKind(const Node& node) {
   ThrowAt(node.path, "{} is not a target (expected {})", Excerpt(text), names);
 }
 
-// A search needs a profile, which a job gets only after its registration.
+// A search needs a profile (searched_schedule.h).
 void RefuseSearch(const Node& node) {
   const nlohmann::json& value = node.value;
   const bool asks = value == job::kAutoSchedule || (value.is_object() && value.contains("kind") &&
                                                     value["kind"] == job::kAutoSchedule);
   if (!asks) return;
   ThrowAt(node.path,
-          "is auto, but the server cannot search: a job has its schedule before its profile "
-          "(register it with perseus job register --schedule auto --profile PROFILE.csv, or give "
-          "the csv of a schedule that perseus schedule search found)");
+          "is auto without what a search needs (write {{\"kind\": \"auto\", \"microbatches\": 24, "
+          "\"profile\": \"the text of a profile\"}}, or use perseus job register --schedule auto "
+          "--profile PROFILE.csv)");
 }
 
 schedule::Schedule ReadSchedule(const Node& node) {

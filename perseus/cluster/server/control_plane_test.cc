@@ -2,6 +2,7 @@
 #include "perseus/cluster/server/control_plane.h"
 
 #include "perseus/cluster/server/control_plane_fixture.h"
+#include "perseus/planning/schedule/in_flight.h"
 
 namespace perseus::server {
 namespace {
@@ -42,6 +43,58 @@ TEST_F(ControlPlaneTest, PlansAJobWithAProfile) {
   EXPECT_EQ(Send("PUT", "/v1/jobs/run/target", R"({"kind": "slowdown", "value": 10})").status, 200);
   EXPECT_TRUE(
       Comes([&] { return Get("/v1/jobs/run")["assignment"]["target"] == "10 % slowdown"; }));
+}
+
+json AutoJob(const json& max_in_flight, int microbatches = 8) {
+  auto body = json::parse(JobBody("run"));
+  body["schedule"] = {{"kind", "auto"},
+                      {"microbatches", microbatches},
+                      {"profile", Csv()},
+                      {"max_in_flight", max_in_flight}};
+  return body;
+}
+
+TEST_F(ControlPlaneTest, SearchesForTheScheduleOfAJobThatAsksForOne) {
+  const json most{5, 4, 3, 2};
+  const auto first = Send("POST", "/v1/jobs", AutoJob(most).dump());
+  ASSERT_EQ(first.status, 201) << first.body;
+  const auto job = json::parse(first.body);
+  const std::string csv = job.at("schedule_csv");
+  const auto found = schedule::ParseSchedule(csv, "csv");
+  ASSERT_TRUE(found);
+  const std::vector<std::int64_t> in_flight = schedule::PeakInFlight(*found);
+  for (std::size_t rank = 0; rank < in_flight.size(); ++rank) {
+    EXPECT_LE(in_flight[rank], most.at(rank));
+  }
+  const auto again = Send("POST", "/v1/jobs", AutoJob(most).dump());
+  EXPECT_EQ(again.status, 200) << again.body;
+  EXPECT_EQ(json::parse(again.body).at("id"), job.at("id"));
+  EXPECT_EQ(json::parse(again.body).at("schedule_csv"), csv);
+
+  // It saves more than the best schedule in the memory of 1F1B.
+  ASSERT_EQ(Send("PUT", "/v1/jobs/run/profile", Csv()).status, 202);
+  const auto compared = Get("/v1/jobs/run/schedules");
+  EXPECT_GT(compared.at("running").at("saving").get<double>(),
+            compared.at("others").at(0).at("saving").get<double>() + 0.005);
+}
+
+TEST_F(ControlPlaneTest, RefusesASearchThatIsNotPossible) {
+  auto lacking = AutoJob(4);
+  lacking["schedule"].erase("profile");
+  auto broken = AutoJob(4);
+  broken["schedule"]["profile"] = "stage,instruction\n0,forward\n";
+  const std::pair<json, std::string> bad[] = {
+      {lacking, "profile is missing"},
+      {broken, "schedule.profile is not possible: the profile"},
+      {AutoJob({5, 4, 3}), "3 numbers"},
+      {AutoJob(0), "from 1"},
+      {AutoJob(4, 1000), "too many instructions"}};
+  for (const auto& [body, says] : bad) {
+    const auto response = Send("POST", "/v1/jobs", body.dump());
+    EXPECT_THAT(response.status, testing::AnyOf(400, 422)) << response.body;
+    EXPECT_THAT(response.body, testing::HasSubstr(says));
+  }
+  EXPECT_TRUE(Get("/v1/jobs").at("jobs").empty());
 }
 
 TEST_F(ControlPlaneTest, RefusesAnImpossibleTarget) {

@@ -6,6 +6,7 @@
 #include "perseus/cluster/job_planning/job_spec.h"
 #include "perseus/cluster/job_planning/other_schedules.h"
 #include "perseus/cluster/job_planning/planning.h"
+#include "perseus/cluster/job_planning/searched_schedule.h"
 
 namespace perseus::server {
 namespace {
@@ -39,6 +40,18 @@ class PlanningPlace {
   std::atomic<int>* taken_;
 };
 
+Answer<void> CheckSearchable(std::size_t instructions) {
+  if (instructions <= kMaxSearchedOnRequest) return {};
+  return Refuse(422, "The request is not possible",
+                "the job has too many instructions to search for schedules on a server",
+                "use perseus schedule search");
+}
+
+tl::unexpected<http::Problem> TooManyPlans() {
+  return Refuse(503, "The server cannot do this now", "it is making plans for other requests",
+                "try again in a few seconds");
+}
+
 }  // namespace
 
 Answer<store::PlanRecord> PlanOnRequest(const Context& context, const plan::Target& target) {
@@ -52,10 +65,7 @@ Answer<store::PlanRecord> PlanOnRequest(const Context& context, const plan::Targ
     return tl::unexpected(may.error());
   }
   const auto place = PlanningPlace::Take(context.services.plans_on_request);
-  if (!place) {
-    return Refuse(503, "The server cannot do this now", "it is making plans for other requests",
-                  "try again in a few seconds");
-  }
+  if (!place) return TooManyPlans();
   const auto profile = store.FindProfile(context.job->id);
   if (!profile) return Refuse(profile);
   if (!*profile)
@@ -86,10 +96,7 @@ Answer<store::PlanRecord> PlanOnRequest(const Context& context, const plan::Targ
 
 Answer<std::string> SchedulesOnRequest(const Context& context) {
   const auto place = PlanningPlace::Take(context.services.plans_on_request);
-  if (!place) {
-    return Refuse(503, "The server cannot do this now", "it is making plans for other requests",
-                  "try again in a few seconds");
-  }
+  if (!place) return TooManyPlans();
   const auto profile = context.services.store.FindProfile(context.job->id);
   if (!profile) return Refuse(profile);
   if (!*profile) {
@@ -100,14 +107,27 @@ Answer<std::string> SchedulesOnRequest(const Context& context) {
   if (!spec) return Refuse(spec);
   std::size_t instructions = 0;
   for (const auto& order : spec->planned.schedule.pp_ranks) instructions += order.size();
-  if (instructions > kMaxSearchedOnRequest) {
-    return Refuse(422, "The request is not possible",
-                  "the job has too many instructions to search for schedules on a server",
-                  "use perseus schedule search");
-  }
+  if (auto may = CheckSearchable(instructions); !may) return tl::unexpected(may.error());
   auto compared = job_planning::CompareSchedules(*context.job, **profile, context.services.ends);
   if (!compared) return Refuse(compared);
   return *std::move(compared);
+}
+
+Answer<std::string> WithSchedule(const Context& context, const std::string& registration) {
+  nlohmann::json body = nlohmann::json::parse(registration);
+  if (!job_planning::AsksForSchedule(body)) return registration;
+  const auto place = PlanningPlace::Take(context.services.plans_on_request);
+  if (!place) return TooManyPlans();
+  const auto question =
+      ReadBody(registration, job_planning::kDeepestJobSpec, job_planning::ReadScheduleQuestion);
+  if (!question) return tl::unexpected(question.error());
+  if (auto may = CheckSearchable(question->instructions()); !may) {
+    return tl::unexpected(may.error());
+  }
+  const auto found = job_planning::FindSchedule(*question, context.services.ends);
+  if (!found) return Refuse(found, "/schedule");
+  body["schedule"] = {{"csv", schedule::FormatSchedule(*found)}};
+  return body.dump();
 }
 
 }  // namespace perseus::server

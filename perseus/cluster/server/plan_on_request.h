@@ -1,5 +1,5 @@
-// What a request needs that takes seconds: a plan, found in the store, or made and stored; and a
-// comparison of schedules.
+// What a request needs that takes seconds: a plan, found in the store, or made and stored; a
+// comparison of schedules; and a schedule that is searched for.
 #pragma once
 
 #include <string>
@@ -16,5 +16,9 @@ Answer<store::PlanRecord> PlanOnRequest(const Context& context, const plan::Targ
 // What another schedule would save in a next run (job_planning/other_schedules.h). Takes seconds.
 // 503 as above, and 422 for a job with too many instructions.
 Answer<std::string> SchedulesOnRequest(const Context& context);
+
+// A registration with the schedule that it asks for, if it asks for one
+// (job_planning/searched_schedule.h); otherwise as it is. Takes seconds. Fails as above.
+Answer<std::string> WithSchedule(const Context& context, const std::string& registration);
 
 }  // namespace perseus::server
