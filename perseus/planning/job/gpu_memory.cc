@@ -70,7 +70,14 @@ Result<std::vector<std::int64_t>> ProfiledActivations(const profile::Profile& pr
   for (int chunk = 0; chunk < profile.chunks(); ++chunk) {
     for (int pp_rank = 0; pp_rank < profile.stages(); ++pp_rank) {
       const int stage = StageOf(pp_rank, chunk, profile.stages(), placement);
-      bytes[static_cast<std::size_t>(stage)] = *(profiled.Find(pp_rank, chunk)->*kValue);
+      const std::int64_t activations = *(profiled.Find(pp_rank, chunk)->*kValue);
+      if (activations == 0) {
+        return Fail(
+            "{}: activation_bytes of stage {} is 0, so any number of microbatches would fit (give "
+            "the bytes that one microbatch takes, or add --activation-memory MIB)",
+            profile.name(), pp_rank);
+      }
+      bytes[static_cast<std::size_t>(stage)] = activations;
     }
   }
   return bytes;

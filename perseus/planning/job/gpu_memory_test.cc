@@ -87,6 +87,16 @@ TEST(MemoryOf, RefusesColumnsWithGaps) {
   EXPECT_THAT(unused->bytes.activations, IsEmpty());
 }
 
+TEST(MemoryOf, RefusesActivationsWithoutBytes) {
+  profile::StageMemory memory = MakeMemory();
+  memory.parts[0].activation_bytes = 0;
+  EXPECT_THAT(MemoryOf({{}, 10, {1}}, MakeProfile(), memory).error().message,
+              HasSubstr("p.csv: activation_bytes of stage 0 is 0, so any number of microbatches "
+                        "would fit"));
+  EXPECT_TRUE(MemoryOf({{1}, 10, {1}}, MakeProfile(), memory));
+  EXPECT_TRUE(MemoryOf({}, MakeProfile(), memory));
+}
+
 TEST(MemoryOf, RefusesWhatCannotBe) {
   const auto message = [](const MemoryFlags& flags) {
     return MemoryOf(flags, MakeProfile(), std::nullopt).error().message;
