@@ -35,8 +35,8 @@ int CountWithPlan(const Fleet& fleet) {
     std::string_view plan =
         Behind(node.assignment, fmt::format("\"plans\":{{\"{}\":\"", node.pipeline));
     plan = plan.substr(0, plan.find('"'));
-    const std::string_view files = Behind(node.assignment, "\"files\": {");
-    if (files.find(fmt::format("\"{}\": {{", plan)) != std::string_view::npos) ++with_plan;
+    const std::string_view files = Behind(node.assignment, "\"files\":{");
+    if (files.find(fmt::format("\"{}\":{{", plan)) != std::string_view::npos) ++with_plan;
   }
   return with_plan;
 }
