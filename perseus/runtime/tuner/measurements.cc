@@ -95,19 +95,50 @@ std::vector<profiler::MeasuredOption> PooledOptions(
   return options;
 }
 
+std::optional<double> ConsensusPower(std::span<const profiler::PowerEstimate> estimates) {
+  const auto is_known = [](const profiler::PowerEstimate& estimate) {
+    return estimate.is_identified && estimate.standard_error_w > 0;
+  };
+  // The sums over the estimates with weights 1 / (standard error^2 + between).
+  struct Sums {
+    double count = 0;
+    double weights = 0;
+    double squared_weights = 0;
+    double powers = 0;
+    double Mean() const { return powers / weights; }
+  };
+  const auto sums = [&](double between) {
+    Sums all;
+    for (const profiler::PowerEstimate& estimate : estimates) {
+      if (!is_known(estimate)) continue;
+      const double weight = 1 / (estimate.standard_error_w * estimate.standard_error_w + between);
+      all.count += 1;
+      all.weights += weight;
+      all.squared_weights += weight * weight;
+      all.powers += weight * estimate.power_w;
+    }
+    return all;
+  };
+  const Sums alike = sums(0);
+  if (alike.count == 0) return std::nullopt;
+  if (alike.count == 1) return std::max(0.0, alike.Mean());
+  double scatter = 0;  // Its expectation is count - 1 if the estimates differ by chance only.
+  for (const profiler::PowerEstimate& estimate : estimates) {
+    if (!is_known(estimate)) continue;
+    const double errors = (estimate.power_w - alike.Mean()) / estimate.standard_error_w;
+    scatter += errors * errors;
+  }
+  const double between = std::max(0.0, scatter - (alike.count - 1)) /
+                         (alike.weights - alike.squared_weights / alike.weights);
+  return std::max(0.0, sums(between).Mean());
+}
+
 std::optional<double> PooledBlockingPower(
     const std::map<protocol::RankId, profiler::KnownGpu>& gpus) {
-  double sum = 0;
-  double weights = 0;
-  for (const auto& [name, gpu] : gpus) {
-    const profiler::PowerEstimate waiting = gpu.measurements.BlockingPower();
-    if (!waiting.is_identified || !(waiting.standard_error_w > 0)) continue;
-    const double weight = 1 / (waiting.standard_error_w * waiting.standard_error_w);
-    sum += weight * waiting.power_w;
-    weights += weight;
-  }
-  if (weights == 0) return std::nullopt;
-  return std::max(0.0, sum / weights);
+  std::vector<profiler::PowerEstimate> estimates;
+  estimates.reserve(gpus.size());
+  for (const auto& [name, gpu] : gpus) estimates.push_back(gpu.measurements.BlockingPower());
+  return ConsensusPower(estimates);
 }
 
 std::vector<profiler::MeasuredOption> WithTimesOf(std::span<const profiler::MeasuredOption> other,

@@ -82,6 +82,36 @@ TEST(PooledOptionsTest, SlowGpuAmongOthersWidensTheInterval) {
   EXPECT_NEAR(mean.time_ci_s, 0.00098, 2e-5);
 }
 
+profiler::PowerEstimate Estimate(double power_w, double standard_error_w) {
+  return {power_w, standard_error_w, true};
+}
+
+TEST(ConsensusPowerTest, EstimatesThatAgreeAreWeightedByTheirErrors) {
+  const std::vector<profiler::PowerEstimate> estimates = {Estimate(83, 1), Estimate(85, 2)};
+  EXPECT_NEAR(*ConsensusPower(estimates), (83 * 4 + 85) / 5.0, 1e-12);
+}
+
+// What a run on eight virtual GPUs gave that draw 84 W. One interval is far too narrow. By standard
+// errors alone, the mean would be 89.4 W.
+TEST(ConsensusPowerTest, GpuWithAnErrorThatIsTooSmallDoesNotDecide) {
+  const std::vector<profiler::PowerEstimate> estimates = {
+      Estimate(83.91, 0.55), Estimate(85.94, 1.5), Estimate(94.88, 3.6), Estimate(86.94, 4.9),
+      Estimate(91.82, 0.34), Estimate(88.58, 1),   Estimate(79.75, 3.3), Estimate(83.97, 5.4)};
+  EXPECT_NEAR(*ConsensusPower(estimates), 87, 0.6);
+}
+
+TEST(ConsensusPowerTest, GpusThatDifferCountEqually) {
+  const std::vector<profiler::PowerEstimate> estimates = {Estimate(70, 0.01), Estimate(90, 0.1)};
+  EXPECT_NEAR(*ConsensusPower(estimates), 80, 0.1);
+}
+
+TEST(ConsensusPowerTest, WhatIsNotIdentifiedDoesNotCount) {
+  const std::vector<profiler::PowerEstimate> estimates = {{500, 1, false}, Estimate(84, 3)};
+  EXPECT_EQ(*ConsensusPower(estimates), 84);
+  EXPECT_EQ(ConsensusPower(std::span(estimates).first(1)), std::nullopt);
+  EXPECT_EQ(ConsensusPower({}), std::nullopt);
+}
+
 TEST(PooledOptionsTest, ClocksThatWereNotRequestedAreNoOptions) {
   protocol::RanStep step = MakeStep(10 * kMillisecond);
   for (protocol::RanInstruction& ran : step.instructions) ran.frequency_mhz = 0;
