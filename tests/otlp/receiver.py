@@ -1,36 +1,35 @@
 """A receiver of OTLP over HTTP that reads requests strictly, with OpenTelemetry's own definitions."""
-import base64
+import gzip
 import http.server
-import json
 import threading
 
-from google.protobuf import json_format
+from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 MESSAGES = {"/v1/traces": ExportTraceServiceRequest, "/v1/metrics": ExportMetricsServiceRequest}
-ID_BYTES = {"traceId": 16, "spanId": 8, "parentSpanId": 8}
+PROTOBUF = "application/x-protobuf"
 
 
-def with_base64_ids(value):
-    """OTLP has hexadecimal ids where protobuf's JSON mapping has base64."""
-    if isinstance(value, list):
-        return [with_base64_ids(member) for member in value]
-    if not isinstance(value, dict):
-        return value
-    changed = {}
-    for key, member in value.items():
-        if key in ID_BYTES:
-            raw = bytes.fromhex(member)
-            if len(raw) != ID_BYTES[key] or not any(raw) or member != member.lower():
-                raise ValueError(f"{key} {member}")
-            member = base64.b64encode(raw).decode()
-        changed[key] = with_base64_ids(member)
-    return changed
+def parsed(path, body):
+    message = MESSAGES[path]()
+    message.ParseFromString(body)
+    whole = len(message.SerializeToString())
+    message.DiscardUnknownFields()
+    if len(message.SerializeToString()) != whole:
+        raise ValueError("it has fields that OTLP does not have")
+    return message
 
 
 def attributes(owner):
     return {pair.key: getattr(pair.value, pair.value.WhichOneof("value")) for pair in owner.attributes}
+
+
+def check_ids(span):
+    for name, size in (("trace_id", 16), ("span_id", 8), ("parent_span_id", 8)):
+        value = getattr(span, name)
+        if not (any(value) and len(value) == size) and not (name == "parent_span_id" and not value):
+            raise ValueError(f"{name} {value}")
 
 
 class Receiver:
@@ -54,31 +53,31 @@ class Receiver:
                         return
                     try:
                         wrong = [name for name, value in headers.items() if self.headers[name] != value]
-                        if wrong or self.headers["content-type"] != "application/json":
+                        if wrong or self.headers["content-type"] != PROTOBUF:
                             raise ValueError(f"headers: {wrong} {self.headers}")
-                        message = MESSAGES[self.path]()
-                        json_format.ParseDict(with_base64_ids(json.loads(body)), message)
-                        receiver.take(message)
-                    except (ValueError, KeyError, json_format.ParseError) as error:
+                        if self.headers["content-encoding"] == "gzip":  # Of a collector.
+                            body = gzip.decompress(body)
+                        receiver.take(parsed(self.path, body))
+                    except (ValueError, KeyError, DecodeError) as error:
                         receiver.faults.append(f"{self.path}: {error!r}")
-                answer = b"{}"
-                self.send_response(200)
-                self.send_header("content-type", "application/json")
-                self.send_header("content-length", str(len(answer)))
+                self.send_response(200)  # With an empty message: all was accepted.
+                self.send_header("content-type", PROTOBUF)
+                self.send_header("content-length", "0")
                 self.end_headers()
-                self.wfile.write(answer)
 
             def log_message(self, *ignored):
                 pass
 
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.server.server_port}/"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def take(self, message):
         for resource in getattr(message, "resource_spans", []):
             for scope in resource.scope_spans:
                 for span in scope.spans:
+                    check_ids(span)
                     self.spans[span.span_id.hex()] = (span, attributes(resource.resource))
         for resource in getattr(message, "resource_metrics", []):
             for scope in resource.scope_metrics:

@@ -4,12 +4,13 @@
 
 #include <algorithm>
 #include <charconv>
-#include <nlohmann/json.hpp>
+#include <protozero/pbf_message.hpp>
 #include <random>
 #include <string_view>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/cluster/otlp/fields.h"
 
 namespace perseus::otlp {
 namespace {
@@ -17,6 +18,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
+constexpr std::string_view kProtobuf = "application/x-protobuf";
 constexpr std::size_t kLongestAnswer = 64 << 10;
 constexpr milliseconds kFirstPause{1'000};
 constexpr milliseconds kLongestPause{30'000};
@@ -44,29 +46,37 @@ std::optional<seconds> RetryAfter(const http::Response& answer) {
   return std::min<seconds>(seconds(number), kLongestRetryAfter);
 }
 
+// The first such field of a protobuf message. Empty or 0 if there is none, or the message is wrong.
+template <typename Field>
+std::string_view BytesOf(std::string_view message, Field field) try {
+  protozero::pbf_message<Field> reader(message.data(), message.size());
+  if (!reader.next(field, protozero::pbf_wire_type::length_delimited)) return "";
+  const protozero::data_view view = reader.get_view();
+  return {view.data(), view.size()};
+} catch (const protozero::exception&) {
+  return "";
+}
+
+template <typename Field>
+std::int64_t WholeOf(std::string_view message, Field field) try {
+  protozero::pbf_message<Field> reader(message.data(), message.size());
+  return reader.next(field, protozero::pbf_wire_type::varint) ? reader.get_int64() : 0;
+} catch (const protozero::exception&) {
+  return 0;
+}
+
 // What the endpoint says about a refusal: the message of google.rpc.Status, or its text.
 std::string ReasonOf(const http::Response& answer) {
-  const auto json = nlohmann::json::parse(answer.body, nullptr, false);
-  if (json.is_object() && json.contains("message") && json["message"].is_string()) {
-    return Excerpt(json["message"].get<std::string>());
-  }
-  return answer.body.empty() ? "" : Excerpt(answer.body);
+  const std::string_view reason = answer.content_type.starts_with(kProtobuf)
+                                      ? BytesOf(answer.body, FailureField::kMessage)
+                                      : std::string_view(answer.body);
+  return reason.empty() ? "" : Excerpt(reason);
 }
 
 std::string StatusText(const http::Response& answer) {
   const std::string reason = ReasonOf(answer);
   return fmt::format("it answered with status {}{}{}", answer.status, reason.empty() ? "" : ": ",
                      reason);
-}
-
-// A 64-bit integer is a text in protobuf's JSON, and readers accept a number.
-std::int64_t WholeOf(const nlohmann::json& value) {
-  if (value.is_number_integer()) return value.get<std::int64_t>();
-  if (!value.is_string()) return 0;
-  const auto& text = value.get_ref<const std::string&>();
-  std::int64_t number = 0;
-  std::from_chars(text.data(), text.data() + text.size(), number);
-  return number;
 }
 
 }  // namespace
@@ -99,6 +109,7 @@ void Delivery::Attempt(Clock::time_point now) {
   const auto answer = client_.Send({.method = "POST",
                                     .target = endpoint_.path,
                                     .body = pending_->body,
+                                    .content_type = std::string(kProtobuf),
                                     .fields = endpoint_.headers});
   if (!answer) return TryLater(answer.error().message, std::nullopt, now);
   TakeAnswer(*answer, now);
@@ -121,20 +132,17 @@ void Delivery::TakeAnswer(const http::Response& answer, Clock::time_point now) {
 void Delivery::TakeSuccess(const http::Response& answer) {
   const std::int64_t items = std::exchange(pending_, std::nullopt)->items;
   pause_ = milliseconds(0);
-  std::int64_t refused = 0;
-  const auto json = nlohmann::json::parse(answer.body, nullptr, false);
-  if (json.is_object() && json.contains("partialSuccess") && json["partialSuccess"].is_object()) {
-    const auto& partial = json["partialSuccess"];
-    const char* key = name_ == "traces" ? "rejectedSpans" : "rejectedDataPoints";
-    if (partial.contains(key)) refused = std::clamp<std::int64_t>(WholeOf(partial[key]), 0, items);
-    if (refused > 0) {
-      const bool has_reason =
-          partial.contains("errorMessage") && partial["errorMessage"].is_string();
-      WarnOnce(fmt::format(
-                   "it refuses {} of {}: {}", refused, items,
-                   has_reason ? Excerpt(partial["errorMessage"].get<std::string>()) : "no reason"),
-               "they are dropped");
-    }
+  std::string_view partial;
+  if (answer.content_type.starts_with(kProtobuf)) {
+    partial = BytesOf(answer.body, AnswerField::kPartialSuccess);
+  }
+  const std::int64_t refused =
+      std::clamp<std::int64_t>(WholeOf(partial, PartialSuccessField::kRejected), 0, items);
+  if (refused > 0) {
+    const std::string_view reason = BytesOf(partial, PartialSuccessField::kMessage);
+    WarnOnce(fmt::format("it refuses {} of {}: {}", refused, items,
+                         reason.empty() ? "no reason" : Excerpt(reason)),
+             "they are dropped");
   }
   counts_.exported += items - refused;
   counts_.refused += refused;

@@ -1,64 +1,92 @@
 #include "perseus/cluster/otlp/encoding.h"
 
-#include <fmt/format.h>
-
+#include <charconv>
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
+#include <protozero/pbf_builder.hpp>
 #include <string_view>
 #include <utility>
+
+#include "perseus/base/utf8.h"
+#include "perseus/cluster/otlp/fields.h"
 
 namespace perseus::otlp {
 namespace {
 
-using nlohmann::ordered_json;
+using protozero::pbf_builder;
 
 constexpr int kCumulative = 2;  // AGGREGATION_TEMPORALITY_CUMULATIVE
 constexpr int kErrorStatus = 2;
-constexpr std::string_view kScope = "perseus";
 
-// Protobuf's JSON mapping: 64-bit integers are texts.
-template <typename Integer>
-std::string Whole(Integer value) {
-  return fmt::to_string(value);
+// Readers refuse a whole request if one text of it is not UTF-8.
+std::string Utf8(std::string_view text) {
+  std::string valid;
+  for (std::size_t bad = 0; (bad = FindInvalidUtf8(text)) != std::string_view::npos;) {
+    valid.append(text.substr(0, bad)).append("\xef\xbf\xbd");
+    text.remove_prefix(bad + 1);
+  }
+  return valid.append(text);
 }
 
-ordered_json Real(double value) {
-  if (std::isnan(value)) return "NaN";
-  if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
-  return value;
+// The bytes of an id of hexadecimal digits.
+std::string Bytes(std::string_view digits) {
+  std::string bytes;
+  for (; digits.size() >= 2; digits.remove_prefix(2)) {
+    unsigned char byte = 0;
+    std::from_chars(digits.data(), digits.data() + 2, byte, 16);
+    bytes.push_back(static_cast<char>(byte));
+  }
+  return bytes;
 }
 
-ordered_json AttributeValue(const Span::Value& value) {
-  if (const auto* text = std::get_if<std::string>(&value)) return {{"stringValue", *text}};
-  if (const auto* whole = std::get_if<std::int64_t>(&value)) return {{"intValue", Whole(*whole)}};
-  return {{"doubleValue", Real(std::get<double>(value))}};
+// `Field::kAttributes` of every message that has attributes.
+template <typename Field>
+void AddAttribute(pbf_builder<Field>& owner, const std::string& key, const Span::Value& value) {
+  pbf_builder<KeyValueField> pair(owner, Field::kAttributes);
+  pair.add_string(KeyValueField::kKey, Utf8(key));
+  pbf_builder<AnyValueField> any(pair, KeyValueField::kValue);
+  if (const auto* text = std::get_if<std::string>(&value)) {
+    any.add_string(AnyValueField::kText, Utf8(*text));
+  } else if (const auto* whole = std::get_if<std::int64_t>(&value)) {
+    any.add_int64(AnyValueField::kWhole, *whole);
+  } else {
+    any.add_double(AnyValueField::kReal, std::get<double>(value));
+  }
 }
 
-ordered_json Attribute(const std::string& key, const Span::Value& value) {
-  return {{"key", key}, {"value", AttributeValue(value)}};
+template <typename Field>
+void AddTime(pbf_builder<Field>& owner, Field field, std::int64_t since_1970_ns) {
+  owner.add_fixed64(field, static_cast<std::uint64_t>(since_1970_ns));
 }
 
-ordered_json ResourceJson(const Resource& resource) {
-  auto attributes = ordered_json::array();
-  for (const auto& [key, value] : resource) attributes.push_back(Attribute(key, value));
-  return {{"attributes", std::move(attributes)}};
+void AddSpan(pbf_builder<OfScopeField>& scope, const Span& span) {
+  pbf_builder<SpanField> message(scope, OfScopeField::kItems);
+  message.add_bytes(SpanField::kTrace, Bytes(span.trace));
+  message.add_bytes(SpanField::kSpan, Bytes(span.span));
+  if (!span.parent.empty()) message.add_bytes(SpanField::kParent, Bytes(span.parent));
+  message.add_string(SpanField::kName, Utf8(span.name));
+  message.add_enum(SpanField::kKind, static_cast<int>(span.kind));
+  AddTime(message, SpanField::kBegin, span.begin_ns);
+  AddTime(message, SpanField::kEnd, span.end_ns);
+  for (const auto& [key, value] : span.attributes) AddAttribute(message, key, value);
+  if (!span.error.empty()) {
+    pbf_builder<SpanStatusField> status(message, SpanField::kStatus);
+    status.add_string(SpanStatusField::kMessage, Utf8(span.error));
+    status.add_enum(SpanStatusField::kCode, kErrorStatus);
+  }
 }
 
-ordered_json ScopeJson() { return {{"name", kScope}}; }
-
-ordered_json SpanJson(const Span& span) {
-  ordered_json json{{"traceId", span.trace}, {"spanId", span.span}};
-  if (!span.parent.empty()) json["parentSpanId"] = span.parent;
-  json["name"] = span.name;
-  json["kind"] = static_cast<int>(span.kind);
-  json["startTimeUnixNano"] = Whole(span.begin_ns);
-  json["endTimeUnixNano"] = Whole(span.end_ns);
-  auto attributes = ordered_json::array();
-  for (const auto& [key, value] : span.attributes) attributes.push_back(Attribute(key, value));
-  json["attributes"] = std::move(attributes);
-  if (!span.error.empty()) json["status"] = {{"code", kErrorStatus}, {"message", span.error}};
-  return json;
+// Adds what a resource emitted: `add_items` adds the spans or metrics.
+template <typename AddItems>
+void AddResource(pbf_builder<RequestField>& request, const Resource& resource, AddItems add_items) {
+  pbf_builder<OfResourceField> of_resource(request, RequestField::kResources);
+  {
+    pbf_builder<ResourceField> message(of_resource, OfResourceField::kResource);
+    for (const auto& [key, value] : resource) AddAttribute(message, key, value);
+  }
+  pbf_builder<OfScopeField> of_scope(of_resource, OfResourceField::kScopes);
+  pbf_builder<ScopeField>(of_scope, OfScopeField::kScope).add_string(ScopeField::kName, "perseus");
+  add_items(of_scope);
 }
 
 Resource ResourceOf(const std::string& node, const Resource& process) {
@@ -69,11 +97,6 @@ Resource ResourceOf(const std::string& node, const Resource& process) {
     if (!key.starts_with("service.") && !key.starts_with("host.")) resource.emplace(key, value);
   }
   return resource;
-}
-
-// A request is one line of text, also if a label is not UTF-8.
-std::string Dump(const ordered_json& json) {
-  return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
 // The unit (UCUM) that the name of the metric ends with, as OpenMetrics requires.
@@ -92,91 +115,92 @@ struct Times {
   std::int64_t now_ns;
 };
 
-ordered_json PointOf(const prometheus::ClientMetric& metric, const Times& times) {
-  auto attributes = ordered_json::array();
-  for (const auto& label : metric.label) attributes.push_back(Attribute(label.name, label.value));
-  return {{"attributes", std::move(attributes)},
-          {"startTimeUnixNano", Whole(times.begin_ns)},
-          {"timeUnixNano", Whole(times.now_ns)}};
+template <typename Field>
+void AddLabels(pbf_builder<Field>& point, const prometheus::ClientMetric& metric) {
+  for (const auto& label : metric.label) AddAttribute(point, label.name, label.value);
 }
 
-void AddHistogram(const prometheus::ClientMetric& metric, ordered_json& point) {
-  auto counts = ordered_json::array();
-  auto bounds = ordered_json::array();
+void AddHistogram(pbf_builder<DataField>& data, const prometheus::ClientMetric& metric,
+                  const Times& times) {
+  std::vector<std::uint64_t> counts;
+  std::vector<double> bounds;
   std::uint64_t below = 0;
   for (const auto& bucket : metric.histogram.bucket) {
     const auto cumulative = static_cast<std::uint64_t>(bucket.cumulative_count);
-    counts.push_back(Whole(cumulative - below));
+    counts.push_back(cumulative - below);
     below = cumulative;
     // The last bucket has no bound.
     if (!std::isinf(bucket.upper_bound)) bounds.push_back(bucket.upper_bound);
   }
-  point["count"] = Whole(static_cast<std::uint64_t>(metric.histogram.sample_count));
-  point["sum"] = Real(metric.histogram.sample_sum);
-  point["bucketCounts"] = std::move(counts);
-  point["explicitBounds"] = std::move(bounds);
+  pbf_builder<HistogramField> point(data, DataField::kPoints);
+  AddTime(point, HistogramField::kBegin, times.begin_ns);
+  AddTime(point, HistogramField::kTime, times.now_ns);
+  point.add_fixed64(HistogramField::kCount,
+                    static_cast<std::uint64_t>(metric.histogram.sample_count));
+  point.add_double(HistogramField::kSum, metric.histogram.sample_sum);
+  point.add_packed_fixed64(HistogramField::kBucketCounts, counts.begin(), counts.end());
+  point.add_packed_double(HistogramField::kBounds, bounds.begin(), bounds.end());
+  AddLabels(point, metric);
 }
 
-ordered_json MetricJson(const prometheus::MetricFamily& family, const Times& times) {
-  ordered_json json{{"name", family.name}, {"description", family.help}};
-  if (const auto unit = UnitOf(family.name); !unit.empty()) json["unit"] = unit;
-  auto points = ordered_json::array();
+void AddMetric(pbf_builder<OfScopeField>& scope, const prometheus::MetricFamily& family,
+               const Times& times) {
+  const bool is_histogram = family.type == prometheus::MetricType::Histogram;
+  const bool is_sum = family.type == prometheus::MetricType::Counter;
+  pbf_builder<MetricField> message(scope, OfScopeField::kItems);
+  message.add_string(MetricField::kName, Utf8(family.name));
+  message.add_string(MetricField::kDescription, Utf8(family.help));
+  if (const auto unit = UnitOf(family.name); !unit.empty()) {
+    message.add_string(MetricField::kUnit, std::string(unit));
+  }
+  pbf_builder<DataField> data(message, is_histogram ? MetricField::kHistogram
+                                       : is_sum     ? MetricField::kSum
+                                                    : MetricField::kGauge);
   for (const prometheus::ClientMetric& metric : family.metric) {
-    ordered_json point = PointOf(metric, times);
-    if (family.type == prometheus::MetricType::Histogram) {
-      AddHistogram(metric, point);
-    } else if (family.type == prometheus::MetricType::Counter) {
-      point["asDouble"] = Real(metric.counter.value);
-    } else {
-      point.erase("startTimeUnixNano");
-      point["asDouble"] = Real(metric.gauge.value);
+    if (is_histogram) {
+      AddHistogram(data, metric, times);
+      continue;
     }
-    points.push_back(std::move(point));
+    pbf_builder<NumberField> point(data, DataField::kPoints);
+    if (is_sum) AddTime(point, NumberField::kBegin, times.begin_ns);
+    AddTime(point, NumberField::kTime, times.now_ns);
+    point.add_double(NumberField::kReal, is_sum ? metric.counter.value : metric.gauge.value);
+    AddLabels(point, metric);
   }
-  if (family.type == prometheus::MetricType::Histogram) {
-    json["histogram"] = {{"dataPoints", std::move(points)},
-                         {"aggregationTemporality", kCumulative}};
-  } else if (family.type == prometheus::MetricType::Counter) {
-    json["sum"] = {{"dataPoints", std::move(points)},
-                   {"aggregationTemporality", kCumulative},
-                   {"isMonotonic", true}};
-  } else {
-    json["gauge"] = {{"dataPoints", std::move(points)}};
-  }
-  return json;
+  if (is_histogram || is_sum) data.add_enum(DataField::kTemporality, kCumulative);
+  if (is_sum) data.add_bool(DataField::kIsMonotonic, true);
 }
 
 }  // namespace
 
 std::string EncodeSpans(std::span<const Span> spans, const Resource& resource) {
-  std::map<std::string, ordered_json> by_node;
-  for (const Span& span : spans) {
-    by_node.try_emplace(span.node, ordered_json::array()).first->second.push_back(SpanJson(span));
+  std::map<std::string_view, std::vector<const Span*>> by_node;
+  for (const Span& span : spans) by_node[span.node].push_back(&span);
+  std::string bytes;
+  pbf_builder<RequestField> request(bytes);
+  for (const auto& [node, spans_of_node] : by_node) {
+    AddResource(request, ResourceOf(std::string(node), resource), [&](auto& scope) {
+      for (const Span* span : spans_of_node) AddSpan(scope, *span);
+    });
   }
-  auto list = ordered_json::array();
-  for (auto& [node, its_spans] : by_node) {
-    list.push_back({{"resource", ResourceJson(ResourceOf(node, resource))},
-                    {"scopeSpans", ordered_json::array({{{"scope", ScopeJson()},
-                                                         {"spans", std::move(its_spans)}}})}});
-  }
-  return Dump({{"resourceSpans", std::move(list)}});
+  return bytes;
 }
 
 std::string EncodeMetrics(std::span<const prometheus::MetricFamily> families,
                           const Resource& resource, std::int64_t begin_ns, std::int64_t now_ns) {
-  auto metrics = ordered_json::array();
-  for (const prometheus::MetricFamily& family : families) {
-    const bool is_known = family.type == prometheus::MetricType::Counter ||
-                          family.type == prometheus::MetricType::Gauge ||
-                          family.type == prometheus::MetricType::Histogram;
-    if (is_known && !family.metric.empty()) {
-      metrics.push_back(MetricJson(family, {.begin_ns = begin_ns, .now_ns = now_ns}));
+  std::string bytes;
+  pbf_builder<RequestField> request(bytes);
+  AddResource(request, resource, [&](auto& scope) {
+    for (const prometheus::MetricFamily& family : families) {
+      const bool is_known = family.type == prometheus::MetricType::Counter ||
+                            family.type == prometheus::MetricType::Gauge ||
+                            family.type == prometheus::MetricType::Histogram;
+      if (is_known && !family.metric.empty()) {
+        AddMetric(scope, family, {.begin_ns = begin_ns, .now_ns = now_ns});
+      }
     }
-  }
-  const ordered_json scope{{"scope", ScopeJson()}, {"metrics", std::move(metrics)}};
-  return Dump({{"resourceMetrics",
-                ordered_json::array({{{"resource", ResourceJson(resource)},
-                                      {"scopeMetrics", ordered_json::array({scope})}}})}});
+  });
+  return bytes;
 }
 
 }  // namespace perseus::otlp

@@ -8,8 +8,8 @@
 // system, if it is looking up the collector's name).
 //
 // Why this is not opentelemetry-cpp: no distribution that Perseus is built on packages it, and its
-// sources bring protobuf, gRPC or libcurl along. OTLP/HTTP with JSON is a stable format, which
-// every collector accepts, and needs only the HTTP client and the JSON library that are here.
+// sources bring protobuf, gRPC or libcurl along. protozero (headers only) writes the messages, and
+// the HTTP client is here.
 //
 // Thread safe.
 #pragma once

@@ -10,12 +10,12 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <condition_variable>
 #include <deque>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <utility>
 
 #include "perseus/cluster/http/test_server.h"
+#include "perseus/cluster/otlp/raw_fields.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/test_certificates.h"
 
@@ -23,6 +23,10 @@ namespace perseus::otlp {
 namespace {
 
 using std::chrono::milliseconds;
+
+const std::string kProtobuf = "application/x-protobuf";
+// In an ExportTraceServiceRequest.
+const std::vector<protozero::pbf_tag_type> kSpans = {1, 2, 2};
 
 Span SpanNamed(const std::string& name) {
   return {.trace = std::string(32, 'a'), .span = std::string(16, 'b'), .parent = "", .name = name};
@@ -51,7 +55,7 @@ class Collector {
   http::Router Routes() {
     http::Router router;
     for (const char* path : {"/v1/traces", "/v1/metrics", "/elsewhere"}) {
-      router.Add("POST", path, [this](http::Call& call) -> http::asio::awaitable<http::Response> {
+      const auto take = [this](http::Call& call) -> http::asio::awaitable<http::Response> {
         boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor,
                                         milliseconds(delay_ms_));
         if (delay_ms_ > 0) co_await timer.async_wait(boost::asio::use_awaitable);
@@ -59,13 +63,14 @@ class Collector {
         requests_.push_back(call.request);
         changed_.notify_all();
         http::Response response;
-        response.body = "{}";
+        response.content_type = kProtobuf;
         if (!answers_.empty()) {
           response = std::move(answers_.front());
           answers_.pop_front();
         }
         co_return response;
-      });
+      };
+      router.Add("POST", path, take, {.media_type = kProtobuf});
     }
     return router;
   }
@@ -116,9 +121,9 @@ TEST_F(OtlpExporter, SendsSpansWithTheHeaders) {
   exporter->Add(SpanNamed("one"));
   const auto requests = collector.Requests(1);
   ASSERT_EQ(requests.size(), 1U);
-  EXPECT_EQ(requests[0].Field("content-type"), "application/json");
+  EXPECT_EQ(requests[0].Field("content-type"), "application/x-protobuf");
   EXPECT_EQ(requests[0].Field("key"), "hush");
-  EXPECT_THAT(requests[0].body, testing::HasSubstr("\"one\""));
+  EXPECT_THAT(requests[0].body, testing::HasSubstr("one"));
   EXPECT_TRUE(Until(*exporter, [](const auto& counts) { return counts.spans.exported == 1; }));
 }
 
@@ -133,11 +138,10 @@ TEST_F(OtlpExporter, TheEndSendsWhatWaits) {
   std::size_t spans = 0;
   bool has_metrics = false;
   for (const http::Request& request : collector.Requests(3)) {
-    const auto json = nlohmann::json::parse(request.body);
     if (request.path == "/v1/metrics") {
       has_metrics = true;
     } else {
-      spans += json["resourceSpans"][0]["scopeSpans"][0]["spans"].size();
+      spans += FieldsAt(request.body, kSpans).size();
     }
   }
   EXPECT_EQ(spans, 700U);
@@ -165,11 +169,12 @@ TEST_F(OtlpExporter, ATemporaryFailureIsTriedAgain) {
 
 TEST_F(OtlpExporter, ARefusalIsFinal) {
   Collector collector;
-  collector.Answer({.status = 413, .body = R"({"code": 8, "message": "too large"})"});
+  // google.rpc.Status, with a code and a message.
+  collector.Answer({.status = 413, .content_type = kProtobuf, .body = "\x08\x08\x12\x09too large"});
   collector.Answer({.status = 400, .body = "cannot parse"});
   collector.Answer({.status = 307, .fields = {{"Location", "/elsewhere"}}});
-  collector.Answer(
-      {.body = R"({"partialSuccess": {"rejectedSpans": "1", "errorMessage": "old"}})"});
+  // A partial success refuses one span, because it is old.
+  collector.Answer({.content_type = kProtobuf, .body = "\x0a\x07\x08\x01\x12\x03old"});
   auto exporter = Started(To(collector.server().Url()));
   for (int i = 1; i <= 4; ++i) {
     exporter->Add(SpanNamed("one"));
@@ -185,6 +190,21 @@ TEST_F(OtlpExporter, ARefusalIsFinal) {
   EXPECT_THAT(text_.str(), testing::HasSubstr("too large"));
 }
 
+TEST_F(OtlpExporter, AStrangeAnswerToASuccessIsASuccess) {
+  Collector collector;
+  for (const std::string& body : std::vector<std::string>{
+           "{}", "", "\x0a\x7f\x08", "\xff\xff", "\x0a\x01\x08", "\x0a\x02\x0d\x01", "\x08\x01"}) {
+    collector.Answer({.content_type = kProtobuf, .body = body});
+  }
+  collector.Answer({.body = R"({"partialSuccess": null})"});
+  auto exporter = Started(To(collector.server().Url()));
+  for (int i = 1; i <= 9; ++i) {
+    exporter->Add(SpanNamed("one"));
+    ASSERT_TRUE(Until(*exporter, [i](const auto& counts) { return counts.spans.exported == i; }));
+  }
+  EXPECT_EQ(exporter->counts().spans.refused, 0);
+}
+
 // Adding spans never waits, and all of them arrive in the end.
 TEST_F(OtlpExporter, ASlowCollectorGetsEverySpanOnce) {
   Collector collector;
@@ -196,8 +216,7 @@ TEST_F(OtlpExporter, ASlowCollectorGetsEverySpanOnce) {
   EXPECT_EQ(exporter->counts().queue_full, 0);
   std::size_t spans = 0;
   for (const http::Request& request : collector.Requests(1)) {
-    spans +=
-        nlohmann::json::parse(request.body)["resourceSpans"][0]["scopeSpans"][0]["spans"].size();
+    spans += FieldsAt(request.body, kSpans).size();
   }
   EXPECT_EQ(spans, 2'000U);
 }

@@ -152,13 +152,14 @@ Result<void> CheckProtocol(const Variables& variables, Settings& settings) {
   for (const char* name : {"", "TRACES_", "METRICS_"}) {
     const std::string variable = fmt::format("{}{}PROTOCOL", kPrefix, name);
     const std::string protocol = variables(variable);
-    if (protocol.empty() || protocol == "http/json") continue;
-    if (protocol != "http/protobuf") {
-      return Fail("{}: {} is not supported (use http/json, and the port of OTLP over HTTP, 4318)",
-                  variable, Excerpt(protocol));
+    if (protocol.empty() || protocol == "http/protobuf") continue;
+    if (protocol != "http/json") {
+      return Fail(
+          "{}: {} is not supported (use http/protobuf, and the port of OTLP over HTTP, 4318)",
+          variable, Excerpt(protocol));
     }
     settings.warnings.push_back(fmt::format(
-        "{} is http/protobuf; the server sends http/json, which collectors accept as well",
+        "{} is http/json; the server sends http/protobuf, which every collector accepts",
         variable));
   }
   return {};

@@ -8,7 +8,7 @@
 // | OTEL_EXPORTER_OTLP_TIMEOUT | of a request, in ms |
 // | OTEL_EXPORTER_OTLP_CERTIFICATE | PEM file of the authority to trust |
 // | OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE, …_CLIENT_KEY | PEM files |
-// | OTEL_EXPORTER_OTLP_PROTOCOL | grpc is refused; http/protobuf and http/json are accepted |
+// | OTEL_EXPORTER_OTLP_PROTOCOL | http/protobuf; grpc is refused, http/json warns |
 // | OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES | attributes of the resource |
 // | OTEL_TRACES_EXPORTER, OTEL_METRICS_EXPORTER | none, or otlp |
 // | OTEL_METRIC_EXPORT_INTERVAL, OTEL_BSP_SCHEDULE_DELAY | in ms |

@@ -73,6 +73,7 @@ TEST(OtlpSettings, AreThoseOfOpenTelemetry) {
                              {"OTEL_EXPORTER_OTLP_TIMEOUT", "200"},
                              {"OTEL_BSP_MAX_QUEUE_SIZE", "7"},
                              {"OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"},
+                             {"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/json"},
                              {"OTEL_EXPORTER_OTLP_CERTIFICATE", "ca.pem"}});
   ASSERT_TRUE(settings && *settings);
   const Settings& read = **settings;
@@ -81,7 +82,8 @@ TEST(OtlpSettings, AreThoseOfOpenTelemetry) {
   EXPECT_EQ(read.timeout, std::chrono::milliseconds(200));
   EXPECT_EQ(read.most_spans, 7U);
   EXPECT_EQ(read.authority, "ca.pem");
-  EXPECT_THAT(read.warnings, testing::ElementsAre(testing::HasSubstr("http/json")));
+  EXPECT_THAT(read.warnings,
+              testing::ElementsAre(testing::HasSubstr("TRACES_PROTOCOL is http/json")));
 }
 
 TEST(OtlpSettings, AMistakeIsNamedAndNoSecretIsShown) {
