@@ -12,23 +12,27 @@ clocks. Exits with 1 if something does not agree.
 import argparse
 import asyncio
 import collections
+import faulthandler
 import json
 import pathlib
 import random
 import secrets
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 
 from http_client import Connection, Lost
-from machines import FAKETIME, Postgres, Replica
+from machines import FAKETIME, PATIENCE_S, Postgres, Replica
 
 STAGES = 4
 REPORT_S = 5.0
 STEP_S = 2.5
 TRUE_SLOWDOWN = 1.3
 FALSE_SLOWDOWN = 1.5
+SETTLE_S = 60
+CHECK_S = 300  # For the registration of the jobs, and for the checks at the end.
 
 
 class Day:
@@ -50,7 +54,7 @@ class Day:
         self.latencies = []
         self.jobs = []
         self.refused_joins = 0
-        self.over = False
+        self.happening = []   # Tasks: the nodes, and the events of the day.
 
     async def change(self, action, method, target, body=b"", token=None, connection=None):
         """Makes a change that is recorded as `action`. Repeats it until the server confirms it."""
@@ -169,7 +173,7 @@ class Day:
         usual = [self.end_and_register, self.true_straggler, self.false_notice, self.new_target,
                  self.revoke, self.renew, self.renew]
         rare = [self.crash_replica, self.crash_database, self.step_clocks]
-        happening = [asyncio.create_task(node.live()) for job in self.jobs for node in job.nodes]
+        self.happening = [asyncio.create_task(node.live()) for job in self.jobs for node in job.nodes]
         events = collections.Counter()
         number = 0
         while time.monotonic() < end:
@@ -180,12 +184,18 @@ class Day:
                 await event()
             else:
                 event = self.random.choice(usual)
-                happening.append(asyncio.create_task(event()))
+                self.happening.append(asyncio.create_task(event()))
             events[event.__name__] += 1
             await asyncio.sleep(self.options.pause)
         print("events:", dict(events))
-        await asyncio.sleep(60)  # The last events end, and nodes follow the last assignments.
-        return happening
+        await asyncio.sleep(SETTLE_S)  # The last events end, and nodes follow the last assignments.
+
+    async def end(self):
+        """Ends all tasks. Returns the errors of those that failed."""
+        for task in self.happening:
+            task.cancel()
+        ended = await asyncio.gather(*self.happening, return_exceptions=True)
+        return [f"the driver failed: {error!r}" for error in ended if isinstance(error, Exception)]
 
     # --- Whether all tell the same.
 
@@ -214,7 +224,8 @@ class Day:
         token.write_text(self.operator)
         server = f"http://127.0.0.1:{self.servers[0].port}"
         verified = subprocess.run([self.options.program, "audit", "--verify", "--server", server,
-                                   "--token-file", token], capture_output=True, text=True)
+                                   "--token-file", token], capture_output=True, text=True,
+                                  timeout=PATIENCE_S)
         print("audit:", (verified.stdout + verified.stderr).strip())
         if verified.returncode != 0:
             problems.append("the audit trail does not verify")
@@ -395,19 +406,24 @@ class Node:
     async def live(self):
         await asyncio.sleep(REPORT_S * self.job.day.random.random())
         listener = asyncio.create_task(self.listen())
-        while not self.job.day.over:
-            try:
-                if not self.token or self.suspects:
-                    await self.enroll(is_renewal=self.suspects)
-                    self.suspects = False
-                elif self.job.id and self.attached != self.job.id:
-                    await self.attach(self.job.id)
-                elif self.attached:
-                    await self.report()
-            except (Lost, ConnectionRefusedError):
-                pass
-            await asyncio.sleep(REPORT_S if self.attached else 1)
-        listener.cancel()
+        try:
+            while True:
+                await self.turn()
+                await asyncio.sleep(REPORT_S if self.attached else 1)
+        finally:
+            listener.cancel()
+
+    async def turn(self):
+        try:
+            if not self.token or self.suspects:
+                await self.enroll(is_renewal=self.suspects)
+                self.suspects = False
+            elif self.job.id and self.attached != self.job.id:
+                await self.attach(self.job.id)
+            elif self.attached:
+                await self.report()
+        except (Lost, ConnectionRefusedError):
+            pass
 
 
 async def main():
@@ -419,33 +435,43 @@ async def main():
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--pause", type=float, default=1.5, help="seconds between two events")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--keep", action="store_true", help="keep the logs")
+    parser.add_argument("--keep", action="store_true", help="keep the logs of a good day")
     options = parser.parse_args()
     options.program = str(pathlib.Path(options.program).absolute())
     if not FAKETIME.exists():
         print(f"{FAKETIME} is absent: the clocks do not step (apt-get install faketime)")
     directory = pathlib.Path(tempfile.mkdtemp(prefix="fleet-day-"))
+    limit_s = 60 * options.minutes + SETTLE_S + 2 * CHECK_S
+    # If the end hangs as well, the program prints where, and ends with 1. Its children end with it.
+    faulthandler.dump_traceback_later(limit_s + 120, exit=True)
     day = Day(options, directory)
-    await day.begin()
-    happening = await day.run()
-    problems = await day.check()
-    day.over = True
-    for task in happening:
-        task.cancel()
-    ended = await asyncio.gather(*happening, return_exceptions=True)
-    problems += [f"the driver failed: {error!r}" for error in ended if isinstance(error, Exception)]
+    problems = []
+    try:
+        async with asyncio.timeout(limit_s):
+            await day.begin()
+            await day.run()
+            problems += await day.check()
+    except TimeoutError:
+        problems.append(f"the day was not over after {limit_s:.0f} s (look at the logs)")
+    problems += await day.end()
     day.latencies.sort()
-    quantile = lambda part: 1e3 * day.latencies[int(part * (len(day.latencies) - 1))]
-    print(f"{len(day.latencies)} reports, p50 {quantile(0.5):.1f} ms, p99 {quantile(0.99):.1f} ms; "
-          f"answers {dict(day.statuses)}")
-    codes = [server.stop() for server in day.servers]
-    day.postgres.stop()
+    if day.latencies:
+        p50, p99 = (1e3 * day.latencies[int(part * (len(day.latencies) - 1))] for part in (0.5, 0.99))
+        print(f"{len(day.latencies)} reports, p50 {p50:.1f} ms, p99 {p99:.1f} ms; "
+              f"answers {dict(day.statuses)}")
+    codes = [server.stop() for server in day.servers] + [day.postgres.stop()]
     if any(codes):
-        problems.append(f"exit statuses of the servers: {codes}")
+        problems.append(f"exit statuses of the servers and PostgreSQL: {codes}")
     for problem in problems[:20]:
         print("PROBLEM:", problem)
-    print("logs:", directory)
+    if problems or options.keep:
+        print("logs:", directory)
+    else:
+        shutil.rmtree(directory)
     return 1 if problems else 0
 
 
-sys.exit(asyncio.run(main()))
+try:
+    sys.exit(asyncio.run(main()))
+except KeyboardInterrupt:
+    sys.exit(130)

@@ -9,6 +9,18 @@ import subprocess
 import time
 
 FAKETIME = pathlib.Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
+PATIENCE_S = 60  # For a program that answers.
+END_S = 30       # For a program after the signal to end.
+
+
+def ended(process, signal_number):
+    """Ends a program, and returns its status: that of SIGKILL if it does not end by itself."""
+    process.send_signal(signal_number)
+    try:
+        return process.wait(END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
 
 
 class Postgres:
@@ -35,7 +47,7 @@ class Postgres:
 
     def _run(self, program, *arguments):
         done = subprocess.run(self._command(program, *arguments), cwd=self._directory,
-                              capture_output=True, text=True)
+                              capture_output=True, text=True, timeout=PATIENCE_S)
         if done.returncode != 0:
             raise RuntimeError(f"{program}: {done.stderr}")
         return done.stdout
@@ -69,8 +81,7 @@ class Postgres:
         return f"postgresql://test@/perseus?host={self._directory}"
 
     def stop(self):
-        self._server.send_signal(signal.SIGINT)
-        self._server.wait()
+        return ended(self._server, signal.SIGINT)
 
 
 class Replica:
@@ -109,5 +120,4 @@ class Replica:
         self._clock.write_text(f"{hours * 3600:+d}\n")
 
     def stop(self):
-        self._server.terminate()
-        return self._server.wait()
+        return ended(self._server, signal.SIGTERM)
