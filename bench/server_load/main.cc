@@ -61,6 +61,8 @@ int main(int argc, char** argv) {
   uploads->add_option("--uploads", options.uploads);
   plans->add_option("--jobs", options.jobs);
   reports->add_option("--seconds", options.seconds);
+  reports->add_option("--connections", options.connections, "Of each node: 1, or 2 as before")
+      ->check(CLI::Range(1, 2));
   soak->add_option("--minutes", options.minutes);
   soak->add_option("--width", options.width, "Jobs at a time");
   CLI11_PARSE(app, argc, argv);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <optional>
 #include <vector>
 
 #include "bench/server_load/fleet.h"
@@ -32,12 +33,15 @@ std::string ReportBody(const std::string& job, const Fleet::Node& node, std::int
 }
 
 // One node sends a report every second. Nodes begin at different times of the first second.
-asio::awaitable<void> ReportOn(asio::io_context& loop, const asio::ip::tcp::endpoint& server,
+// `server`: for a connection of its own. Null: that of the stream.
+asio::awaitable<void> ReportOn(asio::io_context& loop, const asio::ip::tcp::endpoint* server,
                                const Fleet& fleet, std::size_t number, int seconds, Tally& tally,
                                int& running) {
   const Fleet::Node& node = fleet.nodes()[number];
   const std::string target = fmt::format("/v1/nodes/{}/reports", node.name);
-  Connection connection(loop, server);
+  std::optional<Connection> own;
+  if (server != nullptr) own.emplace(loop, *server);
+  Connection& connection = own ? *own : *node.stream;
   asio::steady_timer timer(loop);
   const auto begin =
       Clock::now() + std::chrono::microseconds(1'000'000 * number / fleet.nodes().size());
@@ -56,7 +60,7 @@ asio::awaitable<void> ReportOn(asio::io_context& loop, const asio::ip::tcp::endp
   --running;
 }
 
-asio::awaitable<Tally> ReportAll(asio::io_context& loop, const asio::ip::tcp::endpoint& server,
+asio::awaitable<Tally> ReportAll(asio::io_context& loop, const asio::ip::tcp::endpoint* server,
                                  const Fleet& fleet, int seconds) {
   Tally tally;
   int running = static_cast<int>(fleet.nodes().size());
@@ -84,19 +88,22 @@ asio::awaitable<void> RunReportLoad(asio::io_context& loop, const ServerProcess&
   co_await fleet.Register("reports", kReportsClocks, 1);
   co_await fleet.Attach();
   co_await fleet.UntilAssigned();
-  fleet.OpenStreams();
+  const bool is_shared = options.connections == 1;
+  fleet.OpenStreams(is_shared ? Connection::Requests::kTaken : Connection::Requests::kNotTaken);
   co_await fleet.UntilAllHave(1);
   const int seconds = static_cast<int>(options.seconds);
   const Usage before = server.Measure();
   auto begin = Clock::now();
-  const Tally tally = co_await ReportAll(loop, server.endpoint(), fleet, seconds);
+  const Tally tally =
+      co_await ReportAll(loop, is_shared ? nullptr : &server.endpoint(), fleet, seconds);
   const double took = SecondsSince(begin);
   const Usage after = server.Measure();
   Print(fmt::format("{} nodes", fleet.nodes().size()), tally, took);
   fmt::print("{:.2f} of a core; {}\n", (after.cpu_s - before.cpu_s) / took, Describe(after));
   PlainServer plain("{}");
   begin = Clock::now();
-  const Tally bare = co_await ReportAll(loop, plain.endpoint(), fleet, std::min(seconds, 10));
+  const auto bare_server = plain.endpoint();
+  const Tally bare = co_await ReportAll(loop, &bare_server, fleet, std::min(seconds, 10));
   Print("a bare server", bare, SecondsSince(begin));
   fleet.CloseStreams();
   co_await fleet.UntilStreamsEnded();

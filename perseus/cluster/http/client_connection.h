@@ -1,9 +1,11 @@
-// A blocking connection of a client to one server. No call blocks longer than its limit.
+// A blocking connection of a client to one server. No call blocks longer than its limit. One thread
+// may read while another one writes.
 #pragma once
 
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -49,6 +51,7 @@ class ClientConnection {
   std::string FailureOf(const Link::Moved& moved) const;
 
   FileDescriptor socket_;
+  std::unique_ptr<std::mutex> mutex_ = std::make_unique<std::mutex>();  // Guards `link_`.
   Link link_;
 };
 
