@@ -51,7 +51,7 @@ int main(int argc, char** argv) {
   CLI::App* uploads = add("uploads", "Profiles of a thousand rows", perseus::load::MeasureUploads);
   CLI::App* plans = add("plans", "Many jobs to plan at once", perseus::load::MeasurePlans);
   CLI::App* reports =
-      add("reports", "Each node reports once a second", perseus::load::MeasureReports);
+      add("reports", "Each node reports after each step", perseus::load::MeasureReports);
   CLI::App* soak = add("soak", "Jobs that come and go", perseus::load::Soak);
   for (CLI::App* verb : {streams, reports}) verb->add_option("--nodes", options.nodes);
   for (CLI::App* verb : {streams, reports, uploads, plans}) {
@@ -63,6 +63,8 @@ int main(int argc, char** argv) {
   reports->add_option("--seconds", options.seconds);
   reports->add_option("--connections", options.connections, "Of each node: 1, or 2 as before")
       ->check(CLI::Range(1, 2));
+  reports->add_option("--step", options.step_s, "Seconds; each node reports after each step")
+      ->check(CLI::Range(1, 60));
   soak->add_option("--minutes", options.minutes);
   soak->add_option("--width", options.width, "Jobs at a time");
   CLI11_PARSE(app, argc, argv);

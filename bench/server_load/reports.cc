@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <optional>
+#include <memory>
 #include <vector>
 
 #include "bench/server_load/fleet.h"
@@ -15,10 +15,18 @@ namespace {
 
 constexpr int kReportsStages = 8;
 constexpr int kReportsClocks = 63;
+// Both ends of a connection to the bare server are files of this process.
+constexpr std::size_t kMostReportsToPlain = 5'000;
+
+struct Duration {
+  std::chrono::seconds step;
+  int steps;
+};
 
 struct Tally {
   std::vector<double> seconds;  // From the planned time of a report until its answer.
   int errors = 0;
+  std::string first_error;
   int skipped = 0;  // Reports that were not sent, because the previous one had no answer yet.
 };
 
@@ -32,40 +40,48 @@ std::string ReportBody(const std::string& job, const Fleet::Node& node, std::int
       job, node.version, node.version, step, node.pipeline, busy_s, node.version);
 }
 
-// One node sends a report every second. Nodes begin at different times of the first second.
-// `server`: for a connection of its own. Null: that of the stream.
-asio::awaitable<void> ReportOn(asio::io_context& loop, const asio::ip::tcp::endpoint* server,
-                               const Fleet& fleet, std::size_t number, int seconds, Tally& tally,
-                               int& running) {
+// One node sends a report after each step. Nodes begin at different times of the first step.
+asio::awaitable<void> ReportOn(asio::io_context& loop, Connection& connection, const Fleet& fleet,
+                               std::size_t number, Duration duration, Tally& tally, int& running) {
   const Fleet::Node& node = fleet.nodes()[number];
   const std::string target = fmt::format("/v1/nodes/{}/reports", node.name);
-  std::optional<Connection> own;
-  if (server != nullptr) own.emplace(loop, *server);
-  Connection& connection = own ? *own : *node.stream;
   asio::steady_timer timer(loop);
   const auto begin =
-      Clock::now() + std::chrono::microseconds(1'000'000 * number / fleet.nodes().size());
-  for (int i = 0; i < seconds; ++i) {
-    const auto due = begin + std::chrono::seconds(i);
-    if (i > 0 && Clock::now() > due + std::chrono::seconds(1)) {
+      Clock::now() + std::chrono::microseconds(duration.step) * number / fleet.nodes().size();
+  for (int i = 0; i < duration.steps; ++i) {
+    const auto due = begin + i * duration.step;
+    if (i > 0 && Clock::now() > due + duration.step) {
       ++tally.skipped;
       continue;
     }
     timer.expires_at(due);
     co_await timer.async_wait(asio::use_awaitable);
     const Reply reply = co_await connection.Ask("POST", target, ReportBody(fleet.job(), node, i));
-    if (reply.status != 200) ++tally.errors;
+    if (reply.status != 200 && tally.errors++ == 0) tally.first_error = reply.body;
     tally.seconds.push_back(SecondsSince(due));
   }
   --running;
 }
 
-asio::awaitable<Tally> ReportAll(asio::io_context& loop, const asio::ip::tcp::endpoint* server,
-                                 const Fleet& fleet, int seconds) {
+using Connections = std::vector<std::unique_ptr<Connection>>;
+
+Connections OneForEach(asio::io_context& loop, const asio::ip::tcp::endpoint& server,
+                       const Fleet& fleet) {
+  Connections connections;
+  for (std::size_t i = 0; i < fleet.nodes().size(); ++i) {
+    connections.push_back(std::make_unique<Connection>(loop, server));
+  }
+  return connections;
+}
+
+// `own`: one for each node. Empty: reports use the connections of the streams.
+asio::awaitable<Tally> ReportAll(asio::io_context& loop, const Connections& own, const Fleet& fleet,
+                                 Duration duration) {
   Tally tally;
   int running = static_cast<int>(fleet.nodes().size());
   for (std::size_t i = 0; i < fleet.nodes().size(); ++i) {
-    Spawn(loop, ReportOn(loop, server, fleet, i, seconds, tally, running));
+    Connection& connection = own.empty() ? *fleet.nodes()[i].stream : *own[i];
+    Spawn(loop, ReportOn(loop, connection, fleet, i, duration, tally, running));
   }
   while (running > 0) co_await Sleep(0.01);
   std::ranges::sort(tally.seconds);
@@ -77,6 +93,7 @@ void Print(std::string_view what, const Tally& tally, double took) {
       "{}: {:.0f} a second, p50 {:.2f} ms, p99 {:.2f} ms, {} errors, {} skipped; load {:.1f}\n",
       what, static_cast<double>(tally.seconds.size()) / took, 1e3 * Quantile(tally.seconds, 0.5),
       1e3 * Quantile(tally.seconds, 0.99), tally.errors, tally.skipped, LoadAverage());
+  if (tally.errors > 0) fmt::print("the first error: {}\n", tally.first_error);
 }
 
 asio::awaitable<void> RunReportLoad(asio::io_context& loop, const ServerProcess& server,
@@ -91,20 +108,23 @@ asio::awaitable<void> RunReportLoad(asio::io_context& loop, const ServerProcess&
   const bool is_shared = options.connections == 1;
   fleet.OpenStreams(is_shared ? Connection::Requests::kTaken : Connection::Requests::kNotTaken);
   co_await fleet.UntilAllHave(1);
-  const int seconds = static_cast<int>(options.seconds);
+  const Connections own = is_shared ? Connections() : OneForEach(loop, server.endpoint(), fleet);
+  const std::chrono::seconds step(options.step_s);
+  const Duration duration{step, static_cast<int>(options.seconds) / options.step_s};
   const Usage before = server.Measure();
   auto begin = Clock::now();
-  const Tally tally =
-      co_await ReportAll(loop, is_shared ? nullptr : &server.endpoint(), fleet, seconds);
+  const Tally tally = co_await ReportAll(loop, own, fleet, duration);
   const double took = SecondsSince(begin);
   const Usage after = server.Measure();
   Print(fmt::format("{} nodes", fleet.nodes().size()), tally, took);
   fmt::print("{:.2f} of a core; {}\n", (after.cpu_s - before.cpu_s) / took, Describe(after));
-  PlainServer plain("{}");
-  begin = Clock::now();
-  const auto bare_server = plain.endpoint();
-  const Tally bare = co_await ReportAll(loop, &bare_server, fleet, std::min(seconds, 10));
-  Print("a bare server", bare, SecondsSince(begin));
+  if (fleet.nodes().size() <= kMostReportsToPlain) {
+    PlainServer plain("{}");
+    begin = Clock::now();
+    const Connections bare_own = OneForEach(loop, plain.endpoint(), fleet);
+    const Tally bare = co_await ReportAll(loop, bare_own, fleet, duration);
+    Print("a bare server", bare, SecondsSince(begin));
+  }
   fleet.CloseStreams();
   co_await fleet.UntilStreamsEnded();
 }

@@ -17,6 +17,7 @@ struct Options {
   double minutes = 10;
   int width = 8;        // Jobs at a time.
   int connections = 1;  // Of a node that reports: a second one is for the reports.
+  int step_s = 1;       // After each step, a node reports.
 };
 
 // The time from the report of a straggler until the last of many nodes has its new plan.

@@ -70,7 +70,8 @@ ServerProcess::ServerProcess(const std::string& program, const std::string& keep
     dup2(out, STDOUT_FILENO);
     dup2(out, STDERR_FILENO);
     execl(program.c_str(), "perseus", "serve", "--listen", "127.0.0.1:0", "--database",
-          database.c_str(), "--keep-ended", keep_ended.c_str(), static_cast<char*>(nullptr));
+          database.c_str(), "--keep-ended", keep_ended.c_str(), "--max-streams-of-token", "0",
+          static_cast<char*>(nullptr));
     _exit(127);
   }
   for (int i = 0; i < kTries; ++i) {

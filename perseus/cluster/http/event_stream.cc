@@ -63,7 +63,10 @@ asio::awaitable<bool> EventStream::Answer(std::string text) {
   unwritten_bytes_ += text.size();
   before_end_of_answer_ = unwritten_bytes_;
   unwritten_.push_back(std::make_shared<const std::string>(std::move(text)));
-  SchedulePump();
+  // Now, and not in the next turn of the loop: with 3,000 answers per second, the client waits
+  // less.
+  if (!WriteSome()) co_return false;
+  if (!unwritten_.empty() || !is_open_) SchedulePump();
   while (before_end_of_answer_ > 0) {
     error_code ignored;
     co_await answered_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));

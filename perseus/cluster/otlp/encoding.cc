@@ -179,9 +179,10 @@ std::string EncodeSpans(std::span<const Span> spans, const Resource& resource) {
   std::string bytes;
   pbf_builder<RequestField> request(bytes);
   for (const auto& [node, spans_of_node] : by_node) {
-    AddResource(request, ResourceOf(std::string(node), resource), [&](auto& scope) {
-      for (const Span* span : spans_of_node) AddSpan(scope, *span);
-    });
+    AddResource(request, ResourceOf(std::string(node), resource),
+                [&spans_of_node = spans_of_node](auto& scope) {
+                  for (const Span* span : spans_of_node) AddSpan(scope, *span);
+                });
   }
   return bytes;
 }
