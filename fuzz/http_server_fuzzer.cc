@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "fuzz/require.h"
 #include "perseus/base/file_descriptor.h"
@@ -35,12 +36,19 @@ asio::awaitable<http::Response> Events(http::Call& call) {
   co_return http::Response();
 }
 
-http::Router Routes() {
+// Streams that stay open until the client has sent everything.
+using Streams = std::vector<std::shared_ptr<http::Stream>>;
+
+http::Router Routes(Streams& held) {
   http::Router router;
   router.Add("GET", "/a", Answer);
   router.Add("POST", "/a", Answer);
   router.Add("GET", "/a/{b}", Answer);
   router.Add("GET", "/e", Events);
+  router.Add("GET", "/s", [&held](http::Call& call) -> asio::awaitable<http::Response> {
+    if (auto stream = call.open_stream()) held.push_back(*std::move(stream));
+    co_return http::Response();
+  });
   return router;
 }
 
@@ -60,10 +68,11 @@ asio::awaitable<void> Send(int socket, std::string_view text) {
 
 std::string Converse(std::string_view text) {
   asio::io_context loop;
+  Streams held;
   http::ServerOptions options;
   options.limits.header_bytes = 2000;
   options.limits.body_bytes = 2000;
-  auto state = std::make_shared<http::ServerState>(loop, options, Routes());
+  auto state = std::make_shared<http::ServerState>(loop, options, Routes(held));
   int ends[2];
   Require(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
   const perseus::FileDescriptor client(ends[0]);
