@@ -11,7 +11,7 @@ constexpr std::size_t kLongestAnswerHead = 64 << 10;
 }  // namespace
 
 void ClientStream::Begin(ClientConnection& connection, const ServerUrl& server) {
-  begin_.clear();
+  rest_.clear();
   is_event_ = false;
   answer_.reset();
   const std::lock_guard lock(mutex_);
@@ -51,7 +51,7 @@ Result<std::size_t> ClientStream::TakeAnswer(std::string_view bytes) {
       return FailAs(ErrorKind::kSystem, "its answer is not HTTP: {}", answer_->failure());
     }
   }
-  if (!answer_->IsDone()) return bytes.size();
+  if (!answer_->IsDone()) return used;
   Response response = ResponseOf(*answer_);
   answer_.reset();
   const std::lock_guard lock(mutex_);
@@ -65,11 +65,11 @@ Result<std::size_t> ClientStream::TakeAnswer(std::string_view bytes) {
 
 Result<std::string> ClientStream::Put(std::string_view bytes) {
   std::string events;
-  begin_ += bytes;
-  while (!begin_.empty()) {
+  rest_ += bytes;
+  while (!rest_.empty()) {
     if (!is_event_ && !answer_) {
-      const std::size_t known = std::min(begin_.size(), kAnswerMark.size());
-      const bool may_be_answer = kAnswerMark.starts_with(begin_.substr(0, known));
+      const std::size_t known = std::min(rest_.size(), kAnswerMark.size());
+      const bool may_be_answer = kAnswerMark.starts_with(rest_.substr(0, known));
       if (may_be_answer && known < kAnswerMark.size()) break;
       is_event_ = !may_be_answer;
       last_ = '\0';
@@ -80,12 +80,13 @@ Result<std::string> ClientStream::Put(std::string_view bytes) {
     }
     std::size_t used = 0;
     if (is_event_) {
-      used = TakeEvent(begin_);
-      events.append(begin_, 0, used);
+      used = TakeEvent(rest_);
+      events.append(rest_, 0, used);
     } else {
-      PERSEUS_ASSIGN_OR_RETURN(used, TakeAnswer(begin_));
+      PERSEUS_ASSIGN_OR_RETURN(used, TakeAnswer(rest_));
     }
-    begin_.erase(0, used);
+    if (used == 0) break;  // The rest of a header comes later.
+    rest_.erase(0, used);
   }
   return events;
 }

@@ -52,7 +52,7 @@ class ClientStream {
 
   const std::size_t longest_body_;
   // Of the thread that reads:
-  std::string begin_;                       // Of a part, as long as its kind is unknown.
+  std::string rest_;                        // Received bytes that cannot be taken without more.
   bool is_event_ = false;                   // Within an event.
   char last_ = '\0';                        // Of the event. An empty line ends it.
   std::unique_ptr<ResponseParser> answer_;  // Set within an answer.

@@ -9,6 +9,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <future>
 #include <mutex>
 
 #include "perseus/cluster/http/client.h"
@@ -408,7 +409,7 @@ TEST(SharedConnection, ARequestWithoutAnAnswerEndsIt) {
 }
 
 // Bytes that a server sends after 101, and what the client takes from them.
-TEST(ClientStream, TakesItsInputInPieces) {
+TEST(ClientStream, TakesEventsInPieces) {
   const std::string answer = "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nH\n\nHTTP/1";
   const std::string input = ": \n\nid: HTTP/1.1 \ndata: x\n\n: \n\n";
   for (std::size_t cut = 0; cut <= input.size(); ++cut) {
@@ -424,6 +425,37 @@ TEST(ClientStream, TakesItsInputInPieces) {
   }
   ClientStream stream(100);
   EXPECT_FALSE(stream.Put("HTTP/1.1 nonsense\r\n\r\n"));
+}
+
+TEST(ClientStream, TakesAnswersInPieces) {
+  SharedServer server;
+  const ServerUrl url = ParseServerUrls(server.server().Url())->front();
+  const auto soon = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  auto connection = ClientConnection::Open(url, nullptr, {soon, nullptr});
+  ASSERT_TRUE(connection);
+  ClientStream stream(100);
+  stream.Begin(*connection, url);
+  const std::string input =
+      "data: x\n\nHTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nH\n\nHTTP/1data: y\n\n";
+  for (std::size_t piece = 1; piece <= input.size(); ++piece) {
+    const int before = server.asked();
+    auto answer = std::async(std::launch::async, [&] {
+      return stream.Send([](const ServerUrl&) { return Post("/echo", ""); },
+                         std::chrono::seconds(20));
+    });
+    ASSERT_TRUE(server.server().Until([&](const auto&) { return server.asked() > before; }));
+    std::string events;
+    for (std::size_t at = 0; at < input.size(); at += piece) {
+      const auto taken = stream.Put(input.substr(at, piece));
+      ASSERT_TRUE(taken) << taken.error().message;
+      events += *taken;
+    }
+    EXPECT_EQ(events, "data: x\n\ndata: y\n\n");
+    const auto received = answer.get();
+    ASSERT_TRUE(received && *received);
+    EXPECT_EQ((*received)->body, "H\n\nHTTP/1");
+  }
+  stream.End();
 }
 
 }  // namespace
