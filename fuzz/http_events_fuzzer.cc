@@ -38,8 +38,8 @@ std::vector<http::Event> Parsed(std::string_view text, std::size_t piece) {
   return events;
 }
 
-// The bytes of events on a connection that also has answers. Nothing if an answer came, because
-// there was no request.
+// The bytes of events on a connection that also has answers. Nothing if a whole answer came,
+// because there was no request.
 std::optional<std::string> WithAnswers(std::string_view text, std::size_t piece) {
   http::ClientStream stream(2000);
   std::string events;
@@ -81,7 +81,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (const http::Event& event : events) again += http::FormatEvent(event);
   // A byte order mark only counts at the start of a stream.
   Require(Same(events, Parsed(again, 3)));
-  Require(WithAnswers(text, 1) == WithAnswers(text, size + 1));
+  // A mistake in an unfinished header may be found early or late.
+  const auto whole = WithAnswers(text, size + 1);
+  const auto pieces = WithAnswers(text, 1);
+  Require(!whole || !pieces || *whole == *pieces);
   ReadResponse(text, 1);
   ReadResponse(text, 100);
   return 0;
