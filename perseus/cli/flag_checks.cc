@@ -6,11 +6,12 @@
 #include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <cstring>
 #include <optional>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/file.h"
+#include "perseus/base/system_cause.h"
 
 namespace perseus::cli {
 namespace {
@@ -46,11 +47,21 @@ CLI::Validator WholeNumberIn(Range range) {
   return {std::move(check), ""};
 }
 
+CLI::Validator InputFile() {
+  auto check = [](std::string& path) -> std::string {
+    if (path.empty()) return {};  // Has a message of its own.
+    if (const auto checked = CheckInputFile(path); !checked)
+      throw WrongPath(checked.error().message);
+    return {};
+  };
+  return {std::move(check), ""};
+}
+
 CLI::Validator ExistingPath() {
   auto check = [](std::string& path) -> std::string {
     struct stat status {};
     if (path.empty() || ::stat(path.c_str(), &status) == 0) return {};
-    return fmt::format("{}: cannot read: {}", path, std::strerror(errno));
+    throw WrongPath(fmt::format("{}: cannot read: {}", path, CauseAndRemedy(errno)));
   };
   return {std::move(check), ""};
 }

@@ -503,7 +503,8 @@ Result<void> End(const Flags& flags) {
 void AddRegisterFlags(CLI::App& verb, Flags& flags) {
   AddJobFlags(verb, flags.registered, JobComes::kMaybeWithProfile);
   verb.add_option("--profile", flags.profile, "Profile of the job (CSV), if it is measured")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(InputFile());
   verb.add_option("--write-schedule", flags.schedule_output,
                   "Write the schedule (CSV) for the training, such as that of --schedule auto")
       ->type_name("FILE");

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/cli/flag_checks.h"
 #include "perseus/cli/login_session.h"
 #include "perseus/cli/server_flags.h"
 #include "perseus/cli/standard_output.h"
@@ -257,10 +258,12 @@ Verb AddLoginVerb(CLI::App& program) {
   AddServerName(*verb, *flags);
   verb->add_option("--ca", flags->server.authority,
                    "Certificate authority of the server (PEM; default: those of the system)")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(InputFile());
   verb->add_option("--issuer-ca", flags->issuer_authority,
                    "Certificate authority of the provider (PEM; default: those of the system)")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(InputFile());
   return {verb, [flags] { return LogIn(*flags); }};
 }
 

@@ -16,6 +16,7 @@
 #include "perseus/base/excerpt.h"
 #include "perseus/base/file.h"
 #include "perseus/base/file_descriptor.h"
+#include "perseus/base/system_cause.h"
 #include "perseus/cluster/http/client.h"
 #include "perseus/cluster/issuers/provider.h"
 #include "perseus/cluster/issuers/signed_token.h"
@@ -167,7 +168,7 @@ Result<bool> ForgetLogin(const std::string& server) {
   std::error_code error;
   const bool was_there = std::filesystem::remove(file, error);
   if (error) {
-    return FailAs(ErrorKind::kSystem, "cannot remove {}: {}", file.string(), error.message());
+    return FailAs(ErrorKind::kSystem, "cannot remove {}: {}", file.string(), CauseAndRemedy(error));
   }
   return was_there;
 }

@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/system_cause.h"
+#include "perseus/cli/flag_checks.h"
 #include "perseus/cli/help.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/verbs.h"
@@ -31,6 +33,7 @@ constexpr int kUnreachableTarget = 3;
 int StatusOf(ErrorKind kind) {
   switch (kind) {
     case ErrorKind::kInput:
+    case ErrorKind::kFile:
       return kBadInput;
     case ErrorKind::kSystem:
       return kSystemFailure;
@@ -41,8 +44,9 @@ int StatusOf(ErrorKind kind) {
 }
 
 int ReportError(std::string_view message, int status) {
-  // fmt::print would throw if standard error is closed or full.
-  std::fputs(fmt::format("perseus: {}\n", message).c_str(), stderr);
+  // The message may contain a path with any bytes. fmt::print would throw if standard error is
+  // closed or full.
+  std::fputs(fmt::format("perseus: {}\n", OneLine(message)).c_str(), stderr);
   return status;
 }
 
@@ -99,6 +103,9 @@ int ReportUsageError(const CLI::App& program, const CLI::ParseError& error) {
   }
   // A verb that has only parts, such as `perseus job`, prints its help, as `perseus` does.
   if (LacksPart(*verb)) return PrintHelp(program.help());
+  if (dynamic_cast<const WrongPath*>(&error) != nullptr) {
+    return ReportError(error.what(), kBadInput);
+  }
   std::string what = error.what();
   std::replace(what.begin(), what.end(), '\n', ' ');
   return ReportError(fmt::format("{} ({})", what, help), kBadInput);
@@ -122,7 +129,7 @@ Result<void> RunVerb(const Verb& verb) {
     return FailAs(ErrorKind::kSystem,
                   "out of memory (plan a smaller job, or use a larger machine)");
   } catch (const std::system_error& error) {
-    return FailAs(ErrorKind::kSystem, "the system failed: {}", error.what());
+    return FailAs(ErrorKind::kSystem, "the system failed: {}", CauseAndRemedy(error.code()));
   }
 }
 

@@ -220,7 +220,7 @@ Verb AddPartitionVerb(CLI::App& program) {
     return verb->add_option(name, value, help)->type_name(type);
   };
   add("layers", flags->layers, "LAYERS.csv", "Measured time and energy of each layer (CSV)")
-      ->check(ExistingPath())
+      ->check(InputFile())
       ->required();
   add("--stages", flags->stages, "N", "Number of stages")->check(count)->required();
   const auto names = schedule::ScheduleNames();

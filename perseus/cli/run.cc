@@ -213,7 +213,7 @@ void AddTuneFlags(CLI::App& verb, RunFlags& flags) {
   add("--verify-steps", flags.verify_steps, "N",
       "Steps, with the plan and without, that measure what it saves (default: 100)")
       ->check(WholeNumberIn({1, 10'000'000}));
-  add("--facts", flags.facts, "FILE", "Hardware facts (TOML) of the GPUs")->check(ExistingPath());
+  add("--facts", flags.facts, "FILE", "Hardware facts (TOML) of the GPUs")->check(InputFile());
   add("--switch-latency", flags.switch_latency_ms, "MS",
       "Time from the request of a clock until the GPU has it")
       ->check(NumberIn({0, 60'000}, "milliseconds"));
@@ -234,7 +234,8 @@ Verb AddRunVerb(CLI::App& program) {
                    "Where steps are recorded (default: a new directory perseus-run-N)")
       ->type_name("DIR");
   CLI::Option* plan = verb->add_option("--plan", flags->plan, "A plan that the training follows")
-                          ->type_name("FILE");
+                          ->type_name("FILE")
+                          ->check(InputFile());
   verb->add_flag("--tune", flags->tunes, "Profile, plan, follow the plan, and verify it")
       ->excludes(plan);
   AddTuneFlags(*verb, *flags);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/cli/flag_checks.h"
 #include "perseus/cli/login_session.h"
 #include "perseus/cluster/http/server_url.h"
 #include "perseus/cluster/http/trace_context.h"
@@ -62,21 +63,26 @@ void AddServerFlags(CLI::App& verb, ServerFlags& flags, const std::string& scope
                               kServer))
       ->type_name("URL")
       ->group(group);
-  verb.add_option("--token-file", flags.token_file,
-                  fmt::format("A token of scope {} (default: PERSEUS_TOKEN_FILE{})", scope,
-                              scope == "agent" ? ", or none" : ", or the login"))
-      ->type_name("FILE")
-      ->group(group);
+  CLI::Option* token =
+      verb.add_option("--token-file", flags.token_file,
+                      fmt::format("A token of scope {} (default: PERSEUS_TOKEN_FILE{})", scope,
+                                  scope == "agent" ? ", or none" : ", or the login"));
+  token->type_name("FILE")->group(group);
+  // A node that joins writes this file itself.
+  if (scope != "agent") token->check(InputFile());
   verb.add_option("--ca", flags.authority,
                   "Certificate authority to trust (PEM; default: those of the system)")
       ->type_name("FILE")
+      ->check(InputFile())
       ->group(group);
   CLI::Option* certificate =
       verb.add_option("--cert", flags.certificate, "Client certificate (PEM)")
           ->type_name("FILE")
+          ->check(InputFile())
           ->group(group);
   CLI::Option* key = verb.add_option("--key", flags.key, "Key of the client certificate (PEM)")
                          ->type_name("FILE")
+                         ->check(InputFile())
                          ->group(group);
   certificate->needs(key);
   key->needs(certificate);

@@ -2,7 +2,8 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
+
+#include "perseus/base/system_cause.h"
 
 namespace perseus::cli {
 
@@ -10,7 +11,7 @@ Result<void> Print(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) {
     return {};
   }
-  return FailAs(ErrorKind::kSystem, "cannot write to standard output: {}", std::strerror(errno));
+  return FailAs(ErrorKind::kSystem, "cannot write to standard output: {}", CauseAndRemedy(errno));
 }
 
 }  // namespace perseus::cli

@@ -91,7 +91,7 @@ Verb AddTraceVerb(CLI::App& program) {
   verb->add_option("-o,--output", flags->output, "The trace (JSON)")->type_name("FILE")->required();
   verb->add_option("--plan", flags->plan, "The plan to show (default: those in force)")
       ->type_name("FILE")
-      ->check(ExistingPath());
+      ->check(InputFile());
   verb->add_option("--from", flags->from, "First step (default: 5 before the end)")
       ->type_name("N")
       ->check(step);

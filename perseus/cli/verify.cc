@@ -285,7 +285,7 @@ Verb AddVerifyVerb(CLI::App& program) {
       ->required();
   verb->add_option("--plan", flags->plan, "The plan to verify (default: the one in force)")
       ->type_name("FILE")
-      ->check(ExistingPath());
+      ->check(InputFile());
   verb->add_option("--against", flags->against,
                    "The directory of another run: compare the last steps of both")
       ->type_name("JOBDIR")

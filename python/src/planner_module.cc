@@ -287,7 +287,9 @@ void AddExceptions(py::module_& module) {
       std::rethrow_exception(pending);
     } catch (const Failure& failure) {
       PyObject* type = input_error;
-      if (failure.error.kind == ErrorKind::kSystem) type = PyExc_OSError;
+      if (failure.error.kind == ErrorKind::kSystem || failure.error.kind == ErrorKind::kFile) {
+        type = PyExc_OSError;
+      }
       if (failure.error.kind == ErrorKind::kUnreachable) type = unreachable_error;
       PyErr_SetString(type, WithKeywordNames(failure.error.message).c_str());
     }
