@@ -483,6 +483,12 @@ Result<void> PrintPlan(const Flags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
   PERSEUS_ASSIGN_OR_RETURN(
       const auto plan, server.GetText(PathOf(flags, "/plans/" + http::PercentEncoded(flags.plan))));
+  const auto json = nlohmann::json::parse(plan, nullptr, false);
+  if (!json.is_object() || json.value("format", nlohmann::json()) != "perseus-plan") {
+    return FailAs(
+        ErrorKind::kSystem,
+        "the server's answer is not a plan (is it a perseus server, and of this version?)");
+  }
   return Print(plan);
 }
 
@@ -595,7 +601,7 @@ Verb AddJobVerb(CLI::App& program) {
   add("end", "End the job", "job", End);
   return {verb, [flags, actions] {
             for (const auto& [sub, run] : *actions) {
-              if (sub->parsed()) return run(*flags);
+              if (sub->parsed()) return ReadingAnswers([&] { return run(*flags); });
             }
             return Result<void>();
           }};

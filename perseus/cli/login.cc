@@ -131,8 +131,9 @@ Result<Login> WaitForPerson(const Login& login, const DeviceCode& code) {
       return Fail("the login was denied in the browser (run perseus login again to allow it)");
     }
     if (answer->error == "expired_token") break;
-    return Fail("the provider refuses the login: {} {}", Excerpt(answer->error),
-                Excerpt(answer->description));
+    return Fail(
+        "the provider refuses the login: {} {} (run perseus login again, or ask its administrator)",
+        Excerpt(answer->error), Excerpt(answer->description));
   }
   return Fail("nobody entered the code in time (run perseus login again)");
 }
@@ -264,7 +265,7 @@ Verb AddLoginVerb(CLI::App& program) {
                    "Certificate authority of the provider (PEM; default: those of the system)")
       ->type_name("FILE")
       ->check(InputFile());
-  return {verb, [flags] { return LogIn(*flags); }};
+  return {verb, [flags] { return ReadingAnswers([&] { return LogIn(*flags); }); }};
 }
 
 Verb AddLogoutVerb(CLI::App& program) {
@@ -273,7 +274,7 @@ Verb AddLogoutVerb(CLI::App& program) {
       "logout", "Forget the login at a perseus server, and let the provider revoke it.");
   verb->footer("Examples:\n  perseus logout https://perseus:7410");
   AddServerName(*verb, *flags);
-  return {verb, [flags] { return LogOut(*flags); }};
+  return {verb, [flags] { return ReadingAnswers([&] { return LogOut(*flags); }); }};
 }
 
 Verb AddWhoamiVerb(CLI::App& program) {
@@ -283,7 +284,7 @@ Verb AddWhoamiVerb(CLI::App& program) {
   verb->footer("Examples:\n  perseus whoami\n  perseus whoami --json --token-file bob.token");
   AddServerFlags(*verb, flags->server, "of any kind");
   verb->add_flag("--json", flags->as_json, "Print JSON, for scripts");
-  return {verb, [flags] { return WhoAmI(*flags); }};
+  return {verb, [flags] { return ReadingAnswers([&] { return WhoAmI(*flags); }); }};
 }
 
 }  // namespace perseus::cli

@@ -90,8 +90,10 @@ Result<TokenAnswer> AskForTokens(const Login& login, const std::string& form) {
       issuers::Ask(login.token_url, {.authority = login.issuer_authority}, form));
   const json body = json::parse(answer.body, nullptr, false);
   if (!body.is_object()) {
-    return FailAs(ErrorKind::kSystem, "{} answered with status {} and no JSON", login.token_url,
-                  answer.status);
+    return FailAs(
+        ErrorKind::kSystem,
+        "{} answered with status {} and no JSON (is it the provider's address for tokens?)",
+        login.token_url, answer.status);
   }
   TokenAnswer result{.error = MemberText(body, "error"),
                      .description = MemberText(body, "error_description"),

@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <random>
+#include <string_view>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/wording.h"
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/login_session.h"
 #include "perseus/cluster/http/server_url.h"
@@ -151,6 +154,19 @@ Result<ServerClient::Registered> ServerClient::Register(const std::string& body)
           {.method = "POST", .target = "/v1/jobs", .body = body, .fields = fields_}));
   PERSEUS_ASSIGN_OR_RETURN(auto job, Parsed(std::move(response.body)));
   return Registered{.job = std::move(job), .is_new = response.status == 201};
+}
+
+Result<void> ReadingAnswers(const std::function<Result<void>()>& run) {
+  try {
+    return run();
+  } catch (const nlohmann::json::exception& error) {
+    std::string_view what = error.what();  // "[json.exception.out_of_range.403] key 'jobs' ..."
+    what.remove_prefix(std::min(what.size(), what.find("] ") + 2));
+    return FailAs(ErrorKind::kSystem,
+                  "the server's answer is not what this command expects: {} (is it a perseus "
+                  "server, and of this version?)",
+                  Explained(what));
+  }
 }
 
 }  // namespace perseus::cli
