@@ -164,9 +164,8 @@ Result<std::string> ReadAll(int fd, std::uint64_t size, std::uint64_t most_bytes
 
 // Whether reading the device comes to an end: a terminal ends with Ctrl-D, and /dev/null is empty.
 bool HasEnd(const fs::path& device, const struct stat& status) {
-  if (!S_ISCHR(status.st_mode)) return false;  // A disk.
-  constexpr dev_t kNull = makedev(1, 3);
-  if (status.st_rdev == kNull) return true;
+  if (!S_ISCHR(status.st_mode)) return false;        // A disk.
+  if (status.st_rdev == makedev(1, 3)) return true;  // /dev/null
   const FileDescriptor file(::open(device.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   return file && ::isatty(file.get()) != 0;
 }

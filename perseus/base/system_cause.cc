@@ -75,7 +75,7 @@ std::string_view RemedyOf(int error) {
     case EADDRNOTAVAIL:
       return "give an address of this machine";
     case EBADF:
-      return "leave this descriptor open";
+      return "leave it open";
     default:
       return "try again; if it fails again, see what dmesg says";
   }

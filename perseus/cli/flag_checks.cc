@@ -24,11 +24,21 @@ std::optional<double> ParseNumber(const std::string& text) {
   return number;
 }
 
+struct stat StatusOf(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0) return status;
+  throw WrongPath(fmt::format("{}: cannot read: {}", path, CauseAndRemedy(errno)));
+}
+
 }  // namespace
 
 CLI::Validator NumberIn(Range range, const std::string& unit) {
   auto check = [range, unit](std::string& text) -> std::string {
     const std::optional<double> number = ParseNumber(text);
+    // CLI11 cannot convert it.
+    if (number && std::fpclassify(*number) == FP_SUBNORMAL) {
+      return fmt::format("{} is too small: write 0", Excerpt(text));
+    }
     if (number && *number >= range.least && *number <= range.most) return {};
     return fmt::format("{} is not a number from {} to {}{}", Excerpt(text), range.least, range.most,
                        unit.empty() ? "" : fmt::format(" ({})", unit));
@@ -59,9 +69,19 @@ CLI::Validator InputFile() {
 
 CLI::Validator ExistingPath() {
   auto check = [](std::string& path) -> std::string {
-    struct stat status {};
-    if (path.empty() || ::stat(path.c_str(), &status) == 0) return {};
-    throw WrongPath(fmt::format("{}: cannot read: {}", path, CauseAndRemedy(errno)));
+    if (!path.empty()) StatusOf(path);
+    return {};
+  };
+  return {std::move(check), ""};
+}
+
+CLI::Validator JobDirectory() {
+  auto check = [](std::string& path) -> std::string {
+    if (!path.empty() && !S_ISDIR(StatusOf(path).st_mode)) {
+      throw WrongPath(fmt::format(
+          "{} is not a directory (name the one that the ranks have as PERSEUS_JOB_DIR)", path));
+    }
+    return {};
   };
   return {std::move(check), ""};
 }

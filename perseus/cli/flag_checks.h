@@ -29,5 +29,7 @@ class WrongPath : public CLI::ParseError {
 CLI::Validator InputFile();
 // Checks that a file or directory to read exists.
 CLI::Validator ExistingPath();
+// Checks that the directory of a job exists.
+CLI::Validator JobDirectory();
 
 }  // namespace perseus::cli

@@ -137,7 +137,8 @@ void AddJobFlags(CLI::App& verb, job::JobFlags& flags, JobComes comes) {
       ->check(count);
   add("--facts", flags.facts, "FILE",
       "Hardware facts (TOML) of the GPUs: they give the blocking power and the switch latency, "
-      "unless a flag or the job file does, and the greatest rate of clock changes of plans");
+      "unless a flag or the job file does, and the greatest rate of clock changes of plans")
+      ->check(InputFile());
   add("--blocking-power", flags.blocking_power_w, "W", "Power of one GPU while it waits")
       ->check(number(job::kBlockingPowerRange));
   add("--switch-latency", flags.switch_latency_ms, "MS",

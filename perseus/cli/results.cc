@@ -301,6 +301,8 @@ ResultDirectory::~ResultDirectory() {
 Result<void> ResultDirectory::Open() {
   PERSEUS_ASSIGN_OR_RETURN(auto lock, DirectoryLock::Take(path_));
   lock_.emplace(std::move(lock));
+  // If nobody reads the output any more, Print fails, and the directory is as it was before.
+  std::signal(SIGPIPE, SIG_IGN);
   PERSEUS_RETURN_IF_ERROR(EndRun(path_));
   PERSEUS_ASSIGN_OR_RETURN(auto listed, ListedFiles(path_, kind_));
   earlier_ = std::move(listed).value_or(std::vector<std::string>());

@@ -234,8 +234,7 @@ Verb AddRunVerb(CLI::App& program) {
                    "Where steps are recorded (default: a new directory perseus-run-N)")
       ->type_name("DIR");
   CLI::Option* plan = verb->add_option("--plan", flags->plan, "A plan that the training follows")
-                          ->type_name("FILE")
-                          ->check(InputFile());
+                          ->type_name("FILE");
   verb->add_flag("--tune", flags->tunes, "Profile, plan, follow the plan, and verify it")
       ->excludes(plan);
   AddTuneFlags(*verb, *flags);

@@ -112,8 +112,8 @@ def page(sources):
     for area, _ in AREAS:
         lines += [f"## {area}", "", "| Message | Remedy | Exit status |", "|---|---|---|"]
         for message, remedy, status in sorted(rows[area], key=lambda row: row[0].lstrip("…\" ").lower()):
-            told = remedy if remedy == SYSTEM else _cell(remedy)
-            lines.append(f"| {_cell(message)} | {told} | {status} |")
+            cell = remedy if remedy == SYSTEM else _cell(remedy)
+            lines.append(f"| {_cell(message)} | {cell} | {status} |")
         lines.append("")
     causes, other = system_causes(sources)
     lines += ["## Causes that the operating system names", "", "| Cause | Remedy |", "|---|---|"]

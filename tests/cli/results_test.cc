@@ -38,7 +38,7 @@ class ResultsTest : public ProgramTest {
   std::string Hanging(const std::string& then) const {
     return fmt::format(
         "while sleep 0.1 && echo; do :; done | '{}' plan /dev/stdin {} -o out & run=$!; "
-        "until [ -e out/.perseus-lock ]; do sleep 0.01; done; {}",
+        "until [ -e out/.perseus-lock ]; do sleep 0.01; done; {}; true",
         PERSEUS_PROGRAM, kJob, then);
   }
 
