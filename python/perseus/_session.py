@@ -104,8 +104,8 @@ def _time(name: str, value: Any) -> int:
     try:
         seconds = int(value)
     except (TypeError, ValueError, OverflowError):
-        seconds = -1
-    if not 0 <= seconds < 2**63:
+        seconds = 2**63
+    if not -(2**63) <= seconds < 2**63:
         raise ValueError(f"{name}: {value!r} is not a time (give seconds since 1970, or 0)")
     return seconds
 
