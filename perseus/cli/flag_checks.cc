@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -22,12 +23,6 @@ std::optional<double> ParseNumber(const std::string& text) {
   const auto [parsed, error] = std::from_chars(text.data(), end, number);
   if (error != std::errc() || parsed != end || !std::isfinite(number)) return std::nullopt;
   return number;
-}
-
-struct stat StatusOf(const std::string& path) {
-  struct stat status {};
-  if (::stat(path.c_str(), &status) == 0) return status;
-  throw WrongPath(fmt::format("{}: cannot read: {}", path, CauseAndRemedy(errno)));
 }
 
 }  // namespace
@@ -69,17 +64,23 @@ CLI::Validator InputFile() {
 
 CLI::Validator ExistingPath() {
   auto check = [](std::string& path) -> std::string {
-    if (!path.empty()) StatusOf(path);
-    return {};
+    struct stat status {};
+    if (path.empty() || ::stat(path.c_str(), &status) == 0) return {};
+    throw WrongPath(fmt::format("{}: cannot read: {}", path, CauseAndRemedy(errno)));
   };
   return {std::move(check), ""};
 }
 
 CLI::Validator JobDirectory() {
   auto check = [](std::string& path) -> std::string {
-    if (!path.empty() && !S_ISDIR(StatusOf(path).st_mode)) {
-      throw WrongPath(fmt::format(
-          "{} is not a directory (name the one that the ranks have as PERSEUS_JOB_DIR)", path));
+    struct stat status {};
+    if (path.empty()) return {};
+    constexpr const char* kRemedy = "name the one that the ranks have as PERSEUS_JOB_DIR";
+    if (::stat(path.c_str(), &status) != 0) {
+      throw WrongPath(fmt::format("{}: cannot read: {} ({})", path, std::strerror(errno), kRemedy));
+    }
+    if (!S_ISDIR(status.st_mode)) {
+      throw WrongPath(fmt::format("{} is not a directory ({})", path, kRemedy));
     }
     return {};
   };
