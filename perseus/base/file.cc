@@ -1,16 +1,19 @@
 #include "perseus/base/file.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <system_error>
 #include <vector>
 
 #include "perseus/base/file_descriptor.h"
+#include "perseus/base/system_cause.h"
 
 namespace perseus {
 namespace {
@@ -19,7 +22,28 @@ namespace fs = std::filesystem;
 
 tl::unexpected<Error> SystemFailure(std::string_view what, const std::filesystem::path& path,
                                     int error) {
-  return FailAs(ErrorKind::kSystem, "{}: cannot {}: {}", path.string(), what, std::strerror(error));
+  return FailAs(ErrorKind::kSystem, "{}: cannot {}: {}", path.string(), what,
+                CauseAndRemedy(error));
+}
+
+// Whether the reason lies in the path, and not in the state of the system.
+bool IsWrongFile(int error) {
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+    case EACCES:
+    case EPERM:
+    case ELOOP:
+    case ENAMETOOLONG:
+      return true;
+    default:
+      return false;
+  }
+}
+
+tl::unexpected<Error> CannotRead(const fs::path& path, int error) {
+  return FailAs(IsWrongFile(error) ? ErrorKind::kFile : ErrorKind::kSystem, "{}: cannot read: {}",
+                path.string(), CauseAndRemedy(error));
 }
 
 Result<void> WriteAll(int fd, std::string_view contents, const std::filesystem::path& path) {
@@ -92,18 +116,27 @@ Result<void> FlushDirectories(fs::path directory, const fs::path& topmost) {
   }
 }
 
-// Why the file was not opened, or what it is. A directory is an error.
-Result<struct stat> StatusOf(const FileDescriptor& file, const fs::path& path) {
-  if (!file) return SystemFailure("read", path, errno);
-  struct stat status {};
-  if (::fstat(file.get(), &status) != 0) return SystemFailure("read", path, errno);
-  if (!S_ISDIR(status.st_mode)) return status;
-  return FailAs(ErrorKind::kSystem, "{}: is a directory (give the path of a file in it)",
+tl::unexpected<Error> IsADirectory(const fs::path& path) {
+  return FailAs(ErrorKind::kFile, "{}: is a directory (give the path of a file in it)",
                 path.string());
 }
 
+// What the path names, without opening it: opening a pipe waits for its writer.
+Result<struct stat> StatusOf(const fs::path& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return CannotRead(path, errno);
+  if (S_ISDIR(status.st_mode)) return IsADirectory(path);
+  return status;
+}
+
+// Whether a pipe has no name of its own, such as that of `perseus plan <(command)`.
+bool IsNameless(const fs::path& pipe) {
+  struct statfs system {};
+  return ::statfs(pipe.c_str(), &system) == 0 && system.f_type == PIPEFS_MAGIC;
+}
+
 tl::unexpected<Error> TooLarge(const fs::path& path, std::uint64_t most_bytes) {
-  return FailAs(ErrorKind::kSystem, "{}: is larger than {} bytes (is it the right file?)",
+  return FailAs(ErrorKind::kFile, "{}: is larger than {} bytes (is it the right file?)",
                 path.string(), most_bytes);
 }
 
@@ -120,7 +153,7 @@ Result<std::string> ReadAll(int fd, std::uint64_t size, std::uint64_t most_bytes
     const ssize_t got = ::read(fd, contents.data() + used, contents.size() - used);
     if (got < 0) {
       if (errno == EINTR) continue;
-      return SystemFailure("read", path, errno);
+      return CannotRead(path, errno);
     }
     if (got == 0) break;
     used += static_cast<std::size_t>(got);
@@ -129,26 +162,53 @@ Result<std::string> ReadAll(int fd, std::uint64_t size, std::uint64_t most_bytes
   return contents;
 }
 
+// Whether reading the device comes to an end: a terminal ends with Ctrl-D, and /dev/null is empty.
+bool HasEnd(const fs::path& device, const struct stat& status) {
+  if (!S_ISCHR(status.st_mode)) return false;        // A disk.
+  if (status.st_rdev == makedev(1, 3)) return true;  // /dev/null
+  const FileDescriptor file(::open(device.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  return file && ::isatty(file.get()) != 0;
+}
+
 }  // namespace
 
+Result<void> CheckInputFile(const fs::path& path) {
+  PERSEUS_ASSIGN_OR_RETURN(const struct stat status, StatusOf(path));
+  const bool is_device = S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode);
+  if (is_device && !HasEnd(path, status)) {
+    return FailAs(ErrorKind::kFile, "{}: is a device (give the path of a file)", path.string());
+  }
+  if (S_ISSOCK(status.st_mode)) {
+    return FailAs(ErrorKind::kFile, "{}: is a socket (give the path of a file)", path.string());
+  }
+  if (S_ISFIFO(status.st_mode) && !IsNameless(path)) {
+    return FailAs(ErrorKind::kFile,
+                  "{}: is a named pipe (give the path of a file; or write into standard input, and "
+                  "give /dev/stdin)",
+                  path.string());
+  }
+  return {};
+}
+
 Result<std::string> ReadFile(const fs::path& path) {
+  PERSEUS_RETURN_IF_ERROR(CheckInputFile(path));
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  PERSEUS_ASSIGN_OR_RETURN(const struct stat status, StatusOf(file, path));
-  // A pipe has size 0, and ends where its writer closes it. A terminal ends with Ctrl-D. Other
-  // devices may never end, except /dev/null, which is empty.
-  const bool is_device = S_ISCHR(status.st_mode) && ::isatty(file.get()) == 0;
-  auto contents = ReadAll(file.get(), static_cast<std::uint64_t>(status.st_size),
-                          is_device ? 0 : kMostFileBytes, path);
-  if (contents || !is_device) return contents;
-  return FailAs(ErrorKind::kSystem, "{}: is a device (give the path of a file)", path.string());
+  struct stat status {};
+  if (!file || ::fstat(file.get(), &status) != 0) return CannotRead(path, errno);
+  // A pipe has size 0, and ends where its writer closes it.
+  return ReadAll(file.get(), static_cast<std::uint64_t>(status.st_size), kMostFileBytes, path);
 }
 
 Result<std::string> ReadRegularFile(const fs::path& path, std::uint64_t most_bytes) {
   // O_NONBLOCK: opening a pipe does not wait for its writer.
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  PERSEUS_ASSIGN_OR_RETURN(const struct stat status, StatusOf(file, path));
+  struct stat status {};
+  // A socket cannot be opened.
+  const bool is_socket = !file && errno == ENXIO;
+  if (!is_socket && (!file || ::fstat(file.get(), &status) != 0)) return CannotRead(path, errno);
+  if (S_ISDIR(status.st_mode)) return IsADirectory(path);
   if (!S_ISREG(status.st_mode)) {
-    return FailAs(ErrorKind::kSystem, "{}: is not a regular file (give the path of a file)",
+    return FailAs(ErrorKind::kFile, "{}: is not a regular file (give the path of a file)",
                   path.string());
   }
   return ReadAll(file.get(), static_cast<std::uint64_t>(status.st_size), most_bytes, path);

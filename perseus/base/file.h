@@ -13,16 +13,21 @@ namespace perseus {
 // The most bytes that ReadFile reads. Traces of long jobs, with 100 MB a file, are smaller.
 inline constexpr std::uint64_t kMostFileBytes = std::uint64_t{1} << 30;
 
-// Returns the bytes of a file, a pipe or a terminal. Fails (kSystem) with the reason of the
-// operating system, for more than kMostFileBytes, and for a device such as /dev/zero, which may
-// have no end. The message has a remedy if one is known, for example if `path` is a directory.
+// Returns the bytes of a file, a terminal, or a pipe without a name (that of `command |` or of
+// `<(command)`). Fails (kFile) as CheckInputFile does, if the user may not read the file, and for
+// more than kMostFileBytes. Other refusals of the operating system, such as an error of the disk,
+// are kSystem.
 Result<std::string> ReadFile(const std::filesystem::path& path);
+
+// Fails (kFile) with the cause and the remedy if `path` does not exist, or is a directory, a
+// socket, a named pipe, or a device that is neither a terminal nor /dev/null.
+Result<void> CheckInputFile(const std::filesystem::path& path);
 
 // The most bytes that ReadRegularFile reads by default. Plans of the largest jobs are smaller.
 inline constexpr std::uint64_t kMostRegularBytes = std::uint64_t{256} << 20;
 
 // The same for a program that must neither wait nor run out of memory, whatever the path names,
-// such as a training process. Fails (kSystem) for a pipe, a socket or a device, and for a file of
+// such as a training process. Fails (kFile) for a pipe, a socket or a device, and for a file of
 // more than `most_bytes`. Does not open a pipe for longer than the call, and takes nothing out of
 // it.
 Result<std::string> ReadRegularFile(const std::filesystem::path& path,

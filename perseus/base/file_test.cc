@@ -2,12 +2,15 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <set>
 
+#include "perseus/base/file_descriptor.h"
 #include "tests/support/temporary_directory.h"
 
 namespace perseus {
@@ -22,6 +25,14 @@ std::set<Inode>* flushed = nullptr;
 Inode InodeOf(const fs::path& path) {
   struct stat status {};
   return ::stat(path.c_str(), &status) == 0 ? Inode(status.st_dev, status.st_ino) : Inode();
+}
+
+FileDescriptor ListenAt(const fs::path& path) {
+  FileDescriptor listener(::socket(AF_UNIX, SOCK_STREAM, 0));
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  path.string().copy(address.sun_path, sizeof address.sun_path - 1);
+  EXPECT_EQ(::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  return listener;
 }
 
 class FileTest : public ::testing::Test {
@@ -138,8 +149,9 @@ TEST_F(FileTest, TheErrorSaysWhyAParentDirectoryCannotBeCreated) {
 TEST_F(FileTest, TheErrorNamesAMissingFile) {
   const Result<std::string> read = ReadFile(directory_ / "absent");
   ASSERT_FALSE(read);
-  EXPECT_EQ(read.error().kind, ErrorKind::kSystem);
-  EXPECT_NE(read.error().message.find("absent: cannot read: No such file"), std::string::npos);
+  EXPECT_EQ(read.error().kind, ErrorKind::kFile);
+  EXPECT_NE(read.error().message.find("absent: cannot read: No such file or directory (check the "),
+            std::string::npos);
 }
 
 TEST_F(FileTest, TheErrorSaysThatThePathIsADirectory) {
@@ -181,6 +193,41 @@ TEST_F(FileTest, AReadOfWhatMayHaveNoEndFails) {
   fs::resize_file(path, std::uint64_t{1} << 40);
   EXPECT_NE(ReadFile(path).error().message.find("is larger than 1073741824 bytes"),
             std::string::npos);
+}
+
+TEST_F(FileTest, WhatIsNoFileIsRefusedWithoutWaiting) {
+  const fs::path pipe = directory_ / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const fs::path socket = directory_ / "socket";
+  const FileDescriptor listener = ListenAt(socket);
+  const std::pair<fs::path, const char*> cases[] = {
+      {directory_ / "absent", "absent: cannot read: No such file or directory ("},
+      {directory_.path(), ": is a directory (give the path of a file in it)"},
+      {pipe, "pipe: is a named pipe (give the path of a file; or"},
+      {socket, "socket: is a socket (give the path of a file)"},
+      {pipe / "below", "below: cannot read: Not a directory ("},
+      {directory_ / std::string(300, 'n'), ": cannot read: File name too long ("}};
+  for (const auto& [path, why] : cases) {
+    for (const Error& error : {CheckInputFile(path).error(), ReadFile(path).error()}) {
+      EXPECT_EQ(error.kind, ErrorKind::kFile) << path;
+      EXPECT_NE(error.message.find(why), std::string::npos) << error.message;
+    }
+    EXPECT_EQ(ReadRegularFile(path).error().kind, ErrorKind::kFile) << path;
+  }
+  EXPECT_EQ(ReadFile("/dev/zero").error().kind, ErrorKind::kFile);
+}
+
+TEST_F(FileTest, APipeWithoutANameIsRead) {
+  int ends[2] = {};
+  ASSERT_EQ(::pipe(ends), 0);
+  const FileDescriptor out(ends[0]);
+  {
+    const FileDescriptor in(ends[1]);
+    ASSERT_EQ(::write(in.get(), "through", 7), 7);
+  }
+  const fs::path path = "/dev/fd/" + std::to_string(out.get());
+  EXPECT_TRUE(CheckInputFile(path));
+  EXPECT_EQ(*ReadFile(path), "through");
 }
 
 TEST_F(FileTest, PipesDevicesAndDirectoriesAreRefusedWithoutWaiting) {

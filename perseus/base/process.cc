@@ -6,8 +6,9 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <memory>
+
+#include "perseus/base/system_cause.h"
 
 extern char** environ;
 
@@ -32,7 +33,7 @@ std::string ReadAll(std::FILE* file) {
 }
 
 tl::unexpected<Error> SystemFailure(const std::string& program, int error) {
-  return FailAs(ErrorKind::kSystem, "cannot run {}: {}", program, std::strerror(error));
+  return FailAs(ErrorKind::kSystem, "cannot run {}: {}", program, CauseAndRemedy(error));
 }
 
 }  // namespace

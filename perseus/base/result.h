@@ -17,7 +17,9 @@ namespace perseus {
 // What kind of problem an error is. cli/ turns it into the exit status.
 enum class ErrorKind {
   kInput,        // The input is wrong; the message says where and how to fix it. Exit status 2.
-  kSystem,       // The system refused: no such file, disk full. Exit status 1.
+  kFile,         // A file that the user names cannot be read: it does not exist, is a directory, or
+                 // may not be read. Exit status 2. In Python, an OSError.
+  kSystem,       // The system refused: disk full, no memory. Exit status 1.
   kUnreachable,  // The request is valid but impossible, such as a deadline below the least possible
                  // time. The message says what is possible. Exit status 3.
 };

@@ -161,7 +161,8 @@ Verb AddAgentVerb(CLI::App& program) {
   verb->add_option("--facts", flags->facts,
                    "The hardware facts of this node, which have the limit on clock changes "
                    "(perseus qualify writes them)")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(InputFile());
   verb->add_option("--log-level", flags->log_level, "debug, info, warn or error (default: info)")
       ->type_name("LEVEL")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}));

@@ -210,7 +210,9 @@ Verb AddAuditVerb(CLI::App& program) {
       ->needs(verify)
       ->type_name("NUMBER:HASH");
   AddServerFlags(*verb, flags->server, "operator");
-  return {verb, [flags] { return flags->verify ? Verify(*flags) : List(*flags); }};
+  return {verb, [flags] {
+            return ReadingAnswers([&] { return flags->verify ? Verify(*flags) : List(*flags); });
+          }};
 }
 
 }  // namespace perseus::cli

@@ -11,8 +11,9 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstring>
 #include <thread>
+
+#include "perseus/base/system_cause.h"
 
 extern char** environ;
 
@@ -72,7 +73,7 @@ Result<Child> Child::Start(const ChildSpec& spec) {
   posix_spawnattr_destroy(&attributes);
   if (error == 0) return Child(process);
   return FailAs(error == ENOENT ? ErrorKind::kUnreachable : ErrorKind::kSystem, "cannot run {}: {}",
-                words.front(), std::strerror(error));
+                words.front(), CauseAndRemedy(error));
 }
 
 std::optional<int> Child::Status() {
@@ -111,7 +112,7 @@ Result<RunSignals> RunSignals::Take() {
     taken.signals_ = signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
   }
   if (taken.signals_ >= 0) return taken;
-  return FailAs(ErrorKind::kSystem, "cannot wait for signals: {}", std::strerror(errno));
+  return FailAs(ErrorKind::kSystem, "cannot wait for signals: {}", CauseAndRemedy(errno));
 }
 
 std::vector<int> RunSignals::Wait(int timeout_ms) const {

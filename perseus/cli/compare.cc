@@ -270,7 +270,7 @@ Verb AddCompareVerb(CLI::App& program) {
   verb->footer(kCompareExamples);
   verb->add_option("profile", flags->job.profile, "Measured time and energy of each stage (CSV)")
       ->type_name("PROFILE.csv")
-      ->check(ExistingPath());
+      ->check(InputFile());
   AddJobFlags(*verb, flags->job);
   verb->add_option("--straggler", flags->stragglers,
                    "Another pipeline takes this many times as long; repeatable")

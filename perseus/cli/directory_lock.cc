@@ -6,9 +6,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <system_error>
 #include <utility>
+
+#include "perseus/base/system_cause.h"
 
 namespace perseus::cli {
 namespace {
@@ -67,7 +68,7 @@ Result<DirectoryLock> DirectoryLock::Take(const fs::path& directory) {
     if (error) {
       RemoveIfEmpty(created);
       return FailAs(ErrorKind::kSystem, "{}: cannot make the directory: {}", directory.string(),
-                    error.message());
+                    CauseAndRemedy(error));
     }
     constexpr mode_t kMode = 0644;
     FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kMode));
@@ -76,7 +77,7 @@ Result<DirectoryLock> DirectoryLock::Take(const fs::path& directory) {
     if (!file) {
       RemoveIfEmpty(created);
       return FailAs(ErrorKind::kSystem, "{}: cannot write to the directory: {}", directory.string(),
-                    std::strerror(errno));
+                    CauseAndRemedy(errno));
     }
     const Locking locking = TryToLock(file);
     if (locking == Locking::kBusy) {

@@ -335,7 +335,8 @@ Result<void> RunEmulate(const EmulateFlags& flags) {
 void AddEventFlags(CLI::App& verb, EmulateFlags& flags) {
   CLI::Option* plan = verb.add_option("--plan", flags.plan,
                                       "The plan that pipelines follow (JSON; default: no slowdown)")
-                          ->type_name("PLAN.json");
+                          ->type_name("PLAN.json")
+                          ->check(InputFile());
   verb.add_option("--policy", flags.policy,
                   "The policy that chooses the clocks: allmax, zeus-global, zeus-per-stage, "
                   "envpipe, perseus-published or perseus (default: perseus)")
@@ -347,7 +348,7 @@ void AddEventFlags(CLI::App& verb, EmulateFlags& flags) {
       ->check(NumberIn({1e-3, 1e6}, "milliseconds"));
   verb.add_option("--events", flags.events, "Events: stragglers, plans and power caps (TOML)")
       ->type_name("FILE")
-      ->check(ExistingPath());
+      ->check(InputFile());
   verb.add_option(
           "--follow", flags.follow,
           "Pipelines that wait for a straggler slow down, too, this many iterations after it "
@@ -385,7 +386,7 @@ Verb AddEmulateVerb(CLI::App& program) {
   verb->footer(kEmulateExamples);
   verb->add_option("profile", flags->job.profile, "Measured time and energy of each stage (CSV)")
       ->type_name("PROFILE.csv")
-      ->check(ExistingPath());
+      ->check(InputFile());
   AddJobFlags(*verb, flags->job);
   verb->get_option("--pipelines")
       ->description("Data-parallel pipelines, which wait for the slowest");

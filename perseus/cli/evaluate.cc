@@ -222,12 +222,12 @@ Verb AddEvaluateVerb(CLI::App& program) {
   verb->footer(kEvaluateExamples);
   verb->add_option("plan", flags->plan, "Plan (JSON), or frequency lists (freqs_pipeline_*.py)")
       ->type_name("PLAN")
-      ->check(ExistingPath())
+      ->check(InputFile())
       ->required();
   verb->add_option("--profile", flags->job.profile,
                    "Measured options (default: the profile that the plan names)")
       ->type_name("FILE")
-      ->check(ExistingPath());
+      ->check(InputFile());
   AddJobFlags(*verb, flags->job);
   AddNoiseFlags(*verb, flags->noise, "Also compute the mean time and energy under noise");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the table");

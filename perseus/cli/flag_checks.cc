@@ -11,6 +11,8 @@
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/file.h"
+#include "perseus/base/system_cause.h"
 
 namespace perseus::cli {
 namespace {
@@ -28,6 +30,10 @@ std::optional<double> ParseNumber(const std::string& text) {
 CLI::Validator NumberIn(Range range, const std::string& unit) {
   auto check = [range, unit](std::string& text) -> std::string {
     const std::optional<double> number = ParseNumber(text);
+    // CLI11 cannot convert it.
+    if (number && std::fpclassify(*number) == FP_SUBNORMAL) {
+      return fmt::format("{} is too small: write 0", Excerpt(text));
+    }
     if (number && *number >= range.least && *number <= range.most) return {};
     return fmt::format("{} is not a number from {} to {}{}", Excerpt(text), range.least, range.most,
                        unit.empty() ? "" : fmt::format(" ({})", unit));
@@ -46,11 +52,37 @@ CLI::Validator WholeNumberIn(Range range) {
   return {std::move(check), ""};
 }
 
+CLI::Validator InputFile() {
+  auto check = [](std::string& path) -> std::string {
+    if (path.empty()) return {};  // Has a message of its own.
+    if (const auto checked = CheckInputFile(path); !checked)
+      throw WrongPath(checked.error().message);
+    return {};
+  };
+  return {std::move(check), ""};
+}
+
 CLI::Validator ExistingPath() {
   auto check = [](std::string& path) -> std::string {
     struct stat status {};
     if (path.empty() || ::stat(path.c_str(), &status) == 0) return {};
-    return fmt::format("{}: cannot read: {}", path, std::strerror(errno));
+    throw WrongPath(fmt::format("{}: cannot read: {}", path, CauseAndRemedy(errno)));
+  };
+  return {std::move(check), ""};
+}
+
+CLI::Validator JobDirectory() {
+  auto check = [](std::string& path) -> std::string {
+    struct stat status {};
+    if (path.empty()) return {};
+    constexpr const char* kRemedy = "name the one that the ranks have as PERSEUS_JOB_DIR";
+    if (::stat(path.c_str(), &status) != 0) {
+      throw WrongPath(fmt::format("{}: cannot read: {} ({})", path, std::strerror(errno), kRemedy));
+    }
+    if (!S_ISDIR(status.st_mode)) {
+      throw WrongPath(fmt::format("{} is not a directory ({})", path, kRemedy));
+    }
+    return {};
   };
   return {std::move(check), ""};
 }

@@ -17,8 +17,19 @@ CLI::Validator NumberIn(Range range, const std::string& unit);
 // The same for a whole number.
 CLI::Validator WholeNumberIn(Range range);
 
-// Checks that a file or directory to read exists. A check precedes the search for missing flags, so
-// a wrong name is reported first.
+// A wrong name of a file or directory. The message is complete: it needs no reference to --help. A
+// check precedes the search for missing flags, so a wrong name is reported first.
+class WrongPath : public CLI::ParseError {
+ public:
+  explicit WrongPath(const std::string& message)
+      : CLI::ParseError("WrongPath", message, CLI::ExitCodes::FileError) {}
+};
+
+// Checks that a file to read exists, and is no directory, socket or named pipe.
+CLI::Validator InputFile();
+// Checks that a file or directory to read exists.
 CLI::Validator ExistingPath();
+// Checks that the directory of a job exists.
+CLI::Validator JobDirectory();
 
 }  // namespace perseus::cli

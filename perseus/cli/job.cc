@@ -483,6 +483,12 @@ Result<void> PrintPlan(const Flags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
   PERSEUS_ASSIGN_OR_RETURN(
       const auto plan, server.GetText(PathOf(flags, "/plans/" + http::PercentEncoded(flags.plan))));
+  const auto json = nlohmann::json::parse(plan, nullptr, false);
+  if (!json.is_object() || json.value("format", nlohmann::json()) != "perseus-plan") {
+    return FailAs(
+        ErrorKind::kSystem,
+        "the server's answer is not a plan (is it a perseus server, and of this version?)");
+  }
   return Print(plan);
 }
 
@@ -503,7 +509,8 @@ Result<void> End(const Flags& flags) {
 void AddRegisterFlags(CLI::App& verb, Flags& flags) {
   AddJobFlags(verb, flags.registered, JobComes::kMaybeWithProfile);
   verb.add_option("--profile", flags.profile, "Profile of the job (CSV), if it is measured")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(InputFile());
   verb.add_option("--write-schedule", flags.schedule_output,
                   "Write the schedule (CSV) for the training, such as that of --schedule auto")
       ->type_name("FILE");
@@ -594,7 +601,7 @@ Verb AddJobVerb(CLI::App& program) {
   add("end", "End the job", "job", End);
   return {verb, [flags, actions] {
             for (const auto& [sub, run] : *actions) {
-              if (sub->parsed()) return run(*flags);
+              if (sub->parsed()) return ReadingAnswers([&] { return run(*flags); });
             }
             return Result<void>();
           }};

@@ -89,7 +89,7 @@ void AddJobFlags(CLI::App& verb, job::JobFlags& flags, JobComes comes) {
     return verb.add_option(name, value, help)->type_name(type)->group("Job");
   };
   add("--job", flags.job_file, "FILE", "Job file (TOML); the flags below override it")
-      ->check(ExistingPath());
+      ->check(InputFile());
   CLI::Option* schedule =
       add("--schedule", flags.schedule, "NAME",
           may_search ? "The order of instructions on each pp_rank; auto searches for the one whose "
@@ -115,10 +115,10 @@ void AddJobFlags(CLI::App& verb, job::JobFlags& flags, JobComes comes) {
   CLI::Option* schedule_file =
       add("--schedule-file", flags.schedule_file, "FILE",
           "The schedule as a CSV that torch.distributed.pipelining dumped");
-  schedule_file->check(ExistingPath())->excludes(schedule);
+  schedule_file->check(InputFile())->excludes(schedule);
   add("--graph", flags.graph, "FILE",
       "Instructions and dependencies in JSON, for work that is not a pipeline")
-      ->check(ExistingPath())
+      ->check(InputFile())
       ->excludes(schedule)
       ->excludes(schedule_file);
   add("--pp-ranks", flags.pp_ranks, "N",
@@ -137,7 +137,8 @@ void AddJobFlags(CLI::App& verb, job::JobFlags& flags, JobComes comes) {
       ->check(count);
   add("--facts", flags.facts, "FILE",
       "Hardware facts (TOML) of the GPUs: they give the blocking power and the switch latency, "
-      "unless a flag or the job file does, and the greatest rate of clock changes of plans");
+      "unless a flag or the job file does, and the greatest rate of clock changes of plans")
+      ->check(InputFile());
   add("--blocking-power", flags.blocking_power_w, "W", "Power of one GPU while it waits")
       ->check(number(job::kBlockingPowerRange));
   add("--switch-latency", flags.switch_latency_ms, "MS",

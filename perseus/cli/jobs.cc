@@ -103,7 +103,9 @@ Verb AddJobsVerb(CLI::App& program) {
   verb->add_flag("--all", flags->all, "Include jobs that have ended");
   verb->add_flag("--watch", flags->watches, "Print again and again until Ctrl-C");
   AddCommonFlags(*verb, *flags);
-  return {verb, [flags] { return flags->watches ? Watch(*flags) : RunJobs(*flags); }};
+  return {verb, [flags] {
+            return ReadingAnswers([&] { return flags->watches ? Watch(*flags) : RunJobs(*flags); });
+          }};
 }
 
 Verb AddTopVerb(CLI::App& program) {
@@ -114,7 +116,7 @@ Verb AddTopVerb(CLI::App& program) {
       ->check(CLI::Range(1, 1'000'000))
       ->type_name("N");
   AddCommonFlags(*verb, *flags);
-  return {verb, [flags] { return Watch(*flags); }};
+  return {verb, [flags] { return ReadingAnswers([&] { return Watch(*flags); }); }};
 }
 
 }  // namespace perseus::cli

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/cli/flag_checks.h"
 #include "perseus/cli/login_session.h"
 #include "perseus/cli/server_flags.h"
 #include "perseus/cli/standard_output.h"
@@ -130,8 +131,9 @@ Result<Login> WaitForPerson(const Login& login, const DeviceCode& code) {
       return Fail("the login was denied in the browser (run perseus login again to allow it)");
     }
     if (answer->error == "expired_token") break;
-    return Fail("the provider refuses the login: {} {}", Excerpt(answer->error),
-                Excerpt(answer->description));
+    return Fail(
+        "the provider refuses the login: {} {} (run perseus login again, or ask its administrator)",
+        Excerpt(answer->error), Excerpt(answer->description));
   }
   return Fail("nobody entered the code in time (run perseus login again)");
 }
@@ -257,11 +259,13 @@ Verb AddLoginVerb(CLI::App& program) {
   AddServerName(*verb, *flags);
   verb->add_option("--ca", flags->server.authority,
                    "Certificate authority of the server (PEM; default: those of the system)")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(InputFile());
   verb->add_option("--issuer-ca", flags->issuer_authority,
                    "Certificate authority of the provider (PEM; default: those of the system)")
-      ->type_name("FILE");
-  return {verb, [flags] { return LogIn(*flags); }};
+      ->type_name("FILE")
+      ->check(InputFile());
+  return {verb, [flags] { return ReadingAnswers([&] { return LogIn(*flags); }); }};
 }
 
 Verb AddLogoutVerb(CLI::App& program) {
@@ -270,7 +274,7 @@ Verb AddLogoutVerb(CLI::App& program) {
       "logout", "Forget the login at a perseus server, and let the provider revoke it.");
   verb->footer("Examples:\n  perseus logout https://perseus:7410");
   AddServerName(*verb, *flags);
-  return {verb, [flags] { return LogOut(*flags); }};
+  return {verb, [flags] { return ReadingAnswers([&] { return LogOut(*flags); }); }};
 }
 
 Verb AddWhoamiVerb(CLI::App& program) {
@@ -280,7 +284,7 @@ Verb AddWhoamiVerb(CLI::App& program) {
   verb->footer("Examples:\n  perseus whoami\n  perseus whoami --json --token-file bob.token");
   AddServerFlags(*verb, flags->server, "of any kind");
   verb->add_flag("--json", flags->as_json, "Print JSON, for scripts");
-  return {verb, [flags] { return WhoAmI(*flags); }};
+  return {verb, [flags] { return ReadingAnswers([&] { return WhoAmI(*flags); }); }};
 }
 
 }  // namespace perseus::cli

@@ -16,6 +16,7 @@
 #include "perseus/base/excerpt.h"
 #include "perseus/base/file.h"
 #include "perseus/base/file_descriptor.h"
+#include "perseus/base/system_cause.h"
 #include "perseus/cluster/http/client.h"
 #include "perseus/cluster/issuers/provider.h"
 #include "perseus/cluster/issuers/signed_token.h"
@@ -89,8 +90,10 @@ Result<TokenAnswer> AskForTokens(const Login& login, const std::string& form) {
       issuers::Ask(login.token_url, {.authority = login.issuer_authority}, form));
   const json body = json::parse(answer.body, nullptr, false);
   if (!body.is_object()) {
-    return FailAs(ErrorKind::kSystem, "{} answered with status {} and no JSON", login.token_url,
-                  answer.status);
+    return FailAs(
+        ErrorKind::kSystem,
+        "{} answered with status {} and no JSON (is it the provider's address for tokens?)",
+        login.token_url, answer.status);
   }
   TokenAnswer result{.error = MemberText(body, "error"),
                      .description = MemberText(body, "error_description"),
@@ -167,7 +170,7 @@ Result<bool> ForgetLogin(const std::string& server) {
   std::error_code error;
   const bool was_there = std::filesystem::remove(file, error);
   if (error) {
-    return FailAs(ErrorKind::kSystem, "cannot remove {}: {}", file.string(), error.message());
+    return FailAs(ErrorKind::kSystem, "cannot remove {}: {}", file.string(), CauseAndRemedy(error));
   }
   return was_there;
 }

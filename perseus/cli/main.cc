@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <exception>
 #include <iostream>
 #include <new>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,6 +16,8 @@
 #include <vector>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/system_cause.h"
+#include "perseus/cli/flag_checks.h"
 #include "perseus/cli/help.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/verbs.h"
@@ -31,6 +35,7 @@ constexpr int kUnreachableTarget = 3;
 int StatusOf(ErrorKind kind) {
   switch (kind) {
     case ErrorKind::kInput:
+    case ErrorKind::kFile:
       return kBadInput;
     case ErrorKind::kSystem:
       return kSystemFailure;
@@ -40,9 +45,18 @@ int StatusOf(ErrorKind kind) {
   return kSystemFailure;
 }
 
+// The begin and the end of a message that quotes an argument of any length: the end has the remedy.
+std::string Shortened(std::string_view message) {
+  constexpr std::size_t kBegin = 3000;
+  constexpr std::size_t kEnd = 1000;
+  if (message.size() <= kBegin + kEnd) return std::string(message);
+  return fmt::format("{} ... {}", message.substr(0, kBegin), message.substr(message.size() - kEnd));
+}
+
 int ReportError(std::string_view message, int status) {
-  // fmt::print would throw if standard error is closed or full.
-  std::fputs(fmt::format("perseus: {}\n", message).c_str(), stderr);
+  // The message may contain a path with any bytes. fmt::print would throw if standard error is
+  // closed or full.
+  std::fputs(fmt::format("perseus: {}\n", OneLine(Shortened(message))).c_str(), stderr);
   return status;
 }
 
@@ -69,25 +83,42 @@ ChosenVerb FindChosenVerb(const CLI::App& program) {
 
 bool LacksPart(const CLI::App& verb) { return verb.get_require_subcommand_min() > 0; }
 
-// The word that no verb and no flag has, or an empty one. CLI11 reports an unknown verb as a
+// The word that no verb and no flag has, if there is one. CLI11 reports an unknown verb as a
 // missing verb with a remaining word. A flag with a typo is found before other errors, because its
 // value may have been taken for a file.
-std::string UnknownWord(const CLI::App& verb, const CLI::ParseError& error) {
-  const std::vector<std::string> words = verb.remaining();
-  if (words.empty()) return "";
+std::optional<std::string> UnknownWord(const CLI::App& verb, const CLI::ParseError& error) {
+  std::vector<std::string> words = verb.remaining();
+  std::erase(words, "--");
+  if (words.empty()) return std::nullopt;
   const bool is_first = LacksPart(verb) || dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
   const auto flag =
       std::ranges::find_if(words, [](const std::string& word) { return word.starts_with("--"); });
   if (!LacksPart(verb) && flag != words.end()) return *flag;
-  return is_first ? words.front() : "";
+  return is_first ? std::optional(words.front()) : std::nullopt;
+}
+
+// CLI11's text of an error, as one line, and in plain words if a flag has too few or too many
+// values.
+std::string InPlainWords(const CLI::ParseError& error) {
+  std::string what = error.what();
+  std::replace(what.begin(), what.end(), '\n', ' ');
+  const std::string flag = what.substr(0, what.find(": "));
+  if (what.starts_with(flag + ": At Most 1 "))
+    return flag + " is given more than once: give it once";
+  constexpr std::string_view kMissing = " missing";
+  if (what.starts_with(flag + ": 1 required ") && what.ends_with(kMissing)) {
+    return flag + " has no value: give it one";
+  }
+  return what;
 }
 
 int ReportUsageError(const CLI::App& program, const CLI::ParseError& error) {
   const auto [verb, name] = FindChosenVerb(program);
   const std::string help = fmt::format("see {} --help", name);
-  const std::string unknown = UnknownWord(*verb, error);
-  if (!unknown.empty()) {
-    const bool is_number = unknown.find_first_not_of("0123456789.") == std::string::npos;
+  if (const auto word = UnknownWord(*verb, error)) {
+    const std::string& unknown = *word;
+    const bool is_number =
+        !unknown.empty() && unknown.find_first_not_of("0123456789.") == std::string::npos;
     return ReportError(
         fmt::format(
             "{} is unknown ({}{})", Excerpt(unknown), help,
@@ -99,9 +130,10 @@ int ReportUsageError(const CLI::App& program, const CLI::ParseError& error) {
   }
   // A verb that has only parts, such as `perseus job`, prints its help, as `perseus` does.
   if (LacksPart(*verb)) return PrintHelp(program.help());
-  std::string what = error.what();
-  std::replace(what.begin(), what.end(), '\n', ' ');
-  return ReportError(fmt::format("{} ({})", what, help), kBadInput);
+  if (dynamic_cast<const WrongPath*>(&error) != nullptr) {
+    return ReportError(error.what(), kBadInput);
+  }
+  return ReportError(fmt::format("{} ({})", InPlainWords(error), help), kBadInput);
 }
 
 // An empty value is a mistake, such as a variable of the shell that is not set.
@@ -122,7 +154,9 @@ Result<void> RunVerb(const Verb& verb) {
     return FailAs(ErrorKind::kSystem,
                   "out of memory (plan a smaller job, or use a larger machine)");
   } catch (const std::system_error& error) {
-    return FailAs(ErrorKind::kSystem, "the system failed: {}", error.what());
+    return FailAs(ErrorKind::kSystem, "the system failed: {}", CauseAndRemedy(error.code()));
+  } catch (const std::exception& error) {
+    return FailAs(ErrorKind::kSystem, "unexpected error: {} (please report this)", error.what());
   }
 }
 
@@ -171,6 +205,10 @@ int Run(int argc, const char* const* argv) {
     return Exit(program, request);
   } catch (const CLI::ParseError& error) {
     return ReportUsageError(program, error);
+  } catch (const std::exception& error) {  // Such as that of a conversion in CLI11.
+    return ReportError(fmt::format("a value of a flag cannot be read: {} (see {} --help)",
+                                   error.what(), FindChosenVerb(program).name),
+                       kBadInput);
   }
   if (auto given = RefuseEmptyValues(*FindChosenVerb(program).app); !given) {
     return ReportError(given.error().message, kBadInput);
@@ -189,4 +227,7 @@ int Run(int argc, const char* const* argv) {
 }  // namespace
 }  // namespace perseus::cli
 
-int main(int argc, char** argv) { return perseus::cli::Run(argc, argv); }
+int main(int argc, char** argv) {
+  perseus::cli::HoldStandardDescriptors();
+  return perseus::cli::Run(argc, argv);
+}

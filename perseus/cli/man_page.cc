@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "perseus/base/file.h"
+#include "perseus/base/system_cause.h"
 #include "perseus/base/utf8.h"
 #include "perseus/cli/help.h"
 #include "perseus/cli/version.h"
@@ -152,7 +153,7 @@ Result<void> WriteManPages(const CLI::App& program, const std::filesystem::path&
   std::filesystem::create_directories(directory, error);
   if (error) {
     return FailAs(ErrorKind::kSystem, "{}: cannot be made: {}", directory.string(),
-                  error.message());
+                  CauseAndRemedy(error));
   }
   ManPage all("perseus", "plan and set GPU clocks that save energy in large model training");
   all.AddLines("SYNOPSIS", "perseus VERB [FLAGS]\n");

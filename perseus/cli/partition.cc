@@ -220,7 +220,7 @@ Verb AddPartitionVerb(CLI::App& program) {
     return verb->add_option(name, value, help)->type_name(type);
   };
   add("layers", flags->layers, "LAYERS.csv", "Measured time and energy of each layer (CSV)")
-      ->check(ExistingPath())
+      ->check(InputFile())
       ->required();
   add("--stages", flags->stages, "N", "Number of stages")->check(count)->required();
   const auto names = schedule::ScheduleNames();
@@ -233,7 +233,8 @@ Verb AddPartitionVerb(CLI::App& program) {
   add("--blocking-power", flags->blocking_power_w, "W", "Power of one GPU while it waits")
       ->check(NumberIn({0, 100'000}, "watts"));
   add("--facts", flags->facts, "FILE",
-      "Hardware facts (TOML) of the GPUs: they give the blocking power, unless a flag does");
+      "Hardware facts (TOML) of the GPUs: they give the blocking power, unless a flag does")
+      ->check(InputFile());
   add("--gpus-per-stage", flags->gpus_per_stage, "N", "GPUs that share a stage (tensor parallel)")
       ->check(count)
       ->capture_default_str();

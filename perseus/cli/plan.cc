@@ -576,7 +576,7 @@ Verb AddPlanVerb(CLI::App& program) {
   verb->footer(kPlanExamples);
   verb->add_option("profile", flags->job.profile, "Measured time and energy of each stage (CSV)")
       ->type_name("PROFILE.csv")
-      ->check(ExistingPath());
+      ->check(InputFile());
   AddJobFlags(*verb, flags->job);
   AddTargetFlags(*verb, flags->targets);
   verb->add_option("-o,--output", flags->directory, "Directory for the results")->type_name("DIR");

@@ -328,6 +328,7 @@ Verb AddQualifyVerb(CLI::App& program) {
                    "Measure nothing: merge the facts of several nodes of one kind, and show which "
                    "nodes differ")
       ->type_name("FILE.toml ...")
+      ->check(InputFile())
       ->expected(1, 100'000);
   return {verb, [flags] { return RunQualify(*flags); }};
 }

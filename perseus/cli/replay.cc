@@ -329,7 +329,7 @@ Verb AddReplayVerb(CLI::App& program) {
   verb->footer(kReplayExamples);
   verb->add_option("trace", flags->path, "Timeline (Chrome trace in JSON, gzip or not)")
       ->type_name("TRACE")
-      ->check(ExistingPath())
+      ->check(InputFile())
       ->required();
   verb->add_option("--gpu", flags->gpu, "The model of the GPUs (those of perseus synth)")
       ->type_name("NAME")

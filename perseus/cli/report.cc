@@ -241,11 +241,11 @@ Verb AddReportVerb(CLI::App& program) {
   verb->add_option("--profile", flags->profile,
                    "The profile (or graph) of the plans (default: the one that they name)")
       ->type_name("FILE")
-      ->check(ExistingPath());
+      ->check(InputFile());
   verb->add_option("--frontier", flags->frontier,
                    "The frontier.csv of the job (default: the one in DIR)")
       ->type_name("FILE")
-      ->check(ExistingPath());
+      ->check(InputFile());
   verb->add_option("--show", flags->show, "The plan that is shown first (default: no-slowdown)")
       ->type_name("NAME");
   verb->add_option("-o,--output", flags->output, "The page (HTML)")->type_name("FILE");

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -16,6 +15,7 @@
 
 #include "perseus/base/file.h"
 #include "perseus/base/file_descriptor.h"
+#include "perseus/base/system_cause.h"
 
 namespace perseus::cli {
 namespace {
@@ -54,7 +54,8 @@ bool IsResultName(const ResultKind& kind, std::string_view name) {
 
 tl::unexpected<Error> SystemFailure(const fs::path& path, std::string_view what,
                                     const std::error_code& error) {
-  return FailAs(ErrorKind::kSystem, "{}: cannot {}: {}", path.string(), what, error.message());
+  return FailAs(ErrorKind::kSystem, "{}: cannot {}: {}", path.string(), what,
+                CauseAndRemedy(error));
 }
 
 // A file or a link, even one that points nowhere.
@@ -115,7 +116,7 @@ Result<void> FlushDirectory(const fs::path& directory) {
   if (!opened && (errno == ENOENT || errno == EACCES)) return {};
   if (!opened || (::fsync(opened.get()) != 0 && errno != EINVAL)) {
     return FailAs(ErrorKind::kSystem, "{}: cannot flush: {}", directory.string(),
-                  std::strerror(errno));
+                  CauseAndRemedy(errno));
   }
   return {};
 }
@@ -300,6 +301,8 @@ ResultDirectory::~ResultDirectory() {
 Result<void> ResultDirectory::Open() {
   PERSEUS_ASSIGN_OR_RETURN(auto lock, DirectoryLock::Take(path_));
   lock_.emplace(std::move(lock));
+  // If nobody reads the output any more, Print fails, and the directory is as it was before.
+  std::signal(SIGPIPE, SIG_IGN);
   PERSEUS_RETURN_IF_ERROR(EndRun(path_));
   PERSEUS_ASSIGN_OR_RETURN(auto listed, ListedFiles(path_, kind_));
   earlier_ = std::move(listed).value_or(std::vector<std::string>());

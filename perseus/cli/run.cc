@@ -213,7 +213,7 @@ void AddTuneFlags(CLI::App& verb, RunFlags& flags) {
   add("--verify-steps", flags.verify_steps, "N",
       "Steps, with the plan and without, that measure what it saves (default: 100)")
       ->check(WholeNumberIn({1, 10'000'000}));
-  add("--facts", flags.facts, "FILE", "Hardware facts (TOML) of the GPUs")->check(ExistingPath());
+  add("--facts", flags.facts, "FILE", "Hardware facts (TOML) of the GPUs")->check(InputFile());
   add("--switch-latency", flags.switch_latency_ms, "MS",
       "Time from the request of a clock until the GPU has it")
       ->check(NumberIn({0, 60'000}, "milliseconds"));

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "perseus/base/file.h"
+#include "perseus/cli/flag_checks.h"
 #include "perseus/cli/schedule_search.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/verbs.h"
@@ -53,7 +54,8 @@ Verb AddScheduleVerb(CLI::App& program) {
   CLI::App* verb = program.add_subcommand("schedule", kScheduleAbout);
   verb->footer(kScheduleExamples);
   verb->add_option("directory", flags->directory, "The job's directory (its PERSEUS_JOB_DIR)")
-      ->type_name("JOBDIR");
+      ->type_name("JOBDIR")
+      ->check(JobDirectory());
   verb->add_option("-o,--output", flags->output,
                    "The schedule file (CSV; default: standard output)")
       ->type_name("FILE");

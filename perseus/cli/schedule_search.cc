@@ -248,7 +248,7 @@ Verb AddScheduleSearchVerb(CLI::App& schedule) {
   verb->footer(kSearchExamples);
   verb->add_option("profile", flags->job.profile, "Measured time and energy of each stage (CSV)")
       ->type_name("PROFILE.csv")
-      ->check(ExistingPath());
+      ->check(InputFile());
   AddJobFlags(*verb, flags->job);
   for (const char* fixed : {"--schedule", "--schedule-file", "--graph", "--max-in-flight"}) {
     verb->remove_option(verb->get_option(fixed));

@@ -135,15 +135,20 @@ Verb AddServeVerb(CLI::App& program) {
       ->envname("PERSEUS_DATABASE")
       ->type_name("URL");
   verb->add_option("--tls-certificate", flags->tls.certificate, "Certificate with its chain (PEM)")
-      ->type_name("FILE");
-  verb->add_option("--tls-key", flags->tls.key, "Private key (PEM)")->type_name("FILE");
+      ->type_name("FILE")
+      ->check(InputFile());
+  verb->add_option("--tls-key", flags->tls.key, "Private key (PEM)")
+      ->type_name("FILE")
+      ->check(InputFile());
   verb->add_option("--client-ca", flags->tls.client_authority,
                    "Require client certificates that this authority (PEM) signed")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(InputFile());
   verb->add_option("--issuers", flags->issuers,
                    "Accept the tokens of the issuers that this file (TOML) names, and munge "
                    "credentials (docs/identity.md); repeatable")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(InputFile());
   verb->add_flag("--insecure", options.is_insecure,
                  "Allow other machines to connect without TLS and tokens");
   verb->add_option("--planners", options.planning_threads,

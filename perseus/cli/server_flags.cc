@@ -2,11 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <random>
+#include <string_view>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/wording.h"
+#include "perseus/cli/flag_checks.h"
 #include "perseus/cli/login_session.h"
 #include "perseus/cluster/http/server_url.h"
 #include "perseus/cluster/http/trace_context.h"
@@ -62,21 +66,26 @@ void AddServerFlags(CLI::App& verb, ServerFlags& flags, const std::string& scope
                               kServer))
       ->type_name("URL")
       ->group(group);
-  verb.add_option("--token-file", flags.token_file,
-                  fmt::format("A token of scope {} (default: PERSEUS_TOKEN_FILE{})", scope,
-                              scope == "agent" ? ", or none" : ", or the login"))
-      ->type_name("FILE")
-      ->group(group);
+  CLI::Option* token =
+      verb.add_option("--token-file", flags.token_file,
+                      fmt::format("A token of scope {} (default: PERSEUS_TOKEN_FILE{})", scope,
+                                  scope == "agent" ? ", or none" : ", or the login"));
+  token->type_name("FILE")->group(group);
+  // A node that joins writes this file itself.
+  if (scope != "agent") token->check(InputFile());
   verb.add_option("--ca", flags.authority,
                   "Certificate authority to trust (PEM; default: those of the system)")
       ->type_name("FILE")
+      ->check(InputFile())
       ->group(group);
   CLI::Option* certificate =
       verb.add_option("--cert", flags.certificate, "Client certificate (PEM)")
           ->type_name("FILE")
+          ->check(InputFile())
           ->group(group);
   CLI::Option* key = verb.add_option("--key", flags.key, "Key of the client certificate (PEM)")
                          ->type_name("FILE")
+                         ->check(InputFile())
                          ->group(group);
   certificate->needs(key);
   key->needs(certificate);
@@ -145,6 +154,19 @@ Result<ServerClient::Registered> ServerClient::Register(const std::string& body)
           {.method = "POST", .target = "/v1/jobs", .body = body, .fields = fields_}));
   PERSEUS_ASSIGN_OR_RETURN(auto job, Parsed(std::move(response.body)));
   return Registered{.job = std::move(job), .is_new = response.status == 201};
+}
+
+Result<void> ReadingAnswers(const std::function<Result<void>()>& run) {
+  try {
+    return run();
+  } catch (const nlohmann::json::exception& error) {
+    std::string_view what = error.what();  // "[json.exception.out_of_range.403] key 'jobs' ..."
+    what.remove_prefix(std::min(what.size(), what.find("] ") + 2));
+    return FailAs(ErrorKind::kSystem,
+                  "the server's answer is not what this command expects: {} (is it a perseus "
+                  "server, and of this version?)",
+                  Explained(what));
+  }
 }
 
 }  // namespace perseus::cli

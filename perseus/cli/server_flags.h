@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -56,5 +57,9 @@ class ServerClient {
   http::Client client_;
   http::Fields fields_;  // Of requests that change something.
 };
+
+// Runs `run`, which reads answers of the server. If an answer lacks what it reads, or has it in
+// another form, the result is an error.
+Result<void> ReadingAnswers(const std::function<Result<void>()>& run);
 
 }  // namespace perseus::cli

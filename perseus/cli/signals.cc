@@ -5,7 +5,8 @@
 
 #include <cerrno>
 #include <csignal>
-#include <cstring>
+
+#include "perseus/base/system_cause.h"
 
 namespace perseus::cli {
 
@@ -20,7 +21,7 @@ Result<EndSignals> EndSignals::Take() {
     taken.signals_ = FileDescriptor(signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK));
   }
   if (!taken.signals_) {
-    return FailAs(ErrorKind::kSystem, "cannot wait for signals: {}", std::strerror(errno));
+    return FailAs(ErrorKind::kSystem, "cannot wait for signals: {}", CauseAndRemedy(errno));
   }
   return taken;
 }

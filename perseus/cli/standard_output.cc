@@ -1,16 +1,29 @@
 #include "perseus/cli/standard_output.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
+
+#include "perseus/base/system_cause.h"
 
 namespace perseus::cli {
+
+void HoldStandardDescriptors() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(descriptor, F_GETFD) >= 0) continue;
+    // Gets this number, because it is the lowest one that is free.
+    const int held = ::open("/dev/null", descriptor == STDERR_FILENO ? O_WRONLY : O_RDONLY);
+    if (held > descriptor) ::close(held);
+  }
+}
 
 Result<void> Print(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) {
     return {};
   }
-  return FailAs(ErrorKind::kSystem, "cannot write to standard output: {}", std::strerror(errno));
+  return FailAs(ErrorKind::kSystem, "cannot write to standard output: {}", CauseAndRemedy(errno));
 }
 
 }  // namespace perseus::cli

@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "perseus/cli/flag_checks.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/table.h"
 #include "perseus/cli/verbs.h"
@@ -135,6 +136,7 @@ Verb AddStoreVerb(CLI::App& program) {
   add("restore", "Read a backup into a new database", Restore)
       ->add_option("file", flags->file, "The backup")
       ->type_name("FILE")
+      ->check(InputFile())
       ->required();
   add("check", "Look for damage and for changes of the audit trail; servers go on", Check);
   add("migrate", "Upgrade the tables, or downgrade them by one version; stop all servers first",

@@ -106,22 +106,29 @@ ordered_json DescribeJob(ServerClient& server, const std::string& id) {
       {"assignments", Part(server.Get(fmt::format("{}/assignments?limit={}", job, kAssignments)))}};
 }
 
-ordered_json DescribeServer(const SupportFlags& flags) {
-  auto server = ServerClient::Connect(flags.server);
-  if (!server) return {{"error", server.error().message}};
-  ordered_json described{{"ready", Part(server->GetText("/readyz"))},
-                         {"metrics", Part(server->GetText("/metrics"))}};
-  const auto jobs = FetchJobs(*server, /*ended_too=*/false);
+Result<void> DescribeServer(const SupportFlags& flags, ordered_json& described) {
+  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
+  described["ready"] = Part(server.GetText("/readyz"));
+  described["metrics"] = Part(server.GetText("/metrics"));
+  const auto jobs = FetchJobs(server, /*ended_too=*/false);
   described["jobs"] = Part(jobs);
   if (jobs) {
     ordered_json& details = described["details_of_jobs"] = ordered_json::array();
     for (const ordered_json& job : *jobs) {
       if (details.size() == kMostJobs) break;
-      details.push_back(DescribeJob(*server, job.at("id")));
+      details.push_back(DescribeJob(server, job.at("id")));
     }
   }
   described["audit"] =
-      Part(server->Get(fmt::format("/v1/audit?order=newest&limit={}", kAuditRecords)));
+      Part(server.Get(fmt::format("/v1/audit?order=newest&limit={}", kAuditRecords)));
+  return {};
+}
+
+// As far as the server can be read. "error" says what is missing.
+ordered_json DescribeServer(const SupportFlags& flags) {
+  ordered_json described = ordered_json::object();
+  const auto read = ReadingAnswers([&] { return DescribeServer(flags, described); });
+  if (!read) described["error"] = read.error().message;
   return described;
 }
 

@@ -153,8 +153,10 @@ Verb AddTokenVerb(CLI::App& program) {
     if (sub != list) AddReasonFlag(*sub, flags->server);
   }
   return {verb, [=] {
-            if (create->parsed()) return Create(*flags);
-            return list->parsed() ? List(*flags) : Revoke(*flags);
+            return ReadingAnswers([&] {
+              if (create->parsed()) return Create(*flags);
+              return list->parsed() ? List(*flags) : Revoke(*flags);
+            });
           }};
 }
 

@@ -86,12 +86,12 @@ Verb AddTraceVerb(CLI::App& program) {
   const auto step = WholeNumberIn({0, 2'000'000'000});
   verb->add_option("directory", flags->directory, "The job's directory (its PERSEUS_JOB_DIR)")
       ->type_name("JOBDIR")
-      ->check(ExistingPath())
+      ->check(JobDirectory())
       ->required();
   verb->add_option("-o,--output", flags->output, "The trace (JSON)")->type_name("FILE")->required();
   verb->add_option("--plan", flags->plan, "The plan to show (default: those in force)")
       ->type_name("FILE")
-      ->check(ExistingPath());
+      ->check(InputFile());
   verb->add_option("--from", flags->from, "First step (default: 5 before the end)")
       ->type_name("N")
       ->check(step);

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "perseus/base/file.h"
+#include "perseus/base/system_cause.h"
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/job_options.h"
 #include "perseus/cli/standard_output.h"
@@ -280,7 +281,7 @@ Result<void> RunParent(const TrainerFlags& flags) {
     std::filesystem::create_directories(directory, error);
     if (error) {
       return FailAs(ErrorKind::kSystem, "{}: cannot create this directory: {}", directory,
-                    error.message());
+                    CauseAndRemedy(error));
     }
     const auto& clock = options.nodes.front().node.spec().clock;
     if (auto set = virtual_gpu::SetClockOfJob(directory, clock); !set) return set;
@@ -306,9 +307,10 @@ Verb AddTrainerVerb(CLI::App& program) {
   verb->footer(kTrainerExamples);
   verb->add_option("--profile", flags->job.profile, "Time and energy of its instructions (CSV)")
       ->type_name("FILE")
-      ->check(ExistingPath());
+      ->check(InputFile());
   verb->add_option("--node", flags->nodes, "A node of virtual GPUs (TOML); repeatable")
       ->type_name("FILE")
+      ->check(InputFile())
       ->allow_extra_args(false)
       ->required();
   verb->add_option("--agent", flags->agents,
@@ -326,7 +328,7 @@ Verb AddTrainerVerb(CLI::App& program) {
       ->allow_extra_args(false);
   verb->add_option("--plan", flags->plan, "A plan to follow from the start (PERSEUS_PLAN)")
       ->type_name("FILE")
-      ->check(ExistingPath());
+      ->check(InputFile());
   verb->add_option("--scale", flags->scale,
                    "Multiply the times and energies of the profile by this (default: 1)")
       ->type_name("FACTOR")

@@ -368,6 +368,7 @@ Verb AddTuneVerb(CLI::App& program) {
   verb->footer(kTuneExamples);
   verb->add_option("directory", flags->directory, "The job's directory (its PERSEUS_JOB_DIR)")
       ->type_name("JOBDIR")
+      ->check(JobDirectory())
       ->required();
   verb->add_option("-o,--output", flags->output, "Directory for profile.csv, plan.json and others")
       ->type_name("DIR");

@@ -282,14 +282,15 @@ Verb AddVerifyVerb(CLI::App& program) {
   verb->footer(kVerifyExamples);
   verb->add_option("directory", flags->directory, "The job's directory (its PERSEUS_JOB_DIR)")
       ->type_name("JOBDIR")
+      ->check(JobDirectory())
       ->required();
   verb->add_option("--plan", flags->plan, "The plan to verify (default: the one in force)")
       ->type_name("FILE")
-      ->check(ExistingPath());
+      ->check(InputFile());
   verb->add_option("--against", flags->against,
                    "The directory of another run: compare the last steps of both")
       ->type_name("JOBDIR")
-      ->check(ExistingPath());
+      ->check(JobDirectory());
   verb->add_option("--steps", flags->steps,
                    "Steps to take, baseline and planned together; with --against, of each run "
                    "(default: 100)")

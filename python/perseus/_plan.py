@@ -9,6 +9,7 @@ import io
 import math
 import operator
 import os
+import reprlib
 import warnings
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -25,6 +26,8 @@ PathLike = Union[str, "os.PathLike[str]"]
 #: frame); or rows (each a mapping, or a sequence: stage, instruction, frequency, time, energy).
 ProfileLike = Union[PathLike, Mapping[str, Sequence[Any]], NDArray[Any], Sequence[Any]]
 
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 60
 _COLUMNS = ("stage", "instruction", "frequency", "time", "energy")
 _RANGES = _planner.ranges()
 _COUNTS = (
@@ -101,9 +104,12 @@ class Schedule:
     memory_source: str  #: Which bytes were measured, modeled or given; empty without bytes.
 
     def save(self, path: PathLike) -> None:
-        """Writes the CSV."""
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(self.csv)
+        """Writes the CSV: all of it, or nothing if that fails.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        _planner.write_file(_path("path", path), self.csv)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -246,7 +252,7 @@ class Plan:
         Raises:
             OSError: The file cannot be written.
         """
-        self._planned.save(os.fspath(path))
+        _planner.write_file(_path("path", path), self.to_json())
 
 
 class PlanResult:
@@ -451,8 +457,10 @@ def plan(
     if sum(given is not None for given in (schedule, schedule_file, graph)) > 1:
         raise Error("schedule, schedule_file and graph exclude each other (leave out two)")
     flags.schedule = _text("schedule", schedule)
-    flags.schedule_file = _path(schedule_file)
-    flags.graph = _path(graph)
+    if schedule_file is not None:
+        flags.schedule_file = _path("schedule_file", schedule_file)
+    if graph is not None:
+        flags.graph = _path("graph", graph)
     _set_job(
         flags,
         job,
@@ -481,7 +489,7 @@ def plan(
     if switch_cost is not None:
         flags.set_switch_cost(*_switch_cost(switch_cost))
     most = None if max_switches is None else _checked("max_switches", max_switches)
-    planning_job = _planner.PlanningJob(flags, bool(frontier), most)
+    planning_job = _planner.PlanningJob(flags, _flag("frontier", frontier), most)
     for warning in planning_job.warnings():
         warnings.warn(warning, UserWarning, stacklevel=2)
     result = PlanResult(planning_job)
@@ -572,8 +580,8 @@ def search_schedules(
 
 
 def _set_profile(flags: "_planner.JobFlags", profile: Optional[ProfileLike]) -> None:
-    if isinstance(profile, (str, os.PathLike)):
-        flags.profile = os.fspath(profile)
+    if isinstance(profile, (str, bytes, os.PathLike)):
+        flags.profile = _path("profile", profile)
     elif profile is not None:
         flags.profile = "profile"
         flags.profile_text = _profile_text(profile)
@@ -585,8 +593,10 @@ def _set_job(
     facts: Optional[PathLike],
     **numbers: Optional[float],
 ) -> None:
-    flags.job_file = _path(job)
-    flags.facts = _path(facts)
+    if job is not None:
+        flags.job_file = _path("job", job)
+    if facts is not None:
+        flags.facts = _path("facts", facts)
     for name, value in numbers.items():
         if value is not None:
             setattr(flags, name, _checked(name, value))
@@ -598,9 +608,7 @@ def _set_memory(
     memory_gib: Optional[float],
     **lists: Union[None, float, Sequence[float]],
 ) -> None:
-    if not isinstance(fold, (bool, np.bool_)):
-        raise Error(f"fold: {fold!r} is neither True nor False")
-    flags.fold = bool(fold)
+    flags.fold = _flag("fold", fold)
     for name, given in lists.items():
         if given is not None:
             setattr(flags, name, [_checked(name, value) for value in _several(given)])
@@ -627,14 +635,37 @@ def _require(
         )
 
 
-def _path(path: Optional[PathLike]) -> str:
-    return "" if path is None else os.fspath(path)
+def _shown(value: Any) -> str:
+    """The value for a message: one short line, even of an object whose repr() fails."""
+    return " ".join(_SHORT.repr(value).split())
+
+
+def _path(name: str, path: Any) -> bytes:
+    """The path as the operating system has it. A name on Linux may be any bytes."""
+    try:
+        encoded = os.fsencode(path)
+    except (TypeError, UnicodeEncodeError):
+        encoded = b"\0"
+    if not encoded or b"\0" in encoded:
+        raise Error(f"{name}: {_shown(path)} is not a path (give a string or a pathlib.Path)")
+    return encoded
 
 
 def _text(name: str, value: Optional[str]) -> str:
-    if value is not None and not isinstance(value, str):
-        raise Error(f"{name}: {value!r} is not a string")
-    return value or ""
+    if value is None:
+        return ""
+    try:
+        if isinstance(value, str) and value.encode():
+            return value
+    except UnicodeEncodeError:
+        pass
+    raise Error(f"{name}: {_shown(value)} is not a string (give a name)")
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, (bool, np.bool_)):
+        raise Error(f"{name}: {_shown(value)} is neither True nor False (give one of them)")
+    return bool(value)
 
 
 def _checked(name: str, value: Any) -> Union[int, float]:
@@ -642,16 +673,19 @@ def _checked(name: str, value: Any) -> Union[int, float]:
     whole = name in _COUNTS
     try:
         number = operator.index(value) if whole else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
-    if isinstance(value, str) or not least <= number <= most:
-        raise Error(f"{name}: {value!r} is not a number from {least:g} to {most:.0f} ({unit})")
+    if isinstance(value, (str, bool, np.bool_)) or not least <= number <= most:
+        raise Error(
+            f"{name}: {_shown(value)} is not a number from {least:g} to {most:.0f} ({unit})"
+        )
     return number
 
 
 def _several(given: Any) -> List[Any]:
     """One value or a sequence of values, as a list."""
-    if isinstance(given, str) or not hasattr(given, "__iter__"):
+    is_one_number = isinstance(given, np.ndarray) and given.ndim == 0
+    if isinstance(given, str) or is_one_number or not hasattr(given, "__iter__"):
         return [given]
     return list(given)
 
@@ -661,7 +695,8 @@ def _switch_cost(given: Any) -> Tuple[float, float]:
         stall_s, energy_j = given
     except (TypeError, ValueError):
         raise Error(
-            f"switch_cost: {given!r} is not a pair of the stall (s) and the energy (J) of a change"
+            f"switch_cost: {_shown(given)} is not a pair (give the stall in s and the energy in J "
+            "of a change)"
         ) from None
     return float(_checked("switch_stall_s", stall_s)), float(_checked("switch_energy_j", energy_j))
 
@@ -671,12 +706,11 @@ def _targets(
 ) -> List[Tuple[str, float, float]]:
     """Returns (kind, value, price of a GPU-hour) of each target, the named targets first."""
     targets: List[Tuple[str, float, float]] = []
-    names = [target] if isinstance(target, str) else list(target or ())
-    for name in names:
-        if name not in _NAMED_TARGETS:
+    for name in [] if target is None else _several(target):
+        if not isinstance(name, str) or name not in _NAMED_TARGETS:
             known = ", ".join(_NAMED_TARGETS)
             raise Error(
-                f"target: {name!r} is not one of {known} (or give another target, such as "
+                f"target: {_shown(name)} is not one of {known} (or give another target, such as "
                 "deadline_s=2.9)"
             )
         kind, value = _NAMED_TARGETS[name]
@@ -688,7 +722,9 @@ def _targets(
             try:
                 kwh, gpu_hour = given
             except (TypeError, ValueError):
-                raise Error(f"price: {given!r} is not a pair of $/kWh and $/GPU-hour") from None
+                raise Error(
+                    f"price: {_shown(given)} is not a pair (give $/kWh and $/GPU-hour)"
+                ) from None
             targets.append((kind, _checked(kind, kwh), _checked(kind, gpu_hour)))
             continue
         values = given if np.ndim(given) else [given]
@@ -720,7 +756,10 @@ def _table(profile: Any) -> Tuple[Sequence[str], Iterable[Sequence[Any]]]:
         return profile.dtype.names, profile.tolist()
     if hasattr(profile, "keys"):
         header = list(profile.keys())
-        columns = [list(profile[name]) for name in header]
+        try:
+            columns = [list(profile[name]) for name in header]
+        except TypeError as error:
+            raise Error(f"profile: a column is not a sequence: {error} (give lists)") from None
         if len({len(column) for column in columns}) > 1:
             lengths = ", ".join(f"{n}: {len(c)}" for n, c in zip(header, columns))
             raise Error(f"profile: columns of different lengths ({lengths})")
@@ -741,5 +780,7 @@ def _table(profile: Any) -> Tuple[Sequence[str], Iterable[Sequence[Any]]]:
             ) from None
     for number, row in enumerate(rows):
         if isinstance(row, str) or not hasattr(row, "__len__") or len(row) != len(_COLUMNS):
-            raise Error(f"profile: row {number} is not a sequence of {', '.join(_COLUMNS)}")
+            raise Error(
+                f"profile: row {number} is not a sequence of {', '.join(_COLUMNS)} (give five values)"
+            )
     return _COLUMNS, rows

@@ -6,6 +6,7 @@ import atexit
 import functools
 import inspect
 import logging
+import operator
 import os
 from typing import Any, Callable, Optional, Sequence, Tuple, Union
 
@@ -66,28 +67,71 @@ def open(  # noqa: A001: users call it perseus.open().
         The session. One process may open several, one for each GPU.
 
     Raises:
-        TypeError: An argument is unknown, or has a wrong type.
+        TypeError: An argument is unknown, or has a wrong type. The message says which.
+        ValueError: A number or a text is impossible.
     """
+    if isinstance(stages, str) or not (stages is None or hasattr(stages, "__iter__")):
+        raise TypeError(f"stages: {stages!r} is not a list of numbers (for example, [0, 7])")
     session = _client.Session(
-        dp_rank=dp_rank,
-        pp_rank=pp_rank,
-        tp_rank=tp_rank,
-        gpu=None if gpu is None else str(gpu),
-        job=job,
-        job_directory=_path(job_directory),
-        plan=_path(plan),
-        agent=_path(agent),
-        devices=devices,
-        plan_expires_at=int(plan_expires_at),
+        dp_rank=_number("dp_rank", dp_rank),
+        pp_rank=_number("pp_rank", pp_rank),
+        tp_rank=_number("tp_rank", tp_rank),
+        gpu=None if gpu is None else _text("gpu", str(gpu)),
+        job=_text("job", job),
+        job_directory=_path("job_directory", job_directory),
+        plan=_path("plan", plan),
+        agent=_path("agent", agent),
+        devices=_text("devices", devices),
+        plan_expires_at=_time("plan_expires_at", plan_expires_at),
         stages=None if stages is None else ",".join(str(stage) for stage in stages),
-        pp_ranks=pp_ranks,
+        pp_ranks=_number("pp_ranks", pp_ranks),
     )
     _client.set_default(session)
     return session
 
 
-def _path(path: Optional[PathLike]) -> Optional[str]:
-    return None if path is None else os.fspath(path)
+def _number(name: str, value: Any) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}: {value!r} is not a whole number (give one from 0)") from None
+    if not -(2**31) <= number < 2**31:
+        raise ValueError(f"{name}: {number} is too large (give a number below 2147483648)")
+    return number
+
+
+def _time(name: str, value: Any) -> int:
+    try:
+        seconds = int(value)
+    except (TypeError, ValueError, OverflowError):
+        seconds = 2**63
+    if not -(2**63) <= seconds < 2**63:
+        raise ValueError(f"{name}: {value!r} is not a time (give seconds since 1970, or 0)")
+    return seconds
+
+
+def _text(name: str, value: Optional[str]) -> Optional[str]:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise TypeError(f"{name}: {value!r} is not a text (give a string)")
+    try:
+        is_text = b"\0" not in value.encode()
+    except UnicodeEncodeError:
+        is_text = False
+    if not is_text:
+        raise ValueError(f"{name}: {value!r} is not UTF-8, or has a zero byte (give another name)")
+    return value
+
+
+def _path(name: str, path: Optional[PathLike]) -> Optional[str]:
+    if path is None:
+        return None
+    try:
+        text = os.fsdecode(path)
+    except TypeError:
+        raise TypeError(f"{name}: {path!r} is not a path (give a string or a pathlib.Path)") from None
+    return _text(name, text)
 
 
 def _decorate(instruction: Any, function: Callable[..., Any]) -> Callable[..., Any]:

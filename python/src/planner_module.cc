@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "perseus/base/excerpt.h"
 #include "perseus/base/file.h"
 #include "perseus/planning/discrete_bound/discrete_bound.h"
 #include "perseus/planning/few_switches/change_rate.h"
@@ -287,9 +288,13 @@ void AddExceptions(py::module_& module) {
       std::rethrow_exception(pending);
     } catch (const Failure& failure) {
       PyObject* type = input_error;
-      if (failure.error.kind == ErrorKind::kSystem) type = PyExc_OSError;
+      if (failure.error.kind == ErrorKind::kSystem || failure.error.kind == ErrorKind::kFile) {
+        type = PyExc_OSError;
+      }
       if (failure.error.kind == ErrorKind::kUnreachable) type = unreachable_error;
-      PyErr_SetString(type, WithKeywordNames(failure.error.message).c_str());
+      // The message may contain a path with any bytes.
+      const std::string text = OneLine(WithKeywordNames(failure.error.message));
+      PyErr_SetString(type, text.c_str());
     }
   });
 }
@@ -361,13 +366,7 @@ void AddTargets(py::module_& module) {
                              [](const PlannedTarget& p) { return p.plan.evaluation.switches; })
       .def("instructions", [](const PlannedTarget& p) { return InstructionColumns(p.file); })
       .def("knobs", [](const PlannedTarget& p) { return KnobColumns(p.file); })
-      .def("to_json", [](const PlannedTarget& p) { return plan_file::FormatPlan(p.file); })
-      .def(
-          "save",
-          [](const PlannedTarget& p, const std::string& path) {
-            OrThrow(WriteFileAtomically(path, plan_file::FormatPlan(p.file)));
-          },
-          py::call_guard<py::gil_scoped_release>());
+      .def("to_json", [](const PlannedTarget& p) { return plan_file::FormatPlan(p.file); });
 }
 
 void AddJob(py::module_& module) {
@@ -404,6 +403,12 @@ PYBIND11_MODULE(_planner, module) {
   AddTargets(module);
   AddJob(module);
   module.def("search_schedules", &SearchSchedules);
+  module.def(
+      "write_file",
+      [](const std::string& path, const std::string& text) {
+        OrThrow(WriteFileAtomically(path, text));
+      },
+      py::call_guard<py::gil_scoped_release>());
   module.def("ranges", &Ranges);
   module.def("kind_names", &KindNames);
 }

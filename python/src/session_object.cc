@@ -115,16 +115,15 @@ PyObject* ExitMethod(PyObject* self, PyObject* const*, Py_ssize_t) {
 }
 
 PyObject* UsePlanMethod(PyObject* self, PyObject* path) {
-  const char* text = nullptr;
-  if (path != Py_None) {
-    text = PyUnicode_AsUTF8(path);
-    if (text == nullptr) return nullptr;
-  }
+  PyObject* bytes = nullptr;  // Owned. A string or an os.PathLike as the system has it.
+  if (path != Py_None && PyUnicode_FSConverter(path, &bytes) == 0) return nullptr;
+  const char* const text = bytes == nullptr ? nullptr : PyBytes_AS_STRING(bytes);
   perseus_session* const handle = AsSession(self)->handle;
   int status = -1;
   Py_BEGIN_ALLOW_THREADS;
   status = perseus_use_plan(handle, text);
   Py_END_ALLOW_THREADS;
+  Py_XDECREF(bytes);
   if (!LogWarnings(AsSession(self))) return nullptr;
   return PyBool_FromLong(status == 0 ? 1 : 0);
 }

@@ -29,7 +29,7 @@ template <typename T>
 T OrThrow(Result<T> result) {
   if (!result) {
     const Error& error = result.error();
-    if (error.kind == ErrorKind::kSystem) {
+    if (error.kind == ErrorKind::kSystem || error.kind == ErrorKind::kFile) {
       PyErr_SetString(PyExc_OSError, error.message.c_str());
       throw py::error_already_set();
     }

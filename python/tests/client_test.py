@@ -336,7 +336,8 @@ class FailOpenTest(SessionTest):
         self.assertTrue(session.use_plan(str(plan)))
         with perseus.step():
             self.assertTrue(session.counters.follows_plan)
-        self.assertFalse(session.use_plan(str(self.scratch / "none.json")))
+        self.assertTrue(session.use_plan(plan))  # A pathlib.Path.
+        self.assertFalse(session.use_plan(self.scratch / "none.json"))
         self.assertTrue(session.use_plan(None))
         with perseus.step():
             self.assertFalse(session.counters.follows_plan)
@@ -344,8 +345,20 @@ class FailOpenTest(SessionTest):
     def test_open_refuses_unknown_options_and_wrong_types(self):
         with self.assertRaises(TypeError):
             perseus.open(rang=3)
-        with self.assertRaises(TypeError):
-            perseus.open(pp_rank="3")
+        for name, value, kind, message in [
+            ("pp_rank", "3", TypeError, "pp_rank: '3' is not a whole number \\(give one from 0\\)"),
+            ("dp_rank", None, TypeError, "dp_rank: None is not a whole number"),
+            ("tp_rank", 2**40, ValueError, "tp_rank: 1099511627776 is too large"),
+            ("plan", 7, TypeError, "plan: 7 is not a path"),
+            ("agent", "a\0b", ValueError, "agent: .* has a zero byte"),
+            ("job_directory", "\ud800", ValueError, "job_directory: .* is not UTF-8"),
+            ("job", 7, TypeError, "job: 7 is not a text"),
+            ("devices", b"off", TypeError, "devices: b'off' is not a text"),
+            ("stages", 7, TypeError, "stages: 7 is not a list of numbers"),
+            ("plan_expires_at", float("nan"), ValueError, "plan_expires_at: nan is not a time"),
+        ]:
+            with self.subTest(name), self.assertRaisesRegex(kind, message):
+                perseus.open(**{name: value})
 
 
 def load(index):

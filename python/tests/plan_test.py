@@ -77,6 +77,67 @@ class ProgramTest(ScratchTest):
                 self.assertIn(str(raised.exception), text)
 
 
+class WrongArgumentTest(ScratchTest):
+    """A wrong argument is a perseus.Error that names it, in one short line."""
+
+    def check(self, kind, message, **arguments):
+        with self.subTest(message), self.assertRaisesRegex(kind, message) as raised:
+            perseus.plan(**{"profile": PROFILE, **JOB, **arguments})
+        self.assertNotIn("\n", str(raised.exception))
+        self.assertLess(len(str(raised.exception)), 500)
+
+    def test_a_wrong_path_is_named(self):
+        for name in ("job", "facts", "schedule_file", "graph"):
+            for value in (7, "", "a\0b", "\ud800", ["x"]):
+                arguments = {name: value, "schedule": None} if name in ("schedule_file", "graph") else {name: value}
+                self.check(perseus.Error, f"{name}: .* is not a path \\(give a string", **arguments)
+        self.check(perseus.Error, "profile: 'a.x00b' is not a path", profile="a\0b")
+        # A name may be any bytes.
+        self.check(OSError, "x.xFF: cannot read: No such file or directory \\(check", profile=b"x\xff")
+        self.check(OSError, "is a directory \\(give", profile=self.scratch)
+
+    def test_a_wrong_value_is_named(self):
+        class Mute:
+            def __repr__(self):
+                raise RuntimeError("no repr")
+
+        long = "x" * 100_000
+        for name, value, message in [
+            ("microbatches", Mute(), "microbatches: <Mute instance at .* is not a number"),
+            ("microbatches", long, "microbatches: 'x+...x+' is not a number"),
+            ("microbatches", True, "microbatches: True is not a number"),
+            ("blocking_power_w", 10**1000, "blocking_power_w: 1000.* is not a number"),
+            ("blocking_power_w", list(range(1000)), "blocking_power_w: .0, 1, 2.* is not a number"),
+            ("p2p_s", np.array([[1.0], [2.0]]), "p2p_s: array.* is not a number"),
+            ("schedule", "\ud800", "schedule: .* is not a string \\(give a name"),
+            ("schedule", "", "schedule: '' is not a string"),
+            ("fold", "no", "fold: 'no' is neither True nor False \\(give one"),
+            ("frontier", "no", "frontier: 'no' is neither True nor False \\(give one"),
+            ("target", 7, "target: 7 is not one of no-slowdown"),
+            ("target", np.array([1, 2]), "target: .*1.* is not one of no-slowdown"),
+            ("target", [["no-slowdown"]], "target: ..no-slowdown.. is not one of"),
+            ("price", 7, "price: 7 is not a pair \\(give"),
+            ("switch_cost", {1}, "switch_cost: .1. is not a pair \\(give"),
+            ("profile", {"stage": 1}, "profile: a column is not a sequence"),
+            ("profile", [7], "profile: row 0 is not a sequence of stage.* \\(give five values"),
+        ]:
+            self.check(perseus.Error, message, **{name: value})
+
+    def test_saving_writes_everything_or_nothing(self):
+        found = perseus.plan(PROFILE, **JOB, frontier=False)
+        for thing in (found, found.plan, found.schedule):
+            with self.subTest(type(thing)):
+                for path in (1, None, ""):  # open(1) would write to standard output, and close it.
+                    with self.assertRaisesRegex(perseus.Error, "path: .* is not a path"):
+                        thing.save(path)
+                with self.assertRaisesRegex(OSError, "No space left on device \\(free space"):
+                    thing.save("/dev/full")
+                with self.assertRaisesRegex(OSError, "Is a directory \\(give"):
+                    thing.save(self.scratch)
+                thing.save(self.scratch / "file")
+        self.assertEqual((self.scratch / "file").read_text(), found.schedule.csv)
+
+
 class ArrayTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

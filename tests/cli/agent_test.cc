@@ -175,9 +175,9 @@ TEST_F(AgentProgramTest, ABadLimitOnChangesIsAnErrorAtTheStart) {
       Run(agent + "--facts zero.toml"), 2,
       "zero.toml: max_changes_per_s is 0, because no tried rate was shown to be harmless");
   ExpectComplaint(Run(agent + "--facts nan.toml"), 2, "nan.toml:9: value is not a number");
-  ExpectComplaint(Run(agent + "--facts nowhere.toml"), 1, "nowhere.toml");
+  ExpectComplaint(Run(agent + "--facts nowhere.toml"), 2, "nowhere.toml");
   // The file is read even if the flag wins, so a wrong path does not go unnoticed.
-  ExpectComplaint(Run(agent + "--facts nowhere.toml --max-changes 5"), 1, "nowhere.toml");
+  ExpectComplaint(Run(agent + "--facts nowhere.toml --max-changes 5"), 2, "nowhere.toml");
   EXPECT_FALSE(std::filesystem::exists(Directory() / "agent.json"));
 }
 

@@ -173,7 +173,7 @@ TEST_F(EmulateTest, BadInputIsOneLine) {
                   "events.toml:1: AllMax has no plan");
   ExpectComplaint(Run(command + "--policy zeus"), 2, "--policy");
   Write("events.toml", "[[plan]]\nfile = \"nowhere.json\"\n");
-  ExpectComplaint(Run(command + "--events events.toml"), 1, "events.toml:1: nowhere.json");
+  ExpectComplaint(Run(command + "--events events.toml"), 2, "events.toml:1: nowhere.json");
   ExpectComplaint(Run(command + "--iterations 5 --trace 5"), 2, "--trace 5 is not one of");
   ExpectComplaint(Run(command + "--figure frontier.svg"), 2, "draws only emulation.svg");
   ExpectComplaint(Run(command + "--figure emulation.jpg"), 2, "draws only emulation.svg");

@@ -51,6 +51,14 @@ TEST_F(EvaluateVerbTest, TheDefaultProfileIsTheOneThatThePlanNames) {
               HasSubstr("The plan file has the same time and energy as this evaluation."));
 }
 
+TEST_F(EvaluateVerbTest, AProfileThatIsElsewhereNowIsGivenByAFlag) {
+  Write("moved/profile.csv", Read("profile.csv"));
+  std::filesystem::remove(Directory() / "profile.csv");
+  ExpectComplaint(Run("evaluate out/plans/slowdown-5.json"), 2,
+                  "its profile profile.csv does not exist (give its path with --profile)");
+  RunWell("evaluate out/plans/slowdown-5.json --profile moved/profile.csv");
+}
+
 TEST_F(EvaluateVerbTest, TheListsEqualThePlans) {
   // The last list is the fastest plan: the one with no slowdown.
   std::string last;

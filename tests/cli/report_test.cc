@@ -101,7 +101,7 @@ TEST_F(ReportVerbTest, BadInputIsOneLineAndWritesNothing) {
   ExpectComplaint(Run("report out/plans -o r.html"), 2, "out/plans: has no summary.json");
   ExpectComplaint(Run("report out --show x -o r.html"), 2, "no plan has this name");
   ExpectComplaint(Run("report out --figure picture.svg"), 2, "is not the name of a figure");
-  ExpectComplaint(Run("report out --overlay no.csv -o r.html"), 1, "no.csv");
+  ExpectComplaint(Run("report out --overlay no.csv -o r.html"), 2, "no.csv");
   Write("bad.csv", "time,energy\n1,x\n");
   ExpectComplaint(Run("report out --overlay bad.csv -o r.html"), 2, "bad.csv:2: energy \"x\"");
   ExpectComplaint(Run(plan_ + "--overlay bad.csv -o out2"), 2, "bad.csv:2: energy \"x\"");

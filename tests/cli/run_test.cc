@@ -37,7 +37,8 @@ TEST_F(RunVerbTest, HasTheOutputAndTheExitStatusOfTheTraining) {
 TEST_F(RunVerbTest, SaysWhyATrainingCannotRun) {
   const Outcome absent = Run("run -- ./absent");
   EXPECT_EQ(absent.status, 127);
-  EXPECT_THAT(absent.err, HasSubstr("perseus: cannot run ./absent: No such file or directory\n"));
+  EXPECT_THAT(absent.err,
+              HasSubstr("perseus: cannot run ./absent: No such file or directory (check the name"));
   Write("data", "no program");
   EXPECT_EQ(Run("run -- ./data").status, 126);
   ExpectComplaint(Run("run"), 2, "the training is missing");

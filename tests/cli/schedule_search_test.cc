@@ -292,7 +292,7 @@ TEST_F(ScheduleSearchTest, SaysWhatIsWrong) {
                   "--max-in-flight has 2 numbers for 4 pp_ranks");
   ExpectComplaint(Run("plan --schedule auto --max-in-flight 1" + job), 3,
                   "1f1b needs 4 3 2 1 microbatches on pp_ranks 0 to 3");
-  ExpectComplaint(Run("tune --schedule auto run"), 2, "auto");
+  ExpectComplaint(Run("tune --schedule auto ."), 2, "auto");
   // What a plan would refuse: its savings would be too good.
   ExpectComplaint(Run("schedule search profile.csv --microbatches 8 --blocking-power 5000"), 2,
                   "the blocking power of 5000 W is not below");

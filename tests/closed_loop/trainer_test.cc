@@ -116,7 +116,7 @@ TEST_F(TrainerTest, BadInputIsNamed) {
                   "stage 0 backward_input is missing");
   ExpectComplaint(Run("trainer --job job.toml --node a.toml --gpus-per-stage 2"), 2,
                   "gpus_per_stage is 2");
-  ExpectComplaint(Run("trainer --job job.toml --node nothing.toml"), 1, "nothing.toml");
+  ExpectComplaint(Run("trainer --job job.toml --node nothing.toml"), 2, "nothing.toml");
   Write("fast.toml", "gpus = 4\nrate = 2.0\n[gpu]\nprofile = \"truth.csv\"\n");
   ExpectComplaint(Run("trainer --job job.toml --node fast.toml"), 2, "rate is 2");
   Write("real.toml", "gpus = 4\n[gpu]\nprofile = \"truth.csv\"\n");
@@ -130,12 +130,15 @@ TEST_F(TrainerTest, DirectoryWithoutRanksIsNamed) {
   const std::string plan = " --plan out/plans/no-slowdown.json ";
   ExpectComplaint(Run("trace empty -o trace.json"), 2, "empty has no rank log");
   ExpectComplaint(Run("trace nowhere -o trace.json"), 2, "nowhere: cannot read");
-  ExpectComplaint(Run("verify nowhere --steps 50" + plan), 2, "nowhere is not a directory");
+  ExpectComplaint(
+      Run("verify nowhere --steps 50" + plan), 2,
+      "nowhere: cannot read: No such file or directory (name the one that the ranks have");
   ExpectComplaint(Run("verify empty --steps 50 --timeout 0.2" + plan), 1,
                   "4 of 4 ranks have recorded no step for 0.2 s: dp0-pp0-tp0 (no log)");
 }
 
 TEST_F(TrainerTest, GiveBackTakesThePlanOutOfForce) {
+  Write("run/other", "");
   ExpectComplaint(Run("tune run --give-back"), 2, "run has no assignment");
   Write("run/assignment.json",
         R"({"perseus_assignment": 1, "version": 7, "from_step": 0, "record": true,

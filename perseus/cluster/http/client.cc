@@ -50,6 +50,13 @@ std::string Member(const nlohmann::json& document, const char* name) {
   return member != document.end() && member->is_string() ? member->get<std::string>() : "";
 }
 
+// For an answer that says nothing itself, such as that of a proxy or of another program.
+std::string_view RemedyOf(int status) {
+  if (status == 401 || status == 403) return "give a token that the server accepts: --token-file";
+  if (status / 100 == 5) return "try again; if it fails again, see the log of the server";
+  return "is this the address of a perseus server?";
+}
+
 // Returns an error such as: /schedule/kind: "zigzag" is not a schedule (choose 1f1b)
 Error ErrorOf(const Response& response) {
   const auto document = nlohmann::json::parse(response.body, nullptr, false);
@@ -65,7 +72,10 @@ Error ErrorOf(const Response& response) {
     // With the trace id, the user can find the reason in the log of the server.
     if (response.status == 500 && !trace.empty()) remedy += fmt::format("; trace {}", trace);
   }
-  if (text.empty()) text = fmt::format("the server answered with status {}", response.status);
+  if (text.empty()) {
+    text = fmt::format("the server answered with status {}", response.status);
+    if (remedy.empty()) remedy = RemedyOf(response.status);
+  }
   if (!remedy.empty()) text += fmt::format(" ({})", remedy);
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');

@@ -145,7 +145,8 @@ TEST(Client, ReportsProblemDocuments) {
   }
   ScriptedServer other({"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n"});
   EXPECT_EQ(Make(other.Url()).Fetch({.target = "/"}).error().message,
-            "the server answered with status 502");
+            "the server answered with status 502 (try again; if it fails again, see the log of the "
+            "server)");
 }
 
 TEST(Client, TriesServersInTurn) {

@@ -40,6 +40,7 @@ http::Problem ProblemOf(const Error& error, std::string pointer) {
       // The message says which values are possible.
       return Split(422, "The request is not possible", error.message, std::move(pointer),
                    kRequestPossible);
+    case ErrorKind::kFile:
     case ErrorKind::kSystem:
       break;
   }

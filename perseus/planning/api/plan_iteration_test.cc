@@ -114,7 +114,7 @@ TEST_F(PlanIterationTest, ErrorsNameTheWrongValue) {
   spec_.schedule = "1f2b";
   EXPECT_EQ(error(PlanIteration(spec_, NoSlowdown())).kind, ErrorKind::kInput);
   spec_.profile = directory_ / "absent.csv";
-  EXPECT_EQ(error(PlanIteration(spec_, NoSlowdown())).kind, ErrorKind::kSystem);
+  EXPECT_EQ(error(PlanIteration(spec_, NoSlowdown())).kind, ErrorKind::kFile);
 }
 
 }  // namespace

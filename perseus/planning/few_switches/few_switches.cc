@@ -48,7 +48,8 @@ Result<void> CheckRequest(const plan::Planner& planner, std::span<const int> bud
   for (const int budget : budgets) {
     if (budget < 0) return Fail("a limit of {} clock changes is out of range (from 0)", budget);
     if (budget <= last) {
-      return Fail("the limits of clock changes have to rise, but {} follows {}", budget, last);
+      return Fail("the limits of clock changes have to rise, but {} follows {} (sort them)", budget,
+                  last);
     }
     last = budget;
   }

@@ -168,7 +168,7 @@ TEST(HardwareFacts, WritesOnlyWhatItCanRead) {
   ASSERT_FALSE(written);
   EXPECT_THAT(written.error().message, testing::HasSubstr("busy_w has a value of 5 outside"));
   EXPECT_EQ(Read(path).value(), Example());
-  EXPECT_EQ(Read(directory.path() / "none").error().kind, ErrorKind::kSystem);
+  EXPECT_EQ(Read(directory.path() / "none").error().kind, ErrorKind::kFile);
 }
 
 }  // namespace

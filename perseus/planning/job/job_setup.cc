@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "perseus/base/file.h"
@@ -438,6 +439,15 @@ Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, std::string_vi
     return Fail(
         "the plan contains its own schedule (remove --job, --schedule, --schedule-file, "
         "--pp-ranks, --microbatches and --chunks)");
+  }
+  // The file may be elsewhere now than when the plan was made.
+  const bool is_graph = plan.job.IsGeneralGraph();
+  std::error_code error;
+  if ((is_graph ? flags.graph : flags.profile).empty() && !flags.profile_text &&
+      !std::filesystem::exists(plan.job.profile, error)) {
+    return FailAs(ErrorKind::kFile, "{}: its {} {} does not exist (give its path with {})",
+                  plan_path, is_graph ? "graph" : "profile", plan.job.profile,
+                  is_graph ? "--graph" : "--profile");
   }
   plan_file::PlannedJob planned = plan.job;
   planned.pipelines = flags.pipelines.value_or(planned.pipelines);

@@ -111,7 +111,7 @@ TEST_F(FactsOfAJob, TheyMayHaveNeitherValue) {
             "hardware facts: " + flags_.facts +
                 " gives neither the blocking power nor the switch latency\n");
   flags_.facts = (directory_ / "none").string();
-  EXPECT_EQ(LoadJob(flags_).error().kind, ErrorKind::kSystem);
+  EXPECT_EQ(LoadJob(flags_).error().kind, ErrorKind::kFile);
 }
 
 // The rate of the node is shared by its GPUs.

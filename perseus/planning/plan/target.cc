@@ -156,7 +156,7 @@ Result<Plan> PlanWithin(const Plans& plans, const Frontier& frontier, double lim
   if (!least || cost_of(*least) <= limit) return least;
   return FailAs(ErrorKind::kUnreachable,
                 "no plan between the least time and the least energy meets {} of {} {}: the least "
-                "is {} {}",
+                "is {} {} (allow that much, or give another target)",
                 what, limit, unit, RoundedUp(cost_of(*least)), unit);
 }
 

@@ -31,10 +31,11 @@ class TargetTest : public ::testing::Test {
     EXPECT_FALSE(plan) << Describe(target);
     return plan ? Error{} : plan.error();
   }
-  // The last number of a message, which is followed by its unit.
-  static double LastNumber(const std::string& message) {
-    const std::size_t unit = message.rfind(' ');
-    return std::stod(message.substr(message.rfind(' ', unit - 1) + 1));
+  static double LeastIn(const std::string& message) {
+    const std::string before = "the least is ";
+    const std::size_t place = message.find(before);
+    EXPECT_NE(place, std::string::npos) << message;
+    return std::stod(message.substr(place + before.size()));
   }
   const FrontierPoint& Cheapest() const { return frontier_.points[frontier_.least_energy]; }
 
@@ -84,7 +85,7 @@ TEST_F(TargetTest, TheErrorOfASmallEnergyBudgetHasTheLeastEnergy) {
   for (const double part : {0.5, 0.99, 0.999999}) {
     const Error error = Refuse({.kind = Kind::kEnergyBudget, .value = part * Cheapest().bound_j});
     EXPECT_EQ(error.kind, ErrorKind::kUnreachable);
-    const double offered_j = LastNumber(error.message);
+    const double offered_j = LeastIn(error.message);
     EXPECT_NEAR(offered_j, Cheapest().bound_j, 0.01 * Cheapest().bound_j);
     EXPECT_LE(Reach({.kind = Kind::kEnergyBudget, .value = offered_j}).evaluation.energy_j,
               offered_j);
@@ -119,7 +120,7 @@ TEST_F(TargetTest, TheErrorOfASmallPowerCapHasTheLeastPower) {
   for (const double cap_w : {1.0, 100.0}) {
     const Error error = Refuse({.kind = Kind::kPowerCap, .value = cap_w});
     EXPECT_EQ(error.kind, ErrorKind::kUnreachable);
-    const double offered_w = LastNumber(error.message);
+    const double offered_w = LeastIn(error.message);
     EXPECT_LE(Reach({.kind = Kind::kPowerCap, .value = offered_w}).evaluation.average_power_w(),
               offered_w);
   }

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 
 #include <chrono>
@@ -150,10 +151,11 @@ TEST_F(AgentAccessTest, FiveCapabilitiesSuffice) {
 }
 
 // A host on which reading the cgroups of this process waits, as for a user who holds the kernel's
-// lock of all cgroups. And this process is no administrator there.
+// lock of all cgroups: the file is a pipe whose writer does not end. And this process is no
+// administrator there.
 class SlowCgroups {
  public:
-  explicit SlowCgroups(const fs::path& root) : root_(root), fifo_(root / "fifo") {
+  explicit SlowCgroups(const fs::path& root) : root_(root) {
     const fs::path process = root / "proc" / std::to_string(::getpid());
     fs::create_directories(process / "ns");
     fs::create_directories(root / "proc/self/ns");
@@ -163,27 +165,34 @@ class SlowCgroups {
     for (const fs::path& self : {process, root / "proc/self"}) {
       fs::create_symlink("user:[1]", self / "ns/user");
     }
-    std::ofstream(root / "proc/self/cgroup") << "0::/\n";
-    EXPECT_EQ(::mkfifo(fifo_.c_str(), 0600), 0);
+    std::ofstream(root / "proc/self/cgroup") << kCgroups;
+    int ends[2] = {};
+    EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+    reader_ = FileDescriptor(ends[0]);
+    writer_ = FileDescriptor(ends[1]);
+    EXPECT_EQ(::write(writer_.get(), kCgroups.data(), kCgroups.size()),
+              static_cast<ssize_t>(kCgroups.size()));
     cgroups_ = process / "cgroup";
-    fs::create_hard_link(fifo_, cgroups_);
+    fs::create_symlink(fmt::format("/proc/{}/fd/{}", ::getpid(), reader_.get()), cgroups_);
   }
   Host host() const { return {root_, /*agent_uid=*/12'345}; }
-  // Returns once a thread waits for the cgroups.
+  // Returns once a thread has read what there is, and waits for more.
   void WaitForReader() {
-    while ((writer_ = FileDescriptor(::open(fifo_.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC))),
-           !writer_) {
+    for (int left = 1; left > 0;) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      ASSERT_EQ(::ioctl(reader_.get(), FIONREAD, &left), 0);
     }
   }
   void Release() {
     fs::remove(cgroups_);
-    std::ofstream(cgroups_) << "0::/\n";
+    std::ofstream(cgroups_) << kCgroups;
     writer_ = FileDescriptor();
   }
 
  private:
-  fs::path root_, fifo_, cgroups_;
+  static constexpr std::string_view kCgroups = "0::/\n";
+  fs::path root_, cgroups_;
+  FileDescriptor reader_;
   FileDescriptor writer_;
 };
 

@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <system_error>
 
+#include "perseus/base/system_cause.h"
+
 namespace perseus::agent {
 namespace {
 
@@ -18,7 +20,7 @@ constexpr std::uint64_t kNeeded = Bit(CAP_SYS_ADMIN) | Bit(CAP_SYS_PTRACE) | Bit
 
 Result<void> FailHere(const char* what) {
   return FailAs(ErrorKind::kSystem, "cannot give up capabilities ({}): {}", what,
-                std::generic_category().message(errno));
+                CauseAndRemedy(errno));
 }
 
 }  // namespace

@@ -94,7 +94,7 @@ AssignmentWatcher::News AssignmentWatcher::Ask() {
     seen_.reset();
     return News{nullptr, error.message};
   };
-  if (!assignment && assignment.error().kind == ErrorKind::kSystem)
+  if (!assignment && assignment.error().kind != ErrorKind::kInput)
     return try_again(assignment.error());
   if (!assignment) return {nullptr, assignment.error().message};
   if (!assignment->has_value() || (*assignment)->version <= version_) return {};
@@ -102,7 +102,7 @@ AssignmentWatcher::News AssignmentWatcher::Ask() {
   News news;
   news.table = std::make_unique<ClockTable>();
   auto table = TableOf(**assignment, job_directory_, name_);
-  if (!table && table.error().kind == ErrorKind::kSystem) return try_again(table.error());
+  if (!table && table.error().kind != ErrorKind::kInput) return try_again(table.error());
   version_ = (*assignment)->version;
   if (table) {
     *news.table = *std::move(table);

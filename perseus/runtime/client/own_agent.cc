@@ -21,6 +21,7 @@
 
 #include "perseus/base/file.h"
 #include "perseus/base/file_descriptor.h"
+#include "perseus/base/system_cause.h"
 #include "perseus/runtime/protocol/unix_socket.h"
 
 extern char** environ;
@@ -105,7 +106,7 @@ Result<StartLock> LockStart(const std::filesystem::path& path,
   }
   if (lock) return StartLock(std::move(lock));
   return FailAs(ErrorKind::kSystem, "no agent of one's own: cannot open {}: {}", path.string(),
-                std::strerror(errno));
+                CauseAndRemedy(errno));
 }
 
 // Runs the command in a session of its own, and as nobody's child: it outlives this process, and

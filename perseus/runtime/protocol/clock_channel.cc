@@ -14,6 +14,8 @@
 #include <new>
 #include <utility>
 
+#include "perseus/base/system_cause.h"
+
 namespace perseus::protocol {
 namespace {
 
@@ -296,7 +298,7 @@ Result<ClockPublisher> ClockPublisher::Attach(std::vector<FileDescriptor> descri
   memory->mapping = Mapping(descriptors[0].get(), BytesFor(gpu_count));
   if (!memory->mapping) {
     return FailAs(ErrorKind::kSystem, "the agent's channel: cannot map its memory: {}",
-                  std::strerror(errno));
+                  CauseAndRemedy(errno));
   }
   const ClockChannelHeader& header = *memory->mapping.header();
   if (header.magic != kClockChannelMagic) {

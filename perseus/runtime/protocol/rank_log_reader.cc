@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <string>
 #include <utility>
 
 #include "perseus/base/file_descriptor.h"
+#include "perseus/base/system_cause.h"
 #include "perseus/runtime/protocol/rank_log.h"
 
 namespace perseus::protocol {
@@ -30,7 +30,7 @@ class RankLogReader::OpenFile {
   Result<std::string> ReadAt(std::uint64_t offset, std::size_t most) const;
   tl::unexpected<Error> CannotRead() const {
     return FailAs(ErrorKind::kSystem, "{}: cannot be read: {}", path_.string(),
-                  std::strerror(errno));
+                  CauseAndRemedy(errno));
   }
 
  private:

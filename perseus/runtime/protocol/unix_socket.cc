@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "perseus/base/process_state.h"
+#include "perseus/base/system_cause.h"
 #include "perseus/runtime/protocol/clock_channel.h"
 #include "perseus/runtime/protocol/messages.h"
 
@@ -37,7 +38,7 @@ constexpr timeval kConnectTimeout = {5, 0};
 constexpr int kPassRights = 83;
 
 tl::unexpected<Error> SystemFailure(std::string_view what) {
-  return FailAs(ErrorKind::kSystem, "cannot {}: {}", what, std::strerror(errno));
+  return FailAs(ErrorKind::kSystem, "cannot {}: {}", what, CauseAndRemedy(errno));
 }
 
 FileDescriptor MakeSocket(int flags) {

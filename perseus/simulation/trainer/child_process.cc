@@ -8,7 +8,8 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
+
+#include "perseus/base/system_cause.h"
 
 namespace perseus::trainer {
 namespace {
@@ -24,7 +25,7 @@ Result<ChildProcess> ChildProcess::Launch(const Start& start) {
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid < 0) {
-    return FailAs(ErrorKind::kSystem, "cannot start a process: {}", std::strerror(errno));
+    return FailAs(ErrorKind::kSystem, "cannot start a process: {}", CauseAndRemedy(errno));
   }
   if (pid > 0) return ChildProcess(pid);
   prctl(PR_SET_PDEATHSIG, SIGTERM);

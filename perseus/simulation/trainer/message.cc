@@ -4,8 +4,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <type_traits>
+
+#include "perseus/base/system_cause.h"
 
 namespace perseus::trainer {
 
@@ -24,7 +25,7 @@ Result<void> SendMessage(int socket, const Message& message) {
     if (sent == static_cast<ssize_t>(sizeof message)) return {};
     if (sent < 0 && errno == EINTR) continue;
     return FailAs(ErrorKind::kSystem, "cannot send to another process of the trainer: {}",
-                  std::strerror(errno));
+                  CauseAndRemedy(errno));
   }
 }
 
@@ -37,8 +38,9 @@ Result<MessageReception> ReceiveMessage(int socket) {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return MessageReception{};
     if (got < 0 && errno == ECONNRESET) return MessageReception{true, {}};
-    return FailAs(ErrorKind::kSystem, "cannot receive from another process of the trainer: {}",
-                  got < 0 ? std::strerror(errno) : "protocol version mismatch");
+    return FailAs(
+        ErrorKind::kSystem, "cannot receive from another process of the trainer: {}",
+        got < 0 ? CauseAndRemedy(errno) : "protocol version mismatch (use one build of perseus)");
   }
 }
 

@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -21,6 +20,7 @@
 
 #include "perseus/base/clock.h"
 #include "perseus/base/file_descriptor.h"
+#include "perseus/base/system_cause.h"
 #include "perseus/simulation/trainer/message.h"
 
 namespace perseus::trainer {
@@ -124,7 +124,7 @@ Result<void> RankProcess::Open() {
   sigdelset(&ends, SIGINT);  // The parent handles Ctrl-C.
   signals_ = FileDescriptor(signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals_) {
-    return FailAs(ErrorKind::kSystem, "cannot wait for signals: {}", std::strerror(errno));
+    return FailAs(ErrorKind::kSystem, "cannot wait for signals: {}", CauseAndRemedy(errno));
   }
   prctl(PR_SET_TIMERSLACK, 1UL);
 

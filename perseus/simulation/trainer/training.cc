@@ -9,13 +9,13 @@
 #include <cerrno>
 #include <charconv>
 #include <csignal>
-#include <cstring>
 #include <map>
 #include <optional>
 #include <set>
 
 #include "perseus/base/clock.h"
 #include "perseus/base/file_descriptor.h"
+#include "perseus/base/system_cause.h"
 #include "perseus/base/units.h"
 #include "perseus/simulation/trainer/child_process.h"
 
@@ -36,7 +36,7 @@ Result<SocketPair> MakeSocketPair() {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
     return FailAs(ErrorKind::kSystem, "cannot make sockets for the ranks: {}",
-                  std::strerror(errno));
+                  CauseAndRemedy(errno));
   }
   return SocketPair{{FileDescriptor(ends[0]), FileDescriptor(ends[1])}};
 }
@@ -102,7 +102,7 @@ Result<void> Training::Launch() {
   sigprocmask(SIG_BLOCK, &ends, nullptr);
   signals_ = FileDescriptor(signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals_) {
-    return FailAs(ErrorKind::kSystem, "cannot wait for signals: {}", std::strerror(errno));
+    return FailAs(ErrorKind::kSystem, "cannot wait for signals: {}", CauseAndRemedy(errno));
   }
   for (int pipeline = 0; pipeline < options_.pipelines; ++pipeline) {
     std::vector<std::map<int, FileDescriptor>> peers(static_cast<std::size_t>(options_.ranks));

@@ -25,6 +25,7 @@
 #include <utility>
 
 #include "perseus/base/host.h"
+#include "perseus/base/system_cause.h"
 
 namespace perseus::virtual_gpu {
 namespace {
@@ -41,7 +42,7 @@ constexpr Nanoseconds kMutexTimeout = 5 * kSecond;
 
 tl::unexpected<Error> CannotMakeClock(const std::filesystem::path& path) {
   return FailAs(ErrorKind::kSystem, "{}: cannot create the clock of virtual nodes: {}",
-                path.string(), std::strerror(errno));
+                path.string(), CauseAndRemedy(errno));
 }
 
 // Rounds up to a grid, so that periodic threads wake at the same moments. Each jump of the time
@@ -532,7 +533,7 @@ Result<void> SetClockOfJob(const std::filesystem::path& job_directory,
   }
   if (!error) return {};
   return FailAs(ErrorKind::kSystem, "{}: cannot link the job's clock: {}", link.string(),
-                error.message());
+                CauseAndRemedy(error));
 }
 
 Result<std::shared_ptr<Clock>> OpenClockOfJob(const std::filesystem::path& job_directory) {

@@ -158,8 +158,10 @@ TEST(VirtualNodeFile, AGpuStatesItsClocksInExactlyOneWay) {
             "example lowest_mhz = 210, highest_mhz = 1410, step_mhz = 15)");
   EXPECT_EQ(ErrorOf("gpus = 1\n[gpu]\nmodel = \"a100\"\nstep_mhz = 5"),
             "dir/box.toml:4: step_mhz needs lowest_mhz and highest_mhz (remove it, or add both)");
-  EXPECT_EQ(ErrorOf("gpus = 1\n[gpu]\nprofile = \"none.csv\""),
-            "dir/box.toml:3: dir/none.csv: cannot read: No such file or directory");
+  EXPECT_EQ(
+      ErrorOf("gpus = 1\n[gpu]\nprofile = \"none.csv\""),
+      "dir/box.toml:3: dir/none.csv: cannot read: No such file or directory (check the name and "
+      "the directory)");
 }
 
 TEST(VirtualNodeFile, NumbersHaveTheirRanges) {

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "perseus/base/host.h"
+#include "perseus/base/system_cause.h"
 
 namespace perseus::virtual_gpu {
 namespace {
@@ -30,7 +31,8 @@ constexpr off_t kFirstClaim = off_t{1} << 40;
 static_assert(std::is_trivially_copyable_v<VirtualCell>);
 
 tl::unexpected<Error> SystemFailure(const std::filesystem::path& path, std::string_view what) {
-  return FailAs(ErrorKind::kSystem, "{}: cannot {}: {}", path.string(), what, std::strerror(errno));
+  return FailAs(ErrorKind::kSystem, "{}: cannot {}: {}", path.string(), what,
+                CauseAndRemedy(errno));
 }
 
 struct flock ClaimOf(int gpu) {

@@ -1,0 +1,76 @@
+// Tests of what surrounds the program: closed and broken outputs, names with any bytes, and values
+// at the edge of what a number can be.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "tests/cli/program.h"
+
+namespace perseus {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class HostileTest : public ProgramTest {
+ protected:
+  HostileTest() { MakeProfile(); }
+
+  const std::string plan_ = std::string("plan profile.csv") + kJob + "--no-frontier -o out";
+};
+
+// A file of the program would get the number of the closed descriptor, and the output.
+TEST_F(HostileTest, AClosedStandardOutputIsAFailureAndNoFileGetsTheOutput) {
+  ExpectComplaint(Run(plan_ + " >&-"), 1, "cannot write to standard output: Bad file descriptor (");
+  EXPECT_FALSE(std::filesystem::exists(Directory() / "out"));
+  EXPECT_EQ(Run(plan_ + " >&- 2>&-").status, 1);
+  EXPECT_FALSE(std::filesystem::exists(Directory() / "out"));
+  RunWell(plan_ + " <&-");
+  const std::string before = Read("out/summary.json");
+  EXPECT_EQ(Run(plan_ + " <&- >&- 2>&-").status, 1);
+  EXPECT_EQ(Read("out/summary.json"), before);
+}
+
+TEST_F(HostileTest, IfNobodyReadsTheOutputTheDirectoryIsAsBefore) {
+  const Outcome outcome = Run(plan_ + " | true; ls -A out; rm -rf out");
+  EXPECT_THAT(outcome.err, HasSubstr("cannot write to standard output: Broken pipe ("));
+  EXPECT_THAT(outcome.out, IsEmpty());
+}
+
+TEST_F(HostileTest, AMessageWithAnyNameIsOneLine) {
+  for (const char* name : {"'a\nb.csv'", "'\x1b[31mred'", "'\xff\xfe'", "'a\tb'"}) {
+    ExpectComplaint(Run(std::string("plan ") + name), 2, ": cannot read: No such file");
+  }
+}
+
+TEST_F(HostileTest, AMistakeInTheWordsIsNamed) {
+  const std::string plan = std::string("plan profile.csv") + kJob;
+  const std::pair<std::string, const char*> cases[] = {
+      {"''", "\"\" is unknown (see perseus --help)"},
+      {"plan ''", "profile: the value is empty (give a value, or leave it out)"},
+      {plan + "--schedule gpipe", "--schedule is given more than once: give it once (see perseus "},
+      {plan + "--slowdown", "--slowdown has no value: give it one (see perseus plan --help)"},
+      {plan + "-o", "--output has no value: give it one (see perseus plan --help)"},
+      {"plan -- profile.csv --schedule gpipe",
+       "\"--schedule\" is unknown (see perseus plan --help"}};
+  for (const auto& [arguments, complaint] : cases) {
+    SCOPED_TRACE(arguments);
+    ExpectComplaint(Run(arguments), 2, complaint);
+  }
+  RunWell(std::string("plan --no-frontier ") + kJob + " -- profile.csv");
+}
+
+TEST_F(HostileTest, ALongArgumentIsCutInTheMessage) {
+  const Outcome outcome = Run("plan " + std::string(100'000, 'x'));
+  ExpectComplaint(outcome, 2, "x: cannot read: File name too long (give a shorter name");
+  EXPECT_LT(outcome.err.size(), 5000u);
+}
+
+TEST_F(HostileTest, ANumberThatIsTooSmallIsNoCrash) {
+  for (const char* flag : {"--switch-cost 1e-320", "--noise 1e-320", "--deadline 1e-320"}) {
+    ExpectComplaint(Run(std::string("plan profile.csv ") + kJob + flag), 2,
+                    "\"1e-320\" is too small: write 0 (see perseus plan --help)");
+  }
+}
+
+}  // namespace
+}  // namespace perseus
