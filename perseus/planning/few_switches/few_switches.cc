@@ -9,6 +9,7 @@
 #include "perseus/base/parallel.h"
 #include "perseus/base/stopped.h"
 #include "perseus/planning/few_switches/price_ascent.h"
+#include "perseus/planning/few_switches/ring.h"
 #include "perseus/planning/few_switches/segment_search.h"
 
 namespace perseus::few_switches {
@@ -62,26 +63,6 @@ std::vector<Ring> RingsOfSequences(const std::vector<std::vector<int>>& clocks) 
     rings.push_back(sequence.empty() ? Ring{{0, 0}} : MakeRing(sequence));
   }
   return rings;
-}
-
-// Removes the shortest segments, until at most `most_changes` changes remain. A removed segment
-// takes the clock of the neighbor whose clock is nearer.
-void Shrink(Ring& ring, int positions, int most_changes) {
-  while (ring.size() > At(std::max(most_changes, 1))) {
-    const auto length = [&](std::size_t j) {
-      const int next = ring[(j + 1) % ring.size()].start;
-      return (next - ring[j].start + positions) % positions;
-    };
-    std::size_t shortest = 0;
-    for (std::size_t j = 1; j < ring.size(); ++j) {
-      if (length(j) < length(shortest)) shortest = j;
-    }
-    const int clock = ring[shortest].clock;
-    const int before = ring[(shortest + ring.size() - 1) % ring.size()].clock;
-    const int after = ring[(shortest + 1) % ring.size()].clock;
-    ring[shortest].clock = std::abs(before - clock) <= std::abs(after - clock) ? before : after;
-    ring = MakeRing(ClocksOf(ring, positions));
-  }
 }
 
 class FewSwitches {
@@ -146,7 +127,7 @@ std::optional<std::vector<Ring>> FewSwitches::RingsOf(const std::vector<int>& op
 
 bool FewSwitches::Fits(const std::vector<Ring>& rings, int most_changes) const {
   return search_.IsMeasured(rings) && std::ranges::all_of(rings, [&](const Ring& ring) {
-           return ring.size() <= At(std::max(most_changes, 1));
+           return ring.size() <= MostSegments(most_changes);
          });
 }
 

@@ -38,6 +38,17 @@ struct RankClocks {
 
   static constexpr int kUnmeasured = -1;
 
+  // How many of `length` positions from `begin` on have the row. The positions may wrap around
+  // once.
+  int CountRow(int row, int begin, int length) const {
+    const auto until = [&](int position) {
+      return rows_before[At(position) * At(row_count) + At(row)];
+    };
+    const int end = begin + length;
+    if (end <= positions()) return until(end) - until(begin);
+    return until(positions()) - until(begin) + until(end - positions());
+  }
+
   int positions() const { return static_cast<int>(instructions.size()); }
   std::size_t Cell(int position, int clock) const {
     return At(rows[At(position)]) * At(clocks) + At(clock);

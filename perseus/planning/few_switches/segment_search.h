@@ -1,17 +1,8 @@
 // A search for the best plan with at most N clock changes per pp_rank.
 //
-// A pp_rank's clocks over an iteration that repeats are a ring of segments: runs of instructions at
-// one clock. A ring of m segments has m changes, and a ring of one segment has none. So "at most N
-// changes" means "at most max(N, 1) segments", and every state of the search has that property.
-//
-// The search is simulated annealing over rings (Kirkpatrick, Gelatt & Vecchi 1983). Its moves:
-//   - another clock for a segment, or for segments of two pp_ranks in opposite directions;
-//   - a boundary between two segments, or both ends of a segment, move along the iteration;
-//   - a segment splits, or disappears into a neighbor;
-//   - a pp_rank takes a whole ring that was offered.
-// Good plans change clocks at about the same microbatch on all pp_ranks. So half of the moves do
-// the same to several neighboring pp_ranks at once: to the segments nearest to the same place. A
-// tenth of the moves consist of two such moves.
+// The search is simulated annealing over rings (Kirkpatrick, Gelatt & Vecchi 1983): the clocks of a
+// pp_rank as segments (ring.h), so that every state keeps the limit of changes. ring_moves.h has
+// the moves.
 //
 // Offered are the sequences that attain the bound at the latest prices (price_ascent.h), and the
 // rings of the best plans of other starts. Such a ring is good as a whole, and a walk of small
@@ -21,7 +12,10 @@
 // A plan that is late, or that breaks a rule (change_rules.h), costs a price for each second. This
 // price grows during the search, until such a plan never pays. (A constant price that is low never
 // ends within the deadline; one that is high gets stuck, where the deadline is the least possible
-// time.) The result is the best plan that the search saw within the deadline and the rules.
+// time.) A plan that is early gains a price for each second, at first half of the marginal price of
+// time, and at the end nothing. So a pp_rank can become faster in one move, and another one can use
+// that time in a later move. The result is the best plan that the search saw within the deadline
+// and the rules.
 //
 // A stall and the energy of a change belong to the first instruction of a segment. So a move also
 // changes the durations of instructions that begin a segment only before it or only after it.
@@ -40,28 +34,18 @@
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
+#include <span>
 #include <stop_token>
 #include <vector>
 
-#include "perseus/base/random.h"
 #include "perseus/planning/few_switches/change_rules.h"
 #include "perseus/planning/few_switches/rank_clocks.h"
+#include "perseus/planning/few_switches/ring.h"
+#include "perseus/planning/few_switches/ring_moves.h"
 #include "perseus/planning/few_switches/timeline.h"
 #include "perseus/planning/plan/planner.h"
 
 namespace perseus::few_switches {
-
-struct Segment {
-  int start = 0;  // Its first position. It ends where the next one starts; the last one wraps.
-  int clock = 0;
-  bool operator==(const Segment&) const = default;
-};
-// Sorted by start. Neighbors have different clocks. A ring of one segment starts at 0.
-using Ring = std::vector<Segment>;
-
-// The clocks of a pp_rank ([position]) as a ring, and back.
-Ring MakeRing(const std::vector<int>& clocks);
-std::vector<int> ClocksOf(const Ring& ring, int positions);
 
 class SegmentSearch {
  public:
@@ -84,8 +68,8 @@ class SegmentSearch {
               std::initializer_list<std::stop_token> ends = {});
 
   // Offers a ring for each pp_rank to the moves of Anneal. Requires measured clocks.
-  void Offer(const std::vector<Ring>& rings);
-  void ForgetOffers() { offered_.clear(); }
+  void Offer(const std::vector<Ring>& rings) { moves_.Offer(rings); }
+  void ForgetOffers() { moves_.ForgetOffers(); }
 
   // The best plan within the deadline and the rules since the last Forget.
   struct Found {
@@ -101,17 +85,7 @@ class SegmentSearch {
   bool IsMeasured(const std::vector<Ring>& rings) const;
 
  private:
-  // A proposed new ring of one pp_rank.
-  struct Proposal {
-    int pp_rank = 0;
-    Ring ring;
-  };
-
   void Start(std::vector<Ring> rings);
-  bool Propose(int most_changes);
-  bool ProposeRing(int pp_rank, const Ring& ring, int most_changes);
-  bool ProposePart(int most_changes);
-  bool ProposeOn(int pp_rank, double place, int kind, int amount, int most_changes);
   // Instructions of a pp_rank, from one position to the one before another, that get a clock.
   struct Stretch {
     int pp_rank = 0;
@@ -137,20 +111,18 @@ class SegmentSearch {
   double Cost(double instruction_energy_j, Nanoseconds time, Nanoseconds breach = 0) const;
   double CurrentCost() const;
   void Remember();
-  int Below(int end) { return static_cast<int>(random_() % static_cast<std::uint64_t>(end)); }
-  int SignedStep(int most);
   double Exponential();
 
   const plan::Planner& planner_;
   const std::vector<RankClocks>& ranks_;
   const RuleChecker& checker_;
   schedule::SwitchCost switch_cost_;
-  std::vector<int> movable_;  // The pp_ranks with a choice.
   Nanoseconds deadline_;
   double waiting_j_per_ns_;  // All pp_ranks.
   double price_j_per_ns_;
   double late_j_per_ns_ = 0;
-  SplitMix64 random_;
+  double early_j_per_ns_ = 0;
+  RingMoves moves_;
 
   Timeline timeline_;
   double fixed_energy_j_ = 0;  // Effective energy of instructions without a choice.
@@ -159,10 +131,7 @@ class SegmentSearch {
   Nanoseconds breach_ = 0;
   double cost_ = 0;
 
-  std::vector<std::vector<Ring>> offered_;  // [pp_rank] without repetition.
-  std::vector<Proposal> proposals_;
-  Ring before_;  // The scratch memory of ProposeOn.
-  std::size_t used_proposals_ = 0;
+  std::span<RingMoves::Proposal> proposals_;  // Of moves_.
   std::vector<Stretch> stretches_;
   std::vector<Timeline::Change> changes_;
   double energy_change_j_ = 0;

@@ -1,7 +1,6 @@
-// Rings of segments, and the timeline that the search updates.
-#include "perseus/planning/few_switches/segment_search.h"
+// The timeline that the search updates.
+#include "perseus/planning/few_switches/timeline.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <random>
@@ -11,23 +10,6 @@
 
 namespace perseus::few_switches {
 namespace {
-
-using ::testing::ElementsAre;
-
-TEST(Ring, JoinsTheEndWithTheBeginning) {
-  EXPECT_THAT(MakeRing({2, 2, 2}), ElementsAre(Segment{0, 2}));
-  EXPECT_THAT(MakeRing({1, 1, 0, 0, 1}), ElementsAre(Segment{2, 0}, Segment{4, 1}));
-  EXPECT_THAT(MakeRing({1, 0, 0, 2}), ElementsAre(Segment{0, 1}, Segment{1, 0}, Segment{3, 2}));
-}
-
-TEST(Ring, GivesItsClocksBack) {
-  std::mt19937_64 random(1);
-  for (int i = 0; i < 200; ++i) {
-    std::vector<int> clocks(1 + random() % 9);
-    for (int& clock : clocks) clock = static_cast<int>(random() % 3);
-    EXPECT_EQ(ClocksOf(MakeRing(clocks), static_cast<int>(clocks.size())), clocks);
-  }
-}
 
 TEST(Timeline, AgreesWithTheEvaluator) {
   for (std::uint64_t seed = 0; seed < Seeds(200); ++seed) {

@@ -1,0 +1,57 @@
+// The clocks of a pp_rank over an iteration that repeats: a ring of segments.
+//
+// A segment is a run of instructions at one clock. A ring of m segments has m changes, and a ring
+// of one segment has none. So "at most N changes" means "at most max(N, 1) segments".
+//
+// Thread safety: functions without shared state.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "perseus/base/index.h"
+
+namespace perseus::few_switches {
+
+struct Segment {
+  int start = 0;  // Its first position. It ends where the next one starts; the last one wraps.
+  int clock = 0;  // A number of rank_clocks.h.
+  bool operator==(const Segment&) const = default;
+};
+// Sorted by start. Neighbors have different clocks. A ring of one segment starts at 0.
+using Ring = std::vector<Segment>;
+
+// The most segments of a ring with at most so many changes.
+inline std::size_t MostSegments(int most_changes) { return At(std::max(most_changes, 1)); }
+
+// The clocks of a pp_rank ([position]) as a ring, and back.
+Ring MakeRing(const std::vector<int>& clocks);
+std::vector<int> ClocksOf(const Ring& ring, int positions);
+
+// Sorts by start, and joins neighbors of the same clock. Fast if the ring is nearly sorted.
+void Normalize(Ring& ring);
+
+// A position that may be before the first one or after the last one, on the ring.
+int Wrap(int position, int positions);
+
+std::size_t SegmentAt(const Ring& ring, int position);
+int LengthOf(const Ring& ring, std::size_t segment, int positions);
+
+// The segment takes the clock of the neighbor whose clock is nearer, and so becomes a part of it.
+// Requires more than one segment.
+void RemoveSegment(Ring& ring, std::size_t segment);
+
+// Removes the shortest segments, until at most `most_changes` changes remain.
+void Shrink(Ring& ring, int positions, int most_changes);
+
+// Outside of the positions from `begin` to the one before `end`, two rings have the same segments.
+// A move changes few segments of a ring, and this saves a pass over the others.
+struct Difference {
+  int begin = 0;
+  int end = 0;
+  std::size_t first_boundary = 0;  // The first one after `begin`, in both rings.
+};
+Difference Compare(const Ring& a, const Ring& b, int positions);
+
+}  // namespace perseus::few_switches

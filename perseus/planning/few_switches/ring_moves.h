@@ -1,0 +1,82 @@
+// Random moves for a search over rings (ring.h): new rings for one or several pp_ranks.
+//
+//   - another clock for a segment, or for segments of two pp_ranks in opposite directions;
+//   - a boundary between two segments, or both ends of a segment, move along the iteration;
+//   - a segment splits, or disappears into a neighbor. If a ring has no segment left to split,
+//     another one disappears;
+//   - a segment becomes two, a faster and a slower one, which together take the same time;
+//   - a pp_rank takes a whole ring that was offered.
+// Good plans change clocks at about the same microbatch on all pp_ranks. So most moves often do the
+// same to several neighboring pp_ranks at once: to the segments nearest to the same place. A tenth
+// of the moves consist of two such moves.
+//
+// Why a segment becomes two: in the steady state, each pp_rank has to run a microbatch within one
+// period. Clocks are coarse, so one clock leaves slack in each period. Two clocks, each for a part
+// of the iteration, use it, but only if all pp_ranks have the short period at the same time. No
+// sequence of smaller moves leads there: until the last pp_rank follows, the plan is late, or costs
+// more. So the other pp_ranks follow in the same move, with the clocks that fit the same periods.
+//
+// Thread safety: one thread at a time.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "perseus/base/random.h"
+#include "perseus/planning/few_switches/rank_clocks.h"
+#include "perseus/planning/few_switches/ring.h"
+
+namespace perseus::few_switches {
+
+class RingMoves {
+ public:
+  struct Proposal {
+    int pp_rank = 0;
+    Ring ring;
+  };
+
+  // Keeps a reference to `ranks`.
+  explicit RingMoves(const std::vector<RankClocks>& ranks);
+
+  // The pp_ranks that have instructions with a choice.
+  const std::vector<int>& movable() const { return movable_; }
+  SplitMix64& random() { return random_; }
+
+  // Offers a ring for each pp_rank. Requires measured clocks.
+  void Offer(const std::vector<Ring>& rings);
+  void ForgetOffers() { offered_.clear(); }
+
+  // A random move from `rings` ([pp_rank]): for each pp_rank at most one new ring, with at most
+  // max(most_changes, 1) segments. Their clocks may be unmeasured. Empty if the move is not
+  // possible there. Valid until the next call. Requires a movable pp_rank.
+  std::span<Proposal> Propose(const std::vector<Ring>& rings, int most_changes);
+
+ private:
+  enum class Kind { kClock, kBoundary, kShift, kSplit, kRemove };
+  struct Move {
+    double place = 0;  // A fraction of the iteration.
+    Kind kind = Kind::kClock;
+    int amount = 0;
+  };
+
+  void ProposePart(const std::vector<Ring>& rings, int most_changes);
+  void ProposeMix(const std::vector<Ring>& rings, int first, double place, int most_changes);
+  void ProposeOn(const std::vector<Ring>& rings, int pp_rank, const Move& move, int most_changes);
+  void ProposeRing(const std::vector<Ring>& rings, int pp_rank, const Ring& ring, int most_changes);
+  // `next` is the ring before the split.
+  bool Split(Ring& next, int position, int amount, const RankClocks& rank, int most_changes);
+  int Below(int end) { return static_cast<int>(random_() % static_cast<std::uint64_t>(end)); }
+  int Step(int most);
+  int SignedStep(int most);
+
+  const std::vector<RankClocks>& ranks_;
+  std::vector<int> movable_;
+  SplitMix64 random_;
+  std::vector<std::vector<Ring>> offered_;  // [pp_rank] without repetition.
+  // The first `used_` are the proposals of this move. The others keep their memory.
+  std::vector<Proposal> proposals_;
+  std::size_t used_ = 0;
+  Ring scratch_;
+};
+
+}  // namespace perseus::few_switches
