@@ -18,14 +18,13 @@ namespace {
 // The effort for one budget.
 // Starts get so many moves of the search each. The best ones get more, in rounds.
 constexpr std::int64_t kFirstMoves = 3'000;
-constexpr std::int64_t kFinalMoves = 8'000;
+constexpr std::int64_t kFinalMoves = 12'000;
 constexpr std::size_t kRounds = 3;
 // More than the starts and rounds of a search, each of which has a seed of its own.
 constexpr std::uint64_t kSeedsOfSearch = 1'000;
 constexpr std::size_t kFinalists = 2;
 // Starts that combine the sequences of pp_ranks from several steps of the ascent.
 constexpr int kMixtures = 4;
-constexpr int kMixturesOfFew = 16;
 // A move of a small job takes less time, so a small job gets more moves: up to kMostSmall times as
 // many. A tiny job has few plans, so it gets fewer.
 constexpr double kFullEffortInstructions = 1'500;
@@ -37,8 +36,6 @@ constexpr double kLeastSteps = 20;
 constexpr double kMostSteps = 300;
 // A bound takes much less time than a search, so a small effort is not as small for it.
 constexpr double kLeastBoundEffort = 0.1;
-// With at most this many changes, boundaries hardly move, so more starts help.
-constexpr int kFew = 3;
 // Without changes, a step is cheap, and the prices of the relaxed optimum are far off.
 constexpr double kStepsWithoutChanges = 3;
 
@@ -139,8 +136,7 @@ std::vector<std::vector<Ring>> FewSwitches::Starts(int most_changes,
   };
   add(RingsOfSequences(bound.best.clocks));
   SplitMix64 random{static_cast<std::uint64_t>(most_changes)};
-  for (int i = 0; i < (most_changes <= kFew ? kMixturesOfFew : kMixtures) && !bound.latest.empty();
-       ++i) {
+  for (int i = 0; i < kMixtures && !bound.latest.empty(); ++i) {
     std::vector<std::vector<int>> mixed;
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       mixed.push_back(bound.latest[At(random() % bound.latest.size())][r]);
