@@ -17,9 +17,9 @@ namespace {
 // jobs of kFullEffortInstructions or more. A move of a small job is quick, so its search has more
 // of them (few_switches.cc), and needs less effort.
 constexpr double kFullEffortInstructions = 1'500;
-constexpr double kSmallTradeoffEffort = 0.15;
-constexpr double kSmallPlanEffort = 0.12;
-constexpr double kLargePlanEffort = 0.25;
+constexpr double kSmallTradeoffEffort = 0.11;
+constexpr double kSmallPlanEffort = 0.09;
+constexpr double kLargePlanEffort = 0.2;
 constexpr Range kRuleMilliseconds = {0, 3'600'000};
 
 double MillisecondsOf(std::string_view text) {
