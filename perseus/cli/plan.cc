@@ -280,14 +280,20 @@ Result<void> LookFirst(const PlanFlags& flags, const plan::Planner& planner,
                          TargetsToPlan(asked, planner, frontier, stops));
 }
 
-// The plan whose limits are traded off: the first one that the user asks for, if its target has a
-// time, or else no slowdown.
-const PlannedTarget& TradedPlan(const std::vector<PlannedTarget>& planned,
+// The plan whose limits are traded off. A limit that is picked holds for all plans. So it is the
+// one of no slowdown, which loses most by a limit that another target picks, unless that plan saves
+// nothing. Else it is the first one that the user asks for, if its target has a time.
+const PlannedTarget& TradedPlan(const PlanFlags& flags, const plan::Planner& planner,
+                                const std::vector<PlannedTarget>& planned,
                                 const std::vector<plan::Target>& asked) {
+  const auto find = [&](const plan::Target& target) {
+    const auto found = std::ranges::find(planned, plan::Slug(target), &PlannedTarget::slug);
+    return found == planned.end() ? planned.begin() : found;
+  };
+  const auto no_slowdown = find({});
+  const bool saves = Saves(planner, no_slowdown->plan);
   const bool has_time = CheckSwitchTarget(asked.front()).has_value();
-  const std::string slug = plan::Slug(has_time ? asked.front() : plan::Target{});
-  const auto traded = std::ranges::find(planned, slug, &PlannedTarget::slug);
-  return traded == planned.end() ? planned.front() : *traded;
+  return (flags.switches.picks_limit && saves) || !has_time ? *no_slowdown : *find(asked.front());
 }
 
 few_switches::SwitchLimits TradeoffLimits(const PlanFlags& flags, const plan::Planner& planner,
@@ -360,7 +366,9 @@ Result<void> TradeOffByDefault(const PlanFlags& flags, const plan::Planner& plan
                                const plan::SearchLimits& search,
                                const std::optional<double>& most_changes_per_s, TargetPlans& plans,
                                PlanRows& rows, FrontierAndPlans& computed) {
-  const auto traded_plan = [&] { return PlannedTarget(TradedPlan(plans.Best(), asked)); };
+  const auto traded_plan = [&] {
+    return PlannedTarget(TradedPlan(flags, planner, plans.Best(), asked));
+  };
   const PlannedTarget first = traded_plan();
   plan::Plan traded;
   Result<void> improved;
@@ -417,7 +425,8 @@ Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planne
   if (!switches.by_default) {
     computed.limit.most_switches = switches.most_switches;
     if (switches.needs_tradeoff()) {
-      PERSEUS_RETURN_IF_ERROR(TradeOff(flags, planner, TradedPlan(computed.planned, asked).plan,
+      PERSEUS_RETURN_IF_ERROR(TradeOff(flags, planner,
+                                       TradedPlan(flags, planner, computed.planned, asked).plan,
                                        most_changes_per_s, rows, computed));
     }
   }

@@ -92,6 +92,13 @@ tl::unexpected<Error> FailWithoutPlan(const plan::Plan& plan,
                 rules.IsNone() ? "" : ", or relax the rules of changes");
 }
 
+double SavingJ(const plan::Planner& planner, const plan::Plan& plan) {
+  return planner.baseline().energy_j - plan.evaluation.energy_j;
+}
+
+// Less is nothing, and says nothing about other targets.
+double LeastSavingJ(const plan::Planner& planner) { return 1e-6 * planner.baseline().energy_j; }
+
 }  // namespace
 
 void ShareBetterPlans(std::vector<PlannedTarget>& planned) {
@@ -122,24 +129,25 @@ Result<void> CheckSwitchTarget(const plan::Target& target) {
       Describe(target));
 }
 
+bool Saves(const plan::Planner& planner, const plan::Plan& plan) {
+  return SavingJ(planner, plan) > LeastSavingJ(planner);
+}
+
 PickedLimit PickLimit(const plan::Planner& planner, const SwitchTradeoff& tradeoff,
                       const std::optional<double>& most_changes_per_s) {
   constexpr double kKeptShare = 0.95;
-  constexpr double kLeastSaving = 1e-6;  // Less is nothing, and says nothing about other targets.
   PickedLimit picked;
   if (most_changes_per_s) {
     // The limit is for all targets, and none of them is faster than the baseline.
     const Nanoseconds least = std::min(tradeoff.unlimited.deadline, planner.baseline().time);
     picked.allowed = few_switches::MostChanges(*most_changes_per_s, least);
   }
-  const auto saving_j = [&](const plan::Plan& plan) {
-    return planner.baseline().energy_j - plan.evaluation.energy_j;
-  };
+  const auto saving_j = [&](const plan::Plan& plan) { return SavingJ(planner, plan); };
   double most_j = tradeoff.rules.IsNone() ? saving_j(tradeoff.unlimited) : 0;
   for (const few_switches::BudgetPlan& limited : tradeoff.limited) {
     if (limited.plan) most_j = std::max(most_j, saving_j(*limited.plan));
   }
-  picked.saves = most_j > kLeastSaving * planner.baseline().energy_j;
+  picked.saves = most_j > LeastSavingJ(planner);
   for (const few_switches::BudgetPlan& limited : tradeoff.limited) {
     if (!picked.saves || (picked.allowed && limited.most_changes > *picked.allowed)) break;
     if (limited.plan && saving_j(*limited.plan) >= kKeptShare * most_j) {

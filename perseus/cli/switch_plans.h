@@ -36,6 +36,9 @@ Result<SwitchTradeoff> ComputeSwitchTradeoff(const plan::Planner& planner,
 Result<std::vector<few_switches::BudgetBound>> BoundTradeoff(
     const plan::Planner& planner, Nanoseconds deadline, const few_switches::SwitchLimits& limits);
 
+// Whether the plan needs less energy than the baseline, by more than rounding.
+bool Saves(const plan::Planner& planner, const plan::Plan& plan);
+
 // What --max-switches auto chose.
 struct PickedLimit {
   std::optional<int> most_switches;  // Empty: no limit.

@@ -316,6 +316,16 @@ TEST_F(PlanVerbTest, PicksTheFewestClockChangesThatKeepMostOfTheSaving) {
   }
 }
 
+// The limit holds for all plans. Picked for 25 % slowdown, it would leave no slowdown without a
+// saving.
+TEST_F(PlanTest, AnotherTargetLeavesNoSlowdownItsSaving) {
+  const json alone = RunJson(plan_ + "--no-frontier");
+  const json both = RunJson(plan_ + "--no-frontier --slowdown 25");
+  EXPECT_EQ(both["max_switches"], alone["max_switches"]);
+  EXPECT_EQ(PlanNamed(both, "no-slowdown")["saving"], PlanNamed(alone, "no-slowdown")["saving"]);
+  EXPECT_GT(PlanNamed(both, "slowdown-25")["saving"], PlanNamed(both, "no-slowdown")["saving"]);
+}
+
 // The default is a shorter search than --max-switches auto.
 TEST_F(PlanVerbTest, ByDefaultItPicksALimitOfClockChanges) {
   const json summary = RunJson(plan_ + "-o out");
