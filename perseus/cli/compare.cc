@@ -234,6 +234,7 @@ Result<void> RunCompare(const CompareFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
   PERSEUS_ASSIGN_OR_RETURN(const auto frontier, planner.ComputeFrontier());
 
+  for (const double factor : flags.stragglers) WarnIfLikelyPercent("--straggler", factor);
   const std::vector<Nanoseconds> times = TimesOf(flags, planner);
   const bool is_drawn = !flags.figures.figures.empty();
   const std::vector<Nanoseconds> planned = PlannedTimes(times, planner, frontier, is_drawn);
@@ -275,7 +276,7 @@ Verb AddCompareVerb(CLI::App& program) {
   verb->add_option("--straggler", flags->stragglers,
                    "Another pipeline takes this many times as long; repeatable")
       ->type_name("TIMES")
-      ->check(NumberIn({1, 100}, "times"))
+      ->check(NumberIn({1, 100}, kTimesAsLong))
       ->expected(1)
       ->allow_extra_args(false)
       ->take_all();

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -16,6 +17,9 @@
 
 namespace perseus::cli {
 namespace {
+
+// Of how many times as long a straggler takes.
+constexpr double kLargestLikely = 3;
 
 std::optional<double> ParseNumber(const std::string& text) {
   double number = 0;
@@ -39,6 +43,16 @@ CLI::Validator NumberIn(Range range, const std::string& unit) {
                        unit.empty() ? "" : fmt::format(" ({})", unit));
   };
   return {std::move(check), ""};
+}
+
+void WarnIfLikelyPercent(const char* flag, double times_as_long) {
+  if (times_as_long <= kLargestLikely) return;
+  std::fputs(
+      fmt::format("perseus: warning: {0} {1:g} means {1:g} times as long (for {1:g} % longer, "
+                  "give {0} {2:g})\n",
+                  flag, times_as_long, 1 + times_as_long / 100)
+          .c_str(),
+      stderr);
 }
 
 CLI::Validator WholeNumberIn(Range range) {

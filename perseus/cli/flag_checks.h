@@ -14,7 +14,13 @@ struct Range {
 
 // Checks that the text is a finite number in the range. Errors have the unit, such as "seconds".
 CLI::Validator NumberIn(Range range, const std::string& unit);
-// The same for a whole number.
+// The unit of how many times as long a straggler takes.
+constexpr const char* kTimesAsLong = "times as long; 1.25 is 25 % longer";
+// Warns on standard error of a straggler that takes more than 3 times as long: the number is
+// probably meant in percent, as in `perseus plan --slowdown`.
+void WarnIfLikelyPercent(const char* flag, double times_as_long);
+
+// The same as NumberIn for a whole number.
 CLI::Validator WholeNumberIn(Range range);
 
 // A wrong name of a file or directory. The message is complete: it needs no reference to --help. A

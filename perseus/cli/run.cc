@@ -77,6 +77,7 @@ TurnkeyOptions TurnkeyOptionsOf(const RunFlags& flags, const fs::path& job_direc
   TurnkeyOptions options;
   options.job_directory = job_directory;
   options.start = start;
+  options.say = Report;
   options.verify_steps = flags.verify_steps;
   options.budget_steps = flags.budget_steps.value_or(options.budget_steps);
   options.follow_steps = flags.follow_steps.value_or(options.follow_steps);

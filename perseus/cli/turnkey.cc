@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -45,6 +46,11 @@ std::string IntervalAt(const nlohmann::json& json, const std::string& name) {
                      100 * NumberAt(json, ("/" + name + "/upper").c_str()));
 }
 
+std::string WithoutName(const std::string& line) {
+  constexpr std::string_view kName = "perseus: ";
+  return line.starts_with(kName) ? line.substr(kName.size()) : line;
+}
+
 double WidthAt(const nlohmann::json& json, const std::string& name) {
   return NumberAt(json, ("/" + name + "/upper").c_str()) -
          NumberAt(json, ("/" + name + "/lower").c_str());
@@ -75,7 +81,8 @@ void Turnkey::Start(const std::string& verb, std::vector<std::string> flags) {
                   kSilenceSeconds};
   spec.command.insert(spec.command.end(), flags.begin(), flags.end());
   spec.output = directory / (verb + ".json");
-  spec.errors = directory / (verb + ".log");
+  spec.errors = log_ = directory / (verb + ".log");
+  forwarded_ = 0;
   // Ctrl-C goes to the training. This process ends the verb.
   spec.group = ChildSpec::Group::kOwn;
   auto child = Child::Start(spec);
@@ -89,10 +96,23 @@ void Turnkey::Start(const std::string& verb, std::vector<std::string> flags) {
 
 void Turnkey::Advance() {
   if (child_) {
-    if (const auto status = child_->Status()) Take(*status);
+    const auto status = child_->Status();
+    Forward();
+    if (status) Take(*status);
     return;
   }
   if (phase_ == Phase::kBeforeSteps && HasSteps()) Tune();
+}
+
+// Passes the lines on that the verb has written since the last call.
+void Turnkey::Forward() {
+  std::error_code error;
+  if (fs::file_size(log_, error) == forwarded_ || error) return;
+  const std::string text = ReadFile(log_).value_or("");
+  for (std::size_t end = 0; (end = text.find('\n', forwarded_)) != std::string::npos;) {
+    options_.say(WithoutName(text.substr(forwarded_, end - forwarded_)));
+    forwarded_ = end + 1;
+  }
 }
 
 void Turnkey::Tune() {
@@ -136,8 +156,7 @@ std::string Turnkey::LastLineOf(const std::string& log) const {
   std::string text = ReadFile(options_.job_directory / log).value_or("");
   while (text.ends_with('\n')) text.pop_back();
   text = text.substr(text.rfind('\n') + 1);
-  if (text.starts_with("perseus: ")) text.erase(0, sizeof("perseus: ") - 1);
-  return text.empty() ? "it was killed" : text;
+  return text.empty() ? "it was killed" : WithoutName(text);
 }
 
 // At least: ranks read an assignment some steps after it was written.

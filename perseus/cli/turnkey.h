@@ -6,7 +6,9 @@
 //   JOBDIR/tuned/                    the plan and the profiles
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +24,8 @@ struct TurnkeyOptions {
   int follow_steps = 12;
   int verify_steps = 100;
   std::filesystem::file_time_type start;  // Logs that are older are of an earlier run.
+  // Receives each line of the verbs while the training runs, without "perseus: ".
+  std::function<void(const std::string&)> say;
 };
 
 class Turnkey {
@@ -43,6 +47,7 @@ class Turnkey {
   void Tune();
   void Verify();
   void Take(int status);
+  void Forward();
   std::string LastLineOf(const std::string& log) const;
   int StepsLeft() const;
   std::filesystem::path PlanPath() const { return options_.job_directory / "tuned" / "plan.json"; }
@@ -50,6 +55,8 @@ class Turnkey {
   TurnkeyOptions options_;
   Phase phase_ = Phase::kBeforeSteps;
   std::optional<Child> child_;
+  std::filesystem::path log_;  // Of the verb that runs.
+  std::size_t forwarded_ = 0;  // Bytes of the log.
   int retries_ = 0;
   bool has_training_ended_ = false;
   bool is_tuned_ = false;

@@ -195,6 +195,8 @@ TEST_F(JobUsageTest, ErrorsNameTheHelpOfTheWholeCommand) {
   EXPECT_THAT(slow.err, Not(HasSubstr("()")));
   ExpectComplaint(Run("job straggler g 1 --slowdwn 2"), 2, "did you mean --slowdown?");
   ExpectComplaint(Run("job retarget g"), 2, "did you mean target?");
+  ExpectComplaint(Run("job straggler g 1 --slowdown 25%"), 2,
+                  "is not a number from 1 to 100 (times as long; 1.25 is 25 % longer)");
 }
 
 TEST_F(JobUsageTest, HelpOfRegisterDoesNotMentionTheProfile) {
@@ -213,7 +215,12 @@ TEST_F(JobProgramTest, ShowsFoldsAndComparesAssignments) {
   JobWell("register run --pipelines 16 --profile profile.csv" + std::string(kShape) +
           "--blocking-power 80");
   const auto show = [&] { return JobWell("show run"); };
-  ASSERT_TRUE(Comes([&] { return show().find("assignment 1") != std::string::npos; }));
+  ASSERT_TRUE(Comes([&] {
+    const std::string shown = show();
+    const bool is_planned = shown.find("assignment 1") != std::string::npos;
+    EXPECT_NE(is_planned, shown.find("\nthe server computes the plan\n") != std::string::npos);
+    return is_planned;
+  }));
   EXPECT_THAT(show(), ContainsRegex("0-15 +p-"));
   EXPECT_THAT(show(), HasSubstr("what another schedule would save: perseus job schedules run\n"));
   JobWell("straggler run 3 --slowdown 1.3");
@@ -227,6 +234,25 @@ TEST_F(JobProgramTest, ShowsFoldsAndComparesAssignments) {
   EXPECT_THAT(Job("diff run 1 99").err, HasSubstr("it keeps 1 to 2"));
   JobWell("straggler run 3 --over");
   EXPECT_THAT(JobWell("stragglers run"), ContainsRegex("3 +report +1.3 .* withdrawn"));
+}
+
+// `perseus plan --slowdown` is in percent.
+TEST_F(JobProgramTest, AFactorThatLooksLikePercentGetsAWarning) {
+  JobWell("register run" + std::string(kShape) + "--blocking-power 80");
+  const Outcome percent = Job("straggler run 0 --slowdown 25");
+  EXPECT_EQ(percent.status, 0);
+  EXPECT_THAT(percent.out, HasSubstr("dp_rank 0 takes 25 times as long"));
+  EXPECT_EQ(percent.err,
+            "perseus: warning: --slowdown 25 means 25 times as long (for 25 % longer, give "
+            "--slowdown 1.25)\n");
+  EXPECT_EQ(Job("straggler run 0 --slowdown 1.25").err, "");
+}
+
+TEST_F(JobProgramTest, ShowSaysWhyThereIsNoNode) {
+  JobWell("register run" + std::string(kShape) + "--blocking-power 80");
+  EXPECT_THAT(JobWell("show run"), HasSubstr("\nno nodes yet (they attach when ranks run"));
+  JobWell("end run");
+  EXPECT_THAT(JobWell("show run"), HasSubstr("\nno nodes\n"));
 }
 
 TEST_F(JobProgramTest, JobsAreFilteredSortedAndPaged) {

@@ -55,7 +55,8 @@ TEST_F(RunTest, TuneGoesFromNothingToAVerifiedSaving) {
       "--tune --switch-latency 2 --assignment-delay 0.4 --budget-steps 60 --verify-steps 120", 900);
   EXPECT_EQ(JsonOf("run.out").at("steps"), 900);
   const std::string err = Read("run.err");
-  EXPECT_THAT(err, AllOf(HasSubstr("perseus: 900 steps of 8 ranks, "), HasSubstr(" J in all"),
+  EXPECT_THAT(err, AllOf(HasSubstr("\nperseus: plan 1 of 2 saves "),
+                         HasSubstr("perseus: 900 steps of 8 ranks, "), HasSubstr(" J in all"),
                          HasSubstr("perseus: the plan promises to save "),
                          HasSubstr("perseus: measured against steps without it: it saves "),
                          HasSubstr("/run/tuned/plan.json, with its profiles beside it")));
@@ -130,6 +131,9 @@ TEST_F(RunTest, InterruptWhileTuneMeasuresRestoresAllClocks) {
   ASSERT_TRUE(Comes([&] {
     return has_clocks() && std::filesystem::exists(Directory() / "run/tuner.json");
   })) << Read("run.err");
+  // What tune says comes at once, not at the end.
+  EXPECT_TRUE(
+      Comes([this] { return Read("run.err").find("perseus: round 1: ") != std::string::npos; }));
   kill(trainer_, SIGINT);
   ASSERT_TRUE(Comes([this] { return HasEnded(trainer_); })) << Read("run.err");
   EXPECT_TRUE(Comes([this] { return IsAllRestored(); }));
