@@ -63,8 +63,23 @@ std::string ListModels() {
   return text;
 }
 
+// With and without --model, the modeled GPUs differ.
+Result<void> CheckGpu(const SynthFlags& flags, bool has_model) {
+  if (flags.gpu->count() == 0) return {};
+  std::vector<std::string_view> names;
+  if (has_model) {
+    for (const auto& gpu : synthetic::GpuRooflines()) names.push_back(gpu.name);
+  } else {
+    for (const auto& gpu : synthetic::GpuModels()) names.push_back(gpu.name);
+  }
+  if (std::ranges::find(names, flags.spec.gpu) != names.end()) return {};
+  return Fail("--gpu: {} exists only {} --model (choose one of {}, or {} --model)", flags.spec.gpu,
+              has_model ? "without" : "with", fmt::join(names, ", "), has_model ? "remove" : "add");
+}
+
 Result<void> CheckMeaning(const SynthFlags& flags) {
   const bool has_model = flags.model_name->count() > 0;
+  PERSEUS_RETURN_IF_ERROR(CheckGpu(flags, has_model));
   for (const CLI::Option* option : has_model ? flags.only_without_model : flags.only_with_model) {
     if (option->count() == 0) continue;
     if (has_model) return Fail("{} does not apply with --model (remove it)", option->get_name());
@@ -148,7 +163,7 @@ void AddModelFlags(CLI::App& verb, SynthFlags& flags) {
   for (const synthetic::ModelInfo& model : synthetic::ModelZoo()) models.emplace_back(model.name);
   flags.model_name = verb.add_option("--model", workload.model, "Architecture")
                          ->type_name("NAME")
-                         ->check(CLI::IsMember(models))
+                         ->transform(CLI::IsMember(models, CLI::ignore_case))
                          ->group(kModelGroup);
   auto add = [&](const char* name, auto& value, const char* type, const char* help) {
     CLI::Option* option = verb.add_option(name, value, help)->type_name(type)->group(kModelGroup);
@@ -205,7 +220,7 @@ Verb AddSynthVerb(CLI::App& program) {
   flags->gpu = add("--gpu", spec.gpu, "NAME",
                    "The model of the GPUs: a100 or a40; with --model a40 or one of the others "
                    "(default with --model: a100-sxm)")
-                   ->check(CLI::IsMember(gpus));
+                   ->transform(CLI::IsMember(gpus, CLI::ignore_case));
   add("--stages", spec.stages, "N", "Pipeline stages (with --chunks: pp_ranks)")
       ->check(WholeNumberIn({1, 100'000}));
   add("--chunks", spec.chunks, "N", "Stages (model chunks) on each pp_rank")

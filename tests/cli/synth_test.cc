@@ -47,6 +47,15 @@ TEST_F(SynthModelTest, MakesProfilesForVShapedSchedules) {
   RunWell("plan v.csv --schedule zb-v --microbatches 4 --chunks 2 --blocking-power 84");
 }
 
+TEST_F(SynthModelTest, NamesMayHaveCapitalLetters) {
+  const std::string rest = " --stages 4 -o ";
+  RunWell("synth --model gpt3-xl --gpu a100-sxm" + rest + "small.csv");
+  RunWell("synth --model GPT3-XL --gpu A100-SXM" + rest + "large.csv");
+  EXPECT_TRUE(Read("small.csv") == Read("large.csv"));
+  const std::string job = "plan small.csv --microbatches 4 --blocking-power 84 --no-frontier ";
+  EXPECT_EQ(RunWell(job + "--schedule 1F1B"), RunWell(job + "--schedule 1f1b"));
+}
+
 TEST_F(SynthModelTest, ListsTheModels) {
   EXPECT_THAT(RunWell("synth --list-models"),
               AllOf(HasSubstr("gpt3-175b"), HasSubstr("Mixtral 8x7B"), HasSubstr("images")));
@@ -82,8 +91,11 @@ INSTANTIATE_TEST_SUITE_P(
         BadModel{"EmptyNumber", "--model gpt3-xl --boundaries 0,,27", "\"\" is not a layer number"},
         BadModel{"HugeNumber", "--model gpt3-xl --boundaries 0,99999999999", "is not a layer"},
         BadModel{"TooManyStages", "--model gpt3-xl --stages 28", "cannot fill 28 parts"},
-        BadModel{"GpuOfTheOtherKind", "--model gpt3-xl --gpu a100", "choose one of a40, a100-pcie"},
-        BadModel{"GpuOfModelsAlone", "--gpu h100-sxm", "choose one of a100, a40"},
+        BadModel{"GpuOfTheOtherKind", "--model gpt3-xl --gpu a100",
+                 "a100 exists only without --model (choose one of a40, a100-pcie, a100-sxm, "
+                 "h100-sxm, or remove --model)"},
+        BadModel{"GpuOfModelsAlone", "--gpu h100-sxm",
+                 "h100-sxm exists only with --model (choose one of a100, a40, or add --model)"},
         BadModel{"NoiseOfAModel", "--model gpt3-xl --noise 0", "remove it"},
         BadModel{"BatchOfNoModel", "--microbatch-size 2", "--microbatch-size needs --model"},
         BadModel{"RecomputationOfNoModel", "--recompute-activations", "needs --model"},
