@@ -1,8 +1,10 @@
 // `perseus synth` makes a profile without a GPU.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -143,6 +145,17 @@ Result<std::string> FormatSyntheticProfile(const SynthFlags& flags) {
   return profile::FormatProfile(profile);
 }
 
+// For a reader of a terminal, who sees hundreds of rows that do not say what they are.
+std::string DescribeProfile(const SynthFlags& flags) {
+  const bool has_model = flags.model_name->count() > 0;
+  const std::string gpu =
+      has_model && flags.gpu->count() == 0 ? kDefaultGpuOfModels : flags.spec.gpu;
+  return fmt::format(
+      "perseus: this profile has {} stages of {} on {} GPUs (-o FILE writes it to a file; perseus "
+      "synth --help lists the flags)",
+      flags.spec.stages, has_model ? flags.model.workload.model : "a synthetic model", gpu);
+}
+
 Result<void> RunSynth(SynthFlags flags) {
   if (flags.lists_models) return Print(ListModels());
   if (auto meant = CheckMeaning(flags); !meant) return meant;
@@ -154,7 +167,11 @@ Result<void> RunSynth(SynthFlags flags) {
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto text, FormatSyntheticProfile(flags));
   if (!flags.path.empty()) return WriteFileAtomically(flags.path, text);
-  return Print(text);
+  PERSEUS_RETURN_IF_ERROR(Print(text));
+  if (::isatty(STDOUT_FILENO) == 1) {
+    std::fputs((DescribeProfile(flags) + "\n").c_str(), stderr);
+  }
+  return {};
 }
 
 void AddModelFlags(CLI::App& verb, SynthFlags& flags) {
@@ -219,9 +236,9 @@ Verb AddSynthVerb(CLI::App& program) {
   const auto number = NumberIn({-kAny, kAny}, "such as 0.02");
   flags->gpu = add("--gpu", spec.gpu, "NAME",
                    "The model of the GPUs: a100 or a40; with --model a40 or one of the others "
-                   "(default with --model: a100-sxm)")
+                   "(default: a100; with --model: a100-sxm)")
                    ->transform(CLI::IsMember(gpus, CLI::ignore_case));
-  add("--stages", spec.stages, "N", "Pipeline stages (with --chunks: pp_ranks)")
+  add("--stages", spec.stages, "N", "Pipeline stages (with --chunks: pp_ranks; default: 8)")
       ->check(WholeNumberIn({1, 100'000}));
   add("--chunks", spec.chunks, "N", "Stages (model chunks) on each pp_rank")
       ->check(WholeNumberIn({1, 1'000}));

@@ -12,6 +12,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 constexpr const char* kGpt =
     "synth --model gpt3-xl --gpu a100-pcie --stages 4 --microbatch-size 8 --sequence-length 1024 "
@@ -54,6 +55,19 @@ TEST_F(SynthModelTest, NamesMayHaveCapitalLetters) {
   EXPECT_TRUE(Read("small.csv") == Read("large.csv"));
   const std::string job = "plan small.csv --microbatches 4 --blocking-power 84 --no-frontier ";
   EXPECT_EQ(RunWell(job + "--schedule 1F1B"), RunWell(job + "--schedule 1f1b"));
+}
+
+// `script` gives the program a terminal.
+TEST_F(SynthModelTest, OnATerminalItSaysWhatTheRowsAre) {
+  const auto on_terminal = [&](const std::string& flags) {
+    return RunWell("--version && script -qec \"'" PERSEUS_PROGRAM "' synth " + flags +
+                   "\" /dev/null");
+  };
+  EXPECT_THAT(on_terminal(""),
+              HasSubstr("perseus: this profile has 8 stages of a synthetic model on a100 GPUs"));
+  EXPECT_THAT(on_terminal("--model gpt3-xl --stages 4"),
+              HasSubstr("perseus: this profile has 4 stages of gpt3-xl on a100-sxm GPUs"));
+  EXPECT_THAT(RunWell("synth"), Not(HasSubstr("perseus")));  // Which expects no message, too.
 }
 
 TEST_F(SynthModelTest, ListsTheModels) {
