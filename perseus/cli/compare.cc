@@ -26,7 +26,8 @@ constexpr const char* kCompareAbout =
     "for each stage), EnvPipe, Perseus as published, and Perseus. Each shows its best result with\n"
     "no slowdown, or with its least slowdown. With --straggler, one pipeline takes so many times\n"
     "as long, and all others may take as long as it does. Savings then count the energy until the\n"
-    "straggler has finished.";
+    "straggler has finished. Clock changes have no limit here, so Perseus plans as\n"
+    "`perseus plan --per-instruction` does, and saves a little more than `perseus plan`.";
 constexpr const char* kCompareExamples =
     "Examples:\n"
     "  perseus compare profile.csv --schedule 1f1b --microbatches 96 \\\n"

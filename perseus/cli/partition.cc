@@ -225,7 +225,8 @@ Verb AddPartitionVerb(CLI::App& program) {
   add("--stages", flags->stages, "N", "Number of stages")->check(count)->required();
   const auto names = schedule::ScheduleNames();
   add("--schedule", flags->schedule, "NAME", "The order of instructions on each pp_rank")
-      ->check(CLI::IsMember(std::vector<std::string>(names.begin(), names.end())))
+      ->transform(
+          CLI::IsMember(std::vector<std::string>(names.begin(), names.end()), CLI::ignore_case))
       ->capture_default_str();
   add("--microbatches", flags->microbatches, "N", "Microbatches of one iteration of one pipeline")
       ->check(count)

@@ -23,7 +23,6 @@ Result<std::vector<std::string>> PlansIn(const fs::path& directory) {
     return Fail("{}: has no plans (give a directory that perseus plan -o wrote, or plan files)",
                 directory.string());
   }
-  std::ranges::sort(paths);
   return paths;
 }
 

@@ -8,7 +8,8 @@
 
 namespace perseus::cli {
 
-// Replaces each directory by the plans in it, in the order of their names. Fails (kInput) if a
+// Replaces each directory by the plans in it, in the order in which the run wrote
+// them: by time. Fails (kInput) if a
 // directory has no plans.
 Result<std::vector<std::string>> PlanPaths(const std::vector<std::string>& sources);
 

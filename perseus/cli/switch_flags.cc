@@ -116,9 +116,8 @@ void AddSwitchFlags(CLI::App& verb, SwitchFlags& flags) {
       verb.add_option_function<std::string>(
               "--max-switches", store,
               "At most this many clock changes of each GPU per iteration, the change back at the "
-              "end included (1 is the same as 0); auto: the fewest that keep 95 % of the saving "
-              "(the "
-              "default, with a longer search)")
+              "end included (1 is the same as 0); auto: the fewest found that keep 95 % of the "
+              "saving (the default, with a longer search)")
           ->type_name("N|auto")
           ->group("Clock changes")
           ->check(CLI::Validator(check, ""));

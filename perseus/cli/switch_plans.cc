@@ -17,6 +17,11 @@ namespace {
 constexpr int kTradeoffLimits[] = {0, 2, 3, 4, 6, 8, 12, 16};
 constexpr int kFurtherLimits[] = {24, 32, 48};
 
+// Rounds down: 95.0 % is at least 95 %, as the limit that is picked needs.
+std::string FormatShare(double share) {
+  return fmt::format("{:.1f} %", std::floor(share * 1000) / 10);
+}
+
 std::string FormatGap(double gap) { return fmt::format("{:.3f} %", gap * 100); }
 
 // The most changes of a pp_rank, and the same per second.
@@ -296,8 +301,8 @@ report::SwitchTradeoff ReportedTradeoff(const plan::Planner& planner,
 std::string FormatPickedLimit(const PickedLimit& picked) {
   if (picked.keeps_most) {
     return fmt::format(
-        "{} switches per GPU are the fewest that keep 95 % of the saving (--per-instruction plans "
-        "without a limit).\n",
+        "{} switches per GPU are the fewest found that keep 95 % of the saving (--per-instruction "
+        "plans without a limit).\n",
         *picked.most_switches);
   }
   if (!picked.saves) return "No plan saves energy for this target, so no limit is picked.\n";
@@ -320,8 +325,7 @@ std::string FormatSwitchTradeoff(const plan::Planner& planner, const SwitchTrade
   const auto add = [&](const std::string& limit, const plan::Plan& plan) {
     const double saved = saving(plan.evaluation.energy_j);
     std::vector<std::string> row = {
-        limit, FormatPercent(saved),
-        unlimited > 0 ? fmt::format("{:.1f} %", saved / unlimited * 100) : "",
+        limit, FormatPercent(saved), unlimited > 0 ? FormatShare(saved / unlimited) : "",
         FormatPercent(saving(std::min(plan.lower_bound_j, plan.evaluation.energy_j))),
         FormatGap(plan.gap())};
     for (std::string& cell :

@@ -1,8 +1,10 @@
 // `perseus synth` makes a profile without a GPU.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -63,8 +65,23 @@ std::string ListModels() {
   return text;
 }
 
+// With and without --model, the modeled GPUs differ.
+Result<void> CheckGpu(const SynthFlags& flags, bool has_model) {
+  if (flags.gpu->count() == 0) return {};
+  std::vector<std::string_view> names;
+  if (has_model) {
+    for (const auto& gpu : synthetic::GpuRooflines()) names.push_back(gpu.name);
+  } else {
+    for (const auto& gpu : synthetic::GpuModels()) names.push_back(gpu.name);
+  }
+  if (std::ranges::find(names, flags.spec.gpu) != names.end()) return {};
+  return Fail("--gpu: {} exists only {} --model (choose one of {}, or {} --model)", flags.spec.gpu,
+              has_model ? "without" : "with", fmt::join(names, ", "), has_model ? "remove" : "add");
+}
+
 Result<void> CheckMeaning(const SynthFlags& flags) {
   const bool has_model = flags.model_name->count() > 0;
+  PERSEUS_RETURN_IF_ERROR(CheckGpu(flags, has_model));
   for (const CLI::Option* option : has_model ? flags.only_without_model : flags.only_with_model) {
     if (option->count() == 0) continue;
     if (has_model) return Fail("{} does not apply with --model (remove it)", option->get_name());
@@ -128,6 +145,17 @@ Result<std::string> FormatSyntheticProfile(const SynthFlags& flags) {
   return profile::FormatProfile(profile);
 }
 
+// For a reader of a terminal, who sees hundreds of rows that do not say what they are.
+std::string DescribeProfile(const SynthFlags& flags) {
+  const bool has_model = flags.model_name->count() > 0;
+  const std::string gpu =
+      has_model && flags.gpu->count() == 0 ? kDefaultGpuOfModels : flags.spec.gpu;
+  return fmt::format(
+      "perseus: this profile has {} stages of {} on {} GPUs (-o FILE writes it to a file; perseus "
+      "synth --help lists the flags)",
+      flags.spec.stages, has_model ? flags.model.workload.model : "a synthetic model", gpu);
+}
+
 Result<void> RunSynth(SynthFlags flags) {
   if (flags.lists_models) return Print(ListModels());
   if (auto meant = CheckMeaning(flags); !meant) return meant;
@@ -139,7 +167,11 @@ Result<void> RunSynth(SynthFlags flags) {
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto text, FormatSyntheticProfile(flags));
   if (!flags.path.empty()) return WriteFileAtomically(flags.path, text);
-  return Print(text);
+  PERSEUS_RETURN_IF_ERROR(Print(text));
+  if (::isatty(STDOUT_FILENO) == 1) {
+    std::fputs((DescribeProfile(flags) + "\n").c_str(), stderr);
+  }
+  return {};
 }
 
 void AddModelFlags(CLI::App& verb, SynthFlags& flags) {
@@ -148,7 +180,7 @@ void AddModelFlags(CLI::App& verb, SynthFlags& flags) {
   for (const synthetic::ModelInfo& model : synthetic::ModelZoo()) models.emplace_back(model.name);
   flags.model_name = verb.add_option("--model", workload.model, "Architecture")
                          ->type_name("NAME")
-                         ->check(CLI::IsMember(models))
+                         ->transform(CLI::IsMember(models, CLI::ignore_case))
                          ->group(kModelGroup);
   auto add = [&](const char* name, auto& value, const char* type, const char* help) {
     CLI::Option* option = verb.add_option(name, value, help)->type_name(type)->group(kModelGroup);
@@ -204,9 +236,9 @@ Verb AddSynthVerb(CLI::App& program) {
   const auto number = NumberIn({-kAny, kAny}, "such as 0.02");
   flags->gpu = add("--gpu", spec.gpu, "NAME",
                    "The model of the GPUs: a100 or a40; with --model a40 or one of the others "
-                   "(default with --model: a100-sxm)")
-                   ->check(CLI::IsMember(gpus));
-  add("--stages", spec.stages, "N", "Pipeline stages (with --chunks: pp_ranks)")
+                   "(default: a100; with --model: a100-sxm)")
+                   ->transform(CLI::IsMember(gpus, CLI::ignore_case));
+  add("--stages", spec.stages, "N", "Pipeline stages (with --chunks: pp_ranks; default: 8)")
       ->check(WholeNumberIn({1, 100'000}));
   add("--chunks", spec.chunks, "N", "Stages (model chunks) on each pp_rank")
       ->check(WholeNumberIn({1, 1'000}));

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <ostream>
+#include <sstream>
 
 #include "tests/cli/program.h"
 
@@ -177,6 +178,38 @@ TEST_F(UseTest, AVNeedsAFoldedProfile) {
                     "use --pp-ranks 4, and number them in a V: stage s below 4 is chunk 0 of "
                     "pp_rank s, and any other is chunk 1 of pp_rank 7 - s)");
   }
+}
+
+TEST_F(UseTest, AnInterleavedScheduleNeedsChunks) {
+  RunWell("synth --stages 8 -o eight.csv");
+  const std::string plan =
+      "plan eight.csv --schedule interleaved-1f1b --chunks 2 --microbatches 8 --blocking-power 80 ";
+  for (const std::string sizes : {"", "--pp-ranks 4"}) {
+    ExpectComplaint(Run(plan + sizes), 2,
+                    "if its 8 stages are those of the model, use --pp-ranks 4, and number them in "
+                    "rounds, with the columns `pp_rank` and `chunk`: stage s is chunk floor(s / 4) "
+                    "of pp_rank s mod 4)");
+  }
+  // The advice is true.
+  std::string folded = "pp_rank,chunk,instruction,frequency,time,energy\n";
+  std::istringstream rows(Read("eight.csv"));
+  std::string row;
+  std::getline(rows, row);
+  ASSERT_EQ(row.rfind("stage,instruction,frequency,time,energy", 0), 0U);
+  while (std::getline(rows, row)) {
+    const int stage = row.front() - '0';
+    folded += std::to_string(stage % 4) + "," + std::to_string(stage / 4) + row.substr(1) + "\n";
+  }
+  Write("folded.csv", folded);
+  RunWell(
+      "plan folded.csv --schedule interleaved-1f1b --chunks 2 --pp-ranks 4 --microbatches 8 "
+      "--blocking-power 80 --no-frontier");
+  // A number of stages that does not fit has no such advice.
+  RunWell("synth --stages 6 -o six.csv");
+  EXPECT_EQ(Run("plan six.csv --schedule interleaved-1f1b --chunks 2 --pp-ranks 4 --microbatches 8 "
+                "--blocking-power 80")
+                .err.find("rounds"),
+            std::string::npos);
 }
 
 TEST_F(UseTest, FrequencyListsNeedADirectory) {

@@ -7,6 +7,7 @@ namespace perseus {
 namespace {
 
 using nlohmann::json;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -78,6 +79,16 @@ TEST_F(ShowVerbTest, ADirectoryStandsForItsPlans) {
   EXPECT_EQ(shown[1]["file"], "out/plans/slowdown-10.json");
   EXPECT_EQ(shown[1]["switches_per_gpu"].get<double>() * 4, shown[1]["switches"].get<double>());
   ExpectComplaint(Run("show ."), 2, ".: has no summary.json");
+}
+
+TEST_F(ShowVerbTest, PlansOfADirectoryAreInTheOrderOfTheirTimes) {
+  RunWell(std::string("plan profile.csv --no-frontier --slowdown 2 --slowdown 10 --min-energy ") +
+          "--slowdown 0 -o many" + kJob);
+  const json shown = RunJson("show many")["plans"];
+  std::vector<std::string> files;
+  for (const json& plan : shown) files.push_back(plan["file"]);
+  EXPECT_THAT(files, ElementsAre("many/plans/no-slowdown.json", "many/plans/slowdown-2.json",
+                                 "many/plans/slowdown-10.json", "many/plans/least-energy.json"));
 }
 
 TEST_F(ShowVerbTest, AFileThatIsNotAPlanIsRefused) {

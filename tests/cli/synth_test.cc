@@ -12,6 +12,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 constexpr const char* kGpt =
     "synth --model gpt3-xl --gpu a100-pcie --stages 4 --microbatch-size 8 --sequence-length 1024 "
@@ -45,6 +46,28 @@ TEST_F(SynthModelTest, MakesProfilesForVShapedSchedules) {
       "synth --model llama3-8b --stages 2 --chunks 2 --fold --sequence-length 512 "
       "--instructions forward,backward_input,backward_weight -o v.csv");
   RunWell("plan v.csv --schedule zb-v --microbatches 4 --chunks 2 --blocking-power 84");
+}
+
+TEST_F(SynthModelTest, NamesMayHaveCapitalLetters) {
+  const std::string rest = " --stages 4 -o ";
+  RunWell("synth --model gpt3-xl --gpu a100-sxm" + rest + "small.csv");
+  RunWell("synth --model GPT3-XL --gpu A100-SXM" + rest + "large.csv");
+  EXPECT_TRUE(Read("small.csv") == Read("large.csv"));
+  const std::string job = "plan small.csv --microbatches 4 --blocking-power 84 --no-frontier ";
+  EXPECT_EQ(RunWell(job + "--schedule 1F1B"), RunWell(job + "--schedule 1f1b"));
+}
+
+// `script` gives the program a terminal.
+TEST_F(SynthModelTest, OnATerminalItSaysWhatTheRowsAre) {
+  const auto on_terminal = [&](const std::string& flags) {
+    return RunWell("--version && script -qec \"'" PERSEUS_PROGRAM "' synth " + flags +
+                   "\" /dev/null");
+  };
+  EXPECT_THAT(on_terminal(""),
+              HasSubstr("perseus: this profile has 8 stages of a synthetic model on a100 GPUs"));
+  EXPECT_THAT(on_terminal("--model gpt3-xl --stages 4"),
+              HasSubstr("perseus: this profile has 4 stages of gpt3-xl on a100-sxm GPUs"));
+  EXPECT_THAT(RunWell("synth"), Not(HasSubstr("perseus")));  // Which expects no message, too.
 }
 
 TEST_F(SynthModelTest, ListsTheModels) {
@@ -82,8 +105,11 @@ INSTANTIATE_TEST_SUITE_P(
         BadModel{"EmptyNumber", "--model gpt3-xl --boundaries 0,,27", "\"\" is not a layer number"},
         BadModel{"HugeNumber", "--model gpt3-xl --boundaries 0,99999999999", "is not a layer"},
         BadModel{"TooManyStages", "--model gpt3-xl --stages 28", "cannot fill 28 parts"},
-        BadModel{"GpuOfTheOtherKind", "--model gpt3-xl --gpu a100", "choose one of a40, a100-pcie"},
-        BadModel{"GpuOfModelsAlone", "--gpu h100-sxm", "choose one of a100, a40"},
+        BadModel{"GpuOfTheOtherKind", "--model gpt3-xl --gpu a100",
+                 "a100 exists only without --model (choose one of a40, a100-pcie, a100-sxm, "
+                 "h100-sxm, or remove --model)"},
+        BadModel{"GpuOfModelsAlone", "--gpu h100-sxm",
+                 "h100-sxm exists only with --model (choose one of a100, a40, or add --model)"},
         BadModel{"NoiseOfAModel", "--model gpt3-xl --noise 0", "remove it"},
         BadModel{"BatchOfNoModel", "--microbatch-size 2", "--microbatch-size needs --model"},
         BadModel{"RecomputationOfNoModel", "--recompute-activations", "needs --model"},

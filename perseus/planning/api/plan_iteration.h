@@ -9,9 +9,13 @@
 //   if (!plan) return Report(plan.error().message);
 //   // plan->time_s, plan->energy_j, plan->lower_bound_j, plan->gap()
 //
-// What the plan means: docs/algorithm.md. What it leaves out: several targets of one job, fixed
-// instructions (load, p2p, all-reduce, optimizer), switch latency, schedule files, general graphs,
-// and the frontier itself. For these, use the modules below this one:
+// The plan has a clock for each instruction, as with `perseus plan --per-instruction`. By default,
+// `perseus plan` limits clock changes, so its plan saves a little less.
+//
+// What the plan means: docs/algorithm.md. What it leaves out: limits of clock changes, several
+// targets of one job, fixed instructions (load, p2p, all-reduce, optimizer), switch latency,
+// schedule files, general graphs, and the frontier itself. For these, use the modules below this
+// one:
 //   1. perseus/planning/job/job_setup.h   a job with all that a job file can say
 //   2. perseus/planning/plan/planner.h    the frontier, and many plans of one job
 //   3. perseus/planning/plan/target.h     all targets, such as a power cap or an energy budget

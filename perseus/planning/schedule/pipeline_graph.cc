@@ -60,7 +60,7 @@ class PipelineGraphBuilder {
           "{} has {} stages, but schedule {} has {} pp_ranks (a profile needs one stage for "
           "each pp_rank; profile again, or change --pp-ranks{})",
           profile_.name(), profile_.stages(), schedule_.name, pp_ranks(),
-          profile_.stages() == 2 * pp_ranks() ? FoldRemedy() : "");
+          profile_.stages() == schedule_.stages() ? ModelStagesRemedy() : "");
     }
     // Without this check, chunks of the profile that the schedule does not have would be ignored
     // without a message.
@@ -167,15 +167,30 @@ class PipelineGraphBuilder {
     return fmt::format("stage {} chunk {} {}", pp_rank, chunk, Name(kind));
   }
 
-  // How a profile with one row for each stage of the model becomes one for a schedule in a V. Empty
-  // for other schedules.
-  std::string FoldRemedy() const {
+  // How a profile with one row for each stage of the model becomes one for a schedule with several
+  // chunks on each pp_rank. Empty if it cannot.
+  std::string ModelStagesRemedy() const {
     const int stages = profile_.stages();
-    if (schedule_.stages() != 2 * pp_ranks() || schedule_.pp_rank_of_stage.back() != 0) return "";
-    return fmt::format(
-        "; if its {0} stages are those of the model, use --pp-ranks {1}, and number them in a V: "
-        "stage s below {1} is chunk 0 of pp_rank s, and any other is chunk 1 of pp_rank {2} - s",
-        stages, stages / 2, stages - 1);
+    const int chunks = schedule_.stages() / pp_ranks();
+    const int ranks = stages / chunks;
+    if (chunks < 2 || ranks < 2 || stages % chunks != 0) return "";
+    const std::string start = fmt::format(
+        "; if its {} stages are those of the model, use --pp-ranks {}, and number them ", stages,
+        ranks);
+    if (chunks == 2 && schedule_.pp_rank_of_stage.back() == 0) {
+      return start +
+             fmt::format(
+                 "in a V: stage s below {} is chunk 0 of pp_rank s, and any other is chunk 1 of "
+                 "pp_rank {} - s",
+                 ranks, stages - 1);
+    }
+    for (std::size_t stage = 0; stage < schedule_.pp_rank_of_stage.size(); ++stage) {
+      if (schedule_.pp_rank_of_stage[stage] != static_cast<int>(stage) % pp_ranks()) return "";
+    }
+    return start + fmt::format(
+                       "in rounds, with the columns `pp_rank` and `chunk`: stage s is chunk "
+                       "floor(s / {0}) of pp_rank s mod {0}",
+                       ranks);
   }
 
   tl::unexpected<Error> FailWithMissingEntry(int pp_rank, int chunk, InstructionKind kind) const {
@@ -187,7 +202,7 @@ class PipelineGraphBuilder {
           profile_.name(), missing, schedule_.name,
           profile_.chunks() == 1 ? std::string("only one chunk")
                                  : fmt::format("only {} chunks", profile_.chunks()),
-          profile_.stages() % 2 == 0 ? FoldRemedy() : "");
+          ModelStagesRemedy());
     }
     return Fail(
         "{}: {} is missing, which schedule {} runs (profile it, or choose a schedule "

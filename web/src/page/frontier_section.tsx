@@ -40,9 +40,13 @@ export function FrontierSection({ report, chosen, onChoose }: Props) {
         {report.frontier
           ? (
             <>
-              The line shows the least energy for each iteration time: no plan lies below it.{" "}
+              The line shows the least energy for each iteration time: no plan lies below it. Most
+              plans lie above it, because they use measured clocks only, or may change clocks only
+              a few times.{" "}
               <i>T</i><sub>min</sub> is the least possible iteration time, and <i>T</i>* is the iteration
               time of least energy.
+              {report.frontier.error === undefined &&
+                " A breakpoint is a point at which the slope of the line changes."}
             </>
           )
           : "Each plan is for its own deadline. The frontier between the plans was not computed."}{" "}

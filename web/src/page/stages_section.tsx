@@ -48,15 +48,15 @@ export function StagesSection({ report, chosen }: { report: Report; chosen: numb
         <b>Saved per extra second</b>: the energy that the instructions of a {noun} would save, on
         average, for each second that they may take longer. {plan.marginal_w !== null && (
           <>
-            One more millisecond of iteration time would save {joules(plan.marginal_w / 1e3)} of
-            instruction energy in total, because instructions share the slack. It would cost{" "}
-            {joules((report.job.blocking_power_w * report.pp_ranks.length) / 1e3)} of waiting.
+            If the iteration took one millisecond longer, all instructions together would save{" "}
+            {joules(plan.marginal_w / 1e3)}. But waiting would cost{" "}
+            {joules((report.job.blocking_power_w * report.pp_ranks.length) / 1e3)} more.
           </>
         )}
       </p>
       <div class="scroll">
         <table class="stages">
-          <caption>Plan: {plan.target}. Clocks: the mean of the instructions, with their range below. Switches: per iteration.</caption>
+          <caption>Plan: {plan.target}. Clocks: the mean of the instructions, with their range below. Switches: clock changes per iteration.</caption>
           <thead>
             <tr>
               <th scope="col" rowSpan={2}>{noun}</th>

@@ -16,7 +16,7 @@ export function SwitchesSection({ tradeoff }: { tradeoff: SwitchTradeoff }) {
     <section aria-labelledby="switches">
       <h2 id="switches">Few clock changes</h2>
       <p>
-        A clock change takes milliseconds on a real GPU. This chart shows how much a plan with few
+        A clock change (a switch) takes milliseconds on a real GPU. This chart shows how much a plan with few
         changes saves, for the target “{tradeoff.target}”. The change back at the end of the
         iteration counts. No plan within a limit saves more than the bound.
       </p>

@@ -33,9 +33,9 @@ export function TimelineSection({ report, chosen, theme }: {
     <section class="timeline" aria-labelledby="timeline">
       <h2 id="timeline">One iteration</h2>
       <p>
-        Each lane is one {laneNoun(report)}. {report.job.profile !== undefined && (
-          <>F3 is the forward of microbatch 3, B3 its backward. </>
-        )}A warmer color means that a GPU draws more power. Light gray
+        Each lane is one {laneNoun(report)}{report.job.profile !== undefined && (
+          <>, a position along the pipeline. F3 is the forward of microbatch 3, B3 its backward</>
+        )}. A warmer color means that a GPU draws more power. Light gray
         means that it waits. The outlined instructions are a critical path: only they determine the iteration
         time. The plan runs instructions with slack at lower clocks, so they take longer and use less
         energy. In a good plan, few instructions have slack left.
