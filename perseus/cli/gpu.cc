@@ -34,6 +34,7 @@ constexpr const char* kGpuExamples =
     "  perseus gpu restore                     # if the agent will not come back";
 
 constexpr std::chrono::seconds kTimeout{10};
+constexpr double kMostUid = 4'294'967'294;  // The next one is no user.
 
 struct GpuFlags {
   std::string socket = kAgentSocket;
@@ -202,7 +203,9 @@ void AddGpus(CLI::App& part, GpuFlags& flags) {
 
 void AddGrantee(CLI::App& part, GpuFlags& flags) {
   AddGpus(part, flags);
-  part.add_option("--uid", flags.uid, "The number of a user")->type_name("N");
+  part.add_option("--uid", flags.uid, "The number of a user")
+      ->type_name("N")
+      ->check(WholeNumberIn({0, kMostUid}));
   part.add_option("--cgroup", flags.cgroup,
                   "A cgroup, with all cgroups below it, such as /slurm/job_17")
       ->type_name("PATH");

@@ -148,9 +148,10 @@ std::string WordsOf(const ordered_json& list) {
 }
 
 std::string WhoText(const ordered_json& who) {
-  std::string text =
-      fmt::format("{} ({}), scope {}", who.at("name").get<std::string>(),
-                  who.at("id").get<std::string>(), who.at("scope").get<std::string>());
+  std::string text = who.at("name").get<std::string>();
+  // Only tokens have an id.
+  if (const auto id = who.at("id").get<std::string>(); !id.empty()) text += " (" + id + ")";
+  text += ", scope " + who.at("scope").get<std::string>();
   for (const auto& [key, what] :
        {std::pair("owners", "jobs of"), std::pair("nodes", "nodes"), std::pair("jobs", "jobs")}) {
     if (who.contains(key)) text += fmt::format(", {} {}", what, WordsOf(who[key]));

@@ -125,7 +125,8 @@ int ReportUsageError(const CLI::App& program, const CLI::ParseError& error) {
             is_number ? "; a flag takes one value, so repeat the flag for a further one"
             : verb->get_name() == "run" && !unknown.starts_with('-')
                 ? "; the training comes after --: perseus run [options] -- torchrun … train.py"
-                : Suggestion(*verb, unknown)),
+            : verb->get_name() == "job" && unknown == "list" ? "; perseus jobs lists the jobs"
+                                                             : Suggestion(*verb, unknown)),
         kBadInput);
   }
   // A verb that has only parts, such as `perseus job`, prints its help, as `perseus` does.

@@ -17,6 +17,7 @@
 #include "perseus/cli/child_process.h"
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/run_environment.h"
+#include "perseus/cli/table.h"
 #include "perseus/cli/turnkey.h"
 #include "perseus/cli/verbs.h"
 #include "perseus/runtime/tuner/run_summary.h"
@@ -122,9 +123,10 @@ std::vector<std::string> Describe(const tuner::RunSummary& run, const fs::path& 
   }
   std::string line = fmt::format("{} of {} ranks", CountOfSteps(run.steps), run.ranks);
   if (run.step_time_s > 0) line += fmt::format(", {:.4g} s a step", run.step_time_s);
-  line += run.energy_j > 0 ? fmt::format(", {:.4g} J a step, {:.5g} J in all",
-                                         run.energy_per_step_j, run.energy_j)
-                           : "; the energy was not measured (see perseus doctor)";
+  line += run.energy_j > 0
+              ? fmt::format(", {} J a step, {} J in all", FormatQuantity(run.energy_per_step_j),
+                            FormatQuantity(run.energy_j))
+              : "; the energy was not measured (see perseus doctor)";
   std::vector<std::string> lines{line + fmt::format(" (logs in {})", directory.string())};
   if (run.missing_ranks > 0) {
     lines.push_back(

@@ -195,6 +195,7 @@ TEST_F(JobUsageTest, ErrorsNameTheHelpOfTheWholeCommand) {
   EXPECT_THAT(slow.err, Not(HasSubstr("()")));
   ExpectComplaint(Run("job straggler g 1 --slowdwn 2"), 2, "did you mean --slowdown?");
   ExpectComplaint(Run("job retarget g"), 2, "did you mean target?");
+  ExpectComplaint(Run("job list"), 2, "perseus jobs lists the jobs");
   ExpectComplaint(Run("job straggler g 1 --slowdown 25%"), 2,
                   "is not a number from 1 to 100 (times as long; 1.25 is 25 % longer)");
 }

@@ -131,6 +131,11 @@ TEST_F(VerbsTest, AMisspelledFlagComesFirst) {
   ExpectComplaint(Run("job shwo --json"), 2, "did you mean show");
 }
 
+TEST_F(VerbsTest, AUserIsANumber) {
+  ExpectComplaint(Run("gpu grant GPU-1 --uid nobody"), 2,
+                  "\"nobody\" is not a whole number from 0 to 4294967294");
+}
+
 // A wrong name is reported before a missing flag.
 TEST_F(VerbsTest, AMissingFileComesFirst) {
   for (const char* verb : {"plan", "compare", "emulate", "partition", "report", "evaluate", "show",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
@@ -287,14 +288,18 @@ Result<void> Client::Impl::Listen(const Listening& listening) {
   std::string last_id = listening.last_event_id;
   milliseconds pause{0};
   std::size_t tried = 0;
+  std::map<std::string, std::string> reasons;  // The last one of each server, to report it once.
   while (!listening.should_end || !listening.should_end()) {
     const std::string server = Current().text;
     if (listening.position) last_id = listening.position();
     const StreamEnd end = ListenOnce(listening, last_id);
     if (end.error) return tl::unexpected<Error>(*end.error);
     if (end.lost.empty()) return {};
-    if (listening.on_change) {
-      listening.on_change(fmt::format("lost {}: {}; trying again", server, end.lost));
+    if (end.has_received) reasons.clear();
+    if (std::exchange(reasons[server], end.lost) != end.lost && listening.on_change) {
+      listening.on_change(fmt::format("{} {}: {}; trying again",
+                                      end.has_received ? "lost" : "cannot connect to", server,
+                                      end.lost));
     }
     TryNext();
     if (end.has_received) {

@@ -67,8 +67,9 @@ class Client {
   // heartbeats of the server, of which one may be late), it connects again with the id of the last
   // event, to another server if there is one: at once, then with growing, random pauses of up to 5
   // s. `on_change` receives what happens to the connection: "connected to …", "lost …: why; trying
-  // again". Returns an error only if another attempt cannot help: for 4xx except 408 and 429. The
-  // lookup of a host name may take as long as the system allows.
+  // again", and once for each reason "cannot connect to …: why; trying again". Returns an error
+  // only if another attempt cannot help: for 4xx except 408 and 429. The lookup of a host name may
+  // take as long as the system allows.
   struct Listening {
     std::string target = {};
     std::string last_event_id = {};  // Of the first connection.

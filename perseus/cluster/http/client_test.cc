@@ -304,6 +304,16 @@ TEST(Listen, TriesAgainUntilAServerAnswers) {
   EXPECT_EQ(received.changes.size(), 4u);
 }
 
+TEST(Listen, SaysOnceWhyItCannotConnect) {
+  const std::string busy = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
+  ScriptedServer server({busy, busy, busy, kStream + "data: x\n\n"});
+  Client client = Make(server.Url());
+  const Received received = Receive(client, 1);
+  ASSERT_EQ(received.changes.size(), 2u);
+  EXPECT_THAT(received.changes[0], StartsWith("cannot connect to " + server.Url() + ": "));
+  EXPECT_EQ(received.changes[1], "connected to " + server.Url());
+}
+
 TEST(Listen, StopsIfAnotherAttemptCannotHelp) {
   for (const char* status : {"400", "401", "403", "404"}) {
     ScriptedServer server({std::string("HTTP/1.1 ") + status +

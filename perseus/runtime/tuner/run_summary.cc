@@ -28,7 +28,11 @@ class RankSums {
   std::int64_t steps() const { return steps_; }
   std::int64_t planned() const { return planned_; }
   std::int64_t off_plan() const { return off_plan_; }
-  double energy_j() const { return energy_j_; }
+  // The counters change every 100 ms, so the first and the last step lack a part.
+  double energy_j() const {
+    const double all_j = power_w() * step_time_s() * static_cast<double>(steps_);
+    return all_j > 0 ? all_j : energy_j_;
+  }
   // From step to step. 0 with fewer than 2 steps.
   double step_time_s() const {
     return last_step_ == first_step_ ? 0

@@ -17,7 +17,9 @@ struct RunSummary {
   // The mean from step to step, over all ranks with at least 2 steps. 0 without any.
   double step_time_s = 0;
   // Of all ranks together. 0 if a rank has no energy.
-  double energy_j = 0;              // From the first to the last value of their counters.
+  // Of all steps: mean power, times mean time of a step, times steps. With one step: from the first
+  // to the last value of the counters.
+  double energy_j = 0;
   double energy_per_step_j = 0;     // The mean power, times the mean time of a step.
   std::int64_t planned_steps = 0;   // Steps of all ranks with a plan in force.
   std::int64_t off_plan_steps = 0;  // Of these: with another order than the plan.

@@ -52,7 +52,7 @@ TEST_F(RunSummaryTest, AddsUpRanks) {
   EXPECT_EQ(summary->steps, 5);
   EXPECT_EQ(summary->fewest_steps, 5);
   EXPECT_DOUBLE_EQ(summary->step_time_s, 2);
-  EXPECT_DOUBLE_EQ(summary->energy_j, 3 * 800);
+  EXPECT_DOUBLE_EQ(summary->energy_j, 5 * summary->energy_per_step_j);
   EXPECT_DOUBLE_EQ(summary->energy_per_step_j, 3 * 200);
   EXPECT_EQ(summary->planned_steps, 15);
   EXPECT_EQ(summary->off_plan_steps, 3);
