@@ -258,8 +258,10 @@ void RingMoves::ProposeMix(const std::vector<Ring>& rings, int first, double pla
   const RankClocks& rank = ranks_[At(lead)];
   const Ring& ring = rings[At(lead)];
   const int positions = rank.positions();
-  const auto [begin, clock] = ring[SegmentAt(ring, PositionAt(place, positions))];
-  const int length = LengthOf(ring, SegmentAt(ring, begin), positions);
+  const std::size_t chosen = SegmentAt(ring, PositionAt(place, positions));
+  const int begin = ring[chosen].start;
+  const int clock = ring[chosen].clock;
+  const int length = LengthOf(ring, chosen, positions);
   int left = clock - Step(kMostClockStep);
   int right = clock + Step(kMostClockStep);
   if (ring.size() + 1 > MostSegments(most_changes) || length < 4) return;
