@@ -152,7 +152,7 @@ Verb AddAgentVerb(CLI::App& program) {
                    "If another program locks the clock of a leased GPU: yield (set no clock until "
                    "it is unlocked) or insist (set it again) (default: yield)")
       ->type_name("WHAT")
-      ->check(CLI::IsMember({"yield", "insist"}));
+      ->transform(OneOf({"yield", "insist"}));
   verb->add_option("--max-changes", flags->most_changes_per_s,
                    "The most clock changes per second, of all GPUs together (default: that of "
                    "--facts, or no limit)")
@@ -165,7 +165,7 @@ Verb AddAgentVerb(CLI::App& program) {
       ->check(InputFile());
   verb->add_option("--log-level", flags->log_level, "debug, info, warn or error (default: info)")
       ->type_name("LEVEL")
-      ->check(CLI::IsMember({"debug", "info", "warn", "error"}));
+      ->transform(OneOf({"debug", "info", "warn", "error"}));
   return {verb, [flags] { return RunAgent(*flags); }};
 }
 

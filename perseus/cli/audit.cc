@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/cli/flag_checks.h"
 #include "perseus/cli/server_flags.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/table.h"
@@ -199,7 +200,7 @@ Verb AddAuditVerb(CLI::App& program) {
                    "Only this action, such as job.target, or its first word, such as token")
       ->type_name("ACTION");
   verb->add_option("--limit", flags->limit, "How many records, newest first (default: 50)")
-      ->check(CLI::Range(1, 1'000'000))
+      ->check(WholeNumberIn({1, 1'000'000}))
       ->type_name("N");
   verb->add_flag("--all", flags->all, "All records, oldest first");
   verb->add_flag("--json", flags->as_json, "Print a JSON object per line");

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "perseus/cli/flag_checks.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/verbs.h"
 
@@ -282,7 +283,7 @@ Verb AddCompletionVerb(CLI::App& program) {
   verb->footer(kCompletionExamples);
   verb->add_option("shell", *shell, "bash, zsh or fish")
       ->required()
-      ->check(CLI::IsMember(std::vector<std::string>{"bash", "zsh", "fish"}));
+      ->transform(OneOf({"bash", "zsh", "fish"}));
   return {verb, [shell, &program]() -> Result<void> {
             const auto format = *shell == "bash"  ? FormatBash
                                 : *shell == "zsh" ? FormatZsh

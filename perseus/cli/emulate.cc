@@ -341,7 +341,7 @@ void AddEventFlags(CLI::App& verb, EmulateFlags& flags) {
                   "The policy that chooses the clocks: allmax, zeus-global, zeus-per-stage, "
                   "envpipe, perseus-published or perseus (default: perseus)")
       ->type_name("NAME")
-      ->check(CLI::IsMember(PolicyNames()))
+      ->transform(OneOf(PolicyNames()))
       ->excludes(plan);
   verb.add_option("--unit", flags.unit_ms, "Perseus as published rounds times to this (default: 1)")
       ->type_name("MS")

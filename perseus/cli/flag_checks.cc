@@ -9,11 +9,13 @@
 #include <cstdio>
 #include <cstring>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/file.h"
 #include "perseus/base/system_cause.h"
+#include "perseus/base/wording.h"
 
 namespace perseus::cli {
 namespace {
@@ -64,6 +66,21 @@ CLI::Validator WholeNumberIn(Range range) {
                        range.most);
   };
   return {std::move(check), ""};
+}
+
+CLI::Validator OneOf(std::vector<std::string> names) {
+  std::string description = fmt::format("{{{}}}", fmt::join(names, ","));
+  auto check = [names = std::move(names)](std::string& text) -> std::string {
+    const std::string lower = CLI::detail::to_lower(text);
+    for (const std::string& name : names) {
+      if (CLI::detail::to_lower(name) != lower) continue;
+      text = name;
+      return {};
+    }
+    const std::vector<std::string_view> known(names.begin(), names.end());
+    return Excerpt(text) + " is unknown" + DidYouMean(lower, known);
+  };
+  return {std::move(check), std::move(description)};
 }
 
 CLI::Validator InputFile() {

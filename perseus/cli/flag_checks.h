@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 namespace perseus::cli {
 
@@ -22,6 +23,10 @@ void WarnIfLikelyPercent(const char* flag, double times_as_long);
 
 // The same as NumberIn for a whole number.
 CLI::Validator WholeNumberIn(Range range);
+
+// For CLI::Option::transform: the text must be one of the names, in capital or small letters. The
+// value is then the name as given here. For a wrong one, the error suggests the nearest.
+CLI::Validator OneOf(std::vector<std::string> names);
 
 // A wrong name of a file or directory. The message is complete: it needs no reference to --help. A
 // check precedes the search for missing flags, so a wrong name is reported first.

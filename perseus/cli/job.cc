@@ -346,7 +346,7 @@ void AddRegisterFlags(CLI::App& verb, Flags& flags) {
 void AddStragglerFlags(CLI::App& verb, Flags& flags) {
   verb.add_option("dp_rank", flags.dp_rank, "Number of the pipeline, from 0")
       ->required()
-      ->check(CLI::Range(0, 999'999))
+      ->check(WholeNumberIn({0, 999'999}))
       ->type_name("DP_RANK");
   verb.add_option("--slowdown", flags.slowdown,
                   "T'/T: how many times as long its iteration takes, such as 1.25")
@@ -402,11 +402,11 @@ Verb AddJobVerb(CLI::App& program) {
   CLI::App* diff = add("diff", "Compare two assignments of the job", "read", Diff);
   diff->add_option("from", flags->from_version, "Version of an assignment")
       ->required()
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000'000}))
+      ->check(WholeNumberIn({1, 1e12}))
       ->type_name("V1");
   diff->add_option("to", flags->to_version, "Version of another one")
       ->required()
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000'000}))
+      ->check(WholeNumberIn({1, 1e12}))
       ->type_name("V2");
   add("end", "End the job", "job", End);
   return {verb, [flags, actions] {

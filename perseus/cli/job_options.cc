@@ -111,7 +111,7 @@ void AddJobFlags(CLI::App& verb, job::JobFlags& flags, JobComes comes) {
                   "dualpipe-v")
         ->group("Job");
   }
-  schedule->transform(CLI::IsMember(names, CLI::ignore_case));
+  schedule->transform(OneOf(names));
   CLI::Option* schedule_file =
       add("--schedule-file", flags.schedule_file, "FILE",
           "The schedule as a CSV that torch.distributed.pipelining dumped");

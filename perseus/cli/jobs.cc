@@ -113,7 +113,7 @@ Verb AddTopVerb(CLI::App& program) {
   flags->watches = true;
   CLI::App* verb = program.add_subcommand("top", kAboutTop);
   verb->add_option("--rounds", flags->rounds, "Number of updates (default: until Ctrl-C)")
-      ->check(CLI::Range(1, 1'000'000))
+      ->check(WholeNumberIn({1, 1'000'000}))
       ->type_name("N");
   AddCommonFlags(*verb, *flags);
   return {verb, [flags] { return ReadingAnswers([&] { return Watch(*flags); }); }};

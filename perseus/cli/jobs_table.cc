@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/cli/flag_checks.h"
 #include "perseus/cli/table.h"
 #include "perseus/cluster/job_planning/job_spec.h"
 
@@ -180,7 +181,15 @@ Result<ordered_json> FetchJobs(ServerClient& server, bool ended_too) {
                                        after.empty() ? "" : "&after=" + after));
     if (!page) return page;
     for (auto& job : page->at("jobs")) jobs.push_back(std::move(job));
-    after = page->value("next", "");
+    std::string next = page->value("next", "");
+    // No server of ours does this; the loop would not end.
+    if (next == after && !next.empty()) {
+      return Fail(
+          "the server's list of jobs does not end: it sends the page after {} again "
+          "(upgrade the server)",
+          Excerpt(next));
+    }
+    after = std::move(next);
   } while (!after.empty());
   return jobs;
 }
@@ -189,7 +198,7 @@ void AddJobsViewFlags(CLI::App& verb, JobsView& view) {
   verb.add_option("--filter", view.filter, "Only jobs whose key contains this text")
       ->type_name("TEXT");
   verb.add_option("--status", view.status, "Only jobs with this status")
-      ->check(CLI::IsMember({"waiting", "planned", "failed", "ended"}))
+      ->transform(OneOf({"waiting", "planned", "failed", "ended"}))
       ->type_name("STATUS");
   verb.add_option("--sort", view.sort,
                   "Sort by this column; -COLUMN sorts downwards (default: by age)")
@@ -198,10 +207,10 @@ void AddJobsViewFlags(CLI::App& verb, JobsView& view) {
       ->delimiter(',')
       ->type_name("COLUMN[,COLUMN…]");
   verb.add_option("--limit", view.limit, "Rows of a page (default: all)")
-      ->check(CLI::Range(1, 1'000'000))
+      ->check(WholeNumberIn({1, 1'000'000}))
       ->type_name("N");
   verb.add_option("--page", view.page, "Which page to show (default: 1)")
-      ->check(CLI::Range(1, 1'000'000))
+      ->check(WholeNumberIn({1, 1'000'000}))
       ->type_name("N");
 }
 

@@ -14,6 +14,7 @@
 #include "perseus/base/clock.h"
 #include "perseus/base/excerpt.h"
 #include "perseus/cli/agent_setup.h"
+#include "perseus/cli/flag_checks.h"
 #include "perseus/cli/server_flags.h"
 #include "perseus/cli/signals.h"
 #include "perseus/cli/verbs.h"
@@ -134,7 +135,7 @@ Verb AddNodeVerb(CLI::App& program) {
       ->needs(munge);
   verb->add_option("--log-level", flags->log_level, "debug, info, warn or error (default: info)")
       ->type_name("LEVEL")
-      ->check(CLI::IsMember({"debug", "info", "warn", "error"}));
+      ->transform(OneOf({"debug", "info", "warn", "error"}));
   return {verb, [flags] { return RunNodeVerb(*flags); }};
 }
 

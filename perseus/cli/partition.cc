@@ -225,8 +225,7 @@ Verb AddPartitionVerb(CLI::App& program) {
   add("--stages", flags->stages, "N", "Number of stages")->check(count)->required();
   const auto names = schedule::ScheduleNames();
   add("--schedule", flags->schedule, "NAME", "The order of instructions on each pp_rank")
-      ->transform(
-          CLI::IsMember(std::vector<std::string>(names.begin(), names.end()), CLI::ignore_case))
+      ->transform(OneOf(std::vector<std::string>(names.begin(), names.end())))
       ->capture_default_str();
   add("--microbatches", flags->microbatches, "N", "Microbatches of one iteration of one pipeline")
       ->check(count)
@@ -240,7 +239,7 @@ Verb AddPartitionVerb(CLI::App& program) {
       ->check(count)
       ->capture_default_str();
   CLI::Option* split = add("--split", flags->split, "NAME", "The split whose profile is written")
-                           ->check(CLI::IsMember({kBalanced, kFastest, kEnergy}))
+                           ->transform(OneOf({kBalanced, kFastest, kEnergy}))
                            ->capture_default_str();
   add("-o,--output", flags->profile, "PROFILE.csv",
       "Write the profile of the stages of a split, for perseus plan");

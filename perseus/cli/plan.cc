@@ -16,6 +16,7 @@
 #include "perseus/cli/noise_flags.h"
 #include "perseus/cli/noise_plans.h"
 #include "perseus/cli/plan_bounds.h"
+#include "perseus/cli/plan_files.h"
 #include "perseus/cli/plan_report.h"
 #include "perseus/cli/plan_rows.h"
 #include "perseus/cli/plan_targets.h"
@@ -29,12 +30,8 @@
 #include "perseus/cli/terminal_plot.h"
 #include "perseus/cli/verbs.h"
 #include "perseus/planning/discrete_bound/discrete_bound.h"
-#include "perseus/planning/plan/make_plan_file.h"
 #include "perseus/planning/plan_file/frequency_lists.h"
-#include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/planning/report/report.h"
-#include "perseus/planning/report/trace.h"
-#include "perseus/planning/schedule/order_text.h"
 #include "perseus/planning/schedule_search/tradeoff.h"
 
 namespace perseus::cli {
@@ -75,72 +72,6 @@ struct PlanFlags {
   bool with_progress = false;
 };
 
-Result<void> AddFrequencyLists(const PlanOutcome& outcome, std::vector<ResultFile>& files) {
-  std::vector<const PlannedTarget*> slowest_first;
-  for (const PlannedTarget& planned : outcome.targets) slowest_first.push_back(&planned);
-  // Other tools number these files from the slow end, so the last file is the fastest plan.
-  std::stable_sort(slowest_first.begin(), slowest_first.end(), [](const auto* a, const auto* b) {
-    return a->plan.evaluation.time > b->plan.evaluation.time;
-  });
-  for (std::size_t i = 0; i < slowest_first.size(); ++i) {
-    const plan::Plan& plan = slowest_first[i]->plan;
-    PERSEUS_ASSIGN_OR_RETURN(
-        auto lists, plan_file::FormatFrequencyLists(
-                        outcome.planner.graph(), {plan.options, plan.target, plan.evaluation.time,
-                                                  plan.evaluation.energy_j}));
-    files.push_back({fmt::format("freqs_pipeline_{:05}.py", i), std::move(lists)});
-  }
-  return {};
-}
-
-// The trace shows the baseline and the plan with the slug `first_asked`.
-std::string FormatPlanTrace(const PlanOutcome& outcome, std::string_view first_asked) {
-  const auto shown = std::find_if(outcome.targets.begin(), outcome.targets.end(),
-                                  [&](const PlannedTarget& t) { return t.slug == first_asked; });
-  const plan::Planner& planner = outcome.planner;
-  const report::Timeline timelines[] = {
-      {"maximum frequency", schedule::BaselineOptions(planner.graph()), planner.baseline()},
-      {shown->plan.target, shown->plan.options, shown->plan.evaluation}};
-  return report::FormatTrace(planner.graph(), planner.model().blocking_power_w, timelines);
-}
-
-// The data of the report. The page first shows the plan with the slug `first_asked`.
-Result<std::string> MakeReportData(const PlanOutcome& outcome,
-                                   std::vector<report::FrontierCurve> overlays,
-                                   std::string_view first_asked) {
-  report::Report report{.planner = outcome.planner,
-                        .job = outcome.job.planned,
-                        .noise = {},
-                        .frontier = {},
-                        .plans = {},
-                        .overlays = std::move(overlays)};
-  if (outcome.frontier) {
-    report.frontier = {"bound", outcome.frontier->points, outcome.frontier->error};
-  }
-  for (const PlannedTarget& planned : outcome.targets) {
-    if (planned.slug == first_asked) report.chosen = report.plans.size();
-    report.plans.push_back({planned.slug, planned.plan});
-  }
-  if (outcome.noise) {
-    report.noise = outcome.noise->noise;
-    for (std::size_t i = 0; i < report.plans.size(); ++i) {
-      report.plans[i].under_noise = outcome.noise->with_margin[i];
-    }
-  }
-  if (outcome.switch_tradeoff) {
-    report.switch_tradeoff = ReportedTradeoff(outcome.planner, *outcome.switch_tradeoff);
-  }
-  if (outcome.schedules) {
-    PERSEUS_ASSIGN_OR_RETURN(report.schedule_tradeoff,
-                             ReportedSchedules(SearchJobOf(outcome.job), *outcome.schedules,
-                                               outcome.job.auto_schedule->memory.source));
-  }
-  return report::FormatReportData(report);
-}
-
-// The order of a schedule that was searched for, for the training.
-constexpr const char* kScheduleCsv = "schedule.csv";
-
 // The new files replace those of an earlier run. The schedule of that run may be the input of this
 // one.
 bool ReadsScheduleOfDirectory(const PlanFlags& flags) {
@@ -150,31 +81,9 @@ bool ReadsScheduleOfDirectory(const PlanFlags& flags) {
              (std::filesystem::path(flags.directory) / kScheduleCsv).lexically_normal();
 }
 
-Result<std::vector<ResultFile>> MakeFiles(const PlanFlags& flags, const PlanOutcome& outcome,
-                                          std::string_view first_asked,
-                                          const std::string& report_data) {
-  std::vector<ResultFile> files;
-  if (outcome.frontier)
-    files.push_back({"frontier.csv", report::FormatFrontier(*outcome.frontier)});
-  for (const PlannedTarget& planned : outcome.targets) {
-    files.push_back({fmt::format("plans/{}.json", planned.slug),
-                     plan_file::FormatPlan(
-                         plan::MakePlanFile(outcome.planner, planned.plan, outcome.job.planned))});
-  }
-  files.push_back({"trace.json", FormatPlanTrace(outcome, first_asked)});
-  if (outcome.job.auto_schedule || ReadsScheduleOfDirectory(flags)) {
-    const schedule::Schedule& schedule = outcome.job.planned.schedule;
-    files.push_back({kScheduleCsv, schedule::FormatSchedule(schedule)});
-    files.push_back({"schedule.txt", schedule::DescribeOrder(schedule)});
-  }
-  if (flags.with_frequency_lists) {
-    PERSEUS_RETURN_IF_ERROR(AddFrequencyLists(outcome, files));
-  }
-  if (report::HasReportPage()) {
-    PERSEUS_ASSIGN_OR_RETURN(auto page, report::FormatReportPage(report_data));
-    files.push_back({"report.html", std::move(page)});
-  }
-  return files;
+OptionalFiles OptionalFilesOf(const PlanFlags& flags) {
+  return {.frequency_lists = flags.with_frequency_lists,
+          .schedule = ReadsScheduleOfDirectory(flags)};
 }
 
 Result<void> CheckWithoutFrontier(const std::vector<plan::Target>& asked) {
@@ -557,11 +466,12 @@ Result<void> RunPlan(PlanFlags flags) {
   std::string report_data;
   if (!flags.directory.empty() || !flags.figures.figures.empty()) {
     PERSEUS_ASSIGN_OR_RETURN(report_data,
-                             MakeReportData(outcome, std::move(overlays), first_asked));
+                             MakePlanReportData(outcome, std::move(overlays), first_asked));
   }
   std::vector<ResultFile> files;
   if (!flags.directory.empty()) {
-    PERSEUS_ASSIGN_OR_RETURN(files, MakeFiles(flags, outcome, first_asked, report_data));
+    PERSEUS_ASSIGN_OR_RETURN(
+        files, MakePlanFiles(outcome, first_asked, report_data, OptionalFilesOf(flags)));
   }
   std::vector<std::string> names;
   for (const ResultFile& file : files) names.push_back(file.name);

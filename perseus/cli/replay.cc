@@ -334,7 +334,7 @@ Verb AddReplayVerb(CLI::App& program) {
   verb->add_option("--gpu", flags->gpu, "The model of the GPUs (those of perseus synth)")
       ->type_name("NAME")
       ->capture_default_str()
-      ->transform(CLI::IsMember(replay::JobPowerModelNames(), CLI::ignore_case));
+      ->transform(OneOf(replay::JobPowerModelNames()));
   verb->add_option("--delay", flags->delays,
                    "Also a controller that acts on the step N steps before; may be repeated")
       ->type_name("N")

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <memory>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -103,7 +104,10 @@ void AddLimitFlags(CLI::App& verb, ServeFlags& flags) {
             .jobs_of_owner = 1'000,
             .streams_of_token = 10'000};
   const auto add = [&verb](const char* name, auto& value, const char* type, const char* help) {
-    verb.add_option(name, value, help)->check(CLI::Range(0.0, 1e6))->type_name(type);
+    constexpr bool kIsWhole = std::is_integral_v<std::remove_cvref_t<decltype(value)>>;
+    verb.add_option(name, value, help)
+        ->check(kIsWhole ? WholeNumberIn({0, 1e6}) : NumberIn({0, 1e6}, ""))
+        ->type_name(type);
   };
   add("--rate", limits.requests_per_second, "N",
       "Largest number of requests per second of one token, of each node, and of changes of one "
@@ -153,20 +157,20 @@ Verb AddServeVerb(CLI::App& program) {
                  "Allow other machines to connect without TLS and tokens");
   verb->add_option("--planners", options.planning_threads,
                    "Number of planning threads (default: 2)")
-      ->check(CLI::Range(1, 256))
+      ->check(WholeNumberIn({1, 256}))
       ->type_name("N");
   verb->add_option("--assignment-delay", options.lead_s,
                    "Seconds until an assignment has reached every rank (default: 0.5)")
-      ->check(CLI::Range(0.0, 60.0))
+      ->check(NumberIn({0, 60}, "seconds"))
       ->type_name("S");
   verb->add_option("--keep-ended", options.keep_ended_days,
                    "Days after which ended jobs are deleted (default: 30)")
-      ->check(CLI::Range(0.0, 36500.0))
+      ->check(NumberIn({0, 36500}, "days"))
       ->type_name("DAYS");
   AddLimitFlags(*verb, *flags);
   verb->add_option("--largest-body", flags->body_mib,
                    "Largest body of a request in MiB; most routes accept less (default: 64)")
-      ->check(CLI::Range(1, 64))
+      ->check(WholeNumberIn({1, 64}))
       ->type_name("MIB");
   verb->add_option("--replica", options.replica,
                    "Unique name of this replica (default: host name and process id)")
@@ -176,10 +180,10 @@ Verb AddServeVerb(CLI::App& program) {
                    "(default: OTEL_EXPORTER_OTLP_ENDPOINT, or none)")
       ->type_name("URL");
   verb->add_option("--log-level", flags->log_level, "debug, info, warn or error (default: info)")
-      ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
+      ->transform(OneOf({"debug", "info", "warn", "error"}))
       ->type_name("LEVEL");
   verb->add_option("--log-format", flags->log_format, "text or json (default: text)")
-      ->check(CLI::IsMember({"text", "json"}))
+      ->transform(OneOf({"text", "json"}))
       ->type_name("FORMAT");
   return {verb, [flags] { return RunServe(*flags); }};
 }

@@ -107,16 +107,22 @@ std::string FormatJson(const std::vector<Shown>& plans) {
          "\n";
 }
 
+// The columns have numbers, and the lines above say what the numbers are: targets and paths are
+// long, and a directory has a dozen plans.
 std::string FormatTable(const std::vector<Shown>& plans) {
+  std::string text;
   std::vector<std::string> header{"plan"};
-  for (const Shown& shown : plans) header.push_back(shown.plan.target);
+  for (const Shown& shown : plans) {
+    header.push_back(fmt::format("{}", header.size()));
+    text += fmt::format("{:>2}  {}: {}\n", header.back(), shown.path, shown.plan.target);
+  }
+  text += '\n';
   Table table(std::move(header));
   const auto add_row = [&](std::string name, auto&& cell) {
     std::vector<std::string> cells{std::move(name)};
     for (const Shown& shown : plans) cells.push_back(cell(shown));
     table.AddRow(std::move(cells));
   };
-  add_row("file", [](const Shown& shown) { return shown.path; });
   add_row("time (s)",
           [](const Shown& shown) { return FormatQuantity(ToSeconds(shown.plan.time)); });
   add_row("slowdown", [](const Shown& shown) { return FormatPercent(shown.slowdown()); });
@@ -144,7 +150,7 @@ std::string FormatTable(const std::vector<Shown>& plans) {
       return found == shown.clocks.end() ? "" : fmt::format("{:.0f}", found->mean_mhz());
     });
   }
-  std::string text = table.Format();
+  text += table.Format();
   const plan_file::PlanFile& first = plans.front().plan;
   const bool differ = std::ranges::any_of(plans, [&](const Shown& shown) {
     return shown.plan.baseline_time != first.baseline_time ||

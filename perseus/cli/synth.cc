@@ -180,7 +180,7 @@ void AddModelFlags(CLI::App& verb, SynthFlags& flags) {
   for (const synthetic::ModelInfo& model : synthetic::ModelZoo()) models.emplace_back(model.name);
   flags.model_name = verb.add_option("--model", workload.model, "Architecture")
                          ->type_name("NAME")
-                         ->transform(CLI::IsMember(models, CLI::ignore_case))
+                         ->transform(OneOf(models))
                          ->group(kModelGroup);
   auto add = [&](const char* name, auto& value, const char* type, const char* help) {
     CLI::Option* option = verb.add_option(name, value, help)->type_name(type)->group(kModelGroup);
@@ -237,7 +237,7 @@ Verb AddSynthVerb(CLI::App& program) {
   flags->gpu = add("--gpu", spec.gpu, "NAME",
                    "The model of the GPUs: a100 or a40; with --model a40 or one of the others "
                    "(default: a100; with --model: a100-sxm)")
-                   ->transform(CLI::IsMember(gpus, CLI::ignore_case));
+                   ->transform(OneOf(gpus));
   add("--stages", spec.stages, "N", "Pipeline stages (with --chunks: pp_ranks; default: 8)")
       ->check(WholeNumberIn({1, 100'000}));
   add("--chunks", spec.chunks, "N", "Stages (model chunks) on each pp_rank")
@@ -249,7 +249,7 @@ Verb AddSynthVerb(CLI::App& program) {
                    "The instructions of the schedule (default: forward,backward)")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->check(CLI::IsMember(computations))
+      ->transform(OneOf(computations))
       ->type_name("KIND,...");
   flags->only_without_model = {
       add("--work-scale", spec.work_scale, "X", "Work of a microbatch, relative to the default")

@@ -116,7 +116,7 @@ Verb AddTokenVerb(CLI::App& program) {
   CLI::App* create = verb->add_subcommand("create", "Create a token and print it");
   create->add_option("--scope", flags->scope, "operator, member, agent, job, read or join")
       ->required()
-      ->check(CLI::IsMember({"operator", "member", "agent", "job", "read", "join"}))
+      ->transform(OneOf({"operator", "member", "agent", "job", "read", "join"}))
       ->type_name("SCOPE");
   create
       ->add_option("--node", flags->nodes,

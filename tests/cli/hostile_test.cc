@@ -72,5 +72,16 @@ TEST_F(HostileTest, ANumberThatIsTooSmallIsNoCrash) {
   }
 }
 
+TEST_F(HostileTest, LimitsOfTheServerAreNumbers) {
+  ExpectComplaint(Run("serve --max-jobs 1.5"), 2,
+                  "--max-jobs: \"1.5\" is not a whole number from 0 to 1000000");
+  ExpectComplaint(Run("serve --rate nan"), 2, "--rate: \"nan\" is not a number from 0 to 1000000");
+}
+
+TEST_F(HostileTest, AWrongNameSuggestsTheNearest) {
+  ExpectComplaint(Run("synth --gpu a1000"), 2, "\"a1000\" is unknown (did you mean \"a100\"?)");
+  ExpectComplaint(Run("synth --gpu z"), 2, "\"z\" is unknown (known: a100, a40, ");
+}
+
 }  // namespace
 }  // namespace perseus

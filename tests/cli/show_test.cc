@@ -1,6 +1,8 @@
 // Tests `perseus show`, which prints plans side by side.
 #include <gmock/gmock.h>
 
+#include <sstream>
+
 #include "tests/cli/program.h"
 
 namespace perseus {
@@ -62,6 +64,15 @@ TEST_F(ShowVerbTest, PutsPlansSideBySide) {
   EXPECT_THAT(table, HasSubstr("10 % slowdown"));
   EXPECT_THAT(table, HasSubstr("stage 0 backward (MHz)"));
   EXPECT_THAT(table, Not(HasSubstr("different jobs")));
+}
+
+// Long paths and targets do not widen the columns.
+TEST_F(ShowVerbTest, ColumnsAreNumbered) {
+  const std::string table = RunWell("show " + plans_);
+  EXPECT_THAT(table, HasSubstr(" 1  out/plans/no-slowdown.json: no slowdown"));
+  EXPECT_THAT(table, HasSubstr(" 2  out/plans/slowdown-10.json: 10 % slowdown"));
+  std::istringstream lines(table.substr(table.find("\n\n") + 2));
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 50u) << line;
 }
 
 TEST_F(ShowVerbTest, ReportsPlansOfDifferentJobs) {

@@ -220,8 +220,8 @@ std::string ReadJobKey(const Node& node) {
                         "0123456789._-") == std::string::npos;
   if (!fits || key == "." || key == ".." || key.starts_with("j-")) {
     ThrowAt(node.path,
-            "{} is not a key (expected 1 to {} letters, digits, '.', '_' and '-', not beginning "
-            "with \"j-\")",
+            "{} cannot name a job (expected 1 to {} letters, digits, '.', '_' and '-', not "
+            "beginning with \"j-\")",
             Excerpt(key), kMaxKeyBytes);
   }
   return key;

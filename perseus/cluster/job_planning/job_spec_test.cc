@@ -53,8 +53,8 @@ INSTANTIATE_TEST_SUITE_P(
     Rows, BadJobTest,
     testing::Values(
         BadJob{"NoKey", R"("key": "gpt3-run7",)", "", "/key", "key is missing"},
-        BadJob{"KeyIsAPath", "gpt3-run7", "../x", "/key", "is not a key"},
-        BadJob{"KeyLikeAnId", "gpt3-run7", "j-17", "/key", "is not a key"},
+        BadJob{"KeyIsAPath", "gpt3-run7", "../x", "/key", "cannot name a job"},
+        BadJob{"KeyLikeAnId", "gpt3-run7", "j-17", "/key", "cannot name a job"},
         BadJob{"NoPipelines", R"("pipelines": 2)", R"("pipelines": 0)", "/pipelines", "from 1"},
         BadJob{"UnknownSchedule", "1f1b", "2f2b", "/schedule", "2f2b"},
         BadJob{"SearchByKind", "1f1b", "auto", "/schedule", "perseus job register --schedule auto"},
