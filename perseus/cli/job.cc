@@ -411,7 +411,7 @@ Verb AddJobVerb(CLI::App& program) {
   add("end", "End the job", "job", End);
   return {verb, [flags, actions] {
             for (const auto& [sub, run] : *actions) {
-              if (sub->parsed()) return ReadingAnswers([&] { return run(*flags); });
+              if (sub->parsed()) return ReadingAnswers([&, &run = run] { return run(*flags); });
             }
             return Result<void>();
           }};

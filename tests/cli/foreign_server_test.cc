@@ -103,6 +103,14 @@ TEST_F(ForeignServerTest, AStatusWithoutAReasonHasARemedy) {
                 "the server answered with status 502 (try again; if it fails again");
 }
 
+TEST_F(ForeignServerTest, AListOfJobsThatDoesNotEndIsAnError) {
+  const ForeignServer server(JsonAnswer(R"({"jobs": [], "next": "a"})"));
+  for (const char* verb : {"jobs", "top --rounds 1"}) {
+    SCOPED_TRACE(verb);
+    ExpectComplaint(Run(fmt::format("{} --server {}", verb, server.url())), 1, "does not end");
+  }
+}
+
 TEST_F(ForeignServerTest, SupportDescribesWhatItCouldRead) {
   const ForeignServer server(JsonAnswer("{}"));
   RunWell(fmt::format("support --no-node -o s.json --server {}", server.url()));
