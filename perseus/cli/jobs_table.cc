@@ -184,7 +184,8 @@ Result<ordered_json> FetchJobs(ServerClient& server, bool ended_too) {
     std::string next = page->value("next", "");
     // No server of ours does this; the loop would not end.
     if (next == after && !next.empty()) {
-      return Fail(
+      return FailAs(
+          ErrorKind::kSystem,
           "the server's list of jobs does not end: it sends the page after {} again "
           "(upgrade the server)",
           Excerpt(next));

@@ -128,15 +128,25 @@ void Turnkey::Take(int status) {
   child_.reset();
   const bool was_tune = phase_ == Phase::kTuning;
   // The ranks may have restarted. tune continues with what it has measured.
+  const std::string failure = LastLineOf(was_tune ? "tune.log" : "verify.log");
   if (status == kSystemFailureOfVerb && !has_training_ended_ && ++retries_ <= kMostRetries) {
+    if (was_tune) {
+      failure_ = failure;
+      spent_at_failure_ = SpentSteps();
+    }
     return was_tune ? Tune() : Verify();
   }
   phase_ = Phase::kOver;
   if (status != 0) {
-    // If the training has ended, that is why.
-    if (!has_training_ended_) failure_ = LastLineOf(was_tune ? "tune.log" : "verify.log");
+    // If the training has ended, that is why, unless no step was measured since the last failure.
+    if (!has_training_ended_) {
+      failure_ = failure;
+    } else if (!was_tune || SpentSteps() != spent_at_failure_) {
+      failure_.clear();
+    }
     return;
   }
+  failure_.clear();
   (was_tune ? is_tuned_ : is_verified_) = true;
   if (was_tune && !has_training_ended_) Verify();
 }
@@ -159,12 +169,15 @@ std::string Turnkey::LastLineOf(const std::string& log) const {
   return text.empty() ? "it was killed" : WithoutName(text);
 }
 
+int Turnkey::SpentSteps() const {
+  return static_cast<int>(
+      NumberAt(ReadJson(options_.job_directory / "tuner.json"), "/spent/steps"));
+}
+
 // At least: ranks read an assignment some steps after it was written.
 int Turnkey::StepsLeft() const {
-  const nlohmann::json state = ReadJson(options_.job_directory / "tuner.json");
-  const int spent = static_cast<int>(NumberAt(state, "/spent/steps"));
   const int tuning =
-      std::max(0, options_.budget_steps - spent) + kPlansMeasured * options_.follow_steps;
+      std::max(0, options_.budget_steps - SpentSteps()) + kPlansMeasured * options_.follow_steps;
   return options_.verify_steps + (is_tuned_ ? 0 : tuning);
 }
 

@@ -49,6 +49,7 @@ class Turnkey {
   void Take(int status);
   void Forward();
   std::string LastLineOf(const std::string& log) const;
+  int SpentSteps() const;  // That tune has measured.
   int StepsLeft() const;
   std::filesystem::path PlanPath() const { return options_.job_directory / "tuned" / "plan.json"; }
 
@@ -62,6 +63,7 @@ class Turnkey {
   bool is_tuned_ = false;
   bool is_verified_ = false;
   std::string failure_;  // Why it ended early. Empty if it did not.
+  int spent_at_failure_ = 0;
 };
 
 }  // namespace perseus::cli
