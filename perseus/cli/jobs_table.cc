@@ -184,11 +184,10 @@ Result<ordered_json> FetchJobs(ServerClient& server, bool ended_too) {
     std::string next = page->value("next", "");
     // No server of ours does this; the loop would not end.
     if (next == after && !next.empty()) {
-      return FailAs(
-          ErrorKind::kSystem,
-          "the server's list of jobs does not end: it sends the page after {} again "
-          "(upgrade the server)",
-          Excerpt(next));
+      return FailAs(ErrorKind::kSystem,
+                    "the server's list of jobs does not end: it sends the page after {} again "
+                    "(upgrade the server)",
+                    Excerpt(next));
     }
     after = std::move(next);
   } while (!after.empty());
