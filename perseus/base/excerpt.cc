@@ -50,7 +50,13 @@ void Show(std::string_view& text, std::string& shown) {
 
 // Insertions, deletions, replacements, and exchanges of two neighbors that make `a` from `b`
 // (optimal string alignment).
+char Lower(char letter) {
+  return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
+}
+
+// Capital and small letters are the same.
 std::size_t EditDistance(std::string_view a, std::string_view b) {
+  const auto same = [](char one, char other) { return Lower(one) == Lower(other); };
   std::vector<std::size_t> row(b.size() + 1);  // Of a[0, i); the two rows before it follow.
   std::iota(row.begin(), row.end(), std::size_t{0});
   std::vector<std::size_t> above;
@@ -59,9 +65,9 @@ std::size_t EditDistance(std::string_view a, std::string_view b) {
     above_that = std::exchange(above, row);
     row[0] = i + 1;
     for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t replaced = above[j] + (a[i] == b[j] ? 0 : 1);
+      const std::size_t replaced = above[j] + (same(a[i], b[j]) ? 0 : 1);
       row[j + 1] = std::min({replaced, row[j] + 1, above[j + 1] + 1});
-      if (i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j]) {
+      if (i > 0 && j > 0 && same(a[i], b[j - 1]) && same(a[i - 1], b[j])) {
         row[j + 1] = std::min(row[j + 1], above_that[j - 1] + 1);
       }
     }

@@ -19,8 +19,9 @@ std::string OneLine(std::string_view text);
 // Whether the text is UTF-8 without control characters (tabs, line ends) and invisible characters.
 bool IsPrintable(std::string_view text);
 
-// Returns the name with the least edit distance to `text` (a swap of neighbors is one). Empty if
-// the distance of that name is more than a third of its length: the user probably meant none.
+// Returns the name with the least edit distance to `text` (a swap of neighbors is one; capital and
+// small letters are the same). Empty if the distance of that name is more than a third of its
+// length: the user probably meant none.
 std::string_view NearestName(std::string_view text, std::span<const std::string_view> names);
 
 }  // namespace perseus

@@ -63,6 +63,7 @@ TEST(NearestName, FindsTheNameThatTheUserProbablyMeant) {
   EXPECT_EQ(NearestName("foward", kNames), "forward");
   EXPECT_EQ(NearestName("Backward", kNames), "backward");
   EXPECT_EQ(NearestName("fwd", kNames), "");
+  EXPECT_EQ(NearestName("FORWARD", kNames), "forward");  // Capital letters are no mistake.
   // An exchange of two letters is one mistake.
   constexpr std::array<std::string_view, 3> kVerbs = {"plan", "show", "synth"};
   EXPECT_EQ(NearestName("plna", kVerbs), "plan");

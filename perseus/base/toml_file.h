@@ -140,7 +140,9 @@ class TableReader {
   // Keeps the error unless an earlier one exists.
   void FailAt(const toml::source_region& where, std::string_view message) {
     if (error_) return;
-    error_ = Error{fmt::format("{}:{}: {}", file_, where.begin.line, message), ErrorKind::kInput};
+    // A table that the file lacks has no line.
+    error_ = Error{fmt::format("{}:{}: {}", file_, std::max(where.begin.line, 1U), message),
+                   ErrorKind::kInput};
   }
   void FailAt(std::string_view key, std::string_view message) {
     FailAt(table_.get(key)->source(), message);

@@ -30,6 +30,7 @@ constexpr const char* kAuditExamples =
     "  perseus audit --all --json > audit.jsonl\n"
     "  perseus audit --verify --expect 1042:5ab3…    # from the server's log";
 constexpr int kPage = 1000;
+constexpr std::size_t kHashLength = 64;  // SHA-256 in hexadecimal digits.
 
 struct AuditFlags {
   ServerFlags server;
@@ -133,10 +134,15 @@ Result<std::optional<store::AuditHead>> ExpectedHead(const std::string& text) {
   store::AuditHead head;
   const std::size_t colon = std::min(text.find(':'), text.size());
   const auto [end, error] = std::from_chars(text.data(), text.data() + colon, head.number);
-  if (error != std::errc() || end != text.data() + colon || colon + 1 >= text.size()) {
-    return Fail("--expect {} is not NUMBER:HASH (take both from the server's log)", Excerpt(text));
+  const std::string_view hash = std::string_view(text).substr(std::min(colon + 1, text.size()));
+  const bool is_hash = hash.size() == kHashLength &&
+                       hash.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+  if (error != std::errc() || end != text.data() + colon || !is_hash) {
+    return Fail(
+        "--expect {} is not NUMBER:HASH with a hash of {} digits (take both from the server's log)",
+        Excerpt(text), kHashLength);
   }
-  head.hash = text.substr(colon + 1);
+  head.hash = hash;
   return std::optional(std::move(head));
 }
 

@@ -343,7 +343,8 @@ void AddEventFlags(CLI::App& verb, EmulateFlags& flags) {
       ->type_name("NAME")
       ->transform(OneOf(PolicyNames()))
       ->excludes(plan);
-  verb.add_option("--unit", flags.unit_ms, "Perseus as published rounds times to this (default: 1)")
+  verb.add_option("--unit", flags.unit_ms,
+                  "Of --policy perseus-published: it rounds times to this (default: 1)")
       ->type_name("MS")
       ->check(NumberIn({1e-3, 1e6}, "milliseconds"));
   verb.add_option("--events", flags.events, "Events: stragglers, plans and power caps (TOML)")

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "perseus/base/file.h"
+#include "perseus/cli/flag_checks.h"
 #include "perseus/planning/plan/target.h"
 #include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/simulation/emulator/event_file.h"
@@ -108,6 +109,10 @@ Result<emulator::EmulationSpec> WithEvents(emulator::EmulationSpec spec,
   PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(event_file));
   PERSEUS_ASSIGN_OR_RETURN(auto events, emulator::ParseEvents(text, event_file));
   spec.disturbances = std::move(events.disturbances);
+  for (const emulator::Disturbance& slow : spec.disturbances) {
+    if (slow.kind == emulator::Disturbance::Kind::kSlow)
+      WarnIfLikelyPercent("slowdown =", slow.value);
+  }
   for (const emulator::Events::PushedPlan& pushed : events.plans) {
     const std::string path = (fs::path(event_file).parent_path() / pushed.file).string();
     auto options = ReadOptions(path, graph);

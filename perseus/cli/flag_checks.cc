@@ -62,7 +62,7 @@ CLI::Validator WholeNumberIn(Range range) {
     const std::optional<double> number = ParseNumber(text);
     const bool is_plain = text.find_first_not_of("0123456789") == std::string::npos;
     if (number && is_plain && *number >= range.least && *number <= range.most) return {};
-    return fmt::format("{} is not a whole number from {} to {}", Excerpt(text), range.least,
+    return fmt::format("{} is not a whole number from {:.0f} to {:.0f}", Excerpt(text), range.least,
                        range.most);
   };
   return {std::move(check), ""};

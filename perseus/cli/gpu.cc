@@ -30,6 +30,7 @@ constexpr const char* kGpuExamples =
     "Examples:\n"
     "  perseus gpu list\n"
     "  perseus gpu release GPU-1f…             # its owner, or root\n"
+    "  perseus gpu release 0                   # the same, by its number\n"
     "  perseus gpu grant GPU-1f… --uid 1000    # root: let a user lease it\n"
     "  perseus gpu restore                     # if the agent will not come back";
 
@@ -146,11 +147,32 @@ Result<void> RunWatch(const GpuFlags& flags) {
   }
 }
 
+// The UUIDs of GPUs, each named by its UUID or by its number in the list.
+Result<std::vector<std::string>> UuidsOf(int socket, const std::vector<std::string>& names) {
+  std::vector<std::string> uuids = names;
+  std::optional<protocol::Listing> listing;
+  for (std::string& name : uuids) {
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    if (!listing) {
+      PERSEUS_ASSIGN_OR_RETURN(listing, AskForList(socket));
+    }
+    const auto gpu = std::ranges::find_if(listing->gpus, [&](const protocol::GpuStatus& one) {
+      return std::to_string(one.index) == name;
+    });
+    if (gpu == listing->gpus.end()) {
+      return Fail("this node has no GPU with the number {} (perseus gpu list shows them)", name);
+    }
+    name = gpu->uuid;
+  }
+  return uuids;
+}
+
 // Sends one request for each GPU. Tries all of them, and returns the first failure.
 Result<void> RunRelease(const GpuFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto socket, protocol::Connect(flags.socket));
+  PERSEUS_ASSIGN_OR_RETURN(const auto gpus, UuidsOf(socket.get(), flags.gpus));
   Result<void> result;
-  for (const std::string& gpu : flags.gpus) {
+  for (const std::string& gpu : gpus) {
     const auto reply = Ask(socket.get(), protocol::ReleaseGpu{gpu});
     if (!reply && result) result = Fail(reply);
   }
@@ -164,7 +186,8 @@ Result<void> RunGrant(const GpuFlags& flags, GrantChange change) {
     return Fail("a grant is for a user or a cgroup (add either --uid N or --cgroup PATH)");
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto socket, protocol::Connect(flags.socket));
-  const protocol::Grant grant{flags.gpus, flags.uid, flags.cgroup};
+  PERSEUS_ASSIGN_OR_RETURN(auto gpus, UuidsOf(socket.get(), flags.gpus));
+  const protocol::Grant grant{std::move(gpus), flags.uid, flags.cgroup};
   PERSEUS_RETURN_IF_ERROR(Ask(socket.get(), change == GrantChange::kGrant
                                                 ? protocol::Request(grant)
                                                 : protocol::Request(protocol::Revoke{grant})));
@@ -196,7 +219,7 @@ CLI::App* AddPart(CLI::App& verb, GpuFlags& flags, const char* name, const char*
 }
 
 void AddGpus(CLI::App& part, GpuFlags& flags) {
-  part.add_option("gpus", flags.gpus, "UUIDs, as perseus gpu list shows them")
+  part.add_option("gpus", flags.gpus, "UUIDs or numbers, as perseus gpu list shows them")
       ->type_name("GPU")
       ->required();
 }

@@ -139,6 +139,12 @@ Result<void> PrintHelp(const CLI::App& program, const std::vector<std::string>& 
 
 OptionHelp HelpOf(const CLI::Option& option) {
   OptionHelp help{option.get_type_name(), option.get_description()};
+  // A default that the text does not explain. CLI11 shows that of a list as "[5]".
+  std::string usual = option.get_default_str();
+  std::erase_if(usual, [](char letter) { return letter == '[' || letter == ']'; });
+  if (!usual.empty() && help.text.find("default:") == std::string::npos) {
+    help.text += fmt::format(" (default: {})", usual);
+  }
   // CLI11 shows choices as a part of the type, "NAME:{gpipe,1f1b}".
   const std::size_t open = help.type.find(":{");
   if (open == std::string::npos) return help;
@@ -183,7 +189,8 @@ std::string FormatProgramHelp() {
          "      --blocking-power 83.64 -o out\n"
          "\n"
          "Exit status: 0 success; 1 system failure; 2 bad input or usage;\n"
-         "             3 no plan can meet the target\n";
+         "             3 valid, but impossible: no plan can meet the target, or the server\n"
+         "             is in another state than the request needs\n";
 }
 
 std::shared_ptr<CLI::FormatterBase> MakeHelpFormatter() {

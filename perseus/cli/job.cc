@@ -69,9 +69,8 @@ std::string PathOf(const Flags& flags, std::string_view rest = "") {
 
 // The target that the flags give. No slowdown if they give none.
 Result<ordered_json> TargetOf(const TargetFlags& flags) {
-  const std::vector<plan::Target> asked = AskedTargets(flags, 1);
-  if (asked.size() > 1) return Fail("a job has only one target (give one target flag)");
-  return job_planning::TargetJson(asked.front());
+  PERSEUS_ASSIGN_OR_RETURN(const auto target, AskedTarget(flags, 1));
+  return job_planning::TargetJson(target);
 }
 
 // The name and sizes of a generated schedule, which people can read. Otherwise the whole schedule.
@@ -340,7 +339,7 @@ void AddRegisterFlags(CLI::App& verb, Flags& flags) {
                   "this (default: 1)")
       ->type_name("PERCENT")
       ->check(NumberIn({0.1, 100}, "percent"));
-  AddTargetFlags(verb, flags.targets);
+  AddTargetFlags(verb, flags.targets, Targets::kOne);
 }
 
 void AddStragglerFlags(CLI::App& verb, Flags& flags) {
@@ -385,7 +384,7 @@ Verb AddJobVerb(CLI::App& program) {
       *add("register", "Register a job, or find the job with this key", "job", Register), *flags);
   add("show", "Show the state of the job, its assignment and its nodes", "read", Show);
   AddTargetFlags(*add("target", "Set another target while the job runs", "job", SetTarget),
-                 flags->targets);
+                 flags->targets, Targets::kOne);
   add("schedules", "Show what another schedule would save, from the job's newest profile", "job",
       ShowSchedules);
   add("plan", "Print a plan file", "read", PrintPlan)

@@ -5,10 +5,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
-#include <iostream>
 #include <new>
 #include <optional>
+#include <regex>
 #include <span>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -105,9 +106,16 @@ std::string InPlainWords(const CLI::ParseError& error) {
   const std::string flag = what.substr(0, what.find(": "));
   if (what.starts_with(flag + ": At Most 1 "))
     return flag + " is given more than once: give it once";
-  constexpr std::string_view kMissing = " missing";
-  if (what.starts_with(flag + ": 1 required ") && what.ends_with(kMissing)) {
-    return flag + " has no value: give it one";
+  static const std::regex missing("(.*): ([0-9]+) required (.*) missing");
+  static const std::regex converted("Could not convert: (.*) = (.*)");
+  std::smatch found;
+  if (std::regex_match(what, found, missing)) {
+    return found[2] == "1" ? found[1].str() + " has no value: give it one"
+                           : fmt::format("{} needs {} values: {}", found[1].str(), found[2].str(),
+                                         found[3].str());
+  }
+  if (std::regex_match(what, found, converted)) {
+    return fmt::format("{}: {} is not a value of it", found[1].str(), Excerpt(found[2].str()));
   }
   return what;
 }
@@ -142,7 +150,8 @@ Result<void> RefuseEmptyValues(const CLI::App& verb) {
   for (const CLI::Option* option : verb.get_options()) {
     for (const std::string& value : option->results()) {
       if (!value.empty()) continue;
-      return Fail("{}: the value is empty (give a value, or leave it out)", option->get_name());
+      return Fail("{}: the value is empty (give a value{})", option->get_name(),
+                  option->get_required() ? "" : ", or leave it out");
     }
   }
   return {};
@@ -163,9 +172,9 @@ Result<void> RunVerb(const Verb& verb) {
 
 // Prints what --help or --version asks for.
 int Exit(const CLI::App& program, const CLI::Success& request) {
-  const int status = program.exit(request);
-  return std::cout.flush() ? status
-                           : ReportError("cannot write to standard output", kSystemFailure);
+  std::ostringstream text;
+  program.exit(request, text, text);
+  return PrintHelp(text.str());
 }
 
 // What follows "--" in `perseus run … -- COMMAND` is the command as it is. CLI11 would take a word

@@ -497,7 +497,7 @@ Verb AddPlanVerb(CLI::App& program) {
       ->type_name("PROFILE.csv")
       ->check(InputFile());
   AddJobFlags(*verb, flags->job);
-  AddTargetFlags(*verb, flags->targets);
+  AddTargetFlags(*verb, flags->targets, Targets::kMany);
   verb->add_option("-o,--output", flags->directory, "Directory for the results")->type_name("DIR");
   verb->add_option("--stops", flags->stops,
                    "Number of further plans for the slider of the report, at even distances along "

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "perseus/base/excerpt.h"
 #include "perseus/base/file.h"
 #include "perseus/base/median.h"
 #include "perseus/cli/flag_checks.h"
@@ -309,6 +311,11 @@ Result<void> RunReplay(ReplayFlags flags) {
                            replay::ParseJobTrace(bytes, flags.path, flags.reading));
   PERSEUS_ASSIGN_OR_RETURN(const auto graph,
                            replay::BuildTraceGraph(trace, flags.reading.clock_tolerance));
+  for (const std::string& name : trace.unused_ignored) {
+    std::fputs(fmt::format("perseus: warning: --ignore {}: no event has this name\n", Excerpt(name))
+                   .c_str(),
+               stderr);
+  }
   auto slowdowns = replay::StragglerSlowdowns(graph);
   if (!slowdowns) return Fail("{}: {}", flags.path, slowdowns.error().message);
   std::vector<int> delays{0, kReactive};

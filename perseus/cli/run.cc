@@ -201,9 +201,9 @@ Result<void> RunTraining(RunFlags& flags) {
   return {};
 }
 
-void AddTuneFlags(CLI::App& verb, RunFlags& flags) {
+void AddTuneFlags(CLI::App& verb, RunFlags& flags, CLI::Option* tune) {
   auto add = [&](const char* name, auto& value, const char* type, const char* help) {
-    return verb.add_option(name, value, help)->type_name(type)->group("With --tune");
+    return verb.add_option(name, value, help)->type_name(type)->group("With --tune")->needs(tune);
   };
   add("--budget-steps", flags.budget_steps, "N", "Steps to measure in (default: 60)")
       ->check(WholeNumberIn({1, 1'000'000}));
@@ -238,9 +238,10 @@ Verb AddRunVerb(CLI::App& program) {
       ->type_name("DIR");
   CLI::Option* plan = verb->add_option("--plan", flags->plan, "A plan that the training follows")
                           ->type_name("FILE");
-  verb->add_flag("--tune", flags->tunes, "Profile, plan, follow the plan, and verify it")
-      ->excludes(plan);
-  AddTuneFlags(*verb, *flags);
+  CLI::Option* tune =
+      verb->add_flag("--tune", flags->tunes, "Profile, plan, follow the plan, and verify it")
+          ->excludes(plan);
+  AddTuneFlags(*verb, *flags, tune);
   return {verb, [flags] { return RunTraining(*flags); },
           [flags](std::vector<std::string> command) { flags->command = std::move(command); },
           [flags] { return flags->status; }};

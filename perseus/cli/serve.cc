@@ -135,7 +135,8 @@ Verb AddServeVerb(CLI::App& program) {
   verb->add_option("--listen", options.address, "Address to listen on (default: 127.0.0.1:7410)")
       ->type_name("HOST:PORT");
   verb->add_option("--database", options.database,
-                   "sqlite:FILE, or postgresql://USER@HOST/NAME (default: sqlite:perseus.db)")
+                   "sqlite:FILE, or postgresql://USER@HOST/NAME (default: PERSEUS_DATABASE, or "
+                   "sqlite:perseus.db)")
       ->envname("PERSEUS_DATABASE")
       ->type_name("URL");
   verb->add_option("--tls-certificate", flags->tls.certificate, "Certificate with its chain (PEM)")
@@ -164,7 +165,7 @@ Verb AddServeVerb(CLI::App& program) {
       ->check(NumberIn({0, 60}, "seconds"))
       ->type_name("S");
   verb->add_option("--keep-ended", options.keep_ended_days,
-                   "Days after which ended jobs are deleted (default: 30)")
+                   "Days after which ended jobs are deleted; 0: at once (default: 30)")
       ->check(NumberIn({0, 36500}, "days"))
       ->type_name("DAYS");
   AddLimitFlags(*verb, *flags);

@@ -119,7 +119,8 @@ Verb AddStoreVerb(CLI::App& program) {
     // subcommands, also after a flag was read.
     auto database = std::make_shared<std::string>(flags->database);
     sub->add_option("--database", *database,
-                    "sqlite:FILE, or postgresql://USER@HOST/NAME (default: sqlite:perseus.db)")
+                    "sqlite:FILE, or postgresql://USER@HOST/NAME (default: PERSEUS_DATABASE, or "
+                    "sqlite:perseus.db)")
         ->envname("PERSEUS_DATABASE")
         ->type_name("URL");
     sub->add_flag("--json", flags->as_json, "Print JSON");
@@ -142,6 +143,7 @@ Verb AddStoreVerb(CLI::App& program) {
   add("migrate", "Upgrade the tables, or downgrade them by one version; stop all servers first",
       Migrate)
       ->add_option("--to", flags->version, "Version of the tables (default: the newest)")
+      ->check(WholeNumberIn({1, 1'000}))
       ->type_name("VERSION");
   return {verb, [flags, action] { return (*action)(*flags); }};
 }

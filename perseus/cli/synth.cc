@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
-#include <limits>
 #include <memory>
 #include <optional>
 
@@ -82,6 +81,9 @@ Result<void> CheckGpu(const SynthFlags& flags, bool has_model) {
 Result<void> CheckMeaning(const SynthFlags& flags) {
   const bool has_model = flags.model_name->count() > 0;
   PERSEUS_RETURN_IF_ERROR(CheckGpu(flags, has_model));
+  if (flags.spec.placement == synthetic::ChunkPlacement::kV && flags.spec.chunks != 2) {
+    return Fail("--fold is for two chunks on each pp_rank (add --chunks 2)");
+  }
   for (const CLI::Option* option : has_model ? flags.only_without_model : flags.only_with_model) {
     if (option->count() == 0) continue;
     if (has_model) return Fail("{} does not apply with --model (remove it)", option->get_name());
@@ -231,9 +233,6 @@ Verb AddSynthVerb(CLI::App& program) {
   auto add = [&](const char* name, auto& value, const char* type, const char* help) {
     return verb->add_option(name, value, help)->type_name(type)->capture_default_str();
   };
-  // The library checks the ranges. This check only refuses text that is not a number.
-  constexpr double kAny = std::numeric_limits<double>::max();
-  const auto number = NumberIn({-kAny, kAny}, "such as 0.02");
   flags->gpu = add("--gpu", spec.gpu, "NAME",
                    "The model of the GPUs: a100 or a40; with --model a40 or one of the others "
                    "(default: a100; with --model: a100-sxm)")
@@ -244,7 +243,7 @@ Verb AddSynthVerb(CLI::App& program) {
       ->check(WholeNumberIn({1, 1'000}));
   verb->add_flag_function(
       "--fold", [&spec](std::int64_t) { spec.placement = synthetic::ChunkPlacement::kV; },
-      "Place stages in a V on the pp_ranks, as zb-v and dualpipe-v do");
+      "Place stages in a V on the pp_ranks, as zb-v and dualpipe-v do (with --chunks 2)");
   verb->add_option("--instructions", flags->instructions,
                    "The instructions of the schedule (default: forward,backward)")
       ->delimiter(',')
@@ -253,13 +252,14 @@ Verb AddSynthVerb(CLI::App& program) {
       ->type_name("KIND,...");
   flags->only_without_model = {
       add("--work-scale", spec.work_scale, "X", "Work of a microbatch, relative to the default")
-          ->check(number),
+          ->check(NumberIn({1e-3, 1e3}, "")),
       add("--head", spec.language_model_head, "X",
           "Extra work of the last stage, as a fraction of a stage")
-          ->check(number),
+          ->check(NumberIn({0, 10}, "a fraction")),
       add("--imbalance", spec.imbalance, "X", "Relative difference of the work of stages")
-          ->check(number),
-      add("--noise", spec.noise, "X", "Relative spread of the measurements")->check(number),
+          ->check(NumberIn({0, 0.9}, "a fraction")),
+      add("--noise", spec.noise, "X", "Relative spread of the measurements")
+          ->check(NumberIn({0, 0.3}, "a fraction")),
       add("--seed", spec.seed, "N", "Seed of imbalance and noise")
           ->check(WholeNumberIn({0, 1e18}))};
   AddModelFlags(*verb, *flags);

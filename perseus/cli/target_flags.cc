@@ -5,7 +5,7 @@
 
 namespace perseus::cli {
 
-void AddTargetFlags(CLI::App& verb, TargetFlags& flags) {
+void AddTargetFlags(CLI::App& verb, TargetFlags& flags, Targets count) {
   // Each flag takes one value (--price two), so that `--slowdown 5 profile.csv` does not take the
   // profile.
   auto add = [&](plan::Target::Kind kind, const char* name, auto& values, const char* type,
@@ -20,7 +20,9 @@ void AddTargetFlags(CLI::App& verb, TargetFlags& flags) {
         ->check(NumberIn({range.least, range.most}, std::string(range.unit)));
   };
   add(plan::Target::Kind::kSlowdown, "--slowdown", flags.slowdowns_percent, "PCT",
-      "At most this much slower than at maximum frequency; may be repeated, as the next four");
+      count == Targets::kOne ? "At most this much slower than at maximum frequency"
+                             : "At most this much slower than at maximum frequency; may be "
+                               "repeated, as the next four");
   add(plan::Target::Kind::kDeadline, "--deadline", flags.deadlines_s, "S",
       "At most this iteration time");
   add(plan::Target::Kind::kEnergyBudget, "--energy-budget", flags.energy_budgets_j, "J",
@@ -38,6 +40,12 @@ bool AsksForTarget(const TargetFlags& flags) {
   return !flags.slowdowns_percent.empty() || !flags.deadlines_s.empty() ||
          !flags.energy_budgets_j.empty() || !flags.power_caps_w.empty() || !flags.prices.empty() ||
          flags.min_energy || flags.edp;
+}
+
+Result<plan::Target> AskedTarget(const TargetFlags& flags, int gpus) {
+  const std::vector<plan::Target> asked = AskedTargets(flags, gpus);
+  if (asked.size() > 1) return Fail("a job has only one target (give one target flag)");
+  return asked.front();
 }
 
 std::vector<plan::Target> AskedTargets(const TargetFlags& flags, int gpus) {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "perseus/base/result.h"
 #include "perseus/planning/plan/target.h"
 
 namespace perseus::cli {
@@ -20,12 +21,18 @@ struct TargetFlags {
   bool edp = false;
 };
 
-void AddTargetFlags(CLI::App& verb, TargetFlags& flags);
+// How many targets the verb takes.
+enum class Targets { kOne, kMany };
+
+void AddTargetFlags(CLI::App& verb, TargetFlags& flags, Targets count);
 
 bool AsksForTarget(const TargetFlags& flags);
 
 // The requested targets, in the order of the members above. Without flags, it is "no slowdown".
 // `gpus` is the number of GPUs of one pipeline.
 std::vector<plan::Target> AskedTargets(const TargetFlags& flags, int gpus);
+
+// The same for a verb that takes one target. Fails (kInput) if the flags give several.
+Result<plan::Target> AskedTarget(const TargetFlags& flags, int gpus);
 
 }  // namespace perseus::cli

@@ -67,6 +67,13 @@ Result<void> Create(const TokenFlags& flags) {
   if (flags.scope == "job" && flags.jobs.size() != 1) {
     return Fail("a token of scope job is for one job (give --job once)");
   }
+  const bool is_of_nodes =
+      flags.scope == "join" || (flags.scope == "agent" && flags.certificate.empty());
+  if (is_of_nodes && flags.nodes.empty()) {
+    return Fail(
+        "a token of scope {} is for nodes (add --node 'gpu-*', or --node '*' for every node)",
+        flags.scope);
+  }
   PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
   ordered_json body{{"scope", flags.scope}, {"name", flags.name}};
   if (flags.scope == "job") {

@@ -314,6 +314,8 @@ Result<job::UnprofiledJob> LoadTunedJob(const TuneFlags& flags, const tuner::Sho
 
 Result<void> RunTune(const TuneFlags& flags) {
   if (flags.gives_back) return TakePlanBack(flags);
+  // Before anything waits for the job.
+  if (const auto target = AskedTarget(flags.targets, 1); !target) return Fail(target);
   PERSEUS_ASSIGN_OR_RETURN(auto signals, EndSignals::Take());
   const tuner::ShouldEnd should_end = [&signals] { return signals.HaveCome(); };
   PERSEUS_ASSIGN_OR_RETURN(const auto clock, virtual_gpu::OpenClockOfJob(flags.directory));
@@ -324,10 +326,7 @@ Result<void> RunTune(const TuneFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(auto job, LoadTunedJob(flags, should_end, *clock));
   const int gpus =
       static_cast<int>(job.planned.schedule.pp_ranks.size()) * job.planned.model.gpus_per_stage;
-  const std::vector<plan::Target> targets = AskedTargets(flags.targets, gpus);
-  if (targets.size() != 1) {
-    return Fail("a job follows one plan, but {} targets are given (keep one)", targets.size());
-  }
+  PERSEUS_ASSIGN_OR_RETURN(const auto target, AskedTarget(flags.targets, gpus));
   tuner::TuningOptions options;
   options.job_directory = flags.directory;
   options.job = std::move(job.planned);
@@ -339,7 +338,7 @@ Result<void> RunTune(const TuneFlags& flags) {
   options.job.profile = flags.output.empty()
                             ? "planned.csv"
                             : (std::filesystem::path(flags.output) / "planned.csv").string();
-  options.target = targets.front();
+  options.target = target;
   options.budget = flags.budget;
   options.budget.slowdown = flags.slowdown_percent / 100;
   options.budget.least_gain = flags.least_gain_percent / 100;
@@ -410,7 +409,7 @@ Verb AddTuneVerb(CLI::App& program) {
                  "Only end the assignment of the plan of an earlier tune");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of text");
   AddChangeLimitFlags(*verb, flags->changes);
-  AddTargetFlags(*verb, flags->targets);
+  AddTargetFlags(*verb, flags->targets, Targets::kOne);
   AddJobFlags(*verb, flags->job, JobComes::kWithoutProfile);
   return {verb, [flags] { return RunTune(*flags); }};
 }

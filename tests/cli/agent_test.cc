@@ -111,6 +111,20 @@ TEST_F(AgentProgramTest, ARefusalIsOneLine) {
                   "an agent runs on");
 }
 
+// As in the first column of the list.
+TEST_F(AgentProgramTest, AGpuHasANumber) {
+  StartAgent();
+  const std::string grantee = std::string(" --uid 4242") + kWhere;
+  RunWell("gpu grant 1" + grantee);
+  RunWell("gpu revoke GPU-virtual-box-1" + grantee);
+  ExpectComplaint(Run(std::string("gpu release 1") + kWhere), 2,
+                  "no lease holds \"GPU-virtual-box-1\"");
+  for (const char* command : {"gpu release 2", "gpu grant 2 --uid 7", "gpu revoke 2 --uid 7"}) {
+    ExpectComplaint(Run(std::string(command) + kWhere), 2,
+                    "this node has no GPU with the number 2 (perseus gpu list shows them)");
+  }
+}
+
 TEST_F(AgentProgramTest, GrantsSurviveTheAgent) {
   StartAgent();
   const std::string grantee = std::string("GPU-virtual-box-0 --uid 4242") + kWhere;

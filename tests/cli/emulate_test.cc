@@ -205,6 +205,15 @@ TEST_F(EmulateTest, OtherPoliciesHaveTheSameEvents) {
   EXPECT_EQ(idle["emulated"], idle["maximum_frequency"]);
 }
 
+TEST_F(EmulateTest, ASlowdownThatLooksLikePercentGetsAWarning) {
+  Write("events.toml", "[[straggler]]\ndp_rank = 0\nslowdown = 20\n");
+  const Outcome outcome = Run("emulate " + job_ + "--iterations 2 --events events.toml");
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(outcome.err,
+            "perseus: warning: slowdown = 20 means 20 times as long (for 20 % longer, give "
+            "slowdown = 1.2)\n");
+}
+
 TEST_F(EmulateTest, ReportsEventsWithoutEffect) {
   Write("events.toml", "[[straggler]]\ndp_rank = 0\nfrom = 100\nslowdown = 1.2\n");
   EXPECT_THAT(RunWell("emulate " + job_ + "--iterations 4 --events events.toml"),

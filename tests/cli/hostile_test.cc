@@ -24,6 +24,9 @@ TEST_F(HostileTest, AClosedStandardOutputIsAFailureAndNoFileGetsTheOutput) {
   EXPECT_FALSE(std::filesystem::exists(Directory() / "out"));
   EXPECT_EQ(Run(plan_ + " >&- 2>&-").status, 1);
   EXPECT_FALSE(std::filesystem::exists(Directory() / "out"));
+  for (const char* help : {"help plan", "plan --help", "--version"}) {
+    ExpectComplaint(Run(std::string(help) + " >&-"), 1, "Bad file descriptor (leave it open)");
+  }
   RunWell(plan_ + " <&-");
   const std::string before = Read("out/summary.json");
   EXPECT_EQ(Run(plan_ + " <&- >&- 2>&-").status, 1);
@@ -49,6 +52,10 @@ TEST_F(HostileTest, AMistakeInTheWordsIsNamed) {
       {"plan ''", "profile: the value is empty (give a value, or leave it out)"},
       {plan + "--schedule gpipe", "--schedule is given more than once: give it once (see perseus "},
       {plan + "--slowdown", "--slowdown has no value: give it one (see perseus plan --help)"},
+      {plan + "--price 1", "--price needs 2 values: KWH GPUHOUR (see perseus plan --help)"},
+      {"job show ''", "job: the value is empty (give a value)"},
+      {"store migrate --to x", "--to: \"x\" is not a whole number from 1 to 1000 (see"},
+      {"synth --seed -1", "\"-1\" is not a whole number from 0 to 1000000000000000000 (see"},
       {plan + "-o", "--output has no value: give it one (see perseus plan --help)"},
       {"plan -- profile.csv --schedule gpipe",
        "\"--schedule\" is unknown (see perseus plan --help"}};
@@ -78,7 +85,27 @@ TEST_F(HostileTest, LimitsOfTheServerAreNumbers) {
   ExpectComplaint(Run("serve --rate nan"), 2, "--rate: \"nan\" is not a number from 0 to 1000000");
 }
 
+// A verb that waits or talks to a server first says what it cannot do.
+TEST_F(HostileTest, WordsThatContradictEachOtherAreRefusedAtOnce) {
+  std::filesystem::create_directory(Directory() / "job");
+  const std::pair<const char*, const char*> cases[] = {
+      {"tune job --slowdown 3 --deadline 4", "a job has only one target (give one target flag)"},
+      {"run --budget-steps 3 -- true", "--budget-steps requires --tune"},
+      {"audit --verify --expect 1042:5ab3", "\"1042:5ab3\" is not NUMBER:HASH with a hash of 64"},
+      {"token create --scope agent", "a token of scope agent is for nodes (add --node"},
+      {"synth --fold", "--fold is for two chunks on each pp_rank (add --chunks 2)"}};
+  for (const auto& [arguments, complaint] : cases) {
+    SCOPED_TRACE(arguments);
+    ExpectComplaint(Run(arguments), 2, complaint);
+  }
+}
+
 TEST_F(HostileTest, AWrongNameSuggestsTheNearest) {
+  Write("job.toml", "[pipeline]\nschedule = \"1F1B\"\n");
+  ExpectComplaint(Run("plan profile.csv --job job.toml"), 2,
+                  "job.toml:2: unknown schedule \"1F1B\" (did you mean \"1f1b\"?)");
+  Write("job.toml", "[pipeline]\nschedule = \"atuo\"\n");
+  ExpectComplaint(Run("plan profile.csv --job job.toml"), 2, "(did you mean \"auto\"?)");
   ExpectComplaint(Run("synth --gpu a1000"), 2, "\"a1000\" is unknown (did you mean \"a100\"?)");
   ExpectComplaint(Run("synth --gpu z"), 2, "\"z\" is unknown (known: a100, a40, ");
 }

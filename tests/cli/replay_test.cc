@@ -118,7 +118,12 @@ TEST_F(ReplayVerbTest, BadInputIsOneLineThatNamesTheEvent) {
   events.push_back({"data-loading", 0, 0, 7, 0, 1, -1});
   Write("unknown.json", FormatTimeline(events));
   ExpectComplaint(Run("replay unknown.json"), 2, "data-loading");
-  RunWell("replay unknown.json --ignore data-loading");
+  const std::string known = RunWell("replay unknown.json --ignore data-loading");
+  const Outcome misspelled = Run("replay unknown.json --ignore data-loading --ignore data-laoding");
+  EXPECT_EQ(misspelled.status, 0);
+  EXPECT_EQ(misspelled.out, known);
+  EXPECT_EQ(misspelled.err,
+            "perseus: warning: --ignore \"data-laoding\": no event has this name\n");
   std::erase_if(events, [](auto& e) { return e.name == "backward-recv"; });
   Write("lost.json", FormatTimeline(events));
   ExpectComplaint(Run("replay lost.json --ignore data-loading"), 2,

@@ -21,6 +21,7 @@ using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 class VerbsTest : public ProgramTest {};
@@ -73,6 +74,21 @@ TEST_F(VerbsTest, HelpFitsIn80Columns) {
       EXPECT_LE(columns, 80) << verb << ": " << line;
     }
   }
+}
+
+TEST_F(VerbsTest, HelpHasDefaults) {
+  EXPECT_THAT(RunWell("help replay"), AllOf(HasSubstr("(default: a100)"), HasSubstr("(default: 5)"),
+                                            HasSubstr("(default: 1)")));
+  EXPECT_THAT(RunWell("help synth"),
+              AllOf(HasSubstr("(default: 0.07)"), HasSubstr("(default: 1)")));
+  EXPECT_THAT(RunWell("help partition"), HasSubstr("(default: 1f1b)"));
+}
+
+TEST_F(VerbsTest, OnlyAVerbForSeveralTargetsSaysThatFlagsMayBeRepeated) {
+  for (const char* verb : {"job target", "job register", "tune"}) {
+    EXPECT_THAT(RunWell(std::string("help ") + verb), Not(HasSubstr("repeated, as the next four")));
+  }
+  EXPECT_THAT(RunWell("help plan"), HasSubstr("as the next four"));
 }
 
 TEST_F(VerbsTest, AVerbThatHasOnlyPartsPrintsItsHelp) {
@@ -160,7 +176,10 @@ TEST_F(VerbsTest, SynthMakesProfilesForSplitBackwards) {
 }
 
 TEST_F(VerbsTest, SynthOutOfRangeIsOneLine) {
-  ExpectComplaint(Run("synth --noise 9 -o bad.csv"), 2, "noise");
+  ExpectComplaint(Run("synth --noise 9 -o bad.csv"), 2,
+                  "--noise: \"9\" is not a number from 0 to 0.3");
+  ExpectComplaint(Run("synth --head nan -o bad.csv"), 2,
+                  "--head: \"nan\" is not a number from 0 to 10");
   ExpectComplaint(Run("synth --gpu h900 -o bad.csv"), 2, "h900");
   EXPECT_THAT(Files("."), ElementsAre());
 }

@@ -67,8 +67,10 @@ class JobReader {
     job_.schedule.chunks = reader.Count("chunks", kMostChunks, 1);
     job_.is_folded = reader.Flag("fold");
     job_.pipelines = reader.Count("pipelines", kMostPipelines, 1);
-    if (const auto names = schedule::ScheduleNames();
-        !job_.schedule.name.empty() && job_.schedule.name != kAutoSchedule &&
+    const auto generated = schedule::ScheduleNames();
+    std::vector<std::string_view> names(generated.begin(), generated.end());
+    names.push_back(kAutoSchedule);
+    if (!job_.schedule.name.empty() &&
         std::find(names.begin(), names.end(), job_.schedule.name) == names.end()) {
       reader.FailAt("schedule", fmt::format("unknown schedule {}{}", Excerpt(job_.schedule.name),
                                             DidYouMean(job_.schedule.name, names)));

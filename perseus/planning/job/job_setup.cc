@@ -321,6 +321,12 @@ Result<void> RefuseWithGraph(const JobFlags& flags, const Job& job) {
   return {};
 }
 
+// What the flags say about a search for a schedule.
+std::string_view FlagOfSearch(const JobFlags& flags) {
+  if (flags.fold) return "--fold";
+  return flags.max_in_flight.empty() ? "the memory of GPUs" : "--max-in-flight";
+}
+
 }  // namespace
 
 std::string Describe(const UsedFacts& facts) {
@@ -361,9 +367,7 @@ Result<LoadedJob> LoadJob(const JobFlags& flags, const schedule_search::SearchEf
   }
   if (!flags.max_in_flight.empty() || !flags.memory.IsEmpty() || flags.fold) {
     return Fail("{} is for a schedule that is searched for (add --schedule auto)",
-                flags.fold                    ? "--fold"
-                : flags.max_in_flight.empty() ? "the memory of GPUs"
-                                              : "--max-in-flight");
+                FlagOfSearch(flags));
   }
   plan_file::PlannedJob planned = Planned(job);
   if (!job.graph_path.empty()) {
@@ -439,6 +443,11 @@ Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, std::string_vi
     return Fail(
         "the plan contains its own schedule (remove --job, --schedule, --schedule-file, "
         "--pp-ranks, --microbatches and --chunks)");
+  }
+  if (!flags.max_in_flight.empty() || !flags.memory.IsEmpty() || flags.fold) {
+    return Fail(
+        "{} is for a schedule that is searched for, and the plan contains its own (remove it)",
+        FlagOfSearch(flags));
   }
   // The file may be elsewhere now than when the plan was made.
   const bool is_graph = plan.job.IsGeneralGraph();

@@ -117,6 +117,9 @@ class Reader {
       PERSEUS_RETURN_IF_ERROR(CheckStep(step));
     }
     PERSEUS_RETURN_IF_ERROR(CheckOrderOfSteps());
+    for (const std::string& name : options_.ignored) {
+      if (!ignored_.contains(name)) trace_.unused_ignored.push_back(name);
+    }
     return std::move(trace_);
   }
 
@@ -129,7 +132,10 @@ class Reader {
 
   Result<void> TakeSlice(const TraceEvent& event) {
     PERSEUS_ASSIGN_OR_RETURN(const int name, FindName(event));
-    if (name == kIgnored) return {};
+    if (name == kIgnored) {
+      ignored_.insert(event.name);
+      return {};
+    }
     UnplacedEvent taken;
     taken.event.name = name;
     taken.event.kind = kKnownEvents[Index(name)].kind;
@@ -534,6 +540,7 @@ class Reader {
 
   const TraceReadOptions& options_;
   std::unordered_map<std::string, int> name_number_;
+  std::unordered_set<std::string> ignored_;  // The names that events had.
   std::vector<UnplacedEvent> events_;
   std::map<Thread, std::string> lane_names_;
   // Events that end before they begin by more than the clock tolerance: how many, and the worst.

@@ -98,6 +98,7 @@ struct JobTrace {
   std::vector<RecordedStep> steps;  // In the order of time.
   // How many events end before they begin, within the clock tolerance. They count as 0 long.
   int negative_durations = 0;
+  std::vector<std::string> unused_ignored;  // The names to leave out that no event has.
 
   int gpus() const { return pipelines * pp_ranks; }
 };

@@ -220,6 +220,9 @@ TEST(JobTrace, UnknownEventsAreRefusedUnlessIgnored) {
   const auto trace = ParseJobTrace(text, "t.json", {.ignored = {"forward-comput"}});
   ASSERT_TRUE(trace) << trace.error().message;
   EXPECT_EQ(trace->steps[0].events.size(), events.size() - 1);
+  EXPECT_THAT(trace->unused_ignored, testing::IsEmpty());
+  const auto other = ParseJobTrace(text, "t.json", {.ignored = {"forward-comput", "other"}});
+  EXPECT_THAT(other->unused_ignored, testing::ElementsAre("other"));
   EXPECT_THAT(JobTraceErrorOf(Replaced(text, "\"ph\":\"X\"", "\"ph\":\"B\"")),
               AllOf(HasSubstr("event 0 (\"forward-compute\")"), HasSubstr("ph \"B\"")));
 }

@@ -150,6 +150,8 @@ TEST(VirtualNodeFile, AGpuStatesItsClocksInExactlyOneWay) {
       "dir/box.toml:2: [gpu] has to state its clocks in exactly one way (write model = "
       "\"a100-sxm\", or profile = \"profile.csv\", or lowest_mhz = 210 and highest_mhz = 1410)";
   EXPECT_EQ(ErrorOf("gpus = 1\n[gpu]\n"), one_way);
+  // A table that the file lacks has no line.
+  EXPECT_THAT(ErrorOf("gpus = 1\n"), testing::StartsWith("dir/box.toml:1: [gpu] has to state"));
   EXPECT_EQ(ErrorOf("gpus = 1\n[gpu]\nmodel = \"a100\"\nlowest_mhz = 200"), one_way);
   EXPECT_EQ(ErrorOf("gpus = 1\n[gpu]\nlowest_mhz = 200"),
             "dir/box.toml:2: [gpu] has only one of lowest_mhz and highest_mhz (write both)");
