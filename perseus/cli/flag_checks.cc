@@ -8,8 +8,10 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
@@ -100,6 +102,17 @@ CLI::Validator ExistingPath() {
     throw WrongPath(fmt::format("{}: cannot read: {}", path, CauseAndRemedy(errno)));
   };
   return {std::move(check), ""};
+}
+
+Result<void> CheckReplacesNoInput(const std::string& output,
+                                  const std::vector<std::string>& inputs) {
+  std::error_code none;  // Of a file that does not exist.
+  for (const std::string& input : inputs) {
+    if (output.empty() || input.empty()) continue;
+    if (!std::filesystem::equivalent(input, output, none)) continue;
+    return Fail("{}: is a file to read, and is not overwritten (write into another file)", output);
+  }
+  return {};
 }
 
 CLI::Validator JobDirectory() {

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "perseus/base/result.h"
+
 namespace perseus::cli {
 
 struct Range {
@@ -42,5 +44,9 @@ CLI::Validator InputFile();
 CLI::Validator ExistingPath();
 // Checks that the directory of a job exists.
 CLI::Validator JobDirectory();
+
+// Fails (kInput) if the file to write is one of those to read. Empty names are none.
+Result<void> CheckReplacesNoInput(const std::string& output,
+                                  const std::vector<std::string>& inputs);
 
 }  // namespace perseus::cli

@@ -177,6 +177,8 @@ std::string ProfileText(const Flags& flags, const plan_file::PlannedJob& planned
 }
 
 Result<void> Register(const Flags& flags) {
+  PERSEUS_RETURN_IF_ERROR(CheckReplacesNoInput(
+      flags.schedule_output, {flags.profile, flags.registered.job_file, flags.registered.facts}));
   // A search for a schedule needs the profile.
   job::JobFlags described = flags.registered;
   described.profile = flags.profile;

@@ -177,6 +177,7 @@ Result<void> RunPartition(const PartitionFlags& flags, bool is_split_given) {
   if (is_split_given && flags.profile.empty()) {
     return Fail("--split needs a file for the profile (add -o PROFILE.csv)");
   }
+  PERSEUS_RETURN_IF_ERROR(CheckReplacesNoInput(flags.profile, {flags.layers, flags.facts}));
   PERSEUS_ASSIGN_OR_RETURN(const double blocking_power_w, BlockingPowerOf(flags));
   PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(flags.layers));
   PERSEUS_ASSIGN_OR_RETURN(auto layers, profile::ParseLayers(text, flags.layers));

@@ -143,14 +143,8 @@ Result<void> MergeFacts(const QualifyFlags& flags) {
   for (const std::string& path : flags.merged) {
     PERSEUS_ASSIGN_OR_RETURN(auto facts, hardware_facts::Read(path));
     nodes.push_back(std::move(facts));
-    std::error_code none;  // Of an output that does not exist yet.
-    if (std::filesystem::equivalent(path, flags.output, none)) {
-      return Fail(
-          "{}: is one of the files to merge, and is not overwritten (give another file "
-          "with -o)",
-          path);
-    }
   }
+  PERSEUS_RETURN_IF_ERROR(CheckReplacesNoInput(flags.output, flags.merged));
   PERSEUS_ASSIGN_OR_RETURN(const auto merged, hardware_facts::Merge(nodes));
   PERSEUS_RETURN_IF_ERROR(hardware_facts::Write(flags.output, merged.facts));
   std::string text;

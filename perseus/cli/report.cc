@@ -207,6 +207,8 @@ Result<void> RunReport(const ReportFlags& flags) {
   if (flags.output.empty() && flags.figures.figures.empty()) {
     return Fail("the output is missing (add -o report.html, or --figure frontier.svg)");
   }
+  PERSEUS_RETURN_IF_ERROR(CheckReplacesNoInput(flags.output, flags.sources));
+  PERSEUS_RETURN_IF_ERROR(CheckReplacesNoInput(flags.output, {flags.profile, flags.frontier}));
   PERSEUS_ASSIGN_OR_RETURN(auto tradeoff, ReadTradeoff(flags.sources.front()));
   // Whether the schedule was searched for depends on the plans.
   PERSEUS_RETURN_IF_ERROR(

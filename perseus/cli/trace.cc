@@ -61,6 +61,7 @@ Result<std::vector<plan_file::PlanFile>> FindPlans(const TraceFlags& flags) {
 }
 
 Result<void> RunTrace(const TraceFlags& flags) {
+  PERSEUS_RETURN_IF_ERROR(CheckReplacesNoInput(flags.output, {flags.plan}));
   PERSEUS_ASSIGN_OR_RETURN(const auto logs,
                            tuner::JobLogs::Open(flags.directory, tuner::JobLogs::Job::kIsOver));
   PERSEUS_ASSIGN_OR_RETURN(const auto plans, FindPlans(flags));
@@ -68,6 +69,10 @@ Result<void> RunTrace(const TraceFlags& flags) {
   range.last = flags.to.value_or(static_cast<int>(logs.LastStep(logs.Alive())));
   range.first = flags.from.value_or(
       static_cast<int>(std::max<std::int64_t>(0, range.last - kStepsByDefault + 1)));
+  if (range.first > range.last && !flags.to) {
+    return Fail("--from {} is after the last step, {} (give one up to it)", range.first,
+                range.last);
+  }
   if (range.first > range.last) {
     return Fail("--from {} is after --to {} (swap them)", range.first, range.last);
   }

@@ -256,6 +256,8 @@ std::string FormatRecordFile(const trainer::TrainingSummary& summary) {
 }
 
 Result<void> RunParent(const TrainerFlags& flags) {
+  PERSEUS_RETURN_IF_ERROR(
+      CheckReplacesNoInput(flags.record, {flags.job.profile, flags.job.job_file, flags.plan}));
   PERSEUS_ASSIGN_OR_RETURN(auto workload, LoadWorkload(flags));
   trainer::TrainingOptions options;
   options.nodes = workload.nodes;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <regex>
+
 #include "tests/cli/program.h"
 
 namespace perseus {
@@ -98,6 +100,27 @@ TEST_F(HostileTest, WordsThatContradictEachOtherAreRefusedAtOnce) {
     SCOPED_TRACE(arguments);
     ExpectComplaint(Run(arguments), 2, complaint);
   }
+}
+
+TEST_F(HostileTest, WhatIsReadIsNotOverwritten) {
+  Write("layers.csv", std::regex_replace(Read("profile.csv"), std::regex("^stage"), "layer"));
+  RunWell(plan_);
+  std::filesystem::create_symlink("layers.csv", Directory() / "link.csv");
+  const std::string partition =
+      "partition layers.csv --stages 2 --microbatches 4 --blocking-power 80 -o ";
+  const std::pair<std::string, const char*> cases[] = {
+      {partition + "layers.csv", "layers.csv"},
+      {partition + "link.csv", "layers.csv"},
+      {"report out/plans/no-slowdown.json -o out/plans/no-slowdown.json",
+       "out/plans/no-slowdown.json"},
+      {"job register r --profile profile.csv --write-schedule profile.csv", "profile.csv"}};
+  for (const auto& [arguments, file] : cases) {
+    SCOPED_TRACE(arguments);
+    const std::string before = Read(file);
+    ExpectComplaint(Run(arguments), 2, ": is a file to read, and is not overwritten");
+    EXPECT_EQ(Read(file), before);
+  }
+  RunWell(partition + "stages.csv");
 }
 
 TEST_F(HostileTest, AWrongNameSuggestsTheNearest) {

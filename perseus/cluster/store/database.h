@@ -149,6 +149,8 @@ Result<std::unique_ptr<Snapshot>> OpenPostgresSnapshot(const std::string& url);
 // As OpenStore reads an address.
 Result<std::unique_ptr<Database>> OpenDatabase(const std::string& address);
 Result<std::unique_ptr<Snapshot>> OpenSnapshot(const std::string& address);
+// Whether the path names a file of this database: that of SQLite, its log or its lock.
+bool IsFileOf(const std::string& address, const std::string& path);
 
 // `path`: a file, or ":memory:".
 Result<std::unique_ptr<Database>> OpenSqlite(const std::string& path);

@@ -350,6 +350,9 @@ std::int64_t DumpSummary::rows() const {
 
 Result<DumpSummary> Backup(const std::string& address, const std::string& path, Milliseconds now) {
   PERSEUS_ASSIGN_OR_RETURN(const auto snapshot, OpenSnapshot(address));
+  if (IsFileOf(address, path)) {
+    return Fail("{} is a file of the database itself (give the backup another name)", path);
+  }
   DumpSummary summary;
   PERSEUS_ASSIGN_OR_RETURN(summary.schema, VersionOf(*snapshot));
   PERSEUS_ASSIGN_OR_RETURN(DumpWriter writer, DumpWriter::Create(path));

@@ -41,6 +41,7 @@ struct DumpSummary {
 
 // Writes a backup of the database at `address` (as for OpenStore) to `path`, which only this user
 // can read, because it contains hashes of tokens. Replaces a file only when the backup is complete.
+// kInput if `path` is a file of the database itself.
 Result<DumpSummary> Backup(const std::string& address, const std::string& path, Milliseconds now);
 
 // Reads a backup into the database at `address`, which must be empty, in one transaction. Then

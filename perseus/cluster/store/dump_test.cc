@@ -219,6 +219,26 @@ TEST_P(DumpTest, TablesGoBackByOneVersion) {
   EXPECT_FALSE(Get(store_->TakeTraceOfChange(job_)));
 }
 
+// It would be lost.
+TEST(Dump, ABackupDoesNotReplaceTheDatabase) {
+  const TemporaryDirectory directory;
+  const std::string file = (directory / "perseus.db").string();
+  const auto store = OpenStore("sqlite:" + file);
+  ASSERT_TRUE(store);
+  std::filesystem::create_symlink(file, directory / "link.db");
+  std::filesystem::create_directory(directory / "other");
+  for (const std::string& path :
+       {file, file + "-wal", file + "-journal", file + ".lock", (directory / "link.db").string(),
+        (directory / "other/../perseus.db").string()}) {
+    const auto backup = Backup("sqlite:" + file, path, 1);
+    ASSERT_FALSE(backup) << path;
+    EXPECT_EQ(backup.error().message,
+              path + " is a file of the database itself (give the backup another name)");
+  }
+  EXPECT_TRUE(CheckStore("sqlite:" + file));
+  EXPECT_TRUE(Backup("sqlite:" + file, file + ".backup", 1));
+}
+
 TEST(Dump, SaysWhatIsNoStore) {
   const TemporaryDirectory directory;
   const std::string missing = "sqlite:" + (directory / "missing.db").string();

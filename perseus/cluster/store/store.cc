@@ -1,5 +1,7 @@
 #include "perseus/cluster/store/store.h"
 
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "perseus/cluster/store/counting_database.h"
@@ -35,6 +37,20 @@ Result<std::unique_ptr<Database>> OpenDatabase(const std::string& address) {
 
 Result<std::unique_ptr<Snapshot>> OpenSnapshot(const std::string& address) {
   return OpenWith<Snapshot>(address, OpenSqliteSnapshot, OpenPostgresSnapshot);
+}
+
+bool IsFileOf(const std::string& address, const std::string& path) {
+  namespace fs = std::filesystem;
+  if (!address.starts_with(kSqlitePrefix)) return false;
+  const std::string file = address.substr(kSqlitePrefix.size());
+  std::error_code none;  // Of a file that does not exist now.
+  for (const char* end : {"", "-wal", "-shm", "-journal", ".lock"}) {
+    if (fs::equivalent(file + end, path, none) ||
+        fs::weakly_canonical(file + end, none) == fs::weakly_canonical(path, none)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 Result<std::unique_ptr<Store>> OpenStore(const std::string& address) {
