@@ -190,6 +190,9 @@ Result<void> Verify(const AuditFlags& flags) {
         "record {} (restore the database from a backup, and find out who can write to it)",
         last.number, std::max(newest, expected ? expected->number : 0));
   }
+  if (flags.as_json) {
+    return Print(ordered_json{{"number", last.number}, {"hash", last.hash}}.dump() + "\n");
+  }
   return Print(fmt::format("{} records, without a gap and without an edit; the newest is {}:{}\n",
                            last.number, last.number, last.hash));
 }
@@ -205,13 +208,16 @@ Verb AddAuditVerb(CLI::App& program) {
   verb->add_option("--action", flags->action,
                    "Only this action, such as job.target, or its first word, such as token")
       ->type_name("ACTION");
-  verb->add_option("--limit", flags->limit, "How many records, newest first (default: 50)")
-      ->check(WholeNumberIn({1, 1'000'000}))
-      ->type_name("N");
-  verb->add_flag("--all", flags->all, "All records, oldest first");
-  verb->add_flag("--json", flags->as_json, "Print a JSON object per line");
+  CLI::Option* limit =
+      verb->add_option("--limit", flags->limit, "How many records, newest first (default: 50)");
+  limit->check(WholeNumberIn({1, 1'000'000}))->type_name("N");
+  limit->excludes(verb->add_flag("--all", flags->all, "All records, oldest first"));
+  verb->add_flag(
+      "--json", flags->as_json,
+      "Print a JSON object per line (with --verify: the newest record's number and hash)");
   auto* verify = verb->add_flag("--verify", flags->verify,
                                 "Check that no record was edited, inserted or deleted");
+  limit->excludes(verify);
   verb->add_option("--expect", flags->expect,
                    "With --verify: the number and hash of a record, from the server's log")
       ->needs(verify)

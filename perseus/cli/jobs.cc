@@ -86,13 +86,15 @@ Result<void> Watch(const JobsFlags& flags) {
   return {};
 }
 
-void AddCommonFlags(CLI::App& verb, JobsFlags& flags) {
+// Returns --interval.
+CLI::Option* AddCommonFlags(CLI::App& verb, JobsFlags& flags) {
   AddJobsViewFlags(verb, flags.view);
   verb.add_flag("--json", flags.as_json, "Print JSON, for scripts (docs/server.md, \"JSON\")");
-  verb.add_option("--interval", flags.interval_s, "Time between two updates (default: 2)")
-      ->check(NumberIn({0.1, 3600}, "in seconds"))
-      ->type_name("SECONDS");
+  CLI::Option* interval =
+      verb.add_option("--interval", flags.interval_s, "Time between two updates (default: 2)");
+  interval->check(NumberIn({0.1, 3600}, "in seconds"))->type_name("SECONDS");
   AddServerFlags(verb, flags.server, "read");
+  return interval;
 }
 
 }  // namespace
@@ -101,8 +103,9 @@ Verb AddJobsVerb(CLI::App& program) {
   auto flags = std::make_shared<JobsFlags>();
   CLI::App* verb = program.add_subcommand("jobs", kAboutJobs);
   verb->add_flag("--all", flags->all, "Include jobs that have ended");
-  verb->add_flag("--watch", flags->watches, "Print again and again until Ctrl-C");
-  AddCommonFlags(*verb, *flags);
+  CLI::Option* watch =
+      verb->add_flag("--watch", flags->watches, "Print again and again until Ctrl-C");
+  AddCommonFlags(*verb, *flags)->needs(watch);
   return {verb, [flags] {
             return ReadingAnswers([&] { return flags->watches ? Watch(*flags) : RunJobs(*flags); });
           }};

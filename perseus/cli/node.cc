@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <system_error>
 #include <utility>
 
 #include "perseus/base/clock.h"
@@ -92,6 +93,12 @@ Result<void> RunNodeVerb(const NodeFlags& flags) {
   if (options.jobs_directory.empty() && jobs.empty()) options.jobs_directory = kJobsDirectory;
   RealClock clock;
   log.info("node {} of {}", options.name, server.server);
+  std::error_code none;  // Of a directory that does not exist.
+  if (!options.jobs_directory.empty() &&
+      !std::filesystem::is_directory(options.jobs_directory, none)) {
+    log.warn("{} is no directory yet: no job of this node is found before it exists (--jobs)",
+             options.jobs_directory.string());
+  }
   const auto ran = node::RunNode(
       std::move(options), server, [&] { return signals.HaveCome(); }, clock, log);
   if (ran) log.info("ended; ranks keep their assignment");

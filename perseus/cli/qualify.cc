@@ -300,29 +300,33 @@ Verb AddQualifyVerb(CLI::App& program) {
   CLI::App* verb = program.add_subcommand("qualify", kQualifyAbout);
   verb->footer(kQualifyExamples);
   AddDirectFlags(*verb, flags->direct);
-  verb->add_option("--gpu", flags->gpus, "Only this GPU; may be repeated (default: all)")
-      ->type_name("UUID")
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->take_all();
+  CLI::Option* gpu =
+      verb->add_option("--gpu", flags->gpus, "Only this GPU; may be repeated (default: all)");
+  gpu->type_name("UUID")->expected(1)->allow_extra_args(false)->take_all();
   verb->add_option("-o,--output,--out", flags->output, "The facts (default: facts.toml)")
       ->type_name("FILE.toml");
-  verb->add_option("--figure", flags->figure, "Also draw latencies, costs and power")
-      ->type_name("FILE.svg")
-      ->check([](const std::string& file) -> std::string {
-        return file.ends_with(".svg") ? "" : file + ": the figure is SVG (end its name in .svg)";
-      });
-  verb->add_option("--duration", flags->duration_s, "How long to measure (default: 300)")
-      ->type_name("SECONDS")
-      ->check(NumberIn({10, kLongestDuration}, "in seconds"));
-  verb->add_flag("--no-clocks", flags->sets_no_clocks,
-                 "Measure only what needs no right to set clocks");
-  verb->add_flag("--force", flags->is_forced, "Measure although other programs use the GPUs");
+  CLI::Option* figure =
+      verb->add_option("--figure", flags->figure, "Also draw latencies, costs and power");
+  figure->type_name("FILE.svg")->check([](const std::string& file) -> std::string {
+    return file.ends_with(".svg") ? "" : file + ": the figure is SVG (end its name in .svg)";
+  });
+  CLI::Option* duration =
+      verb->add_option("--duration", flags->duration_s, "How long to measure (default: 300)");
+  duration->type_name("SECONDS")->check(NumberIn({10, kLongestDuration}, "in seconds"));
+  CLI::Option* no_clocks = verb->add_flag("--no-clocks", flags->sets_no_clocks,
+                                          "Measure only what needs no right to set clocks");
+  CLI::Option* force =
+      verb->add_flag("--force", flags->is_forced, "Measure although other programs use the GPUs");
   verb->add_option("--merge", flags->merged,
                    "Measure nothing: merge the facts of several nodes of one kind, and show which "
                    "nodes differ")
       ->type_name("FILE.toml ...")
       ->check(InputFile())
+      ->excludes(gpu)
+      ->excludes(figure)
+      ->excludes(duration)
+      ->excludes(no_clocks)
+      ->excludes(force)
       ->expected(1, 100'000);
   return {verb, [flags] { return RunQualify(*flags); }};
 }

@@ -141,7 +141,8 @@ TEST_F(EvaluateVerbTest, AnUnmeasuredClockIsReportedWithTheNearestOne) {
 TEST_F(EvaluateVerbTest, APlanHasItsOwnSchedule) {
   ExpectComplaint(Run(plan_ + " --schedule gpipe"), 2, "its own schedule");
   for (const char* flag : {"--fold", "--max-in-flight 3", "--memory 80"}) {
-    ExpectComplaint(Run(plan_ + " " + flag), 2, "searched for, and the plan contains its own");
+    ExpectComplaint(Run(plan_ + " " + flag), 2,
+                    "searched for (remove it: the plan contains its own)");
   }
   Write("g.json", "{}");
   ExpectComplaint(Run(plan_ + " --graph g.json"), 2, "remove --graph");

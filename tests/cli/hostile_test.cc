@@ -95,6 +95,12 @@ TEST_F(HostileTest, WordsThatContradictEachOtherAreRefusedAtOnce) {
       {"run --budget-steps 3 -- true", "--budget-steps requires --tune"},
       {"audit --verify --expect 1042:5ab3", "\"1042:5ab3\" is not NUMBER:HASH with a hash of 64"},
       {"token create --scope agent", "a token of scope agent is for nodes (add --node"},
+      {"jobs --interval 3", "--interval requires --watch"},
+      {"audit --limit 3 --all", "--limit excludes --all"},
+      {"audit --verify --limit 3", "--limit excludes --verify"},
+      {"qualify --merge profile.csv --duration 20", "--duration excludes --merge"},
+      {"job register r --schedule 1f1b --pp-ranks 2 --microbatches 4 --fold",
+       "--fold is for a schedule that is searched for (add --schedule auto)"},
       {"synth --fold", "--fold is for two chunks on each pp_rank (add --chunks 2)"}};
   for (const auto& [arguments, complaint] : cases) {
     SCOPED_TRACE(arguments);
@@ -121,6 +127,13 @@ TEST_F(HostileTest, WhatIsReadIsNotOverwritten) {
     EXPECT_EQ(Read(file), before);
   }
   RunWell(partition + "stages.csv");
+}
+
+TEST_F(HostileTest, ANodeSaysThatItsDirectoryOfJobsDoesNotExist) {
+  RunWell(
+      "node --jobs absent --server http://127.0.0.1:1 2>log & for i in $(seq 400); do "
+      "grep -q directory log && break; sleep 0.05; done; kill $!");
+  EXPECT_THAT(Read("log"), HasSubstr("warning: absent is no directory yet: no job of this node"));
 }
 
 TEST_F(HostileTest, AWrongNameSuggestsTheNearest) {

@@ -59,6 +59,9 @@ class JobProgramTest : public ProgramTest {
     }
     return true;
   }
+  std::string Audit(const std::string& arguments) const {
+    return RunWell("audit " + arguments + server_flag_);
+  }
   std::string Top() const { return RunWell("top --rounds 1" + server_flag_); }
 
  private:
@@ -290,6 +293,11 @@ TEST_F(JobProgramTest, EveryChangePrintsJson) {
   EXPECT_EQ(printed("straggler run7 0 --slowdown 1.5")["slowdown"], 1.5);
   EXPECT_EQ(printed("straggler run7 0 --over")["deleted"], true);
   EXPECT_EQ(printed("end run7")["ended"], true);
+  const auto verified = nlohmann::json::parse(Audit("--verify --json"));
+  EXPECT_GE(verified["number"], 5);
+  const std::string head =
+      std::to_string(verified["number"].get<int>()) + ":" + verified["hash"].get<std::string>();
+  EXPECT_THAT(Audit("--verify --expect " + head), HasSubstr("the newest is " + head));
 }
 
 }  // namespace

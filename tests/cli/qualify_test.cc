@@ -92,7 +92,7 @@ TEST_F(QualifyVerbTest, MergeCountsNoNodeTwiceAndOverwritesNoInput) {
   ExpectComplaint(Run("qualify --merge facts.toml copy.toml -o both.toml"), 2,
                   "so this node would count twice");
   ExpectComplaint(Run("qualify --merge ./facts.toml"), 2,
-                  "./facts.toml: is one of the files to merge");
+                  "facts.toml: is a file to read, and is not overwritten");
   EXPECT_EQ(Read("facts.toml"), facts);
   EXPECT_FALSE(std::filesystem::exists(Directory() / "both.toml"));
 }

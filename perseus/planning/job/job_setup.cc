@@ -321,10 +321,14 @@ Result<void> RefuseWithGraph(const JobFlags& flags, const Job& job) {
   return {};
 }
 
-// What the flags say about a search for a schedule.
-std::string_view FlagOfSearch(const JobFlags& flags) {
-  if (flags.fold) return "--fold";
-  return flags.max_in_flight.empty() ? "the memory of GPUs" : "--max-in-flight";
+// Refuses the flags of a search for a schedule where there is none.
+Result<void> RefuseSearchFlags(const JobFlags& flags, std::string_view remedy) {
+  if (flags.max_in_flight.empty() && flags.memory.IsEmpty() && !flags.fold) return {};
+  return Fail("{} is for a schedule that is searched for ({})",
+              flags.fold                    ? "--fold"
+              : flags.max_in_flight.empty() ? "the memory of GPUs"
+                                            : "--max-in-flight",
+              remedy);
 }
 
 }  // namespace
@@ -365,10 +369,7 @@ Result<LoadedJob> LoadJob(const JobFlags& flags, const schedule_search::SearchEf
     PERSEUS_ASSIGN_OR_RETURN(auto unscheduled, Unscheduled(described, flags));
     return LayOutAuto(std::move(unscheduled), search);
   }
-  if (!flags.max_in_flight.empty() || !flags.memory.IsEmpty() || flags.fold) {
-    return Fail("{} is for a schedule that is searched for (add --schedule auto)",
-                FlagOfSearch(flags));
-  }
+  PERSEUS_RETURN_IF_ERROR(RefuseSearchFlags(flags, "add --schedule auto"));
   plan_file::PlannedJob planned = Planned(job);
   if (!job.graph_path.empty()) {
     PERSEUS_RETURN_IF_ERROR(RefuseWithGraph(flags, job));
@@ -427,6 +428,7 @@ Result<UnprofiledJob> LoadUnprofiledJob(const JobFlags& flags) {
         "the schedule auto needs a profile, which this verb does not have yet (write a schedule "
         "with perseus schedule search PROFILE.csv -o DIR, and give it with --schedule-file)");
   }
+  PERSEUS_RETURN_IF_ERROR(RefuseSearchFlags(flags, "add --schedule auto"));
   if (job.schedule.pp_ranks == 0 && job.schedule_path.empty()) {
     return Fail("the number of pp_ranks is missing (add --pp-ranks 8, for example)");
   }
@@ -444,11 +446,7 @@ Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, std::string_vi
         "the plan contains its own schedule (remove --job, --schedule, --schedule-file, "
         "--pp-ranks, --microbatches and --chunks)");
   }
-  if (!flags.max_in_flight.empty() || !flags.memory.IsEmpty() || flags.fold) {
-    return Fail(
-        "{} is for a schedule that is searched for, and the plan contains its own (remove it)",
-        FlagOfSearch(flags));
-  }
+  PERSEUS_RETURN_IF_ERROR(RefuseSearchFlags(flags, "remove it: the plan contains its own"));
   // The file may be elsewhere now than when the plan was made.
   const bool is_graph = plan.job.IsGeneralGraph();
   std::error_code error;
