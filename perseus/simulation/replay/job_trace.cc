@@ -83,6 +83,7 @@ class Reader {
  public:
   Reader(std::string_view name, const TraceReadOptions& options) : options_(options) {
     trace_.name = name;
+    trace_.unused_ignored = options.ignored;
     for (std::size_t i = 0; i < kKnownEvents.size(); ++i) {
       name_number_.emplace(kKnownEvents[i].name, static_cast<int>(i));
     }
@@ -117,9 +118,6 @@ class Reader {
       PERSEUS_RETURN_IF_ERROR(CheckStep(step));
     }
     PERSEUS_RETURN_IF_ERROR(CheckOrderOfSteps());
-    for (const std::string& name : options_.ignored) {
-      if (!ignored_.contains(name)) trace_.unused_ignored.push_back(name);
-    }
     return std::move(trace_);
   }
 
@@ -133,7 +131,7 @@ class Reader {
   Result<void> TakeSlice(const TraceEvent& event) {
     PERSEUS_ASSIGN_OR_RETURN(const int name, FindName(event));
     if (name == kIgnored) {
-      ignored_.insert(event.name);
+      std::erase(trace_.unused_ignored, event.name);
       return {};
     }
     UnplacedEvent taken;
@@ -540,7 +538,6 @@ class Reader {
 
   const TraceReadOptions& options_;
   std::unordered_map<std::string, int> name_number_;
-  std::unordered_set<std::string> ignored_;  // The names that events had.
   std::vector<UnplacedEvent> events_;
   std::map<Thread, std::string> lane_names_;
   // Events that end before they begin by more than the clock tolerance: how many, and the worst.
