@@ -156,9 +156,7 @@ Result<void> RunNode(NodeOptions options, const http::ClientOptions& server,
   // open, and if the server is too old or a proxy removes the upgrade.
   const auto send = [&](const http::Client::Outgoing& request) {
     auto beside = listening.SendBesideEvents(request, kRunNodeTimeout);
-    if (!beside) return asking.Send(request);
-    asking.Disconnect();
-    return *std::move(beside);
+    return beside ? *std::move(beside) : asking.Send(request);
   };
   Node node(
       std::move(options),
@@ -181,6 +179,7 @@ Result<void> RunNode(NodeOptions options, const http::ClientOptions& server,
     if (enrolls) own.Turn(clock.Now());
     for (const http::Event& event : mailbox.TakeAll()) node.Receive(event);
     node.Turn(clock.Now());
+    if (listening.TakesRequestsBesideEvents()) asking.Disconnect();
     mailbox.SetPosition(node.LastEventId());
     clock.WaitWhile(mailbox.count(), received, clock.Now() + kTurnEvery);
   }
