@@ -13,6 +13,7 @@
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/interrupt.h"
 #include "perseus/cli/job_options.h"
+#include "perseus/cli/limited_plans.h"
 #include "perseus/cli/noise_flags.h"
 #include "perseus/cli/noise_plans.h"
 #include "perseus/cli/plan_bounds.h"
@@ -248,11 +249,18 @@ Result<void> LimitPlans(const PlanFlags& flags, const plan::Planner& planner,
       .rules = flags.switches.rules()};
   if (const std::optional<int> most = computed.limit.most_switches) {
     rows.Begin("limit of clock changes");
-    PERSEUS_ASSIGN_OR_RETURN(
-        planned,
-        LimitSwitches(planner, std::move(planned), *most, limits, computed.switch_tradeoff,
-                      flags.switches.by_default && !most_changes_per_s ? WithoutPlan::kKeepUnlimited
-                                                                       : WithoutPlan::kFail));
+    if (flags.switches.most_switches) {
+      PERSEUS_ASSIGN_OR_RETURN(
+          planned, ClimbToLimit(planner, planned, *most, limits, computed.switch_tradeoff));
+      if (computed.switch_tradeoff) TakeBetterPlans(planned, *computed.switch_tradeoff);
+    } else {
+      PERSEUS_ASSIGN_OR_RETURN(
+          planned,
+          LimitSwitches(planner, std::move(planned), *most, limits, computed.switch_tradeoff,
+                        flags.switches.by_default && !most_changes_per_s
+                            ? WithoutPlan::kKeepUnlimited
+                            : WithoutPlan::kFail));
+    }
   } else if (most_changes_per_s) {
     rows.Begin("rate of clock changes");
     PERSEUS_ASSIGN_OR_RETURN(

@@ -29,74 +29,6 @@ std::vector<std::string> FormatChanges(int most, Nanoseconds time) {
   return {fmt::to_string(most), fmt::format("{:.2f}", most / ToSeconds(time))};
 }
 
-// A stop lies between two targets that are planned already, so it needs less effort.
-constexpr double kEffortOfStops = 0.5;
-
-using LimitedPlans = std::vector<Result<few_switches::BudgetPlan>>;
-
-// The plans of the nearest targets before and after this one that have a plan.
-std::vector<plan::Plan> NeighborsOf(std::size_t target, const LimitedPlans& limited) {
-  std::vector<plan::Plan> neighbors;
-  const auto has_plan = [&](std::size_t i) { return limited[i] && limited[i]->plan; };
-  std::size_t before = target;
-  while (before > 0 && !has_plan(before)) --before;
-  if (has_plan(before)) neighbors.push_back(*limited[before]->plan);
-  std::size_t after = target;
-  while (after < limited.size() && !has_plan(after)) ++after;
-  if (after < limited.size()) neighbors.push_back(*limited[after]->plan);
-  return neighbors;
-}
-
-// The plan with the limit for the target of `planned`. `starts` are plans for other deadlines.
-Result<few_switches::BudgetPlan> LimitOne(const plan::Planner& planner,
-                                          const PlannedTarget& planned, int most_switches,
-                                          const few_switches::SwitchLimits& limits,
-                                          const std::optional<SwitchTradeoff>& tradeoff,
-                                          std::vector<plan::Plan> starts) {
-  const plan::Plan& plan = planned.plan;
-  starts.push_back(plan);
-  // The plan of the trade-off is a good start for other deadlines, too.
-  if (tradeoff) {
-    for (const few_switches::BudgetPlan& known : tradeoff->limited) {
-      if (known.most_changes != most_switches) continue;
-      if (tradeoff->unlimited.deadline == plan.deadline) return known;
-      if (known.plan) starts.push_back(*known.plan);
-    }
-  }
-  if (!CheckSwitchTarget(planned.target)) {
-    PERSEUS_ASSIGN_OR_RETURN(
-        auto kept, few_switches::KeepChangeLimit(planner, plan, planned.target,
-                                                 {.most_changes = most_switches}, limits));
-    return few_switches::BudgetPlan{most_switches, kept.plan.lower_bound_j, kept.plan,
-                                    kept.plan.evaluation.pp_rank_switches};
-  }
-  PERSEUS_ASSIGN_OR_RETURN(
-      auto found, few_switches::PlanFewSwitches(planner, plan.deadline,
-                                                std::span(&most_switches, 1), starts, limits));
-  return std::move(found.front());
-}
-
-// Whether every plan meets the target.
-bool IsAnyTime(const plan::Target& target) {
-  return target.kind == plan::Target::Kind::kEdp || target.kind == plan::Target::Kind::kPrice;
-}
-
-tl::unexpected<Error> FailWithoutPlan(const plan::Plan& plan,
-                                      const few_switches::BudgetPlan& limited,
-                                      const few_switches::ChangeRules& rules) {
-  if (std::isinf(limited.lower_bound_j)) {
-    return FailAs(ErrorKind::kUnreachable,
-                  "{}: no plan has at most {} clock changes per GPU, because instructions of a GPU "
-                  "share no measured clock (allow more changes)",
-                  plan.target, limited.most_changes);
-  }
-  return FailAs(ErrorKind::kUnreachable,
-                "{}: found no plan with at most {} clock changes per GPU that meets {:.6f} s "
-                "(allow more changes or more time{})",
-                plan.target, limited.most_changes, ToSeconds(plan.deadline),
-                rules.IsNone() ? "" : ", or relax the rules of changes");
-}
-
 double SavingJ(const plan::Planner& planner, const plan::Plan& plan) {
   return planner.baseline().energy_j - plan.evaluation.energy_j;
 }
@@ -165,61 +97,6 @@ PickedLimit PickLimit(const plan::Planner& planner, const SwitchTradeoff& tradeo
   return picked;
 }
 
-Result<std::vector<PlannedTarget>> LimitSwitches(const plan::Planner& planner,
-                                                 std::vector<PlannedTarget> planned,
-                                                 int most_switches,
-                                                 const few_switches::SwitchLimits& limits,
-                                                 const std::optional<SwitchTradeoff>& tradeoff,
-                                                 WithoutPlan without_plan) {
-  LimitedPlans limited(planned.size(), Fail("not planned"));
-  ForEachOnAllCores(planned.size(), [&](std::size_t i) {
-    if (planned[i].is_stop) return;
-    limited[i] = LimitOne(planner, planned[i], most_switches, limits, tradeoff, {});
-  });
-  const LimitedPlans of_table = limited;
-  few_switches::SwitchLimits limits_of_stops = limits;
-  limits_of_stops.effort *= kEffortOfStops;
-  ForEachOnAllCores(planned.size(), [&](std::size_t i) {
-    if (!planned[i].is_stop) return;
-    limited[i] = LimitOne(planner, planned[i], most_switches, limits_of_stops, tradeoff,
-                          NeighborsOf(i, of_table));
-  });
-  std::vector<PlannedTarget> result;
-  for (std::size_t i = 0; i < planned.size(); ++i) {
-    const bool has_plan = limited[i] && limited[i]->plan;
-    if (!limited[i] && limited[i].error().kind != ErrorKind::kUnreachable) {
-      return Fail(limited[i]);
-    }
-    if (!has_plan) {
-      if (planned[i].is_stop) continue;
-      if (without_plan == WithoutPlan::kKeepUnlimited || IsAnyTime(planned[i].target)) {
-        result.push_back(std::move(planned[i]));
-        continue;
-      }
-      if (!limited[i]) return Fail(limited[i]);
-      return FailWithoutPlan(planned[i].plan, *limited[i], limits.rules);
-    }
-    few_switches::BudgetPlan& found = *limited[i];
-    found.plan->target = few_switches::NameWithLimit(planned[i].plan.target, most_switches);
-    planned[i].plan = *std::move(found.plan);
-    planned[i].most_switches = most_switches;
-    result.push_back(std::move(planned[i]));
-  }
-  // A price or the energy-delay product may ask for a time that no limited plan was found for. Any
-  // limited plan meets such a target. The best one follows below.
-  const auto limited_one = std::ranges::find_if(
-      result, [](const PlannedTarget& one) { return one.most_switches.has_value(); });
-  for (PlannedTarget& one : result) {
-    if (one.most_switches || !IsAnyTime(one.target) || limited_one == result.end()) continue;
-    std::string name = few_switches::NameWithLimit(one.plan.target, most_switches);
-    one.plan = limited_one->plan;
-    one.plan.target = std::move(name);
-    one.most_switches = most_switches;
-  }
-  ShareBetterPlans(result);
-  return result;
-}
-
 void ImproveUnderSwitchCost(const plan::Planner& planner, const std::stop_token& finish,
                             std::vector<PlannedTarget>& planned) {
   if (planner.model().SwitchesAreFree()) return;
@@ -278,6 +155,21 @@ Result<SwitchTradeoff> ComputeSwitchTradeoff(const plan::Planner& planner,
     PERSEUS_RETURN_IF_ERROR(add(kFurtherLimits, {}));
   }
   return tradeoff;
+}
+
+void TakeBetterPlans(const std::vector<PlannedTarget>& planned, SwitchTradeoff& tradeoff) {
+  for (const PlannedTarget& one : planned) {
+    if (one.plan.deadline != tradeoff.unlimited.deadline) continue;
+    for (few_switches::BudgetPlan& limited : tradeoff.limited) {
+      if (!one.most_switches || limited.most_changes < *one.most_switches) continue;
+      const bool is_better =
+          !limited.plan || one.plan.evaluation.energy_j < limited.plan->evaluation.energy_j;
+      if (!is_better || one.plan.evaluation.time > one.plan.deadline) continue;
+      limited.plan = one.plan;
+      limited.plan->lower_bound_j = limited.lower_bound_j;
+      limited.changes = one.plan.evaluation.pp_rank_switches;
+    }
+  }
 }
 
 report::SwitchTradeoff ReportedTradeoff(const plan::Planner& planner,

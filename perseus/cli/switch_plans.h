@@ -53,21 +53,6 @@ struct PickedLimit {
 PickedLimit PickLimit(const plan::Planner& planner, const SwitchTradeoff& tradeoff,
                       const std::optional<double>& most_changes_per_s);
 
-// What to do with a target that has no plan within the limit.
-enum class WithoutPlan { kFail, kKeepUnlimited };
-
-// Replaces the plans by plans with at most `most_switches` clock changes per pp_rank and iteration
-// that keep the rules. Each then has the bound of that limit. A plan of `tradeoff` for the same
-// deadline and limit is taken from there. A target without a time of its own (CheckSwitchTarget)
-// is planned as few_switches/change_rate.h says. No plan is better for the deadline of another one.
-// Drops a stop without such a plan. With kFail, fails with kUnreachable if another target has none.
-Result<std::vector<PlannedTarget>> LimitSwitches(const plan::Planner& planner,
-                                                 std::vector<PlannedTarget> planned,
-                                                 int most_switches,
-                                                 const few_switches::SwitchLimits& limits,
-                                                 const std::optional<SwitchTradeoff>& tradeoff,
-                                                 WithoutPlan without_plan);
-
 // Each search is limited, so the plan of one target may be the better one for another. Each plan
 // becomes the best of all plans that meet its target and its limit of clock changes
 // (plan/best_plan.h). Requires that all plans keep the same rules.
@@ -78,6 +63,10 @@ void ShareBetterPlans(std::vector<PlannedTarget>& planned);
 // less energy. The bounds stay. Once a finish is requested, the plans so far stay.
 void ImproveUnderSwitchCost(const plan::Planner& planner, const std::stop_token& finish,
                             std::vector<PlannedTarget>& planned);
+
+// A plan within a limit may be better than that of the trade-off, because it used plans of smaller
+// limits. Each limit gets the best plan for its deadline that keeps it, so that they agree.
+void TakeBetterPlans(const std::vector<PlannedTarget>& planned, SwitchTradeoff& tradeoff);
 
 // The trade-off for the report and its figure.
 report::SwitchTradeoff ReportedTradeoff(const plan::Planner& planner,

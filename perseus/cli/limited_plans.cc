@@ -1,0 +1,248 @@
+#include "perseus/cli/limited_plans.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <span>
+#include <utility>
+
+#include "perseus/base/parallel.h"
+#include "perseus/planning/few_switches/change_rate.h"
+#include "perseus/planning/plan/best_plan.h"
+
+namespace perseus::cli {
+namespace {
+
+// A stop lies between two targets that are planned already, so it needs less effort.
+constexpr double kEffortOfStops = 0.5;
+
+using LimitedPlans = std::vector<Result<few_switches::BudgetPlan>>;
+
+// The limits at which the search for a limit climbs: each up to 16, and then four in each range
+// from a power of 2 to the next one.
+std::vector<int> StepsTo(int most_switches) {
+  std::vector<int> steps = {0};
+  const auto distance = [](int step) {
+    return step < 16 ? 1 : static_cast<int>(std::bit_floor(static_cast<unsigned>(step))) / 4;
+  };
+  for (int step = 2; step <= most_switches; step += distance(step)) steps.push_back(step);
+  return steps;
+}
+
+// Of each step. From a good plan with one change less, half the effort finds plans that are as good
+// as those of a whole search from nothing (docs/benchmarks.md).
+double EffortOfStep(int most_switches) {
+  if (most_switches == 0) return 0.25;
+  if (most_switches == 2) return 1;
+  return most_switches == 3 ? 0.7 : 0.5;
+}
+
+// More changes are not possible: each instruction with a clock begins with one.
+int MostPossibleSwitches(const schedule::InstructionGraph& graph) {
+  std::ptrdiff_t most = 0;
+  for (const std::vector<int>& order : graph.pp_rank_orders) {
+    most = std::max(most, std::ranges::count_if(order, [&](int instruction) {
+                      return graph.options_of(instruction).HasClock();
+                    }));
+  }
+  return static_cast<int>(most);
+}
+
+// The plan of the target with this slug.
+const PlannedTarget* Find(const std::vector<PlannedTarget>& planned, const std::string& slug) {
+  const auto found = std::ranges::find(planned, slug, &PlannedTarget::slug);
+  return found == planned.end() ? nullptr : &*found;
+}
+
+// The plans of the nearest targets before and after this one that have a plan.
+std::vector<plan::Plan> NeighborsOf(std::size_t target, const LimitedPlans& limited) {
+  std::vector<plan::Plan> neighbors;
+  const auto has_plan = [&](std::size_t i) { return limited[i] && limited[i]->plan; };
+  std::size_t before = target;
+  while (before > 0 && !has_plan(before)) --before;
+  if (has_plan(before)) neighbors.push_back(*limited[before]->plan);
+  std::size_t after = target;
+  while (after < limited.size() && !has_plan(after)) ++after;
+  if (after < limited.size()) neighbors.push_back(*limited[after]->plan);
+  return neighbors;
+}
+
+// The plan with the limit for the target of `planned`. `starts` are plans for other deadlines.
+Result<few_switches::BudgetPlan> LimitOne(const plan::Planner& planner,
+                                          const PlannedTarget& planned, int most_switches,
+                                          const few_switches::SwitchLimits& limits,
+                                          const std::optional<SwitchTradeoff>& tradeoff,
+                                          std::vector<plan::Plan> starts) {
+  const plan::Plan& plan = planned.plan;
+  starts.push_back(plan);
+  // The plan of the trade-off is a good start for other deadlines, too.
+  if (tradeoff) {
+    for (const few_switches::BudgetPlan& known : tradeoff->limited) {
+      if (known.most_changes != most_switches) continue;
+      if (tradeoff->unlimited.deadline == plan.deadline) return known;
+      if (known.plan) starts.push_back(*known.plan);
+    }
+  }
+  if (!CheckSwitchTarget(planned.target)) {
+    PERSEUS_ASSIGN_OR_RETURN(
+        auto kept, few_switches::KeepChangeLimit(planner, plan, planned.target,
+                                                 {.most_changes = most_switches}, limits));
+    return few_switches::BudgetPlan{most_switches, kept.plan.lower_bound_j, kept.plan,
+                                    kept.plan.evaluation.pp_rank_switches};
+  }
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto found, few_switches::PlanFewSwitches(planner, plan.deadline,
+                                                std::span(&most_switches, 1), starts, limits));
+  return std::move(found.front());
+}
+
+// Whether every plan meets the target.
+bool IsAnyTime(const plan::Target& target) {
+  return target.kind == plan::Target::Kind::kEdp || target.kind == plan::Target::Kind::kPrice;
+}
+
+// The plan becomes the other one, which also keeps its limit, if that is better and was made for
+// the same deadline. The bound stays, because it belongs to the limit.
+void KeepBetter(const plan::Target& target, const plan::Plan& other, plan::Plan& plan) {
+  if (other.deadline != plan.deadline) return;
+  const double bound_j = plan.lower_bound_j;
+  plan = plan::BestPlan(target, plan, std::span(&other, 1));
+  plan.lower_bound_j = bound_j;
+}
+
+// The same with the plan without a limit, if it keeps this one.
+void KeepUnlimitedIfBetter(const PlannedTarget& unlimited, int most_switches,
+                           const few_switches::ChangeRules& rules, plan::Plan& plan) {
+  if (!rules.IsNone() || few_switches::MostSwitches(unlimited.plan.evaluation) > most_switches) {
+    return;
+  }
+  KeepBetter(unlimited.target, unlimited.plan, plan);
+}
+
+// The plans of a smaller limit become plans of this one, with the bounds of this one.
+Result<void> Loosen(const plan::Planner& planner, const std::vector<PlannedTarget>& unlimited,
+                    int most_switches, const few_switches::SwitchLimits& limits,
+                    std::vector<PlannedTarget>& limited) {
+  std::vector<Result<void>> loosened(limited.size());
+  ForEachOnAllCores(limited.size(), [&](std::size_t i) {
+    loosened[i] = [&]() -> Result<void> {
+      plan::Plan& plan = limited[i].plan;
+      PERSEUS_ASSIGN_OR_RETURN(
+          const auto bounds, few_switches::BoundFewSwitches(planner, plan.deadline,
+                                                            std::span(&most_switches, 1), limits));
+      plan.lower_bound_j = ToJoules(bounds.front().best.bound);
+      const PlannedTarget& one = *Find(unlimited, limited[i].slug);
+      KeepUnlimitedIfBetter(one, most_switches, limits.rules, plan);
+      plan.target = few_switches::NameWithLimit(one.plan.target, most_switches);
+      limited[i].most_switches = most_switches;
+      return {};
+    }();
+  });
+  for (const Result<void>& one : loosened) PERSEUS_RETURN_IF_ERROR(one);
+  return {};
+}
+
+tl::unexpected<Error> FailWithoutPlan(const plan::Plan& plan,
+                                      const few_switches::BudgetPlan& limited,
+                                      const few_switches::ChangeRules& rules) {
+  if (std::isinf(limited.lower_bound_j)) {
+    return FailAs(ErrorKind::kUnreachable,
+                  "{}: no plan has at most {} clock changes per GPU, because instructions of a GPU "
+                  "share no measured clock (allow more changes)",
+                  plan.target, limited.most_changes);
+  }
+  return FailAs(ErrorKind::kUnreachable,
+                "{}: found no plan with at most {} clock changes per GPU that meets {:.6f} s "
+                "(allow more changes or more time{})",
+                plan.target, limited.most_changes, ToSeconds(plan.deadline),
+                rules.IsNone() ? "" : ", or relax the rules of changes");
+}
+
+}  // namespace
+
+Result<std::vector<PlannedTarget>> LimitSwitches(
+    const plan::Planner& planner, std::vector<PlannedTarget> planned, int most_switches,
+    const few_switches::SwitchLimits& limits, const std::optional<SwitchTradeoff>& tradeoff,
+    WithoutPlan without_plan, const std::vector<PlannedTarget>& below) {
+  const auto with_below = [&](std::size_t i, std::vector<plan::Plan> starts) {
+    if (const PlannedTarget* one = Find(below, planned[i].slug)) starts.push_back(one->plan);
+    return starts;
+  };
+  LimitedPlans limited(planned.size(), Fail("not planned"));
+  ForEachOnAllCores(planned.size(), [&](std::size_t i) {
+    if (planned[i].is_stop) return;
+    limited[i] = LimitOne(planner, planned[i], most_switches, limits, tradeoff, with_below(i, {}));
+  });
+  const LimitedPlans of_table = limited;
+  few_switches::SwitchLimits limits_of_stops = limits;
+  limits_of_stops.effort *= kEffortOfStops;
+  ForEachOnAllCores(planned.size(), [&](std::size_t i) {
+    if (!planned[i].is_stop) return;
+    limited[i] = LimitOne(planner, planned[i], most_switches, limits_of_stops, tradeoff,
+                          with_below(i, NeighborsOf(i, of_table)));
+  });
+  std::vector<PlannedTarget> result;
+  for (std::size_t i = 0; i < planned.size(); ++i) {
+    const bool has_plan = limited[i] && limited[i]->plan;
+    if (!limited[i] && limited[i].error().kind != ErrorKind::kUnreachable) {
+      return Fail(limited[i]);
+    }
+    if (!has_plan) {
+      if (planned[i].is_stop) continue;
+      if (without_plan == WithoutPlan::kKeepUnlimited || IsAnyTime(planned[i].target)) {
+        result.push_back(std::move(planned[i]));
+        continue;
+      }
+      if (!limited[i]) return Fail(limited[i]);
+      return FailWithoutPlan(planned[i].plan, *limited[i], limits.rules);
+    }
+    few_switches::BudgetPlan& found = *limited[i];
+    if (const PlannedTarget* one = Find(below, planned[i].slug)) {
+      KeepBetter(planned[i].target, one->plan, *found.plan);
+    }
+    KeepUnlimitedIfBetter(planned[i], most_switches, limits.rules, *found.plan);
+    found.plan->target = few_switches::NameWithLimit(planned[i].plan.target, most_switches);
+    planned[i].plan = *std::move(found.plan);
+    planned[i].most_switches = most_switches;
+    result.push_back(std::move(planned[i]));
+  }
+  // A price or the energy-delay product may ask for a time that no limited plan was found for. Any
+  // limited plan meets such a target. The best one follows below.
+  const auto limited_one = std::ranges::find_if(
+      result, [](const PlannedTarget& one) { return one.most_switches.has_value(); });
+  for (PlannedTarget& one : result) {
+    if (one.most_switches || !IsAnyTime(one.target) || limited_one == result.end()) continue;
+    std::string name = few_switches::NameWithLimit(one.plan.target, most_switches);
+    one.plan = limited_one->plan;
+    one.plan.target = std::move(name);
+    one.most_switches = most_switches;
+  }
+  ShareBetterPlans(result);
+  return result;
+}
+
+Result<std::vector<PlannedTarget>> ClimbToLimit(const plan::Planner& planner,
+                                                const std::vector<PlannedTarget>& planned,
+                                                int most_switches,
+                                                const few_switches::SwitchLimits& limits,
+                                                const std::optional<SwitchTradeoff>& tradeoff) {
+  const std::vector<int> steps =
+      StepsTo(std::min(most_switches, MostPossibleSwitches(planner.graph())));
+  Result<std::vector<PlannedTarget>> limited;
+  std::vector<PlannedTarget> below;
+  for (const int step : steps) {
+    few_switches::SwitchLimits of_step = limits;
+    of_step.effort *= EffortOfStep(step);
+    limited = LimitSwitches(planner, planned, step, of_step, tradeoff, WithoutPlan::kFail, below);
+    if (limited) below = *limited;
+    // A target may have no plan within a smaller limit. Then a run with that limit fails, too.
+    if (!limited && limited.error().kind != ErrorKind::kUnreachable) return limited;
+  }
+  if (limited && steps.back() < most_switches) {
+    PERSEUS_RETURN_IF_ERROR(Loosen(planner, planned, most_switches, limits, *limited));
+  }
+  return limited;
+}
+
+}  // namespace perseus::cli
