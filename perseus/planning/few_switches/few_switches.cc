@@ -19,7 +19,9 @@ namespace {
 // Starts get so many moves of the search each. The best ones get more, in rounds.
 constexpr std::int64_t kFirstMoves = 3'000;
 constexpr std::int64_t kFinalMoves = 12'000;
-constexpr std::size_t kRounds = 3;
+constexpr std::size_t kRounds = 5;
+// A round that gains less, relative to the energy, is the last one.
+constexpr double kLeastGainOfRound = 1e-6;
 // More than the starts and rounds of a search, each of which has a seed of its own.
 constexpr std::uint64_t kSeedsOfSearch = 1'000;
 constexpr std::size_t kFinalists = 2;
@@ -204,7 +206,8 @@ std::int64_t FewSwitches::Moves(std::int64_t count) const {
   return static_cast<std::int64_t>(static_cast<double>(count) * limits_.effort * small * tiny);
 }
 
-// Anneals every start, and then the best results again. The starts are independent of each other.
+// Anneals every start, then the best results again, as long as they get better, and polishes them.
+// The starts are independent of each other.
 std::optional<SegmentSearch::Found> FewSwitches::Search(std::vector<std::vector<Ring>> starts,
                                                         int most_changes,
                                                         std::uint64_t first_seed) {
@@ -233,8 +236,13 @@ std::optional<SegmentSearch::Found> FewSwitches::Search(std::vector<std::vector<
     SegmentSearch search = search_;
     for (std::size_t round = 0; round < kRounds; ++round) {
       anneal(search, found[i].rings, kFinalMoves, starts.size() + i * kRounds + round);
-      if (search.best() && search.best()->energy_j < found[i].energy_j) found[i] = *search.best();
+      const double before_j = found[i].energy_j;
+      if (search.best() && search.best()->energy_j < before_j) found[i] = *search.best();
+      if (found[i].energy_j > before_j * (1 - kLeastGainOfRound)) break;
     }
+    search.Restore(found[i]);
+    search.Polish(Moves(kFinalMoves));
+    found[i] = *search.best();
   });
   const auto best = std::ranges::min_element(found, {}, &SegmentSearch::Found::energy_j);
   return best == found.end() ? std::nullopt : std::optional(*best);

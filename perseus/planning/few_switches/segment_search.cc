@@ -301,4 +301,85 @@ void SegmentSearch::Anneal(std::vector<Ring> start, int most_changes, const Effo
   }
 }
 
+std::vector<SegmentSearch::Step> SegmentSearch::Steps() const {
+  std::vector<Step> steps;
+  for (const int r : moves_.movable()) {
+    const Ring& ring = rings_[At(r)];
+    for (std::size_t j = 0; j < ring.size(); ++j) {
+      for (const int amount : {1, -1}) {
+        const int clock = ring[j].clock + amount;
+        if (clock >= 0 && clock < ranks_[At(r)].clocks) {
+          steps.push_back({r, j, Step::Kind::kClock, amount});
+        }
+        if (ring.size() > 1) steps.push_back({r, j, Step::Kind::kBoundary, amount});
+      }
+    }
+  }
+  return steps;
+}
+
+bool SegmentSearch::Improve(std::span<const Step> steps) {
+  std::size_t used = 0;
+  for (const Step& step : steps) {
+    std::size_t index = 0;
+    while (index < used && stepped_[index].pp_rank != step.pp_rank) ++index;
+    if (index == stepped_.size()) stepped_.emplace_back();
+    RingMoves::Proposal& proposal = stepped_[index];
+    if (index == used) {
+      proposal.pp_rank = step.pp_rank;
+      proposal.ring = rings_[At(step.pp_rank)];
+      ++used;
+    }
+    Ring& ring = proposal.ring;
+    Segment& segment = ring[step.segment];
+    if (step.kind == Step::Kind::kClock) {
+      segment.clock += step.amount;
+      continue;
+    }
+    segment.start = Wrap(segment.start + step.amount, ranks_[At(step.pp_rank)].positions());
+    const std::size_t next = (step.segment + 1) % ring.size();
+    const std::size_t before = (step.segment + ring.size() - 1) % ring.size();
+    if (segment.start == ring[next].start || segment.start == ring[before].start) return false;
+  }
+  proposals_ = {stepped_.data(), used};
+  for (RingMoves::Proposal& proposal : proposals_) Normalize(proposal.ring);
+  if (!SumChanges() || !Decide(cost_ - kLeastGain)) return false;
+  Accept();
+  cost_ = CurrentCost();
+  return true;
+}
+
+bool SegmentSearch::ImproveByOneStep(std::int64_t& tries_left) {
+  const std::vector<Step> steps = Steps();
+  for (std::size_t i = 0; i < steps.size() && tries_left > 0; ++i, --tries_left) {
+    if (Improve({&steps[i], 1})) return true;
+  }
+  return false;
+}
+
+bool SegmentSearch::ImproveByTwoClocks(std::int64_t& tries_left) {
+  const std::vector<Step> steps = Steps();
+  for (const Step& slower : steps) {
+    if (slower.kind != Step::Kind::kClock || slower.amount < 0) continue;
+    for (const Step& faster : steps) {
+      if (faster.kind != Step::Kind::kClock || faster.amount > 0) continue;
+      if (tries_left-- <= 0) return false;
+      const Step both[] = {slower, faster};
+      if (Improve(both)) return true;
+    }
+  }
+  return false;
+}
+
+void SegmentSearch::Polish(std::int64_t most_tries) {
+  if (!best_) return;
+  Start(best_->rings);
+  late_j_per_ns_ = price_j_per_ns_ * kLastLatePrice;
+  early_j_per_ns_ = 0;
+  cost_ = CurrentCost();
+  std::int64_t tries_left = most_tries;
+  while (ImproveByOneStep(tries_left) || ImproveByTwoClocks(tries_left)) {
+  }
+}
+
 }  // namespace perseus::few_switches
