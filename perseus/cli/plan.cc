@@ -245,6 +245,7 @@ Result<void> LimitPlans(const PlanFlags& flags, const plan::Planner& planner,
   const few_switches::SwitchLimits limits{
       .effort = flags.switches.plan_effort(planner.graph().instructions.size()),
       .searches = SearchesOf(flags),
+      .breadth = few_switches::SwitchLimits::Breadth::kNarrow,
       .finish = computed.finish,
       .rules = flags.switches.rules()};
   if (const std::optional<int> most = computed.limit.most_switches) {

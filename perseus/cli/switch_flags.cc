@@ -19,7 +19,7 @@ namespace {
 constexpr double kFullEffortInstructions = 1'500;
 constexpr double kSmallTradeoffEffort = 0.11;
 constexpr double kSmallPlanEffort = 0.09;
-constexpr double kLargePlanEffort = 0.2;
+constexpr double kLargePlanEffort = 0.25;
 constexpr Range kRuleMilliseconds = {0, 3'600'000};
 
 double MillisecondsOf(std::string_view text) {

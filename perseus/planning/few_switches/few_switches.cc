@@ -25,8 +25,10 @@ constexpr double kLeastGainOfRound = 1e-6;
 // More than the starts and rounds of a search, each of which has a seed of its own.
 constexpr std::uint64_t kSeedsOfSearch = 1'000;
 constexpr std::size_t kFinalists = 2;
+constexpr std::size_t kNarrowFinalists = 1;
 // Starts that combine the sequences of pp_ranks from several steps of the ascent.
 constexpr int kMixtures = 4;
+constexpr int kNarrowMixtures = 2;
 // A move of a small job takes less time, so a small job gets more moves: up to kMostSmall times as
 // many. A tiny job has few plans, so it gets fewer.
 constexpr double kFullEffortInstructions = 1'500;
@@ -91,6 +93,7 @@ class FewSwitches {
  private:
   std::optional<SegmentSearch::Found> Search(std::vector<std::vector<Ring>> starts,
                                              int most_changes, std::uint64_t first_seed);
+  bool is_narrow() const { return limits_.breadth == SwitchLimits::Breadth::kNarrow; }
   std::int64_t Moves(std::int64_t count) const;
   void ForEach(std::size_t count, const std::function<void(std::size_t)>& work) const;
   std::vector<std::vector<Ring>> Starts(int most_changes, const BudgetBound& bound) const;
@@ -138,7 +141,8 @@ std::vector<std::vector<Ring>> FewSwitches::Starts(int most_changes,
   };
   add(RingsOfSequences(bound.best.clocks));
   SplitMix64 random{static_cast<std::uint64_t>(most_changes)};
-  for (int i = 0; i < kMixtures && !bound.latest.empty(); ++i) {
+  const int mixtures = is_narrow() ? kNarrowMixtures : kMixtures;
+  for (int i = 0; i < mixtures && !bound.latest.empty(); ++i) {
     std::vector<std::vector<int>> mixed;
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       mixed.push_back(bound.latest[At(random() % bound.latest.size())][r]);
@@ -231,7 +235,7 @@ std::optional<SegmentSearch::Found> FewSwitches::Search(std::vector<std::vector<
   }
   for (const SegmentSearch::Found& one : found) search_.Offer(one.rings);
   std::ranges::stable_sort(found, {}, &SegmentSearch::Found::energy_j);
-  if (found.size() > kFinalists) found.resize(kFinalists);
+  found.resize(std::min(found.size(), is_narrow() ? kNarrowFinalists : kFinalists));
   ForEach(found.size(), [&](std::size_t i) {
     SegmentSearch search = search_;
     for (std::size_t round = 0; round < kRounds; ++round) {
