@@ -374,7 +374,8 @@ bool SegmentSearch::ImproveByTwoClocks(std::int64_t& tries_left) {
 void SegmentSearch::Polish(std::int64_t most_tries) {
   if (!best_) return;
   Start(best_->rings);
-  late_j_per_ns_ = price_j_per_ns_ * kLastLatePrice;
+  // No saving is worth a nanosecond too late, because the descent would not come back from there.
+  late_j_per_ns_ = planner_.baseline().energy_j;
   early_j_per_ns_ = 0;
   cost_ = CurrentCost();
   std::int64_t tries_left = most_tries;
