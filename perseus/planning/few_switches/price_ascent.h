@@ -41,6 +41,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "perseus/planning/few_switches/switch_bound.h"
@@ -60,8 +61,14 @@ class PriceAscent {
   // Starts at `start`. Keeps a reference to `bound`.
   PriceAscent(SwitchBound& bound, const Prices& start);
 
-  // Tries `steps` steps to raise the bound for that number of changes.
-  void Climb(int changes, int steps);
+  // How many steps to try: first without windows, and then, if the bound has any, with windows.
+  struct Effort {
+    int steps = 0;
+    int window_steps = 0;         // At most.
+    std::int64_t window_work = 0;  // No further step after that much work (SwitchBound::Answer).
+  };
+  // Tries to raise the bound for that number of changes.
+  void Climb(int changes, const Effort& effort);
 
   // The best answer for the number of changes of the last Climb, and its prices.
   const SwitchBound::Answer& best() const { return best_; }
@@ -73,6 +80,8 @@ class PriceAscent {
   const std::vector<double>& durations() const { return durations_; }
 
  private:
+  void Ascend(int changes, int steps, SwitchBound::Windows windows,
+              std::int64_t work = std::numeric_limits<std::int64_t>::max());
   Prices RoundToPrices(const PathFlow& flow) const;
   PathFlow Step(const PathFlow& from, double eta) const;
   // [instruction] the durations of the clocks.

@@ -46,6 +46,7 @@
 #include "perseus/planning/few_switches/change_rules.h"
 #include "perseus/planning/few_switches/rank_clocks.h"
 #include "perseus/planning/few_switches/segment_program.h"
+#include "perseus/planning/few_switches/window_program.h"
 #include "perseus/planning/plan/planner.h"
 
 namespace perseus::few_switches {
@@ -67,9 +68,13 @@ class SwitchBound {
     Femtojoules bound = 0;
     // [pp_rank][position] the choice that attains the bound at these prices.
     std::vector<std::vector<int>> clocks;
+    std::int64_t work = 0;  // Labels of the windows.
   };
-  // Requires prices.price >= planner.blocking_price().
-  Answer Solve(const Prices& prices, int changes);
+  enum class Windows { kIgnore, kKeep };
+  // Requires prices.price >= planner.blocking_price(), and has_windows() to keep windows.
+  Answer Solve(const Prices& prices, int changes, Windows windows = Windows::kIgnore);
+
+  bool has_windows() const { return !window_programs_.empty(); }
 
   Nanoseconds deadline() const { return deadline_; }
   const std::vector<RankClocks>& ranks() const { return ranks_; }
@@ -78,6 +83,9 @@ class SwitchBound {
  private:
   // Fills the weights of the program of the pp_rank. Returns the sum of what was subtracted.
   Femtojoules SetWeights(std::size_t pp_rank, const Prices& prices);
+  // Adds the least cost of the pp_rank at the present weights to the answer.
+  void AddRank(std::size_t pp_rank, int changes, Windows windows, Answer& answer);
+  SegmentProgram::Answer SolveWithWindows(std::size_t pp_rank, int changes, Answer& answer);
   // Fills change_costs_ for the pp_rank. Returns their sum.
   Femtojoules ComputeChangeCosts(std::size_t pp_rank, const Prices& prices);
   bool IsUsable(const RankClocks& rank, std::size_t cell) const {
@@ -87,7 +95,10 @@ class SwitchBound {
   const plan::Planner& planner_;
   const std::vector<RankClocks>& ranks_;
   Nanoseconds deadline_;
-  std::vector<SegmentProgram> programs_;  // [pp_rank]
+  std::vector<SegmentProgram> programs_;       // [pp_rank]
+  std::vector<WindowProgram> window_programs_;  // [pp_rank]; empty with a latency.
+  // [pp_rank] how much more than the cost without windows the latest search found.
+  std::vector<Femtojoules> excesses_;
   const RuleChecker& checker_;
   bool has_latency_;
   int most_changes_;           // That rules allow.
