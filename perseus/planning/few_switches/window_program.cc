@@ -17,7 +17,9 @@ constexpr int kMostHalvings = 4;
 // larger cells. More than kTooMany: the search ends.
 constexpr std::int64_t kMany = 2;
 constexpr std::int64_t kTooMany = 8;
-constexpr std::int64_t kMostLabels = 2'000'000;  // 64 MB.
+// But a search ends neither before so many labels, nor with more than this (64 MB).
+constexpr std::int64_t kFewLabels = 50'000;
+constexpr std::int64_t kMostLabels = 2'000'000;
 // The first cap is above the least cost without windows by this part of the largest sum.
 constexpr double kLeastExcess = 1e-5;
 
@@ -250,7 +252,7 @@ WindowProgram::Answer WindowProgram::Solve(SegmentProgram& program, int changes,
   }
   const std::int64_t lists =
       std::int64_t{positions_} * (std::int64_t{changes} + 1) * std::int64_t{clocks_};
-  const std::int64_t most_labels = std::min(kTooMany * lists, kMostLabels);
+  const std::int64_t most_labels = std::clamp(kTooMany * lists, kFewLabels, kMostLabels);
   most_labels_ = most_labels;
   for (double room = std::max({excess, kLeastExcess * largest, 1.0}); answer.complete; room *= 2) {
     const double cap =
