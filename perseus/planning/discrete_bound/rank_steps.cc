@@ -48,8 +48,9 @@ Femtojoules AddChoices(const schedule::InstructionGraph& graph,
 }
 
 // Charges the wait of each dependency to a pp_rank, as discrete_bound.h explains.
-void AddWaits(const plan::Planner& planner, const plan::InstructionWindows& windows, const DualPrices& prices,
-              const std::vector<int>& awaited_on_rank, std::vector<Step>& steps) {
+void AddWaits(const plan::Planner& planner, const plan::InstructionWindows& windows,
+              const DualPrices& prices, const std::vector<int>& awaited_on_rank,
+              std::vector<Step>& steps) {
   const schedule::InstructionGraph& graph = planner.graph();
   std::vector<bool> waits(steps.size(), false);
   std::vector<bool> awaited(steps.size(), false);
@@ -95,8 +96,8 @@ std::vector<std::vector<Way>> FindWays(const plan::Planner& planner) {
 }
 
 PricedSteps MakeSteps(const plan::Planner& planner, Nanoseconds deadline,
-                      const plan::InstructionWindows& windows, const std::vector<std::vector<Way>>& ways,
-                      const DualPrices& prices) {
+                      const plan::InstructionWindows& windows,
+                      const std::vector<std::vector<Way>>& ways, const DualPrices& prices) {
   const schedule::InstructionGraph& graph = planner.graph();
   std::vector<Step> steps(graph.instructions.size());
   for (std::size_t i = 0; i < steps.size(); ++i) {

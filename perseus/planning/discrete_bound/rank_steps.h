@@ -7,8 +7,8 @@
 #include "perseus/base/units.h"
 #include "perseus/planning/discrete_bound/dual_prices.h"
 #include "perseus/planning/discrete_bound/rank_program.h"
-#include "perseus/planning/plan/planner.h"
 #include "perseus/planning/plan/instruction_windows.h"
+#include "perseus/planning/plan/planner.h"
 
 namespace perseus::discrete_bound {
 
@@ -28,7 +28,7 @@ struct PricedSteps {
   std::vector<std::vector<Step>> chains;
 };
 PricedSteps MakeSteps(const plan::Planner& planner, Nanoseconds deadline,
-                      const plan::InstructionWindows& windows, const std::vector<std::vector<Way>>& ways,
-                      const DualPrices& prices);
+                      const plan::InstructionWindows& windows,
+                      const std::vector<std::vector<Way>>& ways, const DualPrices& prices);
 
 }  // namespace perseus::discrete_bound

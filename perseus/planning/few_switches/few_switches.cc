@@ -196,6 +196,10 @@ std::vector<BudgetBound> FewSwitches::Bound(std::span<const int> budgets) const 
   PriceAscent ascent(bound, relaxed_);
   const auto instructions = static_cast<double>(planner_.graph().instructions.size());
   const double effort = std::max(limits_.effort, kLeastBoundEffort);
+  double choices = 0;  // A step with windows has about so many labels for each number of changes.
+  for (const RankClocks& rank : ranks_) {
+    choices += static_cast<double>(rank.positions()) * rank.clocks;
+  }
   std::vector<BudgetBound> bounds(budgets.size());
   for (std::size_t i = budgets.size(); i-- > 0 && !limits_.stop.stop_requested();) {
     const bool has_time = !limits_.finish.stop_requested();
@@ -205,9 +209,11 @@ std::vector<BudgetBound> FewSwitches::Bound(std::span<const int> budgets) const 
     PriceAscent::Effort climb;
     if (has_time) {
       climb.steps = static_cast<int>(steps * more * effort);
-      const bool pays = budgets[i] <= kMostWindowChanges * effort;
+      const double work = kWindowWork * effort;
+      const bool pays = budgets[i] <= kMostWindowChanges * std::max(effort, 1.0) &&
+                        choices * (budgets[i] + 1) <= work;
       climb.window_steps = pays ? static_cast<int>(kMostWindowSteps * effort) : 0;
-      climb.window_work = static_cast<std::int64_t>(kWindowWork * effort);
+      climb.window_work = static_cast<std::int64_t>(work);
     }
     ascent.Climb(budgets[i], climb);
     bounds[i] = {ascent.best(), ascent.latest()};

@@ -7,7 +7,7 @@ namespace perseus::few_switches {
 namespace {
 
 // The least share of an arc at the start. A share of 0 would stay 0.
-constexpr std::size_t kLatest = 16;  // How many steps latest() keeps.
+constexpr int kLatest = 16;  // How many steps latest() keeps.
 constexpr double kLeastShare = 1e-5;
 // How much of the average is the newest durations.
 constexpr double kNewShare = 0.15;
@@ -154,8 +154,7 @@ void PriceAscent::Climb(int changes, const Effort& effort) {
   Ascend(changes, effort.window_steps, Windows::kKeep, work);
 }
 
-void PriceAscent::Ascend(int changes, int steps, SwitchBound::Windows windows,
-                         std::int64_t work) {
+void PriceAscent::Ascend(int changes, int steps, SwitchBound::Windows windows, std::int64_t work) {
   const auto deadline = static_cast<double>(std::max<Nanoseconds>(bound_.deadline(), 1));
   double eta = kFirstChange / (kTypicalExcess * deadline);
   for (int step = 0; step < steps && work > 0; ++step) {
@@ -167,8 +166,9 @@ void PriceAscent::Ascend(int changes, int steps, SwitchBound::Windows windows,
     for (std::size_t i = 0; i < durations_.size(); ++i) {
       durations_[i] += kNewShare * (newest[i] - durations_[i]);
     }
-    if (latest_.size() == kLatest) latest_.erase(latest_.begin());
-    latest_.push_back(answer.clocks);
+    if (windows == SwitchBound::Windows::kIgnore && steps - step <= kLatest) {
+      latest_.push_back(answer.clocks);
+    }
     if (answer.bound > best_.bound) {
       best_ = std::move(answer);
       best_prices_ = std::move(prices);

@@ -18,6 +18,18 @@
 //   for instruction i is ê_i(c) + x_i*t_i(c). Every flow gives a valid bound. The prices of the
 //   relaxed optimum are a good start. PriceAscent (price_ascent.h) finds better ones.
 //
+// WINDOWS
+//   What the fastest times of all other instructions leave before and behind an instruction is a
+//   window, and every plan within T0 keeps it. So the least value may also be taken over those
+//   sequences only that keep the windows (window_program.h). It is then above what any mixture of
+//   sequences reaches, because a sequence that is too slow for its windows has no part in it. Both
+//   bounds hold at any prices. But the best prices without windows gain next to nothing with them:
+//   at these prices, a sequence in time costs as little as one that is too slow. The gain comes
+//   from the steps of the ascent that keep the windows.
+//
+//   With a switch latency there are no windows: the sequence that weighs no more than a mix of two
+//   clocks may take longer than the mix (below).
+//
 // COSTS AND RULES
 //   A switch cost of a stall s and an energy J makes a change at instruction i cost x_i*s + J: the
 //   stall is duration of i, and it draws the blocking power, which effective energy leaves out.
@@ -41,6 +53,7 @@
 // Thread safety: one thread at a time.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "perseus/planning/few_switches/change_rules.h"
@@ -95,7 +108,7 @@ class SwitchBound {
   const plan::Planner& planner_;
   const std::vector<RankClocks>& ranks_;
   Nanoseconds deadline_;
-  std::vector<SegmentProgram> programs_;       // [pp_rank]
+  std::vector<SegmentProgram> programs_;        // [pp_rank]
   std::vector<WindowProgram> window_programs_;  // [pp_rank]; empty with a latency.
   // [pp_rank] how much more than the cost without windows the latest search found.
   std::vector<Femtojoules> excesses_;

@@ -221,7 +221,8 @@ double WindowProgram::SearchWithin(SegmentProgram& program, int changes, double 
     program.ComputeBackwardCosts(changes, c);
     const double held_cap = std::min(cap, best.cost);
     if (program.backward_cost(0, changes, c) > held_cap) continue;
-    if (!Run(program, changes, c, held_cap)) return ends[At(c)].cost;  // A bound for all that remain.
+    if (!Run(program, changes, c, held_cap))
+      return ends[At(c)].cost;  // A bound for all that remain.
     Found unused{kInfinite, -1};
     const Found held = CollectEnds(changes, kInfinite, unused)[At(c)];
     if (held.cost >= best.cost) continue;
@@ -255,8 +256,7 @@ WindowProgram::Answer WindowProgram::Solve(SegmentProgram& program, int changes,
   const std::int64_t most_labels = std::clamp(kTooMany * lists, kFewLabels, kMostLabels);
   most_labels_ = most_labels;
   for (double room = std::max({excess, kLeastExcess * largest, 1.0}); answer.complete; room *= 2) {
-    const double cap =
-        std::min(answer.open_cost + std::floor(room), SegmentProgram::kLargestSum);
+    const double cap = std::min(answer.open_cost + std::floor(room), SegmentProgram::kLargestSum);
     answer.cost = SearchWithin(program, changes, cap, answer);
     if (answer.cost <= cap) break;
     if (cap == SegmentProgram::kLargestSum) {

@@ -18,9 +18,9 @@
 //
 // METHOD
 //   A label stands for all sequences of the positions so far with k changes and the last clock c:
-//   their least cost, and the least time at which they end. Of two labels with the same k and c, one
-//   that costs no less and ends no earlier is dropped. So is a label with a label of fewer changes
-//   like that.
+//   their least cost, and the least time at which they end. Of two labels with the same k and c,
+//   one that costs no less and ends no earlier is dropped. So is a label with a label of fewer
+//   changes like that.
 //
 //   Labels that are close to each other are merged: the least cost of all, and the least end of
 //   all. This only adds possibilities, so the result is never above the least cost. To compare ends
@@ -30,22 +30,32 @@
 //   each change.
 //
 //   The search has a cap: a label is dropped if its cost and the least cost of the rest, without
-//   windows, is above it. The least cost of the rest is known from a backward run of SegmentProgram.
-//   If nothing is left, the least cost is above the cap, and the next search has a higher one. A good
-//   first cap is what the search with similar weights found.
+//   windows, is above it. The least cost of the rest is known from a backward run of
+//   SegmentProgram. If nothing is left, the least cost is above the cap, and the next search has a
+//   higher one. A good first cap is what the search with similar weights found.
 //
-//   The ring is closed as in SegmentProgram: with a change at position 0, or with a first clock that
-//   is the last one. The search without this condition gives a bound for each last clock, and the
-//   first clock of the sequence that attains it. If they are not the same, a search in which the
-//   first clock is held follows.
+//   The ring is closed as in SegmentProgram: with a change at position 0, or with a first clock
+//   that is the last one. The search without this condition gives a bound for each last clock, and
+//   the first clock of the sequence that attains it. If they are not the same, a search in which
+//   the first clock is held follows.
 //
 // NUMBERS
 //   Costs are whole numbers in doubles, as in SegmentProgram. Times are nanoseconds.
 //
 // COMPLEXITY
-//   O(n N C cells) for one search. Most labels are above the cap: with eight stages and 96
-//   microbatches, one position has about 15 to 20 labels in each window of GPT-3 on A100 with 2
-//   changes (docs/benchmarks.md).
+//   O(n N C cells) for one search, and at most C + 1 searches for each cap. With eight stages and
+//   96 microbatches, a step of the price ascent has 110,000 labels for GPT-3 on A100 and 2 changes,
+//   and 350,000 for Bloom on A40, where most last clocks need a search of their own.
+//
+// ALTERNATIVES (docs/benchmarks.md has the numbers)
+//   - Cells of the time since the earliest start, without the sum of times: for GPT-3 with 96
+//     microbatches and 2 changes, 64 such cells leave a fifth of the gap that 32 cells close.
+//   - A backward run for each first clock, and a search for each of those below the cap: five to
+//   ten
+//     times as slow for GPT-3, where the open search is enough.
+//   - Narrower windows from the clocks that no better plan can have (reduced costs): at a gap of
+//     0.5 %, between none and a seventh of all clocks of instructions can be left out, and the
+//     windows hardly change.
 //
 // Thread safety: one thread at a time.
 #pragma once
@@ -84,8 +94,8 @@ class WindowProgram {
     std::int64_t work = 0;    // Labels.
     bool complete = true;     // False: it took too many labels, and the rest has no meaning.
   };
-  // `program` has the weights; its results are overwritten. `excess` is a guess of cost - open_cost.
-  // Requires changes >= 0. Later calls merge more labels if this one had many.
+  // `program` has the weights; its results are overwritten. `excess` is a guess of cost -
+  // open_cost. Requires changes >= 0. Later calls merge more labels if this one had many.
   Answer Solve(SegmentProgram& program, int changes, double excess);
 
  private:
@@ -126,9 +136,7 @@ class WindowProgram {
   std::vector<Found> CollectEnds(int changes, double closing_cost, Found& closed) const;
   std::vector<int> Trace(std::int32_t label) const;
 
-  std::size_t Cell(int position, int clock) const {
-    return At(position) * At(clocks_) + At(clock);
-  }
+  std::size_t Cell(int position, int clock) const { return At(position) * At(clocks_) + At(clock); }
 
   int positions_;
   int clocks_;

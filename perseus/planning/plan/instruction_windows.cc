@@ -10,7 +10,8 @@ namespace perseus::plan {
 InstructionWindows FindWindows(const Planner& planner, Nanoseconds deadline) {
   const schedule::InstructionGraph& graph = planner.graph();
   const std::size_t count = graph.instructions.size();
-  InstructionWindows windows{std::vector<Nanoseconds>(count, 0), std::vector<Nanoseconds>(count, deadline)};
+  InstructionWindows windows{std::vector<Nanoseconds>(count, 0),
+                             std::vector<Nanoseconds>(count, deadline)};
   const auto fastest = [&](int instruction) {
     return planner.network().curve_of(planner.network().arcs[At(instruction)]).fastest();
   };
@@ -24,16 +25,15 @@ InstructionWindows FindWindows(const Planner& planner, Nanoseconds deadline) {
   for (std::size_t i = 0; i < count; ++i) {
     for (const std::size_t d : into[i]) {
       const auto& [from, to, delay] = graph.dependencies[d];
-      windows.earliest_starts[i] =
-          std::max(windows.earliest_starts[i],
-                   windows.earliest_starts[At(from)] + fastest(from) + delay);
+      windows.earliest_starts[i] = std::max(
+          windows.earliest_starts[i], windows.earliest_starts[At(from)] + fastest(from) + delay);
     }
   }
   for (std::size_t i = count; i-- > 0;) {
     for (const std::size_t d : out_of[i]) {
       const auto& [from, to, delay] = graph.dependencies[d];
-      windows.latest_ends[i] = std::min(
-          windows.latest_ends[i], windows.latest_ends[At(to)] - fastest(to) - delay);
+      windows.latest_ends[i] =
+          std::min(windows.latest_ends[i], windows.latest_ends[At(to)] - fastest(to) - delay);
     }
   }
   return windows;
