@@ -67,7 +67,7 @@ Result<DiscreteBound> BoundDiscretePlans(const plan::Planner& planner, Nanosecon
     // It fails, with the message of all plans.
     return Fail(planner.BoundFor(deadline));
   }
-  const Windows windows = FindWindows(planner, deadline);
+  const plan::InstructionWindows windows = plan::FindWindows(planner, deadline);
   const std::vector<std::vector<Way>> ways = FindWays(planner);
   const Nanoseconds average = AverageFastestTime(planner);
   for (const Nanoseconds part : kNudgeParts) {

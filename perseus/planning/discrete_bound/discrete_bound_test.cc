@@ -174,7 +174,7 @@ class Identity {
       : planner_(planner),
         deadline_(deadline),
         prices_(*NudgedPrices(planner, deadline, 1'000, {})),
-        steps_(MakeSteps(planner, deadline, FindWindows(planner, deadline), FindWays(planner),
+        steps_(MakeSteps(planner, deadline, plan::FindWindows(planner, deadline), FindWays(planner),
                          prices_)) {
     for (const auto& chain : steps_.chains) {
       gain_ += FindLeastCost(chain, {.first_cap = 1, .work = 1'000'000'000}).at_least;

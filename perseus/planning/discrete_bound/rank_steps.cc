@@ -48,8 +48,9 @@ Femtojoules AddChoices(const schedule::InstructionGraph& graph,
 }
 
 // Charges the wait of each dependency to a pp_rank, as discrete_bound.h explains.
-void AddWaits(const plan::Planner& planner, const Windows& windows, const DualPrices& prices,
-              const std::vector<int>& awaited_on_rank, std::vector<Step>& steps) {
+void AddWaits(const plan::Planner& planner, const plan::InstructionWindows& windows,
+              const DualPrices& prices, const std::vector<int>& awaited_on_rank,
+              std::vector<Step>& steps) {
   const schedule::InstructionGraph& graph = planner.graph();
   std::vector<bool> waits(steps.size(), false);
   std::vector<bool> awaited(steps.size(), false);
@@ -81,35 +82,6 @@ void AddWaits(const plan::Planner& planner, const Windows& windows, const DualPr
 
 }  // namespace
 
-Windows FindWindows(const plan::Planner& planner, Nanoseconds deadline) {
-  const schedule::InstructionGraph& graph = planner.graph();
-  const std::size_t count = graph.instructions.size();
-  Windows windows{std::vector<Nanoseconds>(count, 0), std::vector<Nanoseconds>(count, deadline)};
-  // The network has the same times at its nodes, but its nodes may stand for several events.
-  std::vector<std::vector<std::size_t>> into(count);
-  std::vector<std::vector<std::size_t>> out_of(count);
-  for (std::size_t d = 0; d < graph.dependencies.size(); ++d) {
-    into[At(graph.dependencies[d].to)].push_back(d);
-    out_of[At(graph.dependencies[d].from)].push_back(d);
-  }
-  for (std::size_t i = 0; i < count; ++i) {
-    for (const std::size_t d : into[i]) {
-      const auto& [from, to, delay] = graph.dependencies[d];
-      windows.earliest_starts[i] =
-          std::max(windows.earliest_starts[i],
-                   windows.earliest_starts[At(from)] + FastestTime(planner, from) + delay);
-    }
-  }
-  for (std::size_t i = count; i-- > 0;) {
-    for (const std::size_t d : out_of[i]) {
-      const auto& [from, to, delay] = graph.dependencies[d];
-      windows.latest_ends[i] = std::min(
-          windows.latest_ends[i], windows.latest_ends[At(to)] - FastestTime(planner, to) - delay);
-    }
-  }
-  return windows;
-}
-
 std::vector<std::vector<Way>> FindWays(const plan::Planner& planner) {
   const double blocking_power_w = planner.model().blocking_power_w;
   std::vector<std::vector<Way>> ways;
@@ -123,7 +95,8 @@ std::vector<std::vector<Way>> FindWays(const plan::Planner& planner) {
   return ways;
 }
 
-PricedSteps MakeSteps(const plan::Planner& planner, Nanoseconds deadline, const Windows& windows,
+PricedSteps MakeSteps(const plan::Planner& planner, Nanoseconds deadline,
+                      const plan::InstructionWindows& windows,
                       const std::vector<std::vector<Way>>& ways, const DualPrices& prices) {
   const schedule::InstructionGraph& graph = planner.graph();
   std::vector<Step> steps(graph.instructions.size());

@@ -1,5 +1,5 @@
-// The parts of the discrete bound that do not depend on a pp_rank's choice: windows, the bound of
-// the prices alone, and the steps of every pp_rank (rank_program.h).
+// The parts of the discrete bound that do not depend on a pp_rank's choice: the bound of the prices
+// alone, and the steps of every pp_rank (rank_program.h).
 #pragma once
 
 #include <vector>
@@ -7,18 +7,10 @@
 #include "perseus/base/units.h"
 #include "perseus/planning/discrete_bound/dual_prices.h"
 #include "perseus/planning/discrete_bound/rank_program.h"
+#include "perseus/planning/plan/instruction_windows.h"
 #include "perseus/planning/plan/planner.h"
 
 namespace perseus::discrete_bound {
-
-// In every plan within the deadline, instruction i starts at earliest_starts[i] or later and ends
-// at latest_ends[i] or earlier: what the fastest times of all other instructions leave.
-struct Windows {
-  std::vector<Nanoseconds> earliest_starts;  // [instruction]
-  std::vector<Nanoseconds> latest_ends;      // [instruction]
-};
-// Requires that the fastest schedule meets the deadline.
-Windows FindWindows(const plan::Planner& planner, Nanoseconds deadline);
 
 // The options of an instruction that no other option dominates, fastest first.
 struct Way {
@@ -35,7 +27,8 @@ struct PricedSteps {
   // for the one before it on its pp_rank, a new chain begins. None is empty.
   std::vector<std::vector<Step>> chains;
 };
-PricedSteps MakeSteps(const plan::Planner& planner, Nanoseconds deadline, const Windows& windows,
+PricedSteps MakeSteps(const plan::Planner& planner, Nanoseconds deadline,
+                      const plan::InstructionWindows& windows,
                       const std::vector<std::vector<Way>>& ways, const DualPrices& prices);
 
 }  // namespace perseus::discrete_bound

@@ -38,6 +38,11 @@ constexpr double kTinyInstructions = 12;
 constexpr double kStepWork = 350'000;
 constexpr double kLeastSteps = 20;
 constexpr double kMostSteps = 300;
+// The same with windows, whose work is known only afterwards.
+constexpr double kMostWindowSteps = 60;
+constexpr double kWindowWork = 4e6;
+// With more changes, windows gain little for their work.
+constexpr double kMostWindowChanges = 4;
 // A bound takes much less time than a search, so a small effort is not as small for it.
 constexpr double kLeastBoundEffort = 0.1;
 // Without changes, a step is cheap, and the prices of the relaxed optimum are far off.
@@ -191,13 +196,26 @@ std::vector<BudgetBound> FewSwitches::Bound(std::span<const int> budgets) const 
   PriceAscent ascent(bound, relaxed_);
   const auto instructions = static_cast<double>(planner_.graph().instructions.size());
   const double effort = std::max(limits_.effort, kLeastBoundEffort);
+  double choices = 0;  // A step with windows has about so many labels for each number of changes.
+  for (const RankClocks& rank : ranks_) {
+    choices += static_cast<double>(rank.positions()) * rank.clocks;
+  }
   std::vector<BudgetBound> bounds(budgets.size());
   for (std::size_t i = budgets.size(); i-- > 0 && !limits_.stop.stop_requested();) {
     const bool has_time = !limits_.finish.stop_requested();
     const double steps =
         std::clamp(kStepWork / (instructions * (budgets[i] + 2)), kLeastSteps, kMostSteps);
     const double more = budgets[i] < 2 ? kStepsWithoutChanges : 1;
-    ascent.Climb(budgets[i], has_time ? static_cast<int>(steps * more * effort) : 0);
+    PriceAscent::Effort climb;
+    if (has_time) {
+      climb.steps = static_cast<int>(steps * more * effort);
+      const double work = kWindowWork * effort;
+      const bool pays = budgets[i] <= kMostWindowChanges * std::max(effort, 1.0) &&
+                        choices * (budgets[i] + 1) <= work;
+      climb.window_steps = pays ? static_cast<int>(kMostWindowSteps * effort) : 0;
+      climb.window_work = static_cast<std::int64_t>(work);
+    }
+    ascent.Climb(budgets[i], climb);
     bounds[i] = {ascent.best(), ascent.latest()};
   }
   return bounds;

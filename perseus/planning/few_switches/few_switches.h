@@ -39,9 +39,10 @@
 //   (switch_bound.h). So they combine without a case for each combination.
 //
 // LIMITS
-//   The bound relaxes that a pp_rank runs one sequence: it allows mixtures of sequences. So where
-//   clocks are coarse, a part of the gap remains for the best plan too. It relaxes more with a
-//   switch latency, a dwell time or quiet zones.
+//   The bound relaxes that a pp_rank runs one sequence: it allows mixtures of sequences, if each of
+//   them is in time by itself (window_program.h). For more than four changes, only a larger effort
+//   looks at that. So where clocks are coarse, a part of the gap remains for the best plan too. The
+//   bound relaxes more with a switch latency, a dwell time or quiet zones.
 //
 // Thread safety: PlanFewSwitches may be called from several threads.
 #pragma once

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "perseus/base/index.h"
+#include "perseus/planning/few_switches/price_ascent.h"
 #include "perseus/planning/schedule/schedule.h"
 #include "perseus/simulation/synthetic/synthetic_profile.h"
 #include "tests/support/planning_jobs.h"
@@ -250,6 +251,27 @@ std::string ConditionName(const ::testing::TestParamInfo<int>& test) {
 INSTANTIATE_TEST_SUITE_P(Conditions, FewSwitchesConditionsTest, ::testing::Range(0, 7),
                          ConditionName);
 
+// Without the search, so that many jobs take little time. With a switch cost in every second one.
+TEST(FewSwitches, NoBoundIsAboveTheBestPlanOfASmallPipeline) {
+  for (std::uint64_t seed = 100; seed < 100 + Seeds(60); ++seed) {
+    SCOPED_TRACE(seed);
+    const schedule::InstructionGraph graph =
+        RandomJob({.shape = JobShape::kPipeline, .instructions = 8, .options = 3}, seed);
+    plan::ExecutionModel model{.blocking_power_w = RandomBlockingPower(seed)};
+    if (seed % 2 == 1) model.switch_cost.stall = graph.options_of(0).options.front().time / 20;
+    const plan::Planner planner =
+        *plan::Planner::Create(graph, model, plan::Planner::FewOptions::kAccept);
+    const Nanoseconds deadline = planner.least_time() + planner.least_time() * (seed % 3) / 50;
+    const std::vector<double> best = SearchAllBudgets(planner, deadline, {});
+    const auto bounds = BoundFewSwitches(planner, deadline, kBudgets);
+    ASSERT_TRUE(bounds) << bounds.error().message;
+    for (std::size_t b = 0; b < best.size(); ++b) {
+      SCOPED_TRACE(kBudgets[b]);
+      EXPECT_LE(ToJoules((*bounds)[b].best.bound), best[b] * (1 + kRounding));
+    }
+  }
+}
+
 TEST(FewSwitches, FindsTheBestPlanOfSmallGraphs) {
   for (std::uint64_t seed = 0; seed < Seeds(40); ++seed) {
     SCOPED_TRACE(seed);
@@ -306,6 +328,30 @@ plan::Planner MakePlanner(const ScheduleCase& given) {
                                                                     .chunks = given.chunks}),
                                        *synthetic::SynthesizeProfile(spec), model),
       {kSyntheticBlockingPowerW, 0});
+}
+
+// Eight microbatches on four stages with no slowdown: prices alone let a pp_rank mix a sequence
+// that is too slow with one that is too fast.
+TEST(FewSwitches, WindowsRaiseTheBoundWithNoSlowdown) {
+  const plan::Planner planner =
+      MakePlanner({.name = "OneForwardOneBackward",
+                   .schedule = "1f1b",
+                   .kinds = {InstructionKind::kForward, InstructionKind::kBackward}});
+  const Nanoseconds deadline = planner.baseline().time;
+  const auto ranks = CollectClocks(planner.graph(), planner.model().blocking_power_w);
+  const RuleChecker checker(planner.graph(), {}, planner.model());
+  SwitchBound bound(planner, ranks, deadline, {}, checker);
+  ASSERT_TRUE(bound.has_windows());
+  const auto relaxed = planner.Relax(deadline, planner.blocking_price(), {});
+  ASSERT_TRUE(relaxed);
+  for (const int changes : {2, 3}) {
+    SCOPED_TRACE(changes);
+    PriceAscent without(bound, {relaxed->flow, relaxed->price});
+    without.Climb(changes, {.steps = 200});
+    PriceAscent with(bound, {relaxed->flow, relaxed->price});
+    with.Climb(changes, {.steps = 100, .window_steps = 100, .window_work = 10'000'000});
+    EXPECT_GT(ToJoules(with.best().bound), ToJoules(without.best().bound) * 1.0001);
+  }
 }
 
 class FewSwitchesTest : public ::testing::TestWithParam<ScheduleCase> {};

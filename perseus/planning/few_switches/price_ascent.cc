@@ -139,22 +139,36 @@ std::vector<double> PriceAscent::DurationsOf(const SwitchBound::Answer& answer) 
   return durations;
 }
 
-void PriceAscent::Climb(int changes, int steps) {
+void PriceAscent::Climb(int changes, const Effort& effort) {
+  using Windows = SwitchBound::Windows;
   best_ = bound_.Solve(best_prices_, changes);
   latest_.clear();
   if (!best_.exists) return;
   durations_ = DurationsOf(best_);
+  Ascend(changes, effort.steps, Windows::kIgnore);
+  if (effort.window_steps == 0 || !bound_.has_windows()) return;
+  SwitchBound::Answer first = bound_.Solve(best_prices_, changes, Windows::kKeep);
+  const std::int64_t work = effort.window_work - first.work;
+  durations_ = DurationsOf(first);
+  if (first.bound > best_.bound) best_ = std::move(first);
+  Ascend(changes, effort.window_steps, Windows::kKeep, work);
+}
+
+void PriceAscent::Ascend(int changes, int steps, SwitchBound::Windows windows, std::int64_t work) {
   const auto deadline = static_cast<double>(std::max<Nanoseconds>(bound_.deadline(), 1));
   double eta = kFirstChange / (kTypicalExcess * deadline);
-  for (int step = 0; step < steps; ++step) {
+  for (int step = 0; step < steps && work > 0; ++step) {
     const PathFlow tried = Step(flow_, eta);
     Prices prices = RoundToPrices(tried);
-    SwitchBound::Answer answer = bound_.Solve(prices, changes);
+    SwitchBound::Answer answer = bound_.Solve(prices, changes, windows);
+    work -= answer.work;
     const std::vector<double> newest = DurationsOf(answer);
     for (std::size_t i = 0; i < durations_.size(); ++i) {
       durations_[i] += kNewShare * (newest[i] - durations_[i]);
     }
-    if (steps - step <= kLatest) latest_.push_back(answer.clocks);
+    if (windows == SwitchBound::Windows::kIgnore && steps - step <= kLatest) {
+      latest_.push_back(answer.clocks);
+    }
     if (answer.bound > best_.bound) {
       best_ = std::move(answer);
       best_prices_ = std::move(prices);

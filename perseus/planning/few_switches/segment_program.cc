@@ -42,7 +42,8 @@ SegmentProgram::SegmentProgram(int positions, int clocks)
 
 // Fills costs_ and least_ for 0 .. `changes` changes: of the last step, or of every one.
 void SegmentProgram::Run(int changes, int held, Direction direction, Keep keep) {
-  const std::size_t levels = At(changes) + 1;
+  levels_ = changes + 1;
+  const std::size_t levels = At(levels_);
   const std::size_t steps = keep == Keep::kAllSteps ? At(positions_) : 1;
   costs_.resize(steps * levels * stride_);
   least_.resize(steps * levels);

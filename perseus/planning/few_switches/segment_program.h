@@ -48,7 +48,11 @@ class SegmentProgram {
   int positions() const { return positions_; }
   int clocks() const { return clocks_; }
   double& weight(int position, int clock) { return weights_[At(position) * stride_ + At(clock)]; }
+  double weight(int position, int clock) const {
+    return weights_[At(position) * stride_ + At(clock)];
+  }
   double& change_cost(int position) { return change_costs_[At(position)]; }
+  double change_cost(int position) const { return change_costs_[At(position)]; }
 
   struct Answer {
     double cost = 0;          // At least kForbidden: no choice has only measured options.
@@ -60,8 +64,20 @@ class SegmentProgram {
   // The cost of Solve.
   double Cost(int changes) { return Search(changes).cost; }
 
- private:
   static constexpr int kAny = -1;
+  // Computes backward_cost for up to that many changes, for sequences that end with the clock
+  // `last`. Solve and Cost overwrite it.
+  void ComputeBackwardCosts(int changes, int last = kAny) {
+    Run(changes, last, Direction::kBackward, Keep::kAllSteps);
+  }
+  // The least cost of this position and all later ones, with at most `changes` changes between
+  // them, if this one is at the clock. The pair (n-1, 0) is left out.
+  double backward_cost(int position, int changes, int clock) const {
+    const int step = positions_ - 1 - position;
+    return costs_[At(step * levels_ + changes) * stride_ + At(clock)];
+  }
+
+ private:
   struct Best {
     double cost = kForbidden;
     int changes = 0;
@@ -76,6 +92,7 @@ class SegmentProgram {
 
   int positions_;
   int clocks_;
+  int levels_ = 0;  // Of the latest Run: its changes, and none.
   // Rows of clocks are padded with forbidden ones, so that loops over them have no rest.
   std::size_t stride_;
   std::vector<double> weights_;       // [position * stride + clock]

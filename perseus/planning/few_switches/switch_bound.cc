@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
+#include "perseus/planning/plan/instruction_windows.h"
 #include "perseus/planning/profile/curve.h"
 
 namespace perseus::few_switches {
@@ -11,6 +13,7 @@ namespace {
 
 // More than any weight or cost.
 constexpr Femtojoules kNever = std::numeric_limits<Femtojoules>::max();
+constexpr Nanoseconds kNoWait = -1;
 
 // The most changes of an iteration that a dwell time allows.
 int MostChanges(const ChangeRules& rules, Nanoseconds deadline) {
@@ -37,6 +40,45 @@ int Lateness(const RankClocks& rank, Nanoseconds latency) {
   return most;
 }
 
+// [instruction] the delay from the end of the instruction before it on its pp_rank; kNoWait if it
+// does not wait for that one.
+std::vector<Nanoseconds> DelaysOnRank(const schedule::InstructionGraph& graph) {
+  std::vector<int> before(graph.instructions.size(), -1);
+  for (const std::vector<int>& order : graph.pp_rank_orders) {
+    for (std::size_t k = 1; k < order.size(); ++k) before[At(order[k])] = order[k - 1];
+  }
+  std::vector<Nanoseconds> delays(graph.instructions.size(), kNoWait);
+  for (const auto& [from, to, delay] : graph.dependencies) {
+    if (before[At(to)] == from) delays[At(to)] = std::max(delays[At(to)], delay);
+  }
+  return delays;
+}
+
+std::vector<PositionWindow> WindowsOf(const schedule::InstructionGraph& graph,
+                                      const std::vector<int>& order,
+                                      const plan::InstructionWindows& found) {
+  const std::vector<Nanoseconds> delays = DelaysOnRank(graph);
+  std::vector<PositionWindow> windows;
+  PositionWindow next{.waits = false};
+  for (const int i : order) {
+    next.waits &= delays[At(i)] != kNoWait;
+    next.delay += delays[At(i)];
+    if (graph.options_of(i).HasClock()) {
+      next.earliest_start = found.earliest_starts[At(i)];
+      next.latest_end = found.latest_ends[At(i)];
+      if (!next.waits) next.delay = 0;
+      windows.push_back(next);
+      next = {};
+    } else {
+      next.delay += graph.options_of(i).options.front().time;
+    }
+  }
+  return windows;
+}
+
+// More than the guess, so that a search with similar prices finds something within its first cap.
+Femtojoules Widen(Femtojoules excess) { return excess + excess / 4; }
+
 }  // namespace
 
 SwitchBound::SwitchBound(const plan::Planner& planner, const std::vector<RankClocks>& ranks,
@@ -51,6 +93,20 @@ SwitchBound::SwitchBound(const plan::Planner& planner, const std::vector<RankClo
     programs_.emplace_back(rank.positions(), rank.clocks);
     lateness_.push_back(has_latency_ ? Lateness(rank, planner.model().switch_latency) : 0);
   }
+  if (has_latency_) return;
+  const schedule::InstructionGraph& graph = planner.graph();
+  const plan::InstructionWindows windows = plan::FindWindows(planner, deadline);
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    std::vector<Nanoseconds> times;
+    for (int p = 0; p < ranks[r].positions(); ++p) {
+      const auto row = ranks[r].times.begin() + static_cast<std::ptrdiff_t>(ranks[r].Cell(p, 0));
+      times.insert(times.end(), row, row + ranks[r].clocks);
+    }
+    window_programs_.emplace_back(WindowsOf(graph, graph.pp_rank_orders[r], windows),
+                                  std::move(times), ranks[r].clocks,
+                                  planner.model().switch_cost.stall);
+  }
+  excesses_.assign(ranks.size(), 0);
 }
 
 Femtojoules SwitchBound::ComputeChangeCosts(std::size_t pp_rank, const Prices& prices) {
@@ -118,7 +174,31 @@ Femtojoules SwitchBound::SetWeights(std::size_t pp_rank, const Prices& prices) {
   return subtracted;
 }
 
-SwitchBound::Answer SwitchBound::Solve(const Prices& prices, int changes) {
+// Without windows if no sequence keeps them, or if the search takes too long.
+SegmentProgram::Answer SwitchBound::SolveWithWindows(std::size_t pp_rank, int changes,
+                                                     Answer& answer) {
+  SegmentProgram& program = programs_[pp_rank];
+  Femtojoules& excess = excesses_[pp_rank];
+  WindowProgram::Answer found = window_programs_[pp_rank].Solve(
+      program, changes, static_cast<double>(static_cast<std::int64_t>(excess >> unit_shift_)));
+  answer.work += found.work;
+  if (!found.complete || found.cost >= SegmentProgram::kForbidden) return program.Solve(changes);
+  excess = Widen(static_cast<std::int64_t>(found.cost - found.open_cost)) << unit_shift_;
+  if (found.clocks.empty()) found.clocks = program.Solve(changes).clocks;
+  return {found.cost, std::move(found.clocks)};
+}
+
+void SwitchBound::AddRank(std::size_t pp_rank, int changes, Windows windows, Answer& answer) {
+  SegmentProgram::Answer best = windows == Windows::kKeep
+                                    ? SolveWithWindows(pp_rank, changes, answer)
+                                    : programs_[pp_rank].Solve(changes);
+  answer.exists &= best.exists();
+  if (!best.exists()) return;
+  answer.bound += Femtojoules{static_cast<std::int64_t>(best.cost)} << unit_shift_;
+  answer.clocks.back() = std::move(best.clocks);
+}
+
+SwitchBound::Answer SwitchBound::Solve(const Prices& prices, int changes, Windows windows) {
   const frontier::Network& network = planner_.network();
   const schedule::InstructionGraph& graph = planner_.graph();
   Answer answer;
@@ -138,11 +218,7 @@ SwitchBound::Answer SwitchBound::Solve(const Prices& prices, int changes) {
     answer.clocks.emplace_back();
     if (ranks_[r].positions() == 0) continue;
     answer.bound += SetWeights(r, prices);
-    SegmentProgram::Answer best = programs_[r].Solve(std::min(changes, most_changes_));
-    answer.exists &= best.exists();
-    if (!best.exists()) continue;
-    answer.bound += Femtojoules{static_cast<std::int64_t>(best.cost)} << unit_shift_;
-    answer.clocks.back() = std::move(best.clocks);
+    AddRank(r, std::min(changes, most_changes_), windows, answer);
   }
   return answer;
 }

@@ -18,6 +18,18 @@
 //   for instruction i is ê_i(c) + x_i*t_i(c). Every flow gives a valid bound. The prices of the
 //   relaxed optimum are a good start. PriceAscent (price_ascent.h) finds better ones.
 //
+// WINDOWS
+//   What the fastest times of all other instructions leave before and behind an instruction is a
+//   window, and every plan within T0 keeps it. So the least value may also be taken over those
+//   sequences only that keep the windows (window_program.h). It is then above what any mixture of
+//   sequences reaches, because a sequence that is too slow for its windows has no part in it. Both
+//   bounds hold at any prices. But the best prices without windows gain next to nothing with them:
+//   at these prices, a sequence in time costs as little as one that is too slow. The gain comes
+//   from the steps of the ascent that keep the windows.
+//
+//   With a switch latency there are no windows: the sequence that weighs no more than a mix of two
+//   clocks may take longer than the mix (below).
+//
 // COSTS AND RULES
 //   A switch cost of a stall s and an energy J makes a change at instruction i cost x_i*s + J: the
 //   stall is duration of i, and it draws the blocking power, which effective energy leaves out.
@@ -41,11 +53,13 @@
 // Thread safety: one thread at a time.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "perseus/planning/few_switches/change_rules.h"
 #include "perseus/planning/few_switches/rank_clocks.h"
 #include "perseus/planning/few_switches/segment_program.h"
+#include "perseus/planning/few_switches/window_program.h"
 #include "perseus/planning/plan/planner.h"
 
 namespace perseus::few_switches {
@@ -67,9 +81,13 @@ class SwitchBound {
     Femtojoules bound = 0;
     // [pp_rank][position] the choice that attains the bound at these prices.
     std::vector<std::vector<int>> clocks;
+    std::int64_t work = 0;  // Labels of the windows.
   };
-  // Requires prices.price >= planner.blocking_price().
-  Answer Solve(const Prices& prices, int changes);
+  enum class Windows { kIgnore, kKeep };
+  // Requires prices.price >= planner.blocking_price(), and has_windows() to keep windows.
+  Answer Solve(const Prices& prices, int changes, Windows windows = Windows::kIgnore);
+
+  bool has_windows() const { return !window_programs_.empty(); }
 
   Nanoseconds deadline() const { return deadline_; }
   const std::vector<RankClocks>& ranks() const { return ranks_; }
@@ -78,6 +96,9 @@ class SwitchBound {
  private:
   // Fills the weights of the program of the pp_rank. Returns the sum of what was subtracted.
   Femtojoules SetWeights(std::size_t pp_rank, const Prices& prices);
+  // Adds the least cost of the pp_rank at the present weights to the answer.
+  void AddRank(std::size_t pp_rank, int changes, Windows windows, Answer& answer);
+  SegmentProgram::Answer SolveWithWindows(std::size_t pp_rank, int changes, Answer& answer);
   // Fills change_costs_ for the pp_rank. Returns their sum.
   Femtojoules ComputeChangeCosts(std::size_t pp_rank, const Prices& prices);
   bool IsUsable(const RankClocks& rank, std::size_t cell) const {
@@ -87,7 +108,10 @@ class SwitchBound {
   const plan::Planner& planner_;
   const std::vector<RankClocks>& ranks_;
   Nanoseconds deadline_;
-  std::vector<SegmentProgram> programs_;  // [pp_rank]
+  std::vector<SegmentProgram> programs_;        // [pp_rank]
+  std::vector<WindowProgram> window_programs_;  // [pp_rank]; empty with a latency.
+  // [pp_rank] how much more than the cost without windows the latest search found.
+  std::vector<Femtojoules> excesses_;
   const RuleChecker& checker_;
   bool has_latency_;
   int most_changes_;           // That rules allow.
