@@ -261,7 +261,8 @@ TEST(FewSwitches, NoBoundIsAboveTheBestPlanOfASmallPipeline) {
     if (seed % 2 == 1) model.switch_cost.stall = graph.options_of(0).options.front().time / 20;
     const plan::Planner planner =
         *plan::Planner::Create(graph, model, plan::Planner::FewOptions::kAccept);
-    const Nanoseconds deadline = planner.least_time() + planner.least_time() * (seed % 3) / 50;
+    const Nanoseconds deadline =
+        planner.least_time() + planner.least_time() * static_cast<Nanoseconds>(seed % 3) / 50;
     const std::vector<double> best = SearchAllBudgets(planner, deadline, {});
     const auto bounds = BoundFewSwitches(planner, deadline, kBudgets);
     ASSERT_TRUE(bounds) << bounds.error().message;
