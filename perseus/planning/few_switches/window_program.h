@@ -51,8 +51,7 @@
 //   - Cells of the time since the earliest start, without the sum of times: for GPT-3 with 96
 //     microbatches and 2 changes, 64 such cells leave a fifth of the gap that 32 cells close.
 //   - A backward run for each first clock, and a search for each of those below the cap: five to
-//   ten
-//     times as slow for GPT-3, where the open search is enough.
+//     ten times as slow for GPT-3, where the open search is enough.
 //   - Narrower windows from the clocks that no better plan can have (reduced costs): at a gap of
 //     0.5 %, between none and a seventh of all clocks of instructions can be left out, and the
 //     windows hardly change.
