@@ -48,13 +48,12 @@ void Show(std::string_view& text, std::string& shown) {
   text.remove_prefix(std::max<std::size_t>(length, 1));
 }
 
-// Insertions, deletions, replacements, and exchanges of two neighbors that make `a` from `b`
-// (optimal string alignment).
 char Lower(char letter) {
   return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
 }
 
-// Capital and small letters are the same.
+// Insertions, deletions, replacements, and exchanges of two neighbors that make `a` from `b`
+// (optimal string alignment). Capital and small letters are the same.
 std::size_t EditDistance(std::string_view a, std::string_view b) {
   const auto same = [](char one, char other) { return Lower(one) == Lower(other); };
   std::vector<std::size_t> row(b.size() + 1);  // Of a[0, i); the two rows before it follow.
