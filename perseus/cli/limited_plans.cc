@@ -79,8 +79,10 @@ Result<few_switches::BudgetPlan> LimitOne(const plan::Planner& planner,
   if (tradeoff) {
     for (const few_switches::BudgetPlan& known : tradeoff->limited) {
       if (known.most_changes != most_switches) continue;
+      // Where the trade-off found none, the plan of a smaller limit may be among the starts.
+      if (!known.plan) continue;
       if (tradeoff->unlimited.deadline == plan.deadline) return known;
-      if (known.plan) starts.push_back(*known.plan);
+      starts.push_back(*known.plan);
     }
   }
   if (!CheckSwitchTarget(planned.target)) {
