@@ -1,5 +1,5 @@
 // How long does the whole frontier take, compared with a new search of the network after each step?
-// How long does one deadline take? How do both grow with the iteration?
+// How long do one deadline and bounds of the frontier take? How do they grow with the iteration?
 //
 //   frontier_benchmark            measured jobs (or synthetic ones if they are absent), and
 //                                 synthetic iterations of up to 32 stages x 128 microbatches: a
@@ -24,6 +24,7 @@
 #include "bench/naive_walk.h"
 #include "perseus/base/file.h"
 #include "perseus/planning/frontier/deadline.h"
+#include "perseus/planning/frontier/enclosure.h"
 #include "perseus/planning/frontier/walk.h"
 #include "perseus/simulation/synthetic/synthetic_profile.h"
 
@@ -77,6 +78,29 @@ void RunDeadline(benchmark::State& state, const MakeNetwork& make_network, int s
   state.counters["peak_MiB"] = PeakMebibytes();
 }
 
+// Bounds of 0.01 % of the energy that computing takes, from the fastest to the cheapest schedule.
+void RunBounds(benchmark::State& state, const MakeNetwork& make_network) {
+  const frontier::Network network = make_network();
+  double energy_j = 0;
+  for (std::int32_t i = 0; i < network.instructions; ++i) {
+    energy_j +=
+        network.curve_of(network.arcs[static_cast<std::size_t>(i)]).least_effective_energy_j;
+  }
+  const auto most_error = static_cast<Femtojoules>(1e-4 * energy_j * kFemtojoulesPerJoule);
+  for (auto _ : state) {
+    std::vector<frontier::Solution> ends;
+    for (const frontier::Pace pace : {frontier::Pace::kFastest, frontier::Pace::kSlowest}) {
+      const Nanoseconds time =
+          frontier::EarliestTimes(network, pace)[static_cast<std::size_t>(network.sink)];
+      ends.push_back(*frontier::SolveDeadline(network, time));
+    }
+    const auto points = frontier::EncloseFrontier(network, ends, most_error, {}, {});
+    if (!points) state.SkipWithError(points.error().message.c_str());
+  }
+  state.counters["instructions"] = network.instructions;
+  state.counters["peak_MiB"] = PeakMebibytes();
+}
+
 // Every stage has its own work and its own noise, so that no two curves are equal. The noise is so
 // small that most options are on the hull (14 segments in a curve; measured profiles have 9 or 10).
 frontier::Network SyntheticNetwork(int stages, int microbatches) {
@@ -104,6 +128,9 @@ void Register(const std::string& name, const MakeNetwork& make_network, Effort e
   if (effort == Effort::kWithNaive) {
     add("naive", [=](benchmark::State& state) { RunNaive(state, make_network); });
   }
+  add("bounds", [=](benchmark::State& state) {
+    RunBounds(state, make_network);
+  })->MeasureProcessCPUTime();  // They use all cores.
   for (const int slowdown_percent : {0, 2, 10}) {
     add(fmt::format("deadline+{}%", slowdown_percent),
         [=](benchmark::State& state) { RunDeadline(state, make_network, slowdown_percent); });

@@ -168,26 +168,39 @@ struct FrontierAndPlans {
 int SearchesOf(const PlanFlags& flags) { return std::max(1, flags.effort); }
 
 // Fills `frontier`, to which `plans` keeps a reference, and makes a first plan for each target.
-// Shows the plans meanwhile.
+// Shows the plans meanwhile: first the one with no slowdown, while another core finds how long an
+// iteration may take to save energy, then all that need no frontier. The frontier of a large job
+// starts from their optima, and takes longest.
 Result<void> LookFirst(const PlanFlags& flags, const plan::Planner& planner,
                        const std::vector<plan::Target>& asked,
                        std::optional<plan::Frontier>& frontier, TargetPlans& plans,
                        PlanRows& rows) {
-  // The user sees this plan before the frontier is known.
-  PERSEUS_RETURN_IF_ERROR(plans.LookFirst(nullptr, TargetsToPlan({}, planner, std::nullopt, 0)));
-  if (!flags.without_frontier) {
-    rows.Begin("frontier");
-    PERSEUS_ASSIGN_OR_RETURN(
-        frontier,
-        planner.ComputeFrontier([&](double part) { rows.Update(part); }, {},
-                                flags.with_exact_frontier ? plan::FrontierPrecision::kExact
-                                                          : plan::FrontierPrecision::kStatedError));
-  }
+  const bool with_frontier = !flags.without_frontier;
+  Result<void> first;
+  Result<plan::FrontierPoint> least_energy;
+  ForEachOnAllCores(with_frontier ? 2 : 1, [&](std::size_t task) {
+    if (task == 0) first = plans.LookFirst(nullptr, TargetsToPlan({}, planner, std::nullopt, 0));
+    if (task == 1) least_energy = planner.CheapestPoint(0);
+  });
+  PERSEUS_RETURN_IF_ERROR(first);
+  PERSEUS_RETURN_IF_ERROR(least_energy);
   // Only the report uses stops.
   const int stops =
       flags.directory.empty() ? 0 : flags.stops.value_or(DefaultStops(planner.graph()));
-  return plans.LookFirst(frontier ? &*frontier : nullptr,
-                         TargetsToPlan(asked, planner, frontier, stops));
+  const std::vector<WantedTarget> wanted = TargetsToPlan(
+      asked, planner, with_frontier ? std::optional(least_energy->time) : std::nullopt, stops);
+  std::vector<WantedTarget> deadlines = wanted;
+  std::erase_if(deadlines,
+                [](const WantedTarget& one) { return plan::NeedsFrontier(one.target.kind); });
+  PERSEUS_RETURN_IF_ERROR(plans.LookFirst(nullptr, deadlines));
+  if (!with_frontier) return {};
+  rows.Begin("frontier");
+  PERSEUS_ASSIGN_OR_RETURN(
+      frontier,
+      planner.ComputeFrontier([&](double part) { rows.Update(part); }, {},
+                              flags.with_exact_frontier ? plan::FrontierPrecision::kExact
+                                                        : plan::FrontierPrecision::kStatedError));
+  return plans.LookFirst(&*frontier, wanted);
 }
 
 // The plan whose limits are traded off. A limit that is picked holds for all plans. So it is the

@@ -54,19 +54,19 @@ bool IsAmong(const std::vector<PlannedTarget>& planned, const plan::Plan& plan) 
 
 std::vector<WantedTarget> TargetsToPlan(const std::vector<plan::Target>& asked,
                                         const plan::Planner& planner,
-                                        const std::optional<plan::Frontier>& frontier, int stops) {
+                                        std::optional<Nanoseconds> longest, int stops) {
   std::vector<std::pair<double, bool>> slowdowns = {{0, false}};  // In percent, whether a stop.
   for (const plan::Target& target : asked) {
     if (IsSlowdown(target)) slowdowns.emplace_back(target.value, false);
   }
   std::vector<plan::Target> others;
-  if (frontier) {
-    const double longest = ToSeconds(frontier->points[frontier->least_energy].time);
-    const double baseline = ToSeconds(planner.baseline().time);
+  if (longest) {
+    const double longest_s = ToSeconds(*longest);
+    const double baseline_s = ToSeconds(planner.baseline().time);
     for (double percent : kTableSlowdownsPercent) {
-      if (baseline * (1 + percent / 100) < longest) slowdowns.emplace_back(percent, false);
+      if (baseline_s * (1 + percent / 100) < longest_s) slowdowns.emplace_back(percent, false);
     }
-    for (double percent : StopsUpTo((longest / baseline - 1) * 100, stops)) {
+    for (double percent : StopsUpTo((longest_s / baseline_s - 1) * 100, stops)) {
       slowdowns.emplace_back(percent, true);
     }
     others.push_back({.kind = plan::Target::Kind::kMinEnergy});

@@ -33,12 +33,12 @@ struct PlannedTarget {
 };
 
 // Returns all targets to plan, in this order: no slowdown, larger slowdowns, least energy, and then
-// the other requested targets. Without a frontier, returns only no slowdown and the requested
-// targets, because a plan of such a large job takes long. Adds at most `stops` stops: slowdowns at
-// even distances, below the slowdown of least energy.
+// the other requested targets. `longest` is the time of least energy. Without it, returns only no
+// slowdown and the requested targets, because a plan of such a large job takes long. Adds at most
+// `stops` stops: slowdowns at even distances, below the slowdown of least energy.
 std::vector<WantedTarget> TargetsToPlan(const std::vector<plan::Target>& asked,
                                         const plan::Planner& planner,
-                                        const std::optional<plan::Frontier>& frontier, int stops);
+                                        std::optional<Nanoseconds> longest, int stops);
 
 // The default number of stops: at most 16, and fewer for large jobs, so that planning does not take
 // much longer. 0 for jobs with tens of thousands of instructions.

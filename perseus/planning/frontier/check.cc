@@ -122,7 +122,7 @@ Result<Femtojoules> CheckSchedule(const Network& network,
 }
 
 Result<SupportingLine> CheckFlow(const Network& network, std::span<const Microwatts> flow,
-                                 Microwatts price, int parts) {
+                                 Microwatts price) {
   const auto nodes = static_cast<std::size_t>(network.nodes);
   if (flow.size() != network.arcs.size()) {
     return Fail("the flow is not of this network ({} arcs)", flow.size());
@@ -138,20 +138,17 @@ Result<SupportingLine> CheckFlow(const Network& network, std::span<const Microwa
     if (flow[i] < 0) return Fail("arc {} carries {} uW, less than 0", i, flow[i]);
     balance[static_cast<std::size_t>(arc.tail)] -= flow[i];
     balance[static_cast<std::size_t>(arc.head)] += flow[i];
-    // The least of parts * f(t) + flow * t is at the first vertex after which f is no steeper.
+    // The least of f(t) + flow * t is at the first vertex after which f is no steeper.
     const profile::Curve& curve = network.curve_of(arc);
     std::size_t vertex = 0;
-    while (vertex < curve.slopes.size() && FlowSum{curve.slopes[vertex]} * parts > flow[i]) {
-      ++vertex;
-    }
-    sum += parts * energies[static_cast<std::size_t>(arc.curve)][vertex] +
+    while (vertex < curve.slopes.size() && curve.slopes[vertex] > flow[i]) ++vertex;
+    sum += energies[static_cast<std::size_t>(arc.curve)][vertex] +
            Femtojoules{flow[i]} * curve.times[vertex];
   }
   for (std::size_t node = 0; node < nodes; ++node) {
     if (balance[node] != 0) return Fail("node {} keeps {} uW of flow", node, balance[node]);
   }
-  // The value is never negative, so division rounds it down. The price is rounded up.
-  return SupportingLine{sum / parts, (price + parts - 1) / parts};
+  return SupportingLine{sum, price};
 }
 
 Result<void> CheckConvex(std::span<const Breakpoint> points) {

@@ -67,12 +67,10 @@ struct SupportingLine {
 // schedule is not feasible (1).
 Result<Femtojoules> CheckSchedule(const Network& network, std::span<const Nanoseconds> event_times);
 
-// The bound that a flow proves, whether it is optimal or not (weak duality). The flow of each arc
-// is flow[arc] / parts, and price / parts flows from source to sink. So the sum of two flows with
-// parts = 2 proves the bound of their mean. Rounding only lowers the bound. Fails if the flow is
+// The bound that a flow proves, whether it is optimal or not (weak duality). Fails if the flow is
 // negative or not balanced (2).
 Result<SupportingLine> CheckFlow(const Network& network, std::span<const Microwatts> flow,
-                                 Microwatts price, int parts = 1);
+                                 Microwatts price);
 
 // A point of the frontier: E(time), as the extra energy.
 struct Breakpoint {

@@ -229,12 +229,6 @@ TEST_F(CheckOptimalityTest, AFlowProvesItsLine) {
   ASSERT_TRUE(line) << line.error().message;
   EXPECT_EQ(line->price, 10);
   EXPECT_EQ(line->At(8), 13);
-  // Half of it is a flow too. Its line: a 7/2 (slowest: 5 ns), b 3/2 (slowest: 9 ns), the delay of
-  // 2 ns at 7/2, and c 2 ns at 5, so 48 - 5 T. The frontier is above it: 13 > 8 at 8 ns.
-  const auto half = CheckFlow(network_, solution_.flow, solution_.price, 2);
-  ASSERT_TRUE(half) << half.error().message;
-  EXPECT_EQ(half->price, 5);
-  EXPECT_EQ(half->value, (5 * 7 + 9 * 3 + 2 * 7 + 2 * 10) / 2);
 }
 
 TEST_F(CheckOptimalityTest, AFlowThatIsNoFlowProvesNothing) {

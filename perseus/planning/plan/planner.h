@@ -113,8 +113,9 @@ class Planner {
 
   // Every breakpoint, by the walk (frontier/walk.h). If the walk would take long and `precision`
   // permits it, bounds of the frontier instead, from a few dozen deadlines (frontier/enclosure.h).
-  // What is too long is counted in operations, so it is the same on every machine. Fails (kSystem)
-  // once `stop` is requested.
+  // They are exact at the deadlines of earlier plans, which also makes them quicker. What is too
+  // long is counted in operations, so it is the same on every machine. Fails (kSystem) once `stop`
+  // is requested.
   Result<Frontier> ComputeFrontier(
       const Progress& progress = {}, const std::stop_token& stop = {},
       FrontierPrecision precision = FrontierPrecision::kStatedError) const;

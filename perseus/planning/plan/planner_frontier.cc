@@ -90,23 +90,24 @@ Result<std::optional<Frontier>> Planner::WalkFrontier(FrontierPrecision precisio
   return std::optional(FrontierOf(breakpoints));
 }
 
-// The optima that stay exact: the fastest schedule, that of least total energy, and the cheapest.
+// The optima that stay exact: the fastest schedule, that of least total energy, the cheapest, and
+// those of the deadlines that were planned before.
 Result<std::vector<frontier::Solution>> Planner::ExactPoints(const std::stop_token& stop) const {
-  const Nanoseconds slowest = SlowestTime();
-  const std::pair<Nanoseconds, Microwatts> wanted[] = {
-      {least_time_, 0}, {slowest, blocking_price()}, {slowest, 0}};
-  std::vector<std::optional<Result<frontier::Solution>>> found(std::size(wanted));
+  const Microwatts floor = blocking_price();
+  std::vector<std::optional<Result<frontier::Solution>>> found(2);
   ForEachOnAllCores(found.size(), [&](std::size_t i) {
-    found[i] = Relax(wanted[i].first, wanted[i].second, stop);
+    found[i] = Relax(i == 0 ? least_time_ : SlowestTime(), floor, stop);
   });
-  std::vector<frontier::Solution> solved;
-  for (std::optional<Result<frontier::Solution>>& solution : found) {
+  for (const std::optional<Result<frontier::Solution>>& solution : found) {
     if (!*solution) return Fail(*solution);
-    // The least total energy may be at one of the ends.
-    const bool is_new =
-        solved.empty() || (*solution)->time(network_) > solved.back().time(network_);
-    if (is_new) solved.push_back(**std::move(solution));
   }
+  std::vector<frontier::Solution> solved = relaxations_->Known(floor);
+  PERSEUS_ASSIGN_OR_RETURN(auto cheapest, Relax(SlowestTime(), 0, stop));
+  solved.push_back(std::move(cheapest));
+  const auto time_of = [&](const frontier::Solution& solution) { return solution.time(network_); };
+  std::ranges::stable_sort(solved, {}, time_of);
+  const auto repeated = std::ranges::unique(solved, {}, time_of);
+  solved.erase(repeated.begin(), repeated.end());
   return solved;
 }
 

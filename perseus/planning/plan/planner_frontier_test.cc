@@ -88,6 +88,21 @@ TEST(FrontierBounds, EncloseTheFrontierOfAPipeline) {
   EXPECT_TRUE(FrontierWith(planner, FrontierPrecision::kStatedError).exact());
 }
 
+TEST(FrontierBounds, AreExactAtTheDeadlinesOfEarlierPlans) {
+  const auto make = [] {
+    return EnclosurePlanner(MakeSyntheticJob({.stages = 4, .microbatches = 16}),
+                            kSyntheticBlockingPowerW);
+  };
+  const Planner planner = make();
+  const Nanoseconds deadline = planner.least_time() + planner.least_time() / 50;
+  ASSERT_TRUE(planner.PlanFor(deadline));
+  const FrontierPoint after = PointAt(FrontierWith(planner, FrontierPrecision::kBounds), deadline);
+  const FrontierPoint without = PointAt(FrontierWith(make(), FrontierPrecision::kBounds), deadline);
+  // The rounding of times.
+  EXPECT_LT(after.error_j, without.error_j / 100);
+  EXPECT_NEAR(after.bound_j, *planner.BoundFor(deadline), 1e-9 * after.bound_j);
+}
+
 // Keeps this thread, and the threads that it starts, on one core until the end of the scope.
 class OneCore {
  public:

@@ -12,6 +12,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <vector>
 
 #include "perseus/base/result.h"
 #include "perseus/base/units.h"
@@ -32,6 +33,16 @@ class Relaxations {
     if (latest_.size() == kMost) latest_.pop_front();
     latest_.push_back({deadline, price_floor, *solution});
     return solution;
+  }
+
+  // All that are known for this price floor.
+  std::vector<frontier::Solution> Known(Microwatts price_floor) const {
+    const std::lock_guard lock(mutex_);
+    std::vector<frontier::Solution> known;
+    for (const Relaxed& relaxed : latest_) {
+      if (relaxed.price_floor == price_floor) known.push_back(relaxed.solution);
+    }
+    return known;
   }
 
  private:
