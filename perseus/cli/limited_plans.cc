@@ -1,9 +1,11 @@
 #include "perseus/cli/limited_plans.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstddef>
+#include <numeric>
 #include <span>
 #include <utility>
 
@@ -54,18 +56,53 @@ const PlannedTarget* Find(const std::vector<PlannedTarget>& planned, const std::
   return found == planned.end() ? nullptr : &*found;
 }
 
-// The plans of the nearest targets before and after this one that have a plan.
-std::vector<plan::Plan> NeighborsOf(std::size_t target, const LimitedPlans& limited) {
-  std::vector<plan::Plan> neighbors;
-  const auto has_plan = [&](std::size_t i) { return limited[i] && limited[i]->plan; };
-  std::size_t before = target;
-  while (before > 0 && !has_plan(before)) --before;
-  if (has_plan(before)) neighbors.push_back(*limited[before]->plan);
-  std::size_t after = target;
-  while (after < limited.size() && !has_plan(after)) ++after;
-  if (after < limited.size()) neighbors.push_back(*limited[after]->plan);
-  return neighbors;
-}
+// What several threads plan: the targets of the table, and the stops between them. A stop starts
+// from its neighbors in the table, so it waits for them.
+class SharedPlans {
+ public:
+  explicit SharedPlans(const std::vector<PlannedTarget>& planned)
+      : planned_(planned), plans_(planned.size(), Fail("not planned")), is_known_(planned.size()) {}
+
+  // The targets of the table first, because a stop may only wait for what has begun.
+  std::vector<std::size_t> Order() const {
+    std::vector<std::size_t> order(planned_.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::stable_partition(order, [&](std::size_t i) { return !planned_[i].is_stop; });
+    return order;
+  }
+
+  void Set(std::size_t target, Result<few_switches::BudgetPlan> plan) {
+    plans_[target] = std::move(plan);
+    is_known_[target] = true;
+    is_known_[target].notify_all();
+  }
+
+  // The plans of the nearest targets of the table before and after this one that have a plan.
+  std::vector<plan::Plan> NeighborsOf(std::size_t target) const {
+    std::vector<plan::Plan> neighbors;
+    std::size_t before = target;
+    while (before > 0 && !HasPlan(before)) --before;
+    if (HasPlan(before)) neighbors.push_back(*plans_[before]->plan);
+    std::size_t after = target;
+    while (after < plans_.size() && !HasPlan(after)) ++after;
+    if (after < plans_.size()) neighbors.push_back(*plans_[after]->plan);
+    return neighbors;
+  }
+
+  // Of all targets, once all are set.
+  LimitedPlans Take() { return std::move(plans_); }
+
+ private:
+  bool HasPlan(std::size_t target) const {
+    if (planned_[target].is_stop) return false;
+    is_known_[target].wait(false);
+    return plans_[target] && plans_[target]->plan;
+  }
+
+  const std::vector<PlannedTarget>& planned_;
+  LimitedPlans plans_;
+  std::vector<std::atomic<bool>> is_known_;
+};
 
 // The plan with the limit for the target of `planned`. `starts` are plans for other deadlines.
 Result<few_switches::BudgetPlan> LimitOne(const plan::Planner& planner,
@@ -170,19 +207,23 @@ Result<std::vector<PlannedTarget>> LimitSwitches(
     if (const PlannedTarget* one = Find(below, planned[i].slug)) starts.push_back(one->plan);
     return starts;
   };
-  LimitedPlans limited(planned.size(), Fail("not planned"));
-  ForEachOnAllCores(planned.size(), [&](std::size_t i) {
-    if (planned[i].is_stop) return;
-    limited[i] = LimitOne(planner, planned[i], most_switches, limits, tradeoff, with_below(i, {}));
-  });
-  const LimitedPlans of_table = limited;
   few_switches::SwitchLimits limits_of_stops = limits;
   limits_of_stops.effort *= kEffortOfStops;
-  ForEachOnAllCores(planned.size(), [&](std::size_t i) {
-    if (!planned[i].is_stop) return;
-    limited[i] = LimitOne(planner, planned[i], most_switches, limits_of_stops, tradeoff,
-                          with_below(i, NeighborsOf(i, of_table)));
+  SharedPlans shared(planned);
+  const std::vector<std::size_t> order = shared.Order();
+  ForEachOnAllCores(order.size(), [&](std::size_t task) {
+    const std::size_t i = order[task];
+    try {
+      const bool is_stop = planned[i].is_stop;
+      const auto neighbors = is_stop ? shared.NeighborsOf(i) : std::vector<plan::Plan>();
+      shared.Set(i, LimitOne(planner, planned[i], most_switches, is_stop ? limits_of_stops : limits,
+                             tradeoff, with_below(i, neighbors)));
+    } catch (...) {  // Out of memory. Stops must not wait forever.
+      shared.Set(i, Fail("not planned"));
+      throw;
+    }
   });
+  LimitedPlans limited = shared.Take();
   std::vector<PlannedTarget> result;
   for (std::size_t i = 0; i < planned.size(); ++i) {
     const bool has_plan = limited[i] && limited[i]->plan;

@@ -422,7 +422,8 @@ std::string FormatAnswer(const PlanFlags& flags, const PlanOutcome& outcome,
                         outcome.switch_tradeoff->unlimited.target,
                         FormatSwitchTradeoff(outcome.planner, *outcome.switch_tradeoff));
   }
-  if (flags.switches.picks_limit) text += FormatPickedLimit(outcome.limit);
+  if (flags.switches.picks_limit)
+    text += FormatPickedLimit(outcome.limit, *outcome.switch_tradeoff);
   if (outcome.noise) text += FormatNoise(*outcome.noise, outcome.targets);
   if (flags.with_plot) text += '\n' + DrawOutcome(outcome, DetectTerminal());
   if (outcome.was_interrupted) text += "Stopped early: a whole run may find better plans.\n";

@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kTableSlowdownsPercent[] = {1, 2, 5, 10, 20};
 constexpr const char* kNotPlanned = "not planned";
-constexpr int kMostStops = 16;
+constexpr int kMostStops = 8;
 // The most instructions of all stops together: about ten seconds of planning on one core.
 constexpr std::size_t kMostStopInstructions = 40'000;
 

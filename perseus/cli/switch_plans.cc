@@ -33,8 +33,22 @@ double SavingJ(const plan::Planner& planner, const plan::Plan& plan) {
   return planner.baseline().energy_j - plan.evaluation.energy_j;
 }
 
+// The part of the saving without a limit that the limit that is picked has to keep.
+constexpr double kKeptShare = 0.95;
+
 // Less is nothing, and says nothing about other targets.
 double LeastSavingJ(const plan::Planner& planner) { return 1e-6 * planner.baseline().energy_j; }
+
+// The most that a plan with the further limits keeps of the saving of `unlimited`.
+Result<double> MostKeptFurther(const plan::Planner& planner, const plan::Plan& unlimited,
+                               const few_switches::SwitchLimits& limits) {
+  const std::span<const int> largest = std::span(kFurtherLimits).last(1);
+  PERSEUS_ASSIGN_OR_RETURN(const auto bounds, few_switches::BoundFewSwitches(
+                                                  planner, unlimited.deadline, largest, limits));
+  if (!bounds.front().best.exists) return 0;
+  const double most_j = planner.baseline().energy_j - ToJoules(bounds.front().best.bound);
+  return most_j / SavingJ(planner, unlimited);
+}
 
 }  // namespace
 
@@ -72,7 +86,6 @@ bool Saves(const plan::Planner& planner, const plan::Plan& plan) {
 
 PickedLimit PickLimit(const plan::Planner& planner, const SwitchTradeoff& tradeoff,
                       const std::optional<double>& most_changes_per_s) {
-  constexpr double kKeptShare = 0.95;
   PickedLimit picked;
   if (most_changes_per_s) {
     // The limit is for all targets, and none of them is faster than the baseline.
@@ -140,6 +153,9 @@ Result<SwitchTradeoff> ComputeSwitchTradeoff(const plan::Planner& planner,
         auto plans, few_switches::PlanFewSwitches(planner, unlimited.deadline, budgets, known,
                                                   limits, std::move(of_budgets)));
     for (few_switches::BudgetPlan& plan : plans) {
+      // The bound without a limit holds for each limit, too.
+      plan.lower_bound_j = std::max(plan.lower_bound_j, unlimited.lower_bound_j);
+      if (plan.plan) plan.plan->lower_bound_j = plan.lower_bound_j;
       // With rules, the plan without a limit may break them, so it is another plan.
       if (plan.plan && plan.plan->evaluation.energy_j < tradeoff.unlimited.evaluation.energy_j) {
         tradeoff.unlimited.options = plan.plan->options;
@@ -151,9 +167,15 @@ Result<SwitchTradeoff> ComputeSwitchTradeoff(const plan::Planner& planner,
   };
   PERSEUS_RETURN_IF_ERROR(add(kTradeoffLimits, std::move(bounds)));
   const PickedLimit picked = PickLimit(planner, tradeoff, std::nullopt);
-  if (picked.saves && !picked.keeps_most) {
-    PERSEUS_RETURN_IF_ERROR(add(kFurtherLimits, {}));
+  if (!picked.saves || picked.keeps_most) return tradeoff;
+  PERSEUS_ASSIGN_OR_RETURN(const double most_kept,
+                           MostKeptFurther(planner, tradeoff.unlimited, limits));
+  // With rules, the plan without a limit may break them, so its saving is no measure.
+  if (tradeoff.rules.IsNone() && most_kept < kKeptShare) {
+    tradeoff.most_kept_further = most_kept;
+    return tradeoff;
   }
+  PERSEUS_RETURN_IF_ERROR(add(kFurtherLimits, {}));
   return tradeoff;
 }
 
@@ -190,7 +212,7 @@ report::SwitchTradeoff ReportedTradeoff(const plan::Planner& planner,
   return reported;
 }
 
-std::string FormatPickedLimit(const PickedLimit& picked) {
+std::string FormatPickedLimit(const PickedLimit& picked, const SwitchTradeoff& tradeoff) {
   if (picked.keeps_most) {
     return fmt::format(
         "{} switches per GPU are the fewest found that keep 95 % of the saving (--per-instruction "
@@ -204,8 +226,13 @@ std::string FormatPickedLimit(const PickedLimit& picked) {
         "allow, so this is the limit.\n",
         *picked.allowed);
   }
-  return "None of these limits keeps 95 % of the saving, so the plans have none. For one of them, "
-         "use --max-switches N.\n";
+  std::string text = "None of these limits keeps 95 % of the saving";
+  if (tradeoff.most_kept_further) {
+    text += fmt::format(", and {} switches keep at most {:.1f} %",
+                        kFurtherLimits[std::size(kFurtherLimits) - 1],
+                        std::ceil(*tradeoff.most_kept_further * 1000) / 10);
+  }
+  return text + ", so the plans have none. For one of them, use --max-switches N.\n";
 }
 
 std::string FormatSwitchTradeoff(const plan::Planner& planner, const SwitchTradeoff& tradeoff) {

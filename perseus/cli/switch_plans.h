@@ -23,11 +23,15 @@ struct SwitchTradeoff {
   plan::Plan unlimited;
   few_switches::ChangeRules rules;  // Of the limited plans.
   std::vector<few_switches::BudgetPlan> limited;
+  // Where the limits above 16 were left out: no plan with them keeps more than this part of the
+  // saving.
+  std::optional<double> most_kept_further = {};
 };
 // The limits 0, 2, 3, 4, 6, 8, 12 and 16. If none of them keeps 95 % of the saving of `unlimited`,
-// then also 24, 32 and 48. `unlimited` is the plan without a limit. If a plan with a limit is
-// better, it takes its place, because with a switch latency or cost few changes are often better.
-// `bounds` are those of BoundTradeoff, or none.
+// then also 24, 32 and 48, unless the bound for 48 says that those cannot either. `unlimited` is
+// the plan without a limit. If a plan with a limit is better, it takes its place, because with a
+// switch latency or cost few changes are often better. `bounds` are those of BoundTradeoff, or
+// none.
 Result<SwitchTradeoff> ComputeSwitchTradeoff(const plan::Planner& planner,
                                              const plan::Plan& unlimited,
                                              const few_switches::SwitchLimits& limits,
@@ -73,7 +77,7 @@ report::SwitchTradeoff ReportedTradeoff(const plan::Planner& planner,
                                         const SwitchTradeoff& tradeoff);
 
 // What --max-switches auto chose, as a line.
-std::string FormatPickedLimit(const PickedLimit& picked);
+std::string FormatPickedLimit(const PickedLimit& picked, const SwitchTradeoff& tradeoff);
 
 // A table with a row for each limit.
 std::string FormatSwitchTradeoff(const plan::Planner& planner, const SwitchTradeoff& tradeoff);

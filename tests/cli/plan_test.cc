@@ -317,6 +317,29 @@ TEST_F(PlanVerbTest, PicksTheFewestClockChangesThatKeepMostOfTheSaving) {
   }
 }
 
+// Stage 0 has time for the low clock in each forward pass, but in no backward pass. So each further
+// change saves one more forward pass, and 48 changes reach a quarter of them.
+TEST_F(PlanVerbTest, LeavesOutLimitsThatCannotKeepMostOfTheSaving) {
+  Write("alternating.csv",
+        "stage,instruction,frequency,time,energy\n"
+        "0,forward,1400,0.100,30\n0,forward,1000,0.110,20\n"
+        "0,backward,1400,0.200,50\n0,backward,1000,0.290,45\n"
+        "1,forward,1400,0.120,40\n1,forward,1000,0.160,30\n"
+        "1,backward,1400,0.200,50\n1,backward,1000,0.290,40\n");
+  const std::string plan =
+      "plan alternating.csv --schedule 1f1b --microbatches 100 --blocking-power 60 --no-frontier";
+  EXPECT_THAT(RunWell(plan), AllOf(HasSubstr("\n16 "), Not(HasSubstr("\n24 ")),
+                                   HasSubstr("and 48 switches keep at most ")));
+  const json summary = RunJson(plan);
+  EXPECT_FALSE(summary.contains("max_switches"));
+  const json& tradeoff = summary["switch_tradeoff"];
+  ASSERT_EQ(tradeoff.size(), 8U);
+  // What no plan can save, no plan with a limit can save either.
+  for (const json& limit : tradeoff) {
+    EXPECT_GE(limit["lower_bound_j"], PlanNamed(summary, "no-slowdown")["lower_bound_j"]);
+  }
+}
+
 // The limit holds for all plans. Picked for 25 % slowdown, it would leave no slowdown without a
 // saving.
 TEST_F(PlanVerbTest, AnotherTargetLeavesNoSlowdownItsSaving) {

@@ -156,6 +156,7 @@ std::vector<std::vector<Ring>> FewSwitches::Starts(int most_changes,
   }
   if (search_.best()) {
     add(search_.best()->rings);
+    add(SegmentSearch(search_).BestMix(search_.best()->rings, most_changes));
   } else {
     // The highest clock that all instructions of a pp_rank have.
     std::vector<Ring> constant;
@@ -192,7 +193,8 @@ void FewSwitches::ForEach(std::size_t count, const std::function<void(std::size_
 
 // Falling budgets, because the prices of one are a good start for the next smaller one.
 std::vector<BudgetBound> FewSwitches::Bound(std::span<const int> budgets) const {
-  SwitchBound bound(planner_, ranks_, deadline_, limits_.rules, checker_);
+  SwitchBound bound(planner_, ranks_, deadline_, limits_.rules, checker_,
+                    limits_.threads == SwitchLimits::Threads::kAllCores);
   PriceAscent ascent(bound, relaxed_);
   const auto instructions = static_cast<double>(planner_.graph().instructions.size());
   const double effort = std::max(limits_.effort, kLeastBoundEffort);

@@ -355,6 +355,23 @@ TEST(FewSwitches, WindowsRaiseTheBoundWithNoSlowdown) {
   }
 }
 
+// So large that each pp_rank gets a thread.
+TEST(FewSwitches, BoundsAreTheSameOnAllCores) {
+  const plan::Planner planner = *plan::Planner::Create(
+      MakeSyntheticJob({.stages = 4, .microbatches = 64}), {kSyntheticBlockingPowerW, 0});
+  const int budgets[] = {2, 16};
+  SwitchLimits limits{.effort = 0.1};
+  const auto alone = BoundFewSwitches(planner, planner.baseline().time, budgets, limits);
+  limits.threads = SwitchLimits::Threads::kAllCores;
+  const auto together = BoundFewSwitches(planner, planner.baseline().time, budgets, limits);
+  ASSERT_TRUE(alone && together);
+  for (std::size_t i = 0; i < std::size(budgets); ++i) {
+    EXPECT_TRUE((*alone)[i].best.bound == (*together)[i].best.bound) << budgets[i];
+    EXPECT_EQ((*alone)[i].best.clocks, (*together)[i].best.clocks);
+    EXPECT_EQ((*alone)[i].best.work, (*together)[i].best.work);
+  }
+}
+
 class FewSwitchesTest : public ::testing::TestWithParam<ScheduleCase> {};
 
 TEST_P(FewSwitchesTest, EveryPlanKeepsItsBudgetItsDeadlineAndItsBound) {

@@ -250,41 +250,76 @@ bool RingMoves::Split(Ring& next, int position, int amount, const RankClocks& ra
   return true;
 }
 
-// The segment of a pp_rank at `place` becomes a faster and a slower one, which together take the
-// same time. Others follow.
 void RingMoves::ProposeMix(const std::vector<Ring>& rings, int first, double place,
                            int most_changes) {
   const int lead = movable_[At(first)];
+  const Ring& ring = rings[At(lead)];
+  Mixture mix{.lead = first};
+  mix.segment = SegmentAt(ring, PositionAt(place, ranks_[At(lead)].positions()));
+  mix.left = ring[mix.segment].clock - Step(kMostClockStep);
+  mix.right = ring[mix.segment].clock + Step(kMostClockStep);
+  if (Below(2) == 0) std::swap(mix.left, mix.right);
+  const auto count = static_cast<int>(movable_.size());
+  mix.last = count - 1;
+  const int range = Below(4);
+  if (range < 2) mix.from = mix.last = first;
+  if (range == 0) mix.last = std::min(count - 1, first + 1 + Below(count));
+  Mix(rings, mix, most_changes);
+}
+
+std::vector<std::vector<Ring>> RingMoves::Mixes(const std::vector<Ring>& rings, int most_changes) {
+  constexpr int kMostStep = 2;
+  std::vector<std::vector<Ring>> mixes;
+  const auto last = static_cast<int>(movable_.size()) - 1;
+  const auto add = [&](const Mixture& mix) {
+    used_ = 0;
+    Mix(rings, mix, most_changes);
+    if (used_ == 0) return;
+    mixes.push_back(rings);
+    for (std::size_t i = 0; i < used_; ++i) {
+      mixes.back()[At(proposals_[i].pp_rank)] = proposals_[i].ring;
+    }
+  };
+  for (int lead = 0; lead <= last; ++lead) {
+    const Ring& ring = rings[At(movable_[At(lead)])];
+    const int positions = ranks_[At(movable_[At(lead)])].positions();
+    std::size_t longest = 0;
+    for (std::size_t j = 1; j < ring.size(); ++j) {
+      if (LengthOf(ring, j, positions) > LengthOf(ring, longest, positions)) longest = j;
+    }
+    for (int slower = 1; slower <= kMostStep; ++slower) {
+      for (int faster = 1; faster <= kMostStep; ++faster) {
+        const int low = ring[longest].clock - slower;
+        const int high = ring[longest].clock + faster;
+        add({.lead = lead, .segment = longest, .left = low, .right = high, .last = last});
+        add({.lead = lead, .segment = longest, .left = high, .right = low, .last = last});
+      }
+    }
+  }
+  return mixes;
+}
+
+void RingMoves::Mix(const std::vector<Ring>& rings, const Mixture& mix, int most_changes) {
+  const int lead = movable_[At(mix.lead)];
   const RankClocks& rank = ranks_[At(lead)];
   const Ring& ring = rings[At(lead)];
   const int positions = rank.positions();
-  const std::size_t chosen = SegmentAt(ring, PositionAt(place, positions));
-  const int begin = ring[chosen].start;
-  const int clock = ring[chosen].clock;
-  const int length = LengthOf(ring, chosen, positions);
-  int left = clock - Step(kMostClockStep);
-  int right = clock + Step(kMostClockStep);
+  const int begin = ring[mix.segment].start;
+  const int length = LengthOf(ring, mix.segment, positions);
   if (ring.size() + 1 > MostSegments(most_changes) || length < 4) return;
-  if (left < 0 || right >= rank.clocks) return;
-  if (Below(2) == 0) std::swap(left, right);
+  if (std::min(mix.left, mix.right) < 0 || std::max(mix.left, mix.right) >= rank.clocks) return;
   // The parts of the segment at each of its two clocks, so that the time stays the same.
   const auto time = [&](int at) {
     return static_cast<double>(SumOf(rank, begin, length, at).time);
   };
-  const double left_ratio = time(left) / time(clock);
-  const double right_ratio = time(right) / time(clock);
+  const double old_time = time(ring[mix.segment].clock);
+  const double left_ratio = time(mix.left) / old_time;
+  const double right_ratio = time(mix.right) / old_time;
   const double left_part = (right_ratio - 1) / (right_ratio - left_ratio);
   if (!(left_part > 0 && left_part < 1)) return;
   const int left_length = std::clamp(static_cast<int>(left_part * length), 1, length - 1);
   const int middle = Wrap(begin + left_length, positions);
-
-  const auto count = static_cast<int>(movable_.size());
-  int from = 0;
-  int last = count - 1;
-  const int range = Below(4);
-  if (range < 2) from = last = first;
-  if (range == 0) last = std::min(count - 1, first + 1 + Below(count));
-  for (int f = from; f <= last; ++f) {
+  for (int f = mix.from; f <= mix.last; ++f) {
     const int r = movable_[At(f)];
     const RankClocks& its = ranks_[At(r)];
     const Ring& old = rings[At(r)];
@@ -298,9 +333,9 @@ void RingMoves::ProposeMix(const std::vector<Ring>& rings, int first, double pla
     const int after = LengthOf(old, segment, its.positions()) - before;
     scratch_ = old;
     scratch_[segment].clock =
-        r == lead ? left : ClockFor(its, its_begin, before, its_clock, left_ratio);
+        r == lead ? mix.left : ClockFor(its, its_begin, before, its_clock, left_ratio);
     scratch_.push_back(
-        {split, r == lead ? right : ClockFor(its, split, after, its_clock, right_ratio)});
+        {split, r == lead ? mix.right : ClockFor(its, split, after, its_clock, right_ratio)});
     Normalize(scratch_);
     ProposeRing(rings, r, scratch_, most_changes);
   }

@@ -51,6 +51,10 @@ class RingMoves {
   // possible there. Valid until the next call. Requires a movable pp_rank.
   std::span<Proposal> Propose(const std::vector<Ring>& rings, int most_changes);
 
+  // The rings after each mix of the longest segment of a pp_rank with clocks near its own, in which
+  // all pp_ranks follow that have room. Their clocks may be unmeasured.
+  std::vector<std::vector<Ring>> Mixes(const std::vector<Ring>& rings, int most_changes);
+
  private:
   enum class Kind { kClock, kBoundary, kShift, kSplit, kRemove };
   struct Move {
@@ -60,6 +64,17 @@ class RingMoves {
   };
 
   void ProposePart(const std::vector<Ring>& rings, int most_changes);
+  // A segment of a pp_rank becomes two with these clocks, which together take the same time. The
+  // pp_ranks from `from` to `last` follow. All pp_ranks are indices into movable_.
+  struct Mixture {
+    int lead = 0;
+    std::size_t segment = 0;
+    int left = 0;
+    int right = 0;
+    int from = 0;
+    int last = 0;
+  };
+  void Mix(const std::vector<Ring>& rings, const Mixture& mix, int most_changes);
   void ProposeMix(const std::vector<Ring>& rings, int first, double place, int most_changes);
   void ProposeOn(const std::vector<Ring>& rings, int pp_rank, const Move& move, int most_changes);
   void ProposeRing(const std::vector<Ring>& rings, int pp_rank, const Ring& ring, int most_changes);

@@ -128,5 +128,29 @@ TEST(RingMoves, MakeTwoClocksOfOneInTheSameTime) {
   EXPECT_GT(on_all, 50);
 }
 
+TEST(RingMoves, MixesOfTheLongestSegmentTakeTheSameTime) {
+  const schedule::InstructionGraph graph = MakeSyntheticJob({.stages = 4, .microbatches = 24});
+  const std::vector<RankClocks> ranks = CollectClocks(graph, 84);
+  std::vector<Ring> rings;
+  for (const RankClocks& rank : ranks) rings.push_back({{0, 0}, {6, rank.clocks / 2}});
+  RingMoves moves(ranks);
+  const auto mixes = moves.Mixes(rings, 3);
+  // Each pp_rank leads with one or two steps down and up, in both orders.
+  EXPECT_EQ(mixes.size(), ranks.size() * 8);
+  for (const std::vector<Ring>& mix : mixes) {
+    int changed = 0;
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+      ASSERT_LE(mix[r].size(), 3U);
+      if (mix[r] == rings[r]) continue;
+      ++changed;
+      const auto before = static_cast<double>(TimeOf(ranks[r], rings[r]));
+      const auto after = static_cast<double>(TimeOf(ranks[r], mix[r]));
+      EXPECT_LT(after, before * 1.005 + before / ranks[r].positions());
+    }
+    EXPECT_GE(changed, 1);
+  }
+  EXPECT_TRUE(moves.Mixes(rings, 2).empty());  // No ring has room.
+}
+
 }  // namespace
 }  // namespace perseus::few_switches

@@ -76,6 +76,22 @@ double SegmentSearch::Cost(double instruction_energy_j, Nanoseconds time,
          late_j_per_ns_ * static_cast<double>(late) - early_j_per_ns_ * static_cast<double>(early);
 }
 
+std::optional<std::vector<Ring>> SegmentSearch::BestMix(const std::vector<Ring>& rings,
+                                                        int most_changes) {
+  std::optional<std::vector<Ring>> best;
+  double least = 0;
+  late_j_per_ns_ = early_j_per_ns_ = price_j_per_ns_;
+  for (std::vector<Ring>& mix : moves_.Mixes(rings, most_changes)) {
+    if (!IsMeasured(mix)) continue;
+    Start(mix);
+    const double cost = CurrentCost();
+    if (best && cost >= least) continue;
+    best = std::move(mix);
+    least = cost;
+  }
+  return best;
+}
+
 double SegmentSearch::CurrentCost() const {
   return Cost(energy_j_ + timeline_.late_energy_j(), timeline_.time(), breach_);
 }

@@ -74,6 +74,10 @@ class SegmentSearch {
   // moves by one, or one clock becomes slower and another one faster. Ends after so many tries.
   void Polish(std::int64_t most_tries);
 
+  // Of the mixes of these rings (RingMoves::Mixes), the one that costs least if time has its
+  // marginal price. It may be late. Empty if there is none. May find a new best().
+  std::optional<std::vector<Ring>> BestMix(const std::vector<Ring>& rings, int most_changes);
+
   // Offers a ring for each pp_rank to the moves of Anneal. Requires measured clocks.
   void Offer(const std::vector<Ring>& rings) { moves_.Offer(rings); }
   void ForgetOffers() { moves_.ForgetOffers(); }

@@ -1,4 +1,4 @@
-// The descent at the end of the search.
+// The start of the search, and the descent at its end.
 #include "perseus/planning/few_switches/segment_search.h"
 
 #include <gtest/gtest.h>
@@ -78,6 +78,34 @@ TEST(Polish, EndsAfterItsTries) {
   const double before_j = job.search.best()->energy_j;
   job.search.Polish(0);
   EXPECT_EQ(job.search.best()->energy_j, before_j);
+}
+
+// Time costs twice the blocking power of one GPU (SearchedJob), and waiting is in the energy.
+TEST(BestMix, IsTheCheapestIfTimeHasAPrice) {
+  int compared = 0;
+  for (std::uint64_t seed = 0; seed < Seeds(100); ++seed) {
+    SCOPED_TRACE(seed);
+    SearchedJob job(seed);
+    std::vector<Ring> rings;
+    for (const RankClocks& rank : job.ranks) rings.push_back({{0, rank.clocks / 2}});
+    constexpr int kMostChanges = 2;
+    const plan::Evaluator evaluator(job.planner.graph(), job.planner.model());
+    const auto cost_of = [&](const std::vector<Ring>& mix) {
+      const plan::Evaluation evaluated = evaluator.Evaluate(job.search.OptionsOf(mix));
+      return evaluated.energy_j +
+             2 * job.planner.model().blocking_power_w * ToSeconds(evaluated.time);
+    };
+    std::optional<double> least;
+    for (const std::vector<Ring>& mix : RingMoves(job.ranks).Mixes(rings, kMostChanges)) {
+      if (job.search.IsMeasured(mix)) least = std::min(least.value_or(cost_of(mix)), cost_of(mix));
+    }
+    const std::optional<std::vector<Ring>> best = job.search.BestMix(rings, kMostChanges);
+    ASSERT_EQ(best.has_value(), least.has_value());
+    if (!best) continue;
+    ++compared;
+    EXPECT_NEAR(cost_of(*best), *least, 1e-6);
+  }
+  EXPECT_GT(compared, 0);
 }
 
 }  // namespace

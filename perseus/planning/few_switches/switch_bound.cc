@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "perseus/base/parallel.h"
 #include "perseus/planning/plan/instruction_windows.h"
 #include "perseus/planning/profile/curve.h"
 
@@ -14,6 +15,10 @@ namespace {
 // More than any weight or cost.
 constexpr Femtojoules kNever = std::numeric_limits<Femtojoules>::max();
 constexpr Nanoseconds kNoWait = -1;
+// A program with so many cells (position, clock and number of changes) takes several times as long
+// as the start of a thread: about 0.2 ms. With windows, a cell takes more.
+constexpr double kLongProgram = 150'000;
+constexpr double kTimesWithWindows = 4;
 
 // The most changes of an iteration that a dwell time allows.
 int MostChanges(const ChangeRules& rules, Nanoseconds deadline) {
@@ -82,16 +87,20 @@ Femtojoules Widen(Femtojoules excess) { return excess + excess / 4; }
 }  // namespace
 
 SwitchBound::SwitchBound(const plan::Planner& planner, const std::vector<RankClocks>& ranks,
-                         Nanoseconds deadline, const ChangeRules& rules, const RuleChecker& checker)
+                         Nanoseconds deadline, const ChangeRules& rules, const RuleChecker& checker,
+                         bool on_all_cores)
     : planner_(planner),
       ranks_(ranks),
       deadline_(deadline),
       checker_(checker),
       has_latency_(planner.model().switch_latency > 0),
+      on_all_cores_(on_all_cores),
       most_changes_(MostChanges(rules, deadline)) {
   for (const RankClocks& rank : ranks) {
-    programs_.emplace_back(rank.positions(), rank.clocks);
-    lateness_.push_back(has_latency_ ? Lateness(rank, planner.model().switch_latency) : 0);
+    rank_programs_.push_back({.program = SegmentProgram(rank.positions(), rank.clocks)});
+    if (has_latency_) {
+      rank_programs_.back().lateness = Lateness(rank, planner.model().switch_latency);
+    }
   }
   if (has_latency_) return;
   const schedule::InstructionGraph& graph = planner.graph();
@@ -102,11 +111,10 @@ SwitchBound::SwitchBound(const plan::Planner& planner, const std::vector<RankClo
       const auto row = ranks[r].times.begin() + static_cast<std::ptrdiff_t>(ranks[r].Cell(p, 0));
       times.insert(times.end(), row, row + ranks[r].clocks);
     }
-    window_programs_.emplace_back(WindowsOf(graph, graph.pp_rank_orders[r], windows),
-                                  std::move(times), ranks[r].clocks,
-                                  planner.model().switch_cost.stall);
+    rank_programs_[r].window_program.emplace(WindowsOf(graph, graph.pp_rank_orders[r], windows),
+                                             std::move(times), ranks[r].clocks,
+                                             planner.model().switch_cost.stall);
   }
-  excesses_.assign(ranks.size(), 0);
 }
 
 Femtojoules SwitchBound::ComputeChangeCosts(std::size_t pp_rank, const Prices& prices) {
@@ -121,27 +129,28 @@ Femtojoules SwitchBound::ComputeChangeCosts(std::size_t pp_rank, const Prices& p
                  ? kNever
                  : Femtojoules{prices.flow[At(instruction)]} * cost.stall + energy;
   }
-  change_costs_ = own;
+  std::vector<Femtojoules>& change_costs = rank_programs_[pp_rank].change_costs;
+  change_costs = own;
   Femtojoules sum = 0;
   for (std::size_t p = 0; p < positions; ++p) {
-    for (std::size_t back = 1; back <= At(lateness_[pp_rank]); ++back) {
-      change_costs_[p] = std::min(change_costs_[p], own[(p + positions - back) % positions]);
+    for (std::size_t back = 1; back <= At(rank_programs_[pp_rank].lateness); ++back) {
+      change_costs[p] = std::min(change_costs[p], own[(p + positions - back) % positions]);
     }
-    if (change_costs_[p] != kNever) sum += change_costs_[p];
+    if (change_costs[p] != kNever) sum += change_costs[p];
   }
   return sum;
 }
 
 Femtojoules SwitchBound::SetWeights(std::size_t pp_rank, const Prices& prices) {
   const RankClocks& rank = ranks_[pp_rank];
-  SegmentProgram& program = programs_[pp_rank];
+  RankProgram& own = rank_programs_[pp_rank];
   const std::size_t clocks = At(rank.clocks);
-  weights_.resize(At(rank.positions()) * clocks);
+  own.weights.resize(At(rank.positions()) * clocks);
   Femtojoules subtracted = 0;
   Femtojoules largest_sum = ComputeChangeCosts(pp_rank, prices);
   for (int p = 0; p < rank.positions(); ++p) {
     const Femtojoules flow = prices.flow[At(rank.instructions[At(p)])];
-    Femtojoules* weights = weights_.data() + At(p) * clocks;
+    Femtojoules* weights = own.weights.data() + At(p) * clocks;
     const std::size_t row = rank.Cell(p, 0);
     Femtojoules least = kNever;
     Femtojoules most = 0;
@@ -157,45 +166,62 @@ Femtojoules SwitchBound::SetWeights(std::size_t pp_rank, const Prices& prices) {
     subtracted += least;
     largest_sum += most - least;
   }
-  unit_shift_ = 0;
-  while ((largest_sum >> unit_shift_) > static_cast<Femtojoules>(SegmentProgram::kLargestSum)) {
-    ++unit_shift_;
+  own.unit_shift = 0;
+  while ((largest_sum >> own.unit_shift) > static_cast<Femtojoules>(SegmentProgram::kLargestSum)) {
+    ++own.unit_shift;
   }
   const auto in_units = [&](Femtojoules weight) {
-    return weight == kNever ? SegmentProgram::kForbidden
-                            : static_cast<double>(static_cast<std::int64_t>(weight >> unit_shift_));
+    return weight == kNever
+               ? SegmentProgram::kForbidden
+               : static_cast<double>(static_cast<std::int64_t>(weight >> own.unit_shift));
   };
   for (int p = 0; p < rank.positions(); ++p) {
-    program.change_cost(p) = in_units(change_costs_[At(p)]);
+    own.program.change_cost(p) = in_units(own.change_costs[At(p)]);
     for (std::size_t c = 0; c < clocks; ++c) {
-      program.weight(p, static_cast<int>(c)) = in_units(weights_[At(p) * clocks + c]);
+      own.program.weight(p, static_cast<int>(c)) = in_units(own.weights[At(p) * clocks + c]);
     }
   }
   return subtracted;
 }
 
 // Without windows if no sequence keeps them, or if the search takes too long.
-SegmentProgram::Answer SwitchBound::SolveWithWindows(std::size_t pp_rank, int changes,
-                                                     Answer& answer) {
-  SegmentProgram& program = programs_[pp_rank];
-  Femtojoules& excess = excesses_[pp_rank];
-  WindowProgram::Answer found = window_programs_[pp_rank].Solve(
-      program, changes, static_cast<double>(static_cast<std::int64_t>(excess >> unit_shift_)));
-  answer.work += found.work;
-  if (!found.complete || found.cost >= SegmentProgram::kForbidden) return program.Solve(changes);
-  excess = Widen(static_cast<std::int64_t>(found.cost - found.open_cost)) << unit_shift_;
-  if (found.clocks.empty()) found.clocks = program.Solve(changes).clocks;
+SegmentProgram::Answer SwitchBound::SolveWithWindows(RankProgram& own, int changes,
+                                                     std::int64_t& work) {
+  WindowProgram::Answer found = own.window_program->Solve(
+      own.program, changes,
+      static_cast<double>(static_cast<std::int64_t>(own.excess >> own.unit_shift)));
+  work = found.work;
+  if (!found.complete || found.cost >= SegmentProgram::kForbidden) {
+    return own.program.Solve(changes);
+  }
+  own.excess = Widen(static_cast<std::int64_t>(found.cost - found.open_cost)) << own.unit_shift;
+  if (found.clocks.empty()) found.clocks = own.program.Solve(changes).clocks;
   return {found.cost, std::move(found.clocks)};
 }
 
-void SwitchBound::AddRank(std::size_t pp_rank, int changes, Windows windows, Answer& answer) {
+SwitchBound::Part SwitchBound::SolveRank(std::size_t pp_rank, const Prices& prices, int changes,
+                                         Windows windows) {
+  Part part;
+  if (ranks_[pp_rank].positions() == 0) return part;
+  part.bound = SetWeights(pp_rank, prices);
+  RankProgram& own = rank_programs_[pp_rank];
   SegmentProgram::Answer best = windows == Windows::kKeep
-                                    ? SolveWithWindows(pp_rank, changes, answer)
-                                    : programs_[pp_rank].Solve(changes);
-  answer.exists &= best.exists();
-  if (!best.exists()) return;
-  answer.bound += Femtojoules{static_cast<std::int64_t>(best.cost)} << unit_shift_;
-  answer.clocks.back() = std::move(best.clocks);
+                                    ? SolveWithWindows(own, changes, part.work)
+                                    : own.program.Solve(changes);
+  part.exists = best.exists();
+  if (!part.exists) return part;
+  part.bound += Femtojoules{static_cast<std::int64_t>(best.cost)} << own.unit_shift;
+  part.clocks = std::move(best.clocks);
+  return part;
+}
+
+bool SwitchBound::IsLong(int changes, Windows windows) const {
+  double choices = 0;
+  for (const RankClocks& rank : ranks_) {
+    choices += static_cast<double>(rank.positions()) * rank.clocks;
+  }
+  const double each = windows == Windows::kKeep ? kTimesWithWindows : 1;
+  return choices * (changes + 2) * each >= kLongProgram;
 }
 
 SwitchBound::Answer SwitchBound::Solve(const Prices& prices, int changes, Windows windows) {
@@ -214,11 +240,19 @@ SwitchBound::Answer SwitchBound::Solve(const Prices& prices, int changes, Window
         profile::FlooredEffectiveEnergy(set.options.front(), planner_.model().blocking_power_w) +
         Femtojoules{prices.flow[At(i)]} * set.options.front().time;
   }
-  for (std::size_t r = 0; r < ranks_.size(); ++r) {
-    answer.clocks.emplace_back();
-    if (ranks_[r].positions() == 0) continue;
-    answer.bound += SetWeights(r, prices);
-    AddRank(r, std::min(changes, most_changes_), windows, answer);
+  changes = std::min(changes, most_changes_);
+  std::vector<Part> parts(ranks_.size());
+  const auto solve = [&](std::size_t r) { parts[r] = SolveRank(r, prices, changes, windows); };
+  if (on_all_cores_ && IsLong(changes, windows)) {
+    ForEachOnAllCores(parts.size(), solve);
+  } else {
+    for (std::size_t r = 0; r < parts.size(); ++r) solve(r);
+  }
+  for (Part& part : parts) {
+    answer.exists &= part.exists;
+    answer.bound += part.bound;
+    answer.work += part.work;
+    answer.clocks.push_back(std::move(part.clocks));
   }
   return answer;
 }

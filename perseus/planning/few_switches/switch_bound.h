@@ -54,6 +54,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "perseus/planning/few_switches/change_rules.h"
@@ -72,9 +73,11 @@ struct Prices {
 
 class SwitchBound {
  public:
-  // Keeps references to `planner`, `ranks` and `checker`. `checker` has the rules.
+  // Keeps references to `planner`, `ranks` and `checker`. `checker` has the rules. With
+  // `on_all_cores`, the pp_ranks of a large job are solved at the same time.
   SwitchBound(const plan::Planner& planner, const std::vector<RankClocks>& ranks,
-              Nanoseconds deadline, const ChangeRules& rules, const RuleChecker& checker);
+              Nanoseconds deadline, const ChangeRules& rules, const RuleChecker& checker,
+              bool on_all_cores = false);
 
   struct Answer {
     bool exists = false;  // Whether any plan has so few changes, at any deadline.
@@ -87,19 +90,40 @@ class SwitchBound {
   // Requires prices.price >= planner.blocking_price(), and has_windows() to keep windows.
   Answer Solve(const Prices& prices, int changes, Windows windows = Windows::kIgnore);
 
-  bool has_windows() const { return !window_programs_.empty(); }
+  bool has_windows() const { return !has_latency_; }
 
   Nanoseconds deadline() const { return deadline_; }
   const std::vector<RankClocks>& ranks() const { return ranks_; }
   const plan::Planner& planner() const { return planner_; }
 
  private:
+  // The programs of a pp_rank, and their scratch memory.
+  struct RankProgram {
+    SegmentProgram program;
+    std::optional<WindowProgram> window_program = {};  // None with a latency.
+    // How much more than the cost without windows the latest search found.
+    Femtojoules excess = 0;
+    int lateness = 0;  // How many positions later a change may take effect.
+    std::vector<Femtojoules> weights = {};
+    std::vector<Femtojoules> change_costs = {};  // [position]
+    int unit_shift = 0;                          // A unit is 2^unit_shift fJ.
+  };
+  // What a pp_rank adds to an answer.
+  struct Part {
+    bool exists = true;
+    Femtojoules bound = 0;
+    std::vector<int> clocks = {};
+    std::int64_t work = 0;
+  };
+
+  // Whether a pass over all programs takes much longer than the start of a thread.
+  bool IsLong(int changes, Windows windows) const;
+  Part SolveRank(std::size_t pp_rank, const Prices& prices, int changes, Windows windows);
   // Fills the weights of the program of the pp_rank. Returns the sum of what was subtracted.
   Femtojoules SetWeights(std::size_t pp_rank, const Prices& prices);
-  // Adds the least cost of the pp_rank at the present weights to the answer.
-  void AddRank(std::size_t pp_rank, int changes, Windows windows, Answer& answer);
-  SegmentProgram::Answer SolveWithWindows(std::size_t pp_rank, int changes, Answer& answer);
-  // Fills change_costs_ for the pp_rank. Returns their sum.
+  // At the present weights.
+  static SegmentProgram::Answer SolveWithWindows(RankProgram& own, int changes, std::int64_t& work);
+  // Fills the change costs of the pp_rank. Returns their sum.
   Femtojoules ComputeChangeCosts(std::size_t pp_rank, const Prices& prices);
   bool IsUsable(const RankClocks& rank, std::size_t cell) const {
     return has_latency_ || rank.options[cell] != RankClocks::kUnmeasured;
@@ -108,17 +132,11 @@ class SwitchBound {
   const plan::Planner& planner_;
   const std::vector<RankClocks>& ranks_;
   Nanoseconds deadline_;
-  std::vector<SegmentProgram> programs_;        // [pp_rank]
-  std::vector<WindowProgram> window_programs_;  // [pp_rank]; empty with a latency.
-  // [pp_rank] how much more than the cost without windows the latest search found.
-  std::vector<Femtojoules> excesses_;
+  std::vector<RankProgram> rank_programs_;
   const RuleChecker& checker_;
   bool has_latency_;
-  int most_changes_;           // That rules allow.
-  std::vector<int> lateness_;  // [pp_rank] how many positions later a change may take effect.
-  std::vector<Femtojoules> weights_;       // The scratch memory of SetWeights.
-  std::vector<Femtojoules> change_costs_;  // [position] kForbidden if forbidden.
-  int unit_shift_ = 0;                     // A unit of the present program is 2^unit_shift_ fJ.
+  bool on_all_cores_;
+  int most_changes_;  // That rules allow.
 };
 
 }  // namespace perseus::few_switches
