@@ -41,8 +41,10 @@ constexpr double kMostSteps = 300;
 // The same with windows, whose work is known only afterwards.
 constexpr double kMostWindowSteps = 60;
 constexpr double kWindowWork = 4e6;
-// With more changes, windows gain little for their work.
+// With more changes, windows gain little for their work, unless the job is so small that this is a
+// small part of kWindowWork.
 constexpr double kMostWindowChanges = 4;
+constexpr double kSmallPartOfWork = 0.25;
 // A bound takes much less time than a search, so a small effort is not as small for it.
 constexpr double kLeastBoundEffort = 0.1;
 // Without changes, a step is cheap, and the prices of the relaxed optimum are far off.
@@ -212,8 +214,10 @@ std::vector<BudgetBound> FewSwitches::Bound(std::span<const int> budgets) const 
     if (has_time) {
       climb.steps = static_cast<int>(steps * more * effort);
       const double work = kWindowWork * effort;
-      const bool pays = budgets[i] <= kMostWindowChanges * std::max(effort, 1.0) &&
-                        choices * (budgets[i] + 1) <= work;
+      const double step_work = choices * (budgets[i] + 1);
+      const bool is_small = step_work * kMostWindowSteps <= kSmallPartOfWork * kWindowWork;
+      const bool has_few = budgets[i] <= kMostWindowChanges * std::max(effort, 1.0);
+      const bool pays = (is_small || has_few) && step_work <= work;
       climb.window_steps = pays ? static_cast<int>(kMostWindowSteps * effort) : 0;
       climb.window_work = static_cast<std::int64_t>(work);
     }
