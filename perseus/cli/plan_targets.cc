@@ -17,6 +17,8 @@ namespace {
 constexpr double kTableSlowdownsPercent[] = {1, 2, 5, 10, 20};
 constexpr const char* kNotPlanned = "not planned";
 constexpr int kMostStops = 8;
+// A stop lies between targets of the table, so it needs less work than they do.
+constexpr double kWorkOfStops = 0.5;
 // The most instructions of all stops together: about ten seconds of planning on one core.
 constexpr std::size_t kMostStopInstructions = 40'000;
 
@@ -103,7 +105,9 @@ Result<void> TargetPlans::Advance(const std::vector<Entry*>& entries,
     // After a failure, no further plan is needed, because only the first error is reported.
     if (has_failed) return;
     Entry& entry = *entries[i];
-    entry.plan = entry.search.PlanWith(limits);
+    plan::SearchLimits own = limits;
+    if (entry.wanted.is_stop) own.work *= kWorkOfStops;
+    entry.plan = entry.search.PlanWith(own);
     if (entry.plan && !entry.wanted.is_stop) rows_.Show(*entry.plan);
     if (!entry.plan && !entry.wanted.is_stop) has_failed = true;
     rows_.Update(static_cast<double>(++done) / static_cast<double>(entries.size()));

@@ -131,7 +131,8 @@ Result<void> ChoiceSearch::LookFirst(const std::stop_token& stop) {
 
 Result<void> ChoiceSearch::RunCycle(const SearchLimits& limits) {
   Cycle cycle(*this, limits.stop);
-  const std::int64_t most_work = CycleWork(graph_.instructions());
+  const auto most_work = static_cast<std::int64_t>(
+      limits.work * static_cast<double>(CycleWork(graph_.instructions())));
   const auto most_start_work =
       static_cast<std::int64_t>(kPartOfStarts * static_cast<double>(most_work));
   const bool is_first = cycles_ == 0;

@@ -23,6 +23,8 @@ struct SearchLimits {
   // After a request to finish, the search ends with the best plan so far. It always completes a
   // first look.
   std::stop_token finish = {};
+  // The work of each unit of effort, relative to the usual. Above 0.
+  double work = 1;
 };
 
 }  // namespace perseus::plan
