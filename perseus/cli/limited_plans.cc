@@ -140,22 +140,34 @@ bool IsAnyTime(const plan::Target& target) {
   return target.kind == plan::Target::Kind::kEdp || target.kind == plan::Target::Kind::kPrice;
 }
 
-// The plan becomes the other one, which also keeps its limit, if that is better and was made for
-// the same deadline. The bound stays, because it belongs to the limit.
-void KeepBetter(const plan::Target& target, const plan::Plan& other, plan::Plan& plan) {
-  if (other.deadline != plan.deadline) return;
-  const double bound_j = plan.lower_bound_j;
-  plan = plan::BestPlan(target, plan, std::span(&other, 1));
-  plan.lower_bound_j = bound_j;
+// The plan becomes the other one, which also keeps its limit, if that is better. Its bound is one
+// for this limit.
+Result<void> KeepBetter(const plan::Planner& planner, const plan::Target& target,
+                        const plan::Plan& other, int most_switches,
+                        const few_switches::SwitchLimits& limits, plan::Plan& plan) {
+  const bool same_deadline = other.deadline == plan.deadline;
+  if (!same_deadline && CheckSwitchTarget(target)) return {};
+  plan::Plan better = plan::BestPlan(target, plan, std::span(&other, 1));
+  if (same_deadline) {
+    better.lower_bound_j = plan.lower_bound_j;
+  } else if (better.options != plan.options) {
+    // The target has no time, so this plan may have another one.
+    PERSEUS_ASSIGN_OR_RETURN(const auto bounds,
+                             few_switches::BoundFewSwitches(planner, better.deadline,
+                                                            std::span(&most_switches, 1), limits));
+    better.lower_bound_j = ToJoules(bounds.front().best.bound);
+  }
+  plan = std::move(better);
+  return {};
 }
 
 // The same with the plan without a limit, if it keeps this one.
-void KeepUnlimitedIfBetter(const PlannedTarget& unlimited, int most_switches,
-                           const few_switches::ChangeRules& rules, plan::Plan& plan) {
-  if (!rules.IsNone() || few_switches::MostSwitches(unlimited.plan.evaluation) > most_switches) {
-    return;
-  }
-  KeepBetter(unlimited.target, unlimited.plan, plan);
+Result<void> KeepUnlimitedIfBetter(const plan::Planner& planner, const PlannedTarget& unlimited,
+                                   int most_switches, const few_switches::SwitchLimits& limits,
+                                   plan::Plan& plan) {
+  const bool keeps = few_switches::MostSwitches(unlimited.plan.evaluation) <= most_switches;
+  if (!limits.rules.IsNone() || !keeps) return {};
+  return KeepBetter(planner, unlimited.target, unlimited.plan, most_switches, limits, plan);
 }
 
 // The plans of a smaller limit become plans of this one, with the bounds of this one.
@@ -171,7 +183,7 @@ Result<void> Loosen(const plan::Planner& planner, const std::vector<PlannedTarge
                                                             std::span(&most_switches, 1), limits));
       plan.lower_bound_j = ToJoules(bounds.front().best.bound);
       const PlannedTarget& one = *Find(unlimited, limited[i].slug);
-      KeepUnlimitedIfBetter(one, most_switches, limits.rules, plan);
+      PERSEUS_RETURN_IF_ERROR(KeepUnlimitedIfBetter(planner, one, most_switches, limits, plan));
       plan.target = few_switches::NameWithLimit(one.plan.target, most_switches);
       limited[i].most_switches = most_switches;
       return {};
@@ -241,9 +253,11 @@ Result<std::vector<PlannedTarget>> LimitSwitches(
     }
     few_switches::BudgetPlan& found = *limited[i];
     if (const PlannedTarget* one = Find(below, planned[i].slug)) {
-      KeepBetter(planned[i].target, one->plan, *found.plan);
+      PERSEUS_RETURN_IF_ERROR(
+          KeepBetter(planner, planned[i].target, one->plan, most_switches, limits, *found.plan));
     }
-    KeepUnlimitedIfBetter(planned[i], most_switches, limits.rules, *found.plan);
+    PERSEUS_RETURN_IF_ERROR(
+        KeepUnlimitedIfBetter(planner, planned[i], most_switches, limits, *found.plan));
     found.plan->target = few_switches::NameWithLimit(planned[i].plan.target, most_switches);
     planned[i].plan = *std::move(found.plan);
     planned[i].most_switches = most_switches;
