@@ -3,7 +3,7 @@
 // relative to maximum frequency, gap, and seconds of planning (on one core).
 //
 //   plan_quality [all | measured | examples | synthetic | SCHEDULE]
-//   plan_quality switches
+//   plan_quality switches [SEARCHES]
 //   plan_quality bounds
 //
 // measured   both profiles of ../shared (skipped if absent), with 12 to 96 microbatches
@@ -12,7 +12,8 @@
 // SCHEDULE   only this schedule of the synthetic jobs, such as zb-v
 // switches   plans with few clock changes for both profiles of ../shared, with no slowdown: for
 //            each limit of changes the saving, the most that any such plan can save, the gap, and
-//            the changes of the busiest pp_rank; and the CPU time of all limits together
+//            the changes of the busiest pp_rank; and the CPU time of all limits together. SEARCHES
+//            is the effort of `perseus plan --max-switches auto --effort` (default: 1)
 // bounds     both profiles of ../shared, and synthetic 1F1B without and with noise: the gap to the
 //            bound of the relaxation and to the discrete bound, and the CPU time of both bounds
 #include <fmt/format.h>
@@ -21,6 +22,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <span>
@@ -189,7 +191,7 @@ double CpuMilliseconds() {
   return 1e3 * static_cast<double>(std::clock()) / static_cast<double>(CLOCKS_PER_SEC);
 }
 
-Result<void> PrintSwitchRows(const MeasuredJob& measured, int microbatches) {
+Result<void> PrintSwitchRows(const MeasuredJob& measured, int microbatches, int searches) {
   constexpr int kLimits[] = {0, 2, 3, 4, 6, 8, 12, 16};
   PERSEUS_ASSIGN_OR_RETURN(auto graph, ReadIteration(measured, microbatches));
   PERSEUS_ASSIGN_OR_RETURN(const auto planner,
@@ -198,9 +200,9 @@ Result<void> PrintSwitchRows(const MeasuredJob& measured, int microbatches) {
   const auto saving_pct = [&](double energy_j) { return 100 * (1 - energy_j / baseline.energy_j); };
   PERSEUS_ASSIGN_OR_RETURN(const plan::Plan unlimited, planner.PlanFor(baseline.time));
   const double before_ms = CpuMilliseconds();
-  PERSEUS_ASSIGN_OR_RETURN(
-      const auto plans,
-      few_switches::PlanFewSwitches(planner, baseline.time, kLimits, std::span(&unlimited, 1)));
+  PERSEUS_ASSIGN_OR_RETURN(const auto plans, few_switches::PlanFewSwitches(
+                                                 planner, baseline.time, kLimits,
+                                                 std::span(&unlimited, 1), {.searches = searches}));
   const double took_s = (CpuMilliseconds() - before_ms) / 1e3;
   const double most_pct = saving_pct(unlimited.evaluation.energy_j);
   for (const few_switches::BudgetPlan& limited : plans) {
@@ -218,7 +220,7 @@ Result<void> PrintSwitchRows(const MeasuredJob& measured, int microbatches) {
   return {};
 }
 
-Result<void> PrintSwitches() {
+Result<void> PrintSwitches(int searches) {
   fmt::print("{:20} {:>4} {:>9} {:>8} {:>10} {:>8} {:>12} {:>6}\n", "profile", "mb", "switches",
              "saves %", "at most %", "gap %", "of unlimited", "used");
   for (const MeasuredJob& measured : kMeasuredJobs) {
@@ -227,7 +229,7 @@ Result<void> PrintSwitches() {
       continue;
     }
     for (const int microbatches : {12, 24, 96}) {
-      PERSEUS_RETURN_IF_ERROR(PrintSwitchRows(measured, microbatches));
+      PERSEUS_RETURN_IF_ERROR(PrintSwitchRows(measured, microbatches, searches));
     }
   }
   return {};
@@ -300,7 +302,9 @@ Result<void> PrintBounds() {
 int Main(std::span<char*> arguments) {
   const std::string_view what = arguments.size() > 1 ? arguments[1] : "all";
   if (what == "switches" || what == "bounds") {
-    if (const Result<void> printed = what == "bounds" ? PrintBounds() : PrintSwitches(); !printed) {
+    const int searches = arguments.size() > 2 ? std::atoi(arguments[2]) : 1;
+    const Result<void> printed = what == "bounds" ? PrintBounds() : PrintSwitches(searches);
+    if (!printed) {
       fmt::print(stderr, "{}\n", printed.error().message);
       return 1;
     }

@@ -40,6 +40,8 @@ constexpr double kLeastSteps = 20;
 constexpr double kMostSteps = 300;
 // The same with windows, whose work is known only afterwards.
 constexpr double kMostWindowSteps = 60;
+// Then so many of the steps without windows do. More gain nothing that is left with windows.
+constexpr double kStepsBeforeWindows = 0.25;
 constexpr double kWindowWork = 4e6;
 // With more changes, windows gain little for their work, unless the job is so small that this is a
 // small part of kWindowWork.
@@ -218,8 +220,12 @@ std::vector<BudgetBound> FewSwitches::Bound(std::span<const int> budgets) const 
       const bool is_small = step_work * kMostWindowSteps <= kSmallPartOfWork * kWindowWork;
       const bool has_few = budgets[i] <= kMostWindowChanges * std::max(effort, 1.0);
       const bool pays = (is_small || has_few) && step_work <= work;
-      climb.window_steps = pays ? static_cast<int>(kMostWindowSteps * effort) : 0;
-      climb.window_work = static_cast<std::int64_t>(work);
+      if (pays) {
+        climb.steps = std::max(static_cast<int>(climb.steps * kStepsBeforeWindows),
+                               std::min(climb.steps, static_cast<int>(kLeastSteps)));
+        climb.window_steps = static_cast<int>(kMostWindowSteps * effort);
+        climb.window_work = static_cast<std::int64_t>(work);
+      }
     }
     ascent.Climb(budgets[i], climb);
     bounds[i] = {ascent.best(), ascent.latest()};
