@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kTableSlowdownsPercent[] = {1, 2, 5, 10, 20};
 constexpr const char* kNotPlanned = "not planned";
-constexpr int kMostStops = 8;
+constexpr int kMostStops = 10;
 // A stop lies between targets of the table, so it needs less work than they do.
 constexpr double kWorkOfStops = 0.5;
 // The most instructions of all stops together: about ten seconds of planning on one core.

@@ -40,7 +40,7 @@ std::vector<WantedTarget> TargetsToPlan(const std::vector<plan::Target>& asked,
                                         const plan::Planner& planner,
                                         std::optional<Nanoseconds> longest, int stops);
 
-// The default number of stops: at most 8, and fewer for large jobs, so that planning does not take
+// The default number of stops: at most 10, and fewer for large jobs, so that planning does not take
 // much longer. 0 for jobs with tens of thousands of instructions.
 int DefaultStops(const schedule::InstructionGraph& graph);
 
