@@ -67,7 +67,8 @@ class SharedPlans {
   std::vector<std::size_t> Order() const {
     std::vector<std::size_t> order(planned_.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
-    std::ranges::stable_partition(order, [&](std::size_t i) { return !planned_[i].is_stop; });
+    std::stable_partition(order.begin(), order.end(),
+                          [&](std::size_t i) { return !planned_[i].is_stop; });
     return order;
   }
 

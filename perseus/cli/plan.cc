@@ -170,9 +170,10 @@ int SearchesOf(const PlanFlags& flags) { return std::max(1, flags.effort); }
 // Fills `frontier`, to which `plans` keeps a reference, and makes a first plan for each target.
 // Shows the plans meanwhile: first the one with no slowdown, while another core finds how long an
 // iteration may take to save energy, then all that need no frontier. The frontier of a large job
-// starts from their optima, and takes longest.
+// starts from their optima, and takes longest. A request to finish leaves it out if no target needs
+// it.
 Result<void> LookFirst(const PlanFlags& flags, const plan::Planner& planner,
-                       const std::vector<plan::Target>& asked,
+                       const std::vector<plan::Target>& asked, const std::stop_token& finish,
                        std::optional<plan::Frontier>& frontier, TargetPlans& plans,
                        PlanRows& rows) {
   const bool with_frontier = !flags.without_frontier;
@@ -195,11 +196,14 @@ Result<void> LookFirst(const PlanFlags& flags, const plan::Planner& planner,
   PERSEUS_RETURN_IF_ERROR(plans.LookFirst(nullptr, deadlines));
   if (!with_frontier) return {};
   rows.Begin("frontier");
-  PERSEUS_ASSIGN_OR_RETURN(
-      frontier,
-      planner.ComputeFrontier([&](double part) { rows.Update(part); }, {},
-                              flags.with_exact_frontier ? plan::FrontierPrecision::kExact
-                                                        : plan::FrontierPrecision::kStatedError));
+  const bool may_stop = deadlines.size() == wanted.size();
+  Result<plan::Frontier> computed = planner.ComputeFrontier(
+      [&](double part) { rows.Update(part); }, may_stop ? finish : std::stop_token(),
+      flags.with_exact_frontier ? plan::FrontierPrecision::kExact
+                                : plan::FrontierPrecision::kStatedError);
+  if (!computed && may_stop && finish.stop_requested()) return {};
+  if (!computed) return Fail(computed);
+  frontier = *std::move(computed);
   return plans.LookFirst(&*frontier, wanted);
 }
 
@@ -333,7 +337,7 @@ Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planne
   TargetPlans plans(planner, rows);
   const SwitchFlags& switches = flags.switches;
   if (switches.most_switches || switches.picks_limit) rows.AnnounceLimit();
-  PERSEUS_RETURN_IF_ERROR(LookFirst(flags, planner, asked, computed.frontier, plans, rows));
+  PERSEUS_RETURN_IF_ERROR(LookFirst(flags, planner, asked, finish, computed.frontier, plans, rows));
   const plan::SearchLimits search{.effort = flags.effort, .stop = {}, .finish = finish};
   if (switches.by_default) {
     PERSEUS_RETURN_IF_ERROR(TradeOffByDefault(flags, planner, asked, search, most_changes_per_s,

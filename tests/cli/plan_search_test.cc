@@ -20,7 +20,9 @@ extern char** environ;
 namespace perseus {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 // A run of the program in the background, in its own directory, with the default signals.
@@ -198,6 +200,23 @@ TEST_F(PlanSearchTest, AnInterruptKeepsTheBestPlansSoFar) {
   const nlohmann::json first = RunJson(plan_ + "--effort 0");
   EXPECT_LE(summary["plans"][0]["energy_j"].get<double>(),
             first["plans"][0]["energy_j"].get<double>());
+}
+
+// The frontier of a large job takes longer than its plans, which come first.
+TEST_F(PlanSearchTest, AnInterruptLeavesTheFrontierOut) {
+  RunWell("synth --stages 32 -o large.csv");
+  const std::string large =
+      "plan large.csv --schedule 1f1b --microbatches 96 --blocking-power 84 --stops 0 "
+      "--per-instruction --effort 0 --exact-frontier ";
+  BackgroundRun run(Directory(), large + "--progress -o results");
+  ASSERT_TRUE(WaitFor(run, "least energy: ")) << Read("stderr.txt");
+  run.Interrupt();
+  EXPECT_EQ(run.Wait(), 0);
+  EXPECT_THAT(Read("stdout.txt"), HasSubstr("Stopped early"));
+  const auto summary = nlohmann::json::parse(Read("results/summary.json"));
+  EXPECT_FALSE(summary.contains("frontier"));
+  EXPECT_THAT(summary["files"].dump(),
+              AllOf(HasSubstr("least-energy.json"), Not(HasSubstr("frontier.csv"))));
 }
 
 TEST_F(PlanSearchTest, AnInterruptEndsTheSearchUnderACostOfChanges) {

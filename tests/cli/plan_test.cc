@@ -6,6 +6,7 @@
 #include <cmath>
 #include <sstream>
 
+#include "perseus/base/file.h"
 #include "tests/cli/program.h"
 
 namespace perseus {

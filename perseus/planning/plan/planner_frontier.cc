@@ -8,6 +8,7 @@
 #include "perseus/planning/frontier/enclosure.h"
 #include "perseus/planning/frontier/walk.h"
 #include "perseus/planning/plan/planner.h"
+#include "perseus/planning/plan/relaxations.h"
 
 namespace perseus::plan {
 namespace {
@@ -106,8 +107,10 @@ Result<std::vector<frontier::Solution>> Planner::ExactPoints(const std::stop_tok
   solved.push_back(std::move(cheapest));
   const auto time_of = [&](const frontier::Solution& solution) { return solution.time(network_); };
   std::ranges::stable_sort(solved, {}, time_of);
-  const auto repeated = std::ranges::unique(solved, {}, time_of);
-  solved.erase(repeated.begin(), repeated.end());
+  const auto have_same_time = [&](const frontier::Solution& a, const frontier::Solution& b) {
+    return time_of(a) == time_of(b);
+  };
+  solved.erase(std::unique(solved.begin(), solved.end(), have_same_time), solved.end());
   return solved;
 }
 
