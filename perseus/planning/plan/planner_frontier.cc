@@ -1,5 +1,6 @@
 // The frontier of a planner: every breakpoint, or bounds from a few deadlines.
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -99,10 +100,12 @@ Result<std::vector<frontier::Solution>> Planner::ExactPoints(const std::stop_tok
   ForEachOnAllCores(found.size(), [&](std::size_t i) {
     found[i] = Relax(i == 0 ? least_time_ : SlowestTime(), floor, stop);
   });
-  for (const std::optional<Result<frontier::Solution>>& solution : found) {
+  std::vector<frontier::Solution> solved;
+  for (std::optional<Result<frontier::Solution>>& solution : found) {
     if (!*solution) return Fail(*solution);
+    solved.push_back(**std::move(solution));
   }
-  std::vector<frontier::Solution> solved = relaxations_->Known(floor);
+  std::ranges::move(relaxations_->Known(floor), std::back_inserter(solved));
   PERSEUS_ASSIGN_OR_RETURN(auto cheapest, Relax(SlowestTime(), 0, stop));
   solved.push_back(std::move(cheapest));
   const auto time_of = [&](const frontier::Solution& solution) { return solution.time(network_); };

@@ -103,6 +103,17 @@ TEST(FrontierBounds, AreExactAtTheDeadlinesOfEarlierPlans) {
   EXPECT_NEAR(after.bound_j, *planner.BoundFor(deadline), 1e-9 * after.bound_j);
 }
 
+// The planner remembers the latest optima only, and both ends must be among them.
+TEST(FrontierBounds, HaveBothEndsAfterManyDeadlines) {
+  const Planner planner = EnclosurePlanner(MakeSyntheticJob({.stages = 3, .microbatches = 6}),
+                                           kSyntheticBlockingPowerW);
+  const Frontier exact = FrontierWith(planner, FrontierPrecision::kExact);
+  for (int percent = 0; percent < 40; ++percent) {
+    ASSERT_TRUE(planner.BoundFor(planner.least_time() + planner.least_time() / 200 * percent));
+  }
+  ExpectEncloses(FrontierWith(planner, FrontierPrecision::kBounds), exact);
+}
+
 // Keeps this thread, and the threads that it starts, on one core until the end of the scope.
 class OneCore {
  public:

@@ -7,6 +7,7 @@
 // the same time, both solve it.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <deque>
 #include <functional>
@@ -35,14 +36,17 @@ class Relaxations {
     return solution;
   }
 
-  // All that are known for this price floor.
+  // All that are known for this price floor, by rising deadline.
   std::vector<frontier::Solution> Known(Microwatts price_floor) const {
     const std::lock_guard lock(mutex_);
-    std::vector<frontier::Solution> known;
+    std::vector<const Relaxed*> known;
     for (const Relaxed& relaxed : latest_) {
-      if (relaxed.price_floor == price_floor) known.push_back(relaxed.solution);
+      if (relaxed.price_floor == price_floor) known.push_back(&relaxed);
     }
-    return known;
+    std::ranges::sort(known, {}, &Relaxed::deadline);
+    std::vector<frontier::Solution> solutions;
+    for (const Relaxed* relaxed : known) solutions.push_back(relaxed->solution);
+    return solutions;
   }
 
  private:
