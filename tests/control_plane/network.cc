@@ -24,9 +24,16 @@ void MustIp(const std::string& words) {
   if (const auto ran = Ip(words); !ran) throw std::runtime_error(ran.error().message);
 }
 
-// Keeps the networks of tests that run at the same time apart. Their addresses are 10.213.x.y,
-// which nothing else is likely to use.
+// Keeps the networks of tests that run at the same time apart.
 int OwnNumber() { return static_cast<int>(getpid()); }
+
+// Each machine has a /30 of 198.18.0.0/15, which is reserved for tests of networks (RFC 2544).
+constexpr int kMostMachines = 4;
+std::string AddressIn(int machine, int host) {
+  constexpr int kNumbers = (1 << 15) / kMostMachines;
+  const int at = (OwnNumber() % kNumbers * kMostMachines + machine) * 4 + host;
+  return fmt::format("198.{}.{}.{}", 18 + (at >> 16), (at >> 8) & 255, at & 255);
+}
 
 }  // namespace
 
@@ -41,6 +48,7 @@ std::string Network::WhyNot() {
 }
 
 Network::Network(int machines) : machines_(machines) {
+  if (machines > kMostMachines) throw std::runtime_error("too many machines for one network");
   for (int machine = 0; machine < machines; ++machine) {
     const std::string name = Name(machine);
     const std::string address = Address(machine);
@@ -62,13 +70,9 @@ Network::~Network() {
   }
 }
 
-std::string Network::Address(int machine) const {
-  return fmt::format("10.213.{}.{}", OwnNumber() % 250, machine * 4 + 2);
-}
+std::string Network::Address(int machine) const { return AddressIn(machine, 2); }
 
-std::string Network::Gateway(int machine) {
-  return fmt::format("10.213.{}.{}", OwnNumber() % 250, machine * 4 + 1);
-}
+std::string Network::Gateway(int machine) { return AddressIn(machine, 1); }
 
 std::string Network::Inside(int machine) const {
   return fmt::format("{}", fmt::join(InsideWords(machine), " "));

@@ -108,17 +108,21 @@ TEST_F(StragglerTest, TheOtherPipelineSavesEnergyAndDelaysNoStep) {
   ThrottleAndRecover([] {});
 }
 
-// The nodes are connected to different replicas; the one that judges the job is cut off.
+// The replica that judges the job is cut off: that of the first node. Usually the other node is
+// connected to another one. But on a busy machine, an answer may take so long that a node moves.
 TEST_F(StragglerTest, AlsoWithThreeReplicasWhenOneIsCutOff) {
   const std::string why_not = Network::WhyNot();
   if (!why_not.empty()) GTEST_SKIP() << why_not;
   const Network network(kReplicas);
   StartReplicasIn(network);
   ThrottleAndRecover([&] {
-    EXPECT_EQ(ReplicaOfLog("a.node.log"), 0);
-    EXPECT_EQ(ReplicaOfLog("b.node.log"), 1);
-    network.Cut(0);
-    EXPECT_TRUE(Comes([this] { return ReplicaOfLog("a.node.log") > 0; }));
+    int judge = -1;
+    ASSERT_TRUE(Comes([&] { return (judge = ReplicaOfLog("a.node.log")) >= 0; }));
+    network.Cut(judge);
+    EXPECT_TRUE(Comes([&] {
+      const int now = ReplicaOfLog("a.node.log");
+      return now >= 0 && now != judge;
+    }));
   });
 }
 
