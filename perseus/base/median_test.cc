@@ -12,5 +12,11 @@ TEST(Median, IsTheMiddleValueOrTheMeanOfTheMiddleTwo) {
   EXPECT_EQ(Median({5, 5, 5, 5}), 5);
 }
 
+TEST(LowerMedian, IsTheMiddleValueOrTheLowerOneOfTheMiddleTwo) {
+  EXPECT_EQ(LowerMedian({7}), 7);
+  EXPECT_EQ(LowerMedian({9, -1, 2}), 2);
+  EXPECT_EQ(LowerMedian({8, 1, 2, 4}), 2);
+}
+
 }  // namespace
 }  // namespace perseus

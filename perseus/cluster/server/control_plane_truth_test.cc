@@ -2,6 +2,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <thread>
 
 #include <sys/resource.h>
 
@@ -62,19 +63,24 @@ class TruthTest : public ControlPlaneTest {
       return condition();
     }));
   }
-  void Report(int p, const json& version, double time_s, double busy_s, double energy_j) {
+  // Reports `count` equal steps at once, from step_ on.
+  void Report(int p, const json& version, double time_s, double busy_s, double energy_j,
+              int count = 1) {
+    json steps = json::array();
+    for (int i = 0; i < count; ++i) {
+      steps.push_back({{"step", step_ + i},
+                       {"dp_rank", p},
+                       {"time_s", time_s},
+                       {"busy_s", busy_s},
+                       {"energy_j", energy_j},
+                       {"version", version},
+                       {"ranks", 4}});
+    }
     const json report{{"job", "run"},
                       {"acknowledged", version},
                       {"following", version},
                       {"since_step", 0},
-                      {"steps",
-                       {{{"step", step_},
-                         {"dp_rank", p},
-                         {"time_s", time_s},
-                         {"busy_s", busy_s},
-                         {"energy_j", energy_j},
-                         {"version", version},
-                         {"ranks", 4}}}}};
+                      {"steps", steps}};
     const auto answer = Send("POST", "/v1/nodes/n" + std::to_string(p) + "/reports",
                              json{{"jobs", {report}}}.dump());
     ASSERT_EQ(answer.status, 200) << answer.body;
@@ -211,6 +217,24 @@ TEST_F(TruthTest, StragglersAreFoundInATrial) {
     const json stragglers = Get("/v1/jobs/run")["stragglers"];
     return !stragglers.empty() && stragglers[0]["dp_rank"] == 1;
   }));
+}
+
+// The reports of pipeline 1 are so late that the detector ignores them. They have enough slow steps
+// for a trial.
+TEST_F(TruthTest, ANewStragglerIsNoFaultOfThePlan) {
+  Run(10, {1, 1});
+  const json assignment = Assignment();
+  const double time_s = assignment["time_s"];
+  constexpr int kLate = 12;
+  Report(0, assignment["version"], 1.5 * time_s, time_s, 100, kLate);
+  // The server judges a plan at most twice a second.
+  std::this_thread::sleep_for(std::chrono::milliseconds(600));
+  Report(1, assignment["version"], 1.5 * time_s, 1.5 * time_s, 100, kLate);
+  step_ += kLate;
+  ASSERT_GE(Get("/v1/jobs/run")["measured"]["promise"]["steps"], 12);
+  EXPECT_FALSE(Get("/v1/jobs/run").contains("guard"));
+  Run(4, {1, 1.5});
+  EXPECT_TRUE(IsPlannedFor(1.5 * time_s));
 }
 
 // Steps take 8 % longer than planned in both cases: the profile is optimistic.

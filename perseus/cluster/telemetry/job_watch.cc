@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "perseus/base/median.h"
+
 namespace perseus::telemetry {
 namespace {
 
@@ -31,6 +33,23 @@ nlohmann::ordered_json PromiseJson(std::int64_t version, const Promise& promise)
   }
   json["pipelines"] = std::move(pipelines);
   return json;
+}
+
+// How much longer the step took because a pipeline is slower than the others, each against its
+// expected time. As in straggler_detector.h, but of this step alone.
+double Straggling(const MeasuredStep& step, const std::vector<double>& expected_s) {
+  std::vector<double> ratios;
+  double slowest_s = 0;
+  double longest_s = 0;
+  for (const auto& [dp_rank, pipeline] : step.pipelines) {
+    const auto index = static_cast<std::size_t>(dp_rank);
+    if (index >= expected_s.size() || !(expected_s[index] > 0)) return 0;
+    ratios.push_back(pipeline.busy_s / expected_s[index]);
+    slowest_s = std::max(slowest_s, pipeline.busy_s);
+    longest_s = std::max(longest_s, expected_s[index]);
+  }
+  if (ratios.empty()) return 0;
+  return std::max(0.0, slowest_s - longest_s * LowerMedian(std::move(ratios)));
 }
 
 }  // namespace
@@ -96,13 +115,17 @@ StepTimes JobWatch::GuardedSteps() const {
   const MutexLock lock(mutex_);
   const Followed followed = FollowedSteps();
   if (followed.assignment == nullptr || followed.assignment->time_s <= 0) return {};
+  const bool has_plans = !followed.assignment->pipelines.empty();
+  const bool leaves_out = has_plans && settings_.detects_stragglers;
   std::vector<double> times;
   for (const MeasuredStep& step : followed.steps) {
-    if (step.time_s > 0) times.push_back(step.time_s);
+    if (!(step.time_s > 0)) continue;
+    const double straggling = leaves_out ? Straggling(step, expected_.at(followed.version)) : 0;
+    times.push_back(step.time_s - straggling);
   }
   StepTimes summary = SummarizeTimes(std::move(times), followed.assignment->time_s);
   summary.version = followed.version;
-  summary.has_plans = !followed.assignment->pipelines.empty();
+  summary.has_plans = has_plans;
   return summary;
 }
 

@@ -2,14 +2,10 @@
 
 #include <algorithm>
 
+#include "perseus/base/median.h"
+
 namespace perseus::telemetry {
 namespace {
-
-double LowerMedianOf(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
 
 bool Holds(store::Milliseconds starts, store::Milliseconds expires, store::Milliseconds now) {
   return starts <= now && (expires == 0 || now < expires);
@@ -49,7 +45,7 @@ double NoticeCheck::Reference(const std::map<int, double>& ratios, const std::se
     });
     if (!is_declared && !detected.contains(dp_rank)) healthy.push_back(ratio);
   }
-  return healthy.empty() ? 1 : LowerMedianOf(std::move(healthy));
+  return healthy.empty() ? 1 : LowerMedian(std::move(healthy));
 }
 
 std::vector<NoticeChange> NoticeCheck::Add(const std::map<int, double>& ratios,
@@ -75,7 +71,7 @@ std::vector<NoticeChange> NoticeCheck::Add(const std::map<int, double>& ratios,
     }
     notice.is_suspended = !notice.is_suspended;
     changes.push_back({key.first, key.second, notice.slowdown, notice.is_suspended,
-                       LowerMedianOf(std::move(notice.measured))});
+                       LowerMedian(std::move(notice.measured))});
     notice.measured.clear();
     notice.steps = 0;
   }

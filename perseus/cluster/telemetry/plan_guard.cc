@@ -2,16 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
+#include <utility>
+
+#include "perseus/base/median.h"
 
 namespace perseus::telemetry {
 namespace {
-
-double LowerMedian(std::vector<double>& values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
 
 store::GuardRecord Trial(const StepTimes& times, store::Milliseconds now) {
   return {.state = "trial", .with_plan = times.ratio, .error = times.error, .since = now};
@@ -27,7 +23,7 @@ StepTimes SummarizeTimes(std::vector<double> times_s, double promised_s) {
   const double median = LowerMedian(times_s);
   std::vector<double> deviations;
   for (const double time_s : times_s) deviations.push_back(std::abs(time_s - median));
-  const double deviation = LowerMedian(deviations);
+  const double deviation = LowerMedian(std::move(deviations));
   const double root = std::sqrt(static_cast<double>(times_s.size()));
   return {.steps = static_cast<int>(times_s.size()),
           .ratio = median / promised_s,

@@ -17,6 +17,11 @@
 //                                     ▲                     └──▶ cleared
 //                                     └──── an hour later, and slower than in the last trial ┘
 //
+// A straggler slows steps, too. While the detector does not know it yet, the promise does not
+// contain it. So with the plan, the part of a step in which all wait for one pipeline does not
+// count (if stragglers are detected). At the default clocks it counts: this ends in favor of the
+// plan.
+//
 // Steps of a job differ. So each median has a standard error, from the spread of the steps. A trial
 // begins only if the excess is more than two standard errors. It ends after kGuardSteps steps if
 // harm is two standard errors from 0, or else after kMostGuardSteps. Then the plan is withdrawn if

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "perseus/base/median.h"
+
 namespace perseus::telemetry {
 namespace {
 
@@ -12,16 +14,6 @@ constexpr std::int64_t kMaxStepsBehind = 3;
 // Nine of ten values of a normal distribution are within 1.645 standard deviations.
 constexpr double kQuantile = 0.9;
 constexpr double kDeviationsOfQuantile = 1.645;
-
-// For an even number of values, the lower one of the two in the middle.
-double LowerMedian(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
-double LowerMedian(const std::deque<double>& values) {
-  return LowerMedian(std::vector(values.begin(), values.end()));
-}
 
 void Keep(std::deque<double>& values, double value, std::size_t most) {
   values.push_back(value);
@@ -160,7 +152,7 @@ std::optional<StragglerChange> StragglerDetector::Judge(std::int64_t step, int n
     pipeline.cleared_at = step;
     return StragglerChange{number, 1};
   }
-  const double now = LowerMedian(pipeline.latest);
+  const double now = LowerMedian({pipeline.latest.begin(), pipeline.latest.end()});
   if (pipeline.below > 0 || now < threshold || std::abs(now - *pipeline.slowdown) <= kUpdate) {
     return std::nullopt;
   }
