@@ -167,21 +167,29 @@ struct FrontierAndPlans {
 
 int SearchesOf(const PlanFlags& flags) { return std::max(1, flags.effort); }
 
+// From here on, the frontier of a job does not come from a walk (Planner::ComputeFrontier).
+constexpr std::size_t kInstructionsOfSlowWalk = 20'000;
+
 // Fills `frontier`, to which `plans` keeps a reference, and makes a first plan for each target.
 // Shows the plans meanwhile: first the one with no slowdown, while another core finds how long an
 // iteration may take to save energy, then all that need no frontier. The frontier of a large job
-// starts from their optima, and takes longest. A request to finish leaves it out if no target needs
-// it.
+// starts from their optima and that of the least time, and takes longest. A request to finish
+// leaves it out if no target needs it.
 Result<void> LookFirst(const PlanFlags& flags, const plan::Planner& planner,
                        const std::vector<plan::Target>& asked, const std::stop_token& finish,
                        std::optional<plan::Frontier>& frontier, TargetPlans& plans,
                        PlanRows& rows) {
   const bool with_frontier = !flags.without_frontier;
+  const bool has_fast_walk = planner.graph().instructions.size() < kInstructionsOfSlowWalk;
   Result<void> first;
   Result<plan::FrontierPoint> least_energy;
-  ForEachOnAllCores(with_frontier ? 2 : 1, [&](std::size_t task) {
+  ForEachOnAllCores(with_frontier ? 3 : 1, [&](std::size_t task) {
     if (task == 0) first = plans.LookFirst(nullptr, TargetsToPlan({}, planner, std::nullopt, 0));
     if (task == 1) least_energy = planner.CheapestPoint(0);
+    // The planner remembers the optimum. A failure would come again, and then with its cause.
+    if (task == 2 && !has_fast_walk) {
+      (void)planner.Relax(planner.least_time(), planner.blocking_price());
+    }
   });
   PERSEUS_RETURN_IF_ERROR(first);
   PERSEUS_RETURN_IF_ERROR(least_energy);

@@ -1,10 +1,13 @@
 #include "perseus/planning/frontier/enclosure.h"
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstddef>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "perseus/base/parallel.h"
@@ -177,7 +180,7 @@ Result<Examined> Examine(const Network& network, const Gap& gap, Femtojoules mos
   return inside;
 }
 
-// All bounds that were found, in the order in which the intervals were.
+// All bounds that were found, in any order.
 struct Bounds {
   std::vector<UpperPoint> uppers;
   std::vector<SupportingLine> lines;
@@ -270,7 +273,7 @@ std::vector<EnclosedPoint> MergeBounds(const Bounds& bounds) {
   return points;
 }
 
-// Rounds of examining all gaps that are still too wide.
+// Examines all gaps, and the new ones that an examined gap leaves, on all cores.
 class Sandwich {
  public:
   Sandwich(const Network& network, Femtojoules most_error,
@@ -278,70 +281,109 @@ class Sandwich {
       : network_(network), most_error_(most_error), progress_(progress), stop_(stop) {}
 
   Result<Bounds> Run(std::span<const Solution> solved) {
-    std::vector<Gap> gaps;
-    SharedPoint last;
-    for (const Solution& solution : solved) {
-      PERSEUS_ASSIGN_OR_RETURN(SharedPoint point,
-                               Prove(network_, solution.time(network_), solution));
-      Add(*point);
-      bounds_.uppers.back().is_given = true;
-      if (last) AddGap(gaps, last, point);
-      last = std::move(point);
-    }
-    range_ = last->upper.time - bounds_.uppers.front().time;
-    while (!gaps.empty()) {
-      PERSEUS_ASSIGN_OR_RETURN(gaps, Round(gaps));
-    }
+    PERSEUS_RETURN_IF_ERROR(AddSolved(solved));
+    // A thread works until no gap is left. If there are fewer threads, nothing is left for the
+    // later calls.
+    ForEachOnAllCores(std::max(1U, std::thread::hardware_concurrency()),
+                      [&](std::size_t) { ExamineAll(); });
+    if (stop_.stop_requested()) return FailAsStopped();
+    const std::lock_guard lock(mutex_);
+    if (error_) return tl::unexpected<Error>(*std::move(error_));
     return std::move(bounds_);
   }
 
  private:
+  Result<void> AddSolved(std::span<const Solution> solved) {
+    std::vector<std::optional<Result<SharedPoint>>> proved(solved.size());
+    ForEachOnAllCores(solved.size(), [&](std::size_t i) {
+      proved[i] = Prove(network_, solved[i].time(network_), solved[i]);
+    });
+    const std::lock_guard lock(mutex_);
+    SharedPoint last;
+    for (const std::optional<Result<SharedPoint>>& one : proved) {
+      if (!*one) return Fail(*one);
+      const SharedPoint& point = **one;
+      Add(*point);
+      bounds_.uppers.back().is_given = true;
+      if (last) AddGap(last, point);
+      last = point;
+    }
+    range_ = last->upper.time - bounds_.uppers.front().time;
+    return {};
+  }
+
+  void ExamineAll() {
+    while (const std::optional<Gap> gap = Take()) {
+      const Examining examining(*this);
+      Put(*gap, Examine(network_, *gap, most_error_, stop_));
+    }
+  }
+  // Ends what Take began, also after an exception.
+  class Examining {
+   public:
+    explicit Examining(Sandwich& sandwich) : sandwich_(sandwich) {}
+    ~Examining() {
+      const std::lock_guard lock(sandwich_.mutex_);
+      --sandwich_.examining_;
+      sandwich_.changed_.notify_all();
+    }
+    Examining(const Examining&) = delete;
+    Examining& operator=(const Examining&) = delete;
+
+   private:
+    Sandwich& sandwich_;
+  };
+
+  // Waits while other threads may still leave gaps. Nothing if none is left.
+  std::optional<Gap> Take() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !gaps_.empty() || examining_ == 0; });
+    if (gaps_.empty() || error_ || stop_.stop_requested()) return std::nullopt;
+    Gap gap = std::move(gaps_.front());
+    gaps_.pop_front();
+    ++examining_;
+    return gap;
+  }
+
+  void Put(const Gap& gap, const Result<Examined>& examined) {
+    const std::lock_guard lock(mutex_);
+    if (!examined) {
+      error_ = examined.error();
+      return;
+    }
+    bounds_.uppers.push_back(examined->upper);
+    bounds_.lines.push_back(examined->line);
+    if (examined->middle) {
+      Add(*examined->middle);
+      AddGap(gap.fast, examined->middle);
+      AddGap(examined->middle, gap.slow);
+      return;
+    }
+    completed_ += gap.slow->upper.time - gap.fast->upper.time;
+    if (progress_) progress_(static_cast<double>(completed_) / static_cast<double>(range_));
+  }
+
+  // These two require the lock.
   void Add(const SolvedPoint& point) {
     bounds_.uppers.push_back(point.upper);
     bounds_.lines.push_back(point.line);
   }
-
   // Between neighboring nanoseconds, nothing is left to find.
-  static void AddGap(std::vector<Gap>& gaps, const SharedPoint& fast, const SharedPoint& slow) {
-    if (slow->upper.time - fast->upper.time > 1) gaps.push_back({fast, slow});
-  }
-
-  // Returns the gaps of the next round.
-  Result<std::vector<Gap>> Round(const std::vector<Gap>& gaps) {
-    std::vector<std::optional<Result<Examined>>> found(gaps.size());
-    ForEachOnAllCores(gaps.size(), [&](std::size_t i) {
-      if (stop_.stop_requested()) return;
-      found[i] = Examine(network_, gaps[i], most_error_, stop_);
-      if (*found[i] && !(*found[i])->middle) Completed(gaps[i]);
-    });
-    if (stop_.stop_requested()) return FailAsStopped();
-    std::vector<Gap> next;
-    for (std::size_t i = 0; i < gaps.size(); ++i) {
-      const Result<Examined>& examined = *found[i];
-      if (!examined) return Fail(examined);
-      bounds_.uppers.push_back(examined->upper);
-      bounds_.lines.push_back(examined->line);
-      if (!examined->middle) continue;
-      Add(*examined->middle);
-      AddGap(next, gaps[i].fast, examined->middle);
-      AddGap(next, examined->middle, gaps[i].slow);
-    }
-    return next;
-  }
-
-  void Completed(const Gap& gap) {
-    const std::lock_guard lock(mutex_);
-    completed_ += gap.slow->upper.time - gap.fast->upper.time;
-    if (progress_) progress_(static_cast<double>(completed_) / static_cast<double>(range_));
+  void AddGap(const SharedPoint& fast, const SharedPoint& slow) {
+    if (slow->upper.time - fast->upper.time > 1) gaps_.push_back({fast, slow});
   }
 
   const Network& network_;
   const Femtojoules most_error_;
   const std::function<void(double)>& progress_;
   const std::stop_token& stop_;
+  std::mutex mutex_;  // Guards all below.
+  std::condition_variable changed_;
+  std::deque<Gap> gaps_;
+  int examining_ = 0;
   Bounds bounds_;
+  std::optional<Error> error_;
   Nanoseconds range_ = 1;
-  std::mutex mutex_;  // Guards `completed_`.
   Nanoseconds completed_ = 0;
 };
 
