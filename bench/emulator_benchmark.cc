@@ -53,7 +53,7 @@ emulator::EmulationSpec MakeSpec(const plan::Planner& planner, const Size& size)
 void Run(benchmark::State& state, const Size& size, double noise) {
   const plan::Planner planner = MakePlanner(size);
   emulator::EmulationSpec spec = MakeSpec(planner, size);
-  spec.noise = noise;
+  spec.noise.independent = noise;
   std::int64_t executions = 0;
   for (auto _ : state) {
     const auto emulation = emulator::Emulate(planner, spec);

@@ -49,7 +49,7 @@ struct EmulateFlags {
   std::string events;
   int iterations = 100;
   std::optional<int> follow;
-  double noise_percent = 0;
+  NoiseFlags noise;
   double latency_spread = 0;
   std::uint64_t seed = 1;
   std::optional<int> traced;
@@ -129,7 +129,7 @@ noise::Executions ExecutionsOf(const emulator::Emulation& emulation) {
 // varies by chance.
 std::optional<noise::NoisyDifference> DifferenceOf(const emulator::EmulationSpec& spec,
                                                    const Results& results) {
-  if (spec.noise == 0 && spec.latency_spread == 0) return std::nullopt;
+  if (spec.noise == noise::Noise{} && spec.latency_spread == 0) return std::nullopt;
   return noise::Compare(ExecutionsOf(results.planned), ExecutionsOf(results.all_max));
 }
 
@@ -158,9 +158,10 @@ std::string FormatJson(const emulator::EmulationSpec& spec, const Results& resul
       {"remarks", results.remarks},
       {"files", files}});
   if (const auto difference = DifferenceOf(spec, results)) {
-    object["noise"] = {{"independent", spec.noise},        {"latency_spread", spec.latency_spread},
-                       {"slowdown", difference->slowdown}, {"slowdown_ci", difference->slowdown_ci},
-                       {"saving", difference->saving},     {"saving_ci", difference->saving_ci}};
+    object["noise"] = {{"independent", spec.noise.independent},  {"common", spec.noise.common},
+                       {"latency_spread", spec.latency_spread},  {"slowdown", difference->slowdown},
+                       {"slowdown_ci", difference->slowdown_ci}, {"saving", difference->saving},
+                       {"saving_ci", difference->saving_ci}};
   }
   // Remarks contain names of files, which may have bytes that are not UTF-8.
   return object.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
@@ -187,7 +188,7 @@ std::string FormatTable(const emulator::EmulationSpec& spec, const Results& resu
   if (const auto difference = DifferenceOf(spec, results)) {
     text += fmt::format(
         "Under noise, the mean iteration saves {:.2f} ± {:.2f} % of the energy and takes {:+.3f} ± "
-        "{:.3f} % more time than at maximum frequency with the same noise.\n",
+        "{:.3f} % more time than at maximum frequency with the same noise (95 % confidence).\n",
         100 * difference->saving, 100 * difference->saving_ci, 100 * difference->slowdown,
         100 * difference->slowdown_ci);
   }
@@ -249,9 +250,10 @@ Result<std::vector<ResultFile>> MakeFiles(const EmulateFlags& flags, const plan:
 
 // `chooser` must outlive the returned value.
 Result<emulator::EmulationSpec> SpecOf(const EmulateFlags& flags, const plan::Planner& planner,
-                                       int pipelines, Chooser& chooser) {
+                                       const job::LoadedJob& job, Chooser& chooser) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto noise, NoiseOf(flags.noise, job.planned));
   emulator::EmulationSpec spec{
-      .pipelines = pipelines,
+      .pipelines = job.planned.pipelines,
       .iterations = flags.iterations,
       .options = {},
       .changes = {},
@@ -259,7 +261,7 @@ Result<emulator::EmulationSpec> SpecOf(const EmulateFlags& flags, const plan::Pl
       .reaction = flags.follow ? emulator::Reaction::kFollow : emulator::Reaction::kNone,
       .delay = flags.follow.value_or(0),
       .plan_beside = [&chooser](Nanoseconds time) { return chooser.Beside(time); },
-      .noise = flags.noise_percent / 100,
+      .noise = noise.value_or(noise::Noise{}),
       .latency_spread = flags.latency_spread,
       .seed = flags.seed};
   PERSEUS_ASSIGN_OR_RETURN(auto options, flags.plan.empty()
@@ -288,6 +290,7 @@ Result<void> RunEmulate(const EmulateFlags& flags) {
   if (flags.traced && flags.directory.empty()) {
     return Fail("--trace needs a directory for trace.json (add -o DIR)");
   }
+  PERSEUS_RETURN_IF_ERROR(CheckNoise(flags.noise));
   if (auto able = CheckFigure(flags.figure); !able) return able;
   ResultDirectory directory(flags.directory, kEmulationResults);
   if (!flags.directory.empty()) {
@@ -302,7 +305,7 @@ Result<void> RunEmulate(const EmulateFlags& flags) {
 
   PERSEUS_ASSIGN_OR_RETURN(
       auto chooser, Chooser::Create(planner, flags.policy, ToNanoseconds(flags.unit_ms / 1e3)));
-  PERSEUS_ASSIGN_OR_RETURN(const auto spec, SpecOf(flags, planner, job.planned.pipelines, chooser));
+  PERSEUS_ASSIGN_OR_RETURN(const auto spec, SpecOf(flags, planner, job, chooser));
   PERSEUS_ASSIGN_OR_RETURN(auto planned, emulator::Emulate(planner, spec));
   PERSEUS_ASSIGN_OR_RETURN(auto all_max,
                            emulator::Emulate(planner, Unplanned(spec, planner.graph())));
@@ -356,7 +359,7 @@ void AddEventFlags(CLI::App& verb, EmulateFlags& flags) {
           "begins (0: at once, because a forecast announced it)")
       ->type_name("ITERATIONS")
       ->check(WholeNumberIn({0, 1'000'000}));
-  AddEmulatedNoiseFlag(verb, flags.noise_percent);
+  AddNoiseFlags(verb, flags.noise, "Vary the times");
   verb.add_option("--latency-spread", flags.latency_spread,
                   "Relative spread of the switch latency (0.01 means 1 %)")
       ->type_name("X")

@@ -167,7 +167,8 @@ std::string FormatTable(const LoadedPlan& plan, const plan::Evaluation& baseline
   if (noisy) {
     text += fmt::format(
         "\nUnder noise, the mean iteration takes {:+.3f} ± {:.3f} % more time than at maximum "
-        "frequency with the same noise, and saves {:.2f} ± {:.2f} % of the energy.\n",
+        "frequency with the same noise, and saves {:.2f} ± {:.2f} % of the energy (95 % "
+        "confidence).\n",
         100 * noisy->difference.slowdown, 100 * noisy->difference.slowdown_ci,
         100 * noisy->difference.saving, 100 * noisy->difference.saving_ci);
   }

@@ -56,13 +56,6 @@ void AddNoiseFlags(CLI::App& verb, NoiseFlags& flags, const char* purpose) {
       ->check(CheckPercent());
 }
 
-void AddEmulatedNoiseFlag(CLI::App& verb, double& percent) {
-  verb.add_option("--noise", percent,
-                  "The relative standard deviation of the time of each instruction, in percent")
-      ->type_name("PERCENT")
-      ->check(CheckPercent());
-}
-
 Result<void> CheckNoise(const NoiseFlags& flags) {
   if (flags.common_percent == 0 || flags.percent) return {};
   return Fail("--common-noise needs the noise of single instructions (add --noise 0, or more)");

@@ -23,9 +23,6 @@ Result<std::optional<noise::Noise>> NoiseOf(const NoiseFlags& flags,
 // `purpose` begins the help of --noise: "Keep the mean time under noise".
 void AddNoiseFlags(CLI::App& verb, NoiseFlags& flags, const char* purpose);
 
-// Adds --noise of `perseus emulate`, which has no default.
-void AddEmulatedNoiseFlag(CLI::App& verb, double& percent);
-
 // Fails if --common-noise is given alone.
 Result<void> CheckNoise(const NoiseFlags& flags);
 

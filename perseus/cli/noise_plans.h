@@ -21,6 +21,7 @@ struct NoiseOutcome {
 
 // Replaces each plan whose target is a slowdown or a deadline by one whose mean time keeps it under
 // noise. Drops a stop that cannot be met. Fails with kUnreachable if another target cannot be met.
+// More slowdown never saves less on average.
 //
 // A better plan without noise may lead to a worse one with a margin. So the plans of less effort
 // are starts, too, and more effort is never worse. Once `finish` is requested, only `planned` are.

@@ -82,7 +82,8 @@ INSTANTIATE_TEST_SUITE_P(
                     {"name": "b", "options": [{"time": 1, "energy": 1}]}],
                     "dependencies": [{"from": "a", "to": "b"}, {"from": "b", "to": "a"}]})",
                 "wait for each other"},
-        BadFile{"NotJson", "{", "bad.json:1: not JSON"}),
+        BadFile{"NotJson", "{", "bad.json:1: not JSON"},
+        BadFile{"Empty", " \n", "bad.json: is empty (expected JSON"}),
     kNameOf);
 
 struct BadUse {

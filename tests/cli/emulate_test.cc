@@ -1,6 +1,8 @@
 // Tests `perseus emulate` and `perseus compare` as a user runs them.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <limits>
 #include <sstream>
 
 #include "tests/cli/program.h"
@@ -48,6 +50,38 @@ TEST_F(EmulateTest, UnderNoiseItHasIntervals) {
   EXPECT_GT(noise["saving_ci"].get<double>(), 0);
   EXPECT_THAT(RunWell(command), HasSubstr("Under noise, the mean iteration saves"));
   EXPECT_FALSE(RunJson("emulate " + job_ + "--iterations 2 --json").contains("noise"));
+}
+
+// Noise that a whole pp_rank shares does not average out within an iteration.
+TEST_F(EmulateTest, HasCommonNoiseAndThatOfTheProfile) {
+  const auto spread_of = [&](const std::string& flags) {
+    RunWell("emulate " + job_ + "--iterations 60 -o emu " + flags);
+    double least = std::numeric_limits<double>::infinity();
+    double most = 0;
+    std::istringstream rows(Read("emu/iterations.csv"));
+    std::string row;
+    std::getline(rows, row);
+    while (std::getline(rows, row)) {
+      const double time_s = std::stod(row.substr(row.find(',') + 1));
+      least = std::min(least, time_s);
+      most = std::max(most, time_s);
+    }
+    return most / least - 1;
+  };
+  EXPECT_GT(spread_of("--noise 0 --common-noise 2"), 1.5 * spread_of("--noise 2"));
+  ExpectComplaint(Run("emulate " + job_ + "--common-noise 2"), 2, "add --noise 0");
+
+  std::istringstream rows(Read("profile.csv"));
+  std::string noisy;
+  bool is_header = true;
+  for (std::string row; std::getline(rows, row); is_header = false) {
+    noisy += row + (is_header ? ",noise,common_noise\n" : ",0.02,0.005\n");
+  }
+  Write("profile.csv", noisy);
+  const json noise = RunJson("emulate " + job_ + "--iterations 5 --json").at("noise");
+  EXPECT_NEAR(noise.at("independent"), 0.02, 1e-9);
+  EXPECT_NEAR(noise.at("common"), 0.005, 1e-9);
+  EXPECT_FALSE(RunJson("emulate " + job_ + "--iterations 5 --noise 0 --json").contains("noise"));
 }
 
 TEST_F(EmulateTest, WritesIterationsAndRanksWithEqualTotals) {

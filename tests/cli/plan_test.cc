@@ -462,6 +462,25 @@ TEST_F(PlanVerbTest, NoiseGivesPlansThatKeepTheirMeanTime) {
               HasSubstr("without a margin"));
 }
 
+// Near the least energy, the plan with a margin for less slowdown is often better.
+TEST_F(PlanVerbTest, MoreSlowdownNeverSavesLessUnderNoise) {
+  RunWell("synth --gpu a40 --stages 8 -o a40.csv");
+  const json summary = RunJson(
+      "plan a40.csv --schedule 1f1b --pp-ranks 8 --microbatches 6 --blocking-power 83.64 "
+      "--no-frontier --slowdown 20 --slowdown 5 --slowdown 10 --noise 3");
+  const auto saving_of = [&](const std::string& name) {
+    for (const json& plan : summary["noise"]["plans"]) {
+      if (plan["name"] == name) return plan["saving"].get<double>();
+    }
+    return -1.0;
+  };
+  double least = 0;
+  for (const char* name : {"no-slowdown", "slowdown-5", "slowdown-10", "slowdown-20"}) {
+    EXPECT_GE(saving_of(name), least) << name;
+    least = saving_of(name);
+  }
+}
+
 TEST_F(PlanVerbTest, TheNoiseOfTheProfileCountsUnlessAFlagGivesIt) {
   std::istringstream rows(Read("profile.csv"));
   std::string noisy_profile;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "perseus/base/index.h"
+#include "perseus/planning/noise/raised_segments.h"
 #include "perseus/planning/profile/curve.h"
 
 namespace perseus::noise {
@@ -265,6 +266,29 @@ class MarginSearch {
     return std::nullopt;
   }
 
+  // The given plan, with segments at faster clocks.
+  std::optional<NoisyPlan> RaiseFrom(const plan::Plan& plan) const {
+    NoisyPlan result{plan, {}, {}, 0};
+    const NoisyExecution execution(planner_.graph(), planner_.model(), noise_, limits_.samples,
+                                   kSeed);
+    const NoisyExecution quiet(planner_.graph(), planner_.model(), {}, 1, kSeed);
+    const double baseline_s = execution.Run(baseline_).time_s;
+    double target_s = (1 + slowdown_ + limits_.allowance) * baseline_s;
+    std::vector<int>& options = result.plan.options;
+    for (int i = 0; i < kChecks; ++i) {
+      if (!RaiseSegments(planner_, execution, target_s, options)) return std::nullopt;
+      if (!RaiseSegments(planner_, quiet, ToSeconds(plan.deadline), options)) return std::nullopt;
+      result.after = Check(options);
+      if (Keeps(result.after)) {
+        result.plan.evaluation =
+            plan::Evaluator(planner_.graph(), planner_.model()).Evaluate(options);
+        return result;
+      }
+      target_s -= (result.after.slowdown - slowdown_ - limits_.allowance) * baseline_s;
+    }
+    return std::nullopt;
+  }
+
   // Descents from plans for earlier deadlines, until one of them ends well. Only a switch latency
   // makes this necessary.
   std::optional<NoisyPlan> DescendFromEarlier(const plan::Plan& plan) {
@@ -300,6 +324,10 @@ Result<NoisyPlan> AddNoiseMargin(const plan::Planner& planner, const plan::Plan&
   // With hardly any noise, the given plan needs no margin.
   if (search.Keeps(before) && (!found || before.saving >= found->after.saving)) {
     found = NoisyPlan{plan, before, before, 0};
+  }
+  if (!planner.model().switch_cost.IsNone()) {
+    auto raised = search.RaiseFrom(plan);
+    if (raised && (!found || raised->after.saving > found->after.saving)) found = std::move(raised);
   }
   if (!found && !planner.model().SwitchesAreFree()) found = search.DescendFromEarlier(plan);
   if (!found) return OutOfReach(search.least_slowdown(), slowdown);

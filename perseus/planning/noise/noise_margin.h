@@ -23,6 +23,9 @@
 // A stochastic gradient method on the continuous relaxation gave no better plan: 13.32 % at 0.047 %
 // more time, and this method 13.45 % at 0.052 % (GPT-3 on A100, 24 microbatches, 1 % of noise).
 //
+// With a switch cost, single faster clocks are dear, because each brings two changes. So a second
+// search makes whole segments faster (raised_segments.h). The better result counts.
+//
 // The noise also makes the baseline slower. So a plan that keeps the mean may be late without
 // noise. Then the cheapest instructions of its longest path get faster options, as in a repair.
 //

@@ -91,7 +91,7 @@ class Engine {
   }
 
  private:
-  bool HasNoise() const { return spec_.noise > 0 || spec_.latency_spread > 0; }
+  bool HasNoise() const { return spec_.noise != profile::TimeNoise{} || spec_.latency_spread > 0; }
 
   // The state of each pipeline in that iteration.
   Result<std::vector<int>> StatesIn(int iteration) {
@@ -192,11 +192,17 @@ class Engine {
 
   plan::Variation DrawVariation() {
     plan::Variation variation;
-    if (spec_.noise > 0) {
+    if (spec_.noise != profile::TimeNoise{}) {
+      std::vector<double> of_pp_rank(graph_.pp_rank_orders.size(), 0);
+      if (spec_.noise.common > 0) {
+        for (double& deviation : of_pp_rank) deviation = spec_.noise.common * Normal(random_);
+      }
       variation.time_factors.assign(graph_.instructions.size(), 1);
       for (int i = 0; At(i) < graph_.instructions.size(); ++i) {
         if (!runs_.executor().IsComputation(i)) continue;
-        variation.time_factors[At(i)] = std::exp(spec_.noise * Normal(random_));
+        const double own = spec_.noise.independent * Normal(random_);
+        const double shared = of_pp_rank[At(graph_.instructions[At(i)].pp_rank)];
+        variation.time_factors[At(i)] = std::exp(own + shared);
       }
     }
     if (spec_.latency_spread > 0 && planner_.model().switch_latency > 0) {

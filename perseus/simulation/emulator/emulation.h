@@ -46,6 +46,7 @@
 
 #include "perseus/base/result.h"
 #include "perseus/planning/plan/planner.h"
+#include "perseus/planning/profile/time_noise.h"
 
 namespace perseus::emulator {
 
@@ -109,8 +110,8 @@ struct EmulationSpec {
   // The options of a pipeline whose iteration lasts this long because of a straggler. Empty:
   // Planner::PlanForStraggler.
   std::function<Result<std::vector<int>>(Nanoseconds)> plan_beside = {};
-  double noise = 0;           // Standard deviation of the logarithm of each computation's time.
-  double latency_spread = 0;  // The same of the model's switch latency.
+  profile::TimeNoise noise = {};  // Of the logarithm of each computation's time.
+  double latency_spread = 0;      // The same of the model's switch latency.
   std::uint64_t seed = 1;
 };
 

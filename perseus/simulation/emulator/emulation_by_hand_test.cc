@@ -207,7 +207,7 @@ TEST_F(EmulationByHandTest, FixedInstructionsHaveNoNoise) {
   }
   const auto planner = plan::Planner::Create(graph, {10, 0});
   ASSERT_TRUE(planner) << planner.error().message;
-  spec_.noise = 0.5;
+  spec_.noise.independent = 0.5;
   const auto emulation = Emulate(*planner, spec_);
   ASSERT_TRUE(emulation) << emulation.error().message;
   EXPECT_EQ(emulation->time, 9 * kSecond);

@@ -222,7 +222,7 @@ TEST_F(EmulationTest, ASecondStragglerDoesNotDelayTheFirst) {
 }
 
 TEST_F(EmulationTest, NoiseIsReproducibleAndHasItsSpread) {
-  spec_.noise = 0.02;
+  spec_.noise.independent = 0.02;
   spec_.iterations = 50;
   const Emulation first = Run();
   const Emulation again = Run();
