@@ -279,11 +279,13 @@ Result<std::vector<PlannedTarget>> LimitSwitches(
   return result;
 }
 
-Result<std::vector<PlannedTarget>> ClimbToLimit(const plan::Planner& planner,
-                                                const std::vector<PlannedTarget>& planned,
-                                                int most_switches,
-                                                const few_switches::SwitchLimits& limits,
-                                                const std::optional<SwitchTradeoff>& tradeoff) {
+namespace {
+
+Result<std::vector<PlannedTarget>> ClimbOnce(const plan::Planner& planner,
+                                             const std::vector<PlannedTarget>& planned,
+                                             int most_switches,
+                                             const few_switches::SwitchLimits& limits,
+                                             const std::optional<SwitchTradeoff>& tradeoff) {
   const std::vector<int> steps =
       StepsTo(std::min(most_switches, MostPossibleSwitches(planner.graph())));
   Result<std::vector<PlannedTarget>> limited;
@@ -300,6 +302,47 @@ Result<std::vector<PlannedTarget>> ClimbToLimit(const plan::Planner& planner,
     PERSEUS_RETURN_IF_ERROR(Loosen(planner, planned, most_switches, limits, *limited));
   }
   return limited;
+}
+
+// Each of `plans` becomes the one of `others` for the same target, if that is better. A stop of
+// `others` that `plans` lacks is added.
+Result<void> KeepBetterOf(const plan::Planner& planner, const std::vector<PlannedTarget>& others,
+                          int most_switches, const few_switches::SwitchLimits& limits,
+                          std::vector<PlannedTarget>& plans) {
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    const auto own = std::ranges::find(plans, others[i].slug, &PlannedTarget::slug);
+    if (own == plans.end()) {
+      const auto place = std::min(i, plans.size());
+      plans.insert(plans.begin() + static_cast<std::ptrdiff_t>(place), others[i]);
+      continue;
+    }
+    PERSEUS_RETURN_IF_ERROR(
+        KeepBetter(planner, own->target, others[i].plan, most_switches, limits, own->plan));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<PlannedTarget>> ClimbToLimit(const plan::Planner& planner,
+                                                const PlansOfEfforts& of_efforts, int most_switches,
+                                                const few_switches::SwitchLimits& limits,
+                                                const std::optional<SwitchTradeoff>& tradeoff) {
+  Result<std::vector<PlannedTarget>> best = Fail("not planned");
+  for (std::size_t effort = 0; effort < of_efforts.size(); ++effort) {
+    if (best && limits.finish.stop_requested()) break;
+    few_switches::SwitchLimits own = limits;
+    own.searches = 1;
+    own.first_search = static_cast<int>(effort);
+    auto climbed = ClimbOnce(planner, of_efforts[effort], most_switches, own, tradeoff);
+    if (!climbed && climbed.error().kind != ErrorKind::kUnreachable) return climbed;
+    if (!climbed && best) continue;
+    if (best) {
+      PERSEUS_RETURN_IF_ERROR(KeepBetterOf(planner, *best, most_switches, limits, *climbed));
+    }
+    best = std::move(climbed);
+  }
+  return best;
 }
 
 }  // namespace perseus::cli

@@ -48,7 +48,7 @@ void ExpectThatMoreChangesNeverCostEnergy(const plan::Planner& planner, double e
   std::map<std::string, double> last;
   for (const int limit : limits) {
     SCOPED_TRACE(limit);
-    const auto limited = ClimbToLimit(planner, planned, limit, {.effort = effort}, tradeoff);
+    const auto limited = ClimbToLimit(planner, {planned}, limit, {.effort = effort}, tradeoff);
     // Instructions that share no clock, or a target that needs more changes.
     if (!limited && last.empty()) continue;
     ASSERT_TRUE(limited) << limited.error().message;

@@ -262,10 +262,11 @@ Result<void> TradeOff(const PlanFlags& flags, const plan::Planner& planner,
   return {};
 }
 
-// Replaces the plans by plans that keep the limit, or else the rate of the hardware facts.
+// Replaces the plans by plans that keep the limit, or else the rate of the hardware facts. For a
+// limit of the user, plans of less effort are starts, too.
 Result<void> LimitPlans(const PlanFlags& flags, const plan::Planner& planner,
-                        const std::optional<double>& most_changes_per_s, PlanRows& rows,
-                        FrontierAndPlans& computed) {
+                        const std::optional<double>& most_changes_per_s,
+                        PlansOfEfforts of_less_effort, PlanRows& rows, FrontierAndPlans& computed) {
   std::vector<PlannedTarget>& planned = computed.planned;
   const few_switches::SwitchLimits limits{
       .effort = flags.switches.plan_effort(planner.graph().instructions.size()),
@@ -276,8 +277,10 @@ Result<void> LimitPlans(const PlanFlags& flags, const plan::Planner& planner,
   if (const std::optional<int> most = computed.limit.most_switches) {
     rows.Begin("limit of clock changes");
     if (flags.switches.most_switches) {
+      PlansOfEfforts of_efforts = std::move(of_less_effort);
+      of_efforts.push_back(planned);
       PERSEUS_ASSIGN_OR_RETURN(
-          planned, ClimbToLimit(planner, planned, *most, limits, computed.switch_tradeoff));
+          planned, ClimbToLimit(planner, of_efforts, *most, limits, computed.switch_tradeoff));
       if (computed.switch_tradeoff) TakeBetterPlans(planned, *computed.switch_tradeoff);
     } else {
       PERSEUS_ASSIGN_OR_RETURN(
@@ -351,9 +354,10 @@ Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planne
     PERSEUS_RETURN_IF_ERROR(TradeOffByDefault(flags, planner, asked, search, most_changes_per_s,
                                               plans, rows, computed));
   }
-  std::vector<std::vector<PlannedTarget>> of_less_effort;  // For a margin of noise.
+  PlansOfEfforts of_less_effort;  // For a margin of noise, or a limit.
   if (!computed.limit.most_switches) {
-    for (int effort = 1; noise && effort < flags.effort; ++effort) {
+    const bool needs_all = noise || switches.most_switches;
+    for (int effort = 1; needs_all && effort < flags.effort; ++effort) {
       PERSEUS_RETURN_IF_ERROR(
           plans.Improve({.effort = effort, .stop = {}, .finish = search.finish}));
       of_less_effort.push_back(plans.Best());
@@ -373,7 +377,8 @@ Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planne
                                        most_changes_per_s, rows, computed));
     }
   }
-  PERSEUS_RETURN_IF_ERROR(LimitPlans(flags, planner, most_changes_per_s, rows, computed));
+  PERSEUS_RETURN_IF_ERROR(
+      LimitPlans(flags, planner, most_changes_per_s, of_less_effort, rows, computed));
   if (noise) {
     PERSEUS_ASSIGN_OR_RETURN(computed.noise, AddNoiseMargins(planner, *noise, computed.planned,
                                                              of_less_effort, computed.finish));

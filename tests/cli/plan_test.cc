@@ -259,6 +259,19 @@ TEST_F(PlanVerbTest, MoreEffortIsNeverWorseUnderNoise) {
   }
 }
 
+TEST_F(PlanVerbTest, MoreEffortIsNeverWorseWithALimitOfClockChanges) {
+  const std::string plan = plan_ + "--no-frontier --max-switches 4 --slowdown 3 --effort ";
+  json before = RunJson(plan + "1")["plans"];
+  for (const char* effort : {"2", "3"}) {
+    json plans = RunJson(plan + effort)["plans"];
+    ASSERT_EQ(plans.size(), before.size());
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      EXPECT_LE(plans[i]["energy_j"], before[i]["energy_j"]) << plans[i]["name"] << " " << effort;
+    }
+    before = std::move(plans);
+  }
+}
+
 // The plan file says what changes cost, so another program that evaluates it agrees.
 TEST_F(PlanVerbTest, PlansForTheCostOfClockChanges) {
   const std::string plan = plan_ + "--no-frontier --max-switches 4 ";

@@ -348,7 +348,7 @@ Result<std::vector<BudgetPlan>> PlanFewSwitches(const plan::Planner& planner, Na
     if (search > 0 && limits.finish.stop_requested()) break;
     few.Begin();
     for (std::size_t i = 0; i < budgets.size(); ++i) {
-      few.Improve(budgets[i], bounds[i], search, best[i]);
+      few.Improve(budgets[i], bounds[i], limits.first_search + search, best[i]);
       if (limits.stop.stop_requested()) return FailAsStopped();
     }
   }

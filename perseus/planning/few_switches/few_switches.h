@@ -77,6 +77,8 @@ struct SwitchLimits {
   // The searches for each budget. A further one starts from the plans of those before, with other
   // random numbers. So more are never worse.
   int searches = 1;
+  // The number of the first one. Searches with other numbers have other random numbers.
+  int first_search = 0;
   // A narrow search has fewer starts, and one of them gets most of the effort, not two. It takes
   // about half the time. For plans that are near known ones.
   enum class Breadth { kUsual, kNarrow } breadth = Breadth::kUsual;
