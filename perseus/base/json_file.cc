@@ -151,7 +151,7 @@ std::string PointerTo(std::string_view pointer, std::string_view key) {
 
 json Parse(std::string_view text, const Bounds& bounds) {
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) {
-    throw Failure{": is empty (expected JSON; see docs/formats.md)", ""};
+    throw Failure{":1: not JSON: it is empty (see docs/formats.md)", ""};
   }
   Checker checker(bounds);
   try {

@@ -83,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(
                     "dependencies": [{"from": "a", "to": "b"}, {"from": "b", "to": "a"}]})",
                 "wait for each other"},
         BadFile{"NotJson", "{", "bad.json:1: not JSON"},
-        BadFile{"Empty", " \n", "bad.json: is empty (expected JSON"}),
+        BadFile{"Empty", " \n", "bad.json:1: not JSON: it is empty (see"}),
     kNameOf);
 
 struct BadUse {
