@@ -30,13 +30,15 @@ Result<std::vector<PlannedTarget>> LimitSwitches(
 using PlansOfEfforts = std::vector<std::vector<PlannedTarget>>;
 
 // Calls LimitSwitches for the limits 0, 2, 3 and so on up to `most_switches`, each with the plans
-// of the one before and kFail. Climbs once from each of `of_efforts`, the plans of rising effort,
-// and takes the best plan for each target. So more effort is never worse either.
-// So in two runs with different limits and all else equal, the run
+// of the one before and kFail. So in two runs with different limits and all else equal, the run
 // with more changes allowed never needs more energy. (A search for one limit alone depends on
 // chance: of 132 plans with limits of 0 to 10, 5 needed up to 0.2 % more energy than with one
 // change less.) Above 16, only some limits are searched; the others have the plans of the next
 // smaller one.
+//
+// Climbs once from each of `of_efforts`, the plans of rising effort, with one search
+// (`limits.searches` does not count), and takes the best plan for each target. A run with more
+// effort makes the climbs of less effort too, so it is never worse.
 Result<std::vector<PlannedTarget>> ClimbToLimit(const plan::Planner& planner,
                                                 const PlansOfEfforts& of_efforts, int most_switches,
                                                 const few_switches::SwitchLimits& limits,

@@ -167,7 +167,7 @@ struct FrontierAndPlans {
 
 int SearchesOf(const PlanFlags& flags) { return std::max(1, flags.effort); }
 
-// From here on, the frontier of a job does not come from a walk (Planner::ComputeFrontier).
+// From here on, the frontier of a job comes from a walk only on demand (Planner::ComputeFrontier).
 constexpr std::size_t kInstructionsOfSlowWalk = 20'000;
 
 // Fills `frontier`, to which `plans` keeps a reference, and makes a first plan for each target.
@@ -180,14 +180,15 @@ Result<void> LookFirst(const PlanFlags& flags, const plan::Planner& planner,
                        std::optional<plan::Frontier>& frontier, TargetPlans& plans,
                        PlanRows& rows) {
   const bool with_frontier = !flags.without_frontier;
-  const bool has_fast_walk = planner.graph().instructions.size() < kInstructionsOfSlowWalk;
+  const bool walks =
+      flags.with_exact_frontier || planner.graph().instructions.size() < kInstructionsOfSlowWalk;
   Result<void> first;
   Result<plan::FrontierPoint> least_energy;
   ForEachOnAllCores(with_frontier ? 3 : 1, [&](std::size_t task) {
     if (task == 0) first = plans.LookFirst(nullptr, TargetsToPlan({}, planner, std::nullopt, 0));
     if (task == 1) least_energy = planner.CheapestPoint(0);
     // The planner remembers the optimum. A failure would come again, and then with its cause.
-    if (task == 2 && !has_fast_walk) {
+    if (task == 2 && !walks) {
       (void)planner.Relax(planner.least_time(), planner.blocking_price());
     }
   });
