@@ -259,12 +259,12 @@ TEST_F(PlanVerbTest, MoreEffortIsNeverWorseUnderNoise) {
   }
 }
 
-// With one search, which starts from the plans of the whole effort, effort 3 is worse than 2 here.
+// With one climb, which starts from the plans of the whole effort, effort 2 is worse than 1 here.
 TEST_F(PlanVerbTest, MoreEffortIsNeverWorseWithALimitOfClockChanges) {
   RunWell("synth --gpu a40 --stages 4 -o a40.csv");
   const std::string plan =
-      "plan a40.csv --schedule 1f1b --pp-ranks 4 --microbatches 6 --blocking-power 60 "
-      "--no-frontier --max-switches 6 --slowdown 3 --slowdown 6 --effort ";
+      "plan a40.csv --schedule 1f1b --pp-ranks 4 --microbatches 8 --blocking-power 60 "
+      "--no-frontier --max-switches 3 --slowdown 3 --effort ";
   json before = RunJson(plan + "1")["plans"];
   for (const char* effort : {"2", "3"}) {
     json plans = RunJson(plan + effort)["plans"];
