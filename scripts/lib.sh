@@ -179,7 +179,8 @@ install_zig() {
 # The planner of the page "Is it worth it for me?", for the browser.
 estimate_planner=build/estimate/planner.wasm
 
-# build_estimate_planner compiles it, unless it is newer than its sources.
+# build_estimate_planner compiles it, unless it is newer than its sources. It fails if a package cannot be
+# installed. Code that does not compile is an error on any machine: nobody may leave that out.
 build_estimate_planner() {
   [[ ! -e $estimate_planner || -n $(find perseus/base \
     perseus/planning/{profile,schedule,frontier,plan,discrete_bound} perseus/simulation/synthetic web/estimate \
@@ -188,7 +189,8 @@ build_estimate_planner() {
   install_zig || return 1
   say "compiling the planner to WebAssembly ($estimate_planner)"
   mkdir -p "${estimate_planner%/*}"
-  web/estimate/build "$estimate_planner.new" && mv "$estimate_planner.new" "$estimate_planner"
+  web/estimate/build "$estimate_planner.new" || die "the planner does not compile to WebAssembly, see above"
+  mv "$estimate_planner.new" "$estimate_planner"
 }
 
 # configure PRESET [CMAKE ARGUMENT...] prints output only if it fails.

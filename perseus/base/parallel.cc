@@ -1,27 +1,66 @@
 #include "perseus/base/parallel.h"
 
 #include <algorithm>
-#include <atomic>
+#include <condition_variable>
 #include <exception>
+#include <limits>
 #include <mutex>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <vector>
 
 namespace perseus {
+namespace {
 
-void ForEachOnAllCores(std::size_t count, const std::function<void(std::size_t)>& work) {
-  std::atomic<std::size_t> next = 0;
-  std::mutex mutex;              // Guards `exception`.
-  std::exception_ptr exception;  // The first one.
+// The calls that may begin. Threads take one after another.
+class Calls {
+ public:
+  explicit Calls(std::size_t count) : end_(count) {}
+
+  // The index of the next call. While running calls may add some, it waits. Nothing if none is
+  // left.
+  std::optional<std::size_t> Begin() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return next_ < end_ || running_ == 0 || exception_; });
+    if (next_ == end_ || exception_) return std::nullopt;
+    ++running_;
+    return next_++;
+  }
+  void End(std::size_t added) {
+    const std::lock_guard lock(mutex_);
+    end_ += added;
+    --running_;
+    if (added > 0 || running_ == 0) changed_.notify_all();
+  }
+  void EndByException() {
+    const std::lock_guard lock(mutex_);
+    if (!exception_) exception_ = std::current_exception();
+    changed_.notify_all();
+  }
+  void Rethrow() const {
+    if (exception_) std::rethrow_exception(exception_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::size_t next_ = 0;
+  std::size_t end_;
+  std::size_t running_ = 0;
+  std::exception_ptr exception_;  // The first one.
+};
+
+// Calls work(index), which returns how many calls it adds. `most` calls run at once at most.
+void CallOnAllCores(std::size_t count, std::size_t most,
+                    const std::function<std::size_t(std::size_t)>& work) {
+  Calls calls(count);
   const auto work_on = [&] {
-    for (std::size_t i = next++; i < count; i = next++) {
+    while (const std::optional<std::size_t> index = calls.Begin()) {
       try {
-        work(i);
+        calls.End(work(*index));
       } catch (...) {
-        next = count;
-        const std::lock_guard lock(mutex);
-        if (!exception) exception = std::current_exception();
+        calls.EndByException();
       }
     }
   };
@@ -29,13 +68,28 @@ void ForEachOnAllCores(std::size_t count, const std::function<void(std::size_t)>
     const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
     std::vector<std::jthread> helpers;
     try {
-      for (std::size_t i = 1; i < std::min(cores, count); ++i) helpers.emplace_back(work_on);
+      for (std::size_t i = 1; i < std::min(cores, most); ++i) helpers.emplace_back(work_on);
     } catch (const std::system_error&) {
       // The existing threads do all the work.
     }
     work_on();
   }
-  if (exception) std::rethrow_exception(exception);
+  calls.Rethrow();
+}
+
+}  // namespace
+
+void ForEachOnAllCores(std::size_t count, const std::function<void(std::size_t)>& work) {
+  CallOnAllCores(count, count, [&](std::size_t i) {
+    work(i);
+    return std::size_t{0};
+  });
+}
+
+void DrainOnAllCores(std::size_t count, const std::function<std::size_t()>& work) {
+  if (count == 0) return;
+  CallOnAllCores(count, std::numeric_limits<std::size_t>::max(),
+                 [&](std::size_t) { return work(); });
 }
 
 }  // namespace perseus

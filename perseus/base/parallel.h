@@ -1,4 +1,7 @@
-// Runs the same function for many items on all cores.
+// Runs the same function many times on all cores.
+//
+// If the system refuses a thread, the existing threads do all the work. If a call throws, no
+// further calls begin, and these functions throw one of the exceptions.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +11,11 @@ namespace perseus {
 
 // Calls work(0) to work(count - 1), each once, and returns when all calls have ended. The calls
 // begin in this order, on as many threads as the machine has cores. So `work` must be thread safe.
-// If the system refuses a thread, the existing threads do all the work. If a call throws, no
-// further calls begin, and this function throws one of the exceptions.
 void ForEachOnAllCores(std::size_t count, const std::function<void(std::size_t)>& work);
+
+// For tasks that lead to more tasks, such as those of a queue: calls work() once for each of
+// `count` tasks, and once more for each task that a call adds. A call returns how many it added.
+// Returns when no task is left. `work` must be thread safe, and finds a task at each call.
+void DrainOnAllCores(std::size_t count, const std::function<std::size_t()>& work);
 
 }  // namespace perseus

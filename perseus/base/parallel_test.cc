@@ -3,7 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <barrier>
+#include <chrono>
+#include <deque>
+#include <mutex>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 namespace perseus {
@@ -25,6 +30,55 @@ TEST(ForEachOnAllCores, AnExceptionReachesTheCallerAndEndsTheWork) {
                                  }),
                std::runtime_error);
   EXPECT_LT(begun, 1'000'000);
+}
+
+TEST(DrainOnAllCores, CallsTheFunctionOnceForEachTaskAlsoForThoseThatCallsAdd) {
+  // A binary tree of tasks of depth 10, from three roots: all but one thread first wait for tasks.
+  std::mutex mutex;
+  std::deque<int> depths = {1, 1, 1};
+  std::atomic<int> done = 0;
+  DrainOnAllCores(depths.size(), [&]() -> std::size_t {
+    const std::lock_guard lock(mutex);
+    const int depth = depths.front();  // Fails with _GLIBCXX_ASSERTIONS if there is no task.
+    depths.pop_front();
+    ++done;
+    if (depth == 10) return 0;
+    depths.insert(depths.end(), {depth + 1, depth + 1});
+    return 2;
+  });
+  EXPECT_EQ(done, 3 * 1023);
+  EXPECT_TRUE(depths.empty());
+  DrainOnAllCores(0, []() -> std::size_t {
+    ADD_FAILURE();
+    return 0;
+  });
+}
+
+TEST(DrainOnAllCores, AThreadWaitsForTasksThatARunningCallMayAdd) {
+  if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "needs two cores";
+  // The first call adds two tasks late. Both then run at once, which needs a thread that has
+  // waited.
+  std::atomic<int> begun = 0;
+  std::barrier both(2);
+  DrainOnAllCores(1, [&]() -> std::size_t {
+    if (begun++ == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      return 2;
+    }
+    both.arrive_and_wait();
+    return 0;
+  });
+  EXPECT_EQ(begun, 3);
+}
+
+TEST(DrainOnAllCores, AnExceptionReachesTheCallerAndEndsTheWork) {
+  std::atomic<int> begun = 0;  // Without the exception, the work has no end.
+  EXPECT_THROW(DrainOnAllCores(1,
+                               [&]() -> std::size_t {
+                                 if (++begun == 5) throw std::runtime_error("five");
+                                 return 2;
+                               }),
+               std::runtime_error);
 }
 
 }  // namespace

@@ -1,13 +1,11 @@
 #include "perseus/planning/frontier/enclosure.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstddef>
 #include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "perseus/base/parallel.h"
@@ -282,10 +280,7 @@ class Sandwich {
 
   Result<Bounds> Run(std::span<const Solution> solved) {
     PERSEUS_RETURN_IF_ERROR(AddSolved(solved));
-    // A thread works until no gap is left. If there are fewer threads, nothing is left for the
-    // later calls.
-    ForEachOnAllCores(std::max(1U, std::thread::hardware_concurrency()),
-                      [&](std::size_t) { ExamineAll(); });
+    DrainOnAllCores(gaps_.size(), [this] { return ExamineNext(); });
     if (stop_.stop_requested()) return FailAsStopped();
     const std::lock_guard lock(mutex_);
     if (error_) return tl::unexpected<Error>(*std::move(error_));
@@ -312,55 +307,28 @@ class Sandwich {
     return {};
   }
 
-  void ExamineAll() {
-    while (const std::optional<Gap> gap = Take()) {
-      const Examining examining(*this);
-      Put(*gap, Examine(network_, *gap, most_error_, stop_));
-    }
-  }
-  // Ends what Take began, also after an exception.
-  class Examining {
-   public:
-    explicit Examining(Sandwich& sandwich) : sandwich_(sandwich) {}
-    ~Examining() {
-      const std::lock_guard lock(sandwich_.mutex_);
-      --sandwich_.examining_;
-      sandwich_.changed_.notify_all();
-    }
-    Examining(const Examining&) = delete;
-    Examining& operator=(const Examining&) = delete;
-
-   private:
-    Sandwich& sandwich_;
-  };
-
-  // Waits while other threads may still leave gaps. Nothing if none is left.
-  std::optional<Gap> Take() {
+  // Returns how many gaps it leaves.
+  std::size_t ExamineNext() {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return !gaps_.empty() || examining_ == 0; });
-    if (gaps_.empty() || error_ || stop_.stop_requested()) return std::nullopt;
-    Gap gap = std::move(gaps_.front());
+    const Gap gap = std::move(gaps_.front());
     gaps_.pop_front();
-    ++examining_;
-    return gap;
-  }
-
-  void Put(const Gap& gap, const Result<Examined>& examined) {
-    const std::lock_guard lock(mutex_);
+    if (error_ || stop_.stop_requested()) return 0;
+    lock.unlock();
+    const Result<Examined> examined = Examine(network_, gap, most_error_, stop_);
+    lock.lock();
     if (!examined) {
       error_ = examined.error();
-      return;
+      return 0;
     }
     bounds_.uppers.push_back(examined->upper);
     bounds_.lines.push_back(examined->line);
     if (examined->middle) {
       Add(*examined->middle);
-      AddGap(gap.fast, examined->middle);
-      AddGap(examined->middle, gap.slow);
-      return;
+      return AddGap(gap.fast, examined->middle) + AddGap(examined->middle, gap.slow);
     }
     completed_ += gap.slow->upper.time - gap.fast->upper.time;
     if (progress_) progress_(static_cast<double>(completed_) / static_cast<double>(range_));
+    return 0;
   }
 
   // These two require the lock.
@@ -368,9 +336,11 @@ class Sandwich {
     bounds_.uppers.push_back(point.upper);
     bounds_.lines.push_back(point.line);
   }
-  // Between neighboring nanoseconds, nothing is left to find.
-  void AddGap(const SharedPoint& fast, const SharedPoint& slow) {
-    if (slow->upper.time - fast->upper.time > 1) gaps_.push_back({fast, slow});
+  // Returns how many gaps it adds. Between neighboring nanoseconds, nothing is left to find.
+  std::size_t AddGap(const SharedPoint& fast, const SharedPoint& slow) {
+    if (slow->upper.time - fast->upper.time <= 1) return 0;
+    gaps_.push_back({fast, slow});
+    return 1;
   }
 
   const Network& network_;
@@ -378,9 +348,7 @@ class Sandwich {
   const std::function<void(double)>& progress_;
   const std::stop_token& stop_;
   std::mutex mutex_;  // Guards all below.
-  std::condition_variable changed_;
   std::deque<Gap> gaps_;
-  int examining_ = 0;
   Bounds bounds_;
   std::optional<Error> error_;
   Nanoseconds range_ = 1;
