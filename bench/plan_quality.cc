@@ -5,6 +5,7 @@
 //   plan_quality [all | measured | examples | synthetic | SCHEDULE]
 //   plan_quality switches [SEARCHES]
 //   plan_quality bounds
+//   plan_quality noise
 //
 // measured   both profiles of ../shared (skipped if absent), with 12 to 96 microbatches
 // examples   the profiles of examples/, as if measured on an A100
@@ -16,6 +17,10 @@
 //            is the effort of `perseus plan --max-switches auto --effort` (default: 1)
 // bounds     both profiles of ../shared, and synthetic 1F1B without and with noise: the gap to the
 //            bound of the relaxation and to the discrete bound, and the CPU time of both bounds
+// noise      plans with no slowdown on average for both profiles of ../shared and 1 to 3 % of
+// noise:
+//            the mean slowdown and the saving, the most that any such plan can save, the part of
+//            the saving without noise, and the CPU time of the margin and of its bound
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -34,6 +39,8 @@
 #include "perseus/base/file.h"
 #include "perseus/planning/discrete_bound/discrete_bound.h"
 #include "perseus/planning/few_switches/few_switches.h"
+#include "perseus/planning/noise/noise_bound.h"
+#include "perseus/planning/noise/noise_margin.h"
 #include "perseus/planning/plan/planner.h"
 #include "perseus/planning/schedule/schedule.h"
 #include "perseus/simulation/synthetic/synthetic_profile.h"
@@ -42,6 +49,7 @@ namespace perseus {
 namespace {
 
 constexpr int kMicrobatches[] = {12, 24, 48, 96};
+constexpr int kFewMicrobatches[] = {12, 24, 96};
 constexpr double kSlowdownsPercent[] = {0, 1, 2, 3, 5, 7.5, 10, 15, 20};
 constexpr int kRanks = 8;
 // The blocking power of the A100 in synthetic_profile.h, for profiles without one.
@@ -53,6 +61,19 @@ struct Job {
   int microbatches = 0;
   double blocking_power_w = 0;
 };
+
+// Calls print(measured job, microbatches) for the jobs whose profiles are there.
+template <typename Print>
+Result<void> ForMeasuredJobs(std::span<const int> microbatches, const Print& print) {
+  for (const MeasuredJob& measured : kMeasuredJobs) {
+    if (!std::filesystem::exists(ProfilePath(measured))) {
+      fmt::print("{} is absent: skipped\n", ProfilePath(measured).string());
+      continue;
+    }
+    for (const int count : microbatches) PERSEUS_RETURN_IF_ERROR(print(measured, count));
+  }
+  return {};
+}
 
 struct Worst {
   double gap = 0;
@@ -91,19 +112,12 @@ Result<void> PrintRows(const Job& job, schedule::InstructionGraph graph, Worst& 
 }
 
 Result<void> PrintMeasured(std::string_view, Worst& worst) {
-  for (const MeasuredJob& measured : kMeasuredJobs) {
-    if (!std::filesystem::exists(ProfilePath(measured))) {
-      fmt::print("{} is absent: skipped\n", ProfilePath(measured).string());
-      continue;
-    }
-    for (const int microbatches : kMicrobatches) {
-      Result<schedule::InstructionGraph> graph = ReadIteration(measured, microbatches);
-      if (!graph) return Fail(graph);
-      const Job job{std::string(measured.name), "1f1b", microbatches, measured.blocking_power_w};
-      if (Result<void> rows = PrintRows(job, *std::move(graph), worst); !rows) return rows;
-    }
-  }
-  return {};
+  return ForMeasuredJobs(kMicrobatches, [&](const MeasuredJob& measured, int microbatches) {
+    Result<schedule::InstructionGraph> graph = ReadIteration(measured, microbatches);
+    if (!graph) return Result<void>(Fail(graph));
+    const Job job{std::string(measured.name), "1f1b", microbatches, measured.blocking_power_w};
+    return PrintRows(job, *std::move(graph), worst);
+  });
 }
 
 Result<void> PrintSchedule(const Job& job, const profile::Profile& profile, Worst& worst) {
@@ -223,16 +237,9 @@ Result<void> PrintSwitchRows(const MeasuredJob& measured, int microbatches, int 
 Result<void> PrintSwitches(int searches) {
   fmt::print("{:20} {:>4} {:>9} {:>8} {:>10} {:>8} {:>12} {:>6}\n", "profile", "mb", "switches",
              "saves %", "at most %", "gap %", "of unlimited", "used");
-  for (const MeasuredJob& measured : kMeasuredJobs) {
-    if (!std::filesystem::exists(ProfilePath(measured))) {
-      fmt::print("{} is absent: skipped\n", ProfilePath(measured).string());
-      continue;
-    }
-    for (const int microbatches : {12, 24, 96}) {
-      PERSEUS_RETURN_IF_ERROR(PrintSwitchRows(measured, microbatches, searches));
-    }
-  }
-  return {};
+  return ForMeasuredJobs(kFewMicrobatches, [&](const MeasuredJob& measured, int microbatches) {
+    return PrintSwitchRows(measured, microbatches, searches);
+  });
 }
 
 Result<void> PrintBoundRows(const Job& job, schedule::InstructionGraph graph) {
@@ -265,7 +272,7 @@ Result<void> PrintSyntheticBounds(double noise) {
   spec.stages = kRanks;
   spec.noise = noise;
   PERSEUS_ASSIGN_OR_RETURN(const auto profile, synthetic::SynthesizeProfile(spec));
-  for (const int microbatches : {12, 24, 96}) {
+  for (const int microbatches : kFewMicrobatches) {
     PERSEUS_ASSIGN_OR_RETURN(
         const auto schedule,
         schedule::GenerateSchedule(
@@ -283,27 +290,57 @@ Result<void> PrintSyntheticBounds(double noise) {
 Result<void> PrintBounds() {
   fmt::print("{:24} {:>4} {:>6} {:>12} {:>12} {:>8} {:>8} {:>8} {:>8} {:>8}\n", "profile", "mb",
              "slow %", "energy J", "relaxed J", "gain J", "gap %", "new %", "ms", "new ms");
-  for (const MeasuredJob& measured : kMeasuredJobs) {
-    if (!std::filesystem::exists(ProfilePath(measured))) {
-      fmt::print("{} is absent: skipped\n", ProfilePath(measured).string());
-      continue;
-    }
-    for (const int microbatches : {12, 24, 96}) {
-      PERSEUS_ASSIGN_OR_RETURN(auto graph, ReadIteration(measured, microbatches));
-      PERSEUS_RETURN_IF_ERROR(PrintBoundRows(
-          {std::string(measured.name), "1f1b", microbatches, measured.blocking_power_w},
-          std::move(graph)));
-    }
-  }
+  PERSEUS_RETURN_IF_ERROR(ForMeasuredJobs(
+      kFewMicrobatches, [&](const MeasuredJob& measured, int microbatches) -> Result<void> {
+        PERSEUS_ASSIGN_OR_RETURN(auto graph, ReadIteration(measured, microbatches));
+        return PrintBoundRows(
+            {std::string(measured.name), "1f1b", microbatches, measured.blocking_power_w},
+            std::move(graph));
+      }));
   for (const double noise : {0.0, 0.001}) PERSEUS_RETURN_IF_ERROR(PrintSyntheticBounds(noise));
   return {};
 }
 
+Result<void> PrintNoiseRows(const MeasuredJob& measured, int microbatches) {
+  PERSEUS_ASSIGN_OR_RETURN(auto graph, ReadIteration(measured, microbatches));
+  PERSEUS_ASSIGN_OR_RETURN(const auto planner,
+                           plan::Planner::Create(std::move(graph), {measured.blocking_power_w, 0}));
+  const plan::Evaluation& baseline = planner.baseline();
+  PERSEUS_ASSIGN_OR_RETURN(const plan::Plan plan, planner.PlanFor(baseline.time));
+  const double without_noise = 1 - plan.evaluation.energy_j / baseline.energy_j;
+  for (const double percent : {1, 2, 3}) {
+    const noise::Noise noise{.independent = percent / 100};
+    const double start = CpuMilliseconds();
+    PERSEUS_ASSIGN_OR_RETURN(const noise::NoisyPlan noisy,
+                             noise::AddNoiseMargin(planner, plan, noise, 0));
+    const double middle = CpuMilliseconds();
+    const noise::NoiseBound bound = noise::ComputeNoiseBound(planner, noise, 0);
+    const double end = CpuMilliseconds();
+    const double saving = noisy.after.saving;
+    const double most = bound.MostSaving(noisy.after.slowdown);
+    fmt::print("{:20} {:4} {:7} {:8.3f} {:8.2f} {:10.2f} {:12.1f} {:10.1f} {:8.2f} {:8.2f}\n",
+               measured.name, microbatches, percent, 100 * noisy.after.slowdown, 100 * saving,
+               100 * most, 100 * saving / without_noise, 100 * most / without_noise,
+               (middle - start) / 1e3, (end - middle) / 1e3);
+    std::fflush(stdout);
+  }
+  return {};
+}
+
+Result<void> PrintNoise() {
+  fmt::print("{:20} {:>4} {:>7} {:>8} {:>8} {:>10} {:>12} {:>10} {:>8} {:>8}\n", "profile", "mb",
+             "noise %", "slow %", "saves %", "at most %", "of noiseless", "at most %", "plan s",
+             "bound s");
+  return ForMeasuredJobs(kFewMicrobatches, PrintNoiseRows);
+}
+
 int Main(std::span<char*> arguments) {
   const std::string_view what = arguments.size() > 1 ? arguments[1] : "all";
-  if (what == "switches" || what == "bounds") {
+  if (what == "switches" || what == "bounds" || what == "noise") {
     const int searches = arguments.size() > 2 ? std::atoi(arguments[2]) : 1;
-    const Result<void> printed = what == "bounds" ? PrintBounds() : PrintSwitches(searches);
+    const Result<void> printed = what == "bounds"  ? PrintBounds()
+                                 : what == "noise" ? PrintNoise()
+                                                   : PrintSwitches(searches);
     if (!printed) {
       fmt::print(stderr, "{}\n", printed.error().message);
       return 1;

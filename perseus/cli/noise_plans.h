@@ -17,6 +17,8 @@ struct NoiseOutcome {
   noise::Noise noise;
   std::vector<noise::NoisyDifference> without_margin;
   std::vector<noise::NoisyDifference> with_margin;  // The same for a target without a time.
+  // What no plan saves that is as fast on average (noise_bound.h).
+  std::vector<double> most_savings;
 };
 
 // Replaces each plan whose target is a slowdown or a deadline by one whose mean time keeps it under

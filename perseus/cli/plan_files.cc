@@ -65,7 +65,7 @@ Result<std::string> MakePlanReportData(const PlanOutcome& outcome,
   if (outcome.noise) {
     report.noise = outcome.noise->noise;
     for (std::size_t i = 0; i < report.plans.size(); ++i) {
-      report.plans[i].under_noise = outcome.noise->with_margin[i];
+      report.plans[i].under_noise = {outcome.noise->with_margin[i], outcome.noise->most_savings[i]};
     }
   }
   if (outcome.switch_tradeoff) {

@@ -73,6 +73,7 @@ ordered_json DescribeNoise(const NoiseOutcome& noise, const std::vector<PlannedT
   for (std::size_t i = 0; i < planned.size(); ++i) {
     ordered_json plan{{"name", planned[i].slug}};
     plan.update(describe(noise.with_margin[i]));
+    plan["most_saving"] = noise.most_savings[i];
     plan["without_margin"] = describe(noise.without_margin[i]);
     plans.push_back(std::move(plan));
   }

@@ -20,6 +20,7 @@
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/tradeoff_file.h"
 #include "perseus/cli/verbs.h"
+#include "perseus/planning/noise/noise_bound.h"
 #include "perseus/planning/noise/noise_margin.h"
 #include "perseus/planning/plan/evaluation.h"
 #include "perseus/planning/report/report.h"
@@ -169,10 +170,17 @@ Result<std::string> MakeData(const ReportFlags& flags,
     report.plans.push_back({names.back(), std::move(evaluated)});
   }
   if (report.noise) {
-    ForEachOnAllCores(report.plans.size(), [&](std::size_t i) {
-      report::ReportedPlan& plan = report.plans[i];
-      plan.under_noise = noise::CompareWithBaseline(planner, plan.plan.options, *report.noise);
+    std::vector<noise::NoisyDifference> differences(report.plans.size());
+    ForEachOnAllCores(differences.size(), [&](std::size_t i) {
+      differences[i] =
+          noise::CompareWithBaseline(planner, report.plans[i].plan.options, *report.noise);
     });
+    const double fastest =
+        std::ranges::min_element(differences, {}, &noise::NoisyDifference::slowdown)->slowdown;
+    const noise::NoiseBound bound = noise::ComputeNoiseBound(planner, *report.noise, fastest);
+    for (std::size_t i = 0; i < differences.size(); ++i) {
+      report.plans[i].under_noise = {differences[i], bound.MostSaving(differences[i].slowdown)};
+    }
   }
   const std::string shown = flags.show.empty() ? "no-slowdown" : flags.show;
   const auto place = std::ranges::find(names, shown);

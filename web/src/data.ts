@@ -50,6 +50,7 @@ export interface UnderNoise {
   slowdown_ci: number; // Half-width of the 95 % confidence interval.
   saving: number;
   saving_ci: number;
+  most_saving: number; // No plan that is as fast on average saves more.
 }
 
 export interface Plan extends Iteration {

@@ -4,27 +4,12 @@
 #include <cmath>
 
 #include "perseus/base/index.h"
-#include "perseus/base/random.h"
 
 namespace perseus::noise {
 namespace {
 
 // No instruction takes less than this part of its time.
 constexpr double kLeastFactor = 0.1;
-
-plan::Variation Sample(const schedule::InstructionGraph& graph, const Noise& noise,
-                       SplitMix64& random) {
-  std::vector<double> of_pp_rank(graph.pp_rank_orders.size());
-  for (double& factor : of_pp_rank) factor = 1 + noise.common * Normal(random);
-  plan::Variation sample;
-  sample.time_factors.reserve(graph.instructions.size());
-  for (const schedule::InstructionNode& instruction : graph.instructions) {
-    const double own = 1 + noise.independent * Normal(random);
-    sample.time_factors.push_back(
-        std::max(kLeastFactor, own * of_pp_rank[At(instruction.pp_rank)]));
-  }
-  return sample;
-}
 
 // A mean ratio minus 1 of paired samples, by the delta method.
 struct Ratio {
@@ -51,6 +36,20 @@ Ratio RatioOf(std::span<const double> values, std::span<const double> others) {
 }
 
 }  // namespace
+
+plan::Variation Sample(const schedule::InstructionGraph& graph, const Noise& noise,
+                       SplitMix64& random) {
+  std::vector<double> of_pp_rank(graph.pp_rank_orders.size());
+  for (double& factor : of_pp_rank) factor = 1 + noise.common * Normal(random);
+  plan::Variation sample;
+  sample.time_factors.reserve(graph.instructions.size());
+  for (const schedule::InstructionNode& instruction : graph.instructions) {
+    const double own = 1 + noise.independent * Normal(random);
+    sample.time_factors.push_back(
+        std::max(kLeastFactor, own * of_pp_rank[At(instruction.pp_rank)]));
+  }
+  return sample;
+}
 
 NoisyExecution::NoisyExecution(const schedule::InstructionGraph& graph,
                                const plan::ExecutionModel& model, const Noise& noise, int samples,

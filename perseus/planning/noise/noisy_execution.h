@@ -18,6 +18,7 @@
 #include <span>
 #include <vector>
 
+#include "perseus/base/random.h"
 #include "perseus/planning/plan/evaluation.h"
 #include "perseus/planning/profile/time_noise.h"
 #include "perseus/planning/schedule/instruction_graph.h"
@@ -26,6 +27,10 @@ namespace perseus::noise {
 
 using Noise = profile::TimeNoise;
 inline constexpr double kMostNoise = profile::kMostTimeNoise;
+
+// The time factors of one execution: one for each instruction, with mean 1.
+plan::Variation Sample(const schedule::InstructionGraph& graph, const Noise& noise,
+                       SplitMix64& random);
 
 // Means over the samples.
 struct NoisyMean {

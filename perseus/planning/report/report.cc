@@ -178,10 +178,11 @@ ordered_json DescribePlan(const Report& report, const ReportedPlan& reported) {
                       {"gap", plan.gap()},
                       {"marginal_w", MarginalPrice(report.frontier, plan.deadline)}};
   if (const auto& noisy = reported.under_noise) {
-    object["noise"] = {{"slowdown", noisy->slowdown},
-                       {"slowdown_ci", noisy->slowdown_ci},
-                       {"saving", noisy->saving},
-                       {"saving_ci", noisy->saving_ci}};
+    object["noise"] = {{"slowdown", noisy->difference.slowdown},
+                       {"slowdown_ci", noisy->difference.slowdown_ci},
+                       {"saving", noisy->difference.saving},
+                       {"saving_ci", noisy->difference.saving_ci},
+                       {"most_saving", noisy->most_saving}};
   }
   object.update(DescribeIteration(report.planner, plan.options, plan.evaluation));
   return object;

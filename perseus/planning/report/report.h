@@ -25,12 +25,17 @@
 
 namespace perseus::report {
 
+// Means against maximum frequency with the noise of the report.
+struct UnderNoise {
+  noise::NoisyDifference difference;
+  double most_saving = 0;  // No plan that is as fast saves more.
+};
+
 // A plan of the report. The slider of the page stops at it.
 struct ReportedPlan {
   std::string name;  // The name of its file, such as "no-slowdown".
   plan::Plan plan;   // With its evaluation under the model of the planner.
-  // Against maximum frequency with the noise of the report. Only with a noise.
-  std::optional<noise::NoisyDifference> under_noise = {};
+  std::optional<UnderNoise> under_noise = {};  // Only with a noise.
 };
 
 // What one limit of clock changes saves, as fractions of the energy at maximum frequency.

@@ -175,13 +175,14 @@ TEST(FormatReportData, PlansHaveTheirMeansUnderNoise) {
   EXPECT_FALSE(without["job"].contains("noise"));
   EXPECT_FALSE(without["plans"][0].contains("noise"));
   report.noise = noise::Noise{0.01, 0.005};
-  report.plans[0].under_noise = noise::NoisyDifference{0.004, 0.0001, 0.15, 0.0002};
+  report.plans[0].under_noise = UnderNoise{{0.004, 0.0001, 0.15, 0.0002}, 0.16};
   const json with = json::parse(*FormatReportData(report));
   EXPECT_EQ(with["job"]["noise"], json({{"independent", 0.01}, {"common", 0.005}}));
-  EXPECT_EQ(
-      with["plans"][0]["noise"],
-      json(
-          {{"slowdown", 0.004}, {"slowdown_ci", 0.0001}, {"saving", 0.15}, {"saving_ci", 0.0002}}));
+  EXPECT_EQ(with["plans"][0]["noise"], json({{"slowdown", 0.004},
+                                             {"slowdown_ci", 0.0001},
+                                             {"saving", 0.15},
+                                             {"saving_ci", 0.0002},
+                                             {"most_saving", 0.16}}));
 }
 
 TEST(FormatReportData, ThinsALongFrontierAndKeepsItsEndsAndItsLeast) {

@@ -92,14 +92,15 @@ export function Headline({ report, chosen }: { report: Report; chosen: number })
 function NoiseNote({ report, plan }: { report: Report; plan: Plan }) {
   const noise = report.job.noise;
   if (!noise || !plan.noise) return null;
-  const { slowdown, slowdown_ci, saving, saving_ci } = plan.noise;
+  const { slowdown, slowdown_ci, saving, saving_ci, most_saving } = plan.noise;
   return (
     <p class="noise">
       The time of an instruction varies by {percent(noise.independent)}
       {noise.common > 0 && ` on its own, and by ${percent(noise.common)} together with its rank`}. With
       this noise, the mean iteration of the plan for <em>{plan.target}</em> takes{" "}
       {percentWithin(slowdown, slowdown_ci, 3)} more time than at maximum frequency, and saves{" "}
-      {percentWithin(saving, saving_ci, 2)} of the energy.
+      {percentWithin(saving, saving_ci, 2)} of the energy. No plan that is as fast on average saves more
+      than {percent(most_saving, 2)}.
     </p>
   );
 }

@@ -1,0 +1,234 @@
+#include "perseus/planning/noise/noise_bound.h"
+
+#include <cmath>
+#include <cstddef>
+#include <functional>
+
+#include "perseus/base/index.h"
+#include "perseus/base/random.h"
+#include "perseus/planning/profile/curve.h"
+
+namespace perseus::noise {
+namespace {
+
+// From one price to the next.
+constexpr double kPriceRatio = 1.3;
+constexpr int kMostPrices = 60;
+// So many prices in a row without a gain end the search.
+constexpr int kPricesWithoutGain = 2;
+// A price starts as if so many steps were done before, because w is good already.
+constexpr int kStepsBefore = 100;
+
+// The convex curve of an option set, in seconds, joules and watts.
+class Curve {
+ public:
+  explicit Curve(const profile::Curve& curve) {
+    for (const Nanoseconds time : curve.times) times_s_.push_back(ToSeconds(time));
+    energies_j_.assign(times_s_.size(), curve.least_effective_energy_j);
+    for (std::size_t v = times_s_.size() - 1; v-- > 0;) {
+      slopes_w_.insert(slopes_w_.begin(), static_cast<double>(curve.slopes[v]) * 1e-6);
+      energies_j_[v] = energies_j_[v + 1] + slopes_w_.front() * (times_s_[v + 1] - times_s_[v]);
+    }
+  }
+
+  // The least of energy + price * time.
+  double LeastCost(double price_w) const {
+    const std::size_t v = VertexAt(price_w);
+    return energies_j_[v] + price_w * times_s_[v];
+  }
+  // A time near the one of the least cost, continuous in the price: the middle of a segment at its
+  // slope, and between two slopes on the straight line.
+  double SmoothTime(double price_w) const {
+    if (slopes_w_.empty()) return times_s_.front();
+    const std::size_t v = VertexAt(price_w);
+    const auto middle = [&](std::size_t s) { return (times_s_[s] + times_s_[s + 1]) / 2; };
+    const bool is_fastest = v == 0;
+    const bool is_slowest = v == slopes_w_.size();
+    const double high_w = is_fastest ? kFastestAt * slopes_w_.front() : slopes_w_[v - 1];
+    const double low_w = is_slowest ? 0 : slopes_w_[v];
+    const double high_s = is_fastest ? times_s_.front() : middle(v - 1);
+    const double low_s = is_slowest ? times_s_.back() : middle(v);
+    const double part = std::min(1.0, (price_w - low_w) / (high_w - low_w));
+    return low_s + part * (high_s - low_s);
+  }
+
+ private:
+  // The price from which the smooth time is the fastest, relative to the steepest slope.
+  static constexpr double kFastestAt = 1.5;
+
+  // The number of slopes above the price.
+  std::size_t VertexAt(double price_w) const {
+    return At(std::ranges::upper_bound(slopes_w_, price_w, std::greater<>()) - slopes_w_.begin());
+  }
+
+  std::vector<double> times_s_;  // Fast to slow.
+  std::vector<double> energies_j_;
+  std::vector<double> slopes_w_;  // Steepest first.
+};
+
+// Weights of paths, or their means.
+struct Paths {
+  std::vector<double> of_instructions;  // w
+  double delays_s = 0;
+  double length_s = 0;  // With the baseline's times: of its own longest path.
+};
+
+// Executes iterations with any durations.
+class Executor {
+ public:
+  explicit Executor(const schedule::InstructionGraph& graph) : first_(1, 0) {
+    std::vector<std::vector<Before>> before(graph.instructions.size());
+    for (const schedule::Dependency& dependency : graph.dependencies) {
+      before[At(dependency.to)].push_back({dependency.from, ToSeconds(dependency.delay)});
+    }
+    for (const std::vector<Before>& list : before) {
+      before_.insert(before_.end(), list.begin(), list.end());
+      first_.push_back(before_.size());
+    }
+    ends_s_.resize(graph.instructions.size());
+    chosen_.resize(graph.instructions.size());
+  }
+
+  // The longest path in seconds.
+  double Run(std::span<const double> times_s, std::span<const double> factors) {
+    last_ = 0;
+    for (std::size_t i = 0; i < times_s.size(); ++i) {
+      double start_s = 0;
+      std::size_t chosen = kNone;
+      for (std::size_t b = first_[i]; b < first_[i + 1]; ++b) {
+        const double ready_s = ends_s_[At(before_[b].instruction)] + before_[b].delay_s;
+        if (ready_s < start_s) continue;
+        start_s = ready_s;
+        chosen = b;
+      }
+      chosen_[i] = chosen;
+      ends_s_[i] = start_s + times_s[i] * factors[i];
+      if (ends_s_[i] > ends_s_[last_]) last_ = i;
+    }
+    return ends_s_[last_];
+  }
+  // Adds the longest path of the latest run.
+  void AddPath(std::span<const double> factors, double share, Paths& paths) const {
+    for (std::size_t i = last_;;) {
+      paths.of_instructions[i] += share * factors[i];
+      if (chosen_[i] == kNone) return;
+      paths.delays_s += share * before_[chosen_[i]].delay_s;
+      i = At(before_[chosen_[i]].instruction);
+    }
+  }
+
+ private:
+  static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+  struct Before {
+    int instruction = 0;
+    double delay_s = 0;
+  };
+  std::vector<std::size_t> first_;  // [instruction] an index into before_.
+  std::vector<Before> before_;
+  std::vector<double> ends_s_;
+  std::vector<std::size_t> chosen_;  // [instruction] an index into before_.
+  std::size_t last_ = 0;             // The instruction that ends last.
+};
+
+class FrankWolfe {
+ public:
+  FrankWolfe(const plan::Planner& planner, const Noise& noise, const BoundLimits& limits)
+      : graph_(planner.graph()), noise_(noise), limits_(limits), executor_(planner.graph()) {
+    random_.state = limits.seed;
+    for (const profile::Curve& curve : planner.network().curves) {
+      curves_.emplace_back(curve);
+      if (curves_.size() == graph_.option_sets.size()) break;  // Those of dependencies follow.
+    }
+    const double blocking_w = planner.model().blocking_power_w;
+    const std::vector<int> options = schedule::BaselineOptions(graph_);
+    for (std::size_t i = 0; i < graph_.instructions.size(); ++i) {
+      const profile::Option& option =
+          graph_.options_of(static_cast<int>(i)).options[At(options[i])];
+      baseline_times_s_.push_back(ToSeconds(option.time));
+      baseline_energy_j_ += profile::EffectiveEnergy(option, blocking_w);
+    }
+    times_s_ = baseline_times_s_;
+    paths_ = Sampled();
+  }
+
+  // Makes the paths good for a price.
+  void Optimize(double price_w) {
+    for (int k = 0; k < limits_.steps; ++k) {
+      for (std::size_t i = 0; i < times_s_.size(); ++i) {
+        times_s_[i] = CurveOf(i).SmoothTime(price_w * paths_.of_instructions[i]);
+      }
+      const Paths sampled = Sampled();
+      const double step = 2.0 / (k + 2 + kStepsBefore);
+      const auto move = [&](double& value, double to) { value += step * (to - value); };
+      for (std::size_t i = 0; i < times_s_.size(); ++i) {
+        move(paths_.of_instructions[i], sampled.of_instructions[i]);
+      }
+      move(paths_.delays_s, sampled.delays_s);
+      move(paths_.length_s, sampled.length_s);
+    }
+  }
+
+  double LeastCost(double price_w) const {
+    double cost_j = price_w * paths_.delays_s;
+    for (std::size_t i = 0; i < times_s_.size(); ++i) {
+      cost_j += CurveOf(i).LeastCost(price_w * paths_.of_instructions[i]);
+    }
+    return cost_j;
+  }
+  double baseline_time_s() const { return paths_.length_s; }
+  // Effective.
+  double baseline_energy_j() const { return baseline_energy_j_; }
+
+ private:
+  const Curve& CurveOf(std::size_t instruction) const {
+    return curves_[At(graph_.instructions[instruction].option_set)];
+  }
+
+  // The mean of new samples.
+  Paths Sampled() {
+    Paths paths{std::vector<double>(times_s_.size(), 0)};
+    const double share = 1.0 / limits_.samples;
+    for (int s = 0; s < limits_.samples; ++s) {
+      const std::vector<double> factors = Sample(graph_, noise_, random_).time_factors;
+      paths.length_s += share * executor_.Run(baseline_times_s_, factors);
+      executor_.Run(times_s_, factors);
+      executor_.AddPath(factors, share, paths);
+    }
+    return paths;
+  }
+
+  const schedule::InstructionGraph& graph_;
+  Noise noise_;
+  BoundLimits limits_;
+  Executor executor_;
+  SplitMix64 random_;
+  std::vector<Curve> curves_;  // [option set]
+  std::vector<double> baseline_times_s_;
+  double baseline_energy_j_ = 0;
+  std::vector<double> times_s_;
+  Paths paths_;
+};
+
+}  // namespace
+
+NoiseBound ComputeNoiseBound(const plan::Planner& planner, const Noise& noise, double fastest,
+                             const BoundLimits& limits) {
+  const double waiting_w = planner.model().blocking_power_w * planner.pp_ranks();
+  FrankWolfe search(planner, noise, limits);
+  NoiseBound bound;
+  double price_w = waiting_w > 0 ? waiting_w : 1;
+  int without_gain = 0;
+  for (int n = 0; n < kMostPrices && without_gain < kPricesWithoutGain; ++n) {
+    const double before = bound.MostSaving(fastest);
+    search.Optimize(price_w);
+    const double baseline_s = search.baseline_time_s();
+    const double baseline_j = search.baseline_energy_j() + waiting_w * baseline_s;
+    const double of_slowdown = (price_w - waiting_w) * baseline_s / baseline_j;
+    bound.lines_.push_back({1 - search.LeastCost(price_w) / baseline_j + of_slowdown, of_slowdown});
+    without_gain = bound.MostSaving(fastest) < before ? 0 : without_gain + 1;
+    price_w *= kPriceRatio;
+  }
+  return bound;
+}
+
+}  // namespace perseus::noise

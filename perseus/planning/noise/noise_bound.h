@@ -1,0 +1,88 @@
+// The most that any plan can save under noise: a certificate for plans with a margin.
+//
+// PROBLEM
+//   Instruction i takes t_i * f_i. Its factor f_i is random, with mean 1. Its effective energy e_i
+//   (profile/curve.h) is a convex function of t_i. T is the mean length of the longest path. With
+//   the blocking power P of all pp_ranks, the mean energy is sum e_i(t_i) + P*T. What is its least
+//   value if T may be at most D?
+//
+// IDEA
+//   Weak duality, as for the bound without noise. Take any rule that chooses a path for each
+//   outcome of the factors. With w_i, the mean of f_i where the rule's path contains i and 0 where
+//   it does not, T >= sum w_i*t_i + (the mean of the path's delays). So for every price L >= P:
+//
+//     energy >= sum over i of min over t [ e_i(t) + L*w_i*t ] + L*delays - (L - P)*D.
+//
+//   Each minimum is one search in a curve. A rule and a price give a line: a bound for every D.
+//
+// WHICH RULES
+//   The longest path for some times t'. The best times are those of the best relaxed plan, and the
+//   prices L*w are what gives such times. Frank & Wolfe (1956) find both. A step computes the times
+//   that the prices ask for, takes the longest paths of a few new samples for these times, and
+//   moves w towards them. The rule is then a mixture: that of step k with its weight. At a
+//   breakpoint of a curve the times would jump. So the steps use smoothed curves; the bound itself
+//   does not. The next price starts from the w of the one before.
+//
+// WHY ESTIMATES ARE SAFE
+//   The samples of a step are new, so its times do not depend on them, and w is an unbiased
+//   estimate for its rule. The bound is concave in w. So by Jensen's inequality, its mean over the
+//   samples is not above the bound of the rule itself. The time and energy of the baseline come
+//   from the same samples, which cancels most of the error. What is left is a standard error of
+//   about 0.005 % of the energy (measured: GPT-3 with 24 microbatches and 1 % of noise, ten seeds).
+//
+// A switch latency, costs of switches and limits of switches only make plans worse, so the bound
+// holds with them.
+//
+// TRIED
+//   For the same work, many steps of few samples are better than few steps of many (GPT-3, 24
+//   microbatches, 1 % of noise: 13.68 % with 400 steps of 5 samples, 13.98 % with 50 of 40).
+//
+// REFERENCES
+//   M. Frank and P. Wolfe, An Algorithm for Quadratic Programming, Naval Research Logistics
+//     Quarterly 3 (1956).
+//   D. R. Fulkerson, Expected Critical Path Lengths in PERT Networks, Operations Research 10
+//     (1962): for the rule of the longest path, w_i is the derivative of T by t_i.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "perseus/planning/noise/noisy_execution.h"
+#include "perseus/planning/plan/planner.h"
+
+namespace perseus::noise {
+
+struct BoundLimits {
+  int steps = 400;  // For each price.
+  int samples = 5;  // In each step.
+  std::uint64_t seed = 2'000'003;
+};
+
+class NoiseBound {
+ public:
+  // The fraction of the baseline's mean energy that no plan saves whose mean time is at most (1 +
+  // slowdown) times the baseline's, all with the same noise.
+  double MostSaving(double slowdown) const {
+    double least = 1;
+    for (const Line& line : lines_) {
+      least = std::min(least, line.without_slowdown + line.of_slowdown * slowdown);
+    }
+    return least;
+  }
+
+ private:
+  friend NoiseBound ComputeNoiseBound(const plan::Planner& planner, const Noise& noise,
+                                      double fastest, const BoundLimits& limits);
+  struct Line {
+    double without_slowdown = 0;
+    double of_slowdown = 0;
+  };
+  std::vector<Line> lines_;  // One for each price.
+};
+
+// Holds for every slowdown, and is tight from `fastest` on, a slowdown that some plan has.
+NoiseBound ComputeNoiseBound(const plan::Planner& planner, const Noise& noise, double fastest,
+                             const BoundLimits& limits = {});
+
+}  // namespace perseus::noise

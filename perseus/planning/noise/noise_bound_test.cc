@@ -1,0 +1,95 @@
+#include "perseus/planning/noise/noise_bound.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <iostream>
+#include <vector>
+
+#include "perseus/base/index.h"
+#include "perseus/planning/noise/noise_margin.h"
+#include "tests/support/planning_jobs.h"
+
+namespace perseus::noise {
+namespace {
+
+plan::Planner SyntheticPlanner(const SyntheticJob& job) {
+  return plan::Planner::Create(MakeSyntheticJob(job),
+                               {.blocking_power_w = kSyntheticBlockingPowerW})
+      .value();
+}
+
+Nanoseconds After(const plan::Planner& planner, double slowdown) {
+  return static_cast<Nanoseconds>(static_cast<double>(planner.baseline().time) * (1 + slowdown));
+}
+
+// The error of the estimates, as a fraction of the energy.
+constexpr double kError = 3e-4;
+
+TEST(NoiseBound, PlansWithAMarginAreBelowAndNear) {
+  for (const Noise noise : {Noise{.independent = 0.01}, Noise{.independent = 0.03},
+                            Noise{.independent = 0.01, .common = 0.01}}) {
+    const plan::Planner planner = SyntheticPlanner({.stages = 4, .microbatches = 12});
+    const NoiseBound bound = ComputeNoiseBound(planner, noise, 0);
+    for (const double slowdown : {0.0, 0.03, 0.1}) {
+      const plan::Plan plan = planner.PlanFor(After(planner, slowdown)).value();
+      const NoisyDifference after = AddNoiseMargin(planner, plan, noise, slowdown).value().after;
+      const double most = bound.MostSaving(after.slowdown);
+      std::cout << fmt::format("noise {} and {}, {} % slowdown: {:.2f} %, at most {:.2f} %\n",
+                               noise.independent, noise.common, 100 * slowdown, 100 * after.saving,
+                               100 * most);
+      EXPECT_LE(after.saving, most + kError);
+      EXPECT_GT(after.saving, most - 0.006);
+    }
+  }
+}
+
+// Each plan of a small job.
+TEST(NoiseBound, NoPlanOfASmallJobIsAbove) {
+  const plan::Planner planner = SyntheticPlanner({.stages = 2, .microbatches = 2});
+  const schedule::InstructionGraph& graph = planner.graph();
+  const Noise noise{.independent = 0.05};
+  const NoiseBound bound = ComputeNoiseBound(planner, noise, 0);
+  const std::vector<int> baseline = schedule::BaselineOptions(graph);
+  const NoisyExecution execution(graph, planner.model(), noise, 400, 5);
+  constexpr int kChoices = 3;  // Options of each instruction, from the slowest to the fastest.
+  const auto plans = static_cast<int>(std::pow(kChoices, graph.instructions.size()));
+  double least = 1;
+  for (int plan = 0; plan < plans; ++plan) {
+    std::vector<int> options;
+    for (int i = 0, rest = plan; i < static_cast<int>(graph.instructions.size());
+         ++i, rest /= kChoices) {
+      const std::size_t count = graph.options_of(i).options.size();
+      options.push_back(static_cast<int>((count - 1) * At(rest % kChoices) / (kChoices - 1)));
+    }
+    const NoisyDifference difference = execution.Compare(options, baseline);
+    const double below = bound.MostSaving(difference.slowdown) - difference.saving;
+    EXPECT_GT(below, -kError) << plan;
+    least = std::min(least, below);
+  }
+  EXPECT_LT(least, 0.02);
+}
+
+// The relaxation has the exact optimum.
+TEST(NoiseBound, WithoutNoiseItIsNotBelowTheExactBound) {
+  const plan::Planner planner = SyntheticPlanner({.stages = 4, .microbatches = 8});
+  const NoiseBound bound = ComputeNoiseBound(planner, {}, 0);
+  for (const double slowdown : {0.0, 0.02, 0.05, 0.2}) {
+    const double exact_j = planner.BoundFor(After(planner, slowdown)).value();
+    const double exact = 1 - exact_j / planner.baseline().energy_j;
+    EXPECT_GE(bound.MostSaving(slowdown), exact - 1e-9);
+    EXPECT_LE(bound.MostSaving(slowdown), exact + 0.01);
+  }
+}
+
+TEST(NoiseBound, IsTheSameEachTime) {
+  const plan::Planner planner = SyntheticPlanner({.stages = 2, .microbatches = 4});
+  const auto most = [&] {
+    return ComputeNoiseBound(planner, {.independent = 0.01}, 0).MostSaving(0);
+  };
+  EXPECT_EQ(most(), most());
+}
+
+}  // namespace
+}  // namespace perseus::noise
