@@ -314,7 +314,8 @@ Result<void> PrintNoiseRows(const MeasuredJob& measured, int microbatches) {
     PERSEUS_ASSIGN_OR_RETURN(const noise::NoisyPlan noisy,
                              noise::AddNoiseMargin(planner, plan, noise, 0));
     const double middle = CpuMilliseconds();
-    const noise::NoiseBound bound = noise::ComputeNoiseBound(planner, noise, 0);
+    constexpr double kNoSlowdown[] = {0};
+    const noise::NoiseBound bound = noise::ComputeNoiseBound(planner, noise, kNoSlowdown);
     const double end = CpuMilliseconds();
     const double saving = noisy.after.saving;
     const double most = bound.MostSaving(noisy.after.slowdown);

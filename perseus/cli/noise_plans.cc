@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <utility>
 
@@ -49,12 +48,11 @@ Result<NoiseOutcome> AddNoiseMargins(const plan::Planner& planner, const noise::
   std::vector<Result<noise::NoisyPlan>> noisy(planned.size(), Fail("not planned"));
   noise::NoiseBound bound;
   const auto compute_bound = [&] {
-    double fastest = std::numeric_limits<double>::max();
+    std::vector<double> slowdowns;
     for (const PlannedTarget& one : planned) {
-      fastest = std::min(
-          fastest, ToSeconds(one.plan.evaluation.time) / ToSeconds(planner.baseline().time) - 1);
+      slowdowns.push_back(ToSeconds(one.plan.deadline) / ToSeconds(planner.baseline().time) - 1);
     }
-    bound = noise::ComputeNoiseBound(planner, noise, fastest);
+    bound = noise::ComputeNoiseBound(planner, noise, slowdowns);
   };
   const auto add_margin = [&](std::size_t i) {
     noisy[i] = noise::AddNoiseMargin(planner, planned[i].plan, planned[i].target, noise);

@@ -175,9 +175,9 @@ Result<std::string> MakeData(const ReportFlags& flags,
       differences[i] =
           noise::CompareWithBaseline(planner, report.plans[i].plan.options, *report.noise);
     });
-    const double fastest =
-        std::ranges::min_element(differences, {}, &noise::NoisyDifference::slowdown)->slowdown;
-    const noise::NoiseBound bound = noise::ComputeNoiseBound(planner, *report.noise, fastest);
+    std::vector<double> slowdowns;
+    for (const noise::NoisyDifference& one : differences) slowdowns.push_back(one.slowdown);
+    const noise::NoiseBound bound = noise::ComputeNoiseBound(planner, *report.noise, slowdowns);
     for (std::size_t i = 0; i < differences.size(); ++i) {
       report.plans[i].under_noise = {differences[i], bound.MostSaving(differences[i].slowdown)};
     }

@@ -17,7 +17,7 @@ constexpr int kMostPrices = 60;
 // So many prices in a row without a gain end the search.
 constexpr int kPricesWithoutGain = 2;
 // A price starts as if so many steps were done before, because w is good already.
-constexpr int kStepsBefore = 100;
+constexpr int kStepsBefore = 300;
 
 // The convex curve of an option set, in seconds, joules and watts.
 class Curve {
@@ -211,22 +211,36 @@ class FrankWolfe {
 
 }  // namespace
 
-NoiseBound ComputeNoiseBound(const plan::Planner& planner, const Noise& noise, double fastest,
-                             const BoundLimits& limits) {
+NoiseBound ComputeNoiseBound(const plan::Planner& planner, const Noise& noise,
+                             std::span<const double> slowdowns, const BoundLimits& limits) {
   const double waiting_w = planner.model().blocking_power_w * planner.pp_ranks();
+  const double fastest = std::ranges::min(slowdowns);
   FrankWolfe search(planner, noise, limits);
   NoiseBound bound;
+  // No plan that takes `time_s` on average has less energy than energy_j - slope_w * time_s.
+  const auto add_line = [&](double energy_j, double slope_w) {
+    const double baseline_s = search.baseline_time_s();
+    const double baseline_j = search.baseline_energy_j() + waiting_w * baseline_s;
+    const double of_slowdown = slope_w * baseline_s / baseline_j;
+    bound.lines_.push_back({1 - energy_j / baseline_j + of_slowdown, of_slowdown});
+  };
   double price_w = waiting_w > 0 ? waiting_w : 1;
   int without_gain = 0;
   for (int n = 0; n < kMostPrices && without_gain < kPricesWithoutGain; ++n) {
     const double before = bound.MostSaving(fastest);
     search.Optimize(price_w);
-    const double baseline_s = search.baseline_time_s();
-    const double baseline_j = search.baseline_energy_j() + waiting_w * baseline_s;
-    const double of_slowdown = (price_w - waiting_w) * baseline_s / baseline_j;
-    bound.lines_.push_back({1 - search.LeastCost(price_w) / baseline_j + of_slowdown, of_slowdown});
+    add_line(search.LeastCost(price_w), price_w - waiting_w);
     without_gain = bound.MostSaving(fastest) < before ? 0 : without_gain + 1;
     price_w *= kPriceRatio;
+  }
+  for (const double slowdown : slowdowns) {
+    const auto deadline =
+        static_cast<Nanoseconds>(static_cast<double>(planner.baseline().time) * (1 + slowdown));
+    const auto relaxed = planner.Relax(deadline, planner.blocking_price());
+    if (!relaxed) continue;  // No plan is so fast.
+    const Nanoseconds time = relaxed->time(planner.network());
+    const double slope_w = std::max(0.0, ToWatts(relaxed->price) - waiting_w);
+    add_line(planner.BoundOf(time, relaxed->extra_energy) + slope_w * ToSeconds(time), slope_w);
   }
   return bound;
 }

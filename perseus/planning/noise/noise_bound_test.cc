@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <iostream>
+#include <iterator>
 #include <vector>
 
 #include "perseus/base/index.h"
@@ -24,6 +26,7 @@ Nanoseconds After(const plan::Planner& planner, double slowdown) {
   return static_cast<Nanoseconds>(static_cast<double>(planner.baseline().time) * (1 + slowdown));
 }
 
+constexpr double kNoSlowdown[] = {0};
 // The error of the estimates, as a fraction of the energy.
 constexpr double kError = 3e-4;
 
@@ -31,8 +34,9 @@ TEST(NoiseBound, PlansWithAMarginAreBelowAndNear) {
   for (const Noise noise : {Noise{.independent = 0.01}, Noise{.independent = 0.03},
                             Noise{.independent = 0.01, .common = 0.01}}) {
     const plan::Planner planner = SyntheticPlanner({.stages = 4, .microbatches = 12});
-    const NoiseBound bound = ComputeNoiseBound(planner, noise, 0);
-    for (const double slowdown : {0.0, 0.03, 0.1}) {
+    constexpr double kSlowdowns[] = {0, 0.03, 0.1};
+    const NoiseBound bound = ComputeNoiseBound(planner, noise, kSlowdowns);
+    for (const double slowdown : kSlowdowns) {
       const plan::Plan plan = planner.PlanFor(After(planner, slowdown)).value();
       const NoisyDifference after = AddNoiseMargin(planner, plan, noise, slowdown).value().after;
       const double most = bound.MostSaving(after.slowdown);
@@ -50,7 +54,7 @@ TEST(NoiseBound, NoPlanOfASmallJobIsAbove) {
   const plan::Planner planner = SyntheticPlanner({.stages = 2, .microbatches = 2});
   const schedule::InstructionGraph& graph = planner.graph();
   const Noise noise{.independent = 0.05};
-  const NoiseBound bound = ComputeNoiseBound(planner, noise, 0);
+  const NoiseBound bound = ComputeNoiseBound(planner, noise, kNoSlowdown);
   const std::vector<int> baseline = schedule::BaselineOptions(graph);
   const NoisyExecution execution(graph, planner.model(), noise, 400, 5);
   constexpr int kChoices = 3;  // Options of each instruction, from the slowest to the fastest.
@@ -72,21 +76,23 @@ TEST(NoiseBound, NoPlanOfASmallJobIsAbove) {
 }
 
 // The relaxation has the exact optimum.
-TEST(NoiseBound, WithoutNoiseItIsNotBelowTheExactBound) {
+TEST(NoiseBound, WithoutNoiseItIsTheExactBound) {
   const plan::Planner planner = SyntheticPlanner({.stages = 4, .microbatches = 8});
-  const NoiseBound bound = ComputeNoiseBound(planner, {}, 0);
+  constexpr double kAsked[] = {0, 0.02};
+  const NoiseBound bound = ComputeNoiseBound(planner, {}, kAsked);
   for (const double slowdown : {0.0, 0.02, 0.05, 0.2}) {
     const double exact_j = planner.BoundFor(After(planner, slowdown)).value();
     const double exact = 1 - exact_j / planner.baseline().energy_j;
+    const bool is_asked = std::ranges::find(kAsked, slowdown) != std::end(kAsked);
     EXPECT_GE(bound.MostSaving(slowdown), exact - 1e-9);
-    EXPECT_LE(bound.MostSaving(slowdown), exact + 0.01);
+    EXPECT_LE(bound.MostSaving(slowdown), exact + (is_asked ? 1e-6 : 0.01));
   }
 }
 
 TEST(NoiseBound, IsTheSameEachTime) {
   const plan::Planner planner = SyntheticPlanner({.stages = 2, .microbatches = 4});
   const auto most = [&] {
-    return ComputeNoiseBound(planner, {.independent = 0.01}, 0).MostSaving(0);
+    return ComputeNoiseBound(planner, {.independent = 0.01}, kNoSlowdown).MostSaving(0);
   };
   EXPECT_EQ(most(), most());
 }
