@@ -302,36 +302,53 @@ Result<void> PrintBounds() {
 }
 
 Result<void> PrintNoiseRows(const MeasuredJob& measured, int microbatches) {
+  constexpr int kLimits[] = {2, 4, 8, 16};
+  constexpr double kNoSlowdown[] = {0};
   PERSEUS_ASSIGN_OR_RETURN(auto graph, ReadIteration(measured, microbatches));
   PERSEUS_ASSIGN_OR_RETURN(const auto planner,
                            plan::Planner::Create(std::move(graph), {measured.blocking_power_w, 0}));
   const plan::Evaluation& baseline = planner.baseline();
-  PERSEUS_ASSIGN_OR_RETURN(const plan::Plan plan, planner.PlanFor(baseline.time));
-  const double without_noise = 1 - plan.evaluation.energy_j / baseline.energy_j;
+  PERSEUS_ASSIGN_OR_RETURN(const plan::Plan unlimited, planner.PlanFor(baseline.time));
+  PERSEUS_ASSIGN_OR_RETURN(
+      const auto limited,
+      few_switches::PlanFewSwitches(planner, baseline.time, kLimits, std::span(&unlimited, 1)));
   for (const double percent : {1, 2, 3}) {
     const noise::Noise noise{.independent = percent / 100};
-    const double start = CpuMilliseconds();
-    PERSEUS_ASSIGN_OR_RETURN(const noise::NoisyPlan noisy,
-                             noise::AddNoiseMargin(planner, plan, noise, 0));
-    const double middle = CpuMilliseconds();
-    constexpr double kNoSlowdown[] = {0};
+    const double start_ms = CpuMilliseconds();
     const noise::NoiseBound bound = noise::ComputeNoiseBound(planner, noise, kNoSlowdown);
-    const double end = CpuMilliseconds();
-    const double saving = noisy.after.saving;
-    const double most = bound.MostSaving(noisy.after.slowdown);
-    fmt::print("{:20} {:4} {:7} {:8.3f} {:8.2f} {:10.2f} {:12.1f} {:10.1f} {:8.2f} {:8.2f}\n",
-               measured.name, microbatches, percent, 100 * noisy.after.slowdown, 100 * saving,
-               100 * most, 100 * saving / without_noise, 100 * most / without_noise,
-               (middle - start) / 1e3, (end - middle) / 1e3);
-    std::fflush(stdout);
+    const double bound_ms = CpuMilliseconds() - start_ms;
+    const auto print = [&](std::string_view switches, const plan::Plan& plan,
+                           noise::MarginLimits::Changes changes) -> Result<void> {
+      const double before_ms = CpuMilliseconds();
+      PERSEUS_ASSIGN_OR_RETURN(
+          const noise::NoisyPlan noisy,
+          noise::AddNoiseMargin(planner, plan, noise, 0, {.changes = changes}));
+      const double took_ms = CpuMilliseconds() - before_ms;
+      const double without_noise = 1 - plan.evaluation.energy_j / baseline.energy_j;
+      const double saving = noisy.after.saving;
+      const double most = bound.MostSaving(noisy.after.slowdown);
+      fmt::print(
+          "{:20} {:4} {:7} {:>9} {:8.3f} {:8.2f} {:10.2f} {:12.1f} {:10.1f} {:8.2f} {:8.2f}\n",
+          measured.name, microbatches, percent, switches, 100 * noisy.after.slowdown, 100 * saving,
+          100 * most, 100 * saving / without_noise, 100 * most / without_noise, took_ms / 1e3,
+          bound_ms / 1e3);
+      std::fflush(stdout);
+      return {};
+    };
+    for (const few_switches::BudgetPlan& one : limited) {
+      if (!one.plan) continue;
+      PERSEUS_RETURN_IF_ERROR(print(fmt::format("{}", one.most_changes), *one.plan,
+                                    noise::MarginLimits::Changes::kNoMore));
+    }
+    PERSEUS_RETURN_IF_ERROR(print("unlimited", unlimited, noise::MarginLimits::Changes::kAny));
   }
   return {};
 }
 
 Result<void> PrintNoise() {
-  fmt::print("{:20} {:>4} {:>7} {:>8} {:>8} {:>10} {:>12} {:>10} {:>8} {:>8}\n", "profile", "mb",
-             "noise %", "slow %", "saves %", "at most %", "of noiseless", "at most %", "plan s",
-             "bound s");
+  fmt::print("{:20} {:>4} {:>7} {:>9} {:>8} {:>8} {:>10} {:>12} {:>10} {:>8} {:>8}\n", "profile",
+             "mb", "noise %", "switches", "slow %", "saves %", "at most %", "of noiseless",
+             "at most %", "plan s", "bound s");
   return ForMeasuredJobs(kFewMicrobatches, PrintNoiseRows);
 }
 

@@ -42,6 +42,7 @@ void ShareBetterPlans(const std::vector<PlannedTarget>& planned,
 }  // namespace
 
 Result<NoiseOutcome> AddNoiseMargins(const plan::Planner& planner, const noise::Noise& noise,
+                                     const noise::MarginLimits& limits,
                                      std::vector<PlannedTarget>& planned,
                                      const std::vector<std::vector<PlannedTarget>>& of_less_effort,
                                      const std::stop_token& finish) {
@@ -55,13 +56,13 @@ Result<NoiseOutcome> AddNoiseMargins(const plan::Planner& planner, const noise::
     bound = noise::ComputeNoiseBound(planner, noise, slowdowns);
   };
   const auto add_margin = [&](std::size_t i) {
-    noisy[i] = noise::AddNoiseMargin(planner, planned[i].plan, planned[i].target, noise);
+    noisy[i] = noise::AddNoiseMargin(planner, planned[i].plan, planned[i].target, noise, limits);
     if (!noise::LimitsTime(planned[i].target.kind)) return;
     for (const std::vector<PlannedTarget>& earlier : of_less_effort) {
       const auto start = std::ranges::find(earlier, planned[i].slug, &PlannedTarget::slug);
       if (start == earlier.end() || finish.stop_requested()) continue;
       if (start->plan.options == planned[i].plan.options) continue;
-      auto other = noise::AddNoiseMargin(planner, start->plan, start->target, noise);
+      auto other = noise::AddNoiseMargin(planner, start->plan, start->target, noise, limits);
       if (!other || (noisy[i] && other->after.saving <= noisy[i]->after.saving)) continue;
       if (noisy[i]) other->before = noisy[i]->before;
       noisy[i] = std::move(other);

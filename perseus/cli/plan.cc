@@ -115,16 +115,10 @@ Result<void> CheckJob(const PlanFlags& flags, const job::LoadedJob& job,
   if (flags.with_frequency_lists) {
     PERSEUS_RETURN_IF_ERROR(plan_file::CheckListable(job.graph));
   }
-  if (flags.noise.percent && flags.switches.are_given()) {
+  if (flags.noise.percent && !flags.switches.rules().IsNone()) {
     return Fail(
-        "--noise excludes limits of clock changes, because its margin changes clocks one by one "
-        "(remove --noise, or the limits; --per-instruction removes that of a job file)");
-  }
-  if (flags.noise.percent && job.facts.most_changes_per_s) {
-    return Fail(
-        "{}: has a greatest rate of clock changes, which excludes --noise, because its margin "
-        "changes clocks one by one (ignore the rate with --per-instruction)",
-        job.facts.path);
+        "--noise excludes --min-dwell and --quiet-zone, because a margin moves clock changes "
+        "(remove --noise, or the rules)");
   }
   PERSEUS_RETURN_IF_ERROR(CheckSwitches(flags.switches));
   if (!flags.switches.rules().IsNone()) {
@@ -133,25 +127,25 @@ Result<void> CheckJob(const PlanFlags& flags, const job::LoadedJob& job,
   return {};
 }
 
-// Limits of clock changes exclude margins, so the noise of the profile does not count with them.
+// Rules of clock changes exclude margins, so the noise of the profile does not count with them.
 Result<std::optional<noise::Noise>> NoiseToPlanWith(const PlanFlags& flags,
                                                     const job::LoadedJob& job) {
   auto noise = NoiseOf(flags.noise, job.planned);
-  if (noise && *noise && (flags.switches.are_given() || job.facts.most_changes_per_s)) {
+  if (noise && *noise && !flags.switches.rules().IsNone()) {
     std::fputs(
-        "perseus: warning: the plans have no margin for the noise of the profile, because the "
-        "clock changes are limited\n",
+        "perseus: warning: the plans have no margin for the noise of the profile, because of "
+        "--min-dwell or --quiet-zone\n",
         stderr);
     noise->reset();
   }
   return noise;
 }
 
-// A margin for noise changes clocks one by one, a general graph need not be about GPUs, and the
-// plan of a very large job takes long enough without it.
-bool PicksLimitByDefault(const PlanFlags& flags, const job::LoadedJob& job, bool has_noise) {
+// A general graph need not be about GPUs, and the plan of a very large job takes long enough
+// without it.
+bool PicksLimitByDefault(const PlanFlags& flags, const job::LoadedJob& job) {
   constexpr std::size_t kMostInstructions = 20'000;
-  return flags.switches.AreOpen() && flags.switches.rules().IsNone() && !has_noise &&
+  return flags.switches.AreOpen() && flags.switches.rules().IsNone() &&
          !job.planned.IsGeneralGraph() && job.graph.instructions.size() <= kMostInstructions;
 }
 
@@ -381,8 +375,14 @@ Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planne
   PERSEUS_RETURN_IF_ERROR(
       LimitPlans(flags, planner, most_changes_per_s, of_less_effort, rows, computed));
   if (noise) {
-    PERSEUS_ASSIGN_OR_RETURN(computed.noise, AddNoiseMargins(planner, *noise, computed.planned,
-                                                             of_less_effort, computed.finish));
+    noise::MarginLimits margin;
+    if (computed.limit.most_switches || most_changes_per_s) {
+      margin.changes = noise::MarginLimits::Changes::kNoMore;
+      of_less_effort.clear();  // These have more changes.
+    }
+    PERSEUS_ASSIGN_OR_RETURN(
+        computed.noise, AddNoiseMargins(planner, *noise, margin, computed.planned, of_less_effort,
+                                        computed.finish));
   }
   computed.was_interrupted = finish.stop_requested();
   return computed;
@@ -480,7 +480,7 @@ Result<void> RunPlan(PlanFlags flags) {
   PERSEUS_RETURN_IF_ERROR(CheckJob(flags, job, asked));
   PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
   PERSEUS_ASSIGN_OR_RETURN(const auto noise, NoiseToPlanWith(flags, job));
-  if (PicksLimitByDefault(flags, job, noise.has_value())) flags.switches.PickByDefault();
+  if (PicksLimitByDefault(flags, job)) flags.switches.PickByDefault();
   PERSEUS_RETURN_IF_ERROR(
       CheckFigures(flags.figures, {.has_switches = flags.switches.needs_tradeoff(),
                                    .has_schedules = job.auto_schedule.has_value()}));

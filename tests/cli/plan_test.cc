@@ -207,7 +207,10 @@ TEST_F(PlanVerbTest, TheRateOfHardwareFactsLimitsClockChanges) {
     const json picked = RunJson(plan + "--switch-latency 0 " + way)["plans"][0];
     EXPECT_LE(picked.at("max_switches"), first.at("max_switches"));
   }
-  ExpectComplaint(Run(plan + "--noise 1"), 2, "which excludes --noise");
+  // A margin for noise adds no change.
+  const json noisy = RunJson(plan + "--switch-latency 0 --switch-tradeoff --noise 1");
+  EXPECT_LE(noisy["plans"][0].at("switches_per_gpu"), first.at("max_switches"));
+  EXPECT_LE(noisy["noise"]["plans"][0].at("slowdown"), 5e-4);
   ExpectComplaint(Run(plan + "--max-switches some"), 2, "--max-switches");
 }
 
@@ -250,7 +253,7 @@ TEST_F(PlanVerbTest, LimitsClockChangesForTargetsWithoutATime) {
 }
 
 TEST_F(PlanVerbTest, MoreEffortIsNeverWorseUnderNoise) {
-  const std::string plan = plan_ + "--no-frontier --noise 1 --slowdown 3 ";
+  const std::string plan = plan_ + "--per-instruction --no-frontier --noise 1 --slowdown 3 ";
   const json once = RunJson(plan + "--effort 1")["noise"]["plans"];
   const json more = RunJson(plan + "--effort 3")["noise"]["plans"];
   ASSERT_EQ(more.size(), once.size());
@@ -397,8 +400,26 @@ TEST_F(PlanVerbTest, ByDefaultItPicksALimitOfClockChanges) {
     const double share = limit.at("saving").get<double>() / unlimited;
     EXPECT_THAT(table, HasSubstr(fmt::format(" {:.1f} %  ", std::floor(share * 1000) / 10)));
   }
-  // A margin for noise changes clocks one by one.
-  EXPECT_FALSE(RunJson(plan_ + "--noise 1").contains("max_switches"));
+}
+
+TEST_F(PlanVerbTest, AMarginForNoiseKeepsTheLimitOfClockChanges) {
+  for (const std::string limit :
+       {"", "--max-switches auto", "--max-switches 4", "--max-switches 0"}) {
+    SCOPED_TRACE(limit);
+    const json summary = RunJson(plan_ + "--no-frontier --slowdown 5 --noise 1 " + limit);
+    ASSERT_TRUE(summary.contains("max_switches"));
+    const json& plans = summary["plans"];
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      EXPECT_EQ(plans[i].at("max_switches"), summary["max_switches"]);
+      EXPECT_LE(plans[i].at("switches_per_gpu"), summary["max_switches"]);
+      EXPECT_LE(plans[i].at("time_s"), plans[i].at("deadline_s"));
+      const json& noisy = summary["noise"]["plans"][i];
+      const double allowed = noisy.at("name") == "no-slowdown" ? 0 : 0.05;
+      EXPECT_LE(noisy.at("slowdown").get<double>(),
+                allowed + 5e-4 + noisy.at("slowdown_ci").get<double>());
+      EXPECT_LE(noisy.at("saving"), noisy.at("most_saving"));
+    }
+  }
 }
 
 TEST_F(PlanVerbTest, AJobFileMayLimitClockChanges) {
@@ -409,7 +430,7 @@ TEST_F(PlanVerbTest, AJobFileMayLimitClockChanges) {
   EXPECT_EQ(RunJson(plan)["max_switches"], 2);
   EXPECT_EQ(RunJson(plan + "--max-switches 4")["max_switches"], 4);
   EXPECT_FALSE(RunJson(plan + "--per-instruction").contains("max_switches"));
-  ExpectComplaint(Run(plan + "--noise 1"), 2, "--noise excludes");
+  EXPECT_EQ(RunJson(plan + "--noise 1")["max_switches"], 2);
 }
 
 TEST_F(PlanVerbTest, DrawsTheLimitsOfClockChanges) {
@@ -520,13 +541,13 @@ TEST_F(PlanVerbTest, TheNoiseOfTheProfileCountsUnlessAFlagGivesIt) {
   RunWell(plan_ + "--no-frontier -o out");
   EXPECT_NEAR(RunJson("evaluate out/plans/no-slowdown.json")["noise"]["common"].get<double>(),
               0.005, 1e-12);
-  const Outcome limited = Run(plan_ + "--no-frontier --max-switches 8");
-  EXPECT_EQ(limited.status, 0);
-  EXPECT_THAT(limited.err, HasSubstr("no margin for the noise of the profile"));
+  const Outcome ruled = Run(plan_ + "--no-frontier --max-switches 8 --min-dwell 1");
+  EXPECT_EQ(ruled.status, 0);
+  EXPECT_THAT(ruled.err, HasSubstr("no margin for the noise of the profile"));
 }
 
 TEST_F(PlanVerbTest, NoiseIsRefusedWhereItMeansNothing) {
-  ExpectComplaint(Run(plan_ + "--noise 1 --max-switches 4"), 2, "--noise excludes");
+  ExpectComplaint(Run(plan_ + "--noise 1 --max-switches 4 --min-dwell 1"), 2, "--noise excludes");
   ExpectComplaint(Run(plan_ + "--common-noise 1"), 2, "--noise 0");
   Write("plan.json", "{}");
   ExpectComplaint(Run("evaluate plan.json --common-noise 1"), 2, "--noise 0");

@@ -21,23 +21,21 @@ Result<void> CheckLimitedTarget(const JobSpec& spec, const plan::Target& target)
 }
 
 Result<plan::Plan> WithinLimit(const JobSpec& spec, const plan::Planner& planner, plan::Plan plan,
-                               Nanoseconds within, const std::stop_token& stop) {
+                               const std::stop_token& stop) {
   if (!spec.most_switches) return plan;
-  PERSEUS_ASSIGN_OR_RETURN(auto limited, few_switches::PlanFewSwitches(
-                                             planner, within, std::span(&*spec.most_switches, 1),
-                                             std::span(&plan, 1), {.stop = stop}));
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto limited,
+      few_switches::PlanFewSwitches(planner, plan.deadline, std::span(&*spec.most_switches, 1),
+                                    std::span(&plan, 1), {.stop = stop}));
   std::optional<plan::Plan>& found = limited.front().plan;
   if (!found) {
     return FailAs(ErrorKind::kUnreachable,
                   "{}: found no plan with at most {} clock changes per GPU that meets {:.6f} s "
                   "(register the job with a larger max_switches, or choose a longer time)",
-                  plan.target, *spec.most_switches, ToSeconds(within));
+                  plan.target, *spec.most_switches, ToSeconds(plan.deadline));
   }
   found->target = few_switches::NameWithLimit(plan.target, *spec.most_switches);
-  // Within less time than the deadline, the bound of the limit is not one for the deadline.
-  if (within < plan.deadline) found->lower_bound_j = 0;
   found->lower_bound_j = std::max(found->lower_bound_j, plan.lower_bound_j);
-  found->deadline = plan.deadline;
   return *std::move(found);
 }
 

@@ -13,12 +13,11 @@ namespace perseus::job_planning {
 // time of an iteration: an energy budget, a power cap, the energy-delay product or a price.
 Result<void> CheckLimitedTarget(const JobSpec& spec, const plan::Target& target);
 
-// `plan` without a limit in the registration. Otherwise, a plan within the limit that takes at most
-// `within`, which is at most the deadline of `plan`: less if `plan` has a margin for noise. The
-// result has the deadline of `plan`, and the greater of two bounds: that of `plan`, which may count
-// waiting for a straggler, and that of the limit. Fails with kUnreachable if no plan is found, and
-// with kSystem once `stop` is requested.
+// `plan` without a limit in the registration. Otherwise, a plan within the limit and the deadline
+// of `plan`. It has the greater of two bounds: that of `plan`, which may count waiting for a
+// straggler, and that of the limit. Fails with kUnreachable if no plan is found, and with kSystem
+// once `stop` is requested.
 Result<plan::Plan> WithinLimit(const JobSpec& spec, const plan::Planner& planner, plan::Plan plan,
-                               Nanoseconds within, const std::stop_token& stop);
+                               const std::stop_token& stop);
 
 }  // namespace perseus::job_planning

@@ -43,39 +43,43 @@ int EffortFor(std::size_t instructions) {
 // Nodes wait for the margin too, so it takes fewer samples and runs than that of `perseus plan`.
 constexpr noise::MarginLimits kQuickMargin{.samples = 100, .check_samples = 1'000, .runs = 120};
 
-// The plan for the target with a margin for the noise of the job, if it has one. If no plan keeps
-// the target on average, the plan stays as it is.
-Result<plan::Plan> WithMargin(const PreparedJob& job, const plan::Target& target,
-                              Result<plan::Plan> plan) {
-  if (!plan || !job.noise || !noise::LimitsTime(target.kind)) return plan;
-  auto noisy = noise::AddNoiseMargin(job.planner, *plan, target, *job.noise, kQuickMargin);
-  if (noisy) return std::move(noisy->plan);
-  if (noisy.error().kind == ErrorKind::kUnreachable) return plan;
-  return Fail(noisy);
-}
-
 // The plan within the limit of clock changes of the job, if it has one: max_switches, or else the
-// rate of its GPUs. `within` is the time that a replacement may take.
+// rate of its GPUs.
 Result<plan::Plan> Limited(const PreparedJob& job, const plan::Target& target, plan::Plan plan,
-                           Nanoseconds within, const std::stop_token& stop) {
+                           const std::stop_token& stop) {
   if (job.spec.most_switches || !job.spec.most_changes_per_s) {
-    return WithinLimit(job.spec, job.planner, std::move(plan), within, stop);
+    return WithinLimit(job.spec, job.planner, std::move(plan), stop);
   }
   const bool is_small = EffortFor(job.planner.graph().instructions.size()) == plan::kUsualEffort;
-  const Nanoseconds deadline = std::exchange(plan.deadline, within);
   PERSEUS_ASSIGN_OR_RETURN(
       auto kept,
       few_switches::KeepChangeLimit(job.planner, std::move(plan), target,
                                     {.changes_per_s = job.spec.most_changes_per_s},
                                     {.effort = is_small ? 1 : kEffortOfLargeJobs, .stop = stop}));
-  if (!kept.most_changes) kept.plan.deadline = deadline;
   return std::move(kept.plan);
 }
 
-// The time that a replacement of the plan may take. A plan with a margin for noise is faster than
-// its target, and so is its replacement.
-Nanoseconds TimeOfReplacement(const PreparedJob& job, const plan::Plan& plan) {
-  return job.noise ? plan.evaluation.time : plan.deadline;
+// The plan with a margin for the noise of the job, if it has one. If no plan keeps the target on
+// average, the plan stays as it is.
+Result<plan::Plan> WithMargin(const PreparedJob& job, const plan::Target& target, plan::Plan plan) {
+  if (!job.noise || !noise::LimitsTime(target.kind)) return plan;
+  noise::MarginLimits limits = kQuickMargin;
+  if (job.spec.most_switches || job.spec.most_changes_per_s) {
+    limits.changes = noise::MarginLimits::Changes::kNoMore;
+  }
+  auto noisy = noise::AddNoiseMargin(job.planner, plan, target, *job.noise, limits);
+  if (noisy) return std::move(noisy->plan);
+  if (noisy.error().kind == ErrorKind::kUnreachable) return plan;
+  return Fail(noisy);
+}
+
+// The plan for a target of the job, as nodes get it. Some targets need the frontier.
+Result<plan::Plan> PlanOfJob(const PreparedJob& job, const plan::Target& target,
+                             const plan::Frontier* frontier, const plan::SearchLimits& limits) {
+  PERSEUS_ASSIGN_OR_RETURN(auto unlimited,
+                           plan::PlanForTarget(job.planner, frontier, target, limits));
+  PERSEUS_ASSIGN_OR_RETURN(auto limited, Limited(job, target, std::move(unlimited), limits.stop));
+  return WithMargin(job, target, std::move(limited));
 }
 
 // The values of a plan that a planning uses.
@@ -160,12 +164,7 @@ class Plans {
       PERSEUS_ASSIGN_OR_RETURN(auto frontier, job_.planner.ComputeFrontier({}, limits_.stop));
       frontier_ = std::move(frontier);
     }
-    PERSEUS_ASSIGN_OR_RETURN(
-        auto plan, WithMargin(job_, target,
-                              plan::PlanForTarget(job_.planner, frontier_ ? &*frontier_ : nullptr,
-                                                  target, limits_)));
-    const Nanoseconds within = TimeOfReplacement(job_, plan);
-    return Limited(job_, target, std::move(plan), within, limits_.stop);
+    return PlanOfJob(job_, target, frontier_ ? &*frontier_ : nullptr, limits_);
   }
 
   Result<plan::Plan> ForStraggler(const plan::Target& target, double factor) {
@@ -174,10 +173,8 @@ class Plans {
     auto plan = job_.planner.PlanForStraggler(time, limits_);
     if (!plan) return plan;
     plan->target = fmt::format("straggler {:.4g}, {}", factor, Describe(target));
-    const Nanoseconds deadline = plan->deadline;
     // Of the target, only the time counts while this pipeline waits for the straggler.
-    return Limited(job_, {.kind = plan::Target::Kind::kMinEnergy}, *std::move(plan), deadline,
-                   limits_.stop);
+    return Limited(job_, {.kind = plan::Target::Kind::kMinEnergy}, *std::move(plan), limits_.stop);
   }
 
   const PlanningInput& input_;
@@ -349,13 +346,8 @@ Result<MadePlan> MakePlan(const PreparedJob& job, const plan::Target& target,
     PERSEUS_ASSIGN_OR_RETURN(auto computed, job.planner.ComputeFrontier({}, limits.stop));
     frontier = std::move(computed);
   }
-  PERSEUS_ASSIGN_OR_RETURN(
-      auto unlimited, WithMargin(job, target,
-                                 plan::PlanForTarget(job.planner, frontier ? &*frontier : nullptr,
-                                                     target, limits)));
-  const Nanoseconds within = TimeOfReplacement(job, unlimited);
   PERSEUS_ASSIGN_OR_RETURN(const auto plan,
-                           Limited(job, target, std::move(unlimited), within, limits.stop));
+                           PlanOfJob(job, target, frontier ? &*frontier : nullptr, limits));
   const plan_file::PlanFile file = plan::MakePlanFile(job.planner, plan, job.spec.planned);
   return MadePlan{.slug = plan::Slug(target), .body = plan_file::FormatPlan(file)};
 }

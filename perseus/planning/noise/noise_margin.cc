@@ -9,8 +9,7 @@
 #include <utility>
 
 #include "perseus/base/index.h"
-#include "perseus/planning/noise/raised_segments.h"
-#include "perseus/planning/profile/curve.h"
+#include "perseus/planning/noise/margin_moves.h"
 
 namespace perseus::noise {
 namespace {
@@ -19,194 +18,95 @@ constexpr std::uint64_t kSeed = 1;
 constexpr std::uint64_t kCheckSeed = 1'000'003;
 constexpr int kChecks = 6;
 
-// The useful options of an option set, from the fastest to the cheapest.
-struct Ladder {
-  std::vector<int> options;
-  std::vector<double> times_s;
-  std::vector<double> costs_j;  // Effective energies: without the waiting that they replace.
-
-  // The place of the option, or of the slowest useful one that is no slower.
-  std::size_t PlaceOf(const schedule::OptionSet& set, int option) const {
-    std::size_t place = 0;
-    for (std::size_t k = 0; k < options.size(); ++k) {
-      if (options[k] == option) return k;
-      if (set.options[At(options[k])].time <= set.options[At(option)].time) place = k;
-    }
-    return place;
+// Makes the first moves, until `most_s` of mean time are used up. Returns false if there is none.
+bool Apply(const std::vector<Move>& moves, double most_s, std::vector<int>& options) {
+  for (const Move& move : moves) {
+    for (const auto& [instruction, option] : move.options) options[At(instruction)] = option;
+    most_s -= move.time_s;
+    if (most_s <= 0) break;
   }
-};
+  return !moves.empty();
+}
 
 class Descent {
  public:
   Descent(const plan::Planner& planner, const Noise& noise, const MarginLimits& limits,
-          std::span<const int> options)
-      : planner_(planner),
+          const MarginMoves& moves, std::span<const int> options)
+      : moves_(moves),
         execution_(planner.graph(), planner.model(), noise, limits.samples, kSeed),
         quiet_(planner.graph(), planner.model(), {}, 1, kSeed),
         runs_left_(limits.runs),
-        fixed_(options.begin(), options.end()) {
-    const schedule::InstructionGraph& graph = planner.graph();
-    for (const schedule::OptionSet& set : graph.option_sets) {
-      Ladder& ladder = ladders_.emplace_back();
-      const double power_w = planner.model().blocking_power_w;
-      ladder.options = profile::ParetoFront(set.options, power_w);
-      for (const int option : ladder.options) {
-        ladder.times_s.push_back(ToSeconds(set.options[At(option)].time));
-        ladder.costs_j.push_back(profile::EffectiveEnergy(set.options[At(option)], power_w));
-      }
-    }
-    for (std::size_t i = 0; i < graph.instructions.size(); ++i) {
-      const int set = graph.instructions[i].option_set;
-      places_.push_back(ladders_[At(set)].PlaceOf(graph.option_sets[At(set)], options[i]));
-    }
-    mean_ = Run(places_);
-  }
+        options_(options.begin(), options.end()),
+        mean_(Run(execution_, options_)) {}
 
   const NoisyMean& mean() const { return mean_; }
-  std::vector<int> options() const { return OptionsAt(places_); }
+  const std::vector<int>& options() const { return options_; }
   int runs_left() const { return runs_left_; }
   double MeanTimeOf(std::span<const int> options) { return execution_.Run(options).time_s; }
 
   // Returns false if it finds no options that take at most `target_s`.
-  bool Repair(double target_s) { return RepairFrom(execution_, places_, mean_, target_s); }
+  bool Repair(double target_s) { return RepairFrom(execution_, options_, mean_, target_s); }
 
   // The same for the time without noise. Usually, it is short enough already.
   bool RepairWithoutNoise(double target_s) {
-    NoisyMean quiet = quiet_.Run(OptionsAt(places_));
+    NoisyMean quiet = quiet_.Run(options_);
     if (quiet.time_s <= target_s) return true;
-    const bool is_in_time = RepairFrom(quiet_, places_, quiet, target_s);
-    mean_ = Run(places_);
+    const bool is_in_time = RepairFrom(quiet_, options_, quiet, target_s);
+    mean_ = Run(execution_, options_);
     return is_in_time;
   }
 
   void Polish(double target_s) {
-    double budget_s = kFirstBudget * target_s;
-    while (budget_s > kLastBudget * target_s && runs_left_ > 0) {
-      Places places = places_;
-      if (!SlowDown(places, budget_s)) return;
-      NoisyMean mean = Run(places);
-      if (RepairFrom(execution_, places, mean, target_s) && mean.energy_j < mean_.energy_j) {
-        places_ = std::move(places);
-        mean_ = std::move(mean);
-      } else {
-        budget_s /= 2;
-      }
+    for (double budget_s = kFirstBudget * target_s;
+         budget_s > kLastBudget * target_s && runs_left_ > 0;) {
+      if (!ImproveWithin(budget_s, target_s)) budget_s /= 2;
     }
   }
 
  private:
-  using Places = std::vector<std::size_t>;
   // Of a step of polishing, as parts of the time of an iteration.
   static constexpr double kFirstBudget = 2e-3;
   static constexpr double kLastBudget = 1e-6;
-  // An instruction that was never critical may become so.
-  static constexpr double kLeastCriticality = 0.01;
 
-  struct Move {
-    std::size_t instruction = 0;
-    double price = 0;   // Joules per second of mean time.
-    double time_s = 0;  // Of mean time, to first order.
-  };
-
-  const Ladder& LadderOf(std::size_t instruction) const {
-    return ladders_[At(planner_.graph().instructions[instruction].option_set)];
-  }
-  // Instructions that were not moved keep their option, which need not be on the ladder.
-  std::vector<int> OptionsAt(const Places& places) const {
-    std::vector<int> options = fixed_;
-    for (std::size_t i = 0; i < places.size(); ++i) {
-      const schedule::OptionSet& set =
-          planner_.graph().option_sets[At(planner_.graph().instructions[i].option_set)];
-      if (LadderOf(i).PlaceOf(set, fixed_[i]) == places[i]) continue;
-      options[i] = LadderOf(i).options[places[i]];
-    }
-    return options;
-  }
-  NoisyMean Run(const Places& places) { return Run(execution_, places); }
-  NoisyMean Run(const NoisyExecution& execution, const Places& places) {
+  NoisyMean Run(const NoisyExecution& execution, std::span<const int> options) {
     if (&execution == &execution_) --runs_left_;  // The other one has a single sample.
-    return execution.Run(OptionsAt(places));
+    return execution.Run(options);
   }
 
-  // Makes the cheapest instructions faster until the mean time is short enough.
-  bool RepairFrom(const NoisyExecution& execution, Places& places, NoisyMean& mean,
+  // Makes what gains most slower, for so much mean time, and then repairs. Whether this saves
+  // energy. If not, nothing changes.
+  bool ImproveWithin(double budget_s, double target_s) {
+    std::vector<Move> slower = moves_.Slower(options_, mean_);
+    std::erase_if(slower, [&](const Move& move) { return move.time_s > 2 * budget_s; });
+    std::ranges::stable_sort(slower, {}, &Move::price_w);
+    std::vector<int> options = options_;
+    if (!Apply(slower, budget_s, options)) return false;
+    NoisyMean mean = Run(execution_, options);
+    if (!RepairFrom(execution_, options, mean, target_s)) return false;
+    if (mean.energy_j >= mean_.energy_j) return false;
+    options_ = std::move(options);
+    mean_ = std::move(mean);
+    return true;
+  }
+
+  // Makes what is cheapest faster until the mean time is short enough.
+  bool RepairFrom(const NoisyExecution& execution, std::vector<int>& options, NoisyMean& mean,
                   double target_s) {
     while (mean.time_s > target_s) {
-      std::vector<Move> moves;
-      for (std::size_t i = 0; i < places.size(); ++i) {
-        if (places[i] == 0 || mean.criticality[i] <= 0) continue;
-        const Ladder& ladder = LadderOf(i);
-        const double shorter_s = ladder.times_s[places[i]] - ladder.times_s[places[i] - 1];
-        const double cost_j = ladder.costs_j[places[i] - 1] - ladder.costs_j[places[i]];
-        const double time_s = mean.criticality[i] * shorter_s;
-        if (time_s > 0) moves.push_back({i, cost_j / time_s, time_s});
-      }
-      if (moves.empty()) {
-        if (!HurryBeforeCritical(places, mean)) return false;
-        mean = Run(execution, places);
-        continue;
-      }
-      std::stable_sort(moves.begin(), moves.end(),
-                       [](const Move& a, const Move& b) { return a.price < b.price; });
-      double gap_s = mean.time_s - target_s;
-      for (const Move& move : moves) {
-        --places[move.instruction];
-        gap_s -= move.time_s;
-        if (gap_s <= 0) break;
-      }
-      mean = Run(execution, places);
+      std::vector<Move> faster = moves_.Faster(options, mean);
+      if (faster.empty()) faster = moves_.BeforeCritical(options, mean);
+      std::ranges::stable_sort(faster, {}, &Move::price_w);
+      if (!Apply(faster, mean.time_s - target_s, options)) return false;
+      mean = Run(execution, options);
     }
     return true;
   }
 
-  // If all critical instructions have their fastest option, they may still begin at the clock of
-  // the instruction before them on their pp_rank. Makes those faster. Returns false if none can be.
-  bool HurryBeforeCritical(Places& places, const NoisyMean& mean) const {
-    bool has_changed = false;
-    for (const std::vector<int>& order : planner_.graph().pp_rank_orders) {
-      std::optional<std::size_t> before;
-      for (const int instruction : order) {
-        const std::size_t i = At(instruction);
-        if (LadderOf(i).options.size() == 1) continue;
-        if (before && mean.criticality[i] > 0 && places[*before] > 0) {
-          --places[*before];
-          has_changed = true;
-        }
-        before = i;
-      }
-    }
-    return has_changed;
-  }
-
-  // Makes the instructions slower that gain most. Returns false if none can be.
-  bool SlowDown(Places& places, double budget_s) const {
-    std::vector<Move> moves;
-    for (std::size_t i = 0; i < places.size(); ++i) {
-      const Ladder& ladder = LadderOf(i);
-      if (places[i] + 1 == ladder.options.size()) continue;
-      const double longer_s = ladder.times_s[places[i] + 1] - ladder.times_s[places[i]];
-      const double gain_j = ladder.costs_j[places[i]] - ladder.costs_j[places[i] + 1];
-      const double time_s = std::max(mean_.criticality[i], kLeastCriticality) * longer_s;
-      moves.push_back({i, gain_j / time_s, time_s});
-    }
-    if (moves.empty()) return false;
-    std::stable_sort(moves.begin(), moves.end(),
-                     [](const Move& a, const Move& b) { return a.price > b.price; });
-    for (const Move& move : moves) {
-      ++places[move.instruction];
-      budget_s -= move.time_s;
-      if (budget_s <= 0) break;
-    }
-    return true;
-  }
-
-  const plan::Planner& planner_;
+  const MarginMoves& moves_;
   NoisyExecution execution_;
   NoisyExecution quiet_;
   int runs_left_;
-  std::vector<int> fixed_;       // The options of the given plan.
-  std::vector<Ladder> ladders_;  // [option set]
-  Places places_;                // [instruction] a place on its ladder.
+  std::vector<int> options_;
   NoisyMean mean_;
 };
 
@@ -243,10 +143,11 @@ class MarginSearch {
 
   // The plan with the options to which a descent from `start` leads. Empty if its mean time is too
   // long. The plan takes no longer than its deadline without noise.
-  std::optional<NoisyPlan> DescendFrom(const plan::Plan& plan, std::span<const int> start) {
+  std::optional<NoisyPlan> DescendFrom(const plan::Plan& plan, std::span<const int> start,
+                                       const MarginMoves& moves) {
     NoisyPlan result{plan, {}, {}, 0};
     const plan::Evaluator evaluator(planner_.graph(), planner_.model());
-    Descent descent(planner_, noise_, limits_, start);
+    Descent descent(planner_, noise_, limits_, moves, start);
     const double baseline_s = descent.MeanTimeOf(baseline_);
     double target_s = (1 + slowdown_ + limits_.allowance) * baseline_s;
     bool found = false;
@@ -266,41 +167,21 @@ class MarginSearch {
     return std::nullopt;
   }
 
-  // The given plan, with segments at faster clocks.
-  std::optional<NoisyPlan> RaiseFrom(const plan::Plan& plan) const {
-    NoisyPlan result{plan, {}, {}, 0};
-    const NoisyExecution execution(planner_.graph(), planner_.model(), noise_, limits_.samples,
-                                   kSeed);
-    const NoisyExecution quiet(planner_.graph(), planner_.model(), {}, 1, kSeed);
-    const double baseline_s = execution.Run(baseline_).time_s;
-    double target_s = (1 + slowdown_ + limits_.allowance) * baseline_s;
-    std::vector<int>& options = result.plan.options;
-    for (int i = 0; i < kChecks; ++i) {
-      if (!RaiseSegments(planner_, execution, target_s, options)) return std::nullopt;
-      if (!RaiseSegments(planner_, quiet, ToSeconds(plan.deadline), options)) return std::nullopt;
-      result.after = Check(options);
-      if (Keeps(result.after)) {
-        result.plan.evaluation =
-            plan::Evaluator(planner_.graph(), planner_.model()).Evaluate(options);
-        return result;
-      }
-      target_s -= (result.after.slowdown - slowdown_ - limits_.allowance) * baseline_s;
-    }
-    return std::nullopt;
-  }
-
   // Descents from plans for earlier deadlines, until one of them ends well. Only a switch latency
   // makes this necessary.
-  std::optional<NoisyPlan> DescendFromEarlier(const plan::Plan& plan) {
+  std::optional<NoisyPlan> DescendFromEarlier(const plan::Plan& plan, const MarginMoves& moves) {
     for (const double earlier : {0.002, 0.005, 0.01, 0.02, 0.04}) {
       const auto deadline =
           static_cast<Nanoseconds>(static_cast<double>(plan.deadline) * (1 - earlier));
       const auto faster =
           planner_.PlanFor(deadline, {.effort = plan::kFirstLook, .stop = {}, .finish = {}});
       if (!faster) break;
-      if (auto found = DescendFrom(plan, faster->options)) return found;
+      if (auto found = DescendFrom(plan, faster->options, moves)) return found;
     }
-    return DescendFrom(plan, baseline_);
+    return DescendFromBaseline(plan, moves);
+  }
+  std::optional<NoisyPlan> DescendFromBaseline(const plan::Plan& plan, const MarginMoves& moves) {
+    return DescendFrom(plan, baseline_, moves);
   }
 
  private:
@@ -320,16 +201,27 @@ Result<NoisyPlan> AddNoiseMargin(const plan::Planner& planner, const plan::Plan&
                                  const Noise& noise, double slowdown, const MarginLimits& limits) {
   MarginSearch search(planner, noise, slowdown, limits);
   const NoisyDifference before = search.Check(plan.options);
-  std::optional<NoisyPlan> found = search.DescendFrom(plan, plan.options);
+  std::optional<NoisyPlan> found;
+  const auto take_better = [&](std::optional<NoisyPlan> other) {
+    if (other && (!found || other->after.saving > found->after.saving)) found = std::move(other);
+  };
   // With hardly any noise, the given plan needs no margin.
-  if (search.Keeps(before) && (!found || before.saving >= found->after.saving)) {
-    found = NoisyPlan{plan, before, before, 0};
+  if (search.Keeps(before)) found = NoisyPlan{plan, before, before, 0};
+  const bool keeps_changes = limits.changes == MarginLimits::Changes::kNoMore;
+  const SegmentMoves of_segments(planner);
+  if (!keeps_changes) {
+    const InstructionMoves of_instructions(planner);
+    take_better(search.DescendFrom(plan, plan.options, of_instructions));
+    if (!planner.model().switch_cost.IsNone()) {
+      take_better(search.DescendFrom(plan, plan.options, of_segments));
+    }
+    if (!found && !planner.model().SwitchesAreFree()) {
+      found = search.DescendFromEarlier(plan, of_instructions);
+    }
+  } else {
+    take_better(search.DescendFrom(plan, plan.options, of_segments));
+    if (!found) found = search.DescendFromBaseline(plan, of_segments);
   }
-  if (!planner.model().switch_cost.IsNone()) {
-    auto raised = search.RaiseFrom(plan);
-    if (raised && (!found || raised->after.saving > found->after.saving)) found = std::move(raised);
-  }
-  if (!found && !planner.model().SwitchesAreFree()) found = search.DescendFromEarlier(plan);
   if (!found) return OutOfReach(search.least_slowdown(), slowdown);
   found->before = before;
   found->runs = search.runs();

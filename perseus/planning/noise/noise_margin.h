@@ -20,11 +20,11 @@
 //   polish   The instructions with the highest gain per second of mean time get their next slower
 //            option, up to a budget of mean time; then repair. If this saves energy, it is kept.
 //            Otherwise the budget is halved.
-// A stochastic gradient method on the continuous relaxation gave no better plan: 13.32 % at 0.047 %
-// more time, and this method 13.45 % at 0.052 % (GPT-3 on A100, 24 microbatches, 1 % of noise).
+// How far the result may be from the best plan, noise_bound.h says.
 //
 // With a switch cost, single faster clocks are dear, because each brings two changes. So a second
-// search makes whole segments faster (raised_segments.h). The better result counts.
+// descent has moves that add no change (SegmentMoves in margin_moves.h). The better result counts.
+// If changes are limited, it is the only one.
 //
 // The noise also makes the baseline slower. So a plan that keeps the mean may be late without
 // noise. Then the cheapest instructions of its longest path get faster options, as in a repair.
@@ -55,6 +55,8 @@ struct MarginLimits {
   // of time are worth 0.8 points of saving (GPT-3 on A100, 24 microbatches).
   double allowance = 4e-4;
   double tolerance = 1e-4;
+  // kNoMore: no pp_rank has more clock changes than in the given plan.
+  enum class Changes { kAny, kNoMore } changes = Changes::kAny;
 };
 
 struct NoisyPlan {

@@ -17,22 +17,19 @@ Result<TunedPlan> TunedPlan::Make(const profiler::SweepJob& sweep, const plan_fi
   profiler::SweepJob without_limit = sweep;
   without_limit.change_limit = {};
   PERSEUS_ASSIGN_OR_RETURN(auto made, profiler::PlanFromSweep(without_limit, measured, target));
-  bool has_margin = false;
-  if (noise) {
-    auto noisy = noise::AddNoiseMargin(made.planner, made.plan, target, *noise);
-    if (!noisy && noisy.error().kind != ErrorKind::kUnreachable) return Fail(noisy);
-    has_margin = noisy.has_value();
-    if (has_margin) made.plan = std::move(noisy->plan);
-  }
-  // A margin changes clocks one by one, so the limit comes after it. A plan with a margin is faster
-  // than its target, and so is the plan with a limit that replaces it.
-  const Nanoseconds deadline = made.plan.deadline;
-  if (has_margin) made.plan.deadline = made.plan.evaluation.time;
   PERSEUS_ASSIGN_OR_RETURN(auto kept,
                            few_switches::KeepChangeLimit(made.planner, std::move(made.plan), target,
                                                          sweep.change_limit));
   made.plan = std::move(kept.plan);
-  made.plan.deadline = std::max(deadline, made.plan.deadline);
+  bool has_margin = false;
+  if (noise) {
+    noise::MarginLimits limits;
+    if (!sweep.change_limit.IsNone()) limits.changes = noise::MarginLimits::Changes::kNoMore;
+    auto noisy = noise::AddNoiseMargin(made.planner, made.plan, target, *noise, limits);
+    if (!noisy && noisy.error().kind != ErrorKind::kUnreachable) return Fail(noisy);
+    has_margin = noisy.has_value();
+    if (has_margin) made.plan = std::move(noisy->plan);
+  }
   plan_file::PlanFile file = plan::MakePlanFile(made.planner, made.plan, job);
   TunedPlan plan(std::move(made), std::move(file));
   plan.has_margin_ = has_margin;
