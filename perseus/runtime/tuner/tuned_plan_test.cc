@@ -79,13 +79,22 @@ TEST(TunedPlan, KeepsALimitOfClockChanges) {
   EXPECT_LE(limited.saving(), free.saving());
 }
 
-// A margin changes the clocks of single instructions.
 TEST(TunedPlan, KeepsALimitOfClockChangesWithAMargin) {
-  const noise::Noise noise{0.01, 0};
+  const noise::Noise noise{0.02, 0};
+  const few_switches::ChangeLimit limit{.most_changes = 2};
   ASSERT_TRUE(MakePlan({}, noise).has_margin());
-  const TunedPlan limited = MakePlan({.most_changes = 2}, noise);
+  const TunedPlan limited = MakePlan(limit, noise);
+  EXPECT_TRUE(limited.has_margin());
   EXPECT_LE(MostChangesOf(limited.file()), 2);
   EXPECT_LE(limited.slowdown(), 0);
+  EXPECT_GT(limited.saving(), 0);
+  const auto mean_of = [&](const TunedPlan& plan) {
+    const auto judge = profiler::PlannerOf(MakeSweepJob(limit), plan.profile()).value();
+    const auto options = plan_file::FindOptions(plan.file(), judge.graph(), "the plan").value();
+    return noise::CompareWithBaseline(judge, options, noise);
+  };
+  EXPECT_LE(mean_of(limited).slowdown, 6e-4);
+  EXPECT_GT(mean_of(MakePlan(limit)).slowdown, 1e-3);
 }
 
 // The steps that the plan promises, with energies that differ by these factors.
