@@ -20,10 +20,14 @@ CLI::Validator CheckPercent() {
         if (!problem.empty()) return problem;
         const double percent = std::stod(text);
         if (percent == 0 || percent >= kLeastPercent) return {};
+        const std::string as_fraction =
+            100 * percent >= kLeastPercent
+                ? fmt::format("for {:g} % as a fraction, give {:g}; ", 100 * percent, 100 * percent)
+                : "";
         return fmt::format(
-            "{} is in percent, and less than {:g} % is no noise that a plan needs (for {:g} % as a "
-            "fraction, give {:g})",
-            text, kLeastPercent, 100 * percent, 100 * percent);
+            "{} is in percent, and plans need no margin for less than {:g} % ({}give 0 for no "
+            "noise)",
+            text, kLeastPercent, as_fraction);
       },
       "");
 }

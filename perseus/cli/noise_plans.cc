@@ -92,7 +92,7 @@ Result<NoiseOutcome> AddNoiseMargins(const plan::Planner& planner, const noise::
 }
 
 std::string FormatNoise(const NoiseOutcome& outcome, const std::vector<PlannedTarget>& planned) {
-  Table table({"plan", "mean slowdown", "saving", "at most", "slowdown without a margin",
+  Table table({"plan", "mean slowdown", "saving", "any plan at most", "slowdown without a margin",
                "saving without a margin"});
   bool has_other_target = false;
   for (std::size_t i = 0; i < planned.size(); ++i) {

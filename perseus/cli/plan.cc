@@ -436,8 +436,9 @@ std::string FormatAnswer(const PlanFlags& flags, const PlanOutcome& outcome,
   }
   text += DescribeChangeRate(outcome.job.facts, outcome.targets);
   if (outcome.switch_tradeoff) {
-    text += fmt::format("\nLimits of clock changes per GPU and iteration, for {}:\n{}",
+    text += fmt::format("\nLimits of clock changes per GPU and iteration, for {}{}:\n{}",
                         outcome.switch_tradeoff->unlimited.target,
+                        outcome.noise ? ", without a margin for noise" : "",
                         FormatSwitchTradeoff(outcome.planner, *outcome.switch_tradeoff));
   }
   if (flags.switches.picks_limit)

@@ -60,7 +60,8 @@ int MostSwitches(const plan::Evaluation& evaluation) {
 }
 
 std::string NameWithLimit(std::string_view target, int most_changes) {
-  return fmt::format("{}, at most {} switches per GPU", target, most_changes);
+  return fmt::format("{}, at most {} {} per GPU", target, most_changes,
+                     most_changes == 1 ? "switch" : "switches");
 }
 
 Result<KeptPlan> KeepChangeLimit(const plan::Planner& planner, plan::Plan plan,

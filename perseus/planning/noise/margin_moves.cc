@@ -1,6 +1,7 @@
 #include "perseus/planning/noise/margin_moves.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "perseus/base/index.h"
@@ -142,14 +143,17 @@ class SegmentMoves::Collector {
 
   std::vector<Move> Moves() {
     for (const std::vector<int>& order : planner_.graph().pp_rank_orders) {
-      for (const Segment& segment : SegmentsOf(planner_.graph(), options_, order)) Add(segment);
+      const std::vector<Segment> segments = SegmentsOf(planner_.graph(), options_, order);
+      for (std::size_t s = 0; s < segments.size(); ++s) {
+        Add(segments[s], segments[(s + 1) % segments.size()].front());
+      }
     }
     return std::move(moves_);
   }
 
  private:
   // To the next clock that is good for something.
-  void Add(const Segment& segment) {
+  void Add(const Segment& segment, int next) {
     const double clock_mhz = ClockOf(planner_.graph(), options_, segment.front());
     std::vector<double> others;
     for (const profile::Option& option : planner_.graph().options_of(segment.front()).options) {
@@ -160,7 +164,10 @@ class SegmentMoves::Collector {
     std::sort(others.begin(), others.end());
     if (!to_faster_) std::reverse(others.begin(), others.end());
     for (const double other_mhz : others) {
-      if (auto move = To(other_mhz, segment)) return moves_.push_back(*std::move(move));
+      auto move = To(other_mhz, segment);
+      if (!move) continue;
+      move->time_s += OfNext(next, clock_mhz, other_mhz);
+      if (move->time_s > 0) return moves_.push_back(*std::move(move));
     }
   }
 
@@ -182,8 +189,23 @@ class SegmentMoves::Collector {
                      profile::EffectiveEnergy(before, blocking_w);
       move.options.emplace_back(instruction, *option);
     }
-    if (move.time_s <= 0 || (!to_faster_ && move.cost_j >= 0)) return std::nullopt;
+    if (!to_faster_ && move.cost_j >= 0) return std::nullopt;
     return move;
+  }
+
+  // With a switch latency, the next instruction begins at the clock of the segment. So it, too,
+  // gets faster or slower, as far as the latency reaches.
+  double OfNext(int next, double before_mhz, double after_mhz) const {
+    const Nanoseconds latency = planner_.model().switch_latency;
+    if (latency == 0) return 0;
+    const OptionSet& set = planner_.graph().options_of(next);
+    const auto before = OptionAt(set, before_mhz, planner_.model().blocking_power_w);
+    const auto after = OptionAt(set, after_mhz, planner_.model().blocking_power_w);
+    if (!before || !after) return 0;
+    const double before_s = ToSeconds(set.options[At(*before)].time);
+    const double after_s = ToSeconds(set.options[At(*after)].time);
+    const double part = std::min(1.0, ToSeconds(latency) / before_s);
+    return part * mean_.criticality[At(next)] * std::abs(after_s - before_s);
   }
 
   const plan::Planner& planner_;

@@ -117,6 +117,32 @@ TEST(AddNoiseMargin, KeepsTheClockChangesOfALimitedPlan) {
   }
 }
 
+// An instruction begins at the clock of the segment before it. If only its own segment became
+// faster, it would stay late, and in the end only the baseline would be in time.
+TEST(SegmentMoves, WithASwitchLatencyTheSegmentBeforeACriticalInstructionGetsFaster) {
+  for (const Nanoseconds latency : {0, 10'000'000}) {
+    const plan::Planner planner =
+        plan::Planner::Create(MakeSyntheticJob({}), {.blocking_power_w = kSyntheticBlockingPowerW,
+                                                     .switch_latency = latency})
+            .value();
+    // The first half of a pp_rank is slow. Only the first instruction after it is critical.
+    std::vector<int> options = AtOneClock(planner, 0).options;
+    const std::vector<int> slow = AtOneClock(planner, 5).options;
+    const std::vector<int>& order = planner.graph().pp_rank_orders.front();
+    const std::size_t half = order.size() / 2;
+    for (std::size_t p = 0; p < half; ++p) options[At(order[p])] = slow[At(order[p])];
+    NoisyMean mean;
+    mean.criticality.assign(options.size(), 0);
+    mean.criticality[At(order[half])] = 1;
+    const std::vector<Move> faster = SegmentMoves(planner).Faster(options, mean);
+    ASSERT_EQ(faster.size(), latency > 0 ? 1U : 0U);
+    if (latency == 0) continue;
+    EXPECT_EQ(faster.front().options.size(), half);
+    EXPECT_EQ(faster.front().options.front().first, order.front());
+    EXPECT_LT(faster.front().time_s, 0.01);
+  }
+}
+
 TEST(AddNoiseMargin, FindsAPlanWithinTheLimitOfChangesFromTheBaselineToo) {
   const plan::Planner planner =
       plan::Planner::Create(MakeSyntheticJob({}), {.blocking_power_w = kSyntheticBlockingPowerW})

@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <optional>
 #include <span>
 #include <utility>
 
 #include "perseus/base/index.h"
+#include "perseus/planning/few_switches/change_rate.h"
+#include "perseus/planning/few_switches/few_switches.h"
 #include "perseus/planning/noise/margin_moves.h"
 
 namespace perseus::noise {
@@ -58,8 +59,11 @@ class Descent {
   }
 
   void Polish(double target_s) {
-    for (double budget_s = kFirstBudget * target_s;
-         budget_s > kLastBudget * target_s && runs_left_ > 0;) {
+    double budget_s = kFirstBudget * target_s;
+    for (const Move& move : moves_.Slower(options_, mean_)) {
+      budget_s = std::max(budget_s, move.time_s);
+    }
+    while (budget_s > kLastBudget * target_s && runs_left_ > 0) {
       if (!ImproveWithin(budget_s, target_s)) budget_s /= 2;
     }
   }
@@ -119,10 +123,19 @@ tl::unexpected<Error> OutOfReach(double found, double allowed) {
                 100 * found, 100 * allowed);
 }
 
-// Whether no pp_rank has more clock changes than in the other one.
-bool HasNoMoreChanges(const plan::Evaluation& evaluation, const plan::Evaluation& other) {
-  return std::ranges::equal(evaluation.pp_rank_switches, other.pp_rank_switches,
-                            std::less_equal<>());
+// A plan for so much less time (a fraction), with at most so many clock changes. Where segments are
+// long, it is a better start than the plan itself: the search for it moves the changes, too.
+// Nothing if no plan is so fast.
+std::optional<plan::Plan> LimitedPlanBefore(const plan::Planner& planner, const plan::Plan& plan,
+                                            double earlier, int most_changes) {
+  const auto deadline =
+      static_cast<Nanoseconds>(static_cast<double>(plan.deadline) * (1 - earlier));
+  if (deadline < planner.least_time()) return std::nullopt;
+  auto limited = few_switches::PlanFewSwitches(
+      planner, deadline, std::span(&most_changes, 1), std::span(&plan, 1),
+      {.effort = 0.3, .breadth = few_switches::SwitchLimits::Breadth::kNarrow});
+  if (!limited) return std::nullopt;
+  return std::move(limited->front().plan);
 }
 
 // The search for one plan with a margin.
@@ -226,9 +239,16 @@ Result<NoisyPlan> AddNoiseMargin(const plan::Planner& planner, const plan::Plan&
       found = search.DescendFromEarlier(plan, of_instructions);
     }
   } else {
+    const int most_changes = few_switches::MostSwitches(plan.evaluation);
     take_better(search.DescendFrom(plan, plan.options, of_segments));
+    const double excess = std::max(0.0, before.slowdown - slowdown);
+    for (const double earlier : {excess, 2 * excess, 3 * excess}) {
+      if (search.Keeps(before)) break;
+      const auto start = LimitedPlanBefore(planner, plan, earlier, most_changes);
+      if (start) take_better(search.DescendFrom(plan, start->options, of_segments));
+    }
     // The baseline has changes where the highest clocks of a pp_rank differ.
-    if (!found && HasNoMoreChanges(planner.baseline(), plan.evaluation)) {
+    if (!found && few_switches::MostSwitches(planner.baseline()) <= most_changes) {
       found = search.DescendFromBaseline(plan, of_segments);
     }
   }

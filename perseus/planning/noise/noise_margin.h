@@ -24,7 +24,8 @@
 //
 // With a switch cost, single faster clocks are dear, because each brings two changes. So a second
 // descent has moves that add no change (SegmentMoves in margin_moves.h). The better result counts.
-// If changes are limited, it is the only one.
+// If changes are limited, it is the only one. It begins with the plan, and with a plan of as many
+// changes for as much less time as the plan is late under the noise.
 //
 // The noise also makes the baseline slower. So a plan that keeps the mean may be late without
 // noise. Then the cheapest instructions of its longest path get faster options, as in a repair.
@@ -55,7 +56,7 @@ struct MarginLimits {
   // of time are worth 0.8 points of saving (GPT-3 on A100, 24 microbatches).
   double allowance = 4e-4;
   double tolerance = 1e-4;
-  // kNoMore: no pp_rank has more clock changes than in the given plan.
+  // kNoMore: no pp_rank has more clock changes than the one of the given plan that has most.
   enum class Changes { kAny, kNoMore } changes = Changes::kAny;
 };
 
