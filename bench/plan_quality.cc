@@ -17,10 +17,10 @@
 //            is the effort of `perseus plan --max-switches auto --effort` (default: 1)
 // bounds     both profiles of ../shared, and synthetic 1F1B without and with noise: the gap to the
 //            bound of the relaxation and to the discrete bound, and the CPU time of both bounds
-// noise      plans with no slowdown on average for both profiles of ../shared and 1 to 3 % of
-// noise:
-//            the mean slowdown and the saving, the most that any such plan can save, the part of
-//            the saving without noise, and the CPU time of the margin and of its bound
+// noise      plans with no slowdown on average for both profiles of ../shared, 1 to 3 % of noise,
+//            with and without limits of clock changes: the mean slowdown and the saving, the most
+//            that any plan can save (with any number of changes), both as parts of the saving
+//            without noise, and the CPU time of the margin and of the bound
 #include <fmt/format.h>
 
 #include <algorithm>

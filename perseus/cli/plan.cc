@@ -117,8 +117,8 @@ Result<void> CheckJob(const PlanFlags& flags, const job::LoadedJob& job,
   }
   if (flags.noise.percent && !flags.switches.rules().IsNone()) {
     return Fail(
-        "--noise excludes --min-dwell and --quiet-zone, because a margin moves clock changes "
-        "(remove --noise, or the rules)");
+        "--noise excludes --min-dwell and --quiet-zone, because a margin moves clock changes in "
+        "time (remove --noise, or the rules)");
   }
   PERSEUS_RETURN_IF_ERROR(CheckSwitches(flags.switches));
   if (!flags.switches.rules().IsNone()) {

@@ -19,6 +19,9 @@ namespace {
 constexpr std::uint64_t kSeed = 1;
 constexpr std::uint64_t kCheckSeed = 1'000'003;
 constexpr int kChecks = 6;
+// Of a plan with a limit of clock changes. Each is a search, with this effort.
+constexpr int kEarlierStarts = 3;
+constexpr double kEffortOfStart = 0.3;
 
 // Makes the first moves, until `most_s` of mean time are used up. Returns false if there is none.
 bool Apply(const std::vector<Move>& moves, double most_s, std::vector<int>& options) {
@@ -133,7 +136,7 @@ std::optional<plan::Plan> LimitedPlanBefore(const plan::Planner& planner, const 
   if (deadline < planner.least_time()) return std::nullopt;
   auto limited = few_switches::PlanFewSwitches(
       planner, deadline, std::span(&most_changes, 1), std::span(&plan, 1),
-      {.effort = 0.3, .breadth = few_switches::SwitchLimits::Breadth::kNarrow});
+      {.effort = kEffortOfStart, .breadth = few_switches::SwitchLimits::Breadth::kNarrow});
   if (!limited) return std::nullopt;
   return std::move(limited->front().plan);
 }
@@ -241,10 +244,10 @@ Result<NoisyPlan> AddNoiseMargin(const plan::Planner& planner, const plan::Plan&
   } else {
     const int most_changes = few_switches::MostSwitches(plan.evaluation);
     take_better(search.DescendFrom(plan, plan.options, of_segments));
-    const double excess = std::max(0.0, before.slowdown - slowdown);
-    for (const double earlier : {excess, 2 * excess, 3 * excess}) {
-      if (search.Keeps(before)) break;
-      const auto start = LimitedPlanBefore(planner, plan, earlier, most_changes);
+    // The second start may still be late, or lose much to its margin. So others are earlier.
+    const double excess = before.slowdown - slowdown;
+    for (int k = 1; k <= kEarlierStarts && !search.Keeps(before); ++k) {
+      const auto start = LimitedPlanBefore(planner, plan, k * excess, most_changes);
       if (start) take_better(search.DescendFrom(plan, start->options, of_segments));
     }
     // The baseline has changes where the highest clocks of a pp_rank differ.

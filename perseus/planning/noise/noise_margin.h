@@ -24,8 +24,8 @@
 //
 // With a switch cost, single faster clocks are dear, because each brings two changes. So a second
 // descent has moves that add no change (SegmentMoves in margin_moves.h). The better result counts.
-// If changes are limited, it is the only one. It begins with the plan, and with a plan of as many
-// changes for as much less time as the plan is late under the noise.
+// If changes are limited, it is the only one. It begins with the plan, and with plans of as many
+// changes for one, two and three times as much less time as the plan is late under the noise.
 //
 // The noise also makes the baseline slower. So a plan that keeps the mean may be late without
 // noise. Then the cheapest instructions of its longest path get faster options, as in a repair.

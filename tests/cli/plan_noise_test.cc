@@ -1,0 +1,132 @@
+// Tests `perseus plan --noise`: margins, also within limits of clock changes, and their bound.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <sstream>
+
+#include "tests/cli/program.h"
+
+namespace perseus {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+class PlanNoiseTest : public ProgramTest {
+ protected:
+  PlanNoiseTest() { MakeProfile(); }
+
+  const std::string plan_ = std::string("plan profile.csv") + kJob;
+};
+
+TEST_F(PlanNoiseTest, MoreEffortIsNeverWorseUnderNoise) {
+  const std::string plan = plan_ + "--per-instruction --no-frontier --noise 1 --slowdown 3 ";
+  const json once = RunJson(plan + "--effort 1")["noise"]["plans"];
+  const json more = RunJson(plan + "--effort 3")["noise"]["plans"];
+  ASSERT_EQ(more.size(), once.size());
+  for (std::size_t i = 0; i < once.size(); ++i) {
+    EXPECT_GE(more[i]["saving"], once[i]["saving"]) << once[i]["name"];
+  }
+}
+
+TEST_F(PlanNoiseTest, AMarginForNoiseKeepsTheLimitOfClockChanges) {
+  for (const std::string limit :
+       {"", "--max-switches auto", "--max-switches 4", "--max-switches 0"}) {
+    SCOPED_TRACE(limit);
+    const json summary = RunJson(plan_ + "--no-frontier --slowdown 5 --noise 1 " + limit);
+    ASSERT_TRUE(summary.contains("max_switches"));
+    const json& plans = summary["plans"];
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      EXPECT_EQ(plans[i].at("max_switches"), summary["max_switches"]);
+      EXPECT_LE(plans[i].at("switches_per_gpu"), summary["max_switches"]);
+      EXPECT_LE(plans[i].at("time_s"), plans[i].at("deadline_s"));
+      const json& noisy = summary["noise"]["plans"][i];
+      const double allowed = noisy.at("name") == "no-slowdown" ? 0 : 0.05;
+      EXPECT_LE(noisy.at("slowdown").get<double>(),
+                allowed + 5e-4 + noisy.at("slowdown_ci").get<double>());
+      EXPECT_LE(noisy.at("saving"), noisy.at("most_saving"));
+    }
+  }
+}
+
+TEST_F(PlanNoiseTest, NoiseGivesPlansThatKeepTheirMeanTime) {
+  const json noisy = RunJson(plan_ + "--no-frontier --slowdown 5 --noise 1 -o out").at("noise");
+  EXPECT_EQ(noisy.at("independent"), 0.01);
+  ASSERT_EQ(noisy.at("plans").size(), 2U);
+  for (const json& plan : noisy["plans"]) {
+    const double allowed = plan.at("name") == "no-slowdown" ? 0 : 0.05;
+    EXPECT_LE(plan.at("slowdown").get<double>(),
+              allowed + 5e-4 + plan.at("slowdown_ci").get<double>());
+    EXPECT_GT(plan.at("without_margin").at("slowdown").get<double>(),
+              plan.at("slowdown").get<double>());
+    EXPECT_GT(plan.at("saving").get<double>(), 0);
+    // The error of the estimate is about 0.01 points.
+    EXPECT_GT(plan.at("most_saving").get<double>(), plan["saving"].get<double>() - 3e-4);
+    EXPECT_LT(plan["most_saving"].get<double>(), plan["saving"].get<double>() + 0.01);
+  }
+  // The plan file is the plan with the margin.
+  const json without = RunJson(plan_ + "--no-frontier --slowdown 5 --per-instruction");
+  const json with = RunJson(plan_ + "--no-frontier --slowdown 5 --noise 1");
+  EXPECT_GT(with["plans"][0].at("energy_j"), without["plans"][0].at("energy_j"));
+  const json judged = RunJson("evaluate out/plans/no-slowdown.json --noise 1").at("noise");
+  const json& planned = noisy["plans"][0];
+  EXPECT_NEAR(judged.at("slowdown").get<double>(), planned.at("slowdown").get<double>(),
+              2 * (judged.at("slowdown_ci").get<double>() + planned["slowdown_ci"].get<double>()));
+  EXPECT_THAT(RunWell(plan_ + "--no-frontier --noise 1 --common-noise 0.5"),
+              HasSubstr("without a margin"));
+}
+
+// Near the least energy, the plan with a margin for less slowdown is often better.
+TEST_F(PlanNoiseTest, MoreSlowdownNeverSavesLessUnderNoise) {
+  RunWell("synth --gpu a40 --stages 8 -o a40.csv");
+  const json summary = RunJson(
+      "plan a40.csv --schedule 1f1b --pp-ranks 8 --microbatches 6 --blocking-power 83.64 "
+      "--no-frontier --slowdown 20 --slowdown 5 --slowdown 10 --noise 3");
+  const auto saving_of = [&](const std::string& name) {
+    for (const json& plan : summary["noise"]["plans"]) {
+      if (plan["name"] == name) return plan["saving"].get<double>();
+    }
+    return -1.0;
+  };
+  double least = 0;
+  for (const char* name : {"no-slowdown", "slowdown-5", "slowdown-10", "slowdown-20"}) {
+    EXPECT_GE(saving_of(name), least) << name;
+    least = saving_of(name);
+  }
+}
+
+TEST_F(PlanNoiseTest, TheNoiseOfTheProfileCountsUnlessAFlagGivesIt) {
+  std::istringstream rows(Read("profile.csv"));
+  std::string noisy_profile;
+  bool is_header = true;
+  for (std::string row; std::getline(rows, row); is_header = false) {
+    noisy_profile += row + (is_header ? ",noise,common_noise\n" : ",0.01,0.005\n");
+  }
+  const json without = RunJson(plan_ + "--no-frontier --noise 0");
+  const json given = RunJson(plan_ + "--no-frontier --noise 1 --common-noise 0.5");
+  Write("profile.csv", noisy_profile);
+  const json of_profile = RunJson(plan_ + "--no-frontier");
+  // The mean over the rows is rounded.
+  EXPECT_NEAR(of_profile["noise"]["independent"].get<double>(), 0.01, 1e-12);
+  EXPECT_NEAR(of_profile["noise"]["common"].get<double>(), 0.005, 1e-12);
+  EXPECT_EQ(of_profile["plans"], given["plans"]);
+  EXPECT_EQ(RunJson(plan_ + "--no-frontier --noise 0")["plans"], without["plans"]);
+  RunWell(plan_ + "--no-frontier -o out");
+  EXPECT_NEAR(RunJson("evaluate out/plans/no-slowdown.json")["noise"]["common"].get<double>(),
+              0.005, 1e-12);
+  const Outcome ruled = Run(plan_ + "--no-frontier --max-switches 8 --min-dwell 1");
+  EXPECT_EQ(ruled.status, 0);
+  EXPECT_THAT(ruled.err, HasSubstr("no margin for the noise of the profile"));
+}
+
+TEST_F(PlanNoiseTest, NoiseIsRefusedWhereItMeansNothing) {
+  ExpectComplaint(Run(plan_ + "--noise 1 --max-switches 4 --min-dwell 1"), 2, "--noise excludes");
+  ExpectComplaint(Run(plan_ + "--common-noise 1"), 2, "--noise 0");
+  Write("plan.json", "{}");
+  ExpectComplaint(Run("evaluate plan.json --common-noise 1"), 2, "--noise 0");
+  ExpectComplaint(Run(plan_ + "--noise 30"), 2, "percent");
+  ExpectComplaint(Run(plan_ + "--noise nan"), 2, "--noise");
+}
+
+}  // namespace
+}  // namespace perseus
