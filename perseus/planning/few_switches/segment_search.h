@@ -27,7 +27,9 @@
 //   Most moves are rejected. The energies of a move are known before its time, and with them the
 //   latest time at which the move would be accepted. Often it is below the least possible time.
 //   Otherwise the computation of the time (timeline.h) ends as soon as it exceeds the latest one.
-//   With a switch latency, energies depend on times, so every move needs them.
+//   With a switch latency, times and energies depend on each other. Then the latest time assumes
+//   that the latency adds as much energy as before, and a move that seems to pay is computed to the
+//   end. So a move that pays only by what it changes in the latency of others may be missed.
 //
 // Deterministic: the effort is a number of moves, and the random numbers are the same everywhere.
 //
@@ -142,6 +144,7 @@ class SegmentSearch {
   const RuleChecker& checker_;
   schedule::SwitchCost switch_cost_;
   Nanoseconds deadline_;
+  Nanoseconds latency_slack_ = 0;
   double waiting_j_per_ns_;  // All pp_ranks.
   double price_j_per_ns_;
   double late_j_per_ns_ = 0;

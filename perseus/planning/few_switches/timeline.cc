@@ -83,9 +83,21 @@ Timeline::Timeline(const schedule::InstructionGraph& graph, const std::vector<Ra
   latency_ = model.switch_latency;
   blocking_power_w_ = model.blocking_power_w;
   places_.resize(graph.instructions.size());
+  last_affected_.resize(graph.instructions.size());
+  std::iota(last_affected_.begin(), last_affected_.end(), 0);
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     for (int p = 0; p < ranks[r].positions(); ++p) {
       places_[At(ranks[r].instructions[At(p)])] = {static_cast<int>(r), p};
+    }
+    // A clock is left at most `latency` after the end of its last instruction.
+    for (int p = 0; p < ranks[r].positions(); ++p) {
+      int last = p;
+      for (Nanoseconds time = 0; time < latency_ && last + 1 < ranks[r].positions();) {
+        ++last;
+        const auto& options = graph.options_of(ranks[r].instructions[At(last)]).options;
+        time += std::ranges::min_element(options, {}, &profile::Option::time)->time;
+      }
+      last_affected_[At(ranks[r].instructions[At(p)])] = ranks[r].instructions[At(last)];
     }
   }
 }
@@ -181,32 +193,39 @@ Nanoseconds Timeline::StartOf(int instruction) const {
   return start;
 }
 
-void Timeline::ComputeUntil(int end) {
-  for (; computed_ < end; ++computed_) {
-    const std::size_t i = At(computed_);
-    starts_[i] = StartOf(computed_);
-    ends_[i] = starts_[i] + (latency_ > 0 ? RunLate(computed_, starts_[i]) : durations_[i]);
-  }
+template <bool kHasLatency>
+void Timeline::ComputeNext() {
+  const std::size_t i = At(computed_);
+  starts_[i] = StartOf(computed_);
+  ends_[i] = starts_[i] + (kHasLatency ? RunLate(computed_, starts_[i]) : durations_[i]);
+  ++computed_;
 }
 
+template <bool kHasLatency>
 Nanoseconds Timeline::ComputeWithin(int end, Nanoseconds gain, Nanoseconds limit) {
   while (computed_ < end) {
     const std::size_t i = At(computed_);
-    starts_[i] = StartOf(computed_);
-    ends_[i] = starts_[i] + durations_[i];
-    ++computed_;
+    ComputeNext<kHasLatency>();
     const Nanoseconds least = ends_[i] + paths_after_[i] - gain;
     if (least > limit) return least;
   }
   return 0;
 }
 
-void Timeline::Complete() { ComputeUntil(static_cast<int>(durations_.size())); }
+void Timeline::Complete() {
+  const auto end = static_cast<int>(durations_.size());
+  if (!has_latency()) {
+    while (computed_ < end) ComputeNext<false>();
+    return;
+  }
+  while (computed_ < end) ComputeNext<true>();
+  time_ = TimeOverCut(static_cast<int>(first_crossing_.size()) - 2);
+}
 
 void Timeline::ComputePathsAfter() {
   std::fill(paths_after_.begin(), paths_after_.end(), 0);
   for (std::size_t i = durations_.size(); i-- > 0;) {
-    paths_from_[i] = paths_after_[i] + durations_[i];
+    paths_from_[i] = paths_after_[i] + ends_[i] - starts_[i];
     const auto follow = [&](const Before& before) {
       Nanoseconds& path = paths_after_[At(before.instruction)];
       path = std::max(path, paths_from_[i] + before.delay);
@@ -229,11 +248,11 @@ Nanoseconds Timeline::TimeOverCut(int cut) const {
 }
 
 Nanoseconds Timeline::Try(const std::vector<Change>& changes, Nanoseconds limit) {
-  if (!paths_are_valid_ && latency_ == 0) ComputePathsAfter();
+  PreparePaths();
   const auto instructions = static_cast<int>(durations_.size());
   undo_.clear();
   first_tried_ = instructions;
-  int last = latency_ > 0 ? instructions - 1 : 0;
+  int last = 0;
   Nanoseconds gain = 0;
   for (const Change& change : changes) {
     Nanoseconds& duration = durations_[At(change.instruction)];
@@ -242,18 +261,15 @@ Nanoseconds Timeline::Try(const std::vector<Change>& changes, Nanoseconds limit)
     duration = change.duration;
     if (latency_ > 0) std::swap(clocks_[At(change.instruction)], undo_.back().clock);
     first_tried_ = std::min(first_tried_, change.instruction);
-    last = std::max(last, change.instruction);
+    last =
+        std::max(last, latency_ > 0 ? last_affected_[At(change.instruction)] : change.instruction);
   }
   const int cut = last / kCutDistance;
   const int end = std::min(instructions, (cut + 1) * kCutDistance);
   computed_ = first_tried_;
-  if (latency_ > 0) {
-    ComputeUntil(end);
-  } else if (const Nanoseconds least = ComputeWithin(end, gain, limit); least > limit) {
-    time_ = least;
-    return time_;
-  }
-  time_ = TimeOverCut(cut);
+  const Nanoseconds least = has_latency() ? ComputeWithin<true>(end, gain, limit)
+                                          : ComputeWithin<false>(end, gain, limit);
+  time_ = least > limit ? least : TimeOverCut(cut);
   return time_;
 }
 

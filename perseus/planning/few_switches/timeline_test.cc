@@ -50,7 +50,8 @@ TEST(Timeline, AgreesWithTheEvaluator) {
 TEST(Timeline, AgreesWithTheEvaluatorUnderALatency) {
   for (std::uint64_t seed = 0; seed < Seeds(200); ++seed) {
     SCOPED_TRACE(seed);
-    const schedule::InstructionGraph graph = RandomJob({.instructions = 9}, seed);
+    const schedule::InstructionGraph graph =
+        RandomJob({.instructions = 9 + static_cast<int>(seed % 40)}, seed);
     const double power_w = RandomBlockingPower(seed);
     std::mt19937_64 random(seed);
     const plan::ExecutionModel model{
@@ -94,9 +95,15 @@ TEST(Timeline, AgreesWithTheEvaluatorUnderALatency) {
       if (step == 0) {
         timeline.Reset(durations, clocks);
       } else {
+        const Nanoseconds before = timeline.time();
+        const double before_j = timeline.late_energy_j();
         timeline.Try(changes);
         timeline.Undo();
+        EXPECT_EQ(timeline.time(), before);
+        EXPECT_EQ(timeline.late_energy_j(), before_j);
         timeline.Try(changes);
+        if (random() % 2 == 0) timeline.Complete();
+        if (random() % 2 == 0) timeline.Complete();
         timeline.Keep();
       }
       const plan::Evaluation expected = evaluator.Evaluate(options);
