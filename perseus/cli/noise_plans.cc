@@ -41,11 +41,10 @@ void ShareBetterPlans(const std::vector<PlannedTarget>& planned,
 
 }  // namespace
 
-Result<NoiseOutcome> AddNoiseMargins(const plan::Planner& planner, const noise::Noise& noise,
-                                     const noise::MarginLimits& limits,
-                                     std::vector<PlannedTarget>& planned,
-                                     const std::vector<std::vector<PlannedTarget>>& of_less_effort,
-                                     const std::stop_token& finish) {
+Result<NoiseOutcome> AddNoiseMargins(
+    const plan::Planner& planner, const noise::Noise& noise, const noise::MarginLimits& limits,
+    std::vector<PlannedTarget>& planned,
+    const std::vector<std::vector<PlannedTarget>>& of_less_effort) {
   std::vector<Result<noise::NoisyPlan>> noisy(planned.size(), Fail("not planned"));
   noise::NoiseBound bound;
   const auto compute_bound = [&] {
@@ -53,14 +52,14 @@ Result<NoiseOutcome> AddNoiseMargins(const plan::Planner& planner, const noise::
     for (const PlannedTarget& one : planned) {
       slowdowns.push_back(ToSeconds(one.plan.deadline) / ToSeconds(planner.baseline().time) - 1);
     }
-    bound = noise::ComputeNoiseBound(planner, noise, slowdowns);
+    bound = noise::ComputeNoiseBound(planner, noise, slowdowns, {.finish = limits.finish});
   };
   const auto add_margin = [&](std::size_t i) {
     noisy[i] = noise::AddNoiseMargin(planner, planned[i].plan, planned[i].target, noise, limits);
     if (!noise::LimitsTime(planned[i].target.kind)) return;
     for (const std::vector<PlannedTarget>& earlier : of_less_effort) {
       const auto start = std::ranges::find(earlier, planned[i].slug, &PlannedTarget::slug);
-      if (start == earlier.end() || finish.stop_requested()) continue;
+      if (start == earlier.end() || limits.finish.stop_requested()) continue;
       if (start->plan.options == planned[i].plan.options) continue;
       auto other = noise::AddNoiseMargin(planner, start->plan, start->target, noise, limits);
       if (!other || (noisy[i] && other->after.saving <= noisy[i]->after.saving)) continue;

@@ -26,12 +26,12 @@ struct NoiseOutcome {
 // More slowdown never saves less on average.
 //
 // A better plan without noise may lead to a worse one with a margin. So the plans of less effort
-// are starts, too, and more effort is never worse. Once `finish` is requested, only `planned` are.
+// are starts, too, and more effort is never worse. Once `limits.finish` is requested, only
+// `planned` are.
 Result<NoiseOutcome> AddNoiseMargins(const plan::Planner& planner, const noise::Noise& noise,
                                      const noise::MarginLimits& limits,
                                      std::vector<PlannedTarget>& planned,
-                                     const std::vector<std::vector<PlannedTarget>>& of_less_effort,
-                                     const std::stop_token& finish);
+                                     const std::vector<std::vector<PlannedTarget>>& of_less_effort);
 
 // A table with a row for each plan that is not a stop.
 std::string FormatNoise(const NoiseOutcome& outcome, const std::vector<PlannedTarget>& planned);

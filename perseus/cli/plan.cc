@@ -115,30 +115,11 @@ Result<void> CheckJob(const PlanFlags& flags, const job::LoadedJob& job,
   if (flags.with_frequency_lists) {
     PERSEUS_RETURN_IF_ERROR(plan_file::CheckListable(job.graph));
   }
-  if (flags.noise.percent && !flags.switches.rules().IsNone()) {
-    return Fail(
-        "--noise excludes --min-dwell and --quiet-zone, because a margin moves clock changes in "
-        "time (remove --noise, or the rules)");
-  }
   PERSEUS_RETURN_IF_ERROR(CheckSwitches(flags.switches));
   if (!flags.switches.rules().IsNone()) {
     for (const plan::Target& target : asked) PERSEUS_RETURN_IF_ERROR(CheckSwitchTarget(target));
   }
   return {};
-}
-
-// Rules of clock changes exclude margins, so the noise of the profile does not count with them.
-Result<std::optional<noise::Noise>> NoiseToPlanWith(const PlanFlags& flags,
-                                                    const job::LoadedJob& job) {
-  auto noise = NoiseOf(flags.noise, job.planned);
-  if (noise && *noise && !flags.switches.rules().IsNone()) {
-    std::fputs(
-        "perseus: warning: the plans have no margin for the noise of the profile, because of "
-        "--min-dwell or --quiet-zone\n",
-        stderr);
-    noise->reset();
-  }
-  return noise;
 }
 
 // A general graph need not be about GPUs, and the plan of a very large job takes long enough
@@ -375,14 +356,13 @@ Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planne
   PERSEUS_RETURN_IF_ERROR(
       LimitPlans(flags, planner, most_changes_per_s, of_less_effort, rows, computed));
   if (noise) {
-    noise::MarginLimits margin;
-    if (computed.limit.most_switches || most_changes_per_s) {
+    noise::MarginLimits margin{.rules = switches.rules(), .stop = {}, .finish = computed.finish};
+    if (computed.limit.most_switches || most_changes_per_s || !margin.rules.IsNone()) {
       margin.changes = noise::MarginLimits::Changes::kNoMore;
       of_less_effort.clear();  // These have more changes.
     }
     PERSEUS_ASSIGN_OR_RETURN(
-        computed.noise, AddNoiseMargins(planner, *noise, margin, computed.planned, of_less_effort,
-                                        computed.finish));
+        computed.noise, AddNoiseMargins(planner, *noise, margin, computed.planned, of_less_effort));
   }
   computed.was_interrupted = finish.stop_requested();
   return computed;
@@ -480,7 +460,7 @@ Result<void> RunPlan(PlanFlags flags) {
   const std::vector<plan::Target> asked = AskedOfJob(flags.targets, job);
   PERSEUS_RETURN_IF_ERROR(CheckJob(flags, job, asked));
   PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
-  PERSEUS_ASSIGN_OR_RETURN(const auto noise, NoiseToPlanWith(flags, job));
+  PERSEUS_ASSIGN_OR_RETURN(const auto noise, NoiseOf(flags.noise, job.planned));
   if (PicksLimitByDefault(flags, job)) flags.switches.PickByDefault();
   PERSEUS_RETURN_IF_ERROR(
       CheckFigures(flags.figures, {.has_switches = flags.switches.needs_tradeoff(),

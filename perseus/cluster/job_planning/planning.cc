@@ -41,7 +41,9 @@ int EffortFor(std::size_t instructions) {
 }
 
 // Nodes wait for the margin too, so it takes fewer samples and runs than that of `perseus plan`.
-constexpr noise::MarginLimits kQuickMargin{.samples = 100, .check_samples = 1'000, .runs = 120};
+noise::MarginLimits QuickMargin(const std::stop_token& stop) {
+  return {.samples = 100, .check_samples = 1'000, .runs = 120, .stop = stop};
+}
 
 // The plan within the limit of clock changes of the job, if it has one: max_switches, or else the
 // rate of its GPUs.
@@ -61,9 +63,10 @@ Result<plan::Plan> Limited(const PreparedJob& job, const plan::Target& target, p
 
 // The plan with a margin for the noise of the job, if it has one. If no plan keeps the target on
 // average, the plan stays as it is.
-Result<plan::Plan> WithMargin(const PreparedJob& job, const plan::Target& target, plan::Plan plan) {
+Result<plan::Plan> WithMargin(const PreparedJob& job, const plan::Target& target, plan::Plan plan,
+                              const std::stop_token& stop) {
   if (!job.noise || !noise::LimitsTime(target.kind)) return plan;
-  noise::MarginLimits limits = kQuickMargin;
+  noise::MarginLimits limits = QuickMargin(stop);
   if (job.spec.most_switches || job.spec.most_changes_per_s) {
     limits.changes = noise::MarginLimits::Changes::kNoMore;
   }
@@ -79,7 +82,7 @@ Result<plan::Plan> PlanOfJob(const PreparedJob& job, const plan::Target& target,
   PERSEUS_ASSIGN_OR_RETURN(auto unlimited,
                            plan::PlanForTarget(job.planner, frontier, target, limits));
   PERSEUS_ASSIGN_OR_RETURN(auto limited, Limited(job, target, std::move(unlimited), limits.stop));
-  return WithMargin(job, target, std::move(limited));
+  return WithMargin(job, target, std::move(limited), limits.stop);
 }
 
 // The values of a plan that a planning uses.

@@ -218,4 +218,24 @@ Nanoseconds RuleChecker::Breach(int pp_rank, std::span<const int> changing,
   return breach;
 }
 
+Nanoseconds RuleChecker::Breach(const InstructionGraph& graph, std::span<const int> options,
+                                const plan::Evaluation& evaluation) const {
+  if (!has_rules_) return 0;
+  const auto chosen = [&](int instruction) {
+    return graph.options_of(instruction).options[At(options[At(instruction)])];
+  };
+  std::vector<Nanoseconds> ends = evaluation.starts;
+  for (std::size_t i = 0; i < ends.size(); ++i) ends[i] += evaluation.durations[i];
+  Nanoseconds breach = 0;
+  for (std::size_t r = 0; r < graph.pp_rank_orders.size(); ++r) {
+    std::vector<int> changing;
+    for (const int i : graph.pp_rank_orders[r]) {
+      const int previous = previous_[At(i)];
+      if (previous != kNone && !chosen(i).SameKnobs(chosen(previous))) changing.push_back(i);
+    }
+    breach += Breach(static_cast<int>(r), changing, {evaluation.starts, ends, evaluation.time});
+  }
+  return breach;
+}
+
 }  // namespace perseus::few_switches

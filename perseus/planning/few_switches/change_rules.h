@@ -69,6 +69,9 @@ class RuleChecker {
   // `changing` are the instructions that begin with another clock than the one before, in order.
   // There are none, or at least two.
   Nanoseconds Breach(int pp_rank, std::span<const int> changing, const Moments& moments) const;
+  // The same for all pp_ranks of a plan. `graph` is the one of the constructor.
+  Nanoseconds Breach(const schedule::InstructionGraph& graph, std::span<const int> options,
+                     const plan::Evaluation& evaluation) const;
   // Whether a change to the clock of this instruction breaks a rule in every plan.
   bool IsForbidden(int instruction) const {
     return !forbidden_.empty() && forbidden_[static_cast<std::size_t>(instruction)];

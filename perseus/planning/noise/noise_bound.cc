@@ -227,6 +227,7 @@ NoiseBound ComputeNoiseBound(const plan::Planner& planner, const Noise& noise,
   double price_w = waiting_w > 0 ? waiting_w : 1;
   int without_gain = 0;
   for (int n = 0; n < kMostPrices && without_gain < kPricesWithoutGain; ++n) {
+    if (n > 0 && limits.finish.stop_requested()) break;
     const double before = bound.MostSaving(fastest);
     search.Optimize(price_w);
     add_line(search.LeastCost(price_w), price_w - waiting_w);

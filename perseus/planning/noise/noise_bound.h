@@ -56,6 +56,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
+#include <stop_token>
 #include <vector>
 
 #include "perseus/planning/noise/noisy_execution.h"
@@ -67,6 +68,7 @@ struct BoundLimits {
   int steps = 400;  // For each price.
   int samples = 5;  // In each step.
   std::uint64_t seed = 2'000'003;
+  std::stop_token finish = {};  // With the prices so far.
 };
 
 class NoiseBound {

@@ -8,6 +8,7 @@
 #include <iostream>
 #include <limits>
 #include <span>
+#include <stop_token>
 #include <vector>
 
 #include "tests/support/planning_jobs.h"
@@ -156,6 +157,28 @@ TEST(AddNoiseMargin, WithoutNoiseNothingIsLost) {
   EXPECT_LE(noisy.plan.evaluation.energy_j, plan.evaluation.energy_j * (1 + 1e-12));
   EXPECT_LE(noisy.plan.evaluation.time, plan.deadline);
   EXPECT_LE(noisy.after.slowdown, 0);
+}
+
+TEST(AddNoiseMargin, EndsEarlyWithAPlanThatKeepsItsTime) {
+  const plan::Planner planner = PlannerFor({});
+  const plan::Plan plan = planner.PlanFor(planner.baseline().time).value();
+  const Noise noise{.independent = 0.02};
+  std::stop_source source;
+  source.request_stop();
+  for (const MarginLimits::Changes changes :
+       {MarginLimits::Changes::kAny, MarginLimits::Changes::kNoMore}) {
+    MarginLimits limits{.changes = changes};
+    const NoisyPlan whole = AddNoiseMargin(planner, plan, noise, 0, limits).value();
+    limits.finish = source.get_token();
+    const NoisyPlan early = AddNoiseMargin(planner, plan, noise, 0, limits).value();
+    EXPECT_LT(2 * early.runs, whole.runs);
+    EXPECT_LE(early.after.slowdown, 5e-4 + early.after.slowdown_ci);
+    EXPECT_LE(early.after.saving, whole.after.saving);
+    limits.stop = source.get_token();
+    const auto stopped = AddNoiseMargin(planner, plan, noise, 0, limits);
+    ASSERT_FALSE(stopped);
+    EXPECT_EQ(stopped.error().kind, ErrorKind::kSystem);
+  }
 }
 
 TEST(AddNoiseMargin, IsTheSameEachTime) {
