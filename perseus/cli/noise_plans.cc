@@ -39,6 +39,16 @@ void ShareBetterPlans(const std::vector<PlannedTarget>& planned,
   }
 }
 
+// The limit that all plans keep; none if one has none.
+std::optional<int> MostSwitches(const std::vector<PlannedTarget>& planned) {
+  int most = 0;
+  for (const PlannedTarget& one : planned) {
+    if (!one.most_switches) return std::nullopt;
+    most = std::max(most, *one.most_switches);
+  }
+  return most;
+}
+
 }  // namespace
 
 Result<NoiseOutcome> AddNoiseMargins(
@@ -50,9 +60,13 @@ Result<NoiseOutcome> AddNoiseMargins(
   const auto compute_bound = [&] {
     std::vector<double> slowdowns;
     for (const PlannedTarget& one : planned) {
-      slowdowns.push_back(ToSeconds(one.plan.deadline) / ToSeconds(planner.baseline().time) - 1);
+      const double asked = ToSeconds(one.plan.deadline) / ToSeconds(planner.baseline().time) - 1;
+      slowdowns.push_back(asked + limits.allowance);  // A margin aims at this.
     }
-    bound = noise::ComputeNoiseBound(planner, noise, slowdowns, {.finish = limits.finish});
+    bound = noise::ComputeNoiseBound(planner, noise, slowdowns,
+                                     {.most_changes = MostSwitches(planned),
+                                      .quiet_zones = limits.rules.quiet_zones,
+                                      .finish = limits.finish});
   };
   const auto add_margin = [&](std::size_t i) {
     noisy[i] = noise::AddNoiseMargin(planner, planned[i].plan, planned[i].target, noise, limits);

@@ -177,7 +177,9 @@ Result<std::string> MakeData(const ReportFlags& flags,
     });
     std::vector<double> slowdowns;
     for (const noise::NoisyDifference& one : differences) slowdowns.push_back(one.slowdown);
-    const noise::NoiseBound bound = noise::ComputeNoiseBound(planner, *report.noise, slowdowns);
+    PERSEUS_ASSIGN_OR_RETURN(const auto most_changes, ReadMostSwitches(flags.sources.front()));
+    const noise::NoiseBound bound =
+        noise::ComputeNoiseBound(planner, *report.noise, slowdowns, {.most_changes = most_changes});
     for (std::size_t i = 0; i < differences.size(); ++i) {
       report.plans[i].under_noise = {differences[i], bound.MostSaving(differences[i].slowdown)};
     }

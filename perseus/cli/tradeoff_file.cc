@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 // Requires a number where there must be one: json throws otherwise.
-report::SwitchTradeoff ParseTradeoff(const json& summary) {
+std::optional<report::SwitchTradeoff> ParseTradeoff(const json& summary) {
   const double baseline_j = summary.at("baseline").at("energy_j").get<double>();
   const json& unlimited = summary.at("unlimited_plan");
   report::SwitchTradeoff tradeoff{
@@ -33,23 +33,43 @@ report::SwitchTradeoff ParseTradeoff(const json& summary) {
   return tradeoff;
 }
 
-}  // namespace
+std::optional<int> ParseMostSwitches(const json& summary) {
+  int most = 0;
+  for (const json& plan : summary.at("plans")) {
+    if (!plan.contains("max_switches")) return std::nullopt;
+    most = std::max(most, plan["max_switches"].get<int>());
+  }
+  return most;
+}
 
-Result<std::optional<report::SwitchTradeoff>> ReadTradeoff(const fs::path& source) {
+// What `parse` makes of the summary. Empty if there is none, or if it lacks `key`.
+template <typename Value>
+Result<std::optional<Value>> ReadFromSummary(const fs::path& source, const char* key,
+                                             std::optional<Value> (*parse)(const json&)) {
   std::error_code error;
   const fs::path path = source / kPlanResults.summary;
   if (!fs::is_directory(source, error) || !fs::exists(path, error)) return std::nullopt;
   PERSEUS_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   const json summary = json::parse(text, nullptr, false);
-  if (!summary.is_object() || !summary.contains("unlimited_plan")) return std::nullopt;
+  if (!summary.is_object() || !summary.contains(key)) return std::nullopt;
   try {
-    return ParseTradeoff(summary);
+    return parse(summary);
   } catch (const json::exception&) {
     return Fail(
         "{}: its limits of clock changes cannot be read (the file was probably edited: plan "
         "again)",
         path.string());
   }
+}
+
+}  // namespace
+
+Result<std::optional<report::SwitchTradeoff>> ReadTradeoff(const fs::path& source) {
+  return ReadFromSummary(source, "unlimited_plan", ParseTradeoff);
+}
+
+Result<std::optional<int>> ReadMostSwitches(const fs::path& source) {
+  return ReadFromSummary(source, "plans", ParseMostSwitches);
 }
 
 }  // namespace perseus::cli

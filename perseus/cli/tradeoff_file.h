@@ -1,4 +1,4 @@
-// The limits of clock changes that `perseus plan` compared, read from the summary of its directory.
+// The limits of clock changes of a run of `perseus plan`, read from the summary of its directory.
 #pragma once
 
 #include <filesystem>
@@ -9,8 +9,12 @@
 
 namespace perseus::cli {
 
-// Empty if `source` is not a directory with a summary, or if that run compared no limits. Fails
-// (kInput) if the summary has something else in its place.
+// The limits that the run compared. Empty if `source` is not a directory with a summary, or if that
+// run compared no limits. Fails (kInput) if the summary has something else in its place.
 Result<std::optional<report::SwitchTradeoff>> ReadTradeoff(const std::filesystem::path& source);
+
+// The limit that all plans of the run keep. Empty if one has none, or without a summary. Fails in
+// the same way.
+Result<std::optional<int>> ReadMostSwitches(const std::filesystem::path& source);
 
 }  // namespace perseus::cli

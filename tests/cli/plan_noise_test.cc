@@ -49,6 +49,24 @@ TEST_F(PlanNoiseTest, AMarginForNoiseKeepsTheLimitOfClockChanges) {
   }
 }
 
+TEST_F(PlanNoiseTest, TheBoundUnderNoiseKnowsTheLimitOfClockChanges) {
+  const std::string plan = plan_ + "--no-frontier --noise 1 ";
+  const auto most_of = [](const json& noise) {
+    return noise.at("plans")[0].at("most_saving").get<double>();
+  };
+  const json limited = RunJson(plan + "--max-switches 2 -o out").at("noise");
+  const json any = RunJson(plan + "--per-instruction").at("noise");
+  EXPECT_LT(most_of(limited), most_of(any) - 0.01);
+  EXPECT_GE(most_of(limited), limited["plans"][0].at("saving"));
+  // The report of the directory has the same bound.
+  if (Files("out") == Results("out")) GTEST_SKIP() << "this build has no page (no npm)";
+  RunWell("report out --noise 1 -o again.html");
+  const std::string page = Read("again.html");
+  const std::string key = "\"most_saving\":";
+  ASSERT_NE(page.find(key), std::string::npos);
+  EXPECT_NEAR(std::stod(page.substr(page.find(key) + key.size(), 20)), most_of(limited), 1e-3);
+}
+
 TEST_F(PlanNoiseTest, AMarginForNoiseKeepsTheRulesOfClockChanges) {
   const json summary = RunJson(plan_ +
                                "--no-frontier --all-reduce 0.02 --noise 1 --slowdown 5 "

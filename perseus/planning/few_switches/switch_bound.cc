@@ -122,12 +122,14 @@ Femtojoules SwitchBound::ComputeChangeCosts(std::size_t pp_rank, const Prices& p
   const schedule::SwitchCost& cost = planner_.model().switch_cost;
   const auto energy = static_cast<Femtojoules>(std::floor(cost.energy_j * kFemtojoulesPerJoule));
   const auto positions = At(rank.positions());
+  const std::vector<Microwatts>& of_stalls =
+      prices.of_stalls.empty() ? prices.flow : prices.of_stalls;
   std::vector<Femtojoules> own(positions);
   for (std::size_t p = 0; p < positions; ++p) {
     const int instruction = rank.instructions[p];
     own[p] = checker_.IsForbidden(instruction)
                  ? kNever
-                 : Femtojoules{prices.flow[At(instruction)]} * cost.stall + energy;
+                 : Femtojoules{of_stalls[At(instruction)]} * cost.stall + energy;
   }
   std::vector<Femtojoules>& change_costs = rank_programs_[pp_rank].change_costs;
   change_costs = own;

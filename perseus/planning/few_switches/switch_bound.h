@@ -69,6 +69,8 @@ namespace perseus::few_switches {
 struct Prices {
   std::vector<Microwatts> flow;  // [arc]
   Microwatts price = 0;          // Its value, lambda.
+  // [instruction] of a stall before it. Empty: as `flow`.
+  std::vector<Microwatts> of_stalls = {};
 };
 
 class SwitchBound {

@@ -3,9 +3,12 @@
 #include <cmath>
 #include <cstddef>
 #include <functional>
+#include <optional>
+#include <utility>
 
 #include "perseus/base/index.h"
 #include "perseus/base/random.h"
+#include "perseus/planning/noise/limited_cost.h"
 #include "perseus/planning/profile/curve.h"
 
 namespace perseus::noise {
@@ -18,6 +21,10 @@ constexpr int kMostPrices = 60;
 constexpr int kPricesWithoutGain = 2;
 // A price starts as if so many steps were done before, because w is good already.
 constexpr int kStepsBefore = 300;
+// The steps for plans within a limit of clock changes. Their work is about LimitedCost::work().
+constexpr double kLimitedWork = 60e6;
+constexpr double kMostLimitedSteps = 400;
+constexpr int kLimitedStepsBefore = 10;
 
 // The convex curve of an option set, in seconds, joules and watts.
 class Curve {
@@ -69,6 +76,7 @@ class Curve {
 // Weights of paths, or their means.
 struct Paths {
   std::vector<double> of_instructions;  // w
+  std::vector<double> of_stalls;        // The same without the factor of the instruction.
   double delays_s = 0;
   double length_s = 0;  // With the baseline's times: of its own longest path.
 };
@@ -111,6 +119,7 @@ class Executor {
   void AddPath(std::span<const double> factors, double share, Paths& paths) const {
     for (std::size_t i = last_;;) {
       paths.of_instructions[i] += share * factors[i];
+      paths.of_stalls[i] += share;
       if (chosen_[i] == kNone) return;
       paths.delays_s += share * before_[chosen_[i]].delay_s;
       i = At(before_[chosen_[i]].instruction);
@@ -149,6 +158,7 @@ class FrankWolfe {
     }
     times_s_ = baseline_times_s_;
     paths_ = Sampled();
+    if (limits.most_changes) limited_.emplace(planner, *limits.most_changes, limits.quiet_zones);
   }
 
   // Makes the paths good for a price.
@@ -157,24 +167,39 @@ class FrankWolfe {
       for (std::size_t i = 0; i < times_s_.size(); ++i) {
         times_s_[i] = CurveOf(i).SmoothTime(price_w * paths_.of_instructions[i]);
       }
-      const Paths sampled = Sampled();
-      const double step = 2.0 / (k + 2 + kStepsBefore);
-      const auto move = [&](double& value, double to) { value += step * (to - value); };
-      for (std::size_t i = 0; i < times_s_.size(); ++i) {
-        move(paths_.of_instructions[i], sampled.of_instructions[i]);
-      }
-      move(paths_.delays_s, sampled.delays_s);
-      move(paths_.length_s, sampled.length_s);
+      MoveTowards(Sampled(), Step(k + kStepsBefore));
+    }
+  }
+  // The same for plans within the limit of clock changes. Requires a limit.
+  void OptimizeWithinLimit(double price_w) {
+    const auto steps =
+        static_cast<int>(std::min(kMostLimitedSteps, 1 + kLimitedWork / limited_->work()));
+    for (int k = 0; k < steps; ++k) {
+      if (!SolveWithinLimit(price_w)) return;
+      const double step = k == 0 ? 1 : Step(k + kLimitedStepsBefore);
+      limited_->ForEachTime([&](int instruction, double time_s) {
+        double& mean_s = times_s_[At(instruction)];
+        mean_s += step * (time_s - mean_s);
+      });
+      MoveTowards(Sampled(), Step(k + kLimitedStepsBefore));
     }
   }
 
-  double LeastCost(double price_w) const {
+  // The least cost of all plans (within the limit, if there is one) at these paths.
+  double LeastCost(double price_w) {
     double cost_j = price_w * paths_.delays_s;
+    if (limited_) {
+      if (const auto limited_j = SolveWithinLimit(price_w)) return cost_j + *limited_j;
+    }
     for (std::size_t i = 0; i < times_s_.size(); ++i) {
       cost_j += CurveOf(i).LeastCost(price_w * paths_.of_instructions[i]);
     }
     return cost_j;
   }
+
+  const Paths& paths() const { return paths_; }
+  void Restore(const Paths& paths) { paths_ = paths; }
+  bool has_limit() const { return limited_.has_value(); }
   double baseline_time_s() const { return paths_.length_s; }
   // Effective.
   double baseline_energy_j() const { return baseline_energy_j_; }
@@ -184,9 +209,30 @@ class FrankWolfe {
     return curves_[At(graph_.instructions[instruction].option_set)];
   }
 
+  static double Step(int steps_before) { return 2.0 / (steps_before + 2); }
+
+  void MoveTowards(const Paths& sampled, double step) {
+    const auto move = [&](double& value, double to) { value += step * (to - value); };
+    for (std::size_t i = 0; i < times_s_.size(); ++i) {
+      move(paths_.of_instructions[i], sampled.of_instructions[i]);
+      move(paths_.of_stalls[i], sampled.of_stalls[i]);
+    }
+    move(paths_.delays_s, sampled.delays_s);
+    move(paths_.length_s, sampled.length_s);
+  }
+
+  std::optional<double> SolveWithinLimit(double price_w) {
+    std::vector<double> of_times_w = paths_.of_instructions;
+    std::vector<double> of_stalls_w = paths_.of_stalls;
+    for (double& price : of_times_w) price *= price_w;
+    for (double& price : of_stalls_w) price *= price_w;
+    return limited_->Solve(of_times_w, of_stalls_w);
+  }
+
   // The mean of new samples.
   Paths Sampled() {
-    Paths paths{std::vector<double>(times_s_.size(), 0)};
+    Paths paths{.of_instructions = std::vector<double>(times_s_.size(), 0),
+                .of_stalls = std::vector<double>(times_s_.size(), 0)};
     const double share = 1.0 / limits_.samples;
     for (int s = 0; s < limits_.samples; ++s) {
       const std::vector<double> factors = Sample(graph_, noise_, random_).time_factors;
@@ -207,43 +253,114 @@ class FrankWolfe {
   double baseline_energy_j_ = 0;
   std::vector<double> times_s_;
   Paths paths_;
+  std::optional<LimitedCost> limited_;
 };
 
 }  // namespace
 
+// Collects the lines of a bound.
+class NoiseBound::Search {
+ public:
+  Search(const plan::Planner& planner, const Noise& noise, const BoundLimits& limits)
+      : planner_(planner),
+        limits_(limits),
+        waiting_w_(planner.model().blocking_power_w * planner.pp_ranks()),
+        paths_(planner, noise, limits) {}
+
+  // From low prices to high ones, until they gain nothing at the least slowdown.
+  void TryPrices(double least_slowdown) {
+    double price_w = waiting_w_ > 0 ? waiting_w_ : 1;
+    int without_gain = 0;
+    for (int n = 0; n < kMostPrices && without_gain < kPricesWithoutGain; ++n) {
+      if (n > 0 && limits_.finish.stop_requested()) return;
+      const double before = bound_.MostSaving(least_slowdown);
+      paths_.Optimize(price_w);
+      AddLineOf(price_w);
+      tried_.push_back({price_w, paths_.paths()});
+      without_gain = bound_.MostSaving(least_slowdown) < before ? 0 : without_gain + 1;
+      price_w *= kPriceRatio;
+    }
+  }
+
+  // Further steps at the best price for the slowdown, and at its neighbors as long as the line gets
+  // better.
+  void ImproveWithinLimit(double slowdown) {
+    if (!paths_.has_limit()) return;
+    const auto of_line = [&](std::size_t n) { return bound_.lines_[n].At(slowdown); };
+    int best = 0;  // The first lines are those of the prices.
+    for (int n = 1; n < Count(tried_); ++n) {
+      if (of_line(At(n)) < of_line(At(best))) best = n;
+    }
+    for (const int direction : {1, -1}) {
+      double last = of_line(ImprovedLine(best));
+      for (int n = best + direction; n >= 0 && n < Count(tried_); n += direction) {
+        if (limits_.finish.stop_requested()) return;
+        const double own = of_line(ImprovedLine(n));
+        if (own >= last) break;
+        last = own;
+      }
+    }
+  }
+
+  // The bound without noise holds with it, too.
+  void AddLineWithoutNoise(double slowdown) {
+    const auto deadline =
+        static_cast<Nanoseconds>(static_cast<double>(planner_.baseline().time) * (1 + slowdown));
+    const auto relaxed = planner_.Relax(deadline, planner_.blocking_price());
+    if (!relaxed) return;  // No plan is so fast.
+    const Nanoseconds time = relaxed->time(planner_.network());
+    const double slope_w = std::max(0.0, ToWatts(relaxed->price) - waiting_w_);
+    AddLine(planner_.BoundOf(time, relaxed->extra_energy) + slope_w * ToSeconds(time), slope_w);
+  }
+
+  NoiseBound Take() { return std::move(bound_); }
+
+ private:
+  struct Tried {
+    double price_w = 0;
+    Paths paths;
+    std::optional<std::size_t> improved_line = {};
+  };
+
+  static int Count(const std::vector<Tried>& tried) { return static_cast<int>(tried.size()); }
+
+  // No plan that takes `time_s` on average has less energy than energy_j - slope_w * time_s.
+  void AddLine(double energy_j, double slope_w) {
+    const double baseline_s = paths_.baseline_time_s();
+    const double baseline_j = paths_.baseline_energy_j() + waiting_w_ * baseline_s;
+    const double of_slowdown = slope_w * baseline_s / baseline_j;
+    bound_.lines_.push_back({1 - energy_j / baseline_j + of_slowdown, of_slowdown});
+  }
+  void AddLineOf(double price_w) { AddLine(paths_.LeastCost(price_w), price_w - waiting_w_); }
+
+  std::size_t ImprovedLine(int number) {
+    Tried& one = tried_[At(number)];
+    if (!one.improved_line) {
+      paths_.Restore(one.paths);
+      paths_.OptimizeWithinLimit(one.price_w);
+      one.improved_line = bound_.lines_.size();
+      AddLineOf(one.price_w);
+    }
+    return *one.improved_line;
+  }
+
+  const plan::Planner& planner_;
+  BoundLimits limits_;
+  double waiting_w_;
+  FrankWolfe paths_;
+  std::vector<Tried> tried_;
+  NoiseBound bound_;
+};
+
 NoiseBound ComputeNoiseBound(const plan::Planner& planner, const Noise& noise,
                              std::span<const double> slowdowns, const BoundLimits& limits) {
-  const double waiting_w = planner.model().blocking_power_w * planner.pp_ranks();
-  const double fastest = std::ranges::min(slowdowns);
-  FrankWolfe search(planner, noise, limits);
-  NoiseBound bound;
-  // No plan that takes `time_s` on average has less energy than energy_j - slope_w * time_s.
-  const auto add_line = [&](double energy_j, double slope_w) {
-    const double baseline_s = search.baseline_time_s();
-    const double baseline_j = search.baseline_energy_j() + waiting_w * baseline_s;
-    const double of_slowdown = slope_w * baseline_s / baseline_j;
-    bound.lines_.push_back({1 - energy_j / baseline_j + of_slowdown, of_slowdown});
-  };
-  double price_w = waiting_w > 0 ? waiting_w : 1;
-  int without_gain = 0;
-  for (int n = 0; n < kMostPrices && without_gain < kPricesWithoutGain; ++n) {
-    if (n > 0 && limits.finish.stop_requested()) break;
-    const double before = bound.MostSaving(fastest);
-    search.Optimize(price_w);
-    add_line(search.LeastCost(price_w), price_w - waiting_w);
-    without_gain = bound.MostSaving(fastest) < before ? 0 : without_gain + 1;
-    price_w *= kPriceRatio;
-  }
+  NoiseBound::Search search(planner, noise, limits);
+  search.TryPrices(std::ranges::min(slowdowns));
   for (const double slowdown : slowdowns) {
-    const auto deadline =
-        static_cast<Nanoseconds>(static_cast<double>(planner.baseline().time) * (1 + slowdown));
-    const auto relaxed = planner.Relax(deadline, planner.blocking_price());
-    if (!relaxed) continue;  // No plan is so fast.
-    const Nanoseconds time = relaxed->time(planner.network());
-    const double slope_w = std::max(0.0, ToWatts(relaxed->price) - waiting_w);
-    add_line(planner.BoundOf(time, relaxed->extra_energy) + slope_w * ToSeconds(time), slope_w);
+    search.ImproveWithinLimit(slowdown);
+    search.AddLineWithoutNoise(slowdown);
   }
-  return bound;
+  return search.Take();
 }
 
 }  // namespace perseus::noise
