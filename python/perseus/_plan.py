@@ -2,50 +2,23 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import functools
-import io
 import math
-import operator
-import os
-import reprlib
 import warnings
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 from numpy.typing import NDArray
 
+from perseus import _arguments as arguments
 from perseus import _planner
+from perseus._arguments import PathLike, ProfileLike
 
 Error = _planner.Error
 UnreachableError = _planner.UnreachableError
 
-PathLike = Union[str, "os.PathLike[str]"]
-#: A profile: the path of a CSV file; columns by name (a mapping, a structured array or a data
-#: frame); or rows (each a mapping, or a sequence: stage, instruction, frequency, time, energy).
-ProfileLike = Union[PathLike, Mapping[str, Sequence[Any]], NDArray[Any], Sequence[Any]]
-
-_SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = 60
-_COLUMNS = ("stage", "instruction", "frequency", "time", "energy")
-_RANGES = _planner.ranges()
-_COUNTS = (
-    "pp_ranks",
-    "microbatches",
-    "chunks",
-    "pipelines",
-    "gpus_per_stage",
-    "max_switches",
-    "max_in_flight",
-    "more",
-)
 _KINDS = np.array(_planner.kind_names())
-_NAMED_TARGETS = {
-    "no-slowdown": ("slowdown_percent", 0.0),
-    "least-energy": ("least_energy", 0.0),
-    "least-energy-delay": ("least_energy_delay", 0.0),
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +82,7 @@ class Schedule:
         Raises:
             OSError: The file cannot be written.
         """
-        _planner.write_file(_path("path", path), self.csv)
+        _planner.write_file(arguments.path("path", path), self.csv)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -252,7 +225,7 @@ class Plan:
         Raises:
             OSError: The file cannot be written.
         """
-        _planner.write_file(_path("path", path), self.to_json())
+        _planner.write_file(arguments.path("path", path), self.to_json())
 
 
 class PlanResult:
@@ -319,7 +292,7 @@ class PlanResult:
             Error: A target is wrong.
             UnreachableError: No plan meets a target. The message says which values can be met.
         """
-        requested = _targets(
+        requested = arguments.targets(
             target,
             slowdown_percent=slowdown_percent,
             deadline_s=deadline_s,
@@ -447,21 +420,21 @@ def plan(
         power_cap_w=power_cap_w,
         price=price,
     )
-    _targets(target, **requested)  # Refuse wrong targets before anything is computed.
+    arguments.targets(target, **requested)  # Refuse wrong targets before anything is computed.
     flags = _planner.JobFlags()
     if profile is None and job is None and graph is None:
         raise Error("the profile is missing (give the path of a CSV file, rows, or columns)")
     if graph is None and job is None:
-        _require(schedule, schedule_file, microbatches, blocking_power_w, facts)
-    _set_profile(flags, profile)
+        arguments.require(schedule, schedule_file, microbatches, blocking_power_w, facts)
+    arguments.set_profile(flags, profile)
     if sum(given is not None for given in (schedule, schedule_file, graph)) > 1:
         raise Error("schedule, schedule_file and graph exclude each other (leave out two)")
-    flags.schedule = _text("schedule", schedule)
+    flags.schedule = arguments.text("schedule", schedule)
     if schedule_file is not None:
-        flags.schedule_file = _path("schedule_file", schedule_file)
+        flags.schedule_file = arguments.path("schedule_file", schedule_file)
     if graph is not None:
-        flags.graph = _path("graph", graph)
-    _set_job(
+        flags.graph = arguments.path("graph", graph)
+    arguments.set_job(
         flags,
         job,
         facts,
@@ -477,7 +450,7 @@ def plan(
         all_reduce_s=all_reduce_s,
         optimizer_s=optimizer_s,
     )
-    _set_memory(
+    arguments.set_memory(
         flags,
         fold,
         memory_gib,
@@ -487,9 +460,9 @@ def plan(
         kept_mib=kept_mib,
     )
     if switch_cost is not None:
-        flags.set_switch_cost(*_switch_cost(switch_cost))
-    most = None if max_switches is None else _checked("max_switches", max_switches)
-    planning_job = _planner.PlanningJob(flags, _flag("frontier", frontier), most)
+        flags.set_switch_cost(*arguments.switch_cost(switch_cost))
+    most = None if max_switches is None else arguments.checked("max_switches", max_switches)
+    planning_job = _planner.PlanningJob(flags, arguments.flag("frontier", frontier), most)
     for warning in planning_job.warnings():
         warnings.warn(warning, UserWarning, stacklevel=2)
     result = PlanResult(planning_job)
@@ -543,9 +516,9 @@ def search_schedules(
     if profile is None and job is None:
         raise Error("the profile is missing (give the path of a CSV file, rows, or columns)")
     if job is None:
-        _require("auto", None, microbatches, blocking_power_w, facts)
-    _set_profile(flags, profile)
-    _set_job(
+        arguments.require("auto", None, microbatches, blocking_power_w, facts)
+    arguments.set_profile(flags, profile)
+    arguments.set_job(
         flags,
         job,
         facts,
@@ -558,7 +531,7 @@ def search_schedules(
         all_reduce_s=all_reduce_s,
         optimizer_s=optimizer_s,
     )
-    _set_memory(
+    arguments.set_memory(
         flags,
         fold,
         memory_gib,
@@ -567,220 +540,14 @@ def search_schedules(
         kept_mib=kept_mib,
     )
     if switch_cost is not None:
-        flags.set_switch_cost(*_switch_cost(switch_cost))
+        flags.set_switch_cost(*arguments.switch_cost(switch_cost))
     if max_switches is not None:
-        flags.most_switches = _checked("max_switches", max_switches)
-    asked = [] if more is None else sorted({_checked("more", value) for value in _several(more)})
+        flags.most_switches = arguments.checked("max_switches", max_switches)
+    several = [] if more is None else arguments.several(more)
+    asked = sorted({arguments.checked("more", value) for value in several})
     if more is not None and not asked:
         raise Error("more has no numbers (leave it out for the default rows)")
     found = _planner.search_schedules(flags, asked)
     for warning in found["warnings"]:
         warnings.warn(warning, UserWarning, stacklevel=2)
     return ScheduleSearch._of(found)
-
-
-def _set_profile(flags: "_planner.JobFlags", profile: Optional[ProfileLike]) -> None:
-    if isinstance(profile, (str, bytes, os.PathLike)):
-        flags.profile = _path("profile", profile)
-    elif profile is not None:
-        flags.profile = "profile"
-        flags.profile_text = _profile_text(profile)
-
-
-def _set_job(
-    flags: "_planner.JobFlags",
-    job: Optional[PathLike],
-    facts: Optional[PathLike],
-    **numbers: Optional[float],
-) -> None:
-    if job is not None:
-        flags.job_file = _path("job", job)
-    if facts is not None:
-        flags.facts = _path("facts", facts)
-    for name, value in numbers.items():
-        if value is not None:
-            setattr(flags, name, _checked(name, value))
-
-
-def _set_memory(
-    flags: "_planner.JobFlags",
-    fold: bool,
-    memory_gib: Optional[float],
-    **lists: Union[None, float, Sequence[float]],
-) -> None:
-    flags.fold = _flag("fold", fold)
-    for name, given in lists.items():
-        if given is not None:
-            setattr(flags, name, [_checked(name, value) for value in _several(given)])
-    if memory_gib is not None:
-        flags.memory_gib = float(_checked("memory_gib", memory_gib))
-
-
-def _require(
-    schedule: Optional[str],
-    schedule_file: Optional[PathLike],
-    microbatches: Optional[int],
-    blocking_power_w: Optional[float],
-    facts: Optional[PathLike],
-) -> None:
-    """Reports missing arguments by their Python names. (With a job file, the planner reports them.)"""
-    if schedule is None and schedule_file is None:
-        raise Error('the schedule is missing (for example, schedule="1f1b"; or give schedule_file)')
-    if microbatches is None and schedule_file is None:
-        raise Error("the number of microbatches is missing (for example, microbatches=96)")
-    if blocking_power_w is None and facts is None:
-        raise Error(
-            "blocking_power_w is missing (the power of one GPU while it waits, in W; 0 means that "
-            "waiting uses no energy; or give facts)"
-        )
-
-
-def _shown(value: Any) -> str:
-    """The value for a message: one short line, even of an object whose repr() fails."""
-    return " ".join(_SHORT.repr(value).split())
-
-
-def _path(name: str, path: Any) -> bytes:
-    """The path as the operating system has it. A name on Linux may be any bytes."""
-    try:
-        encoded = os.fsencode(path)
-    except (TypeError, UnicodeEncodeError):
-        encoded = b"\0"
-    if not encoded or b"\0" in encoded:
-        raise Error(f"{name}: {_shown(path)} is not a path (give a string or a pathlib.Path)")
-    return encoded
-
-
-def _text(name: str, value: Optional[str]) -> str:
-    if value is None:
-        return ""
-    try:
-        if isinstance(value, str) and value.encode():
-            return value
-    except UnicodeEncodeError:
-        pass
-    raise Error(f"{name}: {_shown(value)} is not a string (give a name)")
-
-
-def _flag(name: str, value: Any) -> bool:
-    if not isinstance(value, (bool, np.bool_)):
-        raise Error(f"{name}: {_shown(value)} is neither True nor False (give one of them)")
-    return bool(value)
-
-
-def _checked(name: str, value: Any) -> Union[int, float]:
-    least, most, unit = _RANGES[name]
-    whole = name in _COUNTS
-    try:
-        number = operator.index(value) if whole else float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if isinstance(value, (str, bool, np.bool_)) or not least <= number <= most:
-        raise Error(
-            f"{name}: {_shown(value)} is not a number from {least:g} to {most:.0f} ({unit})"
-        )
-    return number
-
-
-def _several(given: Any) -> List[Any]:
-    """One value or a sequence of values, as a list."""
-    is_one_number = isinstance(given, np.ndarray) and given.ndim == 0
-    if isinstance(given, str) or is_one_number or not hasattr(given, "__iter__"):
-        return [given]
-    return list(given)
-
-
-def _switch_cost(given: Any) -> Tuple[float, float]:
-    try:
-        stall_s, energy_j = given
-    except (TypeError, ValueError):
-        raise Error(
-            f"switch_cost: {_shown(given)} is not a pair (give the stall in s and the energy in J "
-            "of a change)"
-        ) from None
-    return float(_checked("switch_stall_s", stall_s)), float(_checked("switch_energy_j", energy_j))
-
-
-def _targets(
-    target: Union[None, str, Sequence[str]], **values_by_kind: Any
-) -> List[Tuple[str, float, float]]:
-    """Returns (kind, value, price of a GPU-hour) of each target, the named targets first."""
-    targets: List[Tuple[str, float, float]] = []
-    for name in [] if target is None else _several(target):
-        if not isinstance(name, str) or name not in _NAMED_TARGETS:
-            known = ", ".join(_NAMED_TARGETS)
-            raise Error(
-                f"target: {_shown(name)} is not one of {known} (or give another target, such as "
-                "deadline_s=2.9)"
-            )
-        kind, value = _NAMED_TARGETS[name]
-        targets.append((kind, value, 0.0))
-    for kind, given in values_by_kind.items():
-        if given is None:
-            continue
-        if kind == "price":
-            try:
-                kwh, gpu_hour = given
-            except (TypeError, ValueError):
-                raise Error(
-                    f"price: {_shown(given)} is not a pair (give $/kWh and $/GPU-hour)"
-                ) from None
-            targets.append((kind, _checked(kind, kwh), _checked(kind, gpu_hour)))
-            continue
-        values = given if np.ndim(given) else [given]
-        targets.extend((kind, _checked(kind, value), 0.0) for value in values)
-    return targets or [("slowdown_percent", 0.0, 0.0)]
-
-
-def _profile_text(profile: Any) -> str:
-    """Returns the CSV text of a profile in memory. Each number keeps all of its digits."""
-    header, rows = _table(profile)
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    # item() turns a NumPy number into a Python number, whose text is short and exact.
-    writer.writerows(
-        [value.item() if isinstance(value, np.generic) else value for value in row] for row in rows
-    )
-    return text.getvalue()
-
-
-def _table(profile: Any) -> Tuple[Sequence[str], Iterable[Sequence[Any]]]:
-    """Returns the header and the rows of a profile in memory. Raises Error if it has another form."""
-    if isinstance(profile, np.ndarray):
-        if profile.dtype.names is None:
-            raise Error(
-                "profile: an array without field names (make it a structured array, or a mapping of "
-                "columns: stage, instruction, frequency, time, energy)"
-            )
-        return profile.dtype.names, profile.tolist()
-    if hasattr(profile, "keys"):
-        header = list(profile.keys())
-        try:
-            columns = [list(profile[name]) for name in header]
-        except TypeError as error:
-            raise Error(f"profile: a column is not a sequence: {error} (give lists)") from None
-        if len({len(column) for column in columns}) > 1:
-            lengths = ", ".join(f"{n}: {len(c)}" for n, c in zip(header, columns))
-            raise Error(f"profile: columns of different lengths ({lengths})")
-        return header, zip(*columns)
-    try:
-        rows = list(profile)
-    except TypeError:
-        raise Error(
-            f"profile: {type(profile).__name__} is not a profile (give a path, columns or rows)"
-        ) from None
-    if rows and hasattr(rows[0], "keys"):
-        header = list(rows[0].keys())
-        try:
-            return header, [[row[name] for name in header] for row in rows]
-        except (KeyError, TypeError, IndexError) as error:
-            raise Error(
-                f"profile: a row lacks {error} (each row needs the keys of the first row)"
-            ) from None
-    for number, row in enumerate(rows):
-        if isinstance(row, str) or not hasattr(row, "__len__") or len(row) != len(_COLUMNS):
-            raise Error(
-                f"profile: row {number} is not a sequence of {', '.join(_COLUMNS)} (give five values)"
-            )
-    return _COLUMNS, rows

@@ -1,0 +1,253 @@
+"""The arguments of perseus.plan and perseus.search_schedules, checked and given to the planner.
+
+A wrong argument raises Error with its name, its value and the remedy.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import operator
+import os
+import reprlib
+from typing import Any, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perseus import _planner
+
+Error = _planner.Error
+
+PathLike = Union[str, "os.PathLike[str]"]
+#: A profile: the path of a CSV file; columns by name (a mapping, a structured array or a data
+#: frame); or rows (each a mapping, or a sequence: stage, instruction, frequency, time, energy).
+ProfileLike = Union[PathLike, Mapping[str, Sequence[Any]], NDArray[Any], Sequence[Any]]
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 60
+_COLUMNS = ("stage", "instruction", "frequency", "time", "energy")
+_RANGES = _planner.ranges()
+_COUNTS = (
+    "pp_ranks",
+    "microbatches",
+    "chunks",
+    "pipelines",
+    "gpus_per_stage",
+    "max_switches",
+    "max_in_flight",
+    "more",
+)
+_NAMED_TARGETS = {
+    "no-slowdown": ("slowdown_percent", 0.0),
+    "least-energy": ("least_energy", 0.0),
+    "least-energy-delay": ("least_energy_delay", 0.0),
+}
+
+
+def set_profile(flags: "_planner.JobFlags", profile: Optional[ProfileLike]) -> None:
+    if isinstance(profile, (str, bytes, os.PathLike)):
+        flags.profile = path("profile", profile)
+    elif profile is not None:
+        flags.profile = "profile"
+        flags.profile_text = _profile_text(profile)
+
+
+def set_job(
+    flags: "_planner.JobFlags",
+    job: Optional[PathLike],
+    facts: Optional[PathLike],
+    **numbers: Optional[float],
+) -> None:
+    if job is not None:
+        flags.job_file = path("job", job)
+    if facts is not None:
+        flags.facts = path("facts", facts)
+    for name, value in numbers.items():
+        if value is not None:
+            setattr(flags, name, checked(name, value))
+
+
+def set_memory(
+    flags: "_planner.JobFlags",
+    fold: bool,
+    memory_gib: Optional[float],
+    **lists: Union[None, float, Sequence[float]],
+) -> None:
+    flags.fold = flag("fold", fold)
+    for name, given in lists.items():
+        if given is not None:
+            setattr(flags, name, [checked(name, value) for value in several(given)])
+    if memory_gib is not None:
+        flags.memory_gib = float(checked("memory_gib", memory_gib))
+
+
+def require(
+    schedule: Optional[str],
+    schedule_file: Optional[PathLike],
+    microbatches: Optional[int],
+    blocking_power_w: Optional[float],
+    facts: Optional[PathLike],
+) -> None:
+    """Reports missing arguments by their Python names. (With a job file, the planner reports them.)"""
+    if schedule is None and schedule_file is None:
+        raise Error('the schedule is missing (for example, schedule="1f1b"; or give schedule_file)')
+    if microbatches is None and schedule_file is None:
+        raise Error("the number of microbatches is missing (for example, microbatches=96)")
+    if blocking_power_w is None and facts is None:
+        raise Error(
+            "blocking_power_w is missing (the power of one GPU while it waits, in W; 0 means that "
+            "waiting uses no energy; or give facts)"
+        )
+
+
+def _shown(value: Any) -> str:
+    """The value for a message: one short line, even of an object whose repr() fails."""
+    return " ".join(_SHORT.repr(value).split())
+
+
+def path(name: str, path: Any) -> bytes:
+    """The path as the operating system has it. A name on Linux may be any bytes."""
+    try:
+        encoded = os.fsencode(path)
+    except (TypeError, UnicodeEncodeError):
+        encoded = b"\0"
+    if not encoded or b"\0" in encoded:
+        raise Error(f"{name}: {_shown(path)} is not a path (give a string or a pathlib.Path)")
+    return encoded
+
+
+def text(name: str, value: Optional[str]) -> str:
+    if value is None:
+        return ""
+    try:
+        if isinstance(value, str) and value.encode():
+            return value
+    except UnicodeEncodeError:
+        pass
+    raise Error(f"{name}: {_shown(value)} is not a string (give a name)")
+
+
+def flag(name: str, value: Any) -> bool:
+    if not isinstance(value, (bool, np.bool_)):
+        raise Error(f"{name}: {_shown(value)} is neither True nor False (give one of them)")
+    return bool(value)
+
+
+def checked(name: str, value: Any) -> Union[int, float]:
+    least, most, unit = _RANGES[name]
+    whole = name in _COUNTS
+    try:
+        number = operator.index(value) if whole else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if isinstance(value, (str, bool, np.bool_)) or not least <= number <= most:
+        raise Error(
+            f"{name}: {_shown(value)} is not a number from {least:g} to {most:.0f} ({unit})"
+        )
+    return number
+
+
+def several(given: Any) -> List[Any]:
+    """One value or a sequence of values, as a list."""
+    is_one_number = isinstance(given, np.ndarray) and given.ndim == 0
+    if isinstance(given, str) or is_one_number or not hasattr(given, "__iter__"):
+        return [given]
+    return list(given)
+
+
+def switch_cost(given: Any) -> Tuple[float, float]:
+    try:
+        stall_s, energy_j = given
+    except (TypeError, ValueError):
+        raise Error(
+            f"switch_cost: {_shown(given)} is not a pair (give the stall in s and the energy in J "
+            "of a change)"
+        ) from None
+    return float(checked("switch_stall_s", stall_s)), float(checked("switch_energy_j", energy_j))
+
+
+def targets(
+    target: Union[None, str, Sequence[str]], **values_by_kind: Any
+) -> List[Tuple[str, float, float]]:
+    """Returns (kind, value, price of a GPU-hour) of each target, the named targets first."""
+    targets: List[Tuple[str, float, float]] = []
+    for name in [] if target is None else several(target):
+        if not isinstance(name, str) or name not in _NAMED_TARGETS:
+            known = ", ".join(_NAMED_TARGETS)
+            raise Error(
+                f"target: {_shown(name)} is not one of {known} (or give another target, such as "
+                "deadline_s=2.9)"
+            )
+        kind, value = _NAMED_TARGETS[name]
+        targets.append((kind, value, 0.0))
+    for kind, given in values_by_kind.items():
+        if given is None:
+            continue
+        if kind == "price":
+            try:
+                kwh, gpu_hour = given
+            except (TypeError, ValueError):
+                raise Error(
+                    f"price: {_shown(given)} is not a pair (give $/kWh and $/GPU-hour)"
+                ) from None
+            targets.append((kind, checked(kind, kwh), checked(kind, gpu_hour)))
+            continue
+        values = given if np.ndim(given) else [given]
+        targets.extend((kind, checked(kind, value), 0.0) for value in values)
+    return targets or [("slowdown_percent", 0.0, 0.0)]
+
+
+def _profile_text(profile: Any) -> str:
+    """Returns the CSV text of a profile in memory. Each number keeps all of its digits."""
+    header, rows = _table(profile)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    # item() turns a NumPy number into a Python number, whose text is short and exact.
+    writer.writerows(
+        [value.item() if isinstance(value, np.generic) else value for value in row] for row in rows
+    )
+    return text.getvalue()
+
+
+def _table(profile: Any) -> Tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    """Returns the header and the rows of a profile in memory. Raises Error if it has another form."""
+    if isinstance(profile, np.ndarray):
+        if profile.dtype.names is None:
+            raise Error(
+                "profile: an array without field names (make it a structured array, or a mapping of "
+                "columns: stage, instruction, frequency, time, energy)"
+            )
+        return profile.dtype.names, profile.tolist()
+    if hasattr(profile, "keys"):
+        header = list(profile.keys())
+        try:
+            columns = [list(profile[name]) for name in header]
+        except TypeError as error:
+            raise Error(f"profile: a column is not a sequence: {error} (give lists)") from None
+        if len({len(column) for column in columns}) > 1:
+            lengths = ", ".join(f"{n}: {len(c)}" for n, c in zip(header, columns))
+            raise Error(f"profile: columns of different lengths ({lengths})")
+        return header, zip(*columns)
+    try:
+        rows = list(profile)
+    except TypeError:
+        raise Error(
+            f"profile: {type(profile).__name__} is not a profile (give a path, columns or rows)"
+        ) from None
+    if rows and hasattr(rows[0], "keys"):
+        header = list(rows[0].keys())
+        try:
+            return header, [[row[name] for name in header] for row in rows]
+        except (KeyError, TypeError, IndexError) as error:
+            raise Error(
+                f"profile: a row lacks {error} (each row needs the keys of the first row)"
+            ) from None
+    for number, row in enumerate(rows):
+        if isinstance(row, str) or not hasattr(row, "__len__") or len(row) != len(_COLUMNS):
+            raise Error(
+                f"profile: row {number} is not a sequence of {', '.join(_COLUMNS)} (give five values)"
+            )
+    return _COLUMNS, rows
