@@ -1,6 +1,7 @@
 #include "perseus/cli/tradeoff_file.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 
 #include "perseus/base/file.h"
@@ -12,7 +13,15 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// Requires a number where there must be one: json throws otherwise.
+// These require values of the right types: json throws otherwise. So does at() of what should be an
+// object.
+int CountOf(const json& value) {
+  constexpr std::int64_t kMost = 1'000'000'000;
+  const bool is_count = value.is_number_integer() && value.get<std::int64_t>() >= 0 &&
+                        value.get<std::int64_t>() <= kMost;
+  return is_count ? value.get<int>() : json().get<int>();  // null is no number, so this throws.
+}
+
 std::optional<report::SwitchTradeoff> ParseTradeoff(const json& summary) {
   const double baseline_j = summary.at("baseline").at("energy_j").get<double>();
   const json& unlimited = summary.at("unlimited_plan");
@@ -20,7 +29,7 @@ std::optional<report::SwitchTradeoff> ParseTradeoff(const json& summary) {
       unlimited.at("target").get<std::string>(), {}, unlimited.at("saving").get<double>()};
   for (const json& row : summary.at("switch_tradeoff")) {
     report::SwitchLimit& limit = tradeoff.limits.emplace_back();
-    limit.most_switches = row.at("max_switches").get<int>();
+    limit.most_switches = CountOf(row.at("max_switches"));
     // JSON has no infinity: null means that no plan can be.
     if (const json& bound = row.at("lower_bound_j"); !bound.is_null()) {
       limit.most_saving = 1 - bound.get<double>() / baseline_j;
@@ -34,10 +43,12 @@ std::optional<report::SwitchTradeoff> ParseTradeoff(const json& summary) {
 }
 
 std::optional<int> ParseMostSwitches(const json& summary) {
+  const json::array_t& plans = summary.at("plans").get_ref<const json::array_t&>();
+  if (plans.empty()) return std::nullopt;
   int most = 0;
-  for (const json& plan : summary.at("plans")) {
-    if (!plan.contains("max_switches")) return std::nullopt;
-    most = std::max(most, plan["max_switches"].get<int>());
+  for (const json& plan : plans) {
+    if (!plan.get_ref<const json::object_t&>().contains("max_switches")) return std::nullopt;
+    most = std::max(most, CountOf(plan["max_switches"]));
   }
   return most;
 }

@@ -67,6 +67,23 @@ TEST_F(PlanNoiseTest, TheBoundUnderNoiseKnowsTheLimitOfClockChanges) {
   EXPECT_NEAR(std::stod(page.substr(page.find(key) + key.size(), 20)), most_of(limited), 1e-3);
 }
 
+TEST_F(PlanNoiseTest, ReportRefusesAnEditedLimitOfClockChanges) {
+  RunWell(plan_ + "--no-frontier --max-switches 4 -o out");
+  const json summary = json::parse(Read("out/summary.json"));
+  for (const json& wrong : {json(-3), json(2.5), json(true), json("4"), json(1e30)}) {
+    json edited = summary;
+    edited["plans"][0]["max_switches"] = wrong;
+    Write("out/summary.json", edited.dump());
+    ExpectComplaint(Run("report out --noise 1 -o x.html"), 2, "cannot be read");
+  }
+  for (const json& wrong : {json(5), json("x"), json(nullptr), json::array({1})}) {
+    json edited = summary;
+    edited["plans"] = wrong;
+    Write("out/summary.json", edited.dump());
+    ExpectComplaint(Run("report out --noise 1 -o x.html"), 2, "cannot be read");
+  }
+}
+
 TEST_F(PlanNoiseTest, AMarginForNoiseKeepsTheRulesOfClockChanges) {
   const json summary = RunJson(plan_ +
                                "--no-frontier --all-reduce 0.02 --noise 1 --slowdown 5 "

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <utility>
@@ -157,6 +158,11 @@ class FrankWolfe {
       baseline_energy_j_ += profile::EffectiveEnergy(option, blocking_w);
     }
     times_s_ = baseline_times_s_;
+    const std::vector<double> no_noise(times_s_.size(), 1);
+    quiet_length_s_ = executor_.Run(times_s_, no_noise);
+    quiet_path_.of_instructions.assign(times_s_.size(), 0);
+    quiet_path_.of_stalls = quiet_path_.of_instructions;
+    executor_.AddPath(no_noise, 1, quiet_path_);
     paths_ = Sampled();
     if (limits.most_changes) limited_.emplace(planner, *limits.most_changes, limits.quiet_zones);
   }
@@ -200,13 +206,28 @@ class FrankWolfe {
   const Paths& paths() const { return paths_; }
   void Restore(const Paths& paths) { paths_ = paths; }
   bool has_limit() const { return limited_.has_value(); }
+  // By the samples of the present paths.
   double baseline_time_s() const { return paths_.length_s; }
+  // By all samples. The error is that of what the longest path is longer than the one without
+  // noise, whose mean is known.
+  double exact_baseline_time_s() const {
+    return quiet_length_s_ + longer_s_ / static_cast<double>(samples_);
+  }
   // Effective.
   double baseline_energy_j() const { return baseline_energy_j_; }
 
  private:
   const Curve& CurveOf(std::size_t instruction) const {
     return curves_[At(graph_.instructions[instruction].option_set)];
+  }
+
+  // How long the longest path of the baseline without noise takes with these factors.
+  double QuietPath(std::span<const double> factors) const {
+    double length_s = quiet_path_.delays_s;
+    for (std::size_t i = 0; i < factors.size(); ++i) {
+      length_s += quiet_path_.of_instructions[i] * factors[i] * baseline_times_s_[i];
+    }
+    return length_s;
   }
 
   static double Step(int steps_before) { return 2.0 / (steps_before + 2); }
@@ -236,7 +257,10 @@ class FrankWolfe {
     const double share = 1.0 / limits_.samples;
     for (int s = 0; s < limits_.samples; ++s) {
       const std::vector<double> factors = Sample(graph_, noise_, random_).time_factors;
-      paths.length_s += share * executor_.Run(baseline_times_s_, factors);
+      const double length_s = executor_.Run(baseline_times_s_, factors);
+      paths.length_s += share * length_s;
+      longer_s_ += length_s - QuietPath(factors);
+      ++samples_;
       executor_.Run(times_s_, factors);
       executor_.AddPath(factors, share, paths);
     }
@@ -251,6 +275,10 @@ class FrankWolfe {
   std::vector<Curve> curves_;  // [option set]
   std::vector<double> baseline_times_s_;
   double baseline_energy_j_ = 0;
+  double quiet_length_s_ = 0;  // Of the baseline without noise.
+  Paths quiet_path_;
+  double longer_s_ = 0;  // Than that path, the sum over all samples.
+  std::int64_t samples_ = 0;
   std::vector<double> times_s_;
   Paths paths_;
   std::optional<LimitedCost> limited_;
@@ -310,7 +338,8 @@ class NoiseBound::Search {
     if (!relaxed) return;  // No plan is so fast.
     const Nanoseconds time = relaxed->time(planner_.network());
     const double slope_w = std::max(0.0, ToWatts(relaxed->price) - waiting_w_);
-    AddLine(planner_.BoundOf(time, relaxed->extra_energy) + slope_w * ToSeconds(time), slope_w);
+    AddLine(planner_.BoundOf(time, relaxed->extra_energy) + slope_w * ToSeconds(time), slope_w,
+            paths_.exact_baseline_time_s());
   }
 
   NoiseBound Take() { return std::move(bound_); }
@@ -324,14 +353,16 @@ class NoiseBound::Search {
 
   static int Count(const std::vector<Tried>& tried) { return static_cast<int>(tried.size()); }
 
-  // No plan that takes `time_s` on average has less energy than energy_j - slope_w * time_s.
-  void AddLine(double energy_j, double slope_w) {
-    const double baseline_s = paths_.baseline_time_s();
+  // No plan that takes `time_s` on average has less energy than energy_j - slope_w * time_s. The
+  // baseline takes `baseline_s`.
+  void AddLine(double energy_j, double slope_w, double baseline_s) {
     const double baseline_j = paths_.baseline_energy_j() + waiting_w_ * baseline_s;
     const double of_slowdown = slope_w * baseline_s / baseline_j;
     bound_.lines_.push_back({1 - energy_j / baseline_j + of_slowdown, of_slowdown});
   }
-  void AddLineOf(double price_w) { AddLine(paths_.LeastCost(price_w), price_w - waiting_w_); }
+  void AddLineOf(double price_w) {
+    AddLine(paths_.LeastCost(price_w), price_w - waiting_w_, paths_.baseline_time_s());
+  }
 
   std::size_t ImprovedLine(int number) {
     Tried& one = tried_[At(number)];

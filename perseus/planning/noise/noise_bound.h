@@ -33,7 +33,10 @@
 // THE BOUND WITHOUT NOISE
 //   The longest path of a plan without noise is not above T (Jensen again). So the relaxed optimum
 //   without noise gives a line, too: its flow is a rule that does not look at the factors. With
-//   little noise, or few paths that are nearly the longest, this is the better line.
+//   little noise, or few paths that are nearly the longest, this is the better line. It has no
+//   samples that cancel those of the baseline. So its baseline has all samples, and counts only
+//   what its longest path is longer than the one without noise, whose mean is known. (The time of
+//   the latest samples made it up to 0.4 points too low for a single pp_rank with common noise.)
 //
 // FEW CLOCK CHANGES
 //   With a limit of changes, the minimum is over all plans within it. It is a sum over pp_ranks,
