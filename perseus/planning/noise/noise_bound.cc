@@ -304,7 +304,7 @@ class NoiseBound::Search {
       const double before = bound_.MostSaving(least_slowdown);
       paths_.Optimize(price_w);
       AddLineOf(price_w);
-      tried_.push_back({price_w, paths_.paths()});
+      if (paths_.has_limit()) tried_.push_back({price_w, paths_.paths()});
       without_gain = bound_.MostSaving(least_slowdown) < before ? 0 : without_gain + 1;
       price_w *= kPriceRatio;
     }
