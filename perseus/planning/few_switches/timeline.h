@@ -13,8 +13,8 @@
 // when it begins. Then a pass also follows the clock of each pp_rank, with the arithmetic of
 // plan/evaluation.h. What comes behind the next cut may run otherwise than before, so the time over
 // the cut is only an estimate. It is close, and rejects most changes; for the others, a pass to the
-// end finds the exact time. (A pass to the end for every change finds equal plans in two to four
-// times as much time.)
+// end finds the exact time. (A pass to the end for every change finds plans that are as good, in
+// twice the time: 122 in place of 58 s for 32 jobs, limits and latencies.)
 //
 // Thread safety: one thread at a time.
 #pragma once
