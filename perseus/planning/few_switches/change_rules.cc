@@ -221,7 +221,7 @@ Nanoseconds RuleChecker::Breach(int pp_rank, std::span<const int> changing,
 Nanoseconds RuleChecker::Breach(const InstructionGraph& graph, std::span<const int> options,
                                 const plan::Evaluation& evaluation) const {
   if (!has_rules_) return 0;
-  const auto chosen = [&](int instruction) {
+  const auto chosen = [&](int instruction) -> const profile::Option& {
     return graph.options_of(instruction).options[At(options[At(instruction)])];
   };
   std::vector<Nanoseconds> ends = evaluation.starts;

@@ -10,6 +10,8 @@
 #include <span>
 #include <vector>
 
+#include "perseus/base/index.h"
+#include "perseus/base/units.h"
 #include "perseus/planning/few_switches/change_rules.h"
 #include "perseus/planning/few_switches/rank_clocks.h"
 #include "perseus/planning/few_switches/switch_bound.h"

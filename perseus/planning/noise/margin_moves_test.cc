@@ -127,9 +127,19 @@ TEST(AddNoiseMargin, KeepsTheRulesOfClockChanges) {
       plan::Planner::Create(MakeSyntheticJob({.stages = 8, .microbatches = 12}),
                             {.blocking_power_w = kSyntheticBlockingPowerW})
           .value();
-  for (const auto& [dwell_s, most_changes] : {std::pair{0.1, 8}, {0.3, 8}, {0.5, 4}}) {
-    SCOPED_TRACE(dwell_s);
-    const few_switches::ChangeRules rules{.min_dwell = ToNanoseconds(dwell_s), .quiet_zones = {}};
+  struct Case {
+    double dwell_s = 0;
+    int most_changes = 0;
+    Nanoseconds around_transfers = 0;
+  };
+  for (const Case& one :
+       {Case{0.1, 8}, Case{0.3, 8}, Case{0.5, 4}, Case{0, 6, 20 * kMillisecond}}) {
+    SCOPED_TRACE(one.dwell_s);
+    const int most_changes = one.most_changes;
+    few_switches::ChangeRules rules{.min_dwell = ToNanoseconds(one.dwell_s), .quiet_zones = {}};
+    if (one.around_transfers > 0) {
+      rules.quiet_zones.push_back({few_switches::Operation::kP2p, one.around_transfers});
+    }
     const plan::Plan plan =
         *few_switches::PlanFewSwitches(planner, planner.baseline().time,
                                        std::span(&most_changes, 1), {}, {.rules = rules})

@@ -66,7 +66,7 @@ struct MarginLimits {
   double tolerance = 1e-4;
   // kNoMore: no pp_rank has more clock changes than the one of the given plan that has most.
   enum class Changes { kAny, kNoMore } changes = Changes::kAny;
-  // The plan keeps them. Require kNoMore.
+  // The plan keeps them, and so does the one with a margin. Requires kNoMore.
   few_switches::ChangeRules rules = {};
   std::stop_token stop = {};
   // Once requested, the search ends as soon as it has a plan that is short enough on average.
