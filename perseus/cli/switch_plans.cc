@@ -213,6 +213,14 @@ report::SwitchTradeoff ReportedTradeoff(const plan::Planner& planner,
 }
 
 std::string FormatPickedLimit(const PickedLimit& picked, const SwitchTradeoff& tradeoff) {
+  if (picked.keeps_most && !tradeoff.rules.IsNone()) {
+    // The plan without a limit does not keep the rules.
+    return fmt::format(
+        "{} switches per GPU are the fewest found that keep 95 % of the most that these limits "
+        "save "
+        "within the rules of changes.\n",
+        *picked.most_switches);
+  }
   if (picked.keeps_most) {
     return fmt::format(
         "{} switches per GPU are the fewest found that keep 95 % of the saving (--per-instruction "

@@ -98,6 +98,14 @@ TEST_F(PlanNoiseTest, AMarginForNoiseKeepsTheRulesOfClockChanges) {
   }
 }
 
+TEST_F(PlanNoiseTest, ALimitPickedWithRulesIsComparedWithinTheRules) {
+  const std::string text = RunWell(plan_ +
+                                   "--no-frontier --noise 1 --max-switches auto "
+                                   "--min-dwell 100");
+  EXPECT_THAT(text, HasSubstr("within the rules of changes"));
+  EXPECT_THAT(text, HasSubstr("without a margin"));
+}
+
 TEST_F(PlanNoiseTest, NoiseGivesPlansThatKeepTheirMeanTime) {
   const json noisy = RunJson(plan_ + "--no-frontier --slowdown 5 --noise 1 -o out").at("noise");
   EXPECT_EQ(noisy.at("independent"), 0.01);
