@@ -28,6 +28,13 @@ double Uniform(Generator& random) {
   return static_cast<double>(random() >> 11) * 0x1p-53;
 }
 
+// A uniform sample of 0 up to `end` - 1 (Lemire, "Fast random integer generation in an interval",
+// 2019, without its correction: an error of at most end / 2^32). Requires 1 <= end < 2^31.
+template <typename Generator>
+int Below(Generator& random, int end) {
+  return static_cast<int>((random() >> 32) * static_cast<std::uint64_t>(end) >> 32);
+}
+
 // Approximately a standard normal sample (Irwin-Hall): the sum of twelve uniform samples has
 // variance 1 and stays within +-6. It needs only additions, so every machine gets the same number.
 template <typename Generator>

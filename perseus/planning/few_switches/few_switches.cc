@@ -31,7 +31,7 @@ constexpr int kMixtures = 4;
 constexpr int kNarrowMixtures = 2;
 // A move of a small job takes less time, so a small job gets more moves: up to kMostSmall times as
 // many. A tiny job has few plans, so it gets fewer.
-constexpr double kFullEffortInstructions = 1'500;
+constexpr double kFullEffortInstructions = 1'000;
 constexpr double kMostSmall = 12;
 constexpr double kTinyInstructions = 12;
 // The steps of an ascent. Their work is about instructions * (changes + 2).
@@ -154,7 +154,7 @@ std::vector<std::vector<Ring>> FewSwitches::Starts(int most_changes,
   for (int i = 0; i < mixtures && !bound.latest.empty(); ++i) {
     std::vector<std::vector<int>> mixed;
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
-      mixed.push_back(bound.latest[At(random() % bound.latest.size())][r]);
+      mixed.push_back(bound.latest[At(Below(random, static_cast<int>(bound.latest.size())))][r]);
     }
     add(RingsOfSequences(mixed));
   }

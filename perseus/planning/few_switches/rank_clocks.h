@@ -41,8 +41,12 @@ struct RankClocks {
   // How many of `length` positions from `begin` on have the row. The positions may wrap around
   // once.
   int CountRow(int row, int begin, int length) const {
+    return CountRow(rows_before.data(), row, begin, length);
+  }
+  // The same for other counts with the layout of rows_before.
+  int CountRow(const int* counts_before, int row, int begin, int length) const {
     const auto until = [&](int position) {
-      return rows_before[At(position) * At(row_count) + At(row)];
+      return counts_before[At(position) * At(row_count) + At(row)];
     };
     const int end = begin + length;
     if (end <= positions()) return until(end) - until(begin);

@@ -39,11 +39,6 @@ void Normalize(Ring& ring) {
   ring.resize(kept);
 }
 
-int Wrap(int position, int positions) {
-  const int rest = position % positions;
-  return rest < 0 ? rest + positions : rest;
-}
-
 std::size_t SegmentAt(const Ring& ring, int position) {
   std::size_t found = ring.size() - 1;
   for (std::size_t j = 0; j < ring.size() && ring[j].start <= position; ++j) found = j;
@@ -52,14 +47,14 @@ std::size_t SegmentAt(const Ring& ring, int position) {
 
 int LengthOf(const Ring& ring, std::size_t segment, int positions) {
   if (ring.size() == 1) return positions;
-  const int next = ring[(segment + 1) % ring.size()].start;
+  const int next = ring[After(ring, segment)].start;
   return Wrap(next - ring[segment].start, positions);
 }
 
 void RemoveSegment(Ring& ring, std::size_t segment) {
   const int clock = ring[segment].clock;
-  const int before = ring[(segment + ring.size() - 1) % ring.size()].clock;
-  const int after = ring[(segment + 1) % ring.size()].clock;
+  const int before = ring[Before(ring, segment)].clock;
+  const int after = ring[After(ring, segment)].clock;
   ring[segment].clock = std::abs(before - clock) <= std::abs(after - clock) ? before : after;
   Normalize(ring);
 }

@@ -32,8 +32,19 @@ std::vector<int> ClocksOf(const Ring& ring, int positions);
 // Sorts by start, and joins neighbors of the same clock. Fast if the ring is nearly sorted.
 void Normalize(Ring& ring);
 
-// A position that may be before the first one or after the last one, on the ring.
-int Wrap(int position, int positions);
+// A position that may be before the first one or after the last one, by at most one turn, on the
+// ring.
+inline int Wrap(int position, int positions) {
+  if (position < 0) return position + positions;
+  return position < positions ? position : position - positions;
+}
+// The next segment, and the one before.
+inline std::size_t After(const Ring& ring, std::size_t segment) {
+  return segment + 1 < ring.size() ? segment + 1 : 0;
+}
+inline std::size_t Before(const Ring& ring, std::size_t segment) {
+  return segment > 0 ? segment - 1 : ring.size() - 1;
+}
 
 std::size_t SegmentAt(const Ring& ring, int position);
 int LengthOf(const Ring& ring, std::size_t segment, int positions);

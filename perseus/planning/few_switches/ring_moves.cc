@@ -66,10 +66,10 @@ bool MoveBoundary(const Ring& ring, Ring& next, int position, int positions, int
   if (ring.size() < 2) return false;
   std::size_t boundary = SegmentAt(ring, position);
   if (2 * Wrap(position - ring[boundary].start, positions) > LengthOf(ring, boundary, positions)) {
-    boundary = (boundary + 1) % ring.size();
+    boundary = After(ring, boundary);
   }
-  const std::size_t last = both_ends ? (boundary + 1) % ring.size() : boundary;
-  const std::size_t before = (boundary + ring.size() - 1) % ring.size();
+  const std::size_t last = both_ends ? After(ring, boundary) : boundary;
+  const std::size_t before = Before(ring, boundary);
   const int most = LengthOf(ring, amount > 0 ? last : before, positions) - (both_ends ? 1 : 0);
   const int step = std::clamp(amount, -most, most);
   next[boundary].start = Wrap(ring[boundary].start + step, positions);
@@ -108,6 +108,32 @@ int RingMoves::Step(int most) {
 int RingMoves::SignedStep(int most) {
   const int step = Step(most);
   return Below(2) == 0 ? step : -step;
+}
+
+std::size_t RingMoves::IndexOf(int pp_rank) const {
+  std::size_t index = 0;
+  while (index < used_ && proposals_[index].pp_rank != pp_rank) ++index;
+  return index;
+}
+
+const Ring& RingMoves::RingOf(const std::vector<Ring>& rings, int pp_rank) const {
+  const std::size_t index = IndexOf(pp_rank);
+  return index < used_ ? proposals_[index].ring : rings[At(pp_rank)];
+}
+
+std::span<RingMoves::Proposal> RingMoves::AddClock(const std::vector<Ring>& rings, int pp_rank,
+                                                   std::size_t segment, int clock) {
+  const std::size_t index = IndexOf(pp_rank);
+  if (index == proposals_.size()) proposals_.emplace_back();
+  Proposal& proposal = proposals_[index];
+  if (index == used_) {
+    ++used_;
+    proposal.pp_rank = pp_rank;
+    proposal.ring = rings[At(pp_rank)];
+  }
+  proposal.ring[segment].clock = clock;
+  Normalize(proposal.ring);
+  return {proposals_.data(), used_};
 }
 
 std::span<RingMoves::Proposal> RingMoves::Propose(const std::vector<Ring>& rings,
@@ -166,9 +192,7 @@ void RingMoves::ProposePart(const std::vector<Ring>& rings, int most_changes) {
 void RingMoves::ProposeRing(const std::vector<Ring>& rings, int pp_rank, const Ring& ring,
                             int most_changes) {
   if (ring == rings[At(pp_rank)] || ring.size() > MostSegments(most_changes)) return;
-  for (std::size_t i = 0; i < used_; ++i) {
-    if (proposals_[i].pp_rank == pp_rank) return;
-  }
+  if (IndexOf(pp_rank) < used_) return;
   if (used_ == proposals_.size()) proposals_.emplace_back();
   proposals_[used_].pp_rank = pp_rank;
   proposals_[used_].ring = ring;
@@ -181,8 +205,7 @@ void RingMoves::ProposeOn(const std::vector<Ring>& rings, int pp_rank, const Mov
   const RankClocks& rank = ranks_[At(pp_rank)];
   const int position = PositionAt(move.place, rank.positions());
   // An earlier part of the same move may have a proposal for this pp_rank.
-  std::size_t index = 0;
-  while (index < used_ && proposals_[index].pp_rank != pp_rank) ++index;
+  const std::size_t index = IndexOf(pp_rank);
   const bool is_new = index == used_;
   if (index == proposals_.size()) proposals_.emplace_back();
   Proposal& proposal = proposals_[index];
@@ -209,8 +232,8 @@ void RingMoves::ProposeOn(const std::vector<Ring>& rings, int pp_rank, const Mov
       is_possible = Split(next, position, move.amount, rank, most_changes);
       break;
     case Kind::kRemove: {
-      const std::size_t step = move.amount > 0 ? 1 : ring.size() - 1;
-      next[segment].clock = ring[(segment + step) % ring.size()].clock;
+      const bool is_next = move.amount > 0;
+      next[segment].clock = ring[is_next ? After(ring, segment) : Before(ring, segment)].clock;
       break;
     }
   }

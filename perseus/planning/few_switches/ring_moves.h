@@ -51,6 +51,12 @@ class RingMoves {
   // possible there. Valid until the next call. Requires a movable pp_rank.
   std::span<Proposal> Propose(const std::vector<Ring>& rings, int most_changes);
 
+  // The ring of the pp_rank after the latest move.
+  const Ring& RingOf(const std::vector<Ring>& rings, int pp_rank) const;
+  // The latest move, which now also gives a segment of that ring another clock.
+  std::span<Proposal> AddClock(const std::vector<Ring>& rings, int pp_rank, std::size_t segment,
+                               int clock);
+
   // The rings after each mix of the longest segment of a pp_rank with clocks near its own, in which
   // all pp_ranks follow that have room. Their clocks may be unmeasured.
   std::vector<std::vector<Ring>> Mixes(const std::vector<Ring>& rings, int most_changes);
@@ -80,7 +86,8 @@ class RingMoves {
   void ProposeRing(const std::vector<Ring>& rings, int pp_rank, const Ring& ring, int most_changes);
   // `next` is the ring before the split.
   bool Split(Ring& next, int position, int amount, const RankClocks& rank, int most_changes);
-  int Below(int end) { return static_cast<int>(random_() % static_cast<std::uint64_t>(end)); }
+  int Below(int end) { return perseus::Below(random_, end); }
+  std::size_t IndexOf(int pp_rank) const;  // Of its proposal; used_ if it has none.
   int Step(int most);
   int SignedStep(int most);
 

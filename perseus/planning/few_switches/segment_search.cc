@@ -20,10 +20,25 @@ constexpr std::int64_t kMovesPerStage = 64;
 // that a move gets this part of it as slack. (With 50 to 400 ms, plans save 0.02 to 0.2 points
 // more, in half more time. With shorter latencies, nothing changes but the time.)
 constexpr double kLongLatencySlack = 0.3;
+// A move that makes a path too long tries so many segments, to make one of them faster.
+constexpr int kTriesOfRepair = 4;
 // Whether a segment of several begins at the position. `next` is the index of the first one that
 // starts later.
 bool BeginsAt(const Ring& ring, std::size_t next, int position) {
   return ring.size() > 1 && next > 0 && ring[next - 1].start == position;
+}
+
+// The middles of equally likely parts of about the exponential distribution with mean 1:
+// 64 (u^(-1/64) - 1) tends to -log(u). The square root is the same on every machine; the logarithm
+// is not.
+std::vector<double> SamplesOfExponential() {
+  std::vector<double> samples(1024);
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    double root = (static_cast<double>(i) + 0.5) / static_cast<double>(samples.size());
+    for (int halving = 0; halving < 6; ++halving) root = std::sqrt(root);
+    samples[i] = 64 * (1 / root - 1);
+  }
+  return samples;
 }
 
 }  // namespace
@@ -39,7 +54,8 @@ SegmentSearch::SegmentSearch(const plan::Planner& planner, const std::vector<Ran
                         kNanosecondsPerSecond),
       price_j_per_ns_(std::max(price_w, planner.model().blocking_power_w) / kNanosecondsPerSecond),
       moves_(ranks),
-      timeline_(planner.graph(), ranks, planner.model()) {
+      timeline_(planner.graph(), ranks, planner.model()),
+      late_paths_(ranks, switch_cost_.stall) {
   const Nanoseconds latency = planner.model().switch_latency;
   const auto is_short = [&](const RankClocks& rank) {
     return std::ranges::any_of(rank.times, [&](Nanoseconds time) { return time <= latency; });
@@ -159,17 +175,15 @@ void SegmentSearch::Start(std::vector<Ring> rings) {
     }
   }
   timeline_.Reset(std::move(durations), std::move(clock_of));
+  late_paths_.Clear();
   proposals_ = {};
   breach_ = BreachWithProposals();
   Remember();
 }
 
-// A sample of about the exponential distribution with mean 1: 64 (u^(-1/64) - 1) tends to -log(u).
-// The square root is the same on every machine; the logarithm is not.
 double SegmentSearch::Exponential() {
-  double root = 1 - Uniform(moves_.random());
-  for (int halving = 0; halving < 6; ++halving) root = std::sqrt(root);
-  return 64 * (1 / root - 1);
+  static const std::vector<double> samples = SamplesOfExponential();
+  return samples[At(Below(moves_.random(), static_cast<int>(samples.size())))];
 }
 
 bool SegmentSearch::SumChanges() {
@@ -198,10 +212,10 @@ bool SegmentSearch::SumChanges() {
       const bool pays = BeginsAt(ring, next, begin);
       const bool paid = BeginsAt(old_ring, old_next, begin);
       if (clock != old_clock) {
-        stretches_.push_back({proposal.pp_rank, begin, end, clock, pays});
-        if (!SumStretch(stretches_.back(), old_clock)) return false;
+        stretches_.push_back({proposal.pp_rank, begin, end, clock, old_clock, pays, paid});
+        if (!SumStretch(stretches_.back())) return false;
       } else if (pays != paid && !switch_cost_.IsNone()) {
-        stretches_.push_back({proposal.pp_rank, begin, begin + 1, clock, pays});
+        stretches_.push_back({proposal.pp_rank, begin, begin + 1, clock, clock, pays, paid});
       }
       if (pays != paid) {
         energy_change_j_ += (pays ? 1 : -1) * switch_cost_.energy_j;
@@ -215,7 +229,7 @@ bool SegmentSearch::SumChanges() {
   return !stretches_.empty();
 }
 
-bool SegmentSearch::SumStretch(const Stretch& stretch, int old_clock) {
+bool SegmentSearch::SumStretch(const Stretch& stretch) {
   const RankClocks& rank = ranks_[At(stretch.pp_rank)];
   const int* before = rank.rows_before.data() + At(stretch.begin) * At(rank.row_count);
   const int* until = rank.rows_before.data() + At(stretch.end) * At(rank.row_count);
@@ -223,7 +237,7 @@ bool SegmentSearch::SumStretch(const Stretch& stretch, int old_clock) {
     const int count = until[row] - before[row];
     if (count == 0) continue;
     const std::size_t cell = At(row) * At(rank.clocks) + At(stretch.clock);
-    const std::size_t old_cell = At(row) * At(rank.clocks) + At(old_clock);
+    const std::size_t old_cell = At(row) * At(rank.clocks) + At(stretch.old_clock);
     if (rank.options[cell] == RankClocks::kUnmeasured) return false;
     energy_change_j_ += count * (rank.energies_j[cell] - rank.energies_j[old_cell]);
     gain_ += count * std::max<Nanoseconds>(0, rank.times[old_cell] - rank.times[cell]);
@@ -264,11 +278,18 @@ Nanoseconds SegmentSearch::LatestTime(double threshold) const {
 }
 
 bool SegmentSearch::Decide(double threshold) {
+  excess_.reset();
   const Nanoseconds latest = LatestTime(threshold);
   // The iteration cannot take less than the least time.
   if (latest < std::max(timeline_.time() - gain_, planner_.least_time())) return false;
-  if (!CollectChanges(latest)) return false;
-  timeline_.Try(changes_, latest);
+  excess_ = late_paths_.FindLate(stretches_, latest);
+  if (excess_ || !CollectChanges(latest)) return false;
+  if (timeline_.Try(changes_, latest) > latest && !timeline_.has_latency()) {
+    const std::vector<int> path = timeline_.TraceLatePath();
+    timeline_.Undo();
+    late_paths_.Add(path, timeline_.LengthOf(path));
+    return false;
+  }
   const auto is_cheap = [&](Nanoseconds breach) {
     const double energy_j = EnergyAfter() + timeline_.late_energy_j();
     return Cost(energy_j, timeline_.time(), breach) <= threshold;
@@ -289,8 +310,34 @@ bool SegmentSearch::Decide(double threshold) {
   return true;
 }
 
+bool SegmentSearch::Repair(double threshold) {
+  if (!excess_) return false;
+  // What the speedup may cost, if the iteration then ends at the deadline.
+  double least_j = threshold - Cost(EnergyAfter(), deadline_);
+  struct Choice {
+    int pp_rank = 0;
+    std::size_t segment = 0;
+    int clock = 0;
+  };
+  std::optional<Choice> best;
+  for (int tries = 0; tries < kTriesOfRepair && least_j > 0; ++tries) {
+    const std::vector<int>& movable = moves_.movable();
+    const int r = movable[At(Below(moves_.random(), static_cast<int>(movable.size())))];
+    const Ring& ring = moves_.RingOf(rings_, r);
+    const auto segment = At(Below(moves_.random(), static_cast<int>(ring.size())));
+    const auto speedup = late_paths_.FindSpeedup(*excess_, least_j, r, ring, segment);
+    if (!speedup) continue;
+    least_j = speedup->energy_j;
+    best = {r, segment, speedup->clock};
+  }
+  if (!best) return false;
+  proposals_ = moves_.AddClock(rings_, best->pp_rank, best->segment, best->clock);
+  return SumChanges() && Decide(threshold);
+}
+
 void SegmentSearch::Accept() {
   timeline_.Keep();
+  late_paths_.Apply(stretches_);
   energy_j_ += energy_change_j_;
   breach_ = checker_.has_rules() ? breach_after_ : 0;
   for (RingMoves::Proposal& proposal : proposals_) {
@@ -326,7 +373,8 @@ void SegmentSearch::Anneal(std::vector<Ring> start, int most_changes, const Effo
     for (std::int64_t move = 0; move < kMovesPerStage; ++move) {
       proposals_ = moves_.Propose(rings_, most_changes);
       if (!SumChanges()) continue;
-      if (!Decide(cost_ + temperature_j * Exponential())) continue;
+      const double threshold = cost_ + temperature_j * Exponential();
+      if (!Decide(threshold) && !Repair(threshold)) continue;
       Accept();
       cost_ = CurrentCost();
     }

@@ -17,6 +17,10 @@
 // that time in a later move. The result is the best plan that the search saw within the deadline
 // and the rules.
 //
+// Where time is short, each step that saves energy has to be paid with time elsewhere on the same
+// path. A move that makes a known path too long (late_paths.h) gets a second chance, together with
+// the cheapest of a few faster clocks that shorten this path enough.
+//
 // Random moves are wide, so a few small steps that would pay remain untried. A descent that tries
 // all of them ends the search. It costs less than a tenth of the annealing before it.
 //
@@ -25,8 +29,9 @@
 //
 // WHAT MAKES IT FAST
 //   Most moves are rejected. The energies of a move are known before its time, and with them the
-//   latest time at which the move would be accepted. Often it is below the least possible time.
-//   Otherwise the computation of the time (timeline.h) ends as soon as it exceeds the latest one.
+//   latest time at which the move would be accepted. Often it is below the least possible time, or
+//   a path that made an earlier move late takes longer (late_paths.h). Otherwise the computation of
+//   the time (timeline.h) ends as soon as it exceeds the latest one.
 //   With a switch latency, times and energies depend on each other. Then the latest time assumes
 //   that the latency adds as much energy as before, and a move that seems to pay is computed to the
 //   end. So a move that pays only by what it changes in the latency of others may be missed.
@@ -44,6 +49,7 @@
 #include <vector>
 
 #include "perseus/planning/few_switches/change_rules.h"
+#include "perseus/planning/few_switches/late_paths.h"
 #include "perseus/planning/few_switches/rank_clocks.h"
 #include "perseus/planning/few_switches/ring.h"
 #include "perseus/planning/few_switches/ring_moves.h"
@@ -99,22 +105,17 @@ class SegmentSearch {
 
  private:
   void Start(std::vector<Ring> rings);
-  // Instructions of a pp_rank, from one position to the one before another, that get a clock.
-  struct Stretch {
-    int pp_rank = 0;
-    int begin = 0;
-    int end = 0;
-    int clock = 0;
-    bool pays = false;  // Whether it begins with a clock change.
-  };
   // Fills stretches_, the energy difference and the gain. Returns false if an option is not
   // measured, or if nothing changes.
   bool SumChanges();
-  bool SumStretch(const Stretch& stretch, int old_clock);
+  bool SumStretch(const Stretch& stretch);
   // Fills changes_. Returns false if they certainly make the iteration end after `latest`.
   bool CollectChanges(Nanoseconds latest);
   // Whether the cost after the changes is at most `threshold`. If so, the timeline has them.
   bool Decide(double threshold);
+  // After a Decide that was false: adds a faster clock to the move, if it makes a known path too
+  // long. Whether the cost is then at most `threshold`.
+  bool Repair(double threshold);
   // A clock or a boundary moves by one.
   struct Step {
     int pp_rank = 0;
@@ -152,6 +153,7 @@ class SegmentSearch {
   RingMoves moves_;
 
   Timeline timeline_;
+  LatePaths late_paths_;
   double fixed_energy_j_ = 0;  // Effective energy of instructions without a choice.
   std::vector<Ring> rings_;
   double energy_j_ = 0;  // Effective energy of all instructions, without what a latency adds.
@@ -165,7 +167,8 @@ class SegmentSearch {
   double energy_change_j_ = 0;
   Nanoseconds gain_ = 0;  // No path of the iteration gets shorter by more than this.
   Nanoseconds breach_after_ = 0;
-  std::vector<int> changing_;  // The scratch memory of BreachWithProposals.
+  std::optional<Nanoseconds> excess_;  // Of the known path because of which Decide was false.
+  std::vector<int> changing_;          // The scratch memory of BreachWithProposals.
   std::optional<Found> best_;
 };
 

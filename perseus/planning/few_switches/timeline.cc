@@ -111,6 +111,7 @@ void Timeline::Reset(std::vector<Nanoseconds> durations, std::vector<int> clocks
   late_energies_j_.assign(places_.size(), 0);
   paths_from_.assign(durations_.size() + 1, 0);
   paths_after_.assign(durations_.size() + 1, 0);
+  next_.assign(durations_.size() + 1, 0);
   kept_starts_.assign(durations_.size(), 0);
   kept_ends_ = kept_starts_;
   kept_clocks_after_ = clocks_after_;
@@ -181,15 +182,19 @@ Timeline::Late Timeline::RunMixed(const RankClocks& rank, int position, const Cl
                         waiting_j(duration)};
 }
 
-Nanoseconds Timeline::StartOf(int instruction) const {
+template <typename Visit>
+void Timeline::ForEachAwaited(int instruction, Visit visit) const {
   const Awaited& awaited = awaited_[At(instruction)];
-  const auto end_of = [&](const Before& before) {
-    return ends_[At(before.instruction)] + before.delay;
-  };
-  Nanoseconds start = std::max(end_of(awaited.first), end_of(awaited.second));
-  for (int b = awaited.rest_begin; b < awaited.rest_end; ++b) {
-    start = std::max(start, end_of(more_awaited_[At(b)]));
-  }
+  visit(awaited.first);
+  visit(awaited.second);
+  for (int b = awaited.rest_begin; b < awaited.rest_end; ++b) visit(more_awaited_[At(b)]);
+}
+
+Nanoseconds Timeline::StartOf(int instruction) const {
+  Nanoseconds start = 0;
+  ForEachAwaited(instruction, [&](const Before& before) {
+    start = std::max(start, ends_[At(before.instruction)] + before.delay);
+  });
   return start;
 }
 
@@ -224,27 +229,69 @@ void Timeline::Complete() {
 
 void Timeline::ComputePathsAfter() {
   std::fill(paths_after_.begin(), paths_after_.end(), 0);
+  std::fill(next_.begin(), next_.end(), static_cast<int>(durations_.size()));
   for (std::size_t i = durations_.size(); i-- > 0;) {
     paths_from_[i] = paths_after_[i] + ends_[i] - starts_[i];
-    const auto follow = [&](const Before& before) {
+    ForEachAwaited(static_cast<int>(i), [&](const Before& before) {
       Nanoseconds& path = paths_after_[At(before.instruction)];
-      path = std::max(path, paths_from_[i] + before.delay);
-    };
-    const Awaited& awaited = awaited_[i];
-    follow(awaited.first);
-    follow(awaited.second);
-    for (int b = awaited.rest_begin; b < awaited.rest_end; ++b) follow(more_awaited_[At(b)]);
+      if (paths_from_[i] + before.delay <= path) return;
+      path = paths_from_[i] + before.delay;
+      next_[At(before.instruction)] = static_cast<int>(i);
+    });
   }
   paths_are_valid_ = true;
 }
 
-Nanoseconds Timeline::TimeOverCut(int cut) const {
-  Nanoseconds time = 0;
+Timeline::Longest Timeline::LongestOver(int cut) const {
+  Longest longest;
   for (int c = first_crossing_[At(cut)]; c < first_crossing_[At(cut) + 1]; ++c) {
     const Crossing& crossing = crossings_[At(c)];
-    time = std::max(time, ends_[At(crossing.from)] + crossing.delay + paths_from_[At(crossing.to)]);
+    const Nanoseconds time =
+        ends_[At(crossing.from)] + crossing.delay + paths_from_[At(crossing.to)];
+    if (time >= longest.time) longest = {&crossing, time};
   }
-  return time;
+  return longest;
+}
+
+std::vector<int> Timeline::TraceLatePath() const {
+  int from = computed_ - 1;
+  int to = next_[At(from)];
+  if (late_cut_ != kNone) {
+    const Crossing& crossing = *LongestOver(late_cut_).crossing;
+    from = crossing.from;
+    to = crossing.to;
+  }
+  std::vector<int> path;
+  for (; from >= 0; from = Critical(from)) path.push_back(from);
+  std::ranges::reverse(path);
+  const auto end = static_cast<int>(durations_.size());
+  for (; to < end; to = next_[At(to)]) path.push_back(to);
+  return path;
+}
+
+// Of what the instruction awaits, one that ends last, with its delay; kNone if it awaits nothing.
+int Timeline::Critical(int instruction) const {
+  int critical = kNone;
+  ForEachAwaited(instruction, [&](const Before& before) {
+    if (before.instruction == static_cast<int>(durations_.size())) return;
+    if (ends_[At(before.instruction)] + before.delay < starts_[At(instruction)]) return;
+    critical = before.instruction;
+  });
+  return critical;
+}
+
+Nanoseconds Timeline::LengthOf(std::span<const int> path) const {
+  Nanoseconds length = 0;
+  for (std::size_t i = 0; i < path.size(); ++i) {
+    length += durations_[At(path[i])];
+    if (i == 0) continue;
+    Nanoseconds delay = 0;
+    ForEachAwaited(path[i], [&](const Before& before) {
+      if (before.instruction == path[i - 1]) delay = std::max(delay, before.delay);
+    });
+    length += delay;
+  }
+  return length;
 }
 
 Nanoseconds Timeline::Try(const std::vector<Change>& changes, Nanoseconds limit) {
@@ -269,6 +316,7 @@ Nanoseconds Timeline::Try(const std::vector<Change>& changes, Nanoseconds limit)
   computed_ = first_tried_;
   const Nanoseconds least = has_latency() ? ComputeWithin<true>(end, gain, limit)
                                           : ComputeWithin<false>(end, gain, limit);
+  late_cut_ = least > limit ? kNone : cut;
   time_ = least > limit ? least : TimeOverCut(cut);
   return time_;
 }

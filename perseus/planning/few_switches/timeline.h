@@ -20,6 +20,7 @@
 #pragma once
 
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "perseus/base/index.h"
@@ -66,6 +67,11 @@ class Timeline {
   // With a latency, both are estimates. Either Keep or Undo must follow; Undo after a time above
   // the limit.
   Nanoseconds Try(const std::vector<Change>& changes, Nanoseconds limit = kNoLimit);
+  // After a Try with a time above its limit, and before Undo: the instructions of a path that takes
+  // longer than the limit. Requires no latency.
+  std::vector<int> TraceLatePath() const;
+  // The time of a path of instructions, each of which awaits the one before.
+  Nanoseconds LengthOf(std::span<const int> path) const;
   // For a bound that needs no Try: the longest path from the start of the iteration to the start of
   // the instruction, and from its end to the end of the iteration, for the durations that were
   // kept, with what a latency makes of them. Requires neither Try nor Undo since PreparePaths.
@@ -99,8 +105,18 @@ class Timeline {
   // that time, or 0.
   template <bool kHasLatency>
   Nanoseconds ComputeWithin(int end, Nanoseconds gain, Nanoseconds limit);
+  // Empty places are visited, too.
+  template <typename Visit>
+  void ForEachAwaited(int instruction, Visit visit) const;
   Nanoseconds StartOf(int instruction) const;
-  Nanoseconds TimeOverCut(int cut) const;
+  int Critical(int instruction) const;
+  // The dependency of the cut that the longest path takes, and the time with it.
+  struct Longest {
+    const Crossing* crossing = nullptr;
+    Nanoseconds time = 0;
+  };
+  Longest LongestOver(int cut) const;
+  Nanoseconds TimeOverCut(int cut) const { return LongestOver(cut).time; }
   // The duration of the instruction if a latency may let it run at an earlier clock.
   Nanoseconds RunLate(int instruction, Nanoseconds start);
   void ComputePathsAfter();
@@ -159,9 +175,12 @@ class Timeline {
   // meaning.)
   std::vector<Nanoseconds> paths_from_;
   std::vector<Nanoseconds> paths_after_;
+  // [instruction] what comes next on its longest path; the number of instructions for the end.
+  std::vector<int> next_;
   bool paths_are_valid_ = false;
   Nanoseconds time_ = 0;
   Nanoseconds kept_time_ = 0;
+  int late_cut_ = kNone;  // The cut over which Try found its time; kNone: it ended before.
   int first_tried_ = 0;
   int computed_ = 0;  // The starts and ends of the instructions before this one are computed.
   std::vector<Change> undo_;

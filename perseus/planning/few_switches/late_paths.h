@@ -1,0 +1,83 @@
+// Paths of the iteration that made earlier moves late: a cheap test that rejects most moves, and a
+// hint of what to change as well.
+//
+// Most moves of a search are rejected because the iteration then ends too late, and often because
+// of a path that made another move late just before. A path is no longer than the iteration. So a
+// move that makes a known path longer than its latest time needs no computation of the time
+// (timeline.h), and the test never rejects a move that the computation would accept. It rejects
+// 99 of 100 moves that are too late.
+//
+// A path is stored as counts: how many instructions of each row (rank_clocks.h) it visits before
+// each position of a pp_rank. What a stretch of another clock adds to its length is then a few
+// multiplications, however long the stretch is. Paths that rejected a move last are tried first,
+// and a new path replaces the one that did so longest ago.
+//
+// Thread safety: one thread at a time.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "perseus/base/units.h"
+#include "perseus/planning/few_switches/rank_clocks.h"
+#include "perseus/planning/few_switches/ring.h"
+
+namespace perseus::few_switches {
+
+// Instructions of a pp_rank, from one position to the one before another, that get a clock.
+struct Stretch {
+  int pp_rank = 0;
+  int begin = 0;
+  int end = 0;
+  int clock = 0;
+  int old_clock = 0;
+  bool pays = false;  // Whether it begins with a clock change.
+  bool paid = false;  // Whether it did so with the old clock.
+};
+
+class LatePaths {
+ public:
+  // Keeps a reference to `ranks`. `stall` is what a clock change adds to the instruction after it.
+  LatePaths(const std::vector<RankClocks>& ranks, Nanoseconds stall);
+
+  // Forgets all paths.
+  void Clear() { used_ = 0; }
+  // Adds a path that takes `length` now. The instructions are in any order.
+  void Add(std::span<const int> instructions, Nanoseconds length);
+  // By how much a path takes longer than `latest` after the changes; none if no known one does.
+  std::optional<Nanoseconds> FindLate(std::span<const Stretch> stretches, Nanoseconds latest);
+  // The changes are made.
+  void Apply(std::span<const Stretch> stretches);
+
+  // The nearest faster clock of the segment that makes the path of the latest FindLate shorter by
+  // `excess`. None if it costs `most_j` or more, or if the path does not visit the segment.
+  struct Speedup {
+    int clock = 0;
+    double energy_j = 0;  // Effective.
+  };
+  std::optional<Speedup> FindSpeedup(Nanoseconds excess, double most_j, int pp_rank,
+                                     const Ring& ring, std::size_t segment);
+
+ private:
+  struct Path {
+    Nanoseconds length = 0;
+    // [first_[pp_rank] + position * row_count + row] the visits of that row before the position.
+    std::vector<int> visits_before;
+  };
+  void MoveToFront(std::size_t path);
+  Nanoseconds LengthAfter(const Path& path, std::span<const Stretch> stretches) const;
+
+  const std::vector<RankClocks>& ranks_;
+  Nanoseconds stall_;
+  std::vector<std::size_t> first_;  // [pp_rank]
+  std::size_t values_ = 0;          // Of a path.
+  std::vector<bool> is_visited_;    // [instruction] the scratch memory of Add.
+  // The first `used_` are known. The others keep their memory.
+  std::vector<Path> paths_;
+  std::size_t used_ = 0;
+  std::vector<int> visits_;  // [row] the scratch memory of FindSpeedup, like counts_.
+  std::vector<int> counts_;
+};
+
+}  // namespace perseus::few_switches
