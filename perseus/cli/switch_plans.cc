@@ -39,10 +39,12 @@ constexpr double kKeptShare = 0.95;
 // Less is nothing, and says nothing about other targets.
 double LeastSavingJ(const plan::Planner& planner) { return 1e-6 * planner.baseline().energy_j; }
 
-// The most that a plan with the further limits keeps of the saving of `unlimited`.
+// The most that a plan with the further limits keeps of the saving of `unlimited`, or a little
+// more: a few steps of the bound are enough to reject limits that keep much too little.
 Result<double> MostKeptFurther(const plan::Planner& planner, const plan::Plan& unlimited,
-                               const few_switches::SwitchLimits& limits) {
+                               few_switches::SwitchLimits limits) {
   const std::span<const int> largest = std::span(kFurtherLimits).last(1);
+  limits.effort = 0;
   PERSEUS_ASSIGN_OR_RETURN(const auto bounds, few_switches::BoundFewSwitches(
                                                   planner, unlimited.deadline, largest, limits));
   if (!bounds.front().best.exists) return 0;
