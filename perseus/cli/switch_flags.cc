@@ -14,8 +14,8 @@ namespace perseus::cli {
 namespace {
 
 // Of the searches that every run of `perseus plan` makes: from jobs of 200 instructions or fewer to
-// jobs of kFullEffortInstructions or more. A move of a small job is quick, so its search has more
-// of them (few_switches.cc), and needs less effort.
+// jobs of kFullEffortInstructions or more. The search of a small job has more moves
+// (few_switches.cc), and needs less effort to be quick.
 constexpr double kFullEffortInstructions = 1'500;
 constexpr double kSmallTradeoffEffort = 0.11;
 constexpr double kSmallPlanEffort = 0.09;

@@ -29,8 +29,8 @@ constexpr std::size_t kNarrowFinalists = 1;
 // Starts that combine the sequences of pp_ranks from several steps of the ascent.
 constexpr int kMixtures = 4;
 constexpr int kNarrowMixtures = 2;
-// A move of a small job takes less time, so a small job gets more moves: up to kMostSmall times as
-// many. A tiny job has few plans, so it gets fewer.
+// More moves gain more for a small job, so it gets up to kMostSmall times as many. A tiny job has
+// few plans, so it gets fewer.
 constexpr double kFullEffortInstructions = 1'000;
 constexpr double kMostSmall = 12;
 constexpr double kTinyInstructions = 12;

@@ -64,8 +64,10 @@ NoisyMean NoisyExecution::Run(std::span<const int> options) const {
   const double share = 1 / static_cast<double>(samples_.size());
   NoisyMean mean;
   mean.criticality.assign(graph_.instructions.size(), 0);
+  const plan::Evaluator::Chosen chosen = evaluator_.Choose(options);
+  plan::Evaluation evaluation;
   for (const plan::Variation& sample : samples_) {
-    const plan::Evaluation evaluation = evaluator_.Evaluate(options, sample);
+    evaluator_.Evaluate(chosen, sample, evaluation);
     mean.time_s += share * ToSeconds(evaluation.time);
     mean.energy_j += share * evaluation.energy_j;
     for (const int i : evaluator_.LongestPath(evaluation)) {
@@ -85,9 +87,13 @@ NoisyDifference NoisyExecution::Compare(std::span<const int> options,
                                         std::span<const int> other) const {
   Executions executions;
   Executions others;
+  const plan::Evaluator::Chosen chosen = evaluator_.Choose(options);
+  const plan::Evaluator::Chosen chosen_other = evaluator_.Choose(other);
+  plan::Evaluation evaluation;
+  plan::Evaluation of_other;
   for (const plan::Variation& sample : samples_) {
-    const plan::Evaluation evaluation = evaluator_.Evaluate(options, sample);
-    const plan::Evaluation of_other = evaluator_.Evaluate(other, sample);
+    evaluator_.Evaluate(chosen, sample, evaluation);
+    evaluator_.Evaluate(chosen_other, sample, of_other);
     executions.times_s.push_back(ToSeconds(evaluation.time));
     executions.energies_j.push_back(evaluation.energy_j);
     others.times_s.push_back(ToSeconds(of_other.time));

@@ -11,8 +11,6 @@
 namespace perseus::plan {
 namespace {
 
-constexpr int kNoSetting = -1;
-
 // The sum of times over all pp_ranks may exceed 64 bits.
 __extension__ using TotalNanoseconds = __int128;
 
@@ -24,13 +22,11 @@ Knobs KnobsOf(const profile::Option& option) { return {option.frequency_mhz, opt
 
 // The setting at which a pp_rank runs, and the pending setting of a requested switch.
 struct Evaluator::Clock {
-  int first = kNoSetting;  // The first setting that the iteration requests.
   int setting = kNoSetting;
   int pending = kNoSetting;
   Nanoseconds switch_time = 0;   // When the pending setting takes effect.
   Nanoseconds previous_end = 0;  // Of the last instruction that has a clock.
 
-  int requested() const { return pending == kNoSetting ? setting : pending; }
   // When the previous instruction ends. A pending switch to the same setting stays as it is.
   void Request(int wanted, Nanoseconds latency) {
     if (pending == wanted) return;
@@ -49,12 +45,12 @@ struct Evaluator::Timing {
   double energy_j;
 };
 
-// The same power for `factor` times the time of the option.
-Evaluator::Timing Evaluator::Slowed(const profile::Option& option, double factor) {
-  if (factor == 1) return {option.time, option.energy_j};
-  const double time = static_cast<double>(option.time) * factor;
+// The same power for `factor` times the measured time.
+Evaluator::Timing Evaluator::Slowed(const Timing& measured, double factor) {
+  if (factor == 1) return measured;
+  const double time = static_cast<double>(measured.time) * factor;
   // Rounded. (std::llround is a call, which takes as long as the rest of an instruction.)
-  return {static_cast<Nanoseconds>(time + 0.5), option.energy_j * factor};
+  return {static_cast<Nanoseconds>(time + 0.5), measured.energy_j * factor};
 }
 
 Evaluator::Evaluator(const schedule::InstructionGraph& graph, const ExecutionModel& model)
@@ -129,7 +125,8 @@ void Evaluator::RunAtPreviousClock(int instruction, const Timing& wanted, int wa
                                  : OptionNearest(set, clock.setting);
   const double factor =
       variation.time_factors.empty() ? 1 : variation.time_factors[At(instruction)];
-  const Timing previous = Slowed(graph_.option_sets[At(set)].options[At(previous_index)], factor);
+  const profile::Option& measured = graph_.option_sets[At(set)].options[At(previous_index)];
+  const Timing previous = Slowed({measured.time, measured.energy_j}, factor);
   // The duration and the energy are those of `wanted` already, to the nanosecond.
   if (previous.time == wanted.time && previous.energy_j == wanted.energy_j) return;
   const Nanoseconds wait = clock.switch_time - start;
@@ -146,28 +143,41 @@ void Evaluator::RunAtPreviousClock(int instruction, const Timing& wanted, int wa
   energy_j = done * previous.energy_j + (1 - done) * wanted.energy_j;
 }
 
-std::vector<bool> Evaluator::FindPaidChanges(std::span<const int> options) const {
-  if (model_.switch_cost.IsNone()) return {};
-  std::vector<bool> changes(graph_.instructions.size(), false);
+Evaluator::Chosen Evaluator::Choose(std::span<const int> options) const {
+  const std::size_t instructions = graph_.instructions.size();
+  Chosen chosen;
+  chosen.times.reserve(instructions);
+  chosen.energies_j.reserve(instructions);
+  chosen.settings.reserve(instructions);
+  for (std::size_t i = 0; i < instructions; ++i) {
+    const auto set_index = At(graph_.instructions[i].option_set);
+    const schedule::OptionSet& set = graph_.option_sets[set_index];
+    const auto option = At(options[i]);
+    chosen.times.push_back(set.options[option].time);
+    chosen.energies_j.push_back(set.options[option].energy_j);
+    chosen.settings.push_back(set.HasClock() ? setting_of_option_[set_index][option] : kNoSetting);
+  }
+  chosen.changes.assign(instructions, false);
   for (const std::vector<int>& order : graph_.pp_rank_orders) {
+    int& switches = chosen.pp_rank_switches.emplace_back(0);
     int first = -1;
     int last = kNoSetting;
+    const auto change_to = [&](int i) {
+      chosen.changes[At(i)] = chosen.settings[At(i)] != last;
+      switches += chosen.changes[At(i)] ? 1 : 0;
+    };
     for (const int i : order) {
-      const auto set = At(graph_.instructions[At(i)].option_set);
-      if (!graph_.option_sets[set].HasClock()) continue;
-      const int setting = setting_of_option_[set][At(options[At(i)])];
+      if (chosen.settings[At(i)] == kNoSetting) continue;
       if (first < 0) {
         first = i;
       } else {
-        changes[At(i)] = setting != last;
+        change_to(i);
       }
-      last = setting;
+      last = chosen.settings[At(i)];
     }
-    if (first < 0) continue;
-    const auto set = At(graph_.instructions[At(first)].option_set);
-    changes[At(first)] = setting_of_option_[set][At(options[At(first)])] != last;
+    if (first >= 0) change_to(first);
   }
-  return changes;
+  return chosen;
 }
 
 Evaluation Evaluator::Evaluate(std::span<const int> options) const {
@@ -176,23 +186,31 @@ Evaluation Evaluator::Evaluate(std::span<const int> options) const {
 }
 
 Evaluation Evaluator::Evaluate(std::span<const int> options, const Variation& variation) const {
-  const std::size_t instructions = graph_.instructions.size();
   Evaluation evaluation;
-  evaluation.starts.assign(instructions, 0);
-  evaluation.durations.assign(instructions, 0);
-  evaluation.energies_j.assign(instructions, 0);
-  evaluation.pp_rank_switches.assign(graph_.pp_rank_orders.size(), 0);
-  std::vector<Clock> clocks(graph_.pp_rank_orders.size());
-  const std::vector<bool> pays = FindPaidChanges(options);
+  Evaluate(Choose(options), variation, evaluation);
+  return evaluation;
+}
+
+void Evaluator::Evaluate(const Chosen& chosen, const Variation& variation,
+                         Evaluation& evaluation) const {
+  const std::size_t instructions = graph_.instructions.size();
+  evaluation.time = 0;
+  evaluation.instruction_energy_j = 0;
+  evaluation.pp_rank_switches = chosen.pp_rank_switches;
+  evaluation.switches =
+      std::accumulate(chosen.pp_rank_switches.begin(), chosen.pp_rank_switches.end(), 0);
+  evaluation.starts.resize(instructions);
+  evaluation.durations.resize(instructions);
+  evaluation.energies_j.resize(instructions);
+  const bool has_latency = model_.switch_latency > 0;
+  std::vector<Clock> clocks(has_latency ? graph_.pp_rank_orders.size() : 0);
   const Nanoseconds stall = model_.switch_cost.stall;
   const double change_j = model_.switch_cost.energy_j + model_.blocking_power_w * ToSeconds(stall);
+  const bool changes_cost = !model_.switch_cost.IsNone();
   Nanoseconds busy = 0;
   for (int i = 0; At(i) < instructions; ++i) {
-    const schedule::InstructionNode& instruction = graph_.instructions[At(i)];
-    const schedule::OptionSet& set = graph_.option_sets[At(instruction.option_set)];
     const double factor = variation.time_factors.empty() ? 1 : variation.time_factors[At(i)];
-    const profile::Option& measured = set.options[At(options[At(i)])];
-    const Timing option = Slowed(measured, factor);
+    const Timing option = Slowed({chosen.times[At(i)], chosen.energies_j[At(i)]}, factor);
     Nanoseconds start = variation.earliest_starts.empty() ? 0 : variation.earliest_starts[At(i)];
     for (int d = first_dependency_[At(i)]; d < first_dependency_[At(i) + 1]; ++d) {
       const schedule::Dependency& dependency = dependencies_[At(d)];
@@ -200,30 +218,22 @@ Evaluation Evaluator::Evaluate(std::span<const int> options, const Variation& va
                                   evaluation.durations[At(dependency.from)] + dependency.delay);
     }
     evaluation.starts[At(i)] = start;
-    const bool changes = !pays.empty() && pays[At(i)];
-    const Nanoseconds begin = start + (changes ? stall : 0);
+    const bool pays = changes_cost && chosen.changes[At(i)];
+    const Nanoseconds begin = start + (pays ? stall : 0);
     evaluation.durations[At(i)] = option.time;
     evaluation.energies_j[At(i)] = option.energy_j;
-    if (set.HasClock()) {
-      Clock& clock = clocks[At(instruction.pp_rank)];
-      const int wanted = setting_of_option_[At(instruction.option_set)][At(options[At(i)])];
-      if (clock.setting == kNoSetting) clock.first = clock.setting = wanted;
-      if (clock.requested() != wanted) {
-        ++evaluation.pp_rank_switches[At(instruction.pp_rank)];
-      }
+    if (const int wanted = chosen.settings[At(i)]; has_latency && wanted != kNoSetting) {
+      Clock& clock = clocks[At(graph_.instructions[At(i)].pp_rank)];
+      if (clock.setting == kNoSetting) clock.setting = wanted;
       if (clock.setting != wanted) {
-        if (model_.switch_latency > 0) {
-          RunAtPreviousClock(i, option, wanted, clock, begin, variation, evaluation);
-        } else {
-          clock.setting = wanted;
-        }
+        RunAtPreviousClock(i, option, wanted, clock, begin, variation, evaluation);
       } else {
         clock.pending = kNoSetting;
       }
       clock.previous_end = begin + evaluation.durations[At(i)];
       clock.Settle(clock.previous_end);
     }
-    if (changes) {
+    if (pays) {
       evaluation.durations[At(i)] += stall;
       evaluation.energies_j[At(i)] += change_j;
     }
@@ -231,15 +241,10 @@ Evaluation Evaluator::Evaluate(std::span<const int> options, const Variation& va
     evaluation.instruction_energy_j += evaluation.energies_j[At(i)];
     evaluation.time = std::max(evaluation.time, start + evaluation.durations[At(i)]);
   }
-  for (std::size_t rank = 0; rank < clocks.size(); ++rank) {
-    if (clocks[rank].requested() != clocks[rank].first) ++evaluation.pp_rank_switches[rank];
-    evaluation.switches += evaluation.pp_rank_switches[rank];
-  }
   const auto pp_ranks = static_cast<TotalNanoseconds>(graph_.pp_rank_orders.size());
   const auto waiting = static_cast<double>(pp_ranks * evaluation.time - busy);
   evaluation.blocking_energy_j = model_.blocking_power_w * (waiting / kNanosecondsPerSecond);
   evaluation.energy_j = evaluation.instruction_energy_j + evaluation.blocking_energy_j;
-  return evaluation;
 }
 
 std::vector<int> Evaluator::LongestPath(const Evaluation& evaluation) const {

@@ -88,6 +88,19 @@ class Evaluator {
   // The same for an execution that differs from the measurements. The emulator uses it.
   Evaluation Evaluate(std::span<const int> options, const Variation& variation) const;
 
+  // What the evaluation of a plan needs of its options, for many executions of one plan.
+  struct Chosen {
+    // [instruction]
+    std::vector<Nanoseconds> times;
+    std::vector<double> energies_j;
+    std::vector<int> settings;          // kNoSetting: it has no clock.
+    std::vector<bool> changes;          // Whether it begins with a clock change.
+    std::vector<int> pp_rank_switches;  // [pp_rank]
+  };
+  Chosen Choose(std::span<const int> options) const;
+  // Replaces `evaluation`, and uses its memory again.
+  void Evaluate(const Chosen& chosen, const Variation& variation, Evaluation& evaluation) const;
+
   // The instructions of a longest path of an evaluation of this graph, the last one first: each
   // starts as soon as the next one in the list has ended and their delay has passed.
   std::vector<int> LongestPath(const Evaluation& evaluation) const;
@@ -96,10 +109,9 @@ class Evaluator {
   friend class EvaluationUpdate;
   struct Clock;   // The clock of a pp_rank during an evaluation.
   struct Timing;  // The time and energy of an option.
+  static constexpr int kNoSetting = -1;
 
-  static Timing Slowed(const profile::Option& option, double factor);
-  // [instruction] whether it pays for a clock change. Empty if changes cost nothing.
-  std::vector<bool> FindPaidChanges(std::span<const int> options) const;
+  static Timing Slowed(const Timing& measured, double factor);
   void RunAtPreviousClock(int instruction, const Timing& wanted, int wanted_setting, Clock& clock,
                           Nanoseconds start, const Variation& variation,
                           Evaluation& evaluation) const;
