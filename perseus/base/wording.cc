@@ -2,11 +2,27 @@
 
 #include <fmt/format.h>
 
+#include <string>
+#include <vector>
+
 #include "perseus/base/excerpt.h"
 
 namespace perseus {
 
+namespace {
+
+// A shorter name begins too many others.
+constexpr std::size_t kLeastBeginning = 3;
+
+}  // namespace
+
 std::string DidYouMean(std::string_view name, std::span<const std::string_view> known) {
+  std::vector<std::string> longer;  // "interleaved" may mean each of the interleaved schedules.
+  for (const std::string_view one : known) {
+    if (name.size() >= kLeastBeginning && one.starts_with(name))
+      longer.push_back(fmt::format("\"{}\"", one));
+  }
+  if (!longer.empty()) return fmt::format(" (did you mean {}?)", fmt::join(longer, " or "));
   const std::string_view nearest = NearestName(name, known);
   if (!nearest.empty()) return fmt::format(" (did you mean \"{}\"?)", nearest);
   return fmt::format(" (known: {})", fmt::join(known, ", "));

@@ -7,8 +7,8 @@
 
 namespace perseus {
 
-// Returns ` (did you mean "stages"?)` if a name in `known` is similar to `name`, or else
-// ` (known: a, b, c)`.
+// Returns ` (did you mean "stages"?)` if names in `known` begin with `name`, or if one is similar
+// to it, or else ` (known: a, b, c)`.
 std::string DidYouMean(std::string_view name, std::span<const std::string_view> known);
 
 // Makes the explanation of a parser library fit for a one-line message. The explanation may quote

@@ -11,9 +11,9 @@ namespace perseus::cli {
 void AddFigureFlags(CLI::App& verb, FigureFlags& flags) {
   verb.add_option(
           "--figure", flags.figures,
-          "Write a figure: frontier, timeline or profile (plan --max-switches auto or "
-          "--switch-tradeoff: also switches; of a searched schedule: also memory, schedules "
-          "and orders), as .svg, .png or .pdf; may be repeated")
+          "Write a figure: frontier, timeline or profile (plan without --max-switches N or "
+          "--per-instruction, or with --switch-tradeoff: also switches; of a searched schedule: "
+          "also memory, schedules and orders), as .svg, .png or .pdf; may be repeated")
       ->type_name("FILE")
       ->group("Figures")
       ->expected(1)
@@ -40,7 +40,7 @@ Result<void> CheckFigures(const FigureFlags& flags, const FigureData& data) {
     if (figure.kind == report::FigureKind::kSwitches && !data.has_switches) {
       return Fail(
           "{}: this figure needs limits of clock changes that were compared (use perseus plan "
-          "--switch-tradeoff, or frontier, timeline or profile here)",
+          "without --max-switches N or --per-instruction, or add --switch-tradeoff)",
           path);
     }
     const bool is_of_schedules = figure.kind == report::FigureKind::kMemory ||

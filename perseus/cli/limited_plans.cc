@@ -39,6 +39,10 @@ double EffortOfStep(int most_switches) {
   return most_switches <= 4 ? 1 : 0.6;
 }
 
+// Of the last step after a request to finish: a short search, because nothing else may keep the
+// limit but plans without any change.
+constexpr double kEffortAfterFinish = 0.1;
+
 // More changes are not possible: each instruction with a clock begins with one.
 int MostPossibleSwitches(const schedule::InstructionGraph& graph) {
   std::ptrdiff_t most = 0;
@@ -293,6 +297,11 @@ Result<std::vector<PlannedTarget>> ClimbOnce(const plan::Planner& planner,
   for (const int step : steps) {
     few_switches::SwitchLimits of_step = limits;
     of_step.effort *= EffortOfStep(step);
+    if (limits.finish.stop_requested()) {
+      if (step != steps.back()) continue;
+      of_step.effort *= kEffortAfterFinish;
+      of_step.finish = {};
+    }
     limited = LimitSwitches(planner, planned, step, of_step, tradeoff, WithoutPlan::kFail, below);
     if (limited) below = *limited;
     // A target may have no plan within a smaller limit. Then a run with that limit fails, too.

@@ -142,6 +142,13 @@ struct FrontierAndPlans {
 
 int SearchesOf(const PlanFlags& flags) { return std::max(1, flags.effort); }
 
+// The work of a search for plans within limits of clock changes, relative to the usual. A first
+// look is a short search.
+double WorkWithinLimits(const PlanFlags& flags) {
+  constexpr double kWorkOfFirstLook = 0.1;
+  return flags.effort == plan::kFirstLook ? kWorkOfFirstLook : 1;
+}
+
 // From here on, the frontier of a job comes from a walk only on demand (Planner::ComputeFrontier).
 constexpr std::size_t kInstructionsOfSlowWalk = 20'000;
 
@@ -209,7 +216,8 @@ const PlannedTarget& TradedPlan(const PlanFlags& flags, const plan::Planner& pla
 
 few_switches::SwitchLimits TradeoffLimits(const PlanFlags& flags, const plan::Planner& planner,
                                           const FrontierAndPlans& computed) {
-  return {.effort = flags.switches.tradeoff_effort(planner.graph().instructions.size()),
+  return {.effort = flags.switches.tradeoff_effort(planner.graph().instructions.size()) *
+                    WorkWithinLimits(flags),
           .searches = SearchesOf(flags),
           .finish = computed.finish,
           .rules = flags.switches.rules(),
@@ -245,7 +253,8 @@ Result<void> LimitPlans(const PlanFlags& flags, const plan::Planner& planner,
                         PlansOfEfforts of_less_effort, PlanRows& rows, FrontierAndPlans& computed) {
   std::vector<PlannedTarget>& planned = computed.planned;
   const few_switches::SwitchLimits limits{
-      .effort = flags.switches.plan_effort(planner.graph().instructions.size()),
+      .effort =
+          flags.switches.plan_effort(planner.graph().instructions.size()) * WorkWithinLimits(flags),
       .searches = SearchesOf(flags),
       .breadth = few_switches::SwitchLimits::Breadth::kNarrow,
       .finish = computed.finish,

@@ -54,7 +54,8 @@ Result<std::string> MakePlanReportData(const PlanOutcome& outcome,
                         .noise = {},
                         .frontier = {},
                         .plans = {},
-                        .overlays = std::move(overlays)};
+                        .overlays = std::move(overlays),
+                        .stopped_early = outcome.was_interrupted};
   if (outcome.frontier) {
     report.frontier = {"bound", outcome.frontier->points, outcome.frontier->error};
   }

@@ -162,6 +162,7 @@ Result<std::string> MakeData(const ReportFlags& flags,
                         .frontier = {},
                         .plans = {},
                         .overlays = {}};
+  PERSEUS_ASSIGN_OR_RETURN(report.stopped_early, ReadStoppedEarly(flags.sources.front()));
   PERSEUS_ASSIGN_OR_RETURN(report.noise, NoiseOf(flags.noise, job.planned));
   std::vector<std::string> names;
   for (const NamedPlan& plan : plans) {

@@ -117,13 +117,14 @@ void AddSwitchFlags(CLI::App& verb, SwitchFlags& flags) {
               "--max-switches", store,
               "At most this many clock changes of each GPU per iteration, the change back at the "
               "end included (1 is the same as 0); auto: the fewest found that keep 95 % of the "
-              "saving (the default, with a longer search)")
+              "saving. Without this flag, the same with a shorter search")
           ->type_name("N|auto")
           ->group("Clock changes")
           ->check(CLI::Validator(check, ""));
   AddPerInstructionFlag(verb, flags.per_instruction, limit)->group("Clock changes");
   verb.add_flag("--switch-tradeoff", flags.with_tradeoff,
-                "Also print what limits of 0 to 16 clock changes would save")
+                "Also print what limits of 0 to 16 clock changes (and up to 48 if these keep too "
+                "little) would save")
       ->group("Clock changes");
   verb.add_option("--min-dwell", flags.min_dwell_ms,
                   "At least this time from one clock change of a GPU to its next")

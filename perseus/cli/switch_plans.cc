@@ -39,17 +39,22 @@ constexpr double kKeptShare = 0.95;
 // Less is nothing, and says nothing about other targets.
 double LeastSavingJ(const plan::Planner& planner) { return 1e-6 * planner.baseline().energy_j; }
 
-// The most that a plan with the further limits keeps of the saving of `unlimited`, or a little
-// more: a few steps of the bound are enough to reject limits that keep much too little.
+// The most that a plan with the further limits keeps of the saving of `unlimited`, or more. A few
+// steps of the bound are usually enough to show that this is too little; if not, more follow.
 Result<double> MostKeptFurther(const plan::Planner& planner, const plan::Plan& unlimited,
                                few_switches::SwitchLimits limits) {
   const std::span<const int> largest = std::span(kFurtherLimits).last(1);
-  limits.effort = 0;
-  PERSEUS_ASSIGN_OR_RETURN(const auto bounds, few_switches::BoundFewSwitches(
-                                                  planner, unlimited.deadline, largest, limits));
-  if (!bounds.front().best.exists) return 0;
-  const double most_j = planner.baseline().energy_j - ToJoules(bounds.front().best.bound);
-  return most_j / SavingJ(planner, unlimited);
+  double most_kept = 0;
+  for (const double effort : {0.0, limits.effort}) {
+    limits.effort = effort;
+    PERSEUS_ASSIGN_OR_RETURN(const auto bounds, few_switches::BoundFewSwitches(
+                                                    planner, unlimited.deadline, largest, limits));
+    if (!bounds.front().best.exists) return 0;
+    const double most_j = planner.baseline().energy_j - ToJoules(bounds.front().best.bound);
+    most_kept = most_j / SavingJ(planner, unlimited);
+    if (most_kept < kKeptShare) break;
+  }
+  return most_kept;
 }
 
 }  // namespace
@@ -168,8 +173,9 @@ Result<SwitchTradeoff> ComputeSwitchTradeoff(const plan::Planner& planner,
     return {};
   };
   PERSEUS_RETURN_IF_ERROR(add(kTradeoffLimits, std::move(bounds)));
+  tradeoff.was_interrupted = limits.finish.stop_requested();
   const PickedLimit picked = PickLimit(planner, tradeoff, std::nullopt);
-  if (!picked.saves || picked.keeps_most) return tradeoff;
+  if (!picked.saves || picked.keeps_most || tradeoff.was_interrupted) return tradeoff;
   PERSEUS_ASSIGN_OR_RETURN(const double most_kept,
                            MostKeptFurther(planner, tradeoff.unlimited, limits));
   // With rules, the plan without a limit may break them, so its saving is no measure.
@@ -178,6 +184,7 @@ Result<SwitchTradeoff> ComputeSwitchTradeoff(const plan::Planner& planner,
     return tradeoff;
   }
   PERSEUS_RETURN_IF_ERROR(add(kFurtherLimits, {}));
+  tradeoff.was_interrupted = limits.finish.stop_requested();
   return tradeoff;
 }
 
@@ -230,6 +237,10 @@ std::string FormatPickedLimit(const PickedLimit& picked, const SwitchTradeoff& t
         *picked.most_switches);
   }
   if (!picked.saves) return "No plan saves energy for this target, so no limit is picked.\n";
+  if (tradeoff.was_interrupted && !picked.allowed) {
+    return "The search within these limits was stopped early, so the plans have none. For one of "
+           "them, use --max-switches N.\n";
+  }
   if (picked.allowed) {
     return fmt::format(
         "No limit keeps 95 % of the saving within the {} switches per GPU that the hardware facts "

@@ -26,6 +26,7 @@ struct SwitchTradeoff {
   // Where the limits above 16 were left out: no plan with them keeps more than this part of the
   // saving.
   std::optional<double> most_kept_further = {};
+  bool was_interrupted = false;  // The search within the limits did not end.
 };
 // The limits 0, 2, 3, 4, 6, 8, 12 and 16. If none of them keeps 95 % of the saving of `unlimited`,
 // then also 24, 32 and 48, unless the bound for 48 says that those cannot either. `unlimited` is

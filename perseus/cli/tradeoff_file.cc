@@ -53,6 +53,10 @@ std::optional<int> ParseMostSwitches(const json& summary) {
   return most;
 }
 
+std::optional<bool> ParseStoppedEarly(const json& summary) {
+  return summary.at("stopped_early").get<bool>();
+}
+
 // What `parse` makes of the summary. Empty if there is none, or if it lacks `key`.
 template <typename Value>
 Result<std::optional<Value>> ReadFromSummary(const fs::path& source, const char* key,
@@ -81,6 +85,12 @@ Result<std::optional<report::SwitchTradeoff>> ReadTradeoff(const fs::path& sourc
 
 Result<std::optional<int>> ReadMostSwitches(const fs::path& source) {
   return ReadFromSummary(source, "plans", ParseMostSwitches);
+}
+
+Result<bool> ReadStoppedEarly(const fs::path& source) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto stopped,
+                           ReadFromSummary(source, "stopped_early", ParseStoppedEarly));
+  return stopped.value_or(false);
 }
 
 }  // namespace perseus::cli

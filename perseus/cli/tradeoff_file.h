@@ -1,4 +1,5 @@
-// The limits of clock changes of a run of `perseus plan`, read from the summary of its directory.
+// What `perseus report` reads from the summary of a run of `perseus plan`: its limits of clock
+// changes, and whether the user stopped it.
 #pragma once
 
 #include <filesystem>
@@ -16,5 +17,8 @@ Result<std::optional<report::SwitchTradeoff>> ReadTradeoff(const std::filesystem
 // The limit that all plans of the run keep. Empty if one has none, or without a summary. Fails in
 // the same way.
 Result<std::optional<int>> ReadMostSwitches(const std::filesystem::path& source);
+
+// Whether the user stopped the run. False without a summary. Fails in the same way.
+Result<bool> ReadStoppedEarly(const std::filesystem::path& source);
 
 }  // namespace perseus::cli

@@ -202,6 +202,58 @@ TEST_F(PlanSearchTest, AnInterruptKeepsTheBestPlansSoFar) {
             first["plans"][0]["energy_j"].get<double>());
 }
 
+TEST_F(PlanSearchTest, AnInterruptedSearchWithinLimitsConcludesNothing) {
+  RunWell("synth --stages 16 -o large.csv");
+  BackgroundRun run(Directory(),
+                    "plan large.csv --schedule 1f1b --microbatches 64 --blocking-power 84 "
+                    "--stops 0 --no-frontier --effort 1000 --progress -o results");
+  ASSERT_TRUE(WaitFor(run, "no slowdown: ")) << Read("stderr.txt");
+  run.Interrupt();
+  EXPECT_EQ(run.Wait(), 0);
+  EXPECT_THAT(Read("stdout.txt"),
+              AllOf(HasSubstr("The search within these limits was stopped early, "
+                              "so the plans have none."),
+                    Not(HasSubstr("None of these limits keeps"))));
+  if (!Read("results/report.html").empty()) {  // A build without npm has no page.
+    EXPECT_THAT(Read("results/report.html"), HasSubstr("\"stopped_early\":true"));
+    RunWell("report results -o again.html");
+    EXPECT_THAT(Read("again.html"), HasSubstr("\"stopped_early\":true"));
+  }
+}
+
+// Few plans keep a limit, so an interrupt must not leave those without any change.
+TEST_F(PlanSearchTest, AnInterruptLeavesPlansThatUseTheirLimit) {
+  RunWell("synth --stages 16 -o large.csv");
+  const std::string limited =
+      "plan large.csv --schedule 1f1b --microbatches 64 --blocking-power 84 --stops 0 "
+      "--no-frontier --max-switches 8 --slowdown 0 ";
+  const auto saving_j = [](const nlohmann::json& summary) {
+    return summary["baseline"]["energy_j"].get<double>() -
+           summary["plans"][0]["energy_j"].get<double>();
+  };
+  const double whole_j = saving_j(RunJson(limited));
+  BackgroundRun run(Directory(), limited + "--effort 1000 --progress -o results");
+  ASSERT_TRUE(WaitFor(run, "no slowdown: ")) << Read("stderr.txt");
+  run.Interrupt();
+  EXPECT_EQ(run.Wait(), 0);
+  const auto summary = nlohmann::json::parse(Read("results/summary.json"));
+  EXPECT_EQ(summary["stopped_early"], true);
+  EXPECT_EQ(summary["plans"][0]["max_switches"], 8);
+  EXPECT_GT(saving_j(summary), 0.4 * whole_j);
+}
+
+TEST_F(PlanSearchTest, AFirstLookIsAShortSearchWithinLimits) {
+  const std::string limited =
+      "plan profile.csv --schedule 1f1b --microbatches 24 --blocking-power "
+      "84 --stops 0 --no-frontier --max-switches 4 --slowdown 0 ";
+  const auto energy_j = [](const nlohmann::json& summary) {
+    return summary["plans"][0]["energy_j"].get<double>();
+  };
+  const double first_j = energy_j(RunJson(limited + "--effort 0"));
+  EXPECT_LT(energy_j(RunJson(limited)), first_j);
+  EXPECT_LT(first_j, RunJson(limited)["baseline"]["energy_j"].get<double>());
+}
+
 // The plans come first. The frontier follows, unless the user has had enough.
 TEST_F(PlanSearchTest, AnInterruptLeavesTheFrontierOut) {
   RunWell("synth --stages 16 -o large.csv");

@@ -145,6 +145,7 @@ export interface Report {
   plans: Plan[]; // Fastest first.
   chosen: number; // Index of the plan that is shown first.
   overlays: Frontier[];
+  stopped_early?: boolean; // The user stopped the search for the plans.
   switch_tradeoff?: SwitchTradeoff; // With plan --switch-tradeoff.
   schedule_tradeoff?: ScheduleTradeoff; // Of a schedule that was searched for.
 }

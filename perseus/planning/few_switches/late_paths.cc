@@ -8,6 +8,8 @@ namespace perseus::few_switches {
 namespace {
 
 constexpr std::size_t kMostPaths = 16;
+// A pipeline has two or three rows for each stage of a pp_rank.
+constexpr int kMostRows = 48;
 // A speedup is at most so many clocks.
 constexpr int kMostClocksFaster = 8;
 
@@ -19,6 +21,7 @@ LatePaths::LatePaths(const std::vector<RankClocks>& ranks, Nanoseconds stall)
   for (const RankClocks& rank : ranks) {
     first_.push_back(values_);
     values_ += rank.rows_before.size();
+    pays_ = pays_ && rank.row_count <= kMostRows;
     for (const int i : rank.instructions) instructions = std::max(instructions, At(i) + 1);
   }
   is_visited_.assign(instructions, false);

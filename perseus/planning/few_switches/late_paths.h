@@ -41,9 +41,12 @@ class LatePaths {
   // Keeps a reference to `ranks`. `stall` is what a clock change adds to the instruction after it.
   LatePaths(const std::vector<RankClocks>& ranks, Nanoseconds stall);
 
+  // Whether paths are worth their cost. Where each instruction has options of its own (general
+  // graphs), sums over many rows take longer than a pass over the iteration, and much memory.
+  bool pays() const { return pays_; }
   // Forgets all paths.
   void Clear() { used_ = 0; }
-  // Adds a path that takes `length` now. The instructions are in any order.
+  // Adds a path that takes `length` now. The instructions are in any order. Requires pays().
   void Add(std::span<const int> instructions, Nanoseconds length);
   // By how much a path takes longer than `latest` after the changes; none if no known one does.
   std::optional<Nanoseconds> FindLate(std::span<const Stretch> stretches, Nanoseconds latest);
@@ -72,7 +75,8 @@ class LatePaths {
   Nanoseconds stall_;
   std::vector<std::size_t> first_;  // [pp_rank]
   std::size_t values_ = 0;          // Of a path.
-  std::vector<bool> is_visited_;    // [instruction] the scratch memory of Add.
+  bool pays_ = true;
+  std::vector<bool> is_visited_;  // [instruction] the scratch memory of Add.
   // The first `used_` are known. The others keep their memory.
   std::vector<Path> paths_;
   std::size_t used_ = 0;

@@ -284,7 +284,8 @@ bool SegmentSearch::Decide(double threshold) {
   if (latest < std::max(timeline_.time() - gain_, planner_.least_time())) return false;
   excess_ = late_paths_.FindLate(stretches_, latest);
   if (excess_ || !CollectChanges(latest)) return false;
-  if (timeline_.Try(changes_, latest) > latest && !timeline_.has_latency()) {
+  const bool is_late = timeline_.Try(changes_, latest) > latest;
+  if (is_late && late_paths_.pays() && !timeline_.has_latency()) {
     const std::vector<int> path = timeline_.TraceLatePath();
     timeline_.Undo();
     late_paths_.Add(path, timeline_.LengthOf(path));

@@ -34,6 +34,7 @@ constexpr double kLeastUsualW = 20;
 constexpr double kMostUsualW = 3'000;
 // A GPU that waits draws a third to two thirds of what it draws while it computes.
 constexpr double kHighBlockingPower = 0.8;
+constexpr double kLeastBlockingW = 1;
 // A column is the power if it is within this fraction of energy / time.
 constexpr double kPowerTolerance = 0.3;
 constexpr std::size_t kMostNamed = 3;
@@ -140,6 +141,12 @@ Result<void> CheckBlockingPower(const LoadedJob& job, const Sets& sets,
         "frequency, which is at most {:.1f} W (give the power of one GPU that waits, in watts, and "
         "energies of one GPU)",
         job.planned.profile, blocking_w, most_w);
+  }
+  if (blocking_w < kLeastBlockingW) {
+    warnings.push_back(
+        fmt::format("a blocking power of {:g} W is less than any GPU draws (give the power of one "
+                    "GPU that waits, in watts)",
+                    blocking_w));
   }
   if (blocking_w > kHighBlockingPower * median_w) {
     warnings.push_back(fmt::format(

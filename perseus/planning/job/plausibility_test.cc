@@ -93,6 +93,10 @@ TEST_F(Plausibility, BlockingPowerIsLessThanBusyPower) {
               testing::Contains(StartsWith("the blocking power of 330 W is 82 % of the power")));
   flags_.blocking_power_w = 0;
   EXPECT_THAT(Warnings(csv), IsEmpty());
+  flags_.blocking_power_w = 0.075;
+  EXPECT_THAT(
+      Warnings(csv),
+      testing::Contains(StartsWith("a blocking power of 0.075 W is less than any GPU draws")));
 }
 
 TEST_F(Plausibility, AMeasuredColumnIsNotASetting) {

@@ -293,6 +293,7 @@ Result<std::string> FormatReportData(const Report& report) {
   for (const FrontierCurve& overlay : report.overlays) {
     data["overlays"].push_back(DescribeFrontier(overlay));
   }
+  if (report.stopped_early) data["stopped_early"] = true;
   if (report.switch_tradeoff) {
     data["switch_tradeoff"] = DescribeSwitchTradeoff(*report.switch_tradeoff);
   }

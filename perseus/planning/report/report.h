@@ -88,6 +88,7 @@ struct Report {
   std::vector<ReportedPlan> plans;
   std::size_t chosen = 0;               // The plan that is shown first.
   std::vector<FrontierCurve> overlays;  // Other frontiers, to compare with.
+  bool stopped_early = false;           // The user stopped the search for the plans.
   std::optional<SwitchTradeoff> switch_tradeoff = {};
   std::optional<ScheduleTradeoff> schedule_tradeoff = {};
 };

@@ -79,6 +79,12 @@ export function Headline({ report, chosen }: { report: Report; chosen: number })
         {joules(first.lower_bound_j)}. In a month of {hoursOfMonth} hours, this job runs{" "}
         {number(iterations, 3)} iterations at maximum frequency. For the same work, the plans save:
       </p>
+      {report.stopped_early && (
+        <p>
+          The search for these plans was stopped early. A whole run may find better ones, with fewer
+          clock changes.
+        </p>
+      )}
       <NoiseNote report={report} plan={plan} />
       <div class="scroll">
         <SavingsTable report={report} first={first} plan={plan} rates={rates} />

@@ -1,0 +1,30 @@
+// Help for unknown names.
+#include "perseus/base/wording.h"
+
+#include <gtest/gtest.h>
+
+namespace perseus {
+namespace {
+
+constexpr std::string_view kSchedules[] = {"1f1b", "gpipe", "interleaved-1f1b", "interleaved-zb"};
+
+TEST(DidYouMean, NamesAllThatBeginSo) {
+  EXPECT_EQ(DidYouMean("interleaved", kSchedules),
+            " (did you mean \"interleaved-1f1b\" or \"interleaved-zb\"?)");
+  EXPECT_EQ(DidYouMean("gpi", kSchedules), " (did you mean \"gpipe\"?)");
+}
+
+TEST(DidYouMean, NamesTheNearest) {
+  EXPECT_EQ(DidYouMean("gpip3", kSchedules), " (did you mean \"gpipe\"?)");
+  EXPECT_EQ(DidYouMean("interleaved1f1b", kSchedules), " (did you mean \"interleaved-1f1b\"?)");
+}
+
+TEST(DidYouMean, NamesAllWithoutASimilarOne) {
+  const std::string_view known[] = {"1f1b", "gpipe"};
+  EXPECT_EQ(DidYouMean("zb", known), " (known: 1f1b, gpipe)");
+  EXPECT_EQ(DidYouMean("", known), " (known: 1f1b, gpipe)");
+  EXPECT_EQ(DidYouMean("g", known), " (known: 1f1b, gpipe)");
+}
+
+}  // namespace
+}  // namespace perseus
