@@ -21,7 +21,7 @@ LatePaths::LatePaths(const std::vector<RankClocks>& ranks, Nanoseconds stall)
   for (const RankClocks& rank : ranks) {
     first_.push_back(values_);
     values_ += rank.rows_before.size();
-    pays_ = pays_ && rank.row_count <= kMostRows;
+    are_worthwhile_ = are_worthwhile_ && rank.row_count <= kMostRows;
     for (const int i : rank.instructions) instructions = std::max(instructions, At(i) + 1);
   }
   is_visited_.assign(instructions, false);

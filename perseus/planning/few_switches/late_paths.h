@@ -5,7 +5,7 @@
 // of a path that made another move late just before. A path is no longer than the iteration. So a
 // move that makes a known path longer than its latest time needs no computation of the time
 // (timeline.h), and the test never rejects a move that the computation would accept. It rejects
-// 99 of 100 moves that are too late.
+// 95 to 98 % of the moves whose energy is low enough and that are too late (docs/algorithm.md).
 //
 // A path is stored as counts: how many instructions of each row (rank_clocks.h) it visits before
 // each position of a pp_rank. What a stretch of another clock adds to its length is then a few
@@ -43,10 +43,11 @@ class LatePaths {
 
   // Whether paths are worth their cost. Where each instruction has options of its own (general
   // graphs), sums over many rows take longer than a pass over the iteration, and much memory.
-  bool pays() const { return pays_; }
+  bool are_worthwhile() const { return are_worthwhile_; }
   // Forgets all paths.
   void Clear() { used_ = 0; }
-  // Adds a path that takes `length` now. The instructions are in any order. Requires pays().
+  // Adds a path that takes `length` now. The instructions are in any order. Requires
+  // are_worthwhile().
   void Add(std::span<const int> instructions, Nanoseconds length);
   // By how much a path takes longer than `latest` after the changes; none if no known one does.
   std::optional<Nanoseconds> FindLate(std::span<const Stretch> stretches, Nanoseconds latest);
@@ -75,7 +76,7 @@ class LatePaths {
   Nanoseconds stall_;
   std::vector<std::size_t> first_;  // [pp_rank]
   std::size_t values_ = 0;          // Of a path.
-  bool pays_ = true;
+  bool are_worthwhile_ = true;
   std::vector<bool> is_visited_;  // [instruction] the scratch memory of Add.
   // The first `used_` are known. The others keep their memory.
   std::vector<Path> paths_;

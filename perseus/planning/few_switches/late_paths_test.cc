@@ -130,6 +130,14 @@ TEST_F(LatePathsTest, NeverExceedTheTime) {
   EXPECT_GT(found, 5 * Seeds(100));
 }
 
+// A general graph may give each instruction its own options.
+TEST_F(LatePathsTest, AreNotWorthwhileWithManyRows) {
+  Begin(1);
+  EXPECT_TRUE(LatePaths(ranks_, kStall).are_worthwhile());
+  ranks_.back().row_count = 1'000;
+  EXPECT_FALSE(LatePaths(ranks_, kStall).are_worthwhile());
+}
+
 TEST_F(LatePathsTest, FindASpeedupOfASegment) {
   std::uint64_t found = 0;
   for (std::uint64_t seed = 0; seed < Seeds(100); ++seed) {

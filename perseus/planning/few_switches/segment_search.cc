@@ -285,7 +285,7 @@ bool SegmentSearch::Decide(double threshold) {
   excess_ = late_paths_.FindLate(stretches_, latest);
   if (excess_ || !CollectChanges(latest)) return false;
   const bool is_late = timeline_.Try(changes_, latest) > latest;
-  if (is_late && late_paths_.pays() && !timeline_.has_latency()) {
+  if (is_late && late_paths_.are_worthwhile() && !timeline_.has_latency()) {
     const std::vector<int> path = timeline_.TraceLatePath();
     timeline_.Undo();
     late_paths_.Add(path, timeline_.LengthOf(path));

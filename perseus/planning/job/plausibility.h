@@ -14,8 +14,7 @@ namespace perseus::job {
 // computation that draws less than 5 W or more than 20 kW on each GPU, a GPU that draws at least as
 // much while it waits as in any computation at maximum frequency, or a further knob that is a
 // measurement. Otherwise returns warnings, each one line with the reason:
-//   - a blocking power above 80 % of the median power of the computations, or above 0 and below 1
-//   W;
+//   - a blocking power above 80 % of the median power of the computations, or below 1 W, but not 0;
 //   - a further knob that differs, but never at the same frequency;
 //   - an interleaved schedule with one chunk on each pp_rank;
 //   - instructions with only one useful option, which every plan has to keep. Of these, there is

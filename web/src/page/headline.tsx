@@ -81,8 +81,7 @@ export function Headline({ report, chosen }: { report: Report; chosen: number })
       </p>
       {report.stopped_early && (
         <p>
-          The search for these plans was stopped early. A whole run may find better ones, with fewer
-          clock changes.
+          The search for these plans was stopped early. A whole run may find better ones.
         </p>
       )}
       <NoiseNote report={report} plan={plan} />
