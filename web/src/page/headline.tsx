@@ -71,6 +71,9 @@ export function Headline({ report, chosen }: { report: Report; chosen: number })
             : "No plan saves energy for this job"
         )}
       </h1>
+      {report.stopped_early && (
+        <p>The search for these plans was stopped early. A whole run may find better ones.</p>
+      )}
       <p>
         An iteration of one pipeline ({counted(report.pp_ranks.length, laneNoun(report))},{" "}
         {counted(gpusOfPipeline(report), "GPU")}) takes {number(report.baseline.time_ns / 1e9)} s and
@@ -79,11 +82,6 @@ export function Headline({ report, chosen }: { report: Report; chosen: number })
         {joules(first.lower_bound_j)}. In a month of {hoursOfMonth} hours, this job runs{" "}
         {number(iterations, 3)} iterations at maximum frequency. For the same work, the plans save:
       </p>
-      {report.stopped_early && (
-        <p>
-          The search for these plans was stopped early. A whole run may find better ones.
-        </p>
-      )}
       <NoiseNote report={report} plan={plan} />
       <div class="scroll">
         <SavingsTable report={report} first={first} plan={plan} rates={rates} />
