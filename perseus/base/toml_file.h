@@ -22,16 +22,27 @@ namespace perseus::toml_file {
 // keeps the first error. Check error() after the last read: the values are valid only without one.
 class TableReader {
  public:
+  // The keys of another table of the same file.
+  struct TableKeys {
+    std::string_view title;
+    std::span<const std::string_view> keys;
+  };
   // `title` is the name of the table in messages: "[gpu]", or "the job file" for the root table.
+  // A key that belongs in one of the `other` tables is named as misplaced.
   TableReader(const toml::table& table, std::string_view file, std::string_view title,
-              std::span<const std::string_view> known_keys)
+              std::span<const std::string_view> known_keys, std::span<const TableKeys> other = {})
       : table_(table), file_(file), title_(title) {
     for (const auto& [key, value] : table) {
-      const bool known =
-          std::find(known_keys.begin(), known_keys.end(), key.str()) != known_keys.end();
-      if (known) continue;
-      FailAt(key.source(), fmt::format("{} has no key {}{}", title_, Excerpt(key.str()),
-                                       DidYouMean(key.str(), known_keys)));
+      const auto is_in = [name = key.str()](std::span<const std::string_view> keys) {
+        return std::find(keys.begin(), keys.end(), name) != keys.end();
+      };
+      if (is_in(known_keys)) continue;
+      const auto place = std::find_if(other.begin(), other.end(),
+                                      [&](const TableKeys& one) { return is_in(one.keys); });
+      FailAt(key.source(),
+             fmt::format("{} has no key {}{}", title_, Excerpt(key.str()),
+                         place == other.end() ? DidYouMean(key.str(), known_keys)
+                                              : fmt::format(" (move it to {})", place->title)));
     }
   }
 

@@ -93,12 +93,13 @@ Result<LoadedPlan> LoadFrequencyLists(std::string_view text, const EvaluateFlags
 }
 
 // Decides by the content, because names are free: a JSON plan is an object, and a list begins with
-// [ or with a comment. Only the name says what an empty file should be.
-bool LooksLikeJson(std::string_view text, std::string_view path) {
+// a bracket or a comment. The name decides what another file should be.
+bool AreFrequencyLists(std::string_view text, std::string_view path) {
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   const std::size_t first = text.find_first_not_of(" \t\r\n");
-  return first == std::string_view::npos ? !path.ends_with(".py") : text[first] == '{';
+  const char begin = first == std::string_view::npos ? '\0' : text[first];
+  return begin == '[' || begin == '(' || begin == '#' || (begin != '{' && path.ends_with(".py"));
 }
 
 ordered_json Describe(const plan::Evaluation& evaluation) {
@@ -199,9 +200,10 @@ bool ChangesTheJob(const job::JobFlags& flags, const std::string& planned_profil
 Result<void> RunEvaluate(const EvaluateFlags& flags) {
   PERSEUS_RETURN_IF_ERROR(CheckNoise(flags.noise));
   PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(flags.plan));
-  const auto plan =
-      LooksLikeJson(text, flags.plan) ? LoadJsonPlan(text, flags) : LoadFrequencyLists(text, flags);
+  const auto plan = AreFrequencyLists(text, flags.plan) ? LoadFrequencyLists(text, flags)
+                                                        : LoadJsonPlan(text, flags);
   if (!plan) return Fail(plan);
+  PERSEUS_RETURN_IF_ERROR(WarnIfImplausible(plan->job));
   const plan::Evaluator evaluator(plan->job.graph, plan->job.model);
   const plan::Evaluation baseline = evaluator.Evaluate(schedule::BaselineOptions(plan->job.graph));
   const plan::Evaluation evaluation = evaluator.Evaluate(plan->options);

@@ -70,6 +70,7 @@ std::string PathOf(const Flags& flags, std::string_view rest = "") {
 // The target that the flags give. No slowdown if they give none.
 Result<ordered_json> TargetOf(const TargetFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto target, AskedTarget(flags, 1));
+  WarnOfLikelyUnits({target});
   return job_planning::TargetJson(target);
 }
 

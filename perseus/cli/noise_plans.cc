@@ -123,8 +123,8 @@ std::string FormatNoise(const NoiseOutcome& outcome, const std::vector<PlannedTa
           ? fmt::format(", and {:g} % shared by a pp_rank", 100 * outcome.noise.common)
           : "";
   return fmt::format(
-      "\nMeans against maximum frequency with the same noise ({:g} %{}), with 95 % "
-      "confidence:\n{}{}",
+      "\nThe plans with their margins: means against maximum frequency with the same noise ({:g} "
+      "%{}), with 95 % confidence:\n{}{}",
       100 * outcome.noise.independent, common, table.Format(),
       has_other_target ? "Only slowdowns and deadlines get a margin.\n" : "");
 }

@@ -435,7 +435,7 @@ std::string FormatAnswer(const PlanFlags& flags, const PlanOutcome& outcome,
   if (outcome.noise) text += FormatNoise(*outcome.noise, outcome.targets);
   if (flags.with_plot) text += '\n' + DrawOutcome(outcome, DetectTerminal());
   if (outcome.was_interrupted) text += "Stopped early: a whole run may find better plans.\n";
-  if (files == 0) return text;
+  if (files == 0) return text + "No plan was saved (-o DIR saves the plans and a report).\n";
   text += fmt::format("{} files are in {}\n", files, flags.directory);
   if (!report::HasReportPage()) {
     text +=
@@ -469,6 +469,7 @@ Result<void> RunPlan(PlanFlags flags) {
   const std::vector<plan::Target> asked = AskedOfJob(flags.targets, job);
   PERSEUS_RETURN_IF_ERROR(CheckJob(flags, job, asked));
   PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
+  WarnOfLikelyUnits(asked, planner.baseline().time);
   PERSEUS_ASSIGN_OR_RETURN(const auto noise, NoiseOf(flags.noise, job.planned));
   if (PicksLimitByDefault(flags, job)) flags.switches.PickByDefault();
   PERSEUS_RETURN_IF_ERROR(

@@ -71,6 +71,7 @@ Result<std::string> MakePlanReportData(const PlanOutcome& outcome,
   }
   if (outcome.switch_tradeoff) {
     report.switch_tradeoff = ReportedTradeoff(outcome.planner, *outcome.switch_tradeoff);
+    report.switch_tradeoff->limit_of_plans = outcome.limit.most_switches;
   }
   if (outcome.schedules) {
     PERSEUS_ASSIGN_OR_RETURN(report.schedule_tradeoff,

@@ -1,5 +1,9 @@
 #include "perseus/cli/target_flags.h"
 
+#include <fmt/format.h>
+
+#include <cstdio>
+
 #include "perseus/base/number_range.h"
 #include "perseus/cli/flag_checks.h"
 
@@ -65,6 +69,30 @@ std::vector<plan::Target> AskedTargets(const TargetFlags& flags, int gpus) {
   }
   if (targets.empty()) targets.push_back({.kind = Kind::kSlowdown, .value = 0});
   return targets;
+}
+
+void WarnOfLikelyUnits(const std::vector<plan::Target>& asked, std::optional<Nanoseconds> usual) {
+  constexpr double kLeastLikelyPercent = 0.5;
+  constexpr double kMostLikelyTimes = 10;
+  const auto warn = [](const std::string& reason) {
+    std::fputs(fmt::format("perseus: warning: {}\n", reason).c_str(), stderr);
+  };
+  for (const plan::Target& target : asked) {
+    if (target.kind == plan::Target::Kind::kSlowdown && target.value > 0 &&
+        target.value < kLeastLikelyPercent) {
+      warn(
+          fmt::format("--slowdown {0:g} is {0:g} %, so the plan hardly differs from that with no "
+                      "slowdown (for {1:g} %, give --slowdown {1:g})",
+                      target.value, 100 * target.value));
+    }
+    if (target.kind == plan::Target::Kind::kDeadline && usual &&
+        target.value > kMostLikelyTimes * ToSeconds(*usual)) {
+      warn(
+          fmt::format("--deadline {:g} is far above {:.6g} s, the iteration time at maximum "
+                      "frequency (give seconds)",
+                      target.value, ToSeconds(*usual)));
+    }
+  }
 }
 
 }  // namespace perseus::cli

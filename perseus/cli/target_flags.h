@@ -2,11 +2,13 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "perseus/base/result.h"
+#include "perseus/base/units.h"
 #include "perseus/planning/plan/target.h"
 
 namespace perseus::cli {
@@ -32,7 +34,14 @@ bool AsksForTarget(const TargetFlags& flags);
 // `gpus` is the number of GPUs of one pipeline.
 std::vector<plan::Target> AskedTargets(const TargetFlags& flags, int gpus);
 
-// The same for a verb that takes one target. Fails (kInput) if the flags give several.
+// Warns on standard error of a value that is probably in another unit: a slowdown below 0.5 %, and
+// a deadline of more than ten times `usual`, the iteration time at maximum frequency, if it is
+// known.
+void WarnOfLikelyUnits(const std::vector<plan::Target>& asked,
+                       std::optional<Nanoseconds> usual = std::nullopt);
+
+// The same as AskedTargets, for a verb that takes one target. Fails (kInput) if the flags give
+// several.
 Result<plan::Target> AskedTarget(const TargetFlags& flags, int gpus);
 
 }  // namespace perseus::cli

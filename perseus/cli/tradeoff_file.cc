@@ -27,6 +27,9 @@ std::optional<report::SwitchTradeoff> ParseTradeoff(const json& summary) {
   const json& unlimited = summary.at("unlimited_plan");
   report::SwitchTradeoff tradeoff{
       unlimited.at("target").get<std::string>(), {}, unlimited.at("saving").get<double>()};
+  if (summary.contains("max_switches")) {
+    tradeoff.limit_of_plans = CountOf(summary.at("max_switches"));
+  }
   for (const json& row : summary.at("switch_tradeoff")) {
     report::SwitchLimit& limit = tradeoff.limits.emplace_back();
     limit.most_switches = CountOf(row.at("max_switches"));

@@ -315,7 +315,8 @@ Result<job::UnprofiledJob> LoadTunedJob(const TuneFlags& flags, const tuner::Sho
 Result<void> RunTune(const TuneFlags& flags) {
   if (flags.gives_back) return TakePlanBack(flags);
   // Before anything waits for the job.
-  if (const auto target = AskedTarget(flags.targets, 1); !target) return Fail(target);
+  PERSEUS_ASSIGN_OR_RETURN(const auto checked, AskedTarget(flags.targets, 1));
+  WarnOfLikelyUnits({checked});
   PERSEUS_ASSIGN_OR_RETURN(auto signals, EndSignals::Take());
   const tuner::ShouldEnd should_end = [&signals] { return signals.HaveCome(); };
   PERSEUS_ASSIGN_OR_RETURN(const auto clock, virtual_gpu::OpenClockOfJob(flags.directory));

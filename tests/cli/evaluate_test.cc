@@ -181,6 +181,17 @@ TEST_F(EvaluateVerbTest, AFileOfAnotherKindIsRefused) {
   ExpectComplaint(Run("evaluate other.json"), 2, "other.json: is not a plan of Perseus");
   Write("os.py", "import os\n");
   ExpectComplaint(Run("evaluate os.py --profile profile.csv"), 2, "os.py:1: \"import\"");
+  ExpectComplaint(Run("evaluate profile.csv"), 2,
+                  "profile.csv: is not a plan, but a CSV such as a profile (perseus plan makes");
+}
+
+TEST_F(EvaluateVerbTest, AProfileInAnotherUnitIsRefused) {
+  Write("ms.csv",
+        "stage,instruction,frequency,time,energy\n0,forward,1410,50,20\n0,backward,1410,100,40\n");
+  Write("ms.py", "[[1410, 1410],]");
+  ExpectComplaint(Run("evaluate ms.py --profile ms.csv --schedule 1f1b --microbatches 1 "
+                      "--blocking-power 80"),
+                  2, "the times are probably in milliseconds");
 }
 
 }  // namespace

@@ -299,7 +299,7 @@ TEST_F(PlanVerbTest, WithACostOfClockChangesNoLimitIsNoWorseThanALimit) {
 TEST_F(PlanVerbTest, PrintsWhatLimitsOfClockChangesSave) {
   const std::string plan = plan_ + "--no-frontier --switch-tradeoff ";
   EXPECT_THAT(RunWell(plan),
-              AllOf(HasSubstr("switches per GPU "), HasSubstr("\n16 "), HasSubstr("\nunlimited ")));
+              AllOf(HasSubstr("\nlimit "), HasSubstr("\n16 "), HasSubstr("\nunlimited ")));
   const json tradeoff = RunJson(plan)["switch_tradeoff"];
   ASSERT_GE(tradeoff.size(), 8U);
   for (std::size_t i = 0; i < tradeoff.size(); ++i) {
@@ -380,8 +380,10 @@ TEST_F(PlanVerbTest, ByDefaultItPicksALimitOfClockChanges) {
   for (const json& one : others["plans"]) {
     EXPECT_EQ(one["max_switches"], others["max_switches"]) << one["name"];
   }
-  // The page draws the trade-off.
+  // The page draws the trade-off, and marks the limit.
   EXPECT_THAT(Read("out/report.html"), HasSubstr("\"switch_tradeoff\""));
+  const std::string limit = fmt::format("\"max_switches\":{}", summary["max_switches"].get<int>());
+  EXPECT_THAT(Read("out/report.html"), HasSubstr("}," + limit + "}"));
   const std::string table = RunWell(plan_);
   EXPECT_THAT(table, HasSubstr("are the fewest found that keep 95 % of the saving"));
   // Shares are rounded down: a row below 95 % does not look as if it kept 95 %.
@@ -457,6 +459,26 @@ TEST_F(PlanVerbTest, AnUnreachableTargetNamesAReachableValue) {
     message >> value;
     RunWell(fmt::format("{}{}{}", plan_, flag, value));
   }
+}
+
+// A slowdown as a fraction, and a deadline in milliseconds.
+TEST_F(PlanVerbTest, WarnsOfTargetsThatAreProbablyInAnotherUnit) {
+  const auto warning = [&](const std::string& flags) {
+    const Outcome outcome = Run(plan_ + "--no-frontier --per-instruction " + flags);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome.err;
+  };
+  EXPECT_THAT(warning("--slowdown 0.05"),
+              HasSubstr("warning: --slowdown 0.05 is 0.05 %, so the plan hardly differs from that "
+                        "with no slowdown (for 5 %, give --slowdown 5)"));
+  EXPECT_EQ(warning("--slowdown 0.5"), "");
+  EXPECT_THAT(warning("--deadline 3000"), HasSubstr("warning: --deadline 3000 is far above "));
+  EXPECT_EQ(warning("--deadline 4"), "");
+}
+
+TEST_F(PlanVerbTest, SaysThatNothingWasSaved) {
+  EXPECT_THAT(RunWell(plan_ + "--no-frontier"), HasSubstr("No plan was saved (-o DIR"));
+  EXPECT_THAT(RunWell(plan_ + "--no-frontier -o out"), Not(HasSubstr("No plan was saved")));
 }
 
 TEST_F(PlanVerbTest, ALaterRunRemovesTheFilesOfAnEarlierRun) {

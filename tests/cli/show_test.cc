@@ -103,7 +103,8 @@ TEST_F(ShowVerbTest, PlansOfADirectoryAreInTheOrderOfTheirTimes) {
 }
 
 TEST_F(ShowVerbTest, AFileThatIsNotAPlanIsRefused) {
-  ExpectComplaint(Run("show out/plans/no-slowdown.json profile.csv"), 2, "profile.csv:1:");
+  ExpectComplaint(Run("show out/plans/no-slowdown.json profile.csv"), 2,
+                  "profile.csv: is not a plan, but a CSV such as a profile");
 }
 
 }  // namespace

@@ -99,6 +99,7 @@ export interface SwitchTradeoff {
   target: string;
   limits: SwitchLimit[]; // Rising.
   unlimited: { saving: number };
+  max_switches?: number; // The limit that the plans of the report keep.
 }
 
 /** What the pp_ranks run, and the options that they have for it. */

@@ -174,6 +174,13 @@ function SwitchesFigure({ report }: { report: Report }) {
         <text x="330" y="4">plans</text>
         <path d="M384,0h24" stroke={light.baseline} stroke-dasharray="2 3" />
         <text x="414" y="4">the plan without a limit</text>
+        {tradeoff.max_switches !== undefined && (
+          <>
+            <circle cx="584" cy="0" r="4" fill={light.chosen} />
+            <circle cx="584" cy="0" r="8" fill="none" stroke={light.chosen} stroke-width="1.5" />
+            <text x="598" y="4">the limit of the plans</text>
+          </>
+        )}
         <text x="0" y="26">{tradeoff.target}</text>
       </g>
     </Sheet>

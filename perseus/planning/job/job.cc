@@ -28,15 +28,26 @@ constexpr int kMostGpusPerStage = 100'000;
 constexpr double kMostBlockingPowerW = 100'000;
 constexpr double kLongestSwitchMs = 60'000;
 
+constexpr std::string_view kRootKeys[] = {"profile", "pipeline", "gpu", "memory", "fixed"};
+constexpr std::string_view kPipelineKeys[] = {"schedule", "schedule_file", "graph",
+                                              "pp_ranks", "microbatches",  "chunks",
+                                              "fold",     "pipelines"};
+constexpr std::string_view kGpuKeys[] = {
+    "blocking_power_w", "gpus_per_stage", "switch_latency_ms", "switch_stall_s", "switch_energy_j",
+    "max_switches",     "facts"};
+constexpr std::string_view kMemoryKeys[] = {"gpu_gib", "activation_mib", "kept_mib", "model_gib",
+                                            "max_in_flight"};
+// Where a key belongs that is in another table.
+constexpr TableReader::TableKeys kTables[] = {
+    {"[pipeline]", kPipelineKeys}, {"[gpu]", kGpuKeys}, {"[memory]", kMemoryKeys}};
+
 class JobReader {
  public:
   JobReader(const toml::table& root, std::string_view name)
       : root_(root), name_(name), file_(root, name) {}
 
   Result<Job> Read() {
-    constexpr std::array<std::string_view, 5> kKeys{"profile", "pipeline", "gpu", "memory",
-                                                    "fixed"};
-    TableReader reader(root_, name_, "the job file", kKeys);
+    TableReader reader(root_, name_, "the job file", kRootKeys, kTables);
     KeepKeys(root_);
     job_.profile_path = reader.Text("profile");
     file_.Keep(reader);
@@ -54,10 +65,7 @@ class JobReader {
   }
 
   void ReadPipeline(const toml::table& table) {
-    constexpr std::array<std::string_view, 8> kKeys{"schedule", "schedule_file", "graph",
-                                                    "pp_ranks", "microbatches",  "chunks",
-                                                    "fold",     "pipelines"};
-    TableReader reader(table, name_, "[pipeline]", kKeys);
+    TableReader reader(table, name_, "[pipeline]", kPipelineKeys, kTables);
     KeepKeys(table);
     job_.schedule.name = reader.Text("schedule");
     job_.schedule_path = reader.Text("schedule_file");
@@ -83,14 +91,7 @@ class JobReader {
   }
 
   void ReadGpu(const toml::table& table) {
-    constexpr std::array<std::string_view, 7> kKeys{"blocking_power_w",
-                                                    "gpus_per_stage",
-                                                    "switch_latency_ms",
-                                                    "switch_stall_s",
-                                                    "switch_energy_j",
-                                                    "max_switches",
-                                                    "facts"};
-    TableReader reader(table, name_, "[gpu]", kKeys);
+    TableReader reader(table, name_, "[gpu]", kGpuKeys, kTables);
     KeepKeys(table);
     job_.model.blocking_power_w = reader.Number("blocking_power_w", kMostBlockingPowerW, 0);
     job_.model.gpus_per_stage = reader.Count("gpus_per_stage", kMostGpusPerStage, 1);
@@ -107,9 +108,7 @@ class JobReader {
   }
 
   void ReadMemory(const toml::table& table) {
-    constexpr std::array<std::string_view, 5> kKeys{"gpu_gib", "activation_mib", "kept_mib",
-                                                    "model_gib", "max_in_flight"};
-    TableReader reader(table, name_, "[memory]", kKeys);
+    TableReader reader(table, name_, "[memory]", kMemoryKeys, kTables);
     KeepKeys(table);
     if (reader.Has("gpu_gib")) {
       job_.memory.gpu_gib =

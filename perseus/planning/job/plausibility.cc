@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
@@ -47,9 +48,10 @@ double PowerW(const profile::Option& option, int gpus) {
   return option.energy_j / ToSeconds(option.time) / gpus;
 }
 
-// The line of the profile at which the options of a set begin. Nothing if the profile is not a file
-// that can be read again.
-std::optional<std::int64_t> LineOf(const std::string& path, const schedule::OptionSet& set) {
+// The line of the profile at which the options of a set begin, or those at a frequency. Nothing if
+// the profile is not a file that can be read again.
+std::optional<std::int64_t> LineOf(const std::string& path, const schedule::OptionSet& set,
+                                   std::optional<double> frequency_mhz) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return std::nullopt;
   const auto text = ReadFile(path);
@@ -68,20 +70,28 @@ std::optional<std::int64_t> LineOf(const std::string& path, const schedule::Opti
     return text_of_number == std::to_string(number) ||
            text_of_number.starts_with(fmt::format("{}.", number));
   };
+  const auto is_frequency = [&](std::string_view number) {
+    double value = 0;
+    std::from_chars(number.data(), number.data() + number.size(), value);
+    return value == frequency_mhz;
+  };
   for (auto has_row = reader.Next(); has_row && *has_row; has_row = reader.Next()) {
     if (reader.fields().size() != header.size()) return std::nullopt;
     const std::string_view stage = field("stage");
     if (!is(stage.empty() ? field("pp_rank") : stage, set.pp_rank)) continue;
     const std::string_view chunk = field("chunk");
     if (!chunk.empty() && !is(chunk, set.chunk)) continue;
-    if (ParseInstructionKind(field("instruction")) == set.kind) return reader.line();
+    if (ParseInstructionKind(field("instruction")) != set.kind) continue;
+    if (frequency_mhz && !is_frequency(field("frequency"))) continue;
+    return reader.line();
   }
   return std::nullopt;
 }
 
 // "profile.csv:17: stage 0 forward".
-std::string Place(const LoadedJob& job, const schedule::OptionSet& set) {
-  const auto line = LineOf(job.planned.profile, set);
+std::string Place(const LoadedJob& job, const schedule::OptionSet& set,
+                  std::optional<double> frequency_mhz = std::nullopt) {
+  const auto line = LineOf(job.planned.profile, set, frequency_mhz);
   return line ? fmt::format("{}:{}: {}", job.planned.profile, *line, set.name)
               : fmt::format("{}: {}", job.planned.profile, set.name);
 }
@@ -91,8 +101,12 @@ std::string_view ProbableUnit(double power_w) {
   if (is_usual(power_w * kMillisecondsPerSecond)) {
     return "the times are probably in milliseconds, but have to be in seconds";
   }
+  if (is_usual(power_w * kMillisecondsPerSecond * kMillisecondsPerSecond)) {
+    return "the times are probably in microseconds, but have to be in seconds";
+  }
   if (is_usual(power_w / kMillisecondsPerSecond)) {
-    return "the energies are probably in millijoules, but have to be in joules";
+    return "the energies are probably in millijoules, but have to be in joules; or the times are a "
+           "thousandth of the true ones";
   }
   return "the times have to be in seconds, and the energies in joules of one GPU";
 }
@@ -121,6 +135,31 @@ Result<void> CheckPowers(const LoadedJob& job, const Sets& sets) {
     if (power_w >= kLeastBusyW && power_w <= kMostBusyW) continue;
     return Fail("{}: draws {:.3g} W at {:g} MHz, which cannot be the power of a GPU ({})",
                 Place(job, *set), power_w, BaselineOf(*set).frequency_mhz, ProbableUnit(power_w));
+  }
+  return {};
+}
+
+// A single row in another unit, or with a typing error. Nothing else changes the power of an
+// instruction so much: the highest clock of a GPU is ten times its lowest, or less.
+Result<void> CheckRows(const LoadedJob& job, const Sets& sets) {
+  constexpr std::size_t kFewestToCompare = 3;
+  constexpr double kLeastPart = 0.01;
+  constexpr double kMostTimes = 20;
+  for (const schedule::OptionSet* set : sets) {
+    if (set->options.size() < kFewestToCompare) continue;
+    std::vector<double> powers;
+    for (const profile::Option& option : set->options) {
+      powers.push_back(PowerW(option, job.planned.model.gpus_per_stage));
+    }
+    const double median_w = Median(powers);
+    for (std::size_t i = 0; i < powers.size(); ++i) {
+      if (powers[i] >= kLeastPart * median_w && powers[i] <= kMostTimes * median_w) continue;
+      const double mhz = set->options[i].frequency_mhz;
+      return Fail(
+          "{}: draws {:.3g} W at {:g} MHz, but the median of its rows is {:.3g} W (correct the "
+          "time or the energy of this row, or remove it)",
+          Place(job, *set, mhz), powers[i], mhz, median_w);
+    }
   }
   return {};
 }
@@ -266,6 +305,7 @@ Result<std::vector<std::string>> CheckPlausible(const LoadedJob& job) {
     if (IsComputation(set.kind)) sets.push_back(&set);
   }
   PERSEUS_RETURN_IF_ERROR(CheckClocks(job, sets));
+  PERSEUS_RETURN_IF_ERROR(CheckRows(job, sets));
   PERSEUS_RETURN_IF_ERROR(CheckPowers(job, sets));
   PERSEUS_RETURN_IF_ERROR(CheckKnobs(job, sets, warnings));
   PERSEUS_RETURN_IF_ERROR(CheckBlockingPower(job, sets, warnings));

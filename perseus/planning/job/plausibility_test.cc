@@ -77,6 +77,36 @@ TEST_F(Plausibility, UnitsThatAreMixedUpAreRefused) {
                     HasSubstr("the energies are probably in millijoules")));
 }
 
+TEST_F(Plausibility, TimesInMicrosecondsAreRefused) {
+  EXPECT_THAT(
+      Refusal(std::string(kHeader) + "0,forward,1400,10000,4\n0,forward,1200,12000,3.2\n"
+                                     "0,backward,1400,20000,8\n0,backward,1200,24000,6.4\n"),
+      HasSubstr("the times are probably in microseconds"));
+}
+
+TEST_F(Plausibility, ARowInAnotherUnitIsRefusedWithItsLine) {
+  const TemporaryDirectory directory;
+  const auto path = directory / "row.csv";
+  flags_.profile = path.string();
+  const auto with_row = [&](std::string_view row) {
+    std::string csv = std::string(kHeader) + kBackward + kForward + std::string(row) + "\n";
+    EXPECT_TRUE(WriteFileAtomically(path, csv));
+    return csv;
+  };
+  EXPECT_THAT(Warnings(with_row("0,forward,1000,0.014,2.9")), IsEmpty());
+  // In milliseconds, a thousandth of the time, and in millijoules.
+  EXPECT_THAT(Refusal(with_row("0,forward,1000.0,14,2.9")),
+              StartsWith(path.string() + ":6: stage 0 forward: draws 0.207 W at 1000 MHz, but the "
+                                         "median of its rows is 267 W (correct"));
+  EXPECT_THAT(Refusal(with_row("0,forward,1000,0.000014,2.9")),
+              StartsWith(path.string() + ":6: stage 0 forward: draws 2.07e+05 W"));
+  EXPECT_THAT(Refusal(with_row("0,forward,1000,0.014,2900")),
+              StartsWith(path.string() + ":6: stage 0 forward: draws 2.07e+05 W"));
+  // The row at maximum frequency is no exception.
+  EXPECT_THAT(Refusal(with_row("0,forward,1500,9,4.4")),
+              StartsWith(path.string() + ":6: stage 0 forward: draws 0.489 W at 1500 MHz"));
+}
+
 TEST_F(Plausibility, ClocksInAnotherUnitAreRefused) {
   EXPECT_THAT(Refusal(std::string(kHeader) + "0,forward,1.41,0.010,4\n0,forward,1.2,0.012,3.2\n"
                                              "0,backward,1.41,0.020,8\n0,backward,1.2,0.024,6.4\n"),

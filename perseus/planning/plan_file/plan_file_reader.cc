@@ -278,9 +278,20 @@ class PlanReader {
   std::map<int, Home> homes_;  // By stage.
 };
 
+// Whether the first line is a header of a CSV: names and commas.
+bool IsCsv(std::string_view text) {
+  const std::string_view header = text.substr(0, text.find('\n'));
+  return header.find(',') != std::string_view::npos &&
+         header.find_first_of("{}[]()") == std::string_view::npos;
+}
+
 }  // namespace
 
 Result<PlanFile> ParsePlan(std::string_view text, std::string_view name) {
+  if (IsCsv(text)) {
+    return Fail("{}: is not a plan, but a CSV such as a profile (perseus plan makes plans from it)",
+                name);
+  }
   return json_file::Read(text, name, kMaxDepth,
                          [](const Node& file) { return PlanReader().Read(file); });
 }

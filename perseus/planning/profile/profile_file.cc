@@ -109,6 +109,36 @@ std::optional<std::size_t>* KnownColumn(Columns& columns, std::string_view name,
   return nullptr;
 }
 
+// The remedy for a missing column: another separator, or a column of nearly the same name, such as
+// time_ms or freq.
+std::string RemedyOfMissing(std::string_view name, const CsvReader& reader, const Columns& columns,
+                            std::string_view header) {
+  constexpr std::size_t kLeastBeginning = 3;
+  const std::string expected = fmt::format("expected the header {}, in any order", header);
+  if (reader.fields().size() == 1) {
+    const std::size_t other = reader.fields().front().find_first_of(";\t|");
+    if (other != std::string_view::npos) {
+      const char separator = reader.fields().front()[other];
+      return fmt::format("separate the fields by commas, not by {}; {}",
+                         separator == '\t' ? "tabs" : fmt::format("\"{}\"", separator), expected);
+    }
+  }
+  const std::vector<std::string_view> others(columns.other_knob_names.begin(),
+                                             columns.other_knob_names.end());
+  std::string_view similar = NearestName(name, others);
+  for (const std::string_view other : others) {
+    const bool begins_so =
+        other.starts_with(name) || (other.size() >= kLeastBeginning && name.starts_with(other));
+    if (begins_so) similar = other;
+  }
+  if (similar.empty()) return expected;
+  const std::string_view unit = name == "time"        ? ", in seconds"
+                                : name == "energy"    ? ", in joules of one GPU"
+                                : name == "frequency" ? ", in MHz"
+                                                      : "";
+  return fmt::format("is it {}? rename that{}; {}", Excerpt(similar), unit, expected);
+}
+
 Result<Columns> ReadHeader(const CsvReader& reader, ProfileRows rows) {
   const std::string where = reader.Where();
   const Wording wording = WordingOf(rows);
@@ -156,8 +186,8 @@ Result<Columns> ReadHeader(const CsvReader& reader, ProfileRows rows) {
           "stages of layers)",
           where);
     }
-    return Fail("{}: column \"{}\" is missing (expected the header {}, in any order)", where, name,
-                wording.header);
+    return Fail("{}: column \"{}\" is missing ({})", where, name,
+                RemedyOfMissing(name, reader, columns, wording.header));
   }
   return columns;
 }

@@ -231,9 +231,11 @@ ordered_json DescribeSwitchTradeoff(const SwitchTradeoff& tradeoff) {
                       {"saving", OrNull(limit.saving)},
                       {"most_saving", OrNull(limit.most_saving)}});
   }
-  return {{"target", tradeoff.target},
-          {"limits", std::move(limits)},
-          {"unlimited", {{"saving", tradeoff.unlimited_saving}}}};
+  ordered_json described = {{"target", tradeoff.target},
+                            {"limits", std::move(limits)},
+                            {"unlimited", {{"saving", tradeoff.unlimited_saving}}}};
+  if (tradeoff.limit_of_plans) described["max_switches"] = *tradeoff.limit_of_plans;
+  return described;
 }
 
 ordered_json DescribeScheduleTradeoff(const ScheduleTradeoff& tradeoff) {

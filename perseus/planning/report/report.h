@@ -49,6 +49,7 @@ struct SwitchTradeoff {
   std::string target;  // In words.
   std::vector<SwitchLimit> limits;
   double unlimited_saving = 0;
+  std::optional<int> limit_of_plans = {};  // The limit that the plans of the report keep.
 };
 
 // What one schedule saves, and the memory that it needs.

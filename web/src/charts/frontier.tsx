@@ -5,6 +5,7 @@ import { line } from "d3-shape";
 import type { Palette } from "../color";
 import type { Report } from "../data";
 import { Frame, tickFormat, type Box } from "./frame";
+import { apart, textWidth, type LabelBox } from "./labels";
 
 export interface FrontierPoint {
   time_s: number;
@@ -71,6 +72,12 @@ export function hasLine(overlay: Curve): boolean {
   return leastEnergyPart(overlay).length > 1;
 }
 
+/** The label of a plan, above its point, and within the chart. */
+function labelOf(text: string, x: number, y: number, width: number): LabelBox & { text: string } {
+  const right = Math.min(x + textWidth(text) / 2, width - 24);
+  return { text, left: right - textWidth(text), right, y: y - 9 };
+}
+
 interface Props {
   report: Report;
   chosen: number; // Index of a plan.
@@ -92,6 +99,11 @@ export function FrontierChart({ report, chosen, width, height, palette }: Props)
     y.domain().map((value) => value / unit.factor),
     y.range(),
   );
+  const end = bound[bound.length - 1];
+  const labels = report.plans
+    .filter((p, i) => end && i !== chosen && p.time_ns / 1e9 > end.time_s * (1 + 1e-6))
+    .map((p) => labelOf(p.target, x(p.time_ns / 1e9), y(p.energy_j), width));
+  const shown = apart(labels);
   const xTicks = Math.max(3, Math.round(width / 110));
   return (
     <Frame
@@ -134,17 +146,12 @@ export function FrontierChart({ report, chosen, width, height, palette }: Props)
         />
       ))}
       {/* A plan beyond the end of the curve gets a label, because its position explains nothing. */}
-      {bound.length > 0 && report.plans.map((p, i) => {
-        const time_s = p.time_ns / 1e9;
-        if (i === chosen || time_s <= bound[bound.length - 1].time_s * (1 + 1e-6)) return null;
-        const isAtRight = x(time_s) > 0.8 * width;
-        return (
-          <text key={p.name} x={x(time_s) + (isAtRight ? 4 : 0)} y={y(p.energy_j) - 9}
-            text-anchor={isAtRight ? "end" : "middle"} fill={palette.muted}>
-            {p.target}
-          </text>
-        );
-      })}
+      {shown.map((label) => (
+        <text key={label.text} x={(label.left + label.right) / 2} y={label.y} text-anchor="middle"
+          fill={palette.muted}>
+          {label.text}
+        </text>
+      ))}
       <path
         d={`M-5,-5L5,5M-5,5L5,-5`}
         transform={`translate(${x(baseline.time_s)},${y(baseline.energy_j)})`}

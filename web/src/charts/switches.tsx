@@ -6,32 +6,13 @@ import { line } from "d3-shape";
 import type { Palette } from "../color";
 import type { SwitchTradeoff } from "../data";
 import { Frame, tickFormat, type Box } from "./frame";
+import { apart, textWidth } from "./labels";
 
 interface Props {
   tradeoff: SwitchTradeoff;
   width: number;
   height: number;
   palette: Palette;
-}
-
-const gapOfLabels = 6;
-const textWidth = (text: string) => 7 * Math.max(text.length, "10.5".length);
-
-/** Returns those of `names` whose labels, centered at their places, do not touch. The last one stays,
- *  then each one before it that has room. */
-export function apart(
-  names: string[],
-  place: (name: string) => number,
-  width: (name: string) => number,
-): string[] {
-  const kept: string[] = [];
-  let free = Infinity; // Labels end before it.
-  for (const name of [...names].reverse()) {
-    if (place(name) + width(name) / 2 > free) continue;
-    kept.unshift(name);
-    free = place(name) - width(name) / 2 - gapOfLabels;
-  }
-  return kept;
 }
 
 export function SwitchesChart({ tradeoff, width, height, palette }: Props) {
@@ -52,7 +33,11 @@ export function SwitchesChart({ tradeoff, width, height, palette }: Props) {
   const path = line<{ at: string; value: number }>((p) => places(p.at)!, (p) => y(p.value));
   const last = places("none")!;
   const nameOf = (at: string) => (at === "none" ? "no limit" : at);
-  const labeled = new Set(apart(names, (at) => places(at)!, (at) => textWidth(nameOf(at))));
+  const labels = names.map((at) => {
+    const half = Math.max(textWidth(nameOf(at)), textWidth("10.5")) / 2;
+    return { at, left: places(at)! - half, right: places(at)! + half, y: 0 };
+  });
+  const labeled = new Set(apart(labels).map((label) => label.at));
   return (
     <Frame box={box} palette={palette}
       x={{ scale: index, label: "most clock changes of a GPU in an iteration", ticks: 0,
@@ -76,9 +61,13 @@ export function SwitchesChart({ tradeoff, width, height, palette }: Props) {
       {plans.map((p) => (
         <g key={p.at} transform={`translate(${places(p.at)},${y(p.value)})`}>
           <circle r="4" fill={palette.chosen} />
+          {p.at === String(tradeoff.max_switches) && (
+            <circle class="limit-of-plans" r="8" fill="none" stroke={palette.chosen}
+              stroke-width="1.5" />
+          )}
           {/* Above a point near the axis, whose labels are below. */}
           {labeled.has(p.at) && (
-            <text x="7" y={y(p.value) > height - box.bottom - 24 ? -8 : 17} fill={palette.ink}>
+            <text x="9" y={y(p.value) > height - box.bottom - 24 ? -8 : 17} fill={palette.ink}>
               {p.value.toFixed(1)}
             </text>
           )}

@@ -34,6 +34,12 @@ export function SwitchesSection({ tradeoff }: { tradeoff: SwitchTradeoff }) {
         <li><i class="line dashed" style={{ borderColor: themed.bound }} />bound</li>
         <li><i class="dot" style={{ background: themed.chosen }} />plan within the limit</li>
         <li><i class="ring" style={{ borderColor: themed.baseline }} />plan without a limit</li>
+        {tradeoff.max_switches !== undefined && (
+          <li>
+            <i class="dot in-ring" style={{ background: themed.chosen, outlineColor: themed.chosen }} />
+            the limit of the plans
+          </li>
+        )}
       </ul>
     </section>
   );

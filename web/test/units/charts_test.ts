@@ -5,7 +5,7 @@ import { histogramOf } from "../../src/charts/histogram";
 import { firstEndingAfter, laneTop, layOutTimeline } from "../../src/charts/lanes";
 import { idleStep, inkOn, luminance, powerColor, powerStep, powerSteps } from "../../src/color";
 import { slicesOf } from "../../src/data";
-import { apart } from "../../src/charts/switches";
+import { apart } from "../../src/charts/labels";
 import { clocksOf } from "../../src/page/stages_section";
 import { sampleReport } from "./sample_report";
 
@@ -66,8 +66,16 @@ describe("apart", () => {
   ];
   for (const [what, distance, kept] of rows) {
     const names = ["0", "2", "4", "none"];
-    it(what, () => assert.deepEqual(apart(names, (name) => names.indexOf(name) * distance, () => 30), kept));
+    it(what, () => {
+      const labels = names.map((name, i) => ({ name, left: i * distance, right: i * distance + 30, y: 0 }));
+      assert.deepEqual(apart(labels).map((label) => label.name), kept);
+    });
   }
+
+  it("keeps labels that are above each other", () => {
+    const labels = [{ left: 0, right: 30, y: 0 }, { left: 0, right: 30, y: 14 }];
+    assert.deepEqual(apart(labels), labels);
+  });
 });
 
 describe("powerStep", () => {

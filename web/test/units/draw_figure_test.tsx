@@ -55,6 +55,29 @@ describe("drawFigure", () => {
     assert.ok(texts.includes("Plan, 30 % slowdown: 95.000 ms, 35.75 J (-8.33 %)"), texts.join("|"));
   });
 
+  it("labels plans beyond the end of the frontier where there is room", () => {
+    const report = sampleReport();
+    const beyond = (target: string, time_s: number) =>
+      ({ ...report.plans[1], name: target, target, time_ns: time_s * 1e9 });
+    report.plans = [report.plans[0], beyond("near", 0.1201), beyond("next to it", 0.1202),
+      beyond("far", 0.2)];
+    const texts = textsOf(draw("frontier", report));
+    assert.ok(texts.includes("far"), texts.join("|"));
+    assert.ok(texts.includes("next to it"), texts.join("|"));
+    assert.ok(!texts.includes("near"), texts.join("|"));
+  });
+
+  it("marks the limit of the plans among the limits of clock changes", () => {
+    const report = sampleReport();
+    const limit = (max_switches: number, saving: number) => ({ max_switches, saving, most_saving: saving });
+    report.switch_tradeoff = { target: "no slowdown", limits: [limit(0, 0.01), limit(2, 0.04)],
+      unlimited: { saving: 0.05 } };
+    assert.doesNotMatch(draw("switches", report), /limit-of-plans/);
+    report.switch_tradeoff.max_switches = 2;
+    assert.equal(draw("switches", report).match(/class="limit-of-plans"/g)?.length, 1);
+    assert.ok(textsOf(draw("switches", report)).includes("the limit of the plans"));
+  });
+
   it("marks an energy axis that does not begin at 0", () => {
     assert.match(draw("frontier", sampleReport()), /class="axis-break"/);
   });
