@@ -19,8 +19,8 @@ std::string FormatSigned(double fraction, double interval) {
 
 // A plan for less slowdown, or for an earlier deadline, is a plan for more. With its margin, it may
 // also save more. So more time never saves less.
-void ShareBetterPlans(const std::vector<PlannedTarget>& planned,
-                      std::vector<Result<noise::NoisyPlan>>& noisy) {
+void ShareSavings(const std::vector<PlannedTarget>& planned,
+                  std::vector<Result<noise::NoisyPlan>>& noisy) {
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < planned.size(); ++i) {
     if (noisy[i] && noise::LimitsTime(planned[i].target.kind)) order.push_back(i);
@@ -85,7 +85,7 @@ Result<NoiseOutcome> AddNoiseMargins(
     if (task == 0) return compute_bound();
     add_margin(task - 1);
   });
-  ShareBetterPlans(planned, noisy);
+  ShareSavings(planned, noisy);
   NoiseOutcome outcome{noise, {}, {}, {}};
   std::vector<PlannedTarget> kept;
   for (std::size_t i = 0; i < planned.size(); ++i) {

@@ -149,9 +149,6 @@ double WorkWithinLimits(const PlanFlags& flags) {
   return flags.effort == plan::kFirstLook ? kWorkOfFirstLook : 1;
 }
 
-// From here on, the frontier of a job comes from a walk only on demand (Planner::ComputeFrontier).
-constexpr std::size_t kInstructionsOfSlowWalk = 20'000;
-
 // Fills `frontier`, to which `plans` keeps a reference, and makes a first plan for each target.
 // Shows the plans meanwhile: first the one with no slowdown, while another core finds how long an
 // iteration may take to save energy, then all that need no frontier. The frontier of a large job
@@ -162,8 +159,7 @@ Result<void> LookFirst(const PlanFlags& flags, const plan::Planner& planner,
                        std::optional<plan::Frontier>& frontier, TargetPlans& plans,
                        PlanRows& rows) {
   const bool with_frontier = !flags.without_frontier;
-  const bool walks =
-      flags.with_exact_frontier || planner.graph().instructions.size() < kInstructionsOfSlowWalk;
+  const bool walks = flags.with_exact_frontier || planner.ProbablyWalks();
   Result<void> first;
   Result<plan::FrontierPoint> least_energy;
   ForEachOnAllCores(with_frontier ? 3 : 1, [&](std::size_t task) {

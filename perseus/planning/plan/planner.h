@@ -120,6 +120,10 @@ class Planner {
       const Progress& progress = {}, const std::stop_token& stop = {},
       FrontierPrecision precision = FrontierPrecision::kStatedError) const;
 
+  // Whether ComputeFrontier probably walks to the end: from some number of instructions on, a walk
+  // is too long. Then it helps to plan deadlines first.
+  bool ProbablyWalks() const;
+
   // The point of the exact frontier with the least energy + price_w * time, by one deadline.
   // Requires price_w >= 0. The `price_w` of the result is 0.
   Result<FrontierPoint> CheapestPoint(double price_w, const std::stop_token& stop = {}) const;

@@ -19,6 +19,8 @@ namespace {
 constexpr double kMostNodesMoved = 5e8;
 // After so many moves (half a second), the walk may be found to be slow.
 constexpr std::int64_t kMovesToJudge = 50'000'000;
+// Jobs of so many instructions have slow walks.
+constexpr std::size_t kInstructionsOfSlowWalk = 20'000;
 
 // Whether a walk that has completed this fraction of its range of times is slow. Breakpoints get
 // denser: the moves grow with the square of the fraction (within a factor of three, measured).
@@ -154,6 +156,8 @@ Result<Frontier> Planner::ComputeFrontier(const Progress& progress, const std::s
   if (progress) progress(1);
   return *std::move(exact);
 }
+
+bool Planner::ProbablyWalks() const { return graph_.instructions.size() < kInstructionsOfSlowWalk; }
 
 Result<FrontierPoint> Planner::CheapestPoint(double price_w, const std::stop_token& stop) const {
   // No instruction saves more power than this, so a higher price has the same answer.
