@@ -101,6 +101,9 @@ Result<void> CheckFlags(const PlanFlags& flags) {
   if (flags.with_frequency_lists && flags.directory.empty()) {
     return Fail("--frequency-lists needs a directory to write them to (add -o DIR)");
   }
+  if (flags.stops.value_or(0) > 0 && flags.directory.empty()) {
+    return Fail("--stops needs a directory for the report (add -o DIR)");
+  }
   if (flags.with_plot && flags.as_json) {
     return Fail("--plot and --json exclude each other (remove one of them)");
   }
@@ -529,7 +532,7 @@ Verb AddPlanVerb(CLI::App& program) {
   verb->add_option("-o,--output", flags->directory, "Directory for the results")->type_name("DIR");
   verb->add_option("--stops", flags->stops,
                    "Number of further plans for the slider of the report, at even distances along "
-                   "the frontier (default: up to 16, fewer for large jobs)")
+                   "the frontier (default: up to 10, fewer for large jobs)")
       ->type_name("N")
       ->check(WholeNumberIn({0, 1000}));
   AddSwitchFlags(*verb, flags->switches);

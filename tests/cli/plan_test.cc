@@ -476,6 +476,10 @@ TEST_F(PlanVerbTest, WarnsOfTargetsThatAreProbablyInAnotherUnit) {
   EXPECT_EQ(warning("--deadline 4"), "");
 }
 
+TEST_F(PlanVerbTest, StopsNeedAReport) {
+  ExpectComplaint(Run(plan_ + "--stops 3"), 2, "--stops needs a directory for the report");
+}
+
 TEST_F(PlanVerbTest, SaysThatNothingWasSaved) {
   EXPECT_THAT(RunWell(plan_ + "--no-frontier"), HasSubstr("No plan was saved (-o DIR"));
   EXPECT_THAT(RunWell(plan_ + "--no-frontier -o out"), Not(HasSubstr("No plan was saved")));

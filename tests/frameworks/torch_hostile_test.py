@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 
 import perseus
 import tiny_gpt
-from torch_behavior_test import MICROBATCHES, TorchTest
+from torch_one_process import MICROBATCHES, TorchTest
 
 SILENT = {"PERSEUS_AGENT": "off", "PERSEUS_DEVICES": "off"}
 LONG = "x" * 300

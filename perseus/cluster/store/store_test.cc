@@ -1,4 +1,4 @@
-// Jobs, profiles, plans, nodes, stragglers and tokens, on every database.
+// Jobs, profiles, plans, nodes and tokens, on every database.
 #include <fmt/format.h>
 
 #include <atomic>
@@ -354,114 +354,6 @@ TEST_P(StoreTest, ANameBelongsToOneProcessUntilItIsSilentOrReleasesIt) {
   EXPECT_THAT(claim({second}, 1153), IsEmpty()) << "old claims are deleted";
 }
 
-TEST_P(StoreTest, EachSourceHasOneStragglerOfAPipeline) {
-  StragglerRecord straggler = {.job = job_, .dp_rank = 1, .source = "report", .slowdown = 1.25};
-  Succeed(store_->PutStraggler(straggler, 100));
-  EXPECT_EQ(Job().generation, 1);
-  EXPECT_EQ(Get(store_->NextPlanningTime()), 100);
-  straggler.slowdown = 1.5;
-  Succeed(store_->PutStraggler(straggler, 200));
-  StragglerRecord forecast = straggler;
-  forecast.source = "forecast";
-  Succeed(store_->PutStraggler(forecast, 300));
-  EXPECT_THAT(Get(store_->ListStragglers(job_)), ElementsAre(forecast, straggler));
-  EXPECT_EQ(Job().generation, 3);
-
-  EXPECT_TRUE(Get(store_->DeleteStraggler(job_, 1, "report", 400)));
-  EXPECT_FALSE(Get(store_->DeleteStraggler(job_, 1, "report", 400)));
-  EXPECT_EQ(Job().generation, 4);
-  EXPECT_THAT(Get(store_->ListStragglers(job_)), ElementsAre(forecast));
-}
-
-TEST_P(StoreTest, EndedStragglersAreHistory) {
-  StragglerRecord straggler = {.job = job_, .dp_rank = 1, .source = "report", .slowdown = 1.25};
-  straggler.expires = 1'000;
-  Succeed(store_->PutStraggler(straggler, 100));
-  EXPECT_THAT(Get(store_->ListPastStragglers(job_, 10)), IsEmpty());
-  straggler.slowdown = 1.5;
-  Succeed(store_->PutStraggler(straggler, 200));
-  EXPECT_TRUE(Get(store_->DeleteStraggler(job_, 1, "report", 300)));
-  straggler.slowdown = 1.75;
-  Succeed(store_->PutStraggler(straggler, 400));
-  EXPECT_TRUE(Get(store_->DeleteStraggler(job_, 1, "report", 5'000)));
-  const auto past = Get(store_->ListPastStragglers(job_, 10));
-  ASSERT_EQ(past.size(), 3U);
-  EXPECT_EQ(past[0], (PastStragglerRecord{1, "report", 1.75, 0, 1'000, 0, "expired"}));
-  EXPECT_EQ(past[1], (PastStragglerRecord{1, "report", 1.5, 0, 300, 0, "withdrawn"}));
-  EXPECT_EQ(past[2], (PastStragglerRecord{1, "report", 1.25, 0, 200, 0, "replaced"}));
-  for (int i = 0; i < 2 * Store::kMaxPastStragglers; ++i) {
-    straggler.slowdown = 2 + i;
-    Succeed(store_->PutStraggler(straggler, 6'000));
-  }
-  EXPECT_EQ(Get(store_->ListPastStragglers(job_, 1'000)).size(),
-            static_cast<std::size_t>(Store::kMaxPastStragglers));
-}
-
-// Twelve notices in 24 s. Without damping, each would make an assignment.
-TEST_P(StoreTest, FlappingNoticesAreDamped) {
-  constexpr Milliseconds kStart = 1'000'000;
-  int plannings = 0;
-  for (Milliseconds now = kStart; now < kStart + 24'000; now += 100) {
-    if ((now - kStart) % 2'000 == 0) {
-      const auto notice = (now - kStart) / 2'000;
-      Succeed(store_->PutStraggler({.job = job_,
-                                    .dp_rank = 0,
-                                    .source = "report",
-                                    .slowdown = notice % 2 == 0 ? 1.5 : 1.1,
-                                    .starts = now,
-                                    .expires = now + 3'600'000},
-                                   now));
-    }
-    if (const auto task = Get(store_->ClaimPlanning("worker", now, 10'000))) {
-      ++plannings;
-      EXPECT_TRUE(Get(store_->CompletePlanning(*task, {.generation = Job().generation}, now)));
-    }
-  }
-  EXPECT_GE(plannings, 3) << "the first changes take effect at once";
-  EXPECT_LE(plannings, 5);
-  EXPECT_TRUE(Get(store_->NextPlanningTime())) << "the newest notice will be planned";
-  // A detected straggler does not wait.
-  Succeed(store_->PutStraggler({.job = job_, .dp_rank = 0, .source = "detected", .slowdown = 1.3},
-                               kStart + 24'000));
-  EXPECT_TRUE(Get(store_->ClaimPlanning("worker", kStart + 24'000, 10'000)));
-}
-
-TEST_P(StoreTest, SuspendsAndReinstatesAStraggler) {
-  StragglerRecord straggler = {
-      .job = job_, .dp_rank = 1, .source = "report", .slowdown = 1.5, .expires = 10'000};
-  Succeed(store_->PutStraggler(straggler, 100));
-  StragglerRecord suspended = straggler;
-  suspended.suspended = 200;
-  suspended.measured = 1.01;
-  Succeed(store_->MarkStraggler(suspended, 200));
-  EXPECT_THAT(Get(store_->ListStragglers(job_)), ElementsAre(suspended));
-  EXPECT_EQ(Job().generation, 2);
-  Succeed(store_->MarkStraggler(suspended, 250));
-  EXPECT_EQ(Job().generation, 2) << "it is suspended already";
-  const auto trail = Get(store_->ListAudit({.action = "straggler.suspend"}));
-  ASSERT_EQ(trail.size(), 1U);
-  EXPECT_EQ(trail[0].subject, "pipeline 1 report");
-  EXPECT_EQ(trail[0].after, R"({"slowdown":1.5,"suspended":true,"measured":1.01})");
-  EXPECT_EQ(trail[0].by.role, "server");
-  suspended.expires = 20'000;
-  Succeed(store_->PutStraggler({.job = job_,
-                                .dp_rank = 1,
-                                .source = "report",
-                                .slowdown = 1.5,
-                                .starts = 300,
-                                .expires = 20'000},
-                               300));
-  EXPECT_THAT(Get(store_->ListStragglers(job_)), ElementsAre(suspended))
-      << "the same notice again does not count either";
-  StragglerRecord other = straggler;
-  other.slowdown = 1.6;
-  Succeed(store_->PutStraggler(other, 400));
-  EXPECT_THAT(Get(store_->ListStragglers(job_)), ElementsAre(other)) << "another one does";
-  Succeed(store_->MarkStraggler(
-      {.job = job_, .dp_rank = 1, .source = "report", .slowdown = 1.5, .suspended = 500}, 500));
-  EXPECT_THAT(Get(store_->ListStragglers(job_)), ElementsAre(other)) << "that one is gone";
-}
-
 TEST_P(StoreTest, AGuardBelongsToAProfileAndATarget) {
   Get(store_->PutProfile(job_, "csv", 1));
   const JobRecord job = Job();
@@ -508,36 +400,6 @@ TEST_P(StoreTest, CountsDuePlannings) {
   const auto backlog = Get(store_->ReadPlanningBacklog(1'000));
   EXPECT_EQ(backlog.jobs, 1);
   EXPECT_EQ(backlog.oldest_due, 500);
-}
-
-TEST_P(StoreTest, ExtendsAStraggler) {
-  StragglerRecord straggler = {.job = job_,
-                               .dp_rank = 1,
-                               .source = "detected",
-                               .slowdown = 1.1,
-                               .starts = 100,
-                               .expires = 200};
-  Succeed(store_->PutStraggler(straggler, 100));
-  ASSERT_EQ(Job().generation, 1);
-  const auto put = [&](Milliseconds starts, Milliseconds expires, Milliseconds now) {
-    StragglerRecord again = straggler;
-    again.starts = starts;
-    again.expires = expires;
-    Succeed(store_->PutStraggler(again, now));
-    return Job().generation;
-  };
-  EXPECT_EQ(put(150, 250, 150), 1);
-  StragglerRecord extended = straggler;
-  extended.expires = 250;
-  EXPECT_THAT(Get(store_->ListStragglers(job_)), ElementsAre(extended))
-      << "the start does not change";
-  EXPECT_EQ(put(160, 240, 160), 2) << "an earlier end";
-  EXPECT_EQ(put(180, 300, 170), 3) << "a later start";
-  EXPECT_EQ(put(310, 400, 310), 4) << "the first one was over";
-  EXPECT_EQ(put(320, 0, 320), 4) << "no end";
-  EXPECT_EQ(put(330, 500, 330), 5) << "an end instead of none";
-  straggler.slowdown = 1.2;
-  EXPECT_EQ(put(340, 600, 340), 6);
 }
 
 TEST_P(StoreTest, ListsTokensUntilTheyAreDeleted) {

@@ -1,0 +1,124 @@
+// The node with a function as its server and a number as its clock.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "perseus/base/units.h"
+#include "perseus/cluster/node/node.h"
+#include "perseus/cluster/node/rank_logs.h"
+#include "perseus/cluster/node/tiny_plan.h"
+#include "perseus/runtime/protocol/assignment.h"
+#include "tests/support/temporary_directory.h"
+
+namespace perseus::node {
+
+using nlohmann::json;
+
+inline constexpr const char* kNodePlanA = "p-00000000000000aa";
+inline constexpr const char* kNodePlanB = "p-00000000000000bb";
+
+struct FakeServer {
+  bool is_away = false;
+  int attach_status = 200;
+  std::string attach_problem;
+  int job_status = 200;
+  std::string job_problem = "{}";
+  int report_status = 200;
+  std::string report_answer = "{}";
+  bool refuses_spans = false;  // As a server of version 0.1.0.
+  int refused_spans = 0;
+  std::string job = "j-1";
+  std::string plan = TinyPlan();
+  std::vector<std::string> requests;  // "PUT /v1/…", without reports.
+  std::vector<json> reports;
+
+  Result<http::Response> Answer(const http::Client::Outgoing& request) {
+    if (is_away) return FailAs(ErrorKind::kSystem, "cannot reach http://server: refused");
+    http::Response response;
+    if (request.method == "POST") {
+      response.status = report_status;
+      response.body = report_answer;
+      if (refuses_spans && request.body.find("\"spans\"") != std::string::npos) {
+        ++refused_spans;
+        response.status = 400;
+        return response;
+      }
+      if (report_status == 200) reports.push_back(json::parse(request.body).at("jobs"));
+      return response;
+    }
+    requests.push_back(request.method + " " + request.target);
+    if (request.method == "PUT") {
+      response.status = attach_status;
+      response.body = attach_problem.empty() ? json{{"job", job}}.dump() : attach_problem;
+    } else if (request.target.starts_with("/v1/jobs/")) {
+      response.status = job_status;
+      response.body = job_problem;
+    } else if (request.target.starts_with("/v1/plans/")) {
+      response.body = plan;
+    }
+    return response;
+  }
+};
+
+class NodeTest : public testing::Test {
+ protected:
+  NodeTest() { Start(); }
+
+  void Start() {
+    node_ = std::make_unique<Node>(
+        NodeOptions{"n7", directory_.path(), {}},
+        [this](const auto& request) { return server_.Answer(request); }, log_);
+  }
+  RankLogs MakeJob(const std::string& name = "run", const std::string& key = "gpt3-run7") {
+    const RankLogs logs(directory_ / name);
+    std::ofstream(directory_ / name / "server.json") << json{{"job", key}}.dump();
+    return logs;
+  }
+  // Rank 0 is attached, and the job has version 7: plan A from step 1 on.
+  RankLogs MakeFollowedJob() {
+    const RankLogs logs = MakeJob();
+    logs.Begin({0, 0, 0}, 100);
+    Turn();
+    Receive(7, 1, {{"0", kNodePlanA}});
+    Turn();
+    return logs;
+  }
+  void Turn(Nanoseconds after = 1'000 * kMillisecond) {
+    now_ += after;
+    node_->Turn(now_);
+  }
+  void Receive(std::int64_t version, std::int64_t from_step, const json& plans,
+               const json& files = json::object(), const json& upcoming = json::array()) {
+    node_->Receive({"assignment", "",
+                    json{{"job", server_.job},
+                         {"key", "gpt3-run7"},
+                         {"version", version},
+                         {"from_step", from_step},
+                         {"plans", plans},
+                         {"upcoming", upcoming},
+                         {"files", files}}
+                        .dump()});
+  }
+  protocol::Assignment InForce(const std::string& name = "run") const {
+    const auto assignment = protocol::ReadAssignment(directory_ / name);
+    return assignment && *assignment ? **assignment : protocol::Assignment();
+  }
+
+  TemporaryDirectory directory_;
+  FakeServer server_;
+  std::ostringstream logged_;
+  spdlog::logger log_{"node", std::make_shared<spdlog::sinks::ostream_sink_st>(logged_)};
+  std::unique_ptr<Node> node_;
+  Nanoseconds now_ = 0;
+};
+
+}  // namespace perseus::node
