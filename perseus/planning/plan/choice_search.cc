@@ -16,7 +16,7 @@ namespace perseus::plan {
 namespace {
 
 constexpr WindowSearch::Effort kShortSearch{8, 1'000};
-constexpr WindowSearch::Effort kLongSearch[] = {{10, 5'000}, {12, 20'000}, {14, 100'000}};
+constexpr WindowSearch::Effort kLongSearch[] = {{10, 3'000}, {12, 5'000}, {14, 10'000}};
 // So many rounds in a row without a gain end the rounds of one size. Rounds alternate between three
 // schedules.
 constexpr int kRoundsWithoutGain = 3;
