@@ -145,15 +145,17 @@ class SegmentMoves::Collector {
     for (const std::vector<int>& order : planner_.graph().pp_rank_orders) {
       const std::vector<Segment> segments = SegmentsOf(planner_.graph(), options_, order);
       for (std::size_t s = 0; s < segments.size(); ++s) {
-        Add(segments[s], segments[(s + 1) % segments.size()].front());
+        const std::size_t before = (s + segments.size() - 1) % segments.size();
+        Add(segments[s], segments[before].back(), segments[(s + 1) % segments.size()].front());
       }
     }
     return std::move(moves_);
   }
 
  private:
-  // To the next clock that is good for something.
-  void Add(const Segment& segment, int next) {
+  // To the next clock that is good for something. `previous` and `next` are the instructions around
+  // the segment.
+  void Add(const Segment& segment, int previous, int next) {
     const double clock_mhz = ClockOf(planner_.graph(), options_, segment.front());
     std::vector<double> others;
     for (const profile::Option& option : planner_.graph().options_of(segment.front()).options) {
@@ -167,6 +169,7 @@ class SegmentMoves::Collector {
       auto move = To(other_mhz, segment);
       if (!move) continue;
       move->time_s += OfNext(next, clock_mhz, other_mhz);
+      if (to_faster_) move->time_s += OfChanges(previous, segment.front(), next, other_mhz);
       if (move->time_s > 0) return moves_.push_back(*std::move(move));
     }
   }
@@ -206,6 +209,19 @@ class SegmentMoves::Collector {
     const double after_s = ToSeconds(set.options[At(*after)].time);
     const double part = std::min(1.0, ToSeconds(latency) / before_s);
     return part * mean_.criticality[At(next)] * std::abs(after_s - before_s);
+  }
+
+  // The stalls of the clock changes that end where the segment gets the clock of a neighbor. Where
+  // all that is critical has the fastest clock, nothing else makes an iteration shorter.
+  double OfChanges(int previous, int first, int next, double after_mhz) const {
+    double criticality = 0;
+    const auto add = [&](int neighbor, int stalled) {
+      const bool has_same_clock = ClockOf(planner_.graph(), options_, neighbor) == after_mhz;
+      if (has_same_clock) criticality += mean_.criticality[At(stalled)];
+    };
+    add(previous, first);
+    add(next, next);
+    return criticality * ToSeconds(planner_.model().switch_cost.stall);
   }
 
   const plan::Planner& planner_;

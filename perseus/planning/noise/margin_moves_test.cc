@@ -183,6 +183,32 @@ TEST(SegmentMoves, WithASwitchLatencyTheSegmentBeforeACriticalInstructionGetsFas
   }
 }
 
+// A critical instruction at its fastest clock still waits for the change to that clock. It ends
+// where the segment before it gets this clock.
+TEST(SegmentMoves, AStallBeforeACriticalInstructionIsRemoved) {
+  for (const Nanoseconds stall : {0, 10'000'000}) {
+    const plan::Planner planner =
+        plan::Planner::Create(MakeSyntheticJob({}),
+                              {.blocking_power_w = kSyntheticBlockingPowerW,
+                               .switch_cost = {.stall = stall, .energy_j = 0}})
+            .value();
+    std::vector<int> options = AtOneClock(planner, 0).options;
+    const std::vector<int> fastest = options;
+    const std::vector<int> slow = AtOneClock(planner, 5).options;
+    const std::vector<int>& order = planner.graph().pp_rank_orders.front();
+    const std::size_t half = order.size() / 2;
+    for (std::size_t p = 0; p < half; ++p) options[At(order[p])] = slow[At(order[p])];
+    NoisyMean mean;
+    mean.criticality.assign(options.size(), 0);
+    mean.criticality[At(order[half])] = 1;
+    const std::vector<Move> faster = SegmentMoves(planner).Faster(options, mean);
+    ASSERT_EQ(faster.size(), stall > 0 ? 1U : 0U);
+    if (stall == 0) continue;
+    EXPECT_EQ(WithMove(options, faster.front()), fastest);
+    EXPECT_DOUBLE_EQ(faster.front().time_s, 0.01);
+  }
+}
+
 // Single faster clocks would cost two changes each.
 TEST(AddNoiseMargin, KeepsMostOfTheSavingUnderASwitchCost) {
   const plan::Planner planner = PlannerWithDearSwitches();

@@ -199,6 +199,25 @@ Result<Plan> PlanOf(const Plans& plans, const Frontier* frontier, const Target& 
   return PlanWithin(plans, *frontier, target.value, PowerOf, "a power cap", "W");
 }
 
+// No plan takes longer: each instruction has its slowest option, and stalls for a clock change.
+// Plans with few clock changes may need options that no plan without a limit has, because other
+// options of the same instruction are faster and cheaper.
+Nanoseconds LongestTime(const Planner& planner) {
+  const schedule::InstructionGraph& graph = planner.graph();
+  std::vector<int> slowest;
+  for (std::size_t i = 0; i < graph.instructions.size(); ++i) {
+    const auto& options = graph.options_of(static_cast<int>(i)).options;
+    const auto found = std::ranges::max_element(options, {}, &profile::Option::time);
+    slowest.push_back(static_cast<int>(found - options.begin()));
+  }
+  ExecutionModel without_clocks = planner.model();
+  without_clocks.switch_latency = 0;
+  without_clocks.switch_cost = {};
+  const Nanoseconds stalls = planner.model().switch_cost.stall * std::ssize(slowest);
+  return std::max(planner.baseline().time,
+                  Evaluator(graph, without_clocks).Evaluate(slowest).time + stalls);
+}
+
 }  // namespace
 
 std::string RoundedUp(double value) {
@@ -293,13 +312,8 @@ Result<Nanoseconds> DeadlineOf(const Planner& planner, const Frontier* frontier,
                     kLongestSeconds);
       }
       return ToNanoseconds(target.value);
-    case Target::Kind::kMinEnergy: {
-      const frontier::Network& network = planner.network();
-      return std::max(
-          planner.baseline().time,
-          frontier::EarliestTimes(
-              network, frontier::Pace::kSlowest)[static_cast<std::size_t>(network.sink)]);
-    }
+    case Target::Kind::kMinEnergy:
+      return LongestTime(planner);
     default:
       break;
   }

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -165,6 +166,21 @@ TEST_F(TargetTest, LeastEnergyNeedsNoFrontier) {
   const Result<Plan> same = PlanForTarget(planner_, nullptr, target);
   ASSERT_TRUE(same) << same.error().message;
   EXPECT_EQ(same->options, plan.options);
+}
+
+// With few clock changes, a plan may need options that a plan without a limit never has, and take
+// longer than all of these.
+TEST_F(TargetTest, TheDeadlineOfLeastEnergyIsThatOfTheSlowestMeasuredOptions) {
+  std::vector<int> slowest;
+  for (const schedule::InstructionNode& instruction : planner_.graph().instructions) {
+    const auto& options =
+        planner_.graph().option_sets[static_cast<std::size_t>(instruction.option_set)].options;
+    slowest.push_back(static_cast<int>(
+        std::ranges::max_element(options, {}, &profile::Option::time) - options.begin()));
+  }
+  const Nanoseconds longest = Evaluator(planner_.graph(), planner_.model()).Evaluate(slowest).time;
+  EXPECT_GT(longest, Cheapest().time);
+  EXPECT_EQ(*DeadlineOf(planner_, nullptr, {.kind = Kind::kMinEnergy}), longest);
 }
 
 TEST_F(TargetTest, EnergyDelayProductIsTheLeastOfTheFrontier) {
