@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "perseus/base/excerpt.h"
@@ -14,6 +15,18 @@ namespace {
 // A shorter name begins too many others.
 constexpr std::size_t kLeastBeginning = 3;
 
+// ", in seconds" if the key ends with a unit, and `given` does not end with the same. Who only
+// renames the key would otherwise leave its value in the wrong unit.
+std::string_view UnitOf(std::string_view key, std::string_view given) {
+  constexpr std::pair<std::string_view, std::string_view> kUnits[] = {
+      {"_ms", ", in milliseconds"}, {"_s", ", in seconds"},     {"_w", ", in watts"},
+      {"_j", ", in joules"},        {"_mib", ", in mebibytes"}, {"_gib", ", in gibibytes"}};
+  for (const auto& [ending, unit] : kUnits) {
+    if (key.ends_with(ending)) return given.ends_with(ending) ? "" : unit;
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string DidYouMean(std::string_view name, std::span<const std::string_view> known) {
@@ -24,7 +37,9 @@ std::string DidYouMean(std::string_view name, std::span<const std::string_view> 
   }
   if (!longer.empty()) return fmt::format(" (did you mean {}?)", fmt::join(longer, " or "));
   const std::string_view nearest = NearestName(name, known);
-  if (!nearest.empty()) return fmt::format(" (did you mean \"{}\"?)", nearest);
+  if (!nearest.empty()) {
+    return fmt::format(" (did you mean \"{}\"{}?)", nearest, UnitOf(nearest, name));
+  }
   return fmt::format(" (known: {})", fmt::join(known, ", "));
 }
 

@@ -337,7 +337,8 @@ Result<void> RunEmulate(const EmulateFlags& flags) {
 // The flags of the policy and of the events.
 void AddEventFlags(CLI::App& verb, EmulateFlags& flags) {
   CLI::Option* plan = verb.add_option("--plan", flags.plan,
-                                      "The plan that pipelines follow (JSON; default: no slowdown)")
+                                      "The plan that pipelines follow (JSON; default: no slowdown, "
+                                      "without a limit of clock changes)")
                           ->type_name("PLAN.json")
                           ->check(InputFile());
   verb.add_option("--policy", flags.policy,

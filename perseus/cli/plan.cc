@@ -43,7 +43,8 @@ constexpr const char* kPlanAbout =
     "Prints the time and the energy of an iteration of one pipeline: at maximum frequency, with\n"
     "no slowdown, with several slowdowns, and at least energy. Every plan meets its target to the\n"
     "nanosecond. `gap` says how far a plan may be from the best possible plan. First plans come\n"
-    "soon, and then get better. Ctrl-C ends that: the best plans so far are written as usual.";
+    "soon, and then get better. Ctrl-C ends that: the best plans so far are written as usual,\n"
+    "without a limit of clock changes if none was picked yet.";
 constexpr const char* kPlanExamples =
     "Examples:\n"
     "  perseus plan profile.csv --schedule 1f1b --pp-ranks 8 --microbatches 96 \\\n"
@@ -468,7 +469,7 @@ Result<void> RunPlan(PlanFlags flags) {
   const std::vector<plan::Target> asked = AskedOfJob(flags.targets, job);
   PERSEUS_RETURN_IF_ERROR(CheckJob(flags, job, asked));
   PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
-  WarnOfLikelyUnits(asked, planner.baseline().time);
+  WarnOfLikelyUnits(asked, &planner.baseline());
   PERSEUS_ASSIGN_OR_RETURN(const auto noise, NoiseOf(flags.noise, job.planned));
   if (PicksLimitByDefault(flags, job)) flags.switches.PickByDefault();
   PERSEUS_RETURN_IF_ERROR(

@@ -147,7 +147,7 @@ Result<void> CheckSwitches(const SwitchFlags& flags) {
   if (flags.rules().IsNone() || flags.are_given()) return {};
   return Fail(
       "--min-dwell and --quiet-zone apply to plans with a limit of clock changes (add "
-      "--max-switches 8, for example)");
+      "--max-switches auto or --max-switches N)");
 }
 
 }  // namespace perseus::cli

@@ -225,9 +225,8 @@ std::string FormatPickedLimit(const PickedLimit& picked, const SwitchTradeoff& t
   if (picked.keeps_most && !tradeoff.rules.IsNone()) {
     // The plan without a limit does not keep the rules.
     return fmt::format(
-        "{} switches per GPU are the fewest found that keep 95 % of the most that these limits "
-        "save "
-        "within the rules of changes.\n",
+        "{} switches per GPU are the fewest found that keep 95 % of the best saving of this table, "
+        "whose plans all keep the rules of clock changes.\n",
         *picked.most_switches);
   }
   if (picked.keeps_most) {

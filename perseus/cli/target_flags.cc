@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <string_view>
 
 #include "perseus/base/number_range.h"
 #include "perseus/cli/flag_checks.h"
@@ -71,26 +72,48 @@ std::vector<plan::Target> AskedTargets(const TargetFlags& flags, int gpus) {
   return targets;
 }
 
-void WarnOfLikelyUnits(const std::vector<plan::Target>& asked, std::optional<Nanoseconds> usual) {
+void WarnOfLikelyUnits(const std::vector<plan::Target>& asked, const plan::Evaluation* baseline) {
+  using Kind = plan::Target::Kind;
   constexpr double kLeastLikelyPercent = 0.5;
   constexpr double kMostLikelyTimes = 10;
+  constexpr double kMostLikelyPrice = 2;
   const auto warn = [](const std::string& reason) {
     std::fputs(fmt::format("perseus: warning: {}\n", reason).c_str(), stderr);
   };
+  const auto warn_above = [&](std::string_view flag, double value, double usual,
+                              std::string_view unit) {
+    if (value <= usual) return;
+    warn(
+        fmt::format("{} {:g} is above the {:.6g} {} of one pipeline at maximum frequency, so it "
+                    "has no effect (give {} of one pipeline)",
+                    flag, value, usual, unit, unit == "J" ? "joules" : "watts"));
+  };
   for (const plan::Target& target : asked) {
-    if (target.kind == plan::Target::Kind::kSlowdown && target.value > 0 &&
-        target.value < kLeastLikelyPercent) {
-      warn(
-          fmt::format("--slowdown {0:g} is {0:g} %, so the plan hardly differs from that with no "
-                      "slowdown (for {1:g} %, give --slowdown {1:g})",
-                      target.value, 100 * target.value));
+    const double value = target.value;
+    if (target.kind == Kind::kSlowdown && value > 0 && value < kLeastLikelyPercent) {
+      warn(fmt::format("--slowdown {0:g} is {0:g} % (for {1:g} %, give --slowdown {1:g})", value,
+                       100 * value));
     }
-    if (target.kind == plan::Target::Kind::kDeadline && usual &&
-        target.value > kMostLikelyTimes * ToSeconds(*usual)) {
+    if (target.kind == Kind::kPrice && target.gpu_hour > 0 &&
+        value > kMostLikelyPrice * target.gpu_hour) {
+      warn(
+          fmt::format("{:g} for a kWh is much beside {:g} for a GPU-hour (give both in the same "
+                      "currency, not one in cents)",
+                      value, target.gpu_hour));
+    }
+    if (baseline == nullptr) continue;
+    const double usual_s = ToSeconds(baseline->time);
+    if (target.kind == Kind::kDeadline && value > kMostLikelyTimes * usual_s) {
       warn(
           fmt::format("--deadline {:g} is far above {:.6g} s, the iteration time at maximum "
                       "frequency (give seconds)",
-                      target.value, ToSeconds(*usual)));
+                      value, usual_s));
+    }
+    if (target.kind == Kind::kEnergyBudget) {
+      warn_above("--energy-budget", value, baseline->energy_j, "J");
+    }
+    if (target.kind == Kind::kPowerCap) {
+      warn_above("--power-cap", value, baseline->average_power_w(), "W");
     }
   }
 }

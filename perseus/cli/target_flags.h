@@ -2,13 +2,12 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "perseus/base/result.h"
-#include "perseus/base/units.h"
+#include "perseus/planning/plan/evaluation.h"
 #include "perseus/planning/plan/target.h"
 
 namespace perseus::cli {
@@ -35,10 +34,10 @@ bool AsksForTarget(const TargetFlags& flags);
 std::vector<plan::Target> AskedTargets(const TargetFlags& flags, int gpus);
 
 // Warns on standard error of a value that is probably in another unit: a slowdown below 0.5 %, and
-// a deadline of more than ten times `usual`, the iteration time at maximum frequency, if it is
-// known.
+// a price of a kWh above twice that of a GPU-hour. With the iteration at maximum frequency, also a
+// deadline of more than ten times its time, and a budget or cap above its energy or power.
 void WarnOfLikelyUnits(const std::vector<plan::Target>& asked,
-                       std::optional<Nanoseconds> usual = std::nullopt);
+                       const plan::Evaluation* baseline = nullptr);
 
 // The same as AskedTargets, for a verb that takes one target. Fails (kInput) if the flags give
 // several.

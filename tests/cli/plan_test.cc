@@ -382,8 +382,8 @@ TEST_F(PlanVerbTest, ByDefaultItPicksALimitOfClockChanges) {
   }
   // The page draws the trade-off, and marks the limit.
   EXPECT_THAT(Read("out/report.html"), HasSubstr("\"switch_tradeoff\""));
-  const std::string limit = fmt::format("\"max_switches\":{}", summary["max_switches"].get<int>());
-  EXPECT_THAT(Read("out/report.html"), HasSubstr("}," + limit + "}"));
+  const std::string mark = fmt::format("\"max_switches\":{}", summary["max_switches"].get<int>());
+  EXPECT_THAT(Read("out/report.html"), HasSubstr("}," + mark + "}"));
   const std::string table = RunWell(plan_);
   EXPECT_THAT(table, HasSubstr("are the fewest found that keep 95 % of the saving"));
   // Shares are rounded down: a row below 95 % does not look as if it kept 95 %.
@@ -461,19 +461,23 @@ TEST_F(PlanVerbTest, AnUnreachableTargetNamesAReachableValue) {
   }
 }
 
-// A slowdown as a fraction, and a deadline in milliseconds.
+// A slowdown as a fraction, a deadline in milliseconds, a price in cents, and a cap of all
+// pipelines.
 TEST_F(PlanVerbTest, WarnsOfTargetsThatAreProbablyInAnotherUnit) {
   const auto warning = [&](const std::string& flags) {
-    const Outcome outcome = Run(plan_ + "--no-frontier --per-instruction " + flags);
+    const Outcome outcome = Run(plan_ + "--per-instruction " + flags);
     EXPECT_EQ(outcome.status, 0) << outcome.err;
     return outcome.err;
   };
   EXPECT_THAT(warning("--slowdown 0.05"),
-              HasSubstr("warning: --slowdown 0.05 is 0.05 %, so the plan hardly differs from that "
-                        "with no slowdown (for 5 %, give --slowdown 5)"));
+              HasSubstr("warning: --slowdown 0.05 is 0.05 % (for 5 %, give --slowdown 5)"));
   EXPECT_EQ(warning("--slowdown 0.5"), "");
   EXPECT_THAT(warning("--deadline 3000"), HasSubstr("warning: --deadline 3000 is far above "));
   EXPECT_EQ(warning("--deadline 4"), "");
+  EXPECT_THAT(warning("--price 12 2"), HasSubstr("warning: 12 for a kWh is much beside 2 for a"));
+  EXPECT_EQ(warning("--price 150 3000"), "");
+  EXPECT_THAT(warning("--power-cap 30000"), HasSubstr("warning: --power-cap 30000 is above the "));
+  EXPECT_THAT(warning("--energy-budget 1e6"), HasSubstr("J of one pipeline at maximum frequency"));
 }
 
 TEST_F(PlanVerbTest, StopsNeedAReport) {

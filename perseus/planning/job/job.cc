@@ -101,7 +101,7 @@ class JobReader {
         reader.Number("switch_stall_s", kLongestSwitchMs / kMillisecondsPerSecond, 0));
     job_.switch_cost.energy_j = reader.Number("switch_energy_j", kMostJoules, 0);
     if (reader.Has("max_switches")) {
-      job_.most_switches = reader.CountFrom("max_switches", 0, kMostSwitches, 0);
+      job_.most_switches = reader.CountFrom("max_switches", 0, kMostSwitches, 8);
     }
     job_.facts_path = reader.Text("facts");
     file_.Keep(reader);

@@ -231,7 +231,14 @@ plan_file::PlannedJob Planned(const Job& job) {
 // Checks that a pipeline has a profile and a blocking power.
 Result<void> CheckComplete(const DescribedJob& described) {
   if (described.job.profile_path.empty()) {
-    return Fail("the profile is missing (give the path of a CSV, or make one with perseus synth)");
+    return Fail(
+        "the profile is missing (give the path of a CSV, write profile = \"...\" in the job file, "
+        "or "
+        "make one with perseus synth)");
+  }
+  if (described.job.profile_path.ends_with(".toml")) {
+    return Fail("{0}: is a job file, not a profile (give it as --job {0})",
+                described.job.profile_path);
   }
   if (!described.blocking_power_w) {
     return Fail(

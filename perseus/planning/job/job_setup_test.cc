@@ -98,6 +98,12 @@ TEST_F(FactsOfAJob, AValueThatTheyLackIsStillMissing) {
   EXPECT_EQ(Load().planned.switch_latency, 12'000'000);
 }
 
+TEST_F(FactsOfAJob, AJobFileIsNoProfile) {
+  flags_.profile = "jobs/job.toml";
+  EXPECT_THAT(LoadJob(flags_).error().message,
+              HasSubstr("jobs/job.toml: is a job file, not a profile (give it as --job jobs/job"));
+}
+
 // For example, facts that were measured with --no-clocks. A flag gives what they lack.
 TEST_F(FactsOfAJob, TheyMayHaveNeitherValue) {
   facts_.power.clear();

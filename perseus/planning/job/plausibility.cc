@@ -7,10 +7,13 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <span>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
@@ -29,7 +32,16 @@ constexpr double kMostBusyW = 20'000;
 // The SM clocks of all GPUs lie far inside of this range.
 constexpr double kKhzPerMhz = 1'000;
 constexpr double kLeastClockMhz = 20;
-constexpr double kMostClockMhz = 20'000;
+constexpr double kMostClockMhz = 6'000;
+// All GPUs of today draw less.
+constexpr double kHighBusyW = 2'000;
+// Instructions of one job hardly differ so much, by these factors.
+constexpr double kUnlikePower = 4;
+constexpr double kUnlikeClock = 1.02;
+// Measurements of neighboring clocks may be off by some percent. From the second factor on, a row
+// is wrong.
+constexpr double kLeastOff = 1.2;
+constexpr double kFarOff = 2;
 // Within this range, a power has the right unit.
 constexpr double kLeastUsualW = 20;
 constexpr double kMostUsualW = 3'000;
@@ -48,10 +60,11 @@ double PowerW(const profile::Option& option, int gpus) {
   return option.energy_j / ToSeconds(option.time) / gpus;
 }
 
-// The line of the profile at which the options of a set begin, or those at a frequency. Nothing if
+// The line of the profile at which the options of a set begin, or that of one option. Nothing if
 // the profile is not a file that can be read again.
-std::optional<std::int64_t> LineOf(const std::string& path, const schedule::OptionSet& set,
-                                   std::optional<double> frequency_mhz) {
+std::optional<std::int64_t> LineOf(const LoadedJob& job, const schedule::OptionSet& set,
+                                   const profile::Option* option) {
+  const std::string& path = job.planned.profile;
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return std::nullopt;
   const auto text = ReadFile(path);
@@ -66,14 +79,18 @@ std::optional<std::int64_t> LineOf(const std::string& path, const schedule::Opti
     return reader.fields()[static_cast<std::size_t>(place - header.begin())];
   };
   // Some tools write all numbers as floating point: stage 3 is then 3.0.
-  const auto is = [](std::string_view text_of_number, int number) {
-    return text_of_number == std::to_string(number) ||
-           text_of_number.starts_with(fmt::format("{}.", number));
-  };
-  const auto is_frequency = [&](std::string_view number) {
+  const auto is = [](std::string_view number, double expected) {
     double value = 0;
-    std::from_chars(number.data(), number.data() + number.size(), value);
-    return value == frequency_mhz;
+    const auto parsed = std::from_chars(number.data(), number.data() + number.size(), value);
+    return parsed.ec == std::errc() && value == expected;
+  };
+  const auto is_option = [&] {
+    if (option == nullptr) return true;
+    const auto& names = job.graph.other_knob_names;
+    for (std::size_t knob = 0; knob < names.size(); ++knob) {
+      if (!is(field(names[knob]), option->other_knobs[knob])) return false;
+    }
+    return is(field("frequency"), option->frequency_mhz);
   };
   for (auto has_row = reader.Next(); has_row && *has_row; has_row = reader.Next()) {
     if (reader.fields().size() != header.size()) return std::nullopt;
@@ -82,16 +99,15 @@ std::optional<std::int64_t> LineOf(const std::string& path, const schedule::Opti
     const std::string_view chunk = field("chunk");
     if (!chunk.empty() && !is(chunk, set.chunk)) continue;
     if (ParseInstructionKind(field("instruction")) != set.kind) continue;
-    if (frequency_mhz && !is_frequency(field("frequency"))) continue;
-    return reader.line();
+    if (is_option()) return reader.line();
   }
   return std::nullopt;
 }
 
 // "profile.csv:17: stage 0 forward".
 std::string Place(const LoadedJob& job, const schedule::OptionSet& set,
-                  std::optional<double> frequency_mhz = std::nullopt) {
-  const auto line = LineOf(job.planned.profile, set, frequency_mhz);
+                  const profile::Option* option = nullptr) {
+  const auto line = LineOf(job, set, option);
   return line ? fmt::format("{}:{}: {}", job.planned.profile, *line, set.name)
               : fmt::format("{}: {}", job.planned.profile, set.name);
 }
@@ -99,10 +115,12 @@ std::string Place(const LoadedJob& job, const schedule::OptionSet& set,
 std::string_view ProbableUnit(double power_w) {
   const auto is_usual = [](double watts) { return watts > kLeastUsualW && watts < kMostUsualW; };
   if (is_usual(power_w * kMillisecondsPerSecond)) {
-    return "the times are probably in milliseconds, but have to be in seconds";
+    return "the times are probably in milliseconds, or the energies in kilojoules; they have to be "
+           "in seconds and joules";
   }
   if (is_usual(power_w * kMillisecondsPerSecond * kMillisecondsPerSecond)) {
-    return "the times are probably in microseconds, but have to be in seconds";
+    return "the times are probably in microseconds, but have to be in seconds; or time and energy "
+           "are swapped";
   }
   if (is_usual(power_w / kMillisecondsPerSecond)) {
     return "the energies are probably in millijoules, but have to be in joules; or the times are a "
@@ -116,15 +134,17 @@ using Sets = std::vector<const schedule::OptionSet*>;
 // A clock of 1.41 or 1410000 is that of a GPU in another unit.
 Result<void> CheckClocks(const LoadedJob& job, const Sets& sets) {
   for (const schedule::OptionSet* set : sets) {
-    const double mhz = BaselineOf(*set).frequency_mhz;
-    if (mhz >= kLeastClockMhz && mhz <= kMostClockMhz) continue;
-    return Fail(
-        "{}: has {:g} MHz as its highest clock, which cannot be the clock of a GPU (the "
-        "frequencies are probably in {}, but have to be in MHz)",
-        Place(job, *set), mhz,
-        mhz < kLeastClockMhz               ? "GHz"
-        : mhz < kMostClockMhz * kKhzPerMhz ? "kHz"
-                                           : "Hz");
+    for (const profile::Option& option : set->options) {
+      const double mhz = option.frequency_mhz;
+      if (mhz >= kLeastClockMhz && mhz <= kMostClockMhz) continue;
+      return Fail(
+          "{}: has a frequency of {:g} MHz, which cannot be the clock of a GPU (the frequencies "
+          "are probably in {}, but have to be in MHz; or it is a typing error)",
+          Place(job, *set, &option), mhz,
+          mhz < kLeastClockMhz               ? "GHz"
+          : mhz < kMostClockMhz * kKhzPerMhz ? "kHz"
+                                             : "Hz");
+    }
   }
   return {};
 }
@@ -139,29 +159,107 @@ Result<void> CheckPowers(const LoadedJob& job, const Sets& sets) {
   return {};
 }
 
-// A single row in another unit, or with a typing error. Nothing else changes the power of an
-// instruction so much: the highest clock of a GPU is ten times its lowest, or less.
-Result<void> CheckRows(const LoadedJob& job, const Sets& sets) {
-  constexpr std::size_t kFewestToCompare = 3;
-  constexpr double kLeastPart = 0.01;
-  constexpr double kMostTimes = 20;
-  for (const schedule::OptionSet* set : sets) {
-    if (set->options.size() < kFewestToCompare) continue;
-    std::vector<double> powers;
-    for (const profile::Option& option : set->options) {
-      powers.push_back(PowerW(option, job.planned.model.gpus_per_stage));
+// By what factor a row is off another one of the same instruction at a lower clock. A lower clock
+// takes at least as long, but at most as much longer as the clock is lower. It draws at most as
+// much power, but at least as the cube of the clock. 1: all is as it should be.
+double OffBy(const profile::Option& high, const profile::Option& low) {
+  const double clocks = high.frequency_mhz / low.frequency_mhz;
+  const double times = static_cast<double>(low.time) / static_cast<double>(high.time);
+  const double powers = PowerW(high, 1) / PowerW(low, 1);
+  return std::max({1.0, 1 / times, times / clocks, 1 / powers, powers / std::pow(clocks, 3)});
+}
+
+struct OffRow {
+  const schedule::OptionSet* set = nullptr;
+  const profile::Option* option = nullptr;
+  double factor = 1;  // By which it is off the rows of the next higher and the next lower clock.
+};
+
+// The rows of a set that are off their neighbors by at least this factor.
+std::vector<OffRow> OffRows(const schedule::OptionSet& set, double least_factor) {
+  std::map<std::vector<double>, std::vector<const profile::Option*>> by_knobs;
+  for (const profile::Option& option : set.options) by_knobs[option.other_knobs].push_back(&option);
+  std::vector<OffRow> found;
+  for (auto& [knobs, rows] : by_knobs) {
+    std::ranges::stable_sort(rows, std::greater<>(), &profile::Option::frequency_mhz);
+    std::vector<double> off_next;  // [row] the row and the next one.
+    for (std::size_t i = 0; i + 1 < rows.size(); ++i) {
+      off_next.push_back(OffBy(*rows[i], *rows[i + 1]));
     }
-    const double median_w = Median(powers);
-    for (std::size_t i = 0; i < powers.size(); ++i) {
-      if (powers[i] >= kLeastPart * median_w && powers[i] <= kMostTimes * median_w) continue;
-      const double mhz = set->options[i].frequency_mhz;
-      return Fail(
-          "{}: draws {:.3g} W at {:g} MHz, but the median of its rows is {:.3g} W (correct the "
-          "time or the energy of this row, or remove it)",
-          Place(job, *set, mhz), powers[i], mhz, median_w);
+    std::vector<double> off(rows.size(), 1);
+    for (std::size_t i = 1; i + 1 < rows.size(); ++i) {
+      off[i] = std::min(off_next[i - 1], off_next[i]);
+    }
+    // An end has one neighbor. If the neighbor is off, the end is probably not.
+    const std::size_t last = rows.size() - 1;
+    if (last > 0 && (last == 1 || off[1] < least_factor)) off.front() = off_next.front();
+    if (last > 1 && off[last - 1] < least_factor) off.back() = off_next.back();
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      if (off[i] >= least_factor) found.push_back({&set, rows[i], off[i]});
     }
   }
+  return found;
+}
+
+// A single row in another unit, with a typing error, or of a measurement that was disturbed.
+Result<void> CheckRows(const LoadedJob& job, const Sets& sets, std::vector<std::string>& warnings) {
+  std::vector<OffRow> rows;
+  for (const schedule::OptionSet* set : sets) {
+    std::ranges::move(OffRows(*set, kLeastOff), std::back_inserter(rows));
+  }
+  if (rows.empty()) return {};
+  const OffRow& most = *std::ranges::max_element(rows, {}, &OffRow::factor);
+  const OffRow& first = most.factor >= kFarOff ? most : rows.front();
+  const std::string text = fmt::format(
+      "{}: at {:g} MHz, {:g} s and {:g} W do not fit the next clocks: a lower clock takes longer, "
+      "but not more so than it is lower, and draws less power",
+      Place(job, *first.set, first.option), first.option->frequency_mhz,
+      ToSeconds(first.option->time), PowerW(*first.option, job.planned.model.gpus_per_stage));
+  if (most.factor >= kFarOff) {
+    return Fail("{} (correct the time or the energy of this row, measure it again, or remove it)",
+                text);
+  }
+  warnings.push_back(rows.size() == 1
+                         ? text
+                         : fmt::format("{}; {} further row{}", text, rows.size() - 1,
+                                       rows.size() == 2 ? " is like this" : "s are like this"));
   return {};
+}
+
+// Energies of a whole node, or a power in the column of energies, and stages that were measured in
+// different ways.
+void CheckAlike(const LoadedJob& job, const Sets& sets, std::vector<std::string>& warnings) {
+  std::vector<double> powers;
+  for (const schedule::OptionSet* set : sets) {
+    powers.push_back(PowerW(BaselineOf(*set), job.planned.model.gpus_per_stage));
+  }
+  if (sets.empty()) return;
+  const double median_w = Median(powers);
+  if (median_w > kHighBusyW) {
+    warnings.push_back(fmt::format(
+        "{}: {:.0f} W is much for one GPU (energies have to be joules of one GPU: are they those "
+        "of several GPUs, or powers in watts?)",
+        Place(job, *sets.front()), powers.front()));
+  }
+  for (std::size_t i = 0; i < sets.size(); ++i) {
+    const double factor = std::max(powers[i] / median_w, median_w / powers[i]);
+    if (factor < kUnlikePower) continue;
+    warnings.push_back(fmt::format(
+        "{}: draws {:.3g} W at {:g} MHz, but most instructions draw about {:.3g} W (are its "
+        "energies those of one GPU, too?)",
+        Place(job, *sets[i]), powers[i], BaselineOf(*sets[i]).frequency_mhz, median_w));
+    break;
+  }
+  const auto [lowest, highest] = std::ranges::minmax(
+      sets, {}, [](const schedule::OptionSet* set) { return BaselineOf(*set).frequency_mhz; });
+  const double lowest_mhz = BaselineOf(*lowest).frequency_mhz;
+  const double highest_mhz = BaselineOf(*highest).frequency_mhz;
+  if (highest_mhz > kUnlikeClock * lowest_mhz) {
+    warnings.push_back(fmt::format(
+        "{}: was measured up to {:g} MHz, but {} up to {:g} MHz, so \"maximum frequency\" mixes "
+        "both (measure all instructions at the same clocks)",
+        Place(job, *lowest), lowest_mhz, highest->name, highest_mhz));
+  }
 }
 
 Result<void> CheckBlockingPower(const LoadedJob& job, const Sets& sets,
@@ -204,8 +302,14 @@ bool IsNameOfMeasurement(std::string_view name) {
   std::ranges::transform(lower, lower.begin(), [](char letter) {
     return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
   });
-  return std::ranges::any_of(kWords,
-                             [&](std::string_view word) { return lower.starts_with(word); });
+  // A power limit is a setting.
+  if (lower.ends_with("limit") || lower.ends_with("cap") || lower.ends_with("limit_w") ||
+      lower.ends_with("cap_w")) {
+    return false;
+  }
+  return lower == "w" || std::ranges::any_of(kWords, [&](std::string_view word) {
+           return lower.starts_with(word);
+         });
 }
 
 struct KnobUse {
@@ -250,6 +354,32 @@ Result<void> CheckKnobs(const LoadedJob& job, const Sets& sets,
                     job.planned.profile, Excerpt(names[knob])));
   }
   return {};
+}
+
+// Times in milliseconds where seconds are asked for.
+void CheckFixedTimes(const LoadedJob& job, const Sets& sets, std::vector<std::string>& warnings) {
+  Nanoseconds longest = 0;  // Of a computation.
+  Nanoseconds first_rank = 0;
+  for (const schedule::OptionSet* set : sets) longest = std::max(longest, BaselineOf(*set).time);
+  for (const int instruction : job.graph.pp_rank_orders.front()) {
+    const schedule::OptionSet& set = job.graph.options_of(instruction);
+    if (IsComputation(set.kind)) first_rank += BaselineOf(set).time;
+  }
+  const schedule::PipelineModel& model = job.planned.model;
+  const auto check = [&](std::string_view name, Nanoseconds time, Nanoseconds most,
+                         std::string_view than) {
+    if (time <= most) return;
+    warnings.push_back(fmt::format("{} takes {:g} s, longer than {} ({:g} s): is the unit right?",
+                                   name, ToSeconds(time), than, ToSeconds(most)));
+  };
+  constexpr std::string_view kLongest = "the longest computation";
+  constexpr std::string_view kAll = "all computations of a pp_rank";
+  check("a transfer (p2p)", model.fixed.p2p, longest, kLongest);
+  check("the load of a microbatch", model.fixed.load.time, longest, kLongest);
+  check("the all-reduce", model.fixed.all_reduce.time, first_rank, kAll);
+  check("the optimizer step", model.fixed.optimizer.time, first_rank, kAll);
+  check("the stall of a clock change (switch cost)", job.model.switch_cost.stall, first_rank, kAll);
+  check("a clock change (switch latency)", job.model.switch_latency, first_rank, kAll);
 }
 
 void CheckChunks(const LoadedJob& job, std::vector<std::string>& warnings) {
@@ -305,10 +435,12 @@ Result<std::vector<std::string>> CheckPlausible(const LoadedJob& job) {
     if (IsComputation(set.kind)) sets.push_back(&set);
   }
   PERSEUS_RETURN_IF_ERROR(CheckClocks(job, sets));
-  PERSEUS_RETURN_IF_ERROR(CheckRows(job, sets));
+  PERSEUS_RETURN_IF_ERROR(CheckRows(job, sets, warnings));
   PERSEUS_RETURN_IF_ERROR(CheckPowers(job, sets));
   PERSEUS_RETURN_IF_ERROR(CheckKnobs(job, sets, warnings));
   PERSEUS_RETURN_IF_ERROR(CheckBlockingPower(job, sets, warnings));
+  CheckAlike(job, sets, warnings);
+  CheckFixedTimes(job, sets, warnings);
   CheckChunks(job, warnings);
   CheckUsefulOptions(job, sets, warnings);
   return warnings;

@@ -10,12 +10,16 @@
 
 namespace perseus::job {
 
-// Fails (kInput) if the input cannot be: a highest clock below 20 MHz or above 20 GHz, a
-// computation that draws less than 5 W or more than 20 kW on each GPU, a row with a power far from
-// that of the other rows of its instruction, a GPU that draws at least as much while it waits as in
-// any computation at maximum frequency, or a further knob that is a measurement. Otherwise returns
+// Fails (kInput) if the input cannot be: a clock below 20 MHz or above 6 GHz, a computation that
+// draws less than 5 W or more than 20 kW on each GPU, a row whose time or power is off those of the
+// neighboring clocks by a factor of 2, a GPU that draws at least as much while it waits as in any
+// computation at maximum frequency, or a further knob that is a measurement. Otherwise returns
 // warnings, each one line with the reason:
 //   - a blocking power above 80 % of the median power of the computations, or below 1 W, but not 0;
+//   - rows that are off their neighbors by a factor of 1.2;
+//   - computations of more than 2 kW on a GPU, or of four times the power of most, and highest
+//     clocks that differ;
+//   - transfers, fixed instructions and clock changes that take longer than computations;
 //   - a further knob that differs, but never at the same frequency;
 //   - an interleaved schedule with one chunk on each pp_rank;
 //   - instructions with only one useful option, which every plan has to keep. Of these, there is

@@ -96,21 +96,70 @@ TEST_F(Plausibility, ARowInAnotherUnitIsRefusedWithItsLine) {
   EXPECT_THAT(Warnings(with_row("0,forward,1000,0.014,2.9")), IsEmpty());
   // In milliseconds, a thousandth of the time, and in millijoules.
   EXPECT_THAT(Refusal(with_row("0,forward,1000.0,14,2.9")),
-              StartsWith(path.string() + ":6: stage 0 forward: draws 0.207 W at 1000 MHz, but the "
-                                         "median of its rows is 267 W (correct"));
-  EXPECT_THAT(Refusal(with_row("0,forward,1000,0.000014,2.9")),
-              StartsWith(path.string() + ":6: stage 0 forward: draws 2.07e+05 W"));
-  EXPECT_THAT(Refusal(with_row("0,forward,1000,0.014,2900")),
-              StartsWith(path.string() + ":6: stage 0 forward: draws 2.07e+05 W"));
-  // The row at maximum frequency is no exception.
-  EXPECT_THAT(Refusal(with_row("0,forward,1500,9,4.4")),
-              StartsWith(path.string() + ":6: stage 0 forward: draws 0.489 W at 1500 MHz"));
+              StartsWith(path.string() + ":6: stage 0 forward: at 1000 MHz, 14 s and 0.207143 W do "
+                                         "not fit the next clocks: a lower clock takes longer"));
+  for (const char* row :
+       {"0,forward,1000,0.000014,2.9", "0,forward,1000,0.014,2900", "0,forward,1000,0.14,2.9",
+        "0,forward,1000,0.014,0.29", "0,forward,1000,0.0014,0.29", "0,forward,1300,0.11,3.6",
+        // Those at maximum frequency are no exception.
+        "0,forward,1500,9,4.4", "0,forward,1500,0.09,4.4"}) {
+    EXPECT_THAT(Refusal(with_row(row)), StartsWith(path.string() + ":6: stage 0 forward: at 1"))
+        << row;
+  }
+  EXPECT_THAT(Refusal(with_row("0,forward,1.1,0.013,3")), HasSubstr(":6: stage 0 forward: has a"));
+  // Off by 40 %.
+  EXPECT_THAT(Warnings(with_row("0,forward,1300,0.0154,3.6")),
+              ElementsAre(StartsWith(path.string() + ":6: stage 0 forward: at 1300 MHz")));
+}
+
+// The row of a further knob is that with its value.
+TEST_F(Plausibility, TheLineOfARowIsThatOfItsKnobs) {
+  const TemporaryDirectory directory;
+  const auto path = directory / "knobs.csv";
+  flags_.profile = path.string();
+  const std::string csv =
+      "stage,instruction,frequency,time,energy,sm_count\n"
+      "0,forward,1400,0.010,4,108\n0,forward,1200,0.012,3.2,108\n0,forward,1000,0.014,2.9,108\n"
+      "0,forward,1400,0.020,4,40\n0,forward,1200,0.024,3.2,40\n0,forward,1000,0.28,2.9,40\n"
+      "0,backward,1400,0.020,8,108\n0,backward,1200,0.024,6.4,108\n";
+  ASSERT_TRUE(WriteFileAtomically(path, csv));
+  EXPECT_THAT(Refusal(csv), StartsWith(path.string() + ":7: stage 0 forward: at 1000 MHz"));
+}
+
+TEST_F(Plausibility, InstructionsOfOneJobAreAlike) {
+  // Energies of eight GPUs.
+  EXPECT_THAT(
+      Warnings(std::string(kHeader) + "0,forward,1400,0.010,32\n0,forward,1200,0.012,25.6\n"
+                                      "0,backward,1400,0.020,64\n0,backward,1200,0.024,51.2\n"),
+      ElementsAre(HasSubstr("3200 W is much for one GPU")));
+  const std::string second =
+      "1,forward,1400,0.010,32\n1,forward,1200,0.012,25.6\n"
+      "1,backward,1400,0.020,8\n1,backward,1200,0.024,6.4\n";
+  EXPECT_THAT(Warnings(std::string(kHeader) + kForward + kBackward + second),
+              ElementsAre(HasSubstr("stage 1 forward: draws 3.2e+03 W at 1400 MHz, but most "
+                                    "instructions draw about 400 W")));
+  EXPECT_THAT(Warnings(std::string(kHeader) + kForward +
+                       "0,backward,1300,0.021,7.5\n0,backward,1200,0.024,6.4\n"),
+              ElementsAre(HasSubstr("stage 0 backward: was measured up to 1300 MHz, but stage 0 "
+                                    "forward up to 1400 MHz")));
+}
+
+TEST_F(Plausibility, TimesBesideTheProfileAreSeconds) {
+  const std::string csv = std::string(kHeader) + kForward + kBackward;
+  flags_.p2p_s = 0.4;
+  flags_.all_reduce_s = 50;
+  flags_.switch_cost = schedule::SwitchCost{.stall = 5'000'000'000, .energy_j = 0};
+  EXPECT_THAT(Warnings(csv),
+              ElementsAre(StartsWith("a transfer (p2p) takes 0.4 s, longer than the longest "
+                                     "computation (0.02 s)"),
+                          StartsWith("the all-reduce takes 50 s, longer than all computations"),
+                          StartsWith("the stall of a clock change (switch cost) takes 5 s")));
 }
 
 TEST_F(Plausibility, ClocksInAnotherUnitAreRefused) {
   EXPECT_THAT(Refusal(std::string(kHeader) + "0,forward,1.41,0.010,4\n0,forward,1.2,0.012,3.2\n"
                                              "0,backward,1.41,0.020,8\n0,backward,1.2,0.024,6.4\n"),
-              AllOf(HasSubstr("stage 0 forward: has 1.41 MHz as its highest clock"),
+              AllOf(HasSubstr("stage 0 forward: has a frequency of 1.41 MHz"),
                     HasSubstr("the frequencies are probably in GHz")));
 }
 
@@ -140,6 +189,9 @@ TEST_F(Plausibility, AMeasuredColumnIsNotASetting) {
               HasSubstr("column \"drawn\" is a measurement, not a setting: it has one value for "
                         "each frequency, about energy / time"));
   EXPECT_THAT(Refusal(csv("temperature_c", 61, 58)), HasSubstr("\"temperature_c\""));
+  // A limit of the power is a setting.
+  EXPECT_THAT(Warnings(csv("power_limit_w", 400, 300)),
+              ElementsAre(HasSubstr("column \"power_limit_w\" is taken for a setting")));
   EXPECT_THAT(Warnings(csv("sm_count", 8, 4)),
               ElementsAre(HasSubstr("column \"sm_count\" is taken for a setting")));
   EXPECT_THAT(Warnings(csv("sm_count", 8, 8)), IsEmpty());

@@ -109,28 +109,32 @@ std::optional<std::size_t>* KnownColumn(Columns& columns, std::string_view name,
   return nullptr;
 }
 
-// The remedy for a missing column: another separator, or a column of nearly the same name, such as
-// time_ms or freq.
-std::string RemedyOfMissing(std::string_view name, const CsvReader& reader, const Columns& columns,
+// What separates the names of a header that has only one field. Empty if nothing does.
+std::string OtherSeparator(const CsvReader& reader, std::string_view first_column) {
+  if (reader.fields().size() != 1) return "";
+  const std::string_view field = reader.fields().front();
+  const std::size_t place = field.find_first_of(";\t| ");
+  if (place == std::string_view::npos || !field.starts_with(first_column)) return "";
+  const char separator = field[place];
+  return separator == '\t'  ? "tabs"
+         : separator == ' ' ? "spaces"
+                            : fmt::format("\"{}\"", separator);
+}
+
+// The remedy for a missing column: a column of nearly the same name, such as time_ms or freq.
+std::string RemedyOfMissing(std::string_view name, const Columns& columns,
                             std::string_view header) {
   constexpr std::size_t kLeastBeginning = 3;
   const std::string expected = fmt::format("expected the header {}, in any order", header);
-  if (reader.fields().size() == 1) {
-    const std::size_t other = reader.fields().front().find_first_of(";\t|");
-    if (other != std::string_view::npos) {
-      const char separator = reader.fields().front()[other];
-      return fmt::format("separate the fields by commas, not by {}; {}",
-                         separator == '\t' ? "tabs" : fmt::format("\"{}\"", separator), expected);
-    }
-  }
   const std::vector<std::string_view> others(columns.other_knob_names.begin(),
                                              columns.other_knob_names.end());
-  std::string_view similar = NearestName(name, others);
+  std::string_view similar;
   for (const std::string_view other : others) {
     const bool begins_so =
         other.starts_with(name) || (other.size() >= kLeastBeginning && name.starts_with(other));
-    if (begins_so) similar = other;
+    if (begins_so && (similar.empty() || other.size() < similar.size())) similar = other;
   }
+  if (similar.empty()) similar = NearestName(name, others);
   if (similar.empty()) return expected;
   const std::string_view unit = name == "time"        ? ", in seconds"
                                 : name == "energy"    ? ", in joules of one GPU"
@@ -145,6 +149,10 @@ Result<Columns> ReadHeader(const CsvReader& reader, ProfileRows rows) {
   if (reader.fields().size() > kMostColumns) {
     return Fail("{}: {} columns are too many (expected {}, and at most {} in all)", where,
                 reader.fields().size(), wording.header, kMostColumns);
+  }
+  if (const std::string separator = OtherSeparator(reader, wording.part); !separator.empty()) {
+    return Fail("{}: {} separate the fields (use commas; expected the header {}, in any order)",
+                where, separator, wording.header);
   }
   Columns columns;
   for (const std::string_view name : reader.fields()) {
@@ -187,7 +195,7 @@ Result<Columns> ReadHeader(const CsvReader& reader, ProfileRows rows) {
           where);
     }
     return Fail("{}: column \"{}\" is missing ({})", where, name,
-                RemedyOfMissing(name, reader, columns, wording.header));
+                RemedyOfMissing(name, columns, wording.header));
   }
   return columns;
 }
@@ -286,7 +294,9 @@ Result<InstructionKind> RowParser::Kind() const {
         "job file has the times of fixed instructions)",
         reader_.Where(), Excerpt(field), fmt::join(known, ", "));
   }
-  const std::string_view nearest = NearestName(field, known);
+  const std::string_view nearest = field == "fwd"   ? Name(InstructionKind::kForward)
+                                   : field == "bwd" ? Name(InstructionKind::kBackward)
+                                                    : NearestName(field, known);
   if (nearest.empty()) {
     return Fail("{}: instruction {} is unknown (expected one of {})", reader_.Where(),
                 Excerpt(field), fmt::join(known, ", "));

@@ -101,8 +101,8 @@ function Group({ layout, group, palette, x }: {
 }
 
 /** Lines above and below. Four sides would make narrow neighbors a black bar. */
-const bandOf = (from: number, top: number, width: number, height: number) =>
-  `M${from},${top}h${width}M${from},${top + height}h${-width}`;
+export const bandOf = (from: number, top: number, width: number, height: number) =>
+  `M${from},${top}h${width}M${from},${top + height}h${width}`;
 
 export function shortened(text: string, length: number): string {
   const characters = Array.from(text);

@@ -6,6 +6,7 @@ import { firstEndingAfter, laneTop, layOutTimeline } from "../../src/charts/lane
 import { idleStep, inkOn, luminance, powerColor, powerStep, powerSteps } from "../../src/color";
 import { slicesOf } from "../../src/data";
 import { apart } from "../../src/charts/labels";
+import { bandOf } from "../../src/charts/timeline";
 import { clocksOf } from "../../src/page/stages_section";
 import { sampleReport } from "./sample_report";
 
@@ -75,6 +76,12 @@ describe("apart", () => {
   it("keeps labels that are above each other", () => {
     const labels = [{ left: 0, right: 30, y: 0 }, { left: 0, right: 30, y: 14 }];
     assert.deepEqual(apart(labels), labels);
+  });
+});
+
+describe("bandOf", () => {
+  it("draws both lines from the left end to the right end", () => {
+    assert.equal(bandOf(70, 22, 2.5, 20), "M70,22h2.5M70,42h2.5");
   });
 });
 
