@@ -295,21 +295,27 @@ Result<void> CheckBlockingPower(const LoadedJob& job, const Sets& sets,
   return {};
 }
 
-bool IsNameOfMeasurement(std::string_view name) {
-  constexpr std::string_view kWords[] = {"power",       "watt", "temperature", "temp",
-                                         "utilization", "util", "voltage",     "joule"};
+std::string InLowerCase(std::string_view name) {
   std::string lower(name);
   std::ranges::transform(lower, lower.begin(), [](char letter) {
     return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
   });
-  // A power limit is a setting.
-  if (lower.ends_with("limit") || lower.ends_with("cap") || lower.ends_with("limit_w") ||
-      lower.ends_with("cap_w")) {
-    return false;
-  }
+  return lower;
+}
+
+bool IsNameOfMeasurement(std::string_view name) {
+  constexpr std::string_view kWords[] = {"power",       "watt", "temperature", "temp",
+                                         "utilization", "util", "voltage",     "joule"};
+  const std::string lower = InLowerCase(name);
   return lower == "w" || std::ranges::any_of(kWords, [&](std::string_view word) {
            return lower.starts_with(word);
          });
+}
+
+// Such as power_limit_w, although a limited GPU draws about its limit.
+bool IsNameOfLimit(std::string_view name) {
+  const std::string lower = InLowerCase(name);
+  return lower.find("limit") != std::string::npos || lower.find("cap") != std::string::npos;
 }
 
 struct KnobUse {
@@ -342,7 +348,8 @@ Result<void> CheckKnobs(const LoadedJob& job, const Sets& sets,
   for (std::size_t knob = 0; knob < names.size(); ++knob) {
     const KnobUse use = UseOf(knob, sets, job.planned.model.gpus_per_stage);
     if (!use.differs || use.differs_at_a_clock) continue;
-    if (use.is_power || IsNameOfMeasurement(names[knob])) {
+    const bool is_measured = use.is_power || IsNameOfMeasurement(names[knob]);
+    if (is_measured && !IsNameOfLimit(names[knob])) {
       return Fail(
           "{}: column {} is a measurement, not a setting: it has one value for each frequency{} "
           "(remove the column)",

@@ -1,6 +1,7 @@
 #include "perseus/planning/plan/best_plan.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace perseus::plan {
 namespace {
@@ -30,10 +31,12 @@ bool Meets(const Target& target, const Plan& own, const Evaluation& other) {
 }  // namespace
 
 Plan BestPlan(const Target& target, const Plan& own, std::span<const Plan> others) {
+  const auto rank = [&](const Plan& plan) {
+    return std::pair(CostOf(target, plan.evaluation), plan.evaluation.energy_j);
+  };
   const Plan* best = &own;
   for (const Plan& other : others) {
-    if (!Meets(target, own, other.evaluation)) continue;
-    if (CostOf(target, other.evaluation) < CostOf(target, best->evaluation)) best = &other;
+    if (Meets(target, own, other.evaluation) && rank(other) < rank(*best)) best = &other;
   }
   Plan plan = *best;
   plan.target = own.target;

@@ -16,7 +16,8 @@ namespace perseus::plan {
 
 // Returns `own`, which was made for `target`, or the plan of `others` that meets the target with
 // less of what it minimizes: the energy, the time (kEnergyBudget, kPowerCap), the energy-delay
-// product or the cost. Of equal ones, `own`. The result has a certificate for the target:
+// product or the cost. Of equal ones, that of less energy, and then `own`. The result has a
+// certificate for the target:
 //   - with a deadline, the deadline and the bound of `own`;
 //   - for kMinEnergy, the bound of `own`, which holds at any time;
 //   - otherwise, the deadline and the bound that the plan was made with.

@@ -50,6 +50,9 @@ TEST(BestPlan, EachTargetHasTheLeastOfWhatItMinimizes) {
   EXPECT_EQ(BestPlan(loose, own, others).evaluation.energy_j, 1100);
   const Target cap{.kind = Kind::kPowerCap, .value = 500};
   EXPECT_EQ(BestPlan(cap, others[0], {&own, 1}).evaluation.energy_j, 990);
+  // Two plans that take the same time.
+  const Plan dear = MadePlan(kSecond, kSecond, 1040);
+  EXPECT_EQ(BestPlan(budget, dear, {&own, 1}).evaluation.energy_j, 1000);
 }
 
 // With a switch latency, the search finds worse plans for some looser deadlines.
