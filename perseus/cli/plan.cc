@@ -433,9 +433,10 @@ std::string FormatAnswer(const PlanFlags& flags, const PlanOutcome& outcome,
   if (flags.switches.picks_limit)
     text += FormatPickedLimit(outcome.limit, *outcome.switch_tradeoff);
   if (outcome.noise) text += FormatNoise(*outcome.noise, outcome.targets);
+  if (files == 0) text += "No plan was saved (-o DIR saves the plans and a report).\n";
   if (flags.with_plot) text += '\n' + DrawOutcome(outcome, DetectTerminal());
   if (outcome.was_interrupted) text += "Stopped early: a whole run may find better plans.\n";
-  if (files == 0) return text + "No plan was saved (-o DIR saves the plans and a report).\n";
+  if (files == 0) return text;
   text += fmt::format("{} files are in {}\n", files, flags.directory);
   if (!report::HasReportPage()) {
     text +=

@@ -117,12 +117,13 @@ std::string FormatFinding(const PlanOutcome& outcome) {
           : fmt::format(" ({} over {} pipelines)", FormatJoules(saved_j * pipelines), pipelines);
   return fmt::format(
       "The plan with no slowdown saves {} per iteration{}: {} of the energy at maximum frequency.\n"
-      "No plan for this profile that is as fast{} can save more than {}.\n",
+      "No plan for this profile that is as fast{} can save more than {}{}.\n",
       FormatJoules(saved_j), all,
       FormatPercent(SavingOf(outcome.planner, plan.evaluation.energy_j)),
       most_switches ? fmt::format(" and has at most {} switches per GPU", *most_switches) : "",
       FormatPercent(
-          SavingOf(outcome.planner, std::min(plan.lower_bound_j, plan.evaluation.energy_j))));
+          SavingOf(outcome.planner, std::min(plan.lower_bound_j, plan.evaluation.energy_j))),
+      outcome.noise ? " without noise" : "");
 }
 
 std::string FormatSummary(const PlanOutcome& outcome, const std::vector<std::string>& files) {

@@ -259,7 +259,8 @@ std::string FormatSwitchTradeoff(const plan::Planner& planner, const SwitchTrade
   const double baseline_j = planner.baseline().energy_j;
   const auto saving = [&](double energy_j) { return 1 - energy_j / baseline_j; };
   const double unlimited = saving(tradeoff.unlimited.evaluation.energy_j);
-  Table table({"limit", "saving", "of unlimited", "at most", "gap", "busiest GPU", "per s"});
+  Table table(
+      {"limit", "saving", "of unlimited", "at most", "gap", "busiest GPU", "busiest per s"});
   const auto add = [&](const std::string& limit, const plan::Plan& plan) {
     const double saved = saving(plan.evaluation.energy_j);
     std::vector<std::string> row = {

@@ -102,7 +102,7 @@ TEST_F(PlanNoiseTest, ALimitPickedWithRulesIsComparedWithinTheRules) {
   const std::string text = RunWell(plan_ +
                                    "--no-frontier --noise 1 --max-switches auto "
                                    "--min-dwell 100");
-  EXPECT_THAT(text, HasSubstr("within the rules of changes"));
+  EXPECT_THAT(text, HasSubstr("whose plans all keep the rules of clock changes"));
   EXPECT_THAT(text, HasSubstr("without a margin"));
 }
 

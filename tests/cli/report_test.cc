@@ -69,7 +69,9 @@ TEST_F(ReportVerbTest, StopsAreOnlyOnTheSlider) {
   RunWell(plan_ + "--stops 0 -o fewer");
   EXPECT_GT(slider.size(), DataOf("fewer/report.html")["plans"].size() + 2);
   EXPECT_EQ(slider.size(), Files("more/plans").size());
-  EXPECT_THAT(table, StartsWith(RunWell(plan_)));
+  EXPECT_THAT(
+      table,
+      StartsWith(RunWell(plan_ + "-o again").substr(0, table.rfind("\n", table.size() - 2))));
 }
 
 TEST_F(ReportVerbTest, DrawsTheSameFiguresAsPlan) {

@@ -157,7 +157,7 @@ TEST_F(ResultsTest, TwoRunsDoNotWriteIntoOneDirectory) {
           PERSEUS_PROGRAM, plan_, kJob)));
   EXPECT_THAT(outcome.err, HasSubstr("perseus: out: another run of perseus is about to write"));
   EXPECT_THAT(outcome.out, HasSubstr("status 1\nstatus 1\n"));
-  RunWell(plan_ + "--deadline 100 -o other");
+  RunWell(plan_ + "--deadline 10 -o other");
   EXPECT_EQ(Run(plan_ + "--deadline 0.001 -o out").status, 3);
   EXPECT_EQ(Of("out"), before);
 }

@@ -35,6 +35,8 @@ constexpr double kLeastClockMhz = 20;
 constexpr double kMostClockMhz = 6'000;
 // All GPUs of today draw less.
 constexpr double kHighBusyW = 2'000;
+// Of one instruction. Those of the largest models take a few seconds.
+constexpr Nanoseconds kLongTime = 10 * 1'000'000'000LL;
 // Instructions of one job hardly differ so much, by these factors.
 constexpr double kUnlikePower = 4;
 constexpr double kUnlikeClock = 1.02;
@@ -240,6 +242,14 @@ void CheckAlike(const LoadedJob& job, const Sets& sets, std::vector<std::string>
         "{}: {:.0f} W is much for one GPU (energies have to be joules of one GPU: are they those "
         "of several GPUs, or powers in watts?)",
         Place(job, *sets.front()), powers.front()));
+  }
+  const auto longest = std::ranges::max_element(
+      sets, {}, [](const schedule::OptionSet* set) { return BaselineOf(*set).time; });
+  if (BaselineOf(**longest).time > kLongTime) {
+    warnings.push_back(fmt::format(
+        "{}: {:.3g} s is long for a microbatch (times have to be seconds and energies joules of "
+        "one instruction: are they milliseconds and millijoules, or sums of several?)",
+        Place(job, **longest), ToSeconds(BaselineOf(**longest).time)));
   }
   for (std::size_t i = 0; i < sets.size(); ++i) {
     const double factor = std::max(powers[i] / median_w, median_w / powers[i]);

@@ -144,6 +144,12 @@ TEST_F(Plausibility, InstructionsOfOneJobAreAlike) {
                                     "forward up to 1400 MHz")));
 }
 
+TEST_F(Plausibility, TimesAndEnergiesThatAreBothTooLargeGiveAWarning) {
+  EXPECT_THAT(Warnings(std::string(kHeader) + "0,forward,1400,10,4000\n0,forward,1200,12,3200\n"
+                                              "0,backward,1400,20,8000\n0,backward,1200,24,6400\n"),
+              ElementsAre(HasSubstr("stage 0 backward: 20 s is long for a microbatch")));
+}
+
 TEST_F(Plausibility, TimesBesideTheProfileAreSeconds) {
   const std::string csv = std::string(kHeader) + kForward + kBackward;
   flags_.p2p_s = 0.4;
