@@ -157,6 +157,24 @@ TEST(AddNoiseMargin, KeepsTheRulesOfClockChanges) {
   }
 }
 
+// A pp_rank whose first half is slow, while only the first instruction after it is critical.
+struct SlowHalf {
+  explicit SlowHalf(const plan::Planner& planner)
+      : order(planner.graph().pp_rank_orders.front()),
+        fastest(AtOneClock(planner, 0).options),
+        options(fastest) {
+    const std::vector<int> slow = AtOneClock(planner, 5).options;
+    const std::size_t half = order.size() / 2;
+    for (std::size_t p = 0; p < half; ++p) options[At(order[p])] = slow[At(order[p])];
+    mean.criticality.assign(options.size(), 0);
+    mean.criticality[At(order[half])] = 1;
+  }
+  std::vector<int> order;
+  std::vector<int> fastest;
+  std::vector<int> options;
+  NoisyMean mean;
+};
+
 // An instruction begins at the clock of the segment before it. If only its own segment became
 // faster, it would stay late, and in the end only the baseline would be in time.
 TEST(SegmentMoves, WithASwitchLatencyTheSegmentBeforeACriticalInstructionGetsFaster) {
@@ -165,20 +183,12 @@ TEST(SegmentMoves, WithASwitchLatencyTheSegmentBeforeACriticalInstructionGetsFas
         plan::Planner::Create(MakeSyntheticJob({}), {.blocking_power_w = kSyntheticBlockingPowerW,
                                                      .switch_latency = latency})
             .value();
-    // The first half of a pp_rank is slow. Only the first instruction after it is critical.
-    std::vector<int> options = AtOneClock(planner, 0).options;
-    const std::vector<int> slow = AtOneClock(planner, 5).options;
-    const std::vector<int>& order = planner.graph().pp_rank_orders.front();
-    const std::size_t half = order.size() / 2;
-    for (std::size_t p = 0; p < half; ++p) options[At(order[p])] = slow[At(order[p])];
-    NoisyMean mean;
-    mean.criticality.assign(options.size(), 0);
-    mean.criticality[At(order[half])] = 1;
-    const std::vector<Move> faster = SegmentMoves(planner).Faster(options, mean);
+    const SlowHalf job(planner);
+    const std::vector<Move> faster = SegmentMoves(planner).Faster(job.options, job.mean);
     ASSERT_EQ(faster.size(), latency > 0 ? 1U : 0U);
     if (latency == 0) continue;
-    EXPECT_EQ(faster.front().options.size(), half);
-    EXPECT_EQ(faster.front().options.front().first, order.front());
+    EXPECT_EQ(faster.front().options.size(), job.order.size() / 2);
+    EXPECT_EQ(faster.front().options.front().first, job.order.front());
     EXPECT_LT(faster.front().time_s, 0.01);
   }
 }
@@ -192,19 +202,11 @@ TEST(SegmentMoves, AStallBeforeACriticalInstructionIsRemoved) {
                               {.blocking_power_w = kSyntheticBlockingPowerW,
                                .switch_cost = {.stall = stall, .energy_j = 0}})
             .value();
-    std::vector<int> options = AtOneClock(planner, 0).options;
-    const std::vector<int> fastest = options;
-    const std::vector<int> slow = AtOneClock(planner, 5).options;
-    const std::vector<int>& order = planner.graph().pp_rank_orders.front();
-    const std::size_t half = order.size() / 2;
-    for (std::size_t p = 0; p < half; ++p) options[At(order[p])] = slow[At(order[p])];
-    NoisyMean mean;
-    mean.criticality.assign(options.size(), 0);
-    mean.criticality[At(order[half])] = 1;
-    const std::vector<Move> faster = SegmentMoves(planner).Faster(options, mean);
+    const SlowHalf job(planner);
+    const std::vector<Move> faster = SegmentMoves(planner).Faster(job.options, job.mean);
     ASSERT_EQ(faster.size(), stall > 0 ? 1U : 0U);
     if (stall == 0) continue;
-    EXPECT_EQ(WithMove(options, faster.front()), fastest);
+    EXPECT_EQ(WithMove(job.options, faster.front()), job.fastest);
     EXPECT_DOUBLE_EQ(faster.front().time_s, 0.01);
   }
 }
