@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -240,6 +239,5 @@ int Run(int argc, const char* const* argv) {
 
 int main(int argc, char** argv) {
   perseus::cli::HoldStandardDescriptors();
-  std::signal(SIGXFSZ, SIG_IGN);  // A file above the limit of the shell is then an error.
   return perseus::cli::Run(argc, argv);
 }

@@ -344,8 +344,11 @@ ResultDirectory::~ResultDirectory() {
 Result<void> ResultDirectory::Open() {
   PERSEUS_ASSIGN_OR_RETURN(auto lock, DirectoryLock::Take(path_));
   lock_.emplace(std::move(lock));
-  // If nobody reads the output any more, Print fails, and the directory is as it was before.
+  // If nobody reads the output any more, or a file is above the limit of the shell, writing fails,
+  // and the directory is as it was before. (Not for all verbs: a training that `perseus run` starts
+  // would ignore these signals, too.)
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   PERSEUS_RETURN_IF_ERROR(EndRun(path_));
   PERSEUS_ASSIGN_OR_RETURN(auto listed, ListedFiles(path_, kind_));
   earlier_ = std::move(listed).value_or(std::vector<std::string>());

@@ -54,6 +54,7 @@ Result<void> CheckTls(const http::TlsFiles& tls) {
 Result<void> RunServe(const ServeFlags& flags) {
   RaiseLimitOnOpenFiles();
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // A limit on the size of files is an error, as a full disk is.
   if (auto fits = CheckTls(flags.tls); !fits) return fits;
   server::ControlPlaneOptions options = flags.options;
   if (!flags.tls.certificate.empty()) options.tls = flags.tls;

@@ -10,7 +10,6 @@ using nlohmann::json;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using ::testing::StartsWith;
 
 class ReportVerbTest : public ProgramTest {
  protected:
@@ -69,9 +68,11 @@ TEST_F(ReportVerbTest, StopsAreOnlyOnTheSlider) {
   RunWell(plan_ + "--stops 0 -o fewer");
   EXPECT_GT(slider.size(), DataOf("fewer/report.html")["plans"].size() + 2);
   EXPECT_EQ(slider.size(), Files("more/plans").size());
-  EXPECT_THAT(
-      table,
-      StartsWith(RunWell(plan_ + "-o again").substr(0, table.rfind("\n", table.size() - 2))));
+  // The last line names the directory, and counts its files.
+  const auto without_last_line = [](const std::string& text) {
+    return text.substr(0, text.rfind('\n', text.size() - 2));
+  };
+  EXPECT_EQ(without_last_line(table), without_last_line(RunWell(plan_ + "-o again")));
 }
 
 TEST_F(ReportVerbTest, DrawsTheSameFiguresAsPlan) {

@@ -54,6 +54,17 @@ TEST_F(RunVerbTest, GivesTheTrainingItsWordsUnchanged) {
   EXPECT_EQ(outcome.status, 0);
 }
 
+// A signal that the program ignored would be ignored by the training, too.
+TEST_F(RunVerbTest, TheTrainingIgnoresNoFurtherSignal) {
+  const auto ignored = [&](const std::string& start) {
+    const std::string line = Run(start + "grep SigIgn /proc/self/status").out;
+    // The C library keeps the first two real-time signals to itself, and posix_spawn ignores them.
+    constexpr unsigned long long kOfTheLibrary = 0x180000000;
+    return std::stoull(line.substr(line.find(':') + 1), nullptr, 16) & ~kOfTheLibrary;
+  };
+  EXPECT_EQ(ignored("run --job-directory run -- "), ignored("--version >/dev/null; "));
+}
+
 TEST_F(RunVerbTest, SetsTheEnvironment) {
   const std::string show =
       "-- sh -c 'echo $PERSEUS_ATTACH $PERSEUS_AGENT $PERSEUS_JOB_DIR; echo $PYTHONPATH'";

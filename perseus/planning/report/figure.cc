@@ -128,10 +128,8 @@ Result<Figure> FigureOf(std::string_view file_name) {
   if (!kind || !format) {
     return Fail(
         "{} is not the name of a figure (use frontier.svg, timeline.svg or profile.svg, where "
-        "limits "
-        "of clock changes were compared also switches.svg, and for schedules that were searched "
-        "for "
-        "memory.svg, schedules.svg or orders.svg, with an optional prefix as in "
+        "limits of clock changes were compared also switches.svg, and for schedules that were "
+        "searched for memory.svg, schedules.svg or orders.svg, with an optional prefix as in "
         "bloom-frontier.svg, or the same with .png or .pdf)",
         Excerpt(file_name));
   }
