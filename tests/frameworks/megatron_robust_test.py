@@ -45,11 +45,14 @@ def group(rank, size):
 
 
 class RobustTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.job = Job(1)  # Megatron-core makes 17 process groups for it, with 51 threads.
+
     def setUp(self):
         directory = tempfile.TemporaryDirectory()
         self.addCleanup(directory.cleanup)
         self.scratch = pathlib.Path(directory.name)
-        self.job = Job(1)
 
     def attach(self):
         handle = perseus.attach("megatron", job_directory=self.scratch, **OFF)
@@ -157,9 +160,9 @@ class RobustTest(unittest.TestCase):
             return [], arguments[12]
 
         name = "combined_1f1b_schedule_for_no_pipelining"
-        with mock.patch.object(schedules, name, combined):
+        with mock.patch.object(schedules, name, combined), \
+                mock.patch.object(self.job.config, "overlap_moe_expert_parallel_comm", True):  # fmt: skip
             handle = self.attach()
-            self.job.config.overlap_moe_expert_parallel_comm = True
             with self.assertLogs("perseus") as logs:
                 for _ in range(2):
                     self.job.run_step(2)
@@ -220,6 +223,21 @@ class RobustTest(unittest.TestCase):
         handle.detach()
         step = [(kind, i) for i in range(3) for kind in ("forward", "backward")]
         self.assertEqual(self.recorded(), [step])
+
+    def test_the_id_of_a_freed_output_returns(self):
+        """A tensor that has it is not that output."""
+        pipeline = adapter._Pipeline("megatron-core", None, {})
+        pipeline._waiting = [[]]
+        outputs = [torch.zeros(1), torch.zeros(1)]
+        for microbatch, output in enumerate(outputs):
+            pipeline._remember((output, 1), (0, microbatch))
+        freed = id(outputs.pop(0))
+        others = []
+        while not others or id(others[-1]) != freed:
+            others.append(torch.zeros(1))
+            self.assertLess(len(others), 100_000, "the id did not return")
+        self.assertEqual(pipeline._recall(torch.zeros(1)), (0, 0))
+        self.assertEqual(pipeline._recall(others[-1]), (0, 1))
 
     def test_signatures_stay(self):
         before = inspect.signature(ORIGINALS["forward_step"])

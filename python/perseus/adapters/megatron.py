@@ -14,9 +14,10 @@ The schedules look these names up when they call them. get_forward_backward_func
 before a program calls it. Receives end before forward_step and backward_step begin.
 
 backward_step does not say which microbatch it computes. forward_step says it, and the output of a
-forward is an argument of its backward. The id of that tensor leads to the microbatch. (The tensor
-lives until its backward, so the id is unique; no reference to it is kept.) If other code replaces
-the output on the way, the oldest forward of the chunk counts.
+forward is an argument of its backward. The id of that tensor leads to the microbatch. A weak reference
+beside it says whether it is still that tensor: if other code replaces the output on the way, it may
+be freed, and its id may return. For an output that is not known, the oldest forward of the chunk
+counts.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import importlib
 import inspect
 import logging
 import sys
+import weakref
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from perseus.adapters._devices import current_gpu, stream_of_current_gpu
@@ -137,7 +139,8 @@ class _Pipeline:
         self._depth = 0  # How many steps or evaluations are running.
         self._is_whole = False  # This step has no instructions.
         self._warned_late = False
-        self._of_output: Dict[int, Tuple[int, int]] = {}  # id of the output → (chunk, microbatch)
+        # id of the output → (it, chunk, microbatch)
+        self._of_output: Dict[int, Tuple[weakref.ref[Any], int, int]] = {}
         self._waiting: List[List[int]] = []  # By chunk: microbatches without a backward.
 
     # ---- Steps ----
@@ -239,20 +242,20 @@ class _Pipeline:
             return
         output = _tensor(result[0] if isinstance(result, tuple) and result else result)
         if output is not None:
-            self._of_output[id(output)] = (chunk, microbatch)
+            self._of_output[id(output)] = (weakref.ref(output), chunk, microbatch)
         self._waiting[chunk].append(microbatch)
 
     def _recall(self, output: Any) -> _Place:
-        found = self._of_output.pop(id(_tensor(output)), None)
-        if found is None:
+        output = _tensor(output)
+        found, chunk, microbatch = self._of_output.pop(id(output), (None, 0, 0))
+        if output is None or found is None or found() is not output:
             chunk = self._chunk()
             waiting = self._waiting[chunk]
             return chunk, waiting.pop(0) if waiting else None
-        chunk, microbatch = found
         # Other code may replace some outputs only. Then this forward may have counted already.
         if microbatch in self._waiting[chunk]:
             self._waiting[chunk].remove(microbatch)
-        return found
+        return chunk, microbatch
 
     def _chunk(self) -> int:
         """What Megatron-core before 0.13 sets for each forward and each backward."""
