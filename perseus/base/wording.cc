@@ -29,6 +29,11 @@ std::string_view UnitOf(std::string_view key, std::string_view given) {
 
 }  // namespace
 
+std::string Counted(std::int64_t count, std::string_view noun) {
+  const std::string_view ending = count == 1 ? "" : noun.ends_with("ch") ? "es" : "s";
+  return fmt::format("{} {}{}", count, noun, ending);
+}
+
 std::string DidYouMean(std::string_view name, std::span<const std::string_view> known) {
   std::vector<std::string> longer;  // "interleaved" may mean each of the interleaved schedules.
   for (const std::string_view one : known) {

@@ -1,11 +1,15 @@
-// Parts of error messages: help for an unknown name, and the text of a parser library.
+// Parts of messages: a counted noun, help for an unknown name, and the text of a parser library.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 
 namespace perseus {
+
+// "1 step", "2 steps", "2 switches".
+std::string Counted(std::int64_t count, std::string_view noun);
 
 // Returns ` (did you mean "stages"?)` if names in `known` begin with `name`, or if one is similar
 // to it, or else ` (known: a, b, c)`.

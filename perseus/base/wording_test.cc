@@ -1,4 +1,4 @@
-// Help for unknown names.
+// Counted nouns, and help for unknown names.
 #include "perseus/base/wording.h"
 
 #include <gtest/gtest.h>
@@ -7,6 +7,14 @@ namespace perseus {
 namespace {
 
 constexpr std::string_view kSchedules[] = {"1f1b", "gpipe", "interleaved-1f1b", "interleaved-zb"};
+
+TEST(Counted, HasThePluralOfAllButOne) {
+  EXPECT_EQ(Counted(0, "step"), "0 steps");
+  EXPECT_EQ(Counted(1, "step"), "1 step");
+  EXPECT_EQ(Counted(2, "step"), "2 steps");
+  EXPECT_EQ(Counted(1, "switch"), "1 switch");
+  EXPECT_EQ(Counted(2, "switch"), "2 switches");
+}
 
 TEST(DidYouMean, NamesAllThatBeginSo) {
   EXPECT_EQ(DidYouMean("interleaved", kSchedules),

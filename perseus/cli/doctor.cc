@@ -10,6 +10,7 @@
 
 #include "perseus/base/file.h"
 #include "perseus/base/host.h"
+#include "perseus/base/wording.h"
 #include "perseus/cli/direct_measurement.h"
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/standard_output.h"
@@ -188,7 +189,7 @@ Result<void> RunDoctor(const DoctorFlags& flags) {
   const auto problems =
       std::ranges::count(findings, agent::Finding::Level::kProblem, &agent::Finding::level);
   if (problems == 0) return {};
-  return FailAs(ErrorKind::kSystem, "{} problem{} (see above)", problems, problems == 1 ? "" : "s");
+  return FailAs(ErrorKind::kSystem, "{} (see above)", Counted(problems, "problem"));
 }
 
 }  // namespace

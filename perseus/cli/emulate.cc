@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "perseus/base/file.h"
+#include "perseus/base/wording.h"
 #include "perseus/cli/emulation_input.h"
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/job_options.h"
@@ -179,10 +180,10 @@ std::string FormatTable(const emulator::EmulationSpec& spec, const Results& resu
   add("maximum frequency", results.all_max);
   add(results.policy == "Perseus" ? "emulated" : results.policy, results.planned);
   std::string text = fmt::format(
-      "{}\n{} iterations of {} pipelines ({} GPUs): {} less energy than at maximum frequency, {} "
+      "{}\n{} of {} ({}): {} less energy than at maximum frequency, {} "
       "slower.\n",
-      table.Format(), spec.iterations, spec.pipelines, gpus,
-      FormatPercent(1 - results.planned.energy_j / results.all_max.energy_j),
+      table.Format(), Counted(spec.iterations, "iteration"), Counted(spec.pipelines, "pipeline"),
+      Counted(gpus, "GPU"), FormatPercent(1 - results.planned.energy_j / results.all_max.energy_j),
       FormatPercent(ToSeconds(results.planned.time) / ToSeconds(results.all_max.time) - 1));
   text += job::Describe(results.facts);
   if (const auto difference = DifferenceOf(spec, results)) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "perseus/base/wording.h"
 #include "perseus/cli/jobs_table.h"
 #include "perseus/cli/table.h"
 
@@ -141,12 +142,13 @@ std::string FormatPastStragglers(const ordered_json& past) {
 }
 
 std::string FormatJob(const ordered_json& job) {
-  std::string text =
-      fmt::format("{} ({}): {}\n{} pipelines x {} pp_ranks x {} GPUs, {}, {} microbatches\n",
-                  job.at("key").get<std::string>(), job.at("id").get<std::string>(),
-                  job.at("status").get<std::string>(), job.at("pipelines").get<int>(),
-                  job.at("pp_ranks").get<int>(), job.at("tensor_parallel").get<int>(),
-                  job.at("schedule").get<std::string>(), job.at("microbatches").get<int>());
+  std::string text = fmt::format(
+      "{} ({}): {}\n{} x {} x {}, {}, {}\n", job.at("key").get<std::string>(),
+      job.at("id").get<std::string>(), job.at("status").get<std::string>(),
+      Counted(job.at("pipelines").get<int>(), "pipeline"),
+      Counted(job.at("pp_ranks").get<int>(), "pp_rank"),
+      Counted(job.at("tensor_parallel").get<int>(), "GPU"), job.at("schedule").get<std::string>(),
+      Counted(job.at("microbatches").get<int>(), "microbatch"));
   text += fmt::format("target: {}\n", TargetText(job.at("target")));
   if (job.contains("problem")) text += "problem: " + job["problem"].get<std::string>() + "\n";
   if (job.at("detect_stragglers") == false) text += "stragglers are not detected, only reported\n";

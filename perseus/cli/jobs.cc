@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "perseus/base/wording.h"
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/jobs_table.h"
 #include "perseus/cli/server_flags.h"
@@ -42,8 +43,7 @@ std::string Summary(const nlohmann::ordered_json& jobs) {
     saved += job["saving_percent"].get<double>();
     ++planned;
   }
-  std::string text =
-      fmt::format("{} job{}, {} with a plan", jobs.size(), jobs.size() == 1 ? "" : "s", planned);
+  std::string text = fmt::format("{}, {} with a plan", Counted(std::ssize(jobs), "job"), planned);
   if (planned > 0) text += fmt::format(", planned saving {:.2f} % on average", saved / planned);
   return text + "\n\n";
 }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/wording.h"
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/table.h"
 #include "perseus/cluster/job_planning/job_spec.h"
@@ -30,7 +31,7 @@ std::string StatusText(const ordered_json& job) {
   const std::string status = job.at("status");
   const int lost = job.value("lost_nodes", 0);
   if (lost == 0) return status;
-  return fmt::format("{}, {} node{} lost", status, lost, lost == 1 ? "" : "s");
+  return fmt::format("{}, {} lost", status, Counted(lost, "node"));
 }
 
 // The energy of a step of all pipelines. Empty if the energy of any pipeline is unknown.

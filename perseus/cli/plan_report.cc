@@ -1,4 +1,5 @@
 #include "perseus/cli/plan_report.h"
+#include "perseus/base/wording.h"
 #include "perseus/cli/auto_schedule_file.h"
 
 #include <fmt/format.h>
@@ -120,7 +121,8 @@ std::string FormatFinding(const PlanOutcome& outcome) {
       "No plan for this profile that is as fast{} can save more than {}{}.\n",
       FormatJoules(saved_j), all,
       FormatPercent(SavingOf(outcome.planner, plan.evaluation.energy_j)),
-      most_switches ? fmt::format(" and has at most {} switches per GPU", *most_switches) : "",
+      most_switches ? fmt::format(" and has at most {} per GPU", Counted(*most_switches, "switch"))
+                    : "",
       FormatPercent(
           SavingOf(outcome.planner, std::min(plan.lower_bound_j, plan.evaluation.energy_j))),
       outcome.noise ? " without noise" : "");

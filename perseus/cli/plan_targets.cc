@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "perseus/base/parallel.h"
+#include "perseus/base/wording.h"
 #include "perseus/cli/target_flags.h"
 #include "perseus/planning/plan/best_plan.h"
 
@@ -139,7 +140,7 @@ Result<void> TargetPlans::LookFirst(const plan::Frontier* frontier,
               Fail(kNotPlanned)}));
     added.push_back(entries_.back().get());
   }
-  rows_.Begin(wanted.size() == 1 ? "1 plan" : fmt::format("{} plans", wanted.size()));
+  rows_.Begin(Counted(std::ssize(wanted), "plan"));
   return Advance(added, {.effort = plan::kFirstLook});
 }
 

@@ -13,6 +13,7 @@
 #include "perseus/base/excerpt.h"
 #include "perseus/base/file.h"
 #include "perseus/base/median.h"
+#include "perseus/base/wording.h"
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/table.h"
@@ -185,14 +186,15 @@ std::string FormatDoubts(const Answer& answer) {
 std::string FormatText(const Answer& answer) {
   const replay::JobTrace& trace = answer.trace;
   const std::vector<replay::StepBloat>& steps = answer.what_if.steps;
-  std::size_t events = 0;
-  for (const replay::RecordedStep& step : trace.steps) events += step.events.size();
+  std::int64_t events = 0;
+  for (const replay::RecordedStep& step : trace.steps) events += std::ssize(step.events);
   std::string text = fmt::format(
-      "{}: {} pipelines of {} pp_ranks, {} steps ({} to {}), {} events\n"
+      "{}: {} of {}, {} ({} to {}), {}\n"
       "error of replayed step times: {} (median), {} (largest), {} (median without host "
       "delays)\n\n",
-      trace.name, trace.pipelines, trace.pp_ranks, steps.size(), steps.front().number,
-      steps.back().number, events, FormatPercent(answer.median_error),
+      trace.name, Counted(trace.pipelines, "pipeline"), Counted(trace.pp_ranks, "pp_rank"),
+      Counted(std::ssize(steps), "step"), steps.front().number, steps.back().number,
+      Counted(events, "event"), FormatPercent(answer.median_error),
       FormatPercent(answer.largest_error), FormatPercent(answer.median_error_without_delays));
   if (trace.negative_durations > 0) {
     text += fmt::format(

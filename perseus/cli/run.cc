@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "perseus/base/file_descriptor.h"
+#include "perseus/base/wording.h"
 #include "perseus/cli/child_process.h"
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/run_environment.h"
@@ -111,17 +112,13 @@ std::string WhyNothingIsRecorded(int status) {
   return "(is the framework one that Perseus attaches? See docs/frameworks.md)";
 }
 
-std::string CountOfSteps(std::int64_t steps) {
-  return fmt::format("{} {}", steps, steps == 1 ? "step" : "steps");
-}
-
 std::vector<std::string> Describe(const tuner::RunSummary& run, const fs::path& directory,
                                   int status) {
   if (run.ranks == 0) {
     return {fmt::format("no rank recorded a step in {} {}", directory.string(),
                         WhyNothingIsRecorded(status))};
   }
-  std::string line = fmt::format("{} of {} ranks", CountOfSteps(run.steps), run.ranks);
+  std::string line = fmt::format("{} of {} ranks", Counted(run.steps, "step"), run.ranks);
   if (run.step_time_s > 0) line += fmt::format(", {:.4g} s a step", run.step_time_s);
   line += run.energy_j > 0
               ? fmt::format(", {} J a step, {} J in all", FormatQuantity(run.energy_per_step_j),
@@ -139,7 +136,7 @@ std::vector<std::string> Describe(const tuner::RunSummary& run, const fs::path& 
     lines.push_back(
         fmt::format("a rank recorded only {}, so the energy is not that of the whole job (the "
                     "output of the ranks says why)",
-                    CountOfSteps(run.fewest_steps)));
+                    Counted(run.fewest_steps, "step")));
   }
   if (run.planned_steps > 0) {
     lines.push_back(

@@ -199,6 +199,7 @@ void TakeBetterPlans(const std::vector<PlannedTarget>& planned, SwitchTradeoff& 
       limited.plan = one.plan;
       limited.plan->lower_bound_j = limited.lower_bound_j;
       limited.changes = one.plan.evaluation.pp_rank_switches;
+      limited.is_searched = true;
     }
   }
 }
@@ -212,7 +213,7 @@ report::SwitchTradeoff ReportedTradeoff(const plan::Planner& planner,
     report::SwitchLimit& limit = reported.limits.emplace_back();
     limit.most_switches = limited.most_changes;
     if (std::isfinite(limited.lower_bound_j)) limit.most_saving = saving(limited.lower_bound_j);
-    if (limited.plan) {
+    if (limited.plan && limited.is_searched) {
       limit.saving = saving(limited.plan->evaluation.energy_j);
       // A plan that attains its bound may appear above it, because sums are rounded.
       limit.most_saving = std::max(*limit.most_saving, *limit.saving);
@@ -275,11 +276,11 @@ std::string FormatSwitchTradeoff(const plan::Planner& planner, const SwitchTrade
   };
   for (const few_switches::BudgetPlan& limited : tradeoff.limited) {
     const std::string limit = fmt::to_string(limited.most_changes);
-    if (limited.plan) {
+    if (limited.plan && limited.is_searched) {
       add(limit, *limited.plan);
     } else {
       const bool exists = std::isfinite(limited.lower_bound_j);
-      table.AddRow({limit, "none found", "",
+      table.AddRow({limit, limited.is_searched ? "none found" : "not searched", "",
                     exists ? FormatPercent(saving(limited.lower_bound_j)) : "impossible", "", "",
                     ""});
     }

@@ -12,6 +12,7 @@
 
 #include "perseus/base/file.h"
 #include "perseus/base/system_cause.h"
+#include "perseus/base/wording.h"
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/job_options.h"
 #include "perseus/cli/standard_output.h"
@@ -235,13 +236,14 @@ std::string FormatJson(const Workload& workload, const trainer::TrainingSummary&
 std::string FormatText(const Workload& workload, const trainer::TrainingSummary& summary) {
   const Figures figures = FiguresOf(summary);
   return fmt::format(
-      "{} steps of {} pipelines of {} pp_ranks ({})\n"
+      "{} of {} of {} ({})\n"
       "iteration time    {:.6f} s, standard deviation {:.6f} s\n"
       "iteration energy  {:.4f} J on all GPUs ({:.4f} J by the counters that drivers publish)\n"
       "clock requests    {}\n",
-      summary.steps.size(), workload.planned.pipelines, workload.ranks(),
-      workload.planned.schedule.name, figures.time_s, figures.time_deviation_s, figures.energy_j,
-      figures.published_energy_j, summary.statistics.clock_requests);
+      Counted(std::ssize(summary.steps), "step"), Counted(workload.planned.pipelines, "pipeline"),
+      Counted(workload.ranks(), "pp_rank"), workload.planned.schedule.name, figures.time_s,
+      figures.time_deviation_s, figures.energy_j, figures.published_energy_j,
+      summary.statistics.clock_requests);
 }
 
 // begin_s has the same origin as begin_ns of the steps in rank logs.

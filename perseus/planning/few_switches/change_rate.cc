@@ -1,6 +1,7 @@
 #include "perseus/planning/few_switches/change_rate.h"
 
 #include <fmt/format.h>
+#include "perseus/base/wording.h"
 
 #include <algorithm>
 #include <array>
@@ -60,8 +61,7 @@ int MostSwitches(const plan::Evaluation& evaluation) {
 }
 
 std::string NameWithLimit(std::string_view target, int most_changes) {
-  return fmt::format("{}, at most {} {} per GPU", target, most_changes,
-                     most_changes == 1 ? "switch" : "switches");
+  return fmt::format("{}, at most {} per GPU", target, Counted(most_changes, "switch"));
 }
 
 Result<KeptPlan> KeepChangeLimit(const plan::Planner& planner, plan::Plan plan,
@@ -80,14 +80,14 @@ Result<KeptPlan> KeepChangeLimit(const plan::Planner& planner, plan::Plan plan,
                                target.kind == plan::Target::Kind::kPowerCap;
     if (!may_be_longer) break;
   }
-  return FailAs(
-      ErrorKind::kUnreachable,
-      "{}: found no plan with at most {} switches per GPU{} (choose another target, or allow more "
-      "changes)",
-      plan.target, MostAllowed(limit, plan.deadline),
-      limit.most_changes ? ""
-                         : fmt::format(", which {:.4g} clock changes per second and GPU allow",
-                                       *limit.changes_per_s));
+  return FailAs(ErrorKind::kUnreachable,
+                "{}: found no plan with at most {} per GPU{} (choose another target, or allow more "
+                "changes)",
+                plan.target, MostAllowed(limit, plan.deadline),
+                limit.most_changes
+                    ? ""
+                    : fmt::format(", which {:.4g} clock changes per second and GPU allow",
+                                  *limit.changes_per_s));
 }
 
 }  // namespace perseus::few_switches

@@ -344,16 +344,19 @@ Result<std::vector<BudgetPlan>> PlanFewSwitches(const plan::Planner& planner, Na
   FewSwitches few(planner, deadline, relaxed, known, limits);
   std::vector<BudgetPlan> plans;
   std::vector<FewSwitches::Best> best(budgets.size());
+  std::size_t searched = 0;  // So many of the budgets, from the smallest on.
   for (int search = 0; search < limits.searches; ++search) {
     if (search > 0 && limits.finish.stop_requested()) break;
     few.Begin();
     for (std::size_t i = 0; i < budgets.size(); ++i) {
+      if (!limits.finish.stop_requested()) searched = std::max(searched, i + 1);
       few.Improve(budgets[i], bounds[i], limits.first_search + search, best[i]);
       if (limits.stop.stop_requested()) return FailAsStopped();
     }
   }
   for (std::size_t i = 0; i < budgets.size(); ++i) {
     plans.push_back(few.PlanOf(budgets[i], bounds[i], best[i]));
+    plans.back().is_searched = i < searched;
   }
   // A plan with fewer changes is also a plan with more. So the bound of a larger budget holds for
   // the smaller ones.

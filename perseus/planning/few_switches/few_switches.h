@@ -69,6 +69,9 @@ struct BudgetPlan {
   // found that meets the deadline.
   std::optional<plan::Plan> plan;
   std::vector<int> changes;  // [pp_rank] of the plan; each is at most most_changes.
+  // Whether its search began before a finish was requested. If not, the plan is at best that of a
+  // smaller budget, or a known one.
+  bool is_searched = true;
 };
 
 struct SwitchLimits {

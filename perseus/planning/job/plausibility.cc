@@ -44,6 +44,8 @@ constexpr double kUnlikeClock = 1.02;
 // is wrong.
 constexpr double kLeastOff = 1.2;
 constexpr double kFarOff = 2;
+// Forward and backward of a stage that differ by less may be either way around.
+constexpr double kUnlikeTimes = 1.2;
 // Within this range, a power has the right unit.
 constexpr double kLeastUsualW = 20;
 constexpr double kMostUsualW = 3'000;
@@ -272,6 +274,38 @@ void CheckAlike(const LoadedJob& job, const Sets& sets, std::vector<std::string>
   }
 }
 
+// A stage whose forward takes longer than its backward, while it is the other way around in all
+// other stages, of which there are at least two.
+void CheckSwapped(const LoadedJob& job, const Sets& sets, std::vector<std::string>& warnings) {
+  struct Stage {
+    const schedule::OptionSet* forward = nullptr;
+    const schedule::OptionSet* backward = nullptr;
+  };
+  std::map<std::pair<int, int>, Stage> stages;  // [pp_rank, chunk]
+  for (const schedule::OptionSet* set : sets) {
+    Stage& stage = stages[{set->pp_rank, set->chunk}];
+    if (set->kind == InstructionKind::kForward) stage.forward = set;
+    if (set->kind == InstructionKind::kBackward) stage.backward = set;
+  }
+  const schedule::OptionSet* swapped = nullptr;
+  std::size_t usual = 0;
+  for (const auto& [place, stage] : stages) {
+    if (stage.forward == nullptr || stage.backward == nullptr) return;
+    const double ratio = static_cast<double>(BaselineOf(*stage.backward).time) /
+                         static_cast<double>(BaselineOf(*stage.forward).time);
+    if (ratio >= kUnlikeTimes) {
+      ++usual;
+    } else if (ratio <= 1 / kUnlikeTimes) {
+      swapped = stage.forward;
+    }
+  }
+  if (usual < 2 || usual + 1 != stages.size() || swapped == nullptr) return;
+  warnings.push_back(
+      fmt::format("{}: takes longer than the backward of this stage, but in all other stages the "
+                  "backward takes longer (are forward and backward swapped?)",
+                  Place(job, *swapped)));
+}
+
 Result<void> CheckBlockingPower(const LoadedJob& job, const Sets& sets,
                                 std::vector<std::string>& warnings) {
   const double blocking_w = job.planned.model.blocking_power_w;
@@ -457,6 +491,7 @@ Result<std::vector<std::string>> CheckPlausible(const LoadedJob& job) {
   PERSEUS_RETURN_IF_ERROR(CheckKnobs(job, sets, warnings));
   PERSEUS_RETURN_IF_ERROR(CheckBlockingPower(job, sets, warnings));
   CheckAlike(job, sets, warnings);
+  CheckSwapped(job, sets, warnings);
   CheckFixedTimes(job, sets, warnings);
   CheckChunks(job, warnings);
   CheckUsefulOptions(job, sets, warnings);

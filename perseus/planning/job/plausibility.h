@@ -19,6 +19,7 @@ namespace perseus::job {
 //   - rows that are off their neighbors by a factor of 1.2;
 //   - computations of more than 2 kW on a GPU, or of four times the power of most, and highest
 //     clocks that differ;
+//   - a single stage whose forward takes longer than its backward;
 //   - transfers, fixed instructions and clock changes that take longer than computations;
 //   - a further knob that differs, but never at the same frequency;
 //   - an interleaved schedule with one chunk on each pp_rank;

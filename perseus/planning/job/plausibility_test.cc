@@ -112,6 +112,29 @@ TEST_F(Plausibility, ARowInAnotherUnitIsRefusedWithItsLine) {
               ElementsAre(StartsWith(path.string() + ":6: stage 0 forward: at 1300 MHz")));
 }
 
+TEST_F(Plausibility, ForwardAndBackwardOfOneStageThatAreSwapped) {
+  const auto csv = [](double first_forward, double first_backward) {
+    std::string text = kHeader;
+    for (int stage = 0; stage < 4; ++stage) {
+      const double times[] = {stage == 0 ? first_forward : 0.010,
+                              stage == 0 ? first_backward : 0.020};
+      for (int kind = 0; kind < 2; ++kind) {
+        for (const double slower : {1.0, 1.2}) {
+          text += fmt::format("{},{},{},{},{}\n", stage, kind == 0 ? "forward" : "backward",
+                              slower == 1 ? 1400 : 1200, times[kind] * slower,
+                              times[kind] * 400 / slower);
+        }
+      }
+    }
+    return text;
+  };
+  EXPECT_THAT(Warnings(csv(0.010, 0.020)), IsEmpty());
+  EXPECT_THAT(Warnings(csv(0.020, 0.010)),
+              ElementsAre(AllOf(HasSubstr("stage 0 forward: takes longer than the backward"),
+                                HasSubstr("are forward and backward swapped?"))));
+  EXPECT_THAT(Warnings(csv(0.011, 0.010)), IsEmpty());
+}
+
 // The row of a further knob is that with its value.
 TEST_F(Plausibility, TheLineOfARowIsThatOfItsKnobs) {
   const TemporaryDirectory directory;

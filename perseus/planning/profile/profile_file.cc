@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/wording.h"
 #include "perseus/planning/profile/csv_reader.h"
 #include "perseus/planning/profile/option_sums.h"
 #include "perseus/planning/profile/profile.h"
@@ -384,9 +385,8 @@ Result<std::optional<MemorySource>> RowParser::Source() const {
 Result<Measurement> RowParser::Parse() {
   const std::span<const std::string_view> fields = reader_.fields();
   if (fields.size() != columns_.count) {
-    return Fail("{}: the row has {} {}, but the header has {} (complete or remove the row)",
-                reader_.Where(), fields.size(), fields.size() == 1 ? "field" : "fields",
-                columns_.count);
+    return Fail("{}: the row has {}, but the header has {} (complete or remove the row)",
+                reader_.Where(), Counted(std::ssize(fields), "field"), columns_.count);
   }
   PERSEUS_ASSIGN_OR_RETURN(const int stage, Stage());
   PERSEUS_ASSIGN_OR_RETURN(const int chunk,

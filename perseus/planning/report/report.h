@@ -41,7 +41,7 @@ struct ReportedPlan {
 // What one limit of clock changes saves, as fractions of the energy at maximum frequency.
 struct SwitchLimit {
   int most_switches = 0;              // Of one GPU in an iteration.
-  std::optional<double> saving;       // Empty if no plan was found.
+  std::optional<double> saving;       // Empty if no plan was found, or if it was not searched.
   std::optional<double> most_saving;  // No plan within the limit saves more; empty if none can be.
 };
 

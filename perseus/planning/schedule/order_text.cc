@@ -1,6 +1,7 @@
 #include "perseus/planning/schedule/order_text.h"
 
 #include <fmt/format.h>
+#include "perseus/base/wording.h"
 
 #include <algorithm>
 #include <map>
@@ -96,8 +97,8 @@ std::string DescribeOrder(const Schedule& schedule) {
     const auto warmup = std::count_if(order.begin(), first_backward, [](const Instruction& one) {
       return one.kind == InstructionKind::kForward;
     });
-    text += fmt::format("pp_rank {}: {} forward{} before its first backward; {}\n", i, warmup,
-                        warmup == 1 ? "" : "s", Compress(words));
+    text += fmt::format("pp_rank {}: {} before its first backward; {}\n", i,
+                        Counted(warmup, "forward"), Compress(words));
   }
   return text;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "perseus/base/wording.h"
 #include "perseus/planning/hardware_facts/combine.h"
 
 namespace perseus::qualifier {
@@ -64,9 +65,9 @@ std::vector<std::string> Siblings::Differences() const {
   std::vector<std::string> sentences;
   for (const Difference& one : differences_) {
     const int others = one.count - 1;
-    sentences.push_back(fmt::format(
-        "{}: {}{}.", one.who, one.what,
-        others == 0 ? "" : fmt::format(" (and {} other value{})", others, others == 1 ? "" : "s")));
+    sentences.push_back(
+        fmt::format("{}: {}{}.", one.who, one.what,
+                    others == 0 ? "" : fmt::format(" (and {})", Counted(others, "other value"))));
   }
   return sentences;
 }
