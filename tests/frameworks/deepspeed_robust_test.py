@@ -205,6 +205,25 @@ class RobustTest(unittest.TestCase):
         expected = [(kind, i) for i in range(MICROBATCHES) for kind in kinds]
         self.assertEqual(self.recorded(), [expected] * 2)
 
+    def test_an_instruction_that_is_added_after_attach(self):
+        class Note(schedules.PipeInstruction):
+            """As an extension may add."""
+
+        class Notes(schedules.PipeSchedule):
+            def steps(self):
+                yield [Note()]
+
+            def num_pipe_buffers(self):
+                return 1
+
+        noted = []
+        handle = self.attach()
+        originals = PipelineEngine._INSTRUCTION_MAP
+        with mock.patch.dict(originals, {Note: lambda engine: noted.append(engine)}):
+            self.engine._exec_schedule(Notes(micro_batches=1, stages=1, stage_id=0))
+        self.assertEqual(noted, [self.engine])
+        self.assertTrue(handle.is_attached)
+
     def test_nothing_is_kept_alive(self):
         handle = self.attach()
         outputs = []

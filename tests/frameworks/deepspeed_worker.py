@@ -22,6 +22,7 @@ from deepspeed.pipe import LayerSpec  # noqa: E402
 from deepspeed.runtime.pipe import schedule as schedules  # noqa: E402
 
 import perseus  # noqa: E402
+from observed import hooks_of  # noqa: E402
 from torch_worker import MICROBATCHES, OFF, make_plan  # noqa: E402
 
 EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "deepspeed" / "train.py"
@@ -134,10 +135,6 @@ def run(engine, ramp=False, detach=None):
     return digest.hexdigest(), list(seen)
 
 
-def patched(engine):
-    return [name for name in ("train_batch", "_INSTRUCTION_MAP") if name in vars(engine)]
-
-
 def observe(results, name, microbatches):
     found = {}
     engine = make_engine(name, microbatches)
@@ -152,7 +149,7 @@ def observe(results, name, microbatches):
     found["is_attached"] = handle.is_attached
     found["steps"] = handle.session.counters.steps if handle.session else 0
     handle.detach()
-    found["patched"] = patched(engine)
+    found["patched"] = hooks_of(engine)
 
     engine = make_engine(name, microbatches)
     found["detached"], _ = run(engine, detach=perseus.attach(engine, **OFF))

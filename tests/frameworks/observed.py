@@ -15,6 +15,16 @@ HERE = pathlib.Path(__file__).parent
 KINDS = ["forward", "backward", "backward_input", "backward_weight", "recompute"]
 
 
+def hooks_of(owner):
+    """The names of the members that an adapter has set on an object, or on a class for it alone."""
+    names = [name for name, value in vars(owner).items() if hasattr(value, "_perseus_before")]
+    for cls in type(owner).__mro__:
+        if "_perseus_owner" in vars(cls):
+            names += set(vars(cls)) - {name for name in vars(cls) if name.startswith("__")}
+            names.remove("_perseus_owner")
+    return sorted(names)
+
+
 def torchrun(ranks, script, *arguments, **environment):
     return subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}",

@@ -14,6 +14,7 @@ import torch.distributed as dist
 
 import perseus
 import tiny_gpt
+from observed import hooks_of
 
 STEPS, MICROBATCHES = 3, 8
 OFF = {"agent": "off", "devices": "off"}
@@ -41,10 +42,7 @@ def train(schedule, steps=STEPS):
 
 def patched(schedule):
     """The names that an adapter has set on the objects."""
-    names = ("step", "_maybe_compute_loss", "forward_one_chunk", "backward_one_chunk",
-             "backward_weight_one_chunk")
-    owners = [schedule, *tiny_gpt.stages_of(schedule)]
-    return [name for owner in owners for name in names if name in vars(owner)]
+    return [name for owner in [schedule, *tiny_gpt.stages_of(schedule)] for name in hooks_of(owner)]
 
 
 def cells(order):

@@ -39,14 +39,12 @@ framework's module was loaded.
 from __future__ import annotations
 
 import importlib
-import logging
 from typing import Any, Optional
 
 from perseus.adapters._recorder import Handle
+from perseus.adapters._warning import warn
 
 __all__ = ["Handle", "attach"]
-
-_log = logging.getLogger("perseus")
 
 # The modules of this package. attach() asks them in this order.
 FRAMEWORKS = ("torch_pipelining", "deepspeed", "megatron")
@@ -77,9 +75,9 @@ def attach(target: Any, mesh: Any = None, **options: Any) -> Handle:
             if framework.matches(target):
                 return framework.attach(target, mesh, options)
     except Exception:
-        _log.warning("attach: an error of Perseus; nothing is attached", exc_info=True)
+        warn("attach: an error of Perseus; nothing is attached", exc_info=True)
         return Handle(None)
-    _log.warning(
+    warn(
         "attach: %s is of no supported framework; nothing is attached (see docs/frameworks.md, or "
         "use perseus.step and perseus.instruction)",
         _describe(target),

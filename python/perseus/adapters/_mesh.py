@@ -11,17 +11,16 @@ left is the data-parallel rank. Frameworks number ranks so that this holds.
 
 from __future__ import annotations
 
-import logging
 import sys
 from typing import Any, Callable, Iterable, List, Optional, Tuple
+
+from perseus.adapters._warning import warn
 
 PIPELINE = ("pp", "pipeline")
 # GPUs that share the work of one pipeline position. All other dimensions are data parallel.
 TENSOR = ("tp", "cp", "sp", "ep", "etp", "tensor", "context", "expert")
 # Parameters of experts have a mesh that cuts the same GPUs in another way.
 EXPERT = ("ep", "etp", "expert")
-
-_log = logging.getLogger("perseus")
 
 
 def find_ranks(modules: Iterable[Any], mesh: Any, group: Any) -> Tuple[int, int]:
@@ -34,7 +33,7 @@ def find_ranks(modules: Iterable[Any], mesh: Any, group: Any) -> Tuple[int, int]
         try:
             return _ranks(mesh, group)
         except Exception as error:
-            _log.warning(
+            warn(
                 "attach: the argument mesh is not used, because it is not the DeviceMesh of this job "
                 "(%s: %s); the ranks come from the process groups (see docs/frameworks.md)",
                 type(error).__name__,

@@ -1,38 +1,28 @@
-"""Replaces attributes and map entries, and puts the originals back in reverse order.
+"""Replaces methods, attributes and map entries of one object, and puts the originals back.
 
-Only the owner holds what replaces its attribute, and that holds what was there before. A patch holds
-all of it weakly, so it keeps no schedule, stage or engine alive, also if another tool has replaced
-the attribute before by a function that holds the owner.
+Methods. The object gets a class of its own: a subclass of its class, with the hooks as methods. So a
+bound method holds its object as usual, a copy or a pickle of the object has the original class, and
+restore() sets the class back. Candidates were hooks as attributes of the object (a bound method has
+to hold the object weakly then, and fails without it; a shallow copy shares the hooks) and hooks on
+the class for all its objects (each call of each object has to look up what it is).
 
-If somebody else has replaced a value after us, restore() leaves it, because the new value may call
-ours. Ours then only passes calls through (see Recorder.is_attached).
+An attribute of the object goes before its class. So if other code has set a method on the object,
+that attribute is replaced.
+
+Nothing here holds the object, also if another tool has replaced a method before by a function that
+holds it. If somebody else has replaced a value after us, restore() leaves it, because the new value
+may call ours. Ours then only passes calls through (see Recorder.is_attached).
 """
 
 from __future__ import annotations
 
-import types
+import copyreg
+import functools
 import typing
 import weakref
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 _ABSENT = object()
-
-
-class Owner(weakref.ref):  # type: ignore[type-arg]
-    """What a hook that set_method() has placed gets in the place of `self`.
-
-    It refers to the owner of the hook weakly. But in a copy of the owner, and after pickling, it is
-    the copy itself. So the hook of a copy gets the copy, and does not run the method of the original.
-    """
-
-    __slots__ = ()
-
-    def __reduce__(self) -> Any:
-        return typing.cast, (None, self())  # Returns its second argument, without this package.
-
-
-class Instructions(Dict[Any, Any]):
-    """A map that can be held weakly, and has the attribute that set() needs."""
 
 
 class Patches:
@@ -43,9 +33,8 @@ class Patches:
         return len(self._restore)
 
     def set(self, owner: Any, name: str, value: Any) -> None:
-        """Sets an attribute of an instance, a class or a module, to a function or Instructions."""
-        holder = getattr(value, "__func__", value)
-        holder._perseus_before = vars(owner).get(name, _ABSENT)
+        """Sets an attribute of an object, a class or a module. The value has attributes itself."""
+        value._perseus_before = vars(owner).get(name, _ABSENT)
         owner_of, ours_of = _reference(owner), weakref.ref(value)
         setattr(owner, name, value)
 
@@ -55,19 +44,27 @@ class Patches:
                 return True
             if ours is None or vars(owner).get(name, _ABSENT) is not ours:
                 return False
-            before = getattr(ours, "__func__", ours)._perseus_before
-            if before is _ABSENT:
+            if ours._perseus_before is _ABSENT:
                 delattr(owner, name)
             else:
-                setattr(owner, name, before)
+                setattr(owner, name, ours._perseus_before)
             return True
 
         self._restore.append(restore)
 
-    def set_method(self, reference: Owner, name: str, hook: Callable[..., Any]) -> None:
-        """Sets a method of one instance. The hook gets `reference` as its first argument."""
-        hook.__name__ = name  # Pickle finds a method by its name.
-        self.set(reference(), name, types.MethodType(hook, reference))
+    def set_members(self, owner: Any, members: Mapping[str, Any]) -> None:
+        """Sets methods and attributes of one object. A method gets the object first.
+
+        That is `owner`, or an object that was made from the class of `owner` meanwhile.
+        """
+        own = getattr(owner, "__dict__", {})
+        of_class = {name: value for name, value in members.items() if name not in own}
+        if of_class:
+            self._restore.append(_set_class(owner, of_class))
+        for name in set(members) - set(of_class):
+            value = members[name]
+            is_method = callable(value)
+            self.set(owner, name, _Replacement(value, weakref.ref(owner)) if is_method else value)
 
     def set_item(self, owner: Any, name: str, key: Any, value: Callable[..., Any]) -> None:
         """Sets an entry of the map that is an attribute of this name."""
@@ -97,9 +94,65 @@ class Patches:
         return left
 
 
-def target_of(owner: Any) -> Any:
-    """The object that a hook gets a reference to, or the copy of it."""
-    return owner() if type(owner) is Owner else owner
+class _Replacement:
+    """Takes the place of a method that other code has set on an object."""
+
+    def __init__(self, hook: Callable[..., Any], owner_of: Callable[[], Any]) -> None:
+        functools.update_wrapper(self, hook)
+        self._perseus_before: Any = _ABSENT
+        self._hook, self._owner_of = hook, owner_of
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        return self._hook(self._owner_of(), *arguments, **named)
+
+    def __reduce__(self) -> Any:
+        return typing.cast, (None, self._perseus_before)  # Returns its second argument.
+
+
+def _set_class(owner: Any, members: Mapping[str, Any]) -> Callable[[], bool]:
+    """Gives the object a class of its own. Returns the function that sets the class back."""
+    cls = type(owner)
+    names = {"__slots__": (), "__module__": cls.__module__, "__qualname__": cls.__qualname__}
+    ours = type(cls)(cls.__name__, (cls,), {**members, **names})
+    ours.__reduce_ex__ = _reduce_as(cls, ours)  # type: ignore[method-assign]
+    ours_of = weakref.ref(ours)
+
+    # A class lives until the garbage collector finds it. The hooks must not: they hold a session.
+    def forget(_: Any) -> None:
+        forgotten = ours_of()
+        for name in members if forgotten is not None else ():
+            delattr(forgotten, name)
+
+    owner_of = weakref.ref(owner, forget)
+    ours._perseus_owner = owner_of  # type: ignore[attr-defined]
+    object.__setattr__(owner, "__class__", ours)
+
+    def restore() -> bool:
+        owner = owner_of()
+        if owner is None:
+            return True
+        if type(owner) is not ours_of():
+            return False
+        object.__setattr__(owner, "__class__", cls)
+        return True
+
+    return restore
+
+
+def _reduce_as(cls: type, ours: type) -> Callable[..., Any]:
+    """Of the class `ours`: a copy and a pickle are of its base class."""
+
+    def __reduce_ex__(self: Any, protocol: Any) -> Any:
+        reduced = super(ours, self).__reduce_ex__(protocol)
+        if isinstance(reduced, str):
+            return reduced
+        function, arguments, *rest = reduced
+        if function is copyreg.__newobj__:  # type: ignore[attr-defined]
+            function = cls.__new__  # Pickle wants the class of the object for __newobj__.
+        replaced = [cls if each is ours else each for each in (function, *arguments)]
+        return (replaced[0], tuple(replaced[1:]), *rest)
+
+    return __reduce_ex__
 
 
 def _reference(owner: Any) -> Callable[[], Optional[Any]]:
@@ -107,6 +160,22 @@ def _reference(owner: Any) -> Callable[[], Optional[Any]]:
         return weakref.ref(owner)
     except TypeError:  # An object with __slots__.
         return lambda: owner
+
+
+class ByObject:
+    """A value for each of some objects, while these live. They need not be hashable or comparable."""
+
+    def __init__(self) -> None:
+        self._values: Dict[int, Tuple[weakref.ref[Any], Any]] = {}  # By the id of the object.
+
+    def get(self, owner: Any) -> Any:
+        """None if there is none."""
+        return self._values.get(id(owner), (None, None))[1]
+
+    def set(self, owner: Any, value: Any) -> None:
+        key, values = id(owner), self._values
+        # The entry goes before another object can have the id.
+        values[key] = (weakref.ref(owner, lambda _: values.pop(key, None)), value)
 
 
 def function_of(owner: Any, name: str) -> Callable[..., Any]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import logging
 from typing import Any, List, Mapping, Optional
 
-_log = logging.getLogger("perseus")
+from perseus.adapters._warning import warn
 
 
 class Probe:
@@ -67,7 +66,7 @@ class Probe:
         """Returns True if everything is there. Otherwise logs one warning."""
         if not self.problems:
             return True
-        _log.warning(
+        warn(
             "attach: %s differs from what this adapter knows: %s. Nothing is attached. Place the "
             "hooks by hand: perseus.step, perseus.instruction (docs/frameworks.md)",
             self.framework,

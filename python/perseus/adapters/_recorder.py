@@ -18,6 +18,7 @@ from perseus import _client
 from perseus.adapters import _memory
 from perseus.adapters._devices import is_capturing
 from perseus.adapters._patches import Patches
+from perseus.adapters._warning import warn
 
 FORWARD, BACKWARD = "forward", "backward"
 BACKWARD_INPUT, BACKWARD_WEIGHT = "backward_input", "backward_weight"
@@ -59,6 +60,9 @@ class Handle:
         """The session of this pipeline. None before the first training step."""
         return None if self._recorder is None else self._recorder.session
 
+    def __reduce__(self) -> Any:
+        return Handle, (None,)  # A copy of an object that has a handle is not attached.
+
     def detach(self) -> None:
         """Puts every original back and closes the session. Waits at most one second."""
         recorder, self._recorder = self._recorder, None
@@ -77,7 +81,7 @@ def restore(patches: Patches) -> None:
         if patches.restore() > 0:
             _log.info("detach: other code has replaced hooks of Perseus; they do nothing now")
     except Exception:
-        _log.warning("detach: an error of Perseus", exc_info=True)
+        warn("detach: an error of Perseus", exc_info=True)
 
 
 # The recorders of this process by (dp_rank, pp_rank, tp_rank), to find two that would record as the
@@ -92,7 +96,7 @@ class Recorder:
         framework: str,
         find_ranks: Callable[[], Ranks],
         options: Mapping[str, Any],
-        model: object = None,
+        modules: Sequence[Any] = (),
         stream: Optional[Callable[[], Any]] = None,
     ) -> None:
         """
@@ -100,8 +104,8 @@ class Recorder:
             framework: Name and version for messages: "torch 2.13.0".
             find_ranks: Called once, at the first step.
             options: Arguments of perseus.open, stronger than the ranks.
-            model: Compares equal for pipelines that train the same modules. The newest one of them
-                is recorded.
+            modules: What the pipeline trains. Of pipelines that train the same modules, the newest
+                one is recorded.
             stream: Returns the current CUDA stream. None: the work runs on the CPU.
         """
         self.framework = framework
@@ -111,8 +115,8 @@ class Recorder:
         self.in_step = False
         self.stage_objects: Callable[[], List[Any]] = list  # Of the adapter.
         self._find_ranks = find_ranks
-        self._options = dict(options)
-        self._model = model
+        self._options = _with_absolute_paths(options)
+        self._modules = [weakref.ref(module) for module in modules]
         self._stream = stream
         self._session: Optional[_client.Session] = None
         self._is_open = False  # Between begin and end of an instruction.
@@ -263,7 +267,7 @@ class Recorder:
     def only_steps(self, why: str) -> None:
         """From now on, steps have no instructions, so there is nothing to prove. Warns once."""
         if self._proves:
-            _log.warning(
+            warn(
                 "attach: %s: %s; only whole steps are measured, and no plan applies "
                 "(see docs/frameworks.md)",
                 self.framework,
@@ -274,7 +278,7 @@ class Recorder:
     def _warn_once(self, what: str) -> None:
         if what not in self._warned:
             self._warned.add(what)
-            _log.warning("attach: %s: %s (see docs/frameworks.md)", self.framework, what)
+            warn("attach: %s: %s (see docs/frameworks.md)", self.framework, what)
 
     # ---- The end ----
 
@@ -294,7 +298,7 @@ class Recorder:
     def refuse(self, why: str, *arguments: Any) -> None:
         """Logs why this pipeline cannot be recorded, and detaches."""
         if self.is_attached:
-            _log.warning(
+            warn(
                 f"attach: %s: {why}; Perseus detaches (see docs/frameworks.md)",
                 self.framework,
                 *arguments,
@@ -304,7 +308,7 @@ class Recorder:
     def fail(self, error: Exception) -> None:
         """Logs an error of Perseus, and detaches."""
         if self.is_attached:
-            _log.warning(
+            warn(
                 "attach: %s: an error of Perseus (%s: %s); it detaches, and training continues",
                 self.framework,
                 type(error).__name__,
@@ -330,7 +334,7 @@ class Recorder:
         key = (options["dp_rank"], options["pp_rank"], options["tp_rank"])
         other = _recorders.get(key)
         if other is not None and other is not self and other.is_attached:
-            if other._model != self._model:
+            if other._trains_other_modules(self):
                 raise RuntimeError(
                     "another attached pipeline of this process has the ranks dp%d pp%d tp%d, and a "
                     "GPU has one pipeline (detach the other one first)" % key
@@ -343,6 +347,12 @@ class Recorder:
         except Exception:
             _log.debug("attach: the memory is not measured", exc_info=True)
 
+    def _trains_other_modules(self, other: Recorder) -> bool:
+        """False also if a module is gone, so that this pipeline cannot train again."""
+        ours = {id(module()) for module in self._modules}
+        theirs = {id(module()) for module in other._modules}
+        return id(None) not in ours and ours != theirs
+
     def _end_memory_of_step(self, memory: _memory.Probe) -> None:
         try:
             memory.step_end()
@@ -350,7 +360,7 @@ class Recorder:
                 self._memory = None
         except OSError as error:
             self._memory = None
-            _log.warning("attach: the measured memory cannot be written: %s", error)
+            warn("attach: the measured memory cannot be written: %s", error)
 
     def _prove(self) -> None:
         """Checks the counts of a step: each stage ran each microbatch forward and backward."""
@@ -371,12 +381,22 @@ class Recorder:
         self._proof_steps -= 1
 
 
+def _with_absolute_paths(options: Mapping[str, Any]) -> Dict[str, Any]:
+    """The session opens later, and the program may have changed its directory by then."""
+    paths = {
+        name: os.path.abspath(os.fsdecode(options[name]))
+        for name in ("job_directory", "plan")
+        if options.get(name) is not None
+    }
+    return {**options, **paths}
+
+
 def _plain(options: Mapping[str, Any]) -> Dict[str, Any]:
     """The options of perseus.open in the types of the extension module."""
     plain = {name: value for name, value in options.items() if value is not None}
     for name in ("job_directory", "plan", "agent"):
         if name in plain:
-            plain[name] = os.fspath(plain[name])
+            plain[name] = os.fsdecode(plain[name])
     if "gpu" in plain:
         plain["gpu"] = str(plain["gpu"])
     if "plan_expires_at" in plain:

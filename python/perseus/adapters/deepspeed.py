@@ -1,8 +1,9 @@
 """DeepSpeed: PipelineEngine, and its subclasses (DualPipeVEngine, those of Megatron-DeepSpeed).
 
 What is replaced, on the engine of the job:
-    engine._INSTRUCTION_MAP     a copy with our entries for the instructions that compute. The engine
-                                reads the map through itself, so the map of the class stays as it is.
+    engine._INSTRUCTION_MAP     a map with our entries for the instructions that compute, before the
+                                original one. The engine reads the map through itself, so the map of
+                                the class stays as it is.
     engine.train_batch          a step. eval_batch runs outside of a step, so it is not recorded.
 Sends, receives and reductions are instructions of their own, so a forward and a backward are
 computation only. A replaced method such as _exec_forward_pass would have no effect: the map has the
@@ -14,15 +15,15 @@ of microbatches. A backward belongs to the last forward into its buffer.
 
 from __future__ import annotations
 
+import collections
 import functools
-import logging
 import sys
 import weakref
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 from perseus.adapters import class_in
 from perseus.adapters._devices import current_stream, gpu_of
-from perseus.adapters._patches import Instructions, Owner, Patches, function_of, target_of
+from perseus.adapters._patches import ByObject, Patches, function_of
 from perseus.adapters._probe import Probe
 from perseus.adapters._recorder import (
     BACKWARD,
@@ -33,11 +34,10 @@ from perseus.adapters._recorder import (
     Ranks,
     Recorder,
 )
+from perseus.adapters._warning import warn
 
 PACKAGE = "deepspeed.runtime.pipe"
 MODULE = PACKAGE + ".engine"  # auto() is called when it was imported.
-
-_log = logging.getLogger("perseus")
 
 # Instructions that compute, by the name of their class. The last two are those of zero bubble
 # schedules, which Megatron-DeepSpeed adds.
@@ -62,21 +62,19 @@ def attach(engine: Any, mesh: Any, options: Mapping[str, Any]) -> Handle:
     found = _handles.get(engine)
     if found is not None and found.is_attached:
         return found
-    handle = _attach_instructions(engine, options)
-    recorder, patches = handle._recorder, handle._patches
-    if recorder is None or patches is None:
-        return handle
+    recorder, instructions = _recorder_of(engine, options)
+    if recorder is None:
+        return Handle(None)
     original = function_of(engine, "train_batch")
-    ours = Owner(engine)
+    ours = weakref.ref(engine)
 
     @functools.wraps(original)
-    def train_batch(owner: Any, *arguments: Any, **named: Any) -> Any:
-        if owner is not ours:  # A copy of the engine.
-            return original(target_of(owner), *arguments, **named)
-        return _run(recorder, ours(), original, arguments, named)
+    def train_batch(engine: Any, *arguments: Any, **named: Any) -> Any:
+        if engine is not ours():
+            return original(engine, *arguments, **named)
+        return _run(recorder, engine, original, arguments, named)
 
-    patches.set_method(ours, "train_batch", train_batch)
-    return handle
+    return _attach_members(engine, recorder, {**instructions, "train_batch": train_batch})
 
 
 def auto(module: Any) -> None:
@@ -99,19 +97,31 @@ def auto(module: Any) -> None:
     cls.train_batch = train_batch  # type: ignore[union-attr]
 
 
-_handles: "weakref.WeakKeyDictionary[Any, Handle]" = weakref.WeakKeyDictionary()
+_handles = ByObject()
 
 
 def _auto_recorder(engine: Any) -> Optional[Recorder]:
     try:
         handle = _handles.get(engine)
         if handle is None:
-            handle = _attach_instructions(engine, {})
-            _handles[engine] = handle  # One that attached nothing, too: it warns once.
+            recorder, instructions = _recorder_of(engine, {})
+            if recorder is None:
+                handle = Handle(None)  # It warns once.
+                _handles.set(engine, handle)
+            else:
+                handle = _attach_members(engine, recorder, instructions)
         return handle._recorder
     except Exception:
-        _log.warning("attach: an error of Perseus; nothing is attached", exc_info=True)
+        warn("attach: an error of Perseus; nothing is attached", exc_info=True)
         return None
+
+
+def _attach_members(engine: Any, recorder: Recorder, members: Mapping[str, Any]) -> Handle:
+    patches = Patches()
+    patches.set_members(engine, members)
+    handle = Handle(recorder, patches)
+    _handles.set(engine, handle)
+    return handle
 
 
 # ---- Steps ----
@@ -164,26 +174,29 @@ class _Recorder(Recorder):
         return number
 
 
-def _attach_instructions(engine: Any, options: Mapping[str, Any]) -> Handle:
+def _recorder_of(
+    engine: Any, options: Mapping[str, Any]
+) -> Tuple[Optional[_Recorder], Dict[str, Any]]:
+    """Probes, and returns the recorder of the engine and its map of instructions by its name.
+
+    None: something is missing.
+    """
     probe = Probe(_version())
     kinds = _probe(probe, engine)
     if not probe.report():
-        return Handle(None)
+        return None, {}
     reference = weakref.ref(engine)
     recorder = _Recorder(
         probe.framework,
         lambda: _ranks(reference()),
         options,
-        model=id(engine.module),
+        modules=[engine.module],
         stream=current_stream(engine.device),
     )
-    instructions = Instructions(engine._INSTRUCTION_MAP)
-    for instruction, kind in kinds.items():
-        instructions[instruction] = _instruction(recorder, instructions[instruction], kind)
-    patches = Patches()
-    patches.set(engine, "_INSTRUCTION_MAP", instructions)
-    handle = _handles[engine] = Handle(recorder, patches)
-    return handle
+    originals = engine._INSTRUCTION_MAP
+    ours = {one: _instruction(recorder, originals[one], kind) for one, kind in kinds.items()}
+    # An instruction that is added to the original map later is in this one, too.
+    return recorder, {"_INSTRUCTION_MAP": collections.ChainMap(ours, originals)}
 
 
 def _instruction(
@@ -220,7 +233,7 @@ def _probe(probe: Probe, engine: Any) -> Dict[type, str]:
         probe.key(names, name, "PipelineEngine._INSTRUCTION_MAP")
     unknown = sorted(set(names) - set(_KINDS) - set(_OTHERS))
     if unknown and not probe.problems:
-        _log.warning(
+        warn(
             "attach: %s: the engine has instructions that Perseus does not know (%s); if they "
             "compute, their time counts as waiting",
             probe.framework,

@@ -25,7 +25,6 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
-import logging
 import sys
 import weakref
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
@@ -34,10 +33,9 @@ from perseus.adapters._devices import current_gpu, stream_of_current_gpu
 from perseus.adapters._patches import Patches
 from perseus.adapters._probe import Probe
 from perseus.adapters._recorder import BACKWARD, FORWARD, Handle, Ranks, Recorder
+from perseus.adapters._warning import warn
 
 MODULE = "megatron.core.pipeline_parallel.schedules"  # auto() is called when it was imported.
-
-_log = logging.getLogger("perseus")
 
 # (chunk, microbatch) of an instruction. Without a microbatch, the session counts. None: an error.
 _Place = Optional[Tuple[int, Optional[int]]]
@@ -70,7 +68,7 @@ def attach(target: Any, mesh: Any, options: Mapping[str, Any]) -> Handle:
     try:
         module = importlib.import_module(MODULE)  # The caller named the framework.
     except Exception as error:
-        _log.warning(
+        warn(
             "attach: %s cannot be imported (%s: %s); nothing is attached",
             MODULE,
             type(error).__name__,
@@ -266,7 +264,7 @@ class _Pipeline:
     def _warn_late(self) -> None:
         if not self._warned_late and self.recorder.is_attached:
             self._warned_late = True
-            _log.warning(
+            warn(
                 "attach: %s: the program took the function of get_forward_backward_func before "
                 "Perseus attached, so no step is recorded (call perseus.attach before that)",
                 self.recorder.framework,

@@ -18,7 +18,6 @@ of nn.Module (activation checkpointing calls them again).
 from __future__ import annotations
 
 import functools
-import logging
 import sys
 import weakref
 from typing import Any, Callable, Dict, List, Mapping, Optional
@@ -26,7 +25,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional
 from perseus.adapters import class_in
 from perseus.adapters._devices import current_stream, gpu_of
 from perseus.adapters._mesh import find_ranks
-from perseus.adapters._patches import Owner, Patches, function_of, target_of
+from perseus.adapters._patches import ByObject, Patches, function_of
 from perseus.adapters._probe import Probe
 from perseus.adapters._recorder import (
     BACKWARD,
@@ -37,11 +36,10 @@ from perseus.adapters._recorder import (
     Ranks,
     Recorder,
 )
+from perseus.adapters._warning import warn
 
 PACKAGE = "torch.distributed.pipelining"
 MODULE = PACKAGE + ".schedules"  # auto() is called when it was imported.
-
-_log = logging.getLogger("perseus")
 
 # Custom functions by the name of their action.
 _CUSTOM = {
@@ -63,18 +61,16 @@ def attach(schedule: Any, mesh: Any, options: Mapping[str, Any]) -> Handle:
     recorder = _recorder_of(schedule, mesh, options)
     if recorder is None:
         return Handle(None)
-    patches = Patches()
     original = function_of(schedule, "step")
-    ours = Owner(schedule)
+    ours = weakref.ref(schedule)
 
     @functools.wraps(original)
-    def step(owner: Any, *arguments: Any, **named: Any) -> Any:
-        if owner is not ours:  # A copy of the schedule.
-            return original(target_of(owner), *arguments, **named)
-        return _run(recorder, ours(), original, arguments, named)
+    def step(schedule: Any, *arguments: Any, **named: Any) -> Any:
+        if schedule is not ours():
+            return original(schedule, *arguments, **named)
+        return _run(recorder, schedule, original, arguments, named)
 
-    patches.set_method(ours, "step", step)
-    return _attach_loss(schedule, recorder, patches)
+    return _attach_methods(schedule, recorder, {"step": step})
 
 
 def auto(module: Any) -> None:
@@ -106,7 +102,7 @@ def _auto_class(cls: type) -> None:
 
 
 # The handles of schedules. Those of auto() have no `step` of their own.
-_handles: "weakref.WeakKeyDictionary[Any, Handle]" = weakref.WeakKeyDictionary()
+_handles = ByObject()
 
 
 def _auto_recorder(schedule: Any) -> Optional[Recorder]:
@@ -118,27 +114,33 @@ def _auto_recorder(schedule: Any) -> Optional[Recorder]:
                 return None
             recorder = _recorder_of(schedule, None, {})
             if recorder is None:
-                handle = _handles[schedule] = Handle(None)
+                handle = Handle(None)  # It warns once.
+                _handles.set(schedule, handle)
             else:
-                handle = _attach_loss(schedule, recorder, Patches())
+                handle = _attach_methods(schedule, recorder, {})
         return handle._recorder
     except Exception:
-        _log.warning("attach: an error of Perseus; nothing is attached", exc_info=True)
+        warn("attach: an error of Perseus; nothing is attached", exc_info=True)
         return None
 
 
-def _attach_loss(schedule: Any, recorder: Recorder, patches: Patches) -> Handle:
+def _attach_methods(
+    schedule: Any, recorder: Recorder, methods: Mapping[str, Callable[..., Any]]
+) -> Handle:
+    """Sets these methods, and the end of the loss."""
     original = function_of(schedule, "_maybe_compute_loss")
 
     @functools.wraps(original)
-    def _maybe_compute_loss(owner: Any, *arguments: Any, **named: Any) -> Any:
+    def _maybe_compute_loss(schedule: Any, *arguments: Any, **named: Any) -> Any:
         try:
-            return original(target_of(owner), *arguments, **named)
+            return original(schedule, *arguments, **named)
         finally:
             recorder.end_late()
 
-    patches.set_method(Owner(schedule), "_maybe_compute_loss", _maybe_compute_loss)
-    handle = _handles[schedule] = Handle(recorder, patches)
+    patches = Patches()
+    patches.set_members(schedule, {**methods, "_maybe_compute_loss": _maybe_compute_loss})
+    handle = Handle(recorder, patches)
+    _handles.set(schedule, handle)
     return handle
 
 
@@ -179,7 +181,7 @@ def _recorder_of(schedule: Any, mesh: Any, options: Mapping[str, Any]) -> Option
         probe.framework,
         find_ranks,
         options,
-        model=frozenset(id(stage.submod) for stage in stages),
+        modules=[stage.submod for stage in stages],
         stream=current_stream(device),
     )
     recorder.stage_objects = lambda: [reference() for reference in references]
@@ -220,22 +222,21 @@ def _probe(probe: Probe, schedule: Any) -> List[Any]:
 
 
 def _wrap_stage(recorder: Recorder, stage: Any, chunk: int) -> None:
-    ours = Owner(stage)
+    ours = weakref.ref(stage)
     begin, end = recorder.begin, recorder.end
     computes_loss = stage.is_last
     forward = function_of(stage, "forward_one_chunk")
     backward = function_of(stage, "backward_one_chunk")
     weight = function_of(stage, "backward_weight_one_chunk")
 
-    # The microbatch is the first argument, by position or by name. A copy of the stage is not
-    # recorded.
+    # The microbatch is the first argument, by position or by name.
     @functools.wraps(forward)
-    def forward_one_chunk(owner: Any, *arguments: Any, **named: Any) -> Any:
+    def forward_one_chunk(stage: Any, *arguments: Any, **named: Any) -> Any:
         microbatch = arguments[0] if arguments else named.get("fwd_chunk_id")
-        if owner is not ours or not begin(FORWARD, microbatch, chunk):
-            return forward(target_of(owner), *arguments, **named)
+        if stage is not ours() or not begin(FORWARD, microbatch, chunk):
+            return forward(stage, *arguments, **named)
         try:
-            output = forward(ours(), *arguments, **named)
+            output = forward(stage, *arguments, **named)
         except BaseException:
             end()
             raise
@@ -246,31 +247,36 @@ def _wrap_stage(recorder: Recorder, stage: Any, chunk: int) -> None:
         return output
 
     @functools.wraps(backward)
-    def backward_one_chunk(owner: Any, *arguments: Any, **named: Any) -> Any:
+    def backward_one_chunk(stage: Any, *arguments: Any, **named: Any) -> Any:
         microbatch = arguments[0] if arguments else named.get("bwd_chunk_id")
         is_full = arguments[2] if len(arguments) > 2 else named.get("full_backward", True)
         kind = BACKWARD if is_full else BACKWARD_INPUT
-        if owner is not ours or not begin(kind, microbatch, chunk):
-            return backward(target_of(owner), *arguments, **named)
+        if stage is not ours() or not begin(kind, microbatch, chunk):
+            return backward(stage, *arguments, **named)
         try:
-            return backward(ours(), *arguments, **named)
+            return backward(stage, *arguments, **named)
         finally:
             end()
 
     @functools.wraps(weight)
-    def backward_weight_one_chunk(owner: Any, *arguments: Any, **named: Any) -> Any:
+    def backward_weight_one_chunk(stage: Any, *arguments: Any, **named: Any) -> Any:
         microbatch = arguments[0] if arguments else named.get("bwd_chunk_id")
-        if owner is not ours or not begin(BACKWARD_WEIGHT, microbatch, chunk):
-            return weight(target_of(owner), *arguments, **named)
+        if stage is not ours() or not begin(BACKWARD_WEIGHT, microbatch, chunk):
+            return weight(stage, *arguments, **named)
         try:
-            return weight(ours(), *arguments, **named)
+            return weight(stage, *arguments, **named)
         finally:
             end()
 
     forward_one_chunk._perseus_recorder = recorder  # type: ignore[attr-defined]
-    recorder.patches.set_method(ours, "forward_one_chunk", forward_one_chunk)
-    recorder.patches.set_method(ours, "backward_one_chunk", backward_one_chunk)
-    recorder.patches.set_method(ours, "backward_weight_one_chunk", backward_weight_one_chunk)
+    recorder.patches.set_members(
+        stage,
+        {
+            "forward_one_chunk": forward_one_chunk,
+            "backward_one_chunk": backward_one_chunk,
+            "backward_weight_one_chunk": backward_weight_one_chunk,
+        },
+    )
 
 
 def _wrap_custom_functions(recorder: Recorder, schedule: Any) -> bool:

@@ -11,14 +11,12 @@ are counted for each kind of instruction.
 
 from __future__ import annotations
 
-import logging
 from typing import Any, Optional
 
 from perseus import _client
 from perseus.adapters._devices import gpu_by_number, stream_by_number
 from perseus.adapters._recorder import _plain
-
-_log = logging.getLogger("perseus")
+from perseus.adapters._warning import warn
 
 
 class PipelineFrequencyOptimizer:
@@ -65,7 +63,7 @@ class PipelineFrequencyOptimizer:
             )
             self._stream = stream_by_number(device_id)
         except Exception as error:
-            _log.warning(
+            warn(
                 "PipelineFrequencyOptimizer: no session (%s: %s); training runs without Perseus",
                 type(error).__name__,
                 error,

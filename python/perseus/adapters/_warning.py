@@ -1,0 +1,16 @@
+"""The warnings of the adapters."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+_log = logging.getLogger("perseus")
+
+
+def warn(message: str, *arguments: Any, exc_info: bool = False) -> None:
+    """Logs a warning. Never raises an Exception: a handler or a filter of the program may."""
+    try:
+        _log.warning(message, *arguments, exc_info=exc_info)
+    except Exception:
+        pass  # There is no other place to say it.
