@@ -111,16 +111,16 @@ class _Replacement:
 
 def _set_class(owner: Any, members: Mapping[str, Any]) -> Callable[[], bool]:
     """Gives the object a class of its own. Returns the function that sets the class back."""
-    cls = type(owner)
-    names = {"__slots__": (), "__module__": cls.__module__, "__qualname__": cls.__qualname__}
-    ours = type(cls)(cls.__name__, (cls,), {**members, **names})
+    cls, names = type(owner), tuple(members)
+    about = {"__slots__": (), "__module__": cls.__module__, "__qualname__": cls.__qualname__}
+    ours = type(cls)(cls.__name__, (cls,), {**members, **about})
     ours.__reduce_ex__ = _reduce_as(cls, ours)  # type: ignore[method-assign]
     ours_of = weakref.ref(ours)
 
     # A class lives until the garbage collector finds it. The hooks must not: they hold a session.
     def forget(_: Any) -> None:
         forgotten = ours_of()
-        for name in members if forgotten is not None else ():
+        for name in names if forgotten is not None else ():
             delattr(forgotten, name)
 
     owner_of = weakref.ref(owner, forget)

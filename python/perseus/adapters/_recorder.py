@@ -349,9 +349,11 @@ class Recorder:
 
     def _trains_other_modules(self, other: Recorder) -> bool:
         """False also if a module is gone, so that this pipeline cannot train again."""
-        ours = {id(module()) for module in self._modules}
-        theirs = {id(module()) for module in other._modules}
-        return id(None) not in ours and ours != theirs
+        ours = [module() for module in self._modules]
+        theirs = [module() for module in other._modules]
+        if any(module is None for module in ours):
+            return False
+        return set(map(id, ours)) != set(map(id, theirs))
 
     def _end_memory_of_step(self, memory: _memory.Probe) -> None:
         try:
