@@ -48,8 +48,9 @@ class BackgroundThread {
 
  private:
   void TryLease(std::chrono::milliseconds timeout);
-  Result<AgentLink::Leased> Acquire(std::chrono::milliseconds timeout) const;
+  Result<AgentLink::Leased> Acquire(std::chrono::milliseconds timeout);
   void GiveUp();
+  void EndLease();
   void LoseLease(const std::string& cause, const std::string& message);
   void CheckLease(Nanoseconds now);
   void RestIfIdle(Nanoseconds now);
