@@ -68,7 +68,8 @@ enum {
 };
 
 /* If a text is NULL, the library reads the environment variable named beside it. If this is unset
- * too, the default holds. The library copies all texts. */
+ * too, the default holds. The library copies all texts. A relative path is relative to the
+ * directory at perseus_open, also if training changes its directory later. */
 typedef struct perseus_options {
   size_t size; /* sizeof(perseus_options) */
   /* Which rank this process is. Each number counts from 0. */
