@@ -14,6 +14,7 @@ namespace {
 constexpr Nanoseconds kQuietTurn = 50 * kMillisecond;
 constexpr Nanoseconds kBeatEvery = kSecond;
 constexpr Nanoseconds kQuietLookEvery = kSecond;
+constexpr Nanoseconds kCheckLogEvery = kSecond;
 constexpr Nanoseconds kFirstRetry = kSecond;
 constexpr Nanoseconds kLastRetry = 60 * kSecond;
 // No step runs: an evaluation or a checkpoint, which run at the default clocks.
@@ -61,6 +62,13 @@ BackgroundThread::BackgroundThread(BackgroundThreadSetup setup)
 void BackgroundThread::Begin() {
   if (find_agent_ && !gpu_.empty()) TryLease(kOpenTimeout);
   if (core_.settings.job_directory.empty()) return;
+  BeginLog();
+  if (!log_) return;
+  LookForAssignment(clock_->Now());
+  OfferTables();
+}
+
+void BackgroundThread::BeginLog() {
   auto log = RankLogWriter::Create(
       protocol::RankLogPath(core_.settings.job_directory, core_.settings.name), core_.live());
   if (!log) {
@@ -68,9 +76,23 @@ void BackgroundThread::Begin() {
     return;
   }
   log_ = *std::move(log);
+  has_logged_lease_ = false;
   WriteHeader();
-  LookForAssignment(clock_->Now());
-  OfferTables();
+}
+
+// Without this, further steps would go to a file that nobody can read.
+void BackgroundThread::CheckLog(Nanoseconds now) {
+  if (!log_ || now < next_log_check_) return;
+  next_log_check_ = now + kCheckLogEvery;
+  if (!log_->IsDeleted()) return;
+  core_.warnings.Once(
+      "log-deleted",
+      fmt::format(
+          "{} was deleted during training; the steps in it are lost, and the record begins "
+          "again (keep the job directory until training ends)",
+          protocol::RankLogPath(core_.settings.job_directory, core_.settings.name).string()));
+  log_.reset();
+  BeginLog();
 }
 
 void BackgroundThread::WriteHeader() {
@@ -93,6 +115,7 @@ void BackgroundThread::WriteHeader() {
 
 Nanoseconds BackgroundThread::Turn() {
   const Nanoseconds now = clock_->Now();
+  CheckLog(now);
   CheckLease(now);
   LookForAssignment(now);
   OfferTables();

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -71,6 +72,11 @@ Result<void> RankLogWriter::Append(std::string_view lines) {
   if (written > 0) is_line_open_ = !is_whole;
   if (!is_whole) return CannotWrite(path_, std::strerror(errno));
   return {};
+}
+
+bool RankLogWriter::IsDeleted() const {
+  struct stat status {};
+  return ::fstat(file_.get(), &status) == 0 && status.st_nlink == 0;
 }
 
 Result<void> RankLogWriter::BeginAnew(std::string_view lines) {

@@ -27,6 +27,9 @@ class RankLogWriter {
   // with these lines. Fails (kSystem) if the file system does not do it; then nothing has changed.
   Result<void> BeginAnew(std::string_view lines);
 
+  // Whether no directory has the file any more, so that nobody will read it.
+  bool IsDeleted() const;
+
   // Bytes that were written since it began.
   std::uint64_t size() const { return size_; }
 
