@@ -268,10 +268,11 @@ bool Begin(SessionObject* session, const Instruction& instruction) {
   session->on_stream = instruction.on_stream;
   session->stream = instruction.stream;
   if (instruction.on_stream) {
-    perseus_instruction_begin_on(session->handle, instruction.kind, microbatch, instruction.chunk,
-                                 instruction.stream);
+    perseus_instruction_begin_on(session->handle.get(), instruction.kind, microbatch,
+                                 instruction.chunk, instruction.stream);
   } else {
-    perseus_instruction_begin(session->handle, instruction.kind, microbatch, instruction.chunk);
+    perseus_instruction_begin(session->handle.get(), instruction.kind, microbatch,
+                              instruction.chunk);
   }
   return true;
 }
@@ -280,20 +281,20 @@ void End(SessionObject* session) {
   if (!session->is_running) return;
   session->is_running = false;
   if (session->on_stream) {
-    perseus_instruction_end_on(session->handle, session->stream);
+    perseus_instruction_end_on(session->handle.get(), session->stream);
   } else {
-    perseus_instruction_end(session->handle);
+    perseus_instruction_end(session->handle.get());
   }
 }
 
 bool BeginStep(SessionObject* session) {
   session->counts = {};
-  perseus_step_begin(session->handle);
+  perseus_step_begin(session->handle.get());
   return LogWarnings(session);
 }
 
-void EndStep(SessionObject* session) { perseus_step_end(session->handle); }
-void AbandonStep(SessionObject* session) { perseus_step_abandon(session->handle); }
+void EndStep(SessionObject* session) { perseus_step_end(session->handle.get()); }
+void AbandonStep(SessionObject* session) { perseus_step_abandon(session->handle.get()); }
 
 PyObject* MakeStep(SessionObject* session) {
   PyObject* const step = step_type->tp_alloc(step_type, 0);

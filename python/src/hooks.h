@@ -4,7 +4,11 @@
 // A hook never raises, whatever its arguments are: it logs a warning once for each cause, and then
 // does nothing. (Only a KeyboardInterrupt during the logging of a warning passes.)
 //
-// Thread safety: all code runs under Python's global interpreter lock, which guards the globals.
+// Thread safety: all code runs under Python's global interpreter lock, which guards the globals and
+// the objects. The calls that may wait for files or for the agent (open, use_plan and close)
+// release it. During such a call, other threads may run any code here, and may close the session.
+// So the call changes no object of Python meanwhile, and holds a reference to the session of the
+// library.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN
@@ -13,6 +17,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "perseus.h"
@@ -27,7 +32,8 @@ inline constexpr int kCountedChunks = 32;
 struct SessionObject {
   // clang-format off
   PyObject_HEAD
-  perseus_session* handle;  // Null after close.
+  // Null after close. The last reference closes the session of the library.
+  std::shared_ptr<perseus_session> handle;
   // clang-format on
   perseus_counters last_counters;  // The counters at close.
   std::uint64_t warnings_logged;

@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <iterator>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "python/src/hooks.h"
@@ -47,13 +49,12 @@ bool Log(const SessionObject* session, const char* message) {
 }
 
 void Close(SessionObject* session) {
-  perseus_session* const handle = session->handle;
-  if (handle == nullptr) return;
+  if (session->handle == nullptr) return;
   session->last_counters = ReadCounters(session);
-  session->handle = nullptr;
+  std::shared_ptr<perseus_session> handle = std::exchange(session->handle, nullptr);
   std::erase(OpenSessions(), session);
   Py_BEGIN_ALLOW_THREADS;
-  perseus_close(handle);
+  handle.reset();
   Py_END_ALLOW_THREADS;
 }
 
@@ -74,18 +75,18 @@ PyObject* New(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
   options.flags = PERSEUS_QUIET;                             // The logger prints warnings.
   auto* const session = AsSession(type->tp_alloc(type, 0));  // All zero.
   if (session == nullptr) return nullptr;
-  perseus_session* handle = nullptr;
+  perseus_session* opened = nullptr;
   Py_BEGIN_ALLOW_THREADS;
-  handle = perseus_open(&options);
+  opened = perseus_open(&options);
   Py_END_ALLOW_THREADS;
-  session->handle = handle;
+  std::construct_at(&session->handle, opened, perseus_close);
   std::snprintf(session->name.data(), session->name.size(), "dp%d-pp%d-tp%d", options.dp_rank,
                 options.pp_rank, options.tp_rank);
-  if (handle != nullptr) OpenSessions().push_back(session);
+  if (opened != nullptr) OpenSessions().push_back(session);
   constexpr const char* kNoSession =
       "no session can be opened (is memory exhausted?); nothing is set or recorded, and training "
       "goes on";
-  if (handle == nullptr ? !Log(session, kNoSession) : !LogWarnings(session)) {
+  if (opened == nullptr ? !Log(session, kNoSession) : !LogWarnings(session)) {
     Py_DECREF(session);
     return nullptr;
   }
@@ -95,6 +96,7 @@ PyObject* New(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
 void Deallocate(PyObject* self) {
   PyTypeObject* const type = Py_TYPE(self);
   Close(AsSession(self));
+  std::destroy_at(&AsSession(self)->handle);
   type->tp_free(self);
   Py_DECREF(type);
 }
@@ -118,10 +120,12 @@ PyObject* UsePlanMethod(PyObject* self, PyObject* path) {
   PyObject* bytes = nullptr;  // Owned. A string or an os.PathLike as the system has it.
   if (path != Py_None && PyUnicode_FSConverter(path, &bytes) == 0) return nullptr;
   const char* const text = bytes == nullptr ? nullptr : PyBytes_AS_STRING(bytes);
-  perseus_session* const handle = AsSession(self)->handle;
+  // Holds the session while another thread closes it, or the interpreter exits.
+  std::shared_ptr<perseus_session> handle = AsSession(self)->handle;
   int status = -1;
   Py_BEGIN_ALLOW_THREADS;
-  status = perseus_use_plan(handle, text);
+  status = perseus_use_plan(handle.get(), text);
+  handle.reset();  // This may close the session, which waits.
   Py_END_ALLOW_THREADS;
   Py_XDECREF(bytes);
   if (!LogWarnings(AsSession(self))) return nullptr;
@@ -237,7 +241,7 @@ PyMethodDef session_methods[] = {
      "previous plan stays in force."},
     {"close", AsMethod(CloseMethod), METH_NOARGS,
      "close()\n--\n\nReturns the GPU to the agent and writes the record. Waits at most one "
-     "second."},
+     "second. If another thread is in use_plan, the session closes when that returns."},
     {"__enter__", AsMethod(EnterMethod), METH_NOARGS, nullptr},
     {"__exit__", AsMethod(ExitMethod), METH_FASTCALL, nullptr},
     {nullptr, nullptr, 0, nullptr}};
@@ -308,7 +312,7 @@ perseus_counters ReadCounters(const SessionObject* session) {
   if (session->handle == nullptr) return session->last_counters;
   perseus_counters now{};
   now.size = sizeof now;
-  perseus_read_counters(session->handle, &now);
+  perseus_read_counters(session->handle.get(), &now);
   return now;
 }
 
@@ -318,7 +322,7 @@ bool LogWarnings(SessionObject* session) {
   if (warnings == session->warnings_logged) return true;
   session->warnings_logged = warnings;
   char text[kLongestWarning];
-  while (perseus_take_warning(session->handle, text, sizeof text) > 0) {
+  while (perseus_take_warning(session->handle.get(), text, sizeof text) > 0) {
     if (!Log(session, text)) return false;
   }
   return true;

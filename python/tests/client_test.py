@@ -434,6 +434,32 @@ class ProcessTest(SessionTest):
         )
         self.assertEqual(done.stdout, "17 True\n")
 
+    def test_a_session_may_close_while_another_thread_reads_a_plan(self):
+        plan = self.scratch / "plan.json"
+        perseus.plan(PROFILE, schedule="1f1b", microbatches=2, blocking_power_w=80).save(plan)
+        plan.write_text(plan.read_text() + " " * 50_000_000)  # Reading it takes a while.
+        code = (
+            "import atexit, sys, threading\n"
+            "sys.setswitchinterval(1000)\n"  # Python changes threads only where a call waits.
+            "begins, ends = threading.Event(), threading.Event()\n"
+            "atexit.register(ends.wait)\n"  # Runs after the session has closed.
+            "import perseus\n"
+            "session = perseus.open(agent='off', devices='off')\n"
+            "class Path:\n"
+            "    def __fspath__(self):\n"
+            "        begins.set()\n"
+            "        return 'plan.json'\n"
+            "def control():\n"
+            "    session.use_plan(Path())\n"
+            "    ends.set()\n"
+            "threading.Thread(target=control, daemon=True).start()\n"
+            "begins.wait()\n"
+            "{}\n"
+        )
+        for name, end in [("closes", "session.close()"), ("at the end of the script", "pass")]:
+            with self.subTest(name):
+                self.run_python(code.format(end), MALLOC_PERTURB_="85")  # Overwrites freed memory.
+
     def test_training_needs_no_numpy(self):
         self.run_python(
             "import sys\n"

@@ -7,9 +7,12 @@
 
 #include <cstdlib>
 #include <ctime>
+#include <filesystem>
+#include <string>
 #include <vector>
 
 #include "perseus/base/file.h"
+#include "perseus/base/file_descriptor.h"
 #include "perseus/runtime/protocol/rank_log.h"
 #include "tests/client/client_test.h"
 
@@ -406,6 +409,27 @@ TEST_F(ClientTest, AForkedChildMayExitAndOpenItsOwn) {
   }
   EXPECT_EQ(WaitFor(child), 0);
   EXPECT_EQ(rank.Counters().may_set_clocks, 1);
+}
+
+// A child that is forked while a session opens or closes may have copies of the descriptors that it
+// does not know of. A duplicate is such a copy.
+TEST_F(ClientTest, ACopyOfADescriptorHoldsNeitherTheLeaseNorTheLog) {
+  StartAgent();
+  RankSession::Place place = Place();
+  place.job_directory = (directory_ / "job").string();
+  RankSession rank(place);
+  std::vector<FileDescriptor> copies;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code ignored;
+    const std::string target = std::filesystem::read_symlink(entry, ignored).string();
+    if (!target.starts_with("socket:") && !target.ends_with(".jsonl")) continue;
+    copies.emplace_back(::dup(std::stoi(entry.path().filename().string())));
+  }
+  EXPECT_GE(copies.size(), 2U);
+  rank.Close();
+  EXPECT_TRUE(Comes([&] { return Listed(0).at("lease") == ""; }));
+  RankSession next(place);
+  EXPECT_EQ(next.Warnings(), "");
 }
 
 TEST_F(ClientTest, ExitWithoutCloseWritesTheRecordAndReturnsTheGpu) {

@@ -239,6 +239,27 @@ TEST_F(AssignmentTest, ALogAtItsLimitContinuesAndItsReaderMissesNoStep) {
   EXPECT_GT(kept.size(), 4U);
 }
 
+TEST_F(AssignmentTest, ADeletedLogBeginsAgain) {
+  const auto rank = Open();
+  rank->RunStep(1);
+  ASSERT_TRUE(Comes(
+      [&] { return Read("job/ranks/dp0-pp0-tp0.jsonl").find("\"step\":0") != std::string::npos; }));
+  const std::filesystem::path moved = directory_ / "moved";
+  std::filesystem::rename(job_, moved);  // Nothing new can appear in it while it is deleted.
+  std::filesystem::remove_all(moved);
+  ASSERT_TRUE(Comes([&] { return rank->Counters().warnings > 0; }));
+  EXPECT_THAT(rank->Warnings(), HasSubstr("job/ranks/dp0-pp0-tp0.jsonl was deleted"));
+  rank->RunStep(1);
+  rank->Close();
+  EXPECT_EQ(rank->Warnings(), "");
+  protocol::RankLogReader log(protocol::RankLogPath(job_, {0, 0, 0}));
+  const auto records = log.ReadNew();
+  ASSERT_TRUE(records) << records.error().message;
+  ASSERT_THAT(*records, SizeIs(2));
+  EXPECT_TRUE(std::get<protocol::RankHeader>(records->front()).may_set_clocks);
+  EXPECT_EQ(std::get<protocol::RanStep>(records->back()).step, 1);
+}
+
 TEST_F(AssignmentTest, TheLogRecordsALaterLease) {
   RankSession::Place place = Place();
   place.job_directory = job_.string();

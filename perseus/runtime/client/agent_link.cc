@@ -30,8 +30,10 @@ Result<Answered> SendAndReceive(int socket, const protocol::Request& request,
 
 Result<AgentLink::Leased> AgentLink::Acquire(const std::filesystem::path& path,
                                              const std::string& gpu, const std::string& job,
-                                             std::chrono::milliseconds timeout) {
-  PERSEUS_ASSIGN_OR_RETURN(auto socket, protocol::Connect(path));
+                                             std::chrono::milliseconds timeout, LiveSession& live) {
+  PERSEUS_ASSIGN_OR_RETURN(auto connection, protocol::Connect(path));
+  // Before the request: a child that has a copy would hold the lease.
+  ListedDescriptor socket(std::move(connection), live.socket);
   auto answered =
       SendAndReceive(socket.get(), protocol::Acquire{{gpu}, job, kHeartbeatSeconds}, timeout);
   if (!answered) return Fail(answered);

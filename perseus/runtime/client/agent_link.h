@@ -6,9 +6,9 @@
 #include <memory>
 #include <string>
 
-#include "perseus/base/file_descriptor.h"
 #include "perseus/base/result.h"
 #include "perseus/runtime/client/clock_requester.h"
+#include "perseus/runtime/client/live_sessions.h"
 #include "perseus/runtime/protocol/messages.h"
 
 namespace perseus::client {
@@ -17,9 +17,10 @@ class AgentLink {
  public:
   struct Leased;
   // Fails with cause and remedy: no agent listens, it refuses, or it is not an agent. Waits at most
-  // `timeout` for a reply.
+  // `timeout` for a reply. `live` lists the connection.
   static Result<Leased> Acquire(const std::filesystem::path& socket, const std::string& gpu,
-                                const std::string& job, std::chrono::milliseconds timeout);
+                                const std::string& job, std::chrono::milliseconds timeout,
+                                LiveSession& live);
 
   // Whether the agent closed the connection, or sent an unexpected message.
   bool IsLost() const;
@@ -28,16 +29,15 @@ class AgentLink {
   Result<void> Renew();
   Result<void> DeclareSlowdown(double slowdown);
 
-  int socket() const { return socket_.get(); }
   // The descriptor of the channel's wake-ups. The publisher owns it.
   int wakeup() const { return wakeup_; }
 
  private:
-  AgentLink(FileDescriptor socket, std::string lease, int wakeup)
+  AgentLink(ListedDescriptor socket, std::string lease, int wakeup)
       : socket_(std::move(socket)), lease_(std::move(lease)), wakeup_(wakeup) {}
   Result<void> RequestDone(const protocol::Request& request);
 
-  FileDescriptor socket_;
+  ListedDescriptor socket_;
   std::string lease_;
   int wakeup_ = -1;
 };

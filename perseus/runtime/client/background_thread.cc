@@ -14,6 +14,7 @@ namespace {
 constexpr Nanoseconds kQuietTurn = 50 * kMillisecond;
 constexpr Nanoseconds kBeatEvery = kSecond;
 constexpr Nanoseconds kQuietLookEvery = kSecond;
+constexpr Nanoseconds kCheckLogEvery = kSecond;
 constexpr Nanoseconds kFirstRetry = kSecond;
 constexpr Nanoseconds kLastRetry = 60 * kSecond;
 // No step runs: an evaluation or a checkpoint, which run at the default clocks.
@@ -61,17 +62,37 @@ BackgroundThread::BackgroundThread(BackgroundThreadSetup setup)
 void BackgroundThread::Begin() {
   if (find_agent_ && !gpu_.empty()) TryLease(kOpenTimeout);
   if (core_.settings.job_directory.empty()) return;
+  BeginLog();
+  if (!log_) return;
+  LookForAssignment(clock_->Now());
+  OfferTables();
+}
+
+void BackgroundThread::BeginLog() {
   auto log = RankLogWriter::Create(
-      protocol::RankLogPath(core_.settings.job_directory, core_.settings.name));
+      protocol::RankLogPath(core_.settings.job_directory, core_.settings.name), core_.live());
   if (!log) {
     core_.warnings.Once("log", log.error().message);
     return;
   }
   log_ = *std::move(log);
-  core_.live().log.store(log_->descriptor());
+  has_logged_lease_ = false;
   WriteHeader();
-  LookForAssignment(clock_->Now());
-  OfferTables();
+}
+
+// Without this, further steps would go to a file that nobody can read.
+void BackgroundThread::CheckLog(Nanoseconds now) {
+  if (!log_ || now < next_log_check_) return;
+  next_log_check_ = now + kCheckLogEvery;
+  if (!log_->IsDeleted()) return;
+  core_.warnings.Once(
+      "log-deleted",
+      fmt::format(
+          "{} was deleted during training; the steps in it are lost, and the record begins "
+          "again (keep the job directory until training ends)",
+          protocol::RankLogPath(core_.settings.job_directory, core_.settings.name).string()));
+  log_.reset();
+  BeginLog();
 }
 
 void BackgroundThread::WriteHeader() {
@@ -94,6 +115,7 @@ void BackgroundThread::WriteHeader() {
 
 Nanoseconds BackgroundThread::Turn() {
   const Nanoseconds now = clock_->Now();
+  CheckLog(now);
   CheckLease(now);
   LookForAssignment(now);
   OfferTables();
@@ -119,21 +141,15 @@ void BackgroundThread::End() {
 BackgroundThread::~BackgroundThread() { GiveUp(); }
 
 void BackgroundThread::GiveUp() {
-  // A forked child would close others' descriptors of these numbers.
-  core_.live().socket.store(-1);
-  core_.live().wakeup.store(-1);
-  core_.live().log.store(-1);
-  // The agent restores the GPU when the connection ends.
-  static_cast<void>(core_.clock_requester.UseLease(nullptr));
-  link_.reset();
+  EndLease();
   log_.reset();
 }
 
 // ---- The lease ----
 
-Result<AgentLink::Leased> BackgroundThread::Acquire(std::chrono::milliseconds timeout) const {
+Result<AgentLink::Leased> BackgroundThread::Acquire(std::chrono::milliseconds timeout) {
   PERSEUS_ASSIGN_OR_RETURN(const auto socket, find_agent_());
-  return AgentLink::Acquire(socket, gpu_, core_.settings.job, timeout);
+  return AgentLink::Acquire(socket, gpu_, core_.settings.job, timeout, core_.live());
 }
 
 void BackgroundThread::TryLease(std::chrono::milliseconds timeout) {
@@ -149,7 +165,6 @@ void BackgroundThread::TryLease(std::chrono::milliseconds timeout) {
   }
   retry_after_ = kFirstRetry;
   link_ = std::move(leased->link);
-  core_.live().socket.store(link_->socket());
   core_.live().wakeup.store(link_->wakeup());
   declared_slowdown_ = 1;
   answered_ = 0;
@@ -159,14 +174,19 @@ void BackgroundThread::TryLease(std::chrono::milliseconds timeout) {
   if (!has_logged_lease_) WriteHeader();
 }
 
+void BackgroundThread::EndLease() {
+  // A forked child would close another descriptor of this number.
+  core_.live().wakeup.store(-1);
+  static_cast<void>(core_.clock_requester.UseLease(nullptr));
+  // The agent restores the GPU when the connection ends.
+  link_.reset();
+}
+
 void BackgroundThread::LoseLease(const std::string& cause, const std::string& message) {
   // The warning first, so that it is there when the lease is seen to be gone.
   core_.warnings.Once(cause, message);
   core_.agent_losses.fetch_add(1, std::memory_order_relaxed);
-  core_.live().socket.store(-1);
-  core_.live().wakeup.store(-1);
-  static_cast<void>(core_.clock_requester.UseLease(nullptr));
-  link_.reset();
+  EndLease();
   next_try_ = clock_->Now() + retry_after_;
 }
 
@@ -302,11 +322,7 @@ Result<void> BackgroundThread::WriteText(const std::string& text) {
   // Of two parts, the older one is given up when the newer one is full.
   const std::uint64_t most = core_.settings.most_log_bytes / 2;
   if (log_->size() == 0 || log_->size() + text.size() <= most) return log_->Append(text);
-  // A forked child closes what it finds there, which may be another's by then.
-  core_.live().log.store(-1);
-  auto begun = log_->BeginAnew(log_header_ + text);
-  core_.live().log.store(log_->descriptor());
-  return begun;
+  return log_->BeginAnew(log_header_ + text);
 }
 
 }  // namespace perseus::client

@@ -48,8 +48,9 @@ class BackgroundThread {
 
  private:
   void TryLease(std::chrono::milliseconds timeout);
-  Result<AgentLink::Leased> Acquire(std::chrono::milliseconds timeout) const;
+  Result<AgentLink::Leased> Acquire(std::chrono::milliseconds timeout);
   void GiveUp();
+  void EndLease();
   void LoseLease(const std::string& cause, const std::string& message);
   void CheckLease(Nanoseconds now);
   void RestIfIdle(Nanoseconds now);
@@ -62,6 +63,8 @@ class BackgroundThread {
   void Write(const protocol::RankRecord& record);
   Result<void> WriteText(const std::string& text);
   void WriteHeader();
+  void BeginLog();
+  void CheckLog(Nanoseconds now);
   bool IsRecording() const { return log_.has_value() && core_.counters.is_recorded.load(); }
 
   SessionCore& core_;
@@ -88,6 +91,7 @@ class BackgroundThread {
   Nanoseconds next_look_ = 0;
   StepRecorder recorder_;
   std::optional<RankLogWriter> log_;
+  Nanoseconds next_log_check_ = 0;
   std::string log_header_;         // Each part of the log begins with this line.
   bool has_logged_lease_ = false;  // The log's header says that clocks may be set.
   const Nanoseconds epoch_;        // What to add to the clock's time for time since 1970.

@@ -10,11 +10,6 @@ ClockPrecedence::~ClockPrecedence() {
   while (waiting_ != nullptr) TakeFirstWaiting();
 }
 
-void ClockPrecedence::SetOwn(std::unique_ptr<ClockTable> table) {
-  table->number = ++last_number_;
-  next_own_ = Hold(table.release());
-}
-
 ClockPrecedence::Change ClockPrecedence::BeginStep(std::int64_t step, Nanoseconds now) {
   AdoptOwn();
   if (Held offered = Hold(tables_.Take())) AddWaiting(std::move(offered));
@@ -23,10 +18,12 @@ ClockPrecedence::Change ClockPrecedence::BeginStep(std::int64_t step, Nanosecond
 }
 
 void ClockPrecedence::AdoptOwn() {
-  if (!next_own_) return;
+  Held table = Hold(own_tables_.Take());
+  if (!table) return;
+  table->number = ++last_number_;
   temporary_.reset();
   lasting_.reset();
-  own_ = std::move(next_own_);
+  own_ = std::move(table);
 }
 
 void ClockPrecedence::AddWaiting(Held table) {

@@ -22,13 +22,15 @@
 // The class numbers the tables in the order in which it gets them, from 1.
 //
 // The class owns the tables that it holds. It returns each one to the handover, whose other thread
-// frees it. So no call allocates or frees memory, takes a lock or makes a system call.
+// frees it. So no call except SetOwn allocates or frees memory, and none takes a lock or makes a
+// system call.
 //
-// Thread safety: one thread at a time, the user of the handover.
+// Thread safety: one thread at a time, the user of the handover. Any thread may call SetOwn.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "perseus/base/units.h"
 #include "perseus/runtime/client/clock_table.h"
@@ -45,7 +47,7 @@ class ClockPrecedence {
   ~ClockPrecedence();
 
   // The session's own plan from the next step on. A table with Source::kNone means no plan.
-  void SetOwn(std::unique_ptr<ClockTable> table);
+  void SetOwn(std::unique_ptr<ClockTable> table) { own_tables_.Offer(std::move(table)); }
 
   enum class Change { kNone, kExpired };
   // Chooses the table of the step. Steps count upwards. Returns whether a table expired.
@@ -76,7 +78,7 @@ class ClockPrecedence {
   Held temporary_ = Hold(nullptr);
   Held lasting_ = Hold(nullptr);
   Held own_ = Hold(nullptr);
-  Held next_own_ = Hold(nullptr);  // Set during the current step.
+  Handover<ClockTable> own_tables_;  // Set during the current step.
 
   const ClockTable* table_ = nullptr;
   const ClockTable* assignment_ = nullptr;

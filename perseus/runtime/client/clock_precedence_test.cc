@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
+#include <thread>
 
 namespace perseus::client {
 namespace {
@@ -208,6 +210,28 @@ TEST_F(ClockPrecedenceTest, AnExpiredAssignmentIsDroppedAndTheNextStepFollowsThe
   EXPECT_EQ(Step(2, 500), kDefaultClocks);
   EXPECT_EQ(Assignment(), 0);
   EXPECT_EQ(Step(3, 501), kOwnPlan);
+}
+
+// The thread sanitizer finds what is not guarded.
+TEST_F(ClockPrecedenceTest, AnotherThreadMaySetTheOwnPlan) {
+  constexpr std::int64_t kPlans = 1000;
+  std::atomic<bool> is_done = false;
+  std::thread other([&] {
+    for (std::int64_t i = 1; i <= kPlans; ++i) {
+      precedence_.SetOwn(PrecedenceTable(i));
+      tables_.FreeRetired();
+    }
+    is_done.store(true);
+  });
+  std::int64_t last = kDefaultClocks;
+  std::int64_t step = 0;
+  while (!is_done.load()) {
+    const std::int64_t followed = Step(step++);
+    EXPECT_GE(followed, last);
+    last = followed;
+  }
+  other.join();
+  EXPECT_EQ(Step(step), kPlans);
 }
 
 // Which tables the other thread gets to free. A leak or a double free fails under the sanitizers.

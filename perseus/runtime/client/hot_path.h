@@ -12,7 +12,7 @@
 // class expects the order of the previous step, because training repeats it. If another instruction
 // begins, its clock is requested at its begin.
 //
-// Thread safety: one thread at a time. Any thread may read the counters.
+// Thread safety: one thread at a time. Any thread may read the counters and call Follow.
 #pragma once
 
 #include <atomic>
@@ -118,8 +118,7 @@ class HotPath {
   Ended InstructionEndOn(int timing);
   static constexpr int kNoTimes = -1;
 
-  // Sets the session's own plan, from the next step on. For the training thread, outside of the hot
-  // path.
+  // Sets the session's own plan, from the next step on. Not for the hot path: it frees memory.
   void Follow(std::unique_ptr<ClockTable> table) { clocks_.SetOwn(std::move(table)); }
 
   bool is_in_step() const { return is_in_step_; }

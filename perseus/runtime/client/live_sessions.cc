@@ -1,6 +1,8 @@
 #include "perseus/runtime/client/live_sessions.h"
 
 #include <pthread.h>
+#include <sys/file.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
@@ -60,6 +62,17 @@ void Register() {
 }
 
 }  // namespace
+
+ListedDescriptor::~ListedDescriptor() {
+  if (!descriptor_) return;
+  // Before it is closed: a child would close another descriptor of this number. The entry may
+  // already have the next descriptor.
+  int listed = descriptor_.get();
+  entry_->compare_exchange_strong(listed, -1);
+  // One of the two fails, because it is for the other kind.
+  ::shutdown(descriptor_.get(), SHUT_RDWR);
+  ::flock(descriptor_.get(), LOCK_UN);
+}
 
 LiveSession* ClaimLiveSession() {
   Register();

@@ -7,6 +7,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <utility>
+
+#include "perseus/base/file_descriptor.h"
 
 namespace perseus::client {
 
@@ -23,6 +26,28 @@ struct LiveSession {
   // What a driver may still use when the session is closed; kept here so that it is not lost.
   std::atomic<void*> kept = nullptr;
   std::atomic<std::uint32_t> has_ended = 1;  // 1: there is no background thread.
+};
+
+// A connection or a locked file of a session. It is in the list of its LiveSession while it is
+// open, so that a forked child closes its copy. A child that is forked before or after that keeps
+// its copy. So the end of this object also ends what all copies share: the connection, and the
+// lock.
+class ListedDescriptor {
+ public:
+  // `entry` is a member of the LiveSession. It has to outlive this object.
+  ListedDescriptor(FileDescriptor descriptor, std::atomic<int>& entry)
+      : descriptor_(std::move(descriptor)), entry_(&entry) {
+    entry_->store(descriptor_.get());
+  }
+  ListedDescriptor(ListedDescriptor&&) noexcept = default;
+  ListedDescriptor& operator=(ListedDescriptor&&) noexcept = default;
+  ~ListedDescriptor();
+
+  int get() const { return descriptor_.get(); }
+
+ private:
+  FileDescriptor descriptor_;
+  std::atomic<int>* entry_;
 };
 
 // At fork and exit, the process handles up to 256 sessions. A later session gets an entry that it

@@ -30,7 +30,8 @@
  * Nothing ever waits for the GPU.
  *
  * Threads: one thread at a time may use a session. (Forward may run on one thread and backward on
- * another thread that waits for it.) Several sessions may be open, one for each GPU.
+ * another thread that waits for it.) Another thread may call use_plan meanwhile, but not during or
+ * after close. Several sessions may be open, one for each GPU.
  * Fork: in the child, a session is dead: calls do nothing, and the lease of the parent continues.
  *
  * ABI: stable within PERSEUS_ABI. Structs begin with their size, and only grow at the end.
@@ -67,7 +68,8 @@ enum {
 };
 
 /* If a text is NULL, the library reads the environment variable named beside it. If this is unset
- * too, the default holds. The library copies all texts. */
+ * too, the default holds. The library copies all texts. A relative path is relative to the
+ * directory at perseus_open, also if training changes its directory later. */
 typedef struct perseus_options {
   size_t size; /* sizeof(perseus_options) */
   /* Which rank this process is. Each number counts from 0. */

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -35,14 +36,16 @@ bool Write(int file, std::string_view lines, std::uint64_t& written) {
 
 }  // namespace
 
-Result<RankLogWriter> RankLogWriter::Create(const std::filesystem::path& path) {
+Result<RankLogWriter> RankLogWriter::Create(const std::filesystem::path& path, LiveSession& live) {
   std::error_code error;
   std::filesystem::create_directories(path.parent_path(), error);
   if (error) return CannotWrite(path, error.message());
   // O_NONBLOCK: a pipe of this name is an error, and not a reason to wait for its reader.
-  FileDescriptor file(
+  FileDescriptor opened(
       ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666));
-  if (!file) return CannotWrite(path, std::strerror(errno));
+  if (!opened) return CannotWrite(path, std::strerror(errno));
+  // Before it is locked: a child that has a copy would hold the lock.
+  ListedDescriptor file(std::move(opened), live.log);
   // A file system without locks is taken as it is.
   if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     return Fail(
@@ -53,7 +56,7 @@ Result<RankLogWriter> RankLogWriter::Create(const std::filesystem::path& path) {
   if (::ftruncate(file.get(), 0) != 0) return CannotWrite(path, std::strerror(errno));
   std::filesystem::remove(protocol::OlderRankLogPath(path), error);
   if (error) return CannotWrite(path, error.message());
-  return RankLogWriter(std::move(file), path);
+  return RankLogWriter(std::move(file), path, live);
 }
 
 Result<void> RankLogWriter::Append(std::string_view lines) {
@@ -69,6 +72,11 @@ Result<void> RankLogWriter::Append(std::string_view lines) {
   if (written > 0) is_line_open_ = !is_whole;
   if (!is_whole) return CannotWrite(path_, std::strerror(errno));
   return {};
+}
+
+bool RankLogWriter::IsDeleted() const {
+  struct stat status {};
+  return ::fstat(file_.get(), &status) == 0 && status.st_nlink == 0;
 }
 
 Result<void> RankLogWriter::BeginAnew(std::string_view lines) {
@@ -90,7 +98,7 @@ Result<void> RankLogWriter::BeginAnew(std::string_view lines) {
     std::filesystem::rename(older, path_, ignored);
     return CannotWrite(path_, error.message());
   }
-  file_ = std::move(file);
+  file_ = ListedDescriptor(std::move(file), live_->log);
   size_ = written;
   is_line_open_ = false;
   return {};

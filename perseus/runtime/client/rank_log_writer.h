@@ -5,17 +5,19 @@
 #include <cstdint>
 #include <filesystem>
 #include <string_view>
+#include <utility>
 
-#include "perseus/base/file_descriptor.h"
 #include "perseus/base/result.h"
+#include "perseus/runtime/client/live_sessions.h"
 
 namespace perseus::client {
 
 class RankLogWriter {
  public:
   // Makes the file, and its directory, again, and holds it against others until it is closed; the
-  // older part of a log that was there is deleted. Fails (kInput) if another process has it.
-  static Result<RankLogWriter> Create(const std::filesystem::path& path);
+  // older part of a log that was there is deleted. Fails (kInput) if another process has it. `live`
+  // lists the file, and has to outlive the writer.
+  static Result<RankLogWriter> Create(const std::filesystem::path& path, LiveSession& live);
 
   // Fails (kSystem) if the file system does not take it; the next call tries again, on a line of
   // its own.
@@ -25,15 +27,18 @@ class RankLogWriter {
   // with these lines. Fails (kSystem) if the file system does not do it; then nothing has changed.
   Result<void> BeginAnew(std::string_view lines);
 
+  // Whether no directory has the file any more, so that nobody will read it.
+  bool IsDeleted() const;
+
   // Bytes that were written since it began.
   std::uint64_t size() const { return size_; }
-  int descriptor() const { return file_.get(); }
 
  private:
-  RankLogWriter(FileDescriptor file, std::filesystem::path path)
-      : file_(std::move(file)), path_(std::move(path)) {}
-  FileDescriptor file_;
+  RankLogWriter(ListedDescriptor file, std::filesystem::path path, LiveSession& live)
+      : file_(std::move(file)), path_(std::move(path)), live_(&live) {}
+  ListedDescriptor file_;
   std::filesystem::path path_;
+  LiveSession* live_;
   std::uint64_t size_ = 0;
   bool is_line_open_ = false;  // The last write ended within a line.
 };

@@ -310,7 +310,7 @@ bool Session::UsePlan(const std::filesystem::path& path) {
       return false;
     }
     *table = *std::move(plan);
-    if (path == core_->settings.plan) {
+    if (Absolute(path) == core_->settings.plan) {
       table->expires = ExpiryOf(core_->settings.plan_expires_at, *core_->clock);
     }
   }

@@ -32,7 +32,7 @@ class Session {
   void InstructionEndOn(void* stream);
 
   // From the next step on. An empty path means no plan. False if the file has no plan for this
-  // rank.
+  // rank. Any thread may call it.
   bool UsePlan(const std::filesystem::path& path);
   perseus_counters Counters() const;
   SessionCore& core() { return *core_; }

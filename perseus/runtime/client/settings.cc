@@ -1,12 +1,14 @@
 #include "perseus/runtime/client/settings.h"
 
 #include <fmt/format.h>
+#include <sys/un.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -55,6 +57,19 @@ std::string JobName(std::string name, std::vector<std::string>& problems) {
   return change(IsPrintable(cut) ? std::move(cut) : "training");
 }
 
+// A socket's path has a limit, so a relative one may be the only one that is short enough.
+std::string AgentFrom(std::string agent) {
+  if (agent == "own" || agent == "off") return agent;
+  std::string absolute = Absolute(agent).string();
+  return absolute.size() < sizeof sockaddr_un::sun_path ? absolute : agent;
+}
+
+std::string DevicesFrom(std::string devices) {
+  constexpr std::string_view kVirtual = "virtual:";
+  if (!devices.starts_with(kVirtual)) return devices;
+  return std::string(kVirtual) + Absolute(devices.substr(kVirtual.size())).string();
+}
+
 // Reads `stages` and `pp_ranks`. If one is wrong, neither is recorded: training goes on.
 void ReadPipeline(const perseus_options& options, Settings& settings) {
   const protocol::HighestRanks highest;
@@ -78,6 +93,12 @@ void ReadPipeline(const perseus_options& options, Settings& settings) {
 
 }  // namespace
 
+std::filesystem::path Absolute(const std::filesystem::path& path) {
+  std::error_code error;
+  std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  return error ? path : absolute;
+}
+
 Settings SettingsFrom(const perseus_options* options) {
   perseus_options all = PERSEUS_OPTIONS_INIT;
   if (options != nullptr) std::memcpy(&all, options, std::min(options->size, sizeof all));
@@ -85,10 +106,10 @@ Settings SettingsFrom(const perseus_options* options) {
   settings.name = {all.dp_rank, all.pp_rank, all.tp_rank};
   settings.gpu = TextOf(all.gpu, "PERSEUS_GPU", "");
   settings.job = JobName(TextOf(all.job, "PERSEUS_JOB", "training"), settings.problems);
-  settings.job_directory = TextOf(all.job_directory, "PERSEUS_JOB_DIR", "");
-  settings.plan = TextOf(all.plan, "PERSEUS_PLAN", "");
-  settings.agent = TextOf(all.agent, "PERSEUS_AGENT", kNodesSocket);
-  settings.devices = TextOf(all.devices, "PERSEUS_DEVICES", "auto");
+  settings.job_directory = Absolute(TextOf(all.job_directory, "PERSEUS_JOB_DIR", ""));
+  settings.plan = Absolute(TextOf(all.plan, "PERSEUS_PLAN", ""));
+  settings.agent = AgentFrom(TextOf(all.agent, "PERSEUS_AGENT", kNodesSocket));
+  settings.devices = DevicesFrom(TextOf(all.devices, "PERSEUS_DEVICES", "auto"));
   settings.most_log_bytes = MostLogBytes(settings.problems);
   settings.plan_expires_at = all.plan_expires_at;
   ReadPipeline(all, settings);

@@ -1,4 +1,5 @@
-// The settings of a session: options, then environment variables, then defaults.
+// The settings of a session: options, then environment variables, then defaults. Paths are
+// absolute, because training may change its directory later.
 #pragma once
 
 #include <cstdint>
@@ -33,6 +34,9 @@ struct Settings {
   std::uint64_t most_log_bytes = kMostLogBytes;
   WarningOutput warning_output = WarningOutput::kStandardError;
 };
+
+// The path itself if it is empty, or if the current directory is unknown.
+std::filesystem::path Absolute(const std::filesystem::path& path);
 
 // `options` may be null, or of an older ABI and shorter: what it lacks is taken to be 0.
 Settings SettingsFrom(const perseus_options* options);

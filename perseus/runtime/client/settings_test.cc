@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -22,13 +23,43 @@ TEST(SettingsFrom, OptionsComeBeforeTheEnvironmentAndThatBeforeDefaults) {
   const Settings settings = SettingsFrom(&options);
   EXPECT_EQ(settings.name, (protocol::RankId{0, 2, 0}));
   EXPECT_EQ(settings.gpu, "3");
-  EXPECT_EQ(settings.plan, "mine.json");
+  EXPECT_EQ(settings.plan.filename(), "mine.json");
   EXPECT_EQ(settings.agent, "/run/perseus/agent.sock");
   EXPECT_EQ(settings.devices, "auto");
   EXPECT_EQ(settings.job, "training");
-  EXPECT_EQ(SettingsFrom(nullptr).plan, "theirs.json");
+  EXPECT_EQ(SettingsFrom(nullptr).plan.filename(), "theirs.json");
   ::unsetenv("PERSEUS_GPU");
   ::unsetenv("PERSEUS_PLAN");
+}
+
+TEST(SettingsFrom, RelativePathsAreThoseOfTheDirectoryAtTheOpening) {
+  const std::filesystem::path here = std::filesystem::current_path();
+  perseus_options options = PERSEUS_OPTIONS_INIT;
+  options.job_directory = "job";
+  options.plan = "plan.json";
+  options.agent = "agent.sock";
+  options.devices = "virtual:node.toml";
+  Settings settings = SettingsFrom(&options);
+  EXPECT_EQ(settings.job_directory, here / "job");
+  EXPECT_EQ(settings.plan, here / "plan.json");
+  EXPECT_EQ(settings.agent, (here / "agent.sock").string());
+  EXPECT_EQ(settings.devices, "virtual:" + (here / "node.toml").string());
+
+  options.job_directory = "";
+  options.agent = "own";
+  options.devices = "nvml:libnvidia-ml.so";  // The loader looks for it.
+  settings = SettingsFrom(&options);
+  EXPECT_EQ(settings.job_directory, "");
+  EXPECT_EQ(settings.agent, "own");
+  EXPECT_EQ(settings.devices, "nvml:libnvidia-ml.so");
+  options.agent = "off";
+  options.devices = "off";
+  EXPECT_EQ(SettingsFrom(&options).agent, "off");
+  EXPECT_EQ(SettingsFrom(&options).devices, "off");
+
+  const std::string is_long(107, 's');  // As an absolute path, it is too long for a socket.
+  options.agent = is_long.c_str();
+  EXPECT_EQ(SettingsFrom(&options).agent, is_long);
 }
 
 TEST(SettingsFrom, AShorterStructHasNothingBehindItsEnd) {
