@@ -33,6 +33,9 @@ MOVED = {"CHANGELOG.md": "reference/changelog.md", "CONTRIBUTING.md": "reference
 LANGUAGES = {".cc": "cpp", ".h": "cpp", ".c": "c", ".py": "python", ".toml": "toml", ".yaml": "yaml",
              ".sh": "bash", ".json": "json", ".csv": "text", ".mjs": "javascript", ".service": "ini"}
 QUOTED = re.compile(r'"([^"]*)"')
+# Text for the site alone, such as a link to a page that is made from sources: <!-- site:TEXT-->. In the
+# repository, it is an invisible comment.
+SITE_ONLY = re.compile(r"<!-- site:(.*?)-->", re.DOTALL)
 LINK = re.compile(r"((?:\[[\w./-]+\.md)?\]\()([^)\s#]*)((?:#[^)\s]*)?\))")
 
 
@@ -85,6 +88,7 @@ def on_page_markdown(markdown, page, config, files):
         return markdown
     name = page.file.src_uri
     markdown = markdown.replace("<!-- server metrics -->", _server_metrics())
+    markdown = SITE_ONLY.sub(r"\1", markdown)
     return _relink(markdown, f"docs/{name}", name, files, None)
 
 
