@@ -106,6 +106,7 @@ class Agent::Loop {
                     options_.socket.string());
     }
     host_ = options_.gpus.host;
+    options_.gpus.socket = options_.socket;
     const std::size_t gpus = options_.gpus.devices.devices.size();
     auto manager = GpuManager::Open(
         std::move(options_.gpus),

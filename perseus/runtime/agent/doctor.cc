@@ -12,6 +12,7 @@
 
 #include "perseus/base/file.h"
 #include "perseus/runtime/agent/access_check.h"
+#include "perseus/runtime/agent/agent_lock.h"
 #include "perseus/runtime/agent/saved_state_file.h"
 #include "perseus/runtime/protocol/messages.h"
 #include "perseus/runtime/protocol/unix_socket.h"
@@ -114,12 +115,18 @@ Finding ExamineAgent(const DoctorScene& scene) {
   for (const protocol::GpuStatus& gpu : listing->gpus) {
     if (gpu.trouble.empty()) continue;
     return {Level::kProblem, "agent", fmt::format("{}: {}", gpu.uuid, gpu.trouble),
-            "perseus gpu list"};
+            scene.list_command};
   }
   return {Level::kGood, "agent",
           fmt::format("listens on {}; {} of {} GPUs are leased", scene.socket.string(), held,
                       listing->gpus.size()),
           ""};
+}
+
+// Whether an agent listens here, or where the process says that has locked this state.
+bool HasAgent(const DoctorScene& scene) {
+  return protocol::Connect(scene.socket) ||
+         protocol::Connect(SocketOfHolder(LockPathOf(scene.state)));
 }
 
 Finding ExamineState(const DoctorScene& scene) {
@@ -147,10 +154,10 @@ Finding ExamineState(const DoctorScene& scene) {
   const auto state =
       text ? ParseSavedState(*text, scene.state.string()) : Result<SavedState>(Fail(text));
   if (!state) return {Level::kProblem, "state", state.error().message, ""};
-  if (!state->gpus.empty() && !protocol::Connect(scene.socket)) {
+  if (!state->gpus.empty() && !HasAgent(scene)) {
     return {Level::kProblem, "state",
             fmt::format("{} GPUs have to be restored, but no agent runs", state->gpus.size()),
-            fmt::format("perseus gpu restore --state {}", scene.state.string())};
+            scene.restore_command};
   }
   return {Level::kGood, "state", fmt::format("{} can be read and written", scene.state.string()),
           ""};

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "perseus/base/file.h"
+#include "perseus/runtime/agent/agent_lock.h"
 #include "perseus/runtime/agent/foreign_clock_log.h"
 #include "perseus/runtime/agent/gpu_list.h"
 #include "perseus/runtime/agent/gpu_locks.h"
@@ -52,6 +53,7 @@ struct GpuManager::Acquiring {
 
 Result<std::unique_ptr<GpuManager>> GpuManager::Open(Setup setup, Post post, spdlog::logger& log) {
   PERSEUS_ASSIGN_OR_RETURN(auto lock, LockSavedState(setup.state));
+  if (!setup.socket.empty()) RecordSocket(lock, setup.socket);
   RemoveUnfinished(setup.state);
   PERSEUS_ASSIGN_OR_RETURN(auto state,
                            SavedStateFile::Open(setup.state, setup.boot_id, setup.write_state));

@@ -47,6 +47,8 @@ class GpuManager {
   struct Setup {
     device::DeviceList devices;
     std::filesystem::path state;
+    // On which the agent listens. The lock of the state records it, for `perseus gpu restore`.
+    std::filesystem::path socket;        // Empty: nothing listens.
     SavedStateFile::Writer write_state;  // For tests. Empty: writes to disk.
     std::string boot_id;
     Host host;
