@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "perseus/runtime/agent/agent_fixture.h"
+#include "perseus/runtime/agent/doctor.h"
 
 namespace perseus::agent {
 namespace {
@@ -280,6 +281,61 @@ TEST_F(AgentTest, AGpuIsNotLeasedIfTheStateCannotBeSaved) {
   EXPECT_TRUE(Eventually([&] { return !a_.setting(device::Control::kSmClock); }));
   *is_full = false;
   EXPECT_TRUE(Eventually([&] { return IsAllBack(); }));
+}
+
+// Both before the state is written for the first time and afterwards.
+TEST_F(AgentTest, ALeaseThatWasNotSavedChangesNothing) {
+  AgentOptions options = Options();
+  auto is_full = std::make_shared<std::atomic<bool>>(true);
+  options.gpus.write_state = [is_full](const auto& path, std::string_view text) -> Result<void> {
+    if (*is_full) return FailAs(ErrorKind::kSystem, "no space left on device");
+    return WriteFileAtomically(path, text);
+  };
+  Start(std::move(options));
+  Client client(socket());
+  for (int times = 0; times < 2; ++times) {
+    *is_full = true;
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_THAT(client.Acquire({"GPU-a", "GPU-b"}), HasSubstr("no space left"));
+      for (const char* gpu : {"GPU-a", "GPU-b"}) {
+        EXPECT_EQ(client.StatusOf(gpu).lease, "");
+        EXPECT_FALSE(client.StatusOf(gpu).is_restoring);
+      }
+    }
+    *is_full = false;
+    const std::string lease = client.Acquire({"GPU-a"});
+    client.Ask(protocol::Release{lease});
+    EXPECT_TRUE(Eventually([&] { return client.StatusOf("GPU-a").lease.empty(); }));
+  }
+  Stop();
+  // One line for each time that the disk was full.
+  const std::string log = logged_.str();
+  const std::size_t first = log.find("no space left");
+  const std::size_t second = log.find("no space left", first + 1);
+  EXPECT_NE(second, std::string::npos) << log;
+  EXPECT_EQ(log.find("no space left", second + 1), std::string::npos) << log;
+}
+
+// As if the new file was in place, and only its directory could not be flushed.
+TEST_F(AgentTest, AGpuIsNotLeasedWhileTheDiskMayHaveALeaseOfIt) {
+  AgentOptions options = Options();
+  auto is_unsure = std::make_shared<std::atomic<bool>>(true);
+  options.gpus.write_state = [is_unsure](const auto& path, std::string_view text) -> Result<void> {
+    PERSEUS_RETURN_IF_ERROR(WriteFileAtomically(path, text));
+    if (*is_unsure) return FailAs(ErrorKind::kSystem, "cannot flush the directory");
+    return {};
+  };
+  Start(std::move(options));
+  Client client(socket());
+  EXPECT_THAT(client.Acquire({"GPU-a"}), HasSubstr("cannot flush"));
+  EXPECT_TRUE(client.StatusOf("GPU-a").is_restoring);
+  const auto findings = ExamineNode({.root = "/", .socket = socket(), .state = state()});
+  EXPECT_THAT(findings,
+              ::testing::Contains(::testing::Field(
+                  &Finding::detail, HasSubstr("0 of 2 GPUs are leased, 1 being restored"))));
+  *is_unsure = false;
+  EXPECT_TRUE(Eventually([&] { return client.StatusOf("GPU-a").lease.empty(); }));
+  EXPECT_TRUE(IsAllBack());
 }
 
 // The owner of the lease dies, and a child of it keeps the connection open.

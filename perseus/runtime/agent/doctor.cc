@@ -110,16 +110,19 @@ Finding ExamineAgent(const DoctorScene& scene) {
     return {Level::kProblem, "agent", "the agent's answer is not a list of GPUs",
             "install the same version of agent and client"};
   }
-  const auto held =
-      std::ranges::count_if(listing->gpus, [](const auto& gpu) { return !gpu.lease.empty(); });
+  const auto leased = std::ranges::count_if(
+      listing->gpus, [](const auto& gpu) { return !gpu.lease.empty() && !gpu.is_restoring; });
+  const auto restoring =
+      std::ranges::count_if(listing->gpus, [](const auto& gpu) { return gpu.is_restoring; });
   for (const protocol::GpuStatus& gpu : listing->gpus) {
     if (gpu.trouble.empty()) continue;
     return {Level::kProblem, "agent", fmt::format("{}: {}", gpu.uuid, gpu.trouble),
             scene.list_command};
   }
   return {Level::kGood, "agent",
-          fmt::format("listens on {}; {} of {} GPUs are leased", scene.socket.string(), held,
-                      listing->gpus.size()),
+          fmt::format("listens on {}; {} of {} GPUs are leased{}", scene.socket.string(), leased,
+                      listing->gpus.size(),
+                      restoring == 0 ? "" : fmt::format(", {} being restored", restoring)),
           ""};
 }
 

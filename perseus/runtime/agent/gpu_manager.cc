@@ -206,7 +206,11 @@ void GpuManager::Found(const std::shared_ptr<Acquiring>& acquiring) {
     return acquiring->done(tl::unexpected<protocol::Refused>(channel.error()));
   }
   if (auto saved = SaveLease(*acquiring, lease); !saved) {
-    // The content of the disk is unknown now, so no client gets the GPUs until a save succeeds.
+    if (state_.IsSaved()) {
+      table_.Cancel(lease.id);
+      return acquiring->done(tl::unexpected<protocol::Refused>(saved.error()));
+    }
+    // The content of the disk is unknown, so no client gets the GPUs until a save succeeds.
     static_cast<void>(table_.Release(lease.id, lease.connection, Now()));
     for (const std::string& uuid : lease.gpus) restored_unsaved_[uuid] = lease.id;
     return acquiring->done(tl::unexpected<protocol::Refused>(saved.error()));
