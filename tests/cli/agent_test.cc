@@ -173,6 +173,10 @@ TEST_F(AgentProgramTest, BadFlagsAndStateFilesAreErrorsAtTheStart) {
   ExpectComplaint(Run(std::string("agent --devices cuda") + kWhere), 2, "is no kind of GPU");
   ExpectComplaint(Run(std::string("agent --rest GPU-a=1200") + kDevices + kWhere), 2,
                   "is not a GPU and its clocks");
+  // One line, which does not promise to try again.
+  ExpectComplaint(Run(std::string("agent --log-level error --metrics localhost:29836") +
+                      " --state new.json" + kDevices + kWhere),
+                  2, "is not an address");
   Write("agent.json", "{\"format\": \"perseus-agent-state\"");
   const Outcome damaged =
       Run(std::string("agent --metrics off --state agent.json") + kDevices + kWhere);
