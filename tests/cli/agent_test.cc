@@ -105,7 +105,8 @@ TEST_F(AgentProgramTest, MetricsAreValidForPrometheus) {
 TEST_F(AgentProgramTest, ARefusalIsOneLine) {
   StartAgent();
   const std::string gpu = std::string("gpu ");
-  ExpectComplaint(Run(gpu + "release GPU-none" + kWhere), 2, "the agent refuses: ");
+  ExpectComplaint(Run(gpu + "release GPU-none" + kWhere), 2,
+                  "the agent refuses: this node has no GPU GPU-none (see perseus gpu list)");
   ExpectComplaint(Run(gpu + "grant GPU-virtual-box-0" + kWhere), 2, "add either");
   ExpectComplaint(Run(gpu + "revoke GPU-virtual-box-0 --uid 7" + kWhere), 2, "the agent refuses");
   ExpectComplaint(Run(gpu + "restore --state agent.json" + kDevices + kWhere), 2,

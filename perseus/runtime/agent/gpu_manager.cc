@@ -346,6 +346,7 @@ Answer<void> GpuManager::Release(ConnectionId connection, const protocol::Releas
 }
 
 Answer<void> GpuManager::ReleaseGpu(const Caller& caller, const protocol::ReleaseGpu& wanted) {
+  if (!gpus_.contains(wanted.gpu)) return NoSuchGpu(wanted.gpu);
   const auto now = LookAgain(setup_.host, caller);
   if (!now) return tl::unexpected<protocol::Refused>(now.error());
   const auto ended = table_.ReleaseGpu(wanted.gpu, {now->uid, now->is_administrator}, Now());
