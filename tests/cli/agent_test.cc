@@ -174,6 +174,11 @@ TEST_F(AgentProgramTest, BadFlagsAndStateFilesAreErrorsAtTheStart) {
   ExpectComplaint(Run(std::string("agent --devices cuda") + kWhere), 2, "is no kind of GPU");
   ExpectComplaint(Run(std::string("agent --rest GPU-a=1200") + kDevices + kWhere), 2,
                   "is not a GPU and its clocks");
+  const std::string quiet = std::string("agent --log-level error --metrics off --state new.json") +
+                            kDevices + kWhere + "--rest ";
+  ExpectComplaint(Run(quiet + "GPU-nope=210-1200"), 2, "this node has no GPU GPU-nope");
+  ExpectComplaint(Run(quiet + "GPU-virtual-box-0=211-1201"), 2, "has no SM clock of 211 MHz");
+  EXPECT_FALSE(std::filesystem::exists(Directory() / "new.json"));
   // One line, which does not promise to try again.
   ExpectComplaint(Run(std::string("agent --log-level error --metrics localhost:29836") +
                       " --state new.json" + kDevices + kWhere),

@@ -146,9 +146,49 @@ TEST_F(AgentRestoreTest, ALockThatTheDriverCannotReportIsNotOverwrittenUnlessDec
   }
   Stop();
   AgentOptions options = Options();
-  options.gpus.resting = {{"GPU-a", device::Control::kSmClock, {1000, 1000}}};
+  options.gpus.resting = {{"GPU-a", device::Control::kSmClock, device::Setting{1000, 1000}}};
   Start(std::move(options));
   ExpectLeaseRestores(device::Setting{1000, 1000});
+}
+
+TEST_F(AgentTest, RestingClocksThatCannotBeAreAnErrorAndNotSaved) {
+  const auto start_with = [&](const std::string& uuid, std::optional<device::Setting> setting) {
+    AgentOptions options = Options();
+    options.gpus.resting = {{uuid, device::Control::kSmClock, setting}};
+    return Agent::Start(std::move(options), log_);
+  };
+  const auto expect_refused = [&](const std::string& uuid, device::Setting setting,
+                                  const std::string& why) {
+    const auto agent = start_with(uuid, setting);
+    ASSERT_FALSE(agent) << uuid;
+    EXPECT_EQ(agent.error().kind, ErrorKind::kInput);
+    EXPECT_THAT(agent.error().message, HasSubstr(why));
+    EXPECT_FALSE(std::filesystem::exists(state()));
+  };
+  expect_refused("GPU-none", {1000, 1000}, "this node has no GPU GPU-none");
+  expect_refused("GPU-a", {901, 1410},
+                 "no SM clock of 901 MHz (the nearest: 900 MHz and 1000 MHz)");
+  expect_refused("GPU-a", {900, 1500}, "no SM clock of 1500 MHz (the nearest: 1410 MHz)");
+  EXPECT_TRUE(start_with("GPU-none", std::nullopt));
+}
+
+// The declaration stays in the state, also while the GPU is missing, until it is removed.
+TEST_F(AgentTest, RestingClocksAreSavedUntilTheyAreRemoved) {
+  const auto resting_after = [&](std::vector<GpuManager::Setup::Resting> resting) {
+    AgentOptions options = Options();
+    options.gpus.resting = std::move(resting);
+    options.gpus.devices.devices.erase(options.gpus.devices.devices.begin());
+    const auto agent = Agent::Start(std::move(options), log_);
+    EXPECT_TRUE(agent) << agent.error().message;
+    return ParseSavedState(*ReadFile(state()), "state")->resting.contains("GPU-a");
+  };
+  AgentOptions options = Options();
+  options.gpus.resting = {{"GPU-a", device::Control::kSmClock, device::Setting{1000, 1000}}};
+  ASSERT_TRUE(Agent::Start(std::move(options), log_));
+  EXPECT_TRUE(resting_after({}));
+  EXPECT_THAT(logged_.str(), HasSubstr("--rest GPU-a=default"));
+  EXPECT_TRUE(resting_after({{"GPU-a", device::Control::kSmClock, device::Setting{900, 1000}}}));
+  EXPECT_FALSE(resting_after({{"GPU-a", device::Control::kSmClock, std::nullopt}}));
 }
 
 TEST_F(AgentTest, SilenceEndsALease) {
