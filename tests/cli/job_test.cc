@@ -64,9 +64,10 @@ class JobProgramTest : public ProgramTest {
   }
   std::string Top() const { return RunWell("top --rounds 1" + server_flag_); }
 
+  std::string server_flag_;
+
  private:
   pid_t server_ = 0;
-  std::string server_flag_;
 };
 
 TEST_F(JobProgramTest, AnUnreadableProfileRegistersNothing) {
@@ -98,6 +99,12 @@ TEST_F(JobProgramTest, AJobKeepsTheScheduleThatWasFoundForIt) {
                     HasSubstr("This run keeps its schedule")));
   ExpectComplaint(Job("register run8 --schedule auto --microbatches 8 --blocking-power 80"), 2,
                   "the schedule auto needs a profile");
+}
+
+TEST_F(JobProgramTest, WithoutATokenTheErrorNamesTheFlag) {
+  Run("token create --scope operator --name ann" + server_flag_);
+  ExpectComplaint(Run("jobs" + server_flag_), 2,
+                  "the request has no token (give a token: --token-file or PERSEUS_TOKEN_FILE");
 }
 
 TEST_F(JobProgramTest, AJobWithARefusedProfileIsNotRegistered) {
