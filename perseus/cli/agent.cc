@@ -136,8 +136,10 @@ Verb AddAgentVerb(CLI::App& program) {
   verb->add_option("--metrics", flags->metrics,
                    "The address of /metrics for Prometheus, or off (default: 127.0.0.1:9836)")
       ->type_name("ADDRESS");
-  verb->add_option("--rest", flags->resting,
-                   "The SM clocks to restore if the driver cannot report them; repeatable")
+  verb->add_option(
+          "--rest", flags->resting,
+          "The SM clocks to restore if the driver cannot report them; saved in --state, until "
+          "GPU=default removes them; repeatable")
       ->type_name("GPU=MIN-MAX");
   verb->add_option("--restore-timeout", flags->timeout_s,
                    "How long to try to restore GPUs at shutdown (default: 30)")

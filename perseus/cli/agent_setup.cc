@@ -14,12 +14,19 @@
 namespace perseus::cli {
 namespace {
 
-// Parses a text such as "GPU-1f…=210-1200", in MHz.
+// Parses a text such as "GPU-1f…=210-1200", in MHz, or "GPU-1f…=default".
 Result<agent::GpuManager::Setup::Resting> ParseResting(const std::string& text) {
   const auto bad = [&] {
-    return Fail("--rest {} is not a GPU and its clocks (write GPU-...=210-1200, in MHz)", text);
+    return Fail(
+        "--rest {} is not a GPU and its clocks (write GPU-...=210-1200, in MHz, or "
+        "GPU-...=default)",
+        text);
   };
   const std::size_t equals = text.find('=');
+  if (equals != 0 && equals != std::string::npos && text.substr(equals + 1) == "default") {
+    return agent::GpuManager::Setup::Resting{text.substr(0, equals), device::Control::kSmClock,
+                                             std::nullopt};
+  }
   const std::size_t dash = text.find('-', equals == std::string::npos ? 0 : equals);
   if (equals == std::string::npos || equals == 0 || dash == std::string::npos) return bad();
   device::Setting setting;

@@ -15,7 +15,8 @@ inline constexpr const char* kAgentSocket = "/run/perseus/agent.sock";
 inline constexpr const char* kAgentState = "/var/lib/perseus/agent.json";
 
 // Opens the GPUs and logs them. `which` is as for OpenDevices. `resting` has default clocks such as
-// "GPU-1f…=210-1200", in MHz. Fails (kInput) if one of them is not in this form.
+// "GPU-1f…=210-1200", in MHz, or "GPU-1f…=default". Fails (kInput) if one of them is not in this
+// form.
 Result<agent::GpuManager::Setup> SetUpGpus(const std::string& which, const std::string& state,
                                            const std::vector<std::string>& resting,
                                            spdlog::logger& log);

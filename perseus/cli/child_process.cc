@@ -11,8 +11,12 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
 #include <thread>
 
+#include "perseus/base/excerpt.h"
 #include "perseus/base/system_cause.h"
 
 extern char** environ;
@@ -47,6 +51,31 @@ void AddFile(posix_spawn_file_actions_t& actions, int descriptor,
                                    0666);
 }
 
+// The file that the command runs, along PATH. Empty if none exists.
+std::string FileOf(const std::string& command) {
+  if (command.find('/') != std::string::npos) {
+    return access(command.c_str(), X_OK) == 0 ? command : "";
+  }
+  const char* path = std::getenv("PATH");
+  std::istringstream directories(path == nullptr ? "" : path);
+  for (std::string directory; std::getline(directories, directory, ':');) {
+    const std::string file = (directory.empty() ? "." : directory) + "/" + command;
+    if (access(file.c_str(), X_OK) == 0) return file;
+  }
+  return "";
+}
+
+// What the first line of a script names; that of a program is the dynamic loader.
+std::string InterpreterOf(const std::string& file) {
+  std::ifstream script(file);
+  std::string line;
+  if (!std::getline(script, line) || !line.starts_with("#!")) return "(the dynamic loader)";
+  std::istringstream words(line.substr(2));
+  std::string interpreter;
+  words >> interpreter;
+  return Excerpt(interpreter);
+}
+
 }  // namespace
 
 Result<Child> Child::Start(const ChildSpec& spec) {
@@ -72,8 +101,13 @@ Result<Child> Child::Start(const ChildSpec& spec) {
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   if (error == 0) return Child(process);
-  return FailAs(error == ENOENT ? ErrorKind::kUnreachable : ErrorKind::kSystem, "cannot run {}: {}",
-                words.front(), CauseAndRemedy(error));
+  const ErrorKind kind = error == ENOENT ? ErrorKind::kUnreachable : ErrorKind::kSystem;
+  const std::string script = error == ENOENT ? FileOf(words.front()) : "";
+  if (!script.empty()) {
+    return FailAs(kind, "cannot run {}: its interpreter {} does not exist (correct its first line)",
+                  script, InterpreterOf(script));
+  }
+  return FailAs(kind, "cannot run {}: {}", words.front(), CauseAndRemedy(error));
 }
 
 std::optional<int> Child::Status() {

@@ -7,6 +7,14 @@
 #include "perseus/runtime/protocol/unix_socket.h"
 
 namespace perseus::cli {
+namespace {
+
+// Such as " --socket FILE"; empty for the default.
+std::string GivenFlag(std::string_view flag, const std::string& value, std::string_view usual) {
+  return value == usual ? "" : fmt::format(" {} {}", flag, value);
+}
+
+}  // namespace
 
 void AddDirectFlags(CLI::App& verb, DirectFlags& flags) {
   verb.add_option("--devices", flags.devices, "The same as for perseus agent (default: auto)")
@@ -27,7 +35,15 @@ Result<void> RefuseBesideAgent(const DirectFlags& flags) {
 }
 
 std::vector<agent::Finding> ExamineNode(const DirectFlags& flags) {
-  return agent::ExamineNode({.root = "/", .socket = flags.socket, .state = flags.state});
+  const std::string socket = GivenFlag("--socket", flags.socket, kAgentSocket);
+  return agent::ExamineNode(
+      {.root = "/",
+       .socket = flags.socket,
+       .state = flags.state,
+       .list_command = "perseus gpu list" + socket,
+       .restore_command = "perseus gpu restore" +
+                          GivenFlag("--devices", flags.devices, DirectFlags().devices) + socket +
+                          GivenFlag("--state", flags.state, kAgentState)});
 }
 
 nlohmann::ordered_json FindingsAsJson(const std::vector<agent::Finding>& findings) {

@@ -197,12 +197,17 @@ Result<void> RunGrant(const GpuFlags& flags, GrantChange change) {
 Result<void> RunRestore(const GpuFlags& flags) {
   spdlog::logger log = MakeLog("info");
   constexpr std::chrono::milliseconds kAnswerTime{5'000};
-  PERSEUS_RETURN_IF_ERROR(agent::EndUnresponsiveAgent(flags.state, flags.socket, kAnswerTime, log));
+  PERSEUS_ASSIGN_OR_RETURN(const auto unresponsive,
+                           agent::FindUnresponsiveAgent(flags.state, flags.socket, kAnswerTime));
   if (!std::filesystem::exists(flags.state)) {
     return Fail("{} does not exist, so there is nothing to restore (give the --state of the agent)",
                 flags.state);
   }
   PERSEUS_ASSIGN_OR_RETURN(auto setup, SetUpGpus(flags.devices, flags.state, {}, log));
+  // Only now, when the GPUs can be restored.
+  if (unresponsive) {
+    PERSEUS_RETURN_IF_ERROR(agent::EndUnresponsiveAgent(flags.state, *unresponsive, log));
+  }
   const std::chrono::milliseconds timeout(static_cast<int>(flags.timeout_s * 1000));
   PERSEUS_ASSIGN_OR_RETURN(auto given_back,
                            agent::GiveBackLeftovers(std::move(setup), timeout, log));

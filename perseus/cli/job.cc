@@ -18,6 +18,7 @@
 #include "perseus/cli/target_flags.h"
 #include "perseus/cli/verbs.h"
 #include "perseus/cluster/job_planning/job_spec.h"
+#include "perseus/cluster/job_planning/planning.h"
 #include "perseus/planning/job/job.h"
 #include "perseus/planning/job/job_setup.h"
 #include "perseus/planning/profile/profile.h"
@@ -147,6 +148,22 @@ Result<std::string> ReadProfile(const std::string& path) {
   return csv;
 }
 
+// Plans with the profile as far as the server does before it takes it. So a profile that it would
+// refuse leaves no job behind.
+Result<void> CheckFits(const Flags& flags, const std::string& csv,
+                       const std::string& registration) {
+  if (flags.profile.empty()) return {};
+  store::JobRecord job;
+  job.key = flags.job;
+  job.body = registration;
+  // What is wrong with the registration, the server says best.
+  if (!job_planning::StoredJobSpec(registration)) return {};
+  const auto prepared = job_planning::PrepareJob(job, {.version = 1, .csv = csv});
+  if (prepared) return {};
+  return FailAs(prepared.error().kind, "{} does not fit the job, so nothing is registered: {}",
+                flags.profile, prepared.error().message);
+}
+
 // If the server refuses the profile, ends the job again if this command created it. Otherwise a
 // corrected command would find a job that was registered differently.
 Result<void> Upload(ServerClient& server, const Flags& flags, const std::string& csv,
@@ -187,6 +204,7 @@ Result<void> Register(const Flags& flags) {
   const plan_file::PlannedJob& planned = job.planned;
   PERSEUS_ASSIGN_OR_RETURN(const auto registration, RegistrationOf(flags, job));
   PERSEUS_ASSIGN_OR_RETURN(const auto csv, ReadProfile(flags.profile));
+  PERSEUS_RETURN_IF_ERROR(CheckFits(flags, csv, registration.dump()));
   PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
   PERSEUS_ASSIGN_OR_RETURN(const auto registered, server.Register(registration.dump()));
   if (!flags.profile.empty()) {

@@ -39,6 +39,7 @@ class AgentProgramTest : public ProgramTest {
   bool StopAgent() {
     if (agent_ == 0) return true;
     kill(agent_, SIGTERM);
+    kill(agent_, SIGCONT);  // A test may have stopped it.
     const bool has_ended = Comes([&] { return HasEnded(agent_); });
     agent_ = 0;
     return has_ended;
@@ -104,11 +105,45 @@ TEST_F(AgentProgramTest, MetricsAreValidForPrometheus) {
 TEST_F(AgentProgramTest, ARefusalIsOneLine) {
   StartAgent();
   const std::string gpu = std::string("gpu ");
-  ExpectComplaint(Run(gpu + "release GPU-none" + kWhere), 2, "the agent refuses: ");
+  ExpectComplaint(Run(gpu + "release GPU-none" + kWhere), 2,
+                  "the agent refuses: this node has no GPU GPU-none (see perseus gpu list)");
   ExpectComplaint(Run(gpu + "grant GPU-virtual-box-0" + kWhere), 2, "add either");
   ExpectComplaint(Run(gpu + "revoke GPU-virtual-box-0 --uid 7" + kWhere), 2, "the agent refuses");
   ExpectComplaint(Run(gpu + "restore --state agent.json" + kDevices + kWhere), 2,
                   "an agent runs on");
+}
+
+// The lock of the state says where the agent listens. The default socket does not exist here.
+TEST_F(AgentProgramTest, RestoreWithoutSocketEndsNoAgentThatAnswers) {
+  StartAgent();
+  for (const std::string& devices : {std::string(kDevices), std::string()}) {
+    ExpectComplaint(Run("gpu restore --state agent.json" + devices), 2, "an agent runs on");
+  }
+  List();
+}
+
+TEST_F(AgentProgramTest, RestoreOpensTheGpusBeforeItKillsAnAgent) {
+  StartAgent();
+  RunWell(std::string("gpu grant 0 --uid 7") + kWhere);  // So that it has saved its state.
+  ASSERT_EQ(kill(agent_, SIGSTOP), 0);
+  EXPECT_EQ(Run("gpu restore --state agent.json --devices nvml:/nowhere.so").status, 1);
+  EXPECT_FALSE(HasEnded(agent_));
+  const Outcome restored = Run(std::string("gpu restore --state agent.json") + kDevices);
+  EXPECT_EQ(restored.status, 0) << restored.err;
+  EXPECT_THAT(restored.err, HasSubstr("does not answer: killing it"));
+  EXPECT_TRUE(HasEnded(agent_));
+  agent_ = 0;
+}
+
+TEST_F(AgentProgramTest, DoctorRepeatsItsFlagsInTheCommandThatRestores) {
+  Write("agent.json", R"({"format": "perseus-agent-state", "version": 1, "boot_id": "b", "gpus": [
+    {"uuid": "GPU-virtual-box-0", "lease": "7",
+     "owner": {"pid": 1, "process_started": 1, "uid": 0, "job": "j"},
+     "controls": {"sm_clock": {"before": "default", "changed": true}}}],
+    "grants": [], "resting": []})");
+  const Outcome outcome = Run(std::string("doctor --state agent.json") + kDevices + kWhere);
+  EXPECT_THAT(outcome.out, HasSubstr("perseus gpu restore --devices virtual:node.toml --socket "
+                                     "agent.sock --state agent.json\n"));
 }
 
 // As in the first column of the list.
@@ -139,6 +174,15 @@ TEST_F(AgentProgramTest, BadFlagsAndStateFilesAreErrorsAtTheStart) {
   ExpectComplaint(Run(std::string("agent --devices cuda") + kWhere), 2, "is no kind of GPU");
   ExpectComplaint(Run(std::string("agent --rest GPU-a=1200") + kDevices + kWhere), 2,
                   "is not a GPU and its clocks");
+  const std::string quiet = std::string("agent --log-level error --metrics off --state new.json") +
+                            kDevices + kWhere + "--rest ";
+  ExpectComplaint(Run(quiet + "GPU-nope=210-1200"), 2, "this node has no GPU GPU-nope");
+  ExpectComplaint(Run(quiet + "GPU-virtual-box-0=211-1201"), 2, "has no SM clock of 211 MHz");
+  EXPECT_FALSE(std::filesystem::exists(Directory() / "new.json"));
+  // One line, which does not promise to try again.
+  ExpectComplaint(Run(std::string("agent --log-level error --metrics localhost:29836") +
+                      " --state new.json" + kDevices + kWhere),
+                  2, "is not an address");
   Write("agent.json", "{\"format\": \"perseus-agent-state\"");
   const Outcome damaged =
       Run(std::string("agent --metrics off --state agent.json") + kDevices + kWhere);

@@ -64,9 +64,10 @@ class JobProgramTest : public ProgramTest {
   }
   std::string Top() const { return RunWell("top --rounds 1" + server_flag_); }
 
+  std::string server_flag_;
+
  private:
   pid_t server_ = 0;
-  std::string server_flag_;
 };
 
 TEST_F(JobProgramTest, AnUnreadableProfileRegistersNothing) {
@@ -100,14 +101,21 @@ TEST_F(JobProgramTest, AJobKeepsTheScheduleThatWasFoundForIt) {
                   "the schedule auto needs a profile");
 }
 
+TEST_F(JobProgramTest, WithoutATokenTheErrorNamesTheFlag) {
+  Run("token create --scope operator --name ann" + server_flag_);
+  ExpectComplaint(Run("jobs" + server_flag_), 2,
+                  "the request has no token (give a token: --token-file or PERSEUS_TOKEN_FILE");
+}
+
 TEST_F(JobProgramTest, AJobWithARefusedProfileIsNotRegistered) {
   MakeProfile();
   const Outcome refused =
       Job("register run7 --profile profile.csv --schedule 1f1b --pp-ranks 6 --microbatches 8 "
           "--blocking-power 80");
   EXPECT_NE(refused.status, 0);
-  EXPECT_THAT(refused.err, StartsWith("perseus: the job is not registered: profile.csv: "));
-  EXPECT_EQ(Jobs(), "no jobs\n");
+  EXPECT_THAT(refused.err, StartsWith("perseus: profile.csv does not fit the job, so nothing is "
+                                      "registered: "));
+  EXPECT_EQ(Jobs(" --all"), "no jobs\n");
   EXPECT_THAT(JobWell(std::string("register run7 --profile profile.csv") + kJob),
               HasSubstr("planning has started"));
 }
@@ -118,7 +126,7 @@ TEST_F(JobProgramTest, ARefusedProfileDoesNotChangeTheJob) {
   JobWell(std::string("register run7 --profile profile.csv") + kJob);
   const Outcome refused = Job(std::string("register run7 --profile small.csv") + kJob);
   EXPECT_NE(refused.status, 0);
-  EXPECT_THAT(refused.err, HasSubstr("job run7 is registered, without this profile: small.csv: "));
+  EXPECT_THAT(refused.err, StartsWith("perseus: small.csv does not fit the job, so nothing is "));
   EXPECT_THAT(Jobs(), HasSubstr("run7"));
 }
 

@@ -41,6 +41,12 @@ TEST_F(RunVerbTest, SaysWhyATrainingCannotRun) {
               HasSubstr("perseus: cannot run ./absent: No such file or directory (check the name"));
   Write("data", "no program");
   EXPECT_EQ(Run("run -- ./data").status, 126);
+  Write("script", "#!/opt/absent/python3 -u\nimport torch\n");
+  std::filesystem::permissions(Directory() / "script", std::filesystem::perms::owner_all);
+  const Outcome script = Run("run -- ./script");
+  EXPECT_EQ(script.status, 127);
+  EXPECT_THAT(script.err, HasSubstr("perseus: cannot run ./script: its interpreter "
+                                    "\"/opt/absent/python3\" does not exist (correct"));
   ExpectComplaint(Run("run"), 2, "the training is missing");
   ExpectComplaint(Run("run --job-directory run"), 2, "the training is missing");
   ExpectComplaint(Run("run torchrun x.py"), 2, "the training comes after --: perseus run");

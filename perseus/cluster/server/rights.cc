@@ -36,7 +36,8 @@ bool IsFromThisMachine(const http::Request& request) {
 
 Answer<Identity> Unknown(std::string detail) {
   return Refuse(401, "A valid token is required", std::move(detail),
-                "send the field Authorization: Bearer TOKEN (perseus token create makes tokens)");
+                "give a token: --token-file or PERSEUS_TOKEN_FILE, or over HTTP the field "
+                "Authorization: Bearer TOKEN; perseus token create makes tokens");
 }
 
 }  // namespace

@@ -157,7 +157,8 @@ Answer<http::Response> Create(const Context& context) {
   // Another replica may have created the first token just now, without a notice yet.
   if (context.identity.token.empty() && !tokens->empty()) {
     return Refuse(401, "A valid token is required", "tokens exist now, and the request has none",
-                  "send the field Authorization: Bearer TOKEN with a token of scope operator");
+                  "give a token of scope operator: --token-file or PERSEUS_TOKEN_FILE, or over "
+                  "HTTP the field Authorization: Bearer TOKEN");
   }
   // An operator of an issuer can create tokens without one.
   const bool needs_lasting = !context.identity.is_foreign && !IsLasting(*token);

@@ -106,6 +106,7 @@ class Agent::Loop {
                     options_.socket.string());
     }
     host_ = options_.gpus.host;
+    options_.gpus.socket = options_.socket;
     const std::size_t gpus = options_.gpus.devices.devices.size();
     auto manager = GpuManager::Open(
         std::move(options_.gpus),
@@ -172,6 +173,8 @@ class Agent::Loop {
       metrics_.emplace(*std::move(server));
       return {};
     }
+    // The caller has to fix the address, so trying again is no use.
+    if (server.error().kind == ErrorKind::kInput) return Fail(server);
     if (std::exchange(has_logged_metrics_failure_, true)) return Fail(server);
     log_.error("{} (the agent tries again)", server.error().message);
     return Fail(server);

@@ -48,9 +48,9 @@ Result<FileDescriptor> TryLock(const fs::path& path) {
 }
 
 // The holder's name is only of use to others, so a full disk does not matter.
-void WriteHolder(const FileDescriptor& file) {
+void WriteHolder(const FileDescriptor& file, const std::string& socket = "") {
   const auto self = ReadProcessState(::getpid());
-  const std::string text = fmt::format("{} {}\n", ::getpid(), self ? self->started : 0);
+  const std::string text = fmt::format("{} {}\n{}", ::getpid(), self ? self->started : 0, socket);
   if (::ftruncate(file.get(), 0) != 0) return;
   (void)!::pwrite(file.get(), text.data(), text.size(), 0);
 }
@@ -108,6 +108,18 @@ std::optional<ProcessId> HolderOf(const fs::path& path) {
   const auto [after, error] = std::from_chars(after_pid + 1, end, holder.started);
   if (error != std::errc() || holder.pid <= 0) return std::nullopt;
   return holder;
+}
+
+void RecordSocket(const FileDescriptor& lock, const fs::path& socket) {
+  std::error_code error;
+  const fs::path absolute = fs::absolute(socket, error);
+  if (!error) WriteHolder(lock, absolute.string());
+}
+
+fs::path SocketOfHolder(const fs::path& path) {
+  const auto text = ReadFile(path);
+  const std::size_t end = text ? text->find('\n') : std::string::npos;
+  return end == std::string::npos ? fs::path() : fs::path(text->substr(end + 1));
 }
 
 }  // namespace perseus::agent

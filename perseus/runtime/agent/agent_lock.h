@@ -11,8 +11,9 @@
 // (child_descriptors.h). On a node whose cores are all busy, both may take seconds. So an agent
 // that meets a lock whose holder has ended waits for it.
 //
-// The lock file has the process id and start time of its holder. A takeover replaces the file,
-// since the kernel's lock (flock) is on the old one.
+// The lock file has the process id and start time of its holder, and below them the socket on which
+// it listens, if it does. A takeover replaces the file, since the kernel's lock (flock) is on the
+// old one.
 #pragma once
 
 #include <chrono>
@@ -35,5 +36,10 @@ Result<FileDescriptor> LockFile(const std::filesystem::path& path,
 
 // What the file says of the process that has the lock. Empty if it says nothing.
 std::optional<ProcessId> HolderOf(const std::filesystem::path& path);
+
+// Writes into a lock file of this process on which socket it listens, so that others can ask it.
+void RecordSocket(const FileDescriptor& lock, const std::filesystem::path& socket);
+// The absolute path that the holder has recorded. Empty if it has recorded none.
+std::filesystem::path SocketOfHolder(const std::filesystem::path& path);
 
 }  // namespace perseus::agent

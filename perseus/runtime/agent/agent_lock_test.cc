@@ -57,6 +57,16 @@ TEST_F(AgentLockTest, OneProcessHasIt) {
   EXPECT_EQ(HolderOf(path_)->pid, ::getpid());
 }
 
+TEST_F(AgentLockTest, NamesTheSocketOfItsHolder) {
+  EXPECT_TRUE(SocketOfHolder(path_).empty()) << "no file";
+  const auto lock = LockFile(path_);
+  ASSERT_TRUE(lock && *lock);
+  EXPECT_TRUE(SocketOfHolder(path_).empty()) << "no socket";
+  RecordSocket(*lock, "agent.sock");
+  EXPECT_EQ(SocketOfHolder(path_), std::filesystem::absolute("agent.sock"));
+  EXPECT_EQ(HolderOf(path_)->pid, ::getpid());
+}
+
 // A stopped process is not killed: it may go on at any moment, and set clocks.
 TEST_F(AgentLockTest, AStoppedProcessKeepsIt) {
   const pid_t other = LockInChild([] { ::pause(); });

@@ -7,12 +7,14 @@ namespace perseus::agent {
 using protocol::Refusal;
 
 Result<void> AgentState::Save(SavedState next) {
-  if (next == file_.state() && is_disk_known_) return {};
+  if (next == file_.state() && IsSaved()) return {};
   auto saved = file_.Save(std::move(next));
-  is_disk_known_ = saved.has_value();
+  const std::string failure = saved ? "" : saved.error().message;
+  // Saves are repeated several times a second.
+  const bool is_new = std::exchange(failure_, failure) != failure;
   if (saved) return saved;
   ++failures_;
-  log_.error("{}", saved.error().message);
+  if (is_new) log_.error("{}", failure);
   return saved;
 }
 

@@ -25,8 +25,10 @@ class AgentState {
   const SavedState& operator*() const { return file_.state(); }
   const SavedState* operator->() const { return &file_.state(); }
 
-  // As SavedStateFile::Save. Writes nothing if nothing changes. Logs and counts failures.
+  // As SavedStateFile::Save. Writes nothing if nothing changes. Counts failures, and logs each
+  // cause once until a save succeeds.
   Result<void> Save(SavedState next);
+  bool IsSaved() const { return file_.IsSaved(); }
   std::uint64_t failures() const { return failures_; }
 
   // What an administrator wants. The caller has checked that it is one.
@@ -39,7 +41,7 @@ class AgentState {
  private:
   SavedStateFile file_;
   spdlog::logger& log_;
-  bool is_disk_known_ = true;  // No save has failed since the last success.
+  std::string failure_;  // Of the last save. Empty if it succeeded.
   std::uint64_t failures_ = 0;
 };
 

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "perseus/runtime/agent/agent_fixture.h"
+#include "perseus/runtime/agent/doctor.h"
 
 namespace perseus::agent {
 namespace {
@@ -145,9 +146,49 @@ TEST_F(AgentRestoreTest, ALockThatTheDriverCannotReportIsNotOverwrittenUnlessDec
   }
   Stop();
   AgentOptions options = Options();
-  options.gpus.resting = {{"GPU-a", device::Control::kSmClock, {1000, 1000}}};
+  options.gpus.resting = {{"GPU-a", device::Control::kSmClock, device::Setting{1000, 1000}}};
   Start(std::move(options));
   ExpectLeaseRestores(device::Setting{1000, 1000});
+}
+
+TEST_F(AgentTest, RestingClocksThatCannotBeAreAnErrorAndNotSaved) {
+  const auto start_with = [&](const std::string& uuid, std::optional<device::Setting> setting) {
+    AgentOptions options = Options();
+    options.gpus.resting = {{uuid, device::Control::kSmClock, setting}};
+    return Agent::Start(std::move(options), log_);
+  };
+  const auto expect_refused = [&](const std::string& uuid, device::Setting setting,
+                                  const std::string& why) {
+    const auto agent = start_with(uuid, setting);
+    ASSERT_FALSE(agent) << uuid;
+    EXPECT_EQ(agent.error().kind, ErrorKind::kInput);
+    EXPECT_THAT(agent.error().message, HasSubstr(why));
+    EXPECT_FALSE(std::filesystem::exists(state()));
+  };
+  expect_refused("GPU-none", {1000, 1000}, "this node has no GPU GPU-none");
+  expect_refused("GPU-a", {901, 1410},
+                 "no SM clock of 901 MHz (the nearest: 900 MHz and 1000 MHz)");
+  expect_refused("GPU-a", {900, 1500}, "no SM clock of 1500 MHz (the nearest: 1410 MHz)");
+  EXPECT_TRUE(start_with("GPU-none", std::nullopt));
+}
+
+// The declaration stays in the state, also while the GPU is missing, until it is removed.
+TEST_F(AgentTest, RestingClocksAreSavedUntilTheyAreRemoved) {
+  const auto resting_after = [&](std::vector<GpuManager::Setup::Resting> resting) {
+    AgentOptions options = Options();
+    options.gpus.resting = std::move(resting);
+    options.gpus.devices.devices.erase(options.gpus.devices.devices.begin());
+    const auto agent = Agent::Start(std::move(options), log_);
+    EXPECT_TRUE(agent) << agent.error().message;
+    return ParseSavedState(*ReadFile(state()), "state")->resting.contains("GPU-a");
+  };
+  AgentOptions options = Options();
+  options.gpus.resting = {{"GPU-a", device::Control::kSmClock, device::Setting{1000, 1000}}};
+  ASSERT_TRUE(Agent::Start(std::move(options), log_));
+  EXPECT_TRUE(resting_after({}));
+  EXPECT_THAT(logged_.str(), HasSubstr("--rest GPU-a=default"));
+  EXPECT_TRUE(resting_after({{"GPU-a", device::Control::kSmClock, device::Setting{900, 1000}}}));
+  EXPECT_FALSE(resting_after({{"GPU-a", device::Control::kSmClock, std::nullopt}}));
 }
 
 TEST_F(AgentTest, SilenceEndsALease) {
@@ -280,6 +321,61 @@ TEST_F(AgentTest, AGpuIsNotLeasedIfTheStateCannotBeSaved) {
   EXPECT_TRUE(Eventually([&] { return !a_.setting(device::Control::kSmClock); }));
   *is_full = false;
   EXPECT_TRUE(Eventually([&] { return IsAllBack(); }));
+}
+
+// Both before the state is written for the first time and afterwards.
+TEST_F(AgentTest, ALeaseThatWasNotSavedChangesNothing) {
+  AgentOptions options = Options();
+  auto is_full = std::make_shared<std::atomic<bool>>(true);
+  options.gpus.write_state = [is_full](const auto& path, std::string_view text) -> Result<void> {
+    if (*is_full) return FailAs(ErrorKind::kSystem, "no space left on device");
+    return WriteFileAtomically(path, text);
+  };
+  Start(std::move(options));
+  Client client(socket());
+  for (int times = 0; times < 2; ++times) {
+    *is_full = true;
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_THAT(client.Acquire({"GPU-a", "GPU-b"}), HasSubstr("no space left"));
+      for (const char* gpu : {"GPU-a", "GPU-b"}) {
+        EXPECT_EQ(client.StatusOf(gpu).lease, "");
+        EXPECT_FALSE(client.StatusOf(gpu).is_restoring);
+      }
+    }
+    *is_full = false;
+    const std::string lease = client.Acquire({"GPU-a"});
+    client.Ask(protocol::Release{lease});
+    EXPECT_TRUE(Eventually([&] { return client.StatusOf("GPU-a").lease.empty(); }));
+  }
+  Stop();
+  // One line for each time that the disk was full.
+  const std::string log = logged_.str();
+  const std::size_t first = log.find("no space left");
+  const std::size_t second = log.find("no space left", first + 1);
+  EXPECT_NE(second, std::string::npos) << log;
+  EXPECT_EQ(log.find("no space left", second + 1), std::string::npos) << log;
+}
+
+// As if the new file was in place, and only its directory could not be flushed.
+TEST_F(AgentTest, AGpuIsNotLeasedWhileTheDiskMayHaveALeaseOfIt) {
+  AgentOptions options = Options();
+  auto is_unsure = std::make_shared<std::atomic<bool>>(true);
+  options.gpus.write_state = [is_unsure](const auto& path, std::string_view text) -> Result<void> {
+    PERSEUS_RETURN_IF_ERROR(WriteFileAtomically(path, text));
+    if (*is_unsure) return FailAs(ErrorKind::kSystem, "cannot flush the directory");
+    return {};
+  };
+  Start(std::move(options));
+  Client client(socket());
+  EXPECT_THAT(client.Acquire({"GPU-a"}), HasSubstr("cannot flush"));
+  EXPECT_TRUE(client.StatusOf("GPU-a").is_restoring);
+  const auto findings = ExamineNode({.root = "/", .socket = socket(), .state = state()});
+  EXPECT_THAT(findings,
+              ::testing::Contains(::testing::Field(
+                  &Finding::detail, HasSubstr("0 of 2 GPUs are leased, 1 being restored"))));
+  *is_unsure = false;
+  EXPECT_TRUE(Eventually([&] { return client.StatusOf("GPU-a").lease.empty(); }));
+  EXPECT_TRUE(IsAllBack());
 }
 
 // The owner of the lease dies, and a child of it keeps the connection open.

@@ -12,6 +12,7 @@
 
 #include "perseus/base/file.h"
 #include "perseus/runtime/agent/access_check.h"
+#include "perseus/runtime/agent/agent_lock.h"
 #include "perseus/runtime/agent/saved_state_file.h"
 #include "perseus/runtime/protocol/messages.h"
 #include "perseus/runtime/protocol/unix_socket.h"
@@ -109,17 +110,26 @@ Finding ExamineAgent(const DoctorScene& scene) {
     return {Level::kProblem, "agent", "the agent's answer is not a list of GPUs",
             "install the same version of agent and client"};
   }
-  const auto held =
-      std::ranges::count_if(listing->gpus, [](const auto& gpu) { return !gpu.lease.empty(); });
+  const auto leased = std::ranges::count_if(
+      listing->gpus, [](const auto& gpu) { return !gpu.lease.empty() && !gpu.is_restoring; });
+  const auto restoring =
+      std::ranges::count_if(listing->gpus, [](const auto& gpu) { return gpu.is_restoring; });
   for (const protocol::GpuStatus& gpu : listing->gpus) {
     if (gpu.trouble.empty()) continue;
     return {Level::kProblem, "agent", fmt::format("{}: {}", gpu.uuid, gpu.trouble),
-            "perseus gpu list"};
+            scene.list_command};
   }
   return {Level::kGood, "agent",
-          fmt::format("listens on {}; {} of {} GPUs are leased", scene.socket.string(), held,
-                      listing->gpus.size()),
+          fmt::format("listens on {}; {} of {} GPUs are leased{}", scene.socket.string(), leased,
+                      listing->gpus.size(),
+                      restoring == 0 ? "" : fmt::format(", {} being restored", restoring)),
           ""};
+}
+
+// Whether an agent listens here, or where the process says that has locked this state.
+bool HasAgent(const DoctorScene& scene) {
+  return protocol::Connect(scene.socket) ||
+         protocol::Connect(SocketOfHolder(LockPathOf(scene.state)));
 }
 
 Finding ExamineState(const DoctorScene& scene) {
@@ -147,10 +157,10 @@ Finding ExamineState(const DoctorScene& scene) {
   const auto state =
       text ? ParseSavedState(*text, scene.state.string()) : Result<SavedState>(Fail(text));
   if (!state) return {Level::kProblem, "state", state.error().message, ""};
-  if (!state->gpus.empty() && !protocol::Connect(scene.socket)) {
+  if (!state->gpus.empty() && !HasAgent(scene)) {
     return {Level::kProblem, "state",
             fmt::format("{} GPUs have to be restored, but no agent runs", state->gpus.size()),
-            fmt::format("perseus gpu restore --state {}", scene.state.string())};
+            scene.restore_command};
   }
   return {Level::kGood, "state", fmt::format("{} can be read and written", scene.state.string()),
           ""};

@@ -23,6 +23,9 @@ struct DoctorScene {
   std::filesystem::path root = "/";  // Contains proc/. Tests provide their own.
   std::filesystem::path socket;
   std::filesystem::path state;
+  // The commands that the findings advise, with the flags that name this agent.
+  std::string list_command = "perseus gpu list";
+  std::string restore_command = "perseus gpu restore";
 };
 
 // Checks rights, container, kernel, the agent, its state, and other programs that set clocks.

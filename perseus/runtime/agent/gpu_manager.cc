@@ -1,9 +1,11 @@
 #include "perseus/runtime/agent/gpu_manager.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "perseus/base/file.h"
+#include "perseus/runtime/agent/agent_lock.h"
 #include "perseus/runtime/agent/foreign_clock_log.h"
 #include "perseus/runtime/agent/gpu_list.h"
 #include "perseus/runtime/agent/gpu_locks.h"
@@ -32,6 +34,36 @@ tl::unexpected<protocol::Refused> NoSuchGpu(const std::string& uuid) {
   return Refuse(Refusal::kNoSuchGpu, "this node has no GPU {} (see perseus gpu list)", uuid);
 }
 
+Result<void> CheckClock(const std::vector<int>& clocks_mhz, int clock_mhz, std::string_view uuid) {
+  const auto above = std::ranges::lower_bound(clocks_mhz, clock_mhz);
+  if (clocks_mhz.empty() || (above != clocks_mhz.end() && *above == clock_mhz)) return {};
+  std::string nearest;
+  if (above != clocks_mhz.begin()) nearest = fmt::format("{} MHz", *std::prev(above));
+  if (above != clocks_mhz.end()) {
+    nearest += fmt::format("{}{} MHz", nearest.empty() ? "" : " and ", *above);
+  }
+  return Fail("--rest {}: the GPU has no SM clock of {} MHz (the nearest: {})", uuid, clock_mhz,
+              nearest);
+}
+
+// A GPU of an earlier declaration may be missing for a while, and the others need their agent.
+Result<void> CheckResting(const GpuManager::Setup::Resting& resting,
+                          const std::vector<std::unique_ptr<device::Device>>& devices,
+                          const SavedState& saved) {
+  if (!resting.setting) return {};
+  const auto device =
+      std::ranges::find(devices, resting.uuid, [](const auto& one) { return one->info().uuid; });
+  if (device == devices.end()) {
+    if (saved.resting.contains(resting.uuid)) return {};
+    return Fail("--rest {0}: this node has no GPU {0} (perseus doctor lists the GPUs)",
+                resting.uuid);
+  }
+  if (resting.control != device::Control::kSmClock) return {};
+  const std::vector<int>& clocks_mhz = (*device)->info().sm_clocks_mhz;
+  PERSEUS_RETURN_IF_ERROR(CheckClock(clocks_mhz, resting.setting->lower, resting.uuid));
+  return CheckClock(clocks_mhz, resting.setting->upper, resting.uuid);
+}
+
 }  // namespace
 
 struct GpuManager::Gpu {
@@ -52,6 +84,7 @@ struct GpuManager::Acquiring {
 
 Result<std::unique_ptr<GpuManager>> GpuManager::Open(Setup setup, Post post, spdlog::logger& log) {
   PERSEUS_ASSIGN_OR_RETURN(auto lock, LockSavedState(setup.state));
+  if (!setup.socket.empty()) RecordSocket(lock, setup.socket);
   RemoveUnfinished(setup.state);
   PERSEUS_ASSIGN_OR_RETURN(auto state,
                            SavedStateFile::Open(setup.state, setup.boot_id, setup.write_state));
@@ -89,6 +122,7 @@ Result<void> GpuManager::Begin(std::vector<std::unique_ptr<device::Device>> devi
   }
   SavedState next = *state_;
   for (const Setup::Resting& resting : setup_.resting) {
+    PERSEUS_RETURN_IF_ERROR(CheckResting(resting, devices, next));
     next.DeclareResting(resting.uuid, resting.control, resting.setting);
   }
   const std::vector<Restore> restores = RestoresAfterStart(next, setup_.boot_id, readings);
@@ -102,7 +136,11 @@ Result<void> GpuManager::Begin(std::vector<std::unique_ptr<device::Device>> devi
   }
   for (const auto& [uuid, controls] : state_->resting) {
     if (!gpus_.contains(uuid))
-      log_.warn("{}, which has declared resting clocks, is not on this node", uuid);
+      log_.warn(
+          "{}, which has declared resting clocks, is not on this node (if it is gone for good, "
+          "start "
+          "the agent once with --rest {}=default)",
+          uuid, uuid);
   }
   for (const auto& [uuid, saved] : state_->gpus) {
     if (!gpus_.contains(uuid)) {
@@ -204,7 +242,11 @@ void GpuManager::Found(const std::shared_ptr<Acquiring>& acquiring) {
     return acquiring->done(tl::unexpected<protocol::Refused>(channel.error()));
   }
   if (auto saved = SaveLease(*acquiring, lease); !saved) {
-    // The content of the disk is unknown now, so no client gets the GPUs until a save succeeds.
+    if (state_.IsSaved()) {
+      table_.Cancel(lease.id);
+      return acquiring->done(tl::unexpected<protocol::Refused>(saved.error()));
+    }
+    // The content of the disk is unknown, so no client gets the GPUs until a save succeeds.
     static_cast<void>(table_.Release(lease.id, lease.connection, Now()));
     for (const std::string& uuid : lease.gpus) restored_unsaved_[uuid] = lease.id;
     return acquiring->done(tl::unexpected<protocol::Refused>(saved.error()));
@@ -340,6 +382,7 @@ Answer<void> GpuManager::Release(ConnectionId connection, const protocol::Releas
 }
 
 Answer<void> GpuManager::ReleaseGpu(const Caller& caller, const protocol::ReleaseGpu& wanted) {
+  if (!gpus_.contains(wanted.gpu)) return NoSuchGpu(wanted.gpu);
   const auto now = LookAgain(setup_.host, caller);
   if (!now) return tl::unexpected<protocol::Refused>(now.error());
   const auto ended = table_.ReleaseGpu(wanted.gpu, {now->uid, now->is_administrator}, Now());

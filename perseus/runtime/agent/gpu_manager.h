@@ -22,6 +22,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -47,14 +48,17 @@ class GpuManager {
   struct Setup {
     device::DeviceList devices;
     std::filesystem::path state;
+    // On which the agent listens. The lock of the state records it, for `perseus gpu restore`.
+    std::filesystem::path socket;        // Empty: nothing listens.
     SavedStateFile::Writer write_state;  // For tests. Empty: writes to disk.
     std::string boot_id;
     Host host;
     // What a control returns to if the driver cannot report it. It replaces the saved declaration.
+    // Empty: the driver's default, without a saved declaration.
     struct Resting {
       std::string uuid;
       device::Control control = device::Control::kSmClock;
-      device::Setting setting;
+      std::optional<device::Setting> setting;
     };
     std::vector<Resting> resting;
     // The directory with a lock for each GPU, so that two agents with different states do not set
@@ -71,7 +75,9 @@ class GpuManager {
   using Post = std::function<void(std::function<void()>)>;
 
   // First restores what an earlier agent left changed. Fails if the state cannot be read or
-  // written, or if another manager uses it. Then it touches no GPU.
+  // written, or if another manager uses it. Fails (kInput) if a resting setting is of a GPU that
+  // neither this node nor the state has, or has clocks that the GPU does not have. Then it touches
+  // no GPU, and saves nothing.
   static Result<std::unique_ptr<GpuManager>> Open(Setup setup, Post post, spdlog::logger& log);
   // Restores nothing. Call EndAll() before, and wait until IsAllBack().
   ~GpuManager();

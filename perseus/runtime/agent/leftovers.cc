@@ -23,49 +23,85 @@ namespace {
 constexpr std::chrono::milliseconds kEndTime{5'000};
 constexpr std::chrono::milliseconds kLookAgain{20};
 
-bool Answers(const std::filesystem::path& socket, std::chrono::milliseconds answer_time) {
-  const auto connected = protocol::Connect(socket);
-  return connected &&
-         protocol::SendRequest(connected->get(), protocol::Format(protocol::List{}), answer_time);
+bool IsThere(const ProcessId& process) {
+  const auto state = ReadProcessState(process.pid);
+  // Otherwise, the number may be of another PID namespace, and here of another process.
+  return state && state->started == process.started;
+}
+
+// Whether the process answers on `socket`. Fails unless it listens there, as the kernel says.
+Result<bool> Answers(const ProcessId& process, const std::filesystem::path& socket,
+                     std::chrono::milliseconds answer_time) {
+  const auto end = std::chrono::steady_clock::now() + answer_time;
+  while (true) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto connected, protocol::Connect(socket));
+    PERSEUS_ASSIGN_OR_RETURN(const auto peer, protocol::PeerOf(connected.get()));
+    if (peer.pid != process.pid) {
+      return Fail("{}: it is the socket of another process ({})", socket.string(), peer.pid);
+    }
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+    if (left.count() <= 0) return false;
+    if (protocol::SendRequest(connected.get(), protocol::Format(protocol::List{}), left)) {
+      return true;
+    }
+    // An agent that stops ends its connections, and closes its socket next. It is not to be killed.
+    std::this_thread::sleep_for(kLookAgain);
+  }
 }
 
 }  // namespace
 
-Result<void> EndUnresponsiveAgent(const std::filesystem::path& state,
-                                  const std::filesystem::path& socket,
-                                  std::chrono::milliseconds answer_time, spdlog::logger& log) {
+Result<std::optional<ProcessId>> FindUnresponsiveAgent(const std::filesystem::path& state,
+                                                       const std::filesystem::path& socket,
+                                                       std::chrono::milliseconds answer_time) {
   const std::filesystem::path lock_path = LockPathOf(state);
-  if (!std::filesystem::exists(lock_path)) return {};
+  if (!std::filesystem::exists(lock_path)) return std::nullopt;
   PERSEUS_ASSIGN_OR_RETURN(const FileDescriptor free, LockFile(lock_path, answer_time));
-  if (free) return {};
-  if (Answers(socket, answer_time)) {
-    return Fail("an agent runs on {}, and restores GPUs itself (perseus gpu release)",
-                socket.string());
-  }
+  if (free) return std::nullopt;
   const auto holder = HolderOf(lock_path);
-  const auto process = holder ? ReadProcessState(holder->pid) : std::nullopt;
-  // The number may be of another PID namespace, and here of another process.
-  if (!process || process->started != holder->started) {
-    return FailAs(
-        ErrorKind::kSystem,
-        "a process that is not visible here has locked {}, and does not answer on {} (end "
-        "it first, or run this in its PID namespace)",
-        state.string(), socket.string());
+  if (!holder || !IsThere(*holder)) {
+    return FailAs(ErrorKind::kSystem,
+                  "a process that is not visible here has locked {} (end it first, or run this in "
+                  "its PID namespace)",
+                  state.string());
   }
-  log.warn("the agent (process {}) does not answer: killing it", holder->pid);
-  if (::kill(holder->pid, SIGKILL) != 0 && errno != ESRCH) {
-    return FailAs(ErrorKind::kSystem, "cannot kill the agent (process {}): {} (run as root)",
-                  holder->pid, std::strerror(errno));
+  std::filesystem::path asked = SocketOfHolder(lock_path);
+  auto answers = Answers(*holder, asked, answer_time);
+  // An agent in a container may know its socket by a path that this process does not have.
+  if (!answers) {
+    asked = socket;
+    answers = Answers(*holder, asked, answer_time);
+  }
+  if (!answers) {
+    return FailAs(ErrorKind::kSystem,
+                  "process {} has locked {}, and cannot be asked whether it works: {} (give the "
+                  "--socket of this agent, or end this process: an agent restores its GPUs then)",
+                  holder->pid, state.string(), answers.error().message);
+  }
+  if (!*answers) return holder;
+  return Fail("an agent runs on {}, and restores GPUs itself (perseus gpu release, with --socket)",
+              asked.string());
+}
+
+Result<void> EndUnresponsiveAgent(const std::filesystem::path& state, const ProcessId& agent,
+                                  spdlog::logger& log) {
+  if (IsThere(agent)) {
+    log.warn("the agent (process {}) does not answer: killing it", agent.pid);
+    if (::kill(agent.pid, SIGKILL) != 0 && errno != ESRCH) {
+      return FailAs(ErrorKind::kSystem, "cannot kill the agent (process {}): {} (run as root)",
+                    agent.pid, std::strerror(errno));
+    }
   }
   const auto end = std::chrono::steady_clock::now() + kEndTime;
   while (std::chrono::steady_clock::now() < end) {
     PERSEUS_ASSIGN_OR_RETURN(const FileDescriptor taken,
-                             LockFile(lock_path, std::chrono::milliseconds(0)));
+                             LockFile(LockPathOf(state), std::chrono::milliseconds(0)));
     if (taken) return {};
     std::this_thread::sleep_for(kLookAgain);
   }
   return FailAs(ErrorKind::kSystem, "the agent (process {}) was killed and still holds {}",
-                holder->pid, state.string());
+                agent.pid, state.string());
 }
 
 Result<int> GiveBackLeftovers(GpuManager::Setup setup, std::chrono::milliseconds timeout,

@@ -6,9 +6,11 @@
 
 #include <chrono>
 #include <filesystem>
+#include <optional>
 
 #include "perseus/base/result.h"
 #include "perseus/runtime/agent/gpu_manager.h"
+#include "perseus/runtime/agent/owner.h"
 
 namespace perseus::agent {
 
@@ -18,11 +20,18 @@ namespace perseus::agent {
 Result<int> GiveBackLeftovers(GpuManager::Setup setup, std::chrono::milliseconds timeout,
                               spdlog::logger& log);
 
-// Ends an agent that holds `state` and does not answer on `socket` within `answer_time`: kills it,
-// and waits until it has ended, or never runs again (agent_lock.h). Fails (kInput) if the agent
-// answers, because it restores its GPUs itself. Does nothing if no process holds `state`.
-Result<void> EndUnresponsiveAgent(const std::filesystem::path& state,
-                                  const std::filesystem::path& socket,
-                                  std::chrono::milliseconds answer_time, spdlog::logger& log);
+// The agent that holds `state`, if it does not answer within `answer_time`. Empty if no process
+// holds `state`. Asks the holder on the socket that it has recorded (agent_lock.h), or else on
+// `socket`, and only where the holder itself listens: no other socket tells whether it works.
+// Fails (kInput) if it answers, because it restores its GPUs itself. Fails (kSystem) if it cannot
+// be asked.
+Result<std::optional<ProcessId>> FindUnresponsiveAgent(const std::filesystem::path& state,
+                                                       const std::filesystem::path& socket,
+                                                       std::chrono::milliseconds answer_time);
+
+// Kills the agent that FindUnresponsiveAgent has found, and waits until it has ended, or never runs
+// again. Fails (kSystem) if it still holds `state` then, or may not be killed.
+Result<void> EndUnresponsiveAgent(const std::filesystem::path& state, const ProcessId& agent,
+                                  spdlog::logger& log);
 
 }  // namespace perseus::agent

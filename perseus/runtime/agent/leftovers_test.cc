@@ -4,6 +4,7 @@
 #include <sys/prctl.h>
 
 #include <fstream>
+#include <utility>
 
 #include "perseus/runtime/agent/agent_fixture.h"
 #include "perseus/runtime/agent/agent_lock.h"
@@ -16,46 +17,95 @@ constexpr std::chrono::milliseconds kAnswerTime{100};
 
 class UnresponsiveAgentTest : public AgentTest {
  protected:
-  Result<void> EndIt() { return EndUnresponsiveAgent(state(), socket(), kAnswerTime, log_); }
+  auto Find() { return FindUnresponsiveAgent(state(), socket(), kAnswerTime); }
+
+  // A process that does `then` and never ends by itself.
+  template <typename Function>
+  static pid_t Fork(Function then) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      [[maybe_unused]] const auto kept = then();
+      while (true) ::pause();
+    }
+    return child;
+  }
+  // An agent that has the state, listens on `where`, and never answers.
+  pid_t ForkSilentAgent(const std::filesystem::path& where) {
+    const pid_t agent = Fork([&] {
+      auto listener = protocol::Listen(where, 0600);
+      auto lock = LockSavedState(state());
+      RecordSocket(*lock, where);
+      return std::pair(std::move(listener), std::move(lock));
+    });
+    EXPECT_TRUE(Eventually([&] { return !SocketOfHolder(LockPathOf(state())).empty(); }));
+    return agent;
+  }
+  static void ExpectRuns(pid_t process) {
+    EXPECT_EQ(::waitpid(process, nullptr, WNOHANG), 0) << "it was killed";
+    ::kill(process, SIGKILL);
+    ::waitpid(process, nullptr, 0);
+  }
 };
 
 TEST_F(UnresponsiveAgentTest, WithoutAnAgentThereIsNothingToEnd) {
-  const auto ended = EndIt();
-  EXPECT_TRUE(ended) << ended.error().message;
+  const auto found = Find();
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_FALSE(*found);
 }
 
-TEST_F(UnresponsiveAgentTest, AnAgentThatAnswersIsNotEnded) {
-  const pid_t agent = ::fork();
-  if (agent == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+// Also if the caller names a socket that does not exist, as it does without --socket.
+TEST_F(UnresponsiveAgentTest, AnAgentThatAnswersOnItsOwnSocketIsNotEnded) {
+  const pid_t agent = Fork([&] {
     Start();
-    while (true) ::pause();
-  }
-  ASSERT_TRUE(Eventually([&] { return HolderOf(LockPathOf(state())).has_value(); }));
+    return 0;
+  });
   ASSERT_TRUE(Eventually([&] { return protocol::Connect(socket()).has_value(); }));
-  const auto refused =
-      EndUnresponsiveAgent(state(), socket(), std::chrono::milliseconds(10'000), log_);
+  ASSERT_TRUE(Eventually([&] { return !SocketOfHolder(LockPathOf(state())).empty(); }));
+  for (const auto& given : {socket(), directory_ / "nowhere.sock"}) {
+    const auto refused = FindUnresponsiveAgent(state(), given, std::chrono::milliseconds(10'000));
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().kind, ErrorKind::kInput);
+    EXPECT_THAT(refused.error().message, ::testing::HasSubstr(socket().string()));
+  }
+  ExpectRuns(agent);
+}
+
+// Such as an agent of an earlier version, or perseus qualify.
+TEST_F(UnresponsiveAgentTest, AHolderOfUnknownSocketIsNotEnded) {
+  const pid_t holder = Fork([&] { return LockSavedState(state()); });
+  ASSERT_TRUE(Eventually([&] { return HolderOf(LockPathOf(state())).has_value(); }));
+  const auto refused = Find();
   ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().kind, ErrorKind::kInput);
-  EXPECT_EQ(::kill(agent, SIGKILL), 0) << "it still runs";
-  ::waitpid(agent, nullptr, 0);
+  EXPECT_EQ(refused.error().kind, ErrorKind::kSystem);
+  EXPECT_THAT(refused.error().message, ::testing::HasSubstr("give the --socket of this agent"));
+  ExpectRuns(holder);
+}
+
+// That the other agent is silent says nothing about the holder.
+TEST_F(UnresponsiveAgentTest, TheSocketOfAnotherProcessProvesNothing) {
+  const auto other = protocol::Listen(socket(), 0600);
+  ASSERT_TRUE(other);
+  const pid_t holder = Fork([&] { return LockSavedState(state()); });
+  ASSERT_TRUE(Eventually([&] { return HolderOf(LockPathOf(state())).has_value(); }));
+  const auto refused = Find();
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, ::testing::HasSubstr("the socket of another process"));
+  ExpectRuns(holder);
 }
 
 // The parent of the killed process waits for it only later, so the process cannot end: as with a
 // driver call that hangs.
 TEST_F(UnresponsiveAgentTest, AStoppedAgentIsKilledAndLosesItsState) {
-  const pid_t agent = ::fork();
-  if (agent == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    const auto lock = LockSavedState(state());
-    while (true) ::pause();
-  }
-  ASSERT_TRUE(Eventually([&] { return HolderOf(LockPathOf(state())).has_value(); }));
+  const pid_t agent = ForkSilentAgent(directory_ / "other.sock");
   ::kill(agent, SIGSTOP);
   int status = 0;
   ::waitpid(agent, &status, WUNTRACED);
   EXPECT_FALSE(LockSavedState(state()));
-  const auto ended = EndIt();
+  const auto found = Find();
+  ASSERT_TRUE(found && *found) << (found ? "not found" : found.error().message);
+  EXPECT_EQ((*found)->pid, agent);
+  const auto ended = EndUnresponsiveAgent(state(), **found, log_);
   EXPECT_TRUE(ended) << ended.error().message;
   EXPECT_TRUE(LockSavedState(state()));
   ::waitpid(agent, &status, 0);
@@ -66,18 +116,12 @@ TEST_F(UnresponsiveAgentTest, AStoppedAgentIsKilledAndLosesItsState) {
 TEST_F(UnresponsiveAgentTest, AProcessThatIsNotTheAgentIsNotKilled) {
   const auto lock = LockSavedState(state());
   ASSERT_TRUE(lock);
-  const pid_t bystander = ::fork();
-  if (bystander == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    while (true) ::pause();
-  }
+  const pid_t bystander = Fork([] { return 0; });
   std::ofstream(LockPathOf(state())) << bystander << " 1\n";
-  const auto refused = EndIt();
+  const auto refused = Find();
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().kind, ErrorKind::kSystem);
-  EXPECT_EQ(::waitpid(bystander, nullptr, WNOHANG), 0) << "it still runs";
-  ::kill(bystander, SIGKILL);
-  ::waitpid(bystander, nullptr, 0);
+  ExpectRuns(bystander);
 }
 
 }  // namespace

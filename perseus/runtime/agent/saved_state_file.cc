@@ -262,7 +262,9 @@ Result<SavedStateFile> SavedStateFile::Open(std::filesystem::path path,
       std::filesystem::file_type::not_found) {
     SavedState empty;
     empty.boot_id = boot_id_now;
-    return SavedStateFile(std::move(path), std::move(empty), std::move(write));
+    SavedStateFile missing(std::move(path), std::move(empty), std::move(write));
+    missing.is_missing_ = true;
+    return missing;
   }
   // Reading a device might never end.
   if (!std::filesystem::is_regular_file(path, error)) {
@@ -284,8 +286,18 @@ Result<void> SavedStateFile::Save(SavedState next) {
     return Fail("{}: not written, because it could not be read again{}{} (please report this)",
                 path_.string(), read ? "" : ": ", read ? "" : read.error().message);
   }
-  is_on_disk_ = false;
-  if (Result<void> written = write_(path_, text); !written) return written;
+  const bool was_on_disk = std::exchange(is_on_disk_, false);
+  const bool was_missing = std::exchange(is_missing_, false);
+  if (Result<void> written = write_(path_, text); !written) {
+    // The file is replaced in one step. While it is the old one, that step did not happen.
+    std::error_code ignored;
+    is_missing_ = was_missing && std::filesystem::symlink_status(path_, ignored).type() ==
+                                     std::filesystem::file_type::not_found;
+    const auto now = was_on_disk ? ReadFile(path_) : Result<std::string>("");
+    const auto left = now ? ParseSavedState(*now, path_.string()) : Result<SavedState>(Fail(now));
+    is_on_disk_ = left && *left == state_;
+    return written;
+  }
   is_on_disk_ = true;
   state_ = std::move(next);
   return {};

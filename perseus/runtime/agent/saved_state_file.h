@@ -61,17 +61,24 @@ class SavedStateFile {
   const SavedState& state() const { return state_; }
 
   // When it returns successfully, `next` is on disk. If it fails, state() is the old one, and the
-  // caller must not do what had to be saved first. Until a Save succeeds, either of the two may be
-  // on disk. Both are right for a GPU that nobody touches meanwhile. So repeat Save(state()) before
-  // a GPU that could not be saved as taken counts as free again (LeaseTable::Cancel).
+  // caller must not do what had to be saved first.
   Result<void> Save(SavedState next);
+
+  // Whether the disk certainly has state(), as it usually does after a Save that failed: a full
+  // disk leaves the old file. (No file is the empty state.) Otherwise either of the two may be on
+  // disk until a Save succeeds. Both are right for a GPU that nobody touches meanwhile. So repeat
+  // Save(state()) then, before a GPU that could not be saved as taken counts as free again
+  // (LeaseTable::Cancel).
+  bool IsSaved() const { return is_on_disk_ || is_missing_; }
 
  private:
   SavedStateFile(std::filesystem::path path, SavedState state, Writer write);
 
   std::filesystem::path path_;
   SavedState state_;
-  bool is_on_disk_ = false;  // True only if it is certain.
+  // Each is true only if it is certain.
+  bool is_on_disk_ = false;
+  bool is_missing_ = false;  // There is no file yet.
   Writer write_;
 };
 

@@ -203,7 +203,7 @@ void Verifier::SayBefore(std::span<const double> step_times_s) const {
                               100 * comparison.slowdown_tolerance)
                 : fmt::format(
                       "; to decide whether it exceeds {:g} % takes about {:.0f} steps "
-                      "(raise --steps or --tolerance)",
+                      "(raise --steps)",
                       100 * comparison.slowdown_tolerance, needed);
   }
   Say(text);
