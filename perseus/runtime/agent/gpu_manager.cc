@@ -138,8 +138,7 @@ Result<void> GpuManager::Begin(std::vector<std::unique_ptr<device::Device>> devi
     if (!gpus_.contains(uuid))
       log_.warn(
           "{}, which has declared resting clocks, is not on this node (if it is gone for good, "
-          "start "
-          "the agent once with --rest {}=default)",
+          "start the agent once with --rest {}=default)",
           uuid, uuid);
   }
   for (const auto& [uuid, saved] : state_->gpus) {
