@@ -131,12 +131,13 @@ Result<ordered_json> ViewJob(const Services& services, const store::JobRecord& j
   auto node_list = ordered_json::array();
   for (const store::NodeRecord& node : nodes) {
     const std::int64_t from_step = assignment ? assignment->from_step : 0;
+    const auto seen = std::max(node.seen, services.reports.LastReport(job.id, node.node));
     node_list.push_back({{"node", node.node},
                          {"state", NodeState(node, job, from_step, now)},
                          {"acknowledged", node.acknowledged},
                          {"following", node.following},
                          {"since_step", node.since_step},
-                         {"seen_s_ago", SecondsSince(node.seen, now)},
+                         {"seen_s_ago", SecondsSince(seen, now)},
                          {"ranks", ordered_json::parse(node.ranks)}});
   }
   json["nodes"] = std::move(node_list);

@@ -67,6 +67,20 @@ class JobViewTest : public testing::Test {
                      "",       plans_on_request_, {}};
 };
 
+// The store does not have the time of every report.
+TEST_F(JobViewTest, HasTheTimeOfTheLastReport) {
+  EXPECT_TRUE(store_->AttachNode(job_, "n0", R"([{"dp_rank": 0, "pp_rank": 0, "tp_rank": 0}])",
+                                 kNow - 4'000));
+  protocol::JobReport report;
+  report.job = "run";
+  for (const store::Milliseconds ago : {4'000, 500}) {
+    EXPECT_TRUE(reports_.Take("n0", {report}, kNow - ago));
+  }
+  const auto view = ViewJob(services_, **store_->FindJob(job_), kNow);
+  ASSERT_TRUE(view) << view.error().message;
+  EXPECT_EQ(view->at("nodes").at(0).at("seen_s_ago"), 0.5);
+}
+
 TEST_F(JobViewTest, HasTheStateOfEachNode) {
   Assign();
   EXPECT_EQ(State(0), "pending");

@@ -135,12 +135,13 @@ void NodeReports::NoteNode(const std::string& node, const std::string& job,
                            const protocol::JobReport& report, store::Milliseconds now) {
   const MutexLock lock(mutex_);
   Known& known = known_[{job, node}];
+  known.seen = now;
   if (!report.steps.empty()) known.ran = now;
   if (known.acknowledged == report.acknowledged && known.following == report.following &&
       IsWithin(kWriteNodeEvery, known.written, now)) {
     return;
   }
-  known = {report.acknowledged, report.following, now, known.ran};
+  known = {report.acknowledged, report.following, now, known.ran, now};
   if (!IsWithin(kForgetAfter, pruned_, now)) {
     pruned_ = now;
     std::erase_if(known_, [now](const auto& entry) {
@@ -156,6 +157,12 @@ void NodeReports::NoteNode(const std::string& node, const std::string& job,
   record.seen = now;
   record.ran = known.ran;
   seen_.push_back(std::move(record));
+}
+
+store::Milliseconds NodeReports::LastReport(const std::string& job, const std::string& node) const {
+  const MutexLock lock(mutex_);
+  const auto known = known_.find({job, node});
+  return known == known_.end() ? 0 : known->second.seen;
 }
 
 Result<void> NodeReports::WriteNoted() {

@@ -42,6 +42,9 @@ class NodeReports {
   Result<std::vector<std::string>> Take(const std::string& node,
                                         const std::vector<protocol::JobReport>& reports,
                                         store::Milliseconds now);
+  // When this replica last received a report of the node about the job (its id); 0 if it does not
+  // know. The store has older times, since not every report is written.
+  store::Milliseconds LastReport(const std::string& job, const std::string& node) const;
   // Processes a message that a replica (perhaps this one) sent to all (Notice::Kind::kSteps). The
   // caller passes the messages of one job in order and one at a time.
   Result<void> TakeFromReplica(const ReplicaMessage& message, store::Milliseconds now);
@@ -56,6 +59,7 @@ class NodeReports {
     std::int64_t following = -1;
     store::Milliseconds written = 0;
     store::Milliseconds ran = 0;  // When it last reported a step.
+    store::Milliseconds seen = 0;
   };
   // Whether the node is attached to the job.
   Result<bool> TakeJob(const std::string& node, const protocol::JobReport& report,
@@ -93,7 +97,7 @@ class NodeReports {
   JobWatches& watches_;
   const ReportCallbacks callbacks_;
   const std::string replica_;  // Random: two replicas may have the same name.
-  Mutex mutex_;
+  mutable Mutex mutex_;
   std::map<std::pair<std::string, std::string>, Known> known_ PERSEUS_GUARDED_BY(mutex_);
   // When nodes were last removed from known_.
   store::Milliseconds pruned_ PERSEUS_GUARDED_BY(mutex_) = 0;
