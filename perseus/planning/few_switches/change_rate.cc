@@ -83,7 +83,7 @@ Result<KeptPlan> KeepChangeLimit(const plan::Planner& planner, plan::Plan plan,
   return FailAs(ErrorKind::kUnreachable,
                 "{}: found no plan with at most {} per GPU{} (choose another target, or allow more "
                 "changes)",
-                plan.target, MostAllowed(limit, plan.deadline),
+                plan.target, Counted(MostAllowed(limit, plan.deadline), "switch"),
                 limit.most_changes
                     ? ""
                     : fmt::format(", which {:.4g} clock changes per second and GPU allow",
