@@ -65,11 +65,11 @@ std::string FileOf(const std::string& command) {
   return "";
 }
 
-// What the first line of a script names; that of a program is the dynamic loader.
+// What the first line of a script names. Empty if the file is no script.
 std::string InterpreterOf(const std::string& file) {
   std::ifstream script(file);
   std::string line;
-  if (!std::getline(script, line) || !line.starts_with("#!")) return "(the dynamic loader)";
+  if (!std::getline(script, line) || !line.starts_with("#!")) return "";
   std::istringstream words(line.substr(2));
   std::string interpreter;
   words >> interpreter;
@@ -102,10 +102,14 @@ Result<Child> Child::Start(const ChildSpec& spec) {
   posix_spawnattr_destroy(&attributes);
   if (error == 0) return Child(process);
   const ErrorKind kind = error == ENOENT ? ErrorKind::kUnreachable : ErrorKind::kSystem;
-  const std::string script = error == ENOENT ? FileOf(words.front()) : "";
-  if (!script.empty()) {
+  const std::string file = error == ENOENT ? FileOf(words.front()) : "";
+  if (const std::string interpreter = InterpreterOf(file); !interpreter.empty()) {
     return FailAs(kind, "cannot run {}: its interpreter {} does not exist (correct its first line)",
-                  script, InterpreterOf(script));
+                  file, interpreter);
+  }
+  if (!file.empty()) {
+    return FailAs(kind, "cannot run {}: its loader does not exist (is it built for this system?)",
+                  file);
   }
   return FailAs(kind, "cannot run {}: {}", words.front(), CauseAndRemedy(error));
 }

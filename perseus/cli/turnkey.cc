@@ -46,15 +46,9 @@ std::string IntervalAt(const nlohmann::json& json, const std::string& name) {
                      100 * NumberAt(json, ("/" + name + "/upper").c_str()));
 }
 
-// A line of a verb as this program says it: without the name, and with the flag that the user of
-// perseus run has for --steps of perseus verify.
-std::string InOwnWords(std::string line) {
+std::string WithoutName(const std::string& line) {
   constexpr std::string_view kName = "perseus: ";
-  constexpr std::string_view kStepsFlag = " --steps";
-  if (line.starts_with(kName)) line.erase(0, kName.size());
-  const std::size_t flag = line.find(kStepsFlag);
-  if (flag != std::string::npos) line.replace(flag, kStepsFlag.size(), " --verify-steps");
-  return line;
+  return line.starts_with(kName) ? line.substr(kName.size()) : line;
 }
 
 double WidthAt(const nlohmann::json& json, const std::string& name) {
@@ -116,7 +110,7 @@ void Turnkey::Forward() {
   if (fs::file_size(log_, error) == forwarded_ || error) return;
   const std::string text = ReadFile(log_).value_or("");
   for (std::size_t end = 0; (end = text.find('\n', forwarded_)) != std::string::npos;) {
-    options_.say(InOwnWords(text.substr(forwarded_, end - forwarded_)));
+    options_.say(WithoutName(text.substr(forwarded_, end - forwarded_)));
     forwarded_ = end + 1;
   }
 }
@@ -172,7 +166,7 @@ std::string Turnkey::LastLineOf(const std::string& log) const {
   std::string text = ReadFile(options_.job_directory / log).value_or("");
   while (text.ends_with('\n')) text.pop_back();
   text = text.substr(text.rfind('\n') + 1);
-  return text.empty() ? "it was killed" : InOwnWords(text);
+  return text.empty() ? "it was killed" : WithoutName(text);
 }
 
 int Turnkey::SpentSteps() const {

@@ -451,6 +451,18 @@ class NeverInTheWayTest(TorchTest):
         self.assertFalse(self.handles[-1].is_attached)
         self.assertEqual(hooks_of(seen[0]), [])
 
+    def test_an_error_of_the_import_hook_is_one_warning(self):
+        from perseus.adapters import torch_pipelining
+
+        schedule = self.make("GPipe")
+        error = unittest.mock.Mock(side_effect=RuntimeError("ours"))
+        with unittest.mock.patch.object(torch_pipelining, "_recorder_of", error):
+            warnings = self.warnings_of(
+                lambda: [torch_pipelining._auto_recorder(schedule) for _ in range(3)]
+            )
+        self.assertEqual(len(warnings), 1)
+        self.assertEqual(error.call_count, 1)
+
     def test_detach_inside_of_a_step(self):
         schedule = self.make()
         handle = self.attach(schedule)

@@ -1,13 +1,14 @@
 #include "perseus/planning/few_switches/change_rate.h"
 
 #include <fmt/format.h>
-#include "perseus/base/wording.h"
 
 #include <algorithm>
 #include <array>
 #include <span>
 #include <utility>
 #include <vector>
+
+#include "perseus/base/wording.h"
 
 namespace perseus::few_switches {
 namespace {

@@ -1,13 +1,14 @@
 #include "perseus/planning/schedule/order_text.h"
 
 #include <fmt/format.h>
-#include "perseus/base/wording.h"
 
 #include <algorithm>
 #include <map>
 #include <span>
 #include <utility>
 #include <vector>
+
+#include "perseus/base/wording.h"
 
 namespace perseus::schedule {
 namespace {

@@ -40,7 +40,12 @@ class ListedDescriptor {
     entry_->store(descriptor_.get());
   }
   ListedDescriptor(ListedDescriptor&&) noexcept = default;
-  ListedDescriptor& operator=(ListedDescriptor&&) noexcept = default;
+  // What was here before ends with `other`.
+  ListedDescriptor& operator=(ListedDescriptor&& other) noexcept {
+    std::swap(descriptor_, other.descriptor_);
+    std::swap(entry_, other.entry_);
+    return *this;
+  }
   ~ListedDescriptor();
 
   int get() const { return descriptor_.get(); }

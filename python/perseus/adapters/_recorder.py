@@ -9,6 +9,7 @@ Thread safety: none. The calls of one pipeline come from one thread at a time.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import weakref
@@ -17,7 +18,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Seq
 from perseus import _client
 from perseus.adapters import _memory
 from perseus.adapters._devices import is_capturing
-from perseus.adapters._patches import Patches
+from perseus.adapters._patches import ByObject, Patches
 from perseus.adapters._warning import warn
 
 FORWARD, BACKWARD = "forward", "backward"
@@ -82,6 +83,26 @@ def restore(patches: Patches) -> None:
             _log.info("detach: other code has replaced hooks of Perseus; they do nothing now")
     except Exception:
         warn("detach: an error of Perseus", exc_info=True)
+
+
+class Handles(ByObject):
+    """The handles of schedules or engines."""
+
+    def recorder_of(self, owner: Any, attach: Callable[[], Handle]) -> Optional[Recorder]:
+        """For auto(). Attaches at the first call, and returns None if that does not succeed.
+
+        Never raises an Exception, and does not try again, so there is one warning.
+        """
+        handle = self.get(owner)
+        if handle is None:
+            try:
+                handle = attach()
+            except Exception:
+                warn("attach: an error of Perseus; nothing is attached", exc_info=True)
+                handle = Handle(None)
+            with contextlib.suppress(TypeError):  # An object that cannot be held weakly.
+                self.set(owner, handle)
+        return handle._recorder
 
 
 # The recorders of this process by (dp_rank, pp_rank, tp_rank), to find two that would record as the

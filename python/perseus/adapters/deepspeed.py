@@ -23,7 +23,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 from perseus.adapters import class_in
 from perseus.adapters._devices import current_stream, gpu_of
-from perseus.adapters._patches import ByObject, Patches, function_of
+from perseus.adapters._patches import Patches, function_of
 from perseus.adapters._probe import Probe
 from perseus.adapters._recorder import (
     BACKWARD,
@@ -31,6 +31,7 @@ from perseus.adapters._recorder import (
     BACKWARD_WEIGHT,
     FORWARD,
     Handle,
+    Handles,
     Ranks,
     Recorder,
 )
@@ -97,23 +98,15 @@ def auto(module: Any) -> None:
     cls.train_batch = train_batch  # type: ignore[union-attr]
 
 
-_handles = ByObject()
+_handles = Handles()
 
 
 def _auto_recorder(engine: Any) -> Optional[Recorder]:
-    try:
-        handle = _handles.get(engine)
-        if handle is None:
-            recorder, instructions = _recorder_of(engine, {})
-            if recorder is None:
-                handle = Handle(None)  # It warns once.
-                _handles.set(engine, handle)
-            else:
-                handle = _attach_members(engine, recorder, instructions)
-        return handle._recorder
-    except Exception:
-        warn("attach: an error of Perseus; nothing is attached", exc_info=True)
-        return None
+    def attach() -> Handle:
+        recorder, instructions = _recorder_of(engine, {})
+        return Handle(None) if recorder is None else _attach_members(engine, recorder, instructions)
+
+    return _handles.recorder_of(engine, attach)
 
 
 def _attach_members(engine: Any, recorder: Recorder, members: Mapping[str, Any]) -> Handle:

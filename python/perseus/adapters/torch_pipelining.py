@@ -25,7 +25,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional
 from perseus.adapters import class_in
 from perseus.adapters._devices import current_stream, gpu_of
 from perseus.adapters._mesh import find_ranks
-from perseus.adapters._patches import ByObject, Patches, function_of
+from perseus.adapters._patches import Patches, function_of
 from perseus.adapters._probe import Probe
 from perseus.adapters._recorder import (
     BACKWARD,
@@ -33,10 +33,10 @@ from perseus.adapters._recorder import (
     BACKWARD_WEIGHT,
     FORWARD,
     Handle,
+    Handles,
     Ranks,
     Recorder,
 )
-from perseus.adapters._warning import warn
 
 PACKAGE = "torch.distributed.pipelining"
 MODULE = PACKAGE + ".schedules"  # auto() is called when it was imported.
@@ -102,26 +102,19 @@ def _auto_class(cls: type) -> None:
 
 
 # The handles of schedules. Those of auto() have no `step` of their own.
-_handles = ByObject()
+_handles = Handles()
 
 
 def _auto_recorder(schedule: Any) -> Optional[Recorder]:
     """Returns None if this step is not to be recorded."""
-    try:
-        handle = _handles.get(schedule)
-        if handle is None:
-            if not getattr(schedule, "_has_backward", False):
-                return None
-            recorder = _recorder_of(schedule, None, {})
-            if recorder is None:
-                handle = Handle(None)  # It warns once.
-                _handles.set(schedule, handle)
-            else:
-                handle = _attach_methods(schedule, recorder, {})
-        return handle._recorder
-    except Exception:
-        warn("attach: an error of Perseus; nothing is attached", exc_info=True)
+
+    def attach() -> Handle:
+        recorder = _recorder_of(schedule, None, {})
+        return Handle(None) if recorder is None else _attach_methods(schedule, recorder, {})
+
+    if _handles.get(schedule) is None and not getattr(schedule, "_has_backward", False):
         return None
+    return _handles.recorder_of(schedule, attach)
 
 
 def _attach_methods(
