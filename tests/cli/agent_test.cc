@@ -38,8 +38,10 @@ class AgentProgramTest : public ProgramTest {
   // Returns whether the agent ended in time.
   bool StopAgent() {
     if (agent_ == 0) return true;
+    // A test may have stopped it. SIGCONT comes first: it also discards the SIGSTOP with which the
+    // leak check attaches to the process at its end, and that check then waits forever.
+    kill(agent_, SIGCONT);
     kill(agent_, SIGTERM);
-    kill(agent_, SIGCONT);  // A test may have stopped it.
     const bool has_ended = Comes([&] { return HasEnded(agent_); });
     agent_ = 0;
     return has_ended;

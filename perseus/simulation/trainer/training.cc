@@ -348,9 +348,12 @@ void Training::End() {
   const Nanoseconds deadline = real.Now() + kTimeToEnd;
   for (Rank& rank : ranks_) {
     const bool ended_well = rank.answer && rank.answer->kind == MessageKind::kStatistics;
-    if (rank.process && !ended_well) rank.process->Send(SIGTERM);
-    // A stopped process handles SIGTERM only after SIGCONT.
-    if (rank.process && !ended_well) rank.process->Send(SIGCONT);
+    if (rank.process && !ended_well) {
+      // A stopped process handles SIGTERM only after SIGCONT. SIGCONT comes first: sent later, it
+      // may discard the SIGSTOP with which a leak check at the rank's end attaches to the rank.
+      rank.process->Send(SIGCONT);
+      rank.process->Send(SIGTERM);
+    }
     rank.control = FileDescriptor();
   }
   for (Rank& rank : ranks_) {
