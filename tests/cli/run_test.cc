@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string>
 
+#include "perseus/base/file.h"
 #include "tests/cli/program.h"
 
 namespace perseus {
@@ -47,6 +48,16 @@ TEST_F(RunVerbTest, SaysWhyATrainingCannotRun) {
   EXPECT_EQ(script.status, 127);
   EXPECT_THAT(script.err, HasSubstr("perseus: cannot run ./script: its interpreter "
                                     "\"/opt/absent/python3\" does not exist (correct"));
+  // As a program that was built for another C library.
+  std::string program = *ReadFile("/bin/true");
+  const std::size_t loader = program.find("ld-linux");
+  ASSERT_NE(loader, program.npos);
+  Write("program", program.replace(loader, 8, "ld-other"));
+  std::filesystem::permissions(Directory() / "program", std::filesystem::perms::owner_all);
+  const Outcome no_loader = Run("run -- ./program");
+  EXPECT_EQ(no_loader.status, 127);
+  EXPECT_THAT(no_loader.err,
+              HasSubstr("perseus: cannot run ./program: its loader does not exist (is it built"));
   ExpectComplaint(Run("run"), 2, "the training is missing");
   ExpectComplaint(Run("run --job-directory run"), 2, "the training is missing");
   ExpectComplaint(Run("run torchrun x.py"), 2, "the training comes after --: perseus run");
