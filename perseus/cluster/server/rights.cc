@@ -62,6 +62,7 @@ void Rights::Insert(Tokens& tokens, const store::TokenRecord& token) {
 }
 
 Result<void> Rights::Load(store::Store& store) {
+  const MutexLock only_one(changing_);
   PERSEUS_ASSIGN_OR_RETURN(const auto listed, store.ListTokens());
   Tokens loaded;
   for (const store::TokenRecord& token : listed) Insert(loaded, token);
@@ -86,6 +87,7 @@ void Rights::Close() {
 }
 
 void Rights::Put(const store::TokenRecord& token) {
+  const MutexLock only_one(changing_);
   const MutexLock lock(mutex_);
   if (const auto old = tokens_.by_id.find(token.id); old != tokens_.by_id.end()) {
     tokens_.by_hash.erase(old->second.hash);

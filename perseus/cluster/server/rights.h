@@ -67,6 +67,9 @@ class Rights {
                                      const std::string& certificate, store::Milliseconds now);
   static void Insert(Tokens& tokens, const store::TokenRecord& token);
 
+  // Held from the read in the store to the change here, and locked before mutex_. Otherwise a slow
+  // Load puts back what others have changed since: the old secret of a token, or a revoked token.
+  Mutex changing_;
   mutable Mutex mutex_;
   WithoutTokens without_ PERSEUS_GUARDED_BY(mutex_);
   std::set<std::string> trust_ PERSEUS_GUARDED_BY(mutex_);
