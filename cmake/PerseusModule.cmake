@@ -129,7 +129,7 @@ macro(perseus_add_tests label filter)
     add_test(NAME ${TEST_PREFIX} COMMAND ${name} --gtest_brief=1 ${filter_argument})
     # All tests of an executable, mostly under sanitizers, may take longer than ctest's limit for one.
     set_tests_properties(${TEST_PREFIX} PROPERTIES
-      TIMEOUT 900 LABELS ${label} FAIL_REGULAR_EXPRESSION " 0 tests from" ${TEST_PROPERTIES})
+      TIMEOUT 2400 LABELS ${label} FAIL_REGULAR_EXPRESSION " 0 tests from" ${TEST_PROPERTIES})
   else()
     set(filter_argument)
     if(NOT "${filter}" STREQUAL "")

@@ -62,13 +62,13 @@ TEST_F(TrainerTest, SigtermEndsTheTrainerAfterTheStep) {
 }
 
 TEST_F(TrainerTest, RankThatHangsIsNamed) {
-  StartAlone("--timeout 4");
+  StartAlone("--timeout 12");
   const virtual_gpu::VirtualNode node = OpenNode("a");
   ASSERT_TRUE(Comes([&] { return node.Look(1)->reading.is_running; })) << Read("trainer.err");
   kill(node.Look(1)->worker_pid, SIGSTOP);
   AwaitTrainer();
   EXPECT_THAT(Read("trainer.err"), AllOf(HasSubstr("dp_rank 0, pp_rank 1 (process"),
-                                         HasSubstr("did not end a step within 4 s")));
+                                         HasSubstr("did not end a step within 12 s")));
   EXPECT_THAT(Read("trainer.err"), Not(HasSubstr("pp_rank 2")));
   for (int gpu = 0; gpu < kGpusOfANode; ++gpu) EXPECT_EQ(node.Look(gpu)->worker_pid, 0);
 }

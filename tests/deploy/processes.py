@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 
-PATIENCE_S = 30
+PATIENCE_S = 60
 
 
 class Processes:

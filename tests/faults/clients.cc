@@ -58,7 +58,7 @@ bool Switch(Client& client, int gpu, int clock_mhz, Board& board) {
   const Nanoseconds begin = Now();
   const std::uint32_t sequence = client.publisher().Publish(gpu, clock_mhz);
   while (client.publisher().answer(gpu).sequence != sequence) {
-    if (Now() - begin > 5 * kSecond) return false;
+    if (Now() - begin > 60 * kSecond) return false;
     SleepMicroseconds(50);
   }
   Raise(board.slowest_ns, static_cast<std::uint64_t>(Now() - begin));

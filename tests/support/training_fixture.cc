@@ -97,7 +97,7 @@ std::string TrainingFixture::AwaitAddress(const std::string& log) const {
 }
 
 bool TrainingFixture::Comes(const std::function<bool()>& condition) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(5);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(20);
   while (!condition()) {
     if (std::chrono::steady_clock::now() > end) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(50));

@@ -23,8 +23,8 @@ namespace perseus::trainer {
 namespace {
 
 // How long the parent still collects messages after the first failure. They show which rank failed
-// first.
-constexpr Nanoseconds kTimeToCollectFailures = kSecond / 2;
+// first. On a busy machine, a healthy rank takes a moment to answer.
+constexpr Nanoseconds kTimeToCollectFailures = 2 * kSecond;
 // How long ranks may take to return their GPUs after SIGTERM.
 constexpr Nanoseconds kTimeToEnd = 5 * kSecond;
 constexpr Nanoseconds kLongestSleep = kSecond / 10;

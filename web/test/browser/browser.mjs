@@ -21,7 +21,7 @@ export const quit = () => browser?.close();
  * Opens a file and calls `look` with the page. Fails if the page logs an error or a warning, sends a
  * request to the network, or opens a dialog.
  */
-export async function onPage(file, look, { width = 1280, height = 900, timeout = 10_000, beforeLoad, ...options } = {}) {
+export async function onPage(file, look, { width = 1280, height = 900, timeout = 60_000, beforeLoad, ...options } = {}) {
   const context = await browser.newContext({ viewport: { width, height }, colorScheme: "light", ...options });
   const complaints = [];
   context.on("request", (request) => {
