@@ -214,7 +214,8 @@ Result<std::string> ReadRegularFile(const fs::path& path, std::uint64_t most_byt
   return ReadAll(file.get(), static_cast<std::uint64_t>(status.st_size), most_bytes, path);
 }
 
-Result<void> WriteFileAtomically(const fs::path& given, std::string_view contents) {
+Result<void> WriteFileAtomically(const fs::path& given, std::string_view contents,
+                                 Readers readers) {
   std::error_code error_code;
   const fs::file_status status = fs::status(given, error_code);
   if (fs::exists(status) && !fs::is_regular_file(status)) return WriteInPlace(given, contents);
@@ -230,7 +231,8 @@ Result<void> WriteFileAtomically(const fs::path& given, std::string_view content
     const FileDescriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
     if (!file) return SystemFailure("write", path, errno);
     Result<void> written = WriteAll(file.get(), contents, path);
-    if (written && ::fchmod(file.get(), 0644) != 0) written = SystemFailure("write", path, errno);
+    const mode_t mode = readers == Readers::kOwner ? 0600 : 0644;
+    if (written && ::fchmod(file.get(), mode) != 0) written = SystemFailure("write", path, errno);
     if (!written) {
       ::unlink(temporary.c_str());
       return written;

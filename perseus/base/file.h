@@ -42,7 +42,10 @@ Result<std::string> ReadRegularFile(const std::filesystem::path& path,
 //    contents. A power cut may then undo the write.
 // 4. If `path` is a symbolic link, the call replaces the target of the link.
 // 5. If `path` is a pipe or a device, the call writes to it directly. 1 to 3 do not hold then.
-Result<void> WriteFileAtomically(const std::filesystem::path& path, std::string_view contents);
+// 6. Only `readers` may read the file, whatever the umask is.
+enum class Readers { kEverybody, kOwner };
+Result<void> WriteFileAtomically(const std::filesystem::path& path, std::string_view contents,
+                                 Readers readers = Readers::kEverybody);
 
 // Removes the temporary files that killed writers of `path` left in its directory. Only the sole
 // writer of `path` may call this, because it also removes the temporary file of a writer that is

@@ -57,6 +57,16 @@ TEST_F(FileTest, AWriteReplacesTheFileAndLeavesNoTemporaryFile) {
   EXPECT_EQ(std::distance(fs::directory_iterator(directory_), fs::directory_iterator()), 1);
 }
 
+TEST_F(FileTest, TheCallerSaysWhoMayReadTheFile) {
+  const auto rights = [&] { return fs::status(directory_ / "file").permissions(); };
+  const mode_t before = ::umask(077);
+  ASSERT_TRUE(WriteFileAtomically(directory_ / "file", "a"));
+  ::umask(before);
+  EXPECT_EQ(rights(), fs::perms(0644));
+  ASSERT_TRUE(WriteFileAtomically(directory_ / "file", "secret", Readers::kOwner));
+  EXPECT_EQ(rights(), fs::perms(0600));
+}
+
 TEST_F(FileTest, RemoveUnfinishedRemovesOnlyTheFilesOfKilledWriters) {
   const auto names = [this] {
     std::set<std::string> all;

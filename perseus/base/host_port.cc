@@ -30,4 +30,9 @@ Result<HostPort> ParseHostPort(std::string_view text) {
   return parsed;
 }
 
+bool IsLoopback(std::string_view host) {
+  return host == "localhost" || host == "::1" ||
+         (host.starts_with("127.") && host.find_first_not_of("0123456789.") == host.npos);
+}
+
 }  // namespace perseus

@@ -1,4 +1,4 @@
-// Parses the address of a socket, "127.0.0.1:7410".
+// Parses and judges the address of a socket, "127.0.0.1:7410".
 #pragma once
 
 #include <cstdint>
@@ -16,5 +16,9 @@ struct HostPort {
 // Parses "host:port" or "[::1]:port". Fails (kInput) if the text is neither. The host may be a
 // name.
 Result<HostPort> ParseHostPort(std::string_view text);
+
+// Whether only this machine can reach the host: "localhost", "::1", "127.0.0.1". Other names do not
+// count, even those that begin with "127.".
+bool IsLoopback(std::string_view host);
 
 }  // namespace perseus

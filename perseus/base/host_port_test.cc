@@ -18,5 +18,15 @@ TEST(HostPort, HasAHostAndAPort) {
   }
 }
 
+TEST(HostPort, LoopbackIsThisMachineOnly) {
+  for (const char* host : {"localhost", "::1", "127.0.0.1", "127.1.2.3"}) {
+    EXPECT_TRUE(IsLoopback(host)) << host;
+  }
+  for (const char* host :
+       {"", "127", "127.example.org", "0.0.0.0", "::", "localhost.example.org"}) {
+    EXPECT_FALSE(IsLoopback(host)) << host;
+  }
+}
+
 }  // namespace
 }  // namespace perseus

@@ -58,8 +58,8 @@ class TrainingFixture : public ProgramTest {
   static void Kill(pid_t process, int signal);
   // Waits until `perseus serve` logs its address and returns it: "127.0.0.1:41234".
   std::string AwaitAddress(const std::string& log) const;
-  // Waits up to twenty minutes, enough for a busy machine, until `condition` is true; returns whether
-  // it is.
+  // Waits up to twenty minutes, enough for a busy machine, until `condition` is true; returns
+  // whether it is.
   static bool Comes(const std::function<bool()>& condition);
   static bool HasEnded(pid_t process);
 

@@ -16,12 +16,6 @@ constexpr int kDeepestAnswer = 16;
 constexpr std::size_t kMostAnswerValues = 20'000;
 constexpr int kOkStatus = 200;
 
-bool IsLoopback(std::string_view host) {
-  return host == "localhost" || host == "::1" ||
-         (host.starts_with("127.") &&
-          host.find_first_not_of("0123456789.") == std::string_view::npos);
-}
-
 }  // namespace
 
 Result<ProviderUrl> ParseProviderUrl(std::string_view url) {

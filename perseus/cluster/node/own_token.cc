@@ -1,18 +1,13 @@
 #include "perseus/cluster/node/own_token.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/file.h"
-#include "perseus/base/file_descriptor.h"
 #include "perseus/base/random_id.h"
 #include "perseus/cluster/http/client.h"
 #include "perseus/cluster/node/uplink.h"
@@ -36,21 +31,7 @@ bool IsAttempt(const std::string& text) {
 }  // namespace
 
 Result<void> WriteSecretFile(const std::filesystem::path& path, const std::string& secret) {
-  const std::string fresh = path.string() + ".new";
-  const auto fail = [&path]() -> Result<void> {
-    return FailAs(ErrorKind::kSystem, "cannot write {}: {} (may this user write there?)",
-                  path.string(), std::strerror(errno));
-  };
-  ::unlink(fresh.c_str());
-  const FileDescriptor file(
-      ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
-  if (!file) return fail();
-  const std::string line = secret + "\n";
-  if (::write(file.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()) ||
-      ::fsync(file.get()) != 0 || ::rename(fresh.c_str(), path.c_str()) != 0) {
-    return fail();
-  }
-  return {};
+  return WriteFileAtomically(path, secret + "\n", Readers::kOwner);
 }
 
 Result<std::string> ReadSecretFile(const std::filesystem::path& path) {

@@ -49,9 +49,10 @@ store::Milliseconds SystemNow() {
       .count();
 }
 
-bool IsLoopback(std::string_view address) {
-  return address.starts_with("127.") || address.starts_with("[::1]") ||
-         address.starts_with("localhost:");
+// Whether only this machine can reach the server.
+bool IsLocal(const ControlPlaneOptions& options) {
+  const auto address = ParseHostPort(options.address);
+  return address && IsLoopback(address->host);
 }
 
 // After the last token is revoked, a server that other machines can reach has no operator.
@@ -60,8 +61,7 @@ Rights::WithoutTokens WithoutTokens(const ControlPlaneOptions& options) {
   // Then the operators are those of the issuers.
   if (!options.trusted.issuers.empty()) return Rights::WithoutTokens::kClosed;
   if (options.is_insecure) return Rights::WithoutTokens::kOpen;
-  return IsLoopback(options.address) ? Rights::WithoutTokens::kOpenHere
-                                     : Rights::WithoutTokens::kClosed;
+  return IsLocal(options) ? Rights::WithoutTokens::kOpenHere : Rights::WithoutTokens::kClosed;
 }
 
 std::string ReplicaName() {
@@ -362,7 +362,7 @@ class ControlPlane::Impl {
 
   Result<void> CheckExposure() {
     PERSEUS_RETURN_IF_ERROR(ParseHostPort(options_.address));
-    if (IsLoopback(options_.address) || options_.is_insecure) return {};
+    if (IsLocal(options_) || options_.is_insecure) return {};
     if (!options_.tls) {
       return Fail(
           "other machines can reach {}: give --tls-certificate and --tls-key, or --insecure if a "

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/host_port.h"
 #include "perseus/base/random_id.h"
 
 namespace perseus::server {
@@ -16,22 +17,16 @@ namespace {
 constexpr std::string_view kBearer = "Bearer ";
 constexpr std::size_t kSecretBytes = 32;
 
-bool IsLoopbackHost(std::string_view address) {
-  return address == "localhost" || address == "::1" || address == "[::1]" ||
-         (address.starts_with("127.") &&
-          address.find_first_not_of("0123456789.") == std::string_view::npos);
-}
-
 // Whether the request goes to "127.0.0.1:7410", "[::1]:7410" or "localhost", comes from this
 // machine, and does not come from a web page.
 bool IsFromThisMachine(const http::Request& request) {
-  if (!request.Field("origin").empty() || !IsLoopbackHost(request.peer)) return false;
+  if (!request.Field("origin").empty() || !IsLoopback(request.peer)) return false;
   std::string_view host = request.Field("host");
   const std::size_t port = host.rfind(':');
   if (port != std::string_view::npos && host.find(']', port) == std::string_view::npos) {
     host = host.substr(0, port);
   }
-  return IsLoopbackHost(host);
+  return host == "[::1]" || IsLoopback(host);
 }
 
 Answer<Identity> Unknown(std::string detail) {

@@ -221,7 +221,8 @@ TEST_F(RightsTest, ASlowReadDoesNotBringBackWhatWasRevokedMeanwhile) {
       EXPECT_TRUE(*store_->DeleteToken("t-read"));
       EXPECT_TRUE(rights_.Load(*store_));
     });
-    // It waits for the slow read, which is here. A server that does not wait revokes within this time.
+    // It waits for the slow read, which is here. A server that does not wait revokes within this
+    // time.
     revoking.wait_for(std::chrono::milliseconds(200));
   };
   ASSERT_TRUE(rights_.Load(*store_));
