@@ -142,6 +142,19 @@ std::vector<std::string> Describe(const tuner::RunSummary& run, const fs::path& 
     lines.push_back(
         fmt::format("{} of {} steps of all ranks had a plan, {} of them ran in another order",
                     run.planned_steps, run.steps * run.ranks, run.off_plan_steps));
+    if (run.off_plan_steps == run.planned_steps) {
+      lines.push_back(
+          "the plan is not for this job, so it saved nothing (perseus schedule has the "
+          "order that the ranks run)");
+    }
+    // In the first steps, a rank may still wait for its lease.
+    if (run.unset_steps * 20 > run.planned_steps) {
+      lines.push_back(
+          fmt::format("{} of these steps ran at the default clocks and saved nothing, because the "
+                      "ranks had no lease of their GPUs (their warnings say why; see also perseus "
+                      "doctor)",
+                      run.unset_steps));
+    }
   }
   return lines;
 }
@@ -192,6 +205,8 @@ Result<void> RunTraining(RunFlags& flags) {
   } else {
     Report(run.error().message);
   }
+  // The first lines of a long log are far away.
+  if (!environment.plan_problem.empty()) Report(environment.plan_problem);
   if (turnkey) {
     for (const std::string& line : turnkey->Summary()) Report(line);
   }

@@ -219,7 +219,8 @@ RunEnvironment PrepareRun(const fs::path& job_directory, const fs::path& plan,
     std::error_code error;
     environment.variables["PERSEUS_PLAN"] = fs::absolute(plan, error).string();
   } else {
-    environment.warnings.push_back(checked.error().message + "; no plan is followed");
+    environment.plan_problem = checked.error().message + "; no plan is followed";
+    environment.warnings.push_back(environment.plan_problem);
   }
   return environment;
 }

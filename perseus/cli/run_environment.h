@@ -13,6 +13,7 @@ struct RunEnvironment {
   // The job directory, absolute. Empty if none can be written: then nothing is recorded.
   std::filesystem::path job_directory;
   std::vector<std::string> warnings;  // What does not work, why, and what to do.
+  std::string plan_problem;           // Of these, the one why no rank follows the plan; or empty.
 };
 
 // `job_directory` empty: makes perseus-run-1 (or the next free number) in the working directory.

@@ -56,6 +56,21 @@ double WidthAt(const nlohmann::json& json, const std::string& name) {
          NumberAt(json, ("/" + name + "/lower").c_str());
 }
 
+// What speaks against the plan; empty if nothing. 0.2 % is the default tolerance of verify.
+std::string VerdictOf(const nlohmann::json& verified) {
+  const auto is = [&](const char* question, const char* answer) {
+    return verified.is_object() && verified.value(question, "") == answer;
+  };
+  if (is("saves", "less")) return "the plan needs more energy than steps without it";
+  if (is("slows", "greater")) return "the plan is slower than steps without it";
+  if (!is("saves", "cannot-tell") && !is("slows", "cannot-tell")) return "";
+  const double steps = NumberAt(verified, "/steps_needed");
+  return fmt::format("these steps cannot tell {}{}",
+                     is("saves", "cannot-tell") ? "whether the plan saves energy"
+                                                : "whether the plan is slower by more than 0.2 %",
+                     steps > 0 ? fmt::format("; about {:.0f} would (--verify-steps)", steps) : "");
+}
+
 }  // namespace
 
 bool Turnkey::HasSteps() const {
@@ -202,6 +217,9 @@ std::vector<std::string> Turnkey::Summary() const {
         fmt::format("measured against steps without it: it saves {} of the energy at {} more "
                     "time, with 95 % confidence intervals",
                     IntervalAt(verified, "saving"), IntervalAt(verified, "slowdown")));
+    if (const std::string verdict = VerdictOf(verified); !verdict.empty()) {
+      lines.push_back(verdict);
+    }
   }
   if (is_tuned_) {
     lines.push_back(

@@ -5,16 +5,14 @@ from __future__ import annotations
 import atexit
 import functools
 import inspect
-import logging
 import operator
 import os
 from typing import Any, Callable, Optional, Sequence, Tuple, Union
 
 from perseus import _client
+from perseus._log import log as _log
 
 PathLike = Union[str, "os.PathLike[str]"]
-
-_log = logging.getLogger("perseus")
 
 
 def open(  # noqa: A001: users call it perseus.open().

@@ -3,6 +3,8 @@
 import json
 import logging
 import os
+import subprocess
+import sys
 import time
 import unittest
 from multiprocessing import get_context
@@ -289,6 +291,31 @@ class WrongArgumentsTest(SessionTest):
 
 
 class FailOpenTest(SessionTest):
+    def test_warnings_have_the_name_of_the_library(self):
+        """Also without any logging in the program, where Python prints the message alone."""
+        program = (
+            "import logging, perseus, sys\n"
+            "exec(sys.argv[1])\n"
+            "perseus.open(agent='off', devices='off', plan='none.json')\n"
+            "with perseus.step():\n"
+            "    pass\n"
+        )
+        for setup, expected in (
+            ("", "^perseus: dp0-pp0-tp0: none.json"),
+            ("logging.basicConfig()", "^WARNING:perseus:dp0-pp0-tp0: none.json"),
+            ("logging.getLogger('perseus').addHandler(logging.NullHandler())", "^$"),
+        ):
+            run = subprocess.run(
+                [sys.executable, "-c", program, setup],
+                stderr=subprocess.PIPE,
+                text=True,
+                cwd=self.scratch,
+            )
+            self.assertEqual(run.returncode, 0, run.stderr)
+            lines = [line for line in run.stderr.splitlines() if "none.json" in line] or [""]
+            self.assertEqual(len(lines), 1, run.stderr)
+            self.assertRegex(lines[0], expected)
+
     def test_no_agent_and_no_plan_are_warnings(self):
         (self.scratch / "node.toml").write_text('gpus = 1\n[gpu]\nmodel = "a100-sxm"\n')
         with self.assertLogs("perseus", logging.WARNING) as logs:

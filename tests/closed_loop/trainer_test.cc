@@ -51,6 +51,15 @@ TEST_F(TrainerTest, StepTakesTheBaselineTimeAndEnergy) {
   }
 }
 
+TEST_F(TrainerTest, ARunWithoutAnAgentSaysThatItsPlanSavedNothing) {
+  RunWell("plan --job job.toml --no-frontier --per-instruction -o out");
+  const Outcome run = Run(
+      "run --job-directory run --plan out/plans/no-slowdown.json -- " PERSEUS_PROGRAM
+      " trainer --job job.toml --node a.toml --steps 4 --job-directory run --timeout 300 --json");
+  EXPECT_THAT(run.err, AllOf(HasSubstr("16 of 16 steps of all ranks had a plan, 0 of them"),
+                             HasSubstr("16 of these steps ran at the default clocks and saved")));
+}
+
 TEST_F(TrainerTest, SigtermEndsTheTrainerAfterTheStep) {
   StartAlone("");
   const virtual_gpu::VirtualNode node = OpenNode("a");

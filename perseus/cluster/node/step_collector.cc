@@ -53,6 +53,7 @@ void StepCollector::Add(const protocol::RankHeader& rank, const protocol::RanSte
   pending.end = std::max(pending.end, rank.epoch + step.end);
   pending.version = std::min(pending.version, server_version);
   if (step.is_limited) ++pending.limited;
+  if (step.LacksClocks()) ++pending.without_clocks;
   pending.power_w += power_w.value_or(0);
   pending.is_power_known = pending.is_power_known && power_w;
 }
@@ -89,6 +90,7 @@ protocol::StepReport StepCollector::ReportOf(int number, const Pipeline& pipelin
   report.version = pending.version;
   report.ranks = static_cast<int>(pending.ranks.size());
   report.limited = pending.limited;
+  report.without_clocks = pending.without_clocks;
   return report;
 }
 

@@ -47,8 +47,9 @@ class StepCollector {
     double power_w = 0;
     bool is_power_known = true;
     std::int64_t version = 0;
-    int limited = 0;        // Ranks whose clock was limited.
-    Nanoseconds since = 0;  // When the first record of the step came.
+    int limited = 0;         // Ranks whose clock was limited.
+    int without_clocks = 0;  // Ranks with a plan and without a lease.
+    Nanoseconds since = 0;   // When the first record of the step came.
   };
   struct Pipeline {
     std::set<protocol::RankId> ranks;  // A step is complete when all of them have ended it.

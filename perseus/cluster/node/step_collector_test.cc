@@ -67,6 +67,19 @@ TEST(StepCollector, TheFirstStepCountsFromItsBeginWithoutEnergy) {
   EXPECT_DOUBLE_EQ(collector.Take(0).at(0).time_s, 0.990);
 }
 
+TEST(StepCollector, CountsRanksThatFollowAPlanWithoutALease) {
+  StepCollector collector;
+  protocol::RanStep step = Step(5);
+  step.has_plan = step.on_plan = true;
+  collector.Add(Rank(0, 0), step, 6, 0);
+  step.instructions.back().frequency_mhz = 1410;
+  collector.Add(Rank(1, 0), step, 6, 0);
+  const auto reports = collector.Take(0);
+  ASSERT_THAT(reports, SizeIs(2));
+  EXPECT_EQ(reports[0].without_clocks, 1);
+  EXPECT_EQ(reports[1].without_clocks, 0);
+}
+
 TEST(StepCollector, PipelinesAreSeparate) {
   StepCollector collector;
   collector.Add(Rank(0, 0), Step(5), 6, 0);

@@ -23,6 +23,9 @@ nlohmann::ordered_json PromiseJson(std::int64_t version, const Promise& promise)
   if (promise.promised_j) json["promised_j"] = *promise.promised_j;
   if (promise.measured_j) json["measured_j"] = *promise.measured_j;
   if (promise.limited_ranks > 0) json["limited_ranks"] = promise.limited_ranks;
+  if (promise.ranks_without_clocks > 0) {
+    json["ranks_without_clocks"] = promise.ranks_without_clocks;
+  }
   const std::string problem = ExplainPromise(promise, kTolerance);
   if (!problem.empty()) json["problem"] = problem;
   auto pipelines = nlohmann::ordered_json::object();
@@ -87,6 +90,7 @@ JobWatch::Followed JobWatch::FollowedSteps() const {
         follows = follows && report.version == followed.version;
         of_step.time_s = std::max(of_step.time_s, report.time_s);
         of_step.limited_ranks += report.limited;
+        of_step.ranks_without_clocks += report.without_clocks;
         of_pipeline.busy_s = std::max(of_pipeline.busy_s, report.busy_s);
         if (!report.energy_j) of_pipeline.energy_j.reset();
         if (of_pipeline.energy_j) *of_pipeline.energy_j += *report.energy_j;

@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "perseus/base/wording.h"
+
 namespace perseus::telemetry {
 namespace {
 
@@ -59,19 +61,19 @@ void ComparePipelines(const job_planning::PlannedAssignment& assignment,
 std::optional<Promise> ComparePromise(const job_planning::PlannedAssignment& assignment,
                                       const std::vector<MeasuredStep>& steps) {
   if (assignment.pipelines.empty() || assignment.time_s <= 0) return std::nullopt;
+  Promise promise;
   std::vector<double> times;
-  int limited = 0;
   for (const MeasuredStep& step : steps) {
     if (step.time_s > 0) times.push_back(step.time_s);
-    limited = std::max(limited, step.limited_ranks);
+    promise.limited_ranks = std::max(promise.limited_ranks, step.limited_ranks);
+    promise.ranks_without_clocks =
+        std::max(promise.ranks_without_clocks, step.ranks_without_clocks);
   }
-  Promise promise;
   promise.steps = static_cast<int>(times.size());
   const auto measured_s = MedianOf(std::move(times));
   if (!measured_s) return std::nullopt;
   promise.promised_s = assignment.time_s;
   promise.measured_s = *measured_s;
-  promise.limited_ranks = limited;
   ComparePipelines(assignment, steps, promise);
   return promise;
 }
@@ -85,6 +87,13 @@ std::string ExplainPromise(const Promise& promise, double tolerance) {
                                            100 * (promise.time_ratio() - 1))
                              : fmt::format("a step needs {:.1f} % more energy than planned",
                                            100 * (*promise.measured_j / *promise.promised_j - 1));
+  if (promise.ranks_without_clocks > 0) {
+    return text +
+           fmt::format(
+               ": {} set no clocks, because they have no lease of their GPUs (perseus doctor "
+               "on their nodes says why)",
+               Counted(promise.ranks_without_clocks, "rank"));
+  }
   if (promise.limited_ranks > 0) {
     return text + fmt::format(
                       ": heat, power or another program limits the clocks of {} ranks "

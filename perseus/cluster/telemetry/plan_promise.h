@@ -21,6 +21,7 @@ struct MeasuredStep {
   };
   double time_s = 0;
   int limited_ranks = 0;                   // Whose clock heat, power or another program limited.
+  int ranks_without_clocks = 0;            // That follow the plan without a lease of their GPU.
   std::map<int, Pipeline> pipelines = {};  // By dp_rank.
 };
 
@@ -29,8 +30,9 @@ struct Promise {
     double time_ratio = 1;                    // Busy time.
     std::optional<double> energy_ratio = {};  // Nothing if too few steps have energy.
   };
-  int steps = 0;          // That the medians have.
-  int limited_ranks = 0;  // The most in one of these steps.
+  int steps = 0;                 // That the medians have.
+  int limited_ranks = 0;         // The most in one of these steps.
+  int ranks_without_clocks = 0;  // Likewise.
   double promised_s = 0;
   double measured_s = 0;
   // Of all pipelines. Nothing if one has no energy.

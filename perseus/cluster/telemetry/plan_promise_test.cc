@@ -62,6 +62,9 @@ TEST(PlanPromise, SaysWhy) {
   MeasuredStep limited = Step(3.3, 2.8, 2.5);
   limited.limited_ranks = 4;
   EXPECT_THAT(explain(limited), HasSubstr("limits the clocks of 4 ranks"));
+  MeasuredStep unset = Step(3, 2.5, 2.5, 1200);
+  unset.ranks_without_clocks = 8;
+  EXPECT_THAT(explain(unset), HasSubstr("20.0 % more energy than planned: 8 ranks set no clocks"));
 }
 
 }  // namespace

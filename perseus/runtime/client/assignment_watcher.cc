@@ -24,7 +24,7 @@ bool IsSame(const struct stat& a, const struct stat& b) {
 
 Result<ClockTable> TableOf(const protocol::Assignment& assignment,
                            const std::filesystem::path& job_directory,
-                           const protocol::RankId& name) {
+                           const protocol::RankId& name, int pp_ranks) {
   if (!assignment.clocks.empty()) return CompileClocks(assignment.clocks, name.pp_rank);
   if (assignment.own) {
     ClockTable own;
@@ -35,7 +35,7 @@ Result<ClockTable> TableOf(const protocol::Assignment& assignment,
   if (plan.empty()) return ClockTable{};
   const std::filesystem::path path = job_directory / plan;
   PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadRegularFile(path));
-  return CompilePlan(text, path.string(), name.pp_rank);
+  return CompilePlan(text, path.string(), name.pp_rank, pp_ranks);
 }
 
 }  // namespace
@@ -101,7 +101,7 @@ AssignmentWatcher::News AssignmentWatcher::Ask() {
 
   News news;
   news.table = std::make_unique<ClockTable>();
-  auto table = TableOf(**assignment, job_directory_, name_);
+  auto table = TableOf(**assignment, job_directory_, name_, pp_ranks_);
   if (!table && table.error().kind != ErrorKind::kInput) return try_again(table.error());
   version_ = (*assignment)->version;
   if (table) {

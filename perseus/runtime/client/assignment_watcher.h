@@ -38,8 +38,9 @@ namespace perseus::client {
 
 class AssignmentWatcher {
  public:
-  AssignmentWatcher(std::filesystem::path job_directory, protocol::RankId name)
-      : job_directory_(std::move(job_directory)), name_(name) {}
+  // `pp_ranks`: of the job; 0: unknown.
+  AssignmentWatcher(std::filesystem::path job_directory, protocol::RankId name, int pp_ranks = 0)
+      : job_directory_(std::move(job_directory)), name_(name), pp_ranks_(pp_ranks) {}
 
   struct News {
     std::unique_ptr<ClockTable> table;  // Null if there is no new assignment.
@@ -61,6 +62,7 @@ class AssignmentWatcher {
 
   std::filesystem::path job_directory_;
   protocol::RankId name_;
+  int pp_ranks_;
   FileDescriptor inotify_;    // Absent if the kernel has no more of them.
   bool is_watching_ = false;  // The directory exists, and inotify reports its changes.
   std::optional<Nanoseconds> next_;

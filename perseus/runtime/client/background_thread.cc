@@ -55,7 +55,7 @@ BackgroundThread::BackgroundThread(BackgroundThreadSetup setup)
       gpu_(std::move(setup.gpu)),
       find_agent_(std::move(setup.find_agent)),
       retry_after_(kFirstRetry),
-      assignment_(core_.settings.job_directory, core_.settings.name),
+      assignment_(core_.settings.job_directory, core_.settings.name, core_.settings.pp_ranks),
       meter_(std::move(setup.device), *clock_, SeedOf(core_.settings.name)),
       epoch_(clock_->SinceEpoch() - clock_->Now()) {}
 

@@ -11,7 +11,8 @@ constexpr double kMostSlowdown = 100;  // That an agent believes.
 
 }  // namespace
 
-Result<ClockTable> CompilePlan(std::string_view text, std::string_view name, int rank) {
+Result<ClockTable> CompilePlan(std::string_view text, std::string_view name, int rank,
+                               int pp_ranks) {
   PERSEUS_ASSIGN_OR_RETURN(const plan_file::PlanFile plan, plan_file::ParsePlan(text, name));
   if (plan.job.IsGeneralGraph()) {
     return Fail(
@@ -23,6 +24,10 @@ Result<ClockTable> CompilePlan(std::string_view text, std::string_view name, int
   if (rank < 0 || rank >= ranks) {
     return Fail("{}: the plan has ranks 0 to {}, and this is rank {} (plan for this job's ranks)",
                 name, ranks - 1, rank);
+  }
+  if (pp_ranks > 0 && pp_ranks != ranks) {
+    return Fail("{}: the plan has {} pp_ranks, and this job has {} (plan for this job)", name,
+                ranks, pp_ranks);
   }
   ClockTable table;
   table.name = name;

@@ -67,9 +67,10 @@ struct ClockTable {
 };
 
 // The clocks of `rank` in the plan. Source::kNone if the file has only the instructions of other
-// ranks. Fails (kInput) if the text is not a plan, is a plan of a general graph, or has no such
-// rank. `name` is the name of the file.
-Result<ClockTable> CompilePlan(std::string_view text, std::string_view name, int rank);
+// ranks. Fails (kInput) if the text is not a plan, is a plan of a general graph, has no such rank,
+// or is for another number of ranks than `pp_ranks` (0: unknown). `name` is the name of the file.
+Result<ClockTable> CompilePlan(std::string_view text, std::string_view name, int rank,
+                               int pp_ranks = 0);
 // The clocks of `rank`, of up to 4,096 chunks.
 ClockTable CompileClocks(std::span<const protocol::KindClock> clocks, int rank);
 

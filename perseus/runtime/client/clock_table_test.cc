@@ -60,6 +60,11 @@ TEST(CompilePlan, SaysWhatIsWrong) {
   EXPECT_EQ(no_such_rank.error().message,
             "plan.json: the plan has ranks 0 to 1, and this is rank 2 (plan for this job's ranks)");
   EXPECT_FALSE(CompilePlan(plan_file::FormatPlan(PlanTwoRanks()), "plan.json", -1));
+  EXPECT_TRUE(CompilePlan(plan_file::FormatPlan(PlanTwoRanks()), "plan.json", 0, 2));
+  const auto other_job = CompilePlan(plan_file::FormatPlan(PlanTwoRanks()), "plan.json", 0, 4);
+  ASSERT_FALSE(other_job);
+  EXPECT_EQ(other_job.error().message,
+            "plan.json: the plan has 2 pp_ranks, and this job has 4 (plan for this job)");
   const auto no_plan = CompilePlan("{", "plan.json", 0);
   ASSERT_FALSE(no_plan);
   EXPECT_THAT(no_plan.error().message, HasSubstr("plan.json"));

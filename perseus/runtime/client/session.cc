@@ -294,7 +294,8 @@ bool Session::UsePlan(const std::filesystem::path& path) {
   auto table = std::make_unique<ClockTable>();
   if (!path.empty()) {
     const auto text = ReadRegularFile(path);
-    auto plan = text ? CompilePlan(*text, path.string(), core_->settings.name.pp_rank)
+    auto plan = text ? CompilePlan(*text, path.string(), core_->settings.name.pp_rank,
+                                   core_->settings.pp_ranks)
                      : Result<ClockTable>(Fail(text));
     if (!plan) {
       core_->warnings.Once("plan: " + path.string(),

@@ -82,8 +82,9 @@ std::vector<AttachedRank> ReadRanks(const Node& list, const HighestRanks& highes
 // ---- Reports ----
 
 StepReport ReadStepReport(const Node& node) {
-  constexpr std::array<std::string_view, 8> kKeys{"step",     "dp_rank", "time_s", "busy_s",
-                                                  "energy_j", "version", "ranks",  "limited"};
+  constexpr std::array<std::string_view, 9> kKeys{"step",   "dp_rank",  "time_s",
+                                                  "busy_s", "energy_j", "version",
+                                                  "ranks",  "limited",  "without_clocks"};
   node.RequireObject(kKeys);
   StepReport step;
   step.step = node.Member("step").Whole(0, json_file::kLargestWhole, "a step");
@@ -102,6 +103,10 @@ StepReport ReadStepReport(const Node& node) {
   step.ranks = node.Member("ranks").Count(1, kMostPipelines, "a number of ranks");
   if (node.Has("limited")) {
     step.limited = node.Member("limited").Count(0, step.ranks, "a number of these ranks");
+  }
+  if (node.Has("without_clocks")) {
+    step.without_clocks =
+        node.Member("without_clocks").Count(0, step.ranks, "a number of these ranks");
   }
   return step;
 }
@@ -271,6 +276,7 @@ ordered_json StepsJson(std::span<const StepReport> steps) {
     row["version"] = step.version;
     row["ranks"] = step.ranks;
     if (step.limited > 0) row["limited"] = step.limited;
+    if (step.without_clocks > 0) row["without_clocks"] = step.without_clocks;
   }
   return list;
 }

@@ -67,6 +67,7 @@ struct StepReport {
   int ranks = 0;             // How many ranks are in this report.
   int limited = 0;           // Of these, how many had a clock that heat, power or another program
                              // limited.
+  int without_clocks = 0;    // Of these, how many followed a plan without a lease of the GPU.
   friend bool operator==(const StepReport&, const StepReport&) = default;
 };
 // What happened on a node after an assignment arrived, for the trace of the assignment. Times are

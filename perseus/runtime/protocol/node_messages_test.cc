@@ -100,11 +100,14 @@ TEST(Requests, AreAsDocumented) {
   StepReport step{118, 0, 2.5, 2.25, 5120.5, 6, 4};
   StepReport unmetered = step;
   unmetered.energy_j.reset();
+  unmetered.limited = 1;
+  unmetered.without_clocks = 3;
   const std::vector<JobReport> reports{{"j-1", 7, 6, 88, {step, unmetered}}};
   EXPECT_EQ(json::parse(FormatReports(reports)), json::parse(R"({"jobs":[
       {"job":"j-1","acknowledged":7,"following":6,"since_step":88,"steps":[
         {"step":118,"dp_rank":0,"time_s":2.5,"busy_s":2.25,"energy_j":5120.5,"version":6,"ranks":4},
-        {"step":118,"dp_rank":0,"time_s":2.5,"busy_s":2.25,"version":6,"ranks":4}]}]})"));
+        {"step":118,"dp_rank":0,"time_s":2.5,"busy_s":2.25,"version":6,"ranks":4,"limited":1,
+         "without_clocks":3}]}]})"));
 }
 
 // What one side writes, the other side reads.
@@ -123,7 +126,7 @@ TEST(NodeMessages, AreReadAsTheyWereWritten) {
   EXPECT_EQ(*attached, attachment);
   EXPECT_EQ(*ParseRanks(FormatRanks(attachment.ranks)), attachment.ranks);
 
-  const StepReport step{118, 1, 2.5, 2.25, 5120.5, 6, 4};
+  const StepReport step{118, 1, 2.5, 2.25, 5120.5, 6, 4, 1, 2};
   const std::vector<JobReport> reports{{"j-1", 7, 6, 88, {step}}, {.job = "j-2"}};
   const auto reported = ReadBack(FormatReports(reports), ReadReports);
   ASSERT_TRUE(reported) << reported.error().message;

@@ -262,6 +262,12 @@ bool IsOfSameProcess(const RankHeader& a, const RankHeader& b) {
   return a.pid == b.pid && a.epoch == b.epoch && a.host == b.host;
 }
 
+bool RanStep::LacksClocks() const {
+  const auto has_clock = [](const RanInstruction& ran) { return ran.frequency_mhz > 0; };
+  return has_plan && on_plan && !instructions.empty() &&
+         std::none_of(instructions.begin(), instructions.end(), has_clock);
+}
+
 std::string FormatRecord(const RankRecord& record) { return std::visit(Formatter(), record); }
 
 Result<RankRecord> ParseRecord(std::string_view line, std::string_view where) {

@@ -113,6 +113,8 @@ struct RanStep {
   double power_w = 0;
   bool is_limited =
       false;  // A reading showed that heat, power or another program limits the clock.
+  // Whether the rank followed the plan without setting a clock, because it had no lease of the GPU.
+  bool LacksClocks() const;
   friend bool operator==(const RanStep&, const RanStep&) = default;
 };
 struct Remark {

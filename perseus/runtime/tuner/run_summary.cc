@@ -28,6 +28,7 @@ class RankSums {
   std::int64_t steps() const { return steps_; }
   std::int64_t planned() const { return planned_; }
   std::int64_t off_plan() const { return off_plan_; }
+  std::int64_t unset() const { return unset_; }
   // The counters change every 100 ms, so the first and the last step lack a part.
   double energy_j() const {
     const double all_j = power_w() * step_time_s() * static_cast<double>(steps_);
@@ -53,6 +54,7 @@ class RankSums {
     last_begin_ = step.begin;
     planned_ += step.has_plan ? 1 : 0;
     off_plan_ += step.has_plan && !step.on_plan ? 1 : 0;
+    unset_ += step.LacksClocks() ? 1 : 0;
     for (const protocol::EnergySample& sample : step.energy) {
       const Nanoseconds at = step.begin + (sample.after + sample.until) / 2;
       // A counter that was reset begins again.
@@ -67,6 +69,7 @@ class RankSums {
   std::int64_t steps_ = 0;
   std::int64_t planned_ = 0;
   std::int64_t off_plan_ = 0;
+  std::int64_t unset_ = 0;
   std::int64_t first_step_ = 0;
   std::int64_t last_step_ = 0;
   Nanoseconds first_begin_ = 0;
@@ -141,6 +144,7 @@ Result<RunSummary> SumUpRun(const std::filesystem::path& job_directory,
     has_energy = has_energy && sums.power_w() > 0;
     summary.planned_steps += sums.planned();
     summary.off_plan_steps += sums.off_plan();
+    summary.unset_steps += sums.unset();
   }
   summary.missing_ranks = count.missing();
   if (timed_ranks > 0) summary.step_time_s /= timed_ranks;

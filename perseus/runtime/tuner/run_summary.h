@@ -23,6 +23,7 @@ struct RunSummary {
   double energy_per_step_j = 0;     // The mean power, times the mean time of a step.
   std::int64_t planned_steps = 0;   // Steps of all ranks with a plan in force.
   std::int64_t off_plan_steps = 0;  // Of these: with another order than the plan.
+  std::int64_t unset_steps = 0;     // Of these: without a lease, so at the default clocks.
 };
 
 // Sums up the logs that changed at `since` or later: others are of an earlier run. A process that

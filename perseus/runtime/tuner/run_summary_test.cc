@@ -59,6 +59,27 @@ TEST_F(RunSummaryTest, AddsUpRanks) {
 }
 
 // A rank whose log could not be written, as with a full disk, and one whose log ended early.
+TEST_F(RunSummaryTest, CountsStepsOfAPlanWithoutALease) {
+  Begin({0, 0, 0}, 1);
+  protocol::RanStep step;
+  step.has_plan = step.on_plan = true;
+  step.end = kSecond;
+  step.instructions.push_back({InstructionKind::kForward, 0, 0, 0, kSecond, 0});
+  Append({0, 0, 0}, step);
+  step.step = 1;
+  step.on_plan = false;
+  Append({0, 0, 0}, step);
+  step.step = 2;
+  step.on_plan = true;
+  step.instructions.push_back({InstructionKind::kBackward, 0, 0, 0, kSecond, 1410});
+  Append({0, 0, 0}, step);
+  const auto summary = SumUpRun(directory_.path(), start_);
+  ASSERT_TRUE(summary) << summary.error().message;
+  EXPECT_EQ(summary->planned_steps, 3);
+  EXPECT_EQ(summary->off_plan_steps, 1);
+  EXPECT_EQ(summary->unset_steps, 1);
+}
+
 TEST_F(RunSummaryTest, SaysWhichRanksAreMissing) {
   for (const int rank : {0, 2}) {
     protocol::RankHeader header;

@@ -49,7 +49,7 @@ std::string ClockArgument(double frequency_mhz) {
 int LaneOf(const protocol::RankId& name) { return name.pp_rank * 64 + name.tp_rank; }
 
 std::string_view PlanOf(const protocol::RanStep& step) {
-  if (!step.has_plan) return "none";
+  if (!step.has_plan || step.LacksClocks()) return "none";
   return step.on_plan ? "followed" : "left";
 }
 

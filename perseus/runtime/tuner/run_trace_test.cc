@@ -35,7 +35,7 @@ class RunTraceTest : public testing::Test {
     step.on_plan = on_plan_;
     step.begin = 2'000'000'000'000 - epoch + name.pp_rank * 1'000;
     step.end = step.begin + 50'000'000;
-    step.instructions.push_back({InstructionKind::kForward, 4, 0, 1'000, 40'000'001, 1410});
+    step.instructions.push_back({InstructionKind::kForward, 4, 0, 1'000, 40'000'001, mhz_});
     step.energy = {{0, 0, 10}, {20'000'000, 20'000'000, 16}};
     step.clocks.push_back({500, 700, 1410, 2});
     std::ofstream(protocol::RankLogPath(directory_, name))
@@ -59,6 +59,7 @@ class RunTraceTest : public testing::Test {
   TemporaryDirectory directory_;
   bool has_plan_ = true;
   bool on_plan_ = true;
+  int mhz_ = 1410;
 };
 
 TEST_F(RunTraceTest, HostsAreAligned) {
@@ -86,6 +87,8 @@ TEST_F(RunTraceTest, StepsSayWhetherTheyFollowAPlan) {
   EXPECT_EQ(said(true, true), "followed");
   EXPECT_EQ(said(true, false), "left");
   EXPECT_EQ(said(false, true), "none");
+  mhz_ = 0;
+  EXPECT_EQ(said(true, true), "none") << "without a lease, it ran at the default clocks";
 }
 
 TEST_F(RunTraceTest, ClocksAndPowerAreCounters) {

@@ -16,6 +16,7 @@ import weakref
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from perseus import _client
+from perseus._log import log as _log
 from perseus.adapters import _memory
 from perseus.adapters._devices import is_capturing
 from perseus.adapters._patches import ByObject, Patches
@@ -26,8 +27,6 @@ BACKWARD_INPUT, BACKWARD_WEIGHT = "backward_input", "backward_weight"
 
 # How many steps are counted to prove that the adapter sees every instruction.
 PROOF_STEPS = 3
-
-_log = logging.getLogger("perseus")
 
 
 class Ranks(NamedTuple):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
-_log = logging.getLogger("perseus")
+from perseus._log import log as _log
 
 
 def warn(message: str, *arguments: Any, exc_info: bool = False) -> None:
