@@ -117,9 +117,10 @@ TEST_F(RunVerbTest, TrainsWithoutAPlanThatCannotBeRead) {
   EXPECT_EQ(outcome.status, 0);
   EXPECT_EQ(outcome.out, "<>\n");
   // At the begin and at the end.
-  EXPECT_THAT(outcome.err,
-              ContainsRegex("absent.json: .*; no plan is followed\n(.*\n)*.*absent.json: .*; no plan "
-                            "is followed\n$"));
+  EXPECT_THAT(
+      outcome.err,
+      ContainsRegex("absent.json: .*; no plan is followed\n(.*\n)*.*absent.json: .*; no plan "
+                    "is followed\n$"));
 }
 
 TEST_F(RunVerbTest, SaysThatNothingWasTuned) {

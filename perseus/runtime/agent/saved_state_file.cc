@@ -251,9 +251,13 @@ std::string FormatSavedState(const SavedState& state) {
 }
 
 SavedStateFile::SavedStateFile(std::filesystem::path path, SavedState state, Writer write)
-    : path_(std::move(path)),
-      state_(std::move(state)),
-      write_(write ? std::move(write) : WriteFileAtomically) {}
+    : path_(std::move(path)), state_(std::move(state)), write_(std::move(write)) {
+  if (!write_) {
+    write_ = [](const std::filesystem::path& to, std::string_view text) {
+      return WriteFileAtomically(to, text);
+    };
+  }
+}
 
 Result<SavedStateFile> SavedStateFile::Open(std::filesystem::path path,
                                             std::string_view boot_id_now, Writer write) {

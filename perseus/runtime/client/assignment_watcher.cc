@@ -23,8 +23,8 @@ bool IsSame(const struct stat& a, const struct stat& b) {
 }
 
 Result<ClockTable> TableOf(const protocol::Assignment& assignment,
-                           const std::filesystem::path& job_directory,
-                           const protocol::RankId& name, int pp_ranks) {
+                           const std::filesystem::path& job_directory, const protocol::RankId& name,
+                           int pp_ranks) {
   if (!assignment.clocks.empty()) return CompileClocks(assignment.clocks, name.pp_rank);
   if (assignment.own) {
     ClockTable own;
