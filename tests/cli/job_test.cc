@@ -27,7 +27,7 @@ class JobProgramTest : public ProgramTest {
     server_ = std::stoi(
         RunWell("serve --listen 127.0.0.1:0 --database sqlite:server.db 2>log & echo $!"));
     const std::string mark = "listening on 127.0.0.1:";
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     while (std::chrono::steady_clock::now() < end) {
       // The shell may create the log after it has printed the process number.
       const std::string log = ReadFile(Directory() / "log").value_or("");
@@ -52,7 +52,7 @@ class JobProgramTest : public ProgramTest {
   }
   template <typename Condition>
   static bool Comes(Condition condition) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     while (!condition()) {
       if (std::chrono::steady_clock::now() > end) return false;
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -88,7 +88,7 @@ TEST_F(JobProgramTest, AJobKeepsTheScheduleThatWasFoundForIt) {
   // The same command finds the same schedule, and so the same job. Another memory is another job.
   EXPECT_THAT(JobWell(flags + "--max-in-flight 5,4,3,1"), StartsWith("job run7 is "));
   EXPECT_THAT(Job(flags).err, HasSubstr("has another registration"));
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
   while (Job("plan run7").status != 0 && std::chrono::steady_clock::now() < end) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }

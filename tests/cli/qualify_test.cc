@@ -45,7 +45,7 @@ class QualifyVerbTest : public ProgramTest {
     EXPECT_TRUE(Comes([&] { return HasEnded(process); }));
   }
   static bool Comes(const std::function<bool()>& condition) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     while (!condition()) {
       if (std::chrono::steady_clock::now() > end) return false;
       std::this_thread::sleep_for(std::chrono::milliseconds(20));

@@ -129,12 +129,21 @@ TEST_F(RunVerbTest, SaysThatNothingWasTuned) {
   EXPECT_THAT(outcome.err, HasSubstr("perseus: there is no plan: no rank recorded a step\n"));
 }
 
-// The reason of tune, although the training has ended by then.
+// The reason of tune, although the training has ended by then. The training waits until `perseus
+// run` has seen the end of tune: until then, tune is one of its child processes.
 TEST_F(RunVerbTest, SaysWhyTuneFailed) {
-  const Outcome outcome = Run(
-      "run --tune --job-directory run -- sh -c 'echo > run/tuned; echo > run/ranks/x.jsonl; i=0; "
-      "until grep -q perseus run/tune.log || [ $i = 300 ]; do sleep 0.1; i=$((i+1)); done; "
-      "sleep 1'");
+  Write("training", R"(
+echo >run/tuned
+echo >run/ranks/x.jsonl
+i=0
+until grep -q perseus run/tune.log || [ $i -ge 600 ]; do sleep 0.1; i=$((i+1)); done
+for child in $(grep -lsx "PPid:.$PPID" /proc/[0-9]*/status); do
+  [ $child != /proc/$$/status ] || continue
+  i=0
+  while grep -qsx "PPid:.$PPID" $child && [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done
+done
+)");
+  const Outcome outcome = Run("run --tune --job-directory run -- sh ./training");
   EXPECT_EQ(outcome.status, 0);
   EXPECT_THAT(outcome.err, ContainsRegex("perseus: there is no plan: .*run/tuned"));
   EXPECT_THAT(outcome.err, Not(HasSubstr("the training ended too early")));

@@ -51,21 +51,28 @@ TEST_F(AssignmentTest, PlansAndClocksApplyFromTheirStepOn) {
   EXPECT_TRUE(LockBecomes(0, 1005));
 
   protocol::Assignment clocks;
-  clocks.version = 2;
-  clocks.from_step = static_cast<std::int64_t>(rank->Counters().steps) + 50;
+  clocks.version = 1;
   clocks.clocks = {{0, 0, InstructionKind::kForward, 1200},
                    {0, 0, InstructionKind::kBackward, 1305},
                    {1, 0, InstructionKind::kBackward, 300}};
-  Assign(clocks);
-  EXPECT_TRUE(Follows(*rank, 2));
-  EXPECT_GE(static_cast<std::int64_t>(rank->Counters().steps), clocks.from_step + 1);
+  const auto steps = [&] { return static_cast<std::int64_t>(rank->Counters().steps); };
+  // On a busy machine, the rank may read the assignment after this step. Then another one is for a
+  // later step.
+  for (const int ahead : {50, 500, 5000}) {
+    ++clocks.version;
+    clocks.from_step = steps() + ahead;
+    Assign(clocks);
+    EXPECT_TRUE(Follows(*rank, clocks.version));
+    if (steps() == clocks.from_step + 1) break;
+  }
+  EXPECT_EQ(steps(), clocks.from_step + 1);
   rank->RunStep(1);
   EXPECT_TRUE(LockBecomes(0, 1305));
 
   protocol::Assignment none;
-  none.version = 3;
+  none.version = clocks.version + 1;
   Assign(none);
-  EXPECT_TRUE(Follows(*rank, 3));
+  EXPECT_TRUE(Follows(*rank, none.version));
   EXPECT_TRUE(LockBecomes(0, std::nullopt));
   rank->Close();
 
@@ -78,9 +85,9 @@ TEST_F(AssignmentTest, PlansAndClocksApplyFromTheirStepOn) {
     if (step == nullptr) continue;
     EXPECT_TRUE(step->on_plan);
     if (step->step < clocks.from_step) {
-      EXPECT_LE(step->assignment_version, 1);
+      EXPECT_LT(step->assignment_version, clocks.version);
     } else {
-      EXPECT_GE(step->assignment_version, 2);
+      EXPECT_GE(step->assignment_version, clocks.version);
     }
   }
 }

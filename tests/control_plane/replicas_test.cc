@@ -33,14 +33,19 @@ TEST_F(ReplicasTest, KilledUnderLoadNothingIsLostOrSentTwice) {
   StragglerLoad load(urls(), kKey);
   for (int round = 0; round < 4; ++round) {
     const std::int64_t version = VersionInForce();
-    ASSERT_TRUE(Comes([&] {
-      return VersionInForce() > version && ReplicaOfNode() >= 0 && ReplicaAt(stream.server()) >= 0;
-    }));
     // Kills in turn the replica of the real node and the replica of the recorded stream.
-    const int killed = round % 2 == 0 ? ReplicaOfNode() : ReplicaAt(stream.server());
-    ASSERT_GE(killed, 0) << "no replica to kill";
+    int killed = -1;
+    ASSERT_TRUE(Comes([&] {
+      const int of_node = ReplicaOfNode();
+      const int of_stream = ReplicaAt(stream.server());
+      killed = round % 2 == 0 ? of_node : of_stream;
+      return VersionInForce() > version && of_node >= 0 && of_stream >= 0;
+    }));
     Kill(pid(killed), SIGKILL);
-    EXPECT_TRUE(Comes([&] { return ReplicaOfNode() >= 0 && ReplicaOfNode() != killed; }));
+    EXPECT_TRUE(Comes([&] {
+      const int of_node = ReplicaOfNode();
+      return of_node >= 0 && of_node != killed;
+    }));
     EXPECT_TRUE(Comes([&] { return ReplicaAt(stream.server()) >= 0; }));
     const std::int64_t during = VersionInForce();
     const int acknowledged = load.acknowledged();
@@ -142,12 +147,16 @@ TEST_F(ReplicasTest, CutOffReplicaIsReplacedByAnother) {
   Begin();
   const RecordedStream stream(urls(), "n1");
   StragglerLoad load(urls(), kKey);
-  ASSERT_TRUE(Comes([&] { return load.acknowledged() > 20 && ReplicaOfNode() >= 0; }));
-  const int cut = ReplicaOfNode();
+  int cut = -1;
+  ASSERT_TRUE(Comes([&] {
+    cut = ReplicaOfNode();
+    return load.acknowledged() > 20 && cut >= 0;
+  }));
   network.Cut(cut);
   const auto is_elsewhere = [&] {
-    const int streaming = ReplicaAt(stream.server());
-    return ReplicaOfNode() >= 0 && ReplicaOfNode() != cut && streaming >= 0 && streaming != cut;
+    const int of_node = ReplicaOfNode();
+    const int of_stream = ReplicaAt(stream.server());
+    return of_node >= 0 && of_node != cut && of_stream >= 0 && of_stream != cut;
   };
   EXPECT_TRUE(Comes(is_elsewhere)) << Read("node.log");
   const int acknowledged = load.acknowledged();

@@ -160,7 +160,7 @@ void FakeGpu::SetDeviceFile(std::filesystem::path file) {
 std::unique_ptr<device::Device> FakeGpu::Open() { return std::make_unique<FakeDevice>(state_); }
 
 bool Eventually(const std::function<bool()>& condition) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
   while (!condition()) {
     if (std::chrono::steady_clock::now() > end) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -56,7 +56,7 @@ class FakeGpu {
   std::shared_ptr<State> state_;
 };
 
-// Waits up to ten seconds for what other threads do, and returns whether `condition` became true.
+// Waits up to a minute for what other threads do, and returns whether `condition` became true.
 // It checks once a millisecond.
 bool Eventually(const std::function<bool()>& condition);
 

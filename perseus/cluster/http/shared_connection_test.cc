@@ -116,7 +116,7 @@ bool HasNoConnection(SharedServer& server) {
 }
 
 TEST(SharedConnection, HasEventsAndAnswersInTurns) {
-  SharedServer server;
+  SharedServer server({.limits = WithoutHeartbeats()});
   RawClient client = Opened(server);
   server.Broadcast("one");
   EXPECT_EQ(client.ReadUntil("\n\n"), "data: one\n\n");
@@ -133,7 +133,7 @@ TEST(SharedConnection, HasEventsAndAnswersInTurns) {
 }
 
 TEST(SharedConnection, OnlyIfTheClientAsksForIt) {
-  SharedServer server;
+  SharedServer server({.limits = WithoutHeartbeats()});
   for (const char* fields :
        {"", "Upgrade: perseus-node\r\n", "Connection: Upgrade\r\nUpgrade: websocket\r\n"}) {
     RawClient client(server.server().port());
@@ -151,7 +151,7 @@ TEST(SharedConnection, OnlyIfTheClientAsksForIt) {
 
 // More than the client of a stream may leave unread, and events come before and after it.
 TEST(SharedConnection, AnswersMayBeLarge) {
-  ServerOptions options;
+  ServerOptions options{.limits = WithoutHeartbeats()};
   options.limits.stream_bytes = 100'000;
   SharedServer server(options);
   RawClient client = Opened(server);
@@ -176,7 +176,7 @@ TEST(SharedConnection, IsNotIdle) {
 }
 
 TEST(SharedConnection, HasTheLimitsOfRequests) {
-  ServerOptions options;
+  ServerOptions options{.limits = WithoutHeartbeats()};
   options.limits.requests_per_second = 0.001;
   SharedServer few(options);
   {
@@ -190,7 +190,7 @@ TEST(SharedConnection, HasTheLimitsOfRequests) {
     few.Broadcast("still here");
     client.ReadUntil("data: still here\n\n");
   }
-  options = {};
+  options.limits = WithoutHeartbeats();
   options.limits.request_time = milliseconds(50);
   SharedServer server(options);
   for (const auto& [rest, answer] :
@@ -211,7 +211,7 @@ TEST(SharedConnection, HasTheLimitsOfRequests) {
 }
 
 TEST(SharedConnection, EndsWithItsStreamAfterTheAnswer) {
-  SharedServer server;
+  SharedServer server({.limits = WithoutHeartbeats()});
   RawClient client = Opened(server);
   client.Send(Post("/slow", ""));
   ASSERT_TRUE(server.server().Until([&](const auto&) { return server.asked() == 1; }));
@@ -227,7 +227,7 @@ TEST(SharedConnection, EndsWithItsStreamAfterTheAnswer) {
 }
 
 TEST(SharedConnection, EndsIfTheClientIsGone) {
-  SharedServer server;
+  SharedServer server({.limits = WithoutHeartbeats()});
   { RawClient client = Opened(server); }
   EXPECT_TRUE(HasNoConnection(server));
   {
@@ -244,7 +244,7 @@ TEST(SharedConnection, EndsIfTheClientIsGone) {
 }
 
 TEST(SharedConnection, StopsWithTheServer) {
-  SharedServer server;
+  SharedServer server({.limits = WithoutHeartbeats()});
   RawClient idle = Opened(server);
   RawClient busy = Opened(server);
   busy.Send(Post("/slow", ""));
@@ -298,7 +298,7 @@ class Listener {
   }
   bool Has(const std::function<bool(const std::vector<std::string>& events,
                                     const std::vector<std::string>& changes)>& condition) {
-    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (std::chrono::steady_clock::now() < until) {
       {
         const std::lock_guard lock(mutex_);

@@ -20,7 +20,7 @@ std::shared_ptr<const std::string> Text(std::string text) {
 // GET /events opens a stream. This class keeps all streams.
 class Streams {
  public:
-  explicit Streams(Limits limits = {}) : server_(Routes(), Options(limits)) {}
+  explicit Streams(Limits limits = WithoutHeartbeats()) : server_(Routes(), Options(limits)) {}
   ~Streams() {
     server_.OnLoop([this] {
       open_.clear();
@@ -142,7 +142,7 @@ TEST(Streams, SendEarlierTextsBeforeTheyClose) {
 }
 
 TEST(Streams, DropAClientThatDoesNotRead) {
-  Limits limits;
+  Limits limits = WithoutHeartbeats();
   limits.stream_bytes = 100'000;
   Streams streams(limits);
   RawClient slow = streams.Open();

@@ -209,23 +209,24 @@ TEST_F(IssuersTest, ForgedTokensAreRefused) {
 
 TEST_F(IssuersTest, ManyUnknownKeysCauseOneRequestToTheIssuer) {
   ASSERT_NO_FATAL_FAILURE(
-      Start({.apart = std::chrono::minutes(10), .least_apart = std::chrono::minutes(1)}));
+      Start({.apart = std::chrono::hours(1), .least_apart = std::chrono::hours(1)}));
   const std::string good = issuer_.Token("k1", {{"groups", {"readers"}}});
   ASSERT_EQ(StatusOf(good), 200);
   issuer_.AddSecretKey("own", Kind::kP256);
   for (int i = 0; i < 50; ++i) {
     EXPECT_EQ(StatusOf(issuer_.Token("own", {}, {{"kid", "no-" + std::to_string(i)}})), 401);
   }
-  EXPECT_EQ(issuer_.reads(), 1) << "the minute since the first reading is not over";
+  EXPECT_EQ(issuer_.reads(), 1) << "the hour since the first reading is not over";
   EXPECT_EQ(StatusOf(good), 200);
 }
 
 TEST_F(IssuersTest, AFloodOfNewTokensIsLimited) {
-  ASSERT_NO_FATAL_FAILURE(Start({}, "", {.requests_per_second = 1}));
+  ASSERT_NO_FATAL_FAILURE(Start({}, "", {.requests_per_second = 0.2}));
   issuer_.AddSecretKey("own", Kind::kP256);
   const std::string good = issuer_.Token("k1", {{"groups", {"readers"}}});
   ASSERT_EQ(StatusOf(good), 200);
   std::map<int, int> answers;
+  // Two at once, and then one every 5 s.
   for (int i = 0; i < 30; ++i) ++answers[StatusOf(issuer_.Token("own"))];
   EXPECT_GE(answers[429], 10);
   EXPECT_EQ(answers[401] + answers[429], 30);
@@ -296,17 +297,23 @@ TEST_F(IssuersTest, AnIssuerThatHangsDelaysNobodyElse) {
 
 TEST_F(IssuersTest, TheEndOfATokenClosesItsStream) {
   ASSERT_NO_FATAL_FAILURE(Start());
-  const auto now = static_cast<std::int64_t>(issuer_.Claims({})["iat"]);
-  const std::string brief = issuer_.Token("k1", {{"groups", {"admins"}}, {"exp", now + 2}});
-  http::Client client = ClientWith(brief);
   bool opened = false;
-  const auto until = std::chrono::steady_clock::now() + kTimeout;
-  const auto listened = client.Listen(
-      {.target = "/v1/nodes/n0/events",
-       .on_event = [](const http::Event&) { return true; },
-       .on_change =
-           [&](std::string_view what) { opened = opened || what.starts_with("connected"); },
-       .should_end = [&] { return std::chrono::steady_clock::now() > until; }});
+  Result<void> listened;
+  // On a busy machine, a short lifetime may end before the stream is open.
+  for (const int lifetime_s : {2, 8, 30}) {
+    const auto now = static_cast<std::int64_t>(issuer_.Claims({})["iat"]);
+    const std::string brief =
+        issuer_.Token("k1", {{"groups", {"admins"}}, {"exp", now + lifetime_s}});
+    http::Client client = ClientWith(brief);
+    const auto until = std::chrono::steady_clock::now() + kTimeout;
+    listened = client.Listen(
+        {.target = "/v1/nodes/n0/events",
+         .on_event = [](const http::Event&) { return true; },
+         .on_change =
+             [&](std::string_view what) { opened = opened || what.starts_with("connected"); },
+         .should_end = [&] { return std::chrono::steady_clock::now() > until; }});
+    if (opened) break;
+  }
   EXPECT_TRUE(opened);
   ASSERT_FALSE(listened) << "the stream stayed open";
   EXPECT_THAT(listened.error().message, HasSubstr("it has expired"));
@@ -346,7 +353,7 @@ TEST_F(IssuersTest, AWithdrawnKeyClosesItsStreams) {
 
 TEST_F(IssuersTest, ReloadedSettingsCloseStreamsOfWhatIsGone) {
   read_ = issuers::ReadSettings(SettingsText(), "issuers.toml");
-  ASSERT_NO_FATAL_FAILURE(Start());
+  ASSERT_NO_FATAL_FAILURE(Start({.least_apart = std::chrono::hours(1)}));
   MakeReader();
   const std::string token = issuer_.Token("k1", {{"groups", {"admins"}}});
   ASSERT_EQ(StatusOf(token), 200);
@@ -358,7 +365,7 @@ TEST_F(IssuersTest, ReloadedSettingsCloseStreamsOfWhatIsGone) {
   for (int i = 0; i < 100; ++i) plane_->Reload();
   EXPECT_EQ(StatusOf(token), 200);
   EXPECT_TRUE(Comes([&] { return Reloads("done") == 100; }));
-  EXPECT_LE(issuer_.reads(), reads + 1) << "the keys are read at most once in 5 s";
+  EXPECT_LE(issuer_.reads(), reads + 1) << "the keys are read at most once in an hour";
   // Another grant closes the stream, and its client opens it again.
   auto more = *issuers::ReadSettings(SettingsText(), "issuers.toml");
   more.issuers[0].grants.push_back({.group = "guests", .scope = "read"});

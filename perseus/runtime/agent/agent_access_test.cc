@@ -216,6 +216,10 @@ TEST_F(AgentTest, AUserWhoseCgroupsTakeLongToReadHoldsUpNobody) {
   EXPECT_THAT(refusal, HasSubstr("no device file"));
 }
 
+// A request that the agent has to answer, and one that it may not answer.
+constexpr std::chrono::seconds kAnswered(30);
+constexpr std::chrono::seconds kUnanswered(1);
+
 // Sends requests until the agent answers no more. Returns whether it answered some, and fewer than
 // the budget.
 int Flood(const fs::path& socket) {
@@ -224,7 +228,7 @@ int Flood(const fs::path& socket) {
   const std::string list = protocol::Format(protocol::List{});
   int answers = 0;
   while (answers <= 2 * UserBudget::kBurst &&
-         protocol::SendRequest(connected->get(), list, std::chrono::milliseconds(500))) {
+         protocol::SendRequest(connected->get(), list, answers == 0 ? kAnswered : kUnanswered)) {
     ++answers;
   }
   return answers > 0 && answers < UserBudget::kBurst ? 0 : 1;
@@ -251,7 +255,7 @@ TEST_F(AgentAccessTest, ListsOfManyGpusCostMore) {
     int listed = 0;
     while (listed <= UserBudget::kBurst) {
       const auto answer =
-          protocol::SendRequest(connected->get(), list, std::chrono::milliseconds(500));
+          protocol::SendRequest(connected->get(), list, listed == 0 ? kAnswered : kUnanswered);
       // Where the budget ends exactly after a list, the agent only stops reading.
       if (!answer || answer->text.find("lists GPUs too often") != std::string::npos) break;
       ++listed;
@@ -272,22 +276,24 @@ TEST_F(AgentAccessTest, SubordinateUsersShareTheBudgetOfTheirOwner) {
   fs::create_directories(root / "etc");
   fs::create_directory_symlink("/proc", root / "proc");
   std::ofstream(root / "etc/subuid") << fmt::format("ann:{}:10\n", kTrainingUser - 5);
-  const auto run_as = [this](uid_t user, int (*run)(const fs::path&)) {
+  const auto run_as = [this](uid_t user, const std::function<int(const fs::path&)>& run) {
     return std::make_unique<LaterProcess>([this, user, run] {
       return ::setresuid(user, user, user) == 0 ? run(socket()) : int{kNoAnswer};
     });
   };
-  const auto ask_once = [](const fs::path& socket) {
-    const auto connected = protocol::Connect(socket);
-    if (!connected) return int{kNoAnswer};
-    const auto answer = protocol::SendRequest(connected->get(), protocol::Format(protocol::List{}),
-                                              std::chrono::milliseconds(500));
-    const auto reply = answer ? protocol::ParseReply(answer->text) : Fail("no answer");
-    return reply && std::holds_alternative<protocol::Listing>(*reply) ? 0 : 1;
+  const auto ask_once = [](std::chrono::seconds timeout) {
+    return [timeout](const fs::path& socket) {
+      const auto connected = protocol::Connect(socket);
+      if (!connected) return int{kNoAnswer};
+      const auto answer =
+          protocol::SendRequest(connected->get(), protocol::Format(protocol::List{}), timeout);
+      const auto reply = answer ? protocol::ParseReply(answer->text) : Fail("no answer");
+      return reply && std::holds_alternative<protocol::Listing>(*reply) ? 0 : 1;
+    };
   };
   const auto flood = run_as(kTrainingUser, Flood);
-  const auto sibling = run_as(kTrainingUser + 1, ask_once);
-  const auto stranger = run_as(kTrainingUser + 5, ask_once);
+  const auto sibling = run_as(kTrainingUser + 1, ask_once(kUnanswered));
+  const auto stranger = run_as(kTrainingUser + 5, ask_once(kAnswered));
   AgentOptions options = Options();
   options.clock = std::make_shared<FakeClock>();
   options.gpus.host.root = root;

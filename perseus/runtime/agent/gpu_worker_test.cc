@@ -20,10 +20,12 @@ Write Sm(int mhz) { return {device::Control::kSmClock, device::Setting{mhz, mhz}
 class GpuWorkerTest : public testing::Test {
  protected:
   GpuWorkerTest()
+      // No reading shows who holds the clock, however slow the test is.
       : worker_(gpu_.Open(), {.observe_serving = std::chrono::milliseconds(1),
                               .observe_free = std::chrono::milliseconds(1),
                               .first_retry = std::chrono::milliseconds(1),
-                              .last_retry = std::chrono::milliseconds(4)}),
+                              .last_retry = std::chrono::milliseconds(4),
+                              .landing = std::chrono::hours(1)}),
         channel_(std::make_shared<protocol::ClockChannel>(*protocol::ClockChannel::Create(1))) {
     std::vector<FileDescriptor> descriptors;
     for (const int fd : channel_->descriptors()) {
