@@ -16,7 +16,7 @@ using json_file::Node;
 using json_file::Throw;
 using nlohmann::ordered_json;
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 constexpr int kMaxJsonDepth = 8;
 constexpr int kMostRanks = 1'000'000;
 constexpr int kMostParameters = 4096;
@@ -58,8 +58,6 @@ ordered_json ToJson(const ClockedKind& what, const GpuMeasurements::Record& reco
           {"samples", record.samples},
           {"mean_s", record.mean_s},
           {"squares", record.squares},
-          {"temperature_sum", record.temperature_sum},
-          {"steps", record.steps},
           {"parameter_before", record.parameter_before},
           {"residuals", record.residuals},
           {"residual_squares", record.residual_squares},
@@ -104,8 +102,7 @@ std::int64_t Whole(const Node& node, double most, std::string_view unit) {
 
 std::pair<ClockedKind, GpuMeasurements::Record> ReadRecord(const Node& node, int parameters) {
   Require(node, {"chunk", "kind", "frequency_mhz", "parameter", "samples", "mean_s", "squares",
-                 "temperature_sum", "steps", "parameter_before", "residuals", "residual_squares",
-                 "sums"});
+                 "parameter_before", "residuals", "residual_squares", "sums"});
   ClockedKind what;
   what.chunk = node.Member("chunk").Count(0, kMostRanks, "a chunk, from 0");
   const Node kind = node.Member("kind");
@@ -122,8 +119,6 @@ std::pair<ClockedKind, GpuMeasurements::Record> ReadRecord(const Node& node, int
   record.samples = Whole(node.Member("samples"), kMostCount, "how many were measured");
   record.mean_s = node.Member("mean_s").Number(0, kLongestSeconds, "seconds");
   record.squares = node.Member("squares").Number(0, kHuge, "seconds squared");
-  record.temperature_sum = node.Member("temperature_sum").Number(-kHuge, kHuge, "degrees");
-  record.steps = Whole(node.Member("steps"), kMostCount, "a number of steps");
   record.parameter_before = static_cast<std::size_t>(
       node.Member("parameter_before").Count(0, parameters - 1, "its number, or 0"));
   record.residuals = Whole(node.Member("residuals"), kMostCount, "a number of steps");
@@ -251,7 +246,7 @@ InstructionNoise ReadNoise(const Node& node) {
 ProfilerState ReadState(const Node& file) {
   Require(file, {"perseus_profiler", "job", "spent", "noise", "gpus"});
   const int version =
-      file.Member("perseus_profiler", "is it a profiler's state file?").Count(0, 1'000'000, "1");
+      file.Member("perseus_profiler", "is it a profiler's state file?").Count(0, 1'000'000, "2");
   if (version != kVersion) {
     Throw("perseus_profiler is {} (this version reads {}; remove the file to measure again)",
           version, kVersion);
