@@ -1,10 +1,10 @@
 #include "perseus/cluster/job_planning/job_spec.h"
 
 #include <array>
-#include <charconv>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/number.h"
 #include "perseus/base/units.h"
 #include "perseus/cluster/job_planning/limited_plan.h"
 #include "perseus/planning/job/job.h"
@@ -291,11 +291,10 @@ std::optional<plan::Target> TargetOfSlug(std::string_view slug) {
     std::string_view number = slug.substr(kind.slug_begin.size());
     if (number.size() < kind.slug_end.size()) continue;
     number.remove_suffix(kind.slug_end.size());
-    const auto [end, error] =
-        std::from_chars(number.data(), number.data() + number.size(), target.value);
+    const auto value = ParseNumber<double>(number);
     const NumberRange range = plan::ValueRange(kind.kind);
-    if (error == std::errc() && end == number.data() + number.size() &&
-        target.value >= range.least && target.value <= range.most) {
+    if (value && *value >= range.least && *value <= range.most) {
+      target.value = *value;
       return target;
     }
   }

@@ -4,7 +4,6 @@
 #include <sys/un.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -13,6 +12,7 @@
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/number.h"
 #include "perseus/runtime/protocol/messages.h"
 
 namespace perseus::client {
@@ -32,10 +32,7 @@ std::string TextOf(const char* option, const char* variable, const char* otherwi
 std::uint64_t MostLogBytes(std::vector<std::string>& problems) {
   const std::string text = TextOf(nullptr, "PERSEUS_LOG_BYTES", "");
   if (text.empty()) return kMostLogBytes;
-  std::uint64_t bytes = 0;
-  const auto read = std::from_chars(text.data(), text.data() + text.size(), bytes);
-  const bool is_number = read.ec == std::errc() && read.ptr == text.data() + text.size();
-  if (is_number) return bytes;
+  if (const auto bytes = ParseNumber<std::uint64_t>(text)) return *bytes;
   problems.push_back(fmt::format(
       "PERSEUS_LOG_BYTES is {}, but it is a number of bytes, such as {}; this number is "
       "used",

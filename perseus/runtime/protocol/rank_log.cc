@@ -5,17 +5,16 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdint>
 #include <functional>
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <system_error>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/json_file.h"
+#include "perseus/base/number.h"
 
 namespace perseus::protocol {
 namespace {
@@ -238,16 +237,13 @@ Result<std::vector<int>> ParseStages(std::string_view text) {
   std::vector<int> stages;
   for (std::string_view rest = text; !text.empty();) {
     const std::size_t comma = rest.find(',');
-    const std::string_view number = rest.substr(0, comma);
-    int stage = 0;
-    const char* const end = number.data() + number.size();
-    const auto read = std::from_chars(number.data(), end, stage);
-    if (read.ec != std::errc() || read.ptr != end || stage < 0 || stage > kMostInRecord) {
+    const auto stage = ParseNumber<int>(rest.substr(0, comma));
+    if (!stage || *stage < 0 || *stage > kMostInRecord) {
       return Fail(
           "stages is {}, but it is a list of the stages of the rank's chunks, such as \"0,7\"",
           Excerpt(text));
     }
-    stages.push_back(stage);
+    stages.push_back(*stage);
     if (comma == std::string_view::npos) break;
     rest.remove_prefix(comma + 1);
   }
