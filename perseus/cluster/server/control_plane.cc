@@ -16,6 +16,7 @@
 #include <system_error>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/host.h"
 #include "perseus/base/host_port.h"
 #include "perseus/base/mutex.h"
 #include "perseus/cluster/job_planning/planning_workers.h"
@@ -64,11 +65,7 @@ Rights::WithoutTokens WithoutTokens(const ControlPlaneOptions& options) {
   return IsLocal(options) ? Rights::WithoutTokens::kOpenHere : Rights::WithoutTokens::kClosed;
 }
 
-std::string ReplicaName() {
-  char name[256] = {};
-  const bool is_known = gethostname(name, sizeof name - 1) == 0;
-  return fmt::format("{}-{}", is_known ? name : "replica", getpid());
-}
+std::string ReplicaName() { return fmt::format("{}-{}", HostName(), getpid()); }
 
 // When the files changed. For a missing file, the least possible time.
 std::vector<std::filesystem::file_time_type> TimesOf(const std::optional<http::TlsFiles>& files) {

@@ -3,11 +3,13 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/number.h"
+#include "perseus/base/units.h"
 #include "perseus/cluster/http/offload.h"
 #include "perseus/cluster/http/target.h"
 #include "perseus/cluster/issuers/signed_token.h"
@@ -258,6 +260,10 @@ std::string TimeText(store::Milliseconds time) {
   return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z",
                      fmt::gmtime(std::chrono::system_clock::to_time_t(seconds)),
                      time % kMillisecondsOfSecond);
+}
+
+double SecondsSince(store::Milliseconds time, store::Milliseconds now) {
+  return static_cast<double>(std::max<store::Milliseconds>(0, now - time)) / kMillisecondsPerSecond;
 }
 
 }  // namespace perseus::server

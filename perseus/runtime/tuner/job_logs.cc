@@ -2,12 +2,13 @@
 
 #include <fmt/format.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <limits>
 #include <system_error>
+
+#include "perseus/base/host.h"
 
 namespace perseus::tuner {
 namespace {
@@ -17,11 +18,6 @@ constexpr std::size_t kMostNamed = 4;
 // How many steps the ranks of a job may be apart. They wait for each other, and their logs are late
 // by about a second.
 constexpr std::int64_t kMostApart = 64;
-
-std::string HostName() {
-  char name[256] = {};
-  return gethostname(name, sizeof name - 1) == 0 ? name : "";
-}
 
 void Sleep(Clock& clock) {
   const std::atomic<std::uint32_t> never = 0;
