@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <iterator>
@@ -149,10 +148,8 @@ ClockChange ReadChange(const Node& row) {
 }
 
 RanStep ReadStep(const Node& node) {
-  constexpr std::array<std::string_view, 12> kKeys{
-      "step",   "assignment_version", "has_plan", "on_plan",       "begin_ns", "end_ns",
-      "energy", "instructions",       "clocks",   "temperature_c", "power_w",  "limited"};
-  node.RequireObject(kKeys);
+  node.RequireObject({"step", "assignment_version", "has_plan", "on_plan", "begin_ns", "end_ns",
+                      "energy", "instructions", "clocks", "temperature_c", "power_w", "limited"});
   RanStep step;
   step.step = node.Member("step").Whole(0, json_file::kLargestWhole, "a step's number");
   step.assignment_version = node.Member("assignment_version")
@@ -191,12 +188,9 @@ void ReadPipeline(const Node& node, RankHeader& header) {
 }
 
 RankHeader ReadHeader(const Node& node) {
-  constexpr std::array<std::string_view, 10> kKeys{
-      "perseus_rank_log", "dp_rank", "pp_rank", "tp_rank",       "gpu",
-      "gpu_name",         "host",    "pid",     "sm_clocks_mhz", "may_set_clocks"};
-  std::vector<std::string_view> keys(kKeys.begin(), kKeys.end());
-  keys.insert(keys.end(), {"epoch_ns", "stages", "pp_ranks"});
-  node.RequireObject(keys);
+  node.RequireObject({"perseus_rank_log", "dp_rank", "pp_rank", "tp_rank", "gpu", "gpu_name",
+                      "host", "pid", "sm_clocks_mhz", "may_set_clocks", "epoch_ns", "stages",
+                      "pp_ranks"});
   if (node.Member("perseus_rank_log").value != 1) {
     Throw(
         "perseus_rank_log is not 1, the version that this perseus reads (install the same version "
@@ -224,8 +218,7 @@ RankHeader ReadHeader(const Node& node) {
 RankRecord ReadRecord(const Node& node) {
   if (node.value.is_object() && node.Has("step")) return ReadStep(node);
   if (node.value.is_object() && node.Has("remark")) {
-    constexpr std::array<std::string_view, 1> kKeys{"remark"};
-    node.RequireObject(kKeys);
+    node.RequireObject({"remark"});
     return Remark{node.Member("remark").Text()};
   }
   return ReadHeader(node);
