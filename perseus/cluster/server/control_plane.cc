@@ -15,6 +15,7 @@
 #include <stop_token>
 #include <system_error>
 
+#include "perseus/base/clock.h"
 #include "perseus/base/excerpt.h"
 #include "perseus/base/host.h"
 #include "perseus/base/host_port.h"
@@ -44,11 +45,7 @@ constexpr std::chrono::milliseconds kShutdownTimeout{5'000};
 // A revoked token closes its streams after two intervals at most, and the time to read the tokens.
 constexpr std::chrono::milliseconds kWatchTokensEvery{200};
 
-store::Milliseconds SystemNow() {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
+store::Milliseconds SystemNow() { return SinceEpoch() / kMillisecond; }
 
 // Whether only this machine can reach the server.
 bool IsLocal(const ControlPlaneOptions& options) {

@@ -1,6 +1,5 @@
 #include "perseus/cluster/server/fleet_status.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 

@@ -19,11 +19,6 @@ constexpr std::size_t kMostNamed = 4;
 // by about a second.
 constexpr std::int64_t kMostApart = 64;
 
-void Sleep(Clock& clock) {
-  const std::atomic<std::uint32_t> never = 0;
-  clock.WaitWhile(never, 0, clock.Now() + kPollInterval);
-}
-
 }  // namespace
 
 Error EndedByRequest() { return {"ended by a signal", ErrorKind::kSystem}; }
@@ -207,7 +202,7 @@ Result<std::set<protocol::RankId>> JobLogs::AwaitRanks(const std::set<protocol::
     }
     if (should_end()) return tl::unexpected<Error>(EndedByRequest());
     if (clock.Now() >= deadline) break;
-    Sleep(clock);
+    clock.WaitUntil(clock.Now() + kPollInterval);
   }
   const std::set<protocol::RankId> alive = Alive();
   if (const std::string behind = FarBehind(alive); !behind.empty()) {
@@ -249,7 +244,7 @@ Result<void> JobLogs::AwaitStep(const std::set<protocol::RankId>& ranks, std::in
     before = now;
     if (should_end()) return tl::unexpected<Error>(EndedByRequest());
     if (clock.Now() >= deadline) break;
-    Sleep(clock);
+    clock.WaitUntil(clock.Now() + kPollInterval);
   }
   std::string slow;
   for (const protocol::RankId& name : ranks) {
