@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdlib>
 #include <cstring>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "perseus/base/environment.h"
 #include "perseus/base/excerpt.h"
 #include "perseus/base/number.h"
 #include "perseus/runtime/protocol/messages.h"
@@ -23,9 +23,7 @@ static_assert(sizeof(perseus_options) ==
               offsetof(perseus_options, reserved_too) + sizeof(perseus_options::reserved_too));
 
 std::string TextOf(const char* option, const char* variable, const char* otherwise) {
-  if (option != nullptr) return option;
-  const char* value = std::getenv(variable);
-  return value != nullptr && *value != '\0' ? value : otherwise;
+  return option != nullptr ? option : EnvironmentOr(variable, otherwise);
 }
 
 // PERSEUS_LOG_BYTES; the default where that is not a number.
