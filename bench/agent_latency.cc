@@ -39,7 +39,7 @@ class NotingDevice : public device::Device {
   }
   device::DeviceResult<void> Apply(device::Control,
                                    const std::optional<device::Setting>&) override {
-    called_at_ = agent::MonotonicNow();
+    called_at_ = MonotonicNow();
     return {};
   }
   device::DeviceResult<device::Effect> ReadEffect(device::Control,
@@ -76,7 +76,7 @@ std::vector<Nanoseconds> MeasureRequests(int requests) {
   for (int i = 0; i < requests; ++i) {
     std::this_thread::sleep_for(kBetweenRequests);
     called_at = 0;
-    const Nanoseconds start = agent::MonotonicNow();
+    const Nanoseconds start = MonotonicNow();
     publisher.Publish(0, i % 2 == 0 ? 1410 : 1200);
     // This thread does not spin, because that would take a core from the worker.
     while (called_at == 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -94,7 +94,7 @@ std::vector<Nanoseconds> MeasureWaking(int requests) {
     while (!is_over) {
       pollfd waited{.fd = bell.get(), .events = POLLIN, .revents = 0};
       poll(&waited, 1, -1);
-      woken_at = agent::MonotonicNow();
+      woken_at = MonotonicNow();
       std::uint64_t count = 0;
       [[maybe_unused]] const auto got = read(bell.get(), &count, sizeof count);
     }
@@ -104,7 +104,7 @@ std::vector<Nanoseconds> MeasureWaking(int requests) {
   for (int i = 0; i < requests; ++i) {
     std::this_thread::sleep_for(kBetweenRequests);
     woken_at = 0;
-    const Nanoseconds start = agent::MonotonicNow();
+    const Nanoseconds start = MonotonicNow();
     [[maybe_unused]] const auto written = write(bell.get(), &one, sizeof one);
     while (woken_at == 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
     times.push_back(woken_at - start);

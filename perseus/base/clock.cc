@@ -29,9 +29,10 @@ void WakeAll(const std::atomic<std::uint32_t>& word) {
 
 // The vDSO answers this without a system call.
 Nanoseconds MonotonicNow() { return TimeOf(CLOCK_MONOTONIC); }
+Nanoseconds SinceEpoch() { return TimeOf(CLOCK_REALTIME); }
 
 Nanoseconds RealClock::Now() { return MonotonicNow(); }
-Nanoseconds RealClock::SinceEpoch() { return TimeOf(CLOCK_REALTIME); }
+Nanoseconds RealClock::SinceEpoch() { return perseus::SinceEpoch(); }
 
 void RealClock::WaitWhile(const std::atomic<std::uint32_t>& word, std::uint32_t value,
                           Nanoseconds until) {

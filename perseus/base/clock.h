@@ -37,6 +37,11 @@ class Clock {
   // WakeAll(word) afterwards. That thread may be in any process that shares the word's memory.
   virtual void WaitWhile(const std::atomic<std::uint32_t>& word, std::uint32_t value,
                          Nanoseconds until) = 0;
+  // The same without a word.
+  void WaitUntil(Nanoseconds until) {
+    const std::atomic<std::uint32_t> never = 0;
+    WaitWhile(never, 0, until);
+  }
   // As poll(2), but waits until a time instead of for a duration. It may also return 0 earlier, for
   // example after a signal.
   virtual int Poll(std::span<pollfd> descriptors, Nanoseconds until) = 0;
@@ -67,6 +72,8 @@ class RealClock final : public Clock {
 
 // CLOCK_MONOTONIC, for code that always runs in real time.
 Nanoseconds MonotonicNow();
+// The same for the time since 1970-01-01 00:00 UTC, which may be set back.
+Nanoseconds SinceEpoch();
 
 // A clock for tests. Time stands still until Advance or AdvanceTo. A call that waits until a time
 // sets the clock to that time and returns at once.

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
-#include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -259,6 +258,12 @@ void RemoveUnfinished(const fs::path& given) {
     }
   }
   for (const fs::path& file : unfinished) fs::remove(file, error);
+}
+
+bool IsUnchanged(const struct stat& before, const struct stat& now) {
+  return before.st_ino == now.st_ino && before.st_dev == now.st_dev &&
+         before.st_size == now.st_size && before.st_mtim.tv_sec == now.st_mtim.tv_sec &&
+         before.st_mtim.tv_nsec == now.st_mtim.tv_nsec;
 }
 
 }  // namespace perseus

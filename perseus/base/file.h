@@ -1,6 +1,8 @@
 // Reads and writes whole files. A write replaces the whole file or changes nothing.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -51,5 +53,8 @@ Result<void> WriteFileAtomically(const std::filesystem::path& path, std::string_
 // writer of `path` may call this, because it also removes the temporary file of a writer that is
 // still busy. Ignores files that it cannot remove.
 void RemoveUnfinished(const std::filesystem::path& path);
+
+// Whether stat(2) shows the same file without a write in between.
+bool IsUnchanged(const struct stat& before, const struct stat& now);
 
 }  // namespace perseus

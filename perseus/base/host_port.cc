@@ -1,8 +1,8 @@
 #include "perseus/base/host_port.h"
 
 #include <algorithm>
-#include <charconv>
-#include <system_error>
+
+#include "perseus/base/number.h"
 
 namespace perseus {
 
@@ -24,9 +24,9 @@ Result<HostPort> ParseHostPort(std::string_view text) {
         return static_cast<unsigned char>(c) <= ' ' ||
                std::string_view("/?#@[]").find(c) != std::string_view::npos;
       });
-  const char* end = text.data() + text.size();
-  const auto [rest, failure] = std::from_chars(text.data() + colon + 1, end, parsed.port);
-  if (!is_host || failure != std::errc() || rest != end) return bad();
+  const auto port = ParseNumber<std::uint16_t>(text.substr(colon + 1));
+  if (!is_host || !port) return bad();
+  parsed.port = *port;
   return parsed;
 }
 

@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -63,6 +64,9 @@ struct Node {
   Node Member(std::string_view key, std::string_view remedy = "add it") const;
 
   void RequireObject(std::span<const std::string_view> known_keys) const;
+  void RequireObject(std::initializer_list<std::string_view> known_keys) const {
+    RequireObject(std::span(known_keys.begin(), known_keys.end()));
+  }
   std::size_t ListSize() const;
   std::string Text() const;
   double Number(double least, double most, std::string_view unit) const;

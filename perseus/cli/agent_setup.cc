@@ -3,12 +3,12 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <sys/resource.h>
 
-#include <charconv>
 #include <cstdlib>
 #include <memory>
 #include <utility>
 
 #include "perseus/base/host.h"
+#include "perseus/base/number.h"
 #include "perseus/runtime/node_devices/open_devices.h"
 
 namespace perseus::cli {
@@ -29,16 +29,12 @@ Result<agent::GpuManager::Setup::Resting> ParseResting(const std::string& text) 
   }
   const std::size_t dash = text.find('-', equals == std::string::npos ? 0 : equals);
   if (equals == std::string::npos || equals == 0 || dash == std::string::npos) return bad();
-  device::Setting setting;
-  const char* begin = text.data();
-  const auto lower = std::from_chars(begin + equals + 1, begin + dash, setting.lower);
-  const auto upper = std::from_chars(begin + dash + 1, begin + text.size(), setting.upper);
-  if (lower.ec != std::errc() || lower.ptr != begin + dash || upper.ec != std::errc() ||
-      upper.ptr != begin + text.size() || setting.lower < 1 || setting.upper < setting.lower) {
-    return bad();
-  }
+  const std::string_view clocks = std::string_view(text).substr(equals + 1);
+  const auto lower = ParseNumber<int>(clocks.substr(0, dash - equals - 1));
+  const auto upper = ParseNumber<int>(clocks.substr(dash - equals));
+  if (!lower || !upper || *lower < 1 || *upper < *lower) return bad();
   return agent::GpuManager::Setup::Resting{text.substr(0, equals), device::Control::kSmClock,
-                                           setting};
+                                           device::Setting{*lower, *upper}};
 }
 
 }  // namespace

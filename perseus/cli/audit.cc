@@ -2,12 +2,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/number.h"
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/server_flags.h"
 #include "perseus/cli/standard_output.h"
@@ -133,15 +133,16 @@ Result<std::optional<store::AuditHead>> ExpectedHead(const std::string& text) {
   if (text.empty()) return std::optional<store::AuditHead>();
   store::AuditHead head;
   const std::size_t colon = std::min(text.find(':'), text.size());
-  const auto [end, error] = std::from_chars(text.data(), text.data() + colon, head.number);
+  const auto number = ParseNumber<std::int64_t>(std::string_view(text).substr(0, colon));
   const std::string_view hash = std::string_view(text).substr(std::min(colon + 1, text.size()));
   const bool is_hash = hash.size() == kHashLength &&
                        hash.find_first_not_of("0123456789abcdef") == std::string_view::npos;
-  if (error != std::errc() || end != text.data() + colon || !is_hash) {
+  if (!number || !is_hash) {
     return Fail(
         "--expect {} is not NUMBER:HASH with a hash of {} digits (take both from the server's log)",
         Excerpt(text), kHashLength);
   }
+  head.number = *number;
   head.hash = hash;
   return std::optional(std::move(head));
 }

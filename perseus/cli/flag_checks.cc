@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -16,6 +15,7 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/file.h"
+#include "perseus/base/number.h"
 #include "perseus/base/system_cause.h"
 #include "perseus/base/wording.h"
 
@@ -25,19 +25,16 @@ namespace {
 // Of how many times as long a straggler takes.
 constexpr double kLargestLikely = 3;
 
-std::optional<double> ParseNumber(const std::string& text) {
-  double number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [parsed, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || parsed != end || !std::isfinite(number)) return std::nullopt;
-  return number;
+std::optional<double> FiniteNumber(std::string_view text) {
+  const auto number = ParseNumber<double>(text);
+  return number && std::isfinite(*number) ? number : std::nullopt;
 }
 
 }  // namespace
 
 CLI::Validator NumberIn(Range range, const std::string& unit) {
   auto check = [range, unit](std::string& text) -> std::string {
-    const std::optional<double> number = ParseNumber(text);
+    const std::optional<double> number = FiniteNumber(text);
     // CLI11 cannot convert it.
     if (number && std::fpclassify(*number) == FP_SUBNORMAL) {
       return fmt::format("{} is too small: write 0", Excerpt(text));
@@ -61,7 +58,7 @@ void WarnIfLikelyPercent(const char* flag, double times_as_long) {
 
 CLI::Validator WholeNumberIn(Range range) {
   auto check = [range](std::string& text) -> std::string {
-    const std::optional<double> number = ParseNumber(text);
+    const std::optional<double> number = FiniteNumber(text);
     const bool is_plain = text.find_first_not_of("0123456789") == std::string::npos;
     if (number && is_plain && *number >= range.least && *number <= range.most) return {};
     return fmt::format("{} is not a whole number from {:.0f} to {:.0f}", Excerpt(text), range.least,

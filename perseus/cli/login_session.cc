@@ -6,13 +6,13 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "perseus/base/clock.h"
 #include "perseus/base/excerpt.h"
 #include "perseus/base/file.h"
 #include "perseus/base/file_descriptor.h"
@@ -32,11 +32,7 @@ constexpr std::int64_t kDefaultLife = 300;
 constexpr int kTokensGiven = 200;
 constexpr auto kOwnerOnly = std::filesystem::perms::owner_all;
 
-std::int64_t NowSeconds() {
-  return std::chrono::duration_cast<std::chrono::seconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
+std::int64_t NowSeconds() { return SinceEpoch() / kSecond; }
 
 Result<std::filesystem::path> LoginDirectory() {
   const char* config = std::getenv("XDG_CONFIG_HOME");

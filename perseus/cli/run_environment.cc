@@ -5,13 +5,13 @@
 
 #include <charconv>
 #include <cstddef>
-#include <cstdlib>
 #include <fstream>
 #include <optional>
 #include <sstream>
 #include <string_view>
 #include <system_error>
 
+#include "perseus/base/environment.h"
 #include "perseus/base/file.h"
 #include "perseus/base/process.h"
 #include "perseus/base/result.h"
@@ -21,11 +21,6 @@ namespace perseus::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string Variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
 
 fs::path OwnProgram() {
   std::error_code error;
@@ -60,7 +55,7 @@ Result<fs::path> MakeJobDirectory(const fs::path& wanted) {
 
 std::optional<fs::path> FindInPath(const std::string& program) {
   if (program.find('/') != std::string::npos) return program;
-  std::istringstream folders(Variable("PATH"));
+  std::istringstream folders(EnvironmentOr("PATH"));
   for (std::string folder; std::getline(folders, folder, ':');) {
     const fs::path path = fs::path(folder.empty() ? "." : folder) / program;
     if (::access(path.c_str(), X_OK) == 0) return path;
@@ -132,7 +127,7 @@ std::optional<fs::path> NeighboringPackage() {
 
 // PYTHONPATH with the hook first. Empty if the package is not found.
 std::string PythonPath(const std::vector<std::string>& command) {
-  const std::string before = Variable("PYTHONPATH");
+  const std::string before = EnvironmentOr("PYTHONPATH");
   const std::string rest = before.empty() ? "" : ":" + before;
   if (const auto imported = ImportedPackage(PythonOf(command))) {
     return (*imported / "hook").string() + rest;
@@ -165,7 +160,7 @@ int NodesOf(const std::vector<std::string>& command) {
 }
 
 void SetUnlessSet(RunEnvironment& environment, const char* name, const std::string& value) {
-  if (Variable(name).empty()) environment.variables[name] = value;
+  if (EnvironmentOr(name).empty()) environment.variables[name] = value;
 }
 
 // A plan that no rank could read is reported before the training begins.

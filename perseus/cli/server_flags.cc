@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <random>
 #include <string_view>
 #include <utility>
 
+#include "perseus/base/environment.h"
 #include "perseus/base/excerpt.h"
 #include "perseus/base/wording.h"
 #include "perseus/cli/flag_checks.h"
@@ -23,9 +23,7 @@ constexpr const char* kServer = "http://127.0.0.1:7410";
 
 // The flag, or else the variable, or else the default.
 std::string FirstOf(const std::string& flag, const char* variable, const std::string& otherwise) {
-  if (!flag.empty()) return flag;
-  const char* value = std::getenv(variable);
-  return value == nullptr || *value == '\0' ? otherwise : value;
+  return flag.empty() ? EnvironmentOr(variable, otherwise) : flag;
 }
 
 Result<nlohmann::ordered_json> Parsed(const Result<std::string>& text) {

@@ -1,13 +1,13 @@
 // `perseus store` looks after the database of a server.
 #include <fmt/format.h>
 
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
+#include "perseus/base/clock.h"
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/table.h"
@@ -40,11 +40,7 @@ struct StoreFlags {
   bool as_json = false;
 };
 
-store::Milliseconds Now() {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
+store::Milliseconds Now() { return SinceEpoch() / kMillisecond; }
 
 ordered_json SummaryJson(const store::DumpSummary& summary) {
   auto tables = ordered_json::object();

@@ -12,12 +12,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <iterator>
 #include <memory>
 #include <regex>
 #include <utility>
 
+#include "perseus/base/environment.h"
 #include "perseus/base/file.h"
 #include "perseus/cli/direct_measurement.h"
 #include "perseus/cli/jobs_table.h"
@@ -133,8 +133,7 @@ ordered_json DescribeServer(const SupportFlags& flags) {
 }
 
 Result<void> WriteSupport(const SupportFlags& flags) {
-  const char* variable = std::getenv("PERSEUS_SERVER");
-  const bool has_server = !flags.server.server.empty() || (variable && *variable != '\0');
+  const bool has_server = !flags.server.server.empty() || !EnvironmentOr("PERSEUS_SERVER").empty();
   if (flags.leaves_out_node && !has_server) {
     return Fail("--no-node without a server leaves nothing to describe (add --server URL)");
   }

@@ -3,12 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <memory>
 #include <optional>
 
 #include "perseus/base/file.h"
+#include "perseus/base/number.h"
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/verbs.h"
@@ -102,15 +102,14 @@ Result<void> ReadBoundaries(std::string_view text, synthetic::ModelProfileSpec& 
   }
   for (std::string_view rest = text;;) {
     const std::size_t end = std::min(rest.find(','), rest.size());
-    int number = 0;
-    const auto read = std::from_chars(rest.data(), rest.data() + end, number);
-    if (end == 0 || read.ec != std::errc() || read.ptr != rest.data() + end) {
+    const auto number = ParseNumber<int>(rest.substr(0, end));
+    if (!number) {
       return Fail(
           "--boundaries: \"{}\" is not a layer number (expected a list such as 0,8,14,21,27, "
           "or layers, or blocks)",
           rest.substr(0, end));
     }
-    spec.boundaries.push_back(number);
+    spec.boundaries.push_back(*number);
     if (end == rest.size()) return {};
     rest.remove_prefix(end + 1);
   }

@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/number.h"
 
 namespace perseus::cli {
 namespace {
@@ -103,10 +103,8 @@ Terminal DescribeTerminal(const OutputDevice& output, const Environment& environ
   Terminal terminal;
   int width = output.columns;
   if (width <= 0) {
-    const std::string_view columns = ValueOf(environment, "COLUMNS");
-    const char* const end = columns.data() + columns.size();
-    const auto [parsed, error] = std::from_chars(columns.data(), end, width);
-    if (error != std::errc() || parsed != end || width <= 0) width = kUsualWidth;
+    width = ParseNumber<int>(ValueOf(environment, "COLUMNS")).value_or(0);
+    if (width <= 0) width = kUsualWidth;
   }
   terminal.width = std::clamp(width, kNarrowest, kWidest);
 

@@ -1,6 +1,6 @@
 // The keys of one issuer, which a thread reads again from time to time.
 //
-//   IssuerKeys keys(ReaderOf(settings), {}, [] { … wake those who wait … });
+//   IssuerKeys keys(KeyReader(settings), {}, [] { … wake those who wait … });
 //   auto set = keys.Newest();            null: never read
 //   if (!set->HasKeyFor(token) && keys.ReadAgain()) … wait for the call …
 //

@@ -1,10 +1,10 @@
 #include "perseus/cluster/job_planning/job_spec.h"
 
 #include <array>
-#include <charconv>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/number.h"
 #include "perseus/base/units.h"
 #include "perseus/cluster/job_planning/limited_plan.h"
 #include "perseus/planning/job/job.h"
@@ -100,10 +100,8 @@ schedule::Schedule ReadSchedule(const Node& node) {
 }
 
 void ReadGpu(const Node& node, JobSpec& spec) {
-  constexpr std::array<std::string_view, 6> kKeys{
-      "name",           "blocking_power_w", "switch_latency_ms",
-      "switch_stall_s", "switch_energy_j",  "most_changes_per_s"};
-  node.RequireObject(kKeys);
+  node.RequireObject({"name", "blocking_power_w", "switch_latency_ms", "switch_stall_s",
+                      "switch_energy_j", "most_changes_per_s"});
   if (node.Has("name")) spec.gpu_name = node.Member("name").Text();
   if (node.Has("blocking_power_w")) {
     spec.planned.model.blocking_power_w =
@@ -134,9 +132,8 @@ void ReadGpu(const Node& node, JobSpec& spec) {
 }
 
 void ReadFixed(const Node& node, schedule::FixedInstructions& fixed) {
-  constexpr std::array<std::string_view, 7> kKeys{
-      "p2p_s", "load_s", "all_reduce_s", "optimizer_s", "load_j", "all_reduce_j", "optimizer_j"};
-  node.RequireObject(kKeys);
+  node.RequireObject(
+      {"p2p_s", "load_s", "all_reduce_s", "optimizer_s", "load_j", "all_reduce_j", "optimizer_j"});
   const std::pair<std::string_view, Nanoseconds*> times[] = {
       {"p2p_s", &fixed.p2p},
       {"load_s", &fixed.load.time},
@@ -164,11 +161,8 @@ std::string ReadRegisteredKey(const Node& body) {
 }
 
 JobSpec ReadJobSpec(const Node& body) {
-  constexpr std::array<std::string_view, 11> kKeys{
-      "key",          "pipelines", "tensor_parallel",  "schedule",
-      "gpu",          "fixed",     "target",           "detect_stragglers",
-      "max_switches", "owner",     "most_harm_percent"};
-  body.RequireObject(kKeys);
+  body.RequireObject({"key", "pipelines", "tensor_parallel", "schedule", "gpu", "fixed", "target",
+                      "detect_stragglers", "max_switches", "owner", "most_harm_percent"});
   JobSpec spec;
   spec.key = ReadJobKey(body.Member("key", kAboutKeys));
   spec.planned.schedule = ReadSchedule(
@@ -242,8 +236,7 @@ std::string ReadOwner(const Node& node) {
 }
 
 plan::Target ReadTarget(const Node& node, int gpus) {
-  constexpr std::array<std::string_view, 3> kKeys{"kind", "value", "gpu_hour"};
-  node.RequireObject(kKeys);
+  node.RequireObject({"kind", "value", "gpu_hour"});
   plan::Target target;
   target.kind = ReadKind(node.Member("kind"));
   target.gpus = gpus;
@@ -291,11 +284,10 @@ std::optional<plan::Target> TargetOfSlug(std::string_view slug) {
     std::string_view number = slug.substr(kind.slug_begin.size());
     if (number.size() < kind.slug_end.size()) continue;
     number.remove_suffix(kind.slug_end.size());
-    const auto [end, error] =
-        std::from_chars(number.data(), number.data() + number.size(), target.value);
+    const auto value = ParseNumber<double>(number);
     const NumberRange range = plan::ValueRange(kind.kind);
-    if (error == std::errc() && end == number.data() + number.size() &&
-        target.value >= range.least && target.value <= range.most) {
+    if (value && *value >= range.least && *value <= range.most) {
+      target.value = *value;
       return target;
     }
   }

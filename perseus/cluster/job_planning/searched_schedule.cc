@@ -1,6 +1,5 @@
 #include "perseus/cluster/job_planning/searched_schedule.h"
 
-#include <array>
 #include <string_view>
 #include <utility>
 
@@ -48,10 +47,8 @@ bool AsksForSchedule(const nlohmann::json& registration) {
 }
 
 ScheduleQuestion ReadScheduleQuestion(const Node& registration) {
-  constexpr std::array<std::string_view, 5> kKeys{"kind", "microbatches", "profile",
-                                                  "max_in_flight", "fold"};
   const Node schedule = registration.Member("schedule");
-  schedule.RequireObject(kKeys);
+  schedule.RequireObject({"kind", "microbatches", "profile", "max_in_flight", "fold"});
   const Node csv = schedule.Member("profile", "the text of a profile, to search with");
   auto profile = profile::ParseProfile(csv.Text(), "the profile");
   if (!profile) ThrowAt(csv.path, "is not possible: {}", profile.error().message);

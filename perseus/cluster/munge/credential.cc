@@ -7,6 +7,8 @@
 #include <memory>
 #include <optional>
 
+#include "perseus/base/library_symbols.h"
+
 namespace perseus::munge {
 namespace {
 
@@ -26,23 +28,19 @@ struct Library {
   const char* (*text)(int) = nullptr;
 };
 
-template <typename Function>
-bool Find(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(::dlsym(library, name));
-  return function != nullptr;
-}
-
 // The library stays open.
 std::optional<Library> Open() {
   void* const opened = ::dlopen("libmunge.so.2", RTLD_NOW | RTLD_LOCAL);
   if (opened == nullptr) return std::nullopt;
   Library library;
-  const bool is_complete =
-      Find(opened, "munge_ctx_create", library.create) &&
-      Find(opened, "munge_ctx_destroy", library.destroy) &&
-      Find(opened, "munge_ctx_set", library.set) && Find(opened, "munge_encode", library.encode) &&
-      Find(opened, "munge_decode", library.decode) && Find(opened, "munge_strerror", library.text);
-  if (!is_complete) return std::nullopt;
+  LibrarySymbols symbols(opened);
+  symbols.Required(library.create, "munge_ctx_create");
+  symbols.Required(library.destroy, "munge_ctx_destroy");
+  symbols.Required(library.set, "munge_ctx_set");
+  symbols.Required(library.encode, "munge_encode");
+  symbols.Required(library.decode, "munge_decode");
+  symbols.Required(library.text, "munge_strerror");
+  if (symbols.missing() != nullptr) return std::nullopt;
   return library;
 }
 

@@ -18,11 +18,6 @@ constexpr double kReadDelaySeconds = 0.1;
 // More than the versions that some rank may still follow.
 constexpr std::size_t kMostVersions = 64;
 
-bool IsSame(const struct stat& a, const struct stat& b) {
-  return a.st_ino == b.st_ino && a.st_dev == b.st_dev && a.st_size == b.st_size &&
-         a.st_mtim.tv_sec == b.st_mtim.tv_sec && a.st_mtim.tv_nsec == b.st_mtim.tv_nsec;
-}
-
 std::string IdOf(const std::string& plan_path) {
   return std::filesystem::path(plan_path).stem().string();
 }
@@ -76,7 +71,7 @@ void AssignmentSync::Remember(const std::optional<protocol::Assignment>& assignm
 Result<void> AssignmentSync::Look() {
   struct stat now {};
   if (::stat((job_directory_ / "assignment.json").c_str(), &now) != 0) return {};
-  if (seen_ && IsSame(*seen_, now)) return {};
+  if (seen_ && IsUnchanged(*seen_, now)) return {};
   seen_ = now;
   PERSEUS_ASSIGN_OR_RETURN(const auto before, protocol::ReadAssignmentBefore(job_directory_));
   PERSEUS_ASSIGN_OR_RETURN(const auto assignment, protocol::ReadAssignment(job_directory_));

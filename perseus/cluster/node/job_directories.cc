@@ -1,6 +1,5 @@
 #include "perseus/cluster/node/job_directories.h"
 
-#include <array>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -20,8 +19,7 @@ constexpr std::uintmax_t kMostBytes = 64 << 10;
 
 Result<std::string> ParseServerJob(std::string_view text, std::string_view name) {
   return json_file::Read(text, name, kJobDirectoriesJsonDepth, [](const json_file::Node& file) {
-    constexpr std::array<std::string_view, 1> kKeys{"job"};
-    file.RequireObject(kKeys);
+    file.RequireObject({"job"});
     std::string job = file.Member("job").Text();
     if (job.empty() || job.size() > kLongestKey) {
       json_file::Throw("job is not the key of a job (expected 1 to {} bytes)", kLongestKey);

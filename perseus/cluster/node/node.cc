@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <iterator>
 #include <set>
 #include <utility>
 #include <variant>
 
+#include "perseus/base/clock.h"
 #include "perseus/base/units.h"
 #include "perseus/cluster/node/answers.h"
 #include "perseus/cluster/node/job_directories.h"
@@ -38,12 +38,6 @@ protocol::Attachment AttachmentOf(const std::vector<protocol::RankHeader>& ranks
   protocol::Attachment attachment{.ranks = {}, .restarted = restarted, .instance = instance};
   for (const protocol::RankHeader& rank : ranks) attachment.ranks.push_back({rank.name, rank.gpu});
   return attachment;
-}
-
-Nanoseconds SinceEpoch() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
 }
 
 constexpr int kWrongRequest = 400;

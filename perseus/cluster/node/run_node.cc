@@ -78,7 +78,6 @@ std::string RandomInstance() {
 
 void Listen(http::Client& client, const std::string& target, Mailbox& mailbox,
             const std::atomic<bool>& is_over, Clock& clock, spdlog::logger& log) {
-  const std::atomic<std::uint32_t> never = 0;
   std::string last_error;  // So that each error is logged once.
   while (!is_over) {
     http::Client::Listening listening;
@@ -103,7 +102,7 @@ void Listen(http::Client& client, const std::string& target, Mailbox& mailbox,
       log.error("{}; ranks keep their assignment, and the connection is retried", last_error);
     }
     const Nanoseconds again = clock.Now() + kListenAgainAfter;
-    while (!is_over && clock.Now() < again) clock.WaitWhile(never, 0, clock.Now() + kTurnEvery);
+    while (!is_over && clock.Now() < again) clock.WaitUntil(clock.Now() + kTurnEvery);
   }
 }
 

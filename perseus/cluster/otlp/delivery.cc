@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <protozero/pbf_message.hpp>
 #include <random>
 #include <string_view>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/number.h"
 #include "perseus/cluster/otlp/fields.h"
 
 namespace perseus::otlp {
@@ -39,11 +39,9 @@ std::string FieldOf(const http::Response& answer, std::string_view name) {
 
 // Retry-After may also be a date. Then the usual pauses do.
 std::optional<seconds> RetryAfter(const http::Response& answer) {
-  const std::string text = FieldOf(answer, "retry-after");
-  int number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || number < 0) return std::nullopt;
-  return std::min<seconds>(seconds(number), kLongestRetryAfter);
+  const auto number = ParseNumber<int>(FieldOf(answer, "retry-after"));
+  if (!number || *number < 0) return std::nullopt;
+  return std::min<seconds>(seconds(*number), kLongestRetryAfter);
 }
 
 // The first such field of a protobuf message. Empty or 0 if there is none, or the message is wrong.

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "perseus/base/clock.h"
 #include "perseus/cluster/otlp/encoding.h"
 
 namespace perseus::otlp {
@@ -13,12 +14,6 @@ namespace {
 
 // As the SDKs of OpenTelemetry: about 300 kB.
 constexpr std::size_t kSpansOfRequest = 512;
-
-std::int64_t SystemNanoseconds() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
 
 }  // namespace
 
@@ -28,7 +23,7 @@ Exporter::Exporter(Settings settings, ReadMetrics read_metrics, spdlog::logger& 
       read_metrics_(std::move(read_metrics)),
       log_(log),
       at_end_(at_end),
-      begin_ns_(SystemNanoseconds()),
+      begin_ns_(SinceEpoch()),
       next_spans_(Clock::now() + settings_.spans_interval),
       next_metrics_(Clock::now() + settings_.metrics_interval),
       ends_by_(std::numeric_limits<Clock::time_point::rep>::max()) {}
@@ -114,10 +109,9 @@ void Exporter::PutSpans(Clock::time_point now) {
 void Exporter::PutMetrics(Clock::time_point now) {
   next_metrics_ = now + settings_.metrics_interval;
   const auto families = read_metrics_(counts());
-  metrics_->Put(
-      {.body = EncodeMetrics(families, settings_.resource, begin_ns_, SystemNanoseconds()),
-       .items = static_cast<std::int64_t>(families.size())},
-      now);
+  metrics_->Put({.body = EncodeMetrics(families, settings_.resource, begin_ns_, SinceEpoch()),
+                 .items = static_cast<std::int64_t>(families.size())},
+                now);
 }
 
 void Exporter::Publish() {

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <string_view>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/host_port.h"
+#include "perseus/base/number.h"
 #include "perseus/cluster/http/target.h"
 
 namespace perseus::otlp {
@@ -123,12 +123,11 @@ Result<void> ReadNumber(const Variables& variables, const std::string& variable,
                         std::int64_t most, std::int64_t& number) {
   const std::string text = variables(variable);
   if (text.empty()) return {};
-  std::int64_t read = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), read);
-  if (error != std::errc() || end != text.data() + text.size() || read < least || read > most) {
+  const auto read = ParseNumber<std::int64_t>(text);
+  if (!read || *read < least || *read > most) {
     return Fail("{}: {} is not a whole number from {} to {}", variable, Excerpt(text), least, most);
   }
-  number = read;
+  number = *read;
   return {};
 }
 

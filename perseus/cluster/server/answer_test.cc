@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <array>
-
 namespace perseus::server {
 namespace {
 
@@ -14,12 +12,10 @@ using ::testing::HasSubstr;
 // {"list": [{"known": 1}]}
 Answer<int> ReadThing(std::string_view body) {
   return ReadBody(body, 4, [](const Node& node) {
-    constexpr std::array<std::string_view, 1> kList{"list"};
-    constexpr std::array<std::string_view, 1> kKnown{"known"};
-    node.RequireObject(kList);
+    node.RequireObject({"list"});
     const Node list = node.Member("list");
     for (std::size_t i = 0; i < list.ListSize(); ++i) {
-      list[i].RequireObject(kKnown);
+      list[i].RequireObject({"known"});
       list[i].Member("known").Count(0, 9, "a digit");
     }
     return static_cast<int>(list.ListSize());

@@ -1,10 +1,10 @@
 // The audit trail (perseus/cluster/store/audit.h): of everything, for operators, and of one job.
 #include <fmt/format.h>
 
-#include <charconv>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/number.h"
 #include "perseus/cluster/server/endpoints.h"
 
 namespace perseus::server {
@@ -49,9 +49,8 @@ Answer<std::int64_t> ReadNumber(const http::Request& request, const std::string&
                                 std::int64_t otherwise) {
   const std::string text = QueryOr(request, name);
   if (text.empty()) return otherwise;
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error == std::errc() && end == text.data() + text.size() && number >= 0) return number;
+  const auto number = ParseNumber<std::int64_t>(text);
+  if (number && *number >= 0) return *number;
   return Refuse(400, "The request is wrong",
                 fmt::format("{} is {} (expected a whole number from 0)", name, Excerpt(text)),
                 "see GET /openapi.yaml", "?" + name);

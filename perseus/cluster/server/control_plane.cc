@@ -15,7 +15,9 @@
 #include <stop_token>
 #include <system_error>
 
+#include "perseus/base/clock.h"
 #include "perseus/base/excerpt.h"
+#include "perseus/base/host.h"
 #include "perseus/base/host_port.h"
 #include "perseus/base/mutex.h"
 #include "perseus/cluster/job_planning/planning_workers.h"
@@ -43,11 +45,7 @@ constexpr std::chrono::milliseconds kShutdownTimeout{5'000};
 // A revoked token closes its streams after two intervals at most, and the time to read the tokens.
 constexpr std::chrono::milliseconds kWatchTokensEvery{200};
 
-store::Milliseconds SystemNow() {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
+store::Milliseconds SystemNow() { return SinceEpoch() / kMillisecond; }
 
 // Whether only this machine can reach the server.
 bool IsLocal(const ControlPlaneOptions& options) {
@@ -64,11 +62,7 @@ Rights::WithoutTokens WithoutTokens(const ControlPlaneOptions& options) {
   return IsLocal(options) ? Rights::WithoutTokens::kOpenHere : Rights::WithoutTokens::kClosed;
 }
 
-std::string ReplicaName() {
-  char name[256] = {};
-  const bool is_known = gethostname(name, sizeof name - 1) == 0;
-  return fmt::format("{}-{}", is_known ? name : "replica", getpid());
-}
+std::string ReplicaName() { return fmt::format("{}-{}", HostName(), getpid()); }
 
 // When the files changed. For a missing file, the least possible time.
 std::vector<std::filesystem::file_time_type> TimesOf(const std::optional<http::TlsFiles>& files) {

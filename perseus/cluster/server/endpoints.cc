@@ -3,11 +3,13 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include <charconv>
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/number.h"
+#include "perseus/base/units.h"
 #include "perseus/cluster/http/offload.h"
 #include "perseus/cluster/http/target.h"
 #include "perseus/cluster/issuers/signed_token.h"
@@ -245,13 +247,12 @@ Answer<int> ReadLimit(const http::Request& request, int otherwise, int most) {
   const auto found = request.query.find("limit");
   if (found == request.query.end()) return otherwise;
   const std::string& text = found->second;
-  int limit = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), limit);
-  if (error != std::errc() || end != text.data() + text.size() || limit < 1 || limit > most) {
+  const auto limit = ParseNumber<int>(text);
+  if (!limit || *limit < 1 || *limit > most) {
     return Refuse(400, "The request is wrong", fmt::format("{} is not a limit", Excerpt(text)),
                   fmt::format("a whole number from 1 to {}", most), "?limit");
   }
-  return limit;
+  return *limit;
 }
 
 std::string TimeText(store::Milliseconds time) {
@@ -259,6 +260,10 @@ std::string TimeText(store::Milliseconds time) {
   return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z",
                      fmt::gmtime(std::chrono::system_clock::to_time_t(seconds)),
                      time % kMillisecondsOfSecond);
+}
+
+double SecondsSince(store::Milliseconds time, store::Milliseconds now) {
+  return static_cast<double>(std::max<store::Milliseconds>(0, now - time)) / kMillisecondsPerSecond;
 }
 
 }  // namespace perseus::server

@@ -120,5 +120,7 @@ http::Problem TokenIsGone();
 Answer<int> ReadLimit(const http::Request& request, int otherwise, int most);
 // RFC 3339, UTC, to the millisecond.
 std::string TimeText(store::Milliseconds time);
+// 0 if `time` is later: the server may have started again after its machine's clock was set back.
+double SecondsSince(store::Milliseconds time, store::Milliseconds now);
 
 }  // namespace perseus::server

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <boost/asio/post.hpp>
-#include <charconv>
 #include <utility>
 #include <vector>
 
+#include "perseus/base/number.h"
 #include "perseus/runtime/protocol/node_messages.h"
 
 namespace perseus::server {
@@ -31,13 +31,10 @@ std::map<std::string, std::int64_t> ParsePositions(std::string_view text) {
     text.remove_prefix(std::min(text.size(), word.size() + 1));
     const std::size_t colon = word.find(':');
     if (colon == std::string_view::npos) continue;
-    const std::string_view number = word.substr(colon + 1);
-    std::int64_t version = 0;
-    const auto [end, error] =
-        std::from_chars(number.data(), number.data() + number.size(), version);
-    if (error != std::errc() || end != number.data() + number.size() || version < kEnded) continue;
+    const auto version = ParseNumber<std::int64_t>(word.substr(colon + 1));
+    if (!version || *version < kEnded) continue;
     const std::string_view job = word.substr(0, colon);
-    if (IsJobId(job)) positions[std::string(job)] = version;
+    if (IsJobId(job)) positions[std::string(job)] = *version;
   }
   return positions;
 }

@@ -1,18 +1,13 @@
 #include "perseus/cluster/server/fleet_status.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "perseus/base/units.h"
+#include "perseus/cluster/server/endpoints.h"
 #include "perseus/cluster/telemetry/node_ranks.h"
 
 namespace perseus::server {
 namespace {
-
-double SecondsFrom(store::Milliseconds time, store::Milliseconds now) {
-  return static_cast<double>(std::max<store::Milliseconds>(0, now - time)) / kMillisecondsPerSecond;
-}
 
 std::optional<double> NumberOf(const nlohmann::json& json, const char* key) {
   const auto found = json.find(key);
@@ -39,7 +34,7 @@ Result<std::int64_t> AddAssignment(store::Store& store, const store::JobRecord& 
   if (!record) return 0;
   PERSEUS_ASSIGN_OR_RETURN(const auto assignment,
                            job_planning::ParsePlannedAssignment(record->body));
-  status.plan_age_s = SecondsFrom(record->created, now);
+  status.plan_age_s = SecondsSince(record->created, now);
   if (assignment.pipelines.empty()) return assignment.from_step;
   status.promised_s = assignment.time_s;
   status.promised_j = 0;
@@ -95,7 +90,7 @@ Result<FleetStatus> ReadFleetStatus(store::Store& store, store::Milliseconds now
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto backlog, store.ReadPlanningBacklog(now));
   fleet.planning_backlog = static_cast<int>(backlog.jobs);
-  if (backlog.jobs > 0) fleet.planning_wait_s = SecondsFrom(backlog.oldest_due, now);
+  if (backlog.jobs > 0) fleet.planning_wait_s = SecondsSince(backlog.oldest_due, now);
   return fleet;
 }
 

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <utility>
 
-#include "perseus/base/units.h"
 #include "perseus/cluster/job_planning/job_spec.h"
 #include "perseus/cluster/job_planning/planned_assignment.h"
+#include "perseus/cluster/server/endpoints.h"
 #include "perseus/cluster/server/fleet_status.h"
 #include "perseus/cluster/telemetry/node_ranks.h"
 #include "perseus/cluster/telemetry/notice_check.h"
@@ -19,11 +19,6 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr store::Milliseconds kOldStraggler = 3'600'000;
-
-double SecondsSince(store::Milliseconds time, store::Milliseconds now) {
-  // The server may have started again after its machine's clock was set back.
-  return static_cast<double>(std::max<store::Milliseconds>(0, now - time)) / kMillisecondsPerSecond;
-}
 
 bool IsLost(const store::NodeRecord& node, store::Milliseconds now) {
   return now - node.seen > telemetry::kNodeIsSilentAfter;

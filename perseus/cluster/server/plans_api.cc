@@ -2,11 +2,11 @@
 #include <fmt/format.h>
 
 #include <atomic>
-#include <charconv>
 #include <set>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/number.h"
 #include "perseus/cluster/job_planning/job_spec.h"
 #include "perseus/cluster/job_planning/planning.h"
 #include "perseus/cluster/server/endpoints.h"
@@ -132,13 +132,12 @@ Answer<std::set<int>> ReadRanks(std::string_view text) {
     comma = text.find(',');
     const std::string_view word = text.substr(0, comma);
     text.remove_prefix(std::min(text.size(), word.size() + 1));
-    int rank = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), rank);
-    if (error != std::errc() || end != word.data() + word.size() || rank < 0) {
+    const auto rank = ParseNumber<int>(word);
+    if (!rank || *rank < 0) {
       return Refuse(400, "The request is wrong", fmt::format("{} is not a pp_rank", Excerpt(word)),
                     "comma-separated whole numbers, such as 3,4", "?pp_ranks");
     }
-    ranks.insert(rank);
+    ranks.insert(*rank);
   }
   return ranks;
 }

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <utility>
 
@@ -57,10 +56,8 @@ Result<Shape> ShapeOf(const store::JobRecord& job) {
 }
 
 Row ReadRow(const Node& node, const Shape& shape) {
-  constexpr std::array<std::string_view, 9> kKeys{"pp_rank",   "chunk",   "instruction",
-                                                  "frequency", "time",    "energy",
-                                                  "samples",   "time_ci", "energy_ci"};
-  node.RequireObject(kKeys);
+  node.RequireObject({"pp_rank", "chunk", "instruction", "frequency", "time", "energy", "samples",
+                      "time_ci", "energy_ci"});
   Row row;
   row.pp_rank = node.Member("pp_rank").Count(0, shape.pp_ranks - 1, "a pp_rank of the job");
   if (node.Has("chunk")) {
@@ -176,8 +173,7 @@ Answer<http::Response> AddMeasurements(const Context& context) {
     bool is_ready = false;
   };
   const auto body = ReadBody(context.request.body, kDeepestMeasurements, [&](const Node& node) {
-    constexpr std::array<std::string_view, 2> kKeys{"rows", "ready"};
-    node.RequireObject(kKeys);
+    node.RequireObject({"rows", "ready"});
     const Node rows = node.Member("rows");
     Body read{.rows = ReadRows(rows, *shape), .text = rows.value.dump()};
     if (node.Has("ready")) read.is_ready = node.Member("ready").Flag();
@@ -226,8 +222,7 @@ struct NextQuestion {
 };
 
 NextQuestion ReadQuestion(const Node& node, std::size_t ranks) {
-  constexpr std::array<std::string_view, 3> kKeys{"clocks_mhz", "spent", "budget"};
-  node.RequireObject(kKeys);
+  node.RequireObject({"clocks_mhz", "spent", "budget"});
   NextQuestion question;
   const Node clocks = node.Member("clocks_mhz");
   if (clocks.ListSize() != ranks) {
@@ -243,17 +238,14 @@ NextQuestion ReadQuestion(const Node& node, std::size_t ranks) {
     if (of_rank.empty()) ThrowAt(clocks[rank].path, "is empty (list the clocks of the GPU)");
   }
   if (node.Has("spent")) {
-    constexpr std::array<std::string_view, 2> kSpent{"steps", "seconds"};
     const Node spent = node.Member("spent");
-    spent.RequireObject(kSpent);
+    spent.RequireObject({"steps", "seconds"});
     question.spent.steps = spent.Member("steps").Count(0, kMaxCount, "steps");
     question.spent.seconds = spent.Member("seconds").Number(0, kMaxMeasuredSeconds, "seconds");
   }
   if (node.Has("budget")) {
-    constexpr std::array<std::string_view, 4> kBudget{"frequencies", "steps", "steps_per_round",
-                                                      "slowdown_percent"};
     const Node budget = node.Member("budget");
-    budget.RequireObject(kBudget);
+    budget.RequireObject({"frequencies", "steps", "steps_per_round", "slowdown_percent"});
     const auto count = [&](std::string_view key, int least, int& value) {
       if (budget.Has(key)) value = budget.Member(key).Count(least, kMaxBudgetCount, "a count");
     };

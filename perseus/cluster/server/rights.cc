@@ -1,15 +1,14 @@
 #include "perseus/cluster/server/rights.h"
 
 #include <fmt/format.h>
-#include <openssl/sha.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/host_port.h"
 #include "perseus/base/random_id.h"
+#include "perseus/cluster/store/audit.h"
 
 namespace perseus::server {
 namespace {
@@ -37,14 +36,7 @@ Answer<Identity> Unknown(std::string detail) {
 
 }  // namespace
 
-std::string HashOfSecret(std::string_view secret) {
-  std::array<unsigned char, SHA256_DIGEST_LENGTH> digest{};
-  ::SHA256(reinterpret_cast<const unsigned char*>(secret.data()), secret.size(), digest.data());
-  std::string text;
-  for (const unsigned char byte : digest) text += fmt::format("{:02x}", byte);
-  return text;
-}
-
+std::string HashOfSecret(std::string_view secret) { return store::Sha256(secret); }
 std::string NewSecret() { return "perseus_" + RandomHex(kSecretBytes); }
 
 void Rights::Insert(Tokens& tokens, const store::TokenRecord& token) {

@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <charconv>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/number.h"
 #include "perseus/base/units.h"
 #include "perseus/cluster/job_planning/job_spec.h"
 #include "perseus/cluster/server/endpoints.h"
@@ -61,14 +61,13 @@ store::StragglerRecord ReadStraggler(const Node& node, const Context& context,
 }
 
 Answer<int> ReadPipeline(const Context& context, std::string_view text) {
-  int pipeline = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), pipeline);
-  if (error != std::errc() || end != text.data() + text.size() || pipeline < 0) {
+  const auto pipeline = ParseNumber<int>(text);
+  if (!pipeline || *pipeline < 0) {
     return Refuse(404, "There is no such pipeline",
                   fmt::format("{} is not the number of a pipeline", Excerpt(text)),
                   fmt::format("the pipelines of job {} are numbered from 0", context.job->key));
   }
-  return pipeline;
+  return *pipeline;
 }
 
 Answer<void> CheckPipeline(const Context& context, int pipeline, std::string pointer) {

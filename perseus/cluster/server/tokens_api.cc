@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <span>
 #include <utility>
@@ -104,9 +103,8 @@ void CheckBounds(const store::TokenRecord& token) {
 }
 
 store::TokenRecord ReadToken(const Node& node, store::Milliseconds now) {
-  constexpr std::array<std::string_view, 8> kKeys{
-      "scope", "job", "jobs", "nodes", "owner", "certificate", "name", "expires_in_days"};
-  node.RequireObject(kKeys);
+  node.RequireObject(
+      {"scope", "job", "jobs", "nodes", "owner", "certificate", "name", "expires_in_days"});
   store::TokenRecord token;
   token.scope = node.Member("scope").Text();
   if (const auto scope = ParseScope(token.scope); !scope) {
@@ -223,8 +221,7 @@ http::Response EnrolledResponse(const store::TokenRecord& token, const std::stri
 Answer<std::string> ReadAttempt(const std::string& body) {
   if (body.empty()) return std::string();
   return ReadBody(body, kDeepestToken, [](const Node& node) {
-    constexpr std::array<std::string_view, 1> kKeys{"attempt"};
-    node.RequireObject(kKeys);
+    node.RequireObject({"attempt"});
     if (!node.Has("attempt")) return std::string();
     const std::string attempt = node.Member("attempt").Text();
     const bool is_hexadecimal = attempt.find_first_not_of("0123456789abcdef") == std::string::npos;

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <utility>
 
+#include "perseus/base/clock.h"
+
 namespace perseus::server {
 namespace {
 
@@ -16,10 +18,6 @@ using std::chrono::nanoseconds;
 constexpr std::int64_t kNanosecondsOfMicrosecond = 1'000;
 constexpr int kUnauthorizedStatus = 401;
 constexpr int kLeastServerError = 500;
-
-std::int64_t NowNs() {
-  return duration_cast<nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 std::int64_t NsOf(double seconds) {
   return duration_cast<nanoseconds>(duration<double>(seconds)).count();
@@ -39,7 +37,7 @@ void Traces::AddRequest(const http::Request& request, std::string_view pattern, 
   // Clients without a valid token cannot fill the queue.
   if (pattern.empty() || status == kUnauthorizedStatus) return;
   if (request.parent.empty() && !IsOfPerson(request)) return;
-  const std::int64_t end = NowNs();
+  const std::int64_t end = SinceEpoch();
   exporter_.Add({.trace = request.trace,
                  .span = request.span,
                  .parent = request.parent,
@@ -58,7 +56,7 @@ void Traces::AddRequest(const http::Request& request, std::string_view pattern, 
 void Traces::AddPlanning(const job_planning::PlanningReport& report) {
   // Plannings that are due by time and change nothing would fill the collector.
   if (!report.trace || (report.trace->parent.empty() && !report.has_assignment)) return;
-  const std::int64_t end = NowNs();
+  const std::int64_t end = SinceEpoch();
   exporter_.Add({.trace = report.trace->trace,
                  .span = report.trace->span,
                  .parent = report.trace->parent,

@@ -10,13 +10,13 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <memory>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/number.h"
 #include "perseus/cluster/http/offload.h"
 #include "perseus/cluster/job_planning/planned_assignment.h"
 #include "perseus/cluster/server/endpoints.h"
@@ -233,9 +233,8 @@ Answer<int> ReadRank(const http::Request& request) {
     return Refuse(422, "The request is wrong", "the query has no rank", "such as ?rank=3", "?rank");
   }
   const std::string& text = found->second;
-  int rank = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rank);
-  if (error == std::errc() && end == text.data() + text.size() && rank >= 0) return rank;
+  const auto rank = ParseNumber<int>(text);
+  if (rank && *rank >= 0) return *rank;
   return Refuse(422, "The request is wrong", fmt::format("{} is not a rank", Excerpt(text)),
                 "give a whole number from 0, such as ?rank=3", "?rank");
 }

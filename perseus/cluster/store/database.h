@@ -51,9 +51,6 @@ class Row {
 
   std::size_t size() const { return values_.size(); }
   const Value& At(std::size_t column) const { return values_.at(column); }
-  bool IsNull(std::size_t column) const {
-    return std::holds_alternative<std::monostate>(values_.at(column));
-  }
   std::int64_t Integer(std::size_t column) const {
     const auto* value = std::get_if<std::int64_t>(&values_.at(column));
     return value == nullptr ? 0 : *value;

@@ -197,9 +197,9 @@ TEST_F(SqliteTest, ACommitEndsAfterLongWork) {
 TEST_F(SqliteTest, StoresNulls) {
   const auto database = Get(OpenSqlite(path_));
   Rows rows = Get(database->Read("SELECT $1, $2, $1", {std::monostate(), ""}));
-  EXPECT_TRUE(rows[0].IsNull(0));
-  EXPECT_FALSE(rows[0].IsNull(1));
-  EXPECT_TRUE(rows[0].IsNull(2));
+  EXPECT_EQ(rows[0].At(0), Value());
+  EXPECT_EQ(rows[0].At(1), Value(""));
+  EXPECT_EQ(rows[0].At(2), Value());
   EXPECT_EQ(rows[0].Integer(0), 0);
   EXPECT_EQ(rows[0].TakeText(0), "");
 }

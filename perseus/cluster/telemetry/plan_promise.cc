@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "perseus/base/median.h"
 #include "perseus/base/wording.h"
 
 namespace perseus::telemetry {
@@ -14,9 +15,7 @@ namespace {
 // Nothing for fewer than kLeastPromiseSteps values.
 std::optional<double> MedianOf(std::vector<double> values) {
   if (values.size() < kLeastPromiseSteps) return std::nullopt;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
+  return LowerMedian(std::move(values));
 }
 
 // The median of a value of one pipeline over the steps that have it.

@@ -14,6 +14,9 @@ constexpr double kFirstLatePrice = 0.5;
 constexpr double kLastLatePrice = 100;
 // What being early is worth, likewise. It falls to nothing.
 constexpr double kFirstEarlyPrice = 0.5;
+// As fractions of the mean energy of an instruction in the baseline.
+constexpr double kFirstTemperature = 0.01;
+constexpr double kLastTemperature = 0.0005;
 // Temperatures and prices change after so many moves.
 constexpr std::int64_t kMovesPerStage = 64;
 // A latency that is at least as long as the shortest instruction changes times and energies so much
@@ -365,7 +368,7 @@ void SegmentSearch::Anneal(std::vector<Ring> start, int most_changes, const Effo
   for (std::int64_t stage = 0; stage < stages; ++stage) {
     if (std::ranges::any_of(ends, &std::stop_token::stop_requested)) return;
     const double temperature_j =
-        instruction_j * interpolate(effort.first_temperature, effort.last_temperature, stage);
+        instruction_j * interpolate(kFirstTemperature, kLastTemperature, stage);
     late_j_per_ns_ = price_j_per_ns_ * kLastLatePrice /
                      (interpolate(kLastLatePrice / kFirstLatePrice, 1, stage));
     early_j_per_ns_ = price_j_per_ns_ * kFirstEarlyPrice *

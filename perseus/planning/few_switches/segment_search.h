@@ -67,9 +67,6 @@ class SegmentSearch {
 
   struct Effort {
     std::int64_t moves = 5'000;
-    // As fractions of the mean energy of an instruction in the baseline.
-    double first_temperature = 0.01;
-    double last_temperature = 0.0005;
     std::uint64_t seed = 1;
   };
   // Ends early once one of `ends` is requested. Requires that every clock of `start` ([pp_rank] a

@@ -8,6 +8,8 @@
 #include <optional>
 #include <span>
 
+#include "perseus/base/index.h"
+
 namespace perseus::frontier {
 namespace {
 
@@ -63,7 +65,6 @@ class CostScaling {
 
  private:
   using Index = std::size_t;
-  static Index At(std::int32_t i) { return static_cast<Index>(i); }
 
   // Indices into limits_. A flow just above `vertex` requires at least the first limit of the
   // length, and a flow just below it requires at least the second limit of minus the length.

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "perseus/base/index.h"
 #include "perseus/base/stopped.h"
 #include "perseus/base/units.h"
 #include "perseus/planning/frontier/cost_scaling.h"
@@ -13,7 +14,6 @@ namespace perseus::frontier {
 namespace {
 
 using Index = std::size_t;
-Index At(std::int32_t i) { return static_cast<Index>(i); }
 
 // Turns the problem of one deadline into a TimingProblem, and its solution back.
 class DeadlineProblem {

@@ -88,6 +88,7 @@
 #include <iterator>
 #include <vector>
 
+#include "perseus/base/index.h"
 #include "perseus/base/units.h"
 #include "perseus/planning/frontier/check.h"
 #include "perseus/planning/frontier/network.h"
@@ -176,7 +177,6 @@ class Walk {
 
   static constexpr Nanoseconds kNone = -1;
   static constexpr Microwatts kUnbounded = Microwatts{1} << 61;
-  static std::size_t At(std::int32_t i) { return static_cast<std::size_t>(i); }
 
   void BuildIncidence();
   void BuildTrees();

@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cmath>
 #include <iterator>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/number.h"
 #include "perseus/planning/plan_file/option_lookup.h"
 
 namespace perseus::plan_file {
@@ -159,15 +159,13 @@ class ListsReader {
   }
 
   Result<double> ReadFrequency() {
-    double mhz = 0;
-    const char* const end = token_.text.data() + token_.text.size();
-    const auto [parsed, error] = std::from_chars(token_.text.data(), end, mhz);
-    if (token_.kind != Token::Kind::kNumber || error != std::errc() || parsed != end ||
-        !(mhz > 0 && mhz <= kHighestFrequencyMhz)) {
+    const auto mhz = ParseNumber<double>(token_.text);
+    if (token_.kind != Token::Kind::kNumber || !mhz ||
+        !(*mhz > 0 && *mhz <= kHighestFrequencyMhz)) {
       return FailAtToken("a frequency in MHz, such as 1410");
     }
     Advance();
-    return mhz;
+    return *mhz;
   }
 
   // An entry is followed by a comma or by the end of the list. The list may also end after a comma.

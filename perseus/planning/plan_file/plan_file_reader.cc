@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <set>
 #include <span>
@@ -46,13 +45,10 @@ int Count(const Node& node, int least, std::string_view unit) {
 class PlanReader {
  public:
   PlanFile Read(const Node& file) {
-    constexpr std::array<std::string_view, 13> kKeys{
-        "format",   "version",         "job",      "target",   "deadline_s",
-        "time_s",   "energy_j",        "gap",      "switches", "lower_bound_j",
-        "pp_ranks", "average_power_w", "baseline",
-    };
     CheckVersion(file);
-    file.RequireObject(kKeys);
+    file.RequireObject({"format", "version", "job", "target", "deadline_s", "time_s", "energy_j",
+                        "gap", "switches", "lower_bound_j", "pp_ranks", "average_power_w",
+                        "baseline"});
     ReadJob(Member(file, "job"));
     plan_.target = Member(file, "target").Text();
     plan_.deadline = Seconds(Member(file, "deadline_s"), kLongestIterationSeconds);
@@ -84,12 +80,9 @@ class PlanReader {
   }
 
   void ReadJob(const Node& node) {
-    constexpr std::array<std::string_view, 13> kKeys{
-        "profile",      "graph",  "schedule",         "pp_ranks",
-        "microbatches", "chunks", "pipelines",        "gpus_per_stage",
-        "fixed",        "knobs",  "blocking_power_w", "switch_latency_ms",
-        "switch_cost"};
-    node.RequireObject(kKeys);
+    node.RequireObject({"profile", "graph", "schedule", "pp_ranks", "microbatches", "chunks",
+                        "pipelines", "gpus_per_stage", "fixed", "knobs", "blocking_power_w",
+                        "switch_latency_ms", "switch_cost"});
     PlannedJob& job = plan_.job;
     is_general_graph_ = node.Has("graph");
     job.profile = Member(node, is_general_graph_ ? "graph" : "profile").Text();
@@ -115,16 +108,14 @@ class PlanReader {
   }
 
   void ReadSwitchCost(const Node& node, schedule::SwitchCost& cost) {
-    constexpr std::array<std::string_view, 2> kKeys{"stall_s", "energy_j"};
-    node.RequireObject(kKeys);
+    node.RequireObject({"stall_s", "energy_j"});
     cost.stall = ToNanoseconds(
         Member(node, "stall_s").Number(0, kLongestSwitchMs / kMillisecondsPerSecond, "seconds"));
     cost.energy_j = Member(node, "energy_j").Number(0, kMostJoules, "joules");
   }
 
   void ReadFixed(const Node& node) {
-    constexpr std::array<std::string_view, 4> kKeys{"p2p", "load", "all_reduce", "optimizer"};
-    node.RequireObject(kKeys);
+    node.RequireObject({"p2p", "load", "all_reduce", "optimizer"});
     schedule::FixedInstructions& fixed = plan_.job.model.fixed;
     if (node.Has("p2p")) fixed.p2p = ReadCost(Member(node, "p2p")).time;
     if (node.Has("load")) fixed.load = ReadCost(Member(node, "load"));
@@ -133,8 +124,7 @@ class PlanReader {
   }
 
   static schedule::FixedInstructions::Cost ReadCost(const Node& node) {
-    constexpr std::array<std::string_view, 2> kKeys{"time_s", "energy_j"};
-    node.RequireObject(kKeys);
+    node.RequireObject({"time_s", "energy_j"});
     schedule::FixedInstructions::Cost cost;
     cost.time = Seconds(Member(node, "time_s"), kLongestSeconds);
     if (node.Has("energy_j")) {
@@ -144,19 +134,17 @@ class PlanReader {
   }
 
   void ReadBaseline(const Node& node) {
-    constexpr std::array<std::string_view, 2> kKeys{"time_s", "energy_j"};
-    node.RequireObject(kKeys);
+    node.RequireObject({"time_s", "energy_j"});
     plan_.baseline_time = Seconds(Member(node, "time_s"), kLongestIterationSeconds);
     plan_.baseline_energy_j = Member(node, "energy_j").Number(0, kMostIterationJoules, "joules");
   }
 
   void ReadRanks(const Node& node) {
-    constexpr std::array<std::string_view, 4> kKeys{"pp_rank", "name", "cut", "instructions"};
     const std::size_t count = node.ListSize();
     if (count == 0) Throw("{} is empty (expected an entry for each pp_rank)", node.path);
     for (std::size_t rank = 0; rank < count; ++rank) {
       const Node listed = node[rank];
-      listed.RequireObject(kKeys);
+      listed.RequireObject({"pp_rank", "name", "cut", "instructions"});
       const Node number = Member(listed, "pp_rank");
       if (number.Number(0, kMostCount, "a pp_rank") != static_cast<double>(rank)) {
         Throw("{} is not {} (list the pp_ranks in order, from 0)", number.path, rank);
@@ -173,10 +161,8 @@ class PlanReader {
   }
 
   void ReadInstruction(const Node& node, int pp_rank) {
-    constexpr std::array<std::string_view, 10> kKeys{
-        "kind",       "name",       "stage", "chunk",   "frequency",
-        "microbatch", "duration_s", "knobs", "start_s", "energy_j"};
-    node.RequireObject(kKeys);
+    node.RequireObject({"kind", "name", "stage", "chunk", "frequency", "microbatch", "duration_s",
+                        "knobs", "start_s", "energy_j"});
     PlannedInstruction read;
     read.kind = ReadKind(Member(node, "kind"));
     if (node.Has("microbatch")) read.microbatch = Count(Member(node, "microbatch"), 0, "a count");

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -11,6 +10,7 @@
 #include <span>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/number.h"
 #include "perseus/planning/profile/csv_reader.h"
 #include "perseus/planning/report/page_marks.h"
 
@@ -51,17 +51,16 @@ Result<Columns> ReadHeader(const profile::CsvReader& reader) {
 
 Result<double> ReadNumber(std::string_view field, std::string_view what, double least, double most,
                           const profile::CsvReader& reader) {
-  double number = 0;
-  const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), number);
-  if (error != std::errc() || end != field.data() + field.size() || !std::isfinite(number)) {
+  const auto number = ParseNumber<double>(field);
+  if (!number || !std::isfinite(*number)) {
     return Fail("{}: {} {} is not a number (expected a number such as 2.82)", reader.Where(), what,
                 Excerpt(field));
   }
-  if (number < least || number > most) {
+  if (*number < least || *number > most) {
     return Fail("{}: {} {} is out of range (expected {} to {:g})", reader.Where(), what,
                 Excerpt(field), least == 0 ? "0" : "above 0,", most);
   }
-  return number;
+  return *number;
 }
 
 Result<std::vector<plan::FrontierPoint>> ParseCsv(std::string_view text, std::string_view name) {

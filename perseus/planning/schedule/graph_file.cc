@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <optional>
 #include <span>
@@ -36,8 +35,7 @@ std::string ReadName(const Node& node) {
 }
 
 profile::Option ReadOption(const Node& node, bool is_only_option) {
-  constexpr std::array<std::string_view, 3> kKeys{"frequency", "time", "energy"};
-  node.RequireObject(kKeys);
+  node.RequireObject({"frequency", "time", "energy"});
   profile::Option option;
   // An instruction with one option has no choice of a frequency, so it need not give one.
   if (node.Has("frequency") || !is_only_option) {
@@ -85,9 +83,7 @@ class GraphReader {
 
   // Returns the graph in the order of the file. The caller sorts it.
   GraphFile Read(const Node& file) {
-    constexpr std::array<std::string_view, 3> kKeys{"instructions", "dependencies",
-                                                    "blocking_power"};
-    file.RequireObject(kKeys);
+    file.RequireObject({"instructions", "dependencies", "blocking_power"});
     if (file.Has("blocking_power")) {
       const double of_file = file.Member("blocking_power").Number(0, kMostBlockingPowerW, "watts");
       if (!is_power_given_) file_.blocking_power_w = of_file;
@@ -111,8 +107,7 @@ class GraphReader {
 
  private:
   void ReadInstruction(const Node& node) {
-    constexpr std::array<std::string_view, 3> kKeys{"name", "resource", "options"};
-    node.RequireObject(kKeys);
+    node.RequireObject({"name", "resource", "options"});
     InstructionGraph& graph = file_.graph;
     const int instruction = static_cast<int>(graph.instructions.size());
     std::string name = ReadName(RequireMember(node, "name", "\"a\""));
@@ -158,8 +153,7 @@ class GraphReader {
   }
 
   void ReadDependency(const Node& node) {
-    constexpr std::array<std::string_view, 3> kKeys{"from", "to", "delay"};
-    node.RequireObject(kKeys);
+    node.RequireObject({"from", "to", "delay"});
     Dependency dependency{.from = InstructionNamed(RequireMember(node, "from", "\"a\"")),
                           .to = InstructionNamed(RequireMember(node, "to", "\"b\""))};
     if (node.Has("delay")) {

@@ -5,25 +5,25 @@
 namespace perseus::schedule {
 
 void RankOrder::Forward(int chunk) {
-  Add(InstructionKind::kForward, chunk, next_forward_[Index(chunk)]++);
+  Add(InstructionKind::kForward, chunk, next_forward_[At(chunk)]++);
 }
 
 void RankOrder::Recompute(int chunk) {
-  Add(InstructionKind::kRecompute, chunk, next_backward_[Index(chunk)]);
+  Add(InstructionKind::kRecompute, chunk, next_backward_[At(chunk)]);
 }
 
 void RankOrder::Backward(int chunk) {
-  Add(InstructionKind::kBackward, chunk, next_backward_[Index(chunk)]++);
-  ++next_weight_[Index(chunk)];
+  Add(InstructionKind::kBackward, chunk, next_backward_[At(chunk)]++);
+  ++next_weight_[At(chunk)];
 }
 
 void RankOrder::BackwardInput(int chunk) {
-  Add(InstructionKind::kBackwardInput, chunk, next_backward_[Index(chunk)]++);
+  Add(InstructionKind::kBackwardInput, chunk, next_backward_[At(chunk)]++);
   pending_weights_.push_back(chunk);
 }
 
 void RankOrder::BackwardWeight(int chunk) {
-  Add(InstructionKind::kBackwardWeight, chunk, next_weight_[Index(chunk)]++);
+  Add(InstructionKind::kBackwardWeight, chunk, next_weight_[At(chunk)]++);
   pending_weights_.erase(std::find(pending_weights_.begin(), pending_weights_.end(), chunk));
 }
 

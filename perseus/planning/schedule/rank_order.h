@@ -5,6 +5,7 @@
 #include <deque>
 #include <vector>
 
+#include "perseus/base/index.h"
 #include "perseus/planning/schedule/schedule.h"
 
 namespace perseus::schedule {
@@ -28,17 +29,16 @@ class RankOrder {
   // Adds the wgrad of the oldest dgrad whose wgrad is pending. Does nothing if none is pending.
   void OldestBackwardWeight();
 
-  int forwards(int chunk) const { return next_forward_[Index(chunk)]; }
-  int backwards(int chunk) const { return next_backward_[Index(chunk)]; }
-  int weights(int chunk) const { return next_weight_[Index(chunk)]; }
+  int forwards(int chunk) const { return next_forward_[At(chunk)]; }
+  int backwards(int chunk) const { return next_backward_[At(chunk)]; }
+  int weights(int chunk) const { return next_weight_[At(chunk)]; }
   bool has_pending_weights() const { return !pending_weights_.empty(); }
 
   std::vector<Instruction> Take() && { return std::move(instructions_); }
 
  private:
-  static std::size_t Index(int chunk) { return static_cast<std::size_t>(chunk); }
   void Add(InstructionKind kind, int chunk, int microbatch) {
-    instructions_.push_back({kind, stages_[Index(chunk)], microbatch});
+    instructions_.push_back({kind, stages_[At(chunk)], microbatch});
   }
 
   std::vector<int> stages_;

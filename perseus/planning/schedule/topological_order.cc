@@ -6,10 +6,10 @@
 #include <queue>
 #include <tuple>
 
+#include "perseus/base/index.h"
+
 namespace perseus::schedule {
 namespace {
-
-std::size_t Index(int instruction) { return static_cast<std::size_t>(instruction); }
 
 // When Kahn's algorithm ends, each instruction that still waits waits for another such instruction.
 // So a walk backward from any of them reaches an instruction for the second time.
@@ -17,20 +17,20 @@ std::vector<int> FindCycle(const InstructionGraph& graph, const std::vector<int>
   std::vector<int> before(graph.instructions.size(), -1);
   int current = -1;
   for (const Dependency& dependency : graph.dependencies) {
-    if (waiting_for[Index(dependency.from)] == 0) continue;
-    before[Index(dependency.to)] = dependency.from;
+    if (waiting_for[At(dependency.from)] == 0) continue;
+    before[At(dependency.to)] = dependency.from;
     current = dependency.to;
   }
   std::vector<bool> seen(graph.instructions.size());
-  while (!seen[Index(current)]) {
-    seen[Index(current)] = true;
-    current = before[Index(current)];
+  while (!seen[At(current)]) {
+    seen[At(current)] = true;
+    current = before[At(current)];
   }
   std::vector<int> cycle;
   const int start = current;
   do {
     cycle.push_back(current);
-    current = before[Index(current)];
+    current = before[At(current)];
   } while (current != start);
   std::reverse(cycle.begin(), cycle.end());
   return cycle;
@@ -43,14 +43,14 @@ TopologicalOrder FindTopologicalOrder(const InstructionGraph& graph) {
   std::vector<int> waiting_for(count);
   std::vector<std::size_t> first(count + 1);  // Of each instruction's successors, in one array.
   for (const Dependency& dependency : graph.dependencies) {
-    ++waiting_for[Index(dependency.to)];
-    ++first[Index(dependency.from) + 1];
+    ++waiting_for[At(dependency.to)];
+    ++first[At(dependency.from) + 1];
   }
   std::partial_sum(first.begin(), first.end(), first.begin());
   std::vector<int> successors(graph.dependencies.size());
   std::vector<std::size_t> next(first.begin(), first.end() - 1);
   for (const Dependency& dependency : graph.dependencies) {
-    successors[next[Index(dependency.from)]++] = dependency.to;
+    successors[next[At(dependency.from)]++] = dependency.to;
   }
 
   std::priority_queue<int, std::vector<int>, std::greater<>> ready;
@@ -63,8 +63,8 @@ TopologicalOrder FindTopologicalOrder(const InstructionGraph& graph) {
     const int instruction = ready.top();
     ready.pop();
     result.order.push_back(instruction);
-    for (std::size_t i = first[Index(instruction)]; i < first[Index(instruction) + 1]; ++i) {
-      if (--waiting_for[Index(successors[i])] == 0) ready.push(successors[i]);
+    for (std::size_t i = first[At(instruction)]; i < first[At(instruction) + 1]; ++i) {
+      if (--waiting_for[At(successors[i])] == 0) ready.push(successors[i]);
     }
   }
   if (result.order.size() < count) {
@@ -79,20 +79,20 @@ InstructionGraph Renumber(InstructionGraph graph, const std::vector<int>& order)
   std::vector<InstructionNode> instructions;
   instructions.reserve(order.size());
   for (int instruction : order) {
-    number[Index(instruction)] = static_cast<int>(instructions.size());
-    instructions.push_back(graph.instructions[Index(instruction)]);
+    number[At(instruction)] = static_cast<int>(instructions.size());
+    instructions.push_back(graph.instructions[At(instruction)]);
   }
   graph.instructions = std::move(instructions);
   for (Dependency& dependency : graph.dependencies) {
-    dependency.from = number[Index(dependency.from)];
-    dependency.to = number[Index(dependency.to)];
+    dependency.from = number[At(dependency.from)];
+    dependency.to = number[At(dependency.to)];
   }
   std::sort(graph.dependencies.begin(), graph.dependencies.end(),
             [](const Dependency& left, const Dependency& right) {
               return std::tie(left.from, left.to) < std::tie(right.from, right.to);
             });
   for (std::vector<int>& pp_rank : graph.pp_rank_orders) {
-    for (int& instruction : pp_rank) instruction = number[Index(instruction)];
+    for (int& instruction : pp_rank) instruction = number[At(instruction)];
   }
   return graph;
 }

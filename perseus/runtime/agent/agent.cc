@@ -39,6 +39,8 @@ using boost::system::error_code;
 using protocol::Refusal;
 
 constexpr std::size_t kLeftForRoot = 16;
+// Every user may connect. The rights of a user are checked later.
+constexpr mode_t kSocketMode = 0666;
 constexpr auto kTick = std::chrono::milliseconds(250);
 constexpr Nanoseconds kReadSubordinateUsersEvery = 60 * kSecond;
 constexpr auto kStoppingTick = std::chrono::milliseconds(10);
@@ -99,8 +101,7 @@ class Agent::Loop {
 
   Result<void> Start() {
     // Listening comes first. It fails if another agent runs here, whose GPUs must not be touched.
-    PERSEUS_ASSIGN_OR_RETURN(auto listening,
-                             protocol::Listen(options_.socket, options_.socket_mode));
+    PERSEUS_ASSIGN_OR_RETURN(auto listening, protocol::Listen(options_.socket, kSocketMode));
     if (!Watch(listener_, std::move(listening))) {
       return FailAs(ErrorKind::kSystem, "cannot watch the socket {} (the system is out of memory)",
                     options_.socket.string());

@@ -23,7 +23,6 @@ namespace perseus::agent {
 
 struct AgentOptions {
   std::filesystem::path socket;
-  mode_t socket_mode = 0666;    // Every user may connect. The rights of a user are checked later.
   std::string metrics_address;  // Such as "127.0.0.1:9836". Empty: no metrics.
   std::string version;
   std::string hostname;

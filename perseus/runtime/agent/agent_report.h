@@ -35,7 +35,6 @@ struct AgentReport {
   std::vector<GpuReport> gpus;  // By UUID.
   // GPUs that an earlier agent left changed, and that are missing now.
   std::vector<std::string> missing_gpus;
-  std::vector<device::RefusedDevice> refused_devices;
   std::size_t connections = 0;
   std::size_t leases = 0;
   std::map<LeaseEnd, std::uint64_t> ended;

@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <system_error>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/file.h"
+#include "perseus/base/number.h"
 #include "perseus/base/process_state.h"
 
 namespace perseus::agent {
@@ -18,15 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using protocol::Refusal;
-
-template <typename Number>
-std::optional<Number> ParseNumber(std::string_view text, int base = 10) {
-  Number number{};
-  const char* end = text.data() + text.size();
-  const auto [stopped, error] = std::from_chars(text.data(), end, number, base);
-  if (error != std::errc() || stopped != end) return std::nullopt;
-  return number;
-}
 
 // The parts between runs of separators.
 std::vector<std::string_view> Split(std::string_view text, std::string_view separators) {

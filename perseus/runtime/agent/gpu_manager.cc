@@ -483,7 +483,6 @@ AgentReport GpuManager::Report() const {
     }
   }
   report.missing_gpus = missing_;
-  report.refused_devices = setup_.devices.refused;
   report.leases = table_.leases().size();
   report.ended = ended_;
   report.state_failures = state_.failures();

@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -34,12 +33,6 @@ bool HasTaken(const device::SettingReading& reading, const std::optional<device:
 }
 
 }  // namespace
-
-Nanoseconds MonotonicNow() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<Nanoseconds>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
-}
 
 void LatencyHistogram::Add(Nanoseconds latency) {
   const auto bound = std::lower_bound(kBounds.begin(), kBounds.end(), latency);

@@ -270,7 +270,4 @@ class GpuWorker {
   std::jthread worker_;
 };
 
-// CLOCK_MONOTONIC, the clock of the times in requests.
-Nanoseconds MonotonicNow();
-
 }  // namespace perseus::agent

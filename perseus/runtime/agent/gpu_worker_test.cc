@@ -36,7 +36,7 @@ class GpuWorkerTest : public testing::Test {
 
   // Publishes and waits for the answer.
   protocol::ClockAnswer Ask(int mhz) {
-    const std::uint32_t sequence = publisher_->Publish(0, mhz, perseus::MonotonicNow());
+    const std::uint32_t sequence = publisher_->Publish(0, mhz, MonotonicNow());
     EXPECT_TRUE(Eventually([&] { return publisher_->answer(0).sequence == sequence; }));
     return publisher_->answer(0);
   }
@@ -134,7 +134,7 @@ class OverriddenTest : public testing::Test {
   }
 
   protocol::ClockOutcome Ask(int mhz) {
-    const std::uint32_t sequence = publisher_->Publish(0, mhz, perseus::MonotonicNow());
+    const std::uint32_t sequence = publisher_->Publish(0, mhz, MonotonicNow());
     EXPECT_TRUE(Eventually([&] { return publisher_->answer(0).sequence == sequence; }));
     return publisher_->answer(0).outcome;
   }

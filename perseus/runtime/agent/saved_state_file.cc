@@ -61,14 +61,8 @@ uid_t UserId(const Node& node) {
   return static_cast<uid_t>(Unsigned(node, std::numeric_limits<uid_t>::max()));
 }
 
-bool YesOrNo(const Node& node) {
-  if (!node.value.is_boolean()) Throw("{} is neither true nor false", node.path);
-  return node.value.get<bool>();
-}
-
 device::Setting ReadSetting(const Node& node) {
-  constexpr std::array<std::string_view, 2> kKeys{"lower", "upper"};
-  node.RequireObject(kKeys);
+  node.RequireObject({"lower", "upper"});
   device::Setting setting;
   setting.lower = Member(node, "lower").Count(0, kHighestSetting, "MHz or mW");
   setting.upper = Member(node, "upper").Count(setting.lower, kHighestSetting, "MHz or mW");
@@ -85,14 +79,12 @@ SettingBefore ReadBefore(const Node& node) {
 }
 
 SavedControl ReadControl(const Node& node) {
-  constexpr std::array<std::string_view, 2> kKeys{"before", "changed"};
-  node.RequireObject(kKeys);
-  return {ReadBefore(Member(node, "before")), YesOrNo(Member(node, "changed"))};
+  node.RequireObject({"before", "changed"});
+  return {ReadBefore(Member(node, "before")), Member(node, "changed").Flag()};
 }
 
 Owner ReadOwner(const Node& node) {
-  constexpr std::array<std::string_view, 4> kKeys{"pid", "process_started", "uid", "job"};
-  node.RequireObject(kKeys);
+  node.RequireObject({"pid", "process_started", "uid", "job"});
   Owner owner;
   owner.process.pid = static_cast<pid_t>(
       Member(node, "pid").Count(0, std::numeric_limits<pid_t>::max(), "a process's number"));
@@ -104,16 +96,13 @@ Owner ReadOwner(const Node& node) {
 }
 
 SavedGpu ReadGpu(const Node& node) {
-  constexpr std::array<std::string_view, 4> kKeys{"uuid", "lease", "owner", "controls"};
-  node.RequireObject(kKeys);
+  node.RequireObject({"uuid", "lease", "owner", "controls"});
   SavedGpu gpu;
   gpu.uuid = Name(Member(node, "uuid"));
   gpu.lease = Name(Member(node, "lease"));
   gpu.owner = ReadOwner(Member(node, "owner"));
   const Node controls = Member(node, "controls");
-  constexpr std::array<std::string_view, 3> kControls{
-      kControlKeys[0].second, kControlKeys[1].second, kControlKeys[2].second};
-  controls.RequireObject(kControls);
+  controls.RequireObject({kControlKeys[0].second, kControlKeys[1].second, kControlKeys[2].second});
   for (const auto& [control, key] : kControlKeys) {
     if (controls.Has(key)) gpu.controls[control] = ReadControl(Member(controls, key));
   }
@@ -121,8 +110,7 @@ SavedGpu ReadGpu(const Node& node) {
 }
 
 protocol::Grant ReadGrant(const Node& node) {
-  constexpr std::array<std::string_view, 3> kKeys{"gpus", "uid", "cgroup"};
-  node.RequireObject(kKeys);
+  node.RequireObject({"gpus", "uid", "cgroup"});
   protocol::Grant grant;
   const Node gpus = Member(node, "gpus");
   for (std::size_t i = 0; i < gpus.ListSize(); ++i) grant.gpus.push_back(Name(gpus[i]));
@@ -135,9 +123,8 @@ protocol::Grant ReadGrant(const Node& node) {
 }
 
 void ReadResting(const Node& node, SavedState& state) {
-  constexpr std::array<std::string_view, 4> kKeys{"uuid", kControlKeys[0].second,
-                                                  kControlKeys[1].second, kControlKeys[2].second};
-  node.RequireObject(kKeys);
+  node.RequireObject(
+      {"uuid", kControlKeys[0].second, kControlKeys[1].second, kControlKeys[2].second});
   const std::string uuid = Name(Member(node, "uuid"));
   if (state.resting.contains(uuid)) Throw("{}.uuid: {} appears twice", node.path, uuid);
   for (const auto& [control, key] : kControlKeys) {
@@ -160,10 +147,8 @@ void CheckVersion(const Node& file) {
 }
 
 SavedState ReadState(const Node& file) {
-  constexpr std::array<std::string_view, 6> kKeys{"format", "version", "boot_id",
-                                                  "gpus",   "grants",  "resting"};
   CheckVersion(file);
-  file.RequireObject(kKeys);
+  file.RequireObject({"format", "version", "boot_id", "gpus", "grants", "resting"});
   SavedState state;
   state.boot_id = Name(Member(file, "boot_id"));
   const Node gpus = Member(file, "gpus");

@@ -1,24 +1,17 @@
 #include "perseus/runtime/agent/subordinate_users.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <iterator>
 #include <limits>
 #include <optional>
-#include <system_error>
+
+#include "perseus/base/number.h"
 
 namespace perseus::agent {
 namespace {
 
 constexpr uid_t kHighestUser = std::numeric_limits<uid_t>::max();
-
-std::optional<std::uint64_t> NumberOf(std::string_view text) {
-  std::uint64_t number = 0;
-  const auto [stopped, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || stopped != text.data() + text.size()) return std::nullopt;
-  return number;
-}
 
 }  // namespace
 
@@ -32,8 +25,9 @@ SubordinateUsers SubordinateUsers::Parse(std::string_view text) {
     if (count_at == std::string_view::npos || count_at == 0) continue;
     const std::size_t first_at = line.rfind(':', count_at - 1);
     if (first_at == std::string_view::npos) continue;
-    const auto first = NumberOf(line.substr(first_at + 1, count_at - first_at - 1));
-    const auto count = NumberOf(line.substr(count_at + 1));
+    const auto first =
+        ParseNumber<std::uint64_t>(line.substr(first_at + 1, count_at - first_at - 1));
+    const auto count = ParseNumber<std::uint64_t>(line.substr(count_at + 1));
     // Root's account is free, so no range may begin with root.
     if (!first || !count || *first == 0 || *first > kHighestUser || *count == 0) continue;
     uid_t begin = static_cast<uid_t>(*first);

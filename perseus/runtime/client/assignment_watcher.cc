@@ -17,11 +17,6 @@ namespace {
 
 constexpr std::string_view kFile = "assignment.json";
 
-bool IsSame(const struct stat& a, const struct stat& b) {
-  return a.st_ino == b.st_ino && a.st_dev == b.st_dev && a.st_size == b.st_size &&
-         a.st_mtim.tv_sec == b.st_mtim.tv_sec && a.st_mtim.tv_nsec == b.st_mtim.tv_nsec;
-}
-
 Result<ClockTable> TableOf(const protocol::Assignment& assignment,
                            const std::filesystem::path& job_directory, const protocol::RankId& name,
                            int pp_ranks) {
@@ -86,7 +81,7 @@ AssignmentWatcher::News AssignmentWatcher::Ask() {
   struct stat now {};
   // The name alone is cheap: network file systems answer it from a cache of a few seconds.
   if (::stat((job_directory_ / kFile).c_str(), &now) != 0) return {};
-  if (seen_ && IsSame(*seen_, now)) return {};
+  if (seen_ && IsUnchanged(*seen_, now)) return {};
   seen_ = now;
   const auto assignment = protocol::ReadAssignment(job_directory_);
   // A network file system fails once in a while; what it holds is not lost for that.

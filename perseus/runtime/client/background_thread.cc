@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "perseus/base/host.h"
+
 namespace perseus::client {
 namespace {
 
@@ -32,11 +34,6 @@ constexpr const char* kLost =
 constexpr const char* kSilent =
     "the agent does not answer; the GPU keeps the last clock until an agent runs again; the "
     "connection is tried again from time to time (restart the agent; perseus doctor)";
-
-std::string HostName() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 ? name : "unknown";
-}
 
 std::uint64_t SeedOf(const protocol::RankId& name) {
   constexpr int kBits = 20;

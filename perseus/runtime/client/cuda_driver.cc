@@ -2,16 +2,14 @@
 
 #include <dlfcn.h>
 
-#include <cstdlib>
-
-#include "perseus/runtime/device/library_symbols.h"
+#include "perseus/base/environment.h"
+#include "perseus/base/library_symbols.h"
 
 namespace perseus::client {
 
 Result<CudaDriver> LoadCudaDriver() {
-  const char* chosen = std::getenv("PERSEUS_CUDA_LIBRARY");
-  const char* name = chosen != nullptr && *chosen != '\0' ? chosen : "libcuda.so.1";
-  void* library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  const std::string name = EnvironmentOr("PERSEUS_CUDA_LIBRARY", "libcuda.so.1");
+  void* library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     return FailAs(ErrorKind::kSystem,
                   "no CUDA driver: {} (is one installed? PERSEUS_CUDA_LIBRARY "
@@ -19,7 +17,7 @@ Result<CudaDriver> LoadCudaDriver() {
                   ::dlerror());
   }
   CudaDriver driver;
-  device::LibrarySymbols symbols(library);
+  LibrarySymbols symbols(library);
   symbols.Required(driver.event_create, "cuEventCreate");
   symbols.Required(driver.event_record, "cuEventRecord");
   symbols.Required(driver.event_query, "cuEventQuery");

@@ -1,23 +1,16 @@
 #include "perseus/runtime/client/gpu_choice.h"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/number.h"
 
 namespace perseus::client {
 namespace {
-
-std::optional<std::size_t> NumberOf(std::string_view text) {
-  std::size_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
 
 std::vector<std::string_view> SplitAtCommas(std::string_view text) {
   std::vector<std::string_view> parts;
@@ -46,7 +39,7 @@ Devices::iterator FindInBusOrder(Devices& devices, std::size_t number) {
 }
 
 Devices::iterator Find(Devices& devices, std::string_view wanted, const char* visible) {
-  if (const auto number = NumberOf(wanted)) {
+  if (const auto number = ParseNumber<std::size_t>(wanted)) {
     if (visible == nullptr) return FindInBusOrder(devices, *number);
     const auto names = SplitAtCommas(visible);
     if (*number >= names.size()) return devices.end();

@@ -11,7 +11,6 @@
 
 #include <cerrno>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <string_view>
 #include <system_error>
@@ -19,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "perseus/base/environment.h"
 #include "perseus/base/file.h"
 #include "perseus/base/file_descriptor.h"
 #include "perseus/base/system_cause.h"
@@ -36,14 +36,9 @@ constexpr const char* kIdleSeconds = "10";
 
 bool Listens(const std::filesystem::path& socket) { return protocol::Connect(socket).has_value(); }
 
-std::string TextOf(const char* variable) {
-  const char* value = std::getenv(variable);
-  return value != nullptr ? value : "";
-}
-
 // A directory of this user's alone: what lies in it says where clocks are asked for.
 Result<std::filesystem::path> OwnDirectory() {
-  const std::string runtime = TextOf("XDG_RUNTIME_DIR");
+  const std::string runtime = EnvironmentOr("XDG_RUNTIME_DIR");
   const std::filesystem::path path =
       runtime.empty() ? std::filesystem::path("/tmp/perseus-" + std::to_string(::getuid()))
                       : std::filesystem::path(runtime) / "perseus";
@@ -66,7 +61,7 @@ Result<std::filesystem::path> OwnDirectory() {
 
 // PERSEUS_PROGRAM, what was installed with this library, or what PATH has.
 std::string Program() {
-  if (std::string chosen = TextOf("PERSEUS_PROGRAM"); !chosen.empty()) return chosen;
+  if (std::string chosen = EnvironmentOr("PERSEUS_PROGRAM"); !chosen.empty()) return chosen;
   Dl_info library{};
   if (::dladdr(reinterpret_cast<const void*>(&FindOrStartOwnAgent), &library) != 0 &&
       library.dli_fname != nullptr) {

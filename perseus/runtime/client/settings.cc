@@ -4,15 +4,15 @@
 #include <sys/un.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
-#include <cstdlib>
 #include <cstring>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "perseus/base/environment.h"
 #include "perseus/base/excerpt.h"
+#include "perseus/base/number.h"
 #include "perseus/runtime/protocol/messages.h"
 
 namespace perseus::client {
@@ -23,19 +23,14 @@ static_assert(sizeof(perseus_options) ==
               offsetof(perseus_options, reserved_too) + sizeof(perseus_options::reserved_too));
 
 std::string TextOf(const char* option, const char* variable, const char* otherwise) {
-  if (option != nullptr) return option;
-  const char* value = std::getenv(variable);
-  return value != nullptr && *value != '\0' ? value : otherwise;
+  return option != nullptr ? option : EnvironmentOr(variable, otherwise);
 }
 
 // PERSEUS_LOG_BYTES; the default where that is not a number.
 std::uint64_t MostLogBytes(std::vector<std::string>& problems) {
   const std::string text = TextOf(nullptr, "PERSEUS_LOG_BYTES", "");
   if (text.empty()) return kMostLogBytes;
-  std::uint64_t bytes = 0;
-  const auto read = std::from_chars(text.data(), text.data() + text.size(), bytes);
-  const bool is_number = read.ec == std::errc() && read.ptr == text.data() + text.size();
-  if (is_number) return bytes;
+  if (const auto bytes = ParseNumber<std::uint64_t>(text)) return *bytes;
   problems.push_back(fmt::format(
       "PERSEUS_LOG_BYTES is {}, but it is a number of bytes, such as {}; this number is "
       "used",

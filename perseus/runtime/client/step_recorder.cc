@@ -15,11 +15,6 @@ constexpr std::size_t kMostInstructions = 16'384;
 // A driver call that takes longer counts as not answered.
 constexpr Nanoseconds kLongestAnswer = 100'000'000;
 
-bool IsHeldDown(device::ClockLimits limits) {
-  return limits.Has(device::ClockLimit::kPowerCap) || limits.Has(device::ClockLimit::kThermal) ||
-         limits.Has(device::ClockLimit::kPowerBrake) || limits.Has(device::ClockLimit::kOther);
-}
-
 }  // namespace
 
 void StepRecorder::Add(const Event& event) {
@@ -79,7 +74,7 @@ void StepRecorder::Add(const protocol::ClockAnswer& answer) {
 
 void StepRecorder::SetState(const device::Telemetry& telemetry) {
   telemetry_ = telemetry;
-  is_limited_ |= IsHeldDown(telemetry.limits);
+  is_limited_ |= device::IsHeldDown(telemetry.limits);
 }
 
 bool StepRecorder::ResolveTimes(Pending& pending, const StreamTimesOf& stream_times) {
@@ -128,7 +123,7 @@ void StepRecorder::Complete(protocol::RanStep& step) {
   }
   step.temperature_c = telemetry_.temperature_c;
   step.power_w = telemetry_.power_w;
-  step.is_limited = std::exchange(is_limited_, IsHeldDown(telemetry_.limits));
+  step.is_limited = std::exchange(is_limited_, device::IsHeldDown(telemetry_.limits));
 }
 
 std::vector<protocol::RanStep> StepRecorder::TakeFinished(Nanoseconds now,

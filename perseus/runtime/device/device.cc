@@ -38,6 +38,11 @@ std::string Describe(ClockLimits limits) {
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
+bool IsHeldDown(ClockLimits limits) {
+  return limits.Has(ClockLimit::kPowerCap) || limits.Has(ClockLimit::kThermal) ||
+         limits.Has(ClockLimit::kPowerBrake) || limits.Has(ClockLimit::kOther);
+}
+
 DeviceResult<double> Device::ReadEnergy() {
   const DeviceResult<Telemetry> telemetry = Read();
   if (!telemetry) return tl::unexpected(telemetry.error());

@@ -115,6 +115,8 @@ struct ClockLimits {
 };
 // Such as "power limit, too hot". Empty for none.
 std::string Describe(ClockLimits limits);
+// Whether something other than a clock setting holds the clock down.
+bool IsHeldDown(ClockLimits limits);
 
 struct Telemetry {
   Nanoseconds at = 0;  // By the device's clock (steady; virtual time for virtual GPUs).

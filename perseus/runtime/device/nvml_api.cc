@@ -2,7 +2,7 @@
 
 #include <dlfcn.h>
 
-#include "perseus/runtime/device/library_symbols.h"
+#include "perseus/base/library_symbols.h"
 
 namespace perseus::device::nvml {
 namespace {

@@ -54,7 +54,6 @@ inline constexpr unsigned long long kReasonIdle = 0x1;
 inline constexpr unsigned long long kReasonSetting = 0x2;
 inline constexpr unsigned long long kReasonPowerCap = 0x4;
 inline constexpr unsigned long long kReasonHardware = 0x8;  // Also set with the last two below.
-inline constexpr unsigned long long kReasonSyncBoost = 0x10;
 inline constexpr unsigned long long kReasonThermal = 0x20;
 inline constexpr unsigned long long kReasonHardwareThermal = 0x40;
 inline constexpr unsigned long long kReasonPowerBrake = 0x80;

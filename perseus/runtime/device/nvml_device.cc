@@ -48,12 +48,6 @@ ClockLimits LimitsOf(unsigned long long reasons) {
   return limits;
 }
 
-// Whether something other than a clock setting holds the clock down.
-bool IsHeldDown(ClockLimits limits) {
-  return limits.Has(ClockLimit::kPowerCap) || limits.Has(ClockLimit::kThermal) ||
-         limits.Has(ClockLimit::kPowerBrake) || limits.Has(ClockLimit::kOther);
-}
-
 EffectState ClockEffect(int mhz, ClockLimits limits, const std::optional<Setting>& setting,
                         const std::vector<int>& clocks) {
   // The clock of an idle GPU shows the load, not the setting.

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <string>
 
-#include "perseus/runtime/device/library_symbols.h"
+#include "perseus/base/library_symbols.h"
 
 namespace perseus::device::rocm {
 namespace {

@@ -1,7 +1,6 @@
 #include "perseus/runtime/device/switch_latency.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 
 namespace perseus::device {
@@ -25,7 +24,6 @@ Nanoseconds SwitchLatency::Percentile(double part) const {
 DeviceResult<SwitchLatency> MeasureSwitchLatency(Device& device, const std::vector<int>& clocks_mhz,
                                                  int rounds, Nanoseconds timeout, Clock& clock) {
   SwitchLatency result;
-  const std::atomic<std::uint32_t> nobody_changes = 0;
   int from_mhz = 0;
   for (int round = 0; round < rounds; ++round) {
     for (const int to_mhz : clocks_mhz) {
@@ -40,7 +38,7 @@ DeviceResult<SwitchLatency> MeasureSwitchLatency(Device& device, const std::vect
         const auto telemetry = device.Read();
         if (!telemetry) return tl::unexpected<DeviceError>(telemetry.error());
         is_there = telemetry->sm_clock_mhz == to_mhz;
-        if (!is_there) clock.WaitWhile(nobody_changes, 0, clock.Now() + kBetweenReadings);
+        if (!is_there) clock.WaitUntil(clock.Now() + kBetweenReadings);
       }
       // The clock before the first switch is unknown.
       if (!is_there) {

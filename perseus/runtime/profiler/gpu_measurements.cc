@@ -71,12 +71,6 @@ ClockedKind KindOf(const protocol::RanInstruction& instruction) {
   return {instruction.chunk, instruction.kind, instruction.frequency_mhz};
 }
 
-int MeanTemperature(const GpuMeasurements::Record& record) {
-  return record.steps == 0 ? 0
-                           : static_cast<int>(std::lround(record.temperature_sum /
-                                                          static_cast<double>(record.steps)));
-}
-
 }  // namespace
 
 struct GpuMeasurements::Clean {
@@ -279,8 +273,7 @@ void GpuMeasurements::TestTimes(const protocol::RanStep& step, Clean& clean,
     record.residual_squares += std::min(z * z, kMostOfAStep * kMostOfAStep) * variance;
     ++record.residuals;
     if (Raise(record.sums[0], record.sums[1], z)) {
-      alarms.push_back({what, DriftAlarm::Quantity::kTime, step.step, record.mean_s, mean_s,
-                        MeanTemperature(record), step.temperature_c});
+      alarms.push_back({what, DriftAlarm::Quantity::kTime, step.step, record.mean_s, mean_s});
       ForgetTimes(record);
     } else if (std::abs(z) > kFarOff) {
       ++counts_.steps_held_back;
@@ -326,14 +319,12 @@ void GpuMeasurements::TestPowers(const protocol::RanStep& step, const PowerFit& 
     if (!is_known || !Raise(record.sums[2], record.sums[3], score / std::sqrt(variance))) continue;
     const double before_w = known.powers[p].power_w;
     alarms.push_back({what, DriftAlarm::Quantity::kPower, step.step, before_w,
-                      before_w + score / sums.normal.At(p, p), MeanTemperature(record),
-                      step.temperature_c});
+                      before_w + score / sums.normal.At(p, p)});
     ForgetPower(record);
   }
 }
 
-void GpuMeasurements::AddTimes(const protocol::RanStep& step, const Clean& clean) {
-  std::vector<Record*> seen;
+void GpuMeasurements::AddTimes(const Clean& clean) {
   for (std::size_t i = 0; i < clean.instructions.size(); ++i) {
     if (!clean.is_clean[i]) continue;
     last_counted_.push_back(clean.instructions[i]);
@@ -343,11 +334,6 @@ void GpuMeasurements::AddTimes(const protocol::RanStep& step, const Clean& clean
     const double from_mean = seconds - record.mean_s;
     record.mean_s += from_mean / static_cast<double>(record.samples);
     record.squares += from_mean * (seconds - record.mean_s);
-    if (std::ranges::find(seen, &record) == seen.end()) seen.push_back(&record);
-  }
-  for (Record* record : seen) {
-    record->temperature_sum += step.temperature_c;
-    ++record->steps;
   }
 }
 
@@ -368,7 +354,7 @@ std::vector<DriftAlarm> GpuMeasurements::Add(const protocol::RanStep& step) {
   counts_.windows += std::max<std::int64_t>(0, std::ssize(step.energy) - 1);
   counts_.windows_left_out += std::max<std::int64_t>(0, std::ssize(step.energy) - 1) -
                               static_cast<std::int64_t>(of_step.windows());
-  AddTimes(step, clean);
+  AddTimes(clean);
   return alarms;
 }
 

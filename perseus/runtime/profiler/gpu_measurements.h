@@ -68,10 +68,8 @@ struct DriftAlarm {
   ClockedKind what;
   enum class Quantity { kTime, kPower } quantity = Quantity::kTime;
   std::int64_t step = 0;
-  double before = 0;             // The mean of all earlier steps, in s or W.
-  double now = 0;                // The value of this step, in s or W.
-  int temperature_before_c = 0;  // 0 if unknown.
-  int temperature_now_c = 0;
+  double before = 0;  // The mean of all earlier steps, in s or W.
+  double now = 0;     // The value of this step, in s or W.
 };
 
 class GpuMeasurements {
@@ -119,8 +117,6 @@ class GpuMeasurements {
     std::int64_t samples = 0;
     double mean_s = 0;
     double squares = 0;  // The sum of squared deviations from the mean (Welford 1962).
-    double temperature_sum = 0;
-    std::int64_t steps = 0;
     // Residuals of the means of steps, each scaled to the variance of one instruction. They exceed
     // `squares` if the instructions of a step are slow together.
     std::int64_t residuals = 0;
@@ -155,7 +151,7 @@ class GpuMeasurements {
   void TestTimes(const protocol::RanStep& step, Clean& clean, std::vector<DriftAlarm>& alarms);
   void TestPowers(const protocol::RanStep& step, const PowerFit& of_step,
                   std::vector<DriftAlarm>& alarms);
-  void AddTimes(const protocol::RanStep& step, const Clean& clean);
+  void AddTimes(const Clean& clean);
   void ForgetTimes(Record& record);
   void ForgetPower(Record& record);
 

@@ -232,7 +232,6 @@ PowerFit::Answer PowerFit::Solve() const {
     answer.chosen = i;
     answer.likelihood = likelihood;
     answer.degrees_of_freedom = degrees;
-    answer.run_deviation = kRunDeviations[i] * std::sqrt(factor);
     for (std::size_t p = 0; p < answer.powers.size(); ++p) {
       answer.powers[p] = {fitted.powers(Index(p)),
                           std::sqrt(std::max(0.0, factor * fitted.covariance(Index(p), Index(p)))),

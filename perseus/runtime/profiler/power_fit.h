@@ -105,7 +105,6 @@ class PowerFit {
     std::vector<PowerEstimate> powers;
     double likelihood = 0;          // The logarithm of the restricted likelihood.
     double degrees_of_freedom = 0;  // Of the residuals.
-    double run_deviation = 0;       // The chosen s times the root of the common factor.
     std::size_t chosen = 0;         // The index of the chosen s in kRunDeviations.
   };
   Answer Solve() const;

@@ -16,13 +16,14 @@ using json_file::Node;
 using json_file::Throw;
 using nlohmann::ordered_json;
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 constexpr int kMaxJsonDepth = 8;
 constexpr int kMostRanks = 1'000'000;
 constexpr int kMostParameters = 4096;
 constexpr int kHighestMhz = 1'000'000;
 constexpr double kHuge = 1e300;
-constexpr double kMostCount = 9e15;  // Up to here, a double represents every whole number.
+// Up to here, a double represents every whole number.
+constexpr std::int64_t kMostCount = 9'000'000'000'000'000;
 
 // The names of the counts in the file.
 constexpr std::array<std::pair<std::string_view, std::int64_t GpuMeasurements::Counts::*>, 9>
@@ -58,8 +59,6 @@ ordered_json ToJson(const ClockedKind& what, const GpuMeasurements::Record& reco
           {"samples", record.samples},
           {"mean_s", record.mean_s},
           {"squares", record.squares},
-          {"temperature_sum", record.temperature_sum},
-          {"steps", record.steps},
           {"parameter_before", record.parameter_before},
           {"residuals", record.residuals},
           {"residual_squares", record.residual_squares},
@@ -89,23 +88,9 @@ ordered_json ToJson(const protocol::RankId& name, const KnownGpu& gpu) {
           {"fits", std::move(fits)}};
 }
 
-void Require(const Node& node, std::initializer_list<std::string_view> keys) {
-  const std::vector<std::string_view> known(keys);
-  node.RequireObject(known);
-}
-
-std::int64_t Whole(const Node& node, double most, std::string_view unit) {
-  const double value = node.Number(0, most, unit);
-  if (!node.value.is_number_integer()) {
-    Throw("{} is not a whole number (expected {})", node.path, unit);
-  }
-  return static_cast<std::int64_t>(value);
-}
-
 std::pair<ClockedKind, GpuMeasurements::Record> ReadRecord(const Node& node, int parameters) {
-  Require(node, {"chunk", "kind", "frequency_mhz", "parameter", "samples", "mean_s", "squares",
-                 "temperature_sum", "steps", "parameter_before", "residuals", "residual_squares",
-                 "sums"});
+  node.RequireObject({"chunk", "kind", "frequency_mhz", "parameter", "samples", "mean_s", "squares",
+                      "parameter_before", "residuals", "residual_squares", "sums"});
   ClockedKind what;
   what.chunk = node.Member("chunk").Count(0, kMostRanks, "a chunk, from 0");
   const Node kind = node.Member("kind");
@@ -119,14 +104,12 @@ std::pair<ClockedKind, GpuMeasurements::Record> ReadRecord(const Node& node, int
   GpuMeasurements::Record record;
   record.parameter =
       static_cast<std::size_t>(node.Member("parameter").Count(1, parameters - 1, "its number"));
-  record.samples = Whole(node.Member("samples"), kMostCount, "how many were measured");
+  record.samples = node.Member("samples").Whole(0, kMostCount, "how many were measured");
   record.mean_s = node.Member("mean_s").Number(0, kLongestSeconds, "seconds");
   record.squares = node.Member("squares").Number(0, kHuge, "seconds squared");
-  record.temperature_sum = node.Member("temperature_sum").Number(-kHuge, kHuge, "degrees");
-  record.steps = Whole(node.Member("steps"), kMostCount, "a number of steps");
   record.parameter_before = static_cast<std::size_t>(
       node.Member("parameter_before").Count(0, parameters - 1, "its number, or 0"));
-  record.residuals = Whole(node.Member("residuals"), kMostCount, "a number of steps");
+  record.residuals = node.Member("residuals").Whole(0, kMostCount, "a number of steps");
   record.residual_squares = node.Member("residual_squares").Number(0, kHuge, "seconds squared");
   const Node sums = node.Member("sums");
   if (sums.ListSize() != record.sums.size()) {
@@ -139,7 +122,7 @@ std::pair<ClockedKind, GpuMeasurements::Record> ReadRecord(const Node& node, int
 }
 
 PowerFit::Sums ReadSums(const Node& node, std::size_t parameters) {
-  Require(node, {"squares", "log_determinant", "right", "normal"});
+  node.RequireObject({"squares", "log_determinant", "right", "normal"});
   PowerFit::Sums sums;
   sums.squares = node.Member("squares").Number(0, kHuge, "a sum of squares");
   sums.log_determinant = node.Member("log_determinant").Number(-kHuge, kHuge, "a logarithm");
@@ -167,7 +150,8 @@ PowerFit::Sums ReadSums(const Node& node, std::size_t parameters) {
 
 GpuMeasurements ReadMeasurements(const Node& node) {
   GpuMeasurements::State state;
-  state.settings.switch_latency = Whole(node.Member("switch_latency_ns"), 1e12, "nanoseconds");
+  state.settings.switch_latency =
+      node.Member("switch_latency_ns").Whole(0, 1'000'000'000'000, "nanoseconds");
   state.last_frequency_mhz = node.Member("last_mhz").Count(0, kHighestMhz, "MHz");
   state.is_refused = node.Member("refused").Flag();
   const int parameters = node.Member("parameters").Count(1, kMostParameters, "how many powers");
@@ -177,7 +161,7 @@ GpuMeasurements ReadMeasurements(const Node& node) {
   for (const auto& [key, member] : kCounts) names.push_back(key);
   counts.RequireObject(names);
   for (const auto& [key, member] : kCounts) {
-    state.counts.*member = Whole(counts.Member(key), kMostCount, "a count");
+    state.counts.*member = counts.Member(key).Whole(0, kMostCount, "a count");
   }
   const Node records = node.Member("records");
   std::set<std::size_t> taken;
@@ -204,8 +188,8 @@ GpuMeasurements ReadMeasurements(const Node& node) {
 }
 
 std::pair<protocol::RankId, KnownGpu> ReadGpu(const Node& node) {
-  Require(node, {"dp_rank", "pp_rank", "tp_rank", "gpu", "gpu_name", "switch_latency_ns",
-                 "last_mhz", "refused", "parameters", "windows", "counts", "records", "fits"});
+  node.RequireObject({"dp_rank", "pp_rank", "tp_rank", "gpu", "gpu_name", "switch_latency_ns",
+                      "last_mhz", "refused", "parameters", "windows", "counts", "records", "fits"});
   const protocol::RankId name = protocol::ReadRankId(node);
   return {name, KnownGpu{node.Member("gpu").Text(), node.Member("gpu_name").Text(),
                          ReadMeasurements(node)}};
@@ -228,9 +212,9 @@ ordered_json ToJson(const InstructionNoise::State& noise) {
 }
 
 InstructionNoise ReadNoise(const Node& node) {
-  Require(node, {"blocks", "groups"});
+  node.RequireObject({"blocks", "groups"});
   InstructionNoise::State noise;
-  noise.blocks = Whole(node.Member("blocks"), kMostCount, "a count");
+  noise.blocks = node.Member("blocks").Whole(0, kMostCount, "a count");
   const Node groups = node.Member("groups");
   if (groups.ListSize() != noise.groups.size()) {
     Throw("{} does not have {} entries (measure again)", groups.path, noise.groups.size());
@@ -249,9 +233,9 @@ InstructionNoise ReadNoise(const Node& node) {
 }
 
 ProfilerState ReadState(const Node& file) {
-  Require(file, {"perseus_profiler", "job", "spent", "noise", "gpus"});
+  file.RequireObject({"perseus_profiler", "job", "spent", "noise", "gpus"});
   const int version =
-      file.Member("perseus_profiler", "is it a profiler's state file?").Count(0, 1'000'000, "1");
+      file.Member("perseus_profiler", "is it a profiler's state file?").Count(0, 1'000'000, "2");
   if (version != kVersion) {
     Throw("perseus_profiler is {} (this version reads {}; remove the file to measure again)",
           version, kVersion);
@@ -259,7 +243,7 @@ ProfilerState ReadState(const Node& file) {
   ProfilerState state;
   state.job = file.Member("job").Text();
   const Node spent = file.Member("spent");
-  Require(spent, {"steps", "seconds"});
+  spent.RequireObject({"steps", "seconds"});
   state.spent.steps = spent.Member("steps").Count(0, 1'000'000'000, "a number of steps");
   state.spent.seconds = spent.Member("seconds").Number(0, 1e12, "seconds");
   state.noise = ReadNoise(file.Member("noise"));

@@ -99,8 +99,8 @@ TEST(ProfilerState, ErrorsNameTheirPlace) {
     return state ? std::string("accepted") : state.error().message;
   };
   EXPECT_EQ(
-      message("\"perseus_profiler\":1", "\"perseus_profiler\":2"),
-      "s.json: perseus_profiler is 2 (this version reads 1; remove the file to measure again)");
+      message("\"perseus_profiler\":2", "\"perseus_profiler\":1"),
+      "s.json: perseus_profiler is 1 (this version reads 2; remove the file to measure again)");
   EXPECT_THAT(message("\"steps\":36", "\"steps\":-1"), StartsWith("s.json: spent.steps is not"));
   EXPECT_THAT(message("\"blocks\":1", "\"blocks\":-1"), StartsWith("s.json: noise.blocks is not"));
   EXPECT_THAT(message("\"squares\":0", "\"squares\":-0"),

@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <cstdint>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
@@ -25,8 +23,7 @@ constexpr int kDeepestAssignment = 4;
 constexpr int kHighestNumber = 1'000'000;
 
 KindClock ReadClock(const Node& node) {
-  constexpr std::array<std::string_view, 4> kKeys{"pp_rank", "chunk", "kind", "frequency_mhz"};
-  node.RequireObject(kKeys);
+  node.RequireObject({"pp_rank", "chunk", "kind", "frequency_mhz"});
   KindClock clock;
   clock.pp_rank = node.Member("pp_rank").Count(0, kHighestNumber, "a pp_rank, from 0");
   clock.chunk = node.Member("chunk").Count(0, kHighestNumber, "a chunk's number, from 0");
@@ -69,8 +66,7 @@ std::map<int, std::string> ReadPlans(const Node& node) {
 }
 
 ServerOrigin ReadOrigin(const Node& node) {
-  constexpr std::array<std::string_view, 2> kKeys{"job", "version"};
-  node.RequireObject(kKeys);
+  node.RequireObject({"job", "version"});
   return {node.Member("job").Text(),
           node.Member("version").Whole(1, json_file::kLargestWhole, "a number that grows")};
 }
@@ -95,17 +91,8 @@ void ReadWhatToDo(const Node& file, Assignment& assignment) {
 }
 
 Assignment ReadAssignmentFrom(const Node& file) {
-  constexpr std::array<std::string_view, 10> kKeys{"perseus_assignment",
-                                                   "version",
-                                                   "from_step",
-                                                   "until_step",
-                                                   "record",
-                                                   "plan",
-                                                   "plans",
-                                                   "clocks",
-                                                   "own",
-                                                   "server"};
-  file.RequireObject(kKeys);
+  file.RequireObject({"perseus_assignment", "version", "from_step", "until_step", "record", "plan",
+                      "plans", "clocks", "own", "server"});
   if (file.Member("perseus_assignment").value != 1) {
     Throw(
         "perseus_assignment is not 1, which is what this perseus reads (install the same version "

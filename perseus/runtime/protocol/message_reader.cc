@@ -23,11 +23,6 @@ constexpr int kMaxMessageDepth = 4;
 
 // ---- Values ----
 
-template <std::size_t kCount>
-void RequireKeys(const Node& node, const std::string_view (&keys)[kCount]) {
-  node.RequireObject(keys);
-}
-
 std::string ReadText(const Node& node, std::size_t longest) {
   std::string text = node.Text();
   if (text.size() > longest) {
@@ -54,17 +49,12 @@ int ReadCount(const Node& node, const Range& range, std::string_view unit) {
   return node.Count(static_cast<int>(range.least), static_cast<int>(range.most), unit);
 }
 
-// For whole numbers that do not fit an int.
-template <typename Whole>
-Whole ReadWhole(const Node& node, Whole most, std::string_view unit) {
-  (void)node.Number(0, static_cast<double>(most), unit);
-  if (!node.value.is_number_integer()) Throw("{} is not a whole number ({})", node.path, unit);
-  return node.value.get<Whole>();
+std::uint32_t ReadUser(const Node& node, std::uint32_t most) {
+  return static_cast<std::uint32_t>(node.Whole(0, most, "a user's number"));
 }
 
-bool ReadFlag(const Node& node) {
-  if (!node.value.is_boolean()) Throw("{} is neither true nor false (write one)", node.path);
-  return node.value.get<bool>();
+std::uint64_t ReadSwitches(const Node& node) {
+  return static_cast<std::uint64_t>(node.Whole(0, std::int64_t{kMostSwitches}, "a count"));
 }
 
 std::vector<std::string> ReadGpus(const Node& node) {
@@ -110,7 +100,7 @@ std::string ReadCgroup(const Node& node) {
 // ---- Requests ----
 
 Request ReadAcquire(const Node& node) {
-  RequireKeys(node, {"gpus", "job", "heartbeat_s"});
+  node.RequireObject({"gpus", "job", "heartbeat_s"});
   Acquire acquire{.gpus = ReadGpus(node.Member("gpus")), .job = ReadName(node.Member("job"))};
   if (node.Has("heartbeat_s")) {
     acquire.heartbeat_s = ReadNumber(node.Member("heartbeat_s"), kHeartbeatSeconds, "seconds");
@@ -119,17 +109,17 @@ Request ReadAcquire(const Node& node) {
 }
 
 Request ReadRelease(const Node& node) {
-  RequireKeys(node, {"lease"});
+  node.RequireObject({"lease"});
   return Release{ReadName(node.Member("lease"))};
 }
 
 Request ReadRenew(const Node& node) {
-  RequireKeys(node, {"lease"});
+  node.RequireObject({"lease"});
   return Renew{ReadName(node.Member("lease"))};
 }
 
 Request ReadDeclareSlowdown(const Node& node) {
-  RequireKeys(node, {"lease", "slowdown"});
+  node.RequireObject({"lease", "slowdown"});
   return DeclareSlowdown{ReadName(node.Member("lease")),
                          ReadNumber(node.Member("slowdown"), kSlowdown, "a ratio, such as 1.02")};
 }
@@ -140,12 +130,12 @@ Request ReadList(const Node& node) {
 }
 
 Request ReadReleaseGpu(const Node& node) {
-  RequireKeys(node, {"gpu"});
+  node.RequireObject({"gpu"});
   return ReleaseGpu{ReadName(node.Member("gpu"))};
 }
 
 Grant ReadGrant(const Node& node) {
-  RequireKeys(node, {"gpus", "uid", "cgroup"});
+  node.RequireObject({"gpus", "uid", "cgroup"});
   if (node.Has("uid") == node.Has("cgroup")) {
     Throw("{} needs either uid or cgroup (name the user or the cgroup)", node.path);
   }
@@ -153,7 +143,7 @@ Grant ReadGrant(const Node& node) {
   if (node.Has("uid")) {
     constexpr std::uint32_t kMostUid =
         std::numeric_limits<std::uint32_t>::max() - 1;  // -1 is no user.
-    grant.uid = ReadWhole(node.Member("uid"), kMostUid, "a user's number");
+    grant.uid = ReadUser(node.Member("uid"), kMostUid);
   } else {
     grant.cgroup = ReadCgroup(node.Member("cgroup"));
   }
@@ -186,7 +176,7 @@ std::vector<int> ReadClocks(const Node& node) {
 }
 
 Reply ReadLease(const Node& node) {
-  RequireKeys(node, {"id", "gpus", "sm_clocks_mhz"});
+  node.RequireObject({"id", "gpus", "sm_clocks_mhz"});
   Lease lease{.id = ReadName(node.Member("id")),
               .gpus = ReadGpus(node.Member("gpus")),
               .sm_clocks_mhz = {}};
@@ -202,11 +192,11 @@ Reply ReadLease(const Node& node) {
 }
 
 GpuStatus ReadStatus(const Node& node) {
-  RequireKeys(node, {"index",    "uuid",          "name",     "measure_only", "trouble",
-                     "lease",    "job",           "uid",      "pid",          "held_s",
-                     "slowdown", "setting",       "before",   "is_restoring", "sm_clock_mhz",
-                     "power_w",  "temperature_c", "switches", "postponed",    "most_changes_per_s",
-                     "slow_by",  "overridden"});
+  node.RequireObject({"index",    "uuid",          "name",     "measure_only", "trouble",
+                      "lease",    "job",           "uid",      "pid",          "held_s",
+                      "slowdown", "setting",       "before",   "is_restoring", "sm_clock_mhz",
+                      "power_w",  "temperature_c", "switches", "postponed",    "most_changes_per_s",
+                      "slow_by",  "overridden"});
   const auto text = [&](std::string_view key) { return ReadText(node.Member(key), kLongestName); };
   GpuStatus gpu;
   gpu.index = node.Member("index").Count(-1, kHighestIndex, "a GPU's number");
@@ -216,19 +206,18 @@ GpuStatus ReadStatus(const Node& node) {
   gpu.trouble = text("trouble");
   gpu.lease = text("lease");
   gpu.job = text("job");
-  gpu.uid =
-      ReadWhole(node.Member("uid"), std::numeric_limits<std::uint32_t>::max(), "a user's number");
+  gpu.uid = ReadUser(node.Member("uid"), std::numeric_limits<std::uint32_t>::max());
   gpu.pid = node.Member("pid").Count(0, std::numeric_limits<std::int32_t>::max(), "a process");
   gpu.held_s = ReadNumber(node.Member("held_s"), kHeldSeconds, "seconds");
   gpu.slowdown = ReadNumber(node.Member("slowdown"), kSlowdown, "a ratio");
   gpu.setting = text("setting");
   gpu.before = text("before");
-  gpu.is_restoring = ReadFlag(node.Member("is_restoring"));
+  gpu.is_restoring = node.Member("is_restoring").Flag();
   gpu.sm_clock_mhz = ReadCount(node.Member("sm_clock_mhz"), kClockMhz, "MHz");
   gpu.power_w = ReadNumber(node.Member("power_w"), kPowerWatts, "watts");
   gpu.temperature_c = ReadCount(node.Member("temperature_c"), kTemperatureCelsius, "°C");
-  gpu.switches = ReadWhole(node.Member("switches"), kMostSwitches, "a count");
-  gpu.postponed = ReadWhole(node.Member("postponed"), kMostSwitches, "a count");
+  gpu.switches = ReadSwitches(node.Member("switches"));
+  gpu.postponed = ReadSwitches(node.Member("postponed"));
   gpu.most_changes_per_s =
       ReadNumber(node.Member("most_changes_per_s"), kChangesPerSecond, "changes per second");
   gpu.slow_by = text("slow_by");
@@ -237,7 +226,7 @@ GpuStatus ReadStatus(const Node& node) {
 }
 
 Reply ReadListing(const Node& node) {
-  RequireKeys(node, {"gpus"});
+  node.RequireObject({"gpus"});
   const Node gpus = node.Member("gpus");
   Listing listing;
   for (std::size_t i = 0; i < gpus.ListSize(); ++i) listing.gpus.push_back(ReadStatus(gpus[i]));
@@ -245,7 +234,7 @@ Reply ReadListing(const Node& node) {
 }
 
 Reply ReadRefused(const Node& node) {
-  RequireKeys(node, {"code", "message"});
+  node.RequireObject({"code", "message"});
   const Node code = node.Member("code");
   const std::string name = ReadName(code);
   const auto found = std::find(kRefusalNames.begin(), kRefusalNames.end(), name);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -55,8 +54,7 @@ ordered_json RanksJson(std::span<const AttachedRank> ranks) {
 }
 
 AttachedRank ReadAttachedRank(const Node& node, const HighestRanks& highest) {
-  constexpr std::array<std::string_view, 4> kKeys{"dp_rank", "pp_rank", "tp_rank", "gpu"};
-  node.RequireObject(kKeys);
+  node.RequireObject({"dp_rank", "pp_rank", "tp_rank", "gpu"});
   AttachedRank rank{.name = ReadRankId(node, highest)};
   if (!node.Has("gpu")) return rank;
   const Node gpu = node.Member("gpu");
@@ -82,10 +80,8 @@ std::vector<AttachedRank> ReadRanks(const Node& list, const HighestRanks& highes
 // ---- Reports ----
 
 StepReport ReadStepReport(const Node& node) {
-  constexpr std::array<std::string_view, 9> kKeys{"step",   "dp_rank",  "time_s",
-                                                  "busy_s", "energy_j", "version",
-                                                  "ranks",  "limited",  "without_clocks"};
-  node.RequireObject(kKeys);
+  node.RequireObject({"step", "dp_rank", "time_s", "busy_s", "energy_j", "version", "ranks",
+                      "limited", "without_clocks"});
   StepReport step;
   step.step = node.Member("step").Whole(0, json_file::kLargestWhole, "a step");
   step.dp_rank = node.Member("dp_rank").Count(0, kMostPipelines, "a dp_rank, from 0");
@@ -121,9 +117,7 @@ std::string ReadHex(const Node& node, std::size_t digits) {
 }
 
 NodeSpan ReadNodeSpan(const Node& node) {
-  constexpr std::array<std::string_view, 8> kKeys{"name",     "trace",  "span",    "parent",
-                                                  "begin_us", "end_us", "version", "step"};
-  node.RequireObject(kKeys);
+  node.RequireObject({"name", "trace", "span", "parent", "begin_us", "end_us", "version", "step"});
   NodeSpan span;
   const std::string name = node.Member("name").Text();
   if (name != kAppliedSpan && name != kFirstStepSpan) {
@@ -171,9 +165,7 @@ ordered_json SpansJson(std::span<const NodeSpan> spans) {
 }
 
 JobReport ReadJobReport(const Node& node) {
-  constexpr std::array<std::string_view, 6> kKeys{"job",        "acknowledged", "following",
-                                                  "since_step", "steps",        "spans"};
-  node.RequireObject(kKeys);
+  node.RequireObject({"job", "acknowledged", "following", "since_step", "steps", "spans"});
   JobReport report;
   report.job = node.Member("job").Text();
   const auto read = [&node](std::string_view key, std::int64_t least, std::int64_t fallback) {
@@ -252,8 +244,7 @@ std::string FormatAttachment(const Attachment& attachment) {
 }
 
 Attachment ReadAttachment(const Node& body, const HighestRanks& highest) {
-  constexpr std::array<std::string_view, 3> kKeys{"ranks", "restarted", "instance"};
-  body.RequireObject(kKeys);
+  body.RequireObject({"ranks", "restarted", "instance"});
   const Node list = body.Member("ranks");
   if (list.ListSize() == 0 || list.ListSize() > kMostRanksOfNode) {
     ThrowAt(list.path, "has {} ranks (expected 1 to {})", list.ListSize(), kMostRanksOfNode);
@@ -303,8 +294,7 @@ std::string FormatReports(std::span<const JobReport> jobs) {
 }
 
 std::vector<JobReport> ReadReports(const Node& body) {
-  constexpr std::array<std::string_view, 1> kKeys{"jobs"};
-  body.RequireObject(kKeys);
+  body.RequireObject({"jobs"});
   const Node jobs = body.Member("jobs");
   if (jobs.ListSize() > kMostJobsOfReport) {
     ThrowAt(jobs.path, "has more than {} jobs (send them in parts)", kMostJobsOfReport);

@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
-#include <system_error>
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/json_file.h"
+#include "perseus/base/number.h"
 
 namespace perseus::protocol {
 
@@ -39,15 +38,13 @@ RankId ReadRankId(const json_file::Node& node, const HighestRanks& highest) {
 }
 
 int ReadDpRankKey(const json_file::Node& plans, std::string_view key) {
-  int dp_rank = 0;
-  const char* end = key.data() + key.size();
-  const auto [read, error] = std::from_chars(key.data(), end, dp_rank);
-  if (error != std::errc() || read != end || dp_rank < 0 || dp_rank > HighestRanks().dp_rank ||
-      fmt::to_string(dp_rank) != key) {
+  const auto dp_rank = ParseNumber<int>(key);
+  if (!dp_rank || *dp_rank < 0 || *dp_rank > HighestRanks().dp_rank ||
+      fmt::to_string(*dp_rank) != key) {
     json_file::Throw("{} has {}, which is not a dp_rank (expected a number such as \"0\")",
                      plans.path, Excerpt(key));
   }
-  return dp_rank;
+  return *dp_rank;
 }
 
 }  // namespace perseus::protocol

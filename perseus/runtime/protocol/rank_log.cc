@@ -4,18 +4,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <cstdint>
 #include <functional>
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <system_error>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/json_file.h"
+#include "perseus/base/number.h"
 
 namespace perseus::protocol {
 namespace {
@@ -150,10 +148,8 @@ ClockChange ReadChange(const Node& row) {
 }
 
 RanStep ReadStep(const Node& node) {
-  constexpr std::array<std::string_view, 12> kKeys{
-      "step",   "assignment_version", "has_plan", "on_plan",       "begin_ns", "end_ns",
-      "energy", "instructions",       "clocks",   "temperature_c", "power_w",  "limited"};
-  node.RequireObject(kKeys);
+  node.RequireObject({"step", "assignment_version", "has_plan", "on_plan", "begin_ns", "end_ns",
+                      "energy", "instructions", "clocks", "temperature_c", "power_w", "limited"});
   RanStep step;
   step.step = node.Member("step").Whole(0, json_file::kLargestWhole, "a step's number");
   step.assignment_version = node.Member("assignment_version")
@@ -192,12 +188,9 @@ void ReadPipeline(const Node& node, RankHeader& header) {
 }
 
 RankHeader ReadHeader(const Node& node) {
-  constexpr std::array<std::string_view, 10> kKeys{
-      "perseus_rank_log", "dp_rank", "pp_rank", "tp_rank",       "gpu",
-      "gpu_name",         "host",    "pid",     "sm_clocks_mhz", "may_set_clocks"};
-  std::vector<std::string_view> keys(kKeys.begin(), kKeys.end());
-  keys.insert(keys.end(), {"epoch_ns", "stages", "pp_ranks"});
-  node.RequireObject(keys);
+  node.RequireObject({"perseus_rank_log", "dp_rank", "pp_rank", "tp_rank", "gpu", "gpu_name",
+                      "host", "pid", "sm_clocks_mhz", "may_set_clocks", "epoch_ns", "stages",
+                      "pp_ranks"});
   if (node.Member("perseus_rank_log").value != 1) {
     Throw(
         "perseus_rank_log is not 1, the version that this perseus reads (install the same version "
@@ -225,8 +218,7 @@ RankHeader ReadHeader(const Node& node) {
 RankRecord ReadRecord(const Node& node) {
   if (node.value.is_object() && node.Has("step")) return ReadStep(node);
   if (node.value.is_object() && node.Has("remark")) {
-    constexpr std::array<std::string_view, 1> kKeys{"remark"};
-    node.RequireObject(kKeys);
+    node.RequireObject({"remark"});
     return Remark{node.Member("remark").Text()};
   }
   return ReadHeader(node);
@@ -238,16 +230,13 @@ Result<std::vector<int>> ParseStages(std::string_view text) {
   std::vector<int> stages;
   for (std::string_view rest = text; !text.empty();) {
     const std::size_t comma = rest.find(',');
-    const std::string_view number = rest.substr(0, comma);
-    int stage = 0;
-    const char* const end = number.data() + number.size();
-    const auto read = std::from_chars(number.data(), end, stage);
-    if (read.ec != std::errc() || read.ptr != end || stage < 0 || stage > kMostInRecord) {
+    const auto stage = ParseNumber<int>(rest.substr(0, comma));
+    if (!stage || *stage < 0 || *stage > kMostInRecord) {
       return Fail(
           "stages is {}, but it is a list of the stages of the rank's chunks, such as \"0,7\"",
           Excerpt(text));
     }
-    stages.push_back(stage);
+    stages.push_back(*stage);
     if (comma == std::string_view::npos) break;
     rest.remove_prefix(comma + 1);
   }

@@ -12,11 +12,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <optional>
 #include <utility>
 
+#include "perseus/base/number.h"
 #include "perseus/base/process_state.h"
 #include "perseus/base/system_cause.h"
 #include "perseus/runtime/protocol/clock_channel.h"
@@ -266,12 +266,11 @@ void RemoveLeftBehind(const fs::path& path) {
   for (fs::directory_iterator entry(path.has_parent_path() ? path.parent_path() : ".", error);
        !error && entry != fs::directory_iterator(); entry.increment(error)) {
     const std::string name = entry->path().filename().native();
-    pid_t process = 0;
-    const char* end = name.data() + name.size();
     if (!name.starts_with(prefix) || !fs::is_socket(entry->symlink_status(error))) continue;
-    const auto [rest, failure] = std::from_chars(name.data() + prefix.size(), end, process);
-    const bool is_of_process = failure == std::errc() && rest == end && process > 0;
-    if (is_of_process && ::kill(process, 0) != 0 && errno == ESRCH) left.push_back(entry->path());
+    const auto process = ParseNumber<pid_t>(std::string_view(name).substr(prefix.size()));
+    if (process && *process > 0 && ::kill(*process, 0) != 0 && errno == ESRCH) {
+      left.push_back(entry->path());
+    }
   }
   for (const fs::path& socket : left) fs::remove(socket, error);
 }

@@ -4,17 +4,13 @@
 
 #include <cstdlib>
 
-#include "perseus/runtime/device/library_symbols.h"
+#include "perseus/base/environment.h"
+#include "perseus/base/library_symbols.h"
 
 namespace perseus::qualifier::cuda {
 namespace {
 
-const char* ChosenLibrary(const char* variable, const char* usual) {
-  const char* const chosen = std::getenv(variable);
-  return chosen != nullptr && *chosen != '\0' ? chosen : usual;
-}
-
-void LookUpCuda(device::LibrarySymbols& symbols, Functions& f) {
+void LookUpCuda(LibrarySymbols& symbols, Functions& f) {
   symbols.Required(f.Init, "cuInit");
   symbols.Required(f.GetErrorName, "cuGetErrorName");
   symbols.Required(f.DeviceGetCount, "cuDeviceGetCount");
@@ -56,14 +52,14 @@ Result<Api> Open() {
   // A kernel that is loaded at its first launch may wait for the kernels that run already, and ours
   // run until they are stopped.
   ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
-  const char* const name = ChosenLibrary("PERSEUS_CUDA_LIBRARY", "libcuda.so.1");
-  void* const library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  const std::string name = EnvironmentOr("PERSEUS_CUDA_LIBRARY", "libcuda.so.1");
+  void* const library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     return FailAs(ErrorKind::kSystem, "no CUDA driver: {}", ::dlerror());
   }
   Api api;
   api.library = std::shared_ptr<void>(library, [](void* /*stays loaded*/) {});
-  device::LibrarySymbols symbols(library);
+  LibrarySymbols symbols(library);
   LookUpCuda(symbols, api.f);
   if (symbols.missing() != nullptr) {
     return FailAs(ErrorKind::kSystem, "{} lacks {} (a driver of CUDA 11 or later is needed)", name,
@@ -81,14 +77,14 @@ Result<void> Nccl::Check(int code, const char* what) const {
 }
 
 Result<Nccl> OpenNccl() {
-  const char* const name = ChosenLibrary("PERSEUS_NCCL_LIBRARY", "libnccl.so.2");
-  void* const library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  const std::string name = EnvironmentOr("PERSEUS_NCCL_LIBRARY", "libnccl.so.2");
+  void* const library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     return FailAs(ErrorKind::kSystem, "NCCL cannot be loaded: {} (PERSEUS_NCCL_LIBRARY names one)",
                   ::dlerror());
   }
   Nccl nccl;
-  device::LibrarySymbols symbols(library);
+  LibrarySymbols symbols(library);
   symbols.Required(nccl.CommInitAll, "ncclCommInitAll");
   symbols.Required(nccl.CommAbort, "ncclCommAbort");
   symbols.Required(nccl.GroupStart, "ncclGroupStart");

@@ -1,7 +1,5 @@
 #include "perseus/runtime/qualifier/measured_node.h"
 
-#include <atomic>
-
 namespace perseus::qualifier {
 
 std::string_view NameOf(Operation operation) {
@@ -26,9 +24,8 @@ std::string WhyTooFewGpus(Operation operation, int gpu_count) {
 }
 
 void Sleep(Clock& clock, Nanoseconds duration) {
-  const std::atomic<std::uint32_t> nobody_wakes = 0;
   const Nanoseconds until = clock.Now() + duration;
-  while (clock.Now() < until) clock.WaitWhile(nobody_wakes, 0, until);
+  while (clock.Now() < until) clock.WaitUntil(until);
 }
 
 }  // namespace perseus::qualifier

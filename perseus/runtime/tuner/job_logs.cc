@@ -2,12 +2,13 @@
 
 #include <fmt/format.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <limits>
 #include <system_error>
+
+#include "perseus/base/host.h"
 
 namespace perseus::tuner {
 namespace {
@@ -17,16 +18,6 @@ constexpr std::size_t kMostNamed = 4;
 // How many steps the ranks of a job may be apart. They wait for each other, and their logs are late
 // by about a second.
 constexpr std::int64_t kMostApart = 64;
-
-std::string HostName() {
-  char name[256] = {};
-  return gethostname(name, sizeof name - 1) == 0 ? name : "";
-}
-
-void Sleep(Clock& clock) {
-  const std::atomic<std::uint32_t> never = 0;
-  clock.WaitWhile(never, 0, clock.Now() + kPollInterval);
-}
 
 }  // namespace
 
@@ -211,7 +202,7 @@ Result<std::set<protocol::RankId>> JobLogs::AwaitRanks(const std::set<protocol::
     }
     if (should_end()) return tl::unexpected<Error>(EndedByRequest());
     if (clock.Now() >= deadline) break;
-    Sleep(clock);
+    clock.WaitUntil(clock.Now() + kPollInterval);
   }
   const std::set<protocol::RankId> alive = Alive();
   if (const std::string behind = FarBehind(alive); !behind.empty()) {
@@ -253,7 +244,7 @@ Result<void> JobLogs::AwaitStep(const std::set<protocol::RankId>& ranks, std::in
     before = now;
     if (should_end()) return tl::unexpected<Error>(EndedByRequest());
     if (clock.Now() >= deadline) break;
-    Sleep(clock);
+    clock.WaitUntil(clock.Now() + kPollInterval);
   }
   std::string slow;
   for (const protocol::RankId& name : ranks) {

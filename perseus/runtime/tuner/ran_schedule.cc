@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <optional>
 #include <span>
 #include <utility>
@@ -306,11 +305,6 @@ class ScheduleFinder {
   RanSchedule found_;
 };
 
-void Pause(Clock& clock) {
-  const std::atomic<std::uint32_t> never = 0;
-  clock.WaitWhile(never, 0, clock.Now() + kScheduleLookEvery);
-}
-
 // "4, 9 and 3 more": the first steps of a list.
 std::string FirstOf(const std::vector<std::int64_t>& steps) {
   constexpr std::size_t kMostSteps = 5;
@@ -364,7 +358,7 @@ Result<RanSchedule> AwaitRanSchedule(const std::filesystem::path& job_directory,
       }
     }
     if (wait.should_end()) return tl::unexpected<Error>(EndedByRequest());
-    Pause(clock);
+    clock.WaitUntil(clock.Now() + kScheduleLookEvery);
   }
 }
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/index.h"
 #include "perseus/base/median.h"
 #include "perseus/base/wording.h"
 #include "perseus/simulation/replay/text_stream.h"
@@ -136,7 +137,7 @@ class Reader {
     }
     UnplacedEvent taken;
     taken.event.name = name;
-    taken.event.kind = kKnownEvents[Index(name)].kind;
+    taken.event.kind = kKnownEvents[At(name)].kind;
     taken.event.index = event.index;
     PERSEUS_RETURN_IF_ERROR(TakePlace(event, taken));
     PERSEUS_RETURN_IF_ERROR(TakeTimes(event, taken.event));
@@ -263,7 +264,7 @@ class Reader {
         const auto parsed = named == lane_names_.end() ? std::nullopt : ParseLane(named->second);
         const auto [pid, tid] = unplaced.thread;
         const std::string what = fmt::format("event {} ({}, pid {}, tid {})", event.index,
-                                             kKnownEvents[Index(event.name)].name, pid, tid);
+                                             kKnownEvents[At(event.name)].name, pid, tid);
         if (!parsed) {
           return Fail("{}: its lane has {}, so its rank is unknown (expected thread_name {})", what,
                       named == lane_names_.end() ? "no thread_name"
@@ -515,7 +516,7 @@ class Reader {
       }
       std::vector<Nanoseconds> latest(gpus, step.start);
       for (const JobEvent& event : step.events) {
-        const std::size_t gpu = Index(event.dp_rank * trace_.pp_ranks + event.pp_rank);
+        const std::size_t gpu = At(event.dp_rank * trace_.pp_ranks + event.pp_rank);
         const Nanoseconds start = step.start + event.start;
         if (i > 0 && start < ends[gpu] - options_.clock_tolerance) {
           return Fail(
@@ -534,7 +535,6 @@ class Reader {
   static std::string Milliseconds(Nanoseconds time) {
     return fmt::format("{:.3f} ms", static_cast<double>(time) / 1e6);
   }
-  static std::size_t Index(int i) { return static_cast<std::size_t>(i); }
 
   const TraceReadOptions& options_;
   std::unordered_map<std::string, int> name_number_;

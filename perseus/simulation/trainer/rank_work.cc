@@ -5,17 +5,17 @@
 #include <set>
 #include <utility>
 
+#include "perseus/base/index.h"
+
 namespace perseus::trainer {
 namespace {
 
 using enum InstructionKind;
 
-std::size_t Index(int i) { return static_cast<std::size_t>(i); }
-
 bool IsGradientStep(InstructionKind kind) { return kind == kBackward || kind == kBackwardInput; }
 
 int RankOf(const schedule::Schedule& schedule, int stage) {
-  return schedule.pp_rank_of_stage[Index(stage)];
+  return schedule.pp_rank_of_stage[At(stage)];
 }
 
 // The stage from which an instruction's input comes. -1: it needs no input of another stage.
@@ -38,7 +38,7 @@ Result<RankInstruction> MakeComputation(const schedule::Schedule& schedule, int 
                                         const profile::Profile& profile) {
   RankInstruction made{.kind = instruction.kind,
                        .stage = instruction.stage,
-                       .chunk = schedule.chunk_of_stage[Index(instruction.stage)],
+                       .chunk = schedule.chunk_of_stage[At(instruction.stage)],
                        .microbatch = instruction.microbatch,
                        .table = {},
                        .input = {},
@@ -78,7 +78,7 @@ Result<std::vector<RankInstruction>> MakeRankWork(const schedule::Schedule& sche
                                                   const schedule::PipelineModel& model) {
   const schedule::FixedInstructions& fixed = model.fixed;
   std::vector<RankInstruction> work;
-  for (const schedule::Instruction& instruction : schedule.pp_ranks[Index(rank)]) {
+  for (const schedule::Instruction& instruction : schedule.pp_ranks[At(rank)]) {
     if (instruction.kind == kForward && instruction.stage == 0 && fixed.load.time > 0) {
       work.push_back(MakeFixed(kLoad, fixed.load, model, instruction.microbatch));
     }

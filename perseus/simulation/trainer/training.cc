@@ -182,13 +182,12 @@ Result<void> Training::RunSteps() {
     // Ranks announce the end slightly before it comes.
     Nanoseconds end = clock_.Now();
     for (const Rank& rank : ranks_) end = std::max(end, rank.answer->time);
-    const std::atomic<std::uint32_t> never = 0;
     // The next step is announced now, so that ranks know of it before it is due.
     ++begin.step;
     const Nanoseconds begun = std::exchange(begin.time, end);
     is_last = is_asked_to_end_ || begin.step == options_.steps;
     if (!is_last) SendToAll(begin);
-    while (clock_.Now() < end) clock_.WaitWhile(never, 0, end);
+    while (clock_.Now() < end) clock_.WaitUntil(end);
     const auto next_energy = ReadEnergy();
     if (!next_energy) return Fail(next_energy);
     summary_.steps.push_back({begun, end - begun, next_energy->exact_j - energy->exact_j,
@@ -358,8 +357,7 @@ void Training::End() {
   }
   for (Rank& rank : ranks_) {
     while (rank.process && !rank.process->End() && real.Now() < deadline) {
-      const std::atomic<std::uint32_t> never = 0;
-      real.WaitWhile(never, 0, real.Now() + kSecond / 100);
+      real.WaitUntil(real.Now() + kSecond / 100);
     }
   }
   ranks_.clear();

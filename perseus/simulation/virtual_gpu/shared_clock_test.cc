@@ -33,8 +33,7 @@ class SharedClockTest : public testing::Test {
  protected:
   std::shared_ptr<SharedClock> Open() const { return SharedClock::Open(file_).value(); }
   static void WaitUntil(Clock& clock, Nanoseconds until) {
-    const std::atomic<std::uint32_t> never = 0;
-    while (clock.Now() < until) clock.WaitWhile(never, 0, until);
+    while (clock.Now() < until) clock.WaitUntil(until);
   }
 
   TemporaryDirectory directory_;

@@ -8,8 +8,6 @@
 namespace perseus::virtual_gpu {
 namespace {
 
-using Snapshot = VirtualNodeMemory::Snapshot;
-
 std::vector<int> ToVector(const ClockList& clocks) {
   return {clocks.mhz.begin(), clocks.mhz.begin() + clocks.count};
 }
@@ -43,38 +41,19 @@ class VirtualDevice final : public device::Device {
       device::Control control, const std::optional<device::Setting>& setting) override;
 
  private:
-  device::DeviceResult<Snapshot> Look();
   device::DeviceResult<VirtualGpuReading> ReadGpu();
   device::DeviceResult<void> Check(device::Control control,
                                    const std::optional<device::Setting>& setting) const;
-  tl::unexpected<device::DeviceError> Gone() const;
-  // The injected fault with which the driver answers a valid setting, if any.
-  device::DeviceResult<void> Answer(VirtualFaults& faults, device::Control control) const;
 
   std::shared_ptr<VirtualNodeMemory> memory_;
   int gpu_;
   device::DeviceInfo info_;
 };
 
-tl::unexpected<device::DeviceError> VirtualDevice::Gone() const {
-  return device::DeviceFail(
-      device::DeviceErrorKind::kGone,
-      "{} is gone: its virtual driver has the fault is_gone (the GPU comes back when the fault is "
-      "removed)",
-      info_.uuid);
-}
-
-device::DeviceResult<Snapshot> VirtualDevice::Look() {
+device::DeviceResult<VirtualGpuReading> VirtualDevice::ReadGpu() {
   const auto snapshot = memory_->Read(gpu_);
   if (!snapshot)
     return device::DeviceFail(device::DeviceErrorKind::kFailed, "{}", snapshot.error().message);
-  if (snapshot->cell.faults.is_gone) return Gone();
-  return *snapshot;
-}
-
-device::DeviceResult<VirtualGpuReading> VirtualDevice::ReadGpu() {
-  const auto snapshot = Look();
-  if (!snapshot) return tl::unexpected<device::DeviceError>(snapshot.error());
   return snapshot->cell.gpu.ReadAt(snapshot->now);
 }
 
@@ -137,39 +116,11 @@ device::DeviceResult<void> VirtualDevice::Check(
                             choice);
 }
 
-device::DeviceResult<void> VirtualDevice::Answer(VirtualFaults& faults,
-                                                 device::Control control) const {
-  if (faults.is_gone) return Gone();
-  if (faults.no_permission) {
-    return device::DeviceFail(
-        device::DeviceErrorKind::kPermission,
-        "{} does not let this process set its {}: its virtual driver has the fault no_permission",
-        info_.uuid, device::NameOf(control));
-  }
-  if (faults.failing_calls > 0) {
-    --faults.failing_calls;
-    return device::DeviceFail(
-        device::DeviceErrorKind::kFailed,
-        "{} did not take its {}: its virtual driver has the fault failing_calls, {} more to come",
-        info_.uuid, device::NameOf(control), faults.failing_calls);
-  }
-  return {};
-}
-
 device::DeviceResult<void> VirtualDevice::Apply(device::Control control,
                                                 const std::optional<device::Setting>& setting) {
-  const auto before = Look();
-  if (!before) return tl::unexpected<device::DeviceError>(before.error());
   if (auto checked = Check(control, setting); !checked) return checked;
-  if (const Nanoseconds call_time = before->cell.faults.call_time; call_time > 0) {
-    memory_->SleepUntil(before->now + call_time);
-  }
-  device::DeviceResult<void> answer;
   const auto updated = memory_->Update(gpu_, [&](VirtualCell& cell, Nanoseconds now) {
-    answer = Answer(cell.faults, control);
-    if (!answer) return;
     ++cell.writes;
-    if (cell.faults.ignores_writes) return;
     switch (control) {
       case device::Control::kSmClock:
         cell.gpu.RequestLock(setting, now);
@@ -184,7 +135,7 @@ device::DeviceResult<void> VirtualDevice::Apply(device::Control control,
   });
   if (!updated)
     return device::DeviceFail(device::DeviceErrorKind::kFailed, "{}", updated.error().message);
-  return answer;
+  return {};
 }
 
 device::DeviceResult<device::Effect> VirtualDevice::ReadEffect(

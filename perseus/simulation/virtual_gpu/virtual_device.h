@@ -1,4 +1,4 @@
-// A GPU of a virtual node as a Device: what its driver reports, with the injected faults.
+// A GPU of a virtual node as a Device: what its driver reports.
 #pragma once
 
 #include <memory>

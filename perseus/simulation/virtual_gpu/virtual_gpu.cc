@@ -272,14 +272,6 @@ void VirtualGpu::SetThrottle(std::optional<int> clock_mhz, Nanoseconds now) {
   throttle_mhz_ = clock_mhz;
 }
 
-void VirtualGpu::ResetSettings(Nanoseconds now) {
-  AdvanceTo(now);
-  lock_.reset();
-  pending_count_ = 0;
-  memory_lock_.reset();
-  power_limit_.reset();
-}
-
 void VirtualGpu::SetRest(Rest rest, Nanoseconds now) {
   AdvanceTo(now);
   rest_ = rest;

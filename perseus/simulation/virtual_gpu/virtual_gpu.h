@@ -149,8 +149,6 @@ class VirtualGpu {
   void SetPowerLimit(const std::optional<device::Setting>& limit_mw, Nanoseconds now);
   // Limits the clock independently of the lock, as heat or a power brake does.
   void SetThrottle(std::optional<int> clock_mhz, Nanoseconds now);
-  // Removes all locks and limits at once, as a reload of the driver does.
-  void ResetSettings(Nanoseconds now);
 
   // What the GPU does from now on, or after the running instruction.
   void SetRest(Rest rest, Nanoseconds now);

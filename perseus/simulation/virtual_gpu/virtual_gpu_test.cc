@@ -315,21 +315,6 @@ TEST(VirtualGpu, NoiseHasItsSpread) {
   EXPECT_NEAR(std::sqrt(reading_squares / 1000), 0.05, 0.0045);
 }
 
-TEST(VirtualGpu, AReloadedDriverHasNoSettings) {
-  VirtualGpuModel model = Model();
-  model.default_power_limit_mw = 400'000;
-  model.switch_latency_s = 1;
-  VirtualGpu gpu(model, 1, 0);
-  gpu.RequestLock(k500, 0);
-  gpu.RequestLock(device::Setting{600, 600}, kSecond);
-  gpu.SetPowerLimit(device::Setting{200'000, 200'000}, kSecond);
-  gpu.ResetSettings(kSecond);
-  const VirtualGpuReading reading = gpu.ReadAt(9 * kSecond);
-  EXPECT_EQ(reading.lock, std::nullopt);
-  EXPECT_EQ(reading.requested_lock, std::nullopt);
-  EXPECT_EQ(reading.power_limit, std::nullopt);
-}
-
 TEST(VirtualGpu, TimeDoesNotGoBack) {
   VirtualGpu gpu(Model(), 1, 0);
   gpu.AdvanceTo(kSecond);

@@ -47,21 +47,13 @@ Result<VirtualGpuView> VirtualNode::Look(int gpu) const {
   PERSEUS_RETURN_IF_ERROR(CheckGpu(gpu));
   PERSEUS_ASSIGN_OR_RETURN(const auto snapshot, memory_->Read(gpu));
   const VirtualCell& cell = snapshot.cell;
-  return VirtualGpuView{cell.gpu.ReadAt(snapshot.now), cell.faults, cell.writes, cell.worker};
+  return VirtualGpuView{cell.gpu.ReadAt(snapshot.now), cell.writes, cell.worker};
 }
 
 Result<void> VirtualNode::SetThrottle(int gpu, std::optional<int> clock_mhz) const {
   PERSEUS_RETURN_IF_ERROR(CheckGpu(gpu));
   return memory_->Update(
       gpu, [&](VirtualCell& cell, Nanoseconds now) { cell.gpu.SetThrottle(clock_mhz, now); });
-}
-
-Result<void> VirtualNode::SetFaults(int gpu, const VirtualFaults& faults) const {
-  PERSEUS_RETURN_IF_ERROR(CheckGpu(gpu));
-  return memory_->Update(gpu, [&](VirtualCell& cell, Nanoseconds now) {
-    if (faults.is_gone && !cell.faults.is_gone) cell.gpu.ResetSettings(now);
-    cell.faults = faults;
-  });
 }
 
 Result<device::DeviceList> OpenVirtualNode(const std::filesystem::path& description) {

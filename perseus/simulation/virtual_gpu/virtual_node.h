@@ -30,10 +30,9 @@
 
 namespace perseus::virtual_gpu {
 
-// The exact state of a virtual GPU, with its faults.
+// The exact state of a virtual GPU.
 struct VirtualGpuView {
   VirtualGpuReading reading;
-  VirtualFaults faults;
   std::uint64_t writes = 0;  // Settings accepted so far.
   int worker_pid = 0;        // The process that computes on it. 0: none.
 };
@@ -64,8 +63,6 @@ class VirtualNode {
   Result<VirtualGpuView> Look(int gpu) const;
   // Limits the clock independently of the lock, as heat does on a straggler.
   Result<void> SetThrottle(int gpu, std::optional<int> clock_mhz) const;
-  // Replaces all faults. When a driver is gone, it loses every setting.
-  Result<void> SetFaults(int gpu, const VirtualFaults& faults) const;
 
  private:
   explicit VirtualNode(std::shared_ptr<VirtualNodeMemory> memory);

@@ -22,7 +22,7 @@ namespace perseus::virtual_gpu {
 namespace {
 
 // Increment the last digits with every change of the layout.
-constexpr char kMagic[16] = "perseus-vgpu-03";
+constexpr char kMagic[16] = "perseus-vgpu-04";
 constexpr Nanoseconds kLongestSleep = 100'000'000;  // Real time.
 constexpr int kLongestWait = 5;                     // Seconds, real time.
 // Claims are locks of bytes beyond the end of the file.
@@ -138,7 +138,7 @@ Result<void> VirtualNodeMemory::Create(const VirtualNodeSpec& spec, Nanoseconds 
   pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
   SplitMix64 seeds{spec.seed};
   for (int gpu = 0; gpu < spec.gpus; ++gpu) {
-    const VirtualCell cell{VirtualGpu(spec.gpu, seeds(), 0), {}, 0, 0};
+    const VirtualCell cell{VirtualGpu(spec.gpu, seeds(), 0), 0, 0};
     auto* slot = new (static_cast<char*>(address) + SizeFor(gpu)) Slot{{}, 0, {cell, cell}};
     pthread_mutex_init(&slot->mutex, &attributes);
   }
@@ -242,11 +242,6 @@ Nanoseconds VirtualNodeMemory::Now() const { return ToVirtual(clock_->Now()); }
 void VirtualNodeMemory::WaitWhile(int gpu, std::uint32_t version, Nanoseconds until) {
   const Nanoseconds look_again = clock_->Now() + kLongestSleep;
   clock_->WaitWhile(SlotOf(gpu).version, version, std::min(ToReal(until), look_again));
-}
-
-void VirtualNodeMemory::SleepUntil(Nanoseconds until) {
-  const std::atomic<std::uint32_t> never = 0;
-  while (Now() < until) clock_->WaitWhile(never, 0, ToReal(until));
 }
 
 // ---- Cells ----

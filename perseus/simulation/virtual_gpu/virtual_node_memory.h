@@ -36,20 +36,9 @@
 
 namespace perseus::virtual_gpu {
 
-// Faults that a test injects into the driver of a GPU.
-struct VirtualFaults {
-  bool no_permission = false;   // Settings need a privilege.
-  bool is_gone = false;         // Every call fails, and all settings are lost.
-  bool ignores_writes = false;  // Settings are accepted and have no effect.
-  int failing_calls = 0;        // The number of next settings that fail.
-  Nanoseconds call_time = 0;    // The time that a setting takes; virtual time.
-  friend bool operator==(const VirtualFaults&, const VirtualFaults&) = default;
-};
-
 // The state of a GPU that the processes share. Trivially copyable.
 struct VirtualCell {
   VirtualGpu gpu;
-  VirtualFaults faults;
   std::uint64_t writes = 0;  // Accepted settings.
   pid_t worker = 0;          // The process that computes on the GPU; 0: none.
 };
@@ -87,8 +76,6 @@ class VirtualNodeMemory {
   Result<Snapshot> Read(int gpu);
   // Returns when the version of the cell changes, at `until` (virtual time), or earlier.
   void WaitWhile(int gpu, std::uint32_t version, Nanoseconds until);
-  // `until` is virtual time.
-  void SleepUntil(Nanoseconds until);
 
   // Makes this process the one that computes on the GPU, until the claim is destroyed or the
   // process ends. Fails if another process computes on it.

@@ -131,41 +131,6 @@ TEST_F(VirtualNodeFakeClockTest, AControlThatItLacksIsNotSupported) {
   }
 }
 
-TEST_F(VirtualNodeFakeClockTest, FaultsAreThoseOfADriver) {
-  OpenNode();
-  const auto kind_with = [&](const VirtualFaults& faults) {
-    EXPECT_TRUE(node_->SetFaults(0, faults));
-    return device_->Apply(device::Control::kSmClock, k500).error().kind;
-  };
-  EXPECT_EQ(kind_with({.no_permission = true}), device::DeviceErrorKind::kPermission);
-  EXPECT_EQ(kind_with({.failing_calls = 2}), device::DeviceErrorKind::kFailed);
-  EXPECT_FALSE(device_->Apply(device::Control::kSmClock, k500));
-  EXPECT_TRUE(device_->Apply(device::Control::kSmClock, k500));
-
-  EXPECT_EQ(kind_with({.is_gone = true}), device::DeviceErrorKind::kGone);
-  EXPECT_EQ(device_->Read().error().kind, device::DeviceErrorKind::kGone);
-  EXPECT_EQ(device_->ReadSetting(device::Control::kSmClock).error().kind,
-            device::DeviceErrorKind::kGone);
-  ASSERT_TRUE(node_->SetFaults(0, {}));
-  EXPECT_FALSE(device_->ReadSetting(device::Control::kSmClock)->setting)
-      << "a reloaded driver knew it";
-
-  ASSERT_TRUE(node_->SetFaults(0, {.ignores_writes = true}));
-  EXPECT_TRUE(device_->Apply(device::Control::kSmClock, k500));
-  clock_->Advance(kSecond);
-  EXPECT_FALSE(device_->ReadSetting(device::Control::kSmClock)->setting);
-  EXPECT_EQ(device_->ReadEffect(device::Control::kSmClock, k500)->state,
-            device::EffectState::kPending);
-}
-
-TEST_F(VirtualNodeFakeClockTest, ASlowCallTakesItsTime) {
-  OpenNode();
-  ASSERT_TRUE(node_->SetFaults(0, {.call_time = 300 * kMillisecond}));
-  ASSERT_TRUE(device_->Apply(device::Control::kSmClock, k500));
-  EXPECT_EQ(node_->Now(), 300 * kMillisecond);
-  EXPECT_EQ(node_->Look(0)->reading.requested_lock, k500);
-}
-
 TEST_F(VirtualNodeFakeClockTest, AWorkerComputes) {
   OpenNode();
   auto worker = node_->OpenWorker(0);

@@ -5,7 +5,7 @@
 
 #include <dlfcn.h>
 
-namespace perseus::device {
+namespace perseus {
 
 class LibrarySymbols {
  public:
@@ -31,4 +31,4 @@ class LibrarySymbols {
   const char* missing_ = nullptr;
 };
 
-}  // namespace perseus::device
+}  // namespace perseus
