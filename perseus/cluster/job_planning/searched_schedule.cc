@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "perseus/planning/job/auto_schedule.h"
+#include "perseus/planning/plan/make_plan_file.h"
 
 namespace perseus::job_planning {
 namespace {
