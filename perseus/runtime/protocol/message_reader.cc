@@ -49,12 +49,12 @@ int ReadCount(const Node& node, const Range& range, std::string_view unit) {
   return node.Count(static_cast<int>(range.least), static_cast<int>(range.most), unit);
 }
 
-std::uint32_t ReadUser(const Node& node, std::uint32_t most) {
-  return static_cast<std::uint32_t>(node.Whole(0, most, "a user's number"));
-}
-
-std::uint64_t ReadSwitches(const Node& node) {
-  return static_cast<std::uint64_t>(node.Whole(0, std::int64_t{kMostSwitches}, "a count"));
+// For whole numbers that do not fit an int.
+template <typename Whole>
+Whole ReadWhole(const Node& node, Whole most, std::string_view unit) {
+  (void)node.Number(0, static_cast<double>(most), unit);
+  if (!node.value.is_number_integer()) Throw("{} is not a whole number ({})", node.path, unit);
+  return node.value.get<Whole>();
 }
 
 std::vector<std::string> ReadGpus(const Node& node) {
@@ -143,7 +143,7 @@ Grant ReadGrant(const Node& node) {
   if (node.Has("uid")) {
     constexpr std::uint32_t kMostUid =
         std::numeric_limits<std::uint32_t>::max() - 1;  // -1 is no user.
-    grant.uid = ReadUser(node.Member("uid"), kMostUid);
+    grant.uid = ReadWhole(node.Member("uid"), kMostUid, "a user's number");
   } else {
     grant.cgroup = ReadCgroup(node.Member("cgroup"));
   }
@@ -206,7 +206,8 @@ GpuStatus ReadStatus(const Node& node) {
   gpu.trouble = text("trouble");
   gpu.lease = text("lease");
   gpu.job = text("job");
-  gpu.uid = ReadUser(node.Member("uid"), std::numeric_limits<std::uint32_t>::max());
+  gpu.uid =
+      ReadWhole(node.Member("uid"), std::numeric_limits<std::uint32_t>::max(), "a user's number");
   gpu.pid = node.Member("pid").Count(0, std::numeric_limits<std::int32_t>::max(), "a process");
   gpu.held_s = ReadNumber(node.Member("held_s"), kHeldSeconds, "seconds");
   gpu.slowdown = ReadNumber(node.Member("slowdown"), kSlowdown, "a ratio");
@@ -216,8 +217,8 @@ GpuStatus ReadStatus(const Node& node) {
   gpu.sm_clock_mhz = ReadCount(node.Member("sm_clock_mhz"), kClockMhz, "MHz");
   gpu.power_w = ReadNumber(node.Member("power_w"), kPowerWatts, "watts");
   gpu.temperature_c = ReadCount(node.Member("temperature_c"), kTemperatureCelsius, "°C");
-  gpu.switches = ReadSwitches(node.Member("switches"));
-  gpu.postponed = ReadSwitches(node.Member("postponed"));
+  gpu.switches = ReadWhole(node.Member("switches"), kMostSwitches, "a count");
+  gpu.postponed = ReadWhole(node.Member("postponed"), kMostSwitches, "a count");
   gpu.most_changes_per_s =
       ReadNumber(node.Member("most_changes_per_s"), kChangesPerSecond, "changes per second");
   gpu.slow_by = text("slow_by");
