@@ -332,7 +332,12 @@ Result<void> RunEmulate(const EmulateFlags& flags) {
       Print(flags.as_json ? FormatJson(spec, results, names) : FormatTable(spec, results, gpus));
   if (!printed) return printed;
   if (auto published = directory.Publish(); !published) return published;
-  return flags.figure.empty() ? Result<void>() : WriteFileAtomically(flags.figure, figure);
+  if (flags.figure.empty()) return {};
+  auto written = WriteFileAtomically(flags.figure, figure);
+  if (!written && !flags.directory.empty()) {
+    written.error().message += fmt::format("; all other results are in {}", flags.directory);
+  }
+  return written;
 }
 
 // The flags of the policy and of the events.

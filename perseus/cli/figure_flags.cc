@@ -1,12 +1,24 @@
 #include "perseus/cli/figure_flags.h"
 
+#include <fmt/format.h>
+
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <utility>
 
 #include "perseus/base/file.h"
 
 namespace perseus::cli {
+namespace {
+
+Result<void> AddFigure(const std::string& path, const std::string& data) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto drawn,
+                           report::DrawFigure(report::FigureOf(path).value(), data));
+  return WriteFileAtomically(path, drawn);
+}
+
+}  // namespace
 
 void AddFigureFlags(CLI::App& verb, FigureFlags& flags) {
   verb.add_option(
@@ -57,16 +69,27 @@ Result<void> CheckFigures(const FigureFlags& flags, const FigureData& data) {
   return {};
 }
 
-Result<std::vector<report::FrontierCurve>> LoadOverlays(const FigureFlags& flags) {
-  std::vector<report::FrontierCurve> overlays;
+std::vector<OverlayFlag> OverlaysOf(const FigureFlags& flags) {
+  std::vector<OverlayFlag> overlays;
   for (const std::string& flag : flags.overlays) {
     // A path may contain "=".
     std::error_code error;
     const std::size_t equals = std::filesystem::exists(flag, error) ? flag.npos : flag.find('=');
-    const std::string path = equals == flag.npos ? flag : flag.substr(equals + 1);
-    PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(path));
-    PERSEUS_ASSIGN_OR_RETURN(auto curve, report::ParseFrontier(text, path));
-    if (equals != flag.npos) curve.name = flag.substr(0, equals);
+    if (equals == flag.npos) {
+      overlays.push_back({.path = flag, .name = ""});
+    } else {
+      overlays.push_back({.path = flag.substr(equals + 1), .name = flag.substr(0, equals)});
+    }
+  }
+  return overlays;
+}
+
+Result<std::vector<report::FrontierCurve>> LoadOverlays(const FigureFlags& flags) {
+  std::vector<report::FrontierCurve> overlays;
+  for (const OverlayFlag& overlay : OverlaysOf(flags)) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(overlay.path));
+    PERSEUS_ASSIGN_OR_RETURN(auto curve, report::ParseFrontier(text, overlay.path));
+    if (!overlay.name.empty()) curve.name = overlay.name;
     overlays.push_back(std::move(curve));
   }
   return overlays;
@@ -87,6 +110,20 @@ Result<void> WriteFigures(const FigureFlags& flags, const std::vector<std::strin
     if (auto written = WriteFileAtomically(flags.figures[i], drawn[i]); !written) return written;
   }
   return {};
+}
+
+Result<void> AddFigures(const FigureFlags& flags, const std::string& data,
+                        const std::string& directory) {
+  std::optional<Error> first;
+  for (const std::string& path : flags.figures) {
+    const auto added = AddFigure(path, data);
+    if (!added && !first) first = added.error();
+  }
+  if (!first) return {};
+  if (!directory.empty()) {
+    first->message += fmt::format("; all other results are in {}", directory);
+  }
+  return tl::unexpected<Error>(*std::move(first));
 }
 
 }  // namespace perseus::cli

@@ -28,6 +28,13 @@ struct FigureData {
 // this before it computes anything.
 Result<void> CheckFigures(const FigureFlags& flags, const FigureData& data = {});
 
+struct OverlayFlag {
+  std::string path;
+  std::string name;  // Empty without NAME=.
+};
+
+std::vector<OverlayFlag> OverlaysOf(const FigureFlags& flags);
+
 // Reads the frontiers of --overlay.
 Result<std::vector<report::FrontierCurve>> LoadOverlays(const FigureFlags& flags);
 
@@ -37,5 +44,10 @@ Result<std::vector<std::string>> DrawFigures(const FigureFlags& flags, const std
 
 // Writes the files. `drawn` is the result of DrawFigures.
 Result<void> WriteFigures(const FigureFlags& flags, const std::vector<std::string>& drawn);
+
+// For a run whose other results are already in `directory` (empty: they are not saved). Draws and
+// writes every figure that it can. The error of the others says that the results are complete.
+Result<void> AddFigures(const FigureFlags& flags, const std::string& data,
+                        const std::string& directory);
 
 }  // namespace perseus::cli

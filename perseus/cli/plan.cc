@@ -404,7 +404,7 @@ std::vector<plan::Target> AskedOfJob(const TargetFlags& flags, const job::Loaded
   return asked;
 }
 
-// What the verb prints. `files` is the number of files that the run writes.
+// What the verb prints first. `files` is the number of files that the run writes.
 std::string FormatAnswer(const PlanFlags& flags, const PlanOutcome& outcome,
                          const std::string& summary, std::size_t files) {
   if (flags.as_json) return summary;
@@ -436,8 +436,13 @@ std::string FormatAnswer(const PlanFlags& flags, const PlanOutcome& outcome,
   if (files == 0) text += "No plan was saved (-o DIR saves the plans and a report).\n";
   if (flags.with_plot) text += '\n' + DrawOutcome(outcome, DetectTerminal());
   if (outcome.was_interrupted) text += "Stopped early: a whole run may find better plans.\n";
-  if (files == 0) return text;
-  text += fmt::format("{} files are in {}\n", files, flags.directory);
+  return text;
+}
+
+// What the verb prints when the files are in their places.
+std::string FormatSaved(const PlanFlags& flags, std::size_t files) {
+  if (flags.as_json || files == 0) return "";
+  std::string text = fmt::format("{} files are in {}\n", files, flags.directory);
   if (!report::HasReportPage()) {
     text +=
         "report.html is missing: this build has no report page (install nodejs and npm, and build "
@@ -513,11 +518,12 @@ Result<void> RunPlan(PlanFlags flags) {
     files.push_back({std::string(kPlanResults.summary), summary});
     PERSEUS_RETURN_IF_ERROR(results.Stage(files));
   }
-  PERSEUS_ASSIGN_OR_RETURN(const auto figures, DrawFigures(flags.figures, report_data));
-  // If the answer or a figure cannot be written, the results of an earlier run stay.
+  // If the answer cannot be printed, the results of an earlier run stay. A figure can be made again
+  // from the results, so they do not depend on it.
   PERSEUS_RETURN_IF_ERROR(Print(FormatAnswer(flags, outcome, summary, files.size())));
-  PERSEUS_RETURN_IF_ERROR(WriteFigures(flags.figures, figures));
-  return results.Publish();
+  PERSEUS_RETURN_IF_ERROR(results.Publish());
+  PERSEUS_RETURN_IF_ERROR(Print(FormatSaved(flags, files.size())));
+  return AddFigures(flags.figures, report_data, flags.directory);
 }
 
 }  // namespace

@@ -2,10 +2,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "perseus/base/file.h"
@@ -213,13 +216,45 @@ Result<std::string> MakeData(const ReportFlags& flags,
   return report::FormatReportData(report);
 }
 
+bool IsHtmlPage(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  constexpr std::string_view kBegin = "<!doctype html";
+  if (first == text.npos) return true;  // Nothing is lost.
+  const std::string_view begin = text.substr(first, kBegin.size());
+  return std::ranges::equal(begin, kBegin, {}, [](unsigned char c) { return std::tolower(c); });
+}
+
+// A wrong name after -o must not cost measurements or plans. The page therefore replaces only a
+// page. This covers files that only the plans name, and those beside the plans.
+Result<void> CheckReplacesOnlyPage(const std::string& output) {
+  std::error_code none;  // Of a file that does not exist.
+  if (output.empty() || !fs::is_regular_file(output, none)) return {};
+  PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(output));
+  if (IsHtmlPage(text)) return {};
+  return Fail(
+      "{}: exists and is not an HTML page, and is not overwritten (write into another file, or "
+      "remove it)",
+      output);
+}
+
+// Fails if a file to write is one of those to read, or is neither new nor a page.
+Result<void> CheckOutputs(const ReportFlags& flags) {
+  std::vector<std::string> inputs = flags.sources;
+  inputs.insert(inputs.end(), {flags.profile, flags.frontier});
+  for (const OverlayFlag& overlay : OverlaysOf(flags.figures)) inputs.push_back(overlay.path);
+  for (const std::string& figure : flags.figures.figures) {
+    PERSEUS_RETURN_IF_ERROR(CheckReplacesNoInput(figure, inputs));
+  }
+  PERSEUS_RETURN_IF_ERROR(CheckReplacesNoInput(flags.output, inputs));
+  return CheckReplacesOnlyPage(flags.output);
+}
+
 Result<void> RunReport(const ReportFlags& flags) {
   PERSEUS_RETURN_IF_ERROR(CheckNoise(flags.noise));
   if (flags.output.empty() && flags.figures.figures.empty()) {
     return Fail("the output is missing (add -o report.html, or --figure frontier.svg)");
   }
-  PERSEUS_RETURN_IF_ERROR(CheckReplacesNoInput(flags.output, flags.sources));
-  PERSEUS_RETURN_IF_ERROR(CheckReplacesNoInput(flags.output, {flags.profile, flags.frontier}));
+  PERSEUS_RETURN_IF_ERROR(CheckOutputs(flags));
   PERSEUS_ASSIGN_OR_RETURN(auto tradeoff, ReadTradeoff(flags.sources.front()));
   // Whether the schedule was searched for depends on the plans.
   PERSEUS_RETURN_IF_ERROR(

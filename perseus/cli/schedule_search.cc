@@ -190,7 +190,7 @@ Result<Tradeoff> ComputeInteractively(const schedule_search::SearchJob& job,
   return schedule_search::ComputeTradeoff(job, options);
 }
 
-// What the verb prints.
+// What the verb prints first.
 std::string FormatSearchAnswer(const SearchFlags& flags, const job::UnscheduledJob& job,
                                const Tradeoff& tradeoff) {
   if (flags.as_json) return SearchJson(tradeoff, job.memory).dump(2) + "\n";
@@ -199,11 +199,14 @@ std::string FormatSearchAnswer(const SearchFlags& flags, const job::UnscheduledJ
   if (tradeoff.was_interrupted) {
     text += "Stopped early: a whole run may find better schedules, and shows more memory.\n";
   }
-  if (!flags.directory.empty()) {
-    text += fmt::format("The results are in {}{}\n", flags.directory,
-                        report::HasReportPage() ? " (open report.html there)" : "");
-  }
   return text;
+}
+
+// What the verb prints when the files are in their places.
+std::string FormatSavedSearch(const SearchFlags& flags) {
+  if (flags.as_json || flags.directory.empty()) return "";
+  return fmt::format("The results are in {}{}\n", flags.directory,
+                     report::HasReportPage() ? " (open report.html there)" : "");
 }
 
 Result<void> RunSearch(const SearchFlags& flags) {
@@ -229,15 +232,16 @@ Result<void> RunSearch(const SearchFlags& flags) {
   if (!flags.directory.empty() || !flags.figures.figures.empty()) {
     PERSEUS_ASSIGN_OR_RETURN(report_data, MakeSearchReport(job, tradeoff, std::move(overlays)));
   }
-  PERSEUS_ASSIGN_OR_RETURN(const auto figures, DrawFigures(flags.figures, report_data));
   if (!flags.directory.empty()) {
     PERSEUS_ASSIGN_OR_RETURN(const auto files, MakeSearchFiles(tradeoff, job.memory, report_data));
     PERSEUS_RETURN_IF_ERROR(results.Stage(files));
   }
-  // If the answer or a figure cannot be written, the results of an earlier run stay.
+  // If the answer cannot be printed, the results of an earlier run stay. A figure is no reason to
+  // lose them.
   PERSEUS_RETURN_IF_ERROR(Print(FormatSearchAnswer(flags, job, tradeoff)));
-  PERSEUS_RETURN_IF_ERROR(WriteFigures(flags.figures, figures));
-  return results.Publish();
+  PERSEUS_RETURN_IF_ERROR(results.Publish());
+  PERSEUS_RETURN_IF_ERROR(Print(FormatSavedSearch(flags)));
+  return AddFigures(flags.figures, report_data, flags.directory);
 }
 
 }  // namespace

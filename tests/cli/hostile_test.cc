@@ -129,6 +129,39 @@ TEST_F(HostileTest, WhatIsReadIsNotOverwritten) {
   RunWell(partition + "stages.csv");
 }
 
+// The profile and the graph are named only by the plans. Others lie beside the plans.
+TEST_F(HostileTest, AReportReplacesOnlyAPage) {
+  Write("overlay.csv", "time,energy\n1.9,2000\n2.0,1900\n");
+  RunWell(plan_);
+  std::filesystem::create_symlink("profile.csv", Directory() / "page.html");
+  for (const char* file : {"profile.csv", "out/plans/no-slowdown.json", "out/summary.json",
+                           "out/trace.json", "page.html", "overlay.csv"}) {
+    SCOPED_TRACE(file);
+    const std::string before = Read(file);
+    ExpectComplaint(Run(std::string("report out -o ") + file), 2,
+                    std::string(file) + ": exists and is not an HTML page, and is not overwritten");
+    ExpectComplaint(Run(std::string("report out --overlay ours=overlay.csv -o ") + file), 2,
+                    ", and is not overwritten");
+    EXPECT_EQ(Read(file), before);
+  }
+  Write("graph.json", R"({"blocking_power": 40, "instructions": [
+    {"name": "a", "resource": "one", "options": [
+      {"frequency": 1410, "time": 1.0, "energy": 300},
+      {"frequency": 1200, "time": 1.1, "energy": 250}]}]})");
+  RunWell("plan --graph graph.json --no-frontier -o of-graph");
+  ExpectComplaint(Run("report of-graph -o graph.json"), 2, "graph.json: exists and is not");
+}
+
+TEST_F(HostileTest, AReportReplacesAPageAndAnEmptyFile) {
+  RunWell(plan_);
+  Write("page.html", "");
+  if (Run("report out -o page.html").status == 1) GTEST_SKIP() << "this build has no page (no npm)";
+  RunWell("report out -o page.html");
+  RunWell("report out -o out/report.html");
+  ExpectComplaint(Run("report out -o page.html --overlay page.html"), 2,
+                  "page.html: is a file to read, and is not overwritten");
+}
+
 TEST_F(HostileTest, ANodeSaysThatItsDirectoryOfJobsDoesNotExist) {
   RunWell(
       "node --jobs absent --server http://127.0.0.1:1 2>log & for i in $(seq 400); do "

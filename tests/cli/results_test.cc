@@ -101,6 +101,39 @@ TEST_F(ResultsTest, ASearchThatFailsKeepsTheEarlierOne) {
               ElementsAre("more-1.csv", "more-1.txt", "more-mine.csv", "notes.txt", "search.json"));
 }
 
+// A figure can be made again. Nobody can write into /proc.
+TEST_F(ResultsTest, AFigureThatCannotBeWrittenKeepsTheResults) {
+  const std::pair<std::string, std::string> runs[] = {
+      {plan_, "summary.json"},
+      {"schedule search profile.csv --microbatches 4 --blocking-power 84 --more 0 ", "search.json"},
+      {std::string("emulate profile.csv") + kJob + "--iterations 3 ", "emulation.json"}};
+  for (const auto& [run, summary] : runs) {
+    SCOPED_TRACE(run);
+    const bool emulates = summary == "emulation.json";
+    const std::string figure = emulates ? "emulation.svg" : "timeline.svg";
+    const Outcome outcome = Run(run + "-o out-" + summary + " --figure /proc/" + figure +
+                                (emulates ? "" : " --figure " + figure));
+    if (outcome.err.find("no figures") != std::string::npos) GTEST_SKIP() << "no npm";
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_THAT(outcome.err, HasSubstr("/proc/" + figure));
+    EXPECT_THAT(outcome.err, HasSubstr("; all other results are in out-" + summary + "\n"));
+    EXPECT_TRUE(fs::exists(Directory() / ("out-" + summary) / summary));
+    if (!emulates) {
+      EXPECT_TRUE(fs::exists(Directory() / figure));
+      EXPECT_THAT(outcome.out, HasSubstr(" in out-" + summary));
+      fs::remove(Directory() / figure);
+    }
+  }
+}
+
+// The answer claims no files before they exist.
+TEST_F(ResultsTest, WithoutADirectoryAFigureThatCannotBeWrittenNamesNoFiles) {
+  const Outcome outcome = Run(plan_ + "--figure /proc/timeline.svg");
+  if (outcome.err.find("no figures") != std::string::npos) GTEST_SKIP() << "no npm";
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, Not(HasSubstr("results are in")));
+}
+
 TEST_F(ResultsTest, AFailedFirstRunLeavesNothing) {
   EXPECT_EQ(Run(plan_ + "--deadline 0.001 -o out").status, 3);
   EXPECT_FALSE(fs::exists(Directory() / "out"));
