@@ -1,20 +1,24 @@
 #include "perseus/cluster/node/assignment_sync.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <system_error>
 #include <utility>
 
-#include "perseus/base/file.h"
 #include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/runtime/protocol/assignment_writer.h"
+#include "perseus/runtime/protocol/job_files.h"
 
 namespace perseus::node {
 namespace {
 
 // Twice the interval at which a rank reads its assignment.
 constexpr double kReadDelaySeconds = 0.1;
+// A rank that follows a higher version has a damaged log: the next versions must stay below 2^53.
+constexpr std::int64_t kMostVersionOfRank = std::int64_t{1} << 52;
 // More than the versions that some rank may still follow.
 constexpr std::size_t kMostVersions = 64;
 
@@ -63,20 +67,34 @@ AssignmentSync::AssignmentSync(std::filesystem::path job_directory)
     : job_directory_(std::move(job_directory)) {}
 
 void AssignmentSync::Remember(const std::optional<protocol::Assignment>& assignment) {
-  if (!assignment || !assignment->server) return;
+  if (!assignment) return;
+  if (!assignment->server) {
+    origins_.erase(assignment->version);
+    return;
+  }
   origins_[assignment->version] = *assignment->server;
   while (origins_.size() > kMostVersions) origins_.erase(origins_.begin());
 }
 
 Result<void> AssignmentSync::Look() {
   struct stat now {};
-  if (::stat((job_directory_ / "assignment.json").c_str(), &now) != 0) return {};
+  if (::stat((job_directory_ / "assignment.json").c_str(), &now) != 0) {
+    std::error_code error;
+    // If the whole directory is deleted, the node does not create it again.
+    if (errno != ENOENT || !std::filesystem::is_directory(job_directory_, error)) return {};
+    seen_.reset();
+    lasting_.reset();
+    version_ = 0;
+    return {};
+  }
   if (seen_ && IsUnchanged(*seen_, now)) return {};
   seen_ = now;
   PERSEUS_ASSIGN_OR_RETURN(const auto before, protocol::ReadAssignmentBefore(job_directory_));
   PERSEUS_ASSIGN_OR_RETURN(const auto assignment, protocol::ReadAssignment(job_directory_));
   Remember(before);
   Remember(assignment);
+  version_ = assignment ? assignment->version : 0;
+  highest_version_ = std::max(highest_version_, version_);
   const bool is_temporary = assignment && assignment->until_step;
   lasting_ = is_temporary ? before : assignment;
   // After a restart of this process, the server does not send the assignment again.
@@ -101,6 +119,10 @@ void AssignmentSync::WantNothing() {
   is_nothing_wanted_ = true;
   wanted_.reset();
   upcoming_.clear();
+}
+
+void AssignmentSync::SawVersion(std::int64_t version) {
+  if (version <= kMostVersionOfRank) highest_version_ = std::max(highest_version_, version);
 }
 
 void AssignmentSync::SetRanks(std::map<int, std::set<int>> ranks) {
@@ -128,10 +150,11 @@ bool AssignmentSync::HasPlansWanted() const {
 bool AssignmentSync::HasPlan(const std::string& id) const {
   const std::filesystem::path path = job_directory_ / PlanPath(id);
   std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) return false;
+  // A link is replaced with the plan.
+  if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(path, error))) return false;
   auto found = cut_for_.find(id);
   if (found == cut_for_.end()) {
-    const auto text = ReadFile(path);
+    const auto text = protocol::ReadJobFile(path);
     if (!text) return false;
     const auto plan = plan_file::ParsePlan(*text, id);
     if (!plan) return false;
@@ -160,7 +183,7 @@ std::set<std::string> AssignmentSync::MissingUpcoming() const {
 
 Result<void> AssignmentSync::StorePlan(const std::string& id, const std::string& text) {
   PERSEUS_ASSIGN_OR_RETURN(const auto plan, plan_file::ParsePlan(text, id));
-  if (auto written = WriteFileAtomically(job_directory_ / PlanPath(id), text); !written) {
+  if (auto written = protocol::WriteJobFile(job_directory_, PlanPath(id), text); !written) {
     return written;
   }
   cut_for_[id] = RanksOfCut(plan);
@@ -181,11 +204,13 @@ bool AssignmentSync::IsWantedInForce() const {
 bool AssignmentSync::HasToWrite() const {
   if (is_nothing_wanted_) return in_force().has_value();
   if (!wanted_) return false;
-  return !IsWantedInForce() || (has_restarted_ && lasting_->from_step > 0) || were_plans_short_;
+  return !IsWantedInForce() || IsBehind() || (has_restarted_ && lasting_->from_step > 0) ||
+         were_plans_short_;
 }
 
 Result<void> AssignmentSync::Write(const JobProgress& progress) {
   PERSEUS_ASSIGN_OR_RETURN(auto writer, protocol::AssignmentWriter::Open(job_directory_));
+  writer.CountFrom(highest_version_);
   // A rank that has just seen the assignment of before may be about to read their plan.
   std::set<std::string> kept(upcoming_.begin(), upcoming_.end());
   AddPlans(protocol::ReadAssignment(job_directory_).value_or(std::nullopt), kept);
@@ -196,7 +221,9 @@ Result<void> AssignmentSync::Write(const JobProgress& progress) {
     own.own = true;
     given = writer.Write(own, 0);
   } else {
-    const std::int64_t from_step = IsWantedInForce() ? 0 : FromStep(wanted_->from_step, progress);
+    // Ranks that follow it already need it from step 0 on, in case they restart.
+    const bool is_followed = IsWantedInForce() && (has_restarted_ || !IsBehind());
+    const std::int64_t from_step = is_followed ? 0 : FromStep(wanted_->from_step, progress);
     given = writer.Write(*wanted_, from_step);
   }
   if (!given) return Fail(given);
@@ -208,17 +235,22 @@ Result<void> AssignmentSync::Write(const JobProgress& progress) {
 
 // A file that cannot be deleted now is deleted with the next assignment.
 void AssignmentSync::DeletePlansBut(const std::set<std::string>& kept) {
+  const auto plans = protocol::OpenJobFolder(job_directory_, "plans");
+  if (!plans) return;
   std::error_code error;
-  std::vector<std::filesystem::path> old;
-  for (std::filesystem::directory_iterator file(job_directory_ / "plans", error), end;
+  std::vector<std::string> old;
+  // The open folder, even if its owner puts a link in its place now.
+  for (std::filesystem::directory_iterator
+           file(fmt::format("/proc/self/fd/{}", plans->get()), error),
+       end;
        !error && file != end; file.increment(error)) {
     const std::string id = IdOf(file->path().string());
     const bool is_of_server = protocol::IsPlanId(id) && file->path().filename() == id + ".json";
-    if (is_of_server && !kept.contains(id)) old.push_back(file->path());
+    if (is_of_server && !kept.contains(id)) old.push_back(id);
   }
-  for (const std::filesystem::path& path : old) {
-    std::filesystem::remove(path, error);
-    cut_for_.erase(IdOf(path.string()));
+  for (const std::string& id : old) {
+    ::unlinkat(plans->get(), (id + ".json").c_str(), 0);
+    cut_for_.erase(id);
   }
 }
 

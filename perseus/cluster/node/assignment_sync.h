@@ -6,6 +6,10 @@
 // and version of the server that it came from (Assignment::server), so nothing else has to be
 // stored. A `perseus verify` keeps this origin when it restores an assignment.
 //
+// Ranks ignore a version that is not higher than theirs, and somebody may delete the file or put an
+// older one in its place. So each version that it writes is higher than all that it has seen in
+// the directory or that a rank follows.
+//
 // It deletes plan files that are no longer needed, but only those that came from the server.
 //
 // Not thread safe.
@@ -46,7 +50,7 @@ class AssignmentSync {
   explicit AssignmentSync(std::filesystem::path job_directory);
 
   // Reads the assignment in the directory. Fails if it cannot be read; then it is read again once
-  // it changes.
+  // it changes. If the file is deleted, the next Write writes it again.
   Result<void> Look();
 
   // Sets the wanted assignment. Ignores an older version than the current one. The same version may
@@ -60,6 +64,10 @@ class AssignmentSync {
   // may start after the assignment was written with a plan file that lacks its instructions. Then
   // the assignment is written again.
   void SetRanks(std::map<int, std::set<int>> ranks);
+
+  // A rank follows this version of assignment.json. If it is higher than that of the file, the next
+  // Write writes the wanted assignment with a higher one.
+  void SawVersion(std::int64_t version);
 
   // Ids of the plans that the wanted assignment needs and the directory does not have.
   std::set<std::string> MissingPlans() const;
@@ -90,12 +98,16 @@ class AssignmentSync {
  private:
   void Remember(const std::optional<protocol::Assignment>& assignment);
   bool IsWantedInForce() const;
+  // Whether ranks may ignore the file, because they follow a higher version.
+  bool IsBehind() const { return version_ < highest_version_; }
   bool HasPlansWanted() const;
   std::set<int> RanksThatFollow(const std::string& id) const;
   void DeletePlansBut(const std::set<std::string>& kept);
 
   std::filesystem::path job_directory_;
   std::optional<struct stat> seen_;
+  std::int64_t version_ = 0;                     // Of assignment.json. 0: the file does not exist.
+  std::int64_t highest_version_ = 0;             // Ever in assignment.json, or followed by a rank.
   std::optional<protocol::Assignment> lasting_;  // In the directory.
   std::optional<protocol::Assignment> wanted_;   // From the server, with the server's from_step.
   std::vector<std::string> upcoming_;            // Ids of plans, from the same event.

@@ -175,6 +175,69 @@ TEST_F(AssignmentSyncTest, WritesTheWantedAssignmentAgainAfterATune) {
   EXPECT_EQ(InForce().PlanOf(0), PlanPath(kAssignmentSyncPlanA));
 }
 
+TEST_F(AssignmentSyncTest, ADeletedFileIsWrittenAgainWithAHigherVersion) {
+  for (const int version : {5, 6, 7}) {
+    sync_.Want(Version(version));
+    EXPECT_TRUE(Write());
+  }
+  EXPECT_EQ(InForce().version, 3);
+  std::filesystem::remove(directory_ / "assignment.json");
+  EXPECT_TRUE(Write({200, 1'000'000'000}));
+  EXPECT_EQ(InForce().version, 4);
+  EXPECT_EQ(InForce().from_step, 203);
+  EXPECT_EQ(InForce().server, (protocol::ServerOrigin{"j-1", 7}));
+  EXPECT_FALSE(Write());
+  EXPECT_EQ(sync_.ServerVersionOf(3), 7);
+  EXPECT_EQ(sync_.ServerVersionOf(4), 7);
+}
+
+TEST_F(AssignmentSyncTest, ADamagedFileThatIsDeletedIsWrittenAgain) {
+  sync_.Want(Version(7));
+  Write();
+  std::ofstream(directory_ / "assignment.json") << "{";
+  EXPECT_FALSE(sync_.Look());
+  std::filesystem::remove(directory_ / "assignment.json");
+  sync_.Want(Version(8));
+  EXPECT_TRUE(Write());
+  EXPECT_EQ(InForce().version, 2);
+  EXPECT_EQ(InForce().server, (protocol::ServerOrigin{"j-1", 8}));
+}
+
+TEST_F(AssignmentSyncTest, AFileBehindTheRanksIsWrittenAgain) {
+  sync_.Want(Version(7));
+  Write();
+  EXPECT_EQ(InForce().version, 1);
+  sync_.SawVersion(5);  // Another process wrote it, and the file was lost.
+  EXPECT_TRUE(Write({200, 1'000'000'000}));
+  EXPECT_EQ(InForce().version, 6);
+  EXPECT_EQ(InForce().from_step, 203);
+  EXPECT_FALSE(Write());
+  sync_.SawVersion(std::int64_t{1} << 53);
+  EXPECT_FALSE(Write()) << "no later version would be valid";
+}
+
+TEST_F(AssignmentSyncTest, ADeletedDirectoryIsNotCreatedAgain) {
+  sync_.Want(Version(7));
+  Write();
+  std::filesystem::remove_all(directory_.path());
+  Look();
+  EXPECT_FALSE(sync_.HasToWrite());
+  std::filesystem::create_directory(directory_.path());
+  EXPECT_TRUE(Write());
+  EXPECT_EQ(InForce().version, 2);
+}
+
+TEST_F(AssignmentSyncTest, AVersionThatAnotherCoordinatorTookIsNoLongerTheServers) {
+  sync_.Want(Version(7));
+  Write();
+  std::filesystem::remove(directory_ / "assignment.json");
+  protocol::Assignment plan;
+  plan.plan = "plans/tuned.json";
+  ASSERT_TRUE(protocol::WriteAssignment(directory_.path(), plan));
+  Look();
+  EXPECT_EQ(sync_.ServerVersionOf(1), 0);
+}
+
 TEST_F(AssignmentSyncTest, ARestartedJobHasItsAssignmentFromStepZero) {
   sync_.Want(Version(7));
   sync_.Restart();  // Without an assignment in force, the step of the server stays.
@@ -238,6 +301,36 @@ TEST_F(AssignmentSyncTest, DeletesPlansThatAreNoLongerNeeded) {
   again.plans = {{0, plan(1)}};
   sync_.Want(again);
   EXPECT_THAT(sync_.MissingPlans(), ElementsAre(plan(1)));
+}
+
+TEST_F(AssignmentSyncTest, FollowsNoLinksOfTheOwner) {
+  TemporaryDirectory other;
+  const std::filesystem::path victim = other / "p-00000000000000cc.json";
+  std::ofstream(victim) << "{}";
+  std::filesystem::create_directory_symlink(other.path(), directory_ / "plans");
+  sync_.Want(Version(7));
+  Look();
+  const auto stored = sync_.StorePlan(kAssignmentSyncPlanA, TinyPlan());
+  ASSERT_FALSE(stored);
+  EXPECT_THAT(stored.error().message, HasSubstr("plans: is a symbolic link"));
+  EXPECT_FALSE(std::filesystem::exists(other / "p-00000000000000aa.json"));
+  std::filesystem::create_symlink(victim, directory_ / "assignment.json");
+  ASSERT_FALSE(sync_.Look());
+  std::filesystem::remove(directory_ / "assignment.json");
+  EXPECT_TRUE(sync_.Write({}));
+  EXPECT_TRUE(std::filesystem::exists(victim));
+}
+
+TEST_F(AssignmentSyncTest, TheLockIsNoLink) {
+  TemporaryDirectory other;
+  std::ofstream(other / "victim") << "x";
+  std::filesystem::permissions(other / "victim", std::filesystem::perms::owner_read);
+  std::filesystem::create_symlink(other / "victim", directory_ / "coordinator.lock");
+  sync_.Want(Version(7));
+  ASSERT_TRUE(sync_.StorePlan(kAssignmentSyncPlanA, TinyPlan()));
+  EXPECT_FALSE(sync_.Write({}));
+  EXPECT_EQ(std::filesystem::status(other / "victim").permissions(),
+            std::filesystem::perms::owner_read);
 }
 
 TEST_F(AssignmentSyncTest, AnEndedJobKeepsTheAssignmentOfAnotherCoordinator) {

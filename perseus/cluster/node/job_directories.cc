@@ -1,17 +1,19 @@
 #include "perseus/cluster/node/job_directories.h"
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "perseus/base/file.h"
 #include "perseus/base/json_file.h"
+#include "perseus/runtime/protocol/job_files.h"
 
 namespace perseus::node {
 namespace {
 
 constexpr int kJobDirectoriesJsonDepth = 2;
-constexpr std::size_t kLongestKey = 1024;
+constexpr std::size_t kLongestKey = 200;
 // Any user of the node may write the file, so its size is limited.
 constexpr std::uintmax_t kMostBytes = 64 << 10;
 
@@ -21,8 +23,15 @@ Result<std::string> ParseServerJob(std::string_view text, std::string_view name)
   return json_file::Read(text, name, kJobDirectoriesJsonDepth, [](const json_file::Node& file) {
     file.RequireObject({"job"});
     std::string job = file.Member("job").Text();
-    if (job.empty() || job.size() > kLongestKey) {
-      json_file::Throw("job is not the key of a job (expected 1 to {} bytes)", kLongestKey);
+    // The rule of the server, whose ids have the same letters.
+    const bool fits = !job.empty() && job.size() <= kLongestKey &&
+                      job.find_first_not_of(
+                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                          "0123456789._-") == std::string::npos;
+    if (!fits) {
+      json_file::Throw(
+          "job is not the key of a job (expected 1 to {} letters, digits, '.', '_' and '-')",
+          kLongestKey);
     }
     return job;
   });
@@ -33,19 +42,22 @@ JobDirectories FindJobDirectories(const std::filesystem::path& parent) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(parent, error)) {
     const std::filesystem::path path = entry.path() / "server.json";
-    if (!std::filesystem::is_regular_file(path, error)) continue;
-    if (std::filesystem::file_size(path, error) > kMostBytes || error) {
-      found.troubles.push_back(path.string() +
-                               ": is too long for {\"job\": KEY} (write only the key of the job)");
+    const auto status = std::filesystem::symlink_status(path, error);
+    if (!std::filesystem::is_regular_file(status) && !std::filesystem::is_symlink(status)) continue;
+    const auto text = protocol::ReadJobFile(path, kMostBytes);
+    if (!text) {
+      found.troubles.push_back(text.error().message);
       continue;
     }
-    const auto text = ReadFile(path);
-    const auto job = text ? ParseServerJob(*text, path.string()) : Result<std::string>(Fail(text));
-    if (job) {
+    if (const auto job = ParseServerJob(*text, path.string())) {
       found.jobs.emplace(entry.path(), *job);
-    } else {
-      found.troubles.push_back(job.error().message);
+      continue;
     }
+    // The message has nothing of the text, which any user of the node may have written.
+    found.troubles.push_back(fmt::format(
+        "{}: is not {{\"job\": KEY}} (expected the key of a job: 1 to {} letters, digits, '.', '_' "
+        "and '-')",
+        path.string(), kLongestKey));
   }
   return found;
 }

@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "perseus/base/clock.h"
+#include "perseus/base/excerpt.h"
 #include "perseus/base/units.h"
 #include "perseus/cluster/node/answers.h"
 #include "perseus/cluster/node/job_directories.h"
@@ -95,7 +96,8 @@ void Node::TakeEnd(const std::filesystem::path& directory, Job& job,
   const bool is_this_job =
       job.id.empty() ? newest && newest->job == ended.job : ended.job == job.id;
   if (!is_this_job || job.lifecycle.has_ended()) return;
-  log_.info("job {} has ended; its assignment in {} is withdrawn", job.key, directory.string());
+  log_.info("job {} has ended; its assignment in {} is withdrawn", job.key,
+            OneLine(directory.string()));
   job.lifecycle.Apply(JobEvent::kEnded);
   job.unsent.clear();
   job.assignment.WantNothing();
@@ -141,14 +143,15 @@ void Node::FindJobs(Nanoseconds now) {
       ++job;
       continue;
     }
-    log_.info("{} is no longer a directory of job {}", job->first.string(), job->second.key);
+    log_.info("{} is no longer a directory of job {}", OneLine(job->first.string()),
+              job->second.key);
     Detach(job->second, now);
     std::erase_if(holders_, [&job](const auto& held) { return held.second == job->first; });
     job = jobs_.erase(job);
   }
   for (const auto& [directory, key] : found.jobs) {
     const auto [job, is_new] = jobs_.try_emplace(directory, directory, key);
-    if (is_new) log_.info("{} is a directory of job {}", directory.string(), key);
+    if (is_new) log_.info("{} is a directory of job {}", OneLine(directory.string()), key);
   }
 }
 
@@ -159,6 +162,7 @@ void Node::ReadJob(const std::filesystem::path& directory, Job& job, Nanoseconds
   const auto news = job.ranks.Look(
       [&job](std::int64_t version) { return job.assignment.ServerVersionOf(version); }, now);
   for (const std::string& trouble : news.troubles) uplink_.WarnOnce(trouble, trouble);
+  job.assignment.SawVersion(job.ranks.highest_version());
   if (news.has_restarted) {
     job.assignment.Restart();
     job.lifecycle.Apply(JobEvent::kRestarted);
@@ -195,8 +199,8 @@ bool Node::TakeKey(const std::filesystem::path& directory, const Job& job) {
   if (holder == directory) return true;
   Job& first = jobs_.at(holder);
   if (first.lifecycle.has_ended() || job.last_active > first.last_active + kIsOver) {
-    log_.info("job {} continues in {}, no longer in {}", job.key, directory.string(),
-              holder.string());
+    log_.info("job {} continues in {}, no longer in {}", job.key, OneLine(directory.string()),
+              OneLine(holder.string()));
     first.lifecycle.Apply(JobEvent::kClaimLost);
     holder = directory;
     return true;

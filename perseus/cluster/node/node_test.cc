@@ -36,6 +36,40 @@ TEST_F(NodeTest, SaysThatTheServerDoesNotHaveTheJob) {
   EXPECT_THAT(server_.requests, SizeIs(3)) << "not again";
 }
 
+TEST_F(NodeTest, ANameOfADirectoryForgesNoLineOfTheLog) {
+  MakeJob("run\n[error] forged \x1b[31m");
+  Turn();
+  EXPECT_THAT(logged_.str(), HasSubstr("run\\x0A[error] forged \\x1B[31m is a directory of job"));
+}
+
+TEST_F(NodeTest, ADeletedAssignmentIsWrittenAgain) {
+  const RankLogs logs = MakeFollowedJob();
+  Receive(8, 1, {{"0", kNodePlanB}});
+  Turn();
+  EXPECT_EQ(InForce().version, 2);
+  logs.End({0, 0, 0}, 2, 2);
+  Turn();
+  std::filesystem::remove(directory_ / "run/assignment.json");
+  Turn();
+  EXPECT_EQ(InForce().version, 3);
+  EXPECT_EQ(InForce().server, (protocol::ServerOrigin{"j-1", 8}));
+  logs.End({0, 0, 0}, 3, 2);
+  Turn();
+  EXPECT_EQ(server_.reports.back()[0]["following"], 8);
+}
+
+TEST_F(NodeTest, ANewProcessContinuesAboveTheVersionOfTheRanks) {
+  const RankLogs logs = MakeFollowedJob();
+  std::filesystem::remove(directory_ / "run/assignment.json");
+  Start();
+  Turn();
+  logs.End({0, 0, 0}, 2, 9);
+  Turn();
+  Receive(7, 1, {{"0", kNodePlanA}});
+  Turn();
+  EXPECT_EQ(InForce().version, 10);
+}
+
 TEST_F(NodeTest, ASecondDirectoryWithTheSameKeyIsIgnoredWithOneWarning) {
   const RankLogs first = MakeJob("a");
   const RankLogs second = MakeJob("b");

@@ -21,8 +21,11 @@ void RankFollower::FindLogs(News& news) {
   for (const auto& file : files) {
     if (file.path().extension() != ".jsonl") continue;
     const auto name = protocol::ParseRankId(file.path().stem().string());
-    // To open a pipe would block forever.
-    if (!name || ranks_.contains(*name) || !file.is_regular_file(error)) continue;
+    // To open a pipe would block forever, and a link may lead to a file of another user.
+    if (!name || ranks_.contains(*name) ||
+        !std::filesystem::is_regular_file(file.symlink_status(error))) {
+      continue;
+    }
     Rank& rank = ranks_.emplace(*name, Rank(file.path())).first->second;
     const auto passed = rank.reader.SkipToEnd();
     if (!passed) {
@@ -57,6 +60,7 @@ void RankFollower::TakeStep(const protocol::RanStep& step, std::int64_t server_v
   if (rank.last_step >= 0 && step.step > rank.last_step) {
     rank.step_time = (step.end - rank.last_end) / (step.step - rank.last_step);
   }
+  highest_version_ = std::max(highest_version_, step.assignment_version);
   rank.last_step = step.step;
   rank.last_end = step.end;
   if (rank.following.since_step < 0 || rank.following.version != server_version) {

@@ -46,6 +46,8 @@ class RankFollower {
   std::vector<protocol::RankHeader> Alive() const;
   std::vector<protocol::StepReport> TakeReports(Nanoseconds now) { return collector_.Take(now); }
   JobProgress progress() const;
+  // The highest version of assignment.json that a rank followed since this follower exists.
+  std::int64_t highest_version() const { return highest_version_; }
   // The version that all ranks follow, and since which step. Leaves out ranks that are far behind.
   struct Following {
     std::int64_t version = 0;  // The server's; 0: none.
@@ -77,6 +79,7 @@ class RankFollower {
   Nanoseconds next_search_ = 0;
   std::map<protocol::RankId, Rank> ranks_;
   StepCollector collector_;
+  std::int64_t highest_version_ = 0;
 };
 
 }  // namespace perseus::node

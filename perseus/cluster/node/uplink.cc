@@ -48,7 +48,7 @@ Result<http::Response> Uplink::Request(const http::Client::Outgoing& request, Na
 }
 
 void Uplink::WarnOnce(const std::string& about, const std::string& message) {
-  if (warned_.insert(about).second) log_.warn("{}", message);
+  if (warned_.insert(about).second) log_.warn("{}", OneLine(message));
 }
 
 bool IsSuccess(const http::Response& response) {

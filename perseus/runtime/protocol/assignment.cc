@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "perseus/base/excerpt.h"
-#include "perseus/base/file.h"
 #include "perseus/base/json_file.h"
+#include "perseus/runtime/protocol/job_files.h"
 #include "perseus/runtime/protocol/rank_id.h"
 
 namespace perseus::protocol {
@@ -67,7 +67,17 @@ std::map<int, std::string> ReadPlans(const Node& node) {
 
 ServerOrigin ReadOrigin(const Node& node) {
   node.RequireObject({"job", "version"});
-  return {node.Member("job").Text(),
+  const Node id = node.Member("job");
+  std::string job = id.Text();
+  // A node sends the id in a header to the server, and writes it into its log.
+  constexpr std::size_t kMostIdBytes = 200;
+  if (job.empty() || job.size() > kMostIdBytes ||
+      job.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                            "0123456789._-") != std::string::npos) {
+    Throw("{} {} is not the id of a job (expected an id such as \"j-0123456789abcdef\")", id.path,
+          Excerpt(job));
+  }
+  return {std::move(job),
           node.Member("version").Whole(1, json_file::kLargestWhole, "a number that grows")};
 }
 
@@ -124,7 +134,7 @@ std::filesystem::path AssignmentPath(const std::filesystem::path& job_directory)
 Result<std::optional<Assignment>> ReadIfThere(const std::filesystem::path& path) {
   std::error_code error;
   if (!std::filesystem::exists(path, error) && !error) return std::optional<Assignment>();
-  PERSEUS_ASSIGN_OR_RETURN(const std::string text, ReadRegularFile(path));
+  PERSEUS_ASSIGN_OR_RETURN(const std::string text, ReadJobFile(path));
   PERSEUS_ASSIGN_OR_RETURN(Assignment assignment, ParseAssignment(text, path.string()));
   return std::optional<Assignment>(std::move(assignment));
 }
@@ -177,7 +187,7 @@ Result<std::optional<Assignment>> ReadAssignmentBefore(const std::filesystem::pa
 
 Result<void> WriteAssignment(const std::filesystem::path& job_directory,
                              const Assignment& assignment) {
-  return WriteFileAtomically(AssignmentPath(job_directory), FormatAssignment(assignment));
+  return WriteJobFile(job_directory, "assignment.json", FormatAssignment(assignment));
 }
 
 }  // namespace perseus::protocol

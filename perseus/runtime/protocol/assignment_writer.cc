@@ -12,7 +12,7 @@
 #include <system_error>
 #include <utility>
 
-#include "perseus/base/file.h"
+#include "perseus/runtime/protocol/job_files.h"
 
 namespace perseus::protocol {
 
@@ -29,7 +29,7 @@ Result<FileDescriptor> Lock(const std::filesystem::path& job_directory) {
   // An assignment may be written before the first rank creates the directory.
   std::error_code error;
   std::filesystem::create_directories(job_directory, error);
-  FileDescriptor lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  FileDescriptor lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
   if (!lock) {
     return FailAs(ErrorKind::kSystem,
                   "{}: cannot be opened: {} (who writes assignment needs to write there)",
@@ -66,12 +66,16 @@ Result<AssignmentWriter> AssignmentWriter::Open(const std::filesystem::path& job
   return writer;
 }
 
+void AssignmentWriter::CountFrom(std::int64_t version) {
+  if (version > version_) version_ = first_version_ = version;
+}
+
 Result<std::int64_t> AssignmentWriter::Write(Assignment assignment, std::int64_t from_step) {
   assignment.version = version_ + 1;
   assignment.from_step = from_step;
   if (assignment.until_step && !is_kept_) {
     PERSEUS_RETURN_IF_ERROR(
-        WriteFileAtomically(AssignmentBeforePath(job_directory_), FormatAssignment(before_)));
+        WriteJobFile(job_directory_, AssignmentBeforePath({}), FormatAssignment(before_)));
     is_kept_ = true;
   }
   PERSEUS_RETURN_IF_ERROR(WriteAssignment(job_directory_, assignment));
@@ -89,7 +93,7 @@ Result<std::int64_t> AssignmentWriter::Restore() { return Write(before_, 0); }
 Result<std::string> AssignmentWriter::AddPlan(const std::string& name,
                                               const std::string& plan) const {
   const std::string path = fmt::format("plans/{}.json", name);
-  if (auto written = WriteFileAtomically(job_directory_ / path, plan); !written) {
+  if (auto written = WriteJobFile(job_directory_, path, plan); !written) {
     return Fail(written);
   }
   return path;

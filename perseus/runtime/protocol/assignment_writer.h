@@ -25,6 +25,9 @@ class AssignmentWriter {
   // coordinator of this directory (JOBDIR/coordinator.lock).
   static Result<AssignmentWriter> Open(const std::filesystem::path& job_directory);
 
+  // Ranks may follow versions up to this one, which the file lacks (somebody deleted or replaced
+  // it). The next version is higher.
+  void CountFrom(std::int64_t version);
   // Puts the assignment into force from this step on. Returns the version that ranks will report.
   Result<std::int64_t> Write(Assignment assignment, std::int64_t from_step);
   // Puts the previous lasting assignment back into force, or each rank's own plan if none existed.
