@@ -5,6 +5,7 @@ import contextlib
 import multiprocessing
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import threading
@@ -100,7 +101,9 @@ class SettingsTest(TorchTest):
         for value in ("abc", "-1", "1e9", "9" * 40):
             self.check("PERSEUS_LOG_BYTES", {value: f'PERSEUS_LOG_BYTES is "{value}"'})
         self.check("PERSEUS_JOB", {LONG: "1 to 200 bytes", "two\nlines": '"two\\x0Alines"'})
-        node = pathlib.Path(os.environ["PERSEUS_SOURCES"]) / "examples" / "virtual-node.toml"
+        # A virtual node writes its state beside its description.
+        example = pathlib.Path(os.environ["PERSEUS_SOURCES"]) / "examples" / "virtual-node.toml"
+        node = pathlib.Path(shutil.copy(example, self.job))
         gpus = {value: "no GPU" for value in ("abc", "-1", "9" * 20, LONG)}
         self.check("PERSEUS_GPU", gpus, PERSEUS_DEVICES=f"virtual:{node}")
 
