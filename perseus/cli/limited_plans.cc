@@ -116,6 +116,14 @@ Result<few_switches::BudgetPlan> LimitOne(const plan::Planner& planner,
                                           const std::optional<SwitchTradeoff>& tradeoff,
                                           std::vector<plan::Plan> starts) {
   const plan::Plan& plan = planned.plan;
+  // Another plan for the same deadline need not keep an energy budget or a power cap.
+  if (!CheckSwitchTarget(planned.target)) {
+    PERSEUS_ASSIGN_OR_RETURN(
+        auto kept, few_switches::KeepChangeLimit(planner, plan, planned.target,
+                                                 {.most_changes = most_switches}, limits));
+    return few_switches::BudgetPlan{most_switches, kept.plan.lower_bound_j, kept.plan,
+                                    kept.plan.evaluation.pp_rank_switches};
+  }
   starts.push_back(plan);
   // The plan of the trade-off is a good start for other deadlines, too.
   if (tradeoff) {
@@ -127,22 +135,10 @@ Result<few_switches::BudgetPlan> LimitOne(const plan::Planner& planner,
       starts.push_back(*known.plan);
     }
   }
-  if (!CheckSwitchTarget(planned.target)) {
-    PERSEUS_ASSIGN_OR_RETURN(
-        auto kept, few_switches::KeepChangeLimit(planner, plan, planned.target,
-                                                 {.most_changes = most_switches}, limits));
-    return few_switches::BudgetPlan{most_switches, kept.plan.lower_bound_j, kept.plan,
-                                    kept.plan.evaluation.pp_rank_switches};
-  }
   PERSEUS_ASSIGN_OR_RETURN(
       auto found, few_switches::PlanFewSwitches(planner, plan.deadline,
                                                 std::span(&most_switches, 1), starts, limits));
   return std::move(found.front());
-}
-
-// Whether every plan meets the target.
-bool IsAnyTime(const plan::Target& target) {
-  return target.kind == plan::Target::Kind::kEdp || target.kind == plan::Target::Kind::kPrice;
 }
 
 // The plan becomes the other one, which also keeps its limit, if that is better. Its bound is one
@@ -198,20 +194,27 @@ Result<void> Loosen(const plan::Planner& planner, const std::vector<PlannedTarge
   return {};
 }
 
+// `limited` are the plans of all targets: the fastest one of them that takes longer is a way out.
 tl::unexpected<Error> FailWithoutPlan(const plan::Plan& plan,
-                                      const few_switches::BudgetPlan& limited,
+                                      const few_switches::BudgetPlan& without_plan,
+                                      const LimitedPlans& limited,
                                       const few_switches::ChangeRules& rules) {
-  if (std::isinf(limited.lower_bound_j)) {
-    return FailAs(ErrorKind::kUnreachable,
-                  "{}: no plan has at most {} clock changes per GPU, because instructions of a GPU "
-                  "share no measured clock (allow more changes)",
-                  plan.target, limited.most_changes);
+  std::optional<Nanoseconds> fastest;
+  for (const Result<few_switches::BudgetPlan>& one : limited) {
+    if (!one || !one->plan) continue;
+    fastest = std::min(fastest.value_or(one->plan->evaluation.time), one->plan->evaluation.time);
   }
-  return FailAs(ErrorKind::kUnreachable,
-                "{}: found no plan with at most {} clock changes per GPU that meets {:.6f} s "
-                "(allow more changes or more time{})",
-                plan.target, limited.most_changes, ToSeconds(plan.deadline),
-                rules.IsNone() ? "" : ", or relax the rules of changes");
+  const bool is_certain = std::isinf(without_plan.lower_bound_j);
+  return FailAs(
+      ErrorKind::kUnreachable,
+      "{}: {}no plan with at most {} clock changes per GPU {}takes at most {:.6f} s{} (allow more "
+      "changes or more time{}{})",
+      plan.target, is_certain ? "" : "found ", without_plan.most_changes,
+      is_certain ? "" : "that ", ToSeconds(plan.deadline),
+      fastest ? fmt::format(": the fastest found takes {} s", plan::RoundedUp(ToSeconds(*fastest)))
+              : "",
+      rules.IsNone() ? "" : ", or relax the rules of changes",
+      is_certain ? ", or measure all instructions of a GPU at the same clocks" : "");
 }
 
 }  // namespace
@@ -249,12 +252,12 @@ Result<std::vector<PlannedTarget>> LimitSwitches(
     }
     if (!has_plan) {
       if (planned[i].is_stop) continue;
-      if (without_plan == WithoutPlan::kKeepUnlimited || IsAnyTime(planned[i].target)) {
+      if (without_plan == WithoutPlan::kKeepUnlimited) {
         result.push_back(std::move(planned[i]));
         continue;
       }
       if (!limited[i]) return Fail(limited[i]);
-      return FailWithoutPlan(planned[i].plan, *limited[i], limits.rules);
+      return FailWithoutPlan(planned[i].plan, *limited[i], limited, limits.rules);
     }
     few_switches::BudgetPlan& found = *limited[i];
     if (const PlannedTarget* one = Find(below, planned[i].slug)) {
@@ -267,17 +270,6 @@ Result<std::vector<PlannedTarget>> LimitSwitches(
     planned[i].plan = *std::move(found.plan);
     planned[i].most_switches = most_switches;
     result.push_back(std::move(planned[i]));
-  }
-  // A price or the energy-delay product may ask for a time that no limited plan was found for. Any
-  // limited plan meets such a target. The best one follows below.
-  const auto limited_one = std::ranges::find_if(
-      result, [](const PlannedTarget& one) { return one.most_switches.has_value(); });
-  for (PlannedTarget& one : result) {
-    if (one.most_switches || !IsAnyTime(one.target) || limited_one == result.end()) continue;
-    std::string name = few_switches::NameWithLimit(one.plan.target, most_switches);
-    one.plan = limited_one->plan;
-    one.plan.target = std::move(name);
-    one.most_switches = most_switches;
   }
   ShareBetterPlans(result);
   return result;

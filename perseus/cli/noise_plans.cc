@@ -23,7 +23,7 @@ void ShareSavings(const std::vector<PlannedTarget>& planned,
                   std::vector<Result<noise::NoisyPlan>>& noisy) {
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < planned.size(); ++i) {
-    if (noisy[i] && noise::LimitsTime(planned[i].target.kind)) order.push_back(i);
+    if (noisy[i] && plan::LimitsTime(planned[i].target.kind)) order.push_back(i);
   }
   std::ranges::stable_sort(order, {}, [&](std::size_t i) { return planned[i].plan.deadline; });
   std::map<plan::Target::Kind, const noise::NoisyPlan*> best;
@@ -70,7 +70,7 @@ Result<NoiseOutcome> AddNoiseMargins(
   };
   const auto add_margin = [&](std::size_t i) {
     noisy[i] = noise::AddNoiseMargin(planner, planned[i].plan, planned[i].target, noise, limits);
-    if (!noise::LimitsTime(planned[i].target.kind)) return;
+    if (!plan::LimitsTime(planned[i].target.kind)) return;
     for (const std::vector<PlannedTarget>& earlier : of_less_effort) {
       const auto start = std::ranges::find(earlier, planned[i].slug, &PlannedTarget::slug);
       if (start == earlier.end() || limits.finish.stop_requested()) continue;
@@ -110,7 +110,7 @@ std::string FormatNoise(const NoiseOutcome& outcome, const std::vector<PlannedTa
   bool has_other_target = false;
   for (std::size_t i = 0; i < planned.size(); ++i) {
     if (planned[i].is_stop) continue;
-    has_other_target = has_other_target || !noise::LimitsTime(planned[i].target.kind);
+    has_other_target = has_other_target || !plan::LimitsTime(planned[i].target.kind);
     const noise::NoisyDifference& with = outcome.with_margin[i];
     const noise::NoisyDifference& without = outcome.without_margin[i];
     table.AddRow({planned[i].plan.target, FormatSigned(with.slowdown, with.slowdown_ci),

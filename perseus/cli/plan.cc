@@ -373,6 +373,9 @@ Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planne
     PERSEUS_ASSIGN_OR_RETURN(
         computed.noise, AddNoiseMargins(planner, *noise, margin, computed.planned, of_less_effort));
   }
+  for (const PlannedTarget& one : computed.planned) {
+    PERSEUS_RETURN_IF_ERROR(plan::CheckKeeps(planner, one.target, one.plan));
+  }
   computed.was_interrupted = finish.stop_requested();
   return computed;
 }

@@ -51,7 +51,7 @@ Result<double> MostKeptFurther(const plan::Planner& planner, const plan::Plan& u
                                                     planner, unlimited.deadline, largest, limits));
     if (!bounds.front().best.exists) return 0;
     const double most_j = planner.baseline().energy_j - ToJoules(bounds.front().best.bound);
-    most_kept = most_j / SavingJ(planner, unlimited);
+    most_kept = std::max(0.0, most_j / SavingJ(planner, unlimited));
     if (most_kept < kKeptShare) break;
   }
   return most_kept;
@@ -206,18 +206,16 @@ void TakeBetterPlans(const std::vector<PlannedTarget>& planned, SwitchTradeoff& 
 
 report::SwitchTradeoff ReportedTradeoff(const plan::Planner& planner,
                                         const SwitchTradeoff& tradeoff) {
-  const auto saving = [&](double energy_j) { return 1 - energy_j / planner.baseline().energy_j; };
   report::SwitchTradeoff reported{
-      tradeoff.unlimited.target, {}, saving(tradeoff.unlimited.evaluation.energy_j)};
+      tradeoff.unlimited.target,
+      {},
+      1 - tradeoff.unlimited.evaluation.energy_j / planner.baseline().energy_j};
   for (const few_switches::BudgetPlan& limited : tradeoff.limited) {
-    report::SwitchLimit& limit = reported.limits.emplace_back();
-    limit.most_switches = limited.most_changes;
-    if (std::isfinite(limited.lower_bound_j)) limit.most_saving = saving(limited.lower_bound_j);
-    if (limited.plan && limited.is_searched) {
-      limit.saving = saving(limited.plan->evaluation.energy_j);
-      // A plan that attains its bound may appear above it, because sums are rounded.
-      limit.most_saving = std::max(*limit.most_saving, *limit.saving);
-    }
+    std::optional<double> energy_j;
+    if (limited.plan && limited.is_searched) energy_j = limited.plan->evaluation.energy_j;
+    reported.limits.push_back(report::MakeSwitchLimit(limited.most_changes, energy_j,
+                                                      limited.lower_bound_j,
+                                                      planner.baseline().energy_j));
   }
   return reported;
 }
@@ -274,15 +272,16 @@ std::string FormatSwitchTradeoff(const plan::Planner& planner, const SwitchTrade
     }
     table.AddRow(std::move(row));
   };
-  for (const few_switches::BudgetPlan& limited : tradeoff.limited) {
+  const std::vector<report::SwitchLimit> reported = ReportedTradeoff(planner, tradeoff).limits;
+  for (std::size_t i = 0; i < reported.size(); ++i) {
+    const few_switches::BudgetPlan& limited = tradeoff.limited[i];
     const std::string limit = fmt::to_string(limited.most_changes);
-    if (limited.plan && limited.is_searched) {
+    if (reported[i].saving) {
       add(limit, *limited.plan);
     } else {
-      const bool exists = std::isfinite(limited.lower_bound_j);
+      const std::optional<double>& most = reported[i].most_saving;
       table.AddRow({limit, limited.is_searched ? "none found" : "not searched", "",
-                    exists ? FormatPercent(saving(limited.lower_bound_j)) : "impossible", "", "",
-                    ""});
+                    most ? FormatPercent(*most) : "none", "", "", ""});
     }
   }
   add("unlimited", tradeoff.unlimited);

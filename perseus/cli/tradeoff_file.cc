@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "perseus/base/file.h"
@@ -31,16 +32,15 @@ std::optional<report::SwitchTradeoff> ParseTradeoff(const json& summary) {
     tradeoff.limit_of_plans = CountOf(summary.at("max_switches"));
   }
   for (const json& row : summary.at("switch_tradeoff")) {
-    report::SwitchLimit& limit = tradeoff.limits.emplace_back();
-    limit.most_switches = CountOf(row.at("max_switches"));
+    const json& energy = row.at("energy_j");
+    const json& bound = row.at("lower_bound_j");
+    std::optional<double> energy_j;
+    if (!energy.is_null()) energy_j = energy.get<double>();
     // JSON has no infinity: null means that no plan can be.
-    if (const json& bound = row.at("lower_bound_j"); !bound.is_null()) {
-      limit.most_saving = 1 - bound.get<double>() / baseline_j;
-    }
-    if (!row.contains("saving")) continue;
-    limit.saving = row.at("saving").get<double>();
-    // A plan that attains its bound may appear above it, because sums are rounded.
-    limit.most_saving = std::max(limit.most_saving.value_or(*limit.saving), *limit.saving);
+    const double lower_bound_j =
+        bound.is_null() ? std::numeric_limits<double>::infinity() : bound.get<double>();
+    tradeoff.limits.push_back(report::MakeSwitchLimit(CountOf(row.at("max_switches")), energy_j,
+                                                      lower_bound_j, baseline_j));
   }
   return tradeoff;
 }

@@ -92,7 +92,8 @@ PlannedTarget PlanTarget(const PlanningJob& job, plan::Target target) {
                                                job.change_limit()))
              .plan;
   discrete_bound::RaiseBound(job.planner(), plan);
-  plan_file::PlanFile file = plan::MakePlanFile(job.planner(), plan, job.job().planned);
+  plan_file::PlanFile file =
+      OrThrow(plan::MakePlanFile(job.planner(), plan, target, job.job().planned));
   return {plan::Slug(target), std::move(plan), std::move(file)};
 }
 

@@ -496,6 +496,14 @@ class OtherJobTest(ScratchTest):
         self.assertLessEqual(few.time_s, free.deadline_s)
         costly = perseus.plan(PROFILE, **job, max_switches=2, switch_cost=(0.001, 5)).plan
         self.assertGreater(costly.energy_j, few.energy_j)
+        for part in (1, 0.99, 0.97):
+            energy_j = part * free.energy_j
+            power_w = energy_j / free.time_s
+            job_with = dict(job, max_switches=2)
+            self.assertLessEqual(
+                perseus.plan(PROFILE, **job_with, energy_budget_j=energy_j).plan.energy_j, energy_j)
+            capped = perseus.plan(PROFILE, **job_with, power_cap_w=power_w).plan
+            self.assertLessEqual(capped.energy_j / capped.time_s, power_w)
         for wrong in (-1, 2.5, "2"):
             with self.assertRaisesRegex(perseus.Error, "max_switches"):
                 perseus.plan(PROFILE, **job, max_switches=wrong)

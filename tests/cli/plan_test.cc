@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <regex>
 #include <sstream>
 
 #include "perseus/base/file.h"
@@ -15,6 +16,7 @@ namespace {
 using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::Contains;
+using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -392,6 +394,39 @@ TEST_F(PlanVerbTest, ByDefaultItPicksALimitOfClockChanges) {
     const double share = limit.at("saving").get<double>() / unlimited;
     EXPECT_THAT(table, HasSubstr(fmt::format(" {:.1f} %  ", std::floor(share * 1000) / 10)));
   }
+}
+
+// Few clocks were measured, and for one instruction not the highest one. So a pp_rank that seldom changes its clock
+// is slow, and no plan with few changes meets the deadline.
+TEST_F(PlanVerbTest, ALimitThatNoPlanKeepsHasNoBound) {
+  std::string rows;
+  std::istringstream lines(RunWell("synth --gpu a100 --stages 4"));
+  for (std::string row; std::getline(lines, row);) {
+    std::smatch clock;
+    const bool has_clock = std::regex_match(row, clock, std::regex("[^,]*,[^,]*,([0-9]+),.*"));
+    if (has_clock && std::stoi(clock[1]) % 105 != 45) continue;
+    if (!row.starts_with("3,backward,1410,")) rows += row + '\n';
+  }
+  Write("profile.csv", rows);
+  const std::string plan =
+      "plan profile.csv --schedule 1f1b --microbatches 16 --blocking-power 80 --no-frontier "
+      "--figure switches.svg ";
+  const std::string table = RunWell(plan + "-o out");
+  EXPECT_THAT(table, ContainsRegex("0 +none found +none"));
+  EXPECT_THAT(table, Not(ContainsRegex("-[0-9]+\\.[0-9]+ %")));
+  const json summary = json::parse(Read("out/summary.json"));
+  const json& limits = summary["switch_tradeoff"];
+  EXPECT_TRUE(limits[0]["lower_bound_j"].is_null()) << limits[0];
+  for (const json& limit : limits) {
+    EXPECT_TRUE(limit["energy_j"].is_null() || limit["lower_bound_j"].is_number()) << limit;
+  }
+  // The axis of the figure has no bound either, also for results of an earlier version.
+  EXPECT_THAT(Read("switches.svg"), Not(HasSubstr("−")));
+  json earlier = summary;
+  earlier["switch_tradeoff"][0]["lower_bound_j"] = 3.9e10;
+  Write("out/summary.json", earlier.dump());
+  RunWell("report out --profile profile.csv --figure switches.svg");
+  EXPECT_THAT(Read("switches.svg"), Not(HasSubstr("−")));
 }
 
 TEST_F(PlanVerbTest, AJobFileMayLimitClockChanges) {

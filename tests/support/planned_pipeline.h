@@ -19,7 +19,7 @@ inline plan_file::PlanFile PlanPipeline(const schedule::ScheduleSpec& schedule) 
       schedule::BuildInstructionGraph(job.schedule, *synthetic::SynthesizeProfile(spec), job.model);
   const auto planner = plan::Planner::Create(*std::move(graph), {job.model.blocking_power_w, 0});
   const auto plan = planner->PlanFor(planner->baseline().time + planner->baseline().time / 20);
-  return plan::MakePlanFile(*planner, *plan, job);
+  return plan::DescribePlan(*planner, *plan, job);
 }
 
 }  // namespace perseus

@@ -134,7 +134,7 @@ TEST_P(TunedSharedJob, OtherPlansPromiseTheirTrueSaving) {
   plan_file::PlannedJob planned;
   planned.schedule = sweep.schedule;
   planned.model = sweep.model;
-  const plan_file::PlanFile file = plan::MakePlanFile(planner, plan, planned);
+  const plan_file::PlanFile file = plan::DescribePlan(planner, plan, planned);
   const auto chosen = plan_file::FindOptions(file, job.planner().graph(), "the plan").value();
   const plan::Evaluation actual =
       plan::Evaluator(job.planner().graph(), job.planner().model()).Evaluate(chosen);

@@ -6,7 +6,6 @@
 #include "perseus/base/excerpt.h"
 #include "perseus/base/number.h"
 #include "perseus/base/units.h"
-#include "perseus/cluster/job_planning/limited_plan.h"
 #include "perseus/planning/job/job.h"
 #include "perseus/planning/job/job_setup.h"
 
@@ -195,9 +194,6 @@ JobSpec ReadJobSpec(const Node& body) {
   if (body.Has("max_switches")) {
     spec.most_switches =
         body.Member("max_switches").Count(0, job::kMostSwitches, "a number of clock changes");
-  }
-  if (const auto fits = CheckLimitedTarget(spec, spec.target); !fits) {
-    ThrowAt("target", "is not possible: {}", fits.error().message);
   }
   return spec;
 }

@@ -65,8 +65,6 @@ INSTANTIATE_TEST_SUITE_P(
         BadJob{"UnknownTarget", R"("price")", R"("cheap")", "/target/kind", "\"slowdown\""},
         BadJob{"NegativeLimit", R"("pipelines": 2)", R"("max_switches": -1)", "/max_switches",
                "from 0"},
-        BadJob{"LimitWithoutATime", R"("pipelines": 2)", R"("max_switches": 4)", "/target",
-               "max_switches needs a target with an iteration time"},
         BadJob{"ValueWithoutMeaning", R"({"kind": "price", "value")", R"({"kind": "edp", "value")",
                "/target/value", "leave it out"}),
     [](const auto& row) { return std::string(row.param.name); });

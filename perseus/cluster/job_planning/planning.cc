@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "perseus/cluster/job_planning/limited_plan.h"
 #include "perseus/cluster/job_planning/straggler_times.h"
 #include "perseus/planning/few_switches/change_rate.h"
 #include "perseus/planning/job/plausibility.h"
@@ -49,23 +48,25 @@ noise::MarginLimits QuickMargin(const std::stop_token& stop) {
 // rate of its GPUs.
 Result<plan::Plan> Limited(const PreparedJob& job, const plan::Target& target, plan::Plan plan,
                            const std::stop_token& stop) {
-  if (job.spec.most_switches || !job.spec.most_changes_per_s) {
-    return WithinLimit(job.spec, job.planner, std::move(plan), stop);
-  }
-  const bool is_small = EffortFor(job.planner.graph().instructions.size()) == plan::kUsualEffort;
-  PERSEUS_ASSIGN_OR_RETURN(
-      auto kept,
-      few_switches::KeepChangeLimit(job.planner, std::move(plan), target,
-                                    {.changes_per_s = job.spec.most_changes_per_s},
-                                    {.effort = is_small ? 1 : kEffortOfLargeJobs, .stop = stop}));
+  // A number that the user gives is worth more work.
+  const bool is_large = EffortFor(job.planner.graph().instructions.size()) == plan::kFirstLook;
+  const double effort = is_large && !job.spec.most_switches ? kEffortOfLargeJobs : 1;
+  PERSEUS_ASSIGN_OR_RETURN(auto kept,
+                           few_switches::KeepChangeLimit(
+                               job.planner, std::move(plan), target,
+                               {job.spec.most_switches, job.spec.most_changes_per_s},
+                               {.effort = effort, .stop = stop}));
   return std::move(kept.plan);
 }
+
+// Of the target of a job, only the time counts while a pipeline waits for a straggler.
+constexpr plan::Target kBesideStraggler{.kind = plan::Target::Kind::kMinEnergy};
 
 // The plan with a margin for the noise of the job, if it has one. If no plan keeps the target on
 // average, the plan stays as it is.
 Result<plan::Plan> WithMargin(const PreparedJob& job, const plan::Target& target, plan::Plan plan,
                               const std::stop_token& stop) {
-  if (!job.noise || !noise::LimitsTime(target.kind)) return plan;
+  if (!job.noise || !plan::LimitsTime(target.kind)) return plan;
   noise::MarginLimits limits = QuickMargin(stop);
   if (job.spec.most_switches || job.spec.most_changes_per_s) {
     limits.changes = noise::MarginLimits::Changes::kNoMore;
@@ -141,7 +142,10 @@ class Plans {
   Result<AvailablePlan> Make(const plan::Target& target, double factor, const std::string& slug) {
     Result<plan::Plan> plan = factor == 1 ? ForTarget(target) : ForStraggler(target, factor);
     if (!plan) return Fail(plan);
-    const plan_file::PlanFile file = plan::MakePlanFile(job_.planner, *plan, job_.spec.planned);
+    PERSEUS_ASSIGN_OR_RETURN(
+        const auto file, plan::MakePlanFile(job_.planner, *plan,
+                                            factor == 1 ? target : kBesideStraggler,
+                                            job_.spec.planned));
     return AvailablePlan{.record = {.id = input_.new_plan_id(),
                                     .job = input_.job.id,
                                     .slug = slug,
@@ -156,7 +160,6 @@ class Plans {
   }
 
   Result<plan::Plan> ForTarget(const plan::Target& target) {
-    PERSEUS_RETURN_IF_ERROR(CheckLimitedTarget(job_.spec, target));
     if (plan::NeedsFrontier(target.kind) && !frontier_) {
       if (job_.planner.graph().instructions.size() > kMaxFrontierInstructions) {
         return FailAs(ErrorKind::kUnreachable,
@@ -176,8 +179,7 @@ class Plans {
     auto plan = job_.planner.PlanForStraggler(time, limits_);
     if (!plan) return plan;
     plan->target = fmt::format("straggler {:.4g}, {}", factor, Describe(target));
-    // Of the target, only the time counts while this pipeline waits for the straggler.
-    return Limited(job_, {.kind = plan::Target::Kind::kMinEnergy}, *std::move(plan), limits_.stop);
+    return Limited(job_, kBesideStraggler, *std::move(plan), limits_.stop);
   }
 
   const PlanningInput& input_;
@@ -190,7 +192,7 @@ class Plans {
 std::string Reason(const PlanningInput& input, const PreparedJob& job, const plan::Target& target,
                    const std::map<int, double>& slowdowns) {
   std::string reason = fmt::format("profile {}", input.profile->version);
-  if (job.noise && noise::LimitsTime(target.kind)) {
+  if (job.noise && plan::LimitsTime(target.kind)) {
     reason += fmt::format(", margin for noise of {:.2g} % and {:.2g} % in common",
                           100 * job.noise->independent, 100 * job.noise->common);
   }
@@ -343,7 +345,6 @@ Result<PreparedJob> PrepareJob(const store::JobRecord& job, const store::Profile
 
 Result<MadePlan> MakePlan(const PreparedJob& job, const plan::Target& target,
                           const plan::SearchLimits& limits) {
-  PERSEUS_RETURN_IF_ERROR(CheckLimitedTarget(job.spec, target));
   std::optional<plan::Frontier> frontier;
   if (plan::NeedsFrontier(target.kind)) {
     PERSEUS_ASSIGN_OR_RETURN(auto computed, job.planner.ComputeFrontier({}, limits.stop));
@@ -351,7 +352,8 @@ Result<MadePlan> MakePlan(const PreparedJob& job, const plan::Target& target,
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto plan,
                            PlanOfJob(job, target, frontier ? &*frontier : nullptr, limits));
-  const plan_file::PlanFile file = plan::MakePlanFile(job.planner, plan, job.spec.planned);
+  PERSEUS_ASSIGN_OR_RETURN(const auto file,
+                           plan::MakePlanFile(job.planner, plan, target, job.spec.planned));
   return MadePlan{.slug = plan::Slug(target), .body = plan_file::FormatPlan(file)};
 }
 

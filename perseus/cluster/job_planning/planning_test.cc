@@ -213,6 +213,34 @@ TEST_F(PlanningTest, KeepsTheLimitOfClockChangesAlsoForStragglers) {
   }
 }
 
+// With a limit and noise, too, a plan that a client asks for keeps its target.
+TEST_F(PlanningTest, APlanKeepsItsPowerCapOrEnergyBudget) {
+  using Kind = plan::Target::Kind;
+  const auto profile = profile::ParseProfile(Csv(), "p.csv").value();
+  const std::string noisy = profile::FormatProfile(profile, noise::Noise{0.02, 0});
+  for (const bool is_limited : {false, true}) {
+    if (is_limited) LimitClockChanges();
+    const PreparedJob job = PrepareJob(Job(), {.version = 1, .csv = noisy}).value();
+    const auto plan_of = [&](const plan::Target& target) {
+      const auto made = MakePlan(job, target, {});
+      EXPECT_TRUE(made) << made.error().message;
+      return plan_file::ParsePlan(made->body, "the plan").value();
+    };
+    const plan_file::PlanFile fast = plan_of({});
+    for (const double part : {1.0, 0.99, 0.96}) {
+      SCOPED_TRACE(part);
+      const double energy_j = part * fast.energy_j;
+      const double power_w = energy_j / ToSeconds(fast.time);
+      EXPECT_LE(plan_of({.kind = Kind::kEnergyBudget, .value = energy_j}).energy_j, energy_j);
+      const auto capped = plan_of({.kind = Kind::kPowerCap, .value = power_w});
+      EXPECT_LE(capped.energy_j / ToSeconds(capped.time), power_w);
+      if (is_limited) {
+        EXPECT_THAT(CountChanges(capped), testing::Each(testing::Le(2)));
+      }
+    }
+  }
+}
+
 TEST_F(PlanningTest, AMarginForNoiseKeepsTheLimitOfClockChanges) {
   const noise::Noise noise{0.02, 0};
   LimitClockChanges();

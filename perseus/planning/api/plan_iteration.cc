@@ -73,13 +73,14 @@ Result<IterationPlan> PlanIteration(const IterationSpec& spec, const plan::Targe
   PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
   PERSEUS_ASSIGN_OR_RETURN(auto plan, plan::PlanForTarget(planner, nullptr, target));
   discrete_bound::RaiseBound(planner, plan);
+  PERSEUS_ASSIGN_OR_RETURN(auto file, plan::MakePlanFile(planner, plan, target, job.planned));
   return IterationPlan{.time_s = ToSeconds(plan.evaluation.time),
                        .energy_j = plan.evaluation.energy_j,
                        .deadline_s = ToSeconds(plan.deadline),
                        .baseline_time_s = ToSeconds(planner.baseline().time),
                        .baseline_energy_j = planner.baseline().energy_j,
                        .lower_bound_j = plan.lower_bound_j,
-                       .instructions = plan::MakePlanFile(planner, plan, job.planned)};
+                       .instructions = std::move(file)};
 }
 
 }  // namespace perseus

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <span>
 #include <utility>
 #include <vector>
@@ -16,15 +15,8 @@ namespace {
 constexpr double kUsedPartOfRate = 0.95;
 // More changes than any iteration has, so that the product fits.
 constexpr double kMostChanges = 1e9;
-// How much longer than the plan without a limit a plan may take to meet its budget or its cap.
-constexpr std::array<double, 8> kLongerTimes = {1, 1.01, 1.02, 1.04, 1.08, 1.16, 1.32, 1.64};
-
-bool Meets(const plan::Target& target, const plan::Evaluation& evaluation) {
-  using Kind = plan::Target::Kind;
-  if (target.kind == Kind::kEnergyBudget) return evaluation.energy_j <= target.value;
-  if (target.kind == Kind::kPowerCap) return evaluation.average_power_w() <= target.value;
-  return true;
-}
+// How much longer than the plan without a limit the plans take that are tried.
+constexpr double kLongerTimes[] = {1.001, 1.002, 1.005, 1.01, 1.02, 1.04, 1.08, 1.16, 1.32, 1.64};
 
 int MostAllowed(const ChangeLimit& limit, Nanoseconds time) {
   return limit.most_changes ? *limit.most_changes : MostChanges(*limit.changes_per_s, time);
@@ -32,21 +24,58 @@ int MostAllowed(const ChangeLimit& limit, Nanoseconds time) {
 
 // A plan within the limit. With a rate, a plan may be faster than its deadline, and then fewer
 // changes are allowed: so the limit falls until the plan keeps it. Empty if none is found.
-Result<std::optional<KeptPlan>> LimitChanges(const plan::Planner& planner, const plan::Plan& plan,
-                                             Nanoseconds deadline, const ChangeLimit& limit,
-                                             const SwitchLimits& limits) {
+Result<std::optional<KeptPlan>> LimitChanges(const plan::Planner& planner, Nanoseconds deadline,
+                                             std::span<const plan::Plan> known,
+                                             const ChangeLimit& limit, const SwitchLimits& limits) {
   for (int most = MostAllowed(limit, deadline);;) {
-    PERSEUS_ASSIGN_OR_RETURN(auto limited, PlanFewSwitches(planner, deadline, std::span(&most, 1),
-                                                           std::span(&plan, 1), limits));
+    PERSEUS_ASSIGN_OR_RETURN(
+        auto limited, PlanFewSwitches(planner, deadline, std::span(&most, 1), known, limits));
     std::optional<plan::Plan>& found = limited.front().plan;
     if (!found) return std::nullopt;
     const int allowed = MostAllowed(limit, found->evaluation.time);
-    if (MostSwitches(found->evaluation) <= allowed) {
-      found->target = NameWithLimit(plan.target, most);
-      return KeptPlan{*std::move(found), most};
-    }
+    if (MostSwitches(found->evaluation) <= allowed) return KeptPlan{*std::move(found), most};
     most = allowed;  // Less than before, because the plan has at most `most` switches.
   }
+}
+
+// The first plan within the limit for times that grow in steps, up to that of `slowest`, which is
+// the plan of least energy within the limit.
+Result<KeptPlan> FindForLongerTime(const plan::Planner& planner, const plan::Plan& plan,
+                                   const plan::Target& target, const ChangeLimit& limit,
+                                   const SwitchLimits& limits, KeptPlan slowest) {
+  for (const double longer : kLongerTimes) {
+    const auto deadline = static_cast<Nanoseconds>(longer * static_cast<double>(plan.deadline));
+    if (deadline >= slowest.plan.evaluation.time) break;
+    PERSEUS_ASSIGN_OR_RETURN(
+        auto found, LimitChanges(planner, deadline, std::span(&plan, 1), limit, limits));
+    if (found && plan::IsWithin(target, found->plan.evaluation)) return *std::move(found);
+  }
+  return slowest;
+}
+
+// `nearest` is the plan within the limit that misses the target least, or none.
+tl::unexpected<Error> FailToKeep(const plan::Plan& plan, const plan::Target& target,
+                                 const ChangeLimit& limit, const std::optional<KeptPlan>& nearest) {
+  const std::string with_limit = fmt::format(
+      "at most {} per GPU{}", Counted(MostAllowed(limit, plan.deadline), "switch"),
+      limit.most_changes ? ""
+                         : fmt::format(", which {:.4g} clock changes per second and GPU allow",
+                                       *limit.changes_per_s));
+  if (!nearest) {
+    return FailAs(ErrorKind::kUnreachable,
+                  "{}: found no plan with {}, whatever its time (allow more changes)", plan.target,
+                  with_limit);
+  }
+  const plan::Evaluation& evaluation = nearest->plan.evaluation;
+  using Kind = plan::Target::Kind;
+  const auto [least, unit] =
+      target.kind == Kind::kEnergyBudget ? std::pair(evaluation.energy_j, "J")
+      : target.kind == Kind::kPowerCap   ? std::pair(evaluation.average_power_w(), "W")
+                                         : std::pair(ToSeconds(evaluation.time), "s");
+  return FailAs(ErrorKind::kUnreachable,
+                "{}: found no plan with {}: the least found is {} {} (allow that much, or more "
+                "changes)",
+                plan.target, with_limit, plan::RoundedUp(least), unit);
 }
 
 }  // namespace
@@ -71,24 +100,29 @@ Result<KeptPlan> KeepChangeLimit(const plan::Planner& planner, plan::Plan plan,
   if (limit.IsNone() || MostSwitches(plan.evaluation) <= MostAllowed(limit, plan.evaluation.time)) {
     return KeptPlan{std::move(plan), std::nullopt};
   }
-  for (const double longer : kLongerTimes) {
-    const auto deadline =
-        longer == 1 ? plan.deadline
-                    : static_cast<Nanoseconds>(longer * static_cast<double>(plan.deadline));
-    PERSEUS_ASSIGN_OR_RETURN(auto found, LimitChanges(planner, plan, deadline, limit, limits));
-    if (found && Meets(target, found->plan.evaluation)) return *std::move(found);
-    const bool may_be_longer = target.kind == plan::Target::Kind::kEnergyBudget ||
-                               target.kind == plan::Target::Kind::kPowerCap;
-    if (!may_be_longer) break;
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto found, LimitChanges(planner, plan.deadline, std::span(&plan, 1), limit, limits));
+  if (found && plan::IsWithin(target, found->plan.evaluation)) {
+    // No plan without a limit is better, either.
+    found->plan.lower_bound_j = std::max(found->plan.lower_bound_j, plan.lower_bound_j);
+    found->plan.target = NameWithLimit(plan.target, *found->most_changes);
+    return *std::move(found);
   }
-  return FailAs(ErrorKind::kUnreachable,
-                "{}: found no plan with at most {} per GPU{} (choose another target, or allow more "
-                "changes)",
-                plan.target, Counted(MostAllowed(limit, plan.deadline), "switch"),
-                limit.most_changes
-                    ? ""
-                    : fmt::format(", which {:.4g} clock changes per second and GPU allow",
-                                  *limit.changes_per_s));
+  PERSEUS_ASSIGN_OR_RETURN(
+      const Nanoseconds longest,
+      plan::DeadlineOf(planner, nullptr, {.kind = plan::Target::Kind::kMinEnergy}));
+  // Without a known plan, it is the same for every target. So a target with the value of the
+  // message below has a plan.
+  PERSEUS_ASSIGN_OR_RETURN(auto slowest, LimitChanges(planner, longest, {}, limit, limits));
+  if (!slowest || !plan::IsWithin(target, slowest->plan.evaluation)) {
+    return FailToKeep(plan, target, limit, slowest);
+  }
+  PERSEUS_ASSIGN_OR_RETURN(
+      KeptPlan longer,
+      FindForLongerTime(planner, plan, target, limit, limits, *std::move(slowest)));
+  if (plan::LimitsTime(target.kind)) return FailToKeep(plan, target, limit, longer);
+  longer.plan.target = NameWithLimit(plan.target, *longer.most_changes);
+  return longer;
 }
 
 }  // namespace perseus::few_switches

@@ -8,11 +8,13 @@
 // DESIGN
 //   N grows with T, so a slower plan may have more changes. A slowdown, a deadline and least energy
 //   have one T. For these, N is fixed before the search. For a price and the energy-delay product,
-//   the T of the plan without the limit counts; another T may be slightly better. With the limit, a
-//   plan needs more energy for the same T. So for an energy budget or a power cap, the time grows
-//   in steps until a plan meets the target. The steps (1 %, 2 %, 4 %, ...) are coarse, because each
-//   one is a whole search. A bisection would find a T that is up to half a step less, for several
-//   times the work.
+//   the T of the plan without the limit counts, if it has a plan; another T may be slightly better.
+//   With the limit, a plan needs more energy for the same T. So for an energy budget or a power
+//   cap, the time grows in steps until a plan meets the target, up to the plan of least energy
+//   within the limit. If that one misses the target, no plan is worth its time, and the error has
+//   its energy or power. The steps (0.1 %, 0.2 %, 0.5 %, 1 %, 2 %, 4 %, ...) grow, because each one
+//   is a whole search, and most limits cost little time. A bisection would find a T that is up to
+//   half a step less, for several times the work.
 //
 // Thread safety: pure functions.
 #pragma once
@@ -54,8 +56,9 @@ struct KeptPlan {
   std::optional<int> most_changes;
 };
 
-// `plan` is the plan for `target` without a limit. Fails with kUnreachable if no plan is found, and
-// with kSystem once a stop is requested.
+// `plan` is the plan for `target` without a limit. Fails with kUnreachable if no plan is found that
+// keeps the limit and the target; the message has the value that one was found for. Fails with
+// kSystem once a stop is requested.
 Result<KeptPlan> KeepChangeLimit(const plan::Planner& planner, plan::Plan plan,
                                  const plan::Target& target, const ChangeLimit& limit,
                                  const SwitchLimits& limits = {});

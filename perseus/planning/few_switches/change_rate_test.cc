@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <regex>
+
 #include "tests/support/planning_jobs.h"
 
 namespace perseus::few_switches {
@@ -98,6 +100,73 @@ TEST(KeepChangeLimit, MeetsABudgetAndACap) {
   }
 }
 
+// A plan of another target need not keep this one. All plans either keep the limit and the target,
+// or the error has a value that a plan keeps.
+void ExpectKeptOrPossible(const plan::Planner& planner, const plan::Frontier& frontier,
+                          plan::Target target, const ChangeLimit& limit) {
+  SCOPED_TRACE(plan::Describe(target));
+  const auto plan_for = [&](const plan::Target& one) -> Result<KeptPlan> {
+    PERSEUS_ASSIGN_OR_RETURN(auto plan, plan::PlanForTarget(planner, &frontier, one));
+    return KeepChangeLimit(planner, std::move(plan), one, limit, {.effort = 0.1});
+  };
+  auto kept = plan_for(target);
+  // First without the limit, then with it.
+  for (int refusals = 0; !kept && refusals < 2; ++refusals) {
+    ASSERT_EQ(kept.error().kind, ErrorKind::kUnreachable) << kept.error().message;
+    std::smatch nearest;  // "the least found is 1234.5 W"
+    const std::regex value("(?:is|takes) ([0-9.]+) [sJW]");
+    ASSERT_TRUE(std::regex_search(kept.error().message, nearest, value)) << kept.error().message;
+    target.value = std::stod(nearest[1]);
+    kept = plan_for(target);
+  }
+  ASSERT_TRUE(kept) << kept.error().message;
+  const auto keeps = plan::CheckKeeps(planner, target, kept->plan);
+  EXPECT_TRUE(keeps) << keeps.error().message;
+  EXPECT_LE(MostSwitches(kept->plan.evaluation),
+            limit.most_changes
+                ? *limit.most_changes
+                : MostChanges(*limit.changes_per_s, kept->plan.evaluation.time));
+}
+
+TEST(KeepChangeLimit, KeepsEveryTargetOrSaysWhatIsPossible) {
+  for (const Nanoseconds latency : {Nanoseconds{0}, 2 * kMillisecond}) {
+    const plan::Planner planner = *plan::Planner::Create(
+        MakeSyntheticJob({.stages = 3, .microbatches = 4}), {kSyntheticBlockingPowerW, latency});
+    const plan::Frontier frontier = *planner.ComputeFrontier();
+    const plan::Evaluation fastest = PlanOf(planner, {}).evaluation;
+    const plan::Evaluation least =
+        PlanOf(planner, {.kind = plan::Target::Kind::kMinEnergy}).evaluation;
+    for (const ChangeLimit& limit :
+         {ChangeLimit{.most_changes = 0}, ChangeLimit{.most_changes = 4},
+          ChangeLimit{.changes_per_s = RateFor(3.5, fastest.time)}}) {
+      for (const double part : {-0.1, 0.0, 0.05, 0.5, 1.1}) {
+        using Kind = plan::Target::Kind;
+        const auto between = [&](double from, double to) { return from + part * (to - from); };
+        for (const plan::Target& target :
+             {plan::Target{.kind = Kind::kEnergyBudget,
+                           .value = between(fastest.energy_j, least.energy_j)},
+              plan::Target{.kind = Kind::kPowerCap,
+                           .value = between(fastest.average_power_w(), least.average_power_w())},
+              plan::Target{.kind = Kind::kDeadline,
+                           .value = between(ToSeconds(fastest.time), ToSeconds(least.time))}}) {
+          ExpectKeptOrPossible(planner, frontier, target, limit);
+        }
+      }
+    }
+  }
+}
+
+// Any time meets these targets, also where the plan without a limit is too fast for one.
+TEST(KeepChangeLimit, TargetsWithoutATimeTakeALongerOne) {
+  const plan::Planner planner = MakeRatePlanner();
+  plan::Plan plan = PlanOf(planner, {.kind = plan::Target::Kind::kEdp});
+  plan.deadline = planner.least_time();
+  const auto kept =
+      KeepChangeLimit(planner, plan, {.kind = plan::Target::Kind::kEdp}, {.most_changes = 0});
+  ASSERT_TRUE(kept) << kept.error().message;
+  EXPECT_EQ(MostSwitches(kept->plan.evaluation), 0);
+}
+
 // A number needs no rate, and replaces it.
 TEST(KeepChangeLimit, KeepsANumberOfChanges) {
   const plan::Planner planner = MakeRatePlanner();
@@ -121,7 +190,7 @@ TEST(KeepChangeLimit, SaysThatNoPlanExists) {
   const auto number = KeepChangeLimit(planner, plan, {}, {.most_changes = 0});
   ASSERT_FALSE(number);
   EXPECT_THAT(number.error().message,
-              HasSubstr("no slowdown: found no plan with at most 0 switches per GPU (choose"));
+              HasSubstr("no slowdown: found no plan with at most 0 switches per GPU, whatever its"));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "perseus/planning/few_switches/price_ascent.h"
 #include "perseus/planning/few_switches/ring.h"
 #include "perseus/planning/few_switches/segment_search.h"
+#include "perseus/planning/profile/curve.h"
 
 namespace perseus::few_switches {
 namespace {
@@ -73,6 +74,23 @@ std::vector<Ring> RingsOfSequences(const std::vector<std::vector<int>>& clocks) 
     rings.push_back(sequence.empty() ? Ring{{0, 0}} : MakeRing(sequence));
   }
   return rings;
+}
+
+// No plan within the deadline has more energy: the most that each instruction can use, blocking
+// energy for the whole time, and a change at each instruction.
+double MostEnergy(const plan::Planner& planner, Nanoseconds deadline) {
+  const plan::ExecutionModel& model = planner.model();
+  double most_j = model.blocking_power_w * planner.pp_ranks() * ToSeconds(deadline);
+  for (std::size_t i = 0; i < planner.graph().instructions.size(); ++i) {
+    const auto& options = planner.graph().options_of(static_cast<int>(i)).options;
+    double most_of_it_j = -std::numeric_limits<double>::infinity();
+    for (const profile::Option& option : options) {
+      most_of_it_j =
+          std::max(most_of_it_j, profile::EffectiveEnergy(option, model.blocking_power_w));
+    }
+    most_j += most_of_it_j + model.switch_cost.energy_j;
+  }
+  return most_j;
 }
 
 class FewSwitches {
@@ -206,6 +224,8 @@ std::vector<BudgetBound> FewSwitches::Bound(std::span<const int> budgets) const 
   for (const RankClocks& rank : ranks_) {
     choices += static_cast<double>(rank.positions()) * rank.clocks;
   }
+  constexpr double kRounding = 1 + 1e-9;  // Of a sum of doubles.
+  const double most_j = MostEnergy(planner_, deadline_) * kRounding;
   std::vector<BudgetBound> bounds(budgets.size());
   for (std::size_t i = budgets.size(); i-- > 0 && !limits_.stop.stop_requested();) {
     const bool has_time = !limits_.finish.stop_requested();
@@ -229,6 +249,7 @@ std::vector<BudgetBound> FewSwitches::Bound(std::span<const int> budgets) const 
     }
     ascent.Climb(budgets[i], climb);
     bounds[i] = {ascent.best(), ascent.latest()};
+    bounds[i].best.exists &= ToJoules(bounds[i].best.bound) <= most_j;
   }
   return bounds;
 }

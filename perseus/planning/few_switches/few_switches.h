@@ -62,8 +62,9 @@ namespace perseus::few_switches {
 // The result for one budget.
 struct BudgetPlan {
   int most_changes = 0;  // Of each pp_rank, in an iteration that repeats.
-  // No plan within the budget and the deadline has less energy. Infinite if none exists at any
-  // deadline (a pp_rank whose instructions share no measured clock, with a budget of 0).
+  // No plan within the budget and the deadline has less energy. Infinite if none is known not to
+  // exist: a pp_rank whose instructions share no measured clock cannot have a budget of 0, and one
+  // whose instructions share only slow clocks cannot meet every deadline.
   double lower_bound_j = 0;
   // The best plan that was found; its lower_bound_j is that of the budget. None if no plan was
   // found that meets the deadline.
@@ -95,7 +96,10 @@ struct SwitchLimits {
 
 // What is known of a budget before the search: it needs no plan.
 struct BudgetBound {
-  SwitchBound::Answer best;  // The greatest bound, and the clocks that attain it.
+  // The greatest bound, and the clocks that attain it. It does not exist if no plan is within the
+  // budget and the deadline: the bound then grows without end as the prices do. Once it is above the
+  // energy of every plan within the deadline, this is certain.
+  SwitchBound::Answer best;
   std::vector<std::vector<std::vector<int>>> latest;  // PriceAscent::latest().
 };
 

@@ -204,8 +204,37 @@ TEST(FewSwitches, NoBoundIsAboveTheBestPlanOfASmallPipeline) {
     for (std::size_t b = 0; b < best.size(); ++b) {
       SCOPED_TRACE(kBudgets[b]);
       EXPECT_LE(ToJoules((*bounds)[b].best.bound), best[b] * (1 + kRounding));
+      EXPECT_TRUE((*bounds)[b].best.exists || std::isinf(best[b]));
     }
   }
+}
+
+// The longest instruction lacks the highest clocks of its GPU. Then few changes leave only slow plans, and
+// the bound for a deadline that they miss would grow as long as the ascent lasts.
+TEST(FewSwitches, ABoundThatIsAboveEveryPlanDoesNotExist) {
+  schedule::InstructionGraph graph = MakeSyntheticJob({});
+  const auto fastest = [](const schedule::OptionSet& set) { return set.options[At(set.baseline)]; };
+  schedule::OptionSet& longest = *std::ranges::max_element(
+      graph.option_sets, {}, [&](const auto& set) { return fastest(set).time; });
+  const double highest_mhz = 0.93 * fastest(longest).frequency_mhz;
+  std::erase_if(longest.options,
+                [&](const auto& option) { return option.frequency_mhz > highest_mhz; });
+  const auto next = std::ranges::max_element(longest.options, {}, &profile::Option::frequency_mhz);
+  longest.baseline = static_cast<int>(next - longest.options.begin());
+  const plan::Planner planner = *plan::Planner::Create(graph, {kSyntheticBlockingPowerW, 0});
+  const Nanoseconds deadline = planner.baseline().time;
+  const auto plans = PlanFewSwitches(planner, deadline, std::vector{0, 2, 4, 8, 16, 32});
+  ASSERT_TRUE(plans) << plans.error().message;
+  EXPECT_TRUE(std::isinf(plans->front().lower_bound_j));
+  for (const BudgetPlan& plan : *plans) {
+    SCOPED_TRACE(plan.most_changes);
+    EXPECT_FALSE(plan.plan && std::isinf(plan.lower_bound_j));
+    // No plan needs more than twice the energy of the highest clocks.
+    if (std::isfinite(plan.lower_bound_j)) {
+      EXPECT_LT(plan.lower_bound_j, 2 * planner.baseline().energy_j);
+    }
+  }
+  EXPECT_TRUE(plans->back().plan);
 }
 
 TEST(FewSwitches, FindsTheBestPlanOfSmallGraphs) {

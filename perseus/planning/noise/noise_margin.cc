@@ -195,14 +195,10 @@ Result<NoisyPlan> AddNoiseMargin(const plan::Planner& planner, const plan::Plan&
   return search.Take();
 }
 
-bool LimitsTime(plan::Target::Kind kind) {
-  return kind == plan::Target::Kind::kSlowdown || kind == plan::Target::Kind::kDeadline;
-}
-
 Result<NoisyPlan> AddNoiseMargin(const plan::Planner& planner, const plan::Plan& plan,
                                  const plan::Target& target, const Noise& noise,
                                  const MarginLimits& limits) {
-  if (!LimitsTime(target.kind)) {
+  if (!plan::LimitsTime(target.kind)) {
     const NoisyDifference difference = CompareWithBaseline(planner, plan.options, noise, limits);
     return NoisyPlan{plan, difference, difference, 0};
   }

@@ -95,12 +95,9 @@ Result<NoisyPlan> AddNoiseMargin(const plan::Planner& planner, const plan::Plan&
 NoisyDifference CompareWithBaseline(const plan::Planner& planner, std::span<const int> options,
                                     const Noise& noise, const MarginLimits& limits = {});
 
-// Whether such a target limits the time of an iteration. Only then, a plan needs a margin.
-bool LimitsTime(plan::Target::Kind kind);
-
 // The same for a plan of that target. A slowdown is relative to the baseline with the same noise,
-// and a deadline is a time. A plan for a target that does not limit the time stays as it is, and is
-// only compared.
+// and a deadline is a time. A plan for a target that does not limit the time (plan::LimitsTime)
+// needs no margin: it stays as it is, and is only compared.
 Result<NoisyPlan> AddNoiseMargin(const plan::Planner& planner, const plan::Plan& plan,
                                  const plan::Target& target, const Noise& noise,
                                  const MarginLimits& limits = {});

@@ -8,24 +8,9 @@ namespace {
 
 using Kind = Target::Kind;
 
-bool HasDeadline(Kind kind) { return kind == Kind::kSlowdown || kind == Kind::kDeadline; }
-
 // Whether `other` meets a target that `own` was made for.
 bool Meets(const Target& target, const Plan& own, const Evaluation& other) {
-  switch (target.kind) {
-    case Kind::kSlowdown:
-    case Kind::kDeadline:
-      return other.time <= own.deadline;
-    case Kind::kEnergyBudget:
-      return other.energy_j <= target.value;
-    case Kind::kPowerCap:
-      return other.average_power_w() <= target.value;
-    case Kind::kMinEnergy:
-    case Kind::kEdp:
-    case Kind::kPrice:
-      return true;
-  }
-  return false;
+  return (!LimitsTime(target.kind) || other.time <= own.deadline) && IsWithin(target, other);
 }
 
 }  // namespace
@@ -40,9 +25,9 @@ Plan BestPlan(const Target& target, const Plan& own, std::span<const Plan> other
   }
   Plan plan = *best;
   plan.target = own.target;
-  if (HasDeadline(target.kind)) plan.deadline = own.deadline;
+  if (LimitsTime(target.kind)) plan.deadline = own.deadline;
   if (target.kind == Kind::kMinEnergy) plan.deadline = std::max(own.deadline, best->deadline);
-  if (HasDeadline(target.kind) || target.kind == Kind::kMinEnergy) {
+  if (LimitsTime(target.kind) || target.kind == Kind::kMinEnergy) {
     plan.lower_bound_j = own.lower_bound_j;
   }
   return plan;

@@ -33,7 +33,13 @@ ExecutionModel ModelOf(const schedule::PipelineModel& model, Nanoseconds switch_
           .switch_cost = {.stall = cost.stall, .energy_j = cost.energy_j * gpus}};
 }
 
-plan_file::PlanFile MakePlanFile(const Planner& planner, const Plan& plan,
+Result<plan_file::PlanFile> MakePlanFile(const Planner& planner, const Plan& plan,
+                                         const Target& target, plan_file::PlannedJob job) {
+  PERSEUS_RETURN_IF_ERROR(CheckKeeps(planner, target, plan));
+  return DescribePlan(planner, plan, std::move(job));
+}
+
+plan_file::PlanFile DescribePlan(const Planner& planner, const Plan& plan,
                                  plan_file::PlannedJob job) {
   const schedule::InstructionGraph& graph = planner.graph();
   const Evaluation& evaluation = plan.evaluation;

@@ -1,7 +1,9 @@
 // Turns a plan of the planner into a plan file (plan_file.h).
 #pragma once
 
+#include "perseus/base/result.h"
 #include "perseus/planning/plan/planner.h"
+#include "perseus/planning/plan/target.h"
 #include "perseus/planning/plan_file/plan_file.h"
 
 namespace perseus::plan {
@@ -12,8 +14,14 @@ ExecutionModel ModelOf(const plan_file::PlannedJob& job);
 ExecutionModel ModelOf(const schedule::PipelineModel& model, Nanoseconds switch_latency,
                        const schedule::SwitchCost& cost);
 
-// Requires that `planner` made `plan`, and that `planner` was created for `job`.
-plan_file::PlanFile MakePlanFile(const Planner& planner, const Plan& plan,
+// The file of a finished plan for `target`. Every plan that is used passes here, so this is where it
+// is checked once more: fails as CheckKeeps (target.h). Requires that `planner` made `plan`, and
+// that `planner` was created for `job`.
+Result<plan_file::PlanFile> MakePlanFile(const Planner& planner, const Plan& plan,
+                                         const Target& target, plan_file::PlannedJob job);
+
+// The file of any plan, with what `planner` says about it. It need not keep a target.
+plan_file::PlanFile DescribePlan(const Planner& planner, const Plan& plan,
                                  plan_file::PlannedJob job);
 
 }  // namespace perseus::plan

@@ -16,6 +16,7 @@
 #include "perseus/base/stopped.h"
 #include "perseus/planning/plan/choices.h"
 #include "perseus/planning/plan/evaluation_update.h"
+#include "perseus/planning/plan/target.h"
 
 namespace perseus::plan {
 namespace {
@@ -363,9 +364,10 @@ Result<Plan> PlanUnderLatency(const Planner& planner, Nanoseconds deadline,
     return FailAs(
         ErrorKind::kUnreachable,
         "found no plan that meets {:.6f} s with a switch latency of {:.3f} ms{} (everything "
-        "at maximum frequency takes {:.6f} s)",
+        "at maximum frequency takes {} s)",
         ToSeconds(deadline), ToSeconds(planner.model().switch_latency) * kMillisecondsPerSecond,
-        DescribeStall(planner.model().switch_cost), ToSeconds(planner.baseline().time));
+        DescribeStall(planner.model().switch_cost),
+        RoundedUp(ToSeconds(planner.baseline().time)));
   }
   std::unique_ptr<ClockSearch> best;
   for (std::vector<int>& start : starts) {

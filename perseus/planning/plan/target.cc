@@ -251,6 +251,27 @@ double CostOf(const Target& target, const Evaluation& evaluation) {
   return CostAt(target, ToSeconds(evaluation.time), evaluation.energy_j);
 }
 
+bool IsWithin(const Target& target, const Evaluation& evaluation) {
+  if (target.kind == Target::Kind::kEnergyBudget) return evaluation.energy_j <= target.value;
+  if (target.kind == Target::Kind::kPowerCap) return evaluation.average_power_w() <= target.value;
+  return true;
+}
+
+Result<void> CheckKeeps(const Planner& planner, const Target& target, const Plan& plan) {
+  Nanoseconds deadline = plan.deadline;
+  if (LimitsTime(target.kind)) {
+    PERSEUS_ASSIGN_OR_RETURN(const Nanoseconds own, DeadlineOf(planner, nullptr, target));
+    deadline = std::min(deadline, own);
+  }
+  const Evaluation evaluation = Evaluator(planner.graph(), planner.model()).Evaluate(plan.options);
+  if (evaluation.time <= deadline && IsWithin(target, evaluation)) return {};
+  return FailAs(ErrorKind::kSystem,
+                "{}: the plan takes {:.9g} s (limit {:.9g} s), {:.9g} J and {:.9g} W, and misses its "
+                "target (please report this with your profile and your command)",
+                Describe(target), ToSeconds(evaluation.time), ToSeconds(deadline),
+                evaluation.energy_j, evaluation.average_power_w());
+}
+
 bool NeedsFrontier(Target::Kind kind) {
   return kind == Target::Kind::kEnergyBudget || kind == Target::Kind::kPowerCap ||
          kind == Target::Kind::kEdp || kind == Target::Kind::kPrice;
@@ -293,6 +314,10 @@ NumberRange ValueRange(Target::Kind kind) {
       break;
   }
   return {};
+}
+
+bool LimitsTime(Target::Kind kind) {
+  return kind == Target::Kind::kSlowdown || kind == Target::Kind::kDeadline;
 }
 
 bool IsOneDeadline(Target::Kind kind) {

@@ -37,8 +37,18 @@ std::string RoundedUp(double value);
 // (kEdp), dollars (kPrice), or joules.
 double CostOf(const Target& target, const Evaluation& evaluation);
 
+// Whether an iteration keeps the energy budget or the power cap. Other kinds limit neither.
+bool IsWithin(const Target& target, const Evaluation& evaluation);
+
+// Checks a finished plan: evaluates its options again, and fails if they miss the deadline of the
+// plan or the target. Such a plan is a defect of Perseus (kSystem), and must not be used.
+Result<void> CheckKeeps(const Planner& planner, const Target& target, const Plan& plan);
+
 // Whether PlanForTarget needs the frontier for this kind.
 bool NeedsFrontier(Target::Kind kind);
+
+// Whether a target of this kind limits the time of an iteration: a slowdown or a deadline.
+bool LimitsTime(Target::Kind kind);
 
 // Whether a target of this kind is a deadline: all kinds but kEnergyBudget and kPowerCap.
 bool IsOneDeadline(Target::Kind kind);

@@ -55,6 +55,30 @@ TEST_F(TargetTest, SlowdownIsRelativeToTheBaseline) {
   EXPECT_LT(five.evaluation.energy_j, none.evaluation.energy_j);
 }
 
+// The check reads nothing of the plan but its options and its deadline.
+TEST_F(TargetTest, ACheckFindsAPlanThatMissesItsTarget) {
+  const Plan fast = Reach({.kind = Kind::kSlowdown, .value = 0});
+  Plan slow = Reach({.kind = Kind::kMinEnergy});
+  const auto check = [&](const Target& target, const Plan& plan) {
+    return CheckKeeps(planner_, target, plan);
+  };
+  EXPECT_TRUE(check({.kind = Kind::kSlowdown, .value = 0}, fast));
+  EXPECT_TRUE(check({.kind = Kind::kMinEnergy}, slow));
+  const double energy_j = fast.evaluation.energy_j;
+  const double power_w = fast.evaluation.average_power_w();
+  EXPECT_TRUE(check({.kind = Kind::kEnergyBudget, .value = energy_j}, fast));
+  EXPECT_TRUE(check({.kind = Kind::kPowerCap, .value = power_w}, fast));
+  slow.evaluation = fast.evaluation;
+  const auto late = check({.kind = Kind::kSlowdown, .value = 0}, slow);
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().kind, ErrorKind::kSystem);
+  EXPECT_THAT(late.error().message, HasSubstr("no slowdown: the plan takes"));
+  EXPECT_FALSE(check({.kind = Kind::kEnergyBudget, .value = 0.999 * energy_j}, fast));
+  EXPECT_FALSE(check({.kind = Kind::kPowerCap, .value = 0.999 * power_w}, fast));
+  slow.deadline = fast.deadline;
+  EXPECT_FALSE(check({.kind = Kind::kMinEnergy}, slow));
+}
+
 TEST_F(TargetTest, DeadlineIsInSeconds) {
   const double deadline_s = 1.1 * ToSeconds(planner_.baseline().time);
   const Plan plan = Reach({.kind = Kind::kDeadline, .value = deadline_s});

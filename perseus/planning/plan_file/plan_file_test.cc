@@ -24,7 +24,7 @@ struct Planned {
   plan::Plan plan;
   PlannedJob job;
 
-  PlanFile File() const { return plan::MakePlanFile(planner, plan, job); }
+  PlanFile File() const { return plan::DescribePlan(planner, plan, job); }
   std::string Text() const { return FormatPlan(File()); }
 };
 

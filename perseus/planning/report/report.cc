@@ -269,6 +269,19 @@ ordered_json DescribeScheduleTradeoff(const ScheduleTradeoff& tradeoff) {
 
 }  // namespace
 
+SwitchLimit MakeSwitchLimit(int most_switches, const std::optional<double>& energy_j,
+                            double lower_bound_j, double baseline_j) {
+  SwitchLimit limit{most_switches, {}, 1 - lower_bound_j / baseline_j};
+  if (energy_j) {
+    limit.saving = 1 - *energy_j / baseline_j;
+    // A plan that attains its bound may appear above it, because sums are rounded.
+    limit.most_saving = std::max(*limit.most_saving, *limit.saving);
+  } else if (*limit.most_saving < 0) {
+    limit.most_saving.reset();
+  }
+  return limit;
+}
+
 Result<std::string> FormatReportData(const Report& report) {
   const schedule::InstructionGraph& graph = report.planner.graph();
   if (graph.instructions.empty()) {

@@ -42,8 +42,14 @@ struct ReportedPlan {
 struct SwitchLimit {
   int most_switches = 0;              // Of one GPU in an iteration.
   std::optional<double> saving;       // Empty if no plan was found, or if it was not searched.
-  std::optional<double> most_saving;  // No plan within the limit saves more; empty if none can be.
+  std::optional<double> most_saving;  // No plan within the limit saves more; empty if none saves.
 };
+
+// The row of a limit from the energies of its plan, if there is one, and of its bound, which may be
+// infinite. Without a plan, a bound above the baseline says no more than that no plan saves energy.
+// (How far it is above means nothing: it grows as long as the search for a bound lasts.)
+SwitchLimit MakeSwitchLimit(int most_switches, const std::optional<double>& energy_j,
+                            double lower_bound_j, double baseline_j);
 
 struct SwitchTradeoff {
   std::string target;  // In words.

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "perseus/planning/plan/target.h"
@@ -100,6 +101,17 @@ void ExpectSame(const json& data, const json& iteration, const plan::Planner& pl
   }
   EXPECT_NEAR(total_j, evaluation.energy_j, 1e-9 * evaluation.energy_j);
   EXPECT_EQ(switches, evaluation.switches);
+}
+
+TEST(SwitchLimit, ABoundThatIsNoneIsNotDrawn) {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(MakeSwitchLimit(2, std::nullopt, kNever, 100).most_saving, std::nullopt);
+  EXPECT_EQ(MakeSwitchLimit(2, std::nullopt, 1e9, 100).most_saving, std::nullopt);
+  EXPECT_EQ(MakeSwitchLimit(2, std::nullopt, 75, 100).most_saving, 0.25);
+  EXPECT_EQ(MakeSwitchLimit(2, std::nullopt, 75, 100).saving, std::nullopt);
+  EXPECT_EQ(MakeSwitchLimit(2, 75, 50, 100).saving, 0.25);
+  // A plan that costs energy, and a bound above it because sums are rounded.
+  EXPECT_EQ(MakeSwitchLimit(2, 125, 126, 100).most_saving, -0.25);
 }
 
 TEST_P(ReportData, AgreesExactlyWithThePlans) {

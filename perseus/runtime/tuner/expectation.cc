@@ -98,7 +98,7 @@ class Bootstrap {
     PERSEUS_ASSIGN_OR_RETURN(const plan::Planner maker, profiler::PlannerOf(sweep_, planned));
     PERSEUS_ASSIGN_OR_RETURN(const plan::Plan plan,
                              profiler::PlanWith(maker, target_, sweep_.change_limit));
-    const plan_file::PlanFile file = plan::MakePlanFile(maker, plan, job_);
+    PERSEUS_ASSIGN_OR_RETURN(const auto file, plan::MakePlanFile(maker, plan, target_, job_));
     PERSEUS_ASSIGN_OR_RETURN(const plan::Planner own, profiler::PlannerOf(sweep_, measured));
     PERSEUS_ASSIGN_OR_RETURN(const double promised, SavingBy(own, file));
     PERSEUS_ASSIGN_OR_RETURN(const double saved, SavingBy(planner_, file));

@@ -16,7 +16,12 @@ Result<TunedPlan> TunedPlan::Make(const profiler::SweepJob& sweep, const plan_fi
                                   const std::optional<noise::Noise>& noise) {
   profiler::SweepJob without_limit = sweep;
   without_limit.change_limit = {};
-  PERSEUS_ASSIGN_OR_RETURN(auto made, profiler::PlanFromSweep(without_limit, measured, target));
+  // Margins are for plans that promise a time. With longer times, a plan would seem to draw less
+  // power than it does.
+  profiler::PlanningProfileSpec spec;
+  if (!plan::LimitsTime(target.kind)) spec.time_margin = 0;
+  PERSEUS_ASSIGN_OR_RETURN(auto made,
+                           profiler::PlanFromSweep(without_limit, measured, target, spec));
   PERSEUS_ASSIGN_OR_RETURN(auto kept,
                            few_switches::KeepChangeLimit(made.planner, std::move(made.plan), target,
                                                          sweep.change_limit));
@@ -30,7 +35,7 @@ Result<TunedPlan> TunedPlan::Make(const profiler::SweepJob& sweep, const plan_fi
     has_margin = noisy.has_value();
     if (has_margin) made.plan = std::move(noisy->plan);
   }
-  plan_file::PlanFile file = plan::MakePlanFile(made.planner, made.plan, job);
+  PERSEUS_ASSIGN_OR_RETURN(auto file, plan::MakePlanFile(made.planner, made.plan, target, job));
   TunedPlan plan(std::move(made), std::move(file));
   plan.has_margin_ = has_margin;
   PERSEUS_ASSIGN_OR_RETURN(auto profile, ProfileOf(sweep, measured, Scale()));
@@ -110,7 +115,7 @@ Result<void> TunedPlan::Judge(const profiler::SweepJob& sweep, profile::Profile 
   if (const auto bound = judge.BoundFor(judged.deadline)) judged.lower_bound_j = *bound;
   plan_file::PlannedJob job = file_.job;
   job.model = sweep.model;
-  file_ = plan::MakePlanFile(judge, judged, std::move(job));
+  file_ = plan::DescribePlan(judge, judged, std::move(job));
   profile_ = std::move(profile);
   return {};
 }

@@ -44,12 +44,15 @@ profiler::SweepJob MakeSweepJob(const few_switches::ChangeLimit& limit) {
 }
 
 TunedPlan MakePlan(const few_switches::ChangeLimit& limit,
-                   const std::optional<noise::Noise>& noise = {}) {
+                   const std::optional<noise::Noise>& noise = {}, const plan::Target& target = {},
+                   double time_ci_s = 1e-6) {
   const profiler::SweepJob job = MakeSweepJob(limit);
   plan_file::PlannedJob planned;
   planned.schedule = job.schedule;
   planned.model = job.model;
-  auto plan = TunedPlan::Make(job, planned, {}, MeasureAll(job), noise);
+  auto measured = MeasureAll(job);
+  for (profiler::MeasuredOption& option : measured) option.time_ci_s = time_ci_s;
+  auto plan = TunedPlan::Make(job, planned, target, measured, noise);
   EXPECT_TRUE(plan) << plan.error().message;
   return *std::move(plan);
 }
@@ -77,6 +80,26 @@ TEST(TunedPlan, KeepsALimitOfClockChanges) {
   EXPECT_EQ(limited.file().target, "no slowdown, at most 2 switches per GPU");
   EXPECT_GT(limited.saving(), 0);
   EXPECT_LE(limited.saving(), free.saving());
+}
+
+// The promise is without margins. Times with margins would hide power.
+TEST(TunedPlan, PromisesAPowerOrAnEnergyWithinItsTarget) {
+  using Kind = plan::Target::Kind;
+  const plan_file::PlanFile fast = MakePlan({}).file();
+  for (const few_switches::ChangeLimit& limit :
+       {few_switches::ChangeLimit(), few_switches::ChangeLimit{.most_changes = 2}}) {
+    for (const double part : {0.99, 0.95, 0.9}) {
+      SCOPED_TRACE(part);
+      const double power_w = part * fast.energy_j / ToSeconds(fast.time);
+      const auto capped =
+          MakePlan(limit, {}, {.kind = Kind::kPowerCap, .value = power_w}, 2e-4).file();
+      EXPECT_LE(capped.energy_j / ToSeconds(capped.time), power_w);
+      const double energy_j = part * fast.energy_j;
+      const auto within =
+          MakePlan(limit, {}, {.kind = Kind::kEnergyBudget, .value = energy_j}, 2e-4).file();
+      EXPECT_LE(within.energy_j, energy_j);
+    }
+  }
 }
 
 TEST(TunedPlan, KeepsALimitOfClockChangesWithAMargin) {

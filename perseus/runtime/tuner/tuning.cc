@@ -308,7 +308,7 @@ Result<void> Tuner::MakePlan() {
                   reason_, made.error().message);
   }
   plan_ = *std::move(made);
-  if (noise && !plan_->has_margin() && noise::LimitsTime(options_.target.kind)) {
+  if (noise && !plan_->has_margin() && plan::LimitsTime(options_.target.kind)) {
     Say("no plan keeps its mean time under the noise of the instructions: this one may be slower");
   }
   return {};
@@ -319,7 +319,7 @@ Result<void> Tuner::MakePlan() {
 // wake up late. Two standard errors are left out. Otherwise, plans would get a margin by chance,
 // which is dear.
 void Tuner::Explain(const SeenSteps& seen) {
-  if (!noise::LimitsTime(options_.target.kind)) return;
+  if (!plan::LimitsTime(options_.target.kind)) return;
   const double error = seen.time_error_s / seen.baseline_time_s;
   further_noise_ = plan_->NoiseThatExplains(seen.slowdown() - 2 * error,
                                             MeasuredNoise().value_or(noise::Noise{}));

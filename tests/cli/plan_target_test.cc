@@ -1,0 +1,144 @@
+// Tests that every plan of `perseus plan` keeps its target, whatever else the flags ask for: a limit
+// of clock changes, a trade-off, noise, hardware facts, another schedule, what a change costs. A
+// target that cannot be kept is an error, whose value can be kept.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <regex>
+#include <sstream>
+
+#include "tests/cli/program.h"
+
+namespace perseus {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kSmallJob = " --schedule 1f1b --microbatches 4 --blocking-power 83.64 ";
+constexpr const char* kSlowdown = "--slowdown 3 ";
+
+struct Path {
+  const char* name;
+  const char* flags;
+};
+
+// A target as a flag, and what it limits: "time_s", "energy_j" or "average_power_w".
+struct Asked {
+  std::string flag;
+  const char* limits;
+  double value;
+};
+
+class PlanTargetTest : public ProgramTest, public testing::WithParamInterface<Path> {
+ protected:
+  PlanTargetTest() {
+    MakeProfile();
+    Write("facts.toml", R"(
+format = "perseus-hardware-facts"
+version = 1
+host = "box"
+gpu_name = "A100"
+driver_version = "1"
+measured_at = "2026-02-22T17:05:00Z"
+perseus_version = "0.1.0"
+gpu_count = 4
+max_changes_per_s = {value = 20, low = 20, high = 40, samples = 35}
+)");
+    // The last stage lacks a clock that the others have, so some limits have no plan.
+    std::string rows;
+    std::istringstream lines(Read("profile.csv"));
+    for (std::string row; std::getline(lines, row);) {
+      if (row.find("3,backward,1410,") == std::string::npos) rows += row + '\n';
+    }
+    Write("missing.csv", rows);
+  }
+
+  std::string Command(const std::string& targets) const {
+    return std::string("plan ") + GetParam().flags + kSmallJob + targets + "--json";
+  }
+
+  // Targets from one end of the frontier to the other, and beyond both. Some are exactly what the
+  // plan with no slowdown has, because limits are picked for that plan.
+  std::vector<Asked> Targets() const {
+    const json summary = RunJson("plan profile.csv --per-instruction" + std::string(kSmallJob));
+    const json& fastest = Find(summary, "no-slowdown");
+    const json& least = Find(summary, "least-energy");
+    std::vector<Asked> targets;
+    for (const auto& [flag, key] : {std::pair("--energy-budget", "energy_j"),
+                                    std::pair("--power-cap", "average_power_w"),
+                                    std::pair("--deadline", "time_s")}) {
+      const double from = fastest[key];
+      const double to = least[key];
+      for (const double part : {-0.1, 0.0, 0.05, 0.5, 1.1}) {
+        const std::string value = fmt::format("{:.9g}", from + part * (to - from));
+        targets.push_back({fmt::format("{} {} ", flag, value), key, std::stod(value)});
+      }
+    }
+    const double baseline_s = summary["baseline"]["time_s"];
+    targets.push_back({kSlowdown, "time_s", 1.03 * baseline_s});
+    return targets;
+  }
+
+  static const json& Find(const json& summary, const std::string& name) {
+    for (const json& plan : summary["plans"]) {
+      if (plan["name"] == name) return plan;
+    }
+    ADD_FAILURE() << "no plan " << name;
+    return summary;
+  }
+  // The plan of the target is the one with its name: "power-cap-2000w".
+  static void ExpectKept(const json& plans, const Asked& asked) {
+    constexpr double kRounding = 1 + 1e-9;  // Of a time in nanoseconds, and of a quotient.
+    const std::string name = asked.flag.substr(2, asked.flag.find(' ') - 2) + '-';
+    const auto plan = std::ranges::find_if(plans, [&](const json& one) {
+      return one["name"].get<std::string>().starts_with(name) &&
+             (asked.flag != kSlowdown || one["name"] == "slowdown-3");
+    });
+    ASSERT_NE(plan, plans.end());
+    EXPECT_LE((*plan)[asked.limits], asked.value * kRounding) << *plan;
+  }
+};
+
+TEST_P(PlanTargetTest, EveryPlanKeepsItsTarget) {
+  for (const Asked& asked : Targets()) {
+    SCOPED_TRACE(asked.flag);
+    Asked possible = asked;
+    Outcome outcome = Run(Command(asked.flag));
+    // Impossible: the error has the nearest value, first without a limit of clock changes, then with
+    // it. Asking for this value works.
+    for (int refusals = 0; outcome.status == 3 && refusals < 2; ++refusals) {
+      if (outcome.err.find("with this noise") != std::string::npos) break;  // It has a slowdown.
+      std::smatch nearest;
+      const std::regex value("(?:is|takes) ([0-9.]+) [sJW]");
+      ASSERT_TRUE(std::regex_search(outcome.err, nearest, value)) << outcome.err;
+      possible.value = std::stod(nearest[1]);
+      EXPECT_GT(possible.value, asked.value);
+      possible.flag = asked.flag.substr(0, asked.flag.find(' ') + 1) + nearest[1].str() + ' ';
+      outcome = Run(Command(possible.flag));
+    }
+    if (outcome.err.find("with this noise") != std::string::npos) continue;
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    ExpectKept(json::parse(outcome.out)["plans"], possible);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Flags, PlanTargetTest,
+    testing::Values(Path{"Default", "profile.csv"}, Path{"FirstLook", "profile.csv --effort 0"},
+                    Path{"PerInstruction", "profile.csv --per-instruction"},
+                    Path{"NoChange", "profile.csv --max-switches 0 --effort 0"},
+                    Path{"Limit", "profile.csv --max-switches 4 --effort 0"},
+                    Path{"LimitAndTradeoff", "profile.csv --max-switches 2 --switch-tradeoff --effort 0"},
+                    Path{"Auto", "profile.csv --max-switches auto --effort 0"},
+                    Path{"Noise", "profile.csv --noise 1 --effort 0"},
+                    Path{"NoiseAndLimit", "profile.csv --noise 1 --max-switches 3 --effort 0"},
+                    Path{"Facts", "profile.csv --facts facts.toml --effort 0"},
+                    Path{"Latency", "profile.csv --switch-latency 5 --effort 0"},
+                    Path{"LatencyAndLimit", "profile.csv --switch-latency 5 --max-switches 4 --effort 0"},
+                    Path{"Cost", "profile.csv --switch-cost 0.0005,0.1 --effort 0"},
+                    Path{"MissingClock", "missing.csv"},
+                    Path{"MissingClockAndLimit", "missing.csv --max-switches 8 --effort 0"}),
+    [](const auto& row) { return std::string(row.param.name); });
+
+}  // namespace
+}  // namespace perseus
