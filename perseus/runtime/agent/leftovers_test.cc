@@ -142,16 +142,18 @@ class LeftoversTest : public AgentTest {
 
   void Leave(const std::string& text) {
     a_.Set(device::Control::kSmClock, device::Setting{900, 900});
-    std::ofstream(state()) << text;
+    static_cast<void>(Write(state(), text));
     logged_.str("");
   }
   Result<int> GiveBack(GpuManager::Setup setup) {
-    // Without a flush, because the tests do this often.
-    setup.write_state = [](const auto& path, std::string_view text) -> Result<void> {
-      std::ofstream(path) << text;
-      return {};
-    };
+    setup.write_state = Write;
     return GiveBackLeftovers(std::move(setup), std::chrono::seconds(60), log_);
+  }
+  // Without a flush, because the tests do this often. (To truncate a file may flush it, too.)
+  static Result<void> Write(const std::filesystem::path& path, std::string_view text) {
+    std::filesystem::remove(path);
+    std::ofstream(path) << text;
+    return {};
   }
   bool Warns(const std::string& why) const {
     return logged_.str().find(
