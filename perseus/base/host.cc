@@ -14,8 +14,12 @@ std::string HostName() {
 }
 
 Result<std::string> BootId() {
-  PERSEUS_ASSIGN_OR_RETURN(auto text, ReadFile("/proc/sys/kernel/random/boot_id"));
+  constexpr const char* kPath = "/proc/sys/kernel/random/boot_id";
+  PERSEUS_ASSIGN_OR_RETURN(auto text, ReadFile(kPath));
   while (!text.empty() && text.back() == '\n') text.pop_back();
+  if (text.empty()) {
+    return FailAs(ErrorKind::kSystem, "{} is empty (mount the /proc of the kernel here)", kPath);
+  }
   return text;
 }
 

@@ -527,6 +527,30 @@ TEST_F(AgentTest, ADamagedStateStopsItBeforeItChangesAnything) {
   EXPECT_TRUE(a_.history().empty());
 }
 
+TEST_F(AgentTest, TheLogNamesAGpuThatCannotBeRestored) {
+  Start();
+  Client client(socket());
+  const std::string lease = client.Acquire({"GPU-a"});
+  client.publisher().Publish(0, 1200);
+  ASSERT_TRUE(Eventually([&] { return a_.setting(device::Control::kSmClock).has_value(); }));
+  a_.Break(device::DeviceErrorKind::kFailed, "the driver is stuck");
+  client.Ask(protocol::Release{lease});
+  ASSERT_TRUE(
+      Eventually([&] { return client.StatusOf("GPU-a").trouble == "the driver is stuck"; }));
+  // The event loop writes the log when it looks for silent clients.
+  Client silent(socket());
+  silent.Acquire({"GPU-b"}, 1);
+  ASSERT_TRUE(Eventually([&] { return client.StatusOf("GPU-b").lease.empty(); }));
+  a_.Repair();
+  Stop();
+  const std::string line =
+      "GPU-a is not restored yet, and the agent tries again: the driver is stuck";
+  const std::size_t at = logged_.str().find(line);
+  ASSERT_NE(at, std::string::npos) << logged_.str();
+  EXPECT_EQ(logged_.str().find(line, at + 1), std::string::npos) << "once";
+  EXPECT_TRUE(IsAllBack());
+}
+
 TEST_F(AgentTest, TheListAndTheLogNameTheLockOfAnotherProgram) {
   Start();
   Client client(socket());

@@ -34,6 +34,13 @@ tl::unexpected<protocol::Refused> NoSuchGpu(const std::string& uuid) {
   return Refuse(Refusal::kNoSuchGpu, "this node has no GPU {} (see perseus gpu list)", uuid);
 }
 
+std::string Describe(const std::optional<device::SettingReading>& reading,
+                     device::Control control) {
+  if (!reading) return "it cannot be read";
+  if (reading->is_known) return "it reads " + device::Describe(control, reading->setting);
+  return reading->hint.empty() ? "the driver does not report it" : reading->hint;
+}
+
 Result<void> CheckClock(const std::vector<int>& clocks_mhz, int clock_mhz, std::string_view uuid) {
   const auto above = std::ranges::lower_bound(clocks_mhz, clock_mhz);
   if (clocks_mhz.empty() || (above != clocks_mhz.end() && *above == clock_mhz)) return {};
@@ -69,7 +76,18 @@ Result<void> CheckResting(const GpuManager::Setup::Resting& resting,
 struct GpuManager::Gpu {
   std::unique_ptr<GpuWorker> worker;
   ForeignClockLog foreign;
+  bool has_logged_failure = false;  // Of the current restore.
+
+  void LogFailureOnce(const std::string& uuid, const GpuSnapshot& snapshot, spdlog::logger& log);
 };
+
+// A failure that is still there at a tick, after the first retries.
+void GpuManager::Gpu::LogFailureOnce(const std::string& uuid, const GpuSnapshot& snapshot,
+                                     spdlog::logger& log) {
+  if (!snapshot.is_restoring || has_logged_failure || snapshot.setting_trouble.empty()) return;
+  log.warn("{} is not restored yet, and the agent tries again: {}", uuid, snapshot.setting_trouble);
+  has_logged_failure = true;
+}
 
 // An Acquire whose GPUs are being read.
 struct GpuManager::Acquiring {
@@ -126,6 +144,15 @@ Result<void> GpuManager::Begin(std::vector<std::unique_ptr<device::Device>> devi
     next.DeclareResting(resting.uuid, resting.control, resting.setting);
   }
   const std::vector<Restore> restores = RestoresAfterStart(next, setup_.boot_id, readings);
+  // Before the state forgets them.
+  for (const auto& [wanted, reading] : NotRestoredAfterStart(next, restores, readings)) {
+    const SavedGpu& saved = next.gpus.at(wanted.uuid);
+    log_.warn(
+        "{}: the {}, which lease {} ({}) changed in another boot, is not restored: {} (if neither "
+        "the boot nor another program has set it since, set it to {} by hand, as with nvidia-smi)",
+        wanted.uuid, NameOf(wanted.control), saved.lease, QuotedJob(saved.owner.job),
+        Describe(reading, wanted.control), device::Describe(wanted.control, wanted.setting));
+  }
   next.BeginBoot(setup_.boot_id, restores);
   if (auto saved = state_.Save(std::move(next)); !saved) return saved;
 
@@ -349,7 +376,9 @@ void GpuManager::StartRestore(const std::string& uuid, const std::string& lease,
   for (const Restore& restore : restores) {
     if (restore.uuid == uuid) settings.push_back({restore.control, restore.setting});
   }
-  gpus_.at(uuid).worker->Restore(std::move(settings), [this, alive = is_alive_, uuid, lease] {
+  Gpu& gpu = gpus_.at(uuid);
+  gpu.has_logged_failure = false;
+  gpu.worker->Restore(std::move(settings), [this, alive = is_alive_, uuid, lease] {
     post_([this, alive, uuid, lease] {
       if (*alive) IsRestored(uuid, lease);
     });
@@ -430,7 +459,11 @@ void GpuManager::Tick() {
   const Nanoseconds now = Now();
   for (const auto& [lease, channel] : channels_) table_.Beat(lease, channel->heartbeat(), now);
   for (const Lease& lease : table_.Expire(now)) End(lease, LeaseEnd::kSilent);
-  for (auto& [uuid, gpu] : gpus_) gpu.foreign.Log(uuid, gpu.worker->snapshot(), log_);
+  for (auto& [uuid, gpu] : gpus_) {
+    GpuSnapshot snapshot = gpu.worker->snapshot();
+    gpu.LogFailureOnce(uuid, snapshot, log_);
+    gpu.foreign.Log(uuid, std::move(snapshot), log_);
+  }
   std::erase_if(restored_unsaved_,
                 [this](const auto& restored) { return Free(restored.first, restored.second); });
 }

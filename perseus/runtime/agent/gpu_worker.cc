@@ -167,6 +167,7 @@ void GpuWorker::Restore(std::vector<ControlSetting> settings, std::function<void
     }
     snapshot_.is_serving = false;
     snapshot_.is_restoring = true;
+    snapshot_.setting_trouble.clear();  // That of the lease.
     unobserved_ = 0;
   });
 }

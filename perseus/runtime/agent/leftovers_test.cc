@@ -4,6 +4,7 @@
 #include <sys/prctl.h>
 
 #include <fstream>
+#include <regex>
 #include <utility>
 
 #include "perseus/runtime/agent/agent_fixture.h"
@@ -122,6 +123,98 @@ TEST_F(UnresponsiveAgentTest, AProcessThatIsNotTheAgentIsNotKilled) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().kind, ErrorKind::kSystem);
   ExpectRuns(bystander);
+}
+
+// What a killed agent leaves: GPU-a is locked, and the state says so.
+class LeftoversTest : public AgentTest {
+ protected:
+  LeftoversTest() {
+    SavedState left;
+    left.boot_id = "11112222-boot";
+    left.Take({.uuid = "GPU-a",
+               .lease = "lease-1",
+               .owner = {{4242, 1}, 1000, "llama"},
+               .controls = {{device::Control::kSmClock, {{true, std::nullopt}, true}}}});
+    text_ = FormatSavedState(left);
+    std::filesystem::create_directories(state().parent_path());
+    Leave(text_);
+  }
+
+  void Leave(const std::string& text) {
+    a_.Set(device::Control::kSmClock, device::Setting{900, 900});
+    static_cast<void>(Write(state(), text));
+    logged_.str("");
+  }
+  Result<int> GiveBack(GpuManager::Setup setup) {
+    setup.write_state = Write;
+    return GiveBackLeftovers(std::move(setup), std::chrono::seconds(60), log_);
+  }
+  // Without a flush, because the tests do this often. (To truncate a file may flush it, too.)
+  static Result<void> Write(const std::filesystem::path& path, std::string_view text) {
+    std::filesystem::remove(path);
+    std::ofstream(path) << text;
+    return {};
+  }
+  bool Warns(const std::string& why) const {
+    return logged_.str().find(
+               "GPU-a: the SM clock, which lease lease-1 (\"llama\") changed in "
+               "another boot, is not restored: " +
+               why) != std::string::npos;
+  }
+
+  std::string text_;
+};
+
+TEST_F(LeftoversTest, NoChangedByteOfTheStateLeavesAGpuLockedSilently) {
+  const std::string without_checksum = std::regex_replace(
+      text_, std::regex(R"("version": 2,\s*"checksum": "\w{8}")"), R"("version": 1)");
+  for (const std::string& text : {text_, without_checksum}) {
+    for (std::size_t at = 0; at < text.size(); ++at) {
+      std::string damaged = text;
+      damaged[at] = static_cast<char>(damaged[at] ^ 1);
+      Leave(damaged);
+      const auto restored = GiveBack(Options().gpus);
+      if (restored) {
+        EXPECT_TRUE(!a_.setting(device::Control::kSmClock) || Warns("it reads 900 MHz")) << damaged;
+      } else {
+        EXPECT_THAT(restored.error().message,
+                    ::testing::AnyOf(::testing::HasSubstr(state().string()),
+                                     ::testing::HasSubstr("not restored yet")))
+            << damaged;
+      }
+    }
+  }
+}
+
+TEST_F(LeftoversTest, AnotherBootForgetsNoLockSilently) {
+  const auto forget = [&](bool is_present) {
+    GpuManager::Setup setup = Options().gpus;
+    setup.boot_id = "33334444-boot";
+    if (!is_present) setup.devices.devices.erase(setup.devices.devices.begin());
+    Leave(text_);
+    EXPECT_TRUE(GiveBack(std::move(setup)));
+    EXPECT_EQ(a_.setting(device::Control::kSmClock), (device::Setting{900, 900}));
+  };
+  forget(true);
+  EXPECT_TRUE(
+      Warns("it reads 900 MHz (if neither the boot nor another program has set it since, "
+            "set it to the driver's default by hand"));
+  forget(false);
+  EXPECT_TRUE(Warns("it cannot be read"));
+  a_.HideSmClock("the SM clock stands at 900 of 1410 MHz");
+  forget(true);
+  EXPECT_TRUE(Warns("the SM clock stands at 900 of 1410 MHz"));
+  a_.HideSmClock("");
+  forget(true);
+  EXPECT_TRUE(Warns("the driver does not report it"));
+}
+
+TEST_F(LeftoversTest, ABootThatHasResetTheGpuIsNoReasonToWarn) {
+  a_.Set(device::Control::kSmClock, std::nullopt);
+  GpuManager::Setup setup = Options().gpus;
+  setup.boot_id = "33334444-boot";
+  EXPECT_TRUE(GiveBack(std::move(setup)));
+  EXPECT_EQ(logged_.str(), "");
 }
 
 }  // namespace

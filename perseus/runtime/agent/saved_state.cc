@@ -35,14 +35,18 @@ std::vector<Restore> RestoresOf(const SavedState& state, const SavedGpu& gpu) {
   return restores;
 }
 
-// After another boot: whether the control seems to have the setting that the driver's reset left.
-bool IsUntouchedSinceBoot(const Readings& readings, const Restore& restore) {
+std::optional<device::SettingReading> ReadingOf(const Readings& readings, const Restore& restore) {
   const auto gpu = readings.find(restore.uuid);
-  if (gpu == readings.end()) return true;
+  if (gpu == readings.end()) return std::nullopt;
   const auto found = gpu->second.find(restore.control);
-  if (found == gpu->second.end()) return true;
-  const device::SettingReading& reading = found->second;
-  return reading.is_known ? !reading.setting.has_value() : reading.hint.empty();
+  if (found == gpu->second.end()) return std::nullopt;
+  return found->second;
+}
+
+// After another boot: whether the control seems to have the setting that the driver's reset left.
+bool IsUntouchedSinceBoot(const std::optional<device::SettingReading>& reading) {
+  if (!reading) return true;
+  return reading->is_known ? !reading->setting.has_value() : reading->hint.empty();
 }
 
 }  // namespace
@@ -164,11 +168,26 @@ std::vector<Restore> RestoresAfterStart(const SavedState& state, std::string_vie
   for (const auto& [uuid, gpu] : state.gpus) {
     for (Restore& restore : RestoresOf(state, gpu)) {
       const bool is_wanted =
-          is_same_boot || (restore.setting && IsUntouchedSinceBoot(readings, restore));
+          is_same_boot || (restore.setting && IsUntouchedSinceBoot(ReadingOf(readings, restore)));
       if (is_wanted) restores.push_back(std::move(restore));
     }
   }
   return restores;
+}
+
+std::vector<NotRestored> NotRestoredAfterStart(const SavedState& state,
+                                               const std::vector<Restore>& restores,
+                                               const Readings& readings) {
+  std::vector<NotRestored> left;
+  for (const auto& [uuid, gpu] : state.gpus) {
+    for (const Restore& changed : RestoresOf(state, gpu)) {
+      auto reading = ReadingOf(readings, changed);
+      const bool is_back = reading && reading->is_known && reading->setting == changed.setting;
+      if (is_back || std::ranges::find(restores, changed) != restores.end()) continue;
+      left.push_back({changed, std::move(reading)});
+    }
+  }
+  return left;
 }
 
 }  // namespace perseus::agent

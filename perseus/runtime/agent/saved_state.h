@@ -121,8 +121,24 @@ std::vector<Restore> RestoresAfterLease(const SavedState& state, std::string_vie
 //   not reported by the driver  restored, unless the driver hints at a lock
 //   not readable at all         restored when the GPU can be reached again
 //   any other setting           left alone, because another program set it after the boot
+// NotRestoredAfterStart has what must not be forgotten without a warning.
 // Controls that the agent never changed are never touched. `boot_id_now` must not be empty.
 std::vector<Restore> RestoresAfterStart(const SavedState& state, std::string_view boot_id_now,
                                         const Readings& readings);
+
+// A changed control that is not restored, and what the driver reports of it.
+struct NotRestored {
+  Restore wanted;
+  std::optional<device::SettingReading> reading;  // Empty if it cannot be read.
+};
+
+// The changed controls that are not in `restores`, the result of RestoresAfterStart. BeginBoot
+// forgets them, so the caller warns of each: if the saved boot id is wrong, such as in a damaged
+// file without a checksum, the agent's own lock looks like that of another program. Leaves out
+// controls that read as they were before the lease, as after a reboot if the driver reports locks.
+// If it does not, only a node that stopped without ending its agent in order gets these warnings.
+std::vector<NotRestored> NotRestoredAfterStart(const SavedState& state,
+                                               const std::vector<Restore>& restores,
+                                               const Readings& readings);
 
 }  // namespace perseus::agent

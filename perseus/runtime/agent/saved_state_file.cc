@@ -1,5 +1,7 @@
 #include "perseus/runtime/agent/saved_state_file.h"
 
+#include <zlib.h>
+
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -20,7 +22,8 @@ using json_file::Throw;
 using nlohmann::ordered_json;
 
 constexpr std::string_view kFormat = "perseus-agent-state";
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
+constexpr int kVersionWithoutChecksum = 1;
 // file -> gpus -> gpu -> controls -> control -> before -> lower.
 constexpr int kMaxJsonDepth = 7;
 // In MHz or mW: far above any clock, and 10 kW.
@@ -133,7 +136,25 @@ void ReadResting(const Node& node, SavedState& state) {
   if (!state.resting.contains(uuid)) Throw("{} declares no control", node.path);
 }
 
-void CheckVersion(const Node& file) {
+// Does not depend on spaces or on the order of the keys.
+std::string ChecksumOf(nlohmann::json file) {
+  file.erase("checksum");
+  const std::string text = file.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const auto* const bytes = reinterpret_cast<const Bytef*>(text.data());
+  return fmt::format("{:08x}", ::crc32_z(0, bytes, text.size()));
+}
+
+void CheckChecksum(const Node& file) {
+  const std::string expected = ChecksumOf(file.value);
+  const std::string found = Member(file, "checksum").Text();
+  if (found == expected) return;
+  Throw(
+      "checksum is {}, but that of the content is \"{}\": the file was damaged or changed by hand "
+      "(if you changed it and all of it is right, write the latter)",
+      Excerpt(found), expected);
+}
+
+std::uint64_t ReadVersion(const Node& file) {
   if (!file.value.is_object() || !file.Has("format") || file.value["format"] != kFormat) {
     Throw("is not a saved state of the agent (expected \"format\": \"{}\")", kFormat);
   }
@@ -144,11 +165,12 @@ void CheckVersion(const Node& file) {
           version, kVersion);
   }
   if (version < 1) Throw("version is 0 (expected {})", kVersion);
+  return version;
 }
 
 SavedState ReadState(const Node& file) {
-  CheckVersion(file);
-  file.RequireObject({"format", "version", "boot_id", "gpus", "grants", "resting"});
+  const std::uint64_t version = ReadVersion(file);
+  file.RequireObject({"format", "version", "checksum", "boot_id", "gpus", "grants", "resting"});
   SavedState state;
   state.boot_id = Name(Member(file, "boot_id"));
   const Node gpus = Member(file, "gpus");
@@ -166,6 +188,9 @@ SavedState ReadState(const Node& file) {
   }
   const Node resting = Member(file, "resting");
   for (std::size_t i = 0; i < resting.ListSize(); ++i) ReadResting(resting[i], state);
+  // Last, because every other error names the place of the damage. A version that was changed from
+  // 2 to 1 does not avoid the check.
+  if (version != kVersionWithoutChecksum || file.Has("checksum")) CheckChecksum(file);
   return state;
 }
 
@@ -228,9 +253,14 @@ std::string FormatSavedState(const SavedState& state) {
     }
     resting.push_back(std::move(entry));
   }
-  const ordered_json file{{"format", kFormat},           {"version", kVersion},
-                          {"boot_id", state.boot_id},    {"gpus", std::move(gpus)},
-                          {"grants", std::move(grants)}, {"resting", std::move(resting)}};
+  ordered_json file{{"format", kFormat},
+                    {"version", kVersion},
+                    {"checksum", ""},
+                    {"boot_id", state.boot_id},
+                    {"gpus", std::move(gpus)},
+                    {"grants", std::move(grants)},
+                    {"resting", std::move(resting)}};
+  file["checksum"] = ChecksumOf(file);
   // Without this handler, a name that is not UTF-8 would throw. With it, the check in Save fails.
   return file.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
@@ -263,7 +293,7 @@ Result<SavedStateFile> SavedStateFile::Open(std::filesystem::path path,
   if (!text) return FailAs(text.error().kind, "{}; {}", text.error().message, kRemedy);
   PERSEUS_ASSIGN_OR_RETURN(SavedState state, ParseSavedState(*text, path.string()));
   SavedStateFile file(std::move(path), std::move(state), std::move(write));
-  file.is_on_disk_ = true;
+  file.is_on_disk_ = *text == FormatSavedState(file.state_);  // Not that of an older version.
   return file;
 }
 

@@ -1,7 +1,7 @@
 // The saved state on disk: one JSON file, replaced as a whole and flushed. So a crash at any time
 // leaves either the old state or the new one.
 //
-//   {"format": "perseus-agent-state", "version": 1, "boot_id": "9b2d…",
+//   {"format": "perseus-agent-state", "version": 2, "checksum": "5f1c09ae", "boot_id": "9b2d…",
 //    "gpus": [{"uuid": "GPU-1f…", "lease": "9b2d61c4-5265c00-12",
 //              "owner": {"pid": 4242, "process_started": 3521262, "uid": 1000, "job": "llama-7b"},
 //              "controls": {"sm_clock": {"before": "unknown", "changed": true},
@@ -13,12 +13,29 @@
 // Clocks are in MHz, power limits in mW. A process that can write this file decides what the agent
 // does to GPUs, so the file belongs in a directory of root.
 //
+// The checksum is the CRC-32 (of zlib) of everything else: the file's JSON without "checksum", with
+// sorted keys and no spaces. It is a key of the JSON, and not a line behind it, so that any editor
+// and any JSON tool can show and reformat the file. It finds each changed character, such as one of
+// the boot id, that the reader would believe. It is no protection against intent, see above. The
+// error has the right checksum, for a person who has changed the file by hand and knows that it is
+// right.
+//
+// A file with a wrong checksum is an error like all other damage: no agent starts until a person
+// has decided. To restore what still seems right could set another GPU, or to a wrong power limit,
+// and an agent that continues without the file would take its predecessor's lock for the setting of
+// an administrator. Meanwhile training runs without Perseus, and the alert for a missing agent
+// fires.
+//
+// Version 1 had no checksum. It is read, and replaced at the first Save, which every agent does at
+// its start. Agents of that version refuse version 2; docs/how-to/upgrade.md has the way back.
+//
 // Not thread-safe: one thread owns it.
 //
 // Invariants:
 //  1. state() is what was saved last. It never has changes that could not be saved.
 //  2. Nothing is written that could not be read again.
-//  3. A file that cannot be read completely is not used at all, and is left unchanged.
+//  3. A file that cannot be read completely, or has a wrong checksum, is not used at all, and is
+//     left unchanged.
 #pragma once
 
 #include <filesystem>

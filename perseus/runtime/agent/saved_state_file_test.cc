@@ -7,6 +7,7 @@
 
 #include <csignal>
 #include <random>
+#include <regex>
 
 #include "perseus/base/file.h"
 #include "tests/support/temporary_directory.h"
@@ -46,6 +47,12 @@ std::string Replaced(std::string text, std::string_view what, std::string_view b
   return at == std::string::npos ? text : text.replace(at, what.size(), by);
 }
 
+// As an agent of version 1 of the format would have written it.
+std::string AsVersion1(const std::string& text) {
+  return std::regex_replace(text, std::regex(R"("version": 2,\s*"checksum": "\w{8}")"),
+                            R"("version": 1)");
+}
+
 class SavedStateFileTest : public ::testing::Test {
  protected:
   TemporaryDirectory directory_;
@@ -60,6 +67,16 @@ TEST_F(SavedStateFileTest, EverythingIsReadBack) {
   const auto again = SavedStateFile::Open(path_, "boot-2");
   ASSERT_TRUE(again) << again.error().message;
   EXPECT_EQ(again->state(), Everything()) << "with the boot it was saved in";
+}
+
+TEST_F(SavedStateFileTest, AFileOfVersion1IsReadAndReplaced) {
+  fs::create_directories(path_.parent_path());
+  ASSERT_TRUE(WriteFileAtomically(path_, AsVersion1(FormatSavedState(Everything()))));
+  auto file = SavedStateFile::Open(path_, "boot-1");
+  ASSERT_TRUE(file) << file.error().message;
+  EXPECT_EQ(file->state(), Everything());
+  ASSERT_TRUE(file->Save(Everything()));
+  EXPECT_EQ(*ReadFile(path_), FormatSavedState(Everything()));
 }
 
 TEST_F(SavedStateFileTest, WithoutAFileThereIsNothingToRestore) {
@@ -144,6 +161,40 @@ TEST(ParseSavedState, ATruncatedFileIsNeverAState) {
   }
 }
 
+TEST(ParseSavedState, AChangedByteIsAnErrorOrChangesNothing) {
+  const std::string text = FormatSavedState(Everything());
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    for (unsigned bit = 0; bit < 8; ++bit) {
+      std::string damaged = text;
+      damaged[at] = static_cast<char>(damaged[at] ^ 1 << bit);
+      const auto state = ParseSavedState(damaged, "state.json");
+      EXPECT_TRUE(!state || *state == Everything()) << "byte " << at << ": " << damaged[at];
+    }
+  }
+}
+
+TEST(ParseSavedState, AnEditorMayReformatTheFile) {
+  const std::string text = FormatSavedState(Everything());
+  const auto state = ParseSavedState(std::regex_replace(text, std::regex("\n *"), ""), "state");
+  ASSERT_TRUE(state) << state.error().message;
+  EXPECT_EQ(*state, Everything());
+}
+
+TEST(ParseSavedState, TheErrorHasTheChecksumOfWhatAPersonHasWritten) {
+  const std::string edited =
+      Replaced(FormatSavedState(Everything()), "\"/slurm/job_17\"", "\"/slurm/job_18\"");
+  const auto refused = ParseSavedState(edited, "state.json");
+  ASSERT_FALSE(refused);
+  std::smatch checksums;
+  ASSERT_TRUE(std::regex_search(refused.error().message, checksums,
+                                std::regex("checksum is (\"\\w+\"), .* is (\"\\w+\"):")))
+      << refused.error().message;
+  const auto state =
+      ParseSavedState(Replaced(edited, checksums[1].str(), checksums[2].str()), "state.json");
+  ASSERT_TRUE(state) << state.error().message;
+  EXPECT_EQ(state->grants[1].cgroup, "/slurm/job_18");
+}
+
 TEST(ParseSavedState, ErrorsNameTheDamage) {
   struct Row {
     const char* what;
@@ -153,10 +204,13 @@ TEST(ParseSavedState, ErrorsNameTheDamage) {
   const std::string text = FormatSavedState(Everything());
   for (const Row& row : {
            Row{"perseus-agent-state", "perseus-plan", "is not a saved state of the agent"},
-           Row{"\"version\": 1", "\"version\": 2", "has version 2, from a newer perseus"},
-           Row{"\"version\": 1", "\"version\": 0", "version is 0"},
-           Row{"\"version\": 1", "\"version\": -1", "version is not a whole number"},
-           Row{"\"version\": 1", "\"version\": 1, \"version\": 1", "appears twice"},
+           Row{"\"version\": 2", "\"version\": 3", "has version 3, from a newer perseus"},
+           Row{"\"version\": 2", "\"version\": 0", "version is 0"},
+           Row{"\"version\": 2", "\"version\": -1", "version is not a whole number"},
+           Row{"\"version\": 2", "\"version\": 2, \"version\": 2", "appears twice"},
+           Row{"\"version\": 2", "\"version\": 1", "the file was damaged or changed by hand"},
+           Row{"\"checksum\"", "\"boot\": \"\", \"checksum\"", "has no key \"boot\""},
+           Row{"\"9b2d61c4-7", "\"9b2d61c4-6", "the file was damaged or changed by hand"},
            Row{"\"grants\"", "\"grnts\"", "did you mean \"grants\"?"},
            Row{"\"unknown\"", "\"unkown\"", "gpus[0].controls.sm_clock.before is neither"},
            Row{"\"unknown\"", "null", "gpus[0].controls.sm_clock.before is neither"},

@@ -115,6 +115,43 @@ INSTANTIATE_TEST_SUITE_P(
                   std::nullopt}),
     [](const auto& test) { return test.param.name; });
 
+TEST(NotRestoredAfterStart, HasWhatTheStateForgetsUnlessItIsBack) {
+  struct Row {
+    const char* name;
+    SettingBefore before;
+    std::optional<device::SettingReading> reading;
+    bool is_listed;
+  };
+  for (const Row& row : {
+           Row{"somebody locked it", kDefault, kReadsOther, true},
+           Row{"somebody locked it, and it had a setting", kKnown, kReadsOther, true},
+           Row{"seems locked", kUnknown, kSeemsLocked, true},
+           Row{"the driver cannot tell", kUnknown, kCannotTell, true},
+           Row{"cannot be read", kDefault, std::nullopt, true},
+           Row{"the boot has reset it", kDefault, kReadsDefault, false},
+           Row{"somebody put it back", kKnown, kReadsAdministratorSetting, false},
+           Row{"is restored", kKnown, kReadsDefault, false},
+       }) {
+    SCOPED_TRACE(row.name);
+    Readings readings;
+    if (row.reading) readings["GPU-a"][device::Control::kSmClock] = *row.reading;
+    for (const bool is_changed : {true, false}) {
+      const SavedState state = With(row.before, is_changed, false);
+      const auto left =
+          NotRestoredAfterStart(state, RestoresAfterStart(state, "boot-2", readings), readings);
+      ASSERT_EQ(left.size(), row.is_listed && is_changed ? 1U : 0U);
+      if (left.empty()) continue;
+      EXPECT_EQ(left[0].wanted, (Restore{"GPU-a", device::Control::kSmClock, row.before.setting}));
+      EXPECT_EQ(left[0].reading.has_value(), row.reading.has_value());
+    }
+    const SavedState state = With(row.before, true, false);
+    EXPECT_TRUE(
+        NotRestoredAfterStart(state, RestoresAfterStart(state, "boot-1", readings), readings)
+            .empty())
+        << "in the same boot, all is restored";
+  }
+}
+
 TEST(SavedState, EveryChangedControlOfAGpuIsRestoredWhenTheLeaseEnds) {
   SavedState state = With(kKnown, true, false);
   state.gpus["GPU-a"].controls[device::Control::kMemoryClock] = {kDefault, false};
