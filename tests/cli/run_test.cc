@@ -254,7 +254,7 @@ TEST_F(RunVerbTest, RecordsNothingWhereALinkReplacesTheRanks) {
                                      "(put a directory in its place); nothing is recorded\n"));
 }
 
-// Whoever may write into the job directory may put any file there.
+// Each user who may write into the job directory may put any file there.
 TEST_F(RunVerbTest, ReadersOfAJobNeitherWaitNorFillTheMemory) {
   const std::filesystem::path log = Directory() / "run/ranks/dp0-pp0-tp0.jsonl";
   std::filesystem::create_directories(log.parent_path());

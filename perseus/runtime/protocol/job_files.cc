@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <system_error>
@@ -119,9 +118,14 @@ Result<std::string> ReadJobFile(const fs::path& path, std::uint64_t most_bytes) 
   if (::fstat(file.get(), &status) != 0) {
     return FailAs(ErrorKind::kSystem, "{}: cannot read: {}", path.string(), CauseAndRemedy(errno));
   }
-  // One byte more than the size shows the end of the file. A file of any size takes no more memory
-  // than one that is too large by a byte.
-  std::string contents(std::min(static_cast<std::uint64_t>(status.st_size), most_bytes) + 1, '\0');
+  const auto too_large = [&] {
+    return FailAs(ErrorKind::kFile, "{}: is larger than {} bytes (is it the right file?)",
+                  path.string(), most_bytes);
+  };
+  const auto size = static_cast<std::uint64_t>(status.st_size);
+  if (size > most_bytes) return too_large();
+  // One byte more than the size shows the end of the file.
+  std::string contents(size + 1, '\0');
   std::size_t used = 0;
   while (used <= most_bytes) {
     if (used == contents.size()) contents.resize(2 * contents.size());
@@ -137,8 +141,7 @@ Result<std::string> ReadJobFile(const fs::path& path, std::uint64_t most_bytes) 
     }
     used += static_cast<std::size_t>(got);
   }
-  return FailAs(ErrorKind::kFile, "{}: is larger than {} bytes (is it the right file?)",
-                path.string(), most_bytes);
+  return too_large();
 }
 
 Result<void> WriteJobFile(const fs::path& job_directory, const fs::path& file,
