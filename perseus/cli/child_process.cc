@@ -1,6 +1,5 @@
 #include "perseus/cli/child_process.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
 #include <sys/signalfd.h>
@@ -44,11 +43,8 @@ std::vector<char*> Pointers(std::vector<std::string>& texts) {
   return pointers;
 }
 
-void AddFile(posix_spawn_file_actions_t& actions, int descriptor,
-             const std::filesystem::path& path) {
-  if (path.empty()) return;
-  posix_spawn_file_actions_addopen(&actions, descriptor, path.c_str(), O_WRONLY | O_CREAT | O_TRUNC,
-                                   0666);
+void AddFile(posix_spawn_file_actions_t& actions, int descriptor, const FileDescriptor& file) {
+  if (file) posix_spawn_file_actions_adddup2(&actions, file.get(), descriptor);
 }
 
 // The file that the command runs, along PATH. Empty if none exists.

@@ -3,12 +3,12 @@
 
 #include <sys/types.h>
 
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "perseus/base/file_descriptor.h"
 #include "perseus/base/result.h"
 
 namespace perseus::cli {
@@ -16,9 +16,9 @@ namespace perseus::cli {
 struct ChildSpec {
   std::vector<std::string> command;  // A program, searched along PATH, and its arguments.
   std::map<std::string, std::string> environment;  // Set in addition to this process's own.
-  // Files for its standard output and standard error. Empty: those of this process.
-  std::filesystem::path output;
-  std::filesystem::path errors;
+  // Its standard output and standard error. Empty: those of this process.
+  FileDescriptor output;
+  FileDescriptor errors;
   enum class Group { kOfParent, kOwn } group = Group::kOfParent;  // Which Ctrl-C it receives.
 };
 

@@ -134,7 +134,7 @@ Result<void> WriteNewFile(const fs::path& path, std::string_view contents) {
   const auto failure = [&] {
     return SystemFailure(path, "write", {errno, std::generic_category()});
   };
-  const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   // Everybody may read results, whatever the umask is, as those of WriteFileAtomically.
   if (!file || ::fchmod(file.get(), 0644) != 0) return failure();
   while (!contents.empty()) {

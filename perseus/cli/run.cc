@@ -1,8 +1,8 @@
 // `perseus run` runs a training with Perseus attached, and says at its end what it took and saved.
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "perseus/base/file_descriptor.h"
+#include "perseus/base/system_cause.h"
 #include "perseus/base/wording.h"
 #include "perseus/cli/child_process.h"
 #include "perseus/cli/flag_checks.h"
@@ -21,6 +22,7 @@
 #include "perseus/cli/table.h"
 #include "perseus/cli/turnkey.h"
 #include "perseus/cli/verbs.h"
+#include "perseus/runtime/protocol/job_files.h"
 #include "perseus/runtime/tuner/run_summary.h"
 
 namespace perseus::cli {
@@ -95,12 +97,16 @@ TurnkeyOptions TurnkeyOptionsOf(const RunFlags& flags, const fs::path& job_direc
 }
 
 // One `perseus run` of a job directory holds this until it ends: it tunes, and sums up the job.
-FileDescriptor Coordinate(const fs::path& job_directory) {
-  if (job_directory.empty()) return {};
-  FileDescriptor lock(
-      ::open((job_directory / "run.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-  if (lock && ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) return {};
-  return lock;
+// Empty if another one does.
+Result<FileDescriptor> Coordinate(const fs::path& job_directory) {
+  constexpr const char* kLock = "run.lock";
+  if (job_directory.empty()) return FileDescriptor();
+  PERSEUS_ASSIGN_OR_RETURN(const auto folder, protocol::OwnFolder::Open(job_directory));
+  PERSEUS_ASSIGN_OR_RETURN(FileDescriptor lock, folder.OpenFile(kLock));
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
+  if (errno == EWOULDBLOCK) return FileDescriptor();
+  return FailAs(ErrorKind::kSystem, "{}: cannot lock: {}", (job_directory / kLock).string(),
+                CauseAndRemedy(errno));
 }
 
 std::string WhyNothingIsRecorded(int status) {
@@ -176,12 +182,16 @@ Result<void> RunTraining(RunFlags& flags) {
   RunEnvironment environment = PrepareRun(flags.job_directory, flags.plan, flags.command);
   const fs::path& directory = environment.job_directory;
   for (const std::string& warning : environment.warnings) Report(warning);
-  const FileDescriptor lock = Coordinate(directory);
-  const bool is_coordinator = static_cast<bool>(lock);
+  const auto lock = Coordinate(directory);
+  const bool is_coordinator = lock && *lock;
   if (!directory.empty()) {
-    Report(
-        fmt::format("recording in {}{}", directory.string(),
-                    is_coordinator || !flags.tunes ? "" : "; another perseus run tunes this job"));
+    const bool has_other = lock && !*lock;
+    Report(fmt::format("recording in {}{}", directory.string(),
+                       has_other && flags.tunes ? "; another perseus run tunes this job" : ""));
+  }
+  if (!lock) {
+    Report(fmt::format("{}; this run is not {}summed up", lock.error().message,
+                       flags.tunes ? "tuned and not " : ""));
   }
   // A file system may have coarse times.
   const auto start = fs::file_time_type::clock::now() - std::chrono::seconds(2);

@@ -16,6 +16,7 @@
 #include "perseus/base/process.h"
 #include "perseus/base/result.h"
 #include "perseus/planning/plan_file/plan_file.h"
+#include "perseus/runtime/protocol/job_files.h"
 
 namespace perseus::cli {
 namespace {
@@ -32,11 +33,12 @@ fs::path OwnProgram() {
 Result<fs::path> MakeJobDirectory(const fs::path& wanted) {
   std::error_code error;
   if (!wanted.empty()) {
-    fs::create_directories(wanted / "ranks", error);
+    const auto ranks = protocol::OwnFolder::Open(wanted, "ranks");
+    if (!ranks) return Fail("cannot write to {}: {}", wanted.string(), ranks.error().message);
     const fs::path absolute = fs::absolute(wanted);
-    if (!error && ::access((absolute / "ranks").c_str(), W_OK | X_OK) == 0) return absolute;
-    return Fail("cannot write to {}: {} (name another one with --job-directory)", wanted.string(),
-                error ? error.message() : "permission denied");
+    if (::access((absolute / "ranks").c_str(), W_OK | X_OK) == 0) return absolute;
+    return Fail("cannot write to {}: permission denied (name another one with --job-directory)",
+                wanted.string());
   }
   const fs::path here = fs::current_path(error);
   for (int number = 1; !error; ++number) {

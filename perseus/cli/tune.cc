@@ -22,6 +22,7 @@
 #include "perseus/planning/profile/time_noise.h"
 #include "perseus/runtime/protocol/assignment.h"
 #include "perseus/runtime/protocol/assignment_writer.h"
+#include "perseus/runtime/protocol/job_files.h"
 #include "perseus/runtime/tuner/ran_schedule.h"
 #include "perseus/runtime/tuner/rank_memory.h"
 #include "perseus/runtime/tuner/tuning.h"
@@ -302,7 +303,8 @@ Result<job::UnprofiledJob> LoadTunedJob(const TuneFlags& flags, const tuner::Sho
   SayProgress(text.substr(0, text.find('\n')));
   job::JobFlags job = flags.job;
   const std::filesystem::path path = std::filesystem::path(flags.directory) / "schedule.csv";
-  PERSEUS_RETURN_IF_ERROR(WriteFileAtomically(path, schedule::FormatSchedule(ran.schedule)));
+  PERSEUS_RETURN_IF_ERROR(protocol::WriteJobFile(flags.directory, path.filename(),
+                                                 schedule::FormatSchedule(ran.schedule)));
   job.schedule_file = path.string();
   if (!job.pipelines && !file.Has("pipelines")) job.pipelines = ran.pipelines;
   if (!job.gpus_per_stage && !file.Has("gpus_per_stage")) job.gpus_per_stage = ran.gpus_per_stage;

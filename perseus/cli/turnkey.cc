@@ -8,7 +8,7 @@
 #include <system_error>
 #include <utility>
 
-#include "perseus/base/file.h"
+#include "perseus/runtime/protocol/job_files.h"
 
 namespace perseus::cli {
 namespace {
@@ -25,7 +25,7 @@ constexpr int kPlansMeasured = 3;  // tune follows the baseline and two plans.
 constexpr double kUnsure = 0.02;   // A range of the promised saving that is worth a line.
 
 nlohmann::json ReadJson(const fs::path& path) {
-  const auto text = ReadFile(path);
+  const auto text = protocol::ReadJobFile(path);
   return text ? nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false)
               : nlohmann::json();
 }
@@ -44,6 +44,14 @@ std::string IntervalAt(const nlohmann::json& json, const std::string& name) {
                      100 * NumberAt(json, ("/" + name + "/estimate").c_str()),
                      100 * NumberAt(json, ("/" + name + "/lower").c_str()),
                      100 * NumberAt(json, ("/" + name + "/upper").c_str()));
+}
+
+// Starts the verb, with new files for its output.
+Result<Child> StartVerb(ChildSpec spec, const fs::path& directory, const std::string& verb) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto folder, protocol::OwnFolder::Open(directory));
+  PERSEUS_ASSIGN_OR_RETURN(spec.output, folder.CreateFile(verb + ".json"));
+  PERSEUS_ASSIGN_OR_RETURN(spec.errors, folder.CreateFile(verb + ".log"));
+  return Child::Start(spec);
 }
 
 std::string WithoutName(const std::string& line) {
@@ -95,12 +103,11 @@ void Turnkey::Start(const std::string& verb, std::vector<std::string> flags) {
                   "--timeout",
                   kSilenceSeconds};
   spec.command.insert(spec.command.end(), flags.begin(), flags.end());
-  spec.output = directory / (verb + ".json");
-  spec.errors = log_ = directory / (verb + ".log");
+  log_ = directory / (verb + ".log");
   forwarded_ = 0;
   // Ctrl-C goes to the training. This process ends the verb.
   spec.group = ChildSpec::Group::kOwn;
-  auto child = Child::Start(spec);
+  auto child = StartVerb(std::move(spec), directory, verb);
   if (child) {
     child_ = *std::move(child);
   } else {
@@ -123,7 +130,7 @@ void Turnkey::Advance() {
 void Turnkey::Forward() {
   std::error_code error;
   if (fs::file_size(log_, error) == forwarded_ || error) return;
-  const std::string text = ReadFile(log_).value_or("");
+  const std::string text = protocol::ReadJobFile(log_).value_or("");
   for (std::size_t end = 0; (end = text.find('\n', forwarded_)) != std::string::npos;) {
     options_.say(WithoutName(text.substr(forwarded_, end - forwarded_)));
     forwarded_ = end + 1;
@@ -178,7 +185,7 @@ void Turnkey::Finish() {
 }
 
 std::string Turnkey::LastLineOf(const std::string& log) const {
-  std::string text = ReadFile(options_.job_directory / log).value_or("");
+  std::string text = protocol::ReadJobFile(options_.job_directory / log).value_or("");
   while (text.ends_with('\n')) text.pop_back();
   text = text.substr(text.rfind('\n') + 1);
   return text.empty() ? "it was killed" : WithoutName(text);

@@ -1,6 +1,7 @@
 // `perseus run` around programs that train nothing: what it gives them, and what it returns.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -8,6 +9,7 @@
 
 #include "perseus/base/file.h"
 #include "tests/cli/program.h"
+#include "tests/support/sparse_file.h"
 
 namespace perseus {
 namespace {
@@ -217,6 +219,59 @@ TEST_F(RunVerbTest, PassesSignalsOnToTheTraining) {
     EXPECT_EQ(outcome.status, 5) << outcome.err;
     EXPECT_EQ(outcome.out, "got " + name + "\n");
   }
+}
+
+// Other users may be able to write into the job directory.
+TEST_F(RunVerbTest, WritesThroughNoLinkInTheJobDirectory) {
+  Write("run/ranks/x.jsonl", "");
+  for (const std::string name : {"run.lock", "tune.log", "tune.json"}) {
+    Write("victim-" + name, "secret");
+    std::filesystem::create_symlink("../victim-" + name, Directory() / "run" / name);
+  }
+  const Outcome locked = Run("run --tune --job-directory run -- sh -c 'exit 3'");
+  EXPECT_EQ(locked.status, 3);
+  EXPECT_THAT(locked.err, HasSubstr("/run/run.lock: is a symbolic link (put a file in its place); "
+                                    "this run is not tuned and not summed up\n"));
+  std::filesystem::remove(Directory() / "run/run.lock");
+  Write("training",
+        "touch run/ranks/x.jsonl; i=0; until [ ! -h run/tune.log ] || [ $i -ge 600 ]; do sleep "
+        "0.1; i=$((i+1)); done");
+  EXPECT_EQ(Run("run --tune --job-directory run -- sh ./training").status, 0);
+  EXPECT_FALSE(std::filesystem::is_symlink(Directory() / "run/tune.json"));
+  for (const std::string name : {"run.lock", "tune.log", "tune.json"}) {
+    EXPECT_EQ(Read("victim-" + name), "secret");
+  }
+}
+
+TEST_F(RunVerbTest, RecordsNothingWhereALinkReplacesTheRanks) {
+  Write("elsewhere/file", "");
+  Write("run/file", "");
+  std::filesystem::create_symlink("../elsewhere", Directory() / "run/ranks");
+  const Outcome outcome = Run("run --job-directory run -- sh -c 'echo \"<$PERSEUS_JOB_DIR>\"'");
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(outcome.out, "<>\n");
+  EXPECT_THAT(outcome.err, HasSubstr("perseus: cannot write to run: run/ranks: is a symbolic link "
+                                     "(put a directory in its place); nothing is recorded\n"));
+}
+
+// Each user who may write into the job directory may put any file there.
+TEST_F(RunVerbTest, ReadersOfAJobNeitherWaitNorFillTheMemory) {
+  const std::filesystem::path log = Directory() / "run/ranks/dp0-pp0-tp0.jsonl";
+  std::filesystem::create_directories(log.parent_path());
+  const auto expect = [&](const std::string& why) {
+    const std::string about = "run/ranks/dp0-pp0-tp0.jsonl: " + why;
+    ExpectComplaint(Run("trace run -o trace.json"), 2, about);
+    ExpectComplaint(Run("schedule run"), 2, about);
+    std::filesystem::remove(log);
+  };
+  ASSERT_EQ(::mkfifo(log.c_str(), 0600), 0);
+  expect("is not a regular file (put a file in its place)");
+  std::filesystem::create_symlink("/dev/zero", log);
+  expect("is a symbolic link (put a file in its place)");
+  Write("run/ranks/dp0-pp0-tp0.jsonl", "");
+  LengthenWithHole(log);
+  ExpectComplaint(Run("trace run -o trace.json"), 2, "tp0.jsonl:1: the line is longer than ");
+  ExpectComplaint(Run("schedule run"), 2, "tp0.jsonl:1: the line is longer than ");
 }
 
 TEST_F(RunVerbTest, OneOfSeveralTunes) {

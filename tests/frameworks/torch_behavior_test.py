@@ -1,6 +1,7 @@
 """What the adapter of torch.distributed.pipelining records and measures, in one process."""
 
 import json
+import os
 import types
 import unittest
 import unittest.mock
@@ -247,6 +248,16 @@ class MemoryTest(TorchTest):
         for _ in range(5):
             self.step(schedule)
         self.assertEqual(list(self.job.glob("ranks/*.memory.json")), [])
+
+    def test_no_link_is_followed(self):
+        ranks = self.job / "ranks"
+        ranks.mkdir(parents=True)
+        victim = self.job / "victim"
+        victim.write_text("secret")
+        for name in (f"dp0-pp0-tp0.memory.{os.getpid()}.tmp", "dp0-pp0-tp0.memory.json"):
+            (ranks / name).symlink_to(victim)
+        self.assertIn("activation_bytes", json.loads(self.run_steps(4).read_text()))
+        self.assertEqual(victim.read_text(), "secret")
 
     def test_a_file_that_cannot_be_written_is_one_warning(self):
         (self.job / "ranks" / "dp0-pp0-tp0.memory.json").mkdir(parents=True)

@@ -15,18 +15,18 @@ constexpr std::int64_t kMostBehind = 2;
 }  // namespace
 
 void RankFollower::FindLogs(News& news) {
-  std::error_code error;
-  std::filesystem::directory_iterator files(job_directory_ / "ranks", error);
-  if (error) return;  // No rank has started yet.
-  for (const auto& file : files) {
-    if (file.path().extension() != ".jsonl") continue;
-    const auto name = protocol::ParseRankId(file.path().stem().string());
-    // To open a pipe would block forever, and a link may lead to a file of another user.
-    if (!name || ranks_.contains(*name) ||
-        !std::filesystem::is_regular_file(file.symlink_status(error))) {
+  const auto logs = protocol::FindRankLogs(job_directory_);
+  if (!logs) {
+    news.troubles.push_back(logs.error().message);
+    return;
+  }
+  for (const auto& [name, path] : *logs) {
+    std::error_code error;
+    if (ranks_.contains(name) ||
+        !std::filesystem::is_regular_file(std::filesystem::symlink_status(path, error))) {
       continue;
     }
-    Rank& rank = ranks_.emplace(*name, Rank(file.path())).first->second;
+    Rank& rank = ranks_.emplace(name, Rank(path)).first->second;
     const auto passed = rank.reader.SkipToEnd();
     if (!passed) {
       news.troubles.push_back(passed.error().message);
@@ -34,7 +34,7 @@ void RankFollower::FindLogs(News& news) {
     }
     if (!passed->header) continue;
     rank.header = *passed->header;
-    rank.header.name = *name;
+    rank.header.name = name;
     if (passed->has_steps) continue;
     rank.is_alive = news.have_ranks_changed = news.has_restarted = true;
   }

@@ -9,11 +9,13 @@
 
 #include "perseus/base/units.h"
 #include "perseus/cluster/node/rank_logs.h"
+#include "tests/support/sparse_file.h"
 #include "tests/support/temporary_directory.h"
 
 namespace perseus::node {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -138,6 +140,21 @@ TEST_F(RankFollowerTest, IgnoresFilesThatAreNotLogs) {
   ASSERT_EQ(::mkfifo((directory_ / "ranks/dp0-pp0-tp0.jsonl").c_str(), 0600), 0);
   logs_.Text("notes.jsonl", "{}\n");
   EXPECT_THAT(Look().troubles, IsEmpty());
+  EXPECT_THAT(follower_.Alive(), IsEmpty());
+}
+
+TEST_F(RankFollowerTest, AFileOfAnySizeIsOneTrouble) {
+  logs_.Begin({0, 0, 0}, 100);
+  LengthenWithHole(protocol::RankLogPath(directory_.path(), {0, 0, 0}));
+  EXPECT_THAT(Look().troubles, ElementsAre(HasSubstr("the line is longer than")));
+  EXPECT_THAT(Look().troubles, IsEmpty());
+}
+
+TEST_F(RankFollowerTest, FollowsNoLinkInPlaceOfRanks) {
+  logs_.Begin({0, 0, 0}, 100);
+  std::filesystem::rename(directory_ / "ranks", directory_ / "elsewhere");
+  std::filesystem::create_directory_symlink("elsewhere", directory_ / "ranks");
+  EXPECT_THAT(Look().troubles, ElementsAre(HasSubstr("ranks: is a symbolic link")));
   EXPECT_THAT(follower_.Alive(), IsEmpty());
 }
 

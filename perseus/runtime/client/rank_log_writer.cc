@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "perseus/runtime/protocol/rank_log.h"
@@ -20,6 +19,11 @@ tl::unexpected<Error> CannotWrite(const std::filesystem::path& path, std::string
   return FailAs(ErrorKind::kSystem,
                 "cannot write {}: {} (steps are not recorded; check PERSEUS_JOB_DIR)",
                 path.string(), why);
+}
+
+tl::unexpected<Error> IsNotRecorded(const Error& cause) {
+  return FailAs(ErrorKind::kSystem, "{}; steps are not recorded; check PERSEUS_JOB_DIR",
+                cause.message);
 }
 
 // Adds to `written` what of the lines came into the file. False: errno says why not all of them.
@@ -37,15 +41,13 @@ bool Write(int file, std::string_view lines, std::uint64_t& written) {
 }  // namespace
 
 Result<RankLogWriter> RankLogWriter::Create(const std::filesystem::path& path, LiveSession& live) {
-  std::error_code error;
-  std::filesystem::create_directories(path.parent_path(), error);
-  if (error) return CannotWrite(path, error.message());
-  // O_NONBLOCK: a pipe of this name is an error, and not a reason to wait for its reader.
-  FileDescriptor opened(
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666));
-  if (!opened) return CannotWrite(path, std::strerror(errno));
+  const std::filesystem::path directory = path.parent_path();
+  auto folder = protocol::OwnFolder::Open(directory.parent_path(), directory.filename());
+  if (!folder) return IsNotRecorded(folder.error());
+  auto opened = folder->OpenFile(path.filename());
+  if (!opened) return IsNotRecorded(opened.error());
   // Before it is locked: a child that has a copy would hold the lock.
-  ListedDescriptor file(std::move(opened), live.log);
+  ListedDescriptor file(*std::move(opened), live.log);
   // A file system without locks is taken as it is.
   if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     return Fail(
@@ -54,9 +56,9 @@ Result<RankLogWriter> RankLogWriter::Create(const std::filesystem::path& path, L
         path.stem().string(), path.string());
   }
   if (::ftruncate(file.get(), 0) != 0) return CannotWrite(path, std::strerror(errno));
-  std::filesystem::remove(protocol::OlderRankLogPath(path), error);
-  if (error) return CannotWrite(path, error.message());
-  return RankLogWriter(std::move(file), path, live);
+  const auto removed = folder->Remove(protocol::OlderRankLogPath(path).filename());
+  if (!removed) return IsNotRecorded(removed.error());
+  return RankLogWriter(*std::move(folder), std::move(file), path, live);
 }
 
 Result<void> RankLogWriter::Append(std::string_view lines) {
@@ -80,25 +82,21 @@ bool RankLogWriter::IsDeleted() const {
 }
 
 Result<void> RankLogWriter::BeginAnew(std::string_view lines) {
-  const std::filesystem::path next = path_.string() + ".new";
-  FileDescriptor file(
-      ::open(next.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
-  if (!file) return CannotWrite(next, std::strerror(errno));
+  const std::string name = path_.filename();
+  const std::string next = name + ".new";
+  const std::string older = protocol::OlderRankLogPath(name);
+  auto file = folder_.CreateFile(next);
+  if (!file) return IsNotRecorded(file.error());
   // Held before anybody finds it.
-  static_cast<void>(::flock(file.get(), LOCK_EX | LOCK_NB));
+  static_cast<void>(::flock(file->get(), LOCK_EX | LOCK_NB));
   std::uint64_t written = 0;
-  if (!Write(file.get(), lines, written)) return CannotWrite(next, std::strerror(errno));
-  const std::filesystem::path older = protocol::OlderRankLogPath(path_);
-  std::error_code error;
-  std::filesystem::rename(path_, older, error);
-  if (error) return CannotWrite(older, error.message());
-  std::filesystem::rename(next, path_, error);
-  if (error) {
-    std::error_code ignored;
-    std::filesystem::rename(older, path_, ignored);
-    return CannotWrite(path_, error.message());
+  if (!Write(file->get(), lines, written)) return CannotWrite(path_, std::strerror(errno));
+  if (const auto moved = folder_.Rename(name, older); !moved) return IsNotRecorded(moved.error());
+  if (const auto moved = folder_.Rename(next, name); !moved) {
+    static_cast<void>(folder_.Rename(older, name));
+    return IsNotRecorded(moved.error());
   }
-  file_ = ListedDescriptor(std::move(file), live_->log);
+  file_ = ListedDescriptor(*std::move(file), live_->log);
   size_ = written;
   is_line_open_ = false;
   return {};

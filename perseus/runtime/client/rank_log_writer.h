@@ -1,5 +1,6 @@
 // Appends whole lines to a rank log, so that a killed process leaves at most one incomplete line. A
-// log that is too long becomes the older part of the log (rank_log.h).
+// log that is too long becomes the older part of the log (rank_log.h). Other users may be able to
+// write into the job directory, so it never follows a link there (protocol::OwnFolder).
 #pragma once
 
 #include <cstdint>
@@ -9,13 +10,15 @@
 
 #include "perseus/base/result.h"
 #include "perseus/runtime/client/live_sessions.h"
+#include "perseus/runtime/protocol/job_files.h"
 
 namespace perseus::client {
 
 class RankLogWriter {
  public:
-  // Makes the file, and its directory, again, and holds it against others until it is closed; the
-  // older part of a log that was there is deleted. Fails (kInput) if another process has it. `live`
+  // Makes the file JOBDIR/FOLDER/NAME, and its directories, again, and holds it against others
+  // until it is closed; the older part of a log that was there is deleted. Fails (kInput) if
+  // another process has it, and (kSystem) if another user could make it write elsewhere. `live`
   // lists the file, and has to outlive the writer.
   static Result<RankLogWriter> Create(const std::filesystem::path& path, LiveSession& live);
 
@@ -34,8 +37,11 @@ class RankLogWriter {
   std::uint64_t size() const { return size_; }
 
  private:
-  RankLogWriter(ListedDescriptor file, std::filesystem::path path, LiveSession& live)
-      : file_(std::move(file)), path_(std::move(path)), live_(&live) {}
+  RankLogWriter(protocol::OwnFolder folder, ListedDescriptor file, std::filesystem::path path,
+                LiveSession& live)
+      : folder_(std::move(folder)), file_(std::move(file)), path_(std::move(path)), live_(&live) {}
+  // A forked child may keep its copy, because it shares neither a lock nor a position.
+  protocol::OwnFolder folder_;
   ListedDescriptor file_;
   std::filesystem::path path_;
   LiveSession* live_;

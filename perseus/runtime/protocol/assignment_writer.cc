@@ -1,13 +1,10 @@
 #include "perseus/runtime/protocol/assignment_writer.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 
 #include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -23,27 +20,17 @@ std::int64_t StepsAhead(double assignment_delay_s, double step_time_s) {
 
 namespace {
 
+constexpr const char* kLock = "coordinator.lock";
+
 // The open lock file. Some network file systems have no locks. Then nothing is locked.
 Result<FileDescriptor> Lock(const std::filesystem::path& job_directory) {
-  const std::filesystem::path path = job_directory / "coordinator.lock";
-  // An assignment may be written before the first rank creates the directory.
-  std::error_code error;
-  std::filesystem::create_directories(job_directory, error);
-  FileDescriptor lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
-  if (!lock) {
-    return FailAs(ErrorKind::kSystem,
-                  "{}: cannot be opened: {} (who writes assignment needs to write there)",
-                  path.string(), std::strerror(errno));
-  }
-  // Regardless of the umask, because the node daemon and the jobs run as different users. Only the
-  // user that creates the file can do this, and needs to.
-  static_cast<void>(::fchmod(lock.get(), 0666));
+  PERSEUS_ASSIGN_OR_RETURN(FileDescriptor lock, OpenJobLock(job_directory, kLock));
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return lock;
   return FailAs(
       ErrorKind::kSystem,
       "{}: another perseus gives this job its assignment (wait for its tune or verify, or end "
       "it: it gives back what was in force before)",
-      path.string());
+      (job_directory / kLock).string());
 }
 
 }  // namespace

@@ -26,15 +26,20 @@ bool IsLink(const fs::path& path) {
   return fs::is_symlink(fs::symlink_status(path, error));
 }
 
+tl::unexpected<Error> IsALink(ErrorKind kind, const fs::path& path, std::string_view expected) {
+  return FailAs(kind, "{}: is a symbolic link (put a {} in its place)", path.string(), expected);
+}
+
+tl::unexpected<Error> IsNotRegular(ErrorKind kind, const fs::path& path) {
+  return FailAs(kind, "{}: is not a regular file (put a file in its place)", path.string());
+}
+
 Result<FileDescriptor> OpenDirectory(int parent, const std::string& name, const fs::path& path) {
   FileDescriptor opened(
       ::openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (opened) return opened;
   const int error = errno;
-  if (IsLink(path)) {
-    return FailAs(ErrorKind::kSystem, "{}: is a symbolic link (put a directory in its place)",
-                  path.string());
-  }
+  if (IsLink(path)) return IsALink(ErrorKind::kSystem, path, "directory");
   return FailAs(ErrorKind::kSystem, "{}: cannot open: {}", path.string(), CauseAndRemedy(error));
 }
 
@@ -49,6 +54,31 @@ Result<FileDescriptor> OpenJobDirectory(const fs::path& job_directory) {
 // Some file systems cannot flush a directory (EINVAL). The file is complete in any case.
 bool Flush(int fd) { return ::fsync(fd) == 0 || errno == EINVAL; }
 
+// Opens or creates a regular file that has no second name. Changes nothing of one that exists.
+Result<FileDescriptor> OpenToWrite(const FileDescriptor& folder, const std::string& name,
+                                   const fs::path& path) {
+  // O_NONBLOCK: opening a pipe does not wait for its reader.
+  FileDescriptor file(::openat(
+      folder.get(), name.c_str(),
+      O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0666));
+  const int error = errno;
+  if (!file && error == ELOOP) return IsALink(ErrorKind::kSystem, path, "file");
+  if (!file && error != ENXIO) return CannotWrite(path, error);  // A pipe or a socket.
+  struct stat opened {};
+  struct stat named {};
+  if (!file || ::fstat(file.get(), &opened) != 0 || !S_ISREG(opened.st_mode)) {
+    return IsNotRegular(ErrorKind::kSystem, path);
+  }
+  // By the name: another user who made a second name may have removed it since the file was opened.
+  if (::fstatat(folder.get(), name.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+      named.st_dev == opened.st_dev && named.st_ino == opened.st_ino && named.st_nlink <= 1) {
+    return file;
+  }
+  return FailAs(ErrorKind::kSystem,
+                "{}: is a hard link of another file, or was just replaced (remove it)",
+                path.string());
+}
+
 bool WriteEverything(int fd, std::string_view contents) {
   while (!contents.empty()) {
     const ssize_t written = ::write(fd, contents.data(), contents.size());
@@ -61,23 +91,41 @@ bool WriteEverything(int fd, std::string_view contents) {
 
 }  // namespace
 
-Result<std::string> ReadJobFile(const fs::path& path, std::uint64_t most_bytes) {
+Result<FileDescriptor> OpenJobFile(const fs::path& path) {
   // O_NONBLOCK: opening a pipe does not wait for its writer.
-  const FileDescriptor file(
+  FileDescriptor file(
       ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
-  if (!file && errno == ELOOP && IsLink(path)) {
-    return FailAs(ErrorKind::kFile, "{}: is a symbolic link (put a file in its place)",
-                  path.string());
-  }
-  if (!file) {
-    return FailAs(ErrorKind::kFile, "{}: cannot read: {}", path.string(), CauseAndRemedy(errno));
+  const int error = errno;
+  if (!file && error == ENOENT) return file;
+  if (!file && error == ELOOP && IsLink(path)) return IsALink(ErrorKind::kFile, path, "file");
+  if (!file && error != ENXIO) {  // A socket.
+    return FailAs(error == EACCES ? ErrorKind::kFile : ErrorKind::kSystem, "{}: cannot read: {}",
+                  path.string(), CauseAndRemedy(error));
   }
   struct stat status {};
-  if (::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
-    return FailAs(ErrorKind::kFile, "{}: is not a regular file (put a file in its place)",
-                  path.string());
+  if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
+    return IsNotRegular(ErrorKind::kFile, path);
   }
-  std::string contents(static_cast<std::size_t>(status.st_size) + 1, '\0');
+  return file;
+}
+
+Result<std::string> ReadJobFile(const fs::path& path, std::uint64_t most_bytes) {
+  PERSEUS_ASSIGN_OR_RETURN(const FileDescriptor file, OpenJobFile(path));
+  if (!file) {
+    return FailAs(ErrorKind::kFile, "{}: cannot read: {}", path.string(), CauseAndRemedy(ENOENT));
+  }
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) {
+    return FailAs(ErrorKind::kSystem, "{}: cannot read: {}", path.string(), CauseAndRemedy(errno));
+  }
+  const auto too_large = [&] {
+    return FailAs(ErrorKind::kFile, "{}: is larger than {} bytes (is it the right file?)",
+                  path.string(), most_bytes);
+  };
+  const auto size = static_cast<std::uint64_t>(status.st_size);
+  if (size > most_bytes) return too_large();
+  // One byte more than the size shows the end of the file.
+  std::string contents(size + 1, '\0');
   std::size_t used = 0;
   while (used <= most_bytes) {
     if (used == contents.size()) contents.resize(2 * contents.size());
@@ -93,8 +141,7 @@ Result<std::string> ReadJobFile(const fs::path& path, std::uint64_t most_bytes) 
     }
     used += static_cast<std::size_t>(got);
   }
-  return FailAs(ErrorKind::kFile, "{}: is larger than {} bytes (is it the right file?)",
-                path.string(), most_bytes);
+  return too_large();
 }
 
 Result<void> WriteJobFile(const fs::path& job_directory, const fs::path& file,
@@ -132,6 +179,82 @@ Result<void> WriteJobFile(const fs::path& job_directory, const fs::path& file,
 Result<FileDescriptor> OpenJobFolder(const fs::path& job_directory, std::string_view folder) {
   PERSEUS_ASSIGN_OR_RETURN(const FileDescriptor opened, OpenJobDirectory(job_directory));
   return OpenDirectory(opened.get(), std::string(folder), job_directory / folder);
+}
+
+Result<FileDescriptor> OpenJobLock(const fs::path& job_directory, const std::string& name) {
+  // It may be locked before the first rank creates the directory.
+  std::error_code code;
+  fs::create_directories(job_directory, code);
+  PERSEUS_ASSIGN_OR_RETURN(const FileDescriptor folder, OpenJobDirectory(job_directory));
+  PERSEUS_ASSIGN_OR_RETURN(FileDescriptor lock, OpenToWrite(folder, name, job_directory / name));
+  // Regardless of the umask, because the node daemon and the jobs run as different users. Only the
+  // user that creates the file can do this, and needs to.
+  static_cast<void>(::fchmod(lock.get(), 0666));
+  return lock;
+}
+
+// ---- OwnFolder ----
+
+namespace {
+
+Result<void> CheckOwner(const FileDescriptor& directory, const fs::path& path) {
+  struct stat status {};
+  if (::fstat(directory.get(), &status) != 0) return CannotWrite(path, errno);
+  if (status.st_uid == ::geteuid() || status.st_uid == 0) return {};
+  return FailAs(
+      ErrorKind::kSystem,
+      "{}: belongs to user {}, but this process runs as user {} (make it as the user that "
+      "trains, or give it to this user with chown)",
+      path.string(), status.st_uid, ::geteuid());
+}
+
+}  // namespace
+
+Result<OwnFolder> OwnFolder::Open(const fs::path& job_directory, const std::string& folder) {
+  std::error_code code;
+  if (!fs::create_directories(job_directory, code) && code) {
+    return CannotWrite(job_directory, code.value());
+  }
+  PERSEUS_ASSIGN_OR_RETURN(FileDescriptor opened, OpenJobDirectory(job_directory));
+  PERSEUS_RETURN_IF_ERROR(CheckOwner(opened, job_directory));
+  if (folder.empty()) return OwnFolder(std::move(opened), job_directory);
+  const fs::path path = job_directory / folder;
+  if (::mkdirat(opened.get(), folder.c_str(), 0777) != 0 && errno != EEXIST) {
+    return CannotWrite(path, errno);
+  }
+  PERSEUS_ASSIGN_OR_RETURN(FileDescriptor inner, OpenDirectory(opened.get(), folder, path));
+  PERSEUS_RETURN_IF_ERROR(CheckOwner(inner, path));
+  return OwnFolder(std::move(inner), path);
+}
+
+Result<FileDescriptor> OwnFolder::OpenFile(const std::string& name) const {
+  const fs::path path = path_ / name;
+  PERSEUS_ASSIGN_OR_RETURN(FileDescriptor file, OpenToWrite(folder_, name, path));
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) return CannotWrite(path, errno);
+  if (status.st_uid == ::geteuid()) return file;
+  return FailAs(ErrorKind::kSystem,
+                "{}: belongs to user {}, but this process runs as user {} (remove it)",
+                path.string(), status.st_uid, ::geteuid());
+}
+
+Result<FileDescriptor> OwnFolder::CreateFile(const std::string& name) const {
+  PERSEUS_RETURN_IF_ERROR(Remove(name));
+  FileDescriptor file(::openat(folder_.get(), name.c_str(),
+                               O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOFOLLOW,
+                               0666));
+  if (!file) return CannotWrite(path_ / name, errno);
+  return file;
+}
+
+Result<void> OwnFolder::Rename(const std::string& from, const std::string& to) const {
+  if (::renameat(folder_.get(), from.c_str(), folder_.get(), to.c_str()) == 0) return {};
+  return CannotWrite(path_ / to, errno);
+}
+
+Result<void> OwnFolder::Remove(const std::string& name) const {
+  if (::unlinkat(folder_.get(), name.c_str(), 0) == 0 || errno == ENOENT) return {};
+  return CannotWrite(path_ / name, errno);
 }
 
 }  // namespace perseus::protocol

@@ -39,6 +39,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -134,13 +135,22 @@ std::filesystem::path RankLogPath(const std::filesystem::path& job_directory, co
 // The path of the older part of the log.
 std::filesystem::path OlderRankLogPath(const std::filesystem::path& log);
 
+// The logs of the ranks in a job directory: the newer part of each. Empty if no rank has begun one.
+// Fails (kFile) if JOBDIR/ranks is a symbolic link.
+Result<std::map<RankId, std::filesystem::path>> FindRankLogs(
+    const std::filesystem::path& job_directory);
+
 // Reads one log while it grows. It starts with the older part of the log.
+//
+// Any user who may write into the job directory can put any file in place of a log. So no call
+// waits or takes more than a bounded time and memory, whatever the file is. A call fails (kFile)
+// for a symbolic link, a pipe, and whatever else is not a regular file.
 class RankLogReader {
  public:
   explicit RankLogReader(std::filesystem::path path) : path_(std::move(path)) {}
 
   // Skips the existing content, and returns the header. For a reader that only needs new steps.
-  // Call it only before the first ReadNew.
+  // Call it only before the first ReadNew. Of a large file, it reads only the begin and the end.
   struct Passed {
     std::optional<RankHeader> header;
     bool has_steps = false;
@@ -149,7 +159,8 @@ class RankLogReader {
   // The complete lines since the last call, in order. Empty if the file does not exist yet. If the
   // log began again (because the rank restarted, or because the log was renamed and is read to its
   // end), it is read from its start, with its header. Fails with file and line for a complete line
-  // that is wrong. The next call continues after this line.
+  // that is wrong. The next call continues after this line. Fails once for a line that is too long,
+  // and continues at the end of the file.
   Result<std::vector<RankRecord>> ReadNew();
 
  private:
@@ -163,12 +174,17 @@ class RankLogReader {
   static std::optional<RankHeader> HeaderOf(const OpenFile& file);
   void BeginWith(const OpenFile& file);
   Result<std::vector<RankRecord>> ReadNewOf(const OpenFile& file);
+  // Continues after the last complete line. Returns the last text of the file.
+  Result<std::string> GoToEnd(const OpenFile& file);
+  std::string Where(const OpenFile& file) const;
 
   std::filesystem::path path_;
   std::optional<Identity> read_;  // The file that is being read.
   std::uint64_t offset_ = 0;
-  std::string head_;  // The first bytes, which show whether the log began again.
-  std::int64_t line_ = 0;
+  std::string head_;       // The first bytes, which show whether the log began again.
+  std::int64_t line_ = 0;  // Lines before the offset. -1: not counted.
+  // The text at the offset belongs to a line that is too long.
+  bool is_within_line_ = false;
 };
 
 }  // namespace perseus::protocol

@@ -1,26 +1,26 @@
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "perseus/base/file_descriptor.h"
 #include "perseus/base/system_cause.h"
+#include "perseus/runtime/protocol/job_files.h"
 #include "perseus/runtime/protocol/rank_log.h"
 
 namespace perseus::protocol {
 
+// A log that is open, or that does not exist.
 class RankLogReader::OpenFile {
  public:
-  explicit OpenFile(std::filesystem::path path)
-      : path_(std::move(path)), file_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
-    struct stat status {};
-    if (!file_ || ::fstat(file_.get(), &status) != 0) return;
-    identity_ = {static_cast<std::uint64_t>(status.st_dev),
-                 static_cast<std::uint64_t>(status.st_ino)};
+  // Fails as OpenJobFile does.
+  static Result<OpenFile> Open(std::filesystem::path path) {
+    PERSEUS_ASSIGN_OR_RETURN(FileDescriptor file, OpenJobFile(path));
+    return OpenFile(std::move(path), std::move(file));
   }
   bool IsOpen() const { return static_cast<bool>(file_); }
   const Identity& identity() const { return identity_; }
@@ -28,32 +28,69 @@ class RankLogReader::OpenFile {
 
   // At most `most` bytes from `offset` on. Fewer at the end of the file.
   Result<std::string> ReadAt(std::uint64_t offset, std::size_t most) const;
+  Result<std::uint64_t> Size() const;
+
+ private:
+  OpenFile(std::filesystem::path path, FileDescriptor file)
+      : path_(std::move(path)), file_(std::move(file)) {
+    struct stat status {};
+    if (!file_ || ::fstat(file_.get(), &status) != 0) return;
+    identity_ = {static_cast<std::uint64_t>(status.st_dev),
+                 static_cast<std::uint64_t>(status.st_ino)};
+  }
   tl::unexpected<Error> CannotRead() const {
     return FailAs(ErrorKind::kSystem, "{}: cannot be read: {}", path_.string(),
                   CauseAndRemedy(errno));
   }
 
- private:
-  const std::filesystem::path path_;
-  const FileDescriptor file_;
+  std::filesystem::path path_;
+  FileDescriptor file_;
   Identity identity_;
 };
 
 namespace {
 
-// Read by one call. The next call continues.
+// Read by one call. The next call continues. No line is as long as that.
 constexpr std::size_t kMostBytes = 16U << 20U;
 // The begin of a log, which identifies it. It contains most of the header.
 constexpr std::size_t kHeadBytes = 256;
 // With all clocks of a GPU.
 constexpr std::size_t kLongestHeader = 64U << 10U;
 
+tl::unexpected<Error> TooLong(std::string_view where) {
+  return Fail(
+      "{}: the line is longer than {} bytes (remove the file: it is no rank log, or damaged)",
+      where, kMostBytes);
+}
+
 }  // namespace
 
-Result<std::string> RankLogReader::OpenFile::ReadAt(std::uint64_t offset, std::size_t most) const {
+Result<std::map<RankId, std::filesystem::path>> FindRankLogs(
+    const std::filesystem::path& job_directory) {
+  const std::filesystem::path ranks = job_directory / "ranks";
+  std::map<RankId, std::filesystem::path> logs;
+  std::error_code error;
+  if (std::filesystem::is_symlink(std::filesystem::symlink_status(ranks, error))) {
+    return FailAs(ErrorKind::kFile, "{}: is a symbolic link (put a directory in its place)",
+                  ranks.string());
+  }
+  for (std::filesystem::directory_iterator file(ranks, error), end; !error && file != end;
+       file.increment(error)) {
+    if (file->path().extension() != ".jsonl") continue;
+    const auto name = ParseRankId(file->path().stem().string());
+    if (name) logs.emplace(*name, file->path());
+  }
+  return logs;
+}
+
+Result<std::uint64_t> RankLogReader::OpenFile::Size() const {
   struct stat status {};
   if (::fstat(file_.get(), &status) != 0) return CannotRead();
-  const auto size = static_cast<std::uint64_t>(status.st_size);
+  return static_cast<std::uint64_t>(status.st_size);
+}
+
+Result<std::string> RankLogReader::OpenFile::ReadAt(std::uint64_t offset, std::size_t most) const {
+  PERSEUS_ASSIGN_OR_RETURN(const std::uint64_t size, Size());
   std::string text(size > offset ? std::min<std::uint64_t>(size - offset, most) : 0, '\0');
   std::size_t filled = 0;
   while (filled < text.size()) {
@@ -70,31 +107,37 @@ Result<std::string> RankLogReader::OpenFile::ReadAt(std::uint64_t offset, std::s
 
 Result<RankLogReader::Passed> RankLogReader::SkipToEnd() {
   Passed passed;
-  const OpenFile file(path_);
-  if (!file.IsOpen()) {
-    if (errno == ENOENT) return passed;
-    return file.CannotRead();
-  }
+  PERSEUS_ASSIGN_OR_RETURN(const OpenFile file, OpenFile::Open(path_));
+  if (!file.IsOpen()) return passed;
   BeginWith(file);
-  std::uint64_t read = 0;
-  for (;;) {
-    PERSEUS_ASSIGN_OR_RETURN(const std::string text, file.ReadAt(read, kMostBytes));
-    if (text.empty()) break;
-    if (read == 0) {
-      head_ = text.substr(0, kHeadBytes);
-      const std::string_view first = std::string_view(text).substr(0, text.find('\n'));
-      if (const auto record = ParseRecord(first, path_.string())) {
-        if (const auto* header = std::get_if<RankHeader>(&*record)) passed.header = *header;
-      }
-    }
-    // The begin of a step in the format of FormatRecord. To parse a gigabyte would take long.
-    passed.has_steps = passed.has_steps || text.find("\n{\"step\":") != std::string::npos;
-    line_ += std::count(text.begin(), text.end(), '\n');
+  PERSEUS_ASSIGN_OR_RETURN(const std::string text, file.ReadAt(0, kMostBytes));
+  head_ = text.substr(0, kHeadBytes);
+  passed.header = HeaderOf(file);
+  // The begin of a step in the format of FormatRecord. To parse all of them would take long.
+  constexpr std::string_view kStep = "\n{\"step\":";
+  passed.has_steps = text.find(kStep) != std::string::npos;
+  if (text.size() < kMostBytes) {
+    line_ = std::count(text.begin(), text.end(), '\n');
     // An incomplete last line is read again with the new text.
-    if (const auto end = text.rfind('\n'); end != std::string::npos) offset_ = read + end + 1;
-    read += text.size();
+    offset_ = text.rfind('\n') + 1;
+    return passed;
   }
+  PERSEUS_ASSIGN_OR_RETURN(const std::string last, GoToEnd(file));
+  passed.has_steps = passed.has_steps || last.find(kStep) != std::string::npos;
+  if (is_within_line_) return TooLong(Where(file));
   return passed;
+}
+
+// The text between is not read, because a file may have any size: its holes take no space.
+Result<std::string> RankLogReader::GoToEnd(const OpenFile& file) {
+  PERSEUS_ASSIGN_OR_RETURN(const std::uint64_t size, file.Size());
+  offset_ = size - std::min<std::uint64_t>(size, kMostBytes);
+  line_ = -1;
+  PERSEUS_ASSIGN_OR_RETURN(std::string text, file.ReadAt(offset_, kMostBytes));
+  const std::size_t end = text.rfind('\n');
+  is_within_line_ = end == std::string::npos;
+  offset_ += is_within_line_ ? text.size() : end + 1;
+  return text;
 }
 
 std::optional<RankHeader> RankLogReader::HeaderOf(const OpenFile& file) {
@@ -110,17 +153,15 @@ void RankLogReader::BeginWith(const OpenFile& file) {
   read_ = file.identity();
   offset_ = 0;
   line_ = 0;
+  is_within_line_ = false;
   head_.clear();
 }
 
 Result<std::vector<RankRecord>> RankLogReader::ReadNew() {
-  const OpenFile file(path_);
-  if (!file.IsOpen()) {
-    if (errno == ENOENT) return std::vector<RankRecord>();
-    return file.CannotRead();
-  }
+  PERSEUS_ASSIGN_OR_RETURN(const OpenFile file, OpenFile::Open(path_));
+  if (!file.IsOpen()) return std::vector<RankRecord>();
   if (read_ == file.identity()) return ReadNewOf(file);
-  const OpenFile older(OlderRankLogPath(path_));
+  PERSEUS_ASSIGN_OR_RETURN(const OpenFile older, OpenFile::Open(OlderRankLogPath(path_)));
   if (!read_) {
     const auto header = HeaderOf(file);
     const auto header_before = HeaderOf(older);
@@ -137,6 +178,11 @@ Result<std::vector<RankRecord>> RankLogReader::ReadNew() {
   return ReadNewOf(file);
 }
 
+std::string RankLogReader::Where(const OpenFile& file) const {
+  return line_ < 0 ? fmt::format("{}, byte {}", file.path().string(), offset_)
+                   : fmt::format("{}:{}", file.path().string(), line_ + 1);
+}
+
 Result<std::vector<RankRecord>> RankLogReader::ReadNewOf(const OpenFile& file) {
   PERSEUS_ASSIGN_OR_RETURN(const std::string head, file.ReadAt(0, kHeadBytes));
   // The header contains the process and the time, so a new log begins differently.
@@ -146,15 +192,27 @@ Result<std::vector<RankRecord>> RankLogReader::ReadNewOf(const OpenFile& file) {
   PERSEUS_ASSIGN_OR_RETURN(const std::string text, file.ReadAt(offset_, kMostBytes));
   std::vector<RankRecord> records;
   std::string_view rest = text;
+  if (rest.size() == kMostBytes && rest.find('\n') == std::string_view::npos) {
+    const std::string where = Where(file);
+    const bool is_known = is_within_line_;
+    PERSEUS_RETURN_IF_ERROR(GoToEnd(file));
+    if (!is_known) return TooLong(where);
+    return records;
+  }
+  // The end of a line whose begin was skipped is no record.
+  if (const std::size_t end = rest.find('\n'); is_within_line_ && end != std::string_view::npos) {
+    rest.remove_prefix(end + 1);
+    offset_ += end + 1;
+    is_within_line_ = false;
+  }
   for (std::size_t end = rest.find('\n'); end != std::string_view::npos; end = rest.find('\n')) {
-    Result<RankRecord> record =
-        ParseRecord(rest.substr(0, end), fmt::format("{}:{}", file.path().string(), line_ + 1));
+    Result<RankRecord> record = ParseRecord(rest.substr(0, end), Where(file));
     // The records before an invalid line are returned first. The next call fails and skips the
     // line.
     if (!record && !records.empty()) break;
     rest.remove_prefix(end + 1);
     offset_ += end + 1;
-    ++line_;
+    if (line_ >= 0) ++line_;
     if (!record) return Fail(record);
     records.push_back(*std::move(record));
   }

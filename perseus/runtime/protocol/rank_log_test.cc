@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -9,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/support/sparse_file.h"
 #include "tests/support/temporary_directory.h"
 
 namespace perseus::protocol {
@@ -18,6 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::Pair;
 
 RankHeader Header(int pid) {
   RankHeader header;
@@ -226,6 +229,98 @@ TEST_F(RankLogReaderTest, LosesNothingAroundAWrongLine) {
   ASSERT_FALSE(failed);
   EXPECT_THAT(failed.error().message, HasSubstr(path_.string() + ":2"));
   EXPECT_THAT(ReadNew(), ElementsAre(RankRecord(Step(2))));
+}
+
+// ---- What another user may put in place of a log ----
+
+TEST_F(RankLogReaderTest, AFileOfAnySizeIsReadInABoundedTime) {
+  Append(FormatRecord(Header(4711)) + FormatRecord(Step(1)));
+  LengthenWithHole(path_);
+  EXPECT_EQ(ReadNew().size(), 2U);
+  const auto failed = reader_.ReadNew();
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().kind, ErrorKind::kInput);
+  EXPECT_THAT(failed.error().message, HasSubstr(path_.string() + ":3: the line is longer than "));
+  EXPECT_THAT(ReadNew(), IsEmpty()) << "one error";
+  // Records behind the hole count again.
+  Append(std::string(20U << 20U, 'x'));
+  EXPECT_THAT(ReadNew(), IsEmpty());
+  Append("x\n" + FormatRecord(Step(2)));
+  EXPECT_THAT(ReadNew(), ElementsAre(RankRecord(Step(2))));
+  Append("nonsense\n");
+  EXPECT_THAT(reader_.ReadNew().error().message, HasSubstr(path_.string() + ", byte "));
+}
+
+TEST_F(RankLogReaderTest, AFileOfAnySizeIsSkippedInABoundedTime) {
+  Append(FormatRecord(Header(4711)));
+  LengthenWithHole(path_);
+  const auto failed = reader_.SkipToEnd();
+  ASSERT_FALSE(failed);
+  EXPECT_THAT(failed.error().message, HasSubstr("the line is longer than "));
+  EXPECT_THAT(ReadNew(), IsEmpty());
+  const std::string next = FormatRecord(Step(2));
+  Append("\n" + FormatRecord(Step(1)) + next.substr(0, 40));
+  RankLogReader late(path_);
+  const auto passed = late.SkipToEnd();
+  ASSERT_TRUE(passed) << passed.error().message;
+  ASSERT_TRUE(passed->header);
+  EXPECT_EQ(passed->header->pid, 4711);
+  EXPECT_TRUE(passed->has_steps);
+  Append(next.substr(40));
+  EXPECT_THAT(*late.ReadNew(), ElementsAre(RankRecord(Step(2))));
+  EXPECT_THAT(ReadNew(), ElementsAre(RankRecord(Step(1)), RankRecord(Step(2))));
+}
+
+TEST_F(RankLogReaderTest, ALongLogIsSkippedAsAShortOne) {
+  Append(FormatRecord(Header(4711)));
+  const std::string remark = FormatRecord(Remark{std::string(1U << 20U, 'x')});
+  for (int i = 0; i < 33; ++i) Append(remark);
+  Append(FormatRecord(Step(1)));
+  const auto passed = reader_.SkipToEnd();
+  ASSERT_TRUE(passed) << passed.error().message;
+  EXPECT_TRUE(passed->header);
+  EXPECT_TRUE(passed->has_steps);
+  Append(FormatRecord(Step(2)));
+  EXPECT_THAT(ReadNew(), ElementsAre(RankRecord(Step(2))));
+}
+
+TEST_F(RankLogReaderTest, ReadsOnlyARegularFileAndNeverWaits) {
+  std::ofstream(directory_ / "other") << FormatRecord(Header(1)) << FormatRecord(Step(1));
+  const auto is_refused = [&](const std::string& why) {
+    for (const auto& message :
+         {RankLogReader(path_).ReadNew().error().message, reader_.SkipToEnd().error().message}) {
+      EXPECT_THAT(message, HasSubstr(path_.string() + ": " + why));
+    }
+    std::filesystem::remove(path_);
+  };
+  std::filesystem::create_symlink(directory_ / "other", path_);
+  is_refused("is a symbolic link (put a file in its place)");
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  is_refused("is not a regular file (put a file in its place)");
+  std::filesystem::create_directory(path_);
+  is_refused("is not a regular file");
+  Append(FormatRecord(Header(1)) + FormatRecord(Step(7)));
+  ASSERT_EQ(::mkfifo(OlderRankLogPath(path_).c_str(), 0600), 0);
+  const auto older = reader_.ReadNew();
+  ASSERT_FALSE(older);
+  EXPECT_THAT(older.error().message, HasSubstr("rank.jsonl.1: is not a regular file"));
+}
+
+TEST(FindRankLogs, FindsTheNewerPartsAndFollowsNoLink) {
+  const TemporaryDirectory job;
+  EXPECT_THAT(*FindRankLogs(job), IsEmpty());
+  std::filesystem::create_directory(job / "other");
+  for (const char* name : {"dp0-pp1-tp0.jsonl", "dp0-pp1-tp0.jsonl.1", "notes.jsonl"}) {
+    std::ofstream(job / "other" / name) << "x";
+  }
+  std::filesystem::create_symlink(job / "other", job / "ranks");
+  const auto linked = FindRankLogs(job);
+  ASSERT_FALSE(linked);
+  EXPECT_THAT(linked.error().message, HasSubstr("/ranks: is a symbolic link"));
+  std::filesystem::remove(job / "ranks");
+  std::filesystem::rename(job / "other", job / "ranks");
+  EXPECT_THAT(*FindRankLogs(job),
+              ElementsAre(Pair(RankId{0, 1, 0}, job / "ranks/dp0-pp1-tp0.jsonl")));
 }
 
 }  // namespace

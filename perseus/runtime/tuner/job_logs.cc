@@ -59,15 +59,8 @@ Result<JobLogs> JobLogs::Open(const std::filesystem::path& job_directory, Job jo
 
 // Logs of new ranks may appear at any time.
 Result<void> JobLogs::FindLogs() {
-  std::error_code error;
-  std::filesystem::directory_iterator files(directory_ / "ranks", error);
-  if (error) return {};  // No rank has made it yet.
-  for (const auto& file : files) {
-    if (file.path().extension() != ".jsonl") continue;
-    const auto name = protocol::ParseRankId(file.path().stem().string());
-    if (!name || readers_.contains(*name)) continue;
-    readers_.emplace(*name, protocol::RankLogReader(file.path()));
-  }
+  PERSEUS_ASSIGN_OR_RETURN(const auto logs, protocol::FindRankLogs(directory_));
+  for (const auto& [name, path] : logs) readers_.try_emplace(name, path);
   return {};
 }
 

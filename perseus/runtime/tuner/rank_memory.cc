@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "perseus/base/file.h"
 #include "perseus/base/json_file.h"
+#include "perseus/runtime/protocol/job_files.h"
 #include "perseus/runtime/protocol/rank_id.h"
 
 namespace perseus::tuner {
@@ -57,7 +57,7 @@ Result<std::optional<RankMemory>> ReadRankMemory(const std::filesystem::path& jo
     if (!name.ends_with(kEnding)) continue;
     const auto rank = protocol::ParseRankId(name.substr(0, name.size() - kEnding.size()));
     if (!rank) continue;
-    PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(file.path()));
+    PERSEUS_ASSIGN_OR_RETURN(const auto text, protocol::ReadJobFile(file.path()));
     PERSEUS_ASSIGN_OR_RETURN(const OneRank one,
                              json_file::Read(text, file.path().string(), kDeepest, ReadOne));
     for (std::size_t i = 0; i < one.activations.size(); ++i) {

@@ -126,11 +126,11 @@ Result<RunSummary> SumUpRun(const std::filesystem::path& job_directory,
   double power_w = 0;
   int timed_ranks = 0;
   RankCount count;
-  std::error_code error;
-  for (const auto& file : std::filesystem::directory_iterator(job_directory / "ranks", error)) {
-    if (file.path().extension() != ".jsonl") continue;
-    if (file.last_write_time(error) < since || error) continue;
-    PERSEUS_ASSIGN_OR_RETURN(const RankSums sums, SumUpLog(file.path()));
+  PERSEUS_ASSIGN_OR_RETURN(const auto logs, protocol::FindRankLogs(job_directory));
+  for (const auto& [name, path] : logs) {
+    std::error_code error;
+    if (std::filesystem::last_write_time(path, error) < since || error) continue;
+    PERSEUS_ASSIGN_OR_RETURN(const RankSums sums, SumUpLog(path));
     if (sums.steps() == 0) continue;
     count.Add(sums.header());
     summary.fewest_steps =

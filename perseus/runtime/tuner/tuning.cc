@@ -11,9 +11,9 @@
 #include <system_error>
 #include <utility>
 
-#include "perseus/base/file.h"
 #include "perseus/runtime/profiler/profiler_state.h"
 #include "perseus/runtime/protocol/assignment_writer.h"
+#include "perseus/runtime/protocol/job_files.h"
 #include "perseus/runtime/tuner/conductor.h"
 #include "perseus/runtime/tuner/measurements.h"
 #include "perseus/runtime/tuner/schedule_match.h"
@@ -29,9 +29,7 @@ namespace {
 // the energy of its whole steps.
 constexpr int kPlansFollowed = 2;
 
-std::filesystem::path StatePath(const std::filesystem::path& job_directory) {
-  return job_directory / "tuner.json";
-}
+constexpr const char* kState = "tuner.json";  // In the job directory.
 
 // Describes the instructions of a schedule. Measurements are valid only for the same description.
 std::string NameOf(const schedule::Schedule& schedule) {
@@ -43,10 +41,10 @@ std::string NameOf(const schedule::Schedule& schedule) {
 Result<profiler::ProfilerState> ReadState(const TuningOptions& options) {
   profiler::ProfilerState state;
   state.job = NameOf(options.job.schedule);
-  const std::filesystem::path path = StatePath(options.job_directory);
+  const std::filesystem::path path = options.job_directory / kState;
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return state;
-  PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(path));
+  PERSEUS_ASSIGN_OR_RETURN(const auto text, protocol::ReadJobFile(path));
   auto read = profiler::ParseProfilerState(text, path.string());
   if (!read) return read;
   PERSEUS_RETURN_IF_ERROR(profiler::CheckSameJob(*read, state.job, path.string()));
@@ -96,8 +94,8 @@ class Tuner {
   void WarnOfOtherGpu() const;
   profiler::SweepJob Job() const;
   Result<void> SaveState() const {
-    return WriteFileAtomically(StatePath(options_.job_directory),
-                               profiler::FormatProfilerState(state_));
+    return protocol::WriteJobFile(options_.job_directory, kState,
+                                  profiler::FormatProfilerState(state_));
   }
   void Say(const std::string& text) const {
     if (options_.say) options_.say(text);
@@ -128,7 +126,7 @@ Result<void> Tuner::AwaitRanks() {
   auto found = conductor_.AwaitRanks(RanksOf(job.pipelines, count, job.model.gpus_per_stage));
   if (!found) return found;
   clocks_mhz_.resize(static_cast<std::size_t>(count));
-  const std::string state = StatePath(options_.job_directory).string();
+  const std::string state = (options_.job_directory / kState).string();
   for (const protocol::RankId& name : conductor_.ranks()) {
     if (name.pp_rank >= count) {
       return Fail(

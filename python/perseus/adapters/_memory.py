@@ -11,6 +11,7 @@ tune` reads it (docs/client.md, "Memory"). Nothing is measured later.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -98,6 +99,19 @@ class Probe:
                 "peak_bytes": self._most_allocated(),
             }
         )
-        scratch = self._path.with_suffix(f".{os.getpid()}.tmp")
-        scratch.write_text(text + "\n", encoding="utf-8")
-        os.replace(scratch, self._path)
+        _replace(self._path, text + "\n")
+
+
+def _replace(path: pathlib.Path, text: str) -> None:
+    """Replaces a file. Follows no link, because other users may be able to write into its folder."""
+    scratch = path.with_suffix(f".{os.getpid()}.tmp").name
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(scratch, dir_fd=folder)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        with open(os.open(scratch, flags, 0o666, dir_fd=folder), "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(scratch, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+    finally:
+        os.close(folder)

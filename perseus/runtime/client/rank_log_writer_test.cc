@@ -1,0 +1,134 @@
+#include "perseus/runtime/client/rank_log_writer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "perseus/base/file.h"
+#include "tests/support/temporary_directory.h"
+
+namespace perseus::client {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+
+// The job directory is one into which other users may write, too.
+class RankLogWriterTest : public testing::Test {
+ protected:
+  RankLogWriterTest() { std::ofstream(Victim()) << "secret"; }
+
+  std::filesystem::path Victim() const { return directory_ / "victim"; }
+  std::filesystem::path Ranks() const { return directory_ / "job/ranks"; }
+  std::filesystem::path Log() const { return Ranks() / "dp0-pp0-tp0.jsonl"; }
+  std::filesystem::path Beside(const std::string& ending) const { return Log().string() + ending; }
+
+  Result<RankLogWriter> Create() { return RankLogWriter::Create(Log(), live_); }
+  void ExpectRefused(const std::string& why) {
+    const auto refused = Create();
+    ASSERT_FALSE(refused) << why;
+    EXPECT_THAT(refused.error().message, HasSubstr(why));
+    EXPECT_THAT(refused.error().message,
+                EndsWith("; steps are not recorded; check PERSEUS_JOB_DIR"));
+    EXPECT_EQ(*ReadFile(Victim()), "secret");
+  }
+
+  TemporaryDirectory directory_;
+  LiveSession live_;
+};
+
+TEST_F(RankLogWriterTest, BeginsAgainWithAnOwnFileAndDeletesTheOlderPart) {
+  std::filesystem::create_directories(Ranks());
+  std::ofstream(Log()) << "of an earlier run";
+  std::ofstream(Beside(".1")) << "older";
+  auto log = Create();
+  ASSERT_TRUE(log) << log.error().message;
+  EXPECT_EQ(*ReadFile(Log()), "");
+  EXPECT_FALSE(std::filesystem::exists(Beside(".1")));
+  ASSERT_TRUE(log->Append("a\n"));
+  ASSERT_TRUE(log->BeginAnew("b\n"));
+  ASSERT_TRUE(log->Append("c\n"));
+  EXPECT_EQ(*ReadFile(Log()), "b\nc\n");
+  EXPECT_EQ(*ReadFile(Beside(".1")), "a\n");
+  EXPECT_EQ(log->size(), 4U);
+  const auto second = RankLogWriter::Create(Log(), live_);
+  ASSERT_FALSE(second);
+  EXPECT_THAT(second.error().message, HasSubstr("another process records as dp0-pp0-tp0"));
+  EXPECT_EQ(*ReadFile(Log()), "b\nc\n");
+  EXPECT_FALSE(log->IsDeleted());
+  std::filesystem::remove_all(directory_ / "job");
+  EXPECT_TRUE(log->IsDeleted());
+}
+
+TEST_F(RankLogWriterTest, TruncatesNoFileBehindALink) {
+  std::filesystem::create_directories(Ranks());
+  std::filesystem::create_symlink(Victim(), Log());
+  ExpectRefused("dp0-pp0-tp0.jsonl: is a symbolic link");
+  std::filesystem::remove(Log());
+  std::filesystem::create_symlink(directory_ / "new", Log());
+  ExpectRefused("dp0-pp0-tp0.jsonl: is a symbolic link");
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "new"));
+  std::filesystem::remove(Log());
+  std::filesystem::create_hard_link(Victim(), Log());
+  ExpectRefused("dp0-pp0-tp0.jsonl: is a hard link of another file");
+  std::filesystem::remove(Log());
+  ASSERT_EQ(::mkfifo(Log().c_str(), 0600), 0);
+  ExpectRefused("dp0-pp0-tp0.jsonl: is not a regular file");
+  std::filesystem::remove(Log());
+  EXPECT_TRUE(Create());
+}
+
+TEST_F(RankLogWriterTest, FollowsNoLinkInPlaceOfRanks) {
+  std::filesystem::create_directories(directory_ / "job");
+  std::filesystem::create_directories(directory_ / "elsewhere");
+  std::filesystem::rename(Victim(), directory_ / "elsewhere/dp0-pp0-tp0.jsonl");
+  std::filesystem::create_symlink(directory_ / "elsewhere/dp0-pp0-tp0.jsonl", Victim());
+  std::filesystem::create_symlink(directory_ / "elsewhere", Ranks());
+  ExpectRefused("ranks: is a symbolic link (put a directory in its place)");
+}
+
+TEST_F(RankLogWriterTest, ALongLogFollowsNoLinkEither) {
+  auto log = Create();
+  ASSERT_TRUE(log) << log.error().message;
+  ASSERT_TRUE(log->Append("a\n"));
+  for (const char* ending : {".new", ".1"}) {
+    std::filesystem::create_symlink(Victim(), Beside(ending));
+  }
+  ASSERT_TRUE(log->BeginAnew("b\n"));
+  std::filesystem::create_hard_link(Victim(), Beside(".new"));
+  ASSERT_TRUE(log->BeginAnew("c\n"));
+  EXPECT_EQ(*ReadFile(Victim()), "secret");
+  EXPECT_EQ(*ReadFile(Log()), "c\n");
+  EXPECT_EQ(*ReadFile(Beside(".1")), "b\n");
+  EXPECT_FALSE(std::filesystem::is_symlink(Beside(".1")));
+}
+
+TEST_F(RankLogWriterTest, ALongLogStaysInItsFolder) {
+  auto log = Create();
+  ASSERT_TRUE(log) << log.error().message;
+  ASSERT_TRUE(log->Append("a\n"));
+  std::filesystem::create_directories(directory_ / "elsewhere");
+  std::ofstream(directory_ / "elsewhere/dp0-pp0-tp0.jsonl.new") << "theirs";
+  std::filesystem::rename(Ranks(), directory_ / "job/moved");
+  std::filesystem::create_symlink(directory_ / "elsewhere", Ranks());
+  ASSERT_TRUE(log->BeginAnew("b\n"));
+  EXPECT_EQ(*ReadFile(directory_ / "elsewhere/dp0-pp0-tp0.jsonl.new"), "theirs");
+  EXPECT_EQ(*ReadFile(directory_ / "job/moved/dp0-pp0-tp0.jsonl"), "b\n");
+}
+
+TEST_F(RankLogWriterTest, ADirectoryOfAnotherUserIsRefused) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root may give files to another user";
+  std::filesystem::create_directories(Ranks());
+  ASSERT_EQ(::chown(Ranks().c_str(), 65534, 65534), 0);
+  ExpectRefused("ranks: belongs to user 65534, but this process runs as user 0");
+  ASSERT_EQ(::chown((directory_ / "job").c_str(), 65534, 65534), 0);
+  ExpectRefused("job: belongs to user 65534, but this process runs as user 0");
+}
+
+}  // namespace
+}  // namespace perseus::client
