@@ -9,6 +9,7 @@ namespace {
 
 // What is kept while no step ends.
 constexpr std::size_t kMostEnergy = 4096;
+constexpr std::size_t kMostReached = 4096;
 constexpr std::size_t kMostChanges = 4096;
 // Of a step; one that never ends must not fill the memory.
 constexpr std::size_t kMostInstructions = 16'384;
@@ -58,6 +59,11 @@ void StepRecorder::Add(const EnergyReading& reading) {
   if (energy_.size() > kMostEnergy) energy_.pop_front();
 }
 
+void StepRecorder::Add(const ClockReading& reading) {
+  reached_.push_back(reading);
+  if (reached_.size() > kMostReached) reached_.pop_front();
+}
+
 void StepRecorder::Add(const PublishedClock& published) {
   changes_.push_back({published, {}});
   if (changes_.size() > kMostChanges) changes_.pop_front();
@@ -65,7 +71,11 @@ void StepRecorder::Add(const PublishedClock& published) {
 
 void StepRecorder::Add(const protocol::ClockAnswer& answer) {
   if (answer.sequence == 0) return;
-  is_limited_ |= answer.outcome == protocol::ClockOutcome::kLimited;
+  if (answer.outcome == protocol::ClockOutcome::kAtPowerLimit) {
+    limits_.Add(device::ClockLimit::kPowerCap);
+  }
+  // By the lock of another program, for example. The answer does not say by what.
+  if (answer.outcome == protocol::ClockOutcome::kLimited) limits_.Add(device::ClockLimit::kOther);
   const auto found = std::find_if(
       changes_.rbegin(), changes_.rend(),
       [&answer](const Change& change) { return change.published.sequence == answer.sequence; });
@@ -74,7 +84,7 @@ void StepRecorder::Add(const protocol::ClockAnswer& answer) {
 
 void StepRecorder::SetState(const device::Telemetry& telemetry) {
   telemetry_ = telemetry;
-  is_limited_ |= device::IsHeldDown(telemetry.limits);
+  limits_.bits |= telemetry.limits.bits;
 }
 
 bool StepRecorder::ResolveTimes(Pending& pending, const StreamTimesOf& stream_times) {
@@ -111,6 +121,12 @@ void StepRecorder::Complete(protocol::RanStep& step) {
         {reading.after - step.begin, reading.until - step.begin, reading.energy_j});
     energy_.pop_front();
   }
+  for (; !reached_.empty() && reached_.front().at <= step.end; reached_.pop_front()) {
+    const ClockReading& reading = reached_.front();
+    if (reading.at >= step.begin) {
+      step.reached.push_back({reading.at - step.begin, reading.sm_clock_mhz});
+    }
+  }
   while (!changes_.empty() && changes_.front().published.requested <= step.end) {
     const auto& [published, answer] = changes_.front();
     protocol::ClockChange change;
@@ -123,7 +139,8 @@ void StepRecorder::Complete(protocol::RanStep& step) {
   }
   step.temperature_c = telemetry_.temperature_c;
   step.power_w = telemetry_.power_w;
-  step.is_limited = std::exchange(is_limited_, device::IsHeldDown(telemetry_.limits));
+  step.limited_by = device::NamesOfHoldingDown(std::exchange(limits_, telemetry_.limits));
+  step.is_limited = !step.limited_by.empty();
 }
 
 std::vector<protocol::RanStep> StepRecorder::TakeFinished(Nanoseconds now,
