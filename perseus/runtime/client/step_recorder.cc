@@ -74,8 +74,7 @@ void StepRecorder::Add(const protocol::ClockAnswer& answer) {
   if (answer.outcome == protocol::ClockOutcome::kAtPowerLimit) {
     limits_.Add(device::ClockLimit::kPowerCap);
   }
-  // By the lock of another program, for example. The answer does not say by what.
-  if (answer.outcome == protocol::ClockOutcome::kLimited) limits_.Add(device::ClockLimit::kOther);
+  is_limited_ |= answer.outcome == protocol::ClockOutcome::kLimited;
   const auto found = std::find_if(
       changes_.rbegin(), changes_.rend(),
       [&answer](const Change& change) { return change.published.sequence == answer.sequence; });
@@ -139,7 +138,11 @@ void StepRecorder::Complete(protocol::RanStep& step) {
   }
   step.temperature_c = telemetry_.temperature_c;
   step.power_w = telemetry_.power_w;
-  step.limited_by = device::NamesOfHoldingDown(std::exchange(limits_, telemetry_.limits));
+  device::ClockLimits limits = std::exchange(limits_, telemetry_.limits);
+  // Something that the own readings do not show, such as the lock of another program.
+  const bool is_unexplained = !device::IsHeldDown(limits) || device::IsAtPowerLimit(limits);
+  if (std::exchange(is_limited_, false) && is_unexplained) limits.Add(device::ClockLimit::kOther);
+  step.limited_by = device::NamesOfHoldingDown(limits);
   step.is_limited = !step.limited_by.empty();
 }
 

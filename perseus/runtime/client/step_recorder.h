@@ -75,6 +75,7 @@ class StepRecorder {
   device::Telemetry telemetry_;
   // What held the clock down since the last step that was taken, or by the last look before.
   device::ClockLimits limits_;
+  bool is_limited_ = false;  // By an answer of the agent since then, which does not say by what.
 };
 
 }  // namespace perseus::client

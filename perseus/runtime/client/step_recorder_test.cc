@@ -192,6 +192,12 @@ TEST_F(StepRecorderTest, TellsThePowerLimitFromOtherCauses) {
   // The agent saw the lock of another program, or heat.
   recorder_.Add(answer(protocol::ClockOutcome::kLimited));
   EXPECT_THAT(causes(), ElementsAre("other"));
+  device::Telemetry hot;
+  hot.limits.Add(device::ClockLimit::kThermal);
+  recorder_.SetState(hot);
+  recorder_.SetState({});
+  recorder_.Add(answer(protocol::ClockOutcome::kLimited));
+  EXPECT_THAT(causes(), ElementsAre("temperature"));
   device::Telemetry telemetry;
   telemetry.limits.Add(device::ClockLimit::kSetting);
   telemetry.limits.Add(device::ClockLimit::kPowerCap);
