@@ -7,10 +7,10 @@
 namespace perseus {
 
 void ClosedLoopJob::SetUpNodes(const std::string& schedule, int microbatches,
-                               const std::string& synth_flags) {
+                               const std::string& synth_flags, double power_limit_w) {
   RunWell("synth --gpu a100 --stages 4 -o truth.csv " + synth_flags);
-  StartAgent({.name = "a", .gpus = kGpusOfANode, .seed = 1});
-  StartAgent({.name = "b", .gpus = kGpusOfANode, .seed = 2});
+  StartAgent({.name = "a", .gpus = kGpusOfANode, .seed = 1, .power_limit_w = power_limit_w});
+  StartAgent({.name = "b", .gpus = kGpusOfANode, .seed = 2, .power_limit_w = power_limit_w});
   for (const std::string name : {"a", "b"}) AwaitAgent(name);
   Write("job.toml",
         fmt::format(

@@ -16,7 +16,8 @@ class ClosedLoopJob : public TrainingFixture {
 
   // Writes truth.csv, the node descriptions a.toml and b.toml that refer to it, and job.toml, and
   // starts the agents of the two nodes.
-  void SetUpNodes(const std::string& schedule, int microbatches, const std::string& synth_flags);
+  void SetUpNodes(const std::string& schedule, int microbatches, const std::string& synth_flags,
+                  double power_limit_w = 0);
   // Starts the trainer in the background. Its output goes to trainer.out and trainer.err, its steps
   // to record.csv.
   void StartTrainer(const std::string& flags);

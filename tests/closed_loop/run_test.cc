@@ -86,6 +86,29 @@ TEST_F(RunTest, TuneOfAZeroBubbleScheduleSavesWhatItPromises) {
                   "--work-scale 0.8 --imbalance 0.1");
 }
 
+// Large trainings run at their power limit, where the highest clocks cannot be had. These GPUs need
+// 475 W at 1410 MHz.
+TEST_F(RunTest, TuneOfAJobAtItsPowerLimitSavesWhatItPromises) {
+  SetUpNodes("1f1b", 6, "--work-scale 0.4", 420);
+  RunTrainer("--tune --switch-latency 2 --assignment-delay 0.4 --budget-steps 40 --verify-steps 60",
+             400);
+  const nlohmann::json verified = JsonOf("run/verify.json");
+  const double promised = verified.at("promised_saving").get<double>();
+  EXPECT_GT(promised, 0.03);
+  EXPECT_NEAR(verified.at("saving").at("estimate").get<double>(), promised, kOnePoint);
+  EXPECT_LT(verified.at("slowdown").at("estimate").get<double>(), 0.002);
+  EXPECT_THAT(Read("run.err"),
+              AllOf(ContainsRegex("at their power limit, GPUs do not reach their highest clock of "
+                                  "1410 MHz: forward reaches 1[0-9]+.* MHz, backward reaches "),
+                    Not(HasSubstr("warning"))));
+  // No plan asks for what cannot be had.
+  for (const auto& rank : JsonOf("run/tuned/plan.json").at("pp_ranks")) {
+    for (const auto& one : rank.at("instructions")) {
+      EXPECT_LT(one.value("frequency", 0.0), 1350);
+    }
+  }
+}
+
 // The messages between the ranks of this job take 4 ms. A plan that does not know it takes 0.3 %
 // more time than promised, because more of its critical path is messages. tune measures this time,
 // and verify finds no slowdown: less than its default tolerance.

@@ -44,7 +44,8 @@ std::vector<std::string> SomeOf(std::vector<std::string> gpus, SplitMix64& rando
 bool IsSet(const protocol::ClockAnswer& answer) {
   return answer.outcome == protocol::ClockOutcome::kAccepted ||
          answer.outcome == protocol::ClockOutcome::kInEffect ||
-         answer.outcome == protocol::ClockOutcome::kLimited;
+         answer.outcome == protocol::ClockOutcome::kLimited ||
+         answer.outcome == protocol::ClockOutcome::kAtPowerLimit;
 }
 
 void Raise(std::atomic<std::uint64_t>& most, std::uint64_t value) {

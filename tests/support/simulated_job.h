@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -56,6 +57,8 @@ class SimulatedJob {
   schedule::Schedule schedule;
   // Ranks that ignore assignments.
   std::set<protocol::RankId> ignoring;
+  // What holds all clocks down, if anything does. Empty: the ranks do not say what.
+  std::optional<std::vector<std::string>> limited_by;
 
   void RunStep() {
     const protocol::Assignment& assignment = assignment_.At(step_);
@@ -76,6 +79,8 @@ class SimulatedJob {
         const Nanoseconds at = ToNanoseconds(tick_s - now_s_);
         step.energy.push_back({at, at, energy_j_ + power_w * (tick_s - now_s_)});
       }
+      step.is_limited = limited_by.has_value();
+      step.limited_by = limited_by.value_or(std::vector<std::string>());
       Append(rank, protocol::FormatRecord(step));
     }
     energy_j_ += power_w * time_s;

@@ -71,6 +71,7 @@ class TrainingFixture : public ProgramTest {
     int gpus = 4;
     std::string profile = "truth.csv";
     int seed = 1;
+    double power_limit_w = 0;  // 0: that of the profile.
   };
   void StartAgent(const NodeSpec& spec);
   void AwaitAgent(const std::string& name) const;

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
@@ -21,6 +22,9 @@
 
 namespace perseus {
 namespace {
+
+using ::testing::Not;
+using ::testing::StartsWith;
 
 enum class Plans { kOnlyMade, kFollowed };
 
@@ -42,13 +46,20 @@ class TunedSharedJob : public testing::TestWithParam<SharedJob> {
   };
   // Tunes the job and judges the plan by the truth. The coordinator has to measure the blocking
   // power.
-  static Tuned Tune(std::uint64_t seed, Plans plans) {
-    const profile::Profile truth = ReadSharedProfile(GetParam());
+  static Tuned Tune(std::uint64_t seed, Plans plans, double power_limit_w = 0) {
+    const profile::Profile unlimited = ReadSharedProfile(GetParam());
+    const profile::Profile truth =
+        power_limit_w > 0 ? AtPowerLimit(unlimited, power_limit_w) : unlimited;
     const profiler::SweepJob sweep = SweepJobOf(GetParam(), truth);
     const TemporaryDirectory directory;
-    VirtualPipeline pipeline(sweep, truth, {.seed = seed}, directory.path());
+    VirtualPipeline pipeline(sweep, unlimited, {.power_limit_w = power_limit_w, .seed = seed},
+                             directory.path());
     tuner::TuningOptions options;
     options.job_directory = directory.path();
+    options.say = [](std::string_view text) {
+      EXPECT_THAT(std::string(text), Not(StartsWith("warning")));
+      if (text.starts_with("at their power limit")) std::cout << text << '\n';
+    };
     options.job.schedule = sweep.schedule;
     options.leaves_plan_in_force = plans == Plans::kFollowed;
     // The coordinator only ever waits for steps, so each wait runs one.
@@ -78,6 +89,21 @@ class TunedSharedJob : public testing::TestWithParam<SharedJob> {
         100 * result.noise->noise.independent, 100 * result.noise->independent_ci,
         100 * result.noise->noise.common, 100 * result.noise->common_ci);
     return tuned;
+  }
+  // How GPUs with that power limit run: all clocks above those that fit are the same.
+  static profile::Profile AtPowerLimit(const profile::Profile& truth, double limit_w) {
+    std::vector<profile::ProfileEntry> entries(truth.entries().begin(), truth.entries().end());
+    for (profile::ProfileEntry& entry : entries) {
+      const auto fits = [&](const profile::Option& option) {
+        return option.energy_j <= virtual_gpu::kPowerLimitSlack * limit_w * ToSeconds(option.time);
+      };
+      const auto reached = std::ranges::find_if(entry.options, fits);
+      for (auto option = entry.options.begin(); option != reached; ++option) {
+        option->time = reached->time;
+        option->energy_j = reached->energy_j;
+      }
+    }
+    return profile::Profile(truth.name(), {}, std::move(entries));
   }
   // The plan is not slower, with noise and without. 0.1 % is the requirement (sweep_test.cc).
   static void ExpectInTime(const Tuned& tuned) {
@@ -120,6 +146,26 @@ TEST_P(TunedSharedJob, PlanPromisesItsTrueSaving) {
                            100 * seen.saving());
   // Twelve steps, whose median has an error.
   EXPECT_LT(seen.slowdown(), 0.001 + 3 * seen.time_error_s / seen.baseline_time_s);
+}
+
+// Large trainings run at their power limit. Kinds of instructions reach different clocks there.
+TEST_P(TunedSharedJob, PlanPromisesItsTrueSavingAtAPowerLimit) {
+  const profile::ProfileEntry forward = ReadSharedProfile(GetParam()).entries()[0];
+  const profile::Option& fastest = forward.options.front();
+  for (const double share : {0.73, 0.88}) {
+    const Tuned tuned =
+        Tune(1, Plans::kFollowed, share * fastest.energy_j / ToSeconds(fastest.time));
+    EXPECT_LE(tuned.loss, 0.005);
+    ExpectInTime(tuned);
+    const plan_file::PlanFile& plan = tuned.result.plan;
+    const double promised = 1 - plan.energy_j / plan.baseline_energy_j;
+    EXPECT_GT(promised, 0.01);
+    EXPECT_NEAR(promised, tuned.result.seen->saving(), 0.003);
+    // No clock is planned or measured that no GPU reaches.
+    for (const profile::ProfileEntry& entry : tuned.result.planned.entries()) {
+      EXPECT_LT(entry.options.front().frequency_mhz, 0.95 * fastest.frequency_mhz);
+    }
+  }
 }
 
 // Other plans that a server makes with the measured options promise their true saving too, within

@@ -21,6 +21,7 @@ virtual_gpu::VirtualGpuModel ModelOf(const profiler::SweepJob& job, std::size_t 
   }
   model.blocking_power_w = job.model.blocking_power_w;
   model.counter_period = spec.counter_period;
+  model.default_power_limit_mw = static_cast<int>(spec.power_limit_w * 1000);
   model.time_noise = spec.noise;
   model.power_noise = spec.noise;
   return model;
@@ -138,8 +139,15 @@ const plan_file::PlanFile& VirtualPipeline::PlanOf(const protocol::Assignment& a
 void VirtualPipeline::AdvanceTo(Rank& rank, Nanoseconds until) {
   for (; rank.next_read <= until; rank.next_read += kReadPeriod) {
     rank.gpu.AdvanceTo(rank.next_read);
-    const double energy_j = rank.gpu.ReadAt(rank.next_read).published_energy_j;
+    const virtual_gpu::VirtualGpuReading reading = rank.gpu.ReadAt(rank.next_read);
+    const double energy_j = reading.published_energy_j;
     const Nanoseconds after = std::exchange(rank.last_read, rank.next_read);
+    rank.is_at_power_limit = rank.is_at_power_limit || device::IsAtPowerLimit(reading.limits);
+    if (rank.is_at_power_limit) {
+      rank.step.is_limited = true;
+      rank.step.limited_by = {"power"};
+      rank.step.reached.push_back({rank.next_read - rank.step.begin, reading.sm_clock_mhz});
+    }
     if (energy_j == rank.read_j) continue;
     rank.read_j = energy_j;
     rank.step.energy.push_back(

@@ -5,7 +5,8 @@
 //   - the clock of the next instruction is requested when the one before it ends, and takes effect
 //   at
 //     once;
-//   - each rank reads its energy counter every 10 ms, at its own moments;
+//   - each rank reads its energy counter every 10 ms, at its own moments, and at the power limit
+//     also its clock;
 //   - a step ends for all ranks when the last rank is done.
 #pragma once
 
@@ -28,6 +29,7 @@ namespace perseus {
 struct VirtualPipelineSpec {
   double noise = 0.01;  // Relative; on the time and the power of each run of an instruction.
   Nanoseconds counter_period = 100'000'000;
+  double power_limit_w = 0;  // 0: none.
   std::uint64_t seed = 1;
 };
 
@@ -48,8 +50,9 @@ class VirtualPipeline {
     virtual_gpu::VirtualGpu gpu;
     Nanoseconds next_read = 0;  // Of the energy counter.
     Nanoseconds last_read = 0;
-    double read_j = 0;  // The counter's last value.
-    int clock_mhz = 0;  // The requested clock; 0 if none is requested.
+    double read_j = 0;               // The counter's last value.
+    int clock_mhz = 0;               // The requested clock; 0 if none is requested.
+    bool is_at_power_limit = false;  // At some reading. It stays there.
     std::size_t next = 0;
     protocol::RanStep step;
   };

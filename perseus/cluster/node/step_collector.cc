@@ -52,7 +52,7 @@ void StepCollector::Add(const protocol::RankHeader& rank, const protocol::RanSte
   pending.busy = std::max(pending.busy, rank.epoch + LastComputation(step));
   pending.end = std::max(pending.end, rank.epoch + step.end);
   pending.version = std::min(pending.version, server_version);
-  if (step.is_limited) ++pending.limited;
+  if (step.IsDisturbed()) ++pending.limited;
   if (step.LacksClocks()) ++pending.without_clocks;
   pending.power_w += power_w.value_or(0);
   pending.is_power_known = pending.is_power_known && power_w;

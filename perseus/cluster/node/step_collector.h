@@ -47,7 +47,7 @@ class StepCollector {
     double power_w = 0;
     bool is_power_known = true;
     std::int64_t version = 0;
-    int limited = 0;         // Ranks whose clock was limited.
+    int limited = 0;         // Ranks whose clock something held down (IsDisturbed).
     int without_clocks = 0;  // Ranks with a plan and without a lease.
     Nanoseconds since = 0;   // When the first record of the step came.
   };

@@ -67,6 +67,20 @@ TEST(StepCollector, TheFirstStepCountsFromItsBeginWithoutEnergy) {
   EXPECT_DOUBLE_EQ(collector.Take(0).at(0).time_s, 0.990);
 }
 
+// Of these three, the first is as fast as always, and the last has the log of an older client.
+TEST(StepCollector, ARankAtItsPowerLimitIsNotLimited) {
+  StepCollector collector;
+  protocol::RanStep step = Step(5);
+  step.is_limited = true;
+  step.limited_by = {"power"};
+  collector.Add(Rank(0, 0), step, 6, 0);
+  step.limited_by = {"power", "temperature"};
+  collector.Add(Rank(0, 1), step, 6, 0);
+  step.limited_by = {};
+  collector.Add(Rank(0, 2), step, 6, 0);
+  EXPECT_EQ(collector.Take(0).at(0).limited, 2);
+}
+
 TEST(StepCollector, CountsRanksThatFollowAPlanWithoutALease) {
   StepCollector collector;
   protocol::RanStep step = Step(5);

@@ -31,7 +31,7 @@ struct JobStatus {
   std::optional<double> promised_j = {};
   std::optional<double> measured_j = {};
   std::optional<double> baseline_j = {};  // Planned, at maximum frequency.
-  int limited_ranks = 0;                  // Whose clock heat, power or another program limits.
+  int limited_ranks = 0;                  // Whose clock heat or another program limits.
   bool has_problem = false;               // Slower or hungrier than promised by more than 1 %.
   bool is_taken_back = false;             // The plan cost throughput (telemetry/plan_guard.h).
 };

@@ -198,7 +198,8 @@ struct ServerMetrics::Families {
   GaugeSet baseline_j{registry, "perseus_job_step_baseline_joules",
                       "Planned energy of a step of all pipelines at maximum frequency."};
   GaugeSet limited{registry, "perseus_job_limited_ranks",
-                   "Ranks whose clock heat, power or another program limited in recent steps."};
+                   "Ranks whose clock heat, a power brake or another program limited in recent "
+                   "steps."};
   GaugeSet problems{registry, "perseus_job_promise_broken",
                     "1 while the job is over 1 % slower or hungrier than promised."};
   GaugeSet taken_back{registry, "perseus_job_plan_taken_back",

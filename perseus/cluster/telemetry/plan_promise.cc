@@ -95,7 +95,7 @@ std::string ExplainPromise(const Promise& promise, double tolerance) {
   }
   if (promise.limited_ranks > 0) {
     return text + fmt::format(
-                      ": heat, power or another program limits the clocks of {} ranks "
+                      ": heat, a power brake or another program limits the clocks of {} ranks "
                       "(perseus_gpu_clock_limited of their agents says which)",
                       promise.limited_ranks);
   }

@@ -20,7 +20,7 @@ struct MeasuredStep {
     std::optional<double> energy_j = {};  // Nothing if a node has no energy.
   };
   double time_s = 0;
-  int limited_ranks = 0;                   // Whose clock heat, power or another program limited.
+  int limited_ranks = 0;                   // Whose clock heat or another program limited.
   int ranks_without_clocks = 0;            // That follow the plan without a lease of their GPU.
   std::map<int, Pipeline> pipelines = {};  // By dp_rank.
 };

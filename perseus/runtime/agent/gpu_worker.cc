@@ -430,9 +430,11 @@ void GpuWorker::LookAtEffect() {
     ++(effect->state == device::EffectState::kInEffect ? snapshot_.counts.in_effect
                                                        : snapshot_.counts.limited);
   }
-  const auto outcome = effect->state == device::EffectState::kInEffect
-                           ? protocol::ClockOutcome::kInEffect
-                           : protocol::ClockOutcome::kLimited;
+  auto outcome = protocol::ClockOutcome::kInEffect;
+  if (effect->state != device::EffectState::kInEffect) {
+    outcome = device::IsAtPowerLimit(effect->limits) ? protocol::ClockOutcome::kAtPowerLimit
+                                                     : protocol::ClockOutcome::kLimited;
+  }
   // Only the worker writes answers.
   Command([this, of_switch, outcome] {
     if (!channel_ || last_switch_ != of_switch) return;

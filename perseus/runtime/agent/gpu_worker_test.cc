@@ -109,6 +109,22 @@ TEST_F(GpuWorkerTest, AcceptedIsNotYetInEffect) {
   EXPECT_EQ(worker_.snapshot().effect->limits, hot);
 }
 
+TEST_F(GpuWorkerTest, TheAnswerTellsThePowerLimitFromOtherCauses) {
+  worker_.Serve(channel_, 0, std::nullopt);
+  const auto comes = [&](protocol::ClockOutcome outcome) {
+    return Eventually([&] { return publisher_->answer(0).outcome == outcome; });
+  };
+  device::ClockLimits limits;
+  limits.Add(device::ClockLimit::kPowerCap);
+  gpu_.SetLimits(limits);
+  Ask(1300);
+  EXPECT_TRUE(comes(protocol::ClockOutcome::kAtPowerLimit));
+  limits.Add(device::ClockLimit::kThermal);
+  gpu_.SetLimits(limits);
+  Ask(1200);
+  EXPECT_TRUE(comes(protocol::ClockOutcome::kLimited));
+}
+
 // Another program sets the same GPU.
 class OverriddenTest : public testing::Test {
  protected:

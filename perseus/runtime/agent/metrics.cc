@@ -89,18 +89,10 @@ void AddReadings(Families& families, const Labels& labels, const device::Telemet
   families.Gauge("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
                  "Total energy consumption since boot (in mJ).", labels,
                  telemetry.energy_j * kMillijoulesPerJoule);
-  struct Limit {
-    device::ClockLimit limit;
-    const char* name;
-  };
-  static constexpr Limit kLimits[] = {{device::ClockLimit::kPowerCap, "power"},
-                                      {device::ClockLimit::kThermal, "temperature"},
-                                      {device::ClockLimit::kPowerBrake, "power_brake"},
-                                      {device::ClockLimit::kOther, "other"}};
-  for (const Limit& limit : kLimits) {
+  for (const auto& [limit, name] : device::kHoldingDown) {
     families.Gauge("perseus_gpu_clock_limited",
                    "Whether the driver keeps the clock below the requested one, and why.",
-                   With(labels, "reason", limit.name), telemetry.limits.Has(limit.limit) ? 1 : 0);
+                   With(labels, "reason", name.data()), telemetry.limits.Has(limit) ? 1 : 0);
   }
 }
 

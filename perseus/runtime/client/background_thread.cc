@@ -231,7 +231,8 @@ void BackgroundThread::CollectAnswer() {
   if (answer.sequence == answered_ && answer.outcome == answered_outcome_) return;
   answered_ = answer.sequence;
   answered_outcome_ = answer.outcome;
-  if (answer.outcome == protocol::ClockOutcome::kLimited) {
+  if (answer.outcome == protocol::ClockOutcome::kLimited ||
+      answer.outcome == protocol::ClockOutcome::kAtPowerLimit) {
     core_.clocks_limited.fetch_add(1, std::memory_order_relaxed);
   }
   if (answer.outcome == protocol::ClockOutcome::kRefused ||
@@ -285,6 +286,7 @@ void BackgroundThread::MeasureEnergy(Nanoseconds now) {
   if (now < next_look_) return;
   next_look_ = IsRecording() ? now : now + kQuietLookEvery;
   if (const auto reading = meter_.Look()) recorder_.Add(*reading);
+  if (const auto reached = meter_.ReachedClock()) recorder_.Add(*reached);
   if (meter_.info() == nullptr) return;
   if (meter_.trouble().empty()) {
     recorder_.SetState(meter_.telemetry());

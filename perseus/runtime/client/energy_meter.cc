@@ -40,6 +40,16 @@ std::optional<EnergyReading> EnergyMeter::Look() {
   return EnergyReading{after, clock_.Now(), *read};
 }
 
+std::optional<ClockReading> EnergyMeter::ReachedClock() {
+  if (!trouble_.empty() || !telemetry_.limits.Has(device::ClockLimit::kPowerCap)) {
+    return std::nullopt;
+  }
+  const Nanoseconds at = clock_.Now();
+  const auto mhz = device_->ReadSmClock();
+  if (!mhz || *mhz <= 0) return std::nullopt;
+  return ClockReading{at, *mhz};
+}
+
 Nanoseconds EnergyMeter::Pause() {
   constexpr auto kSpan = static_cast<double>(kMostPause - kLeastPause);
   return kLeastPause + static_cast<Nanoseconds>(kSpan * Uniform(random_));

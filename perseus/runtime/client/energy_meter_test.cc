@@ -82,6 +82,7 @@ class CountingDevice final : public device::Device {
   struct Counts {
     int reads = 0;
     int energies = 0;
+    bool is_at_power_limit = false;
   };
   explicit CountingDevice(Counts& counts) : counts_(counts) {}
 
@@ -90,6 +91,8 @@ class CountingDevice final : public device::Device {
     device::Telemetry telemetry;
     telemetry.temperature_c = 50 + counts_.reads++;
     telemetry.energy_j = ++energy_j_;
+    telemetry.sm_clock_mhz = 1290;
+    if (counts_.is_at_power_limit) telemetry.limits.Add(device::ClockLimit::kPowerCap);
     return telemetry;
   }
   device::DeviceResult<double> ReadEnergy() override {
@@ -113,6 +116,24 @@ class CountingDevice final : public device::Device {
   device::DeviceInfo info_;
   double energy_j_ = 0;
 };
+
+TEST_F(EnergyMeterTest, ReadsTheClockOnlyAtThePowerLimit) {
+  CountingDevice::Counts counts;
+  FakeClock clock(kSecond);
+  EnergyMeter meter(std::make_unique<CountingDevice>(counts), clock, 1);
+  EXPECT_FALSE(meter.ReachedClock());
+  meter.Look();
+  EXPECT_FALSE(meter.ReachedClock());
+  counts.is_at_power_limit = true;
+  EXPECT_FALSE(meter.ReachedClock()) << "before the next look at everything";
+  clock.Advance(kSecond);
+  meter.Look();
+  clock.Advance(10 * kMillisecond);
+  const auto reading = meter.ReachedClock();
+  ASSERT_TRUE(reading);
+  EXPECT_EQ(reading->at, clock.Now());
+  EXPECT_EQ(reading->sm_clock_mhz, 1290);
+}
 
 TEST_F(EnergyMeterTest, AsksForAllElseOnceASecond) {
   CountingDevice::Counts counts;

@@ -9,6 +9,7 @@ namespace {
 
 // What is kept while no step ends.
 constexpr std::size_t kMostEnergy = 4096;
+constexpr std::size_t kMostReached = 4096;
 constexpr std::size_t kMostChanges = 4096;
 // Of a step; one that never ends must not fill the memory.
 constexpr std::size_t kMostInstructions = 16'384;
@@ -58,6 +59,11 @@ void StepRecorder::Add(const EnergyReading& reading) {
   if (energy_.size() > kMostEnergy) energy_.pop_front();
 }
 
+void StepRecorder::Add(const ClockReading& reading) {
+  reached_.push_back(reading);
+  if (reached_.size() > kMostReached) reached_.pop_front();
+}
+
 void StepRecorder::Add(const PublishedClock& published) {
   changes_.push_back({published, {}});
   if (changes_.size() > kMostChanges) changes_.pop_front();
@@ -65,6 +71,9 @@ void StepRecorder::Add(const PublishedClock& published) {
 
 void StepRecorder::Add(const protocol::ClockAnswer& answer) {
   if (answer.sequence == 0) return;
+  if (answer.outcome == protocol::ClockOutcome::kAtPowerLimit) {
+    limits_.Add(device::ClockLimit::kPowerCap);
+  }
   is_limited_ |= answer.outcome == protocol::ClockOutcome::kLimited;
   const auto found = std::find_if(
       changes_.rbegin(), changes_.rend(),
@@ -74,7 +83,7 @@ void StepRecorder::Add(const protocol::ClockAnswer& answer) {
 
 void StepRecorder::SetState(const device::Telemetry& telemetry) {
   telemetry_ = telemetry;
-  is_limited_ |= device::IsHeldDown(telemetry.limits);
+  limits_.bits |= telemetry.limits.bits;
 }
 
 bool StepRecorder::ResolveTimes(Pending& pending, const StreamTimesOf& stream_times) {
@@ -111,6 +120,12 @@ void StepRecorder::Complete(protocol::RanStep& step) {
         {reading.after - step.begin, reading.until - step.begin, reading.energy_j});
     energy_.pop_front();
   }
+  for (; !reached_.empty() && reached_.front().at <= step.end; reached_.pop_front()) {
+    const ClockReading& reading = reached_.front();
+    if (reading.at >= step.begin) {
+      step.reached.push_back({reading.at - step.begin, reading.sm_clock_mhz});
+    }
+  }
   while (!changes_.empty() && changes_.front().published.requested <= step.end) {
     const auto& [published, answer] = changes_.front();
     protocol::ClockChange change;
@@ -123,7 +138,12 @@ void StepRecorder::Complete(protocol::RanStep& step) {
   }
   step.temperature_c = telemetry_.temperature_c;
   step.power_w = telemetry_.power_w;
-  step.is_limited = std::exchange(is_limited_, device::IsHeldDown(telemetry_.limits));
+  device::ClockLimits limits = std::exchange(limits_, telemetry_.limits);
+  // Something that the own readings do not show, such as the lock of another program.
+  const bool is_unexplained = !device::IsHeldDown(limits) || device::IsAtPowerLimit(limits);
+  if (std::exchange(is_limited_, false) && is_unexplained) limits.Add(device::ClockLimit::kOther);
+  step.limited_by = device::NamesOfHoldingDown(limits);
+  step.is_limited = !step.limited_by.empty();
 }
 
 std::vector<protocol::RanStep> StepRecorder::TakeFinished(Nanoseconds now,

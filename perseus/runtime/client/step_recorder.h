@@ -37,6 +37,7 @@ class StepRecorder {
   // then the requests, so that the requests of a step are there with it.
   void Add(const Event& event);
   void Add(const EnergyReading& reading);
+  void Add(const ClockReading& reading);
   void Add(const PublishedClock& published);
   void Add(const protocol::ClockAnswer& answer);
   // The current state.
@@ -64,6 +65,7 @@ class StepRecorder {
 
   std::deque<Pending> steps_;
   std::deque<EnergyReading> energy_;
+  std::deque<ClockReading> reached_;
   struct Change {
     PublishedClock published;
     protocol::ClockAnswer answer;
@@ -71,7 +73,9 @@ class StepRecorder {
   std::deque<Change> changes_;
   Nanoseconds last_end_ = 0;
   device::Telemetry telemetry_;
-  bool is_limited_ = false;  // Since the last step that was taken, or by the last look before.
+  // What held the clock down since the last step that was taken, or by the last look before.
+  device::ClockLimits limits_;
+  bool is_limited_ = false;  // By an answer of the agent since then, which does not say by what.
 };
 
 }  // namespace perseus::client

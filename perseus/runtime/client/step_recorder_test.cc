@@ -172,8 +172,55 @@ TEST_F(StepRecorderTest, SaysThatSomethingHeldTheClockDown) {
   const auto steps = recorder_.TakeFinished(kLater, NoStream);
   ASSERT_THAT(steps, SizeIs(2));
   EXPECT_TRUE(steps[0].is_limited);
+  EXPECT_THAT(steps[0].limited_by, ElementsAre("temperature"));
   EXPECT_EQ(steps[0].temperature_c, 80);
   EXPECT_FALSE(steps[1].is_limited);
+  EXPECT_THAT(steps[1].limited_by, IsEmpty());
+}
+
+TEST_F(StepRecorderTest, TellsThePowerLimitFromOtherCauses) {
+  const auto answer = [](protocol::ClockOutcome outcome) {
+    return protocol::ClockAnswer{.sequence = 1, .sm_clock_mhz = 1200, .outcome = outcome};
+  };
+  const auto causes = [this] {
+    Begin(1000);
+    End(2000);
+    return recorder_.TakeFinished(kLater, NoStream).at(0).limited_by;
+  };
+  recorder_.Add(answer(protocol::ClockOutcome::kAtPowerLimit));
+  EXPECT_THAT(causes(), ElementsAre("power"));
+  // The agent saw the lock of another program, or heat.
+  recorder_.Add(answer(protocol::ClockOutcome::kLimited));
+  EXPECT_THAT(causes(), ElementsAre("other"));
+  device::Telemetry hot;
+  hot.limits.Add(device::ClockLimit::kThermal);
+  recorder_.SetState(hot);
+  recorder_.SetState({});
+  recorder_.Add(answer(protocol::ClockOutcome::kLimited));
+  EXPECT_THAT(causes(), ElementsAre("temperature"));
+  device::Telemetry telemetry;
+  telemetry.limits.Add(device::ClockLimit::kSetting);
+  telemetry.limits.Add(device::ClockLimit::kPowerCap);
+  recorder_.SetState(telemetry);
+  EXPECT_THAT(causes(), ElementsAre("power"));
+  telemetry.limits.Add(device::ClockLimit::kPowerBrake);
+  recorder_.SetState(telemetry);
+  EXPECT_THAT(causes(), ElementsAre("power", "power_brake"));
+}
+
+TEST_F(StepRecorderTest, ReadingsOfTheClockBelongToTheStepInWhichTheyWereTaken) {
+  Begin(1000);
+  End(2000);
+  Begin(3000, 1);
+  End(4000);
+  for (const Nanoseconds at : {900, 1100, 1900, 2500, 3500, 4500}) {
+    recorder_.Add(ClockReading{at, 1290});
+  }
+  const auto steps = recorder_.TakeFinished(kLater, NoStream);
+  ASSERT_THAT(steps, SizeIs(2));
+  EXPECT_THAT(steps[0].reached,
+              ElementsAre(protocol::ReachedClock{100, 1290}, protocol::ReachedClock{900, 1290}));
+  EXPECT_THAT(steps[1].reached, ElementsAre(protocol::ReachedClock{500, 1290}));
 }
 
 }  // namespace

@@ -38,15 +38,30 @@ std::string Describe(ClockLimits limits) {
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
-bool IsHeldDown(ClockLimits limits) {
-  return limits.Has(ClockLimit::kPowerCap) || limits.Has(ClockLimit::kThermal) ||
-         limits.Has(ClockLimit::kPowerBrake) || limits.Has(ClockLimit::kOther);
+std::vector<std::string> NamesOfHoldingDown(ClockLimits limits) {
+  std::vector<std::string> names;
+  for (const auto& [limit, name] : kHoldingDown) {
+    if (limits.Has(limit)) names.emplace_back(name);
+  }
+  return names;
+}
+
+bool IsHeldDown(ClockLimits limits) { return !NamesOfHoldingDown(limits).empty(); }
+
+bool IsAtPowerLimit(ClockLimits limits) {
+  return limits.Has(ClockLimit::kPowerCap) && NamesOfHoldingDown(limits).size() == 1;
 }
 
 DeviceResult<double> Device::ReadEnergy() {
   const DeviceResult<Telemetry> telemetry = Read();
   if (!telemetry) return tl::unexpected(telemetry.error());
   return telemetry->energy_j;
+}
+
+DeviceResult<int> Device::ReadSmClock() {
+  const DeviceResult<Telemetry> telemetry = Read();
+  if (!telemetry) return tl::unexpected(telemetry.error());
+  return telemetry->sm_clock_mhz;
 }
 
 }  // namespace perseus::device

@@ -115,8 +115,20 @@ struct ClockLimits {
 };
 // Such as "power limit, too hot". Empty for none.
 std::string Describe(ClockLimits limits);
+// What holds a clock down, apart from idling and clock settings. The names are those of the metrics
+// and of the rank log.
+inline constexpr std::pair<ClockLimit, std::string_view> kHoldingDown[] = {
+    {ClockLimit::kPowerCap, "power"},
+    {ClockLimit::kThermal, "temperature"},
+    {ClockLimit::kPowerBrake, "power_brake"},
+    {ClockLimit::kOther, "other"}};
+// The names of those that hold.
+std::vector<std::string> NamesOfHoldingDown(ClockLimits limits);
 // Whether something other than a clock setting holds the clock down.
 bool IsHeldDown(ClockLimits limits);
+// Whether the power limit does, and nothing else. A GPU that works hard is in this state most of
+// the time: it runs as fast as it can.
+bool IsAtPowerLimit(ClockLimits limits);
 
 struct Telemetry {
   Nanoseconds at = 0;  // By the device's clock (steady; virtual time for virtual GPUs).
@@ -182,6 +194,8 @@ class Device {
   virtual DeviceResult<Telemetry> Read() = 0;
   // Only the energy_j of Read(). It is cheaper, for a hundred calls per second.
   virtual DeviceResult<double> ReadEnergy();
+  // Only the sm_clock_mhz of Read(), for as many calls.
+  virtual DeviceResult<int> ReadSmClock();
   virtual DeviceResult<SettingReading> ReadSetting(Control control) = 0;
 
   // Requests the setting, and returns when the driver has answered. A GPU changes its clock long

@@ -20,5 +20,26 @@ TEST(Describe, NamesAllLimitsOfAClock) {
   EXPECT_EQ(Describe(limits), "power limit, too hot");
 }
 
+TEST(ClockLimits, PowerAloneIsToldFromEverythingElse) {
+  const auto of = [](std::initializer_list<ClockLimit> some) {
+    ClockLimits limits;
+    for (const ClockLimit limit : some) limits.Add(limit);
+    return limits;
+  };
+  EXPECT_TRUE(IsAtPowerLimit(of({ClockLimit::kPowerCap})));
+  EXPECT_TRUE(IsAtPowerLimit(of({ClockLimit::kPowerCap, ClockLimit::kSetting})));
+  EXPECT_FALSE(IsAtPowerLimit({}));
+  EXPECT_FALSE(IsAtPowerLimit(of({ClockLimit::kSetting, ClockLimit::kIdle})));
+  for (const ClockLimit fault :
+       {ClockLimit::kThermal, ClockLimit::kPowerBrake, ClockLimit::kOther}) {
+    EXPECT_FALSE(IsAtPowerLimit(of({fault})));
+    EXPECT_FALSE(IsAtPowerLimit(of({fault, ClockLimit::kPowerCap})));
+    EXPECT_TRUE(IsHeldDown(of({fault})));
+  }
+  EXPECT_EQ(
+      NamesOfHoldingDown(of({ClockLimit::kThermal, ClockLimit::kSetting, ClockLimit::kPowerCap})),
+      (std::vector<std::string>{"power", "temperature"}));
+}
+
 }  // namespace
 }  // namespace perseus::device

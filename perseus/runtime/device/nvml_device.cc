@@ -121,15 +121,29 @@ DeviceResult<NvmlDevice::Session> NvmlDevice::Begin() {
   return Session{*std::move(visit), handle};
 }
 
+DeviceResult<unsigned> NvmlDevice::ReadSmClock(const Session& session) {
+  unsigned mhz = 0;
+  const DeviceResult<void> read = Call(session, NvmlUse::kRead, "read the SM clock",
+                                       session.visit.nvml().GetClockInfo, nvml::kClockSm, &mhz);
+  if (!read) return tl::unexpected(read.error());
+  return mhz;
+}
+
+DeviceResult<int> NvmlDevice::ReadSmClock() {
+  const DeviceResult<Session> session = Begin();
+  if (!session) return tl::unexpected(session.error());
+  const DeviceResult<unsigned> mhz = ReadSmClock(*session);
+  if (!mhz) return tl::unexpected(mhz.error());
+  return static_cast<int>(*mhz);
+}
+
 DeviceResult<NvmlDevice::Clocks> NvmlDevice::ReadClocks(const Session& session) {
   const nvml::Functions& nvml = session.visit.nvml();
-  unsigned sm = 0;
-  DeviceResult<void> read =
-      Call(session, NvmlUse::kRead, "read the SM clock", nvml.GetClockInfo, nvml::kClockSm, &sm);
-  if (!read) return tl::unexpected(read.error());
+  const DeviceResult<unsigned> sm = ReadSmClock(session);
+  if (!sm) return tl::unexpected(sm.error());
   unsigned memory = 0;
-  read = Call(session, NvmlUse::kRead, "read the memory clock", nvml.GetClockInfo,
-              nvml::kClockMemory, &memory);
+  DeviceResult<void> read = Call(session, NvmlUse::kRead, "read the memory clock",
+                                 nvml.GetClockInfo, nvml::kClockMemory, &memory);
   if (!read && read.error().kind != DeviceErrorKind::kNotSupported) {
     return tl::unexpected(read.error());
   }
@@ -139,7 +153,7 @@ DeviceResult<NvmlDevice::Clocks> NvmlDevice::ReadClocks(const Session& session) 
   if (!read && read.error().kind != DeviceErrorKind::kNotSupported) {
     return tl::unexpected(read.error());
   }
-  return Clocks{.sm_mhz = static_cast<int>(sm),
+  return Clocks{.sm_mhz = static_cast<int>(*sm),
                 .memory_mhz = static_cast<int>(memory),
                 .limits = LimitsOf(reasons)};
 }

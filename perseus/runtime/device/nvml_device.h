@@ -28,6 +28,7 @@ class NvmlDevice : public Device {
   const DeviceInfo& info() const override { return info_; }
   DeviceResult<Telemetry> Read() override;
   DeviceResult<double> ReadEnergy() override;
+  DeviceResult<int> ReadSmClock() override;
   DeviceResult<SettingReading> ReadSetting(Control control) override;
   DeviceResult<void> Apply(Control control, const std::optional<Setting>& setting) override;
   DeviceResult<Effect> ReadEffect(Control control, const std::optional<Setting>& setting) override;
@@ -44,6 +45,7 @@ class NvmlDevice : public Device {
     ClockLimits limits;
   };
   DeviceResult<Session> Begin();
+  DeviceResult<unsigned> ReadSmClock(const Session& session);
   DeviceResult<Clocks> ReadClocks(const Session& session);
   DeviceResult<double> ReadCounter(const Session& session);
   DeviceResult<double> EnergyOf(const Session& session, Telemetry& telemetry);

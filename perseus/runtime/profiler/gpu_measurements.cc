@@ -26,6 +26,8 @@ constexpr double kWidestPower = 0.5;
 // Fewer samples than this do not show their own spread well enough to test the next ones.
 constexpr std::int64_t kLeastSamplesToTest = 20;
 constexpr std::int64_t kLeastResiduals = 3;  // The same for steps.
+// Clocks at the power limit vary by a percent. The highest of so few is not the highest of all.
+constexpr std::int64_t kLeastReadings = 10;
 // In standard errors. One normal step in 16,000 is this far off.
 constexpr double kFarOff = 4;
 
@@ -337,12 +339,28 @@ void GpuMeasurements::AddTimes(const Clean& clean) {
   }
 }
 
+// A reading belongs to the instruction that ran at its time.
+void GpuMeasurements::AddReached(const protocol::RanStep& step, const Clean& clean) {
+  std::size_t i = 0;
+  for (const protocol::ReachedClock& reading : step.reached) {
+    const auto has_ended = [&](const protocol::RanInstruction& ran) {
+      return ran.begin + ran.duration <= reading.at;
+    };
+    while (i < clean.instructions.size() && has_ended(clean.instructions[i])) ++i;
+    if (i == clean.instructions.size()) return;
+    if (!clean.is_clean[i] || clean.instructions[i].begin > reading.at) continue;
+    Record& record = RecordOf(clean.instructions[i]);
+    ++record.readings;
+    record.reached_mhz = std::max(record.reached_mhz, reading.frequency_mhz);
+  }
+}
+
 std::vector<DriftAlarm> GpuMeasurements::Add(const protocol::RanStep& step) {
   std::vector<DriftAlarm> alarms;
   last_counted_.clear();
   ++counts_.steps;
   Clean clean = Sort(step);
-  if (step.is_limited) {
+  if (step.IsDisturbed()) {
     ++counts_.limited_steps;
     return alarms;
   }
@@ -355,6 +373,7 @@ std::vector<DriftAlarm> GpuMeasurements::Add(const protocol::RanStep& step) {
   counts_.windows_left_out += std::max<std::int64_t>(0, std::ssize(step.energy) - 1) -
                               static_cast<std::int64_t>(of_step.windows());
   AddTimes(clean);
+  AddReached(step, clean);
   return alarms;
 }
 
@@ -369,6 +388,7 @@ std::vector<MeasuredOption> GpuMeasurements::Options(int rank) const {
     option.frequency_mhz = what.frequency_mhz;
     option.samples = static_cast<int>(std::min<std::int64_t>(record.samples, 1'000'000'000));
     option.time_s = record.mean_s;
+    if (record.readings >= kLeastReadings) option.reached_mhz = record.reached_mhz;
     const double samples = static_cast<double>(record.samples);
     option.time_ci_s = record.samples < 2 ? kInfinite
                                           : StudentHalfWidth(samples - 1) *

@@ -11,7 +11,9 @@
 // Energies. power_fit.h explains them: windows between samples of the counter, all kinds together.
 //
 // These are left out, and counted:
-//   - Whole steps in which temperature, power or another program limited the clock (`is_limited`).
+//   - Whole steps in which something else than the power limit held the clock down, such as heat.
+//     At its power limit, a GPU is as fast as it can be. This counts, and the clock that was
+//     reached is reported with the option.
 //   - Instructions during which a clock changed. From the request until `switch_latency` after the
 //     driver's answer, the GPU may run at either clock. The instruction's time and all windows that
 //     overlap with it are left out, unless the change covers less than kToleratedPart of the
@@ -98,7 +100,7 @@ class GpuMeasurements {
 
   struct Counts {
     std::int64_t steps = 0;
-    std::int64_t limited_steps = 0;
+    std::int64_t limited_steps = 0;  // Left out.
     std::int64_t instructions = 0;
     std::int64_t switching_instructions = 0;  // Left out.
     std::int64_t stalled_instructions = 0;    // Left out.
@@ -122,6 +124,8 @@ class GpuMeasurements {
     std::int64_t residuals = 0;
     double residual_squares = 0;
     std::array<double, 4> sums = {};  // CUSUM: time up, time down, power up, power down.
+    std::int64_t readings = 0;        // Of the clock at the power limit.
+    int reached_mhz = 0;              // The highest of them.
     friend bool operator==(const Record&, const Record&) = default;
   };
   // The content of the state file.
@@ -152,6 +156,7 @@ class GpuMeasurements {
   void TestPowers(const protocol::RanStep& step, const PowerFit& of_step,
                   std::vector<DriftAlarm>& alarms);
   void AddTimes(const Clean& clean);
+  void AddReached(const protocol::RanStep& step, const Clean& clean);
   void ForgetTimes(Record& record);
   void ForgetPower(Record& record);
 

@@ -192,14 +192,47 @@ TEST(GpuMeasurements, InstructionThatComputesNothingHasNoPowerRatherThanAWrongOn
   }
 }
 
-TEST(GpuMeasurements, LimitedStepsDoNotCount) {
+TEST(GpuMeasurements, DisturbedStepsDoNotCount) {
   VirtualJob job(1);
   GpuMeasurements gpu({});
   protocol::RanStep step = job.Step({});
   step.is_limited = true;
-  gpu.Add(step);
+  for (const std::vector<std::string>& causes :
+       {std::vector<std::string>{}, {"temperature"}, {"power", "temperature"}, {"other"}}) {
+    step.limited_by = causes;
+    gpu.Add(step);
+  }
   EXPECT_TRUE(gpu.Options(0).empty());
-  EXPECT_EQ(gpu.counts().limited_steps, 1);
+  EXPECT_EQ(gpu.counts().limited_steps, 4);
+}
+
+// At its power limit, a GPU is as fast as it can be.
+TEST(GpuMeasurements, StepsAtThePowerLimitCountAtTheClockThatWasReached) {
+  VirtualJob job(1);
+  GpuMeasurements gpu({});
+  for (int i = 0; i < 3; ++i) {
+    protocol::RanStep step = job.Step({});
+    step.is_limited = true;
+    step.limited_by = {"power"};
+    for (const protocol::RanInstruction& ran : step.instructions) {
+      // Backward draws more. Two readings of its clock are too few.
+      const bool is_forward = ran.kind == InstructionKind::kForward;
+      if (!is_forward && (i > 0 || ran.microbatch > 1)) continue;
+      step.reached.push_back({ran.begin + ran.duration / 2, is_forward ? 1300 + 5 * i : 1250});
+      if (!is_forward || ran.microbatch != 5) continue;
+      // Then it waits. A waiting GPU draws little, so its clock is higher.
+      step.reached.push_back({ran.begin + ran.duration + kMillisecond, 1400});
+    }
+    gpu.Add(step);
+  }
+  EXPECT_EQ(gpu.counts().limited_steps, 0);
+  const std::vector<MeasuredOption> options = gpu.Options(0);
+  const MeasuredOption* forward = Find(options, InstructionKind::kForward, 1400);
+  ASSERT_NE(forward, nullptr);
+  EXPECT_EQ(forward->reached_mhz, 1310);
+  const MeasuredOption* backward = Find(options, InstructionKind::kBackward, 1400);
+  ASSERT_NE(backward, nullptr);
+  EXPECT_EQ(backward->reached_mhz, 0);
 }
 
 TEST(GpuMeasurements, InstructionsUnderASwitchAreLeftOut) {

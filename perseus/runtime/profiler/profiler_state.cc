@@ -52,17 +52,22 @@ ordered_json ToJson(const PowerFit::Sums& sums) {
 }
 
 ordered_json ToJson(const ClockedKind& what, const GpuMeasurements::Record& record) {
-  return {{"chunk", what.chunk},
-          {"kind", Name(what.kind)},
-          {"frequency_mhz", what.frequency_mhz},
-          {"parameter", record.parameter},
-          {"samples", record.samples},
-          {"mean_s", record.mean_s},
-          {"squares", record.squares},
-          {"parameter_before", record.parameter_before},
-          {"residuals", record.residuals},
-          {"residual_squares", record.residual_squares},
-          {"sums", record.sums}};
+  ordered_json json = {{"chunk", what.chunk},
+                       {"kind", Name(what.kind)},
+                       {"frequency_mhz", what.frequency_mhz},
+                       {"parameter", record.parameter},
+                       {"samples", record.samples},
+                       {"mean_s", record.mean_s},
+                       {"squares", record.squares},
+                       {"parameter_before", record.parameter_before},
+                       {"residuals", record.residuals},
+                       {"residual_squares", record.residual_squares},
+                       {"sums", record.sums}};
+  if (record.readings > 0) {
+    json["readings"] = record.readings;
+    json["reached_mhz"] = record.reached_mhz;
+  }
+  return json;
 }
 
 ordered_json ToJson(const protocol::RankId& name, const KnownGpu& gpu) {
@@ -90,7 +95,8 @@ ordered_json ToJson(const protocol::RankId& name, const KnownGpu& gpu) {
 
 std::pair<ClockedKind, GpuMeasurements::Record> ReadRecord(const Node& node, int parameters) {
   node.RequireObject({"chunk", "kind", "frequency_mhz", "parameter", "samples", "mean_s", "squares",
-                      "parameter_before", "residuals", "residual_squares", "sums"});
+                      "parameter_before", "residuals", "residual_squares", "sums", "readings",
+                      "reached_mhz"});
   ClockedKind what;
   what.chunk = node.Member("chunk").Count(0, kMostRanks, "a chunk, from 0");
   const Node kind = node.Member("kind");
@@ -117,6 +123,10 @@ std::pair<ClockedKind, GpuMeasurements::Record> ReadRecord(const Node& node, int
   }
   for (std::size_t i = 0; i < record.sums.size(); ++i) {
     record.sums[i] = sums[i].Number(0, kHuge, "a sum of deviations");
+  }
+  if (node.Has("readings")) {
+    record.readings = node.Member("readings").Whole(1, kMostCount, "how many were read");
+    record.reached_mhz = node.Member("reached_mhz").Count(1, kHighestMhz, "MHz");
   }
   return {what, record};
 }

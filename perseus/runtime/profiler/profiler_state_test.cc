@@ -24,7 +24,10 @@ protocol::RanStep Step(int number) {
   for (int i = 0; i < 23; ++i) {
     const Nanoseconds at = Nanoseconds{i} * 100'000'000;
     step.energy.push_back({at, at + 10'000'000, 31.0 * i + (i * i) % 7});
+    step.reached.push_back({at + 10'000'000, 1300 + i});
   }
+  step.is_limited = true;
+  step.limited_by = {"power"};
   return step;
 }
 
@@ -64,6 +67,8 @@ TEST(ProfilerState, ARestartedProfilerContinuesUnchanged) {
     EXPECT_EQ(options[i].power_w, expected[i].power_w);
     EXPECT_GT(options[i].power_w, 0);
     EXPECT_EQ(options[i].power_ci_w, expected[i].power_ci_w);
+    EXPECT_EQ(options[i].reached_mhz, expected[i].reached_mhz);
+    EXPECT_GT(options[i].reached_mhz, 1300);
   }
   EXPECT_EQ(FormatProfilerState(*after), FormatProfilerState(before));
 }

@@ -339,7 +339,7 @@ void ClockPublisher::Beat() {
 ClockAnswer ClockPublisher::answer(int gpu) const {
   const ClockSlot& slot = memory_->slot(gpu);
   const TimedWord answer = LoadTimed(slot.answer, slot.applied_at);
-  const bool is_known = answer.word.outcome <= static_cast<unsigned>(ClockOutcome::kFailed);
+  const bool is_known = answer.word.outcome <= static_cast<unsigned>(ClockOutcome::kAtPowerLimit);
   return {answer.word.sequence, answer.word.sm_clock_mhz,
           is_known ? static_cast<ClockOutcome>(answer.word.outcome) : ClockOutcome::kNone,
           answer.time};

@@ -85,9 +85,12 @@ enum class ClockOutcome : std::uint32_t {
   kNone = 0,
   kAccepted = 1,  // The driver accepted it. kInEffect follows when it is read back.
   kInEffect = 2,
-  kLimited = 3,  // Accepted, but power or temperature keeps the GPU below it.
-  kRefused = 4,  // Not one of the GPU's clocks.
-  kFailed = 5,   // The driver did not accept it.
+  // Accepted, but something keeps the GPU below it: temperature, another program, a fault. From an
+  // older agent also the power limit.
+  kLimited = 3,
+  kRefused = 4,       // Not one of the GPU's clocks.
+  kFailed = 5,        // The driver did not accept it.
+  kAtPowerLimit = 6,  // Accepted, but only the power limit keeps the GPU below it.
 };
 struct ClockAnswer {
   std::uint32_t sequence = 0;  // Of the last request that was handled. 0: none.

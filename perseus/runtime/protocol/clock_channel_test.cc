@@ -123,7 +123,7 @@ TEST(ClockChannel, TheClientReadsTheAnswerUnchanged) {
   EXPECT_EQ(ends.client.answer(1).outcome, ClockOutcome::kNone);
   for (const ClockOutcome outcome :
        {ClockOutcome::kAccepted, ClockOutcome::kInEffect, ClockOutcome::kLimited,
-        ClockOutcome::kRefused, ClockOutcome::kFailed}) {
+        ClockOutcome::kAtPowerLimit, ClockOutcome::kRefused, ClockOutcome::kFailed}) {
     const auto number = static_cast<std::uint32_t>(outcome);
     ends.agent.Answer(1, {.sequence = 0xFFFF'FFF0U + number,
                           .sm_clock_mhz = 1200,

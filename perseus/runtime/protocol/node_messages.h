@@ -65,7 +65,7 @@ struct StepReport {
       {};                    // Of the GPUs of these ranks in time_s, if all are measured.
   std::int64_t version = 0;  // The server's lowest assignment that a rank followed; 0: none.
   int ranks = 0;             // How many ranks are in this report.
-  int limited = 0;           // Of these, how many had a clock that heat, power or another program
+  int limited = 0;           // Of these, how many had a clock that heat or another program
                              // limited.
   int without_clocks = 0;    // Of these, how many followed a plan without a lease of the GPU.
   friend bool operator==(const StepReport&, const StepReport&) = default;

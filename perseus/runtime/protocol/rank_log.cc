@@ -71,8 +71,17 @@ class Formatter {
       Append("[{},{},{},{}]", change.requested, change.applied, change.frequency_mhz,
              change.outcome);
     });
-    Append(",\"temperature_c\":{},\"power_w\":{},\"limited\":{}}}\n", step.temperature_c,
-           step.power_w, step.is_limited);
+    Append(",\"temperature_c\":{},\"power_w\":{},\"limited\":{}", step.temperature_c, step.power_w,
+           step.is_limited);
+    if (!step.limited_by.empty()) {
+      List("limited_by", step.limited_by,
+           [&](const std::string& name) { Append("{}", Quoted(name)); });
+    }
+    if (!step.reached.empty()) {
+      List("reached", step.reached,
+           [&](const ReachedClock& clock) { Append("[{},{}]", clock.at, clock.frequency_mhz); });
+    }
+    text_ += "}\n";
     return std::move(text_);
   }
 
@@ -147,9 +156,14 @@ ClockChange ReadChange(const Node& row) {
           row[3].Count(0, kMostOutcome, "an outcome's number")};
 }
 
+ReachedClock ReadReached(const Node& row) {
+  return {Time(row[0], 0), row[1].Count(1, kMostInRecord, "MHz")};
+}
+
 RanStep ReadStep(const Node& node) {
   node.RequireObject({"step", "assignment_version", "has_plan", "on_plan", "begin_ns", "end_ns",
-                      "energy", "instructions", "clocks", "temperature_c", "power_w", "limited"});
+                      "energy", "instructions", "clocks", "temperature_c", "power_w", "limited",
+                      "limited_by", "reached"});
   RanStep step;
   step.step = node.Member("step").Whole(0, json_file::kLargestWhole, "a step's number");
   step.assignment_version = node.Member("assignment_version")
@@ -164,6 +178,12 @@ RanStep ReadStep(const Node& node) {
   step.temperature_c = node.Member("temperature_c").Count(-kHottest, kHottest, "degrees Celsius");
   step.power_w = node.Member("power_w").Number(0, kMostWatts, "watts");
   step.is_limited = node.Member("limited").Flag();
+  if (node.Has("limited_by")) {
+    const Node names = node.Member("limited_by");
+    const std::size_t count = names.ListSize();
+    for (std::size_t i = 0; i < count; ++i) step.limited_by.push_back(names[i].Text());
+  }
+  if (node.Has("reached")) step.reached = ReadRows<ReachedClock>(node, "reached", 2, ReadReached);
   return step;
 }
 
@@ -255,6 +275,10 @@ bool RanStep::LacksClocks() const {
   const auto has_clock = [](const RanInstruction& ran) { return ran.frequency_mhz > 0; };
   return has_plan && on_plan && !instructions.empty() &&
          std::none_of(instructions.begin(), instructions.end(), has_clock);
+}
+
+bool RanStep::IsDisturbed() const {
+  return is_limited && limited_by != std::vector<std::string>{"power"};
 }
 
 std::string FormatRecord(const RankRecord& record) { return std::visit(Formatter(), record); }

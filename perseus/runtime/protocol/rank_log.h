@@ -9,7 +9,8 @@
 //    "instructions":[[0,3,0,125000,50012000,1410],…],
 //    "energy":[[-40000000,10500000,81234.5],…],
 //    "clocks":[[125000,131000,1410,2],…],
-//    "temperature_c":61,"power_w":310.5,"limited":false}
+//    "temperature_c":61,"power_w":310.5,"limited":true,"limited_by":["power"],
+//    "reached":[[10500000,1290],…]}
 //   {"remark":"plan 7 has another schedule …"}
 //
 // `stages` are the pipeline stages of the rank's chunks, ascending, by chunk. Without it, a chunk
@@ -18,6 +19,10 @@
 //
 // An instruction is [kind, microbatch, chunk, begin, duration, MHz]. An energy sample is [from, to,
 // joules]. A clock is [requested, applied, MHz, outcome].
+//
+// `limited_by` says what held the clock down: "power" (the power limit), "temperature",
+// "power_brake", "other". `reached` has readings [at, MHz] of the clock while the power limit held
+// it down. Both are left out if they are empty. Clients of version 0.1 never wrote them.
 //
 // Times of a step are in ns of CLOCK_MONOTONIC of its host. On virtual GPUs with their own clock,
 // they are in ns of that clock (`clock` in the job directory). Add `epoch_ns` to get the time since
@@ -98,6 +103,11 @@ struct ClockChange {
   bool WasRefused() const { return outcome == 4 || outcome == 5; }
   friend bool operator==(const ClockChange&, const ClockChange&) = default;
 };
+struct ReachedClock {
+  Nanoseconds at = 0;
+  int frequency_mhz = 0;
+  friend bool operator==(const ReachedClock&, const ReachedClock&) = default;
+};
 struct RanStep {
   std::int64_t step = 0;
   std::int64_t assignment_version = 0;  // The one that the rank followed. 0: none.
@@ -112,8 +122,13 @@ struct RanStep {
   std::vector<ClockChange> clocks;
   int temperature_c = 0;  // At the end of the step. 0: unknown.
   double power_w = 0;
-  bool is_limited =
-      false;  // A reading showed that heat, power or another program limits the clock.
+  // A reading showed that heat, power or another program limits the clock.
+  bool is_limited = false;
+  std::vector<std::string> limited_by;  // Empty: nothing, or an older client did not record it.
+  std::vector<ReachedClock> reached;    // In order of time.
+  // Whether something else than the power limit held the clock down, or may have. At its power
+  // limit, a GPU does what it always does.
+  bool IsDisturbed() const;
   // Whether the rank followed the plan without setting a clock, because it had no lease of the GPU.
   bool LacksClocks() const;
   friend bool operator==(const RanStep&, const RanStep&) = default;

@@ -51,6 +51,8 @@ RanStep Step(std::int64_t number) {
   step.temperature_c = 61;
   step.power_w = 310.1;
   step.is_limited = true;
+  step.limited_by = {"power", "temperature"};
+  step.reached = {{10'500'000, 1290}, {21'000'000, 1305}};
   return step;
 }
 
@@ -68,6 +70,29 @@ TEST(RankRecord, ParsesBackToItself) {
   EXPECT_EQ(Parsed(line), RankRecord(header));
   EXPECT_EQ(Parsed(FormatRecord(Step(12))), RankRecord(Step(12)));
   EXPECT_EQ(Parsed(FormatRecord(Remark{"plan 7 is \"x\""})), RankRecord(Remark{"plan 7 is \"x\""}));
+}
+
+// Older clients recorded only that something limits the clock.
+TEST(RankRecord, AStepNeedNotSayWhatLimitsItsClock) {
+  RanStep step = Step(12);
+  step.limited_by.clear();
+  step.reached.clear();
+  const std::string line = FormatRecord(step);
+  EXPECT_THAT(line, HasSubstr(R"("power_w":310.1,"limited":true})"));
+  EXPECT_EQ(Parsed(line), RankRecord(step));
+}
+
+TEST(RankRecord, OnlyAPowerLimitDisturbsNoStep) {
+  RanStep step;
+  EXPECT_FALSE(step.IsDisturbed());
+  step.is_limited = true;
+  EXPECT_TRUE(step.IsDisturbed()) << "of an older client: the cause is unknown";
+  step.limited_by = {"power"};
+  EXPECT_FALSE(step.IsDisturbed());
+  step.limited_by = {"power", "temperature"};
+  EXPECT_TRUE(step.IsDisturbed());
+  step.limited_by = {"what a later version may name"};
+  EXPECT_TRUE(step.IsDisturbed());
 }
 
 TEST(RankRecord, AHeaderMayHaveTheStagesOfItsChunks) {

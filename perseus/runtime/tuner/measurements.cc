@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 namespace perseus::tuner {
@@ -80,14 +81,57 @@ profiler::MeasuredOption Pooled::Mean(const profiler::InstructionGroup& group,
 
 }  // namespace
 
+std::map<profiler::InstructionGroup, int> ReachedClocks(
+    const std::map<protocol::RankId, profiler::KnownGpu>& gpus, const ClocksOfRanks& clocks_mhz) {
+  std::map<profiler::InstructionGroup, int> reached;  // The highest of all GPUs.
+  for (const auto& [name, gpu] : gpus) {
+    const std::vector<int>& clocks = clocks_mhz[static_cast<std::size_t>(name.pp_rank)];
+    struct OfGpu {
+      int reached_mhz = 0;
+      int wanted_mhz = 0;  // The highest one at which clocks were read.
+    };
+    std::map<profiler::InstructionGroup, OfGpu> groups;
+    for (const profiler::MeasuredOption& option : gpu.measurements.Options(name.pp_rank)) {
+      OfGpu& group = groups[option.group];
+      if (option.reached_mhz == 0) continue;
+      const auto listed = std::ranges::lower_bound(clocks, option.reached_mhz);
+      const int mhz = listed == clocks.end() ? clocks.back() : *listed;
+      group.reached_mhz = std::max(group.reached_mhz, mhz);
+      group.wanted_mhz = std::max(group.wanted_mhz, option.frequency_mhz);
+    }
+    for (const auto& [group, of_gpu] : groups) {
+      const bool is_limited = of_gpu.reached_mhz < of_gpu.wanted_mhz;
+      int& highest = reached[group];
+      highest = std::max(highest, is_limited ? of_gpu.reached_mhz : clocks.back());
+    }
+  }
+  return reached;
+}
+
+ClocksOfRanks WithoutUnreached(ClocksOfRanks clocks_mhz,
+                               const std::map<profiler::InstructionGroup, int>& reached_mhz) {
+  std::map<int, int> highest;  // [pp_rank]
+  for (const auto& [group, mhz] : reached_mhz) {
+    highest[group.rank] = std::max(highest[group.rank], mhz);
+  }
+  for (const auto& [rank, most_mhz] : highest) {
+    std::erase_if(clocks_mhz[static_cast<std::size_t>(rank)],
+                  [most = most_mhz](int mhz) { return mhz > most; });
+  }
+  return clocks_mhz;
+}
+
 std::vector<profiler::MeasuredOption> PooledOptions(
-    const std::map<protocol::RankId, profiler::KnownGpu>& gpus) {
+    const std::map<protocol::RankId, profiler::KnownGpu>& gpus, const ClocksOfRanks& clocks_mhz) {
   std::map<std::pair<profiler::InstructionGroup, int>, Pooled> pooled;
   for (const auto& [name, gpu] : gpus) {
+    const int highest = clocks_mhz.empty()
+                            ? std::numeric_limits<int>::max()
+                            : clocks_mhz[static_cast<std::size_t>(name.pp_rank)].back();
     for (const profiler::MeasuredOption& option : gpu.measurements.Options(name.pp_rank)) {
       // 0 MHz means the default clocks, which cannot be requested.
       if (option.samples == 0 || option.frequency_mhz == 0) continue;
-      pooled[{option.group, option.frequency_mhz}].Add(option);
+      pooled[{option.group, std::min(option.frequency_mhz, highest)}].Add(option);
     }
   }
   std::vector<profiler::MeasuredOption> options;

@@ -15,11 +15,27 @@
 
 namespace perseus::tuner {
 
-// The mean options by group and clock. Times are weighted by samples, powers by their certainty. A
-// power is 0 if no GPU has identified it yet. If GPUs differ by more than their intervals allow,
-// the mean gets an interval that covers this difference (the slowest GPU of a stage sets its pace).
+// The clocks of each pp_rank, ascending.
+using ClocksOfRanks = std::vector<std::vector<int>>;
+
+// The highest of these clocks that each group reaches on any GPU at any time. It is the highest of
+// all, except where the power limit keeps all GPUs of the group below it.
+std::map<profiler::InstructionGroup, int> ReachedClocks(
+    const std::map<protocol::RankId, profiler::KnownGpu>& gpus, const ClocksOfRanks& clocks_mhz);
+
+// Without the clocks that no group of the rank reaches. A GPU that gets one of those runs as it
+// does at the highest of the others.
+ClocksOfRanks WithoutUnreached(ClocksOfRanks clocks_mhz,
+                               const std::map<profiler::InstructionGroup, int>& reached_mhz);
+
+// The mean options by group and clock. A measurement at a clock above those of `clocks_mhz` (if any
+// are given) counts as one at the highest of them. Times are weighted by samples, powers by their
+// certainty. A power is 0 if no GPU has identified it yet. If GPUs differ by more than their
+// intervals allow, the mean gets an interval that covers this difference (the slowest GPU of a
+// stage sets its pace).
 std::vector<profiler::MeasuredOption> PooledOptions(
-    const std::map<protocol::RankId, profiler::KnownGpu>& gpus);
+    const std::map<protocol::RankId, profiler::KnownGpu>& gpus,
+    const ClocksOfRanks& clocks_mhz = {});
 
 // The mean of what several GPUs draw, in watts. Empty if no estimate is identified. Each has the
 // weight 1 / (standard error^2 + variance between the GPUs), the random-effects mean of DerSimonian

@@ -7,6 +7,7 @@
 namespace perseus::tuner {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
@@ -57,6 +58,43 @@ TEST(PooledOptionsTest, PipelinesAreRepetitions) {
   // The windows are exact here, so the powers are as well.
   EXPECT_NEAR(options[0].power_w, kRunningW, 1e-3);
   EXPECT_NEAR(*PooledBlockingPower(gpus), kWaitingW, 1e-3);
+}
+
+// Two GPUs of a stage are at their power limit, and one of them reaches 905 MHz. Clocks are listed
+// in steps of 50 MHz.
+TEST(ReachedClocksTest, AreTheHighestThatAnyGpuReaches) {
+  const ClocksOfRanks clocks = {{}, {}, {800, 850, 900, 950, 1000}};
+  const profiler::InstructionGroup forward{2, 0, InstructionKind::kForward};
+  const auto at_limit = [](int mhz) {
+    protocol::RanStep step = MakeStep(10 * kMillisecond);
+    step.limited_by = {"power"};
+    step.is_limited = true;
+    for (const protocol::RanInstruction& ran : step.instructions) {
+      step.reached.push_back({ran.begin + ran.duration / 2, mhz - ran.microbatch % 4});
+    }
+    return step;
+  };
+  std::map<protocol::RankId, profiler::KnownGpu> gpus;
+  gpus.emplace(protocol::RankId{0, 2, 0}, GpuThatRan({at_limit(905)}));
+  protocol::RanStep lower = at_limit(880);
+  for (protocol::RanInstruction& ran : lower.instructions) ran.frequency_mhz = 900;
+  gpus.emplace(protocol::RankId{1, 2, 0}, GpuThatRan({at_limit(880), lower}));
+  const auto reached = ReachedClocks(gpus, clocks);
+  EXPECT_THAT(reached, ElementsAre(std::pair(forward, 950)));
+
+  // What ran at a request of 1000 MHz counts at 950 MHz.
+  const ClocksOfRanks reachable = WithoutUnreached(clocks, reached);
+  EXPECT_THAT(reachable[2], ElementsAre(800, 850, 900, 950));
+  const std::vector<profiler::MeasuredOption> options = PooledOptions(gpus, reachable);
+  ASSERT_THAT(options, SizeIs(2));
+  EXPECT_EQ(options[0].frequency_mhz, 900);
+  EXPECT_EQ(options[0].samples, 40);
+  EXPECT_EQ(options[1].frequency_mhz, 950);
+  EXPECT_EQ(options[1].samples, 80);
+
+  // A GPU without a limit reaches all clocks. To ask for less would slow it down.
+  gpus.emplace(protocol::RankId{2, 2, 0}, GpuThatRan({MakeStep(10 * kMillisecond)}));
+  EXPECT_THAT(ReachedClocks(gpus, clocks), ElementsAre(std::pair(forward, 1000)));
 }
 
 // Three GPUs take 10 ms and one takes 12 ms, each with a narrow interval. The interval of their

@@ -11,10 +11,12 @@
 #include <system_error>
 #include <utility>
 
+#include "perseus/base/wording.h"
 #include "perseus/runtime/profiler/profiler_state.h"
 #include "perseus/runtime/protocol/assignment_writer.h"
 #include "perseus/runtime/protocol/job_files.h"
 #include "perseus/runtime/tuner/conductor.h"
+#include "perseus/runtime/tuner/disturbance.h"
 #include "perseus/runtime/tuner/measurements.h"
 #include "perseus/runtime/tuner/schedule_match.h"
 #include "perseus/runtime/tuner/transfer_time.h"
@@ -72,7 +74,12 @@ class Tuner {
   Result<void> TakeClocks(const protocol::RankHeader& header);
   Result<void> Sweep();
   Result<void> RunRound(const profiler::SweepRound& round);
-  Result<void> CheckEnergy() const;
+  Result<void> CheckEnergy(const Conductor::Stretch& stretch) const;
+  void WarnOfDisturbances(const Conductor::Stretch& stretch) const;
+  void LookForPowerLimit();
+  std::vector<profiler::MeasuredOption> Options() const {
+    return PooledOptions(state_.gpus, reachable_mhz_);
+  }
   void MeasureTransfers(std::int64_t first, std::int64_t last);
   using Gpus = std::map<protocol::RankId, profiler::KnownGpu>;
   enum class Alarms { kReported, kIgnored };
@@ -104,8 +111,12 @@ class Tuner {
   const TuningOptions& options_;
   Conductor conductor_;
   profiler::ProfilerState state_;
-  std::vector<std::vector<int>> clocks_mhz_;  // By pp_rank.
-  std::optional<Nanoseconds> p2p_;            // As measured in the latest steps without a plan.
+  ClocksOfRanks clocks_mhz_;
+  // Those that the power limit leaves. They do not change once a plan was made, so that the clocks
+  // of the plan stay options.
+  ClocksOfRanks reachable_mhz_;
+  bool has_named_power_limit_ = false;
+  std::optional<Nanoseconds> p2p_;  // As measured in the latest steps without a plan.
   int rounds_ = 0;
   std::optional<TunedPlan> plan_;
   double further_noise_ = 0;       // A relative standard deviation that explains whole steps.
@@ -188,7 +199,7 @@ Result<void> Tuner::TakeClocks(const protocol::RankHeader& header) {
 profiler::SweepJob Tuner::Job() const {
   profiler::SweepJob job{.schedule = options_.job.schedule,
                          .model = options_.job.model,
-                         .clocks_mhz = clocks_mhz_,
+                         .clocks_mhz = reachable_mhz_,
                          .switch_latency = options_.job.switch_latency,
                          .switch_cost = options_.job.switch_cost,
                          .change_limit = options_.change_limit};
@@ -203,9 +214,9 @@ profiler::SweepJob Tuner::Job() const {
 
 Result<void> Tuner::Sweep() {
   for (;;) {
+    LookForPowerLimit();
     PERSEUS_ASSIGN_OR_RETURN(
-        const auto round,
-        profiler::ChooseRound(Job(), options_.budget, PooledOptions(state_.gpus), state_.spent));
+        const auto round, profiler::ChooseRound(Job(), options_.budget, Options(), state_.spent));
     if (round.is_over()) {
       reason_ = round.reason;
       return {};
@@ -224,8 +235,9 @@ Result<void> Tuner::RunRound(const profiler::SweepRound& round) {
                            conductor_.RunWith(std::move(assignment), round.steps, 0));
   Measure(state_.gpus, state_.noise, ran, Alarms::kReported);
   if (++rounds_ == 1) {
-    if (auto energy = CheckEnergy(); !energy) return energy;
+    if (auto energy = CheckEnergy(ran); !energy) return energy;
   }
+  WarnOfDisturbances(ran);
   MeasureTransfers(ran.first(), ran.last);
   state_.spent.steps += ran.steps();
   const LoggedRank& any = conductor_.log_of(*conductor_.ranks().begin());
@@ -247,10 +259,16 @@ void Tuner::MeasureTransfers(std::int64_t first, std::int64_t last) {
 }
 
 // Checks after the first round that energies can be measured, before the budget is spent.
-Result<void> Tuner::CheckEnergy() const {
+Result<void> Tuner::CheckEnergy(const Conductor::Stretch& stretch) const {
   for (const protocol::RankId& name : conductor_.ranks()) {
     const profiler::GpuMeasurements::Counts& counts = state_.gpus.at(name).measurements.counts();
     if (counts.windows > counts.windows_left_out) continue;
+    const Disturbance disturbance =
+        DisturbanceOf(conductor_.log_of(name), stretch.landing, stretch.last);
+    if (2 * disturbance.steps > disturbance.of_steps) {
+      return Fail("rank {} measured nothing: {} of its {} steps do not count, because {}",
+                  Name(name), disturbance.steps, disturbance.of_steps, Describe(disturbance));
+    }
     return Fail(
         "rank {} recorded no useful energy in {} steps with {} instructions: {}", Name(name),
         counts.steps, counts.instructions,
@@ -263,6 +281,52 @@ Result<void> Tuner::CheckEnergy() const {
                           counts.windows));
   }
   return {};
+}
+
+// Says which steps do not count, in one line for all ranks: the one with the most is named.
+void Tuner::WarnOfDisturbances(const Conductor::Stretch& stretch) const {
+  Disturbance most;
+  protocol::RankId of_most;
+  int ranks = 0;
+  for (const protocol::RankId& name : conductor_.ranks()) {
+    Disturbance one = DisturbanceOf(conductor_.log_of(name), stretch.landing, stretch.last);
+    if (one.steps == 0) continue;
+    ++ranks;
+    if (one.steps <= most.steps) continue;
+    most = std::move(one);
+    of_most = name;
+  }
+  if (ranks == 0) return;
+  const std::string others = ranks > 1 ? fmt::format("; {} in all", Counted(ranks, "rank")) : "";
+  Say(fmt::format("warning: {} of {} steps of rank {} do not count, because {}{}", most.steps,
+                  most.of_steps, Name(of_most), Describe(most), others));
+}
+
+// Learns which clocks the power limit leaves, and says so once.
+void Tuner::LookForPowerLimit() {
+  const auto reached_mhz = ReachedClocks(state_.gpus, clocks_mhz_);
+  reachable_mhz_ = WithoutUnreached(clocks_mhz_, reached_mhz);
+  std::map<InstructionKind, std::pair<int, int>> kinds;  // The lowest and the highest clock.
+  int highest = 0;
+  for (const auto& [group, mhz] : reached_mhz) {
+    const int of_rank = clocks_mhz_[static_cast<std::size_t>(group.rank)].back();
+    highest = std::max(highest, of_rank);
+    if (mhz == of_rank) continue;
+    auto& [low, high] = kinds.try_emplace(group.kind, mhz, mhz).first->second;
+    low = std::min(low, mhz);
+    high = std::max(high, mhz);
+  }
+  if (kinds.empty() || std::exchange(has_named_power_limit_, true)) return;
+  std::vector<std::string> reached;
+  for (const auto& [kind, range] : kinds) {
+    const auto& [low, high] = range;
+    reached.push_back(low == high ? fmt::format("{} reaches {} MHz", Name(kind), high)
+                                  : fmt::format("{} reaches {} to {} MHz", Name(kind), low, high));
+  }
+  Say(
+      fmt::format("at their power limit, GPUs do not reach their highest clock of {} MHz: {} (this "
+                  "is no fault, and what plans are compared with)",
+                  highest, fmt::join(reached, ", ")));
 }
 
 void Tuner::Measure(Gpus& gpus, profiler::InstructionNoise& noise,
@@ -299,8 +363,7 @@ void Tuner::Measure(Gpus& gpus, profiler::InstructionNoise& noise,
 
 Result<void> Tuner::MakePlan() {
   const std::optional<noise::Noise> noise = MeasuredNoise();
-  auto made =
-      TunedPlan::Make(Job(), options_.job, options_.target, PooledOptions(state_.gpus), noise);
+  auto made = TunedPlan::Make(Job(), options_.job, options_.target, Options(), noise);
   if (!made) {
     return FailAs(made.error().kind, "measuring ended because {}, and this gives no plan: {}",
                   reason_, made.error().message);
@@ -343,6 +406,8 @@ Result<UsualCost> Tuner::RunBaseline() {
   PERSEUS_ASSIGN_OR_RETURN(const auto ran,
                            conductor_.RunWith(std::move(assignment), options_.steps_followed, 0));
   Measure(state_.gpus, state_.noise, ran, Alarms::kReported);
+  WarnOfDisturbances(ran);
+  LookForPowerLimit();
   MeasureTransfers(ran.first(), ran.last);
   auto cost = UsualCostOfSteps(conductor_.logs(), conductor_.ranks(), ran.counted());
   conductor_.ForgetBefore(ran.last);
@@ -362,6 +427,7 @@ Result<Tuner::Followed> Tuner::Follow(const TunedPlan& plan) {
       conductor_.RunWith(std::move(assignment), options_.steps_followed, spare_steps));
   Followed followed;
   profiler::InstructionNoise of_plan;
+  WarnOfDisturbances(ran);
   Measure(followed.gpus, of_plan, ran, Alarms::kIgnored);
   Measure(state_.gpus, state_.noise, ran, Alarms::kReported);
   PERSEUS_ASSIGN_OR_RETURN(const auto cost,
@@ -387,7 +453,7 @@ Result<void> Tuner::FollowPlans() {
     if (i + 1 < kPlansFollowed) Explain(*seen_);
   }
   const std::vector<profiler::MeasuredOption> known =
-      WithTimesOf(PooledOptions(followed->gpus), PooledOptions(state_.gpus));
+      WithTimesOf(PooledOptions(followed->gpus, reachable_mhz_), Options());
   PERSEUS_RETURN_IF_ERROR(plan_->JudgeBy(Job(), known, *seen_));
   PERSEUS_RETURN_IF_ERROR(CheckSeen(*seen_, std::max(0.0, plan_->slowdown())));
   WarnIfUnexplained();
@@ -433,7 +499,7 @@ Result<void> Tuner::LeaveInForce() {
 Result<TuningResult> Tuner::Run() {
   Result<void> run = AwaitRanks();
   if (run) run = Sweep();
-  const int frequencies = MostFrequencies(PooledOptions(state_.gpus));
+  const int frequencies = run ? MostFrequencies(Options()) : 0;
   if (run) run = options_.leaves_plan_in_force ? FollowPlans() : MakePlan();
   if (!run || !options_.leaves_plan_in_force) {
     const auto back = conductor_.Restore();
@@ -441,7 +507,7 @@ Result<TuningResult> Tuner::Run() {
   }
   if (!run) return Fail(run);
   const double baseline_s = ToSeconds(plan_->file().baseline_time);
-  const std::vector<profiler::MeasuredOption> measured = PooledOptions(state_.gpus);
+  const std::vector<profiler::MeasuredOption> measured = Options();
   // The plan is in force already, so this holds up nothing.
   std::optional<Expectation> expected;
   if (const auto drawn = ExpectFrom(Job(), options_.job, options_.target, measured)) {

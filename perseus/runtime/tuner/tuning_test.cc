@@ -10,6 +10,7 @@
 namespace perseus::tuner {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -64,6 +65,40 @@ TEST_F(TuningTest, MissingEnergyIsAnErrorAfterOneRound) {
   EXPECT_THAT(tuned.error().message, HasSubstr("never changed twice"));
   EXPECT_LT(job_.steps(), 30);
   EXPECT_TRUE(InForce().own);
+}
+
+// The counter moved, but what it showed does not count.
+TEST_F(TuningTest, StepsThatAllDoNotCountAreAnErrorThatSaysWhy) {
+  const std::pair<std::vector<std::string>, const char*> cases[] = {
+      {{"power", "temperature"}, "because heat held its clock down (cool its GPU)"},
+      {{"power_brake"}, "because a power brake held its clock down (check the power supply"},
+      {{"other"}, "because another program or a fault held its clock down (perseus doctor"},
+      {{}, "its client library is older than this program: install the same version everywhere)"}};
+  for (const auto& [causes, message] : cases) {
+    job_.limited_by = causes;
+    const auto tuned = Tune(options_, clock_);
+    ASSERT_FALSE(tuned);
+    EXPECT_THAT(tuned.error().message,
+                AllOf(HasSubstr("rank dp0-pp0-tp0 measured nothing: "), HasSubstr(message),
+                      Not(HasSubstr("never changed twice"))));
+  }
+  EXPECT_TRUE(InForce().own);
+}
+
+TEST_F(TuningTest, StepsOfARoundThatDoNotCountAreNamed) {
+  std::vector<std::string> said;
+  options_.say = [&](std::string_view text) { said.emplace_back(text); };
+  options_.should_end = [this] {
+    job_.limited_by.reset();
+    if (job_.steps() % 5 == 0) job_.limited_by = {"temperature"};
+    job_.RunStep();
+    return false;
+  };
+  static_cast<void>(Tune(options_, clock_));
+  EXPECT_THAT(said, Contains(AllOf(StartsWith("warning: 2 of "),
+                                   HasSubstr(" steps of rank dp0-pp0-tp0 do not count, because "
+                                             "heat held its clock down (cool its GPU); 2 ranks in "
+                                             "all"))));
 }
 
 TEST_F(TuningTest, ABudgetForTheHighestClocksAloneIsAnErrorBeforeAnyStep) {
