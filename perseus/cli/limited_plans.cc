@@ -209,8 +209,8 @@ tl::unexpected<Error> FailWithoutPlan(const plan::Plan& plan,
       ErrorKind::kUnreachable,
       "{}: {}no plan with at most {} clock changes per GPU {}takes at most {:.6f} s{} (allow more "
       "changes or more time{}{})",
-      plan.target, is_certain ? "" : "found ", without_plan.most_changes,
-      is_certain ? "" : "that ", ToSeconds(plan.deadline),
+      plan.target, is_certain ? "" : "found ", without_plan.most_changes, is_certain ? "" : "that ",
+      ToSeconds(plan.deadline),
       fastest ? fmt::format(": the fastest found takes {} s", plan::RoundedUp(ToSeconds(*fastest)))
               : "",
       rules.IsNone() ? "" : ", or relax the rules of changes",

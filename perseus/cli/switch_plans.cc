@@ -213,9 +213,8 @@ report::SwitchTradeoff ReportedTradeoff(const plan::Planner& planner,
   for (const few_switches::BudgetPlan& limited : tradeoff.limited) {
     std::optional<double> energy_j;
     if (limited.plan && limited.is_searched) energy_j = limited.plan->evaluation.energy_j;
-    reported.limits.push_back(report::MakeSwitchLimit(limited.most_changes, energy_j,
-                                                      limited.lower_bound_j,
-                                                      planner.baseline().energy_j));
+    reported.limits.push_back(report::MakeSwitchLimit(
+        limited.most_changes, energy_j, limited.lower_bound_j, planner.baseline().energy_j));
   }
   return reported;
 }

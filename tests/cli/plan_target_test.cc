@@ -1,6 +1,6 @@
-// Tests that every plan of `perseus plan` keeps its target, whatever else the flags ask for: a limit
-// of clock changes, a trade-off, noise, hardware facts, another schedule, what a change costs. A
-// target that cannot be kept is an error, whose value can be kept.
+// Tests that every plan of `perseus plan` keeps its target, whatever else the flags ask for: a
+// limit of clock changes, a trade-off, noise, hardware facts, another schedule, what a change
+// costs. A target that cannot be kept is an error, whose value can be kept.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -64,9 +64,9 @@ max_changes_per_s = {value = 20, low = 20, high = 40, samples = 35}
     const json& fastest = Find(summary, "no-slowdown");
     const json& least = Find(summary, "least-energy");
     std::vector<Asked> targets;
-    for (const auto& [flag, key] : {std::pair("--energy-budget", "energy_j"),
-                                    std::pair("--power-cap", "average_power_w"),
-                                    std::pair("--deadline", "time_s")}) {
+    for (const auto& [flag, key] :
+         {std::pair("--energy-budget", "energy_j"), std::pair("--power-cap", "average_power_w"),
+          std::pair("--deadline", "time_s")}) {
       const double from = fastest[key];
       const double to = least[key];
       for (const double part : {-0.1, 0.0, 0.05, 0.5, 1.1}) {
@@ -104,8 +104,8 @@ TEST_P(PlanTargetTest, EveryPlanKeepsItsTarget) {
     SCOPED_TRACE(asked.flag);
     Asked possible = asked;
     Outcome outcome = Run(Command(asked.flag));
-    // Impossible: the error has the nearest value, first without a limit of clock changes, then with
-    // it. Asking for this value works.
+    // Impossible: the error has the nearest value, first without a limit of clock changes, then
+    // with it. Asking for this value works.
     for (int refusals = 0; outcome.status == 3 && refusals < 2; ++refusals) {
       if (outcome.err.find("with this noise") != std::string::npos) break;  // It has a slowdown.
       std::smatch nearest;
@@ -124,20 +124,21 @@ TEST_P(PlanTargetTest, EveryPlanKeepsItsTarget) {
 
 INSTANTIATE_TEST_SUITE_P(
     Flags, PlanTargetTest,
-    testing::Values(Path{"Default", "profile.csv"}, Path{"FirstLook", "profile.csv --effort 0"},
-                    Path{"PerInstruction", "profile.csv --per-instruction"},
-                    Path{"NoChange", "profile.csv --max-switches 0 --effort 0"},
-                    Path{"Limit", "profile.csv --max-switches 4 --effort 0"},
-                    Path{"LimitAndTradeoff", "profile.csv --max-switches 2 --switch-tradeoff --effort 0"},
-                    Path{"Auto", "profile.csv --max-switches auto --effort 0"},
-                    Path{"Noise", "profile.csv --noise 1 --effort 0"},
-                    Path{"NoiseAndLimit", "profile.csv --noise 1 --max-switches 3 --effort 0"},
-                    Path{"Facts", "profile.csv --facts facts.toml --effort 0"},
-                    Path{"Latency", "profile.csv --switch-latency 5 --effort 0"},
-                    Path{"LatencyAndLimit", "profile.csv --switch-latency 5 --max-switches 4 --effort 0"},
-                    Path{"Cost", "profile.csv --switch-cost 0.0005,0.1 --effort 0"},
-                    Path{"MissingClock", "missing.csv"},
-                    Path{"MissingClockAndLimit", "missing.csv --max-switches 8 --effort 0"}),
+    testing::Values(
+        Path{"Default", "profile.csv"}, Path{"FirstLook", "profile.csv --effort 0"},
+        Path{"PerInstruction", "profile.csv --per-instruction"},
+        Path{"NoChange", "profile.csv --max-switches 0 --effort 0"},
+        Path{"Limit", "profile.csv --max-switches 4 --effort 0"},
+        Path{"LimitAndTradeoff", "profile.csv --max-switches 2 --switch-tradeoff --effort 0"},
+        Path{"Auto", "profile.csv --max-switches auto --effort 0"},
+        Path{"Noise", "profile.csv --noise 1 --effort 0"},
+        Path{"NoiseAndLimit", "profile.csv --noise 1 --max-switches 3 --effort 0"},
+        Path{"Facts", "profile.csv --facts facts.toml --effort 0"},
+        Path{"Latency", "profile.csv --switch-latency 5 --effort 0"},
+        Path{"LatencyAndLimit", "profile.csv --switch-latency 5 --max-switches 4 --effort 0"},
+        Path{"Cost", "profile.csv --switch-cost 0.0005,0.1 --effort 0"},
+        Path{"MissingClock", "missing.csv"},
+        Path{"MissingClockAndLimit", "missing.csv --max-switches 8 --effort 0"}),
     [](const auto& row) { return std::string(row.param.name); });
 
 }  // namespace

@@ -396,8 +396,8 @@ TEST_F(PlanVerbTest, ByDefaultItPicksALimitOfClockChanges) {
   }
 }
 
-// Few clocks were measured, and for one instruction not the highest one. So a pp_rank that seldom changes its clock
-// is slow, and no plan with few changes meets the deadline.
+// Few clocks were measured, and for one instruction not the highest one. So a pp_rank that seldom
+// changes its clock is slow, and no plan with few changes meets the deadline.
 TEST_F(PlanVerbTest, ALimitThatNoPlanKeepsHasNoBound) {
   std::string rows;
   std::istringstream lines(RunWell("synth --gpu a100 --stages 4"));

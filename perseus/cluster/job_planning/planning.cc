@@ -51,11 +51,10 @@ Result<plan::Plan> Limited(const PreparedJob& job, const plan::Target& target, p
   // A number that the user gives is worth more work.
   const bool is_large = EffortFor(job.planner.graph().instructions.size()) == plan::kFirstLook;
   const double effort = is_large && !job.spec.most_switches ? kEffortOfLargeJobs : 1;
-  PERSEUS_ASSIGN_OR_RETURN(auto kept,
-                           few_switches::KeepChangeLimit(
-                               job.planner, std::move(plan), target,
-                               {job.spec.most_switches, job.spec.most_changes_per_s},
-                               {.effort = effort, .stop = stop}));
+  PERSEUS_ASSIGN_OR_RETURN(auto kept, few_switches::KeepChangeLimit(
+                                          job.planner, std::move(plan), target,
+                                          {job.spec.most_switches, job.spec.most_changes_per_s},
+                                          {.effort = effort, .stop = stop}));
   return std::move(kept.plan);
 }
 
@@ -143,9 +142,9 @@ class Plans {
     Result<plan::Plan> plan = factor == 1 ? ForTarget(target) : ForStraggler(target, factor);
     if (!plan) return Fail(plan);
     PERSEUS_ASSIGN_OR_RETURN(
-        const auto file, plan::MakePlanFile(job_.planner, *plan,
-                                            factor == 1 ? target : kBesideStraggler,
-                                            job_.spec.planned));
+        const auto file,
+        plan::MakePlanFile(job_.planner, *plan, factor == 1 ? target : kBesideStraggler,
+                           job_.spec.planned));
     return AvailablePlan{.record = {.id = input_.new_plan_id(),
                                     .job = input_.job.id,
                                     .slug = slug,

@@ -46,8 +46,8 @@ Result<KeptPlan> FindForLongerTime(const plan::Planner& planner, const plan::Pla
   for (const double longer : kLongerTimes) {
     const auto deadline = static_cast<Nanoseconds>(longer * static_cast<double>(plan.deadline));
     if (deadline >= slowest.plan.evaluation.time) break;
-    PERSEUS_ASSIGN_OR_RETURN(
-        auto found, LimitChanges(planner, deadline, std::span(&plan, 1), limit, limits));
+    PERSEUS_ASSIGN_OR_RETURN(auto found,
+                             LimitChanges(planner, deadline, std::span(&plan, 1), limit, limits));
     if (found && plan::IsWithin(target, found->plan.evaluation)) return *std::move(found);
   }
   return slowest;
@@ -117,9 +117,8 @@ Result<KeptPlan> KeepChangeLimit(const plan::Planner& planner, plan::Plan plan,
   if (!slowest || !plan::IsWithin(target, slowest->plan.evaluation)) {
     return FailToKeep(plan, target, limit, slowest);
   }
-  PERSEUS_ASSIGN_OR_RETURN(
-      KeptPlan longer,
-      FindForLongerTime(planner, plan, target, limit, limits, *std::move(slowest)));
+  PERSEUS_ASSIGN_OR_RETURN(KeptPlan longer, FindForLongerTime(planner, plan, target, limit, limits,
+                                                              *std::move(slowest)));
   if (plan::LimitsTime(target.kind)) return FailToKeep(plan, target, limit, longer);
   longer.plan.target = NameWithLimit(plan.target, *longer.most_changes);
   return longer;

@@ -123,9 +123,8 @@ void ExpectKeptOrPossible(const plan::Planner& planner, const plan::Frontier& fr
   const auto keeps = plan::CheckKeeps(planner, target, kept->plan);
   EXPECT_TRUE(keeps) << keeps.error().message;
   EXPECT_LE(MostSwitches(kept->plan.evaluation),
-            limit.most_changes
-                ? *limit.most_changes
-                : MostChanges(*limit.changes_per_s, kept->plan.evaluation.time));
+            limit.most_changes ? *limit.most_changes
+                               : MostChanges(*limit.changes_per_s, kept->plan.evaluation.time));
 }
 
 TEST(KeepChangeLimit, KeepsEveryTargetOrSaysWhatIsPossible) {
@@ -136,19 +135,18 @@ TEST(KeepChangeLimit, KeepsEveryTargetOrSaysWhatIsPossible) {
     const plan::Evaluation fastest = PlanOf(planner, {}).evaluation;
     const plan::Evaluation least =
         PlanOf(planner, {.kind = plan::Target::Kind::kMinEnergy}).evaluation;
-    for (const ChangeLimit& limit :
-         {ChangeLimit{.most_changes = 0}, ChangeLimit{.most_changes = 4},
-          ChangeLimit{.changes_per_s = RateFor(3.5, fastest.time)}}) {
+    for (const ChangeLimit& limit : {ChangeLimit{.most_changes = 0}, ChangeLimit{.most_changes = 4},
+                                     ChangeLimit{.changes_per_s = RateFor(3.5, fastest.time)}}) {
       for (const double part : {-0.1, 0.0, 0.05, 0.5, 1.1}) {
         using Kind = plan::Target::Kind;
         const auto between = [&](double from, double to) { return from + part * (to - from); };
         for (const plan::Target& target :
              {plan::Target{.kind = Kind::kEnergyBudget,
-                           .value = between(fastest.energy_j, least.energy_j)},
+             .value = between(fastest.energy_j, least.energy_j)},
               plan::Target{.kind = Kind::kPowerCap,
-                           .value = between(fastest.average_power_w(), least.average_power_w())},
+              .value = between(fastest.average_power_w(), least.average_power_w())},
               plan::Target{.kind = Kind::kDeadline,
-                           .value = between(ToSeconds(fastest.time), ToSeconds(least.time))}}) {
+              .value = between(ToSeconds(fastest.time), ToSeconds(least.time))}}) {
           ExpectKeptOrPossible(planner, frontier, target, limit);
         }
       }
@@ -189,8 +187,9 @@ TEST(KeepChangeLimit, SaysThatNoPlanExists) {
                         "changes per second and GPU allow"));
   const auto number = KeepChangeLimit(planner, plan, {}, {.most_changes = 0});
   ASSERT_FALSE(number);
-  EXPECT_THAT(number.error().message,
-              HasSubstr("no slowdown: found no plan with at most 0 switches per GPU, whatever its"));
+  EXPECT_THAT(
+      number.error().message,
+      HasSubstr("no slowdown: found no plan with at most 0 switches per GPU, whatever its"));
 }
 
 }  // namespace

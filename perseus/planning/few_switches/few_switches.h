@@ -97,8 +97,8 @@ struct SwitchLimits {
 // What is known of a budget before the search: it needs no plan.
 struct BudgetBound {
   // The greatest bound, and the clocks that attain it. It does not exist if no plan is within the
-  // budget and the deadline: the bound then grows without end as the prices do. Once it is above the
-  // energy of every plan within the deadline, this is certain.
+  // budget and the deadline: the bound then grows without end as the prices do. Once it is above
+  // the energy of every plan within the deadline, this is certain.
   SwitchBound::Answer best;
   std::vector<std::vector<std::vector<int>>> latest;  // PriceAscent::latest().
 };

@@ -209,8 +209,8 @@ TEST(FewSwitches, NoBoundIsAboveTheBestPlanOfASmallPipeline) {
   }
 }
 
-// The longest instruction lacks the highest clocks of its GPU. Then few changes leave only slow plans, and
-// the bound for a deadline that they miss would grow as long as the ascent lasts.
+// The longest instruction lacks the highest clocks of its GPU. Then few changes leave only slow
+// plans, and the bound for a deadline that they miss would grow as long as the ascent lasts.
 TEST(FewSwitches, ABoundThatIsAboveEveryPlanDoesNotExist) {
   schedule::InstructionGraph graph = MakeSyntheticJob({});
   const auto fastest = [](const schedule::OptionSet& set) { return set.options[At(set.baseline)]; };

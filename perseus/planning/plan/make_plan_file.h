@@ -14,8 +14,8 @@ ExecutionModel ModelOf(const plan_file::PlannedJob& job);
 ExecutionModel ModelOf(const schedule::PipelineModel& model, Nanoseconds switch_latency,
                        const schedule::SwitchCost& cost);
 
-// The file of a finished plan for `target`. Every plan that is used passes here, so this is where it
-// is checked once more: fails as CheckKeeps (target.h). Requires that `planner` made `plan`, and
+// The file of a finished plan for `target`. Every plan that is used passes here, so this is where
+// it is checked once more: fails as CheckKeeps (target.h). Requires that `planner` made `plan`, and
 // that `planner` was created for `job`.
 Result<plan_file::PlanFile> MakePlanFile(const Planner& planner, const Plan& plan,
                                          const Target& target, plan_file::PlannedJob job);

@@ -366,8 +366,7 @@ Result<Plan> PlanUnderLatency(const Planner& planner, Nanoseconds deadline,
         "found no plan that meets {:.6f} s with a switch latency of {:.3f} ms{} (everything "
         "at maximum frequency takes {} s)",
         ToSeconds(deadline), ToSeconds(planner.model().switch_latency) * kMillisecondsPerSecond,
-        DescribeStall(planner.model().switch_cost),
-        RoundedUp(ToSeconds(planner.baseline().time)));
+        DescribeStall(planner.model().switch_cost), RoundedUp(ToSeconds(planner.baseline().time)));
   }
   std::unique_ptr<ClockSearch> best;
   for (std::vector<int>& start : starts) {

@@ -265,11 +265,12 @@ Result<void> CheckKeeps(const Planner& planner, const Target& target, const Plan
   }
   const Evaluation evaluation = Evaluator(planner.graph(), planner.model()).Evaluate(plan.options);
   if (evaluation.time <= deadline && IsWithin(target, evaluation)) return {};
-  return FailAs(ErrorKind::kSystem,
-                "{}: the plan takes {:.9g} s (limit {:.9g} s), {:.9g} J and {:.9g} W, and misses its "
-                "target (please report this with your profile and your command)",
-                Describe(target), ToSeconds(evaluation.time), ToSeconds(deadline),
-                evaluation.energy_j, evaluation.average_power_w());
+  return FailAs(
+      ErrorKind::kSystem,
+      "{}: the plan takes {:.9g} s (limit {:.9g} s), {:.9g} J and {:.9g} W, and misses its "
+      "target (please report this with your profile and your command)",
+      Describe(target), ToSeconds(evaluation.time), ToSeconds(deadline), evaluation.energy_j,
+      evaluation.average_power_w());
 }
 
 bool NeedsFrontier(Target::Kind kind) {
