@@ -20,7 +20,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
-using ::testing::Pair;
 
 RankHeader Header(int pid) {
   RankHeader header;
@@ -345,7 +344,7 @@ TEST(FindRankLogs, FindsTheNewerPartsAndFollowsNoLink) {
   std::filesystem::remove(job / "ranks");
   std::filesystem::rename(job / "other", job / "ranks");
   EXPECT_THAT(*FindRankLogs(job),
-              ElementsAre(Pair(RankId{0, 1, 0}, job / "ranks/dp0-pp1-tp0.jsonl")));
+              ElementsAre(testing::Pair(RankId{0, 1, 0}, job / "ranks/dp0-pp1-tp0.jsonl")));
 }
 
 }  // namespace
