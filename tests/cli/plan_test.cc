@@ -411,7 +411,9 @@ TEST_F(PlanVerbTest, ALimitThatNoPlanKeepsHasNoBound) {
   const std::string plan =
       "plan profile.csv --schedule 1f1b --microbatches 16 --blocking-power 80 --no-frontier "
       "--figure switches.svg ";
-  const std::string table = RunWell(plan + "-o out");
+  const Outcome outcome = Run(plan + "-o out");
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const std::string& table = outcome.out;
   EXPECT_THAT(table, ContainsRegex("0 +none found +none"));
   EXPECT_THAT(table, Not(ContainsRegex("-[0-9]+\\.[0-9]+ %")));
   const json summary = json::parse(Read("out/summary.json"));
@@ -425,7 +427,7 @@ TEST_F(PlanVerbTest, ALimitThatNoPlanKeepsHasNoBound) {
   json earlier = summary;
   earlier["switch_tradeoff"][0]["lower_bound_j"] = 3.9e10;
   Write("out/summary.json", earlier.dump());
-  RunWell("report out --profile profile.csv --figure switches.svg");
+  ASSERT_EQ(Run("report out --profile profile.csv --figure switches.svg").status, 0);
   EXPECT_THAT(Read("switches.svg"), Not(HasSubstr("−")));
 }
 
