@@ -117,7 +117,7 @@ Result<few_switches::BudgetPlan> LimitOne(const plan::Planner& planner,
                                           std::vector<plan::Plan> starts) {
   const plan::Plan& plan = planned.plan;
   // Another plan for the same deadline need not keep an energy budget or a power cap.
-  if (!CheckSwitchTarget(planned.target)) {
+  if (plan::NeedsFrontier(planned.target.kind)) {
     PERSEUS_ASSIGN_OR_RETURN(
         auto kept, few_switches::KeepChangeLimit(planner, plan, planned.target,
                                                  {.most_changes = most_switches}, limits));
@@ -194,7 +194,7 @@ Result<void> Loosen(const plan::Planner& planner, const std::vector<PlannedTarge
   return {};
 }
 
-// `limited` are the plans of all targets: the fastest one of them that takes longer is a way out.
+// The error names the fastest plan of all targets, whose plans are `limited`.
 tl::unexpected<Error> FailWithoutPlan(const plan::Plan& plan,
                                       const few_switches::BudgetPlan& without_plan,
                                       const LimitedPlans& limited,

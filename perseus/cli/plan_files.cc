@@ -89,9 +89,7 @@ Result<std::vector<ResultFile>> MakePlanFiles(const PlanOutcome& outcome,
   if (outcome.frontier)
     files.push_back({"frontier.csv", report::FormatFrontier(*outcome.frontier)});
   for (const PlannedTarget& planned : outcome.targets) {
-    PERSEUS_ASSIGN_OR_RETURN(
-        const auto file,
-        plan::MakePlanFile(outcome.planner, planned.plan, planned.target, outcome.job.planned));
+    const auto file = plan::DescribePlan(outcome.planner, planned.plan, outcome.job.planned);
     files.push_back({fmt::format("plans/{}.json", planned.slug), plan_file::FormatPlan(file)});
   }
   files.push_back({"trace.json", FormatPlanTrace(outcome, first_asked)});

@@ -76,11 +76,7 @@ void ShareBetterPlans(std::vector<PlannedTarget>& planned) {
 }
 
 Result<void> CheckSwitchTarget(const plan::Target& target) {
-  using Kind = plan::Target::Kind;
-  if (target.kind == Kind::kSlowdown || target.kind == Kind::kDeadline ||
-      target.kind == Kind::kMinEnergy) {
-    return {};
-  }
+  if (!plan::NeedsFrontier(target.kind)) return {};
   return Fail(
       "{}: --min-dwell and --quiet-zone need a target with an iteration time (use --slowdown, "
       "--deadline or --min-energy)",

@@ -86,7 +86,7 @@ TEST_F(RunTest, TuneOfAZeroBubbleScheduleSavesWhatItPromises) {
                   "--work-scale 0.8 --imbalance 0.1");
 }
 
-// Large trainings run at their power limit, where the highest clocks cannot be had. These GPUs need
+// Large trainings run at their power limit, and do not reach the highest clocks. These GPUs need
 // 475 W at 1410 MHz.
 TEST_F(RunTest, TuneOfAJobAtItsPowerLimitSavesWhatItPromises) {
   SetUpNodes("1f1b", 6, "--work-scale 0.4", 420);
@@ -101,7 +101,7 @@ TEST_F(RunTest, TuneOfAJobAtItsPowerLimitSavesWhatItPromises) {
               AllOf(ContainsRegex("at their power limit, GPUs do not reach their highest clock of "
                                   "1410 MHz: forward reaches 1[0-9]+.* MHz, backward reaches "),
                     Not(HasSubstr("warning"))));
-  // No plan asks for what cannot be had.
+  // No plan asks for a clock above those that are reached.
   for (const auto& rank : JsonOf("run/tuned/plan.json").at("pp_ranks")) {
     for (const auto& one : rank.at("instructions")) {
       EXPECT_LT(one.value("frequency", 0.0), 1350);

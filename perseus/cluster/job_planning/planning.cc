@@ -58,7 +58,7 @@ Result<plan::Plan> Limited(const PreparedJob& job, const plan::Target& target, p
   return std::move(kept.plan);
 }
 
-// Of the target of a job, only the time counts while a pipeline waits for a straggler.
+// While a pipeline waits for a straggler, only the time of the target of the job counts.
 constexpr plan::Target kBesideStraggler{.kind = plan::Target::Kind::kMinEnergy};
 
 // The plan with a margin for the noise of the job, if it has one. If no plan keeps the target on

@@ -1,7 +1,6 @@
 #include "perseus/cluster/node/rank_follower.h"
 
 #include <algorithm>
-#include <system_error>
 #include <utility>
 #include <variant>
 
@@ -21,11 +20,7 @@ void RankFollower::FindLogs(News& news) {
     return;
   }
   for (const auto& [name, path] : *logs) {
-    std::error_code error;
-    if (ranks_.contains(name) ||
-        !std::filesystem::is_regular_file(std::filesystem::symlink_status(path, error))) {
-      continue;
-    }
+    if (ranks_.contains(name)) continue;
     Rank& rank = ranks_.emplace(name, Rank(path)).first->second;
     const auto passed = rank.reader.SkipToEnd();
     if (!passed) {

@@ -135,11 +135,11 @@ TEST_F(RankFollowerTest, ARepeatedHeaderIsNotANewProcess) {
   EXPECT_EQ(follower_.progress().last_step, 3);
 }
 
-TEST_F(RankFollowerTest, IgnoresFilesThatAreNotLogs) {
+TEST_F(RankFollowerTest, NamesAPipeAndIgnoresOtherFiles) {
   std::filesystem::create_directories(directory_ / "ranks");
   ASSERT_EQ(::mkfifo((directory_ / "ranks/dp0-pp0-tp0.jsonl").c_str(), 0600), 0);
   logs_.Text("notes.jsonl", "{}\n");
-  EXPECT_THAT(Look().troubles, IsEmpty());
+  EXPECT_THAT(Look().troubles, ElementsAre(HasSubstr("dp0-pp0-tp0.jsonl: is not a regular file")));
   EXPECT_THAT(follower_.Alive(), IsEmpty());
 }
 

@@ -15,7 +15,7 @@ namespace {
 constexpr double kUsedPartOfRate = 0.95;
 // More changes than any iteration has, so that the product fits.
 constexpr double kMostChanges = 1e9;
-// How much longer than the plan without a limit the plans take that are tried.
+// The deadlines to try, relative to that of the plan without a limit.
 constexpr double kLongerTimes[] = {1.001, 1.002, 1.005, 1.01, 1.02, 1.04, 1.08, 1.16, 1.32, 1.64};
 
 int MostAllowed(const ChangeLimit& limit, Nanoseconds time) {
@@ -111,8 +111,8 @@ Result<KeptPlan> KeepChangeLimit(const plan::Planner& planner, plan::Plan plan,
   PERSEUS_ASSIGN_OR_RETURN(
       const Nanoseconds longest,
       plan::DeadlineOf(planner, nullptr, {.kind = plan::Target::Kind::kMinEnergy}));
-  // Without a known plan, it is the same for every target. So a target with the value of the
-  // message below has a plan.
+  // Without a known plan, it does not depend on the target. So a budget or a cap with the value of
+  // the message below has a plan.
   PERSEUS_ASSIGN_OR_RETURN(auto slowest, LimitChanges(planner, longest, {}, limit, limits));
   if (!slowest || !plan::IsWithin(target, slowest->plan.evaluation)) {
     return FailToKeep(plan, target, limit, slowest);

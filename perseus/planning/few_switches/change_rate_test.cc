@@ -4,8 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <array>
-#include <cstdint>
 #include <regex>
 
 #include "tests/support/planning_jobs.h"
@@ -140,8 +138,8 @@ TEST(KeepChangeLimit, KeepsEveryTargetOrSaysWhatIsPossible) {
         PlanOf(planner, {.kind = plan::Target::Kind::kMinEnergy}).evaluation;
     for (const ChangeLimit& limit : {ChangeLimit{.most_changes = 0}, ChangeLimit{.most_changes = 4},
                                      ChangeLimit{.changes_per_s = RateFor(3.5, fastest.time)}}) {
-      for (std::uint64_t i = 0; i < Seeds(5); ++i) {
-        const double part = std::array{0.05, -0.1, 0.0, 0.5, 1.1}[i];
+      for (const double part : {-0.1, 0.0, 0.05, 0.5, 1.1}) {
+        if (kIsSanitized && part != 0.05) continue;  // The same code, for minutes.
         using Kind = plan::Target::Kind;
         const auto between = [&](double from, double to) { return from + part * (to - from); };
         for (const plan::Target& target :

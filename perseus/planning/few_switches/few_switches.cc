@@ -76,8 +76,8 @@ std::vector<Ring> RingsOfSequences(const std::vector<std::vector<int>>& clocks) 
   return rings;
 }
 
-// No plan within the deadline has more energy: the most that each instruction can use, blocking
-// energy for the whole time, and a change at each instruction.
+// An upper bound on the energy of every plan within the deadline: the most that each instruction
+// can use, blocking energy for the whole time, and a change at each instruction.
 double MostEnergy(const plan::Planner& planner, Nanoseconds deadline) {
   const plan::ExecutionModel& model = planner.model();
   double most_j = model.blocking_power_w * planner.pp_ranks() * ToSeconds(deadline);
@@ -224,7 +224,7 @@ std::vector<BudgetBound> FewSwitches::Bound(std::span<const int> budgets) const 
   for (const RankClocks& rank : ranks_) {
     choices += static_cast<double>(rank.positions()) * rank.clocks;
   }
-  constexpr double kRounding = 1 + 1e-9;  // Of a sum of doubles.
+  constexpr double kRounding = 1 + 1e-9;  // Covers the rounding of the sum.
   const double most_j = MostEnergy(planner_, deadline_) * kRounding;
   std::vector<BudgetBound> bounds(budgets.size());
   for (std::size_t i = budgets.size(); i-- > 0 && !limits_.stop.stop_requested();) {

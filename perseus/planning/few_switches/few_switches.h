@@ -62,9 +62,9 @@ namespace perseus::few_switches {
 // The result for one budget.
 struct BudgetPlan {
   int most_changes = 0;  // Of each pp_rank, in an iteration that repeats.
-  // No plan within the budget and the deadline has less energy. Infinite if none is known not to
-  // exist: a pp_rank whose instructions share no measured clock cannot have a budget of 0, and one
-  // whose instructions share only slow clocks cannot meet every deadline.
+  // No plan within the budget and the deadline has less energy. Infinite if it is certain
+  // that no such plan exists: with a budget of 0, if the instructions of a pp_rank share no
+  // measured clock; and if they share only clocks that are too slow for the deadline.
   double lower_bound_j = 0;
   // The best plan that was found; its lower_bound_j is that of the budget. None if no plan was
   // found that meets the deadline.

@@ -14,13 +14,12 @@ ExecutionModel ModelOf(const plan_file::PlannedJob& job);
 ExecutionModel ModelOf(const schedule::PipelineModel& model, Nanoseconds switch_latency,
                        const schedule::SwitchCost& cost);
 
-// The file of a finished plan for `target`. Every plan that is used passes here, so this is where
-// it is checked once more: fails as CheckKeeps (target.h). Requires that `planner` made `plan`, and
-// that `planner` was created for `job`.
+// Checks a finished plan for `target`, and returns its file. Fails as CheckKeeps (target.h).
+// Requires that `planner` made `plan`, and that `planner` was created for `job`.
 Result<plan_file::PlanFile> MakePlanFile(const Planner& planner, const Plan& plan,
                                          const Target& target, plan_file::PlannedJob job);
 
-// The file of any plan, with what `planner` says about it. It need not keep a target.
+// The file of a plan that was checked, or need not keep a target, with what `planner` says of it.
 plan_file::PlanFile DescribePlan(const Planner& planner, const Plan& plan,
                                  plan_file::PlannedJob job);
 

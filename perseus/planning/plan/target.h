@@ -37,7 +37,7 @@ std::string RoundedUp(double value);
 // (kEdp), dollars (kPrice), or joules.
 double CostOf(const Target& target, const Evaluation& evaluation);
 
-// Whether an iteration keeps the energy budget or the power cap. Other kinds limit neither.
+// Whether an iteration keeps an energy budget or a power cap. True for all other kinds.
 bool IsWithin(const Target& target, const Evaluation& evaluation);
 
 // Checks a finished plan: evaluates its options again, and fails if they miss the deadline of the

@@ -150,7 +150,7 @@ void CheckChecksum(const Node& file) {
   if (found == expected) return;
   Throw(
       "checksum is {}, but that of the content is \"{}\": the file was damaged or changed by hand "
-      "(if you changed it and all of it is right, write the latter)",
+      "(if you changed it on purpose, write the second value into the file)",
       Excerpt(found), expected);
 }
 

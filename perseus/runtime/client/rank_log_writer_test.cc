@@ -83,15 +83,6 @@ TEST_F(RankLogWriterTest, TruncatesNoFileBehindALink) {
   EXPECT_TRUE(Create());
 }
 
-TEST_F(RankLogWriterTest, FollowsNoLinkInPlaceOfRanks) {
-  std::filesystem::create_directories(directory_ / "job");
-  std::filesystem::create_directories(directory_ / "elsewhere");
-  std::filesystem::rename(Victim(), directory_ / "elsewhere/dp0-pp0-tp0.jsonl");
-  std::filesystem::create_symlink(directory_ / "elsewhere/dp0-pp0-tp0.jsonl", Victim());
-  std::filesystem::create_symlink(directory_ / "elsewhere", Ranks());
-  ExpectRefused("ranks: is a symbolic link (put a directory in its place)");
-}
-
 TEST_F(RankLogWriterTest, ALongLogFollowsNoLinkEither) {
   auto log = Create();
   ASSERT_TRUE(log) << log.error().message;
@@ -106,19 +97,6 @@ TEST_F(RankLogWriterTest, ALongLogFollowsNoLinkEither) {
   EXPECT_EQ(*ReadFile(Log()), "c\n");
   EXPECT_EQ(*ReadFile(Beside(".1")), "b\n");
   EXPECT_FALSE(std::filesystem::is_symlink(Beside(".1")));
-}
-
-TEST_F(RankLogWriterTest, ALongLogStaysInItsFolder) {
-  auto log = Create();
-  ASSERT_TRUE(log) << log.error().message;
-  ASSERT_TRUE(log->Append("a\n"));
-  std::filesystem::create_directories(directory_ / "elsewhere");
-  std::ofstream(directory_ / "elsewhere/dp0-pp0-tp0.jsonl.new") << "theirs";
-  std::filesystem::rename(Ranks(), directory_ / "job/moved");
-  std::filesystem::create_symlink(directory_ / "elsewhere", Ranks());
-  ASSERT_TRUE(log->BeginAnew("b\n"));
-  EXPECT_EQ(*ReadFile(directory_ / "elsewhere/dp0-pp0-tp0.jsonl.new"), "theirs");
-  EXPECT_EQ(*ReadFile(directory_ / "job/moved/dp0-pp0-tp0.jsonl"), "b\n");
 }
 
 TEST_F(RankLogWriterTest, ADirectoryOfAnotherUserIsRefused) {

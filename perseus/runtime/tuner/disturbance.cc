@@ -16,7 +16,7 @@ struct Cause {
   std::string_view remedy;
 };
 constexpr Cause kCauses[] = {
-    {"temperature", "heat", "cool its GPU"},
+    {"temperature", "heat", "cool the GPU"},
     {"power_brake", "a power brake", "check the power supply of its board and rack"},
     {"", "something that its log does not name",
      "its client library is older than this program: install the same version everywhere"}};

@@ -20,7 +20,7 @@ struct Disturbance {
 // Of the steps from `first` to `last`.
 Disturbance DisturbanceOf(const LoggedRank& rank, std::int64_t first, std::int64_t last);
 
-// Such as "heat held its clock down (cool its GPU)". Requires causes.
+// Such as "heat held its clock down (cool the GPU)". Requires causes.
 std::string Describe(const Disturbance& disturbance);
 
 }  // namespace perseus::tuner

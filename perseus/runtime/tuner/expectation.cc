@@ -83,7 +83,9 @@ class Bootstrap {
             std::sqrt(std::max(0.0, energy_error * energy_error - time_error * time_error));
         const double slower = std::max(0.5, 1 + time_error * shared_time.At(place, random));
         const double stronger = std::max(0.5, 1 + power_error * shared_power.At(place, random));
-        const double margin = option.frequency_mhz == highest ? 0 : time_error;
+        // As the plan is made (tuned_plan.cc).
+        const bool has_margin = option.frequency_mhz != highest && plan::LimitsTime(target_.kind);
+        const double margin = has_margin ? time_error : 0;
         option.time = ToNanoseconds(time_s * slower);
         option.energy_j *= slower * stronger;
         planned[i].options[j].time = ToNanoseconds(time_s * slower * (1 + margin));
@@ -98,7 +100,7 @@ class Bootstrap {
     PERSEUS_ASSIGN_OR_RETURN(const plan::Planner maker, profiler::PlannerOf(sweep_, planned));
     PERSEUS_ASSIGN_OR_RETURN(const plan::Plan plan,
                              profiler::PlanWith(maker, target_, sweep_.change_limit));
-    PERSEUS_ASSIGN_OR_RETURN(const auto file, plan::MakePlanFile(maker, plan, target_, job_));
+    const plan_file::PlanFile file = plan::DescribePlan(maker, plan, job_);
     PERSEUS_ASSIGN_OR_RETURN(const plan::Planner own, profiler::PlannerOf(sweep_, measured));
     PERSEUS_ASSIGN_OR_RETURN(const double promised, SavingBy(own, file));
     PERSEUS_ASSIGN_OR_RETURN(const double saved, SavingBy(planner_, file));

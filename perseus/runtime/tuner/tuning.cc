@@ -75,6 +75,7 @@ class Tuner {
   Result<void> Sweep();
   Result<void> RunRound(const profiler::SweepRound& round);
   Result<void> CheckEnergy(const Conductor::Stretch& stretch) const;
+  void WarnAboveTarget() const;
   void WarnOfDisturbances(const Conductor::Stretch& stretch) const;
   void LookForPowerLimit();
   std::vector<profiler::MeasuredOption> Options() const {
@@ -325,7 +326,7 @@ void Tuner::LookForPowerLimit() {
   }
   Say(
       fmt::format("at their power limit, GPUs do not reach their highest clock of {} MHz: {} (this "
-                  "is no fault, and what plans are compared with)",
+                  "is not a fault; plans are compared with these clocks)",
                   highest, fmt::join(reached, ", ")));
 }
 
@@ -455,9 +456,23 @@ Result<void> Tuner::FollowPlans() {
   const std::vector<profiler::MeasuredOption> known =
       WithTimesOf(PooledOptions(followed->gpus, reachable_mhz_), Options());
   PERSEUS_RETURN_IF_ERROR(plan_->JudgeBy(Job(), known, *seen_));
+  WarnAboveTarget();
   PERSEUS_RETURN_IF_ERROR(CheckSeen(*seen_, std::max(0.0, plan_->slowdown())));
   WarnIfUnexplained();
   return LeaveInForce();
+}
+
+// Whole steps may need more than the sum of their measured instructions.
+void Tuner::WarnAboveTarget() const {
+  const plan_file::PlanFile& file = plan_->file();
+  plan::Evaluation judged;
+  judged.time = file.time;
+  judged.energy_j = file.energy_j;
+  if (plan::IsWithin(options_.target, judged)) return;
+  Say(
+      fmt::format("warning: by the energy of whole steps, the plan needs {:.6g} J and {:.6g} W, "
+                  "which is more than its target, {} (run again with a lower one)",
+                  judged.energy_j, judged.average_power_w(), plan::Describe(options_.target)));
 }
 
 // A rank that need not wait for the others between two steps begins the next one early, as with

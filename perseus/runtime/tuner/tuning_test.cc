@@ -70,7 +70,7 @@ TEST_F(TuningTest, MissingEnergyIsAnErrorAfterOneRound) {
 // The counter moved, but what it showed does not count.
 TEST_F(TuningTest, StepsThatAllDoNotCountAreAnErrorThatSaysWhy) {
   const std::pair<std::vector<std::string>, const char*> cases[] = {
-      {{"power", "temperature"}, "because heat held its clock down (cool its GPU)"},
+      {{"power", "temperature"}, "because heat held its clock down (cool the GPU)"},
       {{"power_brake"}, "because a power brake held its clock down (check the power supply"},
       {{"other"}, "because another program or a fault held its clock down (perseus doctor"},
       {{}, "its client library is older than this program: install the same version everywhere)"}};
@@ -97,7 +97,7 @@ TEST_F(TuningTest, StepsOfARoundThatDoNotCountAreNamed) {
   static_cast<void>(Tune(options_, clock_));
   EXPECT_THAT(said, Contains(AllOf(StartsWith("warning: 2 of "),
                                    HasSubstr(" steps of rank dp0-pp0-tp0 do not count, because "
-                                             "heat held its clock down (cool its GPU); 2 ranks in "
+                                             "heat held its clock down (cool the GPU); 2 ranks in "
                                              "all"))));
 }
 

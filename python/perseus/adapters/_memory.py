@@ -12,6 +12,7 @@ tune` reads it (docs/client.md, "Memory"). Nothing is measured later.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import pathlib
@@ -107,6 +108,8 @@ def _replace(path: pathlib.Path, text: str) -> None:
     scratch = path.with_suffix(f".{os.getpid()}.tmp").name
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
+        if os.fstat(folder).st_uid not in (0, os.geteuid()):
+            raise PermissionError(errno.EPERM, "belongs to another user", str(path.parent))
         with contextlib.suppress(FileNotFoundError):
             os.unlink(scratch, dir_fd=folder)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
