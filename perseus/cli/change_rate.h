@@ -13,8 +13,8 @@
 namespace perseus::cli {
 
 // Replaces each plan that changes the clock of a GPU more often than `changes_per_s` of one GPU
-// allow (few_switches/change_rate.h), on all cores. Drops a stop without such a plan. Fails if
-// another target has none.
+// allow (few_switches/change_rate.h), on all cores. Drops a target without such a plan that the
+// user does not ask for. Fails if another one has none.
 Result<std::vector<PlannedTarget>> KeepChangeRate(const plan::Planner& planner,
                                                   std::vector<PlannedTarget> planned,
                                                   double changes_per_s,

@@ -256,6 +256,7 @@ Result<std::vector<PlannedTarget>> LimitSwitches(
         result.push_back(std::move(planned[i]));
         continue;
       }
+      if (!planned[i].is_asked) continue;
       if (!limited[i]) return Fail(limited[i]);
       return FailWithoutPlan(planned[i].plan, *limited[i], limited, limits.rules);
     }

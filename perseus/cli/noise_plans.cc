@@ -90,7 +90,7 @@ Result<NoiseOutcome> AddNoiseMargins(
   std::vector<PlannedTarget> kept;
   for (std::size_t i = 0; i < planned.size(); ++i) {
     if (!noisy[i]) {
-      if (planned[i].is_stop) continue;
+      if (!planned[i].is_asked) continue;
       return FailAs(noisy[i].error().kind, "{}: {}", planned[i].plan.target,
                     noisy[i].error().message);
     }

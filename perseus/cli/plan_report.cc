@@ -108,8 +108,9 @@ std::string FormatPlanTable(const PlanOutcome& outcome) {
 }
 
 std::string FormatFinding(const PlanOutcome& outcome) {
-  const plan::Plan& plan = outcome.targets.front().plan;
-  const std::optional<int>& most_switches = outcome.targets.front().most_switches;
+  const PlannedTarget& first = outcome.targets.front();
+  const plan::Plan& plan = first.plan;
+  const std::optional<int>& most_switches = first.most_switches;
   const double saved_j = outcome.planner.baseline().energy_j - plan.evaluation.energy_j;
   const int pipelines = outcome.job.planned.pipelines;
   const std::string all =
@@ -117,9 +118,9 @@ std::string FormatFinding(const PlanOutcome& outcome) {
           ? ""
           : fmt::format(" ({} over {} pipelines)", FormatJoules(saved_j * pipelines), pipelines);
   return fmt::format(
-      "The plan with no slowdown saves {} per iteration{}: {} of the energy at maximum frequency.\n"
+      "The plan with {} saves {} per iteration{}: {} of the energy at maximum frequency.\n"
       "No plan for this profile that is as fast{} can save more than {}{}.\n",
-      FormatJoules(saved_j), all,
+      plan::Describe(first.target), FormatJoules(saved_j), all,
       FormatPercent(SavingOf(outcome.planner, plan.evaluation.energy_j)),
       most_switches ? fmt::format(" and has at most {} per GPU", Counted(*most_switches, "switch"))
                     : "",

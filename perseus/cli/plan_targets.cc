@@ -83,7 +83,8 @@ std::vector<WantedTarget> TargetsToPlan(const std::vector<plan::Target>& asked,
     const std::string slug = plan::Slug(target);
     if (std::ranges::find(slugs, slug) != slugs.end()) return;
     slugs.push_back(slug);
-    targets.push_back({target, is_stop});
+    const bool is_asked = std::ranges::find(asked, slug, plan::Slug) != asked.end();
+    targets.push_back({target, is_stop, is_asked});
   };
   for (const auto& [percent, is_stop] : slowdowns) {
     add({.kind = plan::Target::Kind::kSlowdown, .value = percent}, is_stop);
@@ -133,6 +134,7 @@ Result<void> TargetPlans::LookFirst(const plan::Frontier* frontier,
         earlier, [&](const auto& entry) { return entry != nullptr && entry->slug == slug; });
     if (known != earlier.end()) {
       entries_.push_back(std::move(*known));
+      entries_.back()->wanted = target;
       continue;
     }
     entries_.push_back(std::make_unique<Entry>(
@@ -173,7 +175,11 @@ std::vector<PlannedTarget> TargetPlans::Best() const {
     const WantedTarget& wanted = entry->wanted;
     plan::Plan best = plan::BestPlan(wanted.target, *entry->plan, all);
     if (wanted.is_stop && IsAmong(planned, best)) continue;
-    planned.push_back({wanted.target, entry->slug, std::move(best), wanted.is_stop});
+    planned.push_back({.target = wanted.target,
+                       .slug = entry->slug,
+                       .plan = std::move(best),
+                       .is_stop = wanted.is_stop,
+                       .is_asked = wanted.is_asked});
   }
   return planned;
 }

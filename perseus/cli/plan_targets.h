@@ -22,6 +22,8 @@ namespace perseus::cli {
 struct WantedTarget {
   plan::Target target;
   bool is_stop = false;  // A further plan for the slider of the report, which no table shows.
+  // The user asks for it. Without a plan, another target is left out, and this one is an error.
+  bool is_asked = true;
 };
 
 struct PlannedTarget {
@@ -30,6 +32,7 @@ struct PlannedTarget {
   plan::Plan plan;
   bool is_stop = false;
   std::optional<int> most_switches = {};  // The plan was made for at most so many switches per GPU.
+  bool is_asked = true;                   // As in WantedTarget.
 };
 
 // Returns all targets to plan, in this order: no slowdown, larger slowdowns, least energy, and then

@@ -71,6 +71,13 @@ bool IsRealDirectory(const fs::path& path) {
   return fs::is_directory(fs::symlink_status(path, ignored));
 }
 
+// The same, and whether it belongs to the user of this process.
+bool IsOwnDirectory(const fs::path& path) {
+  struct stat status {};
+  return ::lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode) &&
+         status.st_uid == ::geteuid();
+}
+
 // The names of results in a directory.
 std::vector<std::string> NamesIn(const fs::path& directory, const ResultKind& kind) {
   std::vector<std::string> names;
@@ -216,6 +223,9 @@ Result<void> Undo(const fs::path& directory, const ResultKind& kind,
   }
   PERSEUS_RETURN_IF_ERROR(MoveFiles(directory, run / "new", moved));
   std::vector<std::string> earlier = FilesBelow(run / "old");
+  std::erase_if(earlier, [&](const std::string& name) {
+    return name != kind.summary && !IsResultName(kind, name);
+  });
   PutLast(earlier, kind.summary);
   PERSEUS_RETURN_IF_ERROR(MoveFiles(run / "old", directory, earlier));
   for (const std::string& name : moved) {
@@ -237,9 +247,14 @@ constexpr const ResultKind* kAllResults[] = {&kPlanResults, &kEmulationResults, 
 Result<void> EndRun(const fs::path& directory) {
   const fs::path run = directory / kRunName;
   if (!Exists(run)) return {};
-  if (!IsRealDirectory(run)) {
-    return Fail("{}: was not written by perseus (remove it, or use another directory with -o)",
-                run.string());
+  // Another user may be able to write into the directory, and files of this one must not be moved
+  // or removed through a link.
+  for (const fs::path& one : {run, run / "new", run / "old"}) {
+    if (!Exists(one) || IsOwnDirectory(one)) continue;
+    return Fail(
+        "{}: was not written by perseus for this user (remove it, or use another directory with "
+        "-o)",
+        one.string());
   }
   for (const ResultKind* kind : kAllResults) {
     PERSEUS_ASSIGN_OR_RETURN(const auto listed, ListedFiles(run / "new", *kind));

@@ -34,7 +34,7 @@ Result<fs::path> MakeJobDirectory(const fs::path& wanted) {
   std::error_code error;
   if (!wanted.empty()) {
     const auto ranks = protocol::OwnFolder::Open(wanted, "ranks");
-    if (!ranks) return Fail(ranks);
+    if (!ranks) return Fail("cannot write to {}: {}", wanted.string(), ranks.error().message);
     const fs::path absolute = fs::absolute(wanted);
     if (::access((absolute / "ranks").c_str(), W_OK | X_OK) == 0) return absolute;
     return Fail("cannot write to {}: permission denied (name another one with --job-directory)",

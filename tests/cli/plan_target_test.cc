@@ -129,6 +129,33 @@ TEST_P(PlanTargetTest, EveryPlanKeepsItsTarget) {
   }
 }
 
+using UnaskedTargetTest = ProgramTest;
+
+// The table also has targets that nobody asks for. Some of them have no plan with so few changes.
+TEST_F(UnaskedTargetTest, ATargetThatNobodyAsksForMayHaveNoPlan) {
+  std::string rows;
+  std::istringstream lines(RunWell("synth --gpu a100 --stages 4"));
+  for (std::string row; std::getline(lines, row);) {
+    std::smatch clock;
+    const std::regex longest("3,backward,([0-9]+),.*");
+    if (std::regex_match(row, clock, longest) && std::stoi(clock[1]) > 1305) continue;
+    rows += row + '\n';
+  }
+  Write("slow.csv", rows);
+  const std::string plan = std::string("plan slow.csv --schedule 1f1b") + kSmallJob +
+                           "--max-switches 0 --effort 0 --json ";
+  const Outcome refused = Run(plan);
+  EXPECT_EQ(refused.status, 3) << refused.out;
+  std::smatch nearest;
+  ASSERT_TRUE(std::regex_search(refused.err, nearest, std::regex("takes ([0-9.]+) s")))
+      << refused.err;
+  const Outcome outcome = Run(plan + "--deadline " + nearest[1].str());
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const json plans = json::parse(outcome.out)["plans"];
+  EXPECT_NE(plans.front()["name"], "no-slowdown");
+  EXPECT_TRUE(plans.back()["name"].get<std::string>().starts_with("deadline-")) << plans.back();
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Flags, PlanTargetTest,
     testing::Values(Path{"Default", ""}, Path{"FirstLook", "--effort 0"},

@@ -46,6 +46,29 @@ class ResultsTest : public ProgramTest {
       std::string("plan profile.csv") + kJob + "--stops 0 --no-frontier --per-instruction ";
 };
 
+// Another user may be able to write into the directory, as into a job directory. A link in place of
+// what a killed run left must not make this one move or remove other files.
+TEST_F(ResultsTest, WhatAnotherRunLeftIsNoLink) {
+  RunWell(plan_ + "-o out");
+  Write("precious/key", "secret");
+  for (const std::string place : {"out/.perseus-run", "out/.perseus-run/old"}) {
+    fs::create_directories((Directory() / place).parent_path());
+    if (place.ends_with("old"))
+      Write("out/.perseus-run/new/summary.json", Read("out/summary.json"));
+    fs::create_symlink(Directory() / "precious", Directory() / place);
+    const Outcome outcome = Run(plan_ + "-o out");
+    EXPECT_EQ(outcome.status, 2);
+    EXPECT_THAT(outcome.err, HasSubstr(place + ": was not written by perseus"));
+    EXPECT_EQ(Read("precious/key"), "secret");
+    fs::remove_all(Directory() / "out/.perseus-run");
+  }
+  // What is not a result stays where it is, too.
+  Write("out/.perseus-run/new/summary.json", Read("out/summary.json"));
+  Write("out/.perseus-run/old/notes.txt", "theirs");
+  RunWell(plan_ + "-o out");
+  EXPECT_THAT(Files("out"), Not(Contains("notes.txt")));
+}
+
 TEST_F(ResultsTest, AFailedRunKeepsTheEarlierResults) {
   RunWell(plan_ + "--slowdown 7 --frequency-lists -o out");
   Write("out/notes.txt", "mine");

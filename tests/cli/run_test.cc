@@ -250,7 +250,7 @@ TEST_F(RunVerbTest, RecordsNothingWhereALinkReplacesTheRanks) {
   const Outcome outcome = Run("run --job-directory run -- sh -c 'echo \"<$PERSEUS_JOB_DIR>\"'");
   EXPECT_EQ(outcome.status, 0);
   EXPECT_EQ(outcome.out, "<>\n");
-  EXPECT_THAT(outcome.err, HasSubstr("perseus: run/ranks: is a symbolic link "
+  EXPECT_THAT(outcome.err, HasSubstr("perseus: cannot write to run: run/ranks: is a symbolic link "
                                      "(put a directory in its place); nothing is recorded\n"));
 }
 

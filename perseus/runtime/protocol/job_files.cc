@@ -186,26 +186,32 @@ Result<FileDescriptor> OpenJobLock(const fs::path& job_directory, const std::str
   std::error_code code;
   fs::create_directories(job_directory, code);
   PERSEUS_ASSIGN_OR_RETURN(const FileDescriptor folder, OpenJobDirectory(job_directory));
-  PERSEUS_ASSIGN_OR_RETURN(FileDescriptor lock, OpenToWrite(folder, name, job_directory / name));
-  // Regardless of the umask, because the node daemon and the jobs run as different users. Only the
-  // user that creates the file can do this, and needs to.
-  static_cast<void>(::fchmod(lock.get(), 0666));
-  return lock;
+  FileDescriptor created(::openat(folder.get(), name.c_str(),
+                                  O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666));
+  if (!created) return OpenToWrite(folder, name, job_directory / name);
+  // Regardless of the umask, because the node daemon and the jobs run as different users. Only for
+  // a new file: another user may have moved one of this user here.
+  static_cast<void>(::fchmod(created.get(), 0666));
+  return created;
 }
 
 // ---- OwnFolder ----
 
 namespace {
 
-Result<void> CheckOwner(const FileDescriptor& directory, const fs::path& path) {
-  struct stat status {};
-  if (::fstat(directory.get(), &status) != 0) return CannotWrite(path, errno);
+Result<void> CheckOwner(const struct stat& status, const fs::path& path) {
   if (status.st_uid == ::geteuid() || status.st_uid == 0) return {};
   return FailAs(
       ErrorKind::kSystem,
       "{}: belongs to user {}, but this process runs as user {} (make it as the user that "
       "trains, or give it to this user with chown)",
       path.string(), status.st_uid, ::geteuid());
+}
+
+Result<void> CheckOwner(const FileDescriptor& directory, const fs::path& path) {
+  struct stat status {};
+  if (::fstat(directory.get(), &status) != 0) return CannotWrite(path, errno);
+  return CheckOwner(status, path);
 }
 
 }  // namespace
@@ -215,6 +221,9 @@ Result<OwnFolder> OwnFolder::Open(const fs::path& job_directory, const std::stri
   if (!fs::create_directories(job_directory, code) && code) {
     return CannotWrite(job_directory, code.value());
   }
+  struct stat link {};
+  if (::lstat(job_directory.c_str(), &link) != 0) return CannotWrite(job_directory, errno);
+  PERSEUS_RETURN_IF_ERROR(CheckOwner(link, job_directory));
   PERSEUS_ASSIGN_OR_RETURN(FileDescriptor opened, OpenJobDirectory(job_directory));
   PERSEUS_RETURN_IF_ERROR(CheckOwner(opened, job_directory));
   if (folder.empty()) return OwnFolder(std::move(opened), job_directory);

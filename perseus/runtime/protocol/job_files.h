@@ -49,7 +49,8 @@ Result<FileDescriptor> OpenJobLock(const std::filesystem::path& job_directory,
 class OwnFolder {
  public:
   // Opens the folder, or the job directory itself if `folder` is empty. Creates what is missing.
-  // Fails (kSystem) if the folder is a link, or if it or the job directory belongs to another user
+  // Fails (kSystem) if the folder is a link, or if it, the job directory, or a link in place of the
+  // job directory belongs to another user
   // than this one and root, who could replace each file in it at any time.
   static Result<OwnFolder> Open(const std::filesystem::path& job_directory,
                                 const std::string& folder = "");

@@ -211,6 +211,9 @@ TEST_F(OwnFolderTest, ADirectoryOrAFileOfAnotherUserIsRefused) {
                                           "0 (make it as the user that trains, or"));
     give(path, 0);
   }
+  std::filesystem::create_directory_symlink(Job(), directory_ / "link");
+  ASSERT_EQ(::lchown((directory_ / "link").c_str(), kOther, static_cast<gid_t>(-1)), 0);
+  EXPECT_FALSE(OwnFolder::Open(directory_ / "link", "ranks")) << "its owner may change it";
   // A directory of root, as a volume of Kubernetes, is good for all users.
   std::filesystem::permissions(directory_, std::filesystem::perms::all);
   std::filesystem::permissions(Job(), std::filesystem::perms::all);
@@ -220,6 +223,19 @@ TEST_F(OwnFolderTest, ADirectoryOrAFileOfAnotherUserIsRefused) {
   const bool is_open = folder && folder->OpenFile("own");
   ASSERT_EQ(::seteuid(0), 0);
   EXPECT_TRUE(is_open);
+}
+
+// Another user may move a file of this one to the name of a lock.
+TEST_F(OwnFolderTest, OnlyANewLockIsOpenToEverybody) {
+  namespace fs = std::filesystem;
+  const fs::perms everybody = fs::perms::others_write;
+  ASSERT_TRUE(OpenJobLock(Job(), "new.lock"));
+  EXPECT_EQ(fs::status(Job() / "new.lock").permissions() & everybody, everybody);
+  std::ofstream(Job() / "moved.lock") << "secret";
+  fs::permissions(Job() / "moved.lock", fs::perms::owner_read | fs::perms::owner_write);
+  ASSERT_TRUE(OpenJobLock(Job(), "moved.lock"));
+  EXPECT_EQ(fs::status(Job() / "moved.lock").permissions() & everybody, fs::perms::none);
+  EXPECT_EQ(*ReadFile(Job() / "moved.lock"), "secret");
 }
 
 }  // namespace

@@ -540,6 +540,12 @@ Result<std::shared_ptr<Clock>> OpenClockOfJob(const std::filesystem::path& job_d
   const std::filesystem::path link = job_directory / "clock";
   std::error_code error;
   if (!std::filesystem::exists(link, error)) return std::make_shared<RealClock>();
+  // The owner of a link could choose a file that is written to, or hold its lock.
+  struct stat status {};
+  if (lstat(link.c_str(), &status) != 0 || (status.st_uid != geteuid() && status.st_uid != 0)) {
+    return FailAs(ErrorKind::kSystem, "{}: belongs to user {}, not to this one (remove it)",
+                  link.string(), status.st_uid);
+  }
   auto clock = SharedClock::Open(link);
   if (!clock) return Fail(clock);
   return *std::move(clock);
