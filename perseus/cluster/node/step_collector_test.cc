@@ -67,7 +67,7 @@ TEST(StepCollector, TheFirstStepCountsFromItsBeginWithoutEnergy) {
   EXPECT_DOUBLE_EQ(collector.Take(0).at(0).time_s, 0.990);
 }
 
-// Of these three, the first is as fast as always, and the last has the log of an older client.
+// The first of these ranks is as fast as always. The last one has the log of an older client.
 TEST(StepCollector, ARankAtItsPowerLimitIsNotLimited) {
   StepCollector collector;
   protocol::RanStep step = Step(5);

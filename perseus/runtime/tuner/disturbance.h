@@ -17,7 +17,7 @@ struct Disturbance {
   std::set<std::string> causes;
 };
 
-// Of the steps from `first` to `last`.
+// The disturbance of the steps from `first` to `last`.
 Disturbance DisturbanceOf(const LoggedRank& rank, std::int64_t first, std::int64_t last);
 
 // Such as "heat held its clock down (cool the GPU)". Requires causes.
