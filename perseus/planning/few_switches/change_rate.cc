@@ -103,7 +103,7 @@ Result<KeptPlan> KeepChangeLimit(const plan::Planner& planner, plan::Plan plan,
   PERSEUS_ASSIGN_OR_RETURN(
       auto found, LimitChanges(planner, plan.deadline, std::span(&plan, 1), limit, limits));
   if (found && plan::IsWithin(target, found->plan.evaluation)) {
-    // No plan without a limit is better, either.
+    // The bound without a limit holds, too.
     found->plan.lower_bound_j = std::max(found->plan.lower_bound_j, plan.lower_bound_j);
     found->plan.target = NameWithLimit(plan.target, *found->most_changes);
     return *std::move(found);

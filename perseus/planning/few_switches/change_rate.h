@@ -13,8 +13,8 @@
 //   cap, the time grows in steps until a plan meets the target, up to the plan of least energy
 //   within the limit. If that one misses the target, no plan is worth its time, and the error has
 //   its energy or power. The steps (0.1 %, 0.2 %, 0.5 %, 1 %, 2 %, 4 %, ...) grow, because each one
-//   is a whole search, and most limits cost little time. A bisection would find a T that is up to
-//   half a step less, for several times the work.
+//   is a whole search, and most limits need little more time. A bisection would find a T that is up
+//   to half a step less, for several times the work.
 //
 // Thread safety: pure functions.
 #pragma once

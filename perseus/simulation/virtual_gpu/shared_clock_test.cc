@@ -285,6 +285,10 @@ TEST_F(SharedClockTest, AJobDirectoryNamesItsClock) {
   EXPECT_EQ((*OpenClockOfJob(directory_.path()))->Now(), clock->Now());
   ASSERT_TRUE(SetClockOfJob(directory_.path(), {}));
   EXPECT_EQ((*OpenClockOfJob(directory_.path()))->TakePart(Part::kFollows), nullptr);
+  if (geteuid() != 0) return;  // Only root may give files to another user.
+  ASSERT_TRUE(SetClockOfJob(directory_.path(), file_));
+  ASSERT_EQ(lchown((directory_ / "clock").c_str(), 65534, static_cast<gid_t>(-1)), 0);
+  EXPECT_FALSE(OpenClockOfJob(directory_.path())) << "its owner may link it to any file";
 }
 
 }  // namespace
