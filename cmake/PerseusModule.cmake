@@ -1,6 +1,6 @@
 # perseus_module(NAME [NOT_INSTALLED] [HOT] [SOURCES extra.cc ...] LINKS modules-and-libraries ...
 #                [PRIVATE_LINKS libraries ...] [PRIVATE_HEADERS header-only-libraries ...]
-#                [TEST_SOURCES extra.cc ...] [TEST_LINKS ...] [TESTS_WHOLE] [SLOW gtest-filter]
+#                [TEST_SOURCES extra.cc ...] [TEST_LINKS ...] [SLOW gtest-filter] [WAITS]
 #                [TEST_LABEL unit|process])
 #
 # Makes one static library `perseus::NAME` of the folder of the calling CMakeLists.txt: of every .cc
@@ -15,15 +15,15 @@
 #   need them.
 # NOT_INSTALLED: only our own programs use the module.
 # TEST_SOURCES, TEST_LINKS: further sources and libraries of the test.
-# TESTS_WHOLE, SLOW, TEST_LABEL: see perseus_test. TEST_LABEL is unit if it is not given.
-# HOT: the tests of the module compute for long. Under sanitizers it is optimized (-O2) and not
-#   instrumented for fuzzers, which are for the modules that read files. Tests of the planner took
-#   1.4 to 1.8 times as long without this.
+# SLOW, WAITS, TEST_LABEL: see perseus_test. TEST_LABEL is unit if it is not given.
+# HOT: the tests of the module compute for long. Under sanitizers it is optimized (-O2), checked for
+#   undefined behavior only, and not instrumented for fuzzers: the address sanitizer and fuzzers are
+#   for the modules that read bytes or have threads.
 #
 # The target `installed_modules` builds the libraries that `cmake --install` copies.
 add_custom_target(installed_modules)
 function(perseus_module name)
-  cmake_parse_arguments(MODULE "NOT_INSTALLED;HOT;TESTS_WHOLE" "SLOW;TEST_LABEL"
+  cmake_parse_arguments(MODULE "NOT_INSTALLED;HOT;WAITS" "SLOW;TEST_LABEL"
     "SOURCES;LINKS;PRIVATE_LINKS;PRIVATE_HEADERS;TEST_SOURCES;TEST_LINKS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} *.cc)
   set(tests ${sources})
@@ -45,7 +45,7 @@ function(perseus_module name)
     PRIVATE $<BUILD_INTERFACE:perseus_flags> ${private_headers} ${MODULE_PRIVATE_LINKS})
 
   if(MODULE_HOT AND PERSEUS_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
-    target_compile_options(perseus_${name} PRIVATE -O2 -fno-sanitize-coverage=trace-cmp,indirect-calls,stack-depth,inline-8bit-counters,pc-table)
+    target_compile_options(perseus_${name} PRIVATE -O2 -fno-sanitize=address -fno-sanitize-coverage=trace-cmp,indirect-calls,stack-depth,inline-8bit-counters,pc-table)
   endif()
 
   if(NOT MODULE_NOT_INSTALLED)
@@ -59,38 +59,40 @@ function(perseus_module name)
   endif()
 
   if(PERSEUS_BUILD_TESTS AND tests)
-    set(whole)
-    if(MODULE_TESTS_WHOLE)
-      set(whole WHOLE)
-    endif()
     if(NOT MODULE_TEST_LABEL)
       set(MODULE_TEST_LABEL unit)
     endif()
+    set(waits)
+    if(MODULE_WAITS)
+      set(waits WAITS)
+    endif()
     perseus_test(${name}_test SOURCES ${tests} ${MODULE_TEST_SOURCES} SLOW "${MODULE_SLOW}"
       LINKS perseus::${name} ${MODULE_TEST_LINKS} ${MODULE_PRIVATE_LINKS} ${MODULE_PRIVATE_HEADERS}
-      PREFIX ${name} LABELS ${MODULE_TEST_LABEL} ${whole})
+      PREFIX ${name} LABELS ${MODULE_TEST_LABEL} ${waits})
   endif()
 endfunction()
 
-# perseus_test(NAME SOURCES ... LINKS ... [PREFIX ctest-prefix] [LABELS unit|process]
-#              [FILTER gtest-filter | SLOW gtest-filter] [PROPERTIES ...] [DEFINITIONS ...] [WHOLE])
+# perseus_test(NAME SOURCES ... LINKS ... [PREFIX ctest-prefix] [LABELS label] [SLOW gtest-filter]
+#              [EACH gtest-filter] [ALL gtest-filter] [WAITS] [PROPERTIES ...] [DEFINITIONS ...])
 #
-# Makes a GoogleTest executable. ctest lists each of its tests as PREFIX.Suite.Test.
+# Makes a GoogleTest executable. ctest runs all its tests in one process, in random order: 2,000
+# processes for 2,000 tests took more time than the tests. Its output names the seed of the order
+# (--gtest_random_seed repeats it). docs/development.md lists the labels.
 #
-# WHOLE: ctest runs the executable as one test, because its tests share a resource that is slow to
-#   start. With PERSEUS_TESTS_WHOLE, this holds for every executable: under sanitizers, a process
-#   takes long to start.
-# FILTER: ctest runs only these tests.
 # SLOW: the tests that judge how good a result is, and take seconds, as a GoogleTest filter without
 #   "-"; * for all. They get the label slow instead of LABELS, so scripts/test --fast leaves them
 #   out. Sanitizers leave them out too: there they take minutes, and other tests run the same code.
+# EACH: these tests are processes of their own, which ctest lists as PREFIX.Suite.Test, because they
+#   take many seconds and may run side by side.
+# ALL: the same, but only scripts/test --all runs these tests (label all), and no sanitizer.
+# WAITS: the tests mostly wait, for a time or for other processes. scripts/test gives ctest two slots
+#   for each core. Such a test takes one slot, others take two, so that a core computes meanwhile.
 #
 # The target `unit_tests` builds all executables with the label unit, which start no processes.
 add_custom_target(unit_tests)
-option(PERSEUS_TESTS_WHOLE "One ctest test for each executable, not one for each GoogleTest test" OFF)
 function(perseus_test name)
-  cmake_parse_arguments(TEST "WHOLE" "PREFIX;FILTER;SLOW;LABELS" "SOURCES;LINKS;PROPERTIES;DEFINITIONS"
-    ${ARGN})
+  cmake_parse_arguments(TEST "WAITS" "PREFIX;SLOW;EACH;ALL;LABELS"
+    "SOURCES;LINKS;PROPERTIES;DEFINITIONS" ${ARGN})
   if(PERSEUS_SANITIZE AND TEST_SLOW STREQUAL "*")
     return()
   endif()
@@ -107,35 +109,49 @@ function(perseus_test name)
   target_compile_definitions(${name} PRIVATE
     PERSEUS_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ${TEST_DEFINITIONS})
 
-  if(NOT TEST_SLOW)
-    perseus_add_tests(${TEST_LABELS} "${TEST_FILTER}")
-  elseif(NOT TEST_SLOW STREQUAL "*")
-    perseus_add_tests(${TEST_LABELS} "-${TEST_SLOW}")
+  if(NOT TEST_WAITS)
+    list(APPEND TEST_PROPERTIES PROCESSORS 2)
   endif()
-  if(TEST_SLOW AND NOT PERSEUS_SANITIZE)
-    perseus_add_tests(slow "${TEST_SLOW}")
+  if(TEST_SLOW STREQUAL "*")
+    set(TEST_LABELS slow)
+    set(TEST_SLOW)
+  endif()
+  perseus_whole_test("" ${TEST_LABELS} "*" "${TEST_SLOW}" "${TEST_EACH}" "${TEST_ALL}")
+  perseus_each_test(${TEST_LABELS} "${TEST_EACH}" "${TEST_ALL}")
+  if(NOT PERSEUS_SANITIZE)
+    perseus_whole_test(_slow slow "${TEST_SLOW}" "${TEST_EACH}" "${TEST_ALL}")
+    perseus_each_test(all "${TEST_ALL}")
   endif()
 endfunction()
 
-# Tells ctest of the tests of perseus_test's executable that the filter selects; an empty filter: of
-# all. Uses the variables of perseus_test.
-macro(perseus_add_tests label filter)
-  if(TEST_WHOLE OR PERSEUS_TESTS_WHOLE)
-    # GoogleTest would take an empty filter as: no test.
-    set(filter_argument)
-    if(NOT "${filter}" STREQUAL "")
-      set(filter_argument "--gtest_filter=${filter}")
-    endif()
-    add_test(NAME ${TEST_PREFIX} COMMAND ${name} --gtest_brief=1 ${filter_argument})
-    # All tests of an executable, mostly under sanitizers, may take longer than ctest's limit for one.
-    set_tests_properties(${TEST_PREFIX} PROPERTIES
-      TIMEOUT 2400 LABELS ${label} FAIL_REGULAR_EXPRESSION " 0 tests from" ${TEST_PROPERTIES})
-  else()
-    set(filter_argument)
-    if(NOT "${filter}" STREQUAL "")
-      set(filter_argument TEST_FILTER "${filter}")
-    endif()
-    gtest_discover_tests(${name} TEST_PREFIX ${TEST_PREFIX}. ${filter_argument}
-      NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES LABELS ${label} ${TEST_PROPERTIES})
+# These two use the variables of perseus_test. They register the tests that the GoogleTest filter
+# `only` selects, without those of the filters that follow it: in one process, or in one for each.
+# They register nothing if the filter is empty, or if one that follows it is "*".
+macro(perseus_whole_test suffix label only)
+  perseus_test_filter("${only}" ${ARGN})
+  if(filter)
+    add_test(NAME ${TEST_PREFIX}${suffix} COMMAND ${name} --gtest_shuffle "--gtest_filter=${filter}")
+    # All tests of an executable may take longer than ctest's limit for one.
+    set_tests_properties(${TEST_PREFIX}${suffix} PROPERTIES
+      TIMEOUT 2400 LABELS ${label} FAIL_REGULAR_EXPRESSION "Running 0 tests" ${TEST_PROPERTIES})
+  endif()
+endmacro()
+macro(perseus_each_test label only)
+  perseus_test_filter("${only}" ${ARGN})
+  if(filter)
+    gtest_discover_tests(${name} TEST_PREFIX ${TEST_PREFIX}. TEST_FILTER "${filter}"
+      TEST_LIST ${name}_${label} NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60
+      PROPERTIES TIMEOUT 2400 LABELS ${label} ${TEST_PROPERTIES})
+  endif()
+endmacro()
+macro(perseus_test_filter only)
+  set(excluded ${ARGN})
+  list(REMOVE_ITEM excluded "")
+  set(filter ${only})
+  if("*" IN_LIST excluded)
+    set(filter)
+  elseif(filter AND excluded)
+    list(JOIN excluded ":" joined)
+    string(APPEND filter ":-${joined}")
   endif()
 endmacro()
