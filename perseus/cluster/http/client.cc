@@ -160,7 +160,6 @@ class Client::Impl {
   Result<Response> Send(const Outgoing& request);
   Result<void> Listen(const Listening& listening);
   std::optional<Result<Response>> SendBesideEvents(const Outgoing& request, milliseconds timeout);
-  bool TakesRequestsBesideEvents() const { return stream_.TakesRequests(); }
   void Disconnect() { kept_.reset(); }
 
  private:
@@ -437,8 +436,6 @@ Result<std::string> Client::Fetch(const Outgoing& request) {
 }
 
 Result<void> Client::Listen(const Listening& listening) { return impl_->Listen(listening); }
-bool Client::TakesRequestsBesideEvents() const { return impl_->TakesRequestsBesideEvents(); }
-
 std::optional<Result<Response>> Client::SendBesideEvents(const Outgoing& request,
                                                          milliseconds timeout) {
   return impl_->SendBesideEvents(request, timeout);

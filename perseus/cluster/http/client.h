@@ -89,8 +89,6 @@ class Client {
   // (kSystem) says that the request may have been processed.
   std::optional<Result<Response>> SendBesideEvents(const Outgoing& request,
                                                    std::chrono::milliseconds timeout);
-  // Whether SendBesideEvents has such a connection now.
-  bool TakesRequestsBesideEvents() const;
   // Closes the connection that Send keeps open.
   void Disconnect();
 

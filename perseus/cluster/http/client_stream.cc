@@ -91,11 +91,6 @@ Result<std::string> ClientStream::Put(std::string_view bytes) {
   return events;
 }
 
-bool ClientStream::TakesRequests() const {
-  const std::lock_guard lock(mutex_);
-  return connection_ != nullptr && !is_broken_;
-}
-
 std::optional<Result<Response>> ClientStream::Send(const TextOf& text_of,
                                                    std::chrono::milliseconds timeout) {
   const auto until = ClientConnection::Clock::now() + timeout;

@@ -40,7 +40,6 @@ class ClientStream {
 
   // For another thread, one request at a time:
 
-  bool TakesRequests() const;
   // `text_of` returns the whole request for a server. Nothing if no connection takes requests, and
   // nothing was sent.
   using TextOf = std::function<Result<std::string>(const ServerUrl&)>;

@@ -155,7 +155,9 @@ Result<void> RunNode(NodeOptions options, const http::ClientOptions& server,
   // open, and if the server is too old or a proxy removes the upgrade.
   const auto send = [&](const http::Client::Outgoing& request) {
     auto beside = listening.SendBesideEvents(request, kRunNodeTimeout);
-    return beside ? *std::move(beside) : asking.Send(request);
+    if (!beside) return asking.Send(request);
+    asking.Disconnect();
+    return *std::move(beside);
   };
   Node node(
       std::move(options),
@@ -178,7 +180,6 @@ Result<void> RunNode(NodeOptions options, const http::ClientOptions& server,
     if (enrolls) own.Turn(clock.Now());
     for (const http::Event& event : mailbox.TakeAll()) node.Receive(event);
     node.Turn(clock.Now());
-    if (listening.TakesRequestsBesideEvents()) asking.Disconnect();
     mailbox.SetPosition(node.LastEventId());
     clock.WaitWhile(mailbox.count(), received, clock.Now() + kTurnEvery);
   }

@@ -313,13 +313,6 @@ TEST_F(RunNodeTest, HasOneConnection) {
   EXPECT_EQ(server_.Connections(), 2);
 }
 
-// Also if it has nothing to report.
-TEST_F(RunNodeTest, AnIdleNodeHasOneConnection) {
-  StartNode();
-  ASSERT_TRUE(Comes([&] { return server_.Positions().size() == 1; }));
-  EXPECT_TRUE(Comes([&] { return server_.Connections() == 1; }));
-}
-
 TEST_F(RunNodeTest, ARestartedNodeSendsThePositionOfItsAssignment) {
   logs_.Begin({0, 0, 0}, 100);
   StartNode();
