@@ -6,13 +6,12 @@
 //
 // Each request has a trace id (`traceparent`), which also appears in the server's log.
 //
-// Not thread safe, except for SendBesideEvents: use one Client for each thread.
+// Not thread safe: use one Client for each thread.
 #pragma once
 
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -79,18 +78,8 @@ class Client {
     std::function<bool(const Event&)> on_event = {};
     std::function<void(std::string_view)> on_change = {};  // Optional.
     std::function<bool()> should_end = {};                 // Optional.
-    // Whether to ask for a connection that also takes requests, see SendBesideEvents.
-    bool with_requests = false;
   };
   Result<void> Listen(const Listening& listening);
-  // Sends a request on the connection of Listen, which runs on another thread. One thread may call
-  // this, also while the other one connects. Nothing if no connection takes requests now, because
-  // it is lost or the server does not know how: send the request with another Client. An error
-  // (kSystem) says that the request may have been processed.
-  std::optional<Result<Response>> SendBesideEvents(const Outgoing& request,
-                                                   std::chrono::milliseconds timeout);
-  // Closes the connection that Send keeps open.
-  void Disconnect();
 
  private:
   class Impl;

@@ -106,12 +106,8 @@ asio::awaitable<std::unique_ptr<IncomingRequest>> RequestReader::Next() {
 
 asio::awaitable<bool> RequestReader::AwaitFirstByte() {
   if (!input_.empty()) co_return true;
-  if (state_.is_stopping && !connection_.has_stream) co_return false;
+  if (state_.is_stopping) co_return false;
   input_ = std::string();  // Free the memory, because thousands of connections may be idle.
-  if (connection_.has_stream) {
-    connection_.NeverExpire();
-    co_return co_await connection_.ReadMore(input_, state_.scratch);
-  }
   connection_.is_idle = true;
   connection_.ExpireAfter(state_.options.limits.idle_time);
   const bool has_input = co_await connection_.ReadMore(input_, state_.scratch);
@@ -131,14 +127,12 @@ asio::awaitable<bool> RequestReader::Read(IncomingRequest& incoming, RequestPars
       const bool expects_continue = parser.ExpectsContinue();
       TakeHead(incoming, parser);
       CheckHead(incoming, parser);
-      // The body of a refused request is not read, unless that would end an event stream.
-      if (incoming.refusal && (parser.failure() || !connection_.has_stream)) co_return true;
+      if (incoming.refusal) co_return true;
       if (!parser.IsDone() && expects_continue && input_.empty()) {
         std::vector<std::string_view> interim = {"HTTP/1.1 100 Continue\r\n\r\n"};
         if (!co_await connection_.Write(std::move(interim))) co_return false;
       }
     }
-    if (incoming.refusal) parser.body().clear();
     if (!incoming.share.Hold(parser.body().size())) {
       incoming.refusal = TooManyBodies();
       co_return true;
@@ -166,14 +160,14 @@ std::optional<Response> RequestReader::RateRefusal() {
 
 void RequestReader::CheckHead(IncomingRequest& incoming, RequestParser& parser) {
   if (auto refusal = RateRefusal()) incoming.refusal = std::move(refusal);
+  if (incoming.refusal) return;
   const Takes nothing_special;  // For unknown routes.
   const Takes* takes = incoming.match.takes;
-  if (!incoming.refusal && takes != nullptr) {
-    incoming.refusal = HeadRefusal(incoming.request, *takes, !parser.IsDone());
-  }
+  if (takes != nullptr) incoming.refusal = HeadRefusal(incoming.request, *takes, !parser.IsDone());
+  if (incoming.refusal) return;
   const std::size_t most = takes != nullptr ? takes->body_bytes : nothing_special.body_bytes;
   parser.LimitBody(std::min(most, state_.options.limits.body_bytes));
-  if (!incoming.refusal && parser.failure()) incoming.refusal = ProblemResponse(*parser.failure());
+  if (parser.failure()) incoming.refusal = ProblemResponse(*parser.failure());
 }
 
 void RequestReader::TakeHead(IncomingRequest& incoming, RequestParser& parser) {

@@ -56,8 +56,6 @@ class Connection : public Channel {
   const Peer& peer() const { return peer_; }
   // True if it can be closed without losing a request.
   bool is_idle = true;
-  // Whether it also has an event stream. Then the stream decides when it closes.
-  bool has_stream = false;
 
  private:
   std::shared_ptr<ServerState> state_;
