@@ -14,7 +14,6 @@
 #include "perseus/cluster/http/event_parser.h"
 #include "perseus/cluster/http/parser.h"
 #include "perseus/cluster/http/server_url.h"
-#include "perseus/cluster/http/trace_context.h"
 
 namespace perseus::http {
 namespace {
@@ -160,7 +159,6 @@ class Client::Impl {
   std::size_t current_ = 0;
   std::optional<ClientConnection> kept_;  // To the current server.
   SplitMix64 random_{std::random_device()()};
-  TraceIds traces_{random_()};
 };
 
 Result<std::string> Client::Impl::Text(const Outgoing& request) {
@@ -175,10 +173,6 @@ Result<std::string> Client::Impl::Text(const Outgoing& request) {
   if (!request.body.empty() || request.method == "POST" || request.method == "PUT") {
     text += fmt::format("Content-Length: {}\r\n", request.body.size());
   }
-  text += fmt::format("traceparent: {}\r\n",
-                      options_.traceparent.empty()
-                          ? FormatTraceParent({.trace = traces_.Next(), .span = traces_.NextSpan()})
-                          : options_.traceparent);
   for (const auto& [name, value] : request.fields) {
     text += fmt::format("{}: {}\r\n", name, value);
     is_valid = is_valid && IsOneLine(name) && IsOneLine(value);

@@ -4,8 +4,6 @@
 //   auto client = Client::Create({.server = "https://perseus:7410", .token = …});
 //   auto response = client->Send({.target = "/v1/jobs"});
 //
-// Each request has a trace id (`traceparent`), which also appears in the server's log.
-//
 // Not thread safe: use one Client for each thread.
 #pragma once
 
@@ -31,8 +29,6 @@ struct ClientOptions {
   std::string key = {};
   std::chrono::milliseconds timeout{30'000};  // Of a request, including the connection.
   std::size_t longest_body = 1 << 30;         // Of an answer. A longer one is an error.
-  // A `traceparent` for all requests. Empty: a new trace for each one.
-  std::string traceparent = {};
   // If set, Send calls it several times per second, and fails once it returns true.
   std::function<bool()> should_end = {};
 };

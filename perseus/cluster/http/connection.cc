@@ -10,6 +10,7 @@
 #include "perseus/cluster/http/event_stream.h"
 #include "perseus/cluster/http/request_reader.h"
 #include "perseus/cluster/http/response_text.h"
+#include "perseus/cluster/http/trace_context.h"
 
 namespace perseus::http {
 namespace {
@@ -119,7 +120,7 @@ class Session {
 
   // False: no request can follow.
   asio::awaitable<bool> Answer(const IncomingRequest& incoming, Response& response) {
-    AddTrace(response, incoming.request.trace, incoming.request.span);
+    AddTrace(response, incoming.request.trace);
     const bool keeps_alive = incoming.keeps_alive && !state_.is_stopping;
     const std::string head =
         ResponseHead(response, keeps_alive ? Afterwards::kKeep : Afterwards::kClose);

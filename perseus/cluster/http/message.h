@@ -23,8 +23,6 @@ struct Request {
   std::string
       certificate;    // Common name in the client's certificate, if it has sent a trusted one.
   std::string trace;  // 32 hexadecimal digits: from `traceparent`, or new.
-  std::string span;   // 16 hexadecimal digits: a new one for this request.
-  std::string parent = {};    // The span of the caller, if the caller records it.
   std::string identity = {};  // Who sent it. The handler sets this, for the log.
 
   std::string_view Field(std::string_view name) const;  // Empty if absent.

@@ -7,12 +7,16 @@
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/random_id.h"
 #include "perseus/cluster/http/target.h"
+#include "perseus/cluster/http/trace_context.h"
 
 namespace perseus::http {
 namespace {
 
 using std::chrono::milliseconds;
+
+constexpr std::size_t kTraceBytes = 16;
 
 Response TryLater(const Problem& problem, milliseconds wait) {
   Response response = ProblemResponse(problem);
@@ -177,10 +181,7 @@ void RequestReader::TakeHead(IncomingRequest& incoming, RequestParser& parser) {
   request.fields = std::move(parser.fields());
   request.peer = connection_.peer().address;
   request.certificate = certificate_;
-  const auto caller = ParseTraceParent(request.Field("traceparent"));
-  request.trace = caller ? caller->trace : state_.traces.Next();
-  request.span = state_.traces.NextSpan();
-  if (caller && caller->is_sampled) request.parent = caller->span;
+  request.trace = ParseTraceParent(request.Field("traceparent")).value_or(RandomHex(kTraceBytes));
   auto target = ParseTarget(parser.head().target);
   if (target) {
     incoming.match = state_.router.Find(request.method, target->encoded_path);

@@ -120,8 +120,8 @@ struct Limits {
   std::chrono::milliseconds idle_time{75'000};  // Between requests, and before the first one.
   std::chrono::milliseconds stream_beat{5'000};
   std::size_t stream_bytes = 1 << 20;  // That the client of a stream has not read.
-  int connections = 16'000;
-  int connections_per_address = 16'000;
+  int connections = 32'000;            // A node has two: its event stream, and one for requests.
+  int connections_per_address = 32'000;
   int streams = 15'000;
   double requests_per_second = 0;  // From one address, with bursts of as many. 0: no limit.
 };

@@ -1,17 +1,11 @@
 #include "perseus/cluster/http/server_state.h"
 
-#include <random>
 #include <utility>
 
 namespace perseus::http {
 namespace {
 
 constexpr std::size_t kServerStateMostAtOnce = 64 << 10;
-
-std::uint64_t Seed() {
-  std::random_device random;
-  return std::uint64_t{random()} << 32 | random();
-}
 
 }  // namespace
 
@@ -21,7 +15,6 @@ ServerState::ServerState(asio::io_context& io, ServerOptions server_options, Rou
       router(std::move(routes)),
       connections({options.limits.connections, options.limits.connections_per_address}),
       rates(options.limits.requests_per_second),
-      traces(Seed()),
       scratch(kServerStateMostAtOnce),
       grace(io) {}
 
