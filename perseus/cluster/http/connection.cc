@@ -163,9 +163,9 @@ asio::awaitable<void> Serve(std::shared_ptr<Connection> connection) {
 
 asio::awaitable<void> Refuse(std::shared_ptr<Connection> connection) {
   try {
-    Response response = ProblemResponse({503, "Too many connections",
-                                         "The server, or this address, has too many connections",
-                                         "", "try again later, or close connections"});
+    Response response =
+        ProblemResponse({503, "Too many connections", "The server has too many connections", "",
+                         "try again later, or close connections"});
     response.fields.emplace_back("Retry-After", "1");
     const std::string head = ResponseHead(response, Afterwards::kClose);
     connection->ExpireAfter(connection->state().options.limits.request_time);

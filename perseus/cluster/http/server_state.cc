@@ -13,7 +13,7 @@ ServerState::ServerState(asio::io_context& io, ServerOptions server_options, Rou
     : loop(io),
       options(std::move(server_options)),
       router(std::move(routes)),
-      connections({options.limits.connections, options.limits.connections_per_address}),
+      connections({options.limits.connections, options.limits.connections}),
       rates(options.limits.requests_per_second),
       scratch(kServerStateMostAtOnce),
       grace(io) {}

@@ -218,11 +218,11 @@ std::vector<StepReport> ReadSteps(const Node& list) {
 std::string FormatReports(std::span<const JobReport> jobs) {
   auto list = ordered_json::array();
   for (const JobReport& job : jobs) {
-    ordered_json& row = list.emplace_back(ordered_json{{"job", job.job},
-                                                       {"acknowledged", job.acknowledged},
-                                                       {"following", job.following},
-                                                       {"since_step", job.since_step},
-                                                       {"steps", StepsJson(job.steps)}});
+    list.push_back({{"job", job.job},
+                    {"acknowledged", job.acknowledged},
+                    {"following", job.following},
+                    {"since_step", job.since_step},
+                    {"steps", StepsJson(job.steps)}});
   }
   return Dump(ordered_json{{"jobs", std::move(list)}});
 }
