@@ -36,7 +36,7 @@ asio::awaitable<http::Response> Events(http::Call& call) {
   co_return http::Response();
 }
 
-// Streams that stay open until the client has sent everything.
+// Streams that stay open until the client sends more, or closes the connection.
 using Streams = std::vector<std::shared_ptr<http::Stream>>;
 
 http::Router Routes(Streams& held) {

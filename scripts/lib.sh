@@ -8,7 +8,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # The packages of Debian 12, by the part that needs them. This is the only list of packages.
 packages_build=(cmake ninja-build g++ ccache mold libexpected-dev libfmt-dev libcli11-dev
   nlohmann-json3-dev libtomlplusplus-dev duktape-dev zlib1g-dev libboost1.81-dev libssl-dev
-  libeigen3-dev libprotozero-dev libspdlog-dev prometheus-cpp-dev libsqlite3-dev libpq-dev libcjose-dev
+  libeigen3-dev libspdlog-dev prometheus-cpp-dev libsqlite3-dev libpq-dev libcjose-dev
   libjansson-dev)
 packages_python=(python3 python3-dev python3-numpy pybind11-dev)
 packages_wheel=(python3-venv python3-pip python3-setuptools python3-wheel)
@@ -107,7 +107,6 @@ install_python() {
   install_packages "${packages_wheel[@]}" ||
     leave_out "without ${packages_wheel[*]}, the wheel is not tested"
   install_frameworks
-  install_otlp
 }
 
 # install_frameworks makes build/venv, a virtual environment with the training frameworks of
@@ -128,22 +127,6 @@ install_frameworks() {
   fi
   leave_out "pip cannot install the training frameworks (is there a network? all of its output is in" \
     "$log): their adapters are not tested"
-}
-
-# install_otlp makes build/otlp-venv, a virtual environment with OpenTelemetry's definition of OTLP and
-# a collector.
-install_otlp() {
-  local pins=tests/otlp/requirements.txt venv=build/otlp-venv log=build/otlp-venv.log
-  ! cmp -s "$pins" "$venv/installed.txt" || return 0
-  say "installing OpenTelemetry's definition of OTLP and a collector into $venv ($pins)"
-  mkdir -p build
-  if /usr/bin/python3 -m venv --clear "$venv" >"$log" 2>&1 &&
-    "$venv/bin/pip" install --progress-bar off -r "$pins" >>"$log" 2>&1; then
-    cp "$pins" "$venv/installed.txt"
-    return 0
-  fi
-  leave_out "pip cannot install opentelemetry-proto and rotel (is there a network? all of its output is in" \
-    "$log): the OTLP export is not tested"
 }
 
 # install_docs makes build/docs-venv, a virtual environment with what makes the documentation site.

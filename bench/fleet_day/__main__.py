@@ -4,8 +4,8 @@ database and this driver must tell the same story.
 
     python3 bench/fleet_day --program build/release/bin/perseus --nodes 2000 --minutes 10
 
-Nodes are connections of this process with the protocol of `perseus node`: an event stream that
-takes requests, and a report every 5 s. Each node runs one pipeline. Every change carries a number of its own as its
+Nodes are connections of this process with the protocol of `perseus node`: an event stream, and a
+report every 5 s. Each node runs one pipeline. Every change carries a number of its own as its
 reason, so each one is found in the audit trail again. Needs PostgreSQL, and libfaketime to step
 clocks. Exits with 1 if something does not agree.
 """
@@ -365,12 +365,7 @@ class Node:
     async def ask(self, method, target, body):
         day = self.job.day
         begun = time.monotonic()
-        if self.stream.takes_requests:
-            self.requests.close()
-            connection = self.stream
-        else:
-            connection = self.requests
-        status, text = await connection.ask(method, target, self.token, body)
+        status, text = await self.requests.ask(method, target, self.token, body)
         day.statuses[status] += 1
         if target.endswith("/reports"):
             day.latencies.append(time.monotonic() - begun)

@@ -18,8 +18,6 @@ class Connection:
         self._replicas = replicas  # Of (host, port); a replica that restarts keeps its port.
         self._next = first
         self._reader = self._writer = None
-        self._reply = None       # A future, while a request waits for its answer among events.
-        self.takes_requests = False  # Whether events() runs on a connection that takes requests.
 
     async def _open(self):
         for _ in range(2 * len(self._replicas)):
@@ -63,8 +61,6 @@ class Connection:
         """(status, body). Raises Lost."""
         if isinstance(body, dict):
             body, fields = json.dumps(body).encode(), {"Content-Type": "application/json", **fields}
-        if self.takes_requests:
-            return await self._ask_among_events(method, target, token, body, fields)
         try:
             async with asyncio.timeout(60):
                 await self._send(method, target, token, body, fields)
@@ -80,49 +76,21 @@ class Connection:
             self.close()
         return status, text
 
-    async def _ask_among_events(self, method, target, token, body, fields):
-        self._reply = asyncio.get_running_loop().create_future()
-        try:
-            async with asyncio.timeout(60):
-                await self._send(method, target, token, body, fields)
-                return await self._reply
-        except (OSError, asyncio.TimeoutError) as error:
-            self.close()
-            raise Lost(repr(error)) from error
-        finally:
-            self._reply = None
-
-    async def _take_reply(self, reader, line):
-        status, length = int(line.split()[1]), 0
-        while line := (await reader.readline()).strip():
-            if line.lower().startswith(b"content-length:"):
-                length = int(line.split()[1])
-        text = await reader.readexactly(length)
-        if self._reply and not self._reply.done():
-            self._reply.set_result((status, text))
-
     async def events(self, target, token, last):
         """Yields (event, id, data) until the stream ends. Raises Lost, or returns the status."""
         try:
-            await self._send("GET", target, token, b"", {
-                "Connection": "Upgrade", "Upgrade": "perseus-node",
-                **({"Last-Event-ID": last} if last else {})})
+            await self._send("GET", target, token, b"", {"Last-Event-ID": last} if last else {})
             async with asyncio.timeout(60):
                 status, _ = await self._read_head()
-            self.takes_requests = status == 101
-            if status not in (101, 200):
+            if status != 200:
                 yield "refused", str(status), ""
                 return
-            event, reader = {}, self._reader
+            event = {}
             while True:
                 async with asyncio.timeout(15):
-                    line = (await reader.readline()).decode()
+                    line = (await self._reader.readline()).decode()
                 if not line:
                     return
-                if self.takes_requests and line.startswith("HTTP/1.1 "):
-                    async with asyncio.timeout(15):
-                        await self._take_reply(reader, line)
-                    continue
                 line = line.rstrip("\r\n")
                 if ":" in line and not line.startswith(":"):
                     name, value = line.split(":", 1)
@@ -134,8 +102,5 @@ class Connection:
         except (OSError, asyncio.IncompleteReadError, asyncio.TimeoutError, Lost) as error:
             raise Lost(repr(error)) from error
         finally:
-            self.takes_requests = False
             self.close()
             self._next += 1
-            if self._reply and not self._reply.done():
-                self._reply.set_exception(Lost("closed"))

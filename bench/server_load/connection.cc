@@ -23,7 +23,6 @@ namespace {
 
 constexpr std::size_t kScratch = 256U << 10U;
 constexpr std::string_view kEndOfEvent = "\n\n";
-constexpr std::string_view kEndOfHead = "\r\n\r\n";
 
 std::size_t ContentLength(std::string_view head) {
   constexpr std::string_view kName = "\r\nContent-Length: ";
@@ -41,39 +40,46 @@ int Status(std::string_view head) {
   return status;
 }
 
+// Passes on the whole events that have arrived, and keeps the rest. Searches only the new text,
+// from `searched` on.
+void TakeEvents(std::string& text, std::size_t searched,
+                const std::function<void(std::string)>& received) {
+  std::size_t from = searched > 0 ? searched - 1 : 0;
+  for (;;) {
+    const std::size_t end = text.find(kEndOfEvent, from);
+    if (end == std::string::npos) return;
+    std::string rest = text.substr(end + kEndOfEvent.size());
+    text.resize(end);
+    if (!text.starts_with(':')) received(std::move(text));
+    text = std::move(rest);
+    from = 0;
+  }
+}
+
 }  // namespace
 
 asio::awaitable<void> Connection::Send(std::string_view method, std::string_view target,
-                                       std::string_view body, std::string_view fields) {
+                                       std::string_view body) {
   if (!socket_.is_open()) {
     co_await socket_.async_connect(server_, asio::use_awaitable);
     socket_.set_option(asio::ip::tcp::no_delay(true));
   }
   const std::string head =
-      fmt::format("{} {} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {}\r\n{}\r\n", method,
-                  target, body.size(), fields);
+      fmt::format("{} {} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {}\r\n\r\n", method, target,
+                  body.size());
   const std::array<asio::const_buffer, 2> parts{asio::buffer(head),
                                                 asio::buffer(body.data(), body.size())};
   co_await asio::async_write(socket_, parts, asio::use_awaitable);
 }
 
 asio::awaitable<std::size_t> Connection::ReadHead() {
-  co_return co_await asio::async_read_until(socket_, asio::dynamic_buffer(unread_), kEndOfHead,
+  co_return co_await asio::async_read_until(socket_, asio::dynamic_buffer(unread_), "\r\n\r\n",
                                             asio::use_awaitable);
 }
 
 asio::awaitable<Reply> Connection::Ask(std::string_view method, std::string_view target,
                                        std::string_view body) {
   co_await Send(method, target, body);
-  if (is_shared_) {
-    replied_.expires_at(asio::steady_timer::time_point::max());
-    boost::system::error_code ignored;
-    if (!reply_) {
-      co_await replied_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
-    }
-    if (!reply_) throw std::runtime_error("the server ended the connection");
-    co_return *std::exchange(reply_, std::nullopt);
-  }
   const std::size_t head = co_await ReadHead();
   const std::string_view read(unread_.data(), head);
   const int status = Status(read);
@@ -97,45 +103,15 @@ asio::awaitable<std::string> Connection::Must(std::string_view method, std::stri
   co_return std::move(reply.body);
 }
 
-// Passes on the whole events and replies that have arrived, and keeps the rest. Searches only the
-// new text, from `searched` on.
-void Connection::TakeParts(std::string& text, std::size_t searched,
-                           const std::function<void(std::string)>& received) {
-  std::size_t from = searched > 0 ? searched - 1 : 0;
-  for (;; from = 0) {
-    const bool is_reply = is_shared_ && text.starts_with('H');
-    const std::string_view mark = is_reply ? kEndOfHead : kEndOfEvent;
-    const std::size_t end = text.find(mark, is_reply ? 0 : from);
-    if (end == std::string::npos) return;
-    const std::size_t head = end + mark.size();
-    const std::size_t size = is_reply ? head + ContentLength({text.data(), head}) : head;
-    if (text.size() < size) return;
-    std::string rest = text.substr(size);
-    if (is_reply) {
-      reply_ = {.status = Status(text), .body = text.substr(head, size - head)};
-      replied_.cancel();
-    } else if (!text.starts_with(':')) {
-      text.resize(end);
-      received(std::move(text));
-    }
-    text = std::move(rest);
-  }
-}
-
 asio::awaitable<void> Connection::Listen(std::string_view target,
-                                         std::function<void(std::string)> received,
-                                         Requests requests) {
-  is_shared_ = requests == Requests::kTaken;
-  co_await Send("GET", target, "",
-                is_shared_ ? "Connection: Upgrade\r\nUpgrade: perseus-node\r\n" : "");
+                                         std::function<void(std::string)> received) {
+  co_await Send("GET", target, "");
   const std::size_t head = co_await ReadHead();
-  if (Status(unread_) != (is_shared_ ? 101 : 200)) {
-    throw std::runtime_error("no stream: " + unread_.substr(0, head));
-  }
+  if (Status(unread_) != 200) throw std::runtime_error("no stream: " + unread_.substr(0, head));
   std::string text = unread_.substr(head);
   unread_.clear();
   socket_.non_blocking(true);
-  TakeParts(text, 0, received);
+  TakeEvents(text, 0, received);
   // All connections share this buffer, because no coroutine waits between filling and emptying it.
   static std::array<char, kScratch> scratch;
   boost::system::error_code error;
@@ -150,7 +126,7 @@ asio::awaitable<void> Connection::Listen(std::string_view target,
     if (error) co_return;
     const std::size_t searched = text.size();
     text.append(scratch.data(), got);
-    TakeParts(text, searched, received);
+    TakeEvents(text, searched, received);
   }
 }
 
@@ -158,7 +134,6 @@ void Connection::Close() {
   boost::system::error_code ignored;
   socket_.close(ignored);
   unread_.clear();
-  replied_.cancel();
 }
 
 void Spawn(asio::io_context& loop, asio::awaitable<void> work) {

@@ -7,9 +7,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <functional>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -25,7 +23,7 @@ struct Reply {
 class Connection {
  public:
   Connection(asio::io_context& loop, asio::ip::tcp::endpoint server)
-      : socket_(loop), server_(std::move(server)), replied_(loop) {}
+      : socket_(loop), server_(std::move(server)) {}
 
   // Sends a request and waits for the response. Connects first if necessary. Only one request at a
   // time.
@@ -34,26 +32,18 @@ class Connection {
   // The same, and returns the body. Throws the message of the server if the status is not 2xx.
   asio::awaitable<std::string> Must(std::string_view method, std::string_view target,
                                     std::string_view body = "");
-  // Calls `received` with the text of each event, until the server or Close() ends the stream. With
-  // kTaken, Ask sends its requests on the same connection, as `perseus node` does.
-  enum class Requests { kNotTaken, kTaken };
-  asio::awaitable<void> Listen(std::string_view target, std::function<void(std::string)> received,
-                               Requests requests = Requests::kNotTaken);
+  // Calls `received` with the text of each event, until the server or Close() ends the stream.
+  asio::awaitable<void> Listen(std::string_view target, std::function<void(std::string)> received);
   void Close();
 
  private:
   asio::awaitable<void> Send(std::string_view method, std::string_view target,
-                             std::string_view body, std::string_view fields = "");
+                             std::string_view body);
   asio::awaitable<std::size_t> ReadHead();
-  void TakeParts(std::string& text, std::size_t searched,
-                 const std::function<void(std::string)>& received);
 
   asio::ip::tcp::socket socket_;
   asio::ip::tcp::endpoint server_;
   std::string unread_;
-  bool is_shared_ = false;  // Listen runs, and takes the replies.
-  asio::steady_timer replied_;
-  std::optional<Reply> reply_;
 };
 
 // Runs a coroutine on the loop. The run() of the loop throws its exceptions.

@@ -119,17 +119,16 @@ asio::awaitable<void> Fleet::Attach() {
   co_await ForEach(loop_, static_cast<int>(nodes_.size()), kAtOnce, attach, server_);
 }
 
-void Fleet::OpenStreams(Connection::Requests requests) {
+void Fleet::OpenStreams() {
   for (Node& node : nodes_) {
-    const auto listen = [](Fleet& fleet, Node& of,
-                           Connection::Requests taken) -> asio::awaitable<void> {
+    const auto listen = [](Fleet& fleet, Node& of) -> asio::awaitable<void> {
       const std::string target = fmt::format("/v1/nodes/{}/events", of.name);
       co_await of.stream->Listen(
-          target, [&fleet, &of](std::string event) { fleet.Heard(of, std::move(event)); }, taken);
+          target, [&fleet, &of](std::string event) { fleet.Heard(of, std::move(event)); });
       --fleet.open_streams_;
     };
     ++open_streams_;
-    Spawn(loop_, listen(*this, node, requests));
+    Spawn(loop_, listen(*this, node));
   }
 }
 

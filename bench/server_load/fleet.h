@@ -48,7 +48,7 @@ class Fleet {
   // Registers the job and uploads its profile. Returns its id.
   asio::awaitable<std::string> Register(const std::string& key, int clocks, std::uint64_t seed);
   asio::awaitable<void> Attach();
-  void OpenStreams(Connection::Requests requests = Connection::Requests::kNotTaken);
+  void OpenStreams();
   void CloseStreams();
   asio::awaitable<void> UntilStreamsEnded();  // Required before the destructor.
   // Waits until every node has an assignment of that version or a later one.

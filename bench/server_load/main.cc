@@ -61,8 +61,6 @@ int main(int argc, char** argv) {
   uploads->add_option("--uploads", options.uploads);
   plans->add_option("--jobs", options.jobs);
   reports->add_option("--seconds", options.seconds);
-  reports->add_option("--connections", options.connections, "Of each node: 1, or 2 as before")
-      ->check(CLI::Range(1, 2));
   reports->add_option("--step", options.step_s, "Seconds; each node reports after each step")
       ->check(CLI::Range(1, 60));
   soak->add_option("--minutes", options.minutes);

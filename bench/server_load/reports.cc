@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <memory>
 #include <vector>
 
 #include "bench/server_load/fleet.h"
@@ -41,10 +40,12 @@ std::string ReportBody(const std::string& job, const Fleet::Node& node, std::int
 }
 
 // One node sends a report after each step. Nodes begin at different times of the first step.
-asio::awaitable<void> ReportOn(asio::io_context& loop, Connection& connection, const Fleet& fleet,
-                               std::size_t number, Duration duration, Tally& tally, int& running) {
+asio::awaitable<void> ReportOn(asio::io_context& loop, const asio::ip::tcp::endpoint& server,
+                               const Fleet& fleet, std::size_t number, Duration duration,
+                               Tally& tally, int& running) {
   const Fleet::Node& node = fleet.nodes()[number];
   const std::string target = fmt::format("/v1/nodes/{}/reports", node.name);
+  Connection connection(loop, server);
   asio::steady_timer timer(loop);
   const auto begin =
       Clock::now() + std::chrono::microseconds(duration.step) * number / fleet.nodes().size();
@@ -63,25 +64,12 @@ asio::awaitable<void> ReportOn(asio::io_context& loop, Connection& connection, c
   --running;
 }
 
-using Connections = std::vector<std::unique_ptr<Connection>>;
-
-Connections OneForEach(asio::io_context& loop, const asio::ip::tcp::endpoint& server,
-                       const Fleet& fleet) {
-  Connections connections;
-  for (std::size_t i = 0; i < fleet.nodes().size(); ++i) {
-    connections.push_back(std::make_unique<Connection>(loop, server));
-  }
-  return connections;
-}
-
-// `own`: one for each node. Empty: reports use the connections of the streams.
-asio::awaitable<Tally> ReportAll(asio::io_context& loop, const Connections& own, const Fleet& fleet,
-                                 Duration duration) {
+asio::awaitable<Tally> ReportAll(asio::io_context& loop, const asio::ip::tcp::endpoint& server,
+                                 const Fleet& fleet, Duration duration) {
   Tally tally;
   int running = static_cast<int>(fleet.nodes().size());
   for (std::size_t i = 0; i < fleet.nodes().size(); ++i) {
-    Connection& connection = own.empty() ? *fleet.nodes()[i].stream : *own[i];
-    Spawn(loop, ReportOn(loop, connection, fleet, i, duration, tally, running));
+    Spawn(loop, ReportOn(loop, server, fleet, i, duration, tally, running));
   }
   while (running > 0) co_await Sleep(0.01);
   std::ranges::sort(tally.seconds);
@@ -105,15 +93,13 @@ asio::awaitable<void> RunReportLoad(asio::io_context& loop, const ServerProcess&
   co_await fleet.Register("reports", kReportsClocks, 1);
   co_await fleet.Attach();
   co_await fleet.UntilAssigned();
-  const bool is_shared = options.connections == 1;
-  fleet.OpenStreams(is_shared ? Connection::Requests::kTaken : Connection::Requests::kNotTaken);
+  fleet.OpenStreams();
   co_await fleet.UntilAllHave(1);
-  const Connections own = is_shared ? Connections() : OneForEach(loop, server.endpoint(), fleet);
   const std::chrono::seconds step(options.step_s);
   const Duration duration{step, static_cast<int>(options.seconds) / options.step_s};
   const Usage before = server.Measure();
   auto begin = Clock::now();
-  const Tally tally = co_await ReportAll(loop, own, fleet, duration);
+  const Tally tally = co_await ReportAll(loop, server.endpoint(), fleet, duration);
   const double took = SecondsSince(begin);
   const Usage after = server.Measure();
   Print(fmt::format("{} nodes", fleet.nodes().size()), tally, took);
@@ -121,8 +107,7 @@ asio::awaitable<void> RunReportLoad(asio::io_context& loop, const ServerProcess&
   if (fleet.nodes().size() <= kMostReportsToPlain) {
     PlainServer plain("{}");
     begin = Clock::now();
-    const Connections bare_own = OneForEach(loop, plain.endpoint(), fleet);
-    const Tally bare = co_await ReportAll(loop, bare_own, fleet, duration);
+    const Tally bare = co_await ReportAll(loop, plain.endpoint(), fleet, duration);
     Print("a bare server", bare, SecondsSince(begin));
   }
   fleet.CloseStreams();

@@ -15,9 +15,8 @@ struct Options {
   int uploads = 2'000;
   double seconds = 30;
   double minutes = 10;
-  int width = 8;        // Jobs at a time.
-  int connections = 1;  // Of a node that reports: a second one is for the reports.
-  int step_s = 1;       // After each step, a node reports.
+  int width = 8;   // Jobs at a time.
+  int step_s = 1;  // After each step, a node reports.
 };
 
 // The time from the report of a straggler until the last of many nodes has its new plan.

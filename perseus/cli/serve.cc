@@ -2,7 +2,6 @@
 #include <spdlog/sinks/stdout_sinks.h>
 
 #include <csignal>
-#include <cstdlib>
 #include <memory>
 #include <type_traits>
 #include <utility>
@@ -14,7 +13,6 @@
 #include "perseus/cli/signals.h"
 #include "perseus/cli/verbs.h"
 #include "perseus/cluster/issuers/settings.h"
-#include "perseus/cluster/otlp/settings.h"
 #include "perseus/cluster/server/control_plane.h"
 
 namespace perseus::cli {
@@ -38,7 +36,6 @@ struct ServeFlags {
   double mebibytes_per_second = 16;
   int body_mib = 64;
   std::vector<std::string> issuers;
-  std::string otlp;
   std::string log_level = "info";
   std::string log_format = "text";
 };
@@ -65,10 +62,6 @@ Result<void> RunServe(const ServeFlags& flags) {
   if (!flags.issuers.empty()) {
     options.read_trusted = [files = flags.issuers] { return issuers::ReadSettingsFiles(files); };
   }
-  PERSEUS_ASSIGN_OR_RETURN(options.otlp,
-                           otlp::ReadSettings(flags.otlp, [](const char* name) -> const char* {
-                             return std::getenv(name);
-                           }));
   spdlog::logger log = MakeLog(flags.log_level);
   if (flags.log_format == "json") log.set_formatter(JsonLogFormatter());
   // Before threads start, because they inherit the blocked signals.
@@ -176,10 +169,6 @@ Verb AddServeVerb(CLI::App& program) {
   verb->add_option("--replica", options.replica,
                    "Unique name of this replica (default: host name and process id)")
       ->type_name("NAME");
-  verb->add_option("--otlp", flags->otlp,
-                   "Export traces and metrics to this collector of OpenTelemetry, over HTTP "
-                   "(default: OTEL_EXPORTER_OTLP_ENDPOINT, or none)")
-      ->type_name("URL");
   verb->add_option("--log-level", flags->log_level, "debug, info, warn or error (default: info)")
       ->transform(OneOf({"debug", "info", "warn", "error"}))
       ->type_name("LEVEL");

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <random>
 #include <string_view>
 #include <utility>
 
@@ -13,7 +12,6 @@
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/login_session.h"
 #include "perseus/cluster/http/server_url.h"
-#include "perseus/cluster/http/trace_context.h"
 #include "perseus/cluster/node/own_token.h"
 
 namespace perseus::cli {
@@ -113,13 +111,6 @@ Result<http::ClientOptions> ClientOptionsOf(const ServerFlags& flags, TokenComes
 Result<ServerClient> ServerClient::Connect(const ServerFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(auto options, ClientOptionsOf(flags));
   PERSEUS_RETURN_IF_ERROR(UseLogin(flags, options));
-  // All requests of the program are in one trace: that of its caller, if it has one.
-  const std::string caller = FirstOf("", "TRACEPARENT", "");
-  http::TraceIds ids(std::random_device{}() * (std::uint64_t{1} << 32U) + std::random_device{}());
-  options.traceparent =
-      http::ParseTraceParent(caller)
-          ? caller
-          : http::FormatTraceParent({.trace = ids.Next(), .span = ids.NextSpan()});
   PERSEUS_ASSIGN_OR_RETURN(auto client, http::Client::Create(std::move(options)));
   http::Fields fields;
   if (!flags.reason.empty()) fields["perseus-reason"] = http::PercentEncoded(flags.reason);

@@ -11,11 +11,9 @@
 
 #include "perseus/base/random.h"
 #include "perseus/cluster/http/client_connection.h"
-#include "perseus/cluster/http/client_stream.h"
 #include "perseus/cluster/http/event_parser.h"
 #include "perseus/cluster/http/parser.h"
 #include "perseus/cluster/http/server_url.h"
-#include "perseus/cluster/http/trace_context.h"
 
 namespace perseus::http {
 namespace {
@@ -24,7 +22,6 @@ using std::chrono::milliseconds;
 using Clock = ClientConnection::Clock;
 using TimeLimit = ClientConnection::TimeLimit;
 
-constexpr int kSwitching = 101;
 constexpr std::size_t kLongestHeader = 64 << 10;
 constexpr milliseconds kFirstPause{100};
 constexpr milliseconds kLongestPause{5000};
@@ -91,33 +88,6 @@ bool NeedsMore(const ResponseParser& parser) {
 // and after them the server has not processed the request.
 bool HasRemedy(std::string_view failure) { return failure.ends_with(')'); }
 
-// The whole text of a request.
-Result<std::string> TextOf(const Client::Outgoing& request, const ServerUrl& server,
-                           const ClientOptions& options, TraceIds& traces) {
-  std::string text = fmt::format("{} {} HTTP/1.1\r\nHost: {}\r\n", request.method, request.target,
-                                 server.text.substr(server.text.find("//") + 2));
-  bool is_valid = request.target.starts_with('/') && IsOneLine(request.target) &&
-                  request.target.find(' ') == std::string::npos;
-  const std::string token = options.token_of ? options.token_of() : options.token;
-  if (!token.empty()) text += fmt::format("Authorization: Bearer {}\r\n", token);
-  is_valid = is_valid && IsOneLine(token);
-  if (!request.body.empty()) text += fmt::format("Content-Type: {}\r\n", request.content_type);
-  if (!request.body.empty() || request.method == "POST" || request.method == "PUT") {
-    text += fmt::format("Content-Length: {}\r\n", request.body.size());
-  }
-  text += fmt::format("traceparent: {}\r\n",
-                      options.traceparent.empty()
-                          ? FormatTraceParent({.trace = traces.Next(), .span = traces.NextSpan()})
-                          : options.traceparent);
-  for (const auto& [name, value] : request.fields) {
-    text += fmt::format("{}: {}\r\n", name, value);
-    is_valid = is_valid && IsOneLine(name) && IsOneLine(value);
-  }
-  if (!is_valid)
-    return Fail("{} is not a valid target (escape special characters)", request.target);
-  return text + "\r\n" + request.body;
-}
-
 // The reason if the server closed the connection without an answer.
 std::string ClosedBy(const ServerUrl& server) {
   return server.is_tls ? "it closed the connection"
@@ -159,9 +129,6 @@ class Client::Impl {
 
   Result<Response> Send(const Outgoing& request);
   Result<void> Listen(const Listening& listening);
-  std::optional<Result<Response>> SendBesideEvents(const Outgoing& request, milliseconds timeout);
-  bool TakesRequestsBesideEvents() const { return stream_.TakesRequests(); }
-  void Disconnect() { kept_.reset(); }
 
  private:
   // How far an exchange received: nothing was sent, something was sent, or the answer began.
@@ -178,9 +145,7 @@ class Client::Impl {
     current_ = (current_ + 1) % servers_.size();
   }
 
-  Result<std::string> Text(const Outgoing& request) {
-    return TextOf(request, Current(), options_, traces_);
-  }
+  Result<std::string> Text(const Outgoing& request);
   Outcome SendToCurrent(const Outgoing& request, const std::string& text, Clock::time_point until);
   Outcome Exchange(const Outgoing& request, const std::string& text, const TimeLimit& limit);
   Outcome ReadResponse(Expected expected, const TimeLimit& limit);
@@ -194,10 +159,28 @@ class Client::Impl {
   std::size_t current_ = 0;
   std::optional<ClientConnection> kept_;  // To the current server.
   SplitMix64 random_{std::random_device()()};
-  TraceIds traces_{random_()};
-  ClientStream stream_{options_.longest_body};
-  TraceIds traces_beside_{random_()};  // Of the thread that calls SendBesideEvents.
 };
+
+Result<std::string> Client::Impl::Text(const Outgoing& request) {
+  std::string text = fmt::format("{} {} HTTP/1.1\r\nHost: {}\r\n", request.method, request.target,
+                                 Current().text.substr(Current().text.find("//") + 2));
+  bool is_valid = request.target.starts_with('/') && IsOneLine(request.target) &&
+                  request.target.find(' ') == std::string::npos;
+  const std::string token = options_.token_of ? options_.token_of() : options_.token;
+  if (!token.empty()) text += fmt::format("Authorization: Bearer {}\r\n", token);
+  is_valid = is_valid && IsOneLine(token);
+  if (!request.body.empty()) text += fmt::format("Content-Type: {}\r\n", request.content_type);
+  if (!request.body.empty() || request.method == "POST" || request.method == "PUT") {
+    text += fmt::format("Content-Length: {}\r\n", request.body.size());
+  }
+  for (const auto& [name, value] : request.fields) {
+    text += fmt::format("{}: {}\r\n", name, value);
+    is_valid = is_valid && IsOneLine(name) && IsOneLine(value);
+  }
+  if (!is_valid)
+    return Fail("{} is not a valid target (escape special characters)", request.target);
+  return text + "\r\n" + request.body;
+}
 
 Result<Response> Client::Impl::Send(const Outgoing& request) {
   const auto until = Clock::now() + options_.timeout;
@@ -280,7 +263,11 @@ Client::Impl::Outcome Client::Impl::ReadResponse(Expected expected, const TimeLi
   if (!parser.failure().empty()) {
     return {std::nullopt, reached, "its answer is not HTTP: " + parser.failure()};
   }
-  Response response = ResponseOf(parser);
+  Response response;
+  response.status = parser.status();
+  response.content_type = parser.fields()["content-type"];
+  response.body = std::move(parser.body());
+  response.fields.assign(parser.fields().begin(), parser.fields().end());
   if (!parser.KeepsAlive() || !input.empty()) kept_.reset();
   return {std::move(response), reached, ""};
 }
@@ -325,10 +312,6 @@ StreamEnd Client::Impl::ListenOnce(const Listening& listening, std::string& last
   Outgoing request;
   request.target = listening.target;
   request.fields = {{"Accept", "text/event-stream"}};
-  if (listening.with_requests) {
-    request.fields.emplace("Connection", "Upgrade");
-    request.fields.emplace("Upgrade", std::string(kEventsAndRequests));
-  }
   if (!last_id.empty()) request.fields.emplace("Last-Event-ID", last_id);
   const auto text = Text(request);
   if (!text) return {"", text.error(), false};
@@ -339,7 +322,6 @@ StreamEnd Client::Impl::ListenOnce(const Listening& listening, std::string& last
   const auto written = kept_->Write(*text, limit);
   StreamEnd end = written.failure.empty() ? ReadEvents(listening, last_id)
                                           : StreamEnd{written.failure, {}, false};
-  stream_.End();
   kept_.reset();
   if (listening.should_end && listening.should_end()) end.lost.clear();
   return end;
@@ -351,14 +333,9 @@ StreamEnd Client::Impl::ReadEvents(const Listening& listening, std::string& last
   std::string input;
   StreamEnd end;
   bool is_stream = false;
-  bool takes_requests = false;
-  const auto should_end = [&] {
-    return (takes_requests && stream_.IsBroken()) ||
-           (listening.should_end && listening.should_end());
-  };
   while (true) {
     const auto most = is_stream ? listening.silence : options_.timeout;
-    const auto received = kept_->Read({Clock::now() + most, should_end});
+    const auto received = kept_->Read({Clock::now() + most, listening.should_end});
     const bool has_ended = !received || received->empty();
     if (received) input += *received;
     for (std::size_t used = 1; used > 0 && !input.empty() && NeedsMore(parser);) {
@@ -367,39 +344,23 @@ StreamEnd Client::Impl::ReadEvents(const Listening& listening, std::string& last
     }
     if (parser.HasHeader() && !is_stream) {
       if (parser.status() != 200 && !has_ended && NeedsMore(parser)) continue;
-      takes_requests = listening.with_requests && parser.status() == kSwitching;
-      if (!takes_requests) end = StreamEndOf(parser);
+      end = StreamEndOf(parser);
       if (end.error || !end.lost.empty()) return end;
       is_stream = true;
-      if (takes_requests) stream_.Begin(*kept_, Current());
       if (listening.on_change) listening.on_change(fmt::format("connected to {}", Current().text));
     }
-    Result<std::string> text = std::exchange(parser.body(), "");
-    if (takes_requests) text = stream_.Put(std::exchange(input, ""));
-    if (!text) return {text.error().message, std::nullopt, end.has_received};
-    const auto put = events.Put(*text);
+    const auto put = events.Put(std::exchange(parser.body(), ""));
     end.has_received = end.has_received || (is_stream && received && !received->empty());
     last_id = events.last_id();
     if (!put) return {put.error().message, std::nullopt, end.has_received};
     for (const Event& event : *put) {
       if (!listening.on_event(event)) return {};
     }
-    if (!received) {
-      return {takes_requests && stream_.IsBroken() ? "a request got no answer"
-                                                   : received.error().message,
-              std::nullopt, end.has_received};
-    }
-    if (has_ended || (!takes_requests && !NeedsMore(parser))) {
+    if (!received) return {received.error().message, std::nullopt, end.has_received};
+    if (has_ended || !NeedsMore(parser)) {
       return {"it ended the stream", std::nullopt, end.has_received};
     }
   }
-}
-
-std::optional<Result<Response>> Client::Impl::SendBesideEvents(const Outgoing& request,
-                                                               milliseconds timeout) {
-  return stream_.Send(
-      [&](const ServerUrl& server) { return TextOf(request, server, options_, traces_beside_); },
-      timeout);
 }
 
 Result<Client> Client::Create(ClientOptions options) {
@@ -437,13 +398,6 @@ Result<std::string> Client::Fetch(const Outgoing& request) {
 }
 
 Result<void> Client::Listen(const Listening& listening) { return impl_->Listen(listening); }
-bool Client::TakesRequestsBesideEvents() const { return impl_->TakesRequestsBesideEvents(); }
-
-std::optional<Result<Response>> Client::SendBesideEvents(const Outgoing& request,
-                                                         milliseconds timeout) {
-  return impl_->SendBesideEvents(request, timeout);
-}
-void Client::Disconnect() { impl_->Disconnect(); }
 
 std::string PercentEncoded(std::string_view text) {
   std::string encoded;

@@ -4,15 +4,12 @@
 //   auto client = Client::Create({.server = "https://perseus:7410", .token = …});
 //   auto response = client->Send({.target = "/v1/jobs"});
 //
-// Each request has a trace id (`traceparent`), which also appears in the server's log.
-//
-// Not thread safe, except for SendBesideEvents: use one Client for each thread.
+// Not thread safe: use one Client for each thread.
 #pragma once
 
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -32,8 +29,6 @@ struct ClientOptions {
   std::string key = {};
   std::chrono::milliseconds timeout{30'000};  // Of a request, including the connection.
   std::size_t longest_body = 1 << 30;         // Of an answer. A longer one is an error.
-  // A `traceparent` for all requests. Empty: a new trace for each one.
-  std::string traceparent = {};
   // If set, Send calls it several times per second, and fails once it returns true.
   std::function<bool()> should_end = {};
 };
@@ -79,20 +74,8 @@ class Client {
     std::function<bool(const Event&)> on_event = {};
     std::function<void(std::string_view)> on_change = {};  // Optional.
     std::function<bool()> should_end = {};                 // Optional.
-    // Whether to ask for a connection that also takes requests, see SendBesideEvents.
-    bool with_requests = false;
   };
   Result<void> Listen(const Listening& listening);
-  // Sends a request on the connection of Listen, which runs on another thread. One thread may call
-  // this, also while the other one connects. Nothing if no connection takes requests now, because
-  // it is lost or the server does not know how: send the request with another Client. An error
-  // (kSystem) says that the request may have been processed.
-  std::optional<Result<Response>> SendBesideEvents(const Outgoing& request,
-                                                   std::chrono::milliseconds timeout);
-  // Whether SendBesideEvents has such a connection now.
-  bool TakesRequestsBesideEvents() const;
-  // Closes the connection that Send keeps open.
-  void Disconnect();
 
  private:
   class Impl;

@@ -116,16 +116,13 @@ void ClientConnection::Abandon() {
 ClientConnection::Written ClientConnection::Write(std::string_view text, const TimeLimit& limit) {
   Written written;
   while (!text.empty()) {
-    std::unique_lock lock(*mutex_);
     const Link::Moved moved = link_.Write(std::span(&text, 1));
-    const std::string failure = Wants(moved) ? "" : FailureOf(moved);
-    lock.unlock();
     if (moved.status == Link::Status::kMoved) {
       written.bytes += moved.bytes;
       text.remove_prefix(moved.bytes);
       continue;
     }
-    written.failure = Wants(moved) ? WaitFor(socket_.get(), moved.status, limit) : failure;
+    written.failure = Wants(moved) ? WaitFor(socket_.get(), moved.status, limit) : FailureOf(moved);
     if (!written.failure.empty()) return written;
   }
   return written;
@@ -134,16 +131,14 @@ ClientConnection::Written ClientConnection::Write(std::string_view text, const T
 Result<std::string> ClientConnection::Read(const TimeLimit& limit) {
   std::string text(kClientConnectionMostAtOnce, '\0');
   while (true) {
-    std::unique_lock lock(*mutex_);
     const Link::Moved moved = link_.Read(text);
     if (moved.status == Link::Status::kMoved) {
       text.resize(moved.bytes);
       return text;
     }
     if (moved.status == Link::Status::kClosed && link_.failure().empty()) return std::string();
-    const std::string failure = Wants(moved) ? "" : FailureOf(moved);
-    lock.unlock();
-    const std::string why = Wants(moved) ? WaitFor(socket_.get(), moved.status, limit) : failure;
+    const std::string why =
+        Wants(moved) ? WaitFor(socket_.get(), moved.status, limit) : FailureOf(moved);
     if (!why.empty()) return FailAs(ErrorKind::kSystem, "{}", why);
   }
 }

@@ -1,11 +1,9 @@
-// A blocking connection of a client to one server. No call blocks longer than its limit. One thread
-// may read while another one writes.
+// A blocking connection of a client to one server. No call blocks longer than its limit.
 #pragma once
 
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -51,7 +49,6 @@ class ClientConnection {
   std::string FailureOf(const Link::Moved& moved) const;
 
   FileDescriptor socket_;
-  std::unique_ptr<std::mutex> mutex_ = std::make_unique<std::mutex>();  // Guards `link_`.
   Link link_;
 };
 

@@ -10,6 +10,7 @@
 #include "perseus/cluster/http/event_stream.h"
 #include "perseus/cluster/http/request_reader.h"
 #include "perseus/cluster/http/response_text.h"
+#include "perseus/cluster/http/trace_context.h"
 
 namespace perseus::http {
 namespace {
@@ -48,14 +49,6 @@ Response Failed() {
                           "try again, and report the error if it remains"});
 }
 
-// Whether the client wants to send requests on the connection of the event stream.
-bool WantsRequests(const Request& request) {
-  const std::string_view connection = request.Field("connection");
-  return request.method == "GET" && request.Field("upgrade") == kEventsAndRequests &&
-         (connection.find("Upgrade") != std::string_view::npos ||
-          connection.find("upgrade") != std::string_view::npos);
-}
-
 // The requests of one connection, one after another.
 class Session {
  public:
@@ -66,22 +59,16 @@ class Session {
     while (const auto incoming = co_await reader_.Next()) {
       Response response;
       pattern_ = incoming->match.pattern;
-      const bool had_stream = stream_ != nullptr;
-      if (had_stream) stream_->BeginRequest();
       if (incoming->refusal) {
         response = *std::move(incoming->refusal);
       } else {
         response = co_await Route(*incoming);
       }
-      if (!had_stream && stream_) {
-        if (!connection_->has_stream) co_return;
-      } else if (!co_await Answer(*incoming, response)) {
-        co_return;
-      }
+      if (stream_) co_return;
+      if (!co_await Answer(*incoming, response)) co_return;
       // Let other connections run, however many requests this client has sent.
       co_await asio::post(state_.loop, asio::use_awaitable);
     }
-    if (stream_) stream_->ClientIsGone();
   }
 
  private:
@@ -114,17 +101,15 @@ class Session {
   }
 
   Result<std::shared_ptr<Stream>> OpenStream(const Call& call, const IncomingRequest& incoming) {
-    if (stream_) return FailAs(ErrorKind::kSystem, "this connection already has an event stream");
+    if (stream_) return FailAs(ErrorKind::kSystem, "this request already has an event stream");
     if (state_.streams.size() >= static_cast<std::size_t>(state_.options.limits.streams) ||
         state_.is_stopping) {
       return FailAs(ErrorKind::kSystem, "the server has too many event streams (try again later)");
     }
-    const bool has_requests = WantsRequests(call.request);
-    stream_ = std::make_shared<EventStream>(
-        connection_, has_requests ? EventStream::Input::kRequests : EventStream::Input::kNothing);
+    stream_ = std::make_shared<EventStream>(connection_);
     stream_->Start();
     if (call.request.method == "HEAD") stream_->Close();
-    Report(call.request, has_requests ? 101 : 200, incoming);
+    Report(call.request, 200, incoming);
     return std::make_shared<HeldStream>(stream_);
   }
 
@@ -135,21 +120,17 @@ class Session {
 
   // False: no request can follow.
   asio::awaitable<bool> Answer(const IncomingRequest& incoming, Response& response) {
-    AddTrace(response, incoming.request.trace, incoming.request.span);
+    AddTrace(response, incoming.request.trace);
     const bool keeps_alive = incoming.keeps_alive && !state_.is_stopping;
-    std::string head = ResponseHead(response, keeps_alive ? Afterwards::kKeep : Afterwards::kClose);
-    const bool has_body = incoming.request.method != "HEAD" && HasBody(response.status);
+    const std::string head =
+        ResponseHead(response, keeps_alive ? Afterwards::kKeep : Afterwards::kClose);
+    std::vector<std::string_view> texts = {head};
+    if (incoming.request.method != "HEAD" && HasBody(response.status)) {
+      texts.push_back(response.body);
+    }
     Report(incoming.request, response.status, incoming);
     pattern_.clear();
     connection_->ExpireAfter(state_.options.limits.request_time);
-    if (stream_) {
-      if (has_body) head += response.body;
-      const bool is_written = co_await stream_->Answer(std::move(head));
-      if (is_written && !keeps_alive) stream_->Close();
-      co_return is_written&& keeps_alive;
-    }
-    std::vector<std::string_view> texts = {head};
-    if (has_body) texts.push_back(response.body);
     if (!co_await connection_->Write(std::move(texts))) co_return false;
     if (!keeps_alive) co_await connection_->CloseGracefully(state_.scratch);
     co_return keeps_alive;
@@ -159,7 +140,7 @@ class Session {
   ServerState& state_;
   RequestReader reader_;
   std::string pattern_;                  // The route of the current request.
-  std::shared_ptr<EventStream> stream_;  // Set once the connection has an event stream.
+  std::shared_ptr<EventStream> stream_;  // Set once the connection is an event stream.
 };
 
 }  // namespace
@@ -182,9 +163,9 @@ asio::awaitable<void> Serve(std::shared_ptr<Connection> connection) {
 
 asio::awaitable<void> Refuse(std::shared_ptr<Connection> connection) {
   try {
-    Response response = ProblemResponse({503, "Too many connections",
-                                         "The server, or this address, has too many connections",
-                                         "", "try again later, or close connections"});
+    Response response =
+        ProblemResponse({503, "Too many connections", "The server has too many connections", "",
+                         "try again later, or close connections"});
     response.fields.emplace_back("Retry-After", "1");
     const std::string head = ResponseHead(response, Afterwards::kClose);
     connection->ExpireAfter(connection->state().options.limits.request_time);

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <boost/asio/post.hpp>
-#include <boost/asio/redirect_error.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <string_view>
 #include <utility>
 
@@ -20,12 +18,8 @@ constexpr std::chrono::milliseconds kLongestUnacknowledged{15'000};
 
 }  // namespace
 
-EventStream::EventStream(std::shared_ptr<Connection> connection, Input input)
-    : state_(connection->shared_state()),
-      connection_(std::move(connection)),
-      beat_(state_->loop),
-      input_(input),
-      answered_(state_->loop, asio::steady_timer::time_point::max()) {
+EventStream::EventStream(std::shared_ptr<Connection> connection)
+    : state_(connection->shared_state()), connection_(std::move(connection)), beat_(state_->loop) {
   state_->streams.insert(this);
 }
 
@@ -34,16 +28,14 @@ EventStream::~EventStream() { state_->streams.erase(this); }
 void EventStream::Start() {
   connection_->NeverExpire();
   connection_->FailWithoutAcknowledgement(kLongestUnacknowledged);
-  const bool has_requests = input_ == Input::kRequests;
-  connection_->has_stream = has_requests;
-  Send(std::make_shared<const std::string>(has_requests ? UpgradeHead() : StreamHead()));
-  if (!has_requests) Watch();
+  Send(std::make_shared<const std::string>(StreamHead()));
+  Watch();
   Beat();
 }
 
 void EventStream::Send(std::shared_ptr<const std::string> text) {
   if (!is_open_ || text->empty()) return;
-  const std::size_t most = state_->options.limits.stream_bytes + answer_bytes_;
+  const std::size_t most = state_->options.limits.stream_bytes;
   // First write what can be written: the client could not read during a burst in one turn of the
   // loop.
   if (unwritten_bytes_ + text->size() > most && !WriteSome()) return;
@@ -51,28 +43,6 @@ void EventStream::Send(std::shared_ptr<const std::string> text) {
   unwritten_bytes_ += text->size();
   unwritten_.push_back(std::move(text));
   SchedulePump();
-}
-
-// The client has asked for the answer, so it does not count toward Limits::stream_bytes. One is
-// written at a time.
-asio::awaitable<bool> EventStream::Answer(std::string text) {
-  if (!connection_) co_return false;
-  const auto self = shared_from_this();
-  owes_answer_ = false;
-  answer_bytes_ = text.size();
-  unwritten_bytes_ += text.size();
-  before_end_of_answer_ = unwritten_bytes_;
-  unwritten_.push_back(std::make_shared<const std::string>(std::move(text)));
-  // Now, and not in the next turn of the loop: with 3,000 answers per second, the client waits
-  // less.
-  if (!WriteSome()) co_return false;
-  if (!unwritten_.empty() || !is_open_) SchedulePump();
-  while (before_end_of_answer_ > 0) {
-    error_code ignored;
-    co_await answered_.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
-    if (!connection_) co_return false;
-  }
-  co_return true;
 }
 
 // One write sends all texts of one turn of the loop.
@@ -86,7 +56,7 @@ void EventStream::Pump() {
   if (!WriteSome()) return;
   if (unwritten_.empty()) {
     is_pumping_ = false;
-    if (!is_open_ && !owes_answer_) Finish();
+    if (!is_open_) Finish();
     return;
   }
   connection_->WhenReady(Link::Status::kWantWrite,
@@ -119,13 +89,6 @@ bool EventStream::WriteSome() {
 void EventStream::Advance(std::size_t bytes) {
   took_some_ = true;
   unwritten_bytes_ -= bytes;
-  if (before_end_of_answer_ > 0) {
-    before_end_of_answer_ -= std::min(before_end_of_answer_, bytes);
-    if (before_end_of_answer_ == 0) {
-      answer_bytes_ = 0;
-      answered_.cancel();
-    }
-  }
   first_taken_ += bytes;
   auto done = unwritten_.begin();
   while (done != unwritten_.end() && first_taken_ >= (*done)->size()) {
@@ -183,7 +146,6 @@ void EventStream::Finish() {
   unwritten_ = {};
   unwritten_bytes_ = 0;
   beat_.cancel();
-  answered_.cancel();
   state_->streams.erase(this);
 }
 

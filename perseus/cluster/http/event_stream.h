@@ -1,7 +1,6 @@
 // The server side of an event stream.
 #pragma once
 
-#include <boost/asio/awaitable.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <functional>
 #include <memory>
@@ -15,10 +14,7 @@ namespace perseus::http {
 // Lives while it waits for something, or while another object has it.
 class EventStream : public std::enable_shared_from_this<EventStream> {
  public:
-  // What the client may send on the connection. With kRequests, the owner of the connection reads
-  // them (message.h, kEventsAndRequests).
-  enum class Input { kNothing, kRequests };
-  EventStream(std::shared_ptr<Connection> connection, Input input);
+  explicit EventStream(std::shared_ptr<Connection> connection);
   ~EventStream();
 
   void Start();  // Sends the status line and the fields.
@@ -26,12 +22,6 @@ class EventStream : public std::enable_shared_from_this<EventStream> {
   bool IsOpen() const { return is_open_; }
   void Close();
   void OnClose(std::function<void()> closed);
-
-  // For kRequests. Between BeginRequest and Answer, Close() waits for the answer.
-  void BeginRequest() { owes_answer_ = true; }
-  // Writes the answer after earlier events. False if the stream has ended before.
-  asio::awaitable<bool> Answer(std::string text);
-  void ClientIsGone() { Drop(Reason::kGone); }
 
  private:
   enum class Reason { kGone, kSlow };
@@ -53,13 +43,8 @@ class EventStream : public std::enable_shared_from_this<EventStream> {
   std::vector<std::shared_ptr<const std::string>> unwritten_;
   std::size_t first_taken_ = 0;  // Written bytes of the first text.
   std::size_t unwritten_bytes_ = 0;
-  Input input_;
-  bool owes_answer_ = false;
-  std::size_t answer_bytes_ = 0;          // Of the answer in `unwritten_`.
-  std::size_t before_end_of_answer_ = 0;  // Unwritten bytes up to the end of the answer.
-  asio::steady_timer answered_;           // Expires never. Canceled when the answer is written.
-  bool is_pumping_ = false;               // Posted, or waiting until more can be written.
-  bool took_some_ = true;  // Whether the client received something since the last heartbeat.
+  bool is_pumping_ = false;  // Posted, or waiting until more can be written.
+  bool took_some_ = true;    // Whether the client received something since the last heartbeat.
   bool is_open_ = true;
   std::function<void()> closed_;
 };

@@ -225,17 +225,6 @@ TEST(Limits, BoundTheConnections) {
   EXPECT_THAT(fourth.ReadResponse(), StartsWith("HTTP/1.1 200"));
 }
 
-TEST(Limits, BoundTheConnectionsFromOneAddress) {
-  Limits limits;
-  limits.connections_per_address = 1;
-  LimitedServer server(limits);
-  RawClient first(server.port());
-  first.Send(kGet);
-  EXPECT_THAT(first.ReadResponse(), StartsWith("HTTP/1.1 200"));
-  RawClient second(server.port());
-  EXPECT_THAT(second.ReadAll(), StartsWith("HTTP/1.1 503"));
-}
-
 TEST(Limits, BoundTheRequestsPerSecond) {
   Limits limits;
   limits.requests_per_second = 0.001;

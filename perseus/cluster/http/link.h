@@ -45,7 +45,6 @@ class Link {
   const std::string& failure() const { return failure_; }
   // Common name in the verified certificate of the other side. Empty if it has none.
   std::string PeerName() const;
-  bool is_tls() const { return tls_ != nullptr; }
 
  private:
   struct FreeTls {

@@ -23,19 +23,10 @@ struct Request {
   std::string
       certificate;    // Common name in the client's certificate, if it has sent a trusted one.
   std::string trace;  // 32 hexadecimal digits: from `traceparent`, or new.
-  std::string span;   // 16 hexadecimal digits: a new one for this request.
-  std::string parent = {};    // The span of the caller, if the caller records it.
   std::string identity = {};  // Who sent it. The handler sets this, for the log.
 
   std::string_view Field(std::string_view name) const;  // Empty if absent.
 };
-
-// The protocol that a client of an event stream may ask for with `Upgrade`, so that one connection
-// has events and requests. After 101, the client sends requests as on any other connection. The
-// server sends answers and events in turns, each one whole. A part that begins with kAnswerMark is
-// an answer, because no field of an event does.
-inline constexpr std::string_view kEventsAndRequests = "perseus-node";
-inline constexpr std::string_view kAnswerMark = "HTTP/1.1 ";
 
 struct Response {
   int status = 200;

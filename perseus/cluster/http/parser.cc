@@ -229,7 +229,7 @@ std::size_t ResponseParser::Put(std::string_view bytes) {
   const std::size_t used = impl_->Put(bytes, error);
   if (error) impl_->failure = error.message();
   // 100 Continue and other 1xx responses come before the answer.
-  if (!error && impl_->is_done() && impl_->status / 100 == 1 && impl_->status != 101) {
+  if (!error && impl_->is_done() && impl_->status / 100 == 1) {
     impl_ = std::make_unique<Impl>(expected_, most_);
   }
   return used;
@@ -248,14 +248,5 @@ const std::string& ResponseParser::failure() const { return impl_->failure; }
 int ResponseParser::status() const { return impl_->status; }
 Fields& ResponseParser::fields() { return impl_->fields; }
 std::string& ResponseParser::body() { return impl_->body; }
-
-Response ResponseOf(ResponseParser& parser) {
-  Response response;
-  response.status = parser.status();
-  response.content_type = parser.fields()["content-type"];
-  response.body = std::move(parser.body());
-  response.fields.assign(parser.fields().begin(), parser.fields().end());
-  return response;
-}
 
 }  // namespace perseus::http

@@ -60,7 +60,7 @@ class ResponseParser {
   ResponseParser(ResponseParser&&) = delete;
   ~ResponseParser();
 
-  // As in RequestParser. 101 is the last HTTP on its connection, so it counts as an answer.
+  // As in RequestParser.
   std::size_t Put(std::string_view bytes);
   // The connection was closed. This ends a response without a length.
   void End();
@@ -80,8 +80,5 @@ class ResponseParser {
   RequestParser::Most most_;
   std::unique_ptr<Impl> impl_;
 };
-
-// The response of a parser that is done.
-Response ResponseOf(ResponseParser& parser);
 
 }  // namespace perseus::http

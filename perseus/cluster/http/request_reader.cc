@@ -7,12 +7,16 @@
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/random_id.h"
 #include "perseus/cluster/http/target.h"
+#include "perseus/cluster/http/trace_context.h"
 
 namespace perseus::http {
 namespace {
 
 using std::chrono::milliseconds;
+
+constexpr std::size_t kTraceBytes = 16;
 
 Response TryLater(const Problem& problem, milliseconds wait) {
   Response response = ProblemResponse(problem);
@@ -106,12 +110,8 @@ asio::awaitable<std::unique_ptr<IncomingRequest>> RequestReader::Next() {
 
 asio::awaitable<bool> RequestReader::AwaitFirstByte() {
   if (!input_.empty()) co_return true;
-  if (state_.is_stopping && !connection_.has_stream) co_return false;
+  if (state_.is_stopping) co_return false;
   input_ = std::string();  // Free the memory, because thousands of connections may be idle.
-  if (connection_.has_stream) {
-    connection_.NeverExpire();
-    co_return co_await connection_.ReadMore(input_, state_.scratch);
-  }
   connection_.is_idle = true;
   connection_.ExpireAfter(state_.options.limits.idle_time);
   const bool has_input = co_await connection_.ReadMore(input_, state_.scratch);
@@ -131,14 +131,12 @@ asio::awaitable<bool> RequestReader::Read(IncomingRequest& incoming, RequestPars
       const bool expects_continue = parser.ExpectsContinue();
       TakeHead(incoming, parser);
       CheckHead(incoming, parser);
-      // The body of a refused request is not read, unless that would end an event stream.
-      if (incoming.refusal && (parser.failure() || !connection_.has_stream)) co_return true;
+      if (incoming.refusal) co_return true;
       if (!parser.IsDone() && expects_continue && input_.empty()) {
         std::vector<std::string_view> interim = {"HTTP/1.1 100 Continue\r\n\r\n"};
         if (!co_await connection_.Write(std::move(interim))) co_return false;
       }
     }
-    if (incoming.refusal) parser.body().clear();
     if (!incoming.share.Hold(parser.body().size())) {
       incoming.refusal = TooManyBodies();
       co_return true;
@@ -166,14 +164,14 @@ std::optional<Response> RequestReader::RateRefusal() {
 
 void RequestReader::CheckHead(IncomingRequest& incoming, RequestParser& parser) {
   if (auto refusal = RateRefusal()) incoming.refusal = std::move(refusal);
+  if (incoming.refusal) return;
   const Takes nothing_special;  // For unknown routes.
   const Takes* takes = incoming.match.takes;
-  if (!incoming.refusal && takes != nullptr) {
-    incoming.refusal = HeadRefusal(incoming.request, *takes, !parser.IsDone());
-  }
+  if (takes != nullptr) incoming.refusal = HeadRefusal(incoming.request, *takes, !parser.IsDone());
+  if (incoming.refusal) return;
   const std::size_t most = takes != nullptr ? takes->body_bytes : nothing_special.body_bytes;
   parser.LimitBody(std::min(most, state_.options.limits.body_bytes));
-  if (!incoming.refusal && parser.failure()) incoming.refusal = ProblemResponse(*parser.failure());
+  if (parser.failure()) incoming.refusal = ProblemResponse(*parser.failure());
 }
 
 void RequestReader::TakeHead(IncomingRequest& incoming, RequestParser& parser) {
@@ -183,10 +181,7 @@ void RequestReader::TakeHead(IncomingRequest& incoming, RequestParser& parser) {
   request.fields = std::move(parser.fields());
   request.peer = connection_.peer().address;
   request.certificate = certificate_;
-  const auto caller = ParseTraceParent(request.Field("traceparent"));
-  request.trace = caller ? caller->trace : state_.traces.Next();
-  request.span = state_.traces.NextSpan();
-  if (caller && caller->is_sampled) request.parent = caller->span;
+  request.trace = ParseTraceParent(request.Field("traceparent")).value_or(RandomHex(kTraceBytes));
   auto target = ParseTarget(parser.head().target);
   if (target) {
     incoming.match = state_.router.Find(request.method, target->encoded_path);

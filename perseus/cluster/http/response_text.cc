@@ -10,8 +10,6 @@ namespace {
 
 std::string_view Reason(int status) {
   switch (status) {
-    case 101:
-      return "Switching Protocols";
     case 200:
       return "OK";
     case 201:
@@ -105,11 +103,6 @@ std::string StreamHead() {
   return StatusLine(200) +
          "Content-Type: text/event-stream\r\nCache-Control: no-cache\r\nConnection: close\r\n"
          "X-Accel-Buffering: no\r\n\r\n";
-}
-
-std::string UpgradeHead() {
-  return StatusLine(101) +
-         fmt::format("Connection: Upgrade\r\nUpgrade: {}\r\n\r\n", kEventsAndRequests);
 }
 
 }  // namespace perseus::http

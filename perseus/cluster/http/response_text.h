@@ -14,8 +14,6 @@ enum class Afterwards { kKeep, kClose };
 std::string ResponseHead(const Response& response, Afterwards afterwards);
 // The same for an event stream, which ends with its connection.
 std::string StreamHead();
-// The same for an event stream with requests (kEventsAndRequests).
-std::string UpgradeHead();
 bool HasBody(int status);
 
 }  // namespace perseus::http

@@ -10,10 +10,9 @@
 // ServerOptions::failed.
 //
 // Limits bounds what a client can do: the sizes of header and body, the time in which they must
-// arrive (slow loris), the time of an idle connection, the number of connections in all and from
-// one address, of streams, and of requests per second from one address. Beyond a limit, the answer
-// is 431, 413, 408, 503 or 429, as a problem document with Retry-After where that helps, or the
-// connection is closed.
+// arrive (slow loris), the time of an idle connection, the number of connections, of streams, and
+// of requests per second from one address. Beyond a limit, the answer is 431, 413, 408, 503 or 429,
+// as a problem document with Retry-After where that helps, or the connection is closed.
 //
 // An unknown route is 404, another method of a route is 405 with Allow. HEAD is GET without the
 // body. What a route does not accept (Takes) is refused before the body is read: an unknown query
@@ -120,8 +119,7 @@ struct Limits {
   std::chrono::milliseconds idle_time{75'000};  // Between requests, and before the first one.
   std::chrono::milliseconds stream_beat{5'000};
   std::size_t stream_bytes = 1 << 20;  // That the client of a stream has not read.
-  int connections = 16'000;
-  int connections_per_address = 16'000;
+  int connections = 32'000;            // A node has two: its event stream, and one for requests.
   int streams = 15'000;
   double requests_per_second = 0;  // From one address, with bursts of as many. 0: no limit.
 };

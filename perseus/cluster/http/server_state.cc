@@ -1,6 +1,5 @@
 #include "perseus/cluster/http/server_state.h"
 
-#include <random>
 #include <utility>
 
 namespace perseus::http {
@@ -8,20 +7,14 @@ namespace {
 
 constexpr std::size_t kServerStateMostAtOnce = 64 << 10;
 
-std::uint64_t Seed() {
-  std::random_device random;
-  return std::uint64_t{random()} << 32 | random();
-}
-
 }  // namespace
 
 ServerState::ServerState(asio::io_context& io, ServerOptions server_options, Router routes)
     : loop(io),
       options(std::move(server_options)),
       router(std::move(routes)),
-      connections({options.limits.connections, options.limits.connections_per_address}),
+      connections({options.limits.connections, options.limits.connections}),
       rates(options.limits.requests_per_second),
-      traces(Seed()),
       scratch(kServerStateMostAtOnce),
       grace(io) {}
 

@@ -11,7 +11,6 @@
 #include "perseus/cluster/http/admission.h"
 #include "perseus/cluster/http/channel.h"
 #include "perseus/cluster/http/server.h"
-#include "perseus/cluster/http/trace_context.h"
 
 namespace perseus::http {
 
@@ -26,7 +25,6 @@ struct ServerState {
   Router router;
   ConnectionCounter connections;
   RateLimiter rates;
-  TraceIds traces;
   // The buffer for reads. It is used only within a call.
   std::vector<char> scratch;
   std::size_t body_bytes = 0;  // Of running requests.
@@ -56,8 +54,6 @@ class Connection : public Channel {
   const Peer& peer() const { return peer_; }
   // True if it can be closed without losing a request.
   bool is_idle = true;
-  // Whether it also has an event stream. Then the stream decides when it closes.
-  bool has_stream = false;
 
  private:
   std::shared_ptr<ServerState> state_;

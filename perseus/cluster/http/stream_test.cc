@@ -196,6 +196,17 @@ TEST(Streams, AreLimitedInNumber) {
   EXPECT_THAT(streams.head(), StartsWith("HTTP/1.1 503 "));
 }
 
+// Some nodes of earlier versions ask for it, and take the plain stream.
+TEST(Streams, IgnoreAnUpgrade) {
+  Streams streams;
+  RawClient client(streams.server().port());
+  client.Send(
+      "GET /events HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: perseus-node\r\n\r\n");
+  EXPECT_THAT(client.ReadUntil("\r\n\r\n"), StartsWith("HTTP/1.1 200 OK\r\n"));
+  streams.Broadcast(Text("data: on\n\n"));
+  EXPECT_THAT(client.ReadUntil("data: on\n\n"), HasSubstr("data: on\n\n"));
+}
+
 TEST(Streams, EndAtOnceForHead) {
   Streams streams;
   RawClient client = streams.Open("HEAD");

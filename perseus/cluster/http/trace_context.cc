@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "perseus/base/random_id.h"
+
 namespace perseus::http {
 namespace {
 
@@ -17,7 +19,7 @@ bool IsZero(std::string_view text) { return text.find_first_not_of('0') == std::
 
 }  // namespace
 
-std::optional<TraceParent> ParseTraceParent(std::string_view text) {
+std::optional<std::string> ParseTraceParent(std::string_view text) {
   // version-trace-parent-flags: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01
   constexpr std::size_t kLength = 55;
   if (text.size() < kLength) return std::nullopt;
@@ -36,25 +38,13 @@ std::optional<TraceParent> ParseTraceParent(std::string_view text) {
   if (text.size() > kLength && (version == "00" || text[kLength] != '-')) {
     return std::nullopt;
   }
-  const char last = flags[1];  // Its lowest bit.
-  const int digit = last <= '9' ? last - '0' : last - 'a' + 10;
-  return TraceParent{std::string(trace), std::string(parent), digit % 2 == 1};
+  return std::string(trace);
 }
 
-std::string FormatTraceParent(const TraceParent& parent) {
-  return fmt::format("00-{}-{}-{}", parent.trace, parent.span, parent.is_sampled ? "01" : "00");
-}
-
-std::string TraceIds::Next() {
-  const std::uint64_t high = random_();
-  const std::uint64_t low = random_() | 1;  // Never all zero.
-  return fmt::format("{:016x}{:016x}", high, low);
-}
-
-std::string TraceIds::NextSpan() { return fmt::format("{:016x}", random_() | 1); }
-
-void AddTrace(Response& response, std::string_view trace, std::string_view span) {
-  response.fields.emplace_back("traceresponse", fmt::format("00-{}-{}-00", trace, span));
+void AddTrace(Response& response, std::string_view trace) {
+  constexpr std::size_t kSpanBytes = 8;
+  response.fields.emplace_back("traceresponse",
+                               fmt::format("00-{}-{}-00", trace, RandomHex(kSpanBytes)));
   if (response.status < 500 || response.content_type != kProblemType) return;
   auto document = nlohmann::ordered_json::parse(response.body);
   document["trace"] = trace;

@@ -33,7 +33,6 @@ std::string FormatPlannedAssignment(const PlannedAssignment& assignment) {
       {"tail_s", assignment.tail_s},
       {"baseline",
        {{"time_s", assignment.baseline_time_s}, {"energy_j", assignment.baseline_energy_j}}}};
-  if (!assignment.traceparent.empty()) json["traceparent"] = assignment.traceparent;
   return json.dump();
 }
 
@@ -52,7 +51,6 @@ Result<PlannedAssignment> ParsePlannedAssignment(std::string_view text) {
     assignment.tail_s = json.at("tail_s");
     assignment.baseline_time_s = json.at("baseline").at("time_s");
     assignment.baseline_energy_j = json.at("baseline").at("energy_j");
-    assignment.traceparent = json.value("traceparent", "");
     return assignment;
   } catch (const nlohmann::json::exception& error) {
     return FailAs(ErrorKind::kSystem, "an assignment in the database cannot be read: {}",
@@ -63,7 +61,6 @@ Result<PlannedAssignment> ParsePlannedAssignment(std::string_view text) {
 bool PlannedAssignment::IsSameExceptFirstStep(const PlannedAssignment& other) const {
   PlannedAssignment same_step = other;
   same_step.from_step = from_step;
-  same_step.traceparent = traceparent;
   return *this == same_step;
 }
 

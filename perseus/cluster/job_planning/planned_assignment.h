@@ -28,10 +28,8 @@ struct PlannedAssignment {
   double tail_s = 0;             // After the last instruction of each plan: all-reduce, optimizer.
   double baseline_time_s = 0;    // At maximum frequency.
   double baseline_energy_j = 0;  // Of one pipeline.
-  // The span of the planning (W3C `traceparent`), if it is recorded.
-  std::string traceparent = {};
 
-  // Whether all fields except `from_step` and `traceparent` are equal.
+  // Whether all fields except `from_step` are equal.
   bool IsSameExceptFirstStep(const PlannedAssignment& other) const;
   friend bool operator==(const PlannedAssignment&, const PlannedAssignment&) = default;
 };

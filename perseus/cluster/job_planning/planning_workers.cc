@@ -14,8 +14,6 @@ namespace {
 // Planning also becomes due by time, and a notice can be lost.
 constexpr store::Milliseconds kLongestWait = 1'000;
 constexpr store::Milliseconds kAfterFailure = 1'000;
-constexpr std::size_t kTraceBytes = 16;
-constexpr std::size_t kSpanBytes = 8;
 
 // Registers a planning with its claim while it runs.
 class RunningPlanning {
@@ -137,23 +135,10 @@ void PlanningWorkers::Wait(std::uint64_t seen) {
   woken_.wait_for(lock, std::chrono::milliseconds(wait), [&] { return ends_ || wakes_ != seen; });
 }
 
-Result<std::optional<PlanningTrace>> PlanningWorkers::Trace(const std::string& job) {
-  if (!options_.is_traced) return std::nullopt;
-  PERSEUS_ASSIGN_OR_RETURN(const auto change, store_.TakeTraceOfChange(job));
-  PlanningTrace trace{.trace = RandomHex(kTraceBytes), .span = RandomHex(kSpanBytes)};
-  if (change) {
-    trace.trace = change->trace;
-    trace.parent = change->span;
-  }
-  return trace;
-}
-
 Result<void> PlanningWorkers::SetFirstStep(const PlanningInput& input,
-                                           const std::optional<PlanningTrace>& trace,
                                            store::PlanningOutcome& outcome) {
   if (!outcome.assignment) return {};
   PERSEUS_ASSIGN_OR_RETURN(auto assignment, ParsePlannedAssignment(*outcome.assignment));
-  if (trace) assignment.traceparent = fmt::format("00-{}-{}-01", trace->trace, trace->span);
   std::optional<PlannedAssignment> in_force;
   if (input.assignment) {
     PERSEUS_ASSIGN_OR_RETURN(auto parsed, ParsePlannedAssignment(input.assignment->body));
@@ -186,8 +171,7 @@ Result<void> PlanningWorkers::Plan(const store::PlanningTask& task, const std::s
     return store_.ReleasePlanning(task, options_.now());
   }
   if (!outcome) return Fail(outcome);
-  PERSEUS_ASSIGN_OR_RETURN(auto trace, Trace(task.job));
-  PERSEUS_RETURN_IF_ERROR(SetFirstStep(*input, trace, *outcome));
+  PERSEUS_RETURN_IF_ERROR(SetFirstStep(*input, *outcome));
   PERSEUS_ASSIGN_OR_RETURN(const auto kept,
                            store_.CompletePlanning(task, *outcome, options_.now()));
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
@@ -195,9 +179,7 @@ Result<void> PlanningWorkers::Plan(const store::PlanningTask& task, const std::s
                     .status = outcome->status,
                     .problem = outcome->problem,
                     .seconds = took.count(),
-                    .is_kept = kept,
-                    .has_assignment = outcome->assignment.has_value(),
-                    .trace = std::move(trace)});
+                    .is_kept = kept});
   return {};
 }
 

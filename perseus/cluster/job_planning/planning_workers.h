@@ -21,21 +21,12 @@
 
 namespace perseus::job_planning {
 
-// The span of a planning, in a trace of the change that it answers, or else in a new one.
-struct PlanningTrace {
-  std::string trace;
-  std::string span;
-  std::string parent = {};  // The span of the request that made the change. Empty: none.
-};
-
 struct PlanningReport {
   std::string job;
   std::string status;
   std::string problem;
   double seconds = 0;
   bool is_kept = false;  // False: another worker has taken over the job, or it has ended.
-  bool has_assignment = false;
-  std::optional<PlanningTrace> trace = {};  // If Options::is_traced.
 };
 
 class PlanningWorkers {
@@ -44,7 +35,6 @@ class PlanningWorkers {
     int threads = 2;
     std::string name = "worker";  // Unique among replicas.
     double lead_s = 0.5;
-    bool is_traced = false;  // Whether plannings have spans.
     std::function<store::Milliseconds()> now;
     // Called on one of these threads after each planning that was not stopped, and for each error
     // of the store.
@@ -68,9 +58,7 @@ class PlanningWorkers {
   Result<bool> RunOne(const std::string& worker);
   Result<bool> RunSafely(const std::string& worker);
   Result<void> Plan(const store::PlanningTask& task, const std::stop_token& stop);
-  Result<void> SetFirstStep(const PlanningInput& input, const std::optional<PlanningTrace>& trace,
-                            store::PlanningOutcome& outcome);
-  Result<std::optional<PlanningTrace>> Trace(const std::string& job);
+  Result<void> SetFirstStep(const PlanningInput& input, store::PlanningOutcome& outcome);
   void Wait(std::uint64_t seen);
 
   store::Store& store_;

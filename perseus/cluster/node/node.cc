@@ -8,7 +8,6 @@
 #include <utility>
 #include <variant>
 
-#include "perseus/base/clock.h"
 #include "perseus/base/excerpt.h"
 #include "perseus/base/units.h"
 #include "perseus/cluster/node/answers.h"
@@ -40,8 +39,6 @@ protocol::Attachment AttachmentOf(const std::vector<protocol::RankHeader>& ranks
   for (const protocol::RankHeader& rank : ranks) attachment.ranks.push_back({rank.name, rank.gpu});
   return attachment;
 }
-
-constexpr int kWrongRequest = 400;
 
 bool MayBeSentAgain(const http::Response& response) {
   return response.status >= kFirstServerError || response.status == kTooManyRequests;
@@ -84,7 +81,6 @@ void Node::TakeAssignment(Job& job, const protocol::AssignmentEvent& assignment)
   job.id = assignment.job;
   job.lifecycle.Apply(JobEvent::kAssigned);
   job.assignment.Want(assignment);
-  job.trace.Received(assignment, SinceEpoch());
   StoreFiles(job, assignment);
   job.next_write = job.next_fetch = 0;
 }
@@ -347,7 +343,6 @@ void Node::WriteAssignment(Job& job, Nanoseconds now) {
   }
   uplink_.Recovered(about);
   if (const auto in_force = job.assignment.in_force()) {
-    job.trace.Applied(in_force->version, SinceEpoch());
     log_.info("job {} has assignment {} from the server", job.key, in_force->version);
   }
 }
@@ -376,38 +371,20 @@ void Node::Report(Nanoseconds now) {
   for (auto& [directory, job] : jobs_) {
     if (!job.lifecycle.is_attached()) continue;
     protocol::JobReport report = ReportOf(job);
-    if (report.following > 0) job.trace.Follows(job.ranks.following());
     is_new = is_new || !job.unsent.empty() || report.acknowledged != job.reported.acknowledged ||
              report.following != job.reported.following ||
              report.since_step != job.reported.since_step;
     report.steps = job.unsent;
-    report.spans = job.trace.unsent();
     reports.push_back(std::move(report));
   }
   if (reports.empty() || !is_new) return;
   next_report_ = now + kReportApart;
-  if (const auto answer = SendReports(std::move(reports), now)) TakeAnswer(*answer, now);
-}
-
-// In a rolling upgrade, an assignment with a trace may come from a new replica, and the report go
-// to an old one, which refuses a report with spans. Its steps are worth more than the spans.
-Result<http::Response> Node::SendReports(std::vector<protocol::JobReport> reports,
-                                         Nanoseconds now) {
-  const auto send = [&] {
-    return uplink_.Request(
-        {.method = "POST",
-         .target = fmt::format("/v1/nodes/{}/reports", http::PercentEncoded(options_.name)),
-         .body = protocol::FormatReports(reports)},
-        now);
-  };
-  auto answer = send();
-  bool has_spans = false;
-  for (protocol::JobReport& report : reports) {
-    has_spans = has_spans || !report.spans.empty();
-    report.spans.clear();
-  }
-  if (answer && answer->status == kWrongRequest && has_spans) return send();
-  return answer;
+  const auto answer = uplink_.Request(
+      {.method = "POST",
+       .target = fmt::format("/v1/nodes/{}/reports", http::PercentEncoded(options_.name)),
+       .body = protocol::FormatReports(reports)},
+      now);
+  if (answer) TakeAnswer(*answer, now);
 }
 
 void Node::TakeAnswer(const http::Response& response, Nanoseconds now) {
@@ -425,7 +402,6 @@ void Node::TakeAnswer(const http::Response& response, Nanoseconds now) {
     if (!job.lifecycle.is_attached()) continue;
     job.reported = ReportOf(job);
     job.unsent.clear();
-    job.trace.Sent();
     if (!not_attached.contains(job.reported.job)) continue;
     job.lifecycle.Apply(JobEvent::kNotAttached);
     uplink_.WarnOnce(

@@ -24,7 +24,6 @@
 #include "perseus/base/units.h"
 #include "perseus/cluster/http/message.h"
 #include "perseus/cluster/node/assignment_sync.h"
-#include "perseus/cluster/node/assignment_trace.h"
 #include "perseus/cluster/node/job_lifecycle.h"
 #include "perseus/cluster/node/rank_follower.h"
 #include "perseus/cluster/node/uplink.h"
@@ -72,7 +71,6 @@ class Node {
     std::string id;  // The server's id; empty until the server names it.
     RankFollower ranks;
     AssignmentSync assignment;
-    AssignmentTrace trace;
     JobLifecycle lifecycle;
     // Another directory here has the key, so this one gets no plans. It is not a state of the
     // lifecycle: it depends on the other directory, not on the server.
@@ -103,7 +101,6 @@ class Node {
   bool FetchPlan(Job& job, const std::string& id, Nanoseconds now);
   void WriteAssignment(Job& job, Nanoseconds now);
   void Report(Nanoseconds now);
-  Result<http::Response> SendReports(std::vector<protocol::JobReport> reports, Nanoseconds now);
   void TakeAnswer(const http::Response& response, Nanoseconds now);
   static protocol::JobReport ReportOf(const Job& job);
   std::string JobTarget(const Job& job) const;

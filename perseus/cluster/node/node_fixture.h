@@ -34,8 +34,6 @@ struct FakeServer {
   std::string job_problem = "{}";
   int report_status = 200;
   std::string report_answer = "{}";
-  bool refuses_spans = false;  // As a server of version 0.1.0.
-  int refused_spans = 0;
   std::string job = "j-1";
   std::string plan = TinyPlan();
   std::vector<std::string> requests;  // "PUT /v1/…", without reports.
@@ -47,11 +45,6 @@ struct FakeServer {
     if (request.method == "POST") {
       response.status = report_status;
       response.body = report_answer;
-      if (refuses_spans && request.body.find("\"spans\"") != std::string::npos) {
-        ++refused_spans;
-        response.status = 400;
-        return response;
-      }
       if (report_status == 200) reports.push_back(json::parse(request.body).at("jobs"));
       return response;
     }

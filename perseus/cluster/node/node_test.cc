@@ -240,31 +240,6 @@ TEST_F(NodeTest, ReportsAtTheEndOfAStepAndAtLeastEveryFourSeconds) {
   EXPECT_THAT(server_.reports.back()[0].at("steps"), IsEmpty());
 }
 
-// In a rolling upgrade: the assignment comes from a new replica, the report goes to an old one.
-TEST_F(NodeTest, AServerThatRefusesSpansGetsTheSteps) {
-  const RankLogs logs = MakeFollowedJob();
-  server_.refuses_spans = true;
-  node_->Receive(
-      {"assignment", "",
-       json{{"job", server_.job},
-            {"key", "gpt3-run7"},
-            {"version", 8},
-            {"from_step", 1},
-            {"plans", {{"0", kNodePlanA}}},
-            {"traceparent", "00-" + std::string(32, 'a') + "-" + std::string(16, 'b') + "-01"}}
-           .dump()});
-  logs.End({0, 0, 0}, 1, InForce().version);
-  const std::size_t before = server_.reports.size();
-  Turn();
-  EXPECT_EQ(server_.refused_spans, 1);
-  ASSERT_THAT(server_.reports, SizeIs(before + 1));
-  EXPECT_THAT(server_.reports.back()[0].at("steps"), SizeIs(1));
-  EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 8);
-  Turn(4'000 * kMillisecond);
-  EXPECT_EQ(server_.refused_spans, 1) << "the spans are not sent again";
-  EXPECT_THAT(logged_.str(), Not(HasSubstr("refuses reports")));
-}
-
 TEST_F(NodeTest, AReportHasAllJobs) {
   for (const char* name : {"one", "two"}) {
     const RankLogs logs = MakeJob(name, name);

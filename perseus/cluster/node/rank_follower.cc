@@ -59,8 +59,7 @@ void RankFollower::TakeStep(const protocol::RanStep& step, std::int64_t server_v
   rank.last_step = step.step;
   rank.last_end = step.end;
   if (rank.following.since_step < 0 || rank.following.version != server_version) {
-    rank.following = {server_version, step.step, rank.header.epoch + step.begin,
-                      rank.header.epoch + step.end};
+    rank.following = {server_version, step.step};
   }
   collector_.Add(rank.header, step, server_version, now);
 }
@@ -116,13 +115,9 @@ RankFollower::Following RankFollower::following() const {
   for (const auto& [name, rank] : ranks_) {
     if (rank.last_step < 0 || rank.last_step + kMostBehind < last) continue;
     const Following& one = rank.following;
-    if (!all || one.version < all->version) {
+    if (!all || one.version < all->version ||
+        (one.version == all->version && one.since_step > all->since_step)) {
       all = one;
-    } else if (one.version == all->version && one.since_step > all->since_step) {
-      all = one;
-    } else if (one.version == all->version && one.since_step == all->since_step) {
-      all->begin = std::min(all->begin, one.begin);
-      all->end = std::max(all->end, one.end);
     }
   }
   return all.value_or(Following());

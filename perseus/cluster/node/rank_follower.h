@@ -52,9 +52,6 @@ class RankFollower {
   struct Following {
     std::int64_t version = 0;  // The server's; 0: none.
     std::int64_t since_step = -1;
-    // When that step began on the first rank and ended on the last one, since 1970.
-    Nanoseconds begin = 0;
-    Nanoseconds end = 0;
     friend bool operator==(const Following&, const Following&) = default;
   };
   Following following() const;

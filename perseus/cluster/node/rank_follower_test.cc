@@ -82,12 +82,6 @@ TEST_F(RankFollowerTest, ContinuesWithTheNextLogAfterTheRankRotatesIt) {
   EXPECT_THAT(follower_.Alive(), SizeIs(1));
 }
 
-// RankLogs::End determines the times of the step.
-Following FollowingSince(std::int64_t version, std::int64_t step) {
-  const Nanoseconds begin = RankLogs::Header({}, 0).epoch + (step + 10) * RankLogs::kStepTime;
-  return {version, step, begin, begin + RankLogs::kStepTime};
-}
-
 TEST_F(RankFollowerTest, ReportsProgressAndTheVersionThatRanksFollow) {
   for (int rank = 0; rank < 2; ++rank) logs_.Begin({0, rank, 0}, 100 + rank);
   Look();
@@ -99,15 +93,15 @@ TEST_F(RankFollowerTest, ReportsProgressAndTheVersionThatRanksFollow) {
   Look();
   EXPECT_EQ(follower_.progress().last_step, 9);
   EXPECT_EQ(follower_.progress().step_time, RankLogs::kStepTime);
-  EXPECT_EQ(follower_.following(), FollowingSince(6, 8));
+  EXPECT_EQ(follower_.following(), (Following{6, 8}));
   logs_.End({0, 0, 0}, 10, 17);
   Look();
-  EXPECT_EQ(follower_.following(), FollowingSince(6, 8));  // Not all ranks follow version 7 yet.
+  EXPECT_EQ(follower_.following(), (Following{6, 8}));  // Not all ranks follow version 7 yet.
   logs_.End({0, 1, 0}, 10, 16);
   logs_.End({0, 0, 0}, 11, 17);
   logs_.End({0, 1, 0}, 11, 17);
   Look();
-  EXPECT_EQ(follower_.following(), FollowingSince(7, 11));
+  EXPECT_EQ(follower_.following(), (Following{7, 11}));
   EXPECT_THAT(follower_.TakeReports(now_), SizeIs(4));
 }
 
@@ -124,7 +118,7 @@ TEST_F(RankFollowerTest, ARestartedJobHasTheProgressOfItsNewRanks) {
   logs_.End({0, 0, 0}, 0, 16);
   EXPECT_FALSE(Look().has_restarted);
   EXPECT_EQ(follower_.progress().last_step, 0);
-  EXPECT_EQ(follower_.following(), FollowingSince(6, 0));
+  EXPECT_EQ(follower_.following(), (Following{6, 0}));
 }
 
 TEST_F(RankFollowerTest, ARepeatedHeaderIsNotANewProcess) {

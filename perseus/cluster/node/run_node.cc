@@ -92,7 +92,6 @@ void Listen(http::Client& client, const std::string& target, Mailbox& mailbox,
       log.info("{}", what);
     };
     listening.should_end = [&is_over] { return is_over.load(); };
-    listening.with_requests = true;
     const auto ended = client.Listen(listening);
     if (ended || is_over) continue;
     if (ended.error().kind == ErrorKind::kUnreachable) mailbox.PutRefusal();
@@ -151,16 +150,10 @@ Result<void> RunNode(NodeOptions options, const http::ClientOptions& server,
   options.instance = RandomInstance();
   const std::string stream = fmt::format("/v1/nodes/{}/events?instance={}",
                                          http::PercentEncoded(options.name), options.instance);
-  // One connection has the events and the requests. `asking` has another one, until the stream is
-  // open, and if the server is too old or a proxy removes the upgrade.
-  const auto send = [&](const http::Client::Outgoing& request) {
-    auto beside = listening.SendBesideEvents(request, kRunNodeTimeout);
-    return beside ? *std::move(beside) : asking.Send(request);
-  };
   Node node(
       std::move(options),
       [&](const auto& request) {
-        auto answer = send(request);
+        auto answer = asking.Send(request);
         if (enrolls && answer && answer->status == kNotAuthorized) own.Refused(clock.Now());
         return answer;
       },
@@ -178,7 +171,6 @@ Result<void> RunNode(NodeOptions options, const http::ClientOptions& server,
     if (enrolls) own.Turn(clock.Now());
     for (const http::Event& event : mailbox.TakeAll()) node.Receive(event);
     node.Turn(clock.Now());
-    if (listening.TakesRequestsBesideEvents()) asking.Disconnect();
     mailbox.SetPosition(node.LastEventId());
     clock.WaitWhile(mailbox.count(), received, clock.Now() + kTurnEvery);
   }

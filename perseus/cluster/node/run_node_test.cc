@@ -12,7 +12,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <future>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -55,14 +54,6 @@ class HttpServer {
     thread_.join();
     server_.reset();
     loop_.reset();
-  }
-  // From now on, it does as a server of an earlier version: the connection of a stream takes no
-  // requests.
-  void BecomeOld() { is_old_ = true; }
-  int Connections() {
-    std::promise<int> count;
-    asio().post([&] { count.set_value(server_->counts().connections); });
-    return count.get_future().get();
   }
   // The answer to streams that are opened from now on. Empty: they are accepted.
   void Refuse(std::optional<http::Problem> problem) {
@@ -155,7 +146,6 @@ class HttpServer {
                    instances_.insert(call.request.query.at("instance"));
                    if (refusal_) co_return http::ProblemResponse(*refusal_);
                  }
-                 if (is_old_) call.request.fields.erase("upgrade");
                  const auto stream = call.open_stream();
                  if (stream) stream_ = *stream;
                  co_return http::Response{};
@@ -169,7 +159,6 @@ class HttpServer {
   std::shared_ptr<http::Stream> stream_;  // The loop's.
   std::thread thread_;
   int port_ = 0;
-  std::atomic<bool> is_old_ = false;
 
   mutable Mutex mutex_;
   std::vector<std::string> requests_ PERSEUS_GUARDED_BY(mutex_);
@@ -290,34 +279,6 @@ TEST_F(RunNodeTest, ReconnectsToARestartedServer) {
   EXPECT_GT(InForce()->from_step, 2);
   ASSERT_TRUE(Comes([&] { return IsAcknowledged(2); }));
   EXPECT_EQ(server_.Count(std::string("GET /v1/plans/") + kRunNodePlanA), 1);
-}
-
-TEST_F(RunNodeTest, HasOneConnection) {
-  logs_.Begin({0, 0, 0}, 100);
-  StartNode();
-  ASSERT_TRUE(Comes([&] { return server_.Positions().size() == 1; }));
-  server_.Send(1, 0, kRunNodePlanA);
-  ASSERT_TRUE(Comes([&] { return IsAcknowledged(1); }));
-  logs_.End({0, 0, 0}, 0, InForce()->version);
-  ASSERT_TRUE(Comes([&] { return server_.HasReported(0); }));
-  EXPECT_TRUE(Comes([&] { return server_.Connections() == 1; }));
-  // A rolling upgrade in the other direction: the new node meets an old server, and both work.
-  server_.Die();
-  server_.BecomeOld();
-  server_.ComeBack();
-  ASSERT_TRUE(Comes([&] { return server_.Positions().size() == 2; }));
-  logs_.End({0, 0, 0}, 1, InForce()->version);
-  ASSERT_TRUE(Comes([&] { return server_.HasReported(1); }));
-  server_.Send(2, 0, kRunNodePlanB);
-  ASSERT_TRUE(Comes([&] { return IsAcknowledged(2); }));
-  EXPECT_EQ(server_.Connections(), 2);
-}
-
-// Also if it has nothing to report.
-TEST_F(RunNodeTest, AnIdleNodeHasOneConnection) {
-  StartNode();
-  ASSERT_TRUE(Comes([&] { return server_.Positions().size() == 1; }));
-  EXPECT_TRUE(Comes([&] { return server_.Connections() == 1; }));
 }
 
 TEST_F(RunNodeTest, ARestartedNodeSendsThePositionOfItsAssignment) {

@@ -31,7 +31,6 @@
 #include "perseus/cluster/server/openapi.h"
 #include "perseus/cluster/server/server_clock.h"
 #include "perseus/cluster/server/server_metrics.h"
-#include "perseus/cluster/server/traces.h"
 #include "perseus/cluster/telemetry/replica_messages.h"
 
 namespace perseus::server {
@@ -134,7 +133,6 @@ class ControlPlane::Impl {
                   options_.now,
                   [this] {
                     metrics_.SetReady(Readiness().has_value());
-                    if (exporter_) metrics_.SetExport(exporter_->counts());
                     return metrics_.Format();
                   },
                   [this] { return IsReady(); },
@@ -184,8 +182,6 @@ class ControlPlane::Impl {
     probe_.reset();
     foreign_.reset();
     pool_.join();
-    // After the last span. It reads the metrics once more.
-    exporter_.reset();
     // Ends the thread that passes notices to the hub.
     store_.reset();
     hub_->CloseAll();
@@ -194,7 +190,6 @@ class ControlPlane::Impl {
   Result<void> Start() {
     PERSEUS_RETURN_IF_ERROR(rights_.Load(*store_));
     PERSEUS_RETURN_IF_ERROR(CheckExposure());
-    PERSEUS_RETURN_IF_ERROR(StartExport());
     PERSEUS_RETURN_IF_ERROR(StartServer());
     PERSEUS_RETURN_IF_ERROR(
         store_->Listen([this](const store::Notice& notice) { Receive(notice); }));
@@ -267,26 +262,6 @@ class ControlPlane::Impl {
     return {};
   }
 
-  Result<void> StartExport() {
-    if (!options_.otlp) return {};
-    otlp::Settings settings = *options_.otlp;
-    for (const std::string& warning : settings.warnings) log_.warn("otlp: {}", warning);
-    settings.resource.emplace("service.name", "perseus-server");
-    settings.resource.emplace("service.instance.id", options_.replica);
-    const bool has_traces = settings.traces.has_value();
-    PERSEUS_ASSIGN_OR_RETURN(exporter_, otlp::Exporter::Start(
-                                            std::move(settings),
-                                            [this](const otlp::Exporter::Counts& counts) {
-                                              metrics_.SetExport(counts);
-                                              return metrics_.Collect();
-                                            },
-                                            log_));
-    if (!has_traces) return {};
-    traces_.emplace(*exporter_);
-    services_.traces = &*traces_;
-    return {};
-  }
-
   // Many tokens may change at once, when a fleet enrolls: they are read once in each interval.
   void WatchTokens() {
     if (reload_tokens_.exchange(false)) {
@@ -316,7 +291,6 @@ class ControlPlane::Impl {
             .threads = options_.planning_threads,
             .name = options_.replica,
             .lead_s = options_.lead_s,
-            .is_traced = traces_.has_value(),
             .now = options_.now,
             .planned = [this](const job_planning::PlanningReport& report) { Planned(report); },
             .failed = [this](const Error& error) { Failed(error); }});
@@ -399,7 +373,6 @@ class ControlPlane::Impl {
   void Answered(const http::Request& request, std::string_view pattern, int status,
                 double seconds) {
     metrics_.CountRequest(request.method, pattern, status, seconds);
-    if (traces_) traces_->AddRequest(request, pattern, status, seconds);
     if (IsWorthLogging(request.method, pattern, status)) {
       log_.info("trace={} peer={} identity=\"{}\" method={} path={} status={}", request.trace,
                 request.peer, request.identity, request.method,
@@ -417,7 +390,6 @@ class ControlPlane::Impl {
 
   void Planned(const job_planning::PlanningReport& report) {
     metrics_.CountPlanning(report.is_kept ? report.status : "superseded", report.seconds);
-    if (traces_) traces_->AddPlanning(report);
     if (report.status == "failed") {
       log_.warn("job={} planning failed: {}", report.job, report.problem);
     } else {
@@ -478,8 +450,6 @@ class ControlPlane::Impl {
   }
 
   void SetGauges() {
-    // Also for metrics that are exported without a request for /metrics.
-    metrics_.SetReady(Readiness().has_value());
     const auto counts = server_->counts();
     metrics_.Set({.connections = counts.connections,
                   .streams = counts.streams,
@@ -521,8 +491,6 @@ class ControlPlane::Impl {
   std::unique_ptr<job_planning::PlanningWorkers> workers_ PERSEUS_GUARDED_BY(workers_mutex_);
   Maintenance maintenance_;
   std::optional<DatabaseProbe> probe_;
-  std::unique_ptr<otlp::Exporter> exporter_;
-  std::optional<Traces> traces_;
 };
 
 ControlPlane::ControlPlane(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -77,8 +77,7 @@ class IdentityTest : public ControlPlaneTest {
           {.target = "/v1/nodes/" + node + "/events",
            .on_event = [](const http::Event&) { return true; },
            .on_change = [&](std::string_view what) { opened = what.starts_with("connected"); },
-           .should_end = [&] { return std::chrono::steady_clock::now() > until; },
-           .with_requests = true});  // As a node.
+           .should_end = [&] { return std::chrono::steady_clock::now() > until; }});
       return listened ? std::string("still open") : listened.error().message;
     });
   }

@@ -14,7 +14,6 @@
 #include "perseus/cluster/http/target.h"
 #include "perseus/cluster/issuers/signed_token.h"
 #include "perseus/cluster/server/foreign_identities.h"
-#include "perseus/cluster/server/traces.h"
 
 namespace perseus::server {
 namespace {
@@ -239,8 +238,7 @@ store::Author Context::By() const {
           .role = std::string(kRoles[static_cast<std::size_t>(identity.role)]),
           .peer = request.peer,
           .trace = request.trace,
-          .reason = reason,
-          .span = services.traces != nullptr && Traces::IsOfPerson(request) ? request.span : ""};
+          .reason = reason};
 }
 
 Answer<int> ReadLimit(const http::Request& request, int otherwise, int most) {

@@ -29,7 +29,6 @@ namespace perseus::server {
 
 class EventHub;
 class ForeignIdentities;
-class Traces;
 
 // How many requests with large bodies run at once, because a body in memory is far larger than its
 // text.
@@ -54,7 +53,6 @@ struct Services {
   std::atomic<int>& plans_on_request;       // Plans that are being made now.
   std::stop_token ends;  // Requested when the server ends. Stops the making of plans.
   ForeignIdentities* foreign = nullptr;  // Only for the loop. Null: the server trusts no issuer.
-  Traces* traces = nullptr;              // Null: nothing is exported.
 };
 
 struct Context {

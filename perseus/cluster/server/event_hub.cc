@@ -328,8 +328,7 @@ void EventHub::SendAssignment(Node& node, const NodeJob& job, const JobState& st
                                   .plans = {},
                                   .target = assignment.target,
                                   .reason = assignment.reason,
-                                  .upcoming = assignment.upcoming,
-                                  .traceparent = assignment.traceparent};
+                                  .upcoming = assignment.upcoming};
   for (const auto& [pipeline, ranks] : job.ranks) {
     if (pipeline >= static_cast<int>(assignment.pipelines.size())) continue;
     event.plans[pipeline] = assignment.pipelines[static_cast<std::size_t>(pipeline)].plan;

@@ -10,7 +10,6 @@
 #include "perseus/cluster/server/endpoints.h"
 #include "perseus/cluster/server/event_hub.h"
 #include "perseus/cluster/server/job_view.h"
-#include "perseus/cluster/server/traces.h"
 #include "perseus/cluster/telemetry/node_ranks.h"
 #include "perseus/runtime/protocol/node_messages.h"
 
@@ -167,9 +166,6 @@ Answer<http::Response> Report(const Context& context) {
   if (!reports) return tl::unexpected(reports.error());
   const auto not_attached = context.services.reports.Take(*name, *reports, context.now);
   if (!not_attached) return Refuse(not_attached);
-  if (context.services.traces != nullptr) {
-    context.services.traces->AddNode(*name, *reports, *not_attached);
-  }
   return JsonResponse({{"not_attached", *not_attached}});
 }
 

@@ -156,23 +156,6 @@ struct ServerMetrics::Families {
               "result. "
               "After a failure, the old ones stay in force.")
           .Register(registry);
-  prometheus::Family<prometheus::Counter>& exported_spans =
-      BuildCounter()
-          .Name("perseus_server_otlp_spans_total")
-          .Help(
-              "Spans that were exported, or dropped: because too many waited (queue_full), because "
-              "the collector refused them (refused) or was unavailable for too long (expired).")
-          .Register(registry);
-  prometheus::Family<prometheus::Counter>& export_failures =
-      BuildCounter()
-          .Name("perseus_server_otlp_failures_total")
-          .Help("Requests to the collector that failed, by signal.")
-          .Register(registry);
-  prometheus::Gauge& waiting_spans = BuildGauge()
-                                         .Name("perseus_server_otlp_waiting_spans")
-                                         .Help("Spans that wait for their export.")
-                                         .Register(registry)
-                                         .Add({});
   prometheus::Gauge& backlog = BuildGauge()
                                    .Name("perseus_server_planning_backlog_jobs")
                                    .Help("Jobs whose planning is due and has not begun.")
@@ -219,7 +202,6 @@ ServerMetrics::ServerMetrics() : families_(std::make_unique<Families>()) {
       families_->reloads.Add({{"what", what}, {"result", result}});
     }
   }
-  SetExport({});
   for (const char* event : {"suspended", "reinstated"}) families_->notices.Add({{"event", event}});
 }
 ServerMetrics::~ServerMetrics() = default;
@@ -245,22 +227,6 @@ void ServerMetrics::CountStoreFailure() { families_->store_failures.Increment();
 
 void ServerMetrics::CountReload(const std::string& what, bool is_done) {
   families_->reloads.Add({{"what", what}, {"result", is_done ? "done" : "failed"}}).Increment();
-}
-
-void ServerMetrics::SetExport(const otlp::Exporter::Counts& counts) {
-  const auto raise = [](prometheus::Counter& counter, std::int64_t to) {
-    counter.Increment(std::max(0.0, static_cast<double>(to) - counter.Value()));
-  };
-  const auto spans = [&](const char* result, std::int64_t count) {
-    raise(families_->exported_spans.Add({{"result", result}}), count);
-  };
-  spans("exported", counts.spans.exported);
-  spans("queue_full", counts.queue_full);
-  spans("refused", counts.spans.refused);
-  spans("expired", counts.spans.expired);
-  raise(families_->export_failures.Add({{"signal", "traces"}}), counts.spans.failures);
-  raise(families_->export_failures.Add({{"signal", "metrics"}}), counts.metrics_failures);
-  families_->waiting_spans.Set(static_cast<double>(counts.waiting));
 }
 
 void ServerMetrics::Set(const Gauges& gauges) {
@@ -331,10 +297,6 @@ void ServerMetrics::SetFleet(const FleetStatus& fleet) {
     to.taken_back.Set(label, job.is_taken_back ? 1 : 0);
   }
   for (GaugeSet* set : sets) set->End();
-}
-
-std::vector<prometheus::MetricFamily> ServerMetrics::Collect() const {
-  return families_->registry.Collect();
 }
 
 std::string ServerMetrics::Format() const {

@@ -3,14 +3,10 @@
 // Thread safe.
 #pragma once
 
-#include <prometheus/metric_family.h>
-
 #include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
-#include "perseus/cluster/otlp/exporter.h"
 #include "perseus/cluster/server/fleet_status.h"
 
 namespace perseus::server {
@@ -42,11 +38,9 @@ class ServerMetrics {
   void CountNotice(bool is_suspended);
   void CountGuard(const std::string& state);
   void CountSavedEnergy(double energy_j);  // May be negative.
-  void SetExport(const otlp::Exporter::Counts& counts);
 
   // The text exposition format, version 0.0.4.
   std::string Format() const;
-  std::vector<prometheus::MetricFamily> Collect() const;
 
  private:
   struct Families;

@@ -79,12 +79,6 @@ Result<void> AppendAudit(const Database& database, Transaction& transaction, Aud
                   "the audit trail has no head, so nothing can be changed (restore the table "
                   "audit_head from a backup)");
   }
-  if (!record.by.span.empty() && !record.job.empty()) {
-    PERSEUS_RETURN_IF_ERROR(
-        transaction.Run("INSERT INTO planning_traces (job, trace, span) VALUES ($1, $2, $3) ON "
-                        "CONFLICT (job) DO UPDATE SET trace = excluded.trace, span = excluded.span",
-                        {record.job, record.by.trace, record.by.span}));
-  }
   record.number = head.front().Integer(0) + 1;
   record.hash = HashOfRecord(record, head.front().TakeText(1));
   return RunAll(

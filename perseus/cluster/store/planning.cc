@@ -117,17 +117,6 @@ Result<bool> Store::RenewPlanning(const PlanningTask& task, Milliseconds now, Mi
   });
 }
 
-Result<std::optional<Store::TraceOfChange>> Store::TakeTraceOfChange(std::string_view job) {
-  using Trace = std::optional<TraceOfChange>;
-  return Write<Trace>(*database_, [&](Transaction& transaction) -> Result<Trace> {
-    PERSEUS_ASSIGN_OR_RETURN(
-        Rows taken,
-        transaction.Run("DELETE FROM planning_traces WHERE job = $1 RETURNING trace, span", {job}));
-    if (taken.empty()) return std::nullopt;
-    return TraceOfChange{taken.front().TakeText(0), taken.front().TakeText(1)};
-  });
-}
-
 Result<void> Store::ReleasePlanning(const PlanningTask& task, Milliseconds due) {
   return database_->Transact([&](Transaction& transaction) -> Result<void> {
     PERSEUS_ASSIGN_OR_RETURN(const Rows released,

@@ -56,18 +56,6 @@ TEST_P(StorePlanningTest, OneWorkerClaimsThePlanningThatIsDueLongest) {
   EXPECT_EQ(Get(store_->NextPlanningTime()), 1200) << "when the first claim expires";
 }
 
-TEST_P(StorePlanningTest, HasTheTraceOfTheNewestChangeOnce) {
-  Succeed(store_->SetTarget(job_, "1", 1, {.trace = "t1"}));
-  EXPECT_FALSE(Get(store_->TakeTraceOfChange(job_))) << "the request has no span";
-  Succeed(store_->SetTarget(job_, "2", 1, {.trace = "t2", .span = "s2"}));
-  Succeed(store_->SetTarget(job_, "3", 1, {.trace = "t3", .span = "s3"}));
-  const auto trace = Get(store_->TakeTraceOfChange(job_));
-  ASSERT_TRUE(trace);
-  EXPECT_EQ(trace->trace, "t3");
-  EXPECT_EQ(trace->span, "s3");
-  EXPECT_FALSE(Get(store_->TakeTraceOfChange(job_)));
-}
-
 TEST_P(StorePlanningTest, AnotherWorkerTakesAnExpiredClaim) {
   Succeed(store_->RequestPlanning(job_, 1));
   const PlanningTask lost = Claim("w1", 1);

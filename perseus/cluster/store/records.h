@@ -217,9 +217,6 @@ struct Author {
   std::string peer = {};    // The client's address.
   std::string trace = {};   // The trace id of the request.
   std::string reason = {};  // In the words of the person.
-  // The span of the request, if it is recorded. Not part of the audit trail: the planning that
-  // follows the change continues the trace (Store::TakeTraceOfChange).
-  std::string span = {};
   friend bool operator==(const Author&, const Author&) = default;
 };
 

@@ -195,7 +195,8 @@ constexpr std::string_view kPlanGuards[] = {
       why TEXT NOT NULL))",
 };
 
-// Version 5: the traces of changes that planning has not answered yet.
+// Version 5. Nothing uses the table any more. It stays, so that servers of version 0.1.0 can use
+// the same database.
 constexpr std::string_view kPlanningTraces[] = {
     R"(CREATE TABLE planning_traces (
       job TEXT PRIMARY KEY REFERENCES jobs (id) ON DELETE CASCADE,

@@ -133,14 +133,6 @@ class Store final {
   // has ended.
   Result<bool> RenewPlanning(const PlanningTask& task, Milliseconds now, Milliseconds for_ms);
 
-  // Returns and forgets the trace of the newest change of the job, if that request is recorded
-  // (Author::span).
-  struct TraceOfChange {
-    std::string trace;
-    std::string span;
-  };
-  Result<std::optional<TraceOfChange>> TakeTraceOfChange(std::string_view job);
-
   // Gives up the claim without a result. Planning is due at `due`, or earlier if it was requested
   // in the meantime. Does nothing if the worker does not have the task any more.
   Result<void> ReleasePlanning(const PlanningTask& task, Milliseconds due);

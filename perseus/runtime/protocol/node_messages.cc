@@ -28,12 +28,6 @@ constexpr double kMostSecondsOfStep = 1e6;
 // A shorter time says nothing: two steps ended at once.
 constexpr double kLeastSecondsOfStep = 1e-6;
 constexpr double kMostJoulesOfStep = 1e12;
-// Of a job: a node reports at most two for each assignment.
-constexpr std::size_t kMostSpansOfReport = 8;
-constexpr std::string_view kAppliedSpan = "applied";
-constexpr std::string_view kFirstStepSpan = "first_step";
-constexpr std::size_t kTraceDigits = 32;
-constexpr std::size_t kSpanDigits = 16;
 
 template <typename Json>
 std::string Dump(const Json& json) {
@@ -107,65 +101,8 @@ StepReport ReadStepReport(const Node& node) {
   return step;
 }
 
-std::string ReadHex(const Node& node, std::size_t digits) {
-  std::string text = node.Text();
-  if (text.size() != digits || text.find_first_not_of("0123456789abcdef") != std::string::npos ||
-      text.find_first_not_of('0') == std::string::npos) {
-    ThrowAt(node.path, "is not an id of {} hexadecimal digits", digits);
-  }
-  return text;
-}
-
-NodeSpan ReadNodeSpan(const Node& node) {
-  node.RequireObject({"name", "trace", "span", "parent", "begin_us", "end_us", "version", "step"});
-  NodeSpan span;
-  const std::string name = node.Member("name").Text();
-  if (name != kAppliedSpan && name != kFirstStepSpan) {
-    ThrowAt(node.Member("name").path, "is {} (expected {} or {})", Excerpt(name), kAppliedSpan,
-            kFirstStepSpan);
-  }
-  span.kind = name == kAppliedSpan ? NodeSpan::Kind::kApplied : NodeSpan::Kind::kFirstStep;
-  span.trace = ReadHex(node.Member("trace"), kTraceDigits);
-  span.span = ReadHex(node.Member("span"), kSpanDigits);
-  span.parent = ReadHex(node.Member("parent"), kSpanDigits);
-  span.begin_us = node.Member("begin_us").Whole(0, json_file::kLargestWhole, "microseconds");
-  span.end_us =
-      node.Member("end_us").Whole(span.begin_us, json_file::kLargestWhole, "microseconds");
-  span.version = node.Member("version").Whole(1, json_file::kLargestWhole, "a version");
-  if (node.Has("step")) {
-    span.step = node.Member("step").Whole(0, json_file::kLargestWhole, "a step");
-  }
-  return span;
-}
-
-std::vector<NodeSpan> ReadNodeSpans(const Node& list) {
-  std::vector<NodeSpan> spans;
-  if (list.ListSize() > kMostSpansOfReport) {
-    ThrowAt(list.path, "has {} spans (expected at most {})", list.ListSize(), kMostSpansOfReport);
-  }
-  for (std::size_t i = 0; i < list.ListSize(); ++i) spans.push_back(ReadNodeSpan(list[i]));
-  return spans;
-}
-
-ordered_json SpansJson(std::span<const NodeSpan> spans) {
-  auto list = ordered_json::array();
-  for (const NodeSpan& span : spans) {
-    const bool is_applied = span.kind == NodeSpan::Kind::kApplied;
-    ordered_json& row =
-        list.emplace_back(ordered_json{{"name", is_applied ? kAppliedSpan : kFirstStepSpan},
-                                       {"trace", span.trace},
-                                       {"span", span.span},
-                                       {"parent", span.parent},
-                                       {"begin_us", span.begin_us},
-                                       {"end_us", span.end_us},
-                                       {"version", span.version}});
-    if (span.step >= 0) row["step"] = span.step;
-  }
-  return list;
-}
-
 JobReport ReadJobReport(const Node& node) {
-  node.RequireObject({"job", "acknowledged", "following", "since_step", "steps", "spans"});
+  node.RequireObject({"job", "acknowledged", "following", "since_step", "steps"});
   JobReport report;
   report.job = node.Member("job").Text();
   const auto read = [&node](std::string_view key, std::int64_t least, std::int64_t fallback) {
@@ -176,7 +113,6 @@ JobReport ReadJobReport(const Node& node) {
   report.following = read("following", 0, report.following);
   report.since_step = read("since_step", -1, report.since_step);
   if (node.Has("steps")) report.steps = ReadSteps(node.Member("steps"));
-  if (node.Has("spans")) report.spans = ReadNodeSpans(node.Member("spans"));
   return report;
 }
 
@@ -201,7 +137,6 @@ AssignmentEvent ReadAssignmentEvent(const Node& data) {
   }
   if (data.Has("target")) event.target = data.Member("target").Text();
   if (data.Has("reason")) event.reason = data.Member("reason").Text();
-  if (data.Has("traceparent")) event.traceparent = data.Member("traceparent").Text();
   if (data.Has("files")) {
     const Node files = data.Member("files");
     if (!files.value.is_object()) Throw("files is not an object");
@@ -283,12 +218,11 @@ std::vector<StepReport> ReadSteps(const Node& list) {
 std::string FormatReports(std::span<const JobReport> jobs) {
   auto list = ordered_json::array();
   for (const JobReport& job : jobs) {
-    ordered_json& row = list.emplace_back(ordered_json{{"job", job.job},
-                                                       {"acknowledged", job.acknowledged},
-                                                       {"following", job.following},
-                                                       {"since_step", job.since_step},
-                                                       {"steps", StepsJson(job.steps)}});
-    if (!job.spans.empty()) row["spans"] = SpansJson(job.spans);
+    list.push_back({{"job", job.job},
+                    {"acknowledged", job.acknowledged},
+                    {"following", job.following},
+                    {"since_step", job.since_step},
+                    {"steps", StepsJson(job.steps)}});
   }
   return Dump(ordered_json{{"jobs", std::move(list)}});
 }
@@ -335,7 +269,6 @@ std::vector<SharedText> FormatEvent(const AssignmentEvent& event,
                     {"version", event.version},  {"from_step", event.from_step},
                     {"plans", std::move(plans)}, {"upcoming", event.upcoming},
                     {"target", event.target},    {"reason", event.reason}};
-  if (!event.traceparent.empty()) json["traceparent"] = event.traceparent;
   std::string text = Dump(json);
   text.pop_back();
   text += ",\"files\":{";

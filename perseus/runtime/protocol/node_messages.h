@@ -70,32 +70,12 @@ struct StepReport {
   int without_clocks = 0;    // Of these, how many followed a plan without a lease of the GPU.
   friend bool operator==(const StepReport&, const StepReport&) = default;
 };
-// What happened on a node after an assignment arrived, for the trace of the assignment. Times are
-// microseconds since 1970 on the clock of the node.
-struct NodeSpan {
-  enum class Kind {
-    kApplied,    // From the arrival of the assignment until it lay in the job directory.
-    kFirstStep,  // The first step in which all ranks here followed it.
-  };
-  Kind kind = Kind::kApplied;
-  std::string trace;   // 32 hexadecimal digits.
-  std::string span;    // 16 hexadecimal digits.
-  std::string parent;  // As `span`.
-  std::int64_t begin_us = 0;
-  std::int64_t end_us = 0;
-  std::int64_t version = 0;  // Of the assignment.
-  std::int64_t step = -1;    // Of kFirstStep.
-  friend bool operator==(const NodeSpan&, const NodeSpan&) = default;
-};
 struct JobReport {
   std::string job;                // The id or the key.
   std::int64_t acknowledged = 0;  // The newest assignment that lies in the job directory.
   std::int64_t following = 0;     // The assignment that all ranks here follow; 0: none,
   std::int64_t since_step = -1;   // from this step on.
   std::vector<StepReport> steps = {};
-  // Each once. Only about assignments that came with a `traceparent`, so that a server of an
-  // earlier version, which would refuse the key, receives none.
-  std::vector<NodeSpan> spans = {};
   friend bool operator==(const JobReport&, const JobReport&) = default;
 };
 std::string FormatReports(std::span<const JobReport> jobs);
@@ -122,7 +102,6 @@ struct AssignmentEvent {
   // pp_ranks that are on the node.
   std::map<std::string, std::string> files = {};
   std::vector<std::string> upcoming = {};  // Ids of plans that the server is likely to assign next.
-  std::string traceparent = {};            // W3C. Empty: nobody records what happens.
   friend bool operator==(const AssignmentEvent&, const AssignmentEvent&) = default;
 };
 // The job has ended.
