@@ -42,5 +42,20 @@ TEST(DidYouMean, NamesAllWithoutASimilarOne) {
   EXPECT_EQ(DidYouMean("g", known), " (known: 1f1b, gpipe)");
 }
 
+TEST(RenameKeys, ReplacesEachKeyThatHasAName) {
+  const auto renamed = [](std::string_view message) {
+    return RenameKeys(message, [](std::string_view key, std::string_view value) -> std::string {
+      if (key == "unknown") return "";
+      return fmt::format("<{}|{}>", key, value);
+    });
+  };
+  EXPECT_EQ(renamed("add `pp_ranks`, or `schedule = \"auto\"`"),
+            "add <pp_ranks|>, or <schedule|\"auto\">");
+  EXPECT_EQ(renamed("`unknown` and `chunks = 2`"), "`unknown` and <chunks|2>");
+  EXPECT_EQ(renamed("a`b.csv: `perseus plan` or `fold`"), "a`b.csv: `perseus plan` or <fold|>");
+  EXPECT_EQ(renamed("an end `fold"), "an end `fold");
+  EXPECT_EQ(renamed(""), "");
+}
+
 }  // namespace
 }  // namespace perseus

@@ -41,7 +41,7 @@ constexpr const char* kTrainerExamples =
     "      --plan out/plans/no-slowdown.json";
 
 struct TrainerFlags {
-  job::JobFlags job;
+  job::JobSettings job;
   std::vector<std::string> nodes;
   std::vector<std::string> agents;
   std::vector<std::string> job_directories;

@@ -9,7 +9,7 @@
 //   if (!plan) return Report(plan.error().message);
 //   // plan->time_s, plan->energy_j, plan->lower_bound_j, plan->gap()
 //
-// The plan has a clock for each instruction, as with `perseus plan --per-instruction`. By default,
+// The plan has a clock for each instruction. By default,
 // `perseus plan` limits clock changes, so its plan saves a little less.
 //
 // What the plan means: docs/algorithm.md. What it leaves out: limits of clock changes, several

@@ -334,7 +334,7 @@ Error Training::Diagnose(std::string_view what_they_do) {
     }
   }
   return {fmt::format("{} did not {} within {:g} s (a process is stopped, or the machine is "
-                      "overloaded: look at the process, or raise --timeout); the trainer ended the "
+                      "overloaded: look at the process, or raise `timeout`); the trainer ended the "
                       "other ranks",
                       silent.empty() ? "the ranks, which all answer," : silent, what_they_do,
                       ToSeconds(options_.rank_timeout)),
@@ -384,7 +384,7 @@ Result<std::vector<AssignedGpu>> AssignGpus(const std::vector<TrainingNode>& nod
   if (gpus.size() < needed) {
     return Fail(
         "{} pipelines of {} pp_ranks need {} GPUs, but the nodes have {} (name more nodes, raise "
-        "gpus in their files, or lower --pipelines)",
+        "gpus in their files, or lower `pipelines`)",
         pipelines, ranks, needed, gpus.size());
   }
   gpus.resize(needed);
@@ -417,7 +417,7 @@ Result<RankSockets> ParseRankSockets(std::string_view text) {
         *at++ == ',' && number(peer.first) && at != end && *at++ == ':' && number(peer.second);
     sockets.peers.push_back(peer);
   }
-  if (!is_good) return Fail("--sockets is only for the trainer itself (leave it out)");
+  if (!is_good) return Fail("`sockets` is only for the trainer itself (leave it out)");
   return sockets;
 }
 
