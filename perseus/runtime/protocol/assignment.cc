@@ -37,7 +37,8 @@ KindClock ReadClock(const Node& node) {
         kind_node.path, Excerpt(name));
   }
   clock.kind = *kind;
-  clock.frequency_mhz = node.Member("frequency_mhz").Count(1, kHighestNumber, "MHz, such as 1410");
+  clock.frequency_mhz =
+      node.Member("frequency_mhz").Count(1, kHighestFrequencyMhz, "MHz, such as 1410");
   return clock;
 }
 

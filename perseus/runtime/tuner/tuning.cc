@@ -17,7 +17,7 @@
 #include "perseus/runtime/protocol/job_files.h"
 #include "perseus/runtime/tuner/conductor.h"
 #include "perseus/runtime/tuner/disturbance.h"
-#include "perseus/runtime/tuner/measurements.h"
+#include "perseus/runtime/tuner/pooled_measurements.h"
 #include "perseus/runtime/tuner/schedule_match.h"
 #include "perseus/runtime/tuner/transfer_time.h"
 #include "perseus/runtime/tuner/tuned_plan.h"

@@ -142,10 +142,7 @@ Result<void> Training::LaunchRank(Rank& rank, FileDescriptor control,
       options_.gpus[static_cast<std::size_t>(rank.pipeline * options_.ranks + rank.rank)];
   const TrainingNode& node = options_.nodes[static_cast<std::size_t>(assigned.node)];
   ChildProcess::Start start{options_.command, options_.environment, std::move(kept)};
-  for (std::string word : {std::string("--as-rank"), fmt::format("{}:{}", rank.pipeline, rank.rank),
-                           std::string("--sockets"), Format(sockets)}) {
-    start.command.push_back(std::move(word));
-  }
+  start.command.push_back(fmt::format("{}:{},{}", rank.pipeline, rank.rank, Format(sockets)));
   start.environment.emplace_back("PERSEUS_AGENT", node.agent);
   if (!node.job_directory.empty()) {
     start.environment.emplace_back("PERSEUS_JOB_DIR", node.job_directory);
@@ -417,7 +414,8 @@ Result<RankSockets> ParseRankSockets(std::string_view text) {
         *at++ == ',' && number(peer.first) && at != end && *at++ == ':' && number(peer.second);
     sockets.peers.push_back(peer);
   }
-  if (!is_good) return Fail("`sockets` is only for the trainer itself (leave it out)");
+  if (!is_good)
+    return Fail("the sockets of a rank are only for the trainer itself (leave them out)");
   return sockets;
 }
 
