@@ -1,6 +1,7 @@
 // Counted nouns, and help for unknown names.
 #include "perseus/base/wording.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace perseus {

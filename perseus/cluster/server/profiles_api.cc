@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/units.h"
 #include "perseus/cluster/job_planning/job_spec.h"
 #include "perseus/cluster/job_planning/planning.h"
 #include "perseus/cluster/server/endpoints.h"

@@ -17,6 +17,7 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/number.h"
+#include "perseus/base/units.h"
 #include "perseus/cluster/http/offload.h"
 #include "perseus/cluster/job_planning/planned_assignment.h"
 #include "perseus/cluster/server/endpoints.h"

@@ -9,6 +9,7 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/toml_file.h"
+#include "perseus/base/units.h"
 #include "perseus/base/wording.h"
 #include "perseus/planning/hardware_facts/hardware_facts.h"
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/units.h"
 #include "perseus/base/wording.h"
 #include "perseus/planning/profile/csv_reader.h"
 #include "perseus/planning/profile/option_sums.h"

@@ -11,6 +11,7 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/json_file.h"
+#include "perseus/base/units.h"
 #include "perseus/planning/schedule/instruction_graph.h"
 
 namespace perseus::schedule {

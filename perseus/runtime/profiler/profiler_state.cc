@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "perseus/base/json_file.h"
+#include "perseus/base/units.h"
 
 namespace perseus::profiler {
 namespace {

@@ -9,6 +9,7 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/json_file.h"
+#include "perseus/base/units.h"
 #include "perseus/runtime/protocol/job_files.h"
 #include "perseus/runtime/protocol/rank_id.h"
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <string_view>
 
+#include "perseus/base/units.h"
 #include "perseus/runtime/protocol/messages.h"
 
 namespace perseus::protocol {

@@ -14,6 +14,7 @@
 #include "perseus/base/excerpt.h"
 #include "perseus/base/json_file.h"
 #include "perseus/base/number.h"
+#include "perseus/base/units.h"
 
 namespace perseus::protocol {
 namespace {

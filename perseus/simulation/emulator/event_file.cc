@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "perseus/base/toml_file.h"
+#include "perseus/base/units.h"
 
 namespace perseus::emulator {
 namespace {

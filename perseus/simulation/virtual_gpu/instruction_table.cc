@@ -4,6 +4,8 @@
 #include <cmath>
 #include <vector>
 
+#include "perseus/base/units.h"
+
 namespace perseus::virtual_gpu {
 
 synthetic::TimeAndEnergy InstructionTable::At(int frequency_mhz) const {

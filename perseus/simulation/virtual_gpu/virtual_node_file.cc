@@ -11,6 +11,7 @@
 
 #include "perseus/base/file.h"
 #include "perseus/base/toml_file.h"
+#include "perseus/base/units.h"
 #include "perseus/planning/hardware_facts/hardware_facts.h"
 #include "perseus/planning/profile/profile.h"
 #include "perseus/simulation/synthetic/gpu_roofline.h"
