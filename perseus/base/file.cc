@@ -11,7 +11,6 @@
 #include <system_error>
 #include <vector>
 
-#include "perseus/base/file_descriptor.h"
 #include "perseus/base/system_cause.h"
 
 namespace perseus {
@@ -139,28 +138,6 @@ tl::unexpected<Error> TooLarge(const fs::path& path, std::uint64_t most_bytes) {
                 path.string(), most_bytes);
 }
 
-// Reads until the end, because the size may be wrong: that of a file in /proc is 0.
-Result<std::string> ReadAll(int fd, std::uint64_t size, std::uint64_t most_bytes,
-                            const fs::path& path) {
-  if (size > most_bytes) return TooLarge(path, most_bytes);
-  std::string contents;
-  std::size_t used = 0;
-  contents.resize(static_cast<std::size_t>(size) + 1);
-  while (true) {
-    if (used > most_bytes) return TooLarge(path, most_bytes);
-    if (used == contents.size()) contents.resize(contents.size() * 2);
-    const ssize_t got = ::read(fd, contents.data() + used, contents.size() - used);
-    if (got < 0) {
-      if (errno == EINTR) continue;
-      return CannotRead(path, errno);
-    }
-    if (got == 0) break;
-    used += static_cast<std::size_t>(got);
-  }
-  contents.resize(used);
-  return contents;
-}
-
 // Whether reading the device comes to an end: a terminal ends with Ctrl-D, and /dev/null is empty.
 bool HasEnd(const fs::path& device, const struct stat& status) {
   if (!S_ISCHR(status.st_mode)) return false;        // A disk.
@@ -192,10 +169,8 @@ Result<void> CheckInputFile(const fs::path& path) {
 Result<std::string> ReadFile(const fs::path& path) {
   PERSEUS_RETURN_IF_ERROR(CheckInputFile(path));
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  struct stat status {};
-  if (!file || ::fstat(file.get(), &status) != 0) return CannotRead(path, errno);
-  // A pipe has size 0, and ends where its writer closes it.
-  return ReadAll(file.get(), static_cast<std::uint64_t>(status.st_size), kMostFileBytes, path);
+  if (!file) return CannotRead(path, errno);
+  return ReadToEnd(file, kMostFileBytes, path);
 }
 
 Result<std::string> ReadRegularFile(const fs::path& path, std::uint64_t most_bytes) {
@@ -210,7 +185,33 @@ Result<std::string> ReadRegularFile(const fs::path& path, std::uint64_t most_byt
     return FailAs(ErrorKind::kFile, "{}: is not a regular file (give the path of a file)",
                   path.string());
   }
-  return ReadAll(file.get(), static_cast<std::uint64_t>(status.st_size), most_bytes, path);
+  return ReadToEnd(file, most_bytes, path);
+}
+
+// Reads until the end, because the size may be wrong: that of a file in /proc is 0, and so is that
+// of a pipe, which ends where its writer closes it.
+Result<std::string> ReadToEnd(const FileDescriptor& file, std::uint64_t most_bytes,
+                              const fs::path& path) {
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) return CannotRead(path, errno);
+  const auto size = static_cast<std::uint64_t>(status.st_size);
+  if (size > most_bytes) return TooLarge(path, most_bytes);
+  std::string contents;
+  std::size_t used = 0;
+  contents.resize(static_cast<std::size_t>(size) + 1);
+  while (true) {
+    if (used > most_bytes) return TooLarge(path, most_bytes);
+    if (used == contents.size()) contents.resize(contents.size() * 2);
+    const ssize_t got = ::read(file.get(), contents.data() + used, contents.size() - used);
+    if (got < 0) {
+      if (errno == EINTR) continue;
+      return CannotRead(path, errno);
+    }
+    if (got == 0) break;
+    used += static_cast<std::size_t>(got);
+  }
+  contents.resize(used);
+  return contents;
 }
 
 Result<void> WriteFileAtomically(const fs::path& given, std::string_view contents,

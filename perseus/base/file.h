@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "perseus/base/file_descriptor.h"
 #include "perseus/base/result.h"
 
 namespace perseus {
@@ -34,6 +35,10 @@ inline constexpr std::uint64_t kMostRegularBytes = std::uint64_t{256} << 20;
 // it.
 Result<std::string> ReadRegularFile(const std::filesystem::path& path,
                                     std::uint64_t most_bytes = kMostRegularBytes);
+
+// Reads a file that is open to its end, as ReadRegularFile. `path` is its name in errors.
+Result<std::string> ReadToEnd(const FileDescriptor& file, std::uint64_t most_bytes,
+                              const std::filesystem::path& path);
 
 // Replaces the contents of `path` in one step: writes a temporary file in the same directory,
 // flushes it to disk, renames it, and flushes the directory. Creates missing parent directories.

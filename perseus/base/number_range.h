@@ -1,4 +1,4 @@
-// The range of a number that a user gives, as a flag or as an argument in Python.
+// The range of a number that a user gives.
 #pragma once
 
 #include <string_view>

@@ -2,7 +2,8 @@
 //
 // The message of an Error is one line with the place in the input, the cause and the remedy:
 //   profile.csv:17: frequency "14l0" is not a number (expected MHz, such as 1410)
-// Libraries return errors; only cli/ prints them, and only tests abort.
+// It names a value by its key, as in the job file, and no flag: `pp_ranks` (RenameKeys in
+// wording.h). Libraries return errors; only cli/ prints them, and only tests abort.
 #pragma once
 
 #include <fmt/format.h>

@@ -30,6 +30,8 @@ inline constexpr double kFemtojoulesPerJoule = 1e15;
 inline constexpr double kLongestSeconds = 1e6;
 // The most energy one instruction may take, for the same reason.
 inline constexpr double kMostJoules = 1e12;
+// The highest clock that files and messages may have. A clock in Hz or kHz is far above it.
+inline constexpr int kHighestFrequencyMhz = 100'000;
 
 // Rounds to the nearest nanosecond. Requires |seconds| <= kLongestSeconds.
 inline Nanoseconds ToNanoseconds(double seconds) {

@@ -54,4 +54,25 @@ std::string Explained(std::string_view explanation) {
                                                                     : Excerpt(explanation);
 }
 
+std::string RenameKeys(
+    std::string_view message,
+    const std::function<std::string(std::string_view key, std::string_view value)>& name) {
+  constexpr std::string_view kIs = " = ";
+  std::string text;
+  std::size_t begin = 0;
+  while ((begin = message.find('`')) != std::string_view::npos) {
+    const std::string_view rest = message.substr(begin + 1);
+    const std::string_view quoted = rest.substr(0, rest.find('`'));
+    const std::string_view key = quoted.substr(0, quoted.find(kIs));
+    const bool is_key = !key.empty() && quoted.size() < rest.size() &&
+                        key.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == key.npos;
+    const std::string named =
+        is_key ? name(key, key == quoted ? "" : quoted.substr(key.size() + kIs.size())) : "";
+    text += message.substr(0, named.empty() ? begin + 1 : begin);
+    text += named;
+    message = named.empty() ? rest : rest.substr(quoted.size() + 1);
+  }
+  return text.append(message);
+}
+
 }  // namespace perseus

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,5 +19,13 @@ std::string DidYouMean(std::string_view name, std::span<const std::string_view> 
 // Makes the explanation of a parser library fit for a one-line message. The explanation may quote
 // the input, so it may be long or contain control characters.
 std::string Explained(std::string_view explanation);
+
+// Errors name a value by its key, such as that of the job file, in backticks: `pp_ranks`, or with a
+// value: `schedule = "auto"`. Only the interfaces above know their own names of it: a flag, an
+// argument. Returns the message with what `name` returns in place of each key and its value (empty:
+// without one). Where that is empty, the key stays.
+std::string RenameKeys(
+    std::string_view message,
+    const std::function<std::string(std::string_view key, std::string_view value)>& name);
 
 }  // namespace perseus

@@ -1,6 +1,7 @@
 // Counted nouns, and help for unknown names.
 #include "perseus/base/wording.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace perseus {
@@ -40,6 +41,21 @@ TEST(DidYouMean, NamesAllWithoutASimilarOne) {
   EXPECT_EQ(DidYouMean("zb", known), " (known: 1f1b, gpipe)");
   EXPECT_EQ(DidYouMean("", known), " (known: 1f1b, gpipe)");
   EXPECT_EQ(DidYouMean("g", known), " (known: 1f1b, gpipe)");
+}
+
+TEST(RenameKeys, ReplacesEachKeyThatHasAName) {
+  const auto renamed = [](std::string_view message) {
+    return RenameKeys(message, [](std::string_view key, std::string_view value) -> std::string {
+      if (key == "unknown") return "";
+      return fmt::format("<{}|{}>", key, value);
+    });
+  };
+  EXPECT_EQ(renamed("add `pp_ranks`, or `schedule = \"auto\"`"),
+            "add <pp_ranks|>, or <schedule|\"auto\">");
+  EXPECT_EQ(renamed("`unknown` and `chunks = 2`"), "`unknown` and <chunks|2>");
+  EXPECT_EQ(renamed("a`b.csv: `perseus plan` or `fold`"), "a`b.csv: `perseus plan` or <fold|>");
+  EXPECT_EQ(renamed("an end `fold"), "an end `fold");
+  EXPECT_EQ(renamed(""), "");
 }
 
 }  // namespace

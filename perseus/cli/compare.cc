@@ -42,7 +42,7 @@ constexpr std::string_view kRounds = "PerseusPublished";
 constexpr int kPlansOfFrontier = 12;
 
 struct CompareFlags {
-  job::JobFlags job;
+  job::JobSettings job;
   std::vector<double> stragglers;  // Their iteration times divided by that of the baseline.
   double unit_ms = 1;
   bool is_unit_given = false;

@@ -43,7 +43,7 @@ constexpr const char* kEmulateExamples =
     "  perseus emulate --job job.toml --plan out/plans/slowdown-5.json --noise 1";
 
 struct EmulateFlags {
-  job::JobFlags job;
+  job::JobSettings job;
   std::string plan;
   std::string policy = "perseus";
   double unit_ms = 1;

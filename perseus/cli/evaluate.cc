@@ -39,7 +39,7 @@ constexpr const char* kEvaluateExamples =
 
 struct EvaluateFlags {
   std::string plan;
-  job::JobFlags job;
+  job::JobSettings job;
   NoiseFlags noise;
   bool as_json = false;
 };
@@ -190,7 +190,7 @@ std::string FormatTable(const LoadedPlan& plan, const plan::Evaluation& baseline
 }
 
 // Whether the user asks for other conditions than those that the plan was made for.
-bool ChangesTheJob(const job::JobFlags& flags, const std::string& planned_profile) {
+bool ChangesTheJob(const job::JobSettings& flags, const std::string& planned_profile) {
   if (!flags.profile.empty() && flags.profile != planned_profile) return true;
   return !flags.facts.empty() || flags.gpus_per_stage || flags.blocking_power_w ||
          flags.switch_latency_ms || flags.switch_cost || flags.p2p_s || flags.load_s ||

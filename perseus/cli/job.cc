@@ -45,7 +45,7 @@ struct Flags {
   ServerFlags server;
   std::string job;
   bool as_json = false;
-  job::JobFlags registered;
+  job::JobSettings registered;
   std::string profile;
   std::string schedule_output;
   std::string gpu;
@@ -198,7 +198,7 @@ Result<void> Register(const Flags& flags) {
   PERSEUS_RETURN_IF_ERROR(CheckReplacesNoInput(
       flags.schedule_output, {flags.profile, flags.registered.job_file, flags.registered.facts}));
   // A search for a schedule needs the profile.
-  job::JobFlags described = flags.registered;
+  job::JobSettings described = flags.registered;
   described.profile = flags.profile;
   PERSEUS_ASSIGN_OR_RETURN(const auto job, job::LoadUnprofiledJob(described));
   const plan_file::PlannedJob& planned = job.planned;

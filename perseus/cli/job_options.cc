@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "perseus/base/wording.h"
 #include "perseus/cli/flag_checks.h"
 #include "perseus/planning/job/plausibility.h"
 #include "perseus/planning/schedule/schedule.h"
@@ -13,8 +16,10 @@
 namespace perseus::cli {
 namespace {
 
+constexpr const char* kGroup = "Job";
+
 // Adds --switch-cost SECONDS[,JOULES].
-void AddSwitchCostFlag(CLI::App& verb, job::JobFlags& flags) {
+void AddSwitchCostFlag(CLI::App& verb, job::JobSettings& flags) {
   const auto check = [](std::string& text) -> std::string {
     const std::size_t comma = text.find(',');
     std::string seconds = text.substr(0, comma);
@@ -35,12 +40,12 @@ void AddSwitchCostFlag(CLI::App& verb, job::JobFlags& flags) {
           "--switch-cost", store,
           "What each clock change costs a GPU: it stalls so long, and uses so much energy on top")
       ->type_name("SECONDS[,JOULES]")
-      ->group("Job")
+      ->group(kGroup)
       ->check(CLI::Validator(check, ""));
 }
 
 // Of a schedule that is searched for.
-void AddMemoryFlags(CLI::App& verb, job::MemoryFlags& flags) {
+void AddMemoryFlags(CLI::App& verb, job::MemorySettings& flags) {
   const auto number = [](const NumberRange& range) {
     return NumberIn({range.least, range.most}, std::string(range.unit));
   };
@@ -48,7 +53,7 @@ void AddMemoryFlags(CLI::App& verb, job::MemoryFlags& flags) {
                   "What the activations of one microbatch take on a GPU, for all stages or for "
                   "each (default: the profile's column activation_bytes)")
       ->type_name("MIB[,MIB...]")
-      ->group("Job")
+      ->group(kGroup)
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(number(job::kActivationRange));
@@ -56,20 +61,20 @@ void AddMemoryFlags(CLI::App& verb, job::MemoryFlags& flags) {
                   "What stays of these activations until a recompute, for all stages or for each: "
                   "the search then also chooses what is recomputed")
       ->type_name("MIB[,MIB...]")
-      ->group("Job")
+      ->group(kGroup)
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(number(job::kKeptRange));
   verb.add_option("--memory", flags.gpu_gib,
                   "The memory of a GPU: a schedule that is searched for has to fit")
       ->type_name("GIB")
-      ->group("Job")
+      ->group(kGroup)
       ->check(number(job::kGpuMemoryRange));
   verb.add_option("--model-memory", flags.model_gib,
                   "What weights, gradients and optimizer states take of it, for all pp_ranks or "
                   "for each (default: the profile's column model_bytes, or 0)")
       ->type_name("GIB[,GIB...]")
-      ->group("Job")
+      ->group(kGroup)
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(number(job::kModelMemoryRange));
@@ -77,7 +82,7 @@ void AddMemoryFlags(CLI::App& verb, job::MemoryFlags& flags) {
 
 }  // namespace
 
-void AddJobFlags(CLI::App& verb, job::JobFlags& flags, JobComes comes) {
+void AddJobFlags(CLI::App& verb, job::JobSettings& flags, JobComes comes) {
   const bool has_profile = comes == JobComes::kWithProfile;
   const bool may_search = comes != JobComes::kWithoutProfile;
   const auto number = [](const NumberRange& range) {
@@ -86,7 +91,7 @@ void AddJobFlags(CLI::App& verb, job::JobFlags& flags, JobComes comes) {
   const auto count = WholeNumberIn({job::kCountRange.least, job::kCountRange.most});
   const auto seconds = number(job::kSecondsRange);
   auto add = [&](const char* name, auto& value, const char* type, const char* help) {
-    return verb.add_option(name, value, help)->type_name(type)->group("Job");
+    return verb.add_option(name, value, help)->type_name(type)->group(kGroup);
   };
   add("--job", flags.job_file, "FILE", "Job file (TOML); the flags below override it")
       ->check(InputFile());
@@ -109,7 +114,7 @@ void AddJobFlags(CLI::App& verb, job::JobFlags& flags, JobComes comes) {
     verb.add_flag("--fold", flags.fold,
                   "Of --schedule auto: the stages are in a V on the pp_ranks, as with zb-v and "
                   "dualpipe-v")
-        ->group("Job");
+        ->group(kGroup);
   }
   schedule->transform(OneOf(names));
   CLI::Option* schedule_file =
@@ -153,11 +158,39 @@ void AddJobFlags(CLI::App& verb, job::JobFlags& flags, JobComes comes) {
       ->check(seconds);
 }
 
-Result<job::LoadedJob> LoadJobToPlan(const job::JobFlags& flags,
+Result<job::LoadedJob> LoadJobToPlan(const job::JobSettings& flags,
                                      const schedule_search::SearchEffort& search) {
   PERSEUS_ASSIGN_OR_RETURN(auto job, job::LoadJob(flags, search));
   PERSEUS_RETURN_IF_ERROR(WarnIfImplausible(job));
   return job;
+}
+
+std::string WithFlagNames(const CLI::App& verb, std::string_view message) {
+  constexpr std::pair<std::string_view, const char*> kOthers[] = {
+      {"activation_mib", "--activation-memory"},
+      {"all_reduce_s", "--all-reduce"},
+      {"blocking_power_w", "--blocking-power"},
+      {"gpu_gib", "--memory"},
+      {"kept_mib", "--kept-memory"},
+      {"load_s", "--load"},
+      {"model_gib", "--model-memory"},
+      {"optimizer_s", "--optimizer"},
+      {"p2p_s", "--p2p"}};
+  const CLI::Option* job_file = verb.get_option_no_throw("--job");
+  const bool has_job_file = job_file != nullptr && !job_file->empty();
+  return RenameKeys(message, [&](std::string_view key, std::string_view value) -> std::string {
+    std::string flag = fmt::format("--{}", key);
+    std::ranges::replace(flag, '_', '-');
+    for (const auto& [other, its_flag] : kOthers) {
+      if (key == other) flag = its_flag;
+    }
+    const CLI::Option* option = verb.get_option_no_throw(flag);
+    if (option == nullptr) return "";
+    if (option->empty() && has_job_file && option->get_group() == kGroup) return "";
+    if (value.empty()) return flag;
+    const bool is_quoted = value.size() >= 2 && value.starts_with('"');
+    return fmt::format("{} {}", flag, is_quoted ? value.substr(1, value.size() - 2) : value);
+  });
 }
 
 Result<void> WarnIfImplausible(const job::LoadedJob& job) {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <string>
+#include <string_view>
 
 #include "perseus/planning/job/job_setup.h"
 
@@ -13,12 +15,17 @@ enum class JobComes { kWithProfile, kWithoutProfile, kMaybeWithProfile };
 
 // Adds all flags of a job except the profile, which is an argument of some verbs and a flag of
 // others.
-void AddJobFlags(CLI::App& verb, job::JobFlags& flags, JobComes comes = JobComes::kWithProfile);
+void AddJobFlags(CLI::App& verb, job::JobSettings& flags, JobComes comes = JobComes::kWithProfile);
 
 // LoadJob for a verb that plans. Refuses input that cannot be (job/plausibility.h), and prints a
 // warning on standard error for each likely mistake.
-Result<job::LoadedJob> LoadJobToPlan(const job::JobFlags& flags,
+Result<job::LoadedJob> LoadJobToPlan(const job::JobSettings& flags,
                                      const schedule_search::SearchEffort& search = {});
+
+// An error names a value by its key (RenameKeys in base/wording.h). Returns the message with the
+// flags of the verb in their place: "add `microbatches = 96`" becomes "add --microbatches 96". The
+// key of a job file that the user gave stays, unless the flag was given, too.
+std::string WithFlagNames(const CLI::App& verb, std::string_view message);
 
 // Prints warnings. Fails as CheckPlausible does.
 Result<void> WarnIfImplausible(const job::LoadedJob& job);

@@ -20,6 +20,7 @@
 #include "perseus/base/system_cause.h"
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/help.h"
+#include "perseus/cli/job_options.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/verbs.h"
 #include "perseus/cli/version.h"
@@ -227,7 +228,8 @@ int Run(int argc, const char* const* argv) {
     if (!verb.flags->parsed()) continue;
     if (verb.take_command) verb.take_command(std::move(line.command));
     if (auto done = RunVerb(verb); !done) {
-      return ReportError(done.error().message, StatusOf(done.error().kind));
+      const CLI::App& chosen = *FindChosenVerb(program).app;
+      return ReportError(WithFlagNames(chosen, done.error().message), StatusOf(done.error().kind));
     }
     return verb.status();
   }

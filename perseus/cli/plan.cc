@@ -58,7 +58,7 @@ constexpr const char* kPlanExamples =
     "They replace the files of an earlier run when all of them are written.";
 
 struct PlanFlags {
-  job::JobFlags job;
+  job::JobSettings job;
   TargetFlags targets;
   std::string directory;
   std::optional<int> stops;

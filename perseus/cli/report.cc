@@ -71,7 +71,7 @@ Result<std::vector<NamedPlan>> ReadPlans(const std::vector<std::string>& paths) 
 
 // The job of the first plan, with the profile of --profile or else its own.
 Result<job::LoadedJob> LoadJobOf(const NamedPlan& plan, const ReportFlags& flags) {
-  job::JobFlags job;
+  job::JobSettings job;
   (plan.file.job.IsGeneralGraph() ? job.graph : job.profile) = flags.profile;
   std::error_code error;
   if (flags.profile.empty() && !fs::exists(plan.file.job.profile, error)) {

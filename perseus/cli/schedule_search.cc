@@ -48,7 +48,7 @@ constexpr const char* kSearchExamples =
     "      --blocking-power 83.64 --figure memory.svg --figure schedules.svg";
 
 struct SearchFlags {
-  job::JobFlags job;
+  job::JobSettings job;
   std::vector<int> more;
   std::string directory;
   FigureFlags figures;

@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "perseus/base/file.h"
@@ -41,7 +43,7 @@ constexpr const char* kTrainerExamples =
     "      --plan out/plans/no-slowdown.json";
 
 struct TrainerFlags {
-  job::JobFlags job;
+  job::JobSettings job;
   std::vector<std::string> nodes;
   std::vector<std::string> agents;
   std::vector<std::string> job_directories;
@@ -51,9 +53,7 @@ struct TrainerFlags {
   double scale = 1;
   double timeout_s = 30;
   bool as_json = false;
-  // The parent adds these for the process of a rank.
-  std::string as_rank;
-  std::string sockets;
+  std::string as_rank;  // The parent adds it for the process of a rank.
 };
 
 // What every process of the trainer derives from the flags, in the same way.
@@ -128,11 +128,8 @@ std::string StagesOf(const schedule::Schedule& schedule, int pp_rank) {
   return stages;
 }
 
-Result<void> BeRank(const TrainerFlags& flags, const trainer::RankSockets& sockets) {
-  trainer::RankProcessOptions options;
-  if (std::sscanf(flags.as_rank.c_str(), "%d:%d", &options.pipeline, &options.rank) != 2) {
-    return Fail("--as-rank is only for the trainer itself (remove it)");
-  }
+Result<void> BeRank(const TrainerFlags& flags, trainer::RankProcessOptions options,
+                    const trainer::RankSockets& sockets) {
   PERSEUS_ASSIGN_OR_RETURN(const auto workload, LoadWorkload(flags));
   const schedule::PipelineModel& model = workload.planned.model;
   PERSEUS_ASSIGN_OR_RETURN(auto work, trainer::MakeRankWork(workload.planned.schedule, options.rank,
@@ -151,8 +148,16 @@ Result<void> BeRank(const TrainerFlags& flags, const trainer::RankSockets& socke
 }
 
 Result<void> RunRank(const TrainerFlags& flags) {
-  PERSEUS_ASSIGN_OR_RETURN(const auto sockets, trainer::ParseRankSockets(flags.sockets));
-  auto run = BeRank(flags, sockets);
+  trainer::RankProcessOptions options;
+  int begin = 0;  // Of the sockets.
+  if (std::sscanf(flags.as_rank.c_str(), "%d:%d,%n", &options.pipeline, &options.rank, &begin) !=
+      2) {
+    return Fail("--as-rank is only for the trainer itself (remove it)");
+  }
+  const std::string_view text =
+      std::string_view(flags.as_rank).substr(static_cast<std::size_t>(begin));
+  PERSEUS_ASSIGN_OR_RETURN(const auto sockets, trainer::ParseRankSockets(text));
+  auto run = BeRank(flags, std::move(options), sockets);
   if (run) return run;
   // The parent prints the error of a rank, once.
   (void)trainer::SendMessage(
@@ -293,6 +298,7 @@ Result<void> RunParent(const TrainerFlags& flags) {
   if (!flags.plan.empty()) options.environment.emplace_back("PERSEUS_PLAN", flags.plan);
   PERSEUS_ASSIGN_OR_RETURN(auto command, OwnCommand());
   options.command = std::move(command);
+  options.command.emplace_back("--as-rank");
 
   PERSEUS_ASSIGN_OR_RETURN(const auto summary, trainer::RunTraining(options));
   if (!flags.record.empty()) {
@@ -345,9 +351,8 @@ Verb AddTrainerVerb(CLI::App& program) {
                    "Write the time and energy of every step, as the virtual GPUs know them (CSV)")
       ->type_name("FILE");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of text");
-  // These are not for users. CLI11 does not show an empty group.
+  // This is not for users. CLI11 does not show an empty group.
   verb->add_option("--as-rank", flags->as_rank)->group("");
-  verb->add_option("--sockets", flags->sockets)->group("");
   AddJobFlags(*verb, flags->job);
   return {verb, [flags] { return flags->as_rank.empty() ? RunParent(*flags) : RunRank(*flags); }};
 }

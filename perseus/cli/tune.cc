@@ -52,7 +52,7 @@ constexpr const char* kTuneExamples =
     "plans: give it to perseus job register).";
 
 struct TuneFlags {
-  job::JobFlags job;
+  job::JobSettings job;
   TargetFlags targets;
   std::string directory;
   std::string output;
@@ -277,7 +277,7 @@ void SayProgress(std::string_view text) {
 }
 
 // Whether neither the flags nor the job file have a schedule. `file` has the keys of the job file.
-bool LacksSchedule(const job::JobFlags& flags, const job::Job& file) {
+bool LacksSchedule(const job::JobSettings& flags, const job::Job& file) {
   return flags.schedule.empty() && flags.schedule_file.empty() && flags.graph.empty() &&
          !file.Has("schedule") && !file.Has("schedule_file") && !file.Has("graph");
 }
@@ -301,7 +301,7 @@ Result<job::UnprofiledJob> LoadTunedJob(const TuneFlags& flags, const tuner::Sho
   PERSEUS_ASSIGN_OR_RETURN(const auto ran, tuner::AwaitRanSchedule(flags.directory, wait, clock));
   std::string text = tuner::Describe(ran);
   SayProgress(text.substr(0, text.find('\n')));
-  job::JobFlags job = flags.job;
+  job::JobSettings job = flags.job;
   const std::filesystem::path path = std::filesystem::path(flags.directory) / "schedule.csv";
   PERSEUS_RETURN_IF_ERROR(protocol::WriteJobFile(flags.directory, path.filename(),
                                                  schedule::FormatSchedule(ran.schedule)));

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "perseus/runtime/protocol/job_files.h"
+#include "perseus/runtime/protocol/rank_log.h"
 
 namespace perseus::cli {
 namespace {
@@ -82,14 +83,11 @@ std::string VerdictOf(const nlohmann::json& verified) {
 }  // namespace
 
 bool Turnkey::HasSteps() const {
-  std::error_code error;
-  const fs::directory_iterator logs(options_.job_directory / "ranks", error);
-  if (error) return false;
-  return std::ranges::any_of(logs, [&](const fs::directory_entry& log) {
-    std::error_code failure;
-    return log.path().extension() == ".jsonl" && log.last_write_time(failure) >= options_.start &&
-           !failure;
-  });
+  const auto logs = protocol::FindRankLogs(options_.job_directory);
+  return logs && std::ranges::any_of(*logs, [&](const auto& log) {
+           std::error_code failure;
+           return fs::last_write_time(log.second, failure) >= options_.start && !failure;
+         });
 }
 
 void Turnkey::Start(const std::string& verb, std::vector<std::string> flags) {

@@ -46,41 +46,41 @@ _NAMED_TARGETS = {
 }
 
 
-def set_profile(flags: "_planner.JobFlags", profile: Optional[ProfileLike]) -> None:
+def set_profile(settings: "_planner.JobSettings", profile: Optional[ProfileLike]) -> None:
     if isinstance(profile, (str, bytes, os.PathLike)):
-        flags.profile = path("profile", profile)
+        settings.profile = path("profile", profile)
     elif profile is not None:
-        flags.profile = "profile"
-        flags.profile_text = _profile_text(profile)
+        settings.profile = "profile"
+        settings.profile_text = _profile_text(profile)
 
 
 def set_job(
-    flags: "_planner.JobFlags",
+    settings: "_planner.JobSettings",
     job: Optional[PathLike],
     facts: Optional[PathLike],
     **numbers: Optional[float],
 ) -> None:
     if job is not None:
-        flags.job_file = path("job", job)
+        settings.job_file = path("job", job)
     if facts is not None:
-        flags.facts = path("facts", facts)
+        settings.facts = path("facts", facts)
     for name, value in numbers.items():
         if value is not None:
-            setattr(flags, name, checked(name, value))
+            setattr(settings, name, checked(name, value))
 
 
 def set_memory(
-    flags: "_planner.JobFlags",
+    settings: "_planner.JobSettings",
     fold: bool,
     memory_gib: Optional[float],
     **lists: Union[None, float, Sequence[float]],
 ) -> None:
-    flags.fold = flag("fold", fold)
+    settings.fold = flag("fold", fold)
     for name, given in lists.items():
         if given is not None:
-            setattr(flags, name, [checked(name, value) for value in several(given)])
+            setattr(settings, name, [checked(name, value) for value in several(given)])
     if memory_gib is not None:
-        flags.memory_gib = float(checked("memory_gib", memory_gib))
+        settings.memory_gib = float(checked("memory_gib", memory_gib))
 
 
 def require(

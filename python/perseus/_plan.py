@@ -421,21 +421,21 @@ def plan(
         price=price,
     )
     arguments.targets(target, **requested)  # Refuse wrong targets before anything is computed.
-    flags = _planner.JobFlags()
+    settings = _planner.JobSettings()
     if profile is None and job is None and graph is None:
         raise Error("the profile is missing (give the path of a CSV file, rows, or columns)")
     if graph is None and job is None:
         arguments.require(schedule, schedule_file, microbatches, blocking_power_w, facts)
-    arguments.set_profile(flags, profile)
+    arguments.set_profile(settings, profile)
     if sum(given is not None for given in (schedule, schedule_file, graph)) > 1:
         raise Error("schedule, schedule_file and graph exclude each other (leave out two)")
-    flags.schedule = arguments.text("schedule", schedule)
+    settings.schedule = arguments.text("schedule", schedule)
     if schedule_file is not None:
-        flags.schedule_file = arguments.path("schedule_file", schedule_file)
+        settings.schedule_file = arguments.path("schedule_file", schedule_file)
     if graph is not None:
-        flags.graph = arguments.path("graph", graph)
+        settings.graph = arguments.path("graph", graph)
     arguments.set_job(
-        flags,
+        settings,
         job,
         facts,
         pp_ranks=pp_ranks,
@@ -451,7 +451,7 @@ def plan(
         optimizer_s=optimizer_s,
     )
     arguments.set_memory(
-        flags,
+        settings,
         fold,
         memory_gib,
         max_in_flight=max_in_flight,
@@ -460,9 +460,9 @@ def plan(
         kept_mib=kept_mib,
     )
     if switch_cost is not None:
-        flags.set_switch_cost(*arguments.switch_cost(switch_cost))
+        settings.set_switch_cost(*arguments.switch_cost(switch_cost))
     most = None if max_switches is None else arguments.checked("max_switches", max_switches)
-    planning_job = _planner.PlanningJob(flags, arguments.flag("frontier", frontier), most)
+    planning_job = _planner.PlanningJob(settings, arguments.flag("frontier", frontier), most)
     for warning in planning_job.warnings():
         warnings.warn(warning, UserWarning, stacklevel=2)
     result = PlanResult(planning_job)
@@ -512,14 +512,14 @@ def search_schedules(
     Warns:
         UserWarning: The input is probably wrong, such as a clock in GHz.
     """
-    flags = _planner.JobFlags()
+    settings = _planner.JobSettings()
     if profile is None and job is None:
         raise Error("the profile is missing (give the path of a CSV file, rows, or columns)")
     if job is None:
         arguments.require("auto", None, microbatches, blocking_power_w, facts)
-    arguments.set_profile(flags, profile)
+    arguments.set_profile(settings, profile)
     arguments.set_job(
-        flags,
+        settings,
         job,
         facts,
         microbatches=microbatches,
@@ -532,7 +532,7 @@ def search_schedules(
         optimizer_s=optimizer_s,
     )
     arguments.set_memory(
-        flags,
+        settings,
         fold,
         memory_gib,
         activation_mib=activation_mib,
@@ -540,14 +540,14 @@ def search_schedules(
         kept_mib=kept_mib,
     )
     if switch_cost is not None:
-        flags.set_switch_cost(*arguments.switch_cost(switch_cost))
+        settings.set_switch_cost(*arguments.switch_cost(switch_cost))
     if max_switches is not None:
-        flags.most_switches = arguments.checked("max_switches", max_switches)
+        settings.most_switches = arguments.checked("max_switches", max_switches)
     several = [] if more is None else arguments.several(more)
     asked = sorted({arguments.checked("more", value) for value in several})
     if more is not None and not asked:
         raise Error("more has no numbers (leave it out for the default rows)")
-    found = _planner.search_schedules(flags, asked)
+    found = _planner.search_schedules(settings, asked)
     for warning in found["warnings"]:
         warnings.warn(warning, UserWarning, stacklevel=2)
     return ScheduleSearch._of(found)

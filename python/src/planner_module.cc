@@ -1,9 +1,11 @@
 // perseus._planner: the planner for Python. It loads a job and computes its frontier and its plans.
 // perseus/_plan.py makes objects with NumPy arrays of the results.
 //
-// Errors have the text of the program, with keyword arguments for flags. They are perseus.Error (a
-// ValueError) for wrong input, perseus.UnreachableError for a target that no plan meets, and
-// OSError for a failure of the system. Planning releases Python's global interpreter lock.
+// Errors have the text of the program, with the arguments of Python for flags. They are
+// perseus.Error (a ValueError) for wrong input, perseus.UnreachableError for a target that no plan
+// meets, and OSError for a failure of the system. Planning releases Python's global interpreter
+// lock.
+#include <fmt/format.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -11,12 +13,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/file.h"
+#include "perseus/base/wording.h"
 #include "perseus/planning/discrete_bound/discrete_bound.h"
 #include "perseus/planning/few_switches/change_rate.h"
 #include "perseus/planning/job/job.h"
@@ -28,12 +32,19 @@
 #include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/planning/schedule/in_flight.h"
 #include "perseus/planning/schedule_search/tradeoff.h"
-#include "python/src/keyword_names.h"
 
 namespace py = pybind11;
 
 namespace perseus {
 namespace {
+
+// The message with the arguments of Python in place of the keys (RenameKeys): memory_gib=2.
+std::string WithArgumentNames(std::string_view message) {
+  return RenameKeys(message, [](std::string_view key, std::string_view value) {
+    return fmt::format("{}{}{}", key == "gpu_gib" ? "memory_gib" : key, value.empty() ? "" : "=",
+                       value);
+  });
+}
 
 struct Failure {
   Error error;
@@ -49,8 +60,9 @@ T OrThrow(Result<T> result) {
 class PlanningJob {
  public:
   // `most_switches` replaces the limit of the job file, and the rate of the hardware facts.
-  PlanningJob(const job::JobFlags& flags, bool with_frontier, std::optional<int> most_switches)
-      : job_(OrThrow(job::LoadJob(flags))),
+  PlanningJob(const job::JobSettings& settings, bool with_frontier,
+              std::optional<int> most_switches)
+      : job_(OrThrow(job::LoadJob(settings))),
         planner_(OrThrow(plan::Planner::Create(job_.graph, job_.model))) {
     change_limit_.most_changes = most_switches ? most_switches : job_.most_switches;
     if (!change_limit_.most_changes) change_limit_.changes_per_s = job_.facts.most_changes_per_s;
@@ -60,8 +72,8 @@ class PlanningJob {
   // Likely mistakes in the input, one line each.
   std::vector<std::string> Warnings() const {
     auto warnings = job::CheckPlausible(job_);
-    if (!warnings) return {WithKeywordNames(warnings.error().message)};
-    for (std::string& warning : *warnings) warning = WithKeywordNames(warning);
+    if (!warnings) return {WithArgumentNames(warnings.error().message)};
+    for (std::string& warning : *warnings) warning = WithArgumentNames(warning);
     return *std::move(warnings);
   }
 
@@ -206,12 +218,12 @@ py::dict DescribeRow(const schedule_search::TradeoffRow& row) {
 }
 
 // What memory saves, as `perseus schedule search` prints it. Empty `more`: its default rows.
-py::dict SearchSchedules(const job::JobFlags& flags, const std::vector<int>& more) {
+py::dict SearchSchedules(const job::JobSettings& settings, const std::vector<int>& more) {
   job::GpuMemory memory;
   std::vector<std::string> warnings;
   const auto tradeoff = [&] {
     const py::gil_scoped_release release;
-    const auto job = OrThrow(job::LoadUnscheduledJob(flags));
+    const auto job = OrThrow(job::LoadUnscheduledJob(settings));
     warnings = OrThrow(job::CheckPlausible(OrThrow(job::LayOutReference(job))));
     memory = job.memory;
     schedule_search::TradeoffOptions options;
@@ -229,7 +241,7 @@ py::dict SearchSchedules(const job::JobFlags& flags, const std::vector<int>& mor
   found["baseline_energy_j"] = tradeoff.reference.energy_j;
   found["conclusion"] = schedule_search::Conclude(tradeoff);
   found["memory_source"] = memory.source;
-  for (std::string& warning : warnings) warning = WithKeywordNames(warning);
+  for (std::string& warning : warnings) warning = WithArgumentNames(warning);
   found["warnings"] = warnings;
   return found;
 }
@@ -294,52 +306,52 @@ void AddExceptions(py::module_& module) {
       }
       if (failure.error.kind == ErrorKind::kUnreachable) type = unreachable_error;
       // The message may contain a path with any bytes.
-      const std::string text = OneLine(WithKeywordNames(failure.error.message));
+      const std::string text = OneLine(WithArgumentNames(failure.error.message));
       PyErr_SetString(type, text.c_str());
     }
   });
 }
 
-void AddJobFlags(py::module_& module) {
-  py::class_<job::JobFlags>(module, "JobFlags")
+void AddJobSettings(py::module_& module) {
+  py::class_<job::JobSettings>(module, "JobSettings")
       .def(py::init<>())
-      .def_readwrite("profile", &job::JobFlags::profile)
-      .def_readwrite("profile_text", &job::JobFlags::profile_text)
-      .def_readwrite("job_file", &job::JobFlags::job_file)
-      .def_readwrite("schedule", &job::JobFlags::schedule)
-      .def_readwrite("schedule_file", &job::JobFlags::schedule_file)
-      .def_readwrite("graph", &job::JobFlags::graph)
-      .def_readwrite("facts", &job::JobFlags::facts)
-      .def_readwrite("pp_ranks", &job::JobFlags::pp_ranks)
-      .def_readwrite("microbatches", &job::JobFlags::microbatches)
-      .def_readwrite("chunks", &job::JobFlags::chunks)
-      .def_readwrite("pipelines", &job::JobFlags::pipelines)
-      .def_readwrite("gpus_per_stage", &job::JobFlags::gpus_per_stage)
-      .def_readwrite("blocking_power_w", &job::JobFlags::blocking_power_w)
-      .def_readwrite("switch_latency_ms", &job::JobFlags::switch_latency_ms)
+      .def_readwrite("profile", &job::JobSettings::profile)
+      .def_readwrite("profile_text", &job::JobSettings::profile_text)
+      .def_readwrite("job_file", &job::JobSettings::job_file)
+      .def_readwrite("schedule", &job::JobSettings::schedule)
+      .def_readwrite("schedule_file", &job::JobSettings::schedule_file)
+      .def_readwrite("graph", &job::JobSettings::graph)
+      .def_readwrite("facts", &job::JobSettings::facts)
+      .def_readwrite("pp_ranks", &job::JobSettings::pp_ranks)
+      .def_readwrite("microbatches", &job::JobSettings::microbatches)
+      .def_readwrite("chunks", &job::JobSettings::chunks)
+      .def_readwrite("pipelines", &job::JobSettings::pipelines)
+      .def_readwrite("gpus_per_stage", &job::JobSettings::gpus_per_stage)
+      .def_readwrite("blocking_power_w", &job::JobSettings::blocking_power_w)
+      .def_readwrite("switch_latency_ms", &job::JobSettings::switch_latency_ms)
       .def("set_switch_cost",
-           [](job::JobFlags& flags, double stall_s, double energy_j) {
-             flags.switch_cost = schedule::SwitchCost{ToNanoseconds(stall_s), energy_j};
+           [](job::JobSettings& settings, double stall_s, double energy_j) {
+             settings.switch_cost = schedule::SwitchCost{ToNanoseconds(stall_s), energy_j};
            })
-      .def_readwrite("p2p_s", &job::JobFlags::p2p_s)
-      .def_readwrite("load_s", &job::JobFlags::load_s)
-      .def_readwrite("all_reduce_s", &job::JobFlags::all_reduce_s)
-      .def_readwrite("optimizer_s", &job::JobFlags::optimizer_s)
-      .def_readwrite("max_in_flight", &job::JobFlags::max_in_flight)
+      .def_readwrite("p2p_s", &job::JobSettings::p2p_s)
+      .def_readwrite("load_s", &job::JobSettings::load_s)
+      .def_readwrite("all_reduce_s", &job::JobSettings::all_reduce_s)
+      .def_readwrite("optimizer_s", &job::JobSettings::optimizer_s)
+      .def_readwrite("max_in_flight", &job::JobSettings::max_in_flight)
       .def_property(
-          "activation_mib", [](const job::JobFlags& f) { return f.memory.activation_mib; },
-          [](job::JobFlags& f, std::vector<double> mib) { f.memory.activation_mib = mib; })
+          "activation_mib", [](const job::JobSettings& f) { return f.memory.activation_mib; },
+          [](job::JobSettings& f, std::vector<double> mib) { f.memory.activation_mib = mib; })
       .def_property(
-          "kept_mib", [](const job::JobFlags& f) { return f.memory.kept_mib; },
-          [](job::JobFlags& f, std::vector<double> mib) { f.memory.kept_mib = mib; })
-      .def_readwrite("fold", &job::JobFlags::fold)
-      .def_readwrite("most_switches", &job::JobFlags::most_switches)
+          "kept_mib", [](const job::JobSettings& f) { return f.memory.kept_mib; },
+          [](job::JobSettings& f, std::vector<double> mib) { f.memory.kept_mib = mib; })
+      .def_readwrite("fold", &job::JobSettings::fold)
+      .def_readwrite("most_switches", &job::JobSettings::most_switches)
       .def_property(
-          "memory_gib", [](const job::JobFlags& f) { return f.memory.gpu_gib; },
-          [](job::JobFlags& f, std::optional<double> gib) { f.memory.gpu_gib = gib; })
+          "memory_gib", [](const job::JobSettings& f) { return f.memory.gpu_gib; },
+          [](job::JobSettings& f, std::optional<double> gib) { f.memory.gpu_gib = gib; })
       .def_property(
-          "model_gib", [](const job::JobFlags& f) { return f.memory.model_gib; },
-          [](job::JobFlags& f, std::vector<double> gib) { f.memory.model_gib = gib; });
+          "model_gib", [](const job::JobSettings& f) { return f.memory.model_gib; },
+          [](job::JobSettings& f, std::vector<double> gib) { f.memory.model_gib = gib; });
 }
 
 void AddTargets(py::module_& module) {
@@ -372,7 +384,7 @@ void AddTargets(py::module_& module) {
 
 void AddJob(py::module_& module) {
   py::class_<PlanningJob, std::shared_ptr<PlanningJob>>(module, "PlanningJob")
-      .def(py::init<const job::JobFlags&, bool, std::optional<int>>(),
+      .def(py::init<const job::JobSettings&, bool, std::optional<int>>(),
            py::call_guard<py::gil_scoped_release>())
       .def(
           "plan",
@@ -400,7 +412,7 @@ PYBIND11_MODULE(_planner, module) {
   using namespace perseus;
   module.doc() = "The planner of Perseus. Use it through the package perseus.";
   AddExceptions(module);
-  AddJobFlags(module);
+  AddJobSettings(module);
   AddTargets(module);
   AddJob(module);
   module.def("search_schedules", &SearchSchedules);

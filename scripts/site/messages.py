@@ -106,9 +106,10 @@ def page(sources):
             rows[_area(module)].add((re.sub(r"^(…: )+", "", message), remedy, status))
     lines = ["# All error messages", "",
              "This page lists the messages that say what to do, from the sources of this version. `…` stands",
-             "for what varies, and the place in the input in front of a message is left out. [Error",
-             "messages](errors.md) explains the most frequent ones. To find a message, search this page for",
-             "some of its words that do not vary.", ""]
+             "for what varies, and the place in the input in front of a message is left out. A name between",
+             "backticks is a key, such as that of the job file: the program shows its flag, and Python its",
+             "argument. [Error messages](errors.md) explains the most frequent messages. To find one, search",
+             "this page for some of its words that do not vary.", ""]
     for area, _ in AREAS:
         lines += [f"## {area}", "", "| Message | Remedy | Exit status |", "|---|---|---|"]
         for message, remedy, status in sorted(rows[area], key=lambda row: row[0].lstrip("…\" ").lower()):

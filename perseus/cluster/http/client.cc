@@ -50,7 +50,7 @@ std::string Member(const nlohmann::json& document, const char* name) {
 
 // For an answer that says nothing itself, such as that of a proxy or of another program.
 std::string_view RemedyOf(int status) {
-  if (status == 401 || status == 403) return "give a token that the server accepts: --token-file";
+  if (status == 401 || status == 403) return "give a token that the server accepts: `token_file`";
   if (status / 100 == 5) return "try again; if it fails again, see the log of the server";
   return "is this the address of a perseus server?";
 }

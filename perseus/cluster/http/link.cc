@@ -25,16 +25,16 @@ std::string_view Remedy(long verified, unsigned long code) {
     case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
     case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
-      return " (name the file of its authority with --ca)";
+      return " (name the file of its authority: `ca`)";
     default:
       break;
   }
   if (ERR_GET_LIB(code) != ERR_LIB_SSL) return "";
   switch (ERR_GET_REASON(code)) {
     case SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED:
-      return " (name a client certificate with --cert and --key)";
+      return " (name a client certificate: `cert` and `key`)";
     case SSL_R_TLSV1_ALERT_UNKNOWN_CA:
-      return " (with --cert and --key, name a certificate of an authority that the server trusts)";
+      return " (name a certificate of an authority that the server trusts: `cert` and `key`)";
     case SSL_R_WRONG_VERSION_NUMBER:
       return " (if the server uses plain HTTP, write http://)";
     default:

@@ -107,7 +107,7 @@ TEST_F(Tls, IsRefusedForAnUnknownAuthority) {
   const auto stranger = Post({.authority = other_.file()});
   ASSERT_FALSE(stranger);
   EXPECT_THAT(stranger.error().message, HasSubstr("its certificate is invalid"));
-  EXPECT_THAT(stranger.error().message, EndsWith("(name the file of its authority with --ca)"));
+  EXPECT_THAT(stranger.error().message, EndsWith("(name the file of its authority: `ca`)"));
   const auto system = Post({});
   ASSERT_FALSE(system);
   EXPECT_THAT(system.error().message, HasSubstr("its certificate is invalid"));
@@ -136,8 +136,7 @@ TEST_F(Tls, MayRequireClientCertificates) {
   EXPECT_EQ(*known, "node-7:hello");
   const auto without = Post({.authority = authority_.file()});
   ASSERT_FALSE(without);
-  EXPECT_THAT(without.error().message,
-              EndsWith("(name a client certificate with --cert and --key)"));
+  EXPECT_THAT(without.error().message, EndsWith("(name a client certificate: `cert` and `key`)"));
   const auto stranger = Post(
       {.authority = authority_.file(), .certificate = strange.certificate, .key = strange.key});
   ASSERT_FALSE(stranger);

@@ -206,7 +206,7 @@ bool Node::TakeKey(const std::filesystem::path& directory, const Job& job) {
       directory.string() + " is second",
       fmt::format("job {} has ranks in {} and in {} on one node, and those in the latter get no "
                   "plans (use one directory for all its ranks on this node, or run a perseus node "
-                  "with another --name for {})",
+                  "with another name for {})",
                   job.key, holder.string(), directory.string(), directory.string()));
   return false;
 }

@@ -80,7 +80,7 @@ TEST_F(NodeTest, ASecondDirectoryWithTheSameKeyIsIgnoredWithOneWarning) {
   EXPECT_THAT(server_.requests, ElementsAre("PUT /v1/nodes/n7/jobs/gpt3-run7"));
   EXPECT_THAT(logged_.str(),
               HasSubstr((directory_ / "a").string() + " and in " + (directory_ / "b").string()));
-  EXPECT_EQ(logged_.str().find("another --name"), logged_.str().rfind("another --name"));
+  EXPECT_EQ(logged_.str().find("another name"), logged_.str().rfind("another name"));
   Receive(7, 1, {{"0", kNodePlanA}});
   Turn();
   EXPECT_EQ(InForce("a").PlanOf(0), PlanPath(kNodePlanA));
@@ -105,7 +105,7 @@ TEST_F(NodeTest, ARunThatContinuesInAnotherDirectoryIsAttached) {
   EXPECT_THAT(server_.requests, ElementsAre("PUT /v1/nodes/n7/jobs/gpt3-run7"));
   Turn(6'000 * kMillisecond);
   EXPECT_THAT(server_.requests, SizeIs(1));
-  EXPECT_THAT(logged_.str(), Not(HasSubstr("another --name")));
+  EXPECT_THAT(logged_.str(), Not(HasSubstr("another name")));
 }
 
 TEST_F(NodeTest, AttachesRanksFetchesPlansWritesTheAssignmentAndReports) {

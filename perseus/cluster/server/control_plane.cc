@@ -333,7 +333,7 @@ class ControlPlane::Impl {
     if (IsLocal(options_) || options_.is_insecure) return {};
     if (!options_.tls) {
       return Fail(
-          "other machines can reach {}: give --tls-certificate and --tls-key, or --insecure if a "
+          "other machines can reach {}: give `tls_certificate` and `tls_key`, or `insecure` if a "
           "proxy in front of the server does TLS",
           options_.address);
     }
@@ -341,7 +341,7 @@ class ControlPlane::Impl {
     if (!tokens.empty() || !options_.trusted.issuers.empty()) return {};
     return Fail(
         "other machines can reach {}, and without a token everybody is an operator: first create a "
-        "token (perseus token create --scope operator), or give --insecure",
+        "token (perseus token create --scope operator), or give `insecure`",
         options_.address);
   }
 

@@ -99,7 +99,7 @@ TEST_F(LimitedTest, ATokenHasALimitOfStreams) {
   }));
   const auto refused = Send("GET", "/v1/nodes/n2/events?instance=abcdef0123456789");
   EXPECT_EQ(refused.status, 429);
-  EXPECT_THAT(refused.body, HasSubstr("--max-streams-of-token"));
+  EXPECT_THAT(refused.body, HasSubstr("`max_streams_of_token`"));
 }
 
 TEST_F(ControlPlaneTest, RefusesUnknownQueries) {

@@ -121,7 +121,7 @@ TEST_F(ControlPlaneTest, TwoProcessesCannotBeTheSameNode) {
   ASSERT_EQ(first->Await(IsAssignment), 0);
   for (const http::Response& refused : {attach("b"), listen("b")}) {
     EXPECT_EQ(refused.status, 409) << refused.body;
-    EXPECT_THAT(refused.body, HasSubstr("start one of them with another --name"));
+    EXPECT_THAT(refused.body, HasSubstr("start one of them with another `name`"));
   }
   EXPECT_EQ(json::parse(attach("b").body)["pointer"], "/instance");
   EXPECT_EQ(Get("/v1/nodes/n0/jobs")["jobs"][0]["ranks"].size(), 1U);

@@ -51,7 +51,7 @@ Answer<void> CheckNode(const Identity& identity, std::string_view node) {
   const bool is_bound = identity.role == Role::kAgent || identity.role == Role::kJoin;
   if (!is_bound || node.empty() || MatchesAny(identity.nodes, node)) return {};
   return Forbid(fmt::format("the token is not valid for node {}", Excerpt(node)),
-                "use the node's own token, or a token with this --node");
+                "use the node's own token, or a token with this `node`");
 }
 
 // An unknown job has no key here. It is out of all bounds, so the holder of a bound token cannot

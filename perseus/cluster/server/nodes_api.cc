@@ -64,7 +64,7 @@ Answer<void> ClaimName(const Context& context, const store::NodeClaim& claim, co
                 fmt::format("another process of perseus node has the name {}: it is connected, or "
                             "was connected less than {} s ago",
                             claim.node, telemetry::kNodeIsSilentAfter / 1000),
-                "start one of them with another --name", pointer);
+                "start one of them with another `name`", pointer);
 }
 
 http::Problem TooManyStreams() {
@@ -74,7 +74,7 @@ http::Problem TooManyStreams() {
           .pointer = "",
           .remedy =
               "give nodes tokens of their own (perseus node --join-token-file), or ask an "
-              "operator for a higher --max-streams-of-token",
+              "operator for a higher `max_streams_of_token`",
           .retry_after_s = 5};
 }
 

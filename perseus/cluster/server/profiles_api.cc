@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/units.h"
 #include "perseus/cluster/job_planning/job_spec.h"
 #include "perseus/cluster/job_planning/planning.h"
 #include "perseus/cluster/server/endpoints.h"
@@ -25,7 +26,6 @@ constexpr std::size_t kMaxRowsBytes = 4 << 20;  // 200 bytes for each row.
 constexpr std::size_t kMaxProfileBytes = 64 << 20;
 constexpr std::size_t kMaxQuestionBytes = 1 << 20;  // 1,000 ranks with 100 clocks each.
 constexpr int kMaxBudgetCount = 100'000;
-constexpr int kMaxMegahertz = 100'000;  // As in a profile.
 constexpr int kMaxCount = 1'000'000;
 constexpr double kMaxMeasuredSeconds = 1e6;
 constexpr double kMaxMeasuredJoules = 1e12;
@@ -71,7 +71,7 @@ Row ReadRow(const Node& node, const Shape& shape) {
             Excerpt(kind.Text()));
   }
   row.kind = *known;
-  row.frequency_mhz = node.Member("frequency").Count(1, kMaxMegahertz, "MHz, such as 1410");
+  row.frequency_mhz = node.Member("frequency").Count(1, kHighestFrequencyMhz, "MHz, such as 1410");
   row.time_s = node.Member("time").Number(1e-9, kMaxMeasuredSeconds, "seconds");
   row.energy_j = node.Member("energy").Number(1e-9, kMaxMeasuredJoules, "joules");
   if (node.Has("samples")) row.samples = node.Member("samples").Count(1, kMaxCount, "a count");
@@ -232,7 +232,7 @@ NextQuestion ReadQuestion(const Node& node, std::size_t ranks) {
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     std::vector<int>& of_rank = question.clocks_mhz.emplace_back();
     for (std::size_t i = 0; i < clocks[rank].ListSize(); ++i) {
-      of_rank.push_back(clocks[rank][i].Count(1, kMaxMegahertz, "MHz, such as 1410"));
+      of_rank.push_back(clocks[rank][i].Count(1, kHighestFrequencyMhz, "MHz, such as 1410"));
     }
     std::ranges::sort(of_rank);
     if (of_rank.empty()) ThrowAt(clocks[rank].path, "is empty (list the clocks of the GPU)");

@@ -30,7 +30,7 @@ bool IsFromThisMachine(const http::Request& request) {
 
 Answer<Identity> Unknown(std::string detail) {
   return Refuse(401, "A valid token is required", std::move(detail),
-                "give a token: --token-file or PERSEUS_TOKEN_FILE, or over HTTP the field "
+                "give a token: `token_file` or PERSEUS_TOKEN_FILE, or over HTTP the field "
                 "Authorization: Bearer TOKEN; perseus token create makes tokens");
 }
 

@@ -155,7 +155,7 @@ Answer<http::Response> Create(const Context& context) {
   // Another replica may have created the first token just now, without a notice yet.
   if (context.identity.token.empty() && !tokens->empty()) {
     return Refuse(401, "A valid token is required", "tokens exist now, and the request has none",
-                  "give a token of scope operator: --token-file or PERSEUS_TOKEN_FILE, or over "
+                  "give a token of scope operator: `token_file` or PERSEUS_TOKEN_FILE, or over "
                   "HTTP the field Authorization: Bearer TOKEN");
   }
   // An operator of an issuer can create tokens without one.
@@ -261,7 +261,7 @@ Answer<http::Response> Join(const Context& context, const std::string& node) {
                   fmt::format("token {} is the token of node {} until {}", (*other)->id, node,
                               TimeText((*other)->expires)),
                   fmt::format("perseus token revoke {}, or use a join token for this node only "
-                              "(--node {})",
+                              "(`node = {}`)",
                               (*other)->id, node));
   }
   // A token that it replaced ends when the tokens are read again.

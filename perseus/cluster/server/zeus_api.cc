@@ -17,6 +17,7 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/number.h"
+#include "perseus/base/units.h"
 #include "perseus/cluster/http/offload.h"
 #include "perseus/cluster/job_planning/planned_assignment.h"
 #include "perseus/cluster/server/endpoints.h"
@@ -178,7 +179,8 @@ RankInfo ReadRankInfo(const Node& node) {
     ThrowAt(frequencies.path, "has more than {} entries (list each once)", kMaxFrequencies);
   }
   for (std::size_t i = 0; i < frequencies.ListSize(); ++i) {
-    info.frequencies_mhz.push_back(frequencies[i].Count(1, kMaxDegree, "MHz, such as 1410"));
+    info.frequencies_mhz.push_back(
+        frequencies[i].Count(1, kHighestFrequencyMhz, "MHz, such as 1410"));
   }
   std::ranges::sort(info.frequencies_mhz);
   return info;

@@ -59,17 +59,17 @@ Result<void> IterationPlan::Save(const std::string& path) const {
 Result<IterationPlan> PlanIteration(const IterationSpec& spec, const plan::Target& target) {
   PERSEUS_RETURN_IF_ERROR(CheckSpec(spec));
   PERSEUS_RETURN_IF_ERROR(CheckTarget(target));
-  job::JobFlags flags;
-  flags.profile = spec.profile;
-  flags.schedule = spec.schedule;
-  if (spec.pp_ranks > 0) flags.pp_ranks = spec.pp_ranks;
-  flags.microbatches = spec.microbatches;
+  job::JobSettings settings;
+  settings.profile = spec.profile;
+  settings.schedule = spec.schedule;
+  if (spec.pp_ranks > 0) settings.pp_ranks = spec.pp_ranks;
+  settings.microbatches = spec.microbatches;
   // The profile of a searched schedule says how many chunks it has.
-  if (spec.schedule != job::kAutoSchedule || spec.chunks != 1) flags.chunks = spec.chunks;
-  flags.max_in_flight = spec.max_in_flight;
-  flags.gpus_per_stage = spec.gpus_per_stage;
-  flags.blocking_power_w = spec.blocking_power_w;
-  PERSEUS_ASSIGN_OR_RETURN(const auto job, job::LoadJob(flags));
+  if (spec.schedule != job::kAutoSchedule || spec.chunks != 1) settings.chunks = spec.chunks;
+  settings.max_in_flight = spec.max_in_flight;
+  settings.gpus_per_stage = spec.gpus_per_stage;
+  settings.blocking_power_w = spec.blocking_power_w;
+  PERSEUS_ASSIGN_OR_RETURN(const auto job, job::LoadJob(settings));
   PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
   PERSEUS_ASSIGN_OR_RETURN(auto plan, plan::PlanForTarget(planner, nullptr, target));
   discrete_bound::RaiseBound(planner, plan);

@@ -9,8 +9,8 @@
 //   if (!plan) return Report(plan.error().message);
 //   // plan->time_s, plan->energy_j, plan->lower_bound_j, plan->gap()
 //
-// The plan has a clock for each instruction, as with `perseus plan --per-instruction`. By default,
-// `perseus plan` limits clock changes, so its plan saves a little less.
+// The plan has a clock for each instruction. By default, `perseus plan` limits clock changes, so
+// its plan saves a little less.
 //
 // What the plan means: docs/algorithm.md. What it leaves out: limits of clock changes, several
 // targets of one job, fixed instructions (load, p2p, all-reduce, optimizer), switch latency,

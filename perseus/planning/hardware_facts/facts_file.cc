@@ -9,6 +9,7 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/toml_file.h"
+#include "perseus/base/units.h"
 #include "perseus/base/wording.h"
 #include "perseus/planning/hardware_facts/hardware_facts.h"
 
@@ -23,7 +24,6 @@ constexpr int kVersion = 1;
 // These ranges fit any node, and they are narrow enough to reveal a wrong unit.
 constexpr int kMostGpus = 1'000;
 constexpr int kMostNodes = 1'000'000;
-constexpr int kHighestMegahertz = 100'000;
 constexpr double kLongestMs = 60'000;
 constexpr double kMostWatts = 100'000;
 constexpr double kMostResolutionJ = 1'000'000;
@@ -208,7 +208,7 @@ class FactsReader {
     TableReader reader(table, name_, "[[power]]", kKeys);
     reader.Require("sm_clock_mhz", "sm_clock_mhz = 1410");
     PowerFacts facts;
-    facts.sm_clock_mhz = reader.Count("sm_clock_mhz", kHighestMegahertz, 1);
+    facts.sm_clock_mhz = reader.Count("sm_clock_mhz", kHighestFrequencyMhz, 1);
     facts.idle_w = ReadEstimate(table, "idle_w", {0, kMostWatts});
     facts.blocked_w = ReadEstimate(table, "blocked_w", {0, kMostWatts});
     facts.busy_w = ReadEstimate(table, "busy_w", {0, kMostWatts});

@@ -16,7 +16,7 @@ Result<schedule_search::MemoryLimit> LimitMemory(const schedule_search::Referenc
                                                  const schedule_search::ByteMemory& memory) {
   if (!max_in_flight.empty() && !memory.available.empty()) {
     return Fail(
-        "the memory is given in microbatches and in bytes (remove --max-in-flight, or --memory)");
+        "the memory is given in microbatches and in bytes (remove `max_in_flight`, or `gpu_gib`)");
   }
   if (!memory.available.empty()) {
     return schedule_search::LimitOf(memory);
@@ -25,7 +25,7 @@ Result<schedule_search::MemoryLimit> LimitMemory(const schedule_search::Referenc
   if (max_in_flight.empty()) return limit;
   const std::size_t pp_ranks = limit.of_pp_rank.size();
   if (max_in_flight.size() != 1 && max_in_flight.size() != pp_ranks) {
-    return Fail("--max-in-flight has {} numbers for {} pp_ranks (give one number, or one for each)",
+    return Fail("`max_in_flight` has {} numbers for {} pp_ranks (give one number, or one for each)",
                 max_in_flight.size(), pp_ranks);
   }
   for (std::size_t i = 0; i < pp_ranks; ++i) {

@@ -16,10 +16,10 @@ constexpr double kBytesPerMib = 1 << 20;
 
 // One value for each of `count`, from one for all or one for each.
 Result<std::vector<std::int64_t>> ForEach(const std::vector<double>& given, std::size_t count,
-                                          double bytes_of_one, std::string_view flag,
+                                          double bytes_of_one, std::string_view key,
                                           std::string_view noun) {
   if (given.size() != 1 && given.size() != count) {
-    return Fail("{} has {} numbers for {} {} (give one number, or one for each)", flag,
+    return Fail("`{}` has {} numbers for {} {} (give one number, or one for each)", key,
                 given.size(), count, noun);
   }
   std::vector<std::int64_t> bytes;
@@ -39,7 +39,7 @@ using ValueOfPart = std::optional<std::int64_t> profile::StageMemory::Part::*;
 
 // Whether the profile has a value for every stage (true) or for none (false). Fails if it has some.
 Result<bool> HasAll(const profile::Profile& profile, const profile::StageMemory& profiled,
-                    ValueOfPart value, std::string_view column, std::string_view flag) {
+                    ValueOfPart value, std::string_view column, std::string_view key) {
   std::string missing;
   bool has_any = false;
   for (int chunk = 0; chunk < profile.chunks(); ++chunk) {
@@ -54,8 +54,9 @@ Result<bool> HasAll(const profile::Profile& profile, const profile::StageMemory&
   }
   if (missing.empty()) return true;
   if (!has_any) return false;
-  return Fail("{}: {} of {} is missing, but other stages have it (complete the column, or add {})",
-              profile.name(), column, missing, flag);
+  return Fail(
+      "{}: {} of {} is missing, but other stages have it (complete the column, or add `{}`)",
+      profile.name(), column, missing, key);
 }
 
 // The activations of each stage of the schedule. Empty if the profile has none.
@@ -63,8 +64,8 @@ Result<std::vector<std::int64_t>> ProfiledActivations(const profile::Profile& pr
                                                       const profile::StageMemory& profiled,
                                                       schedule_search::Placement placement) {
   constexpr ValueOfPart kValue = &profile::StageMemory::Part::activation_bytes;
-  PERSEUS_ASSIGN_OR_RETURN(const bool has_all, HasAll(profile, profiled, kValue, "activation_bytes",
-                                                      "--activation-memory MIB"));
+  PERSEUS_ASSIGN_OR_RETURN(const bool has_all,
+                           HasAll(profile, profiled, kValue, "activation_bytes", "activation_mib"));
   if (!has_all) return std::vector<std::int64_t>();
   std::vector<std::int64_t> bytes(static_cast<std::size_t>(profile.stages() * profile.chunks()));
   for (int chunk = 0; chunk < profile.chunks(); ++chunk) {
@@ -74,7 +75,7 @@ Result<std::vector<std::int64_t>> ProfiledActivations(const profile::Profile& pr
       if (activations == 0) {
         return Fail(
             "{}: activation_bytes of stage {} is 0, so any number of microbatches would fit (give "
-            "the bytes that one microbatch takes, or add --activation-memory MIB)",
+            "the bytes that one microbatch takes, or add `activation_mib`)",
             profile.name(), pp_rank);
       }
       bytes[static_cast<std::size_t>(stage)] = activations;
@@ -88,7 +89,7 @@ Result<std::vector<std::int64_t>> ProfiledModels(const profile::Profile& profile
                                                  const profile::StageMemory& profiled) {
   constexpr ValueOfPart kValue = &profile::StageMemory::Part::model_bytes;
   PERSEUS_ASSIGN_OR_RETURN(const bool has_all,
-                           HasAll(profile, profiled, kValue, "model_bytes", "--model-memory GIB"));
+                           HasAll(profile, profiled, kValue, "model_bytes", "model_gib"));
   if (!has_all) return std::vector<std::int64_t>();
   std::vector<std::int64_t> bytes(static_cast<std::size_t>(profile.stages()), 0);
   for (int chunk = 0; chunk < profile.chunks(); ++chunk) {
@@ -105,21 +106,22 @@ struct Known {
 };
 
 // What each stage keeps until a recompute. Empty if that is not given.
-Result<std::vector<std::int64_t>> KeptOf(const MemoryFlags& given, const profile::Profile& profile,
+Result<std::vector<std::int64_t>> KeptOf(const MemorySettings& given,
+                                         const profile::Profile& profile,
                                          const std::vector<std::int64_t>& activations) {
   if (given.kept_mib.empty()) return std::vector<std::int64_t>();
   if (profile.Find(0, 0, InstructionKind::kRecompute) == nullptr) {
     return Fail(
-        "--kept-memory is for recomputation, but {} has no recompute instructions (remove it, or "
+        "`kept_mib` is for recomputation, but {} has no recompute instructions (remove it, or "
         "profile recomputes)",
         profile.name());
   }
-  PERSEUS_ASSIGN_OR_RETURN(auto kept, ForEach(given.kept_mib, activations.size(), kBytesPerMib,
-                                              "--kept-memory", "stages"));
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto kept, ForEach(given.kept_mib, activations.size(), kBytesPerMib, "kept_mib", "stages"));
   for (std::size_t stage = 0; stage < kept.size(); ++stage) {
     if (kept[stage] <= activations[stage]) continue;
     return Fail(
-        "--kept-memory of stage {} is above the memory of its activations (it is the part "
+        "`kept_mib` of stage {} is above the memory of its activations (it is the part "
         "that stays until a recompute)",
         stage);
   }
@@ -128,7 +130,7 @@ Result<std::vector<std::int64_t>> KeptOf(const MemoryFlags& given, const profile
 
 }  // namespace
 
-Result<GpuMemory> MemoryOf(const MemoryFlags& given, const profile::Profile& profile,
+Result<GpuMemory> MemoryOf(const MemorySettings& given, const profile::Profile& profile,
                            const std::optional<profile::StageMemory>& profiled,
                            schedule_search::Placement placement) {
   const auto pp_ranks = static_cast<std::size_t>(profile.stages());
@@ -137,7 +139,7 @@ Result<GpuMemory> MemoryOf(const MemoryFlags& given, const profile::Profile& pro
   Known models{{}, "given"};
   if (!given.activation_mib.empty()) {
     PERSEUS_ASSIGN_OR_RETURN(activations.bytes, ForEach(given.activation_mib, stages, kBytesPerMib,
-                                                        "--activation-memory", "stages"));
+                                                        "activation_mib", "stages"));
   } else if (profiled) {
     activations.source = profile::Name(profiled->source);
     auto bytes = ProfiledActivations(profile, *profiled, placement);
@@ -145,8 +147,8 @@ Result<GpuMemory> MemoryOf(const MemoryFlags& given, const profile::Profile& pro
     PERSEUS_ASSIGN_OR_RETURN(activations.bytes, std::move(bytes));
   }
   if (!given.model_gib.empty()) {
-    PERSEUS_ASSIGN_OR_RETURN(models.bytes, ForEach(given.model_gib, pp_ranks, kBytesPerGib,
-                                                   "--model-memory", "pp_ranks"));
+    PERSEUS_ASSIGN_OR_RETURN(
+        models.bytes, ForEach(given.model_gib, pp_ranks, kBytesPerGib, "model_gib", "pp_ranks"));
   } else if (profiled && given.gpu_gib) {
     models.source = profile::Name(profiled->source);
     PERSEUS_ASSIGN_OR_RETURN(models.bytes, ProfiledModels(profile, *profiled));
@@ -154,7 +156,7 @@ Result<GpuMemory> MemoryOf(const MemoryFlags& given, const profile::Profile& pro
   if (activations.bytes.empty()) {
     if (given.IsEmpty()) return GpuMemory();
     return Fail(
-        "the memory of activations is missing (add --activation-memory MIB, or use a profile with "
+        "the memory of activations is missing (add `activation_mib`, or use a profile with "
         "the column activation_bytes)");
   }
   PERSEUS_ASSIGN_OR_RETURN(auto kept, KeptOf(given, profile, activations.bytes));
@@ -163,7 +165,7 @@ Result<GpuMemory> MemoryOf(const MemoryFlags& given, const profile::Profile& pro
       .source = fmt::format("The bytes of activations are {}.", activations.source)};
   if (!given.gpu_gib) {
     if (!given.model_gib.empty()) {
-      return Fail("--model-memory needs the memory of a GPU (add --memory GIB)");
+      return Fail("`model_gib` needs the memory of a GPU (add `gpu_gib`)");
     }
     return memory;
   }
@@ -172,8 +174,8 @@ Result<GpuMemory> MemoryOf(const MemoryFlags& given, const profile::Profile& pro
         models.bytes.empty() ? 0 : static_cast<double>(models.bytes[i]) / kBytesPerGib;
     if (model_gib >= *given.gpu_gib) {
       return Fail(
-          "the model takes {:.4g} GiB on pp_rank {}, which leaves nothing of --memory {} for "
-          "activations (correct --memory or --model-memory)",
+          "the model takes {:.4g} GiB on pp_rank {}, which leaves nothing of `gpu_gib = {}` for "
+          "activations (correct `gpu_gib` or `model_gib`)",
           model_gib, i, *given.gpu_gib);
     }
     memory.bytes.available.push_back(

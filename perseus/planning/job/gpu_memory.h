@@ -1,4 +1,4 @@
-// The memory that a schedule may use: what the flags, the job file and the profile say of it.
+// The memory that a schedule may use: what the settings, the job file and the profile say about it.
 #pragma once
 
 #include <optional>
@@ -19,7 +19,7 @@ inline constexpr NumberRange kGpuMemoryRange{1e-3, 1e6, "GiB"};
 inline constexpr NumberRange kModelMemoryRange{0, 1e6, "GiB"};
 
 // Of one GPU. An empty value is not given.
-struct MemoryFlags {
+struct MemorySettings {
   std::vector<double> activation_mib;  // Of one microbatch: one number for all stages, or for each.
   std::optional<double> gpu_gib;
   // Weights, gradients and optimizer states: one number for all pp_ranks, or for each.
@@ -43,7 +43,7 @@ struct GpuMemory {
 // GPU is given but not the activations, if the profile has needed bytes of some stages only, or if
 // the model leaves nothing of the memory.
 Result<GpuMemory> MemoryOf(
-    const MemoryFlags& given, const profile::Profile& profile,
+    const MemorySettings& given, const profile::Profile& profile,
     const std::optional<profile::StageMemory>& profiled,
     schedule_search::Placement placement = schedule_search::Placement::kLoop);
 

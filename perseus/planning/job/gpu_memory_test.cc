@@ -75,7 +75,7 @@ TEST(MemoryOf, RefusesColumnsWithGaps) {
   memory.parts[3].model_bytes.reset();
   EXPECT_THAT(MemoryOf({{}, 10, {}}, MakeProfile(), memory).error().message,
               HasSubstr("p.csv: model_bytes of stage 1, chunk 1 is missing, but other stages have "
-                        "it (complete the column, or add --model-memory GIB)"));
+                        "it (complete the column, or add `model_gib`)"));
   EXPECT_TRUE(MemoryOf({{}, 10, {1}}, MakeProfile(), memory));
   EXPECT_TRUE(MemoryOf({}, MakeProfile(), memory));
   memory.parts[0].activation_bytes.reset();
@@ -98,14 +98,13 @@ TEST(MemoryOf, RefusesActivationsWithoutBytes) {
 }
 
 TEST(MemoryOf, RefusesWhatCannotBe) {
-  const auto message = [](const MemoryFlags& flags) {
-    return MemoryOf(flags, MakeProfile(), std::nullopt).error().message;
+  const auto message = [](const MemorySettings& settings) {
+    return MemoryOf(settings, MakeProfile(), std::nullopt).error().message;
   };
-  EXPECT_THAT(message({{1, 2}, {}, {}}),
-              HasSubstr("--activation-memory has 2 numbers for 4 stages"));
+  EXPECT_THAT(message({{1, 2}, {}, {}}), HasSubstr("`activation_mib` has 2 numbers for 4 stages"));
   EXPECT_THAT(message({{1}, 10, {1, 2, 3}}), HasSubstr("3 numbers for 2 pp_ranks"));
   EXPECT_THAT(message({{}, 10, {}}), HasSubstr("memory of activations is missing"));
-  EXPECT_THAT(message({{1}, {}, {3}}), HasSubstr("add --memory GIB"));
+  EXPECT_THAT(message({{1}, {}, {3}}), HasSubstr("add `gpu_gib`"));
   EXPECT_THAT(message({{1}, 10, {9, 10}}),
               HasSubstr("the model takes 10 GiB on pp_rank 1, which leaves nothing"));
 }

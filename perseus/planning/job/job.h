@@ -1,5 +1,5 @@
-// The job file: everything that `perseus plan` needs besides the profile. The format is TOML. Flags
-// override its keys, except for energy_j, which has no flag.
+// The job file: everything that `perseus plan` needs besides the profile. The format is TOML.
+// JobSettings (job_setup.h) override its keys, except for energy_j.
 //
 //   profile = "profile.csv"           # relative to the job file
 //   [pipeline]
@@ -57,7 +57,7 @@ struct Job {
   Nanoseconds switch_latency = 0;
   schedule::SwitchCost switch_cost;  // Of one GPU.
   std::optional<int> most_switches;  // Clock changes of a GPU in an iteration.
-  MemoryFlags memory;
+  MemorySettings memory;
   bool is_folded = false;  // Of kAutoSchedule: the stages fold into a V.
   std::vector<int> max_in_flight;
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <initializer_list>
 #include <system_error>
 #include <utility>
 
@@ -42,54 +43,56 @@ Result<Job> ReadJobFile(const std::string& path) {
 
 // `described` is a Job or a PlannedJob.
 template <typename Described>
-void OverrideModel(Described& described, const JobFlags& flags) {
+void OverrideModel(Described& described, const JobSettings& settings) {
   schedule::PipelineModel& model = described.model;
   auto override_time = [](Nanoseconds& time, const std::optional<double>& seconds) {
     if (seconds) time = ToNanoseconds(*seconds);
   };
-  model.gpus_per_stage = flags.gpus_per_stage.value_or(model.gpus_per_stage);
-  model.blocking_power_w = flags.blocking_power_w.value_or(model.blocking_power_w);
-  override_time(model.fixed.p2p, flags.p2p_s);
-  override_time(model.fixed.load.time, flags.load_s);
-  override_time(model.fixed.all_reduce.time, flags.all_reduce_s);
-  override_time(model.fixed.optimizer.time, flags.optimizer_s);
-  if (flags.switch_latency_ms) {
-    described.switch_latency = ToNanoseconds(*flags.switch_latency_ms / kMillisecondsPerSecond);
+  model.gpus_per_stage = settings.gpus_per_stage.value_or(model.gpus_per_stage);
+  model.blocking_power_w = settings.blocking_power_w.value_or(model.blocking_power_w);
+  override_time(model.fixed.p2p, settings.p2p_s);
+  override_time(model.fixed.load.time, settings.load_s);
+  override_time(model.fixed.all_reduce.time, settings.all_reduce_s);
+  override_time(model.fixed.optimizer.time, settings.optimizer_s);
+  if (settings.switch_latency_ms) {
+    described.switch_latency = ToNanoseconds(*settings.switch_latency_ms / kMillisecondsPerSecond);
   }
-  described.switch_cost = flags.switch_cost.value_or(described.switch_cost);
+  described.switch_cost = settings.switch_cost.value_or(described.switch_cost);
 }
 
-// The memory is given in microbatches or in bytes, so a flag of one replaces the other in the file.
-void OverrideMemory(Job& job, const JobFlags& flags) {
-  if (!flags.max_in_flight.empty()) {
-    job.max_in_flight = flags.max_in_flight;
+// The memory is given in microbatches or in bytes, so a setting of one replaces the other in the
+// file.
+void OverrideMemory(Job& job, const JobSettings& settings) {
+  if (!settings.max_in_flight.empty()) {
+    job.max_in_flight = settings.max_in_flight;
     job.memory.gpu_gib.reset();
     job.memory.model_gib.clear();
   }
-  if (flags.memory.gpu_gib) {
-    job.memory.gpu_gib = flags.memory.gpu_gib;
-    job.max_in_flight = flags.max_in_flight;
+  if (settings.memory.gpu_gib) {
+    job.memory.gpu_gib = settings.memory.gpu_gib;
+    job.max_in_flight = settings.max_in_flight;
   }
-  if (!flags.memory.activation_mib.empty()) job.memory.activation_mib = flags.memory.activation_mib;
-  if (!flags.memory.kept_mib.empty()) job.memory.kept_mib = flags.memory.kept_mib;
-  if (!flags.memory.model_gib.empty()) job.memory.model_gib = flags.memory.model_gib;
+  if (!settings.memory.activation_mib.empty())
+    job.memory.activation_mib = settings.memory.activation_mib;
+  if (!settings.memory.kept_mib.empty()) job.memory.kept_mib = settings.memory.kept_mib;
+  if (!settings.memory.model_gib.empty()) job.memory.model_gib = settings.memory.model_gib;
 }
 
-void Override(Job& job, const JobFlags& flags) {
-  if (!flags.profile.empty()) job.profile_path = flags.profile;
-  // Only one of these three describes the work. So a flag replaces any of them in the file.
-  if (!flags.schedule.empty() || !flags.schedule_file.empty() || !flags.graph.empty()) {
-    job.schedule.name = flags.schedule;
-    job.schedule_path = flags.schedule_file;
-    job.graph_path = flags.graph;
+void Override(Job& job, const JobSettings& settings) {
+  if (!settings.profile.empty()) job.profile_path = settings.profile;
+  // Only one of these three describes the work. So a setting replaces any of them in the file.
+  if (!settings.schedule.empty() || !settings.schedule_file.empty() || !settings.graph.empty()) {
+    job.schedule.name = settings.schedule;
+    job.schedule_path = settings.schedule_file;
+    job.graph_path = settings.graph;
   }
-  job.schedule.pp_ranks = flags.pp_ranks.value_or(job.schedule.pp_ranks);
-  job.schedule.microbatches = flags.microbatches.value_or(job.schedule.microbatches);
-  job.schedule.chunks = flags.chunks.value_or(job.schedule.chunks);
-  if (!flags.facts.empty()) job.facts_path = flags.facts;
-  OverrideMemory(job, flags);
-  job.pipelines = flags.pipelines.value_or(job.pipelines);
-  OverrideModel(job, flags);
+  job.schedule.pp_ranks = settings.pp_ranks.value_or(job.schedule.pp_ranks);
+  job.schedule.microbatches = settings.microbatches.value_or(job.schedule.microbatches);
+  job.schedule.chunks = settings.chunks.value_or(job.schedule.chunks);
+  if (!settings.facts.empty()) job.facts_path = settings.facts;
+  OverrideMemory(job, settings);
+  job.pipelines = settings.pipelines.value_or(job.pipelines);
+  OverrideModel(job, settings);
 }
 
 // All values that hardware facts have for a job. Without a path, the result has none.
@@ -107,21 +110,21 @@ Result<UsedFacts> ReadFacts(const std::string& path) {
   return values;
 }
 
-// A job as the flags, the job file and the hardware facts describe it together.
+// A job as the settings, the job file and the hardware facts describe it together.
 struct DescribedJob {
   Job job;
   std::optional<double> blocking_power_w;  // Empty if nothing gives it.
   UsedFacts facts;
 };
 
-Result<DescribedJob> Describe(const JobFlags& flags) {
-  PERSEUS_ASSIGN_OR_RETURN(auto job, ReadJobFile(flags.job_file));
-  Override(job, flags);
+Result<DescribedJob> Describe(const JobSettings& settings) {
+  PERSEUS_ASSIGN_OR_RETURN(auto job, ReadJobFile(settings.job_file));
+  Override(job, settings);
   PERSEUS_ASSIGN_OR_RETURN(auto facts, ReadFacts(job.facts_path));
-  if (flags.switch_latency_ms || job.Has("switch_latency_ms")) facts.switch_latency.reset();
+  if (settings.switch_latency_ms || job.Has("switch_latency_ms")) facts.switch_latency.reset();
   job.switch_latency = facts.switch_latency.value_or(job.switch_latency);
-  // Override has already written the flag into the model.
-  const bool has_power = flags.blocking_power_w || job.Has("blocking_power_w");
+  // Override has already written the setting into the model.
+  const bool has_power = settings.blocking_power_w || job.Has("blocking_power_w");
   if (has_power || !job.graph_path.empty()) facts.blocking_power_w.reset();
   DescribedJob described{std::move(job), facts.blocking_power_w, std::move(facts)};
   if (has_power) {
@@ -140,18 +143,19 @@ Result<LoadedJob> WithFacts(Result<LoadedJob> job, const UsedFacts& facts,
   return job;
 }
 
-Result<std::string> ProfileText(const std::string& path, const JobFlags& flags) {
-  if (flags.profile_text) return *flags.profile_text;
+Result<std::string> ProfileText(const std::string& path, const JobSettings& settings) {
+  if (settings.profile_text) return *settings.profile_text;
   return ReadFile(path);
 }
 
-Result<profile::Profile> LoadProfile(const std::string& path, const JobFlags& flags) {
-  PERSEUS_ASSIGN_OR_RETURN(const auto text, ProfileText(path, flags));
+Result<profile::Profile> LoadProfile(const std::string& path, const JobSettings& settings) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto text, ProfileText(path, settings));
   return profile::ParseProfile(text, path);
 }
 
-// Checks that the sizes from the flags and the job file are those of the schedule file.
-Result<void> CheckSizes(const Job& job, const JobFlags& flags, const schedule::Schedule& schedule) {
+// Checks that the sizes from the settings and the job file are those of the schedule file.
+Result<void> CheckSizes(const Job& job, const JobSettings& settings,
+                        const schedule::Schedule& schedule) {
   struct Size {
     std::string_view name;
     bool is_given;
@@ -163,11 +167,11 @@ Result<void> CheckSizes(const Job& job, const JobFlags& flags, const schedule::S
        static_cast<int>(schedule.pp_ranks.size())},
       {"microbatches", job.schedule.microbatches != 0, job.schedule.microbatches,
        schedule.microbatches},
-      {"chunks", flags.chunks || job.Has("chunks"), job.schedule.chunks,
+      {"chunks", settings.chunks || job.Has("chunks"), job.schedule.chunks,
        1 + *std::max_element(schedule.chunk_of_stage.begin(), schedule.chunk_of_stage.end())}};
   for (const Size& size : sizes) {
     if (!size.is_given || size.given == size.actual) continue;
-    return Fail("{}: has {} {}, not {} (remove {} from the flags and from the job file)",
+    return Fail("{}: has {} {}, not {} (remove {} from the description of the job)",
                 job.schedule_path, size.actual, size.name, size.given, size.name);
   }
   return {};
@@ -175,20 +179,20 @@ Result<void> CheckSizes(const Job& job, const JobFlags& flags, const schedule::S
 
 Result<void> CheckMicrobatches(const Job& job) {
   if (job.schedule.microbatches != 0) return {};
-  return Fail("the number of microbatches is missing (add --microbatches 96, for example)");
+  return Fail("the number of microbatches is missing (add `microbatches = 96`, for example)");
 }
 
-// `pp_ranks` is the number of pp_ranks if neither the file nor a flag gives one.
-Result<schedule::Schedule> LoadSchedule(const Job& job, const JobFlags& flags, int pp_ranks) {
+// `pp_ranks` is the number of pp_ranks if nothing gives one.
+Result<schedule::Schedule> LoadSchedule(const Job& job, const JobSettings& settings, int pp_ranks) {
   if (!job.schedule_path.empty()) {
     PERSEUS_ASSIGN_OR_RETURN(auto text, ReadFile(job.schedule_path));
     auto schedule = schedule::ParseSchedule(text, job.schedule_path);
     if (!schedule) return schedule;
-    PERSEUS_RETURN_IF_ERROR(CheckSizes(job, flags, *schedule));
+    PERSEUS_RETURN_IF_ERROR(CheckSizes(job, settings, *schedule));
     return schedule;
   }
   if (job.schedule.name.empty()) {
-    return Fail("the schedule is missing (add --schedule with one of {}; or add --schedule-file)",
+    return Fail("the schedule is missing (add `schedule` with one of {}; or add `schedule_file`)",
                 ScheduleList());
   }
   PERSEUS_RETURN_IF_ERROR(CheckMicrobatches(job));
@@ -233,38 +237,37 @@ Result<void> CheckComplete(const DescribedJob& described) {
   if (described.job.profile_path.empty()) {
     return Fail(
         "the profile is missing (give the path of a CSV, write profile = \"...\" in the job file, "
-        "or "
-        "make one with perseus synth)");
+        "or make one with perseus synth)");
   }
   if (described.job.profile_path.ends_with(".toml")) {
-    return Fail("{0}: is a job file, not a profile (give it as --job {0})",
+    return Fail("{0}: is a job file, not a profile (give it as `job = {0}`)",
                 described.job.profile_path);
   }
   if (!described.blocking_power_w) {
     return Fail(
-        "the blocking power is missing (add --blocking-power, blocking_power_w in [gpu] of a job "
-        "file, or --facts with a measured one: the power that one GPU draws while it waits, in "
-        "watts; with 0, waiting uses no energy)");
+        "the blocking power is missing (add `blocking_power_w`, or `facts` with a measured one: "
+        "the "
+        "power that one GPU draws while it waits, in watts; with 0, waiting uses no energy)");
   }
   return {};
 }
 
-Result<UnscheduledJob> Unscheduled(const DescribedJob& described, const JobFlags& flags) {
+Result<UnscheduledJob> Unscheduled(const DescribedJob& described, const JobSettings& settings) {
   const Job& job = described.job;
   PERSEUS_RETURN_IF_ERROR(CheckComplete(described));
   PERSEUS_RETURN_IF_ERROR(CheckMicrobatches(job));
-  PERSEUS_ASSIGN_OR_RETURN(const auto text, ProfileText(job.profile_path, flags));
+  PERSEUS_ASSIGN_OR_RETURN(const auto text, ProfileText(job.profile_path, settings));
   PERSEUS_ASSIGN_OR_RETURN(auto profile, profile::ParseProfile(text, job.profile_path));
   PERSEUS_ASSIGN_OR_RETURN(const auto profiled, profile::ParseStageMemory(text, job.profile_path));
-  const auto placement = flags.fold || job.is_folded ? schedule_search::Placement::kV
-                                                     : schedule_search::Placement::kLoop;
+  const auto placement = settings.fold || job.is_folded ? schedule_search::Placement::kV
+                                                        : schedule_search::Placement::kLoop;
   PERSEUS_ASSIGN_OR_RETURN(auto memory, MemoryOf(job.memory, profile, profiled, placement));
   if (job.schedule.pp_ranks != 0 && job.schedule.pp_ranks != profile.stages()) {
-    return Fail("{} has {} stages, not {} (remove --pp-ranks, or profile again)", profile.name(),
+    return Fail("{} has {} stages, not {} (remove `pp_ranks`, or profile again)", profile.name(),
                 profile.stages(), job.schedule.pp_ranks);
   }
-  if ((flags.chunks || job.Has("chunks")) && job.schedule.chunks != profile.chunks()) {
-    return Fail("{} has {} chunks for each stage, not {} (remove --chunks, or profile again)",
+  if ((settings.chunks || job.Has("chunks")) && job.schedule.chunks != profile.chunks()) {
+    return Fail("{} has {} chunks for each stage, not {} (remove `chunks`, or profile again)",
                 profile.name(), profile.chunks(), job.schedule.chunks);
   }
   UnscheduledJob unscheduled{.planned = Planned(job),
@@ -276,9 +279,9 @@ Result<UnscheduledJob> Unscheduled(const DescribedJob& described, const JobFlags
                              .max_in_flight = job.max_in_flight,
                              .memory = std::move(memory),
                              .placement = placement};
-  if (!flags.per_instruction) {
+  if (!settings.per_instruction) {
     unscheduled.changes = {
-        .most_changes = flags.most_switches ? flags.most_switches : job.most_switches,
+        .most_changes = settings.most_switches ? settings.most_switches : job.most_switches,
         .changes_per_s = described.facts.most_changes_per_s};
   }
   unscheduled.model = plan::ModelOf(unscheduled.planned);
@@ -298,43 +301,47 @@ Result<LoadedJob> LayOutAuto(UnscheduledJob job, const schedule_search::SearchEf
   return loaded;
 }
 
-// Refuses flags and keys that describe a pipeline, because a general graph is not one.
-Result<void> RefuseWithGraph(const JobFlags& flags, const Job& job) {
-  const std::pair<std::string_view, bool> given[] = {
-      {"a profile", !flags.profile.empty()},
-      {"--pp-ranks", flags.pp_ranks.has_value()},
-      {"--microbatches", flags.microbatches.has_value()},
-      {"--chunks", flags.chunks.has_value()},
-      {"--gpus-per-stage", flags.gpus_per_stage.has_value()},
-      {"--p2p", flags.p2p_s.has_value()},
-      {"--load", flags.load_s.has_value()},
-      {"--all-reduce", flags.all_reduce_s.has_value()},
-      {"--optimizer", flags.optimizer_s.has_value()}};
-  for (const auto& [flag, is_given] : given) {
-    if (is_given) {
-      return Fail(
-          "{} does not apply to a general graph, whose file describes all of it (remove it)", flag);
-    }
+using Given = std::pair<std::string_view, bool>;  // A key, and whether the settings have it.
+
+// Refuses the first key that is given, because `what` already has its value.
+Result<void> RefuseGiven(std::initializer_list<Given> keys, std::string_view what) {
+  for (const auto& [key, is_given] : keys) {
+    if (is_given) return Fail("`{}` does not apply to {} (remove it)", key, what);
   }
-  constexpr std::string_view kKeys[] = {"profile", "pp_ranks",       "microbatches",
-                                        "chunks",  "gpus_per_stage", "fixed"};
-  for (const std::string_view key : kKeys) {
+  return {};
+}
+
+// Refuses settings and keys that describe a pipeline, because a general graph is not one.
+Result<void> RefuseWithGraph(const JobSettings& settings, const Job& job) {
+  constexpr std::string_view kGraph = "a general graph, whose file describes all of it";
+  PERSEUS_RETURN_IF_ERROR(RefuseGiven({{"profile", !settings.profile.empty()},
+                                       {"pp_ranks", settings.pp_ranks.has_value()},
+                                       {"microbatches", settings.microbatches.has_value()},
+                                       {"chunks", settings.chunks.has_value()},
+                                       {"gpus_per_stage", settings.gpus_per_stage.has_value()},
+                                       {"p2p_s", settings.p2p_s.has_value()},
+                                       {"load_s", settings.load_s.has_value()},
+                                       {"all_reduce_s", settings.all_reduce_s.has_value()},
+                                       {"optimizer_s", settings.optimizer_s.has_value()}},
+                                      kGraph));
+  for (const std::string_view key :
+       {"profile", "pp_ranks", "microbatches", "chunks", "gpus_per_stage", "fixed"}) {
     if (job.Has(key)) {
-      return Fail(
-          "{}: {} does not apply to a general graph, whose file describes all of it (remove it)",
-          flags.job_file, key);
+      return Fail("{}: {} does not apply to {} (remove it)", settings.job_file, key, kGraph);
     }
   }
   return {};
 }
 
-// Refuses the flags of a search for a schedule where there is none.
-Result<void> RefuseSearchFlags(const JobFlags& flags, std::string_view remedy) {
-  if (flags.max_in_flight.empty() && flags.memory.IsEmpty() && !flags.fold) return {};
+constexpr std::string_view kSearchSchedule = "add `schedule = \"auto\"`";
+
+// Refuses the settings of a search for a schedule where there is none.
+Result<void> RefuseSearchSettings(const JobSettings& settings, std::string_view remedy) {
+  if (settings.max_in_flight.empty() && settings.memory.IsEmpty() && !settings.fold) return {};
   return Fail("{} is for a schedule that is searched for ({})",
-              flags.fold                    ? "--fold"
-              : flags.max_in_flight.empty() ? "the memory of GPUs"
-                                            : "--max-in-flight",
+              settings.fold                    ? "`fold`"
+              : settings.max_in_flight.empty() ? "the memory of GPUs"
+                                               : "`max_in_flight`",
               remedy);
 }
 
@@ -369,37 +376,38 @@ schedule_search::SearchJob UnscheduledJob::search_job() const {
           .placement = placement};
 }
 
-Result<LoadedJob> LoadJob(const JobFlags& flags, const schedule_search::SearchEffort& search) {
-  PERSEUS_ASSIGN_OR_RETURN(const auto described, Describe(flags));
+Result<LoadedJob> LoadJob(const JobSettings& settings,
+                          const schedule_search::SearchEffort& search) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto described, Describe(settings));
   const Job& job = described.job;
   if (job.schedule.name == kAutoSchedule && job.schedule_path.empty() && job.graph_path.empty()) {
-    PERSEUS_ASSIGN_OR_RETURN(auto unscheduled, Unscheduled(described, flags));
+    PERSEUS_ASSIGN_OR_RETURN(auto unscheduled, Unscheduled(described, settings));
     return LayOutAuto(std::move(unscheduled), search);
   }
-  PERSEUS_RETURN_IF_ERROR(RefuseSearchFlags(flags, "add --schedule auto"));
+  PERSEUS_RETURN_IF_ERROR(RefuseSearchSettings(settings, kSearchSchedule));
   plan_file::PlannedJob planned = Planned(job);
   if (!job.graph_path.empty()) {
-    PERSEUS_RETURN_IF_ERROR(RefuseWithGraph(flags, job));
+    PERSEUS_RETURN_IF_ERROR(RefuseWithGraph(settings, job));
     planned.profile = job.graph_path;
     return WithFacts(LayOutGraph(std::move(planned), described.blocking_power_w), described.facts,
                      job.most_switches);
   }
   PERSEUS_RETURN_IF_ERROR(CheckComplete(described));
-  PERSEUS_ASSIGN_OR_RETURN(const auto profile, LoadProfile(planned.profile, flags));
-  PERSEUS_ASSIGN_OR_RETURN(auto schedule, LoadSchedule(job, flags, profile.stages()));
+  PERSEUS_ASSIGN_OR_RETURN(const auto profile, LoadProfile(planned.profile, settings));
+  PERSEUS_ASSIGN_OR_RETURN(auto schedule, LoadSchedule(job, settings, profile.stages()));
   planned.schedule = std::move(schedule);
   return WithFacts(LayOut(std::move(planned), profile), described.facts, job.most_switches);
 }
 
-Result<UnscheduledJob> LoadUnscheduledJob(const JobFlags& flags) {
-  PERSEUS_ASSIGN_OR_RETURN(const auto described, Describe(flags));
-  if (!flags.schedule_file.empty() || !flags.graph.empty() ||
-      (!flags.schedule.empty() && flags.schedule != kAutoSchedule)) {
+Result<UnscheduledJob> LoadUnscheduledJob(const JobSettings& settings) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto described, Describe(settings));
+  if (!settings.schedule_file.empty() || !settings.graph.empty() ||
+      (!settings.schedule.empty() && settings.schedule != kAutoSchedule)) {
     return Fail(
-        "the schedule is searched for (remove --schedule, --schedule-file and --graph, which give "
+        "the schedule is searched for (remove `schedule`, `schedule_file` and `graph`, which give "
         "one)");
   }
-  return Unscheduled(described, flags);
+  return Unscheduled(described, settings);
 }
 
 Result<LoadedJob> LayOutReference(const UnscheduledJob& job) {
@@ -413,8 +421,8 @@ Result<LoadedJob> LayOutReference(const UnscheduledJob& job) {
 
 namespace {
 
-Result<UnprofiledJob> SearchUnprofiled(const DescribedJob& described, const JobFlags& flags) {
-  PERSEUS_ASSIGN_OR_RETURN(auto unscheduled, Unscheduled(described, flags));
+Result<UnprofiledJob> SearchUnprofiled(const DescribedJob& described, const JobSettings& settings) {
+  PERSEUS_ASSIGN_OR_RETURN(auto unscheduled, Unscheduled(described, settings));
   PERSEUS_ASSIGN_OR_RETURN(auto loaded, LayOutAuto(std::move(unscheduled), {}));
   return UnprofiledJob{std::move(loaded.planned), described.facts, loaded.most_switches,
                        std::move(loaded.auto_schedule)};
@@ -422,66 +430,67 @@ Result<UnprofiledJob> SearchUnprofiled(const DescribedJob& described, const JobF
 
 }  // namespace
 
-Result<UnprofiledJob> LoadUnprofiledJob(const JobFlags& flags) {
-  PERSEUS_ASSIGN_OR_RETURN(const auto described, Describe(flags));
+Result<UnprofiledJob> LoadUnprofiledJob(const JobSettings& settings) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto described, Describe(settings));
   const Job& job = described.job;
   if (!job.graph_path.empty()) {
-    return Fail("{} is a general graph, but a training job needs a schedule (add --schedule)",
+    return Fail("{} is a general graph, but a training job needs a schedule (add `schedule`)",
                 job.graph_path);
   }
   if (job.schedule.name == kAutoSchedule && job.schedule_path.empty()) {
-    if (!flags.profile.empty()) return SearchUnprofiled(described, flags);
+    if (!settings.profile.empty()) return SearchUnprofiled(described, settings);
     return Fail(
         "the schedule auto needs a profile, which this verb does not have yet (write a schedule "
-        "with perseus schedule search PROFILE.csv -o DIR, and give it with --schedule-file)");
+        "with perseus schedule search PROFILE.csv -o DIR, and give it as `schedule_file`)");
   }
-  PERSEUS_RETURN_IF_ERROR(RefuseSearchFlags(flags, "add --schedule auto"));
+  PERSEUS_RETURN_IF_ERROR(RefuseSearchSettings(settings, kSearchSchedule));
   if (job.schedule.pp_ranks == 0 && job.schedule_path.empty()) {
-    return Fail("the number of pp_ranks is missing (add --pp-ranks 8, for example)");
+    return Fail("the number of pp_ranks is missing (add `pp_ranks = 8`, for example)");
   }
-  PERSEUS_ASSIGN_OR_RETURN(auto schedule, LoadSchedule(job, flags, job.schedule.pp_ranks));
+  PERSEUS_ASSIGN_OR_RETURN(auto schedule, LoadSchedule(job, settings, job.schedule.pp_ranks));
   plan_file::PlannedJob planned = Planned(job);
   planned.schedule = std::move(schedule);
   return UnprofiledJob{std::move(planned), described.facts, job.most_switches};
 }
 
 Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, std::string_view plan_path,
-                                 const JobFlags& flags) {
-  if (!flags.job_file.empty() || !flags.schedule.empty() || !flags.schedule_file.empty() ||
-      flags.pp_ranks || flags.microbatches || flags.chunks) {
-    return Fail(
-        "the plan contains its own schedule (remove --job, --schedule, --schedule-file, "
-        "--pp-ranks, --microbatches and --chunks)");
-  }
-  PERSEUS_RETURN_IF_ERROR(RefuseSearchFlags(flags, "remove it: the plan contains its own"));
+                                 const JobSettings& settings) {
+  PERSEUS_RETURN_IF_ERROR(RefuseGiven({{"job", !settings.job_file.empty()},
+                                       {"schedule", !settings.schedule.empty()},
+                                       {"schedule_file", !settings.schedule_file.empty()},
+                                       {"pp_ranks", settings.pp_ranks.has_value()},
+                                       {"microbatches", settings.microbatches.has_value()},
+                                       {"chunks", settings.chunks.has_value()}},
+                                      "a plan, which contains its own schedule"));
+  PERSEUS_RETURN_IF_ERROR(RefuseSearchSettings(settings, "remove it: the plan contains its own"));
   // The file may be elsewhere now than when the plan was made.
   const bool is_graph = plan.job.IsGeneralGraph();
   std::error_code error;
-  if ((is_graph ? flags.graph : flags.profile).empty() && !flags.profile_text &&
+  if ((is_graph ? settings.graph : settings.profile).empty() && !settings.profile_text &&
       !std::filesystem::exists(plan.job.profile, error)) {
-    return FailAs(ErrorKind::kFile, "{}: its {} {} does not exist (give its path with {})",
+    return FailAs(ErrorKind::kFile, "{}: its {} {} does not exist (give its path with `{}`)",
                   plan_path, is_graph ? "graph" : "profile", plan.job.profile,
-                  is_graph ? "--graph" : "--profile");
+                  is_graph ? "graph" : "profile");
   }
   plan_file::PlannedJob planned = plan.job;
-  planned.pipelines = flags.pipelines.value_or(planned.pipelines);
-  PERSEUS_ASSIGN_OR_RETURN(auto facts, ReadFacts(flags.facts));
-  if (flags.switch_latency_ms) facts.switch_latency.reset();
-  if (flags.blocking_power_w || planned.IsGeneralGraph()) facts.blocking_power_w.reset();
+  planned.pipelines = settings.pipelines.value_or(planned.pipelines);
+  PERSEUS_ASSIGN_OR_RETURN(auto facts, ReadFacts(settings.facts));
+  if (settings.switch_latency_ms) facts.switch_latency.reset();
+  if (settings.blocking_power_w || planned.IsGeneralGraph()) facts.blocking_power_w.reset();
   planned.switch_latency = facts.switch_latency.value_or(planned.switch_latency);
   planned.model.blocking_power_w = facts.blocking_power_w.value_or(planned.model.blocking_power_w);
-  OverrideModel(planned, flags);
+  OverrideModel(planned, settings);
   if (planned.IsGeneralGraph()) {
-    PERSEUS_RETURN_IF_ERROR(RefuseWithGraph(flags, Job()));
-    if (!flags.graph.empty()) planned.profile = flags.graph;
+    PERSEUS_RETURN_IF_ERROR(RefuseWithGraph(settings, Job()));
+    if (!settings.graph.empty()) planned.profile = settings.graph;
     const double blocking_power_w = planned.model.blocking_power_w;
     return WithFacts(LayOutGraph(std::move(planned), blocking_power_w), facts);
   }
-  if (!flags.graph.empty()) {
-    return Fail("the plan is for a pipeline, not for a general graph (remove --graph)");
+  if (!settings.graph.empty()) {
+    return Fail("the plan is for a pipeline, not for a general graph (remove `graph`)");
   }
-  if (!flags.profile.empty()) planned.profile = flags.profile;
-  PERSEUS_ASSIGN_OR_RETURN(const auto profile, LoadProfile(planned.profile, flags));
+  if (!settings.profile.empty()) planned.profile = settings.profile;
+  PERSEUS_ASSIGN_OR_RETURN(const auto profile, LoadProfile(planned.profile, settings));
   auto job = LayOut(std::move(planned), profile);
   if (!job) return FailAs(job.error().kind, "{}: {}", plan_path, job.error().message);
   return WithFacts(std::move(job), facts);

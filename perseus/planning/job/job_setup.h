@@ -1,5 +1,6 @@
 // From the description of a job to an instruction graph that the planner can use. The description
-// is a job file, flags of the program (or arguments in Python), and the files that they name.
+// is a job file, settings (the flags of the program, or the arguments in Python), and the files
+// that they name. Errors name a value by its key in the job file (RenameKeys in base/wording.h).
 #pragma once
 
 #include <optional>
@@ -25,9 +26,9 @@ inline constexpr NumberRange kStallRange{0, 60, "seconds"};
 inline constexpr NumberRange kSwitchEnergyRange{0, kMostJoules, "joules"};
 inline constexpr NumberRange kSecondsRange{0, kLongestSeconds, "seconds"};
 
-// The flags that the user gave. If a flag is absent, the value of the job file counts. If both lack
-// the blocking power or the switch latency, the hardware facts count.
-struct JobFlags {
+// What the user gave besides the job file. If a setting is absent, the value of the job file
+// counts. If both lack the blocking power or the switch latency, the hardware facts count.
+struct JobSettings {
   std::string profile;
   std::optional<std::string> profile_text;  // Instead of a file; `profile` is then only a name.
   std::string job_file;
@@ -40,7 +41,7 @@ struct JobFlags {
   std::optional<int> chunks;
   // Of kAutoSchedule: the microbatches that each pp_rank may hold, or bytes (LimitMemory).
   std::vector<int> max_in_flight;
-  MemoryFlags memory;
+  MemorySettings memory;
   bool fold = false;  // Of kAutoSchedule: the stages fold into a V.
   // Of kAutoSchedule: the clock changes of the plans that it is chosen by. Without them, the job
   // file or the hardware facts may have a limit.
@@ -61,7 +62,7 @@ struct JobFlags {
 struct UsedFacts {
   std::string path;  // Empty without facts.
   std::string gpu_name;
-  // Empty if a flag or the job file gives the value, or the facts do not have it.
+  // Empty if a setting or the job file gives the value, or the facts do not have it.
   std::optional<double> blocking_power_w;
   std::optional<Nanoseconds> switch_latency;
   std::optional<double> most_changes_per_s;  // Clock changes of one GPU. Nothing else gives it.
@@ -105,28 +106,31 @@ struct UnscheduledJob {
   schedule_search::SearchJob search_job() const;
 };
 
-// The job without its schedule, which the flags must not name, except as kAutoSchedule.
-Result<UnscheduledJob> LoadUnscheduledJob(const JobFlags& flags);
+// The job without its schedule, which the settings must not name, except as kAutoSchedule.
+Result<UnscheduledJob> LoadUnscheduledJob(const JobSettings& settings);
 
 // The job with the schedule that the search compares others with (FindReference).
 Result<LoadedJob> LayOutReference(const UnscheduledJob& job);
 
-// Flags override the job file. Reads every file that they name. The hardware facts set the blocking
-// power and the switch latency if neither the flags nor the job file give them. Of a graph, they
-// set only the switch latency, because the file of the graph describes the power of its resources.
-// Searches for the schedule if its name is kAutoSchedule, which takes seconds; `search` says how.
-Result<LoadedJob> LoadJob(const JobFlags& flags, const schedule_search::SearchEffort& search = {});
+// Settings override the job file. Reads every file that they name. The hardware facts set the
+// blocking power and the switch latency if neither the settings nor the job file give them. Of a
+// graph, they set only the switch latency, because the file of the graph describes the power of its
+// resources. Searches for the schedule if its name is kAutoSchedule, which takes seconds; `search`
+// says how.
+Result<LoadedJob> LoadJob(const JobSettings& settings,
+                          const schedule_search::SearchEffort& search = {});
 
 // The job without its profile, which has yet to be measured. `planned.profile` is the path from the
-// flags or the file, and is not read. Requires the number of pp_ranks. The default of the blocking
-// power is 0. Only with kAutoSchedule, the profile of the flags is read, for the search.
-Result<UnprofiledJob> LoadUnprofiledJob(const JobFlags& flags);
+// settings or the file, and is not read. Requires the number of pp_ranks. The default of the
+// blocking power is 0. Only with kAutoSchedule, the profile of the settings is read, for the
+// search.
+Result<UnprofiledJob> LoadUnprofiledJob(const JobSettings& settings);
 
-// The job that a plan was made for, with the profile (or graph) that `flags` name, or else with the
-// one that the plan names. Other flags override the values of the plan, and so do the hardware
-// facts that a flag names. Flags that describe the schedule are an error: the plan contains its
-// schedule. `plan_path` is the path of the plan, for errors about its schedule.
+// The job that a plan was made for, with the profile (or graph) that `settings` name, or else with
+// the one that the plan names. Other settings override the values of the plan, and so do the
+// hardware facts that a setting names. Settings that describe the schedule are an error: the plan
+// contains its schedule. `plan_path` is the path of the plan, for errors about its schedule.
 Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, std::string_view plan_path,
-                                 const JobFlags& flags);
+                                 const JobSettings& settings);
 
 }  // namespace perseus::job

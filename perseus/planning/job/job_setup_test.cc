@@ -49,7 +49,7 @@ class FactsOfAJob : public testing::Test {
 
   TemporaryDirectory directory_;
   hardware_facts::HardwareFacts facts_;
-  JobFlags flags_;
+  JobSettings flags_;
 };
 
 TEST_F(FactsOfAJob, TheyGiveTheBlockingPowerAndTheSwitchLatency) {
@@ -101,7 +101,7 @@ TEST_F(FactsOfAJob, AValueThatTheyLackIsStillMissing) {
 TEST_F(FactsOfAJob, AJobFileIsNoProfile) {
   flags_.profile = "jobs/job.toml";
   EXPECT_THAT(LoadJob(flags_).error().message,
-              HasSubstr("jobs/job.toml: is a job file, not a profile (give it as --job jobs/job"));
+              HasSubstr("jobs/job.toml: is a job file, not a profile (give it as `job = jobs/job"));
 }
 
 // For example, facts that were measured with --no-clocks. A flag gives what they lack.
@@ -147,7 +147,7 @@ TEST_F(FactsOfAJob, AJobWithoutProfileKnowsTheirGpu) {
 
 // The file of a graph has the power of its resources. Here it has none.
 TEST_F(FactsOfAJob, OfAGraphTheyGiveOnlyTheSwitchLatency) {
-  JobFlags flags;
+  JobSettings flags;
   flags.graph = (directory_ / "graph.json").string();
   flags.facts = WriteFacts("facts.toml");
   ASSERT_TRUE(WriteFileAtomically(
@@ -162,7 +162,7 @@ TEST_F(FactsOfAJob, TheyOverrideAPlan) {
   flags_.blocking_power_w = 50;
   plan_file::PlanFile plan;
   plan.job = Load().planned;
-  JobFlags flags;
+  JobSettings flags;
   EXPECT_EQ(LoadPlannedJob(plan, "plan.json", flags)->planned.model.blocking_power_w, 50);
   flags.facts = WriteFacts("facts.toml");
   EXPECT_EQ(LoadPlannedJob(plan, "plan.json", flags)->planned.model.blocking_power_w, 90);

@@ -159,8 +159,8 @@ void CheckChunks(const LoadedJob& job, std::vector<std::string>& warnings) {
   if (!schedule.name.starts_with("interleaved")) return;
   if (schedule.stages() > static_cast<int>(schedule.pp_ranks.size())) return;
   warnings.push_back(
-      fmt::format("the schedule {} has one chunk on each pp_rank, so nothing is interleaved (add "
-                  "--chunks 2, and profile each chunk)",
+      fmt::format("the schedule {} has one chunk on each pp_rank, so nothing is interleaved (use "
+                  "two chunks, and profile each of them)",
                   schedule.name));
 }
 

@@ -52,7 +52,7 @@ class Plausibility : public testing::Test {
     return warnings.error().message;
   }
 
-  JobFlags flags_;
+  JobSettings flags_;
 };
 
 TEST_F(Plausibility, APlausibleJobHasNoWarning) {

@@ -174,7 +174,7 @@ Result<void> CheckValues(const Target& target) {
 
 Result<void> CheckFrontier(const Frontier* frontier, const Target& target) {
   if (frontier != nullptr || !NeedsFrontier(target.kind)) return {};
-  return Fail("{} needs the frontier (leave out --no-frontier)", Describe(target));
+  return Fail("{} needs the frontier (compute it)", Describe(target));
 }
 
 Result<Nanoseconds> SlowdownDeadline(const Planner& planner, double percent) {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/units.h"
 #include "perseus/base/wording.h"
 #include "perseus/planning/profile/csv_reader.h"
 #include "perseus/planning/profile/option_sums.h"
@@ -33,8 +34,7 @@ Wording WordingOf(ProfileRows rows) {
   return rows == ProfileRows::kLayers ? kLayerWording : kStageWording;
 }
 
-constexpr double kLeastSeconds = 0.5e-9;      // A shorter time would round to 0 ns.
-constexpr double kHighestFrequencyMhz = 1e5;  // A clock in Hz or kHz is far above this.
+constexpr double kLeastSeconds = 0.5e-9;  // A shorter time would round to 0 ns.
 constexpr int kLargestStage = 1'000'000;
 constexpr int kMostSamplesOfRow = 1'000'000'000;
 // The header's names are compared with each other, which takes quadratic time.

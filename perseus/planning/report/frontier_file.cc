@@ -128,7 +128,7 @@ Result<std::vector<plan::FrontierPoint>> ParseReport(std::string_view text, std:
     return Fail("{}: is a report with damaged data (make it again with perseus report)", name);
   }
   if (report.value("frontier", nlohmann::json()).is_null()) {
-    return Fail("{}: is a report without a frontier (plan again without --no-frontier)", name);
+    return Fail("{}: is a report without a frontier (plan again, with the frontier)", name);
   }
   try {
     return FromReport(report["frontier"]);

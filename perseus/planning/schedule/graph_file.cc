@@ -11,6 +11,7 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/json_file.h"
+#include "perseus/base/units.h"
 #include "perseus/planning/schedule/instruction_graph.h"
 
 namespace perseus::schedule {
@@ -22,7 +23,6 @@ using json_file::Throw;
 // The deepest value is in file -> instructions -> instruction -> options -> option.
 constexpr int kMaxDepth = 5;
 constexpr double kMostBlockingPowerW = 100'000;
-constexpr double kHighestFrequencyMhz = 1e6;
 
 Node RequireMember(const Node& node, std::string_view key, std::string_view example) {
   return node.Member(key, fmt::format("write \"{}\": {}", key, example));

@@ -58,7 +58,7 @@ class PipelineGraphBuilder {
     if (profile_.stages() != pp_ranks()) {
       return Fail(
           "{} has {} stages, but schedule {} has {} pp_ranks (a profile needs one stage for "
-          "each pp_rank; profile again, or change --pp-ranks{})",
+          "each pp_rank; profile again, or change `pp_ranks`{})",
           profile_.name(), profile_.stages(), schedule_.name, pp_ranks(),
           profile_.stages() == schedule_.stages() ? ModelStagesRemedy() : "");
     }
@@ -175,7 +175,7 @@ class PipelineGraphBuilder {
     const int ranks = stages / chunks;
     if (chunks < 2 || ranks < 2 || stages % chunks != 0) return "";
     const std::string start = fmt::format(
-        "; if its {} stages are those of the model, use --pp-ranks {}, and number them ", stages,
+        "; if its {} stages are those of the model, use `pp_ranks = {}`, and number them ", stages,
         ranks);
     if (chunks == 2 && schedule_.pp_rank_of_stage.back() == 0) {
       return start +

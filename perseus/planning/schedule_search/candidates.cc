@@ -143,7 +143,7 @@ std::vector<schedule::Schedule> GeneratedCandidates(const SearchJob& job,
 Result<schedule::Schedule> ReferenceSchedule(const SearchJob& job, const MemoryLimit& limit) {
   if (job.placement == Placement::kV && job.profile.chunks() != 2) {
     return Fail(
-        "stages in a V need two chunks on each pp_rank, and {} has {} (remove --fold, or profile "
+        "stages in a V need two chunks on each pp_rank, and {} has {} (remove `fold`, or profile "
         "two chunks)",
         job.profile.name(), job.profile.chunks());
   }

@@ -26,7 +26,7 @@ Result<FileDescriptor> OpenLockFile(const fs::path& path) {
   constexpr mode_t kOwnerOnly = 0600;
   FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kOwnerOnly));
   if (file) return file;
-  return FailAs(ErrorKind::kSystem, "cannot open {}: {} (run as root, or choose --state)",
+  return FailAs(ErrorKind::kSystem, "cannot open {}: {} (run as root, or choose another `state`)",
                 path.string(), std::generic_category().message(errno));
 }
 

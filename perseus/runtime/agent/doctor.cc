@@ -137,12 +137,12 @@ Finding ExamineState(const DoctorScene& scene) {
   std::error_code ignored;
   if (!std::filesystem::exists(directory, ignored)) {
     return {Level::kNote, "state", fmt::format("{} does not exist yet", directory.string()),
-            "the agent creates it (as root), or choose --state"};
+            "the agent creates it (as root), or choose another state file"};
   }
   if (access(directory.c_str(), W_OK) != 0) {
     return {Level::kNote, "state",
             fmt::format("{} cannot be written by user {}", directory.string(), geteuid()),
-            "run as root, or choose --state"};
+            "run as root, or choose another state file"};
   }
   const auto space = std::filesystem::space(directory, ignored);
   constexpr std::uintmax_t kEnough = 1 << 20;

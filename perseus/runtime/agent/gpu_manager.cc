@@ -49,7 +49,7 @@ Result<void> CheckClock(const std::vector<int>& clocks_mhz, int clock_mhz, std::
   if (above != clocks_mhz.end()) {
     nearest += fmt::format("{}{} MHz", nearest.empty() ? "" : " and ", *above);
   }
-  return Fail("--rest {}: the GPU has no SM clock of {} MHz (the nearest: {})", uuid, clock_mhz,
+  return Fail("`rest = {}`: the GPU has no SM clock of {} MHz (the nearest: {})", uuid, clock_mhz,
               nearest);
 }
 
@@ -62,7 +62,7 @@ Result<void> CheckResting(const GpuManager::Setup::Resting& resting,
       std::ranges::find(devices, resting.uuid, [](const auto& one) { return one->info().uuid; });
   if (device == devices.end()) {
     if (saved.resting.contains(resting.uuid)) return {};
-    return Fail("--rest {0}: this node has no GPU {0} (perseus doctor lists the GPUs)",
+    return Fail("`rest = {0}`: this node has no GPU {0} (perseus doctor lists the GPUs)",
                 resting.uuid);
   }
   if (resting.control != device::Control::kSmClock) return {};
@@ -165,7 +165,7 @@ Result<void> GpuManager::Begin(std::vector<std::unique_ptr<device::Device>> devi
     if (!gpus_.contains(uuid))
       log_.warn(
           "{}, which has declared resting clocks, is not on this node (if it is gone for good, "
-          "start the agent once with --rest {}=default)",
+          "run perseus agent --rest {}=default once)",
           uuid, uuid);
   }
   for (const auto& [uuid, saved] : state_->gpus) {
@@ -296,7 +296,7 @@ Answer<protocol::ClockChannel> GpuManager::OpenChannel(const Acquiring& acquirin
     }
     return Refuse(Refusal::kUnavailable,
                   "{}: {}; the driver does not report the locked clocks, so the agent could not "
-                  "restore them (unlock the GPU, or start the agent with --rest {}=MIN-MAX)",
+                  "restore them (unlock the GPU, or run perseus agent --rest {}=MIN-MAX)",
                   uuid, clock.hint, uuid);
   }
   auto channel = protocol::ClockChannel::Create(static_cast<int>(lease.gpus.size()));

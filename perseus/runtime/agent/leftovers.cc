@@ -76,12 +76,13 @@ Result<std::optional<ProcessId>> FindUnresponsiveAgent(const std::filesystem::pa
   if (!answers) {
     return FailAs(ErrorKind::kSystem,
                   "process {} has locked {}, and cannot be asked whether it works: {} (give the "
-                  "--socket of this agent, or end this process: an agent restores its GPUs then)",
+                  "`socket` of this agent, or end this process: an agent restores its GPUs then)",
                   holder->pid, state.string(), answers.error().message);
   }
   if (!*answers) return holder;
-  return Fail("an agent runs on {}, and restores GPUs itself (perseus gpu release, with --socket)",
-              asked.string());
+  return Fail(
+      "an agent runs on {}, and restores GPUs itself (perseus gpu release, with its `socket`)",
+      asked.string());
 }
 
 Result<void> EndUnresponsiveAgent(const std::filesystem::path& state, const ProcessId& agent,

@@ -79,7 +79,7 @@ TEST_F(UnresponsiveAgentTest, AHolderOfUnknownSocketIsNotEnded) {
   const auto refused = Find();
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().kind, ErrorKind::kSystem);
-  EXPECT_THAT(refused.error().message, ::testing::HasSubstr("give the --socket of this agent"));
+  EXPECT_THAT(refused.error().message, ::testing::HasSubstr("give the `socket` of this agent"));
   ExpectRuns(holder);
 }
 

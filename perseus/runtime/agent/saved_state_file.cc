@@ -327,7 +327,7 @@ Result<FileDescriptor> LockSavedState(const std::filesystem::path& state) {
   if (!lock) return lock;
   if (*lock) return lock;
   return FailAs(ErrorKind::kSystem,
-                "{}: another agent that is running uses this state (choose --state)",
+                "{}: another agent that is running uses this state (choose another `state`)",
                 state.string());
 }
 

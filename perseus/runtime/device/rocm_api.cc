@@ -6,12 +6,13 @@
 #include <string>
 
 #include "perseus/base/library_symbols.h"
+#include "perseus/base/units.h"
 
 namespace perseus::device::rocm {
 namespace {
 
 constexpr std::uint64_t kHertzPerMegahertz = 1'000'000;
-constexpr std::uint64_t kMostHertz = 100'000 * kHertzPerMegahertz;
+constexpr std::uint64_t kMostHertz = kHighestFrequencyMhz * kHertzPerMegahertz;
 constexpr std::uint32_t kMostFrequencies = 33;
 constexpr std::uint32_t kNoCurrent = ~0U;
 

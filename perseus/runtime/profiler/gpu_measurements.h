@@ -1,5 +1,7 @@
-// What the steps of one GPU of a job show: mean times and powers of instructions with confidence
-// intervals, the power of waiting, and changes of these (drift).
+// What the recorded steps of one GPU of a job show. The profiler only computes: the tuner
+// (tuner/tuning.h) lets the job run at other clocks, and its ranks record. The results are mean
+// times and powers of instructions with confidence intervals, the power of waiting, and changes of
+// these (drift).
 //
 //   GpuMeasurements gpu({.switch_latency = 5'000'000});
 //   for (const RanStep& step : steps) gpu.Add(step);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "perseus/base/json_file.h"
+#include "perseus/base/units.h"
 
 namespace perseus::profiler {
 namespace {
@@ -20,7 +21,6 @@ constexpr int kVersion = 2;
 constexpr int kMaxJsonDepth = 8;
 constexpr int kMostRanks = 1'000'000;
 constexpr int kMostParameters = 4096;
-constexpr int kHighestMhz = 1'000'000;
 constexpr double kHuge = 1e300;
 // Up to here, a double represents every whole number.
 constexpr std::int64_t kMostCount = 9'000'000'000'000'000;
@@ -106,7 +106,7 @@ std::pair<ClockedKind, GpuMeasurements::Record> ReadRecord(const Node& node, int
     Throw("{} \"{}\" is no instruction kind (expected one such as forward)", kind.path, kind_name);
   }
   what.kind = *known;
-  what.frequency_mhz = node.Member("frequency_mhz").Count(0, kHighestMhz, "MHz");
+  what.frequency_mhz = node.Member("frequency_mhz").Count(0, kHighestFrequencyMhz, "MHz");
   GpuMeasurements::Record record;
   record.parameter =
       static_cast<std::size_t>(node.Member("parameter").Count(1, parameters - 1, "its number"));
@@ -126,7 +126,7 @@ std::pair<ClockedKind, GpuMeasurements::Record> ReadRecord(const Node& node, int
   }
   if (node.Has("readings")) {
     record.readings = node.Member("readings").Whole(1, kMostCount, "how many were read");
-    record.reached_mhz = node.Member("reached_mhz").Count(1, kHighestMhz, "MHz");
+    record.reached_mhz = node.Member("reached_mhz").Count(1, kHighestFrequencyMhz, "MHz");
   }
   return {what, record};
 }
@@ -162,7 +162,7 @@ GpuMeasurements ReadMeasurements(const Node& node) {
   GpuMeasurements::State state;
   state.settings.switch_latency =
       node.Member("switch_latency_ns").Whole(0, 1'000'000'000'000, "nanoseconds");
-  state.last_frequency_mhz = node.Member("last_mhz").Count(0, kHighestMhz, "MHz");
+  state.last_frequency_mhz = node.Member("last_mhz").Count(0, kHighestFrequencyMhz, "MHz");
   state.is_refused = node.Member("refused").Flag();
   const int parameters = node.Member("parameters").Count(1, kMostParameters, "how many powers");
   state.parameters = static_cast<std::size_t>(parameters);

@@ -445,7 +445,7 @@ Result<void> CheckBudget(const SweepBudget& budget) {
   if (budget.steps >= least) return {};
   return Fail(
       "a budget of {} steps ends before any clock except the highest is measured, at {} steps per "
-      "round (raise --budget-steps to at least {}, better to 40, or lower --steps-per-round)",
+      "round (raise `budget_steps` to at least {}, better to 40, or lower `steps_per_round`)",
       budget.steps, budget.steps_per_round, least);
 }
 

@@ -9,6 +9,7 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/json_file.h"
+#include "perseus/base/units.h"
 #include "perseus/runtime/protocol/job_files.h"
 #include "perseus/runtime/protocol/rank_id.h"
 
@@ -37,7 +38,8 @@ KindClock ReadClock(const Node& node) {
         kind_node.path, Excerpt(name));
   }
   clock.kind = *kind;
-  clock.frequency_mhz = node.Member("frequency_mhz").Count(1, kHighestNumber, "MHz, such as 1410");
+  clock.frequency_mhz =
+      node.Member("frequency_mhz").Count(1, kHighestFrequencyMhz, "MHz, such as 1410");
   return clock;
 }
 

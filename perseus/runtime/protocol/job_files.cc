@@ -114,34 +114,7 @@ Result<std::string> ReadJobFile(const fs::path& path, std::uint64_t most_bytes) 
   if (!file) {
     return FailAs(ErrorKind::kFile, "{}: cannot read: {}", path.string(), CauseAndRemedy(ENOENT));
   }
-  struct stat status {};
-  if (::fstat(file.get(), &status) != 0) {
-    return FailAs(ErrorKind::kSystem, "{}: cannot read: {}", path.string(), CauseAndRemedy(errno));
-  }
-  const auto too_large = [&] {
-    return FailAs(ErrorKind::kFile, "{}: is larger than {} bytes (is it the right file?)",
-                  path.string(), most_bytes);
-  };
-  const auto size = static_cast<std::uint64_t>(status.st_size);
-  if (size > most_bytes) return too_large();
-  // One byte more than the size shows the end of the file.
-  std::string contents(size + 1, '\0');
-  std::size_t used = 0;
-  while (used <= most_bytes) {
-    if (used == contents.size()) contents.resize(2 * contents.size());
-    const ssize_t got = ::read(file.get(), contents.data() + used, contents.size() - used);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) {
-      return FailAs(ErrorKind::kSystem, "{}: cannot read: {}", path.string(),
-                    CauseAndRemedy(errno));
-    }
-    if (got == 0) {
-      contents.resize(used);
-      return contents;
-    }
-    used += static_cast<std::size_t>(got);
-  }
-  return too_large();
+  return ReadToEnd(file, most_bytes, path);
 }
 
 Result<void> WriteJobFile(const fs::path& job_directory, const fs::path& file,

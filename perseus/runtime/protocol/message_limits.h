@@ -4,6 +4,7 @@
 #include <array>
 #include <string_view>
 
+#include "perseus/base/units.h"
 #include "perseus/runtime/protocol/messages.h"
 
 namespace perseus::protocol {
@@ -17,7 +18,7 @@ struct Range {
 inline constexpr Range kHeartbeatSeconds = {1, 3600};
 inline constexpr Range kSlowdown = {1, 100};
 inline constexpr Range kHeldSeconds = {0, 1e10};
-inline constexpr Range kClockMhz = {0, 100'000};
+inline constexpr Range kClockMhz = {0, kHighestFrequencyMhz};
 inline constexpr Range kPowerWatts = {0, 1e6};
 inline constexpr int kHighestIndex = 65'535;
 inline constexpr Range kChangesPerSecond = {0, kMostChangesPerSecond};

@@ -14,6 +14,7 @@
 #include "perseus/base/excerpt.h"
 #include "perseus/base/json_file.h"
 #include "perseus/base/number.h"
+#include "perseus/base/units.h"
 
 namespace perseus::protocol {
 namespace {
@@ -140,7 +141,7 @@ RanInstruction ReadInstruction(const Node& row) {
   ran.chunk = row[2].Count(0, kMostInRecord, "a chunk's number");
   ran.begin = Time(row[3], 0);
   ran.duration = Time(row[4], 0);
-  ran.frequency_mhz = row[5].Count(0, kMostInRecord, "MHz");
+  ran.frequency_mhz = row[5].Count(0, kHighestFrequencyMhz, "MHz");
   return ran;
 }
 
@@ -152,12 +153,13 @@ EnergySample ReadSample(const Node& row) {
 }
 
 ClockChange ReadChange(const Node& row) {
-  return {Time(row[0], -kLongest), Time(row[1], -kLongest), row[2].Count(0, kMostInRecord, "MHz"),
+  return {Time(row[0], -kLongest), Time(row[1], -kLongest),
+          row[2].Count(0, kHighestFrequencyMhz, "MHz"),
           row[3].Count(0, kMostOutcome, "an outcome's number")};
 }
 
 ReachedClock ReadReached(const Node& row) {
-  return {Time(row[0], 0), row[1].Count(1, kMostInRecord, "MHz")};
+  return {Time(row[0], 0), row[1].Count(1, kHighestFrequencyMhz, "MHz")};
 }
 
 RanStep ReadStep(const Node& node) {
@@ -225,7 +227,7 @@ RankHeader ReadHeader(const Node& node) {
   const Node clocks = node.Member("sm_clocks_mhz");
   const std::size_t count = clocks.ListSize();
   for (std::size_t i = 0; i < count; ++i) {
-    header.sm_clocks_mhz.push_back(clocks[i].Count(1, kMostInRecord, "MHz"));
+    header.sm_clocks_mhz.push_back(clocks[i].Count(1, kHighestFrequencyMhz, "MHz"));
   }
   header.may_set_clocks = node.Member("may_set_clocks").Flag();
   header.epoch = node.Member("epoch_ns")

@@ -150,10 +150,16 @@ std::filesystem::path RankLogPath(const std::filesystem::path& job_directory, co
 // The path of the older part of the log.
 std::filesystem::path OlderRankLogPath(const std::filesystem::path& log);
 
-// The logs of the ranks in a job directory: the newer part of each. Empty if no rank has begun one.
-// Fails (kFile) if JOBDIR/ranks is a symbolic link.
-Result<std::map<RankId, std::filesystem::path>> FindRankLogs(
-    const std::filesystem::path& job_directory);
+// The files of ranks in a job directory whose names are that of the rank and the ending. Empty if
+// no rank has written one. Fails (kFile) if JOBDIR/ranks is a symbolic link.
+Result<std::map<RankId, std::filesystem::path>> FindRankFiles(
+    const std::filesystem::path& job_directory, std::string_view ending);
+
+// The logs of the ranks: the newer part of each.
+inline Result<std::map<RankId, std::filesystem::path>> FindRankLogs(
+    const std::filesystem::path& job_directory) {
+  return FindRankFiles(job_directory, ".jsonl");
+}
 
 // Reads one log while it grows. It starts with the older part of the log.
 //

@@ -65,10 +65,10 @@ tl::unexpected<Error> TooLong(std::string_view where) {
 
 }  // namespace
 
-Result<std::map<RankId, std::filesystem::path>> FindRankLogs(
-    const std::filesystem::path& job_directory) {
+Result<std::map<RankId, std::filesystem::path>> FindRankFiles(
+    const std::filesystem::path& job_directory, std::string_view ending) {
   const std::filesystem::path ranks = job_directory / "ranks";
-  std::map<RankId, std::filesystem::path> logs;
+  std::map<RankId, std::filesystem::path> files;
   std::error_code error;
   if (std::filesystem::is_symlink(std::filesystem::symlink_status(ranks, error))) {
     return FailAs(ErrorKind::kFile, "{}: is a symbolic link (put a directory in its place)",
@@ -76,11 +76,12 @@ Result<std::map<RankId, std::filesystem::path>> FindRankLogs(
   }
   for (std::filesystem::directory_iterator file(ranks, error), end; !error && file != end;
        file.increment(error)) {
-    if (file->path().extension() != ".jsonl") continue;
-    const auto name = ParseRankId(file->path().stem().string());
-    if (name) logs.emplace(*name, file->path());
+    const std::string name = file->path().filename();
+    if (!name.ends_with(ending)) continue;
+    const auto rank = ParseRankId(name.substr(0, name.size() - ending.size()));
+    if (rank) files.emplace(*rank, file->path());
   }
-  return logs;
+  return files;
 }
 
 Result<std::uint64_t> RankLogReader::OpenFile::Size() const {

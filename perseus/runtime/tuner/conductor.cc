@@ -98,7 +98,7 @@ Result<void> Conductor::CheckFollowed(std::int64_t from, std::int64_t to,
       if (step->assignment_version != version) {
         return Fail(
             "rank {} ran step {} with assignment {} instead of {} (if it reads assignments late, "
-            "raise --assignment-delay){}",
+            "raise `assignment_delay`){}",
             Name(name), number, step->assignment_version, version, remark);
       }
       if (!step->on_plan) {

@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <map>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "perseus/base/json_file.h"
 #include "perseus/runtime/protocol/job_files.h"
-#include "perseus/runtime/protocol/rank_id.h"
+#include "perseus/runtime/protocol/rank_log.h"
 
 namespace perseus::tuner {
 namespace {
@@ -47,23 +46,17 @@ OneRank ReadOne(const Node& node) {
 }  // namespace
 
 Result<std::optional<RankMemory>> ReadRankMemory(const std::filesystem::path& job_directory) {
-  std::error_code error;
-  std::filesystem::directory_iterator files(job_directory / "ranks", error);
-  if (error) return std::nullopt;
+  PERSEUS_ASSIGN_OR_RETURN(const auto files, protocol::FindRankFiles(job_directory, kEnding));
   std::map<std::pair<int, int>, profile::StageMemory::Part> parts;
   RankMemory memory;
-  for (const auto& file : files) {
-    const std::string name = file.path().filename().string();
-    if (!name.ends_with(kEnding)) continue;
-    const auto rank = protocol::ParseRankId(name.substr(0, name.size() - kEnding.size()));
-    if (!rank) continue;
-    PERSEUS_ASSIGN_OR_RETURN(const auto text, protocol::ReadJobFile(file.path()));
+  for (const auto& [rank, path] : files) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto text, protocol::ReadJobFile(path));
     PERSEUS_ASSIGN_OR_RETURN(const OneRank one,
-                             json_file::Read(text, file.path().string(), kDeepest, ReadOne));
+                             json_file::Read(text, path.string(), kDeepest, ReadOne));
     for (std::size_t i = 0; i < one.activations.size(); ++i) {
       const int chunk = static_cast<int>(i);
-      profile::StageMemory::Part& part = parts[{rank->pp_rank, chunk}];
-      part.stage = rank->pp_rank;
+      profile::StageMemory::Part& part = parts[{rank.pp_rank, chunk}];
+      part.stage = rank.pp_rank;
       part.chunk = chunk;
       // An empty optional is less than any value.
       part.activation_bytes = std::max(part.activation_bytes, std::optional(one.activations[i]));

@@ -25,7 +25,7 @@ struct RankMemory {
 };
 
 // The files of all ranks. A pp_rank's chunk 0 has the bytes of its whole model. Empty if no rank
-// has written one. Fails (kInput) for a file with something else in it.
+// has written one. Fails (kInput) for a file with something else in it, and as FindRankFiles.
 Result<std::optional<RankMemory>> ReadRankMemory(const std::filesystem::path& job_directory);
 
 }  // namespace perseus::tuner

@@ -54,5 +54,12 @@ TEST_F(ReadRankMemoryTest, RefusesOtherContents) {
               HasSubstr("dp0-pp0-tp0.memory.json"));
 }
 
+TEST_F(ReadRankMemoryTest, FollowsNoLinkInPlaceOfRanks) {
+  std::filesystem::create_directory(directory_ / "elsewhere");
+  std::filesystem::create_directory_symlink("elsewhere", directory_ / "ranks");
+  EXPECT_THAT(ReadRankMemory(directory_.path()).error().message,
+              HasSubstr("ranks: is a symbolic link"));
+}
+
 }  // namespace
 }  // namespace perseus::tuner

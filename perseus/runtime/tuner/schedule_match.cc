@@ -61,8 +61,8 @@ Result<void> CheckRanSchedule(const schedule::Schedule& schedule, const protocol
   }
   if (const std::size_t count = MicrobatchesOf(ran); count != MicrobatchesOf(wanted)) {
     return Fail(
-        "rank {} ran {} microbatches in step {}, but the job file has {} (set the right number "
-        "with --microbatches or in the job file)",
+        "rank {} ran {} microbatches in step {}, but the job file has {} (correct "
+        "`microbatches`)",
         Name(name), count, step.step, schedule.microbatches);
   }
   const auto [at_ran, at_wanted] = std::ranges::mismatch(ran, wanted);

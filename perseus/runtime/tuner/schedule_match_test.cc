@@ -39,8 +39,8 @@ TEST(CheckRanSchedule, ReportsTheNumberOfMicrobatches) {
   const auto checked = CheckRanSchedule(OneFOneB(6), kSecond, StepOf(4));
   ASSERT_FALSE(checked);
   EXPECT_EQ(checked.error().message,
-            "rank dp0-pp1-tp0 ran 4 microbatches in step 12, but the job file has 6 (set the right "
-            "number with --microbatches or in the job file)");
+            "rank dp0-pp1-tp0 ran 4 microbatches in step 12, but the job file has 6 (correct "
+            "`microbatches`)");
 }
 
 TEST(CheckRanSchedule, NamesTheFirstInstructionThatDiffers) {

@@ -17,7 +17,7 @@
 #include "perseus/runtime/protocol/job_files.h"
 #include "perseus/runtime/tuner/conductor.h"
 #include "perseus/runtime/tuner/disturbance.h"
-#include "perseus/runtime/tuner/measurements.h"
+#include "perseus/runtime/tuner/pooled_measurements.h"
 #include "perseus/runtime/tuner/schedule_match.h"
 #include "perseus/runtime/tuner/transfer_time.h"
 #include "perseus/runtime/tuner/tuned_plan.h"
@@ -495,8 +495,8 @@ void Tuner::WarnIfUnexplained() const {
   if (std::abs(plan_->saving() - seen_->saving()) <= kOnePoint) return;
   Say(fmt::format(
       "warning: by the energies of single instructions, the plan saves {:.2f} %, but whole steps "
-      "show {:.2f} %: do not use this profile for other plans (measure more steps with "
-      "--budget-steps; does another program use these GPUs?)",
+      "show {:.2f} %: do not use this profile for other plans (measure more "
+      "steps; does another program use these GPUs?)",
       100 * plan_->saving(), 100 * seen_->saving()));
 }
 

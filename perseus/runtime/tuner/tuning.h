@@ -1,5 +1,6 @@
-// The coordinator behind `tune`: measures the time and energy of a job's instructions at different
-// clocks, makes a plan, and puts the plan into force, while the job trains.
+// The coordinator behind `tune` measures: while a job trains, it lets the ranks run at different
+// clocks and reads the steps that they record. It makes a plan from the time and energy of the
+// instructions, and puts the plan into force. What the steps show is computed by runtime/profiler.
 //
 //   rank logs -> GpuMeasurements -> ChooseRound -> assignment with clocks -> ranks ...     a round
 //                                -> PlanningProfile -> planner -> plans/N.json, assignment

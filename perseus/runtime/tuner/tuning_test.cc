@@ -105,7 +105,7 @@ TEST_F(TuningTest, ABudgetForTheHighestClocksAloneIsAnErrorBeforeAnyStep) {
   options_.budget.steps = 12;
   const auto tuned = Tune(options_, clock_);
   ASSERT_FALSE(tuned);
-  EXPECT_THAT(tuned.error().message, HasSubstr("raise --budget-steps to at least 13"));
+  EXPECT_THAT(tuned.error().message, HasSubstr("raise `budget_steps` to at least 13"));
   EXPECT_EQ(job_.steps(), 0);
 }
 

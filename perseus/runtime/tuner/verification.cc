@@ -203,7 +203,7 @@ void Verifier::SayBefore(std::span<const double> step_times_s) const {
                               100 * comparison.slowdown_tolerance)
                 : fmt::format(
                       "; to decide whether it exceeds {:g} % takes about {:.0f} steps "
-                      "(raise --steps, or --verify-steps of perseus run)",
+                      "(verify more steps)",
                       100 * comparison.slowdown_tolerance, needed);
   }
   Say(text);
@@ -383,7 +383,7 @@ Result<BlockLayout> LayOutBlocks(int steps, double step_time_s, double counter_p
   if (layout.pairs < least_pairs) {
     return FailAs(ErrorKind::kUnreachable,
                   "{} steps are too few for a result at {:g} % confidence: at least {} are needed, "
-                  "in {} pairs of blocks of {} (raise --steps, or --verify-steps of perseus run)",
+                  "in {} pairs of blocks of {} (verify more steps)",
                   steps, level * 100, 2 * least_pairs * layout.length, least_pairs, layout.length);
   }
   return layout;

@@ -113,7 +113,7 @@ TEST_F(VerificationTest, SaysBeforehandHowManyStepsDecide) {
   EXPECT_LT(at.front(), 80);
   EXPECT_THAT(said.front(), HasSubstr("40 steps show a slowdown to within about"));
   EXPECT_THAT(said.front(), HasSubstr("to decide whether it exceeds 0.2 % takes about"));
-  EXPECT_TRUE(said.front().ends_with("(raise --steps, or --verify-steps of perseus run)"));
+  EXPECT_TRUE(said.front().ends_with("(verify more steps)"));
 }
 
 TEST_F(VerificationTest, AllStepsBelongToBlocks) {

@@ -145,7 +145,7 @@ TEST(PerseusPublished, NamesTheLeastUnit) {
   ASSERT_FALSE(points);
   // From 6 ms to 18 in at most 100,000 steps.
   EXPECT_THAT(points.error().message, HasSubstr("1200000 steps"));
-  EXPECT_THAT(points.error().message, HasSubstr("--unit 0.000121 or more"));
+  EXPECT_THAT(points.error().message, HasSubstr("`unit = 0.000121` or more"));
 }
 
 // No policy beats the bound, and no policy that does not plan beats Perseus at an equal time. The

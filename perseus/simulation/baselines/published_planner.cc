@@ -52,7 +52,7 @@ Result<PublishedPlanner::Quantized> PublishedPlanner::Quantize(
     const profile::Option& option = set.options[At(index)];
     const Nanoseconds time = set.options.size() > 1 ? option.time / unit_ * unit_ : option.time;
     if (time == 0 && option.time > 0) {
-      return Fail("{}: takes less than the unit of {} s (choose a smaller --unit)", set.name,
+      return Fail("{}: takes less than the unit of {} s (choose a smaller `unit`)", set.name,
                   ToSeconds(unit_));
     }
     // Of equal times, the first one counts: the fastest as measured, with the most energy.
@@ -86,8 +86,8 @@ Result<void> PublishedPlanner::CountSteps() {
   // The larger unit may make the range longer by one step.
   const double least_s = RoundedUp(ToSeconds(most) / static_cast<double>(kMostSteps - 1));
   return Fail(
-      "a unit of {:g} ms gives {} steps from the slowest schedule to the fastest (choose --unit "
-      "{:g} or more)",
+      "a unit of {:g} ms gives {} steps from the slowest schedule to the fastest (choose `unit = "
+      "{:g}` or more)",
       ToSeconds(unit_) * 1e3, most / unit_, least_s * 1e3);
 }
 
@@ -106,7 +106,7 @@ Result<profile::Curve> PublishedPlanner::Fit(const schedule::OptionSet& set,
                        .energy_j = quantized.effective_energies_j[i]});
   }
   const auto fit = profile::FitExponential(samples, 0);  // These energies are effective already.
-  if (!fit) return Fail("{}: {} (choose a smaller --unit)", set.name, fit.error().message);
+  if (!fit) return Fail("{}: {} (choose a smaller `unit`)", set.name, fit.error().message);
   for (Nanoseconds time = curve.times.back(); time < quantized.times.back(); time += unit_) {
     const double slope_w =
         (fit->At(ToSeconds(time)) - fit->At(ToSeconds(time + unit_))) / ToSeconds(unit_);

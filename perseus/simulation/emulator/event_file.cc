@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "perseus/base/toml_file.h"
+#include "perseus/base/units.h"
 
 namespace perseus::emulator {
 namespace {
@@ -17,7 +18,6 @@ constexpr int kMostIterations = 100'000'000;
 constexpr int kMostPipelines = 1'000'000;
 constexpr int kMostRanks = 100'000;
 constexpr double kMostSlowdown = 1'000;
-constexpr double kMostMegahertz = 100'000;
 constexpr double kMostWatts = 1e12;
 
 class EventReader {
@@ -89,7 +89,7 @@ class EventReader {
     };
     static constexpr std::array<Way, 3> kWays{{
         {"slowdown", Disturbance::Kind::kSlow, kMostSlowdown, 1},
-        {"max_frequency_mhz", Disturbance::Kind::kThrottle, kMostMegahertz, 1},
+        {"max_frequency_mhz", Disturbance::Kind::kThrottle, kHighestFrequencyMhz, 1},
         {"input_delay_s", Disturbance::Kind::kInput, kLongestSeconds, 0},
     }};
     int ways = 0;

@@ -154,7 +154,7 @@ class Reader {
     for (const EventName& name : kKnownEvents) names.push_back(name.name);
     return Fail(
         "event {}: the name {} is unknown, so what waits for this event is unknown, too{} (use "
-        "--ignore if nothing waits for it)",
+        "`ignore` if nothing waits for it)",
         event.index, Excerpt(event.name), DidYouMean(event.name, names));
   }
 
@@ -212,7 +212,7 @@ class Reader {
         *most_negative_,
         fmt::format("dur is {:g} us: the event ends before it begins by more than the clock "
                     "tolerance of {}, as {} in total (leave {} out, fix dur, or raise "
-                    "--clock-tolerance)",
+                    "`clock_tolerance`)",
                     *most_negative_->duration_us, Milliseconds(options_.clock_tolerance),
                     too_negative_durations_ == 1
                         ? "1 event does"

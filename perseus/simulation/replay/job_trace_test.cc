@@ -216,7 +216,7 @@ TEST(JobTrace, UnknownEventsAreRefusedUnlessIgnored) {
   EXPECT_THAT(
       JobTraceErrorOf(text),
       AllOf(HasSubstr(fmt::format("event {}:", events.size() - 1)), HasSubstr("\"forward-comput\""),
-            HasSubstr("did you mean \"forward-compute\"?"), HasSubstr("--ignore")));
+            HasSubstr("did you mean \"forward-compute\"?"), HasSubstr("`ignore`")));
   const auto trace = ParseJobTrace(text, "t.json", {.ignored = {"forward-comput"}});
   ASSERT_TRUE(trace) << trace.error().message;
   EXPECT_EQ(trace->steps[0].events.size(), events.size() - 1);
@@ -274,7 +274,7 @@ TEST(JobTrace, ANegativeDurationBeyondTheClockToleranceIsRefusedWithTheWorst) {
   EXPECT_THAT(JobTraceErrorOf(events),
               AllOf(HasSubstr("event 2 ("), HasSubstr("dur is -1100 us"),
                     HasSubstr("clock tolerance of 1.000 ms, as 1 event does in total"),
-                    HasSubstr("(leave its step out, fix dur, or raise --clock-tolerance)")));
+                    HasSubstr("(leave its step out, fix dur, or raise `clock_tolerance`)")));
   events[7].end_ms = events[7].start_ms - 2.5;
   EXPECT_THAT(JobTraceErrorOf(events), AllOf(HasSubstr("event 7 ("), HasSubstr("dur is -2500 us"),
                                              HasSubstr("as 2 events do in total (leave their")));

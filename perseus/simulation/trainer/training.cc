@@ -142,10 +142,7 @@ Result<void> Training::LaunchRank(Rank& rank, FileDescriptor control,
       options_.gpus[static_cast<std::size_t>(rank.pipeline * options_.ranks + rank.rank)];
   const TrainingNode& node = options_.nodes[static_cast<std::size_t>(assigned.node)];
   ChildProcess::Start start{options_.command, options_.environment, std::move(kept)};
-  for (std::string word : {std::string("--as-rank"), fmt::format("{}:{}", rank.pipeline, rank.rank),
-                           std::string("--sockets"), Format(sockets)}) {
-    start.command.push_back(std::move(word));
-  }
+  start.command.push_back(fmt::format("{}:{},{}", rank.pipeline, rank.rank, Format(sockets)));
   start.environment.emplace_back("PERSEUS_AGENT", node.agent);
   if (!node.job_directory.empty()) {
     start.environment.emplace_back("PERSEUS_JOB_DIR", node.job_directory);
@@ -334,7 +331,7 @@ Error Training::Diagnose(std::string_view what_they_do) {
     }
   }
   return {fmt::format("{} did not {} within {:g} s (a process is stopped, or the machine is "
-                      "overloaded: look at the process, or raise --timeout); the trainer ended the "
+                      "overloaded: look at the process, or raise `timeout`); the trainer ended the "
                       "other ranks",
                       silent.empty() ? "the ranks, which all answer," : silent, what_they_do,
                       ToSeconds(options_.rank_timeout)),
@@ -384,7 +381,7 @@ Result<std::vector<AssignedGpu>> AssignGpus(const std::vector<TrainingNode>& nod
   if (gpus.size() < needed) {
     return Fail(
         "{} pipelines of {} pp_ranks need {} GPUs, but the nodes have {} (name more nodes, raise "
-        "gpus in their files, or lower --pipelines)",
+        "gpus in their files, or lower `pipelines`)",
         pipelines, ranks, needed, gpus.size());
   }
   gpus.resize(needed);
@@ -417,7 +414,8 @@ Result<RankSockets> ParseRankSockets(std::string_view text) {
         *at++ == ',' && number(peer.first) && at != end && *at++ == ':' && number(peer.second);
     sockets.peers.push_back(peer);
   }
-  if (!is_good) return Fail("--sockets is only for the trainer itself (leave it out)");
+  if (!is_good)
+    return Fail("the sockets of a rank are only for the trainer itself (leave them out)");
   return sockets;
 }
 

@@ -43,7 +43,8 @@ struct TrainingOptions {
   int ranks = 1;                            // Of a pipeline.
   std::vector<std::vector<int>> neighbors;  // By rank.
   int steps = 0;                            // 0: until SIGTERM or SIGINT.
-  // The program and the arguments with which a rank starts. --as-rank and --sockets are added.
+  // The program and the arguments with which a rank starts. The last one is added: the pipeline,
+  // the rank and its sockets, such as "0:1,7,0:8,2:9".
   std::vector<std::string> command;
   // Variables for the environment of all ranks, such as PERSEUS_PLAN.
   std::vector<std::pair<std::string, std::string>> environment;

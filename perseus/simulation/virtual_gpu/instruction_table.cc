@@ -4,12 +4,9 @@
 #include <cmath>
 #include <vector>
 
+#include "perseus/base/units.h"
+
 namespace perseus::virtual_gpu {
-namespace {
-
-constexpr double kHighestTableMegahertz = 1e6;
-
-}  // namespace
 
 synthetic::TimeAndEnergy InstructionTable::At(int frequency_mhz) const {
   const auto* const begin = frequencies_mhz.begin();
@@ -45,7 +42,7 @@ Result<InstructionTable> MakeInstructionTable(const profile::Profile& profile, i
   const std::vector<profile::Option> options(entry->options.rbegin(), entry->options.rend());
   for (const profile::Option& option : options) {
     const int frequency_mhz = static_cast<int>(
-        std::lround(std::clamp(option.frequency_mhz, 0.0, kHighestTableMegahertz)));
+        std::lround(std::clamp(option.frequency_mhz, 0.0, 1.0 * kHighestFrequencyMhz)));
     const auto index = static_cast<std::size_t>(table.count);
     if (frequency_mhz < 1 || (index > 0 && table.frequencies_mhz[index - 1] == frequency_mhz)) {
       return Fail(

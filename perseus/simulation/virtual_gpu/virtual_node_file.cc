@@ -11,6 +11,7 @@
 
 #include "perseus/base/file.h"
 #include "perseus/base/toml_file.h"
+#include "perseus/base/units.h"
 #include "perseus/planning/hardware_facts/hardware_facts.h"
 #include "perseus/planning/profile/profile.h"
 #include "perseus/simulation/synthetic/gpu_roofline.h"
@@ -24,7 +25,6 @@ using toml_file::TableReader;
 
 constexpr std::size_t kLongestName = 40;
 constexpr std::string_view kNumberOfGpu = "{}";
-constexpr int kHighestNodeMegahertz = 100'000;
 constexpr int kMostSeed = 1'000'000'000;
 constexpr double kMostWatts = 100'000;
 constexpr double kLeastRate = 0.001;
@@ -257,7 +257,7 @@ class NodeReader {
     std::set<int> clocks_mhz;
     for (const profile::ProfileEntry& entry : profile->entries()) {
       for (const profile::Option& option : entry.options) {
-        const double clock_mhz = std::clamp(option.frequency_mhz, 1.0, 1.0 * kHighestNodeMegahertz);
+        const double clock_mhz = std::clamp(option.frequency_mhz, 1.0, 1.0 * kHighestFrequencyMhz);
         clocks_mhz.insert(static_cast<int>(std::lround(clock_mhz)));
       }
     }
@@ -297,9 +297,9 @@ class NodeReader {
       reader.FailHere("[gpu] has only one of lowest_mhz and highest_mhz (write both)");
       return;
     }
-    const int lowest_mhz = reader.Count("lowest_mhz", kHighestNodeMegahertz, 210);
-    const int highest_mhz = reader.Count("highest_mhz", kHighestNodeMegahertz, 1410);
-    const int step_mhz = reader.Count("step_mhz", kHighestNodeMegahertz, kUsualStepMhz);
+    const int lowest_mhz = reader.Count("lowest_mhz", kHighestFrequencyMhz, 210);
+    const int highest_mhz = reader.Count("highest_mhz", kHighestFrequencyMhz, 1410);
+    const int step_mhz = reader.Count("step_mhz", kHighestFrequencyMhz, kUsualStepMhz);
     const auto clocks = MakeClocks(lowest_mhz, highest_mhz, step_mhz);
     if (!clocks) {
       reader.FailAt(
@@ -322,7 +322,7 @@ class NodeReader {
     bool is_good = list != nullptr;
     for (std::size_t i = 0; is_good && i < list->size(); ++i) {
       const auto clock_mhz = (*list)[i].value_exact<std::int64_t>();
-      is_good = clock_mhz && *clock_mhz >= 1 && *clock_mhz <= kHighestNodeMegahertz;
+      is_good = clock_mhz && *clock_mhz >= 1 && *clock_mhz <= kHighestFrequencyMhz;
       if (is_good) clocks_mhz.insert(static_cast<int>(*clock_mhz));
     }
     if (!is_good || clocks_mhz.size() > kMostClocks) {
@@ -386,7 +386,7 @@ class NodeReader {
                                                "throttle_at_c (write resume_at_c = {})",
                                                thermal.throttle_at_c - 5));
     }
-    thermal.throttle_mhz = reader.CountFrom("throttle_mhz", 1, kHighestNodeMegahertz, 0);
+    thermal.throttle_mhz = reader.CountFrom("throttle_mhz", 1, kHighestFrequencyMhz, 0);
     Keep(reader);
   }
 
@@ -413,7 +413,7 @@ class NodeReader {
     read("counter_bias", 1, driver.counter_bias);
     read("busy_power_w", kMostWatts, driver.busy_power_w);
     read("blocked_power_lowest_w", kMostWatts, driver.blocked_power_lowest_w);
-    driver.waiting_mhz = reader.CountFrom("waiting_mhz", 1, kHighestNodeMegahertz, 0);
+    driver.waiting_mhz = reader.CountFrom("waiting_mhz", 1, kHighestFrequencyMhz, 0);
     Keep(reader);
   }
 

@@ -1,4 +1,4 @@
-#include "perseus/runtime/tuner/measurements.h"
+#include "perseus/runtime/tuner/pooled_measurements.h"
 
 #include <gmock/gmock.h>
 

@@ -1,5 +1,5 @@
-// Combines the measurements of all GPUs of a stage. GPUs of different pipelines count as
-// repetitions, because all pipelines get one plan.
+// Combines the measurements of single GPUs (profiler/gpu_measurements.h) to those of a stage. GPUs
+// of different pipelines count as repetitions, because all pipelines get one plan.
 #pragma once
 
 #include <map>
