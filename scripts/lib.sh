@@ -18,7 +18,7 @@ packages_test=(git libgtest-dev libgmock-dev coinor-libclp-dev coinor-libcbc-dev
   librsvg2-bin python3 python3-yaml python3-jsonschema pkg-config postgresql clang-format-14 openssl munge)
 packages_all=(prometheus systemd)
 packages_sanitize=(clang-14 libclang-rt-14-dev)
-packages_package=(lowdown dpkg-dev file)
+packages_package=(help2man lowdown dpkg-dev file)
 packages_docs=(doxygen python3 python3-venv)
 packages_lint=(clang-14 clang-tidy-14 clang-tools-14 python3 shellcheck)
 
@@ -157,23 +157,6 @@ install_zig() {
   fi
   say "pip cannot install ziglang (is there a network? all of its output is in $log)"
   return 1
-}
-
-# The planner of the page "Is it worth it for me?", for the browser.
-estimate_planner=build/estimate/planner.wasm
-
-# build_estimate_planner compiles it, unless it is newer than its sources. It fails if a package cannot be
-# installed. Code that does not compile is an error on any machine: nobody may leave that out.
-build_estimate_planner() {
-  [[ ! -e $estimate_planner || -n $(find perseus/base \
-    perseus/planning/{profile,schedule,frontier,plan,discrete_bound} perseus/simulation/synthetic web/estimate \
-    -newer "$estimate_planner" -type f -not -name '*_test.cc' -print -quit) ]] || return 0
-  install_packages "${packages_build[@]}" || return 1
-  install_zig || return 1
-  say "compiling the planner to WebAssembly ($estimate_planner)"
-  mkdir -p "${estimate_planner%/*}"
-  web/estimate/build "$estimate_planner.new" || die "the planner does not compile to WebAssembly, see above"
-  mv "$estimate_planner.new" "$estimate_planner"
 }
 
 # configure PRESET [CMAKE ARGUMENT...] prints output only if it fails.

@@ -1,10 +1,11 @@
-// `perseus completion` prints shell completion, generated from the flags.
+// `perseus completion` prints a completion script for a shell. The script asks the program itself
+// what may come next, so that it never differs from the flags.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
 #include <iterator>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +25,55 @@ constexpr const char* kCompletionExamples =
     "  perseus completion zsh > ~/.zfunc/_perseus\n"
     "  perseus completion fish > ~/.config/fish/completions/perseus.fish";
 
+// The scripts put an equals sign before the word that is being typed, because it may be empty.
+// Where the program knows no word, they offer files.
+constexpr std::string_view kBash =
+    R"sh(# bash completion of perseus; made by: perseus completion bash
+_perseus() {
+  local word=${COMP_WORDS[COMP_CWORD]}
+  mapfile -t COMPREPLY < <(compgen -W "$(
+    "${COMP_WORDS[0]}" completion bash -- "${COMP_WORDS[@]:1:COMP_CWORD-1}" "=$word" 2>/dev/null)" -- "$word")
+}
+complete -o default -F _perseus perseus
+)sh";
+constexpr std::string_view kZsh = R"sh(#compdef perseus
+# zsh completion of perseus; made by: perseus completion zsh
+_perseus() {
+  local -a found=(
+    ${(f)"$($words[1] completion zsh -- "${(@)words[2,CURRENT-1]}" "=$words[CURRENT]" 2>/dev/null)"})
+  if (( $#found )); then
+    _describe perseus found
+  else
+    _files
+  fi
+}
+# As a file of fpath, zsh runs this at the first completion. Else it is sourced.
+if [[ $funcstack[1] == _perseus ]]; then
+  _perseus "$@"
+else
+  compdef _perseus perseus
+fi
+)sh";
+constexpr std::string_view kFish =
+    R"sh(# fish completion of perseus; made by: perseus completion fish
+function __perseus
+  set -l words (commandline -opc)
+  set -l found ($words[1] completion fish -- $words[2..] "="(commandline -ct) 2>/dev/null)
+  if test -n "$found"
+    printf '%s\n' $found
+  else
+    __fish_complete_path (commandline -ct)
+  end
+end
+complete -c perseus -f -a '(__perseus)'
+)sh";
+
+// A word that may come next.
+struct Candidate {
+  std::string word;
+  std::string about;
+};
+
 // The long and short names, such as "--pp-ranks" and "-o".
 std::vector<std::string> NamesOf(const CLI::Option& option) {
   std::vector<std::string> names;
@@ -32,48 +82,15 @@ std::vector<std::string> NamesOf(const CLI::Option& option) {
   return names;
 }
 
-// The choices of an option, separated by blanks. Empty if the option has no choices. CLI11 shows
-// them only in the name of the type: "NAME:{gpipe,1f1b}".
-std::string ChoicesOf(const CLI::Option& option) {
+// CLI11 shows the choices of an option only in the name of its type: "NAME:{gpipe,1f1b}".
+std::vector<Candidate> ChoicesOf(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   const std::size_t open = type.find('{');
-  const std::size_t close = type.find('}');
-  if (open == std::string::npos || close == std::string::npos) return "";
-  std::string choices = type.substr(open + 1, close - open - 1);
-  std::replace(choices.begin(), choices.end(), ',', ' ');
+  if (open == std::string::npos) return {};
+  std::vector<Candidate> choices;
+  std::istringstream words(type.substr(open + 1, type.find('}') - open - 1));
+  for (std::string word; std::getline(words, word, ',');) choices.push_back({word, {}});
   return choices;
-}
-
-bool TakesValue(const CLI::Option& option) { return option.get_items_expected_max() > 0; }
-
-// Options without a group are not for users.
-std::vector<const CLI::Option*> ShownOptions(const CLI::App& verb) {
-  return verb.get_options([](const CLI::Option* option) { return !option->get_group().empty(); });
-}
-
-std::string FlagsOf(const CLI::App& verb) {
-  std::string flags;
-  for (const CLI::Option* option : ShownOptions(verb)) {
-    for (const std::string& name : NamesOf(*option)) flags += (flags.empty() ? "" : " ") + name;
-  }
-  return flags;
-}
-
-// What may be typed after "perseus": a verb, or a verb and its part, such as "job show".
-struct Command {
-  std::string name;
-  const CLI::App* app;
-};
-
-std::vector<Command> CommandsOf(const CLI::App& program) {
-  std::vector<Command> commands;
-  for (const CLI::App* verb : program.get_subcommands({})) {
-    commands.push_back({verb->get_name(), verb});
-    for (const CLI::App* part : verb->get_subcommands({})) {
-      commands.push_back({verb->get_name() + " " + part->get_name(), part});
-    }
-  }
-  return commands;
 }
 
 // The verbs of the program, or the parts of a verb. A verb is an argument of `help`.
@@ -82,195 +99,53 @@ std::vector<const CLI::App*> PartsOf(const CLI::App& app) {
   return (is_help ? *app.get_parent() : app).get_subcommands({});
 }
 
-std::string NamesOf(const std::vector<const CLI::App*>& parts) {
-  std::string names;
-  for (const CLI::App* part : parts) names += (names.empty() ? "" : " ") + part->get_name();
-  return names;
-}
-
-// The names of all commands that have two words, in single quotes.
-std::string PairsOf(const std::vector<Command>& commands, std::string_view separator) {
-  std::string pairs;
-  for (const Command& command : commands) {
-    if (command.name.find(' ') == std::string::npos) continue;
-    fmt::format_to(std::back_inserter(pairs), "{}'{}'", pairs.empty() ? "" : separator,
-                   command.name);
+// What may come after the words of a command line, if the last one begins with `typed`.
+std::vector<Candidate> CandidatesAfter(const CLI::App& program,
+                                       const std::vector<std::string>& words,
+                                       const std::string& typed) {
+  const CLI::App* app = &program;
+  std::size_t known = 0;  // The words that are a verb and its part.
+  for (; known < words.size(); ++known) {
+    const auto parts = app->get_subcommands({});
+    const auto next = std::ranges::find(parts, words[known], &CLI::App::get_name);
+    if (next == parts.end()) break;
+    app = *next;
   }
-  return pairs;
-}
-
-// The first sentence of a description, safe within single quotes, brackets and colons.
-std::string Brief(const std::string& description) {
-  std::string brief;
-  for (const char letter : description.substr(0, description.find('\n'))) {
-    if (letter == '\'') {
-      brief += "’";
-    } else if (letter != '[' && letter != ']' && letter != ':') {
-      brief += letter;
+  // Options without a group are not for users.
+  const auto options =
+      app->get_options([](const CLI::Option* option) { return !option->get_group().empty(); });
+  for (const CLI::Option* option : options) {
+    const bool takes_value = option->get_items_expected_max() > 0;
+    if (takes_value && !words.empty() && std::ranges::count(NamesOf(*option), words.back()) > 0) {
+      return ChoicesOf(*option);
     }
   }
-  return brief.substr(0, brief.find(". "));
-}
-
-std::string FormatBash(const CLI::App& program) {
-  const std::vector<Command> commands = CommandsOf(program);
-  std::string cases;
-  std::string choices;
-  for (const auto& [name, app] : commands) {
-    fmt::format_to(std::back_inserter(cases), "    '{}') parts='{}' flags='{}' ;;\n", name,
-                   NamesOf(PartsOf(*app)), FlagsOf(*app));
-    for (const CLI::Option* option : ShownOptions(*app)) {
-      if (ChoicesOf(*option).empty()) continue;
-      std::vector<std::string> before = NamesOf(*option);
-      if (before.empty()) before.push_back(app->get_name());  // An argument follows its verb.
-      for (const std::string& word : before) {
-        fmt::format_to(std::back_inserter(choices), "    '{} {}') choices='{}' ;;\n", name, word,
-                       ChoicesOf(*option));
+  std::vector<Candidate> found;
+  for (const CLI::Option* option : options) {
+    if (typed.starts_with('-')) {
+      for (std::string& name : NamesOf(*option)) {
+        found.push_back({std::move(name), option->get_description()});
       }
+    } else if (option->get_positional()) {
+      std::ranges::move(ChoicesOf(*option), std::back_inserter(found));
     }
   }
-  return fmt::format(
-      R"(# bash completion of perseus; made by: perseus completion bash
-_perseus() {{
-  local word=${{COMP_WORDS[COMP_CWORD]}} command=${{COMP_WORDS[1]}} parts='' flags='' choices=''
-  if [[ $COMP_CWORD -eq 1 ]]; then
-    mapfile -t COMPREPLY < <(compgen -W '{} {}' -- "$word")
-    return
-  fi
-  if [[ $COMP_CWORD -gt 2 ]]; then
-    case "$command ${{COMP_WORDS[2]}}" in
-      {}) command+=" ${{COMP_WORDS[2]}}" ;;
-    esac
-  fi
-  case $command in
-{}  esac
-  case "$command ${{COMP_WORDS[COMP_CWORD-1]}}" in
-{}  esac
-  if [[ -n $choices ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "$choices" -- "$word")
-    return
-  elif [[ $word == -* ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "$flags" -- "$word")
-    return
-  elif [[ $COMP_CWORD -eq 2 && -n $parts ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "$parts" -- "$word")
-    [[ ${{#COMPREPLY[@]}} -eq 0 ]] || return 0
-  fi
-  mapfile -t COMPREPLY < <(compgen -f -- "$word")
-}}
-complete -o filenames -F _perseus perseus
-)",
-      NamesOf(PartsOf(program)), FlagsOf(program), PairsOf(commands, " | "), cases, choices);
+  if (typed.starts_with('-') || known < words.size()) return found;
+  for (const CLI::App* part : PartsOf(*app)) {
+    found.push_back({part->get_name(), part->get_description()});
+  }
+  return found;
 }
 
-std::string FormatZshArguments(const CLI::App& app) {
-  std::string text = "      _arguments \\\n";
-  std::string argument = "'*:file:_files'";
-  if (!PartsOf(app).empty()) {
-    argument = fmt::format("'1:part:({})' {}", NamesOf(PartsOf(app)), argument);
-  }
-  for (const CLI::Option* option : ShownOptions(app)) {
-    const std::string choices = ChoicesOf(*option);
-    const std::string values = choices.empty() ? "_files" : fmt::format("({})", choices);
-    const std::string value = TakesValue(*option) ? ":value:" + values : "";
-    if (option->get_positional() && !choices.empty()) {
-      argument = fmt::format("'1:{}:{}'", option->get_name(), values);
-    }
-    for (const std::string& name : NamesOf(*option)) {
-      fmt::format_to(std::back_inserter(text), "        '*{}[{}]{}' \\\n", name,
-                     Brief(option->get_description()), value);
-    }
-  }
-  return text + fmt::format("        {} ;;\n", argument);
-}
-
-std::string FormatZsh(const CLI::App& program) {
-  const std::vector<Command> commands = CommandsOf(program);
-  std::string verbs;
-  std::string cases;
-  for (const CLI::App* verb : program.get_subcommands({})) {
-    fmt::format_to(std::back_inserter(verbs), "    '{}:{}'\n", verb->get_name(),
-                   Brief(verb->get_description()));
-  }
-  for (const auto& [name, app] : commands) {
-    fmt::format_to(std::back_inserter(cases), "    '{}')\n{}", name, FormatZshArguments(*app));
-  }
-  return fmt::format(
-      R"(#compdef perseus
-# zsh completion of perseus; made by: perseus completion zsh
-_perseus() {{
-  local -a verbs=(
-{}  )
-  if (( CURRENT == 2 )); then
-    _describe verb verbs
-    return
-  fi
-  local command=$words[2]
-  shift words
-  (( CURRENT-- ))
-  if (( CURRENT > 2 )); then
-    case "$command $words[2]" in
-      {})
-        command+=" $words[2]"
-        shift words
-        (( CURRENT-- )) ;;
-    esac
-  fi
-  case $command in
-{}  esac
-}}
-# As a file of fpath, zsh runs this at the first completion. Else it is sourced.
-if [[ $funcstack[1] == _perseus ]]; then
-  _perseus "$@"
-else
-  compdef _perseus perseus
-fi
-)",
-      verbs, PairsOf(commands, "|"), cases);
-}
-
-std::string FormatFish(const CLI::App& program) {
-  const std::vector<Command> commands = CommandsOf(program);
-  std::string text = fmt::format(
-      R"(# fish completion of perseus; made by: perseus completion fish
-function __perseus_is -d 'Whether this command is typed: a verb, or a verb and its part'
-  set -l words (commandline -opc)
-  set -l typed "$words[2]"
-  if contains -- "$words[2] $words[3]" {}
-    set typed "$words[2] $words[3]"
-  end
-  test "$typed" = "$argv"
-end
-function __perseus_needs_part
-  set -l words (commandline -opc)
-  test (count $words) -eq 2 -a "$words[2]" = "$argv"
-end
-)",
-      PairsOf(commands, " "));
-  for (const CLI::App* verb : program.get_subcommands({})) {
-    fmt::format_to(std::back_inserter(text),
-                   "complete -c perseus -n __fish_use_subcommand -f -a {} -d '{}'\n",
-                   verb->get_name(), Brief(verb->get_description()));
-  }
-  for (const auto& [name, app] : commands) {
-    for (const CLI::App* part : PartsOf(*app)) {
-      fmt::format_to(std::back_inserter(text),
-                     "complete -c perseus -n '__perseus_needs_part {}' -f -a {} -d '{}'\n", name,
-                     part->get_name(), Brief(part->get_description()));
-    }
-    for (const CLI::Option* option : ShownOptions(*app)) {
-      const std::string choices = ChoicesOf(*option);
-      if (NamesOf(*option).empty() && choices.empty()) continue;
-      fmt::format_to(std::back_inserter(text), "complete -c perseus -n '__perseus_is {}'", name);
-      for (const std::string& word : option->get_snames()) text += " -s " + word;
-      for (const std::string& word : option->get_lnames()) text += " -l " + word;
-      if (!choices.empty()) {
-        text += fmt::format("{} -a '{}'", NamesOf(*option).empty() ? " -f" : " -x", choices);
-      } else if (TakesValue(*option)) {
-        text += " -r";
-      }
-      text += fmt::format(" -d '{}'\n", Brief(option->get_description()));
-    }
+// A line for each candidate, as the script of this shell reads them.
+std::string Format(const std::vector<Candidate>& candidates, std::string_view shell) {
+  std::string text;
+  for (const auto& [word, about] : candidates) {
+    text += word;
+    std::string brief = about.substr(0, about.find('\n'));
+    brief = brief.substr(0, brief.find(". "));
+    if (shell != "bash" && !brief.empty()) text += (shell == "zsh" ? ":" : "\t") + brief;
+    text += '\n';
   }
   return text;
 }
@@ -278,17 +153,28 @@ end
 }  // namespace
 
 Verb AddCompletionVerb(CLI::App& program) {
-  auto shell = std::make_shared<std::string>();
+  struct Flags {
+    std::string shell;
+    std::vector<std::string> words;
+  };
+  auto flags = std::make_shared<Flags>();
   CLI::App* verb = program.add_subcommand("completion", kCompletionAbout);
   verb->footer(kCompletionExamples);
-  verb->add_option("shell", *shell, "bash, zsh or fish")
+  verb->add_option("shell", flags->shell, "bash, zsh or fish")
       ->required()
       ->transform(OneOf({"bash", "zsh", "fish"}));
-  return {verb, [shell, &program]() -> Result<void> {
-            const auto format = *shell == "bash"  ? FormatBash
-                                : *shell == "zsh" ? FormatZsh
-                                                  : FormatFish;
-            return Print(format(program));
+  verb->add_option("words", flags->words,
+                   "For the script: after --, the words before the cursor, the last one after an "
+                   "equals sign. Prints what may come next")
+      ->type_name("WORD");
+  return {verb, [flags, &program] {
+            const auto& [shell, words] = *flags;
+            if (words.empty()) {
+              return Print(std::string(shell == "bash" ? kBash : shell == "zsh" ? kZsh : kFish));
+            }
+            return Print(Format(
+                CandidatesAfter(program, {words.begin(), words.end() - 1}, words.back().substr(1)),
+                shell));
           }};
 }
 

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "perseus/base/excerpt.h"
-#include "perseus/cli/man_page.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/version.h"
 
@@ -22,7 +21,7 @@ constexpr const char* kHelpExamples =
     "  perseus help\n"
     "  perseus help plan\n"
     "  perseus help job register\n"
-    "  perseus help --man man1 && man man1/perseus-plan.1";
+    "  perseus help --all";
 constexpr const char* kVersionAbout = "Print the version of perseus, its commit and its build.";
 
 constexpr std::size_t kColumns = 80;
@@ -39,19 +38,13 @@ constexpr ListedVerb kListedVerbs[] = {
     {kPlanning, "show", "Show plans side by side", AddShowVerb},
     {kPlanning, "report", "Make the report page, or figures, from plans", AddReportVerb},
     {kPlanning, "evaluate", "Compute the time and energy of a plan", AddEvaluateVerb},
-    {kPlanning, "compare", "Compare policies that choose clocks", AddCompareVerb},
     {kPlanning, "emulate", "Emulate a whole job, with stragglers and power caps", AddEmulateVerb},
     {kPlanning, "replay", "Compute what a recorded timeline of a job wasted", AddReplayVerb},
-    {kPlanning, "partition", "Split a model into pipeline stages", AddPartitionVerb},
     {kPlanning, "synth", "Make a profile without a GPU", AddSynthVerb},
 
     {kFollowing, "run", "Run a training with Perseus attached", AddRunVerb},
     {kFollowing, "tune", "Profile a job, plan it, and put the plan in force", AddTuneVerb},
     {kFollowing, "verify", "Measure what a plan saves", AddVerifyVerb},
-    {kFollowing, "trace", "Write a timeline of what the job ran", AddTraceVerb},
-    {kFollowing, "schedule", "Write the schedule that the job ran, or search for one",
-     AddScheduleVerb},
-    {kFollowing, "trainer", "Run a training job on virtual GPUs", AddTrainerVerb},
 
     {kOnANode, "doctor", "Show what works on this node, and how to fix the rest", AddDoctorVerb},
     {kOnANode, "qualify", "Measure what its GPUs do when clocks change", AddQualifyVerb},
@@ -67,12 +60,15 @@ constexpr ListedVerb kListedVerbs[] = {
     {kInACluster, "logout", "Forget the login at a server", AddLogoutVerb},
     {kInACluster, "whoami", "Show who the server takes you for", AddWhoamiVerb},
     {kInACluster, "token", "Manage the tokens of a server", AddTokenVerb},
-    {kInACluster, "store", "Back up, restore, check and migrate the database of a server",
-     AddStoreVerb},
-    {kInACluster, "audit", "List who changed what, and verify this list", AddAuditVerb},
-    {kInACluster, "support", "Describe this node and a server in a file for others",
-     AddSupportVerb},
 
+    {kMore, "compare", "Compare policies that choose clocks", AddCompareVerb},
+    {kMore, "partition", "Split a model into pipeline stages", AddPartitionVerb},
+    {kMore, "trace", "Write a timeline of what the job ran", AddTraceVerb},
+    {kMore, "schedule", "Write the schedule that the job ran, or search for one", AddScheduleVerb},
+    {kMore, "trainer", "Run a training job on virtual GPUs", AddTrainerVerb},
+    {kMore, "store", "Back up, restore, check and migrate the database of a server", AddStoreVerb},
+    {kMore, "audit", "List who changed what, and verify this list", AddAuditVerb},
+    {kMore, "support", "Describe this node and a server in a file for others", AddSupportVerb},
     {kMore, "help", "Print the help of a verb", AddHelpVerb},
     {kMore, "version", "Print the version", AddVersionVerb},
     {kMore, "completion", "Print completion for bash, zsh or fish", AddCompletionVerb},
@@ -92,10 +88,43 @@ std::string Wrapped(std::string_view text, std::size_t columns) {
   return wrapped;
 }
 
+// What the help says of a flag or a positional argument.
+struct OptionHelp {
+  std::string type;  // "FILE"; empty if it takes no value.
+  std::string text;  // With the choices, if it has some.
+};
+
+OptionHelp HelpOf(const CLI::Option& option) {
+  OptionHelp help{option.get_type_name(), option.get_description()};
+  // A default that the text does not explain. CLI11 shows that of a list as "[5]".
+  std::string usual = option.get_default_str();
+  std::erase_if(usual, [](char letter) { return letter == '[' || letter == ']'; });
+  if (!usual.empty() && help.text.find("default:") == std::string::npos) {
+    help.text += fmt::format(" (default: {})", usual);
+  }
+  // CLI11 shows choices as a part of the type, "NAME:{gpipe,1f1b}".
+  const std::size_t open = help.type.find(":{");
+  if (open == std::string::npos) return help;
+  help.text += ". One of: ";
+  for (const char letter : help.type.substr(open + 2, help.type.find('}', open) - open - 2)) {
+    help.text += letter == ',' ? ", " : std::string(1, letter);
+  }
+  help.type.resize(open);
+  return help;
+}
+
 class HelpFormatter : public CLI::Formatter {
  public:
   std::string make_description(const CLI::App* app) const override {
     return Wrapped(app->get_description(), kColumns) + "\n\n";
+  }
+  // As in manual pages: "-o, --output".
+  std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
+    std::string names = CLI::Formatter::make_option_name(option, is_positional);
+    if (const std::size_t comma = names.find(','); comma != std::string::npos) {
+      names.insert(comma + 1, " ");
+    }
+    return names;
   }
   // Without what the flag excludes: this makes lines long, and an error says it when it matters.
   std::string make_option_opts(const CLI::Option* option) const override {
@@ -120,7 +149,6 @@ class HelpFormatter : public CLI::Formatter {
 };
 
 Result<void> PrintHelp(const CLI::App& program, const std::vector<std::string>& names) {
-  if (names.empty()) return Print(FormatProgramHelp());
   const CLI::App* verb = &program;
   std::string before;
   for (const std::string& name : names) {
@@ -137,25 +165,6 @@ Result<void> PrintHelp(const CLI::App& program, const std::vector<std::string>& 
 
 }  // namespace
 
-OptionHelp HelpOf(const CLI::Option& option) {
-  OptionHelp help{option.get_type_name(), option.get_description()};
-  // A default that the text does not explain. CLI11 shows that of a list as "[5]".
-  std::string usual = option.get_default_str();
-  std::erase_if(usual, [](char letter) { return letter == '[' || letter == ']'; });
-  if (!usual.empty() && help.text.find("default:") == std::string::npos) {
-    help.text += fmt::format(" (default: {})", usual);
-  }
-  // CLI11 shows choices as a part of the type, "NAME:{gpipe,1f1b}".
-  const std::size_t open = help.type.find(":{");
-  if (open == std::string::npos) return help;
-  help.text += ". One of: ";
-  for (const char letter : help.type.substr(open + 2, help.type.find('}', open) - open - 2)) {
-    help.text += letter == ',' ? ", " : std::string(1, letter);
-  }
-  help.type.resize(open);
-  return help;
-}
-
 std::string Suggestion(const CLI::App& verb, const std::string& word) {
   std::vector<std::string> names;
   for (const CLI::Option* option : verb.get_options()) {
@@ -169,25 +178,32 @@ std::string Suggestion(const CLI::App& verb, const std::string& word) {
 
 std::span<const ListedVerb> ListedVerbs() { return kListedVerbs; }
 
-std::string FormatProgramHelp() {
+std::string FormatProgramHelp(HelpVerbs verbs) {
   std::string text =
       "Perseus finds the energy that a training job wastes, and plans the GPU clocks\n"
       "that save it.\n"
       "\n"
-      "Usage: perseus VERB [FLAGS]\n";
+      "Usage: perseus VERB [FLAGS]\n"
+      "\n"
+      "A first plan:\n"
+      "  perseus synth --gpu a100 --stages 8 -o profile.csv\n"
+      "  perseus plan profile.csv --schedule 1f1b --microbatches 96 \\\n"
+      "      --blocking-power 83.64 -o out\n";
   std::string_view group;
+  std::string more;
   for (const ListedVerb& verb : kListedVerbs) {
+    if (verbs == HelpVerbs::kCommon && verb.group == kMore) {
+      fmt::format_to(std::back_inserter(more), "{}{}", more.empty() ? "" : ", ", verb.name);
+      continue;
+    }
     if (verb.group != group) fmt::format_to(std::back_inserter(text), "\n{}:\n", verb.group);
     group = verb.group;
     fmt::format_to(std::back_inserter(text), "  {:12}{}\n", verb.name, verb.brief);
   }
-  return text +
-         "\n"
-         "`perseus help VERB` prints the flags of a verb, with examples. A first plan:\n"
-         "  perseus synth --gpu a100 --stages 8 -o profile.csv\n"
-         "  perseus plan profile.csv --schedule 1f1b --microbatches 96 \\\n"
-         "      --blocking-power 83.64 -o out\n"
-         "\n"
+  if (!more.empty()) more = fmt::format("Further verbs (perseus help --all): {}. ", more);
+  more += "`perseus help VERB` prints the flags of a verb, with examples.";
+  return text + "\n" + Wrapped(more, kColumns) +
+         "\n\n"
          "Exit status: 0 success; 1 system failure; 2 bad input or usage;\n"
          "             3 valid, but impossible: no plan can meet the target, or the server\n"
          "             is in another state than the request needs\n";
@@ -200,18 +216,16 @@ std::shared_ptr<CLI::FormatterBase> MakeHelpFormatter() {
 Verb AddHelpVerb(CLI::App& program) {
   struct Flags {
     std::vector<std::string> names;
-    std::string man_directory;
+    bool all = false;
   };
   auto flags = std::make_shared<Flags>();
   CLI::App* verb = program.add_subcommand("help", kHelpAbout);
   verb->footer(kHelpExamples);
   verb->add_option("verb", flags->names, "The verb, and its part")->type_name("VERB");
-  verb->add_option("--man", flags->man_directory,
-                   "Write the manual pages of all verbs into this directory instead")
-      ->type_name("DIR");
+  verb->add_flag("--all", flags->all, "List all verbs");
   return {verb, [&program, flags] {
-            return flags->man_directory.empty() ? PrintHelp(program, flags->names)
-                                                : WriteManPages(program, flags->man_directory);
+            if (!flags->names.empty()) return PrintHelp(program, flags->names);
+            return Print(FormatProgramHelp(flags->all ? HelpVerbs::kAll : HelpVerbs::kCommon));
           }};
 }
 

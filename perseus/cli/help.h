@@ -11,7 +11,7 @@
 
 namespace perseus::cli {
 
-// A line of `perseus --help`.
+// A line of `perseus help --all`.
 struct ListedVerb {
   std::string_view group;
   std::string_view name;
@@ -22,18 +22,12 @@ struct ListedVerb {
 // Every verb, group by group.
 std::span<const ListedVerb> ListedVerbs();
 
-// `perseus --help`: what the program is for, and its verbs.
-std::string FormatProgramHelp();
+// `perseus --help`: what the program is for, and the verbs that most users need or all of them.
+enum class HelpVerbs { kCommon, kAll };
+std::string FormatProgramHelp(HelpVerbs verbs);
 
 // The layout of `perseus VERB --help`: lines of at most 80 characters.
 std::shared_ptr<CLI::FormatterBase> MakeHelpFormatter();
-
-// What the help says of a flag or a positional argument.
-struct OptionHelp {
-  std::string type;  // "FILE"; empty if it takes no value.
-  std::string text;  // With the choices, if it has some.
-};
-OptionHelp HelpOf(const CLI::Option& option);
 
 // ", did you mean --slowdown?" for an unknown word, if it is similar to a flag or a verb below
 // `verb`. Otherwise empty.

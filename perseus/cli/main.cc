@@ -7,7 +7,6 @@
 #include <exception>
 #include <new>
 #include <optional>
-#include <regex>
 #include <span>
 #include <sstream>
 #include <string>
@@ -99,25 +98,29 @@ std::optional<std::string> UnknownWord(const CLI::App& verb, const CLI::ParseErr
   return is_first ? std::optional(words.front()) : std::nullopt;
 }
 
-// CLI11's text of an error, as one line, and in plain words if a flag has too few or too many
-// values.
-std::string InPlainWords(const CLI::ParseError& error) {
+// An error of CLI11 as one line, and in plain words if an option has a wrong number of values or a
+// value of another type. An error has only its text, so it is compared with what CLI11 would throw
+// for each option.
+std::string InPlainWords(const CLI::App& verb, const CLI::ParseError& error) {
   std::string what = error.what();
+  const auto is = [&](const CLI::ParseError& other) { return what == other.what(); };
+  for (const CLI::Option* option : verb.get_options()) {
+    const std::string name = option->get_name();
+    const std::string type = option->get_type_name();
+    const int values = std::min(option->get_type_size_min(), option->get_items_expected_min());
+    if (is(CLI::ArgumentMismatch::AtMost(name, 1, option->count()))) {
+      return name + " is given more than once: give it once";
+    }
+    if (is(CLI::ArgumentMismatch::TypedAtLeast(name, values, type))) {
+      return values == 1 ? name + " has no value: give it one"
+                         : fmt::format("{} needs {} values: {}", name, values, type);
+    }
+    if (is(CLI::ConversionError(name, option->results()))) {
+      return fmt::format("{}: {} is not a value of it", name,
+                         Excerpt(CLI::detail::join(option->results())));
+    }
+  }
   std::replace(what.begin(), what.end(), '\n', ' ');
-  const std::string flag = what.substr(0, what.find(": "));
-  if (what.starts_with(flag + ": At Most 1 "))
-    return flag + " is given more than once: give it once";
-  static const std::regex missing("(.*): ([0-9]+) required (.*) missing");
-  static const std::regex converted("Could not convert: (.*) = (.*)");
-  std::smatch found;
-  if (std::regex_match(what, found, missing)) {
-    return found[2] == "1" ? found[1].str() + " has no value: give it one"
-                           : fmt::format("{} needs {} values: {}", found[1].str(), found[2].str(),
-                                         found[3].str());
-  }
-  if (std::regex_match(what, found, converted)) {
-    return fmt::format("{}: {} is not a value of it", found[1].str(), Excerpt(found[2].str()));
-  }
   return what;
 }
 
@@ -143,7 +146,7 @@ int ReportUsageError(const CLI::App& program, const CLI::ParseError& error) {
   if (dynamic_cast<const WrongPath*>(&error) != nullptr) {
     return ReportError(error.what(), kBadInput);
   }
-  return ReportError(fmt::format("{} ({})", InPlainWords(error), help), kBadInput);
+  return ReportError(fmt::format("{} ({})", InPlainWords(*verb, error), help), kBadInput);
 }
 
 // An empty value is a mistake, such as a variable of the shell that is not set.
@@ -195,7 +198,7 @@ CommandLine SplitCommand(int argc, const char* const* argv) {
 }
 
 int Run(int argc, const char* const* argv) {
-  if (argc <= 1) return PrintHelp(FormatProgramHelp());
+  if (argc <= 1) return PrintHelp(FormatProgramHelp(HelpVerbs::kCommon));
   CLI::App program("", "perseus");
   program.set_version_flag("-V,--version", VersionText(), "Print the version");
   program.set_help_flag("-h,--help", "Print this help");
@@ -208,7 +211,7 @@ int Run(int argc, const char* const* argv) {
     program.parse(line.argc, argv);
   } catch (const CLI::CallForHelp& request) {
     if (program.get_subcommands().empty()) {
-      return program.remaining().empty() ? PrintHelp(FormatProgramHelp())
+      return program.remaining().empty() ? PrintHelp(FormatProgramHelp(HelpVerbs::kCommon))
                                          : ReportUsageError(program, request);
     }
     return Exit(program, request);

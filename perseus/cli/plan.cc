@@ -570,8 +570,7 @@ Verb AddPlanVerb(CLI::App& program) {
       "Print each plan on standard error as soon as it is found, and when it gets better "
       "(a terminal shows them without this flag)");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the table");
-  verb->add_flag("--plot", flags->with_plot,
-                 "Also draw the frontier and a timeline of the pp_ranks, as wide as the terminal");
+  verb->add_flag("--plot", flags->with_plot, "Also draw the frontier, as wide as the terminal");
   return {verb, [flags] { return RunPlan(*flags); }};
 }
 

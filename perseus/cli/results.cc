@@ -1,6 +1,7 @@
 #include "perseus/cli/results.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,13 +10,11 @@
 #include <csignal>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "perseus/base/file.h"
-#include "perseus/base/file_descriptor.h"
 #include "perseus/base/system_cause.h"
 
 namespace perseus::cli {
@@ -23,7 +22,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kRunName = ".perseus-run";
+constexpr const char* kLockName = ".perseus-lock";
+constexpr const char* kNewName = ".perseus-new";
+constexpr const char* kEarlierSummary = "earlier.json";  // In DIR/.perseus-new.
 
 // Not in every run: plans, frequency lists, and a schedule that was searched for.
 bool IsOfSomePlanRuns(std::string_view name) {
@@ -71,13 +72,6 @@ bool IsRealDirectory(const fs::path& path) {
   return fs::is_directory(fs::symlink_status(path, ignored));
 }
 
-// The same, and whether it belongs to the user of this process.
-bool IsOwnDirectory(const fs::path& path) {
-  struct stat status {};
-  return ::lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode) &&
-         status.st_uid == ::geteuid();
-}
-
 // The names of results in a directory.
 std::vector<std::string> NamesIn(const fs::path& directory, const ResultKind& kind) {
   std::vector<std::string> names;
@@ -90,10 +84,11 @@ std::vector<std::string> NamesIn(const fs::path& directory, const ResultKind& ki
   return names;
 }
 
-// The files that a summary lists: those of every run if it has no list. Nothing without a summary.
-Result<std::optional<std::vector<std::string>>> ListedFiles(const fs::path& directory,
+// The files in `directory` that a summary lists: those of every run if it has no list. Nothing
+// without a summary.
+Result<std::optional<std::vector<std::string>>> ListedFiles(const fs::path& summary_path,
+                                                            const fs::path& directory,
                                                             const ResultKind& kind) {
-  const fs::path summary_path = directory / kind.summary;
   if (!Exists(summary_path)) return std::nullopt;
   PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(summary_path));
   const auto summary = nlohmann::json::parse(text, nullptr, false);
@@ -123,146 +118,8 @@ Result<void> FlushDirectory(const fs::path& directory) {
   const FileDescriptor opened(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!opened && (errno == ENOENT || errno == EACCES)) return {};
   if (!opened || (::fsync(opened.get()) != 0 && errno != EINVAL)) {
-    return FailAs(ErrorKind::kSystem, "{}: cannot flush: {}", directory.string(),
-                  CauseAndRemedy(errno));
+    return SystemFailure(directory, "flush", {errno, std::generic_category()});
   }
-  return {};
-}
-
-Result<void> FlushFile(const fs::path& path) {
-  const FileDescriptor opened(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!opened || (::fsync(opened.get()) != 0 && errno != EINVAL)) {
-    return SystemFailure(path, "flush", {errno, std::generic_category()});
-  }
-  return {};
-}
-
-Result<void> WriteNewFile(const fs::path& path, std::string_view contents) {
-  const auto failure = [&] {
-    return SystemFailure(path, "write", {errno, std::generic_category()});
-  };
-  const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
-  // Everybody may read results, whatever the umask is, as those of WriteFileAtomically.
-  if (!file || ::fchmod(file.get(), 0644) != 0) return failure();
-  while (!contents.empty()) {
-    const ssize_t written = ::write(file.get(), contents.data(), contents.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return failure();
-    contents.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return {};
-}
-
-// Writes files of a directory that only this run uses, so they replace nothing. They are flushed
-// together, after the last one is written: one by one takes three times as long, because each flush
-// writes the journal of the file system.
-Result<void> WriteNewFiles(const fs::path& directory, const std::vector<ResultFile>& files) {
-  std::set<fs::path> directories{directory.parent_path(), directory};
-  for (const ResultFile& file : files) {
-    const fs::path path = directory / file.name;
-    std::error_code error;
-    fs::create_directories(path.parent_path(), error);
-    if (error) return SystemFailure(path, "write", error);
-    PERSEUS_RETURN_IF_ERROR(WriteNewFile(path, file.contents));
-    directories.insert(path.parent_path());
-  }
-  for (const ResultFile& file : files) PERSEUS_RETURN_IF_ERROR(FlushFile(directory / file.name));
-  for (const fs::path& one : directories) PERSEUS_RETURN_IF_ERROR(FlushDirectory(one));
-  return {};
-}
-
-// Moves the files with these names, as far as they exist, and flushes both directories. Replaces
-// nothing.
-Result<void> MoveFiles(const fs::path& from, const fs::path& to,
-                       const std::vector<std::string>& names) {
-  std::set<fs::path> changed;
-  for (const std::string& name : names) {
-    if (!Exists(from / name)) continue;
-    const fs::path place = to / name;
-    if (Exists(place)) {
-      return Fail("{}: appeared while no run was writing (move it, or use another directory)",
-                  place.string());
-    }
-    std::error_code error;
-    fs::create_directories(place.parent_path(), error);
-    if (!error) fs::rename(from / name, place, error);
-    if (error) return SystemFailure(place, "write", error);
-    changed.insert({(from / name).parent_path(), place.parent_path(), from, to});
-  }
-  for (const fs::path& directory : changed) PERSEUS_RETURN_IF_ERROR(FlushDirectory(directory));
-  return {};
-}
-
-std::vector<std::string> FilesBelow(const fs::path& directory) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::recursive_directory_iterator entry(directory, error);
-       !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
-    if (!IsRealDirectory(entry->path())) {
-      names.push_back(entry->path().lexically_relative(directory).string());
-    }
-  }
-  return names;
-}
-
-// Moves the names of `last` to the end.
-void PutLast(std::vector<std::string>& names, std::string_view last) {
-  std::stable_partition(names.begin(), names.end(),
-                        [&](const std::string& name) { return name != last; });
-}
-
-// Undoes an incomplete replacement: moves the new files back to DIR/.perseus-run/new, and the
-// earlier ones to their places. `listed` are the new files without their summary. Every step may be
-// repeated, so a run that is killed in here leaves a state that the next one can end.
-Result<void> Undo(const fs::path& directory, const ResultKind& kind,
-                  const std::vector<std::string>& listed) {
-  const fs::path run = directory / kRunName;
-  std::vector<std::string> moved;
-  for (const std::string& name : listed) {
-    if (!Exists(run / "new" / name)) moved.push_back(name);
-  }
-  PERSEUS_RETURN_IF_ERROR(MoveFiles(directory, run / "new", moved));
-  std::vector<std::string> earlier = FilesBelow(run / "old");
-  std::erase_if(earlier, [&](const std::string& name) {
-    return name != kind.summary && !IsResultName(kind, name);
-  });
-  PutLast(earlier, kind.summary);
-  PERSEUS_RETURN_IF_ERROR(MoveFiles(run / "old", directory, earlier));
-  for (const std::string& name : moved) {
-    if (name.find('/') == name.npos) continue;
-    ::rmdir((directory / name).parent_path().c_str());  // If the new files were its only ones.
-  }
-  // From here on, nothing is left to undo.
-  std::error_code error;
-  fs::remove(run / "new" / kind.summary, error);
-  if (error) return SystemFailure(run, "remove", error);
-  return FlushDirectory(run / "new");
-}
-
-constexpr const ResultKind* kAllResults[] = {&kPlanResults, &kEmulationResults, &kTuningResults,
-                                             &kSearchResults};
-
-// Ends what a run began in DIR/.perseus-run, whether that run is this one or a killed one, of this
-// verb or another. The replacement is incomplete as long as the new summary is there.
-Result<void> EndRun(const fs::path& directory) {
-  const fs::path run = directory / kRunName;
-  if (!Exists(run)) return {};
-  // Another user may be able to write into the directory, and files of this one must not be moved
-  // or removed through a link.
-  for (const fs::path& one : {run, run / "new", run / "old"}) {
-    if (!Exists(one) || IsOwnDirectory(one)) continue;
-    return Fail(
-        "{}: was not written by perseus for this user (remove it, or use another directory with "
-        "-o)",
-        one.string());
-  }
-  for (const ResultKind* kind : kAllResults) {
-    PERSEUS_ASSIGN_OR_RETURN(const auto listed, ListedFiles(run / "new", *kind));
-    if (listed) PERSEUS_RETURN_IF_ERROR(Undo(directory, *kind, *listed));
-  }
-  std::error_code error;
-  fs::remove_all(run, error);
-  if (error) return SystemFailure(run, "remove", error);
   return {};
 }
 
@@ -274,24 +131,100 @@ Result<void> RefuseToReplace(const fs::path& path, const ResultKind& kind) {
       path.string(), kind.verb);
 }
 
-// SIGINT, SIGTERM and SIGHUP wait while it lives.
-class SignalsWait {
- public:
-  SignalsWait() {
-    sigset_t ends;
-    sigemptyset(&ends);
-    sigaddset(&ends, SIGTERM);
-    sigaddset(&ends, SIGINT);
-    sigaddset(&ends, SIGHUP);
-    pthread_sigmask(SIG_BLOCK, &ends, &before_);
-  }
-  SignalsWait(const SignalsWait&) = delete;
-  SignalsWait& operator=(const SignalsWait&) = delete;
-  ~SignalsWait() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+Result<void> CheckPlansDirectory(const fs::path& directory, const ResultKind& kind) {
+  const fs::path plans = directory / "plans";
+  if (&kind != &kPlanResults || !Exists(plans) || IsRealDirectory(plans)) return {};
+  return Fail(
+      "{}: is a link or a file, where perseus writes a directory (move it, or use another "
+      "directory with -o)",
+      plans.string());
+}
 
- private:
-  sigset_t before_{};
-};
+// Puts the results of DIR/.perseus-new, which are complete, in the place of the earlier ones. Every
+// step may be repeated, so the next run ends what a killed one began.
+Result<void> PutInPlace(const fs::path& directory, const ResultKind& kind) {
+  const fs::path from = directory / kNewName;
+  const auto move = [](const fs::path& file, const fs::path& place) -> Result<void> {
+    std::error_code error;
+    fs::create_directories(place.parent_path(), error);
+    if (!error) fs::rename(file, place, error);
+    return error ? SystemFailure(place, "write", error) : Result<void>();
+  };
+  PERSEUS_RETURN_IF_ERROR(CheckPlansDirectory(directory, kind));
+  const fs::path summary = directory / kind.summary;
+  if (Exists(summary)) {
+    PERSEUS_RETURN_IF_ERROR(ListedFiles(summary, directory, kind));  // Is it of an earlier run?
+    PERSEUS_RETURN_IF_ERROR(move(summary, from / kEarlierSummary));
+  }
+  PERSEUS_RETURN_IF_ERROR(FlushDirectory(directory));
+  PERSEUS_ASSIGN_OR_RETURN(const auto listed, ListedFiles(from / kind.summary, from, kind));
+  PERSEUS_ASSIGN_OR_RETURN(const auto earlier,
+                           ListedFiles(from / kEarlierSummary, directory, kind));
+  const auto is_earlier = [&](const std::string& name) {
+    return earlier && std::ranges::count(*earlier, name) > 0;
+  };
+  for (const std::string& name : *listed) {
+    if (!Exists(from / name)) continue;  // It is in its place.
+    if (!is_earlier(name)) PERSEUS_RETURN_IF_ERROR(RefuseToReplace(directory / name, kind));
+    PERSEUS_RETURN_IF_ERROR(move(from / name, directory / name));
+  }
+  for (const std::string& name : earlier.value_or(std::vector<std::string>())) {
+    if (std::ranges::count(*listed, name) > 0) continue;
+    if (::unlink((directory / name).c_str()) == 0 || errno == ENOENT) continue;
+    return SystemFailure(directory / name, "remove", {errno, std::generic_category()});
+  }
+  // A power cut must not reorder the steps.
+  PERSEUS_RETURN_IF_ERROR(FlushDirectory(directory / "plans"));
+  PERSEUS_RETURN_IF_ERROR(FlushDirectory(directory));
+  PERSEUS_RETURN_IF_ERROR(move(from / kind.summary, summary));
+  return FlushDirectory(directory);
+}
+
+constexpr const ResultKind* kAllResults[] = {&kPlanResults, &kEmulationResults, &kTuningResults,
+                                             &kSearchResults};
+
+// Removes DIR/.perseus-new, whether it is of this run or of a killed one, of this verb or another.
+// If its results are complete, first puts them in their places.
+Result<void> EndRun(const fs::path& directory) {
+  const fs::path run = directory / kNewName;
+  struct stat status {};
+  if (::lstat(run.c_str(), &status) != 0) return {};
+  // Another user may be able to write into the directory, and files of this one must not be moved
+  // or removed through a link.
+  if (!S_ISDIR(status.st_mode) || status.st_uid != ::geteuid()) {
+    return Fail(
+        "{}: was not written by perseus for this user (remove it, or use another directory with "
+        "-o)",
+        run.string());
+  }
+  for (const ResultKind* kind : kAllResults) {
+    if (Exists(run / kind->summary)) PERSEUS_RETURN_IF_ERROR(PutInPlace(directory, *kind));
+  }
+  std::error_code error;
+  fs::remove_all(run, error);
+  if (error) return SystemFailure(run, "remove", error);
+  return {};
+}
+
+// The directory and those above it that do not exist, the deepest one first.
+std::vector<fs::path> MissingDirectories(fs::path directory) {
+  std::vector<fs::path> missing;
+  std::error_code ignored;
+  if (!directory.has_filename()) directory = directory.parent_path();  // After a slash at the end.
+  for (; !directory.empty() && !fs::exists(directory, ignored);
+       directory = directory.parent_path()) {
+    missing.push_back(directory);
+  }
+  return missing;
+}
+
+// Whether `path` names the open file.
+bool IsAt(const fs::path& path, const FileDescriptor& file) {
+  struct stat named {};
+  struct stat opened {};
+  return ::lstat(path.c_str(), &named) == 0 && ::fstat(file.get(), &opened) == 0 &&
+         named.st_dev == opened.st_dev && named.st_ino == opened.st_ino;
+}
 
 }  // namespace
 
@@ -313,31 +246,17 @@ const ResultKind kTuningResults{"perseus tune",
 const ResultKind kSearchResults{
     "perseus schedule search", "search.json", "perseus-schedule-search", {}, IsOfSomeSearches};
 
-Result<void> CheckComplete(const fs::path& directory) {
-  for (const ResultKind* kind : kAllResults) {
-    // A replacement first moves the old summary away, and last moves the new one to its place.
-    if (!Exists(directory / kRunName / "new" / kind->summary)) continue;
-    if (Exists(directory / kind->summary)) continue;
+Result<std::vector<std::string>> FilesOfRun(const fs::path& directory, const ResultKind& kind) {
+  PERSEUS_ASSIGN_OR_RETURN(auto listed, ListedFiles(directory / kind.summary, directory, kind));
+  if (listed) return *std::move(listed);
+  // A replacement first moves the earlier summary away, and last moves the new one to its place.
+  if (Exists(directory / kNewName / kind.summary)) {
     return FailAs(
         ErrorKind::kSystem,
         "{}: its results are incomplete, because a run of {} ended while it replaced them, "
         "or replaces them now (wait, or run it again with this -o: it begins with a "
         "repair)",
-        directory.string(), kind->verb);
-  }
-  return {};
-}
-
-Result<std::vector<std::string>> FilesOfRun(const fs::path& directory, const ResultKind& kind) {
-  PERSEUS_RETURN_IF_ERROR(CheckComplete(directory));
-  PERSEUS_ASSIGN_OR_RETURN(auto listed, ListedFiles(directory, kind));
-  if (listed) return *std::move(listed);
-  if (Exists(directory / kRunName)) {
-    return FailAs(
-        ErrorKind::kSystem,
-        "{}: has no results, because a run ended before it wrote them, or has not written "
-        "them yet (wait, or run it again with this -o)",
-        directory.string());
+        directory.string(), kind.verb);
   }
   return Fail(
       "{}: has no {}, so it is no directory of {} (give one that it wrote with -o, or files)",
@@ -348,24 +267,51 @@ ResultDirectory::ResultDirectory(fs::path path, const ResultKind& kind)
     : path_(std::move(path)), kind_(kind) {}
 
 ResultDirectory::~ResultDirectory() {
-  if (!lock_) return;
-  const auto ended = EndRun(path_);  // If this fails, the next run tries again.
-  const std::vector<fs::path> created =
-      ended && !has_published_ ? lock_->created() : std::vector<fs::path>();
-  lock_.reset();
-  RemoveIfEmpty(created);
+  if (lock_) {
+    (void)EndRun(path_);                    // If this fails, the next run tries again.
+    ::unlink((path_ / kLockName).c_str());  // Before the lock ends with the descriptor.
+  }
+  if (has_published_) return;
+  for (const fs::path& directory : created_) ::rmdir(directory.c_str());
+}
+
+Result<void> ResultDirectory::Lock() {
+  const fs::path path = path_ / kLockName;
+  while (true) {
+    std::vector<fs::path> missing = MissingDirectories(path_);
+    if (!missing.empty()) created_ = std::move(missing);
+    std::error_code error;
+    fs::create_directories(path_, error);
+    if (error) return SystemFailure(path_, "make the directory", error);
+    FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
+    // Another run that ended without results may have removed the directory.
+    if (!file && errno == ENOENT && !fs::exists(path_, error)) continue;
+    if (!file) {
+      return SystemFailure(path_, "write to the directory", {errno, std::generic_category()});
+    }
+    // A file system without locks gives no protection, and the run goes on.
+    if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      return FailAs(ErrorKind::kSystem,
+                    "{}: another run of perseus is about to write its results here (wait until it "
+                    "ends, or use another directory with -o)",
+                    path_.string());
+    }
+    // The run that had the lock removes the file at its end. Then another one may create it again.
+    if (!IsAt(path, file)) continue;
+    lock_ = std::move(file);
+    return {};
+  }
 }
 
 Result<void> ResultDirectory::Open() {
-  PERSEUS_ASSIGN_OR_RETURN(auto lock, DirectoryLock::Take(path_));
-  lock_.emplace(std::move(lock));
+  PERSEUS_RETURN_IF_ERROR(Lock());
   // If nobody reads the output any more, or a file is above the limit of the shell, writing fails,
   // and the directory is as it was before. (Not for all verbs: a training that `perseus run` starts
   // would ignore these signals, too.)
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
   PERSEUS_RETURN_IF_ERROR(EndRun(path_));
-  PERSEUS_ASSIGN_OR_RETURN(auto listed, ListedFiles(path_, kind_));
+  PERSEUS_ASSIGN_OR_RETURN(auto listed, ListedFiles(path_ / kind_.summary, path_, kind_));
   earlier_ = std::move(listed).value_or(std::vector<std::string>());
   for (const std::string& name : earlier_) {
     if (!IsRealDirectory(path_ / name)) continue;
@@ -378,61 +324,44 @@ Result<void> ResultDirectory::Open() {
     if (name.empty() || std::ranges::count(earlier_, name) > 0) continue;
     PERSEUS_RETURN_IF_ERROR(RefuseToReplace(path_ / name, kind_));
   }
-  if (const fs::path plans = path_ / "plans";
-      &kind_ == &kPlanResults && Exists(plans) && !IsRealDirectory(plans)) {
-    return Fail(
-        "{}: is a link or a file, where perseus writes a directory (move it, or use another "
-        "directory with -o)",
-        plans.string());
+  return CheckPlansDirectory(path_, kind_);
+}
+
+Result<void> ResultDirectory::Stage(const std::vector<ResultFile>& files) {
+  // Nobody else may write there, because the next run moves what is in it.
+  if (::mkdir((path_ / kNewName).c_str(), 0700) != 0) {
+    return SystemFailure(path_ / kNewName, "write", {errno, std::generic_category()});
+  }
+  for (const ResultFile& file : files) {
+    if (file.name == kind_.summary) {
+      summary_ = file.contents;
+      continue;
+    }
+    if (std::ranges::count(earlier_, file.name) == 0) {
+      PERSEUS_RETURN_IF_ERROR(RefuseToReplace(path_ / file.name, kind_));
+    }
+    PERSEUS_RETURN_IF_ERROR(WriteFileAtomically(path_ / kNewName / file.name, file.contents));
   }
   return {};
 }
 
-Result<void> ResultDirectory::Stage(const std::vector<ResultFile>& files) {
-  // This check comes before the summary is staged, because a staged summary declares all files with
-  // these names as ours.
-  for (const ResultFile& file : files) {
-    if (file.name == kind_.summary || std::ranges::count(earlier_, file.name) > 0) continue;
-    PERSEUS_RETURN_IF_ERROR(RefuseToReplace(path_ / file.name, kind_));
-  }
-  const fs::path staging = path_ / kRunName / "new";
-  std::vector<ResultFile> others;
-  const ResultFile* summary = nullptr;
-  for (const ResultFile& file : files) {
-    staged_.push_back(file.name);
-    if (file.name == kind_.summary) {
-      summary = &file;
-    } else {
-      others.push_back(file);
-    }
-  }
-  PERSEUS_RETURN_IF_ERROR(WriteNewFiles(staging, others));
-  // A staged summary is always whole, because EndRun reads it.
-  return summary == nullptr ? Result<void>()
-                            : WriteFileAtomically(staging / summary->name, summary->contents);
-}
-
 Result<void> ResultDirectory::Publish() {
-  if (staged_.empty()) return {};
-  const SignalsWait wait;
-  const auto replaced = Replace();
-  // Removes the earlier results, or restores them if the replacement failed.
-  const auto ended = EndRun(path_);
-  PERSEUS_RETURN_IF_ERROR(replaced);
-  has_published_ = true;
-  return ended;
-}
-
-// Each call of MoveFiles ends with a flush, so that a power cut does not reorder the steps.
-Result<void> ResultDirectory::Replace() {
-  const fs::path run = path_ / kRunName;
-  const std::vector<std::string> summary{std::string(kind_.summary)};
-  std::vector<std::string> others = staged_;
-  std::erase(others, kind_.summary);
-  PERSEUS_RETURN_IF_ERROR(MoveFiles(path_, run / "old", summary));
-  PERSEUS_RETURN_IF_ERROR(MoveFiles(path_, run / "old", earlier_));
-  PERSEUS_RETURN_IF_ERROR(MoveFiles(run / "new", path_, others));
-  return MoveFiles(run / "new", path_, summary);
+  if (summary_.empty()) return {};
+  sigset_t ends;
+  sigset_t before;
+  sigemptyset(&ends);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&ends, signal);
+  pthread_sigmask(SIG_BLOCK, &ends, &before);
+  // With the summary, the new results are complete. From here on, they count.
+  auto done = WriteFileAtomically(path_ / kNewName / kind_.summary, summary_);
+  if (done) {
+    done = EndRun(path_);
+  } else {
+    ::unlink((path_ / kNewName / kind_.summary).c_str());
+  }
+  has_published_ = done.has_value();
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return done;
 }
 
 }  // namespace perseus::cli

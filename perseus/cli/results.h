@@ -3,33 +3,46 @@
 //
 // Invariants:
 // 1. New results replace those of an earlier run of the same verb only when all of them are
-//    written. Whatever fails before that, the earlier results stay, complete.
+//    written and flushed. Whatever fails or kills the run before that, the earlier results stay,
+//    complete.
 // 2. Each file appears whole or not at all. The summary is the first file that a replacement
 //    removes and the last one that it writes, and it lists the others. So if it exists, all of them
 //    exist and are from one run, even after a power cut.
-// 3. A killed run leaves at most DIR/.perseus-run and DIR/.perseus-lock. If it was killed during
-//    the replacement (a few renames), the earlier results are partly in .perseus-run. The next run
-//    first restores them.
+// 3. A killed run leaves at most DIR/.perseus-new and DIR/.perseus-lock. If it was killed during
+//    the replacement (a few renames), the new results are complete there or in their places, and
+//    the next run first puts all of them in their places.
 // 4. A run never removes or replaces other files, such as those of the user or of another verb. It
 //    fails if it would have to replace one. It follows no symbolic link below DIR.
 // 5. One run at a time writes into a directory. A second one fails.
 //
-// The replacement writes DIR/.perseus-run/new, moves the earlier results to DIR/.perseus-run/old,
-// and moves the new ones to their places: renames inside one file system. A rival is to write a
-// directory beside DIR and to exchange both (renameat2 with RENAME_EXCHANGE). This is one step, but
-// it would have to move the user's other files from one directory to the other, it changes the
-// directory under a shell or a mount that is in it, and it is unavailable on some network file
-// systems.
+// The design: a run writes its files into a new directory, DIR/.perseus-new. The summary comes last
+// and makes them complete. Then each file is renamed to its place, and what only the earlier run
+// had is removed. All steps can be repeated, so there is nothing to undo: an incomplete new
+// directory is removed, and a complete one is put in place. Rivals:
+//
+// - A new directory beside DIR, exchanged with it (renameat2 with RENAME_EXCHANGE, or two renames).
+//   This is one step, but the user's other files have to move from one directory to the other, and
+//   a kill in between leaves them in the wrong one. A shell, a file browser or a server that is in
+//   DIR stays in the old directory, which is then removed: after `-o .`, `ls` shows nothing. DIR
+//   cannot be a mount point (the usual case in a container), nor be in a directory that the user
+//   may not write. Permissions and ACLs of DIR are lost.
+// - Keeping the earlier files until the end, and undoing a replacement that was killed. This was
+//   the design of version 0.1. It has twice the states, and restores results that are older than
+//   complete ones.
+// - Replacing file by file, without a record. A killed run leaves files of two runs, and nothing
+//   says so.
+//
+// DIR/.perseus-run, which a killed run of version 0.1 may have left, is a file of the user here: it
+// is neither followed nor removed.
 #pragma once
 
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "perseus/base/file_descriptor.h"
 #include "perseus/base/result.h"
-#include "perseus/cli/directory_lock.h"
 
 namespace perseus::cli {
 
@@ -48,12 +61,9 @@ extern const ResultKind kEmulationResults;
 extern const ResultKind kTuningResults;
 extern const ResultKind kSearchResults;
 
-// Fails (kSystem) if the directory has only a part of the results of a run, or parts of two runs,
-// because a replacement is under way or was killed. For verbs that read results.
-Result<void> CheckComplete(const std::filesystem::path& directory);
-
 // The files of the complete results of a run, without its summary, relative to the directory. Fails
-// if the directory has none of that verb.
+// if the directory has none of that verb, or (kSystem) only a part of them, because a replacement
+// is under way or was killed.
 Result<std::vector<std::string>> FilesOfRun(const std::filesystem::path& directory,
                                             const ResultKind& kind);
 
@@ -72,25 +82,28 @@ class ResultDirectory {
   // created, too.
   ~ResultDirectory();
 
-  // Creates and locks the directory, completes or undoes what a killed run left, and checks that
-  // the results can be written. Changes no results of an earlier run.
+  // Creates and locks the directory, ends what a killed run began, and checks that the results can
+  // be written. Changes no results of an earlier run.
   Result<void> Open();
 
-  // Writes the files to DIR/.perseus-run/new. The last one is the summary. Requires Open().
+  // Writes the files, except the summary, to DIR/.perseus-new. Requires Open().
   Result<void> Stage(const std::vector<ResultFile>& files);
 
-  // Replaces the results of the earlier run by the staged files. If this fails, the earlier results
-  // are restored. SIGINT, SIGTERM and SIGHUP wait until it is done. Does nothing without files.
+  // Replaces the results of the earlier run by the staged files. SIGINT, SIGTERM and SIGHUP wait
+  // until it is done. Does nothing without files.
   Result<void> Publish();
 
  private:
-  Result<void> Replace();
+  // Locks DIR/.perseus-lock (flock). The kernel releases the lock of a killed run, and the next run
+  // takes over the file that it left.
+  Result<void> Lock();
 
   std::filesystem::path path_;
   const ResultKind& kind_;
-  std::optional<DirectoryLock> lock_;
-  std::vector<std::string> earlier_;  // The files of the earlier run, except its summary.
-  std::vector<std::string> staged_;
+  FileDescriptor lock_;
+  std::vector<std::filesystem::path> created_;  // The directories of this run, deepest first.
+  std::vector<std::string> earlier_;            // The files of the earlier run, except its summary.
+  std::string summary_;                         // Of the staged files.
   bool has_published_ = false;
 };
 

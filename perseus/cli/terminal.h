@@ -40,9 +40,6 @@ enum class Color : std::uint8_t {
   kDefault = 0,
   kRed = 31,
   kGreen = 32,
-  kYellow = 33,
-  kMagenta = 35,
-  kCyan = 36,
 };
 
 // Makes a text fit `columns` columns. `text` may have any bytes and any length. A longer text is

@@ -1,13 +1,15 @@
 #include "perseus/cli/terminal_plot.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
+#include <string_view>
 #include <utility>
 
+#include "perseus/base/round_step.h"
 #include "perseus/cli/plan_report.h"
-#include "perseus/cli/terminal_axis.h"
 
 namespace perseus::cli {
 namespace {
@@ -34,10 +36,53 @@ struct PlotSymbols {
   char32_t axis;
   char32_t axis_mark;
   char32_t corner;
+  char32_t time_axis;
+  char32_t time_mark;
   std::u32string_view bound;
 };
-constexpr PlotSymbols kPlotUnicodeSymbols{U'●', U'✕', U'⊗', U'│', U'┤', U'└', U"⠤⠤"};
-constexpr PlotSymbols kPlotAsciiSymbols{U'o', U'X', U'#', U'|', U'+', U'+', U".."};
+constexpr PlotSymbols kPlotUnicodeSymbols{U'●', U'✕', U'⊗', U'│', U'┤', U'└', U'─', U'┬', U"⠤⠤"};
+constexpr PlotSymbols kPlotAsciiSymbols{U'o', U'X', U'#', U'|', U'+', U'+', U'-', U'+', U".."};
+
+// From a little below the smallest value to a little above the largest one, with marks at round
+// numbers.
+struct Axis {
+  struct Tick {
+    double value = 0;
+    std::string label;
+  };
+  double low = 0;
+  double high = 0;
+  std::vector<Tick> ticks;
+
+  // Leaves `blanks` characters between two labels, and counts the length of a label if `is_across`.
+  Axis(double least, double most, int cells, bool is_across) {
+    // A smaller difference does not matter to a reader, and would need long labels.
+    const double least_span = most > 0 ? most * 1e-3 : 1;
+    const double lacking = std::max(0.0, least_span - (most - least));
+    const double margin = std::max(most - least, least_span) * 0.03;
+    low = std::max(0.0, least - lacking / 2 - margin);
+    high = most + lacking / 2 + margin;
+    const auto label = [&](const RoundStep& step, double count) {
+      const double value = count * step.value();
+      return step.exponent < -7 || value >= 1e7 ? fmt::format("{:.4g}", value) : step.Format(value);
+    };
+    const auto fits = [&](const RoundStep& step) {
+      const auto length = static_cast<double>(label(step, std::floor(high / step.value())).size());
+      return step.value() / (high - low) * cells >= (is_across ? length + 6 : 2);
+    };
+    RoundStep step = RoundStepFrom((high - low) / cells);
+    while (!fits(step)) step = NextRoundStep(step);
+    for (double count = std::ceil(low / step.value()); count * step.value() <= high; ++count) {
+      ticks.push_back({count * step.value(), label(step, count)});
+    }
+  }
+
+  // The index of the part with the value, if the axis has `parts` equal parts. 0 is the low end.
+  int PartOf(double value, int parts) const {
+    return std::clamp(static_cast<int>(std::floor((value - low) / (high - low) * parts)), 0,
+                      parts - 1);
+  }
+};
 
 class FrontierDrawing {
  public:
@@ -46,10 +91,10 @@ class FrontierDrawing {
         terminal_(terminal),
         symbols_(terminal.unicode ? kPlotUnicodeSymbols : kPlotAsciiSymbols),
         points_(AllPoints(plot)),
-        energy_(EnergyAxis()),
+        energy_(AxisOf(&PlotPoint::energy_j, kPlotRows, false)),
         gutter_(WidthOfLabels() + 2),
         columns_(terminal.width - gutter_),
-        time_(TimeAxis()),
+        time_(AxisOf(&PlotPoint::time_s, columns_, true)),
         grid_(kPlotRows + 4, terminal.width),
         dots_(static_cast<std::size_t>(kPlotRows),
               std::vector<char32_t>(static_cast<std::size_t>(columns_))) {}
@@ -60,7 +105,7 @@ class FrontierDrawing {
     DrawSymbols();
     DrawName(plot_.baseline, kBaselineColor);
     for (const PlotPoint& plan : plot_.plans) DrawName(plan, kPlanColor);
-    return grid_.Format(terminal_) + FormatLegend(Legend(), terminal_);
+    return grid_.Format(terminal_) + Legend();
   }
 
  private:
@@ -77,23 +122,15 @@ class FrontierDrawing {
     return points;
   }
 
-  Axis EnergyAxis() const {
+  Axis AxisOf(double PlotPoint::*value, int cells, bool is_across) const {
     const auto [least, most] =
-        std::ranges::minmax(points_, {}, [](const PlotPoint* point) { return point->energy_j; });
-    return Axis::Around(
-        {Quantity::kEnergy, Direction::kUp, least->energy_j, most->energy_j, kPlotRows});
-  }
-
-  Axis TimeAxis() const {
-    const auto [least, most] =
-        std::ranges::minmax(points_, {}, [](const PlotPoint* point) { return point->time_s; });
-    return Axis::Around(
-        {Quantity::kTime, Direction::kAcross, least->time_s, most->time_s, columns_});
+        std::ranges::minmax(points_, {}, [&](const PlotPoint* point) { return point->*value; });
+    return {least->*value, most->*value, cells, is_across};
   }
 
   int WidthOfLabels() const {
     std::size_t width = 0;
-    for (const Axis::Tick& tick : energy_.ticks()) width = std::max(width, tick.label.size());
+    for (const Axis::Tick& tick : energy_.ticks) width = std::max(width, tick.label.size());
     return static_cast<int>(width);
   }
 
@@ -106,21 +143,26 @@ class FrontierDrawing {
   }
 
   void DrawAxes() {
-    grid_.Put(0, 0,
-              FitColumns("energy of one pipeline's iteration (" + energy_.UnitName(terminal_) + ")",
-                         terminal_.width, terminal_));
+    grid_.Put(0, 0, U"energy of one pipeline's iteration (J)");
     for (int row = 1; row <= kPlotRows; ++row) grid_.Put(row, gutter_ - 1, symbols_.axis);
-    for (const Axis::Tick& tick : energy_.ticks()) {
+    for (const Axis::Tick& tick : energy_.ticks) {
       const int row = RowOf(tick.value);
       const auto width = static_cast<int>(tick.label.size());
       grid_.Put(row, gutter_ - 2 - width, FitColumns(tick.label, width, terminal_));
       grid_.Put(row, gutter_ - 1, symbols_.axis_mark);
     }
-    grid_.Put(kPlotRows + 1, gutter_ - 1, symbols_.corner);
-    DrawTimeAxis(time_, grid_, kPlotRows + 1, gutter_, columns_, terminal_);
-    const std::u32string title =
-        FitColumns("iteration time (" + time_.UnitName(terminal_) + ")", columns_, terminal_);
-    grid_.Put(kPlotRows + 3, terminal_.width - static_cast<int>(title.size()), title);
+    constexpr int kAxisRow = kPlotRows + 1;
+    grid_.Put(kAxisRow, gutter_ - 1, symbols_.corner);
+    for (int i = 0; i < columns_; ++i) grid_.Put(kAxisRow, gutter_ + i, symbols_.time_axis);
+    for (const Axis::Tick& tick : time_.ticks) {
+      const int at = gutter_ + time_.PartOf(tick.value, columns_);
+      const auto width = static_cast<int>(tick.label.size());
+      grid_.Put(kAxisRow, at, symbols_.time_mark);
+      grid_.Put(kAxisRow + 1, std::clamp(at - width / 2, 0, terminal_.width - width),
+                FitColumns(tick.label, width, terminal_));
+    }
+    constexpr std::u32string_view kTitle = U"iteration time (s)";
+    grid_.Put(kAxisRow + 2, terminal_.width - static_cast<int>(kTitle.size()), kTitle);
   }
 
   // A straight line from each corner to the next, dot by dot.
@@ -219,23 +261,33 @@ class FrontierDrawing {
     return is_near(plot_.baseline) || std::ranges::any_of(plot_.plans, is_near);
   }
 
-  std::vector<LegendItem> Legend() const {
-    std::vector<LegendItem> items;
-    if (!plot_.bound.empty()) {
-      items.push_back({std::u32string(symbols_.bound), "bound: no plan is below"});
+  // As many items on a line as fit.
+  std::string Legend() const {
+    CharacterGrid grid(3, terminal_.width);
+    int row = 0;
+    int column = 0;
+    const auto add = [&](std::u32string_view symbol, std::string_view text, Color color) {
+      const auto width = static_cast<int>(symbol.size() + 1 + text.size());
+      if (column > 0 && column + width > terminal_.width) {
+        ++row;
+        column = 0;
+      }
+      grid.Put(row, column, symbol, color);
+      const int start = column + static_cast<int>(symbol.size()) + 1;
+      grid.Put(row, start, FitColumns(text, terminal_.width - start, terminal_));
+      column += width + 3;
+    };
+    const Place baseline = PlaceOf(plot_.baseline);
+    const bool has_both = PlansAt(baseline);
+    if (!plot_.bound.empty()) add(symbols_.bound, "bound: no plan is below", Color::kDefault);
+    if (std::ranges::any_of(plot_.plans,
+                            [&](const PlotPoint& plan) { return !(PlaceOf(plan) == baseline); })) {
+      add({&symbols_.plan, 1}, "plan", kPlanColor);
     }
-    const bool has_both = PlansAt(PlaceOf(plot_.baseline));
-    const bool has_plan = std::ranges::any_of(plot_.plans, [&](const PlotPoint& plan) {
-      return !(PlaceOf(plan) == PlaceOf(plot_.baseline));
-    });
-    if (has_plan) items.push_back({std::u32string(1, symbols_.plan), "plan", kPlanColor});
-    if (has_both) {
-      items.push_back(
-          {std::u32string(1, symbols_.both), "plan and " + plot_.baseline.name, kBaselineColor});
-    } else {
-      items.push_back({std::u32string(1, symbols_.baseline), plot_.baseline.name, kBaselineColor});
-    }
-    return items;
+    add({has_both ? &symbols_.both : &symbols_.baseline, 1},
+        (has_both ? "plan and " : "") + plot_.baseline.name, kBaselineColor);
+    const std::string text = grid.Format(terminal_);
+    return text.substr(0, text.find_last_not_of('\n') + 1) + '\n';
   }
 
   const FrontierPlot& plot_;
@@ -283,11 +335,7 @@ std::string DrawOutcome(const PlanOutcome& outcome, const Terminal& terminal) {
       plot.bound.push_back({ToSeconds(slowest), least.energy_j, {}});
     }
   }
-  const plan::Plan& no_slowdown = outcome.targets.front().plan;
-  const report::Timeline timelines[] = {
-      {kBaselineName, schedule::BaselineOptions(planner.graph()), planner.baseline()},
-      {no_slowdown.target, no_slowdown.options, no_slowdown.evaluation}};
-  return DrawFrontier(plot, terminal) + '\n' + DrawTimelines(planner.graph(), timelines, terminal);
+  return DrawFrontier(plot, terminal);
 }
 
 }  // namespace perseus::cli

@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <sstream>
 
-#include "tests/support/planning_jobs.h"
-
 namespace perseus::cli {
 namespace {
 
@@ -128,21 +126,6 @@ TEST(DrawFrontierTest, DrawsASinglePointInTheMiddle) {
                              Not(HasSubstr("✕")), HasSubstr("\n50.00 ┤")));
 }
 
-TEST(DrawFrontierTest, UnitsGetPrefixesIfNumbersAreLong) {
-  const auto scaled = [](double times, double energies) {
-    FrontierPlot plot = SmallPlot();
-    for (PlotPoint& point : plot.bound)
-      point = {point.time_s * times, point.energy_j * energies, ""};
-    for (PlotPoint& point : plot.plans)
-      point = {point.time_s * times, point.energy_j * energies, ""};
-    plot.baseline = {plot.baseline.time_s * times, plot.baseline.energy_j * energies, ""};
-    return DrawFrontier(plot, kTerminalPlotUtf8);
-  };
-  EXPECT_THAT(scaled(1e-3, 1e4), AllOf(HasSubstr("(ms)"), HasSubstr("(kJ)"), HasSubstr("\n600 ┤")));
-  EXPECT_THAT(scaled(1e-6, 1e-6), AllOf(HasSubstr("(µs)"), HasSubstr("(µJ)")));
-  EXPECT_THAT(scaled(1e3, 1e9), AllOf(HasSubstr("(s)"), HasSubstr("(GJ)"), HasSubstr(" 3000")));
-}
-
 TEST(DrawFrontierTest, FitsEveryTerminalWithAnyNumbers) {
   for (const double times : {1e-9, 1e-6, 1.0, 1.23e9}) {
     for (const double energies : {1e-300, 1e-12, 1.0, 1e18, 1e30}) {
@@ -188,137 +171,6 @@ TEST(DrawFrontierTest, DrawsInAscii) {
 .. bound: no plan is below   o plan
 X maximum frequency
 )");
-}
-
-profile::Option MakeOption(double frequency_mhz, double time_s) {
-  profile::Option option;
-  option.frequency_mhz = frequency_mhz;
-  option.time = ToNanoseconds(time_s);
-  option.energy_j = 4;
-  return option;
-}
-
-// A forward of 10 or 20 s on one pp_rank, then a fixed instruction of 20 s on the other.
-schedule::InstructionGraph SmallGraph() {
-  schedule::InstructionGraph graph;
-  graph.option_sets.resize(2);
-  graph.option_sets[0].kind = InstructionKind::kForward;
-  graph.option_sets[0].options = {MakeOption(1400, 10), MakeOption(1000, 20)};
-  graph.option_sets[1].kind = InstructionKind::kOptimizer;
-  graph.option_sets[1].options = {MakeOption(0, 20)};
-  graph.instructions = {{.option_set = 0, .pp_rank = 0}, {.option_set = 1, .pp_rank = 1}};
-  graph.dependencies = {{.from = 0, .to = 1}};
-  graph.pp_rank_orders = {{0}, {1}};
-  graph.pp_rank_names = {"gpu \x1b[31m", "the other of the two"};
-  return graph;
-}
-
-report::Timeline TimelineOf(const schedule::InstructionGraph& graph, std::vector<int> options,
-                            std::string name) {
-  plan::Evaluation evaluation = plan::Evaluator(graph, {}).Evaluate(options);
-  return {std::move(name), std::move(options), std::move(evaluation)};
-}
-
-TEST(DrawTimelinesTest, DrawsClocksWaitingAndAnyNames) {
-  const schedule::InstructionGraph graph = SmallGraph();
-  const report::Timeline timelines[] = {TimelineOf(graph, {0, 0}, "fast"),
-                                        TimelineOf(graph, {1, 0}, "slow")};
-  EXPECT_EQ(DrawTimelines(graph, timelines, {.width = 57}), R"(timeline, fast
-gpu ?[31m        F#########....................
-the other of t.. ..........O~~~~~~~~~~~~~~~~~~~
-
-timeline, slow
-gpu ?[31m        F-------------------....................
-the other of t.. ....................O~~~~~~~~~~~~~~~~~~~
-                 +---------+---------+---------+--------+
-                 0        10        20        30       40
-                                                 time (s)
-F forward begins   O other instruction begins   . waiting
-# at 1300-1400 MHz   = at 1200-1300 MHz
-+ at 1100-1200 MHz   - at 1000-1100 MHz
-~ fixed instruction
-)");
-}
-
-TEST(DrawTimelinesTest, EveryKindHasALetterOrAColor) {
-  constexpr InstructionKind kKinds[] = {InstructionKind::kForward, InstructionKind::kRecompute,
-                                        InstructionKind::kBackwardInput,
-                                        InstructionKind::kBackwardWeight};
-  schedule::InstructionGraph graph;
-  graph.pp_rank_orders.emplace_back();
-  graph.pp_rank_names = {"pp_rank 0"};
-  for (int i = 0; i < 4; ++i) {
-    graph.option_sets.push_back({.name = "", .kind = kKinds[i], .options = {MakeOption(1400, 11)}});
-    graph.instructions.push_back({.option_set = i, .pp_rank = 0});
-    graph.pp_rank_orders[0].push_back(i);
-    if (i > 0) graph.dependencies.push_back({.from = i - 1, .to = i});
-  }
-  const report::Timeline timelines[] = {TimelineOf(graph, {0, 0, 0, 0}, "plan")};
-  EXPECT_THAT(DrawTimelines(graph, timelines, {.width = 54}),
-              AllOf(HasSubstr("pp_rank 0 F##########R##########B##########W##########\n"),
-                    HasSubstr("\nW weight gradient begins   R recompute begins\n"),
-                    HasSubstr("\n# at 1400 MHz\n")));
-  EXPECT_THAT(DrawTimelines(graph, timelines, {.width = 54, .color = true}),
-              AllOf(HasSubstr("pp_rank 0 \x1b[36m###########\x1b[35m###########\x1b[33m###########"
-                              "\x1b[32m###########\x1b[0m\n"),
-                    HasSubstr("\x1b[33m#\x1b[0m backward   \x1b[32m#\x1b[0m weight gradient")));
-}
-
-TEST(DrawTimelinesTest, InstructionsShorterThanAColumnShowTheirClocks) {
-  schedule::InstructionGraph graph = SmallGraph();
-  graph.option_sets[1] = graph.option_sets[0];
-  graph.option_sets[1].kind = InstructionKind::kBackward;
-  graph.instructions.clear();
-  graph.pp_rank_orders[0].clear();
-  graph.pp_rank_names[0] = "pp_rank 0";
-  graph.pp_rank_names[1] = "pp_rank 1";
-  std::vector<int> options;
-  for (int i = 0; i < 200; ++i) {  // 100 forwards of 10 s, then 50 backwards each of 10 and 20 s.
-    graph.instructions.push_back({.option_set = i < 100 ? 0 : 1, .pp_rank = 0});
-    graph.pp_rank_orders[0].push_back(i);
-    options.push_back(i < 150 ? 0 : 1);
-    if (i > 0) graph.dependencies.push_back({.from = i - 1, .to = i});
-  }
-  graph.dependencies.erase(graph.dependencies.begin());  // The dependency of the small graph.
-  graph.pp_rank_orders[1].clear();
-  const report::Timeline timelines[] = {TimelineOf(graph, options, "plan")};
-  EXPECT_THAT(DrawTimelines(graph, timelines, {.width = 60}),
-              AllOf(HasSubstr("pp_rank 0 F" + std::string(19, '#') + 'B' + std::string(9, '#') +
-                              std::string(20, '-') + '\n'),
-                    HasSubstr("F mostly forward   B mostly backward")));
-}
-
-TEST(DrawTimelinesTest, DrawsTheFirstAndTheLastOfManyPpRanks) {
-  const schedule::InstructionGraph graph = MakeSyntheticJob({.stages = 20, .microbatches = 20});
-  const report::Timeline timelines[] = {
-      TimelineOf(graph, schedule::BaselineOptions(graph), "baseline")};
-  const std::string drawing = DrawTimelines(graph, timelines, kTerminalPlotUtf8);
-  for (int rank = 0; rank < 20; ++rank) {
-    EXPECT_EQ(Count(drawing, fmt::format("\npp_rank {} ", rank)), rank < 8 || rank >= 12 ? 1 : 0)
-        << drawing;
-  }
-  EXPECT_THAT(drawing, HasSubstr("(4 more pp_ranks, not drawn)"));
-}
-
-TEST(DrawTimelinesTest, FitsEveryTerminal) {
-  for (const std::string schedule : {"1f1b", "gpipe"}) {
-    const schedule::InstructionGraph graph = MakeSyntheticJob({.schedule = schedule});
-    std::vector<int> slowest;
-    for (std::size_t i = 0; i < graph.instructions.size(); ++i) {
-      slowest.push_back(static_cast<int>(graph.options_of(static_cast<int>(i)).options.size()) - 1);
-    }
-    const report::Timeline timelines[] = {
-        TimelineOf(graph, schedule::BaselineOptions(graph), "baseline"),
-        TimelineOf(graph, slowest, "a name of some length, of a plan")};
-    for (const Terminal& terminal : AllTerminals()) {
-      const std::string drawing = DrawTimelines(graph, timelines, terminal);
-      ExpectFits(drawing, terminal);
-      for (const std::string& name : graph.pp_rank_names) {
-        EXPECT_EQ(Count(drawing, '\n' + name + ' '), 2) << drawing;
-      }
-      EXPECT_EQ(Count(drawing, "MHz"), 4) << drawing;
-    }
-  }
 }
 
 }  // namespace

@@ -99,12 +99,12 @@ TEST(FitColumnsTest, AnyBytesBecomePrintableTextOfThatLength) {
 TEST(CharacterGridTest, HasColorsOnlyOnRequestAndResetsThem) {
   CharacterGrid grid(2, 5);
   grid.Put(0, 1, U"ab", Color::kRed);
-  grid.Put(0, 3, U'c', Color::kCyan);
+  grid.Put(0, 3, U'c', Color::kGreen);
   grid.Put(1, 3, U"outside");
   grid.Put(7, 0, U'x');
   EXPECT_EQ(grid.Format(kAscii), " abc\n   ou\n");
   EXPECT_EQ(grid.Format({.width = 80, .color = true, .unicode = false}),
-            " \x1b[31mab\x1b[36mc\x1b[0m\n   ou\n");
+            " \x1b[31mab\x1b[32mc\x1b[0m\n   ou\n");
 }
 
 TEST(CharacterGridTest, OnlyCellsInsideAreBlank) {

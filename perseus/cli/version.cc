@@ -8,6 +8,4 @@ const char* VersionText() {
   return "perseus " PERSEUS_VERSION " (" PERSEUS_COMMIT "; " PERSEUS_BUILD ")";
 }
 
-const char* CommitDate() { return PERSEUS_COMMIT_DATE; }
-
 }  // namespace perseus::cli

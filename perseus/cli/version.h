@@ -6,7 +6,4 @@ namespace perseus::cli {
 // commit ends with "-dirty" if sources were changed since.
 const char* VersionText();
 
-// "2026-11-23". Empty if the sources are not in a git repository.
-const char* CommitDate();
-
 }  // namespace perseus::cli

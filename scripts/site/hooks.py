@@ -1,22 +1,20 @@
 """Hooks of MkDocs: adds the pages that are made from sources, so that each fact has one home.
 
-  reference/commands/*   from the manual pages that the program writes (`perseus help --man`)
+  reference/commands/*   what `perseus help` prints for each verb
   reference/http-api.md  from docs/openapi.yaml
   reference/all-errors.md   from the calls of Fail in the sources
   reference/cpp/*        what Doxygen makes of the public headers
   reference/changelog.md, reference/contributing.md   from the files in the root of the repository
-  theme/planner.js       the planner in WebAssembly, for the page "Is it worth it for me?"
   source/*               every file outside of docs/ that a page links to, so that no link needs a network
 
-Environment: PERSEUS_SITE_MAN (directory of manual pages), PERSEUS_SITE_CPP (Doxygen's HTML),
-PERSEUS_SITE_VERSION and PERSEUS_SITE_PLANNER (WebAssembly, or nothing), which scripts/docs sets.
+Environment: PERSEUS_SITE_PROGRAM, PERSEUS_SITE_CPP (Doxygen's HTML) and PERSEUS_SITE_VERSION, which
+scripts/docs sets.
 """
-import base64
-import gzip
 import os
 import pathlib
 import posixpath
 import re
+import subprocess
 import sys
 
 from mkdocs.structure.files import File
@@ -24,7 +22,6 @@ from mkdocs.structure.files import File
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts/site"))
 import http_api  # noqa: E402
-import manual_pages  # noqa: E402
 import messages  # noqa: E402
 
 # Where files of the repository's root are on the site.
@@ -49,7 +46,7 @@ def on_files(files, config):
     def add(path, content):
         files.append(File.generated(config, path, content=content))
 
-    commands = manual_pages.pages(pathlib.Path(os.environ["PERSEUS_SITE_MAN"]))
+    commands = _commands()
     for path, text in commands.items():
         add(f"reference/commands/{path}", text)
     _replace_in_nav(config.nav, "reference/commands/",
@@ -60,7 +57,6 @@ def on_files(files, config):
     for path in sorted(cpp.rglob("*")):
         if path.is_file():
             add(f"reference/cpp/{path.relative_to(cpp)}", path.read_bytes())
-    add("theme/planner.js", _planner())
     for source, page in MOVED.items():
         if page not in files.src_uris:
             add(page, _relink((ROOT / source).read_text(), source, page, files, add))
@@ -92,11 +88,24 @@ def on_page_markdown(markdown, page, config, files):
     return _relink(markdown, f"docs/{name}", name, files, None)
 
 
-def _planner():
-    """The planner for the browser, as a script: a page that is opened as a file may load nothing else."""
-    path = os.environ.get("PERSEUS_SITE_PLANNER")
-    packed = gzip.compress(pathlib.Path(path).read_bytes(), mtime=0) if path else b""
-    return f'globalThis.perseusPlannerGzip = "{base64.b64encode(packed).decode()}";\n'
+def _commands():
+    """The pages by their name: the help of each verb and of its parts, and index.md with all verbs."""
+    def help_of(*words):
+        return subprocess.run([os.environ["PERSEUS_SITE_PROGRAM"], "help", *words], check=True,
+                              stdout=subprocess.PIPE, text=True).stdout
+
+    def names(text):
+        return re.findall(r"^  ([a-z][a-z-]*) +[A-Z]", text, re.MULTILINE)
+
+    overview = help_of("--all")
+    pages = {"index.md": f"# Commands\n\n```text\n{overview}```\n"}
+    for verb in names(overview):
+        text = help_of(verb)
+        pages[f"{verb}.md"] = f"# perseus {verb}\n\n```text\n{text}```\n" + "".join(
+            f"\n## perseus {verb} {part}\n\n```text\n{help_of(verb, part)}```\n"
+            for part in names(text.partition("\nSubcommands:\n")[2]))
+        pages["index.md"] += f"\n- [`perseus {verb}`]({verb}.md)"
+    return pages
 
 
 def _server_metrics():

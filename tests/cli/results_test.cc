@@ -51,22 +51,27 @@ class ResultsTest : public ProgramTest {
 TEST_F(ResultsTest, WhatAnotherRunLeftIsNoLink) {
   RunWell(plan_ + "-o out");
   Write("precious/key", "secret");
-  for (const std::string place : {"out/.perseus-run", "out/.perseus-run/old"}) {
-    fs::create_directories((Directory() / place).parent_path());
-    if (place.ends_with("old"))
-      Write("out/.perseus-run/new/summary.json", Read("out/summary.json"));
-    fs::create_symlink(Directory() / "precious", Directory() / place);
-    const Outcome outcome = Run(plan_ + "-o out");
-    EXPECT_EQ(outcome.status, 2);
-    EXPECT_THAT(outcome.err, HasSubstr(place + ": was not written by perseus"));
-    EXPECT_EQ(Read("precious/key"), "secret");
-    fs::remove_all(Directory() / "out/.perseus-run");
-  }
-  // What is not a result stays where it is, too.
-  Write("out/.perseus-run/new/summary.json", Read("out/summary.json"));
-  Write("out/.perseus-run/old/notes.txt", "theirs");
+  fs::create_symlink(Directory() / "precious", Directory() / "out/.perseus-new");
+  const Outcome outcome = Run(plan_ + "-o out");
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("out/.perseus-new: was not written by perseus"));
+  EXPECT_EQ(Read("precious/key"), "secret");
+  fs::remove(Directory() / "out/.perseus-new");
+  // Files that are not results stay where they are, too.
+  Write("out/.perseus-new/summary.json", Read("out/summary.json"));
+  Write("out/.perseus-new/notes.txt", "theirs");
   RunWell(plan_ + "-o out");
   EXPECT_THAT(Files("out"), Not(Contains("notes.txt")));
+}
+
+// A killed run of version 0.1 left such a directory, or another user made a link with its name.
+TEST_F(ResultsTest, WhatAnEarlierVersionLeftIsNotTouched) {
+  Write("precious/key", "secret");
+  fs::create_directory(Directory() / "out");
+  fs::create_symlink(Directory() / "precious", Directory() / "out/.perseus-run");
+  for (int i = 0; i < 2; ++i) RunWell(plan_ + "-o out");
+  EXPECT_TRUE(fs::is_symlink(Directory() / "out/.perseus-run"));
+  EXPECT_THAT(Files("precious"), ElementsAre("key"));
 }
 
 TEST_F(ResultsTest, AFailedRunKeepsTheEarlierResults) {
@@ -219,10 +224,10 @@ TEST_F(ResultsTest, TwoRunsDoNotWriteIntoOneDirectory) {
 }
 
 // Makes every state in which a run may be killed during the replacement, as results.h describes it.
-// Each time, the next run fails, so what it leaves are the results that it found.
+// Each time, the next run fails, so the results that it leaves are the complete new ones.
 TEST_F(ResultsTest, TheNextRunEndsAReplacementThatWasKilled) {
-  RunWell(plan_ + "--slowdown 7 -o earlier");
-  RunWell(plan_ + "--slowdown 9 --frequency-lists -o later");
+  RunWell(plan_ + "--slowdown 7 --slowdown 8 -o earlier");
+  RunWell(plan_ + "--slowdown 9 -o later");
   Write("bad.csv", "no profile");
   Write("earlier/notes.txt", "mine");
   Write("earlier/plans/mine.json", "{}");
@@ -230,47 +235,55 @@ TEST_F(ResultsTest, TheNextRunEndsAReplacementThatWasKilled) {
   later["notes.txt"] = "mine";
   later["plans/mine.json"] = "{}";
 
-  struct Step {
-    std::string from;
-    std::string to;
-  };
-  std::vector<Step> steps;
-  const auto add = [&](const std::string& from, const std::string& to, const std::string& name) {
-    steps.push_back({from + name, to + name});
-  };
-  add("out/", "out/.perseus-run/old/", "summary.json");
-  for (const auto& [name, text] : Of("earlier")) {
-    const bool is_of_user = name == "notes.txt" || name == "plans/mine.json";
-    if (!is_of_user && name != "summary.json") add("out/", "out/.perseus-run/old/", name);
-  }
+  std::vector<std::string> steps{"mv out/summary.json out/.perseus-new/earlier.json"};
   for (const std::string& name : Files("later")) {
-    if (name != "summary.json") add("out/.perseus-run/new/", "out/", name);
+    if (name != "summary.json") steps.push_back("mv out/.perseus-new/" + name + " out/" + name);
   }
-  add("out/.perseus-run/new/", "out/", "summary.json");
+  for (const std::string& name : Files("earlier")) {
+    if (!later.contains(name)) steps.push_back("rm out/" + name);
+  }
+  steps.push_back("mv out/.perseus-new/summary.json out");
 
   for (std::size_t done = 0; done <= steps.size(); ++done) {
     fs::remove_all(Directory() / "out");
     fs::copy(Directory() / "earlier", Directory() / "out", fs::copy_options::recursive);
-    fs::create_directories(Directory() / "out/.perseus-run/old/plans");
-    fs::copy(Directory() / "later", Directory() / "out/.perseus-run/new",
-             fs::copy_options::recursive);
-    for (std::size_t i = 0; i < done; ++i) {
-      fs::rename(Directory() / steps[i].from, Directory() / steps[i].to);
-    }
+    fs::copy(Directory() / "later", Directory() / "out/.perseus-new", fs::copy_options::recursive);
+    for (std::size_t i = 0; i < done; ++i) Shell(steps[i]);
     if (done == 1 || done + 1 == steps.size()) {
       ExpectComplaint(Run("show out"), 1, "out: its results are incomplete");
       ExpectComplaint(Run("report out -o page.html"), 1, "out: its results are incomplete");
     }
     EXPECT_EQ(Run(std::string("plan bad.csv") + kJob + "-o out").status, 2);
-    EXPECT_EQ(Of("out"), done < steps.size() ? Of("earlier") : later) << done << " steps";
-    EXPECT_FALSE(fs::exists(Directory() / "out/.perseus-run"));
+    EXPECT_EQ(Of("out"), later) << done << " steps";
+    EXPECT_FALSE(fs::exists(Directory() / "out/.perseus-new"));
   }
+}
+
+// Of files that came meanwhile, none is replaced.
+TEST_F(ResultsTest, TheEndOfAReplacementReplacesNoFileOfTheUser) {
+  RunWell(plan_ + "-o out");
+  RunWell(plan_ + "--slowdown 9 -o later");
+  fs::rename(Directory() / "later", Directory() / "out/.perseus-new");
+  Write("out/plans/slowdown-9.json", "mine");
+  ExpectComplaint(Run(plan_ + "-o out"), 2, "out/plans/slowdown-9.json: already exists");
+  EXPECT_EQ(Read("out/plans/slowdown-9.json"), "mine");
+  Shell("rm out/plans/slowdown-9.json");
+  RunWell(plan_ + "-o out");
+  EXPECT_FALSE(fs::exists(Directory() / "out/plans/slowdown-9.json"));
+}
+
+// The directory in which the program runs stays the same one, and it may be a mount point.
+TEST_F(ResultsTest, TheWorkingDirectoryCanBeTheDirectory) {
+  Shell("mkdir out && cd out && mv ../profile.csv . && for i in 1 2; do '" PERSEUS_PROGRAM "' " +
+        plan_ + "-o . >/dev/null || exit; done; [ -e summary.json ]");
+  EXPECT_THAT(Results("out"),
+              ElementsAre("plans/no-slowdown.json", "profile.csv", "summary.json", "trace.json"));
 }
 
 TEST_F(ResultsTest, TheNextRunRemovesWhatAKilledRunHadWritten) {
   RunWell(plan_ + "-o out");
   const Contents before = Of("out");
-  Write("out/.perseus-run/new/plans/slowdown-7.json", "{}");
+  Write("out/.perseus-new/plans/slowdown-7.json", "{}");
   EXPECT_EQ(Run(std::string("emulate profile.csv") + kJob + "-o out").status,
             2);  // trace.json is of the plan.
   EXPECT_EQ(Of("out"), before);
@@ -278,7 +291,7 @@ TEST_F(ResultsTest, TheNextRunRemovesWhatAKilledRunHadWritten) {
 
 TEST_F(ResultsTest, LinksAreNotFollowedOutOfTheDirectory) {
   fs::create_directories(Directory() / "elsewhere");
-  for (const char* link : {"plans", ".perseus-run", ".perseus-lock"}) {
+  for (const char* link : {"plans", ".perseus-new", ".perseus-lock"}) {
     fs::create_directory(Directory() / "out");
     fs::create_directory_symlink("../elsewhere", Directory() / "out" / link);
     const Outcome outcome = Run(plan_ + "-o out");

@@ -23,23 +23,6 @@ for (const [device, width, height] of [["a phone", 390, 844], ["a wide screen", 
   });
 }
 
-test("the page on savings computes, or says why not", async () => {
-  for (const [width, height] of [[390, 844], [1280, 900]]) {
-    await onPage(join(site, "worth-it.html"), async (page) => {
-      const answer = page.locator("#worth-it-answer");
-      await page.waitForFunction(() => !/JavaScript/.test(document.querySelector("#worth-it-answer").textContent));
-      const before = await answer.innerText();
-      if (/without the planner/.test(before)) return;
-      assert.match(before, /Energy saved, with no slowdown\s+\d+\.\d\d %/);
-      await page.locator("[name=microbatches]").fill("8");
-      assert.notEqual(await answer.innerText(), before);
-      await page.locator("[name=stages]").fill("60");
-      assert.match(await answer.innerText(), /cannot be planned: .* layers/);
-      assert.ok(await fits(page));
-    }, { width, height, timeout });
-  }
-});
-
 test("search finds a page, without a server", async () => {
   await onPage(join(site, "index.html"), async (page) => {
     await page.locator("input.md-search__input").click();
