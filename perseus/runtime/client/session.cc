@@ -127,7 +127,7 @@ void RunBackgroundThread(BackgroundThread& background_thread, SessionCore& core)
 Session::Session(std::shared_ptr<SessionCore> core)
     : generation_(ForkGeneration()),
       core_(std::move(core)),
-      hot_(core_->events, core_->tables, core_->thinned_plans, core_->counters, core_->trouble) {}
+      hot_(core_->events, core_->tables, core_->counters, core_->trouble) {}
 
 std::unique_ptr<Session> Session::Open(Settings settings) {
   const std::string no_rank = WhyNoRank(settings.name);
@@ -338,7 +338,7 @@ perseus_counters Session::Counters() const {
   counters.follows_plan = read(hot.follows_plan) ? 1 : 0;
   counters.plan_version = read(hot.version);
   counters.steps_abandoned = read(hot.steps_abandoned);
-  counters.changes_skipped = read(hot.changes_skipped);
+  counters.changes_skipped = read(core_->changes_skipped);
   return counters;
 }
 
