@@ -18,7 +18,6 @@
 #include "perseus/base/file.h"
 #include "perseus/runtime/client/gpu_choice.h"
 #include "perseus/runtime/client/own_agent.h"
-#include "perseus/runtime/node_devices/open_devices.h"
 
 namespace perseus::client {
 namespace {
@@ -50,7 +49,7 @@ std::string WhyNoRank(const protocol::RankId& name) {
 }
 
 // The GPU of the settings, if there is one; what is in the way is warned of.
-ChosenGpu FindGpu(SessionCore& core) {
+ChosenGpu FindGpu(SessionCore& core, device::OpenVirtual open_virtual) {
   const Settings& settings = core.settings;
   // One that the agent may know, though it cannot be measured from here.
   ChosenGpu unmeasured;
@@ -68,7 +67,7 @@ ChosenGpu FindGpu(SessionCore& core) {
       unmeasured.uuid.empty()
           ? "; energy is not measured, and no clocks are set: a plan has no effect"
           : "; energy is not measured";
-  auto devices = node_devices::OpenDevices(settings.devices);
+  auto devices = device::OpenDevices(settings.devices, open_virtual);
   if (!devices) {
     core.warnings.Once("devices", devices.error().message + what_is_left);
     return unmeasured;
@@ -129,7 +128,7 @@ Session::Session(std::shared_ptr<SessionCore> core)
       core_(std::move(core)),
       hot_(core_->events, core_->tables, core_->counters, core_->trouble) {}
 
-std::unique_ptr<Session> Session::Open(Settings settings) {
+std::unique_ptr<Session> Session::Open(Settings settings, device::OpenVirtual open_virtual) {
   const std::string no_rank = WhyNoRank(settings.name);
   if (!no_rank.empty()) {
     settings.job_directory.clear();
@@ -139,7 +138,7 @@ std::unique_ptr<Session> Session::Open(Settings settings) {
   if (!no_rank.empty()) core->warnings.Once("rank", no_rank);
   for (const std::string& problem : core->settings.problems) core->warnings.Once(problem, problem);
   std::unique_ptr<Session> session(new Session(core));
-  ChosenGpu gpu = FindGpu(*core);
+  ChosenGpu gpu = FindGpu(*core, open_virtual);
   core->clock = gpu.clock;
   BackgroundThreadSetup setup;
   setup.core = core;
