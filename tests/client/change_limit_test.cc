@@ -94,7 +94,7 @@ class ChangeLimitTest : public ClientTest {
   std::vector<std::unique_ptr<RankSession>> ranks_;
 };
 
-TEST_F(ChangeLimitTest, APlanOverTheLimitIsSlowedByNothingAndReportedOnce) {
+TEST_F(ChangeLimitTest, APlanOverTheLimitIsNotSlowedAndIsReportedOnce) {
   constexpr int kSteps = 20;
   constexpr double kLimit = 12;
   StartAgent({"--max-changes", "12"});
@@ -103,7 +103,7 @@ TEST_F(ChangeLimitTest, APlanOverTheLimitIsSlowedByNothingAndReportedOnce) {
   // The bucket holds the changes of a second at first. In the end, it may lack two.
   EXPECT_LE(Listed(0).at("switches"), kLimit * kSteps * kStepSeconds + kLimit + 2);
   const auto postponed = Listed(0).at("postponed").get<std::uint64_t>();
-  EXPECT_GT(postponed, kSteps);
+  EXPECT_GT(postponed, 20U);
   EXPECT_TRUE(Comes([&] {
     Wait(10 * kMillisecond);
     return ranks_[0]->Counters().changes_skipped == postponed;

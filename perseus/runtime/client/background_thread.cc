@@ -243,14 +243,17 @@ void BackgroundThread::CollectAnswer() {
 
 void BackgroundThread::CountSkipped(const Lease& lease) {
   const std::uint32_t postponed = lease.publisher.postponed(0);
-  core_.changes_skipped.fetch_add(postponed - std::exchange(postponed_, postponed),
-                                  std::memory_order_relaxed);
-  if (10 * core_.changes_skipped.load() <= core_.clock_requester.requests()) return;
-  core_.warnings.Once("changes",
-                      "the plan changes the clock more often than the agent allows; the agent "
-                      "skips changes to lower clocks, so no step takes longer, but it saves less "
-                      "energy (plan with perseus plan --facts or --max-switches, or raise perseus "
-                      "agent --max-changes)");
+  const std::uint64_t skipped =
+      core_.changes_skipped.load() + (postponed - std::exchange(postponed_, postponed));
+  // The warning first, so that it is there when the count is seen.
+  if (10 * skipped > core_.clock_requester.requests()) {
+    core_.warnings.Once("changes",
+                        "the plan changes the clock more often than the agent allows; changes to "
+                        "lower clocks wait, so no step takes longer, but the job saves less energy "
+                        "(plan with perseus plan --facts or --max-switches, or raise perseus agent "
+                        "--max-changes)");
+  }
+  core_.changes_skipped.store(skipped);
 }
 
 // ---- Assignment ----
