@@ -9,7 +9,8 @@
 
 #include "perseus/base/host.h"
 #include "perseus/base/number.h"
-#include "perseus/runtime/node_devices/open_devices.h"
+#include "perseus/runtime/device/open_devices.h"
+#include "perseus/simulation/virtual_gpu/virtual_node.h"
 
 namespace perseus::cli {
 namespace {
@@ -48,7 +49,7 @@ Result<agent::GpuManager::Setup> SetUpGpus(const std::string& which, const std::
     setup.resting.push_back(std::move(parsed));
   }
   PERSEUS_ASSIGN_OR_RETURN(auto boot_id, BootId());
-  PERSEUS_ASSIGN_OR_RETURN(auto devices, node_devices::OpenDevices(which));
+  PERSEUS_ASSIGN_OR_RETURN(auto devices, device::OpenDevices(which, virtual_gpu::OpenVirtualNode));
   for (const auto& device : devices.devices) {
     const device::DeviceInfo& info = device->info();
     log.info("{} {} ({}){}", info.uuid, info.name, info.backend,

@@ -17,8 +17,9 @@
 #include "perseus/cli/verbs.h"
 #include "perseus/runtime/agent/doctor.h"
 #include "perseus/runtime/agent/latency_check.h"
-#include "perseus/runtime/node_devices/open_devices.h"
+#include "perseus/runtime/device/open_devices.h"
 #include "perseus/runtime/qualifier/cuda_node.h"
+#include "perseus/simulation/virtual_gpu/virtual_node.h"
 
 namespace perseus::cli {
 namespace {
@@ -169,7 +170,7 @@ Result<void> RunDoctor(const DoctorFlags& flags) {
     return Fail("-o writes the result of --measure-latency (add --measure-latency)");
   }
   std::vector<agent::Finding> findings = ExamineNode(flags.direct);
-  const auto devices = node_devices::OpenDevices(flags.direct.devices);
+  const auto devices = device::OpenDevices(flags.direct.devices, virtual_gpu::OpenVirtualNode);
   std::ranges::move(agent::ExamineDevices(devices), std::back_inserter(findings));
 
   Result<void> written;

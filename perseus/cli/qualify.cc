@@ -17,17 +17,17 @@
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/progress_bar.h"
 #include "perseus/cli/signals.h"
+#include "perseus/cli/simulated_model.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/table.h"
 #include "perseus/cli/verbs.h"
 #include "perseus/planning/hardware_facts/hardware_facts.h"
 #include "perseus/planning/hardware_facts/merge.h"
 #include "perseus/runtime/agent/settings_guard.h"
-#include "perseus/runtime/node_devices/open_devices.h"
+#include "perseus/runtime/device/open_devices.h"
 #include "perseus/runtime/qualifier/cuda_node.h"
 #include "perseus/runtime/qualifier/figure.h"
 #include "perseus/runtime/qualifier/qualification.h"
-#include "perseus/runtime/qualifier/simulated_model.h"
 #include "perseus/simulation/virtual_gpu/virtual_node.h"
 
 namespace perseus::cli {
@@ -203,8 +203,7 @@ Result<void> QualifyVirtual(const QualifyFlags& flags) {
   uuids.reserve(static_cast<std::size_t>(spec.gpus));
   for (int gpu = 0; gpu < spec.gpus; ++gpu) uuids.push_back(virtual_gpu::VirtualUuid(spec, gpu));
   PERSEUS_ASSIGN_OR_RETURN(const auto chosen, ChooseGpus(uuids, flags.gpus));
-  qualifier::SimulatedNode node(qualifier::ModelOf(spec), static_cast<int>(chosen.size()),
-                                spec.seed);
+  qualifier::SimulatedNode node(ModelOf(spec), static_cast<int>(chosen.size()), spec.seed);
   ProgressBar bar;
   PERSEUS_ASSIGN_OR_RETURN(auto qualified, qualifier::Qualify(node, OptionsOf(flags, bar)));
   return Finish(flags, qualified, spec.name, "simulated");
@@ -226,7 +225,8 @@ std::vector<std::string> LimitsOf(const QualifyFlags& flags, const device::Devic
 Result<void> QualifyReal(const QualifyFlags& flags) {
   PERSEUS_RETURN_IF_ERROR(RefuseBesideAgent(flags.direct));
   PERSEUS_ASSIGN_OR_RETURN(auto signals, EndSignals::Take());
-  PERSEUS_ASSIGN_OR_RETURN(const auto devices, node_devices::OpenDevices(flags.direct.devices));
+  PERSEUS_ASSIGN_OR_RETURN(const auto devices,
+                           device::OpenDevices(flags.direct.devices, virtual_gpu::OpenVirtualNode));
   std::vector<std::string> uuids;
   for (const auto& device : devices.devices) uuids.push_back(device->info().uuid);
   PERSEUS_ASSIGN_OR_RETURN(const auto chosen, ChooseGpus(uuids, flags.gpus));

@@ -26,7 +26,8 @@
 #include "perseus/cli/verbs.h"
 #include "perseus/cli/version.h"
 #include "perseus/runtime/agent/doctor.h"
-#include "perseus/runtime/node_devices/open_devices.h"
+#include "perseus/runtime/device/open_devices.h"
+#include "perseus/simulation/virtual_gpu/virtual_node.h"
 
 namespace perseus::cli {
 namespace {
@@ -93,7 +94,8 @@ ordered_json DescribeNode(const SupportFlags& flags) {
   utsname system{};
   ::uname(&system);
   std::vector<agent::Finding> findings = ExamineNode(flags.direct);
-  std::ranges::move(agent::ExamineDevices(node_devices::OpenDevices(flags.direct.devices)),
+  std::ranges::move(agent::ExamineDevices(
+                        device::OpenDevices(flags.direct.devices, virtual_gpu::OpenVirtualNode)),
                     std::back_inserter(findings));
   return {{"system", fmt::format("{} {} {}", system.sysname, system.release, system.machine)},
           {"findings", FindingsAsJson(findings)}};

@@ -149,8 +149,7 @@ PyStructSequence_Field counter_fields[] = {
     {"follows_plan", "True if the current step follows a plan."},
     {"plan_version", "Version of the assignment in force; 0: none."},
     {"steps_abandoned", "Steps that training left before their end. They are not in steps."},
-    {"changes_skipped",
-     "Clock changes of the plan that were skipped to keep the limit of the agent."},
+    {"changes_skipped", "Changes to a lower clock that waited for the limit of the agent."},
     {nullptr, nullptr}};
 PyStructSequence_Desc counters_description = {"perseus.Counters",
                                               "Numbers of what happened so far.", counter_fields,

@@ -93,14 +93,7 @@ bool ForbidSystemCalls() {
          ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-enum ChildEnd : int {
-  kGood = 0,
-  kNoFilter = 3,
-  kAllocated = 4,
-  kOffPlan = 5,
-  kNoLease = 6,
-  kNotThinned = 7
-};
+enum ChildEnd : int { kGood = 0, kNoFilter = 3, kAllocated = 4, kOffPlan = 5, kNoLease = 6 };
 
 // Runs steps of a session under the filter.
 int RunForbidden(const RankSession::Place& place, bool wants_lease) {
@@ -110,25 +103,6 @@ int RunForbidden(const RankSession::Place& place, bool wants_lease) {
   if (!ForbidSystemCalls()) return kNoFilter;
   allocations = 0;  // The child inherited the count of the parent.
   is_counting = true;
-  for (int step = 0; step < 2000; ++step) rank.RunStep(4);
-  is_counting = false;
-  if (allocations != 0) ::_exit(kAllocated);
-  ::_exit(rank.Counters().steps_off_plan == 0 ? kGood : kOffPlan);
-}
-
-// Runs steps under the filter until the session follows a thinned plan, and some more.
-int RunForbiddenThinned(const RankSession::Place& place) {
-  RankSession rank(place);
-  if (rank.Counters().may_set_clocks == 0) return kNoLease;
-  rank.RunStep(4);
-  if (!ForbidSystemCalls()) return kNoFilter;
-  allocations = 0;
-  is_counting = true;
-  constexpr int kMostSteps = 50'000'000;  // Some microseconds each.
-  for (int step = 0; step < kMostSteps && rank.Counters().changes_skipped == 0; ++step) {
-    rank.RunStep(4);
-  }
-  if (rank.Counters().changes_skipped == 0) ::_exit(kNotThinned);
   for (int step = 0; step < 2000; ++step) rank.RunStep(4);
   is_counting = false;
   if (allocations != 0) ::_exit(kAllocated);
@@ -182,14 +156,6 @@ TEST_F(HotPathCostTest, ClockChangesMakeNoSystemCallExceptTheWakeUp) {
   StartAgent();
   const RankSession::Place place = PlaceWithPlan();
   ExpectGood(WaitFor(StartChild([&] { return RunForbidden(place, true); })));
-  EXPECT_TRUE(LockBecomes(0, std::nullopt));
-}
-
-TEST_F(HotPathCostTest, AThinnedPlanMakesNoSystemCallExceptTheWakeUp) {
-  StartAgent({"--max-changes", "10"});
-  RankSession::Place place = PlaceWithPlan();
-  place.job_directory.clear();
-  ExpectGood(WaitFor(StartChild([&] { return RunForbiddenThinned(place); })));
   EXPECT_TRUE(LockBecomes(0, std::nullopt));
 }
 

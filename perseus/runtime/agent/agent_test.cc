@@ -62,15 +62,14 @@ TEST_F(AgentTest, EachLeasedGpuHasTheSameShareOfTheLimitOnChanges) {
   Client first(socket());
   EXPECT_EQ(first.StatusOf("GPU-a").most_changes_per_s, 0);
   first.Acquire({"GPU-a"});
-  EXPECT_EQ(first.publisher().most_changes_per_s(0), 10) << "alone on the node";
+  EXPECT_EQ(first.StatusOf("GPU-a").most_changes_per_s, 10) << "alone on the node";
   {
     Client second(socket());
     second.Acquire({"GPU-b"});
-    EXPECT_EQ(second.publisher().most_changes_per_s(0), 5);
-    EXPECT_EQ(first.publisher().most_changes_per_s(0), 5);
     EXPECT_EQ(first.StatusOf("GPU-a").most_changes_per_s, 5);
+    EXPECT_EQ(first.StatusOf("GPU-b").most_changes_per_s, 5);
   }
-  EXPECT_TRUE(Eventually([&] { return first.publisher().most_changes_per_s(0) == 10; }));
+  EXPECT_TRUE(Eventually([&] { return first.StatusOf("GPU-a").most_changes_per_s == 10; }));
   EXPECT_EQ(first.StatusOf("GPU-b").most_changes_per_s, 0);
 }
 
@@ -80,15 +79,51 @@ TEST_F(AgentTest, ALeaseOfTwoGpusHasTwoShares) {
   Start(std::move(options));
   Client client(socket());
   client.Acquire({"GPU-b", "GPU-a"});
-  EXPECT_EQ(client.publisher().most_changes_per_s(0), 5);
-  EXPECT_EQ(client.publisher().most_changes_per_s(1), 5);
+  EXPECT_EQ(client.StatusOf("GPU-a").most_changes_per_s, 5);
+  EXPECT_EQ(client.StatusOf("GPU-b").most_changes_per_s, 5);
 }
 
 TEST_F(AgentTest, WithoutALimitNoLeaseHasAShare) {
   Start();
   Client client(socket());
   client.Acquire({"GPU-a"});
-  EXPECT_EQ(client.publisher().most_changes_per_s(0), 0);
+  EXPECT_EQ(client.StatusOf("GPU-a").most_changes_per_s, 0);
+}
+
+// In a thousand seconds, one change.
+TEST_F(AgentTest, WarnsOnceForEachLeaseThatIsOverTheLimitOnChanges) {
+  AgentOptions options = Options();
+  options.gpus.most_changes_per_s = 0.001;
+  Start(std::move(options));
+  const auto warnings = [&] {
+    int count = 0;
+    const std::string text = logged_.str();
+    for (std::size_t at = 0; (at = text.find("more often than the limit", at)) != text.npos; ++at) {
+      ++count;
+    }
+    return count;
+  };
+  for (int lease = 1; lease <= 2; ++lease) {
+    {
+      Client client(socket());
+      client.Acquire({"GPU-a", "GPU-b"});
+      for (int gpu = 0; gpu < 2; ++gpu) {
+        client.publisher().Publish(gpu, 1000);
+        EXPECT_TRUE(Eventually([&] {
+          return client.publisher().answer(gpu).sequence == 1 ||
+                 client.publisher().postponed(gpu) > 0;
+        }));
+        client.publisher().Publish(gpu, 900);
+        EXPECT_TRUE(Eventually([&] { return client.publisher().postponed(gpu) > 0; }));
+      }
+      EXPECT_TRUE(Eventually([&] { return warnings() == lease; }));
+    }
+    EXPECT_TRUE(Eventually([&] { return IsAllBack(); }));
+  }
+  Stop();
+  EXPECT_EQ(warnings(), 2) << logged_.str();
+  EXPECT_THAT(logged_.str(), HasSubstr("which is 0.0005 changes per second here"));
+  EXPECT_THAT(logged_.str(), HasSubstr("(plan with perseus plan --facts or --max-switches"));
 }
 
 TEST_F(AgentTest, EndsByItselfOnlyWithoutClients) {

@@ -333,11 +333,20 @@ void GpuManager::ShareOutChanges() {
   const double share = ShareOfChanges();
   for (const auto& [id, channel] : channels_) {
     const Lease* const lease = table_.Find(id);
-    for (std::size_t i = 0; lease != nullptr && i < lease->gpus.size(); ++i) {
-      gpus_.at(lease->gpus[i]).worker->LimitChanges(share);
-      channel->SetMostChanges(static_cast<int>(i), share);
-    }
+    if (lease == nullptr) continue;
+    for (const std::string& uuid : lease->gpus) gpus_.at(uuid).worker->LimitChanges(share);
   }
+}
+
+void GpuManager::WarnOfLimit(const std::string& uuid) {
+  const GpuHold* const hold = table_.HoldOf(uuid);
+  const Lease* const lease = hold != nullptr ? table_.Find(hold->lease) : nullptr;
+  if (lease == nullptr || !over_limit_.insert(lease->id).second) return;
+  log_.warn(
+      "{} changes the clock of {} more often than the limit allows, which is {:.4g} changes per "
+      "second here; changes to lower clocks wait, so no step takes longer, but the job saves less "
+      "energy (plan with perseus plan --facts or --max-switches, or raise --max-changes)",
+      NameOf(*lease), uuid, ShareOfChanges());
 }
 
 Answer<void> GpuManager::SaveLease(const Acquiring& acquiring, const Lease& lease) {
@@ -364,6 +373,7 @@ void GpuManager::End(const Lease& lease, LeaseEnd how) {
             fmt::join(lease.gpus, ", "));
   ++ended_[how];
   channels_.erase(lease.id);
+  over_limit_.erase(lease.id);
   ShareOutChanges();
   for (const std::string& uuid : lease.gpus) {
     StartRestore(uuid, lease.id, RestoresAfterLease(*state_, uuid));
@@ -462,6 +472,7 @@ void GpuManager::Tick() {
   for (auto& [uuid, gpu] : gpus_) {
     GpuSnapshot snapshot = gpu.worker->snapshot();
     gpu.LogFailureOnce(uuid, snapshot, log_);
+    if (snapshot.is_over_limit) WarnOfLimit(uuid);
     gpu.foreign.Log(uuid, std::move(snapshot), log_);
   }
   std::erase_if(restored_unsaved_,

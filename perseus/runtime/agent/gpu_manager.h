@@ -135,6 +135,8 @@ class GpuManager {
   Answer<protocol::ClockChannel> OpenChannel(const Acquiring& acquiring, const Lease& lease) const;
   Granted Serve(const Acquiring& acquiring, const Lease& lease, protocol::ClockChannel channel);
   void ShareOutChanges();
+  // Warns once for each lease.
+  void WarnOfLimit(const std::string& uuid);
   // Of each leased GPU.
   double ShareOfChanges() const;
   Answer<void> SaveLease(const Acquiring& acquiring, const Lease& lease);
@@ -154,6 +156,7 @@ class GpuManager {
   LeaseTable table_;
   std::map<std::string, Gpu> gpus_;                                          // By UUID.
   std::map<std::string, std::shared_ptr<protocol::ClockChannel>> channels_;  // By lease.
+  std::set<std::string> over_limit_;  // Leases that the log has as over the limit on changes.
   // UUID to lease: GPUs that are restored, but whose new state could not be saved yet.
   std::map<std::string, std::string> restored_unsaved_;
   std::vector<std::string> missing_;  // GPUs to restore that are missing.

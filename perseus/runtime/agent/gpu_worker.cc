@@ -132,6 +132,7 @@ void GpuWorker::Serve(std::shared_ptr<protocol::ClockChannel> channel, int gpu_o
     handled_ = 0;
     wait_until_ = 0;
     postponed_request_ = 0;
+    postponed_ = 0;
     answer_ = {};
     setting_outcome_ = protocol::ClockOutcome::kNone;
     to_restore_.clear();
@@ -166,6 +167,7 @@ void GpuWorker::Restore(std::vector<ControlSetting> settings, std::function<void
       });
     }
     snapshot_.is_serving = false;
+    snapshot_.is_over_limit = false;
     snapshot_.is_restoring = true;
     snapshot_.setting_trouble.clear();  // That of the lease.
     unobserved_ = 0;
@@ -246,6 +248,9 @@ bool GpuWorker::MustWait(const protocol::ClockRequest& request) {
   wait_until_ = changes_left_at_ + ToNanoseconds((1 - changes_left_) / most_changes_per_s_) + 1;
   if (std::exchange(postponed_request_, request.sequence) != request.sequence) {
     ++snapshot_.counts.postponed;
+    // Requests count from 1.
+    if (std::uint64_t{10} * ++postponed_ > request.sequence) snapshot_.is_over_limit = true;
+    channel_->SetPostponed(slot_, postponed_);
   }
   return true;
 }

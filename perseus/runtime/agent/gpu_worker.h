@@ -51,9 +51,8 @@
 // buckets are never more than one second of the node's limit (or one for each GPU), however often
 // leases come and go.
 //
-// A client that knows its plan gives up the changes that save least, and so saves more within the
-// same limit (perseus/runtime/client/thinning.h). Then nothing waits here. But the agent does not
-// trust its clients, so it enforces the limit.
+// If a plan is made for the limit (perseus plan --facts or --max-switches), hardly a request waits.
+// If more than a tenth of the requests of a lease wait, it is over the limit.
 //
 // There are two threads because reading a GPU takes up to milliseconds, which must not delay a
 // switch. The worker sleeps in poll() until a client's eventfd, a command or a retry wakes it. The
@@ -145,6 +144,7 @@ struct GpuSnapshot {
   std::optional<device::Effect> effect;   // Of that setting, at the last reading.
   std::optional<ForeignClock> foreign;    // While it is in force.
   bool is_serving = false;
+  bool is_over_limit = false;  // More than a tenth of the requests of this lease waited.
   bool is_restoring = false;
   // Since when (CLOCK_MONOTONIC) a call of the driver by the worker has not returned. 0: none runs.
   Nanoseconds in_driver_since = 0;
@@ -250,6 +250,7 @@ class GpuWorker {
   Nanoseconds changes_left_at_ = 0;
   Nanoseconds wait_until_ = 0;           // The latest request waits until then. 0: it does not.
   std::uint32_t postponed_request_ = 0;  // The last one that was counted.
+  std::uint32_t postponed_ = 0;          // Requests of this lease.
 
   // Only the observer thread uses these.
   bool reports_locks_ = true;  // Until the driver says that it cannot.

@@ -339,6 +339,19 @@ TEST_F(LimitedChangesTest, ALowerLimitLeavesNotMoreThanItsBucketHolds) {
   EXPECT_TRUE(Eventually([&] { return worker_->snapshot().counts.postponed == 2; }));
 }
 
+TEST_F(LimitedChangesTest, ALeaseIsOverTheLimitIfMoreThanATenthOfItsRequestsWait) {
+  Start(WhenOverridden::kYield, kAlmostNone);
+  for (int request = 1; request <= 20; ++request) Ask(1000);
+  for (std::uint32_t waited = 1; waited <= 3; ++waited) {
+    publisher_->Publish(0, 900);
+    EXPECT_TRUE(Eventually([&] { return publisher_->postponed(0) == waited; }));
+    EXPECT_EQ(worker_->snapshot().is_over_limit, waited == 3) << "of 21, 23 and 25 requests";
+    Ask(1200);
+  }
+  EndLease();
+  EXPECT_FALSE(worker_->snapshot().is_over_limit);
+}
+
 // The observer of a free GPU may sleep for very long.
 TEST(GpuWorkerObserverTest, ReadsOftenFromTheBeginningOfALease) {
   FakeGpu gpu("GPU-a");

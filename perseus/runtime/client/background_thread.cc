@@ -118,10 +118,8 @@ Nanoseconds BackgroundThread::Turn() {
   OfferTables();
   MeasureEnergy(now);
   WriteSteps(now);
-  ThinPlan();
   core_.ReportTroubles();
   core_.tables.FreeRetired();
-  core_.thinned_plans.FreeRetired();
   return now + (IsRecording() ? meter_.Pause() : kQuietTurn);
 }
 
@@ -164,7 +162,7 @@ void BackgroundThread::TryLease(std::chrono::milliseconds timeout) {
   link_ = std::move(leased->link);
   core_.live().wakeup.store(link_->wakeup());
   declared_slowdown_ = 1;
-  answered_ = 0;
+  answered_ = postponed_ = 0;
   next_beat_ = last_beat_ = now;
   static_cast<void>(core_.clock_requester.UseLease(std::move(leased->lease)));
   // Readers of the log wait for a rank that may set clocks.
@@ -225,6 +223,7 @@ void BackgroundThread::RestIfIdle(Nanoseconds now) {
 }
 
 void BackgroundThread::CollectAnswer() {
+  if (const Lease* const lease = core_.clock_requester.lease()) CountSkipped(*lease);
   const protocol::ClockAnswer answer = core_.clock_requester.Answer();
   if (answer.sequence == 0) return;
   recorder_.Add(answer);
@@ -240,6 +239,21 @@ void BackgroundThread::CollectAnswer() {
     core_.clocks_refused.fetch_add(1, std::memory_order_relaxed);
     core_.warnings.Once("refused", "the agent could not set a clock (perseus doctor says why)");
   }
+}
+
+void BackgroundThread::CountSkipped(const Lease& lease) {
+  const std::uint32_t postponed = lease.publisher.postponed(0);
+  const std::uint64_t skipped =
+      core_.changes_skipped.load() + (postponed - std::exchange(postponed_, postponed));
+  // The warning first, so that it is there when the count is seen.
+  if (10 * skipped > core_.clock_requester.requests()) {
+    core_.warnings.Once("changes",
+                        "the plan changes the clock more often than the agent allows; changes to "
+                        "lower clocks wait, so no step takes longer, but the job saves less energy "
+                        "(plan with perseus plan --facts or --max-switches, or raise perseus agent "
+                        "--max-changes)");
+  }
+  core_.changes_skipped.store(skipped);
 }
 
 // ---- Assignment ----
@@ -262,24 +276,6 @@ void BackgroundThread::OfferTables() {
   }
 }
 
-// ---- The agent's limit on changes ----
-
-void BackgroundThread::ThinPlan() {
-  const ClockTable* const table = core_.counters.table.load(std::memory_order_acquire);
-  const Lease* const lease = core_.clock_requester.lease();
-  std::unique_ptr<ThinnedPlan> thinned;
-  if (lease == nullptr) {
-    thinned = thinner_.Update(table, {}, 0);
-  } else {
-    thinned = thinner_.Update(table, lease->sm_clocks_mhz, lease->publisher.most_changes_per_s(0));
-  }
-  if (thinned == nullptr) return;
-  if (thinned->skipped * 10 > thinned->changes) {
-    core_.warnings.Once("changes", thinner_.Describe(*thinned));
-  }
-  core_.thinned_plans.Offer(std::move(thinned));
-}
-
 // ---- The record ----
 
 void BackgroundThread::MeasureEnergy(Nanoseconds now) {
@@ -296,10 +292,7 @@ void BackgroundThread::MeasureEnergy(Nanoseconds now) {
 }
 
 void BackgroundThread::WriteSteps(Nanoseconds now) {
-  while (const auto event = core_.events.Pop()) {
-    recorder_.Add(*event);
-    if (event->type == Event::Type::kStepBegin) thinner_.AddStepBegin(event->step, event->begin);
-  }
+  while (const auto event = core_.events.Pop()) recorder_.Add(*event);
   while (const auto clock = core_.clock_requester.published().Pop()) recorder_.Add(*clock);
   CollectAnswer();
   // Once the process ends, the driver may not be called any more.

@@ -15,7 +15,6 @@
 #include "perseus/runtime/client/agent_link.h"
 #include "perseus/runtime/client/assignment_watcher.h"
 #include "perseus/runtime/client/energy_meter.h"
-#include "perseus/runtime/client/plan_thinner.h"
 #include "perseus/runtime/client/rank_log_writer.h"
 #include "perseus/runtime/client/session_core.h"
 #include "perseus/runtime/client/step_recorder.h"
@@ -55,9 +54,9 @@ class BackgroundThread {
   void CheckLease(Nanoseconds now);
   void RestIfIdle(Nanoseconds now);
   void CollectAnswer();
+  void CountSkipped(const Lease& lease);
   void LookForAssignment(Nanoseconds now);
   void OfferTables();
-  void ThinPlan();
   void MeasureEnergy(Nanoseconds now);
   void WriteSteps(Nanoseconds now);
   void Write(const protocol::RankRecord& record);
@@ -82,11 +81,11 @@ class BackgroundThread {
   double declared_slowdown_ = 1;
   std::uint32_t answered_ = 0;  // The last request whose outcome was counted.
   protocol::ClockOutcome answered_outcome_ = protocol::ClockOutcome::kNone;
+  std::uint32_t postponed_ = 0;  // Requests of the lease that waited, as counted last.
 
   AssignmentWatcher assignment_;
   std::string reported_problem_;                    // With them.
   std::deque<std::unique_ptr<ClockTable>> tables_;  // Offered once the training thread is ready.
-  PlanThinner thinner_;
   EnergyMeter meter_;
   Nanoseconds next_look_ = 0;
   StepRecorder recorder_;

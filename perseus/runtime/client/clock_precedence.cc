@@ -20,14 +20,12 @@ ClockPrecedence::Change ClockPrecedence::BeginStep(std::int64_t step, Nanosecond
 void ClockPrecedence::AdoptOwn() {
   Held table = Hold(own_tables_.Take());
   if (!table) return;
-  table->number = ++last_number_;
   temporary_.reset();
   lasting_.reset();
   own_ = std::move(table);
 }
 
 void ClockPrecedence::AddWaiting(Held table) {
-  table->number = ++last_number_;
   ClockTable** end = &waiting_;
   while (*end != nullptr && (*end)->from_step < table->from_step) end = &(*end)->next;
   while (*end != nullptr) {

@@ -19,8 +19,6 @@
 // An assignment that begins at a later step waits. A newer one discards all waiting ones that begin
 // at its own step or later.
 //
-// The class numbers the tables in the order in which it gets them, from 1.
-//
 // The class owns the tables that it holds. It returns each one to the handover, whose other thread
 // frees it. So no call except SetOwn allocates or frees memory, and none takes a lock or makes a
 // system call.
@@ -73,7 +71,6 @@ class ClockPrecedence {
   Change Choose(std::int64_t step, Nanoseconds now);
 
   Handover<ClockTable>& tables_;
-  std::uint64_t last_number_ = 0;
   ClockTable* waiting_ = nullptr;  // Owned, a list by `next` with ascending from_step.
   Held temporary_ = Hold(nullptr);
   Held lasting_ = Hold(nullptr);

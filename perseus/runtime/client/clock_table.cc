@@ -39,14 +39,11 @@ Result<ClockTable> CompilePlan(std::string_view text, std::string_view name, int
     // Between two whole clocks, the faster: no plan is slower than it says.
     table.order.push_back({instruction.kind, instruction.microbatch, instruction.chunk,
                            static_cast<int>(std::ceil(instruction.frequency_mhz))});
-    table.costs.push_back({instruction.start, instruction.duration, instruction.energy_j});
   }
   if (table.order.empty()) {
     return Fail("{}: rank {} of the plan computes nothing (plan for this job's schedule)", name,
                 rank);
   }
-  table.time = plan.time;
-  table.waiting_power_w = plan.job.model.blocking_power_w * plan.job.model.gpus_per_stage;
   if (plan.baseline_time > 0) {
     const double slowdown =
         static_cast<double>(plan.time) / static_cast<double>(plan.baseline_time);

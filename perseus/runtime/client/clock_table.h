@@ -24,13 +24,6 @@ struct PlannedClock {
   int frequency_mhz = 0;  // 0: the default clock.
 };
 
-// What an instruction takes according to the plan.
-struct PlannedCost {
-  Nanoseconds start = 0;  // From the begin of the step.
-  Nanoseconds duration = 0;
-  double energy_j = 0;  // Of all GPUs of the stage.
-};
-
 struct ClockTable {
   enum class Source {
     kNone,   // The default clocks.
@@ -42,10 +35,7 @@ struct ClockTable {
 
   Source source = Source::kNone;
   std::vector<PlannedClock> order;
-  std::vector<PlannedCost> costs;  // Of each in `order`. Not for the hot path.
-  Nanoseconds time = 0;            // Of a step, as planned.
-  double waiting_power_w = 0;      // Of all GPUs of the stage while they wait for a neighbor.
-  std::vector<int> kind_clocks;    // [chunk * kKinds + kind]; 0: the default clock.
+  std::vector<int> kind_clocks;  // [chunk * kKinds + kind]; 0: the default clock.
 
   std::int64_t version = 0;     // Of the assignment; 0: none.
   std::int64_t from_step = 0;   // The assignment is in force from this step on.
@@ -55,7 +45,6 @@ struct ClockTable {
   double slowdown = 1;          // Planned, of an iteration; 1 to 100.
   std::string name;             // Of the plan file.
 
-  std::uint64_t number = 0;    // Of this table in its session, from 1. ClockPrecedence sets it.
   ClockTable* next = nullptr;  // For the owner's list.
 
   // For Source::kKinds.

@@ -31,12 +31,6 @@ TEST(CompilePlan, HasTheInstructionsOfThePpRankInOrder) {
       EXPECT_EQ(table->order[i].frequency_mhz, static_cast<int>(instructions[i].frequency_mhz));
       EXPECT_GT(table->order[i].frequency_mhz, 0);
     }
-    ASSERT_EQ(table->costs.size(), instructions.size());
-    EXPECT_EQ(table->costs.back().start, instructions.back().start);
-    EXPECT_EQ(table->costs.back().duration, instructions.back().duration);
-    EXPECT_EQ(table->costs.back().energy_j, instructions.back().energy_j);
-    EXPECT_EQ(table->time, plan.time);
-    EXPECT_EQ(table->waiting_power_w, 84);
     EXPECT_DOUBLE_EQ(table->slowdown,
                      static_cast<double>(plan.time) / static_cast<double>(plan.baseline_time));
     EXPECT_GT(table->slowdown, 1);

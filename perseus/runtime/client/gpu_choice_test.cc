@@ -5,7 +5,6 @@
 
 #include <fstream>
 
-#include "perseus/runtime/node_devices/open_devices.h"
 #include "tests/support/virtual_node_fixture.h"
 
 namespace perseus::client {
@@ -20,7 +19,7 @@ class GpuChoiceTest : public VirtualNodeTest {
     const auto path = directory_ / "box.toml";
     std::ofstream(path) << "name = \"box" << gpus << "\"\nstate = \"state" << gpus
                         << "\"\ngpus = " << gpus << "\n[gpu]\nmodel = \"a100-sxm\"\n";
-    auto devices = node_devices::OpenDevices("virtual:" + path.string());
+    auto devices = virtual_gpu::OpenVirtualNode(path);
     if (!devices) return devices.error().message;
     const auto chosen = ChooseGpu(*devices, wanted, visible);
     return chosen ? chosen->uuid : chosen.error().message;

@@ -11,29 +11,20 @@ void Bump(std::atomic<T>& counter) {
 
 }  // namespace
 
-HotPath::HotPath(Ring<Event>& events, Handover<ClockTable>& tables, Handover<ThinnedPlan>& thinned,
-                 HotCounters& counters, HotTrouble& trouble)
+HotPath::HotPath(Ring<Event>& events, Handover<ClockTable>& tables, HotCounters& counters,
+                 HotTrouble& trouble)
     : events_(events),
       counters_(counters),
       trouble_(trouble),
       clocks_(tables),
-      thinned_plans_(thinned),
       learned_(kLongestLearned) {}
 
-HotPath::~HotPath() {
-  counters_.table.store(nullptr, std::memory_order_release);
-  thinned_plans_.Retire(thinned_);
-}
-
 void HotPath::ChooseClocks(Nanoseconds now) {
-  counters_.table.store(nullptr, std::memory_order_release);
   if (clocks_.BeginStep(next_step_, now) == ClockPrecedence::Change::kExpired) {
     trouble_.has_expired.store(true, std::memory_order_release);
   }
-  ChooseOrder();
   const ClockTable* const table = clocks_.table();
   const ClockTable* const assignment = clocks_.assignment();
-  counters_.table.store(table, std::memory_order_release);
   const bool has_clocks = table != nullptr && table->source != ClockTable::Source::kNone;
   counters_.follows_plan.store(has_clocks, std::memory_order_relaxed);
   counters_.is_recorded.store(assignment == nullptr || assignment->is_recorded,
@@ -43,21 +34,11 @@ void HotPath::ChooseClocks(Nanoseconds now) {
   counters_.slowdown.store(table != nullptr ? table->slowdown : 1, std::memory_order_relaxed);
 }
 
-void HotPath::ChooseOrder() {
-  if (ThinnedPlan* const offered = thinned_plans_.Take(); offered != nullptr) {
-    thinned_plans_.Retire(std::exchange(thinned_, offered));
-  }
-  const ClockTable* const table = clocks_.table();
-  const bool is_thinned =
-      table != nullptr && thinned_ != nullptr && thinned_->table == table->number;
-  order_ = is_thinned ? &thinned_->order : table != nullptr ? &table->order : nullptr;
-  skips_ = is_thinned ? static_cast<std::uint64_t>(thinned_->skipped) : 0;
-}
-
 // ---- Which clock ----
 
 int HotPath::ClockAt(std::size_t position) const {
-  return position < order_->size() ? (*order_)[position].frequency_mhz : kNoChange;
+  const std::vector<PlannedClock>& order = clocks_.table()->order;
+  return position < order.size() ? order[position].frequency_mhz : kNoChange;
 }
 
 int HotPath::ClockOfNext() const {
@@ -129,8 +110,8 @@ int HotPath::StepEnd(Nanoseconds now) {
   if (!is_in_step_) return kNoChange;
   is_in_instruction_ = false;
   int wanted = kNoChange;
-  if (IsFollowingPlan() && position_ < order_->size()) {
-    const PlannedClock& expected = (*order_)[position_];
+  if (IsFollowingPlan() && position_ < clocks_.table()->order.size()) {
+    const PlannedClock& expected = clocks_.table()->order[position_];
     const Instruction missing{expected.kind, expected.microbatch, expected.chunk};
     LeavePlan(&missing, nullptr);
     wanted = 0;
@@ -138,9 +119,6 @@ int HotPath::StepEnd(Nanoseconds now) {
   learned_size_ = position_ < kLongestLearned ? position_ : kLongestLearned;
   Bump(counters_.steps);
   if (is_off_plan_) Bump(counters_.steps_off_plan);
-  if (skips_ != 0 && !is_off_plan_) {
-    counters_.changes_skipped.fetch_add(skips_, std::memory_order_relaxed);
-  }
   FinishStep(now);
   return wanted;
 }
@@ -175,11 +153,12 @@ int HotPath::InstructionBegin(const Instruction& what, Nanoseconds now) {
   what_ = what;
   began_ = now;
   if (IsFollowingPlan()) {
-    if (position_ >= order_->size()) {
+    const std::vector<PlannedClock>& order = clocks_.table()->order;
+    if (position_ >= order.size()) {
       LeavePlan(nullptr, &what);
       return 0;
     }
-    const PlannedClock& planned = (*order_)[position_];
+    const PlannedClock& planned = order[position_];
     const Instruction expected{planned.kind, planned.microbatch, planned.chunk};
     if (expected == what) return planned.frequency_mhz;
     LeavePlan(&expected, &what);

@@ -4,10 +4,6 @@
 //
 // No call allocates memory, takes a lock or makes a system call.
 //
-// If the agent limits clock changes, the background thread passes a thinned plan
-// (plan_thinner.h). A step follows it instead of the table that it was made of. Until then, the
-// step follows the table.
-//
 // If the assignment has one clock for each kind, no plan contains the next instruction. Then this
 // class expects the order of the previous step, because training repeats it. If another instruction
 // begins, its clock is requested at its begin.
@@ -27,7 +23,6 @@
 #include "perseus/runtime/client/clock_table.h"
 #include "perseus/runtime/client/handover.h"
 #include "perseus/runtime/client/ring.h"
-#include "perseus/runtime/client/thinning.h"
 
 namespace perseus::client {
 
@@ -62,16 +57,12 @@ struct HotCounters {
   std::atomic<std::uint64_t> steps_abandoned = 0;
   std::atomic<std::uint64_t> instructions = 0;
   std::atomic<std::uint64_t> records_dropped = 0;
-  std::atomic<std::uint64_t> changes_skipped = 0;
   std::atomic<bool> is_in_step = false;
   std::atomic<bool> follows_plan = false;
   std::atomic<bool> is_recorded = true;  // According to the assignment in force.
   std::atomic<std::int64_t> version = 0;
   std::atomic<double> slowdown = 1;
   std::atomic<Nanoseconds> last_step_end = 0;
-  // The clocks in force. Only for the thread that frees the tables (Handover::FreeRetired), and
-  // only until it does so. It is null before a table that was in force is retired.
-  std::atomic<const ClockTable*> table = nullptr;
 };
 
 // Problems that the training thread found. The background thread turns them into warnings.
@@ -95,9 +86,8 @@ class HotPath {
   // No clock to request.
   static constexpr int kNoChange = -1;
 
-  HotPath(Ring<Event>& events, Handover<ClockTable>& tables, Handover<ThinnedPlan>& thinned,
-          HotCounters& counters, HotTrouble& trouble);
-  ~HotPath();
+  HotPath(Ring<Event>& events, Handover<ClockTable>& tables, HotCounters& counters,
+          HotTrouble& trouble);
   HotPath(const HotPath&) = delete;
   HotPath& operator=(const HotPath&) = delete;
 
@@ -128,7 +118,6 @@ class HotPath {
   static constexpr std::size_t kLongestLearned = 16'384;  // Instructions of a step.
 
   void ChooseClocks(Nanoseconds now);
-  void ChooseOrder();
   void LeavePlan(const Instruction* expected, const Instruction* got);
   int ClockAt(std::size_t position) const;
   int FirstClock() const;
@@ -147,12 +136,6 @@ class HotPath {
   HotTrouble& trouble_;
 
   ClockPrecedence clocks_;
-  Handover<ThinnedPlan>& thinned_plans_;
-  ThinnedPlan* thinned_ = nullptr;  // Owned. The last one.
-  // Of this step: that of the table, or of thinned_. Null without a table.
-  const std::vector<PlannedClock>* order_ = nullptr;
-  std::uint64_t skips_ = 0;  // Changes that this step skips.
-
   std::int64_t next_step_ = 0;
   bool is_in_step_ = false;
   bool is_recorded_ = false;  // This step: there was room for it.

@@ -47,10 +47,9 @@ class HotPathTest : public testing::Test {
 
   Ring<Event> events_{16};
   Handover<ClockTable> tables_;
-  Handover<ThinnedPlan> thinned_;
   HotCounters counters_;
   HotTrouble trouble_;
-  HotPath hot_{events_, tables_, thinned_, counters_, trouble_};
+  HotPath hot_{events_, tables_, counters_, trouble_};
   Nanoseconds now_ = 0;
 };
 
@@ -259,62 +258,6 @@ TEST_F(HotPathTest, AnExpiredPlanEndsAtTheBeginOfAStep) {
   EXPECT_EQ(hot_.StepBegin(1000), 0);
   EXPECT_FALSE(counters_.follows_plan.load());
   EXPECT_TRUE(trouble_.has_expired.load());
-}
-
-// PlanOfFour with F1 and B0 at 1000 MHz.
-std::unique_ptr<ThinnedPlan> ThinnedFour(std::uint64_t table) {
-  auto thinned = std::make_unique<ThinnedPlan>();
-  thinned->table = table;
-  thinned->order = PlanOfFour()->order;
-  thinned->order[1].frequency_mhz = thinned->order[2].frequency_mhz = 1000;
-  thinned->changes = 3;
-  thinned->skipped = 1;
-  return thinned;
-}
-
-TEST_F(HotPathTest, FollowsTheThinnedPlanOfItsTable) {
-  tables_.Offer(PlanOfFour());
-  hot_.StepBegin(0);
-  ASSERT_NE(counters_.table.load(), nullptr);
-  EXPECT_EQ(counters_.table.load()->number, 1U);
-  thinned_.Offer(ThinnedFour(1));
-  const std::vector<Instruction> step = {{kF, 0, 0}, {kF, 1, 0}, {kB, 0, 0}, {kB, 1, 0}};
-  EXPECT_THAT(Run(step), ElementsAre(1000, 900, 900, 900, 900, 1200, 1200, kNoChange))
-      << "it begins with the next step";
-  hot_.StepEnd(50);
-  EXPECT_EQ(counters_.changes_skipped.load(), 0U);
-  EXPECT_EQ(hot_.StepBegin(60), 1000);
-  EXPECT_THAT(Run(step), ElementsAre(1000, 1000, 1000, 1000, 1000, 1200, 1200, kNoChange));
-  hot_.StepEnd(70);
-  EXPECT_EQ(counters_.changes_skipped.load(), 1U);
-  EXPECT_EQ(counters_.steps_off_plan.load(), 0U);
-
-  // Another order is off the plan as before. What was skipped in such a step is unknown.
-  hot_.StepBegin(80);
-  EXPECT_THAT(Run({{kF, 0, 0}, {kB, 0, 0}}), ElementsAre(1000, 1000, 0, kNoChange));
-  hot_.StepEnd(90);
-  EXPECT_EQ(counters_.changes_skipped.load(), 1U);
-  EXPECT_EQ(counters_.steps_off_plan.load(), 1U);
-
-  // A thinned plan of no table: the limit is gone.
-  thinned_.Offer(std::make_unique<ThinnedPlan>());
-  hot_.StepBegin(100);
-  EXPECT_THAT(Run({{kF, 0, 0}}), ElementsAre(1000, 900));
-}
-
-TEST_F(HotPathTest, AnotherTableIsNotThinnedAsThePreviousOne) {
-  tables_.Offer(PlanOfFour(1, 0));
-  hot_.StepBegin(0);
-  thinned_.Offer(ThinnedFour(1));
-  tables_.Offer(PlanOfFour(2, 1));
-  hot_.StepBegin(1);
-  EXPECT_EQ(counters_.table.load()->number, 2U);
-  EXPECT_THAT(Run({{kF, 0, 0}}), ElementsAre(1000, 900));
-  tables_.FreeRetired();
-  thinned_.FreeRetired();
-  tables_.Offer(std::make_unique<ClockTable>());
-  EXPECT_EQ(hot_.StepBegin(2), 0);
-  EXPECT_EQ(counters_.table.load()->number, 3U);
 }
 
 TEST_F(HotPathTest, AnOpenStepEndsAtTheBeginOfTheNext) {

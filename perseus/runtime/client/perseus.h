@@ -170,8 +170,8 @@ typedef struct perseus_counters {
   int32_t follows_plan;     /* 1 if this step follows a plan. */
   int64_t plan_version;     /* Of the assignment in force; 0: none. */
   uint64_t steps_abandoned; /* Left before their end. They are not in `steps`. */
-  uint64_t changes_skipped; /* Clock changes of the plan that were skipped to keep the agent's limit
-                               (perseus agent --max-changes). The GPU kept the higher clock. */
+  uint64_t changes_skipped; /* Changes to a lower clock that waited for the agent's limit (perseus
+                               agent --max-changes). The GPU kept the higher clock meanwhile. */
 } perseus_counters;
 PERSEUS_API void perseus_read_counters(const perseus_session* session, perseus_counters* counters);
 

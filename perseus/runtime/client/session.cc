@@ -18,7 +18,6 @@
 #include "perseus/base/file.h"
 #include "perseus/runtime/client/gpu_choice.h"
 #include "perseus/runtime/client/own_agent.h"
-#include "perseus/runtime/node_devices/open_devices.h"
 
 namespace perseus::client {
 namespace {
@@ -50,7 +49,7 @@ std::string WhyNoRank(const protocol::RankId& name) {
 }
 
 // The GPU of the settings, if there is one; what is in the way is warned of.
-ChosenGpu FindGpu(SessionCore& core) {
+ChosenGpu FindGpu(SessionCore& core, device::OpenVirtual open_virtual) {
   const Settings& settings = core.settings;
   // One that the agent may know, though it cannot be measured from here.
   ChosenGpu unmeasured;
@@ -68,7 +67,7 @@ ChosenGpu FindGpu(SessionCore& core) {
       unmeasured.uuid.empty()
           ? "; energy is not measured, and no clocks are set: a plan has no effect"
           : "; energy is not measured";
-  auto devices = node_devices::OpenDevices(settings.devices);
+  auto devices = device::OpenDevices(settings.devices, open_virtual);
   if (!devices) {
     core.warnings.Once("devices", devices.error().message + what_is_left);
     return unmeasured;
@@ -127,9 +126,9 @@ void RunBackgroundThread(BackgroundThread& background_thread, SessionCore& core)
 Session::Session(std::shared_ptr<SessionCore> core)
     : generation_(ForkGeneration()),
       core_(std::move(core)),
-      hot_(core_->events, core_->tables, core_->thinned_plans, core_->counters, core_->trouble) {}
+      hot_(core_->events, core_->tables, core_->counters, core_->trouble) {}
 
-std::unique_ptr<Session> Session::Open(Settings settings) {
+std::unique_ptr<Session> Session::Open(Settings settings, device::OpenVirtual open_virtual) {
   const std::string no_rank = WhyNoRank(settings.name);
   if (!no_rank.empty()) {
     settings.job_directory.clear();
@@ -139,7 +138,7 @@ std::unique_ptr<Session> Session::Open(Settings settings) {
   if (!no_rank.empty()) core->warnings.Once("rank", no_rank);
   for (const std::string& problem : core->settings.problems) core->warnings.Once(problem, problem);
   std::unique_ptr<Session> session(new Session(core));
-  ChosenGpu gpu = FindGpu(*core);
+  ChosenGpu gpu = FindGpu(*core, open_virtual);
   core->clock = gpu.clock;
   BackgroundThreadSetup setup;
   setup.core = core;
@@ -338,7 +337,7 @@ perseus_counters Session::Counters() const {
   counters.follows_plan = read(hot.follows_plan) ? 1 : 0;
   counters.plan_version = read(hot.version);
   counters.steps_abandoned = read(hot.steps_abandoned);
-  counters.changes_skipped = read(hot.changes_skipped);
+  counters.changes_skipped = read(core_->changes_skipped);
   return counters;
 }
 

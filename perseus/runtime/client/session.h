@@ -7,13 +7,14 @@
 #include "perseus/runtime/client/background_thread.h"
 #include "perseus/runtime/client/hot_path.h"
 #include "perseus/runtime/client/session_core.h"
+#include "perseus/runtime/device/open_devices.h"
 
 namespace perseus::client {
 
 class Session {
  public:
   // Never fails. A warning says what does not work.
-  static std::unique_ptr<Session> Open(Settings settings);
+  static std::unique_ptr<Session> Open(Settings settings, device::OpenVirtual open_virtual);
   // Waits at most one second until everything is written.
   ~Session();
   Session(const Session&) = delete;

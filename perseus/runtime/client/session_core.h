@@ -15,7 +15,6 @@
 #include "perseus/runtime/client/ring.h"
 #include "perseus/runtime/client/settings.h"
 #include "perseus/runtime/client/stream_timer.h"
-#include "perseus/runtime/client/thinning.h"
 #include "perseus/runtime/client/warnings.h"
 
 namespace perseus::client {
@@ -29,7 +28,6 @@ struct SessionCore {
   Warnings warnings;
   Ring<Event> events;
   Handover<ClockTable> tables;
-  Handover<ThinnedPlan> thinned_plans;
   ClockRequester clock_requester;
   HotCounters counters;
   HotTrouble trouble;
@@ -39,6 +37,7 @@ struct SessionCore {
   std::atomic<std::uint64_t> agent_losses = 0;
   std::atomic<std::uint64_t> clocks_limited = 0;
   std::atomic<std::uint64_t> clocks_refused = 0;
+  std::atomic<std::uint64_t> changes_skipped = 0;
 
   // Turns the problems that the training thread found into warnings. For any thread, outside of the
   // hot path.

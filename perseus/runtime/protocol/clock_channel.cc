@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cmath>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -247,8 +246,8 @@ void ClockChannel::Answer(int gpu, const ClockAnswer& answer) {
               answer.applied_at});
 }
 
-void ClockChannel::SetMostChanges(int gpu, double per_s) {
-  memory_->slot(gpu).most_changes_per_s.store(per_s, std::memory_order_relaxed);
+void ClockChannel::SetPostponed(int gpu, std::uint32_t count) {
+  memory_->slot(gpu).postponed.store(count, std::memory_order_relaxed);
 }
 
 std::uint64_t ClockChannel::heartbeat() const {
@@ -345,9 +344,8 @@ ClockAnswer ClockPublisher::answer(int gpu) const {
           answer.time};
 }
 
-double ClockPublisher::most_changes_per_s(int gpu) const {
-  const double share = memory_->slot(gpu).most_changes_per_s.load(std::memory_order_relaxed);
-  return std::isfinite(share) && share > 0 ? share : 0;
+std::uint32_t ClockPublisher::postponed(int gpu) const {
+  return memory_->slot(gpu).postponed.load(std::memory_order_relaxed);
 }
 
 }  // namespace perseus::protocol

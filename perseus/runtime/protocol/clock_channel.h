@@ -35,27 +35,22 @@
 //   }
 //
 // The limit on changes. An operator may limit the clock changes per second of a node. The agent
-// gives each leased GPU the same share of the limit, and stores the share in the GPU's slot. A
-// share grows when another lease ends, and shrinks when one begins. The client reads it many times
-// a second, and skips the changes of its plan that save least (perseus/runtime/client/thinning.h).
-// A share is advice: the agent enforces the limit itself (gpu_worker.h), so a client that ignores
-// the share only saves less energy.
+// enforces the limit (gpu_worker.h), and counts the requests that wait for it in the GPU's slot. A
+// request that waits has no answer until its turn comes. A later request may replace it before.
 //
 // Thread safety: each slot has one publishing thread and one reading thread at a time. Both sides
 // only load and store atomics. Several threads may use ClockPublisher for different GPUs. Any
-// thread may set and read a share.
+// thread may read the count.
 //
 // Alternatives that we rejected:
 //  - A message on the socket. A send and a receive are two system calls and a round trip of the
 //    scheduler on the training thread, and messages would queue up if the agent is slow.
 //  - A futex. Its word would be in memory that the client may overwrite. Also, the agent's thread
 //    has to wait for commands of the agent at the same time, and poll() waits for both.
-//  - The share of the limit in the reply that grants the lease. The reply comes once, but the share
-//    changes with the leases of others. With a share that never changes (the limit divided by all
-//    GPUs, leased or not), one job on a node of eight GPUs would get an eighth of the limit.
-//  - A message of the agent when a share changes. The socket has requests and replies only. A
-//  client
-//    takes an unexpected message for a lost agent.
+//  - The limit in the channel, so that the client skips the changes of its plan that save least.
+//  That
+//    saves more than waiting does, but needs much code in every training process. A plan that was
+//    made for the limit loses less than both.
 #pragma once
 
 #include <atomic>
@@ -118,7 +113,9 @@ struct ClockSlot {
   alignas(64) std::atomic<std::uint64_t> answer;
   std::atomic<std::int64_t> applied_at[2];
   std::atomic<std::uint32_t> agent_sleeps;  // 1: the next publisher has to write to the eventfd.
-  std::atomic<double> most_changes_per_s;   // The GPU's share of the limit. 0: no limit.
+  // Requests that waited for the limit on changes. Version 0.1.0 reads a limit from the 8 bytes
+  // after it, which stay 0: no limit.
+  std::atomic<std::uint32_t> postponed;
 };
 inline constexpr std::uint32_t kClockChannelMagic = 0x70657273;  // "pers"
 inline constexpr std::uint32_t kClockChannelVersion = 1;         // Of this layout.
@@ -131,7 +128,6 @@ struct ClockChannelHeader {
   alignas(64) std::atomic<std::uint64_t> heartbeat;
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
-static_assert(std::atomic<double>::is_always_lock_free);
 static_assert(sizeof(ClockSlot) == 128 && sizeof(ClockChannelHeader) == 128);
 
 // The agent's end.
@@ -159,8 +155,8 @@ class ClockChannel {
   enum class Sleep { kAboutToSleep, kAwake };
   void Announce(int gpu, Sleep sleep);
   void Answer(int gpu, const ClockAnswer& answer);
-  // The GPU's share of the limit on changes. 0: no limit.
-  void SetMostChanges(int gpu, double per_s);
+  // How many requests have waited for the limit on changes.
+  void SetPostponed(int gpu, std::uint32_t count);
   // It changes whenever the client publishes or beats.
   std::uint64_t heartbeat() const;
 
@@ -188,8 +184,8 @@ class ClockPublisher {
   // Keeps the lease alive while no clocks are requested.
   void Beat();
   ClockAnswer answer(int gpu) const;
-  // The GPU's share of the agent's limit, in clock changes per second. 0: no limit.
-  double most_changes_per_s(int gpu) const;
+  // How many requests have waited for the agent's limit on changes. It wraps.
+  std::uint32_t postponed(int gpu) const;
 
  private:
   struct Memory;

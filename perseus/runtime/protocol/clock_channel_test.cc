@@ -64,27 +64,13 @@ class Scribble {
   void* address_;
 };
 
-// ---- The share of the limit ----
+// ---- The count of requests that waited ----
 
-TEST(ClockChannel, EachGpuHasItsShareOfTheLimit) {
+TEST(ClockChannel, EachGpuHasItsCountOfRequestsThatWaited) {
   Ends ends = Connected(2);
-  EXPECT_EQ(ends.client.most_changes_per_s(0), 0);
-  ends.agent.SetMostChanges(1, 12.5);
-  EXPECT_EQ(ends.client.most_changes_per_s(0), 0);
-  EXPECT_EQ(ends.client.most_changes_per_s(1), 12.5);
-  ends.agent.SetMostChanges(1, 0);
-  EXPECT_EQ(ends.client.most_changes_per_s(1), 0);
-}
-
-// Memory of another program, or of a client that overwrites its own.
-TEST(ClockChannel, AShareThatIsNoNumberIsNoLimit) {
-  Ends ends = Connected(1);
-  const Scribble scribble(ends.agent);
-  for (const double share :
-       {-1.0, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
-    scribble.slot(0).most_changes_per_s.store(share);
-    EXPECT_EQ(ends.client.most_changes_per_s(0), 0);
-  }
+  ends.agent.SetPostponed(1, 7);
+  EXPECT_EQ(ends.client.postponed(0), 0U);
+  EXPECT_EQ(ends.client.postponed(1), 7U);
 }
 
 // ---- Requests and answers ----

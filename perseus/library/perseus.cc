@@ -10,6 +10,7 @@
 #include <string>
 
 #include "perseus/runtime/client/session.h"
+#include "perseus/simulation/virtual_gpu/virtual_node.h"
 
 // Nothing that goes wrong in here may reach training, least of all as an exception.
 
@@ -36,7 +37,8 @@ extern "C" {
 perseus_session* perseus_open(const perseus_options* options) {
   try {
     auto opened = std::make_unique<perseus_session>();
-    opened->session = perseus::client::Session::Open(perseus::client::SettingsFrom(options));
+    opened->session = perseus::client::Session::Open(perseus::client::SettingsFrom(options),
+                                                     perseus::virtual_gpu::OpenVirtualNode);
     return opened.release();
   } catch (const std::exception& error) {
     WarnOfNoSession(options, error);

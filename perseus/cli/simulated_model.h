@@ -4,10 +4,10 @@
 #include "perseus/runtime/qualifier/simulated_node.h"
 #include "perseus/simulation/virtual_gpu/virtual_node_file.h"
 
-namespace perseus::qualifier {
+namespace perseus::cli {
 
 // The state, the clock and the temperature of the virtual node have no effect: the simulated node
 // is a new one, in time of its own.
-SimulatedModel ModelOf(const virtual_gpu::VirtualNodeSpec& spec);
+qualifier::SimulatedModel ModelOf(const virtual_gpu::VirtualNodeSpec& spec);
 
-}  // namespace perseus::qualifier
+}  // namespace perseus::cli

@@ -1,13 +1,13 @@
-#include "perseus/runtime/qualifier/simulated_model.h"
+#include "perseus/cli/simulated_model.h"
 
-namespace perseus::qualifier {
+namespace perseus::cli {
 
-SimulatedModel ModelOf(const virtual_gpu::VirtualNodeSpec& spec) {
+qualifier::SimulatedModel ModelOf(const virtual_gpu::VirtualNodeSpec& spec) {
   const virtual_gpu::VirtualGpuModel& gpu = spec.gpu;
   const virtual_gpu::DriverBehavior& driver = spec.driver;
   const double limit_w = gpu.default_power_limit_mw / 1000.0;
   const double usual_busy_w = limit_w > 0 ? limit_w : 4 * gpu.blocking_power_w;
-  SimulatedModel model;
+  qualifier::SimulatedModel model;
   model.name = spec.gpu_name;
   model.node_name = spec.name;
   model.sm_clocks_mhz.assign(gpu.sm_clocks.mhz.begin(),
@@ -35,4 +35,4 @@ SimulatedModel ModelOf(const virtual_gpu::VirtualNodeSpec& spec) {
   return model;
 }
 
-}  // namespace perseus::qualifier
+}  // namespace perseus::cli
