@@ -1,5 +1,4 @@
-#include "perseus/runtime/qualifier/measure_switches.h"
-
+// The part of a qualification that times clock changes (qualify_run.h).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +9,7 @@
 #include <vector>
 
 #include "perseus/runtime/qualifier/landing.h"
-#include "perseus/runtime/qualifier/statistics.h"
+#include "perseus/runtime/qualifier/qualify_run.h"
 
 namespace perseus::qualifier {
 namespace {
@@ -146,14 +145,16 @@ class SwitchMeasurement {
     PERSEUS_RETURN_IF_ERROR(run_.CheckStop());
     PERSEUS_ASSIGN_OR_RETURN(
         auto records,
-        Pass(run_.node.Switch(gpus, Setting{one.to_mhz, one.to_mhz}, kBeforeSwitch, kAfterSwitch)));
+        Pass(run_.node.Record(gpus, Setting{one.to_mhz, one.to_mhz}, kBeforeSwitch, kAfterSwitch)));
     const double ratio = static_cast<double>(one.to_mhz) / one.from_mhz;
     Nanoseconds watched = kAfterSwitch;
     auto slowest = SlowestLanding(records, ratio);
     while (!slowest && watched < kLongestSwitch) {
-      PERSEUS_ASSIGN_OR_RETURN(const auto more, Pass(run_.node.Watch(gpus, watched)));
+      PERSEUS_ASSIGN_OR_RETURN(const auto more,
+                               Pass(run_.node.Record(gpus, std::nullopt, 0, watched)));
       for (std::size_t i = 0; i < records.size(); ++i) {
-        records[i].samples.insert(records[i].samples.end(), more[i].begin(), more[i].end());
+        records[i].samples.insert(records[i].samples.end(), more[i].samples.begin(),
+                                  more[i].samples.end());
       }
       watched *= 2;
       slowest = SlowestLanding(records, ratio);
@@ -190,8 +191,6 @@ class SwitchMeasurement {
          .latency_ms = *latency,
          .p95_latency_ms = QuantileOf(one.latencies_ms, 0.95)->value,
          .call_ms = *call});
-    run_.result.latencies.push_back(
-        {one.direction, one.is_far, are_all, std::move(one.latencies_ms)});
   }
 
   QualifyRun& run_;

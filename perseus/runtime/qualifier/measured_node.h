@@ -6,16 +6,11 @@
 // simulated node was given.
 //
 //   qualification.h   what to measure, in which order
-//   node_checks.h, measure_counter.h, measure_power.h, measure_switches.h, measure_interference.h
-//                     its parts, which write the facts; qualify_run.h has what they share
-//   clock_choice.h, gpu_readings.h
-//                     the clocks that they set, and the readings that they take
-//   statistics.h, landing.h, energy_counter.h, interference.h, siblings.h
-//                     estimates from samples (pure functions)
+//   qualify_run.h     its parts, which write the facts, and what they share
+//   estimates.h       estimates from samples (pure functions); landing.h finds a switch
 //   measured_node.h   this interface
-//   driver_node.h     real GPUs by their driver only: no kernels
-//   cuda_node.h       real GPUs with kernels by libcuda (no CUDA toolkit, no framework)
-//   simulated_node.h  GPUs with behavior that the caller gives, in virtual time
+//   cuda_node.h       real GPUs, with kernels by libcuda where it exists
+//   simulation/virtual_qualifier  GPUs with behavior that the caller gives, in virtual time
 //
 // The SM clock is seen in the work of a kernel that runs all the time and counts its iterations in
 // memory that the host reads. So a sample needs no launch, and the latency is that of the GPU and
@@ -27,7 +22,7 @@
 // Thread safety: one thread uses a node. The node may start threads inside a call.
 #pragma once
 
-#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -106,16 +101,11 @@ class MeasuredNode {
   virtual Result<void> Run(int gpu, Load load) = 0;
 
   // Requests the setting of the SM clock on these GPUs at the same moment, and records their work
-  // from `before` the call until `after` it. One record for each of `gpus`. Fails as the driver
-  // does.
-  virtual device::DeviceResult<std::vector<SwitchRecord>> Switch(const std::vector<int>& gpus,
-                                                                 const device::Setting& setting,
-                                                                 Nanoseconds before,
-                                                                 Nanoseconds after) = 0;
-
-  // Records the work of these GPUs from now on for that long.
-  virtual device::DeviceResult<std::vector<std::vector<WorkSample>>> Watch(
-      const std::vector<int>& gpus, Nanoseconds duration) = 0;
+  // from `before` the call until `after` it. Without a setting, it only records. One record for
+  // each of `gpus`. Fails as the driver does.
+  virtual device::DeviceResult<std::vector<SwitchRecord>> Record(
+      const std::vector<int>& gpus, const std::optional<device::Setting>& setting,
+      Nanoseconds before, Nanoseconds after) = 0;
 
   // Reads the telemetry of these GPUs from now on for that long, each about every
   // kBetweenReadings. Fails as the driver does.
