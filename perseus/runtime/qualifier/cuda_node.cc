@@ -353,7 +353,7 @@ class CudaNode final : public MeasuredNode {
   }
   std::string WhyNot(Operation operation) const override {
     if (!why_no_kernels_.empty()) return why_no_kernels_;
-    std::string why = WhyTooFewGpus(operation, gpu_count());
+    std::string why = MeasuredNode::WhyNot(operation);
     if (!why.empty()) return why;
     if (operation == Operation::kCopy) return why_no_copies_;
     return operation == Operation::kCollective ? why_no_collectives_ : "";

@@ -29,6 +29,7 @@
 
 #include "perseus/base/clock.h"
 #include "perseus/base/result.h"
+#include "perseus/planning/hardware_facts/hardware_facts.h"
 #include "perseus/runtime/device/device.h"
 #include "perseus/runtime/qualifier/landing.h"
 
@@ -40,6 +41,7 @@ enum class Load {
   kBlocked,  // A few blocks that spin on a flag, as a receive does that waits for its sender.
 };
 
+// In the order of hardware_facts::InterferenceKinds().
 enum class Operation {
   kLaunch,        // From the launch of a small kernel until it has run.
   kKernel,        // A fixed amount of work of the kernel that computes.
@@ -50,10 +52,9 @@ enum class Operation {
 inline constexpr Operation kAllOperations[] = {Operation::kLaunch, Operation::kKernel,
                                                Operation::kCopy, Operation::kCollective,
                                                Operation::kHostFunction};
-// "launch", "kernel", "copy", "collective", "host_function": as in the facts file.
-std::string_view NameOf(Operation operation);
-// Empty if so many GPUs are enough for the operation. Otherwise a sentence that says why not.
-std::string WhyTooFewGpus(Operation operation, int gpu_count);
+inline std::string_view NameOf(Operation operation) {
+  return hardware_facts::InterferenceKinds()[static_cast<std::size_t>(operation)];
+}
 
 // What runs beside an operation, on all GPUs.
 struct Disturbance {
@@ -93,8 +94,11 @@ class MeasuredNode {
   virtual Clock& clock() = 0;
 
   // Empty if the node can run this load or this operation. Otherwise a sentence that says why not.
-  virtual std::string WhyNot(Load load) const = 0;
-  virtual std::string WhyNot(Operation operation) const = 0;
+  virtual std::string WhyNot(Load /*load*/) const { return ""; }
+  virtual std::string WhyNot(Operation operation) const {
+    const bool needs_two = operation == Operation::kCopy || operation == Operation::kCollective;
+    return needs_two && gpu_count() < 2 ? "the node has only one GPU" : "";
+  }
 
   // From now on, this load runs on the GPU. It replaces the load before. Requires WhyNot(load) to
   // be empty.
@@ -119,6 +123,9 @@ class MeasuredNode {
 };
 
 // Waits by the node's clock.
-void Sleep(Clock& clock, Nanoseconds duration);
+inline void Sleep(Clock& clock, Nanoseconds duration) {
+  const Nanoseconds until = clock.Now() + duration;
+  while (clock.Now() < until) clock.WaitUntil(until);
+}
 
 }  // namespace perseus::qualifier

@@ -286,12 +286,6 @@ std::optional<Setting> SimulatedNode::RequestedLock(int gpu) const {
   return gpus_[static_cast<std::size_t>(gpu)]->requested();
 }
 
-std::string SimulatedNode::WhyNot(Load /*load*/) const { return ""; }
-
-std::string SimulatedNode::WhyNot(Operation operation) const {
-  return WhyTooFewGpus(operation, gpu_count());
-}
-
 Result<void> SimulatedNode::Run(int gpu, Load load) {
   gpus_[static_cast<std::size_t>(gpu)]->SetLoad(load);
   return {};

@@ -82,8 +82,6 @@ class SimulatedNode final : public MeasuredNode {
   int gpu_count() const override;
   device::Device& device(int gpu) override;
   Clock& clock() override;
-  std::string WhyNot(Load load) const override;
-  std::string WhyNot(Operation operation) const override;
   Result<void> Run(int gpu, Load load) override;
   device::DeviceResult<std::vector<SwitchRecord>> Record(
       const std::vector<int>& gpus, const std::optional<device::Setting>& setting,
