@@ -17,7 +17,6 @@
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/progress_bar.h"
 #include "perseus/cli/signals.h"
-#include "perseus/cli/simulated_model.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/table.h"
 #include "perseus/cli/verbs.h"
@@ -26,9 +25,9 @@
 #include "perseus/runtime/agent/settings_guard.h"
 #include "perseus/runtime/device/open_devices.h"
 #include "perseus/runtime/qualifier/cuda_node.h"
-#include "perseus/runtime/qualifier/figure.h"
 #include "perseus/runtime/qualifier/qualification.h"
 #include "perseus/simulation/virtual_gpu/virtual_node.h"
+#include "perseus/simulation/virtual_qualifier/simulated_node.h"
 
 namespace perseus::cli {
 namespace {
@@ -57,7 +56,6 @@ struct QualifyFlags {
   std::vector<std::string> gpus;
   std::vector<std::string> merged;
   std::string output = "facts.toml";
-  std::string figure;
   double duration_s = 300;
   bool sets_no_clocks = false;
   bool is_forced = false;
@@ -186,13 +184,7 @@ Result<void> Finish(const QualifyFlags& flags, qualifier::Qualification& qualifi
   facts.perseus_version = PERSEUS_VERSION;
   facts.measured_at = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
   PERSEUS_RETURN_IF_ERROR(hardware_facts::Write(flags.output, facts));
-  std::string wrote = flags.output;
-  if (!flags.figure.empty()) {
-    const std::string svg = qualifier::DrawQualification(qualified);
-    if (auto written = WriteFileAtomically(flags.figure, svg); !written) return written;
-    wrote += " and " + flags.figure;
-  }
-  return Print(FormatFacts(facts) + fmt::format("wrote {}\n", wrote));
+  return Print(FormatFacts(facts) + fmt::format("wrote {}\n", flags.output));
 }
 
 Result<void> QualifyVirtual(const QualifyFlags& flags) {
@@ -203,7 +195,8 @@ Result<void> QualifyVirtual(const QualifyFlags& flags) {
   uuids.reserve(static_cast<std::size_t>(spec.gpus));
   for (int gpu = 0; gpu < spec.gpus; ++gpu) uuids.push_back(virtual_gpu::VirtualUuid(spec, gpu));
   PERSEUS_ASSIGN_OR_RETURN(const auto chosen, ChooseGpus(uuids, flags.gpus));
-  qualifier::SimulatedNode node(ModelOf(spec), static_cast<int>(chosen.size()), spec.seed);
+  qualifier::SimulatedNode node(qualifier::ModelOf(spec), static_cast<int>(chosen.size()),
+                                spec.seed);
   ProgressBar bar;
   PERSEUS_ASSIGN_OR_RETURN(auto qualified, qualifier::Qualify(node, OptionsOf(flags, bar)));
   return Finish(flags, qualified, spec.name, "simulated");
@@ -305,11 +298,6 @@ Verb AddQualifyVerb(CLI::App& program) {
   gpu->type_name("UUID")->expected(1)->allow_extra_args(false)->take_all();
   verb->add_option("-o,--output,--out", flags->output, "The facts (default: facts.toml)")
       ->type_name("FILE.toml");
-  CLI::Option* figure =
-      verb->add_option("--figure", flags->figure, "Also draw latencies, costs and power");
-  figure->type_name("FILE.svg")->check([](const std::string& file) -> std::string {
-    return file.ends_with(".svg") ? "" : file + ": the figure is SVG (end its name in .svg)";
-  });
   CLI::Option* duration =
       verb->add_option("--duration", flags->duration_s, "How long to measure (default: 300)");
   duration->type_name("SECONDS")->check(NumberIn({10, kLongestDuration}, "in seconds"));
@@ -323,7 +311,6 @@ Verb AddQualifyVerb(CLI::App& program) {
       ->type_name("FILE.toml ...")
       ->check(InputFile())
       ->excludes(gpu)
-      ->excludes(figure)
       ->excludes(duration)
       ->excludes(no_clocks)
       ->excludes(force)

@@ -12,7 +12,7 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/file.h"
-#include "perseus/base/median.h"
+#include "perseus/base/statistics.h"
 #include "perseus/base/wording.h"
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/standard_output.h"

@@ -4,7 +4,7 @@
 //
 // It fails where the real driver fails: for handles of another context than the current one, for
 // addresses that were not allocated, and for peers that are connected twice. A small kernel does
-// not run while a load kernel leaves no room on the GPU.
+// not run while every multiprocessor has a block of a load kernel.
 //
 // If FAKE_NVML_FILE is set, the GPUs are those of the fake NVML node (fake_nvml.h), unless Reset()
 // named others. A GPU of that node is not idle while a load kernel runs on it.
@@ -21,7 +21,6 @@ namespace fake_kernels {
 // Of all GPUs.
 struct GpuTraits {
   int multiprocessors = 108;
-  int threads_per_multiprocessor = 2048;
   int compute_capability = 8;
   bool ends_long_kernels = false;  // As a GPU that drives a display does.
   bool has_peers = true;           // The GPUs reach the memory of each other.

@@ -48,8 +48,8 @@ struct FakeDriver {
   std::map<std::uint64_t, std::shared_ptr<FakeAllocation>> allocations;
   std::uint64_t next_address = 0x7f00'0000'0000;
   std::set<std::pair<int, int>> peers;  // From, to.
-  // The threads of the load kernels that run on each GPU, by multiprocessor.
-  std::array<std::atomic<int>, kMostGpus> busy_threads{};
+  // The blocks of the load kernels that run on each GPU.
+  std::array<std::atomic<int>, kMostGpus> blocks{};
 };
 FakeDriver& TheDriver() {
   static FakeDriver driver;
@@ -135,9 +135,9 @@ perseus::fake_nvml::Gpu* NvmlGpu(int gpu) {
   return nullptr;
 }
 
-void RunLoad(FakeStream& stream, FakeAllocation& mailbox, int threads) {
+void RunLoad(FakeStream& stream, FakeAllocation& mailbox, int blocks) {
   using std::chrono::steady_clock;
-  std::atomic<int>& busy = TheDriver().busy_threads.at(static_cast<std::size_t>(stream.gpu));
+  std::atomic<int>& busy = TheDriver().blocks.at(static_cast<std::size_t>(stream.gpu));
   perseus::fake_nvml::Gpu* const shown = NvmlGpu(stream.gpu);
   const std::uint32_t was_idle = shown == nullptr ? 0 : shown->is_idle.exchange(0);
   double work = 0;
@@ -155,7 +155,7 @@ void RunLoad(FakeStream& stream, FakeAllocation& mailbox, int threads) {
     std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
   if (shown != nullptr) shown->is_idle = was_idle;
-  busy -= threads;
+  busy -= blocks;
   stream.is_running = false;
 }
 
@@ -244,9 +244,6 @@ int cuDeviceGetAttribute(int* value, int attribute, int /*device*/) {
       return 0;
     case 17:
       *value = traits.ends_long_kernels ? 1 : 0;
-      return 0;
-    case 39:
-      *value = traits.threads_per_multiprocessor;
       return 0;
     case 75:
       *value = traits.compute_capability;
@@ -370,20 +367,19 @@ int cuLaunchKernel(void* function, unsigned grid_x, unsigned /*grid_y*/, unsigne
   const auto [memory, offset] = MemoryAt(*static_cast<std::uint64_t*>(parameters[0]));
   if (!memory) return kInvalid;
   const GpuTraits& traits = TheDriver().traits;
-  std::atomic<int>& busy = TheDriver().busy_threads.at(static_cast<std::size_t>(stream.gpu));
+  std::atomic<int>& busy = TheDriver().blocks.at(static_cast<std::size_t>(stream.gpu));
   if (name == "perseus_notify") {
-    const bool has_room = busy + static_cast<int>(block_x) <= traits.threads_per_multiprocessor;
-    if (has_room) Word(*memory, offset) = *static_cast<std::uint64_t*>(parameters[1]);
+    if (busy < traits.multiprocessors)
+      Word(*memory, offset) = *static_cast<std::uint64_t*>(parameters[1]);
     return 0;
   }
   // The kernel needs warps 0 and 1, and no second one may wait behind it.
   if (block_x < 64 || stream.is_running) return kInvalid;
-  const unsigned multiprocessors = static_cast<unsigned>(traits.multiprocessors);
-  const int threads = static_cast<int>((grid_x + multiprocessors - 1) / multiprocessors * block_x);
+  const int blocks = static_cast<int>(grid_x);
   stream.is_running = true;
-  busy += threads;
+  busy += blocks;
   stream.kernel =
-      std::jthread([&stream, mailbox = memory, threads] { RunLoad(stream, *mailbox, threads); });
+      std::jthread([&stream, mailbox = memory, blocks] { RunLoad(stream, *mailbox, blocks); });
   return 0;
 }
 int cuLaunchHostFunc(void* stream, void (*function)(void*), void* argument) {

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "perseus/base/median.h"
+#include "perseus/base/statistics.h"
 
 namespace perseus::telemetry {
 namespace {

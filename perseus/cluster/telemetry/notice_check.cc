@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "perseus/base/median.h"
+#include "perseus/base/statistics.h"
 
 namespace perseus::telemetry {
 namespace {

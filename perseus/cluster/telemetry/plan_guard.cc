@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "perseus/base/median.h"
+#include "perseus/base/statistics.h"
 
 namespace perseus::telemetry {
 namespace {
@@ -17,17 +17,12 @@ store::GuardRecord Trial(const StepTimes& times, store::Milliseconds now) {
 
 StepTimes SummarizeTimes(std::vector<double> times_s, double promised_s) {
   if (times_s.empty()) return {};
-  // For normal values, the standard deviation is 1.4826 times the median deviation, and the
-  // standard error of a median is sqrt(pi / 2) times the one of a mean.
-  constexpr double kErrorOfDeviation = 1.4826 * 1.2533;
   const double median = LowerMedian(times_s);
-  std::vector<double> deviations;
-  for (const double time_s : times_s) deviations.push_back(std::abs(time_s - median));
-  const double deviation = LowerMedian(std::move(deviations));
+  const double deviation = kDeviationsOfMad * MedianDeviation(times_s, median);
   const double root = std::sqrt(static_cast<double>(times_s.size()));
   return {.steps = static_cast<int>(times_s.size()),
           .ratio = median / promised_s,
-          .error = kErrorOfDeviation * deviation / root / promised_s};
+          .error = kErrorOfMedian * deviation / root / promised_s};
 }
 
 std::optional<store::GuardRecord> NextGuard(const std::optional<store::GuardRecord>& guard,

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "perseus/base/median.h"
+#include "perseus/base/statistics.h"
 #include "perseus/base/wording.h"
 
 namespace perseus::telemetry {

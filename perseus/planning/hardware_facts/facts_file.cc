@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <tuple>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
@@ -172,6 +171,15 @@ class FactsReader {
     return ReadEstimate(parent, key, range).value_or(Estimate());
   }
 
+  template <typename Facts>
+  static void RefuseTwice(TableReader& reader, const std::vector<Facts>& list, const Facts& facts,
+                          std::string_view title, std::string_view same) {
+    if (std::ranges::none_of(list, [&](const Facts& one) { return one.key() == facts.key(); })) {
+      return;
+    }
+    reader.FailHere(fmt::format("another {} has the same {} (keep one of them)", title, same));
+  }
+
   void ReadSwitch(const toml::table& table) {
     static constexpr std::string_view kKeys[] = {"direction",      "far",     "all_gpus",
                                                  "p95_latency_ms", "call_ms", "latency_ms"};
@@ -192,13 +200,7 @@ class FactsReader {
     reader.Require("p95_latency_ms", "p95_latency_ms = 20");
     facts.p95_latency_ms = reader.Number("p95_latency_ms", kLongestMs, 0);
     facts.call_ms = RequireEstimate(reader, table, "call_ms", {0, kLongestMs});
-    for (const SwitchFacts& other : facts_.switches) {
-      if (std::tie(other.direction, other.is_far, other.all_gpus) ==
-          std::tie(facts.direction, facts.is_far, facts.all_gpus)) {
-        reader.FailHere(
-            "another [[switch]] has the same direction, far and all_gpus (keep one of them)");
-      }
-    }
+    RefuseTwice(reader, facts_.switches, facts, "[[switch]]", "direction, far and all_gpus");
     facts_.switches.push_back(facts);
     file_.Keep(reader);
   }
@@ -212,11 +214,7 @@ class FactsReader {
     facts.idle_w = ReadEstimate(table, "idle_w", {0, kMostWatts});
     facts.blocked_w = ReadEstimate(table, "blocked_w", {0, kMostWatts});
     facts.busy_w = ReadEstimate(table, "busy_w", {0, kMostWatts});
-    for (const PowerFacts& other : facts_.power) {
-      if (other.sm_clock_mhz == facts.sm_clock_mhz) {
-        reader.FailHere("another [[power]] has the same sm_clock_mhz (keep one of them)");
-      }
-    }
+    RefuseTwice(reader, facts_.power, facts, "[[power]]", "sm_clock_mhz");
     facts_.power.push_back(facts);
     file_.Keep(reader);
   }
@@ -249,14 +247,8 @@ class FactsReader {
     reader.Require("reads_per_s", "reads_per_s = 0");
     facts.reads_per_s = reader.Number("reads_per_s", kMostPerSecond, 0);
     facts.slowdown = RequireEstimate(reader, table, "slowdown", {kLeastFraction, kMostFraction});
-    for (const InterferenceFacts& other : facts_.interference) {
-      if (std::tie(other.kind, other.changes_per_s, other.reads_per_s) ==
-          std::tie(facts.kind, facts.changes_per_s, facts.reads_per_s)) {
-        reader.FailHere(
-            "another [[interference]] has the same kind, changes_per_s and reads_per_s (keep one "
-            "of them)");
-      }
-    }
+    RefuseTwice(reader, facts_.interference, facts, "[[interference]]",
+                "kind, changes_per_s and reads_per_s");
     facts_.interference.push_back(facts);
     file_.Keep(reader);
   }

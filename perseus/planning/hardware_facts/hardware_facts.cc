@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "perseus/base/file.h"
-#include "perseus/planning/hardware_facts/combine.h"
+#include "perseus/planning/hardware_facts/merge.h"
 
 namespace perseus::hardware_facts {
 namespace {

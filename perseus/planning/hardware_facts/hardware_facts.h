@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "perseus/base/result.h"
@@ -34,7 +35,7 @@ struct Estimate {
 
 enum class Direction { kUp, kDown };
 
-// One case of a clock change. Each case occurs at most once in the facts of a node.
+// One case of a clock change. Elements of a list have different keys, here and below.
 struct SwitchFacts {
   Direction direction = Direction::kUp;
   bool is_far = false;    // Across most of the GPU's clocks; else to a neighboring clock.
@@ -42,15 +43,17 @@ struct SwitchFacts {
   Estimate latency_ms;    // The median, from the begin of the call until the GPU has the clock.
   double p95_latency_ms = 0;
   Estimate call_ms;  // The median duration of the driver's call.
+  auto key() const { return std::tuple(direction, is_far, all_gpus); }
   friend bool operator==(const SwitchFacts&, const SwitchFacts&) = default;
 };
 
-// The mean power of one GPU, with its SM clock locked. Each clock occurs at most once.
+// The mean power of one GPU, with its SM clock locked.
 struct PowerFacts {
   int sm_clock_mhz = 0;
   std::optional<Estimate> idle_w;     // No work.
   std::optional<Estimate> blocked_w;  // A kernel waits for a neighbor: the blocking power.
   std::optional<Estimate> busy_w;     // It computes.
+  auto key() const { return sm_clock_mhz; }
   friend bool operator==(const PowerFacts&, const PowerFacts&) = default;
 };
 
@@ -62,13 +65,13 @@ struct EnergyCounterFacts {
   friend bool operator==(const EnergyCounterFacts&, const EnergyCounterFacts&) = default;
 };
 
-// How much longer work takes while clocks are changed and read. Each combination of kind and rates
-// occurs at most once.
+// How much longer work takes while clocks are changed and read.
 struct InterferenceFacts {
   std::string kind;  // One of InterferenceKinds().
   double changes_per_s = 0;
   double reads_per_s = 0;
   Estimate slowdown;  // A fraction of the time without changes and reads. Noise can make it < 0.
+  auto key() const { return std::tuple(kind, changes_per_s, reads_per_s); }
   friend bool operator==(const InterferenceFacts&, const InterferenceFacts&) = default;
 };
 

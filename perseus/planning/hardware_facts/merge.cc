@@ -5,57 +5,77 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <tuple>
 #include <utility>
 
-#include "perseus/base/median.h"
-#include "perseus/planning/hardware_facts/combine.h"
+#include "perseus/base/statistics.h"
 
 namespace perseus::hardware_facts {
 namespace {
 
-// What a value is, for sentences.
-struct Quantity {
-  enum class Unit { kMilliseconds, kWatts, kPerSecond, kFraction };
-  std::string name;  // "the blocking power at 1410 MHz"
-  Unit unit;
+constexpr double kMostMads = 5;
+constexpr double kLeastPart = 0.1;
+constexpr double kLeastFractionBound = 0.01;  // Fractions may be near 0.
 
-  std::string Text(double value) const {
-    switch (unit) {
-      case Unit::kMilliseconds:
-        return fmt::format("{:.4g} ms", value);
-      case Unit::kWatts:
-        return fmt::format("{:.4g} W", value);
-      case Unit::kPerSecond:
-        return fmt::format("{:.4g} a second", value);
-      case Unit::kFraction:
-        return fmt::format("{:.3g} %", value * 100);
-    }
-    return {};
+std::string Text(double value, Unit unit) {
+  switch (unit) {
+    case Unit::kMilliseconds:
+      return fmt::format("{:.4g} ms", value);
+    case Unit::kWatts:
+      return fmt::format("{:.4g} W", value);
+    case Unit::kPerSecond:
+      return fmt::format("{:.4g} a second", value);
+    case Unit::kFraction:
+      return fmt::format("{:.3g} %", value * 100);
   }
-};
+  return {};
+}
 
-struct NodeValue {
-  std::string_view host;
-  Estimate estimate;
-};
+// How far the interval is from the value; 0 if it contains the value.
+double Distance(const Estimate& estimate, double value) {
+  return std::max({estimate.low - value, value - estimate.high, 0.0});
+}
 
 class Merger {
  public:
   explicit Merger(const std::vector<HardwareFacts>& nodes) : nodes_(nodes) {}
 
   MergedFacts Run() {
+    using enum Unit;
     MergeTexts();
-    MergeSwitches();
+    MergeList(&HardwareFacts::switches, [&](const auto& group, SwitchFacts& merged) {
+      const std::string which = fmt::format("a {} change {} of {}", merged.is_far ? "far" : "near",
+                                            merged.direction == Direction::kUp ? "up" : "down",
+                                            merged.all_gpus ? "all GPUs" : "one GPU");
+      merged.latency_ms =
+          *MergeField(group, &SwitchFacts::latency_ms, "latency of " + which, kMilliseconds);
+      merged.call_ms = *MergeField(group, &SwitchFacts::call_ms,
+                                   "duration of the call for " + which, kMilliseconds);
+      merged.p95_latency_ms = MedianOf(group, &SwitchFacts::p95_latency_ms);
+    });
     MergeRate();
-    MergePower();
+    MergeList(&HardwareFacts::power, [&](const auto& group, PowerFacts& merged) {
+      const std::string at = fmt::format(" at {} MHz", merged.sm_clock_mhz);
+      merged.idle_w = MergeField(group, &PowerFacts::idle_w, "idle power" + at, kWatts);
+      merged.blocked_w = MergeField(group, &PowerFacts::blocked_w, "blocking power" + at, kWatts);
+      merged.busy_w = MergeField(group, &PowerFacts::busy_w, "power of a busy GPU" + at, kWatts);
+    });
     MergeEnergyCounter();
-    MergeInterference();
+    MergeList(&HardwareFacts::interference, [&](const auto& group, InterferenceFacts& merged) {
+      merged.slowdown =
+          *MergeField(group, &InterferenceFacts::slowdown,
+                      fmt::format("slowdown of \"{}\" at {} changes and {} reads a second",
+                                  merged.kind, merged.changes_per_s, merged.reads_per_s),
+                      kFraction);
+    });
     MergeRangeLock();
     return std::move(merged_);
   }
 
  private:
+  // Facts of nodes that belong together, such as those of one case of a clock change.
+  template <typename T>
+  using Group = std::vector<std::pair<std::string_view, const T*>>;
+
   template <typename... Args>
   void Report(fmt::format_string<Args...> format, Args&&... args) {
     merged_.differences.push_back(fmt::format(format, std::forward<Args>(args)...));
@@ -98,160 +118,79 @@ class Merger {
     }
   }
 
-  // Returns the values of the nodes that do not differ, and reports the others.
-  std::vector<Estimate> Usual(const Quantity& quantity, const std::vector<NodeValue>& values) {
-    std::vector<Estimate> estimates;
-    estimates.reserve(values.size());
-    for (const NodeValue& value : values) estimates.push_back(value.estimate);
-    const bool is_fraction = quantity.unit == Quantity::Unit::kFraction;
-    const Comparison comparison = Compare(estimates, is_fraction ? kLeastFractionBound : 0);
-    if (values.size() == 2 && comparison.has_differences()) {
-      Report(
-          "{} and {} differ: {} is {} on the one and {} on the other (merge a third node to see "
-          "which one is unusual)",
-          values[0].host, values[1].host, quantity.name, quantity.Text(estimates[0].value),
-          quantity.Text(estimates[1].value));
-    }
-    for (std::size_t i = 0; i < values.size() && values.size() > 2; ++i) {
-      if (!comparison.differs[i]) continue;
-      Report("{} differs: {} is {}, and the median of {} nodes is {}", values[i].host,
-             quantity.name, quantity.Text(estimates[i].value), values.size(),
-             quantity.Text(comparison.median));
-    }
-    return UsualOf(estimates, comparison);
-  }
-
-  // Groups the elements of a list of all nodes by their key, and calls `merge` with each group.
-  template <typename T, typename KeyOf, typename MergeGroup>
-  void MergeLists(std::vector<T> HardwareFacts::*list, KeyOf key_of, MergeGroup merge) {
-    struct Element {
-      std::string_view host;
-      T facts;
-    };
-    std::vector<std::pair<decltype(key_of(T())), std::vector<Element>>> groups;
+  // Groups the elements of a list of all nodes by their key, and calls `merge` with each group and
+  // a copy of its first element.
+  template <typename T, typename MergeGroup>
+  void MergeList(std::vector<T> HardwareFacts::*list, MergeGroup merge) {
+    std::vector<Group<T>> groups;
     for (const HardwareFacts& node : nodes_) {
       for (const T& facts : node.*list) {
-        const auto key = key_of(facts);
-        auto group = std::find_if(groups.begin(), groups.end(),
-                                  [&](const auto& other) { return other.first == key; });
-        if (group == groups.end()) group = groups.insert(group, {key, {}});
-        group->second.push_back({node.host, facts});
+        auto group = std::find_if(groups.begin(), groups.end(), [&](const Group<T>& other) {
+          return other.front().second->key() == facts.key();
+        });
+        if (group == groups.end()) group = groups.insert(group, Group<T>());
+        group->emplace_back(node.host, &facts);
       }
     }
-    for (const auto& [key, elements] : groups) (merged_.facts.*list).push_back(merge(elements));
+    for (const Group<T>& group : groups) {
+      merge(group, (merged_.facts.*list).emplace_back(*group.front().second));
+    }
   }
 
-  template <typename Elements, typename Field>
-  Estimate MergeField(const Quantity& quantity, const Elements& elements, Field field) {
-    std::vector<NodeValue> values;
-    values.reserve(elements.size());
-    for (const auto& element : elements) values.push_back({element.host, element.facts.*field});
-    return Combine(Usual(quantity, values));
+  // Empty if no node has the value. Reports the nodes that differ.
+  template <typename T, typename Field>
+  std::optional<Estimate> MergeField(const Group<T>& group, Field field, const std::string& name,
+                                     Unit unit) {
+    std::vector<MemberValue> values;
+    for (const auto& [host, facts] : group) {
+      const std::optional<Estimate> estimate = facts->*field;
+      if (estimate) values.push_back({std::string(host), *estimate});
+    }
+    if (values.empty()) return std::nullopt;
+    const Agreement agreement = Agree({name, unit, "nodes"}, values);
+    for (const auto& [who, what] : agreement.differences) {
+      if (values.size() == 2) {
+        Report("{} differ: the {} (merge a third node to see which one is unusual)", who, what);
+      } else {
+        Report("{} differs: the {}", who, what);
+      }
+    }
+    return agreement.estimate;
   }
 
-  void MergeSwitches() {
-    MergeLists(
-        &HardwareFacts::switches,
-        [](const SwitchFacts& change) {
-          return std::tuple(change.direction, change.is_far, change.all_gpus);
-        },
-        [&](const auto& elements) {
-          SwitchFacts merged = elements.front().facts;
-          const std::string which =
-              fmt::format("a {} change {} of {}", merged.is_far ? "far" : "near",
-                          merged.direction == Direction::kUp ? "up" : "down",
-                          merged.all_gpus ? "all GPUs" : "one GPU");
-          using enum Quantity::Unit;
-          merged.latency_ms = MergeField({"the latency of " + which, kMilliseconds}, elements,
-                                         &SwitchFacts::latency_ms);
-          merged.call_ms = MergeField({"the duration of the call for " + which, kMilliseconds},
-                                      elements, &SwitchFacts::call_ms);
-          std::vector<double> tails;
-          tails.reserve(elements.size());
-          for (const auto& element : elements) tails.push_back(element.facts.p95_latency_ms);
-          merged.p95_latency_ms = Median(std::move(tails));
-          return merged;
-        });
+  template <typename T>
+  static double MedianOf(const Group<T>& group, double T::*field) {
+    std::vector<double> values;
+    for (const auto& [host, facts] : group) values.push_back(facts->*field);
+    return Median(std::move(values));
   }
 
   // The least rate of all nodes, so that it harms none of them. Unusual nodes are reported, too.
   void MergeRate() {
-    std::vector<NodeValue> values;
+    Group<HardwareFacts> group;
     std::vector<Estimate> rates;
     for (const HardwareFacts& node : nodes_) {
-      if (!node.max_changes_per_s) continue;
-      values.push_back({node.host, *node.max_changes_per_s});
-      rates.push_back(*node.max_changes_per_s);
+      group.emplace_back(node.host, &node);
+      if (node.max_changes_per_s) rates.push_back(*node.max_changes_per_s);
     }
-    if (values.empty()) return;
-    static_cast<void>(
-        Usual({"the greatest rate of clock changes", Quantity::Unit::kPerSecond}, values));
-    merged_.facts.max_changes_per_s = LeastOf(rates);
-  }
-
-  template <typename Elements>
-  std::optional<Estimate> MergeWatts(std::string_view name, const Elements& elements,
-                                     std::optional<Estimate> PowerFacts::*field) {
-    std::vector<NodeValue> values;
-    for (const auto& element : elements) {
-      if (element.facts.*field) values.push_back({element.host, *(element.facts.*field)});
-    }
-    if (values.empty()) return std::nullopt;
-    return Combine(Usual({fmt::format("{} at {} MHz", name, elements.front().facts.sm_clock_mhz),
-                          Quantity::Unit::kWatts},
-                         values));
-  }
-
-  void MergePower() {
-    MergeLists(
-        &HardwareFacts::power, [](const PowerFacts& power) { return power.sm_clock_mhz; },
-        [&](const auto& elements) {
-          PowerFacts merged = elements.front().facts;
-          merged.idle_w = MergeWatts("the idle power", elements, &PowerFacts::idle_w);
-          merged.blocked_w = MergeWatts("the blocking power", elements, &PowerFacts::blocked_w);
-          merged.busy_w = MergeWatts("the power of a busy GPU", elements, &PowerFacts::busy_w);
-          return merged;
-        });
+    static_cast<void>(MergeField(group, &HardwareFacts::max_changes_per_s,
+                                 "greatest rate of clock changes", Unit::kPerSecond));
+    if (!rates.empty()) merged_.facts.max_changes_per_s = LeastOf(rates);
   }
 
   void MergeEnergyCounter() {
-    struct Element {
-      std::string_view host;
-      EnergyCounterFacts facts;
-    };
-    std::vector<Element> elements;
-    std::vector<double> resolutions;
+    Group<EnergyCounterFacts> group;
     for (const HardwareFacts& node : nodes_) {
-      if (!node.energy_counter) continue;
-      elements.push_back({node.host, *node.energy_counter});
-      resolutions.push_back(node.energy_counter->resolution_j);
+      if (node.energy_counter) group.emplace_back(node.host, &*node.energy_counter);
     }
-    if (elements.empty()) return;
+    if (group.empty()) return;
     EnergyCounterFacts merged;
-    merged.period_ms =
-        MergeField({"the period of the energy counter", Quantity::Unit::kMilliseconds}, elements,
-                   &EnergyCounterFacts::period_ms);
-    merged.resolution_j = Median(std::move(resolutions));
-    merged.bias = MergeField({"the bias of the energy counter", Quantity::Unit::kFraction},
-                             elements, &EnergyCounterFacts::bias);
+    merged.period_ms = *MergeField(group, &EnergyCounterFacts::period_ms,
+                                   "period of the energy counter", Unit::kMilliseconds);
+    merged.resolution_j = MedianOf(group, &EnergyCounterFacts::resolution_j);
+    merged.bias = *MergeField(group, &EnergyCounterFacts::bias, "bias of the energy counter",
+                              Unit::kFraction);
     merged_.facts.energy_counter = merged;
-  }
-
-  void MergeInterference() {
-    MergeLists(
-        &HardwareFacts::interference,
-        [](const InterferenceFacts& facts) {
-          return std::tuple(facts.kind, facts.changes_per_s, facts.reads_per_s);
-        },
-        [&](const auto& elements) {
-          InterferenceFacts merged = elements.front().facts;
-          merged.slowdown =
-              MergeField({fmt::format("the slowdown of \"{}\" at {} changes and {} reads a second",
-                                      merged.kind, merged.changes_per_s, merged.reads_per_s),
-                          Quantity::Unit::kFraction},
-                         elements, &InterferenceFacts::slowdown);
-          return merged;
-        });
   }
 
   void MergeRangeLock() {
@@ -273,6 +212,61 @@ class Merger {
 };
 
 }  // namespace
+
+Estimate Combine(const std::vector<Estimate>& estimates) {
+  std::vector<double> values;
+  Estimate all = LeastOf(estimates);
+  for (const Estimate& estimate : estimates) {
+    values.push_back(estimate.value);
+    all.high = std::max(all.high, estimate.high);
+  }
+  all.value = Median(std::move(values));
+  return all;
+}
+
+Estimate LeastOf(const std::vector<Estimate>& estimates) {
+  Estimate least = estimates.front();
+  long long samples = 0;
+  for (const Estimate& estimate : estimates) {
+    least.value = std::min(least.value, estimate.value);
+    least.low = std::min(least.low, estimate.low);
+    least.high = std::min(least.high, estimate.high);
+    samples += estimate.samples;
+  }
+  least.samples = static_cast<int>(std::min<long long>(samples, kMostSamples));
+  return least;
+}
+
+Agreement Agree(const Quantity& quantity, const std::vector<MemberValue>& values) {
+  std::vector<double> numbers;
+  for (const MemberValue& value : values) numbers.push_back(value.estimate.value);
+  const double median = Median(numbers);
+  const auto text = [&](double value) { return Text(value, quantity.unit); };
+  const bool are_two = values.size() == 2;
+  // Two members are compared with each other, so they have no deviation.
+  const double bound = std::max({are_two ? 0 : kMostMads * MedianDeviation(numbers, median),
+                                 kLeastPart * std::abs(median),
+                                 quantity.unit == Unit::kFraction ? kLeastFractionBound : 0});
+  Agreement agreement;
+  std::vector<Estimate> usual;
+  for (const auto& [who, estimate] : values) {
+    if (are_two || Distance(estimate, median) <= bound) {
+      usual.push_back(estimate);
+    } else {
+      agreement.differences.push_back(
+          {who, fmt::format("{} is {}, and the median of {} {} is {}", quantity.name,
+                            text(estimate.value), values.size(), quantity.members, text(median))});
+    }
+  }
+  if (are_two && std::max(usual[0].low - usual[1].high, usual[1].low - usual[0].high) > bound) {
+    agreement.differences.push_back(
+        {fmt::format("{} and {}", values[0].who, values[1].who),
+         fmt::format("{} is {} on the one and {} on the other", quantity.name, text(usual[0].value),
+                     text(usual[1].value))});
+  }
+  agreement.estimate = Combine(usual);
+  return agreement;
+}
 
 Result<MergedFacts> Merge(const std::vector<HardwareFacts>& nodes) {
   if (nodes.empty()) return Fail("no hardware facts to merge (name at least one file)");

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-#include "perseus/base/median.h"
+#include "perseus/base/statistics.h"
 #include "perseus/base/units.h"
 
 namespace perseus::job {

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "perseus/base/excerpt.h"
-#include "perseus/base/median.h"
+#include "perseus/base/statistics.h"
 #include "perseus/base/units.h"
 #include "perseus/planning/job/measurement_check.h"
 #include "perseus/planning/job/profile_rows.h"

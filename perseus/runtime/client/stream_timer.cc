@@ -10,7 +10,6 @@ namespace {
 
 constexpr Nanoseconds kNewBaseAfter = 10'000'000'000;
 constexpr double kNanosecondsPerMillisecond = 1e6;
-constexpr unsigned kWithTiming = 0;  // CU_EVENT_DEFAULT
 
 Nanoseconds FromMilliseconds(float milliseconds) {
   return static_cast<Nanoseconds>(static_cast<double>(milliseconds) * kNanosecondsPerMillisecond);
@@ -22,7 +21,7 @@ Nanoseconds FromMilliseconds(float milliseconds) {
 
 bool StreamTimer::Prepare() {
   if (state_.load(std::memory_order_relaxed) == State::kFailed) return false;
-  const auto driver = LoadCudaDriver();
+  const auto driver = cuda::Load(cuda::Purpose::kStreams);
   if (!driver) {
     failures_.fetch_add(1, std::memory_order_relaxed);
     state_.store(State::kFailed, std::memory_order_release);
@@ -41,24 +40,25 @@ bool StreamTimer::MakeEvents() {
   pairs_ = std::make_unique<Pair[]>(kPairs);
   bases_ = std::make_unique<Base[]>(kBases);
   requests_ = std::make_unique<PendingRequest[]>(kMostRequests);
-  int mode = kCudaCaptureRelaxed;
-  if (!Check(driver_.exchange_capture_mode(&mode), "cuThreadExchangeStreamCaptureMode")) {
+  int mode = cuda::kCaptureRelaxed;
+  if (!Check(driver_.ExchangeCaptureMode(&mode), "cuThreadExchangeStreamCaptureMode")) {
     return false;
   }
   const bool are_made = MakeEventsRelaxed();
-  static_cast<void>(driver_.exchange_capture_mode(&mode));
+  static_cast<void>(driver_.ExchangeCaptureMode(&mode));
   return are_made;
 }
 
 bool StreamTimer::MakeEventsRelaxed() {
-  if (!Check(driver_.context_get_current(&context_), "cuCtxGetCurrent")) return false;
+  if (!Check(driver_.GetCurrent(&context_), "cuCtxGetCurrent")) return false;
   for (int i = 0; i < kBases; ++i) {
     BaseAt(i).timer = this;
-    if (!Check(driver_.event_create(&BaseAt(i).event, kWithTiming), "cuEventCreate")) return false;
+    if (!Check(driver_.EventCreate(&BaseAt(i).event, cuda::kEventWithTiming), "cuEventCreate"))
+      return false;
   }
   for (int i = 0; i < kPairs; ++i) {
-    if (!Check(driver_.event_create(&PairAt(i).begin, kWithTiming), "cuEventCreate") ||
-        !Check(driver_.event_create(&PairAt(i).end, kWithTiming), "cuEventCreate")) {
+    if (!Check(driver_.EventCreate(&PairAt(i).begin, cuda::kEventWithTiming), "cuEventCreate") ||
+        !Check(driver_.EventCreate(&PairAt(i).end, cuda::kEventWithTiming), "cuEventCreate")) {
       return false;
     }
   }
@@ -66,8 +66,8 @@ bool StreamTimer::MakeEventsRelaxed() {
   return true;
 }
 
-bool StreamTimer::Check(CudaResult result, const char* call) {
-  if (result == kCudaSuccess) return true;
+bool StreamTimer::Check(cuda::Code result, const char* call) {
+  if (result == cuda::kSuccess) return true;
   failures_.fetch_add(1, std::memory_order_relaxed);
   failed_result_.store(result, std::memory_order_relaxed);
   failed_call_.store(call, std::memory_order_release);
@@ -96,29 +96,29 @@ void StreamTimer::ReportTroubles() {
 
 // ---- The training thread ----
 
-bool StreamTimer::MayEnqueueOn(CudaStream stream) {
-  int status = kCudaNotCapturing;
-  const CudaResult looked = driver_.stream_is_capturing(stream, &status);
-  if (looked != kCudaCaptureImplicit) {
+bool StreamTimer::MayEnqueueOn(cuda::Stream stream) {
+  int status = cuda::kNotCapturing;
+  const cuda::Code looked = driver_.StreamIsCapturing(stream, &status);
+  if (looked != cuda::kCaptureImplicit) {
     if (!Check(looked, "cuStreamIsCapturing")) return false;
-    if (status == kCudaNotCapturing) return true;
+    if (status == cuda::kNotCapturing) return true;
   }
   has_met_capture_.store(true, std::memory_order_relaxed);
   return false;
 }
 
-void StreamTimer::TakeNewBase(CudaStream stream, Nanoseconds now) {
+void StreamTimer::TakeNewBase(cuda::Stream stream, Nanoseconds now) {
   const int next = (base_ + 1) % kBases;
   Base& base = BaseAt(next);
   // Still needed: the one in use serves a little longer, a little less exactly.
   if (base.users.load(std::memory_order_acquire) != 0) return;
   base.moment.store(0, std::memory_order_relaxed);
   outstanding_.fetch_add(1, std::memory_order_relaxed);
-  if (!Check(driver_.launch_host_function(stream, RunBase, &base), "cuLaunchHostFunc")) {
+  if (!Check(driver_.LaunchHostFunction(stream, RunBase, &base), "cuLaunchHostFunc")) {
     outstanding_.fetch_sub(1, std::memory_order_relaxed);
     return;
   }
-  if (!Check(driver_.event_record(base.event, stream), "cuEventRecord")) return;
+  if (!Check(driver_.EventRecord(base.event, stream), "cuEventRecord")) return;
   base_ = next;
   base_taken_ = now;
 }
@@ -129,7 +129,7 @@ void StreamTimer::RunBase(void* argument) {
   base.timer->outstanding_.fetch_sub(1, std::memory_order_release);
 }
 
-int StreamTimer::Begin(CudaStream stream, Nanoseconds now) {
+int StreamTimer::Begin(cuda::Stream stream, Nanoseconds now) {
   if (base_ == kNone || now > base_taken_ + kNewBaseAfter) TakeNewBase(stream, now);
   if (base_ == kNone || state_.load(std::memory_order_relaxed) == State::kFailed) return kNone;
   Pair& pair = PairAt(next_pair_);
@@ -137,7 +137,7 @@ int StreamTimer::Begin(CudaStream stream, Nanoseconds now) {
     has_run_out_.store(true, std::memory_order_relaxed);
     return kNone;
   }
-  if (!Check(driver_.event_record(pair.begin, stream), "cuEventRecord")) return kNone;
+  if (!Check(driver_.EventRecord(pair.begin, stream), "cuEventRecord")) return kNone;
   pair.base = base_;
   BaseAt(base_).users.fetch_add(1, std::memory_order_relaxed);
   pair.is_used.store(true, std::memory_order_relaxed);
@@ -146,14 +146,14 @@ int StreamTimer::Begin(CudaStream stream, Nanoseconds now) {
   return taken;
 }
 
-int StreamTimer::End(int pair, CudaStream stream) {
+int StreamTimer::End(int pair, cuda::Stream stream) {
   if (pair == kNone) return kNone;
-  if (Check(driver_.event_record(PairAt(pair).end, stream), "cuEventRecord")) return pair;
+  if (Check(driver_.EventRecord(PairAt(pair).end, stream), "cuEventRecord")) return pair;
   Release(PairAt(pair));
   return kNone;
 }
 
-int StreamTimer::RequestClock(CudaStream stream, int wanted_mhz) {
+int StreamTimer::RequestClock(cuda::Stream stream, int wanted_mhz) {
   // What was on its way has been forgotten by now, or will be asked for of another lease; so
   // whatever is wanted, it is asked for again, behind that.
   if (const std::uint32_t resets = requester_.resets(); resets != seen_resets_) {
@@ -168,7 +168,7 @@ int StreamTimer::RequestClock(CudaStream stream, int wanted_mhz) {
   request.frequency_mhz = wanted_mhz;
   request.is_used.store(true, std::memory_order_relaxed);
   outstanding_.fetch_add(1, std::memory_order_relaxed);
-  if (!Check(driver_.launch_host_function(stream, RunRequest, &request), "cuLaunchHostFunc")) {
+  if (!Check(driver_.LaunchHostFunction(stream, RunRequest, &request), "cuLaunchHostFunc")) {
     outstanding_.fetch_sub(1, std::memory_order_relaxed);
     request.is_used.store(false, std::memory_order_relaxed);
     return enqueued_clock_;
@@ -204,9 +204,9 @@ void StreamTimer::Release(Pair& pair) {
 
 bool StreamTimer::EnterDriver() {
   if (has_entered_) return true;
-  int mode = kCudaCaptureRelaxed;
-  has_entered_ = Check(driver_.context_set_current(context_), "cuCtxSetCurrent") &&
-                 Check(driver_.exchange_capture_mode(&mode), "cuThreadExchangeStreamCaptureMode");
+  int mode = cuda::kCaptureRelaxed;
+  has_entered_ = Check(driver_.SetCurrent(context_), "cuCtxSetCurrent") &&
+                 Check(driver_.ExchangeCaptureMode(&mode), "cuThreadExchangeStreamCaptureMode");
   return has_entered_;
 }
 
@@ -219,19 +219,19 @@ StreamTiming StreamTimer::Times(int index) {
   };
   if (state_.load(std::memory_order_acquire) == State::kFailed) return lost();
   if (!EnterDriver()) return lost();
-  const CudaResult done = driver_.event_query(pair.end);
+  const cuda::Code done = driver_.EventQuery(pair.end);
   const Nanoseconds moment = base.moment.load(std::memory_order_acquire);
-  if (done == kCudaNotReady || (done == kCudaSuccess && moment == 0))
+  if (done == cuda::kNotReady || (done == cuda::kSuccess && moment == 0))
     return {StreamTiming::State::kPending, 0, 0};
-  if (done == kCudaDeinitialized) return lost();
+  if (done == cuda::kDeinitialized) return lost();
   float begin = 0;
   float end = 0;
   if (!Check(done, "cuEventQuery")) return lost();
   // With several streams the base's own may be behind.
-  const CudaResult has_begun = driver_.event_elapsed_time(&begin, base.event, pair.begin);
-  if (has_begun == kCudaNotReady) return {StreamTiming::State::kPending, 0, 0};
+  const cuda::Code has_begun = driver_.EventElapsedTime(&begin, base.event, pair.begin);
+  if (has_begun == cuda::kNotReady) return {StreamTiming::State::kPending, 0, 0};
   if (!Check(has_begun, "cuEventElapsedTime") ||
-      !Check(driver_.event_elapsed_time(&end, base.event, pair.end), "cuEventElapsedTime")) {
+      !Check(driver_.EventElapsedTime(&end, base.event, pair.end), "cuEventElapsedTime")) {
     return lost();
   }
   Release(pair);
@@ -243,8 +243,8 @@ void StreamTimer::DestroyEvents() {
   if (pairs_ == nullptr || state_.load(std::memory_order_acquire) == State::kNew) return;
   if (!EnterDriver()) return;
   // They go when the GPU is past them. What fails is the driver's to clean up.
-  const auto destroy = [this](CudaEvent event) {
-    if (event != nullptr) static_cast<void>(driver_.event_destroy(event));
+  const auto destroy = [this](cuda::Event event) {
+    if (event != nullptr) static_cast<void>(driver_.EventDestroy(event));
   };
   for (int i = 0; i < kPairs; ++i) {
     destroy(PairAt(i).begin);

@@ -33,9 +33,9 @@
 
 #include "perseus/base/units.h"
 #include "perseus/runtime/client/clock_requester.h"
-#include "perseus/runtime/client/cuda_driver.h"
 #include "perseus/runtime/client/step_recorder.h"
 #include "perseus/runtime/client/warnings.h"
+#include "perseus/runtime/cuda/driver.h"
 
 namespace perseus::client {
 
@@ -55,16 +55,16 @@ class StreamTimer {
   // True if streams are timed. The first call takes milliseconds: it makes the events.
   bool IsReady() { return state_.load(std::memory_order_acquire) == State::kReady || Prepare(); }
   // False if the stream is being captured, and after a failure.
-  bool MayEnqueueOn(CudaStream stream);
+  bool MayEnqueueOn(cuda::Stream stream);
   // The pair that has the instruction's times; kNone if there is none left.
-  int Begin(CudaStream stream, Nanoseconds now);
+  int Begin(cuda::Stream stream, Nanoseconds now);
   // kNone if it failed; the pair is then released.
-  int End(int pair, CudaStream stream);
+  int End(int pair, cuda::Stream stream);
   // For a pair that the background thread will not be asked for.
   void Release(int pair) { Release(PairAt(pair)); }
   // Asks for the clock when the stream gets there, if the last one on its way is another. The clock
   // that will be asked for.
-  int RequestClock(CudaStream stream, int wanted_mhz);
+  int RequestClock(cuda::Stream stream, int wanted_mhz);
   int enqueued_mhz() const { return enqueued_clock_; }
 
   // ---- The background thread ----
@@ -87,13 +87,13 @@ class StreamTimer {
 
   struct Base {
     StreamTimer* timer = nullptr;
-    CudaEvent event = nullptr;
+    cuda::Event event = nullptr;
     std::atomic<Nanoseconds> moment = 0;  // 0: not there yet.
     std::atomic<int> users = 0;           // Pairs that are measured from it.
   };
   struct Pair {
-    CudaEvent begin = nullptr;
-    CudaEvent end = nullptr;
+    cuda::Event begin = nullptr;
+    cuda::Event end = nullptr;
     int base = 0;
     std::atomic<bool> is_used = false;
   };
@@ -111,17 +111,17 @@ class StreamTimer {
   bool MakeEventsRelaxed();
   // The background thread may request the driver from here on.
   bool EnterDriver();
-  void TakeNewBase(CudaStream stream, Nanoseconds now);
+  void TakeNewBase(cuda::Stream stream, Nanoseconds now);
   void Release(Pair& pair);
   // Whether the call went well; if not, streams are timed no more.
-  bool Check(CudaResult result, const char* call);
+  bool Check(cuda::Code result, const char* call);
   static void RunBase(void* base);
   static void RunRequest(void* request);
 
   ClockRequester& requester_;
   Warnings& warnings_;
-  CudaDriver driver_;
-  CudaContext context_ = nullptr;
+  cuda::Driver driver_;
+  cuda::Context context_ = nullptr;
   std::atomic<State> state_ = State::kNew;
 
   std::unique_ptr<Pair[]> pairs_;
@@ -140,7 +140,7 @@ class StreamTimer {
   std::atomic<int> outstanding_ = 0;
   std::atomic<std::uint64_t> failures_ = 0;
   std::atomic<const char*> failed_call_ = nullptr;
-  std::atomic<CudaResult> failed_result_ = kCudaSuccess;
+  std::atomic<cuda::Code> failed_result_ = cuda::kSuccess;
   std::atomic<bool> has_met_capture_ = false;
   std::atomic<bool> has_run_out_ = false;  // Of pairs.
 };

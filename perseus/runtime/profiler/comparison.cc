@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "perseus/base/median.h"
+#include "perseus/base/statistics.h"
 
 namespace perseus::profiler {
 namespace {
@@ -86,22 +86,6 @@ constexpr double kSignedRankWidth = 1.0233;
 // Four of five results of a normal variable are below its mean plus this many deviations.
 constexpr double kFourOfFive = 0.8416;
 constexpr double kLeastSpread = 1e-4;
-constexpr double kNormalSpread = 1.4826;
-
-double MedianOfSorted(const std::vector<double>& sorted) {
-  const std::size_t half = sorted.size() / 2;
-  return sorted.size() % 2 == 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
-}
-
-double DeviationOf(std::span<const double> values) {
-  if (values.size() < 2) return 0;
-  double sum = 0;
-  for (const double value : values) sum += value;
-  const double mean = sum / static_cast<double>(values.size());
-  double squares = 0;
-  for (const double value : values) squares += (value - mean) * (value - mean);
-  return std::sqrt(squares / static_cast<double>(values.size() - 1));
-}
 
 // How many pairs make an interval around the same estimate narrow enough not to reach `limit`.
 double PairsUntil(double estimate, double limit, const SignedRankInterval& center) {
@@ -161,9 +145,8 @@ SignedRankInterval EstimateCenter(std::span<const double> differences, double le
   SignedRankInterval center;
   center.level = cut.level;
   center.median = Median({differences.begin(), differences.end()});
-  std::vector<double> distances;
-  for (const double d : differences) distances.push_back(std::abs(d - center.median));
-  center.spread = std::max(kLeastSpread, kNormalSpread * Median(std::move(distances)));
+  center.spread =
+      std::max(kLeastSpread, kDeviationsOfMad * MedianDeviation(differences, center.median));
   const double most = SignedRankInterval::kLimit * center.spread;
   std::vector<double> limited;
   std::vector<double> usual;
@@ -171,7 +154,7 @@ SignedRankInterval EstimateCenter(std::span<const double> differences, double le
     limited.push_back(std::clamp(d, center.median - most, center.median + most));
     if (limited.back() == d) usual.push_back(d);
   }
-  center.usual_deviation = std::max(kLeastSpread, DeviationOf(usual));
+  center.usual_deviation = std::max(kLeastSpread, StandardDeviation(usual));
   std::vector<double> averages;
   averages.reserve(limited.size() * (limited.size() + 1) / 2);
   for (std::size_t i = 0; i < limited.size(); ++i) {
@@ -181,8 +164,7 @@ SignedRankInterval EstimateCenter(std::span<const double> differences, double le
   }
   std::sort(averages.begin(), averages.end());
   const auto outside = static_cast<std::size_t>(std::max(cut.outside, 0));
-  center.interval = {MedianOfSorted(averages), averages[outside],
-                     averages[averages.size() - 1 - outside]};
+  center.interval = {Median(averages), averages[outside], averages[averages.size() - 1 - outside]};
   return center;
 }
 

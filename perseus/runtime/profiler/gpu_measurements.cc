@@ -6,7 +6,7 @@
 #include <limits>
 #include <utility>
 
-#include "perseus/base/median.h"
+#include "perseus/base/statistics.h"
 
 namespace perseus::profiler {
 namespace {
@@ -42,8 +42,6 @@ double Overlap(Nanoseconds a_begin, Nanoseconds a_end, Nanoseconds b_begin, Nano
 constexpr double kStalledDeviations = 5;
 constexpr double kStalledPart = 0.05;
 constexpr std::size_t kLeastInstructionsToFindStalled = 5;
-// Standard deviations in a median absolute deviation, for a normal distribution.
-constexpr double kDeviationsOfMad = 1.4826;
 
 // The median of instructions, and how far from it an instruction may be.
 struct Usual {
@@ -53,10 +51,8 @@ struct Usual {
 Usual UsualOf(const std::vector<double>& seconds) {
   Usual usual{Median(seconds), kInfinite};
   if (seconds.size() < kLeastInstructionsToFindStalled) return usual;
-  std::vector<double> distances;
-  for (const double one : seconds) distances.push_back(std::abs(one - usual.median_s));
-  usual.most_s = std::max(kStalledDeviations * kDeviationsOfMad * Median(std::move(distances)),
-                          kStalledPart * usual.median_s);
+  const double deviation = kDeviationsOfMad * MedianDeviation(seconds, usual.median_s);
+  usual.most_s = std::max(kStalledDeviations * deviation, kStalledPart * usual.median_s);
   return usual;
 }
 

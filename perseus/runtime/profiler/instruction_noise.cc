@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <map>
 
+#include "perseus/base/statistics.h"
 #include "perseus/base/units.h"
-#include "perseus/runtime/profiler/measured_option.h"
 
 namespace perseus::profiler {
 namespace {

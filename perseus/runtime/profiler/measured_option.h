@@ -34,7 +34,5 @@ struct MeasuredOption {
 
 // Half-width of a 95 % interval, in standard errors, of a normal distribution.
 inline constexpr double kStandardErrorsOf95 = 1.959964;
-// The same for few degrees of freedom (Student's t distribution). Infinite below one degree.
-double StudentHalfWidth(double degrees_of_freedom);
 
 }  // namespace perseus::profiler

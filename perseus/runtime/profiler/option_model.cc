@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <utility>
 
-#include "perseus/base/median.h"
+#include "perseus/base/statistics.h"
 
 namespace perseus::profiler {
 namespace {

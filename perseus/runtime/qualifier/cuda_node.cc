@@ -3,34 +3,38 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <atomic>
 #include <bit>
+#include <cstdint>
 #include <cstring>
-#include <functional>
-#include <optional>
+#include <mutex>
+#include <thread>
 #include <utility>
 
-#include "perseus/runtime/qualifier/cuda_api.h"
-#include "perseus/runtime/qualifier/driver_node.h"
+#include "perseus/runtime/cuda/driver.h"
 #include "perseus/runtime/qualifier/kernels.h"
 
 namespace perseus::qualifier {
 namespace {
 
 using device::Control;
+using device::DeviceError;
 using device::DeviceResult;
 using device::Setting;
 
 constexpr Nanoseconds kKernelLimit = 600 * kSecond;
 constexpr Nanoseconds kLongestWait = 5 * kSecond;
 constexpr Nanoseconds kBetweenSamples = 250 * kMicrosecond;
+constexpr Nanoseconds kBetweenClockReadings = 200 * kMicrosecond;
 constexpr Nanoseconds kClockSettles = 200 * kMillisecond;
 // A copy sends one half of the buffer of a GPU to the other half of the next one.
 constexpr std::size_t kCopyBytes = std::size_t{64} << 20;
 constexpr std::size_t kBufferBytes = 2 * kCopyBytes;
 constexpr std::size_t kReducedFloats = std::size_t{4} << 20;
-constexpr unsigned kThreads = 512;
-constexpr unsigned kMostBlocksPerMultiprocessor = 2;
+// A small kernel starts beside a load only on a multiprocessor without a block of the load (seen on
+// an H100), so a load leaves some of them free.
+constexpr unsigned kThreads = 1024;  // Of a block, which fills a multiprocessor.
+constexpr int kFreeMultiprocessors = 4;
 constexpr unsigned kBlockedBlocks = 16;  // About as many as NCCL uses.
 
 std::string FormatUuid(const cuda::Uuid& uuid) {
@@ -45,31 +49,31 @@ std::string FormatUuid(const cuda::Uuid& uuid) {
 // The memory, streams and kernels on one GPU.
 class CudaGpu {
  public:
-  static Result<std::unique_ptr<CudaGpu>> Open(const cuda::Api& api, cuda::Device device,
+  static Result<std::unique_ptr<CudaGpu>> Open(const cuda::Driver& driver, cuda::Device device,
                                                int ordinal, Clock& clock) {
-    std::unique_ptr<CudaGpu> gpu(new CudaGpu(api, device, ordinal, clock));
+    std::unique_ptr<CudaGpu> gpu(new CudaGpu(driver, device, ordinal, clock));
     PERSEUS_RETURN_IF_ERROR(gpu->Make());
     return gpu;
   }
   ~CudaGpu() {
     if (context_ == nullptr) return;
-    static_cast<void>(api_.f.SetCurrent(context_));
+    static_cast<void>(driver_.SetCurrent(context_));
     // After a kernel that does not end, freeing would wait for ever. The driver frees what is left
     // when the process ends.
     if (!Stop()) return;
-    if (work_stream_ != nullptr) static_cast<void>(api_.f.StreamDestroy(work_stream_));
-    if (probe_stream_ != nullptr) static_cast<void>(api_.f.StreamDestroy(probe_stream_));
-    if (flag_ != 0) static_cast<void>(api_.f.MemFree(flag_));
-    if (buffer_ != 0) static_cast<void>(api_.f.MemFree(buffer_));
-    if (mailbox_ != nullptr) static_cast<void>(api_.f.FreeHost(mailbox_));
-    if (module_ != nullptr) static_cast<void>(api_.f.ModuleUnload(module_));
-    static_cast<void>(api_.f.PrimaryContextRelease(device_));
+    if (work_stream_ != nullptr) static_cast<void>(driver_.StreamDestroy(work_stream_));
+    if (probe_stream_ != nullptr) static_cast<void>(driver_.StreamDestroy(probe_stream_));
+    if (flag_ != 0) static_cast<void>(driver_.MemFree(flag_));
+    if (buffer_ != 0) static_cast<void>(driver_.MemFree(buffer_));
+    if (mailbox_ != nullptr) static_cast<void>(driver_.FreeHost(mailbox_));
+    if (module_ != nullptr) static_cast<void>(driver_.ModuleUnload(module_));
+    static_cast<void>(driver_.PrimaryContextRelease(device_));
   }
   CudaGpu(const CudaGpu&) = delete;
   CudaGpu& operator=(const CudaGpu&) = delete;
 
   Result<void> MakeCurrent() const {
-    return api_.Check(api_.f.SetCurrent(context_), "use a GPU's context");
+    return driver_.Check(driver_.SetCurrent(context_), "use a GPU's context");
   }
 
   // Ends the load that runs.
@@ -89,15 +93,15 @@ class CudaGpu {
     notified_ = 0;
     // On the stream of the kernel: nothing orders our streams after the default stream.
     PERSEUS_RETURN_IF_ERROR(
-        api_.Check(api_.f.MemsetD32Async(flag_, 0, 1, work_stream_), "clear a flag"));
+        driver_.Check(driver_.MemsetD32Async(flag_, 0, 1, work_stream_), "clear a flag"));
     const bool computes = load == Load::kCompute;
-    const unsigned blocks = computes ? compute_blocks_ : kBlockedBlocks;
+    const unsigned blocks = computes ? most_blocks_ : std::min(kBlockedBlocks, most_blocks_);
     std::uint64_t limit = kKernelLimit;
     void* parameters[] = {&mailbox_address_, &flag_, &limit, &buffer_};
     PERSEUS_RETURN_IF_ERROR(
-        api_.Check(api_.f.Launch(computes ? compute_ : blocked_, blocks, 1, 1, kThreads, 1, 1, 0,
-                                 work_stream_, parameters, nullptr),
-                   "launch a load kernel"));
+        driver_.Check(driver_.Launch(computes ? compute_ : blocked_, blocks, 1, 1, kThreads, 1, 1,
+                                     0, work_stream_, parameters, nullptr),
+                      "launch a load kernel"));
     is_running_ = true;
     return WaitUntil([&] { return ReadMailbox().has_value(); }, "the first sample of a kernel");
   }
@@ -122,8 +126,8 @@ class CudaGpu {
     ++notified_;
     cuda::Address address = mailbox_address_ + kMailboxNotified;
     void* parameters[] = {&address, &notified_};
-    return api_.Check(
-        api_.f.Launch(notify_, 1, 1, 1, 1, 1, 1, 0, probe_stream_, parameters, nullptr),
+    return driver_.Check(
+        driver_.Launch(notify_, 1, 1, 1, 1, 1, 1, 0, probe_stream_, parameters, nullptr),
         "launch a kernel");
   }
   Result<void> AwaitNotice() {
@@ -139,8 +143,8 @@ class CudaGpu {
       if (clock_.Now() <= end) continue;
       // A kernel that failed is the reason, if there is one.
       for (const cuda::Stream stream : {work_stream_, probe_stream_}) {
-        const int code = api_.f.StreamQuery(stream);
-        if (code != cuda::kNotReady) PERSEUS_RETURN_IF_ERROR(api_.Check(code, "run a kernel"));
+        const int code = driver_.StreamQuery(stream);
+        if (code != cuda::kNotReady) PERSEUS_RETURN_IF_ERROR(driver_.Check(code, "run a kernel"));
       }
       return FailAs(ErrorKind::kSystem, "{} took longer than {:.0f} s (is the GPU healthy?)", what,
                     ToSeconds(kLongestWait));
@@ -155,37 +159,31 @@ class CudaGpu {
   cuda::Address buffer() const { return buffer_; }
 
  private:
-  CudaGpu(const cuda::Api& api, cuda::Device device, int ordinal, Clock& clock)
-      : api_(api), device_(device), ordinal_(ordinal), clock_(clock) {}
+  CudaGpu(const cuda::Driver& driver, cuda::Device device, int ordinal, Clock& clock)
+      : driver_(driver), device_(device), ordinal_(ordinal), clock_(clock) {}
 
   Result<void> Make() {
-    const cuda::Functions& f = api_.f;
-    PERSEUS_RETURN_IF_ERROR(Examine());
-    PERSEUS_RETURN_IF_ERROR(
-        api_.Check(f.PrimaryContextRetain(&context_, device_), "make a context"));
-    PERSEUS_RETURN_IF_ERROR(MakeCurrent());
+    const cuda::Driver& f = driver_;
     const std::string text = KernelText();
-    PERSEUS_RETURN_IF_ERROR(
-        api_.Check(f.ModuleLoadData(&module_, text.c_str()), "compile the kernels"));
-    const std::pair<const char*, cuda::Function*> functions[] = {
-        {kComputeKernel, &compute_}, {kBlockedKernel, &blocked_}, {kNotifyKernel, &notify_}};
-    for (const auto& [name, function] : functions) {
-      PERSEUS_RETURN_IF_ERROR(
-          api_.Check(f.ModuleGetFunction(function, module_, name), "find a kernel"));
-    }
-    PERSEUS_RETURN_IF_ERROR(api_.Check(f.MemAlloc(&flag_, 4), "allocate memory on a GPU"));
-    PERSEUS_RETURN_IF_ERROR(
-        api_.Check(f.MemAlloc(&buffer_, kBufferBytes), "allocate memory on a GPU"));
-    PERSEUS_RETURN_IF_ERROR(
-        api_.Check(f.HostAlloc(&mailbox_, kMailboxBytes, cuda::kHostPortable | cuda::kHostMapped),
-                   "allocate host memory that a GPU reaches"));
+    constexpr unsigned kMailboxMemory = cuda::kHostPortable | cuda::kHostMapped;
+    PERSEUS_RETURN_IF_ERROR(Examine());
+    PERSEUS_RETURN_IF_ERROR(f.Try({
+        {"make a context", [&] { return f.PrimaryContextRetain(&context_, device_); }},
+        {"use a GPU's context", [&] { return f.SetCurrent(context_); }},
+        {"compile the kernels", [&] { return f.ModuleLoadData(&module_, text.c_str()); }},
+        {"find a kernel", [&] { return f.ModuleGetFunction(&compute_, module_, kComputeKernel); }},
+        {"find a kernel", [&] { return f.ModuleGetFunction(&blocked_, module_, kBlockedKernel); }},
+        {"find a kernel", [&] { return f.ModuleGetFunction(&notify_, module_, kNotifyKernel); }},
+        {"allocate memory on a GPU", [&] { return f.MemAlloc(&flag_, 4); }},
+        {"allocate memory on a GPU", [&] { return f.MemAlloc(&buffer_, kBufferBytes); }},
+        {"allocate host memory that a GPU reaches",
+         [&] { return f.HostAlloc(&mailbox_, kMailboxBytes, kMailboxMemory); }},
+        {"map host memory to a GPU",
+         [&] { return f.HostGetDevicePointer(&mailbox_address_, mailbox_, 0); }},
+        {"make a stream", [&] { return f.StreamCreate(&work_stream_, cuda::kStreamNonBlocking); }},
+        {"make a stream", [&] { return f.StreamCreate(&probe_stream_, cuda::kStreamNonBlocking); }},
+    }));
     std::memset(mailbox_, 0, kMailboxBytes);
-    PERSEUS_RETURN_IF_ERROR(api_.Check(f.HostGetDevicePointer(&mailbox_address_, mailbox_, 0),
-                                       "map host memory to a GPU"));
-    PERSEUS_RETURN_IF_ERROR(
-        api_.Check(f.StreamCreate(&work_stream_, cuda::kStreamNonBlocking), "make a stream"));
-    PERSEUS_RETURN_IF_ERROR(
-        api_.Check(f.StreamCreate(&probe_stream_, cuda::kStreamNonBlocking), "make a stream"));
     // Every kernel runs once now, while no other kernel runs.
     PERSEUS_RETURN_IF_ERROR(Notify());
     PERSEUS_RETURN_IF_ERROR(AwaitNotice());
@@ -198,7 +196,7 @@ class CudaGpu {
   Result<int> Attribute(int attribute) const {
     int value = 0;
     PERSEUS_RETURN_IF_ERROR(
-        api_.Check(api_.f.DeviceGetAttribute(&value, attribute, device_), "read a GPU"));
+        driver_.Check(driver_.DeviceGetAttribute(&value, attribute, device_), "read a GPU"));
     return value;
   }
 
@@ -215,22 +213,15 @@ class CudaGpu {
                     "display (stop the display server)");
     }
     PERSEUS_ASSIGN_OR_RETURN(const int multiprocessors, Attribute(cuda::kMultiprocessorCount));
-    PERSEUS_ASSIGN_OR_RETURN(const int threads, Attribute(cuda::kMaxThreadsPerMultiprocessor));
-    // Room for one block is left on every multiprocessor. Without it, a small kernel would wait
-    // until the load kernel ends. (Compute capability 7.5 has 1,024 threads, others have 1,536 or
-    // 2,048.)
-    const unsigned fitting = static_cast<unsigned>(threads) / kThreads;
-    const unsigned per_multiprocessor =
-        std::clamp(fitting - std::min(fitting, 1U), 1U, kMostBlocksPerMultiprocessor);
-    compute_blocks_ = per_multiprocessor * static_cast<unsigned>(multiprocessors);
+    most_blocks_ = static_cast<unsigned>(std::max(1, multiprocessors - kFreeMultiprocessors));
     return {};
   }
 
   Result<void> WaitFor(cuda::Stream stream, const char* what) const {
     int code = cuda::kNotReady;
-    const auto is_done = [&] { return (code = api_.f.StreamQuery(stream)) != cuda::kNotReady; };
+    const auto is_done = [&] { return (code = driver_.StreamQuery(stream)) != cuda::kNotReady; };
     PERSEUS_RETURN_IF_ERROR(WaitUntil(is_done, what));
-    return api_.Check(code, "run a kernel");
+    return driver_.Check(code, "run a kernel");
   }
 
   // The GPU writes these words, so every access is atomic.
@@ -243,11 +234,11 @@ class CudaGpu {
         *reinterpret_cast<std::uint32_t*>(static_cast<char*>(mailbox_) + offset));
   }
 
-  const cuda::Api& api_;
+  const cuda::Driver& driver_;
   const cuda::Device device_;
   const int ordinal_;
   Clock& clock_;
-  unsigned compute_blocks_ = 0;
+  unsigned most_blocks_ = 0;
   cuda::Context context_ = nullptr;
   cuda::Module module_ = nullptr;
   cuda::Function compute_ = nullptr, blocked_ = nullptr, notify_ = nullptr;
@@ -260,33 +251,169 @@ class CudaGpu {
 
 void DoNothing(void* /*argument*/) {}
 
-class CudaNode final : public DriverNode {
- public:
-  static Result<std::unique_ptr<MeasuredNode>> Open(const std::vector<device::Device*>& devices) {
-    PERSEUS_ASSIGN_OR_RETURN(auto api, cuda::Open());
-    std::unique_ptr<CudaNode> node(new CudaNode(devices, std::move(api)));
-    for (device::Device* device : devices) {
-      PERSEUS_RETURN_IF_ERROR(node->Add(device->info().uuid));
+// Calls act(i) for each i below `count`, each on a thread of its own. Returns the first failure in
+// their order.
+template <typename Act>
+DeviceResult<void> OnThreads(std::size_t count, Act act) {
+  std::vector<DeviceResult<void>> done(count);
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 0; i < count; ++i) {
+      threads.emplace_back([&, i] { done[i] = act(i); });
     }
-    node->OpenCopies();
-    PERSEUS_RETURN_IF_ERROR(node->OpenCollectives());
-    return node;
+  }
+  for (DeviceResult<void>& one : done) {
+    if (!one) return one;
+  }
+  return {};
+}
+
+// Changes and reads the clocks of all GPUs of a node, each on a thread of its own, from its
+// construction to Stop().
+class Disturber {
+ public:
+  Disturber(MeasuredNode& node, const Disturbance& disturbance) : clock_(node.clock()) {
+    for (int gpu = 0; gpu < node.gpu_count(); ++gpu) {
+      device::Device& device = node.device(gpu);
+      if (disturbance.change_period > 0) {
+        Repeat(disturbance.change_period,
+               [this, &device, disturbance, is_second = false]() mutable -> DeviceResult<void> {
+                 is_second = !is_second;
+                 const int mhz = is_second ? disturbance.second_mhz : disturbance.first_mhz;
+                 const auto applied = device.Apply(Control::kSmClock, Setting{mhz, mhz});
+                 if (applied) ++changes_;
+                 return applied;
+               });
+      }
+      if (disturbance.reads_per_s > 0) {
+        Repeat(ToNanoseconds(1 / disturbance.reads_per_s), [&device]() -> DeviceResult<void> {
+          if (const auto read = device.Read(); !read) return tl::unexpected(read.error());
+          return {};
+        });
+      }
+    }
+  }
+  ~Disturber() { static_cast<void>(Stop()); }
+  Disturber(const Disturber&) = delete;
+  Disturber& operator=(const Disturber&) = delete;
+
+  // How many changes the drivers made. Fails (kSystem) with the first failure of a driver.
+  Result<std::int64_t> Stop() {
+    is_over_ = 1;
+    WakeAll(is_over_);
+    threads_.clear();
+    const std::lock_guard lock(mutex_);
+    if (failure_) return FailAs(ErrorKind::kSystem, "{}", failure_->message);
+    return changes_.load();
   }
 
+ private:
+  // Calls `act` once a period, and skips periods that `act` did not leave time for.
+  template <typename Act>
+  void Repeat(Nanoseconds period, Act act) {
+    threads_.emplace_back([this, period, act]() mutable {
+      for (Nanoseconds next = clock_.Now() + period / 2; is_over_.load() == 0;) {
+        while (clock_.Now() < next && is_over_.load() == 0) clock_.WaitWhile(is_over_, 0, next);
+        if (is_over_.load() != 0) return;
+        if (const DeviceResult<void> acted = act(); !acted) {
+          const std::lock_guard lock(mutex_);
+          if (!failure_) failure_ = acted.error();
+          return;
+        }
+        next = std::max(next + period, clock_.Now());
+      }
+    });
+  }
+
+  Clock& clock_;
+  std::mutex mutex_;                    // Guards `failure_`.
+  std::optional<DeviceError> failure_;  // The first one.
+  std::atomic<std::uint32_t> is_over_ = 0;
+  std::atomic<std::int64_t> changes_ = 0;
+  std::vector<std::jthread> threads_;
+};
+
+class CudaNode final : public MeasuredNode {
+ public:
+  explicit CudaNode(const std::vector<device::Device*>& devices) : devices_(devices) {
+    const auto opened = Open();
+    if (opened) return;
+    why_no_kernels_ = opened.error().message;
+    CloseCollectives();
+    gpus_.clear();
+  }
   ~CudaNode() override { CloseCollectives(); }
 
-  std::string WhyNot(Load /*load*/) const override { return ""; }
+  int gpu_count() const override { return static_cast<int>(devices_.size()); }
+  device::Device& device(int gpu) override { return *devices_[static_cast<std::size_t>(gpu)]; }
+  Clock& clock() override { return clock_; }
+
+  std::string WhyNot(Load load) const override {
+    return load == Load::kIdle ? "" : why_no_kernels_;
+  }
   std::string WhyNot(Operation operation) const override {
-    std::string why = WhyTooFewGpus(operation, gpu_count());
+    if (!why_no_kernels_.empty()) return why_no_kernels_;
+    std::string why = MeasuredNode::WhyNot(operation);
     if (!why.empty()) return why;
     if (operation == Operation::kCopy) return why_no_copies_;
     return operation == Operation::kCollective ? why_no_collectives_ : "";
   }
 
-  Result<void> Run(int gpu, Load load) override { return At(gpu).Start(load); }
+  Result<void> Run(int gpu, Load load) override {
+    if (!gpus_.empty()) return At(gpu).Start(load);
+    if (load == Load::kIdle) return {};
+    return FailAs(ErrorKind::kSystem, "{}", why_no_kernels_);
+  }
+
+  DeviceResult<std::vector<SwitchRecord>> Record(const std::vector<int>& gpus,
+                                                 const std::optional<Setting>& setting,
+                                                 Nanoseconds before, Nanoseconds after) override {
+    std::vector<SwitchRecord> records(gpus.size());
+    std::atomic<Nanoseconds> until = Clock::kNever;
+    const Nanoseconds call_at = clock_.Now() + before;
+    DeviceResult<void> set, sampled;
+    {
+      const std::jthread setter([&] {
+        set = OnThreads(gpus.size(), [&](std::size_t i) -> DeviceResult<void> {
+          Sleep(clock_, call_at - clock_.Now());
+          records[i].call_begin = clock_.Now();
+          DeviceResult<void> applied;
+          if (setting) applied = device(gpus[i]).Apply(Control::kSmClock, *setting);
+          records[i].call_end = clock_.Now();
+          return applied;
+        });
+        until = clock_.Now() + after;
+      });
+      sampled = OnThreads(gpus.size(), [&](std::size_t i) {
+        return gpus_.empty() ? SampleClock(gpus[i], until, records[i])
+                             : SampleKernel(gpus[i], until, records[i]);
+      });
+    }
+    if (!set) return tl::unexpected(set.error());
+    if (!sampled) return tl::unexpected(sampled.error());
+    return records;
+  }
+
+  DeviceResult<std::vector<std::vector<device::Telemetry>>> Read(const std::vector<int>& gpus,
+                                                                 Nanoseconds duration) override {
+    const Nanoseconds until = clock_.Now() + duration;
+    std::vector<std::vector<device::Telemetry>> readings(gpus.size());
+    const auto done = OnThreads(gpus.size(), [&](std::size_t i) -> DeviceResult<void> {
+      while (clock_.Now() < until) {
+        const auto telemetry = device(gpus[i]).Read();
+        if (!telemetry) return tl::unexpected(telemetry.error());
+        readings[i].push_back(*telemetry);
+        Sleep(clock_, kBetweenReadings);
+      }
+      return {};
+    });
+    if (!done) return tl::unexpected(done.error());
+    return readings;
+  }
 
   Result<Timing> Time(Operation operation, const Disturbance& disturbance,
                       Nanoseconds duration) override {
+    if (gpus_.empty()) return FailAs(ErrorKind::kSystem, "{}", why_no_kernels_);
     const bool has_load = operation != Operation::kCopy && operation != Operation::kCollective;
     for (auto& gpu : gpus_) {
       PERSEUS_RETURN_IF_ERROR(gpu->Start(has_load ? Load::kCompute : Load::kIdle));
@@ -296,46 +423,67 @@ class CudaNode final : public DriverNode {
     return timed;
   }
 
- protected:
-  DeviceResult<std::vector<WorkSample>> Sample(int gpu,
-                                               const std::atomic<Nanoseconds>& until) override {
-    // An idle GPU does no work, and its samples show that.
-    std::vector<WorkSample> samples;
-    const CudaGpu& cuda_gpu = *gpus_[static_cast<std::size_t>(gpu)];
+ private:
+  CudaGpu& At(int gpu) { return *gpus_[static_cast<std::size_t>(gpu)]; }
+
+  Result<void> Open() {
+    PERSEUS_ASSIGN_OR_RETURN(driver_, cuda::Load(cuda::Purpose::kKernels));
+    for (device::Device* device : devices_) PERSEUS_RETURN_IF_ERROR(Add(device->info().uuid));
+    OpenCopies();
+    return OpenCollectives();
+  }
+
+  // Without kernels, work is the integral of the clock that the driver reports.
+  DeviceResult<void> SampleClock(int gpu, const std::atomic<Nanoseconds>& until,
+                                 SwitchRecord& record) {
+    double work = 0;
+    while (clock_.Now() < until.load()) {
+      const auto telemetry = device(gpu).Read();
+      if (!telemetry) return tl::unexpected(telemetry.error());
+      const Nanoseconds last =
+          record.samples.empty() ? telemetry->at - 1 : record.samples.back().at;
+      if (telemetry->at <= last) continue;
+      if (!record.samples.empty()) {
+        work += static_cast<double>(telemetry->at - last) * telemetry->sm_clock_mhz;
+      }
+      record.samples.push_back({telemetry->at, work});
+      Sleep(clock_, kBetweenClockReadings);
+    }
+    return {};
+  }
+
+  // An idle GPU does no work, and its samples show that.
+  DeviceResult<void> SampleKernel(int gpu, const std::atomic<Nanoseconds>& until,
+                                  SwitchRecord& record) {
     std::optional<Nanoseconds> offset;  // From the GPU's timer to our clock.
     std::uint64_t last = 0;
-    while (clock().Now() < until.load()) {
-      const auto sample = cuda_gpu.ReadMailbox();
-      const Nanoseconds seen = clock().Now();
+    while (clock_.Now() < until.load()) {
+      const auto sample = At(gpu).ReadMailbox();
+      const Nanoseconds seen = clock_.Now();
       if (sample && sample->time > last) {
         last = sample->time;
         const auto time = static_cast<Nanoseconds>(sample->time);
         // A sample is seen after it was written. The shortest delay is the best estimate.
         offset = std::min(offset.value_or(seen - time), seen - time);
-        samples.push_back({time, static_cast<double>(sample->work)});
+        record.samples.push_back({time, static_cast<double>(sample->work)});
       }
-      Sleep(clock(), kBetweenSamples);
+      Sleep(clock_, kBetweenSamples);
     }
-    for (WorkSample& sample : samples) sample.at += *offset;
-    return samples;
+    for (WorkSample& sample : record.samples) sample.at += *offset;
+    return {};
   }
-
- private:
-  CudaNode(const std::vector<device::Device*>& devices, cuda::Api api)
-      : DriverNode(devices, ""), api_(std::move(api)) {}
-
-  CudaGpu& At(int gpu) { return *gpus_[static_cast<std::size_t>(gpu)]; }
 
   Result<void> Add(const std::string& uuid) {
     int count = 0;
-    PERSEUS_RETURN_IF_ERROR(api_.Check(api_.f.DeviceGetCount(&count), "count GPUs"));
+    PERSEUS_RETURN_IF_ERROR(driver_.Check(driver_.DeviceGetCount(&count), "count GPUs"));
     for (int ordinal = 0; ordinal < count; ++ordinal) {
       cuda::Device device = 0;
       cuda::Uuid found{};
-      PERSEUS_RETURN_IF_ERROR(api_.Check(api_.f.DeviceGet(&device, ordinal), "find a GPU"));
-      PERSEUS_RETURN_IF_ERROR(api_.Check(api_.f.DeviceGetUuid(&found, device), "identify a GPU"));
+      PERSEUS_RETURN_IF_ERROR(driver_.Check(driver_.DeviceGet(&device, ordinal), "find a GPU"));
+      PERSEUS_RETURN_IF_ERROR(
+          driver_.Check(driver_.DeviceGetUuid(&found, device), "identify a GPU"));
       if (FormatUuid(found) != uuid) continue;
-      PERSEUS_ASSIGN_OR_RETURN(auto gpu, CudaGpu::Open(api_, device, ordinal, clock()));
+      PERSEUS_ASSIGN_OR_RETURN(auto gpu, CudaGpu::Open(driver_, device, ordinal, clock_));
       gpus_.push_back(std::move(gpu));
       return {};
     }
@@ -359,13 +507,13 @@ class CudaNode final : public DriverNode {
   Result<void> Connect(const CudaGpu& from, const CudaGpu& to) const {
     int can_access = 0;
     PERSEUS_RETURN_IF_ERROR(
-        api_.Check(api_.f.CanAccessPeer(&can_access, from.device(), to.device()),
-                   "ask whether a GPU reaches the next one"));
+        driver_.Check(driver_.CanAccessPeer(&can_access, from.device(), to.device()),
+                      "ask whether a GPU reaches the next one"));
     if (can_access == 0) return {};
     PERSEUS_RETURN_IF_ERROR(from.MakeCurrent());
-    const int code = api_.f.EnablePeerAccess(to.context(), 0);
+    const int code = driver_.EnablePeerAccess(to.context(), 0);
     if (code == cuda::kPeerAccessAlreadyEnabled) return {};
-    return api_.Check(code, "let a GPU reach the next one");
+    return driver_.Check(code, "let a GPU reach the next one");
   }
 
   // Runs an all-reduce, because NCCL connects the GPUs only then. Fails if a GPU is not usable
@@ -380,7 +528,7 @@ class CudaNode final : public DriverNode {
   }
 
   Result<void> TryCollective() {
-    PERSEUS_ASSIGN_OR_RETURN(nccl_, cuda::OpenNccl());
+    PERSEUS_ASSIGN_OR_RETURN(nccl_, cuda::LoadNccl());
     std::vector<int> ordinals;
     for (const auto& gpu : gpus_) ordinals.push_back(gpu->ordinal());
     std::vector<void*> communicators(gpus_.size());
@@ -439,9 +587,9 @@ class CudaNode final : public DriverNode {
   }
 
   Result<double> TimeKernel(Nanoseconds duration) {
-    const auto watched = Watch({0}, duration);
-    if (!watched) return FailAs(ErrorKind::kSystem, "{}", watched.error().message);
-    const auto& samples = watched->front();
+    const auto records = Record({0}, std::nullopt, 0, duration);
+    if (!records) return FailAs(ErrorKind::kSystem, "{}", records.error().message);
+    const auto& samples = records->front().samples;
     if (samples.size() < 2 || samples.back().work <= samples.front().work) {
       return FailAs(ErrorKind::kSystem, "the kernel that computes made no progress");
     }
@@ -458,8 +606,8 @@ class CudaNode final : public DriverNode {
         PERSEUS_RETURN_IF_ERROR(At(0).MakeCurrent());
         if (operation == Operation::kHostFunction) {
           PERSEUS_RETURN_IF_ERROR(
-              api_.Check(api_.f.LaunchHostFunction(At(0).probe_stream(), DoNothing, nullptr),
-                         "launch a host function"));
+              driver_.Check(driver_.LaunchHostFunction(At(0).probe_stream(), DoNothing, nullptr),
+                            "launch a host function"));
         }
         PERSEUS_RETURN_IF_ERROR(At(0).Notify());
         return At(0).AwaitNotice();
@@ -480,9 +628,9 @@ class CudaNode final : public DriverNode {
       const CudaGpu& to = *gpus_[(i + 1) % gpus_.size()];
       PERSEUS_RETURN_IF_ERROR(from.MakeCurrent());
       PERSEUS_RETURN_IF_ERROR(
-          api_.Check(api_.f.CopyPeer(to.buffer() + kCopyBytes, to.context(), from.buffer(),
-                                     from.context(), kCopyBytes, from.probe_stream()),
-                     "copy between GPUs"));
+          driver_.Check(driver_.CopyPeer(to.buffer() + kCopyBytes, to.context(), from.buffer(),
+                                         from.context(), kCopyBytes, from.probe_stream()),
+                        "copy between GPUs"));
     }
     return {};
   }
@@ -509,8 +657,11 @@ class CudaNode final : public DriverNode {
     return {};
   }
 
-  const cuda::Api api_;
-  std::vector<std::unique_ptr<CudaGpu>> gpus_;
+  const std::vector<device::Device*> devices_;
+  RealClock clock_;
+  std::string why_no_kernels_;
+  cuda::Driver driver_;
+  std::vector<std::unique_ptr<CudaGpu>> gpus_;  // Without kernels, none.
   cuda::Nccl nccl_;
   std::vector<void*> communicators_;  // Of all GPUs, or none.
   std::string why_no_copies_, why_no_collectives_;
@@ -519,9 +670,7 @@ class CudaNode final : public DriverNode {
 }  // namespace
 
 std::unique_ptr<MeasuredNode> OpenCudaNode(const std::vector<device::Device*>& devices) {
-  auto node = CudaNode::Open(devices);
-  if (node) return *std::move(node);
-  return std::make_unique<DriverNode>(devices, node.error().message);
+  return std::make_unique<CudaNode>(devices);
 }
 
 }  // namespace perseus::qualifier

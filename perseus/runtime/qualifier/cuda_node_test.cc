@@ -81,10 +81,11 @@ TEST_F(CudaNodeTest, SamplesShowTheRateOfTheKernel) {
   fake_kernels::SetRate(0.5);
   ASSERT_TRUE(node->Run(0, Load::kCompute));
   const auto watched = MeasureUntil(
-      50 * kMillisecond, [&](Nanoseconds window) { return node->Watch({0}, window); },
-      [](const auto& result) { return !result || result->front().size() >= 2; });
+      50 * kMillisecond,
+      [&](Nanoseconds window) { return node->Record({0}, std::nullopt, 0, window); },
+      [](const auto& result) { return !result || result->front().samples.size() >= 2; });
   ASSERT_TRUE(watched);
-  const auto& samples = watched->front();
+  const auto& samples = watched->front().samples;
   ASSERT_GE(samples.size(), 2U);
   // The work of a sample is rounded to a whole iteration.
   const auto duration = static_cast<double>(samples.back().at - samples.front().at);
@@ -103,7 +104,7 @@ TEST_F(CudaNodeTest, ASwitchSetsTheClocksAndRecordsTheWorkAround) {
   const auto records = MeasureUntil(
       5 * kMillisecond,
       [&](Nanoseconds window) {
-        return node->Switch({0, 1}, Setting{600, 600}, window, window);
+        return node->Record({0, 1}, Setting{600, 600}, window, window);
       },
       [&](const auto& result) { return !result || std::ranges::all_of(*result, is_around); });
   ASSERT_TRUE(records);
@@ -160,12 +161,12 @@ TEST_F(CudaNodeTest, ReadsAllGpusAtOnce) {
   EXPECT_TRUE(node->Read({0}, 10 * kMillisecond));
 }
 
-// Compute capability 7.5 has room for 1,024 threads on a multiprocessor.
+// On a real GPU, a small kernel waits while every multiprocessor has a block of the load.
 TEST_F(CudaNodeTest, ALoadLeavesRoomForASmallKernel) {
-  for (const int threads : {1024, 1536, 2048}) {
-    Reset({.threads_per_multiprocessor = threads});
-    const auto timed = Open()->Time(Operation::kLaunch, {}, 2 * kMillisecond);
-    EXPECT_TRUE(timed) << threads;
+  for (const int multiprocessors : {5, 16, 132}) {
+    Reset({.multiprocessors = multiprocessors});
+    const auto node = Open();
+    EXPECT_TRUE(node->Time(Operation::kLaunch, {}, 2 * kMillisecond)) << multiprocessors;
   }
 }
 

@@ -27,18 +27,6 @@ std::vector<WorkStep> StepsOf(const std::vector<WorkSample>& samples) {
 
 }  // namespace
 
-double RateBetween(const std::vector<WorkSample>& samples, Nanoseconds from, Nanoseconds to) {
-  const WorkSample* first = nullptr;
-  const WorkSample* last = nullptr;
-  for (const WorkSample& sample : samples) {
-    if (sample.at < from || sample.at > to) continue;
-    if (first == nullptr) first = &sample;
-    last = &sample;
-  }
-  if (first == nullptr || last->at == first->at) return 0;
-  return (last->work - first->work) / static_cast<double>(last->at - first->at);
-}
-
 std::optional<Nanoseconds> FindLanding(const std::vector<WorkSample>& samples,
                                        const ExpectedSwitch& expected) {
   const std::vector<WorkStep> steps = StepsOf(samples);

@@ -34,8 +34,4 @@ struct ExpectedSwitch {
 std::optional<Nanoseconds> FindLanding(const std::vector<WorkSample>& samples,
                                        const ExpectedSwitch& expected);
 
-// Work per nanosecond between two times, from the first to the last sample between them. 0 with
-// fewer than two samples.
-double RateBetween(const std::vector<WorkSample>& samples, Nanoseconds from, Nanoseconds to);
-
 }  // namespace perseus::qualifier

@@ -79,12 +79,5 @@ TEST(Landing, ARampCountsAtItsMiddle) {
   EXPECT_NEAR(static_cast<double>(*found), 15e6, 0.5e6);
 }
 
-TEST(Landing, RateBetween) {
-  const auto samples = Series(10 * kMillisecond, 2, 0, 20 * kMillisecond);
-  EXPECT_DOUBLE_EQ(RateBetween(samples, 0, 10 * kMillisecond), 1);
-  EXPECT_DOUBLE_EQ(RateBetween(samples, 10 * kMillisecond, 20 * kMillisecond), 2);
-  EXPECT_DOUBLE_EQ(RateBetween(samples, kSecond, 2 * kSecond), 0);
-}
-
 }  // namespace
 }  // namespace perseus::qualifier

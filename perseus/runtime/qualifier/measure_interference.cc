@@ -1,5 +1,4 @@
-#include "perseus/runtime/qualifier/measure_interference.h"
-
+// The part of a qualification that times operations beside clock changes (qualify_run.h).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,9 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "perseus/planning/hardware_facts/combine.h"
-#include "perseus/runtime/qualifier/interference.h"
-#include "perseus/runtime/qualifier/statistics.h"
+#include "perseus/runtime/qualifier/qualify_run.h"
 
 namespace perseus::qualifier {
 namespace {
@@ -90,7 +87,7 @@ class InterferenceMeasurement {
   // The clocks between which the changes alternate are neighbors.
   Disturbance Quiet() const {
     if (!run_.can_set) return {};
-    const auto& clocks_mhz = run_.node.device(0).info().sm_clocks_mhz;
+    const auto& clocks_mhz = run_.clocks_mhz();
     return {.change_period = 0,
             .first_mhz = clocks_mhz.back(),
             .second_mhz = clocks_mhz[clocks_mhz.size() - 2],

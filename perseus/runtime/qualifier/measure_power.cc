@@ -1,21 +1,91 @@
-#include "perseus/runtime/qualifier/measure_power.h"
-
+// The parts of a qualification that read energy and power (qualify_run.h).
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
-#include <string>
-#include <vector>
+#include <utility>
 
-#include "perseus/base/median.h"
-#include "perseus/runtime/qualifier/gpu_readings.h"
+#include "perseus/base/statistics.h"
+#include "perseus/runtime/qualifier/qualify_run.h"
 
 namespace perseus::qualifier {
 namespace {
 
 using device::Setting;
 
+constexpr Nanoseconds kBetweenChecks = 500 * kMillisecond;  // Of should_stop().
+// NVML averages the power of some GPUs over a second. Wait so long after a change of load or clock.
+constexpr Nanoseconds kPowerSettles = 1'500 * kMillisecond;
 constexpr Nanoseconds kLeastPowerWindow = 1'500 * kMillisecond;
+constexpr Nanoseconds kLongestWindow = 300 * kSecond;
+constexpr int kPowerBlocks = 10;
+constexpr int kPowerClocks = 5;
+
+// The telemetry of each GPU.
+using GpuReadings = std::vector<std::vector<device::Telemetry>>;
+
+// The clocks at which power is measured, from the highest one down to the far one.
+std::vector<int> ChoosePowerClocks(const std::vector<int>& clocks_mhz) {
+  std::vector<int> chosen_mhz;
+  for (int i = 0; i < kPowerClocks; ++i) {
+    const double part = 1 - (1 - kFarPart) * i / (kPowerClocks - 1);
+    chosen_mhz.push_back(NearestClock(clocks_mhz, part * clocks_mhz.back()));
+  }
+  chosen_mhz.erase(std::unique(chosen_mhz.begin(), chosen_mhz.end()), chosen_mhz.end());
+  return chosen_mhz;
+}
+
+// Reads all GPUs for that long.
+Result<GpuReadings> ReadFor(QualifyRun& run, Nanoseconds window) {
+  GpuReadings all(run.all_gpus.size());
+  const Nanoseconds end = run.node.clock().Now() + window;
+  for (Nanoseconds left = window; left > 0; left = end - run.node.clock().Now()) {
+    PERSEUS_RETURN_IF_ERROR(run.CheckStop());
+    PERSEUS_ASSIGN_OR_RETURN(const auto read,
+                             Pass(run.node.Read(run.all_gpus, std::min(left, kBetweenChecks))));
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      all[i].insert(all[i].end(), read[i].begin(), read[i].end());
+    }
+  }
+  return all;
+}
+
+std::vector<CounterReading> CountersOf(const std::vector<device::Telemetry>& readings) {
+  std::vector<CounterReading> counters;
+  counters.reserve(readings.size());
+  for (const auto& one : readings) counters.push_back({one.at, one.energy_j, one.power_w});
+  return counters;
+}
+
+// The clock of each GPU in its last reading, ascending.
+std::vector<int> LastClocks(const GpuReadings& readings) {
+  std::vector<int> clocks_mhz;
+  for (const auto& one : readings) {
+    if (!one.empty()) clocks_mhz.push_back(one.back().sm_clock_mhz);
+  }
+  std::sort(clocks_mhz.begin(), clocks_mhz.end());
+  return clocks_mhz;
+}
+
+// The mean power of one GPU. Empty without readings.
+std::optional<Estimate> MeanPower(const std::vector<device::Telemetry>& readings) {
+  if (readings.empty()) return std::nullopt;
+  std::optional<Estimate> power;
+  if (!readings.front().is_energy_integrated) {
+    power = PowerByCounter(CountersOf(readings), kPowerBlocks);
+  }
+  if (!power) {  // Power readings, in as many blocks.
+    std::vector<double> blocks;
+    const std::size_t size = std::max<std::size_t>(1, readings.size() / kPowerBlocks);
+    for (std::size_t from = 0; from + size <= readings.size(); from += size) {
+      double sum = 0;
+      for (std::size_t i = from; i < from + size; ++i) sum += readings[i].power_w;
+      blocks.push_back(sum / static_cast<double>(size));
+    }
+    power = MeanOf(blocks);
+  }
+  if (power) power->low = std::max(0.0, power->low);
+  return power;
+}
 
 // What the GPUs did under one load: the power of each, and their readings.
 struct PowerWindow {
@@ -48,25 +118,28 @@ void NoteLimits(QualifyRun& run, const std::string& at, const GpuReadings& readi
                         at, clocks_mhz.front(), device::Describe(others)));
 }
 
+struct PowerCase {
+  Load load;
+  const char* what;
+  std::optional<Estimate> hardware_facts::PowerFacts::*field;
+};
+constexpr PowerCase kPowerCases[] = {
+    {Load::kIdle, "idle power", &hardware_facts::PowerFacts::idle_w},
+    {Load::kBlocked, "blocking power", &hardware_facts::PowerFacts::blocked_w},
+    {Load::kCompute, "busy power", &hardware_facts::PowerFacts::busy_w}};
+
 Result<void> MeasureAt(QualifyRun& run, int clock_mhz, Nanoseconds window) {
-  hardware_facts::PowerFacts power{
-      .sm_clock_mhz = clock_mhz, .idle_w = {}, .blocked_w = {}, .busy_w = {}};
+  hardware_facts::PowerFacts power;
+  power.sm_clock_mhz = clock_mhz;
   if (clock_mhz != 0) PERSEUS_RETURN_IF_ERROR(run.LockAll(clock_mhz));
   const std::string at = clock_mhz == 0 ? "" : fmt::format(" at {} MHz", clock_mhz);
   std::vector<int> seen_mhz;
-  for (const Load load : {Load::kIdle, Load::kBlocked, Load::kCompute}) {
+  for (const auto& [load, what, field] : kPowerCases) {
     if (!run.node.WhyNot(load).empty()) continue;
     PERSEUS_RETURN_IF_ERROR(run.RunOnAll(load));
     PERSEUS_ASSIGN_OR_RETURN(const auto measured, MeasureWindow(run, window));
-    const auto combine = [&](const char* what) {
-      return run.siblings.Combine(what + at, Siblings::Unit::kWatts, measured.powers_w);
-    };
-    if (load == Load::kIdle) power.idle_w = combine("idle power");
-    if (load == Load::kBlocked) power.blocked_w = combine("blocking power");
-    if (load == Load::kCompute) {
-      power.busy_w = combine("busy power");
-      NoteLimits(run, at, measured.readings);
-    }
+    power.*field = run.siblings.Combine(what + at, Siblings::Unit::kWatts, measured.powers_w);
+    if (load == Load::kCompute) NoteLimits(run, at, measured.readings);
     seen_mhz = LastClocks(measured.readings);
   }
   PERSEUS_RETURN_IF_ERROR(run.RunOnAll(Load::kIdle));
@@ -83,7 +156,7 @@ Result<void> MeasureAt(QualifyRun& run, int clock_mhz, Nanoseconds window) {
 // the GPUs wait: on every GPU.
 Result<void> CompareRangeLock(QualifyRun& run, Nanoseconds window) {
   if (!run.node.WhyNot(Load::kBlocked).empty()) return {};
-  const int lowest_mhz = run.node.device(0).info().sm_clocks_mhz.front();
+  const int lowest_mhz = run.clocks_mhz().front();
   PERSEUS_RETURN_IF_ERROR(run.RunOnAll(Load::kBlocked));
   PERSEUS_RETURN_IF_ERROR(run.LockAll(run.clocks.top_mhz));
   PERSEUS_ASSIGN_OR_RETURN(const auto exact, MeasureWindow(run, window));
@@ -113,9 +186,42 @@ Result<void> CompareRangeLock(QualifyRun& run, Nanoseconds window) {
 
 }  // namespace
 
+Result<void> MeasureCounter(QualifyRun& run, PartOfRun part) {
+  run.options.progress("energy counter", part.from);
+  PERSEUS_RETURN_IF_ERROR(run.RunOnAll(run.BusyLoad()));
+  Sleep(run.node.clock(), kPowerSettles);
+  PERSEUS_ASSIGN_OR_RETURN(
+      const auto readings,
+      ReadFor(run, std::clamp(run.DurationOf(part.length), 2 * kSecond, kLongestWindow)));
+  PERSEUS_RETURN_IF_ERROR(run.RunOnAll(Load::kIdle));
+  std::vector<std::optional<Estimate>> periods_ms, biases;
+  std::vector<double> resolutions_j;
+  for (const auto& of_gpu : readings) {
+    if (!of_gpu.empty() && of_gpu.front().is_energy_integrated) {
+      run.Limit("A GPU has no energy counter. Energy is integrated from power readings.");
+      return {};
+    }
+    const auto findings = ExamineCounter(CountersOf(of_gpu));
+    if (!findings) {
+      run.Limit("The energy counter changed too rarely to be examined.");
+      return {};
+    }
+    periods_ms.emplace_back(findings->period_ms);
+    biases.emplace_back(findings->bias);
+    resolutions_j.push_back(findings->resolution_j);
+  }
+  const auto period_ms = run.siblings.Combine("period of the energy counter",
+                                              Siblings::Unit::kMilliseconds, periods_ms);
+  const auto bias =
+      run.siblings.Combine("bias of the energy counter", Siblings::Unit::kFraction, biases);
+  run.result.facts.energy_counter = hardware_facts::EnergyCounterFacts{
+      .period_ms = *period_ms, .resolution_j = Median(resolutions_j), .bias = *bias};
+  return {};
+}
+
 Result<void> MeasurePower(QualifyRun& run, PartOfRun part) {
   std::vector<int> clocks_mhz = {0};  // The driver chooses.
-  if (run.can_set) clocks_mhz = ChoosePowerClocks(run.node.device(0).info().sm_clocks_mhz);
+  if (run.can_set) clocks_mhz = ChoosePowerClocks(run.clocks_mhz());
   const auto count = static_cast<double>(clocks_mhz.size());
   const double windows = 3 * count + 2;
   const Nanoseconds window = std::clamp(run.DurationOf(part.length / windows) - kPowerSettles,

@@ -1,5 +1,4 @@
-#include "perseus/runtime/qualifier/measure_switches.h"
-
+// The part of a qualification that times clock changes (qualify_run.h).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +9,7 @@
 #include <vector>
 
 #include "perseus/runtime/qualifier/landing.h"
-#include "perseus/runtime/qualifier/statistics.h"
+#include "perseus/runtime/qualifier/qualify_run.h"
 
 namespace perseus::qualifier {
 namespace {
@@ -45,11 +44,6 @@ std::vector<SwitchCase> CasesOf(const SwitchClocks& clocks) {
           {Direction::kUp, false, near, top, {}, {}}};
 }
 
-int UnseenOf(const std::vector<SwitchCase>& cases) {
-  return std::accumulate(cases.begin(), cases.end(), 0,
-                         [](int sum, const SwitchCase& one) { return sum + one.unseen; });
-}
-
 // Many GPUs do not reach the highest clock of their list, so they show no switch near it.
 bool ShowsNear(const std::vector<SwitchCase>& cases) {
   std::size_t seen = 0;
@@ -62,36 +56,28 @@ bool ShowsNear(const std::vector<SwitchCase>& cases) {
   return seen > 0 || unseen < kMostUnseen;
 }
 
-// From the call to the landing of the GPU that landed last. Empty if one has not surely landed.
-std::optional<Nanoseconds> SlowestLanding(const std::vector<SwitchRecord>& records, double ratio) {
-  Nanoseconds slowest = 0;
-  for (const SwitchRecord& record : records) {
-    const auto landing = FindLanding(record.samples, {record.call_begin, ratio});
+// What the records of one switch show, of all its GPUs.
+struct SeenSwitch {
+  bool has_landed = true;         // Surely, on every GPU.
+  Nanoseconds latency = 0;        // From the call to the last landing.
+  Nanoseconds call = 0;           // The longest.
+  double sample_distance_ms = 0;  // The largest mean distance between two samples of a GPU's work.
+};
+
+SeenSwitch Examine(const std::vector<SwitchRecord>& records, double ratio) {
+  SeenSwitch seen;
+  for (const auto& [call_begin, call_end, samples] : records) {
+    const auto landing = FindLanding(samples, {call_begin, ratio});
     // Without work after the landing, the landing may be noise of the last samples.
-    if (!landing || record.samples.back().at - *landing < kBeforeSwitch) return std::nullopt;
-    slowest = std::max(slowest, *landing - record.call_begin);
-  }
-  return slowest;
-}
-
-double LongestCallMs(const std::vector<SwitchRecord>& records) {
-  Nanoseconds longest = 0;
-  for (const SwitchRecord& record : records) {
-    longest = std::max(longest, record.call_end - record.call_begin);
-  }
-  return AsMs(longest);
-}
-
-// The largest mean distance between two samples of a GPU's work.
-double SampleDistanceMs(const std::vector<SwitchRecord>& records) {
-  double largest_ms = 0;
-  for (const SwitchRecord& record : records) {
-    const auto& samples = record.samples;
+    seen.has_landed = seen.has_landed && landing && samples.back().at - *landing >= kBeforeSwitch;
+    if (landing) seen.latency = std::max(seen.latency, *landing - call_begin);
+    seen.call = std::max(seen.call, call_end - call_begin);
     if (samples.size() < 2) continue;
-    largest_ms = std::max(largest_ms, AsMs(samples.back().at - samples.front().at) /
-                                          static_cast<double>(samples.size() - 1));
+    seen.sample_distance_ms =
+        std::max(seen.sample_distance_ms, AsMs(samples.back().at - samples.front().at) /
+                                              static_cast<double>(samples.size() - 1));
   }
-  return largest_ms;
+  return seen;
 }
 
 class SwitchMeasurement {
@@ -135,9 +121,12 @@ class SwitchMeasurement {
       for (SwitchCase& one : cases) {
         if (one.is_far || shows_near) PERSEUS_RETURN_IF_ERROR(MeasureSwitch(gpus, one));
       }
-      if (UnseenOf(cases) >= kMostUnseen && cases[0].latencies_ms.empty()) break;
+      const int unseen =
+          std::accumulate(cases.begin(), cases.end(), 0,
+                          [](int sum, const SwitchCase& one) { return sum + one.unseen; });
+      if (unseen >= kMostUnseen && cases[0].latencies_ms.empty()) break;
     }
-    for (SwitchCase& one : cases) AddFacts(one, are_all);
+    for (const SwitchCase& one : cases) AddFacts(one, are_all);
     return {};
   }
 
@@ -146,29 +135,31 @@ class SwitchMeasurement {
     PERSEUS_RETURN_IF_ERROR(run_.CheckStop());
     PERSEUS_ASSIGN_OR_RETURN(
         auto records,
-        Pass(run_.node.Switch(gpus, Setting{one.to_mhz, one.to_mhz}, kBeforeSwitch, kAfterSwitch)));
+        Pass(run_.node.Record(gpus, Setting{one.to_mhz, one.to_mhz}, kBeforeSwitch, kAfterSwitch)));
     const double ratio = static_cast<double>(one.to_mhz) / one.from_mhz;
     Nanoseconds watched = kAfterSwitch;
-    auto slowest = SlowestLanding(records, ratio);
-    while (!slowest && watched < kLongestSwitch) {
-      PERSEUS_ASSIGN_OR_RETURN(const auto more, Pass(run_.node.Watch(gpus, watched)));
+    SeenSwitch seen = Examine(records, ratio);
+    while (!seen.has_landed && watched < kLongestSwitch) {
+      PERSEUS_ASSIGN_OR_RETURN(const auto more,
+                               Pass(run_.node.Record(gpus, std::nullopt, 0, watched)));
       for (std::size_t i = 0; i < records.size(); ++i) {
-        records[i].samples.insert(records[i].samples.end(), more[i].begin(), more[i].end());
+        records[i].samples.insert(records[i].samples.end(), more[i].samples.begin(),
+                                  more[i].samples.end());
       }
       watched *= 2;
-      slowest = SlowestLanding(records, ratio);
+      seen = Examine(records, ratio);
     }
-    sample_distance_ms_ = std::max(sample_distance_ms_, SampleDistanceMs(records));
-    one.calls_ms.push_back(LongestCallMs(records));
-    if (slowest) {
-      one.latencies_ms.push_back(AsMs(*slowest));
+    sample_distance_ms_ = std::max(sample_distance_ms_, seen.sample_distance_ms);
+    one.calls_ms.push_back(AsMs(seen.call));
+    if (seen.has_landed) {
+      one.latencies_ms.push_back(AsMs(seen.latency));
     } else {
       ++one.unseen;
     }
     return {};
   }
 
-  void AddFacts(SwitchCase& one, bool are_all) {
+  void AddFacts(const SwitchCase& one, bool are_all) {
     const std::string name = fmt::format("{} switches {} of {}", one.is_far ? "far" : "near",
                                          one.direction == Direction::kUp ? "up" : "down",
                                          are_all ? "all GPUs" : "one GPU");
@@ -190,8 +181,6 @@ class SwitchMeasurement {
          .latency_ms = *latency,
          .p95_latency_ms = QuantileOf(one.latencies_ms, 0.95)->value,
          .call_ms = *call});
-    run_.result.latencies.push_back(
-        {one.direction, one.is_far, are_all, std::move(one.latencies_ms)});
   }
 
   QualifyRun& run_;

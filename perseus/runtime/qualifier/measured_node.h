@@ -6,16 +6,11 @@
 // simulated node was given.
 //
 //   qualification.h   what to measure, in which order
-//   node_checks.h, measure_counter.h, measure_power.h, measure_switches.h, measure_interference.h
-//                     its parts, which write the facts; qualify_run.h has what they share
-//   clock_choice.h, gpu_readings.h
-//                     the clocks that they set, and the readings that they take
-//   statistics.h, landing.h, energy_counter.h, interference.h, siblings.h
-//                     estimates from samples (pure functions)
+//   qualify_run.h     its parts, which write the facts, and what they share
+//   estimates.h       estimates from samples (pure functions); landing.h finds a switch
 //   measured_node.h   this interface
-//   driver_node.h     real GPUs by their driver only: no kernels
-//   cuda_node.h       real GPUs with kernels by libcuda (no CUDA toolkit, no framework)
-//   simulated_node.h  GPUs with behavior that the caller gives, in virtual time
+//   cuda_node.h       real GPUs, with kernels by libcuda where it exists
+//   simulation/virtual_qualifier  GPUs with behavior that the caller gives, in virtual time
 //
 // The SM clock is seen in the work of a kernel that runs all the time and counts its iterations in
 // memory that the host reads. So a sample needs no launch, and the latency is that of the GPU and
@@ -27,13 +22,14 @@
 // Thread safety: one thread uses a node. The node may start threads inside a call.
 #pragma once
 
-#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "perseus/base/clock.h"
 #include "perseus/base/result.h"
+#include "perseus/planning/hardware_facts/hardware_facts.h"
 #include "perseus/runtime/device/device.h"
 #include "perseus/runtime/qualifier/landing.h"
 
@@ -45,6 +41,7 @@ enum class Load {
   kBlocked,  // A few blocks that spin on a flag, as a receive does that waits for its sender.
 };
 
+// In the order of hardware_facts::InterferenceKinds().
 enum class Operation {
   kLaunch,        // From the launch of a small kernel until it has run.
   kKernel,        // A fixed amount of work of the kernel that computes.
@@ -55,10 +52,9 @@ enum class Operation {
 inline constexpr Operation kAllOperations[] = {Operation::kLaunch, Operation::kKernel,
                                                Operation::kCopy, Operation::kCollective,
                                                Operation::kHostFunction};
-// "launch", "kernel", "copy", "collective", "host_function": as in the facts file.
-std::string_view NameOf(Operation operation);
-// Empty if so many GPUs are enough for the operation. Otherwise a sentence that says why not.
-std::string WhyTooFewGpus(Operation operation, int gpu_count);
+inline std::string_view NameOf(Operation operation) {
+  return hardware_facts::InterferenceKinds()[static_cast<std::size_t>(operation)];
+}
 
 // What runs beside an operation, on all GPUs.
 struct Disturbance {
@@ -98,24 +94,22 @@ class MeasuredNode {
   virtual Clock& clock() = 0;
 
   // Empty if the node can run this load or this operation. Otherwise a sentence that says why not.
-  virtual std::string WhyNot(Load load) const = 0;
-  virtual std::string WhyNot(Operation operation) const = 0;
+  virtual std::string WhyNot(Load /*load*/) const { return ""; }
+  virtual std::string WhyNot(Operation operation) const {
+    const bool needs_two = operation == Operation::kCopy || operation == Operation::kCollective;
+    return needs_two && gpu_count() < 2 ? "the node has only one GPU" : "";
+  }
 
   // From now on, this load runs on the GPU. It replaces the load before. Requires WhyNot(load) to
   // be empty.
   virtual Result<void> Run(int gpu, Load load) = 0;
 
   // Requests the setting of the SM clock on these GPUs at the same moment, and records their work
-  // from `before` the call until `after` it. One record for each of `gpus`. Fails as the driver
-  // does.
-  virtual device::DeviceResult<std::vector<SwitchRecord>> Switch(const std::vector<int>& gpus,
-                                                                 const device::Setting& setting,
-                                                                 Nanoseconds before,
-                                                                 Nanoseconds after) = 0;
-
-  // Records the work of these GPUs from now on for that long.
-  virtual device::DeviceResult<std::vector<std::vector<WorkSample>>> Watch(
-      const std::vector<int>& gpus, Nanoseconds duration) = 0;
+  // from `before` the call until `after` it. Without a setting, it only records. One record for
+  // each of `gpus`. Fails as the driver does.
+  virtual device::DeviceResult<std::vector<SwitchRecord>> Record(
+      const std::vector<int>& gpus, const std::optional<device::Setting>& setting,
+      Nanoseconds before, Nanoseconds after) = 0;
 
   // Reads the telemetry of these GPUs from now on for that long, each about every
   // kBetweenReadings. Fails as the driver does.
@@ -129,6 +123,9 @@ class MeasuredNode {
 };
 
 // Waits by the node's clock.
-void Sleep(Clock& clock, Nanoseconds duration);
+inline void Sleep(Clock& clock, Nanoseconds duration) {
+  const Nanoseconds until = clock.Now() + duration;
+  while (clock.Now() < until) clock.WaitUntil(until);
+}
 
 }  // namespace perseus::qualifier

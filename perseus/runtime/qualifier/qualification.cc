@@ -1,17 +1,20 @@
 #include "perseus/runtime/qualifier/qualification.h"
 
-#include <string>
-#include <utility>
+#include <fmt/format.h>
 
-#include "perseus/runtime/qualifier/measure_counter.h"
-#include "perseus/runtime/qualifier/measure_interference.h"
-#include "perseus/runtime/qualifier/measure_power.h"
-#include "perseus/runtime/qualifier/measure_switches.h"
-#include "perseus/runtime/qualifier/node_checks.h"
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "perseus/base/wording.h"
 #include "perseus/runtime/qualifier/qualify_run.h"
 
 namespace perseus::qualifier {
 namespace {
+
+using device::Control;
+using device::DeviceErrorKind;
+using device::Setting;
 
 // The comment of the header has the same numbers.
 constexpr PartOfRun kCounter{.from = 0, .length = 0.10};
@@ -19,19 +22,224 @@ constexpr PartOfRun kPower{.from = 0.10, .length = 0.25};
 constexpr PartOfRun kSwitches{.from = 0.35, .length = 0.25};
 constexpr PartOfRun kInterference{.from = 0.60, .length = 0.40};
 
+// A near switch is large enough to see in the rate of a kernel, whose noise is about half a percent
+// per sample.
+constexpr double kNearPart = 0.97;
+
+std::vector<int> AllGpus(const MeasuredNode& node) {
+  std::vector<int> gpus(static_cast<std::size_t>(node.gpu_count()));
+  std::iota(gpus.begin(), gpus.end(), 0);
+  return gpus;
+}
+
+std::vector<std::string> NamesOf(MeasuredNode& node) {
+  std::vector<std::string> names;
+  for (const int gpu : AllGpus(node)) names.push_back(node.device(gpu).info().uuid);
+  return names;
+}
+
+// Empty if there are fewer than three different clocks.
+std::optional<SwitchClocks> ChooseSwitchClocks(const std::vector<int>& clocks_mhz) {
+  if (clocks_mhz.size() < 3) return std::nullopt;
+  SwitchClocks clocks;
+  clocks.top_mhz = clocks_mhz.back();
+  // The first clock below the top that is at least 3 % lower.
+  const auto above =
+      std::upper_bound(clocks_mhz.begin(), clocks_mhz.end(), kNearPart * clocks.top_mhz);
+  clocks.near_mhz = above == clocks_mhz.begin() ? clocks_mhz.front() : *(above - 1);
+  clocks.far_mhz = NearestClock(clocks_mhz, kFarPart * clocks.top_mhz);
+  if (clocks.far_mhz >= clocks.near_mhz) clocks.far_mhz = clocks_mhz.front();
+  if (clocks.near_mhz <= clocks.far_mhz) return std::nullopt;
+  return clocks;
+}
+
+// Whether the driver refuses, so that it refuses later as well.
+bool IsRefusal(DeviceErrorKind kind) {
+  return kind == DeviceErrorKind::kPermission || kind == DeviceErrorKind::kNotSupported;
+}
+
+// Facts are of one kind of GPU, and all GPUs are locked to the same clocks.
+Result<void> CheckKinds(QualifyRun& run) {
+  const device::DeviceInfo& first = run.node.device(0).info();
+  for (const int gpu : run.all_gpus) {
+    const device::DeviceInfo& info = run.node.device(gpu).info();
+    if (info.name == first.name && info.sm_clocks_mhz == first.sm_clocks_mhz) continue;
+    return FailAs(ErrorKind::kSystem,
+                  "{} ({}) and {} ({}) are different kinds of GPU, or have different clocks "
+                  "(measure each kind alone: --gpu UUID)",
+                  first.uuid, first.name, info.uuid, info.name);
+  }
+  return {};
+}
+
+void CheckLoads(QualifyRun& run) {
+  for (const Load load : {Load::kCompute, Load::kBlocked}) {
+    const std::string why = run.node.WhyNot(load);
+    if (why.empty()) continue;
+    run.Limit(fmt::format("No kernel that {} runs: {}.",
+                          load == Load::kCompute ? "computes" : "waits", why));
+  }
+}
+
+// Sets the clock of all GPUs to what it would be set to anyway. If the driver refuses, the rest
+// is measured without clocks.
+Result<void> CheckRights(QualifyRun& run) {
+  if (!run.can_set) return {};
+  for (const int gpu : run.all_gpus) {
+    const device::DeviceInfo& info = run.node.device(gpu).info();
+    std::string why = info.measure_only;
+    if (why.empty() && !info.sm_clocks_mhz.empty()) {
+      const int top_mhz = info.sm_clocks_mhz.back();
+      const auto applied = run.node.device(gpu).Apply(Control::kSmClock, Setting{top_mhz, top_mhz});
+      if (applied) {
+        run.result.has_set_clocks = true;
+        continue;
+      }
+      why = applied.error().message;
+      if (!IsRefusal(applied.error().kind)) return FailAs(ErrorKind::kSystem, "{}", why);
+    }
+    run.can_set = false;
+    for (int set = 0; set < gpu; ++set) {
+      PERSEUS_RETURN_IF_ERROR(Pass(run.node.device(set).Apply(Control::kSmClock, std::nullopt)));
+    }
+    run.Limit(fmt::format("This user may not set clocks, so no clock was set: {}.",
+                          why.empty() ? "the driver lists no clocks" : why));
+    return {};
+  }
+  return {};
+}
+
+void CheckClocks(QualifyRun& run) {
+  const auto clocks = ChooseSwitchClocks(run.clocks_mhz());
+  if (clocks) {
+    run.clocks = *clocks;
+  } else if (run.can_set) {
+    run.can_set = false;
+    run.Limit("The driver lists fewer than three SM clocks, so no clock was set.");
+  }
+}
+
+// A driver without readings of power or clocks cannot say more later either.
+Result<void> CheckReadings(QualifyRun& run) {
+  for (const int gpu : run.all_gpus) {
+    const auto read = run.node.device(gpu).Read();
+    if (read) continue;
+    if (!IsRefusal(read.error().kind)) {
+      return FailAs(ErrorKind::kSystem, "{}", read.error().message);
+    }
+    run.can_read = false;
+    run.Limit(
+        fmt::format("The driver refuses readings, so neither power nor energy was measured: {}.",
+                    read.error().message));
+    return {};
+  }
+  return {};
+}
+
+// What can be measured: sets can_set, can_read and clocks of `run`, with a limit for each thing
+// that is impossible.
+Result<void> CheckNode(QualifyRun& run) {
+  PERSEUS_RETURN_IF_ERROR(CheckKinds(run));
+  if (!run.options.sets_clocks) {
+    run.Limit("The clocks were not set, because the measurement was run without clocks.");
+  }
+  CheckLoads(run);
+  PERSEUS_RETURN_IF_ERROR(CheckRights(run));
+  CheckClocks(run);
+  return CheckReadings(run);
+}
+
 Result<void> MeasureAll(QualifyRun& run) {
-  run.options.progress("energy counter", kCounter.from);
   if (run.can_read) {
-    PERSEUS_RETURN_IF_ERROR(MeasureCounter(run, kCounter.length));
+    PERSEUS_RETURN_IF_ERROR(MeasureCounter(run, kCounter));
     PERSEUS_RETURN_IF_ERROR(MeasurePower(run, kPower));
   }
   // Without a kernel, a switch shows only in readings.
-  const bool is_seen = run.can_read || run.node.WhyNot(Load::kCompute).empty();
+  const bool is_seen = run.can_read || run.BusyLoad() == Load::kCompute;
   if (run.can_set && is_seen) PERSEUS_RETURN_IF_ERROR(MeasureSwitches(run, kSwitches));
   return MeasureInterference(run, kInterference);
 }
 
 }  // namespace
+
+int NearestClock(const std::vector<int>& clocks_mhz, double wanted_mhz) {
+  return *std::min_element(clocks_mhz.begin(), clocks_mhz.end(), [&](int a, int b) {
+    return std::abs(a - wanted_mhz) < std::abs(b - wanted_mhz);
+  });
+}
+
+std::optional<Estimate> Siblings::Combine(const std::string& what, Unit unit,
+                                          const std::vector<std::optional<Estimate>>& estimates) {
+  std::vector<hardware_facts::MemberValue> values;
+  for (std::size_t i = 0; i < estimates.size(); ++i) {
+    if (!estimates[i]) return std::nullopt;
+    values.push_back({names_[i], *estimates[i]});
+  }
+  if (values.empty()) return std::nullopt;
+  auto agreement = hardware_facts::Agree({what, unit, "GPUs"}, values);
+  for (auto& [who, how] : agreement.differences) {
+    std::string difference = values.size() == 2
+                                 ? fmt::format("{} differ: the ", who)
+                                 : fmt::format("{} differs from its siblings: its ", who);
+    const auto known = std::ranges::find(differences_, who, &Difference::who);
+    if (known == differences_.end()) {
+      differences_.push_back({std::move(who), difference + how, 1});
+    } else {
+      ++known->count;
+    }
+  }
+  return agreement.estimate;
+}
+
+std::vector<std::string> Siblings::Differences() const {
+  std::vector<std::string> sentences;
+  for (const Difference& one : differences_) {
+    const int others = one.count - 1;
+    sentences.push_back(
+        fmt::format("{}{}.", one.what,
+                    others == 0 ? "" : fmt::format(" (and {})", Counted(others, "other value"))));
+  }
+  return sentences;
+}
+
+QualifyRun::QualifyRun(MeasuredNode& measured, const QualifyOptions& wanted)
+    : node(measured),
+      options(wanted),
+      all_gpus(AllGpus(measured)),
+      can_set(wanted.sets_clocks),
+      siblings(NamesOf(measured)) {}
+
+void QualifyRun::Limit(std::string sentence) {
+  auto& limits = result.facts.limits;
+  if (std::find(limits.begin(), limits.end(), sentence) == limits.end()) {
+    limits.push_back(std::move(sentence));
+  }
+}
+
+Result<void> QualifyRun::CheckStop() const {
+  if (!options.should_stop()) return {};
+  return FailAs(ErrorKind::kSystem, "the measurement was interrupted, so it has no result");
+}
+
+Result<void> QualifyRun::LockAll(const device::Setting& setting) {
+  for (const int gpu : all_gpus) {
+    PERSEUS_RETURN_IF_ERROR(Pass(node.device(gpu).Apply(device::Control::kSmClock, setting)));
+  }
+  return {};
+}
+
+Result<void> QualifyRun::RunOnAll(Load load) {
+  for (const int gpu : all_gpus) PERSEUS_RETURN_IF_ERROR(node.Run(gpu, load));
+  return {};
+}
+
+Load QualifyRun::BusyLoad() const {
+  return node.WhyNot(Load::kCompute).empty() ? Load::kCompute : Load::kIdle;
+}
+
+Nanoseconds QualifyRun::DurationOf(double fraction) const {
+  return static_cast<Nanoseconds>(options.duration_s * fraction * kSecond);
+}
 
 Result<Qualification> Qualify(MeasuredNode& node, const QualifyOptions& options) {
   QualifyRun run(node, options);

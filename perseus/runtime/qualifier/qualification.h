@@ -40,18 +40,9 @@ struct QualifyOptions {
                                                                              double) {};
 };
 
-// All samples of one case, for the figure.
-struct LatencySamples {
-  hardware_facts::Direction direction = hardware_facts::Direction::kUp;
-  bool is_far = false;
-  bool all_gpus = false;
-  std::vector<double> latencies_ms;  // With all GPUs: of the GPU that landed last.
-};
-
 struct Qualification {
   // Without host, version and time, which the caller knows.
   hardware_facts::HardwareFacts facts;
-  std::vector<LatencySamples> latencies;
   // Whether a driver accepted a setting, so that clocks have to be restored.
   bool has_set_clocks = false;
 };

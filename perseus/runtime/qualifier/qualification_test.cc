@@ -9,9 +9,8 @@
 #include <optional>
 #include <utility>
 
-#include "perseus/runtime/qualifier/figure.h"
-#include "perseus/runtime/qualifier/simulated_node.h"
-#include "perseus/runtime/qualifier/statistics.h"
+#include "perseus/runtime/qualifier/estimates.h"
+#include "perseus/simulation/virtual_qualifier/simulated_node.h"
 
 namespace perseus::qualifier {
 namespace {
@@ -396,22 +395,6 @@ TEST(Qualification, StopsWhenAsked) {
       Qualify(node, {.duration_s = 300, .should_stop = [&] { return ++asked > 40; }});
   ASSERT_FALSE(qualified);
   EXPECT_THAT(qualified.error().message, HasSubstr("interrupted"));
-}
-
-TEST(Qualification, TheFigureHasEveryCase) {
-  const Qualification qualified = Qualified(DifficultModel(), 2);
-  const std::string svg = DrawQualification(qualified);
-  for (const char* text : {"far up, all GPUs", "near down, one GPU", "collective", "blocked"}) {
-    EXPECT_THAT(svg, HasSubstr(text));
-  }
-  // Ticks are round numbers.
-  for (const char* label : {">0.5<", ">200<", ">1000<", ">20<"}) {
-    EXPECT_THAT(svg, HasSubstr(label));
-  }
-  EXPECT_THAT(svg, Not(HasSubstr("e+")));
-  EXPECT_THAT(svg, Not(HasSubstr("nan")));
-  // Nothing measured is no error either.
-  EXPECT_THAT(DrawQualification({}), HasSubstr("not measured"));
 }
 
 TEST(Qualification, TheFileHasEveryFact) {

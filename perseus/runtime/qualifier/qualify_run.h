@@ -1,22 +1,23 @@
-// What the parts of a qualification share: the node, what is possible on it, and the result so far.
+// The parts of a qualification, and what they share: the node, what is possible on it, and the
+// result so far.
 //
-// Each part is a function of its own file: measure_counter.h, measure_power.h, measure_switches.h,
-// measure_interference.h. A part returns an error only if the whole qualification has to end. What
-// it cannot measure it leaves out, with a sentence in the limits.
+// A part returns an error only if the whole qualification has to end. What it cannot measure it
+// leaves out, with a sentence in the limits.
 //
-// Not thread-safe.
+// Thread safety: for the thread of the node.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "perseus/base/result.h"
-#include "perseus/runtime/qualifier/clock_choice.h"
+#include "perseus/planning/hardware_facts/merge.h"
+#include "perseus/runtime/qualifier/estimates.h"
 #include "perseus/runtime/qualifier/measured_node.h"
 #include "perseus/runtime/qualifier/qualification.h"
-#include "perseus/runtime/qualifier/siblings.h"
 
 namespace perseus::qualifier {
 
@@ -24,6 +25,42 @@ namespace perseus::qualifier {
 struct PartOfRun {
   double from = 0;
   double length = 0;
+};
+
+// A near switch is between top and near, a far one between top and far.
+struct SwitchClocks {
+  int top_mhz = 0, near_mhz = 0, far_mhz = 0;
+};
+// Of the top clock. A far switch stays above the clocks at which GPUs change the memory clock, too.
+inline constexpr double kFarPart = 0.4;
+// The clock of the list that is nearest to the wanted one. Requires clocks.
+int NearestClock(const std::vector<int>& clocks_mhz, double wanted_mhz);
+
+// One value of all GPUs of a node, and the GPUs whose values differ from those of their siblings,
+// by the rule of hardware_facts/merge.h.
+class Siblings {
+ public:
+  using Unit = hardware_facts::Unit;
+
+  // The names of the GPUs, in the order of the estimates.
+  explicit Siblings(std::vector<std::string> names) : names_(std::move(names)) {}
+
+  // The median of the GPUs that do not differ, with an interval that covers theirs. Empty if a GPU
+  // has no estimate. `what` completes "its ... is": "busy power at 1410 MHz".
+  std::optional<Estimate> Combine(const std::string& what, Unit unit,
+                                  const std::vector<std::optional<Estimate>>& estimates);
+
+  // One sentence for each GPU that differed, with its first value and the number of the others.
+  std::vector<std::string> Differences() const;
+
+ private:
+  struct Difference {
+    std::string who;
+    std::string what;  // The first one.
+    int count = 0;
+  };
+  std::vector<std::string> names_;
+  std::vector<Difference> differences_;
 };
 
 struct QualifyRun {
@@ -40,6 +77,8 @@ struct QualifyRun {
   Load BusyLoad() const;
   // That fraction of the whole duration.
   Nanoseconds DurationOf(double fraction) const;
+  // All clocks of a GPU, ascending.
+  const std::vector<int>& clocks_mhz() const { return node.device(0).info().sm_clocks_mhz; }
 
   MeasuredNode& node;
   const QualifyOptions& options;
@@ -61,5 +100,23 @@ Result<T> Pass(device::DeviceResult<T> of_driver) {
     return *std::move(of_driver);
   }
 }
+
+// The energy counters of all GPUs at once, under load: period, resolution and bias. Requires
+// can_read.
+Result<void> MeasureCounter(QualifyRun& run, PartOfRun part);
+
+// The power of all GPUs at once: idle, blocked and busy, at several clocks. And whether a waiting
+// GPU draws less with a lock of a range of clocks than with a lock of one clock. Requires can_read.
+// Without can_set, at the clock that the driver chooses.
+Result<void> MeasurePower(QualifyRun& run, PartOfRun part);
+
+// From the request of a clock to its landing: up and down, near and far, of one GPU and of all at
+// once. And how long the call takes. Requires can_set, and a landing that can be seen: in a kernel
+// that computes, or in readings.
+Result<void> MeasureSwitches(QualifyRun& run, PartOfRun part);
+
+// What clock changes, readings and host functions cost the work that runs beside them, and from
+// that the greatest rate of changes that harms no operation.
+Result<void> MeasureInterference(QualifyRun& run, PartOfRun part);
 
 }  // namespace perseus::qualifier

@@ -1,4 +1,4 @@
-#include "perseus/runtime/qualifier/siblings.h"
+#include "perseus/runtime/qualifier/qualify_run.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -7,8 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "perseus/base/median.h"
-#include "perseus/runtime/profiler/measured_option.h"
+#include "perseus/base/statistics.h"
 
 namespace perseus::tuner {
 namespace {
@@ -41,17 +40,6 @@ Result<void> CheckRan(const LoggedRank& rank, const protocol::RankId& name,
   if (rank.Find(range.end) != nullptr) return {};
   return Fail("rank {} did not record step {} (its log says why; run it again)", Name(name),
               range.end);
-}
-
-// Of the mean of these values. 0 with fewer than two.
-double StandardError(const std::vector<double>& values) {
-  if (values.size() < 2) return 0;
-  const auto count = static_cast<double>(values.size());
-  double sum = 0;
-  for (const double value : values) sum += value;
-  double squares = 0;
-  for (const double value : values) squares += (value - sum / count) * (value - sum / count);
-  return std::sqrt(squares / (count - 1) / count);
 }
 
 // From the first to the last instruction, since 1970. On a GPU, a step may return before it has
@@ -87,8 +75,7 @@ double OverlapOfSteps(const JobLogs& logs, const std::set<protocol::RankId>& ran
 }
 
 PromiseRange RangeWith(double promised, double seen, double error, int degrees_of_freedom) {
-  const double half =
-      error > 0 ? error * profiler::StudentHalfWidth(std::max(1, degrees_of_freedom)) : 0;
+  const double half = error > 0 ? error * StudentHalfWidth(std::max(1, degrees_of_freedom)) : 0;
   return {promised, std::min(promised, seen - half), std::max(promised, seen + half)};
 }
 
@@ -140,15 +127,12 @@ Result<UsualCost> UsualCostOfSteps(const JobLogs& logs, const std::set<protocol:
     if (!one) return Fail(one);
     energies.push_back(one->energy_j);
   }
-  cost.energy_error_j = StandardError(energies);
+  cost.energy_error_j =
+      StandardDeviation(energies) / std::sqrt(static_cast<double>(energies.size()));
   cost.steps = static_cast<int>(energies.size());
   cost.overlap_s = OverlapOfSteps(logs, ranks, range);
-  std::vector<double> distances;
-  for (const double time_s : times) distances.push_back(std::abs(time_s - cost.time_s));
-  // For a normal distribution: 1.4826 converts the median distance to a standard deviation, and the
-  // error of a median is 1.2533 times that of a mean.
-  cost.time_error_s =
-      1.4826 * 1.2533 * Median(std::move(distances)) / std::sqrt(static_cast<double>(times.size()));
+  cost.time_error_s = kErrorOfMedian * kDeviationsOfMad * MedianDeviation(times, cost.time_s) /
+                      std::sqrt(static_cast<double>(times.size()));
   return cost;
 }
 

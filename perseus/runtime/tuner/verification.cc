@@ -7,8 +7,8 @@
 #include <optional>
 #include <utility>
 
-#include "perseus/base/median.h"
 #include "perseus/base/random.h"
+#include "perseus/base/statistics.h"
 #include "perseus/runtime/protocol/assignment_writer.h"
 #include "perseus/runtime/tuner/conductor.h"
 #include "perseus/runtime/tuner/step_costs.h"
@@ -392,13 +392,12 @@ Result<BlockLayout> LayOutBlocks(int steps, double step_time_s, double counter_p
 double StepNoise(std::span<const double> step_times_s) {
   std::vector<double> differences;
   for (std::size_t i = 0; i + 1 < step_times_s.size(); ++i) {
-    differences.push_back(std::abs(step_times_s[i + 1] - step_times_s[i]));
+    differences.push_back(step_times_s[i + 1] - step_times_s[i]);
   }
   if (differences.size() < 2) return 0;
   const double usual_s = MedianOrZero({step_times_s.begin(), step_times_s.end()});
-  // For normal noise, 1.4826 times the median of an absolute value is the standard deviation. That
-  // of a difference is sqrt(2) times as large as that of a step.
-  return 1.4826 * MedianOrZero(std::move(differences)) / std::sqrt(2.0) / usual_s;
+  // The standard deviation of a difference is sqrt(2) times as large as that of a step.
+  return kDeviationsOfMad * MedianDeviation(differences, 0) / std::sqrt(2.0) / usual_s;
 }
 
 double StepsToDecide(double step_noise, double step_time_s, double counter_period_s,

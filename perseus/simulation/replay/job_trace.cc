@@ -13,7 +13,7 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/index.h"
-#include "perseus/base/median.h"
+#include "perseus/base/statistics.h"
 #include "perseus/base/wording.h"
 #include "perseus/simulation/replay/text_stream.h"
 #include "perseus/simulation/replay/trace_events.h"

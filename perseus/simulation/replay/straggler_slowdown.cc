@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "perseus/base/index.h"
-#include "perseus/base/median.h"
+#include "perseus/base/statistics.h"
 
 namespace perseus::replay {
 namespace {

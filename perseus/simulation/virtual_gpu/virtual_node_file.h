@@ -37,7 +37,7 @@
 //   throttle_at_c = 90.0
 //   resume_at_c = 85.0         # at least half a degree below throttle_at_c
 //   throttle_mhz = 810         # default: the lowest clock
-//   [driver]                   # for `perseus qualify` only (qualifier/simulated_node.h)
+//   [driver]                   # for `perseus qualify` only (virtual_qualifier/simulated_node.h)
 //   call_ms = 1.0              # see DriverBehavior for all keys
 //
 // All times are virtual. Relative paths are relative to the file.

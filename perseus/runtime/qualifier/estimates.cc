@@ -1,12 +1,33 @@
-#include "perseus/runtime/qualifier/energy_counter.h"
+#include "perseus/runtime/qualifier/estimates.h"
 
 #include <algorithm>
+#include <boost/math/distributions/binomial.hpp>
 #include <cmath>
 #include <cstdint>
 #include <numeric>
 
+#include "perseus/base/statistics.h"
+
 namespace perseus::qualifier {
 namespace {
+
+// Each side of the interval excludes at most this probability.
+constexpr double kTail = 0.025;
+
+struct Ranks {
+  int low = 0;  // Of the sorted samples, from 0. -1 and n: none.
+  int high = 0;
+};
+
+// Sample k (sorted, from 0) is above the true quantile if at most k samples are below the quantile,
+// and below it if more are.
+Ranks RanksOf(int n, double part) {
+  const boost::math::binomial below(n, part);
+  Ranks ranks{-1, n};
+  while (ranks.low + 1 < n && cdf(below, ranks.low + 1) <= kTail) ++ranks.low;
+  while (ranks.high - 1 >= 0 && 1 - cdf(below, ranks.high - 1) <= kTail) --ranks.high;
+  return ranks;
+}
 
 constexpr std::size_t kLeastChanges = 7;
 constexpr std::size_t kBiasBlocks = 8;
@@ -47,6 +68,44 @@ double TimeError(const std::vector<CounterReading>& readings,
 }
 
 }  // namespace
+
+std::optional<Estimate> QuantileOf(std::vector<double> samples, double part) {
+  if (samples.empty()) return std::nullopt;
+  std::sort(samples.begin(), samples.end());
+  const int n = static_cast<int>(samples.size());
+  const auto at = [&](int rank) {
+    return samples[static_cast<std::size_t>(std::clamp(rank, 0, n - 1))];
+  };
+  // The median of an even number is between two samples.
+  const double position = part * n;
+  const int upper = static_cast<int>(std::floor(position));
+  const bool is_between = position == std::floor(position) && part == 0.5;
+  const Ranks ranks = RanksOf(n, part);
+  const double value =
+      is_between ? (at(upper - 1) + at(upper)) / 2 : at(static_cast<int>(std::ceil(position)) - 1);
+  return Estimate{.value = value,
+                  .low = std::min(value, at(ranks.low)),
+                  .high = std::max(value, at(ranks.high)),
+                  .samples = n};
+}
+
+std::optional<Estimate> MedianOf(std::vector<double> samples) {
+  return QuantileOf(std::move(samples), 0.5);
+}
+
+bool IsEnclosed(int samples, double part) {
+  const Ranks ranks = RanksOf(samples, part);
+  return ranks.low >= 0 && ranks.high < samples;
+}
+
+std::optional<Estimate> MeanOf(const std::vector<double>& samples) {
+  if (samples.empty()) return std::nullopt;
+  const int n = static_cast<int>(samples.size());
+  const double mean = std::accumulate(samples.begin(), samples.end(), 0.0) / n;
+  const double half =
+      n == 1 ? 0 : StudentHalfWidth(n - 1) * StandardDeviation(samples) / std::sqrt(n);
+  return Estimate{.value = mean, .low = mean - half, .high = mean + half, .samples = n};
+}
 
 std::optional<CounterFindings> ExamineCounter(const std::vector<CounterReading>& readings) {
   const std::vector<CounterChange> changes = ChangesOf(readings);
@@ -95,6 +154,34 @@ std::optional<Estimate> PowerByCounter(const std::vector<CounterReading>& readin
   power->low -= unsure_w;
   power->high += unsure_w;
   return power;
+}
+
+std::optional<Estimate> SlowdownOf(const std::vector<BlockPair>& pairs) {
+  std::vector<double> ratios;
+  for (const BlockPair& pair : pairs) {
+    if (pair.quiet_ns > 0) ratios.push_back(pair.disturbed_ns / pair.quiet_ns - 1);
+  }
+  return MeanOf(ratios);
+}
+
+Estimate HarmlessRate(std::vector<RateSlowdown> rates) {
+  std::sort(rates.begin(), rates.end(), [](const RateSlowdown& a, const RateSlowdown& b) {
+    return a.changes_per_s < b.changes_per_s;
+  });
+  Estimate found{.value = 0, .low = 0, .high = rates.back().changes_per_s, .samples = 0};
+  bool is_harmful = false;
+  for (const RateSlowdown& rate : rates) {
+    found.samples += rate.slowdown.samples;
+    if (is_harmful) continue;
+    if (rate.slowdown.low > kHarmfulSlowdown) {
+      is_harmful = true;
+      found.high = rate.changes_per_s;
+    } else if (rate.slowdown.high < kHarmfulSlowdown) {
+      found.value = rate.changes_per_s;
+    }
+  }
+  found.low = found.value;
+  return found;
 }
 
 }  // namespace perseus::qualifier

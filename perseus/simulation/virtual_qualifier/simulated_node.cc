@@ -1,10 +1,11 @@
-#include "perseus/runtime/qualifier/simulated_node.h"
+#include "perseus/simulation/virtual_qualifier/simulated_node.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <map>
 #include <utility>
 
 #include "perseus/base/random.h"
@@ -30,6 +31,39 @@ constexpr double kCollectiveMs = 3;
 Nanoseconds FromMs(double ms) { return std::llround(ms * kMillisecond); }
 
 }  // namespace
+
+SimulatedModel ModelOf(const virtual_gpu::VirtualNodeSpec& spec) {
+  const virtual_gpu::VirtualGpuModel& gpu = spec.gpu;
+  const virtual_gpu::DriverBehavior& driver = spec.driver;
+  const double limit_w = gpu.default_power_limit_mw / 1000.0;
+  const double usual_busy_w = limit_w > 0 ? limit_w : 4 * gpu.blocking_power_w;
+  SimulatedModel model;
+  model.name = spec.gpu_name;
+  model.node_name = spec.name;
+  model.sm_clocks_mhz.assign(gpu.sm_clocks.mhz.begin(),
+                             gpu.sm_clocks.mhz.begin() + gpu.sm_clocks.count);
+  model.call_ms = driver.call_ms;
+  model.call_per_other_ms = driver.call_per_other_ms;
+  model.landing_ms = gpu.switch_latency_s * kMillisecondsPerSecond;
+  model.landing_spread = gpu.switch_latency_spread;
+  model.holds_launch_ms = driver.holds_launch_ms;
+  model.holds_kernel_ms = driver.holds_kernel_ms;
+  model.holds_copy_ms = driver.holds_copy_ms;
+  model.holds_collective_ms = driver.holds_collective_ms;
+  model.read_holds_launch_ms = driver.read_holds_launch_ms;
+  model.time_noise = gpu.time_noise;
+  model.counter_period_ms = static_cast<double>(gpu.counter_period) / kMillisecond;
+  model.counter_resolution_j = driver.counter_resolution_j;
+  model.counter_bias = driver.counter_bias;
+  model.power_noise = gpu.power_noise;
+  model.idle_power_w = gpu.idle_power_w;
+  model.busy_power_w = driver.busy_power_w > 0 ? driver.busy_power_w : usual_busy_w;
+  model.blocked_power_w = gpu.blocking_power_w;
+  model.blocked_power_lowest_w =
+      driver.blocked_power_lowest_w > 0 ? driver.blocked_power_lowest_w : gpu.blocking_power_w;
+  model.waiting_mhz = driver.waiting_mhz;
+  return model;
+}
 
 struct SimulatedNode::Shared {
   SimulatedModel model;
@@ -92,7 +126,7 @@ class SimulatedNode::Gpu final : public device::Device {
 
   DeviceResult<void> Apply(Control control, const std::optional<Setting>& setting) override {
     const auto applied = Request(control, setting, shared_.clock.Now(), 1);
-    if (!applied) return tl::unexpected<device::DeviceError>(applied.error());
+    if (!applied) return tl::unexpected(applied.error());
     shared_.clock.AdvanceTo(*applied);
     return {};
   }
@@ -252,12 +286,6 @@ std::optional<Setting> SimulatedNode::RequestedLock(int gpu) const {
   return gpus_[static_cast<std::size_t>(gpu)]->requested();
 }
 
-std::string SimulatedNode::WhyNot(Load /*load*/) const { return ""; }
-
-std::string SimulatedNode::WhyNot(Operation operation) const {
-  return WhyTooFewGpus(operation, gpu_count());
-}
-
 Result<void> SimulatedNode::Run(int gpu, Load load) {
   gpus_[static_cast<std::size_t>(gpu)]->SetLoad(load);
   return {};
@@ -273,21 +301,22 @@ void SimulatedNode::Sample(int gpu, Nanoseconds from, Nanoseconds to,
   }
 }
 
-DeviceResult<std::vector<SwitchRecord>> SimulatedNode::Switch(const std::vector<int>& gpus,
-                                                              const Setting& setting,
+DeviceResult<std::vector<SwitchRecord>> SimulatedNode::Record(const std::vector<int>& gpus,
+                                                              const std::optional<Setting>& setting,
                                                               Nanoseconds before,
                                                               Nanoseconds after) {
   const Nanoseconds begin = shared_->clock.Now();
   const Nanoseconds call_begin = begin + before;
   std::vector<SwitchRecord> records;
-  Nanoseconds end = call_begin;
+  Nanoseconds end = call_begin + after;
   for (const int gpu : gpus) {
     SwitchRecord& record = records.emplace_back();
-    record.call_begin = call_begin;
+    record.call_begin = record.call_end = call_begin;
     Sample(gpu, begin, call_begin, record.samples);
+    if (!setting) continue;
     const auto call_end = gpus_[static_cast<std::size_t>(gpu)]->Request(
         Control::kSmClock, setting, call_begin, static_cast<int>(gpus.size()));
-    if (!call_end) return tl::unexpected<device::DeviceError>(call_end.error());
+    if (!call_end) return tl::unexpected(call_end.error());
     record.call_end = *call_end;
     end = std::max(end, *call_end + after);
   }
@@ -297,17 +326,6 @@ DeviceResult<std::vector<SwitchRecord>> SimulatedNode::Switch(const std::vector<
   return records;
 }
 
-DeviceResult<std::vector<std::vector<WorkSample>>> SimulatedNode::Watch(
-    const std::vector<int>& gpus, Nanoseconds duration) {
-  const Nanoseconds begin = shared_->clock.Now();
-  std::vector<std::vector<WorkSample>> samples(gpus.size());
-  for (std::size_t i = 0; i < gpus.size(); ++i) {
-    Sample(gpus[i], begin, begin + duration, samples[i]);
-  }
-  shared_->clock.AdvanceTo(begin + duration);
-  return samples;
-}
-
 DeviceResult<std::vector<std::vector<device::Telemetry>>> SimulatedNode::Read(
     const std::vector<int>& gpus, Nanoseconds duration) {
   std::vector<std::vector<device::Telemetry>> readings(gpus.size());
@@ -315,7 +333,7 @@ DeviceResult<std::vector<std::vector<device::Telemetry>>> SimulatedNode::Read(
   while (shared_->clock.Now() < end) {
     for (std::size_t i = 0; i < gpus.size(); ++i) {
       const auto telemetry = device(gpus[i]).Read();
-      if (!telemetry) return tl::unexpected<device::DeviceError>(telemetry.error());
+      if (!telemetry) return tl::unexpected(telemetry.error());
       readings[i].push_back(*telemetry);
     }
     shared_->clock.Advance(kBetweenReadings);
@@ -326,29 +344,18 @@ DeviceResult<std::vector<std::vector<device::Telemetry>>> SimulatedNode::Read(
 Result<Timing> SimulatedNode::Time(Operation operation, const Disturbance& disturbance,
                                    Nanoseconds duration) {
   const SimulatedModel& model = shared_->model;
-  double base_ms = 0, held_ms = 0;
-  switch (operation) {
-    case Operation::kLaunch:
-      base_ms = model.launch_us / 1000;
-      held_ms = model.holds_launch_ms;
-      break;
-    case Operation::kHostFunction:
-      base_ms = (model.launch_us + model.host_function_us) / 1000;
-      held_ms = model.holds_launch_ms;
-      break;
-    case Operation::kKernel:
-      base_ms = kKernelUnitMs;
-      held_ms = model.holds_kernel_ms;
-      break;
-    case Operation::kCopy:
-      base_ms = kCopyMs;
-      held_ms = model.holds_copy_ms;
-      break;
-    case Operation::kCollective:
-      base_ms = kCollectiveMs;
-      held_ms = model.holds_collective_ms;
-      break;
-  }
+  struct Cost {
+    double base_ms, held_ms;
+  };
+  const double launch_ms = model.launch_us / 1000;
+  const std::map<Operation, Cost> costs = {
+      {Operation::kLaunch, {launch_ms, model.holds_launch_ms}},
+      {Operation::kHostFunction,
+       {launch_ms + model.host_function_us / 1000, model.holds_launch_ms}},
+      {Operation::kKernel, {kKernelUnitMs, model.holds_kernel_ms}},
+      {Operation::kCopy, {kCopyMs, model.holds_copy_ms}},
+      {Operation::kCollective, {kCollectiveMs, model.holds_collective_ms}}};
+  const auto [base_ms, held_ms] = costs.at(operation);
   const bool is_launch = operation == Operation::kLaunch || operation == Operation::kHostFunction;
   const double read_held =
       is_launch ? model.read_holds_launch_ms * disturbance.reads_per_s / 1000 : 0;

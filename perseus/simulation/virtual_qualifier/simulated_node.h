@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "perseus/runtime/qualifier/measured_node.h"
+#include "perseus/simulation/virtual_gpu/virtual_node_file.h"
 
 namespace perseus::qualifier {
 
@@ -67,6 +68,11 @@ struct SimulatedModel {
   double odd_period_factor = 1;
 };
 
+// The simulated GPUs that the description of a virtual node means. The state, the clock and the
+// temperature of the virtual node have no effect: the simulated node is a new one, in time of its
+// own.
+SimulatedModel ModelOf(const virtual_gpu::VirtualNodeSpec& spec);
+
 class SimulatedNode final : public MeasuredNode {
  public:
   // Requires at least one GPU and one clock.
@@ -76,15 +82,10 @@ class SimulatedNode final : public MeasuredNode {
   int gpu_count() const override;
   device::Device& device(int gpu) override;
   Clock& clock() override;
-  std::string WhyNot(Load load) const override;
-  std::string WhyNot(Operation operation) const override;
   Result<void> Run(int gpu, Load load) override;
-  device::DeviceResult<std::vector<SwitchRecord>> Switch(const std::vector<int>& gpus,
-                                                         const device::Setting& setting,
-                                                         Nanoseconds before,
-                                                         Nanoseconds after) override;
-  device::DeviceResult<std::vector<std::vector<WorkSample>>> Watch(const std::vector<int>& gpus,
-                                                                   Nanoseconds duration) override;
+  device::DeviceResult<std::vector<SwitchRecord>> Record(
+      const std::vector<int>& gpus, const std::optional<device::Setting>& setting,
+      Nanoseconds before, Nanoseconds after) override;
   device::DeviceResult<std::vector<std::vector<device::Telemetry>>> Read(
       const std::vector<int>& gpus, Nanoseconds duration) override;
   Result<Timing> Time(Operation operation, const Disturbance& disturbance,

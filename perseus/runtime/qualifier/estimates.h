@@ -1,0 +1,95 @@
+// Estimates with 95 % confidence intervals, from samples of unknown distribution.
+//
+// Latencies have long tails and several modes, so medians and percentiles use order statistics: the
+// number of samples below the true percentile is binomial, whatever the distribution is. So two of
+// the sorted samples enclose it with at least 95 % probability. Means (of power, of slowdowns) use
+// Student's t on blocks, which are long enough to be close to normal.
+//
+// Thread safety: pure functions.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "perseus/base/units.h"
+#include "perseus/planning/hardware_facts/hardware_facts.h"
+
+namespace perseus::qualifier {
+
+using hardware_facts::Estimate;
+
+// The quantile `part` (0 < part < 1) of the distribution that the samples come from. Without enough
+// samples for 95 %, the interval ends at the smallest or the largest sample (IsEnclosed says
+// whether). Empty without samples.
+std::optional<Estimate> QuantileOf(std::vector<double> samples, double part);
+std::optional<Estimate> MedianOf(std::vector<double> samples);
+
+// Whether so many samples enclose this quantile on both sides with 95 %: 6 for the median, 72 for
+// the 95th percentile.
+bool IsEnclosed(int samples, double part);
+
+// The mean. One sample has the interval of that sample. Empty without samples.
+std::optional<Estimate> MeanOf(const std::vector<double>& samples);
+
+// ---- The energy counter: how often it changes, by how much, and whether it agrees with power ----
+
+// A reading of the counter. Two neighbors enclose the moment of a change.
+struct CounterReading {
+  Nanoseconds at = 0;
+  double energy_j = 0;
+  double power_w = 0;  // The driver's power reading of that moment.
+};
+
+struct CounterFindings {
+  Estimate period_ms;       // Between two changes: the median.
+  double resolution_j = 0;  // What every increase is a multiple of.
+  // Counted energy divided by integrated power, minus 1. Positive: the counter counts more.
+  Estimate bias;
+};
+
+// Needs at least seven changes; empty otherwise. Readings should be at least ten times as frequent
+// as the changes, and the load constant.
+//
+// The bias compares with power readings, which have an error of their own (NVIDIA states about 5 %
+// for most boards). So it says whether the two agree, not which of them is right.
+std::optional<CounterFindings> ExamineCounter(const std::vector<CounterReading>& readings);
+
+// The mean power by the counter, between its first and last change, with the interval of at least
+// `blocks` blocks. Empty if the counter changed too rarely for so many.
+std::optional<Estimate> PowerByCounter(const std::vector<CounterReading>& readings, int blocks);
+
+// ---- Interference: what clock changes and readings cost the work that runs beside them ----
+//
+// Blocks without and with the disturbance alternate, so that a slow drift (heat) affects both. Each
+// pair gives one ratio of the mean time of an operation, and the ratios give an interval. The mean
+// and not the median counts: a driver that holds up one launch in a thousand for 10 ms leaves the
+// median as it is, and a collective waits for the one.
+
+// The mean times of an operation, without and with the disturbance, one after the other.
+struct BlockPair {
+  double quiet_ns = 0;
+  double disturbed_ns = 0;
+};
+
+// By which fraction an operation takes longer: 0 for no effect. Empty without pairs.
+std::optional<Estimate> SlowdownOf(const std::vector<BlockPair>& pairs);
+
+struct RateSlowdown {
+  double changes_per_s = 0;
+  Estimate slowdown;
+};
+
+// An operation that takes 1 % longer is harmed.
+inline constexpr double kHarmfulSlowdown = 0.01;
+
+// The greatest of the measured rates that is shown to be harmless: the upper end of the interval of
+// its slowdown is below kHarmfulSlowdown, and no lower rate is shown to harm. 0 if no rate is. This
+// is a lower estimate: a wide interval makes it lower, never higher, and a rate that was not tried
+// is never the result.
+//
+// The true greatest harmless rate is in the interval. Its upper end is the least rate that is shown
+// to harm (the lower end of the interval of its slowdown is above kHarmfulSlowdown). Without such a
+// rate, it is the greatest one that was tried, and the truth may be above it. Requires rates.
+Estimate HarmlessRate(std::vector<RateSlowdown> rates);
+
+}  // namespace perseus::qualifier
