@@ -284,11 +284,11 @@ Verb AddCompletionVerb(CLI::App& program) {
   verb->add_option("shell", *shell, "bash, zsh or fish")
       ->required()
       ->transform(OneOf({"bash", "zsh", "fish"}));
-  return {verb, [shell, &program]() -> Result<void> {
+  return {verb, [shell, &program](const Streams& streams) -> Result<void> {
             const auto format = *shell == "bash"  ? FormatBash
                                 : *shell == "zsh" ? FormatZsh
                                                   : FormatFish;
-            return Print(format(program));
+            return streams.Print(format(program));
           }};
 }
 

@@ -119,8 +119,9 @@ class HelpFormatter : public CLI::Formatter {
   }
 };
 
-Result<void> PrintHelp(const CLI::App& program, const std::vector<std::string>& names) {
-  if (names.empty()) return Print(FormatProgramHelp());
+Result<void> PrintHelp(const Streams& streams, const CLI::App& program,
+                       const std::vector<std::string>& names) {
+  if (names.empty()) return streams.Print(FormatProgramHelp());
   const CLI::App* verb = &program;
   std::string before;
   for (const std::string& name : names) {
@@ -132,7 +133,7 @@ Result<void> PrintHelp(const CLI::App& program, const std::vector<std::string>& 
     before += (before.empty() ? "" : " ") + verb->get_name();
     verb = *next;
   }
-  return Print(verb->help(before));
+  return streams.Print(verb->help(before));
 }
 
 }  // namespace
@@ -209,15 +210,16 @@ Verb AddHelpVerb(CLI::App& program) {
   verb->add_option("--man", flags->man_directory,
                    "Write the manual pages of all verbs into this directory instead")
       ->type_name("DIR");
-  return {verb, [&program, flags] {
-            return flags->man_directory.empty() ? PrintHelp(program, flags->names)
+  return {verb, [&program, flags](const Streams& streams) {
+            return flags->man_directory.empty() ? PrintHelp(streams, program, flags->names)
                                                 : WriteManPages(program, flags->man_directory);
           }};
 }
 
 Verb AddVersionVerb(CLI::App& program) {
   CLI::App* verb = program.add_subcommand("version", kVersionAbout);
-  return {verb, [] { return Print(std::string(VersionText()) + "\n"); }};
+  return {verb,
+          [](const Streams& streams) { return streams.Print(std::string(VersionText()) + "\n"); }};
 }
 
 }  // namespace perseus::cli

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "perseus/cli/standard_output.h"
 #include "perseus/planning/job/job_setup.h"
 
 namespace perseus::cli {
@@ -17,10 +18,10 @@ void AddJobFlags(CLI::App& verb, job::JobFlags& flags, JobComes comes = JobComes
 
 // LoadJob for a verb that plans. Refuses input that cannot be (job/plausibility.h), and prints a
 // warning on standard error for each likely mistake.
-Result<job::LoadedJob> LoadJobToPlan(const job::JobFlags& flags,
+Result<job::LoadedJob> LoadJobToPlan(const Streams& streams, const job::JobFlags& flags,
                                      const schedule_search::SearchEffort& search = {});
 
 // Prints warnings. Fails as CheckPlausible does.
-Result<void> WarnIfImplausible(const job::LoadedJob& job);
+Result<void> WarnIfImplausible(const Streams& streams, const job::LoadedJob& job);
 
 }  // namespace perseus::cli
